@@ -1,0 +1,88 @@
+// Package audit holds the line that every change leaves.
+//
+// Services build an Entry and hand it to their Store together with the change;
+// the Store writes both in one transaction, so that there is neither a change
+// without its line nor a line without its change. The package refuses to know
+// what was changed: before and after are documents.
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// An Actor is who did something.
+type Actor struct {
+	// Kind is "operator_key", "tenant_key", "user", "command" or "system".
+	Kind string
+	// ID is the id of the key or user; a word for commands ("key create").
+	ID string
+	// Name is how people know it.
+	Name string
+}
+
+// An Origin is where a change came from. Commands leave it empty.
+type Origin struct {
+	RequestID string
+	Address   string
+}
+
+// An Entry is one line of the log. Lines are only added.
+type Entry struct {
+	ID       string // UUIDv7
+	At       time.Time
+	Revision int64
+	Actor    Actor
+	Origin   Origin
+	// TenantID is set when the change belongs to one tenant.
+	TenantID string
+	// Action is object.verb: "plan.publish", "key.revoke".
+	Action string
+	// Object is the id of what was changed, ObjectName its slug or name.
+	Object     string
+	ObjectName string
+	// Before and After are what the API shows of the object; nil where there
+	// was or is none. They never hold a secret.
+	Before json.RawMessage
+	After  json.RawMessage
+}
+
+// A Filter narrows a reading; empty fields do not.
+type Filter struct {
+	TenantID string
+	Action   string
+	Object   string
+	From, To time.Time // [From, To)
+	// After is the id of the last line of the page before, newest first.
+	After string
+	Limit int
+}
+
+// A Store reads the log. Writing happens inside the stores of what is changed.
+type Store interface {
+	// AuditEntries gives lines newest first.
+	AuditEntries(ctx context.Context, f Filter) ([]Entry, error)
+}
+
+type contextKey struct{}
+
+type source struct {
+	actor  Actor
+	origin Origin
+}
+
+// With notes who acts in ctx and from where: the edge calls it once, services
+// read it with Who when they build an Entry.
+func With(ctx context.Context, a Actor, o Origin) context.Context {
+	return context.WithValue(ctx, contextKey{}, source{a, o})
+}
+
+// Who gives what With noted; without it the actor is "system".
+func Who(ctx context.Context) (Actor, Origin) {
+	s, ok := ctx.Value(contextKey{}).(source)
+	if !ok {
+		return Actor{Kind: "system", ID: "system", Name: "system"}, Origin{}
+	}
+	return s.actor, s.origin
+}

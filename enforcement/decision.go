@@ -1,0 +1,117 @@
+package enforcement
+
+import (
+	"context"
+	"net/netip"
+)
+
+// A Check is the question: may this request pass?
+type Check struct {
+	Method string // upper case letters as sent; "" when the caller has none
+	Path   string // normalised by NormalizePath; "" when the caller has none
+	// Attributes as sent, at most MaxAttributes; the ip attribute is in
+	// canonical form already, and IP holds it parsed.
+	Attributes []Attribute
+	IP         netip.Addr // invalid when no ip was sent
+	Cost       int64      // 0 to MaxCost
+	Mode       Mode       // Enforce, Peek or Force
+}
+
+// An Attribute of a request. An empty value is missing.
+type Attribute struct{ Name, Value string }
+
+// A Subject is a tenant with its compiled plan, as the snapshot holds it. It is
+// immutable.
+type Subject struct {
+	TenantID  string // UUID
+	Tenant    string // slug
+	Number    uint32
+	Home      string
+	Suspended bool
+	// DenyUnmatched: a request that matches no policy is refused.
+	DenyUnmatched bool
+	// PlanRevision is the revision at which the tenant was put on its plan.
+	PlanRevision int64
+	// Plan is nil for a tenant without one: no policy matches.
+	Plan *Plan
+}
+
+// A Reason says why a decision is as it is; the words are those on the wire.
+type Reason string
+
+// The reasons.
+const (
+	ReasonOK                 Reason = "ok"
+	ReasonNoPolicy           Reason = "no_policy" // allowed or refused, as the tenant says
+	ReasonOverLimit          Reason = "over_limit"
+	ReasonCostExceedsQuota   Reason = "cost_exceeds_quota"
+	ReasonMissingAttribute   Reason = "missing_attribute"
+	ReasonTenantSuspended    Reason = "tenant_suspended"
+	ReasonBatchRefused       Reason = "batch_refused"
+	ReasonLimiterUnavailable Reason = "limiter_unavailable"
+)
+
+// Never is a RetryAfter that will not come.
+const Never int64 = -1
+
+// A Decision is the answer to one Check.
+type Decision struct {
+	ID      [16]byte // UUIDv7
+	Subject *Subject
+	Check   *Check
+	Allowed bool
+	Reason  Reason
+	// RetryAfter is the first millisecond, from At, at which all refusing
+	// enforced limits would pass; 0 when nothing refuses; Never.
+	RetryAfter int64
+	// Degraded: the shared limiter was away, and failure modes answered.
+	Degraded bool
+	// Missing names the attribute behind ReasonMissingAttribute, Policy the
+	// policy that asked for it.
+	Missing, Policy string
+	// Route is the pattern of the most specific matching policy, "(none)"
+	// without one: for counting.
+	Route string
+	// At is the instant of the decision, in microseconds since the epoch, by
+	// the limiter's clock; 0 when no limiter was asked.
+	At int64
+	// Limits has every limit of every policy that applied, enforced and shadow,
+	// in the order of the plan.
+	Limits []LimitState
+}
+
+// A LimitState is one limit in a Decision.
+type LimitState struct {
+	Rule  *Rule
+	Limit *RuleLimit
+	Cost  int64
+	// Remaining, in units, after the charge if it was made.
+	Remaining int64
+	// ResetAfter and RetryAfter in milliseconds, rounded up; RetryAfter may be Never.
+	ResetAfter, RetryAfter int64
+	Allowed                bool
+	// Shared: decided by the shared limiter; else by a failure mode.
+	Shared bool
+}
+
+// A Recorder hears of every decision that counts (not of peeks). It must not
+// keep d, nor block.
+type Recorder interface {
+	Record(d *Decision)
+}
+
+// A Decider is what api calls; Engine is the one implementation.
+type Decider interface {
+	// Decide answers one check into d, whose slices are reused.
+	Decide(ctx context.Context, s *Subject, c *Check, d *Decision)
+	// DecideBatch answers many, each as Decide would, in order. With atomic all
+	// are of one subject and either all are charged or none.
+	DecideBatch(ctx context.Context, items []BatchItem, atomic bool)
+}
+
+// A BatchItem is one check of a batch with its answer.
+type BatchItem struct {
+	Subject  *Subject
+	Check    *Check
+	Decision *Decision
+}

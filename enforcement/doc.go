@@ -1,0 +1,19 @@
+// Package enforcement answers one question: may this request pass now?
+//
+// A request comes in at Engine.Decide, with the Subject (tenant and compiled
+// plan) that the snapshot holds for the caller. The engine finds the rules that
+// match, turns them into charges, and hands those to a Limiter in one step. The
+// Limiter, in process or on Redis, keeps counters (State) and decides; what a
+// caller is told about them is computed here (algorithm.go) from the states
+// that come back, so both limiters give the same answers to the last digit.
+//
+//	engine.go     the walk of one request, and what answers when the limiter is away
+//	rule.go       policies compiled for matching; path.go: paths and patterns
+//	limiter.go    the contract of a Limiter
+//	limit.go      what a limit is and within which bounds its arithmetic is exact
+//	state.go      what a counter holds
+//	algorithm.go  the algorithms, as integer functions: the reference
+//
+// The package refuses to know HTTP, SQL, Redis, and where plans come from.
+// There is no clock in it: whoever holds the state holds the clock.
+package enforcement

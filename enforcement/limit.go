@@ -1,0 +1,170 @@
+package enforcement
+
+import (
+	"fmt"
+	"math/bits"
+	"time"
+)
+
+// An Algorithm counts a limit. DESIGN: docs/algorithms.md has each with a
+// picture; algorithm.go has them as integer functions.
+type Algorithm uint8
+
+// The algorithms. TokenBucket and GCRA are one code with two names; a change
+// from one name to the other is a change of algorithm all the same.
+const (
+	FixedWindow Algorithm = iota + 1
+	SlidingWindowLog
+	SlidingWindowCounter
+	TokenBucket
+	GCRA
+)
+
+var algorithmNames = [...]string{"", "fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra"}
+
+// String gives the name on the wire.
+func (a Algorithm) String() string {
+	if int(a) < len(algorithmNames) {
+		return algorithmNames[a]
+	}
+	return fmt.Sprintf("algorithm %d", uint8(a))
+}
+
+// ParseAlgorithm knows the names on the wire.
+func ParseAlgorithm(name string) (Algorithm, bool) {
+	for i, n := range algorithmNames {
+		if i > 0 && n == name {
+			return Algorithm(i), true
+		}
+	}
+	return 0, false
+}
+
+// Bucket reports whether the algorithm refills instead of rolling windows.
+func (a Algorithm) Bucket() bool { return a == TokenBucket || a == GCRA }
+
+// Windowed reports whether the algorithm has an anchor.
+func (a Algorithm) Windowed() bool { return a == FixedWindow || a == SlidingWindowCounter }
+
+// An Anchor says where windows begin.
+type Anchor uint8
+
+// The anchors: at the first charge, or at multiples of the window since the epoch.
+const (
+	FirstHit Anchor = iota
+	Clock
+)
+
+// String gives the name on the wire.
+func (a Anchor) String() string {
+	if a == Clock {
+		return "clock"
+	}
+	return "first_hit"
+}
+
+// ParseAnchor knows the names on the wire.
+func ParseAnchor(name string) (Anchor, bool) {
+	switch name {
+	case "first_hit":
+		return FirstHit, true
+	case "clock":
+		return Clock, true
+	}
+	return 0, false
+}
+
+// Bounds of what a limit may be. Within them every sum and product of the
+// algorithms is exact, here and in Lua.
+const (
+	MaxQuota   = 1_000_000_000_000 // also the largest burst
+	MaxWindow  = 366 * 24 * time.Hour
+	MinWindow  = time.Millisecond
+	MaxCost    = 1<<31 - 1
+	MaxLog     = 10_000                // entries a log may hold
+	maxCount   = 1_000_000_000_000_000 // where a forced count stops
+	maxForever = 1 << 53               // where a retry time stops, in microseconds: 285 years
+)
+
+// A Limit is how much, of a policy: what an administrator writes.
+type Limit struct {
+	Name      string        // unique in its policy
+	Algorithm Algorithm     //
+	Quota     int64         // units a window, 0 to MaxQuota; 0 refuses everything
+	Window    time.Duration // MinWindow to MaxWindow, whole milliseconds
+	Burst     int64         // buckets: the capacity, 1 to MaxQuota; 0: as Quota
+	Anchor    Anchor        // windows and sliding counters
+}
+
+// Numbers are what may change of a limit while it stays the same counter, in
+// the form in which the arithmetic reads them.
+type Numbers struct {
+	Quota    int64 // units a window
+	Window   int64 // microseconds
+	Capacity int64 // buckets: units
+	P, Q     int64 // buckets: the rate is P/Q units a microsecond, reduced
+}
+
+// A Former is the numbers that a meter had before. State of a bucket that was
+// written under them flows at their rate up to Until.
+type Former struct {
+	Numbers
+	Rev   int64 // from which control-plane revision they held
+	Until int64 // to which instant, microseconds since the epoch
+}
+
+// A Meter is a Limit compiled for speed. It is immutable and shared by all
+// requests.
+type Meter struct {
+	Numbers
+	Algorithm Algorithm
+	Anchor    Anchor
+	// Rev is the control-plane revision at which the numbers last changed.
+	Rev int64
+	// Formers are the numbers before, oldest first. A few are enough: state
+	// older than them flows at the oldest one's rate.
+	Formers []Former
+}
+
+// Compile makes the meter of a limit whose numbers hold since revision rev.
+// The limit must be within the bounds above.
+func (l Limit) Compile(rev int64) *Meter {
+	return &Meter{Numbers: l.Numbers(), Algorithm: l.Algorithm, Anchor: l.Anchor, Rev: rev}
+}
+
+// Numbers gives the limit's numbers in the form of the arithmetic.
+func (l Limit) Numbers() Numbers {
+	n := Numbers{Quota: l.Quota, Window: l.Window.Microseconds()}
+	if l.Algorithm.Bucket() {
+		n.Capacity = l.Burst
+		if n.Capacity == 0 {
+			n.Capacity = l.Quota
+		}
+		g := gcd(n.Quota, n.Window)
+		n.P, n.Q = n.Quota/g, n.Window/g
+	}
+	return n
+}
+
+func gcd(a, b int64) int64 {
+	for b != 0 {
+		a, b = b, a%b
+	}
+	return max(a, 1)
+}
+
+// mulAddDiv is floor((a*b + c) / m) and the remainder, for a, b, c >= 0 and
+// m > 0, in 128 bits. ok is false when the quotient does not fit 63 bits.
+func mulAddDiv(a, b, c, m int64) (quo, rem int64, ok bool) {
+	hi, lo := bits.Mul64(uint64(a), uint64(b))
+	lo, carry := bits.Add64(lo, uint64(c), 0)
+	hi += carry
+	if hi >= uint64(m) {
+		return 0, 0, false
+	}
+	q, r := bits.Div64(hi, lo, uint64(m))
+	if q > 1<<63-1 {
+		return 0, 0, false
+	}
+	return int64(q), int64(r), true
+}
