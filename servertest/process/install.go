@@ -1,0 +1,95 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// Provide makes sure that every program of Needs is there. As root with apt-get
+// it installs what is missing, and nothing else; everybody else gets one
+// *MissingError with all of it. What it does it says on log.
+func Provide(ctx context.Context, log io.Writer) error {
+	missing := Missing()
+	if len(missing) == 0 {
+		return nil
+	}
+	lacking := &MissingError{Needs: missing}
+	apt, err := exec.LookPath("apt-get")
+	if os.Geteuid() != 0 || err != nil {
+		return lacking
+	}
+	fmt.Fprintf(log, "with-servers: installing %v\n", lacking.Packages())
+	if err := install(ctx, apt, lacking.Packages(), log); err != nil {
+		return fmt.Errorf("%w\n%w", err, lacking)
+	}
+	if still := Missing(); len(still) > 0 {
+		return fmt.Errorf("apt-get succeeded, and yet: %w", &MissingError{Needs: still})
+	}
+	return nil
+}
+
+// install runs apt-get so that no packaged server starts or stays running: the
+// tests have their own, and the machine's ports are not theirs to take.
+func install(ctx context.Context, apt string, packages []string, log io.Writer) error {
+	undo, err := forbidServices()
+	if err != nil {
+		return err
+	}
+	defer undo()
+	for _, args := range [][]string{
+		{"update", "-q"},
+		append([]string{"install", "-q", "-y", "--no-install-recommends"}, packages...),
+	} {
+		cmd := exec.CommandContext(ctx, apt, args...)
+		cmd.Env = append(os.Environ(), "DEBIAN_FRONTEND=noninteractive")
+		cmd.Stdout, cmd.Stderr = log, log
+		if err := cmd.Run(); err != nil {
+			return fmt.Errorf("apt-get %s: %w", args[0], err)
+		}
+	}
+	return nil
+}
+
+// forbidServices writes the two files by which Debian asks the administrator
+// whether a package may start its server and make its first cluster. A file
+// that exists is the administrator's own answer and stays; ours are removed.
+func forbidServices() (undo func(), err error) {
+	var made []string
+	undo = func() {
+		for _, path := range made {
+			_ = os.Remove(path)
+		}
+	}
+	for _, answer := range []struct {
+		path, text string
+		mode       os.FileMode
+	}{
+		{"/usr/sbin/policy-rc.d", "#!/bin/sh\n# Written by Headgate's tests while they install packages.\nexit 101\n", 0o755},
+		{"/etc/postgresql-common/createcluster.conf", "# Written by Headgate's tests while they install packages.\ncreate_main_cluster = false\n", 0o644},
+	} {
+		if err := os.MkdirAll(filepath.Dir(answer.path), 0o755); err != nil {
+			undo()
+			return nil, err
+		}
+		f, err := os.OpenFile(answer.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, answer.mode)
+		if errors.Is(err, os.ErrExist) {
+			continue
+		}
+		if err != nil {
+			undo()
+			return nil, err
+		}
+		made = append(made, answer.path)
+		_, err = f.WriteString(answer.text)
+		if err := errors.Join(err, f.Chmod(answer.mode), f.Close()); err != nil {
+			undo()
+			return nil, err
+		}
+	}
+	return undo, nil
+}

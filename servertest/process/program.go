@@ -1,0 +1,160 @@
+package process
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Need is a program that the tests call, and the Debian packages that bring it.
+type Need struct {
+	Program  string
+	Packages []string
+	Why      string
+}
+
+// Needs is all that the tests want beside Go.
+var Needs = []Need{
+	{"gcc", []string{"gcc", "libc6-dev"}, "go test -race is linked by a C compiler"},
+	{"initdb", []string{"postgresql"}, "makes a private Postgres cluster"},
+	{"postgres", []string{"postgresql"}, "the server of the store's tests"},
+	{"redis-server", []string{"redis-server"}, "the server of the shared limiter's tests"},
+	{"caddy", []string{"caddy"}, "checks deploy/Caddyfile"},
+}
+
+// searched are the folders beside PATH where distributions put these programs;
+// Debian keeps Postgres' own out of PATH, one folder a version.
+var searched = []string{
+	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
+	"/opt/homebrew/opt/postgresql@*/bin", "/usr/local/opt/postgresql@*/bin",
+	"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin",
+}
+
+// Program finds a program: on PATH, else in the folders of distributions, the
+// newest version first. An absent one is a *MissingError with its packages.
+func Program(name string) (string, error) {
+	if path, err := exec.LookPath(name); err == nil {
+		return filepath.Abs(path)
+	}
+	for _, pattern := range searched {
+		found, _ := filepath.Glob(filepath.Join(pattern, name))
+		slices.SortFunc(found, func(a, b string) int { return version(b) - version(a) })
+		for _, path := range found {
+			if info, err := os.Stat(path); err == nil && info.Mode()&0o111 != 0 {
+				return path, nil
+			}
+		}
+	}
+	for _, n := range Needs {
+		if n.Program == name {
+			return "", &MissingError{Needs: []Need{n}}
+		}
+	}
+	return "", fmt.Errorf("program %s: %w", name, exec.ErrNotFound)
+}
+
+// version is the number in a path like /usr/lib/postgresql/15/bin/initdb, or 0.
+func version(path string) int {
+	digits := strings.Map(func(r rune) rune {
+		if r >= '0' && r <= '9' {
+			return r
+		}
+		return -1
+	}, filepath.Dir(path))
+	n, _ := strconv.Atoi(digits)
+	return n
+}
+
+// Missing lists which of Needs this machine has not got.
+func Missing() []Need {
+	var missing []Need
+	for _, n := range Needs {
+		if n.Program == "gcc" {
+			if compilesC() != nil {
+				missing = append(missing, n)
+			}
+			continue
+		}
+		if _, err := Program(n.Program); err != nil {
+			missing = append(missing, n)
+		}
+	}
+	return missing
+}
+
+// compilesC links a small program, because a compiler without the C library's
+// headers is as good as none.
+func compilesC() error {
+	compiler := os.Getenv("CC")
+	if compiler == "" {
+		compiler = "gcc"
+	}
+	dir, err := os.MkdirTemp("", "headgate-cc-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	source := filepath.Join(dir, "main.c")
+	text := "#include <stdlib.h>\n#include <pthread.h>\nint main(void) { return EXIT_SUCCESS; }\n"
+	if err := os.WriteFile(source, []byte(text), 0o600); err != nil {
+		return err
+	}
+	args := append(strings.Fields(compiler)[1:], "-o", filepath.Join(dir, "main"), source)
+	return exec.Command(strings.Fields(compiler)[0], args...).Run()
+}
+
+// A MissingError names everything that has to be installed, and how.
+type MissingError struct{ Needs []Need }
+
+// Packages are the Debian packages to install, each once.
+func (e *MissingError) Packages() []string {
+	var names []string
+	for _, n := range e.Needs {
+		for _, p := range n.Packages {
+			if !slices.Contains(names, p) {
+				names = append(names, p)
+			}
+		}
+	}
+	return names
+}
+
+func (e *MissingError) Error() string {
+	var b strings.Builder
+	b.WriteString("the tests need programs that are not installed:\n")
+	for _, n := range e.Needs {
+		fmt.Fprintf(&b, "  %-14s package %-20s %s\n", n.Program, strings.Join(n.Packages, " "), n.Why)
+	}
+	b.WriteString("Install them, on Debian or Ubuntu with:\n")
+	fmt.Fprintf(&b, "  sudo apt-get update && sudo apt-get install -y --no-install-recommends %s", strings.Join(e.Packages(), " "))
+	return b.String()
+}
+
+// Version is the first line of what a program says about itself.
+func Version(ctx context.Context, path string) string {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	flag := "--version"
+	if filepath.Base(path) == "caddy" {
+		flag = "version"
+	}
+	out, err := exec.CommandContext(ctx, path, flag).Output()
+	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
+	if err != nil && line == "" {
+		return "of unknown version"
+	}
+	return line
+}
+
+// IsMissing tells an absent program from a failing one.
+func IsMissing(err error) bool {
+	var m *MissingError
+	return errors.As(err, &m)
+}
