@@ -1,0 +1,151 @@
+package views
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Page is what every page's frame needs.
+type Page struct {
+	Title, Version   string
+	Stylesheet, Icon string // URLs
+	Path             string
+}
+
+// A Reference is the API reference.
+type Reference struct {
+	Title, Version string
+	Intro          Prose
+	Groups         []Group
+	origin         string
+}
+
+// A Group is the operations of one tag.
+type Group struct {
+	Name       string
+	Intro      Prose
+	Operations []Operation
+}
+
+// An Operation is one method on one path.
+type Operation struct {
+	ID, Method, Path, Summary string
+	Text                      Prose
+	Open                      bool // needs no key
+	Parameters                []Parameter
+	MediaType                 string
+	Fields                    []Field
+	Examples                  []Example
+	Responses                 []Response
+}
+
+// A Parameter of an operation, or a header of a response.
+type Parameter struct {
+	Name, In, Type, Example string
+	Required                bool
+	Text                    Prose
+}
+
+// A Field of a body, with a dotted name.
+type Field struct {
+	Name, Type, Default string
+	Required            bool
+	Text                Prose
+}
+
+// An Example is a body.
+type Example struct{ Title, MediaType, JSON string }
+
+// A Response is one status of an operation.
+type Response struct {
+	Status   string
+	Text     Prose
+	Headers  []Parameter
+	Examples []Example
+}
+
+// GroupOf finds the group of a tag, or makes it.
+func (r *Reference) GroupOf(name string) *Group {
+	for i := range r.Groups {
+		if r.Groups[i].Name == name {
+			return &r.Groups[i]
+		}
+	}
+	r.Groups = append(r.Groups, Group{Name: name})
+	return &r.Groups[len(r.Groups)-1]
+}
+
+// At gives the reference with examples for the server at origin.
+func (r Reference) At(origin string) Reference {
+	r.origin = origin
+	return r
+}
+
+// Curl is a call to paste: the key comes from $HEADGATE_KEY.
+func (r Reference) Curl(op Operation) string {
+	var b strings.Builder
+	b.WriteString("curl -i")
+	if op.Method != "GET" && !(op.Method == "POST" && len(op.Examples) > 0) {
+		b.WriteString(" -X " + op.Method)
+	}
+	path, query := op.Path, []string{}
+	var headers []string
+	for _, p := range op.Parameters {
+		switch {
+		case p.In == "path" && p.Example != "":
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", p.Example)
+		case p.In == "query" && p.Required:
+			query = append(query, p.Name+"="+p.Example)
+		case p.In == "header" && p.Required:
+			headers = append(headers, fmt.Sprintf("%s: %s", p.Name, p.Example))
+		}
+	}
+	if len(query) > 0 {
+		path += "?" + strings.Join(query, "&")
+	}
+	b.WriteString(" " + quote(r.origin+path))
+	if !op.Open {
+		b.WriteString(" \\\n  -H \"Authorization: Bearer $HEADGATE_KEY\"")
+	}
+	for _, h := range headers {
+		b.WriteString(" \\\n  -H " + quote(h))
+	}
+	if len(op.Examples) > 0 {
+		b.WriteString(" \\\n  -H " + quote("Content-Type: "+op.MediaType))
+		b.WriteString(" \\\n  -d " + quote(op.Examples[0].JSON))
+	}
+	return b.String()
+}
+
+// quote puts text in single quotes for a shell.
+func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
+
+// Anchor is the id of an operation in its page.
+func (op Operation) Anchor() string { return "op-" + op.ID }
+
+// Prose is text with paragraphs and `code`.
+type Prose string
+
+// A Span is a run of prose.
+type Span struct {
+	Text string
+	Code bool
+}
+
+// Paragraphs splits at empty lines, and each at backticks.
+func (p Prose) Paragraphs() [][]Span {
+	var out [][]Span
+	for _, paragraph := range strings.Split(string(p), "\n\n") {
+		if strings.TrimSpace(paragraph) == "" {
+			continue
+		}
+		var spans []Span
+		for i, part := range strings.Split(paragraph, "`") {
+			if part != "" {
+				spans = append(spans, Span{part, i%2 == 1})
+			}
+		}
+		out = append(out, spans)
+	}
+	return out
+}
