@@ -1,0 +1,182 @@
+package servertest
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// statementDeadline bounds one CREATE or DROP DATABASE on a busy machine.
+const statementDeadline = 60 * time.Second
+
+// Postgres returns the URL of a new, empty database on the shared server. It is
+// dropped after the test, with whatever connections are still open.
+func Postgres(t testing.TB) string {
+	t.Helper()
+	return newDatabase(t, "")
+}
+
+// PostgresFrom is [Postgres] with the content of another database of the shared
+// server, given by its URL or its name. Nobody may be connected to that one.
+// To prepare a database once and copy it often, use [Template].
+func PostgresFrom(t testing.TB, template string) string {
+	t.Helper()
+	if u, err := url.Parse(template); err == nil && u.Scheme != "" {
+		template = strings.TrimPrefix(u.Path, "/")
+	}
+	return newDatabase(t, template)
+}
+
+// A Template is a database that is prepared once in a test process, by the
+// first test that wants a copy. Declare it as a package variable:
+//
+//	var migrated = servertest.NewTemplate(func(ctx context.Context, url string) error {
+//		return store.Migrate(ctx, url)
+//	})
+type Template struct {
+	name func() (string, error)
+}
+
+// NewTemplate starts nothing yet. prepare gets an empty database and must close
+// its connections before it returns.
+func NewTemplate(prepare func(ctx context.Context, url string) error) *Template {
+	return &Template{name: sync.OnceValues(func() (string, error) {
+		ctx := context.Background()
+		name, err := createDatabase(ctx, "")
+		if err != nil {
+			return "", err
+		}
+		shared.mu.Lock()
+		shared.templates = append(shared.templates, name)
+		shared.mu.Unlock()
+		address, err := databaseURL(name)
+		if err != nil {
+			return "", err
+		}
+		if err := prepare(ctx, address); err != nil {
+			return "", fmt.Errorf("prepare a template database: %w", err)
+		}
+		return name, nil
+	})}
+}
+
+// Clone returns the URL of a new copy, dropped after the test.
+func (tp *Template) Clone(t testing.TB) string {
+	t.Helper()
+	name, err := tp.name()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return newDatabase(t, name)
+}
+
+func newDatabase(t testing.TB, template string) string {
+	t.Helper()
+	name, err := createDatabase(context.Background(), template)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dropDatabase(context.Background(), name); err != nil {
+			t.Error(err)
+		}
+	})
+	address, err := databaseURL(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// cloning admits one CREATE DATABASE at a time: Postgres refuses to copy a
+// database that anybody else is connected to, and copies are heavy on the disk.
+var cloning sync.Mutex
+
+func createDatabase(ctx context.Context, template string) (string, error) {
+	name := "headgate_" + strings.ToLower(rand.Text())
+	statement := "CREATE DATABASE " + pgx.Identifier{name}.Sanitize()
+	if template != "" {
+		statement += " TEMPLATE " + pgx.Identifier{template}.Sanitize()
+	}
+	cloning.Lock()
+	defer cloning.Unlock()
+	if err := onServer(ctx, statement); err != nil {
+		return "", fmt.Errorf("create a test database: %w", err)
+	}
+	return name, nil
+}
+
+func dropDatabase(ctx context.Context, name string) error {
+	err := onServer(ctx, "DROP DATABASE IF EXISTS "+pgx.Identifier{name}.Sanitize()+" WITH (FORCE)")
+	if err != nil {
+		return fmt.Errorf("drop a test database: %w", err)
+	}
+	return nil
+}
+
+// onServer runs one statement in the server's maintenance database. "Object in
+// use" is tried again: a connection that was just closed, or another process
+// copying template1, may still count for a moment.
+func onServer(ctx context.Context, statement string) error {
+	address, err := postgresURL()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, statementDeadline)
+	defer cancel()
+	conn, err := pgx.Connect(ctx, address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	const objectInUse = "55006"
+	for {
+		_, err = conn.Exec(ctx, statement)
+		var refused *pgconn.PgError
+		if !errors.As(err, &refused) || refused.Code != objectInUse {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// databaseURL is the shared server's URL with another database in it.
+func databaseURL(name string) (string, error) {
+	address, err := postgresURL()
+	if err != nil {
+		return "", err
+	}
+	u, err := url.Parse(address)
+	if err != nil {
+		return "", errors.New("the URL of the shared postgres does not parse") // it holds a password
+	}
+	u.Path = "/" + name
+	return u.String(), nil
+}
+
+func dropTemplates() {
+	shared.mu.Lock()
+	names := shared.templates
+	shared.templates = nil
+	own := shared.postgres != nil
+	shared.mu.Unlock()
+	if own {
+		return // they go with the server
+	}
+	for _, name := range names {
+		_ = dropDatabase(context.Background(), name) // a server that is gone keeps nothing
+	}
+}
