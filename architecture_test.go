@@ -1,0 +1,286 @@
+package headgate_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/headgate/headgate"
+
+// imports says which of our packages each of our packages may import. Arrows
+// point down; "." is the root package, which embeds openapi.yaml. Change this
+// table in the commit that moves the wall, and say there why.
+var imports = map[string][]string{
+	".": {},
+
+	"problem":     {},
+	"strictjson":  {"problem"},
+	"audit":       {"problem"},
+	"enforcement": {"problem"},
+
+	"plans":    {"enforcement", "problem", "audit", "strictjson"},
+	"tenants":  {"problem", "audit", "strictjson"},
+	"accounts": {"problem", "audit", "strictjson", "tenants"}, // operator keys have the scopes of tenants' keys
+
+	"snapshot":   {"plans", "tenants", "accounts", "enforcement", "problem"},
+	"metrics":    {"enforcement", "problem"},
+	"simulation": {"enforcement", "problem", "strictjson"},
+
+	"api":       {".", "snapshot", "metrics", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
+	"web":       {".", "web/views", "snapshot", "metrics", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
+	"web/views": {"problem"}, // view models with ready values
+
+	// At the side: known to cmd/server and to tests.
+	"store":                   {"plans", "tenants", "accounts", "audit", "snapshot", "metrics", "enforcement", "problem", "migrations"},
+	"store/storetest":         {"store", "plans", "tenants", "accounts", "audit", "snapshot", "metrics", "enforcement", "problem"},
+	"migrations":              {},
+	"enforcement/inprocess":   {"enforcement", "problem"},
+	"enforcement/redis":       {"enforcement", "problem"},
+	"enforcement/lease":       {"enforcement", "problem"},
+	"enforcement/limitertest": {"enforcement", "problem"},
+
+	"cmd/server": anything,
+	"cmd/views":  {"web", "web/views", "problem"},
+
+	// Test harness: nothing of the product, and nobody's import outside tests.
+	"servertest":                  {"servertest/process"},
+	"servertest/process":          {},
+	"servertest/cmd/with-servers": {"servertest/process"},
+}
+
+var anything = []string{"*"}
+
+// testsToo is what the tests of every package may import beside that: the real
+// implementations, which the suites have proved equal, instead of mocks.
+var testsToo = []string{
+	"store", "store/storetest", "migrations", "servertest", "servertest/process",
+	"enforcement/inprocess", "enforcement/redis", "enforcement/limitertest", "enforcement",
+	"plans", "tenants", "accounts", "audit", "snapshot", "metrics", "problem", "strictjson",
+}
+
+// bottom packages stay at the bottom in their tests as well: what they promise
+// can be shown without anything above them.
+var bottom = []string{"problem", "strictjson", "audit", "enforcement"}
+
+// drivers says who may know a library: one driver, one package. In tests
+// "*" lets everybody.
+var drivers = []struct {
+	path     string // an import path; everything below it counts
+	packages []string
+	tests    []string // and the tests of these
+}{
+	{"database/sql", []string{"store", "store/storetest"}, []string{"migrations", "cmd/server"}},
+	{"github.com/jackc/pgx", []string{"store", "servertest"}, []string{"store/storetest", "cmd/server"}},
+	{"modernc.org/sqlite", []string{"store"}, nil},
+	{"github.com/golang-migrate/migrate", []string{"store"}, nil},
+	{"github.com/redis/go-redis", []string{"enforcement/redis"}, anything},
+	{"github.com/prometheus", []string{"metrics"}, []string{"api", "cmd/server"}},
+	{"github.com/labstack/echo", []string{"api", "web", "cmd/server"}, nil},
+	{"github.com/a-h/templ", []string{"web", "web/views", "cmd/views"}, nil},
+	{"github.com/alecthomas/kong", []string{"cmd/server"}, nil},
+	{"github.com/oapi-codegen", []string{"api"}, nil},
+	{"github.com/getkin/kin-openapi", nil, []string{".", "api", "web", "cmd/server"}}, // the tests' judge
+	{"testing", []string{"servertest", "store/storetest", "enforcement/limitertest"}, anything},
+}
+
+// standardOnly packages import nothing from outside Go's standard library.
+var standardOnly = []string{"problem", "strictjson", "enforcement", "audit", "plans", "tenants", "accounts", "migrations", "servertest/process", "servertest/cmd/with-servers"}
+
+type listed struct {
+	ImportPath, Doc                             string
+	Imports, TestImports, XTestImports, GoFiles []string
+}
+
+// packages is what go list knows of every package of this module. A package
+// that does not compile is listed all the same; the compiler reports that.
+func packages(t *testing.T) map[string]listed {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Doc,Imports,TestImports,XTestImports,GoFiles", "./...")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	found := map[string]listed{}
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		err := d.Decode(&p)
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		if err != nil {
+			t.Fatalf("go list: %v", err)
+		}
+		found[short(p.ImportPath)] = p
+	}
+}
+
+// short is our name of an import path: "plans", "." for the root; "" when it is
+// not ours.
+func short(importPath string) string {
+	if importPath == module {
+		return "."
+	}
+	if rest, ours := strings.CutPrefix(importPath, module+"/"); ours {
+		return rest
+	}
+	return ""
+}
+
+func allows(list []string, name string) bool {
+	return slices.Contains(list, "*") || slices.Contains(list, name)
+}
+
+func TestPackagesImportOnlyWhatStandsBelowThem(t *testing.T) {
+	t.Parallel()
+	for name, p := range packages(t) {
+		allowed, known := imports[name]
+		if !known {
+			t.Errorf("package %s is not in the table: say what it may import, or put the code where its concept lives", name)
+			continue
+		}
+		for _, path := range p.Imports {
+			if to := short(path); to != "" && !allows(allowed, to) {
+				t.Errorf("%s imports %s, which is not below it", name, to)
+			}
+		}
+		inTests := slices.Concat(allowed, []string{name})
+		if !slices.Contains(bottom, name) {
+			inTests = slices.Concat(inTests, testsToo)
+		}
+		for _, path := range slices.Concat(p.TestImports, p.XTestImports) {
+			if to := short(path); to != "" && !allows(inTests, to) {
+				t.Errorf("a test of %s imports %s", name, to)
+			}
+		}
+	}
+}
+
+func TestOneDriverOnePackage(t *testing.T) {
+	t.Parallel()
+	for name, p := range packages(t) {
+		for _, d := range drivers {
+			below := func(path string) bool { return path == d.path || strings.HasPrefix(path, d.path+"/") }
+			if !allows(d.packages, name) && slices.ContainsFunc(p.Imports, below) {
+				t.Errorf("%s imports %s, which only %v may", name, d.path, d.packages)
+			}
+			if !allows(d.packages, name) && !allows(d.tests, name) && slices.ContainsFunc(slices.Concat(p.TestImports, p.XTestImports), below) {
+				t.Errorf("a test of %s imports %s, which only %v may", name, d.path, slices.Concat(d.packages, d.tests))
+			}
+		}
+		if !slices.Contains(standardOnly, name) {
+			continue
+		}
+		for _, path := range p.Imports {
+			if first, _, _ := strings.Cut(path, "/"); strings.Contains(first, ".") && short(path) == "" {
+				t.Errorf("%s imports %s: it keeps to the standard library", name, path)
+			}
+		}
+	}
+}
+
+func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+	t.Parallel()
+	for name, p := range packages(t) {
+		if len(p.GoFiles) > 0 && p.Doc == "" {
+			t.Errorf("package %s has no doc comment", name)
+		}
+	}
+}
+
+// mentioned finds paths in backticks and in links: something with a slash, or
+// a file at the root. What is no path of ours looks different: routes begin
+// with a slash, patterns have signs that no file of ours has.
+var (
+	backticked = regexp.MustCompile("`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*/?)`")
+	linked     = regexp.MustCompile(`\]\(([A-Za-z0-9_./-]+)(?:#[^)]*)?\)`)
+	inTree     = regexp.MustCompile(`(?m)^( *)([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*/)(?:\s|$)`)
+	ourFile    = regexp.MustCompile(`^(?:[A-Z][A-Za-z]*file|[A-Za-z0-9_.-]+\.(?:go|md|ya?ml|templ|sql|lua|css|js|mod|sum))$`)
+)
+
+// notPaths look like paths in the documents and are something else.
+var notPaths = []string{
+	"bin/headgate", "data/headgate.db", "data/", "./data", "bin/", // made by make run
+	"application/json", "application/problem+json", "text/plain", "text/html",
+}
+
+// documentPaths returns every path that a document claims to exist.
+func documentPaths(text string) []string {
+	var found []string
+	for _, m := range backticked.FindAllStringSubmatch(text, -1) {
+		candidate := m[1]
+		if !strings.Contains(candidate, "/") && !ourFile.MatchString(candidate) {
+			continue // a word
+		}
+		first, _, deep := strings.Cut(candidate, "/")
+		if deep && strings.Contains(first, ".") && !strings.HasPrefix(first, ".") {
+			continue // an import path or an image's name
+		}
+		found = append(found, candidate)
+	}
+	for _, m := range linked.FindAllStringSubmatch(text, -1) {
+		found = append(found, m[1])
+	}
+	return slices.Concat(found, treePaths(text))
+}
+
+// treePaths reads the folders of a tree drawn by indentation in a code block.
+func treePaths(text string) []string {
+	var found []string
+	for i, block := range strings.Split(text, "```") {
+		if i%2 == 0 {
+			continue
+		}
+		var parents []string // one for each two spaces
+		for _, m := range inTree.FindAllStringSubmatch(block, -1) {
+			depth := min(len(m[1])/2, len(parents))
+			parents = append(parents[:depth:depth], m[2])
+			found = append(found, path.Join(parents...))
+		}
+	}
+	return found
+}
+
+func TestDocumentsNameOnlyPathsThatExist(t *testing.T) {
+	t.Parallel()
+	for _, document := range []string{"README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"} {
+		text, err := os.ReadFile(document)
+		if errors.Is(err, fs.ErrNotExist) && document != "README.md" && document != "ARCHITECTURE.md" {
+			continue
+		}
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		for _, p := range documentPaths(string(text)) {
+			if slices.Contains(notPaths, p) {
+				continue
+			}
+			if _, err := os.Stat(filepath.FromSlash(p)); err != nil {
+				t.Errorf("%s names %s, which does not exist", document, p)
+			}
+		}
+	}
+}
+
+func TestDocumentPathsAreFound(t *testing.T) {
+	t.Parallel()
+	text := "See `api/check.go`, `go.mod`, `Makefile` and [why](docs/adr/0001-x.md#top); call `/v1/check` with `quota`,\n" +
+		"import `github.com/x/y` or `docs.rs/z`.\n```\ncmd/server/   the program\nweb/          pages\n  views/      templ\n" +
+		"  static/\nplans/\nnot a/b path\n```\n"
+	got := documentPaths(text)
+	want := []string{"api/check.go", "go.mod", "Makefile", "docs/adr/0001-x.md", "cmd/server", "web", "web/views", "web/static", "plans"}
+	if !slices.Equal(got, want) {
+		t.Errorf("found %q, want %q", got, want)
+	}
+}
