@@ -1,0 +1,153 @@
+package tenants
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/problem"
+)
+
+// Config of a Service.
+type Config struct {
+	// Now tells the time; default time.Now.
+	Now func() time.Time
+}
+
+// A Service is the one way to change tenants and their keys: it fills
+// defaults, validates, and writes what is done into the audit log. Wherever an
+// id of a tenant is asked for, its slug will do. It is safe for concurrent use.
+type Service struct {
+	store Store
+	now   func() time.Time
+}
+
+// NewService makes a Service on a Store.
+func NewService(store Store, cfg Config) *Service {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Service{store: store, now: cfg.Now}
+}
+
+// DefaultPage is how many rows a listing has when its filter does not say.
+const DefaultPage = 100
+
+// Tenant finds a tenant; NotFound.
+func (s *Service) Tenant(ctx context.Context, idOrSlug string) (Tenant, error) {
+	return s.store.Tenant(ctx, idOrSlug)
+}
+
+// Tenants lists tenants by id, oldest first.
+func (s *Service) Tenants(ctx context.Context, f Filter) ([]Tenant, error) {
+	if f.Limit <= 0 {
+		f.Limit = DefaultPage
+	}
+	return s.store.Tenants(ctx, f)
+}
+
+// CreateTenant makes a tenant; Invalid, Conflict (code slug_taken).
+func (s *Service) CreateTenant(ctx context.Context, slug string, d Document) (Tenant, error) {
+	d = Normalise(d)
+	var f problem.Fields
+	f.Slug("/slug", slug)
+	faults(&f, d)
+	if err := f.Err(); err != nil {
+		return Tenant{}, err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Tenant{}, fmt.Errorf("make an id for tenant %s: %w", slug, err)
+	}
+	t := Tenant{ID: id.String(), Slug: slug, Document: d}
+	e, err := tenantEntry(ctx, "tenant.create", t, nil, &t)
+	if err != nil {
+		return Tenant{}, err
+	}
+	return s.store.CreateTenant(ctx, t, e)
+}
+
+// UpdateTenant replaces the document of a tenant whose revision is ifRevision;
+// Invalid, NotFound, Stale.
+func (s *Service) UpdateTenant(ctx context.Context, idOrSlug string, d Document, ifRevision int64) (Tenant, error) {
+	before, err := s.store.Tenant(ctx, idOrSlug)
+	if err != nil {
+		return Tenant{}, err
+	}
+	if before.Revision != ifRevision {
+		return Tenant{}, stale(before.Slug)
+	}
+	after := before
+	after.Document = Normalise(d)
+	if err := Validate(after.Document); err != nil {
+		return Tenant{}, err
+	}
+	e, err := tenantEntry(ctx, "tenant.update", before, &before, &after)
+	if err != nil {
+		return Tenant{}, err
+	}
+	return s.store.UpdateTenant(ctx, after, ifRevision, e)
+}
+
+// DeleteTenant removes a tenant with its keys if its revision is ifRevision;
+// NotFound, Stale.
+func (s *Service) DeleteTenant(ctx context.Context, idOrSlug string, ifRevision int64) error {
+	t, err := s.store.Tenant(ctx, idOrSlug)
+	if err != nil {
+		return err
+	}
+	if t.Revision != ifRevision {
+		return stale(t.Slug)
+	}
+	e, err := tenantEntry(ctx, "tenant.delete", t, &t, nil)
+	if err != nil {
+		return err
+	}
+	return s.store.DeleteTenant(ctx, t.ID, ifRevision, e)
+}
+
+// stale says it early; the Store says it for what changes after that look.
+func stale(slug string) error {
+	return problem.New(problem.Stale, "tenant %s was changed since it was read", slug)
+}
+
+// auditTenant is a tenant in the audit log: as the API shows it.
+type auditTenant struct {
+	ID     string        `json:"id"`
+	Slug   string        `json:"slug"`
+	Tenant auditDocument `json:"tenant"`
+}
+
+type auditDocument struct {
+	Name             string   `json:"name"`
+	Status           Status   `json:"status"`
+	Plan             string   `json:"plan,omitempty"`
+	TimeZone         string   `json:"time_zone"`
+	BillingAnchorDay int      `json:"billing_anchor_day"`
+	NoPolicy         NoPolicy `json:"no_policy"`
+	RedactValues     bool     `json:"redact_values"`
+}
+
+func tenantEntry(ctx context.Context, action string, t Tenant, before, after *Tenant) (audit.Entry, error) {
+	e := audit.Entry{TenantID: t.ID, Action: action, Object: t.ID, ObjectName: t.Slug}
+	e.Actor, e.Origin = audit.Who(ctx)
+	var err error
+	if e.Before, err = tenantJSON(before); err == nil {
+		e.After, err = tenantJSON(after)
+	}
+	if err != nil {
+		return audit.Entry{}, fmt.Errorf("describe tenant %s for the audit log: %w", t.Slug, err)
+	}
+	return e, nil
+}
+
+func tenantJSON(t *Tenant) (json.RawMessage, error) {
+	if t == nil {
+		return nil, nil
+	}
+	return json.Marshal(auditTenant{ID: t.ID, Slug: t.Slug, Tenant: auditDocument(t.Document)})
+}

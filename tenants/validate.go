@@ -1,0 +1,117 @@
+package tenants
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/problem"
+)
+
+// Bounds of what people write of a tenant or a key.
+const (
+	MaxName   = 200 // characters
+	maxZone   = 64  // bytes: longer than every IANA name
+	maxScopes = 3
+)
+
+// Normalise fills every default of a document.
+func Normalise(d Document) Document {
+	if d.Status == "" {
+		d.Status = Active
+	}
+	if d.TimeZone == "" {
+		d.TimeZone = "UTC"
+	}
+	if d.BillingAnchorDay == 0 {
+		d.BillingAnchorDay = 1
+	}
+	if d.NoPolicy == "" {
+		d.NoPolicy = Allow
+	}
+	return d
+}
+
+// Validate reports all faults of a normalised document, as an Invalid problem
+// with JSON pointers into it. Whether the plan exists is the Store's word.
+func Validate(d Document) error {
+	var f problem.Fields
+	faults(&f, d)
+	return f.Err()
+}
+
+func faults(f *problem.Fields, d Document) {
+	f.Line("/name", d.Name, 1, MaxName)
+	if d.Status != Active && d.Status != Suspended {
+		f.Add("/status", "must be active or suspended")
+	}
+	if d.Plan != "" {
+		f.Slug("/plan", d.Plan)
+	}
+	if !validZone(d.TimeZone) {
+		f.Add("/time_zone", "must be the name of an IANA time zone, like Europe/Berlin or UTC")
+	}
+	if d.BillingAnchorDay < 1 || d.BillingAnchorDay > 31 {
+		f.Add("/billing_anchor_day", "must be 1 to 31")
+	}
+	if d.NoPolicy != Allow && d.NoPolicy != Deny {
+		f.Add("/no_policy", "must be allow or deny")
+	}
+}
+
+// validZone asks the time zone database. "Local" is what the server's machine
+// says, which differs between nodes, and "" is not a name.
+func validZone(name string) bool {
+	if name == "" || name == "Local" || len(name) > maxZone {
+		return false
+	}
+	_, err := time.LoadLocation(name)
+	return err == nil
+}
+
+// NewKey is what an administrator says of a key that is to be made.
+type NewKey struct {
+	Name      string // 1 to 200 characters
+	Scopes    []Scope
+	ExpiresAt time.Time // zero: never
+}
+
+// Validate reports all faults, as an Invalid problem with JSON pointers.
+func (k NewKey) Validate(now time.Time) error {
+	var f problem.Fields
+	f.Line("/name", k.Name, 1, MaxName)
+	switch {
+	case len(k.Scopes) == 0:
+		f.Add("/scopes", "needs at least one of check, read and manage")
+	case len(k.Scopes) > maxScopes:
+		f.Add("/scopes", "has more entries than there are scopes")
+	default:
+		for i, s := range k.Scopes {
+			pointer := "/scopes/" + strconv.Itoa(i)
+			switch {
+			case s != ScopeCheck && s != ScopeRead && s != ScopeManage:
+				f.Add(pointer, "must be check, read or manage")
+			case slices.Contains(k.Scopes[:i], s):
+				f.Add(pointer, "is named twice")
+			}
+		}
+	}
+	if !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) {
+		f.Add("/expires_at", "must be in the future")
+	}
+	if k.ExpiresAt.Year() > 9999 {
+		f.Add("/expires_at", "must be before the year 10000")
+	}
+	return f.Err()
+}
+
+// MaxOverlap is how long a rotated key can stay valid beside its successor.
+const MaxOverlap = 7 * 24 * time.Hour
+
+// ValidateOverlap refuses an overlap outside 0 to MaxOverlap.
+func ValidateOverlap(overlap time.Duration) error {
+	if overlap < 0 || overlap > MaxOverlap {
+		return problem.At("/overlap_seconds", "must be 0 to %d (7 days)", int(MaxOverlap.Seconds()))
+	}
+	return nil
+}
