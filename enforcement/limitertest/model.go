@@ -1,0 +1,458 @@
+package limitertest
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// A Model is a Limiter written straight from the definitions of the
+// algorithms: whole counters in a map, lists for logs, rational numbers for
+// levels and weights, and no formula for when something will be: it answers
+// only "does it fit now?", and is asked about other instants. It shares no
+// arithmetic with package enforcement.
+//
+// It is not safe for use by several goroutines.
+type Model struct {
+	counters map[enforcement.Key]*counter
+}
+
+// NewModel gives a model in which every counter is new.
+func NewModel() *Model { return &Model{counters: map[enforcement.Key]*counter{}} }
+
+// An Answer is what the model says to one request.
+type Answer struct {
+	Verdict enforcement.Verdict
+	Units   int64
+	Charges []Answered
+}
+
+// Answered is what the model says to one charge.
+type Answered struct {
+	Cost, Remaining int64
+	Fits            bool
+	counter         *counter // as it then was
+}
+
+// A counter is what one key has used.
+type counter struct {
+	rev int64
+	// open: something has been charged. A counter that is not open is as new.
+	open bool
+	// start, current and previous of windows.
+	start             int64
+	current, previous *big.Int
+	// entries of a log, oldest first.
+	entries []enforcement.Entry
+	// level of a bucket at the instant start.
+	level *big.Rat
+}
+
+func newCounter() *counter {
+	return &counter{current: new(big.Int), previous: new(big.Int), level: new(big.Rat)}
+}
+
+func (c *counter) clone() *counter {
+	return &counter{
+		rev: c.rev, open: c.open, start: c.start,
+		current: new(big.Int).Set(c.current), previous: new(big.Int).Set(c.previous),
+		entries: slices.Clone(c.entries), level: new(big.Rat).Set(c.level),
+	}
+}
+
+// The bounds of DESIGN: where a forced count stops, and how much a log holds.
+const (
+	countStops = 1_000_000_000_000_000
+	logHolds   = 10_000
+)
+
+// Take decides one request at the instant now.
+func (d *Model) Take(r *enforcement.Request, now int64) Answer {
+	a := Answer{Verdict: enforcement.Granted, Charges: make([]Answered, len(r.Charges))}
+	work, clamped := map[enforcement.Key]*counter{}, map[enforcement.Key]bool{}
+	for i := range r.Charges {
+		c := &r.Charges[i]
+		if work[c.Key] == nil {
+			stored := d.counters[c.Key]
+			if stored == nil {
+				stored = newCounter()
+			}
+			work[c.Key], clamped[c.Key] = stored.at(c.Meter, c.Rev, now)
+		}
+	}
+	changed := map[enforcement.Key]bool{}
+	for from := 0; from < len(r.Charges); {
+		to := from
+		for to < len(r.Charges) && r.Charges[to].Group == r.Charges[from].Group {
+			to++
+		}
+		d.group(r, &a, from, to, now, work, changed)
+		from = to
+	}
+	if r.Mode == enforcement.Peek {
+		return a
+	}
+	for key, c := range work {
+		switch {
+		case r.Mode == enforcement.Reset:
+			delete(d.counters, key)
+		case changed[key] || clamped[key]:
+			d.counters[key] = c
+		}
+	}
+	return a
+}
+
+// group decides the charges [from, to), which are one group.
+func (d *Model) group(r *enforcement.Request, a *Answer, from, to int, now int64, work map[enforcement.Key]*counter, changed map[enforcement.Key]bool) {
+	charges, answers := r.Charges[from:to], a.Charges[from:to]
+	sum, fits, smallest := map[enforcement.Key]int64{}, true, int64(-1)
+	for i := range charges {
+		sum[charges[i].Key] += charges[i].Cost
+	}
+	for i := range charges {
+		c, left := &charges[i], work[charges[i].Key].left(charges[i].Meter, now)
+		answers[i].Cost = sum[c.Key]
+		switch r.Mode {
+		case enforcement.Refund, enforcement.Reset:
+			answers[i].Fits = true
+		case enforcement.TakeUpTo:
+			answers[i].Fits = left.Sign() > 0 && c.Meter.Quota > 0
+			units := int64(0)
+			if answers[i].Fits {
+				units = c.Cost
+				if left.Cmp(big.NewInt(units)) < 0 {
+					units = left.Int64()
+				}
+			}
+			if smallest < 0 || units < smallest {
+				smallest = units
+			}
+		default:
+			answers[i].Fits = c.Meter.Quota > 0 && big.NewInt(sum[c.Key]).Cmp(left) <= 0
+		}
+		fits = fits && answers[i].Fits
+	}
+	if r.Mode == enforcement.TakeUpTo {
+		a.Units = smallest
+		fits = smallest > 0
+	}
+	first := from == 0 && r.Charges[0].Group == 0
+	if first && !fits && r.Mode != enforcement.Force {
+		a.Verdict = enforcement.Refused
+	}
+	if a.Verdict == enforcement.Granted && (fits || r.Mode == enforcement.Force) {
+		for key, cost := range sum {
+			m, rev := meterOf(charges, key)
+			if r.Mode == enforcement.TakeUpTo {
+				cost = a.Units
+			}
+			switch r.Mode {
+			case enforcement.Reset:
+				work[key] = newCounter()
+				work[key], _ = work[key].at(m, rev, now)
+			case enforcement.Refund:
+				changed[key] = changed[key] || cost > 0 && d.counters[key] != nil
+				work[key].refund(m, cost)
+			default:
+				changed[key] = changed[key] || cost > 0
+				work[key].charge(m, rev, now, cost)
+			}
+		}
+	}
+	for i := range charges {
+		c := work[charges[i].Key].clone()
+		answers[i].counter = c
+		answers[i].Remaining = 0
+		if left := c.left(charges[i].Meter, now); left.Sign() > 0 && charges[i].Meter.Quota > 0 {
+			answers[i].Remaining = left.Int64()
+		}
+	}
+}
+
+func meterOf(charges []enforcement.Charge, key enforcement.Key) (*enforcement.Meter, int64) {
+	for i := range charges {
+		if charges[i].Key == key {
+			return charges[i].Meter, charges[i].Rev
+		}
+	}
+	return nil, 0
+}
+
+// at is the counter at the instant now; it does not change c. clamped is true
+// when c lay further in the future than could be believed.
+func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped bool) {
+	n = c.clone()
+	if !n.open {
+		if m.Algorithm.Bucket() {
+			n.open, n.rev, n.start = true, rev, now
+			n.level.SetInt64(m.Capacity)
+		}
+		return n, false
+	}
+	if n.start > now+believed(m) {
+		clamped = true
+		n.start = now
+		for i := range n.entries {
+			n.entries[i].T = min(n.entries[i].T, now)
+		}
+	}
+	switch m.Algorithm {
+	case enforcement.FixedWindow:
+		if now-n.start >= m.Window {
+			return newCounter(), false
+		}
+	case enforcement.SlidingWindowCounter:
+		for now-n.start >= m.Window {
+			n.start += m.Window
+			n.previous, n.current = n.current, new(big.Int)
+			if n.previous.Sign() == 0 {
+				return newCounter(), false
+			}
+		}
+	case enforcement.SlidingWindowLog:
+		seen := max(now, n.start)
+		n.entries = slices.DeleteFunc(n.entries, func(e enforcement.Entry) bool { return seen-e.T >= m.Window })
+		if len(n.entries) == 0 {
+			return newCounter(), false
+		}
+	default:
+		n.flow(m, rev, now)
+	}
+	n.rev = max(n.rev, rev)
+	return n, clamped
+}
+
+// believed is how far in the future a state may lie: one window, or the time
+// in which the bucket fills.
+func believed(m *enforcement.Meter) int64 {
+	if !m.Algorithm.Bucket() || m.Quota == 0 {
+		return m.Window
+	}
+	fill := new(big.Int).Mul(big.NewInt(m.Capacity), big.NewInt(m.Window))
+	fill.Add(fill, big.NewInt(m.Quota-1))
+	fill.Quo(fill, big.NewInt(m.Quota))
+	if !fill.IsInt64() || fill.Int64() > 1<<53 {
+		return 1 << 53
+	}
+	return fill.Int64()
+}
+
+// flow fills a bucket up to now: at the rates of former numbers as long as they
+// held, then at the present one. What is less than a unit is kept to the part
+// that the numbers in force can write, and not at all where the numbers that
+// wrote it are not known.
+func (c *counter) flow(m *enforcement.Meter, rev, now int64) {
+	written := c.rev
+	if c.rev < rev && rev == m.Rev {
+		for i, f := range m.Formers {
+			next, nextRev := m.Numbers, m.Rev
+			if i+1 < len(m.Formers) {
+				next, nextRev = m.Formers[i+1].Numbers, m.Formers[i+1].Rev
+			}
+			if nextRev <= c.rev {
+				continue
+			}
+			if written != f.Rev {
+				c.whole()
+			}
+			c.cut(f.Capacity)
+			if until := min(f.Until, now); until > c.start {
+				c.fill(f.Numbers, until-c.start)
+				c.start = until
+			}
+			c.round(next)
+			written = nextRev
+		}
+	}
+	if written != rev {
+		c.whole()
+	}
+	c.cut(m.Capacity)
+	if now > c.start {
+		c.fill(m.Numbers, now-c.start)
+		c.start = now
+	}
+	if c.rev > rev {
+		c.whole() // the stored revision writes its fractions otherwise
+	}
+}
+
+// fill lets a bucket fill for elapsed microseconds.
+func (c *counter) fill(n enforcement.Numbers, elapsed int64) {
+	if n.Quota == 0 {
+		return
+	}
+	c.level.Add(c.level, new(big.Rat).SetFrac(
+		new(big.Int).Mul(big.NewInt(elapsed), big.NewInt(n.Quota)), big.NewInt(n.Window)))
+	c.cut(n.Capacity)
+}
+
+func (c *counter) cut(capacity int64) {
+	if full := new(big.Rat).SetInt64(capacity); c.level.Cmp(full) > 0 {
+		c.level = full
+	}
+}
+
+// round rounds the level down to what numbers n can write: multiples of one
+// microsecond's part.
+func (c *counter) round(n enforcement.Numbers) {
+	if n.Quota == 0 {
+		c.whole()
+		return
+	}
+	unit := new(big.Rat).SetFrac64(n.Quota, n.Window).Denom()
+	scaled := new(big.Rat).Mul(c.level, new(big.Rat).SetInt(unit))
+	c.level.SetFrac(floor(scaled), unit)
+}
+
+// whole rounds the level down to units.
+func (c *counter) whole() { c.level.SetInt(floor(c.level)) }
+
+func floor(r *big.Rat) *big.Int {
+	return new(big.Int).Div(r.Num(), r.Denom()) // Euclidean: down, as Denom is positive
+}
+
+// left is how many units fit; c must be at now.
+func (c *counter) left(m *enforcement.Meter, now int64) *big.Int {
+	quota := big.NewInt(m.Quota)
+	switch m.Algorithm {
+	case enforcement.FixedWindow:
+		return quota.Sub(quota, c.current)
+	case enforcement.SlidingWindowCounter:
+		elapsed := max(now-c.start, 0)
+		if !c.open {
+			elapsed = 0
+		}
+		weighted := new(big.Rat).SetFrac64(m.Window-elapsed, m.Window)
+		weighted.Mul(weighted, new(big.Rat).SetInt(c.previous))
+		weighted.Add(weighted, new(big.Rat).SetInt(c.current))
+		return quota.Sub(quota, floor(weighted))
+	case enforcement.SlidingWindowLog:
+		for _, e := range c.entries {
+			quota.Sub(quota, big.NewInt(e.Units))
+		}
+		return quota
+	default:
+		return floor(c.level)
+	}
+}
+
+// charge takes cost, whatever is left.
+func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64) {
+	if cost == 0 {
+		return
+	}
+	if !c.open {
+		c.open, c.rev, c.start = true, rev, now
+		if m.Anchor == enforcement.Clock && m.Algorithm.Windowed() {
+			edge := new(big.Int).Div(big.NewInt(now), big.NewInt(m.Window))
+			c.start = edge.Mul(edge, big.NewInt(m.Window)).Int64()
+		}
+	}
+	switch {
+	case m.Algorithm.Bucket():
+		debt := big.NewInt(-max(m.Capacity, 1))
+		units, part := floor(c.level), new(big.Rat)
+		part.Sub(c.level, new(big.Rat).SetInt(units))
+		if units.Sub(units, big.NewInt(cost)); units.Cmp(debt) < 0 {
+			units = debt
+		}
+		c.level.Add(new(big.Rat).SetInt(units), part)
+	case m.Algorithm == enforcement.SlidingWindowLog:
+		total := int64(0)
+		for _, e := range c.entries {
+			total += e.Units
+		}
+		cost = min(cost, countStops-total)
+		if n := len(c.entries); n > 0 && (now <= c.start || n >= logHolds) {
+			c.entries[n-1].Units += cost
+			return
+		}
+		c.entries = append(c.entries, enforcement.Entry{T: now, Units: cost})
+		c.start = now
+	default:
+		if c.current.Add(c.current, big.NewInt(cost)); c.current.Cmp(big.NewInt(countStops)) > 0 {
+			c.current.SetInt64(countStops)
+		}
+	}
+}
+
+// refund gives cost back.
+func (c *counter) refund(m *enforcement.Meter, cost int64) {
+	if !c.open || cost == 0 {
+		return
+	}
+	back := func(count *big.Int) {
+		n := min(cost, count.Int64())
+		count.Sub(count, big.NewInt(n))
+		cost -= n
+	}
+	switch {
+	case m.Algorithm.Bucket():
+		c.level.Add(c.level, new(big.Rat).SetInt64(cost))
+		c.cut(m.Capacity)
+	case m.Algorithm == enforcement.SlidingWindowLog:
+		for n := len(c.entries); n > 0 && cost > 0; n = len(c.entries) {
+			units := min(c.entries[n-1].Units, cost)
+			c.entries[n-1].Units -= units
+			cost -= units
+			if c.entries[n-1].Units == 0 {
+				c.entries = c.entries[:n-1]
+			}
+		}
+		if len(c.entries) == 0 {
+			*c = *newCounter()
+			return
+		}
+		c.start = c.entries[len(c.entries)-1].T
+	default:
+		back(c.current)
+		if m.Algorithm == enforcement.SlidingWindowCounter {
+			back(c.previous)
+		}
+	}
+}
+
+// asNew reports whether nothing of what was used is felt any more.
+func (c *counter) asNew(m *enforcement.Meter) bool {
+	if m.Algorithm.Bucket() {
+		return m.Quota == 0 || c.level.Cmp(new(big.Rat).SetInt64(m.Capacity)) >= 0
+	}
+	return !c.open
+}
+
+// later is the counter after micros in which nothing came.
+func (c *counter) later(m *enforcement.Meter, rev, now, micros int64) *counter {
+	n, _ := c.at(m, max(rev, c.rev), now+micros)
+	return n
+}
+
+// checkTimes holds the two times that a caller is told against their
+// definitions: reset is the first instant at which the counter is as new, retry
+// the first at which cost fits.
+func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, retryAfter int64, possible bool) error {
+	const forever = 1 << 53 // where both stop
+	asNew := func(micros int64) bool { return c.later(m, rev, now, micros).asNew(m) }
+	if resetAfter < 0 || resetAfter < forever && !asNew(resetAfter) || resetAfter > 0 && asNew(resetAfter-1) {
+		return fmt.Errorf("reset after %d µs is not the first instant at which the counter is as new", resetAfter)
+	}
+	fits := func(micros int64) bool {
+		return m.Quota > 0 && big.NewInt(cost).Cmp(c.later(m, rev, now, micros).left(m, now+micros)) <= 0
+	}
+	most := m.Quota
+	if m.Algorithm.Bucket() {
+		most = m.Capacity
+	}
+	switch ever := m.Quota > 0 && cost <= most; {
+	case ever != possible:
+		return fmt.Errorf("cost %d can ever fit: %t, told %t", cost, ever, possible)
+	case !ever:
+		return nil
+	case retryAfter < 0 || retryAfter < forever && !fits(retryAfter) || retryAfter > 0 && fits(retryAfter-1):
+		return fmt.Errorf("retry after %d µs is not the first instant at which %d fits", retryAfter, cost)
+	}
+	return nil
+}

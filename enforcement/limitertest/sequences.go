@@ -1,0 +1,406 @@
+package limitertest
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// stepsInSequence is how many steps a random sequence has.
+const stepsInSequence = 50
+
+// Sequences plays n random sequences of 50 steps for each mix of algorithms
+// and compares every answer with Model and with the reference functions.
+//
+// n of 0 is HEADGATE_FUZZ_SEQUENCES, by default 2000. seed of 0 is
+// HEADGATE_FUZZ_SEED, by default a random one. A failure prints the seed and
+// the shortest list of steps that still fails.
+func Sequences(t *testing.T, factory Factory, n int, seed uint64) {
+	t.Helper()
+	if n == 0 {
+		n = int(fromEnvironment(t, "HEADGATE_FUZZ_SEQUENCES", 2000))
+	}
+	if seed == 0 {
+		seed = fromEnvironment(t, "HEADGATE_FUZZ_SEED", rand.Uint64())
+	}
+	for _, mix := range mixes {
+		t.Run(mix.name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, factory)
+			for i := range n {
+				s := newSequence(rand.New(rand.NewPCG(seed, uint64(i))), mix.limits)
+				if err := s.playOn(w); err != nil {
+					short := s.shrink(w)
+					t.Fatalf("sequence %d: %v\nreplay with HEADGATE_FUZZ_SEED=%d HEADGATE_FUZZ_SEQUENCES=%d\nshortened:\n%s%v",
+						i, err, seed, i+1, short, short.playOn(w))
+				}
+			}
+		})
+	}
+}
+
+func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
+	t.Helper()
+	text := os.Getenv(name)
+	if text == "" {
+		return otherwise
+	}
+	value, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return value
+}
+
+// A kind of limit that a sequence may have.
+type kind struct {
+	algorithm enforcement.Algorithm
+	anchor    enforcement.Anchor
+}
+
+var (
+	fixedFirst   = kind{enforcement.FixedWindow, enforcement.FirstHit}
+	fixedClock   = kind{enforcement.FixedWindow, enforcement.Clock}
+	logs         = kind{enforcement.SlidingWindowLog, enforcement.FirstHit}
+	counterFirst = kind{enforcement.SlidingWindowCounter, enforcement.FirstHit}
+	counterClock = kind{enforcement.SlidingWindowCounter, enforcement.Clock}
+	tokens       = kind{enforcement.TokenBucket, enforcement.FirstHit}
+	gcras        = kind{enforcement.GCRA, enforcement.FirstHit}
+)
+
+// mixes are the kinds that one sequence draws its limits from.
+var mixes = []struct {
+	name   string
+	limits []kind
+}{
+	{"fixed_window", []kind{fixedFirst, fixedClock}},
+	{"sliding_window_log", []kind{logs}},
+	{"sliding_window_counter", []kind{counterFirst, counterClock}},
+	{"token_bucket", []kind{tokens}},
+	{"gcra", []kind{gcras}},
+	{"mixed", []kind{fixedFirst, fixedClock, logs, counterFirst, counterClock, tokens, gcras}},
+}
+
+// A sequence is a random scenario: it holds all that is needed to play it again.
+type sequence struct {
+	limits []enforcement.Limit
+	steps  []move
+}
+
+// A move is one step of a sequence: the clock is set, perhaps numbers change,
+// and one call of Take follows.
+type move struct {
+	at       int64 // after Start, microseconds
+	change   int   // which limit gets other numbers; -1: none
+	to       enforcement.Limit
+	requests []ask
+}
+
+// An ask is one request of a move.
+type ask struct {
+	mode    enforcement.Mode
+	follow  bool // when it is refused, try at its retry time and a millisecond before
+	charges []askCharge
+}
+
+type askCharge struct {
+	limit     int
+	partition byte
+	group     uint16
+	cost      int64
+	back      int64 // how many revisions behind the caller is
+}
+
+func newSequence(r *rand.Rand, kinds []kind) *sequence {
+	s := &sequence{}
+	for range 1 + r.IntN(4) {
+		s.limits = append(s.limits, randomLimit(r, kinds[r.IntN(len(kinds))]))
+	}
+	now, current := int64(r.IntN(1_000_000_000)), slices.Clone(s.limits)
+	for range stepsInSequence {
+		now += gap(r, current[r.IntN(len(current))].Window.Microseconds())
+		m := move{at: now, change: -1}
+		if r.IntN(20) == 0 {
+			m.change = r.IntN(len(current))
+			l := current[m.change]
+			m.to = randomLimit(r, kind{l.Algorithm, l.Anchor})
+			if r.IntN(2) == 0 {
+				m.to.Window = l.Window
+			}
+			current[m.change] = m.to
+		}
+		for range 1 + r.IntN(8)/6 {
+			m.requests = append(m.requests, randomAsk(r, current))
+		}
+		s.steps = append(s.steps, m)
+	}
+	return s
+}
+
+// gap is how far the clock goes: nowhere, a little, to an edge, up to three
+// windows, and sometimes back.
+func gap(r *rand.Rand, window int64) int64 {
+	switch r.IntN(12) {
+	case 0, 1, 2:
+		return 0
+	case 3:
+		return 1 + r.Int64N(3)
+	case 4:
+		return window + r.Int64N(3) - 1
+	case 5:
+		return r.Int64N(3*window + 1)
+	case 6:
+		return -r.Int64N(window/4 + 1)
+	case 7:
+		if r.IntN(4) == 0 {
+			return -r.Int64N(3*window + 1)
+		}
+	}
+	return r.Int64N(window/4 + 1)
+}
+
+func randomLimit(r *rand.Rand, k kind) enforcement.Limit {
+	l := enforcement.Limit{Name: "l1", Algorithm: k.algorithm, Anchor: k.anchor}
+	windows := []time.Duration{time.Millisecond, 7 * time.Millisecond, time.Second, minute, 999_983 * time.Millisecond,
+		time.Hour, 24 * time.Hour, 366 * 24 * time.Hour, time.Duration(1+r.IntN(100_000)) * time.Millisecond}
+	quotas := []int64{0, 1, 2, 3, 5, 7, 10, 10, 100, 1000, 700_000, 1_000_003, enforcement.MaxQuota, 1 + r.Int64N(20), 1 + r.Int64N(1_000_000)}
+	l.Window = windows[r.IntN(len(windows))]
+	l.Quota = quotas[r.IntN(len(quotas))]
+	if k.algorithm.Bucket() && r.IntN(3) == 0 {
+		l.Burst = quotas[1+r.IntN(len(quotas)-1)]
+	}
+	return l
+}
+
+func randomCost(r *rand.Rand, quota int64) int64 {
+	costs := []int64{0, 1, 1, 1, 2, 3, quota / 3, quota / 2, quota, quota + 1, r.Int64N(2*quota + 1), r.Int64N(quota/4 + 1)}
+	return min(costs[r.IntN(len(costs))], enforcement.MaxCost)
+}
+
+func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
+	modes := []enforcement.Mode{enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce,
+		peek, force, refund, takeUpTo, reset}
+	a := ask{mode: modes[r.IntN(len(modes))], follow: r.IntN(3) == 0}
+	if a.mode == reset && r.IntN(2) == 0 {
+		a.mode = enforce
+	}
+	var group uint16
+	used := map[[2]int]bool{}
+	one := randomCost(r, limits[0].Quota)
+	for range 1 + r.IntN(4) {
+		if a.mode != takeUpTo && len(a.charges) > 0 && r.IntN(4) == 0 {
+			group++
+		}
+		c := askCharge{limit: r.IntN(len(limits)), partition: byte(r.IntN(3) / 2), group: group}
+		c.cost = randomCost(r, limits[c.limit].Quota)
+		if r.IntN(15) == 0 {
+			c.back = 1
+		}
+		// One request sees one snapshot: charges on one counter have one revision.
+		for i := range a.charges {
+			if a.charges[i].limit == c.limit {
+				c.back = a.charges[i].back
+			}
+		}
+		if a.mode == takeUpTo {
+			c.cost = one
+			if used[[2]int{c.limit, int(c.partition)}] {
+				continue
+			}
+			used[[2]int{c.limit, int(c.partition)}] = true
+		}
+		a.charges = append(a.charges, c)
+	}
+	return a
+}
+
+// A player plays one sequence on a limiter, the model and the reference.
+type player struct {
+	w         *world
+	limits    []*limited
+	model     *Model
+	reference *reference
+}
+
+// playOn plays s on counters that nobody has used.
+func (s *sequence) playOn(w *world) error {
+	w.renew()
+	p := &player{w: w, model: NewModel(), reference: &reference{states: map[enforcement.Key]enforcement.State{}}}
+	for _, l := range s.limits {
+		p.limits = append(p.limits, newLimited(l))
+	}
+	for i := range s.steps {
+		if err := p.move(&s.steps[i]); err != nil {
+			return fmt.Errorf("step %d, %s: %w", i, &s.steps[i], err)
+		}
+	}
+	return nil
+}
+
+func (p *player) move(m *move) error {
+	p.w.clock.Set(Start + m.at)
+	if m.change >= 0 {
+		p.limits[m.change].change(m.to, Start+m.at)
+	}
+	requests := make([]enforcement.Request, len(m.requests))
+	for i := range m.requests {
+		requests[i] = p.request(&m.requests[i])
+	}
+	outcomes, err := p.take(requests)
+	if err != nil {
+		return err
+	}
+	for i := range m.requests {
+		if last := i == len(m.requests)-1; last && m.requests[i].follow && requests[i].Mode == enforce && outcomes[i].Verdict == enforcement.Refused {
+			return p.follow(requests[i], &outcomes[i])
+		}
+	}
+	return nil
+}
+
+func (p *player) request(a *ask) enforcement.Request {
+	charges := make([]enforcement.Charge, len(a.charges))
+	for i, c := range a.charges {
+		l := p.limits[c.limit]
+		m := l.at(max(l.now().Rev-c.back, 1))
+		charges[i] = enforcement.Charge{Key: p.w.key(uint32(c.limit), c.partition), Meter: m, Rev: m.Rev, Cost: c.cost, Group: c.group}
+	}
+	return p.w.request(a.mode, charges...)
+}
+
+// take has the requests decided by all three and compares.
+func (p *player) take(requests []enforcement.Request) ([]enforcement.Outcome, error) {
+	now := p.w.clock.Now()
+	outcomes := make([]enforcement.Outcome, len(requests))
+	p.w.limiter.Take(context.Background(), requests, outcomes)
+	for i := range requests {
+		r, o := &requests[i], &outcomes[i]
+		answer := p.model.Take(r, now)
+		states := p.reference.take(r, &answer, now)
+		if err := check(r, o, now); err != nil {
+			return nil, fmt.Errorf("request %d: %w", i, err)
+		}
+		if o.Verdict != answer.Verdict || o.Units != answer.Units {
+			return nil, fmt.Errorf("request %d: %s, %d units; the model says %s, %d", i, o.Verdict, o.Units, answer.Verdict, answer.Units)
+		}
+		for j := range r.Charges {
+			if err := compare(&r.Charges[j], o, j, &answer.Charges[j], &states[j]); err != nil {
+				return nil, fmt.Errorf("request %d, charge %d: %w", i, j, err)
+			}
+		}
+	}
+	return outcomes, nil
+}
+
+// compare holds what a Limiter said of one charge against the model and the
+// reference.
+func compare(c *enforcement.Charge, o *enforcement.Outcome, j int, want *Answered, state *enforcement.State) error {
+	got := &o.Charges[j]
+	if got.Cost != want.Cost || got.Fits != want.Fits {
+		return fmt.Errorf("cost %d, fits %t; the model says %d, %t", got.Cost, got.Fits, want.Cost, want.Fits)
+	}
+	if err := same(&got.State, state); err != nil {
+		return err
+	}
+	if left := c.Meter.Remaining(got.State, o.At); left != want.Remaining {
+		return fmt.Errorf("%d remaining, the model says %d", left, want.Remaining)
+	}
+	retryAfter, possible := c.Meter.RetryAfter(got.State, o.At, got.Cost)
+	return want.counter.checkTimes(c.Meter, c.Rev, o.At, got.Cost, c.Meter.ResetAfter(got.State, o.At), retryAfter, possible)
+}
+
+// follow waits as a refused caller is told, to the millisecond: then the same
+// request is granted, and a millisecond before it is refused still. It only peeks.
+func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
+	var longest int64
+	for i := range r.Charges {
+		c, got := &r.Charges[i], &o.Charges[i]
+		if c.Group != 0 || got.Fits {
+			continue
+		}
+		if c.Rev < got.State.Rev {
+			return nil // a caller on old numbers is told a time that is not exact
+		}
+		micros, ok := c.Meter.RetryAfter(got.State, o.At, got.Cost)
+		if !ok || micros >= 1<<50 {
+			return nil
+		}
+		longest = max(longest, (micros+999)/1000*1000)
+	}
+	r.Mode = enforcement.Peek
+	for _, try := range []struct {
+		at   int64
+		want enforcement.Verdict
+	}{{o.At + longest - 1000, enforcement.Refused}, {o.At + longest, enforcement.Granted}} {
+		p.w.clock.Set(try.at)
+		outcomes, err := p.take([]enforcement.Request{r})
+		if err != nil {
+			return fmt.Errorf("following the retry time of %d µs: %w", longest, err)
+		}
+		if outcomes[0].Verdict != try.want {
+			return fmt.Errorf("%d µs after a refusal that said %d: %s", try.at-o.At, longest, outcomes[0].Verdict)
+		}
+	}
+	p.w.clock.Set(o.At)
+	return nil
+}
+
+// shrink leaves out what the failure does not need.
+func (s *sequence) shrink(w *world) *sequence {
+	short := &sequence{limits: s.limits, steps: slices.Clone(s.steps)}
+	for size := len(short.steps) / 2; size > 0; size /= 2 {
+		for from := 0; from+size <= len(short.steps); {
+			without := &sequence{limits: s.limits, steps: slices.Delete(slices.Clone(short.steps), from, from+size)}
+			if without.playOn(w) != nil {
+				short = without
+			} else {
+				from += size
+			}
+		}
+	}
+	return short
+}
+
+// String lists the sequence for a person.
+func (s *sequence) String() string {
+	var b strings.Builder
+	for i, l := range s.limits {
+		fmt.Fprintf(&b, "limit %d: %s\n", i, describe(l))
+	}
+	for i := range s.steps {
+		fmt.Fprintf(&b, "step %d: %s\n", i, &s.steps[i])
+	}
+	return b.String()
+}
+
+func describe(l enforcement.Limit) string {
+	return fmt.Sprintf("%s %d per %s, burst %d, %s", l.Algorithm, l.Quota, l.Window, l.Burst, l.Anchor)
+}
+
+// String lists the move for a person.
+func (m *move) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "at %dµs", m.at)
+	if m.change >= 0 {
+		fmt.Fprintf(&b, ", limit %d becomes %s", m.change, describe(m.to))
+	}
+	for i := range m.requests {
+		fmt.Fprintf(&b, "; %s", m.requests[i].mode)
+		for _, c := range m.requests[i].charges {
+			fmt.Fprintf(&b, " [limit %d partition %d group %d cost %d", c.limit, c.partition, c.group, c.cost)
+			if c.back > 0 {
+				fmt.Fprintf(&b, " at the revision before")
+			}
+			b.WriteString("]")
+		}
+	}
+	return b.String()
+}
