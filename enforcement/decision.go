@@ -17,6 +17,14 @@ type Check struct {
 	Mode       Mode       // Enforce, Peek or Force
 }
 
+// Bounds of the attributes of one request; what is beyond is refused where it
+// is read.
+const (
+	MaxAttributes     = 16
+	MaxAttributeName  = 64   // bytes
+	MaxAttributeValue = 1024 // bytes
+)
+
 // An Attribute of a request. An empty value is missing.
 type Attribute struct{ Name, Value string }
 

@@ -1,10 +1,19 @@
 package enforcement
 
+import (
+	"cmp"
+	"fmt"
+	"math/bits"
+	"slices"
+	"strings"
+	"sync/atomic"
+)
+
 // A Policy compiled for speed is a Rule; a plan's rules with their index are a
 // Plan. Both are immutable and shared by all tenants of the plan.
 
 // A RuleSpec is what a policy says, in the words of its writer. It must have
-// been validated (plans.Validate); Compile reports what it cannot compile.
+// been validated (plans.Validate); CompilePlan reports what it cannot compile.
 type RuleSpec struct {
 	Policy     string // slug
 	Methods    []string
@@ -26,7 +35,7 @@ type RuleLimit struct {
 	// Meter is the limit compiled, with its revision and former numbers.
 	Meter *Meter
 	// HeaderName is the limit's name in headers: the policy's slug, or
-	// slug.limit when the policy has several.
+	// slug.limit when the policy has several. CompilePlan sets it.
 	HeaderName string
 }
 
@@ -35,6 +44,13 @@ type Rule struct {
 	RuleSpec
 	// Index is the place in the plan.
 	Index int
+
+	pattern    Pattern
+	attributes []Attribute // that match asks for, by name
+	slots      []slot      // of count_by
+	replaces   ruleSet
+	rank       int // among the plan's rules, 0 the most specific
+	shares     atomic.Pointer[shares]
 }
 
 // A Plan is a published version compiled.
@@ -42,4 +58,472 @@ type Plan struct {
 	Slug    string
 	Version int
 	Rules   []*Rule
+
+	index index
+}
+
+// MaxRules is how many policies a plan may have.
+const MaxRules = 256
+
+// ipPrefix in count_by counts IPv6 addresses by their /64.
+const (
+	ipAttribute = "ip"
+	ipPrefix    = "ip/64"
+)
+
+// A slot is one place of count_by.
+type slot struct {
+	name   string // of the attribute
+	prefix bool   // ip/64
+}
+
+// Pattern gives the paths that the rule matches.
+func (r *Rule) Pattern() Pattern { return r.pattern }
+
+// CompilePlan makes the rules of a plan's version, in order. Empty modes are
+// the defaults. It takes nothing for granted: what it cannot compile is an
+// error that names the policy, never a panic.
+func CompilePlan(slug string, version int, specs []RuleSpec) (*Plan, error) {
+	if len(specs) > MaxRules {
+		return nil, fmt.Errorf("plan %s has %d policies: at most %d", slug, len(specs), MaxRules)
+	}
+	p := &Plan{Slug: slug, Version: version, Rules: make([]*Rule, len(specs))}
+	places := make(map[string]int, len(specs))
+	for i, spec := range specs {
+		if spec.Policy == "" {
+			return nil, fmt.Errorf("plan %s: policy %d has no slug", slug, i+1)
+		}
+		if _, taken := places[spec.Policy]; taken {
+			return nil, fmt.Errorf("plan %s: policy %s: its slug is taken by another policy", slug, spec.Policy)
+		}
+		places[spec.Policy] = i
+	}
+	cells := make(map[uint32]string)
+	for i, spec := range specs {
+		r, err := compileRule(spec, i)
+		if err == nil {
+			err = r.compileReplaces(places)
+		}
+		if err == nil {
+			err = claimCells(cells, r)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("plan %s: policy %s: %w", slug, spec.Policy, err)
+		}
+		p.Rules[i] = r
+	}
+	if r := cyclic(p.Rules); r != nil {
+		return nil, fmt.Errorf("plan %s: policy %s: replaces itself by way of others", slug, r.Policy)
+	}
+	rank(p.Rules)
+	p.index = newIndex(p.Rules)
+	return p, nil
+}
+
+func compileRule(spec RuleSpec, place int) (*Rule, error) {
+	r := &Rule{RuleSpec: spec, Index: place}
+	r.Mode = cmp.Or(r.Mode, PolicyEnforce)
+	r.Missing = cmp.Or(r.Missing, MissingShared)
+	r.OnFailure = cmp.Or(r.OnFailure, OnFailureLocal)
+	switch {
+	case r.Mode != PolicyEnforce && r.Mode != PolicyShadow && r.Mode != PolicyOff:
+		return nil, fmt.Errorf("mode %q is unknown", r.Mode)
+	case r.Missing != MissingShared && r.Missing != MissingSkip && r.Missing != MissingDeny:
+		return nil, fmt.Errorf("missing %q is unknown", r.Missing)
+	case r.OnFailure != OnFailureLocal && r.OnFailure != OnFailureOpen && r.OnFailure != OnFailureClosed:
+		return nil, fmt.Errorf("on_failure %q is unknown", r.OnFailure)
+	case slices.Contains(r.Methods, ""):
+		return nil, fmt.Errorf("a method is empty")
+	}
+	var err error
+	if r.pattern, err = ParsePattern(r.Path); err != nil {
+		return nil, fmt.Errorf("path %w", err)
+	}
+	if r.attributes, err = compileAttributes(r.Attributes); err != nil {
+		return nil, err
+	}
+	for _, name := range r.CountBy {
+		switch name {
+		case "":
+			return nil, fmt.Errorf("a name in count_by is empty")
+		case ipPrefix:
+			r.slots = append(r.slots, slot{name: ipAttribute, prefix: true})
+		default:
+			r.slots = append(r.slots, slot{name: name})
+		}
+	}
+	return r, r.compileLimits()
+}
+
+// compileAttributes lists what match asks for, ip in its canonical form.
+func compileAttributes(match map[string]string) ([]Attribute, error) {
+	var list []Attribute
+	for name, value := range match {
+		if name == "" || value == "" {
+			return nil, fmt.Errorf("attribute %q matches %q: neither may be empty", name, value)
+		}
+		if name == ipAttribute {
+			_, canonical, err := CanonicalIP(value)
+			if err != nil {
+				return nil, fmt.Errorf("attribute ip: %w", err)
+			}
+			value = canonical
+		}
+		list = append(list, Attribute{name, value})
+	}
+	slices.SortFunc(list, func(a, b Attribute) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}
+
+func (r *Rule) compileLimits() error {
+	r.Limits = slices.Clone(r.Limits)
+	names := make(map[string]bool, len(r.Limits))
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		if names[l.Name] {
+			return fmt.Errorf("limit %q: its name is taken by another limit", l.Name)
+		}
+		names[l.Name] = true
+		if err := l.check(); err != nil {
+			return fmt.Errorf("limit %q: %w", l.Name, err)
+		}
+		l.HeaderName = r.Policy
+		if len(r.Limits) > 1 {
+			l.HeaderName = r.Policy + "." + l.Name
+		}
+	}
+	return nil
+}
+
+// check refuses what the arithmetic was not made for.
+func (l *RuleLimit) check() error {
+	switch {
+	case l.Algorithm < FixedWindow || l.Algorithm > GCRA:
+		return fmt.Errorf("%v is unknown", l.Algorithm)
+	case l.Quota < 0 || l.Quota > MaxQuota:
+		return fmt.Errorf("quota %d is not within 0 and %d", l.Quota, int64(MaxQuota))
+	case l.Window < MinWindow || l.Window > MaxWindow || l.Window%MinWindow != 0:
+		return fmt.Errorf("window %v is not whole milliseconds within %v and %v", l.Window, MinWindow, MaxWindow)
+	case l.Burst < 0 || l.Burst > MaxQuota:
+		return fmt.Errorf("burst %d is not within 0 and %d", l.Burst, int64(MaxQuota))
+	case l.Meter == nil:
+		return fmt.Errorf("has no meter")
+	case l.Meter.Algorithm != l.Algorithm || l.Meter.Numbers != l.Numbers():
+		return fmt.Errorf("its meter is that of another limit")
+	case l.Meter.Rev < 1:
+		return fmt.Errorf("its meter has no revision")
+	}
+	for _, f := range l.Meter.Formers {
+		if l.Algorithm.Bucket() && (f.Q < 1 || f.P < 0 || f.Capacity < 0) {
+			return fmt.Errorf("its former numbers cannot be read")
+		}
+	}
+	return nil
+}
+
+// compileReplaces turns the slugs that the rule replaces into places.
+func (r *Rule) compileReplaces(places map[string]int) error {
+	for _, slug := range r.Replaces {
+		place, known := places[slug]
+		if !known {
+			return fmt.Errorf("replaces %q, which is no policy of the plan", slug)
+		}
+		if place == r.Index {
+			return fmt.Errorf("replaces itself")
+		}
+		r.replaces.add(place)
+	}
+	return nil
+}
+
+// claimCells refuses two limits on one counter: they would charge it twice.
+func claimCells(cells map[uint32]string, r *Rule) error {
+	for i := range r.Limits {
+		l := &r.Limits[i]
+		if holder, taken := cells[l.Cell]; taken {
+			return fmt.Errorf("limit %q: its cell %d is that of %s", l.Name, l.Cell, holder)
+		}
+		cells[l.Cell] = r.Policy + "." + l.Name
+	}
+	return nil
+}
+
+// cyclic gives a rule that replaces itself by way of others, or nil.
+func cyclic(rules []*Rule) *Rule {
+	reach := make([]ruleSet, len(rules))
+	for i, r := range rules {
+		reach[i] = r.replaces
+	}
+	for via := range rules {
+		for i := range rules {
+			if reach[i].has(via) {
+				reach[i].join(&reach[via])
+			}
+		}
+	}
+	for i, r := range rules {
+		if reach[i].has(i) {
+			return r
+		}
+	}
+	return nil
+}
+
+// rank orders rules by how specific they are: the most literal segments first,
+// then those with a list of methods, then by slug.
+func rank(rules []*Rule) {
+	order := slices.Clone(rules)
+	slices.SortFunc(order, func(a, b *Rule) int {
+		return cmp.Or(
+			cmp.Compare(b.pattern.Literals(), a.pattern.Literals()),
+			cmp.Compare(min(len(b.Methods), 1), min(len(a.Methods), 1)),
+			strings.Compare(a.Policy, b.Policy))
+	})
+	for i, r := range order {
+		r.rank = i
+	}
+}
+
+// wants reports whether a check has every attribute that match asks for. One
+// that is missing does not match.
+func (r *Rule) wants(c *Check) bool {
+	for _, want := range r.attributes {
+		if value, ok := c.attribute(want.Name); !ok || value != want.Value {
+			return false
+		}
+	}
+	return true
+}
+
+// missing gives the first attribute of count_by that a check does not have, or "".
+func (r *Rule) missing(c *Check) string {
+	for _, s := range r.slots {
+		if _, ok := c.attribute(s.name); !ok {
+			return s.name
+		}
+	}
+	return ""
+}
+
+// partition is where the rule counts a check. A missing value has a place of
+// its own among the others, which still separate.
+func (r *Rule) partition(c *Check, p *Partition) [16]byte {
+	for _, s := range r.slots {
+		value, ok := c.attribute(s.name)
+		switch {
+		case !ok:
+			p.AddMissing()
+		case s.prefix && c.IP.IsValid():
+			p.addPrefix(c.IP)
+		default:
+			p.Add(value)
+		}
+	}
+	return p.Sum()
+}
+
+// attribute gives an attribute's value; an empty one is missing.
+func (c *Check) attribute(name string) (string, bool) {
+	for i := range c.Attributes {
+		if c.Attributes[i].Name == name {
+			return c.Attributes[i].Value, c.Attributes[i].Value != ""
+		}
+	}
+	return "", false
+}
+
+// shares are the meters of a rule's limits for one of so many nodes.
+type shares struct {
+	nodes  int
+	meters []*Meter
+}
+
+// share gives the meters by which one of nodes nodes decides alone. They are
+// made once.
+func (r *Rule) share(nodes int) []*Meter {
+	if s := r.shares.Load(); s != nil && s.nodes == nodes {
+		return s.meters
+	}
+	s := &shares{nodes: nodes, meters: make([]*Meter, len(r.Limits))}
+	for i := range r.Limits {
+		l := r.Limits[i].Limit
+		l.Quota, l.Burst = shareOf(l.Quota, nodes), shareOf(l.Burst, nodes)
+		s.meters[i] = l.Compile(r.Limits[i].Meter.Rev)
+	}
+	r.shares.Store(s)
+	return s.meters
+}
+
+// shareOf is max(1, ceil(n / nodes)); 0 (a quota that refuses everything, a
+// burst that is the quota) stays 0.
+func shareOf(n int64, nodes int) int64 {
+	if n == 0 {
+		return 0
+	}
+	return (n-1)/int64(nodes) + 1
+}
+
+// A ruleSet is a set of places in a plan.
+type ruleSet [MaxRules / 64]uint64
+
+func (s *ruleSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
+func (s *ruleSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
+func (s *ruleSet) empty() bool    { return *s == ruleSet{} }
+
+func (s *ruleSet) join(t *ruleSet) {
+	for i := range s {
+		s[i] |= t[i]
+	}
+}
+
+func (s *ruleSet) meet(t *ruleSet) {
+	for i := range s {
+		s[i] &= t[i]
+	}
+}
+
+func (s *ruleSet) remove(t *ruleSet) {
+	for i := range s {
+		s[i] &^= t[i]
+	}
+}
+
+// next gives the first place from i on, or -1: for i := s.next(0); i >= 0; i = s.next(i + 1).
+func (s *ruleSet) next(i int) int {
+	for word := i / 64; word < len(s); word++ {
+		rest := s[word]
+		if word == i/64 {
+			rest = rest >> (i % 64) << (i % 64)
+		}
+		if rest != 0 {
+			return word*64 + bits.TrailingZeros64(rest)
+		}
+	}
+	return -1
+}
+
+// An index finds the rules that a check's method and path match without
+// walking all: for every place of a segment in a path, the set of the rules
+// that allow a given segment there. The sets of a path's segments meet in one
+// walk, whose length is that of the longest pattern.
+type index struct {
+	all       ruleSet            // every rule
+	pathless  ruleSet            // rules that match a check without a path
+	anyMethod ruleSet            // rules without a list of methods
+	methods   map[string]ruleSet // rules that name the method, and anyMethod
+	segments  []place
+	lengths   []ruleSet // by number of segments: rules that match so many
+	longer    ruleSet   // rules that match any number beyond
+}
+
+// A place is one segment's place in a path.
+type place struct {
+	literal map[string]ruleSet // rules with this literal there, and any
+	any     ruleSet            // rules with {name} there, or already in their *
+}
+
+func newIndex(rules []*Rule) index {
+	x := index{methods: make(map[string]ruleSet)}
+	longest := 0
+	for i, r := range rules {
+		x.all.add(i)
+		longest = max(longest, len(r.pattern.segments))
+		if r.pattern.text == "" {
+			x.pathless.add(i)
+		}
+		if len(r.Methods) == 0 {
+			x.anyMethod.add(i)
+		}
+	}
+	for _, r := range rules {
+		for _, m := range r.Methods {
+			set, known := x.methods[m]
+			if !known {
+				set = x.anyMethod
+			}
+			set.add(r.Index)
+			x.methods[m] = set
+		}
+	}
+	x.segments = make([]place, longest)
+	x.lengths = make([]ruleSet, longest+1)
+	for n := range x.segments {
+		x.segments[n] = newPlace(rules, n)
+	}
+	for i, r := range rules {
+		open := r.pattern.rest || r.pattern.text == ""
+		for n := range x.lengths {
+			if n == len(r.pattern.segments) || open && n > len(r.pattern.segments) {
+				x.lengths[n].add(i)
+			}
+		}
+		if open {
+			x.longer.add(i)
+		}
+	}
+	return x
+}
+
+func newPlace(rules []*Rule, n int) place {
+	p := place{literal: make(map[string]ruleSet)}
+	for i, r := range rules {
+		if n >= len(r.pattern.segments) || r.pattern.segments[n] == "" {
+			p.any.add(i) // one that is over here is told by its length
+		}
+	}
+	for i, r := range rules {
+		if n < len(r.pattern.segments) && r.pattern.segments[n] != "" {
+			set, known := p.literal[r.pattern.segments[n]]
+			if !known {
+				set = p.any
+			}
+			set.add(i)
+			p.literal[r.pattern.segments[n]] = set
+		}
+	}
+	return p
+}
+
+// match gives the rules whose method, path and attributes match a check,
+// whatever their mode.
+func (p *Plan) match(c *Check) ruleSet {
+	found, named := p.index.methods[c.Method]
+	if !named {
+		found = p.index.anyMethod
+	}
+	p.index.path(&found, c.Path)
+	for i := found.next(0); i >= 0; i = found.next(i + 1) {
+		if !p.Rules[i].wants(c) {
+			found[i/64] &^= 1 << (i % 64)
+		}
+	}
+	return found
+}
+
+// path keeps the rules of found whose pattern matches a path.
+func (x *index) path(found *ruleSet, path string) {
+	if path == "" {
+		found.meet(&x.pathless)
+		return
+	}
+	n := 0
+	for ; n < len(x.segments); n++ {
+		segment, below, ok := cutSegment(path)
+		if !ok {
+			break
+		}
+		set, known := x.segments[n].literal[segment]
+		if !known {
+			set = x.segments[n].any
+		}
+		if found.meet(&set); found.empty() {
+			return
+		}
+		path = below
+	}
+	if len(path) > 1 {
+		found.meet(&x.longer)
+		return
+	}
+	found.meet(&x.lengths[n])
 }
