@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"net"
 	"net/url"
@@ -252,7 +253,7 @@ func (p *Proxy) pump(l *link, from, to net.Conn, seen func([]byte) bool) {
 		}
 		switch {
 		case err == nil:
-		case err == io.EOF && !l.isSilent():
+		case errors.Is(err, io.EOF) && !l.isSilent():
 			_ = to.(*net.TCPConn).CloseWrite()
 			return
 		default: // one side was reset: so is the other

@@ -4,6 +4,7 @@ package servertest_test
 
 import (
 	"crypto/rand"
+	"errors"
 	"testing"
 	"time"
 
@@ -54,7 +55,7 @@ func TestRedisProcessComesBackEmptyOnItsPort(t *testing.T) {
 	if server.URL() != url {
 		t.Errorf("URL changed from %s to %s", url, server.URL())
 	}
-	if err := client(t, url).Get(t.Context(), "k").Err(); err != redis.Nil {
+	if err := client(t, url).Get(t.Context(), "k").Err(); !errors.Is(err, redis.Nil) {
 		t.Errorf("after a restart without persistence: %v, want redis.Nil", err)
 	}
 }

@@ -1,6 +1,7 @@
 package process
 
 import (
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -87,10 +88,11 @@ func TestLaunchReportsHowAProcessEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-r.Done()
-	if e, ok := r.Err().(*exec.ExitError); !ok || e.ExitCode() != 7 {
+	var exit *exec.ExitError
+	if !errors.As(r.Err(), &exit) || exit.ExitCode() != 7 {
 		t.Errorf("ended with %v, want exit status 7", r.Err())
 	}
-	if err := r.signal(syscall.SIGTERM); err != os.ErrProcessDone {
+	if err := r.signal(syscall.SIGTERM); !errors.Is(err, os.ErrProcessDone) {
 		t.Errorf("a signal after the end: %v, want %v: its id may be another's by now", err, os.ErrProcessDone)
 	}
 }

@@ -1,0 +1,99 @@
+# Headgate needs Go 1.26 and make; the rest is fetched by Go, pinned in go.mod
+# and tools/. The tests also need what make test installs or names.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+
+VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+FUZZTIME  ?= 30s
+BENCHTIME ?= 1s
+# Arguments of the server: make run ARGS="--addr 127.0.0.1:9090"
+ARGS      ?=
+
+TOOL := go tool -modfile=tools/go.mod
+LINT := go tool -modfile=tools/lint/go.mod
+SERVERS := ./bin/with-servers --
+
+GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
+
+.PHONY: help run build up down generate fmt lint test test-quick test-deploy fuzz bench check current audit
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: build ## build and start Headgate with nothing else: SQLite in ./data, limits in this process
+	@exec ./bin/headgate serve $(ARGS)
+
+build: ## build bin/headgate
+	@mkdir -p bin
+	@echo "building bin/headgate (the first build compiles SQLite, which takes minutes)"
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/headgate ./cmd/server
+
+up: ## start three nodes with Postgres, Valkey and Caddy in containers (docker compose)
+	docker compose up --build --detach --wait
+
+down: ## stop the containers; the data stays in its volumes
+	docker compose down
+
+generate: ## write the generated Go again: API types from openapi.yaml, pages from .templ
+	@if [ -f openapi.yaml ] && [ -f api/oapi-codegen.yaml ]; then \
+		echo "oapi-codegen openapi.yaml"; \
+		$(TOOL) oapi-codegen -config api/oapi-codegen.yaml openapi.yaml; \
+	fi
+	@if [ -d web ]; then echo "templ generate"; $(TOOL) templ generate -path web/views -log-level warn; fi
+	@gofmt -w $$(git ls-files --cached --others --exclude-standard -- '*_templ.go' '*.gen.go')
+
+fmt: ## format the Go code (gofumpt) and the templates
+	@$(TOOL) gofumpt -w $(GO_FILES)
+	@$(TOOL) templ fmt -log-level warn web/views
+
+lint: ## look for mistakes: vet, gofumpt, staticcheck, golangci-lint (.golangci.yaml)
+	go vet ./...
+	go vet -tags quick ./...
+	@echo "gofumpt -l"; unformatted=$$($(TOOL) gofumpt -l $(GO_FILES)); \
+		if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
+	$(TOOL) staticcheck ./...
+	@echo "golangci-lint (the first run compiles it, which takes minutes)"
+	$(LINT) golangci-lint run ./...
+
+test: bin/with-servers test-deploy ## run every test, raced and shuffled, with real servers; as root installs what is missing
+	$(SERVERS) go test -race -shuffle=on -timeout 20m ./...
+
+test-quick: ## run the tests that need no server
+	go test -tags quick -shuffle=on -timeout 10m ./...
+
+# Its own module: the compose loader would double the product's dependencies.
+test-deploy: bin/with-servers
+	$(SERVERS) go -C deploy/composetest test -shuffle=on -timeout 10m ./...
+
+fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play 100,000 random sequences on every limiter
+	@for package in $$(go list ./...); do \
+		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+			echo "== $$package $$target $(FUZZTIME)"; \
+			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+		done; \
+	done
+	FUZZ_SEQUENCES=100000 $(SERVERS) go test -timeout 60m -count=1 ./enforcement/...
+
+bench: bin/with-servers ## run the benchmarks, BENCHTIME (1s) each
+	$(SERVERS) go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 20m ./...
+
+current: generate ## fail when a generated file is not what generate writes
+	@git diff --exit-code -- '*_templ.go' '*.gen.go' || { echo "generated files are not current: make generate, and commit"; exit 1; }
+	@new=$$(git ls-files --others --exclude-standard -- '*_templ.go' '*.gen.go'); \
+		if [ -n "$$new" ]; then echo "generated files that are not committed:"; echo "$$new"; exit 1; fi
+
+check: lint current test ## all that must pass before a commit
+
+audit: ## look for known holes in dependencies; needs the network, so it is no part of check
+	@$(TOOL) govulncheck ./... || { status=$$?; \
+		if ! curl -fsS --max-time 10 -o /dev/null https://vuln.go.dev/index/db.json; then \
+			echo "audit: offline: https://vuln.go.dev cannot be reached, so nothing was checked" >&2; \
+		fi; exit $$status; }
+
+# Always asked for: go build knows better than make whether it is current.
+.PHONY: bin/with-servers
+bin/with-servers:
+	@mkdir -p bin
+	@CGO_ENABLED=0 go build -o bin/with-servers ./servertest/cmd/with-servers
