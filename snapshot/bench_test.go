@@ -1,0 +1,109 @@
+package snapshot
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"testing"
+
+	"github.com/headgate/headgate/tenants"
+)
+
+// bigWorld has 1,000 plans of 10 policies and 100,000 tenants with a key each.
+func bigWorld() *world {
+	const nPlans, nTenants = 1_000, 100_000
+	w := newWorld()
+	w.silent = true
+	w.edit(func(r int64) {
+		for i := 1; i <= nPlans; i++ {
+			p := aPlan(i, 1, 10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
+			p.Revision = r
+			w.plans[p.ID] = p
+		}
+		for i := 1; i <= nTenants; i++ {
+			t := aTenant(i, i%nPlans+1)
+			t.Revision = r
+			w.tenants[t.ID] = t
+			k := aKey(fmt.Sprintf("10000000-0000-7000-8000-%012d", i), i)
+			k.Revision = r
+			w.keys[k.ID] = k
+		}
+	})
+	return w
+}
+
+// BenchmarkWholeWorld compiles 100,000 tenants and 1,000 plans. retained-MB is
+// what the snapshot keeps, beside the rows that it was made of (whose strings
+// it shares).
+func BenchmarkWholeWorld(b *testing.B) {
+	c := bigWorld().changes()
+	var s *Snapshot
+	before := heap()
+	b.ReportAllocs()
+	for b.Loop() {
+		s, _ = Compile(nil, c, Options{})
+	}
+	b.ReportMetric(float64(heap()-before)/1e6, "retained-MB")
+	if got := s.Counts(); got.Tenants != 100_000 || got.Plans != 1_000 || s.ProblemCount() != 0 {
+		b.Fatalf("%+v, %d problems", got, s.ProblemCount())
+	}
+	runtime.KeepAlive(c)
+}
+
+// BenchmarkOneEdit is an edit in that world, from its commit to the swap: of a
+// tenant, of a key, and of a plan with its 100 tenants.
+func BenchmarkOneEdit(b *testing.B) {
+	w := bigWorld()
+	watcher := NewWatcher(w, Config{Logger: slog.New(slog.DiscardHandler)})
+	if err := watcher.Refresh(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	base := watcher.Current()
+	row := aTenant(77, 5)
+	row.Status = tenants.Suspended
+	for _, c := range []struct {
+		name    string
+		changes Changes
+	}{
+		{"tenant", Changes{Tenants: []tenants.Tenant{row}}},
+		{"key", Changes{Keys: []tenants.Key{aKey("new", 77)}}},
+		{"plan", Changes{Plans: []PublishedPlan{aPlan(5, 2, 1, 2, 3)}}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			c.changes.Revision = base.Revision() + 1
+			b.ReportAllocs()
+			for b.Loop() {
+				Compile(base, c.changes, Options{})
+			}
+		})
+	}
+}
+
+// BenchmarkLookup is what a request asks of a snapshot.
+func BenchmarkLookup(b *testing.B) {
+	s, _ := Compile(nil, bigWorld().changes(), Options{})
+	hash, id := keyHash("10000000-0000-7000-8000-000000050000"), tenantID(50_000)
+	b.Run("key", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, ok := s.Key(hash); !ok {
+				b.Fatal("lost")
+			}
+		}
+	})
+	b.Run("tenant", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, ok := s.Subject(id); !ok {
+				b.Fatal("lost")
+			}
+		}
+	})
+}
+
+func heap() uint64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}

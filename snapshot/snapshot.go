@@ -1,0 +1,227 @@
+package snapshot
+
+import (
+	"cmp"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/tenants"
+)
+
+// A Snapshot is the control plane at one revision, compiled for look-ups. It is
+// immutable: whoever holds one may read it for as long as they like.
+type Snapshot struct {
+	revision int64
+	now      func() time.Time
+	// generation tells the records made for this snapshot from older ones.
+	generation uint64
+
+	keys    *table[[32]byte, *Key]  // by the hash of their token, also those of unusable tenants
+	keyIDs  *table[string, keyRef]  // by id
+	tenants *table[string, *tenant] // by id
+	slugs   *table[string, string]  // slug of a usable tenant to its id
+	numbers *table[uint32, string]  // number of a usable tenant to its id
+	plans   map[string]*plan        // by id
+	faults  map[object]Problem      // what could not be used
+	// operators are the operator keys by id; operatorUntil is when the last
+	// valid one ends, in microseconds since the epoch.
+	operators     map[string]*Key
+	operatorUntil int64
+}
+
+// Scopes is a set of tenants.Scope.
+type Scopes uint8
+
+const (
+	scopeCheck Scopes = 1 << iota
+	scopeRead
+	scopeManage
+)
+
+// ScopesOf makes the set; manage brings read with it. ok is false when a word
+// is not a scope: it grants nothing.
+func ScopesOf(words []tenants.Scope) (set Scopes, ok bool) {
+	ok = true
+	for _, w := range words {
+		switch w {
+		case tenants.ScopeCheck:
+			set |= scopeCheck
+		case tenants.ScopeRead:
+			set |= scopeRead
+		case tenants.ScopeManage:
+			set |= scopeManage | scopeRead
+		default:
+			ok = false
+		}
+	}
+	return set, ok
+}
+
+// Has reports whether a scope is in the set.
+func (s Scopes) Has(scope tenants.Scope) bool {
+	one, ok := ScopesOf([]tenants.Scope{scope})
+	return ok && s&one == one
+}
+
+// A Key is an API key, ready to be asked.
+type Key struct {
+	ID       string
+	Name     string
+	Operator bool
+	Scopes   Scopes
+	// ExpiresAt and RevokedAt in microseconds since the epoch; 0: never. A
+	// RevokedAt in the future is a rotated key, valid until then.
+	ExpiresAt int64
+	RevokedAt int64
+	// Subject is the key's tenant; nil for operator keys.
+	Subject *enforcement.Subject
+}
+
+// Valid reports whether the key is neither expired nor revoked at an instant,
+// in microseconds since the epoch.
+func (k *Key) Valid(nowMicros int64) bool { return nowMicros < k.until() }
+
+// until is the instant at which the key ends.
+func (k *Key) until() int64 {
+	until := int64(math.MaxInt64)
+	if k.ExpiresAt != 0 {
+		until = k.ExpiresAt
+	}
+	if k.RevokedAt != 0 {
+		until = min(until, k.RevokedAt)
+	}
+	return until
+}
+
+// Key finds a key by the SHA-256 of its token, also an expired or revoked one:
+// ask Valid.
+func (s *Snapshot) Key(hash [32]byte) (*Key, bool) {
+	k, ok := s.keys.get(hash)
+	if !ok || k.Subject == nil && !k.Operator {
+		return nil, false
+	}
+	return k, true
+}
+
+// Subject finds a tenant by id or slug.
+func (s *Snapshot) Subject(idOrSlug string) (*enforcement.Subject, bool) {
+	id, ok := s.slugs.get(idOrSlug)
+	if !ok {
+		id = idOrSlug
+	}
+	t, ok := s.tenants.get(id)
+	if !ok || t.subject == nil {
+		return nil, false
+	}
+	return t.subject, true
+}
+
+// Revision is the control-plane revision that the snapshot shows.
+func (s *Snapshot) Revision() int64 { return s.revision }
+
+// HasOperatorKey reports whether a valid operator key exists now. While one
+// does, the bootstrap key is dead.
+func (s *Snapshot) HasOperatorKey() bool { return s.now().UnixMicro() < s.operatorUntil }
+
+// Counts is how much a snapshot holds.
+type Counts struct {
+	Plans    int // with a version that can be used
+	Policies int // of those
+	Tenants  int // that can be used
+	Keys     int // tenants' and operator's, ended ones too
+}
+
+// Counts of usable objects.
+func (s *Snapshot) Counts() Counts {
+	c := Counts{Tenants: s.numbers.n, Keys: s.keys.n}
+	for _, p := range s.plans {
+		if p.compiled != nil {
+			c.Plans++
+			c.Policies += len(p.compiled.Rules)
+		}
+	}
+	return c
+}
+
+// A Problem is an object that could not be used as it is stored.
+type Problem struct {
+	Kind string // "plan", "tenant", "key", "operator_key"
+	ID   string
+	Name string // slug, or a key's name
+	// Revision of the row at fault.
+	Revision int64
+	Err      error
+	// Since is when it was first seen.
+	Since time.Time
+	// Kept: the last good version is still in force. Otherwise there was none: a
+	// tenant or key is unknown, and the tenants of a plan are refused.
+	Kept bool
+}
+
+type object struct{ kind, id string }
+
+// Problems lists what could not be used, by kind and id.
+func (s *Snapshot) Problems() []Problem {
+	list := make([]Problem, 0, len(s.faults))
+	for _, p := range s.faults {
+		list = append(list, p)
+	}
+	slices.SortFunc(list, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.ID, b.ID))
+	})
+	return list
+}
+
+// ProblemCount is the length of Problems, without making them.
+func (s *Snapshot) ProblemCount() int { return len(s.faults) }
+
+// A plan as it is followed.
+type plan struct {
+	slug     string
+	compiled *enforcement.Plan // the last good version; nil: there never was one
+	positive int               // limits of it with a quota above 0
+	limits   int
+}
+
+func newSnapshot(now func() time.Time) *Snapshot {
+	return &Snapshot{
+		now:       now,
+		keys:      newHashTable[*Key](),
+		keyIDs:    newStringTable[keyRef](),
+		tenants:   newStringTable[*tenant](),
+		slugs:     newStringTable[string](),
+		numbers:   newNumberTable[string](),
+		plans:     map[string]*plan{},
+		faults:    map[object]Problem{},
+		operators: map[string]*Key{},
+	}
+}
+
+// A tenant with what is needed to judge it again when its plan changes.
+type tenant struct {
+	row     tenantRow
+	subject *enforcement.Subject // nil: not usable
+	keys    [][32]byte           // hashes
+	// generation of the snapshot that it was made for, which alone may write it.
+	generation uint64
+}
+
+// tenantRow is the part of a tenants.Tenant that enforcement needs.
+type tenantRow struct {
+	id, slug, home string
+	number         uint32
+	status         tenants.Status
+	noPolicy       tenants.NoPolicy
+	planID         string
+	planRevision   int64
+	revision       int64
+	known          bool // a row was seen, not only keys of it
+}
+
+// A keyRef leads from a key's id to it.
+type keyRef struct {
+	hash     [32]byte
+	tenantID string // "" for an operator key
+}

@@ -1,0 +1,430 @@
+package snapshot
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// ErrNotLoaded says that no snapshot has been loaded yet.
+var ErrNotLoaded = errors.New("no snapshot is loaded yet")
+
+// Config of a Watcher; the zero value is usable.
+type Config struct {
+	// Poll is how often the revision is asked, whatever is heard; default 500ms.
+	Poll time.Duration
+	// FullReload is how often the whole world is read again, which alone shows
+	// rows that vanished without a tombstone; default 1h, negative: never.
+	FullReload time.Duration
+	// Timeout of asking for the revision; a load has ten times as long. Default 5s.
+	Timeout time.Duration
+	// RetryMin and RetryMax bound the wait, doubling and jittered, between
+	// attempts while the source is away; default 500ms and 30s.
+	RetryMin, RetryMax time.Duration
+	// Compile has the options of compiling; Full and Accept are the Watcher's own.
+	Compile Options
+	// Logger; default slog.Default.
+	Logger *slog.Logger
+	// Now; default time.Now.
+	Now func() time.Time
+	// OnSwap hears of each new snapshot, after it can be read; it must not block.
+	// Default none.
+	OnSwap func(*Snapshot, Report)
+}
+
+// How a change was learnt.
+type How string
+
+// The ways of learning of a change.
+const (
+	ByStart        How = "start"
+	ByNotification How = "notification"
+	ByPoll         How = "poll"
+	ByRefresh      How = "refresh" // this node asked, after an edit of its own
+)
+
+// Status is what there is to know of a Watcher.
+type Status struct {
+	// Revision in force; 0 and Loaded false before the first one.
+	Revision int64
+	Loaded   bool
+	// SwappedAt is when it came into force, ConfirmedAt when the source last
+	// said that it is the newest.
+	SwappedAt, ConfirmedAt time.Time
+	// Learnt tells how the last change was learnt.
+	Learnt How
+	// Listening: notifications are being listened for.
+	Listening bool
+	// Swaps is how many snapshots have come into force.
+	Swaps int64
+	// Held says why a newer world is not taken (ErrHeld), nil when none waits.
+	Held error
+	// Err is the last error of the source, nil when the last attempt went well.
+	Err error
+	// Problems in force.
+	Problems int
+}
+
+// A Watcher keeps one Snapshot current. Its notification is a hint and the
+// revision is the truth: it also polls. When the source goes away the last
+// snapshot stays; an older revision never follows a newer one.
+type Watcher struct {
+	source  Source
+	cfg     Config
+	log     *slog.Logger
+	current atomic.Pointer[Snapshot]
+	hint    chan struct{} // holds one: the source said that something changed
+	turn    chan struct{} // holds one: the right to load and swap
+
+	// With the turn only:
+	rewound  bool      // a revision below ours was seen: increments are not trusted
+	heldFull bool      // what is held was a whole world: increments go on beside it
+	heldAt   int64     // the source's revision when it was last held
+	fullDue  time.Time // when the whole world is read again
+	lastFail string    // the error last logged
+
+	mu      sync.Mutex // over what follows
+	status  Status
+	swapped chan struct{} // closed at the next swap
+}
+
+// NewWatcher makes a Watcher of source. Nothing is loaded before Run or Refresh.
+func NewWatcher(source Source, cfg Config) *Watcher {
+	if cfg.Poll <= 0 {
+		cfg.Poll = 500 * time.Millisecond
+	}
+	if cfg.FullReload == 0 {
+		cfg.FullReload = time.Hour
+	}
+	if cfg.Timeout <= 0 {
+		cfg.Timeout = 5 * time.Second
+	}
+	if cfg.RetryMin <= 0 {
+		cfg.RetryMin = 500 * time.Millisecond
+	}
+	if cfg.RetryMax <= 0 {
+		cfg.RetryMax = 30 * time.Second
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	if cfg.Compile.Now == nil {
+		cfg.Compile.Now = cfg.Now
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	return &Watcher{
+		source: source, cfg: cfg, log: cfg.Logger,
+		hint:    make(chan struct{}, 1),
+		turn:    make(chan struct{}, 1),
+		swapped: make(chan struct{}),
+	}
+}
+
+// Current gives the snapshot in force, or nil before the first.
+func (w *Watcher) Current() *Snapshot { return w.current.Load() }
+
+// Status tells what is in force and how it came to be.
+func (w *Watcher) Status() Status {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.status
+}
+
+// Run loads the world, again and again until the source is there, and then
+// keeps it current until ctx ends, which is not an error.
+func (w *Watcher) Run(ctx context.Context) error {
+	var listener sync.WaitGroup
+	defer listener.Wait()
+	listener.Go(func() { w.listen(ctx) })
+
+	how, wait := ByStart, w.cfg.RetryMin
+	for ctx.Err() == nil {
+		err := w.sync(ctx, how, Options{})
+		pause := jitter(w.cfg.Poll)
+		if w.Current() == nil && err != nil {
+			// Nothing can be served yet: the tries are spread, so that many nodes
+			// starting at once do not press a source that is just coming back.
+			pause, wait = jitter(wait), min(2*wait, w.cfg.RetryMax)
+		}
+		how = w.pause(ctx, pause)
+	}
+	return nil
+}
+
+// pause waits for a notification, or for the time to poll.
+func (w *Watcher) pause(ctx context.Context, d time.Duration) How {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-w.hint:
+		return ByNotification
+	case <-t.C:
+		return ByPoll
+	case <-ctx.Done():
+		return ByPoll
+	}
+}
+
+// listen hears notifications until ctx ends; when the source breaks off it
+// tries again, while polling goes on.
+func (w *Watcher) listen(ctx context.Context) {
+	wait := w.cfg.RetryMin
+	for ctx.Err() == nil {
+		w.set(func(s *Status) { s.Listening = true })
+		began := time.Now()
+		err := w.source.Notify(ctx, w.changed)
+		w.set(func(s *Status) { s.Listening = false })
+		if ctx.Err() != nil {
+			return
+		}
+		w.log.Warn("snapshot: notifications broke off; polling goes on", "error", err)
+		if time.Since(began) > w.cfg.RetryMax {
+			wait = w.cfg.RetryMin
+		}
+		w.changed() // what came meanwhile was not heard
+		t := time.NewTimer(jitter(wait))
+		select {
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+		wait = min(2*wait, w.cfg.RetryMax)
+	}
+}
+
+func (w *Watcher) changed() {
+	select {
+	case w.hint <- struct{}{}:
+	default:
+	}
+}
+
+// jitter spreads a wait over its last half.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// Refresh asks the source now and takes what is new.
+func (w *Watcher) Refresh(ctx context.Context) error { return w.sync(ctx, ByRefresh, Options{}) }
+
+// Reload reads the whole world now; rows that vanished become visible.
+func (w *Watcher) Reload(ctx context.Context) error {
+	return w.sync(ctx, ByRefresh, Options{Full: true})
+}
+
+// Accept takes the whole world as it is now, also one that was held. It is the
+// operator's word.
+func (w *Watcher) Accept(ctx context.Context) error {
+	return w.sync(ctx, ByRefresh, Options{Full: true, Accept: true})
+}
+
+// WaitFor returns once a snapshot of at least revision is in force: after an
+// edit the node that made it reads its own writes. It asks the source at once
+// and, if the source is behind, waits for it until ctx ends.
+func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
+	for {
+		w.mu.Lock()
+		swapped, s := w.swapped, w.status
+		w.mu.Unlock()
+		if s.Loaded && s.Revision >= revision && s.Held == nil {
+			return nil
+		}
+		if err := w.Refresh(ctx); err != nil {
+			return fmt.Errorf("wait for revision %d: %w", revision, err)
+		}
+		if c := w.Current(); c != nil && c.Revision() >= revision {
+			return nil
+		}
+		t := time.NewTimer(w.cfg.Poll)
+		select {
+		case <-swapped:
+		case <-t.C:
+		case <-ctx.Done():
+		}
+		t.Stop()
+		if err := ctx.Err(); err != nil {
+			return fmt.Errorf("wait for revision %d: %w", revision, err)
+		}
+	}
+}
+
+// sync brings the snapshot to the source's revision, one caller at a time.
+func (w *Watcher) sync(ctx context.Context, how How, o Options) error {
+	select {
+	case w.turn <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-w.turn }()
+	err := w.load(ctx, how, o)
+	if ctx.Err() == nil {
+		w.noteError(err)
+	}
+	return err
+}
+
+// load is sync with the turn.
+func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
+	defer func() {
+		if r := recover(); r != nil { // whatever rows there are, the last snapshot goes on
+			err = fmt.Errorf("compile snapshot: panicked: %v", r)
+		}
+	}()
+	current := w.current.Load()
+	asking, cancel := context.WithTimeout(ctx, w.cfg.Timeout)
+	defer cancel()
+	revision, err := w.source.Revision(asking)
+	if err != nil {
+		return fmt.Errorf("read the revision: %w", err)
+	}
+	if current != nil && !o.Accept {
+		done, err := w.settled(current, revision, how, &o)
+		if done {
+			return err
+		}
+	}
+	since := int64(0)
+	if current == nil || o.Full || w.rewound {
+		o.Full = true
+	} else {
+		since = current.revision
+	}
+	loading, cancel := context.WithTimeout(ctx, 10*w.cfg.Timeout)
+	defer cancel()
+	changes, err := w.source.Changes(loading, since)
+	if err != nil {
+		return fmt.Errorf("load changes since revision %d: %w", since, err)
+	}
+	o = w.options(o)
+	o.Full = o.Full || since == 0
+	next, report := Compile(current, changes, o)
+	if report.Held != nil {
+		w.rewound = w.rewound || changes.Revision < current.revision
+		return w.hold(report.Held, revision, report.Full)
+	}
+	w.swap(next, report, how)
+	return nil
+}
+
+// options are the configured ones of compiling with what this load asks for.
+func (w *Watcher) options(o Options) Options {
+	c := w.cfg.Compile
+	c.Full, c.Accept = o.Full, o.Accept
+	return c
+}
+
+// settled decides whether anything is to be loaded at all.
+func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options) (done bool, err error) {
+	if revision < current.revision {
+		w.rewound = true
+		return true, w.hold(fmt.Errorf("%w: the revision went back from %d to %d", ErrHeld, current.revision, revision), revision, true)
+	}
+	now := w.cfg.Now()
+	if !o.Full && w.cfg.FullReload > 0 && !now.Before(w.fullDue) {
+		o.Full = true
+		w.fullDue = now.Add(jitter(w.cfg.FullReload))
+	}
+	held := w.Status().Held
+	switch {
+	case o.Full:
+		return false, nil
+	case held != nil && (w.rewound || !w.heldFull):
+		// It is tried again when something changes, not at each poll.
+		return revision == w.heldAt && how == ByPoll, held
+	case revision == current.revision:
+		w.set(func(s *Status) { s.ConfirmedAt = now })
+		return true, nil
+	}
+	return false, nil
+}
+
+// hold keeps the snapshot in force and says why.
+func (w *Watcher) hold(why error, revision int64, full bool) error {
+	before := w.Status().Held
+	if before == nil || before.Error() != why.Error() {
+		w.log.Error("snapshot: the new world is held; the last good one stays in force", "reason", why, "revision", revision)
+	}
+	w.heldAt, w.heldFull = revision, full
+	w.set(func(s *Status) { s.Held = why })
+	return why
+}
+
+// swap puts a snapshot into force.
+func (w *Watcher) swap(next *Snapshot, report Report, how How) {
+	now := w.cfg.Now()
+	if report.Full {
+		w.rewound = false
+		w.fullDue = now.Add(jitter(max(w.cfg.FullReload, 0)))
+	}
+	before := w.current.Swap(next)
+	w.mu.Lock()
+	held := w.status.Held
+	if report.Full || !w.heldFull {
+		held = nil
+	}
+	w.status = Status{
+		Revision: next.revision, Loaded: true, SwappedAt: now, ConfirmedAt: now, Learnt: how,
+		Listening: w.status.Listening, Swaps: w.status.Swaps + 1, Held: held, Problems: next.ProblemCount(),
+	}
+	close(w.swapped)
+	w.swapped = make(chan struct{})
+	w.mu.Unlock()
+
+	w.log.Info("snapshot: swapped", "revision", next.revision, "learnt", how, "full", report.Full,
+		"plans", report.Plans, "tenants", report.Tenants, "keys", report.Keys, "problems", report.Problems)
+	w.logProblems(before, next)
+	if w.cfg.OnSwap != nil {
+		w.cfg.OnSwap(next, report)
+	}
+}
+
+// logProblems logs those that are new, a few of them by name.
+func (w *Watcher) logProblems(before, next *Snapshot) {
+	const byName = 10
+	fresh := 0
+	for what, p := range next.faults {
+		if before != nil {
+			if old, ok := before.faults[what]; ok && old.Revision == p.Revision {
+				continue
+			}
+		}
+		if fresh++; fresh <= byName {
+			w.log.Error("snapshot: cannot be used as stored", "kind", p.Kind, "id", p.ID, "name", p.Name,
+				"error", p.Err, "last_good_kept", p.Kept)
+		}
+	}
+	if fresh > byName {
+		w.log.Error("snapshot: more cannot be used as stored", "count", fresh-byName)
+	}
+}
+
+// noteError keeps the error for Status and logs it when it is another one.
+func (w *Watcher) noteError(err error) {
+	if errors.Is(err, ErrHeld) {
+		return // logged, and in Status.Held
+	}
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text != w.lastFail {
+		if err != nil {
+			w.log.Warn("snapshot: the source is away", "error", err, "serving_revision", w.Status().Revision, "loaded", w.Current() != nil)
+		} else {
+			w.log.Info("snapshot: the source is back")
+		}
+		w.lastFail = text
+	}
+	w.set(func(s *Status) { s.Err = err })
+}
+
+func (w *Watcher) set(f func(*Status)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f(&w.status)
+}
