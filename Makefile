@@ -30,18 +30,17 @@ build: ## build bin/headgate
 	@echo "building bin/headgate (the first build compiles SQLite, which takes minutes)"
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/headgate ./cmd/server
 
-up: ## start three nodes with Postgres, Valkey and Caddy in containers (docker compose)
+up: ## start three nodes with Postgres, Valkey and nginx in containers (docker compose)
 	docker compose up --build --detach --wait
 
 down: ## stop the containers; the data stays in its volumes
 	docker compose down
 
 generate: ## write the generated Go again: API types from openapi.yaml, pages from .templ
-	@if [ -f openapi.yaml ] && [ -f api/oapi-codegen.yaml ]; then \
-		echo "oapi-codegen openapi.yaml"; \
-		$(TOOL) oapi-codegen -config api/oapi-codegen.yaml openapi.yaml; \
-	fi
-	@if [ -d web ]; then echo "templ generate"; $(TOOL) templ generate -path web/views -log-level warn; fi
+	@echo "oapi-codegen openapi.yaml"
+	@cd api && go tool -modfile=../tools/go.mod oapi-codegen -config oapi-codegen.yaml ../openapi.yaml
+	@echo "templ generate"
+	@$(TOOL) templ generate -path web/views -log-level warn
 	@gofmt -w $$(git ls-files --cached --others --exclude-standard -- '*_templ.go' '*.gen.go')
 
 fmt: ## format the Go code (gofumpt) and the templates

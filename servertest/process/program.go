@@ -26,7 +26,7 @@ var Needs = []Need{
 	{"initdb", []string{"postgresql"}, "makes a private Postgres cluster"},
 	{"postgres", []string{"postgresql"}, "the server of the store's tests"},
 	{"redis-server", []string{"redis-server"}, "the server of the shared limiter's tests"},
-	{"caddy", []string{"caddy"}, "checks deploy/Caddyfile"},
+	{"nginx", []string{"nginx"}, "checks deploy/nginx.conf"},
 }
 
 // searched are the folders beside PATH where distributions put these programs;
@@ -141,11 +141,7 @@ func (e *MissingError) Error() string {
 func Version(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	flag := "--version"
-	if filepath.Base(path) == "caddy" {
-		flag = "version"
-	}
-	out, err := exec.CommandContext(ctx, path, flag).Output()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	line, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
 	if err != nil && line == "" {
 		return "of unknown version"

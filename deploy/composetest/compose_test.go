@@ -1,0 +1,246 @@
+package composetest
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/cli"
+	"github.com/compose-spec/compose-go/v2/types"
+)
+
+const root = "../.."
+
+var secrets = []string{
+	"HEADGATE_POSTGRES_PASSWORD=postgres-secret",
+	"HEADGATE_REDIS_PASSWORD=redis-secret",
+	"HEADGATE_BOOTSTRAP_KEY=0123456789abcdef0123456789abcdef",
+}
+
+func load(env ...string) (*types.Project, error) {
+	options, err := cli.NewProjectOptions([]string{filepath.Join(root, "docker-compose.yml")}, cli.WithEnv(env))
+	if err != nil {
+		return nil, err
+	}
+	return options.LoadProject(context.Background())
+}
+
+func project(t *testing.T) *types.Project {
+	t.Helper()
+	p, err := load(secrets...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func nodes(p *types.Project) []types.ServiceConfig {
+	var found []types.ServiceConfig
+	for _, name := range slices.Sorted(maps.Keys(p.Services)) {
+		if s := p.Services[name]; strings.HasPrefix(s.Image, "headgate:") {
+			found = append(found, s)
+		}
+	}
+	return found
+}
+
+func TestThereIsNoPasswordUntilTheUserGivesOne(t *testing.T) {
+	t.Parallel()
+	for i, missing := range secrets {
+		name, _, _ := strings.Cut(missing, "=")
+		given := slices.Delete(slices.Clone(secrets), i, i+1)
+		if _, err := load(given...); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("without %s: %v, want an error that names it", name, err)
+		}
+	}
+}
+
+func TestThreeNodesShareOneDatabaseAndOneRedis(t *testing.T) {
+	t.Parallel()
+	found := nodes(project(t))
+	if len(found) != 3 {
+		t.Fatalf("%d nodes, want 3", len(found))
+	}
+	want := map[string]string{
+		"HEADGATE_ADDR":          "0.0.0.0:8080",
+		"HEADGATE_NODES":         "3",
+		"HEADGATE_DATABASE_URL":  "postgres://headgate:postgres-secret@postgres:5432/headgate?sslmode=disable",
+		"HEADGATE_REDIS_URL":     "redis://default:redis-secret@valkey:6379/0",
+		"HEADGATE_BOOTSTRAP_KEY": "0123456789abcdef0123456789abcdef",
+	}
+	for _, n := range found {
+		for name, value := range want {
+			if got := n.Environment[name]; got == nil || *got != value {
+				t.Errorf("%s: %s is not %q", n.Name, name, value)
+			}
+		}
+		for _, server := range []string{"postgres", "valkey"} {
+			if got := n.DependsOn[server].Condition; got != types.ServiceConditionHealthy {
+				t.Errorf("%s starts when %s is %q, want %q", n.Name, server, got, types.ServiceConditionHealthy)
+			}
+		}
+		if !n.ReadOnly {
+			t.Errorf("%s can write to its root", n.Name)
+		}
+		if !slices.Contains(n.Tmpfs, "/tmp") {
+			t.Errorf("%s has no /tmp in memory", n.Name)
+		}
+		if len(n.Ports) > 0 {
+			t.Errorf("%s is reachable past the proxy", n.Name)
+		}
+	}
+}
+
+func TestEveryServiceHasAHealthCheckAndAPinnedImage(t *testing.T) {
+	t.Parallel()
+	pinned := regexp.MustCompile(`^[a-z0-9./-]+:(\d+[\w.-]*|local)$`)
+	for name, s := range project(t).Services {
+		if s.HealthCheck == nil || s.HealthCheck.Disable || len(s.HealthCheck.Test) < 2 {
+			t.Errorf("%s has no health check", name)
+		}
+		if !pinned.MatchString(s.Image) {
+			t.Errorf("%s: image %q names no version", name, s.Image)
+		}
+	}
+}
+
+func TestDataOutlivesTheContainers(t *testing.T) {
+	t.Parallel()
+	p := project(t)
+	for service, target := range map[string]string{
+		"postgres": "/var/lib/postgresql", // not .../data: the image moved it with 18
+		"valkey":   "/data",
+	} {
+		i := slices.IndexFunc(p.Services[service].Volumes, func(v types.ServiceVolumeConfig) bool { return v.Target == target })
+		if i < 0 {
+			t.Errorf("%s has no volume at %s", service, target)
+			continue
+		}
+		v := p.Services[service].Volumes[i]
+		if _, declared := p.Volumes[v.Source]; v.Type != types.VolumeTypeVolume || !declared {
+			t.Errorf("%s keeps %s in %s %q, want a named volume", service, target, v.Type, v.Source)
+		}
+	}
+}
+
+func TestCountersAreKeptAndNeverDropped(t *testing.T) {
+	t.Parallel()
+	command := strings.Join(project(t).Services["valkey"].Command, " ")
+	for _, want := range []string{"--appendonly yes", "--maxmemory-policy noeviction", "--requirepass"} {
+		if !strings.Contains(command, want) {
+			t.Errorf("valkey is started without %s: %s", want, command)
+		}
+	}
+}
+
+func TestOnlyTheProxyIsReachableAndOnlyFromThisMachine(t *testing.T) {
+	t.Parallel()
+	for name, s := range project(t).Services {
+		for _, port := range s.Ports {
+			if name != "proxy" || port.HostIP != "127.0.0.1" {
+				t.Errorf("%s is published at %s:%s", name, port.HostIP, port.Published)
+			}
+		}
+	}
+}
+
+func TestTheProxyWaitsForEveryNodeAndKnowsEachOne(t *testing.T) {
+	t.Parallel()
+	p := project(t)
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "nginx.conf"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes(p) {
+		if got := p.Services["proxy"].DependsOn[n.Name].Condition; got != types.ServiceConditionHealthy {
+			t.Errorf("the proxy starts when %s is %q, want %q", n.Name, got, types.ServiceConditionHealthy)
+		}
+		if !strings.Contains(string(text), n.Name+":8080") {
+			t.Errorf("deploy/nginx.conf does not know %s", n.Name)
+		}
+	}
+}
+
+// Every file that the compose file mounts has to be there, or the engine makes
+// an empty folder of that name.
+func TestMountedFilesExist(t *testing.T) {
+	t.Parallel()
+	for name, s := range project(t).Services {
+		for _, v := range s.Volumes {
+			if v.Type != types.VolumeTypeBind {
+				continue
+			}
+			if info, err := os.Stat(v.Source); err != nil || !info.Mode().IsRegular() {
+				t.Errorf("%s mounts %s: %v", name, v.Source, err)
+			}
+		}
+	}
+}
+
+func TestTheImageIsSmallUnprivilegedAndWatched(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, "Dockerfile"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"FROM golang:1.26", "CGO_ENABLED=0", "FROM gcr.io/distroless/static-debian12:nonroot", "USER 65532:65532",
+		"HEADGATE_ADDR=0.0.0.0:8080", "HEADGATE_DATABASE_URL=sqlite:///data/headgate.db",
+		"--chown=65532:65532 /empty /data", `VOLUME ["/data"]`, `CMD ["/headgate", "healthcheck"]`,
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("the Dockerfile lacks %s", want)
+		}
+	}
+}
+
+// The build context is a list of what is let in, so a new package has to be
+// added to it; without, the image fails to build where nobody looks.
+func TestTheBuildContextHoldsEveryPackage(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join(root, ".dockerignore"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	// Their packages are for tests, or modules of their own.
+	outside := []string{"servertest", "tools", "deploy", "docs", "bin", "data"}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !e.IsDir() || strings.HasPrefix(e.Name(), ".") || slices.Contains(outside, e.Name()) || !holdsGo(t, filepath.Join(root, e.Name())) {
+			continue
+		}
+		if !slices.Contains(lines, "!"+e.Name()+"/") {
+			t.Errorf(".dockerignore keeps %s/ out of the build", e.Name())
+		}
+	}
+}
+
+func holdsGo(t *testing.T, dir string) bool {
+	t.Helper()
+	found := false
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && strings.HasSuffix(path, ".go") {
+			found = true
+			return filepath.SkipAll
+		}
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // removed while we look
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
