@@ -8,6 +8,7 @@ SHELL := /bin/bash
 VERSION   ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 FUZZTIME  ?= 30s
 BENCHTIME ?= 1s
+SEQUENCES ?= 100000
 # Arguments of the server: make run ARGS="--addr 127.0.0.1:9090"
 ARGS      ?=
 
@@ -66,14 +67,15 @@ test-quick: ## run the tests that need no server
 test-deploy: bin/with-servers
 	$(SERVERS) go -C deploy/composetest test -shuffle=on -timeout 10m ./...
 
-fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play 100,000 random sequences on every limiter
+fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCES (100000) random sequences on every limiter
 	@for package in $$(go list ./...); do \
-		for target in $$(go test -list '^Fuzz' $$package | grep '^Fuzz' || true); do \
+		targets=$$(go test -tags quick -list '^Fuzz' $$package); \
+		for target in $$(grep '^Fuzz' <<<"$$targets" || true); do \
 			echo "== $$package $$target $(FUZZTIME)"; \
-			go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
+			go test -tags quick -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$package; \
 		done; \
 	done
-	FUZZ_SEQUENCES=100000 $(SERVERS) go test -timeout 60m -count=1 ./enforcement/...
+	HEADGATE_FUZZ_SEQUENCES=$(SEQUENCES) $(SERVERS) go test -timeout 120m -count=1 ./enforcement/...
 
 bench: bin/with-servers ## run the benchmarks, BENCHTIME (1s) each
 	$(SERVERS) go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 20m ./...

@@ -205,7 +205,7 @@ func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 var (
 	backticked = regexp.MustCompile("`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*/?)`")
 	linked     = regexp.MustCompile(`\]\(([A-Za-z0-9_./-]+)(?:#[^)]*)?\)`)
-	inTree     = regexp.MustCompile(`(?m)^( *)([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*/)(?:\s|$)`)
+	inTree     = regexp.MustCompile(`^( *)((?:[A-Za-z0-9_.-]+/)+(?:[A-Za-z0-9_-]+\.[a-z]+)?|[a-z_]+\.(?:go|ya?ml|md|mod|sql|lua|templ))(?:\s{2,}|\s*$)`)
 	ourFile    = regexp.MustCompile(`^(?:[A-Z][A-Za-z]*file|[A-Za-z0-9_.-]+\.(?:go|md|ya?ml|templ|sql|lua|css|js|mod|sum))$`)
 )
 
@@ -235,18 +235,41 @@ func documentPaths(text string) []string {
 	return slices.Concat(found, treePaths(text))
 }
 
-// treePaths reads the folders of a tree drawn by indentation in a code block.
+// treePaths reads code blocks: each line that begins with a folder or a file.
+// One that stands indented below a folder is in that folder; a line that is no
+// path, such as a journey's title, ends the folders above it.
 func treePaths(text string) []string {
+	type folder struct {
+		indent int
+		path   string
+	}
 	var found []string
 	for i, block := range strings.Split(text, "```") {
 		if i%2 == 0 {
 			continue
 		}
-		var parents []string // one for each two spaces
-		for _, m := range inTree.FindAllStringSubmatch(block, -1) {
-			depth := min(len(m[1])/2, len(parents))
-			parents = append(parents[:depth:depth], m[2])
-			found = append(found, path.Join(parents...))
+		var above []folder
+		for line := range strings.Lines(block) {
+			m := inTree.FindStringSubmatch(line)
+			if m == nil {
+				if !strings.HasPrefix(line, " ") {
+					above = nil
+				}
+				continue
+			}
+			indent, name := len(m[1]), m[2]
+			for len(above) > 0 && above[len(above)-1].indent >= indent {
+				above = above[:len(above)-1]
+			}
+			here := name
+			if len(above) > 0 {
+				here = path.Join(above[len(above)-1].path, name)
+			}
+			here = strings.TrimSuffix(here, "/")
+			found = append(found, here)
+			if strings.HasSuffix(name, "/") {
+				above = append(above, folder{indent, here})
+			}
 		}
 	}
 	return found
@@ -277,10 +300,15 @@ func TestDocumentsNameOnlyPathsThatExist(t *testing.T) {
 func TestDocumentPathsAreFound(t *testing.T) {
 	t.Parallel()
 	text := "See `api/check.go`, `go.mod`, `Makefile` and [why](docs/adr/0001-x.md#top); call `/v1/check` with `quota`,\n" +
-		"import `github.com/x/y` or `docs.rs/z`.\n```\ncmd/server/   the program\nweb/          pages\n  views/      templ\n" +
-		"  static/\nplans/\nnot a/b path\n```\n"
+		"import `github.com/x/y` or `docs.rs/z`.\n" +
+		"```\ncmd/server/   the program\nweb/          pages\n  views/      templ\n  static/\n  page.go     one\nplans/\nopenapi.yaml  x\nnot a/b path\n```\n" +
+		"```\nPOST /v1/check\n  api/a.go   in\n  metrics/   count\n    store/   x\n  api/b.go   out\nan edit\n  web/c.go   in\n```\n"
 	got := documentPaths(text)
-	want := []string{"api/check.go", "go.mod", "Makefile", "docs/adr/0001-x.md", "cmd/server", "web", "web/views", "web/static", "plans"}
+	want := []string{
+		"api/check.go", "go.mod", "Makefile", "docs/adr/0001-x.md",
+		"cmd/server", "web", "web/views", "web/static", "web/page.go", "plans", "openapi.yaml",
+		"api/a.go", "metrics", "metrics/store", "api/b.go", "web/c.go",
+	}
 	if !slices.Equal(got, want) {
 		t.Errorf("found %q, want %q", got, want)
 	}
