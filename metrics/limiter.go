@@ -1,0 +1,42 @@
+package metrics
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// nVerdicts counts those of enforcement, which begin at 1; place 0 has what is
+// none of them.
+const nVerdicts = int(enforcement.Unknown) + 1
+
+type limiterCounts struct {
+	seconds  histogram
+	verdicts [nVerdicts]atomic.Uint64
+}
+
+// InstrumentLimiter gives a Limiter that does what l does, and counts how long
+// each call takes and how its requests end.
+func (r *Recorder) InstrumentLimiter(l enforcement.Limiter) enforcement.Limiter {
+	return &instrumented{next: l, counts: &r.limiter}
+}
+
+type instrumented struct {
+	next   enforcement.Limiter
+	counts *limiterCounts
+}
+
+func (i *instrumented) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
+	began := time.Now()
+	i.next.Take(ctx, requests, outcomes)
+	i.counts.seconds.observe(time.Since(began))
+	for n := range outcomes {
+		v := int(outcomes[n].Verdict)
+		if v >= nVerdicts {
+			v = 0
+		}
+		i.counts.verdicts[v].Add(1)
+	}
+}

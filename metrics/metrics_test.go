@@ -1,0 +1,283 @@
+package metrics
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	dto "github.com/prometheus/client_model/go"
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+var _ enforcement.Recorder = (*Recorder)(nil)
+
+// scrape reads /metrics as Prometheus would.
+func scrape(t testing.TB, r *Recorder) map[string]*dto.MetricFamily {
+	t.Helper()
+	res := httptest.NewRecorder()
+	r.Handler().ServeHTTP(res, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	if res.Code != http.StatusOK {
+		body, _ := io.ReadAll(res.Body)
+		t.Fatalf("scrape: %d %s", res.Code, body)
+	}
+	parser := expfmt.NewTextParser(model.UTF8Validation)
+	families, err := parser.TextToMetricFamilies(res.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return families
+}
+
+// value of the one series of a family with these labels.
+func value(t testing.TB, families map[string]*dto.MetricFamily, name string, labels ...string) float64 {
+	t.Helper()
+	f, ok := families[name]
+	if !ok {
+		t.Fatalf("no family %s", name)
+	}
+series:
+	for _, m := range f.Metric {
+		have := map[string]string{}
+		for _, l := range m.Label {
+			have[l.GetName()] = l.GetValue()
+		}
+		for i := 0; i < len(labels); i += 2 {
+			if have[labels[i]] != labels[i+1] {
+				continue series
+			}
+		}
+		return m.GetCounter().GetValue() + m.GetGauge().GetValue() + m.GetUntyped().GetValue()
+	}
+	t.Fatalf("no series %s%v", name, labels)
+	return 0
+}
+
+func decision(allowed bool, reason enforcement.Reason, mode enforcement.Mode) *enforcement.Decision {
+	return &enforcement.Decision{
+		Subject: &enforcement.Subject{Tenant: "secret-tenant"},
+		Check:   &enforcement.Check{Mode: mode, Path: "/secret/path", Attributes: []enforcement.Attribute{{Name: "user", Value: "secret-user"}}},
+		Allowed: allowed, Reason: reason, Route: "/secret/*",
+	}
+}
+
+func TestCountsAreExact(t *testing.T) {
+	t.Parallel()
+	r := NewRecorder(Config{})
+	degraded := decision(true, enforcement.ReasonOK, enforcement.Force)
+	degraded.Degraded = true
+	shadow := decision(true, enforcement.ReasonNoPolicy, enforcement.Enforce)
+	rule := &enforcement.Rule{RuleSpec: enforcement.RuleSpec{Mode: enforcement.PolicyShadow}}
+	shadow.Limits = []enforcement.LimitState{{Rule: rule, Allowed: true}, {Rule: rule}, {Rule: rule}}
+	each := []*enforcement.Decision{
+		decision(true, enforcement.ReasonOK, enforcement.Enforce),
+		decision(false, enforcement.ReasonOverLimit, enforcement.Enforce),
+		decision(false, enforcement.ReasonNoPolicy, enforcement.Enforce),
+		decision(false, enforcement.ReasonLimiterUnavailable, enforcement.Enforce),
+		decision(false, "a reason from elsewhere", enforcement.Enforce),
+		decision(true, enforcement.ReasonOK, enforcement.Peek), // does not count
+		degraded, shadow,
+	}
+	const goroutines, times = 8, 1_000
+	var all sync.WaitGroup
+	for range goroutines {
+		all.Go(func() {
+			for range times {
+				for _, d := range each {
+					r.Record(d)
+				}
+			}
+		})
+	}
+	all.Wait()
+	families := scrape(t, r)
+	for _, c := range []struct {
+		outcome, reason, mode string
+		want                  float64
+	}{
+		{"allowed", "ok", "enforce", 1}, {"allowed", "ok", "force", 1},
+		{"allowed", "no_policy", "enforce", 1}, {"refused", "no_policy", "enforce", 1},
+		{"refused", "over_limit", "enforce", 1}, {"refused", "limiter_unavailable", "enforce", 1},
+		{"refused", "other", "enforce", 1}, {"refused", "cost_exceeds_quota", "enforce", 0},
+	} {
+		got := value(t, families, "headgate_decisions_total", "outcome", c.outcome, "reason", c.reason, "mode", c.mode)
+		if want := c.want * goroutines * times; got != want {
+			t.Errorf("%s %s %s = %v, want %v", c.outcome, c.reason, c.mode, got, want)
+		}
+	}
+	for _, name := range []string{"headgate_degraded_total", "headgate_shadow_refusals_total"} {
+		if got := value(t, families, name); got != goroutines*times {
+			t.Errorf("%s = %v", name, got)
+		}
+	}
+}
+
+func TestEveryReasonHasItsCounter(t *testing.T) {
+	t.Parallel()
+	for i, name := range reasonNames {
+		if got := reasonIndex(enforcement.Reason(name)); got != i {
+			t.Errorf("%s counts as %s", name, reasonNames[got])
+		}
+	}
+}
+
+func TestNoUnboundedLabels(t *testing.T) {
+	t.Parallel()
+	r := NewRecorder(Config{
+		Snapshot: func() SnapshotState { return SnapshotState{} }, Redis: func() RedisState { return RedisState{} },
+	})
+	series := func() (n int) {
+		for _, f := range scrape(t, r) {
+			if strings.HasPrefix(f.GetName(), "headgate_") {
+				n += len(f.Metric)
+			}
+		}
+		return n
+	}
+	for i := range 1_000 {
+		d := decision(i%2 == 0, enforcement.Reason(fmt.Sprint("reason ", i)), enforcement.Mode(i%7))
+		d.Subject = &enforcement.Subject{Tenant: fmt.Sprint("tenant-", i)}
+		r.Record(d)
+	}
+	if got := series(); got > 60 {
+		t.Errorf("%d series", got)
+	}
+	res := httptest.NewRecorder()
+	r.Handler().ServeHTTP(res, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+	for _, word := range []string{"secret", "tenant-", "reason 1"} {
+		if strings.Contains(res.Body.String(), word) {
+			t.Errorf("%q is in the scrape", word)
+		}
+	}
+	allowed := map[string]bool{"outcome": true, "reason": true, "mode": true, "verdict": true, "kind": true, "version": true, "revision": true, "goversion": true}
+	form := regexp.MustCompile(`^headgate_[a-z_]+$`)
+	for name, f := range scrape(t, r) {
+		if !strings.HasPrefix(name, "headgate_") {
+			continue
+		}
+		if !form.MatchString(name) || f.GetHelp() == "" || (f.GetType() == dto.MetricType_COUNTER) != strings.HasSuffix(name, "_total") {
+			t.Errorf("%s breaks the conventions", name)
+		}
+		for _, m := range f.Metric {
+			for _, l := range m.Label {
+				if !allowed[l.GetName()] {
+					t.Errorf("%s has a label %s", name, l.GetName())
+				}
+			}
+		}
+	}
+}
+
+func TestGauges(t *testing.T) {
+	t.Parallel()
+	r := NewRecorder(Config{
+		Version: "1.2.3",
+		Snapshot: func() SnapshotState {
+			return SnapshotState{Loaded: true, Revision: 42, Age: 1500 * time.Millisecond, Problems: 3, Held: true, Swaps: 7, Tenants: 5}
+		},
+		Redis: func() RedisState { return RedisState{BreakerOpen: true} },
+	})
+	families := scrape(t, r)
+	for name, want := range map[string]float64{
+		"headgate_snapshot_loaded": 1, "headgate_snapshot_revision": 42, "headgate_snapshot_age_seconds": 1.5,
+		"headgate_snapshot_problems": 3, "headgate_snapshot_held": 1, "headgate_snapshot_listening": 0,
+		"headgate_snapshot_swaps_total": 7, "headgate_redis_reachable": 0, "headgate_redis_breaker_open": 1,
+	} {
+		if got := value(t, families, name); got != want {
+			t.Errorf("%s = %v, want %v", name, got, want)
+		}
+	}
+	if value(t, families, "headgate_snapshot_objects", "kind", "tenant") != 5 || value(t, families, "headgate_build_info", "version", "1.2.3") != 1 {
+		t.Error("objects or build info")
+	}
+	for _, name := range []string{"go_goroutines", "process_start_time_seconds"} {
+		if _, ok := families[name]; !ok {
+			t.Errorf("no %s", name)
+		}
+	}
+	bare := scrape(t, NewRecorder(Config{}))
+	if _, ok := bare["headgate_redis_reachable"]; ok {
+		t.Error("a node without Redis tells of it")
+	}
+}
+
+// verdicts is a Limiter that ends each request as it says.
+type verdicts []enforcement.Verdict
+
+func (v verdicts) Take(_ context.Context, _ []enforcement.Request, outcomes []enforcement.Outcome) {
+	for i := range outcomes {
+		outcomes[i].Verdict = v[i]
+	}
+}
+
+func TestInstrumentedLimiter(t *testing.T) {
+	t.Parallel()
+	r := NewRecorder(Config{})
+	l := r.InstrumentLimiter(verdicts{enforcement.Granted, enforcement.Granted, enforcement.Refused, enforcement.Unknown, 99})
+	for range 3 {
+		l.Take(t.Context(), make([]enforcement.Request, 5), make([]enforcement.Outcome, 5))
+	}
+	families := scrape(t, r)
+	for verdict, want := range map[string]float64{"granted": 6, "refused": 3, "unknown": 3, "failed": 0, "none": 3} {
+		if got := value(t, families, "headgate_limiter_requests_total", "verdict", verdict); got != want {
+			t.Errorf("%s = %v, want %v", verdict, got, want)
+		}
+	}
+	if h := families["headgate_limiter_seconds"].Metric[0].Histogram; h.GetSampleCount() != 3 || len(h.Bucket) != nBuckets+1 {
+		t.Errorf("histogram = %v", h)
+	}
+}
+
+func TestHistogramBuckets(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		d    time.Duration
+		want int
+	}{
+		{-time.Second, 0}, {0, 0}, {1, 0}, {time.Microsecond, 0}, {time.Microsecond + 1, 1}, {2 * time.Microsecond, 1},
+		{2*time.Microsecond + 1, 2}, {bound(nBuckets - 1), nBuckets - 1}, {bound(nBuckets-1) + 1, nBuckets}, {time.Hour, nBuckets},
+	} {
+		var h histogram
+		h.observe(c.d)
+		if got := h.bucket[c.want].Load(); got != 1 {
+			t.Errorf("%s is not in bucket %d", c.d, c.want)
+		}
+	}
+}
+
+func TestRecordAllocatesNothing(t *testing.T) {
+	r := NewRecorder(Config{})
+	d := decision(false, enforcement.ReasonOverLimit, enforcement.Enforce)
+	if n := testing.AllocsPerRun(100, func() { r.Record(d) }); n != 0 {
+		t.Errorf("Record allocates %v times", n)
+	}
+}
+
+func BenchmarkRecord(b *testing.B) {
+	r := NewRecorder(Config{})
+	d := decision(true, enforcement.ReasonOK, enforcement.Enforce)
+	b.ReportAllocs()
+	for b.Loop() {
+		r.Record(d)
+	}
+}
+
+func BenchmarkRecordParallel(b *testing.B) {
+	r := NewRecorder(Config{})
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		d := decision(true, enforcement.ReasonOK, enforcement.Enforce)
+		for pb.Next() {
+			r.Record(d)
+		}
+	})
+}

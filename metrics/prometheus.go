@@ -1,0 +1,168 @@
+package metrics
+
+import (
+	"net/http"
+	"runtime"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// NewRecorder makes a Recorder with a registry of its own.
+func NewRecorder(cfg Config) *Recorder {
+	if cfg.Version == "" {
+		cfg.Version = "unknown"
+	}
+	if cfg.Revision == "" {
+		cfg.Revision = "unknown"
+	}
+	r := &Recorder{cfg: cfg, registry: prometheus.NewRegistry()}
+	r.registry.MustRegister(
+		&collector{r},
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return r
+}
+
+// Handler serves what was counted, in the formats of Prometheus.
+func (r *Recorder) Handler() http.Handler {
+	return promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{})
+}
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc("headgate_"+name, help, labels, nil)
+}
+
+var (
+	decisionsDesc = desc("decisions_total", "Decisions, by what came of them, why, and the mode of the check. Peeks do not count.", "outcome", "reason", "mode")
+	degradedDesc  = desc("degraded_total", "Decisions that failure modes answered because the shared limiter was away.")
+	shadowDesc    = desc("shadow_refusals_total", "Allowed decisions that a shadow policy would have refused.")
+
+	limiterSecondsDesc  = desc("limiter_seconds", "How long calls of the limiter take; one call may decide many requests.")
+	limiterRequestsDesc = desc("limiter_requests_total", "Requests to the limiter, by how they ended.", "verdict")
+
+	snapshotLoadedDesc    = desc("snapshot_loaded", "1 when a snapshot of tenants and plans is loaded.")
+	snapshotRevisionDesc  = desc("snapshot_revision", "Control-plane revision of the snapshot in force.")
+	snapshotAgeDesc       = desc("snapshot_age_seconds", "Seconds since the database last said that the snapshot is the newest.")
+	snapshotProblemsDesc  = desc("snapshot_problems", "Tenants, plans and keys that cannot be used as they are stored.")
+	snapshotHeldDesc      = desc("snapshot_held", "1 when a newer world waits for an operator.")
+	snapshotListeningDesc = desc("snapshot_listening", "1 when notifications of changes are listened for; otherwise only polling tells.")
+	snapshotSwapsDesc     = desc("snapshot_swaps_total", "Snapshots that came into force.")
+	snapshotObjectsDesc   = desc("snapshot_objects", "Objects in the snapshot in force.", "kind")
+
+	redisReachableDesc = desc("redis_reachable", "1 when the shared limiter answered last.")
+	redisBreakerDesc   = desc("redis_breaker_open", "1 while calls of the shared limiter are not tried.")
+
+	buildDesc = desc("build_info", "Always 1; the labels tell what is running.", "version", "revision", "goversion")
+)
+
+// A collector reads the counters of a Recorder when it is scraped.
+type collector struct{ r *Recorder }
+
+// Describe sends the descriptions of all series.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		decisionsDesc, degradedDesc, shadowDesc, limiterSecondsDesc, limiterRequestsDesc, snapshotLoadedDesc,
+		snapshotRevisionDesc, snapshotAgeDesc, snapshotProblemsDesc, snapshotHeldDesc, snapshotListeningDesc,
+		snapshotSwapsDesc, snapshotObjectsDesc, redisReachableDesc, redisBreakerDesc, buildDesc,
+	} {
+		out <- d
+	}
+}
+
+// Collect sends the series with their values now.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	s := sink(out)
+	c.r.collectDecisions(s)
+	c.r.collectLimiter(s)
+	if c.r.cfg.Snapshot != nil {
+		s.snapshot(c.r.cfg.Snapshot())
+	}
+	if c.r.cfg.Redis != nil {
+		state := c.r.cfg.Redis()
+		s.gauge(redisReachableDesc, truth(state.Reachable))
+		s.gauge(redisBreakerDesc, truth(state.BreakerOpen))
+	}
+	s.gauge(buildDesc, 1, c.r.cfg.Version, c.r.cfg.Revision, runtime.Version())
+}
+
+func (r *Recorder) collectDecisions(s sink) {
+	for o := range nOutcomes {
+		for reason := range nReasons {
+			for m := range nModes {
+				// A series that was never counted is shown where it is to be
+				// expected, so that the first rate over it is right.
+				n := r.decisions[o][reason][m].Load()
+				if n > 0 || m == modeEnforce && usual(o, enforcement.Reason(reasonNames[reason])) {
+					s.counter(decisionsDesc, n, outcomeNames[o], reasonNames[reason], modeNames[m])
+				}
+			}
+		}
+	}
+	s.counter(degradedDesc, r.degraded.Load())
+	s.counter(shadowDesc, r.shadow.Load())
+}
+
+// usual reports whether an outcome goes with a reason.
+func usual(outcome int, reason enforcement.Reason) bool {
+	switch reason {
+	case enforcement.ReasonOK:
+		return outcome == allowed
+	case enforcement.ReasonNoPolicy:
+		return true
+	case "other":
+		return false
+	}
+	return outcome == refused
+}
+
+func (r *Recorder) collectLimiter(s sink) {
+	count, sum, upTo := r.limiter.seconds.read()
+	s <- prometheus.MustNewConstHistogram(limiterSecondsDesc, count, sum, upTo)
+	for v := range nVerdicts {
+		name := enforcement.Verdict(v).String()
+		n := r.limiter.verdicts[v].Load()
+		if v == 0 {
+			if n == 0 {
+				continue
+			}
+			name = "none"
+		}
+		s.counter(limiterRequestsDesc, n, name)
+	}
+}
+
+func (s sink) snapshot(state SnapshotState) {
+	s.gauge(snapshotLoadedDesc, truth(state.Loaded))
+	s.gauge(snapshotRevisionDesc, float64(state.Revision))
+	s.gauge(snapshotAgeDesc, state.Age.Seconds())
+	s.gauge(snapshotProblemsDesc, float64(state.Problems))
+	s.gauge(snapshotHeldDesc, truth(state.Held))
+	s.gauge(snapshotListeningDesc, truth(state.Listening))
+	s.counter(snapshotSwapsDesc, uint64(max(state.Swaps, 0)))
+	s.gauge(snapshotObjectsDesc, float64(state.Plans), "plan")
+	s.gauge(snapshotObjectsDesc, float64(state.Tenants), "tenant")
+	s.gauge(snapshotObjectsDesc, float64(state.Keys), "key")
+}
+
+// A sink takes constant metrics.
+type sink chan<- prometheus.Metric
+
+func (s sink) counter(d *prometheus.Desc, n uint64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {
+	s <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+}
+
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
