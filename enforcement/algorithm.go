@@ -55,6 +55,9 @@ func (m *Meter) Settle(s State, rev, now int64) (settled State, clamped bool) {
 			s.A, s.B = refill(s.A, s.B, now-s.T, &m.Numbers)
 			s.T = now
 		}
+		if s.Rev > rev {
+			s.B = 0 // counted in this caller's Q; whoever reads it next would count in the later one's
+		}
 	}
 	s.Rev = max(s.Rev, rev)
 	return s, clamped
