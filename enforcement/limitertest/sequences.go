@@ -329,6 +329,9 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 		if c.Rev < got.State.Rev {
 			return nil // a caller on old numbers is told a time that is not exact
 		}
+		if slices.ContainsFunc(c.Meter.Formers, func(f enforcement.Former) bool { return o.At < f.Until }) {
+			return nil // the clock stepped back before a change: until then a former rate is in force
+		}
 		micros, ok := c.Meter.RetryAfter(got.State, o.At, got.Cost)
 		if !ok || micros >= 1<<50 {
 			return nil

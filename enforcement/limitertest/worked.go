@@ -78,7 +78,7 @@ var workedTests = []test{
 		w.renew()
 		w.play(slidingCounter(50, minute, enforcement.Clock), []step{
 			{at: 59 * second, cost: 50, left: 0, reset: minute + second},
-			{at: 60 * second, cost: 50, no: true, left: 0, reset: minute, retry: minute},
+			{at: 60 * second, cost: 50, no: true, left: 0, reset: minute, retry: 58_800*time.Millisecond + micro},
 		})
 		w.renew()
 		w.play(slidingLog(50, minute), []step{

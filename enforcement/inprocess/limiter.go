@@ -1,0 +1,422 @@
+package inprocess
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"math/bits"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// Config of a Limiter. The zero value is usable.
+type Config struct {
+	// Now is the clock, in microseconds since the epoch. Default: the wall
+	// clock when the Limiter was made, and the monotonic time since; it never
+	// steps back.
+	Now func() int64
+	// MaxCells bounds memory: how many counters, and entries of sliding logs in
+	// fours, are kept at once; each takes about 85 bytes. Above it new keys of
+	// one tenant and limit share an overflow counter. Default: 1,000,000.
+	MaxCells int
+	// SweepEvery is how often Run looks for counters that are as new. Default:
+	// one second.
+	SweepEvery time.Duration
+}
+
+const (
+	defaultMaxCells   = 1_000_000
+	defaultSweepEvery = time.Second
+
+	shardBits  = 8
+	shardCount = 1 << shardBits
+)
+
+// overflow is the partition of the overflow counters. No value has it: a
+// partition is a hash, and the whole tenant is zero.
+var overflow = [16]byte{
+	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
+}
+
+// A Limiter counts in this process. It is safe for use by many goroutines.
+type Limiter struct {
+	now   func() int64
+	max   int64
+	every time.Duration
+	seed  maphash.Seed // nobody outside can make keys that collide
+
+	used      atomic.Int64 // cells, and blocks of log entries
+	overflows atomic.Int64 // overflow counters
+
+	shards [shardCount]shard
+}
+
+var _ enforcement.Limiter = (*Limiter)(nil)
+
+// New makes a Limiter without counters.
+func New(config Config) *Limiter {
+	l := &Limiter{now: config.Now, max: int64(config.MaxCells), every: config.SweepEvery, seed: maphash.MakeSeed()}
+	if l.now == nil {
+		start := time.Now()
+		base := start.UnixMicro()
+		l.now = func() int64 { return base + time.Since(start).Microseconds() }
+	}
+	if l.max <= 0 {
+		l.max = defaultMaxCells
+	}
+	if l.every <= 0 {
+		l.every = defaultSweepEvery
+	}
+	return l
+}
+
+// Len is how many counters are kept.
+func (l *Limiter) Len() int {
+	n := 0
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		n += int(s.live)
+		s.mu.Unlock()
+	}
+	return n
+}
+
+// Take decides the requests as enforcement.Limiter says. It does not wait: the
+// context is only asked whether it has ended.
+func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
+	for i := range requests {
+		r, o := &requests[i], &outcomes[i]
+		o.Units, o.Err = 0, nil
+		if err := ctx.Err(); err != nil {
+			o.Verdict, o.At, o.Charges = enforcement.Failed, 0, o.Charges[:0]
+			o.Err = fmt.Errorf("%w: %w", enforcement.ErrNotReached, err)
+			continue
+		}
+		o.Charges = slices.Grow(o.Charges[:0], len(r.Charges))[:len(r.Charges)]
+		if simple(r) && l.takeOne(r, o) {
+			continue
+		}
+		if !l.takeAll(r, o, false) {
+			l.takeAll(r, o, true)
+		}
+	}
+}
+
+// simple reports whether takeOne may decide the request.
+func simple(r *enforcement.Request) bool {
+	return len(r.Charges) == 1 && r.Mode == enforcement.Enforce && r.Charges[0].Group == 0 &&
+		r.Charges[0].Meter.Algorithm != enforcement.SlidingWindowLog
+}
+
+func (l *Limiter) hash(key *enforcement.Key) uint64 {
+	var b [24]byte
+	binary.LittleEndian.PutUint32(b[0:], key.Tenant)
+	binary.LittleEndian.PutUint32(b[4:], key.Cell)
+	copy(b[8:], key.Partition[:])
+	return maphash.Bytes(l.seed, b[:])
+}
+
+func shardOf(hash uint64) int { return int(hash >> (64 - shardBits)) }
+
+// crowded reports whether a key without a cell may have to share one.
+func (l *Limiter) crowded() bool { return l.used.Load() >= l.max || l.overflows.Load() > 0 }
+
+// takeOne is takeAll for the most frequent request, one enforced charge. false:
+// it is not for this function, and nothing has been done.
+func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
+	c, out := &r.Charges[0], &o.Charges[0]
+	m, hash := c.Meter, l.hash(&c.Key)
+	s := &l.shards[shardOf(hash)]
+	s.mu.Lock()
+	i := s.find(&c.Key, uint32(hash))
+	if i == none && l.crowded() {
+		s.mu.Unlock()
+		return false
+	}
+	now := l.now()
+	var stored enforcement.State
+	if i != none {
+		cell := s.cell(i)
+		stored.Rev, stored.A, stored.B, stored.T = cell.rev, cell.a, cell.b, cell.t
+	}
+	state, write := m.Settle(stored, c.Rev, now)
+	fits := m.Admits(m.Left(state, now), c.Cost)
+	if fits && c.Cost > 0 {
+		state, write = m.Charge(state, c.Rev, now, c.Cost), true
+	}
+	if write {
+		if i == none {
+			i = s.insert(&c.Key, uint32(hash))
+			l.used.Add(1)
+		}
+		s.write(i, m, &state, now)
+	}
+	s.mu.Unlock()
+
+	o.Verdict, o.At = enforcement.Refused, now
+	if fits {
+		o.Verdict = enforcement.Granted
+	}
+	out.State.Rev, out.State.A, out.State.B, out.State.T = state.Rev, state.A, state.B, state.T
+	out.State.Log = out.State.Log[:0]
+	out.Cost, out.Fits = c.Cost, fits
+	return true
+}
+
+// write stores a settled state in cell i; of a log, all but the entries.
+func (s *shard) write(i int32, m *enforcement.Meter, state *enforcement.State, now int64) {
+	c := s.cell(i)
+	c.rev, c.a, c.b, c.t = state.Rev, state.A, state.B, state.T
+	c.due = due(m, state, now)
+	if s.next == 0 || c.due < s.next {
+		s.next = c.due
+	}
+}
+
+// due is the tick at which a state may be dropped: it is as new, and has been
+// for two seconds at least, so that a small step of the clock finds it still.
+func due(m *enforcement.Meter, state *enforcement.State, now int64) uint32 {
+	after := m.ResetAfter(*state, now)
+	if m.Quota == 0 {
+		after = m.Window // a bucket that never fills has no better time
+	}
+	return uint32(min(max((now+after)>>dueBits+2, 1), 1<<32-1))
+}
+
+// A work is one charge of a request while it is decided.
+type work struct {
+	key    enforcement.Key // the counter: the charge's key, or an overflow
+	hash   uint64
+	cell   int32
+	leader int32 // the first charge on the same counter; only its work is used
+	shared bool  // the charge's key has no room of its own
+	write  bool
+	state  enforcement.State // settled; its Log is a view of the entries
+	sum    int64             // of the group's costs
+	count  int64             // of the group's charges
+}
+
+// few is how many charges are decided without allocating.
+const few = 8
+
+// takeAll decides a request of any kind. Unless wide, it gives up (false, and
+// nothing is done) when a key without a cell may have to share one: for that the
+// overflow counters' shards must be locked too.
+func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide bool) bool {
+	var some [few]work
+	ws := some[:min(len(r.Charges), few)]
+	if len(r.Charges) > few {
+		ws = make([]work, len(r.Charges))
+	}
+	var locked shardSet
+	for i := range ws {
+		w := &ws[i]
+		w.key = r.Charges[i].Key
+		w.hash = l.hash(&w.key)
+		locked.add(shardOf(w.hash))
+		if wide {
+			shared := w.key
+			shared.Partition = overflow
+			locked.add(shardOf(l.hash(&shared)))
+		}
+	}
+	locked.lock(l)
+	defer locked.unlock(l)
+	now := l.now()
+	for i := range ws {
+		if !l.resolve(&ws[i], wide, now) {
+			return false
+		}
+	}
+	lead(ws)
+	for i := range ws {
+		if w := &ws[i]; w.leader == int32(i) {
+			w.state, w.write = r.Charges[i].Meter.Settle(l.load(w), r.Charges[i].Rev, now)
+			if w.write && r.Mode != enforcement.Peek {
+				l.keepClamp(w, r.Charges[i].Meter, now)
+			}
+		}
+	}
+	o.Verdict, o.At = enforcement.Granted, now
+	for from, to := 0, 0; from < len(ws); from = to {
+		for to < len(ws) && r.Charges[to].Group == r.Charges[from].Group {
+			to++
+		}
+		l.takeGroup(r, o, ws, from, to)
+	}
+	return true
+}
+
+// resolve finds the counter of a charge.
+func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
+	w.cell = l.shards[shardOf(w.hash)].find(&w.key, uint32(w.hash))
+	if w.cell != none || !l.crowded() {
+		return true
+	}
+	if !wide {
+		return false
+	}
+	shared := w.key
+	shared.Partition = overflow
+	hash := l.hash(&shared)
+	s := &l.shards[shardOf(hash)]
+	i := s.find(&shared, uint32(hash))
+	// A key that has counted on the overflow goes on there until that is as
+	// new, also when there is room again: else its count would be lost.
+	if l.used.Load() >= l.max || i != none && s.cell(i).due > tick(now) {
+		w.key, w.hash, w.cell, w.shared = shared, hash, i, true
+	}
+	return true
+}
+
+// lead tells each charge the first one on its counter.
+func lead(ws []work) {
+	if len(ws) <= 4*few {
+		for i := range ws {
+			j := 0
+			for ws[j].key != ws[i].key {
+				j++
+			}
+			ws[i].leader = int32(j)
+		}
+		return
+	}
+	first := make(map[enforcement.Key]int32, len(ws))
+	for i := range ws {
+		j, ok := first[ws[i].key]
+		if !ok {
+			j = int32(i)
+			first[ws[i].key] = j
+		}
+		ws[i].leader = j
+	}
+}
+
+// load is the state as stored.
+func (l *Limiter) load(w *work) (state enforcement.State) {
+	if w.cell == none {
+		return state
+	}
+	s := &l.shards[shardOf(w.hash)]
+	c := s.cell(w.cell)
+	state.Rev, state.A, state.B, state.T = c.rev, c.a, c.b, c.t
+	if c.log != 0 {
+		state.Log = s.logs[c.log-1].live()
+	}
+	return state
+}
+
+// takeGroup decides the charges [from, to), which are one group.
+func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int) {
+	charges, now := r.Charges, o.At
+	for i := from; i < to; i++ {
+		w := &ws[ws[i].leader]
+		w.sum, w.count = 0, 0
+	}
+	for i := from; i < to; i++ {
+		w := &ws[ws[i].leader]
+		w.sum += charges[i].Cost
+		w.count++
+	}
+	fits, units := true, int64(1<<62)
+	for i := from; i < to; i++ {
+		c, w, out := &charges[i], &ws[ws[i].leader], &o.Charges[i]
+		left := c.Meter.Left(w.state, now)
+		out.Cost = w.sum
+		switch r.Mode {
+		case enforcement.Refund, enforcement.Reset:
+			out.Fits = true
+		case enforcement.TakeUpTo:
+			out.Fits = c.Meter.Admits(left, 1)
+			units = min(units, c.Cost, max(left, 0)/w.count)
+		default:
+			out.Fits = c.Meter.Admits(left, w.sum)
+		}
+		fits = fits && out.Fits
+	}
+	if r.Mode == enforcement.TakeUpTo {
+		if fits = fits && units > 0; charges[from].Group == 0 && fits {
+			o.Units = units
+		}
+	}
+	if r.Mode == enforcement.Force {
+		fits = true
+	}
+	if !fits && charges[from].Group == 0 {
+		o.Verdict = enforcement.Refused
+	}
+	if fits && o.Verdict == enforcement.Granted {
+		l.apply(r, ws, from, to, units, now)
+	}
+	for i := from; i < to; i++ {
+		handOut(&o.Charges[i], &charges[i], &ws[ws[i].leader].state, now)
+	}
+}
+
+// apply does what the mode does on each counter of a granted group, once.
+func (l *Limiter) apply(r *enforcement.Request, ws []work, from, to int, units, now int64) {
+	for i := from; i < to; i++ {
+		c, w := &r.Charges[i], &ws[ws[i].leader]
+		if w.count == 0 {
+			continue // done at an earlier charge of the group
+		}
+		cost := w.sum
+		if r.Mode == enforcement.TakeUpTo {
+			cost = units * w.count
+		}
+		w.count = 0
+		switch r.Mode {
+		case enforcement.Reset:
+			l.reset(w, c, now)
+		case enforcement.Refund:
+			l.refund(w, c, cost, now)
+		case enforcement.Peek:
+			w.state = peeked(w.state, c, cost, now)
+		default:
+			l.charge(w, c, cost, now)
+		}
+	}
+}
+
+// handOut copies a state to the caller's, with as many of a log's oldest
+// entries as it takes to say when the cost would fit.
+func handOut(out *enforcement.Charged, c *enforcement.Charge, state *enforcement.State, now int64) {
+	log := out.State.Log[:0]
+	if len(state.Log) > 0 {
+		missing := out.Cost - c.Meter.Left(*state, now)
+		for i := 0; i < len(state.Log) && missing > 0; i++ {
+			log = append(log, state.Log[i])
+			missing -= state.Log[i].Units
+		}
+	}
+	out.State = *state
+	out.State.Log = log
+}
+
+// A shardSet is a set of shards.
+type shardSet [shardCount / 64]uint64
+
+func (set *shardSet) add(i int) { set[i/64] |= 1 << (i % 64) }
+
+// lock locks the shards in ascending order, so that no two requests wait for
+// each other.
+func (set *shardSet) lock(l *Limiter) {
+	for i, word := range set {
+		for ; word != 0; word &= word - 1 {
+			l.shards[i*64+bits.TrailingZeros64(word)].mu.Lock()
+		}
+	}
+}
+
+func (set *shardSet) unlock(l *Limiter) {
+	for i, word := range set {
+		for ; word != 0; word &= word - 1 {
+			l.shards[i*64+bits.TrailingZeros64(word)].mu.Unlock()
+		}
+	}
+}
