@@ -1,0 +1,603 @@
+package enforcement
+
+import (
+	"context"
+	"encoding/binary"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config of an Engine.
+type Config struct {
+	// Local is this node's in-process limiter: it answers for policies with the
+	// failure mode local while the shared one is away. Default: none, and those
+	// policies are closed.
+	Local Limiter
+	// Nodes is among how many nodes Local's quota is shared. Default: 1.
+	Nodes int
+	// Timeout is how long the shared limiter may take. Default: 50 ms.
+	Timeout time.Duration
+	// Recorder hears of every decision. Default: none.
+	Recorder Recorder
+	// NewID makes decision ids. Default: UUIDv7.
+	NewID func() [16]byte
+	// Logger hears of a limiter that is away, at most once a second. Default: none.
+	Logger *slog.Logger
+}
+
+// An Engine answers checks: it finds the policies that apply, turns them into
+// charges, and has a Limiter take them, in one call for everything that was
+// asked at once and never a second time. It implements Decider.
+type Engine struct {
+	limiter  Limiter
+	local    Limiter
+	nodes    int
+	timeout  time.Duration
+	recorder Recorder
+	newID    func() [16]byte
+	logger   *slog.Logger
+	pool     sync.Pool // of *scratch
+	logged   atomic.Int64
+}
+
+// NewEngine makes an Engine that asks a limiter.
+func NewEngine(limiter Limiter, cfg Config) *Engine {
+	e := &Engine{
+		limiter:  limiter,
+		local:    cfg.Local,
+		nodes:    max(cfg.Nodes, 1),
+		timeout:  cfg.Timeout,
+		recorder: cfg.Recorder,
+		newID:    cfg.NewID,
+		logger:   cfg.Logger,
+	}
+	if e.timeout <= 0 {
+		e.timeout = 50 * time.Millisecond
+	}
+	if e.newID == nil {
+		e.newID = newUUIDv7
+	}
+	if e.logger == nil {
+		e.logger = slog.New(slog.DiscardHandler)
+	}
+	e.pool.New = func() any { return new(scratch) }
+	return e
+}
+
+// noRoute is the Route of a request that no policy matches.
+const noRoute = "(none)"
+
+// awayRetry is what a caller is told to wait, in milliseconds, when nothing is
+// known but that the limiter is away.
+const awayRetry = 1000
+
+// Decide answers one check into d, whose slices are reused.
+func (e *Engine) Decide(ctx context.Context, s *Subject, c *Check, d *Decision) {
+	w := e.pool.Get().(*scratch)
+	w.one[0] = BatchItem{Subject: s, Check: c, Decision: d}
+	e.decide(ctx, w, w.one[:], false)
+}
+
+// DecideBatch answers many checks, each as Decide would, in order. With atomic
+// all are of one subject and one mode, and either all are charged or none.
+func (e *Engine) DecideBatch(ctx context.Context, items []BatchItem, atomic bool) {
+	if len(items) > 0 {
+		e.decide(ctx, e.pool.Get().(*scratch), items, atomic)
+	}
+}
+
+// scratch is what one call needs and the next can use again. Of the limits of
+// all items of a call it has the charges in one list.
+type scratch struct {
+	one       [1]BatchItem
+	asks      []ask
+	charges   []Charge
+	places    []int // of each charge: where its limit stands in its item's Decision.Limits
+	requests  []Request
+	outcomes  []Outcome
+	partition Partition
+}
+
+// An ask is the charges of one item: spans of scratch.charges.
+type ask struct {
+	applying         ruleSet
+	enforced, shadow span
+	refused          bool // without asking a limiter
+}
+
+type span struct{ from, to int }
+
+func (s span) len() int { return s.to - s.from }
+
+// keepCharges bounds what the pool keeps of an unusually large batch.
+const keepCharges = 4096
+
+// decide answers items with one call of the limiter.
+func (e *Engine) decide(ctx context.Context, w *scratch, items []BatchItem, atomic bool) {
+	w.charges, w.places, w.requests = w.charges[:0], w.places[:0], w.requests[:0]
+	w.asks = slices.Grow(w.asks[:0], len(items))[:len(items)]
+	for i := range items {
+		w.asks[i] = ask{}
+		e.open(&w.asks[i], items[i])
+	}
+	switch {
+	case !atomic:
+		e.decideEach(ctx, w, items)
+	case !refuseTogether(w.asks, items):
+		e.decideTogether(ctx, w, items)
+	}
+	if e.recorder != nil {
+		for i := range items {
+			if items[i].Check.Mode != Peek {
+				e.recorder.Record(items[i].Decision)
+			}
+		}
+	}
+	e.release(w)
+}
+
+// release gives w back, unless a limiter that ran out of time may still read it.
+func (e *Engine) release(w *scratch) {
+	for i := range w.outcomes {
+		if !w.outcomes[i].Verdict.Decided() {
+			return
+		}
+	}
+	if cap(w.charges) > keepCharges || cap(w.asks) > keepCharges {
+		return
+	}
+	w.one[0] = BatchItem{}
+	e.pool.Put(w)
+}
+
+// open begins a decision: it says what can be said without a counter, and
+// leaves in a the rules whose counters have to be asked.
+//
+// What refuses here is asked in this order, and the first one answers: the
+// tenant's status; the tenant's default, when no policy applies; a missing
+// attribute of the first policy, in the order of the plan, that denies it.
+// Nothing is charged then, so a refusal here also wins over any limit and over
+// a limiter that is away. A forced check is refused by none of them, as its
+// work is done: it charges what applies.
+func (e *Engine) open(a *ask, item BatchItem) {
+	s, c, d := item.Subject, item.Check, item.Decision
+	*d = Decision{ID: e.newID(), Subject: s, Check: c, Allowed: true, Reason: ReasonOK, Route: noRoute, Limits: d.Limits[:0]}
+	forced := c.Mode == Force
+	if s.Suspended && !forced {
+		a.refuse(d, ReasonTenantSuspended)
+		return
+	}
+	enforced := false
+	if s.Plan != nil {
+		matching := s.Plan.match(c)
+		d.Route = s.Plan.route(&matching)
+		a.applying, enforced = s.Plan.apply(matching, c)
+	}
+	if !enforced {
+		d.Reason = ReasonNoPolicy
+		if s.DenyUnmatched && !forced {
+			a.refuse(d, ReasonNoPolicy)
+			return
+		}
+	}
+	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
+		r := s.Plan.Rules[i]
+		if r.Missing == MissingDeny && r.Mode == PolicyEnforce && !forced {
+			if name := r.missing(c); name != "" {
+				a.refuse(d, ReasonMissingAttribute)
+				d.Missing, d.Policy = name, r.Policy
+				return
+			}
+		}
+	}
+	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
+		r := s.Plan.Rules[i]
+		for k := range r.Limits {
+			d.Limits = append(d.Limits, LimitState{Rule: r, Limit: &r.Limits[k], Cost: c.Cost})
+		}
+	}
+}
+
+// refuse answers without a limiter: waiting cannot help.
+func (a *ask) refuse(d *Decision, why Reason) {
+	a.refused, a.applying = true, ruleSet{}
+	d.Allowed, d.Reason, d.RetryAfter = false, why, Never
+}
+
+// route is the pattern of the most specific of the matching rules.
+func (p *Plan) route(matching *ruleSet) string {
+	var best *Rule
+	for i := matching.next(0); i >= 0; i = matching.next(i + 1) {
+		if r := p.Rules[i]; best == nil || r.rank < best.rank {
+			best = r
+		}
+	}
+	if best == nil {
+		return noRoute
+	}
+	return best.pattern.String()
+}
+
+// apply gives, of the matching rules, those that apply: without those that are
+// off, that skip a check without their attribute, or that another one
+// replaces. A rule replaces others even if it is itself replaced, but only in
+// mode enforce.
+//
+// enforced tells whether a policy in mode enforce applies. Without one no
+// policy decides, and the tenant's default does: so shadow policies change no
+// answer, and leaving out an attribute is no way around a default of deny.
+func (p *Plan) apply(matching ruleSet, c *Check) (applying ruleSet, enforced bool) {
+	var replaced ruleSet
+	for i := matching.next(0); i >= 0; i = matching.next(i + 1) {
+		r := p.Rules[i]
+		switch {
+		case r.Mode == PolicyOff:
+			continue
+		case len(r.slots) > 0 && r.Missing != MissingShared && r.missing(c) != "":
+			// A shadow policy that denies has nothing to charge: it would refuse.
+			if r.Missing == MissingSkip || r.Mode == PolicyShadow {
+				continue
+			}
+		}
+		applying.add(i)
+		if r.Mode == PolicyEnforce {
+			enforced = true
+			replaced.join(&r.replaces)
+		}
+	}
+	applying.remove(&replaced)
+	return applying, enforced
+}
+
+// charge appends the charges of an item's rules of one mode: those enforced in
+// group 0, those of each shadow rule in the next group.
+func (w *scratch) charge(a *ask, item BatchItem, mode PolicyMode, group *uint16) span {
+	from, place := len(w.charges), 0
+	s, c := item.Subject, item.Check
+	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
+		r := s.Plan.Rules[i]
+		if r.Mode != mode || len(r.Limits) == 0 {
+			place += len(r.Limits)
+			continue
+		}
+		if mode == PolicyShadow {
+			*group++
+		}
+		partition := r.partition(c, &w.partition)
+		for k := range r.Limits {
+			l := &r.Limits[k]
+			w.charges = append(w.charges, Charge{
+				Key:   Key{Tenant: s.Number, Cell: l.Cell, Partition: partition},
+				Meter: l.Meter,
+				Rev:   max(l.Meter.Rev, s.PlanRevision),
+				Cost:  c.Cost,
+				Group: *group,
+			})
+			w.places = append(w.places, place)
+			place++
+		}
+	}
+	return span{from, len(w.charges)}
+}
+
+// decideEach asks the limiter for every item by itself, in one call.
+func (e *Engine) decideEach(ctx context.Context, w *scratch, items []BatchItem) {
+	for i := range items {
+		a, group := &w.asks[i], uint16(0)
+		a.enforced = w.charge(a, items[i], PolicyEnforce, &group)
+		a.shadow = w.charge(a, items[i], PolicyShadow, &group)
+	}
+	for i := range items {
+		if a := &w.asks[i]; a.enforced.from < a.shadow.to {
+			w.request(items[i], w.charges[a.enforced.from:a.shadow.to])
+		}
+	}
+	e.take(ctx, w)
+	asked := 0
+	for i := range items {
+		a := &w.asks[i]
+		if a.enforced.from == a.shadow.to {
+			continue
+		}
+		o := &w.outcomes[asked]
+		asked++
+		if o.Verdict.Decided() {
+			if refusing, retry := w.answer(a, items[i], o, a.enforced.from); refusing || refuses(o, items[i]) {
+				items[i].Decision.overLimit(retry)
+			}
+			continue
+		}
+		e.away(o)
+		e.fallBack(ctx, w, items[i:i+1], w.asks[i:i+1])
+	}
+}
+
+// refuseTogether reports whether an item of an atomic batch was refused without
+// a limiter; then all are, and the limiter is not asked.
+func refuseTogether(asks []ask, items []BatchItem) bool {
+	if !slices.ContainsFunc(asks, func(a ask) bool { return a.refused }) {
+		return false
+	}
+	for i := range items {
+		items[i].Decision.Limits = items[i].Decision.Limits[:0]
+	}
+	spread(items, true)
+	return true
+}
+
+// spread tells the items of an atomic batch that pass by themselves that others
+// do not, and how long to wait for those. refused says so although none does.
+func spread(items []BatchItem, refused bool) {
+	retry := int64(0)
+	for i := range items {
+		if d := items[i].Decision; !d.Allowed {
+			refused, retry = true, longer(retry, d.RetryAfter)
+		}
+	}
+	if !refused {
+		return
+	}
+	for i := range items {
+		if d := items[i].Decision; d.Allowed {
+			d.Allowed, d.Reason, d.RetryAfter = false, ReasonBatchRefused, retry
+		}
+	}
+}
+
+// longer is the later of two retries; Never is the latest.
+func longer(a, b int64) int64 {
+	if a == Never || b == Never {
+		return Never
+	}
+	return max(a, b)
+}
+
+// decideTogether asks the limiter for all items as one: the enforced charges of
+// all are the set that is charged whole or not at all.
+func (e *Engine) decideTogether(ctx context.Context, w *scratch, items []BatchItem) {
+	group := uint16(0)
+	for i := range items {
+		w.asks[i].enforced = w.charge(&w.asks[i], items[i], PolicyEnforce, &group)
+	}
+	for i := range items {
+		w.asks[i].shadow = w.charge(&w.asks[i], items[i], PolicyShadow, &group)
+	}
+	if len(w.charges) == 0 {
+		w.outcomes = w.outcomes[:0]
+		return
+	}
+	w.request(items[0], w.charges)
+	e.take(ctx, w)
+	o := &w.outcomes[0]
+	if !o.Verdict.Decided() {
+		e.away(o)
+		e.fallBack(ctx, w, items, w.asks)
+		return
+	}
+	for i := range items {
+		// Only the items that do not fit refuse by themselves.
+		if refusing, retry := w.answer(&w.asks[i], items[i], o, 0); refusing {
+			items[i].Decision.overLimit(retry)
+		}
+	}
+	spread(items, refuses(o, items[0]))
+}
+
+// refuses reports whether an outcome refuses: a forced check never is.
+func refuses(o *Outcome, item BatchItem) bool {
+	return o.Verdict == Refused && item.Check.Mode != Force
+}
+
+func (w *scratch) request(item BatchItem, charges []Charge) {
+	w.requests = append(w.requests, Request{
+		ID:      item.Decision.ID,
+		Mode:    item.Check.Mode,
+		Home:    item.Subject.Home,
+		Charges: charges,
+	})
+}
+
+// take asks the shared limiter, once.
+func (e *Engine) take(ctx context.Context, w *scratch) {
+	w.outcomes = slices.Grow(w.outcomes[:0], len(w.requests))[:len(w.requests)]
+	if len(w.requests) > 0 {
+		e.takeFrom(ctx, e.limiter, w.requests, w.outcomes)
+	}
+}
+
+// takeFrom asks a limiter within the time-out. An outcome that it leaves, or
+// that does not cover every charge, counts as not decided.
+func (e *Engine) takeFrom(ctx context.Context, l Limiter, requests []Request, outcomes []Outcome) {
+	for i := range outcomes {
+		outcomes[i].Verdict, outcomes[i].Err = 0, nil
+	}
+	bounded := &timeout{Context: ctx, deadline: time.Now().Add(e.timeout)}
+	l.Take(bounded, requests, outcomes)
+	bounded.end()
+	for i := range outcomes {
+		if outcomes[i].Verdict.Decided() && len(outcomes[i].Charges) != len(requests[i].Charges) {
+			outcomes[i].Verdict = Unknown
+		}
+	}
+}
+
+// answer fills an item's limits from an outcome, whose charges begin at base of
+// w.charges. refusing tells whether an enforced one of them refuses the item,
+// and retry how long the longest of those does.
+func (w *scratch) answer(a *ask, item BatchItem, o *Outcome, base int) (refusing bool, retry int64) {
+	d, forced := item.Decision, item.Check.Mode == Force
+	d.At = o.At
+	for i := a.enforced.from; i < a.enforced.to; i++ {
+		l := &d.Limits[w.places[i]]
+		l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, forced)
+		l.Shared = true
+		if !l.Allowed {
+			refusing, retry = true, longer(retry, l.RetryAfter)
+		}
+	}
+	for i := a.shadow.from; i < a.shadow.to; i++ {
+		l := &d.Limits[w.places[i]]
+		l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, forced)
+		l.Shared = true
+	}
+	return refusing && refuses(o, item), retry
+}
+
+// overLimit is a refusal by limits. retry is the longest of the refusing ones.
+func (d *Decision) overLimit(retry int64) {
+	d.Allowed, d.Reason, d.RetryAfter = false, ReasonOverLimit, retry
+	if retry == Never {
+		d.Reason = ReasonCostExceedsQuota
+	}
+}
+
+// fill says of a limit what became of its charge. Of a forced charge that did
+// not fit nothing remains, whatever a counter at its bound may say.
+func (l *LimitState) fill(m *Meter, c *Charged, at int64, forced bool) {
+	l.Allowed = c.Fits
+	l.Remaining = m.Remaining(c.State, at)
+	l.ResetAfter = milliseconds(m.ResetAfter(c.State, at))
+	if c.Fits {
+		return
+	}
+	if forced {
+		l.Remaining = 0
+	}
+	l.RetryAfter = Never
+	if micros, ok := m.RetryAfter(c.State, at, c.Cost); ok {
+		l.RetryAfter = milliseconds(micros)
+	}
+}
+
+// milliseconds rounds microseconds up.
+func milliseconds(micros int64) int64 { return (micros + 999) / 1000 }
+
+// fallBack decides items together (one, or an atomic batch) by the failure modes of
+// their enforced policies, the limiter having decided nothing:
+//
+//   - any closed one refuses, and so does a local one without a local limiter;
+//   - otherwise the local ones decide together, all or none, with this node's
+//     share of the numbers;
+//   - open ones pass.
+//
+// Limits of which nothing is known (open, closed, shadow) are left out of the
+// decision. Shadow policies are not charged. A forced check is allowed whatever
+// answers, and is charged in the local limiter what is local.
+func (e *Engine) fallBack(ctx context.Context, w *scratch, items []BatchItem, asks []ask) {
+	request := Request{ID: items[0].Decision.ID, Mode: items[0].Check.Mode, Home: items[0].Subject.Home}
+	forced := request.Mode == Force
+	closed := false
+	ranges := make([]span, len(items)) // of request.Charges
+	for i := range items {
+		a, d := &asks[i], items[i].Decision
+		d.Degraded = a.enforced.len()+a.shadow.len() > 0
+		ranges[i].from = len(request.Charges)
+		kept := 0
+		for k := a.enforced.from; k < a.enforced.to; k++ {
+			l := d.Limits[w.places[k]]
+			switch mode := l.Rule.OnFailure; {
+			case mode == OnFailureOpen:
+			case mode == OnFailureClosed || e.local == nil:
+				closed = true
+				if !forced {
+					d.unavailable()
+				}
+			default:
+				charge := w.charges[k]
+				charge.Meter = l.share(e.nodes)
+				request.Charges = append(request.Charges, charge)
+				d.Limits[kept] = l // places ascend: none is overwritten before it is read
+				kept++
+			}
+		}
+		d.Limits = d.Limits[:kept]
+		ranges[i].to = len(request.Charges)
+	}
+	if closed && !forced {
+		for i := range items {
+			items[i].Decision.Limits = items[i].Decision.Limits[:0]
+		}
+		spread(items, false)
+		return
+	}
+	if len(request.Charges) > 0 {
+		e.takeLocal(ctx, request, items, ranges)
+	}
+	spread(items, false)
+}
+
+// takeLocal has this node's limiter decide items together; ranges are their
+// parts of the request's charges, which are those of their limits.
+func (e *Engine) takeLocal(ctx context.Context, request Request, items []BatchItem, ranges []span) {
+	forced := request.Mode == Force
+	outcomes := make([]Outcome, 1)
+	// The caller's time, or its patience, may be what ran out.
+	e.takeFrom(context.WithoutCancel(ctx), e.local, []Request{request}, outcomes)
+	o := &outcomes[0]
+	for i, part := range ranges {
+		d := items[i].Decision
+		if part.len() == 0 {
+			continue
+		}
+		if !o.Verdict.Decided() {
+			d.Limits = d.Limits[:0]
+			if !forced {
+				d.unavailable()
+			}
+			continue
+		}
+		d.At = o.At
+		refusing, retry := false, int64(0)
+		for k := range d.Limits {
+			l, charge, charged := &d.Limits[k], &request.Charges[part.from+k], &o.Charges[part.from+k]
+			l.fill(charge.Meter, charged, o.At, forced)
+			// What fits the limit but not this node's share of it can pass
+			// once the shared limiter is back.
+			if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
+				l.RetryAfter = awayRetry
+			}
+			if !l.Allowed {
+				refusing, retry = true, longer(retry, l.RetryAfter)
+			}
+		}
+		if refusing && !forced {
+			d.overLimit(retry)
+		}
+	}
+}
+
+// unavailable is a refusal because nobody can say.
+func (d *Decision) unavailable() {
+	d.Allowed, d.Reason, d.RetryAfter = false, ReasonLimiterUnavailable, awayRetry
+}
+
+// share is the limit's meter for one of so many nodes.
+func (l *LimitState) share(nodes int) *Meter {
+	for k := range l.Rule.Limits {
+		if &l.Rule.Limits[k] == l.Limit {
+			return l.Rule.share(nodes)[k]
+		}
+	}
+	return l.Limit.Meter
+}
+
+// away notes in the log that the limiter did not decide.
+func (e *Engine) away(o *Outcome) {
+	now, last := time.Now().UnixNano(), e.logged.Load()
+	if now-last < int64(time.Second) || !e.logged.CompareAndSwap(last, now) {
+		return
+	}
+	e.logger.Warn("limiter away: failure modes answer", "verdict", o.Verdict.String(), "err", o.Err)
+}
+
+// newUUIDv7 makes an id of the time and 74 random bits. The generator is the
+// runtime's own, which is strong and asks nobody.
+func newUUIDv7() (id [16]byte) {
+	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().UnixMilli())<<16|rand.Uint64()>>52|0x7000)
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64()>>2|1<<63)
+	return id
+}

@@ -1,0 +1,5 @@
+//go:build !race
+
+package enforcement_test
+
+const raced = false
