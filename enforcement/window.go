@@ -42,7 +42,7 @@ func ParseWindow(text string) (time.Duration, error) {
 			continue
 		}
 		if n > int64(MaxWindow/u.size) { // before the product, which could overflow
-			return 0, fmt.Errorf("must be %s to %s", FormatWindow(MinWindow), FormatWindow(MaxWindow))
+			return 0, fmt.Errorf("must be from %s to %s", FormatWindow(MinWindow), FormatWindow(MaxWindow))
 		}
 		return time.Duration(n) * u.size, nil
 	}
