@@ -1,0 +1,308 @@
+package plans
+
+import (
+	"cmp"
+	"maps"
+	"math/bits"
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// MaxCharges is how many charges may fall on one request: what one step of a
+// limiter is built for. A plan that could exceed it is not published.
+const MaxCharges = 32
+
+// A load is the most charges that could fall on one request.
+type load struct {
+	// charges is that number, or a bound above it when exact is false.
+	charges int
+	exact   bool
+	// policies are those that make it up, or may, in the order of the plan.
+	policies []string
+}
+
+// heaviest finds the load of a normalised, valid document: the heaviest set of
+// policies that can all be charged for one request.
+//
+// Two policies can when their methods, patterns and attributes leave a request
+// that matches both, and neither, being enforced, replaces the other. For one
+// given method, whole sets then follow from pairs: patterns that overlap two by
+// two have a path in common, and attributes that never contradict have values
+// in common. So for each method this is the heaviest clique of a graph, which
+// is found by branch and bound. That takes long only for plans that nobody
+// writes; for those, when work is used up, a bound above the answer is given.
+func heaviest(policies []Policy, work int) load {
+	var g graph
+	rules := matchers(policies)
+	replaced := alwaysReplaced(rules)
+	for i, r := range rules {
+		if r.charges > 0 && !replaced[i] {
+			g.rules = append(g.rules, r)
+		}
+	}
+	slices.SortStableFunc(g.rules, func(a, b matcher) int { return cmp.Compare(b.charges, a.charges) })
+	g.connect()
+	g.work = work
+	best := load{exact: true}
+	methods := methodsOf(g.rules)
+	for _, method := range methods {
+		g.best, g.bestWeight = nil, best.charges // only what is heavier is of interest
+		g.search(nil, g.taking(method), 0)
+		if g.work < 0 {
+			return g.loosely(methods)
+		}
+		if g.bestWeight > best.charges {
+			best.charges, best.policies = g.bestWeight, g.slugs(g.best)
+		}
+	}
+	return best
+}
+
+// loosely gives a bound above the load instead of the load.
+func (g *graph) loosely(methods []string) load {
+	worst := load{}
+	for _, method := range methods {
+		candidates := g.taking(method)
+		if bound := g.bound(candidates); bound > worst.charges {
+			worst.charges, worst.policies = bound, g.slugs(candidates.members())
+		}
+	}
+	return worst
+}
+
+// A matcher is what decides whether two policies meet.
+type matcher struct {
+	Policy
+	place   int
+	pattern enforcement.Pattern
+	charges int // 0 for a policy that is off
+}
+
+func matchers(policies []Policy) []matcher {
+	out := make([]matcher, len(policies))
+	for i, p := range policies {
+		out[i] = matcher{Policy: p, place: i}
+		out[i].pattern, _ = enforcement.ParsePattern(p.Match.Path) // valid, or everything: the safe side
+		if p.Mode != enforcement.PolicyOff {
+			out[i].charges = len(p.Limits)
+		}
+	}
+	return out
+}
+
+// takes reports whether a request with this method can match; "" is a method
+// that no policy names.
+func (m *matcher) takes(method string) bool {
+	return len(m.Match.Methods) == 0 || slices.Contains(m.Match.Methods, method)
+}
+
+// replaces reports whether m, where it applies, removes o.
+func (m *matcher) replaces(o *matcher) bool {
+	return m.Mode == enforcement.PolicyEnforce && slices.Contains(m.Replaces, o.Slug)
+}
+
+// meets reports whether one request could be charged for both, methods aside.
+func (m *matcher) meets(o *matcher) bool {
+	if m.replaces(o) || o.replaces(m) || !m.pattern.Overlaps(o.pattern) {
+		return false
+	}
+	for name, value := range m.Match.Attributes {
+		if other, both := o.Match.Attributes[name]; both && other != value {
+			return false
+		}
+	}
+	return true
+}
+
+// covers reports whether m applies to every request that o matches.
+func (m *matcher) covers(o *matcher) bool {
+	if len(m.Match.Methods) > 0 && (len(o.Match.Methods) == 0 || slices.ContainsFunc(o.Match.Methods, func(name string) bool { return !m.takes(name) })) {
+		return false
+	}
+	for name, value := range m.Match.Attributes {
+		if o.Match.Attributes[name] != value {
+			return false
+		}
+	}
+	if m.Missing == enforcement.MissingSkip && slices.ContainsFunc(m.CountBy, func(name string) bool {
+		if name == countByIPNet {
+			name = attributeIP
+		}
+		return o.Match.Attributes[name] == ""
+	}) {
+		return false
+	}
+	return coversPattern(m.pattern.String(), o.pattern.String())
+}
+
+// coversPattern reports whether every path that narrow matches, wide matches.
+func coversPattern(wide, narrow string) bool {
+	if wide == "*" || wide == narrow {
+		return true
+	}
+	if narrow == "*" {
+		return false // it also matches a check without a path
+	}
+	w, n := strings.Split(wide, "/")[1:], strings.Split(narrow, "/")[1:]
+	wideRest, narrowRest := w[len(w)-1] == "*", n[len(n)-1] == "*"
+	if wideRest {
+		w = w[:len(w)-1]
+	}
+	if narrowRest {
+		n = n[:len(n)-1]
+	}
+	if len(n) < len(w) || !wideRest && (narrowRest || len(n) != len(w)) {
+		return false
+	}
+	if len(w) > 0 && len(n) > 0 && n[0] == "" && w[0] != "" {
+		return false // "/" is no segment
+	}
+	for i, s := range w {
+		if !strings.HasPrefix(s, "{") && s != n[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// alwaysReplaced tells for each policy whether another that applies wherever
+// it does removes it.
+func alwaysReplaced(rules []matcher) []bool {
+	out := make([]bool, len(rules))
+	place := make(map[string]int, len(rules))
+	for i, r := range rules {
+		place[r.Slug] = i
+	}
+	for i := range rules {
+		if rules[i].Mode != enforcement.PolicyEnforce {
+			continue
+		}
+		for _, slug := range rules[i].Replaces {
+			if o, known := place[slug]; known && rules[i].covers(&rules[o]) {
+				out[o] = true
+			}
+		}
+	}
+	return out
+}
+
+// methodsOf gives every method that is named, and "" for all others.
+func methodsOf(rules []matcher) []string {
+	names := map[string]bool{"": true}
+	for _, r := range rules {
+		for _, name := range r.Match.Methods {
+			names[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(names))
+}
+
+// A set of places in graph.rules.
+type set [MaxPolicies / 64]uint64
+
+func (s *set) add(i int)    { s[i/64] |= 1 << (i % 64) }
+func (s *set) remove(i int) { s[i/64] &^= 1 << (i % 64) }
+
+func (s set) and(o set) set {
+	for i := range s {
+		s[i] &= o[i]
+	}
+	return s
+}
+
+// first gives the lowest member, -1 without one.
+func (s *set) first() int {
+	for i, word := range s {
+		if word != 0 {
+			return i*64 + bits.TrailingZeros64(word)
+		}
+	}
+	return -1
+}
+
+func (s set) members() []int {
+	var out []int
+	for i := s.first(); i >= 0; i = s.first() {
+		out = append(out, i)
+		s.remove(i)
+	}
+	return out
+}
+
+// A graph has an edge where two policies meet.
+type graph struct {
+	rules      []matcher // heaviest first
+	edges      []set
+	work       int // steps that are left; below 0: given up
+	best       []int
+	bestWeight int
+}
+
+func (g *graph) connect() {
+	g.edges = make([]set, len(g.rules))
+	for i := range g.rules {
+		for j := range i {
+			if g.rules[i].meets(&g.rules[j]) {
+				g.edges[i].add(j)
+				g.edges[j].add(i)
+			}
+		}
+	}
+}
+
+// taking gives the policies that a request with this method can match.
+func (g *graph) taking(method string) set {
+	var out set
+	for i := range g.rules {
+		if g.rules[i].takes(method) {
+			out.add(i)
+		}
+	}
+	return out
+}
+
+// search looks for a heavier clique than best: chosen, of this weight, and some
+// of the candidates, all of which meet all of chosen.
+func (g *graph) search(chosen []int, candidates set, weight int) {
+	if weight > g.bestWeight {
+		g.best, g.bestWeight = slices.Clone(chosen), weight
+	}
+	for i := candidates.first(); i >= 0; i = candidates.first() {
+		if g.work--; g.work < 0 || weight+g.bound(candidates) <= g.bestWeight {
+			return
+		}
+		g.search(append(chosen, i), candidates.and(g.edges[i]), weight+g.rules[i].charges)
+		candidates.remove(i)
+	}
+}
+
+// bound is a weight that no clique among the candidates exceeds: they are dealt
+// out into classes of which no two members meet, so that a clique has at most
+// one, the heaviest, of each class.
+func (g *graph) bound(candidates set) int {
+	sum := 0
+	for first := candidates.first(); first >= 0; first = candidates.first() {
+		sum += g.rules[first].charges // rules come heaviest first
+		free := candidates
+		for i := first; i >= 0; i = free.first() {
+			candidates.remove(i)
+			free.remove(i)
+			for word := range free {
+				free[word] &^= g.edges[i][word]
+			}
+		}
+	}
+	return sum
+}
+
+// slugs names members in the order of the plan.
+func (g *graph) slugs(members []int) []string {
+	slices.SortFunc(members, func(a, b int) int { return cmp.Compare(g.rules[a].place, g.rules[b].place) })
+	out := make([]string, len(members))
+	for i, m := range members {
+		out[i] = g.rules[m].Slug
+	}
+	return out
+}

@@ -1,0 +1,64 @@
+package plans
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// Describe says a limit as one would say it aloud: "120 per minute, bursts of
+// 20", "5 per minute, exact".
+func Describe(l enforcement.Limit) string {
+	if l.Quota == 0 {
+		return "nothing"
+	}
+	text := thousands(l.Quota) + " per " + spoken(l.Window)
+	switch l.Algorithm {
+	case enforcement.TokenBucket, enforcement.GCRA:
+		if l.Burst == 0 {
+			l.Burst = l.Quota
+		}
+		return text + ", bursts of " + thousands(l.Burst)
+	case enforcement.SlidingWindowLog:
+		return text + ", exact"
+	case enforcement.SlidingWindowCounter:
+		text += ", sliding"
+	}
+	if l.Anchor == enforcement.Clock {
+		text += ", by the clock"
+	}
+	return text
+}
+
+// spoken is "minute", "90 seconds".
+func spoken(window time.Duration) string {
+	for _, u := range []struct {
+		size time.Duration
+		name string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}, {time.Second, "second"}} {
+		switch {
+		case window == u.size:
+			return u.name
+		case window%u.size == 0 && window != 0:
+			return thousands(int64(window/u.size)) + " " + u.name + "s"
+		}
+	}
+	if window == time.Millisecond {
+		return "millisecond"
+	}
+	return thousands(window.Milliseconds()) + " milliseconds"
+}
+
+// thousands is a number with a comma at each thousand.
+func thousands(n int64) string {
+	text := strconv.FormatInt(n, 10)
+	from := 0
+	if n < 0 {
+		from = 1
+	}
+	for i := len(text) - 3; i > from; i -= 3 {
+		text = text[:i] + "," + text[i:]
+	}
+	return text
+}
