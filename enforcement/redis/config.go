@@ -1,0 +1,189 @@
+package redis
+
+import (
+	"cmp"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Config says where Redis is and how to use it.
+type Config struct {
+	// URL is redis://, rediss:// or unix://, with user and password where there
+	// are some, several addresses separated by commas, the database as path, and
+	// as query cluster=true, or master_name (and sentinel_username,
+	// sentinel_password) when the addresses are Sentinels'. With unix:// the
+	// database is the query's db. Required.
+	URL string
+	// TLS replaces the settings of rediss://. Default: the system's roots.
+	TLS *tls.Config
+	// Prefix begins every key. It must not hold a brace. Default: "hg:".
+	Prefix string
+	// Tags is how many homes tenants share; all nodes must agree on it. Default: 64.
+	Tags int
+	// Timeout bounds a Take, whatever its context allows. Default: 50ms.
+	Timeout time.Duration
+	// Connections is how many calls may be under way at once, for each server;
+	// others wait for one, within Timeout. Default: 64.
+	Connections int
+	// Now replaces Redis' clock, in microseconds since the epoch, for tests and
+	// simulations; keys then live for an hour, whatever the window. It must be
+	// nil where real traffic is limited. Default: nil.
+	Now func() int64
+	// Logger. Default: none.
+	Logger *slog.Logger
+}
+
+func (c Config) withDefaults() Config {
+	c.Prefix = cmp.Or(c.Prefix, "hg:")
+	c.Tags = cmp.Or(c.Tags, 64)
+	c.Timeout = cmp.Or(c.Timeout, 50*time.Millisecond)
+	c.Connections = cmp.Or(c.Connections, 64)
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func (c *Config) check() error {
+	switch {
+	case c.URL == "":
+		return errors.New("redis: no URL")
+	case strings.ContainsAny(c.Prefix, "{}"):
+		return fmt.Errorf("redis: the prefix %q holds a brace", c.Prefix)
+	case c.Timeout < 0 || c.Connections < 0 || c.Tags < 0:
+		return errors.New("redis: timeout, connections and tags must not be negative")
+	}
+	return nil
+}
+
+// options makes the client's options. Its own retries are off in every form: a
+// script that is sent twice charges twice.
+func (c *Config) options() (*redis.UniversalOptions, error) {
+	o, err := parseURL(c.URL)
+	if err != nil {
+		return nil, err
+	}
+	if c.TLS != nil && o.TLSConfig != nil {
+		o.TLSConfig = c.TLS
+	}
+	o.MaxRetries = -1   // 0 would mean 3
+	o.MaxRedirects = -1 // a cluster client repeats lost calls under this name
+	o.DialerRetries = 1
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = c.Timeout, c.Timeout, c.Timeout, c.Timeout
+	o.ContextTimeoutEnabled = true
+	o.PoolSize, o.MaxActiveConns = c.Connections, c.Connections
+	o.MinIdleConns = min(2, c.Connections)
+	o.PipelinePoolSize = -1
+	o.ConnMaxIdleTime = 5 * time.Minute
+	o.DisableIdentity = true
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return o, nil
+}
+
+// parseURL reads the URL without ever repeating it in an error: it may hold a
+// password.
+func parseURL(text string) (*redis.UniversalOptions, error) {
+	scheme, rest, found := strings.Cut(text, "://")
+	if !found {
+		return nil, errors.New("redis: the URL has no scheme: redis://, rediss:// or unix://")
+	}
+	// The addresses are taken out first: net/url knows only one.
+	authority, tail := rest, ""
+	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
+		authority, tail = rest[:i], rest[i:]
+	}
+	user, hosts := "", authority
+	if i := strings.LastIndex(authority, "@"); i >= 0 {
+		user, hosts = authority[:i+1], authority[i+1:]
+	}
+	u, err := url.Parse("redis://" + user + "host" + tail)
+	if err != nil {
+		return nil, errors.New("redis: the URL is malformed (special characters in user and password must be escaped)")
+	}
+	o := &redis.UniversalOptions{Protocol: 2}
+	if u.User != nil {
+		o.Username = u.User.Username()
+		o.Password, _ = u.User.Password()
+	}
+	database := strings.Trim(u.Path, "/")
+	switch scheme {
+	case "redis", "rediss":
+		for host := range strings.SplitSeq(hosts, ",") {
+			address, err := withPort(host)
+			if err != nil {
+				return nil, err
+			}
+			o.Addrs = append(o.Addrs, address)
+		}
+		if scheme == "rediss" {
+			o.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+			if len(o.Addrs) == 1 {
+				o.TLSConfig.ServerName, _, _ = net.SplitHostPort(o.Addrs[0])
+			}
+		}
+	case "unix":
+		if hosts != "" || u.Path == "" {
+			return nil, errors.New("redis: a unix URL is unix:///path/of/socket or unix://user:password@/path/of/socket")
+		}
+		o.Addrs, database = []string{u.Path}, ""
+	default:
+		return nil, fmt.Errorf("redis: unknown scheme %q: redis://, rediss:// or unix://", scheme)
+	}
+	for name, values := range u.Query() {
+		value := values[len(values)-1]
+		switch name {
+		case "cluster":
+			if o.IsClusterMode, err = strconv.ParseBool(value); err != nil {
+				return nil, errors.New("redis: cluster in the URL is not true or false")
+			}
+		case "master_name":
+			o.MasterName = value
+		case "sentinel_username":
+			o.SentinelUsername = value
+		case "sentinel_password":
+			o.SentinelPassword = value
+		case "db":
+			database = value
+		default:
+			return nil, fmt.Errorf("redis: unknown parameter %q in the URL", name)
+		}
+	}
+	if database != "" {
+		if o.DB, err = strconv.Atoi(database); err != nil || o.DB < 0 {
+			return nil, errors.New("redis: the database in the URL is not a number")
+		}
+	}
+	switch {
+	case o.IsClusterMode && o.MasterName != "":
+		return nil, errors.New("redis: the URL asks for both a cluster and a master of Sentinels")
+	case o.IsClusterMode && o.DB != 0:
+		return nil, errors.New("redis: a cluster has database 0 only")
+	case len(o.Addrs) > 1 && o.MasterName == "":
+		o.IsClusterMode = true
+	}
+	return o, nil
+}
+
+func withPort(host string) (string, error) {
+	if host == "" {
+		return "", errors.New("redis: an address in the URL is empty")
+	}
+	name, port, err := net.SplitHostPort(host)
+	if err != nil {
+		name, port = strings.Trim(host, "[]"), "6379"
+	}
+	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 || name == "" {
+		return "", errors.New("redis: an address in the URL is not host:port")
+	}
+	return net.JoinHostPort(name, port), nil
+}

@@ -1,0 +1,88 @@
+package redis
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// notDone are the error replies after which nothing has been charged: Redis
+// gives them before it runs a script, or instead of the script's first write.
+// What is not here may have been charged.
+var notDone = map[string]string{
+	"READONLY":                  "the server is a replica",
+	"LOADING":                   "the server is still loading its data",
+	"OOM":                       "the server's memory is full",
+	"MASTERDOWN":                "the replica has lost its master",
+	"MISCONF":                   "the server cannot save and takes no writes",
+	"BUSY":                      "the server runs another script",
+	"NOREPLICAS":                "the server has too few replicas to take writes",
+	"NOAUTH":                    "the server wants a password",
+	"WRONGPASS":                 "the server does not take the user and password",
+	"NOPERM":                    "the user may not do this: see the package's list of commands",
+	"CLUSTERDOWN":               "the cluster has no quorum, or a slot no server",
+	"TRYAGAIN":                  "the keys' slot is moving",
+	"CROSSSLOT":                 "the keys of one home have several slots",
+	"MOVED":                     "the keys' slot has moved; the client learns where",
+	"ASK":                       "the keys' slot is moving",
+	"NOSCRIPT":                  "the server forgets scripts at once",
+	"NOPROTO":                   "the server does not speak the protocol",
+	"DENIED":                    "the server is in protected mode",
+	"EXECABORT":                 "the server refused the call",
+	"UNKILLABLE":                "the server runs another script",
+	"NOTBUSY":                   "the server was told to stop scripts",
+	"ERR max number of clients": "the server has too many clients",
+	"ERR unknown command":       "the server does not know EVALSHA or EVAL",
+}
+
+// errorCode is the code of an error reply, "" when it is none of the table's.
+// Before Redis 7 an error within a script stands inside the text.
+func errorCode(text string) string {
+	text = strings.TrimPrefix(text, "-")
+	code, _, _ := strings.Cut(text, " ")
+	if code != "ERR" {
+		if _, known := notDone[code]; known {
+			return code
+		}
+		return ""
+	}
+	for code := range notDone {
+		if strings.HasPrefix(code, "ERR ") {
+			if strings.HasPrefix(text, code) {
+				return code
+			}
+		} else if strings.HasPrefix(text, "ERR Error running script") && strings.Contains(text, ": -"+code+" ") {
+			return code
+		}
+	}
+	return ""
+}
+
+// classify says what a call that ended in err leaves its requests as. sent
+// tells whether the call was put on a connection.
+func classify(err error, sent bool) (enforcement.Verdict, error) {
+	var reply redis.Error
+	switch {
+	case errors.As(err, &reply):
+		if code := errorCode(reply.Error()); code != "" {
+			return enforcement.Failed, fmt.Errorf("redis: %s: %w", notDone[code], err)
+		}
+		if !sent {
+			return enforcement.Failed, fmt.Errorf("redis: connect: %w", err)
+		}
+		return enforcement.Unknown, fmt.Errorf("redis: take: %w", err)
+	case !sent:
+		return enforcement.Failed, fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, err)
+	}
+	return enforcement.Unknown, fmt.Errorf("redis: sent and not answered: %w", err)
+}
+
+// isReply reports whether Redis answered, if only with an error.
+func isReply(err error) bool {
+	var reply redis.Error
+	return errors.As(err, &reply)
+}

@@ -1,0 +1,355 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	breakAfter    = 5                      // undecided calls in a row open the breaker
+	probeEvery    = 200 * time.Millisecond // while it is open, a quarter more or less
+	lookEvery     = time.Second            // while it is closed and nothing else is asked
+	policyEvery   = time.Minute
+	tellEvery     = time.Minute // between two lines of one kind in the log
+	minVersion    = "6.2"
+	formatVersion = 1 // of keys and values
+)
+
+// A Status is what readiness and metrics say of Redis.
+type Status struct {
+	// Reachable is false while the breaker is open: Take then answers Failed at
+	// once, and probes look for Redis.
+	Reachable bool
+	// Since is when Reachable last changed.
+	Since time.Time
+	// Err is why it is not reachable.
+	Err error
+	// Version of the server, "" while unknown.
+	Version string
+	// MaxMemoryPolicy of the server, "" while unknown. Any but "noeviction" may
+	// forget counters, and so hand out quota twice.
+	MaxMemoryPolicy string
+	// Mismatches is how many requests the script and the reference decided
+	// differently. It should stay 0.
+	Mismatches int64
+	// Unreadable is how many values were not ours to read and counted as new.
+	Unreadable int64
+	// ScriptLoads is how often the server had to be sent the script's text.
+	ScriptLoads int64
+	// BreakerOpened is how often the breaker opened.
+	BreakerOpened int64
+}
+
+// Evicts reports whether Redis is known to forget counters when memory is short.
+func (s *Status) Evicts() bool { return s.MaxMemoryPolicy != "" && s.MaxMemoryPolicy != "noeviction" }
+
+// Status says how Redis is. It asks nothing of Redis.
+func (l *Limiter) Status() Status {
+	h := &l.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return Status{
+		Reachable: h.closed.Load(), Since: h.since, Err: h.err,
+		Version: h.version, MaxMemoryPolicy: h.policy,
+		Mismatches: h.mismatches.n.Load(), Unreadable: h.unreadable.n.Load(),
+		ScriptLoads: h.loads.Load(), BreakerOpened: h.opened.Load(),
+	}
+}
+
+// health is what is known of Redis, and the breaker.
+type health struct {
+	closed   atomic.Bool  // the breaker: calls are made
+	failures atomic.Int32 // in a row
+	spoken   atomic.Int64 // when the last answered call was sent, Unix milliseconds
+
+	loads, opened          atomic.Int64
+	mismatches, unreadable tally
+
+	mu      sync.Mutex
+	running bool // Run probes
+	nextTry time.Time
+	since   time.Time
+	err     error // why the breaker is open
+	refusal error // Redis answers, and must not be used
+	version string
+	policy  string
+}
+
+func (h *health) start(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.since = now
+}
+
+func (h *health) refused() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.refusal
+}
+
+func (h *health) lastError() error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err == nil {
+		return errors.New("not connected yet")
+	}
+	return h.err
+}
+
+// failed counts a call that Redis did not answer.
+func (h *health) failed(err error, log *slog.Logger) {
+	if h.failures.Add(1) < breakAfter || !h.closed.Load() {
+		return
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed.CompareAndSwap(true, false) {
+		return
+	}
+	now := time.Now()
+	h.opened.Add(1)
+	h.err, h.since, h.nextTry = err, now, now.Add(probeEvery)
+	log.Warn("redis does not answer; asking no more until it does", "error", err)
+}
+
+// succeeded ends a row of failures.
+func (h *health) succeeded(sent time.Time) {
+	if h.failures.Load() != 0 {
+		h.failures.Store(0)
+	}
+	h.spoken.Store(sent.UnixMilli())
+}
+
+// tryAgain lets one caller at a time look whether Redis is back, when nobody
+// runs Run.
+func (l *Limiter) tryAgain(ctx context.Context) bool {
+	h, now := &l.health, time.Now()
+	h.mu.Lock()
+	turn := !h.running && !now.Before(h.nextTry)
+	if turn {
+		h.nextTry = now.Add(probeEvery)
+	}
+	h.mu.Unlock()
+	return turn && l.verify(ctx) == nil
+}
+
+// Run looks for Redis while it is away, notices when it goes away between
+// calls, and reads once a minute whether it may evict. It returns nil when ctx
+// ends. Without Run, now and then a Take looks instead.
+func (l *Limiter) Run(ctx context.Context) error {
+	l.health.setRunning(true)
+	defer l.health.setRunning(false)
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for policyAt := time.Now().Add(policyEvery); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		if !l.health.closed.Load() {
+			_ = l.verify(ctx) // the status has the error
+		} else if now := time.Now(); now.After(policyAt) {
+			l.readPolicy(ctx)
+			policyAt = now.Add(policyEvery)
+		} else if now.UnixMilli()-l.health.spoken.Load() >= lookEvery.Milliseconds() {
+			if err := l.readTime(ctx); err != nil && ctx.Err() == nil {
+				l.health.failed(err, l.log)
+			}
+		}
+		timer.Reset(probeEvery*3/4 + rand.N(probeEvery/2))
+	}
+}
+
+func (h *health) setRunning(running bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.running = running
+}
+
+// verify reaches Redis, and makes sure that its keys may be used by this
+// version of Headgate. It closes the breaker, or notes why it stays open.
+func (l *Limiter) verify(ctx context.Context) error {
+	version, refusal, err := l.meet(ctx)
+	h := &l.health
+	h.mu.Lock()
+	h.refusal = refusal
+	if err == nil {
+		err = refusal
+	}
+	if err != nil {
+		h.err = err
+		h.mu.Unlock()
+		return err
+	}
+	h.version, h.err = version, nil
+	h.failures.Store(0)
+	again := h.opened.Load() > 0
+	if h.closed.CompareAndSwap(false, true) {
+		h.since = time.Now()
+		if again {
+			l.log.Info("redis answers again")
+		}
+	}
+	h.mu.Unlock()
+	l.readPolicy(ctx)
+	return nil
+}
+
+// meet asks what must be known before the first call. A refusal is an answer
+// with which Redis must not be used.
+func (l *Limiter) meet(ctx context.Context) (version string, refusal, err error) {
+	if err := l.readTime(ctx); err != nil {
+		return "", nil, err
+	}
+	info, err := l.client.Info(l.soon(ctx), "server").Result()
+	if err != nil && !isReply(err) {
+		return "", nil, fmt.Errorf("redis: ask for the version: %w", err)
+	}
+	if version = infoField(info, "redis_version"); version != "" && older(version, minVersion) {
+		return version, fmt.Errorf("redis: the server's version is %s; Headgate needs %s or later", version, minVersion), nil
+	}
+	if valkey := infoField(info, "valkey_version"); valkey != "" {
+		version = "valkey " + valkey
+	}
+	refusal, err = l.checkFormat(ctx)
+	return version, refusal, err
+}
+
+// soon is a context that ends within Config.Timeout.
+func (l *Limiter) soon(ctx context.Context) *bounded {
+	return &bounded{Context: ctx, deadline: time.Now().Add(l.config.Timeout)}
+}
+
+func (l *Limiter) readTime(ctx context.Context) error {
+	sent := time.Now()
+	now, err := l.client.Time(l.soon(ctx)).Result()
+	if err != nil {
+		return fmt.Errorf("redis: ask for the time: %w", err)
+	}
+	l.clocks.learn("", sent, now.UnixMicro())
+	l.health.succeeded(sent)
+	return nil
+}
+
+// checkFormat makes sure that all nodes make keys alike: others would split
+// counters in silence.
+func (l *Limiter) checkFormat(ctx context.Context) (refusal, err error) {
+	key := l.config.Prefix + "format"
+	ours := fmt.Sprintf("headgate format=%d tags=%d", formatVersion, l.config.Tags)
+	theirs, err := l.client.Get(l.soon(ctx), key).Result()
+	if errors.Is(err, redis.Nil) {
+		var life time.Duration
+		if l.config.Now != nil {
+			life = time.Hour
+		}
+		if err := l.client.SetNX(l.soon(ctx), key, ours, life).Err(); err != nil {
+			return nil, fmt.Errorf("redis: write %s: %w", key, err)
+		}
+		theirs, err = l.client.Get(l.soon(ctx), key).Result()
+	}
+	switch {
+	case redis.HasErrorPrefix(err, "WRONGTYPE"):
+		theirs = "a value of another type"
+	case err != nil:
+		return nil, fmt.Errorf("redis: read %s: %w", key, err)
+	}
+	if theirs != ours {
+		return fmt.Errorf("redis: the keys below %q were made with other settings or by another version: %s is %.80q, and here it is %q; use another prefix, or delete them all while no node runs",
+			l.config.Prefix, key, theirs, ours), nil
+	}
+	return nil, nil
+}
+
+// readPolicy warns when Redis may forget counters. It may not be allowed to ask.
+func (l *Limiter) readPolicy(ctx context.Context) {
+	found, err := l.client.ConfigGet(l.soon(ctx), "maxmemory-policy").Result()
+	policy := found["maxmemory-policy"]
+	if err != nil && !isReply(err) {
+		return
+	}
+	l.health.mu.Lock()
+	changed := policy != l.health.policy
+	l.health.policy = policy
+	l.health.mu.Unlock()
+	if changed && policy != "" && policy != "noeviction" {
+		l.log.Warn("redis may evict counters when its memory is full, and quota is then handed out again: set maxmemory-policy to noeviction", "maxmemory-policy", policy)
+	}
+}
+
+// DeleteAll deletes every key below the prefix. It is for simulations and
+// tests, and refuses where Config.Now is nil.
+func (l *Limiter) DeleteAll(ctx context.Context) error {
+	if l.config.Now == nil {
+		return errors.New("redis: the keys of real traffic are not deleted")
+	}
+	cluster, many := l.client.(*redis.ClusterClient)
+	if !many {
+		return l.deleteOn(ctx, l.client)
+	}
+	return cluster.ForEachMaster(ctx, func(ctx context.Context, c *redis.Client) error { return l.deleteOn(ctx, c) })
+}
+
+func (l *Limiter) deleteOn(ctx context.Context, c redis.Cmdable) error {
+	pattern := strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`).Replace(l.config.Prefix) + "*"
+	for cursor := uint64(0); ; {
+		keys, next, err := c.Scan(ctx, cursor, pattern, 500).Result()
+		if err != nil {
+			return fmt.Errorf("redis: delete all: %w", err)
+		}
+		for _, key := range keys {
+			if err := c.Del(ctx, key).Err(); err != nil {
+				return fmt.Errorf("redis: delete all: %w", err)
+			}
+		}
+		if cursor = next; cursor == 0 {
+			return nil
+		}
+	}
+}
+
+// infoField is a field of what INFO says.
+func infoField(info, name string) string {
+	for line := range strings.Lines(info) {
+		if value, found := strings.CutPrefix(line, name+":"); found {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// older compares the first two numbers of versions; what cannot be read is not older.
+func older(version, than string) bool {
+	a, b := strings.Split(version, "."), strings.Split(than, ".")
+	for i := range 2 {
+		if i >= len(a) {
+			return false
+		}
+		have, err1 := strconv.Atoi(a[i])
+		want, err2 := strconv.Atoi(b[i])
+		if err1 != nil || err2 != nil || have != want {
+			return err1 == nil && err2 == nil && have < want
+		}
+	}
+	return false
+}
+
+// A tally counts what should not happen, and tells it now and then.
+type tally struct{ n, told atomic.Int64 }
+
+func (t *tally) note(n int, log *slog.Logger, message string) {
+	total, now, told := t.n.Add(int64(n)), time.Now().UnixMilli(), t.told.Load()
+	if now-told >= tellEvery.Milliseconds() && t.told.CompareAndSwap(told, now) {
+		log.Warn("redis: "+message, "so far", total)
+	}
+}

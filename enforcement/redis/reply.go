@@ -1,0 +1,229 @@
+package redis
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// Bytes that the script puts before a cell's state; the head of take.lua says more.
+const (
+	stateAbsent     = 0
+	statePlain      = 1
+	stateLog        = 2
+	stateUnreadable = 4
+)
+
+// A reply is what the script says, before the replay.
+type reply struct {
+	done       bool
+	clock      int64 // Redis', in microseconds since the epoch
+	verdicts   []byte
+	unreadable int // cells whose value was not ours to read
+}
+
+// readReply reads the script's answer; the cells' states go to c.work.
+func (c *call) readReply(b []byte) (r reply, err error) {
+	if len(b) < 9 {
+		return r, errors.New("redis: the reply is too short")
+	}
+	r.done, r.clock, b = b[0] == 1, int64At(b, 1), b[9:]
+	if !r.done {
+		return r, nil
+	}
+	if len(b) < len(c.requests) {
+		return r, errors.New("redis: the reply has no verdicts")
+	}
+	r.verdicts, b = b[:len(c.requests)], b[len(c.requests):]
+	for range c.cells {
+		c.work = append(c.work, enforcement.State{})
+	}
+	for _, logs := range [2]bool{false, true} {
+		for i := range c.cells {
+			if c.cells[i].log != logs {
+				continue
+			}
+			size, unreadable := readState(b, &c.work[i])
+			if size == 0 {
+				return r, errors.New("redis: the reply breaks off within a state")
+			}
+			if unreadable {
+				r.unreadable++
+			}
+			b = b[size:]
+		}
+	}
+	if len(b) > 0 {
+		return r, fmt.Errorf("redis: the reply has %d bytes too many", len(b))
+	}
+	return r, nil
+}
+
+// readState reads one state and says how many bytes it had, 0 when b is too short.
+func readState(b []byte, s *enforcement.State) (size int, unreadable bool) {
+	if len(b) == 0 {
+		return 0, false
+	}
+	switch b[0] {
+	case stateAbsent, stateUnreadable:
+		return 1, b[0] == stateUnreadable
+	case statePlain:
+		if len(b) < 33 {
+			return 0, false
+		}
+		*s = enforcement.State{Rev: int64At(b, 1), A: int64At(b, 9), B: int64At(b, 17), T: int64At(b, 25)}
+		return 33, false
+	case stateLog:
+		if len(b) < 43 {
+			return 0, false
+		}
+		*s = enforcement.State{Rev: int64At(b, 1), A: int64At(b, 9), B: int64At(b, 17), T: int64At(b, 25)}
+		sum, n := int64At(b, 33), int(binary.LittleEndian.Uint16(b[41:]))
+		if size = 43 + 16*n; len(b) < size {
+			return 0, false
+		}
+		s.Log = make([]enforcement.Entry, n)
+		for i := range s.Log {
+			next := int64At(b, 43+16*i+8)
+			s.Log[i] = enforcement.Entry{T: int64At(b, 43+16*i), Units: next - sum}
+			sum = next
+		}
+		return size, false
+	}
+	return 0, false
+}
+
+func int64At(b []byte, at int) int64 { return int64(binary.LittleEndian.Uint64(b[at:])) }
+
+// replay decides request number i of the call again, by the reference functions
+// on the states that the script read, and fills out. It gives its own verdict.
+func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.Verdict {
+	verdict, write := enforcement.Granted, true
+	c.used, c.saved = c.used[:0], c.saved[:0]
+	for k := s.from; k < s.to; k++ {
+		c.used = append(c.used, charged{})
+		if s.mode == enforcement.Peek {
+			c.saved = append(c.saved, c.work[c.charges[k].cell])
+		}
+	}
+	for from := s.from; from < s.to; {
+		to := from + 1
+		for to < s.to && c.charges[to].group == c.charges[from].group {
+			to++
+		}
+		fits, units := c.judge(s, from, to, now)
+		if from == s.from && s.mode == enforcement.TakeUpTo {
+			out.Units = units
+		}
+		switch {
+		case fits && write:
+			c.apply(s, from, to, now, units)
+		case !fits && c.charges[from].group == 0:
+			verdict, write = enforcement.Refused, false
+		}
+		from = to
+	}
+	if s.mode == enforcement.Peek { // a cell that several groups charge was saved several times, first as it was
+		for k := s.to - 1; k >= s.from; k-- {
+			c.work[c.charges[k].cell] = c.saved[k-s.from]
+		}
+	}
+	return verdict
+}
+
+// judge settles the cells of one group and tells whether it can be charged, and
+// for TakeUpTo with how many units.
+func (c *call) judge(s *span, from, to int, now int64) (fits bool, units int64) {
+	fits, units = true, c.charges[from].cost
+	for k := from; k < to; k++ {
+		m, u := &c.charges[k], &c.used[k-s.from]
+		p := &c.params[m.param]
+		settled, clamped := p.meter.Settle(c.work[m.cell], p.rev, now)
+		u.state = settled
+		if clamped && s.mode != enforcement.Peek {
+			c.work[m.cell] = settled
+		}
+		left := p.meter.Left(settled, now)
+		switch s.mode {
+		case enforcement.Refund, enforcement.Reset:
+			u.fits = true
+		case enforcement.TakeUpTo:
+			u.fits = p.meter.Quota > 0 && left > 0
+			if units = min(units, left); !u.fits {
+				units = 0
+			}
+		default:
+			u.fits = p.meter.Admits(left, m.cost)
+		}
+		fits = fits && u.fits
+	}
+	switch s.mode {
+	case enforcement.TakeUpTo:
+		units = max(units, 0)
+		return units > 0, units
+	case enforcement.Force:
+		return true, units
+	}
+	return fits, units
+}
+
+// apply does to the cells of one group what the mode says.
+func (c *call) apply(s *span, from, to int, now, units int64) {
+	for k := from; k < to; k++ {
+		m, u := &c.charges[k], &c.used[k-s.from]
+		p := &c.params[m.param]
+		cost := m.cost
+		switch s.mode {
+		case enforcement.Reset:
+			c.work[m.cell] = enforcement.State{}
+			u.state, _ = p.meter.Settle(enforcement.State{}, p.rev, now)
+			continue
+		case enforcement.Refund:
+			u.state = p.meter.Refund(u.state, cost)
+			if c.work[m.cell].Rev == 0 {
+				continue // what is not kept has nothing to get back
+			}
+		case enforcement.TakeUpTo:
+			u.state = p.meter.Charge(u.state, p.rev, now, units)
+		default:
+			u.state = p.meter.Charge(u.state, p.rev, now, cost)
+		}
+		if cost > 0 {
+			c.work[m.cell] = u.state
+		}
+	}
+}
+
+// fill gives the caller the outcomes of the call's requests, and says in how
+// many the replay came to another verdict than the script.
+func (c *call) fill(r *reply, now int64, outcomes []enforcement.Outcome, requests []enforcement.Request) (mismatches int) {
+	for i := range c.requests {
+		s := &c.requests[i]
+		out := &outcomes[s.request]
+		*out = enforcement.Outcome{At: now, Charges: out.Charges[:0]}
+		verdict := c.replay(s, now, out)
+		out.Verdict = enforcement.Verdict(r.verdicts[i])
+		if out.Verdict != verdict {
+			mismatches++
+		}
+		for j := range requests[s.request].Charges {
+			at := int(c.where[s.where+j])
+			u := &c.used[at]
+			out.Charges = append(out.Charges, enforcement.Charged{State: u.state, Cost: c.charges[s.from+at].sum, Fits: u.fits})
+		}
+	}
+	return mismatches
+}
+
+// fail gives all requests of the call one undecided verdict.
+func (c *call) fail(verdict enforcement.Verdict, err error, outcomes []enforcement.Outcome) {
+	for i := range c.requests {
+		fail(&outcomes[c.requests[i].request], verdict, err)
+	}
+}
+
+func fail(out *enforcement.Outcome, verdict enforcement.Verdict, err error) {
+	*out = enforcement.Outcome{Verdict: verdict, Err: err, Charges: out.Charges[:0]}
+}

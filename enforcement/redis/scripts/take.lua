@@ -1,0 +1,619 @@
+-- take: decides many requests in one call. All numbers are little-endian.
+--
+-- KEYS     the distinct cells: first the plain ones, then the logs.
+--
+-- ARGV[1]  head       deadline i8 (of Redis' clock; 0: none), passed u1 (1: the
+--                     next field is the clock), clock i8, number of plain cells
+--                     u2, of parameters u2, of decisions u2
+--          parameters algorithm u1 (1 fixed window, 2 log, 3 sliding counter,
+--                     4 bucket), clock anchor u1, rev of the caller i8, rev of
+--                     the numbers i8, quota i8, window i8, capacity i8, P i8,
+--                     Q i8, number of formers u1; for each former: rev i8,
+--                     until i8, capacity i8, P i8, Q i8
+--          logs       for each log cell: parameter u2, whole u1 (1: the reply
+--                     carries all its entries)
+--          decisions  mode u1, number of charges u2; for each charge, in
+--                     ascending order of group: cell u2, parameter u2, group
+--                     u2, cost i8. A group names a cell once.
+--
+-- reply    done u1 (0: past the deadline, nothing was done), Redis' clock i8;
+--          if done: one byte for each decision (1 granted, 2 refused); then
+--          each cell as it was before the call: u1 0 absent, 4 unreadable
+--          (counts as absent), 1 and the rest of the value as below, or, for a
+--          log, 2 and its state settled at this instant: rev i8, units i8,
+--          entries i8, newest i8, units before the first entry i8, number of
+--          entries that follow u2, and these.
+--
+-- A plain value is u1 1, rev i8, a i8, b i8, t i8. A log's is u1 2, rev i8, units
+-- i8, entries i8, newest i8, sum i8, dead i8, and the entries, oldest first: t
+-- i8, sum i8. An entry's sum counts all units up to it, so that what has left
+-- is found by bisection; dead is how many bytes of entries have left.
+--
+-- Nothing is written before all is decided; the first write is one that Redis
+-- refuses when it may not write, so the call is done whole or not at all.
+
+local read, pack, sub, byte, call = struct.unpack, struct.pack, string.sub, string.byte, redis.call
+local max, min = math.max, math.min
+
+local ENFORCE, PEEK, FORCE, REFUND, RESET, TAKE_UP_TO = 0, 1, 2, 3, 4, 5
+local FIXED, LOG, COUNTER, BUCKET = 1, 2, 3, 4
+local MAX_COUNT = 1000000000000000
+local MAX_LOG = 10000
+local SMALL_LOG = 64      -- entries up to which a log is rewritten whole
+local HEADER, ENTRY = 49, 16
+
+local arg = ARGV[1]
+local time = call('TIME')
+local real = time[1] * 1000000 + time[2]
+local deadline, passed, now, plain, param_count, decision_count, pos = read('<i8Bi8I2I2I2', arg)
+if deadline ~= 0 and real > deadline then
+  return pack('<Bi8', 0, real)
+end
+passed = passed == 1
+if not passed then
+  now = real
+end
+
+local params = {}
+for i = 1, param_count do
+  local p, formers = {}, 0
+  p.kind, p.clock, p.as, p.rev, p.quota, p.window, p.capacity, p.P, p.Q, formers, pos =
+    read('<BBi8i8i8i8i8i8i8B', arg, pos)
+  if formers > 0 then
+    p.formers = {}
+    for j = 1, formers do
+      local f = {}
+      f.rev, f.till, f.capacity, f.P, f.Q, pos = read('<i8i8i8i8i8', arg, pos)
+      p.formers[j] = f
+    end
+  end
+  params[i] = p
+end
+
+-- readable tells whether the numbers of a value are ones that Headgate writes.
+local function readable(r, a, b, t)
+  return r >= 1 and r <= 9007199254740991 and a >= -1000000000000 and a <= MAX_COUNT
+    and b >= 0 and b <= MAX_COUNT and t >= -140737488355328 and t <= 8866461766385664
+end
+
+-- Plain cells: r, a, b, t as stored (working copy); sr, sa, sb, st the same
+-- settled by the numbers of p.
+
+-- convert makes a bucket that other numbers wrote readable by p's.
+local function convert(p, r, a, b, t)
+  local held, as = r, p.as
+  if r < as and as == p.rev and p.formers then
+    local formers = p.formers
+    for i = 1, #formers do
+      local f = formers[i]
+      local after = formers[i + 1] or p
+      if after.rev > r then
+        if held ~= f.rev then
+          b = 0
+        end
+        if a >= f.capacity then
+          a, b = f.capacity, 0
+        end
+        local till = min(f.till, now)
+        if till > t then
+          a, b = refill(a, b, till - t, f.P, f.Q, f.capacity)
+          t = till
+        end
+        b = mul_add_div(b, after.Q, 0, f.Q) or 0
+        held = after.rev
+      end
+    end
+  end
+  if held ~= as then
+    b = 0
+  end
+  if a >= p.capacity then
+    a, b = p.capacity, 0
+  end
+  return a, b, t
+end
+
+local function settle(p, r, a, b, t)
+  local kind = p.kind
+  if r == 0 then
+    if kind == BUCKET then
+      return p.as, p.capacity, 0, now, false
+    end
+    return 0, 0, 0, 0, false
+  end
+  local clamped = false
+  if t > now then
+    local horizon = p.window
+    if kind == BUCKET and p.P > 0 then
+      horizon = flow(p.capacity, 0, p.P, p.Q)
+    end
+    if t > now + horizon then
+      t, clamped = now, true
+    end
+  end
+  if kind == BUCKET then
+    if r ~= p.as or a >= p.capacity then
+      a, b, t = convert(p, r, a, b, t)
+    end
+    if now > t then
+      a, b = refill(a, b, now - t, p.P, p.Q, p.capacity)
+      t = now
+    end
+    if r > p.as then
+      b = 0 -- the stored revision writes its fractions otherwise
+    end
+  elseif kind == FIXED then
+    if now >= t + p.window then
+      return 0, 0, 0, 0, false
+    end
+  elseif now >= t + p.window then
+    if a == 0 or now >= t + 2 * p.window then
+      return 0, 0, 0, 0, false
+    end
+    t, a, b = t + p.window, 0, a
+  end
+  return max(r, p.as), a, b, t, clamped
+end
+
+-- left settles a cell and says how many units can be charged at once.
+local function left(c, p)
+  if c.log then
+    return p.quota - c.a
+  end
+  if c.p ~= p then
+    c.p = p
+    c.sr, c.sa, c.sb, c.st, c.clamped = settle(p, c.r, c.a, c.b, c.t)
+  end
+  if p.kind == BUCKET then
+    return c.sa
+  end
+  if p.kind == COUNTER and c.sb > 0 then
+    return p.quota - c.sa - fade(c.sb, p.window - (max(now, c.st) - c.st), p.window)
+  end
+  return p.quota - c.sa
+end
+
+-- keep makes the settled form what will be stored.
+local function keep(c, p)
+  if not c.log then
+    c.r, c.a, c.b, c.t = c.sr, c.sa, c.sb, c.st
+  end
+  c.dirty, c.by = true, p
+end
+
+-- look is left for a decision that may write: a state cut to now is kept even
+-- by a refusal.
+local function look(c, p)
+  local l = left(c, p)
+  if c.clamped then
+    c.clamped = false
+    keep(c, p)
+  end
+  return l
+end
+
+local function charge(c, p, cost)
+  if cost == 0 then
+    return
+  end
+  if c.log then
+    cost = min(cost, MAX_COUNT - c.a)
+    if c.r == 0 then
+      c.r, c.a, c.b, c.t, c.sum = p.as, 0, 0, now, 0
+    end
+    c.a, c.sum = c.a + cost, c.sum + cost
+    if c.b > 0 and (now <= c.t or c.b >= MAX_LOG) then
+      c.merged = true
+    else
+      c.t, c.b, c.appended = now, c.b + 1, true
+    end
+    keep(c, p)
+    return
+  end
+  left(c, p)
+  if c.sr == 0 then
+    c.sr, c.sa, c.sb, c.st = p.as, 0, 0, now
+    if p.clock == 1 then
+      c.st = now - now % p.window
+    end
+  end
+  if p.kind == BUCKET then
+    c.sa = max(c.sa - cost, -max(p.capacity, 1))
+  else
+    c.sa = min(c.sa + cost, MAX_COUNT)
+  end
+  keep(c, p)
+end
+
+-- Logs.
+
+-- range reads entries of a stored log, by their offset in the value.
+local function range(c, from, to)
+  local at = from - c.from
+  if at >= 0 and to - c.from <= #c.buf then
+    return sub(c.buf, at + 1, to - c.from)
+  end
+  return call('GETRANGE', c.key, from, to - 1)
+end
+
+-- stored gives the time and the sum of a stored, live entry, counted from 0.
+local function stored(c, i)
+  local from = HEADER + c.dead + ENTRY * i
+  local at = from - c.from
+  if at >= 0 and at + ENTRY <= #c.buf then
+    return read('<i8i8', c.buf, at + 1)
+  end
+  return read('<i8i8', call('GETRANGE', c.key, from, from + ENTRY - 1))
+end
+
+-- body is the entries of a log as they are to be.
+local function body(c)
+  local text = c.body
+  if not text then
+    text = c.n > 0 and range(c, HEADER + c.dead, c.size) or ''
+  end
+  if c.appended then
+    return text .. pack('<i8i8', c.t, c.sum)
+  end
+  if c.merged then
+    return sub(text, 1, -ENTRY - 1) .. pack('<i8i8', c.t, c.sum)
+  end
+  return text
+end
+
+-- entries takes a body apart into times and units.
+local function entries(text, base)
+  local ts, us = {}, {}
+  for i = 0, #text / ENTRY - 1 do
+    local t, sum = read('<i8i8', text, i * ENTRY + 1)
+    ts[i + 1], us[i + 1] = t, sum - base
+    base = sum
+  end
+  return ts, us
+end
+
+-- rebuild gives a log new entries, with sums from 0.
+local function rebuild(c, ts, us)
+  local parts, sum = {}, 0
+  for i = 1, #ts do
+    sum = sum + us[i]
+    parts[i] = pack('<i8i8', ts[i], sum)
+  end
+  c.body, c.sum, c.a, c.b, c.t = table.concat(parts), sum, sum, #ts, ts[#ts]
+  c.appended, c.merged = false, false
+end
+
+-- forget makes a cell as new.
+local function forget(c)
+  c.r, c.a, c.b, c.t, c.p = 0, 0, 0, 0, nil
+  if c.log then
+    c.sum, c.body, c.appended, c.merged = 0, '', false, false
+  end
+end
+
+-- settle_log cuts a log that lies in the future and moves past what has left.
+local function settle_log(c, p)
+  if c.t > now + p.window then
+    local ts, us = entries(range(c, HEADER + c.dead, c.size), c.sum - c.a)
+    for i = 1, #ts do
+      ts[i] = min(ts[i], now)
+    end
+    rebuild(c, ts, us)
+    c.buf, c.from, c.dead, c.size, c.clamped = c.body, HEADER, 0, HEADER + #c.body, true
+  end
+  local edge = max(now, c.t) - p.window
+  local first, before = stored(c, 0), 0
+  if first > edge then
+    c.r = max(c.r, p.as)
+    return true
+  end
+  local lo, hi = 0, c.b - 1 -- lo has left; hi, the newest, is live
+  local last = floor((c.from + #c.buf - HEADER - c.dead) / ENTRY) - 1
+  if last > 0 and last < hi then
+    if stored(c, last) > edge then
+      hi = last
+    else
+      lo = last
+    end
+  end
+  while hi - lo > 1 do
+    local mid = floor((lo + hi) / 2)
+    if stored(c, mid) > edge then
+      hi = mid
+    else
+      lo = mid
+    end
+  end
+  first, before = stored(c, lo)
+  c.a, c.b, c.n, c.dead = c.sum - before, c.b - hi, c.n - hi, c.dead + ENTRY * hi
+  if c.body then
+    c.body = sub(c.body, ENTRY * hi + 1)
+  end
+  c.r = max(c.r, p.as)
+  return c.a >= 0 and c.a <= MAX_COUNT
+end
+
+-- load_log reads and settles a log; state says what the reply calls it.
+local function load_log(key, p, whole)
+  local c = { log = true, key = key, r = 0, a = 0, b = 0, t = 0, sum = 0, n = 0, dead = 0, body = '', state = '\0' }
+  local buf = redis.pcall('GETRANGE', key, 0, HEADER + SMALL_LOG * ENTRY - 1)
+  if type(buf) == 'table' then
+    c.state = '\4'
+    return c
+  end
+  if buf == '' then
+    return c
+  end
+  c.state = '\4'
+  if #buf < HEADER + ENTRY or byte(buf) ~= 2 then
+    return c
+  end
+  local size = #buf
+  if size == HEADER + SMALL_LOG * ENTRY then
+    size = call('STRLEN', key)
+  end
+  local _, r, a, b, t, sum, dead = read('<Bi8i8i8i8i8i8', buf)
+  if not readable(r, a, b, t) or a < 0 or b < 1 or b > MAX_LOG or sum < a or sum > 9007199254740991
+    or dead < 0 or size ~= HEADER + dead + b * ENTRY then
+    return c
+  end
+  if max(now, t) - t >= p.window then
+    c.state, c.stale = '\0', true -- all has left
+    return c
+  end
+  c.r, c.a, c.b, c.t, c.sum, c.n, c.dead, c.size, c.buf, c.from, c.body = r, a, b, t, sum, b, dead, size, buf, 0, nil
+  if dead > 0 and size > #buf then
+    c.buf, c.from = call('GETRANGE', key, HEADER + dead, HEADER + dead + SMALL_LOG * ENTRY - 1), HEADER + dead
+  end
+  if not settle_log(c, p) then
+    forget(c)
+    c.n, c.clamped = 0, false
+    return c
+  end
+  c.state = pack('<Bi8i8i8i8i8', 2, c.r, c.a, c.b, c.t, c.sum - c.a)
+  c.base, c.quota = c.sum - c.a, p.quota
+  if whole or c.n <= SMALL_LOG then
+    c.state = c.state .. pack('<I2', c.n) .. range(c, HEADER + c.dead, c.size)
+    c.whole = true
+  end
+  return c
+end
+
+-- oldest is the reply's part of a long log: as many of the oldest entries as it
+-- takes to free need units.
+local function oldest(c)
+  local count = 0
+  if c.need then
+    repeat
+      local _, sum = stored(c, count)
+      local enough = sum - c.base >= c.need
+      count = count + 1
+    until count == c.n or enough
+  end
+  if count == 0 then
+    return c.state .. '\0\0'
+  end
+  return c.state .. pack('<I2', count) .. range(c, HEADER + c.dead, HEADER + c.dead + ENTRY * count)
+end
+
+-- Load.
+
+local cells = {}
+local cell_count = #KEYS
+if plain > 0 then
+  local values = call('MGET', unpack(KEYS, 1, plain))
+  for i = 1, plain do
+    local v = values[i]
+    local c = { r = 0, a = 0, b = 0, t = 0, state = '\0' }
+    if v then
+      c.state = '\4'
+      if #v == 33 and byte(v) == 1 then
+        local _, r, a, b, t = read('<Bi8i8i8i8', v)
+        if readable(r, a, b, t) then
+          c.r, c.a, c.b, c.t, c.state = r, a, b, t, v
+        end
+      end
+    end
+    cells[i] = c
+  end
+end
+for i = plain + 1, cell_count do
+  local p, whole
+  p, whole, pos = read('<I2B', arg, pos)
+  cells[i] = load_log(KEYS[i], params[p + 1], whole == 1)
+end
+
+-- Decide.
+
+local verdicts = {}
+local cs, ps, gs, ks = {}, {}, {}, {} -- the cells, parameters, groups and costs of a decision's charges
+
+-- fits tells whether the charges from..to can all be made. All are looked at,
+-- so that clamps are kept and logs know what the reply must carry.
+local function fits(from, to, mode, total)
+  local all = true
+  for k = from, to do
+    local c, p, cost = cs[k], ps[k], ks[k]
+    local l
+    if mode == PEEK then
+      l = left(c, p)
+    else
+      l = look(c, p)
+    end
+    if p.quota == 0 or cost > l then
+      all = false
+    end
+    if c.log and cost <= p.quota and cost + total > l then
+      c.need = max(c.need or 0, cost + total - l)
+    end
+  end
+  return all
+end
+
+-- refund gives cost back; what is not kept has nothing to get back. A state
+-- that is over is forgotten, so that a clock set back does not find it again.
+local function refund(c, p, cost)
+  look(c, p)
+  if cost == 0 or c.r == 0 and not c.stale then
+    return
+  end
+  if c.log then
+    local ts, us = entries(body(c), c.sum - c.a)
+    local last = #ts
+    while cost > 0 and last > 0 do
+      local back = min(us[last], cost)
+      us[last], cost = us[last] - back, cost - back
+      if us[last] == 0 then
+        ts[last], us[last] = nil, nil
+        last = last - 1
+      end
+    end
+    if last == 0 then
+      forget(c)
+    else
+      rebuild(c, ts, us)
+    end
+  else
+    if p.kind == BUCKET then
+      c.sa = c.sa + cost
+      if c.sa >= p.capacity then
+        c.sa, c.sb = p.capacity, 0
+      end
+    else
+      local current = min(c.sa, cost)
+      c.sa = c.sa - current
+      if p.kind == COUNTER then
+        c.sb = max(c.sb - (cost - current), 0)
+      end
+    end
+  end
+  keep(c, p)
+end
+
+for d = 1, decision_count do
+  local mode, n
+  mode, n, pos = read('<BI2', arg, pos)
+  local total = 0
+  for k = 1, n do
+    local c, p
+    c, p, gs[k], ks[k], pos = read('<I2I2I2i8', arg, pos)
+    cs[k], ps[k] = cells[c + 1], params[p + 1]
+    total = total + ks[k]
+  end
+
+  local verdict = '\1'
+  if mode == ENFORCE or mode == PEEK or mode == TAKE_UP_TO then
+    local write, from = mode ~= PEEK, 1
+    while from <= n do
+      local to = from
+      while to < n and gs[to + 1] == gs[from] do
+        to = to + 1
+      end
+      local fit = fits(from, to, mode, total)
+      if mode == TAKE_UP_TO then
+        local grant = ks[from]
+        for k = from, to do
+          grant = min(grant, ps[k].quota > 0 and left(cs[k], ps[k]) or 0)
+        end
+        fit = grant > 0
+        for k = from, to do
+          ks[k] = grant
+        end
+      end
+      if fit and write then
+        for k = from, to do
+          charge(cs[k], ps[k], ks[k])
+        end
+      elseif not fit and gs[from] == 0 then
+        verdict, write = '\2', false
+      end
+      from = to + 1
+    end
+  elseif mode == FORCE then
+    fits(1, n, mode, total)
+    for k = 1, n do
+      charge(cs[k], ps[k], ks[k])
+    end
+  elseif mode == REFUND then
+    for k = 1, n do
+      refund(cs[k], ps[k], ks[k])
+    end
+  else
+    for k = 1, n do
+      forget(cs[k])
+      cs[k].dirty, cs[k].clamped = true, false
+    end
+  end
+  verdicts[d] = verdict
+end
+
+-- Reply, before the logs change.
+
+local reply = { pack('<Bi8', 1, real), table.concat(verdicts) }
+for i = 1, cell_count do
+  local c = cells[i]
+  if i > plain and c.n > 0 and not c.whole then
+    reply[i + 2] = oldest(c)
+  else
+    reply[i + 2] = c.state
+  end
+end
+
+-- Store.
+
+-- life is how long a value is of use, in milliseconds, and a second.
+local function life(c, p)
+  if passed then
+    return '3600000'
+  end
+  local till = c.t + p.window
+  if p.kind == COUNTER then
+    till = till + p.window
+  elseif p.kind == BUCKET and p.P > 0 then
+    till = c.t
+    if c.a < p.capacity then
+      till = till + flow(p.capacity - c.a, c.b, p.P, p.Q)
+    end
+  end
+  return string.format('%d', min(max(floor((till - now) / 1000), 0), 9007199254740) + 1001)
+end
+
+local function store_log(c, p)
+  local px = life(c, p)
+  local head = function(dead)
+    return pack('<Bi8i8i8i8i8i8', 2, c.r, c.a, c.b, c.t, c.sum, dead)
+  end
+  if c.sum > 4503599627370496 then
+    rebuild(c, entries(body(c), c.sum - c.a))
+  end
+  if c.body or c.b <= SMALL_LOG or c.dead > c.b * ENTRY then
+    call('SET', c.key, head(0) .. body(c), 'PX', px)
+    return
+  end
+  local newest = pack('<i8i8', c.t, c.sum)
+  if c.appended then
+    call('APPEND', c.key, newest)
+  elseif c.merged then
+    call('SETRANGE', c.key, c.size - ENTRY, newest)
+  end
+  call('SETRANGE', c.key, 0, head(c.dead))
+  call('PEXPIRE', c.key, px)
+end
+
+for i = 1, cell_count do
+  local c = cells[i]
+  if c.dirty and c.r ~= 0 then
+    if c.log then
+      store_log(c, c.by)
+    else
+      call('SET', KEYS[i], pack('<Bi8i8i8i8', 1, c.r, c.a, c.b, c.t), 'PX', life(c, c.by))
+    end
+  end
+end
+for i = 1, cell_count do
+  local c = cells[i]
+  if c.dirty and c.r == 0 then
+    call('DEL', KEYS[i])
+  end
+end
+return table.concat(reply)
