@@ -43,23 +43,20 @@ type counter struct {
 	open bool
 	// start, current and previous of windows.
 	start             int64
-	current, previous *big.Int
+	current, previous int64
 	// entries of a log, oldest first.
 	entries []enforcement.Entry
-	// level of a bucket at the instant start.
+	// level of a bucket at the instant start; nil of the others.
 	level *big.Rat
 }
 
-func newCounter() *counter {
-	return &counter{current: new(big.Int), previous: new(big.Int), level: new(big.Rat)}
-}
-
 func (c *counter) clone() *counter {
-	return &counter{
-		rev: c.rev, open: c.open, start: c.start,
-		current: new(big.Int).Set(c.current), previous: new(big.Int).Set(c.previous),
-		entries: slices.Clone(c.entries), level: new(big.Rat).Set(c.level),
+	n := *c
+	n.entries = slices.Clone(c.entries)
+	if c.level != nil {
+		n.level = new(big.Rat).Set(c.level)
 	}
+	return &n
 }
 
 // The bounds of DESIGN: where a forced count stops, and how much a log holds.
@@ -77,7 +74,7 @@ func (d *Model) Take(r *enforcement.Request, now int64) Answer {
 		if work[c.Key] == nil {
 			stored := d.counters[c.Key]
 			if stored == nil {
-				stored = newCounter()
+				stored = new(counter)
 			}
 			work[c.Key], clamped[c.Key] = stored.at(c.Meter, c.Rev, now)
 		}
@@ -119,19 +116,16 @@ func (d *Model) group(r *enforcement.Request, a *Answer, from, to int, now int64
 		case enforcement.Refund, enforcement.Reset:
 			answers[i].Fits = true
 		case enforcement.TakeUpTo:
-			answers[i].Fits = left.Sign() > 0 && c.Meter.Quota > 0
+			answers[i].Fits = left > 0 && c.Meter.Quota > 0
 			units := int64(0)
 			if answers[i].Fits {
-				units = c.Cost
-				if left.Cmp(big.NewInt(units)) < 0 {
-					units = left.Int64()
-				}
+				units = min(c.Cost, left)
 			}
 			if smallest < 0 || units < smallest {
 				smallest = units
 			}
 		default:
-			answers[i].Fits = c.Meter.Quota > 0 && big.NewInt(sum[c.Key]).Cmp(left) <= 0
+			answers[i].Fits = c.Meter.Quota > 0 && sum[c.Key] <= left
 		}
 		fits = fits && answers[i].Fits
 	}
@@ -151,7 +145,7 @@ func (d *Model) group(r *enforcement.Request, a *Answer, from, to int, now int64
 			}
 			switch r.Mode {
 			case enforcement.Reset:
-				work[key] = newCounter()
+				work[key] = new(counter)
 				work[key], _ = work[key].at(m, rev, now)
 			case enforcement.Refund:
 				changed[key] = changed[key] || cost > 0 && d.counters[key] != nil
@@ -165,9 +159,8 @@ func (d *Model) group(r *enforcement.Request, a *Answer, from, to int, now int64
 	for i := range charges {
 		c := work[charges[i].Key].clone()
 		answers[i].counter = c
-		answers[i].Remaining = 0
-		if left := c.left(charges[i].Meter, now); left.Sign() > 0 && charges[i].Meter.Quota > 0 {
-			answers[i].Remaining = left.Int64()
+		if charges[i].Meter.Quota > 0 {
+			answers[i].Remaining = max(c.left(charges[i].Meter, now), 0)
 		}
 	}
 }
@@ -187,8 +180,7 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 	n = c.clone()
 	if !n.open {
 		if m.Algorithm.Bucket() {
-			n.open, n.rev, n.start = true, rev, now
-			n.level.SetInt64(m.Capacity)
+			n.open, n.rev, n.start, n.level = true, rev, now, new(big.Rat).SetInt64(m.Capacity)
 		}
 		return n, false
 	}
@@ -202,21 +194,21 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 	switch m.Algorithm {
 	case enforcement.FixedWindow:
 		if now-n.start >= m.Window {
-			return newCounter(), false
+			return new(counter), false
 		}
 	case enforcement.SlidingWindowCounter:
 		for now-n.start >= m.Window {
 			n.start += m.Window
-			n.previous, n.current = n.current, new(big.Int)
-			if n.previous.Sign() == 0 {
-				return newCounter(), false
+			n.previous, n.current = n.current, 0
+			if n.previous == 0 {
+				return new(counter), false
 			}
 		}
 	case enforcement.SlidingWindowLog:
 		seen := max(now, n.start)
 		n.entries = slices.DeleteFunc(n.entries, func(e enforcement.Entry) bool { return seen-e.T >= m.Window })
 		if len(n.entries) == 0 {
-			return newCounter(), false
+			return new(counter), false
 		}
 	default:
 		n.flow(m, rev, now)
@@ -305,38 +297,37 @@ func (c *counter) round(n enforcement.Numbers) {
 	}
 	unit := new(big.Rat).SetFrac64(n.Quota, n.Window).Denom()
 	scaled := new(big.Rat).Mul(c.level, new(big.Rat).SetInt(unit))
-	c.level.SetFrac(floor(scaled), unit)
+	c.level = new(big.Rat).SetFrac(floor(scaled), unit)
 }
 
 // whole rounds the level down to units.
-func (c *counter) whole() { c.level.SetInt(floor(c.level)) }
+func (c *counter) whole() { c.level = new(big.Rat).SetInt(floor(c.level)) }
 
 func floor(r *big.Rat) *big.Int {
 	return new(big.Int).Div(r.Num(), r.Denom()) // Euclidean: down, as Denom is positive
 }
 
 // left is how many units fit; c must be at now.
-func (c *counter) left(m *enforcement.Meter, now int64) *big.Int {
-	quota := big.NewInt(m.Quota)
+func (c *counter) left(m *enforcement.Meter, now int64) int64 {
 	switch m.Algorithm {
 	case enforcement.FixedWindow:
-		return quota.Sub(quota, c.current)
+		return m.Quota - c.current
 	case enforcement.SlidingWindowCounter:
-		elapsed := max(now-c.start, 0)
-		if !c.open {
-			elapsed = 0
+		if c.previous == 0 {
+			return m.Quota - c.current
 		}
-		weighted := new(big.Rat).SetFrac64(m.Window-elapsed, m.Window)
-		weighted.Mul(weighted, new(big.Rat).SetInt(c.previous))
-		weighted.Add(weighted, new(big.Rat).SetInt(c.current))
-		return quota.Sub(quota, floor(weighted))
+		weighted := new(big.Rat).SetFrac64(m.Window-max(now-c.start, 0), m.Window)
+		weighted.Mul(weighted, new(big.Rat).SetInt64(c.previous))
+		weighted.Add(weighted, new(big.Rat).SetInt64(c.current))
+		return m.Quota - floor(weighted).Int64()
 	case enforcement.SlidingWindowLog:
+		left := m.Quota
 		for _, e := range c.entries {
-			quota.Sub(quota, big.NewInt(e.Units))
+			left -= e.Units
 		}
-		return quota
+		return left
 	default:
-		return floor(c.level)
+		return floor(c.level).Int64()
 	}
 }
 
@@ -374,9 +365,7 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64) {
 		c.entries = append(c.entries, enforcement.Entry{T: now, Units: cost})
 		c.start = now
 	default:
-		if c.current.Add(c.current, big.NewInt(cost)); c.current.Cmp(big.NewInt(countStops)) > 0 {
-			c.current.SetInt64(countStops)
-		}
+		c.current = min(c.current+cost, countStops)
 	}
 }
 
@@ -385,9 +374,9 @@ func (c *counter) refund(m *enforcement.Meter, cost int64) {
 	if !c.open || cost == 0 {
 		return
 	}
-	back := func(count *big.Int) {
-		n := min(cost, count.Int64())
-		count.Sub(count, big.NewInt(n))
+	back := func(count *int64) {
+		n := min(cost, *count)
+		*count -= n
 		cost -= n
 	}
 	switch {
@@ -404,14 +393,14 @@ func (c *counter) refund(m *enforcement.Meter, cost int64) {
 			}
 		}
 		if len(c.entries) == 0 {
-			*c = *newCounter()
+			*c = counter{}
 			return
 		}
 		c.start = c.entries[len(c.entries)-1].T
 	default:
-		back(c.current)
+		back(&c.current)
 		if m.Algorithm == enforcement.SlidingWindowCounter {
-			back(c.previous)
+			back(&c.previous)
 		}
 	}
 }
@@ -440,7 +429,7 @@ func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, r
 		return fmt.Errorf("reset after %d µs is not the first instant at which the counter is as new", resetAfter)
 	}
 	fits := func(micros int64) bool {
-		return m.Quota > 0 && big.NewInt(cost).Cmp(c.later(m, rev, now, micros).left(m, now+micros)) <= 0
+		return m.Quota > 0 && cost <= c.later(m, rev, now, micros).left(m, now+micros)
 	}
 	most := m.Quota
 	if m.Algorithm.Bucket() {

@@ -1,0 +1,211 @@
+package inprocess_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/inprocess"
+)
+
+// A meterCase is one limit that the benchmarks charge. The quotas are so high
+// that everything is admitted: that is the dearer way.
+var meterCases = []struct {
+	name  string
+	limit enforcement.Limit
+}{
+	{"gcra", enforcement.Limit{Algorithm: enforcement.GCRA, Quota: 1_000_000_000, Window: time.Second}},
+	{"fixed_window", enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: enforcement.MaxQuota, Window: time.Second}},
+	{"sliding_window_counter", enforcement.Limit{Algorithm: enforcement.SlidingWindowCounter, Quota: enforcement.MaxQuota, Window: time.Second}},
+	{"sliding_window_log", enforcement.Limit{Algorithm: enforcement.SlidingWindowLog, Quota: enforcement.MaxQuota, Window: time.Millisecond}},
+}
+
+// partitionOf spreads numbers over partitions as a hash would.
+func partitionOf(i int) (p [16]byte) {
+	r := rand.NewPCG(uint64(i), 7)
+	binary.LittleEndian.PutUint64(p[:], r.Uint64())
+	binary.LittleEndian.PutUint64(p[8:], r.Uint64())
+	return p
+}
+
+func partitions(n int) [][16]byte {
+	all := make([][16]byte, n)
+	for i := range all {
+		all[i] = partitionOf(i)
+	}
+	return all
+}
+
+// BenchmarkTake is one check of one charge: ours, and beside it the plainest
+// bucket of floats behind a mutex, in a map in as many shards.
+func BenchmarkTake(b *testing.B) {
+	for _, keys := range []int{1, 100_000} {
+		all := partitions(keys)
+		for _, goroutines := range []int{1, 64} {
+			where := fmt.Sprintf("keys=%d/goroutines=%d", keys, goroutines)
+			b.Run("plain_float_bucket/"+where, func(b *testing.B) {
+				l := newPlain()
+				spread(b, goroutines, func(n int, r *rand.PCG) {
+					for range n {
+						l.allow(all[r.Uint64()%uint64(keys)], 1e9, 1e9)
+					}
+				})
+			})
+			for _, c := range meterCases {
+				b.Run(c.name+"/"+where, func(b *testing.B) {
+					l, m := inprocess.New(inprocess.Config{}), c.limit.Compile(1)
+					spread(b, goroutines, func(n int, r *rand.PCG) {
+						charges := []enforcement.Charge{{Key: enforcement.Key{Tenant: 1, Cell: 1}, Meter: m, Rev: 1, Cost: 1}}
+						requests := []enforcement.Request{{Charges: charges}}
+						outcomes := make([]enforcement.Outcome, 1)
+						for range n {
+							charges[0].Key.Partition = all[r.Uint64()%uint64(keys)]
+							l.Take(context.Background(), requests, outcomes)
+						}
+					})
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkTakeCharges is one check of several charges on hot counters.
+func BenchmarkTakeCharges(b *testing.B) {
+	m := meterCases[0].limit.Compile(1)
+	for _, n := range []int{2, 4, 8} {
+		b.Run(fmt.Sprintf("charges=%d", n), func(b *testing.B) {
+			l := inprocess.New(inprocess.Config{})
+			charges := make([]enforcement.Charge, n)
+			for i := range charges {
+				charges[i] = enforcement.Charge{Key: enforcement.Key{Tenant: 1, Cell: uint32(i)}, Meter: m, Rev: 1, Cost: 1}
+			}
+			requests, outcomes := []enforcement.Request{{Charges: charges}}, make([]enforcement.Outcome, 1)
+			b.ReportAllocs()
+			for b.Loop() {
+				l.Take(context.Background(), requests, outcomes)
+			}
+		})
+	}
+}
+
+// spread runs b.N operations on so many goroutines.
+func spread(b *testing.B, goroutines int, run func(n int, r *rand.PCG)) {
+	b.ReportAllocs()
+	run(min(b.N, 200_000), rand.NewPCG(1, 99)) // warm
+	b.ResetTimer()
+	var wg sync.WaitGroup
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	for g := range goroutines {
+		wg.Go(func() {
+			r := rand.NewPCG(1, uint64(g))
+			for {
+				const batch = 512
+				n := left.Add(-batch) + batch
+				if n <= 0 {
+					return
+				}
+				run(int(min(n, batch)), r)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// BenchmarkMemory reports bytes a counter, at a million of them.
+func BenchmarkMemory(b *testing.B) {
+	const keys = 1_000_000
+	measure := func(b *testing.B, fill func() any) {
+		for b.Loop() {
+			var before, after runtime.MemStats
+			runtime.GC()
+			runtime.ReadMemStats(&before)
+			kept := fill()
+			runtime.GC()
+			runtime.ReadMemStats(&after)
+			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/keys, "B/key")
+			runtime.KeepAlive(kept)
+		}
+	}
+	b.Run("plain_float_bucket", func(b *testing.B) {
+		measure(b, func() any {
+			l := newPlain()
+			for i := range keys {
+				l.allow(partitionOf(i), 1e9, 1e9)
+			}
+			return l
+		})
+	})
+	b.Run("inprocess", func(b *testing.B) {
+		m := meterCases[0].limit.Compile(1)
+		measure(b, func() any {
+			l := inprocess.New(inprocess.Config{MaxCells: keys})
+			charges := []enforcement.Charge{{Key: enforcement.Key{Tenant: 1, Cell: 1}, Meter: m, Rev: 1, Cost: 1}}
+			requests, outcomes := []enforcement.Request{{Charges: charges}}, make([]enforcement.Outcome, 1)
+			for i := range keys {
+				charges[0].Key.Partition = partitionOf(i)
+				l.Take(context.Background(), requests, outcomes)
+			}
+			if l.Len() != keys {
+				b.Fatalf("%d counters", l.Len())
+			}
+			return l
+		})
+	})
+}
+
+// A plain limiter is the usual one: a token bucket of floats behind a mutex of
+// its own, found in one of 256 maps. It never forgets a key.
+type plain struct{ shards [256]plainShard }
+
+type plainShard struct {
+	mu      sync.RWMutex
+	buckets map[[16]byte]*plainBucket
+	_       [32]byte
+}
+
+type plainBucket struct {
+	mu     sync.Mutex
+	tokens float64
+	last   time.Time
+}
+
+func newPlain() *plain {
+	l := new(plain)
+	for i := range l.shards {
+		l.shards[i].buckets = map[[16]byte]*plainBucket{}
+	}
+	return l
+}
+
+func (l *plain) allow(key [16]byte, rate, burst float64) bool {
+	s := &l.shards[key[0]]
+	s.mu.RLock()
+	k := s.buckets[key]
+	s.mu.RUnlock()
+	if k == nil {
+		s.mu.Lock()
+		if k = s.buckets[key]; k == nil {
+			k = &plainBucket{tokens: burst, last: time.Now()}
+			s.buckets[key] = k
+		}
+		s.mu.Unlock()
+	}
+	now := time.Now()
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tokens = min(burst, k.tokens+now.Sub(k.last).Seconds()*rate)
+	k.last = now
+	if k.tokens < 1 {
+		return false
+	}
+	k.tokens--
+	return true
+}
