@@ -63,6 +63,8 @@ func forbidServices() (undo func(), err error) {
 	undo = func() {
 		for _, path := range made {
 			_ = os.Remove(path)
+			// The package's own, which it put aside because ours was there.
+			_ = os.Rename(path+".ucf-dist", path)
 		}
 	}
 	for _, answer := range []struct {
