@@ -41,7 +41,7 @@ var imports = map[string][]string{
 	"web/views": {"problem"}, // view models with ready values
 
 	// At the side: known to cmd/server and to tests.
-	"store":                   {"plans", "tenants", "accounts", "audit", "snapshot", "metrics", "enforcement", "problem", "migrations"},
+	"store":                   {"plans", "tenants", "accounts", "audit", "snapshot", "metrics", "enforcement", "problem", "strictjson", "migrations"},
 	"store/storetest":         {"store", "plans", "tenants", "accounts", "audit", "snapshot", "metrics", "enforcement", "problem"},
 	"migrations":              {},
 	"enforcement/inprocess":   {"enforcement", "problem"},
