@@ -1,0 +1,28 @@
+// Package store keeps everything in a database: it implements the Store
+// contracts of tenants, plans, accounts and audit, and snapshot.Source, over
+// database/sql.
+//
+// There is one SQL text for both engines, one file an aggregate, the SQL beside
+// its scan. What differs between the engines is behind the engine interface:
+//
+//	store.go     opening, reading with a deadline and one retry
+//	edit.go      writing: change, audit line, revision, hint, in one transaction
+//	fault.go     driver errors to kinds of problem, by code and constraint
+//	postgres.go  pgx pool, LISTEN and NOTIFY, advisory lock around migrations
+//	sqlite.go    the embedded default: one writer, many readers, lock files
+//	migrate.go   the schema: up, down, status, force
+//	document.go  plans' documents as JSON text
+//	changes.go   what a snapshot is compiled from
+//
+// # Transactions
+//
+// Each writing method is one transaction, and its first statement raises the
+// one row of the table revision. The row's lock is held until the commit, so
+// edits take turns: revisions commit in their order without gaps, each changed
+// row can carry the number, and what an edit reads stays true until it is
+// written. Raising it last would let edits overlap, but then rows could not
+// carry it without being written twice. Edits are made by people and scripts, a
+// few a second at most; taking turns costs nothing that matters.
+//
+// The package refuses to know HTTP, what a valid document is, and when to load.
+package store

@@ -1,0 +1,133 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/audit"
+)
+
+// maxTries is how often an edit is run when the database asks for it again.
+const maxTries = 4
+
+// errUnchanged ends an edit that found nothing to do: it is rolled back, leaves
+// no line, and is no error for the caller.
+var errUnchanged = errors.New("unchanged")
+
+// An edit is one change of the control plane, inside its transaction.
+type edit struct {
+	tx *sql.Tx
+	// revision that the edit makes, and when.
+	revision int64
+	at       time.Time
+	// entry is written at the end; change may complete it.
+	entry audit.Entry
+}
+
+// edit runs change in one transaction that also raises the revision, adds the
+// audit line and gives the hint. change may run several times, but not after a
+// commit of which nothing is known: that is for the caller to find out.
+func (s *Store) edit(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	for try := 1; ; try++ {
+		committing, err := s.tryEdit(ctx, e, change)
+		if err == nil {
+			s.engine.announced()
+			return nil
+		}
+		if errors.Is(err, errUnchanged) {
+			return nil
+		}
+		f, _ := s.engine.fault(err)
+		again := f == faultAgain || f == faultAway && !committing
+		if !again || try == maxTries || ctx.Err() != nil {
+			return err
+		}
+		jitter(ctx, time.Duration(try)*20*time.Millisecond)
+	}
+}
+
+// tryEdit is one attempt. committing tells whether an error came from the
+// commit, of which the outcome is then unknown.
+func (s *Store) tryEdit(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) (committing bool, err error) {
+	tx, err := s.writer.BeginTx(ctx, nil)
+	if err != nil {
+		return false, err
+	}
+	defer tx.Rollback()
+	ed := &edit{tx: tx, at: stored(s.now()), entry: e}
+	// First, because its lock makes edits take turns: see the package's comment.
+	err = tx.QueryRowContext(ctx, `UPDATE revision SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&ed.revision)
+	if err != nil {
+		return false, fmt.Errorf("raise the revision: %w", err)
+	}
+	if err := change(ctx, ed); err != nil {
+		return false, err
+	}
+	if err := ed.writeEntry(ctx); err != nil {
+		return false, fmt.Errorf("write the audit line: %w", err)
+	}
+	if err := s.engine.announce(ctx, tx, ed.revision); err != nil {
+		return false, fmt.Errorf("announce the revision: %w", err)
+	}
+	if err := tx.Commit(); err != nil {
+		return true, fmt.Errorf("commit: %w", err)
+	}
+	return false, nil
+}
+
+// exec runs a statement and gives the number of rows that it touched.
+func (e *edit) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	result, err := e.tx.ExecContext(ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
+// bury leaves a tombstone.
+func (e *edit) bury(ctx context.Context, kind, id string) error {
+	_, err := e.exec(ctx, `
+		INSERT INTO tombstones (revision, kind, object_id)
+		VALUES ($1, $2, $3)`, e.revision, kind, id)
+	return err
+}
+
+// number takes the next number of a kind. It was never given out before.
+func (e *edit) number(ctx context.Context, kind string) (uint32, error) {
+	var n uint32
+	err := e.tx.QueryRowContext(ctx, `
+		UPDATE counters SET n = n + 1 WHERE name = $1 RETURNING n`, kind).Scan(&n)
+	return n, err
+}
+
+// concerns completes the entry: what it is about, and whose it is.
+func (e *edit) concerns(tenantID, object, name string) {
+	if tenantID != "" {
+		e.entry.TenantID = tenantID
+	}
+	if e.entry.Object == "" {
+		e.entry.Object = object
+	}
+	if e.entry.ObjectName == "" {
+		e.entry.ObjectName = name
+	}
+}
+
+// newID gives id, or a new UUIDv7 when it is empty.
+func newID(id string) (string, error) {
+	if id != "" {
+		return id, nil
+	}
+	u, err := uuid.NewV7()
+	if err != nil {
+		return "", fmt.Errorf("make an id: %w", err)
+	}
+	return u.String(), nil
+}

@@ -1,0 +1,65 @@
+package store
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"strings"
+)
+
+// A lockFile is an advisory lock on a file beside the database. The system ends
+// it with the process, however that ends. The file stays: removing it would let
+// two processes lock two files of one name.
+type lockFile struct{ f *os.File }
+
+func openLockFile(path string) (*lockFile, error) {
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock file: %w", err)
+	}
+	return &lockFile{f}, nil
+}
+
+func (l *lockFile) unlock() error { return l.f.Close() }
+
+// lockServing holds the database against another process that serves. The lock
+// file has the id of the process that holds it.
+func lockServing(path string) (*lockFile, error) {
+	l, err := openLockFile(path + ".serve.lock")
+	if err != nil {
+		return nil, err
+	}
+	held, err := l.tryLock()
+	if err == nil && !held {
+		err = fmt.Errorf("%s is served by another headgate (process %s): stop it first, or name another database", path, l.holder())
+	}
+	if err == nil {
+		err = l.sign()
+	}
+	if err != nil {
+		_ = l.unlock()
+		return nil, err
+	}
+	return l, nil
+}
+
+// sign writes this process's id into the file.
+func (l *lockFile) sign() error {
+	if err := l.f.Truncate(0); err != nil {
+		return fmt.Errorf("write the lock file: %w", err)
+	}
+	if _, err := l.f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0); err != nil {
+		return fmt.Errorf("write the lock file: %w", err)
+	}
+	return nil
+}
+
+// holder reads who signed the file.
+func (l *lockFile) holder() string {
+	text, _ := io.ReadAll(io.LimitReader(l.f, 32))
+	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
+		return strconv.Itoa(pid)
+	}
+	return "unknown" // it holds the lock and has not signed yet
+}

@@ -1,0 +1,204 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4/database"
+	migratepgx "github.com/golang-migrate/migrate/v4/database/pgx/v5"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/headgate/headgate/migrations"
+)
+
+// channel is where edits are announced.
+const channel = "headgate_revision"
+
+// server is the engine of production: a Postgres.
+type server struct {
+	pool *pgxpool.Pool
+	db   *sql.DB // over pool
+	log  *slog.Logger
+}
+
+// openPostgres connects. Settings that the URL has itself are left alone.
+func (s *Store) openPostgres(ctx context.Context, address string) error {
+	config, err := pgxpool.ParseConfig(address)
+	if err != nil {
+		return errors.New("the database url cannot be read: it should be postgres://user:password@host:5432/database") // err may hold the password
+	}
+	setDefault(config, "application_name", "headgate")
+	// Waiting for a lock ends before the caller's patience, a lost statement some time.
+	setDefault(config, "lock_timeout", milliseconds(s.timeout*4/5))
+	setDefault(config, "statement_timeout", milliseconds(12*s.timeout))
+	setDefault(config, "idle_in_transaction_session_timeout", milliseconds(12*s.timeout))
+	if !strings.Contains(address, "pool_max_conns") {
+		config.MaxConns = 10
+	}
+	if !strings.Contains(address, "connect_timeout") {
+		config.ConnConfig.ConnectTimeout = s.timeout
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return fmt.Errorf("open the database: %w", err)
+	}
+	e := &server{pool: pool, db: stdlib.OpenDBFromPool(pool), log: s.log}
+	s.engine, s.writer, s.reader = e, e.db, e.db
+	err = s.read(ctx, pool.Ping)
+	if err != nil {
+		_ = e.close()
+	}
+	return s.fail(err, "connect to %s:%d", config.ConnConfig.Host, config.ConnConfig.Port)
+}
+
+func setDefault(c *pgxpool.Config, name, value string) {
+	if _, ok := c.ConnConfig.RuntimeParams[name]; !ok {
+		c.ConnConfig.RuntimeParams[name] = value
+	}
+}
+
+func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
+
+func (e *server) close() error {
+	err := e.db.Close()
+	e.pool.Close()
+	return err
+}
+
+func (e *server) oneMoment() *sql.TxOptions {
+	return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
+}
+
+// announce sends the hint with the commit.
+func (e *server) announce(ctx context.Context, tx *sql.Tx, revision int64) error {
+	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, strconv.FormatInt(revision, 10))
+	return err
+}
+
+func (e *server) announced() {}
+
+// notify listens on a connection of its own, and makes a new one when that is
+// lost. What was announced in between is made up for by one call of changed.
+func (e *server) notify(ctx context.Context, changed func()) error {
+	const shortest, longest = 500 * time.Millisecond, 30 * time.Second
+	wait := shortest
+	for {
+		err := e.listen(ctx, func() {
+			wait = shortest
+			changed()
+		})
+		if ctx.Err() != nil {
+			return nil
+		}
+		e.log.WarnContext(ctx, "not listening to the database; it is polled meanwhile", "error", err, "retry", wait)
+		jitter(ctx, wait)
+		wait = min(2*wait, longest)
+	}
+}
+
+// listen calls changed once it listens, and at each announcement.
+func (e *server) listen(ctx context.Context, changed func()) error {
+	conn, err := pgx.ConnectConfig(ctx, e.pool.Config().ConnConfig)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
+		defer cancel()
+		_ = conn.Close(closing) // the connection is given up either way
+	}()
+	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
+		return err
+	}
+	for {
+		changed()
+		if _, err := conn.WaitForNotification(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// sqlStates are the codes and classes of Postgres that mean something here.
+var sqlStates = map[string]fault{
+	"08":    faultAway,      // connection exception
+	"57P01": faultAway,      // admin shutdown
+	"57P02": faultAway,      // crash shutdown
+	"57P03": faultAway,      // cannot connect now: starting up
+	"53300": faultAway,      // too many connections
+	"53":    faultBusy,      // insufficient resources
+	"53100": faultFull,      // disk full
+	"40001": faultAgain,     // serialization failure
+	"40P01": faultAgain,     // deadlock
+	"55P03": faultBusy,      // lock not available
+	"57014": faultBusy,      // canceled: statement time-out
+	"25006": faultReadOnly,  // read-only transaction: a standby
+	"25P03": faultAway,      // idle in transaction
+	"23505": faultUnique,    // unique violation
+	"23503": faultReference, // foreign key violation
+	"23001": faultReference, // restrict violation
+	"23514": faultCheck,     // check violation
+	"23502": faultCheck,     // not null violation
+	"22":    faultCheck,     // data exception: out of range, a NUL in text
+}
+
+func (e *server) fault(err error) (fault, string) {
+	var refused *pgconn.PgError
+	if errors.As(err, &refused) {
+		f, ok := sqlStates[refused.Code]
+		if !ok && len(refused.Code) == 5 {
+			f = sqlStates[refused.Code[:2]]
+		}
+		return f, refused.ConstraintName
+	}
+	var connecting *pgconn.ConnectError
+	var network net.Error
+	switch {
+	case err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded):
+		return faultOther, ""
+	case errors.As(err, &connecting), errors.As(err, &network), pgconn.SafeToRetry(err),
+		errors.Is(err, driver.ErrBadConn), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
+		errors.Is(err, net.ErrClosed), errors.Is(err, sql.ErrConnDone):
+		return faultAway, ""
+	}
+	return faultOther, ""
+}
+
+// migrations gives a driver over a connection of its own: the driver's Close
+// closes it. A step may take as long as it must.
+func (e *server) migrations() (fs.FS, string, database.Driver, error) {
+	config := e.pool.Config().ConnConfig
+	for _, name := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
+		config.RuntimeParams[name] = "0"
+	}
+	db := stdlib.OpenDB(*config)
+	driver, err := migratepgx.WithInstance(db, &migratepgx.Config{})
+	if err != nil {
+		db.Close()
+		return nil, "", nil, err
+	}
+	return migrations.Postgres, "postgres", driver, nil
+}
+
+// lockMigrations has nothing to do: golang-migrate takes an advisory lock.
+func (e *server) lockMigrations(context.Context) (unlock func(), err error) {
+	return func() {}, nil
+}
+
+func (e *server) hasTable(ctx context.Context, name string) (bool, error) {
+	var has bool
+	err := e.db.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, name).Scan(&has)
+	return has, err
+}
