@@ -283,11 +283,23 @@ func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 		return fmt.Errorf("read the revision: %w", err)
 	}
 	if current != nil && !o.Accept {
-		done, err := w.settled(current, revision, how, &o)
-		if done {
+		if done, err := w.settled(current, revision, how, &o); done {
 			return err
 		}
+		if o.Full && !w.rewound && revision > current.revision {
+			// First what changed, with its tombstones: the whole world has none, and
+			// what somebody removed would look as if it had vanished.
+			if err := w.take(ctx, current, revision, how, Options{}); err != nil {
+				return err
+			}
+			current = w.current.Load()
+		}
 	}
+	return w.take(ctx, current, revision, how, o)
+}
+
+// take loads, compiles and swaps.
+func (w *Watcher) take(ctx context.Context, current *Snapshot, revision int64, how How, o Options) error {
 	since := int64(0)
 	if current == nil || o.Full || w.rewound {
 		o.Full = true
@@ -325,7 +337,7 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 		return true, w.hold(fmt.Errorf("%w: the revision went back from %d to %d", ErrHeld, current.revision, revision), revision, true)
 	}
 	now := w.cfg.Now()
-	if !o.Full && w.cfg.FullReload > 0 && !now.Before(w.fullDue) {
+	if !o.Full && !w.rewound && revision == current.revision && w.cfg.FullReload > 0 && !now.Before(w.fullDue) {
 		o.Full = true
 		w.fullDue = now.Add(jitter(w.cfg.FullReload))
 	}

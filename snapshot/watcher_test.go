@@ -258,6 +258,21 @@ func TestVanishedRows(t *testing.T) {
 	})
 }
 
+func TestReloadKnowsWhatWasRemoved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := smallWorld(30)
+		w.silent = true
+		watcher := watch(t, w, Config{Poll: time.Hour})
+		for i := range 30 {
+			w.remove("tenant", tenantID(i+1))
+		}
+		w.with(func() { w.forgetful = true })
+		if err := watcher.Reload(t.Context()); err != nil || watcher.Current().Counts().Tenants != 0 {
+			t.Errorf("Reload = %v; %+v", err, watcher.Current().Counts())
+		}
+	})
+}
+
 func TestHeldIncrementIsTriedOnceAnEdit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := smallWorld(20)

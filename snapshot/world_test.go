@@ -18,17 +18,18 @@ import (
 
 // A world is a Source in memory, the other side of the contract.
 type world struct {
-	mu       sync.Mutex
-	revision int64
-	plans    map[string]PublishedPlan
-	tenants  map[string]tenants.Tenant
-	keys     map[string]tenants.Key
-	ops      map[string]accounts.OperatorKey
-	removed  map[string]removal
-	away     error
-	silent   bool // edits are not notified
-	listener chan struct{}
-	breaks   chan struct{} // ends Notify with an error
+	mu        sync.Mutex
+	revision  int64
+	plans     map[string]PublishedPlan
+	tenants   map[string]tenants.Tenant
+	keys      map[string]tenants.Key
+	ops       map[string]accounts.OperatorKey
+	removed   map[string]removal
+	away      error
+	silent    bool // edits are not notified
+	forgetful bool // the whole world comes without tombstones
+	listener  chan struct{}
+	breaks    chan struct{} // ends Notify with an error
 
 	revisions, loads int // how often it was asked
 }
@@ -127,7 +128,7 @@ func (w *world) Changes(_ context.Context, since int64) (Changes, error) {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(w.removed)) {
-		if r := w.removed[id]; newer(r.revision) {
+		if r := w.removed[id]; newer(r.revision) && (since > 0 || !w.forgetful) {
 			c.Removed = append(c.Removed, r.Tombstone)
 		}
 	}
