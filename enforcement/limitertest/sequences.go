@@ -313,6 +313,9 @@ func compare(c *enforcement.Charge, o *enforcement.Outcome, j int, want *Answere
 	if left := c.Meter.Remaining(got.State, o.At); left != want.Remaining {
 		return fmt.Errorf("%d remaining, the model says %d", left, want.Remaining)
 	}
+	if got.Fits && o.At%4 != 0 {
+		return nil // the times take longest to judge: of those that fit, every fourth
+	}
 	retryAfter, possible := c.Meter.RetryAfter(got.State, o.At, got.Cost)
 	return want.counter.checkTimes(c.Meter, c.Rev, o.At, got.Cost, c.Meter.ResetAfter(got.State, o.At), retryAfter, possible)
 }

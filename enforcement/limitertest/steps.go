@@ -42,15 +42,80 @@ func gcra(quota int64, window time.Duration, burst int64) enforcement.Limit {
 	return l
 }
 
+// ms is a number of milliseconds.
+func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
+
 // stepTests hold the promises of each algorithm, one counter at a time.
 var stepTests = []test{
-	{"FixedWindow/HalfOpen", func(w *world) {
+	// c: a window is half open.
+	{"FixedWindow/FirstHit", func(w *world) {
 		w.play(fixedWindow(3, 10*second, enforcement.FirstHit), []step{
 			{at: 1 * second, cost: 2, left: 1, reset: 10 * second, what: "the first charge opens the window"},
 			{at: 4 * second, cost: 2, no: true, left: 1, reset: 7 * second, retry: 7 * second, what: "what is left is said"},
 			{at: 4 * second, cost: 1, left: 0, reset: 7 * second},
 			{at: 11*second - micro, cost: 1, no: true, left: 0, reset: micro, retry: micro, what: "the last instant"},
 			{at: 11 * second, cost: 1, left: 2, reset: 10 * second, what: "half open: over at its end"},
+			{at: 100 * second, cost: 3, left: 0, reset: 10 * second, what: "a window opens at its first charge, not at a multiple"},
+		})
+	}},
+	{"FixedWindow/Clock", func(w *world) {
+		w.play(fixedWindow(3, 10*second, enforcement.Clock), []step{
+			{at: 9 * second, cost: 3, left: 0, reset: 1 * second, what: "opened at the multiple before"},
+			{at: 10*second - micro, cost: 1, no: true, left: 0, reset: micro, retry: micro},
+			{at: 10 * second, cost: 3, left: 0, reset: 10 * second},
+			{at: 37 * second, cost: 1, left: 2, reset: 3 * second},
+		})
+	}},
+	{"SlidingLog/HalfOpen", func(w *world) {
+		w.play(slidingLog(3, 10*second), []step{
+			{cost: 1, left: 2, reset: 10 * second},
+			{at: 4 * second, cost: 2, left: 0, reset: 10 * second},
+			{at: 9 * second, cost: 1, no: true, left: 0, reset: 5 * second, retry: 1 * second},
+			{at: 9 * second, cost: 2, no: true, left: 0, reset: 5 * second, retry: 5 * second, what: "two must leave"},
+			{at: 10*second - micro, cost: 1, no: true, left: 0, reset: 4*second + micro, retry: micro},
+			{at: 10 * second, cost: 1, left: 0, reset: 10 * second, what: "an entry leaves when it is as old as the window"},
+			{at: 14 * second, cost: 2, left: 0, reset: 10 * second},
+			{at: 24 * second, cost: 3, left: 0, reset: 10 * second},
+		})
+	}},
+	{"SlidingLog/RetryAmongMany", func(w *world) {
+		steps := []step{}
+		for i := range int64(100) {
+			steps = append(steps, step{at: ms(i), cost: 1, left: 99 - i, reset: second})
+		}
+		w.play(slidingLog(100, second), append(steps,
+			step{at: ms(100), cost: 1, no: true, reset: ms(999), retry: ms(900)},
+			step{at: ms(100), cost: 70, no: true, reset: ms(999), retry: ms(969), what: "the 70th entry must leave"},
+			step{at: ms(100), cost: 100, no: true, reset: ms(999), retry: ms(999)},
+			step{at: ms(1069), cost: 70, left: 0, reset: second},
+			step{at: ms(1069), cost: 1, no: true, reset: second, retry: ms(1), what: "the 71st"},
+		))
+	}},
+	{"SlidingCounter/FirstHit", func(w *world) {
+		w.play(slidingCounter(10, 10*second, enforcement.FirstHit), []step{
+			{at: 3 * second, cost: 8, left: 2, reset: 20 * second},
+			{at: 13*second - micro, cost: 3, no: true, left: 2, reset: 10*second + micro, retry: 2 * micro,
+				what: "the 8 weigh less than 8 a microsecond into the next window"},
+			{at: 13 * second, cost: 2, left: 0, reset: 20 * second, what: "the next window begins where the first ended"},
+			{at: 18 * second, cost: 4, left: 0, reset: 15 * second, what: "8 * 0.5 + 2 + 4"},
+			{at: 33*second - micro, cost: 5, left: 5, reset: 10*second + micro},
+			{at: 43 * second, cost: 10, left: 0, reset: 20 * second, what: "after two windows the counter is as new"},
+		})
+	}},
+	{"SlidingCounter/Clock", func(w *world) {
+		w.play(slidingCounter(10, 10*second, enforcement.Clock), []step{
+			{at: 9 * second, cost: 10, left: 0, reset: 11 * second},
+			{at: 10 * second, cost: 1, no: true, left: 0, reset: 10 * second, retry: micro, what: "the previous window weighs 10 at its end, and less a microsecond later"},
+			{at: 15 * second, cost: 5, left: 0, reset: 15 * second},
+			{at: 20 * second, cost: 5, left: 0, reset: 20 * second},
+			{at: 40 * second, cost: 10, left: 0, reset: 20 * second},
+		})
+	}},
+	{"SlidingCounter/Largest", func(w *world) {
+		year := enforcement.MaxWindow
+		w.play(slidingCounter(enforcement.MaxQuota, year, enforcement.FirstHit), []step{
+			{mode: force, cost: enforcement.MaxCost, left: enforcement.MaxQuota - enforcement.MaxCost, reset: 2 * year},
+			{at: year + year/4, cost: 0, left: enforcement.MaxQuota - enforcement.MaxCost*3/4, reset: year - year/4},
 		})
 	}},
 	{"TokenBucket/Refill", func(w *world) {
@@ -59,6 +124,352 @@ var stepTests = []test{
 			{cost: 1, no: true, left: 0, reset: 2 * second, retry: second / 2},
 			{at: second/2 - micro, cost: 1, no: true, left: 0, reset: 3*second/2 + micro, retry: micro},
 			{at: second / 2, cost: 1, left: 0, reset: 2 * second},
+			{at: 5 * second, cost: 3, left: 1, reset: 3 * second / 2, what: "never above the capacity"},
+			{at: 5*second + ms(750), cost: 2, left: 0, reset: 7 * second / 4, what: "a half remains"},
+			{at: 6 * second, cost: 1, left: 0, reset: 2 * second, what: "and is kept"},
 		})
 	}},
+	{"GCRA/Refill", func(w *world) {
+		w.play(gcra(10, 1*second, 0), []step{
+			{cost: 10, left: 0, reset: second, what: "the burst is the quota when none is said"},
+			{at: ms(99), cost: 1, no: true, left: 0, reset: ms(901), retry: ms(1)},
+			{at: ms(100), cost: 1, left: 0, reset: second},
+			{at: ms(350), cost: 2, left: 0, reset: ms(950)},
+		})
+	}},
+	// j: no drift. 3 in 7 ms is 2333.3 µs a unit; after many of them the sum is exact.
+	{"TokenBucket/NoDrift", func(w *world) {
+		limit := tokenBucket(3, ms(7), 2)
+		steps := []step{{cost: 2, left: 0, reset: 4667 * micro}}
+		for i := range int64(300) {
+			n := i + 1 // the nth unit is there at ceil(n * 7000 / 3) µs
+			whole := (n*7000 + 2) / 3
+			part := (whole*3 - n*7000) // in thirds of a microsecond
+			steps = append(steps,
+				step{at: time.Duration(whole-1) * micro, cost: 1, no: true, reset: time.Duration((7003-part+2)/3) * micro, retry: micro},
+				step{at: time.Duration(whole) * micro, cost: 1, left: 0, reset: time.Duration((14_000-part+2)/3) * micro})
+		}
+		w.play(limit, steps)
+	}},
+	{"TokenBucket/SevenHundredThousandASecond", func(w *world) {
+		w.play(tokenBucket(700_000, second, 0), []step{
+			{cost: 700_000, left: 0, reset: second},
+			{at: 1 * micro, cost: 1, no: true, left: 0, reset: second - micro, retry: micro, what: "0.7 of a unit"},
+			{at: 2 * micro, cost: 1, left: 0, reset: second, what: "1.4 of a unit"},
+			{at: 10 * micro, cost: 6, left: 0, reset: second, what: "all 7 units of 10 µs have been given"},
+		})
+	}},
+	// i: quota 0 refuses everything, cost 0 too.
+	{"QuotaZero", func(w *world) {
+		for _, limit := range each(0, second) {
+			w.renew()
+			w.play(limit, []step{
+				{cost: 0, no: true, retry: never},
+				{cost: 1, no: true, retry: never},
+				{mode: peek, cost: 0, no: true, retry: never},
+				{mode: takeUpTo, cost: 1, no: true, retry: never},
+			})
+		}
+		w.renew()
+		w.play(tokenBucket(0, second, 5), []step{{cost: 1, no: true, left: 0, retry: never, what: "a burst without a quota"}})
+	}},
+	// b: cost 0 and peek change nothing and open no window.
+	{"CostZeroAndPeek", func(w *world) {
+		for _, limit := range each(2, 10*second) {
+			w.renew()
+			w.play(limit, []step{
+				{cost: 0, left: 2},
+				{mode: peek, cost: 0, left: 2},
+				{mode: force, cost: 0, left: 2},
+				{mode: refund, cost: 0, left: 2},
+			})
+			w.renew()
+			w.play(limit, []step{
+				{mode: peek, cost: 2, left: 0, reset: resetOf(limit, 0, 2), what: "as if it were charged"},
+				{mode: peek, cost: 3, no: true, left: 2, retry: never},
+				{at: 3 * second, cost: 1, left: 1, reset: resetOf(limit, 3*second, 1), what: "peek opened no window"},
+				{at: 3 * second, cost: 0, left: 1, reset: resetOf(limit, 3*second, 1)},
+				{at: 3 * second, mode: peek, cost: 1, left: 0, reset: resetOf(limit, 3*second, 2)},
+				{at: 3 * second, mode: peek, cost: 1, left: 0, reset: resetOf(limit, 3*second, 2), what: "twice"},
+			})
+		}
+	}},
+	// e: a cost that can never fit has no retry time.
+	{"CostAboveQuota", func(w *world) {
+		for _, limit := range each(5, second) {
+			w.renew()
+			w.play(limit, []step{
+				{cost: 6, no: true, left: 5, retry: never},
+				{cost: enforcement.MaxCost, no: true, left: 5, retry: never},
+			})
+		}
+		w.renew()
+		w.play(tokenBucket(10, second, 3), []step{
+			{cost: 4, no: true, left: 3, retry: never, what: "a bucket's bound is its capacity"},
+			{cost: 3, left: 0, reset: ms(300)},
+		})
+	}},
+	// f: a refund never lifts a counter above as new.
+	{"Refund", func(w *world) {
+		for _, limit := range each(10, 10*second) {
+			w.renew()
+			w.play(limit, []step{{mode: refund, cost: 5, left: 10, what: "nothing to give back"}})
+			full := resetOf(limit, 0, 10)
+			w.renew()
+			w.play(limit, []step{
+				{cost: 10, left: 0, reset: full},
+				{mode: refund, cost: 5, left: 5, reset: resetOf(limit, 0, 5)},
+				{cost: 6, no: true, left: 5, reset: resetOf(limit, 0, 5), retry: retryForOne(limit)},
+				{cost: 5, left: 0, reset: full},
+			})
+			w.renew()
+			w.play(limit, []step{
+				{cost: 3, left: 7, reset: resetOf(limit, 0, 3)},
+				{mode: refund, cost: 100, left: 10, reset: emptied(limit)},
+				{cost: 11, no: true, left: 10, reset: emptied(limit), retry: never},
+				{cost: 10, left: 0, reset: full},
+			})
+		}
+	}},
+	{"Refund/NewestFirst", func(w *world) {
+		w.play(slidingLog(10, 10*second), []step{
+			{cost: 4, left: 6, reset: 10 * second},
+			{at: 2 * second, cost: 4, left: 2, reset: 10 * second},
+			{at: 3 * second, mode: refund, cost: 5, left: 7, reset: 7 * second, what: "the newest entry goes, and one unit of the older"},
+			{at: 10 * second, cost: 10, left: 0, reset: 10 * second},
+		})
+		w.renew()
+		w.play(slidingCounter(10, 10*second, enforcement.FirstHit), []step{
+			{cost: 8, left: 2, reset: 20 * second},
+			{at: 15 * second, cost: 2, left: 4, reset: 15 * second},
+			{at: 15 * second, mode: refund, cost: 4, left: 7, reset: 5 * second, what: "the current window, then two of the previous"},
+		})
+	}},
+	{"Reset", func(w *world) {
+		for _, limit := range each(10, 10*second) {
+			w.renew()
+			full := resetOf(limit, 0, 10)
+			w.play(limit, []step{
+				{mode: reset, left: 10, what: "a counter that nobody used"},
+				{cost: 10, left: 0, reset: full},
+				{at: second, mode: reset, left: 10},
+				{at: second, cost: 10, left: 0, reset: resetOf(limit, second, 10), what: "as new"},
+			})
+		}
+	}},
+	// Force is charged whatever is left, up to its caps.
+	{"Force", func(w *world) {
+		for _, limit := range []enforcement.Limit{
+			fixedWindow(10, 10*second, enforcement.FirstHit), fixedWindow(10, 10*second, enforcement.Clock), slidingLog(10, 10*second),
+		} {
+			w.renew()
+			w.play(limit, []step{
+				{mode: force, cost: 9, left: 1, reset: 10 * second},
+				{mode: force, cost: 9, over: true, left: 0, reset: 10 * second, what: "overrun: none is left, never less"},
+				{cost: 1, no: true, left: 0, reset: 10 * second, retry: 10 * second},
+				{mode: refund, cost: 9, left: 1, reset: 10 * second},
+			})
+		}
+		w.renew()
+		w.play(tokenBucket(10, 10*second, 0), []step{
+			{mode: force, cost: 25, over: true, left: 0, reset: 20 * second, what: "a debt of one capacity, no more"},
+			{at: 9 * second, cost: 1, no: true, left: 0, reset: 11 * second, retry: 2 * second},
+			{at: 11 * second, cost: 1, left: 0, reset: 10 * second},
+		})
+		w.renew()
+		w.play(fixedWindow(0, 10*second, enforcement.FirstHit), []step{
+			{mode: force, cost: 5, over: true, left: 0, reset: 10 * second, what: "quota 0 is forced too"},
+		})
+	}},
+	{"Force/CountStops", func(w *world) {
+		// 466,000 times the largest cost passes 10^15; the state says where it stops.
+		for _, limit := range []enforcement.Limit{fixedWindow(10, second, enforcement.FirstHit), slidingCounter(10, second, enforcement.FirstHit), slidingLog(10, second)} {
+			w.renew()
+			m := limit.Compile(1)
+			charges := make([]enforcement.Charge, 3000) // of one request: their costs add up
+			for i := range charges {
+				charges[i] = enforcement.Charge{Key: w.key(1, 0), Meter: m, Rev: 1, Cost: enforcement.MaxCost}
+			}
+			var o enforcement.Outcome
+			for range 160 {
+				o = w.take(w.request(force, charges...))[0]
+			}
+			w.same(o.Charges[0].State.A, int64(countStops), limit.Algorithm.String())
+		}
+	}},
+	{"TakeUpTo", func(w *world) {
+		for _, limit := range each(10, 10*second) {
+			w.renew()
+			full := resetOf(limit, 0, 10)
+			w.play(limit, []step{
+				{mode: takeUpTo, cost: 3, units: 3, left: 7, reset: resetOf(limit, 0, 3)},
+				{mode: takeUpTo, cost: 30, units: 7, left: 0, reset: full},
+				{mode: takeUpTo, cost: 1, no: true, left: 0, reset: full, retry: retryForOne(limit), what: "nothing is a refusal"},
+			})
+		}
+	}},
+	// h: a clock that steps back gives nothing twice.
+	{"ClockBack/Little", func(w *world) {
+		w.play(fixedWindow(2, 10*second, enforcement.FirstHit), []step{
+			{at: 5 * second, cost: 2, left: 0, reset: 10 * second},
+			{at: 0, cost: 1, no: true, left: 0, reset: 15 * second, retry: 15 * second},
+			{at: 15*second - micro, cost: 1, no: true, left: 0, reset: micro, retry: micro},
+			{at: 15 * second, cost: 2, left: 0, reset: 10 * second},
+		})
+		w.renew()
+		w.play(slidingLog(3, 10*second), []step{
+			{at: 5 * second, cost: 2, left: 1, reset: 10 * second},
+			{at: 0, cost: 1, left: 0, reset: 15 * second, what: "counts as the newest entry's instant"},
+			{at: 10 * second, cost: 1, no: true, left: 0, reset: 5 * second, retry: 5 * second},
+			{at: 15 * second, cost: 3, left: 0, reset: 10 * second},
+		})
+		w.renew()
+		w.play(slidingCounter(4, 10*second, enforcement.FirstHit), []step{
+			{at: 5 * second, cost: 4, left: 0, reset: 20 * second},
+			{at: 15 * second, cost: 1, no: true, left: 0, reset: 10 * second, retry: micro},
+			{at: 20 * second, cost: 2, left: 0, reset: 15 * second},
+			{at: 12 * second, cost: 1, no: true, left: 0, reset: 23 * second, retry: 3*second + 5*second + micro, what: "before the window's start counts as its start"},
+		})
+		w.renew()
+		w.play(tokenBucket(1, second, 3), []step{
+			{at: 2 * second, cost: 3, left: 0, reset: 3 * second},
+			{at: 1 * second, cost: 1, no: true, left: 0, reset: 4 * second, retry: 2 * second},
+			{at: 2 * second, cost: 1, no: true, left: 0, reset: 3 * second, retry: 1 * second},
+			{at: 3 * second, cost: 1, left: 0, reset: 3 * second},
+		})
+	}},
+	// A step back of more than a window is cut, and the cut is stored: nobody is
+	// refused for longer than one window more.
+	{"ClockBack/Far", func(w *world) {
+		hour := time.Hour
+		for _, limit := range []enforcement.Limit{fixedWindow(2, 10*second, enforcement.FirstHit), slidingLog(2, 10*second)} {
+			w.renew()
+			w.play(limit, []step{
+				{at: hour, cost: 2, left: 0, reset: 10 * second},
+				{at: 0, mode: peek, cost: 1, no: true, left: 0, reset: 10 * second, retry: 10 * second, what: "peek does not store the cut"},
+				{at: 1 * second, cost: 1, no: true, left: 0, reset: 10 * second, retry: 10 * second, what: "a refusal does"},
+				{at: 5 * second, cost: 1, no: true, left: 0, reset: 6 * second, retry: 6 * second},
+				{at: 11 * second, cost: 2, left: 0, reset: 10 * second},
+			})
+		}
+		w.renew()
+		w.play(slidingCounter(2, 10*second, enforcement.FirstHit), []step{
+			{at: hour, cost: 2, left: 0, reset: 20 * second},
+			{at: 1 * second, cost: 1, no: true, left: 0, reset: 20 * second, retry: 10*second + micro},
+			{at: 5 * second, cost: 1, no: true, left: 0, reset: 16 * second, retry: 6*second + micro},
+			{at: 11*second + micro, cost: 1, left: 0, reset: 20*second - micro},
+		})
+		w.renew()
+		w.play(tokenBucket(1, second, 3), []step{
+			{at: hour, cost: 3, left: 0, reset: 3 * second},
+			{at: 1 * second, cost: 1, no: true, left: 0, reset: 3 * second, retry: 1 * second, what: "cut to now, the level stays"},
+			{at: 2 * second, cost: 1, left: 0, reset: 3 * second},
+		})
+	}},
+	// g: changed numbers keep what was used.
+	{"NumbersChanged/Windows", func(w *world) {
+		w.play(fixedWindow(10, 10*second, enforcement.FirstHit), []step{
+			{cost: 8, left: 2, reset: 10 * second},
+			{at: 1 * second, to: ptr(fixedWindow(5, 10*second, enforcement.FirstHit)), cost: 1, no: true, left: 0, reset: 9 * second, retry: 9 * second, what: "fewer: none left, never less"},
+			{at: 2 * second, to: ptr(fixedWindow(20, 30*second, enforcement.FirstHit)), cost: 1, left: 11, reset: 28 * second, what: "the window keeps its start"},
+			{at: 30 * second, cost: 20, left: 0, reset: 30 * second},
+		})
+		w.renew()
+		w.play(slidingLog(10, 10*second), []step{
+			{cost: 8, left: 2, reset: 10 * second},
+			{at: 1 * second, to: ptr(slidingLog(9, 20*second)), cost: 1, left: 0, reset: 20 * second, what: "a log keeps its entries"},
+			{at: 20 * second, cost: 8, left: 0, reset: 20 * second},
+		})
+		w.renew()
+		w.play(slidingCounter(10, 10*second, enforcement.FirstHit), []step{
+			{cost: 8, left: 2, reset: 20 * second},
+			{at: 1 * second, to: ptr(slidingCounter(20, 20*second, enforcement.FirstHit)), cost: 2, left: 10, reset: 39 * second},
+			{at: 30 * second, cost: 15, left: 0, reset: 30 * second, what: "10 * 0.5 + 15"},
+		})
+	}},
+	{"NumbersChanged/Buckets", func(w *world) {
+		w.play(tokenBucket(10, 10*second, 10), []step{
+			{cost: 2, left: 8, reset: 2 * second},
+			{at: 1 * second, to: ptr(tokenBucket(10, 10*second, 5)), cost: 0, left: 5, what: "cut to the new capacity"},
+			{at: 1 * second, cost: 5, left: 0, reset: 5 * second},
+			{at: 3 * second, to: ptr(tokenBucket(100, 10*second, 50)), cost: 2, left: 0, reset: 5 * second, what: "until the change it flowed at the former rate"},
+			{at: 4 * second, cost: 10, left: 0, reset: 5 * second, what: "and then at the new one"},
+		})
+		w.renew()
+		w.play(gcra(10, 10*second, 10), []step{
+			{cost: 10, left: 0, reset: 10 * second},
+			{at: 2 * second, to: ptr(gcra(10, second, 10)), mode: peek, cost: 0, left: 2, reset: ms(800)},
+			{at: 3 * second, to: ptr(gcra(0, second, 0)), mode: peek, cost: 0, no: true, left: 0, retry: never},
+			{at: 4 * second, to: ptr(gcra(10, 10*second, 10)), mode: peek, cost: 0, left: 0, reset: 10 * second,
+				what: "a quota of 0 has no room: what was there is cut"},
+		})
+	}},
+	// Two nodes on two snapshots take turns: nothing is minted.
+	{"NumbersChanged/FlipFlop", func(w *world) {
+		w.play(tokenBucket(100, 10*second, 100), []step{
+			{cost: 50, left: 50, reset: 5 * second},
+			{to: ptr(tokenBucket(10, 10*second, 10)), cost: 1, left: 9, reset: second},
+			{rev: 1, cost: 1, left: 8, reset: 9200 * time.Millisecond, what: "the higher capacity of before brings nothing back"},
+			{cost: 1, left: 7, reset: 3 * second},
+			{rev: 1, cost: 8, no: true, left: 7, reset: 9300 * time.Millisecond, retry: ms(100)},
+			{cost: 7, left: 0, reset: 10 * second},
+			{rev: 1, cost: 1, no: true, left: 0, reset: 10 * second, retry: ms(100)},
+		})
+		w.renew()
+		slow, fast := tokenBucket(7, 24*time.Hour, 1000), tokenBucket(1000, ms(1), 1000)
+		w.play(slow, []step{
+			{to: &fast, cost: 1000, left: 0, reset: ms(1)},
+			{at: micro, rev: 1, mode: force, cost: 1, over: true, left: 0, reset: 143 * 24 * time.Hour,
+				what: "a fraction of the slow rate"},
+			{at: 2 * micro, cost: 1, no: true, left: 0, reset: ms(1), retry: micro, what: "is no unit of the fast one"},
+		})
+	}},
+}
+
+func ptr(l enforcement.Limit) *enforcement.Limit { return &l }
+
+// each is one limit of every algorithm and anchor.
+func each(quota int64, window time.Duration) []enforcement.Limit {
+	return []enforcement.Limit{
+		fixedWindow(quota, window, enforcement.FirstHit), fixedWindow(quota, window, enforcement.Clock),
+		slidingLog(quota, window),
+		slidingCounter(quota, window, enforcement.FirstHit), slidingCounter(quota, window, enforcement.Clock),
+		tokenBucket(quota, window, 0), gcra(quota, window, 0),
+	}
+}
+
+// resetOf is when a counter as new is so again, after used units at an instant.
+func resetOf(l enforcement.Limit, at time.Duration, used int64) time.Duration {
+	if l.Algorithm.Bucket() {
+		return l.Window * time.Duration(used) / time.Duration(l.Quota)
+	}
+	end := l.Window
+	if l.Anchor == enforcement.Clock {
+		end -= at % l.Window
+	}
+	if l.Algorithm == enforcement.SlidingWindowCounter {
+		end += l.Window
+	}
+	return end
+}
+
+// retryForOne is when one unit more fits, after units of this instant. A
+// sliding counter lets it in as soon as they begin to fade.
+func retryForOne(l enforcement.Limit) time.Duration {
+	switch {
+	case l.Algorithm.Bucket():
+		return l.Window / time.Duration(l.Quota)
+	case l.Algorithm == enforcement.SlidingWindowCounter:
+		return l.Window + micro
+	}
+	return l.Window
+}
+
+// emptied is what is left of the reset time when a first charge is given back:
+// a window stays open.
+func emptied(l enforcement.Limit) time.Duration {
+	if l.Algorithm.Windowed() {
+		return l.Window
+	}
+	return 0
 }

@@ -2,40 +2,234 @@ package limitertest
 
 import (
 	"context"
-	"errors"
 
 	"github.com/headgate/headgate/enforcement"
 )
 
+// on makes a charge of the first revision.
+func (w *world) on(m *enforcement.Meter, key enforcement.Key, cost int64, group uint16) enforcement.Charge {
+	return enforcement.Charge{Key: key, Meter: m, Rev: m.Rev, Cost: cost, Group: group}
+}
+
+// left asks what is left of a counter.
+func (w *world) left(m *enforcement.Meter, key enforcement.Key) int64 {
+	w.Helper()
+	o := w.take(w.request(peek, w.on(m, key, 0, 0)))[0]
+	return m.Remaining(o.Charges[0].State, o.At)
+}
+
 // takeTests hold what one call of Take promises about several charges.
 var takeTests = []test{
 	{"AllOrNothing", func(w *world) {
-		a, b := fixedWindow(10, minute, enforcement.FirstHit).Compile(1), slidingLog(2, minute).Compile(1)
-		charges := func(cost int64) []enforcement.Charge {
-			return []enforcement.Charge{{Key: w.key(1, 0), Meter: a, Rev: 1, Cost: cost}, {Key: w.key(2, 0), Meter: b, Rev: 1, Cost: cost}}
+		for i, last := range each(2, minute) { // whichever refuses, nothing is charged
+			w.renew()
+			a, b := fixedWindow(10, minute, enforcement.FirstHit).Compile(1), last.Compile(1)
+			charges := func(cost int64) []enforcement.Charge {
+				both := []enforcement.Charge{w.on(a, w.key(1, 0), cost, 0), w.on(b, w.key(2, 0), cost, 0)}
+				if i%2 == 1 {
+					both[0], both[1] = both[1], both[0]
+				}
+				return both
+			}
+			o := w.take(w.request(enforce, charges(2)...), w.request(enforce, charges(1)...))
+			w.same(o[0].Verdict, enforcement.Granted, "both fit")
+			w.same(o[1].Verdict, enforcement.Refused, "the second limit is full")
+			w.same(o[1].Charges[i%2].Fits, true, "the first limit had room")
+			w.same(o[1].Charges[1-i%2].Fits, false, "the second had not")
+			w.same(a.Remaining(o[1].Charges[i%2].State, o[1].At), 8, "the first limit is not charged")
+			w.same(w.left(a, w.key(1, 0)), 8, "nor is it later")
+			w.same(w.left(b, w.key(2, 0)), 0, "the second is full")
 		}
-		o := w.take(w.request(enforce, charges(2)...), w.request(enforce, charges(1)...))
-		w.same(o[0].Verdict, enforcement.Granted, "both fit")
-		w.same(o[1].Verdict, enforcement.Refused, "the second limit is full")
-		w.same(o[1].Charges[0].Fits, true, "the first limit had room")
-		w.same(o[1].Charges[1].Fits, false, "the second had not")
-		w.same(a.Remaining(o[1].Charges[0].State, o[1].At), 8, "the first limit is not charged")
-		o = w.take(w.request(peek, charges(0)...))
-		w.same(a.Remaining(o[0].Charges[0].State, o[0].At), 8, "nor is it later")
 	}},
-}
+	{"TakeUpToSmallest", func(w *world) {
+		a, b := fixedWindow(10, minute, enforcement.FirstHit).Compile(1), tokenBucket(4, minute, 0).Compile(1)
+		o := w.take(w.request(takeUpTo, w.on(a, w.key(1, 0), 7, 0), w.on(b, w.key(2, 0), 7, 0)))[0]
+		w.same(o.Units, 4, "the smallest of what is left")
+		w.same(w.left(a, w.key(1, 0)), 6, "the first is charged what was granted")
+		o = w.take(w.request(takeUpTo, w.on(a, w.key(1, 0), 7, 0), w.on(b, w.key(2, 0), 7, 0)))[0]
+		w.same(o.Verdict, enforcement.Refused, "granting nothing is a refusal")
+		w.same(o.Units, 0, "units of a refusal")
+		w.same([]bool{o.Charges[0].Fits, o.Charges[1].Fits}, []bool{true, false}, "what had anything left")
+		w.same(w.left(a, w.key(1, 0)), 6, "a refusal charges nothing")
+	}},
+	{"SameKeyInOneRequest", func(w *world) {
+		for _, limit := range each(10, minute) {
+			w.renew()
+			m, k := limit.Compile(1), w.key(1, 0)
+			twice := func(cost int64) enforcement.Request {
+				return w.request(enforce, w.on(m, k, cost, 0), w.on(m, w.key(2, 0), 1, 0), w.on(m, k, cost, 0))
+			}
+			o := w.take(twice(6))[0]
+			w.same(o.Verdict, enforcement.Refused, "6 and 6 of 10, each of which fits")
+			w.same([]int64{o.Charges[0].Cost, o.Charges[1].Cost, o.Charges[2].Cost}, []int64{12, 1, 12}, "costs add up")
+			w.same([]bool{o.Charges[0].Fits, o.Charges[1].Fits, o.Charges[2].Fits}, []bool{false, true, false}, "fits")
+			o = w.take(twice(5))[0]
+			w.same(o.Verdict, enforcement.Granted, "5 and 5 of 10")
+			w.same(m.Remaining(o.Charges[0].State, o.At), 0, "both have the state after both")
+			w.same(m.Remaining(o.Charges[2].State, o.At), 0, "both have the state after both")
+			w.same(w.left(m, w.key(2, 0)), 9, "the other key is charged once")
+		}
+	}},
+	{"ShadowGroups", func(w *world) {
+		m := fixedWindow(3, minute, enforcement.FirstHit).Compile(1)
+		narrow := slidingLog(1, minute).Compile(1)
+		ask := func(cost int64) enforcement.Request {
+			return w.request(enforce, w.on(m, w.key(1, 0), cost, 0),
+				w.on(m, w.key(2, 0), cost, 1), w.on(narrow, w.key(3, 0), cost, 1), // one shadow policy: both or none
+				w.on(narrow, w.key(4, 0), 1, 2))
+		}
+		fits := func(o enforcement.Outcome) (f []bool) {
+			for _, c := range o.Charges {
+				f = append(f, c.Fits)
+			}
+			return f
+		}
+		o := w.take(ask(1))[0]
+		w.same(fits(o), []bool{true, true, true, true}, "everything fits")
+		o = w.take(ask(2))[0]
+		w.same(o.Verdict, enforcement.Granted, "a shadow policy refuses nobody")
+		w.same(fits(o), []bool{true, true, false, false}, "the narrow ones are full")
+		w.same([]int64{w.left(m, w.key(1, 0)), w.left(m, w.key(2, 0)), w.left(narrow, w.key(3, 0))}, []int64{0, 2, 0},
+			"the enforced limit is charged, the shadow policy not at all")
+		w.take(w.request(reset, w.on(narrow, w.key(3, 0), 0, 0)), w.request(reset, w.on(narrow, w.key(4, 0), 0, 0)))
+		o = w.take(ask(1))[0]
+		w.same(o.Verdict, enforcement.Refused, "the enforced limit is full")
+		w.same(fits(o), []bool{false, true, true, true}, "what a shadow policy would have said")
+		w.same([]int64{w.left(narrow, w.key(3, 0)), w.left(narrow, w.key(4, 0))}, []int64{1, 1}, "on a refused check no shadow policy is charged")
 
-// boundTests hold for every limiter, also for one with slack.
-var boundTests = []test{
-	{"ContextEnded", func(w *world) {
-		ctx, cancel := context.WithCancel(context.Background())
+		w.renew()
+		o = w.take(w.request(force, w.on(narrow, w.key(1, 0), 5, 0), w.on(narrow, w.key(2, 0), 5, 1)))[0]
+		w.same(o.Verdict, enforcement.Granted, "force")
+		w.same([]int64{o.Charges[0].State.A, o.Charges[1].State.A}, []int64{5, 5}, "force charges shadow policies too")
+	}},
+	{"OnlyShadow", func(w *world) {
+		m := fixedWindow(1, minute, enforcement.FirstHit).Compile(1)
+		o := w.take(w.request(enforce, w.on(m, w.key(1, 0), 2, 1)), w.request(enforce, w.on(m, w.key(1, 0), 1, 1)))
+		w.same([]enforcement.Verdict{o[0].Verdict, o[1].Verdict}, []enforcement.Verdict{enforcement.Granted, enforcement.Granted}, "no enforced set")
+		w.same(w.left(m, w.key(1, 0)), 0, "the second was charged")
+	}},
+	// Many requests in one call: each is decided on its own and in order. Costs
+	// that are added up beforehand would refuse the third.
+	{"InOrder", func(w *world) {
+		for _, limit := range each(5, minute) {
+			w.renew()
+			m, all := limit.Compile(1), fixedWindow(6, minute, enforcement.FirstHit).Compile(1)
+			ask := func(partition byte, cost int64) enforcement.Request {
+				return w.request(enforce, w.on(m, w.key(1, partition), cost, 0), w.on(all, w.key(2, 0), cost, 0))
+			}
+			o := w.take(ask(1, 3), ask(1, 3), ask(1, 2), ask(2, 2), ask(2, 1), ask(3, 0))
+			var granted []bool
+			for i := range o {
+				granted = append(granted, o[i].Verdict == enforcement.Granted)
+			}
+			w.same(granted, []bool{true, false, true, false, true, true}, limit.Algorithm.String())
+			w.same(all.Remaining(o[1].Charges[1].State, o[1].At), 3, "a refusal by one limit is not charged on the other")
+			w.same(w.left(all, w.key(2, 0)), 0, "3 + 2 + 1 of 6")
+		}
+	}},
+	{"ModesInOrder", func(w *world) {
+		for _, limit := range each(5, minute) {
+			w.renew()
+			m := limit.Compile(1)
+			ask := func(mode enforcement.Mode, cost int64) enforcement.Request {
+				return w.request(mode, w.on(m, w.key(1, 0), cost, 0))
+			}
+			o := w.take(ask(enforce, 4), ask(peek, 1), ask(enforce, 2), ask(force, 2), ask(refund, 4), ask(takeUpTo, 9), ask(reset, 0), ask(enforce, 5))
+			var left []int64
+			for i := range o {
+				left = append(left, m.Remaining(o[i].Charges[0].State, o[i].At))
+			}
+			want := []int64{1, 0, 1, 0, 3, 0, 5, 0} // 4 + 2 - 4 = 2 used
+			w.same(left, want, limit.Algorithm.String())
+		}
+	}},
+	{"ManyCharges", func(w *world) {
+		m := fixedWindow(2, minute, enforcement.FirstHit).Compile(1)
+		charges := make([]enforcement.Charge, 200)
+		for i := range charges {
+			charges[i] = w.on(m, w.key(1+uint32(i%100), 0), 1, 0) // each counter twice
+		}
+		w.same(w.take(w.request(enforce, charges...))[0].Verdict, enforcement.Granted, "2 on each of 100 counters")
+		charges[0].Key = w.key(1000, 0)
+		o := w.take(w.request(enforce, charges...))[0]
+		w.same(o.Verdict, enforcement.Refused, "99 are full")
+		w.same(o.Charges[0].Fits, true, "the new one has room")
+		w.same(w.left(m, w.key(1000, 0)), 2, "and is not charged")
+	}},
+	{"ManyHomes", func(w *world) {
+		m := slidingLog(2, minute).Compile(1)
+		var requests []enforcement.Request
+		var want []enforcement.Verdict
+		for round := range 3 {
+			for tenant := range uint32(70) {
+				k := w.key(1, 0)
+				k.Tenant += tenant
+				requests = append(requests, w.request(enforce, w.on(m, k, 1, 0)))
+				want = append(want, enforcement.Granted)
+				if round == 2 {
+					want[len(want)-1] = enforcement.Refused
+				}
+			}
+		}
+		o := w.take(requests...)
+		for i := range o {
+			w.same(o[i].Verdict, want[i], "request")
+		}
+	}},
+	// k, I-5: keys that differ in one byte share nothing.
+	{"Isolated", func(w *world) {
+		m := fixedWindow(1, minute, enforcement.FirstHit).Compile(1)
+		k := w.key(1, 0)
+		w.same(w.take(w.request(enforce, w.on(m, k, 1, 0)))[0].Verdict, enforcement.Granted, "the key itself")
+		others := []enforcement.Key{k, k, k, k}
+		others[0].Tenant ^= 1
+		others[1].Tenant ^= 1 << 31
+		others[2].Cell ^= 1
+		others[3].Cell ^= 1 << 31
+		for i := range k.Partition {
+			other := k
+			other.Partition[i] ^= 0x80
+			others = append(others, other)
+		}
+		other := k
+		other.Partition = [16]byte{} // the whole tenant
+		others = append(others, other)
+		for _, other := range others {
+			w.same(w.take(w.request(enforce, w.on(m, other, 1, 0)))[0].Verdict, enforcement.Granted, "a neighbour")
+			w.same(w.take(w.request(enforce, w.on(m, other, 1, 0)))[0].Verdict, enforcement.Refused, "the neighbour again")
+			w.same(w.take(w.request(enforce, w.on(m, k, 1, 0)))[0].Verdict, enforcement.Refused, "the key itself again")
+			if other.Tenant == k.Tenant {
+				w.take(w.request(reset, w.on(m, other, 0, 0)))
+				w.same(w.left(m, k), 0, "a neighbour's reset")
+			}
+		}
+	}},
+	// What an outcome held before does not show in the next one.
+	{"OutcomesReused", func(w *world) {
+		log, window := slidingLog(2, minute).Compile(1), fixedWindow(1, minute, enforcement.FirstHit).Compile(1)
+		ctx, outcomes := context.Background(), make([]enforcement.Outcome, 1)
+		run := func(r enforcement.Request) *enforcement.Outcome {
+			w.limiter.Take(ctx, []enforcement.Request{r}, outcomes)
+			if err := check(&r, &outcomes[0], w.clock.Now()); err != nil {
+				w.Fatal(err)
+			}
+			return &outcomes[0]
+		}
+		run(w.request(takeUpTo, w.on(log, w.key(1, 0), 2, 0), w.on(log, w.key(2, 0), 2, 0)))
+		o := run(w.request(enforce, w.on(log, w.key(1, 0), 1, 0)))
+		w.same(o.Units, 0, "units are those of a take_up_to")
+		w.same(len(o.Charges), 1, "charges")
+		w.same(retryOf(log, o.Charges[0].State, o.At, 1), minute, "retry")
+		o = run(w.request(enforce, w.on(window, w.key(3, 0), 1, 0)))
+		w.same(len(o.Charges[0].State.Log), 0, "a window has no entries")
+		ended, cancel := context.WithCancel(ctx)
 		cancel()
-		m := fixedWindow(10, minute, enforcement.FirstHit).Compile(1)
-		r := []enforcement.Request{w.request(enforce, enforcement.Charge{Key: w.key(1, 0), Meter: m, Rev: 1, Cost: 10})}
-		o := make([]enforcement.Outcome, 1)
-		w.limiter.Take(ctx, r, o)
-		w.same(o[0].Verdict, enforcement.Failed, "a context that has ended")
-		w.same(errors.Is(o[0].Err, enforcement.ErrNotReached), true, "the error says that nothing was sent")
-		w.same(w.take(r...)[0].Verdict, enforcement.Granted, "nothing was charged")
+		w.limiter.Take(ended, []enforcement.Request{w.request(enforce, w.on(window, w.key(3, 0), 1, 0))}, outcomes)
+		o = run(w.request(enforce, w.on(window, w.key(4, 0), 1, 0)))
+		w.same(o.Err, nil, "the error of before")
+	}},
+	{"Nothing", func(w *world) {
+		w.limiter.Take(context.Background(), nil, nil)
+		w.same(w.take(w.request(enforce))[0].Verdict, enforcement.Granted, "no charge refuses")
 	}},
 }
