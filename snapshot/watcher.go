@@ -223,9 +223,10 @@ func (w *Watcher) Accept(ctx context.Context) error {
 	return w.sync(ctx, ByRefresh, Options{Full: true, Accept: true})
 }
 
-// WaitFor returns once a snapshot of at least revision is in force: after an
-// edit the node that made it reads its own writes. It asks the source at once
-// and, if the source is behind, waits for it until ctx ends.
+// WaitFor returns once a snapshot of at least revision is in force; 0 waits for
+// the first one. After an edit the node that made it reads its own writes so: it
+// asks the source at once. If the source is behind or away it waits until ctx
+// ends. What is held is told at once (ErrHeld).
 func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		w.mu.Lock()
@@ -234,23 +235,30 @@ func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 		if s.Loaded && s.Revision >= revision && s.Held == nil {
 			return nil
 		}
-		if err := w.Refresh(ctx); err != nil {
-			return fmt.Errorf("wait for revision %d: %w", revision, err)
-		}
-		if c := w.Current(); c != nil && c.Revision() >= revision {
+		err := w.Refresh(ctx)
+		if c := w.Current(); err == nil && c != nil && c.Revision() >= revision {
 			return nil
 		}
-		t := time.NewTimer(w.cfg.Poll)
-		select {
-		case <-swapped:
-		case <-t.C:
-		case <-ctx.Done():
+		if !errors.Is(err, ErrHeld) {
+			err = errors.Join(w.await(ctx, swapped), err)
+			if ctx.Err() == nil {
+				continue
+			}
 		}
-		t.Stop()
-		if err := ctx.Err(); err != nil {
-			return fmt.Errorf("wait for revision %d: %w", revision, err)
-		}
+		return fmt.Errorf("wait for revision %d: %w", revision, err)
 	}
+}
+
+// await waits for the next swap, but no longer than a poll, or for ctx.
+func (w *Watcher) await(ctx context.Context, swapped <-chan struct{}) error {
+	t := time.NewTimer(w.cfg.Poll)
+	defer t.Stop()
+	select {
+	case <-swapped:
+	case <-t.C:
+	case <-ctx.Done():
+	}
+	return ctx.Err()
 }
 
 // sync brings the snapshot to the source's revision, one caller at a time.

@@ -111,12 +111,21 @@ func TestSourceAway(t *testing.T) {
 		if s := watcher.Status(); watcher.Current() != nil || s.Loaded || !errors.Is(s.Err, w.away) {
 			t.Fatalf("away at start: %+v", s)
 		}
+		soon, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := watcher.WaitFor(soon, 0); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, w.away) {
+			t.Errorf("WaitFor = %v", err)
+		}
+		w.with(func() { w.revisions = 0 })
 		pass(10 * time.Minute)
 		if n := w.revisions; n < 140 || n > 320 { // every 2 to 4 s
 			t.Errorf("asked %d times in ten minutes", n)
 		}
 		w.with(func() { w.away = nil })
-		pass(4 * time.Second)
+		if err := watcher.WaitFor(t.Context(), 0); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
 		if s := watcher.Status(); !s.Loaded || s.Err != nil {
 			t.Fatalf("back: %+v", s)
 		}
