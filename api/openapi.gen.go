@@ -20,19 +20,16 @@ import (
 
 // Defines values for ActorKind.
 const (
-	BootstrapKey ActorKind = "bootstrap_key"
-	Command      ActorKind = "command"
-	OperatorKey  ActorKind = "operator_key"
-	System       ActorKind = "system"
-	TenantKey    ActorKind = "tenant_key"
-	User         ActorKind = "user"
+	Command     ActorKind = "command"
+	OperatorKey ActorKind = "operator_key"
+	System      ActorKind = "system"
+	TenantKey   ActorKind = "tenant_key"
+	User        ActorKind = "user"
 )
 
 // Valid indicates whether the value is a known member of the ActorKind enum.
 func (e ActorKind) Valid() bool {
 	switch e {
-	case BootstrapKey:
-		return true
 	case Command:
 		return true
 	case OperatorKey:
@@ -343,6 +340,9 @@ type Diff struct {
 
 	// PublishedVersion What the draft is compared with; absent before the first.
 	PublishedVersion int `json:"published_version,omitempty,omitzero"`
+
+	// Reordered Policies that both have stand in another order, which changes no decision.
+	Reordered bool `json:"reordered"`
 
 	// Slug Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
 	Slug Slug `json:"slug"`
@@ -677,11 +677,17 @@ type TenantStatus string
 
 // Validation Whether a document could be published.
 type Validation struct {
+	// Charges The most limits that could be charged for one request; 0 while there are other errors.
+	Charges int `json:"charges"`
+
 	// Errors What stands in the way.
 	Errors []Fault `json:"errors"`
 
 	// Valid Whether it could.
 	Valid bool `json:"valid"`
+
+	// Warnings What its writer may not have meant.
+	Warnings []Fault `json:"warnings"`
 }
 
 // Version A published document.
@@ -920,9 +926,6 @@ type CreatePlanJSONRequestBody = NewPlan
 
 // SaveDraftJSONRequestBody defines body for SaveDraft for application/json ContentType.
 type SaveDraftJSONRequestBody = PlanDocument
-
-// ValidateDraftJSONRequestBody defines body for ValidateDraft for application/json ContentType.
-type ValidateDraftJSONRequestBody = PlanDocument
 
 // PublishPlanJSONRequestBody defines body for PublishPlan for application/json ContentType.
 type PublishPlanJSONRequestBody = Publish
@@ -2154,7 +2157,6 @@ func (response SaveDraft200JSONResponse) VisitSaveDraftResponse(w http.ResponseW
 
 type ValidateDraftRequestObject struct {
 	Plan PlanParameter `json:"plan"`
-	Body *ValidateDraftJSONRequestBody
 }
 
 type ValidateDraftResponseObject interface {
@@ -3060,32 +3062,6 @@ func (sh *strictHandler) ValidateDraft(ctx echo.Context, plan PlanParameter) err
 	var request ValidateDraftRequestObject
 
 	request.Plan = plan
-
-	var body ValidateDraftJSONRequestBody
-	var err error
-	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
-		// A request validator built on kin-openapi's openapi3filter with
-		// KeepValidatedValue leaves the value it validated on the body. Bind
-		// that value, matching member names exactly, so the handler receives
-		// what was validated instead of a second, case-insensitive decode.
-		// Otherwise bind only the request body, so that path and query
-		// parameters are not also bound into the body struct.
-		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
-			err = binder.BindBody(ctx, &body)
-		}
-	} else {
-		// A custom binder is installed on the Echo instance; defer to it
-		// entirely, since echo.Binder does not expose body-only binding and
-		// the binder may do more than decode (for example call ctx.Validate).
-		err = ctx.Bind(&body)
-	}
-	if err != nil {
-		if !errors.Is(err, io.EOF) {
-			return err
-		}
-	} else {
-		request.Body = &body
-	}
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.ValidateDraft(ctx.Request().Context(), request.(ValidateDraftRequestObject))

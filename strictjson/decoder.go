@@ -243,3 +243,13 @@ func (d *Decoder) Pointer() string {
 }
 
 var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
+
+// Rest gives the text from the next value on, unread: what follows is judged
+// only as it is read.
+func (d *Decoder) Rest() string {
+	if d.fault != nil {
+		return ""
+	}
+	d.space()
+	return d.text[d.at:]
+}

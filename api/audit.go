@@ -1,0 +1,74 @@
+package api
+
+import (
+	"context"
+	"time"
+
+	"github.com/headgate/headgate/audit"
+)
+
+func showEntry(e audit.Entry) (AuditEntry, error) {
+	id, err := parseUUID(e.ID)
+	if err != nil {
+		return AuditEntry{}, err
+	}
+	out := AuditEntry{
+		Id: id, At: e.At.UTC(), Revision: e.Revision, Actor: showActor(e.Actor),
+		Origin: Origin{RequestId: e.Origin.RequestID, Address: e.Origin.Address},
+		Action: e.Action, Object: e.Object, ObjectName: e.ObjectName, Before: e.Before, After: e.After,
+	}
+	if e.TenantID != "" {
+		out.TenantId, err = parseUUID(e.TenantID)
+	}
+	return out, err
+}
+
+// ListAudit is GET /v1/audit. A tenant key reads the lines of its own tenant.
+func (a *API) ListAudit(ctx context.Context, r ListAuditRequestObject) (ListAuditResponseObject, error) {
+	p := r.Params
+	tenantID, err := a.auditedTenant(ctx, p.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	l, err := page("/v1/audit", filters("tenant", p.Tenant, "action", p.Action, "object", p.Object,
+		"from", instant(p.From), "to", instant(p.To)), p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := a.cfg.Audit.AuditEntries(ctx, audit.Filter{
+		TenantID: tenantID, Action: p.Action, Object: p.Object, From: p.From, To: p.To, After: l.after, Limit: l.fetch(),
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows, next, link := cut(l, rows, func(e audit.Entry) string { return e.ID })
+	data, err := each(rows, showEntry)
+	if err != nil {
+		return nil, err
+	}
+	return ListAudit200JSONResponse{AuditPage{data, next != "", next}, ListAudit200ResponseHeaders{link}}, nil
+}
+
+// auditedTenant is the id of the tenant to whose lines a reading is bound; ""
+// for all, which only the operator can have.
+func (a *API) auditedTenant(ctx context.Context, ref string) (string, error) {
+	who := callerOf(ctx)
+	if own := who.tenant(); own != nil {
+		if ref != "" && !who.is(ref) {
+			return "", errForeign
+		}
+		return own.TenantID, nil
+	}
+	if ref == "" {
+		return "", nil
+	}
+	t, err := a.cfg.Tenants.Tenant(ctx, ref)
+	return t.ID, err
+}
+
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}

@@ -1,0 +1,143 @@
+package api
+
+import (
+	"context"
+	"crypto/subtle"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/tenants"
+)
+
+// A caller is whoever a request's key belongs to, with the world in which the
+// key was found: one request sees one snapshot.
+type caller struct {
+	world *snapshot.Snapshot
+	key   *snapshot.Key
+}
+
+// tenant is the caller's own tenant; nil for the operator.
+func (c caller) tenant() *enforcement.Subject { return c.key.Subject }
+
+// is reports whether ref names the caller's own tenant.
+func (c caller) is(ref string) bool {
+	t := c.tenant()
+	return t != nil && (ref == t.Tenant || ref == t.TenantID)
+}
+
+// actor is the caller in the audit log.
+func (c caller) actor() audit.Actor {
+	kind := "tenant_key"
+	if c.key.Operator {
+		kind = "operator_key"
+	}
+	return audit.Actor{Kind: kind, ID: c.key.ID, Name: c.key.Name}
+}
+
+// bootstrapKey is what the bootstrap key may do: everything.
+var bootstrapKey = func() *snapshot.Key {
+	all, _ := snapshot.ScopesOf([]tenants.Scope{tenants.ScopeCheck, tenants.ScopeManage})
+	return &snapshot.Key{ID: "bootstrap", Name: "bootstrap key", Operator: true, Scopes: all}
+}()
+
+// errUnauthenticated is the same whatever is wrong with a key.
+var errUnauthenticated = problem.New(problem.Unauthenticated, "a valid API key is needed, as Authorization: Bearer hg_…")
+
+// errForeign is the same for every other tenant, real or not.
+var errForeign = problem.New(problem.Forbidden, "this key reaches only its own tenant")
+
+// authenticate finds the caller in the snapshot. A token of the wrong form is
+// refused without looking; no database is asked in any case.
+func (a *API) authenticate(r *http.Request) (caller, error) {
+	var world *snapshot.Snapshot
+	if a.cfg.Snapshot != nil {
+		world = a.cfg.Snapshot()
+	}
+	if world == nil {
+		return caller{}, problem.New(problem.Unavailable, "this node has not loaded its first snapshot yet")
+	}
+	token, ok := bearer(r.Header["Authorization"])
+	if !ok {
+		return caller{}, errUnauthenticated
+	}
+	formed := tenants.WellFormed(token)
+	if !formed && a.bootstrap == nil {
+		return caller{}, errUnauthenticated
+	}
+	hash := tenants.HashToken(token)
+	if formed {
+		if key, ok := world.Key(hash); ok {
+			if !key.Valid(a.cfg.Now().UnixMicro()) {
+				return caller{}, errUnauthenticated
+			}
+			return caller{world, key}, nil
+		}
+	}
+	if a.bootstrap != nil && subtle.ConstantTimeCompare(hash[:], a.bootstrap[:]) == 1 && !world.HasOperatorKey() {
+		return caller{world, bootstrapKey}, nil
+	}
+	return caller{}, errUnauthenticated
+}
+
+// maxToken bounds what is hashed of an Authorization header: the longest
+// bootstrap key.
+const maxToken = 128
+
+// bearer takes the token out of the one Authorization header.
+func bearer(headers []string) (string, bool) {
+	const scheme = "Bearer "
+	if len(headers) != 1 || len(headers[0]) <= len(scheme) || !strings.EqualFold(headers[0][:len(scheme)], scheme) {
+		return "", false
+	}
+	token := headers[0][len(scheme):]
+	return token, len(token) <= maxToken
+}
+
+// authorize says whether a caller may call a route.
+func authorize(c caller, r *route, e echo.Context) error {
+	if r.callers == operators && !c.key.Operator {
+		return problem.New(problem.Forbidden, "this needs an operator key")
+	}
+	if !c.key.Scopes.Has(r.scope) {
+		return problem.New(problem.Forbidden, "this key lacks the scope %s", r.scope)
+	}
+	if t := c.tenant(); t != nil {
+		if ref := e.Param("tenant"); ref != "" && !c.is(ref) {
+			return errForeign
+		}
+		if t.Suspended && r.scope == tenants.ScopeManage {
+			return problem.New(problem.Forbidden, "tenant %s is suspended: its keys may only read", t.Tenant)
+		}
+	}
+	return nil
+}
+
+// subject finds the tenant that a check is about. An empty ref is a tenant
+// key's own tenant.
+func (c caller) subject(ref string) (*enforcement.Subject, error) {
+	if own := c.tenant(); own != nil {
+		if ref == "" || c.is(ref) {
+			return own, nil
+		}
+		return nil, errForeign
+	}
+	s, ok := c.world.Subject(ref)
+	if !ok {
+		return nil, problem.New(problem.NotFound, "no such tenant")
+	}
+	return s, nil
+}
+
+type callerKey struct{}
+
+// callerOf gives the caller of a management request.
+func callerOf(ctx context.Context) caller {
+	c, _ := ctx.Value(callerKey{}).(caller)
+	return c
+}

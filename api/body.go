@@ -1,0 +1,70 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/headgate/headgate/problem"
+)
+
+// How large bodies may be.
+const (
+	maxBody  = 64 << 10
+	maxBatch = 1 << 20
+)
+
+// readBody reads a JSON body of at most limit bytes into b.
+func readBody(b *bytes.Buffer, r *http.Request, limit int64) error {
+	if err := checkMediaType(r.Header); err != nil {
+		return err
+	}
+	if r.ContentLength > limit {
+		return tooLarge(limit)
+	}
+	if r.ContentLength > 0 {
+		b.Grow(int(r.ContentLength) + bytes.MinRead)
+	}
+	n, err := b.ReadFrom(io.LimitReader(r.Body, limit+1))
+	switch {
+	case err != nil:
+		return readError(err, limit)
+	case n > limit:
+		return tooLarge(limit)
+	}
+	return nil
+}
+
+func readError(err error, limit int64) error {
+	var big *http.MaxBytesError
+	if errors.As(err, &big) {
+		return tooLarge(limit)
+	}
+	return &problem.Problem{Kind: problem.Malformed, Message: "the body ended early", Cause: err}
+}
+
+func tooLarge(limit int64) error {
+	return problem.New(problem.TooLarge, "the body has more than %d bytes", limit)
+}
+
+// checkMediaType takes application/json, in UTF-8, not compressed.
+func checkMediaType(h http.Header) error {
+	if coding := h["Content-Encoding"]; len(coding) > 0 && (len(coding) > 1 || !strings.EqualFold(coding[0], "identity")) {
+		return problem.New(problem.Unsupported, "the body must not be compressed")
+	}
+	types := h["Content-Type"]
+	if len(types) == 1 && types[0] == "application/json" {
+		return nil
+	}
+	if len(types) == 1 {
+		media, params, err := mime.ParseMediaType(types[0])
+		charset, has := params["charset"]
+		if err == nil && media == "application/json" && (len(params) == 0 || len(params) == 1 && has && strings.EqualFold(charset, "utf-8")) {
+			return nil
+		}
+	}
+	return problem.New(problem.Unsupported, "the body must be application/json in UTF-8")
+}

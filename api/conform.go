@@ -1,0 +1,115 @@
+package api
+
+import (
+	"encoding/json"
+	"math"
+	"reflect"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/strictjson"
+)
+
+// conform holds a management body against the generated type that
+// encoding/json will decode it into, since that would take members that are
+// unknown, misspelt in case, duplicate or null. What does not fit is Malformed;
+// a member that is empty to mean its default is Invalid, as that is said by
+// leaving it out.
+func conform(body []byte, t reflect.Type) error {
+	var f problem.Fields
+	var d strictjson.Decoder
+	d.Reset(string(body), strictjson.MaxDepth)
+	conformValue(&d, t, &f)
+	if err := d.End(); err != nil {
+		return err
+	}
+	return f.Err()
+}
+
+var (
+	typeTime = reflect.TypeFor[time.Time]()
+	typeRaw  = reflect.TypeFor[json.RawMessage]()
+)
+
+func conformValue(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
+	switch {
+	case t.Kind() == reflect.Pointer:
+		conformValue(d, t.Elem(), f)
+	case t == typeRaw:
+		d.Skip()
+	case t == typeTime:
+		at := d.Pointer()
+		if text := d.Text(); d.Err() == nil {
+			if _, err := time.Parse(time.RFC3339, text); err != nil {
+				d.FailAt(at, "must be an instant of RFC 3339, like 2026-11-21T09:00:00Z")
+			}
+		}
+	case t.Kind() == reflect.Struct:
+		conformStruct(d, t, f)
+	case t.Kind() == reflect.Slice:
+		for range d.Elements() {
+			conformValue(d, t.Elem(), f)
+		}
+	case t.Kind() == reflect.String:
+		d.Text()
+	case t.Kind() == reflect.Bool:
+		d.Bool()
+	case t.Kind() == reflect.Int, t.Kind() == reflect.Int64:
+		d.Int(math.MinInt64, math.MaxInt64)
+	case t.Kind() == reflect.Int32:
+		d.Int(math.MinInt32, math.MaxInt32)
+	default:
+		panic("api: no rule for " + t.String())
+	}
+}
+
+func conformStruct(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
+	at := d.Pointer()
+	var seen uint64 // by field
+	for name := range d.Members() {
+		i, optional, ok := member(t, name)
+		if !ok {
+			d.Unknown()
+			continue
+		}
+		seen |= 1 << i
+		field := t.Field(i).Type
+		if optional && emptyNext(d, field) {
+			f.Add(d.Pointer(), "must not be empty; leave it out for the default")
+		}
+		conformValue(d, field, f)
+	}
+	for i := range t.NumField() {
+		if name, optional := tag(t.Field(i)); !optional && seen&(1<<i) == 0 {
+			d.FailAt(at+"/"+name, "is required")
+		}
+	}
+}
+
+// emptyNext reports whether the next value is the zero value by which the type
+// says that a member was left out.
+func emptyNext(d *strictjson.Decoder, t reflect.Type) bool {
+	next := d.Rest()
+	switch t.Kind() {
+	case reflect.String:
+		return strings.HasPrefix(next, `""`)
+	case reflect.Int, reflect.Int32, reflect.Int64:
+		return strings.HasPrefix(next, "0")
+	}
+	return false
+}
+
+func member(t reflect.Type, name string) (i int, optional, ok bool) {
+	for i := range t.NumField() {
+		if n, optional := tag(t.Field(i)); n == name {
+			return i, optional, true
+		}
+	}
+	return 0, false, false
+}
+
+func tag(f reflect.StructField) (name string, optional bool) {
+	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+	return name, strings.Contains(options, "omit")
+}

@@ -1,0 +1,15 @@
+// Package api is the REST API: what openapi.yaml says, over echo.
+//
+// A request comes in at API.ServeHTTP and finds its row in the route table
+// (routes.go), which says who may call it. Authentication asks the snapshot
+// (auth.go), never a database. POST /v1/check and its batch are decided by an
+// enforcement.Decider (check.go, batch.go) and written by appending
+// (decision.go, headers.go); management calls the services through the
+// generated strict server (tenants.go, keys.go, plans.go, audit.go). Every error
+// leaves through one table (problems.go).
+//
+// The package translates and decides nothing: it refuses to know SQL, counters
+// and what a plan may say.
+package api
+
+//go:generate go tool -modfile=../tools/go.mod oapi-codegen -config oapi-codegen.yaml ../openapi.yaml

@@ -1,0 +1,189 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+)
+
+// Every example of openapi.yaml is played: each request example, and each
+// response example of an operation without a body, on a fresh world (newWorld has
+// what the examples name). A request example is answered by the response example
+// of its name: same status, same body, but for what differs from run to run
+// (masked). The ids of keys in paths are those of the fixture's keys.
+
+// notPlayed are response examples that no request can bring about here, with the
+// test that shows them.
+var notPlayed = map[string]string{
+	"check 403 forbidden":           "TestScopes",
+	"check 503 limiter_unavailable": "TestLimiterAway",
+	"readyz 503 draining":           "TestReadiness",
+	"docs 200 page":                 "web serves it",
+}
+
+// before are the calls that an example supposes.
+var before = map[string][]call{
+	"check refused": repeated(5, call{method: "POST", path: "/v1/check",
+		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`}),
+	"checkBatch atomic": repeated(5, call{method: "POST", path: "/v1/check",
+		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`}),
+	"listTenants page": nil,
+}
+
+func repeated(n int, c call) []call { return slices.Repeat([]call{c}, n) }
+
+func TestExamples(t *testing.T) {
+	t.Parallel()
+	doc, _ := contract()
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			requests := map[string]any{}
+			if op.RequestBody != nil {
+				for name, e := range op.RequestBody.Value.Content["application/json"].Examples {
+					requests[name] = e.Value.Value
+				}
+			}
+			played := map[string]bool{}
+			for status, response := range op.Responses.Map() {
+				for _, media := range response.Value.Content {
+					for name, e := range media.Examples {
+						id := op.OperationID + " " + status + " " + name
+						body, asked := requests[name]
+						switch {
+						case notPlayed[id] != "" || response.Ref != "" && !strings.HasSuffix(response.Ref, "/Alive"):
+							continue // problems that operations share
+						case op.RequestBody != nil && !asked:
+							t.Errorf("%s: no request example of this name", id)
+							continue
+						}
+						played[name] = true
+						t.Run(id, func(t *testing.T) {
+							t.Parallel()
+							playExample(t, method, path, op, name, status, body, e.Value.Value)
+						})
+					}
+				}
+			}
+			for name := range requests {
+				if !played[name] {
+					t.Errorf("%s: request example %s has no response example", op.OperationID, name)
+				}
+			}
+		}
+	}
+}
+
+func playExample(t *testing.T, method, path string, op *openapi3.Operation, name, status string, body, want any) {
+	t.Helper()
+	w := newWorld(t)
+	for _, c := range before[op.OperationID+" "+name] {
+		c.key = w.operator
+		w.do(c)
+	}
+	c := call{method: method, path: exampleAddress(w, path, op), header: map[string]string{}}
+	if op.Security != nil && len(*op.Security) > 0 {
+		c.key = w.operator
+	}
+	for _, p := range op.Parameters {
+		if p.Value.In == "header" && p.Value.Example != nil {
+			c.header[p.Value.Name] = fmt.Sprint(p.Value.Example)
+		}
+	}
+	if op.RequestBody != nil {
+		text, err := json.Marshal(body)
+		must(t, err)
+		c.body = string(text)
+	}
+	a := w.do(c)
+	if fmt.Sprint(a.status) != status {
+		t.Fatalf("%s %s: %d, the example says %s\n%s", c.method, c.path, a.status, status, a.body)
+	}
+	if text, ok := want.(string); ok {
+		if !strings.HasPrefix(a.body, text) {
+			t.Errorf("%q does not begin with the example %q", a.body, text)
+		}
+		return
+	}
+	var got any
+	must(t, json.Unmarshal([]byte(a.body), &got))
+	text, err := json.Marshal(want)
+	must(t, err)
+	must(t, json.Unmarshal(text, &want))
+	got, want = masked("", got), masked("", want)
+	if !reflect.DeepEqual(got, want) {
+		g, _ := json.MarshalIndent(got, "", " ")
+		e, _ := json.MarshalIndent(want, "", " ")
+		t.Errorf("got\n%s\nthe example says\n%s", g, e)
+	}
+}
+
+// exampleAddress fills a path and query with the examples of its parameters.
+func exampleAddress(w *world, path string, op *openapi3.Operation) string {
+	query := []string{}
+	for _, p := range op.Parameters {
+		if p.Value.Example == nil {
+			continue
+		}
+		text := fmt.Sprint(p.Value.Example)
+		if id, ok := w.ids[text]; ok {
+			text = id
+		}
+		switch p.Value.In {
+		case "path":
+			path = strings.ReplaceAll(path, "{"+p.Value.Name+"}", text)
+		case "query":
+			query = append(query, p.Value.Name+"="+text)
+		}
+	}
+	if len(query) > 0 {
+		path += "?" + strings.Join(query, "&")
+	}
+	return path
+}
+
+var perRun = regexp.MustCompile(`^(id|plan_id|tenant_id|object|request_id|decision_id|token|hint|next_cursor|revision|draft_revision|age_ms|.*_at|at)$`)
+
+// masked replaces what differs from run to run by its type.
+func masked(name string, v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		out := maps.Clone(v)
+		for k := range out {
+			out[k] = masked(k, out[k])
+		}
+		return out
+	case []any:
+		out := slices.Clone(v)
+		for i := range out {
+			out[i] = masked("", out[i])
+		}
+		return out
+	}
+	if perRun.MatchString(name) {
+		return fmt.Sprintf("%T", v)
+	}
+	return v
+}
+
+// Deletions have no response example: they are played here, with a look that the
+// object is gone.
+func TestDeletions(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"/v1/tenants/acme", "/v1/plans/trial"} {
+		w := newWorld(t)
+		if a := w.do(call{method: http.MethodDelete, path: path, key: w.operator, header: map[string]string{"If-Match": "*"}}); a.status != 204 || a.body != "" {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+		if a := w.do(call{method: http.MethodGet, path: path, key: w.operator}); a.status != 404 {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}

@@ -1,0 +1,186 @@
+package api
+
+import (
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// Headers is a set of dialects in which decisions say what is left.
+type Headers uint8
+
+// The dialects.
+const (
+	// Draft11 is RateLimit-Policy and RateLimit of the IETF draft, revision 11.
+	Draft11 Headers = 1 << iota
+	// Draft06 is RateLimit-Limit, -Remaining and -Reset of revision 6.
+	Draft06
+	// XRateLimit is X-RateLimit-Limit, -Remaining and -Reset, the last in delta seconds.
+	XRateLimit
+)
+
+// ParseHeaders reads HEADGATE_HEADERS: draft-11 (also the meaning of ""),
+// draft-06, x-ratelimit, several by comma, or off.
+func ParseHeaders(text string) (Headers, error) {
+	switch strings.TrimSpace(text) {
+	case "":
+		return Draft11, nil
+	case "off":
+		return 0, nil
+	}
+	var set Headers
+	for word := range strings.SplitSeq(text, ",") {
+		switch strings.TrimSpace(word) {
+		case "draft-11":
+			set |= Draft11
+		case "draft-06":
+			set |= Draft06
+		case "x-ratelimit":
+			set |= XRateLimit
+		default:
+			return 0, fmt.Errorf("%q is not one of draft-11, draft-06 and x-ratelimit, several by comma, or off", strings.TrimSpace(word))
+		}
+	}
+	return set, nil
+}
+
+// AppendPolicies appends the value of RateLimit-Policy: the enforced limits that
+// applied, as a list of RFC 9651. Nothing without one.
+func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
+	from := len(b)
+	for i := range limits {
+		l := &limits[i]
+		if l.Rule.Mode != enforcement.PolicyEnforce {
+			continue
+		}
+		b = appendName(b, len(b) > from, l)
+		b = append(b, ";q="...)
+		b = strconv.AppendInt(b, l.Limit.Quota, 10)
+		if ms := l.Limit.Window.Milliseconds(); ms%1000 == 0 {
+			b = append(b, ";w="...)
+			b = strconv.AppendInt(b, ms/1000, 10)
+		}
+	}
+	return b
+}
+
+// AppendStates appends the value of RateLimit: what each of them has left, and
+// in how many seconds it lets a refused request pass, or else is as if new. A
+// limit that never lets it pass has no time.
+func AppendStates(b []byte, limits []enforcement.LimitState) []byte {
+	from := len(b)
+	for i := range limits {
+		l := &limits[i]
+		if l.Rule.Mode != enforcement.PolicyEnforce {
+			continue
+		}
+		b = appendName(b, len(b) > from, l)
+		b = append(b, ";r="...)
+		b = strconv.AppendInt(b, l.Remaining, 10)
+		if after := changesAfter(l); after != enforcement.Never {
+			b = append(b, ";t="...)
+			b = strconv.AppendInt(b, seconds(after), 10)
+		}
+	}
+	return b
+}
+
+// appendName appends a limit's name as a string of RFC 9651; slugs and limit
+// names have nothing to escape.
+func appendName(b []byte, comma bool, l *enforcement.LimitState) []byte {
+	if comma {
+		b = append(b, ", "...)
+	}
+	b = append(b, '"')
+	b = append(b, l.Limit.HeaderName...)
+	return append(b, '"')
+}
+
+// changesAfter is a refusing limit's retry, otherwise its reset, in milliseconds.
+func changesAfter(l *enforcement.LimitState) int64 {
+	if l.Allowed {
+		return l.ResetAfter
+	}
+	return l.RetryAfter
+}
+
+// seconds rounds milliseconds up.
+func seconds(ms int64) int64 { return (ms + 999) / 1000 }
+
+// tightest is the limit for dialects that can show only one: of those that
+// refuse the one with the longest retry, otherwise the one with the least left.
+func tightest(limits []enforcement.LimitState) *enforcement.LimitState {
+	var best *enforcement.LimitState
+	for i := range limits {
+		l := &limits[i]
+		if l.Rule.Mode == enforcement.PolicyEnforce && (best == nil || tighter(l, best)) {
+			best = l
+		}
+	}
+	return best
+}
+
+func tighter(l, than *enforcement.LimitState) bool {
+	switch {
+	case l.Allowed != than.Allowed:
+		return !l.Allowed
+	case l.Allowed:
+		return l.Remaining < than.Remaining
+	case than.RetryAfter == enforcement.Never:
+		return false
+	}
+	return l.RetryAfter == enforcement.Never || l.RetryAfter > than.RetryAfter
+}
+
+// retryAfterSeconds is the value of Retry-After; 0 when there is none.
+func retryAfterSeconds(d *enforcement.Decision) int64 {
+	if d.Allowed || d.RetryAfter == enforcement.Never {
+		return 0
+	}
+	return max(1, seconds(d.RetryAfter))
+}
+
+// write sets the headers of a decision. Names keep their spelling on the wire.
+// scratch is used for the values, which are copied out of it.
+func (h Headers) write(to http.Header, d *enforcement.Decision, scratch []byte) []byte {
+	if after := retryAfterSeconds(d); after > 0 {
+		to["Retry-After"] = []string{strconv.FormatInt(after, 10)}
+	}
+	if h&Draft11 != 0 {
+		scratch = AppendPolicies(scratch[:0], d.Limits)
+		if cut := len(scratch); cut > 0 {
+			scratch = AppendStates(scratch, d.Limits)
+			both := string(scratch)
+			to["RateLimit-Policy"] = []string{both[:cut]}
+			to["RateLimit"] = []string{both[cut:]}
+		}
+	}
+	if h&(Draft06|XRateLimit) != 0 {
+		h.writeOne(to, tightest(d.Limits))
+	}
+	return scratch
+}
+
+func (h Headers) writeOne(to http.Header, l *enforcement.LimitState) {
+	if l == nil {
+		return
+	}
+	reset := changesAfter(l)
+	if reset == enforcement.Never {
+		reset = l.ResetAfter
+	}
+	set := func(prefix string) {
+		to[prefix+"Limit"] = []string{strconv.FormatInt(l.Limit.Quota, 10)}
+		to[prefix+"Remaining"] = []string{strconv.FormatInt(l.Remaining, 10)}
+		to[prefix+"Reset"] = []string{strconv.FormatInt(seconds(reset), 10)}
+	}
+	if h&Draft06 != 0 {
+		set("RateLimit-")
+	}
+	if h&XRateLimit != 0 {
+		set("X-RateLimit-")
+	}
+}

@@ -1,0 +1,183 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/problem"
+)
+
+// kindTypes is the one table from a kind of problem to its type in
+// problem.Catalogue, which has title and status.
+var kindTypes = map[problem.Kind]string{
+	problem.Internal:        "internal-error",
+	problem.Malformed:       "malformed-request",
+	problem.Invalid:         "invalid-input",
+	problem.Unauthenticated: "unauthenticated",
+	problem.Forbidden:       "forbidden",
+	problem.NotFound:        "not-found",
+	problem.Conflict:        "conflict",
+	problem.Stale:           "precondition-failed",
+	problem.Unconditional:   "precondition-required",
+	problem.TooLarge:        "request-too-large",
+	problem.Unsupported:     "unsupported-media-type",
+	problem.NotAllowed:      "method-not-allowed",
+	problem.Unavailable:     "unavailable",
+}
+
+// quotaExceeded is the one registered type; the others are pages of ours.
+const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
+
+// A problemType is a type with its URI made.
+type problemType struct {
+	uri, title string
+	status     int
+}
+
+// problemTypes by name, and by kind for speed.
+type problemTypes struct {
+	byName map[string]problemType
+}
+
+func newProblemTypes(publicURL string) problemTypes {
+	t := problemTypes{byName: make(map[string]problemType, len(problem.Catalogue))}
+	for _, p := range problem.Catalogue {
+		t.byName[p.Name] = problemType{strings.TrimSuffix(publicURL, "/") + "/docs/problems/" + p.Name, p.Title, p.Status}
+	}
+	return t
+}
+
+func (t problemTypes) of(k problem.Kind) problemType { return t.byName[kindTypes[k]] }
+
+// asProblem gives the problem in err's chain; what has none is internal, but for
+// echo's own errors and a deadline of ours.
+func asProblem(err error) *problem.Problem {
+	var p *problem.Problem
+	if errors.As(err, &p) {
+		return p
+	}
+	var h *echo.HTTPError
+	if errors.As(err, &h) {
+		return fromEcho(h)
+	}
+	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
+		return &problem.Problem{Kind: problem.Unavailable, Message: "this took too long", Cause: err}
+	}
+	return &problem.Problem{Kind: problem.Internal, Message: "internal error", Cause: err}
+}
+
+// fromEcho turns what the router and the generated binder say into a problem.
+func fromEcho(h *echo.HTTPError) *problem.Problem {
+	text := fmt.Sprint(h.Message)
+	switch h.Code {
+	case http.StatusNotFound:
+		return problem.New(problem.NotFound, "there is nothing at this address")
+	case http.StatusMethodNotAllowed:
+		return problem.New(problem.NotAllowed, "this address does not answer to this method")
+	case http.StatusBadRequest:
+		name, _, named := strings.Cut(strings.TrimPrefix(text, "Invalid format for parameter "), ":")
+		switch {
+		case named && (name == "key" || name == "version"): // a part of the path
+			return problem.New(problem.NotFound, "there is nothing at this address")
+		case named:
+			return &problem.Problem{
+				Kind: problem.Malformed, Message: "a parameter cannot be read",
+				Fields: []problem.Field{{Pointer: name, Message: "is not of the form that it must have"}}, Cause: h,
+			}
+		}
+		return &problem.Problem{Kind: problem.Malformed, Message: "the request cannot be read", Cause: h}
+	}
+	return &problem.Problem{Kind: problem.Internal, Message: "internal error", Cause: h}
+}
+
+// fail answers an error. It is echo's error handler.
+func (a *API) fail(err error, c echo.Context) {
+	p := asProblem(err)
+	if p.Kind == problem.Internal || p.Kind == problem.Unavailable && p.Cause != nil {
+		a.cfg.Logger.Error("request failed", "request_id", requestID(c.Response()),
+			"method", c.Request().Method, "path", c.Path(), "err", err)
+	}
+	if c.Response().Committed {
+		return
+	}
+	t := a.types.of(p.Kind)
+	h := c.Response().Header()
+	switch p.Kind {
+	case problem.Unauthenticated:
+		h.Set("WWW-Authenticate", "Bearer")
+	case problem.Unavailable:
+		h.Set("Retry-After", "1")
+	case problem.TooLarge:
+		h.Set("Connection", "close") // the rest of the body is not worth reading
+	case problem.NotAllowed:
+		if allow, ok := c.Get(echo.ContextKeyHeaderAllow).(string); ok {
+			h.Set("Allow", allow)
+		}
+	}
+	out := a.appendProblem(nil, p, requestID(c.Response()), "")
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(out)))
+	h.Set("Cache-Control", "no-store")
+	c.Response().WriteHeader(t.status)
+	if c.Request().Method != http.MethodHead {
+		_, _ = c.Response().Write(out) // the client is gone if this fails
+	}
+}
+
+// wireProblem is the JSON form of a problem.
+type wireProblem struct {
+	Type      string  `json:"type"`
+	Title     string  `json:"title"`
+	Status    int     `json:"status"`
+	Detail    string  `json:"detail,omitempty"`
+	Code      string  `json:"code,omitempty"`
+	RequestID string  `json:"request_id"`
+	Errors    []Fault `json:"errors,omitempty"`
+}
+
+// appendProblem writes a problem; its pointers get a prefix (of a batch's item).
+func (a *API) appendProblem(b []byte, p *problem.Problem, id, prefix string) []byte {
+	t := a.types.of(p.Kind)
+	w := wireProblem{Type: t.uri, Title: t.title, Status: t.status, Detail: p.Message, Code: p.Code, RequestID: id, Errors: faultsOf(p.Fields, prefix)}
+	if p.Kind == problem.Internal {
+		w.Detail, w.Code, w.Errors = "internal error", "", nil
+	}
+	var out bytes.Buffer
+	e := json.NewEncoder(&out)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(w); err != nil {
+		panic(err) // strings and numbers only
+	}
+	return append(b, bytes.TrimRight(out.Bytes(), "\n")...)
+}
+
+func faultsOf(fields []problem.Field, prefix string) []Fault {
+	out := make([]Fault, len(fields))
+	for i, f := range fields {
+		out[i] = Fault{Pointer: prefix + f.Pointer, Detail: f.Message}
+	}
+	return out
+}
+
+// under puts a prefix before the pointers of an Invalid problem: what a service
+// says of a document, said of the body that held it.
+func under(prefix string, err error) error {
+	var p *problem.Problem
+	if !errors.As(err, &p) || len(p.Fields) == 0 {
+		return err
+	}
+	moved := *p
+	moved.Fields = make([]problem.Field, len(p.Fields))
+	for i, f := range p.Fields {
+		moved.Fields[i] = problem.Field{Pointer: prefix + f.Pointer, Message: f.Message}
+	}
+	return &moved
+}

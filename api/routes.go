@@ -1,0 +1,94 @@
+package api
+
+import (
+	"net/http"
+	"reflect"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/tenants"
+)
+
+// A route is one operation: a row of the table that says who may call what.
+type route struct {
+	method, path string
+	// operation is its operationId in openapi.yaml.
+	operation string
+	callers   callers
+	scope     tenants.Scope
+	// query are the parameters that it knows; others are refused.
+	query []string
+	// body is the type of the JSON body that is held against it before it is
+	// decoded; nil: none is read here.
+	body reflect.Type
+	// bodyOptional: no body at all is as good as {}.
+	bodyOptional bool
+	// ifMatch: the request must carry If-Match.
+	ifMatch bool
+	// hot: no deadline of ours; the handler reads its own body.
+	hot     bool
+	handler echo.HandlerFunc
+}
+
+// callers says who may call a route.
+type callers uint8
+
+const (
+	anyone    callers = iota // without a key
+	operators                // operator keys
+	everyKey                 // operator keys and tenant keys; a tenant key only for its own tenant
+)
+
+var paging = []string{"limit", "cursor"}
+
+// routes is the whole table. Tests hold it against openapi.yaml.
+func (a *API) routes() []route {
+	const (
+		get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
+		check, read, manage = tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage
+	)
+	g := ServerInterfaceWrapper{Handler: NewStrictHandler(a, nil)}
+	return []route{
+		{method: post, path: "/v1/check", operation: "check", callers: everyKey, scope: check, query: []string{"deny_status"}, hot: true, handler: a.check},
+		{method: post, path: "/v1/check/batch", operation: "checkBatch", callers: everyKey, scope: check, query: []string{"deny_status"}, hot: true, handler: a.checkBatch},
+		{method: post, path: "/v1/simulate", operation: "simulate", callers: everyKey, scope: read, handler: a.simulate},
+
+		{method: get, path: "/v1/tenants", operation: "listTenants", callers: operators, scope: read, query: []string{"q", "status", "plan", "limit", "cursor"}, handler: g.ListTenants},
+		{method: post, path: "/v1/tenants", operation: "createTenant", callers: operators, scope: manage, body: reflect.TypeFor[NewTenant](), handler: g.CreateTenant},
+		{method: get, path: "/v1/tenants/:tenant", operation: "getTenant", callers: everyKey, scope: read, handler: g.GetTenant},
+		{method: put, path: "/v1/tenants/:tenant", operation: "updateTenant", callers: operators, scope: manage, body: reflect.TypeFor[TenantDocument](), ifMatch: true, handler: g.UpdateTenant},
+		{method: del, path: "/v1/tenants/:tenant", operation: "deleteTenant", callers: operators, scope: manage, ifMatch: true, handler: g.DeleteTenant},
+
+		{method: get, path: "/v1/tenants/:tenant/keys", operation: "listKeys", callers: everyKey, scope: read, query: paging, handler: g.ListKeys},
+		{method: post, path: "/v1/tenants/:tenant/keys", operation: "createKey", callers: everyKey, scope: manage, body: reflect.TypeFor[NewKey](), handler: g.CreateKey},
+		{method: get, path: "/v1/tenants/:tenant/keys/:key", operation: "getKey", callers: everyKey, scope: read, handler: g.GetKey},
+		{method: del, path: "/v1/tenants/:tenant/keys/:key", operation: "revokeKey", callers: everyKey, scope: manage, handler: g.RevokeKey},
+		{method: post, path: "/v1/tenants/:tenant/keys/:key/rotate", operation: "rotateKey", callers: everyKey, scope: manage, body: reflect.TypeFor[RotateKey](), bodyOptional: true, handler: g.RotateKey},
+
+		{method: get, path: "/v1/operator-keys", operation: "listOperatorKeys", callers: operators, scope: read, query: paging, handler: g.ListOperatorKeys},
+		{method: post, path: "/v1/operator-keys", operation: "createOperatorKey", callers: operators, scope: manage, body: reflect.TypeFor[NewKey](), handler: g.CreateOperatorKey},
+		{method: get, path: "/v1/operator-keys/:key", operation: "getOperatorKey", callers: operators, scope: read, handler: g.GetOperatorKey},
+		{method: del, path: "/v1/operator-keys/:key", operation: "revokeOperatorKey", callers: operators, scope: manage, handler: g.RevokeOperatorKey},
+		{method: post, path: "/v1/operator-keys/:key/rotate", operation: "rotateOperatorKey", callers: operators, scope: manage, body: reflect.TypeFor[RotateKey](), bodyOptional: true, handler: g.RotateOperatorKey},
+
+		{method: get, path: "/v1/plans", operation: "listPlans", callers: operators, scope: read, query: []string{"q", "limit", "cursor"}, handler: g.ListPlans},
+		{method: post, path: "/v1/plans", operation: "createPlan", callers: operators, scope: manage, body: reflect.TypeFor[NewPlan](), handler: g.CreatePlan},
+		{method: get, path: "/v1/plans/:plan", operation: "getPlan", callers: operators, scope: read, handler: g.GetPlan},
+		{method: del, path: "/v1/plans/:plan", operation: "deletePlan", callers: operators, scope: manage, ifMatch: true, handler: g.DeletePlan},
+		{method: get, path: "/v1/plans/:plan/draft", operation: "getDraft", callers: operators, scope: read, handler: g.GetDraft},
+		{method: put, path: "/v1/plans/:plan/draft", operation: "saveDraft", callers: operators, scope: manage, body: reflect.TypeFor[PlanDocument](), ifMatch: true, handler: g.SaveDraft},
+		{method: post, path: "/v1/plans/:plan/draft/validate", operation: "validateDraft", callers: operators, scope: read, handler: g.ValidateDraft},
+		{method: get, path: "/v1/plans/:plan/diff", operation: "diffPlan", callers: operators, scope: read, handler: g.DiffPlan},
+		{method: post, path: "/v1/plans/:plan/publish", operation: "publishPlan", callers: operators, scope: manage, body: reflect.TypeFor[Publish](), bodyOptional: true, handler: g.PublishPlan},
+		{method: get, path: "/v1/plans/:plan/versions", operation: "listVersions", callers: operators, scope: read, query: paging, handler: g.ListVersions},
+		{method: get, path: "/v1/plans/:plan/versions/:version", operation: "getVersion", callers: operators, scope: read, handler: g.GetVersion},
+
+		{method: get, path: "/v1/audit", operation: "listAudit", callers: everyKey, scope: read, query: []string{"tenant", "action", "object", "from", "to", "limit", "cursor"}, handler: g.ListAudit},
+
+		{method: get, path: "/healthz", operation: "healthz", handler: a.alive},
+		{method: get, path: "/livez", operation: "livez", handler: a.alive},
+		{method: get, path: "/readyz", operation: "readyz", query: []string{"verbose"}, handler: a.readyz},
+		{method: get, path: "/metrics", operation: "metrics", handler: a.metrics},
+		{method: get, path: "/openapi.yaml", operation: "openapi", handler: a.openapi},
+	}
+}

@@ -1,0 +1,180 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/problem"
+)
+
+const (
+	requestIDHeader = "X-Request-Id"
+	requestIDKey    = "request_id" // in echo's context
+	callerInEcho    = "caller"
+)
+
+// ServeHTTP answers a request; a panic below it is a 500 with a request id.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		cause := recover()
+		if cause == nil {
+			return
+		}
+		if cause == http.ErrAbortHandler {
+			panic(cause)
+		}
+		c := a.echo.NewContext(r, w)
+		a.fail(fmt.Errorf("panic: %v\n%s", cause, debug.Stack()), c)
+	}()
+	a.identify(w, r)
+	a.echo.ServeHTTP(w, r)
+}
+
+// identify gives the request an id: the caller's, if it is sane.
+func (a *API) identify(w http.ResponseWriter, r *http.Request) {
+	id := r.Header.Get(requestIDHeader)
+	if !saneID(id) {
+		id = newID()
+	}
+	w.Header()[requestIDHeader] = []string{id}
+}
+
+func newID() string {
+	id, err := uuid.NewV7()
+	if err != nil {
+		return uuid.NewString() // panics without randomness, as all else would
+	}
+	return id.String()
+}
+
+// saneID takes 1 to 128 characters that cannot break a log line or a header.
+func saneID(id string) bool {
+	if id == "" || len(id) > 128 {
+		return false
+	}
+	for i := range len(id) {
+		switch c := id[i]; {
+		case c >= 'a' && c <= 'z', c >= 'A' && c <= 'Z', c >= '0' && c <= '9', strings.IndexByte("-_.:/+=~", c) >= 0:
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// requestID is the id that identify gave.
+func requestID(w http.ResponseWriter) string {
+	if v := w.Header()[requestIDHeader]; len(v) > 0 {
+		return v[0]
+	}
+	return ""
+}
+
+// serve is what every operation goes through before its handler.
+func (a *API) serve(r route) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		req := c.Request()
+		var who caller
+		if r.callers != anyone {
+			var err error
+			if who, err = a.authenticate(req); err != nil {
+				return err
+			}
+			if err := authorize(who, &r, c); err != nil {
+				return err
+			}
+			c.Set(callerInEcho, who)
+		}
+		if err := checkQuery(req.URL, r.query); err != nil {
+			return err
+		}
+		if r.hot || r.callers == anyone {
+			return r.handler(c)
+		}
+		return a.manage(&r, who, c)
+	}
+}
+
+// manage is what management goes through besides: a deadline, who acts, the
+// precondition and the body.
+func (a *API) manage(r *route, who caller, c echo.Context) error {
+	req := c.Request()
+	if r.ifMatch && req.Header.Get("If-Match") == "" {
+		return problem.New(problem.Unconditional, "send the ETag that was read as If-Match")
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), a.cfg.Timeout)
+	defer cancel()
+	ctx = context.WithValue(ctx, callerKey{}, who)
+	ctx = audit.With(ctx, who.actor(), audit.Origin{RequestID: requestID(c.Response()), Address: a.cfg.ClientAddress(req)})
+	if r.body != nil {
+		body, err := readManagementBody(r, req)
+		if err != nil {
+			return err
+		}
+		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	c.SetRequest(req.WithContext(ctx))
+	return r.handler(c)
+}
+
+func readManagementBody(r *route, req *http.Request) ([]byte, error) {
+	if r.bodyOptional && req.ContentLength == 0 {
+		return nil, nil
+	}
+	var b bytes.Buffer
+	if err := readBody(&b, req, maxBody); err != nil {
+		return nil, err
+	}
+	if r.bodyOptional && b.Len() == 0 {
+		return nil, nil
+	}
+	return b.Bytes(), conform(b.Bytes(), r.body)
+}
+
+// checkQuery refuses parameters that are unknown, repeated or empty, and a
+// limit out of range.
+func checkQuery(u *url.URL, known []string) error {
+	if u.RawQuery == "" {
+		return nil
+	}
+	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return problem.New(problem.Malformed, "the query cannot be read")
+	}
+	refuse := func(name, detail string) error {
+		return &problem.Problem{
+			Kind: problem.Malformed, Message: "a query parameter cannot be read",
+			Fields: []problem.Field{{Pointer: name, Message: detail}},
+		}
+	}
+	for name, list := range values {
+		switch {
+		case !slices.Contains(known, name):
+			return refuse(name, "unknown parameter")
+		case len(list) > 1:
+			return refuse(name, "given twice")
+		case list[0] == "" && name != "verbose":
+			return refuse(name, "must not be empty")
+		case strings.ContainsFunc(list[0], func(r rune) bool { return r < ' ' || r == '\uFFFD' }):
+			return refuse(name, "must be text without control characters")
+		}
+	}
+	if text := values.Get("limit"); text != "" {
+		if n, err := strconv.Atoi(text); err != nil || n < 1 || n > maxPage || text[0] == '+' {
+			return refuse("limit", "must be from 1 to 100")
+		}
+	}
+	return nil
+}

@@ -1,0 +1,32 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"net/http"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/problem"
+)
+
+// simulate is POST /v1/simulate: one scenario in, its answer out.
+func (a *API) simulate(c echo.Context) error {
+	if a.cfg.Simulate == nil {
+		return problem.New(problem.Unavailable, "this node does not simulate")
+	}
+	var body bytes.Buffer
+	if err := readBody(&body, c.Request(), maxBody); err != nil {
+		return err
+	}
+	answer, err := a.cfg.Simulate(c.Request().Context(), body.Bytes())
+	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Kind == problem.Invalid {
+		asked := *p // a question, not a document: all that is wrong with it is 400
+		asked.Kind = problem.Malformed
+		return &asked
+	}
+	if err != nil {
+		return err
+	}
+	return c.Blob(http.StatusOK, "application/json", bytes.TrimRight(answer, "\n"))
+}

@@ -1,0 +1,333 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/getkin/kin-openapi/openapi3filter"
+	"github.com/getkin/kin-openapi/routers"
+	"github.com/getkin/kin-openapi/routers/gorillamux"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/simulation"
+	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/tenants"
+)
+
+// start is when every test's clocks begin, the limiter's and the services'.
+var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+
+// A world is an API over the real services, SQLite and the in-process limiter,
+// with one clock. Its transport has openapi.yaml judge every response.
+type world struct {
+	t       *testing.T
+	api     *api.API
+	store   *store.Store
+	watcher *snapshot.Watcher
+	counter *countingLimiter
+	now     atomic.Int64 // microseconds since the epoch
+
+	tenants  *tenants.Service
+	plans    *plans.Service
+	accounts *accounts.Service
+	fixture
+}
+
+// A fixture is what newWorld's database holds from the start.
+type fixture struct {
+	// Keys with what they may do.
+	operator, operatorRead, operatorCheck string
+	acme, acmeRead, acmeCheck             string
+	globex                                string // a suspended tenant's
+	// ids of keys by name, and by the id that stands for them in the examples.
+	ids      map[string]string
+	database []byte
+}
+
+// countingLimiter counts requests that could charge, and can be away.
+type countingLimiter struct {
+	enforcement.Limiter
+	asked atomic.Int64
+	away  atomic.Bool
+}
+
+func (l *countingLimiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
+	l.asked.Add(int64(len(requests)))
+	if l.away.Load() {
+		for i := range outcomes {
+			outcomes[i].Verdict, outcomes[i].Err = enforcement.Failed, enforcement.ErrNotReached
+		}
+		return
+	}
+	l.Limiter.Take(ctx, requests, outcomes)
+}
+
+// newWorld makes the world of the examples: tenant acme on version 1 of the plan
+// pro, whose draft is ahead of it; globex, suspended; and the plan trial, which
+// nobody is on.
+func newWorld(t *testing.T, change ...func(*api.Config)) *world {
+	t.Helper()
+	ctx := t.Context()
+	f := populated()
+	path := filepath.Join(t.TempDir(), "h.db")
+	must(t, os.WriteFile(path, f.database, 0o600))
+	w := &world{t: t, fixture: f}
+	w.now.Store(start.UnixMicro())
+	must(t, w.open(ctx, path))
+	t.Cleanup(func() { _ = w.store.Close() })
+	w.watcher = snapshot.NewWatcher(w.store, snapshot.Config{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
+	must(t, w.watcher.Refresh(ctx))
+	w.counter = &countingLimiter{Limiter: inprocess.New(inprocess.Config{Now: w.now.Load})}
+	cfg := api.Config{
+		Snapshot: w.watcher.Current,
+		Decider:  enforcement.NewEngine(w.counter, enforcement.Config{Timeout: 30 * time.Second}),
+		Tenants:  w.tenants, Plans: w.plans, Accounts: w.accounts, Audit: w.store,
+		Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
+		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
+			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: func(now func() int64) (enforcement.Limiter, func(), error) {
+				return inprocess.New(inprocess.Config{Now: now}), func() {}, nil
+			}})
+		},
+		Metrics: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			_, _ = io.WriteString(w, "headgate_decisions_total{outcome=\"allowed\"} 1\n")
+		}),
+		Headers: api.Draft11, Now: w.clock,
+	}
+	for _, f := range change {
+		f(&cfg)
+	}
+	w.api = api.New(cfg)
+	return w
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// proDocument is version 1 of the plan pro in the examples.
+func proDocument() plans.Document {
+	return plans.Document{Name: "Pro", Description: "For teams.", Policies: []plans.Policy{
+		{
+			Slug: "login-per-ip", Match: plans.Match{Methods: []string{"POST"}, Path: "/v1/login"}, CountBy: []string{"ip"},
+			Limits: []enforcement.Limit{{Algorithm: enforcement.SlidingWindowLog, Quota: 5, Window: time.Minute}},
+		},
+		{
+			Slug: "reports-per-user", Match: plans.Match{Path: "/v1/reports"}, CountBy: []string{"user"}, Missing: enforcement.MissingDeny,
+			Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 100, Window: time.Hour}},
+		},
+	}}
+}
+
+// proDraft is its draft: one limit raised, one policy added.
+func proDraft() plans.Document {
+	d := proDocument()
+	d.Policies[0].Limits[0].Quota = 10
+	d.Policies = append(d.Policies, plans.Policy{
+		Slug: "search-per-user", Match: plans.Match{Methods: []string{"GET"}, Path: "/v1/search"}, CountBy: []string{"user"},
+		Limits: []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: 10, Window: time.Second, Burst: 20}},
+	})
+	return d
+}
+
+func (w *world) clock() time.Time { return time.UnixMicro(w.now.Load()) }
+
+// open opens the database and makes the services on it.
+func (w *world) open(ctx context.Context, path string) (err error) {
+	w.store, err = store.Open(ctx, store.Config{URL: "sqlite://" + path, Now: w.clock})
+	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
+	w.plans = plans.NewService(w.store, plans.Config{})
+	w.accounts = accounts.NewService(w.store, accounts.Config{Now: w.clock})
+	return err
+}
+
+// populated makes the fixture once: migrating and writing to a disk is slow,
+// copying a file is not.
+var populated = sync.OnceValue(func() fixture {
+	folder, err := os.MkdirTemp("", "headgate-api")
+	check(err)
+	defer func() { _ = os.RemoveAll(folder) }()
+	path := filepath.Join(folder, "h.db")
+	ctx := audit.With(context.Background(), audit.Actor{Kind: "command", ID: "sample", Name: "sample"}, audit.Origin{})
+	w := &world{fixture: fixture{ids: map[string]string{}}}
+	w.now.Store(start.UnixMicro())
+	check(w.open(ctx, path))
+	check(w.store.Migrate(ctx))
+	w.populate(ctx)
+	check(w.store.Close())
+	w.database, err = os.ReadFile(path)
+	check(err)
+	return w.fixture
+})
+
+func check(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func (w *world) populate(ctx context.Context) {
+	p, err := w.plans.CreatePlan(ctx, "pro", proDocument())
+	check(err)
+	p, _, err = w.plans.Publish(ctx, p.ID, p.DraftRevision)
+	check(err)
+	_, err = w.plans.SaveDraft(ctx, p.ID, proDraft(), p.DraftRevision)
+	check(err)
+	_, err = w.plans.CreatePlan(ctx, "trial", plans.Document{Name: "Trial"})
+	check(err)
+	for _, d := range []tenants.Document{{Name: "Acme Inc.", Plan: "pro"}, {Name: "Globex", Plan: "pro", Status: tenants.Suspended}} {
+		_, err := w.tenants.CreateTenant(ctx, strings.ToLower(strings.Fields(d.Name)[0]), d)
+		check(err)
+	}
+	decide, read, manage := tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage
+	w.acmeCheck = w.key(ctx, "acme", "gateway", decide)
+	w.ids["01939c1e-0000-7000-8000-000000000021"] = w.ids["gateway"]
+	w.acme = w.key(ctx, "acme", "all", decide, manage)
+	w.acmeRead = w.key(ctx, "acme", "reader", read)
+	w.globex = w.key(ctx, "globex", "all", decide, manage)
+	w.operator = w.operatorKey(ctx, "console", decide, manage)
+	w.ids["01939c1e-0000-7000-8000-000000000031"] = w.ids["console"]
+	_ = w.operatorKey(ctx, "spare", manage) // the last one with manage cannot be revoked
+	w.operatorRead = w.operatorKey(ctx, "reader", read)
+	w.operatorCheck = w.operatorKey(ctx, "checker", decide)
+}
+
+func (w *world) key(ctx context.Context, tenant, name string, scopes ...tenants.Scope) string {
+	k, token, err := w.tenants.CreateKey(ctx, tenant, tenants.NewKey{Name: name, Scopes: scopes})
+	check(err)
+	w.ids[name] = k.ID
+	return token
+}
+
+func (w *world) operatorKey(ctx context.Context, name string, scopes ...tenants.Scope) string {
+	k, token, err := w.accounts.CreateOperatorKey(ctx, tenants.NewKey{Name: name, Scopes: scopes})
+	check(err)
+	w.ids[name] = k.ID
+	return token
+}
+
+// A call is one request to the API. An empty header value takes the header away.
+type call struct {
+	method, path, key, body string
+	header                  map[string]string
+}
+
+// An answer is its response, judged.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// do sends a call and has its answer judged.
+func (w *world) do(c call) answer {
+	w.t.Helper()
+	var body io.Reader
+	if c.body != "" {
+		body = strings.NewReader(c.body)
+	}
+	r := httptest.NewRequestWithContext(w.t.Context(), c.method, c.path, body)
+	if c.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	if c.key != "" {
+		r.Header.Set("Authorization", "Bearer "+c.key)
+	}
+	for k, v := range c.header {
+		if v == "" {
+			r.Header.Del(k)
+		} else {
+			r.Header.Set(k, v)
+		}
+	}
+	return w.send(r)
+}
+
+// send serves a request and has its response judged by openapi.yaml. Where the
+// document has no such path or method, the answer must be a problem.
+func (w *world) send(r *http.Request) answer {
+	w.t.Helper()
+	rec := httptest.NewRecorder()
+	w.api.ServeHTTP(rec, r)
+	header := http.Header{}
+	for name, values := range rec.Header() { // as a client reads them
+		header[http.CanonicalHeaderKey(name)] = values
+	}
+	a := answer{rec.Code, header, rec.Body.String()}
+	if err := judge(r, a); err != nil {
+		w.t.Errorf("%s %s: %d %s\n%v", r.Method, r.URL, a.status, a.body, err)
+	}
+	if header.Get("X-Request-Id") == "" {
+		w.t.Errorf("%s %s: no X-Request-Id", r.Method, r.URL)
+	}
+	return a
+}
+
+var contract = sync.OnceValues(func() (*openapi3.T, routers.Router) {
+	doc, err := openapi3.NewLoader().LoadFromData(headgate.Spec)
+	if err != nil {
+		panic(err)
+	}
+	openapi3filter.RegisterBodyDecoder("application/yaml", openapi3filter.FileBodyDecoder) // text, not the value it says
+	router, err := gorillamux.NewRouter(doc)
+	if err != nil {
+		panic(err)
+	}
+	return doc, router
+})
+
+// judge holds a response against the document.
+func judge(r *http.Request, a answer) error {
+	doc, router := contract()
+	asked := r.Clone(context.Background())
+	if asked.Method == http.MethodHead {
+		asked.Method = http.MethodGet
+	}
+	route, params, err := router.FindRoute(asked)
+	if err != nil {
+		route, params = &routers.Route{Spec: doc, Operation: errorsOnly(doc)}, nil
+		if a.status == http.StatusNoContent && r.Method == http.MethodOptions {
+			return nil
+		}
+	}
+	if r.Method == http.MethodHead {
+		return nil // no body to judge
+	}
+	return openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
+		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: asked, PathParams: params, Route: route},
+		Status:                 a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader([]byte(a.body))),
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
+	})
+}
+
+// errorsOnly is the operation that a request outside the document meets: a
+// problem in any case.
+func errorsOnly(doc *openapi3.T) *openapi3.Operation {
+	return &openapi3.Operation{Responses: openapi3.NewResponses(
+		openapi3.WithStatus(404, doc.Components.Responses["NotFound"]),
+		openapi3.WithStatus(405, doc.Components.Responses["NotFound"]),
+		openapi3.WithStatus(401, doc.Components.Responses["Unauthenticated"]),
+	)}
+}
