@@ -23,7 +23,7 @@ import (
 const patient = time.Minute
 
 // open opens a Store and closes it after the test.
-func open(t *testing.T, c store.Config) *store.Store {
+func open(t testing.TB, c store.Config) *store.Store {
 	t.Helper()
 	if c.Timeout == 0 {
 		c.Timeout = patient
@@ -40,7 +40,7 @@ func open(t *testing.T, c store.Config) *store.Store {
 	return s
 }
 
-func migrated(t *testing.T, c store.Config) *store.Store {
+func migrated(t testing.TB, c store.Config) *store.Store {
 	t.Helper()
 	s := open(t, c)
 	if err := s.Migrate(t.Context()); err != nil {
@@ -50,14 +50,14 @@ func migrated(t *testing.T, c store.Config) *store.Store {
 }
 
 // newFile is the URL and the path of a database that does not exist yet.
-func newFile(t *testing.T) (url, path string) {
+func newFile(t testing.TB) (url, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "data", "h ?#%.db") // every character that a DSN could stumble over
 	return "sqlite://" + filepath.Dir(path) + "/h%20%3F%23%25.db", path
 }
 
 // past opens a database past the Store.
-func past(t *testing.T, driver, dsn string) *sql.DB {
+func past(t testing.TB, driver, dsn string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(driver, dsn)
 	if err != nil {
@@ -75,7 +75,7 @@ func execOn(db *sql.DB) func(string, ...any) error {
 }
 
 // file opens a SQLite file past the Store.
-func file(t *testing.T, path string) *sql.DB {
+func file(t testing.TB, path string) *sql.DB {
 	return past(t, "sqlite", "file:"+escape(path)+"?_pragma=busy_timeout(60000)&_pragma=foreign_keys(1)")
 }
 
