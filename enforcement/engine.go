@@ -100,6 +100,13 @@ type scratch struct {
 	requests  []Request
 	outcomes  []Outcome
 	partition Partition
+	counted   []counted // of one item
+}
+
+// counted is a partition that rules with one count_by share.
+type counted struct {
+	by  int
+	sum [16]byte
 }
 
 // An ask is the charges of one item: spans of scratch.charges.
@@ -257,6 +264,7 @@ func (p *Plan) apply(matching ruleSet, c *Check) (applying ruleSet, enforced boo
 // group 0, those of each shadow rule in the next group.
 func (w *scratch) charge(a *ask, item BatchItem, mode PolicyMode, group *uint16) span {
 	from, place := len(w.charges), 0
+	w.counted = w.counted[:0]
 	s, c := item.Subject, item.Check
 	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
 		r := s.Plan.Rules[i]
@@ -267,7 +275,7 @@ func (w *scratch) charge(a *ask, item BatchItem, mode PolicyMode, group *uint16)
 		if mode == PolicyShadow {
 			*group++
 		}
-		partition := r.partition(c, &w.partition)
+		partition := w.partitionOf(r, c)
 		for k := range r.Limits {
 			l := &r.Limits[k]
 			w.charges = append(w.charges, Charge{
@@ -282,6 +290,21 @@ func (w *scratch) charge(a *ask, item BatchItem, mode PolicyMode, group *uint16)
 		}
 	}
 	return span{from, len(w.charges)}
+}
+
+// partitionOf hashes a check's values once for all rules that count by the same.
+func (w *scratch) partitionOf(r *Rule, c *Check) [16]byte {
+	if len(r.slots) == 0 {
+		return [16]byte{}
+	}
+	for i := range w.counted {
+		if w.counted[i].by == r.countedBy {
+			return w.counted[i].sum
+		}
+	}
+	sum := r.partition(c, &w.partition)
+	w.counted = append(w.counted, counted{r.countedBy, sum})
+	return sum
 }
 
 // decideEach asks the limiter for every item by itself, in one call.
@@ -535,7 +558,7 @@ func (e *Engine) fallBack(ctx context.Context, w *scratch, items []BatchItem, as
 func (e *Engine) takeLocal(ctx context.Context, request Request, items []BatchItem, ranges []span) {
 	forced := request.Mode == Force
 	outcomes := make([]Outcome, 1)
-	// The caller's time, or its patience, may be what ran out.
+	// The caller's own deadline may be what ran out.
 	e.takeFrom(context.WithoutCancel(ctx), e.local, []Request{request}, outcomes)
 	o := &outcomes[0]
 	for i, part := range ranges {

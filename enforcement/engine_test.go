@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/inprocess"
 )
 
 // start is when the tests' clocks begin: a whole hour, in microseconds.
@@ -45,9 +46,10 @@ func (l *counters) Take(_ context.Context, requests []enforcement.Request, outco
 func (l *counters) one(r enforcement.Request) enforcement.Outcome {
 	o := enforcement.Outcome{Verdict: enforcement.Granted, At: l.now, Charges: make([]enforcement.Charged, len(r.Charges))}
 	working := make(map[enforcement.Key]enforcement.State)
+	changed := make(map[enforcement.Key]bool)
 	for _, c := range r.Charges {
 		if _, seen := working[c.Key]; !seen {
-			working[c.Key], _ = c.Meter.Settle(l.states[c.Key], c.Rev, l.now)
+			working[c.Key], changed[c.Key] = c.Meter.Settle(l.states[c.Key], c.Rev, l.now)
 		}
 	}
 	for from := 0; from < len(r.Charges); {
@@ -69,13 +71,16 @@ func (l *counters) one(r enforcement.Request) enforcement.Outcome {
 			for i := from; i < to; i++ {
 				c := r.Charges[i]
 				working[c.Key] = c.Meter.Charge(working[c.Key], c.Rev, l.now, c.Cost)
+				changed[c.Key] = changed[c.Key] || c.Cost > 0
 			}
+		}
+		for i := from; i < to; i++ {
+			o.Charges[i].State = working[r.Charges[i].Key]
 		}
 		from = to
 	}
-	for i, c := range r.Charges {
-		o.Charges[i].State = working[c.Key]
-		if r.Mode != enforcement.Peek {
+	for _, c := range r.Charges {
+		if r.Mode != enforcement.Peek && changed[c.Key] {
 			l.states[c.Key] = working[c.Key]
 		}
 	}
@@ -875,35 +880,195 @@ func TestChargeCarriesTheTenantsRevision(t *testing.T) {
 	}
 }
 
+// A caller that hangs up is no failure of the limiter; its deadline counts.
+func TestCallerHangsUp(t *testing.T) {
+	t.Parallel()
+	s := subject(t, enforcement.RuleSpec{Policy: "a", Limits: []enforcement.RuleLimit{window(1, 9)}})
+	ctx, cancel := context.WithCancel(context.WithValue(context.Background(), key{}, "kept"))
+	cancel()
+	var taken context.Context
+	good := newCounters()
+	e := enforcement.NewEngine(limiterFunc(func(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
+		taken = ctx
+		if ctx.Err() != nil || ctx.Value(key{}) != "kept" {
+			t.Errorf("%v, value %v", ctx.Err(), ctx.Value(key{}))
+		}
+		select {
+		case <-ctx.Done():
+			t.Error("done at once")
+		default:
+		}
+		good.Take(ctx, requests, outcomes)
+	}), enforcement.Config{Timeout: time.Hour})
+	var d enforcement.Decision
+	e.Decide(ctx, s, &enforcement.Check{Cost: 1}, &d)
+	wantSummary(t, &d, "true ok retry 0 | a true left 8 reset 60000 retry 0")
+	<-taken.Done()
+	if !errors.Is(taken.Err(), context.Canceled) {
+		t.Errorf("after Take: %v", taken.Err())
+	}
+
+	past, cancel := context.WithDeadline(context.Background(), time.Unix(0, 0))
+	defer cancel()
+	e = enforcement.NewEngine(inprocess.New(inprocess.Config{}), enforcement.Config{Local: newCounters()})
+	e.Decide(past, s, &enforcement.Check{Cost: 1}, &d)
+	wantSummary(t, &d, "true ok retry 0 degraded | a true left 8 reset 60000 retry 0")
+}
+
+type key struct{}
+
+// patient is for tests that must not depend on how busy the machine is.
+var patient = enforcement.Config{Timeout: time.Hour}
+
+// drawSubject gives a tenant with a few policies of any kind.
+func drawSubject(t *rapid.T) *enforcement.Subject {
+	algorithms := []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA}
+	var specs []enforcement.RuleSpec
+	cell := uint32(0)
+	for i := range rapid.IntRange(1, 4).Draw(t, "policies") {
+		spec := enforcement.RuleSpec{
+			Policy:  fmt.Sprint("p", i),
+			Path:    rapid.SampledFrom([]string{"*", "/a", "/{x}", "/a/*"}).Draw(t, "path"),
+			CountBy: rapid.SampledFrom([][]string{nil, {"user"}, {"user", "ip/64"}}).Draw(t, "count_by"),
+			Missing: rapid.SampledFrom([]enforcement.Missing{enforcement.MissingShared, enforcement.MissingSkip, enforcement.MissingDeny}).Draw(t, "missing"),
+			Mode:    rapid.SampledFrom([]enforcement.PolicyMode{enforcement.PolicyEnforce, enforcement.PolicyEnforce, enforcement.PolicyShadow, enforcement.PolicyOff}).Draw(t, "mode"),
+		}
+		if i > 0 && rapid.IntRange(0, 3).Draw(t, "replaces") == 0 {
+			spec.Replaces = []string{fmt.Sprint("p", rapid.IntRange(0, i-1).Draw(t, "replaced"))}
+		}
+		for k := range rapid.IntRange(0, 3).Draw(t, "limits") {
+			a := rapid.SampledFrom(algorithms).Draw(t, "algorithm")
+			quota := rapid.Int64Range(0, 9).Draw(t, "quota")
+			cell++
+			spec.Limits = append(spec.Limits, limit(fmt.Sprint("l", k), cell, a, quota, time.Duration(rapid.IntRange(1, 3000).Draw(t, "window"))*time.Millisecond))
+		}
+		specs = append(specs, spec)
+	}
+	plan, err := enforcement.CompilePlan("p", 1, specs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &enforcement.Subject{Plan: plan, Number: 1, Home: "t", DenyUnmatched: rapid.Bool().Draw(t, "deny")}
+}
+
+func drawCheck(t *rapid.T, modes ...enforcement.Mode) *enforcement.Check {
+	c := &enforcement.Check{
+		Path: rapid.SampledFrom([]string{"", "/a", "/b", "/a/b"}).Draw(t, "path"),
+		Cost: rapid.Int64Range(0, 10).Draw(t, "cost"),
+		Mode: rapid.SampledFrom(modes).Draw(t, "mode"),
+	}
+	if user := rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "user"); user != "" {
+		c.Attributes = attributes("user", user)
+	}
+	if ip := rapid.SampledFrom([]string{"", "192.0.2.1", "2001:db8::1"}).Draw(t, "ip"); ip != "" {
+		addr, text, _ := enforcement.CanonicalIP(ip)
+		c.IP, c.Attributes = addr, append(c.Attributes, enforcement.Attribute{Name: "ip", Value: text})
+	}
+	return c
+}
+
+// The in-process limiter gives the engine the answers of the reference, for
+// single checks, batches and atomic ones.
+func TestEngineInProcess(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSubject(t)
+		model := newCounters()
+		one := enforcement.NewEngine(model, enforcement.Config{})
+		two := enforcement.NewEngine(inprocess.New(inprocess.Config{Now: func() int64 { return model.now }}), patient)
+		want, got := make([]enforcement.BatchItem, 3), make([]enforcement.BatchItem, 3)
+		for range 15 {
+			model.now += rapid.Int64Range(0, 900_000).Draw(t, "elapsed")
+			size := rapid.IntRange(1, len(want)).Draw(t, "size")
+			atomic := rapid.Bool().Draw(t, "atomic")
+			modes := []enforcement.Mode{enforcement.Enforce, enforcement.Enforce, enforcement.Peek, enforcement.Force}
+			if atomic {
+				modes = []enforcement.Mode{rapid.SampledFrom(modes).Draw(t, "mode")}
+			}
+			for i := range size {
+				c := drawCheck(t, modes...)
+				want[i] = enforcement.BatchItem{Subject: s, Check: c, Decision: new(enforcement.Decision)}
+				got[i] = enforcement.BatchItem{Subject: s, Check: c, Decision: new(enforcement.Decision)}
+			}
+			one.DecideBatch(context.Background(), want[:size], atomic)
+			two.DecideBatch(context.Background(), got[:size], atomic)
+			refused := 0
+			for i := range size {
+				if summary(want[i].Decision) != summary(got[i].Decision) {
+					t.Fatalf("want %s\ngot  %s", summary(want[i].Decision), summary(got[i].Decision))
+				}
+				if !got[i].Decision.Allowed {
+					refused++
+				}
+			}
+			if atomic && refused != 0 && refused != size {
+				t.Fatalf("%d of %d refused", refused, size)
+			}
+		}
+	})
+}
+
+// Promise e for whole decisions: followed to the millisecond the retry time is
+// the first at which the same check passes.
+func TestRetryAfterOfADecision(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawSubject(t)
+		now := start
+		e := enforcement.NewEngine(inprocess.New(inprocess.Config{Now: func() int64 { return now }}), patient)
+		for range 20 {
+			now += rapid.Int64Range(0, 400_000).Draw(t, "elapsed")
+			c := *drawCheck(t, enforcement.Enforce)
+			d := decide(e, s, c)
+			longest := int64(0)
+			for _, l := range d.Limits {
+				if l.Rule.Mode == enforcement.PolicyEnforce && !l.Allowed && longest != enforcement.Never {
+					longest = max(longest, l.RetryAfter)
+					if l.RetryAfter == enforcement.Never {
+						longest = enforcement.Never
+					}
+				}
+			}
+			asked := d.Reason == enforcement.ReasonOK || d.Reason == enforcement.ReasonOverLimit || d.Reason == enforcement.ReasonCostExceedsQuota
+			if asked && d.RetryAfter != longest || d.Allowed != (d.RetryAfter == 0) || (d.Reason == enforcement.ReasonCostExceedsQuota) != (asked && longest == enforcement.Never) {
+				t.Fatal(summary(d))
+			}
+			if d.RetryAfter <= 0 {
+				continue
+			}
+			c.Mode = enforcement.Peek
+			at := now
+			now = at + d.RetryAfter*1000
+			if then := decide(e, s, c); !then.Allowed {
+				t.Fatalf("%s\nthen %s", summary(d), summary(then))
+			}
+			now -= 1000
+			if before := decide(e, s, c); before.Allowed {
+				t.Fatalf("%s\na millisecond before %s", summary(d), summary(before))
+			}
+			now = at
+		}
+	})
+}
+
 // TestPeekSaysWhatEnforceWould plays random checks: a peek before each gives
 // the same answer, and changes nothing.
 func TestPeekSaysWhatEnforceWould(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		var specs []enforcement.RuleSpec
-		algorithms := []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA}
-		for i := range rapid.IntRange(1, 4).Draw(t, "policies") {
-			mode := rapid.SampledFrom([]enforcement.PolicyMode{enforcement.PolicyEnforce, enforcement.PolicyShadow}).Draw(t, "mode")
-			a := rapid.SampledFrom(algorithms).Draw(t, "algorithm")
-			quota := rapid.Int64Range(0, 6).Draw(t, "quota")
-			specs = append(specs, enforcement.RuleSpec{Policy: fmt.Sprint("p", i), Mode: mode, Limits: []enforcement.RuleLimit{limit("l1", uint32(i), a, quota, time.Second)}})
-		}
-		plan, err := enforcement.CompilePlan("p", 1, specs)
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &enforcement.Subject{Plan: plan, Number: 1}
+		s := drawSubject(t)
 		l := newCounters()
 		e := enforcement.NewEngine(l, enforcement.Config{})
 		for range 20 {
 			l.now += rapid.Int64Range(-200_000, 900_000).Draw(t, "elapsed")
-			cost := rapid.Int64Range(0, 7).Draw(t, "cost")
+			c := *drawCheck(t, enforcement.Peek)
 			before := fmt.Sprint(l.states)
-			peek := decide(e, s, enforcement.Check{Cost: cost, Mode: enforcement.Peek})
+			peek := decide(e, s, c)
 			if after := fmt.Sprint(l.states); after != before {
 				t.Fatalf("a peek changed %s to %s", before, after)
 			}
-			if enforced := decide(e, s, enforcement.Check{Cost: cost}); summary(enforced) != summary(peek) {
+			c.Mode = enforcement.Enforce
+			if enforced := decide(e, s, c); summary(enforced) != summary(peek) {
 				t.Fatalf("peek: %s\nthen:  %s", summary(peek), summary(enforced))
 			}
 		}
@@ -919,7 +1084,7 @@ func BenchmarkDecide(b *testing.B) {
 					limit("l1", uint32(i), enforcement.TokenBucket, enforcement.MaxQuota, time.Second),
 				}})
 			}
-			e := enforcement.NewEngine(newGrants(), enforcement.Config{})
+			e := enforcement.NewEngine(inprocess.New(inprocess.Config{}), enforcement.Config{})
 			s := subject(b, specs...)
 			c := enforcement.Check{Method: "GET", Path: "/api/users/42", Attributes: attributes("user", "u1"), Cost: 1}
 			var d enforcement.Decision
@@ -932,25 +1097,8 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// grants is a limiter without keys: what is left of a benchmark is the engine.
-type grants struct{ state enforcement.State }
-
-func newGrants() *grants { return new(grants) }
-
-func (l *grants) Take(_ context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
-	for i := range requests {
-		o := &outcomes[i]
-		o.Verdict, o.At, o.Charges = enforcement.Granted, start, o.Charges[:0]
-		for k := range requests[i].Charges {
-			c := &requests[i].Charges[k]
-			s, _ := c.Meter.Settle(l.state, c.Rev, start)
-			o.Charges = append(o.Charges, enforcement.Charged{State: c.Meter.Charge(s, c.Rev, start, c.Cost), Cost: c.Cost, Fits: true})
-		}
-	}
-}
-
 func TestDecideAllocatesOnce(t *testing.T) {
-	e := enforcement.NewEngine(newGrants(), enforcement.Config{})
+	e := enforcement.NewEngine(inprocess.New(inprocess.Config{}), patient)
 	s := subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user", "ip/64"}, Limits: []enforcement.RuleLimit{window(1, 9), window(2, 9)}})
 	c := enforcement.Check{Path: "/a", Attributes: attributes("user", "u1"), Cost: 1}
 	var d enforcement.Decision

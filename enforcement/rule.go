@@ -48,6 +48,7 @@ type Rule struct {
 	pattern    Pattern
 	attributes []Attribute // that match asks for, by name
 	slots      []slot      // of count_by
+	countedBy  int         // the first rule of the plan with the same slots
 	replaces   ruleSet
 	rank       int // among the plan's rules, 0 the most specific
 	shares     atomic.Pointer[shares]
@@ -111,6 +112,7 @@ func CompilePlan(slug string, version int, specs []RuleSpec) (*Plan, error) {
 			return nil, fmt.Errorf("plan %s: policy %s: %w", slug, spec.Policy, err)
 		}
 		p.Rules[i] = r
+		r.countedBy = slices.IndexFunc(p.Rules, func(o *Rule) bool { return slices.Equal(o.slots, r.slots) })
 	}
 	if r := cyclic(p.Rules); r != nil {
 		return nil, fmt.Errorf("plan %s: policy %s: replaces itself by way of others", slug, r.Policy)

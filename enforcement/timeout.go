@@ -8,7 +8,9 @@ import (
 
 // A timeout is a context.WithDeadline that sets no timer until somebody waits
 // for it: a limiter in this process never does, and the timer would be most of
-// a check's allocations.
+// a check's allocations. It keeps the parent's values and deadline and not its
+// cancellation: a caller that hangs up must not look like a limiter that is
+// away, nor cost a connection that other checks share.
 type timeout struct {
 	context.Context // the parent
 	deadline        time.Time
@@ -32,7 +34,8 @@ func (t *timeout) Done() <-chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.waited == nil {
-		t.waited, t.cancel = context.WithDeadline(t.Context, t.deadline)
+		deadline, _ := t.Deadline()
+		t.waited, t.cancel = context.WithDeadline(context.WithoutCancel(t.Context), deadline)
 		if t.ended {
 			t.cancel()
 		}
@@ -44,14 +47,13 @@ func (t *timeout) Done() <-chan struct{} {
 func (t *timeout) Err() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	switch {
-	case t.waited != nil:
+	if t.waited != nil {
 		return t.waited.Err()
-	case t.Context.Err() != nil:
-		return t.Context.Err()
-	case t.ended:
+	}
+	if t.ended {
 		return context.Canceled
-	case !time.Now().Before(t.deadline):
+	}
+	if deadline, _ := t.Deadline(); !time.Now().Before(deadline) {
 		return context.DeadlineExceeded
 	}
 	return nil
