@@ -23,7 +23,7 @@ func (m *Meter) Settle(s State, rev, now int64) (settled State, clamped bool) {
 	if s.Rev == 0 {
 		return m.fresh(rev, now), false
 	}
-	if s.T > now+m.horizon() {
+	if s.T > now && s.T > now+m.horizon() { // the first asks for no division
 		s, clamped = cut(s, now), true
 	}
 	switch m.Algorithm {

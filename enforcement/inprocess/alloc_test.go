@@ -16,7 +16,7 @@ func TestHotChecksAllocateNothing(t *testing.T) {
 		for _, a := range []enforcement.Algorithm{
 			enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA,
 		} {
-			for n := 1; n <= 8; n++ {
+			for _, n := range []int{1, 2, 8} {
 				c := limitertest.NewClock()
 				l := inprocess.New(inprocess.Config{Now: c.Now})
 				m := enforcement.Limit{Algorithm: a, Quota: 40, Window: 100 * time.Millisecond}.Compile(1)
@@ -29,10 +29,10 @@ func TestHotChecksAllocateNothing(t *testing.T) {
 					c.Advance(time.Millisecond)
 					l.Take(context.Background(), requests, outcomes)
 				}
-				for range 1000 {
+				for range 300 {
 					check()
 				}
-				if allocs := testing.AllocsPerRun(1000, check); allocs != 0 {
+				if allocs := testing.AllocsPerRun(200, check); allocs != 0 {
 					t.Errorf("%s of %d charges on %s: %v allocations", mode, n, a, allocs)
 				}
 			}

@@ -174,7 +174,7 @@ func TestSweepChangesNoAnswer(t *testing.T) {
 		}
 	}
 	dropped := 0
-	for step := range 20_000 {
+	for step := range 6_000 {
 		c.Advance(time.Duration(r.Int64N(int64(time.Second))))
 		i := r.IntN(len(meters))
 		k := enforcement.Key{Tenant: 1, Cell: uint32(i), Partition: partitionOf(r.IntN(20))}
@@ -186,11 +186,13 @@ func TestSweepChangesNoAnswer(t *testing.T) {
 			t.Fatalf("step %d, %s of %d on %s: %s with %d left, without sweeping %s with %d", step, mode, a.Charges[0].Cost,
 				meters[i].Algorithm, a.Verdict, left, b.Verdict, meters[i].Left(b.Charges[0].State, b.At))
 		}
-		before := swept.Len()
-		swept.Sweep()
-		dropped += before - swept.Len()
+		if step%5 == 0 {
+			before := swept.Len()
+			swept.Sweep()
+			dropped += before - swept.Len()
+		}
 	}
-	if dropped < 1000 {
+	if dropped < 300 {
 		t.Errorf("only %d counters were dropped: the test shows little", dropped)
 	}
 	c.Advance(time.Hour)
@@ -203,7 +205,7 @@ func TestSweepManyPerShard(t *testing.T) {
 	c := limitertest.NewClock()
 	l := inprocess.New(inprocess.Config{Now: c.Now})
 	short, long := compile(enforcement.GCRA, 10, time.Second), compile(enforcement.SlidingWindowLog, 10, time.Hour)
-	const keys = 200_000
+	const keys = 50_000
 	for i := range keys {
 		m := short
 		if i%10 == 0 {
