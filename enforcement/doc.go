@@ -8,12 +8,14 @@
 // that come back, so both limiters give the same answers to the last digit.
 //
 //	engine.go     the walk of one request, and what answers when the limiter is away
-//	rule.go       policies compiled for matching; path.go: paths and patterns
+//	rule.go       policies compiled for matching
+//	path.go       the one spelling of a path; pattern.go: the paths that a policy matches
 //	limiter.go    the contract of a Limiter
 //	limit.go      what a limit is and within which bounds its arithmetic is exact
 //	state.go      what a counter holds
 //	algorithm.go  the algorithms, as integer functions: the reference
 //
 // The package refuses to know HTTP, SQL, Redis, and where plans come from.
-// There is no clock in it: whoever holds the state holds the clock.
+// No clock decides in it: whoever holds the state holds the clock. The engine
+// only bounds how long a limiter may take, and dates its ids.
 package enforcement

@@ -19,7 +19,9 @@ type Config struct {
 	Local Limiter
 	// Nodes is among how many nodes Local's quota is shared. Default: 1.
 	Nodes int
-	// Timeout is how long the shared limiter may take. Default: 50 ms.
+	// Timeout is how long the limiter may take. One in this process never waits:
+	// there a long one keeps a starved machine from looking like a limiter that
+	// is away. Default: 50 ms.
 	Timeout time.Duration
 	// Recorder hears of every decision. Default: none.
 	Recorder Recorder

@@ -75,6 +75,33 @@ func TestCompilePlanNamesWhatIsWrong(t *testing.T) {
 	}
 }
 
+func TestCompilePlanNeverPanics(t *testing.T) {
+	t.Parallel()
+	word := rapid.OneOf(rapid.SampledFrom([]string{"", "a", "b", "ip", "ip/64", "*", "/{x}/*", "enforce", "shadow", "local", "skip"}), rapid.String())
+	words := rapid.SliceOfN(word, 0, 3)
+	number := rapid.OneOf(rapid.Int64Range(-1, 3), rapid.Int64())
+	rapid.Check(t, func(t *rapid.T) {
+		specs := make([]RuleSpec, rapid.IntRange(0, 4).Draw(t, "policies"))
+		for i := range specs {
+			specs[i] = RuleSpec{
+				Policy: word.Draw(t, "policy"), Path: word.Draw(t, "path"), Methods: words.Draw(t, "methods"), CountBy: words.Draw(t, "count_by"),
+				Attributes: rapid.MapOfN(word, word, 0, 2).Draw(t, "attributes"), Replaces: words.Draw(t, "replaces"),
+				Mode: PolicyMode(word.Draw(t, "mode")), Missing: Missing(word.Draw(t, "missing")), OnFailure: OnFailure(word.Draw(t, "on_failure")),
+			}
+			if rapid.Bool().Draw(t, "limited") {
+				l := Limit{
+					Name: word.Draw(t, "name"), Algorithm: Algorithm(rapid.Byte().Draw(t, "algorithm")), Anchor: Anchor(rapid.Byte().Draw(t, "anchor")),
+					Quota: number.Draw(t, "quota"), Burst: number.Draw(t, "burst"), Window: time.Duration(number.Draw(t, "window")),
+				}
+				specs[i].Limits = []RuleLimit{{Limit: l, Cell: uint32(i), Meter: &Meter{Numbers: Numbers{Quota: l.Quota, Window: l.Window.Microseconds()}, Algorithm: l.Algorithm, Anchor: l.Anchor, Rev: 1}}}
+			}
+		}
+		if p, err := CompilePlan("p", 1, specs); (p == nil) == (err == nil) {
+			t.Fatalf("%v, %v", p, err)
+		}
+	})
+}
+
 func TestCompilePlanFillsDefaults(t *testing.T) {
 	t.Parallel()
 	second := minuteWindow(2)
