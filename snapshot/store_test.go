@@ -2,7 +2,6 @@ package snapshot_test
 
 import (
 	"context"
-	"database/sql"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -23,7 +22,6 @@ type control struct {
 	tenants  *tenants.Service
 	accounts *accounts.Service
 	watcher  *snapshot.Watcher
-	past     *sql.DB // the database, past the services
 }
 
 func newControl(t *testing.T) *control {
@@ -37,15 +35,10 @@ func newControl(t *testing.T) *control {
 	if err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	past, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(60000)")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = past.Close() })
 	return &control{
 		plans: plans.NewService(s, plans.Config{}), tenants: tenants.NewService(s, tenants.Config{}),
-		accounts: accounts.NewService(s, accounts.Config{}), past: past,
-		watcher: snapshot.NewWatcher(s, snapshot.Config{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}),
+		accounts: accounts.NewService(s, accounts.Config{}),
+		watcher:  snapshot.NewWatcher(s, snapshot.Config{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}),
 	}
 }
 
@@ -149,40 +142,6 @@ func TestFromSQLite(t *testing.T) {
 	}
 	if _, ok := s.Key(tenants.HashToken(token)); ok {
 		t.Error("the key of a removed tenant is there")
-	}
-}
-
-func TestRowsPastTheService(t *testing.T) {
-	t.Parallel()
-	c := newControl(t)
-	c.publish(t, "pro", 10)
-	c.publish(t, "free", 1)
-	c.tenant(t, "acme", "pro")
-	c.tenant(t, "blue", "free")
-	c.current(t)
-	if _, err := c.past.ExecContext(t.Context(), `DROP TRIGGER plan_versions_immutable`); err != nil {
-		t.Fatal(err)
-	}
-	for _, document := range []string{`null`, `{`, `{"policies": null}`, `[]`, `{"name": "pro", "policies": [{"slug": "", "limits": []}]}`} {
-		for _, statement := range []string{
-			`UPDATE plan_versions SET document = '` + document + `' WHERE plan_id = (SELECT id FROM plans WHERE slug = 'pro')`,
-			`UPDATE revision SET n = n + 1`,
-			`UPDATE plans SET revision = (SELECT n FROM revision) WHERE slug = 'pro'`,
-		} {
-			if _, err := c.past.ExecContext(t.Context(), statement); err != nil {
-				t.Fatal(err)
-			}
-		}
-		s := c.current(t)
-		if problems := s.Problems(); len(problems) != 1 || problems[0].Kind != "plan" || !problems[0].Kept {
-			t.Fatalf("%q: problems %v", document, problems)
-		}
-		if acme, ok := s.Subject("acme"); !ok || acme.Plan.Rules[0].Limits[0].Quota != 10 {
-			t.Errorf("%q: acme = %+v, %t", document, acme, ok)
-		}
-		if blue, ok := s.Subject("blue"); !ok || blue.DenyUnmatched || len(blue.Plan.Rules) != 1 {
-			t.Errorf("%q: blue = %+v, %t", document, blue, ok)
-		}
 	}
 }
 
