@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/problem"
 )
 
 // maxTries is how often an edit is run when the database asks for it again.
@@ -29,6 +30,14 @@ type edit struct {
 	entry audit.Entry
 }
 
+// unknownCommit is the answer when a commit was sent and its reply was lost.
+func unknownCommit(err error) error {
+	return &problem.Problem{
+		Kind: problem.Unavailable, Code: "commit_unknown", Cause: err,
+		Message: "the database was lost while the change was being committed; look whether it is there before repeating it",
+	}
+}
+
 // edit runs change in one transaction that also raises the revision, adds the
 // audit line and gives the hint. change may run several times, but not after a
 // commit of which nothing is known: that is for the caller to find out.
@@ -45,8 +54,10 @@ func (s *Store) edit(ctx context.Context, e audit.Entry, change func(context.Con
 			return nil
 		}
 		f, _ := s.engine.fault(err)
-		again := f == faultAgain || f == faultAway && !committing
-		if !again || try == maxTries || ctx.Err() != nil {
+		if committing && (f == faultAway || f == faultOther) {
+			return unknownCommit(err)
+		}
+		if f != faultAgain && f != faultAway || try == maxTries || ctx.Err() != nil {
 			return err
 		}
 		jitter(ctx, time.Duration(try)*20*time.Millisecond)

@@ -5,6 +5,7 @@ package store_test
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -157,6 +158,35 @@ func TestPostgresAwayAtRunTime(t *testing.T) {
 	}
 	if err := writeOne(t.Context(), s, "third"); err != nil {
 		t.Errorf("write after the server came back: %v", err)
+	}
+}
+
+// A commit whose reply is lost is not repeated: the caller is told, and finds
+// the change, with its one line.
+func TestPostgresCommitUnknown(t *testing.T) {
+	t.Parallel()
+	url := template.Clone(t)
+	proxy := servertest.StartProxy(t, url)
+	s := open(t, store.Config{URL: proxy.URL()})
+	proxy.Lose(servertest.Loss{Request: "commit"})
+	err := s.PutSetting(t.Context(), "a", "b", audit.Entry{Action: "setting.put"})
+	var p *problem.Problem
+	if !errors.As(err, &p) || p.Kind != problem.Unavailable || p.Code != "commit_unknown" {
+		t.Fatalf("%v, want Unavailable, commit_unknown", err)
+	}
+	if value, err := s.Setting(t.Context(), "a"); err != nil || value != "b" {
+		t.Errorf("the setting is %q, error %v", value, err)
+	}
+	if lines, err := s.AuditEntries(t.Context(), audit.Filter{}); err != nil || len(lines) != 1 {
+		t.Errorf("%d audit lines, error %v; want 1", len(lines), err)
+	}
+	// Before the commit nothing is lost by trying again.
+	proxy.Lose(servertest.Loss{Request: "insert into settings"})
+	if err := s.PutSetting(t.Context(), "a", "c", audit.Entry{Action: "setting.put"}); err != nil {
+		t.Errorf("a statement whose reply was lost: %v, want it tried again", err)
+	}
+	if n, err := s.Revision(t.Context()); err != nil || n != 2 {
+		t.Errorf("revision %d, error %v; want 2", n, err)
 	}
 }
 

@@ -69,7 +69,25 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 	readers := max(4, runtime.GOMAXPROCS(0))
 	e.reader.SetMaxOpenConns(readers)
 	e.reader.SetMaxIdleConns(readers)
+	if serve {
+		if err := e.look(ctx); err != nil {
+			return err
+		}
+	}
 	s.engine, s.writer, s.reader = e, e.writer, e.reader
+	return nil
+}
+
+// look refuses a file that is damaged: serving from it could make it worse.
+func (e *embedded) look(ctx context.Context) error {
+	var verdict string
+	if err := e.reader.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
+		return fmt.Errorf("the database %s is damaged: restore a backup: %w", e.path, err)
+	}
+	if verdict != "ok" {
+		verdict, _, _ = strings.Cut(strings.ReplaceAll(verdict, "***", ""), "\n")
+		return fmt.Errorf("the database %s is damaged: restore a backup: %s", e.path, strings.TrimSpace(verdict))
+	}
 	return nil
 }
 

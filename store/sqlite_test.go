@@ -151,6 +151,58 @@ func TestSQLiteRefusesOtherFiles(t *testing.T) {
 	}
 }
 
+// A file that was cut short, or overwritten in the middle, is not served.
+func TestSQLiteRefusesToServeADamagedFile(t *testing.T) {
+	t.Parallel()
+	for what, damage := range map[string]func(f *os.File, size int64) error{
+		"cut short": func(f *os.File, size int64) error { return f.Truncate(size / 2) },
+		"noise": func(f *os.File, size int64) error {
+			_, err := f.WriteAt([]byte(strings.Repeat("noise", 4096/5)), size/2)
+			return err
+		},
+	} {
+		url, path := newFile(t)
+		s, err := store.Open(t.Context(), store.Config{URL: url, Timeout: patient})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Migrate(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 10 {
+			if err := writeOne(t.Context(), s, fmt.Sprint("t", i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := s.Close(); err != nil { // which brings everything into the one file
+			t.Fatal(err)
+		}
+		f, err := os.OpenFile(path, os.O_RDWR, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := f.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := damage(f, info.Size()); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s, err = store.Open(t.Context(), store.Config{URL: url, Timeout: patient, Serve: true})
+		if err == nil {
+			_ = s.Close()
+			t.Errorf("%s: served", what)
+			continue
+		}
+		if !strings.Contains(err.Error(), path) || strings.Contains(err.Error(), "\n") {
+			t.Errorf("%s: %v; want one line that names the file", what, err)
+		}
+	}
+}
+
 func TestOneProcessServesAFile(t *testing.T) {
 	t.Parallel()
 	url, _ := newFile(t)

@@ -12,6 +12,20 @@ import (
 	"time"
 
 	"github.com/golang-migrate/migrate/v4/database"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/tenants"
+)
+
+var (
+	_ tenants.Store   = (*Store)(nil)
+	_ plans.Store     = (*Store)(nil)
+	_ accounts.Store  = (*Store)(nil)
+	_ audit.Store     = (*Store)(nil)
+	_ snapshot.Source = (*Store)(nil)
 )
 
 // Config of a Store.
@@ -20,7 +34,8 @@ type Config struct {
 	// (absolute) or postgres://…. No default.
 	URL string
 	// Serve says that this process serves checks. On SQLite it then holds a lock
-	// file against another one that serves. Default false.
+	// file against another one that serves, and looks through the file for
+	// damage first, a second for 100,000 tenants. Default false.
 	Serve bool
 	// Timeout bounds every method but Changes, which may take twelve times as
 	// long. Default 5 s.

@@ -9,8 +9,6 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-func contextOf(s *suite) (context.Context, context.CancelFunc) { return context.WithCancel(s.ctx) }
-
 func testOperatorKeyLife(s *suite) {
 	ask := s.newOperatorKey(tenants.ScopeManage, tenants.ScopeCheck)
 	k, err := s.Store.CreateOperatorKey(s.ctx, ask, entry("operator_key.create"))
@@ -110,7 +108,7 @@ func testEmpty(s *suite) {
 }
 
 func testCanceled(s *suite) {
-	ctx, cancel := contextOf(s)
+	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
 	_, err := s.Store.Tenants(ctx, tenants.Filter{})
 	if !errors.Is(err, context.Canceled) {
