@@ -750,8 +750,17 @@ func TestLocalShare(t *testing.T) {
 		nodes        int
 		want, full   int64 // local quota and capacity
 	}{
-		{10, 0, 1, 10, 10}, {10, 0, 3, 4, 4}, {9, 0, 3, 3, 3}, {1, 0, 3, 1, 1}, {0, 0, 3, 0, 0}, {0, 7, 3, 0, 3},
-		{2, 0, 100, 1, 1}, {10, 25, 4, 3, 7}, {enforcement.MaxQuota, 0, 7, 142_857_142_858, 142_857_142_858}, {10, 0, 0, 10, 10}, {10, 0, -4, 10, 10},
+		{10, 0, 1, 10, 10},
+		{10, 0, 3, 4, 4},
+		{9, 0, 3, 3, 3},
+		{1, 0, 3, 1, 1},
+		{0, 0, 3, 0, 0},
+		{0, 7, 3, 0, 3},
+		{2, 0, 100, 1, 1},
+		{10, 25, 4, 3, 7},
+		{enforcement.MaxQuota, 0, 7, 142_857_142_858, 142_857_142_858},
+		{10, 0, 0, 10, 10},
+		{10, 0, -4, 10, 10},
 	} {
 		l := enforcement.Limit{Name: "b", Algorithm: enforcement.TokenBucket, Quota: c.quota, Burst: c.burst, Window: time.Second}
 		local := newCounters()

@@ -132,7 +132,7 @@ func appendSegment(out []byte, segment string, pattern bool) ([]byte, error) {
 		for start--; start >= 0 && out[start] != '/'; start-- {
 		}
 		if start < 0 {
-			return nil, errors.New("climbs above its root with ..")
+			return nil, errors.New("climbs above its root")
 		}
 		return out[:start], nil
 	}
