@@ -250,13 +250,14 @@ func (s *Service) published(ctx context.Context, p Plan) (*auditPlan, error) {
 		return nil, nil
 	}
 	v, err := s.store.Version(ctx, p.ID, p.Published)
-	switch {
-	case problem.Is(err, problem.Unavailable), ctx.Err() != nil:
+	if problem.Is(err, problem.Unavailable) || ctx.Err() != nil {
 		return nil, fmt.Errorf("read version %d of plan %s: %w", p.Published, p.Slug, err)
-	case err != nil:
-		return &auditPlan{version: p.Published}, nil
 	}
-	return &auditPlan{version: v.Number, plan: &v.Document}, nil
+	out := &auditPlan{version: p.Published}
+	if err == nil {
+		out.plan = &v.Document
+	}
+	return out, nil
 }
 
 // An auditPlan is what a line of the audit log shows of a plan: its draft, or a
