@@ -70,7 +70,7 @@ var testsToo = []string{
 
 // bottom packages stay at the bottom in their tests as well: what they promise
 // can be shown without anything above them.
-var bottom = []string{"problem", "strictjson", "audit", "enforcement"}
+var bottom = []string{"problem", "strictjson", "audit"}
 
 // drivers says who may know a library: one driver, one package. In tests
 // "*" lets everybody.

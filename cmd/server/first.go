@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
+)
+
+// credentials are what a first start makes and prints once.
+type credentials struct {
+	operator string // token; empty when HEADGATE_BOOTSTRAP_KEY is the operator key
+	tenant   string // token of tenant demo
+}
+
+// sampleTenant is the tenant of a first start.
+const sampleTenant = "demo"
+
+// makeSample fills an empty database with the plan starter, the tenant demo on
+// it and a key for each, so that the first curl has something to ask.
+func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, a *accounts.Service, operatorKey bool) (credentials, error) {
+	ctx = audit.With(ctx, audit.Actor{Kind: "command", ID: "first start", Name: "first start"}, audit.Origin{})
+	var made credentials
+	plan, err := p.CreatePlan(ctx, plans.SampleSlug, plans.Sample())
+	if err != nil {
+		return made, fmt.Errorf("create the sample plan: %w", err)
+	}
+	if _, _, err := p.Publish(ctx, plan.ID, plan.DraftRevision); err != nil {
+		return made, fmt.Errorf("publish the sample plan: %w", err)
+	}
+	tenant, err := t.CreateTenant(ctx, sampleTenant, tenants.Document{Name: "Demo", Plan: plans.SampleSlug})
+	if err != nil {
+		return made, fmt.Errorf("create the sample tenant: %w", err)
+	}
+	_, made.tenant, err = t.CreateKey(ctx, tenant.ID, tenants.NewKey{Name: "first start", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead}})
+	if err != nil {
+		return made, fmt.Errorf("create the sample tenant's key: %w", err)
+	}
+	if operatorKey {
+		_, made.operator, err = a.CreateOperatorKey(ctx, tenants.NewKey{Name: "first start", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage}})
+		if err != nil {
+			return made, fmt.Errorf("create the operator key: %w", err)
+		}
+	}
+	return made, nil
+}
+
+// greet says on standard output where the node serves and what to do first.
+// Secrets are shown only when they were just made, and never go through the
+// log.
+func greet(w io.Writer, origin string, made credentials, production, bootstrap bool) {
+	fmt.Fprintf(w, "\nHeadgate %s serves %s\n\n", version, origin)
+	key := made.tenant
+	switch {
+	case made.tenant != "":
+		operator := made.operator
+		if operator == "" {
+			operator = "the one in HEADGATE_BOOTSTRAP_KEY"
+		}
+		fmt.Fprintf(w, "  operator key  %s\n  tenant key    %s  (tenant %s)\n\nThese keys are shown once: only their hashes are kept.\n", operator, made.tenant, sampleTenant)
+	case production && !bootstrap:
+		fmt.Fprint(w, "Make an operator key with: headgate key create --name first\n")
+	}
+	if key == "" {
+		key = "$HEADGATE_KEY"
+		fmt.Fprint(w, "Ask with a tenant's key in $HEADGATE_KEY:\n\n")
+	} else {
+		fmt.Fprint(w, "Paste this six times; the sixth is refused:\n\n")
+	}
+	fmt.Fprintf(w, `  curl -i %s/v1/check \
+    -H "Authorization: Bearer %s" \
+    -H "Content-Type: application/json" \
+    -d '{"method": "POST", "path": "/v1/login", "attributes": {"ip": "203.0.113.9"}}'
+
+API reference: %[1]s/docs
+
+`, origin, key)
+}

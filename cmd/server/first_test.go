@@ -1,0 +1,122 @@
+package main
+
+import (
+	"net/http"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	operatorKeyLine = regexp.MustCompile(`operator key\s+(\S+)`)
+	tenantKeyLine   = regexp.MustCompile(`tenant key\s+(\S+)`)
+	curlCall        = regexp.MustCompile(`(?s)(curl -i .*?\}\}')`)
+)
+
+const login = `{"method": "POST", "path": "/v1/login", "attributes": {"ip": "203.0.113.9"}}`
+
+// A newcomer types make run, pastes the printed curl six times and is refused.
+func TestFirstRefusal(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(folder)}
+	node := start(t, settings)
+	key := node.await(node.out, tenantKeyLine)[1]
+	operator := node.await(node.out, operatorKeyLine)[1]
+
+	paste := node.await(node.out, curlCall)[1]
+	for i := 1; i <= 6; i++ {
+		out, err := exec.CommandContext(t.Context(), "sh", "-c", paste).Output()
+		if err != nil {
+			t.Fatalf("paste %d of %s: %v", i, paste, err)
+		}
+		status := strings.Fields(string(out))[1]
+		if i <= 5 && status != "200" || i == 6 && status != "429" {
+			t.Fatalf("paste %d answered %s:\n%s", i, status, out)
+		}
+		if i == 6 {
+			checkRefusal(t, string(out))
+		}
+	}
+	call(t, operator, "GET", node.origin+"/v1/tenants/demo", "").want(t, 200)
+	if err := node.end(); err != nil {
+		t.Fatalf("stop: %v", err)
+	}
+	for _, secret := range []string{key, operator} {
+		if strings.Contains(node.logs.String(), secret) {
+			t.Fatal("a secret is in the log")
+		}
+	}
+
+	// A restart keeps everything and shows no secret again.
+	again := start(t, settings)
+	if again.out.String() == "" || strings.Contains(again.out.String(), "hg_") {
+		t.Fatalf("the second start shows a key:\n%s", again.out)
+	}
+	if !strings.Contains(again.out.String(), "$HEADGATE_KEY") {
+		t.Fatalf("the second start's curl does not name $HEADGATE_KEY:\n%s", again.out)
+	}
+	call(t, key, "POST", again.origin+"/v1/check", login).want(t, 200)
+	call(t, operator, "GET", again.origin+"/v1/plans/starter/draft", "").want(t, 200)
+}
+
+// checkRefusal looks at a 429 as a caller sees it.
+func checkRefusal(t *testing.T, out string) {
+	t.Helper()
+	for _, want := range []string{
+		"Content-Type: application/problem+json",
+		"Retry-After: ",
+		`RateLimit-Policy: "login-per-ip";q=5;w=60, "tenant-total";q=100000;w=3600`,
+		`RateLimit: "login-per-ip";r=0;t=`,
+		`"allowed":false`, `"reason":"over_limit"`, `"violated-policies":["login-per-ip"]`,
+		`"type":"https://iana.org/assignments/http-problem-types#quota-exceeded"`,
+	} {
+		if !strings.Contains(out, want) {
+			t.Errorf("the refusal has no %s:\n%s", want, out)
+		}
+	}
+}
+
+func TestBootstrapKey(t *testing.T) {
+	t.Parallel()
+	const secret = "bootstrap-0123456789-0123456789-0123456789"
+	file := t.TempDir() + "/key"
+	if err := os.WriteFile(file, []byte(secret+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY_FILE": file})
+	call(t, secret, "GET", node.origin+"/v1/tenants", "").want(t, 200)
+	if strings.Contains(node.out.String()+node.logs.String(), secret) {
+		t.Fatal("the bootstrap key was printed")
+	}
+	// It is good only while no operator key exists.
+	call(t, secret, "POST", node.origin+"/v1/operator-keys", `{"name": "real", "scopes": ["manage"]}`).want(t, 201)
+	call(t, secret, "GET", node.origin+"/v1/tenants", "").want(t, 401)
+}
+
+func TestNoSample(t *testing.T) {
+	t.Parallel()
+	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_SAMPLE": "false"})
+	if strings.Contains(node.out.String(), "hg_") {
+		t.Fatalf("keys without a sample:\n%s", node.out)
+	}
+	call(t, "", "GET", node.origin+"/readyz", "").want(t, 200)
+}
+
+func TestPages(t *testing.T) {
+	t.Parallel()
+	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())})
+	for path, want := range map[string]int{
+		"/": http.StatusSeeOther, "/docs": 200, "/docs/problems": 200, "/docs/problems/no-policy": 200, "/docs/problems/none": 404,
+		"/openapi.yaml": 200, "/livez": 200, "/healthz": 200, "/readyz": 200, "/readyz?verbose": 200, "/metrics": 200, "/nothing": 404, "/v1/nothing": 404,
+	} {
+		if got := call(t, "", "GET", node.origin+path, ""); got.status != want {
+			t.Errorf("GET %s: %d, want %d: %.200s", path, got.status, want, got.body)
+		}
+	}
+	if page := call(t, "", "GET", node.origin+"/docs", ""); !strings.Contains(page.body, node.origin+"/v1/check") {
+		t.Error("/docs has no curl for /v1/check at this address")
+	}
+}

@@ -1,0 +1,422 @@
+//go:build !quick
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/servertest"
+)
+
+func TestMain(m *testing.M) { servertest.Main(m) }
+
+const bootstrap = "bootstrap-0123456789-0123456789-0123456789"
+
+// binary builds headgate once for all tests that start real processes.
+var binary = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "headgate-test-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(folder, "headgate")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// A process is a node in a process of its own.
+type process struct {
+	*running
+	command *exec.Cmd
+	ended   chan struct{}
+}
+
+// launch starts the built binary with settings.
+func launch(t *testing.T, settings map[string]string) *process {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{t: t, out: newOutput(), logs: newOutput(), stopped: make(chan error, 1)}
+	p := &process{running: r, command: exec.Command(path, "serve"), ended: make(chan struct{})}
+	p.command.Env = []string{"HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_BOOTSTRAP_KEY=" + bootstrap}
+	for name, value := range settings {
+		p.command.Env = append(p.command.Env, name+"="+value)
+	}
+	p.command.Stdout, p.command.Stderr = r.out, r.logs
+	p.command.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		r.stopped <- p.command.Wait()
+		close(p.ended)
+	}()
+	t.Cleanup(func() {
+		_ = p.command.Process.Kill() // it may have ended
+		<-p.ended
+		if t.Failed() {
+			t.Logf("log of %s:\n%s", r.origin, r.logs)
+		}
+	})
+	return p
+}
+
+// serving waits until the node has greeted.
+func (p *process) serving() *process {
+	p.t.Helper()
+	p.origin = p.await(p.out, servesAt)[1]
+	return p
+}
+
+// A fleet is nodes on one Postgres and one Redis.
+type fleet struct {
+	t     *testing.T
+	nodes []*process
+}
+
+// startFleet starts n nodes at once on an empty database, so that one of them
+// migrates it and the others wait.
+func startFleet(t *testing.T, n int, settings map[string]string) *fleet {
+	t.Helper()
+	all := map[string]string{
+		"HEADGATE_DATABASE_URL": servertest.Postgres(t),
+		"HEADGATE_REDIS_URL":    servertest.Redis(t),
+		"HEADGATE_REDIS_PREFIX": fmt.Sprintf("hg-%x:", rand.Uint64()),
+		// Exactness must not depend on how busy the machine is.
+		"HEADGATE_LIMITER_TIMEOUT": "30s",
+		"HEADGATE_SHUTDOWN_DELAY":  "0s",
+	}
+	for name, value := range settings {
+		all[name] = value
+	}
+	f := &fleet{t: t}
+	for range n {
+		f.nodes = append(f.nodes, launch(t, all))
+	}
+	for _, node := range f.nodes {
+		node.serving()
+	}
+	return f
+}
+
+// publish makes a plan and publishes it on the first node.
+func (f *fleet) publish(slug, policies string) {
+	f.t.Helper()
+	origin := f.nodes[0].origin
+	made := call(f.t, bootstrap, "POST", origin+"/v1/plans", fmt.Sprintf(`{"slug": %q, "draft": {"name": %[1]q, "policies": %s}}`, slug, policies)).want(f.t, 201)
+	call(f.t, bootstrap, "POST", origin+"/v1/plans/"+slug+"/publish", "", "If-Match", made.header.Get("ETag")).want(f.t, 200)
+}
+
+// tenant makes a tenant on a plan and waits until every node knows it.
+func (f *fleet) tenant(slug, plan string) {
+	f.t.Helper()
+	call(f.t, bootstrap, "POST", f.nodes[0].origin+"/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": {"name": %[1]q, "plan": %q}}`, slug, plan)).want(f.t, 201)
+	f.everywhere(fmt.Sprintf(`{"tenant": %q, "mode": "peek"}`, slug), func(a answer) bool { return a.status != http.StatusNotFound })
+}
+
+// everywhere waits until each node answers a check as wanted.
+func (f *fleet) everywhere(check string, ok func(answer) bool) {
+	f.t.Helper()
+	for i, node := range f.nodes {
+		eventually(f.t, fmt.Sprintf("node %d answers %s as wanted", i, check), func() bool {
+			return ok(call(f.t, bootstrap, "POST", node.origin+"/v1/check", check))
+		})
+	}
+}
+
+type verdict struct {
+	Allowed  bool   `json:"allowed"`
+	Reason   string `json:"reason"`
+	Degraded bool   `json:"degraded"`
+}
+
+// Three processes on one Postgres and one Redis admit exactly the quota under
+// concurrent load: 20 runs of each algorithm, no run over or under.
+func TestFleetAdmitsExactlyTheQuota(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, nil)
+	algorithms := map[string]string{
+		"fixed":   `"algorithm": "fixed_window", "window": "1d"`,
+		"clock":   `"algorithm": "fixed_window", "window": "366d", "anchor": "clock"`,
+		"log":     `"algorithm": "sliding_window_log", "window": "1d"`,
+		"counter": `"algorithm": "sliding_window_counter", "window": "1d"`,
+		"bucket":  `"algorithm": "token_bucket", "window": "366d"`,
+		"gcra":    `"algorithm": "gcra", "window": "366d"`,
+	}
+	const quota, extra, runs = 40, 20, 20
+	var policies []string
+	for name, limit := range algorithms {
+		policies = append(policies, fmt.Sprintf(
+			`{"slug": %q, "match": {"path": "/%[1]s"}, "count_by": ["user"], "on_failure": "closed", "limits": [{%s, "quota": %d}]}`, name, limit, quota))
+	}
+	f.publish("exact", "["+strings.Join(policies, ",")+"]")
+	f.tenant("exact", "exact")
+	for name := range algorithms {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for run := range runs {
+				if admitted := f.storm(t, name, run, quota+extra); admitted != quota {
+					t.Errorf("run %d admitted %d of a quota of %d", run, admitted, quota)
+				}
+			}
+		})
+	}
+}
+
+// storm asks all nodes at once and counts what was admitted.
+func (f *fleet) storm(t *testing.T, path string, run, checks int) int64 {
+	t.Helper()
+	var admitted atomic.Int64
+	var wait sync.WaitGroup
+	for i := range checks {
+		wait.Go(func() {
+			node := f.nodes[i%len(f.nodes)]
+			body := fmt.Sprintf(`{"tenant": "exact", "path": "/%s", "attributes": {"user": "u%d"}}`, path, run)
+			a, err := tryCall(t.Context(), bootstrap, "POST", node.origin+"/v1/check", body)
+			var v verdict
+			if err == nil {
+				err = json.Unmarshal([]byte(a.body), &v)
+			}
+			switch {
+			case err != nil:
+				t.Error(err)
+			case v.Degraded:
+				t.Errorf("degraded: %s", a.body)
+			case v.Allowed:
+				admitted.Add(1)
+			case a.status != http.StatusTooManyRequests:
+				t.Errorf("%d: %s", a.status, a.body)
+			}
+		})
+	}
+	wait.Wait()
+	return admitted.Load()
+}
+
+// An edit, a suspension and a revocation reach every node, by notification.
+func TestEditsReachEveryNode(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, 3, nil)
+	f.publish("plan", `[{"slug": "all", "limits": [{"algorithm": "fixed_window", "quota": 1000, "window": "1d"}]}]`)
+	f.tenant("acme", "plan")
+	origin := f.nodes[0].origin
+
+	created := call(t, bootstrap, "POST", origin+"/v1/tenants/acme/keys", `{"name": "k", "scopes": ["check"]}`).want(t, 201)
+	var key struct{ ID, Token string }
+	created.into(t, &key)
+	for _, node := range f.nodes {
+		eventually(t, "the new key is known", func() bool {
+			return call(t, key.Token, "POST", node.origin+"/v1/check", `{}`).status == 200
+		})
+	}
+	call(t, bootstrap, "DELETE", origin+"/v1/tenants/acme/keys/"+key.ID, "")
+	for _, node := range f.nodes {
+		eventually(t, "the revoked key is refused", func() bool {
+			return call(t, key.Token, "POST", node.origin+"/v1/check", `{}`).status == 401
+		})
+	}
+
+	tenant := call(t, bootstrap, "GET", origin+"/v1/tenants/acme", "").want(t, 200)
+	call(t, bootstrap, "PUT", origin+"/v1/tenants/acme", `{"name": "acme", "plan": "plan", "status": "suspended"}`, "If-Match", tenant.header.Get("ETag")).want(t, 200)
+	f.everywhere(`{"tenant": "acme"}`, func(a answer) bool { return a.status == 403 && strings.Contains(a.body, "tenant_suspended") })
+
+	// The cause is told: these nodes listened.
+	for i, node := range f.nodes {
+		if metrics := call(t, "", "GET", node.origin+"/metrics", "").body; !strings.Contains(metrics, "headgate_snapshot_listening 1") {
+			t.Errorf("node %d does not listen for notifications", i)
+		}
+	}
+}
+
+// Redis gone: failure modes answer, readiness stays; Redis back: normal again
+// without a restart.
+func TestRedisGoneAndBack(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	f := startFleet(t, 1, map[string]string{"HEADGATE_REDIS_URL": server.URL(), "HEADGATE_LIMITER_TIMEOUT": "2s"})
+	f.publish("modes", `[
+		{"slug": "local", "match": {"path": "/local"}, "limits": [{"algorithm": "fixed_window", "quota": 2, "window": "1d"}]},
+		{"slug": "open", "match": {"path": "/open"}, "on_failure": "open", "limits": [{"algorithm": "fixed_window", "quota": 1, "window": "1d"}]},
+		{"slug": "closed", "match": {"path": "/closed"}, "on_failure": "closed", "limits": [{"algorithm": "fixed_window", "quota": 1000000, "window": "1d"}]}]`)
+	f.tenant("acme", "modes")
+	ask := func(path string) answer {
+		return call(t, bootstrap, "POST", f.nodes[0].origin+"/v1/check", fmt.Sprintf(`{"tenant": "acme", "path": %q}`, path))
+	}
+	ask("/closed").want(t, 200)
+	server.Kill()
+
+	var statuses []int
+	for range 3 {
+		a := ask("/local")
+		if !strings.Contains(a.body, `"degraded":true`) {
+			t.Errorf("not marked as degraded: %s", a.body)
+		}
+		statuses = append(statuses, a.status)
+	}
+	if fmt.Sprint(statuses) != "[200 200 429]" {
+		t.Errorf("local of 2 answered %v", statuses)
+	}
+	for range 3 {
+		ask("/open").want(t, 200)
+	}
+	closed := ask("/closed").want(t, 503)
+	if !strings.Contains(closed.body, "limiter_unavailable") || closed.header.Get("Retry-After") != "1" {
+		t.Errorf("closed: Retry-After %q: %s", closed.header.Get("Retry-After"), closed.body)
+	}
+	call(t, "", "GET", f.nodes[0].origin+"/readyz", "").want(t, 200)
+	if v := call(t, "", "GET", f.nodes[0].origin+"/readyz?verbose", "").body; !strings.Contains(v, "degraded") {
+		t.Errorf("readyz?verbose does not say degraded: %s", v)
+	}
+
+	server.Restart()
+	eventually(t, "checks are normal again", func() bool {
+		a := ask("/closed")
+		return a.status == 200 && strings.Contains(a.body, `"degraded":false`)
+	})
+}
+
+// Under load nodes are stopped one after the other and replaced, as in a
+// rolling restart behind a balancer that follows readiness: no request fails.
+func TestRollingRestart(t *testing.T) {
+	t.Parallel()
+	settings := map[string]string{
+		"HEADGATE_DATABASE_URL": servertest.Postgres(t), "HEADGATE_REDIS_URL": servertest.Redis(t),
+		"HEADGATE_REDIS_PREFIX": fmt.Sprintf("hg-%x:", rand.Uint64()), "HEADGATE_LIMITER_TIMEOUT": "30s", "HEADGATE_SHUTDOWN_DELAY": "500ms",
+		"HEADGATE_SHUTDOWN_TIMEOUT": "60s",
+	}
+	b := &balancer{}
+	for range 2 {
+		b.add(launch(t, settings).serving())
+	}
+	f := &fleet{t: t, nodes: b.nodes}
+	f.publish("plan", `[{"slug": "all", "limits": [{"algorithm": "fixed_window", "quota": 1000000, "window": "1d"}]}]`)
+	f.tenant("acme", "plan")
+
+	ctx, stopLoad := context.WithCancel(t.Context())
+	var load sync.WaitGroup
+	var answered atomic.Int64
+	for range 4 {
+		load.Go(func() {
+			for ctx.Err() == nil {
+				a, err := b.send(`{"tenant": "acme"}`)
+				if err != nil || a.status != 200 {
+					t.Errorf("a request failed: %v %d %s", err, a.status, a.body)
+					return
+				}
+				answered.Add(1)
+			}
+		})
+	}
+	for range 3 {
+		before := answered.Load()
+		eventually(t, "the load runs", func() bool { return answered.Load() > before+20 || t.Failed() })
+		old := b.oldest()
+		b.add(launch(t, settings).serving())
+		if err := old.command.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		b.follow(t, old)
+		select {
+		case <-old.ended:
+		case <-time.After(patience):
+			t.Fatal("the node did not end")
+		}
+		if code := old.command.ProcessState.ExitCode(); code != 0 {
+			t.Errorf("the stopped node ended with %d:\n%s", code, old.logs)
+		}
+	}
+	stopLoad()
+	load.Wait()
+}
+
+// A balancer sends to nodes that are ready.
+type balancer struct {
+	mu    sync.Mutex
+	nodes []*process
+	turn  int
+}
+
+func (b *balancer) add(p *process) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.nodes = append(b.nodes, p)
+}
+
+func (b *balancer) oldest() *process {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.nodes[0]
+}
+
+func (b *balancer) send(body string) (answer, error) {
+	b.mu.Lock()
+	b.turn++
+	node := b.nodes[b.turn%len(b.nodes)]
+	b.mu.Unlock()
+	return tryCall(context.Background(), bootstrap, "POST", node.origin+"/v1/check", body)
+}
+
+// follow takes a node out once its readiness says no, which it must before it
+// ends.
+func (b *balancer) follow(t *testing.T, p *process) {
+	t.Helper()
+	eventually(t, "readiness says no", func() bool {
+		a, err := tryCall(t.Context(), "", "GET", p.origin+"/readyz", "")
+		return err != nil || a.status == http.StatusServiceUnavailable
+	})
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for i, node := range b.nodes {
+		if node == p {
+			b.nodes = append(append([]*process(nil), b.nodes[:i]...), b.nodes[i+1:]...)
+			return
+		}
+	}
+}
+
+// Postgres away at start: the node lives, is not ready, and becomes ready
+// without a restart. Away at run time: checks go on, edits answer 503.
+func TestPostgresAway(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartPostgres(t)
+	server.Stop()
+	addr := freeAddr(t)
+	node := launch(t, map[string]string{"HEADGATE_ADDR": addr, "HEADGATE_DATABASE_URL": server.URL(), "HEADGATE_SHUTDOWN_DELAY": "0s"})
+	origin := "http://" + addr
+	eventually(t, "the node lives", func() bool {
+		a, err := tryCall(t.Context(), "", "GET", origin+"/livez", "")
+		return err == nil && a.status == 200
+	})
+	call(t, "", "GET", origin+"/readyz", "").want(t, 503)
+	server.Start()
+	node.serving()
+	call(t, "", "GET", origin+"/readyz", "").want(t, 200)
+
+	f := &fleet{t: t, nodes: []*process{node}}
+	f.publish("plan", `[{"slug": "all", "limits": [{"algorithm": "fixed_window", "quota": 1000, "window": "1d"}]}]`)
+	f.tenant("acme", "plan")
+	server.Stop()
+	call(t, bootstrap, "POST", origin+"/v1/check", `{"tenant": "acme"}`).want(t, 200)
+	call(t, bootstrap, "POST", origin+"/v1/tenants", `{"slug": "b", "tenant": {"name": "b"}}`).want(t, 503)
+	call(t, "", "GET", origin+"/readyz", "").want(t, 200)
+	server.Start()
+	eventually(t, "edits work again", func() bool {
+		return call(t, bootstrap, "POST", origin+"/v1/tenants", `{"slug": "c", "tenant": {"name": "c"}}`).status == 201
+	})
+}

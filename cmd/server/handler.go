@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/simulation"
+	"github.com/headgate/headgate/web"
+)
+
+// newHandler puts the API and the pages behind one address.
+func (n *node) newHandler(s *serveCommand, g *gate, log *slog.Logger) (http.Handler, error) {
+	headers, err := api.ParseHeaders(s.Headers)
+	if err != nil {
+		return nil, err
+	}
+	cfg := api.Config{
+		Snapshot: n.watcher.Current, Decider: n.engine,
+		Tenants: n.tenants, Plans: n.plans, Accounts: n.accounts, Audit: n.store,
+		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
+		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies), Logger: log,
+	}
+	if s.MetricsAddr == "" {
+		cfg.Metrics = n.recorder.Handler()
+	}
+	rest := api.New(cfg)
+	pages, err := web.New(web.Config{Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL})
+	if err != nil {
+		return nil, err
+	}
+	e := echo.New()
+	pages.Register(e)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if api.Serves(r.URL.Path) {
+			rest.ServeHTTP(w, r)
+			return
+		}
+		e.ServeHTTP(w, r)
+	}), nil
+}
+
+// refresh makes this node's own edits count at once; other nodes hear of them.
+// A failure is not the edit's: it is done, and the watcher goes on trying.
+func (n *node) refresh(log *slog.Logger) func(context.Context) {
+	return func(ctx context.Context) {
+		if err := n.watcher.Refresh(ctx); err != nil {
+			log.Warn("the snapshot could not be refreshed after an edit", "error", err)
+		}
+	}
+}
+
+// readiness tells what this node is ready for. Redis is not part of it: it away
+// is degraded, or one fault would take every node out.
+func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
+	return func(context.Context) api.Readiness {
+		status := n.watcher.Status()
+		r := api.Readiness{
+			Checks: []api.ReadyCheck{
+				{Name: "snapshot", OK: status.Loaded},
+				{Name: "migrations", OK: true}, // the node does not come here before they are current
+				{Name: "draining", OK: !g.draining.Load()},
+			},
+			Revision: status.Revision,
+			Age:      time.Since(status.ConfirmedAt),
+		}
+		if g.draining.Load() {
+			r.Checks[2].Detail = "the node is stopping"
+		}
+		if status.Err != nil {
+			r.Warnings = append(r.Warnings, "the database is away: edits are refused and the last snapshot stays in force")
+		}
+		if status.Held != nil {
+			r.Warnings = append(r.Warnings, "a newer world is held for an operator: "+status.Held.Error())
+		}
+		if status.Problems > 0 {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%d tenants, plans or keys cannot be used as stored and keep their last good version", status.Problems))
+		}
+		n.warnOfRedis(&r)
+		return r
+	}
+}
+
+func (n *node) warnOfRedis(r *api.Readiness) {
+	if n.shared == nil {
+		return
+	}
+	status := n.shared.Status()
+	if !status.Reachable {
+		r.Degraded = true
+		r.Warnings = append(r.Warnings, "Redis has been away since "+status.Since.UTC().Format(time.RFC3339)+": the policies' on_failure answers")
+	}
+	if status.Evicts() {
+		r.Warnings = append(r.Warnings, "Redis may evict counters (maxmemory-policy "+status.MaxMemoryPolicy+"): quota can be forgotten; set noeviction")
+	}
+	if status.Mismatches > 0 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d decisions of the script differed from the reference: please report this", status.Mismatches))
+	}
+}
+
+// simulateOne answers POST /v1/simulate.
+func simulateOne(ctx context.Context, scenario []byte) ([]byte, error) {
+	return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: inProcessLimiter})
+}
+
+// clientAddress tells where a request comes from. Forwarding headers count
+// only when the connection comes from a network that the setting names.
+func clientAddress(trusted string) func(*http.Request) string {
+	networks, _ := parseNetworks(trusted) // validated
+	if len(networks) == 0 {
+		return nil
+	}
+	options := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
+	for _, network := range networks {
+		options = append(options, echo.TrustIPRange(network))
+	}
+	return echo.ExtractIPFromXFFHeader(options...)
+}

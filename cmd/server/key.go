@@ -1,0 +1,109 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/tenants"
+)
+
+// keyCommand administers operator keys straight in the database: the way in
+// when there is no key yet. Running nodes hear of it within a second.
+type keyCommand struct {
+	Create keyCreate `cmd:"" help:"Create an operator key and print it once: headgate key create --name ci"`
+	List   keyList   `cmd:"" help:"List operator keys, without their secrets."`
+	Revoke keyRevoke `cmd:"" help:"Revoke an operator key by id: headgate key revoke 0190…"`
+}
+
+type keyCreate struct {
+	databaseSettings
+	Name    string        `required:"" setting:"false" help:"What the key is for."`
+	Scopes  []string      `default:"check,read,manage" enum:"check,read,manage" setting:"false" help:"What it may do: check, read, manage, several by comma."`
+	Expires time.Duration `setting:"false" help:"After how long it ends, like 720h; default: never."`
+}
+
+func (k keyCreate) Run(ctx context.Context, p program) error {
+	return k.withAccounts(ctx, p, "key create", func(ctx context.Context, a *accounts.Service) error {
+		next := tenants.NewKey{Name: k.Name}
+		for _, s := range k.Scopes {
+			next.Scopes = append(next.Scopes, tenants.Scope(s))
+		}
+		if k.Expires > 0 {
+			next.ExpiresAt = time.Now().Add(k.Expires)
+		}
+		key, token, err := a.CreateOperatorKey(ctx, next)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(p.stderr, "operator key %s (%s), shown once:\n", key.Name, key.ID)
+		_, err = fmt.Fprintln(p.stdout, token)
+		return err
+	})
+}
+
+type keyList struct{ databaseSettings }
+
+func (k keyList) Run(ctx context.Context, p program) error {
+	return k.withAccounts(ctx, p, "key list", func(ctx context.Context, a *accounts.Service) error {
+		table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "ID\tNAME\tKEY\tSCOPES\tCREATED\tSTATE")
+		for after := ""; ; {
+			page, err := a.OperatorKeys(ctx, tenants.Filter{After: after, Limit: 100})
+			if err != nil {
+				return err
+			}
+			for _, key := range page {
+				fmt.Fprintf(table, "%s\t%s\t%s\t%v\t%s\t%s\n", key.ID, key.Name, key.Hint, key.Scopes, key.CreatedAt.Format(time.RFC3339), keyState(key))
+			}
+			if len(page) < 100 {
+				return table.Flush()
+			}
+			after = page[len(page)-1].ID
+		}
+	})
+}
+
+func keyState(key accounts.OperatorKey) string {
+	now := time.Now()
+	switch {
+	case !key.RevokedAt.IsZero() && !key.RevokedAt.After(now):
+		return "revoked"
+	case !key.ExpiresAt.IsZero() && !key.ExpiresAt.After(now):
+		return "expired"
+	case !key.RevokedAt.IsZero():
+		return "ends " + key.RevokedAt.Format(time.RFC3339)
+	}
+	return "valid"
+}
+
+type keyRevoke struct {
+	databaseSettings
+	ID string `arg:"" help:"The key's id, from headgate key list."`
+}
+
+func (k keyRevoke) Run(ctx context.Context, p program) error {
+	return k.withAccounts(ctx, p, "key revoke", func(ctx context.Context, a *accounts.Service) error {
+		key, err := a.RevokeOperatorKey(ctx, k.ID)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.stderr, "operator key %s (%s) is revoked\n", key.Name, key.ID)
+		return err
+	})
+}
+
+// withAccounts opens the database for one short piece of work by a command.
+func (d databaseSettings) withAccounts(ctx context.Context, p program, name string, work func(context.Context, *accounts.Service) error) error {
+	return d.withStore(ctx, p, func(st *store.Store) error {
+		if err := st.Migrate(ctx); err != nil {
+			return err
+		}
+		ctx := audit.With(ctx, audit.Actor{Kind: "command", ID: name, Name: name}, audit.Origin{})
+		return work(ctx, accounts.NewService(st, accounts.Config{}))
+	})
+}

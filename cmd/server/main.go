@@ -1,0 +1,104 @@
+// Command headgate decides whether API requests pass: the server with its
+// dashboard, and the commands that administer it.
+//
+// main parses, run wires. The end-to-end tests start run on port 0 just as main
+// does.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/alecthomas/kong"
+	_ "time/tzdata" // tenants have time zones, and images have no zone files
+)
+
+// version is set by the build.
+var version = "dev"
+
+// A program is what every command is given.
+type program struct {
+	getenv         func(string) string
+	stdin          io.Reader
+	stdout, stderr io.Writer
+}
+
+// commands is the whole command line.
+type commands struct {
+	Serve       serveCommand       `cmd:"" default:"withargs" help:"Serve the API (the default command)."`
+	Migrate     migrateCommand     `cmd:"" help:"Bring the database's schema up to date, or look at it."`
+	Key         keyCommand         `cmd:"" help:"Create, list and revoke operator keys."`
+	Simulate    simulateCommand    `cmd:"" help:"Play scenarios: one JSON scenario a line on standard input, one JSON line out for each."`
+	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running node whether it is ready; for container health checks."`
+	Version     versionCommand     `cmd:"" help:"Print the version."`
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	p := program{getenv: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	err := p.run(ctx, os.Args[1:])
+	stop()
+	switch {
+	case err == nil:
+	case errors.As(err, new(usageError)):
+		fmt.Fprintln(os.Stderr, "headgate:", err)
+		os.Exit(2)
+	default:
+		fmt.Fprintln(os.Stderr, "headgate:", err)
+		os.Exit(1)
+	}
+}
+
+// usageError is an error of the command line or a setting: exit code 2.
+type usageError struct{ error }
+
+func (u usageError) Unwrap() error { return u.error }
+
+// exitNow unwinds kong's wish to exit after --help.
+type exitNow int
+
+// run parses args and runs one command until it ends or ctx does.
+func (p program) run(ctx context.Context, args []string) (err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			if _, ok := r.(exitNow); !ok {
+				panic(r)
+			}
+		}
+	}()
+	var c commands
+	parser, err := kong.New(&c,
+		kong.Name("headgate"),
+		kong.Description("A multi-tenant quota and rate-limit service. With nothing configured it runs alone on SQLite and in-process counters.\n\n"+
+			"Every flag is also the environment variable in brackets; a flag wins. A secret may stand in a file named by the variable with _FILE behind it."),
+		kong.UsageOnError(),
+		kong.Writers(p.stdout, p.stderr),
+		kong.Exit(func(code int) { panic(exitNow(code)) }),
+		kong.Resolvers(environment(p.getenv)),
+		kong.ValueFormatter(helpWithVariable),
+		kong.BindTo(ctx, (*context.Context)(nil)),
+		kong.Bind(p),
+	)
+	if err != nil {
+		return err
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return usageError{namedError(err)}
+	}
+	return command.Run()
+}
+
+// versionCommand prints the version.
+type versionCommand struct{}
+
+func (versionCommand) Run(p program) error {
+	_, err := fmt.Fprintln(p.stdout, "headgate", version)
+	return err
+}

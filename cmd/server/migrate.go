@@ -1,0 +1,102 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/headgate/headgate/store"
+)
+
+// migrateCommand brings the schema up to date, or looks at it.
+type migrateCommand struct {
+	Up     migrateUp     `cmd:"" default:"withargs" help:"Migrate to the newest version (the default)."`
+	Down   migrateDown   `cmd:"" help:"Take back migrations: headgate migrate down 1. Data in what they made is lost."`
+	Status migrateStatus `cmd:"" help:"Show the schema's version."`
+	Force  migrateForce  `cmd:"" help:"Mark a version as the one that is there, after a migration that was cut off."`
+}
+
+type migrateUp struct{ databaseSettings }
+
+func (m migrateUp) Run(ctx context.Context, p program) error {
+	return m.withStore(ctx, p, func(st *store.Store) error {
+		if err := st.Migrate(ctx); err != nil {
+			return err
+		}
+		return printStatus(ctx, p, st)
+	})
+}
+
+type migrateDown struct {
+	databaseSettings
+	Steps int  `arg:"" help:"How many migrations to take back."`
+	Yes   bool `setting:"false" help:"Really: data is lost."`
+}
+
+func (m migrateDown) Run(ctx context.Context, p program) error {
+	if m.Steps < 1 {
+		return usageError{fmt.Errorf("steps: is %d, and must be at least 1", m.Steps)}
+	}
+	if !m.Yes {
+		return usageError{errors.New("taking back migrations loses data: add --yes if that is meant")}
+	}
+	return m.withStore(ctx, p, func(st *store.Store) error {
+		if err := st.MigrateDown(ctx, m.Steps); err != nil {
+			return err
+		}
+		return printStatus(ctx, p, st)
+	})
+}
+
+type migrateStatus struct{ databaseSettings }
+
+func (m migrateStatus) Run(ctx context.Context, p program) error {
+	return m.withStore(ctx, p, func(st *store.Store) error { return printStatus(ctx, p, st) })
+}
+
+type migrateForce struct {
+	databaseSettings
+	Version int `arg:"" help:"The version that is there."`
+}
+
+func (m migrateForce) Run(ctx context.Context, p program) error {
+	return m.withStore(ctx, p, func(st *store.Store) error {
+		if err := st.MigrateForce(ctx, m.Version); err != nil {
+			return err
+		}
+		return printStatus(ctx, p, st)
+	})
+}
+
+func printStatus(ctx context.Context, p program, st *store.Store) error {
+	status, err := st.MigrationStatus(ctx)
+	if err != nil {
+		return err
+	}
+	state := "current"
+	switch {
+	case status.Dirty:
+		state = "dirty: a migration was cut off"
+	case status.Version > status.Latest:
+		state = fmt.Sprintf("newer than this headgate, which knows up to %d", status.Latest)
+	case status.Version < status.Latest:
+		state = fmt.Sprintf("behind: this headgate knows up to %d", status.Latest)
+	}
+	_, err = fmt.Fprintf(p.stdout, "schema version %d, %s\n", status.Version, state)
+	return err
+}
+
+// withStore opens the database without migrating it.
+func (d databaseSettings) withStore(ctx context.Context, p program, work func(*store.Store) error) (err error) {
+	if err := validDatabaseURL(d.DatabaseURL); err != nil {
+		return usageError{fmt.Errorf("%s: %w", settingName("database-url"), err)}
+	}
+	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	st, err := store.Open(ctx, store.Config{URL: d.DatabaseURL, Logger: log})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, st.Close()) }()
+	return work(st)
+}

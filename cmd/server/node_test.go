@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience bounds every wait of these tests; it is there to end a broken test,
+// not to judge how quick the machine is.
+const patience = 60 * time.Second
+
+// A running node is the program's run in this process, just as main starts it.
+type running struct {
+	t       *testing.T
+	origin  string
+	out     *output
+	logs    *output
+	stop    context.CancelFunc
+	stopped chan error
+}
+
+// start runs headgate serve with settings and waits until it has greeted.
+func start(t *testing.T, settings map[string]string) *running {
+	t.Helper()
+	environment := map[string]string{"HEADGATE_ADDR": "127.0.0.1:0"}
+	for name, value := range settings {
+		environment[name] = value
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	r := &running{t: t, out: newOutput(), logs: newOutput(), stop: cancel, stopped: make(chan error, 1)}
+	p := program{getenv: func(name string) string { return environment[name] }, stdin: strings.NewReader(""), stdout: r.out, stderr: r.logs}
+	go func() { r.stopped <- p.run(ctx, []string{"serve"}) }()
+	t.Cleanup(func() { r.end() })
+	r.origin = r.await(r.out, servesAt)[1]
+	return r
+}
+
+// servesAt is where a node says its address.
+var servesAt = regexp.MustCompile(`serves (https?://\S+)`)
+
+// freeAddr is a loopback address that was free a moment ago.
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// await waits until what was written matches.
+func (r *running) await(o *output, re *regexp.Regexp) []string {
+	r.t.Helper()
+	deadline := time.After(patience)
+	for {
+		text, changed := o.read()
+		if m := re.FindStringSubmatch(text); m != nil {
+			return m
+		}
+		select {
+		case <-changed:
+		case err := <-r.stopped:
+			r.stopped <- err
+			r.t.Fatalf("the node stopped before %q was written: %v\n%s\n%s", re, err, text, r.logs)
+		case <-deadline:
+			r.t.Fatalf("%q was not written within %s:\n%s\n%s", re, patience, text, r.logs)
+		}
+	}
+}
+
+// end stops the node as a signal does and gives its error.
+func (r *running) end() error {
+	r.stop()
+	select {
+	case err := <-r.stopped:
+		r.stopped <- err
+		return err
+	case <-time.After(patience):
+		r.t.Errorf("the node did not stop within %s\n%s", patience, r.logs)
+		return nil
+	}
+}
+
+// An answer is a response that was read whole.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+func (a answer) into(t *testing.T, v any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(a.body), v); err != nil {
+		t.Fatalf("%d answer is not JSON: %v\n%s", a.status, err, a.body)
+	}
+}
+
+// call sends one request with a key.
+func call(t *testing.T, key, method, url, body string, header ...string) answer {
+	t.Helper()
+	a, err := tryCall(t.Context(), key, method, url, body, header...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+func tryCall(ctx context.Context, key, method, url, body string, header ...string) (answer, error) {
+	request, err := http.NewRequestWithContext(ctx, method, url, strings.NewReader(body))
+	if err != nil {
+		return answer{}, err
+	}
+	if key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i+1 < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return answer{}, err
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(response.Body)
+	return answer{response.StatusCode, response.Header, string(text)}, err
+}
+
+var client = &http.Client{
+	Timeout:       patience,
+	Transport:     &http.Transport{MaxIdleConnsPerHost: 64},
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
+
+// want fails unless the answer has the status.
+func (a answer) want(t *testing.T, status int) answer {
+	t.Helper()
+	if a.status != status {
+		t.Fatalf("status %d, want %d: %s", a.status, status, a.body)
+	}
+	return a
+}
+
+// eventually waits until ok says so, asking again and again: for what another
+// node has to hear first.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for !ok() {
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %s", what, patience)
+		}
+		tick := time.NewTimer(5 * time.Millisecond)
+		<-tick.C
+	}
+}
+
+// An output is what a program writes, readable while it does.
+type output struct {
+	mu      sync.Mutex
+	text    bytes.Buffer
+	changed chan struct{}
+}
+
+func newOutput() *output { return &output{changed: make(chan struct{})} }
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	close(o.changed)
+	o.changed = make(chan struct{})
+	return o.text.Write(p)
+}
+
+func (o *output) read() (string, <-chan struct{}) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.text.String(), o.changed
+}
+
+func (o *output) String() string { text, _ := o.read(); return text }
+
+// sqliteIn is a database URL in a fresh folder.
+func sqliteIn(folder string) string { return fmt.Sprintf("sqlite://%s/headgate.db", folder) }

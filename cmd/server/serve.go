@@ -1,0 +1,148 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/store"
+)
+
+// serveCommand is a serving node, from its listener to its last answer.
+type serveCommand struct{ serveSettings }
+
+// Help is the part of --help behind the flags.
+func (*serveCommand) Help() string {
+	return "HEADGATE_BOOTSTRAP_KEY, or the file that HEADGATE_BOOTSTRAP_KEY_FILE names, is an operator key for automation: " +
+		"32 to 128 characters of A-Z a-z 0-9 . _ ~ + / = -, good while no other operator key exists. " +
+		"It has no flag, because the arguments of a process can be read by every user of the machine."
+}
+
+// Run serves until ctx ends.
+func (s *serveCommand) Run(ctx context.Context, p program) error {
+	if err := s.validate(p.getenv); err != nil {
+		return usageError{err}
+	}
+	log := s.logger(p.stderr)
+	listener, err := net.Listen("tcp", s.Addr)
+	if err != nil {
+		return fmt.Errorf("%s: %w", settingName("addr"), err)
+	}
+	// The node answers from now on, though only that it lives: whoever starts it
+	// can tell "waits for its database" from "is not there".
+	g := &gate{}
+	server := api.Server("", g, log)
+	served := make(chan error, 1)
+	go func() { served <- s.serve(server, listener) }()
+
+	// Work goes on while the node drains, so it does not end with ctx.
+	work, endWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer endWork()
+	tasks, work := errgroup.WithContext(work)
+	n, err := s.wire(ctx, work, tasks, g, log)
+	if err == nil {
+		g.open(n.handler)
+		greet(p.stdout, s.origin(listener), n.made, s.production(), s.BootstrapKey != "")
+		log.Info("ready", "addr", listener.Addr().String(), "database", s.databaseKind(), "limiter", n.limiterKind, "version", version)
+		select {
+		case <-ctx.Done():
+		case err = <-served:
+			err = fmt.Errorf("serve %s: %w", s.Addr, err)
+		case <-work.Done(): // a task ended with an error
+		}
+	} else if ctx.Err() != nil {
+		err = nil // stopped while it waited for its database
+	}
+	return errors.Join(err, s.stop(g, n, server, tasks, endWork, log))
+}
+
+// stop ends in order: say no to readiness, serve on while the balancer turns
+// away, finish requests, end the work behind them, close the stores.
+func (s *serveCommand) stop(g *gate, n *node, server *http.Server, tasks *errgroup.Group, endWork func(), log *slog.Logger) error {
+	log.Info("stopping", "delay", s.ShutdownDelay.String(), "timeout", s.ShutdownTimeout.String())
+	deadline, cancel := context.WithTimeout(context.Background(), s.ShutdownTimeout)
+	defer cancel()
+	g.drain()
+	select {
+	case <-time.After(s.ShutdownDelay):
+	case <-deadline.Done():
+	}
+	err := server.Shutdown(deadline)
+	if err != nil {
+		err = fmt.Errorf("%s: requests were still running after %s: %w", settingName("shutdown-timeout"), s.ShutdownTimeout, errors.Join(err, server.Close()))
+	}
+	endWork()
+	err = errors.Join(err, tasks.Wait())
+	if n != nil {
+		err = errors.Join(err, n.close())
+	}
+	return err
+}
+
+func (s *serveCommand) serve(server *http.Server, l net.Listener) error {
+	if s.TLSCertFile != "" {
+		return server.ServeTLS(l, s.TLSCertFile, s.TLSKeyFile)
+	}
+	return server.Serve(l)
+}
+
+// origin is the address that people can paste.
+func (s *serveCommand) origin(l net.Listener) string {
+	if s.PublicURL != "" {
+		return s.PublicURL
+	}
+	scheme := "http"
+	if s.TLSCertFile != "" {
+		scheme = "https"
+	}
+	host, port, err := net.SplitHostPort(l.Addr().String())
+	if err != nil {
+		return scheme + "://" + l.Addr().String()
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return scheme + "://" + net.JoinHostPort(host, port)
+}
+
+func (d databaseSettings) databaseKind() string {
+	if d.production() {
+		return "postgres"
+	}
+	return "sqlite"
+}
+
+// openDatabase opens and migrates the store. Postgres that is away is waited
+// for, with growing pauses, as long as ctx lives; anything else is an error at
+// once.
+func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger) (*store.Store, error) {
+	pause := 500 * time.Millisecond
+	for {
+		st, err := store.Open(ctx, store.Config{URL: s.DatabaseURL, Logger: log, Serve: true})
+		if err == nil {
+			if err = st.Migrate(ctx); err == nil {
+				return st, nil
+			}
+			err = errors.Join(err, st.Close())
+		}
+		if !problem.Is(err, problem.Unavailable) || ctx.Err() != nil {
+			return nil, err
+		}
+		log.Warn("the database is away; trying again", "setting", settingName("database-url"), "error", err, "pause", pause.String())
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(pause/2 + rand.N(pause)):
+		}
+		pause = min(2*pause, 30*time.Second)
+	}
+}

@@ -1,0 +1,265 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/api"
+)
+
+// Every setting is a flag and the environment variable of the same name
+// (--redis-url, HEADGATE_REDIS_URL); a secret may also stand in a file named by
+// the variable with _FILE behind it. A flag wins over the environment.
+const environmentPrefix = "HEADGATE_"
+
+// databaseSettings say where tenants and plans are kept.
+type databaseSettings struct {
+	DatabaseURL string `default:"sqlite://data/headgate.db" placeholder:"URL" secret:"true" help:"Where tenants and plans are kept: sqlite://relative.db, sqlite:///absolute.db or postgres://user:password@host/name."`
+}
+
+// limiterSettings say where counters are kept.
+type limiterSettings struct {
+	RedisURL    string `placeholder:"URL" secret:"true" help:"Where counters are kept: redis://, rediss:// or unix://; several addresses by comma; ?cluster=true, ?master_name=NAME. Empty: in this process."`
+	RedisPrefix string `default:"hg:" help:"What every key in Redis begins with."`
+}
+
+// logSettings shape the log, which goes to standard error.
+type logSettings struct {
+	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: debug, info, warn or error."`
+	LogFormat string `default:"auto" enum:"auto,text,json" help:"text, json, or auto: text on a terminal."`
+}
+
+// serveSettings are all settings of a serving node.
+type serveSettings struct {
+	databaseSettings
+	limiterSettings
+	logSettings
+
+	Addr            string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen."`
+	Nodes           int           `default:"1" help:"How many nodes share the limits: with Redis away, each gives out a share of 1/nodes."`
+	LimiterTimeout  time.Duration `default:"50ms" help:"How long a check may wait for Redis before the policies' on_failure answers."`
+	Headers         string        `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers: draft-11, draft-06, x-ratelimit, several by comma, or off."`
+	MetricsAddr     string        `placeholder:"HOST:PORT" help:"Serve /metrics there instead of beside the API."`
+	PublicURL       string        `placeholder:"URL" help:"The address that callers use, for links in answers and examples."`
+	TrustedProxies  string        `placeholder:"CIDR,..." help:"Networks whose X-Forwarded-For is believed; empty: none."`
+	TLSCertFile     string        `name:"tls-cert-file" placeholder:"FILE" help:"Certificate chain (PEM): serve https."`
+	TLSKeyFile      string        `name:"tls-key-file" placeholder:"FILE" help:"Key of the certificate (PEM)."`
+	ShutdownTimeout time.Duration `default:"10s" help:"How long a stop may take, the delay included."`
+	ShutdownDelay   time.Duration `default:"-1s" help:"How long to go on serving while /readyz already says no, so that a balancer turns away first; default: 2s with Postgres, else 0s."`
+	Sample          bool          `default:"true" negatable:"" help:"Create the sample plan, tenant and keys at the first start on an empty SQLite file."`
+	BootstrapKey    string        `kong:"-"`
+}
+
+// bootstrapSetting comes by environment or file only, never by flag: argument
+// lists are readable by every user of a machine.
+const bootstrapSetting = environmentPrefix + "BOOTSTRAP_KEY"
+
+// validate checks what flags and environment gave, naming each setting.
+func (s *serveSettings) validate(getenv func(string) string) error {
+	var err error
+	if s.BootstrapKey, err = secretFrom(getenv, bootstrapSetting); err != nil {
+		return err
+	}
+	if s.BootstrapKey != "" {
+		if err := accounts.ValidBootstrapKey(s.BootstrapKey); err != nil {
+			return fmt.Errorf("%s: %w", bootstrapSetting, err)
+		}
+	}
+	for _, check := range []struct {
+		setting string
+		err     error
+	}{
+		{"addr", validAddr(s.Addr)},
+		{"metrics-addr", validAddr(s.MetricsAddr)},
+		{"database-url", validDatabaseURL(s.DatabaseURL)},
+		{"nodes", within(s.Nodes, 1, 10_000)},
+		{"limiter-timeout", within(s.LimiterTimeout, time.Millisecond, time.Minute)},
+		{"shutdown-timeout", within(s.ShutdownTimeout, 0, 10*time.Minute)},
+		{"redis-prefix", validPrefix(s.RedisPrefix)},
+		{"public-url", validPublicURL(s.PublicURL)},
+		{"trusted-proxies", validNetworks(s.TrustedProxies)},
+		{"headers", validHeaders(s.Headers)},
+		{"tls-key-file", bothOrNone(s.TLSCertFile, s.TLSKeyFile)},
+	} {
+		if check.err != nil {
+			return fmt.Errorf("%s: %w", settingName(check.setting), check.err)
+		}
+	}
+	if s.ShutdownDelay < 0 {
+		s.ShutdownDelay = 0
+		if s.production() {
+			s.ShutdownDelay = 2 * time.Second
+		}
+	}
+	if s.ShutdownDelay > s.ShutdownTimeout {
+		return fmt.Errorf("%s: is %s, and must be within %s (%s)", settingName("shutdown-delay"), s.ShutdownDelay, settingName("shutdown-timeout"), s.ShutdownTimeout)
+	}
+	return nil
+}
+
+// production reports whether tenants and plans are kept in Postgres.
+func (s *databaseSettings) production() bool { return !strings.HasPrefix(s.DatabaseURL, "sqlite:") }
+
+func validAddr(addr string) error {
+	if addr == "" {
+		return nil
+	}
+	if _, _, err := net.SplitHostPort(addr); err != nil {
+		return fmt.Errorf("%q is not host:port (127.0.0.1:8080, or :8080 for all addresses)", addr)
+	}
+	return nil
+}
+
+func validDatabaseURL(text string) error {
+	for _, scheme := range []string{"sqlite://", "postgres://", "postgresql://"} {
+		if strings.HasPrefix(text, scheme) && len(text) > len(scheme) {
+			return nil
+		}
+	}
+	return errors.New("must begin with sqlite://, postgres:// or postgresql://") // the value may hold a password
+}
+
+func within[T int | time.Duration](v, least, most T) error {
+	if v < least || v > most {
+		return fmt.Errorf("is %v, and must be from %v to %v", v, least, most)
+	}
+	return nil
+}
+
+func validPrefix(prefix string) error {
+	if len(prefix) == 0 || len(prefix) > 32 || strings.ContainsAny(prefix, "{} \t\r\n*?[]") {
+		return fmt.Errorf("%q must have 1 to 32 characters, without braces, brackets, stars, question marks or spaces", prefix)
+	}
+	return nil
+}
+
+func validPublicURL(text string) error {
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("%q is not an address like https://limits.example.com", text)
+	}
+	return nil
+}
+
+func validHeaders(text string) error {
+	_, err := api.ParseHeaders(text)
+	return err
+}
+
+func validNetworks(text string) error {
+	_, err := parseNetworks(text)
+	return err
+}
+
+func parseNetworks(text string) ([]*net.IPNet, error) {
+	var networks []*net.IPNet
+	for part := range strings.SplitSeq(text, ",") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		_, network, err := net.ParseCIDR(part)
+		if err != nil {
+			return nil, fmt.Errorf("%q is not a network like 10.0.0.0/8 or fd00::/8", part)
+		}
+		networks = append(networks, network)
+	}
+	return networks, nil
+}
+
+func bothOrNone(cert, key string) error {
+	if (cert == "") != (key == "") {
+		return errors.New("certificate and key go together: set both or none")
+	}
+	return nil
+}
+
+// settingName gives the environment variable of a flag.
+func settingName(flag string) string {
+	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// environment resolves flags from getenv, and those marked as secret also from
+// the file that NAME_FILE names.
+func environment(getenv func(string) string) kong.ResolverFunc {
+	return func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		name := settingName(flag.Name)
+		var value string
+		var err error
+		if flag.Tag.Get("secret") == "true" {
+			value, err = secretFrom(getenv, name)
+		} else {
+			value = getenv(name)
+		}
+		if err != nil || value == "" {
+			return nil, err
+		}
+		return value, nil
+	}
+}
+
+// secretFrom reads NAME, or the first line of the file that NAME_FILE names.
+func secretFrom(getenv func(string) string, name string) (string, error) {
+	if value := getenv(name); value != "" {
+		return value, nil
+	}
+	file := getenv(name + "_FILE")
+	if file == "" {
+		return "", nil
+	}
+	content, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("%s_FILE: %w", name, err)
+	}
+	return strings.TrimRight(string(content), "\r\n"), nil
+}
+
+var flagInError = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
+
+// namedError says a flag's environment variable beside the flag.
+func namedError(err error) error {
+	text := err.Error()
+	flag := flagInError.FindString(text)
+	if flag == "" || strings.Contains(text, environmentPrefix) {
+		return err
+	}
+	return fmt.Errorf("%s (%s)", text, settingName(flag[2:]))
+}
+
+// helpWithVariable shows a flag's environment variable in --help.
+func helpWithVariable(value *kong.Value) string {
+	if value.Flag == nil || value.Name == "help" || value.Tag.Get("setting") == "false" {
+		return value.Help
+	}
+	return value.Help + " [" + settingName(value.Name) + "]"
+}
+
+// logger makes the program's logger.
+func (s *logSettings) logger(stderr io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(s.LogLevel)) // one of the enum
+	options := &slog.HandlerOptions{Level: level}
+	terminal := false
+	if file, ok := stderr.(*os.File); ok {
+		if info, err := file.Stat(); err == nil {
+			terminal = info.Mode()&os.ModeCharDevice != 0
+		}
+	}
+	if s.LogFormat == "text" || (s.LogFormat == "auto" && terminal) {
+		return slog.New(slog.NewTextHandler(stderr, options))
+	}
+	return slog.New(slog.NewJSONHandler(stderr, options))
+}

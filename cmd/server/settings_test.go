@@ -1,0 +1,91 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"strings"
+	"testing"
+)
+
+// Every setting is told wrong by name, before anything is opened.
+func TestWrongSettings(t *testing.T) {
+	t.Parallel()
+	for setting, value := range map[string]string{
+		"HEADGATE_ADDR":             "nowhere",
+		"HEADGATE_METRICS_ADDR":     "9090",
+		"HEADGATE_DATABASE_URL":     "mysql://host/db",
+		"HEADGATE_REDIS_URL":        "http://127.0.0.1",
+		"HEADGATE_REDIS_PREFIX":     "a{b}",
+		"HEADGATE_NODES":            "0",
+		"HEADGATE_LIMITER_TIMEOUT":  "50",
+		"HEADGATE_HEADERS":          "draft-99",
+		"HEADGATE_PUBLIC_URL":       "limits.example.com",
+		"HEADGATE_TRUSTED_PROXIES":  "10.0.0.0/99",
+		"HEADGATE_TLS_CERT_FILE":    "cert.pem",
+		"HEADGATE_SHUTDOWN_TIMEOUT": "soon",
+		"HEADGATE_SHUTDOWN_DELAY":   "1h",
+		"HEADGATE_LOG_LEVEL":        "loud",
+		"HEADGATE_LOG_FORMAT":       "xml",
+		"HEADGATE_BOOTSTRAP_KEY":    "short",
+		"HEADGATE_SAMPLE":           "perhaps",
+	} {
+		t.Run(setting, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			environment := map[string]string{"HEADGATE_ADDR": "127.0.0.1:0", "HEADGATE_DATABASE_URL": sqliteIn(folder)}
+			environment[setting] = value
+			var out, errors bytes.Buffer
+			p := program{getenv: func(name string) string { return environment[name] }, stdin: strings.NewReader(""), stdout: &out, stderr: &errors}
+			err := p.run(t.Context(), []string{"serve"})
+			if err == nil {
+				t.Fatal("was accepted")
+			}
+			names := []string{setting}
+			if setting == "HEADGATE_TLS_CERT_FILE" {
+				names = []string{"HEADGATE_TLS_KEY_FILE"}
+			}
+			for _, name := range names {
+				if !strings.Contains(err.Error(), name) {
+					t.Errorf("the error does not name %s: %v", name, err)
+				}
+			}
+			if left, _ := os.ReadDir(folder); len(left) > 0 {
+				t.Errorf("a wrong setting left %v behind", left)
+			}
+		})
+	}
+}
+
+func TestSecretInArgumentsIsNotOffered(t *testing.T) {
+	t.Parallel()
+	if help := helpOf(t, "serve"); strings.Contains(help, "--bootstrap-key") {
+		t.Error("--help offers the bootstrap key as a flag")
+	}
+}
+
+func helpOf(t *testing.T, command ...string) string {
+	t.Helper()
+	var out bytes.Buffer
+	p := program{getenv: func(string) string { return "" }, stdin: strings.NewReader(""), stdout: &out, stderr: &out}
+	if err := p.run(t.Context(), append(command, "--help")); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
+}
+
+// --help lists every setting under its environment name.
+func TestHelpNamesEverySetting(t *testing.T) {
+	t.Parallel()
+	help := helpOf(t, "serve")
+	for _, setting := range []string{
+		"ADDR", "DATABASE_URL", "REDIS_URL", "REDIS_PREFIX", "BOOTSTRAP_KEY", "PUBLIC_URL", "TRUSTED_PROXIES", "TLS_CERT_FILE", "TLS_KEY_FILE",
+		"LIMITER_TIMEOUT", "NODES", "HEADERS", "METRICS_ADDR", "SHUTDOWN_TIMEOUT", "SHUTDOWN_DELAY", "LOG_LEVEL", "LOG_FORMAT", "SAMPLE",
+	} {
+		if !strings.Contains(strings.Join(strings.Fields(help), " "), "HEADGATE_"+setting) {
+			t.Errorf("--help does not name HEADGATE_%s", setting)
+		}
+	}
+	if top := helpOf(t); !strings.Contains(top, "simulate") || !strings.Contains(top, "migrate") {
+		t.Errorf("--help lacks commands:\n%s", top)
+	}
+}

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/enforcement/redis"
+	"github.com/headgate/headgate/simulation"
+)
+
+// simulateCommand plays scenarios on their own clock.
+type simulateCommand struct {
+	Redis string `placeholder:"URL" setting:"false" help:"Play on this Redis instead of in process. Keys have a random prefix and are deleted at the end."`
+}
+
+func (s simulateCommand) Run(ctx context.Context, p program) error {
+	return simulation.Run(ctx, p.stdin, p.stdout, simulation.Config{NewLimiter: s.newLimiter(ctx)})
+}
+
+func (s simulateCommand) newLimiter(ctx context.Context) simulation.NewLimiter {
+	if s.Redis == "" {
+		return inProcessLimiter
+	}
+	return func(now func() int64) (enforcement.Limiter, func(), error) {
+		l, err := redis.New(ctx, redis.Config{
+			URL: s.Redis, Prefix: "hg-sim-" + rand.Text() + ":", Timeout: simulateTimeout, Now: now, Logger: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			return nil, nil, err
+		}
+		return l, func() { _ = errors.Join(l.DeleteAll(context.WithoutCancel(ctx)), l.Close()) }, nil
+	}
+}
+
+// simulateTimeout is long: a scenario's answers must not depend on how busy the
+// machine is.
+const simulateTimeout = 30 * time.Second
+
+// inProcessLimiter is what POST /v1/simulate plays on, too.
+func inProcessLimiter(now func() int64) (enforcement.Limiter, func(), error) {
+	return inprocess.New(inprocess.Config{Now: now}), func() {}, nil
+}

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/enforcement/redis"
+	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/tenants"
+)
+
+// A node is what a serving process is made of, from the bottom up.
+type node struct {
+	store   *store.Store
+	watcher *snapshot.Watcher
+
+	shared      *redis.Limiter // nil without Redis
+	local       *inprocess.Limiter
+	limiterKind string
+
+	recorder *metrics.Recorder
+	engine   *enforcement.Engine
+	tenants  *tenants.Service
+	plans    *plans.Service
+	accounts *accounts.Service
+
+	handler http.Handler
+	made    credentials
+	closers []io.Closer
+}
+
+// wire builds a node. ctx ends when the node is told to stop; work is where
+// its tasks run, which end later. An error leaves nothing open.
+func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g *gate, log *slog.Logger) (_ *node, err error) {
+	n := &node{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.close())
+		}
+	}()
+	if err := n.openLimiters(ctx, s, log); err != nil {
+		return nil, err
+	}
+	if n.store, err = s.openDatabase(ctx, log); err != nil {
+		return nil, err
+	}
+	n.closers = append(n.closers, n.store)
+	n.tenants = tenants.NewService(n.store, tenants.Config{})
+	n.plans = plans.NewService(n.store, plans.Config{})
+	n.accounts = accounts.NewService(n.store, accounts.Config{})
+	if n.made, err = n.firstStart(ctx, s); err != nil {
+		return nil, err
+	}
+	n.watcher = snapshot.NewWatcher(n.store, snapshot.Config{Logger: log})
+	tasks.Go(func() error { return n.watcher.Run(work) })
+	tasks.Go(func() error { return n.local.Run(work) })
+	if n.shared != nil {
+		tasks.Go(func() error { return n.shared.Run(work) })
+	}
+	if err := n.watcher.WaitFor(ctx, 0); err != nil {
+		return nil, fmt.Errorf("load tenants and plans: %w", err)
+	}
+	n.recorder = metrics.NewRecorder(metrics.Config{Version: version, Snapshot: n.snapshotState, Redis: n.redisState()})
+	n.engine = n.newEngine(s, log)
+	if err := n.serveMetrics(work, tasks, s.MetricsAddr, log); err != nil {
+		return nil, err
+	}
+	n.handler, err = n.newHandler(s, g, log)
+	return n, err
+}
+
+// serveMetrics gives /metrics a listener of its own, when the setting names one.
+func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, addr string, log *slog.Logger) error {
+	if addr == "" {
+		return nil
+	}
+	listener, err := net.Listen("tcp", addr)
+	if err != nil {
+		return fmt.Errorf("%s: %w", settingName("metrics-addr"), err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", n.recorder.Handler())
+	server := api.Server(addr, mux, log)
+	tasks.Go(func() error {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve %s: %w", addr, err)
+		}
+		return nil
+	})
+	context.AfterFunc(work, func() { _ = server.Close() })
+	return nil
+}
+
+// openLimiters makes the in-process limiter, which counts alone or stands in
+// for Redis, and the shared one when there is a URL. Redis may be away: then
+// the node starts degraded and finds it later.
+func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logger) error {
+	n.local = inprocess.New(inprocess.Config{})
+	n.limiterKind = "in process"
+	if s.RedisURL == "" {
+		return nil
+	}
+	shared, err := redis.New(ctx, redis.Config{URL: s.RedisURL, Prefix: s.RedisPrefix, Timeout: s.LimiterTimeout, Logger: log})
+	if err != nil {
+		return fmt.Errorf("%s: %w", settingName("redis-url"), err)
+	}
+	n.shared, n.limiterKind = shared, "redis"
+	n.closers = append(n.closers, shared)
+	return nil
+}
+
+// newEngine puts the engine before the limiter that counts.
+func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine {
+	cfg := enforcement.Config{Nodes: s.Nodes, Timeout: s.LimiterTimeout, Recorder: n.recorder, Logger: log}
+	var limiter enforcement.Limiter = n.local
+	if n.shared != nil {
+		limiter, cfg.Local = n.shared, n.local
+	}
+	return enforcement.NewEngine(n.recorder.InstrumentLimiter(limiter), cfg)
+}
+
+// firstStart makes the sample on an empty SQLite file, and nothing anywhere
+// else.
+func (n *node) firstStart(ctx context.Context, s *serveCommand) (credentials, error) {
+	if s.production() || !s.Sample {
+		return credentials{}, nil
+	}
+	empty, err := n.store.Empty(ctx)
+	if err != nil || !empty {
+		return credentials{}, err
+	}
+	return makeSample(ctx, n.plans, n.tenants, n.accounts, s.BootstrapKey == "")
+}
+
+func (n *node) snapshotState() metrics.SnapshotState {
+	status := n.watcher.Status()
+	state := metrics.SnapshotState{
+		Loaded: status.Loaded, Revision: status.Revision, Problems: status.Problems,
+		Held: status.Held != nil, Listening: status.Listening, Swaps: status.Swaps,
+		Age: time.Since(status.ConfirmedAt),
+	}
+	if current := n.watcher.Current(); current != nil {
+		counts := current.Counts()
+		state.Tenants, state.Keys, state.Plans = counts.Tenants, counts.Keys, counts.Plans
+	}
+	return state
+}
+
+func (n *node) redisState() func() metrics.RedisState {
+	if n.shared == nil {
+		return nil
+	}
+	return func() metrics.RedisState {
+		status := n.shared.Status()
+		return metrics.RedisState{Reachable: status.Reachable, BreakerOpen: !status.Reachable}
+	}
+}
+
+// close closes what was opened, last first.
+func (n *node) close() (err error) {
+	for i := len(n.closers) - 1; i >= 0; i-- {
+		err = errors.Join(err, n.closers[i].Close())
+	}
+	return err
+}
