@@ -20,25 +20,25 @@ import (
 
 // Defines values for ActorKind.
 const (
-	Command     ActorKind = "command"
-	OperatorKey ActorKind = "operator_key"
-	System      ActorKind = "system"
-	TenantKey   ActorKind = "tenant_key"
-	User        ActorKind = "user"
+	ActorKindCommand     ActorKind = "command"
+	ActorKindOperatorKey ActorKind = "operator_key"
+	ActorKindSystem      ActorKind = "system"
+	ActorKindTenantKey   ActorKind = "tenant_key"
+	ActorKindUser        ActorKind = "user"
 )
 
 // Valid indicates whether the value is a known member of the ActorKind enum.
 func (e ActorKind) Valid() bool {
 	switch e {
-	case Command:
+	case ActorKindCommand:
 		return true
-	case OperatorKey:
+	case ActorKindOperatorKey:
 		return true
-	case System:
+	case ActorKindSystem:
 		return true
-	case TenantKey:
+	case ActorKindTenantKey:
 		return true
-	case User:
+	case ActorKindUser:
 		return true
 	default:
 		return false
@@ -47,25 +47,25 @@ func (e ActorKind) Valid() bool {
 
 // Defines values for Algorithm.
 const (
-	FixedWindow          Algorithm = "fixed_window"
-	Gcra                 Algorithm = "gcra"
-	SlidingWindowCounter Algorithm = "sliding_window_counter"
-	SlidingWindowLog     Algorithm = "sliding_window_log"
-	TokenBucket          Algorithm = "token_bucket"
+	AlgorithmFixedWindow          Algorithm = "fixed_window"
+	AlgorithmGcra                 Algorithm = "gcra"
+	AlgorithmSlidingWindowCounter Algorithm = "sliding_window_counter"
+	AlgorithmSlidingWindowLog     Algorithm = "sliding_window_log"
+	AlgorithmTokenBucket          Algorithm = "token_bucket"
 )
 
 // Valid indicates whether the value is a known member of the Algorithm enum.
 func (e Algorithm) Valid() bool {
 	switch e {
-	case FixedWindow:
+	case AlgorithmFixedWindow:
 		return true
-	case Gcra:
+	case AlgorithmGcra:
 		return true
-	case SlidingWindowCounter:
+	case AlgorithmSlidingWindowCounter:
 		return true
-	case SlidingWindowLog:
+	case AlgorithmSlidingWindowLog:
 		return true
-	case TokenBucket:
+	case AlgorithmTokenBucket:
 		return true
 	default:
 		return false
@@ -74,19 +74,19 @@ func (e Algorithm) Valid() bool {
 
 // Defines values for ChangeKind.
 const (
-	Added   ChangeKind = "added"
-	Changed ChangeKind = "changed"
-	Removed ChangeKind = "removed"
+	ChangeKindAdded   ChangeKind = "added"
+	ChangeKindChanged ChangeKind = "changed"
+	ChangeKindRemoved ChangeKind = "removed"
 )
 
 // Valid indicates whether the value is a known member of the ChangeKind enum.
 func (e ChangeKind) Valid() bool {
 	switch e {
-	case Added:
+	case ChangeKindAdded:
 		return true
-	case Changed:
+	case ChangeKindChanged:
 		return true
-	case Removed:
+	case ChangeKindRemoved:
 		return true
 	default:
 		return false
@@ -95,16 +95,16 @@ func (e ChangeKind) Valid() bool {
 
 // Defines values for LimitAnchor.
 const (
-	Clock    LimitAnchor = "clock"
-	FirstHit LimitAnchor = "first_hit"
+	LimitAnchorClock    LimitAnchor = "clock"
+	LimitAnchorFirstHit LimitAnchor = "first_hit"
 )
 
 // Valid indicates whether the value is a known member of the LimitAnchor enum.
 func (e LimitAnchor) Valid() bool {
 	switch e {
-	case Clock:
+	case LimitAnchorClock:
 		return true
-	case FirstHit:
+	case LimitAnchorFirstHit:
 		return true
 	default:
 		return false
@@ -113,13 +113,13 @@ func (e LimitAnchor) Valid() bool {
 
 // Defines values for PolicyConsistency.
 const (
-	Exact PolicyConsistency = "exact"
+	PolicyConsistencyExact PolicyConsistency = "exact"
 )
 
 // Valid indicates whether the value is a known member of the PolicyConsistency enum.
 func (e PolicyConsistency) Valid() bool {
 	switch e {
-	case Exact:
+	case PolicyConsistencyExact:
 		return true
 	default:
 		return false
@@ -149,19 +149,19 @@ func (e PolicyMissing) Valid() bool {
 
 // Defines values for PolicyMode.
 const (
-	Enforce PolicyMode = "enforce"
-	Off     PolicyMode = "off"
-	Shadow  PolicyMode = "shadow"
+	PolicyModeEnforce PolicyMode = "enforce"
+	PolicyModeOff     PolicyMode = "off"
+	PolicyModeShadow  PolicyMode = "shadow"
 )
 
 // Valid indicates whether the value is a known member of the PolicyMode enum.
 func (e PolicyMode) Valid() bool {
 	switch e {
-	case Enforce:
+	case PolicyModeEnforce:
 		return true
-	case Off:
+	case PolicyModeOff:
 		return true
-	case Shadow:
+	case PolicyModeShadow:
 		return true
 	default:
 		return false
@@ -170,19 +170,19 @@ func (e PolicyMode) Valid() bool {
 
 // Defines values for PolicyOnFailure.
 const (
-	Closed PolicyOnFailure = "closed"
-	Local  PolicyOnFailure = "local"
-	Open   PolicyOnFailure = "open"
+	PolicyOnFailureClosed PolicyOnFailure = "closed"
+	PolicyOnFailureLocal  PolicyOnFailure = "local"
+	PolicyOnFailureOpen   PolicyOnFailure = "open"
 )
 
 // Valid indicates whether the value is a known member of the PolicyOnFailure enum.
 func (e PolicyOnFailure) Valid() bool {
 	switch e {
-	case Closed:
+	case PolicyOnFailureClosed:
 		return true
-	case Local:
+	case PolicyOnFailureLocal:
 		return true
-	case Open:
+	case PolicyOnFailureOpen:
 		return true
 	default:
 		return false
@@ -191,19 +191,19 @@ func (e PolicyOnFailure) Valid() bool {
 
 // Defines values for Scope.
 const (
-	Check  Scope = "check"
-	Manage Scope = "manage"
-	Read   Scope = "read"
+	ScopeCheck  Scope = "check"
+	ScopeManage Scope = "manage"
+	ScopeRead   Scope = "read"
 )
 
 // Valid indicates whether the value is a known member of the Scope enum.
 func (e Scope) Valid() bool {
 	switch e {
-	case Check:
+	case ScopeCheck:
 		return true
-	case Manage:
+	case ScopeManage:
 		return true
-	case Read:
+	case ScopeRead:
 		return true
 	default:
 		return false
@@ -230,16 +230,16 @@ func (e TenantDocumentNoPolicy) Valid() bool {
 
 // Defines values for TenantStatus.
 const (
-	Active    TenantStatus = "active"
-	Suspended TenantStatus = "suspended"
+	TenantStatusActive    TenantStatus = "active"
+	TenantStatusSuspended TenantStatus = "suspended"
 )
 
 // Valid indicates whether the value is a known member of the TenantStatus enum.
 func (e TenantStatus) Valid() bool {
 	switch e {
-	case Active:
+	case TenantStatusActive:
 		return true
-	case Suspended:
+	case TenantStatusSuspended:
 		return true
 	default:
 		return false

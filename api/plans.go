@@ -164,12 +164,12 @@ func showChanges(d plans.Diff) ([]Change, error) {
 	changes := []Change{}
 	note := func(at string, fields []plans.Change) {
 		for _, f := range fields {
-			c := Change{Pointer: at + f.Field, Kind: Changed, Before: f.From, After: f.To}
+			c := Change{Pointer: at + f.Field, Kind: ChangeKindChanged, Before: f.From, After: f.To}
 			switch {
 			case len(f.From) == 0:
-				c.Kind = Added
+				c.Kind = ChangeKindAdded
 			case len(f.To) == 0:
-				c.Kind = Removed
+				c.Kind = ChangeKindRemoved
 			}
 			changes = append(changes, c)
 		}
@@ -187,10 +187,10 @@ func showChanges(d plans.Diff) ([]Change, error) {
 	for _, p := range d.Changed {
 		note("/policies/"+p.Slug, p.Fields)
 	}
-	if err := whole(d.Added, func(c *Change, p json.RawMessage) { c.Kind, c.After = Added, p }); err != nil {
+	if err := whole(d.Added, func(c *Change, p json.RawMessage) { c.Kind, c.After = ChangeKindAdded, p }); err != nil {
 		return nil, err
 	}
-	err := whole(d.Removed, func(c *Change, p json.RawMessage) { c.Kind, c.Before = Removed, p })
+	err := whole(d.Removed, func(c *Change, p json.RawMessage) { c.Kind, c.Before = ChangeKindRemoved, p })
 	return changes, err
 }
 

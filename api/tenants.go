@@ -46,7 +46,7 @@ func tenantDocument(d TenantDocument) tenants.Document {
 // ListTenants is GET /v1/tenants.
 func (a *API) ListTenants(ctx context.Context, r ListTenantsRequestObject) (ListTenantsResponseObject, error) {
 	p := r.Params
-	if p.Status != "" && p.Status != Active && p.Status != Suspended {
+	if p.Status != "" && p.Status != TenantStatusActive && p.Status != TenantStatusSuspended {
 		return nil, malformedAt("status", "must be active or suspended")
 	}
 	l, err := page("/v1/tenants", filters("q", p.Q, "status", string(p.Status), "plan", p.Plan), p.Limit, p.Cursor)

@@ -1,0 +1,179 @@
+package api_test
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/tenants"
+)
+
+// Every route with every caller: a route without a row cannot be, as the rows
+// are the table's.
+func TestScopes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	bodies := map[string]string{
+		"check": `{"tenant":"acme","mode":"peek"}`, "checkBatch": `{"checks":[{"tenant":"acme","mode":"peek"}]}`,
+		"simulate": `{"limits":[],"steps":[]}`,
+	}
+	callers := []struct {
+		name, token, scopes string
+		operator, own       bool // own: of tenant acme, which the paths name
+	}{
+		{"operator", w.operator, "check read manage", true, false},
+		{"operator read", w.operatorRead, "read", true, false},
+		{"operator check", w.operatorCheck, "check", true, false},
+		{"acme", w.acme, "check read manage", false, true},
+		{"acme read", w.acmeRead, "read", false, true},
+		{"acme check", w.acmeCheck, "check", false, true},
+		{"globex", w.globex, "check read", false, false}, // suspended: reads only
+		{"none", "", "", false, false},
+		{"mistyped", w.operator[:len(w.operator)-1] + "!", "", false, false},
+		{"unknown", tenants.NewToken(tenants.OperatorToken), "", false, false},
+	}
+	params := regexp.MustCompile(`:[a-z]+`)
+	for _, r := range w.api.RouteTable() {
+		for _, who := range callers {
+			// Names that nobody has: what passes authorization changes nothing.
+			path := strings.Replace(r.Path, ":tenant", "acme", 1)
+			path = strings.Replace(path, ":key", "01939c1e-0000-7000-8000-00000000ffff", 1)
+			path = params.ReplaceAllString(path, "nothing")
+			a := w.do(call{method: r.Method, path: path, key: who.token, body: bodies[r.Operation]})
+			open := r.Callers[0] == "anyone"
+			operatorsOnly := len(r.Callers) == 1 && !open
+			named := strings.Contains(r.Path, ":tenant") || r.Operation == "check"
+			may := open || strings.Contains(who.scopes, r.Scope) &&
+				(who.operator || !operatorsOnly && (who.own || !named))
+			known := who.scopes != ""
+			refused := a.status == http.StatusUnauthorized || a.status == http.StatusForbidden
+			switch {
+			case may && refused, !may && known && a.status != http.StatusForbidden:
+				t.Errorf("%s by %s: %d %s", r.Operation, who.name, a.status, a.body)
+			case !open && !known && (a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") != "Bearer"):
+				t.Errorf("%s by %s: %d %v", r.Operation, who.name, a.status, a.header)
+			}
+		}
+	}
+}
+
+// Another tenant, real or not, is the same 403, whatever is asked.
+func TestForeignTenantsAreAlike(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	globex, err := w.tenants.Tenant(t.Context(), "globex")
+	must(t, err)
+	id := map[string]string{"X-Request-Id": "same"}
+	var first string
+	for _, name := range []string{"globex", globex.ID, "nobody", "ACME", "01939c1e-0000-7000-8000-00000000ffff"} {
+		for _, c := range []call{
+			{method: "POST", path: "/v1/check", body: `{"tenant":"` + name + `"}`},
+			{method: "GET", path: "/v1/tenants/" + name},
+			{method: "GET", path: "/v1/tenants/" + name + "/keys"},
+			{method: "GET", path: "/v1/audit?tenant=" + name},
+		} {
+			c.key, c.header = w.acme, id
+			a := w.do(c)
+			if first == "" {
+				first = a.body
+			}
+			if a.status != http.StatusForbidden || a.body != first {
+				t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, a.status, a.body)
+			}
+		}
+	}
+	if a := w.do(call{method: "GET", path: "/v1/audit", key: w.acme}); strings.Contains(a.body, globex.ID) || !strings.Contains(a.body, "acme") {
+		t.Errorf("audit of acme: %s", a.body)
+	}
+}
+
+func TestKeysEnd(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.do(call{method: "POST", path: "/v1/tenants/acme/keys", key: w.operator, body: `{"name":"n","scopes":["check"],"expires_at":"2026-11-21T10:00:00Z"}`})
+	token := between(a.body, `"token":"`, `"`)
+	ask := call{method: "POST", path: "/v1/check", key: token, body: `{"mode":"peek"}`}
+	if a := w.do(ask); a.status != 200 {
+		t.Fatal(a)
+	}
+	w.now.Add(time.Hour.Microseconds())
+	if a := w.do(ask); a.status != 401 {
+		t.Error("expired:", a)
+	}
+	w.do(call{method: "DELETE", path: "/v1/tenants/acme/keys/" + w.ids["gateway"], key: w.operator})
+	ask.key = w.acmeCheck
+	if a := w.do(ask); a.status != 401 {
+		t.Error("revoked:", a)
+	}
+}
+
+func between(s, from, to string) string {
+	_, s, _ = strings.Cut(s, from)
+	s, _, _ = strings.Cut(s, to)
+	return s
+}
+
+func TestBootstrapKey(t *testing.T) {
+	t.Parallel()
+	key := strings.Repeat("b", 32)
+	empty, _ := snapshot.Compile(nil, snapshot.Changes{}, snapshot.Options{})
+	w := newWorld(t, func(c *api.Config) { c.BootstrapKey = key })
+	if a := w.do(call{method: "GET", path: "/v1/tenants", key: key}); a.status != 401 {
+		t.Error("while an operator key exists:", a)
+	}
+	w = newWorld(t, func(c *api.Config) {
+		c.BootstrapKey = key
+		c.Snapshot = func() *snapshot.Snapshot { return empty }
+	})
+	if a := w.do(call{method: "GET", path: "/v1/tenants", key: key}); a.status != 200 {
+		t.Error("without one:", a)
+	}
+	if a := w.do(call{method: "GET", path: "/v1/tenants", key: key + "b"}); a.status != 401 {
+		t.Error("another one:", a)
+	}
+}
+
+func TestBeforeTheFirstSnapshot(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.Snapshot = func() *snapshot.Snapshot { return nil } })
+	if a := w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: `{}`}); a.status != 503 {
+		t.Error(a)
+	}
+	if a := w.do(call{method: "GET", path: "/readyz?verbose", key: ""}); a.status != 503 || !strings.Contains(a.body, "not_ready") {
+		t.Error(a)
+	}
+	if a := w.do(call{method: "GET", path: "/livez"}); a.status != 200 {
+		t.Error(a)
+	}
+}
+
+func TestAuthorizationForms(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for header, status := range map[string]int{
+		"Bearer " + w.acme: 200, "bearer " + w.acme: 200, "Bearer  " + w.acme: 401, "Bearer" + w.acme: 401, w.acme: 401,
+		"Basic " + w.acme: 401, "Bearer": 401, "Bearer ": 401, "Bearer " + w.acme + " ": 401, "Bearer " + strings.Repeat("a", 5000): 401,
+		"Bearer " + strings.ToUpper(w.acme): 401,
+	} {
+		a := w.do(call{method: "POST", path: "/v1/check", body: `{"mode":"peek"}`, header: map[string]string{"Authorization": header}})
+		if a.status != status {
+			t.Errorf("%.40q: %d", header, a.status)
+		}
+	}
+}
+
+func FuzzAuthorization(f *testing.F) {
+	f.Add("Bearer hg_op_0000000000000000000000000000000000000000000000000")
+	f.Add("Bearer " + tenants.NewToken(tenants.TenantToken))
+	f.Fuzz(func(t *testing.T, header string) {
+		token, ok := api.Bearer([]string{header})
+		if ok && (token == "" || len(token) > 128 || !strings.HasSuffix(header, token)) {
+			t.Fatalf("%q gives %q", header, token)
+		}
+		tenants.WellFormed(token)
+	})
+}

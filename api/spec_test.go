@@ -1,0 +1,184 @@
+package api_test
+
+import (
+	"encoding/json"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/headgate/headgate/api"
+)
+
+func TestSpecIsValid(t *testing.T) {
+	t.Parallel()
+	doc, _ := contract()
+	must(t, doc.Validate(t.Context(), openapi3.EnableExamplesValidation()))
+}
+
+// The route table is the paths of the document, row by row. /docs is web's.
+func TestRoutesAreTheDocument(t *testing.T) {
+	t.Parallel()
+	doc, _ := contract()
+	colons := regexp.MustCompile(`:([a-z]+)`)
+	seen := map[string]bool{"GET /docs": true}
+	for _, r := range api.New(api.Config{}).RouteTable() {
+		path := colons.ReplaceAllString(r.Path, "{$1}")
+		seen[r.Method+" "+path] = true
+		item := doc.Paths.Value(path)
+		if item == nil || item.GetOperation(r.Method) == nil {
+			t.Errorf("%s %s is not in openapi.yaml", r.Method, path)
+			continue
+		}
+		compareRoute(t, r, item.GetOperation(r.Method))
+	}
+	for path, item := range doc.Paths.Map() {
+		for method := range item.Operations() {
+			if !seen[method+" "+path] {
+				t.Errorf("%s %s has no route", method, path)
+			}
+		}
+	}
+}
+
+func compareRoute(t *testing.T, r api.RouteRow, op *openapi3.Operation) {
+	t.Helper()
+	if op.OperationID != r.Operation {
+		t.Errorf("%s %s: %s, the table says %s", r.Method, r.Path, op.OperationID, r.Operation)
+	}
+	var scopes []string
+	if op.Security != nil {
+		for _, s := range *op.Security {
+			scopes = append(scopes, s["bearer"]...)
+		}
+	}
+	if strings.Join(scopes, " ") != r.Scope {
+		t.Errorf("%s: scopes %v, the table says %q", r.Operation, scopes, r.Scope)
+	}
+	var callers []string
+	for _, c := range op.Extensions["x-callers"].([]any) {
+		callers = append(callers, c.(string))
+	}
+	if !slices.Equal(callers, r.Callers) {
+		t.Errorf("%s: callers %v, the table says %v", r.Operation, callers, r.Callers)
+	}
+	var query []string
+	ifMatch := false
+	for _, p := range op.Parameters {
+		switch {
+		case p.Value.In == "query":
+			query = append(query, p.Value.Name)
+		case p.Value.Name == "If-Match":
+			ifMatch = p.Value.Required
+		}
+	}
+	if !slices.Equal(query, r.Query) {
+		t.Errorf("%s: query %v, the table says %v", r.Operation, query, r.Query)
+	}
+	if ifMatch != r.IfMatch {
+		t.Errorf("%s: If-Match %v, the table says %v", r.Operation, ifMatch, r.IfMatch)
+	}
+	if body := op.RequestBody; (body != nil) != r.Body || body != nil && body.Value.Required == r.BodyOptional {
+		t.Errorf("%s: the table and the document differ about the body", r.Operation)
+	}
+}
+
+// House rules that no schema can say.
+func TestSpecKeepsHouseRules(t *testing.T) {
+	t.Parallel()
+	doc, _ := contract()
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			at := method + " " + path
+			if op.OperationID == "" || op.Summary == "" || op.Description == "" || len(op.Tags) != 1 || op.Security == nil {
+				t.Errorf("%s: lacks an operationId, summary, description, tag or security", at)
+			}
+			for _, p := range op.Parameters {
+				if p.Value.Description == "" || p.Value.In == "path" && p.Value.Example == nil {
+					t.Errorf("%s: parameter %s lacks a description or example", at, p.Value.Name)
+				}
+			}
+			if op.RequestBody != nil && len(op.RequestBody.Value.Content["application/json"].Examples) == 0 {
+				t.Errorf("%s: the request has no example", at)
+			}
+			for status, r := range op.Responses.Map() {
+				checkResponse(t, at+" "+status, status, r.Value)
+			}
+			for _, status := range wanted(path, method, op) {
+				if op.Responses.Value(status) == nil {
+					t.Errorf("%s: has no %s", at, status)
+				}
+			}
+		}
+	}
+	for name, s := range doc.Components.Schemas {
+		if s.Value.Description == "" {
+			t.Errorf("schema %s has no description", name)
+		}
+		if s.Value.Type.Is("object") && name != "Attributes" && (s.Value.AdditionalProperties.Has == nil || *s.Value.AdditionalProperties.Has) {
+			t.Errorf("schema %s takes unknown members", name)
+		}
+		for member, p := range s.Value.Properties {
+			if p.Value.Description == "" {
+				t.Errorf("schema %s: %s has no description", name, member)
+			}
+		}
+		if page := s.Value; strings.HasSuffix(name, "Page") {
+			slices.Sort(page.Required)
+			if len(page.Properties) != 3 || page.Properties["next_cursor"] == nil || !slices.Equal(page.Required, []string{"data", "has_more"}) {
+				t.Errorf("schema %s is not {data, has_more, next_cursor}", name)
+			}
+		}
+	}
+}
+
+func checkResponse(t *testing.T, at, status string, r *openapi3.Response) {
+	t.Helper()
+	if r.Description == nil || *r.Description == "" {
+		t.Errorf("%s: no description", at)
+	}
+	for media, content := range r.Content {
+		if len(content.Examples) == 0 {
+			t.Errorf("%s: no example", at)
+		}
+		if status >= "400" && media != "application/problem+json" && !strings.HasPrefix(at, "GET /readyz") {
+			t.Errorf("%s: %s is no problem", at, media)
+		}
+	}
+}
+
+// wanted are the statuses that an operation must document.
+func wanted(path, method string, op *openapi3.Operation) []string {
+	if !strings.HasPrefix(path, "/v1/") {
+		return nil
+	}
+	w := []string{"400", "401", "403", "500", "503"}
+	if op.RequestBody != nil {
+		w = append(w, "413", "415")
+	}
+	if strings.Contains(path, "{") {
+		w = append(w, "404")
+	}
+	if method == "PUT" || method == "DELETE" && !strings.HasSuffix(path, "{key}") {
+		w = append(w, "412", "428")
+	}
+	return w
+}
+
+// Nothing in an example is null but a retry time.
+func TestExamplesHaveNoNulls(t *testing.T) {
+	t.Parallel()
+	doc, _ := contract()
+	text, err := json.Marshal(doc)
+	must(t, err)
+	for _, found := range regexp.MustCompile(`"([a-z_]+)":null`).FindAllStringSubmatch(string(text), -1) {
+		if found[1] != "retry_after_ms" {
+			t.Errorf("%s is null", found[1])
+		}
+	}
+	if regexp.MustCompile(`"nullable"`).Match(text) {
+		t.Error("nullable is not of OpenAPI 3.1")
+	}
+}
