@@ -104,10 +104,14 @@ func TestCountsAreExact(t *testing.T) {
 		outcome, reason, mode string
 		want                  float64
 	}{
-		{"allowed", "ok", "enforce", 1}, {"allowed", "ok", "force", 1},
-		{"allowed", "no_policy", "enforce", 1}, {"refused", "no_policy", "enforce", 1},
-		{"refused", "over_limit", "enforce", 1}, {"refused", "limiter_unavailable", "enforce", 1},
-		{"refused", "other", "enforce", 1}, {"refused", "cost_exceeds_quota", "enforce", 0},
+		{"allowed", "ok", "enforce", 1},
+		{"allowed", "ok", "force", 1},
+		{"allowed", "no_policy", "enforce", 1},
+		{"refused", "no_policy", "enforce", 1},
+		{"refused", "over_limit", "enforce", 1},
+		{"refused", "limiter_unavailable", "enforce", 1},
+		{"refused", "other", "enforce", 1},
+		{"refused", "cost_exceeds_quota", "enforce", 0},
 	} {
 		got := value(t, families, "headgate_decisions_total", "outcome", c.outcome, "reason", c.reason, "mode", c.mode)
 		if want := c.want * goroutines * times; got != want {
@@ -243,8 +247,16 @@ func TestHistogramBuckets(t *testing.T) {
 		d    time.Duration
 		want int
 	}{
-		{-time.Second, 0}, {0, 0}, {1, 0}, {time.Microsecond, 0}, {time.Microsecond + 1, 1}, {2 * time.Microsecond, 1},
-		{2*time.Microsecond + 1, 2}, {bound(nBuckets - 1), nBuckets - 1}, {bound(nBuckets-1) + 1, nBuckets}, {time.Hour, nBuckets},
+		{-time.Second, 0},
+		{0, 0},
+		{1, 0},
+		{time.Microsecond, 0},
+		{time.Microsecond + 1, 1},
+		{2 * time.Microsecond, 1},
+		{2*time.Microsecond + 1, 2},
+		{bound(nBuckets - 1), nBuckets - 1},
+		{bound(nBuckets-1) + 1, nBuckets},
+		{time.Hour, nBuckets},
 	} {
 		var h histogram
 		h.observe(c.d)
