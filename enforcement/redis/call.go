@@ -17,7 +17,8 @@ const (
 	callCharges = 256
 	maxCharges  = 4000 // of a request: what Lua's stack takes in one MGET
 	maxExact    = 1 << 53
-	linearCells = 8 // up to which a cell is looked for one by one
+	maxRev      = 1<<47 - 1 // what a value has room for
+	linearCells = 8         // up to which a cell is looked for one by one
 )
 
 // A call is requests of one home on their way into one run of the script, and
@@ -33,6 +34,7 @@ type call struct {
 
 	argument argument
 	keys     []byte
+	ends     []int // of each name in keys
 	names    []string
 	args     []any
 
@@ -132,6 +134,9 @@ func valid(r *enforcement.Request) error {
 	sum := int64(0)
 	for i := range r.Charges {
 		c := &r.Charges[i]
+		if c.Rev < 1 || c.Rev > maxRev || c.Meter.Rev > maxRev {
+			return fmt.Errorf("redis: revision %d is out of range", c.Rev)
+		}
 		if c.Cost < 0 || c.Cost > maxExact-sum {
 			return fmt.Errorf("redis: cost %d is out of range", c.Cost)
 		}
@@ -298,7 +303,7 @@ func (c *call) encodeKeys(prefix string) (plain int) {
 			plain++
 		}
 	}
-	place, b := plain, c.keys[:0]
+	place, b, ends := plain, c.keys[:0], c.ends[:0]
 	for _, logs := range [2]bool{false, true} {
 		for i := range c.cells {
 			cell := &c.cells[i]
@@ -309,22 +314,31 @@ func (c *call) encodeKeys(prefix string) (plain int) {
 				cell.place = uint16(place)
 				place++
 			}
-			b = append(b, prefix...)
-			b = append(b, '{')
-			b = append(b, c.home...)
-			b = append(b, '}')
-			b = binary.BigEndian.AppendUint32(b, cell.key.Tenant)
-			b = binary.BigEndian.AppendUint32(b, cell.key.Cell)
-			b = append(b, cell.key.Partition[:]...)
+			b = appendKey(b, prefix, c.home, &cell.key)
+			ends = append(ends, len(b))
 		}
 	}
-	c.keys = b
-	all := string(b)
-	size := len(prefix) + len(c.home) + 2 + 24
-	for i := range c.cells {
-		c.names = append(c.names, all[i*size:(i+1)*size])
+	c.keys, c.ends = b, ends
+	all, from := string(b), 0
+	for _, end := range ends {
+		c.names = append(c.names, all[from:end])
+		from = end
 	}
 	return plain
+}
+
+// appendKey appends a cell's name in Redis. The numbers are written in as many
+// bytes as they need (their ends show, so no two names are the same): with up to
+// 2 million tenants and 16,000 cells a name has 28 bytes, and up to 30 an
+// allocation of 32 holds it.
+func appendKey(b []byte, prefix, home string, key *enforcement.Key) []byte {
+	b = append(b, prefix...)
+	b = append(b, '{')
+	b = append(b, home...)
+	b = append(b, '}')
+	b = binary.AppendUvarint(b, uint64(key.Tenant))
+	b = binary.AppendUvarint(b, uint64(key.Cell))
+	return append(b, key.Partition[:]...)
 }
 
 // arguments is the call as the client takes it, by hash or with the whole text.

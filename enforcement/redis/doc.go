@@ -15,9 +15,9 @@
 // deadline, which each call carries in Redis' own time. So a call that hangs on
 // the way and is delivered later does nothing.
 //
-// Keys are prefix, {home}, tenant and cell as 4 bytes each, big endian, and the
-// partition's 16 bytes. Beside them stands only prefix + "format", which tells
-// other versions of Headgate how these are made.
+// Keys are prefix, {home}, the tenant's and the cell's number as uvarints, and
+// the partition's 16 bytes. Beside them stands only prefix + "format", which
+// tells other versions of Headgate how these are made.
 //
 // A user of an ACL needs, on the keys below the prefix:
 //

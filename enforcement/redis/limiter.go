@@ -25,6 +25,16 @@ type Limiter struct {
 
 var _ enforcement.Limiter = (*Limiter)(nil)
 
+// init keeps the client from writing each failed connection to standard error:
+// this package says once that Redis is away, by its Logger and Status. It is
+// done here because the client reads the setting without a lock.
+func init() { redis.SetLogger(quiet{}) }
+
+type quiet struct{}
+
+// Printf says nothing.
+func (quiet) Printf(context.Context, string, ...any) {}
+
 // New makes a Limiter and tries to reach Redis. It fails when the configuration
 // is wrong, or when Redis answers and cannot serve: it is older than 6.2, or
 // holds keys of another format. When Redis does not answer, the Limiter is

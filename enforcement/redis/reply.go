@@ -14,6 +14,9 @@ const (
 	statePlain      = 1
 	stateLog        = 2
 	stateUnreadable = 4
+
+	plainSize = 28 // of a state, with that byte
+	entrySize = 14 // of an entry of a log
 )
 
 // A reply is what the script says, before the replay.
@@ -70,24 +73,25 @@ func readState(b []byte, s *enforcement.State) (size int, unreadable bool) {
 	case stateAbsent, stateUnreadable:
 		return 1, b[0] == stateUnreadable
 	case statePlain:
-		if len(b) < 33 {
+		if len(b) < plainSize {
 			return 0, false
 		}
-		*s = enforcement.State{Rev: int64At(b, 1), A: int64At(b, 9), B: int64At(b, 17), T: int64At(b, 25)}
-		return 33, false
+		*s = enforcement.State{Rev: intAt(b, 1, 6), A: intAt(b, 7, 7), B: intAt(b, 14, 7), T: intAt(b, 21, 7)}
+		return plainSize, false
 	case stateLog:
 		if len(b) < 43 {
 			return 0, false
 		}
 		*s = enforcement.State{Rev: int64At(b, 1), A: int64At(b, 9), B: int64At(b, 17), T: int64At(b, 25)}
 		sum, n := int64At(b, 33), int(binary.LittleEndian.Uint16(b[41:]))
-		if size = 43 + 16*n; len(b) < size {
+		if size = 43 + entrySize*n; len(b) < size {
 			return 0, false
 		}
 		s.Log = make([]enforcement.Entry, n)
 		for i := range s.Log {
-			next := int64At(b, 43+16*i+8)
-			s.Log[i] = enforcement.Entry{T: int64At(b, 43+16*i), Units: next - sum}
+			at := 43 + entrySize*i
+			next := intAt(b, at+7, 7)
+			s.Log[i] = enforcement.Entry{T: intAt(b, at, 7), Units: next - sum}
 			sum = next
 		}
 		return size, false
@@ -96,6 +100,16 @@ func readState(b []byte, s *enforcement.State) (size int, unreadable bool) {
 }
 
 func int64At(b []byte, at int) int64 { return int64(binary.LittleEndian.Uint64(b[at:])) }
+
+// intAt reads a signed integer of so many bytes.
+func intAt(b []byte, at, size int) int64 {
+	n := uint64(0)
+	for i := size - 1; i >= 0; i-- {
+		n = n<<8 | uint64(b[at+i])
+	}
+	unused := 64 - 8*size
+	return int64(n<<unused) >> unused
+}
 
 // replay decides request number i of the call again, by the reference functions
 // on the states that the script read, and fills out. It gives its own verdict.

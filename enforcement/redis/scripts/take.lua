@@ -24,10 +24,11 @@
 --          entries i8, newest i8, units before the first entry i8, number of
 --          entries that follow u2, and these.
 --
--- A plain value is u1 1, rev i8, a i8, b i8, t i8. A log's is u1 2, rev i8, units
--- i8, entries i8, newest i8, sum i8, dead i8, and the entries, oldest first: t
--- i8, sum i8. An entry's sum counts all units up to it, so that what has left
--- is found by bisection; dead is how many bytes of entries have left.
+-- A plain value is u1 1, rev i6, a i7, b i7, t i7: 28 bytes, the most that one
+-- allocation of 48 holds. A log's is u1 2, rev i6, units i7, entries u2, newest
+-- i7, sum i7, dead u4, and the entries, oldest first: t i7, sum i7. An entry's
+-- sum counts all units up to it, so that what has left is found by bisection;
+-- dead is how many bytes of entries have left.
 --
 -- Nothing is written before all is decided; the first write is one that Redis
 -- refuses when it may not write, so the call is done whole or not at all.
@@ -40,7 +41,8 @@ local FIXED, LOG, COUNTER, BUCKET = 1, 2, 3, 4
 local MAX_COUNT = 1000000000000000
 local MAX_LOG = 10000
 local SMALL_LOG = 64      -- entries up to which a log is rewritten whole
-local HEADER, ENTRY = 49, 16
+local HEADER, ENTRY = 34, 14
+local PLAIN_FORM, LOG_FORM, ENTRY_FORM = '<Bi6i7i7i7', '<Bi6i7I2i7i7I4', '<i7i7'
 
 local arg = ARGV[1]
 local time = call('TIME')
@@ -72,7 +74,7 @@ end
 
 -- readable tells whether the numbers of a value are ones that Headgate writes.
 local function readable(r, a, b, t)
-  return r >= 1 and r <= 9007199254740991 and a >= -1000000000000 and a <= MAX_COUNT
+  return r >= 1 and r <= 140737488355327 and a >= -1000000000000 and a <= MAX_COUNT
     and b >= 0 and b <= MAX_COUNT and t >= -140737488355328 and t <= 8866461766385664
 end
 
@@ -241,9 +243,9 @@ local function stored(c, i)
   local from = HEADER + c.dead + ENTRY * i
   local at = from - c.from
   if at >= 0 and at + ENTRY <= #c.buf then
-    return read('<i8i8', c.buf, at + 1)
+    return read(ENTRY_FORM, c.buf, at + 1)
   end
-  return read('<i8i8', call('GETRANGE', c.key, from, from + ENTRY - 1))
+  return read(ENTRY_FORM, call('GETRANGE', c.key, from, from + ENTRY - 1))
 end
 
 -- body is the entries of a log as they are to be.
@@ -253,10 +255,10 @@ local function body(c)
     text = c.n > 0 and range(c, HEADER + c.dead, c.size) or ''
   end
   if c.appended then
-    return text .. pack('<i8i8', c.t, c.sum)
+    return text .. pack(ENTRY_FORM, c.t, c.sum)
   end
   if c.merged then
-    return sub(text, 1, -ENTRY - 1) .. pack('<i8i8', c.t, c.sum)
+    return sub(text, 1, -ENTRY - 1) .. pack(ENTRY_FORM, c.t, c.sum)
   end
   return text
 end
@@ -265,7 +267,7 @@ end
 local function entries(text, base)
   local ts, us = {}, {}
   for i = 0, #text / ENTRY - 1 do
-    local t, sum = read('<i8i8', text, i * ENTRY + 1)
+    local t, sum = read(ENTRY_FORM, text, i * ENTRY + 1)
     ts[i + 1], us[i + 1] = t, sum - base
     base = sum
   end
@@ -277,7 +279,7 @@ local function rebuild(c, ts, us)
   local parts, sum = {}, 0
   for i = 1, #ts do
     sum = sum + us[i]
-    parts[i] = pack('<i8i8', ts[i], sum)
+    parts[i] = pack(ENTRY_FORM, ts[i], sum)
   end
   c.body, c.sum, c.a, c.b, c.t = table.concat(parts), sum, sum, #ts, ts[#ts]
   c.appended, c.merged = false, false
@@ -352,7 +354,7 @@ local function load_log(key, p, whole)
   if size == HEADER + SMALL_LOG * ENTRY then
     size = call('STRLEN', key)
   end
-  local _, r, a, b, t, sum, dead = read('<Bi8i8i8i8i8i8', buf)
+  local _, r, a, b, t, sum, dead = read(LOG_FORM, buf)
   if not readable(r, a, b, t) or a < 0 or b < 1 or b > MAX_LOG or sum < a or sum > 9007199254740991
     or dead < 0 or size ~= HEADER + dead + b * ENTRY then
     return c
@@ -382,18 +384,20 @@ end
 -- oldest is the reply's part of a long log: as many of the oldest entries as it
 -- takes to free need units.
 local function oldest(c)
-  local count = 0
-  if c.need then
-    repeat
-      local _, sum = stored(c, count)
-      local enough = sum - c.base >= c.need
-      count = count + 1
-    until count == c.n or enough
-  end
-  if count == 0 then
+  if not c.need then
     return c.state .. '\0\0'
   end
-  return c.state .. pack('<I2', count) .. range(c, HEADER + c.dead, HEADER + c.dead + ENTRY * count)
+  local lo, hi = 0, c.n - 1 -- hi is enough, or all there is
+  while lo < hi do
+    local mid = floor((lo + hi) / 2)
+    local _, sum = stored(c, mid)
+    if sum - c.base >= c.need then
+      hi = mid
+    else
+      lo = mid + 1
+    end
+  end
+  return c.state .. pack('<I2', hi + 1) .. range(c, HEADER + c.dead, HEADER + c.dead + ENTRY * (hi + 1))
 end
 
 -- Load.
@@ -407,8 +411,8 @@ if plain > 0 then
     local c = { r = 0, a = 0, b = 0, t = 0, state = '\0' }
     if v then
       c.state = '\4'
-      if #v == 33 and byte(v) == 1 then
-        local _, r, a, b, t = read('<Bi8i8i8i8', v)
+      if #v == 28 and byte(v) == 1 then
+        local _, r, a, b, t = read(PLAIN_FORM, v)
         if readable(r, a, b, t) then
           c.r, c.a, c.b, c.t, c.state = r, a, b, t, v
         end
@@ -581,7 +585,7 @@ end
 local function store_log(c, p)
   local px = life(c, p)
   local head = function(dead)
-    return pack('<Bi8i8i8i8i8i8', 2, c.r, c.a, c.b, c.t, c.sum, dead)
+    return pack(LOG_FORM, 2, c.r, c.a, c.b, c.t, c.sum, dead)
   end
   if c.sum > 4503599627370496 then
     rebuild(c, entries(body(c), c.sum - c.a))
@@ -590,7 +594,7 @@ local function store_log(c, p)
     call('SET', c.key, head(0) .. body(c), 'PX', px)
     return
   end
-  local newest = pack('<i8i8', c.t, c.sum)
+  local newest = pack(ENTRY_FORM, c.t, c.sum)
   if c.appended then
     call('APPEND', c.key, newest)
   elseif c.merged then
@@ -606,7 +610,7 @@ for i = 1, cell_count do
     if c.log then
       store_log(c, c.by)
     else
-      call('SET', KEYS[i], pack('<Bi8i8i8i8', 1, c.r, c.a, c.b, c.t), 'PX', life(c, c.by))
+      call('SET', KEYS[i], pack(PLAIN_FORM, 1, c.r, c.a, c.b, c.t), 'PX', life(c, c.by))
     end
   end
 end
