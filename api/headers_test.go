@@ -1,0 +1,144 @@
+package api_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/dunglas/httpsfv"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/enforcement"
+)
+
+func state(name string, quota int64, window time.Duration, remaining, reset, retry int64, allowed bool, mode enforcement.PolicyMode) enforcement.LimitState {
+	return enforcement.LimitState{
+		Rule:      &enforcement.Rule{RuleSpec: enforcement.RuleSpec{Policy: name, Mode: mode}},
+		Limit:     &enforcement.RuleLimit{Limit: enforcement.Limit{Quota: quota, Window: window}, HeaderName: name},
+		Remaining: remaining, ResetAfter: reset, RetryAfter: retry, Allowed: allowed,
+	}
+}
+
+func TestHeaderValues(t *testing.T) {
+	t.Parallel()
+	const enforce, shadow = enforcement.PolicyEnforce, enforcement.PolicyShadow
+	for _, c := range []struct {
+		limits         []enforcement.LimitState
+		policy, states string
+	}{
+		{nil, "", ""},
+		{[]enforcement.LimitState{state("s", 1, time.Second, 0, 0, 0, true, shadow)}, "", ""},
+		{[]enforcement.LimitState{state("a", 5, time.Minute, 0, 41000, 1340, false, enforce)}, `"a";q=5;w=60`, `"a";r=0;t=2`},
+		{[]enforcement.LimitState{state("a", 5, time.Minute, 4, 41001, 0, true, enforce)}, `"a";q=5;w=60`, `"a";r=4;t=42`},
+		{[]enforcement.LimitState{state("a", 0, 1500*time.Millisecond, 0, 0, enforcement.Never, false, enforce)}, `"a";q=0`, `"a";r=0`},
+		{
+			[]enforcement.LimitState{state("a.l1", 10, time.Second, 9, 1, 0, true, enforce), state("s", 1, time.Second, 0, 0, 0, true, shadow), state("b", 1e12, 366*24*time.Hour, 1e12, 0, 0, true, enforce)},
+			`"a.l1";q=10;w=1, "b";q=1000000000000;w=31622400`, `"a.l1";r=9;t=1, "b";r=1000000000000;t=0`,
+		},
+	} {
+		if got := string(api.AppendPolicies(nil, c.limits)); got != c.policy {
+			t.Errorf("%s, want %s", got, c.policy)
+		}
+		if got := string(api.AppendStates(nil, c.limits)); got != c.states {
+			t.Errorf("%s, want %s", got, c.states)
+		}
+	}
+}
+
+// Every dialect on one refusal, byte for byte.
+func TestDialects(t *testing.T) {
+	t.Parallel()
+	for setting, want := range map[string]string{
+		"": `RateLimit-Policy: "login-per-ip";q=5;w=60|RateLimit: "login-per-ip";r=0;t=60|`, "draft-11": `RateLimit-Policy: "login-per-ip";q=5;w=60|RateLimit: "login-per-ip";r=0;t=60|`,
+		"draft-06": `RateLimit-Limit: 5|RateLimit-Remaining: 0|RateLimit-Reset: 60|`, "x-ratelimit": `X-RateLimit-Limit: 5|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 60|`,
+		"draft-11, x-ratelimit": `RateLimit-Policy: "login-per-ip";q=5;w=60|RateLimit: "login-per-ip";r=0;t=60|X-RateLimit-Limit: 5|X-RateLimit-Remaining: 0|X-RateLimit-Reset: 60|`,
+		"off":                   "",
+	} {
+		headers, err := api.ParseHeaders(setting)
+		must(t, err)
+		w := newWorld(t, func(c *api.Config) { c.Headers = headers })
+		w.do(call{method: "POST", path: "/v1/check", key: w.operator, body: login[:len(login)-1] + `,"cost":5}`})
+		a := w.do(call{method: "POST", path: "/v1/check", key: w.operator, body: login})
+		got := ""
+		for _, name := range []string{"RateLimit-Policy", "RateLimit", "RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset", "X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Reset"} {
+			if v := a.header.Get(name); v != "" {
+				got += name + ": " + v + "|"
+			}
+		}
+		if got != want || a.header.Get("Retry-After") != "60" {
+			t.Errorf("%s: %s, want %s", setting, got, want)
+		}
+	}
+	for _, bad := range []string{"draft-10", "draft-11,", "off,draft-11", "Draft-11", ","} {
+		if _, err := api.ParseHeaders(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+	}
+}
+
+// FuzzHeaders has httpsfv, an independent reader of RFC 9651, read what is written.
+func FuzzHeaders(f *testing.F) {
+	f.Add(int64(5), int64(60000), int64(0), int64(41000), int64(1340), false, uint8(2))
+	f.Add(int64(1e12), int64(1), int64(1e15), int64(0), int64(-1), false, uint8(32))
+	f.Fuzz(func(t *testing.T, quota, window, remaining, reset, retry int64, allowed bool, n uint8) {
+		clamp := func(v, high int64) int64 { return min(max(v, 0), high) }
+		limits := make([]enforcement.LimitState, n%33)
+		for i := range limits {
+			mode := enforcement.PolicyEnforce
+			if i%5 == 4 {
+				mode = enforcement.PolicyShadow
+			}
+			limits[i] = state(fmt.Sprintf("policy-%d.l%d", i, i), clamp(quota, 1e12), time.Duration(clamp(window, 31622400000))*time.Millisecond,
+				clamp(remaining, 1e12), clamp(reset, 1e14), max(retry, -1)%1e14, allowed != (i%2 == 0), mode)
+		}
+		policies, states := string(api.AppendPolicies(nil, limits)), string(api.AppendStates(nil, limits))
+		ps, err := httpsfv.UnmarshalList([]string{policies})
+		if err != nil {
+			t.Fatalf("%s: %v", policies, err)
+		}
+		ss, err := httpsfv.UnmarshalList([]string{states})
+		if err != nil {
+			t.Fatalf("%s: %v", states, err)
+		}
+		k := 0
+		for _, l := range limits {
+			if l.Rule.Mode != enforcement.PolicyEnforce {
+				continue
+			}
+			p, s := ps[k].(httpsfv.Item), ss[k].(httpsfv.Item)
+			k++
+			q, _ := p.Params.Get("q")
+			r, _ := s.Params.Get("r")
+			if p.Value != l.Limit.HeaderName || s.Value != l.Limit.HeaderName || q != l.Limit.Quota || r != l.Remaining {
+				t.Fatalf("%s | %s", policies, states)
+			}
+			after, has := s.Params.Get("t")
+			want := l.ResetAfter
+			if !l.Allowed {
+				want = l.RetryAfter
+			}
+			if has != (want >= 0) || has && (after.(int64)*1000 < want || after.(int64)*1000 >= want+1000) {
+				t.Fatalf("t=%v of %d ms", after, want)
+			}
+		}
+		if k != len(ps) || k != len(ss) {
+			t.Fatalf("%d limits in %s", k, policies)
+		}
+	})
+}
+
+func BenchmarkHeaders(b *testing.B) {
+	limits := []enforcement.LimitState{
+		state("login-per-ip", 5, time.Minute, 0, 41000, 1340, false, enforcement.PolicyEnforce),
+		state("tenant-total", 100000, time.Hour, 99999, 3600000, 0, true, enforcement.PolicyEnforce),
+	}
+	room := make([]byte, 0, 512)
+	b.ReportAllocs()
+	for b.Loop() {
+		room = api.AppendPolicies(room[:0], limits)
+		room = api.AppendStates(room, limits)
+	}
+	if n := testing.AllocsPerRun(100, func() { room = api.AppendStates(api.AppendPolicies(room[:0], limits), limits) }); n != 0 {
+		b.Errorf("%v allocations", n)
+	}
+}

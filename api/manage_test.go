@@ -1,0 +1,297 @@
+package api_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/problem"
+)
+
+// What is read under tenant and draft is what is written, and the ETag with it.
+func TestDocumentsRoundTrip(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for path, member := range map[string]string{"/v1/tenants/acme": "tenant", "/v1/plans/pro/draft": "draft"} {
+		a := w.do(call{method: "GET", path: path, key: w.operator})
+		var read map[string]json.RawMessage
+		must(t, json.Unmarshal([]byte(a.body), &read))
+		put := func(tag string) answer {
+			header := map[string]string{}
+			if tag != "" {
+				header["If-Match"] = tag
+			}
+			return w.do(call{method: "PUT", path: path, key: w.operator, body: string(read[member]), header: header})
+		}
+		tag := a.header.Get("ETag")
+		if a := put(""); a.status != 428 {
+			t.Error(path, "without If-Match:", a)
+		}
+		if a := put("W/" + tag); a.status != 412 {
+			t.Error(path, "weak:", a)
+		}
+		b := put(`"0", ` + tag)
+		var written map[string]json.RawMessage
+		must(t, json.Unmarshal([]byte(b.body), &written))
+		if b.status != 200 || !bytes.Equal(read[member], written[member]) || b.header.Get("ETag") == tag {
+			t.Errorf("%s: %d %s\nread %s", path, b.status, b.body, a.body)
+		}
+		if a := put(tag); a.status != 412 {
+			t.Error(path, "stale:", a)
+		}
+		if a := put("*"); a.status != 200 {
+			t.Error(path, "any:", a)
+		}
+	}
+}
+
+// Faults of a document name their place in the body that held it: 400 for what
+// cannot be read, 422 for what is not allowed, 409 for what stands in the way.
+func TestManagementFaults(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	match := map[string]string{"If-Match": "*"}
+	for _, c := range []struct {
+		call
+		status  int
+		pointer string
+	}{
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a"}`}, 400, "/tenant"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{}}`}, 400, "/tenant/name"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"Name":"a"}}`}, 400, "/tenant/Name"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","id":"1","tenant":{"name":"a"}}`}, 400, "/id"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","name":"b"}}`}, 400, "/tenant/name"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":null}}`}, 400, "/tenant/name"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","billing_anchor_day":1.5}}`}, 400, "/tenant/billing_anchor_day"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"A","tenant":{"name":"a","status":"gone"}}`}, 422, "/slug"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","status":"gone"}}`}, 422, "/tenant/status"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","status":""}}`}, 422, "/tenant/status"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","billing_anchor_day":0}}`}, 422, "/tenant/billing_anchor_day"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","plan":"trial"}}`}, 422, "/tenant/plan"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"acme","tenant":{"name":"a"}}`}, 409, ""},
+		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":"a","slug":"b"}`}, 400, "/slug"},
+		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":""}`}, 422, "/name"},
+		{call{method: "POST", path: "/v1/tenants/acme/keys", body: `{"name":"a","scopes":["admin"]}`}, 422, "/scopes/0"},
+		{call{method: "POST", path: "/v1/tenants/acme/keys", body: `{"name":"a","scopes":["read"],"expires_at":"tomorrow"}`}, 400, "/expires_at"},
+		{call{method: "POST", path: "/v1/tenants/nobody/keys", body: `{"name":"a","scopes":["read"]}`}, 404, ""},
+		{call{method: "POST", path: "/v1/tenants/acme/keys/" + w.ids["gateway"] + "/rotate", body: `{"overlap_seconds":604801}`}, 422, "/overlap_seconds"},
+		{call{method: "POST", path: "/v1/tenants/acme/keys/" + w.ids["gateway"] + "/rotate", body: `{"overlap_seconds":-9223372036854775808}`}, 422, "/overlap_seconds"},
+		{call{method: "GET", path: "/v1/tenants/acme/keys/nothing"}, 404, ""},
+		{call{method: "GET", path: "/v1/tenants/globex/keys/" + w.ids["gateway"]}, 404, ""},
+		{call{method: "POST", path: "/v1/plans", body: `{"slug":"p","draft":{"name":"P","policies":[{"slug":"a"}]}}`}, 400, "/draft/policies/0/limits"},
+		{call{method: "POST", path: "/v1/plans", body: `{"slug":"p","draft":{"name":"P","policies":[{"slug":"a","limits":[{"algorithm":"magic","quota":1,"window":"1m"}]}]}}`}, 422, "/draft/policies/0/limits/0/algorithm"},
+		{call{method: "PUT", path: "/v1/plans/pro/draft", header: match, body: `{"name":"P","policies":[{"slug":"a","limits":[{"algorithm":"gcra","quota":1000000000001,"window":"1m"}]}]}`}, 422, "/policies/0/limits/0/quota"},
+		{call{method: "DELETE", path: "/v1/plans/pro", header: match}, 409, ""},
+		{call{method: "POST", path: "/v1/plans/pro/publish", body: `{"version":9}`}, 404, ""},
+		{call{method: "POST", path: "/v1/plans/pro/publish", body: `{"version":0}`}, 422, "/version"},
+		{call{method: "POST", path: "/v1/plans/pro/publish", header: map[string]string{"If-Match": `"1"`}}, 412, ""},
+		{call{method: "GET", path: "/v1/plans/pro/versions/x"}, 404, ""},
+		{call{method: "GET", path: "/v1/plans/pro/versions/99999999999"}, 404, ""},
+		{call{method: "POST", path: "/v1/plans", body: strings.Repeat(" ", 64<<10) + `{}`}, 413, ""},
+		{call{method: "POST", path: "/v1/plans", body: `{}`, header: map[string]string{"Content-Type": "text/yaml"}}, 415, ""},
+		{call{method: "GET", path: "/v1/tenants?limit=0"}, 400, "limit"}, {call{method: "GET", path: "/v1/tenants?limit=101"}, 400, "limit"},
+		{call{method: "GET", path: "/v1/tenants?limit=x"}, 400, "limit"}, {call{method: "GET", path: "/v1/tenants?page=2"}, 400, "page"},
+		{call{method: "GET", path: "/v1/tenants?status=gone"}, 400, "status"}, {call{method: "GET", path: "/v1/tenants?cursor=abc"}, 400, "cursor"},
+		{call{method: "GET", path: "/v1/audit?from=yesterday"}, 400, "from"}, {call{method: "GET", path: "/v1/plans/pro?x=1"}, 400, "x"},
+		{call{method: "POST", path: "/v1/simulate", body: `{"limits":[{"algorithm":"gcra","quota":1,"window":"1s"}],"steps":[{"at_ms":0,"op":"jump"}]}`}, 400, "/steps/0/op"},
+		{call{method: "POST", path: "/v1/simulate", body: `{"x":1,"limits":[],"steps":[]}`}, 400, "/x"},
+	} {
+		c.key = w.operator
+		a := w.do(c.call)
+		if a.status != c.status || c.pointer != "" && !strings.Contains(a.body, `"pointer":"`+c.pointer+`"`) {
+			t.Errorf("%s %s %.100s: %d, want %d at %q\n%s", c.method, c.path, c.body, a.status, c.status, c.pointer, a.body)
+		}
+	}
+}
+
+// Pages meet, stay stable while rows are added, and a cursor serves only the
+// listing that gave it.
+func TestPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for i := range 5 {
+		w.do(call{method: "POST", path: "/v1/plans", key: w.operator, body: fmt.Sprintf(`{"slug":"p%d","draft":{"name":"P"}}`, i)})
+	}
+	var slugs []string
+	var cursor string
+	path := "/v1/plans?limit=3&q=p"
+	for path != "" {
+		a := w.do(call{method: "GET", path: path, key: w.operator})
+		var page struct {
+			Data       []struct{ Slug string }
+			HasMore    bool   `json:"has_more"`
+			NextCursor string `json:"next_cursor"`
+		}
+		must(t, json.Unmarshal([]byte(a.body), &page))
+		for _, p := range page.Data {
+			slugs = append(slugs, p.Slug)
+		}
+		link := a.header.Get("Link")
+		if page.HasMore != (page.NextCursor != "") || page.HasMore != strings.HasSuffix(link, `>; rel="next"`) {
+			t.Fatalf("%s %q", a.body, link)
+		}
+		if page.HasMore {
+			cursor = page.NextCursor
+			w.do(call{method: "POST", path: "/v1/plans", key: w.operator, body: fmt.Sprintf(`{"slug":"q%d","draft":{"name":"Q"}}`, len(slugs))})
+		}
+		path = strings.TrimPrefix(strings.TrimSuffix(link, `>; rel="next"`), "<")
+	}
+	if got := strings.Join(slugs, " "); got != "pro p0 p1 p2 p3 p4" {
+		t.Error(got)
+	}
+	for _, path := range []string{"/v1/plans?cursor=" + cursor, "/v1/plans?q=x&cursor=" + cursor, "/v1/tenants?q=p&cursor=" + cursor, "/v1/plans?q=p&cursor=" + cursor + "AA"} {
+		if a := w.do(call{method: "GET", path: path, key: w.operator}); a.status != 400 {
+			t.Error(path, a.status)
+		}
+	}
+}
+
+func FuzzCursor(f *testing.F) {
+	f.Add("PxV3nQ8zQm4yMDE5MzljMWU")
+	f.Fuzz(func(t *testing.T, cursor string) {
+		if err := api.Page(cursor); err != nil && !problem.Is(err, problem.Malformed) {
+			t.Fatal(err)
+		}
+	})
+}
+
+// 404, 405, HEAD and OPTIONS, wherever they are asked.
+func TestOutsideTheDocument(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range []struct {
+		method, path string
+		status       int
+		allow        string
+	}{
+		{"GET", "/v1", 404, ""}, {"GET", "/v1/nothing", 404, ""}, {"POST", "/v1/check/", 404, ""}, {"GET", "/v2/check", 404, ""}, {"GET", "/v1/tenants/a/b/c", 404, ""},
+		{"GET", "/v1/check", 405, "POST"}, {"PATCH", "/v1/tenants/acme", 405, "DELETE"}, {"DELETE", "/readyz", 405, "GET"}, {"BREW", "/v1/check", 405, "POST"},
+		{"OPTIONS", "/v1/tenants", 204, "GET"}, {"HEAD", "/v1/tenants", 200, ""}, {"HEAD", "/openapi.yaml", 200, ""}, {"HEAD", "/v1/tenants/nobody", 404, ""}, {"HEAD", "/livez", 200, ""},
+	} {
+		a := w.do(call{method: c.method, path: c.path, key: w.operator})
+		if a.status != c.status || c.allow != "" && !strings.Contains(a.header.Get("Allow"), c.allow) {
+			t.Errorf("%s %s: %d, Allow %q", c.method, c.path, a.status, a.header.Get("Allow"))
+		}
+		if c.method == "HEAD" && a.status >= 400 && a.body != "" {
+			t.Errorf("%s %s: a body", c.method, c.path)
+		}
+	}
+	for _, path := range []string{"/v1/check", "/v1", "/livez", "/openapi.yaml"} {
+		if !api.Serves(path) {
+			t.Error(path)
+		}
+	}
+	for _, path := range []string{"/", "/docs", "/v1x", "/admin/plans"} {
+		if api.Serves(path) {
+			t.Error(path)
+		}
+	}
+}
+
+// A panic and an error without a kind are 500 with a request id, logged once,
+// and say nothing of their cause.
+func TestInternalErrors(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	for _, breakIt := range []func(*api.Config){
+		func(c *api.Config) { c.Audit = nil },
+		func(c *api.Config) { c.Audit = brokenAudit{errors.New("secret cause")} },
+	} {
+		logged.Reset()
+		w := newWorld(t, breakIt, func(c *api.Config) { c.Logger = slog.New(slog.NewTextHandler(&logged, nil)) })
+		a := w.do(call{method: "GET", path: "/v1/audit", key: w.operator, header: map[string]string{"X-Request-Id": "req-7"}})
+		if a.status != 500 || !strings.Contains(a.body, `"request_id":"req-7"`) || strings.Contains(a.body, "secret") {
+			t.Error(a)
+		}
+		if strings.Count(logged.String(), "req-7") != 1 || strings.Contains(logged.String(), w.operator) {
+			t.Error(logged.String())
+		}
+	}
+	w := newWorld(t, func(c *api.Config) {
+		c.Audit = brokenAudit{problem.New(problem.Unavailable, "the database cannot be reached")}
+	})
+	if a := w.do(call{method: "GET", path: "/v1/audit", key: w.operator}); a.status != 503 || a.header.Get("Retry-After") == "" {
+		t.Error(a)
+	}
+}
+
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for id, echoed := range map[string]bool{"abc-1.2_3": true, strings.Repeat("a", 128): true, strings.Repeat("a", 129): false, "a b": false, "a\"b": false, "é": false} {
+		a := w.do(call{method: "GET", path: "/livez", header: map[string]string{"X-Request-Id": id}})
+		if got := a.header.Get("X-Request-Id"); (got == id) != echoed || got == "" {
+			t.Errorf("%q gives %q", id, got)
+		}
+	}
+}
+
+// Who did it, from where, is in the audit log.
+func TestAuditNamesTheCaller(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/tenants/acme/keys", strings.NewReader(`{"name":"n","scopes":["read"]}`))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+w.acme)
+	r.Header.Set("X-Request-Id", "req-8")
+	r.RemoteAddr = "[2001:db8::1]:5000"
+	if a := w.send(r); a.status != 201 {
+		t.Fatal(a)
+	}
+	lines, err := w.store.AuditEntries(t.Context(), audit.Filter{Limit: 1})
+	must(t, err)
+	l := lines[0]
+	if l.Actor.Kind != "tenant_key" || l.Actor.ID != w.ids["all"] && l.Actor.Name != "all" || l.Origin.RequestID != "req-8" || l.Origin.Address != "2001:db8::1" {
+		t.Errorf("%+v", l)
+	}
+}
+
+func TestReadiness(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) {
+		c.Ready = func(context.Context) api.Readiness {
+			return api.Readiness{
+				Checks: []api.ReadyCheck{{Name: "snapshot", OK: true}, {Name: "draining", Detail: "the node is stopping"}}, Degraded: true,
+				Warnings: []string{"Redis may evict counters"}, Revision: 7,
+			}
+		}
+	})
+	if a := w.do(call{method: "GET", path: "/readyz"}); a.status != 503 || strings.TrimSpace(a.body) != `{"status":"not_ready","degraded":true}` {
+		t.Error(a)
+	}
+	a := w.do(call{method: "GET", path: "/readyz?verbose"})
+	if a.status != 503 || !strings.Contains(a.body, "may evict") || !strings.Contains(a.body, `"revision":7`) || !strings.Contains(a.body, "the node is stopping") {
+		t.Error(a)
+	}
+	if a := w.do(call{method: "GET", path: "/readyz?verbose=maybe"}); a.status != 400 {
+		t.Error(a)
+	}
+}
+
+func TestSpecHasAnETag(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a := w.do(call{method: "GET", path: "/openapi.yaml"})
+	if a.header.Get("ETag") == "" {
+		t.Fatal(a.header)
+	}
+	if b := w.do(call{method: "GET", path: "/openapi.yaml", header: map[string]string{"If-None-Match": a.header.Get("ETag")}}); b.status != http.StatusNotModified || b.body != "" {
+		t.Error(b.status)
+	}
+}
+
+// brokenAudit is a log that cannot be read.
+type brokenAudit struct{ err error }
+
+func (b brokenAudit) AuditEntries(context.Context, audit.Filter) ([]audit.Entry, error) {
+	return nil, b.err
+}
