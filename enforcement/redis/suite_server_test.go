@@ -4,6 +4,7 @@ package redis_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/headgate/headgate/enforcement/limitertest"
@@ -37,4 +38,21 @@ func TestSequences(t *testing.T) {
 		n = 0 // Sequences reads it
 	}
 	limitertest.Sequences(t, suiteFixture, n, 0)
+}
+
+// A cluster of one server holds all slots and the rules of all clusters: the
+// keys of a call share a slot, and the client asks where it is.
+func TestConformanceOnACluster(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t, "--cluster-enabled", "yes")
+	raw := client(t, server.URL())
+	if err := raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the cluster is up", func() bool {
+		return strings.Contains(raw.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+	})
+	limitertest.Run(t, func(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
+		return limitertest.Fixture{Limiter: open(t, redis.Config{URL: server.URL() + "?cluster=true", Now: c.Now})}
+	})
 }

@@ -194,23 +194,14 @@ local function look(c, p)
   return l
 end
 
+local logs -- log_functions, once made
+
 local function charge(c, p, cost)
   if cost == 0 then
     return
   end
   if c.log then
-    cost = min(cost, MAX_COUNT - c.a)
-    if c.r == 0 then
-      c.r, c.a, c.b, c.t, c.sum = p.as, 0, 0, now, 0
-    end
-    c.a, c.sum = c.a + cost, c.sum + cost
-    if c.b > 0 and (now <= c.t or c.b >= MAX_LOG) then
-      c.merged = true
-    else
-      c.t, c.b, c.appended = now, c.b + 1, true
-    end
-    keep(c, p)
-    return
+    return logs.charge(c, p, cost)
   end
   left(c, p)
   if c.sr == 0 then
@@ -227,64 +218,6 @@ local function charge(c, p, cost)
   keep(c, p)
 end
 
--- Logs.
-
--- range reads entries of a stored log, by their offset in the value.
-local function range(c, from, to)
-  local at = from - c.from
-  if at >= 0 and to - c.from <= #c.buf then
-    return sub(c.buf, at + 1, to - c.from)
-  end
-  return call('GETRANGE', c.key, from, to - 1)
-end
-
--- stored gives the time and the sum of a stored, live entry, counted from 0.
-local function stored(c, i)
-  local from = HEADER + c.dead + ENTRY * i
-  local at = from - c.from
-  if at >= 0 and at + ENTRY <= #c.buf then
-    return read(ENTRY_FORM, c.buf, at + 1)
-  end
-  return read(ENTRY_FORM, call('GETRANGE', c.key, from, from + ENTRY - 1))
-end
-
--- body is the entries of a log as they are to be.
-local function body(c)
-  local text = c.body
-  if not text then
-    text = c.n > 0 and range(c, HEADER + c.dead, c.size) or ''
-  end
-  if c.appended then
-    return text .. pack(ENTRY_FORM, c.t, c.sum)
-  end
-  if c.merged then
-    return sub(text, 1, -ENTRY - 1) .. pack(ENTRY_FORM, c.t, c.sum)
-  end
-  return text
-end
-
--- entries takes a body apart into times and units.
-local function entries(text, base)
-  local ts, us = {}, {}
-  for i = 0, #text / ENTRY - 1 do
-    local t, sum = read(ENTRY_FORM, text, i * ENTRY + 1)
-    ts[i + 1], us[i + 1] = t, sum - base
-    base = sum
-  end
-  return ts, us
-end
-
--- rebuild gives a log new entries, with sums from 0.
-local function rebuild(c, ts, us)
-  local parts, sum = {}, 0
-  for i = 1, #ts do
-    sum = sum + us[i]
-    parts[i] = pack(ENTRY_FORM, ts[i], sum)
-  end
-  c.body, c.sum, c.a, c.b, c.t = table.concat(parts), sum, sum, #ts, ts[#ts]
-  c.appended, c.merged = false, false
-end
-
 -- forget makes a cell as new.
 local function forget(c)
   c.r, c.a, c.b, c.t, c.p = 0, 0, 0, 0, nil
@@ -293,111 +226,246 @@ local function forget(c)
   end
 end
 
--- settle_log cuts a log that lies in the future and moves past what has left.
-local function settle_log(c, p)
-  if c.t > now + p.window then
-    local ts, us = entries(range(c, HEADER + c.dead, c.size), c.sum - c.a)
+-- life is how long a value is of use, in milliseconds, and a second.
+local function life(c, p)
+  if passed then
+    return '3600000'
+  end
+  local till = c.t + p.window
+  if p.kind == COUNTER then
+    till = till + p.window
+  elseif p.kind == BUCKET and p.P > 0 then
+    till = c.t
+    if c.a < p.capacity then
+      till = till + flow(p.capacity - c.a, c.b, p.P, p.Q)
+    end
+  end
+  return string.format('%d', min(max(floor((till - now) / 1000), 0), 9007199254740) + 1001)
+end
+
+-- log_functions are made only for a call that has logs: a script makes all its
+-- functions anew each time it runs, and those of plain cells are few.
+local function log_functions()
+  -- range reads entries of a stored log, by their offset in the value.
+  local function range(c, from, to)
+    local at = from - c.from
+    if at >= 0 and to - c.from <= #c.buf then
+      return sub(c.buf, at + 1, to - c.from)
+    end
+    return call('GETRANGE', c.key, from, to - 1)
+  end
+
+  -- stored gives the time and the sum of a stored, live entry, counted from 0.
+  local function stored(c, i)
+    local from = HEADER + c.dead + ENTRY * i
+    local at = from - c.from
+    if at >= 0 and at + ENTRY <= #c.buf then
+      return read(ENTRY_FORM, c.buf, at + 1)
+    end
+    return read(ENTRY_FORM, call('GETRANGE', c.key, from, from + ENTRY - 1))
+  end
+
+  -- body is the entries of a log as they are to be.
+  local function body(c)
+    local text = c.body
+    if not text then
+      text = c.n > 0 and range(c, HEADER + c.dead, c.size) or ''
+    end
+    if c.appended then
+      return text .. pack(ENTRY_FORM, c.t, c.sum)
+    end
+    if c.merged then
+      return sub(text, 1, -ENTRY - 1) .. pack(ENTRY_FORM, c.t, c.sum)
+    end
+    return text
+  end
+
+  -- entries takes a body apart into times and units.
+  local function entries(text, base)
+    local ts, us = {}, {}
+    for i = 0, #text / ENTRY - 1 do
+      local t, sum = read(ENTRY_FORM, text, i * ENTRY + 1)
+      ts[i + 1], us[i + 1] = t, sum - base
+      base = sum
+    end
+    return ts, us
+  end
+
+  -- rebuild gives a log new entries, with sums from 0.
+  local function rebuild(c, ts, us)
+    local parts, sum = {}, 0
     for i = 1, #ts do
-      ts[i] = min(ts[i], now)
+      sum = sum + us[i]
+      parts[i] = pack(ENTRY_FORM, ts[i], sum)
     end
-    rebuild(c, ts, us)
-    c.buf, c.from, c.dead, c.size, c.clamped = c.body, HEADER, 0, HEADER + #c.body, true
+    c.body, c.sum, c.a, c.b, c.t = table.concat(parts), sum, sum, #ts, ts[#ts]
+    c.appended, c.merged = false, false
   end
-  local edge = max(now, c.t) - p.window
-  local first, before = stored(c, 0), 0
-  if first > edge then
+
+  -- settle_log cuts a log that lies in the future and moves past what has left.
+  local function settle_log(c, p)
+    if c.t > now + p.window then
+      local ts, us = entries(range(c, HEADER + c.dead, c.size), c.sum - c.a)
+      for i = 1, #ts do
+        ts[i] = min(ts[i], now)
+      end
+      rebuild(c, ts, us)
+      c.buf, c.from, c.dead, c.size, c.clamped = c.body, HEADER, 0, HEADER + #c.body, true
+    end
+    local edge = max(now, c.t) - p.window
+    local first, before = stored(c, 0), 0
+    if first > edge then
+      c.r = max(c.r, p.as)
+      return true
+    end
+    local lo, hi = 0, c.b - 1 -- lo has left; hi, the newest, is live
+    local last = floor((c.from + #c.buf - HEADER - c.dead) / ENTRY) - 1
+    if last > 0 and last < hi then
+      if stored(c, last) > edge then
+        hi = last
+      else
+        lo = last
+      end
+    end
+    while hi - lo > 1 do
+      local mid = floor((lo + hi) / 2)
+      if stored(c, mid) > edge then
+        hi = mid
+      else
+        lo = mid
+      end
+    end
+    first, before = stored(c, lo)
+    c.a, c.b, c.n, c.dead = c.sum - before, c.b - hi, c.n - hi, c.dead + ENTRY * hi
+    if c.body then
+      c.body = sub(c.body, ENTRY * hi + 1)
+    end
     c.r = max(c.r, p.as)
-    return true
+    return c.a >= 0 and c.a <= MAX_COUNT
   end
-  local lo, hi = 0, c.b - 1 -- lo has left; hi, the newest, is live
-  local last = floor((c.from + #c.buf - HEADER - c.dead) / ENTRY) - 1
-  if last > 0 and last < hi then
-    if stored(c, last) > edge then
-      hi = last
-    else
-      lo = last
-    end
-  end
-  while hi - lo > 1 do
-    local mid = floor((lo + hi) / 2)
-    if stored(c, mid) > edge then
-      hi = mid
-    else
-      lo = mid
-    end
-  end
-  first, before = stored(c, lo)
-  c.a, c.b, c.n, c.dead = c.sum - before, c.b - hi, c.n - hi, c.dead + ENTRY * hi
-  if c.body then
-    c.body = sub(c.body, ENTRY * hi + 1)
-  end
-  c.r = max(c.r, p.as)
-  return c.a >= 0 and c.a <= MAX_COUNT
-end
 
--- load_log reads and settles a log; state says what the reply calls it.
-local function load_log(key, p, whole)
-  local c = { log = true, key = key, r = 0, a = 0, b = 0, t = 0, sum = 0, n = 0, dead = 0, body = '', state = '\0' }
-  local buf = redis.pcall('GETRANGE', key, 0, HEADER + SMALL_LOG * ENTRY - 1)
-  if type(buf) == 'table' then
+  -- load_log reads and settles a log; state says what the reply calls it.
+  local function load_log(key, p, whole)
+    local c = { log = true, key = key, r = 0, a = 0, b = 0, t = 0, sum = 0, n = 0, dead = 0, body = '', state = '\0' }
+    local buf = redis.pcall('GETRANGE', key, 0, HEADER + SMALL_LOG * ENTRY - 1)
+    if type(buf) == 'table' then
+      c.state = '\4'
+      return c
+    end
+    if buf == '' then
+      return c
+    end
     c.state = '\4'
+    if #buf < HEADER + ENTRY or byte(buf) ~= 2 then
+      return c
+    end
+    local size = #buf
+    if size == HEADER + SMALL_LOG * ENTRY then
+      size = call('STRLEN', key)
+    end
+    local _, r, a, b, t, sum, dead = read(LOG_FORM, buf)
+    if not readable(r, a, b, t) or a < 0 or b < 1 or b > MAX_LOG or sum < a or sum > 9007199254740991
+      or dead < 0 or size ~= HEADER + dead + b * ENTRY then
+      return c
+    end
+    if max(now, t) - t >= p.window then
+      c.state, c.stale = '\0', true -- all has left
+      return c
+    end
+    c.r, c.a, c.b, c.t, c.sum, c.n, c.dead, c.size, c.buf, c.from, c.body = r, a, b, t, sum, b, dead, size, buf, 0, nil
+    if dead > 0 and size > #buf then
+      c.buf, c.from = call('GETRANGE', key, HEADER + dead, HEADER + dead + SMALL_LOG * ENTRY - 1), HEADER + dead
+    end
+    if not settle_log(c, p) then
+      forget(c)
+      c.n, c.clamped = 0, false
+      return c
+    end
+    c.state = pack('<Bi8i8i8i8i8', 2, c.r, c.a, c.b, c.t, c.sum - c.a)
+    c.base, c.quota = c.sum - c.a, p.quota
+    if whole or c.n <= SMALL_LOG then
+      c.state = c.state .. pack('<I2', c.n) .. range(c, HEADER + c.dead, c.size)
+      c.whole = true
+    end
     return c
   end
-  if buf == '' then
-    return c
-  end
-  c.state = '\4'
-  if #buf < HEADER + ENTRY or byte(buf) ~= 2 then
-    return c
-  end
-  local size = #buf
-  if size == HEADER + SMALL_LOG * ENTRY then
-    size = call('STRLEN', key)
-  end
-  local _, r, a, b, t, sum, dead = read(LOG_FORM, buf)
-  if not readable(r, a, b, t) or a < 0 or b < 1 or b > MAX_LOG or sum < a or sum > 9007199254740991
-    or dead < 0 or size ~= HEADER + dead + b * ENTRY then
-    return c
-  end
-  if max(now, t) - t >= p.window then
-    c.state, c.stale = '\0', true -- all has left
-    return c
-  end
-  c.r, c.a, c.b, c.t, c.sum, c.n, c.dead, c.size, c.buf, c.from, c.body = r, a, b, t, sum, b, dead, size, buf, 0, nil
-  if dead > 0 and size > #buf then
-    c.buf, c.from = call('GETRANGE', key, HEADER + dead, HEADER + dead + SMALL_LOG * ENTRY - 1), HEADER + dead
-  end
-  if not settle_log(c, p) then
-    forget(c)
-    c.n, c.clamped = 0, false
-    return c
-  end
-  c.state = pack('<Bi8i8i8i8i8', 2, c.r, c.a, c.b, c.t, c.sum - c.a)
-  c.base, c.quota = c.sum - c.a, p.quota
-  if whole or c.n <= SMALL_LOG then
-    c.state = c.state .. pack('<I2', c.n) .. range(c, HEADER + c.dead, c.size)
-    c.whole = true
-  end
-  return c
-end
 
--- oldest is the reply's part of a long log: as many of the oldest entries as it
--- takes to free need units.
-local function oldest(c)
-  if not c.need then
-    return c.state .. '\0\0'
+  -- oldest is the reply's part of a long log: as many of the oldest entries as it
+  -- takes to free need units.
+  local function oldest(c)
+    if not c.need then
+      return c.state .. '\0\0'
+    end
+    local lo, hi = 0, c.n - 1 -- hi is enough, or all there is
+    while lo < hi do
+      local mid = floor((lo + hi) / 2)
+      local _, sum = stored(c, mid)
+      if sum - c.base >= c.need then
+        hi = mid
+      else
+        lo = mid + 1
+      end
+    end
+    return c.state .. pack('<I2', hi + 1) .. range(c, HEADER + c.dead, HEADER + c.dead + ENTRY * (hi + 1))
   end
-  local lo, hi = 0, c.n - 1 -- hi is enough, or all there is
-  while lo < hi do
-    local mid = floor((lo + hi) / 2)
-    local _, sum = stored(c, mid)
-    if sum - c.base >= c.need then
-      hi = mid
+
+  -- charge_log adds to a log.
+  local function charge_log(c, p, cost)
+    cost = min(cost, MAX_COUNT - c.a)
+    if c.r == 0 then
+      c.r, c.a, c.b, c.t, c.sum = p.as, 0, 0, now, 0
+    end
+    c.a, c.sum = c.a + cost, c.sum + cost
+    if c.b > 0 and (now <= c.t or c.b >= MAX_LOG) then
+      c.merged = true
     else
-      lo = mid + 1
+      c.t, c.b, c.appended = now, c.b + 1, true
+    end
+    keep(c, p)
+  end
+
+  -- refund_log gives back, the newest entries first.
+  local function refund_log(c, cost)
+    local ts, us = entries(body(c), c.sum - c.a)
+    local last = #ts
+    while cost > 0 and last > 0 do
+      local back = min(us[last], cost)
+      us[last], cost = us[last] - back, cost - back
+      if us[last] == 0 then
+        ts[last], us[last] = nil, nil
+        last = last - 1
+      end
+    end
+    if last == 0 then
+      forget(c)
+    else
+      rebuild(c, ts, us)
     end
   end
-  return c.state .. pack('<I2', hi + 1) .. range(c, HEADER + c.dead, HEADER + c.dead + ENTRY * (hi + 1))
+
+  local function store_log(c, p)
+    local px = life(c, p)
+    local head = function(dead)
+      return pack(LOG_FORM, 2, c.r, c.a, c.b, c.t, c.sum, dead)
+    end
+    if c.sum > 4503599627370496 then
+      rebuild(c, entries(body(c), c.sum - c.a))
+    end
+    if c.body or c.b <= SMALL_LOG or c.dead > c.b * ENTRY then
+      call('SET', c.key, head(0) .. body(c), 'PX', px)
+      return
+    end
+    local newest = pack(ENTRY_FORM, c.t, c.sum)
+    if c.appended then
+      call('APPEND', c.key, newest)
+    elseif c.merged then
+      call('SETRANGE', c.key, c.size - ENTRY, newest)
+    end
+    call('SETRANGE', c.key, 0, head(c.dead))
+    call('PEXPIRE', c.key, px)
+  end
+
+  return { load = load_log, oldest = oldest, charge = charge_log, refund = refund_log, store = store_log }
 end
 
 -- Load.
@@ -421,10 +489,13 @@ if plain > 0 then
     cells[i] = c
   end
 end
+if cell_count > plain then
+  logs = log_functions()
+end
 for i = plain + 1, cell_count do
   local p, whole
   p, whole, pos = read('<I2B', arg, pos)
-  cells[i] = load_log(KEYS[i], params[p + 1], whole == 1)
+  cells[i] = logs.load(KEYS[i], params[p + 1], whole == 1)
 end
 
 -- Decide.
@@ -462,21 +533,7 @@ local function refund(c, p, cost)
     return
   end
   if c.log then
-    local ts, us = entries(body(c), c.sum - c.a)
-    local last = #ts
-    while cost > 0 and last > 0 do
-      local back = min(us[last], cost)
-      us[last], cost = us[last] - back, cost - back
-      if us[last] == 0 then
-        ts[last], us[last] = nil, nil
-        last = last - 1
-      end
-    end
-    if last == 0 then
-      forget(c)
-    else
-      rebuild(c, ts, us)
-    end
+    logs.refund(c, cost)
   else
     if p.kind == BUCKET then
       c.sa = c.sa + cost
@@ -557,7 +614,7 @@ local reply = { pack('<Bi8', 1, real), table.concat(verdicts) }
 for i = 1, cell_count do
   local c = cells[i]
   if i > plain and c.n > 0 and not c.whole then
-    reply[i + 2] = oldest(c)
+    reply[i + 2] = logs.oldest(c)
   else
     reply[i + 2] = c.state
   end
@@ -565,50 +622,11 @@ end
 
 -- Store.
 
--- life is how long a value is of use, in milliseconds, and a second.
-local function life(c, p)
-  if passed then
-    return '3600000'
-  end
-  local till = c.t + p.window
-  if p.kind == COUNTER then
-    till = till + p.window
-  elseif p.kind == BUCKET and p.P > 0 then
-    till = c.t
-    if c.a < p.capacity then
-      till = till + flow(p.capacity - c.a, c.b, p.P, p.Q)
-    end
-  end
-  return string.format('%d', min(max(floor((till - now) / 1000), 0), 9007199254740) + 1001)
-end
-
-local function store_log(c, p)
-  local px = life(c, p)
-  local head = function(dead)
-    return pack(LOG_FORM, 2, c.r, c.a, c.b, c.t, c.sum, dead)
-  end
-  if c.sum > 4503599627370496 then
-    rebuild(c, entries(body(c), c.sum - c.a))
-  end
-  if c.body or c.b <= SMALL_LOG or c.dead > c.b * ENTRY then
-    call('SET', c.key, head(0) .. body(c), 'PX', px)
-    return
-  end
-  local newest = pack(ENTRY_FORM, c.t, c.sum)
-  if c.appended then
-    call('APPEND', c.key, newest)
-  elseif c.merged then
-    call('SETRANGE', c.key, c.size - ENTRY, newest)
-  end
-  call('SETRANGE', c.key, 0, head(c.dead))
-  call('PEXPIRE', c.key, px)
-end
-
 for i = 1, cell_count do
   local c = cells[i]
   if c.dirty and c.r ~= 0 then
     if c.log then
-      store_log(c, c.by)
+      logs.store(c, c.by)
     else
       call('SET', KEYS[i], pack(PLAIN_FORM, 1, c.r, c.a, c.b, c.t), 'PX', life(c, c.by))
     end
