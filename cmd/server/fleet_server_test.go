@@ -218,14 +218,17 @@ func TestEditsReachEveryNode(t *testing.T) {
 	origin := f.nodes[0].origin
 
 	created := call(t, bootstrap, "POST", origin+"/v1/tenants/acme/keys", `{"name": "k", "scopes": ["check"]}`).want(t, 201)
-	var key struct{ ID, Token string }
+	var key struct {
+		Token string
+		Key   struct{ ID string }
+	}
 	created.into(t, &key)
 	for _, node := range f.nodes {
 		eventually(t, "the new key is known", func() bool {
 			return call(t, key.Token, "POST", node.origin+"/v1/check", `{}`).status == 200
 		})
 	}
-	call(t, bootstrap, "DELETE", origin+"/v1/tenants/acme/keys/"+key.ID, "")
+	call(t, bootstrap, "DELETE", origin+"/v1/tenants/acme/keys/"+key.Key.ID, "").want(t, 200)
 	for _, node := range f.nodes {
 		eventually(t, "the revoked key is refused", func() bool {
 			return call(t, key.Token, "POST", node.origin+"/v1/check", `{}`).status == 401

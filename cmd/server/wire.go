@@ -130,6 +130,8 @@ func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine 
 	var limiter enforcement.Limiter = n.local
 	if n.shared != nil {
 		limiter, cfg.Local = n.shared, n.local
+	} else {
+		cfg.Timeout = time.Minute // it waits for nobody but a busy processor
 	}
 	return enforcement.NewEngine(n.recorder.InstrumentLimiter(limiter), cfg)
 }
