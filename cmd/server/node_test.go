@@ -21,7 +21,7 @@ const patience = 60 * time.Second
 
 // A running node is the program's run in this process, just as main starts it.
 type running struct {
-	t       *testing.T
+	t       testing.TB
 	origin  string
 	out     *output
 	logs    *output
@@ -30,7 +30,7 @@ type running struct {
 }
 
 // start runs headgate serve with settings and waits until it has greeted.
-func start(t *testing.T, settings map[string]string) *running {
+func start(t testing.TB, settings map[string]string) *running {
 	t.Helper()
 	environment := map[string]string{"HEADGATE_ADDR": "127.0.0.1:0"}
 	for name, value := range settings {
@@ -49,7 +49,7 @@ func start(t *testing.T, settings map[string]string) *running {
 var servesAt = regexp.MustCompile(`serves (https?://\S+)`)
 
 // freeAddr is a loopback address that was free a moment ago.
-func freeAddr(t *testing.T) string {
+func freeAddr(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -99,7 +99,7 @@ type answer struct {
 	body   string
 }
 
-func (a answer) into(t *testing.T, v any) {
+func (a answer) into(t testing.TB, v any) {
 	t.Helper()
 	if err := json.Unmarshal([]byte(a.body), v); err != nil {
 		t.Fatalf("%d answer is not JSON: %v\n%s", a.status, err, a.body)
@@ -107,7 +107,7 @@ func (a answer) into(t *testing.T, v any) {
 }
 
 // call sends one request with a key.
-func call(t *testing.T, key, method, url, body string, header ...string) answer {
+func call(t testing.TB, key, method, url, body string, header ...string) answer {
 	t.Helper()
 	a, err := tryCall(t.Context(), key, method, url, body, header...)
 	if err != nil {
@@ -146,7 +146,7 @@ var client = &http.Client{
 }
 
 // want fails unless the answer has the status.
-func (a answer) want(t *testing.T, status int) answer {
+func (a answer) want(t testing.TB, status int) answer {
 	t.Helper()
 	if a.status != status {
 		t.Fatalf("status %d, want %d: %s", a.status, status, a.body)
@@ -156,7 +156,7 @@ func (a answer) want(t *testing.T, status int) answer {
 
 // eventually waits until ok says so, asking again and again: for what another
 // node has to hear first.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(patience)
 	for !ok() {
