@@ -95,18 +95,18 @@ func (e *server) announced() {}
 func (e *server) notify(ctx context.Context, changed func()) error {
 	const shortest, longest = 500 * time.Millisecond, 30 * time.Second
 	wait := shortest
-	for {
+	for ctx.Err() == nil {
 		err := e.listen(ctx, func() {
 			wait = shortest
 			changed()
 		})
-		if ctx.Err() != nil {
-			return nil
+		if ctx.Err() == nil {
+			e.log.WarnContext(ctx, "not listening to the database; it is polled meanwhile", "error", err, "retry", wait)
+			jitter(ctx, wait)
+			wait = min(2*wait, longest)
 		}
-		e.log.WarnContext(ctx, "not listening to the database; it is polled meanwhile", "error", err, "retry", wait)
-		jitter(ctx, wait)
-		wait = min(2*wait, longest)
 	}
+	return nil
 }
 
 // listen calls changed once it listens, and at each announcement.

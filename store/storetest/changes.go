@@ -222,7 +222,7 @@ func testChangesSince(s *suite) {
 	}
 
 	at = s.revision()
-	pro = s.revise(pro, policy("all", window(20)))
+	s.revise(pro, policy("all", window(20)))
 	c = s.since(at)
 	if len(c.Plans) != 1 || c.Plans[0].Version != 2 || len(c.Plans[0].Limits) != 1 || c.Plans[0].Limits[0].Limit.Quota != 20 {
 		s.Errorf("plans: %+v", c.Plans)
