@@ -81,7 +81,7 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 	o.DialerRetries = 1
 	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = c.Timeout, c.Timeout, c.Timeout, c.Timeout
 	o.ContextTimeoutEnabled = true
-	o.PoolSize, o.MaxActiveConns = c.Connections, c.Connections
+	o.PoolSize = c.Connections
 	o.MinIdleConns = min(2, c.Connections)
 	o.PipelinePoolSize = -1
 	o.ConnMaxIdleTime = 5 * time.Minute

@@ -183,6 +183,9 @@ func (l *Limiter) verify(ctx context.Context) error {
 	version, refusal, err := l.meet(ctx)
 	h := &l.health
 	h.mu.Lock()
+	if refusal != nil && h.refusal == nil {
+		l.log.Error("redis must not be used", "error", refusal)
+	}
 	h.refusal = refusal
 	if err == nil {
 		err = refusal
