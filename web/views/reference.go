@@ -123,26 +123,32 @@ func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\'
 // Anchor is the id of an operation in its page.
 func (op Operation) Anchor() string { return "op-" + op.ID }
 
-// Prose is text with paragraphs and `code`.
+// Prose is text with paragraphs, `code` and **strong** words.
 type Prose string
 
 // A Span is a run of prose.
 type Span struct {
-	Text string
-	Code bool
+	Text         string
+	Code, Strong bool
 }
 
-// Paragraphs splits at empty lines, and each at backticks.
+// Paragraphs splits at empty lines, and each at its marks.
 func (p Prose) Paragraphs() [][]Span {
 	var out [][]Span
-	for _, paragraph := range strings.Split(string(p), "\n\n") {
+	for paragraph := range strings.SplitSeq(string(p), "\n\n") {
 		if strings.TrimSpace(paragraph) == "" {
 			continue
 		}
 		var spans []Span
 		for i, part := range strings.Split(paragraph, "`") {
-			if part != "" {
-				spans = append(spans, Span{part, i%2 == 1})
+			if i%2 == 1 {
+				spans = append(spans, Span{Text: part, Code: true})
+				continue
+			}
+			for k, run := range strings.Split(part, "**") {
+				if run != "" {
+					spans = append(spans, Span{Text: run, Strong: k%2 == 1})
+				}
 			}
 		}
 		out = append(out, spans)

@@ -1,0 +1,113 @@
+package web
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/problem"
+)
+
+func handler(t *testing.T) http.Handler {
+	t.Helper()
+	w, err := New(Config{Spec: headgate.Spec, Version: "v1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := echo.New()
+	w.Register(e)
+	return e
+}
+
+func get(t *testing.T, h http.Handler, path string) *httptest.ResponseRecorder {
+	t.Helper()
+	recorder := httptest.NewRecorder()
+	h.ServeHTTP(recorder, httptest.NewRequest(http.MethodGet, "http://limits.example"+path, nil))
+	return recorder
+}
+
+// The reference has every operation of the contract, with a curl for it.
+func TestReferenceIsComplete(t *testing.T) {
+	t.Parallel()
+	spec, err := openapi3.NewLoader().LoadFromData(headgate.Spec)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := get(t, handler(t), "/docs").Body.String()
+	for path, item := range spec.Paths.Map() {
+		for method, operation := range item.Operations() {
+			article := regexp.MustCompile(`(?s)<article class="operation" id="op-` + operation.OperationID + `">(.*?)</article>`).FindString(page)
+			if article == "" {
+				t.Errorf("%s %s (%s) is not in the reference", method, path, operation.OperationID)
+				continue
+			}
+			if !strings.Contains(article, "curl -i") || !strings.Contains(article, "http://limits.example/") {
+				t.Errorf("%s has no curl", operation.OperationID)
+			}
+			if call := regexp.MustCompile(`curl -i[^<]*`).FindString(article); strings.Contains(call, "{"+"tenant}") || strings.Contains(call, "{plan}") || strings.Contains(call, "{key}") {
+				t.Errorf("%s: the curl has a placeholder: %s", operation.OperationID, call)
+			}
+			for status := range operation.Responses.Map() {
+				if !strings.Contains(article, ">"+status+"<") {
+					t.Errorf("%s: answer %s is missing", operation.OperationID, status)
+				}
+			}
+		}
+	}
+}
+
+// Every problem type has its page, and the list has them all.
+func TestProblemPages(t *testing.T) {
+	t.Parallel()
+	h := handler(t)
+	list := get(t, h, "/docs/problems").Body.String()
+	for _, p := range problem.Catalogue {
+		path := "/docs/problems/" + p.Name
+		page := get(t, h, path)
+		if page.Code != http.StatusOK || !strings.Contains(page.Body.String(), "<h1>"+p.Title+"</h1>") {
+			t.Errorf("%s: %d", path, page.Code)
+		}
+		if !strings.Contains(list, path) {
+			t.Errorf("%s is not in the list", path)
+		}
+	}
+	if page := get(t, h, "/docs/problems/none"); page.Code != http.StatusNotFound {
+		t.Errorf("an unknown type answers %d", page.Code)
+	}
+}
+
+// No page has anything inline or from elsewhere, and each says so in its policy.
+func TestPagesAreStrict(t *testing.T) {
+	t.Parallel()
+	h := handler(t)
+	inline := regexp.MustCompile(`(?i)<script|<style|\sstyle=|\son[a-z]+=|javascript:|(src|href)="(https?:)?//`)
+	asset := regexp.MustCompile(`(?:src|href)="(/static/[^"]*)"`)
+	for _, path := range []string{"/docs", "/docs/problems", "/docs/problems/no-policy", "/docs/problems/none"} {
+		page := get(t, h, path)
+		policy := page.Header().Get("Content-Security-Policy")
+		if !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+			t.Errorf("%s: policy %q", path, policy)
+		}
+		if page.Header().Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: no nosniff", path)
+		}
+		if found := inline.FindString(page.Body.String()); found != "" {
+			t.Errorf("%s has %q", path, found)
+		}
+		for _, m := range asset.FindAllStringSubmatch(page.Body.String(), -1) {
+			file := get(t, h, m[1])
+			if file.Code != http.StatusOK || !strings.Contains(file.Header().Get("Cache-Control"), "immutable") {
+				t.Errorf("%s: %d, %q", m[1], file.Code, file.Header().Get("Cache-Control"))
+			}
+		}
+	}
+	if file := get(t, h, "/static/headgate.css"); file.Code != http.StatusNotFound {
+		t.Errorf("a file without its hash answers %d", file.Code)
+	}
+}
