@@ -8,7 +8,6 @@ import (
 	"errors"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -114,7 +113,7 @@ func TestPostgresAwayAtOpen(t *testing.T) {
 	server.Start()
 	migrated(t, store.Config{URL: server.URL()})
 	wrong := strings.Replace(server.URL(), "://headgate:", "://headgate:hunter2", 1)
-	s, err := store.Open(t.Context(), store.Config{URL: wrong})
+	s, err := store.Open(t.Context(), store.Config{URL: wrong, Timeout: patient})
 	if err == nil {
 		_ = s.Close()
 		t.Fatal("a wrong password was taken")
@@ -217,7 +216,7 @@ func TestPostgresRefusals(t *testing.T) {
 		if _, err := holder.Exec(`LOCK TABLE revision`); err != nil {
 			t.Fatal(err)
 		}
-		hurried := open(t, store.Config{URL: url, Timeout: time.Second})
+		hurried := open(t, store.Config{URL: url + "&lock_timeout=50"})
 		if err := put(hurried); !problem.Is(err, problem.Unavailable) {
 			t.Errorf("%v, want Unavailable", err)
 		}
