@@ -26,9 +26,8 @@ type batch struct {
 }
 
 // checkBatch is POST /v1/check/batch.
-func (a *API) checkBatch(c echo.Context) error {
+func (a *API) checkBatch(c echo.Context, who caller) error {
 	r := c.Request()
-	who := c.Get(callerInEcho).(caller)
 	deny, err := checkParameters(r)
 	if err != nil {
 		return err

@@ -45,16 +45,15 @@ func (s *scratch) release() {
 }
 
 // check is POST /v1/check.
-func (a *API) check(c echo.Context) error {
+func (a *API) check(c echo.Context, who caller) error {
 	s := scratches.Get().(*scratch)
-	err := a.checkWith(c, s)
+	err := a.checkWith(c, who, s)
 	s.release()
 	return err
 }
 
-func (a *API) checkWith(c echo.Context, s *scratch) error {
+func (a *API) checkWith(c echo.Context, who caller, s *scratch) error {
 	r := c.Request()
-	who := c.Get(callerInEcho).(caller)
 	deny, err := checkParameters(r)
 	if err != nil {
 		return err

@@ -25,8 +25,9 @@ type route struct {
 	bodyOptional bool
 	// ifMatch: the request must carry If-Match.
 	ifMatch bool
-	// hot: no deadline of ours; the handler reads its own body.
-	hot     bool
+	// decide is the handler of a decision: it reads its own body, and no deadline
+	// but the limiter's stands over it. handler is that of every other route.
+	decide  func(c echo.Context, who caller) error
 	handler echo.HandlerFunc
 }
 
@@ -49,8 +50,8 @@ func (a *API) routes() []route {
 	)
 	g := ServerInterfaceWrapper{Handler: NewStrictHandler(a, nil)}
 	return []route{
-		{method: post, path: "/v1/check", operation: "check", callers: everyKey, scope: check, query: []string{"deny_status"}, hot: true, handler: a.check},
-		{method: post, path: "/v1/check/batch", operation: "checkBatch", callers: everyKey, scope: check, query: []string{"deny_status"}, hot: true, handler: a.checkBatch},
+		{method: post, path: "/v1/check", operation: "check", callers: everyKey, scope: check, query: []string{"deny_status"}, decide: a.check},
+		{method: post, path: "/v1/check/batch", operation: "checkBatch", callers: everyKey, scope: check, query: []string{"deny_status"}, decide: a.checkBatch},
 		{method: post, path: "/v1/simulate", operation: "simulate", callers: everyKey, scope: read, handler: a.simulate},
 
 		{method: get, path: "/v1/tenants", operation: "listTenants", callers: operators, scope: read, query: []string{"q", "status", "plan", "limit", "cursor"}, handler: g.ListTenants},

@@ -3,27 +3,25 @@ package api
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/problem"
 )
 
-const (
-	requestIDHeader = "X-Request-Id"
-	requestIDKey    = "request_id" // in echo's context
-	callerInEcho    = "caller"
-)
+const requestIDHeader = "X-Request-Id"
 
 // ServeHTTP answers a request; a panic below it is a 500 with a request id.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -51,12 +49,13 @@ func (a *API) identify(w http.ResponseWriter, r *http.Request) {
 	w.Header()[requestIDHeader] = []string{id}
 }
 
+// newID makes a UUIDv7. It is no secret, so the runtime's own generator serves.
 func newID() string {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return uuid.NewString() // panics without randomness, as all else would
-	}
-	return id.String()
+	var id [16]byte
+	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().UnixMilli())<<16|0x7000|rand.Uint64()>>52)
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64()>>2|1<<63)
+	var text [36]byte
+	return string(appendUUID(text[:0], id))
 }
 
 // saneID takes 1 to 128 characters that cannot break a log line or a header.
@@ -95,12 +94,14 @@ func (a *API) serve(r route) echo.HandlerFunc {
 			if err := authorize(who, &r, c); err != nil {
 				return err
 			}
-			c.Set(callerInEcho, who)
 		}
 		if err := checkQuery(req.URL, r.query); err != nil {
 			return err
 		}
-		if r.hot || r.callers == anyone {
+		switch {
+		case r.decide != nil:
+			return r.decide(c, who)
+		case r.callers == anyone:
 			return r.handler(c)
 		}
 		return a.manage(&r, who, c)

@@ -39,7 +39,7 @@ var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
 // A world is an API over the real services, SQLite and the in-process limiter,
 // with one clock. Its transport has openapi.yaml judge every response.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	api     *api.API
 	store   *store.Store
 	watcher *snapshot.Watcher
@@ -84,7 +84,7 @@ func (l *countingLimiter) Take(ctx context.Context, requests []enforcement.Reque
 // newWorld makes the world of the examples: tenant acme on version 1 of the plan
 // pro, whose draft is ahead of it; globex, suspended; and the plan trial, which
 // nobody is on.
-func newWorld(t *testing.T, change ...func(*api.Config)) *world {
+func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	t.Helper()
 	ctx := t.Context()
 	f := populated()
