@@ -26,7 +26,9 @@ return n`
 
 // BenchmarkTake measures calls of so many requests of so many charges, each on
 // a counter of its own. us/decision is the time in Redis; x-plain is that
-// against plainScript in the same run.
+// against plainScript in the same run. On a busy machine of two cores (six
+// runs, plainScript 6-9 us): 1x1 24-59 us, 32x1 9-18, 32x3 26-49, refused 32x1
+// 5-10. What a call costs before its first cell is 7-18 us.
 func BenchmarkTake(b *testing.B) {
 	server := servertest.StartRedis(b)
 	raw := client(b, server.URL())
