@@ -78,17 +78,24 @@ func TestBatchIsRefusedWhole(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, c := range []struct{ body, pointer string }{
-		{`{}`, "/checks"}, {`{"checks":[]}`, "/checks"}, {`{"checks":{}}`, "/checks"}, {`{"checks":[` + login + `],"Atomic":true}`, "/Atomic"},
-		{`{"checks":[` + login + `],"atomic":1}`, "/atomic"}, {`{"checks":[` + login + `,` + login + `,` + login + `,{"tenant":"acme","cost":-1}]}`, "/checks/3/cost"},
-		{`{"checks":[` + login + `,{"tenant":"acme","x":1}]}`, "/checks/1/x"}, {`{"checks":[` + login + `,{}]}`, "/checks/1/tenant"},
-		{`{"checks":[` + login + `,null]}`, "/checks/1"}, {`{"checks":[` + login + `,{"tenant":"acme","attributes":{"ip":"x"}}]}`, "/checks/1/attributes/ip"},
+		{`{}`, "/checks"},
+		{`{"checks":[]}`, "/checks"},
+		{`{"checks":{}}`, "/checks"},
+		{`{"checks":[` + login + `],"Atomic":true}`, "/Atomic"},
+		{`{"checks":[` + login + `],"atomic":1}`, "/atomic"},
+		{`{"checks":[` + login + `,` + login + `,` + login + `,{"tenant":"acme","cost":-1}]}`, "/checks/3/cost"},
+		{`{"checks":[` + login + `,{"tenant":"acme","x":1}]}`, "/checks/1/x"},
+		{`{"checks":[` + login + `,{}]}`, "/checks/1/tenant"},
+		{`{"checks":[` + login + `,null]}`, "/checks/1"},
+		{`{"checks":[` + login + `,{"tenant":"acme","attributes":{"ip":"x"}}]}`, "/checks/1/attributes/ip"},
 		{`{"checks":[` + strings.Repeat(login+",", 1000) + login + `]}`, "/checks"},
 		{`{"atomic":true,"checks":[` + strings.Repeat(login+",", 100) + login + `]}`, "/checks"},
 		{`{"atomic":true,"checks":[` + login + `,{"tenant":"globex"}]}`, "/checks/1/tenant"},
 		{`{"atomic":true,"checks":[` + login + `,{"tenant":"nobody"}]}`, "/checks/1/tenant"},
 		{`{"atomic":true,"checks":[{"tenant":"nobody"},{"tenant":"neither"}]}`, "/checks/1/tenant"},
 		{`{"atomic":true,"checks":[` + login + `,{"tenant":"acme","mode":"peek"}]}`, "/checks/1/mode"},
-		{`{"checks":[` + login + `]} {}`, ""}, {`{"checks":[` + login + `],"checks":[]}`, "/checks"},
+		{`{"checks":[` + login + `]} {}`, ""},
+		{`{"checks":[` + login + `],"checks":[]}`, "/checks"},
 	} {
 		a := w.do(call{method: "POST", path: "/v1/check/batch", key: w.operator, body: c.body})
 		if a.status != 400 || !strings.Contains(a.body, `"pointer":"`+c.pointer+`"`) {

@@ -31,10 +31,14 @@ var notPlayed = map[string]string{
 
 // before are the calls that an example supposes.
 var before = map[string][]call{
-	"check refused": repeated(5, call{method: "POST", path: "/v1/check",
-		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`}),
-	"checkBatch atomic": repeated(5, call{method: "POST", path: "/v1/check",
-		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`}),
+	"check refused": repeated(5, call{
+		method: "POST", path: "/v1/check",
+		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`,
+	}),
+	"checkBatch atomic": repeated(5, call{
+		method: "POST", path: "/v1/check",
+		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`,
+	}),
 	"listTenants page": nil,
 }
 

@@ -98,10 +98,14 @@ func TestManagementFaults(t *testing.T) {
 		{call{method: "GET", path: "/v1/plans/pro/versions/99999999999"}, 404, ""},
 		{call{method: "POST", path: "/v1/plans", body: strings.Repeat(" ", 64<<10) + `{}`}, 413, ""},
 		{call{method: "POST", path: "/v1/plans", body: `{}`, header: map[string]string{"Content-Type": "text/yaml"}}, 415, ""},
-		{call{method: "GET", path: "/v1/tenants?limit=0"}, 400, "limit"}, {call{method: "GET", path: "/v1/tenants?limit=101"}, 400, "limit"},
-		{call{method: "GET", path: "/v1/tenants?limit=x"}, 400, "limit"}, {call{method: "GET", path: "/v1/tenants?page=2"}, 400, "page"},
-		{call{method: "GET", path: "/v1/tenants?status=gone"}, 400, "status"}, {call{method: "GET", path: "/v1/tenants?cursor=abc"}, 400, "cursor"},
-		{call{method: "GET", path: "/v1/audit?from=yesterday"}, 400, "from"}, {call{method: "GET", path: "/v1/plans/pro?x=1"}, 400, "x"},
+		{call{method: "GET", path: "/v1/tenants?limit=0"}, 400, "limit"},
+		{call{method: "GET", path: "/v1/tenants?limit=101"}, 400, "limit"},
+		{call{method: "GET", path: "/v1/tenants?limit=x"}, 400, "limit"},
+		{call{method: "GET", path: "/v1/tenants?page=2"}, 400, "page"},
+		{call{method: "GET", path: "/v1/tenants?status=gone"}, 400, "status"},
+		{call{method: "GET", path: "/v1/tenants?cursor=abc"}, 400, "cursor"},
+		{call{method: "GET", path: "/v1/audit?from=yesterday"}, 400, "from"},
+		{call{method: "GET", path: "/v1/plans/pro?x=1"}, 400, "x"},
 		{call{method: "POST", path: "/v1/simulate", body: `{"limits":[{"algorithm":"gcra","quota":1,"window":"1s"}],"steps":[{"at_ms":0,"op":"jump"}]}`}, 400, "/steps/0/op"},
 		{call{method: "POST", path: "/v1/simulate", body: `{"x":1,"limits":[],"steps":[]}`}, 400, "/x"},
 	} {
@@ -173,9 +177,20 @@ func TestOutsideTheDocument(t *testing.T) {
 		status       int
 		allow        string
 	}{
-		{"GET", "/v1", 404, ""}, {"GET", "/v1/nothing", 404, ""}, {"POST", "/v1/check/", 404, ""}, {"GET", "/v2/check", 404, ""}, {"GET", "/v1/tenants/a/b/c", 404, ""},
-		{"GET", "/v1/check", 405, "POST"}, {"PATCH", "/v1/tenants/acme", 405, "DELETE"}, {"DELETE", "/readyz", 405, "GET"}, {"BREW", "/v1/check", 405, "POST"},
-		{"OPTIONS", "/v1/tenants", 204, "GET"}, {"HEAD", "/v1/tenants", 200, ""}, {"HEAD", "/openapi.yaml", 200, ""}, {"HEAD", "/v1/tenants/nobody", 404, ""}, {"HEAD", "/livez", 200, ""},
+		{"GET", "/v1", 404, ""},
+		{"GET", "/v1/nothing", 404, ""},
+		{"POST", "/v1/check/", 404, ""},
+		{"GET", "/v2/check", 404, ""},
+		{"GET", "/v1/tenants/a/b/c", 404, ""},
+		{"GET", "/v1/check", 405, "POST"},
+		{"PATCH", "/v1/tenants/acme", 405, "DELETE"},
+		{"DELETE", "/readyz", 405, "GET"},
+		{"BREW", "/v1/check", 405, "POST"},
+		{"OPTIONS", "/v1/tenants", 204, "GET"},
+		{"HEAD", "/v1/tenants", 200, ""},
+		{"HEAD", "/openapi.yaml", 200, ""},
+		{"HEAD", "/v1/tenants/nobody", 404, ""},
+		{"HEAD", "/livez", 200, ""},
 	} {
 		a := w.do(call{method: c.method, path: c.path, key: w.operator})
 		if a.status != c.status || c.allow != "" && !strings.Contains(a.header.Get("Allow"), c.allow) {

@@ -262,7 +262,28 @@ func (w *world) do(c call) answer {
 			r.Header.Set(k, v)
 		}
 	}
-	return w.send(r)
+	a := w.send(r)
+	if a.status < 300 && c.body != "" {
+		r.Body = io.NopCloser(strings.NewReader(c.body))
+		if err := judgeRequest(r); err != nil {
+			w.t.Errorf("%s %s took what the document does not allow: %s\n%v", c.method, c.path, c.body, err)
+		}
+	}
+	return a
+}
+
+// judgeRequest holds a request that was taken against the document: the
+// handlers, which decode by hand, may be stricter than it, never looser.
+func judgeRequest(r *http.Request) error {
+	_, router := contract()
+	route, params, err := router.FindRoute(r)
+	if err != nil {
+		return err
+	}
+	return openapi3filter.ValidateRequest(context.Background(), &openapi3filter.RequestValidationInput{
+		Request: r, PathParams: params, Route: route,
+		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, MultiError: true},
+	})
 }
 
 // send serves a request and has its response judged by openapi.yaml. Where the
