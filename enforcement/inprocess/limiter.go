@@ -384,11 +384,12 @@ func (l *Limiter) apply(r *enforcement.Request, ws []work, from, to int, units, 
 }
 
 // handOut copies a state to the caller's, with as many of a log's oldest
-// entries as it takes to say when the cost would fit.
+// entries as it takes to say when the cost would fit, and one unit at least:
+// a TakeUpTo that granted nothing is asked about that.
 func handOut(out *enforcement.Charged, c *enforcement.Charge, state *enforcement.State, now int64) {
 	log := out.State.Log[:0]
 	if len(state.Log) > 0 {
-		missing := out.Cost - c.Meter.Left(*state, now)
+		missing := max(out.Cost, 1) - c.Meter.Left(*state, now)
 		for i := 0; i < len(state.Log) && missing > 0; i++ {
 			log = append(log, state.Log[i])
 			missing -= state.Log[i].Units

@@ -308,6 +308,24 @@ var stepTests = []test{
 			})
 		}
 	}},
+	// e: what was granted nothing may ask when one unit comes, whatever it asked for.
+	{"TakeUpTo/OneUnitOfALongLog", func(w *world) {
+		for _, n := range []int64{3, 100} { // a limiter may hold long logs otherwise
+			w.renew()
+			limit := slidingLog(n, minute)
+			m := limit.Compile(1)
+			start := w.clock.Now()
+			for i := range n {
+				w.clock.Set(start + i)
+				w.take(w.request(enforce, w.on(m, w.key(1, 0), 1, 0)))
+			}
+			for _, cost := range []int64{0, 1, n / 2, n, n + 1, enforcement.MaxCost} {
+				o := w.take(w.request(takeUpTo, w.on(m, w.key(1, 0), cost, 0)))[0]
+				w.same(o.Verdict, enforcement.Refused, "nothing is left")
+				w.same(retryOf(m, o.Charges[0].State, o.At, 1), minute-time.Duration(n-1)*micro, "the oldest entry")
+			}
+		}
+	}},
 	// h: a clock that steps back gives nothing twice.
 	{"ClockBack/Little", func(w *world) {
 		w.play(fixedWindow(2, 10*second, enforcement.FirstHit), []step{

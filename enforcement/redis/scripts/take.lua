@@ -518,8 +518,13 @@ local function fits(from, to, mode, total)
     if p.quota == 0 or cost > l then
       all = false
     end
-    if c.log and cost <= p.quota and cost + total > l then
-      c.need = max(c.need or 0, cost + total - l)
+    local need = cost + total - l -- units that must leave the log, for all that a caller may ask about
+    if mode == TAKE_UP_TO then    -- who granted no more than is left, and may be asked for one unit
+      cost = min(max(cost, 1), p.quota)
+      need = cost + min(total, max(l, 0)) - l
+    end
+    if c.log and cost <= p.quota and need > 0 then
+      c.need = max(c.need or 0, need)
     end
   end
   return all
