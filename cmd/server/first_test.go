@@ -21,7 +21,7 @@ const login = `{"method": "POST", "path": "/v1/login", "attributes": {"ip": "203
 func TestFirstRefusal(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
-	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(folder)}
+	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(folder), "HEADGATE_LOG_LEVEL": "debug"}
 	node := start(t, settings)
 	key := node.await(node.out, tenantKeyLine)[1]
 	operator := node.await(node.out, operatorKeyLine)[1]
