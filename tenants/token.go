@@ -28,18 +28,21 @@ const (
 func NewToken(kind string) string {
 	var raw [32]byte
 	rand.Read(raw[:]) // never fails: crypto/rand ends the program instead
-	body := "hg_" + kind + "_" + digits(new(big.Int).SetBytes(raw[:]), randomDigits)
-	return body + checksum(body)
+	body := appendDigits([]byte("hg_"+kind+"_"), new(big.Int).SetBytes(raw[:]))
+	return string(appendChecksum(body, string(body)))
 }
 
 // WellFormed reports whether token has the form and the checksum of NewToken.
-// It says nothing about validity.
+// It says nothing about validity. Every request asks it, and it allocates
+// nothing.
 func WellFormed(token string) bool {
 	if len(token) != tokenLength || !strings.HasPrefix(token, "hg_") || token[5] != '_' {
 		return false
 	}
-	body := token[:tokenLength-crcDigits]
-	return token[tokenLength-crcDigits:] == checksum(body)
+	const body = tokenLength - crcDigits
+	var sum [crcDigits]byte
+	appendChecksum(sum[:0], token[:body])
+	return token[body:] == string(sum[:])
 }
 
 // HashToken is what is stored of a token. A random 256-bit secret needs no
@@ -55,16 +58,29 @@ func TokenHint(token string) string {
 	return token[:10] + "…" + token[len(token)-4:]
 }
 
-func checksum(body string) string {
-	return digits(new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(body)))), crcDigits)
+// appendChecksum appends the CRC-32 of body, most significant digit first.
+func appendChecksum(b []byte, body string) []byte {
+	sum := ^uint32(0)
+	for i := range len(body) {
+		sum = crc32.IEEETable[byte(sum)^body[i]] ^ sum>>8
+	}
+	sum = ^sum
+	var out [crcDigits]byte
+	for i := crcDigits - 1; i >= 0; i-- {
+		out[i] = base62[sum%62]
+		sum /= 62
+	}
+	return append(b, out[:]...)
 }
 
-func digits(n *big.Int, width int) string {
-	out := make([]byte, width)
+// appendDigits appends the lowest randomDigits of n, a number of 256 bits, most
+// significant first.
+func appendDigits(b []byte, n *big.Int) []byte {
+	var out [randomDigits]byte
 	base, digit := big.NewInt(62), new(big.Int)
-	for i := width - 1; i >= 0; i-- {
+	for i := randomDigits - 1; i >= 0; i-- {
 		n.DivMod(n, base, digit)
 		out[i] = base62[digit.Int64()]
 	}
-	return string(out)
+	return append(b, out[:]...)
 }

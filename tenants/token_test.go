@@ -1,6 +1,8 @@
 package tenants
 
 import (
+	"hash/crc32"
+	"math/big"
 	"regexp"
 	"strings"
 	"testing"
@@ -84,5 +86,49 @@ func TestTokenHintAndHash(t *testing.T) {
 	}
 	if strings.Contains(TokenHint("short"), "short") {
 		t.Error("the hint of a short text shows it")
+	}
+}
+
+// The checksum is the documented one, and asking for it costs no memory: every
+// request does, the hostile ones too.
+func TestChecksum(t *testing.T) {
+	t.Parallel()
+	for range 1000 {
+		token := NewToken(TenantToken)
+		body := token[:tokenLength-crcDigits]
+		text := new(big.Int).SetUint64(uint64(crc32.ChecksumIEEE([]byte(body)))).Text(62)
+		// big.Int counts 0-9a-zA-Z, tokens 0-9A-Za-z.
+		text = strings.Map(func(r rune) rune {
+			switch {
+			case r >= 'a' && r <= 'z':
+				return r - 'a' + 'A'
+			case r >= 'A' && r <= 'Z':
+				return r - 'A' + 'a'
+			}
+			return r
+		}, text)
+		want := strings.Repeat("0", crcDigits-len(text)) + text
+		if got := token[len(body):]; got != want {
+			t.Fatalf("%s has the checksum %s, want %s", body, got, want)
+		}
+	}
+}
+
+func TestWellFormedAllocatesNothing(t *testing.T) {
+	token := NewToken(TenantToken)
+	wrong := token[:tokenLength-1] + "!"
+	if n := testing.AllocsPerRun(100, func() {
+		if !WellFormed(token) || WellFormed(wrong) {
+			t.Error("wrong answer")
+		}
+	}); n != 0 {
+		t.Errorf("WellFormed allocates %v times", n)
+	}
+}
+
+func BenchmarkWellFormed(b *testing.B) {
+	token := NewToken(TenantToken)
+	for b.Loop() {
+		WellFormed(token)
 	}
 }
