@@ -25,9 +25,11 @@ func replaces(slugs ...string) func(*Policy) { return func(p *Policy) { p.Replac
 func mode(m enforcement.PolicyMode) func(*Policy) {
 	return func(p *Policy) { p.Mode = m }
 }
+
 func having(name, value string) func(*Policy) {
 	return func(p *Policy) { p.Match.Attributes = map[string]string{name: value} }
 }
+
 func skipping(names ...string) func(*Policy) {
 	return func(p *Policy) { p.CountBy, p.Missing = names, enforcement.MissingSkip }
 }

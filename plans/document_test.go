@@ -134,8 +134,10 @@ func TestDecodeRefuses(t *testing.T) {
 		{"default anchor of a bucket", limit(`{"algorithm":"gcra","quota":1,"window":"1s","anchor":"first_hit"}`), problem.Invalid, []string{"/policies/1/limits/0/anchor"}},
 		{"anchor unknown", limit(`{"algorithm":"fixed_window","quota":1,"window":"1s","anchor":"epoch"}`), problem.Invalid, []string{"/policies/1/limits/0/anchor"}},
 		{"limit name empty", limit(`{"name":"","algorithm":"gcra","quota":1,"window":"1s"}`), problem.Invalid, []string{"/policies/1/limits/0/name"}},
-		{"together with what Validate finds", limit(`{"name":"L","algorithm":"x","quota":-1,"window":"day"}`), problem.Invalid,
-			[]string{"/policies/1/limits/0/algorithm", "/policies/1/limits/0/window", "/policies/1/limits/0/name", "/policies/1/limits/0/quota"}},
+		{
+			"together with what Validate finds", limit(`{"name":"L","algorithm":"x","quota":-1,"window":"day"}`), problem.Invalid,
+			[]string{"/policies/1/limits/0/algorithm", "/policies/1/limits/0/window", "/policies/1/limits/0/name", "/policies/1/limits/0/quota"},
+		},
 	} {
 		_, err := DecodeDocument([]byte(c.text))
 		if err == nil {

@@ -83,8 +83,11 @@ func TestValidate(t *testing.T) {
 		{"16 attributes", first(func(p *Policy) { p.Match.Attributes = attributes(16) }), nil, ""},
 		{"17 attributes", first(func(p *Policy) { p.Match.Attributes = attributes(17) }), []string{p + "/match/attributes"}, "16"},
 		{"attribute without a name", first(func(p *Policy) { p.Match.Attributes = map[string]string{"": "x"} }), []string{p + "/match/attributes/"}, "64 bytes"},
-		{"attribute's name of 65 bytes", first(func(p *Policy) { p.Match.Attributes = map[string]string{strings.Repeat("n", 65): "x"} }),
-			[]string{p + "/match/attributes/" + strings.Repeat("n", 65)}, "64 bytes"},
+		{
+			"attribute's name of 65 bytes", first(func(p *Policy) { p.Match.Attributes = map[string]string{strings.Repeat("n", 65): "x"} }),
+			[]string{p + "/match/attributes/" + strings.Repeat("n", 65)},
+			"64 bytes",
+		},
 		{"attribute's name with a line break", first(func(p *Policy) { p.Match.Attributes = map[string]string{"a\nb": "x"} }), []string{p + "/match/attributes/a\nb"}, "control"},
 		{"attribute's name escaped", first(func(p *Policy) { p.Match.Attributes = map[string]string{"a/b~": ""} }), []string{p + "/match/attributes/a~1b~0"}, "missing"},
 		{"attribute's value of 1024 bytes", first(func(p *Policy) { p.Match.Attributes = map[string]string{"a": strings.Repeat("v", 1024)} }), nil, ""},
@@ -116,8 +119,11 @@ func TestValidate(t *testing.T) {
 		{"replaces itself", first(func(p *Policy) { p.Replaces = []string{"a"} }), []string{p + "/replaces/0"}, "itself"},
 		{"replaces none of the plan", first(func(p *Policy) { p.Replaces = []string{"b", "z"} }), []string{p + "/replaces/1"}, "no policy"},
 		{"replaces twice", first(func(p *Policy) { p.Replaces = []string{"b", "b"} }), []string{p + "/replaces/1"}, "twice"},
-		{"circle of two", func(d *Document) { d.Policies[0].Replaces, d.Policies[1].Replaces = []string{"b"}, []string{"a"} },
-			[]string{"/policies/1/replaces"}, "a → b → a"},
+		{
+			"circle of two", func(d *Document) { d.Policies[0].Replaces, d.Policies[1].Replaces = []string{"b"}, []string{"a"} },
+			[]string{"/policies/1/replaces"},
+			"a → b → a",
+		},
 
 		{"no limits", first(func(p *Policy) { p.Limits = nil }), []string{p + "/limits"}, "at least one"},
 		{"no limits, but replaces", first(func(p *Policy) { p.Limits, p.Replaces = nil, []string{"b"} }), nil, ""},

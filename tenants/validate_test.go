@@ -66,10 +66,12 @@ func TestValidate(t *testing.T) {
 		{"day -1", func(d *Document) { d.BillingAnchorDay = -1 }, []string{"/billing_anchor_day"}},
 		{"deny", func(d *Document) { d.NoPolicy = Deny }, nil},
 		{"no_policy unknown", func(d *Document) { d.NoPolicy = "refuse" }, []string{"/no_policy"}},
-		{"all at once", func(d *Document) {
-			*d = Document{Status: "x", Plan: "X", TimeZone: "x", BillingAnchorDay: 99, NoPolicy: "x"}
+		{
+			"all at once", func(d *Document) {
+				*d = Document{Status: "x", Plan: "X", TimeZone: "x", BillingAnchorDay: 99, NoPolicy: "x"}
+			},
+			[]string{"/name", "/status", "/plan", "/time_zone", "/billing_anchor_day", "/no_policy"},
 		},
-			[]string{"/name", "/status", "/plan", "/time_zone", "/billing_anchor_day", "/no_policy"}},
 	} {
 		d := Normalise(Document{Name: "Acme"})
 		c.edit(&d)

@@ -23,7 +23,8 @@ func TestHotChecksAllocateNothing(t *testing.T) {
 				requests, outcomes := []enforcement.Request{{Mode: mode}}, make([]enforcement.Outcome, 1)
 				for i := range n {
 					requests[0].Charges = append(requests[0].Charges, enforcement.Charge{
-						Key: key(1, i), Meter: m, Rev: 1, Cost: 1, Group: uint16(i / 4)})
+						Key: key(1, i), Meter: m, Rev: 1, Cost: 1, Group: uint16(i / 4),
+					})
 				}
 				check := func() {
 					c.Advance(time.Millisecond)

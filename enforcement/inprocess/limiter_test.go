@@ -50,8 +50,13 @@ func TestNothingIsKeptOfWhatChargesNothing(t *testing.T) {
 		mode enforcement.Mode
 		cost int64
 	}{
-		{enforcement.Enforce, 0}, {enforcement.Enforce, 3}, {enforcement.Peek, 1}, {enforcement.Refund, 1},
-		{enforcement.Reset, 0}, {enforcement.TakeUpTo, 0}, {enforcement.Force, 0},
+		{enforcement.Enforce, 0},
+		{enforcement.Enforce, 3},
+		{enforcement.Peek, 1},
+		{enforcement.Refund, 1},
+		{enforcement.Reset, 0},
+		{enforcement.TakeUpTo, 0},
+		{enforcement.Force, 0},
 	} {
 		take(l, ask.mode, ask.cost, m, key(1, 1))
 		take(l, ask.mode, ask.cost, m, key(1, 1), key(1, 2))

@@ -170,8 +170,10 @@ func gap(r *rand.Rand, window int64) int64 {
 
 func randomLimit(r *rand.Rand, k kind) enforcement.Limit {
 	l := enforcement.Limit{Name: "l1", Algorithm: k.algorithm, Anchor: k.anchor}
-	windows := []time.Duration{time.Millisecond, 7 * time.Millisecond, time.Second, minute, 999_983 * time.Millisecond,
-		time.Hour, 24 * time.Hour, 366 * 24 * time.Hour, time.Duration(1+r.IntN(100_000)) * time.Millisecond}
+	windows := []time.Duration{
+		time.Millisecond, 7 * time.Millisecond, time.Second, minute, 999_983 * time.Millisecond,
+		time.Hour, 24 * time.Hour, 366 * 24 * time.Hour, time.Duration(1+r.IntN(100_000)) * time.Millisecond,
+	}
 	quotas := []int64{0, 1, 2, 3, 5, 7, 10, 10, 100, 1000, 700_000, 1_000_003, enforcement.MaxQuota, 1 + r.Int64N(20), 1 + r.Int64N(1_000_000)}
 	l.Window = windows[r.IntN(len(windows))]
 	l.Quota = quotas[r.IntN(len(quotas))]
@@ -187,8 +189,10 @@ func randomCost(r *rand.Rand, quota int64) int64 {
 }
 
 func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
-	modes := []enforcement.Mode{enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce,
-		peek, force, refund, takeUpTo, reset}
+	modes := []enforcement.Mode{
+		enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce, enforce,
+		peek, force, refund, takeUpTo, reset,
+	}
 	a := ask{mode: modes[r.IntN(len(modes))], follow: r.IntN(3) == 0}
 	if a.mode == reset && r.IntN(2) == 0 {
 		a.mode = enforce

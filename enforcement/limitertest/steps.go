@@ -94,8 +94,10 @@ var stepTests = []test{
 	{"SlidingCounter/FirstHit", func(w *world) {
 		w.play(slidingCounter(10, 10*second, enforcement.FirstHit), []step{
 			{at: 3 * second, cost: 8, left: 2, reset: 20 * second},
-			{at: 13*second - micro, cost: 3, no: true, left: 2, reset: 10*second + micro, retry: 2 * micro,
-				what: "the 8 weigh less than 8 a microsecond into the next window"},
+			{
+				at: 13*second - micro, cost: 3, no: true, left: 2, reset: 10*second + micro, retry: 2 * micro,
+				what: "the 8 weigh less than 8 a microsecond into the next window",
+			},
 			{at: 13 * second, cost: 2, left: 0, reset: 20 * second, what: "the next window begins where the first ended"},
 			{at: 18 * second, cost: 4, left: 0, reset: 15 * second, what: "8 * 0.5 + 2 + 4"},
 			{at: 33*second - micro, cost: 5, left: 5, reset: 10*second + micro},
@@ -418,8 +420,10 @@ var stepTests = []test{
 			{cost: 10, left: 0, reset: 10 * second},
 			{at: 2 * second, to: ptr(gcra(10, second, 10)), mode: peek, cost: 0, left: 2, reset: ms(800)},
 			{at: 3 * second, to: ptr(gcra(0, second, 0)), mode: peek, cost: 0, no: true, left: 0, retry: never},
-			{at: 4 * second, to: ptr(gcra(10, 10*second, 10)), mode: peek, cost: 0, left: 0, reset: 10 * second,
-				what: "a quota of 0 has no room: what was there is cut"},
+			{
+				at: 4 * second, to: ptr(gcra(10, 10*second, 10)), mode: peek, cost: 0, left: 0, reset: 10 * second,
+				what: "a quota of 0 has no room: what was there is cut",
+			},
 		})
 	}},
 	// Two nodes on two snapshots take turns: nothing is minted.
@@ -437,8 +441,10 @@ var stepTests = []test{
 		slow, fast := tokenBucket(7, 24*time.Hour, 1000), tokenBucket(1000, ms(1), 1000)
 		w.play(slow, []step{
 			{to: &fast, cost: 1000, left: 0, reset: ms(1)},
-			{at: micro, rev: 1, mode: force, cost: 1, over: true, left: 0, reset: 143 * 24 * time.Hour,
-				what: "a fraction of the slow rate"},
+			{
+				at: micro, rev: 1, mode: force, cost: 1, over: true, left: 0, reset: 143 * 24 * time.Hour,
+				what: "a fraction of the slow rate",
+			},
 			{at: 2 * micro, cost: 1, no: true, left: 0, reset: ms(1), retry: micro, what: "is no unit of the fast one"},
 		})
 	}},

@@ -373,8 +373,10 @@ func TestUserWithTheDocumentedCommands(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			prefix := newPrefix()
-			rules := append([]any{"ACL", "SETUSER", name, "on", ">secret", "resetkeys", "~" + prefix + "*", "-@all",
-				"+evalsha", "+eval", "+time", "+mget", "+get", "+set", "+getrange", "+strlen", "+append", "+setrange", "+pexpire", "+del"}, more...)
+			rules := append([]any{
+				"ACL", "SETUSER", name, "on", ">secret", "resetkeys", "~" + prefix + "*", "-@all",
+				"+evalsha", "+eval", "+time", "+mget", "+get", "+set", "+getrange", "+strlen", "+append", "+setrange", "+pexpire", "+del",
+			}, more...)
 			if err := raw.Do(t.Context(), rules...).Err(); err != nil {
 				t.Fatal(err)
 			}
