@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -30,7 +31,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if cause == nil {
 			return
 		}
-		if cause == http.ErrAbortHandler {
+		if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(cause)
 		}
 		c := a.echo.NewContext(r, w)

@@ -93,7 +93,8 @@ func TestOverflow(t *testing.T) {
 			}
 			for i := range 100 { // nobody lost a count: two more fit, and no third
 				k := key(1, i)
-				if !granted(l, m, k) || !granted(l, m, k) || granted(l, m, k) {
+				first, second, third := granted(l, m, k), granted(l, m, k), granted(l, m, k)
+				if !first || !second || third {
 					t.Fatalf("key %d lost its count, or its room", i)
 				}
 			}
@@ -184,8 +185,8 @@ func TestSweepChangesNoAnswer(t *testing.T) {
 		i := r.IntN(len(meters))
 		k := enforcement.Key{Tenant: 1, Cell: uint32(i), Partition: partitionOf(r.IntN(20))}
 		mode := []enforcement.Mode{enforcement.Enforce, enforcement.Enforce, enforcement.Force, enforcement.Refund}[r.IntN(4)]
-		a, b := take(swept, mode, r.Int64N(4), meters[i], k), enforcement.Outcome{}
-		b = take(kept, mode, a.Charges[0].Cost, meters[i], k)
+		a := take(swept, mode, r.Int64N(4), meters[i], k)
+		b := take(kept, mode, a.Charges[0].Cost, meters[i], k)
 		left := meters[i].Left(a.Charges[0].State, a.At)
 		if a.Verdict != b.Verdict || left != meters[i].Left(b.Charges[0].State, b.At) {
 			t.Fatalf("step %d, %s of %d on %s: %s with %d left, without sweeping %s with %d", step, mode, a.Charges[0].Cost,

@@ -127,7 +127,7 @@ func (w *world) take(requests ...enforcement.Request) []enforcement.Outcome {
 func check(r *enforcement.Request, o *enforcement.Outcome, now int64) error {
 	switch {
 	case !o.Verdict.Decided() || o.Err != nil:
-		return fmt.Errorf("not decided: verdict %s, error %v", o.Verdict, o.Err)
+		return fmt.Errorf("not decided: verdict %s: %w", o.Verdict, o.Err)
 	case o.At != now:
 		return fmt.Errorf("decided at %d, the clock shows %d", o.At, now)
 	case len(o.Charges) != len(r.Charges):

@@ -98,7 +98,7 @@ func (l *luaArith) compare(helper string, next func(*rand.Rand) []int64, want fu
 // upTo gives a number in [low, high], of any magnitude, often beside a power of
 // two or at an end.
 func upTo(r *rand.Rand, low, high int64) int64 {
-	n := int64(0)
+	var n int64
 	switch r.IntN(8) {
 	case 0:
 		n = low + r.Int64N(3)

@@ -274,13 +274,13 @@ func TestErrorRepliesChargeNothing(t *testing.T) {
 		t.Parallel()
 		server := servertest.StartRedis(t)
 		raw, l := client(t, server.URL()), open(t, redis.Config{URL: server.URL()})
-		if err := raw.SlaveOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
+		if err := raw.ReplicaOf(t.Context(), "127.0.0.1", "1").Err(); err != nil {
 			t.Fatal(err)
 		}
 		if o := take(t.Context(), l, request(charge(1, perHour, 1))); o.Verdict != enforcement.Failed || !strings.Contains(o.Err.Error(), "replica") {
 			t.Errorf("verdict %s, %v", o.Verdict, o.Err)
 		}
-		if err := raw.SlaveOf(t.Context(), "NO", "ONE").Err(); err != nil {
+		if err := raw.ReplicaOf(t.Context(), "NO", "ONE").Err(); err != nil {
 			t.Fatal(err)
 		}
 		if n := used(t, l, 1); n != 0 {
