@@ -7,7 +7,9 @@
 // caller is told about them is computed here (algorithm.go) from the states
 // that come back, so both limiters give the same answers to the last digit.
 //
-//	engine.go     the walk of one request, and what answers when the limiter is away
+//	engine.go     the walk of one request
+//	batch.go      requests that pass together or not at all
+//	fallback.go   what answers when the limiter is away
 //	rule.go       policies compiled for matching
 //	path.go       the one spelling of a path; pattern.go: the paths that a policy matches
 //	limiter.go    the contract of a Limiter

@@ -1,0 +1,128 @@
+package enforcement
+
+import (
+	"context"
+	"time"
+)
+
+// awayRetry is what a caller is told to wait, in milliseconds, when nothing is
+// known but that the limiter is away.
+const awayRetry = 1000
+
+// fallBack decides items together (one, or an atomic batch) by the failure modes of
+// their enforced policies, the limiter having decided nothing:
+//
+//   - any closed one refuses, and so does a local one without a local limiter;
+//   - otherwise the local ones decide together, all or none, with this node's
+//     share of the numbers;
+//   - open ones pass.
+//
+// Limits of which nothing is known (open, closed, shadow) are left out of the
+// decision. Shadow policies are not charged. A forced check is allowed whatever
+// answers, and is charged in the local limiter what is local.
+func (e *Engine) fallBack(ctx context.Context, w *scratch, items []BatchItem, asks []ask) {
+	request := Request{ID: items[0].Decision.ID, Mode: items[0].Check.Mode, Home: items[0].Subject.Home}
+	forced := request.Mode == Force
+	closed := false
+	ranges := make([]span, len(items)) // of request.Charges
+	for i := range items {
+		a, d := &asks[i], items[i].Decision
+		d.Degraded = a.enforced.len()+a.shadow.len() > 0
+		ranges[i].from = len(request.Charges)
+		kept := 0
+		for k := a.enforced.from; k < a.enforced.to; k++ {
+			l := d.Limits[w.places[k]]
+			switch mode := l.Rule.OnFailure; {
+			case mode == OnFailureOpen:
+			case mode == OnFailureClosed || e.local == nil:
+				closed = true
+				if !forced {
+					d.unavailable()
+				}
+			default:
+				charge := w.charges[k]
+				charge.Meter = l.share(e.nodes)
+				request.Charges = append(request.Charges, charge)
+				d.Limits[kept] = l // places ascend: none is overwritten before it is read
+				kept++
+			}
+		}
+		d.Limits = d.Limits[:kept]
+		ranges[i].to = len(request.Charges)
+	}
+	if closed && !forced {
+		for i := range items {
+			items[i].Decision.Limits = items[i].Decision.Limits[:0]
+		}
+		spread(items, false)
+		return
+	}
+	if len(request.Charges) > 0 {
+		e.takeLocal(ctx, request, items, ranges)
+	}
+	spread(items, false)
+}
+
+// takeLocal has this node's limiter decide items together; ranges are their
+// parts of the request's charges, which are those of their limits.
+func (e *Engine) takeLocal(ctx context.Context, request Request, items []BatchItem, ranges []span) {
+	forced := request.Mode == Force
+	outcomes := make([]Outcome, 1)
+	// The caller's own deadline may be what ran out.
+	e.takeFrom(context.WithoutCancel(ctx), e.local, []Request{request}, outcomes)
+	o := &outcomes[0]
+	for i, part := range ranges {
+		d := items[i].Decision
+		if part.len() == 0 {
+			continue
+		}
+		if !o.Verdict.Decided() {
+			d.Limits = d.Limits[:0]
+			if !forced {
+				d.unavailable()
+			}
+			continue
+		}
+		d.At = o.At
+		refusing, retry := false, int64(0)
+		for k := range d.Limits {
+			l, charge, charged := &d.Limits[k], &request.Charges[part.from+k], &o.Charges[part.from+k]
+			l.fill(charge.Meter, charged, o.At, forced)
+			// What fits the limit but not this node's share of it can pass
+			// once the shared limiter is back.
+			if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
+				l.RetryAfter = awayRetry
+			}
+			if !l.Allowed {
+				refusing, retry = true, longer(retry, l.RetryAfter)
+			}
+		}
+		if refusing && !forced {
+			d.overLimit(retry)
+		}
+	}
+}
+
+// unavailable is a refusal because nobody can say.
+func (d *Decision) unavailable() {
+	d.Allowed, d.Reason, d.RetryAfter = false, ReasonLimiterUnavailable, awayRetry
+}
+
+// share is the limit's meter for one of so many nodes.
+func (l *LimitState) share(nodes int) *Meter {
+	for k := range l.Rule.Limits {
+		if &l.Rule.Limits[k] == l.Limit {
+			return l.Rule.share(nodes)[k]
+		}
+	}
+	return l.Limit.Meter
+}
+
+// away notes in the log that the limiter did not decide.
+func (e *Engine) away(o *Outcome) {
+	now, last := time.Now().UnixNano(), e.logged.Load()
+	if now-last < int64(time.Second) || !e.logged.CompareAndSwap(last, now) {
+		return
+	}
+	e.logger.Warn("limiter away: failure modes answer", "verdict", o.Verdict.String(), "err", o.Err)
+}
