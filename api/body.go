@@ -28,7 +28,11 @@ func readBody(b *bytes.Buffer, r *http.Request, limit int64) error {
 	if r.ContentLength > 0 {
 		b.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
-	n, err := b.ReadFrom(io.LimitReader(r.Body, limit+1))
+	body := io.Reader(r.Body)
+	if r.ContentLength < 0 { // else the server reads no more than was announced
+		body = io.LimitReader(body, limit+1)
+	}
+	n, err := b.ReadFrom(body)
 	switch {
 	case err != nil:
 		return readError(err, limit)

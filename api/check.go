@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"net/http"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -82,17 +81,16 @@ func (a *API) checkWith(c echo.Context, who caller, s *scratch) error {
 func (a *API) writeDecision(w *echo.Response, s *scratch, deny int) {
 	d := &s.decision
 	status := a.decisionStatus(d, deny)
-	h := w.Header()
-	s.out = a.cfg.Headers.write(h, d, s.out)
 	s.out = a.appendDecision(s.out[:0], d, status, false)
+	h, size := w.Header(), len(s.out)
+	s.out = a.cfg.Headers.write(h, d, s.out)
 	h["Content-Type"] = typeJSON
 	if status != http.StatusOK {
 		h["Content-Type"] = typeProblem
 	}
-	h["Content-Length"] = []string{strconv.Itoa(len(s.out))}
 	h["Cache-Control"] = noStore
 	w.WriteHeader(status)
-	_, _ = w.Write(s.out) // the client is gone if this fails
+	_, _ = w.Write(s.out[:size]) // the client is gone if this fails
 }
 
 // Header values that every answer shares; nobody writes into them.
@@ -100,6 +98,7 @@ var (
 	typeJSON    = []string{"application/json"}
 	typeProblem = []string{"application/problem+json"}
 	noStore     = []string{"no-store"}
+	challenge   = []string{"Bearer"}
 )
 
 // checkParameters reads deny_status, and refuses what is not built yet: an

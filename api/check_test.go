@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
@@ -285,11 +286,7 @@ func TestLimiterAway(t *testing.T) {
 	must(t, err)
 	d := p.Draft
 	d.Policies[0].OnFailure = enforcement.OnFailureClosed
-	p, err = w.plans.SaveDraft(t.Context(), p.ID, d, p.DraftRevision)
-	must(t, err)
-	_, _, err = w.plans.Publish(t.Context(), p.ID, p.DraftRevision)
-	must(t, err)
-	must(t, w.watcher.Refresh(t.Context()))
+	w.publish(d)
 	w.counter.away.Store(true)
 	for _, query := range []string{"", "?deny_status=200", "?deny_status=429"} {
 		a := w.do(call{method: "POST", path: "/v1/check" + query, key: w.operator, body: login})
@@ -317,16 +314,10 @@ func TestPublicURLStandsBeforeTypes(t *testing.T) {
 func TestSeveralLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p, err := w.plans.Plan(t.Context(), "pro")
-	must(t, err)
-	p, err = w.plans.SaveDraft(t.Context(), p.ID, plans.Document{Name: "Pro", Policies: []plans.Policy{
+	w.publish(plans.Document{Name: "Pro", Policies: []plans.Policy{
 		{Slug: "seen", Mode: enforcement.PolicyShadow, Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 0, Window: 1e9}}},
 		{Slug: "two", Limits: []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: 10, Window: 1e9, Burst: 20}, {Algorithm: enforcement.FixedWindow, Quota: 3000, Window: 1_500_000_000}}},
-	}}, p.DraftRevision)
-	must(t, err)
-	_, _, err = w.plans.Publish(t.Context(), p.ID, p.DraftRevision)
-	must(t, err)
-	must(t, w.watcher.Refresh(t.Context()))
+	}})
 	a := w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: `{"path":"/"}`})
 	expect(t, a, 200, "", `"two.l1";q=10;w=1, "two.l2";q=3000`, `"two.l1";r=19;t=1, "two.l2";r=2999;t=2`, "")
 	var d struct {
@@ -377,4 +368,38 @@ func FuzzCheckBody(f *testing.F) {
 			t.Fatalf("path %q", c.Path)
 		}
 	})
+}
+
+// publish makes a document the version of the plan pro that is in force.
+func (w *world) publish(d plans.Document) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	p, err := w.plans.Plan(ctx, "pro")
+	must(w.t, err)
+	p, err = w.plans.SaveDraft(ctx, p.ID, d, p.DraftRevision)
+	must(w.t, err)
+	_, _, err = w.plans.Publish(ctx, p.ID, p.DraftRevision)
+	must(w.t, err)
+	must(w.t, w.watcher.Refresh(ctx))
+}
+
+// A refusal that waiting cannot cure says of the right policy that it cannot,
+// though another refuses beside it; both are violated.
+func TestDetailNamesWhatCanNeverHold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish(plans.Document{Name: "Pro", Policies: []plans.Policy{
+		{Slug: "small", Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 2, Window: time.Minute}}},
+		{Slug: "large", Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 3, Window: time.Minute}}},
+	}})
+	ask := func(cost string) answer {
+		return w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: `{"cost":` + cost + `}`})
+	}
+	ask("2")
+	if a := ask("2"); !strings.Contains(a.body, `"detail":"over the limit of policy small, large","violated-policies":["small","large"]`) {
+		t.Error(a.body)
+	}
+	if a := ask("3"); !strings.Contains(a.body, `"detail":"policy small can never hold this cost","violated-policies":["small","large"]`) {
+		t.Error(a.body)
+	}
 }

@@ -128,28 +128,26 @@ func (a *API) appendRefusal(b []byte, d *enforcement.Decision, status int) []byt
 	b = append(b, `,"status":`...)
 	b = strconv.AppendInt(b, int64(status), 10)
 	b = append(b, `,"detail":`...)
-	b = appendString(b, detail(d))
+	b = appendDetail(b, d)
 	if d.Reason == enforcement.ReasonOverLimit || d.Reason == enforcement.ReasonCostExceedsQuota {
 		b = append(b, `,"violated-policies":[`...)
-		b = appendViolated(b, d, `"`)
+		b = appendNames(b, d, `"`, ",", false)
 		b = append(b, ']')
 	}
 	return append(b, ',')
 }
 
-// appendViolated lists the names, as in the headers, of the limits that refuse.
-func appendViolated(b []byte, d *enforcement.Decision, quote string) []byte {
+// appendNames lists the names, as in the headers, of the limits that refuse, or
+// only of those that would refuse for ever.
+func appendNames(b []byte, d *enforcement.Decision, quote, comma string, forever bool) []byte {
 	from := len(b)
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if l.Allowed || l.Rule.Mode != enforcement.PolicyEnforce {
+		if l.Allowed || l.Rule.Mode != enforcement.PolicyEnforce || forever && l.RetryAfter != enforcement.Never {
 			continue
 		}
 		if len(b) > from {
-			b = append(b, ',')
-			if quote == "" {
-				b = append(b, ' ')
-			}
+			b = append(b, comma...)
 		}
 		b = append(b, quote...)
 		b = append(b, l.Limit.HeaderName...)
@@ -158,13 +156,23 @@ func appendViolated(b []byte, d *enforcement.Decision, quote string) []byte {
 	return b
 }
 
-// detail says a refusal in a sentence.
-func detail(d *enforcement.Decision) string {
+// appendDetail writes a refusal in a sentence, as a JSON string. Names of limits
+// have nothing to escape.
+func appendDetail(b []byte, d *enforcement.Decision) []byte {
 	switch d.Reason {
 	case enforcement.ReasonOverLimit:
-		return "over the limit of policy " + string(appendViolated(nil, d, ""))
+		b = append(b, `"over the limit of policy `...)
+		return append(appendNames(b, d, "", ", ", false), '"')
 	case enforcement.ReasonCostExceedsQuota:
-		return "policy " + string(appendViolated(nil, d, "")) + " can never hold this cost"
+		b = append(b, `"policy `...)
+		return append(appendNames(b, d, "", ", ", true), ` can never hold this cost"`...)
+	}
+	return appendString(b, detail(d))
+}
+
+// detail says a refusal by something else than a limit.
+func detail(d *enforcement.Decision) string {
+	switch d.Reason {
 	case enforcement.ReasonNoPolicy:
 		return "no policy of the tenant's plan matches, and the tenant denies what matches none"
 	case enforcement.ReasonMissingAttribute:

@@ -143,25 +143,39 @@ func retryAfterSeconds(d *enforcement.Decision) int64 {
 	return max(1, seconds(d.RetryAfter))
 }
 
-// write sets the headers of a decision. Names keep their spelling on the wire.
-// scratch is used for the values, which are copied out of it.
-func (h Headers) write(to http.Header, d *enforcement.Decision, scratch []byte) []byte {
+// write sets the headers of a decision whose body is b. Names keep their
+// spelling on the wire. What it appends to b is scratch: the values are built
+// there and copied out together, so that all of them are one string and one
+// slice.
+func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte) []byte {
+	body := len(b)
+	b = strconv.AppendInt(b, int64(body), 10)
+	length := len(b)
 	if after := retryAfterSeconds(d); after > 0 {
-		to["Retry-After"] = []string{strconv.FormatInt(after, 10)}
+		b = strconv.AppendInt(b, after, 10)
 	}
+	retry := len(b)
+	policies := retry
 	if h&Draft11 != 0 {
-		scratch = AppendPolicies(scratch[:0], d.Limits)
-		if cut := len(scratch); cut > 0 {
-			scratch = AppendStates(scratch, d.Limits)
-			both := string(scratch)
-			to["RateLimit-Policy"] = []string{both[:cut]}
-			to["RateLimit"] = []string{both[cut:]}
+		b = AppendPolicies(b, d.Limits)
+		policies = len(b)
+		b = AppendStates(b, d.Limits)
+	}
+	text, values := string(b[body:]), make([]string, 0, 4)
+	set := func(name string, from, end int) {
+		if from < end {
+			values = append(values, text[from-body:end-body])
+			to[name] = values[len(values)-1 : len(values) : len(values)]
 		}
 	}
+	set("Content-Length", body, length)
+	set("Retry-After", length, retry)
+	set("RateLimit-Policy", retry, policies)
+	set("RateLimit", policies, len(b))
 	if h&(Draft06|XRateLimit) != 0 {
 		h.writeOne(to, tightest(d.Limits))
 	}
-	return scratch
+	return b
 }
 
 func (h Headers) writeOne(to http.Header, l *enforcement.LimitState) {

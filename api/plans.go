@@ -136,7 +136,7 @@ func (a *API) ValidateDraft(ctx context.Context, r ValidateDraftRequestObject) (
 	}
 	return ValidateDraft200JSONResponse{
 		Valid: len(review.Faults) == 0, Charges: review.Charges,
-		Errors: faultsOf(review.Faults, ""), Warnings: faultsOf(review.Warnings, ""),
+		Errors: faultsOf(review.Faults), Warnings: faultsOf(review.Warnings),
 	}, nil
 }
 

@@ -1,9 +1,7 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -112,7 +110,7 @@ func (a *API) fail(err error, c echo.Context) {
 	h := c.Response().Header()
 	switch p.Kind {
 	case problem.Unauthenticated:
-		h.Set("WWW-Authenticate", "Bearer")
+		h["Www-Authenticate"] = challenge
 	case problem.Unavailable:
 		h.Set("Retry-After", "1")
 	case problem.TooLarge:
@@ -122,47 +120,64 @@ func (a *API) fail(err error, c echo.Context) {
 			h.Set("Allow", allow)
 		}
 	}
-	out := a.appendProblem(nil, p, requestID(c.Response()), "")
-	h.Set("Content-Type", "application/problem+json")
-	h.Set("Content-Length", strconv.Itoa(len(out)))
-	h.Set("Cache-Control", "no-store")
+	out := a.appendProblem(make([]byte, 0, 512), p, requestID(c.Response()), "")
+	h["Content-Type"] = typeProblem
+	h["Content-Length"] = []string{strconv.Itoa(len(out))}
+	h["Cache-Control"] = noStore
 	c.Response().WriteHeader(t.status)
 	if c.Request().Method != http.MethodHead {
 		_, _ = c.Response().Write(out) // the client is gone if this fails
 	}
 }
 
-// wireProblem is the JSON form of a problem.
-type wireProblem struct {
-	Type      string  `json:"type"`
-	Title     string  `json:"title"`
-	Status    int     `json:"status"`
-	Detail    string  `json:"detail,omitempty"`
-	Code      string  `json:"code,omitempty"`
-	RequestID string  `json:"request_id"`
-	Errors    []Fault `json:"errors,omitempty"`
-}
-
 // appendProblem writes a problem; its pointers get a prefix (of a batch's item).
 func (a *API) appendProblem(b []byte, p *problem.Problem, id, prefix string) []byte {
 	t := a.types.of(p.Kind)
-	w := wireProblem{Type: t.uri, Title: t.title, Status: t.status, Detail: p.Message, Code: p.Code, RequestID: id, Errors: faultsOf(p.Fields, prefix)}
+	message, code, fields := p.Message, p.Code, p.Fields
 	if p.Kind == problem.Internal {
-		w.Detail, w.Code, w.Errors = "internal error", "", nil
+		message, code, fields = "internal error", "", nil
 	}
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(w); err != nil {
-		panic(err) // strings and numbers only
+	b = append(b, `{"type":`...)
+	b = appendString(b, t.uri)
+	b = append(b, `,"title":`...)
+	b = appendString(b, t.title)
+	b = append(b, `,"status":`...)
+	b = strconv.AppendInt(b, int64(t.status), 10)
+	if message != "" {
+		b = append(b, `,"detail":`...)
+		b = appendString(b, message)
 	}
-	return append(b, bytes.TrimRight(out.Bytes(), "\n")...)
+	if code != "" {
+		b = append(b, `,"code":`...)
+		b = appendString(b, code)
+	}
+	b = append(b, `,"request_id":`...)
+	b = appendString(b, id)
+	if len(fields) > 0 {
+		b = appendFaults(append(b, `,"errors":`...), fields, prefix)
+	}
+	return append(b, '}')
 }
 
-func faultsOf(fields []problem.Field, prefix string) []Fault {
+func appendFaults(b []byte, fields []problem.Field, prefix string) []byte {
+	b = append(b, '[')
+	for i, f := range fields {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(b, `{"pointer":`...)
+		b = appendString(b, prefix+f.Pointer)
+		b = append(b, `,"detail":`...)
+		b = appendString(b, f.Message)
+		b = append(b, '}')
+	}
+	return append(b, ']')
+}
+
+func faultsOf(fields []problem.Field) []Fault {
 	out := make([]Fault, len(fields))
 	for i, f := range fields {
-		out[i] = Fault{Pointer: prefix + f.Pointer, Detail: f.Message}
+		out[i] = Fault{Pointer: f.Pointer, Detail: f.Message}
 	}
 	return out
 }
