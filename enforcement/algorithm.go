@@ -1,5 +1,7 @@
 package enforcement
 
+import "math/bits"
+
 // The algorithms, as integer functions of (state, now, cost). They are the
 // reference: the in-process limiter calls them; redis/scripts/take.lua
 // translates Settle, Left and Charge, and what a caller is told (Remaining,
@@ -50,7 +52,9 @@ func (m *Meter) Settle(s State, rev, now int64) (settled State, clamped bool) {
 			return State{}, false
 		}
 	default:
-		s = m.convert(s, rev, now)
+		if s.Rev != rev || s.A >= m.Capacity { // else there is nothing to convert
+			s = m.convert(s, rev, now)
+		}
 		if now > s.T {
 			s.A, s.B = refill(s.A, s.B, now-s.T, &m.Numbers)
 			s.T = now
@@ -303,6 +307,25 @@ func (m *Meter) ResetAfter(s State, now int64) int64 {
 		at = s.T + m.Window
 	}
 	return min(at-now, maxForever)
+}
+
+// ResetBy reports whether the counter is as new at the instant at: what
+// ResetAfter would tell, without the division of a bucket.
+func (m *Meter) ResetBy(s *State, at int64) bool {
+	switch {
+	case !m.Algorithm.Bucket():
+		return m.ResetAfter(*s, at) <= 0
+	case s.A >= m.Capacity || m.P == 0:
+		return true
+	case at < s.T:
+		return false
+	}
+	// (Capacity-A) units less B/Q of one have flowed: need*Q - B <= elapsed*P.
+	needHi, needLo := bits.Mul64(uint64(m.Capacity-s.A), uint64(m.Q))
+	flowHi, flowLo := bits.Mul64(uint64(at-s.T), uint64(m.P))
+	flowLo, carry := bits.Add64(flowLo, uint64(s.B), 0)
+	flowHi += carry
+	return flowHi > needHi || flowHi == needHi && flowLo >= needLo
 }
 
 // RetryAfter is the first moment, in microseconds from now, at which cost would

@@ -172,20 +172,40 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 func (s *shard) write(i int32, m *enforcement.Meter, state *enforcement.State, now int64) {
 	c := s.cell(i)
 	c.rev, c.a, c.b, c.t = state.Rev, state.A, state.B, state.T
+	if stillDue(m, state, c.due) {
+		return
+	}
 	c.due = due(m, state, now)
 	if s.next == 0 || c.due < s.next {
 		s.next = c.due
 	}
 }
 
+// stillDue reports whether due would give the same tick again, of a bucket that
+// is not full: most charges of a busy one move the instant at which it is full
+// within one tick, and to ask that costs no division.
+func stillDue(m *enforcement.Meter, state *enforcement.State, tick uint32) bool {
+	if !m.Algorithm.Bucket() || m.P == 0 || state.A >= m.Capacity || tick <= keepTicks || tick == lastTick {
+		return false
+	}
+	begins := int64(tick-keepTicks) << dueBits
+	return !m.ResetBy(state, begins-1) && m.ResetBy(state, begins+1<<dueBits-1)
+}
+
+// keepTicks is for how long a state that is as new is kept: for two seconds at
+// least, so that a small step of the clock finds it still.
+const keepTicks = 2
+
+const lastTick = 1<<32 - 1
+
 // due is the tick at which a state may be dropped: it is as new, and has been
-// for two seconds at least, so that a small step of the clock finds it still.
+// for keepTicks, of which the first has begun already.
 func due(m *enforcement.Meter, state *enforcement.State, now int64) uint32 {
 	after := m.ResetAfter(*state, now)
 	if m.Quota == 0 {
 		after = m.Window // a bucket that never fills has no better time
 	}
-	return uint32(min(max((now+after)>>dueBits+2, 1), 1<<32-1))
+	return uint32(min(max((now+after)>>dueBits+keepTicks, 1), lastTick))
 }
 
 // A work is one charge of a request while it is decided.
