@@ -116,6 +116,38 @@ func TestHungServerChargesNothingLater(t *testing.T) {
 	}
 }
 
+// The engine gives the limiter the same time as the limiter gives itself, and
+// begins to count a moment earlier. Its calls open the breaker all the same:
+// else each check would wait out the time until a probe noticed.
+func TestEngineOpensTheBreaker(t *testing.T) {
+	t.Parallel()
+	const timeout = 100 * time.Millisecond
+	server := servertest.StartRedis(t)
+	l := open(t, redis.Config{URL: server.URL(), Timeout: timeout}) // and nobody runs Run
+	limit := perHour
+	plan, err := enforcement.CompilePlan("p", 1, []enforcement.RuleSpec{{Policy: "a", Limits: []enforcement.RuleLimit{{
+		Limit: enforcement.Limit{Algorithm: limit.Algorithm, Quota: limit.Quota, Window: time.Hour}, Cell: 1, Meter: limit,
+	}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine := enforcement.NewEngine(l, enforcement.Config{Timeout: timeout})
+	subject, check := &enforcement.Subject{Number: 1, Home: "01", Plan: plan}, &enforcement.Check{Cost: 1}
+	decide := func() (d enforcement.Decision) {
+		engine.Decide(t.Context(), subject, check, &d)
+		return d
+	}
+	eventually(t, "a first decision", func() bool { return !decide().Degraded })
+	server.Pause()
+	defer server.Resume()
+	eventually(t, "the breaker opens", func() bool {
+		if !decide().Degraded {
+			t.Error("a hung server decided")
+		}
+		return !l.Status().Reachable
+	})
+}
+
 // evalshas is how many scripts the server has run by hash.
 func evalshas(t *testing.T, c *goredis.Client) (n int64) {
 	t.Helper()

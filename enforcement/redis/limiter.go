@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -75,7 +76,9 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	}
 	limit := bounded{Context: ctx, deadline: time.Now().Add(l.config.Timeout)}
 	if d, ok := ctx.Deadline(); ok && d.Before(limit.deadline) {
-		limit.deadline, limit.short = d, true
+		// The engine's time-out is ours, counted from a moment earlier.
+		limit.short = limit.deadline.Sub(d) > l.config.Timeout/2
+		limit.deadline = d
 	}
 	if err := l.admit(&limit); err != nil {
 		for i := range outcomes {
@@ -265,7 +268,7 @@ func (l *Limiter) run(limit *bounded, c *call, whole bool) ([]byte, error) {
 type bounded struct {
 	context.Context
 	deadline time.Time
-	short    bool // the deadline is the caller's
+	short    bool // the deadline is the caller's, and much earlier than ours
 }
 
 // Deadline is when the call must have ended.
@@ -273,4 +276,4 @@ func (b *bounded) Deadline() (time.Time, bool) { return b.deadline, true }
 
 // counts tells whether a failure speaks about Redis: not when the caller was in
 // a hurry or has left.
-func (b *bounded) counts() bool { return !b.short && b.Err() == nil }
+func (b *bounded) counts() bool { return !b.short && !errors.Is(b.Err(), context.Canceled) }
