@@ -99,7 +99,7 @@ func (k NewKey) Validate(now time.Time) error {
 	if !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(now) {
 		f.Add("/expires_at", "must be in the future")
 	}
-	if k.ExpiresAt.Year() > 9999 {
+	if k.ExpiresAt.UTC().Year() > 9999 {
 		f.Add("/expires_at", "must be before the year 10000")
 	}
 	return f.Err()

@@ -149,3 +149,16 @@ func TestRotatable(t *testing.T) {
 		}
 	}
 }
+
+// A store and JSON keep instants in UTC, where the year has four digits.
+func TestKeysEndBeforeTheYear10000(t *testing.T) {
+	t.Parallel()
+	k := NewKey{Name: "n", Scopes: []Scope{ScopeCheck}, ExpiresAt: time.Date(9999, 12, 31, 23, 59, 59, 0, time.FixedZone("", -3600))}
+	if err := k.Validate(time.Now()); !problem.Is(err, problem.Invalid) {
+		t.Error("a year of five digits:", err)
+	}
+	k.ExpiresAt = time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	if err := k.Validate(time.Now()); err != nil {
+		t.Error(err)
+	}
+}
