@@ -41,8 +41,8 @@ func conformValue(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
 	case t == typeTime:
 		at := d.Pointer()
 		if text := d.Text(); d.Err() == nil {
-			if _, err := time.Parse(time.RFC3339, text); err != nil {
-				d.FailAt(at, "must be an instant of RFC 3339, like 2026-11-21T09:00:00Z")
+			if !instantForm(text) {
+				d.FailAt(at, "%s", notInstant)
 			}
 		}
 	case t.Kind() == reflect.Struct:
@@ -112,4 +112,21 @@ func member(t reflect.Type, name string) (i int, optional, ok bool) {
 func tag(f reflect.StructField) (name string, optional bool) {
 	name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 	return name, strings.Contains(options, "omit")
+}
+
+const notInstant = "must be an instant of RFC 3339 from 1970 to 9999, like 2026-11-21T09:00:00Z"
+
+// instantForm reports whether s is an instant that is taken. time.Parse alone
+// takes a comma for the point, hours of one digit and offsets of a day; and the
+// year 1 is where Go's zero lies, which would mean that none was given.
+func instantForm(s string) bool {
+	t, err := time.Parse(time.RFC3339, s)
+	if err != nil || s[13] != ':' || strings.Contains(s, ",") {
+		return false
+	}
+	if s[len(s)-1] != 'Z' && (s[len(s)-5:len(s)-3] > "23" || s[len(s)-2:] > "59") {
+		return false
+	}
+	year := t.UTC().Year()
+	return year >= 1970 && year <= 9999
 }

@@ -46,6 +46,8 @@ var (
 		_, err := page("/v1/tenants", nil, 0, cursor)
 		return err
 	}
+	// Forge makes a cursor of the same listing to any place.
+	Forge = func(after string) string { return listing{path: "/v1/tenants"}.cursor(after) }
 )
 
 // DecodeCheck reads a body as POST /v1/check does.

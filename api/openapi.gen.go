@@ -449,7 +449,7 @@ type Match struct {
 	// Attributes Values that must be equal.
 	Attributes map[string]string `json:"attributes,omitempty,omitzero"`
 
-	// Methods None is all.
+	// Methods Tokens of RFC 9110; none is all.
 	Methods []string `json:"methods,omitempty,omitzero"`
 
 	// Path A pattern: literal segments, `{name}` for one segment, a final `*` for all below.

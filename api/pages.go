@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/headgate/headgate/problem"
 )
@@ -39,7 +40,7 @@ func page(path string, filter url.Values, limit int, cursor string) (listing, er
 		return listing{}, errCursor
 	}
 	after := string(raw[sumLength:])
-	if string(raw[:sumLength]) != l.sum(after) {
+	if string(raw[:sumLength]) != l.sum(after) || strings.Trim(after, "0123456789abcdef-") != "" {
 		return listing{}, errCursor
 	}
 	l.after = after
@@ -54,7 +55,8 @@ var errCursor = &problem.Problem{
 const sumLength = 9
 
 // sum ties a place to the listing. It is no secret: a cursor that is made up can
-// only name another place in what its caller may read anyway.
+// only name another place in what its caller may read anyway. It has the
+// characters of an id or a number, as no store takes just any.
 func (l listing) sum(after string) string {
 	full := sha256.Sum256([]byte(l.path + "\x00" + l.filter.Encode() + "\x00" + after))
 	return string(full[:sumLength])

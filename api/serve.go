@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/labstack/echo/v4"
 
@@ -113,9 +114,14 @@ func (a *API) serve(r route) echo.HandlerFunc {
 // precondition and the body.
 func (a *API) manage(r *route, who caller, c echo.Context) error {
 	req := c.Request()
+	if lines := req.Header["If-Match"]; len(lines) > 1 { // one list, on several lines
+		req.Header.Set("If-Match", strings.Join(lines, ", "))
+	}
 	if r.ifMatch && req.Header.Get("If-Match") == "" {
 		return problem.New(problem.Unconditional, "send the ETag that was read as If-Match")
 	}
+	// Answers may hold a secret, and are one caller's in any case.
+	c.Response().Header()["Cache-Control"] = noStore
 	ctx, cancel := context.WithTimeout(req.Context(), a.cfg.Timeout)
 	defer cancel()
 	ctx = context.WithValue(ctx, callerKey{}, who)
@@ -145,8 +151,8 @@ func readManagementBody(r *route, req *http.Request) ([]byte, error) {
 	return b.Bytes(), conform(b.Bytes(), r.body)
 }
 
-// checkQuery refuses parameters that are unknown, repeated or empty, and a
-// limit out of range.
+// checkQuery refuses parameters that are unknown, repeated or empty, and values
+// that they cannot have.
 func checkQuery(u *url.URL, known []string) error {
 	if u.RawQuery == "" {
 		return nil
@@ -172,11 +178,34 @@ func checkQuery(u *url.URL, known []string) error {
 		case strings.ContainsFunc(list[0], func(r rune) bool { return r < ' ' || r == '\uFFFD' }):
 			return refuse(name, "must be text without control characters")
 		}
-	}
-	if text := values.Get("limit"); text != "" {
-		if n, err := strconv.Atoi(text); err != nil || n < 1 || n > maxPage || text[0] == '+' {
-			return refuse("limit", "must be from 1 to 100")
+		if fault := queryFault(name, list[0]); fault != "" {
+			return refuse(name, fault)
 		}
 	}
 	return nil
+}
+
+// queryLengths are the most characters that parameters may have.
+var queryLengths = map[string]int{"q": 200, "action": 64, "object": 200, "tenant": problem.MaxSlug, "cursor": 512}
+
+// queryFault says what is wrong with a parameter's value, by its name.
+func queryFault(name, text string) string {
+	if most := queryLengths[name]; most > 0 && utf8.RuneCountInString(text) > most {
+		return "must have at most " + strconv.Itoa(most) + " characters"
+	}
+	switch name {
+	case "limit":
+		if n, err := strconv.Atoi(text); err != nil || n < 1 || n > maxPage || text[0] == '+' || text[0] == '0' {
+			return "must be from 1 to " + strconv.Itoa(maxPage)
+		}
+	case "plan":
+		if !problem.ValidSlug(text) {
+			return problem.SlugForm
+		}
+	case "from", "to":
+		if !instantForm(text) {
+			return notInstant
+		}
+	}
+	return ""
 }

@@ -241,9 +241,8 @@ type answer struct {
 	body   string
 }
 
-// do sends a call and has its answer judged.
-func (w *world) do(c call) answer {
-	w.t.Helper()
+// request makes the request of a call.
+func (w *world) request(c call) *http.Request {
 	var body io.Reader
 	if c.body != "" {
 		body = strings.NewReader(c.body)
@@ -262,6 +261,13 @@ func (w *world) do(c call) answer {
 			r.Header.Set(k, v)
 		}
 	}
+	return r
+}
+
+// do sends a call and has its answer judged.
+func (w *world) do(c call) answer {
+	w.t.Helper()
+	r := w.request(c)
 	a := w.send(r)
 	if a.status < 300 && c.body != "" {
 		r.Body = io.NopCloser(strings.NewReader(c.body))
