@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"embed"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 
@@ -26,6 +27,8 @@ type Config struct {
 	// PublicURL is the address in the examples, without a slash at the end;
 	// default: the address by which the page was asked for.
 	PublicURL string
+	// Logger hears of pages that failed. Default slog.Default.
+	Logger *slog.Logger
 }
 
 // Web holds the pages, parsed once.
@@ -37,6 +40,9 @@ type Web struct {
 
 // New reads the specification; an error means that the embedded file is broken.
 func New(cfg Config) (*Web, error) {
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
 	reference, err := parseReference(cfg.Spec)
 	if err != nil {
 		return nil, fmt.Errorf("read openapi.yaml: %w", err)
@@ -48,9 +54,10 @@ func New(cfg Config) (*Web, error) {
 	return &Web{cfg: cfg, reference: reference, assets: a}, nil
 }
 
-// Register adds the whole route table of the package.
+// Register adds the whole route table of the package, and answers what it has no
+// route for: e is its alone.
 func (w *Web) Register(e *echo.Echo) {
-	pages := e.Group("", pageHeaders)
+	e.HTTPErrorHandler = w.fail
 	for _, route := range []struct {
 		path    string
 		handler echo.HandlerFunc
@@ -61,8 +68,8 @@ func (w *Web) Register(e *echo.Echo) {
 		{"/docs/problems/:type", w.problemType},
 		{"/static/:file", w.assets.serve},
 	} {
-		pages.GET(route.path, route.handler)
-		pages.HEAD(route.path, route.handler)
+		e.GET(route.path, route.handler, recovered, pageHeaders)
+		e.HEAD(route.path, route.handler, recovered, pageHeaders)
 	}
 }
 
@@ -114,13 +121,16 @@ func (w *Web) render(c echo.Context, status int, page templ.Component) error {
 // pageHeaders sets what every page answers with.
 func pageHeaders(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		h := c.Response().Header()
-		h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
-			"connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; object-src 'none'")
-		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "same-origin")
-		h.Set("Cross-Origin-Opener-Policy", "same-origin")
-		h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+		setPageHeaders(c.Response().Header())
 		return next(c)
 	}
+}
+
+func setPageHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
+		"connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; object-src 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
 }

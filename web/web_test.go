@@ -1,6 +1,7 @@
 package web
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"regexp"
@@ -109,5 +110,62 @@ func TestPagesAreStrict(t *testing.T) {
 	}
 	if file := get(t, h, "/static/headgate.css"); file.Code != http.StatusNotFound {
 		t.Errorf("a file without its hash answers %d", file.Code)
+	}
+}
+
+// What is no page is a problem, or a page for a browser; a method that a page
+// does not answer to is named with those that it does.
+func TestWhatIsNoPage(t *testing.T) {
+	t.Parallel()
+	h := handler(t)
+	for _, c := range []struct {
+		method, path, accept, allow, media string
+		status                             int
+	}{
+		{"GET", "/V1/check", "", "", "application/problem+json", 404},
+		{"GET", "/docs/", "*/*", "", "application/problem+json", 404},
+		{"GET", "/favicon.ico", "image/*", "", "application/problem+json", 404},
+		{"GET", "/none", "text/html,*/*;q=0.8", "", "text/html; charset=UTF-8", 404},
+		{"GET", "/static/none.css", "", "", "application/problem+json", 404},
+		{"POST", "/docs", "text/html", "OPTIONS, GET, HEAD", "application/problem+json", 405},
+		{"DELETE", "/", "", "OPTIONS, GET, HEAD", "application/problem+json", 405},
+	} {
+		r := httptest.NewRequest(c.method, "http://limits.example"+c.path, nil)
+		r.Header.Set("Accept", c.accept)
+		rec := httptest.NewRecorder()
+		h.ServeHTTP(rec, r)
+		got := rec.Header()
+		if rec.Code != c.status || got.Get("Content-Type") != c.media || got.Get("Allow") != c.allow || got.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s %s: %d %v", c.method, c.path, rec.Code, got)
+		}
+		if c.media != "application/problem+json" {
+			continue
+		}
+		var p struct {
+			Type, Title string
+			Status      int
+			RequestID   string `json:"request_id"`
+		}
+		if err := json.Unmarshal(rec.Body.Bytes(), &p); err != nil || p.Status != c.status || p.RequestID == "" || p.RequestID != got.Get("X-Request-Id") {
+			t.Errorf("%s %s: %s", c.method, c.path, rec.Body)
+		}
+		if page := get(t, h, p.Type); page.Code != http.StatusOK {
+			t.Errorf("%s has no page", p.Type)
+		}
+	}
+}
+
+// A page that panics is a problem, and the connection lives on.
+func TestPanicOfAPage(t *testing.T) {
+	t.Parallel()
+	w, err := New(Config{Spec: headgate.Spec})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := echo.New()
+	w.Register(e)
+	e.GET("/broken", func(echo.Context) error { panic("secret") }, recovered)
+	if page := get(t, e, "/broken"); page.Code != http.StatusInternalServerError || strings.Contains(page.Body.String(), "secret") {
+		t.Errorf("%d %s", page.Code, page.Body)
 	}
 }
