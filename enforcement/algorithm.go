@@ -22,7 +22,7 @@ import "math/bits"
 // be stored even by a refusal, so that nobody waits longer than one window
 // more after a clock was set back.
 func (m *Meter) Settle(s State, rev, now int64) (settled State, clamped bool) {
-	if s.Rev == 0 {
+	if s.Rev == 0 || s.A < 0 && !m.Algorithm.Bucket() { // no window and no log ever held less than nothing
 		return m.fresh(rev, now), false
 	}
 	if s.T > now && s.T > now+m.horizon() { // the first asks for no division
@@ -54,6 +54,9 @@ func (m *Meter) Settle(s State, rev, now int64) (settled State, clamped bool) {
 	default:
 		if s.Rev != rev || s.A >= m.Capacity { // else there is nothing to convert
 			s = m.convert(s, rev, now)
+		}
+		if s.B >= m.Q {
+			s.B = 0 // nobody wrote a fraction of a unit or more
 		}
 		if now > s.T {
 			s.A, s.B = refill(s.A, s.B, now-s.T, &m.Numbers)

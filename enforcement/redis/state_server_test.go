@@ -93,6 +93,8 @@ var garbage = []struct {
 	{"the lowest numbers", plain(1, -1<<47, -1<<55, -1<<55, -1<<55)},
 	{"count of 2^54", plain(1, 1, 1<<54, 0, limitertest.Start)},
 	{"count far below 0", plain(1, 1, -1<<54, 0, limitertest.Start)},
+	{"count below 0", plain(1, 1, -5, 0, limitertest.Start)},
+	{"fraction of many units, ahead", plain(1, 1, 0, 1e15, limitertest.Start+1000)},
 	{"second field of 2^54", plain(1, 1, 0, 1<<54, limitertest.Start)},
 	{"second field below 0", plain(1, 1, 0, -1, limitertest.Start)},
 	{"instant of 2^54", plain(1, 1, 2, 0, 1<<54)},
@@ -141,7 +143,14 @@ func TestGarbageNeverRefusesForGood(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				mustTake(t, l, request(charge(1, m, 1)))
+				first := mustTake(t, l, request(charge(1, m, 1)))
+				state, most := first.Charges[0].State, max(m.Quota, m.Capacity)
+				if left := m.Remaining(state, first.At); left > most || first.Verdict == enforcement.Granted && left == most {
+					t.Errorf("%d left of %d after a charge", left, most)
+				}
+				if retry, _ := m.RetryAfter(state, first.At, 1); retry < 0 || m.ResetAfter(state, first.At) < 0 {
+					t.Errorf("retry after %d, reset after %d", retry, m.ResetAfter(state, first.At))
+				}
 				clock.Advance(2*limit.Window + time.Second)
 				if o := mustTake(t, l, request(charge(1, m, 1))); o.Verdict != enforcement.Granted {
 					t.Errorf("two windows later: %s with %+v", o.Verdict, o.Charges[0].State)

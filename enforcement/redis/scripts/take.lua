@@ -117,7 +117,7 @@ end
 
 local function settle(p, r, a, b, t)
   local kind = p.kind
-  if r == 0 then
+  if r == 0 or a < 0 and kind ~= BUCKET then
     if kind == BUCKET then
       return p.as, p.capacity, 0, now, false
     end
@@ -136,6 +136,9 @@ local function settle(p, r, a, b, t)
   if kind == BUCKET then
     if r ~= p.as or a >= p.capacity then
       a, b, t = convert(p, r, a, b, t)
+    end
+    if b >= p.Q then
+      b = 0
     end
     if now > t then
       a, b = refill(a, b, now - t, p.P, p.Q, p.capacity)
