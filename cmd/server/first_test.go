@@ -27,6 +27,7 @@ func TestFirstRefusal(t *testing.T) {
 	operator := node.await(node.out, operatorKeyLine)[1]
 
 	paste := node.await(node.out, curlCall)[1]
+	checkREADMECall(t, paste, node.origin, key)
 	for i := 1; i <= 6; i++ {
 		out, err := exec.CommandContext(t.Context(), "sh", "-c", paste).Output()
 		if err != nil {
@@ -38,6 +39,7 @@ func TestFirstRefusal(t *testing.T) {
 		}
 		if i == 6 {
 			checkRefusal(t, string(out))
+			checkREADMERefusal(t, string(out))
 		}
 	}
 	call(t, operator, "GET", node.origin+"/v1/tenants/demo", "").want(t, 200)

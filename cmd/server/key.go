@@ -28,6 +28,9 @@ type keyCreate struct {
 }
 
 func (k keyCreate) Run(ctx context.Context, p program) error {
+	if k.Expires < 0 {
+		return usageError{fmt.Errorf("--expires: is %s, and must be ahead", k.Expires)}
+	}
 	return k.withAccounts(ctx, p, "key create", func(ctx context.Context, a *accounts.Service) error {
 		next := tenants.NewKey{Name: k.Name}
 		for _, s := range k.Scopes {

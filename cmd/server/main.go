@@ -72,8 +72,20 @@ func (p program) run(ctx context.Context, args []string) (err error) {
 			}
 		}
 	}()
-	var c commands
-	parser, err := kong.New(&c,
+	parser, err := p.parser(ctx)
+	if err != nil {
+		return err
+	}
+	command, err := parser.Parse(args)
+	if err != nil {
+		return usageError{namedError(parser.Model, err)}
+	}
+	return command.Run()
+}
+
+// parser reads command lines.
+func (p program) parser(ctx context.Context) (*kong.Kong, error) {
+	return kong.New(&commands{},
 		kong.Name("headgate"),
 		kong.Description("A multi-tenant quota and rate-limit service. With nothing configured it runs alone on SQLite and in-process counters.\n\n"+
 			"Every flag is also the environment variable in brackets; a flag wins. A secret may stand in a file named by the variable with _FILE behind it."),
@@ -85,14 +97,6 @@ func (p program) run(ctx context.Context, args []string) (err error) {
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(p),
 	)
-	if err != nil {
-		return err
-	}
-	command, err := parser.Parse(args)
-	if err != nil {
-		return usageError{namedError(err)}
-	}
-	return command.Run()
 }
 
 // versionCommand prints the version.

@@ -95,7 +95,7 @@ func (d databaseSettings) withStore(ctx context.Context, p program, work func(*s
 	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	st, err := store.Open(ctx, store.Config{URL: d.DatabaseURL, Logger: log})
 	if err != nil {
-		return err
+		return fmt.Errorf("%s: %w", settingName("database-url"), err)
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
 	return work(st)

@@ -68,12 +68,16 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 // stop ends in order: say no to readiness, serve on while the balancer turns
 // away, finish requests, end the work behind them, close the stores.
 func (s *serveCommand) stop(g *gate, n *node, server *http.Server, tasks *errgroup.Group, endWork func(), log *slog.Logger) error {
-	log.Info("stopping", "delay", s.ShutdownDelay.String(), "timeout", s.ShutdownTimeout.String())
+	delay := s.ShutdownDelay
+	if n == nil {
+		delay = 0 // it was never ready, so no balancer has to turn away
+	}
+	log.Info("stopping", "delay", delay.String(), "timeout", s.ShutdownTimeout.String())
 	deadline, cancel := context.WithTimeout(context.Background(), s.ShutdownTimeout)
 	defer cancel()
 	g.drain()
 	select {
-	case <-time.After(s.ShutdownDelay):
+	case <-time.After(delay):
 	case <-deadline.Done():
 	}
 	err := server.Shutdown(deadline)
@@ -133,11 +137,13 @@ func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger) (*sto
 				return st, nil
 			}
 			err = errors.Join(err, st.Close())
+		} else {
+			err = fmt.Errorf("%s: %w", settingName("database-url"), err)
 		}
 		if !problem.Is(err, problem.Unavailable) || ctx.Err() != nil {
 			return nil, err
 		}
-		log.Warn("the database is away; trying again", "setting", settingName("database-url"), "error", err, "pause", pause.String())
+		log.Warn("the database is away; trying again", "error", err, "pause", pause.String())
 		select {
 		case <-ctx.Done():
 			return nil, ctx.Err()

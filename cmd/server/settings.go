@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -56,10 +57,13 @@ type serveSettings struct {
 	TLSCertFile     string        `name:"tls-cert-file" placeholder:"FILE" help:"Certificate chain (PEM): serve https."`
 	TLSKeyFile      string        `name:"tls-key-file" placeholder:"FILE" help:"Key of the certificate (PEM)."`
 	ShutdownTimeout time.Duration `default:"10s" help:"How long a stop may take, the delay included."`
-	ShutdownDelay   time.Duration `default:"-1s" help:"How long to go on serving while /readyz already says no, so that a balancer turns away first; default: 2s with Postgres, else 0s."`
+	ShutdownDelay   time.Duration `default:"-1s" placeholder:"DURATION" help:"How long to go on serving while /readyz already says no, so that a balancer turns away first; default: 2s with Postgres, else 0s."`
 	Sample          bool          `default:"true" negatable:"" help:"Create the sample plan, tenant and keys at the first start on an empty SQLite file."`
 	BootstrapKey    string        `kong:"-"`
 }
+
+// unset is the default of a duration whose real default depends on others.
+const unset = "-1s"
 
 // bootstrapSetting comes by environment or file only, never by flag: argument
 // lists are readable by every user of a machine.
@@ -81,7 +85,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		err     error
 	}{
 		{"addr", validAddr(s.Addr)},
-		{"metrics-addr", validAddr(s.MetricsAddr)},
+		{"metrics-addr", validOptionalAddr(s.MetricsAddr)},
 		{"database-url", validDatabaseURL(s.DatabaseURL)},
 		{"nodes", within(s.Nodes, 1, 10_000)},
 		{"limiter-timeout", within(s.LimiterTimeout, time.Millisecond, time.Minute)},
@@ -91,6 +95,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"trusted-proxies", validNetworks(s.TrustedProxies)},
 		{"headers", validHeaders(s.Headers)},
 		{"tls-key-file", bothOrNone(s.TLSCertFile, s.TLSKeyFile)},
+		{"tls-cert-file", validCertificate(s.TLSCertFile, s.TLSKeyFile)},
 	} {
 		if check.err != nil {
 			return fmt.Errorf("%s: %w", settingName(check.setting), check.err)
@@ -111,10 +116,14 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 // production reports whether tenants and plans are kept in Postgres.
 func (s *databaseSettings) production() bool { return !strings.HasPrefix(s.DatabaseURL, "sqlite:") }
 
-func validAddr(addr string) error {
+func validOptionalAddr(addr string) error {
 	if addr == "" {
 		return nil
 	}
+	return validAddr(addr)
+}
+
+func validAddr(addr string) error {
 	if _, _, err := net.SplitHostPort(addr); err != nil {
 		return fmt.Errorf("%q is not host:port (127.0.0.1:8080, or :8080 for all addresses)", addr)
 	}
@@ -187,15 +196,34 @@ func bothOrNone(cert, key string) error {
 	return nil
 }
 
+func validCertificate(cert, key string) error {
+	if cert == "" {
+		return nil
+	}
+	if _, err := tls.LoadX509KeyPair(cert, key); err != nil {
+		return fmt.Errorf("the certificate and its key (%s) cannot be used: %w", settingName("tls-key-file"), err)
+	}
+	return nil
+}
+
 // settingName gives the environment variable of a flag.
 func settingName(flag string) string {
 	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// isSetting reports whether a flag is also an environment variable. What only
+// one call of a command means, such as --yes, must not come from the environment.
+func isSetting(flag *kong.Flag) bool {
+	return flag.Name != "help" && flag.Tag.Get("setting") != "false"
 }
 
 // environment resolves flags from getenv, and those marked as secret also from
 // the file that NAME_FILE names.
 func environment(getenv func(string) string) kong.ResolverFunc {
 	return func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		if !isSetting(flag) {
+			return nil, nil
+		}
 		name := settingName(flag.Name)
 		var value string
 		var err error
@@ -229,22 +257,34 @@ func secretFrom(getenv func(string) string, name string) (string, error) {
 
 var flagInError = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
 
-// namedError says a flag's environment variable beside the flag.
-func namedError(err error) error {
+// namedError says a setting's environment variable beside its flag.
+func namedError(model *kong.Application, err error) error {
 	text := err.Error()
 	flag := flagInError.FindString(text)
 	if flag == "" || strings.Contains(text, environmentPrefix) {
 		return err
 	}
-	return fmt.Errorf("%s (%s)", text, settingName(flag[2:]))
+	for _, command := range model.Leaves(false) {
+		for _, f := range command.Flags {
+			if f.Name == flag[2:] && isSetting(f) {
+				return fmt.Errorf("%s (%s)", text, settingName(f.Name))
+			}
+		}
+	}
+	return err
 }
 
-// helpWithVariable shows a flag's environment variable in --help.
+// helpWithVariable shows a setting's environment variable in --help, and the
+// default where a placeholder hides it.
 func helpWithVariable(value *kong.Value) string {
-	if value.Flag == nil || value.Name == "help" || value.Tag.Get("setting") == "false" {
+	if value.Flag == nil || !isSetting(value.Flag) {
 		return value.Help
 	}
-	return value.Help + " [" + settingName(value.Name) + "]"
+	help := value.Help
+	if value.Flag.PlaceHolder != "" && value.HasDefault && value.Default != unset {
+		help += " Default: " + value.Default + "."
+	}
+	return help + " [" + settingName(value.Name) + "]"
 }
 
 // logger makes the program's logger.

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -34,8 +36,8 @@ func TestWrongSettings(t *testing.T) {
 			folder := t.TempDir()
 			environment := map[string]string{"HEADGATE_ADDR": "127.0.0.1:0", "HEADGATE_DATABASE_URL": sqliteIn(folder)}
 			environment[setting] = value
-			var out, errors bytes.Buffer
-			p := program{getenv: func(name string) string { return environment[name] }, stdin: strings.NewReader(""), stdout: &out, stderr: &errors}
+			var out, logs bytes.Buffer
+			p := program{getenv: func(name string) string { return environment[name] }, stdin: strings.NewReader(""), stdout: &out, stderr: &logs}
 			err := p.run(t.Context(), []string{"serve"})
 			if err == nil {
 				t.Fatal("was accepted")
@@ -53,6 +55,79 @@ func TestWrongSettings(t *testing.T) {
 				t.Errorf("a wrong setting left %v behind", left)
 			}
 		})
+	}
+}
+
+// What a wrong value can stop, stops before the first start makes keys that
+// nobody would be shown.
+func TestWrongSettingsThatOnlyOpeningShows(t *testing.T) {
+	t.Parallel()
+	busy := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())})
+	taken := strings.TrimPrefix(busy.origin, "http://")
+	missing := t.TempDir() + "/missing.pem"
+	for name, settings := range map[string]map[string]string{
+		"HEADGATE_ADDR":          {"HEADGATE_ADDR": taken},
+		"HEADGATE_METRICS_ADDR":  {"HEADGATE_METRICS_ADDR": taken},
+		"HEADGATE_TLS_CERT_FILE": {"HEADGATE_TLS_CERT_FILE": missing, "HEADGATE_TLS_KEY_FILE": missing},
+		"HEADGATE_REDIS_URL":     {"HEADGATE_REDIS_URL": "redis://user:a-password@127.0.0.1:none"},
+		"HEADGATE_DATABASE_URL":  {"HEADGATE_DATABASE_URL": "postgres://user:a-password@127.0.0.1:none/x", "HEADGATE_SHUTDOWN_TIMEOUT": "10m", "HEADGATE_SHUTDOWN_DELAY": "10m"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			folder := t.TempDir()
+			environment := map[string]string{"HEADGATE_ADDR": "127.0.0.1:0", "HEADGATE_DATABASE_URL": sqliteIn(folder)}
+			for setting, value := range settings {
+				environment[setting] = value
+			}
+			var out, logs bytes.Buffer
+			p := program{getenv: func(name string) string { return environment[name] }, stdin: strings.NewReader(""), stdout: &out, stderr: &logs}
+			err := p.run(t.Context(), []string{"serve"})
+			if err == nil || !strings.Contains(err.Error(), name) {
+				t.Errorf("the error does not name %s: %v", name, err)
+			}
+			if text := fmt.Sprint(err, out.String(), logs.String()); strings.Contains(text, "a-password") {
+				t.Errorf("a password is shown:\n%s", text)
+			}
+			if left, _ := os.ReadDir(folder); len(left) > 0 {
+				t.Errorf("a wrong setting left %v behind", left)
+			}
+		})
+	}
+}
+
+// What only one call of a command means does not come from the environment.
+func TestFlagsThatAreNoSettings(t *testing.T) {
+	t.Parallel()
+	environment := map[string]string{
+		"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_YES": "true", "HEADGATE_NAME": "from outside", "HEADGATE_EXPIRES": "1h",
+	}
+	for _, args := range [][]string{
+		{"migrate", "down", "1"},
+		{"key", "create"},
+		{"key", "create", "--name", "x", "--expires=-5m"},
+		{"key", "create", "--name", "x", "--scopes", "all"},
+	} {
+		var out bytes.Buffer
+		p := program{getenv: func(name string) string { return environment[name] }, stdin: strings.NewReader(""), stdout: &out, stderr: &out}
+		err := p.run(t.Context(), args)
+		if err == nil || !errors.As(err, new(usageError)) {
+			t.Errorf("headgate %s: %v, want an error of usage\n%s", strings.Join(args, " "), err, out.String())
+			continue
+		}
+		if strings.Contains(err.Error(), "HEADGATE_") {
+			t.Errorf("headgate %s names a variable that is none: %v", strings.Join(args, " "), err)
+		}
+	}
+}
+
+// A flag wins over the environment.
+func TestFlagWins(t *testing.T) {
+	t.Parallel()
+	environment := map[string]string{"HEADGATE_DATABASE_URL": "mysql://from/environment"}
+	var out bytes.Buffer
+	p := program{getenv: func(name string) string { return environment[name] }, stdin: strings.NewReader(""), stdout: &out, stderr: &out}
+	if err := p.run(t.Context(), []string{"migrate", "status", "--database-url", sqliteIn(t.TempDir())}); err != nil {
+		t.Error(err)
 	}
 }
 

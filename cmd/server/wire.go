@@ -39,9 +39,10 @@ type node struct {
 	plans    *plans.Service
 	accounts *accounts.Service
 
-	handler http.Handler
-	made    credentials
-	closers []io.Closer
+	metricsListener net.Listener // nil when /metrics is beside the API
+	handler         http.Handler
+	made            credentials
+	closers         []io.Closer
 }
 
 // wire builds a node. ctx ends when the node is told to stop; work is where
@@ -50,11 +51,21 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n := &node{}
 	defer func() {
 		if err != nil {
+			if n.metricsListener != nil {
+				_ = n.metricsListener.Close() // its server may have done so
+			}
 			err = errors.Join(err, n.close())
 		}
 	}()
+	// What a wrong setting can stop comes before the first start: the keys that
+	// it makes are shown only when all went well.
 	if err := n.openLimiters(ctx, s, log); err != nil {
 		return nil, err
+	}
+	if s.MetricsAddr != "" {
+		if n.metricsListener, err = net.Listen("tcp", s.MetricsAddr); err != nil {
+			return nil, fmt.Errorf("%s: %w", settingName("metrics-addr"), err)
+		}
 	}
 	if n.store, err = s.openDatabase(ctx, log); err != nil {
 		return nil, err
@@ -77,33 +88,26 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	}
 	n.recorder = metrics.NewRecorder(metrics.Config{Version: version, Snapshot: n.snapshotState, Redis: n.redisState()})
 	n.engine = n.newEngine(s, log)
-	if err := n.serveMetrics(work, tasks, s.MetricsAddr, log); err != nil {
-		return nil, err
+	if n.metricsListener != nil {
+		n.serveMetrics(work, tasks, log)
 	}
 	n.handler, err = n.newHandler(s, g, log)
 	return n, err
 }
 
-// serveMetrics gives /metrics a listener of its own, when the setting names one.
-func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, addr string, log *slog.Logger) error {
-	if addr == "" {
-		return nil
-	}
-	listener, err := net.Listen("tcp", addr)
-	if err != nil {
-		return fmt.Errorf("%s: %w", settingName("metrics-addr"), err)
-	}
+// serveMetrics serves /metrics on its own listener.
+func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
+	addr := n.metricsListener.Addr().String()
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", n.recorder.Handler())
 	server := api.Server(addr, mux, log)
 	tasks.Go(func() error {
-		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(n.metricsListener); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve %s: %w", addr, err)
 		}
 		return nil
 	})
 	context.AfterFunc(work, func() { _ = server.Close() })
-	return nil
 }
 
 // openLimiters makes the in-process limiter, which counts alone or stands in

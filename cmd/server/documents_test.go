@@ -1,0 +1,155 @@
+package main
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the documents that tests compare again")
+
+// settingsPage is docs/settings.md as the flags of serve say it.
+func settingsPage(t *testing.T) string {
+	t.Helper()
+	p := program{getenv: func(string) string { return "" }, stdin: strings.NewReader("")}
+	parser, err := p.parser(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page strings.Builder
+	page.WriteString("# Settings\n\n" +
+		"Of `headgate serve`, as `headgate serve --help` lists them. Each is an environment variable and a flag of the same name\n" +
+		"(`HEADGATE_LOG_LEVEL`, `--log-level`); the flag wins, and an empty variable counts as not set. Where `_FILE` is named, that variable may\n" +
+		"name a file with the value instead. A wrong value stops the start with an error that names the setting.\n\n" +
+		"| setting | default | meaning |\n|---|---|---|\n")
+	row := func(setting string, secret bool, value, meaning string) {
+		name := "`" + setting + "`"
+		if secret {
+			name += ", `" + setting + "_FILE`"
+		}
+		if value != "" {
+			value = "`" + value + "`"
+		}
+		fmt.Fprintf(&page, "| %s | %s | %s |\n", name, value, strings.ReplaceAll(meaning, "|", "\\|"))
+	}
+	for _, command := range parser.Model.Leaves(false) {
+		if command.Name != "serve" {
+			continue
+		}
+		for _, f := range command.Flags {
+			if !isSetting(f) {
+				t.Errorf("--%s of serve has no environment variable", f.Name)
+			}
+			value := f.Default
+			if value == unset {
+				value = ""
+			}
+			row(settingName(f.Name), f.Tag.Get("secret") == "true", value, f.Help)
+		}
+	}
+	row(bootstrapSetting, true, "", "An operator key for automation: 32 to 128 characters of `A-Z a-z 0-9 . _ ~ + / = -`, good while no other operator key exists. "+
+		"It has no flag, because the arguments of a process can be read by every user of the machine.")
+	return page.String()
+}
+
+// Every setting is documented as it is; go test ./cmd/server -run Settings
+// -update writes the page again.
+func TestSettingsPage(t *testing.T) {
+	t.Parallel()
+	const path = "../../docs/settings.md"
+	want := settingsPage(t)
+	if *update {
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("docs/settings.md is not what the flags say (-flags +page; -update writes it):\n%s", diff)
+	}
+}
+
+// snippet is the first code block of a language in a document.
+func snippet(t *testing.T, path, language, having string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, block := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(string(text), -1) {
+		if strings.Contains(block[1], having) {
+			return strings.TrimSpace(block[1])
+		}
+	}
+	t.Fatalf("%s has no %s block with %q", path, language, having)
+	return ""
+}
+
+// README.md shows the call that make run prints, but for the key.
+func checkREADMECall(t *testing.T, printed, origin, key string) {
+	t.Helper()
+	var lines []string
+	for line := range strings.Lines(strings.NewReplacer(origin, "http://127.0.0.1:8080", key, "$HEADGATE_KEY").Replace(printed)) {
+		lines = append(lines, strings.TrimSpace(line))
+	}
+	shown := strings.Split(snippet(t, "../../README.md", "sh", "curl -i"), "\n")
+	for i := range shown {
+		shown[i] = strings.TrimSpace(shown[i])
+	}
+	if diff := cmp.Diff(shown, lines); diff != "" {
+		t.Errorf("README.md's curl is not the one that is printed (-README +printed):\n%s", diff)
+	}
+}
+
+var (
+	seconds      = regexp.MustCompile(`(Retry-After: |;t=)[0-9]+`)
+	milliseconds = regexp.MustCompile(`("(?:reset_after|retry_after)_ms": ?)[1-9][0-9]*`)
+	decisionID   = regexp.MustCompile(`("decision_id": ?)"[0-9a-f-]{36}"`)
+)
+
+// README.md shows the whole refusal, but for the moment and the id.
+func checkREADMERefusal(t *testing.T, answered string) {
+	t.Helper()
+	read := func(text string) (status string, headers map[string]bool, body any) {
+		text = strings.ReplaceAll(text, "\r\n", "\n")
+		text = decisionID.ReplaceAllString(milliseconds.ReplaceAllString(seconds.ReplaceAllString(text, "${1}0"), "${1}0"), `$1"id"`)
+		head, rest, _ := strings.Cut(text, "\n\n")
+		lines := strings.Split(head, "\n")
+		headers = map[string]bool{}
+		for _, line := range lines[1:] {
+			headers[line] = true
+		}
+		if err := json.Unmarshal([]byte(rest), &body); err != nil {
+			t.Fatalf("the body is not JSON: %v\n%s", err, rest)
+		}
+		return lines[0], headers, body
+	}
+	status, headers, body := read(answered)
+	shownStatus, shownHeaders, shownBody := read(snippet(t, "../../README.md", "http", "429"))
+	if shownStatus != status {
+		t.Errorf("README.md shows %q, the answer is %q", shownStatus, status)
+	}
+	for line := range shownHeaders {
+		if !headers[line] {
+			t.Errorf("README.md shows the header %q, the answer has %v", line, headers)
+		}
+	}
+	for line := range headers {
+		name, _, _ := strings.Cut(line, ":")
+		if strings.HasPrefix(name, "R") && !shownHeaders[line] {
+			t.Errorf("README.md does not show the header %q", line)
+		}
+	}
+	if diff := cmp.Diff(shownBody, body); diff != "" {
+		t.Errorf("README.md's refusal is not what is answered (-README +answer):\n%s", diff)
+	}
+}
