@@ -310,3 +310,24 @@ type brokenAudit struct{ err error }
 func (b brokenAudit) AuditEntries(context.Context, audit.Filter) ([]audit.Entry, error) {
 	return nil, b.err
 }
+
+// A panic in the middle of an answer cuts the connection: the client must not
+// take half of one, or a problem behind it, for the whole.
+func TestPanicInTheMiddleOfAnAnswer(t *testing.T) {
+	t.Parallel()
+	var logged bytes.Buffer
+	w := newWorld(t, func(c *api.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = w.Write([]byte("half of"))
+			panic("broken")
+		})
+	})
+	rec := httptest.NewRecorder()
+	defer func() {
+		if err, _ := recover().(error); !errors.Is(err, http.ErrAbortHandler) || rec.Body.String() != "half of" || !strings.Contains(logged.String(), "broken") {
+			t.Errorf("%v, %q, log %s", err, rec.Body, &logged)
+		}
+	}()
+	w.api.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+}

@@ -104,7 +104,7 @@ func (a *API) fail(err error, c echo.Context) {
 			"method", c.Request().Method, "path", c.Path(), "err", err)
 	}
 	if c.Response().Committed {
-		return
+		panic(http.ErrAbortHandler)
 	}
 	t := a.types.of(p.Kind)
 	h := c.Response().Header()

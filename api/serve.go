@@ -25,21 +25,24 @@ import (
 
 const requestIDHeader = "X-Request-Id"
 
-// ServeHTTP answers a request; a panic below it is a 500 with a request id.
+// ServeHTTP answers a request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer func() {
-		cause := recover()
-		if cause == nil {
-			return
-		}
-		if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-			panic(cause)
-		}
-		c := a.echo.NewContext(r, w)
-		a.fail(fmt.Errorf("panic: %v\n%s", cause, debug.Stack()), c)
-	}()
 	a.identify(w, r)
 	a.echo.ServeHTTP(w, r)
+}
+
+// recovered answers for a handler that panicked: 500 with a request id. If the
+// answer has begun, the connection is cut instead, so that half of one cannot
+// pass for the whole.
+func (a *API) recovered(c echo.Context) {
+	cause := recover()
+	if cause == nil {
+		return
+	}
+	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+		panic(cause)
+	}
+	a.fail(fmt.Errorf("panic: %v\n%s", cause, debug.Stack()), c)
 }
 
 // identify gives the request an id: the caller's, if it is sane.
@@ -86,6 +89,7 @@ func requestID(w http.ResponseWriter) string {
 // serve is what every operation goes through before its handler.
 func (a *API) serve(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
+		defer a.recovered(c)
 		req := c.Request()
 		var who caller
 		if r.callers != anyone {
