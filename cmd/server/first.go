@@ -49,10 +49,11 @@ func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, a *ac
 	return made, nil
 }
 
-// greet says on standard output where the node serves and what to do first.
+// greet says on standard output where the node serves and what to do first;
+// keyless is that no operator can come in yet.
 // Secrets are shown only when they were just made, and never go through the
 // log.
-func greet(w io.Writer, origin string, made credentials, production, bootstrap bool) {
+func greet(w io.Writer, origin string, made credentials, keyless bool) {
 	fmt.Fprintf(w, "\nHeadgate %s serves %s\n\n", version, origin)
 	key := made.tenant
 	switch {
@@ -62,7 +63,7 @@ func greet(w io.Writer, origin string, made credentials, production, bootstrap b
 			operator = "the one in HEADGATE_BOOTSTRAP_KEY"
 		}
 		fmt.Fprintf(w, "  operator key  %s\n  tenant key    %s  (tenant %s)\n\nThese keys are shown once: only their hashes are kept.\n", operator, made.tenant, sampleTenant)
-	case production && !bootstrap:
+	case keyless:
 		fmt.Fprint(w, "Make an operator key with: headgate key create --name first\n")
 	}
 	if key == "" {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -105,6 +107,26 @@ func TestNoSample(t *testing.T) {
 		t.Fatalf("keys without a sample:\n%s", node.out)
 	}
 	call(t, "", "GET", node.origin+"/readyz", "").want(t, 200)
+	if !strings.Contains(node.out.String(), "headgate key create") {
+		t.Errorf("nobody can come in, and it is not said how:\n%s", node.out)
+	}
+}
+
+// The way to a first operator key is shown until there is one.
+func TestKeyHint(t *testing.T) {
+	t.Parallel()
+	url := sqliteIn(t.TempDir())
+	environment := func(name string) string { return map[string]string{"HEADGATE_DATABASE_URL": url}[name] }
+	var token bytes.Buffer
+	p := program{getenv: environment, stdin: strings.NewReader(""), stdout: &token, stderr: io.Discard}
+	if err := p.run(t.Context(), []string{"key", "create", "--name", "first"}); err != nil {
+		t.Fatal(err)
+	}
+	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": url, "HEADGATE_SAMPLE": "false"})
+	if strings.Contains(node.out.String(), "headgate key create") {
+		t.Errorf("there is an operator key already:\n%s", node.out)
+	}
+	call(t, strings.TrimSpace(token.String()), "GET", node.origin+"/v1/tenants", "").want(t, 200)
 }
 
 func TestPages(t *testing.T) {

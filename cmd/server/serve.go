@@ -51,7 +51,7 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	n, err := s.wire(ctx, work, tasks, g, log)
 	if err == nil {
 		g.open(n.handler)
-		greet(p.stdout, s.origin(listener), n.made, s.production(), s.BootstrapKey != "")
+		greet(p.stdout, s.origin(listener), n.made, n.keyless)
 		log.Info("ready", "addr", listener.Addr().String(), "database", s.databaseKind(), "limiter", n.limiterKind, "version", version)
 		select {
 		case <-ctx.Done():

@@ -42,6 +42,7 @@ type node struct {
 	metricsListener net.Listener // nil when /metrics is beside the API
 	handler         http.Handler
 	made            credentials
+	keyless         bool // no operator key exists, and none came with the settings
 	closers         []io.Closer
 }
 
@@ -77,6 +78,8 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	if n.made, err = n.firstStart(ctx, s); err != nil {
 		return nil, err
 	}
+	operators, err := n.accounts.OperatorKeys(ctx, tenants.Filter{Limit: 1})
+	n.keyless = err == nil && len(operators) == 0 && s.BootstrapKey == "" // only for a hint: without an answer, none
 	n.watcher = snapshot.NewWatcher(n.store, snapshot.Config{Logger: log})
 	tasks.Go(func() error { return n.watcher.Run(work) })
 	tasks.Go(func() error { return n.local.Run(work) })
