@@ -3,12 +3,14 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -342,11 +344,32 @@ func judge(r *http.Request, a answer) error {
 	if r.Method == http.MethodHead {
 		return nil // no body to judge
 	}
+	if err := judgeHeaders(route.Operation, a); err != nil {
+		return err
+	}
 	return openapi3filter.ValidateResponse(context.Background(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: asked, PathParams: params, Route: route},
 		Status:                 a.status, Header: a.header, Body: io.NopCloser(bytes.NewReader([]byte(a.body))),
 		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
 	})
+}
+
+// judgeHeaders asks that the document names every header of an answer that a
+// client could act on.
+func judgeHeaders(op *openapi3.Operation, a answer) error {
+	response := op.Responses.Value(strconv.Itoa(a.status))
+	if response == nil {
+		return nil // the body's judge says so
+	}
+	for _, name := range []string{"ETag", "Link", "Location", "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate", "X-Request-Id"} {
+		if name == "X-Request-Id" && a.status < 400 { // on every answer, as the document says once
+			continue
+		}
+		if a.header.Get(name) != "" && response.Value.Headers[name] == nil {
+			return fmt.Errorf("the document has no header %s for %s with %d", name, op.OperationID, a.status)
+		}
+	}
+	return nil
 }
 
 // errorsOnly is the operation that a request outside the document meets: a
