@@ -239,7 +239,8 @@ func environment(getenv func(string) string) kong.ResolverFunc {
 	}
 }
 
-// secretFrom reads NAME, or the first line of the file that NAME_FILE names.
+// secretFrom reads NAME, or else the file that NAME_FILE names, without the line
+// breaks at its end.
 func secretFrom(getenv func(string) string, name string) (string, error) {
 	if value := getenv(name); value != "" {
 		return value, nil
