@@ -31,6 +31,10 @@ type route struct {
 	handler echo.HandlerFunc
 }
 
+// nothing is the body of an operation that takes none: {} at most, so that a
+// document sent by mistake is not taken for judged.
+type nothing struct{}
+
 // callers says who may call a route.
 type callers uint8
 
@@ -78,7 +82,7 @@ func (a *API) routes() []route {
 		{method: del, path: "/v1/plans/:plan", operation: "deletePlan", callers: operators, scope: manage, ifMatch: true, handler: g.DeletePlan},
 		{method: get, path: "/v1/plans/:plan/draft", operation: "getDraft", callers: operators, scope: read, handler: g.GetDraft},
 		{method: put, path: "/v1/plans/:plan/draft", operation: "saveDraft", callers: operators, scope: manage, body: reflect.TypeFor[PlanDocument](), ifMatch: true, handler: g.SaveDraft},
-		{method: post, path: "/v1/plans/:plan/draft/validate", operation: "validateDraft", callers: operators, scope: read, handler: g.ValidateDraft},
+		{method: post, path: "/v1/plans/:plan/draft/validate", operation: "validateDraft", callers: operators, scope: read, body: reflect.TypeFor[nothing](), bodyOptional: true, handler: g.ValidateDraft},
 		{method: get, path: "/v1/plans/:plan/diff", operation: "diffPlan", callers: operators, scope: read, handler: g.DiffPlan},
 		{method: post, path: "/v1/plans/:plan/publish", operation: "publishPlan", callers: operators, scope: manage, body: reflect.TypeFor[Publish](), bodyOptional: true, handler: g.PublishPlan},
 		{method: get, path: "/v1/plans/:plan/versions", operation: "listVersions", callers: operators, scope: read, query: paging, handler: g.ListVersions},

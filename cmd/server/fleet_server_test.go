@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/headgate/headgate/servertest"
 )
 
@@ -422,4 +424,23 @@ func TestPostgresAway(t *testing.T) {
 	eventually(t, "edits work again", func() bool {
 		return call(t, bootstrap, "POST", origin+"/v1/tenants", `{"slug": "c", "tenant": {"name": "c"}}`).status == 201
 	})
+}
+
+// headgate simulate plays on a real Redis as in process, and leaves nothing.
+func TestSimulateOnRedis(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	out, err := command(t, nil, scenario, "simulate", "--redis", server.URL())
+	if err != nil || out != played {
+		t.Fatalf("simulate --redis: %v\n%s", err, out)
+	}
+	options, err := redis.ParseURL(server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := redis.NewClient(options)
+	defer c.Close()
+	if keys, err := c.Keys(t.Context(), "*").Result(); err != nil || len(keys) > 0 {
+		t.Errorf("left in Redis: %q, %v", keys, err)
+	}
 }

@@ -31,7 +31,7 @@ func (n *node) newHandler(s *serveCommand, g *gate, log *slog.Logger) (http.Hand
 		cfg.Metrics = n.recorder.Handler()
 	}
 	rest := api.New(cfg)
-	pages, err := web.New(web.Config{Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL})
+	pages, err := web.New(web.Config{Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL, Logger: log})
 	if err != nil {
 		return nil, err
 	}

@@ -41,7 +41,7 @@ func (m migrateDown) Run(ctx context.Context, p program) error {
 	if !m.Yes {
 		return usageError{errors.New("taking back migrations loses data: add --yes if that is meant")}
 	}
-	return m.withStore(ctx, p, func(st *store.Store) error {
+	return m.withStoreAlone(ctx, p, func(st *store.Store) error {
 		if err := st.MigrateDown(ctx, m.Steps); err != nil {
 			return err
 		}
@@ -61,7 +61,7 @@ type migrateForce struct {
 }
 
 func (m migrateForce) Run(ctx context.Context, p program) error {
-	return m.withStore(ctx, p, func(st *store.Store) error {
+	return m.withStoreAlone(ctx, p, func(st *store.Store) error {
 		if err := st.MigrateForce(ctx, m.Version); err != nil {
 			return err
 		}
@@ -87,13 +87,24 @@ func printStatus(ctx context.Context, p program, st *store.Store) error {
 	return err
 }
 
-// withStore opens the database without migrating it.
-func (d databaseSettings) withStore(ctx context.Context, p program, work func(*store.Store) error) (err error) {
+// withStore opens the database without migrating it, beside nodes that serve.
+func (d databaseSettings) withStore(ctx context.Context, p program, work func(*store.Store) error) error {
+	return d.openFor(ctx, p, store.Config{}, work)
+}
+
+// withStoreAlone is withStore for what would take a table from under a serving
+// node: on SQLite it is refused while one serves.
+func (d databaseSettings) withStoreAlone(ctx context.Context, p program, work func(*store.Store) error) error {
+	return d.openFor(ctx, p, store.Config{Serve: true}, work)
+}
+
+func (d databaseSettings) openFor(ctx context.Context, p program, cfg store.Config, work func(*store.Store) error) (err error) {
 	if err := validDatabaseURL(d.DatabaseURL); err != nil {
 		return usageError{fmt.Errorf("%s: %w", settingName("database-url"), err)}
 	}
-	log := slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	st, err := store.Open(ctx, store.Config{URL: d.DatabaseURL, Logger: log})
+	cfg.URL = d.DatabaseURL
+	cfg.Logger = slog.New(slog.NewTextHandler(p.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	st, err := store.Open(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("%s: %w", settingName("database-url"), err)
 	}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+)
+
+// command runs one command to its end and gives what it printed.
+func command(t *testing.T, settings map[string]string, stdin string, args ...string) (stdout string, err error) {
+	t.Helper()
+	var out, talk bytes.Buffer
+	p := program{getenv: func(name string) string { return settings[name] }, stdin: strings.NewReader(stdin), stdout: &out, stderr: &talk}
+	err = p.run(t.Context(), args)
+	return out.String(), err
+}
+
+// must is command for those that have to succeed.
+func must(t *testing.T, settings map[string]string, args ...string) string {
+	t.Helper()
+	out, err := command(t, settings, "", args...)
+	if err != nil {
+		t.Fatalf("headgate %s: %v", strings.Join(args, " "), err)
+	}
+	return out
+}
+
+// An operator key is made and revoked beside a serving node, which hears of it.
+func TestKeyCommands(t *testing.T) {
+	t.Parallel()
+	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}
+	node := start(t, settings)
+	token := strings.TrimSpace(must(t, settings, "key", "create", "--name", "ci", "--scopes", "read"))
+	eventually(t, "the new key is known", func() bool {
+		return call(t, token, "GET", node.origin+"/v1/tenants", "").status == 200
+	})
+	call(t, token, "POST", node.origin+"/v1/tenants", `{"slug": "b", "tenant": {"name": "b"}}`).want(t, 403)
+
+	list := must(t, settings, "key", "list")
+	if strings.Contains(list, token) || !strings.Contains(list, "ci") {
+		t.Fatalf("key list:\n%s", list)
+	}
+	var id string
+	for line := range strings.Lines(list) {
+		if fields := strings.Fields(line); len(fields) > 1 && fields[1] == "ci" {
+			id = fields[0]
+		}
+	}
+	must(t, settings, "key", "revoke", id)
+	eventually(t, "the revoked key is refused", func() bool {
+		return call(t, token, "GET", node.origin+"/v1/tenants", "").status == 401
+	})
+	if _, err := command(t, settings, "", "key", "revoke", "00000000-0000-7000-8000-000000000000"); err == nil {
+		t.Error("a key that is not there was revoked")
+	}
+}
+
+// The schema is looked at beside a serving node, and never taken from under it.
+func TestMigrateCommands(t *testing.T) {
+	t.Parallel()
+	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}
+	if out := must(t, settings, "migrate"); !strings.Contains(out, "current") {
+		t.Fatalf("migrate: %s", out)
+	}
+	if _, err := command(t, settings, "", "migrate", "down", "1"); err == nil || !strings.Contains(err.Error(), "--yes") {
+		t.Errorf("migrate down without --yes: %v", err)
+	}
+	if out := must(t, settings, "migrate", "down", "1", "--yes"); !strings.Contains(out, "behind") {
+		t.Errorf("migrate down: %s", out)
+	}
+	node := start(t, settings) // migrates
+	if out := must(t, settings, "migrate", "status"); !strings.Contains(out, "current") {
+		t.Errorf("migrate status: %s", out)
+	}
+	for _, args := range [][]string{{"migrate", "down", "1", "--yes"}, {"migrate", "force", "1"}} {
+		if _, err := command(t, settings, "", args...); err == nil || !strings.Contains(err.Error(), "served by another headgate") {
+			t.Errorf("%v beside a serving node: %v", args, err)
+		}
+	}
+	call(t, "", "GET", node.origin+"/readyz", "").want(t, 200)
+}
+
+func TestVersionAndHealthcheck(t *testing.T) {
+	t.Parallel()
+	if out := must(t, nil, "version"); out != "headgate "+version+"\n" {
+		t.Errorf("version: %q", out)
+	}
+	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())})
+	at := map[string]string{"HEADGATE_ADDR": strings.TrimPrefix(node.origin, "http://")}
+	if out := must(t, at, "healthcheck"); out != "ready\n" {
+		t.Errorf("healthcheck: %q", out)
+	}
+	if err := node.end(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := command(t, at, "", "healthcheck"); err == nil {
+		t.Error("healthcheck of a stopped node succeeds")
+	}
+}
+
+// scenario and played are the example of the design, to the byte.
+const (
+	scenario = `{"id": "a", "start_ms": 0, "limits": [{"name": "m", "algorithm": "fixed_window", "quota": 10, "window_ms": 60000, "anchor": "first_hit"}],` +
+		` "steps": [{"at_ms": 45000, "op": "check", "cost": 1, "repeat": 1, "key": "k"}]}` + "\n"
+	played = `{"id": "a", "steps": [{"at_ms": 45000, "allowed": true, "allowed_count": 1, "granted": 1, "retry_after_ms": 0, "delay_ms": 0,` +
+		` "limits": [{"name": "m", "allowed": true, "remaining": 9, "reset_after_ms": 60000, "retry_after_ms": 0}]}]}` + "\n"
+)
+
+func TestSimulate(t *testing.T) {
+	t.Parallel()
+	out, err := command(t, nil, scenario+"nonsense\n"+scenario, "simulate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(out, "\n")
+	if len(lines) != 4 || lines[0] != played || lines[2] != played || !strings.Contains(lines[1], `"error"`) {
+		t.Errorf("simulate:\n%s", out)
+	}
+}
