@@ -146,7 +146,7 @@ func BenchmarkMemory(b *testing.B) {
 	b.Run("inprocess", func(b *testing.B) {
 		m := meterCases[0].limit.Compile(1)
 		measure(b, func() any {
-			l := inprocess.New(inprocess.Config{MaxCells: keys})
+			l := inprocess.New(inprocess.Config{MaxCells: keys, TenantCells: keys})
 			charges := []enforcement.Charge{{Key: enforcement.Key{Tenant: 1, Cell: 1}, Meter: m, Rev: 1, Cost: 1}}
 			requests, outcomes := []enforcement.Request{{Charges: charges}}, make([]enforcement.Outcome, 1)
 			for i := range keys {

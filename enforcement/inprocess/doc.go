@@ -12,10 +12,11 @@
 //	logs.go     the entries of sliding logs, apart from the cells
 //	sweep.go    Run: drops what is as new
 //
-// Memory is bounded by Config.MaxCells. A counter is dropped only when it is as
-// new: nobody can push out what he (or another) has used by flooding. A new key
-// above the bound counts on the overflow counter of its tenant and limit, which
-// all such keys share: it may refuse them early, it never admits too much.
+// Memory is bounded by Config.MaxCells, and for each tenant by TenantCells. A
+// counter is dropped only when it is as new: nobody can push out what he (or
+// another) has used by flooding. A new key above a bound counts on the overflow
+// counter of its tenant and limit, which all such keys share: it may refuse them
+// early, it never admits too much.
 //
 // The package refuses to know Redis, other nodes and plans.
 package inprocess

@@ -21,19 +21,24 @@ type Config struct {
 	Now func() int64
 	// MaxCells bounds memory: how many counters, and entries of sliding logs in
 	// fours, are kept at once; each takes about 85 bytes. Above it new keys of
-	// one tenant and limit share an overflow counter. Default: 1,000,000.
+	// one tenant and limit share an overflow counter. Default: 4,000,000.
 	MaxCells int
+	// TenantCells is the same bound for one tenant, so that a flood of one
+	// tenant's keys takes no room from the others. Tenants whose numbers are
+	// equal modulo 4,096 have one bound together. Default: a quarter of MaxCells.
+	TenantCells int
 	// SweepEvery is how often Run looks for counters that are as new. Default:
 	// one second.
 	SweepEvery time.Duration
 }
 
 const (
-	defaultMaxCells   = 1_000_000
+	defaultMaxCells   = 4_000_000
 	defaultSweepEvery = time.Second
 
 	shardBits  = 8
 	shardCount = 1 << shardBits
+	shareCount = 4096 // of l.shares
 )
 
 // overflow is the partition of the overflow counters. No value has it: a
@@ -49,8 +54,11 @@ type Limiter struct {
 	every time.Duration
 	seed  maphash.Seed // nobody outside can make keys that collide
 
-	used      atomic.Int64 // cells, and blocks of log entries
-	overflows atomic.Int64 // overflow counters
+	share int64 // what one tenant may use of max
+
+	used      atomic.Int64             // cells, and blocks of log entries
+	shares    [shareCount]atomic.Int64 // the same, by tenant
+	overflows atomic.Int64             // overflow counters
 
 	shards [shardCount]shard
 }
@@ -67,6 +75,9 @@ func New(config Config) *Limiter {
 	}
 	if l.max <= 0 {
 		l.max = defaultMaxCells
+	}
+	if l.share = int64(config.TenantCells); l.share <= 0 {
+		l.share = max(l.max/4, 1)
 	}
 	if l.every <= 0 {
 		l.every = defaultSweepEvery
@@ -123,8 +134,19 @@ func (l *Limiter) hash(key *enforcement.Key) uint64 {
 
 func shardOf(hash uint64) int { return int(hash >> (64 - shardBits)) }
 
-// crowded reports whether a key without a cell may have to share one.
-func (l *Limiter) crowded() bool { return l.used.Load() >= l.max || l.overflows.Load() > 0 }
+// account notes n more cells, or blocks of log entries, of a tenant.
+func (l *Limiter) account(tenant uint32, n int64) {
+	l.used.Add(n)
+	l.shares[tenant%shareCount].Add(n)
+}
+
+// full reports whether a tenant has no room for another cell.
+func (l *Limiter) full(tenant uint32) bool {
+	return l.used.Load() >= l.max || l.shares[tenant%shareCount].Load() >= l.share
+}
+
+// crowded reports whether a tenant's key without a cell may have to share one.
+func (l *Limiter) crowded(tenant uint32) bool { return l.full(tenant) || l.overflows.Load() > 0 }
 
 // takeOne is takeAll for the most frequent request, one enforced charge. false:
 // it is not for this function, and nothing has been done.
@@ -134,7 +156,7 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	s := &l.shards[shardOf(hash)]
 	s.mu.Lock()
 	i := s.find(&c.Key, uint32(hash))
-	if i == none && l.crowded() {
+	if i == none && l.crowded(c.Key.Tenant) {
 		s.mu.Unlock()
 		return false
 	}
@@ -152,7 +174,7 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	if write {
 		if i == none {
 			i = s.insert(&c.Key, uint32(hash))
-			l.used.Add(1)
+			l.account(c.Key.Tenant, 1)
 		}
 		s.write(i, m, &state, now)
 	}
@@ -275,7 +297,7 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 // resolve finds the counter of a charge.
 func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	w.cell = l.shards[shardOf(w.hash)].find(&w.key, uint32(w.hash))
-	if w.cell != none || !l.crowded() {
+	if w.cell != none || !l.crowded(w.key.Tenant) {
 		return true
 	}
 	if !wide {
@@ -288,7 +310,7 @@ func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	i := s.find(&shared, uint32(hash))
 	// A key that has counted on the overflow goes on there until that is as
 	// new, also when there is room again: else its count would be lost.
-	if l.used.Load() >= l.max || i != none && s.cell(i).due > tick(now) {
+	if l.full(w.key.Tenant) || i != none && s.cell(i).due > tick(now) {
 		w.key, w.hash, w.cell, w.shared = shared, hash, i, true
 	}
 	return true

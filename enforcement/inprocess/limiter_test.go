@@ -72,7 +72,7 @@ func TestOverflow(t *testing.T) {
 		t.Run(a.String(), func(t *testing.T) {
 			t.Parallel()
 			c := limitertest.NewClock()
-			l, m := inprocess.New(inprocess.Config{Now: c.Now, MaxCells: 100}), compile(a, 3, minute)
+			l, m := inprocess.New(inprocess.Config{Now: c.Now, MaxCells: 1000, TenantCells: 100}), compile(a, 3, minute)
 			for i := range 100 {
 				if !granted(l, m, key(1, i)) {
 					t.Fatalf("key %d of the first hundred was refused", i)
@@ -88,9 +88,13 @@ func TestOverflow(t *testing.T) {
 				t.Errorf("%d of the flood admitted, want the quota of one counter, 3", admitted)
 			}
 			wantLen(t, l, 101, "a hundred and their overflow")
-			if !granted(l, m, key(2, 1)) {
-				t.Error("another tenant's new key is refused because of the first tenant's flood")
+			for i := range 50 { // another tenant's new keys have room of their own
+				k := key(2, i)
+				if !granted(l, m, k) || !granted(l, m, k) {
+					t.Error("another tenant's keys share a counter because of the first tenant's flood")
+				}
 			}
+			wantLen(t, l, 151, "and the other tenant's fifty")
 			for i := range 100 { // nobody lost a count: two more fit, and no third
 				k := key(1, i)
 				first, second, third := granted(l, m, k), granted(l, m, k), granted(l, m, k)
@@ -124,7 +128,7 @@ func TestOverflow(t *testing.T) {
 
 func TestOverflowOfSeveralCharges(t *testing.T) {
 	t.Parallel()
-	l, m := inprocess.New(inprocess.Config{MaxCells: 1}), compile(enforcement.FixedWindow, 3, minute)
+	l, m := inprocess.New(inprocess.Config{MaxCells: 1, TenantCells: 1}), compile(enforcement.FixedWindow, 3, minute)
 	granted(l, m, key(1, 0))
 	// Two new keys of one limit share the overflow, so their costs add up there.
 	o := take(l, enforcement.Enforce, 2, m, key(1, 1), key(1, 2))
@@ -139,7 +143,7 @@ func TestOverflowOfSeveralCharges(t *testing.T) {
 func TestLogEntriesAreBounded(t *testing.T) {
 	t.Parallel()
 	c := limitertest.NewClock()
-	l, m := inprocess.New(inprocess.Config{Now: c.Now, MaxCells: 10}), compile(enforcement.SlidingWindowLog, 1000, minute)
+	l, m := inprocess.New(inprocess.Config{Now: c.Now, MaxCells: 10, TenantCells: 10}), compile(enforcement.SlidingWindowLog, 1000, minute)
 	for range 1000 {
 		if !granted(l, m, key(1, 1)) {
 			t.Fatal("refused below the quota")
@@ -281,7 +285,7 @@ func TestDefaultClock(t *testing.T) {
 // them: for the race detector, and no request may wait for ever.
 func TestEverythingAtOnce(t *testing.T) {
 	t.Parallel()
-	l := inprocess.New(inprocess.Config{MaxCells: 60})
+	l := inprocess.New(inprocess.Config{MaxCells: 60, TenantCells: 60})
 	var meters []*enforcement.Meter
 	for _, a := range []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.GCRA} {
 		meters = append(meters, compile(a, 50, 5*time.Millisecond))
