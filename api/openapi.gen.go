@@ -947,19 +947,19 @@ type ServerInterface interface {
 	// ListAudit Read the audit log
 	// (GET /v1/audit)
 	ListAudit(ctx echo.Context, params ListAuditParams) error
-	// ListOperatorKeys List operator's keys
+	// ListOperatorKeys List operator keys
 	// (GET /v1/operator-keys)
 	ListOperatorKeys(ctx echo.Context, params ListOperatorKeysParams) error
-	// CreateOperatorKey Create one of the operator's keys
+	// CreateOperatorKey Create an operator key
 	// (POST /v1/operator-keys)
 	CreateOperatorKey(ctx echo.Context) error
-	// RevokeOperatorKey Revoke one of the operator's keys
+	// RevokeOperatorKey Revoke an operator key
 	// (DELETE /v1/operator-keys/{key})
 	RevokeOperatorKey(ctx echo.Context, key OperatorKeyParameter) error
-	// GetOperatorKey Read one of the operator's keys
+	// GetOperatorKey Read an operator key
 	// (GET /v1/operator-keys/{key})
 	GetOperatorKey(ctx echo.Context, key OperatorKeyParameter) error
-	// RotateOperatorKey Rotate one of the operator's keys
+	// RotateOperatorKey Rotate an operator key
 	// (POST /v1/operator-keys/{key}/rotate)
 	RotateOperatorKey(ctx echo.Context, key OperatorKeyParameter) error
 	// ListPlans List plans
@@ -1010,19 +1010,19 @@ type ServerInterface interface {
 	// UpdateTenant Replace a tenant's document
 	// (PUT /v1/tenants/{tenant})
 	UpdateTenant(ctx echo.Context, tenant TenantParameter, params UpdateTenantParams) error
-	// ListKeys List keys of a tenant
+	// ListKeys List a tenant's keys
 	// (GET /v1/tenants/{tenant}/keys)
 	ListKeys(ctx echo.Context, tenant TenantParameter, params ListKeysParams) error
-	// CreateKey Create one of the keys of a tenant
+	// CreateKey Create a tenant's key
 	// (POST /v1/tenants/{tenant}/keys)
 	CreateKey(ctx echo.Context, tenant TenantParameter) error
-	// RevokeKey Revoke one of the keys of a tenant
+	// RevokeKey Revoke a tenant's key
 	// (DELETE /v1/tenants/{tenant}/keys/{key})
 	RevokeKey(ctx echo.Context, tenant TenantParameter, key KeyParameter) error
-	// GetKey Read one of the keys of a tenant
+	// GetKey Read a tenant's key
 	// (GET /v1/tenants/{tenant}/keys/{key})
 	GetKey(ctx echo.Context, tenant TenantParameter, key KeyParameter) error
-	// RotateKey Rotate one of the keys of a tenant
+	// RotateKey Rotate a tenant's key
 	// (POST /v1/tenants/{tenant}/keys/{key}/rotate)
 	RotateKey(ctx echo.Context, tenant TenantParameter, key KeyParameter) error
 }
@@ -2547,19 +2547,19 @@ type StrictServerInterface interface {
 	// ListAudit Read the audit log
 	// (GET /v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
-	// ListOperatorKeys List operator's keys
+	// ListOperatorKeys List operator keys
 	// (GET /v1/operator-keys)
 	ListOperatorKeys(ctx context.Context, request ListOperatorKeysRequestObject) (ListOperatorKeysResponseObject, error)
-	// CreateOperatorKey Create one of the operator's keys
+	// CreateOperatorKey Create an operator key
 	// (POST /v1/operator-keys)
 	CreateOperatorKey(ctx context.Context, request CreateOperatorKeyRequestObject) (CreateOperatorKeyResponseObject, error)
-	// RevokeOperatorKey Revoke one of the operator's keys
+	// RevokeOperatorKey Revoke an operator key
 	// (DELETE /v1/operator-keys/{key})
 	RevokeOperatorKey(ctx context.Context, request RevokeOperatorKeyRequestObject) (RevokeOperatorKeyResponseObject, error)
-	// GetOperatorKey Read one of the operator's keys
+	// GetOperatorKey Read an operator key
 	// (GET /v1/operator-keys/{key})
 	GetOperatorKey(ctx context.Context, request GetOperatorKeyRequestObject) (GetOperatorKeyResponseObject, error)
-	// RotateOperatorKey Rotate one of the operator's keys
+	// RotateOperatorKey Rotate an operator key
 	// (POST /v1/operator-keys/{key}/rotate)
 	RotateOperatorKey(ctx context.Context, request RotateOperatorKeyRequestObject) (RotateOperatorKeyResponseObject, error)
 	// ListPlans List plans
@@ -2610,19 +2610,19 @@ type StrictServerInterface interface {
 	// UpdateTenant Replace a tenant's document
 	// (PUT /v1/tenants/{tenant})
 	UpdateTenant(ctx context.Context, request UpdateTenantRequestObject) (UpdateTenantResponseObject, error)
-	// ListKeys List keys of a tenant
+	// ListKeys List a tenant's keys
 	// (GET /v1/tenants/{tenant}/keys)
 	ListKeys(ctx context.Context, request ListKeysRequestObject) (ListKeysResponseObject, error)
-	// CreateKey Create one of the keys of a tenant
+	// CreateKey Create a tenant's key
 	// (POST /v1/tenants/{tenant}/keys)
 	CreateKey(ctx context.Context, request CreateKeyRequestObject) (CreateKeyResponseObject, error)
-	// RevokeKey Revoke one of the keys of a tenant
+	// RevokeKey Revoke a tenant's key
 	// (DELETE /v1/tenants/{tenant}/keys/{key})
 	RevokeKey(ctx context.Context, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
-	// GetKey Read one of the keys of a tenant
+	// GetKey Read a tenant's key
 	// (GET /v1/tenants/{tenant}/keys/{key})
 	GetKey(ctx context.Context, request GetKeyRequestObject) (GetKeyResponseObject, error)
-	// RotateKey Rotate one of the keys of a tenant
+	// RotateKey Rotate a tenant's key
 	// (POST /v1/tenants/{tenant}/keys/{key}/rotate)
 	RotateKey(ctx context.Context, request RotateKeyRequestObject) (RotateKeyResponseObject, error)
 }
