@@ -22,11 +22,6 @@ var Catalogue = []Type{
 		"Ask for less at once, or have the plan's quota or burst raised.",
 	},
 	{
-		"denied-by-list", 403, "Denied by list",
-		"An attribute of the request is on the tenant's deny list.",
-		"Have an administrator remove the value from the list if that is wrong.",
-	},
-	{
 		"missing-attribute", 403, "Missing attribute",
 		"A policy counts by an attribute that the request did not carry, and its plan says that such requests are denied.",
 		"Send the attribute that the detail names, with a value that is not empty.",
