@@ -32,17 +32,20 @@ var imports = map[string][]string{
 	"tenants":  {"problem", "audit", "strictjson"},
 	"accounts": {"problem", "audit", "strictjson", "tenants"}, // operator keys have the scopes of tenants' keys
 
-	"snapshot":   {"plans", "tenants", "accounts", "enforcement", "problem"},
+	"steering": {"plans", "tenants", "enforcement", "problem", "audit"}, // an override is held against the tenant's plan
+
+	"snapshot":   {"plans", "tenants", "accounts", "steering", "enforcement", "problem"},
 	"metrics":    {"enforcement", "problem"},
+	"tracing":    {"enforcement"},
 	"simulation": {"enforcement", "problem", "strictjson"},
 
-	"api":       {".", "snapshot", "metrics", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
-	"web":       {".", "web/views", "snapshot", "metrics", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
+	"api":       {".", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
+	"web":       {".", "web/views", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
 	"web/views": {"problem"}, // view models with ready values
 
 	// At the side: known to cmd/server and to tests.
-	"store":                   {"plans", "tenants", "accounts", "audit", "snapshot", "metrics", "enforcement", "problem", "strictjson", "migrations"},
-	"store/storetest":         {"store", "plans", "tenants", "accounts", "audit", "snapshot", "metrics", "enforcement", "problem"},
+	"store":                   {"plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "enforcement", "problem", "strictjson", "migrations"},
+	"store/storetest":         {"store", "plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "enforcement", "problem"},
 	"migrations":              {},
 	"enforcement/inprocess":   {"enforcement", "problem"},
 	"enforcement/redis":       {"enforcement", "problem"},
@@ -65,7 +68,7 @@ var anything = []string{"*"}
 var testsToo = []string{
 	"store", "store/storetest", "migrations", "servertest", "servertest/process",
 	"enforcement/inprocess", "enforcement/redis", "enforcement/limitertest", "enforcement",
-	"plans", "tenants", "accounts", "audit", "snapshot", "metrics", "problem", "strictjson",
+	"plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "problem", "strictjson",
 }
 
 // bottom packages stay at the bottom in their tests as well: what they promise
@@ -85,6 +88,7 @@ var drivers = []struct {
 	{"github.com/golang-migrate/migrate", []string{"store"}, nil},
 	{"github.com/redis/go-redis", []string{"enforcement/redis"}, anything},
 	{"github.com/prometheus", []string{"metrics"}, []string{"api", "cmd/server"}},
+	{"go.opentelemetry.io", []string{"tracing"}, nil},
 	{"github.com/labstack/echo", []string{"api", "web", "cmd/server"}, nil},
 	{"github.com/a-h/templ", []string{"web", "web/views", "cmd/views"}, nil},
 	{"github.com/alecthomas/kong", []string{"cmd/server"}, nil},
@@ -95,7 +99,7 @@ var drivers = []struct {
 
 // standardOnly packages import nothing from outside Go's standard library but
 // the identifiers that the whole product uses.
-var standardOnly = []string{"problem", "strictjson", "enforcement", "audit", "plans", "tenants", "accounts", "migrations", "servertest/process", "servertest/cmd/with-servers"}
+var standardOnly = []string{"problem", "strictjson", "enforcement", "audit", "plans", "tenants", "accounts", "steering", "migrations", "servertest/process", "servertest/cmd/with-servers"}
 
 type listed struct {
 	ImportPath, Doc                             string

@@ -42,6 +42,10 @@ type Subject struct {
 	PlanRevision int64
 	// Plan is nil for a tenant without one: no policy matches.
 	Plan *Plan
+	// Steering is what was set for the tenant beside its plan; nil: nothing.
+	Steering *Steering
+	// Redact: attribute values are not kept for people to look at.
+	Redact bool
 }
 
 // A Reason says why a decision is as it is; the words are those on the wire.
@@ -50,9 +54,12 @@ type Reason string
 // The reasons.
 const (
 	ReasonOK                 Reason = "ok"
+	ReasonAllowedByList      Reason = "allowed_by_list"
 	ReasonNoPolicy           Reason = "no_policy" // allowed or refused, as the tenant says
 	ReasonOverLimit          Reason = "over_limit"
 	ReasonCostExceedsQuota   Reason = "cost_exceeds_quota"
+	ReasonBlocked            Reason = "blocked"
+	ReasonDeniedByList       Reason = "denied_by_list"
 	ReasonMissingAttribute   Reason = "missing_attribute"
 	ReasonTenantSuspended    Reason = "tenant_suspended"
 	ReasonBatchRefused       Reason = "batch_refused"
@@ -75,8 +82,12 @@ type Decision struct {
 	// Degraded: the shared limiter was away, and failure modes answered.
 	Degraded bool
 	// Missing names the attribute behind ReasonMissingAttribute, Policy the
-	// policy that asked for it.
+	// policy that asked for it, or the one whose key is blocked.
 	Missing, Policy string
+	// List is the entry behind ReasonAllowedByList and ReasonDeniedByList, Block
+	// the one behind ReasonBlocked.
+	List  *ListEntry
+	Block *Block
 	// Route is the pattern of the most specific matching policy, "(none)"
 	// without one: for counting.
 	Route string
@@ -86,13 +97,29 @@ type Decision struct {
 	// Limits has every limit of every policy that applied, enforced and shadow,
 	// in the order of the plan.
 	Limits []LimitState
+
+	applied ruleSet // places in Subject.Plan of the policies that applied
+}
+
+// Applied calls yield with every policy that applied, in the order of the plan,
+// also with those that have no limits.
+func (d *Decision) Applied(yield func(*Rule) bool) {
+	for i := d.applied.next(0); i >= 0; i = d.applied.next(i + 1) {
+		if !yield(d.Subject.Plan.Rules[i]) {
+			return
+		}
+	}
 }
 
 // A LimitState is one limit in a Decision.
 type LimitState struct {
-	Rule  *Rule
-	Limit *RuleLimit
-	Cost  int64
+	Rule *Rule
+	// Limit has the numbers in force: the plan's, or those of Override.
+	Limit    *RuleLimit
+	Override *Override
+	// Partition is that of the counter's Key.
+	Partition [16]byte
+	Cost      int64
 	// Remaining, in units, after the charge if it was made.
 	Remaining int64
 	// ResetAfter and RetryAfter in milliseconds, rounded up; RetryAfter may be Never.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -28,7 +29,12 @@ type Changes struct {
 	Tenants      []tenants.Tenant
 	Keys         []tenants.Key
 	OperatorKeys []accounts.OperatorKey
-	Removed      []Tombstone
+	// What was set for tenants beside their plans.
+	Overrides     []steering.Override
+	Entries       []steering.Entry
+	Blocks        []steering.Block
+	PolicyChanges []steering.Change
+	Removed       []Tombstone
 }
 
 // A PublishedPlan is the version of a plan that tenants follow.
@@ -46,6 +52,6 @@ type PublishedPlan struct {
 
 // A Tombstone is an object that was removed.
 type Tombstone struct {
-	Kind string // "plan", "tenant", "key", "operator_key"
+	Kind string // "plan", "tenant", "key", "operator_key", "override", "list_entry", "block"
 	ID   string
 }
