@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"database/sql"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -127,7 +128,8 @@ func testDirty(t *testing.T, s *store.Store, exec func(string, ...any) error) {
 		t.Fatal(err)
 	}
 	err := s.Migrate(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "headgate migrate force 4") || !strings.Contains(err.Error(), "headgate migrate force 3") {
+	force := func(version int) string { return fmt.Sprintf("`headgate migrate force %d`", version) }
+	if err == nil || !strings.Contains(err.Error(), force(latest)) || !strings.Contains(err.Error(), force(latest-1)) {
 		t.Fatalf("dirty: %v; want it explained with the two ways out", err)
 	}
 	for _, outside := range []int{-1, latest + 1} {
