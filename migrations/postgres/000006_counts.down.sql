@@ -1,0 +1,11 @@
+DROP TABLE leases;
+DROP TABLE recent_refusals;
+DROP TABLE flush_marks;
+DROP TABLE pruned;
+DROP TABLE roll_ups_due;
+DROP TABLE sketches_days;
+DROP TABLE sketches_hours;
+DROP TABLE sketches_minutes;
+DROP TABLE counts_days;
+DROP TABLE counts_hours;
+DROP TABLE counts_minutes;
