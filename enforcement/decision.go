@@ -97,6 +97,9 @@ type Decision struct {
 	// Limits has every limit of every policy that applied, enforced and shadow,
 	// in the order of the plan.
 	Limits []LimitState
+	// The policies that applied are those that the check was held against, also
+	// when it was refused without asking their limits; none when a list or the
+	// tenant's status answered.
 
 	applied ruleSet // places in Subject.Plan of the policies that applied
 }
@@ -117,7 +120,7 @@ type LimitState struct {
 	// Limit has the numbers in force: the plan's, or those of Override.
 	Limit    *RuleLimit
 	Override *Override
-	// Partition is that of the counter's Key.
+	// Partition is that of the counter's Key; zero when no counter was asked.
 	Partition [16]byte
 	Cost      int64
 	// Remaining, in units, after the charge if it was made.
@@ -127,6 +130,9 @@ type LimitState struct {
 	Allowed                bool
 	// Shared: decided by the shared limiter; else by a failure mode.
 	Shared bool
+
+	override *override // Override compiled
+	rev      int64     // of the charge
 }
 
 // A Recorder hears of every decision that counts (not of peeks). It must not
@@ -142,6 +148,13 @@ type Decider interface {
 	// DecideBatch answers many, each as Decide would, in order. With atomic all
 	// are of one subject and either all are charged or none.
 	DecideBatch(ctx context.Context, items []BatchItem, atomic bool)
+	// Explain says what a check would be answered now, and why, into x, whose
+	// slices are reused. It charges nothing and is not recorded. The check's mode
+	// does not matter.
+	Explain(ctx context.Context, s *Subject, c *Check, x *Explanation)
+	// Reset forgets what every limit of a policy counted for one partition. An
+	// error means that it may or may not have been done; it can be asked again.
+	Reset(ctx context.Context, s *Subject, r *Rule, partition [16]byte) error
 }
 
 // A BatchItem is one check of a batch with its answer.

@@ -25,6 +25,9 @@ type Config struct {
 	Timeout time.Duration
 	// Recorder hears of every decision. Default: none.
 	Recorder Recorder
+	// Now is the clock by which lists, blocks and overrides end. It is asked only
+	// for a tenant that has some, and to explain. Default: time.Now.
+	Now func() time.Time
 	// NewID makes decision ids. Default: UUIDv7.
 	NewID func() [16]byte
 	// Logger hears of a limiter that is away, at most once a second. Default: none.
@@ -40,6 +43,7 @@ type Engine struct {
 	nodes    int
 	timeout  time.Duration
 	recorder Recorder
+	now      func() time.Time
 	newID    func() [16]byte
 	logger   *slog.Logger
 	pool     sync.Pool // of *scratch
@@ -54,11 +58,15 @@ func NewEngine(limiter Limiter, cfg Config) *Engine {
 		nodes:    max(cfg.Nodes, 1),
 		timeout:  cfg.Timeout,
 		recorder: cfg.Recorder,
+		now:      cfg.Now,
 		newID:    cfg.NewID,
 		logger:   cfg.Logger,
 	}
 	if e.timeout <= 0 {
 		e.timeout = 50 * time.Millisecond
+	}
+	if e.now == nil {
+		e.now = time.Now
 	}
 	if e.newID == nil {
 		e.newID = newUUIDv7
@@ -99,6 +107,15 @@ type scratch struct {
 	outcomes  []Outcome
 	partition Partition
 	counted   []counted // of one item
+	now       int64     // by the node's clock, in microseconds; 0: not asked yet
+}
+
+// clock asks this node's clock once a call.
+func (w *scratch) clock(e *Engine) int64 {
+	if w.now == 0 {
+		w.now = e.now().UnixMicro()
+	}
+	return w.now
 }
 
 // counted is a partition that rules with one count_by share.
@@ -110,6 +127,7 @@ type counted struct {
 // An ask is the charges of one item: spans of scratch.charges.
 type ask struct {
 	applying         ruleSet
+	now              int64 // by this node's clock; of a subject that is steered
 	enforced, shadow span
 	refused          bool // without asking a limiter
 }
@@ -125,9 +143,10 @@ const keepCharges = 4096
 func (e *Engine) decide(ctx context.Context, w *scratch, items []BatchItem, atomic bool) {
 	w.charges, w.places, w.requests = w.charges[:0], w.places[:0], w.requests[:0]
 	w.asks = slices.Grow(w.asks[:0], len(items))[:len(items)]
+	w.now = 0
 	for i := range items {
 		w.asks[i] = ask{}
-		e.open(&w.asks[i], items[i])
+		e.open(w, &w.asks[i], items[i])
 	}
 	switch {
 	case !atomic:
@@ -162,36 +181,61 @@ func (e *Engine) release(w *scratch) {
 // open begins a decision: it says what can be said without a counter, and
 // leaves in a the rules whose counters have to be asked.
 //
-// What refuses here is asked in this order, and the first one answers: the
-// tenant's status; the tenant's default, when no policy applies; a missing
-// attribute of the first policy, in the order of the plan, that denies it.
-// Nothing is charged then, so a refusal here also wins over any limit and over
-// a limiter that is away. A forced check is refused by none of them, as its
-// work is done: it charges what applies.
-func (e *Engine) open(a *ask, item BatchItem) {
+// What answers here is asked in this order, and the first one that speaks is
+// heard: the tenant's status; its deny list; its allow list, which lets pass;
+// its default, when no policy applies; a missing attribute of the first policy,
+// in the order of the plan, that denies it; a blocked key. Nothing is charged
+// then, so a refusal here also wins over any limit and over a limiter that is
+// away. A forced check is refused by none of them, as its work is done: it
+// charges what applies.
+func (e *Engine) open(w *scratch, a *ask, item BatchItem) {
 	s, c, d := item.Subject, item.Check, item.Decision
 	*d = Decision{ID: e.newID(), Subject: s, Check: c, Allowed: true, Reason: ReasonOK, Route: noRoute, Limits: d.Limits[:0]}
-	forced := c.Mode == Force
-	if s.Suspended && !forced {
-		a.refuse(d, ReasonTenantSuspended)
+	if s.Steering != nil {
+		a.now = w.clock(e)
+	}
+	var matching ruleSet
+	if s.Plan != nil {
+		matching = s.Plan.match(c)
+		d.Route = s.Plan.route(&matching)
+	}
+	if why, entry := s.before(c, a.now); why != "" {
+		d.List, d.Reason = entry, why
+		if why != ReasonAllowedByList {
+			a.refuse(d, why)
+		}
 		return
 	}
 	enforced := false
 	if s.Plan != nil {
-		matching := s.Plan.match(c)
-		d.Route = s.Plan.route(&matching)
 		a.applying, enforced = s.Plan.apply(matching, c)
+		d.applied = a.applying
 	}
+	if c.Mode != Force {
+		if a.deny(item, enforced); a.refused {
+			return
+		}
+	} else if !enforced {
+		d.Reason = ReasonNoPolicy
+	}
+	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
+		a.limits(item, s.Plan.Rules[i])
+	}
+}
+
+// deny refuses a check that the policies do not let come to their limits.
+func (a *ask) deny(item BatchItem, enforced bool) {
+	s, c, d := item.Subject, item.Check, item.Decision
 	if !enforced {
 		d.Reason = ReasonNoPolicy
-		if s.DenyUnmatched && !forced {
+		if s.DenyUnmatched {
 			a.refuse(d, ReasonNoPolicy)
 			return
 		}
 	}
 	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
 		r := s.Plan.Rules[i]
-		if r.Missing == MissingDeny && r.Mode == PolicyEnforce && !forced {
+		if r.Missing == MissingDeny && r.Mode == PolicyEnforce {
 			if name := r.missing(c); name != "" {
 				a.refuse(d, ReasonMissingAttribute)
 				d.Missing, d.Policy = name, r.Policy
@@ -199,11 +243,25 @@ func (e *Engine) open(a *ask, item BatchItem) {
 			}
 		}
 	}
-	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
-		r := s.Plan.Rules[i]
-		for k := range r.Limits {
-			d.Limits = append(d.Limits, LimitState{Rule: r, Limit: &r.Limits[k], Cost: c.Cost})
+}
+
+// limits appends a rule's limits with the numbers that hold for the check.
+func (a *ask) limits(item BatchItem, r *Rule) {
+	s, c, d := item.Subject, item.Check, item.Decision
+	limits, o, rev, ended := r.Limits, (*override)(nil), s.PlanRevision, int64(0)
+	if of := s.Steering.of(r); of != nil {
+		rev = max(rev, of.rev)
+		if o, ended = of.choose(c, a.now); o != nil {
+			limits = o.limits
 		}
+	}
+	for k := range limits {
+		l := LimitState{Rule: r, Limit: &limits[k], Cost: c.Cost, rev: max(limits[k].Meter.Rev, rev)}
+		if o != nil {
+			l.Override, l.override = &o.Override, o
+		}
+		l.rev = max(l.rev-ended, 1)
+		d.Limits = append(d.Limits, l)
 	}
 }
 
@@ -242,11 +300,8 @@ func (p *Plan) apply(matching ruleSet, c *Check) (applying ruleSet, enforced boo
 		switch {
 		case r.Mode == PolicyOff:
 			continue
-		case len(r.slots) > 0 && r.Missing != MissingShared && r.missing(c) != "":
-			// A shadow policy that denies has nothing to charge: it would refuse.
-			if r.Missing == MissingSkip || r.Mode == PolicyShadow {
-				continue
-			}
+		case len(r.slots) > 0 && r.skips() && r.missing(c) != "":
+			continue
 		}
 		applying.add(i)
 		if r.Mode == PolicyEnforce {
@@ -258,12 +313,18 @@ func (p *Plan) apply(matching ruleSet, c *Check) (applying ruleSet, enforced boo
 	return applying, enforced
 }
 
+// skips reports whether the rule does not apply to a check without one of its
+// attributes. A shadow policy that denies has nothing to charge: it would refuse.
+func (r *Rule) skips() bool {
+	return r.Missing == MissingSkip || r.Missing == MissingDeny && r.Mode == PolicyShadow
+}
+
 // charge appends the charges of an item's rules of one mode: those enforced in
 // group 0, those of each shadow rule in the next group.
 func (w *scratch) charge(a *ask, item BatchItem, mode PolicyMode, group *uint16) span {
 	from, place := len(w.charges), 0
 	w.counted = w.counted[:0]
-	s, c := item.Subject, item.Check
+	s, c, d := item.Subject, item.Check, item.Decision
 	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
 		r := s.Plan.Rules[i]
 		if r.Mode != mode || len(r.Limits) == 0 {
@@ -274,12 +335,13 @@ func (w *scratch) charge(a *ask, item BatchItem, mode PolicyMode, group *uint16)
 			*group++
 		}
 		partition := w.partitionOf(r, c)
-		for k := range r.Limits {
-			l := &r.Limits[k]
+		for range r.Limits {
+			l := &d.Limits[place]
+			l.Partition = partition
 			w.charges = append(w.charges, Charge{
-				Key:   Key{Tenant: s.Number, Cell: l.Cell, Partition: partition},
-				Meter: l.Meter,
-				Rev:   max(l.Meter.Rev, s.PlanRevision),
+				Key:   Key{Tenant: s.Number, Cell: l.Limit.Cell, Partition: partition},
+				Meter: l.Limit.Meter,
+				Rev:   l.rev,
 				Cost:  c.Cost,
 				Group: *group,
 			})

@@ -200,7 +200,7 @@ func TestReasons(t *testing.T) {
 		},
 		"suspended": {
 			edit:  func(s *enforcement.Subject) { s.Suspended, s.DenyUnmatched = true, true },
-			check: enforcement.Check{Path: "/d", Cost: 1}, want: "false tenant_suspended retry -1", route: "(none)",
+			check: enforcement.Check{Path: "/d", Cost: 1}, want: "false tenant_suspended retry -1", route: "/d",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

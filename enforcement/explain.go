@@ -1,5 +1,7 @@
 package enforcement
 
+import "slices"
+
 // An Explanation is a decision with its reasons: what a check would be answered
 // now, and why each policy of the plan has a say in it or not.
 type Explanation struct {
@@ -54,4 +56,109 @@ type LimitNow struct {
 	// Remaining is what could be charged at once; ResetAfter in milliseconds,
 	// rounded up.
 	Remaining, ResetAfter int64
+}
+
+// ExplainPolicies says of every policy of a tenant's plan why it has a say in a
+// check or not, with what is steered at an instant, in microseconds since the
+// epoch. It asks no limiter: Limits are empty.
+func ExplainPolicies(s *Subject, c *Check, now int64) []PolicyExplanation {
+	return explainPolicies(nil, s, c, now)
+}
+
+// explainPolicies appends to a list.
+func explainPolicies(list []PolicyExplanation, s *Subject, c *Check, now int64) []PolicyExplanation {
+	if s.Plan == nil {
+		return list
+	}
+	matching := s.Plan.match(c)
+	applying, _ := s.Plan.apply(matching, c)
+	answered, _ := s.before(c, now)
+	for i, r := range s.Plan.Rules {
+		x := PolicyExplanation{Rule: r, Matches: matching.has(i)}
+		switch {
+		case r.Mode == PolicyOff:
+			x.Why = WhyOff
+		case !x.Matches:
+			x.Why, x.Attribute = s.Plan.mismatch(r, c)
+		case answered != "":
+			x.Why = WhyListed
+		case applying.has(i):
+			x.applies(c)
+		default:
+			x.stands(s.Plan, &matching, c)
+		}
+		if x.Matches {
+			x.steer(s, c, now)
+		}
+		list = append(list, x)
+	}
+	return list
+}
+
+// mismatch says why a rule does not match a check.
+func (p *Plan) mismatch(r *Rule, c *Check) (why Why, attribute string) {
+	if len(r.Methods) > 0 && !slices.Contains(r.Methods, c.Method) {
+		return WhyMethod, ""
+	}
+	var found ruleSet
+	found.add(r.Index)
+	if p.index.path(&found, c.Path); found.empty() {
+		return WhyPath, ""
+	}
+	for _, want := range r.attributes {
+		if value, ok := c.attribute(want.Name); !ok || value != want.Value {
+			return WhyAttribute, want.Name
+		}
+	}
+	return WhyAttribute, "" // not reached: it matches
+}
+
+// applies says that a policy applies; one that denies does so by refusing.
+func (x *PolicyExplanation) applies(c *Check) {
+	x.Applies, x.Why = true, WhyApplies
+	if x.Rule.Missing == MissingDeny && c.Mode != Force {
+		if name := x.Rule.missing(c); name != "" {
+			x.Why, x.Attribute = WhyDenied, name
+		}
+	}
+}
+
+// stands says why a policy that matches is not asked.
+func (x *PolicyExplanation) stands(p *Plan, matching *ruleSet, c *Check) {
+	name := x.Rule.missing(c)
+	if name != "" && x.Rule.skips() {
+		x.Why, x.Attribute = WhySkipped, name
+		if x.Rule.Missing == MissingDeny {
+			x.Why = WhyDenied
+		}
+		return
+	}
+	x.Why = WhyReplaced
+	for i := matching.next(0); i >= 0; i = matching.next(i + 1) {
+		by := p.Rules[i]
+		if by.Mode != PolicyEnforce || by.missing(c) != "" && by.skips() {
+			continue
+		}
+		if by.replaces.has(x.Rule.Index) {
+			x.ReplacedBy = by.Policy
+			return
+		}
+	}
+}
+
+// steer fills in what is in force for the check's key.
+func (x *PolicyExplanation) steer(s *Subject, c *Check, now int64) {
+	of := s.Steering.of(x.Rule)
+	if of == nil {
+		return
+	}
+	if o, _ := of.choose(c, now); o != nil {
+		x.Override = &o.Override
+	}
+	if b := of.blocks[x.Rule.PartitionOf(c)]; b != nil && now < b.Until && x.Rule.Mode == PolicyEnforce {
+		x.Block = b
+		if x.Why == WhyApplies && c.Mode != Force {
+			x.Why = WhyBlocked
+		}
+	}
 }

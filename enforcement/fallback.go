@@ -110,9 +110,13 @@ func (d *Decision) unavailable() {
 
 // share is the limit's meter for one of so many nodes.
 func (l *LimitState) share(nodes int) *Meter {
-	for k := range l.Rule.Limits {
-		if &l.Rule.Limits[k] == l.Limit {
-			return l.Rule.share(nodes)[k]
+	limits, shares := l.Rule.Limits, &l.Rule.shares
+	if l.override != nil {
+		limits, shares = l.override.limits, &l.override.shares
+	}
+	for k := range limits {
+		if &limits[k] == l.Limit {
+			return shares.of(limits, nodes)[k]
 		}
 	}
 	return l.Limit.Meter

@@ -3,6 +3,7 @@ package enforcement
 import (
 	"fmt"
 	"net/netip"
+	"strings"
 )
 
 // CanonicalIP reads the value of the ip attribute: an address without port or
@@ -35,4 +36,41 @@ func (p *Partition) addPrefix(addr netip.Addr) {
 		text = prefix.AppendTo(room[:0])
 	}
 	p.Add(string(text))
+}
+
+// ParseNetwork reads a network of the ip attribute: a CIDR, or an address, which
+// is the network of itself alone. It gives the network and its one canonical
+// spelling: an address has no prefix length, and an IPv4-mapped IPv6 network
+// becomes IPv4. A network with bits set beyond its length is refused, because
+// it is not clear which of the two was meant. The error says what is wrong.
+func ParseNetwork(text string) (netip.Prefix, string, error) {
+	if !strings.Contains(text, "/") {
+		addr, canonical, err := CanonicalIP(text)
+		if err != nil {
+			return netip.Prefix{}, "", err
+		}
+		return netip.PrefixFrom(addr, addr.BitLen()), canonical, nil
+	}
+	network, err := netip.ParsePrefix(text)
+	if err != nil {
+		return netip.Prefix{}, "", fmt.Errorf("%.64q is not a network (an IPv4 or IPv6 address, / and a prefix length)", text)
+	}
+	if network.Addr().Is4In6() {
+		if network.Bits() < 96 {
+			return netip.Prefix{}, "", fmt.Errorf("%.64q holds more than the IPv4 addresses: write it as IPv4", text)
+		}
+		network = netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
+	}
+	if masked := network.Masked(); masked != network {
+		return netip.Prefix{}, "", fmt.Errorf("%.64q has bits set beyond its prefix length: write %s, or the address alone", text, spell(masked))
+	}
+	return network, spell(network), nil
+}
+
+// spell is the canonical spelling of a network.
+func spell(network netip.Prefix) string {
+	if network.IsSingleIP() {
+		return network.Addr().String()
+	}
+	return network.String()
 }

@@ -51,7 +51,7 @@ type Rule struct {
 	countedBy  int         // the first rule of the plan with the same slots
 	replaces   ruleSet
 	rank       int // among the plan's rules, 0 the most specific
-	shares     atomic.Pointer[shares]
+	shares     shares
 }
 
 // A Plan is a published version compiled.
@@ -60,7 +60,17 @@ type Plan struct {
 	Version int
 	Rules   []*Rule
 
-	index index
+	index  index
+	places map[string]int // of the rules, by slug
+}
+
+// Rule gives the rule of a policy by its slug.
+func (p *Plan) Rule(slug string) (*Rule, bool) {
+	place, ok := p.places[slug]
+	if !ok {
+		return nil, false
+	}
+	return p.Rules[place], true
 }
 
 // MaxRules is how many policies a plan may have.
@@ -118,7 +128,7 @@ func CompilePlan(slug string, version int, specs []RuleSpec) (*Plan, error) {
 		return nil, fmt.Errorf("plan %s: policy %s: replaces itself by way of others", slug, r.Policy)
 	}
 	rank(p.Rules)
-	p.index = newIndex(p.Rules)
+	p.index, p.places = newIndex(p.Rules), places
 	return p, nil
 }
 
@@ -334,26 +344,28 @@ func (c *Check) attribute(name string) (string, bool) {
 	return "", false
 }
 
-// shares are the meters of a rule's limits for one of so many nodes.
-type shares struct {
+// shares are the meters of limits for one of so many nodes.
+type shares struct{ made atomic.Pointer[sharesOf] }
+
+type sharesOf struct {
 	nodes  int
 	meters []*Meter
 }
 
-// share gives the meters by which one of nodes nodes decides alone. They are
-// made once.
-func (r *Rule) share(nodes int) []*Meter {
-	if s := r.shares.Load(); s != nil && s.nodes == nodes {
-		return s.meters
+// of gives the meters by which one of nodes nodes decides limits alone. They
+// are made once.
+func (s *shares) of(limits []RuleLimit, nodes int) []*Meter {
+	if made := s.made.Load(); made != nil && made.nodes == nodes {
+		return made.meters
 	}
-	s := &shares{nodes: nodes, meters: make([]*Meter, len(r.Limits))}
-	for i := range r.Limits {
-		l := r.Limits[i].Limit
+	made := &sharesOf{nodes: nodes, meters: make([]*Meter, len(limits))}
+	for i := range limits {
+		l := limits[i].Limit
 		l.Quota, l.Burst = shareOf(l.Quota, nodes), shareOf(l.Burst, nodes)
-		s.meters[i] = l.Compile(r.Limits[i].Meter.Rev)
+		made.meters[i] = l.Compile(limits[i].Meter.Rev)
 	}
-	r.shares.Store(s)
-	return s.meters
+	s.made.Store(made)
+	return made.meters
 }
 
 // shareOf is max(1, ceil(n / nodes)); 0 (a quota that refuses everything, a
