@@ -31,9 +31,10 @@ type Options struct {
 	Accept bool
 	// Now tells the time of problems and of HasOperatorKey; default time.Now.
 	Now func() time.Time
-	// MaxTenants, MaxKeys and MaxPolicies: beyond them a world is held, before it
-	// fills the memory. Default 1,000,000 each, keys 2,000,000.
-	MaxTenants, MaxKeys, MaxPolicies int
+	// MaxTenants, MaxKeys, MaxPolicies and MaxSteering (overrides, list entries,
+	// blocks and changes of policies together): beyond them a world is held,
+	// before it fills the memory. Default 1,000,000 each, keys 2,000,000.
+	MaxTenants, MaxKeys, MaxPolicies, MaxSteering int
 }
 
 // A Report says what Compile did.
@@ -42,6 +43,9 @@ type Report struct {
 	Full     bool
 	// Plans, Tenants and Keys that were compiled anew.
 	Plans, Tenants, Keys int
+	// Steered is of how many tenants what was set beside their plans was
+	// compiled anew.
+	Steered int
 	// Problems in the new snapshot.
 	Problems int
 	// Held says why the new world was not taken, with ErrHeld in its chain; the
@@ -63,6 +67,8 @@ func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report)
 	b.remove(changes.Removed)
 	b.addPlans(changes.Plans)
 	b.addTenants(changes.Tenants)
+	b.addSteering(&changes)
+	b.steer()
 	b.addKeys(changes.Keys, changes.OperatorKeys)
 	b.report.Problems = len(b.faults)
 	next := b.snapshot()
@@ -86,6 +92,9 @@ type builder struct {
 	tenants    *edit[string, *tenant]
 	slugs      *edit[string, string]
 	numbers    *edit[uint32, string]
+	rows       *edit[object, rowRef]
+	size       steeringSize
+	rowEdits   map[string]*rowEdit // by tenant: those whose steering is to be made anew
 	plans      map[string]*plan
 	faults     map[object]Problem
 	operators  map[string]*Key
@@ -106,6 +115,9 @@ func newBuilder(previous *Snapshot, changes Changes, o Options) *builder {
 		tenants:    editOf(base.tenants),
 		slugs:      editOf(base.slugs),
 		numbers:    editOf(base.numbers),
+		rows:       editOf(base.rows),
+		size:       base.size,
+		rowEdits:   map[string]*rowEdit{},
 		plans:      maps.Clone(base.plans),
 		faults:     maps.Clone(base.faults),
 		operators:  maps.Clone(base.operators),
@@ -127,9 +139,16 @@ func (b *builder) snapshot() *Snapshot {
 		tenants:    b.tenants.done(),
 		slugs:      b.slugs.done(),
 		numbers:    b.numbers.done(),
+		rows:       b.rows.done(),
+		size:       b.size,
 		plans:      b.plans,
 		faults:     b.faults,
 		operators:  b.operators,
+	}
+	if s.ends = b.ends(s.rows); s.ends != nil {
+		for _, end := range s.ends {
+			s.nextEnd = earlier(s.nextEnd, end)
+		}
 	}
 	for _, k := range b.operators {
 		s.operatorUntil = max(s.operatorUntil, k.until())
@@ -217,6 +236,7 @@ func (b *builder) tooMuch(next *Snapshot) error {
 		{"tenants", c.Tenants, orElse(b.o.MaxTenants, 1_000_000)},
 		{"keys", c.Keys, orElse(b.o.MaxKeys, 2_000_000)},
 		{"policies", c.Policies, orElse(b.o.MaxPolicies, 1_000_000)},
+		{"overrides, list entries, blocks and changes", next.size.all(), orElse(b.o.MaxSteering, 1_000_000)},
 	} {
 		if m.n > m.most {
 			return fmt.Errorf("%w: %d %s are more than the %d that are taken", ErrHeld, m.n, m.what, m.most)
@@ -275,6 +295,8 @@ func (b *builder) remove(removed []Tombstone) {
 			b.removeTenant(t.ID)
 		case "key", "operator_key":
 			b.removeKey(t.ID)
+		case "override", "list_entry", "block":
+			b.dropRow(object{t.Kind, t.ID})
 		}
 	}
 }
@@ -291,6 +313,7 @@ func (b *builder) removeTenant(id string) {
 			b.good("key", k.ID)
 		}
 	}
+	b.dropRows(t)
 	b.release(t)
 	b.tenants.drop(id)
 }
@@ -410,7 +433,7 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 	t := b.record(r.ID)
 	t.row = tenantRow{
 		id: r.ID, slug: r.Slug, home: r.Home, number: r.Number, status: r.Status, noPolicy: r.NoPolicy,
-		planID: r.PlanID, planRevision: r.PlanRevision, revision: r.Revision, known: true,
+		planID: r.PlanID, planRevision: r.PlanRevision, revision: r.Revision, known: true, redact: r.RedactValues,
 	}
 	b.judge(t)
 }
@@ -427,11 +450,13 @@ func (b *builder) judge(t *tenant) {
 	next, err := b.subject(t)
 	if err != nil {
 		b.fault("tenant", t.row.id, t.row.slug, t.row.revision, before != nil, fmt.Errorf("tenant %s: %w", t.row.slug, err))
-		if next = before; next != nil && t.row.status == tenants.Suspended && !next.Suspended {
-			// Whatever else is wrong with the row, a suspension counts.
-			suspended := *next
-			suspended.Suspended = true
-			next = &suspended
+		if next = before; next != nil {
+			// Whatever else is wrong with the row, a suspension counts, and values
+			// that are not to be kept are not kept.
+			stricter := *next
+			stricter.Suspended = next.Suspended || t.row.status == tenants.Suspended
+			stricter.Redact = next.Redact || t.row.redact
+			next = &stricter
 		}
 		if next != nil && b.taken(t, next.Tenant, next.Number) != nil {
 			next = nil // on a full reload another tenant has come to its place
@@ -441,6 +466,9 @@ func (b *builder) judge(t *tenant) {
 	}
 	b.release(t)
 	t.subject = next
+	if t.rows != nil || next != nil && next.Steering != nil {
+		b.touch(t.row.id)
+	}
 	if next != nil {
 		b.slugs.put(next.Tenant, t.row.id)
 		b.numbers.put(next.Number, t.row.id)
@@ -477,6 +505,7 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 		Suspended:     row.status == tenants.Suspended,
 		DenyUnmatched: row.noPolicy == tenants.Deny,
 		PlanRevision:  row.planRevision,
+		Redact:        row.redact,
 	}
 	if row.planID == "" {
 		return s, nil

@@ -23,12 +23,18 @@ type Snapshot struct {
 	tenants *table[string, *tenant] // by id
 	slugs   *table[string, string]  // slug of a usable tenant to its id
 	numbers *table[uint32, string]  // number of a usable tenant to its id
+	rows    *table[object, rowRef]  // of what was set beside plans
 	plans   map[string]*plan        // by id
 	faults  map[object]Problem      // what could not be used
 	// operators are the operator keys by id; operatorUntil is when the last
 	// valid one ends, in microseconds since the epoch.
 	operators     map[string]*Key
 	operatorUntil int64
+	// size is how many rows there are; ends has the first end in each bucket of
+	// them (nil: none), nextEnd the first of all, in microseconds since the epoch.
+	size    steeringSize
+	ends    *[buckets]int64
+	nextEnd int64
 }
 
 // Scopes is a set of tenants.Scope.
@@ -118,6 +124,19 @@ func (s *Snapshot) Subject(idOrSlug string) (*enforcement.Subject, bool) {
 	return t.subject, true
 }
 
+// SubjectByNumber finds a tenant by its number.
+func (s *Snapshot) SubjectByNumber(number uint32) (*enforcement.Subject, bool) {
+	id, ok := s.numbers.get(number)
+	if !ok {
+		return nil, false
+	}
+	t, ok := s.tenants.get(id)
+	if !ok || t.subject == nil {
+		return nil, false
+	}
+	return t.subject, true
+}
+
 // Revision is the control-plane revision that the snapshot shows.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
@@ -131,11 +150,19 @@ type Counts struct {
 	Policies int // of those
 	Tenants  int // that can be used
 	Keys     int // tenants' and operator's, ended ones too
+	// What was set beside plans, ended ones too, and those whose policy the plan
+	// does not have.
+	Overrides, Entries, Blocks int
 }
 
 // Counts of usable objects.
 func (s *Snapshot) Counts() Counts {
-	c := Counts{Tenants: s.numbers.n, Keys: s.keys.n}
+	c := Counts{
+		Tenants: s.numbers.n, Keys: s.keys.n,
+		Overrides: s.size.rows[amongOverrides],
+		Entries:   s.size.rows[amongDenied] + s.size.rows[amongAllowed],
+		Blocks:    s.size.rows[amongBlocks],
+	}
 	for _, p := range s.plans {
 		if p.compiled != nil {
 			c.Plans++
@@ -147,9 +174,12 @@ func (s *Snapshot) Counts() Counts {
 
 // A Problem is an object that could not be used as it is stored.
 type Problem struct {
-	Kind string // "plan", "tenant", "key", "operator_key"
+	// Kind is "plan", "tenant", "key", "operator_key", "override", "list_entry",
+	// "block", "policy_change" (its ID is tenant/policy), or "steering": all that
+	// was set for the tenant with that ID.
+	Kind string
 	ID   string
-	Name string // slug, or a key's name
+	Name string // slug, for what was set beside a plan the tenant's; or a key's name
 	// Revision of the row at fault.
 	Revision int64
 	Err      error
@@ -193,6 +223,7 @@ func newSnapshot(now func() time.Time) *Snapshot {
 		tenants:   newStringTable[*tenant](),
 		slugs:     newStringTable[string](),
 		numbers:   newNumberTable[string](),
+		rows:      newObjectTable[rowRef](),
 		plans:     map[string]*plan{},
 		faults:    map[object]Problem{},
 		operators: map[string]*Key{},
@@ -204,6 +235,7 @@ type tenant struct {
 	row     tenantRow
 	subject *enforcement.Subject // nil: not usable
 	keys    [][32]byte           // hashes
+	rows    *tenantRows          // what was set beside its plan; nil: nothing
 	// generation of the snapshot that it was made for, which alone may write it.
 	generation uint64
 }
@@ -217,7 +249,8 @@ type tenantRow struct {
 	planID         string
 	planRevision   int64
 	revision       int64
-	known          bool // a row was seen, not only keys of it
+	known          bool // a row was seen, not only what belongs to it
+	redact         bool
 }
 
 // A keyRef leads from a key's id to it.

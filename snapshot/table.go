@@ -96,3 +96,8 @@ func newHashTable[V any]() *table[[32]byte, V] {
 func newNumberTable[V any]() *table[uint32, V] {
 	return &table[uint32, V]{at: func(k uint32) uint64 { return uint64(k) }}
 }
+
+func newObjectTable[V any]() *table[object, V] {
+	seed := maphash.MakeSeed()
+	return &table[object, V]{at: func(k object) uint64 { return maphash.String(seed, k.id) }}
+}

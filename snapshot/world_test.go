@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -25,6 +26,10 @@ type world struct {
 	keys      map[string]tenants.Key
 	ops       map[string]accounts.OperatorKey
 	removed   map[string]removal
+	overrides map[string]steering.Override
+	entries   map[string]steering.Entry
+	blocks    map[string]steering.Block
+	changed   map[string]steering.Change // by tenant and policy
 	away      error
 	silent    bool // edits are not notified
 	forgetful bool // the whole world comes without tombstones
@@ -43,6 +48,8 @@ func newWorld() *world {
 	return &world{
 		plans: map[string]PublishedPlan{}, tenants: map[string]tenants.Tenant{}, keys: map[string]tenants.Key{},
 		ops: map[string]accounts.OperatorKey{}, removed: map[string]removal{},
+		overrides: map[string]steering.Override{}, entries: map[string]steering.Entry{}, blocks: map[string]steering.Block{},
+		changed:  map[string]steering.Change{},
 		listener: make(chan struct{}, 1), breaks: make(chan struct{}),
 	}
 }
@@ -80,12 +87,44 @@ func (w *world) putKey(k tenants.Key) int64 {
 	return w.edit(func(r int64) { k.Revision = r; w.keys[k.ID] = k })
 }
 
+// putOverride writes an override as store does: the tenant's change of the
+// policy comes with it.
+func (w *world) putOverride(o steering.Override) int64 {
+	return w.edit(func(r int64) {
+		o.Revision = r
+		w.overrides[o.ID] = o
+		w.changed[o.TenantID+o.Policy] = steering.Change{TenantID: o.TenantID, Policy: o.Policy, Revision: r}
+	})
+}
+
+func (w *world) putEntry(n steering.Entry) int64 {
+	return w.edit(func(r int64) { n.Revision = r; w.entries[n.ID] = n })
+}
+
+func (w *world) putBlock(b steering.Block) int64 {
+	return w.edit(func(r int64) { b.Revision = r; w.blocks[b.ID] = b })
+}
+
+func (w *world) putChange(c steering.Change) int64 {
+	return w.edit(func(r int64) { c.Revision = r; w.changed[c.TenantID+c.Policy] = c })
+}
+
 func (w *world) remove(kind, id string) int64 {
 	return w.edit(func(r int64) {
 		delete(w.tenants, id)
 		delete(w.plans, id)
 		delete(w.keys, id)
 		delete(w.ops, id)
+		if o, ok := w.overrides[id]; ok && slugForm.MatchString(o.Policy) {
+			w.changed[o.TenantID+o.Policy] = steering.Change{TenantID: o.TenantID, Policy: o.Policy, Revision: r}
+		}
+		delete(w.overrides, id)
+		delete(w.entries, id)
+		delete(w.blocks, id)
+		maps.DeleteFunc(w.overrides, func(_ string, o steering.Override) bool { return o.TenantID == id })
+		maps.DeleteFunc(w.entries, func(_ string, n steering.Entry) bool { return n.TenantID == id })
+		maps.DeleteFunc(w.blocks, func(_ string, b steering.Block) bool { return b.TenantID == id })
+		maps.DeleteFunc(w.changed, func(_ string, c steering.Change) bool { return c.TenantID == id })
 		maps.DeleteFunc(w.keys, func(_ string, k tenants.Key) bool { return k.TenantID == id })
 		w.removed[kind+id] = removal{Tombstone{kind, id}, r}
 	})
@@ -127,12 +166,26 @@ func (w *world) Changes(_ context.Context, since int64) (Changes, error) {
 			c.OperatorKeys = append(c.OperatorKeys, k)
 		}
 	}
+	c.Overrides = newerRows(w.overrides, newer, func(o steering.Override) int64 { return o.Revision })
+	c.Entries = newerRows(w.entries, newer, func(n steering.Entry) int64 { return n.Revision })
+	c.Blocks = newerRows(w.blocks, newer, func(b steering.Block) int64 { return b.Revision })
+	c.PolicyChanges = newerRows(w.changed, newer, func(c steering.Change) int64 { return c.Revision })
 	for _, id := range slices.Sorted(maps.Keys(w.removed)) {
 		if r := w.removed[id]; newer(r.revision) && (since > 0 || !w.forgetful) {
 			c.Removed = append(c.Removed, r.Tombstone)
 		}
 	}
 	return c, nil
+}
+
+// newerRows are those rows, by their key, whose revision is newer.
+func newerRows[T any](rows map[string]T, newer func(int64) bool, revision func(T) int64) (list []T) {
+	for _, id := range slices.Sorted(maps.Keys(rows)) {
+		if row := rows[id]; newer(revision(row)) {
+			list = append(list, row)
+		}
+	}
+	return list
 }
 
 func (w *world) Notify(ctx context.Context, changed func()) error {
@@ -192,6 +245,30 @@ func aTenant(n, onPlan int) tenants.Tenant {
 // aKey is a check key of tenant n.
 func aKey(id string, n int) tenants.Key {
 	return tenants.Key{ID: id, TenantID: tenantID(n), Name: id, Hash: keyHash(id), Scopes: []tenants.Scope{tenants.ScopeCheck}}
+}
+
+// worldBegan is when rows of the world were written.
+var worldBegan = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// anOverride of a policy doubles its numbers for all keys of tenant n, for a day.
+func anOverride(id string, n int, policy string) steering.Override {
+	return steering.Override{
+		ID: id, TenantID: tenantID(n), Policy: policy, Factor: 2000, Reason: "launch",
+		CreatedAt: worldBegan, ExpiresAt: worldBegan.Add(24 * time.Hour),
+	}
+}
+
+// anEntry of a list of tenant n, for one user, without an end.
+func anEntry(id string, n int, list steering.List, user string) steering.Entry {
+	return steering.Entry{ID: id, TenantID: tenantID(n), List: list, Attribute: "user", Value: user, CreatedAt: worldBegan}
+}
+
+// aBlock of one user of tenant n, for an hour.
+func aBlock(id string, n int, policy, user string) steering.Block {
+	return steering.Block{
+		ID: id, TenantID: tenantID(n), Policy: policy, Key: map[string]string{"user": user}, Reason: "scraping",
+		CreatedAt: worldBegan, ExpiresAt: worldBegan.Add(time.Hour),
+	}
 }
 
 // smallWorld has plans 1 to 3 and n tenants, spread over them, with a key each.
