@@ -6,9 +6,11 @@ import (
 )
 
 // refuseTogether reports whether an item of an atomic batch was refused without
-// a limiter; then all are, and the limiter is not asked.
+// a limiter, or has a blocked key; then all are, and the limiter is not asked.
+// What they are told to wait for is the end of the last block: the limits may
+// take longer.
 func refuseTogether(asks []ask, items []BatchItem) bool {
-	if !slices.ContainsFunc(asks, func(a ask) bool { return a.refused }) {
+	if !slices.ContainsFunc(asks, func(a ask) bool { return a.refused || a.blocked }) {
 		return false
 	}
 	for i := range items {
@@ -32,7 +34,7 @@ func spread(items []BatchItem, refused bool) {
 	}
 	for i := range items {
 		if d := items[i].Decision; d.Allowed {
-			d.Allowed, d.Reason, d.RetryAfter = false, ReasonBatchRefused, retry
+			d.Allowed, d.Reason, d.RetryAfter, d.List = false, ReasonBatchRefused, retry, nil
 		}
 	}
 }
@@ -67,6 +69,7 @@ func (e *Engine) decideTogether(ctx context.Context, w *scratch, items []BatchIt
 		e.fallBack(ctx, w, items, w.asks)
 		return
 	}
+	crossing := false
 	for i := range items {
 		// Only the items that do not fit refuse by themselves.
 		if refusing, retry := w.answer(&w.asks[i], items[i], o, 0); refusing {
@@ -74,6 +77,34 @@ func (e *Engine) decideTogether(ctx context.Context, w *scratch, items []BatchIt
 		}
 	}
 	spread(items, refuses(o, items[0]))
+	for i := range items {
+		d := items[i].Decision
+		crossing = crossing || !d.Allowed && w.asks[i].crosses(items[i], d.RetryAfter)
+	}
+	if crossing {
+		e.lookAheadTogether(ctx, w, items)
+	}
+}
+
+// lookAheadTogether says when refused items would pass, of which some wait
+// beyond an override's end: those that pass by themselves when all do.
+func (e *Engine) lookAheadTogether(ctx context.Context, w *scratch, items []BatchItem) {
+	look := w.foresee(items, 0, len(items))
+	e.askAhead(ctx, w)
+	w.hear(&look, items, w.ahead.outcomes)
+	if !look.heard {
+		return
+	}
+	now := w.asks[0].now
+	all := w.asks[0].wait(w.ahead.passes(look.hurdles, now, now+1, 1000))
+	for i := range items {
+		d := items[i].Decision
+		if d.Reason == ReasonBatchRefused {
+			d.RetryAfter = all
+			continue
+		}
+		w.settle(&look, items, i)
+	}
 }
 
 // refuses reports whether an outcome refuses: a forced check never is.

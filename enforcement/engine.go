@@ -36,7 +36,9 @@ type Config struct {
 
 // An Engine answers checks: it finds the policies that apply, turns them into
 // charges, and has a Limiter take them, in one call for everything that was
-// asked at once and never a second time. It implements Decider.
+// asked at once and never a second time. Only a refusal whose wait reaches
+// beyond the end of an override is followed by a second call, which charges
+// nothing. It implements Decider.
 type Engine struct {
 	limiter  Limiter
 	local    Limiter
@@ -107,6 +109,8 @@ type scratch struct {
 	outcomes  []Outcome
 	partition Partition
 	counted   []counted // of one item
+	ahead     foresight
+	foreseen  bool  // of every item that may have to wait, with the check itself
 	now       int64     // by the node's clock, in microseconds; 0: not asked yet
 }
 
@@ -130,6 +134,12 @@ type ask struct {
 	now              int64 // by this node's clock; of a subject that is steered
 	enforced, shadow span
 	refused          bool // without asking a limiter
+	blocked          bool
+	ends             int64 // of the last block
+	request          int   // among those of the call; meaningless without charges
+	crossing         bool  // its wait reaches beyond an override's end
+	looks            bool  // ahead is asked for
+	ahead            outlook
 }
 
 type span struct{ from, to int }
@@ -141,13 +151,7 @@ const keepCharges = 4096
 
 // decide answers items with one call of the limiter.
 func (e *Engine) decide(ctx context.Context, w *scratch, items []BatchItem, atomic bool) {
-	w.charges, w.places, w.requests = w.charges[:0], w.places[:0], w.requests[:0]
-	w.asks = slices.Grow(w.asks[:0], len(items))[:len(items)]
-	w.now = 0
-	for i := range items {
-		w.asks[i] = ask{}
-		e.open(w, &w.asks[i], items[i])
-	}
+	e.begin(w, items)
 	switch {
 	case !atomic:
 		e.decideEach(ctx, w, items)
@@ -164,14 +168,28 @@ func (e *Engine) decide(ctx context.Context, w *scratch, items []BatchItem, atom
 	e.release(w)
 }
 
+// begin opens the decisions of items.
+func (e *Engine) begin(w *scratch, items []BatchItem) {
+	w.charges, w.places, w.requests, w.outcomes = w.charges[:0], w.places[:0], w.requests[:0], w.outcomes[:0]
+	w.asks = resized(w.asks, len(items))
+	w.now, w.foreseen = 0, false
+	w.ahead.reset()
+	for i := range items {
+		w.asks[i] = ask{}
+		e.open(w, &w.asks[i], items[i])
+	}
+}
+
+// resized gives a slice of so many elements in the room of another.
+func resized[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }
+
 // release gives w back, unless a limiter that ran out of time may still read it.
 func (e *Engine) release(w *scratch) {
-	for i := range w.outcomes {
-		if !w.outcomes[i].Verdict.Decided() {
-			return
-		}
+	undecided := func(o Outcome) bool { return !o.Verdict.Decided() }
+	if slices.ContainsFunc(w.outcomes, undecided) || slices.ContainsFunc(w.ahead.outcomes, undecided) {
+		return
 	}
-	if cap(w.charges) > keepCharges || cap(w.asks) > keepCharges {
+	if cap(w.charges) > keepCharges || cap(w.asks) > keepCharges || cap(w.ahead.charges) > keepCharges {
 		return
 	}
 	w.one[0] = BatchItem{}
@@ -221,6 +239,9 @@ func (e *Engine) open(w *scratch, a *ask, item BatchItem) {
 	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
 		a.limits(item, s.Plan.Rules[i])
 	}
+	if s.Steering != nil && c.Mode != Force {
+		w.block(a, item)
+	}
 }
 
 // deny refuses a check that the policies do not let come to their limits.
@@ -245,22 +266,38 @@ func (a *ask) deny(item BatchItem, enforced bool) {
 	}
 }
 
+// block refuses a check with a blocked key. Its limits are still asked what they
+// hold, to say when it would pass.
+func (w *scratch) block(a *ask, item BatchItem) {
+	s, d := item.Subject, item.Decision
+	w.counted = w.counted[:0]
+	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
+		r := s.Plan.Rules[i]
+		of := s.Steering.of(r)
+		if of == nil || len(of.blocks) == 0 {
+			continue
+		}
+		b := of.blocks[w.partitionOf(r, item.Check)]
+		if b == nil || a.now >= b.Until {
+			continue
+		}
+		if !a.blocked {
+			a.blocked, d.Allowed, d.Reason, d.Policy, d.Block = true, false, ReasonBlocked, r.Policy, b
+		}
+		a.ends = max(a.ends, b.Until)
+		d.RetryAfter = a.wait(a.ends)
+	}
+}
+
 // limits appends a rule's limits with the numbers that hold for the check.
 func (a *ask) limits(item BatchItem, r *Rule) {
-	s, c, d := item.Subject, item.Check, item.Decision
-	limits, o, rev, ended := r.Limits, (*override)(nil), s.PlanRevision, int64(0)
-	if of := s.Steering.of(r); of != nil {
-		rev = max(rev, of.rev)
-		if o, ended = of.choose(c, a.now); o != nil {
-			limits = o.limits
+	d := item.Decision
+	n := item.Subject.numbers(r, item.Check, a.now)
+	for k := range n.limits {
+		l := LimitState{Rule: r, Limit: &n.limits[k], Cost: item.Check.Cost, override: n.override, rev: n.revision(k)}
+		if n.override != nil {
+			l.Override = &n.override.Override
 		}
-	}
-	for k := range limits {
-		l := LimitState{Rule: r, Limit: &limits[k], Cost: c.Cost, rev: max(limits[k].Meter.Rev, rev)}
-		if o != nil {
-			l.Override, l.override = &o.Override, o
-		}
-		l.rev = max(l.rev-ended, 1)
 		d.Limits = append(d.Limits, l)
 	}
 }
@@ -325,6 +362,10 @@ func (w *scratch) charge(a *ask, item BatchItem, mode PolicyMode, group *uint16)
 	from, place := len(w.charges), 0
 	w.counted = w.counted[:0]
 	s, c, d := item.Subject, item.Check, item.Decision
+	cost := c.Cost
+	if a.blocked {
+		cost = 0 // asks what is left as it is
+	}
 	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
 		r := s.Plan.Rules[i]
 		if r.Mode != mode || len(r.Limits) == 0 {
@@ -342,7 +383,7 @@ func (w *scratch) charge(a *ask, item BatchItem, mode PolicyMode, group *uint16)
 				Key:   Key{Tenant: s.Number, Cell: l.Limit.Cell, Partition: partition},
 				Meter: l.Limit.Meter,
 				Rev:   l.rev,
-				Cost:  c.Cost,
+				Cost:  cost,
 				Group: *group,
 			})
 			w.places = append(w.places, place)
@@ -369,33 +410,89 @@ func (w *scratch) partitionOf(r *Rule, c *Check) [16]byte {
 
 // decideEach asks the limiter for every item by itself, in one call.
 func (e *Engine) decideEach(ctx context.Context, w *scratch, items []BatchItem) {
+	w.askEach(items)
+	e.take(ctx, w)
+	e.answerEach(ctx, w, items)
+}
+
+// askEach makes the requests for items: one for each that has charges, then
+// those about the time ahead.
+func (w *scratch) askEach(items []BatchItem) {
 	for i := range items {
 		a, group := &w.asks[i], uint16(0)
 		a.enforced = w.charge(a, items[i], PolicyEnforce, &group)
 		a.shadow = w.charge(a, items[i], PolicyShadow, &group)
 	}
 	for i := range items {
-		if a := &w.asks[i]; a.enforced.from < a.shadow.to {
-			w.request(items[i], w.charges[a.enforced.from:a.shadow.to])
+		a := &w.asks[i]
+		if a.enforced.from == a.shadow.to {
+			continue
+		}
+		a.request = len(w.requests)
+		w.request(items[i], w.charges[a.enforced.from:a.shadow.to])
+		if a.blocked {
+			w.requests[a.request].Mode = Peek
+		}
+		if a.blocked || w.foreseen {
+			a.looks, a.ahead = true, w.foresee(items, i, 1)
 		}
 	}
-	e.take(ctx, w)
-	asked := 0
+	w.requests = append(w.requests, w.ahead.requests...)
+}
+
+// answerEach reads the answers to the requests of askEach.
+func (e *Engine) answerEach(ctx context.Context, w *scratch, items []BatchItem) {
+	ahead := w.outcomes[len(w.outcomes)-len(w.ahead.requests):]
+	crossing := false
 	for i := range items {
 		a := &w.asks[i]
 		if a.enforced.from == a.shadow.to {
 			continue
 		}
-		o := &w.outcomes[asked]
-		asked++
-		if o.Verdict.Decided() {
-			if refusing, retry := w.answer(a, items[i], o, a.enforced.from); refusing || refuses(o, items[i]) {
-				items[i].Decision.overLimit(retry)
+		o := &w.outcomes[a.request]
+		if !o.Verdict.Decided() {
+			e.away(o)
+			if a.blocked {
+				items[i].Decision.Limits = items[i].Decision.Limits[:0]
+				continue
 			}
+			e.fallBack(ctx, w, items[i:i+1], w.asks[i:i+1])
 			continue
 		}
-		e.away(o)
-		e.fallBack(ctx, w, items[i:i+1], w.asks[i:i+1])
+		refusing, retry := w.answer(a, items[i], o, a.enforced.from)
+		switch {
+		case a.blocked:
+		case refusing || refuses(o, items[i]):
+			items[i].Decision.overLimit(retry)
+			a.crossing = a.crosses(items[i], retry)
+		}
+		if a.looks && (a.blocked || a.crossing) {
+			w.hear(&a.ahead, items, ahead)
+			w.settle(&a.ahead, items, i)
+		} else if a.crossing {
+			crossing = true
+		}
+	}
+	if crossing {
+		e.lookAhead(ctx, w, items)
+	}
+}
+
+// lookAhead asks about the time ahead of items whose refusal reaches beyond an
+// override's end.
+func (e *Engine) lookAhead(ctx context.Context, w *scratch, items []BatchItem) {
+	w.ahead.reset()
+	for i := range items {
+		if a := &w.asks[i]; a.crossing {
+			a.ahead = w.foresee(items, i, 1)
+		}
+	}
+	e.askAhead(ctx, w)
+	for i := range items {
+		if a := &w.asks[i]; a.crossing {
+			w.hear(&a.ahead, items, w.ahead.outcomes)
+			w.settle(&a.ahead, items, i)
+		}
 	}
 }
 
@@ -408,9 +505,9 @@ func (w *scratch) request(item BatchItem, charges []Charge) {
 	})
 }
 
-// take asks the shared limiter, once.
+// take asks the shared limiter.
 func (e *Engine) take(ctx context.Context, w *scratch) {
-	w.outcomes = slices.Grow(w.outcomes[:0], len(w.requests))[:len(w.requests)]
+	w.outcomes = resized(w.outcomes, len(w.requests))
 	if len(w.requests) > 0 {
 		e.takeFrom(ctx, e.limiter, w.requests, w.outcomes)
 	}
@@ -440,18 +537,26 @@ func (w *scratch) answer(a *ask, item BatchItem, o *Outcome, base int) (refusing
 	d.At = o.At
 	for i := a.enforced.from; i < a.enforced.to; i++ {
 		l := &d.Limits[w.places[i]]
-		l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, forced)
-		l.Shared = true
+		a.fill(l, w.charges[i].Meter, &o.Charges[i-base], o.At, forced)
 		if !l.Allowed {
 			refusing, retry = true, longer(retry, l.RetryAfter)
 		}
 	}
 	for i := a.shadow.from; i < a.shadow.to; i++ {
 		l := &d.Limits[w.places[i]]
-		l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, forced)
-		l.Shared = true
+		a.fill(l, w.charges[i].Meter, &o.Charges[i-base], o.At, forced)
 	}
 	return refusing && refuses(o, item), retry
+}
+
+// fill says of a limit what became of its charge in the shared limiter. That of
+// a blocked key was asked without its cost.
+func (a *ask) fill(l *LimitState, m *Meter, c *Charged, at int64, forced bool) {
+	if a.blocked {
+		c.Cost, c.Fits = l.Cost, m.Admits(m.Left(c.State, at), l.Cost)
+	}
+	l.fill(m, c, at, forced)
+	l.Shared = true
 }
 
 // overLimit is a refusal by limits. retry is the longest of the refusing ones.

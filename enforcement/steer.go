@@ -23,3 +23,32 @@ func (s *Subject) before(c *Check, now int64) (why Reason, entry *ListEntry) {
 	}
 	return "", nil
 }
+
+// numbers are the limits of a rule as they hold for one check: the plan's, or
+// those of an override.
+type numbers struct {
+	limits   []RuleLimit
+	override *override
+	rev      int64 // the least revision of their charges
+	ended    int64 // how far below it they go
+}
+
+// numbers gives the numbers of a rule for a check.
+func (s *Subject) numbers(r *Rule, c *Check, now int64) numbers {
+	n := numbers{limits: r.Limits, rev: s.PlanRevision}
+	if of := s.Steering.of(r); of != nil {
+		n.rev = max(n.rev, of.rev)
+		if n.override, n.ended = of.choose(c, now); n.override != nil {
+			n.limits = n.override.limits
+		}
+	}
+	return n
+}
+
+// revision is that of a charge on the kth limit. While an override has ended by
+// the clock and nobody has raised the revision for it, the numbers that follow
+// go below its revision: they read its states without their fraction of a unit,
+// which was counted in the override's rate, and cannot take it for theirs.
+func (n *numbers) revision(k int) int64 {
+	return max(max(n.limits[k].Meter.Rev, n.rev)-n.ended, 1)
+}
