@@ -26,13 +26,12 @@ func scanEntry(r row) (audit.Entry, error) {
 	return e, err
 }
 
-// writeEntry adds the edit's line. Without an actor it is whoever ctx says.
-func (e *edit) writeEntry(ctx context.Context) error {
+// writeLine adds a line of the edit. Without an actor it is whoever ctx says.
+func (e *edit) writeLine(ctx context.Context, l *audit.Entry) error {
 	id, err := newID("")
 	if err != nil {
 		return err
 	}
-	l := &e.entry
 	if l.Actor.Kind == "" {
 		l.Actor, l.Origin = audit.Who(ctx)
 	}

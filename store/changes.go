@@ -33,7 +33,8 @@ func (s *Store) Empty(ctx context.Context) (bool, error) {
 }
 
 // Changes gives what changed after revision since, all of one moment; 0 gives
-// the whole world. What cannot be read of one plan is told in its Broken.
+// the whole world. What cannot be read of one plan is told in its Broken; an
+// override or a block of which it cannot be read is such as no compiler takes.
 func (s *Store) Changes(ctx context.Context, since int64) (snapshot.Changes, error) {
 	var c snapshot.Changes
 	err := s.readWithin(ctx, 12*s.timeout, func(ctx context.Context) error {
@@ -67,6 +68,9 @@ func changes(ctx context.Context, tx *sql.Tx, since int64) (c snapshot.Changes, 
 	if c.OperatorKeys, err = collect(rows, err, scanOperatorKey); err != nil {
 		return c, fmt.Errorf("operator keys: %w", err)
 	}
+	if err = steeringChanges(ctx, tx, since, &c); err != nil {
+		return c, err
+	}
 	if since == 0 {
 		return c, nil // nobody has what was removed
 	}
@@ -78,6 +82,24 @@ func changes(ctx context.Context, tx *sql.Tx, since int64) (c snapshot.Changes, 
 		return c, fmt.Errorf("tombstones: %w", err)
 	}
 	return c, nil
+}
+
+// steeringChanges adds what is set for tenants beside their plans.
+func steeringChanges(ctx context.Context, tx *sql.Tx, since int64, c *snapshot.Changes) (err error) {
+	if c.Overrides, err = overrides.changed(ctx, tx, since); err != nil {
+		return fmt.Errorf("overrides: %w", err)
+	}
+	if c.Entries, err = listEntries.changed(ctx, tx, since); err != nil {
+		return fmt.Errorf("list entries: %w", err)
+	}
+	if c.Blocks, err = blocks.changed(ctx, tx, since); err != nil {
+		return fmt.Errorf("blocks: %w", err)
+	}
+	rows, err := tx.QueryContext(ctx, `SELECT tenant_id, policy, revision FROM policy_changes WHERE revision > $1`, since)
+	if c.PolicyChanges, err = collect(rows, err, scanPolicyChange); err != nil {
+		return fmt.Errorf("policy changes: %w", err)
+	}
+	return nil
 }
 
 func scanTombstone(r row) (snapshot.Tombstone, error) {

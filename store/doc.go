@@ -1,6 +1,6 @@
 // Package store keeps everything in a database: it implements the Store
-// contracts of tenants, plans, accounts and audit, and snapshot.Source, over
-// database/sql.
+// contracts of tenants, plans, steering, accounts and audit, and
+// snapshot.Source, over database/sql.
 //
 // There is one SQL text for both engines, one file an aggregate, the SQL beside
 // its scan. What differs between the engines is behind the engine interface:
@@ -11,8 +11,12 @@
 //	postgres.go  pgx pool, LISTEN and NOTIFY, advisory lock around migrations
 //	sqlite.go    the embedded default: one writer, many readers, lock files
 //	migrate.go   the schema: up, down, status, force
-//	document.go  plans' documents as JSON text
+//	document.go  plans' documents, and what is set beside them, as JSON text
+//	steering.go  what overrides, list entries and blocks have in common
 //	changes.go   what a snapshot is compiled from
+//	counts.go    adding what a node counted, once
+//	rollup.go    hours and days from the step below
+//	prune.go     giving up and removing what is old
 //
 // # Transactions
 //
@@ -23,6 +27,9 @@
 // written. Raising it last would let edits overlap, but then rows could not
 // carry it without being written twice. Edits are made by people and scripts, a
 // few a second at most; taking turns costs nothing that matters.
+//
+// Counts of decisions are written beside that, every second by every node: their
+// transactions neither raise the revision nor wait for it, and may be repeated.
 //
 // The package refuses to know HTTP, what a valid document is, and when to load.
 package store

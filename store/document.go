@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
@@ -161,6 +163,101 @@ func readFormers(text string, a enforcement.Algorithm) ([]enforcement.Former, er
 		out = append(out, enforcement.Former{Numbers: limit.Numbers(), Rev: f.Rev, Until: f.UntilUS})
 	}
 	return out, nil
+}
+
+// An overrideLimitJSON is the numbers that an override gives a limit; what is
+// not there stays the plan's.
+type overrideLimitJSON struct {
+	Name     string `json:"name"`
+	Quota    *int64 `json:"quota,omitempty"`
+	Burst    *int64 `json:"burst,omitempty"`
+	WindowMS *int64 `json:"window_ms,omitempty"`
+}
+
+// writeOverrideLimits refuses what could not be read back, as writeDocument does.
+func writeOverrideLimits(limits []enforcement.OverrideLimit) (string, error) {
+	out := []overrideLimitJSON{}
+	for _, l := range limits {
+		o := overrideLimitJSON{Name: l.Name}
+		if l.Quota != enforcement.Keep {
+			o.Quota = &l.Quota
+		}
+		if l.Burst != enforcement.Keep {
+			o.Burst = &l.Burst
+		}
+		if l.Window != 0 {
+			ms := l.Window.Milliseconds()
+			o.WindowMS = &ms
+		}
+		out = append(out, o)
+	}
+	text, err := writeJSON(out)
+	if err != nil {
+		return "", err
+	}
+	back, err := readOverrideLimits(text)
+	if err == nil && !slices.Equal(back, limits) {
+		err = errors.New("they read back as others")
+	}
+	if err != nil {
+		return "", &problem.Problem{Kind: problem.Invalid, Message: "the limits cannot be stored", Cause: err}
+	}
+	return text, nil
+}
+
+// readOverrideLimits reads what writeOverrideLimits wrote, and nothing else.
+func readOverrideLimits(text string) ([]enforcement.OverrideLimit, error) {
+	var in []overrideLimitJSON
+	if err := readJSON(text, &in); err != nil {
+		return nil, err
+	}
+	var out []enforcement.OverrideLimit
+	for _, l := range in {
+		o := enforcement.OverrideLimit{Name: l.Name, Quota: enforcement.Keep, Burst: enforcement.Keep}
+		if l.Quota != nil {
+			o.Quota = *l.Quota
+		}
+		if l.Burst != nil {
+			o.Burst = *l.Burst
+		}
+		if l.WindowMS != nil {
+			o.Window = time.Duration(*l.WindowMS) * time.Millisecond
+			if *l.WindowMS < 1 || o.Window.Milliseconds() != *l.WindowMS {
+				return nil, fmt.Errorf("limit %s: the window of %d ms is out of range", l.Name, *l.WindowMS)
+			}
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// writeKeyValues gives the text of a block's key, and refuses what could not be
+// read back.
+func writeKeyValues(key map[string]string) (string, error) {
+	if key == nil {
+		key = map[string]string{}
+	}
+	text, err := writeJSON(key)
+	if err != nil {
+		return "", err
+	}
+	back, err := readKeyValues(text)
+	if err == nil && !maps.Equal(back, key) {
+		err = errors.New("it reads back as another")
+	}
+	if err != nil {
+		return "", &problem.Problem{Kind: problem.Invalid, Message: "the key cannot be stored", Cause: err}
+	}
+	return text, nil
+}
+
+func readKeyValues(text string) (map[string]string, error) {
+	var key map[string]string
+	err := readJSON(text, &key)
+	if err == nil && key == nil {
+		err = errors.New("the stored key is null")
+	}
+	return key, err
 }
 
 // writeJSON gives compact text that says what it means: no escapes for HTML.

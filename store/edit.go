@@ -26,8 +26,9 @@ type edit struct {
 	// revision that the edit makes, and when.
 	revision int64
 	at       time.Time
-	// entry is written at the end; change may complete it.
-	entry audit.Entry
+	// lines of the audit log, written at the end. The first is of what was asked
+	// for: change may complete it, and add what follows from it.
+	lines []audit.Entry
 }
 
 // unknownCommit is the answer when a commit was sent and its reply was lost.
@@ -39,7 +40,7 @@ func unknownCommit(err error) error {
 }
 
 // edit runs change in one transaction that also raises the revision, adds the
-// audit line and gives the hint. change may run several times, but not after a
+// audit lines and gives the hint. change may run several times, but not after a
 // commit of which nothing is known: that is for the caller to find out.
 func (s *Store) edit(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
@@ -72,7 +73,7 @@ func (s *Store) tryEdit(ctx context.Context, e audit.Entry, change func(context.
 		return false, err
 	}
 	defer tx.Rollback()
-	ed := &edit{tx: tx, at: stored(s.now()), entry: e}
+	ed := &edit{tx: tx, at: stored(s.now()), lines: []audit.Entry{e}}
 	// First, because its lock makes edits take turns: see the package's comment.
 	err = tx.QueryRowContext(ctx, `UPDATE revision SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&ed.revision)
 	if err != nil {
@@ -81,8 +82,10 @@ func (s *Store) tryEdit(ctx context.Context, e audit.Entry, change func(context.
 	if err := change(ctx, ed); err != nil {
 		return false, err
 	}
-	if err := ed.writeEntry(ctx); err != nil {
-		return false, fmt.Errorf("write the audit line: %w", err)
+	for i := range ed.lines {
+		if err := ed.writeLine(ctx, &ed.lines[i]); err != nil {
+			return false, fmt.Errorf("write the audit line: %w", err)
+		}
 	}
 	if err := s.engine.announce(ctx, tx, ed.revision); err != nil {
 		return false, fmt.Errorf("announce the revision: %w", err)
@@ -118,16 +121,17 @@ func (e *edit) number(ctx context.Context, kind string) (uint32, error) {
 	return n, err
 }
 
-// concerns completes the entry: what it is about, and whose it is.
+// concerns completes the first line: what it is about, and whose it is.
 func (e *edit) concerns(tenantID, object, name string) {
+	l := &e.lines[0]
 	if tenantID != "" {
-		e.entry.TenantID = tenantID
+		l.TenantID = tenantID
 	}
-	if e.entry.Object == "" {
-		e.entry.Object = object
+	if l.Object == "" {
+		l.Object = object
 	}
-	if e.entry.ObjectName == "" {
-		e.entry.ObjectName = name
+	if l.ObjectName == "" {
+		l.ObjectName = name
 	}
 }
 

@@ -29,7 +29,7 @@ func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e 
 		if err != nil {
 			return err
 		}
-		by := ed.entry.Actor
+		by := ed.lines[0].Actor
 		_, err = ed.exec(ctx, `
 			INSERT INTO plan_versions (`+versionColumns+`, revision)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,

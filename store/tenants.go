@@ -139,7 +139,13 @@ func (s *Store) UpdateTenant(ctx context.Context, t tenants.Tenant, ifRevision i
 	return now, s.fail(err, "update tenant %s", t.ID)
 }
 
-// DeleteTenant removes a tenant with its keys. Its number is not given again.
+// DeleteTenant removes a tenant with its keys and what is set for it beside its
+// plan. Its number is not given again.
+//
+// Keys have tombstones of their own, because nodes find them without their
+// tenant. Overrides, list entries, blocks and policy changes go by the schema's
+// ON DELETE CASCADE, and the tenant's tombstone is theirs too: a snapshot drops
+// them with it.
 func (s *Store) DeleteTenant(ctx context.Context, id string, ifRevision int64, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		before, err := ed.tenantAt(ctx, id, ifRevision)

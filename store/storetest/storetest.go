@@ -1,6 +1,6 @@
 // Package storetest is the suite that store passes on each engine: the
-// contracts of tenants.Store, plans.Store, accounts.Store, audit.Store and
-// snapshot.Source, in tests.
+// contracts of tenants.Store, plans.Store, steering.Store, accounts.Store,
+// audit.Store and snapshot.Source, in tests.
 package storetest
 
 import (
@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -26,6 +27,7 @@ import (
 type Store interface {
 	tenants.Store
 	plans.Store
+	steering.Store
 	accounts.Store
 	audit.Store
 	snapshot.Source
@@ -97,6 +99,18 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"at most MaxFormers are kept", testMaxFormers},
 		{"cells are shared by plans and differ in five parts", testCells},
 		{"a rollback puts the old numbers in force again", testRollback},
+		{"overrides are made, read and ended", testOverrideLife},
+		{"list entries are made, read and removed", testListLife},
+		{"blocks are made, read and ended", testBlockLife},
+		{"what is set is refused for a reason", testSteeringRefusals},
+		{"so much is set for a tenant and no more", testSteeringBounds},
+		{"nothing that is set reaches another tenant", testSteeringIsolation},
+		{"changes have what was set", testSteeringChanges},
+		{"a row that cannot be read has no effect and no company", testSteeringBroken},
+		{"what has ended is removed once, with its line", testEndExpired},
+		{"nodes that remove at once remove once", testEndExpiredAtOnce},
+		{"a reset leaves a line", testNoteReset},
+		{"a line that cannot be written stops what is set", testSteeringAuditFailure},
 		{"every write leaves one audit line", testAuditLines},
 		{"a line that cannot be written stops the change", testAuditFailure},
 		{"the audit log is only added to", testAuditOnlyAdded},
