@@ -6,7 +6,8 @@
 -- that an edit waits for. Instants are seconds since the epoch.
 --
 -- A row is looked for by tenant and time, so its time stands in the key behind
--- tenant and kind; the index by time alone is for rolling up and pruning.
+-- tenant and kind; the index by name is for one route or policy, the one by time
+-- alone for rolling up and pruning.
 
 CREATE TABLE counts_minutes (
     at                BIGINT NOT NULL CONSTRAINT counts_minutes_at CHECK (at % 60 = 0),
@@ -37,6 +38,7 @@ CREATE TABLE counts_minutes (
 COMMENT ON TABLE counts_minutes IS 'Decisions of a minute. Nodes add to the rows that are there.';
 COMMENT ON COLUMN counts_minutes.name IS 'Of a route its pattern, of a policy its slug, of a total nothing.';
 CREATE INDEX counts_minutes_by_time ON counts_minutes (at);
+CREATE INDEX counts_minutes_by_name ON counts_minutes (tenant, kind, name, at);
 
 CREATE TABLE counts_hours (
     at                BIGINT NOT NULL CONSTRAINT counts_hours_at CHECK (at % 3600 = 0),
@@ -66,6 +68,7 @@ CREATE TABLE counts_hours (
 );
 COMMENT ON TABLE counts_hours IS 'The minutes of an hour together, written when it is over, and anew when more of it came.';
 CREATE INDEX counts_hours_by_time ON counts_hours (at);
+CREATE INDEX counts_hours_by_name ON counts_hours (tenant, kind, name, at);
 
 CREATE TABLE counts_days (
     at                BIGINT NOT NULL CONSTRAINT counts_days_at CHECK (at % 86400 = 0),
@@ -95,6 +98,7 @@ CREATE TABLE counts_days (
 );
 COMMENT ON TABLE counts_days IS 'The hours of a day (UTC) together, written when it is over, and anew when more of it came.';
 CREATE INDEX counts_days_by_time ON counts_days (at);
+CREATE INDEX counts_days_by_name ON counts_days (tenant, kind, name, at);
 
 CREATE TABLE sketches_minutes (
     at     BIGINT NOT NULL CONSTRAINT sketches_minutes_at CHECK (at % 60 = 0),
@@ -169,7 +173,7 @@ COMMENT ON COLUMN recent_refusals.id IS 'The decision''s.';
 COMMENT ON COLUMN recent_refusals.at_us IS 'Microseconds since the epoch.';
 COMMENT ON COLUMN recent_refusals.doc IS 'All of it as JSON; the columns before are what is looked for.';
 CREATE INDEX recent_refusals_by_time ON recent_refusals (at_us, id);
-CREATE INDEX recent_refusals_of_tenant ON recent_refusals (tenant, at_us, id);
+CREATE INDEX recent_refusals_of_tenant ON recent_refusals (tenant, id);
 
 CREATE TABLE leases (
     name    TEXT COLLATE "C" NOT NULL CONSTRAINT leases_pkey PRIMARY KEY,

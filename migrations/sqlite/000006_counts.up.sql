@@ -6,7 +6,8 @@
 -- that an edit waits for. Instants are seconds since the epoch.
 --
 -- A row is looked for by tenant and time, so its time stands in the key behind
--- tenant and kind; the index by time alone is for rolling up and pruning.
+-- tenant and kind; the index by name is for one route or policy, the one by time
+-- alone for rolling up and pruning.
 
 -- Decisions of a minute. Nodes add to the rows that are there.
 CREATE TABLE counts_minutes (
@@ -36,6 +37,7 @@ CREATE TABLE counts_minutes (
     CONSTRAINT counts_minutes_pkey PRIMARY KEY (tenant, kind, at, name)
 ) WITHOUT ROWID;
 CREATE INDEX counts_minutes_by_time ON counts_minutes (at);
+CREATE INDEX counts_minutes_by_name ON counts_minutes (tenant, kind, name, at);
 
 -- The minutes of an hour together,
 -- written when it is over, and anew when more of it came.
@@ -66,6 +68,7 @@ CREATE TABLE counts_hours (
     CONSTRAINT counts_hours_pkey PRIMARY KEY (tenant, kind, at, name)
 ) WITHOUT ROWID;
 CREATE INDEX counts_hours_by_time ON counts_hours (at);
+CREATE INDEX counts_hours_by_name ON counts_hours (tenant, kind, name, at);
 
 -- The hours of a day (UTC) together,
 -- written when it is over, and anew when more of it came.
@@ -96,6 +99,7 @@ CREATE TABLE counts_days (
     CONSTRAINT counts_days_pkey PRIMARY KEY (tenant, kind, at, name)
 ) WITHOUT ROWID;
 CREATE INDEX counts_days_by_time ON counts_days (at);
+CREATE INDEX counts_days_by_name ON counts_days (tenant, kind, name, at);
 
 -- Top keys and histograms of a minute. Each node writes its own row whole.
 CREATE TABLE sketches_minutes (
@@ -172,7 +176,7 @@ CREATE TABLE recent_refusals (
     doc    TEXT NOT NULL
 );
 CREATE INDEX recent_refusals_by_time ON recent_refusals (at_us, id);
-CREATE INDEX recent_refusals_of_tenant ON recent_refusals (tenant, at_us, id);
+CREATE INDEX recent_refusals_of_tenant ON recent_refusals (tenant, id);
 
 -- Who does what only one process should do.
 CREATE TABLE leases (
