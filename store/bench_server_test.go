@@ -16,3 +16,7 @@ func BenchmarkChangesPostgres(b *testing.B) {
 		`decode(lpad(to_hex(n), 64, '0'), 'hex')`)
 	benchmarkChanges(b, s)
 }
+
+func BenchmarkAddCountsPostgres(b *testing.B) {
+	benchmarkAddCounts(b, open(b, store.Config{URL: template.Clone(b)}))
+}

@@ -131,6 +131,20 @@ func (e *server) listen(ctx context.Context, changed func()) error {
 	}
 }
 
+// countsLock is the number of the advisory lock of the counts in this database.
+const countsLock = 0x6865616467617465
+
+// lockCounts takes an advisory lock: it leaves no trace on disk, as a shared
+// lock of a row would.
+func (e *server) lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error {
+	lock := `SELECT pg_advisory_xact_lock($1)`
+	if shared {
+		lock = `SELECT pg_advisory_xact_lock_shared($1)`
+	}
+	_, err := tx.ExecContext(ctx, lock, int64(countsLock))
+	return err
+}
+
 // sqlStates are the codes and classes of Postgres that mean something here.
 var sqlStates = map[string]fault{
 	"08":    faultAway,      // connection exception

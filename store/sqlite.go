@@ -193,6 +193,9 @@ func (e *embedded) notify(ctx context.Context, changed func()) error {
 	}
 }
 
+// lockCounts has nothing to do: a transaction that writes has the file alone.
+func (e *embedded) lockCounts(context.Context, *sql.Tx, bool) error { return nil }
+
 func (e *embedded) fault(err error) (fault, string) {
 	var refused *sqlite.Error
 	if !errors.As(err, &refused) {

@@ -67,6 +67,9 @@ type engine interface {
 	announced()
 	// notify is snapshot.Source.Notify.
 	notify(ctx context.Context, changed func()) error
+	// lockCounts holds the counts until tx ends: shared by those who add, alone by
+	// who gives rows up.
+	lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error
 	// fault judges a driver's error.
 	fault(err error) (f fault, constraint string)
 	// migrations gives the steps and a driver with a connection of its own, which

@@ -1,0 +1,221 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/metrics"
+)
+
+// errNotDue ends a roll-up that another was quicker with, or that must begin
+// anew because more came.
+var errNotDue = errors.New("not due")
+
+// RollUpsDue gives what is over and not rolled up, hours before days.
+func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]metrics.RollUp, error) {
+	var list []metrics.RollUp
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, `
+			SELECT step, at FROM roll_ups_due
+			WHERE step = 'hour' AND at <= $1 OR step = 'day' AND at <= $2
+			ORDER BY step DESC, at
+			LIMIT $3`,
+			now.Add(-metrics.Hour.Duration()).Unix(), now.Add(-metrics.Day.Duration()).Unix(), limit)
+		list, err = collect(rows, err, func(r row) (u metrics.RollUp, err error) { return u, r.Scan(&u.Step, &u.At) })
+		return err
+	})
+	return list, s.fail(err, "list what is to be rolled up")
+}
+
+// RollUp writes an hour or a day anew, if it is due.
+//
+// The note that it is due has a number that rises with each addition. Sketches
+// are read and merged outside of any transaction, so that the one writer of a
+// SQLite file is not held meanwhile, and written in pieces; counts are summed in
+// the transaction that ends the note. Every one of these holds the note's row and finds the
+// number as it was at the beginning: else more came, or another process was
+// quicker, and the roll-up ends without changing anything more. It stays due
+// then, or is done.
+func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
+	defer cancel()
+	n, err := s.note(ctx, r)
+	if err == nil {
+		err = s.rollUpSketches(ctx, r, n, merge)
+	}
+	if err == nil {
+		err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error { return rollUpCounts(ctx, tx, r, n) })
+	}
+	if errors.Is(err, errNotDue) {
+		return nil
+	}
+	return s.fail(err, "roll up the %s at %d", r.Step, r.At)
+}
+
+// below is the step that a step is made from.
+func below(s metrics.Step) metrics.Step {
+	if s == metrics.Day {
+		return metrics.Hour
+	}
+	return metrics.Minute
+}
+
+// span is the time of a roll-up.
+func span(r metrics.RollUp) (from, to int64) {
+	return r.At, r.At + int64(r.Step.Duration()/time.Second)
+}
+
+// note gives the number of the note that r is due; errNotDue.
+func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error) {
+	err = s.read(ctx, func(ctx context.Context) error {
+		return s.reader.QueryRowContext(ctx, `
+			SELECT n FROM roll_ups_due
+			WHERE step = $1 AND at = $2`, string(r.Step), r.At).Scan(&n)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = errNotDue
+	}
+	return n, err
+}
+
+// rollUpCounts ends the note and sums what is below. Rows that were given up
+// cannot be summed again: of those nothing is written.
+func rollUpCounts(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
+	ended, err := execIn(ctx, tx, `
+		DELETE FROM roll_ups_due
+		WHERE step = $1 AND at = $2 AND n = $3`, string(r.Step), r.At, n)
+	if err != nil {
+		return fmt.Errorf("end the note: %w", err)
+	}
+	if ended == 0 {
+		return errNotDue
+	}
+	kept, err := keptSince(ctx, tx)
+	if err != nil || r.At < kept[below(r.Step)] {
+		return err
+	}
+	from, to := span(r)
+	if _, err := tx.ExecContext(ctx, sumInto(r.Step), from, from, to); err != nil {
+		return fmt.Errorf("sum counts: %w", err)
+	}
+	above, ok := aboveOf(r.Step)
+	if !ok {
+		return nil
+	}
+	return noteDue(ctx, tx, metrics.RollUp{Step: above, At: floor(r.At, above)})
+}
+
+// sumInto writes the rows of one step from those of the step below. Its
+// parameters are the step's beginning, and the beginning and end of its time.
+func sumInto(s metrics.Step) string {
+	sums := make([]string, len(metrics.Columns))
+	for i, c := range metrics.Columns {
+		sums[i] = "CAST(sum(" + c + ") AS BIGINT)"
+	}
+	return `INSERT INTO ` + tableOf("counts", s) + ` (` + strings.Join(countColumns, ", ") + `)
+		SELECT CAST($1 AS BIGINT), tenant, kind, name, ` + strings.Join(sums, ", ") + `
+		FROM ` + tableOf("counts", below(s)) + `
+		WHERE at >= $2 AND at < $3
+		GROUP BY tenant, kind, name
+		` + countConflict(func(c string) string { return "excluded." + c })
+}
+
+// A sketchID is what sketches of all nodes and times have in common.
+type sketchID struct {
+	tenant uint32
+	name   string
+}
+
+// sketchPiece is how many merged sketches one transaction writes.
+const sketchPiece = 100
+
+func (s *Store) rollUpSketches(ctx context.Context, r metrics.RollUp, n int64, merge func(string, [][]byte) ([]byte, error)) error {
+	kept, err := s.rowsKept(ctx, r)
+	if err != nil || !kept {
+		return err
+	}
+	keys, err := s.sketchIDs(ctx, r)
+	if err != nil {
+		return fmt.Errorf("list sketches: %w", err)
+	}
+	for len(keys) > 0 {
+		piece := keys[:min(sketchPiece, len(keys))]
+		keys = keys[len(piece):]
+		merged := make([]string, len(piece))
+		for i, k := range piece {
+			docs, err := s.sketchDocs(ctx, r, k)
+			if err != nil {
+				return fmt.Errorf("read sketches: %w", err)
+			}
+			doc, err := merge(k.name, docs)
+			if err != nil {
+				return fmt.Errorf("merge sketches %s of tenant %d: %w", k.name, k.tenant, err)
+			}
+			merged[i] = string(doc)
+		}
+		err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			if err := hold(ctx, tx, r, n); err != nil {
+				return err
+			}
+			return sketchesInto(r.Step).run(ctx, tx, len(piece), func(i int) []any {
+				return []any{r.At, int64(piece[i].tenant), piece[i].name, "", merged[i]}
+			})
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hold locks the note of a roll-up, if it still has the number n; errNotDue.
+func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
+	held, err := execIn(ctx, tx, `
+		UPDATE roll_ups_due SET n = n
+		WHERE step = $1 AND at = $2 AND n = $3`, string(r.Step), r.At, n)
+	if err == nil && held == 0 {
+		return errNotDue
+	}
+	return err
+}
+
+// rowsKept tells whether what r is made from was not given up. It cannot be
+// while r is due.
+func (s *Store) rowsKept(ctx context.Context, r metrics.RollUp) (kept bool, err error) {
+	err = s.read(ctx, func(ctx context.Context) error {
+		return s.reader.QueryRowContext(ctx, `
+			SELECT before <= $1 FROM pruned
+			WHERE step = $2`, r.At, string(below(r.Step))).Scan(&kept)
+	})
+	return kept, err
+}
+
+func (s *Store) sketchIDs(ctx context.Context, r metrics.RollUp) (list []sketchID, err error) {
+	from, to := span(r)
+	err = s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, `
+			SELECT DISTINCT tenant, name FROM `+tableOf("sketches", below(r.Step))+`
+			WHERE at >= $1 AND at < $2
+			ORDER BY tenant, name`, from, to)
+		list, err = collect(rows, err, func(r row) (k sketchID, err error) { return k, r.Scan(&k.tenant, &k.name) })
+		return err
+	})
+	return list, err
+}
+
+func (s *Store) sketchDocs(ctx context.Context, r metrics.RollUp, k sketchID) (docs [][]byte, err error) {
+	from, to := span(r)
+	err = s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, `
+			SELECT doc FROM `+tableOf("sketches", below(r.Step))+`
+			WHERE tenant = $1 AND name = $2 AND at >= $3 AND at < $4
+			ORDER BY at, node`, int64(k.tenant), k.name, from, to)
+		docs, err = collect(rows, err, func(r row) (doc []byte, err error) { return doc, r.Scan(&doc) })
+		return err
+	})
+	return docs, err
+}
