@@ -140,11 +140,12 @@ func (b Block) JSON() (json.RawMessage, error) {
 type jsonReset struct {
 	Policy string            `json:"policy"`
 	Key    map[string]string `json:"key"`
+	Reason string            `json:"reason,omitempty"`
 }
 
 // JSON gives the reset's document.
 func (r Reset) JSON() (json.RawMessage, error) {
-	return marshal(jsonReset{Policy: r.Policy, Key: notNil(r.Key)})
+	return marshal(jsonReset{Policy: r.Policy, Key: notNil(r.Key), Reason: r.Reason})
 }
 
 // notNil: the key of a policy that counts the whole tenant is {}, not null.

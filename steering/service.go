@@ -191,18 +191,20 @@ type Reset struct {
 	Tenant tenants.Tenant
 	Policy string            // slug
 	Key    map[string]string // as Block.Key, canonical
+	Reason string            // up to MaxReason characters
 }
 
 // PlanReset says which key is meant; Invalid, NotFound. Nothing is done yet:
 // NoteReset comes next, and then the limiter.
-func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[string]string) (Reset, error) {
+func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[string]string, reason string) (Reset, error) {
 	t, err := s.tenantWithPlan(ctx, tenant)
 	if err != nil {
 		return Reset{}, err
 	}
 	var f problem.Fields
-	r := Reset{Tenant: t.Tenant, Policy: policy}
+	r := Reset{Tenant: t.Tenant, Policy: policy, Reason: reason}
 	r.Key = t.key(&f, policy, key)
+	f.Line("/reason", reason, 0, MaxReason)
 	return r, f.Err()
 }
 
