@@ -343,42 +343,43 @@ func mergeSketches(name string, docs [][]byte) ([]byte, error) {
 	return all.encode(), nil
 }
 
-// A histogram of durations in microseconds, lock-free, in the same buckets.
+// A histogram in the same buckets that any number of goroutines may add to. It
+// takes no lock.
 type histogram struct {
 	bucket [maxLogBuckets]atomic.Uint64
-	nanos  atomic.Uint64
+	sum    atomic.Uint64 // in the unit of whoever observes
 }
 
 // maxLogBuckets is more than there are.
 const maxLogBuckets = perOctave*octaves + 2
 
-func (h *histogram) observe(d time.Duration) {
-	d = max(d, 0)
-	h.bucket[bucketOf(int64((d+time.Microsecond-1)/time.Microsecond))].Add(1)
-	h.nanos.Add(uint64(d))
+func (h *histogram) observe(v int64, sum uint64) {
+	h.bucket[bucketOf(v)].Add(1)
+	h.sum.Add(sum)
 }
 
-// promBounds is how many bounds Prometheus is shown: from 1 µs, each twice the
-// one before, to 8.4 s.
-const promBounds = 24
+// observeTime adds a duration in microseconds, rounded up; its sum is in
+// nanoseconds.
+func (h *histogram) observeTime(d time.Duration) {
+	d = max(d, 0)
+	h.observe(int64((d+time.Microsecond-1)/time.Microsecond), uint64(d))
+}
 
-// bound is the upper end of a bucket that Prometheus is shown, included.
-func bound(i int) time.Duration { return time.Microsecond << i }
-
-// read gives the histogram as Prometheus has it: counts up to each bound, in
-// seconds. An observation beside it may be in the sum and not yet in the count.
-func (h *histogram) read() (count uint64, sum float64, upTo map[float64]uint64) {
-	sum = time.Duration(h.nanos.Load()).Seconds()
-	upTo = make(map[float64]uint64, promBounds)
-	next := 0
+// upTo gives, of each bound, how many values are not above it, and how many
+// there are. The bounds ascend, and are bounds of buckets. An observation beside
+// it may be in the sum and not yet in the count.
+func (h *histogram) upTo(bounds []int64) (counts []uint64, all uint64) {
+	counts = make([]uint64, 0, len(bounds))
 	for i, upper := range logBounds {
-		for next < promBounds && upper > bound(next).Microseconds() {
-			upTo[bound(next).Seconds()] = count
-			next++
+		for len(counts) < len(bounds) && upper > bounds[len(counts)] {
+			counts = append(counts, all)
 		}
-		count += h.bucket[i].Load()
+		all += h.bucket[i].Load()
 	}
-	return count, sum, upTo
+	for len(counts) < len(bounds) {
+		counts = append(counts, all)
+	}
+	return counts, all
 }
 
 // since gives what came since the last call with the same before.

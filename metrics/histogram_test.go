@@ -233,24 +233,25 @@ func FuzzDecodeSketch(f *testing.F) {
 func TestLockFreeHistogram(t *testing.T) {
 	t.Parallel()
 	var h histogram
-	for _, d := range []time.Duration{-time.Second, 0, 1, time.Microsecond, time.Microsecond + 1, 3 * time.Microsecond, bound(promBounds - 1), time.Hour} {
-		h.observe(d)
+	longest := time.Duration(latencyBounds[len(latencyBounds)-1]) * time.Microsecond
+	for _, d := range []time.Duration{-time.Second, 0, 1, time.Microsecond, time.Microsecond + 1, 3 * time.Microsecond, longest, time.Hour} {
+		h.observeTime(d)
 	}
-	count, sum, upTo := h.read()
-	if count != 8 || len(upTo) != promBounds {
+	upTo, count := h.upTo(latencyBounds)
+	if count != 8 || len(upTo) != len(latencyBounds) {
 		t.Errorf("count = %d with %d bounds", count, len(upTo))
 	}
-	if want := (time.Hour + bound(promBounds-1) + 5*time.Microsecond + 2).Seconds(); sum != want {
-		t.Errorf("sum = %v, want %v", sum, want)
+	if sum := time.Duration(h.sum.Load()); sum != time.Hour+longest+5*time.Microsecond+2 {
+		t.Errorf("sum = %s", sum)
 	}
-	for i, want := range map[int]uint64{0: 4, 1: 5, 2: 6, promBounds - 2: 6, promBounds - 1: 7} {
-		if got := upTo[bound(i).Seconds()]; got != want {
-			t.Errorf("up to %s: %d, want %d", bound(i), got, want)
+	for i, want := range map[int]uint64{0: 4, 1: 5, 2: 6, len(upTo) - 2: 6, len(upTo) - 1: 7} {
+		if upTo[i] != want {
+			t.Errorf("up to %d µs: %d, want %d", latencyBounds[i], upTo[i], want)
 		}
 	}
 	var before [maxLogBuckets]uint64
 	first := h.since(&before)
-	h.observe(time.Second)
+	h.observeTime(time.Second)
 	second, third := h.since(&before), h.since(&before)
 	if first.count() != 8 || second.count() != 1 || third.count() != 0 {
 		t.Errorf("since: %d, %d, %d", first.count(), second.count(), third.count())

@@ -1,8 +1,11 @@
 package metrics
 
 import (
+	"maps"
 	"net/http"
 	"runtime"
+	"slices"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -19,13 +22,37 @@ func NewRecorder(cfg Config) *Recorder {
 	if cfg.Revision == "" {
 		cfg.Revision = "unknown"
 	}
-	r := &Recorder{cfg: cfg, registry: prometheus.NewRegistry()}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	r := &Recorder{cfg: cfg, registry: prometheus.NewRegistry(), tenants: tenantSeries(cfg.Tenants)}
+	r.shards = make([]*shard, 2*runtime.GOMAXPROCS(0))
+	for i := range r.shards {
+		size := maxContents / len(r.shards)
+		r.shards[i] = &shard{index: i, content: newContent(size), spare: newContent(size)}
+	}
+	r.pool.New = func() any { return r.shards[int(r.next.Add(1))%len(r.shards)] }
 	r.registry.MustRegister(
 		&collector{r},
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 	)
 	return r
+}
+
+// Bounds of histograms at /metrics, each a bound of ours as well.
+var (
+	latencyBounds = powersOf2(24, 1) // in microseconds: 1 µs, each twice the one before, to 8.4 s
+	retryBounds   = powersOf2(16, 2) // in milliseconds: 1 ms, each four times the one before, to 12.4 days
+)
+
+// powersOf2 gives n of them from 1 on, so many octaves apart.
+func powersOf2(n, apart int) []int64 {
+	list := make([]int64, n)
+	for i := range list {
+		list[i] = 1 << (i * apart)
+	}
+	return list
 }
 
 // Handler serves what was counted, in the formats of Prometheus.
@@ -41,6 +68,15 @@ var (
 	decisionsDesc = desc("decisions_total", "Decisions, by what came of them, why, and the mode of the check. Peeks do not count.", "outcome", "reason", "mode")
 	degradedDesc  = desc("degraded_total", "Decisions that failure modes answered because the shared limiter was away.")
 	shadowDesc    = desc("shadow_refusals_total", "Allowed decisions that a shadow policy would have refused.")
+
+	tenantDesc     = desc("tenant_decisions_total", "Decisions of the tenants that a setting names, by what came of them.", "tenant", "outcome")
+	retryAfterDesc = desc("retry_after_seconds", "How long refused requests were told to wait, of refusals by limits and blocks where waiting helps.")
+	notKeptDesc    = desc("refusals_not_kept_total", "Refusals of which no explanation was kept, because there were too many.")
+
+	countsRowsDesc    = desc("counts_waiting_rows", "Rows of counts that are not in the database yet.")
+	countsSecondsDesc = desc("counts_waiting_seconds", "Age of the oldest count that is not in the database yet.")
+	countFlushesDesc  = desc("count_flushes_total", "Transactions that add counts to the database, by how they ended.", "result")
+	countsFoldedDesc  = desc("counts_folded_total", "Counts that found no room as rows of their own and are only in the sums above them.")
 
 	limiterSecondsDesc  = desc("limiter_seconds", "How long calls of the limiter take; one call may decide many requests.")
 	limiterRequestsDesc = desc("limiter_requests_total", "Requests to the limiter, by how they ended.", "verdict")
@@ -66,7 +102,8 @@ type collector struct{ r *Recorder }
 // Describe sends the descriptions of all series.
 func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		decisionsDesc, degradedDesc, shadowDesc, limiterSecondsDesc, limiterRequestsDesc, snapshotLoadedDesc,
+		decisionsDesc, degradedDesc, shadowDesc, tenantDesc, retryAfterDesc, notKeptDesc,
+		countsRowsDesc, countsSecondsDesc, countFlushesDesc, countsFoldedDesc, limiterSecondsDesc, limiterRequestsDesc, snapshotLoadedDesc,
 		snapshotRevisionDesc, snapshotAgeDesc, snapshotProblemsDesc, snapshotHeldDesc, snapshotListeningDesc,
 		snapshotSwapsDesc, snapshotObjectsDesc, redisReachableDesc, redisBreakerDesc, buildDesc,
 	} {
@@ -78,6 +115,8 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	s := sink(out)
 	c.r.collectDecisions(s)
+	c.r.collectTenants(s)
+	c.r.collectCounts(s)
 	c.r.collectLimiter(s)
 	if c.r.cfg.Snapshot != nil {
 		s.snapshot(c.r.cfg.Snapshot())
@@ -91,26 +130,55 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (r *Recorder) collectDecisions(s sink) {
+	all := new(totals)
+	for _, shard := range r.shards {
+		all.add(&shard.tallies)
+	}
 	for o := range nOutcomes {
 		for reason := range nReasons {
 			for m := range nModes {
 				// A series that was never counted is shown where it is to be
 				// expected, so that the first rate over it is right.
-				n := r.decisions[o][reason][m].Load()
+				n := all.decisions[o][reason][m]
 				if n > 0 || m == modeEnforce && usual(o, enforcement.Reason(reasonNames[reason])) {
 					s.counter(decisionsDesc, n, outcomeNames[o], reasonNames[reason], modeNames[m])
 				}
 			}
 		}
 	}
-	s.counter(degradedDesc, r.degraded.Load())
-	s.counter(shadowDesc, r.shadow.Load())
+	s.counter(degradedDesc, all.degraded)
+	s.counter(shadowDesc, all.shadow)
+	upTo, count := r.retry.upTo(retryBounds)
+	s.histogram(retryAfterDesc, count, float64(r.retry.sum.Load())/1e3, retryBounds, upTo, 1e3)
+}
+
+// collectTenants shows the tenants that a setting names.
+func (r *Recorder) collectTenants(s sink) {
+	for _, slug := range slices.Sorted(maps.Keys(r.tenants)) {
+		for o := range nOutcomes {
+			s.counter(tenantDesc, r.tenants[slug][o].Load(), slug, outcomeNames[o])
+		}
+	}
+}
+
+// collectCounts shows what became of counts after they were counted.
+func (r *Recorder) collectCounts(s sink) {
+	var state FlushState
+	if r.cfg.Flush != nil {
+		state = r.cfg.Flush()
+		s.gauge(countsRowsDesc, float64(state.WaitingRows))
+		s.gauge(countsSecondsDesc, state.Waiting.Seconds())
+		s.counter(countFlushesDesc, uint64(max(state.Flushed, 0)), "ok")
+		s.counter(countFlushesDesc, uint64(max(state.Failed, 0)), "failed")
+		s.counter(countsFoldedDesc, r.folded.Load()+uint64(max(state.Folded, 0)))
+	}
+	s.counter(notKeptDesc, r.refusals.notKept.Load()+uint64(max(state.NotKept, 0)))
 }
 
 // usual reports whether an outcome goes with a reason.
 func usual(outcome int, reason enforcement.Reason) bool {
 	switch reason {
-	case enforcement.ReasonOK:
+	case enforcement.ReasonOK, enforcement.ReasonAllowedByList:
 		return outcome == allowed
 	case enforcement.ReasonNoPolicy:
 		return true
@@ -121,8 +189,8 @@ func usual(outcome int, reason enforcement.Reason) bool {
 }
 
 func (r *Recorder) collectLimiter(s sink) {
-	count, sum, upTo := r.limiter.seconds.read()
-	s <- prometheus.MustNewConstHistogram(limiterSecondsDesc, count, sum, upTo)
+	upTo, count := r.limiter.seconds.upTo(latencyBounds)
+	s.histogram(limiterSecondsDesc, count, time.Duration(r.limiter.seconds.sum.Load()).Seconds(), latencyBounds, upTo, 1e6)
 	for v := range nVerdicts {
 		name := enforcement.Verdict(v).String()
 		n := r.limiter.verdicts[v].Load()
@@ -154,6 +222,15 @@ type sink chan<- prometheus.Metric
 
 func (s sink) counter(d *prometheus.Desc, n uint64, labels ...string) {
 	s <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+}
+
+// histogram shows one whose bounds are in parts of a second, so many of them.
+func (s sink) histogram(d *prometheus.Desc, count uint64, sum float64, bounds []int64, upTo []uint64, parts float64) {
+	buckets := make(map[float64]uint64, len(bounds))
+	for i, bound := range bounds {
+		buckets[float64(bound)/parts] = upTo[i]
+	}
+	s <- prometheus.MustNewConstHistogram(d, count, sum, buckets)
 }
 
 func (s sink) gauge(d *prometheus.Desc, v float64, labels ...string) {

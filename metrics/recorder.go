@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -13,11 +14,21 @@ import (
 type Config struct {
 	// Version and Revision of the program, for headgate_build_info; default "unknown".
 	Version, Revision string
+	// Node is the name of this process in kept refusals; default "".
+	Node string
+	// Tenants are the slugs of those that have a series of their own, at most
+	// MaxTenantSeries; default: none.
+	Tenants []string
 	// Snapshot tells the state of the control plane's snapshot when it is
 	// scraped; default: no such series.
 	Snapshot func() SnapshotState
 	// Redis tells the state of the shared limiter; default: no such series.
 	Redis func() RedisState
+	// Flush tells what became of counts on their way to the database; default:
+	// no such series.
+	Flush func() FlushState
+	// Now is the clock of what is not a decision; default: time.Now.
+	Now func() time.Time
 }
 
 // SnapshotState is what there is to know of the snapshot.
@@ -40,49 +51,45 @@ type RedisState struct {
 	BreakerOpen bool // calls are not tried, failure modes answer at once
 }
 
-// outcomes of a decision.
-const (
-	allowed = iota
-	refused
-	nOutcomes
-)
-
-var outcomeNames = [nOutcomes]string{"allowed", "refused"}
-
-// reasonNames are those that have a counter; another one counts as "other", so
-// that no text from elsewhere becomes a label.
-var reasonNames = [...]string{
-	string(enforcement.ReasonOK),
-	string(enforcement.ReasonNoPolicy),
-	string(enforcement.ReasonOverLimit),
-	string(enforcement.ReasonCostExceedsQuota),
-	string(enforcement.ReasonMissingAttribute),
-	string(enforcement.ReasonTenantSuspended),
-	string(enforcement.ReasonBatchRefused),
-	string(enforcement.ReasonLimiterUnavailable),
-	"other",
+// FlushState is what there is to know of counts on their way to the database.
+type FlushState struct {
+	WaitingRows     int           // not in the database yet
+	Waiting         time.Duration // age of the oldest count among them; 0 without one
+	Flushed, Failed int64         // flushes by how they ended
+	// Folded are counts that the flusher gave to the sums above them, to stay
+	// within its memory; NotKept are refusals that it gave up.
+	Folded, NotKept int64
 }
 
-const nReasons = len(reasonNames)
-
-// modes of a check that are counted.
-const (
-	modeEnforce = iota
-	modeForce
-	nModes
-)
-
-var modeNames = [nModes]string{enforcement.Enforce.String(), enforcement.Force.String()}
-
 // A Recorder counts decisions. It is an enforcement.Recorder, and safe for any
-// number of goroutines.
+// number of goroutines. NewRecorder makes one.
 type Recorder struct {
-	cfg       Config
-	decisions [nOutcomes][nReasons][nModes]atomic.Uint64
-	degraded  atomic.Uint64
-	shadow    atomic.Uint64
-	limiter   limiterCounts
-	registry  *prometheus.Registry
+	cfg      Config
+	registry *prometheus.Registry
+	shards   []*shard
+	next     atomic.Uint32 // shard for the next newcomer
+	pool     sync.Pool     // of *shard, so that a processor keeps to its own
+	limiter  limiterCounts
+	standIn  limiterCounts
+	retry    histogram               // of refusals by limits and blocks, in milliseconds
+	tenants  map[string]*tenantTally // by slug; fixed
+	refusals sampler
+	folded   atomic.Uint64 // decisions without rows of their own
+	ring     ring
+	drains   drainState
+}
+
+// An outcome is what of a decision is the same for every row it is counted in.
+type outcome struct {
+	field    field
+	owner    *enforcement.Rule // that the refusal belongs to; nil: none
+	limit    string            // of the owner, by its name
+	key      [16]byte          // partition of the owner
+	forced   bool
+	shadow   bool // a shadow policy would have refused
+	degraded bool
+	local    bool
+	cost     int64 // that was charged
 }
 
 // Record counts a decision once. Peeks do not count. It does not keep d.
@@ -95,48 +102,276 @@ func (r *Recorder) Record(d *enforcement.Decision) {
 	default:
 		return
 	}
-	outcome := refused
+	o := outcomeOf(d)
+	s := r.acquire()
+	defer r.release(s)
+	s.tally(d, &o, mode)
+	at := millisecondsOf(d.ID) / 1000
+	s.content.record(d, &o, at)
+	if series := r.tenants[d.Subject.Tenant]; series != nil {
+		series[outcomeIndex(d)].Add(1)
+	}
 	if d.Allowed {
-		outcome = allowed
+		return
 	}
-	r.decisions[outcome][reasonIndex(d.Reason)][mode].Add(1)
-	if d.Degraded {
-		r.degraded.Add(1)
+	if o.field.hasRetry() && d.RetryAfter != enforcement.Never {
+		r.retry.observe(d.RetryAfter, uint64(max(d.RetryAfter, 0)))
 	}
-	if d.Allowed && mode == modeEnforce && shadowRefuses(d) {
-		r.shadow.Add(1)
+	if r.refusals.admit(at, d.Subject.Number) {
+		s.content.samples = append(s.content.samples, newSample(d, &o))
 	}
 }
 
-// shadowRefuses reports whether a shadow policy would have refused.
-func shadowRefuses(d *enforcement.Decision) bool {
+// outcomeOf reads a decision.
+func outcomeOf(d *enforcement.Decision) outcome {
+	o := outcome{field: fieldOf(d), forced: d.Check.Mode == enforcement.Force, degraded: d.Degraded}
+	o.local = d.Degraded && len(d.Limits) > 0 // of limits that nobody decided nothing is there
+	if !d.Allowed {
+		o.find(d)
+		return o
+	}
 	for i := range d.Limits {
 		l := &d.Limits[i]
-		if !l.Allowed && l.Rule.Mode == enforcement.PolicyShadow {
-			return true
+		switch {
+		case l.Rule.Mode == enforcement.PolicyEnforce || l.Allowed:
+			o.cost = d.Check.Cost
+		case !o.forced:
+			o.shadow = true
 		}
 	}
-	return false
+	return o
 }
 
-func reasonIndex(reason enforcement.Reason) int {
-	switch reason {
-	case enforcement.ReasonOK:
-		return 0
-	case enforcement.ReasonNoPolicy:
-		return 1
-	case enforcement.ReasonOverLimit:
-		return 2
-	case enforcement.ReasonCostExceedsQuota:
-		return 3
-	case enforcement.ReasonMissingAttribute:
-		return 4
-	case enforcement.ReasonTenantSuspended:
-		return 5
-	case enforcement.ReasonBatchRefused:
-		return 6
-	case enforcement.ReasonLimiterUnavailable:
-		return 7
+// find tells to which policy a refusal belongs: of the enforced limits that
+// refuse, the one with the longest retry; Never is the longest, and of equals
+// the first in the plan's order.
+func (o *outcome) find(d *enforcement.Decision) {
+	switch o.field {
+	case fieldOverLimit, fieldNeverFits:
+		var longest *enforcement.LimitState
+		for i := range d.Limits {
+			l := &d.Limits[i]
+			if !l.Allowed && l.Rule.Mode == enforcement.PolicyEnforce && (longest == nil || longer(l.RetryAfter, longest.RetryAfter)) {
+				longest = l
+			}
+		}
+		if longest != nil {
+			o.owner, o.limit, o.key = longest.Rule, longest.Limit.Name, longest.Partition
+		}
+	case fieldBlocked, fieldMissingAttribute:
+		if d.Subject.Plan == nil {
+			return
+		}
+		if rule, known := d.Subject.Plan.Rule(d.Policy); known {
+			o.owner = rule
+			if o.field == fieldBlocked {
+				o.key = rule.PartitionOf(d.Check)
+			}
+		}
 	}
-	return nReasons - 1
+}
+
+// longer reports whether one time to wait is longer than another.
+func longer(a, b int64) bool {
+	return b != enforcement.Never && (a == enforcement.Never || a > b)
+}
+
+// record counts a decision of a second in every row that it belongs to.
+func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
+	p := c.page(minuteOf(at), d.Subject)
+	if p == nil {
+		c.folded++
+		second(&c.together, at).count(o.field, o)
+		return
+	}
+	second(&p.seconds, at).count(o.field, o)
+	if route := c.onRoute(p, d.Route); route != nil {
+		route.count(o.field, o)
+	} else {
+		c.folded++
+	}
+	c.policies(p, d, o)
+	if o.field.hasRetry() {
+		if d.RetryAfter == enforcement.Never {
+			p.retry.never++
+		} else {
+			p.retry.histogram.add(d.RetryAfter, 1)
+		}
+		if o.owner != nil {
+			c.key(p, &p.limited, o.owner, o.key, d)
+		}
+	}
+}
+
+// sampledOf is of how many decisions one is looked at for what remains.
+const sampledOf = 16
+
+// policies counts a decision for each policy that applied.
+func (c *content) policies(p *page, d *enforcement.Decision, o *outcome) {
+	sampled := d.ID[15]%sampledOf == 0 // random bits of the id
+	limits := d.Limits
+	for rule := range d.Applied {
+		n := 0
+		for n < len(limits) && limits[n].Rule == rule {
+			n++
+		}
+		mine := limits[:n]
+		limits = limits[n:]
+		if d.Allowed && n > 0 && rule.Mode == enforcement.PolicyEnforce && len(rule.CountBy) > 0 {
+			c.key(p, &p.allowed, rule, mine[0].Partition, d)
+		}
+		row := c.ofRule(p, rule)
+		if row == nil {
+			c.folded++
+			continue
+		}
+		f, own := o.field, o.of(rule, mine, d)
+		if o.owner != nil && o.owner != rule {
+			f = fieldOtherPolicy
+		}
+		row.count(f, &own)
+		if sampled && n > 0 {
+			row.remaining[leastRemaining(mine)]++
+			row.sampled = true
+		}
+	}
+}
+
+// of narrows an outcome to one of the policies, with its limits.
+func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d *enforcement.Decision) outcome {
+	own := *o
+	own.local = o.local && len(limits) > 0
+	own.shadow, own.cost = false, 0
+	if !d.Allowed || len(limits) == 0 {
+		return own
+	}
+	own.cost = d.Check.Cost
+	if rule.Mode == enforcement.PolicyEnforce {
+		return own
+	}
+	for i := range limits {
+		if !limits[i].Allowed {
+			own.cost, own.shadow = 0, !o.forced
+		}
+	}
+	return own
+}
+
+// leastRemaining gives the bucket of the limit of which the least is left.
+func leastRemaining(limits []enforcement.LimitState) int {
+	least := remainingBuckets - 1
+	for i := range limits {
+		l := limits[i].Limit
+		capacity := l.Quota
+		if l.Algorithm.Bucket() && l.Burst > 0 {
+			capacity = l.Burst
+		}
+		least = min(least, remainingBucket(limits[i].Remaining, capacity))
+	}
+	return least
+}
+
+// A field is one of the fields of Counts that every decision is in once.
+type field uint8
+
+const (
+	fieldOtherPolicy field = iota
+	fieldOK
+	fieldListed
+	fieldUnmatched
+	fieldOverLimit
+	fieldNeverFits
+	fieldBlocked
+	fieldDeniedByList
+	fieldMissingAttribute
+	fieldDeniedUnmatched
+	fieldSuspended
+	fieldBatchRefused
+	fieldUnavailable
+)
+
+// hasRetry reports whether it is a refusal that counts in SketchRetryAfter.
+func (f field) hasRetry() bool {
+	return f == fieldOverLimit || f == fieldNeverFits || f == fieldBlocked
+}
+
+// fieldOf tells where a decision counts. A refusal with a reason from elsewhere
+// counts as unavailable, so that the sum of the fields stays that of Requests.
+func fieldOf(d *enforcement.Decision) field {
+	switch d.Reason {
+	case enforcement.ReasonAllowedByList:
+		return fieldListed
+	case enforcement.ReasonNoPolicy:
+		if d.Allowed {
+			return fieldUnmatched
+		}
+		return fieldDeniedUnmatched
+	case enforcement.ReasonOverLimit:
+		return fieldOverLimit
+	case enforcement.ReasonCostExceedsQuota:
+		return fieldNeverFits
+	case enforcement.ReasonBlocked:
+		return fieldBlocked
+	case enforcement.ReasonDeniedByList:
+		return fieldDeniedByList
+	case enforcement.ReasonMissingAttribute:
+		return fieldMissingAttribute
+	case enforcement.ReasonTenantSuspended:
+		return fieldSuspended
+	case enforcement.ReasonBatchRefused:
+		return fieldBatchRefused
+	}
+	if d.Allowed {
+		return fieldOK
+	}
+	return fieldUnavailable
+}
+
+// count counts one decision.
+func (c *Counts) count(f field, o *outcome) {
+	c.Requests++
+	*c.at(f)++
+	c.Cost += o.cost
+	if o.forced {
+		c.Forced++
+	}
+	if o.shadow {
+		c.ShadowRefused++
+	}
+	if o.degraded {
+		c.Degraded++
+		if o.local {
+			c.Local++
+		}
+	}
+}
+
+func (c *Counts) at(f field) *int64 {
+	switch f {
+	case fieldOK:
+		return &c.OK
+	case fieldListed:
+		return &c.Listed
+	case fieldUnmatched:
+		return &c.Unmatched
+	case fieldOverLimit:
+		return &c.OverLimit
+	case fieldNeverFits:
+		return &c.NeverFits
+	case fieldBlocked:
+		return &c.Blocked
+	case fieldDeniedByList:
+		return &c.DeniedByList
+	case fieldMissingAttribute:
+		return &c.MissingAttribute
+	case fieldDeniedUnmatched:
+		return &c.DeniedUnmatched
+	case fieldSuspended:
+		return &c.Suspended
+	case fieldBatchRefused:
+		return &c.BatchRefused
+	case fieldUnavailable:
+		return &c.Unavailable
+	}
+	return &c.OtherPolicy
 }

@@ -379,9 +379,9 @@ func (t *topKeys) top(limit int) []TopKey {
 	return keys
 }
 
-// gathered gives the keys of t told apart by their text, in memory of its own.
-// Keys of one text become one.
-func (t *topKeys) gathered() *topKeys {
+// gathered gives the keys of t told apart by their text, in memory of its own,
+// with room for so many. Keys of one text become one.
+func (t *topKeys) gathered(capacity int) *topKeys {
 	list, places := make([]ranked, 0, len(t.entries)), make(map[topID]int, len(t.entries))
 	for _, k := range t.ranking() {
 		k.text.values = slices.Clone(k.text.values)
@@ -394,7 +394,7 @@ func (t *topKeys) gathered() *topKeys {
 		places[k.id] = len(list)
 		list = append(list, k)
 	}
-	out := newTopKeys(t.capacity)
+	out := newTopKeys(capacity)
 	out.total = t.total
 	out.fill(sortRanked(list), t.floor())
 	return out

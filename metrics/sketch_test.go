@@ -228,7 +228,7 @@ func TestGatheredKeysAreThoseOfOneText(t *testing.T) {
 		text := textOf(i / 2)
 		truth[text.id()] += int64(i) + 1
 	}
-	top.gathered().check(t, truth)
+	top.gathered(10).check(t, truth)
 }
 
 func TestTextOfAKey(t *testing.T) {

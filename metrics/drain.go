@@ -1,0 +1,216 @@
+package metrics
+
+import (
+	"cmp"
+	"slices"
+	"sync"
+)
+
+// drained is what was counted since the drain before.
+type drained struct {
+	// counts are by minute and tenant. Of tenant 0 it has only what belongs to no
+	// other row; together adds the rest.
+	counts map[CountKey]*Counts
+	// sketches are by minute and tenant, also of tenant 0, without a node. Whoever
+	// keeps those of a minute absorbs the later ones into the first.
+	sketches map[SketchKey]sketch
+	refusals []Refusal // oldest first
+	// folded are decisions that had no room and count only in the sums above a row.
+	folded int64
+}
+
+// drainState is what one drain leaves for the next.
+type drainState struct {
+	mu              sync.Mutex // drains one after the other
+	shared, standIn [maxLogBuckets]uint64
+}
+
+// drain takes out what was counted: every decision whose Record had returned,
+// exactly once. It waits for nobody but for a Record that has a shard at that
+// moment, and Record waits for it no longer than it takes to swap a pointer.
+func (r *Recorder) drain() *drained {
+	r.drains.mu.Lock()
+	defer r.drains.mu.Unlock()
+	out := &drained{counts: make(map[CountKey]*Counts), sketches: make(map[SketchKey]sketch)}
+	began := r.cfg.Now()
+	for _, s := range r.shards {
+		s.take()
+		s.content, s.spare = s.spare, s.content
+		s.busy.Store(false)
+		out.take(s.spare, r)
+		s.spare.reset()
+	}
+	r.ring.until(began.Unix())
+	slices.SortFunc(out.refusals, func(a, b Refusal) int { return slices.Compare(a.ID[:], b.ID[:]) })
+	r.refusals.held.Add(-int64(len(out.refusals)))
+	r.folded.Add(uint64(out.folded))
+	out.ranking()
+	out.allTenants()
+	latency := &latencies{r.limiter.seconds.since(&r.drains.shared), r.standIn.seconds.since(&r.drains.standIn)}
+	if len(latency.shared.counts)+len(latency.local.counts) > 0 {
+		out.absorb(SketchKey{At: int64(minuteOf(began.Unix())) * 60, Name: SketchLatency}, latency)
+	}
+	return out
+}
+
+// take adds what a shard counted.
+func (o *drained) take(c *content, r *Recorder) {
+	for _, p := range c.pages {
+		if !p.used {
+			continue
+		}
+		for i := range p.seconds {
+			r.ring.add(p.tenant, p.seconds[i].at, &p.seconds[i].Counts)
+		}
+		o.page(p)
+	}
+	for i := range c.together {
+		s := &c.together[i]
+		r.ring.add(0, s.at, &s.Counts)
+		o.add(CountKey{At: int64(minuteOf(s.at)) * 60, Kind: KindTotal}, &s.Counts)
+	}
+	for i := range c.samples {
+		o.refusals = append(o.refusals, c.samples[i].refusal(r.cfg.Node))
+	}
+	o.folded += c.folded
+}
+
+// page adds a page.
+func (o *drained) page(p *page) {
+	at := int64(p.minute) * 60
+	for i := range p.seconds {
+		o.add(CountKey{At: at, Tenant: p.tenant, Kind: KindTotal}, &p.seconds[i].Counts)
+	}
+	for route, counts := range p.routes {
+		if counts.Requests > 0 {
+			o.add(CountKey{at, p.tenant, KindRoute, route}, counts)
+		}
+	}
+	remaining := remainingShares{}
+	for i, row := range p.rules {
+		if row == nil || row.Requests == 0 {
+			continue
+		}
+		policy := p.plan.Rules[i].Policy
+		o.add(CountKey{at, p.tenant, KindPolicy, policy}, &row.Counts)
+		if row.sampled {
+			remaining.add(policy, &row.remaining)
+		}
+	}
+	key := SketchKey{At: at, Tenant: p.tenant}
+	if len(remaining) > 0 {
+		o.absorb(key.named(SketchRemaining), remaining)
+	}
+	if len(p.limited.entries) > 0 {
+		o.absorb(key.named(SketchLimitedKeys), p.limited.gathered(topCapacity))
+	}
+	if len(p.allowed.entries) > 0 {
+		o.absorb(key.named(SketchAllowedKeys), p.allowed.gathered(topCapacity))
+	}
+	if p.retry.never > 0 || len(p.retry.histogram.counts) > 0 {
+		retry := &retryTimes{never: p.retry.never}
+		retry.histogram.merge(&p.retry.histogram)
+		o.absorb(key.named(SketchRetryAfter), retry)
+	}
+}
+
+func (k SketchKey) named(name string) SketchKey {
+	k.Name = name
+	return k
+}
+
+func (o *drained) add(key CountKey, counts *Counts) {
+	mine := o.counts[key]
+	if mine == nil {
+		mine = new(Counts)
+		o.counts[key] = mine
+	}
+	mine.Add(counts)
+}
+
+// absorb adds a sketch, which belongs to o from then on.
+func (o *drained) absorb(key SketchKey, s sketch) {
+	if mine := o.sketches[key]; mine != nil {
+		mine.absorb(s)
+		return
+	}
+	o.sketches[key] = s
+}
+
+// ranking makes the rankings of tenants.
+func (o *drained) ranking() {
+	var totals []CountKey
+	for key := range o.counts {
+		if key.Kind == KindTotal && key.Tenant != 0 {
+			totals = append(totals, key)
+		}
+	}
+	slices.SortFunc(totals, func(a, b CountKey) int { return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Tenant, b.Tenant)) })
+	for _, key := range totals {
+		counts := o.counts[key]
+		o.rank(key, SketchBusyTenants, counts.Requests)
+		o.rank(key, SketchLimitedTenants, counts.Limited())
+	}
+}
+
+func (o *drained) rank(key CountKey, name string, n int64) {
+	if n == 0 {
+		return
+	}
+	k := SketchKey{At: key.At, Name: name}
+	if o.sketches[k] == nil {
+		o.sketches[k] = newTopKeys(topCapacity)
+	}
+	text := topText{tenant: key.Tenant}
+	if e := o.sketches[k].(*topKeys).add(text.id(), n); e != nil {
+		e.text = text
+	}
+}
+
+// allTenants makes the sketches of all tenants together.
+func (o *drained) allTenants() {
+	var keys []SketchKey
+	for key := range o.sketches {
+		if key.Tenant != 0 {
+			keys = append(keys, key)
+		}
+	}
+	// In one order, so that the same counts give the same sketch.
+	slices.SortFunc(keys, func(a, b SketchKey) int {
+		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+	})
+	for _, key := range keys {
+		all := SketchKey{At: key.At, Name: key.Name}
+		if o.sketches[all] == nil {
+			o.sketches[all] = emptySketch(key.Name)
+		}
+		if top, ok := o.sketches[all].(*topKeys); ok {
+			top.mergeOthers(o.sketches[key].(*topKeys))
+			continue
+		}
+		o.sketches[all].absorb(o.sketches[key])
+	}
+}
+
+// emptySketch makes one of a name of counts.go.
+func emptySketch(name string) sketch {
+	switch name {
+	case SketchRetryAfter:
+		return new(retryTimes)
+	case SketchRemaining:
+		return remainingShares{}
+	case SketchLatency:
+		return new(latencies)
+	}
+	return newTopKeys(topCapacity)
+}
+
+// together adds every tenant's counts to those of tenant 0. It is for once.
+func (o *drained) together() {
+	for key, counts := range o.counts {
+		if key.Tenant != 0 {
+			key.Tenant = 0
+			o.add(key, counts)
+		}
+	}
+}

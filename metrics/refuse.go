@@ -1,0 +1,222 @@
+package metrics
+
+import (
+	"encoding/binary"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// Refusals are kept with their explanation, so that somebody can ask why. On
+// the path they are only copied; the explanation is made at the drain.
+
+// Of each second a node keeps commonRefusals first come, whoever's they are, and
+// besides fairRefusals of tenants that have fewer than fairShare in that second:
+// so one tenant gets at most half of the room, however many it has refused, and
+// the others find some.
+const (
+	commonRefusals = 50
+	fairRefusals   = 50
+	fairShare      = 5
+	// maxHeldRefusals bounds what waits for a drain.
+	maxHeldRefusals = 1_000
+	// maxRefusalPath bounds the path of a kept refusal, in bytes.
+	maxRefusalPath = 1 << 10
+)
+
+// A sampler says which refusals are kept. It takes no lock.
+type sampler struct {
+	// room has a second, and how many of its common and of its fair places are taken.
+	room atomic.Uint64
+	// tenants has, at the tenant's number modulo, a second and how many were
+	// kept in it. Tenants of one place have one share.
+	tenants [512]atomic.Uint64
+	held    atomic.Int64 // that no drain has taken yet
+	notKept atomic.Uint64
+}
+
+// Packed: a second above, two numbers of 8 bits below.
+func pack(at, common, fair uint64) uint64       { return at<<16 | common<<8 | fair }
+func unpack(v uint64) (at, common, fair uint64) { return v >> 16, v >> 8 & 0xff, v & 0xff }
+
+// admit reports whether a refusal of a tenant in a second is kept. A second
+// that is over counts as the newest.
+func (s *sampler) admit(at int64, tenant uint32) bool {
+	if s.held.Add(1) <= maxHeldRefusals && s.takeRoom(uint64(max(at, 0)), tenant) {
+		return true
+	}
+	s.held.Add(-1)
+	s.notKept.Add(1)
+	return false
+}
+
+func (s *sampler) takeRoom(at uint64, tenant uint32) bool {
+	own := &s.tenants[tenant%uint32(len(s.tenants))]
+	for {
+		before := s.room.Load()
+		newest, common, fair := unpack(before)
+		if newest < at {
+			newest, common, fair = at, 0, 0
+		}
+		switch {
+		case common < commonRefusals:
+			common++
+		case fair < fairRefusals && kept(own.Load(), newest) < fairShare:
+			fair++
+		default:
+			return false
+		}
+		if s.room.CompareAndSwap(before, pack(newest, common, fair)) {
+			keep(own, newest)
+			return true
+		}
+	}
+}
+
+// kept is how many a tenant has in a second.
+func kept(v, at uint64) uint64 {
+	if second, n, _ := unpack(v); second == at {
+		return n
+	}
+	return 0
+}
+
+// keep counts one more of a tenant.
+func keep(own *atomic.Uint64, at uint64) {
+	for {
+		before := own.Load()
+		if own.CompareAndSwap(before, pack(at, min(kept(before, at)+1, 0xff), 0)) {
+			return
+		}
+	}
+}
+
+// A sample is a copy of a refused decision that shares no memory with it that
+// may change.
+type sample struct {
+	decision      enforcement.Decision
+	policy, limit string // that the refusal belongs to
+}
+
+func newSample(d *enforcement.Decision, o *outcome) sample {
+	s := sample{decision: *d, limit: o.limit}
+	if o.owner != nil {
+		s.policy = o.owner.Policy
+	}
+	check := *d.Check // its strings are parts of the whole body
+	check.Method, check.Path = strings.Clone(check.Method), strings.Clone(check.Path)
+	check.Attributes = make([]enforcement.Attribute, len(d.Check.Attributes))
+	for i, a := range d.Check.Attributes {
+		check.Attributes[i] = enforcement.Attribute{Name: strings.Clone(a.Name), Value: strings.Clone(a.Value)}
+	}
+	s.decision.Check, s.decision.Limits = &check, slices.Clone(d.Limits)
+	return s
+}
+
+// refusal explains a sample.
+func (s *sample) refusal(node string) Refusal {
+	d := &s.decision
+	subject, check := d.Subject, d.Check
+	r := Refusal{
+		ID: d.ID, At: time.UnixMilli(millisecondsOf(d.ID)).UTC(),
+		Tenant: subject.Number, TenantSlug: subject.Tenant,
+		Route: d.Route, Reason: d.Reason, Policy: s.policy, Limit: s.limit,
+		RetryAfterMS: d.RetryAfter, Degraded: d.Degraded,
+		Method: check.Method, Path: cut(check.Path, maxRefusalPath), Attributes: check.Attributes,
+		Redacted: subject.Redact, Cost: check.Cost, Node: node,
+		Limits: refusalLimits(d.Limits), Policies: refusalPolicies(subject, check, millisecondsOf(d.ID)*1000),
+	}
+	if subject.Plan != nil {
+		r.Plan, r.PlanVersion = subject.Plan.Slug, subject.Plan.Version
+	}
+	if d.List != nil {
+		r.ListEntry = d.List.ID
+	}
+	if d.Block != nil {
+		r.Block = d.Block.ID
+	}
+	if subject.Redact {
+		for i := range r.Attributes {
+			r.Attributes[i].Value = ""
+		}
+	}
+	return r
+}
+
+func refusalLimits(limits []enforcement.LimitState) []RefusalLimit {
+	list := make([]RefusalLimit, len(limits))
+	for i := range limits {
+		l := &limits[i]
+		list[i] = RefusalLimit{
+			Policy: l.Rule.Policy, Limit: l.Limit.Name, Mode: l.Rule.Mode, Algorithm: l.Limit.Algorithm.String(),
+			Quota: l.Limit.Quota, Burst: l.Limit.Burst, WindowMS: l.Limit.Window.Milliseconds(), Cost: l.Cost,
+			Remaining: l.Remaining, ResetAfterMS: l.ResetAfter, RetryAfterMS: l.RetryAfter, Allowed: l.Allowed,
+		}
+		if l.Override != nil {
+			list[i].Override = l.Override.ID
+		}
+	}
+	return list
+}
+
+// refusalPolicies says of each policy of the plan what it had to say at an
+// instant, in microseconds since the epoch.
+func refusalPolicies(s *enforcement.Subject, c *enforcement.Check, at int64) []RefusalPolicy {
+	explained := enforcement.ExplainPolicies(s, c, at)
+	list := make([]RefusalPolicy, len(explained))
+	for i := range explained {
+		x := &explained[i]
+		list[i] = RefusalPolicy{
+			Policy: x.Rule.Policy, Mode: x.Rule.Mode, Matches: x.Matches, Applies: x.Applies, Why: x.Why,
+			Attribute: x.Attribute, ReplacedBy: x.ReplacedBy,
+		}
+		if x.Override != nil {
+			list[i].Override = x.Override.ID
+		}
+		if x.Block != nil {
+			list[i].Block = x.Block.ID
+		}
+	}
+	return list
+}
+
+// millisecondsOf gives the instant in a UUIDv7, since the epoch.
+func millisecondsOf(id [16]byte) int64 { return int64(binary.BigEndian.Uint64(id[:8]) >> 16) }
+
+// cut gives at most so many bytes of a text, with a mark where it was cut.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const mark = "…"
+	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
+}
+
+// PendingRefusal gives a refusal that no drain has taken yet.
+func (r *Recorder) PendingRefusal(id [16]byte) (Refusal, bool) {
+	for _, s := range r.shards {
+		if found, ok := s.sampleOf(id); ok {
+			return found.refusal(r.cfg.Node), true
+		}
+	}
+	return Refusal{}, false
+}
+
+// sampleOf finds a sample in a shard. What it shares with the one that stays is
+// not written any more, but for attributes of a redacted tenant.
+func (s *shard) sampleOf(id [16]byte) (sample, bool) {
+	s.take()
+	defer s.busy.Store(false)
+	for i := range s.content.samples {
+		if found := s.content.samples[i]; found.decision.ID == id {
+			check := *found.decision.Check
+			check.Attributes = slices.Clone(check.Attributes)
+			found.decision.Check = &check
+			return found, true
+		}
+	}
+	return sample{}, false
+}
