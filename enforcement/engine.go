@@ -111,7 +111,7 @@ type scratch struct {
 	counted   []counted // of one item
 	ahead     foresight
 	foreseen  bool  // of every item that may have to wait, with the check itself
-	now       int64     // by the node's clock, in microseconds; 0: not asked yet
+	now       int64 // by the node's clock, in microseconds; 0: not asked yet
 }
 
 // clock asks this node's clock once a call.

@@ -81,6 +81,8 @@ func (x *Explanation) passesAt(w *scratch, now int64) int64 {
 		return at
 	case d.RetryAfter == Never:
 		return Never
+	case a.blocked && d.At == 0: // nobody was asked about limits
+		return a.ends
 	case a.looks && !d.Degraded && d.At != 0:
 		w.hear(&a.ahead, w.one[:], w.outcomes[len(w.outcomes)-len(w.ahead.requests):])
 		passes := w.ahead.passes(a.ahead.hurdles, a.now, max(a.now, a.ends), 1)

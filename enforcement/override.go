@@ -36,8 +36,12 @@ func (c *steeringCompiler) override(o *Override) error {
 	}
 	at := slices.IndexFunc(of.overrides, func(x overridesOf) bool { return x.attribute == o.Attribute })
 	if at < 0 {
-		at = len(of.overrides)
-		of.overrides = append(of.overrides, overridesOf{attribute: o.Attribute})
+		x := overridesOf{attribute: o.Attribute}
+		if err := x.add(r, &override{Override: *o, limits: limits}); err != nil {
+			return err
+		}
+		of.overrides = append(of.overrides, x)
+		return nil
 	}
 	return of.overrides[at].add(r, &override{Override: *o, limits: limits})
 }

@@ -1,0 +1,197 @@
+package enforcement_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/inprocess"
+)
+
+// drawSteering sets some things for a tenant of drawSubject, at an instant.
+func drawSteering(t *rapid.T, s *enforcement.Subject, now int64) enforcement.SteeringSpec {
+	spec := enforcement.SteeringSpec{Changed: map[string]int64{}}
+	until := func() int64 { return now + rapid.Int64Range(-100_000, 6_000_000).Draw(t, "until") }
+	policy := func() *enforcement.Rule { return rapid.SampledFrom(s.Plan.Rules).Draw(t, "policy") }
+	for i := range rapid.IntRange(0, 5).Draw(t, "overrides") {
+		r := policy()
+		o := enforcement.Override{ID: fmt.Sprint("o", i), Policy: r.Policy, Revision: int64(10 + i), From: now, Until: until()}
+		switch place := rapid.IntRange(0, 4).Draw(t, "place"); {
+		case len(r.CountBy) == 0 || place == 0:
+		case place == 1:
+			o.Attribute, o.Value = "user", "u"
+		case place == 2:
+			o.Attribute, o.Prefix = "user", "u"
+		case len(r.CountBy) == 2 && place == 3:
+			o.Attribute, o.Prefix = "ip", rapid.SampledFrom([]string{"192.0.2.0/24", "2001:db8::/32"}).Draw(t, "network")
+		case len(r.CountBy) == 2:
+			o.Attribute, o.Value = "ip", "192.0.2.1"
+		}
+		if len(r.Limits) == 0 || rapid.Bool().Draw(t, "factored") {
+			o.Factor = rapid.Int64Range(1, 3000).Draw(t, "factor")
+		} else {
+			o.Limits = []enforcement.OverrideLimit{{
+				Name: "l0", Quota: rapid.Int64Range(-1, 9).Draw(t, "quota"), Burst: enforcement.Keep,
+				Window: time.Duration(rapid.IntRange(0, 3000).Draw(t, "window")) * time.Millisecond,
+			}}
+		}
+		spec.Overrides = append(spec.Overrides, o)
+		spec.Changed[r.Policy] = o.Revision
+	}
+	for i := range rapid.IntRange(0, 2).Draw(t, "blocks") {
+		b := enforcement.Block{ID: fmt.Sprint("b", i), Policy: policy().Policy, Until: until()}
+		if rule, _ := s.Plan.Rule(b.Policy); len(rule.CountBy) > 0 {
+			b.Key = attributes("user", "u")
+		}
+		spec.Blocks = append(spec.Blocks, b)
+	}
+	entries := func(name string) (list []enforcement.ListEntry) {
+		switch rapid.IntRange(0, 9).Draw(t, name) {
+		case 0:
+			list = append(list, enforcement.ListEntry{ID: name, Attribute: "user", Value: "v", Until: until()})
+		case 1:
+			list = append(list, enforcement.ListEntry{ID: name, Attribute: "ip", Value: "2001:db8::/32"})
+		}
+		return list
+	}
+	spec.Deny, spec.Allow = entries("deny"), entries("allow")
+	return spec
+}
+
+// compiled is a tenant with what a spec leaves; faults are blocks of policies
+// that do not refuse.
+func compiled(s *enforcement.Subject, spec enforcement.SteeringSpec) *enforcement.Subject {
+	steered := *s
+	steered.Steering, _ = enforcement.CompileSteering(spec, s.Plan, s.PlanRevision)
+	return &steered
+}
+
+// swept is a spec as it is after what has ended was removed.
+func swept(spec enforcement.SteeringSpec, now int64) enforcement.SteeringSpec {
+	left := enforcement.SteeringSpec{Deny: spec.Deny, Allow: spec.Allow, Blocks: spec.Blocks, Changed: map[string]int64{}}
+	for policy, revision := range spec.Changed {
+		left.Changed[policy] = revision
+	}
+	for _, o := range spec.Overrides {
+		if now < o.Until {
+			left.Overrides = append(left.Overrides, o)
+		} else {
+			left.Changed[o.Policy] = 100
+		}
+	}
+	return left
+}
+
+// The retry time of a steered check is exact: then the same check passes if
+// nobody else comes, and a millisecond before it does not, whether or not the
+// sweep has removed what ended meanwhile.
+//
+// Two differences are allowed. What had ended before the refusal and was not
+// swept yet costs a bucket the fraction of a unit, so that it may pass earlier
+// until the sweep. And the sweep of an override that ends without touching this
+// key raises the policy's revision for it too.
+func TestRetryAfterOfASteeredDecision(t *testing.T) {
+	t.Parallel()
+	var waits, crossed, blocked, sweeps atomic.Int64
+	rapid.Check(t, func(t *rapid.T) {
+		plain := drawSubject(t)
+		now := start
+		e := enforcement.NewEngine(inprocess.New(inprocess.Config{Now: func() int64 { return now }}), enforcement.Config{Timeout: time.Hour, Now: at(&now)})
+		for range rapid.IntRange(0, 5).Draw(t, "before") {
+			now += rapid.Int64Range(0, 400_000).Draw(t, "elapsed")
+			decide(e, plain, *drawCheck(t, enforcement.Enforce))
+		}
+		spec := drawSteering(t, plain, now)
+		s := compiled(plain, spec)
+		for range 15 {
+			now += rapid.Int64Range(0, 400_000).Draw(t, "elapsed")
+			c := *drawCheck(t, enforcement.Enforce)
+			d := decide(e, s, c)
+			if d.RetryAfter <= 0 {
+				continue
+			}
+			x := new(enforcement.Explanation)
+			e.Explain(context.Background(), s, &c, x)
+			c.Mode = enforcement.Peek
+			refused := now
+			for _, sweep := range []bool{false, true} {
+				for _, passes := range []int64{refused + d.RetryAfter*1000, x.PassesAt} {
+					now = passes
+					then, was := s, *d
+					was.Limits = append([]enforcement.LimitState(nil), d.Limits...)
+					if sweep {
+						then = compiled(plain, swept(spec, now))
+					}
+					after := decide(e, then, c)
+					if sweep && unrelated(spec, &was, after, refused, now) {
+						continue
+					}
+					if !after.Allowed {
+						t.Fatalf("swept %v: %s\nthen %s", sweep, summary(d), summary(after))
+					}
+					if now -= 1000; passes == x.PassesAt {
+						now = passes - 1
+					}
+					if sweep {
+						sweeps.Add(1)
+						then = compiled(plain, swept(spec, now))
+					}
+					if now < refused || ended(spec, refused) {
+						continue
+					}
+					before := decide(e, then, c)
+					if before.Allowed && !(sweep && unrelated(spec, &was, before, refused, now)) {
+						t.Fatalf("swept %v: %s\nbefore its end, at %d: %s", sweep, summary(d), now-refused, summary(before))
+					}
+				}
+			}
+			now = refused
+			waits.Add(1)
+			if d.Reason == enforcement.ReasonBlocked {
+				blocked.Add(1)
+			}
+			for _, o := range spec.Overrides {
+				if refused < o.Until && o.Until <= refused+d.RetryAfter*1000 {
+					crossed.Add(1)
+					break
+				}
+			}
+		}
+	})
+	if waits.Load() == 0 || crossed.Load() == 0 || blocked.Load() == 0 || sweeps.Load() == 0 {
+		t.Errorf("%d waits, %d over an override's end, %d of blocked keys, %d swept", waits.Load(), crossed.Load(), blocked.Load(), sweeps.Load())
+	}
+}
+
+// ended tells whether an override had ended and was not swept.
+func ended(spec enforcement.SteeringSpec, now int64) bool {
+	for _, o := range spec.Overrides {
+		if o.Until <= now {
+			return true
+		}
+	}
+	return false
+}
+
+// unrelated tells whether the sweep raised the revision of a policy whose
+// numbers for the key are the same as when it was refused.
+func unrelated(spec enforcement.SteeringSpec, was, is *enforcement.Decision, refused, now int64) bool {
+	for _, o := range spec.Overrides {
+		if now < o.Until {
+			continue
+		}
+		for i := range is.Limits {
+			before, after := was.Limits[i].Override, is.Limits[i].Override
+			same := before == nil && after == nil || before != nil && after != nil && before.ID == after.ID
+			if is.Limits[i].Rule.Policy == o.Policy && same {
+				return true
+			}
+		}
+	}
+	return false
+}
