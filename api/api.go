@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -29,6 +30,9 @@ type Config struct {
 	Tenants  *tenants.Service
 	Plans    *plans.Service
 	Accounts *accounts.Service
+	// Steering is the service behind overrides, lists, blocks and resets. Default:
+	// none, and 503.
+	Steering *steering.Service
 	// Audit is where the log is read.
 	Audit audit.Store
 	// Changed is called after every write that succeeded, before it is answered,

@@ -57,24 +57,33 @@ func (a *API) checkWith(c echo.Context, who caller, s *scratch) error {
 	if err != nil {
 		return err
 	}
-	s.body.Reset()
-	if err := readBody(&s.body, r, maxBody); err != nil {
-		return err
-	}
-	tenant, err := s.decode(s.body.String())
+	subject, err := s.read(r, who)
 	if err != nil {
 		return err
-	}
-	if tenant == "" && who.key.Operator {
-		return malformedAt("/tenant", "is required with an operator key")
-	}
-	subject, err := who.subject(tenant)
-	if err != nil {
-		return atTenant(err, "/tenant")
 	}
 	a.cfg.Decider.Decide(r.Context(), subject, &s.check, &s.decision)
 	a.writeDecision(c.Response(), s, deny)
 	return nil
+}
+
+// read takes the body of one check into s.check and finds the tenant it is about.
+func (s *scratch) read(r *http.Request, who caller) (*enforcement.Subject, error) {
+	s.body.Reset()
+	if err := readBody(&s.body, r, maxBody); err != nil {
+		return nil, err
+	}
+	tenant, err := s.decode(s.body.String())
+	if err != nil {
+		return nil, err
+	}
+	if tenant == "" && who.key.Operator {
+		return nil, malformedAt("/tenant", "is required with an operator key")
+	}
+	subject, err := who.subject(tenant)
+	if err != nil {
+		return nil, atTenant(err, "/tenant")
+	}
+	return subject, nil
 }
 
 // writeDecision answers with s.decision.

@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strconv"
+	"time"
 	"unicode/utf8"
 
 	"github.com/headgate/headgate/enforcement"
@@ -14,6 +15,8 @@ import (
 var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonOverLimit:          "",
 	enforcement.ReasonCostExceedsQuota:   "cost-exceeds-quota",
+	enforcement.ReasonBlocked:            "blocked",
+	enforcement.ReasonDeniedByList:       "denied-by-list",
 	enforcement.ReasonNoPolicy:           "no-policy",
 	enforcement.ReasonMissingAttribute:   "missing-attribute",
 	enforcement.ReasonTenantSuspended:    "tenant-suspended",
@@ -94,12 +97,8 @@ func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	b = append(b, `","quota":`...)
 	b = strconv.AppendInt(b, l.Limit.Quota, 10)
 	if l.Limit.Algorithm.Bucket() {
-		burst := l.Limit.Burst
-		if burst == 0 {
-			burst = l.Limit.Quota
-		}
 		b = append(b, `,"burst":`...)
-		b = strconv.AppendInt(b, burst, 10)
+		b = strconv.AppendInt(b, capacity(l.Limit), 10)
 	}
 	b = append(b, `,"window_ms":`...)
 	b = strconv.AppendInt(b, l.Limit.Window.Milliseconds(), 10)
@@ -116,6 +115,14 @@ func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	b = append(b, `,"mode":"`...)
 	b = append(b, l.Rule.Mode...)
 	return append(b, `"}`...)
+}
+
+// capacity of a bucket: by default its quota.
+func capacity(l *enforcement.RuleLimit) int64 {
+	if l.Burst == 0 {
+		return l.Quota
+	}
+	return l.Burst
 }
 
 // appendRefusal writes the members of a problem, each with a comma behind it.
@@ -173,6 +180,10 @@ func appendDetail(b []byte, d *enforcement.Decision) []byte {
 // detail says a refusal by something else than a limit.
 func detail(d *enforcement.Decision) string {
 	switch d.Reason {
+	case enforcement.ReasonBlocked:
+		return "the key of policy " + d.Policy + " is blocked until " + instantOf(d.Block.Until).Format(millisecondForm)
+	case enforcement.ReasonDeniedByList:
+		return "the attribute " + d.List.Attribute + " has a value that is on the tenant's deny list"
 	case enforcement.ReasonNoPolicy:
 		return "no policy of the tenant's plan matches, and the tenant denies what matches none"
 	case enforcement.ReasonMissingAttribute:
@@ -186,6 +197,13 @@ func detail(d *enforcement.Decision) string {
 	}
 	return "refused"
 }
+
+// millisecondForm is RFC 3339 with milliseconds.
+const millisecondForm = "2006-01-02T15:04:05.000Z07:00"
+
+// instantOf gives an instant in microseconds since the epoch in UTC, rounded up
+// to the millisecond: at what is shown it has come.
+func instantOf(micros int64) time.Time { return time.UnixMilli((micros + 999) / 1000).UTC() }
 
 func appendRetry(b []byte, ms int64) []byte {
 	if ms == enforcement.Never {

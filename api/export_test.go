@@ -24,7 +24,7 @@ func (a *API) RouteTable() []RouteRow {
 	for _, r := range a.routes() {
 		row := RouteRow{
 			Method: r.method, Path: r.path, Operation: r.operation, Scope: string(r.scope), Query: r.query, IfMatch: r.ifMatch,
-			Body: r.body != nil && r.body != reflect.TypeFor[nothing]() || r.operation == "check" || r.operation == "checkBatch" || r.operation == "simulate", BodyOptional: r.bodyOptional && r.body != reflect.TypeFor[nothing](),
+			Body: r.body != nil && r.body != reflect.TypeFor[nothing]() || r.operation == "check" || r.operation == "explain" || r.operation == "checkBatch" || r.operation == "simulate", BodyOptional: r.bodyOptional && r.body != reflect.TypeFor[nothing](),
 		}
 		switch r.callers {
 		case anyone:

@@ -93,6 +93,33 @@ func (e ChangeKind) Valid() bool {
 	}
 }
 
+// Defines values for InactiveBecause.
+const (
+	InactiveBecauseEnded       InactiveBecause = "ended"
+	InactiveBecauseNoAttribute InactiveBecause = "no_attribute"
+	InactiveBecauseNoLimit     InactiveBecause = "no_limit"
+	InactiveBecauseNoPolicy    InactiveBecause = "no_policy"
+	InactiveBecauseNotPossible InactiveBecause = "not_possible"
+)
+
+// Valid indicates whether the value is a known member of the InactiveBecause enum.
+func (e InactiveBecause) Valid() bool {
+	switch e {
+	case InactiveBecauseEnded:
+		return true
+	case InactiveBecauseNoAttribute:
+		return true
+	case InactiveBecauseNoLimit:
+		return true
+	case InactiveBecauseNoPolicy:
+		return true
+	case InactiveBecauseNotPossible:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for LimitAnchor.
 const (
 	LimitAnchorClock    LimitAnchor = "clock"
@@ -105,6 +132,24 @@ func (e LimitAnchor) Valid() bool {
 	case LimitAnchorClock:
 		return true
 	case LimitAnchorFirstHit:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for ListName.
+const (
+	ListNameAllow ListName = "allow"
+	ListNameDeny  ListName = "deny"
+)
+
+// Valid indicates whether the value is a known member of the ListName enum.
+func (e ListName) Valid() bool {
+	switch e {
+	case ListNameAllow:
+		return true
+	case ListNameDeny:
 		return true
 	default:
 		return false
@@ -312,6 +357,51 @@ type AuditPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
+// Block One key of one policy, refused until an instant.
+type Block struct {
+	// Active Whether it has an effect now.
+	Active bool `json:"active"`
+
+	// CreatedAt When it was made.
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Who did something.
+	CreatedBy Actor `json:"created_by"`
+
+	// ExpiresAt When it ends.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or its limit (`no_limit`), or no longer counts by its attributes (`no_attribute`); or its numbers are not possible for the limit as the plan has it now (`not_possible`).
+	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
+
+	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+	Key PartitionKey `json:"key"`
+
+	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	Policy Slug `json:"policy"`
+
+	// Reason Why, for people.
+	Reason string `json:"reason"`
+
+	// TenantId The tenant's.
+	TenantId openapi_types.UUID `json:"tenant_id"`
+}
+
+// BlockPage A page of blocks.
+type BlockPage struct {
+	// Data The rows.
+	Data []Block `json:"data"`
+
+	// HasMore Whether there is a next page.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor Where it begins; absent at the end.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
 // Change One difference.
 type Change struct {
 	// After As in the draft; absent when removed.
@@ -371,6 +461,9 @@ type Fault struct {
 	// Pointer RFC 6901 pointer into the body, or the name of a parameter or header.
 	Pointer string `json:"pointer"`
 }
+
+// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or its limit (`no_limit`), or no longer counts by its attributes (`no_attribute`); or its numbers are not possible for the limit as the plan has it now (`not_possible`).
+type InactiveBecause string
 
 // IssuedKey A key with its token, which is shown this once.
 type IssuedKey struct {
@@ -444,6 +537,57 @@ type LimitAnchor string
 // LimitName Unique in its policy; l1, l2, … by default.
 type LimitName = string
 
+// ListEntry A value on a list.
+type ListEntry struct {
+	// Active Whether it has an effect now.
+	Active bool `json:"active"`
+
+	// Attribute Name of an attribute of requests.
+	Attribute string `json:"attribute"`
+
+	// CreatedAt When it was made.
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Who did something.
+	CreatedBy Actor `json:"created_by"`
+
+	// ExpiresAt When it ends; absent if never.
+	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or its limit (`no_limit`), or no longer counts by its attributes (`no_attribute`); or its numbers are not possible for the limit as the plan has it now (`not_possible`).
+	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
+
+	// List Which list.
+	List ListName `json:"list"`
+
+	// Reason Why, for people.
+	Reason string `json:"reason,omitempty,omitzero"`
+
+	// TenantId The tenant's.
+	TenantId openapi_types.UUID `json:"tenant_id"`
+
+	// Value The exact value; of `ip` an address or a network.
+	Value string `json:"value"`
+}
+
+// ListEntryPage A page of entries.
+type ListEntryPage struct {
+	// Data The rows.
+	Data []ListEntry `json:"data"`
+
+	// HasMore Whether there is a next page.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor Where it begins; absent at the end.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// ListName Which list.
+type ListName string
+
 // Match What a policy applies to; without it, everything.
 type Match struct {
 	// Attributes Values that must be equal.
@@ -456,6 +600,21 @@ type Match struct {
 	Path string `json:"path,omitempty,omitzero"`
 }
 
+// NewBlock A block to be made.
+type NewBlock struct {
+	// ExpiresAt When it ends, within 366 days; after 7 days if left out.
+	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+
+	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+	Key PartitionKey `json:"key"`
+
+	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	Policy Slug `json:"policy"`
+
+	// Reason Why, for people.
+	Reason string `json:"reason"`
+}
+
 // NewKey A key to be made.
 type NewKey struct {
 	// ExpiresAt When it ends; never if left out.
@@ -466,6 +625,51 @@ type NewKey struct {
 
 	// Scopes What it may do.
 	Scopes []Scope `json:"scopes"`
+}
+
+// NewListEntry A value to be put on a list.
+type NewListEntry struct {
+	// Attribute Name of an attribute of requests.
+	Attribute string `json:"attribute"`
+
+	// ExpiresAt When it ends; never if left out.
+	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+
+	// List Which list.
+	List ListName `json:"list"`
+
+	// Reason Why, for people.
+	Reason string `json:"reason,omitempty,omitzero"`
+
+	// Value The exact value; of `ip` an address or a network.
+	Value string `json:"value"`
+}
+
+// NewOverride An override to be made.
+type NewOverride struct {
+	// Attribute One of the policy's `count_by` (`ip` for `ip/64`); all keys of the tenant if left out.
+	Attribute string `json:"attribute,omitempty,omitzero"`
+
+	// ExpiresAt When it ends, within 366 days; after 7 days if left out.
+	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+
+	// Factor Multiplies every quota and burst; at most 3 decimals. Either this or `limits`.
+	Factor json.Number `json:"factor,omitempty,omitzero"`
+
+	// Limits Other numbers for limits by name; the others stay.
+	Limits []OverrideLimit `json:"limits,omitempty,omitzero"`
+
+	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	Policy Slug `json:"policy"`
+
+	// Prefix Keys whose value begins like this; of `ip` a network.
+	Prefix string `json:"prefix,omitempty,omitzero"`
+
+	// Reason Why, for people.
+	Reason string `json:"reason"`
+
+	// Value Keys with this value. With an attribute, either this or `prefix`.
+	Value string `json:"value,omitempty,omitzero"`
 }
 
 // NewPlan A plan to be made.
@@ -494,6 +698,81 @@ type Origin struct {
 	// RequestId Id of the request.
 	RequestId string `json:"request_id,omitempty,omitzero"`
 }
+
+// Override Other numbers for one policy of a tenant until an instant.
+type Override struct {
+	// Active Whether it has an effect now.
+	Active bool `json:"active"`
+
+	// Attribute One of the policy's `count_by` (`ip` for `ip/64`); all keys of the tenant if left out.
+	Attribute string `json:"attribute,omitempty,omitzero"`
+
+	// CreatedAt When it was made.
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Who did something.
+	CreatedBy Actor `json:"created_by"`
+
+	// ExpiresAt When it ends.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Factor Multiplies every quota and burst; at most 3 decimals. Either this or `limits`.
+	Factor json.Number `json:"factor,omitempty,omitzero"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or its limit (`no_limit`), or no longer counts by its attributes (`no_attribute`); or its numbers are not possible for the limit as the plan has it now (`not_possible`).
+	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
+
+	// Limits Other numbers for limits by name; the others stay.
+	Limits []OverrideLimit `json:"limits,omitempty,omitzero"`
+
+	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	Policy Slug `json:"policy"`
+
+	// Prefix Keys whose value begins like this; of `ip` a network.
+	Prefix string `json:"prefix,omitempty,omitzero"`
+
+	// Reason Why, for people.
+	Reason string `json:"reason"`
+
+	// TenantId The tenant's.
+	TenantId openapi_types.UUID `json:"tenant_id"`
+
+	// Value Keys with this value. With an attribute, either this or `prefix`.
+	Value string `json:"value,omitempty,omitzero"`
+}
+
+// OverrideLimit Other numbers for one limit; what is left out stays as the plan has it.
+type OverrideLimit struct {
+	// Burst Buckets: the capacity.
+	Burst int64 `json:"burst,omitempty,omitzero"`
+
+	// Name Unique in its policy; l1, l2, … by default.
+	Name LimitName `json:"name"`
+
+	// Quota Units a window; 0 refuses everything.
+	Quota *int64 `json:"quota,omitempty"`
+
+	// Window From 1ms to 366d.
+	Window Window `json:"window,omitempty,omitzero"`
+}
+
+// OverridePage A page of overrides.
+type OverridePage struct {
+	// Data The rows.
+	Data []Override `json:"data"`
+
+	// HasMore Whether there is a next page.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor Where it begins; absent at the end.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// PartitionKey One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+type PartitionKey map[string]string
 
 // Plan A plan, without its documents.
 type Plan struct {
@@ -596,6 +875,18 @@ type Publish struct {
 
 // Reference An id or a slug.
 type Reference = string
+
+// Reset A key whose use is to be forgotten.
+type Reset struct {
+	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+	Key PartitionKey `json:"key"`
+
+	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	Policy Slug `json:"policy"`
+
+	// Reason Why, for the audit log.
+	Reason string `json:"reason,omitempty,omitzero"`
+}
 
 // Revision The revision of the control plane at which this last changed.
 type Revision = int64
@@ -765,8 +1056,17 @@ type AuditTenantParameter = Reference
 // AuditToParameter defines model for AuditToParameter.
 type AuditToParameter = time.Time
 
+// BlockParameter defines model for BlockParameter.
+type BlockParameter = openapi_types.UUID
+
 // CursorParameter defines model for CursorParameter.
 type CursorParameter = string
+
+// EntryParameter defines model for EntryParameter.
+type EntryParameter = openapi_types.UUID
+
+// EntryQueryParameter defines model for EntryQueryParameter.
+type EntryQueryParameter = string
 
 // IfMatchOptionalParameter defines model for IfMatchOptionalParameter.
 type IfMatchOptionalParameter = string
@@ -780,14 +1080,23 @@ type KeyParameter = openapi_types.UUID
 // LimitParameter defines model for LimitParameter.
 type LimitParameter = int
 
+// ListParameter Which list.
+type ListParameter = ListName
+
 // OperatorKeyParameter defines model for OperatorKeyParameter.
 type OperatorKeyParameter = openapi_types.UUID
+
+// OverrideParameter defines model for OverrideParameter.
+type OverrideParameter = openapi_types.UUID
 
 // PlanFreeParameter An id or a slug.
 type PlanFreeParameter = Reference
 
 // PlanParameter An id or a slug.
 type PlanParameter = Reference
+
+// PolicyFilterParameter Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+type PolicyFilterParameter = Slug
 
 // QueryParameter defines model for QueryParameter.
 type QueryParameter = string
@@ -906,8 +1215,47 @@ type UpdateTenantParams struct {
 	IfMatch IfMatchParameter `json:"If-Match"`
 }
 
+// ListBlocksParams defines parameters for ListBlocks.
+type ListBlocksParams struct {
+	// Policy Only those of the policy with this slug.
+	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
+
+	// Limit How many rows a page has.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
 // ListKeysParams defines parameters for ListKeys.
 type ListKeysParams struct {
+	// Limit How many rows a page has.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// ListEntriesParams defines parameters for ListEntries.
+type ListEntriesParams struct {
+	// List Only entries of this list.
+	List ListParameter `form:"list,omitempty" json:"list,omitempty,omitzero"`
+
+	// Q Part of a value.
+	Q EntryQueryParameter `form:"q,omitempty" json:"q,omitempty,omitzero"`
+
+	// Limit How many rows a page has.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// ListOverridesParams defines parameters for ListOverrides.
+type ListOverridesParams struct {
+	// Policy Only those of the policy with this slug.
+	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
+
 	// Limit How many rows a page has.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
@@ -936,11 +1284,23 @@ type CreateTenantJSONRequestBody = NewTenant
 // UpdateTenantJSONRequestBody defines body for UpdateTenant for application/json ContentType.
 type UpdateTenantJSONRequestBody = TenantDocument
 
+// CreateBlockJSONRequestBody defines body for CreateBlock for application/json ContentType.
+type CreateBlockJSONRequestBody = NewBlock
+
 // CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
 type CreateKeyJSONRequestBody = NewKey
 
 // RotateKeyJSONRequestBody defines body for RotateKey for application/json ContentType.
 type RotateKeyJSONRequestBody = RotateKey
+
+// CreateEntryJSONRequestBody defines body for CreateEntry for application/json ContentType.
+type CreateEntryJSONRequestBody = NewListEntry
+
+// CreateOverrideJSONRequestBody defines body for CreateOverride for application/json ContentType.
+type CreateOverrideJSONRequestBody = NewOverride
+
+// ResetKeyJSONRequestBody defines body for ResetKey for application/json ContentType.
+type ResetKeyJSONRequestBody = Reset
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
@@ -1010,6 +1370,18 @@ type ServerInterface interface {
 	// UpdateTenant Replace a tenant's document
 	// (PUT /v1/tenants/{tenant})
 	UpdateTenant(ctx echo.Context, tenant TenantParameter, params UpdateTenantParams) error
+	// ListBlocks List a tenant's blocks
+	// (GET /v1/tenants/{tenant}/blocks)
+	ListBlocks(ctx echo.Context, tenant TenantParameter, params ListBlocksParams) error
+	// CreateBlock Block a key until an instant
+	// (POST /v1/tenants/{tenant}/blocks)
+	CreateBlock(ctx echo.Context, tenant TenantParameter) error
+	// DeleteBlock End a block
+	// (DELETE /v1/tenants/{tenant}/blocks/{block})
+	DeleteBlock(ctx echo.Context, tenant TenantParameter, block BlockParameter) error
+	// GetBlock Read a block
+	// (GET /v1/tenants/{tenant}/blocks/{block})
+	GetBlock(ctx echo.Context, tenant TenantParameter, block BlockParameter) error
 	// ListKeys List a tenant's keys
 	// (GET /v1/tenants/{tenant}/keys)
 	ListKeys(ctx echo.Context, tenant TenantParameter, params ListKeysParams) error
@@ -1025,6 +1397,33 @@ type ServerInterface interface {
 	// RotateKey Rotate a tenant's key
 	// (POST /v1/tenants/{tenant}/keys/{key}/rotate)
 	RotateKey(ctx echo.Context, tenant TenantParameter, key KeyParameter) error
+	// ListEntries List a tenant's deny and allow entries
+	// (GET /v1/tenants/{tenant}/lists)
+	ListEntries(ctx echo.Context, tenant TenantParameter, params ListEntriesParams) error
+	// CreateEntry Add to a list
+	// (POST /v1/tenants/{tenant}/lists)
+	CreateEntry(ctx echo.Context, tenant TenantParameter) error
+	// DeleteEntry Take from a list
+	// (DELETE /v1/tenants/{tenant}/lists/{entry})
+	DeleteEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error
+	// GetEntry Read an entry
+	// (GET /v1/tenants/{tenant}/lists/{entry})
+	GetEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error
+	// ListOverrides List a tenant's overrides
+	// (GET /v1/tenants/{tenant}/overrides)
+	ListOverrides(ctx echo.Context, tenant TenantParameter, params ListOverridesParams) error
+	// CreateOverride Give a policy other numbers
+	// (POST /v1/tenants/{tenant}/overrides)
+	CreateOverride(ctx echo.Context, tenant TenantParameter) error
+	// DeleteOverride End an override
+	// (DELETE /v1/tenants/{tenant}/overrides/{override})
+	DeleteOverride(ctx echo.Context, tenant TenantParameter, override OverrideParameter) error
+	// GetOverride Read an override
+	// (GET /v1/tenants/{tenant}/overrides/{override})
+	GetOverride(ctx echo.Context, tenant TenantParameter, override OverrideParameter) error
+	// ResetKey Forget what a key has used
+	// (POST /v1/tenants/{tenant}/reset)
+	ResetKey(ctx echo.Context, tenant TenantParameter) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -1594,6 +1993,109 @@ func (w *ServerInterfaceWrapper) UpdateTenant(ctx echo.Context) error {
 	return err
 }
 
+// ListBlocks converts echo context to params.
+func (w *ServerInterfaceWrapper) ListBlocks(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListBlocksParams
+	// ------------- Optional query parameter "policy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "policy", ctx.QueryParams(), &params.Policy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListBlocks(ctx, tenant, params)
+	return err
+}
+
+// CreateBlock converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateBlock(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateBlock(ctx, tenant)
+	return err
+}
+
+// DeleteBlock converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteBlock(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "block" -------------
+	var block BlockParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "block", ctx.Param("block"), &block, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter block: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteBlock(ctx, tenant, block)
+	return err
+}
+
+// GetBlock converts echo context to params.
+func (w *ServerInterfaceWrapper) GetBlock(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "block" -------------
+	var block BlockParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "block", ctx.Param("block"), &block, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter block: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetBlock(ctx, tenant, block)
+	return err
+}
+
 // ListKeys converts echo context to params.
 func (w *ServerInterfaceWrapper) ListKeys(ctx echo.Context) error {
 	var err error
@@ -1714,6 +2216,235 @@ func (w *ServerInterfaceWrapper) RotateKey(ctx echo.Context) error {
 	return err
 }
 
+// ListEntries converts echo context to params.
+func (w *ServerInterfaceWrapper) ListEntries(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListEntriesParams
+	// ------------- Optional query parameter "list" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "list", ctx.QueryParams(), &params.List, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter list: %s", err))
+	}
+
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", ctx.QueryParams(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter q: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListEntries(ctx, tenant, params)
+	return err
+}
+
+// CreateEntry converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateEntry(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateEntry(ctx, tenant)
+	return err
+}
+
+// DeleteEntry converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteEntry(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "entry" -------------
+	var entry EntryParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "entry", ctx.Param("entry"), &entry, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter entry: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteEntry(ctx, tenant, entry)
+	return err
+}
+
+// GetEntry converts echo context to params.
+func (w *ServerInterfaceWrapper) GetEntry(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "entry" -------------
+	var entry EntryParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "entry", ctx.Param("entry"), &entry, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter entry: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetEntry(ctx, tenant, entry)
+	return err
+}
+
+// ListOverrides converts echo context to params.
+func (w *ServerInterfaceWrapper) ListOverrides(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListOverridesParams
+	// ------------- Optional query parameter "policy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "policy", ctx.QueryParams(), &params.Policy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListOverrides(ctx, tenant, params)
+	return err
+}
+
+// CreateOverride converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateOverride(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateOverride(ctx, tenant)
+	return err
+}
+
+// DeleteOverride converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteOverride(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "override" -------------
+	var override OverrideParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "override", ctx.Param("override"), &override, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter override: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteOverride(ctx, tenant, override)
+	return err
+}
+
+// GetOverride converts echo context to params.
+func (w *ServerInterfaceWrapper) GetOverride(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "override" -------------
+	var override OverrideParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "override", ctx.Param("override"), &override, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter override: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetOverride(ctx, tenant, override)
+	return err
+}
+
+// ResetKey converts echo context to params.
+func (w *ServerInterfaceWrapper) ResetKey(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ResetKey(ctx, tenant)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -1783,11 +2514,24 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant", wrapper.DeleteTenant, options.OperationMiddlewares["deleteTenant"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant", wrapper.GetTenant, options.OperationMiddlewares["getTenant"]...)
 	router.PUT(options.BaseURL+"/v1/tenants/:tenant", wrapper.UpdateTenant, options.OperationMiddlewares["updateTenant"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/blocks", wrapper.ListBlocks, options.OperationMiddlewares["listBlocks"]...)
+	router.POST(options.BaseURL+"/v1/tenants/:tenant/blocks", wrapper.CreateBlock, options.OperationMiddlewares["createBlock"]...)
+	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/blocks/:block", wrapper.DeleteBlock, options.OperationMiddlewares["deleteBlock"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/blocks/:block", wrapper.GetBlock, options.OperationMiddlewares["getBlock"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/keys", wrapper.ListKeys, options.OperationMiddlewares["listKeys"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/keys", wrapper.CreateKey, options.OperationMiddlewares["createKey"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/keys/:key", wrapper.RevokeKey, options.OperationMiddlewares["revokeKey"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/keys/:key", wrapper.GetKey, options.OperationMiddlewares["getKey"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/keys/:key/rotate", wrapper.RotateKey, options.OperationMiddlewares["rotateKey"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/lists", wrapper.ListEntries, options.OperationMiddlewares["listEntries"]...)
+	router.POST(options.BaseURL+"/v1/tenants/:tenant/lists", wrapper.CreateEntry, options.OperationMiddlewares["createEntry"]...)
+	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/lists/:entry", wrapper.DeleteEntry, options.OperationMiddlewares["deleteEntry"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/lists/:entry", wrapper.GetEntry, options.OperationMiddlewares["getEntry"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/overrides", wrapper.ListOverrides, options.OperationMiddlewares["listOverrides"]...)
+	router.POST(options.BaseURL+"/v1/tenants/:tenant/overrides", wrapper.CreateOverride, options.OperationMiddlewares["createOverride"]...)
+	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/overrides/:override", wrapper.DeleteOverride, options.OperationMiddlewares["deleteOverride"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/overrides/:override", wrapper.GetOverride, options.OperationMiddlewares["getOverride"]...)
+	router.POST(options.BaseURL+"/v1/tenants/:tenant/reset", wrapper.ResetKey, options.OperationMiddlewares["resetKey"]...)
 
 }
 
@@ -2400,6 +3144,110 @@ func (response UpdateTenant200JSONResponse) VisitUpdateTenantResponse(w http.Res
 	return err
 }
 
+type ListBlocksRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Params ListBlocksParams
+}
+
+type ListBlocksResponseObject interface {
+	VisitListBlocksResponse(w http.ResponseWriter) error
+}
+
+type ListBlocks200ResponseHeaders struct {
+	Link *string
+}
+
+type ListBlocks200JSONResponse struct {
+	Body    BlockPage
+	Headers ListBlocks200ResponseHeaders
+}
+
+func (response ListBlocks200JSONResponse) VisitListBlocksResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateBlockRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Body   *CreateBlockJSONRequestBody
+}
+
+type CreateBlockResponseObject interface {
+	VisitCreateBlockResponse(w http.ResponseWriter) error
+}
+
+type CreateBlock201ResponseHeaders struct {
+	Location string
+}
+
+type CreateBlock201JSONResponse struct {
+	Body    Block
+	Headers CreateBlock201ResponseHeaders
+}
+
+func (response CreateBlock201JSONResponse) VisitCreateBlockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteBlockRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Block  BlockParameter  `json:"block"`
+}
+
+type DeleteBlockResponseObject interface {
+	VisitDeleteBlockResponse(w http.ResponseWriter) error
+}
+
+type DeleteBlock204Response struct {
+}
+
+func (response DeleteBlock204Response) VisitDeleteBlockResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetBlockRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Block  BlockParameter  `json:"block"`
+}
+
+type GetBlockResponseObject interface {
+	VisitGetBlockResponse(w http.ResponseWriter) error
+}
+
+type GetBlock200JSONResponse Block
+
+func (response GetBlock200JSONResponse) VisitGetBlockResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListKeysRequestObject struct {
 	Tenant TenantParameter `json:"tenant"`
 	Params ListKeysParams
@@ -2542,6 +3390,231 @@ func (response RotateKey201JSONResponse) VisitRotateKeyResponse(w http.ResponseW
 	return err
 }
 
+type ListEntriesRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Params ListEntriesParams
+}
+
+type ListEntriesResponseObject interface {
+	VisitListEntriesResponse(w http.ResponseWriter) error
+}
+
+type ListEntries200ResponseHeaders struct {
+	Link *string
+}
+
+type ListEntries200JSONResponse struct {
+	Body    ListEntryPage
+	Headers ListEntries200ResponseHeaders
+}
+
+func (response ListEntries200JSONResponse) VisitListEntriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateEntryRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Body   *CreateEntryJSONRequestBody
+}
+
+type CreateEntryResponseObject interface {
+	VisitCreateEntryResponse(w http.ResponseWriter) error
+}
+
+type CreateEntry201ResponseHeaders struct {
+	Location string
+}
+
+type CreateEntry201JSONResponse struct {
+	Body    ListEntry
+	Headers CreateEntry201ResponseHeaders
+}
+
+func (response CreateEntry201JSONResponse) VisitCreateEntryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteEntryRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Entry  EntryParameter  `json:"entry"`
+}
+
+type DeleteEntryResponseObject interface {
+	VisitDeleteEntryResponse(w http.ResponseWriter) error
+}
+
+type DeleteEntry204Response struct {
+}
+
+func (response DeleteEntry204Response) VisitDeleteEntryResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetEntryRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Entry  EntryParameter  `json:"entry"`
+}
+
+type GetEntryResponseObject interface {
+	VisitGetEntryResponse(w http.ResponseWriter) error
+}
+
+type GetEntry200JSONResponse ListEntry
+
+func (response GetEntry200JSONResponse) VisitGetEntryResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOverridesRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Params ListOverridesParams
+}
+
+type ListOverridesResponseObject interface {
+	VisitListOverridesResponse(w http.ResponseWriter) error
+}
+
+type ListOverrides200ResponseHeaders struct {
+	Link *string
+}
+
+type ListOverrides200JSONResponse struct {
+	Body    OverridePage
+	Headers ListOverrides200ResponseHeaders
+}
+
+func (response ListOverrides200JSONResponse) VisitListOverridesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateOverrideRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Body   *CreateOverrideJSONRequestBody
+}
+
+type CreateOverrideResponseObject interface {
+	VisitCreateOverrideResponse(w http.ResponseWriter) error
+}
+
+type CreateOverride201ResponseHeaders struct {
+	Location string
+}
+
+type CreateOverride201JSONResponse struct {
+	Body    Override
+	Headers CreateOverride201ResponseHeaders
+}
+
+func (response CreateOverride201JSONResponse) VisitCreateOverrideResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteOverrideRequestObject struct {
+	Tenant   TenantParameter   `json:"tenant"`
+	Override OverrideParameter `json:"override"`
+}
+
+type DeleteOverrideResponseObject interface {
+	VisitDeleteOverrideResponse(w http.ResponseWriter) error
+}
+
+type DeleteOverride204Response struct {
+}
+
+func (response DeleteOverride204Response) VisitDeleteOverrideResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetOverrideRequestObject struct {
+	Tenant   TenantParameter   `json:"tenant"`
+	Override OverrideParameter `json:"override"`
+}
+
+type GetOverrideResponseObject interface {
+	VisitGetOverrideResponse(w http.ResponseWriter) error
+}
+
+type GetOverride200JSONResponse Override
+
+func (response GetOverride200JSONResponse) VisitGetOverrideResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ResetKeyRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Body   *ResetKeyJSONRequestBody
+}
+
+type ResetKeyResponseObject interface {
+	VisitResetKeyResponse(w http.ResponseWriter) error
+}
+
+type ResetKey204Response struct {
+}
+
+func (response ResetKey204Response) VisitResetKeyResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// ListAudit Read the audit log
@@ -2610,6 +3683,18 @@ type StrictServerInterface interface {
 	// UpdateTenant Replace a tenant's document
 	// (PUT /v1/tenants/{tenant})
 	UpdateTenant(ctx context.Context, request UpdateTenantRequestObject) (UpdateTenantResponseObject, error)
+	// ListBlocks List a tenant's blocks
+	// (GET /v1/tenants/{tenant}/blocks)
+	ListBlocks(ctx context.Context, request ListBlocksRequestObject) (ListBlocksResponseObject, error)
+	// CreateBlock Block a key until an instant
+	// (POST /v1/tenants/{tenant}/blocks)
+	CreateBlock(ctx context.Context, request CreateBlockRequestObject) (CreateBlockResponseObject, error)
+	// DeleteBlock End a block
+	// (DELETE /v1/tenants/{tenant}/blocks/{block})
+	DeleteBlock(ctx context.Context, request DeleteBlockRequestObject) (DeleteBlockResponseObject, error)
+	// GetBlock Read a block
+	// (GET /v1/tenants/{tenant}/blocks/{block})
+	GetBlock(ctx context.Context, request GetBlockRequestObject) (GetBlockResponseObject, error)
 	// ListKeys List a tenant's keys
 	// (GET /v1/tenants/{tenant}/keys)
 	ListKeys(ctx context.Context, request ListKeysRequestObject) (ListKeysResponseObject, error)
@@ -2625,6 +3710,33 @@ type StrictServerInterface interface {
 	// RotateKey Rotate a tenant's key
 	// (POST /v1/tenants/{tenant}/keys/{key}/rotate)
 	RotateKey(ctx context.Context, request RotateKeyRequestObject) (RotateKeyResponseObject, error)
+	// ListEntries List a tenant's deny and allow entries
+	// (GET /v1/tenants/{tenant}/lists)
+	ListEntries(ctx context.Context, request ListEntriesRequestObject) (ListEntriesResponseObject, error)
+	// CreateEntry Add to a list
+	// (POST /v1/tenants/{tenant}/lists)
+	CreateEntry(ctx context.Context, request CreateEntryRequestObject) (CreateEntryResponseObject, error)
+	// DeleteEntry Take from a list
+	// (DELETE /v1/tenants/{tenant}/lists/{entry})
+	DeleteEntry(ctx context.Context, request DeleteEntryRequestObject) (DeleteEntryResponseObject, error)
+	// GetEntry Read an entry
+	// (GET /v1/tenants/{tenant}/lists/{entry})
+	GetEntry(ctx context.Context, request GetEntryRequestObject) (GetEntryResponseObject, error)
+	// ListOverrides List a tenant's overrides
+	// (GET /v1/tenants/{tenant}/overrides)
+	ListOverrides(ctx context.Context, request ListOverridesRequestObject) (ListOverridesResponseObject, error)
+	// CreateOverride Give a policy other numbers
+	// (POST /v1/tenants/{tenant}/overrides)
+	CreateOverride(ctx context.Context, request CreateOverrideRequestObject) (CreateOverrideResponseObject, error)
+	// DeleteOverride End an override
+	// (DELETE /v1/tenants/{tenant}/overrides/{override})
+	DeleteOverride(ctx context.Context, request DeleteOverrideRequestObject) (DeleteOverrideResponseObject, error)
+	// GetOverride Read an override
+	// (GET /v1/tenants/{tenant}/overrides/{override})
+	GetOverride(ctx context.Context, request GetOverrideRequestObject) (GetOverrideResponseObject, error)
+	// ResetKey Forget what a key has used
+	// (POST /v1/tenants/{tenant}/reset)
+	ResetKey(ctx context.Context, request ResetKeyRequestObject) (ResetKeyResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -3357,6 +4469,132 @@ func (sh *strictHandler) UpdateTenant(ctx echo.Context, tenant TenantParameter, 
 	return nil
 }
 
+// ListBlocks operation middleware
+func (sh *strictHandler) ListBlocks(ctx echo.Context, tenant TenantParameter, params ListBlocksParams) error {
+	var request ListBlocksRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListBlocks(ctx.Request().Context(), request.(ListBlocksRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListBlocks")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListBlocksResponseObject); ok {
+		return validResponse.VisitListBlocksResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateBlock operation middleware
+func (sh *strictHandler) CreateBlock(ctx echo.Context, tenant TenantParameter) error {
+	var request CreateBlockRequestObject
+
+	request.Tenant = tenant
+
+	var body CreateBlockJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateBlock(ctx.Request().Context(), request.(CreateBlockRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateBlock")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateBlockResponseObject); ok {
+		return validResponse.VisitCreateBlockResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteBlock operation middleware
+func (sh *strictHandler) DeleteBlock(ctx echo.Context, tenant TenantParameter, block BlockParameter) error {
+	var request DeleteBlockRequestObject
+
+	request.Tenant = tenant
+	request.Block = block
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteBlock(ctx.Request().Context(), request.(DeleteBlockRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteBlock")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteBlockResponseObject); ok {
+		return validResponse.VisitDeleteBlockResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetBlock operation middleware
+func (sh *strictHandler) GetBlock(ctx echo.Context, tenant TenantParameter, block BlockParameter) error {
+	var request GetBlockRequestObject
+
+	request.Tenant = tenant
+	request.Block = block
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetBlock(ctx.Request().Context(), request.(GetBlockRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetBlock")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetBlockResponseObject); ok {
+		return validResponse.VisitGetBlockResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListKeys operation middleware
 func (sh *strictHandler) ListKeys(ctx echo.Context, tenant TenantParameter, params ListKeysParams) error {
 	var request ListKeysRequestObject
@@ -3529,6 +4767,306 @@ func (sh *strictHandler) RotateKey(ctx echo.Context, tenant TenantParameter, key
 		return err
 	} else if validResponse, ok := response.(RotateKeyResponseObject); ok {
 		return validResponse.VisitRotateKeyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListEntries operation middleware
+func (sh *strictHandler) ListEntries(ctx echo.Context, tenant TenantParameter, params ListEntriesParams) error {
+	var request ListEntriesRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListEntries(ctx.Request().Context(), request.(ListEntriesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListEntries")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListEntriesResponseObject); ok {
+		return validResponse.VisitListEntriesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateEntry operation middleware
+func (sh *strictHandler) CreateEntry(ctx echo.Context, tenant TenantParameter) error {
+	var request CreateEntryRequestObject
+
+	request.Tenant = tenant
+
+	var body CreateEntryJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateEntry(ctx.Request().Context(), request.(CreateEntryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateEntry")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateEntryResponseObject); ok {
+		return validResponse.VisitCreateEntryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteEntry operation middleware
+func (sh *strictHandler) DeleteEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error {
+	var request DeleteEntryRequestObject
+
+	request.Tenant = tenant
+	request.Entry = entry
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteEntry(ctx.Request().Context(), request.(DeleteEntryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteEntry")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteEntryResponseObject); ok {
+		return validResponse.VisitDeleteEntryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetEntry operation middleware
+func (sh *strictHandler) GetEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error {
+	var request GetEntryRequestObject
+
+	request.Tenant = tenant
+	request.Entry = entry
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetEntry(ctx.Request().Context(), request.(GetEntryRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetEntry")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetEntryResponseObject); ok {
+		return validResponse.VisitGetEntryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListOverrides operation middleware
+func (sh *strictHandler) ListOverrides(ctx echo.Context, tenant TenantParameter, params ListOverridesParams) error {
+	var request ListOverridesRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOverrides(ctx.Request().Context(), request.(ListOverridesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOverrides")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListOverridesResponseObject); ok {
+		return validResponse.VisitListOverridesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateOverride operation middleware
+func (sh *strictHandler) CreateOverride(ctx echo.Context, tenant TenantParameter) error {
+	var request CreateOverrideRequestObject
+
+	request.Tenant = tenant
+
+	var body CreateOverrideJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateOverride(ctx.Request().Context(), request.(CreateOverrideRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateOverride")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateOverrideResponseObject); ok {
+		return validResponse.VisitCreateOverrideResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteOverride operation middleware
+func (sh *strictHandler) DeleteOverride(ctx echo.Context, tenant TenantParameter, override OverrideParameter) error {
+	var request DeleteOverrideRequestObject
+
+	request.Tenant = tenant
+	request.Override = override
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteOverride(ctx.Request().Context(), request.(DeleteOverrideRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteOverride")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteOverrideResponseObject); ok {
+		return validResponse.VisitDeleteOverrideResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetOverride operation middleware
+func (sh *strictHandler) GetOverride(ctx echo.Context, tenant TenantParameter, override OverrideParameter) error {
+	var request GetOverrideRequestObject
+
+	request.Tenant = tenant
+	request.Override = override
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetOverride(ctx.Request().Context(), request.(GetOverrideRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetOverride")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetOverrideResponseObject); ok {
+		return validResponse.VisitGetOverrideResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ResetKey operation middleware
+func (sh *strictHandler) ResetKey(ctx echo.Context, tenant TenantParameter) error {
+	var request ResetKeyRequestObject
+
+	request.Tenant = tenant
+
+	var body ResetKeyJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ResetKey(ctx.Request().Context(), request.(ResetKeyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ResetKey")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ResetKeyResponseObject); ok {
+		return validResponse.VisitResetKeyResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -72,6 +73,9 @@ func asProblem(err error) *problem.Problem {
 	return &problem.Problem{Kind: problem.Internal, Message: "internal error", Cause: err}
 }
 
+// pathIDs are the parts of paths that have a form of their own.
+var pathIDs = []string{"key", "version", "override", "entry", "block"}
+
 // fromEcho turns what the router and the generated binder say into a problem.
 func fromEcho(h *echo.HTTPError) *problem.Problem {
 	text := fmt.Sprint(h.Message)
@@ -83,7 +87,7 @@ func fromEcho(h *echo.HTTPError) *problem.Problem {
 	case http.StatusBadRequest:
 		name, _, named := strings.Cut(strings.TrimPrefix(text, "Invalid format for parameter "), ":")
 		switch {
-		case named && (name == "key" || name == "version"): // a part of the path
+		case named && slices.Contains(pathIDs, name): // a part of the path
 			return problem.New(problem.NotFound, "there is nothing at this address")
 		case named:
 			return &problem.Problem{

@@ -56,6 +56,7 @@ func (a *API) routes() []route {
 	return []route{
 		{method: post, path: "/v1/check", operation: "check", callers: everyKey, scope: check, query: []string{"deny_status"}, decide: a.check},
 		{method: post, path: "/v1/check/batch", operation: "checkBatch", callers: everyKey, scope: check, query: []string{"deny_status"}, decide: a.checkBatch},
+		{method: post, path: "/v1/explain", operation: "explain", callers: everyKey, scope: read, decide: a.explain},
 		{method: post, path: "/v1/simulate", operation: "simulate", callers: everyKey, scope: read, handler: a.simulate},
 
 		{method: get, path: "/v1/tenants", operation: "listTenants", callers: operators, scope: read, query: []string{"q", "status", "plan", "limit", "cursor"}, handler: g.ListTenants},
@@ -69,6 +70,20 @@ func (a *API) routes() []route {
 		{method: get, path: "/v1/tenants/:tenant/keys/:key", operation: "getKey", callers: everyKey, scope: read, handler: g.GetKey},
 		{method: del, path: "/v1/tenants/:tenant/keys/:key", operation: "revokeKey", callers: everyKey, scope: manage, handler: g.RevokeKey},
 		{method: post, path: "/v1/tenants/:tenant/keys/:key/rotate", operation: "rotateKey", callers: everyKey, scope: manage, body: reflect.TypeFor[RotateKey](), bodyOptional: true, handler: g.RotateKey},
+
+		{method: get, path: "/v1/tenants/:tenant/overrides", operation: "listOverrides", callers: everyKey, scope: read, query: []string{"policy", "limit", "cursor"}, handler: g.ListOverrides},
+		{method: post, path: "/v1/tenants/:tenant/overrides", operation: "createOverride", callers: operators, scope: manage, body: reflect.TypeFor[NewOverride](), handler: g.CreateOverride},
+		{method: get, path: "/v1/tenants/:tenant/overrides/:override", operation: "getOverride", callers: everyKey, scope: read, handler: g.GetOverride},
+		{method: del, path: "/v1/tenants/:tenant/overrides/:override", operation: "deleteOverride", callers: operators, scope: manage, handler: g.DeleteOverride},
+		{method: get, path: "/v1/tenants/:tenant/lists", operation: "listEntries", callers: everyKey, scope: read, query: []string{"list", "q", "limit", "cursor"}, handler: g.ListEntries},
+		{method: post, path: "/v1/tenants/:tenant/lists", operation: "createEntry", callers: operators, scope: manage, body: reflect.TypeFor[NewListEntry](), handler: g.CreateEntry},
+		{method: get, path: "/v1/tenants/:tenant/lists/:entry", operation: "getEntry", callers: everyKey, scope: read, handler: g.GetEntry},
+		{method: del, path: "/v1/tenants/:tenant/lists/:entry", operation: "deleteEntry", callers: operators, scope: manage, handler: g.DeleteEntry},
+		{method: get, path: "/v1/tenants/:tenant/blocks", operation: "listBlocks", callers: everyKey, scope: read, query: []string{"policy", "limit", "cursor"}, handler: g.ListBlocks},
+		{method: post, path: "/v1/tenants/:tenant/blocks", operation: "createBlock", callers: operators, scope: manage, body: reflect.TypeFor[NewBlock](), handler: g.CreateBlock},
+		{method: get, path: "/v1/tenants/:tenant/blocks/:block", operation: "getBlock", callers: everyKey, scope: read, handler: g.GetBlock},
+		{method: del, path: "/v1/tenants/:tenant/blocks/:block", operation: "deleteBlock", callers: operators, scope: manage, handler: g.DeleteBlock},
+		{method: post, path: "/v1/tenants/:tenant/reset", operation: "resetKey", callers: operators, scope: manage, body: reflect.TypeFor[Reset](), handler: g.ResetKey},
 
 		{method: get, path: "/v1/operator-keys", operation: "listOperatorKeys", callers: operators, scope: read, query: paging, handler: g.ListOperatorKeys},
 		{method: post, path: "/v1/operator-keys", operation: "createOperatorKey", callers: operators, scope: manage, body: reflect.TypeFor[NewKey](), handler: g.CreateOperatorKey},

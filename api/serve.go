@@ -21,6 +21,7 @@ import (
 
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/steering"
 )
 
 const requestIDHeader = "X-Request-Id"
@@ -186,23 +187,41 @@ func checkQuery(u *url.URL, known []string) error {
 			return refuse(name, fault)
 		}
 	}
+	if values.Has("from") && values.Has("to") && !before(values.Get("from"), values.Get("to")) {
+		return refuse("to", "must be after from")
+	}
 	return nil
+}
+
+// before compares two instants that queryFault took.
+func before(a, b string) bool {
+	first, _ := time.Parse(time.RFC3339, a)
+	second, _ := time.Parse(time.RFC3339, b)
+	return first.Before(second)
 }
 
 // queryLengths are the most characters that parameters may have.
 var queryLengths = map[string]int{"q": 200, "action": 64, "object": 200, "tenant": problem.MaxSlug, "cursor": 512}
+
+// queryWords are the values of parameters that have only a few.
+var queryWords = map[string][]string{
+	"list": {string(steering.Deny), string(steering.Allow)},
+}
 
 // queryFault says what is wrong with a parameter's value, by its name.
 func queryFault(name, text string) string {
 	if most := queryLengths[name]; most > 0 && utf8.RuneCountInString(text) > most {
 		return "must have at most " + strconv.Itoa(most) + " characters"
 	}
+	if words := queryWords[name]; words != nil && !slices.Contains(words, text) {
+		return "must be one of " + strings.Join(words, ", ")
+	}
 	switch name {
 	case "limit":
 		if n, err := strconv.Atoi(text); err != nil || n < 1 || n > maxPage || text[0] == '+' || text[0] == '0' {
 			return "must be from 1 to " + strconv.Itoa(maxPage)
 		}
-	case "plan":
+	case "plan", "policy":
 		if !problem.ValidSlug(text) {
 			return problem.SlugForm
 		}

@@ -31,6 +31,7 @@ import (
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/simulation"
 	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
 )
@@ -51,6 +52,7 @@ type world struct {
 	tenants  *tenants.Service
 	plans    *plans.Service
 	accounts *accounts.Service
+	steering *steering.Service
 	fixture
 }
 
@@ -101,8 +103,8 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	w.counter = &countingLimiter{Limiter: inprocess.New(inprocess.Config{Now: w.now.Load})}
 	cfg := api.Config{
 		Snapshot: w.watcher.Current,
-		Decider:  enforcement.NewEngine(w.counter, enforcement.Config{Timeout: 30 * time.Second}),
-		Tenants:  w.tenants, Plans: w.plans, Accounts: w.accounts, Audit: w.store,
+		Decider:  enforcement.NewEngine(w.counter, enforcement.Config{Timeout: 30 * time.Second, Now: w.clock}),
+		Tenants:  w.tenants, Plans: w.plans, Accounts: w.accounts, Steering: w.steering, Audit: w.store,
 		Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: func(now func() int64) (enforcement.Limiter, func(), error) {
@@ -162,6 +164,7 @@ func (w *world) open(ctx context.Context, path string) (err error) {
 	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
 	w.plans = plans.NewService(w.store, plans.Config{})
 	w.accounts = accounts.NewService(w.store, accounts.Config{Now: w.clock})
+	w.steering = steering.NewService(w.store, w.tenants, w.plans, steering.Config{Now: w.clock})
 	return err
 }
 
@@ -234,6 +237,8 @@ func (w *world) operatorKey(ctx context.Context, name string, scopes ...tenants.
 type call struct {
 	method, path, key, body string
 	header                  map[string]string
+	// as is the id that stands in the examples for that of what the call makes.
+	as string
 }
 
 // An answer is its response, judged.

@@ -22,6 +22,16 @@ var Catalogue = []Type{
 		"Ask for less at once, or have the plan's quota or burst raised.",
 	},
 	{
+		"blocked", 429, "Blocked",
+		"An operator has blocked this key of a policy until an instant. Requests of other keys pass as before.",
+		"Try again after Retry-After. Operators: end the block under /v1/tenants/{tenant}/blocks.",
+	},
+	{
+		"denied-by-list", 403, "Denied by list",
+		"An attribute of the request has a value that is on the tenant's deny list, or an address in a network that is. Waiting does not help.",
+		"Operators: /v1/explain names the entry; take it from the list under /v1/tenants/{tenant}/lists.",
+	},
+	{
 		"missing-attribute", 403, "Missing attribute",
 		"A policy counts by an attribute that the request did not carry, and its plan says that such requests are denied.",
 		"Send the attribute that the detail names, with a value that is not empty.",

@@ -1,0 +1,158 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/steering"
+)
+
+// explain is POST /v1/explain: the body of a check in, the body of its answer
+// out with the reasons around it. It charges nothing and is not counted.
+func (a *API) explain(c echo.Context, who caller) error {
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	r := c.Request()
+	if _, err := checkParameters(r); err != nil {
+		return err
+	}
+	subject, err := s.read(r, who)
+	if err != nil {
+		return err
+	}
+	var x enforcement.Explanation
+	a.cfg.Decider.Explain(r.Context(), subject, &s.check, &x)
+	if s.check.Mode != enforcement.Force { // what passes whatever is left needs no reasons
+		x.Decision.Check = &s.check
+	}
+	status := a.decisionStatus(&x.Decision, 0)
+	s.out = append(s.out[:0], `{"decision":`...)
+	s.out = a.appendDecision(s.out, &x.Decision, status, false)
+	rest, err := encode(showReasons(&x, status))
+	if err != nil {
+		return err
+	}
+	rest[0] = ',' // in the place of its bracket
+	c.Response().Header()["Cache-Control"] = noStore
+	return c.Blob(http.StatusOK, "application/json", append(s.out, rest...))
+}
+
+// encode is json.Marshal that leaves <, > and & as they are, as decisions have
+// them.
+func encode(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimRight(b.Bytes(), "\n"), err
+}
+
+// wireReasons is an explanation without its decision.
+type wireReasons struct {
+	Status   int          `json:"status"`
+	Route    string       `json:"route"`
+	PassesAt *string      `json:"passes_at"` // null: never
+	List     *wireListed  `json:"list,omitempty"`
+	Policies []wirePolicy `json:"policies"`
+}
+
+type wireListed struct {
+	ID        string     `json:"id"`
+	List      ListName   `json:"list"`
+	Attribute string     `json:"attribute"`
+	Value     string     `json:"value"`
+	Reason    string     `json:"reason,omitempty"`
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+}
+
+type wirePolicy struct {
+	Policy     string                 `json:"policy"`
+	Mode       enforcement.PolicyMode `json:"mode"`
+	Matches    bool                   `json:"matches"`
+	Applies    bool                   `json:"applies"`
+	Why        enforcement.Why        `json:"why"`
+	Detail     string                 `json:"detail"`
+	Attribute  string                 `json:"attribute,omitempty"`
+	ReplacedBy string                 `json:"replaced_by,omitempty"`
+	Override   *wireOverride          `json:"override,omitempty"`
+	Block      *wireBlock             `json:"block,omitempty"`
+	Limits     []wireLimitNow         `json:"limits"`
+}
+
+type wireOverride struct {
+	ID        string          `json:"id"`
+	Factor    json.Number     `json:"factor,omitempty"`
+	Limits    []OverrideLimit `json:"limits,omitempty"`
+	ExpiresAt time.Time       `json:"expires_at"`
+}
+
+type wireBlock struct {
+	ID        string    `json:"id"`
+	Reason    string    `json:"reason,omitempty"`
+	ExpiresAt time.Time `json:"expires_at"`
+}
+
+type wireLimitNow struct {
+	Limit        string `json:"limit"`
+	Algorithm    string `json:"algorithm"`
+	Quota        int64  `json:"quota"`
+	Burst        *int64 `json:"burst,omitempty"`
+	WindowMS     int64  `json:"window_ms"`
+	Remaining    int64  `json:"remaining"`
+	ResetAfterMS int64  `json:"reset_after_ms"`
+}
+
+func showReasons(x *enforcement.Explanation, status int) wireReasons {
+	d := &x.Decision
+	out := wireReasons{Status: status, Route: d.Route, Policies: make([]wirePolicy, len(x.Policies))}
+	if x.PassesAt != enforcement.Never {
+		at := instantOf(x.PassesAt).Format(millisecondForm)
+		out.PassesAt = &at
+	}
+	if e := d.List; e != nil {
+		list := steering.Allow
+		if d.Reason == enforcement.ReasonDeniedByList {
+			list = steering.Deny
+		}
+		out.List = &wireListed{ID: e.ID, List: ListName(list), Attribute: e.Attribute, Value: e.Value, Reason: e.Reason}
+		if e.Until != 0 {
+			until := instantOf(e.Until)
+			out.List.ExpiresAt = &until
+		}
+	}
+	for i := range x.Policies {
+		out.Policies[i] = showExplained(&x.Policies[i], d)
+	}
+	return out
+}
+
+func showExplained(p *enforcement.PolicyExplanation, d *enforcement.Decision) wirePolicy {
+	out := wirePolicy{
+		Policy: p.Rule.Policy, Mode: p.Rule.Mode, Matches: p.Matches, Applies: p.Applies, Why: p.Why, Detail: because(p, d),
+		Attribute: p.Attribute, ReplacedBy: p.ReplacedBy, Limits: make([]wireLimitNow, len(p.Limits)),
+	}
+	if o := p.Override; o != nil {
+		out.Override = &wireOverride{ID: o.ID, ExpiresAt: instantOf(o.Until)}
+		out.Override.Factor, out.Override.Limits = showNumbers(o.Factor, o.Limits)
+	}
+	if b := p.Block; b != nil {
+		out.Block = &wireBlock{ID: b.ID, Reason: b.Reason, ExpiresAt: instantOf(b.Until)}
+	}
+	for i, now := range p.Limits {
+		l := now.Limit
+		out.Limits[i] = wireLimitNow{
+			Limit: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, WindowMS: l.Window.Milliseconds(),
+			Remaining: now.Remaining, ResetAfterMS: now.ResetAfter,
+		}
+		if l.Algorithm.Bucket() {
+			burst := capacity(l)
+			out.Limits[i].Burst = &burst
+		}
+	}
+	return out
+}

@@ -1,0 +1,189 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/steering"
+)
+
+// newOverride is what a body says of an override.
+func newOverride(n NewOverride) (steering.NewOverride, error) {
+	o := steering.NewOverride{
+		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix, Reason: n.Reason, ExpiresAt: n.ExpiresAt,
+	}
+	var f problem.Fields
+	if n.Factor != "" {
+		var err error
+		if o.Factor, err = steering.ParseFactor(n.Factor.String()); err != nil {
+			f.Add("/factor", "%v", err)
+		}
+	}
+	for i, l := range n.Limits {
+		to := enforcement.OverrideLimit{Name: l.Name, Quota: enforcement.Keep, Burst: enforcement.Keep}
+		if l.Quota != nil {
+			to.Quota = *l.Quota
+		}
+		if l.Burst != 0 {
+			to.Burst = l.Burst
+		}
+		if l.Window != "" {
+			var err error
+			if to.Window, err = enforcement.ParseWindow(l.Window); err != nil {
+				f.Add("/limits/"+strconv.Itoa(i)+"/window", "%v", err)
+			}
+		}
+		o.Limits = append(o.Limits, to)
+	}
+	return o, f.Err()
+}
+
+// showNumbers is what an override says: a factor, or other numbers.
+func showNumbers(factor int64, limits []enforcement.OverrideLimit) (json.Number, []OverrideLimit) {
+	if factor != 0 {
+		return json.Number(steering.FormatFactor(factor)), nil
+	}
+	out := make([]OverrideLimit, len(limits))
+	for i, l := range limits {
+		out[i] = OverrideLimit{Name: l.Name}
+		if l.Quota != enforcement.Keep {
+			out[i].Quota = &l.Quota
+		}
+		if l.Burst != enforcement.Keep {
+			out[i].Burst = l.Burst
+		}
+		if l.Window != 0 {
+			out[i].Window = enforcement.FormatWindow(l.Window)
+		}
+	}
+	return "", out
+}
+
+// showOverride is an override on the wire.
+func (a *API) showOverride(who caller) func(steering.Override) (Override, error) {
+	return func(o steering.Override) (Override, error) {
+		m, err := showMade(o.ID, o.TenantID, o.CreatedBy)
+		if err != nil {
+			return Override{}, err
+		}
+		why := a.idleOverride(who, o)
+		out := Override{
+			Id: m.id, TenantId: m.tenant, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Reason: o.Reason,
+			Active: why == "", InactiveBecause: why, ExpiresAt: o.ExpiresAt.UTC(), CreatedAt: o.CreatedAt.UTC(), CreatedBy: m.by,
+		}
+		out.Factor, out.Limits = showNumbers(o.Factor, o.Limits)
+		return out, nil
+	}
+}
+
+// idleOverride says why an override has no effect; "" when it has one.
+func (a *API) idleOverride(who caller, o steering.Override) InactiveBecause {
+	if why := a.ended(o.ExpiresAt); why != "" {
+		return why
+	}
+	r := who.rule(o.TenantID, o.Policy)
+	switch {
+	case r == nil:
+		return InactiveBecauseNoPolicy
+	case o.Attribute != "" && !countsBy(r, o.Attribute):
+		return InactiveBecauseNoAttribute
+	}
+	for _, l := range o.Limits {
+		if !slices.ContainsFunc(r.Limits, func(have enforcement.RuleLimit) bool { return have.Name == l.Name }) {
+			return InactiveBecauseNoLimit
+		}
+	}
+	spec := enforcement.SteeringSpec{Overrides: []enforcement.Override{{
+		ID: o.ID, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Factor: o.Factor, Limits: o.Limits,
+		Revision: o.Revision, From: o.CreatedAt.UnixMicro(), Until: o.ExpiresAt.UnixMicro(),
+	}}}
+	if !who.usable(o.TenantID, spec) {
+		return InactiveBecauseNotPossible
+	}
+	return ""
+}
+
+// ListOverrides is GET /v1/tenants/{tenant}/overrides.
+func (a *API) ListOverrides(ctx context.Context, r ListOverridesRequestObject) (ListOverridesResponseObject, error) {
+	s, err := a.steer()
+	if err != nil {
+		return nil, err
+	}
+	p := r.Params
+	l, err := page("/v1/tenants/"+r.Tenant+"/overrides", filters("policy", p.Policy), p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.Overrides(ctx, r.Tenant, steering.Filter{Policy: p.Policy, After: l.after, Limit: l.fetch()})
+	if err != nil {
+		return nil, err
+	}
+	rows, next, link := cut(l, rows, func(o steering.Override) string { return o.ID })
+	data, err := each(rows, a.showOverride(callerOf(ctx)))
+	if err != nil {
+		return nil, err
+	}
+	return ListOverrides200JSONResponse{OverridePage{data, next != "", next}, ListOverrides200ResponseHeaders{link}}, nil
+}
+
+// CreateOverride is POST /v1/tenants/{tenant}/overrides.
+func (a *API) CreateOverride(ctx context.Context, r CreateOverrideRequestObject) (CreateOverrideResponseObject, error) {
+	s, err := a.steer()
+	if err != nil {
+		return nil, err
+	}
+	n, err := newOverride(*r.Body)
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.CreateOverride(ctx, r.Tenant, n)
+	if err != nil {
+		return nil, err
+	}
+	a.cfg.Changed(ctx)
+	shown, err := a.showOverride(callerOf(ctx))(o)
+	if err != nil {
+		return nil, err
+	}
+	return CreateOverride201JSONResponse{shown, CreateOverride201ResponseHeaders{"/v1/tenants/" + r.Tenant + "/overrides/" + o.ID}}, nil
+}
+
+// GetOverride is GET /v1/tenants/{tenant}/overrides/{override}.
+func (a *API) GetOverride(ctx context.Context, r GetOverrideRequestObject) (GetOverrideResponseObject, error) {
+	s, err := a.steer()
+	if err != nil {
+		return nil, err
+	}
+	o, err := s.Override(ctx, r.Tenant, r.Override.String())
+	if err != nil {
+		return nil, err
+	}
+	shown, err := a.showOverride(callerOf(ctx))(o)
+	return GetOverride200JSONResponse(shown), err
+}
+
+// DeleteOverride is DELETE /v1/tenants/{tenant}/overrides/{override}.
+func (a *API) DeleteOverride(ctx context.Context, r DeleteOverrideRequestObject) (DeleteOverrideResponseObject, error) {
+	s, err := a.steer()
+	if err != nil {
+		return nil, err
+	}
+	if err := s.DeleteOverride(ctx, r.Tenant, r.Override.String()); err != nil {
+		return nil, err
+	}
+	a.cfg.Changed(ctx)
+	return DeleteOverride204Response{}, nil
+}
+
+// utcOrZero keeps the instant that means none.
+func utcOrZero(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC()
+}

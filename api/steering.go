@@ -1,0 +1,73 @@
+package api
+
+import (
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/steering"
+)
+
+// What overrides, entries and blocks have in common on the wire. The steering
+// service validates them; whether one has an effect is read from the plan that
+// is in force.
+
+// steer gives the steering service.
+func (a *API) steer() (*steering.Service, error) {
+	if a.cfg.Steering == nil {
+		return nil, problem.New(problem.Unavailable, "this node does not steer")
+	}
+	return a.cfg.Steering, nil
+}
+
+// A made is what every steering row shows of its making.
+type made struct {
+	id, tenant uuid.UUID
+	by         Actor
+}
+
+func showMade(id, tenantID string, by audit.Actor) (made, error) {
+	own, err := parseUUID(id)
+	if err != nil {
+		return made{}, err
+	}
+	tenant, err := parseUUID(tenantID)
+	return made{own, tenant, showActor(by)}, err
+}
+
+// ended tells what has ended; without an end nothing has.
+func (a *API) ended(expires time.Time) InactiveBecause {
+	if !expires.IsZero() && !a.cfg.Now().Before(expires) {
+		return InactiveBecauseEnded
+	}
+	return ""
+}
+
+// rule is a policy of a tenant's plan in force; nil without one.
+func (c caller) rule(tenantID, policy string) *enforcement.Rule {
+	if s, ok := c.world.Subject(tenantID); ok && s.Plan != nil {
+		if r, ok := s.Plan.Rule(policy); ok {
+			return r
+		}
+	}
+	return nil
+}
+
+// countsBy reports whether a rule counts by an attribute.
+func countsBy(r *enforcement.Rule, attribute string) bool {
+	return slices.Contains(r.CountBy, attribute) || attribute == "ip" && slices.Contains(r.CountBy, "ip/64")
+}
+
+// usable reports whether what is set fits the plan in force.
+func (c caller) usable(tenantID string, spec enforcement.SteeringSpec) bool {
+	s, ok := c.world.Subject(tenantID)
+	if !ok {
+		return false
+	}
+	_, faults := enforcement.CompileSteering(spec, s.Plan, s.PlanRevision)
+	return len(faults) == 0
+}
