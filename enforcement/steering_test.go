@@ -159,7 +159,10 @@ func TestSteeringWithoutALimiter(t *testing.T) {
 		{"blocked", "false blocked 1501 block b policy p"},
 		{"other", "true ok 0 degraded"},
 		{"other", "false over_limit 60000 degraded"},
-		{"big", "true ok 0 degraded"}, {"big", "true ok 0 degraded"}, {"big", "true ok 0 degraded"}, {"big", "true ok 0 degraded"},
+		{"big", "true ok 0 degraded"},
+		{"big", "true ok 0 degraded"},
+		{"big", "true ok 0 degraded"},
+		{"big", "true ok 0 degraded"},
 		{"big", "false over_limit 60000 degraded"},
 	} {
 		d := decide(e, s, asked("", "/", "user", c.user))
@@ -231,8 +234,10 @@ func TestSteeringEnds(t *testing.T) {
 	spec := enforcement.RuleSpec{Policy: "p", CountBy: []string{"user"}, Limits: []enforcement.RuleLimit{window(1, 3)}}
 	s := steer(t, subject(t, spec), enforcement.SteeringSpec{
 		Deny: []enforcement.ListEntry{
-			{ID: "1", Attribute: "user", Value: "denied", Until: end}, {ID: "2", Attribute: "user", Value: "denied", Until: end - 1},
-			{ID: "3", Attribute: "user", Value: "always", Until: end}, {ID: "4", Attribute: "user", Value: "always"},
+			{ID: "1", Attribute: "user", Value: "denied", Until: end},
+			{ID: "2", Attribute: "user", Value: "denied", Until: end - 1},
+			{ID: "3", Attribute: "user", Value: "always", Until: end},
+			{ID: "4", Attribute: "user", Value: "always"},
 		},
 		Allow:     []enforcement.ListEntry{{ID: "5", Attribute: "user", Value: "allowed", Until: end}},
 		Blocks:    []enforcement.Block{{ID: "6", Policy: "p", Key: attributes("user", "blocked"), Until: end - 1}, {ID: "7", Policy: "p", Key: attributes("user", "blocked"), Until: end}},
