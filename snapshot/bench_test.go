@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -50,8 +51,35 @@ func BenchmarkWholeWorld(b *testing.B) {
 	runtime.KeepAlive(c)
 }
 
+// BenchmarkSteeredWorld is that world with three rows beside the plan of every
+// tenth tenant.
+func BenchmarkSteeredWorld(b *testing.B) {
+	w := bigWorld()
+	w.edit(func(r int64) {
+		for i := 10; i <= 100_000; i += 10 {
+			o := anOverride(fmt.Sprintf("o-%d", i), i, "policy-0")
+			e := anEntry(fmt.Sprintf("e-%d", i), i, steering.Deny, "bob")
+			k := aBlock(fmt.Sprintf("b-%d", i), i, "policy-1", "kim")
+			o.Revision, e.Revision, k.Revision = r, r, r
+			w.overrides[o.ID], w.entries[e.ID], w.blocks[k.ID] = o, e, k
+		}
+	})
+	c := w.changes()
+	var s *Snapshot
+	before := heap()
+	b.ReportAllocs()
+	for b.Loop() {
+		s, _ = Compile(nil, c, Options{})
+	}
+	b.ReportMetric(float64(heap()-before)/1e6, "retained-MB")
+	if got := s.Counts(); got.Overrides != 10_000 || got.Entries != 10_000 || got.Blocks != 10_000 || s.ProblemCount() != 0 {
+		b.Fatalf("%+v, %d problems", got, s.ProblemCount())
+	}
+	runtime.KeepAlive(c)
+}
+
 // BenchmarkOneEdit is an edit in that world, from its commit to the swap: of a
-// tenant, of a key, and of a plan with its 100 tenants.
+// tenant, of a key, of an override, and of a plan with its 100 tenants.
 func BenchmarkOneEdit(b *testing.B) {
 	w := bigWorld()
 	watcher := NewWatcher(w, Config{Logger: slog.New(slog.DiscardHandler)})
@@ -61,12 +89,15 @@ func BenchmarkOneEdit(b *testing.B) {
 	base := watcher.Current()
 	row := aTenant(77, 5)
 	row.Status = tenants.Suspended
+	steered := anOverride("new", 77, "policy-0")
+	steered.Revision = 1
 	for _, c := range []struct {
 		name    string
 		changes Changes
 	}{
 		{"tenant", Changes{Tenants: []tenants.Tenant{row}}},
 		{"key", Changes{Keys: []tenants.Key{aKey("new", 77)}}},
+		{"override", Changes{Overrides: []steering.Override{steered}}},
 		{"plan", Changes{Plans: []PublishedPlan{aPlan(5, 2, 1, 2, 3)}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {

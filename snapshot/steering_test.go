@@ -103,6 +103,7 @@ func TestSteeringIncrement(t *testing.T) {
 		{"tenant-1", "eve", 0, enforcement.ReasonOK},
 		{"tenant-2", "bob", 0, enforcement.ReasonOK},
 		{"tenant-2", "eve", 0, enforcement.ReasonAllowedByList},
+		{"tenant-2", "kim", 1, enforcement.ReasonBlocked},
 		{"tenant-2", "kim", 0, enforcement.ReasonOK},
 		{"tenant-1", "kim", 1, enforcement.ReasonOK},
 	} {
@@ -531,8 +532,8 @@ func TestOverrideByNotification(t *testing.T) {
 	})
 }
 
-// setting is an environment variable that is a number.
-func setting(t *testing.T, name string, otherwise uint64) uint64 {
+// Setting is an environment variable that is a number.
+func Setting(t *testing.T, name string, otherwise uint64) uint64 {
 	t.Helper()
 	text := os.Getenv(name)
 	if text == "" {
@@ -550,7 +551,7 @@ func setting(t *testing.T, name string, otherwise uint64) uint64 {
 // HEADGATE_FUZZ_SEED say how many sequences and which.
 func TestIncrementsEqualTheWhole(t *testing.T) {
 	t.Parallel()
-	n, seed := setting(t, "HEADGATE_FUZZ_SEQUENCES", 100), setting(t, "HEADGATE_FUZZ_SEED", rand.Uint64())
+	n, seed := Setting(t, "HEADGATE_FUZZ_SEQUENCES", 100), Setting(t, "HEADGATE_FUZZ_SEED", rand.Uint64())
 	for i := range n {
 		if err := editAtRandom(t, rand.New(rand.NewPCG(seed, i))); err != nil {
 			t.Fatalf("sequence %d: %v\nreplay with HEADGATE_FUZZ_SEED=%d HEADGATE_FUZZ_SEQUENCES=%d", i, err, seed, i+1)
