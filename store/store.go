@@ -17,12 +17,14 @@ import (
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 )
 
 var (
 	_ tenants.Store   = (*Store)(nil)
 	_ plans.Store     = (*Store)(nil)
+	_ steering.Store  = (*Store)(nil)
 	_ accounts.Store  = (*Store)(nil)
 	_ audit.Store     = (*Store)(nil)
 	_ snapshot.Source = (*Store)(nil)
