@@ -63,9 +63,12 @@ test: bin/with-servers test-deploy ## run every test, raced and shuffled, with r
 test-quick: ## run the tests that need no server
 	go test -tags quick -shuffle=on -timeout 10m ./...
 
-# Its own module: the compose loader would double the product's dependencies.
+# Modules of their own: the compose loader and Prometheus would be the largest
+# dependencies of the product.
 test-deploy: bin/with-servers
 	$(SERVERS) go -C deploy/composetest test -shuffle=on -timeout 10m ./...
+	@echo "deploy/grafanatest (the first run compiles Prometheus, which takes minutes)"
+	go -C deploy/grafanatest test -shuffle=on -timeout 20m ./...
 
 fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCES (100000) random sequences on every limiter
 	@for package in $$(go list ./...); do \

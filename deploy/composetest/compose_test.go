@@ -25,7 +25,12 @@ var secrets = []string{
 }
 
 func load(env ...string) (*types.Project, error) {
-	options, err := cli.NewProjectOptions([]string{filepath.Join(root, "docker-compose.yml")}, cli.WithEnv(env))
+	return loadWith(nil, env...)
+}
+
+// loadWith loads the services of these profiles too.
+func loadWith(profiles []string, env ...string) (*types.Project, error) {
+	options, err := cli.NewProjectOptions([]string{filepath.Join(root, "docker-compose.yml")}, cli.WithEnv(env), cli.WithProfiles(profiles))
 	if err != nil {
 		return nil, err
 	}
@@ -35,6 +40,16 @@ func load(env ...string) (*types.Project, error) {
 func project(t *testing.T) *types.Project {
 	t.Helper()
 	p, err := load(secrets...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// whole is the project with the services of every profile.
+func whole(t *testing.T) *types.Project {
+	t.Helper()
+	p, err := loadWith([]string{"*"}, secrets...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,8 +115,8 @@ func TestThreeNodesShareOneDatabaseAndOneRedis(t *testing.T) {
 
 func TestEveryServiceHasAHealthCheckAndAPinnedImage(t *testing.T) {
 	t.Parallel()
-	pinned := regexp.MustCompile(`^[a-z0-9./-]+:(\d+[\w.-]*|local)$`)
-	for name, s := range project(t).Services {
+	pinned := regexp.MustCompile(`^[a-z0-9./-]+:(v?\d+[\w.-]*|local)$`)
+	for name, s := range whole(t).Services {
 		if s.HealthCheck == nil || s.HealthCheck.Disable || len(s.HealthCheck.Test) < 2 {
 			t.Errorf("%s has no health check", name)
 		}
@@ -113,10 +128,11 @@ func TestEveryServiceHasAHealthCheckAndAPinnedImage(t *testing.T) {
 
 func TestDataOutlivesTheContainers(t *testing.T) {
 	t.Parallel()
-	p := project(t)
+	p := whole(t)
 	for service, target := range map[string]string{
-		"postgres": "/var/lib/postgresql", // not .../data: the image moved it with 18
-		"valkey":   "/data",
+		"postgres":   "/var/lib/postgresql", // not .../data: the image moved it with 18
+		"valkey":     "/data",
+		"prometheus": "/prometheus",
 	} {
 		i := slices.IndexFunc(p.Services[service].Volumes, func(v types.ServiceVolumeConfig) bool { return v.Target == target })
 		if i < 0 {
@@ -140,11 +156,12 @@ func TestCountersAreKeptAndNeverDropped(t *testing.T) {
 	}
 }
 
-func TestOnlyTheProxyIsReachableAndOnlyFromThisMachine(t *testing.T) {
+func TestOnlyWhatPeopleOpenIsReachableAndOnlyFromThisMachine(t *testing.T) {
 	t.Parallel()
-	for name, s := range project(t).Services {
+	open := []string{"proxy", "prometheus", "grafana"}
+	for name, s := range whole(t).Services {
 		for _, port := range s.Ports {
-			if name != "proxy" || port.HostIP != "127.0.0.1" {
+			if !slices.Contains(open, name) || port.HostIP != "127.0.0.1" {
 				t.Errorf("%s is published at %s:%s", name, port.HostIP, port.Published)
 			}
 		}
@@ -168,11 +185,81 @@ func TestTheProxyWaitsForEveryNodeAndKnowsEachOne(t *testing.T) {
 	}
 }
 
+// Whoever does not ask for monitoring does not get it.
+func TestMonitoringIsAProfile(t *testing.T) {
+	t.Parallel()
+	without, with := project(t), whole(t)
+	for _, name := range []string{"prometheus", "grafana"} {
+		if _, there := without.Services[name]; there {
+			t.Errorf("%s is started with the nodes", name)
+		}
+		if _, there := with.Services[name]; !there {
+			t.Errorf("the profile lacks %s", name)
+		}
+	}
+}
+
+// Grafana's first account is admin with the password admin: it must not be
+// made, nor could anybody sign in.
+func TestGrafanaHasNoAccounts(t *testing.T) {
+	t.Parallel()
+	environment := whole(t).Services["grafana"].Environment
+	for name, want := range map[string]string{
+		"GF_SECURITY_DISABLE_INITIAL_ADMIN_CREATION": "true", "GF_AUTH_BASIC_ENABLED": "false", "GF_AUTH_DISABLE_LOGIN_FORM": "true",
+		"GF_AUTH_ANONYMOUS_ENABLED": "true", "GF_AUTH_ANONYMOUS_ORG_ROLE": "Viewer",
+	} {
+		if got := environment[name]; got == nil || *got != want {
+			t.Errorf("%s is not %s", name, want)
+		}
+	}
+}
+
+func TestPrometheusScrapesEveryNode(t *testing.T) {
+	t.Parallel()
+	p := whole(t)
+	text, err := os.ReadFile(filepath.Join(root, "deploy", "grafana", "provisioning", "prometheus.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes(p) {
+		if !strings.Contains(string(text), `"`+n.Name+`:8080"`) {
+			t.Errorf("%s is not scraped", n.Name)
+		}
+	}
+	for _, v := range p.Services["prometheus"].Volumes {
+		if v.Type == types.VolumeTypeBind && !strings.Contains(string(text)+"/etc/prometheus/prometheus.yml", v.Target) {
+			t.Errorf("%s is mounted and not named in the configuration", v.Target)
+		}
+	}
+}
+
+// Grafana finds the dashboard where its configuration looks, and Prometheus
+// where it is.
+func TestGrafanaIsProvisioned(t *testing.T) {
+	t.Parallel()
+	targets := map[string]string{} // by name of the file
+	for _, v := range whole(t).Services["grafana"].Volumes {
+		targets[filepath.Base(v.Source)] = v.Target
+	}
+	for file, want := range map[string]string{
+		"dashboards.yaml": "path: " + filepath.Dir(targets["headgate-dashboard.json"]),
+		"datasource.yaml": "url: http://prometheus:9090",
+	} {
+		text, err := os.ReadFile(filepath.Join(root, "deploy", "grafana", "provisioning", file))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(text), want) || targets[file] == "" {
+			t.Errorf("%s is not mounted, or lacks %q", file, want)
+		}
+	}
+}
+
 // Every file that the compose file mounts has to be there, or the engine makes
 // an empty folder of that name.
 func TestMountedFilesExist(t *testing.T) {
 	t.Parallel()
-	for name, s := range project(t).Services {
+	for name, s := range whole(t).Services {
 		for _, v := range s.Volumes {
 			if v.Type != types.VolumeTypeBind {
 				continue
