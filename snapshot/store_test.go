@@ -3,6 +3,7 @@ package snapshot_test
 import (
 	"context"
 	"log/slog"
+	"math/rand/v2"
 	"path/filepath"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
 )
@@ -171,5 +173,80 @@ func TestReadYourWritesOnSQLite(t *testing.T) {
 		if acme, ok := s.Subject("acme"); !ok || acme.Plan.Rules[0].Limits[0].Quota != quota || s.Revision() < p.Revision {
 			t.Fatalf("quota %d: acme = %+v, %t at revision %d of %d", quota, acme, ok, s.Revision(), p.Revision)
 		}
+	}
+}
+
+// What is set beside a plan comes from the services to the engine, ends with a
+// tombstone, and goes with its tenant.
+func TestSteeringFromSQLite(t *testing.T) {
+	t.Parallel()
+	n := newSteeredNode(t, rand.New(rand.NewPCG(1, 1)), &met{})
+	n.publish(t, "pro", 10)
+	acme := n.tenant(t, "acme", "pro")
+	n.tenant(t, "globex", "pro")
+	in := func(d time.Duration) time.Time { return time.UnixMicro(n.now.Load()).Add(d) }
+	if _, err := n.steering.CreateOverride(t.Context(), "acme", steering.NewOverride{
+		Policy: "total", Attribute: "ip", Prefix: "2001:db8::/48", Factor: 2500, Reason: "launch", ExpiresAt: in(time.Hour),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.steering.CreateEntry(t.Context(), acme.ID, steering.NewEntry{List: steering.Deny, Attribute: "ip", Value: "10.0.0.0/8"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.steering.CreateBlock(t.Context(), "acme", steering.NewBlock{
+		Policy: "total", Key: map[string]string{"user": "kim", "ip": "2001:db8::7"}, Reason: "scraping", ExpiresAt: in(2 * time.Hour),
+	}); err != nil {
+		t.Fatal(err)
+	}
+	ask := func(tenant, user, ip string) *enforcement.Decision {
+		t.Helper()
+		subject, ok := n.current(t).Subject(tenant)
+		if !ok {
+			t.Fatalf("no %s", tenant)
+		}
+		addr, text, err := enforcement.CanonicalIP(ip)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n.decide(t, subject, enforcement.Check{
+			Path: "/x", Attributes: []enforcement.Attribute{{Name: "user", Value: user}, {Name: "ip", Value: text}}, IP: addr, Cost: 1,
+		}, enforcement.Peek)
+	}
+	for _, c := range []struct {
+		tenant, user, ip string
+		want             enforcement.Reason
+		quota            int64
+	}{
+		{"acme", "ann", "2001:db8::7", enforcement.ReasonOK, 25},
+		{"acme", "ann", "2001:db9::7", enforcement.ReasonOK, 10},
+		{"acme", "ann", "10.1.2.3", enforcement.ReasonDeniedByList, 0},
+		{"acme", "kim", "2001:db8::8", enforcement.ReasonBlocked, 25}, // of the same /64
+		{"acme", "kim", "2001:db8:0:1::8", enforcement.ReasonOK, 25},
+		{"globex", "ann", "10.1.2.3", enforcement.ReasonOK, 10},
+		{"globex", "kim", "2001:db8::7", enforcement.ReasonOK, 10},
+	} {
+		d := ask(c.tenant, c.user, c.ip)
+		if d.Reason != c.want || len(d.Limits) > 0 && d.Limits[0].Limit.Quota != c.quota {
+			t.Errorf("%s from %s of %s: %s, limits %+v; want %s, quota %d", c.user, c.ip, c.tenant, d.Reason, d.Limits, c.want, c.quota)
+		}
+	}
+	s := n.current(t)
+	if got := s.Counts(); got.Overrides != 1 || got.Entries != 1 || got.Blocks != 1 || !s.NextEnd().Equal(in(time.Hour).Truncate(time.Millisecond)) {
+		t.Errorf("counts %+v, next end %s", got, s.NextEnd())
+	}
+
+	// The override ends, and the plan's numbers are back before anybody swept.
+	n.now.Add(time.Hour.Microseconds())
+	if d := ask("acme", "ann", "2001:db8::7"); d.Limits[0].Limit.Quota != 10 {
+		t.Errorf("after its end: quota %d", d.Limits[0].Limit.Quota)
+	}
+	if s = n.swept(t); s.Counts().Overrides != 0 || s.Counts().Blocks != 1 {
+		t.Errorf("swept: %+v", s.Counts())
+	}
+	if err := n.tenants.DeleteTenant(t.Context(), acme.ID, acme.Revision); err != nil {
+		t.Fatal(err)
+	}
+	if s = n.current(t); s.Counts().Entries != 0 || s.Counts().Blocks != 0 || !s.NextEnd().IsZero() || s.ProblemCount() != 0 {
+		t.Errorf("without the tenant: %+v, next end %s, problems %v", s.Counts(), s.NextEnd(), s.Problems())
 	}
 }
