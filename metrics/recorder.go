@@ -130,16 +130,21 @@ func outcomeOf(d *enforcement.Decision) outcome {
 		o.find(d)
 		return o
 	}
-	for i := range d.Limits {
-		l := &d.Limits[i]
-		switch {
-		case l.Rule.Mode == enforcement.PolicyEnforce || l.Allowed:
-			o.cost = d.Check.Cost
-		case !o.forced:
-			o.shadow = true
-		}
+	for limits := d.Limits; len(limits) > 0; {
+		n := limitsOf(limits[0].Rule, limits)
+		own := o.of(limits[0].Rule, limits[:n], d)
+		o.shadow, o.cost = o.shadow || own.shadow, max(o.cost, own.cost)
+		limits = limits[n:]
 	}
 	return o
+}
+
+// limitsOf gives how many of the first limits are a policy's.
+func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
+	for n < len(limits) && limits[n].Rule == rule {
+		n++
+	}
+	return n
 }
 
 // find tells to which policy a refusal belongs: of the enforced limits that
@@ -165,10 +170,21 @@ func (o *outcome) find(d *enforcement.Decision) {
 		if rule, known := d.Subject.Plan.Rule(d.Policy); known {
 			o.owner = rule
 			if o.field == fieldBlocked {
-				o.key = rule.PartitionOf(d.Check)
+				o.key = partitionOf(rule, d)
 			}
 		}
 	}
+}
+
+// partitionOf gives the key of a policy that applied. Its limits have it, unless
+// no counter was asked.
+func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
+	for i := range d.Limits {
+		if d.Limits[i].Rule == rule && d.Limits[i].Partition != ([16]byte{}) {
+			return d.Limits[i].Partition
+		}
+	}
+	return rule.PartitionOf(d.Check)
 }
 
 // longer reports whether one time to wait is longer than another.
@@ -211,10 +227,7 @@ func (c *content) policies(p *page, d *enforcement.Decision, o *outcome) {
 	sampled := d.ID[15]%sampledOf == 0 // random bits of the id
 	limits := d.Limits
 	for rule := range d.Applied {
-		n := 0
-		for n < len(limits) && limits[n].Rule == rule {
-			n++
-		}
+		n := limitsOf(rule, limits)
 		mine := limits[:n]
 		limits = limits[n:]
 		if d.Allowed && n > 0 && rule.Mode == enforcement.PolicyEnforce && len(rule.CountBy) > 0 {
@@ -246,12 +259,12 @@ func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d 
 		return own
 	}
 	own.cost = d.Check.Cost
-	if rule.Mode == enforcement.PolicyEnforce {
+	if o.forced || rule.Mode == enforcement.PolicyEnforce {
 		return own
 	}
 	for i := range limits {
 		if !limits[i].Allowed {
-			own.cost, own.shadow = 0, !o.forced
+			own.cost, own.shadow = 0, true
 		}
 	}
 	return own
