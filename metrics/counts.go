@@ -163,10 +163,13 @@ type Store interface {
 	// nothing. It notes which hours it touched, so that they are rolled up.
 	AddCounts(ctx context.Context, b Batch) error
 
-	// Counts gives rows of one step.
+	// Kept tells, of [from, to) in seconds since the epoch, which rows hold what
+	// was counted.
+	Kept(ctx context.Context, from, to int64) (Kept, error)
+	// Counts gives rows of one step, newest first.
 	Counts(ctx context.Context, q CountQuery) ([]CountRow, error)
-	// SumCounts gives, for each Name of the query, the sum over its time, largest
-	// Requests first.
+	// SumCounts gives, for each tenant and name of the query, the sum over its
+	// time, largest Requests first. At is the query's From.
 	SumCounts(ctx context.Context, q CountQuery) ([]CountRow, error)
 	// Sketches gives rows of one step, of every node.
 	Sketches(ctx context.Context, q SketchQuery) ([]SketchRow, error)
@@ -197,11 +200,22 @@ type RollUp struct {
 	At   int64
 }
 
+// Kept tells which rows hold what was counted. An hour or day that is not due,
+// and a day that has no hour that is due, is held whole by its own rows; one that
+// is due by those below it.
+type Kept struct {
+	// Minutes and Hours are from where on these rows are kept.
+	Minutes, Hours int64
+	// Due are the steps that are due, over or not, of every day of the span.
+	Due []RollUp
+}
+
 // A CountQuery asks for rows of counts in [From, To) of a step's table.
 type CountQuery struct {
 	Step     Step
 	From, To int64 // seconds since the epoch, multiples of the step
 	Tenant   uint32
+	Tenants  []uint32 // instead of Tenant: several
 	Kind     Kind
 	Names    []string // none: all
 	Limit    int      // rows; 0: all

@@ -72,6 +72,9 @@ type RefusalFilter struct {
 	Route    string
 	Reason   enforcement.Reason
 	From, To time.Time
+	// Attributes are all among the refusal's, with these values: its key. Of each
+	// page at most 5,000 rows are looked through for them, so it may be short.
+	Attributes []enforcement.Attribute
 	// Before is the decision id of the last row of the page before.
 	Before [16]byte
 	Limit  int

@@ -1,0 +1,262 @@
+package metrics
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// How many rows of sketches an answer reads of each node: of a histogram or a
+// ranking over the whole span, and of one with points.
+var (
+	wholeSketches = bounds{rows: 200}
+	pointSketches = bounds{points: 200, rows: 350}
+)
+
+// sketches reads the rows of a reading, oldest first in each part. One that
+// cannot be read is left out, and told to the log once an answer.
+func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, s sketch)) error {
+	broken := 0
+	var first error
+	for _, p := range r.parts {
+		rows, err := a.store.Sketches(ctx, SketchQuery{Step: p.step, From: p.from, To: p.to, Tenant: tenant, Name: name})
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			s, err := decodeSketch(name, rows[i].Doc)
+			if err != nil {
+				broken++
+				first = cmp.Or(first, err)
+				continue
+			}
+			each(rows[i].At, s)
+		}
+	}
+	if broken > 0 {
+		a.log.ErrorContext(ctx, "sketches cannot be read; they are left out", "tenant", tenant, "name", name, "rows", broken, "first", first)
+	}
+	return nil
+}
+
+// A union adds up many rankings at once. What one of them does not have of a key
+// is at most its floor. That is tighter than merging two at a time.
+type union struct {
+	keys         map[topID]*ranked // numbers above the sum of floors
+	floor, total int64
+}
+
+func (u *union) add(t *topKeys) {
+	floor := t.floor()
+	u.floor += floor
+	u.total += t.total
+	for i := range t.entries {
+		e := &t.entries[i]
+		k := u.keys[e.id]
+		if k == nil {
+			k = &ranked{id: e.id, text: e.text}
+			u.keys[e.id] = k
+		}
+		k.count += t.groups[e.group].count - floor
+		k.error += e.error - floor
+	}
+}
+
+// ranking gives the keys of a choice, highest counts first; nil: all.
+func (u *union) ranking(choose func(*topText) bool) []ranked {
+	list := make([]ranked, 0, len(u.keys))
+	for _, k := range u.keys {
+		if choose == nil || choose(&k.text) {
+			list = append(list, ranked{k.id, k.count + u.floor, k.error + u.floor, k.text})
+		}
+	}
+	return sortRanked(list)
+}
+
+// cut shortens a ranking, and gives the most that a key may have that is not in
+// it any more.
+func (u *union) cut(list *[]ranked, limit int) (floor int64) {
+	floor = u.floor
+	if len(*list) > limit {
+		floor = max(floor, (*list)[limit].count)
+		*list = (*list)[:limit]
+	}
+	return floor
+}
+
+func (a *Analytics) top(ctx context.Context, r reading, tenant uint32, name string) (*union, error) {
+	u := &union{keys: make(map[topID]*ranked)}
+	err := a.sketches(ctx, r, tenant, name, func(_ int64, s sketch) { u.add(s.(*topKeys)) })
+	return u, err
+}
+
+func (k KeyRanking) sketch() string {
+	if k == AllowedKeys {
+		return SketchAllowedKeys
+	}
+	return SketchLimitedKeys
+}
+
+// Keys ranks the keys of a tenant, or of one policy of it.
+func (a *Analytics) Keys(ctx context.Context, q Query, by KeyRanking) (TopKeys, error) {
+	if q.Route != "" {
+		return TopKeys{}, notHere("route")
+	}
+	r, err := a.reading(ctx, q, wholeSketches)
+	if err != nil {
+		return TopKeys{}, err
+	}
+	top, err := a.top(ctx, r, q.Tenant, by.sketch())
+	if err != nil {
+		return TopKeys{}, err
+	}
+	list := top.ranking(func(x *topText) bool { return q.Policy == "" || x.policy == q.Policy })
+	out := TopKeys{Span: r.Span, Floor: top.cut(&list, q.limit()), Total: top.total, Keys: make([]TopKey, len(list))}
+	for i := range list {
+		out.Keys[i] = list[i].key()
+	}
+	return out, nil
+}
+
+func (k *ranked) key() TopKey {
+	x := &k.text
+	out := TopKey{
+		Tenant: x.tenant, Policy: x.policy, Redacted: x.redacted, Count: k.count, Error: k.error,
+		Names: slices.Clone(x.names), Values: make([]string, len(x.values)), Missing: make([]bool, len(x.values)),
+	}
+	for i, v := range x.values {
+		out.Values[i], out.Missing[i] = v.text, v.missing
+	}
+	return out
+}
+
+// Key gives one key over time. It is told by Tenant, Policy, Names, Values and
+// Missing, as Keys gives them.
+func (a *Analytics) Key(ctx context.Context, q Query, key TopKey, by KeyRanking) (KeyTraffic, error) {
+	text := topText{tenant: key.Tenant, policy: key.Policy, names: key.Names}
+	for i, v := range key.Values {
+		text.values = append(text.values, topValue{text: v, missing: i < len(key.Missing) && key.Missing[i]})
+	}
+	id := text.id()
+	r, err := a.reading(ctx, q, pointSketches)
+	if err != nil {
+		return KeyTraffic{}, err
+	}
+	out := KeyTraffic{Span: r.Span, Points: make([]KeyPoint, r.place(r.To.Unix()))}
+	for i := range out.Points {
+		out.Points[i].At = r.at(i)
+	}
+	err = a.sketches(ctx, r, key.Tenant, by.sketch(), func(at int64, s sketch) {
+		count, wrong := s.(*topKeys).of(id)
+		p := &out.Points[r.place(at)]
+		p.Count, p.Error = p.Count+count, p.Error+wrong
+		out.Count, out.Error = out.Count+count, out.Error+wrong
+	})
+	return out, err
+}
+
+// of gives what t says of a key, also of one that is not in it.
+func (t *topKeys) of(id topID) (count, wrong int64) {
+	if place, known := t.places[id]; known {
+		e := &t.entries[place]
+		return t.groups[e.group].count, e.error
+	}
+	return t.floor(), t.floor()
+}
+
+// RetryAfter gives what refusals by limits and blocks said of when to come
+// again, in milliseconds.
+func (a *Analytics) RetryAfter(ctx context.Context, q Query) (Histogram, error) {
+	if err := q.whole(); err != nil {
+		return Histogram{}, err
+	}
+	r, err := a.reading(ctx, q, wholeSketches)
+	if err != nil {
+		return Histogram{}, err
+	}
+	var all retryTimes
+	err = a.sketches(ctx, r, q.Tenant, SketchRetryAfter, func(_ int64, s sketch) { all.absorb(s) })
+	if err != nil {
+		return Histogram{}, err
+	}
+	h := all.histogram.shown(r.Span)
+	h.Never = all.never
+	return h, nil
+}
+
+func (h *logHistogram) shown(s Span) Histogram {
+	return Histogram{
+		Span: s, Buckets: h.buckets(), Count: h.count(),
+		P50: h.quantile(500), P95: h.quantile(950), P99: h.quantile(990),
+	}
+}
+
+// Remaining gives what remained of the quotas of a tenant's policies, or of one.
+func (a *Analytics) Remaining(ctx context.Context, q Query) (Remaining, error) {
+	if q.Route != "" {
+		return Remaining{}, notHere("route")
+	}
+	r, err := a.reading(ctx, q, wholeSketches)
+	if err != nil {
+		return Remaining{}, err
+	}
+	all := make(remainingShares)
+	err = a.sketches(ctx, r, q.Tenant, SketchRemaining, func(_ int64, s sketch) { all.absorb(s) })
+	if err != nil {
+		return Remaining{}, err
+	}
+	out := Remaining{Span: r.Span}
+	for _, policy := range slices.Sorted(maps.Keys(all)) {
+		if q.Policy == "" || q.Policy == policy {
+			out.Policies = append(out.Policies, remainingShown(policy, all[policy]))
+		}
+	}
+	return out, nil
+}
+
+func remainingShown(policy string, counts *remainingCounts) PolicyRemaining {
+	const width = 100 / (remainingBuckets - 1)
+	out := PolicyRemaining{Policy: policy, Buckets: make([]Bucket, remainingBuckets)}
+	for i, n := range counts {
+		to := int64(i * width)
+		out.Buckets[i] = Bucket{From: to - width, To: to, Count: n}
+		out.Count += n
+	}
+	out.Buckets[0].From = -1 // nothing has a bucket of its own
+	return out
+}
+
+// Latency gives the limiter's time, of all tenants together.
+func (a *Analytics) Latency(ctx context.Context, q Query) (Latency, error) {
+	if err := q.whole(); err != nil {
+		return Latency{}, err
+	}
+	r, err := a.reading(ctx, q, pointSketches)
+	if err != nil {
+		return Latency{}, err
+	}
+	var all latencies
+	points := make([]logHistogram, r.place(r.To.Unix()))
+	err = a.sketches(ctx, r, 0, SketchLatency, func(at int64, s sketch) {
+		all.absorb(s)
+		l := s.(*latencies)
+		points[r.place(at)].merge(&l.shared)
+		points[r.place(at)].merge(&l.local)
+	})
+	if err != nil {
+		return Latency{}, err
+	}
+	out := Latency{Shared: all.shared.shown(r.Span), Local: all.local.shown(r.Span), Points: make([]LatencyPoint, len(points))}
+	for i := range points {
+		out.Points[i] = points[i].latency(r.at(i))
+	}
+	all.shared.merge(&all.local)
+	out.Histogram = all.shared.shown(r.Span)
+	return out, nil
+}
+
+func (h *logHistogram) latency(at time.Time) LatencyPoint {
+	return LatencyPoint{At: at, Count: h.count(), P50: h.quantile(500), P95: h.quantile(950), P99: h.quantile(990)}
+}
