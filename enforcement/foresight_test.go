@@ -195,3 +195,61 @@ func unrelated(spec enforcement.SteeringSpec, was, is *enforcement.Decision, ref
 	}
 	return false
 }
+
+// An atomic batch waits until all of it passes at once, also over the end of an
+// override that lets one of its checks pass now.
+func TestRetryAfterOfASteeredBatch(t *testing.T) {
+	t.Parallel()
+	now := start
+	plain, err := enforcement.CompilePlan("p", 1, []enforcement.RuleSpec{
+		{Policy: "a", Path: "/a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 1, 10*time.Second)}},
+		{Policy: "b", Path: "/b", Limits: []enforcement.RuleLimit{limit("l", 2, enforcement.FixedWindow, 1, 40*time.Second)}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := compiled(&enforcement.Subject{Plan: plain, Number: 1, Home: "t"}, enforcement.SteeringSpec{Overrides: []enforcement.Override{
+		{ID: "o", Policy: "b", Factor: 2000, Revision: 2, From: start, Until: start + 5*second},
+	}})
+	l := newCounters()
+	e := enforcement.NewEngine(l, enforcement.Config{Now: at(&now)})
+	batch := func() (a, b *enforcement.Decision) {
+		a, b = new(enforcement.Decision), new(enforcement.Decision)
+		e.DecideBatch(context.Background(), []enforcement.BatchItem{
+			{Subject: s, Check: &enforcement.Check{Path: "/a", Cost: 1}, Decision: a},
+			{Subject: s, Check: &enforcement.Check{Path: "/b", Cost: 1}, Decision: b},
+		}, true)
+		return a, b
+	}
+	if a, b := batch(); !a.Allowed || !b.Allowed {
+		t.Fatal(summary(a), summary(b))
+	}
+	a, b := batch()
+	wantSummary(t, a, "false over_limit retry 10000 | a false left 0 reset 10000 retry 10000")
+	wantSummary(t, b, "false batch_refused retry 40000 | b true left 1 reset 40000 retry 0")
+}
+
+// When nobody answers about the time ahead, the numbers in force do.
+func TestRetryAfterWithoutForesight(t *testing.T) {
+	t.Parallel()
+	l := newCounters()
+	calls := 0
+	e := enforcement.NewEngine(limiterFunc(func(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
+		if calls++; calls == 3 {
+			away{enforcement.Unknown}.Take(ctx, requests, outcomes)
+			return
+		}
+		l.Take(ctx, requests, outcomes)
+	}), enforcement.Config{Now: at(&l.now)})
+	plain := subject(t, enforcement.RuleSpec{Policy: "p", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 1, 10*time.Second)}})
+	s := compiled(plain, enforcement.SteeringSpec{Overrides: []enforcement.Override{
+		{ID: "o", Policy: "p", Limits: []enforcement.OverrideLimit{{Name: "l", Quota: enforcement.Keep, Window: 20 * time.Second}}, Revision: 2, From: start, Until: start + 15*second},
+	}})
+	check := enforcement.Check{Cost: 1}
+	decide(e, s, check)
+	wantSummary(t, decide(e, s, check), "false over_limit retry 20000 | p false left 0 reset 20000 retry 20000")
+	wantSummary(t, decide(e, s, check), "false over_limit retry 15000 | p false left 0 reset 20000 retry 15000")
+	if calls != 5 {
+		t.Errorf("%d calls", calls)
+	}
+}
