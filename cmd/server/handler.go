@@ -80,7 +80,7 @@ func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 			r.Warnings = append(r.Warnings, "a newer world is held for an operator: "+status.Held.Error())
 		}
 		if status.Problems > 0 {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%d tenants, plans or keys cannot be used as stored and keep their last good version", status.Problems))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%d rows cannot be used as stored: plans and tenants keep their last good version, anything else is left out; the log names them", status.Problems))
 		}
 		n.warnOfRedis(&r)
 		return r
