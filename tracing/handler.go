@@ -23,9 +23,10 @@ func (t *Tracer) Handler(next http.Handler, route func(*http.Request) string) ht
 	if t == nil {
 		return next
 	}
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)} // made once: most requests are not sampled
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := t.propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
-		ctx, span := t.tracer.Start(ctx, method(r), trace.WithSpanKind(trace.SpanKindServer))
+		ctx, span := t.tracer.Start(ctx, method(r), options...)
 		if !span.IsRecording() {
 			next.ServeHTTP(w, r) // without a span in its context nothing below is traced
 			return
