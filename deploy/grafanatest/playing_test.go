@@ -1,7 +1,6 @@
 package grafanatest
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -138,7 +137,7 @@ func TestNoAlertComesInAHealthyWorld(t *testing.T) {
 		t.Run(rule.Alert, func(t *testing.T) {
 			t.Parallel()
 			if minute, text := play(t, rule, healthy, 120); minute >= 0 {
-				t.Error(fmt.Sprintf("it came in minute %d: %s", minute, text))
+				t.Errorf("it came in minute %d: %s", minute, text)
 			}
 		})
 	}

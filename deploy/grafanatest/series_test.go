@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 )
@@ -166,7 +167,7 @@ func (i *inspection) selector(e *parser.VectorSelector) series {
 		return series{labels: set{}, counter: true}
 	}
 	for _, m := range e.LabelMatchers {
-		if m.Name != labels.MetricName {
+		if m.Name != model.MetricNameLabel {
 			i.have(s.labels, e, m.Name)
 			if fixed := s.values[m.Name]; m.Type == labels.MatchEqual && fixed != nil && !fixed[m.Value] {
 				i.wrong("%s is never %q at %s", m.Name, m.Value, e)
