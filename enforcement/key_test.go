@@ -39,9 +39,7 @@ func TestKeyOf(t *testing.T) {
 		}
 		// A key written as attributes is the same counter, also as it is shown.
 		var written, shown enforcement.Check
-		for _, a := range c.check.Attributes {
-			written.Attributes = append(written.Attributes, a)
-		}
+		written.Attributes = c.check.Attributes
 		for i, p := range key {
 			if name := map[string]string{"ip/64": "ip"}[p.Name]; name != "" {
 				key[i].Name = name
