@@ -179,30 +179,31 @@ func (o *drained) allTenants() {
 	slices.SortFunc(keys, func(a, b SketchKey) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 	})
+	others := make(map[SketchKey][]*topKeys)
 	for _, key := range keys {
 		all := SketchKey{At: key.At, Name: key.Name}
+		if top, ok := o.sketches[key].(*topKeys); ok {
+			others[all] = append(others[all], top)
+			continue
+		}
 		if o.sketches[all] == nil {
 			o.sketches[all] = emptySketch(key.Name)
 		}
-		if top, ok := o.sketches[all].(*topKeys); ok {
-			top.mergeOthers(o.sketches[key].(*topKeys))
-			continue
-		}
 		o.sketches[all].absorb(o.sketches[key])
+	}
+	for all, list := range others {
+		top := newTopKeys(topCapacity)
+		top.mergeOthers(list)
+		o.sketches[all] = top
 	}
 }
 
-// emptySketch makes one of a name of counts.go.
+// emptySketch makes a histogram of a name.
 func emptySketch(name string) sketch {
-	switch name {
-	case SketchRetryAfter:
-		return new(retryTimes)
-	case SketchRemaining:
+	if name == SketchRemaining {
 		return remainingShares{}
-	case SketchLatency:
-		return new(latencies)
 	}
-	return newTopKeys(topCapacity)
+	return new(retryTimes)
 }
 
 // together adds every tenant's counts to those of tenant 0. It is for once.

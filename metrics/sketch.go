@@ -422,21 +422,47 @@ func (t *topKeys) fill(list []ranked, absent int64) {
 	}
 }
 
+
+// mergeOthers adds what sketches counted of which each has keys of its own, that
+// none of the others can have: those of another tenant. So no floor adds to a
+// count.
+func (t *topKeys) mergeOthers(others []*topKeys) {
+	others = append(slices.Clip(others), t)
+	var list []ranked
+	total, absent := int64(0), int64(0)
+	for _, o := range others {
+		total, absent = total+o.total, max(absent, o.floor())
+		for i := range o.entries {
+			e := &o.entries[i]
+			list = append(list, ranked{e.id, o.groups[e.group].count, e.error, e.text})
+		}
+	}
+	merged := newTopKeys(t.capacity)
+	merged.total = total
+	list, dropped := highest(list, t.capacity)
+	merged.fill(sortRanked(list), max(absent, dropped))
+	*t = *merged
+}
+
+// highest keeps the n keys with the highest counts; of equals those with the
+// lowest ids, which is quicker told than their texts. dropped is the highest
+// count of the others.
+func highest(list []ranked, n int) (kept []ranked, dropped int64) {
+	if len(list) <= n {
+		return list, 0
+	}
+	slices.SortFunc(list, func(a, b ranked) int {
+		return cmp.Or(
+			cmp.Compare(b.count, a.count), cmp.Compare(a.error, b.error),
+			bytes.Compare(a.id.partition[:], b.id.partition[:]), cmp.Compare(a.id.scope, b.id.scope))
+	})
+	return list[:n], list[n].count
+}
+
 // merge adds what o counted. A key that only one of them has may have had up to
 // the other's floor there.
 func (t *topKeys) merge(o *topKeys) {
-	t.join(o, t.floor(), o.floor(), t.floor()+o.floor())
-}
-
-// mergeOthers adds what o counted of keys that t cannot have had, nor t's keys
-// o: those of another tenant.
-func (t *topKeys) mergeOthers(o *topKeys) {
-	t.join(o, 0, 0, max(t.floor(), o.floor()))
-}
-
-// join adds o's counts. A key that is not in t had up to mine there, one that is
-// not in o up to theirs, and one that is in neither up to absent in both.
-func (t *topKeys) join(o *topKeys, mine, theirs, absent int64) {
+	mine, theirs := t.floor(), o.floor()
 	list := make([]ranked, 0, len(t.entries)+len(o.entries))
 	for i := range t.entries {
 		e := &t.entries[i]
@@ -458,7 +484,7 @@ func (t *topKeys) join(o *topKeys, mine, theirs, absent int64) {
 	}
 	merged := newTopKeys(t.capacity)
 	merged.total = t.total + o.total
-	merged.fill(sortRanked(list), absent)
+	merged.fill(sortRanked(list), mine+theirs)
 	*t = *merged
 }
 
