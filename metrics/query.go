@@ -55,14 +55,9 @@ func NewAnalytics(store Store, c AnalyticsConfig) *Analytics {
 
 // Traffic gives decisions over time: of the tenant, or of one policy or route.
 func (a *Analytics) Traffic(ctx context.Context, q Query) (Traffic, error) {
-	of := CountQuery{Tenant: q.Tenant, Kind: KindTotal}
-	switch {
-	case q.Policy != "" && q.Route != "":
-		return Traffic{}, problem.At("route", "must not be asked together with policy")
-	case q.Policy != "":
-		of.Kind, of.Names = KindPolicy, []string{q.Policy}
-	case q.Route != "":
-		of.Kind, of.Names = KindRoute, []string{q.Route}
+	of, err := q.counts()
+	if err != nil {
+		return Traffic{}, err
 	}
 	r, err := a.reading(ctx, q, bounds{points: maxPoints, rows: maxRows})
 	if err != nil {
@@ -78,6 +73,39 @@ func (a *Analytics) Traffic(ctx context.Context, q Query) (Traffic, error) {
 		t.Points[r.place(rows[i].At)].Add(&rows[i].Counts)
 	}
 	return t, nil
+}
+
+// Total is Traffic without points: from few rows, to the minute while minutes
+// are kept. It is for the period before another one.
+func (a *Analytics) Total(ctx context.Context, q Query) (Traffic, error) {
+	of, err := q.counts()
+	if err != nil {
+		return Traffic{}, err
+	}
+	r, err := a.reading(ctx, q, bounds{rows: maxRows})
+	if err != nil {
+		return Traffic{}, err
+	}
+	rows, err := a.counts(ctx, r, of)
+	t := Traffic{Span: r.Span}
+	for i := range rows {
+		t.Total.Add(&rows[i].Counts)
+	}
+	return t, err
+}
+
+// counts says which rows have the traffic that is asked for.
+func (q *Query) counts() (CountQuery, error) {
+	of := CountQuery{Tenant: q.Tenant, Kind: KindTotal}
+	switch {
+	case q.Policy != "" && q.Route != "":
+		return of, problem.At("route", "must not be asked together with policy")
+	case q.Policy != "":
+		of.Kind, of.Names = KindPolicy, []string{q.Policy}
+	case q.Route != "":
+		of.Kind, of.Names = KindRoute, []string{q.Route}
+	}
+	return of, nil
 }
 
 // counts reads all rows of a reading.
@@ -207,7 +235,7 @@ func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
 }
 
 // tenantRows is how many rows a ranking of tenants reads for exact counts.
-const tenantRows = 4000
+const tenantRows = 2000
 
 // Tenants ranks the tenants: those that the sketches of all tenants together
 // name, by their exact counts.

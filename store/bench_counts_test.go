@@ -1,0 +1,301 @@
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/store"
+)
+
+// The counts of the benchmarks: 90 days by day and hour and 48 hours by minute,
+// as three nodes leave them, seen at 14:23:37. 25 tenants are busy all the time
+// with 5 routes and 4 policies; the others decide something each day, each
+// eighth hour and each hour's first minute, on one route by one policy. All
+// together have 20 routes and 20 policies.
+type countedWorld struct {
+	tenants, busy int
+	now           time.Time
+}
+
+func newCountedWorld(tenants int) countedWorld {
+	return countedWorld{tenants, max(1, tenants/40), time.Date(2026, 11, 21, 14, 23, 37, 0, time.UTC)}
+}
+
+// series is a table of the numbers from 1 to n, in both engines' words.
+func series(as string, n int) string {
+	return fmt.Sprintf(`(WITH RECURSIVE r(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM r WHERE n < %d) SELECT n FROM r) AS %s`, n, as)
+}
+
+// kinds is a table of so many routes and policies, and the total.
+func kinds(routes, policies int) string {
+	rows := []string{`SELECT 'total' AS kind, '' AS name`}
+	for i := range policies {
+		rows = append(rows, fmt.Sprintf(`SELECT 'policy', 'policy-%02d'`, i))
+	}
+	for i := range routes {
+		rows = append(rows, fmt.Sprintf(`SELECT 'route', 'GET /v1/resources-%02d/*'`, i))
+	}
+	return "(" + strings.Join(rows, " UNION ALL ") + ") AS k"
+}
+
+// fill writes the world past the Store.
+func (w countedWorld) fill(t testing.TB, db *sql.DB) {
+	t.Helper()
+	exec := func(statement string, args ...any) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), statement, args...); err != nil {
+			t.Fatalf("%.300s: %v", statement, err)
+		}
+	}
+	day := w.now.Truncate(24 * time.Hour)
+	hour, minute := w.now.Truncate(time.Hour), w.now.Truncate(time.Minute)
+	for _, g := range []struct {
+		step          metrics.Step
+		first, last   int // tenants
+		kinds         string
+		from, to      time.Time
+		every, length int // in steps
+	}{
+		{metrics.Day, 0, 0, kinds(20, 20), day.AddDate(0, 0, -90), day, 1, 86400},
+		{metrics.Day, 1, w.busy, kinds(5, 4), day.AddDate(0, 0, -90), day, 1, 86400},
+		{metrics.Day, w.busy + 1, w.tenants, kinds(1, 1), day.AddDate(0, 0, -90), day, 1, 86400},
+		{metrics.Hour, 0, 0, kinds(20, 20), day.AddDate(0, 0, -90), hour, 1, 3600},
+		{metrics.Hour, 1, w.busy, kinds(5, 4), day.AddDate(0, 0, -90), hour, 1, 3600},
+		{metrics.Hour, w.busy + 1, w.tenants, kinds(1, 1), day.AddDate(0, 0, -90), hour, 8, 3600},
+		{metrics.Minute, 0, 0, kinds(20, 20), hour.Add(-48 * time.Hour), minute.Add(time.Minute), 1, 60},
+		{metrics.Minute, 1, w.busy, kinds(5, 4), hour.Add(-48 * time.Hour), minute.Add(time.Minute), 1, 60},
+		{metrics.Minute, w.busy + 1, w.tenants, kinds(1, 1), hour.Add(-48 * time.Hour), minute.Add(time.Minute), 60, 60},
+	} {
+		if g.last < g.first {
+			continue
+		}
+		steps := (int(g.to.Sub(g.from)/time.Second)/g.length + g.every - 1) / g.every
+		exec(fmt.Sprintf(`
+			INSERT INTO counts_%ss (at, tenant, kind, name, %s)
+			SELECT %d + (a.n - 1) * %d, t.n + %d, k.kind, k.name, m.n, m.n - m.n / 10, 0, 0, m.n / 10, %s m.n * 2
+			FROM %s CROSS JOIN %s CROSS JOIN %s CROSS JOIN (SELECT 1000 AS n) AS m
+			ORDER BY 2, 3, 1, 4`,
+			g.step, strings.Join(metrics.Columns, ", "), g.from.Unix(), g.every*g.length, g.first-1,
+			strings.Repeat("0, ", len(metrics.Columns)-6), series("t", g.last-g.first+1), series("a", steps), g.kinds))
+	}
+	w.fillSketches(exec, day, hour, minute)
+	exec(`INSERT INTO pruned (step, before) VALUES ('minute', $1), ('hour', $2) ON CONFLICT (step) DO UPDATE SET before = excluded.before`,
+		hour.Add(-48*time.Hour).Unix(), day.AddDate(0, 0, -90).Unix())
+	exec(`INSERT INTO roll_ups_due (step, at, n) VALUES ('hour', $1, 1), ('day', $2, 1)`, hour.Unix(), day.Unix())
+	exec(`ANALYZE`)
+}
+
+// topDoc is a sketch of so many keys.
+func topDoc(keys int, tenantsOnly bool) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"capacity":100,"total":%d,"floor":3,"policies":[`, keys*1000)
+	if tenantsOnly {
+		b.WriteString(`{"policy":"","count_by":[]}],"keys":[`)
+	} else {
+		b.WriteString(`{"policy":"policy-00","count_by":["user"]}],"keys":[`)
+	}
+	for i := range keys {
+		if i > 0 {
+			b.WriteString(",")
+		}
+		value := fmt.Sprintf(`"user-%08d"`, i)
+		if tenantsOnly {
+			value = ""
+		}
+		fmt.Fprintf(&b, `{"t":%d,"p":0,"v":[%s],"c":%d,"e":3}`, i+1, value, 10+1000/(i+1))
+	}
+	return b.String() + "]}"
+}
+
+func sketchDocs(keys int) map[string]string {
+	var buckets []string
+	for i := range 30 {
+		buckets = append(buckets, fmt.Sprintf("[%d,%d]", 1<<i, 100+i))
+	}
+	list := "[" + strings.Join(buckets, ",") + "]"
+	return map[string]string{
+		metrics.SketchLimitedKeys:    topDoc(keys, false),
+		metrics.SketchAllowedKeys:    topDoc(keys, false),
+		metrics.SketchLimitedTenants: topDoc(keys, true),
+		metrics.SketchBusyTenants:    topDoc(keys, true),
+		metrics.SketchRetryAfter:     `{"buckets":` + list + `}`,
+		metrics.SketchRemaining:      `{"policies":{"policy-00":[` + strings.TrimSuffix(strings.Repeat("7,", 21), ",") + `]}}`,
+		metrics.SketchLatency:        `{"shared":` + list + `,"local":[]}`,
+	}
+}
+
+// fillSketches writes those of all together and of ten tenants: full ones of
+// days and hours, and smaller ones of minutes, by three nodes.
+func (w countedWorld) fillSketches(exec func(string, ...any), day, hour, minute time.Time) {
+	write := func(step metrics.Step, from, to time.Time, nodes int, docs map[string]string) {
+		steps := int(to.Sub(from) / step.Duration())
+		for name, doc := range docs {
+			exec(fmt.Sprintf(`
+				INSERT INTO sketches_%ss (at, tenant, name, node, doc)
+				SELECT %d + (a.n - 1) * %d, t.n - 1, $1, CASE WHEN %d = 1 THEN '' ELSE 'node-' || b.n END, $2
+				FROM %s CROSS JOIN %s CROSS JOIN %s`,
+				step, from.Unix(), int(step.Duration()/time.Second), nodes,
+				series("t", min(11, w.tenants+1)), series("a", steps), series("b", nodes)), name, doc)
+		}
+	}
+	write(metrics.Day, day.AddDate(0, 0, -90), day, 1, sketchDocs(100))
+	write(metrics.Hour, hour.AddDate(0, 0, -9), hour, 1, sketchDocs(100))
+	small := sketchDocs(30)
+	write(metrics.Minute, hour.Add(-25*time.Hour), hour.Add(-23*time.Hour), 3, small)
+	write(metrics.Minute, hour.Add(-2*time.Hour), minute.Add(time.Minute), 3, small)
+}
+
+// counting counts the rows that are read through it: also those that a sum is
+// made from.
+type counting struct {
+	metrics.Store
+	rows int
+}
+
+func (c *counting) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
+	rows, err := c.Store.Counts(ctx, q)
+	c.rows += len(rows)
+	return rows, err
+}
+
+func (c *counting) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
+	if _, err := c.Counts(ctx, q); err != nil {
+		return nil, err
+	}
+	return c.Store.SumCounts(ctx, q)
+}
+
+func (c *counting) Sketches(ctx context.Context, q metrics.SketchQuery) ([]metrics.SketchRow, error) {
+	rows, err := c.Store.Sketches(ctx, q)
+	c.rows += len(rows)
+	return rows, err
+}
+
+// A question is one that a page asks.
+type question struct {
+	name string
+	ask  func(ctx context.Context, a *metrics.Analytics, q metrics.Query) error
+}
+
+func asked[T any](ask func(*metrics.Analytics, context.Context, metrics.Query) (T, error)) func(context.Context, *metrics.Analytics, metrics.Query) error {
+	return func(ctx context.Context, a *metrics.Analytics, q metrics.Query) error {
+		_, err := ask(a, ctx, q)
+		return err
+	}
+}
+
+var questions = []question{
+	{"traffic", asked((*metrics.Analytics).Traffic)},
+	{"total of the period before", func(ctx context.Context, a *metrics.Analytics, q metrics.Query) error {
+		q.From, q.To = q.From.Add(-q.To.Sub(q.From)), q.From
+		_, err := a.Total(ctx, q)
+		return err
+	}},
+	{"limited keys", func(ctx context.Context, a *metrics.Analytics, q metrics.Query) error {
+		_, err := a.Keys(ctx, q, metrics.LimitedKeys)
+		return err
+	}},
+	{"allowed keys", func(ctx context.Context, a *metrics.Analytics, q metrics.Query) error {
+		_, err := a.Keys(ctx, q, metrics.AllowedKeys)
+		return err
+	}},
+	{"routes", asked((*metrics.Analytics).Routes)},
+	{"retry-after", asked((*metrics.Analytics).RetryAfter)},
+	{"latency", asked((*metrics.Analytics).Latency)},
+	{"tenants by rate", func(ctx context.Context, a *metrics.Analytics, q metrics.Query) error {
+		_, err := a.Tenants(ctx, q, metrics.ByRate)
+		return err
+	}},
+	{"policies", asked((*metrics.Analytics).Policies)},
+	{"remaining", asked((*metrics.Analytics).Remaining)},
+	{"traffic of a route", func(ctx context.Context, a *metrics.Analytics, q metrics.Query) error {
+		q.Route = "GET /v1/resources-01/*"
+		_, err := a.Traffic(ctx, q)
+		return err
+	}},
+	{"a key", func(ctx context.Context, a *metrics.Analytics, q metrics.Query) error {
+		key := metrics.TopKey{Tenant: 1, Policy: "policy-00", Names: []string{"user"}, Values: []string{"user-00000000"}}
+		_, err := a.Key(ctx, q, key, metrics.LimitedKeys)
+		return err
+	}},
+}
+
+// overview is how many of questions, the first, the Overview asks.
+const overview = 8
+
+var spans = []struct {
+	name   string
+	length time.Duration
+}{
+	{"15min", 15 * time.Minute},
+	{"24h", 24 * time.Hour},
+	{"90d", 90 * 24 * time.Hour},
+}
+
+// rowsRead asks, and gives how many rows that read.
+func (w countedWorld) rowsRead(t testing.TB, s *store.Store, length time.Duration, list ...question) int {
+	t.Helper()
+	c := &counting{Store: s}
+	a := metrics.NewAnalytics(c, metrics.AnalyticsConfig{Now: func() time.Time { return w.now }})
+	for _, each := range list {
+		if err := each.ask(t.Context(), a, metrics.Query{From: w.now.Add(-length), To: w.now}); err != nil {
+			t.Fatalf("%s: %v", each.name, err)
+		}
+	}
+	return c.rows
+}
+
+func (w countedWorld) benchmark(b *testing.B, s *store.Store) {
+	run := func(name string, length time.Duration, list ...question) {
+		b.Run(name, func(b *testing.B) {
+			rows := w.rowsRead(b, s, length, list...)
+			a := metrics.NewAnalytics(s, metrics.AnalyticsConfig{Now: func() time.Time { return w.now }})
+			for b.Loop() {
+				for _, each := range list {
+					if err := each.ask(b.Context(), a, metrics.Query{From: w.now.Add(-length), To: w.now}); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/1000/float64(b.N), "ms/op")
+			b.ReportMetric(float64(rows), "rows")
+		})
+	}
+	for _, span := range spans {
+		for _, q := range questions {
+			run(span.name+"/"+q.name, span.length, q)
+		}
+		run(span.name+"/Overview", span.length, questions[:overview]...)
+	}
+}
+
+func BenchmarkAnalyticsSQLite(b *testing.B) {
+	url, path := newFile(b)
+	s := migrated(b, store.Config{URL: url})
+	w := newCountedWorld(1000)
+	began := time.Now()
+	w.fill(b, file(b, path))
+	b.Logf("filled in %v", time.Since(began).Round(time.Second))
+	w.benchmark(b, s)
+}
+
+// No answer reads more than 5,000 rows, whatever its span.
+func TestRowsRead(t *testing.T) {
+	t.Parallel()
+	url, path := newFile(t)
+	s := migrated(t, store.Config{URL: url})
+	w := newCountedWorld(30)
+	w.fill(t, file(t, path))
+	for _, span := range spans {
+		for _, q := range questions {
+			if rows := w.rowsRead(t, s, span.length, q); rows > 5000 || rows == 0 {
+				t.Errorf("%s of %s reads %d rows", q.name, span.name, rows)
+			}
+		}
+	}
+}
