@@ -187,7 +187,8 @@ type Store interface {
 	// hours before days.
 	RollUpsDue(ctx context.Context, now time.Time, limit int) ([]RollUp, error)
 	// RollUp writes the rows of one hour or day anew from the rows below it, in
-	// one transaction; merge joins the sketches of one key.
+	// one transaction, if it is due; merge joins the sketches of one key, and
+	// gives nil to leave them out.
 	RollUp(ctx context.Context, r RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error
 	// Prune removes what is older than it should be, at most a bounded number of
 	// rows a call, and tells whether something may be left.

@@ -105,7 +105,7 @@ func keptSince(ctx context.Context, tx *sql.Tx) (map[metrics.Step]int64, error) 
 		step   metrics.Step
 		before int64
 	}
-	list, err := collect(rows, err, func(r row) (m mark, err error) { return m, r.Scan(&m.step, &m.before) })
+	list, err := collect(rows, err, func(r row) (m mark, err error) { err = r.Scan(&m.step, &m.before); return m, err })
 	if err != nil {
 		return nil, fmt.Errorf("read what was pruned: %w", err)
 	}

@@ -25,7 +25,7 @@ func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]met
 			ORDER BY step DESC, at
 			LIMIT $3`,
 			now.Add(-metrics.Hour.Duration()).Unix(), now.Add(-metrics.Day.Duration()).Unix(), limit)
-		list, err = collect(rows, err, func(r row) (u metrics.RollUp, err error) { return u, r.Scan(&u.Step, &u.At) })
+		list, err = collect(rows, err, func(r row) (u metrics.RollUp, err error) { err = r.Scan(&u.Step, &u.At); return u, err })
 		return err
 	})
 	return list, s.fail(err, "list what is to be rolled up")
@@ -36,10 +36,9 @@ func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]met
 // The note that it is due has a number that rises with each addition. Sketches
 // are read and merged outside of any transaction, so that the one writer of a
 // SQLite file is not held meanwhile, and written in pieces; counts are summed in
-// the transaction that ends the note. Every one of these holds the note's row and finds the
-// number as it was at the beginning: else more came, or another process was
-// quicker, and the roll-up ends without changing anything more. It stays due
-// then, or is done.
+// the transaction that ends the note. Each of these finds the number as it was at
+// the beginning, and holds it: else more came, or another process was quicker, and
+// the roll-up ends without changing anything more. It stays due then, or is done.
 func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
 	defer cancel()
@@ -145,31 +144,40 @@ func (s *Store) rollUpSketches(ctx context.Context, r metrics.RollUp, n int64, m
 	for len(keys) > 0 {
 		piece := keys[:min(sketchPiece, len(keys))]
 		keys = keys[len(piece):]
-		merged := make([]string, len(piece))
-		for i, k := range piece {
-			docs, err := s.sketchDocs(ctx, r, k)
-			if err != nil {
-				return fmt.Errorf("read sketches: %w", err)
-			}
-			doc, err := merge(k.name, docs)
-			if err != nil {
-				return fmt.Errorf("merge sketches %s of tenant %d: %w", k.name, k.tenant, err)
-			}
-			merged[i] = string(doc)
+		rows, err := s.mergePiece(ctx, r, piece, merge)
+		if err != nil {
+			return err
 		}
-		err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
 			if err := hold(ctx, tx, r, n); err != nil {
 				return err
 			}
-			return sketchesInto(r.Step).run(ctx, tx, len(piece), func(i int) []any {
-				return []any{r.At, int64(piece[i].tenant), piece[i].name, "", merged[i]}
-			})
+			return sketchesInto(r.Step).run(ctx, tx, len(rows), func(i int) []any { return rows[i] })
 		})
 		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// mergePiece gives the rows of some merged sketches.
+func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketchID, merge func(string, [][]byte) ([]byte, error)) ([][]any, error) {
+	var rows [][]any
+	for _, k := range piece {
+		docs, err := s.sketchDocs(ctx, r, k)
+		if err != nil {
+			return nil, fmt.Errorf("read sketches: %w", err)
+		}
+		doc, err := merge(k.name, docs)
+		if err != nil {
+			return nil, fmt.Errorf("merge sketches %s of tenant %d: %w", k.name, k.tenant, err)
+		}
+		if doc != nil {
+			rows = append(rows, []any{r.At, int64(k.tenant), k.name, "", string(doc)})
+		}
+	}
+	return rows, nil
 }
 
 // hold locks the note of a roll-up, if it still has the number n; errNotDue.
@@ -201,7 +209,7 @@ func (s *Store) sketchIDs(ctx context.Context, r metrics.RollUp) (list []sketchI
 			SELECT DISTINCT tenant, name FROM `+tableOf("sketches", below(r.Step))+`
 			WHERE at >= $1 AND at < $2
 			ORDER BY tenant, name`, from, to)
-		list, err = collect(rows, err, func(r row) (k sketchID, err error) { return k, r.Scan(&k.tenant, &k.name) })
+		list, err = collect(rows, err, func(r row) (k sketchID, err error) { err = r.Scan(&k.tenant, &k.name); return k, err })
 		return err
 	})
 	return list, err
@@ -214,7 +222,7 @@ func (s *Store) sketchDocs(ctx context.Context, r metrics.RollUp, k sketchID) (d
 			SELECT doc FROM `+tableOf("sketches", below(r.Step))+`
 			WHERE tenant = $1 AND name = $2 AND at >= $3 AND at < $4
 			ORDER BY at, node`, int64(k.tenant), k.name, from, to)
-		docs, err = collect(rows, err, func(r row) (doc []byte, err error) { return doc, r.Scan(&doc) })
+		docs, err = collect(rows, err, func(r row) (doc []byte, err error) { err = r.Scan(&doc); return doc, err })
 		return err
 	})
 	return docs, err

@@ -1,6 +1,6 @@
 // Package storetest is the suite that store passes on each engine: the
 // contracts of tenants.Store, plans.Store, steering.Store, accounts.Store,
-// audit.Store and snapshot.Source, in tests.
+// audit.Store, metrics.Store and snapshot.Source, in tests.
 package storetest
 
 import (
@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/snapshot"
@@ -31,6 +32,7 @@ type Store interface {
 	accounts.Store
 	audit.Store
 	snapshot.Source
+	metrics.Store
 	Empty(ctx context.Context) (bool, error)
 }
 
@@ -124,7 +126,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"notify calls after an edit", testNotify},
 		{"a context that ended is told apart", testCanceled},
 	}
-	for _, test := range tests {
+	for _, test := range append(tests, countTests...) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)

@@ -1,0 +1,199 @@
+package metrics
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// RollerConfig of a Roller; the zero value is usable.
+type RollerConfig struct {
+	// Holder is the name under which this process takes the lease. Default a new UUID.
+	Holder string
+	// Every is how often it looks. Default 10 s.
+	Every time.Duration
+	// How long rows are kept. Default: minutes 48 h, hours 90 days, days 3 years,
+	// refusals 24 h.
+	Minutes, Hours, Days, Refusals time.Duration
+	// MaxRefusals are kept at most. Default 100,000.
+	MaxRefusals int
+	// Logger hears when rolling up begins to fail. Default: silent.
+	Logger *slog.Logger
+	// Now is the clock by which an hour is over and a row is old. Default time.Now.
+	Now func() time.Time
+}
+
+// The lease under which one process at a time rolls up. Two that hold it, whose
+// clocks differ, do no harm: a roll-up that another did is not done again.
+const (
+	rollUpLease     = "roll-up"
+	rollUpLeaseLife = 30 * time.Second
+)
+
+// nodesKept is how long the mark of a node that writes nothing is kept: one whose
+// database was away for longer might add its last batch twice.
+const nodesKept = 30 * 24 * time.Hour
+
+// A Roller makes hours from minutes and days from hours, and removes what is
+// old. Every node runs one; the lease says whose turn it is.
+type Roller struct {
+	store   Store
+	cfg     RollerConfig
+	failing bool
+}
+
+// NewRoller makes one. Run runs it.
+func NewRoller(s Store, c RollerConfig) *Roller {
+	if c.Holder == "" {
+		c.Holder = uuid.NewString()
+	}
+	const day = 24 * time.Hour
+	for _, d := range []struct {
+		value   *time.Duration
+		usually time.Duration
+	}{
+		{&c.Every, 10 * time.Second},
+		{&c.Minutes, 48 * time.Hour},
+		{&c.Hours, 90 * day},
+		{&c.Days, 3 * 365 * day},
+		{&c.Refusals, day},
+	} {
+		if *d.value <= 0 {
+			*d.value = d.usually
+		}
+	}
+	if c.MaxRefusals <= 0 {
+		c.MaxRefusals = 100_000
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Roller{store: s, cfg: c}
+}
+
+// Run takes turns until ctx ends.
+func (r *Roller) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		r.note(ctx, r.Turn(ctx))
+		sleep(ctx, r.cfg.Every)
+	}
+	return nil
+}
+
+// note logs when turns begin to fail, and when they no longer do.
+func (r *Roller) note(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && !r.failing:
+		r.cfg.Logger.Warn("counts are not rolled up or pruned", "error", err)
+	case err == nil && r.failing:
+		r.cfg.Logger.Info("counts are rolled up and pruned again")
+	}
+	r.failing = err != nil
+}
+
+// Turn does all that is due, if this process has or gets the lease.
+func (r *Roller) Turn(ctx context.Context) error {
+	mine, err := r.lease(ctx)
+	if err != nil || !mine {
+		return err
+	}
+	// One hour that cannot be rolled up is no reason to keep refusals for ever.
+	return errors.Join(r.rollUp(ctx), r.prune(ctx))
+}
+
+func (r *Roller) lease(ctx context.Context) (bool, error) {
+	mine, err := r.store.TakeLease(ctx, rollUpLease, r.cfg.Holder, rollUpLeaseLife)
+	if err != nil {
+		return false, fmt.Errorf("take the lease: %w", err)
+	}
+	return mine, nil
+}
+
+// rollUpPiece is how many roll-ups are asked for at once.
+const rollUpPiece = 24
+
+// rollUp does what is due, oldest first, and renews the lease before each. One
+// that fails is left for the next turn, and the others are done.
+func (r *Roller) rollUp(ctx context.Context) error {
+	done := make(map[RollUp]bool)
+	var errs []error
+	for {
+		due, err := r.store.RollUpsDue(ctx, r.cfg.Now(), rollUpPiece+len(done))
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		fresh := 0
+		for _, u := range due {
+			if done[u] {
+				continue // failed, or due again already
+			}
+			fresh++
+			done[u] = true
+			mine, err := r.lease(ctx)
+			if err != nil || !mine {
+				return errors.Join(append(errs, err)...)
+			}
+			if err := r.store.RollUp(ctx, u, r.merge); err != nil {
+				errs = append(errs, err)
+			}
+			if ctx.Err() != nil {
+				return errors.Join(errs...)
+			}
+		}
+		if fresh == 0 {
+			return errors.Join(errs...)
+		}
+	}
+}
+
+// merge joins the sketches of one key. What cannot be read, such as those of a
+// newer release, is left out: counts do not wait for it.
+func (r *Roller) merge(name string, docs [][]byte) ([]byte, error) {
+	readable := make([][]byte, 0, len(docs))
+	var unread error
+	for _, doc := range docs {
+		if _, err := decodeSketch(name, doc); err != nil {
+			unread = err
+			continue
+		}
+		readable = append(readable, doc)
+	}
+	if unread != nil {
+		r.cfg.Logger.Warn("sketches are left out of a roll-up", "name", name, "documents", len(docs)-len(readable), "error", unread)
+	}
+	if len(readable) == 0 {
+		return nil, nil
+	}
+	return mergeSketches(name, readable)
+}
+
+// prunePieces bounds the calls of one turn; the next one goes on.
+const prunePieces = 50
+
+func (r *Roller) prune(ctx context.Context) error {
+	now := r.cfg.Now()
+	before := func(kept time.Duration) int64 { return now.Add(-kept).Unix() }
+	retention := Retention{
+		Minutes: before(r.cfg.Minutes), Hours: before(r.cfg.Hours), Days: before(r.cfg.Days),
+		Refusals: before(r.cfg.Refusals), MaxRefusals: r.cfg.MaxRefusals, Nodes: before(nodesKept),
+	}
+	for range prunePieces {
+		mine, err := r.lease(ctx)
+		if err != nil || !mine {
+			return err
+		}
+		more, err := r.store.Prune(ctx, retention)
+		if err != nil || !more {
+			return err
+		}
+	}
+	return nil
+}
