@@ -244,3 +244,92 @@ func TestInstrumentedLimiter(t *testing.T) {
 		t.Errorf("histogram = %v", h)
 	}
 }
+
+func TestSeriesOfRefusalsTenantsAndFlushes(t *testing.T) {
+	t.Parallel()
+	many := []string{"acme"}
+	for i := range 40 {
+		many = append(many, fmt.Sprint("t", i))
+	}
+	r := NewRecorder(Config{Tenants: many, Flush: func() FlushState {
+		return FlushState{WaitingRows: 12, Waiting: 1500 * time.Millisecond, Flushed: 7, Failed: 2, Folded: 3, NotKept: 4}
+	}})
+	record := func(reason enforcement.Reason, allowed bool, retry int64) {
+		d := decision(allowed, reason, enforcement.Enforce)
+		d.Subject.Tenant, d.RetryAfter = "acme", retry
+		r.Record(d)
+	}
+	record(enforcement.ReasonAllowedByList, true, 0)
+	record(enforcement.ReasonDeniedByList, false, enforcement.Never)
+	record(enforcement.ReasonBlocked, false, 3_600_000)
+	record(enforcement.ReasonOverLimit, false, 1)
+	record(enforcement.ReasonOverLimit, false, 5)
+	record(enforcement.ReasonCostExceedsQuota, false, enforcement.Never)
+	families := scrape(t, r)
+	for reason, outcome := range map[string]string{"allowed_by_list": "allowed", "denied_by_list": "refused", "blocked": "refused"} {
+		if got := value(t, families, "headgate_decisions_total", "outcome", outcome, "reason", reason); got != 1 {
+			t.Errorf("%s = %v", reason, got)
+		}
+	}
+	for outcome, want := range map[string]float64{"allowed": 1, "refused": 5} {
+		if got := value(t, families, "headgate_tenant_decisions_total", "tenant", "acme", "outcome", outcome); got != want {
+			t.Errorf("%s = %v", outcome, got)
+		}
+	}
+	if n := len(families["headgate_tenant_decisions_total"].Metric); n != 2*MaxTenantSeries {
+		t.Errorf("%d series of tenants", n)
+	}
+	h := families["headgate_retry_after_seconds"].Metric[0].Histogram
+	if h.GetSampleCount() != 3 || h.GetSampleSum() != 3600.006 {
+		t.Errorf("retry times: %v", h)
+	}
+	for _, b := range h.Bucket {
+		want := map[float64]uint64{0.001: 1, 0.004: 1, 0.016: 2, 1048.576: 2, 4194.304: 3}
+		if n, asked := want[b.GetUpperBound()]; asked && b.GetCumulativeCount() != n {
+			t.Errorf("up to %v: %d, want %d", b.GetUpperBound(), b.GetCumulativeCount(), n)
+		}
+	}
+	for name, want := range map[string]float64{
+		"headgate_counts_waiting_rows": 12, "headgate_counts_waiting_seconds": 1.5,
+		"headgate_counts_folded_total": 3, "headgate_refusals_not_kept_total": 4,
+	} {
+		if got := value(t, families, name); got != want {
+			t.Errorf("%s = %v, want %v", name, got, want)
+		}
+	}
+	if value(t, families, "headgate_count_flushes_total", "result", "ok") != 7 || value(t, families, "headgate_count_flushes_total", "result", "failed") != 2 {
+		t.Error("flushes")
+	}
+}
+
+// A scrape beside drains and decisions never goes back.
+func TestAScrapeNeverGoesBack(t *testing.T) {
+	t.Parallel()
+	r := NewRecorder(Config{})
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() {
+			d := decision(true, enforcement.ReasonOK, enforcement.Enforce)
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+					r.Record(d)
+				}
+			}
+		})
+	}
+	last := 0.0
+	for range 20 {
+		got := value(t, scrape(t, r), "headgate_decisions_total", "outcome", "allowed", "reason", "ok", "mode", "enforce")
+		if got < last {
+			t.Errorf("%v after %v", got, last)
+		}
+		last = got
+		r.drain()
+	}
+	close(stop)
+	all.Wait()
+}
