@@ -115,6 +115,7 @@ func (n *steeredNode) found(t *testing.T) {
 		}
 		n.names = append(n.names, slug)
 	}
+	n.current(t)
 }
 
 func (n *steeredNode) publishDraft(t *testing.T, slug string) {
@@ -193,7 +194,8 @@ func (n *steeredNode) end() time.Time {
 func (n *steeredNode) edit(t *testing.T) (done string) {
 	t.Helper()
 	ctx, tenant := t.Context(), oneOf(n.r, n.names...)
-	subject, _ := n.current(t).Subject(tenant)
+	defer func() { n.current(t) }()
+	subject, _ := n.watcher.Current().Subject(tenant)
 	rule := oneOf(n.r, subject.Plan.Rules...)
 	var err error
 	switch n.r.IntN(14) {
@@ -323,7 +325,7 @@ func (n *steeredNode) pass() {
 // of a unit.
 func (n *steeredNode) swept(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
-	s := n.current(t)
+	s := n.watcher.Current()
 	now := time.UnixMicro(n.now.Load())
 	if end := s.NextEnd(); end.IsZero() || end.After(now) {
 		return s

@@ -23,10 +23,18 @@ import (
 // decide asks for one request of a user to a policy's path, at an instant.
 func decide(t testing.TB, s *enforcement.Subject, policy int, user string, at time.Time) enforcement.Decision {
 	t.Helper()
+	return decideFor(t, s, policy, enforcement.Attribute{Name: "user", Value: user}, at)
+}
+
+func decideFor(t testing.TB, s *enforcement.Subject, policy int, who enforcement.Attribute, at time.Time) enforcement.Decision {
+	t.Helper()
 	limiter := inprocess.New(inprocess.Config{Now: at.UnixMicro})
 	e := enforcement.NewEngine(limiter, enforcement.Config{Now: func() time.Time { return at }, Timeout: time.Minute})
 	c := enforcement.Check{
-		Path: fmt.Sprintf("/api/%d/x", policy), Attributes: []enforcement.Attribute{{Name: "user", Value: user}}, Cost: 1, Mode: enforcement.Peek,
+		Path: fmt.Sprintf("/api/%d/x", policy), Attributes: []enforcement.Attribute{who}, Cost: 1, Mode: enforcement.Peek,
+	}
+	if who.Name == "ip" {
+		c.IP, _, _ = enforcement.CanonicalIP(who.Value)
 	}
 	var d enforcement.Decision
 	e.Decide(t.Context(), s, &c, &d)
@@ -233,6 +241,69 @@ func TestPlanChangeAndOverrides(t *testing.T) {
 	s = compile(t, s, since(t, w, s), Options{})
 	if d := decide(t, subject(t, s, "tenant-1"), 0, "bob", worldBegan); d.Reason != enforcement.ReasonDeniedByList {
 		t.Errorf("without a plan: %s", d.Reason)
+	}
+}
+
+// The worked example of docs/steering.md.
+func TestWorkedExampleOfPrecedence(t *testing.T) {
+	t.Parallel()
+	w := newWorld()
+	p := aPlan(1, 1, 5)
+	p.Document.Policies[0].CountBy, p.Limits[0].Cell.CountBy = []string{"ip"}, []string{"ip"}
+	w.putPlan(p)
+	w.putTenant(aTenant(1, 1))
+	for _, o := range []struct {
+		id, value, prefix string
+		factor            int64
+		limits            []enforcement.OverrideLimit
+		ends              time.Duration
+	}{
+		{id: "D", value: "203.0.113.9", factor: 500, ends: time.Hour},
+		{id: "B", prefix: "203.0.113.0/24", factor: 4000, ends: 2 * time.Hour},
+		{id: "C", prefix: "203.0.0.0/16", limits: numbers("l1", 100, enforcement.Keep, 0), ends: 24 * time.Hour},
+		{id: "A", factor: 2000, ends: 24 * time.Hour},
+	} {
+		row := anOverride(o.id, 1, "policy-0")
+		row.Value, row.Prefix, row.Factor, row.Limits, row.ExpiresAt = o.value, o.prefix, o.factor, o.limits, worldBegan.Add(o.ends)
+		if o.value+o.prefix != "" {
+			row.Attribute = "ip"
+		}
+		w.putOverride(row)
+	}
+	s := compile(t, nil, w.changes(), Options{})
+	ask := func(ip string, after time.Duration) enforcement.Decision {
+		t.Helper()
+		return decideFor(t, subject(t, s, "tenant-1"), 0, enforcement.Attribute{Name: "ip", Value: ip}, worldBegan.Add(after))
+	}
+	for _, c := range []struct {
+		ip    string
+		after time.Duration
+		want  int64
+		by    string
+	}{
+		{"198.51.100.1", time.Minute, 10, "A"},
+		{"203.0.7.7", time.Minute, 100, "C"},
+		{"203.0.113.8", time.Minute, 20, "B"},
+		{"203.0.113.9", time.Minute, 2, "D"},
+		{"203.0.113.9", time.Hour, 20, "B"},
+		{"203.0.113.9", 2 * time.Hour, 100, "C"},
+		{"203.0.113.9", 24 * time.Hour, 5, ""},
+	} {
+		d := ask(c.ip, c.after)
+		by := ""
+		if o := d.Limits[0].Override; o != nil {
+			by = o.ID
+		}
+		if got := d.Limits[0].Limit.Quota; got != c.want || by != c.by {
+			t.Errorf("%s after %s: %d by %q, want %d by %q", c.ip, c.after, got, by, c.want, c.by)
+		}
+	}
+	n := anEntry("e", 1, steering.Deny, "203.0.113.0/24")
+	n.Attribute = "ip"
+	w.putEntry(n)
+	s = compile(t, s, since(t, w, s), Options{})
+	if d := ask("203.0.113.9", time.Minute); d.Reason != enforcement.ReasonDeniedByList {
+		t.Errorf("on the deny list: %s", d.Reason)
 	}
 }
 
