@@ -185,8 +185,7 @@ func resized[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }
 
 // release gives w back, unless a limiter that ran out of time may still read it.
 func (e *Engine) release(w *scratch) {
-	undecided := func(o Outcome) bool { return !o.Verdict.Decided() }
-	if slices.ContainsFunc(w.outcomes, undecided) || slices.ContainsFunc(w.ahead.outcomes, undecided) {
+	if undecided(w.outcomes) || undecided(w.ahead.outcomes) {
 		return
 	}
 	if cap(w.charges) > keepCharges || cap(w.asks) > keepCharges || cap(w.ahead.charges) > keepCharges {
@@ -194,6 +193,15 @@ func (e *Engine) release(w *scratch) {
 	}
 	w.one[0] = BatchItem{}
 	e.pool.Put(w)
+}
+
+func undecided(outcomes []Outcome) bool {
+	for i := range outcomes {
+		if !outcomes[i].Verdict.Decided() {
+			return true
+		}
+	}
+	return false
 }
 
 // open begins a decision: it says what can be said without a counter, and
@@ -217,12 +225,14 @@ func (e *Engine) open(w *scratch, a *ask, item BatchItem) {
 		matching = s.Plan.match(c)
 		d.Route = s.Plan.route(&matching)
 	}
-	if why, entry := s.before(c, a.now); why != "" {
-		d.List, d.Reason = entry, why
-		if why != ReasonAllowedByList {
-			a.refuse(d, why)
+	if s.Suspended || s.Steering != nil {
+		if why, entry := s.before(c, a.now); why != "" {
+			d.List, d.Reason = entry, why
+			if why != ReasonAllowedByList {
+				a.refuse(d, why)
+			}
+			return
 		}
-		return
 	}
 	enforced := false
 	if s.Plan != nil {
@@ -294,11 +304,10 @@ func (a *ask) limits(item BatchItem, r *Rule) {
 	d := item.Decision
 	n := item.Subject.numbers(r, item.Check, a.now)
 	for k := range n.limits {
-		l := LimitState{Rule: r, Limit: &n.limits[k], Cost: item.Check.Cost, override: n.override, rev: n.revision(k)}
+		d.Limits = append(d.Limits, LimitState{Rule: r, Limit: &n.limits[k], Cost: item.Check.Cost, override: n.override, rev: n.revision(k)})
 		if n.override != nil {
-			l.Override = &n.override.Override
+			d.Limits[len(d.Limits)-1].Override = &n.override.Override
 		}
-		d.Limits = append(d.Limits, l)
 	}
 }
 

@@ -37,12 +37,16 @@ type numbers struct {
 func (s *Subject) numbers(r *Rule, c *Check, now int64) numbers {
 	n := numbers{limits: r.Limits, rev: s.PlanRevision}
 	if of := s.Steering.of(r); of != nil {
-		n.rev = max(n.rev, of.rev)
-		if n.override, n.ended = of.choose(c, now); n.override != nil {
-			n.limits = n.override.limits
-		}
+		n.steer(of, c, now)
 	}
 	return n
+}
+
+func (n *numbers) steer(of *steered, c *Check, now int64) {
+	n.rev = max(n.rev, of.rev)
+	if n.override, n.ended = of.choose(c, now); n.override != nil {
+		n.limits = n.override.limits
+	}
 }
 
 // revision is that of a charge on the kth limit. While an override has ended by
