@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/snapshot"
 	"github.com/headgate/headgate/steering"
@@ -33,6 +34,8 @@ type Config struct {
 	// Steering is the service behind overrides, lists, blocks and resets. Default:
 	// none, and 503.
 	Steering *steering.Service
+	// Analytics answers what was counted. Default: none, and 503.
+	Analytics *metrics.Analytics
 	// Audit is where the log is read.
 	Audit audit.Store
 	// Changed is called after every write that succeeded, before it is answered,

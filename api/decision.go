@@ -3,6 +3,7 @@ package api
 import (
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -22,6 +23,16 @@ var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonTenantSuspended:    "tenant-suspended",
 	enforcement.ReasonBatchRefused:       "batch-refused",
 	enforcement.ReasonLimiterUnavailable: "limiter-unavailable",
+}
+
+// reasonWords are the reasons of refusals.
+func reasonWords() []string {
+	words := make([]string, 0, len(reasonType))
+	for r := range reasonType {
+		words = append(words, string(r))
+	}
+	slices.Sort(words)
+	return words
 }
 
 // refusalType gives the type of a refusal.

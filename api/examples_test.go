@@ -27,6 +27,8 @@ var notPlayed = map[string]string{
 	"check 503 limiter_unavailable": "TestLimiterAway",
 	"readyz 503 draining":           "TestReadiness",
 	"docs 200 page":                 "web serves it",
+	"getLatency 200 latency":        "TestLatency",
+	"getRemaining 200 histogram":    "TestRemaining",
 }
 
 // before are the calls that an example supposes.
@@ -45,12 +47,21 @@ var before = map[string][]call{
 		method: "POST", path: "/v1/check",
 		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`,
 	}),
-	"listOverrides page":   {someOverride},
-	"getOverride override": {someOverride},
-	"listEntries page":     {someEntry},
-	"getEntry entry":       {someEntry},
-	"listBlocks page":      {someBlock},
-	"getBlock block":       {someBlock},
+	"listOverrides page":        {someOverride},
+	"getOverride override":      {someOverride},
+	"listEntries page":          {someEntry},
+	"getEntry entry":            {someEntry},
+	"listBlocks page":           {someBlock},
+	"getBlock block":            {someBlock},
+	"getTraffic traffic":        someTraffic,
+	"getPolicyTraffic policies": someTraffic,
+	"getRouteTraffic routes":    someTraffic,
+	"getTopKeys keys":           someTraffic,
+	"getTenantTraffic tenants":  someTraffic,
+	"getRetryAfter histogram":   someTraffic,
+	"getLive live":              someTraffic,
+	"listRefusals page":         someTraffic,
+	"getExplanation refusal":    someTraffic,
 }
 
 // What some examples suppose to be set.
@@ -67,6 +78,11 @@ var (
 		method: "POST", path: "/v1/tenants/acme/blocks", as: "01939c1e-0000-7000-8000-000000000071",
 		body: `{"policy":"reports-per-user","key":{"user":"u9"},"reason":"exports in a loop","expires_at":"2026-11-21T10:00:00Z"}`,
 	}
+	// Five pass and three are refused.
+	someTraffic = repeated(8, call{
+		method: "POST", path: "/v1/check", as: "01939c1e-0000-7000-8000-000000000081",
+		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`,
+	})
 )
 
 func repeated(n int, c call) []call { return slices.Repeat([]call{c}, n) }
@@ -125,6 +141,9 @@ func playExample(t *testing.T, method, path string, op *openapi3.Operation, name
 	for _, c := range before[op.OperationID+" "+name] {
 		w.made(c)
 	}
+	if strings.HasPrefix(path, "/v1/analytics/") || op.OperationID == "getExplanation" {
+		w.flush()
+	}
 	c := call{method: method, path: exampleAddress(w, path, op), header: map[string]string{}}
 	if op.Security != nil && len(*op.Security) > 0 {
 		c.key = w.operator
@@ -170,13 +189,16 @@ func (w *world) made(c call) string {
 	if c.as == "" {
 		return ""
 	}
-	var out struct{ ID string }
-	if err := json.Unmarshal([]byte(a.body), &out); err != nil || a.status != http.StatusCreated {
+	var out struct {
+		ID       string
+		Decision string `json:"decision_id"`
+	}
+	if err := json.Unmarshal([]byte(a.body), &out); err != nil || out.ID+out.Decision == "" {
 		w.t.Fatalf("%s %s: %d %s", c.method, c.path, a.status, a.body)
 	}
 	w.ids = maps.Clone(w.ids)
-	w.ids[c.as] = out.ID
-	return out.ID
+	w.ids[c.as] = out.ID + out.Decision
+	return out.ID + out.Decision
 }
 
 // exampleAddress fills a path and query with the examples of its parameters.
@@ -203,7 +225,7 @@ func exampleAddress(w *world, path string, op *openapi3.Operation) string {
 	return path
 }
 
-var perRun = regexp.MustCompile(`^(id|plan_id|tenant_id|object|request_id|decision_id|token|hint|next_cursor|revision|draft_revision|age_ms|.*_at|at)$`)
+var perRun = regexp.MustCompile(`^(id|plan_id|tenant_id|object|request_id|decision_id|token|hint|next_cursor|revision|draft_revision|age_ms|node|.*_at|at)$`)
 
 // masked replaces what differs from run to run by its type.
 func masked(name string, v any) any {

@@ -9,8 +9,13 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/steering"
 )
+
+// errNotKept is the same for an id that nobody has, for a decision that allowed,
+// for one that is too old and for another tenant's.
+var errNotKept = problem.New(problem.NotFound, "no refusal with this id is kept: refusals are kept for 24 hours, up to 100 a second and node, 100,000 in all; decisions that allowed are not kept")
 
 // explain is POST /v1/explain: the body of a check in, the body of its answer
 // out with the reasons around it. It charges nothing and is not counted.

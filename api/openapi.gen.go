@@ -93,6 +93,27 @@ func (e ChangeKind) Valid() bool {
 	}
 }
 
+// Defines values for CountStep.
+const (
+	CountStepDay    CountStep = "day"
+	CountStepHour   CountStep = "hour"
+	CountStepMinute CountStep = "minute"
+)
+
+// Valid indicates whether the value is a known member of the CountStep enum.
+func (e CountStep) Valid() bool {
+	switch e {
+	case CountStepDay:
+		return true
+	case CountStepHour:
+		return true
+	case CountStepMinute:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for InactiveBecause.
 const (
 	InactiveBecauseEnded       InactiveBecause = "ended"
@@ -114,6 +135,63 @@ func (e InactiveBecause) Valid() bool {
 	case InactiveBecauseNoPolicy:
 		return true
 	case InactiveBecauseNotPossible:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for KeptLimitMode.
+const (
+	KeptLimitModeEnforce KeptLimitMode = "enforce"
+	KeptLimitModeShadow  KeptLimitMode = "shadow"
+)
+
+// Valid indicates whether the value is a known member of the KeptLimitMode enum.
+func (e KeptLimitMode) Valid() bool {
+	switch e {
+	case KeptLimitModeEnforce:
+		return true
+	case KeptLimitModeShadow:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for KeptPolicyMode.
+const (
+	KeptPolicyModeEnforce KeptPolicyMode = "enforce"
+	KeptPolicyModeOff     KeptPolicyMode = "off"
+	KeptPolicyModeShadow  KeptPolicyMode = "shadow"
+)
+
+// Valid indicates whether the value is a known member of the KeptPolicyMode enum.
+func (e KeptPolicyMode) Valid() bool {
+	switch e {
+	case KeptPolicyModeEnforce:
+		return true
+	case KeptPolicyModeOff:
+		return true
+	case KeptPolicyModeShadow:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for KeyOutcome.
+const (
+	KeyOutcomeAllowed KeyOutcome = "allowed"
+	KeyOutcomeLimited KeyOutcome = "limited"
+)
+
+// Valid indicates whether the value is a known member of the KeyOutcome enum.
+func (e KeyOutcome) Valid() bool {
+	switch e {
+	case KeyOutcomeAllowed:
+		return true
+	case KeyOutcomeLimited:
 		return true
 	default:
 		return false
@@ -234,6 +312,51 @@ func (e PolicyOnFailure) Valid() bool {
 	}
 }
 
+// Defines values for Reason.
+const (
+	ReasonAllowedByList      Reason = "allowed_by_list"
+	ReasonBatchRefused       Reason = "batch_refused"
+	ReasonBlocked            Reason = "blocked"
+	ReasonCostExceedsQuota   Reason = "cost_exceeds_quota"
+	ReasonDeniedByList       Reason = "denied_by_list"
+	ReasonLimiterUnavailable Reason = "limiter_unavailable"
+	ReasonMissingAttribute   Reason = "missing_attribute"
+	ReasonNoPolicy           Reason = "no_policy"
+	ReasonOk                 Reason = "ok"
+	ReasonOverLimit          Reason = "over_limit"
+	ReasonTenantSuspended    Reason = "tenant_suspended"
+)
+
+// Valid indicates whether the value is a known member of the Reason enum.
+func (e Reason) Valid() bool {
+	switch e {
+	case ReasonAllowedByList:
+		return true
+	case ReasonBatchRefused:
+		return true
+	case ReasonBlocked:
+		return true
+	case ReasonCostExceedsQuota:
+		return true
+	case ReasonDeniedByList:
+		return true
+	case ReasonLimiterUnavailable:
+		return true
+	case ReasonMissingAttribute:
+		return true
+	case ReasonNoPolicy:
+		return true
+	case ReasonOk:
+		return true
+	case ReasonOverLimit:
+		return true
+	case ReasonTenantSuspended:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	ScopeCheck  Scope = "check"
@@ -273,6 +396,27 @@ func (e TenantDocumentNoPolicy) Valid() bool {
 	}
 }
 
+// Defines values for TenantSort.
+const (
+	TenantSortLimited  TenantSort = "limited"
+	TenantSortRate     TenantSort = "rate"
+	TenantSortRequests TenantSort = "requests"
+)
+
+// Valid indicates whether the value is a known member of the TenantSort enum.
+func (e TenantSort) Valid() bool {
+	switch e {
+	case TenantSortLimited:
+		return true
+	case TenantSortRate:
+		return true
+	case TenantSortRequests:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TenantStatus.
 const (
 	TenantStatusActive    TenantStatus = "active"
@@ -285,6 +429,48 @@ func (e TenantStatus) Valid() bool {
 	case TenantStatusActive:
 		return true
 	case TenantStatusSuspended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for Why.
+const (
+	WhyApplies   Why = "applies"
+	WhyAttribute Why = "attribute"
+	WhyBlocked   Why = "blocked"
+	WhyList      Why = "list"
+	WhyMethod    Why = "method"
+	WhyMissing   Why = "missing"
+	WhyOff       Why = "off"
+	WhyPath      Why = "path"
+	WhyReplaced  Why = "replaced"
+	WhySkipped   Why = "skipped"
+)
+
+// Valid indicates whether the value is a known member of the Why enum.
+func (e Why) Valid() bool {
+	switch e {
+	case WhyApplies:
+		return true
+	case WhyAttribute:
+		return true
+	case WhyBlocked:
+		return true
+	case WhyList:
+		return true
+	case WhyMethod:
+		return true
+	case WhyMissing:
+		return true
+	case WhyOff:
+		return true
+	case WhyPath:
+		return true
+	case WhyReplaced:
+		return true
+	case WhySkipped:
 		return true
 	default:
 		return false
@@ -420,6 +606,120 @@ type Change struct {
 // ChangeKind What happened.
 type ChangeKind string
 
+// CountPoint The counts of one step or second.
+type CountPoint struct {
+	// At When it begins.
+	At time.Time `json:"at"`
+
+	// Counts Numbers of decisions; peeks and explanations are in none.
+	Counts Counts `json:"counts"`
+}
+
+// CountStep The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+type CountStep string
+
+// CountedPolicy A policy with its counts.
+type CountedPolicy struct {
+	// Points Every step of the range, of the first rows only; empty for the others.
+	Points []CountPoint `json:"points"`
+
+	// Policy Its slug.
+	Policy string `json:"policy"`
+
+	// Total Numbers of decisions; peeks and explanations are in none.
+	Total Counts `json:"total"`
+}
+
+// CountedRoute A route with its counts.
+type CountedRoute struct {
+	// Points Every step of the range, of the first rows only; empty for the others.
+	Points []CountPoint `json:"points"`
+
+	// Route The pattern, or `(none)`.
+	Route string `json:"route"`
+
+	// Total Numbers of decisions; peeks and explanations are in none.
+	Total Counts `json:"total"`
+}
+
+// CountedTenant A tenant with its counts.
+type CountedTenant struct {
+	// Counts Numbers of decisions; peeks and explanations are in none.
+	Counts Counts `json:"counts"`
+
+	// Tenant Its slug; `deleted` when it is no longer there.
+	Tenant string `json:"tenant"`
+}
+
+// Counts Numbers of decisions; peeks and explanations are in none.
+type Counts struct {
+	// Allowed Those that passed.
+	Allowed int64 `json:"allowed"`
+
+	// AllowedByList Passed by the allow list.
+	AllowedByList int64 `json:"allowed_by_list"`
+
+	// AllowedNoPolicy Passed, as no policy applied.
+	AllowedNoPolicy int64 `json:"allowed_no_policy"`
+
+	// BatchRefused Refused with another check of an atomic batch.
+	BatchRefused int64 `json:"batch_refused"`
+
+	// Blocked Refused, as the key is blocked.
+	Blocked int64 `json:"blocked"`
+
+	// Cost The costs of the allowed requests that a limit was charged for.
+	Cost int64 `json:"cost"`
+
+	// CostExceedsQuota Refused by a limit that can never hold the cost.
+	CostExceedsQuota int64 `json:"cost_exceeds_quota"`
+
+	// Degraded Of the requests: failure modes answered.
+	Degraded int64 `json:"degraded"`
+
+	// DeniedByList Refused by the deny list.
+	DeniedByList int64 `json:"denied_by_list"`
+
+	// DeniedNoPolicy Refused, as no policy applied.
+	DeniedNoPolicy int64 `json:"denied_no_policy"`
+
+	// Forced Of the requests: in mode force.
+	Forced int64 `json:"forced"`
+
+	// Limited Those that a limit refused (over_limit and cost_exceeds_quota).
+	Limited int64 `json:"limited"`
+
+	// LimitedRate limited / requests; absent without requests.
+	LimitedRate *float64 `json:"limited_rate,omitempty"`
+
+	// LimiterUnavailable Refused, as the limiter was away.
+	LimiterUnavailable int64 `json:"limiter_unavailable"`
+
+	// Local Of the degraded: decided by the node's own limiter.
+	Local int64 `json:"local"`
+
+	// MissingAttribute Refused, as an attribute was not sent.
+	MissingAttribute int64 `json:"missing_attribute"`
+
+	// Ok Passed within the limits.
+	Ok int64 `json:"ok"`
+
+	// OtherPolicy Of a policy: it applied, and another policy refused.
+	OtherPolicy int64 `json:"other_policy"`
+
+	// OverLimit Refused by a limit.
+	OverLimit int64 `json:"over_limit"`
+
+	// Requests Decisions; every one is in one of the members from ok to limiter_unavailable.
+	Requests int64 `json:"requests"`
+
+	// ShadowRefused Of the allowed: a shadow policy would have refused.
+	ShadowRefused int64 `json:"shadow_refused"`
+
+	// TenantSuspended Refused, as the tenant is suspended.
+	TenantSuspended int64 `json:"tenant_suspended"`
+}
+
 // Diff What publishing the draft would change.
 type Diff struct {
 	// Changes The differences.
@@ -462,6 +762,36 @@ type Fault struct {
 	Pointer string `json:"pointer"`
 }
 
+// Histogram Values in buckets, with quantiles read from them.
+type Histogram struct {
+	// Buckets The buckets without the empty ones at both ends.
+	Buckets []HistogramBucket `json:"buckets"`
+
+	// Count How many values.
+	Count int64 `json:"count"`
+
+	// P50 The median, as the upper end of its bucket; 0 without values.
+	P50 int64 `json:"p50"`
+
+	// P95 95 of 100 are at most this.
+	P95 int64 `json:"p95"`
+
+	// P99 99 of 100 are at most this.
+	P99 int64 `json:"p99"`
+}
+
+// HistogramBucket Values above from and up to to.
+type HistogramBucket struct {
+	// Count How many.
+	Count int64 `json:"count"`
+
+	// From The lower end, excluded; -1 for the bucket of 0.
+	From int64 `json:"from"`
+
+	// To The upper end, included.
+	To int64 `json:"to"`
+}
+
 // InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or its limit (`no_limit`), or no longer counts by its attributes (`no_attribute`); or its numbers are not possible for the limit as the plan has it now (`not_possible`).
 type InactiveBecause string
 
@@ -472,6 +802,150 @@ type IssuedKey struct {
 
 	// Token The secret. It is not kept.
 	Token string `json:"token"`
+}
+
+// KeptLimit One limit of a policy that applied.
+type KeptLimit struct {
+	// Algorithm How the limit is counted.
+	Algorithm Algorithm `json:"algorithm"`
+
+	// Allowed Whether this limit let the request pass.
+	Allowed bool `json:"allowed"`
+
+	// Burst Buckets: the capacity.
+	Burst *int64 `json:"burst,omitempty"`
+
+	// Cost What the request took here.
+	Cost int64 `json:"cost"`
+
+	// Limit Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+
+	// Mode Whether the policy refuses, or only counts what it would refuse.
+	Mode KeptLimitMode `json:"mode"`
+
+	// Override Id of the override that was in force.
+	Override string `json:"override,omitempty,omitzero"`
+
+	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	Policy Slug `json:"policy"`
+
+	// Quota Units a window.
+	Quota int64 `json:"quota"`
+
+	// Remaining Units left.
+	Remaining int64 `json:"remaining"`
+
+	// ResetAfterMs Milliseconds until the limit is as if new.
+	ResetAfterMs int64 `json:"reset_after_ms"`
+
+	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came; 0 when nothing refuses; null when waiting cannot help.
+	RetryAfterMs RetryAfter `json:"retry_after_ms"`
+
+	// WindowMs The window in milliseconds.
+	WindowMs int64 `json:"window_ms"`
+}
+
+// KeptLimitMode Whether the policy refuses, or only counts what it would refuse.
+type KeptLimitMode string
+
+// KeptPolicy One policy of the plan, and its say in a refusal of some time ago.
+type KeptPolicy struct {
+	// Applies Whether it is asked, enforced or in shadow.
+	Applies bool `json:"applies"`
+
+	// Attribute The attribute behind `attribute`, `skipped` and `missing`.
+	Attribute string `json:"attribute,omitempty,omitzero"`
+
+	// Block Id of the block that was in force for the request's key.
+	Block string `json:"block,omitempty,omitzero"`
+
+	// Matches Whether method, path and attributes match, whatever the mode.
+	Matches bool `json:"matches"`
+
+	// Mode Whether it refuses.
+	Mode KeptPolicyMode `json:"mode"`
+
+	// Override Id of the override that was in force.
+	Override string `json:"override,omitempty,omitzero"`
+
+	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	Policy Slug `json:"policy"`
+
+	// ReplacedBy The slug of the policy behind `replaced`.
+	ReplacedBy string `json:"replaced_by,omitempty,omitzero"`
+
+	// Why Why a policy applies or not, the first of: it is `off`; another `method`; another `path`; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, and it is `skipped` then, or denies (`missing`); another policy that applies replaces it (`replaced`); a list, or the tenant's status, answered before any policy (`list`); its key is `blocked`; it `applies`.
+	Why Why `json:"why"`
+}
+
+// KeptPolicyMode Whether it refuses.
+type KeptPolicyMode string
+
+// KeptRefusal A refusal that was kept, with its explanation of that moment.
+type KeptRefusal struct {
+	// At When it was decided.
+	At time.Time `json:"at"`
+
+	// Attributes Its attributes; the values are empty when `redacted`.
+	Attributes map[string]string `json:"attributes"`
+
+	// Block Id of the block that refused it.
+	Block string `json:"block,omitempty,omitzero"`
+
+	// Cost Its cost.
+	Cost int64 `json:"cost"`
+
+	// DecisionId The decision's.
+	DecisionId openapi_types.UUID `json:"decision_id"`
+
+	// Degraded The shared limiter was away, and failure modes answered.
+	Degraded bool `json:"degraded"`
+
+	// Limit Its limit; absent when no limit refused.
+	Limit string `json:"limit,omitempty,omitzero"`
+
+	// Limits Every limit that applied, in the order of the plan.
+	Limits []KeptLimit `json:"limits"`
+
+	// ListEntry Id of the list's entry that refused it.
+	ListEntry string `json:"list_entry,omitempty,omitzero"`
+
+	// Method The request's method; absent when none was sent.
+	Method string `json:"method,omitempty,omitzero"`
+
+	// Node The node that decided.
+	Node string `json:"node"`
+
+	// Path Its path, normalised; absent when none was sent.
+	Path string `json:"path,omitempty,omitzero"`
+
+	// Plan The plan's slug; absent without one.
+	Plan string `json:"plan,omitempty,omitzero"`
+
+	// PlanVersion The plan's version; absent without one.
+	PlanVersion int `json:"plan_version,omitempty,omitzero"`
+
+	// Policies Every policy of the tenant's plan, in its order.
+	Policies []KeptPolicy `json:"policies"`
+
+	// Policy The policy that the refusal belongs to; absent when no policy refused.
+	Policy string `json:"policy,omitempty,omitzero"`
+
+	// Reason Why the decision is as it is.
+	Reason Reason `json:"reason"`
+
+	// Redacted The tenant's values are not kept for people to look at.
+	Redacted bool `json:"redacted"`
+
+	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came; 0 when nothing refuses; null when waiting cannot help.
+	RetryAfterMs RetryAfter `json:"retry_after_ms"`
+
+	// Route The pattern of the most specific policy that matched; `(none)` without one.
+	Route string `json:"route"`
+
+	// Tenant Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	Tenant Slug `json:"tenant"`
 }
 
 // Key A key, without its token.
@@ -498,6 +972,9 @@ type Key struct {
 	Scopes []Scope `json:"scopes"`
 }
 
+// KeyOutcome Refusals by limits, or requests that passed.
+type KeyOutcome string
+
 // KeyPage A page of keys.
 type KeyPage struct {
 	// Data The rows.
@@ -508,6 +985,60 @@ type KeyPage struct {
 
 	// NextCursor Where it begins; absent at the end.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// Latency The time of the limiter in microseconds.
+type Latency struct {
+	// Buckets The buckets without the empty ones at both ends.
+	Buckets []HistogramBucket `json:"buckets"`
+
+	// Count How many values.
+	Count int64 `json:"count"`
+
+	// From The beginning, included.
+	From time.Time `json:"from"`
+
+	// Local Values in buckets, with quantiles read from them.
+	Local Histogram `json:"local"`
+
+	// P50 The median, as the upper end of its bucket; 0 without values.
+	P50 int64 `json:"p50"`
+
+	// P95 95 of 100 are at most this.
+	P95 int64 `json:"p95"`
+
+	// P99 99 of 100 are at most this.
+	P99 int64 `json:"p99"`
+
+	// Points Every step of the range, both together.
+	Points []LatencyPoint `json:"points"`
+
+	// Shared Values in buckets, with quantiles read from them.
+	Shared Histogram `json:"shared"`
+
+	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	Step CountStep `json:"step"`
+
+	// To The end, excluded.
+	To time.Time `json:"to"`
+}
+
+// LatencyPoint The time of the limiter in one step, in microseconds.
+type LatencyPoint struct {
+	// At When it begins.
+	At time.Time `json:"at"`
+
+	// Count How many values.
+	Count int64 `json:"count"`
+
+	// P50 The median, as the upper end of its bucket; 0 without values.
+	P50 int64 `json:"p50"`
+
+	// P95 95 of 100 are at most this.
+	P95 int64 `json:"p95"`
+
+	// P99 99 of 100 are at most this.
+	P99 int64 `json:"p99"`
 }
 
 // Limit How much.
@@ -587,6 +1118,18 @@ type ListEntryPage struct {
 
 // ListName Which list.
 type ListName string
+
+// Live What a node decided in the last seconds.
+type Live struct {
+	// From The beginning, included.
+	From time.Time `json:"from"`
+
+	// Seconds The seconds in which something was decided, oldest first.
+	Seconds []CountPoint `json:"seconds"`
+
+	// To The end, excluded: the last whole second that was gathered, one or two ago.
+	To time.Time `json:"to"`
+}
 
 // Match What a policy applies to; without it, everything.
 type Match struct {
@@ -867,14 +1410,134 @@ type PolicyMode string
 // PolicyOnFailure What answers when the limiter is away.
 type PolicyOnFailure string
 
+// PolicyRemaining What remained of a policy's quota at its decisions, in percent.
+type PolicyRemaining struct {
+	// Buckets Every bucket, 5 wide, but for the first: nothing was left.
+	Buckets []HistogramBucket `json:"buckets"`
+
+	// Count How many decisions were sampled.
+	Count int64 `json:"count"`
+
+	// Policy Its slug.
+	Policy string `json:"policy"`
+}
+
+// PolicyTraffic Decisions by policy.
+type PolicyTraffic struct {
+	// From The beginning, included.
+	From time.Time `json:"from"`
+
+	// More There are, or may be, others.
+	More bool `json:"more"`
+
+	// Policies The ranking.
+	Policies []CountedPolicy `json:"policies"`
+
+	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	Step CountStep `json:"step"`
+
+	// To The end, excluded.
+	To time.Time `json:"to"`
+}
+
 // Publish Which version to publish.
 type Publish struct {
 	// Version A version that exists; the draft if left out.
 	Version int `json:"version,omitempty,omitzero"`
 }
 
+// Reason Why the decision is as it is.
+type Reason string
+
+// RecentRefusal A refusal that was kept.
+type RecentRefusal struct {
+	// At When it was decided.
+	At time.Time `json:"at"`
+
+	// Attributes Its attributes; the values are empty when `redacted`.
+	Attributes map[string]string `json:"attributes"`
+
+	// Block Id of the block that refused it.
+	Block string `json:"block,omitempty,omitzero"`
+
+	// Cost Its cost.
+	Cost int64 `json:"cost"`
+
+	// DecisionId The decision's.
+	DecisionId openapi_types.UUID `json:"decision_id"`
+
+	// Degraded The shared limiter was away, and failure modes answered.
+	Degraded bool `json:"degraded"`
+
+	// Limit Its limit; absent when no limit refused.
+	Limit string `json:"limit,omitempty,omitzero"`
+
+	// ListEntry Id of the list's entry that refused it.
+	ListEntry string `json:"list_entry,omitempty,omitzero"`
+
+	// Method The request's method; absent when none was sent.
+	Method string `json:"method,omitempty,omitzero"`
+
+	// Node The node that decided.
+	Node string `json:"node"`
+
+	// Path Its path, normalised; absent when none was sent.
+	Path string `json:"path,omitempty,omitzero"`
+
+	// Plan The plan's slug; absent without one.
+	Plan string `json:"plan,omitempty,omitzero"`
+
+	// PlanVersion The plan's version; absent without one.
+	PlanVersion int `json:"plan_version,omitempty,omitzero"`
+
+	// Policy The policy that the refusal belongs to; absent when no policy refused.
+	Policy string `json:"policy,omitempty,omitzero"`
+
+	// Reason Why the decision is as it is.
+	Reason Reason `json:"reason"`
+
+	// Redacted The tenant's values are not kept for people to look at.
+	Redacted bool `json:"redacted"`
+
+	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came; 0 when nothing refuses; null when waiting cannot help.
+	RetryAfterMs RetryAfter `json:"retry_after_ms"`
+
+	// Route The pattern of the most specific policy that matched; `(none)` without one.
+	Route string `json:"route"`
+
+	// Tenant Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	Tenant Slug `json:"tenant"`
+}
+
 // Reference An id or a slug.
 type Reference = string
+
+// RefusalPage A page of refusals.
+type RefusalPage struct {
+	// Data The rows.
+	Data []RecentRefusal `json:"data"`
+
+	// HasMore Whether there is a next page.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor Where it begins; absent at the end.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// Remaining What remained of quotas at decisions.
+type Remaining struct {
+	// From The beginning, included.
+	From time.Time `json:"from"`
+
+	// Policies Those of which a decision was sampled, by slug.
+	Policies []PolicyRemaining `json:"policies"`
+
+	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	Step CountStep `json:"step"`
+
+	// To The end, excluded.
+	To time.Time `json:"to"`
+}
 
 // Reset A key whose use is to be forgotten.
 type Reset struct {
@@ -888,6 +1551,39 @@ type Reset struct {
 	Reason string `json:"reason,omitempty,omitzero"`
 }
 
+// RetryAfter Milliseconds after which the same request would pass if nothing else came; 0 when nothing refuses; null when waiting cannot help.
+type RetryAfter = *int64
+
+// RetryHistogram Retry times in milliseconds.
+type RetryHistogram struct {
+	// Buckets The buckets without the empty ones at both ends.
+	Buckets []HistogramBucket `json:"buckets"`
+
+	// Count How many values.
+	Count int64 `json:"count"`
+
+	// From The beginning, included.
+	From time.Time `json:"from"`
+
+	// Never Refusals that waiting does not help; not in count.
+	Never int64 `json:"never"`
+
+	// P50 The median, as the upper end of its bucket; 0 without values.
+	P50 int64 `json:"p50"`
+
+	// P95 95 of 100 are at most this.
+	P95 int64 `json:"p95"`
+
+	// P99 99 of 100 are at most this.
+	P99 int64 `json:"p99"`
+
+	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	Step CountStep `json:"step"`
+
+	// To The end, excluded.
+	To time.Time `json:"to"`
+}
+
 // Revision The revision of the control plane at which this last changed.
 type Revision = int64
 
@@ -895,6 +1591,24 @@ type Revision = int64
 type RotateKey struct {
 	// OverlapSeconds How long the old key stays valid, at most 7 days.
 	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
+}
+
+// RouteTraffic Decisions by route.
+type RouteTraffic struct {
+	// From The beginning, included.
+	From time.Time `json:"from"`
+
+	// More There are, or may be, others.
+	More bool `json:"more"`
+
+	// Routes The ranking.
+	Routes []CountedRoute `json:"routes"`
+
+	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	Step CountStep `json:"step"`
+
+	// To The end, excluded.
+	To time.Time `json:"to"`
 }
 
 // Scope What a key may do; `manage` implies `read`.
@@ -963,8 +1677,89 @@ type TenantPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
+// TenantSort Refusals by limits, their share of the requests, or the requests.
+type TenantSort string
+
 // TenantStatus A suspended tenant's checks are refused, and its keys may only read.
 type TenantStatus string
+
+// TenantTraffic Tenants in a ranking.
+type TenantTraffic struct {
+	// Floor A tenant that is not listed has at most so many refusals by limits (with `sort=requests`, requests), or comes later in the ranking.
+	Floor int64 `json:"floor"`
+
+	// From The beginning, included.
+	From time.Time `json:"from"`
+
+	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	Step CountStep `json:"step"`
+
+	// Tenants The ranking.
+	Tenants []CountedTenant `json:"tenants"`
+
+	// To The end, excluded.
+	To time.Time `json:"to"`
+}
+
+// TopKey A key in a ranking.
+type TopKey struct {
+	// Count How often at most.
+	Count int64 `json:"count"`
+
+	// Error How much of count may be too much.
+	Error int64 `json:"error"`
+
+	// Key The values of the policy's `count_by`; a name that is left out was not sent.
+	Key map[string]string `json:"key"`
+
+	// Policy The policy's slug.
+	Policy string `json:"policy"`
+
+	// Redacted The values are hashes, as the tenant does not show them.
+	Redacted bool `json:"redacted"`
+
+	// Tenant Its slug; `deleted` when it is no longer there.
+	Tenant string `json:"tenant"`
+}
+
+// TopKeys Keys in a ranking.
+type TopKeys struct {
+	// Floor What a key that is not listed has at most.
+	Floor int64 `json:"floor"`
+
+	// From The beginning, included.
+	From time.Time `json:"from"`
+
+	// Keys The ranking.
+	Keys []TopKey `json:"keys"`
+
+	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	Step CountStep `json:"step"`
+
+	// To The end, excluded.
+	To time.Time `json:"to"`
+
+	// Total Of all keys together.
+	Total int64 `json:"total"`
+}
+
+// Traffic Decisions over time.
+type Traffic struct {
+	// From The beginning, included.
+	From time.Time `json:"from"`
+
+	// Points Every step of the range.
+	Points []CountPoint `json:"points"`
+
+	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	Step CountStep `json:"step"`
+
+	// To The end, excluded.
+	To time.Time `json:"to"`
+
+	// Total Numbers of decisions; peeks and explanations are in none.
+	Total Counts `json:"total"`
+}
 
 // Validation Whether a document could be published.
 type Validation struct {
@@ -1038,8 +1833,26 @@ type VersionSummary struct {
 	Version int `json:"version"`
 }
 
+// Why Why a policy applies or not, the first of: it is `off`; another `method`; another `path`; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, and it is `skipped` then, or denies (`missing`); another policy that applies replaces it (`replaced`); a list, or the tenant's status, answered before any policy (`list`); its key is `blocked`; it `applies`.
+type Why string
+
 // Window From 1ms to 366d.
 type Window = string
+
+// AnalyticsFromParameter defines model for AnalyticsFromParameter.
+type AnalyticsFromParameter = time.Time
+
+// AnalyticsPolicyParameter Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+type AnalyticsPolicyParameter = Slug
+
+// AnalyticsRouteParameter defines model for AnalyticsRouteParameter.
+type AnalyticsRouteParameter = string
+
+// AnalyticsTenantParameter An id or a slug.
+type AnalyticsTenantParameter = Reference
+
+// AnalyticsToParameter defines model for AnalyticsToParameter.
+type AnalyticsToParameter = time.Time
 
 // AuditActionParameter defines model for AuditActionParameter.
 type AuditActionParameter = string
@@ -1059,8 +1872,14 @@ type AuditToParameter = time.Time
 // BlockParameter defines model for BlockParameter.
 type BlockParameter = openapi_types.UUID
 
+// CountStepParameter The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+type CountStepParameter = CountStep
+
 // CursorParameter defines model for CursorParameter.
 type CursorParameter = string
+
+// DecisionParameter defines model for DecisionParameter.
+type DecisionParameter = openapi_types.UUID
 
 // EntryParameter defines model for EntryParameter.
 type EntryParameter = openapi_types.UUID
@@ -1073,6 +1892,9 @@ type IfMatchOptionalParameter = string
 
 // IfMatchParameter defines model for IfMatchParameter.
 type IfMatchParameter = string
+
+// KeyOutcomeParameter Refusals by limits, or requests that passed.
+type KeyOutcomeParameter = KeyOutcome
 
 // KeyParameter defines model for KeyParameter.
 type KeyParameter = openapi_types.UUID
@@ -1101,17 +1923,200 @@ type PolicyFilterParameter = Slug
 // QueryParameter defines model for QueryParameter.
 type QueryParameter = string
 
+// RankingLimitParameter defines model for RankingLimitParameter.
+type RankingLimitParameter = int
+
+// RefusalFromParameter defines model for RefusalFromParameter.
+type RefusalFromParameter = time.Time
+
+// RefusalReasonParameter Why the decision is as it is.
+type RefusalReasonParameter = Reason
+
+// RefusalToParameter defines model for RefusalToParameter.
+type RefusalToParameter = time.Time
+
+// RouteFilterParameter defines model for RouteFilterParameter.
+type RouteFilterParameter = string
+
 // TenantParameter An id or a slug.
 type TenantParameter = Reference
 
 // TenantPlanParameter Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
 type TenantPlanParameter = Slug
 
+// TenantSortParameter Refusals by limits, their share of the requests, or the requests.
+type TenantSortParameter = TenantSort
+
 // TenantStatusParameter A suspended tenant's checks are refused, and its keys may only read.
 type TenantStatusParameter = TenantStatus
 
 // VersionParameter defines model for VersionParameter.
 type VersionParameter = int32
+
+// GetTopKeysParams defines parameters for GetTopKeys.
+type GetTopKeysParams struct {
+	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Policy Only those of the policy with this slug.
+	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
+
+	// From The beginning; an hour before `to` if left out.
+	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To The end, excluded; now if left out.
+	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+
+	// Outcome What is ranked, `limited` if left out.
+	Outcome KeyOutcomeParameter `form:"outcome,omitempty" json:"outcome,omitempty,omitzero"`
+
+	// Limit How many rows the ranking has.
+	Limit RankingLimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// GetLatencyParams defines parameters for GetLatency.
+type GetLatencyParams struct {
+	// From The beginning; an hour before `to` if left out.
+	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To The end, excluded; now if left out.
+	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+
+	// Step The length of a step; the finest that keeps the answer small if left out.
+	Step CountStepParameter `form:"step,omitempty" json:"step,omitempty,omitzero"`
+}
+
+// GetLiveParams defines parameters for GetLive.
+type GetLiveParams struct {
+	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// GetPolicyTrafficParams defines parameters for GetPolicyTraffic.
+type GetPolicyTrafficParams struct {
+	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// From The beginning; an hour before `to` if left out.
+	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To The end, excluded; now if left out.
+	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+
+	// Step The length of a step; the finest that keeps the answer small if left out.
+	Step CountStepParameter `form:"step,omitempty" json:"step,omitempty,omitzero"`
+
+	// Limit How many rows the ranking has.
+	Limit RankingLimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// ListRefusalsParams defines parameters for ListRefusals.
+type ListRefusalsParams struct {
+	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Policy Only those of the policy with this slug.
+	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
+
+	// Route Only this route, a pattern as the plan has it, or `(none)`.
+	Route RouteFilterParameter `form:"route,omitempty" json:"route,omitempty,omitzero"`
+
+	// Reason Only refusals for this reason.
+	Reason RefusalReasonParameter `form:"reason,omitempty" json:"reason,omitempty,omitzero"`
+
+	// From Only refusals at or after this instant.
+	From RefusalFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To Only refusals before this instant.
+	To RefusalToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+
+	// Limit How many rows a page has.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// GetRemainingParams defines parameters for GetRemaining.
+type GetRemainingParams struct {
+	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Policy Only those of the policy with this slug.
+	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
+
+	// From The beginning; an hour before `to` if left out.
+	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To The end, excluded; now if left out.
+	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+}
+
+// GetRetryAfterParams defines parameters for GetRetryAfter.
+type GetRetryAfterParams struct {
+	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// From The beginning; an hour before `to` if left out.
+	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To The end, excluded; now if left out.
+	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+}
+
+// GetRouteTrafficParams defines parameters for GetRouteTraffic.
+type GetRouteTrafficParams struct {
+	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// From The beginning; an hour before `to` if left out.
+	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To The end, excluded; now if left out.
+	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+
+	// Step The length of a step; the finest that keeps the answer small if left out.
+	Step CountStepParameter `form:"step,omitempty" json:"step,omitempty,omitzero"`
+
+	// Limit How many rows the ranking has.
+	Limit RankingLimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// GetTenantTrafficParams defines parameters for GetTenantTraffic.
+type GetTenantTrafficParams struct {
+	// From The beginning; an hour before `to` if left out.
+	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To The end, excluded; now if left out.
+	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+
+	// Sort What is ranked by, `limited` if left out.
+	Sort TenantSortParameter `form:"sort,omitempty" json:"sort,omitempty,omitzero"`
+
+	// Limit How many rows the ranking has.
+	Limit RankingLimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+}
+
+// GetTrafficParams defines parameters for GetTraffic.
+type GetTrafficParams struct {
+	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Policy Only the policy with this slug; not together with `route`.
+	Policy AnalyticsPolicyParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
+
+	// Route Only this route, a pattern as the plan has it, or `(none)`; not together with `policy`.
+	Route AnalyticsRouteParameter `form:"route,omitempty" json:"route,omitempty,omitzero"`
+
+	// From The beginning; an hour before `to` if left out.
+	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To The end, excluded; now if left out.
+	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+
+	// Step The length of a step; the finest that keeps the answer small if left out.
+	Step CountStepParameter `form:"step,omitempty" json:"step,omitempty,omitzero"`
+}
 
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
@@ -1304,9 +2309,42 @@ type ResetKeyJSONRequestBody = Reset
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// GetTopKeys Keys with the most refusals
+	// (GET /v1/analytics/keys)
+	GetTopKeys(ctx echo.Context, params GetTopKeysParams) error
+	// GetLatency How long the limiter takes
+	// (GET /v1/analytics/latency)
+	GetLatency(ctx echo.Context, params GetLatencyParams) error
+	// GetLive The last seconds of this node
+	// (GET /v1/analytics/live)
+	GetLive(ctx echo.Context, params GetLiveParams) error
+	// GetPolicyTraffic Decisions by policy
+	// (GET /v1/analytics/policies)
+	GetPolicyTraffic(ctx echo.Context, params GetPolicyTrafficParams) error
+	// ListRefusals The latest refusals
+	// (GET /v1/analytics/refusals)
+	ListRefusals(ctx echo.Context, params ListRefusalsParams) error
+	// GetRemaining How much is left when decisions are made
+	// (GET /v1/analytics/remaining)
+	GetRemaining(ctx echo.Context, params GetRemainingParams) error
+	// GetRetryAfter How long refused requests have to wait
+	// (GET /v1/analytics/retry-after)
+	GetRetryAfter(ctx echo.Context, params GetRetryAfterParams) error
+	// GetRouteTraffic Decisions by route
+	// (GET /v1/analytics/routes)
+	GetRouteTraffic(ctx echo.Context, params GetRouteTrafficParams) error
+	// GetTenantTraffic Tenants in a ranking
+	// (GET /v1/analytics/tenants)
+	GetTenantTraffic(ctx echo.Context, params GetTenantTrafficParams) error
+	// GetTraffic Decisions over time
+	// (GET /v1/analytics/traffic)
+	GetTraffic(ctx echo.Context, params GetTrafficParams) error
 	// ListAudit Read the audit log
 	// (GET /v1/audit)
 	ListAudit(ctx echo.Context, params ListAuditParams) error
+	// GetExplanation Explain a refusal that was kept
+	// (GET /v1/explain/{decision})
+	GetExplanation(ctx echo.Context, decision DecisionParameter) error
 	// ListOperatorKeys List operator keys
 	// (GET /v1/operator-keys)
 	ListOperatorKeys(ctx echo.Context, params ListOperatorKeysParams) error
@@ -1431,6 +2469,431 @@ type ServerInterfaceWrapper struct {
 	Handler ServerInterface
 }
 
+// GetTopKeys converts echo context to params.
+func (w *ServerInterfaceWrapper) GetTopKeys(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTopKeysParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "policy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "policy", ctx.QueryParams(), &params.Policy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "outcome" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "outcome", ctx.QueryParams(), &params.Outcome, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter outcome: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetTopKeys(ctx, params)
+	return err
+}
+
+// GetLatency converts echo context to params.
+func (w *ServerInterfaceWrapper) GetLatency(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetLatencyParams
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "step" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "step", ctx.QueryParams(), &params.Step, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter step: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetLatency(ctx, params)
+	return err
+}
+
+// GetLive converts echo context to params.
+func (w *ServerInterfaceWrapper) GetLive(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetLiveParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetLive(ctx, params)
+	return err
+}
+
+// GetPolicyTraffic converts echo context to params.
+func (w *ServerInterfaceWrapper) GetPolicyTraffic(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetPolicyTrafficParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "step" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "step", ctx.QueryParams(), &params.Step, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter step: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetPolicyTraffic(ctx, params)
+	return err
+}
+
+// ListRefusals converts echo context to params.
+func (w *ServerInterfaceWrapper) ListRefusals(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRefusalsParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "policy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "policy", ctx.QueryParams(), &params.Policy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// ------------- Optional query parameter "route" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "route", ctx.QueryParams(), &params.Route, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route: %s", err))
+	}
+
+	// ------------- Optional query parameter "reason" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "reason", ctx.QueryParams(), &params.Reason, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter reason: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListRefusals(ctx, params)
+	return err
+}
+
+// GetRemaining converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRemaining(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRemainingParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "policy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "policy", ctx.QueryParams(), &params.Policy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRemaining(ctx, params)
+	return err
+}
+
+// GetRetryAfter converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRetryAfter(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRetryAfterParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRetryAfter(ctx, params)
+	return err
+}
+
+// GetRouteTraffic converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRouteTraffic(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetRouteTrafficParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "step" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "step", ctx.QueryParams(), &params.Step, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter step: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetRouteTraffic(ctx, params)
+	return err
+}
+
+// GetTenantTraffic converts echo context to params.
+func (w *ServerInterfaceWrapper) GetTenantTraffic(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTenantTrafficParams
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "sort" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "sort", ctx.QueryParams(), &params.Sort, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter sort: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetTenantTraffic(ctx, params)
+	return err
+}
+
+// GetTraffic converts echo context to params.
+func (w *ServerInterfaceWrapper) GetTraffic(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetTrafficParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "policy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "policy", ctx.QueryParams(), &params.Policy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// ------------- Optional query parameter "route" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "route", ctx.QueryParams(), &params.Route, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter route: %s", err))
+	}
+
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// ------------- Optional query parameter "step" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "step", ctx.QueryParams(), &params.Step, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter step: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetTraffic(ctx, params)
+	return err
+}
+
 // ListAudit converts echo context to params.
 func (w *ServerInterfaceWrapper) ListAudit(ctx echo.Context) error {
 	var err error
@@ -1488,6 +2951,22 @@ func (w *ServerInterfaceWrapper) ListAudit(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListAudit(ctx, params)
+	return err
+}
+
+// GetExplanation converts echo context to params.
+func (w *ServerInterfaceWrapper) GetExplanation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "decision" -------------
+	var decision DecisionParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "decision", ctx.Param("decision"), &decision, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter decision: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetExplanation(ctx, decision)
 	return err
 }
 
@@ -2492,7 +3971,18 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 		Handler: si,
 	}
 
+	router.GET(options.BaseURL+"/v1/analytics/keys", wrapper.GetTopKeys, options.OperationMiddlewares["getTopKeys"]...)
+	router.GET(options.BaseURL+"/v1/analytics/latency", wrapper.GetLatency, options.OperationMiddlewares["getLatency"]...)
+	router.GET(options.BaseURL+"/v1/analytics/live", wrapper.GetLive, options.OperationMiddlewares["getLive"]...)
+	router.GET(options.BaseURL+"/v1/analytics/policies", wrapper.GetPolicyTraffic, options.OperationMiddlewares["getPolicyTraffic"]...)
+	router.GET(options.BaseURL+"/v1/analytics/refusals", wrapper.ListRefusals, options.OperationMiddlewares["listRefusals"]...)
+	router.GET(options.BaseURL+"/v1/analytics/remaining", wrapper.GetRemaining, options.OperationMiddlewares["getRemaining"]...)
+	router.GET(options.BaseURL+"/v1/analytics/retry-after", wrapper.GetRetryAfter, options.OperationMiddlewares["getRetryAfter"]...)
+	router.GET(options.BaseURL+"/v1/analytics/routes", wrapper.GetRouteTraffic, options.OperationMiddlewares["getRouteTraffic"]...)
+	router.GET(options.BaseURL+"/v1/analytics/tenants", wrapper.GetTenantTraffic, options.OperationMiddlewares["getTenantTraffic"]...)
+	router.GET(options.BaseURL+"/v1/analytics/traffic", wrapper.GetTraffic, options.OperationMiddlewares["getTraffic"]...)
 	router.GET(options.BaseURL+"/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
+	router.GET(options.BaseURL+"/v1/explain/:decision", wrapper.GetExplanation, options.OperationMiddlewares["getExplanation"]...)
 	router.GET(options.BaseURL+"/v1/operator-keys", wrapper.ListOperatorKeys, options.OperationMiddlewares["listOperatorKeys"]...)
 	router.POST(options.BaseURL+"/v1/operator-keys", wrapper.CreateOperatorKey, options.OperationMiddlewares["createOperatorKey"]...)
 	router.DELETE(options.BaseURL+"/v1/operator-keys/:key", wrapper.RevokeOperatorKey, options.OperationMiddlewares["revokeOperatorKey"]...)
@@ -2535,6 +4025,236 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 
 }
 
+type GetTopKeysRequestObject struct {
+	Params GetTopKeysParams
+}
+
+type GetTopKeysResponseObject interface {
+	VisitGetTopKeysResponse(w http.ResponseWriter) error
+}
+
+type GetTopKeys200JSONResponse TopKeys
+
+func (response GetTopKeys200JSONResponse) VisitGetTopKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetLatencyRequestObject struct {
+	Params GetLatencyParams
+}
+
+type GetLatencyResponseObject interface {
+	VisitGetLatencyResponse(w http.ResponseWriter) error
+}
+
+type GetLatency200JSONResponse Latency
+
+func (response GetLatency200JSONResponse) VisitGetLatencyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetLiveRequestObject struct {
+	Params GetLiveParams
+}
+
+type GetLiveResponseObject interface {
+	VisitGetLiveResponse(w http.ResponseWriter) error
+}
+
+type GetLive200JSONResponse Live
+
+func (response GetLive200JSONResponse) VisitGetLiveResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetPolicyTrafficRequestObject struct {
+	Params GetPolicyTrafficParams
+}
+
+type GetPolicyTrafficResponseObject interface {
+	VisitGetPolicyTrafficResponse(w http.ResponseWriter) error
+}
+
+type GetPolicyTraffic200JSONResponse PolicyTraffic
+
+func (response GetPolicyTraffic200JSONResponse) VisitGetPolicyTrafficResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRefusalsRequestObject struct {
+	Params ListRefusalsParams
+}
+
+type ListRefusalsResponseObject interface {
+	VisitListRefusalsResponse(w http.ResponseWriter) error
+}
+
+type ListRefusals200ResponseHeaders struct {
+	Link *string
+}
+
+type ListRefusals200JSONResponse struct {
+	Body    RefusalPage
+	Headers ListRefusals200ResponseHeaders
+}
+
+func (response ListRefusals200JSONResponse) VisitListRefusalsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRemainingRequestObject struct {
+	Params GetRemainingParams
+}
+
+type GetRemainingResponseObject interface {
+	VisitGetRemainingResponse(w http.ResponseWriter) error
+}
+
+type GetRemaining200JSONResponse Remaining
+
+func (response GetRemaining200JSONResponse) VisitGetRemainingResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRetryAfterRequestObject struct {
+	Params GetRetryAfterParams
+}
+
+type GetRetryAfterResponseObject interface {
+	VisitGetRetryAfterResponse(w http.ResponseWriter) error
+}
+
+type GetRetryAfter200JSONResponse RetryHistogram
+
+func (response GetRetryAfter200JSONResponse) VisitGetRetryAfterResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRouteTrafficRequestObject struct {
+	Params GetRouteTrafficParams
+}
+
+type GetRouteTrafficResponseObject interface {
+	VisitGetRouteTrafficResponse(w http.ResponseWriter) error
+}
+
+type GetRouteTraffic200JSONResponse RouteTraffic
+
+func (response GetRouteTraffic200JSONResponse) VisitGetRouteTrafficResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTenantTrafficRequestObject struct {
+	Params GetTenantTrafficParams
+}
+
+type GetTenantTrafficResponseObject interface {
+	VisitGetTenantTrafficResponse(w http.ResponseWriter) error
+}
+
+type GetTenantTraffic200JSONResponse TenantTraffic
+
+func (response GetTenantTraffic200JSONResponse) VisitGetTenantTrafficResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetTrafficRequestObject struct {
+	Params GetTrafficParams
+}
+
+type GetTrafficResponseObject interface {
+	VisitGetTrafficResponse(w http.ResponseWriter) error
+}
+
+type GetTraffic200JSONResponse Traffic
+
+func (response GetTraffic200JSONResponse) VisitGetTrafficResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListAuditRequestObject struct {
 	Params ListAuditParams
 }
@@ -2562,6 +4282,28 @@ func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseW
 	if response.Headers.Link != nil {
 		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
 	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetExplanationRequestObject struct {
+	Decision DecisionParameter `json:"decision"`
+}
+
+type GetExplanationResponseObject interface {
+	VisitGetExplanationResponse(w http.ResponseWriter) error
+}
+
+type GetExplanation200JSONResponse KeptRefusal
+
+func (response GetExplanation200JSONResponse) VisitGetExplanationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3617,9 +5359,42 @@ func (response ResetKey204Response) VisitResetKeyResponse(w http.ResponseWriter)
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// GetTopKeys Keys with the most refusals
+	// (GET /v1/analytics/keys)
+	GetTopKeys(ctx context.Context, request GetTopKeysRequestObject) (GetTopKeysResponseObject, error)
+	// GetLatency How long the limiter takes
+	// (GET /v1/analytics/latency)
+	GetLatency(ctx context.Context, request GetLatencyRequestObject) (GetLatencyResponseObject, error)
+	// GetLive The last seconds of this node
+	// (GET /v1/analytics/live)
+	GetLive(ctx context.Context, request GetLiveRequestObject) (GetLiveResponseObject, error)
+	// GetPolicyTraffic Decisions by policy
+	// (GET /v1/analytics/policies)
+	GetPolicyTraffic(ctx context.Context, request GetPolicyTrafficRequestObject) (GetPolicyTrafficResponseObject, error)
+	// ListRefusals The latest refusals
+	// (GET /v1/analytics/refusals)
+	ListRefusals(ctx context.Context, request ListRefusalsRequestObject) (ListRefusalsResponseObject, error)
+	// GetRemaining How much is left when decisions are made
+	// (GET /v1/analytics/remaining)
+	GetRemaining(ctx context.Context, request GetRemainingRequestObject) (GetRemainingResponseObject, error)
+	// GetRetryAfter How long refused requests have to wait
+	// (GET /v1/analytics/retry-after)
+	GetRetryAfter(ctx context.Context, request GetRetryAfterRequestObject) (GetRetryAfterResponseObject, error)
+	// GetRouteTraffic Decisions by route
+	// (GET /v1/analytics/routes)
+	GetRouteTraffic(ctx context.Context, request GetRouteTrafficRequestObject) (GetRouteTrafficResponseObject, error)
+	// GetTenantTraffic Tenants in a ranking
+	// (GET /v1/analytics/tenants)
+	GetTenantTraffic(ctx context.Context, request GetTenantTrafficRequestObject) (GetTenantTrafficResponseObject, error)
+	// GetTraffic Decisions over time
+	// (GET /v1/analytics/traffic)
+	GetTraffic(ctx context.Context, request GetTrafficRequestObject) (GetTrafficResponseObject, error)
 	// ListAudit Read the audit log
 	// (GET /v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	// GetExplanation Explain a refusal that was kept
+	// (GET /v1/explain/{decision})
+	GetExplanation(ctx context.Context, request GetExplanationRequestObject) (GetExplanationResponseObject, error)
 	// ListOperatorKeys List operator keys
 	// (GET /v1/operator-keys)
 	ListOperatorKeys(ctx context.Context, request ListOperatorKeysRequestObject) (ListOperatorKeysResponseObject, error)
@@ -3751,6 +5526,256 @@ type strictHandler struct {
 	middlewares []StrictMiddlewareFunc
 }
 
+// GetTopKeys operation middleware
+func (sh *strictHandler) GetTopKeys(ctx echo.Context, params GetTopKeysParams) error {
+	var request GetTopKeysRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTopKeys(ctx.Request().Context(), request.(GetTopKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTopKeys")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetTopKeysResponseObject); ok {
+		return validResponse.VisitGetTopKeysResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetLatency operation middleware
+func (sh *strictHandler) GetLatency(ctx echo.Context, params GetLatencyParams) error {
+	var request GetLatencyRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetLatency(ctx.Request().Context(), request.(GetLatencyRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetLatency")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetLatencyResponseObject); ok {
+		return validResponse.VisitGetLatencyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetLive operation middleware
+func (sh *strictHandler) GetLive(ctx echo.Context, params GetLiveParams) error {
+	var request GetLiveRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetLive(ctx.Request().Context(), request.(GetLiveRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetLive")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetLiveResponseObject); ok {
+		return validResponse.VisitGetLiveResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetPolicyTraffic operation middleware
+func (sh *strictHandler) GetPolicyTraffic(ctx echo.Context, params GetPolicyTrafficParams) error {
+	var request GetPolicyTrafficRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPolicyTraffic(ctx.Request().Context(), request.(GetPolicyTrafficRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPolicyTraffic")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetPolicyTrafficResponseObject); ok {
+		return validResponse.VisitGetPolicyTrafficResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListRefusals operation middleware
+func (sh *strictHandler) ListRefusals(ctx echo.Context, params ListRefusalsParams) error {
+	var request ListRefusalsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRefusals(ctx.Request().Context(), request.(ListRefusalsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRefusals")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListRefusalsResponseObject); ok {
+		return validResponse.VisitListRefusalsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetRemaining operation middleware
+func (sh *strictHandler) GetRemaining(ctx echo.Context, params GetRemainingParams) error {
+	var request GetRemainingRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRemaining(ctx.Request().Context(), request.(GetRemainingRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRemaining")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRemainingResponseObject); ok {
+		return validResponse.VisitGetRemainingResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetRetryAfter operation middleware
+func (sh *strictHandler) GetRetryAfter(ctx echo.Context, params GetRetryAfterParams) error {
+	var request GetRetryAfterRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRetryAfter(ctx.Request().Context(), request.(GetRetryAfterRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRetryAfter")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRetryAfterResponseObject); ok {
+		return validResponse.VisitGetRetryAfterResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetRouteTraffic operation middleware
+func (sh *strictHandler) GetRouteTraffic(ctx echo.Context, params GetRouteTrafficParams) error {
+	var request GetRouteTrafficRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRouteTraffic(ctx.Request().Context(), request.(GetRouteTrafficRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRouteTraffic")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetRouteTrafficResponseObject); ok {
+		return validResponse.VisitGetRouteTrafficResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetTenantTraffic operation middleware
+func (sh *strictHandler) GetTenantTraffic(ctx echo.Context, params GetTenantTrafficParams) error {
+	var request GetTenantTrafficRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTenantTraffic(ctx.Request().Context(), request.(GetTenantTrafficRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTenantTraffic")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetTenantTrafficResponseObject); ok {
+		return validResponse.VisitGetTenantTrafficResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetTraffic operation middleware
+func (sh *strictHandler) GetTraffic(ctx echo.Context, params GetTrafficParams) error {
+	var request GetTrafficRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetTraffic(ctx.Request().Context(), request.(GetTrafficRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetTraffic")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetTrafficResponseObject); ok {
+		return validResponse.VisitGetTrafficResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListAudit operation middleware
 func (sh *strictHandler) ListAudit(ctx echo.Context, params ListAuditParams) error {
 	var request ListAuditRequestObject
@@ -3770,6 +5795,31 @@ func (sh *strictHandler) ListAudit(ctx echo.Context, params ListAuditParams) err
 		return err
 	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
 		return validResponse.VisitListAuditResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetExplanation operation middleware
+func (sh *strictHandler) GetExplanation(ctx echo.Context, decision DecisionParameter) error {
+	var request GetExplanationRequestObject
+
+	request.Decision = decision
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetExplanation(ctx.Request().Context(), request.(GetExplanationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetExplanation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetExplanationResponseObject); ok {
+		return validResponse.VisitGetExplanationResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -87,7 +87,9 @@ func fromEcho(h *echo.HTTPError) *problem.Problem {
 	case http.StatusBadRequest:
 		name, _, named := strings.Cut(strings.TrimPrefix(text, "Invalid format for parameter "), ":")
 		switch {
-		case named && slices.Contains(pathIDs, name): // a part of the path
+		case named && name == "decision": // a part of the path, as the next
+			return errNotKept
+		case named && slices.Contains(pathIDs, name):
 			return problem.New(problem.NotFound, "there is nothing at this address")
 		case named:
 			return &problem.Problem{

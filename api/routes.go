@@ -57,6 +57,7 @@ func (a *API) routes() []route {
 		{method: post, path: "/v1/check", operation: "check", callers: everyKey, scope: check, query: []string{"deny_status"}, decide: a.check},
 		{method: post, path: "/v1/check/batch", operation: "checkBatch", callers: everyKey, scope: check, query: []string{"deny_status"}, decide: a.checkBatch},
 		{method: post, path: "/v1/explain", operation: "explain", callers: everyKey, scope: read, decide: a.explain},
+		{method: get, path: "/v1/explain/:decision", operation: "getExplanation", callers: everyKey, scope: read, handler: g.GetExplanation},
 		{method: post, path: "/v1/simulate", operation: "simulate", callers: everyKey, scope: read, handler: a.simulate},
 
 		{method: get, path: "/v1/tenants", operation: "listTenants", callers: operators, scope: read, query: []string{"q", "status", "plan", "limit", "cursor"}, handler: g.ListTenants},
@@ -102,6 +103,17 @@ func (a *API) routes() []route {
 		{method: post, path: "/v1/plans/:plan/publish", operation: "publishPlan", callers: operators, scope: manage, body: reflect.TypeFor[Publish](), bodyOptional: true, handler: g.PublishPlan},
 		{method: get, path: "/v1/plans/:plan/versions", operation: "listVersions", callers: operators, scope: read, query: paging, handler: g.ListVersions},
 		{method: get, path: "/v1/plans/:plan/versions/:version", operation: "getVersion", callers: operators, scope: read, handler: g.GetVersion},
+
+		{method: get, path: "/v1/analytics/traffic", operation: "getTraffic", callers: everyKey, scope: read, query: []string{"tenant", "policy", "route", "from", "to", "step"}, handler: g.GetTraffic},
+		{method: get, path: "/v1/analytics/policies", operation: "getPolicyTraffic", callers: everyKey, scope: read, query: []string{"tenant", "from", "to", "step", "limit"}, handler: g.GetPolicyTraffic},
+		{method: get, path: "/v1/analytics/routes", operation: "getRouteTraffic", callers: everyKey, scope: read, query: []string{"tenant", "from", "to", "step", "limit"}, handler: g.GetRouteTraffic},
+		{method: get, path: "/v1/analytics/keys", operation: "getTopKeys", callers: everyKey, scope: read, query: []string{"tenant", "policy", "from", "to", "outcome", "limit"}, handler: g.GetTopKeys},
+		{method: get, path: "/v1/analytics/tenants", operation: "getTenantTraffic", callers: operators, scope: read, query: []string{"from", "to", "sort", "limit"}, handler: g.GetTenantTraffic},
+		{method: get, path: "/v1/analytics/retry-after", operation: "getRetryAfter", callers: everyKey, scope: read, query: []string{"tenant", "from", "to"}, handler: g.GetRetryAfter},
+		{method: get, path: "/v1/analytics/remaining", operation: "getRemaining", callers: everyKey, scope: read, query: []string{"tenant", "policy", "from", "to"}, handler: g.GetRemaining},
+		{method: get, path: "/v1/analytics/latency", operation: "getLatency", callers: operators, scope: read, query: []string{"from", "to", "step"}, handler: g.GetLatency},
+		{method: get, path: "/v1/analytics/refusals", operation: "listRefusals", callers: everyKey, scope: read, query: []string{"tenant", "policy", "route", "reason", "from", "to", "limit", "cursor"}, handler: g.ListRefusals},
+		{method: get, path: "/v1/analytics/live", operation: "getLive", callers: everyKey, scope: read, query: []string{"tenant"}, handler: g.GetLive},
 
 		{method: get, path: "/v1/audit", operation: "listAudit", callers: everyKey, scope: read, query: []string{"tenant", "action", "object", "from", "to", "limit", "cursor"}, handler: g.ListAudit},
 

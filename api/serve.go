@@ -20,6 +20,7 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/steering"
 )
@@ -201,11 +202,13 @@ func before(a, b string) bool {
 }
 
 // queryLengths are the most characters that parameters may have.
-var queryLengths = map[string]int{"q": 200, "action": 64, "object": 200, "tenant": problem.MaxSlug, "cursor": 512}
+var queryLengths = map[string]int{"q": 200, "action": 64, "object": 200, "tenant": problem.MaxSlug, "cursor": 512, "route": 2048}
 
 // queryWords are the values of parameters that have only a few.
 var queryWords = map[string][]string{
-	"list": {string(steering.Deny), string(steering.Allow)},
+	"list": {string(steering.Deny), string(steering.Allow)}, "step": {string(metrics.Minute), string(metrics.Hour), string(metrics.Day)},
+	"outcome": {"limited", "allowed"}, "sort": {"limited", "rate", "requests"},
+	"reason": reasonWords(),
 }
 
 // queryFault says what is wrong with a parameter's value, by its name.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"log/slog"
@@ -21,6 +22,7 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
+	"github.com/google/uuid"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/accounts"
@@ -28,6 +30,7 @@ import (
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/simulation"
 	"github.com/headgate/headgate/snapshot"
@@ -53,6 +56,7 @@ type world struct {
 	plans    *plans.Service
 	accounts *accounts.Service
 	steering *steering.Service
+	flusher  *metrics.Flusher
 	fixture
 }
 
@@ -101,11 +105,14 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	w.watcher = snapshot.NewWatcher(w.store, snapshot.Config{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
 	must(t, w.watcher.Refresh(ctx))
 	w.counter = &countingLimiter{Limiter: inprocess.New(inprocess.Config{Now: w.now.Load})}
+	recorder := metrics.NewRecorder(metrics.Config{Now: w.clock, Node: "node-1"})
+	w.flusher = metrics.NewFlusher(recorder, w.store, metrics.FlusherConfig{Now: w.clock})
 	cfg := api.Config{
 		Snapshot: w.watcher.Current,
-		Decider:  enforcement.NewEngine(w.counter, enforcement.Config{Timeout: 30 * time.Second, Now: w.clock}),
+		Decider:  enforcement.NewEngine(recorder.InstrumentLimiter(w.counter), enforcement.Config{Timeout: 30 * time.Second, Now: w.clock, NewID: w.newID, Recorder: recorder}),
 		Tenants:  w.tenants, Plans: w.plans, Accounts: w.accounts, Steering: w.steering, Audit: w.store,
-		Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
+		Analytics: metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal}),
+		Changed:   func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: func(now func() int64) (enforcement.Limiter, func(), error) {
 				return inprocess.New(inprocess.Config{Now: now}), func() {}, nil
@@ -154,6 +161,22 @@ func proDraft() plans.Document {
 		Limits: []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: 10, Window: time.Second, Burst: 20}},
 	})
 	return d
+}
+
+// newID makes decision ids by the world's clock: a decision is counted in the
+// minute that its id says.
+func (w *world) newID() (id [16]byte) {
+	id = uuid.New()
+	binary.BigEndian.PutUint64(id[:8], uint64(w.now.Load()/1000)<<16|0x7000|uint64(id[6]&0x0f)<<8|uint64(id[7]))
+	return id
+}
+
+// flush brings what was counted to the database, a minute and a half on, when
+// its minute is over.
+func (w *world) flush() {
+	w.t.Helper()
+	w.now.Add((90 * time.Second).Microseconds())
+	must(w.t, w.flusher.Flush(w.t.Context()))
 }
 
 func (w *world) clock() time.Time { return time.UnixMicro(w.now.Load()) }

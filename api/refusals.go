@@ -1,0 +1,116 @@
+package api
+
+import (
+	"context"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/problem"
+)
+
+// showRefusal is a kept refusal on the wire, without its explanation.
+func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
+	out := RecentRefusal{
+		DecisionId: r.ID, At: r.At.UTC(), Tenant: r.TenantSlug, Plan: r.Plan, PlanVersion: r.PlanVersion, Route: r.Route,
+		Reason: Reason(r.Reason), Policy: r.Policy, Limit: r.Limit, RetryAfterMs: showRetry(r.RetryAfterMS), Degraded: r.Degraded,
+		Method: r.Method, Path: r.Path, Attributes: make(map[string]string, len(r.Attributes)), Redacted: r.Redacted,
+		Cost: r.Cost, Node: r.Node, ListEntry: r.ListEntry, Block: r.Block,
+	}
+	for _, a := range r.Attributes {
+		out.Attributes[a.Name] = a.Value
+	}
+	return out, nil
+}
+
+// showRetry is a retry time on the wire: null when waiting cannot help.
+func showRetry(ms int64) RetryAfter {
+	if ms == enforcement.Never {
+		return nil
+	}
+	return &ms
+}
+
+// showKept is a kept refusal with its explanation of that moment.
+func showKept(r metrics.Refusal) (KeptRefusal, error) {
+	s, err := showRefusal(r)
+	out := KeptRefusal{
+		DecisionId: s.DecisionId, At: s.At, Tenant: s.Tenant, Plan: s.Plan, PlanVersion: s.PlanVersion, Route: s.Route,
+		Reason: s.Reason, Policy: s.Policy, Limit: s.Limit, RetryAfterMs: s.RetryAfterMs, Degraded: s.Degraded,
+		Method: s.Method, Path: s.Path, Attributes: s.Attributes, Redacted: s.Redacted,
+		Cost: s.Cost, Node: s.Node, ListEntry: s.ListEntry, Block: s.Block,
+		Limits: make([]KeptLimit, len(r.Limits)), Policies: make([]KeptPolicy, len(r.Policies)),
+	}
+	for i, l := range r.Limits {
+		out.Limits[i] = KeptLimit{
+			Policy: l.Policy, Limit: l.Limit, Mode: KeptLimitMode(l.Mode), Algorithm: Algorithm(l.Algorithm), Quota: l.Quota,
+			WindowMs: l.WindowMS, Cost: l.Cost, Remaining: l.Remaining, ResetAfterMs: l.ResetAfterMS,
+			RetryAfterMs: showRetry(l.RetryAfterMS), Allowed: l.Allowed, Override: l.Override,
+		}
+		if l.Burst != 0 {
+			out.Limits[i].Burst = &l.Burst
+		}
+	}
+	for i, p := range r.Policies {
+		out.Policies[i] = KeptPolicy{
+			Policy: p.Policy, Mode: KeptPolicyMode(p.Mode), Matches: p.Matches, Applies: p.Applies, Why: Why(p.Why),
+			Attribute: p.Attribute, ReplacedBy: p.ReplacedBy, Override: p.Override, Block: p.Block,
+		}
+	}
+	return out, err
+}
+
+// GetExplanation is GET /v1/explain/{decision}.
+func (a *API) GetExplanation(ctx context.Context, r GetExplanationRequestObject) (GetExplanationResponseObject, error) {
+	if err := a.counts(); err != nil {
+		return nil, err
+	}
+	tenant := uint32(0)
+	if own := callerOf(ctx).tenant(); own != nil {
+		tenant = own.Number
+	}
+	kept, err := a.cfg.Analytics.Refusal(ctx, r.Decision, tenant)
+	if problem.Is(err, problem.NotFound) {
+		return nil, errNotKept
+	}
+	if err != nil {
+		return nil, err
+	}
+	shown, err := showKept(kept)
+	return GetExplanation200JSONResponse(shown), err
+}
+
+// ListRefusals is GET /v1/analytics/refusals.
+func (a *API) ListRefusals(ctx context.Context, r ListRefusalsRequestObject) (ListRefusalsResponseObject, error) {
+	p := r.Params
+	tenant, err := a.countedTenant(ctx, p.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	l, err := page("/v1/analytics/refusals", filters("tenant", p.Tenant, "policy", p.Policy, "route", p.Route, "reason", string(p.Reason),
+		"from", instant(p.From), "to", instant(p.To)), p.Limit, p.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	f := metrics.RefusalFilter{
+		Tenant: tenant, Policy: p.Policy, Route: p.Route, Reason: enforcement.Reason(p.Reason), From: p.From, To: p.To, Limit: l.fetch(),
+	}
+	if l.after != "" {
+		before, err := uuid.Parse(l.after)
+		if err != nil {
+			return nil, errCursor
+		}
+		f.Before = before
+	}
+	rows, err := a.cfg.Analytics.Refusals(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	rows, next, link := cut(l, rows, func(r metrics.Refusal) string { return uuid.UUID(r.ID).String() })
+	data, err := each(rows, showRefusal)
+	if err != nil {
+		return nil, err
+	}
+	return ListRefusals200JSONResponse{RefusalPage{data, next != "", next}, ListRefusals200ResponseHeaders{link}}, nil
+}
