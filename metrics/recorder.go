@@ -85,6 +85,11 @@ type outcome struct {
 	owner    *enforcement.Rule // that the refusal belongs to; nil: none
 	limit    string            // of the owner, by its name
 	key      [16]byte          // partition of the owner
+	marks
+}
+
+// marks are counted beside the field.
+type marks struct {
 	forced   bool
 	shadow   bool // a shadow policy would have refused
 	degraded bool
@@ -124,10 +129,17 @@ func (r *Recorder) Record(d *enforcement.Decision) {
 
 // outcomeOf reads a decision.
 func outcomeOf(d *enforcement.Decision) outcome {
-	o := outcome{field: fieldOf(d), forced: d.Check.Mode == enforcement.Force, degraded: d.Degraded}
+	o := outcome{field: fieldOf(d)}
+	o.forced, o.degraded = d.Check.Mode == enforcement.Force, d.Degraded
 	o.local = d.Degraded && len(d.Limits) > 0 // of limits that nobody decided nothing is there
 	if !d.Allowed {
 		o.find(d)
+		return o
+	}
+	if allFit(d.Limits) {
+		if len(d.Limits) > 0 {
+			o.cost = d.Check.Cost
+		}
 		return o
 	}
 	for limits := d.Limits; len(limits) > 0; {
@@ -137,6 +149,16 @@ func outcomeOf(d *enforcement.Decision) outcome {
 		limits = limits[n:]
 	}
 	return o
+}
+
+// allFit reports whether no limit refuses.
+func allFit(limits []enforcement.LimitState) bool {
+	for i := range limits {
+		if !limits[i].Allowed {
+			return false
+		}
+	}
+	return true
 }
 
 // limitsOf gives how many of the first limits are a policy's.
@@ -197,12 +219,12 @@ func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 	p := c.page(minuteOf(at), d.Subject)
 	if p == nil {
 		c.folded++
-		second(&c.together, at).count(o.field, o)
+		second(&c.together, at).count(o.field, &o.marks)
 		return
 	}
-	second(&p.seconds, at).count(o.field, o)
+	second(&p.seconds, at).count(o.field, &o.marks)
 	if route := c.onRoute(p, d.Route); route != nil {
-		route.count(o.field, o)
+		route.count(o.field, &o.marks)
 	} else {
 		c.folded++
 	}
@@ -250,23 +272,19 @@ func (c *content) policies(p *page, d *enforcement.Decision, o *outcome) {
 	}
 }
 
-// of narrows an outcome to one of the policies, with its limits.
-func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d *enforcement.Decision) outcome {
-	own := *o
+// of narrows an outcome's marks to one of the policies, with its limits.
+func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d *enforcement.Decision) marks {
+	own := o.marks
 	own.local = o.local && len(limits) > 0
 	own.shadow, own.cost = false, 0
 	if !d.Allowed || len(limits) == 0 {
 		return own
 	}
-	own.cost = d.Check.Cost
-	if o.forced || rule.Mode == enforcement.PolicyEnforce {
+	if o.forced || rule.Mode == enforcement.PolicyEnforce || allFit(limits) {
+		own.cost = d.Check.Cost
 		return own
 	}
-	for i := range limits {
-		if !limits[i].Allowed {
-			own.cost, own.shadow = 0, true
-		}
-	}
+	own.shadow = true
 	return own
 }
 
@@ -341,19 +359,19 @@ func fieldOf(d *enforcement.Decision) field {
 }
 
 // count counts one decision.
-func (c *Counts) count(f field, o *outcome) {
+func (c *Counts) count(f field, m *marks) {
 	c.Requests++
 	*c.at(f)++
-	c.Cost += o.cost
-	if o.forced {
+	c.Cost += m.cost
+	if m.forced {
 		c.Forced++
 	}
-	if o.shadow {
+	if m.shadow {
 		c.ShadowRefused++
 	}
-	if o.degraded {
+	if m.degraded {
 		c.Degraded++
-		if o.local {
+		if m.local {
 			c.Local++
 		}
 	}

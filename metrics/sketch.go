@@ -136,6 +136,10 @@ func (t *topKeys) grow() int32 {
 // raise gives an entry a higher count.
 func (t *topKeys) raise(place int32, count int64) {
 	from := t.entries[place].group
+	if g := &t.groups[from]; g.first == g.last && (g.next == none || t.groups[g.next].count > count) {
+		g.count = count // alone, and nobody between
+		return
+	}
 	after := from
 	if t.leave(place) {
 		after = t.groups[from].prev
