@@ -33,6 +33,7 @@ type Analytics struct {
 	live    func(tenant uint32, since time.Time) []Second
 	pending func(id [16]byte) (Refusal, bool)
 	log     *slog.Logger
+	memory  memory
 }
 
 // NewAnalytics makes Analytics over a store.
@@ -235,7 +236,7 @@ func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
 }
 
 // tenantRows is how many rows a ranking of tenants reads for exact counts.
-const tenantRows = 2000
+const tenantRows = 1400
 
 // Tenants ranks the tenants: those that the sketches of all tenants together
 // name, by their exact counts.
@@ -260,7 +261,7 @@ func (a *Analytics) Tenants(ctx context.Context, q Query, by Measure) (TenantRan
 		return TenantRanking{}, err
 	}
 	named := top.ranking(nil)
-	floor := top.cut(&named, int(tenantRows/max(1, r.rows)))
+	floor := top.cut(&named, max(rankShown, int(tenantRows/max(1, r.rows))))
 	sums, err := a.tenantSums(ctx, r, named)
 	if err != nil {
 		return TenantRanking{}, err

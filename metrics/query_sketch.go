@@ -26,7 +26,7 @@ func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name
 			return err
 		}
 		for i := range rows {
-			s, err := decodeSketch(name, rows[i].Doc)
+			s, err := a.memory.decode(p.step, &rows[i])
 			if err != nil {
 				broken++
 				first = cmp.Or(first, err)

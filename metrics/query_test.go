@@ -336,3 +336,32 @@ type noRefusals struct{ Store }
 func (noRefusals) Refusal(context.Context, [16]byte, uint32) (Refusal, error) {
 	return Refusal{}, problem.New(problem.NotFound, "nowhere")
 }
+
+// What is remembered is what is stored, also when that changes, and bounded.
+func TestMemory(t *testing.T) {
+	t.Parallel()
+	var m memory
+	count := func(at, n int64) int64 {
+		t.Helper()
+		r := retryTimes{never: n}
+		s, err := m.decode(Minute, &SketchRow{SketchKey: SketchKey{At: at, Name: SketchRetryAfter}, Doc: r.encode()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.(*retryTimes).never
+	}
+	for _, n := range []int64{1, 2, 2, 1} {
+		if got := count(60, n); got != n {
+			t.Errorf("never %d, want %d", got, n)
+		}
+	}
+	for at := range int64(2 * maxRemembered) {
+		count(at, 1)
+	}
+	if len(m.sketches) != maxRemembered {
+		t.Errorf("%d are remembered, want %d", len(m.sketches), maxRemembered)
+	}
+	if _, err := m.decode(Minute, &SketchRow{SketchKey: SketchKey{Name: SketchRetryAfter}, Doc: []byte(`{`)}); err == nil {
+		t.Error("a broken document was read")
+	}
+}
