@@ -81,10 +81,10 @@ type Recorder struct {
 
 // An outcome is what of a decision is the same for every row it is counted in.
 type outcome struct {
-	field    field
-	owner    *enforcement.Rule // that the refusal belongs to; nil: none
-	limit    string            // of the owner, by its name
-	key      [16]byte          // partition of the owner
+	field field
+	owner *enforcement.Rule // that the refusal belongs to; nil: none
+	limit string            // of the owner, by its name
+	key   [16]byte          // partition of the owner
 	marks
 }
 

@@ -426,7 +426,6 @@ func (t *topKeys) fill(list []ranked, absent int64) {
 	}
 }
 
-
 // mergeOthers adds what sketches counted of which each has keys of its own, that
 // none of the others can have: those of another tenant. So no floor adds to a
 // count.
