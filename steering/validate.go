@@ -2,6 +2,7 @@ package steering
 
 import (
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -141,13 +142,24 @@ func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]str
 		case known && !slices.Contains(names, name):
 			f.Add(at, "the policy does not count by this; it counts by %s", strings.Join(names, ", "))
 		case name == attributeIP:
-			value = address(f, at, value)
+			value = address(f, at, within(p, value))
 		default:
 			textFault(f, at, value)
 		}
 		canonical[name] = value
 	}
 	return canonical
+}
+
+// within gives an address of a /64, if a policy counts by these: a key of it may
+// be written as the network that a ranking of keys shows.
+func within(p plans.Policy, value string) string {
+	if slices.Contains(p.CountBy, countByIPNet) {
+		if n, err := netip.ParsePrefix(value); err == nil && n.Addr().Is6() && !n.Addr().Is4In6() && n.Bits() == 64 && n == n.Masked() {
+			return n.Addr().String()
+		}
+	}
+	return value
 }
 
 // attributes are those that a policy counts by; ip/64 is of the attribute ip.

@@ -188,6 +188,10 @@ func TestKeyFaults(t *testing.T) {
 		{"a name of the whole tenant", "all", map[string]string{"user": "u"}, []string{"/key/user: the policy counts the whole tenant"}},
 		{"an empty value", "login", map[string]string{"user": ""}, []string{"/key/user: must be 1 to 1024 bytes"}},
 		{"a long value", "huge", map[string]string{"a/b": strings.Repeat("x", 1025)}, []string{"/key/a~1b: must be 1 to 1024 bytes"}},
+		{"the network of ip/64", "login", map[string]string{"ip": "2001:db8::/64"}, nil},
+		{"a smaller one", "login", map[string]string{"ip": "2001:db8::/65"}, []string{`/key/ip: "2001:db8::/65" is not an IP address`}},
+		{"one with bits beyond", "login", map[string]string{"ip": "2001:db8::1/64"}, []string{`/key/ip: "2001:db8::1/64" is not an IP address`}},
+		{"one where addresses count", "per-ip", map[string]string{"ip": "2001:db8::/64"}, []string{`/key/ip: "2001:db8::/64" is not an IP address`}},
 		{"a network", "per-ip", map[string]string{"ip": "192.0.2.0/24"}, []string{`/key/ip: "192.0.2.0/24" is not an IP address`}},
 	} {
 		_, err := f.CreateBlock(f.ctx, "acme", steering.NewBlock{Policy: test.policy, Key: test.key, Reason: "r"})
