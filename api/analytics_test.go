@@ -168,7 +168,11 @@ func TestKeysOfNetworks(t *testing.T) {
 	w.flush()
 	keys := w.keys(w.acmeRead, ""+span)
 	if len(keys) != 1 || len(keys[0].Key) != 1 || keys[0].Key["ip"] != "2001:db8:0:1::/64" {
-		t.Errorf("%+v", keys)
+		t.Fatalf("%+v", keys)
+	}
+	w.set("blocks", `{"policy":"net","key":{"ip":"2001:db8:0:1::/64"},"reason":"the first of the ranking"}`)
+	if a := w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: `{"attributes":{"ip":"2001:db8:0:1::7"}}`}); !strings.Contains(a.body, `"reason":"blocked"`) {
+		t.Error(a.body)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/simulation"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -67,6 +68,20 @@ func TestBoundsAreTheDocuments(t *testing.T) {
 		"Refusal.limits":           plans.MaxCharges,
 		"BatchPass.limits":         plans.MaxCharges,
 		"ViolatedPolicies":         plans.MaxCharges,
+		"NewOverride.reason":       steering.MaxReason,
+		"NewOverride.attribute":    enforcement.MaxAttributeName,
+		"NewOverride.value":        enforcement.MaxAttributeValue,
+		"NewOverride.prefix":       enforcement.MaxAttributeValue,
+		"NewOverride.limits":       plans.MaxLimits,
+		"NewListEntry.reason":      steering.MaxReason,
+		"NewListEntry.attribute":   enforcement.MaxAttributeName,
+		"NewListEntry.value":       enforcement.MaxAttributeValue,
+		"NewBlock.reason":          steering.MaxReason,
+		"Reset.reason":             steering.MaxReason,
+		"PartitionKey":             plans.MaxCountBy,
+		"PartitionKey.{}":          enforcement.MaxAttributeValue,
+		"Explanation.policies":     plans.MaxPolicies,
+		"KeptRefusal.limits":       plans.MaxCharges,
 	} {
 		s := property(t, way)
 		for name, most := range map[string]*uint64{"maxLength": s.MaxLength, "maxItems": s.MaxItems, "maxProperties": s.MaxProps} {
@@ -88,6 +103,9 @@ func TestBoundsAreTheDocuments(t *testing.T) {
 		"Step.cost":                 enforcement.MaxCost,
 		"Step.repeat":               simulation.MaxRepeat,
 		"RotateKey.overlap_seconds": int64(tenants.MaxOverlap.Seconds()),
+		"OverrideLimit.quota":       enforcement.MaxQuota,
+		"OverrideLimit.burst":       enforcement.MaxQuota,
+		"NewOverride.factor":        enforcement.MaxFactor / 1000,
 	} {
 		if most := property(t, way).Max; most == nil || int64(*most) != want {
 			t.Errorf("%s: maximum is %v, the code says %d", way, most, want)
@@ -207,6 +225,32 @@ func TestQueryBounds(t *testing.T) {
 	}
 	if a := ask("/v1/tenants", "plan", "Not-A-Slug"); a.status != 400 {
 		t.Error("a plan that is no slug:", a)
+	}
+}
+
+// Every word of the document is taken, where a parameter has only a few, and no
+// other.
+func TestQueryWords(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	doc, _ := contract()
+	for path, item := range doc.Paths.Map() {
+		if item.Get == nil || !strings.HasPrefix(path, "/v1/") {
+			continue
+		}
+		path = strings.Replace(path, "{tenant}", "acme", 1)
+		for _, p := range item.Get.Parameters {
+			words := p.Value.Schema.Value.Enum
+			if p.Value.In != "query" || len(words) == 0 {
+				continue
+			}
+			for _, word := range append(words, "nothing") {
+				a := w.do(call{method: "GET", path: path + "?" + p.Value.Name + "=" + word.(string), key: w.operator})
+				if want := map[bool]int{true: 400, false: 200}[word == "nothing"]; a.status != want {
+					t.Errorf("%s?%s=%s: %d %s", path, p.Value.Name, word, a.status, a.body)
+				}
+			}
+		}
 	}
 }
 

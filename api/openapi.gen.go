@@ -312,45 +312,39 @@ func (e PolicyOnFailure) Valid() bool {
 	}
 }
 
-// Defines values for Reason.
+// Defines values for RefusedReason.
 const (
-	ReasonAllowedByList      Reason = "allowed_by_list"
-	ReasonBatchRefused       Reason = "batch_refused"
-	ReasonBlocked            Reason = "blocked"
-	ReasonCostExceedsQuota   Reason = "cost_exceeds_quota"
-	ReasonDeniedByList       Reason = "denied_by_list"
-	ReasonLimiterUnavailable Reason = "limiter_unavailable"
-	ReasonMissingAttribute   Reason = "missing_attribute"
-	ReasonNoPolicy           Reason = "no_policy"
-	ReasonOk                 Reason = "ok"
-	ReasonOverLimit          Reason = "over_limit"
-	ReasonTenantSuspended    Reason = "tenant_suspended"
+	RefusedReasonBatchRefused       RefusedReason = "batch_refused"
+	RefusedReasonBlocked            RefusedReason = "blocked"
+	RefusedReasonCostExceedsQuota   RefusedReason = "cost_exceeds_quota"
+	RefusedReasonDeniedByList       RefusedReason = "denied_by_list"
+	RefusedReasonLimiterUnavailable RefusedReason = "limiter_unavailable"
+	RefusedReasonMissingAttribute   RefusedReason = "missing_attribute"
+	RefusedReasonNoPolicy           RefusedReason = "no_policy"
+	RefusedReasonOverLimit          RefusedReason = "over_limit"
+	RefusedReasonTenantSuspended    RefusedReason = "tenant_suspended"
 )
 
-// Valid indicates whether the value is a known member of the Reason enum.
-func (e Reason) Valid() bool {
+// Valid indicates whether the value is a known member of the RefusedReason enum.
+func (e RefusedReason) Valid() bool {
 	switch e {
-	case ReasonAllowedByList:
+	case RefusedReasonBatchRefused:
 		return true
-	case ReasonBatchRefused:
+	case RefusedReasonBlocked:
 		return true
-	case ReasonBlocked:
+	case RefusedReasonCostExceedsQuota:
 		return true
-	case ReasonCostExceedsQuota:
+	case RefusedReasonDeniedByList:
 		return true
-	case ReasonDeniedByList:
+	case RefusedReasonLimiterUnavailable:
 		return true
-	case ReasonLimiterUnavailable:
+	case RefusedReasonMissingAttribute:
 		return true
-	case ReasonMissingAttribute:
+	case RefusedReasonNoPolicy:
 		return true
-	case ReasonNoPolicy:
+	case RefusedReasonOverLimit:
 		return true
-	case ReasonOk:
-		return true
-	case ReasonOverLimit:
-		return true
-	case ReasonTenantSuspended:
+	case RefusedReasonTenantSuspended:
 		return true
 	default:
 		return false
@@ -563,7 +557,7 @@ type Block struct {
 	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or its limit (`no_limit`), or no longer counts by its attributes (`no_attribute`); or its numbers are not possible for the limit as the plan has it now (`not_possible`).
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
-	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
 	Key PartitionKey `json:"key"`
 
 	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
@@ -932,8 +926,8 @@ type KeptRefusal struct {
 	// Policy The policy that the refusal belongs to; absent when no policy refused.
 	Policy string `json:"policy,omitempty,omitzero"`
 
-	// Reason Why the decision is as it is.
-	Reason Reason `json:"reason"`
+	// Reason Why a request was refused.
+	Reason RefusedReason `json:"reason"`
 
 	// Redacted The tenant's values are not kept for people to look at.
 	Redacted bool `json:"redacted"`
@@ -1148,7 +1142,7 @@ type NewBlock struct {
 	// ExpiresAt When it ends, within 366 days; after 7 days if left out.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
 
-	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
 	Key PartitionKey `json:"key"`
 
 	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
@@ -1314,7 +1308,7 @@ type OverridePage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// PartitionKey One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+// PartitionKey One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
 type PartitionKey map[string]string
 
 // Plan A plan, without its documents.
@@ -1446,9 +1440,6 @@ type Publish struct {
 	Version int `json:"version,omitempty,omitzero"`
 }
 
-// Reason Why the decision is as it is.
-type Reason string
-
 // RecentRefusal A refusal that was kept.
 type RecentRefusal struct {
 	// At When it was decided.
@@ -1493,8 +1484,8 @@ type RecentRefusal struct {
 	// Policy The policy that the refusal belongs to; absent when no policy refused.
 	Policy string `json:"policy,omitempty,omitzero"`
 
-	// Reason Why the decision is as it is.
-	Reason Reason `json:"reason"`
+	// Reason Why a request was refused.
+	Reason RefusedReason `json:"reason"`
 
 	// Redacted The tenant's values are not kept for people to look at.
 	Redacted bool `json:"redacted"`
@@ -1524,6 +1515,9 @@ type RefusalPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
+// RefusedReason Why a request was refused.
+type RefusedReason string
+
 // Remaining What remained of quotas at decisions.
 type Remaining struct {
 	// From The beginning, included.
@@ -1541,7 +1535,7 @@ type Remaining struct {
 
 // Reset A key whose use is to be forgotten.
 type Reset struct {
-	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
 	Key PartitionKey `json:"key"`
 
 	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
@@ -1929,8 +1923,8 @@ type RankingLimitParameter = int
 // RefusalFromParameter defines model for RefusalFromParameter.
 type RefusalFromParameter = time.Time
 
-// RefusalReasonParameter Why the decision is as it is.
-type RefusalReasonParameter = Reason
+// RefusalReasonParameter Why a request was refused.
+type RefusalReasonParameter = RefusedReason
 
 // RefusalToParameter defines model for RefusalToParameter.
 type RefusalToParameter = time.Time

@@ -14,7 +14,7 @@ import (
 func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
 	out := RecentRefusal{
 		DecisionId: r.ID, At: r.At.UTC(), Tenant: r.TenantSlug, Plan: r.Plan, PlanVersion: r.PlanVersion, Route: r.Route,
-		Reason: Reason(r.Reason), Policy: r.Policy, Limit: r.Limit, RetryAfterMs: showRetry(r.RetryAfterMS), Degraded: r.Degraded,
+		Reason: RefusedReason(r.Reason), Policy: r.Policy, Limit: r.Limit, RetryAfterMs: showRetry(r.RetryAfterMS), Degraded: r.Degraded,
 		Method: r.Method, Path: r.Path, Attributes: make(map[string]string, len(r.Attributes)), Redacted: r.Redacted,
 		Cost: r.Cost, Node: r.Node, ListEntry: r.ListEntry, Block: r.Block,
 	}
