@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -22,7 +23,6 @@ import (
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
-	"github.com/google/uuid"
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/accounts"
@@ -166,8 +166,8 @@ func proDraft() plans.Document {
 // newID makes decision ids by the world's clock: a decision is counted in the
 // minute that its id says.
 func (w *world) newID() (id [16]byte) {
-	id = uuid.New()
-	binary.BigEndian.PutUint64(id[:8], uint64(w.now.Load()/1000)<<16|0x7000|uint64(id[6]&0x0f)<<8|uint64(id[7]))
+	binary.BigEndian.PutUint64(id[:8], uint64(w.now.Load()/1000)<<16|0x7000|rand.Uint64()>>52)
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64()>>2|1<<63)
 	return id
 }
 
