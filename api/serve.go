@@ -93,6 +93,7 @@ func (a *API) serve(r route) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		defer a.recovered(c)
 		req := c.Request()
+		req.Pattern = c.Path() // for whoever asks after the answer what it was
 		var who caller
 		if r.callers != anyone {
 			var err error

@@ -55,8 +55,28 @@ func settingsPage(t *testing.T) string {
 	}
 	row(bootstrapSetting, true, "", "An operator key for automation: 32 to 128 characters of `A-Z a-z 0-9 . _ ~ + / = -`, good while no other operator key exists. "+
 		"It has no flag, because the arguments of a process can be read by every user of the machine.")
+	page.WriteString(strings.ReplaceAll(telemetrySettings, "¬", "`"))
 	return page.String()
 }
+
+// telemetrySettings are read by OpenTelemetry's rules: tracing has their tests.
+const telemetrySettings = `
+## OpenTelemetry
+
+Tracing is off until an endpoint is set. These variables are OpenTelemetry's own; they have no flag.
+
+| setting | default | meaning |
+|---|---|---|
+| ¬OTEL_EXPORTER_OTLP_ENDPOINT¬ |  | The collector for OTLP over HTTP, like http://collector:4318; spans go to /v1/traces below it. |
+| ¬OTEL_EXPORTER_OTLP_TRACES_ENDPOINT¬ |  | The whole URL for spans; wins. |
+| ¬OTEL_SERVICE_NAME¬ | ¬headgate¬ | Who sends the spans. |
+| ¬OTEL_RESOURCE_ATTRIBUTES¬ |  | More about the sender: name=value,name=value. |
+| ¬OTEL_TRACES_SAMPLER¬ | ¬parentbased_traceidratio¬ with 0.01 | always_on, always_off, traceidratio, or one of these with parentbased_ before it. |
+| ¬OTEL_TRACES_SAMPLER_ARG¬ | ¬1¬ | The part of new traces that a sampler with traceidratio keeps, 0 to 1; used only when OTEL_TRACES_SAMPLER is set. |
+| ¬OTEL_SDK_DISABLED¬, ¬OTEL_TRACES_EXPORTER¬ |  | true, or none: off in spite of an endpoint. |
+
+Headers, certificates, compression and time-outs of OTEL_EXPORTER_OTLP_… and OTEL_BSP_… work as OpenTelemetry has them; the queue's length is fixed.
+`
 
 // Every setting is documented as it is; go test ./cmd/server -run Settings
 // -update writes the page again.

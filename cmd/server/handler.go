@@ -25,6 +25,7 @@ func (n *node) newHandler(s *serveCommand, g *gate, log *slog.Logger) (http.Hand
 		Snapshot: n.watcher.Current, Decider: n.engine,
 		Tenants: n.tenants, Plans: n.plans, Accounts: n.accounts, Audit: n.store,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
+		Steering: n.steering, Analytics: n.analytics,
 		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies), Logger: log,
 	}
 	if s.MetricsAddr == "" {
@@ -36,14 +37,21 @@ func (n *node) newHandler(s *serveCommand, g *gate, log *slog.Logger) (http.Hand
 		return nil, err
 	}
 	e := echo.New()
+	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			c.Request().Pattern = c.Path()
+			return next(c)
+		}
+	})
 	pages.Register(e)
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	both := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if api.Serves(r.URL.Path) {
 			rest.ServeHTTP(w, r)
 			return
 		}
 		e.ServeHTTP(w, r)
-	}), nil
+	})
+	return n.tracer.Handler(both, func(r *http.Request) string { return r.Pattern }), nil
 }
 
 // refresh makes this node's own edits count at once; other nodes hear of them.

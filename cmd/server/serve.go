@@ -87,6 +87,9 @@ func (s *serveCommand) stop(g *gate, n *node, server *http.Server, tasks *errgro
 	endWork()
 	err = errors.Join(err, tasks.Wait())
 	if n != nil {
+		if lost := n.tracer.Shutdown(deadline); lost != nil {
+			log.Warn("the last traces were not sent", "error", lost) // no reason to end with an error
+		}
 		err = errors.Join(err, n.close())
 	}
 	return err

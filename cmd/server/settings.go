@@ -10,6 +10,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/problem"
 )
 
 // Every setting is a flag and the environment variable of the same name
@@ -47,11 +49,17 @@ type serveSettings struct {
 	limiterSettings
 	logSettings
 
-	Addr            string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen."`
-	Nodes           int           `default:"1" help:"How many nodes share the limits: with Redis away, each gives out a share of 1/nodes."`
-	LimiterTimeout  time.Duration `default:"50ms" help:"How long a check may wait for Redis before the policies' on_failure answers."`
-	Headers         string        `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers: draft-11, draft-06, x-ratelimit, several by comma, or off."`
-	MetricsAddr     string        `placeholder:"HOST:PORT" help:"Serve /metrics there instead of beside the API."`
+	Addr           string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen."`
+	Nodes          int           `default:"1" help:"How many nodes share the limits: with Redis away, each gives out a share of 1/nodes."`
+	LimiterTimeout time.Duration `default:"50ms" help:"How long a check may wait for Redis before the policies' on_failure answers."`
+	Headers        string        `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers: draft-11, draft-06, x-ratelimit, several by comma, or off."`
+	MetricsAddr    string        `placeholder:"HOST:PORT" help:"Serve /metrics there instead of beside the API."`
+	MetricsTenants string        `placeholder:"SLUG,..." help:"Tenants whose decisions /metrics also counts by name, at most 20; empty: none."`
+
+	RetentionMinutes lifetime `default:"2d" help:"How long counts by the minute are kept, at least 3h. They roll up to hours."`
+	RetentionHours   lifetime `default:"90d" help:"How long counts by the hour are kept, at least 2d and as long as minutes. They roll up to days."`
+	RetentionDays    lifetime `default:"1095d" help:"How long counts by the day are kept, at least as long as hours."`
+
 	PublicURL       string        `placeholder:"URL" help:"The address that callers use, for links in answers and examples."`
 	TrustedProxies  string        `placeholder:"CIDR,..." help:"Networks whose X-Forwarded-For is believed; empty: none."`
 	TLSCertFile     string        `name:"tls-cert-file" placeholder:"FILE" help:"Certificate chain (PEM): serve https."`
@@ -60,6 +68,8 @@ type serveSettings struct {
 	ShutdownDelay   time.Duration `default:"-1s" placeholder:"DURATION" help:"How long to go on serving while /readyz already says no, so that a balancer turns away first; default: 2s with Postgres, else 0s."`
 	Sample          bool          `default:"true" negatable:"" help:"Create the sample plan, tenant and keys at the first start on an empty SQLite file."`
 	BootstrapKey    string        `kong:"-"`
+
+	getenv func(string) string // for OpenTelemetry's own variables
 }
 
 // unset is the default of a duration whose real default depends on others.
@@ -71,6 +81,7 @@ const bootstrapSetting = environmentPrefix + "BOOTSTRAP_KEY"
 
 // validate checks what flags and environment gave, naming each setting.
 func (s *serveSettings) validate(getenv func(string) string) error {
+	s.getenv = getenv
 	var err error
 	if s.BootstrapKey, err = secretFrom(getenv, bootstrapSetting); err != nil {
 		return err
@@ -91,6 +102,10 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"limiter-timeout", within(s.LimiterTimeout, time.Millisecond, time.Minute)},
 		{"shutdown-timeout", within(s.ShutdownTimeout, 0, 10*time.Minute)},
 		{"redis-prefix", validPrefix(s.RedisPrefix)},
+		{"metrics-tenants", validTenants(s.MetricsTenants)},
+		{"retention-minutes", within(s.RetentionMinutes, lifetime(3*time.Hour), lifetime(10*366*day))},
+		{"retention-hours", within(s.RetentionHours, max(lifetime(2*day), s.RetentionMinutes), lifetime(10*366*day))},
+		{"retention-days", within(s.RetentionDays, s.RetentionHours, lifetime(10*366*day))},
 		{"public-url", validPublicURL(s.PublicURL)},
 		{"trusted-proxies", validNetworks(s.TrustedProxies)},
 		{"headers", validHeaders(s.Headers)},
@@ -139,7 +154,64 @@ func validDatabaseURL(text string) error {
 	return errors.New("must begin with sqlite://, postgres:// or postgresql://") // the value may hold a password
 }
 
-func within[T int | time.Duration](v, least, most T) error {
+const day = 24 * time.Hour
+
+// A lifetime is how long something is kept, in hours or days: 36h, 90d.
+type lifetime time.Duration
+
+// UnmarshalText reads 36h or 90d.
+func (l *lifetime) UnmarshalText(text []byte) error {
+	m := lifetimeForm.FindSubmatch(text)
+	if m == nil {
+		return fmt.Errorf("%q is not a number of hours or days, like 36h or 90d", text)
+	}
+	n, err := strconv.Atoi(string(m[1]))
+	if err != nil {
+		return err
+	}
+	unit := time.Hour
+	if string(m[2]) == "d" {
+		unit = day
+	}
+	*l = lifetime(time.Duration(n) * unit)
+	return nil
+}
+
+var lifetimeForm = regexp.MustCompile(`^([1-9][0-9]{0,4})([hd])$`)
+
+// String says it in days where they are whole.
+func (l lifetime) String() string {
+	if d := time.Duration(l); d%day == 0 {
+		return strconv.Itoa(int(d/day)) + "d"
+	}
+	return strconv.Itoa(int(time.Duration(l)/time.Hour)) + "h"
+}
+
+// metricsTenants are the slugs of the setting.
+func (s *serveSettings) metricsTenants() []string {
+	var slugs []string
+	for part := range strings.SplitSeq(s.MetricsTenants, ",") {
+		if part = strings.TrimSpace(part); part != "" {
+			slugs = append(slugs, part)
+		}
+	}
+	return slugs
+}
+
+// mostNamedTenants bounds the series of /metrics.
+const mostNamedTenants = 20
+
+func validTenants(text string) error {
+	slugs := (&serveSettings{MetricsTenants: text}).metricsTenants()
+	for _, slug := range slugs {
+		if !problem.ValidSlug(slug) {
+			return fmt.Errorf("%q is not the slug of a tenant", slug)
+		}
+	}
+	return within(len(slugs), 0, mostNamedTenants)
+}
+
+func within[T int | time.Duration | lifetime](v, least, most T) error {
 	if v < least || v > most {
 		return fmt.Errorf("is %v, and must be from %v to %v", v, least, most)
 	}

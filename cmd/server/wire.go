@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate/accounts"
@@ -20,8 +21,10 @@ import (
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/tracing"
 )
 
 // A node is what a serving process is made of, from the bottom up.
@@ -33,11 +36,15 @@ type node struct {
 	local       *inprocess.Limiter
 	limiterKind string
 
-	recorder *metrics.Recorder
-	engine   *enforcement.Engine
-	tenants  *tenants.Service
-	plans    *plans.Service
-	accounts *accounts.Service
+	recorder  *metrics.Recorder
+	flusher   *metrics.Flusher
+	analytics *metrics.Analytics
+	tracer    *tracing.Tracer // nil: off
+	engine    *enforcement.Engine
+	tenants   *tenants.Service
+	plans     *plans.Service
+	accounts  *accounts.Service
+	steering  *steering.Service
 
 	metricsListener net.Listener // nil when /metrics is beside the API
 	handler         http.Handler
@@ -55,11 +62,14 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 			if n.metricsListener != nil {
 				_ = n.metricsListener.Close() // its server may have done so
 			}
-			err = errors.Join(err, n.close())
+			err = errors.Join(err, n.tracer.Shutdown(ctx), n.close())
 		}
 	}()
 	// What a wrong setting can stop comes before the first start: the keys that
 	// it makes are shown only when all went well.
+	if n.tracer, err = tracing.Start(ctx, tracing.Config{Getenv: s.getenv, Version: version, Logger: log}); err != nil {
+		return nil, err
+	}
 	if err := n.openLimiters(ctx, s, log); err != nil {
 		return nil, err
 	}
@@ -75,6 +85,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.tenants = tenants.NewService(n.store, tenants.Config{})
 	n.plans = plans.NewService(n.store, plans.Config{})
 	n.accounts = accounts.NewService(n.store, accounts.Config{})
+	n.steering = steering.NewService(n.store, n.tenants, n.plans, steering.Config{})
 	if n.made, err = n.firstStart(ctx, s); err != nil {
 		return nil, err
 	}
@@ -89,13 +100,43 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	if err := n.watcher.WaitFor(ctx, 0); err != nil {
 		return nil, fmt.Errorf("load tenants and plans: %w", err)
 	}
-	n.recorder = metrics.NewRecorder(metrics.Config{Version: version, Snapshot: n.snapshotState, Redis: n.redisState()})
+	n.count(work, tasks, s, log)
+	n.sweep(work, tasks, log)
 	n.engine = n.newEngine(s, log)
 	if n.metricsListener != nil {
 		n.serveMetrics(work, tasks, log)
 	}
 	n.handler, err = n.newHandler(s, g, log)
 	return n, err
+}
+
+// count begins what is counted of decisions: in memory, every second into the
+// database, and on one node of the fleet into hours and days. The flusher ends
+// with the work, so after the last request, and writes what is left.
+func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
+	id := uuid.NewString() // of this process: a node that starts again is another one
+	n.recorder = metrics.NewRecorder(metrics.Config{
+		Version: version, Node: id, Tenants: s.metricsTenants(),
+		Snapshot: n.snapshotState, Redis: n.redisState(), Flush: func() metrics.FlushState { return n.flusher.Status() },
+	})
+	n.flusher = metrics.NewFlusher(n.recorder, n.store, metrics.FlusherConfig{Node: id, StopTimeout: s.ShutdownTimeout, Logger: log})
+	roller := metrics.NewRoller(n.store, metrics.RollerConfig{
+		Holder:  id,
+		Minutes: time.Duration(s.RetentionMinutes), Hours: time.Duration(s.RetentionHours), Days: time.Duration(s.RetentionDays),
+		Logger: log,
+	})
+	n.analytics = metrics.NewAnalytics(n.store, metrics.AnalyticsConfig{Live: n.recorder.Seconds, Pending: n.flusher.PendingRefusal, Logger: log})
+	tasks.Go(func() error { return n.flusher.Run(work) })
+	tasks.Go(func() error { return roller.Run(work) })
+}
+
+// sweep ends overrides, list entries and blocks when their time is over.
+func (n *node) sweep(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
+	sweeper := steering.NewSweeper(steering.SweeperConfig{
+		Store: n.store, Changed: n.refresh(log), Logger: log,
+		Due: func() time.Time { return n.watcher.Current().NextEnd() },
+	})
+	tasks.Go(func() error { return sweeper.Run(work) })
 }
 
 // serveMetrics serves /metrics on its own listener.
@@ -136,11 +177,11 @@ func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine 
 	cfg := enforcement.Config{Nodes: s.Nodes, Timeout: s.LimiterTimeout, Recorder: n.recorder, Logger: log}
 	var limiter enforcement.Limiter = n.local
 	if n.shared != nil {
-		limiter, cfg.Local = n.shared, n.local
+		limiter, cfg.Local = n.shared, n.recorder.InstrumentLocal(n.local)
 	} else {
 		cfg.Timeout = time.Minute // it waits for nobody but a busy processor
 	}
-	return enforcement.NewEngine(n.recorder.InstrumentLimiter(limiter), cfg)
+	return enforcement.NewEngine(n.tracer.Limiter(n.recorder.InstrumentLimiter(limiter)), cfg)
 }
 
 // firstStart makes the sample on an empty SQLite file, and nothing anywhere
