@@ -26,6 +26,7 @@ type waiting struct {
 	counts       map[CountKey]*Counts
 	sketches     map[SketchKey]*waitingSketch
 	weight       int // of all sketches
+	allowance    int // weight of sketches that may be written before they are due
 	refusals     []Refusal
 	refusalBytes int
 	// forgotten is the newest minute of which sketches were let go. One that is not
@@ -39,21 +40,21 @@ type waitingSketch struct {
 	sketch
 	weight  int
 	changed bool      // since it was last written
-	written time.Time // zero: never
+	since   time.Time // when it changed first, if it changed
 }
 
 func newWaiting() waiting {
 	return waiting{counts: make(map[CountKey]*Counts), sketches: make(map[SketchKey]*waitingSketch)}
 }
 
-// take adds what was drained, which belongs to w then, and tells how many
+// take adds what was drained by now, which belongs to w then, and tells how many
 // refusals found no room.
-func (w *waiting) take(d *drained) (notKept int64) {
+func (w *waiting) take(d *drained, now time.Time) (notKept int64) {
 	for key, counts := range d.counts {
 		w.add(key, counts)
 	}
 	for key, s := range d.sketches {
-		w.absorb(key, s)
+		w.absorb(key, s, now)
 	}
 	for i := range d.refusals {
 		size := refusalBytes(&d.refusals[i])
@@ -75,7 +76,7 @@ func (w *waiting) add(key CountKey, counts *Counts) {
 	w.counts[key] = counts
 }
 
-func (w *waiting) absorb(key SketchKey, s sketch) {
+func (w *waiting) absorb(key SketchKey, s sketch, now time.Time) {
 	mine := w.sketches[key]
 	switch {
 	case mine != nil:
@@ -87,7 +88,10 @@ func (w *waiting) absorb(key SketchKey, s sketch) {
 		mine = &waitingSketch{sketch: s}
 		w.sketches[key] = mine
 	}
-	mine.changed, mine.weight = true, weightOf(mine.sketch)
+	if !mine.changed {
+		mine.changed, mine.since = true, now
+	}
+	mine.weight = weightOf(mine.sketch)
 	w.weight += mine.weight
 }
 
@@ -126,9 +130,23 @@ func (w *waiting) unwritten() (n int) {
 	return n
 }
 
-// give moves what is due into a batch, oldest first, up to a batch's bounds.
-// Sketches of a minute that is not over are due every so often; with all they are.
-func (w *waiting) give(b *Batch, now time.Time, every time.Duration, all bool) {
+// allow says how much of the sketches one flush may write before they are due: a
+// budget, or one of so many parts of all that changed, so that a large system
+// writes as much in each flush.
+func (w *waiting) allow(budget, parts int) {
+	changed := 0
+	for _, s := range w.sketches {
+		if s.changed {
+			changed += s.weight
+		}
+	}
+	w.allowance = max(budget, changed/max(1, parts))
+}
+
+// give moves what is due into a batch, oldest first, up to a batch's bounds, and
+// sketches also within the allowance. A sketch is due when its minute is over or
+// it is unwritten for so long; with all every one is.
+func (w *waiting) give(b *Batch, now time.Time, longest time.Duration, all bool) {
 	keys := slices.Collect(maps.Keys(w.counts))
 	if len(keys) > batchRows {
 		slices.SortFunc(keys, compareCountKeys)
@@ -144,18 +162,42 @@ func (w *waiting) give(b *Batch, now time.Time, every time.Duration, all bool) {
 	for i := range b.Refusals {
 		w.refusalBytes -= refusalBytes(&b.Refusals[i])
 	}
+	w.giveSketches(b, now, longest, all)
+}
+
+func (w *waiting) giveSketches(b *Batch, now time.Time, longest time.Duration, all bool) {
 	weight := 0
-	for key, s := range w.sketches {
-		if !s.changed || !all && !minuteOver(key.At, now) && now.Sub(s.written) < every {
+	for _, key := range w.longestUnwritten() {
+		s := w.sketches[key]
+		due := all || minuteOver(key.At, now) || now.Sub(s.since) >= longest
+		if !due && w.allowance <= 0 {
 			continue
 		}
 		if weight += s.weight; weight > batchWeight && len(b.Sketches) > 0 {
-			break
+			return
+		}
+		if !due {
+			w.allowance -= s.weight
 		}
 		key.Node = b.Node
 		b.Sketches = append(b.Sketches, SketchRow{key, s.encode()})
-		s.changed, s.written = false, now
+		s.changed = false
 	}
+}
+
+// longestUnwritten gives the sketches that changed, those first that did so
+// first.
+func (w *waiting) longestUnwritten() []SketchKey {
+	keys := make([]SketchKey, 0, len(w.sketches))
+	for key, s := range w.sketches {
+		if s.changed {
+			keys = append(keys, key)
+		}
+	}
+	slices.SortFunc(keys, func(a, b SketchKey) int {
+		return cmp.Or(w.sketches[a].since.Compare(w.sketches[b].since), cmp.Compare(a.At, b.At), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+	})
+	return keys
 }
 
 func compareCountKeys(a, b CountKey) int {

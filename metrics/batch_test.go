@@ -36,7 +36,7 @@ func fill(w *waiting, rng *rand.Rand, from time.Time, minutes, rows int) {
 		top.add(text.id(), 1).text = text
 		d.absorb(SketchKey{At: at, Tenant: tenant, Name: SketchLimitedKeys}, top)
 	}
-	w.take(d)
+	w.take(d, from)
 }
 
 // However much comes while the database is away, what waits stays within its
@@ -109,7 +109,7 @@ func TestWaitingRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWaiting()
 	small := make([]Refusal, maxWaitingRefusals+10)
-	if n := w.take(&drained{refusals: small}); n != 10 || len(w.refusals) != maxWaitingRefusals {
+	if n := w.take(&drained{refusals: small}, time.Now()); n != 10 || len(w.refusals) != maxWaitingRefusals {
 		t.Errorf("%d refusals are kept, %d not", len(w.refusals), n)
 	}
 	now := time.Now()
@@ -128,7 +128,7 @@ func TestWaitingRefusals(t *testing.T) {
 	for i := range large {
 		large[i].Path = string(make([]byte, 1<<20))
 	}
-	w.take(&drained{refusals: large})
+	w.take(&drained{refusals: large}, now)
 	if len(w.refusals) == 0 || len(w.refusals) > 16 {
 		t.Errorf("%d refusals of 1 MB are kept", len(w.refusals))
 	}
@@ -171,6 +171,72 @@ func TestBatchesAreBounded(t *testing.T) {
 	}
 }
 
+// sketched gives w one more of each of some tenants' lists, of so many keys.
+func sketched(w *waiting, now time.Time, tenants, keys int) {
+	d := &drained{sketches: make(map[SketchKey]sketch)}
+	for tenant := range tenants {
+		top := newTopKeys(topCapacity)
+		for k := range keys {
+			text := topText{tenant: uint32(tenant), values: []topValue{{text: fmt.Sprint(k)}}}
+			top.add(text.id(), 1).text = text
+		}
+		d.absorb(SketchKey{At: now.Unix() / 60 * 60, Tenant: uint32(tenant), Name: SketchLimitedKeys}, top)
+	}
+	w.take(d, now)
+}
+
+// Few sketches are written with every flush, also while their minute lasts.
+func TestFewSketchesAreWrittenAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWaiting()
+	from := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	for second := range 60 {
+		now := from.Add(time.Duration(second) * time.Second)
+		sketched(&w, now, 9, 99)
+		w.allow(1000, 10)
+		var b Batch
+		w.give(&b, now, 10*time.Second, false)
+		if len(b.Sketches) != 9 || w.unwritten() != 0 {
+			t.Fatalf("second %d: %d of 9 sketches are written", second, len(b.Sketches))
+		}
+	}
+}
+
+// Of many sketches those go first that wait longest, none waits for more than
+// the interval, no flush writes much more than its part, and asking again in one
+// flush gives no more.
+func TestManySketchesAreWrittenInTurn(t *testing.T) {
+	t.Parallel()
+	const tenants, keys, parts = 200, 99, 10
+	w := newWaiting()
+	from := time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
+	written := make(map[uint32]int)
+	for second := range 59 {
+		now := from.Add(time.Duration(second) * time.Second)
+		sketched(&w, now, tenants, keys)
+		w.allow(1000, parts)
+		var b, again Batch
+		w.give(&b, now, 10*time.Second, false)
+		w.give(&again, now, 10*time.Second, false)
+		if n := len(b.Sketches) + len(again.Sketches); n == 0 || n > tenants/parts+1 {
+			t.Errorf("second %d: %d and %d sketches are written", second, len(b.Sketches), len(again.Sketches))
+		}
+		for i := range b.Sketches {
+			written[b.Sketches[i].Tenant] = second
+		}
+		for tenant := range uint32(tenants) {
+			if ago := second - written[tenant]; ago > 10 {
+				t.Fatalf("second %d: the sketch of tenant %d is unwritten for %d s", second, tenant, ago)
+			}
+		}
+	}
+	var b Batch
+	w.give(&b, from.Add(time.Minute), 10*time.Second, false)
+	if w.unwritten() != 0 {
+		t.Errorf("%d sketches are unwritten when their minute is over", w.unwritten())
+	}
+}
+
 // BenchmarkWaiting tells how much memory a row takes: of counts, and of sketches
 // by the row that each key is said to weigh.
 func BenchmarkWaiting(b *testing.B) {
@@ -184,7 +250,7 @@ func BenchmarkWaiting(b *testing.B) {
 				text := topText{tenant: uint32(i), policy: "p", names: []string{"user"}, values: []topValue{{text: fmt.Sprintf("user-%08d", k)}}}
 				top.add(text.id(), int64(k+1)).text = text
 			}
-			w.absorb(SketchKey{At: 60, Tenant: uint32(i), Name: SketchLimitedKeys}, top)
+			w.absorb(SketchKey{At: 60, Tenant: uint32(i), Name: SketchLimitedKeys}, top, time.Time{})
 		},
 	} {
 		b.Run(name, func(b *testing.B) {

@@ -20,8 +20,13 @@ type FlusherConfig struct {
 	Node string
 	// Interval between two flushes. Default 1 s.
 	Interval time.Duration
-	// SketchInterval between two writings of one sketch while its minute lasts;
-	// when that is over it is written at once. Default 10 s.
+	// SketchBudget is how much of the changed sketches is written with every flush
+	// while their minute lasts, by the rows that a sketch weighs: one a key of a
+	// top list. A small system writes all of them. Default 2,000: some 200 kB.
+	SketchBudget int
+	// SketchInterval bounds how long a sketch stays unwritten beyond the budget,
+	// where those go first that wait longest; when its minute is over it is
+	// written at once. Default 10 s.
 	SketchInterval time.Duration
 	// Timeout of one batch. Default 10 s.
 	Timeout time.Duration
@@ -90,6 +95,9 @@ func NewFlusher(r *Recorder, s Store, c FlusherConfig) *Flusher {
 		if *d.value <= 0 {
 			*d.value = d.usually
 		}
+	}
+	if c.SketchBudget <= 0 {
+		c.SketchBudget = 2_000
 	}
 	if c.MaxRows <= 0 {
 		c.MaxRows = 100_000
@@ -191,8 +199,9 @@ func (f *Flusher) collect() {
 	if len(d.counts)+len(d.sketches)+len(d.refusals) > 0 && f.since.IsZero() {
 		f.since = now
 	}
-	f.state.NotKept += f.waiting.take(d)
+	f.state.NotKept += f.waiting.take(d, now)
 	f.state.Folded += d.folded + f.waiting.fold(f.cfg.MaxRows, now)
+	f.waiting.allow(f.cfg.SketchBudget, int(f.cfg.SketchInterval/f.cfg.Interval))
 }
 
 // send sends batches until nothing is due: with all, everything.
