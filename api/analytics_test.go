@@ -294,6 +294,33 @@ func TestKeptRefusals(t *testing.T) {
 	w.kept(ids)
 }
 
+// A tenant key's listing is its tenant's, said or not: its cursors serve no
+// other tenant.
+func TestForeignCursorOfRefusals(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.traffic()
+	a := w.do(call{method: "GET", path: "/v1/analytics/refusals?limit=3", key: w.acmeRead})
+	next := strings.TrimPrefix(strings.TrimSuffix(a.header.Get("Link"), `>; rel="next"`), "<")
+	var page struct {
+		NextCursor string `json:"next_cursor"`
+	}
+	must(t, json.Unmarshal([]byte(a.body), &page))
+	for key, c := range map[string]struct {
+		path   string
+		status int
+	}{
+		w.acmeRead: {next, 200},
+		w.acme:     {"/v1/analytics/refusals?cursor=" + page.NextCursor, 200},
+		w.globex:   {"/v1/analytics/refusals?cursor=" + page.NextCursor, 400},
+		w.operator: {"/v1/analytics/refusals?cursor=" + page.NextCursor, 400},
+	} {
+		if a := w.do(call{method: "GET", path: c.path, key: key}); a.status != c.status || a.status == 400 && !strings.Contains(a.body, `"pointer":"cursor"`) {
+			t.Errorf("%s: %d, want %d: %s", c.path, a.status, c.status, a.body)
+		}
+	}
+}
+
 // kept reads refusals of acme by id.
 func (w *world) kept(ids []string) {
 	w.t.Helper()

@@ -88,6 +88,9 @@ func (a *API) ListRefusals(ctx context.Context, r ListRefusalsRequestObject) (Li
 	if err != nil {
 		return nil, err
 	}
+	if own := callerOf(ctx).tenant(); own != nil {
+		p.Tenant = own.Tenant // so that no other tenant's cursor is of this listing
+	}
 	l, err := page("/v1/analytics/refusals", filters("tenant", p.Tenant, "policy", p.Policy, "route", p.Route, "reason", string(p.Reason),
 		"from", instant(p.From), "to", instant(p.To)), p.Limit, p.Cursor)
 	if err != nil {
