@@ -554,7 +554,7 @@ type Block struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or its limit (`no_limit`), or no longer counts by its attributes (`no_attribute`); or its numbers are not possible for the limit as the plan has it now (`not_possible`).
+	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or any of its limits (`no_limit`), or no longer counts by its attributes (`no_attribute`); or it is not possible with the policy as the plan has it now (`not_possible`): its numbers are out of bounds there, the policy is `off`, or, of a block, the policy is in `shadow` and refuses nothing.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
 	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
@@ -786,7 +786,7 @@ type HistogramBucket struct {
 	To int64 `json:"to"`
 }
 
-// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or its limit (`no_limit`), or no longer counts by its attributes (`no_attribute`); or its numbers are not possible for the limit as the plan has it now (`not_possible`).
+// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or any of its limits (`no_limit`), or no longer counts by its attributes (`no_attribute`); or it is not possible with the policy as the plan has it now (`not_possible`): its numbers are out of bounds there, the policy is `off`, or, of a block, the policy is in `shadow` and refuses nothing.
 type InactiveBecause string
 
 // IssuedKey A key with its token, which is shown this once.
@@ -1082,7 +1082,7 @@ type ListEntry struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or its limit (`no_limit`), or no longer counts by its attributes (`no_attribute`); or its numbers are not possible for the limit as the plan has it now (`not_possible`).
+	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or any of its limits (`no_limit`), or no longer counts by its attributes (`no_attribute`); or it is not possible with the policy as the plan has it now (`not_possible`): its numbers are out of bounds there, the policy is `off`, or, of a block, the policy is in `shadow` and refuses nothing.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
 	// List Which list.
@@ -1259,7 +1259,7 @@ type Override struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or its limit (`no_limit`), or no longer counts by its attributes (`no_attribute`); or its numbers are not possible for the limit as the plan has it now (`not_possible`).
+	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or any of its limits (`no_limit`), or no longer counts by its attributes (`no_attribute`); or it is not possible with the policy as the plan has it now (`not_possible`): its numbers are out of bounds there, the policy is `off`, or, of a block, the policy is in `shadow` and refuses nothing.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
 	// Limits Other numbers for limits by name; the others stay.

@@ -24,23 +24,38 @@ func newOverride(n NewOverride) (steering.NewOverride, error) {
 			f.Add("/factor", "%v", err)
 		}
 	}
+	if n.Limits != nil && len(n.Limits) == 0 {
+		f.Add("/limits", "must name a limit; leave it out for a factor")
+	}
 	for i, l := range n.Limits {
-		to := enforcement.OverrideLimit{Name: l.Name, Quota: enforcement.Keep, Burst: enforcement.Keep}
-		if l.Quota != nil {
-			to.Quota = *l.Quota
-		}
-		if l.Burst != 0 {
-			to.Burst = l.Burst
-		}
-		if l.Window != "" {
-			var err error
-			if to.Window, err = enforcement.ParseWindow(l.Window); err != nil {
-				f.Add("/limits/"+strconv.Itoa(i)+"/window", "%v", err)
-			}
-		}
-		o.Limits = append(o.Limits, to)
+		o.Limits = append(o.Limits, newOverrideLimit(&f, "/limits/"+strconv.Itoa(i), l))
 	}
 	return o, f.Err()
+}
+
+// newOverrideLimit is what a body says of one limit. What is negative is refused
+// here: the service would take some of it for what is left out.
+func newOverrideLimit(f *problem.Fields, at string, l OverrideLimit) enforcement.OverrideLimit {
+	to := enforcement.OverrideLimit{Name: l.Name, Quota: enforcement.Keep, Burst: enforcement.Keep}
+	if l.Quota != nil {
+		to.Quota = *l.Quota
+		if to.Quota < 0 {
+			f.Add(at+"/quota", "must not be negative")
+		}
+	}
+	if l.Burst != 0 {
+		to.Burst = l.Burst
+		if to.Burst < 0 {
+			f.Add(at+"/burst", "must not be negative")
+		}
+	}
+	if l.Window != "" {
+		var err error
+		if to.Window, err = enforcement.ParseWindow(l.Window); err != nil {
+			f.Add(at+"/window", "%v", err)
+		}
+	}
+	return to
 }
 
 // showNumbers is what an override says: a factor, or other numbers.
@@ -92,11 +107,10 @@ func (a *API) idleOverride(who caller, o steering.Override) InactiveBecause {
 		return InactiveBecauseNoPolicy
 	case o.Attribute != "" && !countsBy(r, o.Attribute):
 		return InactiveBecauseNoAttribute
-	}
-	for _, l := range o.Limits {
-		if !slices.ContainsFunc(r.Limits, func(have enforcement.RuleLimit) bool { return have.Name == l.Name }) {
-			return InactiveBecauseNoLimit
-		}
+	case len(o.Limits) > 0 && !slices.ContainsFunc(o.Limits, func(l enforcement.OverrideLimit) bool { return hasLimit(r, l.Name) }):
+		return InactiveBecauseNoLimit // with some of them it holds for those
+	case r.Mode == enforcement.PolicyOff:
+		return InactiveBecauseNotPossible
 	}
 	spec := enforcement.SteeringSpec{Overrides: []enforcement.Override{{
 		ID: o.ID, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Factor: o.Factor, Limits: o.Limits,
@@ -106,6 +120,10 @@ func (a *API) idleOverride(who caller, o steering.Override) InactiveBecause {
 		return InactiveBecauseNotPossible
 	}
 	return ""
+}
+
+func hasLimit(r *enforcement.Rule, name string) bool {
+	return slices.ContainsFunc(r.Limits, func(l enforcement.RuleLimit) bool { return l.Name == name })
 }
 
 // ListOverrides is GET /v1/tenants/{tenant}/overrides.

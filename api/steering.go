@@ -62,12 +62,13 @@ func countsBy(r *enforcement.Rule, attribute string) bool {
 	return slices.Contains(r.CountBy, attribute) || attribute == "ip" && slices.Contains(r.CountBy, "ip/64")
 }
 
-// usable reports whether what is set fits the plan in force.
+// usable reports whether what is set, or a part of it, has an effect with the
+// plan in force.
 func (c caller) usable(tenantID string, spec enforcement.SteeringSpec) bool {
 	s, ok := c.world.Subject(tenantID)
 	if !ok {
 		return false
 	}
 	_, faults := enforcement.CompileSteering(spec, s.Plan, s.PlanRevision)
-	return len(faults) == 0
+	return !slices.ContainsFunc(faults, func(f enforcement.SteeringFault) bool { return !f.Partial })
 }

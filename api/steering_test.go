@@ -101,6 +101,11 @@ func TestSteeringFaults(t *testing.T) {
 		{"overrides", override(`"limits":[{"name":"l1","quota":1,"burst":0}]`), 422, "/limits/0/burst"},
 		{"overrides", override(`"limits":[{"name":"l1","window":"1 minute"}]`), 422, "/limits/0/window"},
 		{"overrides", override(`"limits":[{"name":"l1"}]`), 422, "/limits/0"},
+		{"overrides", override(`"limits":[{"name":"l1","quota":-1}]`), 422, "/limits/0/quota"},
+		{"overrides", override(`"limits":[{"name":"l1","quota":-1,"window":"2m"}]`), 422, "/limits/0/quota"},
+		{"overrides", override(`"limits":[{"name":"l1","quota":1,"burst":-1}]`), 422, "/limits/0/burst"},
+		{"overrides", override(`"limits":[]`), 422, "/limits"},
+		{"overrides", override(`"factor":2,"limits":[]`), 422, "/limits"},
 		{"overrides", `{"policy":"nothing","reason":"r","factor":2}`, 422, "/policy"},
 		{"overrides", `{"policy":"login-per-ip","reason":"","factor":2}`, 422, "/reason"},
 		{"overrides", `{"policy":"login-per-ip","reason":"` + strings.Repeat("ä", 501) + `","factor":2}`, 422, "/reason"},
@@ -293,6 +298,40 @@ func TestInactive(t *testing.T) {
 	expectWhy("two hours on", "", "", "ended")
 	w.now.Add((7 * 24 * time.Hour).Microseconds())
 	expectWhy("a week on", "ended", "ended", "ended")
+}
+
+// An override has an effect while the plan has any of its limits and asks its
+// policy; a block, while the policy refuses anything.
+func TestInactiveInPart(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	limits := []enforcement.Limit{
+		{Name: "a", Algorithm: enforcement.FixedWindow, Quota: 5, Window: time.Minute},
+		{Name: "b", Algorithm: enforcement.FixedWindow, Quota: 9, Window: time.Hour},
+	}
+	p := plans.Policy{Slug: "calls", Limits: limits}
+	w.policies(p)
+	w.made(call{method: "POST", path: someOverride.path, as: "both", body: `{"policy":"calls","limits":[{"name":"a","quota":1},{"name":"b","quota":2}],"reason":"r"}`})
+	w.made(call{method: "POST", path: someBlock.path, as: "whole", body: `{"policy":"calls","key":{},"reason":"r"}`})
+	for _, c := range []struct {
+		when            string
+		change          func(*plans.Policy)
+		override, block string
+	}{
+		{"whole", func(*plans.Policy) {}, `"active":true`, `"active":true`},
+		{"one limit less", func(p *plans.Policy) { p.Limits = limits[:1] }, `"active":true`, `"active":true`},
+		{"in shadow", func(p *plans.Policy) { p.Mode = enforcement.PolicyShadow }, `"active":true`, `"inactive_because":"not_possible"`},
+		{"off", func(p *plans.Policy) { p.Mode = enforcement.PolicyOff }, `"inactive_because":"not_possible"`, `"inactive_because":"not_possible"`},
+	} {
+		changed := p
+		c.change(&changed)
+		w.policies(changed)
+		for path, want := range map[string]string{someOverride.path + "/" + w.ids["both"]: c.override, someBlock.path + "/" + w.ids["whole"]: c.block} {
+			if a := w.do(call{method: "GET", path: path, key: w.operator}); a.status != 200 || !strings.Contains(a.body, want) {
+				t.Errorf("%s: %d %s, want %s", c.when, a.status, a.body, want)
+			}
+		}
+	}
 }
 
 // Lists and blocks in the answer of a check, with every deny_status.
