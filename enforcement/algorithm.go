@@ -362,6 +362,28 @@ func (m *Meter) RetryAfter(s State, now, cost int64) (micros int64, ok bool) {
 	return min(at-now, maxForever), true
 }
 
+// LongestRetry bounds RetryAfter for a cost, whatever a counter holds that was
+// charged by this meter's numbers, or by its former ones: in microseconds. A
+// count or an entry leaves within one window (of a sliding counter: two) of its
+// state's instant, and a bucket fills from the deepest debt that can be forced.
+// That instant lies ahead of a clock that went back, by no more than Settle
+// believes; hence the horizon.
+func (m *Meter) LongestRetry(cost int64) int64 {
+	switch {
+	case !m.Possible(cost):
+		return 0
+	case m.Algorithm == SlidingWindowCounter:
+		return m.horizon() + 2*m.Window
+	case !m.Algorithm.Bucket():
+		return m.horizon() + m.Window
+	}
+	debt := m.Capacity
+	for i := range m.Formers {
+		debt = max(debt, m.Formers[i].Capacity)
+	}
+	return min(m.horizon()+m.flow(cost+debt, 0), maxForever)
+}
+
 // untilFaded is the elapsed time of the state's window at which cost fits: in
 // this window when current + cost is within the quota, once the previous one
 // has faded to A = quota - cost - current, which is at the smallest e with

@@ -689,3 +689,41 @@ func TestQuotaZero(t *testing.T) {
 		}
 	}
 }
+
+// No counter makes anybody wait longer than LongestRetry says, whatever was
+// charged, forced and published, and wherever the clock went.
+func TestLongestRetry(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		former := drawLimit(t, allAlgorithms...)
+		now, rev := noon, int64(1)
+		m := former.Compile(rev)
+		var s State
+		for range 30 {
+			if now += drawGap(t, m); rapid.IntRange(0, 3).Draw(t, "back") == 0 {
+				now -= rapid.Int64Range(0, 4*m.Window).Draw(t, "step")
+			}
+			if rev == 1 && rapid.IntRange(0, 9).Draw(t, "publish") == 0 {
+				l := drawLimit(t, former.Algorithm)
+				l.Anchor = former.Anchor
+				rev = 2
+				m = l.Compile(rev)
+				m.Formers = []Former{{Numbers: former.Numbers(), Rev: 1, Until: now}}
+			}
+			settled, clamped := m.Settle(s, rev, now)
+			if clamped {
+				s = settled
+			}
+			for range 3 {
+				cost := drawCost(t, m)
+				if micros, ok := m.RetryAfter(settled, now, cost); ok && micros > m.LongestRetry(cost) {
+					t.Fatalf("%+v waits %d, longer than %d", settled, micros, m.LongestRetry(cost))
+				}
+			}
+			cost := drawCost(t, m)
+			if rapid.Bool().Draw(t, "force") || m.Admits(m.Left(settled, now), cost) {
+				s = m.Charge(settled, rev, now, cost)
+			}
+		}
+	})
+}

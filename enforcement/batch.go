@@ -6,18 +6,21 @@ import (
 )
 
 // refuseTogether reports whether an item of an atomic batch was refused without
-// a limiter, or has a blocked key; then all are, and the limiter is not asked.
-// What they are told to wait for is the end of the last block: the limits may
-// take longer.
+// a limiter; then all are, and the limiter is not asked.
 func refuseTogether(asks []ask, items []BatchItem) bool {
-	if !slices.ContainsFunc(asks, func(a ask) bool { return a.refused || a.blocked }) {
+	if !slices.ContainsFunc(asks, func(a ask) bool { return a.refused }) {
 		return false
 	}
+	withoutLimits(items)
+	spread(items, true)
+	return true
+}
+
+// withoutLimits takes back what decisions say of limits.
+func withoutLimits(items []BatchItem) {
 	for i := range items {
 		items[i].Decision.Limits = items[i].Decision.Limits[:0]
 	}
-	spread(items, true)
-	return true
 }
 
 // spread tells the items of an atomic batch that pass by themselves that others
@@ -57,11 +60,19 @@ func (e *Engine) decideTogether(ctx context.Context, w *scratch, items []BatchIt
 	for i := range items {
 		w.asks[i].shadow = w.charge(&w.asks[i], items[i], PolicyShadow, &group)
 	}
+	if slices.ContainsFunc(w.asks, func(a ask) bool { return a.blocked }) {
+		e.waitTogether(ctx, w, items)
+		return
+	}
 	if len(w.charges) == 0 {
 		w.outcomes = w.outcomes[:0]
 		return
 	}
 	w.request(items[0], w.charges)
+	looks, look := w.mayCross(items, 0, len(items)), outlook{}
+	if looks {
+		look = w.foresee(items, 0, len(items))
+	}
 	e.take(ctx, w)
 	o := &w.outcomes[0]
 	if !o.Verdict.Decided() {
@@ -69,7 +80,6 @@ func (e *Engine) decideTogether(ctx context.Context, w *scratch, items []BatchIt
 		e.fallBack(ctx, w, items, w.asks)
 		return
 	}
-	crossing := false
 	for i := range items {
 		// Only the items that do not fit refuse by themselves.
 		if refusing, retry := w.answer(&w.asks[i], items[i], o, 0); refusing {
@@ -77,33 +87,50 @@ func (e *Engine) decideTogether(ctx context.Context, w *scratch, items []BatchIt
 		}
 	}
 	spread(items, refuses(o, items[0]))
-	for i := range items {
-		d := items[i].Decision
-		crossing = crossing || !d.Allowed && w.asks[i].crosses(items[i], d.RetryAfter)
-	}
-	if crossing {
-		e.lookAheadTogether(ctx, w, items)
+	if looks && refuses(o, items[0]) {
+		w.hear(&look, items)
+		w.settleTogether(&look, items, 0)
 	}
 }
 
-// lookAheadTogether says when refused items would pass, of which some wait
-// beyond an override's end: those that pass by themselves when all do.
-func (e *Engine) lookAheadTogether(ctx context.Context, w *scratch, items []BatchItem) {
-	look := w.foresee(items, 0, len(items))
-	e.askAhead(ctx, w)
-	w.hear(&look, items, w.ahead.outcomes)
+// waitTogether says when the items of an atomic batch with a blocked key would
+// pass. Their limits are only asked that, and left out of the decisions.
+func (e *Engine) waitTogether(ctx context.Context, w *scratch, items []BatchItem) {
+	look, ends := w.foresee(items, 0, len(items)), int64(0)
+	for i := range w.asks {
+		ends = max(ends, w.asks[i].ends)
+	}
+	e.take(ctx, w)
+	for i := range items {
+		switch {
+		case len(w.outcomes) == 0:
+		case w.outcomes[0].Verdict.Decided():
+			items[i].Decision.At = w.outcomes[0].At
+		case i == 0:
+			e.away(&w.outcomes[0])
+		}
+	}
+	spread(items, true)
+	w.hear(&look, items)
+	w.settleTogether(&look, items, ends)
+	withoutLimits(items)
+}
+
+// settleTogether says when refused items would pass, not before an instant: those
+// that pass by themselves when all do.
+func (w *scratch) settleTogether(look *outlook, items []BatchItem, from int64) {
 	if !look.heard {
 		return
 	}
 	now := w.asks[0].now
-	all := w.asks[0].wait(w.ahead.passes(look.hurdles, now, now+1, 1000))
+	all := w.asks[0].wait(w.ahead.passes(look.hurdles, now, max(now+1, from), 1000))
 	for i := range items {
 		d := items[i].Decision
 		if d.Reason == ReasonBatchRefused {
 			d.RetryAfter = all
 			continue
 		}
-		w.settle(&look, items, i)
+		w.settle(look, items, i)
 	}
 }
 

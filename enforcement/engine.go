@@ -36,9 +36,7 @@ type Config struct {
 
 // An Engine answers checks: it finds the policies that apply, turns them into
 // charges, and has a Limiter take them, in one call for everything that was
-// asked at once and never a second time. Only a refusal whose wait reaches
-// beyond the end of an override is followed by a second call, which charges
-// nothing. It implements Decider.
+// asked at once and never a second time. It implements Decider.
 type Engine struct {
 	limiter  Limiter
 	local    Limiter
@@ -137,7 +135,6 @@ type ask struct {
 	blocked          bool
 	ends             int64 // of the last block
 	request          int   // among those of the call; meaningless without charges
-	crossing         bool  // its wait reaches beyond an override's end
 	looks            bool  // ahead is asked for
 	ahead            outlook
 }
@@ -185,7 +182,7 @@ func resized[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }
 
 // release gives w back, unless a limiter that ran out of time may still read it.
 func (e *Engine) release(w *scratch) {
-	if undecided(w.outcomes) || undecided(w.ahead.outcomes) {
+	if undecided(w.outcomes) {
 		return
 	}
 	if cap(w.charges) > keepCharges || cap(w.asks) > keepCharges || cap(w.ahead.charges) > keepCharges {
@@ -424,8 +421,8 @@ func (e *Engine) decideEach(ctx context.Context, w *scratch, items []BatchItem) 
 	e.answerEach(ctx, w, items)
 }
 
-// askEach makes the requests for items: one for each that has charges, then
-// those about the time ahead.
+// askEach makes the requests for items: one for each that has charges, and
+// behind it those about its time ahead, where they could matter.
 func (w *scratch) askEach(items []BatchItem) {
 	for i := range items {
 		a, group := &w.asks[i], uint16(0)
@@ -442,17 +439,14 @@ func (w *scratch) askEach(items []BatchItem) {
 		if a.blocked {
 			w.requests[a.request].Mode = Peek
 		}
-		if a.blocked || w.foreseen {
+		if a.blocked || w.foreseen || w.mayCross(items, i, 1) {
 			a.looks, a.ahead = true, w.foresee(items, i, 1)
 		}
 	}
-	w.requests = append(w.requests, w.ahead.requests...)
 }
 
 // answerEach reads the answers to the requests of askEach.
 func (e *Engine) answerEach(ctx context.Context, w *scratch, items []BatchItem) {
-	ahead := w.outcomes[len(w.outcomes)-len(w.ahead.requests):]
-	crossing := false
 	for i := range items {
 		a := &w.asks[i]
 		if a.enforced.from == a.shadow.to {
@@ -469,37 +463,12 @@ func (e *Engine) answerEach(ctx context.Context, w *scratch, items []BatchItem) 
 			continue
 		}
 		refusing, retry := w.answer(a, items[i], o, a.enforced.from)
-		switch {
-		case a.blocked:
-		case refusing || refuses(o, items[i]):
+		refusing = !a.blocked && (refusing || refuses(o, items[i]))
+		if refusing {
 			items[i].Decision.overLimit(retry)
-			a.crossing = a.crosses(items[i], retry)
 		}
-		if a.looks && (a.blocked || a.crossing) {
-			w.hear(&a.ahead, items, ahead)
-			w.settle(&a.ahead, items, i)
-		} else if a.crossing {
-			crossing = true
-		}
-	}
-	if crossing {
-		e.lookAhead(ctx, w, items)
-	}
-}
-
-// lookAhead asks about the time ahead of items whose refusal reaches beyond an
-// override's end.
-func (e *Engine) lookAhead(ctx context.Context, w *scratch, items []BatchItem) {
-	w.ahead.reset()
-	for i := range items {
-		if a := &w.asks[i]; a.crossing {
-			a.ahead = w.foresee(items, i, 1)
-		}
-	}
-	e.askAhead(ctx, w)
-	for i := range items {
-		if a := &w.asks[i]; a.crossing {
-			w.hear(&a.ahead, items, w.ahead.outcomes)
+		if a.looks && (a.blocked || refusing) {
+			w.hear(&a.ahead, items)
 			w.settle(&a.ahead, items, i)
 		}
 	}

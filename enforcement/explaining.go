@@ -84,7 +84,7 @@ func (x *Explanation) passesAt(w *scratch, now int64) int64 {
 	case a.blocked && d.At == 0: // nobody was asked about limits
 		return a.ends
 	case a.looks && !d.Degraded && d.At != 0:
-		w.hear(&a.ahead, w.one[:], w.outcomes[len(w.outcomes)-len(w.ahead.requests):])
+		w.hear(&a.ahead, w.one[:])
 		passes := w.ahead.passes(a.ahead.hurdles, a.now, max(a.now, a.ends), 1)
 		if a.ahead.heard && passes != Never {
 			return at + passes - a.now
