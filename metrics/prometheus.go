@@ -92,6 +92,7 @@ var (
 
 	redisReachableDesc = desc("redis_reachable", "1 when the shared limiter answered last.")
 	redisBreakerDesc   = desc("redis_breaker_open", "1 while calls of the shared limiter are not tried.")
+	redisMismatchDesc  = desc("redis_mismatches_total", "Requests that the script decided otherwise than the reference. It stays 0.")
 
 	buildDesc = desc("build_info", "Always 1; the labels tell what is running.", "version", "revision", "goversion")
 )
@@ -105,7 +106,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		decisionsDesc, degradedDesc, shadowDesc, tenantDesc, retryAfterDesc, notKeptDesc,
 		countsRowsDesc, countsSecondsDesc, countFlushesDesc, countsFoldedDesc, limiterSecondsDesc, limiterRequestsDesc, snapshotLoadedDesc,
 		snapshotRevisionDesc, snapshotAgeDesc, snapshotProblemsDesc, snapshotHeldDesc, snapshotListeningDesc,
-		snapshotSwapsDesc, snapshotObjectsDesc, redisReachableDesc, redisBreakerDesc, buildDesc,
+		snapshotSwapsDesc, snapshotObjectsDesc, redisReachableDesc, redisBreakerDesc, redisMismatchDesc, buildDesc,
 	} {
 		out <- d
 	}
@@ -125,6 +126,7 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		state := c.r.cfg.Redis()
 		s.gauge(redisReachableDesc, truth(state.Reachable))
 		s.gauge(redisBreakerDesc, truth(state.BreakerOpen))
+		s.counter(redisMismatchDesc, uint64(max(state.Mismatches, 0)))
 	}
 	s.gauge(buildDesc, 1, c.r.cfg.Version, c.r.cfg.Revision, runtime.Version())
 }

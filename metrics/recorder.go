@@ -49,6 +49,8 @@ type SnapshotState struct {
 type RedisState struct {
 	Reachable   bool // the last call was answered
 	BreakerOpen bool // calls are not tried, failure modes answer at once
+	// Mismatches are requests that the script decided otherwise than the reference.
+	Mismatches int64
 }
 
 // FlushState is what there is to know of counts on their way to the database.

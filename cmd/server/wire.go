@@ -217,7 +217,7 @@ func (n *node) redisState() func() metrics.RedisState {
 	}
 	return func() metrics.RedisState {
 		status := n.shared.Status()
-		return metrics.RedisState{Reachable: status.Reachable, BreakerOpen: !status.Reachable}
+		return metrics.RedisState{Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches}
 	}
 }
 

@@ -24,6 +24,7 @@ load 1m
 	headgate_build_info{job="headgate",instance="b",version="1",revision="x",goversion="go1"} 1x120
 	headgate_redis_reachable{job="headgate",instance="a"} 1x120
 	headgate_redis_breaker_open{job="headgate",instance="a"} 0x120
+	headgate_redis_mismatches_total{job="headgate",instance="a"} 0x120
 	headgate_degraded_total{job="headgate",instance="a"} 5x120
 	headgate_decisions_total{job="headgate",instance="a",outcome="allowed",reason="ok",mode="enforce"} 0+600x120
 	headgate_decisions_total{job="headgate",instance="a",outcome="refused",reason="over_limit",mode="enforce"} 0+100x120
@@ -58,6 +59,7 @@ var faults = map[string]struct {
 	"HeadgateNodeDown":          {`up{job="headgate",instance="a"} 1x9 0x50`, 12, 13, "node a does not"},
 	"HeadgateVersionsDiffer":    {"headgate_build_info{job=\"headgate\",instance=\"a\",version=\"1\",revision=\"x\"} 1x90\n\theadgate_build_info{job=\"headgate\",instance=\"b\",version=\"2\",revision=\"y\"} 1x90", 60, 61, "run 2 versions"},
 	"HeadgateRedisAway":         {`headgate_redis_reachable{job="headgate",instance="a"} 1x9 0x50`, 11, 12, "away for a"},
+	"HeadgateScriptDisagrees":   {`headgate_redis_mismatches_total{job="headgate",instance="a"} 0x9 1x50`, 11, 12, "than a expects"},
 	"HeadgateDegraded":          {`headgate_degraded_total{job="headgate",instance="a"} 5x9 65+60x50`, 15, 16, "1.0 degraded"},
 	"HeadgateChecksUnavailable": {`headgate_decisions_total{job="headgate",instance="a",outcome="refused",reason="limiter_unavailable",mode="enforce"} 7x9 127+120x50`, 12, 13, "with 503"},
 	"HeadgateRepliesLost":       {`headgate_limiter_requests_total{job="headgate",instance="a",verdict="unknown"} 3x9 4+1x50`, 25, 26, "are lost"},
