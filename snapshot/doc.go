@@ -11,7 +11,7 @@
 //	snapshot.go  the lookup
 //	table.go     its maps, of which an edit copies only the part that it touches
 //	compile.go   rows to lookup, only what changed
-//	steering.go  what was set for tenants beside their plans
+//	steering.go  what was set for tenants beside their plans; steering_row.go judges its rows
 //	plan.go      a published plan to enforcement.Plan
 //	watcher.go   notification and polling, swapping
 //

@@ -3,8 +3,8 @@
 // blocks of one key, and the reset of one key.
 //
 // A request comes in at Service (validated against the tenant's published
-// plan, audited) and goes out at Store; what it means for a check is said once,
-// in enforcement. The package refuses to know HTTP, SQL, and how limits are
+// plan, audited) and goes out at Store; what has ended is removed by a Sweeper.
+// What it means for a check is said once, in enforcement. The package refuses to know HTTP, SQL, and how limits are
 // counted.
 package steering
 

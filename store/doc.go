@@ -1,5 +1,5 @@
 // Package store keeps everything in a database: it implements the Store
-// contracts of tenants, plans, steering, accounts and audit, and
+// contracts of tenants, plans, steering, accounts, audit and metrics, and
 // snapshot.Source, over database/sql.
 //
 // There is one SQL text for both engines, one file an aggregate, the SQL beside
@@ -14,7 +14,7 @@
 //	document.go  plans' documents, and what is set beside them, as JSON text
 //	steering.go  what overrides, list entries and blocks have in common
 //	changes.go   what a snapshot is compiled from
-//	counts.go    adding what a node counted, once
+//	counts.go    adding what a node counted, once; analytics.go reads it
 //	rollup.go    hours and days from the step below
 //	prune.go     giving up and removing what is old
 //
