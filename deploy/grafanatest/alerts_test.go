@@ -73,7 +73,7 @@ func TestEveryAlertTellsWhatToDo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	there := anchors(string(page))
+	there, inRunbook := anchors(string(page)), rowsOfAlerts(string(page))
 	names := map[string]bool{}
 	for _, a := range theAlerts(t) {
 		if names[a.Alert] {
@@ -90,7 +90,30 @@ func TestEveryAlertTellsWhatToDo(t *testing.T) {
 		if !ours || !there[section] {
 			t.Errorf("%s: no section %s", a.Alert, a.Annotations["runbook_url"])
 		}
+		if inRunbook[a.Alert] != a.Labels["severity"] {
+			t.Errorf("docs/operations.md has %s with the severity %q, it is %q", a.Alert, inRunbook[a.Alert], a.Labels["severity"])
+		}
+		delete(inRunbook, a.Alert)
 	}
+	for name := range inRunbook {
+		t.Errorf("docs/operations.md tells what to do at %s, which is no alert", name)
+	}
+}
+
+var (
+	runbookRow  = regexp.MustCompile("(?m)^\\| ((?:`Headgate[A-Za-z]+`(?:, )?)+) \\| (page|ticket) \\| \\S")
+	inBackticks = regexp.MustCompile("`([A-Za-z]+)`")
+)
+
+// rowsOfAlerts gives the severity of each alert in a page's table of what to do.
+func rowsOfAlerts(page string) map[string]string {
+	found := map[string]string{}
+	for _, row := range runbookRow.FindAllStringSubmatch(page, -1) {
+		for _, name := range inBackticks.FindAllStringSubmatch(row[1], -1) {
+			found[name[1]] = row[2]
+		}
+	}
+	return found
 }
 
 var (
