@@ -4,8 +4,8 @@
 //
 // A request comes in at Service (validated against the tenant's published
 // plan, audited) and goes out at Store; what has ended is removed by a Sweeper.
-// What it means for a check is said once, in enforcement. The package refuses to know HTTP, SQL, and how limits are
-// counted.
+// What it means for a check is said once, in enforcement. The package refuses to
+// know HTTP, SQL, and how limits are counted.
 package steering
 
 import (
