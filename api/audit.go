@@ -30,6 +30,9 @@ func (a *API) ListAudit(ctx context.Context, r ListAuditRequestObject) (ListAudi
 	if err != nil {
 		return nil, err
 	}
+	if own := callerOf(ctx).tenant(); own != nil {
+		p.Tenant = own.Tenant // so that no other tenant's cursor is of this listing
+	}
 	l, err := page("/v1/audit", filters("tenant", p.Tenant, "action", p.Action, "object", p.Object,
 		"from", instant(p.From), "to", instant(p.To)), p.Limit, p.Cursor)
 	if err != nil {

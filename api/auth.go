@@ -8,11 +8,18 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/snapshot"
 	"github.com/headgate/headgate/tenants"
+)
+
+// The kinds of a key, as a Principal and as an actor in the audit log.
+const (
+	operatorKey = "operator_key"
+	tenantKey   = "tenant_key"
 )
 
 // A caller is whoever a request's key belongs to, with the world in which the
@@ -33,9 +40,9 @@ func (c caller) is(ref string) bool {
 
 // actor is the caller in the audit log.
 func (c caller) actor() audit.Actor {
-	kind := "tenant_key"
+	kind := tenantKey
 	if c.key.Operator {
-		kind = "operator_key"
+		kind = operatorKey
 	}
 	return audit.Actor{Kind: kind, ID: c.key.ID, Name: c.key.Name}
 }
@@ -99,19 +106,54 @@ func bearer(headers []string) (string, bool) {
 	return token, len(token) <= maxToken
 }
 
-// authorize says whether a caller may call a route.
-func authorize(c caller, r *route, e echo.Context) error {
-	if r.callers == operators && !c.key.Operator {
-		return problem.New(problem.Forbidden, "this needs an operator key")
+// A gate is accounts.Authorize for one action, asked of every key that can be:
+// a check builds no Principal.
+type gate struct {
+	// open: nobody is asked for a key.
+	open bool
+	// refused tells by operator or tenant, and by set of scopes, what such a key
+	// is answered; nil: it may.
+	refused [2][8]error
+	// writes: a tenant's key needs manage.
+	writes bool
+}
+
+// newGate asks the table about an action.
+func newGate(action accounts.Action) *gate {
+	g := &gate{open: accounts.Authorize(accounts.Principal{}, action) == nil}
+	words := []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage}
+	for n := range 1 << len(words) {
+		var some []tenants.Scope
+		for i, w := range words {
+			if n>>i&1 == 1 {
+				some = append(some, w)
+			}
+		}
+		set, _ := snapshot.ScopesOf(some)
+		g.refused[0][set] = accounts.Authorize(accounts.Principal{Kind: operatorKey, Scopes: some}, action)
+		g.refused[1][set] = accounts.Authorize(accounts.Principal{Kind: tenantKey, Scopes: some, TenantID: "any"}, action)
 	}
-	if !c.key.Scopes.Has(r.scope) {
-		return problem.New(problem.Forbidden, "this key lacks the scope %s", r.scope)
+	reads, _ := snapshot.ScopesOf(words[:2])
+	all, _ := snapshot.ScopesOf(words)
+	g.writes = g.refused[1][reads] != nil && g.refused[1][all] == nil
+	return g
+}
+
+// authorize says whether a caller may call a route: by the table, then by the
+// tenant that the path names.
+func (g *gate) authorize(c caller, e echo.Context) error {
+	kind := 0
+	if !c.key.Operator {
+		kind = 1
+	}
+	if err := g.refused[kind][c.key.Scopes]; err != nil {
+		return err
 	}
 	if t := c.tenant(); t != nil {
 		if ref := e.Param("tenant"); ref != "" && !c.is(ref) {
 			return errForeign
 		}
-		if t.Suspended && r.scope == tenants.ScopeManage {
+		if t.Suspended && g.writes {
 			return problem.New(problem.Forbidden, "tenant %s is suspended: its keys may only read", t.Tenant)
 		}
 	}

@@ -7,56 +7,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/snapshot"
 	"github.com/headgate/headgate/tenants"
 )
 
-// Every route with every caller: a route without a row cannot be, as the rows
-// are the table's.
-func TestScopes(t *testing.T) {
-	t.Parallel()
+var placeholders = regexp.MustCompile(`:[a-z]+`)
+
+// Who it is and whether it may costs a check no allocation.
+func TestAuthorizingAllocatesNothing(t *testing.T) {
 	w := newWorld(t)
-	bodies := map[string]string{
-		"check": `{"tenant":"acme","mode":"peek"}`, "checkBatch": `{"checks":[{"tenant":"acme","mode":"peek"}]}`,
-		"simulate": `{"limits":[],"steps":[]}`,
-	}
-	callers := []struct {
-		name, token, scopes string
-		operator, own       bool // own: of tenant acme, which the paths name
-	}{
-		{"operator", w.operator, "check read manage", true, false},
-		{"operator read", w.operatorRead, "read", true, false},
-		{"operator check", w.operatorCheck, "check", true, false},
-		{"acme", w.acme, "check read manage", false, true},
-		{"acme read", w.acmeRead, "read", false, true},
-		{"acme check", w.acmeCheck, "check", false, true},
-		{"globex", w.globex, "check read", false, false}, // suspended: reads only
-		{"none", "", "", false, false},
-		{"mistyped", w.operator[:len(w.operator)-1] + "!", "", false, false},
-		{"unknown", tenants.NewToken(tenants.OperatorToken), "", false, false},
-	}
-	params := regexp.MustCompile(`:[a-z]+`)
-	for _, r := range w.api.RouteTable() {
-		for _, who := range callers {
-			// Names that nobody has: what passes authorization changes nothing.
-			path := strings.Replace(r.Path, ":tenant", "acme", 1)
-			path = strings.Replace(path, ":key", "01939c1e-0000-7000-8000-00000000ffff", 1)
-			path = params.ReplaceAllString(path, "nothing")
-			a := w.do(call{method: r.Method, path: path, key: who.token, body: bodies[r.Operation]})
-			open := r.Callers[0] == "anyone"
-			operatorsOnly := len(r.Callers) == 1 && !open
-			named := strings.Contains(r.Path, ":tenant") || r.Operation == "check"
-			may := open || strings.Contains(who.scopes, r.Scope) &&
-				(who.operator || !operatorsOnly && (who.own || !named))
-			known := who.scopes != ""
-			refused := a.status == http.StatusUnauthorized || a.status == http.StatusForbidden
-			switch {
-			case may && refused, !may && known && a.status != http.StatusForbidden:
-				t.Errorf("%s by %s: %d %s", r.Operation, who.name, a.status, a.body)
-			case !open && !known && (a.status != http.StatusUnauthorized || a.header.Get("WWW-Authenticate") != "Bearer"):
-				t.Errorf("%s by %s: %d %v", r.Operation, who.name, a.status, a.header)
-			}
+	for _, key := range []string{w.operator, w.acmeCheck} {
+		ask := w.api.Asking(w.request(call{method: "POST", path: "/v1/check", key: key}), accounts.Check)
+		if n := testing.AllocsPerRun(200, func() { must(t, ask()) }); n != 0 {
+			t.Errorf("%v allocations", n)
 		}
 	}
 }

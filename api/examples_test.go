@@ -23,7 +23,7 @@ import (
 // notPlayed are response examples that no request can bring about here, with the
 // test that shows them.
 var notPlayed = map[string]string{
-	"check 403 forbidden":           "TestScopes",
+	"check 403 forbidden":           "TestMatrix",
 	"check 503 limiter_unavailable": "TestLimiterAway",
 	"readyz 503 draining":           "TestReadiness",
 	"docs 200 page":                 "web serves it",

@@ -1,9 +1,13 @@
 package api
 
 import (
+	"net/http"
 	"reflect"
+	"strings"
 
+	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/tenants"
 )
 
 // Check is what DecodeCheck reads.
@@ -23,20 +27,43 @@ func (a *API) RouteTable() []RouteRow {
 	var rows []RouteRow
 	for _, r := range a.routes() {
 		row := RouteRow{
-			Method: r.method, Path: r.path, Operation: r.operation, Scope: string(r.scope), Query: r.query, IfMatch: r.ifMatch,
+			Method: r.method, Path: r.path, Operation: r.operation, Query: r.query, IfMatch: r.ifMatch,
 			Body: r.body != nil && r.body != reflect.TypeFor[nothing]() || r.operation == "check" || r.operation == "explain" || r.operation == "checkBatch" || r.operation == "simulate", BodyOptional: r.bodyOptional && r.body != reflect.TypeFor[nothing](),
 		}
-		switch r.callers {
-		case anyone:
-			row.Callers = []string{"anyone"}
-		case operators:
-			row.Callers = []string{"operator"}
-		case everyKey:
-			row.Callers = []string{"operator", "tenant"}
-		}
+		row.Callers, row.Scope = whoMay(r.action)
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// Asking authenticates a request, and authorizes it for an action, each time that
+// it is called.
+func (a *API) Asking(r *http.Request, action accounts.Action) func() error {
+	g, c := newGate(action), a.echo.NewContext(r, nil)
+	return func() error {
+		who, err := a.authenticate(r)
+		if err != nil {
+			return err
+		}
+		return g.authorize(who, c)
+	}
+}
+
+// whoMay says who may do an action, and with which one scope, as the table of
+// accounts answers.
+func whoMay(action accounts.Action) (callers []string, scope string) {
+	if accounts.Authorize(accounts.Principal{}, action) == nil {
+		return []string{"anyone"}, ""
+	}
+	for _, p := range []accounts.Principal{{Kind: operatorKey}, {Kind: tenantKey, TenantID: "any"}} {
+		for _, s := range []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage} {
+			if p.Scopes = []tenants.Scope{s}; accounts.Authorize(p, action) == nil {
+				callers, scope = append(callers, p.Kind[:strings.Index(p.Kind, "_")]), string(s)
+				break
+			}
+		}
+	}
+	return callers, scope
 }
 
 // For fuzzing what parses outside input.

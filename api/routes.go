@@ -6,16 +6,17 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/accounts"
 )
 
-// A route is one operation: a row of the table that says who may call what.
+// A route is one operation: a row of the table that says what is called where,
+// and which action that is.
 type route struct {
 	method, path string
 	// operation is its operationId in openapi.yaml.
 	operation string
-	callers   callers
-	scope     tenants.Scope
+	// action says who may call it: accounts.Authorize has the table.
+	action accounts.Action
 	// query are the parameters that it knows; others are refused.
 	query []string
 	// body is the type of the JSON body that is held against it before it is
@@ -35,92 +36,95 @@ type route struct {
 // document sent by mistake is not taken for judged.
 type nothing struct{}
 
-// callers says who may call a route.
-type callers uint8
-
-const (
-	anyone    callers = iota // without a key
-	operators                // operator keys
-	everyKey                 // operator keys and tenant keys; a tenant key only for its own tenant
-)
-
 var paging = []string{"limit", "cursor"}
+
+// A Row of the route table, for those who hold it against another table.
+type Row struct {
+	Method, Path string // as in "/v1/tenants/:tenant"
+	Action       accounts.Action
+}
+
+// Routes gives the route table. GET answers HEAD as well.
+func Routes() []Row {
+	var rows []Row
+	for _, r := range new(API).routes() {
+		rows = append(rows, Row{r.method, r.path, r.action})
+	}
+	return rows
+}
 
 // routes is the whole table. Tests hold it against openapi.yaml.
 func (a *API) routes() []route {
-	const (
-		get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
-		check, read, manage = tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage
-	)
+	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	g := ServerInterfaceWrapper{Handler: NewStrictHandler(a, nil)}
 	return []route{
-		{method: post, path: "/v1/check", operation: "check", callers: everyKey, scope: check, query: []string{"deny_status"}, decide: a.check},
-		{method: post, path: "/v1/check/batch", operation: "checkBatch", callers: everyKey, scope: check, query: []string{"deny_status"}, decide: a.checkBatch},
-		{method: post, path: "/v1/explain", operation: "explain", callers: everyKey, scope: read, decide: a.explain},
-		{method: get, path: "/v1/explain/:decision", operation: "getExplanation", callers: everyKey, scope: read, handler: g.GetExplanation},
-		{method: post, path: "/v1/simulate", operation: "simulate", callers: everyKey, scope: read, handler: a.simulate},
+		{method: post, path: "/v1/check", operation: "check", action: accounts.Check, query: []string{"deny_status"}, decide: a.check},
+		{method: post, path: "/v1/check/batch", operation: "checkBatch", action: accounts.Check, query: []string{"deny_status"}, decide: a.checkBatch},
+		{method: post, path: "/v1/explain", operation: "explain", action: accounts.TenantRead, decide: a.explain},
+		{method: get, path: "/v1/explain/:decision", operation: "getExplanation", action: accounts.TenantRead, handler: g.GetExplanation},
+		{method: post, path: "/v1/simulate", operation: "simulate", action: accounts.Simulate, handler: a.simulate},
 
-		{method: get, path: "/v1/tenants", operation: "listTenants", callers: operators, scope: read, query: []string{"q", "status", "plan", "limit", "cursor"}, handler: g.ListTenants},
-		{method: post, path: "/v1/tenants", operation: "createTenant", callers: operators, scope: manage, body: reflect.TypeFor[NewTenant](), handler: g.CreateTenant},
-		{method: get, path: "/v1/tenants/:tenant", operation: "getTenant", callers: everyKey, scope: read, handler: g.GetTenant},
-		{method: put, path: "/v1/tenants/:tenant", operation: "updateTenant", callers: operators, scope: manage, body: reflect.TypeFor[TenantDocument](), ifMatch: true, handler: g.UpdateTenant},
-		{method: del, path: "/v1/tenants/:tenant", operation: "deleteTenant", callers: operators, scope: manage, ifMatch: true, handler: g.DeleteTenant},
+		{method: get, path: "/v1/tenants", operation: "listTenants", action: accounts.TenantsList, query: []string{"q", "status", "plan", "limit", "cursor"}, handler: g.ListTenants},
+		{method: post, path: "/v1/tenants", operation: "createTenant", action: accounts.TenantWrite, body: reflect.TypeFor[NewTenant](), handler: g.CreateTenant},
+		{method: get, path: "/v1/tenants/:tenant", operation: "getTenant", action: accounts.TenantRead, handler: g.GetTenant},
+		{method: put, path: "/v1/tenants/:tenant", operation: "updateTenant", action: accounts.TenantWrite, body: reflect.TypeFor[TenantDocument](), ifMatch: true, handler: g.UpdateTenant},
+		{method: del, path: "/v1/tenants/:tenant", operation: "deleteTenant", action: accounts.TenantWrite, ifMatch: true, handler: g.DeleteTenant},
 
-		{method: get, path: "/v1/tenants/:tenant/keys", operation: "listKeys", callers: everyKey, scope: read, query: paging, handler: g.ListKeys},
-		{method: post, path: "/v1/tenants/:tenant/keys", operation: "createKey", callers: everyKey, scope: manage, body: reflect.TypeFor[NewKey](), handler: g.CreateKey},
-		{method: get, path: "/v1/tenants/:tenant/keys/:key", operation: "getKey", callers: everyKey, scope: read, handler: g.GetKey},
-		{method: del, path: "/v1/tenants/:tenant/keys/:key", operation: "revokeKey", callers: everyKey, scope: manage, handler: g.RevokeKey},
-		{method: post, path: "/v1/tenants/:tenant/keys/:key/rotate", operation: "rotateKey", callers: everyKey, scope: manage, body: reflect.TypeFor[RotateKey](), bodyOptional: true, handler: g.RotateKey},
+		{method: get, path: "/v1/tenants/:tenant/keys", operation: "listKeys", action: accounts.KeysRead, query: paging, handler: g.ListKeys},
+		{method: post, path: "/v1/tenants/:tenant/keys", operation: "createKey", action: accounts.KeysWrite, body: reflect.TypeFor[NewKey](), handler: g.CreateKey},
+		{method: get, path: "/v1/tenants/:tenant/keys/:key", operation: "getKey", action: accounts.KeysRead, handler: g.GetKey},
+		{method: del, path: "/v1/tenants/:tenant/keys/:key", operation: "revokeKey", action: accounts.KeysWrite, handler: g.RevokeKey},
+		{method: post, path: "/v1/tenants/:tenant/keys/:key/rotate", operation: "rotateKey", action: accounts.KeysWrite, body: reflect.TypeFor[RotateKey](), bodyOptional: true, handler: g.RotateKey},
 
-		{method: get, path: "/v1/tenants/:tenant/overrides", operation: "listOverrides", callers: everyKey, scope: read, query: []string{"policy", "limit", "cursor"}, handler: g.ListOverrides},
-		{method: post, path: "/v1/tenants/:tenant/overrides", operation: "createOverride", callers: operators, scope: manage, body: reflect.TypeFor[NewOverride](), handler: g.CreateOverride},
-		{method: get, path: "/v1/tenants/:tenant/overrides/:override", operation: "getOverride", callers: everyKey, scope: read, handler: g.GetOverride},
-		{method: del, path: "/v1/tenants/:tenant/overrides/:override", operation: "deleteOverride", callers: operators, scope: manage, handler: g.DeleteOverride},
-		{method: get, path: "/v1/tenants/:tenant/lists", operation: "listEntries", callers: everyKey, scope: read, query: []string{"list", "q", "limit", "cursor"}, handler: g.ListEntries},
-		{method: post, path: "/v1/tenants/:tenant/lists", operation: "createEntry", callers: operators, scope: manage, body: reflect.TypeFor[NewListEntry](), handler: g.CreateEntry},
-		{method: get, path: "/v1/tenants/:tenant/lists/:entry", operation: "getEntry", callers: everyKey, scope: read, handler: g.GetEntry},
-		{method: del, path: "/v1/tenants/:tenant/lists/:entry", operation: "deleteEntry", callers: operators, scope: manage, handler: g.DeleteEntry},
-		{method: get, path: "/v1/tenants/:tenant/blocks", operation: "listBlocks", callers: everyKey, scope: read, query: []string{"policy", "limit", "cursor"}, handler: g.ListBlocks},
-		{method: post, path: "/v1/tenants/:tenant/blocks", operation: "createBlock", callers: operators, scope: manage, body: reflect.TypeFor[NewBlock](), handler: g.CreateBlock},
-		{method: get, path: "/v1/tenants/:tenant/blocks/:block", operation: "getBlock", callers: everyKey, scope: read, handler: g.GetBlock},
-		{method: del, path: "/v1/tenants/:tenant/blocks/:block", operation: "deleteBlock", callers: operators, scope: manage, handler: g.DeleteBlock},
-		{method: post, path: "/v1/tenants/:tenant/reset", operation: "resetKey", callers: operators, scope: manage, body: reflect.TypeFor[Reset](), handler: g.ResetKey},
+		{method: get, path: "/v1/tenants/:tenant/overrides", operation: "listOverrides", action: accounts.TenantRead, query: []string{"policy", "limit", "cursor"}, handler: g.ListOverrides},
+		{method: post, path: "/v1/tenants/:tenant/overrides", operation: "createOverride", action: accounts.SteerWrite, body: reflect.TypeFor[NewOverride](), handler: g.CreateOverride},
+		{method: get, path: "/v1/tenants/:tenant/overrides/:override", operation: "getOverride", action: accounts.TenantRead, handler: g.GetOverride},
+		{method: del, path: "/v1/tenants/:tenant/overrides/:override", operation: "deleteOverride", action: accounts.SteerWrite, handler: g.DeleteOverride},
+		{method: get, path: "/v1/tenants/:tenant/lists", operation: "listEntries", action: accounts.TenantRead, query: []string{"list", "q", "limit", "cursor"}, handler: g.ListEntries},
+		{method: post, path: "/v1/tenants/:tenant/lists", operation: "createEntry", action: accounts.SteerWrite, body: reflect.TypeFor[NewListEntry](), handler: g.CreateEntry},
+		{method: get, path: "/v1/tenants/:tenant/lists/:entry", operation: "getEntry", action: accounts.TenantRead, handler: g.GetEntry},
+		{method: del, path: "/v1/tenants/:tenant/lists/:entry", operation: "deleteEntry", action: accounts.SteerWrite, handler: g.DeleteEntry},
+		{method: get, path: "/v1/tenants/:tenant/blocks", operation: "listBlocks", action: accounts.TenantRead, query: []string{"policy", "limit", "cursor"}, handler: g.ListBlocks},
+		{method: post, path: "/v1/tenants/:tenant/blocks", operation: "createBlock", action: accounts.SteerWrite, body: reflect.TypeFor[NewBlock](), handler: g.CreateBlock},
+		{method: get, path: "/v1/tenants/:tenant/blocks/:block", operation: "getBlock", action: accounts.TenantRead, handler: g.GetBlock},
+		{method: del, path: "/v1/tenants/:tenant/blocks/:block", operation: "deleteBlock", action: accounts.SteerWrite, handler: g.DeleteBlock},
+		{method: post, path: "/v1/tenants/:tenant/reset", operation: "resetKey", action: accounts.SteerWrite, body: reflect.TypeFor[Reset](), handler: g.ResetKey},
 
-		{method: get, path: "/v1/operator-keys", operation: "listOperatorKeys", callers: operators, scope: read, query: paging, handler: g.ListOperatorKeys},
-		{method: post, path: "/v1/operator-keys", operation: "createOperatorKey", callers: operators, scope: manage, body: reflect.TypeFor[NewKey](), handler: g.CreateOperatorKey},
-		{method: get, path: "/v1/operator-keys/:key", operation: "getOperatorKey", callers: operators, scope: read, handler: g.GetOperatorKey},
-		{method: del, path: "/v1/operator-keys/:key", operation: "revokeOperatorKey", callers: operators, scope: manage, handler: g.RevokeOperatorKey},
-		{method: post, path: "/v1/operator-keys/:key/rotate", operation: "rotateOperatorKey", callers: operators, scope: manage, body: reflect.TypeFor[RotateKey](), bodyOptional: true, handler: g.RotateOperatorKey},
+		{method: get, path: "/v1/operator-keys", operation: "listOperatorKeys", action: accounts.OperatorKeysRd, query: paging, handler: g.ListOperatorKeys},
+		{method: post, path: "/v1/operator-keys", operation: "createOperatorKey", action: accounts.OperatorKeysWr, body: reflect.TypeFor[NewKey](), handler: g.CreateOperatorKey},
+		{method: get, path: "/v1/operator-keys/:key", operation: "getOperatorKey", action: accounts.OperatorKeysRd, handler: g.GetOperatorKey},
+		{method: del, path: "/v1/operator-keys/:key", operation: "revokeOperatorKey", action: accounts.OperatorKeysWr, handler: g.RevokeOperatorKey},
+		{method: post, path: "/v1/operator-keys/:key/rotate", operation: "rotateOperatorKey", action: accounts.OperatorKeysWr, body: reflect.TypeFor[RotateKey](), bodyOptional: true, handler: g.RotateOperatorKey},
 
-		{method: get, path: "/v1/plans", operation: "listPlans", callers: operators, scope: read, query: []string{"q", "limit", "cursor"}, handler: g.ListPlans},
-		{method: post, path: "/v1/plans", operation: "createPlan", callers: operators, scope: manage, body: reflect.TypeFor[NewPlan](), handler: g.CreatePlan},
-		{method: get, path: "/v1/plans/:plan", operation: "getPlan", callers: operators, scope: read, handler: g.GetPlan},
-		{method: del, path: "/v1/plans/:plan", operation: "deletePlan", callers: operators, scope: manage, ifMatch: true, handler: g.DeletePlan},
-		{method: get, path: "/v1/plans/:plan/draft", operation: "getDraft", callers: operators, scope: read, handler: g.GetDraft},
-		{method: put, path: "/v1/plans/:plan/draft", operation: "saveDraft", callers: operators, scope: manage, body: reflect.TypeFor[PlanDocument](), ifMatch: true, handler: g.SaveDraft},
-		{method: post, path: "/v1/plans/:plan/draft/validate", operation: "validateDraft", callers: operators, scope: read, body: reflect.TypeFor[nothing](), bodyOptional: true, handler: g.ValidateDraft},
-		{method: get, path: "/v1/plans/:plan/diff", operation: "diffPlan", callers: operators, scope: read, handler: g.DiffPlan},
-		{method: post, path: "/v1/plans/:plan/publish", operation: "publishPlan", callers: operators, scope: manage, body: reflect.TypeFor[Publish](), bodyOptional: true, handler: g.PublishPlan},
-		{method: get, path: "/v1/plans/:plan/versions", operation: "listVersions", callers: operators, scope: read, query: paging, handler: g.ListVersions},
-		{method: get, path: "/v1/plans/:plan/versions/:version", operation: "getVersion", callers: operators, scope: read, handler: g.GetVersion},
+		{method: get, path: "/v1/plans", operation: "listPlans", action: accounts.PlansRead, query: []string{"q", "limit", "cursor"}, handler: g.ListPlans},
+		{method: post, path: "/v1/plans", operation: "createPlan", action: accounts.PlansWrite, body: reflect.TypeFor[NewPlan](), handler: g.CreatePlan},
+		{method: get, path: "/v1/plans/:plan", operation: "getPlan", action: accounts.PlansRead, handler: g.GetPlan},
+		{method: del, path: "/v1/plans/:plan", operation: "deletePlan", action: accounts.PlansWrite, ifMatch: true, handler: g.DeletePlan},
+		{method: get, path: "/v1/plans/:plan/draft", operation: "getDraft", action: accounts.PlansRead, handler: g.GetDraft},
+		{method: put, path: "/v1/plans/:plan/draft", operation: "saveDraft", action: accounts.PlansWrite, body: reflect.TypeFor[PlanDocument](), ifMatch: true, handler: g.SaveDraft},
+		{method: post, path: "/v1/plans/:plan/draft/validate", operation: "validateDraft", action: accounts.PlansRead, body: reflect.TypeFor[nothing](), bodyOptional: true, handler: g.ValidateDraft},
+		{method: get, path: "/v1/plans/:plan/diff", operation: "diffPlan", action: accounts.PlansRead, handler: g.DiffPlan},
+		{method: post, path: "/v1/plans/:plan/publish", operation: "publishPlan", action: accounts.PlansWrite, body: reflect.TypeFor[Publish](), bodyOptional: true, handler: g.PublishPlan},
+		{method: get, path: "/v1/plans/:plan/versions", operation: "listVersions", action: accounts.PlansRead, query: paging, handler: g.ListVersions},
+		{method: get, path: "/v1/plans/:plan/versions/:version", operation: "getVersion", action: accounts.PlansRead, handler: g.GetVersion},
 
-		{method: get, path: "/v1/analytics/traffic", operation: "getTraffic", callers: everyKey, scope: read, query: []string{"tenant", "policy", "route", "from", "to", "step"}, handler: g.GetTraffic},
-		{method: get, path: "/v1/analytics/policies", operation: "getPolicyTraffic", callers: everyKey, scope: read, query: []string{"tenant", "from", "to", "step", "limit"}, handler: g.GetPolicyTraffic},
-		{method: get, path: "/v1/analytics/routes", operation: "getRouteTraffic", callers: everyKey, scope: read, query: []string{"tenant", "from", "to", "step", "limit"}, handler: g.GetRouteTraffic},
-		{method: get, path: "/v1/analytics/keys", operation: "getTopKeys", callers: everyKey, scope: read, query: []string{"tenant", "policy", "from", "to", "outcome", "limit"}, handler: g.GetTopKeys},
-		{method: get, path: "/v1/analytics/tenants", operation: "getTenantTraffic", callers: operators, scope: read, query: []string{"from", "to", "sort", "limit"}, handler: g.GetTenantTraffic},
-		{method: get, path: "/v1/analytics/retry-after", operation: "getRetryAfter", callers: everyKey, scope: read, query: []string{"tenant", "from", "to"}, handler: g.GetRetryAfter},
-		{method: get, path: "/v1/analytics/remaining", operation: "getRemaining", callers: everyKey, scope: read, query: []string{"tenant", "policy", "from", "to"}, handler: g.GetRemaining},
-		{method: get, path: "/v1/analytics/latency", operation: "getLatency", callers: operators, scope: read, query: []string{"from", "to", "step"}, handler: g.GetLatency},
-		{method: get, path: "/v1/analytics/refusals", operation: "listRefusals", callers: everyKey, scope: read, query: []string{"tenant", "policy", "route", "reason", "from", "to", "limit", "cursor"}, handler: g.ListRefusals},
-		{method: get, path: "/v1/analytics/live", operation: "getLive", callers: everyKey, scope: read, query: []string{"tenant"}, handler: g.GetLive},
+		{method: get, path: "/v1/analytics/traffic", operation: "getTraffic", action: accounts.TenantRead, query: []string{"tenant", "policy", "route", "from", "to", "step"}, handler: g.GetTraffic},
+		{method: get, path: "/v1/analytics/policies", operation: "getPolicyTraffic", action: accounts.TenantRead, query: []string{"tenant", "from", "to", "step", "limit"}, handler: g.GetPolicyTraffic},
+		{method: get, path: "/v1/analytics/routes", operation: "getRouteTraffic", action: accounts.TenantRead, query: []string{"tenant", "from", "to", "step", "limit"}, handler: g.GetRouteTraffic},
+		{method: get, path: "/v1/analytics/keys", operation: "getTopKeys", action: accounts.TenantRead, query: []string{"tenant", "policy", "from", "to", "outcome", "limit"}, handler: g.GetTopKeys},
+		{method: get, path: "/v1/analytics/tenants", operation: "getTenantTraffic", action: accounts.TenantsList, query: []string{"from", "to", "sort", "limit"}, handler: g.GetTenantTraffic},
+		{method: get, path: "/v1/analytics/retry-after", operation: "getRetryAfter", action: accounts.TenantRead, query: []string{"tenant", "from", "to"}, handler: g.GetRetryAfter},
+		{method: get, path: "/v1/analytics/remaining", operation: "getRemaining", action: accounts.TenantRead, query: []string{"tenant", "policy", "from", "to"}, handler: g.GetRemaining},
+		{method: get, path: "/v1/analytics/latency", operation: "getLatency", action: accounts.TenantsList, query: []string{"from", "to", "step"}, handler: g.GetLatency},
+		{method: get, path: "/v1/analytics/refusals", operation: "listRefusals", action: accounts.TenantRead, query: []string{"tenant", "policy", "route", "reason", "from", "to", "limit", "cursor"}, handler: g.ListRefusals},
+		{method: get, path: "/v1/analytics/live", operation: "getLive", action: accounts.TenantRead, query: []string{"tenant"}, handler: g.GetLive},
 
-		{method: get, path: "/v1/audit", operation: "listAudit", callers: everyKey, scope: read, query: []string{"tenant", "action", "object", "from", "to", "limit", "cursor"}, handler: g.ListAudit},
+		{method: get, path: "/v1/audit", operation: "listAudit", action: accounts.TenantRead, query: []string{"tenant", "action", "object", "from", "to", "limit", "cursor"}, handler: g.ListAudit},
 
-		{method: get, path: "/healthz", operation: "healthz", handler: a.alive},
-		{method: get, path: "/livez", operation: "livez", handler: a.alive},
-		{method: get, path: "/readyz", operation: "readyz", query: []string{"verbose"}, handler: a.readyz},
-		{method: get, path: "/metrics", operation: "metrics", handler: a.metrics},
-		{method: get, path: "/openapi.yaml", operation: "openapi", handler: a.openapi},
+		{method: get, path: "/healthz", operation: "healthz", action: accounts.Public, handler: a.alive},
+		{method: get, path: "/livez", operation: "livez", action: accounts.Public, handler: a.alive},
+		{method: get, path: "/readyz", operation: "readyz", action: accounts.Public, query: []string{"verbose"}, handler: a.readyz},
+		{method: get, path: "/metrics", operation: "metrics", action: accounts.Public, handler: a.metrics},
+		{method: get, path: "/openapi.yaml", operation: "openapi", action: accounts.Public, handler: a.openapi},
 	}
 }

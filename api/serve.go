@@ -90,17 +90,18 @@ func requestID(w http.ResponseWriter) string {
 
 // serve is what every operation goes through before its handler.
 func (a *API) serve(r route) echo.HandlerFunc {
+	gate := newGate(r.action)
 	return func(c echo.Context) error {
 		defer a.recovered(c)
 		req := c.Request()
 		req.Pattern = c.Path() // for whoever asks after the answer what it was
 		var who caller
-		if r.callers != anyone {
+		if !gate.open {
 			var err error
 			if who, err = a.authenticate(req); err != nil {
 				return err
 			}
-			if err := authorize(who, &r, c); err != nil {
+			if err := gate.authorize(who, c); err != nil {
 				return err
 			}
 		}
@@ -110,7 +111,7 @@ func (a *API) serve(r route) echo.HandlerFunc {
 		switch {
 		case r.decide != nil:
 			return r.decide(c, who)
-		case r.callers == anyone:
+		case gate.open:
 			return r.handler(c)
 		}
 		return a.manage(&r, who, c)
