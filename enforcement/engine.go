@@ -108,6 +108,7 @@ type scratch struct {
 	partition Partition
 	counted   []counted // of one item
 	ahead     foresight
+	outlooks  []outlook
 	foreseen  bool  // of every item that may have to wait, with the check itself
 	now       int64 // by the node's clock, in microseconds; 0: not asked yet
 }
@@ -135,8 +136,8 @@ type ask struct {
 	blocked          bool
 	ends             int64 // of the last block
 	request          int   // among those of the call; meaningless without charges
-	looks            bool  // ahead is asked for
-	ahead            outlook
+	looks            bool  // the time ahead is asked about
+	ahead            int   // in scratch.outlooks
 }
 
 type span struct{ from, to int }
@@ -167,7 +168,7 @@ func (e *Engine) decide(ctx context.Context, w *scratch, items []BatchItem, atom
 
 // begin opens the decisions of items.
 func (e *Engine) begin(w *scratch, items []BatchItem) {
-	w.charges, w.places, w.requests, w.outcomes = w.charges[:0], w.places[:0], w.requests[:0], w.outcomes[:0]
+	w.charges, w.places, w.requests, w.outcomes, w.outlooks = w.charges[:0], w.places[:0], w.requests[:0], w.outcomes[:0], w.outlooks[:0]
 	w.asks = resized(w.asks, len(items))
 	w.now, w.foreseen = 0, false
 	w.ahead.reset()
@@ -298,12 +299,22 @@ func (w *scratch) block(a *ask, item BatchItem) {
 
 // limits appends a rule's limits with the numbers that hold for the check.
 func (a *ask) limits(item BatchItem, r *Rule) {
-	d := item.Decision
-	n := item.Subject.numbers(r, item.Check, a.now)
+	s, d, from := item.Subject, item.Decision, len(item.Decision.Limits)
+	// Filled in place: append would make each state twice.
+	d.Limits = slices.Grow(d.Limits, len(r.Limits))[:from+len(r.Limits)]
+	if s.Steering == nil {
+		for k := range r.Limits {
+			limit := &r.Limits[k]
+			d.Limits[from+k] = LimitState{Rule: r, Limit: limit, Cost: item.Check.Cost, rev: max(limit.Meter.Rev, s.PlanRevision)}
+		}
+		return
+	}
+	n := s.numbers(r, item.Check, a.now)
 	for k := range n.limits {
-		d.Limits = append(d.Limits, LimitState{Rule: r, Limit: &n.limits[k], Cost: item.Check.Cost, override: n.override, rev: n.revision(k)})
+		l := &d.Limits[from+k]
+		*l = LimitState{Rule: r, Limit: &n.limits[k], Cost: item.Check.Cost, rev: n.revision(k)}
 		if n.override != nil {
-			d.Limits[len(d.Limits)-1].Override = &n.override.Override
+			l.Override, l.override = &n.override.Override, n.override
 		}
 	}
 }
@@ -439,8 +450,9 @@ func (w *scratch) askEach(items []BatchItem) {
 		if a.blocked {
 			w.requests[a.request].Mode = Peek
 		}
-		if a.blocked || w.foreseen || w.mayCross(items, i, 1) {
-			a.looks, a.ahead = true, w.foresee(items, i, 1)
+		if a.blocked || w.foreseen || items[i].Subject.Steering != nil && w.mayCross(items, i, 1) {
+			a.looks, a.ahead = true, len(w.outlooks)
+			w.outlooks = append(w.outlooks, w.foresee(items, i, 1))
 		}
 	}
 }
@@ -468,8 +480,9 @@ func (e *Engine) answerEach(ctx context.Context, w *scratch, items []BatchItem) 
 			items[i].Decision.overLimit(retry)
 		}
 		if a.looks && (a.blocked || refusing) {
-			w.hear(&a.ahead, items)
-			w.settle(&a.ahead, items, i)
+			look := &w.outlooks[a.ahead]
+			w.hear(look, items)
+			w.settle(look, items, i)
 		}
 	}
 }
@@ -515,26 +528,32 @@ func (w *scratch) answer(a *ask, item BatchItem, o *Outcome, base int) (refusing
 	d.At = o.At
 	for i := a.enforced.from; i < a.enforced.to; i++ {
 		l := &d.Limits[w.places[i]]
-		a.fill(l, w.charges[i].Meter, &o.Charges[i-base], o.At, forced)
+		c, m := &o.Charges[i-base], w.charges[i].Meter
+		if a.blocked {
+			c.uncosted(m, l.Cost, o.At)
+		}
+		l.fill(m, c, o.At, forced)
+		l.Shared = true
 		if !l.Allowed {
 			refusing, retry = true, longer(retry, l.RetryAfter)
 		}
 	}
 	for i := a.shadow.from; i < a.shadow.to; i++ {
 		l := &d.Limits[w.places[i]]
-		a.fill(l, w.charges[i].Meter, &o.Charges[i-base], o.At, forced)
+		c, m := &o.Charges[i-base], w.charges[i].Meter
+		if a.blocked {
+			c.uncosted(m, l.Cost, o.At)
+		}
+		l.fill(m, c, o.At, forced)
+		l.Shared = true
 	}
 	return refusing && refuses(o, item), retry
 }
 
-// fill says of a limit what became of its charge in the shared limiter. That of
-// a blocked key was asked without its cost.
-func (a *ask) fill(l *LimitState, m *Meter, c *Charged, at int64, forced bool) {
-	if a.blocked {
-		c.Cost, c.Fits = l.Cost, m.Admits(m.Left(c.State, at), l.Cost)
-	}
-	l.fill(m, c, at, forced)
-	l.Shared = true
+// uncosted says of a charge of a blocked key, which was asked without its cost,
+// whether that would fit.
+func (c *Charged) uncosted(m *Meter, cost, at int64) {
+	c.Cost, c.Fits = cost, m.Admits(m.Left(c.State, at), cost)
 }
 
 // overLimit is a refusal by limits. retry is the longest of the refusing ones.

@@ -84,9 +84,10 @@ func (x *Explanation) passesAt(w *scratch, now int64) int64 {
 	case a.blocked && d.At == 0: // nobody was asked about limits
 		return a.ends
 	case a.looks && !d.Degraded && d.At != 0:
-		w.hear(&a.ahead, w.one[:])
-		passes := w.ahead.passes(a.ahead.hurdles, a.now, max(a.now, a.ends), 1)
-		if a.ahead.heard && passes != Never {
+		look := &w.outlooks[a.ahead]
+		w.hear(look, w.one[:])
+		passes := w.ahead.passes(look.hurdles, a.now, max(a.now, a.ends), 1)
+		if look.heard && passes != Never {
 			return at + passes - a.now
 		}
 	}
