@@ -58,14 +58,14 @@ func (e *Engine) fallBack(ctx context.Context, w *scratch, items []BatchItem, as
 		return
 	}
 	if len(request.Charges) > 0 {
-		e.takeLocal(ctx, request, items, ranges)
+		e.takeLocal(ctx, request, items, asks, ranges)
 	}
 	spread(items, false)
 }
 
 // takeLocal has this node's limiter decide items together; ranges are their
 // parts of the request's charges, which are those of their limits.
-func (e *Engine) takeLocal(ctx context.Context, request Request, items []BatchItem, ranges []span) {
+func (e *Engine) takeLocal(ctx context.Context, request Request, items []BatchItem, asks []ask, ranges []span) {
 	forced := request.Mode == Force
 	outcomes := make([]Outcome, 1)
 	// The caller's own deadline may be what ran out.
@@ -88,10 +88,8 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []BatchIt
 		for k := range d.Limits {
 			l, charge, charged := &d.Limits[k], &request.Charges[part.from+k], &o.Charges[part.from+k]
 			l.fill(charge.Meter, charged, o.At, forced)
-			// What fits the limit but not this node's share of it can pass
-			// once the shared limiter is back.
-			if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
-				l.RetryAfter = awayRetry
+			if l.RetryAfter == Never {
+				l.RetryAfter = asks[i].possible(items[i], l, charged.Cost)
 			}
 			if !l.Allowed {
 				refusing, retry = true, longer(retry, l.RetryAfter)
@@ -108,18 +106,45 @@ func (d *Decision) unavailable() {
 	d.Allowed, d.Reason, d.RetryAfter = false, ReasonLimiterUnavailable, awayRetry
 }
 
-// share is the limit's meter for one of so many nodes.
-func (l *LimitState) share(nodes int) *Meter {
-	limits, shares := l.Rule.Limits, &l.Rule.shares
-	if l.override != nil {
-		limits, shares = l.override.limits, &l.override.shares
-	}
-	for k := range limits {
-		if &limits[k] == l.Limit {
-			return shares.of(limits, nodes)[k]
+// possible is how long to wait, in milliseconds, with what can never pass by this
+// node's share of a limit. What fits the whole limit can pass once the shared
+// limiter is back; what does not, when an override has ended by which it does not.
+func (a *ask) possible(item BatchItem, l *LimitState, cost int64) int64 {
+	limits, _ := l.inForce()
+	nth, retry := l.nth(limits), int64(awayRetry)
+	for o := l.override; !limits[nth].Meter.Possible(cost); {
+		if o == nil {
+			return Never
+		}
+		limits, retry = l.Rule.Limits, max(awayRetry, a.wait(o.Until))
+		if o, _ = item.Subject.Steering.of(l.Rule).choose(item.Check, o.Until); o != nil {
+			limits = o.limits
 		}
 	}
-	return l.Limit.Meter
+	return retry
+}
+
+// share is the limit's meter for one of so many nodes.
+func (l *LimitState) share(nodes int) *Meter {
+	limits, shares := l.inForce()
+	return shares.of(limits, nodes)[l.nth(limits)]
+}
+
+// inForce are the limits of the rule with the numbers in force, and their shares.
+func (l *LimitState) inForce() ([]RuleLimit, *shares) {
+	if l.override != nil {
+		return l.override.limits, &l.override.shares
+	}
+	return l.Rule.Limits, &l.Rule.shares
+}
+
+// nth is the limit's place among those of its rule.
+func (l *LimitState) nth(limits []RuleLimit) int {
+	k := 0
+	for &limits[k] != l.Limit {
+		k++
+	}
+	return k
 }
 
 // away notes in the log that the limiter did not decide.

@@ -179,6 +179,43 @@ func TestSteeringWithoutALimiter(t *testing.T) {
 	}
 }
 
+// While the shared limiter is away, what an override's numbers never admit is told
+// to wait for its end, if those that follow can admit it.
+func TestOverrideThatRefusesWithoutALimiter(t *testing.T) {
+	t.Parallel()
+	now := start
+	none := func(id, user string, cost, until int64) enforcement.Override {
+		return enforcement.Override{
+			ID: id, Policy: "p", Attribute: "user", Value: user, Revision: until, From: start, Until: start + until*second,
+			Limits: []enforcement.OverrideLimit{{Name: "l1", Quota: cost, Burst: enforcement.Keep}},
+		}
+	}
+	s := steer(t, subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user"}, Limits: []enforcement.RuleLimit{window(9, 5), window(1, 5)}}), enforcement.SteeringSpec{
+		Overrides: []enforcement.Override{none("1", "u", 0, 5), none("2", "twice", 1, 7), none("3", "twice", 0, 8), none("4", "brief", 0, 9)},
+	})
+	e := enforcement.NewEngine(away{enforcement.Failed}, enforcement.Config{Local: newCounters(), Nodes: 3, Now: at(&now)})
+	for _, c := range []struct {
+		user     string
+		at, cost int64
+		want     string
+	}{
+		{"u", 0, 1, "false over_limit 5000 degraded"},
+		{"u", 0, 5, "false over_limit 5000 degraded"},
+		{"u", 0, 6, "false cost_exceeds_quota -1 degraded"},
+		{"twice", 0, 2, "false over_limit 8000 degraded"},
+		{"brief", 9*second - 1, 1, "false over_limit 1000 degraded"},
+		{"brief", 9 * second, 4, "false over_limit 1000 degraded"}, // more than a share
+		{"brief", 9 * second, 1, "true ok 0 degraded"},
+	} {
+		now = start + c.at
+		check := asked("", "/", "user", c.user)
+		check.Cost = c.cost
+		if got := why(decide(e, s, check)); got != c.want {
+			t.Errorf("%s, %d units: %s, want %s", c.user, c.cost, got, c.want)
+		}
+	}
+}
+
 func TestSteeringOfABatch(t *testing.T) {
 	t.Parallel()
 	now := start
