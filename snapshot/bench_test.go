@@ -110,6 +110,35 @@ func BenchmarkOneEdit(b *testing.B) {
 	}
 }
 
+// BenchmarkFullLists is one more entry for a tenant whose lists are full.
+func BenchmarkFullLists(b *testing.B) {
+	w := newWorld()
+	w.edit(func(r int64) {
+		w.plans["plan-1"] = aPlan(1, 1, r, 1)
+		t := aTenant(1, 1)
+		t.Revision = r
+		w.tenants[t.ID] = t
+		for i := range steering.MaxEntries {
+			e := anEntry(fmt.Sprintf("e-%05d", i), 1, steering.Deny, fmt.Sprintf("user-%d", i))
+			if i%2 == 0 {
+				e.Attribute, e.Value = "ip", fmt.Sprintf("10.%d.%d.0/24", i/512, i/2%256)
+			}
+			e.Revision = r
+			w.entries[e.ID] = e
+		}
+	})
+	base, _ := Compile(nil, w.changes(), Options{})
+	if got := base.Counts(); got.Entries != steering.MaxEntries || base.ProblemCount() != 0 {
+		b.Fatalf("%+v, %d problems", got, base.ProblemCount())
+	}
+	more := anEntry("e-more", 1, steering.Deny, "bob")
+	more.Revision = base.Revision() + 1
+	b.ReportAllocs()
+	for b.Loop() {
+		Compile(base, Changes{Revision: more.Revision, Entries: []steering.Entry{more}}, Options{})
+	}
+}
+
 // BenchmarkLookup is what a request asks of a snapshot.
 func BenchmarkLookup(b *testing.B) {
 	s, _ := Compile(nil, bigWorld().changes(), Options{})

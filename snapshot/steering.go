@@ -261,18 +261,18 @@ func (b *builder) merge(tenantID string, old *tenantRows, e *rowEdit) *tenantRow
 		old = &tenantRows{}
 	}
 	was, add := &old.spec, &e.add.spec
-	entryID := func(n *enforcement.ListEntry) object { return object{"list_entry", n.ID} }
+	entryID := func(n enforcement.ListEntry) object { return object{"list_entry", n.ID} }
 	next := &tenantRows{
 		spec: enforcement.SteeringSpec{
 			Deny:  mergeRows(b, rowRef{tenantID: tenantID, place: amongDenied}, was.Deny, add.Deny, entryID),
 			Allow: mergeRows(b, rowRef{tenantID: tenantID, place: amongAllowed}, was.Allow, add.Allow, entryID),
 			Blocks: mergeRows(b, rowRef{tenantID: tenantID, place: amongBlocks}, was.Blocks, add.Blocks,
-				func(n *enforcement.Block) object { return object{"block", n.ID} }),
+				func(n enforcement.Block) object { return object{"block", n.ID} }),
 			Overrides: mergeRows(b, rowRef{tenantID: tenantID, place: amongOverrides}, was.Overrides, add.Overrides,
-				func(n *enforcement.Override) object { return object{"override", n.ID} }),
+				func(n enforcement.Override) object { return object{"override", n.ID} }),
 			Changed: was.Changed,
 		},
-		bad: mergeRows(b, rowRef{tenantID: tenantID, place: leftOut}, old.bad, e.add.bad, func(o *object) object { return *o }),
+		bad: mergeRows(b, rowRef{tenantID: tenantID, place: leftOut}, old.bad, e.add.bad, func(o object) object { return o }),
 	}
 	if len(add.Changed)+len(e.forgotten) > 0 {
 		next.spec.Changed = maps.Clone(was.Changed)
@@ -291,26 +291,58 @@ func (b *builder) merge(tenantID string, old *tenantRows, e *rowEdit) *tenantRow
 	return next
 }
 
-// mergeRows gives the old and the new rows that the index has at a place, by
-// id; of two with one id the later.
-func mergeRows[T any](b *builder, at rowRef, old, add []T, of func(*T) object) []T {
+// mergeRows gives the old rows, which are by id, and the new ones that the index
+// has at a place, by id; of two with one id the later. A tenant may have
+// thousands and get one more: the old ones are not sorted again.
+func mergeRows[T any](b *builder, at rowRef, old, add []T, of func(T) object) []T {
+	stands := func(row T) bool {
+		ref, ok := b.rows.get(of(row))
+		return ok && ref.tenantID == at.tenantID && ref.place == at.place
+	}
+	add = sortRows(add, of)
 	list := make([]T, 0, len(old)+len(add))
-	for _, rows := range [][]T{add, old} {
-		for i := len(rows) - 1; i >= 0; i-- { // the latest first
-			if ref, ok := b.rows.get(of(&rows[i])); ok && ref.tenantID == at.tenantID && ref.place == at.place {
-				list = append(list, rows[i])
+	take := func(row T) {
+		if stands(row) {
+			list = append(list, row)
+		}
+	}
+	for _, row := range old {
+		order := -1
+		for len(add) > 0 && order < 0 {
+			if order = compareObjects(of(add[0]), of(row)); order <= 0 {
+				take(add[0])
+				add = add[1:]
 			}
 		}
+		if order != 0 {
+			take(row)
+		}
+	}
+	for _, row := range add {
+		take(row)
 	}
 	if len(list) == 0 {
 		return nil
 	}
-	slices.SortStableFunc(list, func(x, y T) int {
-		p, q := of(&x), of(&y)
-		return cmp.Or(cmp.Compare(p.kind, q.kind), cmp.Compare(p.id, q.id))
-	})
-	list = slices.CompactFunc(list, func(x, y T) bool { return of(&x) == of(&y) })
 	return slices.Clip(list)
+}
+
+// sortRows gives rows by id, of several with one id the last.
+func sortRows[T any](rows []T, of func(T) object) []T {
+	slices.SortStableFunc(rows, func(x, y T) int { return compareObjects(of(x), of(y)) })
+	n := 0
+	for i, row := range rows {
+		if i+1 < len(rows) && of(rows[i+1]) == of(row) {
+			continue
+		}
+		rows[n] = row
+		n++
+	}
+	return rows[:n]
+}
+
+func compareObjects(x, y object) int {
+	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.id, y.id))
 }
 
 // steerTenant compiles a tenant's rows for its plan.
