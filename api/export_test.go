@@ -79,6 +79,8 @@ var (
 	}
 	// Forge makes a cursor of the same listing to any place.
 	Forge = func(after string) string { return listing{path: "/v1/tenants"}.cursor(after) }
+	// ForgeFor makes one of any listing that nothing narrows.
+	ForgeFor = func(path, after string) string { return listing{path: path}.cursor(after) }
 )
 
 // DecodeCheck reads a body as POST /v1/check does.

@@ -3,6 +3,7 @@ package api_test
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"slices"
@@ -122,6 +123,7 @@ func newMatrix(t *testing.T) (*world, []matrixCaller) {
 	t.Helper()
 	dead := strings.Repeat("b", 32)
 	w := newWorld(t, func(c *api.Config) { c.BootstrapKey = dead })
+	w.ids = maps.Clone(w.ids) // the fixture's are everybody's
 	ctx := t.Context()
 	for _, name := range []string{"tenant-a", "tenant-b"} {
 		_, err := w.tenants.CreateTenant(ctx, name, tenants.Document{Name: name, Plan: "pro"})

@@ -1,0 +1,315 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/tenants"
+)
+
+// A neighbour is a second tenant, initech, which has one of everything, with
+// the ids by the names of the parameters of paths; acme has its own of each.
+type neighbour struct {
+	key string
+	ids map[string]string
+}
+
+// populateBoth gives acme and initech two of everything each.
+func (w *world) populateBoth() neighbour {
+	w.t.Helper()
+	_, err := w.tenants.CreateTenant(w.t.Context(), "initech", tenants.Document{Name: "Initech", Plan: "pro"})
+	must(w.t, err)
+	w.ids = maps.Clone(w.ids) // the fixture's are everybody's
+	_ = w.key(w.t.Context(), "initech", "spare", tenants.ScopeRead)
+	n := neighbour{key: w.key(w.t.Context(), "initech", "all", tenants.ScopeCheck, tenants.ScopeManage), ids: map[string]string{":key": w.ids["all"]}}
+	must(w.t, w.watcher.Refresh(w.t.Context()))
+	for _, tenant := range []string{"acme", "initech"} {
+		for _, user := range []string{tenant + "-1", tenant + "-2"} {
+			for param, ask := range map[string]call{
+				":override": {path: "/overrides", body: `{"policy":"login-per-ip","attribute":"ip","value":"203.0.113.77","factor":2,"reason":"r"}`},
+				":entry":    {path: "/lists", body: `{"list":"deny","attribute":"user","value":"` + user + `","reason":"r"}`},
+				":block":    {path: "/blocks", body: `{"policy":"reports-per-user","key":{"user":"` + user + `"},"reason":"r","expires_at":"2026-11-22T10:00:00Z"}`},
+			} {
+				ask.method, ask.path, ask.as = http.MethodPost, "/v1/tenants/"+tenant+ask.path, param
+				n.ids[param] = w.made(ask)
+			}
+			n.ids[":decision"] = w.made(call{
+				method: http.MethodPost, path: "/v1/check", as: ":decision",
+				body: `{"tenant":"` + tenant + `","path":"/v1/search","attributes":{"user":"` + user + `"}}`, // deny-listed
+			})
+		}
+	}
+	w.flush()
+	return n
+}
+
+// Whatever is done to another tenant's object is answered, byte for byte, as if
+// it were done to nothing; and it is still there afterwards.
+func TestForeignObjectsAreLikeNone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	n := w.populateBoth()
+	seen := 0
+	for _, r := range w.api.RouteTable() {
+		param := objectParam(r.Path)
+		if param == "" {
+			continue
+		}
+		seen++
+		for _, c := range []struct{ key, tenant, nothing string }{
+			{w.acme, "acme", "acme"}, {w.acmeRead, "acme", "acme"}, {w.operator, "acme", "acme"}, {w.acme, "initech", madeUpTenant},
+		} {
+			if param == ":decision" && c.key == w.operator { // the operator's are all
+				continue
+			}
+			ask := call{method: r.Method, key: c.key, header: map[string]string{"X-Request-Id": "same"}}
+			if r.IfMatch {
+				ask.header["If-Match"] = "*"
+			}
+			if r.Body && !r.BodyOptional {
+				ask.body = string(firstExample(t, r.Operation))
+			}
+			path := func(tenant, id string) string {
+				return strings.NewReplacer(":tenant", tenant, param, id).Replace(r.Path)
+			}
+			ask.path = path(c.tenant, n.ids[param])
+			theirs := w.do(ask)
+			ask.path = path(c.nothing, madeUpID)
+			none := w.do(ask)
+			// Dates and lengths that differ would tell as much as a body.
+			if theirs.status != none.status || theirs.body != none.body || !maps.EqualFunc(theirs.header, none.header, slices.Equal) {
+				t.Errorf("%s %s: theirs %+v, none %+v", r.Operation, c.tenant, theirs, none)
+			}
+			if theirs.status < 400 {
+				t.Errorf("%s: %+v", r.Operation, theirs)
+			}
+		}
+	}
+	if seen < 9 {
+		t.Errorf("only %d routes have an object", seen)
+	}
+	for _, r := range w.api.RouteTable() {
+		if param := objectParam(r.Path); param != "" && r.Method == http.MethodGet {
+			path := strings.NewReplacer(":tenant", "initech", param, n.ids[param]).Replace(r.Path)
+			if a := w.do(call{method: "GET", path: path, key: n.key}); a.status != http.StatusOK || strings.Contains(a.body, `"revoked_at"`) {
+				t.Errorf("%s is gone: %d %s", path, a.status, a.body)
+			}
+		}
+	}
+}
+
+// objectParam is the parameter of a path that names one object of a tenant; ""
+// without one.
+func objectParam(path string) string {
+	for _, p := range placeholders.FindAllString(path, -1) {
+		if p != ":tenant" && (strings.HasPrefix(path, "/v1/tenants/") || p == ":decision") {
+			return p
+		}
+	}
+	return ""
+}
+
+// operationOf finds an operation of the document.
+func operationOf(t *testing.T, id string) *openapi3.Operation {
+	t.Helper()
+	doc, _ := contract()
+	for _, item := range doc.Paths.Map() {
+		for _, op := range item.Operations() {
+			if op.OperationID == id {
+				return op
+			}
+		}
+	}
+	t.Fatalf("no operation %s", id)
+	return nil
+}
+
+// firstExample is a request body of an operation: the first example by name.
+func firstExample(t *testing.T, id string) []byte {
+	t.Helper()
+	examples := operationOf(t, id).RequestBody.Value.Content["application/json"].Examples
+	text, err := json.Marshal(examples[slices.Min(slices.Collect(maps.Keys(examples)))].Value.Value)
+	must(t, err)
+	return text
+}
+
+// ownFields are members of the kind that nobody may set, where a body has one
+// of that name that means something else.
+var ownFields = map[string]string{"simulate": "id", "inviteMember": "role", "invitePerson": "role", "updateMember": "role", "updatePerson": "role"}
+
+// What the server sets cannot be set: an extra member of a body is refused
+// wherever it stands, and nothing is changed.
+func TestMassAssignment(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	before, err := w.store.Revision(t.Context())
+	must(t, err)
+	seen := 0
+	for _, r := range w.api.RouteTable() {
+		if !r.Body {
+			continue
+		}
+		seen++
+		path := strings.NewReplacer(":tenant", "acme", ":plan", "pro", ":key", w.ids["gateway"]).Replace(r.Path)
+		if strings.HasPrefix(r.Path, "/v1/operator-keys") {
+			path = strings.Replace(r.Path, ":key", w.ids["console"], 1)
+		}
+		path = placeholders.ReplaceAllString(path, madeUpID)
+		for _, field := range []string{"id", "tenant_id", "role", "created_by", "revision", "created_at"} {
+			if ownFields[r.Operation] == field {
+				continue
+			}
+			for _, body := range withExtra(t, firstExample(t, r.Operation), field) {
+				a := w.do(call{method: r.Method, path: path, key: w.operator, body: body, header: map[string]string{"If-Match": "*"}})
+				if a.status != http.StatusBadRequest || !strings.Contains(a.body, `/`+field+`"`) {
+					t.Errorf("%s %s: %d %s", r.Operation, body, a.status, a.body)
+				}
+			}
+		}
+	}
+	after, err := w.store.Revision(t.Context())
+	must(t, err)
+	if seen < 15 || before != after {
+		t.Errorf("%d bodies, revision %d, was %d", seen, after, before)
+	}
+}
+
+// withExtra gives a body with one more member: in itself, and in each document
+// inside it.
+func withExtra(t *testing.T, body []byte, field string) []string {
+	t.Helper()
+	var whole map[string]any
+	must(t, json.Unmarshal(body, &whole))
+	var out []string
+	var visit func(v any)
+	visit = func(v any) {
+		switch v := v.(type) {
+		case map[string]any:
+			v[field] = "x"
+			text, err := json.Marshal(whole)
+			must(t, err)
+			out = append(out, string(text))
+			delete(v, field)
+			for name, inner := range v {
+				if name != "attributes" && name != "key" { // any name is one of theirs
+					visit(inner)
+				}
+			}
+		case []any:
+			for _, inner := range v {
+				visit(inner)
+			}
+		}
+	}
+	visit(whole)
+	return out
+}
+
+// A cursor is of one listing of one tenant: another's and one that is made up
+// are refused, and a place that is another tenant's gives nothing of it.
+func TestCursorsKeepToTheTenant(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	n := w.populateBoth()
+	first := func(path, key string) (cursor string) {
+		a := w.do(call{method: "GET", path: path + "?limit=1", key: key})
+		var page struct {
+			Next string `json:"next_cursor"`
+		}
+		must(t, json.Unmarshal([]byte(a.body), &page))
+		if page.Next == "" {
+			t.Fatalf("%s: one page only: %s", path, a.body)
+		}
+		return page.Next
+	}
+	for _, r := range api.Routes() {
+		row := slices.IndexFunc(w.api.RouteTable(), func(row api.RouteRow) bool { return row.Method == r.Method && row.Path == r.Path })
+		if !slices.Contains(w.api.RouteTable()[row].Query, "cursor") || accounts.Authorize(accounts.Principal{
+			Kind: "tenant_key", TenantID: "x", Scopes: []tenants.Scope{tenants.ScopeRead},
+		}, r.Action) != nil {
+			continue
+		}
+		theirs, mine := strings.Replace(r.Path, ":tenant", "initech", 1), strings.Replace(r.Path, ":tenant", "acme", 1)
+		cursor, own := first(theirs, n.key), first(mine, w.acme)
+		for _, c := range []struct {
+			path, cursor, key string
+			status            int
+		}{
+			{mine, own, w.acmeRead, http.StatusOK},
+			{theirs, cursor, n.key, http.StatusOK},
+			{mine, cursor, w.acme, http.StatusBadRequest},
+			{mine, own + "AA", w.acme, http.StatusBadRequest},
+			{mine, "AAAAAAAAAAAAAAAAAAAA", w.acme, http.StatusBadRequest},
+			{mine, api.ForgeFor(mine, "nothing"), w.acme, http.StatusBadRequest},
+		} {
+			a := w.do(call{method: "GET", path: c.path + "?limit=1&cursor=" + c.cursor, key: c.key})
+			if a.status != c.status {
+				t.Errorf("%s with %s: %d %s", c.path, c.cursor, a.status, a.body)
+			}
+		}
+		// A forger who knows the form gets a place, and only their own rows behind it.
+		for _, id := range n.ids {
+			a := w.do(call{method: "GET", path: mine + "?cursor=" + api.ForgeFor(mine, id), key: w.acme})
+			if a.status == http.StatusOK {
+				w.showsNothingOf(n, r.Path, a)
+			}
+		}
+	}
+}
+
+// showsNothingOf looks for ids and names of the neighbour in an answer.
+func (w *world) showsNothingOf(n neighbour, what string, a answer) {
+	w.t.Helper()
+	for _, text := range append(slices.Collect(maps.Values(n.ids)), "initech") {
+		if strings.Contains(a.body, text) || strings.Contains(a.header.Get("Link"), text) {
+			w.t.Errorf("%s shows %s: %s", what, text, a.body)
+		}
+	}
+}
+
+// What a tenant's key filters by reaches no further than its tenant.
+func TestFiltersKeepToTheTenant(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	n := w.populateBoth()
+	for param, id := range n.ids {
+		a := w.do(call{method: "GET", path: "/v1/audit?object=" + id, key: w.acme})
+		if a.status != http.StatusOK || !strings.Contains(a.body, `"data":[]`) {
+			t.Errorf("audit of %s: %s", param, a.body)
+		}
+	}
+	for _, path := range []string{
+		"/v1/audit", "/v1/audit?action=key.create", "/v1/audit?tenant=acme", "/v1/tenants/acme", "/v1/tenants/acme/keys",
+		"/v1/tenants/acme/lists", "/v1/tenants/acme/lists?q=i", "/v1/tenants/acme/overrides?policy=login-per-ip", "/v1/tenants/acme/blocks",
+		"/v1/analytics/refusals", "/v1/analytics/refusals?reason=denied_by_list", "/v1/analytics/keys", "/v1/analytics/traffic",
+		"/v1/analytics/routes", "/v1/analytics/policies", "/v1/analytics/live",
+	} {
+		a := w.do(call{method: "GET", path: path, key: w.acme})
+		if a.status != http.StatusOK {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+		w.showsNothingOf(n, path, a)
+	}
+	for _, r := range w.api.RouteTable() {
+		if !slices.Contains(r.Query, "tenant") {
+			continue
+		}
+		var alike []string
+		for _, tenant := range []string{"initech", "globex", madeUpTenant, "ACME", madeUpID} {
+			a := w.do(call{method: "GET", path: r.Path + "?tenant=" + tenant, key: w.acme, header: map[string]string{"X-Request-Id": "same"}})
+			alike = append(alike, fmt.Sprint(a.status, a.body))
+		}
+		if len(slices.Compact(alike)) != 1 || !strings.HasPrefix(alike[0], "403") {
+			t.Errorf("%s: %q", r.Path, alike)
+		}
+	}
+}
