@@ -83,7 +83,8 @@ type Invitation struct {
 	ExpiresAt time.Time
 }
 
-// UserFilter narrows a listing; After is the id of the last row of the page before.
+// UserFilter narrows a listing; After is the id of the last row of the page
+// before. The zero value is everybody, of all tenants and the operator.
 type UserFilter struct {
 	TenantID string // of one tenant; "": see Operator
 	Operator bool   // only the operator's people
@@ -112,11 +113,13 @@ type PeopleStore interface {
 	// DeleteUser removes a user with sessions; NotFound, Conflict (code last_owner).
 	DeleteUser(ctx context.Context, id string, e audit.Entry) error
 
-	// CreateInvitation, and AcceptInvitation, which takes it and makes (or, with
-	// UserID, changes) the user in one transaction; NotFound for one that is used,
-	// over or unknown.
+	// CreateInvitation: NotFound for a tenant that is not there. AcceptInvitation
+	// takes it and makes the user u, or, with UserID, gives that user u's password
+	// and nothing else of u, in one transaction; NotFound for one that is used, over
+	// or unknown, Conflict (code email_taken).
 	CreateInvitation(ctx context.Context, i Invitation, e audit.Entry) (Invitation, error)
 	Invitation(ctx context.Context, hash [32]byte, now time.Time) (Invitation, error)
+	// Invitations lists by id, also those that are over and not removed yet.
 	Invitations(ctx context.Context, f UserFilter) ([]Invitation, error)
 	AcceptInvitation(ctx context.Context, hash [32]byte, now time.Time, u User, e audit.Entry) (User, error)
 	DeleteInvitation(ctx context.Context, tenantID, id string, e audit.Entry) error

@@ -1,0 +1,157 @@
+package accounts
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/crypto/argon2"
+)
+
+// hashCost is what one argon2id hash takes.
+type hashCost struct {
+	memory uint32 // KiB
+	passes uint32
+	lanes  uint8
+}
+
+// currentCost is what new hashes take. A hash that takes less is made again at
+// the next sign-in.
+var currentCost = hashCost{memory: 19 * 1024, passes: 2, lanes: 1}
+
+// Bounds of what is read from a stored hash, so that a row that was tampered
+// with cannot take all memory.
+const (
+	mostMemory = 256 * 1024 // KiB
+	mostPasses = 16
+	mostLanes  = 8
+
+	saltBytes    = 16
+	keyBytes     = 32
+	hashesAtOnce = 4 // and so 76 MiB at most
+)
+
+// A passwordHash is the PHC form of argon2id, read.
+type passwordHash struct {
+	cost      hashCost
+	salt, key []byte
+}
+
+// phc writes the form that parseHash reads:
+// $argon2id$v=19$m=19456,t=2,p=1$<salt>$<key>, both in base64 without padding.
+func (h passwordHash) phc() string {
+	b := base64.RawStdEncoding
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version,
+		h.cost.memory, h.cost.passes, h.cost.lanes, b.EncodeToString(h.salt), b.EncodeToString(h.key))
+}
+
+var errHashForm = errors.New("not an argon2id hash in PHC form")
+
+// parseHash reads a hash. It takes the one spelling that phc writes and costs
+// within the bounds; the error never has the text in it.
+func parseHash(text string) (passwordHash, error) {
+	parts := strings.Split(text, "$")
+	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(argon2.Version) {
+		return passwordHash{}, errHashForm
+	}
+	var h passwordHash
+	numbers := strings.Split(parts[3], ",")
+	if len(numbers) != 3 {
+		return passwordHash{}, errHashForm
+	}
+	m, ok1 := costNumber(numbers[0], "m=", mostMemory)
+	t, ok2 := costNumber(numbers[1], "t=", mostPasses)
+	p, ok3 := costNumber(numbers[2], "p=", mostLanes)
+	if !ok1 || !ok2 || !ok3 {
+		return passwordHash{}, errHashForm
+	}
+	h.cost = hashCost{memory: m, passes: t, lanes: uint8(p)}
+	var err1, err2 error
+	h.salt, err1 = base64.RawStdEncoding.DecodeString(parts[4])
+	h.key, err2 = base64.RawStdEncoding.DecodeString(parts[5])
+	if err1 != nil || err2 != nil || len(h.salt) < 8 || len(h.salt) > 64 || len(h.key) < 16 || len(h.key) > 64 || h.phc() != text {
+		return passwordHash{}, errHashForm
+	}
+	return h, nil
+}
+
+// costNumber reads "m=19456".
+func costNumber(text, name string, most uint64) (uint32, bool) {
+	digits, named := strings.CutPrefix(text, name)
+	n, err := strconv.ParseUint(digits, 10, 32)
+	return uint32(n), named && err == nil && n >= 1 && n <= most
+}
+
+// passwords hashes and compares, a few at once: each hash takes memory that a
+// flood of sign-ins must not multiply.
+type passwords struct {
+	cost  hashCost
+	slots chan struct{}
+	dummy passwordHash // no password's: what is compared for somebody without one
+	// key derives; tests count its calls.
+	key func(password string, salt []byte, cost hashCost, length int) []byte
+}
+
+func newPasswords() *passwords {
+	p := &passwords{cost: currentCost, slots: make(chan struct{}, hashesAtOnce), key: argon2Key}
+	p.dummy = passwordHash{cost: p.cost, salt: make([]byte, saltBytes), key: make([]byte, keyBytes)}
+	rand.Read(p.dummy.key) // so that no known password has it
+	return p
+}
+
+func argon2Key(password string, salt []byte, cost hashCost, length int) []byte {
+	return argon2.IDKey([]byte(password), salt, cost.passes, cost.memory, cost.lanes, uint32(length))
+}
+
+// derive makes a key when one of the slots is free, or gives ctx's error.
+func (p *passwords) derive(ctx context.Context, password string, salt []byte, cost hashCost, length int) ([]byte, error) {
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-ctx.Done():
+		return nil, fmt.Errorf("wait to hash a password: %w", ctx.Err())
+	}
+	return p.key(password, salt, cost, length), nil
+}
+
+// hash makes the PHC form of a password under a new salt.
+func (p *passwords) hash(ctx context.Context, password string) (string, error) {
+	h := passwordHash{cost: p.cost, salt: make([]byte, saltBytes)}
+	rand.Read(h.salt) // never fails: crypto/rand ends the program instead
+	var err error
+	if h.key, err = p.derive(ctx, password, h.salt, h.cost, keyBytes); err != nil {
+		return "", err
+	}
+	return h.phc(), nil
+}
+
+// verify reports whether a password is that of a stored hash. It hashes exactly
+// once, also for "" (nobody, or somebody without a password), for a hash that
+// cannot be read and for a password longer than any can be: nobody can tell from
+// the time which it was.
+func (p *passwords) verify(ctx context.Context, stored, password string) (bool, error) {
+	h, err := parseHash(stored)
+	known := err == nil
+	if !known {
+		h = p.dummy
+	}
+	if len(password) > maxPasswordBytes {
+		known, password = false, ""
+	}
+	key, err := p.derive(ctx, password, h.salt, h.cost, len(h.key))
+	if err != nil {
+		return false, err
+	}
+	return subtle.ConstantTimeCompare(key, h.key) == 1 && known, nil
+}
+
+// outdated reports whether a stored hash takes less than new ones.
+func (p *passwords) outdated(stored string) bool {
+	h, err := parseHash(stored)
+	return err == nil && (h.cost.memory < p.cost.memory || h.cost.passes < p.cost.passes || len(h.key) < keyBytes || len(h.salt) < saltBytes)
+}

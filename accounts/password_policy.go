@@ -1,0 +1,175 @@
+package accounts
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+)
+
+// Bounds of a password.
+const (
+	MinPassword      = 12   // characters
+	MaxPassword      = 128  // characters
+	maxPasswordBytes = 1024 // more is not hashed; 128 characters have 512 at most
+
+	leastDifferent = 5 // characters
+	ownWord        = 4 // characters: shorter words of a name stand in too much
+	leastBeside    = 6 // characters that are in no straight sequence
+	straight       = 4 // characters that make one
+	mostCommon     = 2 // words: with a third a phrase begins
+)
+
+// passwordFault says what is wrong with a password that somebody chose and what
+// to do about it; "" when it will do. It never has the password in it.
+func passwordFault(password, email, name string) string {
+	switch n := utf8.RuneCountInString(password); {
+	case !utf8.ValidString(password):
+		return "must be valid UTF-8"
+	case n < MinPassword:
+		return "must have at least 12 characters: a few words that do not belong together are long and easy to remember"
+	case n > MaxPassword:
+		return "must have at most 128 characters"
+	}
+	folded := strings.ToLower(password)
+	switch {
+	case different(folded) < leastDifferent:
+		return "must have at least 5 different characters"
+	case strings.Contains(folded, "headgate"):
+		return "must not have “headgate” in it: that is the first guess here"
+	case slices.ContainsFunc(ownWords(email, name), func(w string) bool { return strings.Contains(folded, w) }):
+		return "must not have your name or your e-mail address in it, nor a part of them"
+	case besideSequences(folded) < leastBeside:
+		return "must not be made of straight sequences like 123456 or qwertz"
+	case isCommon(folded):
+		return "is among the first that are tried: choose three or more words that do not belong together"
+	}
+	return ""
+}
+
+// different counts characters that differ.
+func different(s string) int {
+	seen := map[rune]bool{}
+	for _, r := range s {
+		seen[r] = true
+	}
+	return len(seen)
+}
+
+// ownWords gives the words of an e-mail address and a name in lower case,
+// without the address's last label.
+func ownWords(email, name string) []string {
+	if dot := strings.LastIndexByte(email, '.'); dot > strings.LastIndexByte(email, '@') {
+		email = email[:dot]
+	}
+	words := strings.FieldsFunc(strings.ToLower(email+" "+name), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	return slices.DeleteFunc(words, func(w string) bool { return utf8.RuneCountInString(w) < ownWord })
+}
+
+// rows are the sequences that fingers follow, each also backwards.
+var rows = []string{
+	"01234567890", "abcdefghijklmnopqrstuvwxyz",
+	"qwertyuiop", "asdfghjkl", "zxcvbnm", "qwertzuiop", "yxcvbnm", "azertyuiop", "qsdfghjklm", "wxcvbn",
+	"1qaz2wsx3edc4rfv5tgb6yhn7ujm", "!@#$%^&*()",
+}
+
+// besideSequences counts the characters outside of runs along a row.
+func besideSequences(s string) int {
+	text := []rune(s)
+	beside := 0
+	for i := 0; i < len(text); {
+		run := runLength(text[i:])
+		if run < straight {
+			run = 1
+			beside++
+		}
+		i += run
+	}
+	return beside
+}
+
+// runLength is how many characters from the first on follow one row.
+func runLength(text []rune) int {
+	longest := 1
+	for _, row := range rows {
+		for _, line := range []string{row, backwards(row)} {
+			for n := longest + 1; n <= len(text) && strings.Contains(line, string(text[:n])); n++ {
+				longest = n
+			}
+		}
+	}
+	return longest
+}
+
+func backwards(s string) string {
+	r := []rune(s)
+	slices.Reverse(r)
+	return string(r)
+}
+
+//go:embed common.txt
+var commonText string
+
+// common are the words of common.txt.
+var common = sync.OnceValue(func() map[string]bool {
+	words := map[string]bool{}
+	for line := range strings.Lines(commonText) {
+		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
+			words[line] = true
+		}
+	}
+	return words
+})
+
+// disguises are the letters that signs stand for in passwords.
+var disguises = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!", "i", "0", "o", "$", "s", "5", "s", "7", "t")
+
+// isCommon reports whether a password in lower case is one or two words of
+// common.txt with nothing but digits and signs around them: as it is, or with
+// its signs read as the letters that they stand for.
+func isCommon(s string) bool {
+	return fewCommonWords(letters(s)) || fewCommonWords(letters(disguises.Replace(s))) ||
+		fewCommonWords(letters(disguises.Replace(strings.TrimRightFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }))))
+}
+
+func letters(s string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) {
+			return r
+		}
+		return -1
+	}, s)
+}
+
+// fewCommonWords reports whether s is nothing, or at most mostCommon words of
+// common.txt; one word any number of times counts once.
+func fewCommonWords(s string) bool {
+	for most := range mostCommon + 1 {
+		if madeOf(s, "", most) {
+			return true
+		}
+	}
+	return false
+}
+
+// madeOf reports whether s is made of at most so many common words, where
+// repeating the last one is free.
+func madeOf(s, last string, most int) bool {
+	if s == "" {
+		return true
+	}
+	if last != "" && strings.HasPrefix(s, last) && madeOf(s[len(last):], last, most) {
+		return true
+	}
+	if most == 0 {
+		return false
+	}
+	for n := range len(s) {
+		if word := s[:n+1]; word != last && common()[word] && madeOf(s[n+1:], word, most-1) {
+			return true
+		}
+	}
+	return false
+}
