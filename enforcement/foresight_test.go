@@ -125,7 +125,7 @@ func (l *onlyCall) Take(ctx context.Context, requests []enforcement.Request, out
 
 // The retry time of a steered check is exact: then the same check passes if
 // nobody else comes, and a millisecond before it does not, whether or not the
-// sweep has removed what ended meanwhile.
+// sweep has removed what ended meanwhile, and whatever the limiter's clock shows.
 //
 // Two differences are allowed. What had ended before the refusal and was not
 // swept yet costs a bucket the fraction of a unit, so that it may pass earlier
@@ -134,10 +134,10 @@ func (l *onlyCall) Take(ctx context.Context, requests []enforcement.Request, out
 func TestRetryAfterOfASteeredDecision(t *testing.T) {
 	t.Parallel()
 	var waits, crossed, blocked, sweeps atomic.Int64
-	rapid.Check(t, func(t *rapid.T) {
+	worlds := func(t *rapid.T) {
 		plain := drawSubject(t)
-		now := start
-		l := &onlyCall{Limiter: inprocess.New(inprocess.Config{Now: func() int64 { return now }}), t: t, logs: true}
+		now, skew := start, rapid.Int64Range(-2_000_000, 2_000_000).Draw(t, "skew")
+		l := &onlyCall{Limiter: inprocess.New(inprocess.Config{Now: func() int64 { return now - skew }}), t: t, logs: true}
 		e := enforcement.NewEngine(l, enforcement.Config{Timeout: time.Hour, Now: at(&now)})
 		decide := func(e *enforcement.Engine, s *enforcement.Subject, c enforcement.Check) *enforcement.Decision {
 			l.calls = 0
@@ -145,13 +145,14 @@ func TestRetryAfterOfASteeredDecision(t *testing.T) {
 		}
 		for range rapid.IntRange(0, 5).Draw(t, "before") {
 			now += rapid.Int64Range(0, 400_000).Draw(t, "elapsed")
-			decide(e, plain, *drawCheck(t, enforcement.Enforce))
+			decide(e, plain, *drawCheck(t, enforcement.Enforce, enforcement.Force))
 		}
 		spec := drawSteering(t, plain, now)
 		s := compiled(plain, spec)
-		for range 15 {
+		for range 40 {
 			now += rapid.Int64Range(0, 400_000).Draw(t, "elapsed")
-			c := *drawCheck(t, enforcement.Enforce)
+			c := *drawCheck(t, enforcement.Enforce, enforcement.Enforce, enforcement.Force)
+			c.Cost %= 4 // more would seldom be possible
 			d := decide(e, s, c)
 			if d.RetryAfter <= 0 {
 				continue
@@ -159,10 +160,14 @@ func TestRetryAfterOfASteeredDecision(t *testing.T) {
 			x := new(enforcement.Explanation)
 			l.calls = 0
 			e.Explain(context.Background(), s, &c, x)
+			explained := x.PassesAt
+			if x.Decision.At != 0 { // by the limiter's clock
+				explained += skew
+			}
 			c.Mode = enforcement.Peek
 			refused := now
 			for _, sweep := range []bool{false, true} {
-				for _, passes := range []int64{refused + d.RetryAfter*1000, x.PassesAt} {
+				for _, passes := range []int64{refused + d.RetryAfter*1000, explained} {
 					now = passes
 					then, was := s, *d
 					was.Limits = append([]enforcement.LimitState(nil), d.Limits...)
@@ -176,7 +181,7 @@ func TestRetryAfterOfASteeredDecision(t *testing.T) {
 					if !after.Allowed {
 						t.Fatalf("swept %v: %s\nthen %s", sweep, summary(d), summary(after))
 					}
-					if now -= 1000; passes == x.PassesAt {
+					if now -= 1000; passes == explained {
 						now = passes - 1
 					}
 					if sweep {
@@ -204,7 +209,10 @@ func TestRetryAfterOfASteeredDecision(t *testing.T) {
 				}
 			}
 		}
-	})
+	}
+	for range 6 { // so that no case is missed by chance
+		rapid.Check(t, worlds)
+	}
 	if waits.Load() == 0 || crossed.Load() == 0 || blocked.Load() == 0 || sweeps.Load() == 0 {
 		t.Errorf("%d waits, %d over an override's end, %d of blocked keys, %d swept", waits.Load(), crossed.Load(), blocked.Load(), sweeps.Load())
 	}
