@@ -20,7 +20,7 @@
 //	refusal.go     a kept refusal
 //	flusher.go     adds what was counted to the Store, each batch once; batch.go makes them
 //	roller.go      rolls minutes up to hours and days, on one node
-//	analytics.go   what can be asked; query.go and its like answer
+//	analytics.go   what can be asked; query.go and its like answer, overview.go all of a page
 //
 // No label of a series holds a key, route or value, and none a tenant but those
 // that a setting names: the number of series is fixed when the program starts.

@@ -126,7 +126,7 @@ func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error)
 	if q.Route != "" {
 		return RouteRanking{}, notHere("route")
 	}
-	return a.rank(ctx, q, CountQuery{Tenant: q.Tenant, Kind: KindPolicy}, q.Policy)
+	return a.rank(ctx, q, CountQuery{Tenant: q.Tenant, Kind: KindPolicy}, q.Policy, wholeRank)
 }
 
 // Routes gives the routes of a tenant, those with the most requests first.
@@ -134,22 +134,32 @@ func (a *Analytics) Routes(ctx context.Context, q Query) (RouteRanking, error) {
 	if q.Policy != "" {
 		return RouteRanking{}, notHere("policy")
 	}
-	return a.rank(ctx, q, CountQuery{Tenant: q.Tenant, Kind: KindRoute}, q.Route)
+	return a.routes(ctx, q, wholeRank)
+}
+
+func (a *Analytics) routes(ctx context.Context, q Query, b rankBounds) (RouteRanking, error) {
+	return a.rank(ctx, q, CountQuery{Tenant: q.Tenant, Kind: KindRoute}, q.Route, b)
 }
 
 func notHere(pointer string) error { return problem.At(pointer, "cannot be chosen here") }
 
-// How many rows a ranking of names reads. Names are few: patterns and slugs of
-// plans. If there are more than fit, those that were busiest of late, as far as
-// the first rows reach, are read whole in a second pass. A span of more steps
-// than 90 days have reads more, for ten names.
-const (
-	rankRows  = 3000 // the newest, of all names
-	exactRows = 2000 // of the busiest names
-	rankShown = 10   // with points
+// rankBounds are how many rows a ranking of names reads. Names are few: patterns
+// and slugs of plans. If there are more than fit, those that were busiest of
+// late, as far as the first rows reach, are read whole in a second pass. A span of
+// more steps than 90 days have reads more, for ten names.
+type rankBounds struct {
+	newest int // rows of all names
+	exact  int // rows of the busiest names
+}
+
+var (
+	wholeRank = rankBounds{newest: 3000, exact: 2000}
+	shortRank = rankBounds{newest: 900, exact: 1300} // beside other answers
 )
 
-func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only string) (RouteRanking, error) {
+const rankShown = 10 // with points
+
+func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only string, b rankBounds) (RouteRanking, error) {
 	r, err := a.reading(ctx, q, bounds{points: 250, rows: 500})
 	if err != nil {
 		return RouteRanking{}, err
@@ -157,9 +167,9 @@ func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only strin
 	if only != "" {
 		of.Names = []string{only}
 	}
-	rows, all, err := a.newest(ctx, r, of, rankRows)
+	rows, all, err := a.newest(ctx, r, of, b.newest)
 	if err == nil && !all {
-		busiest := max(rankShown, int(exactRows/max(1, r.rows)))
+		busiest := max(rankShown, b.exact/max(1, int(r.rows)))
 		of.Names = names(busiestFirst(rows, busiest))
 		rows, err = a.counts(ctx, r, of)
 	}
@@ -235,12 +245,19 @@ func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
 	}
 }
 
-// tenantRows is how many rows a ranking of tenants reads for exact counts.
-const tenantRows = 1400
+// How many rows a ranking of tenants reads for exact counts, of ten at the least.
+const (
+	tenantRows      = 1400
+	shortTenantRows = 600 // beside other answers
+)
 
 // Tenants ranks the tenants: those that the sketches of all tenants together
 // name, by their exact counts.
 func (a *Analytics) Tenants(ctx context.Context, q Query, by Measure) (TenantRanking, error) {
+	return a.tenants(ctx, q, by, tenantRows)
+}
+
+func (a *Analytics) tenants(ctx context.Context, q Query, by Measure, rows int) (TenantRanking, error) {
 	name, measure := SketchLimitedTenants, func(c *Counts) float64 { return float64(c.Limited()) }
 	switch by {
 	case ByRequests:
@@ -261,7 +278,7 @@ func (a *Analytics) Tenants(ctx context.Context, q Query, by Measure) (TenantRan
 		return TenantRanking{}, err
 	}
 	named := top.ranking(nil)
-	floor := top.cut(&named, max(rankShown, int(tenantRows/max(1, r.rows))))
+	floor := top.cut(&named, max(rankShown, rows/max(1, int(r.rows))))
 	sums, err := a.tenantSums(ctx, r, named)
 	if err != nil {
 		return TenantRanking{}, err

@@ -1,0 +1,54 @@
+package metrics
+
+import (
+	"context"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// An Overview is what the first page shows of one span.
+type Overview struct {
+	Traffic Traffic
+	Before  Traffic // of the same length just before, without points
+	Limited TopKeys
+	Allowed TopKeys
+	Routes  RouteRanking
+	// RetryAfter is of the tenant, Latency of the limiter that all share.
+	RetryAfter Histogram
+	Latency    Latency
+	// Tenants by rate; of all together only.
+	Tenants TenantRanking
+}
+
+// Overview gives all that the first page shows, of a tenant or of all together.
+// Its parts are asked at once. With three nodes it reads at most 5,000 rows;
+// each further one adds its sketches of at most some 200 minutes. When one part
+// cannot be answered, none is given. Step is that of Traffic.
+func (a *Analytics) Overview(ctx context.Context, q Query) (Overview, error) {
+	var o Overview
+	group, ctx := errgroup.WithContext(ctx)
+	ask(ctx, group, &o.Traffic, q, a.Traffic)
+	q.Step = "" // of traffic only
+	before := q
+	before.From, before.To = q.From.Add(-q.To.Sub(q.From)), q.From
+	ask(ctx, group, &o.Before, before, a.Total)
+	ask(ctx, group, &o.RetryAfter, q, a.RetryAfter)
+	ask(ctx, group, &o.Latency, q, a.Latency)
+	ask(ctx, group, &o.Routes, q, func(ctx context.Context, q Query) (RouteRanking, error) { return a.routes(ctx, q, shortRank) })
+	ask(ctx, group, &o.Limited, q, func(ctx context.Context, q Query) (TopKeys, error) { return a.Keys(ctx, q, LimitedKeys) })
+	ask(ctx, group, &o.Allowed, q, func(ctx context.Context, q Query) (TopKeys, error) { return a.Keys(ctx, q, AllowedKeys) })
+	if q.Tenant == 0 {
+		ask(ctx, group, &o.Tenants, q, func(ctx context.Context, q Query) (TenantRanking, error) {
+			return a.tenants(ctx, q, ByRate, shortTenantRows)
+		})
+	}
+	return o, group.Wait()
+}
+
+// ask puts one question in a group.
+func ask[T any](ctx context.Context, group *errgroup.Group, into *T, q Query, question func(context.Context, Query) (T, error)) {
+	group.Go(func() (err error) {
+		*into, err = question(ctx, q)
+		return err
+	})
+}
