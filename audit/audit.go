@@ -30,7 +30,11 @@ type Origin struct {
 
 // An Entry is one line of the log. Lines are only added.
 type Entry struct {
-	ID       string // UUIDv7
+	ID string // UUIDv7
+	// Seq is the place in the chain, from 1; 0: the line is outside it. Hash
+	// closes it: see Sum. A Store sets both.
+	Seq      int64
+	Hash     Hash
 	At       time.Time
 	Revision int64
 	Actor    Actor
@@ -39,7 +43,8 @@ type Entry struct {
 	TenantID string
 	// Action is object.verb: "plan.publish", "key.revoke".
 	Action string
-	// Object is the id of what was changed, ObjectName its slug or name.
+	// Object is the id of what was changed, ObjectName its slug or name. A Store
+	// keeps them, and all words before, as Clean has them.
 	Object     string
 	ObjectName string
 	// Before and After are what the API shows of the object; nil where there
@@ -63,6 +68,14 @@ type Filter struct {
 type Store interface {
 	// AuditEntries gives lines newest first.
 	AuditEntries(ctx context.Context, f Filter) ([]Entry, error)
+}
+
+// A Verifier is a Store that can walk its chain.
+type Verifier interface {
+	// VerifyAudit holds every line against the chain, as of one moment. That the
+	// chain is broken is a Verdict, not an error. It takes as long as it must:
+	// bound ctx.
+	VerifyAudit(ctx context.Context) (Verdict, error)
 }
 
 type contextKey struct{}

@@ -6,7 +6,8 @@
 // its scan. What differs between the engines is behind the engine interface:
 //
 //	store.go     opening, reading with a deadline and one retry
-//	edit.go      writing: change, audit line, revision, hint, in one transaction
+//	edit.go      writing: change, audit lines, revision, hint, in one transaction
+//	audit.go     the lines, each closed by a hash of the one before, and the walk
 //	fault.go     driver errors to kinds of problem, by code and constraint
 //	postgres.go  pgx pool, LISTEN and NOTIFY, advisory lock around migrations
 //	sqlite.go    the embedded default: one writer, many readers, lock files
@@ -27,6 +28,10 @@
 // written. Raising it last would let edits overlap, but then rows could not
 // carry it without being written twice. Edits are made by people and scripts, a
 // few a second at most; taking turns costs nothing that matters.
+//
+// Sessions, and audit lines without a change, are written aside (edit.go): they
+// take turns only at their end, at the head of the audit log's chain, which is
+// the last lock that anybody takes.
 //
 // Counts of decisions are written beside that, every second by every node: their
 // transactions neither raise the revision nor wait for it, and may be repeated.

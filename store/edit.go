@@ -22,8 +22,12 @@ var errUnchanged = errors.New("unchanged")
 
 // An edit is one change of the control plane, inside its transaction.
 type edit struct {
-	tx *sql.Tx
-	// revision that the edit makes, and when.
+	tx     *sql.Tx
+	engine engine
+	// raises tells an edit from an aside, which makes no revision.
+	raises bool
+	// revision that the edit makes, and when. An aside has it once its lines are
+	// written.
 	revision int64
 	at       time.Time
 	// lines of the audit log, written at the end. The first is of what was asked
@@ -43,12 +47,25 @@ func unknownCommit(err error) error {
 // audit lines and gives the hint. change may run several times, but not after a
 // commit of which nothing is known: that is for the caller to find out.
 func (s *Store) edit(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) error {
+	return s.write(ctx, e, true, change)
+}
+
+// aside is an edit of what no snapshot holds and nobody follows: sessions, and
+// lines without a change. It neither raises the revision nor waits for those who
+// do, but for the end of the audit log.
+func (s *Store) aside(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) error {
+	return s.write(ctx, e, false, change)
+}
+
+func (s *Store) write(ctx context.Context, e audit.Entry, raises bool, change func(context.Context, *edit) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	for try := 1; ; try++ {
-		committing, err := s.tryEdit(ctx, e, change)
+		committing, err := s.tryWrite(ctx, e, raises, change)
 		if err == nil {
-			s.engine.announced()
+			if raises {
+				s.engine.announced()
+			}
 			return nil
 		}
 		if errors.Is(err, errUnchanged) {
@@ -65,35 +82,42 @@ func (s *Store) edit(ctx context.Context, e audit.Entry, change func(context.Con
 	}
 }
 
-// tryEdit is one attempt. committing tells whether an error came from the
+// tryWrite is one attempt. committing tells whether an error came from the
 // commit, of which the outcome is then unknown.
-func (s *Store) tryEdit(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) (committing bool, err error) {
+func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change func(context.Context, *edit) error) (committing bool, err error) {
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err
 	}
 	defer tx.Rollback()
-	ed := &edit{tx: tx, at: stored(s.now()), lines: []audit.Entry{e}}
+	ed := &edit{tx: tx, engine: s.engine, raises: raises, at: stored(s.now()), lines: []audit.Entry{e}}
 	// First, because its lock makes edits take turns: see the package's comment.
-	err = tx.QueryRowContext(ctx, `UPDATE revision SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&ed.revision)
-	if err != nil {
+	if err := ed.raise(ctx); err != nil {
 		return false, fmt.Errorf("raise the revision: %w", err)
 	}
 	if err := change(ctx, ed); err != nil {
 		return false, err
 	}
-	for i := range ed.lines {
-		if err := ed.writeLine(ctx, &ed.lines[i]); err != nil {
-			return false, fmt.Errorf("write the audit line: %w", err)
-		}
+	if err := ed.writeLines(ctx); err != nil {
+		return false, fmt.Errorf("write the audit line: %w", err)
 	}
-	if err := s.engine.announce(ctx, tx, ed.revision); err != nil {
-		return false, fmt.Errorf("announce the revision: %w", err)
+	if raises {
+		if err := s.engine.announce(ctx, tx, ed.revision); err != nil {
+			return false, fmt.Errorf("announce the revision: %w", err)
+		}
 	}
 	if err := tx.Commit(); err != nil {
 		return true, fmt.Errorf("commit: %w", err)
 	}
 	return false, nil
+}
+
+// raise gives an edit its revision.
+func (e *edit) raise(ctx context.Context) error {
+	if !e.raises {
+		return nil
+	}
+	return e.tx.QueryRowContext(ctx, `UPDATE revision SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&e.revision)
 }
 
 // exec runs a statement and gives the number of rows that it touched.

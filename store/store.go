@@ -22,12 +22,14 @@ import (
 )
 
 var (
-	_ tenants.Store   = (*Store)(nil)
-	_ plans.Store     = (*Store)(nil)
-	_ steering.Store  = (*Store)(nil)
-	_ accounts.Store  = (*Store)(nil)
-	_ audit.Store     = (*Store)(nil)
-	_ snapshot.Source = (*Store)(nil)
+	_ tenants.Store        = (*Store)(nil)
+	_ plans.Store          = (*Store)(nil)
+	_ steering.Store       = (*Store)(nil)
+	_ accounts.Store       = (*Store)(nil)
+	_ accounts.PeopleStore = (*Store)(nil)
+	_ audit.Store          = (*Store)(nil)
+	_ audit.Verifier       = (*Store)(nil)
+	_ snapshot.Source      = (*Store)(nil)
 )
 
 // Config of a Store.

@@ -145,7 +145,8 @@ func (s *Store) UpdateTenant(ctx context.Context, t tenants.Tenant, ifRevision i
 // Keys have tombstones of their own, because nodes find them without their
 // tenant. Overrides, list entries, blocks and policy changes go by the schema's
 // ON DELETE CASCADE, and the tenant's tombstone is theirs too: a snapshot drops
-// them with it.
+// them with it. So do its people with their sessions and invitations, which no
+// snapshot has.
 func (s *Store) DeleteTenant(ctx context.Context, id string, ifRevision int64, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		before, err := ed.tenantAt(ctx, id, ifRevision)

@@ -36,6 +36,7 @@ func testAuditLines(s *suite) {
 		}
 		want := entry(action)
 		want.ID, want.At, want.Revision = list[0].ID, s.Clock.stored(), s.revision()
+		want.Seq, want.Hash = int64(written), list[0].Hash
 		want.TenantID, want.Object, want.ObjectName = tenant, object, name
 		s.same("the line of "+action, list[0], want)
 		s.Clock.Add(time.Second)
@@ -122,7 +123,11 @@ func testAuditFailure(s *suite) {
 func testAuditOnlyAdded(s *suite) {
 	s.tenant("acme", "")
 	before := s.lines(audit.Filter{})
-	for _, statement := range []string{`UPDATE audit_log SET action = 'nothing'`, `DELETE FROM audit_log`} {
+	for _, statement := range []string{
+		`UPDATE audit_log SET action = 'nothing'`, `UPDATE audit_log SET seq = NULL, hash = NULL`, `DELETE FROM audit_log`,
+		`TRUNCATE audit_log`, // no word of SQLite's
+		`INSERT OR REPLACE INTO audit_log SELECT * FROM audit_log`, // no words of Postgres'
+	} {
 		if err := s.Exec(statement); err == nil {
 			s.Errorf("%s passed", statement)
 		}

@@ -473,7 +473,7 @@ func testEndExpired(s *suite) {
 		Action: "override.expire", Object: ends.ID, ObjectName: "all", Before: document,
 	}
 	line := s.lines(audit.Filter{Action: "override.expire"})[0]
-	want.ID = line.ID
+	want.ID, want.Seq, want.Hash = line.ID, line.Seq, line.Hash
 	s.same("the line of the override", line, want)
 
 	s.Clock.Add(72 * time.Hour)
@@ -552,7 +552,7 @@ func testNoteReset(s *suite) {
 	s.must(s.Store.NoteReset(s.ctx, acme.ID, e))
 	e.TenantID, e.At, e.Revision = acme.ID, s.Clock.stored(), s.revision()
 	line := s.last()
-	e.ID = line.ID
+	e.ID, e.Seq, e.Hash = line.ID, line.Seq, line.Hash
 	s.same("the line", line, e)
 }
 

@@ -1,11 +1,13 @@
 // Package storetest is the suite that store passes on each engine: the
 // contracts of tenants.Store, plans.Store, steering.Store, accounts.Store,
-// audit.Store, metrics.Store and snapshot.Source, in tests.
+// accounts.PeopleStore, audit.Store, audit.Verifier, metrics.Store and
+// snapshot.Source, in tests.
 package storetest
 
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +32,9 @@ type Store interface {
 	plans.Store
 	steering.Store
 	accounts.Store
+	accounts.PeopleStore
 	audit.Store
+	audit.Verifier
 	snapshot.Source
 	metrics.Store
 	Empty(ctx context.Context) (bool, error)
@@ -45,6 +49,9 @@ type Fixture struct {
 	Clock *Clock
 	// Exec runs a statement on the database past the Store.
 	Exec func(statement string, args ...any) error
+	// Unguard are the statements that take away what keeps the audit log from
+	// being changed.
+	Unguard []string
 }
 
 // A Clock stands still until it is moved.
@@ -126,7 +133,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"notify calls after an edit", testNotify},
 		{"a context that ended is told apart", testCanceled},
 	}
-	for _, test := range append(tests, countTests...) {
+	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)

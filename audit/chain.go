@@ -1,0 +1,147 @@
+package audit
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+)
+
+// A Hash closes a line of the chain. The zero Hash stands before the first line.
+type Hash [sha256.Size]byte
+
+// String is the hash in hexadecimal.
+func (h Hash) String() string { return hex.EncodeToString(h[:]) }
+
+// Sum is the hash of the line e behind a line with the hash before:
+//
+//	SHA-256(before ‖ line)
+//
+// where line is, in this order: the integers Seq, At (microseconds since 1970)
+// and Revision; the texts ID, Actor.Kind, Actor.ID, Actor.Name,
+// Origin.RequestID, Origin.Address, TenantID, Action, Object and ObjectName;
+// the documents Before and After.
+//
+// An integer is 8 bytes, the highest first. A text is its length in bytes as
+// such an integer, then its bytes in UTF-8. A document is the integer 0 if there
+// is none, else the integer 1 and its text. Lengths keep what stands in one
+// field from being taken for the next.
+func (e *Entry) Sum(before Hash) Hash {
+	line := append(make([]byte, 0, 512), before[:]...)
+	for _, n := range []int64{e.Seq, e.At.UnixMicro(), e.Revision} {
+		line = appendInteger(line, n)
+	}
+	for _, text := range []string{
+		e.ID, e.Actor.Kind, e.Actor.ID, e.Actor.Name, e.Origin.RequestID, e.Origin.Address,
+		e.TenantID, e.Action, e.Object, e.ObjectName,
+	} {
+		line = appendText(line, text)
+	}
+	line = appendDocument(line, e.Before)
+	line = appendDocument(line, e.After)
+	return sha256.Sum256(line)
+}
+
+func appendInteger(line []byte, n int64) []byte {
+	return binary.BigEndian.AppendUint64(line, uint64(n))
+}
+
+func appendText[T string | json.RawMessage](line []byte, text T) []byte {
+	return append(appendInteger(line, int64(len(text))), text...)
+}
+
+func appendDocument(line []byte, document json.RawMessage) []byte {
+	if document == nil {
+		return appendInteger(line, 0)
+	}
+	return appendText(appendInteger(line, 1), document)
+}
+
+// A Head is what a Store notes of the chain beside its lines.
+type Head struct {
+	// Seq and Hash are those of the last line; 0 and zero without lines.
+	Seq  int64
+	Hash Hash
+	// Outside is how many lines were there before the chain. They are not held
+	// against anything but their number.
+	Outside int64
+}
+
+// A Verdict is what a walk through the chain found.
+type Verdict struct {
+	Head Head
+	// Lines is how many lines were right, from the first one on.
+	Lines int64
+	// Broken is the first that is not; nil: none.
+	Broken *Broken
+}
+
+// Broken is where a chain is not as it was written.
+type Broken struct {
+	// Seq is the place of the line; 0: it is outside the chain.
+	Seq int64
+	// ID is the line's; "" when the line is missing.
+	ID string
+	// What is wrong, in words that follow the line's name.
+	What string
+}
+
+// Error names the line: a Broken can be handed on as an error.
+func (b *Broken) Error() string {
+	name := fmt.Sprintf("line %d", b.Seq)
+	if b.Seq == 0 {
+		name = "the lines outside the chain"
+	}
+	if b.ID != "" {
+		name += " (" + b.ID + ")"
+	}
+	return name + " " + b.What
+}
+
+// A Walk holds the lines of a chain against it, in the order of Seq.
+type Walk struct {
+	last   Hash
+	lines  int64
+	broken *Broken
+}
+
+// Next takes the next line; false ends the walk.
+func (w *Walk) Next(e *Entry) bool {
+	place := w.lines + 1
+	switch {
+	case e.Seq > place:
+		w.broken = &Broken{Seq: place, What: fmt.Sprintf("is missing: the next one is %d", e.Seq)}
+	case e.Seq < place:
+		w.broken = &Broken{Seq: e.Seq, ID: e.ID, What: "is there twice"}
+	case e.Sum(w.last) != e.Hash:
+		w.broken = &Broken{Seq: place, ID: e.ID, What: "is not what was written here: it was changed, put in or moved"}
+	default:
+		w.last, w.lines = e.Hash, place
+	}
+	return w.broken == nil
+}
+
+// End says what the walk found, when all lines were taken or Next ended it.
+// outside is how many lines have no place in the chain.
+func (w *Walk) End(h Head, outside int64) Verdict {
+	if w.broken == nil {
+		w.broken = w.against(h, outside)
+	}
+	return Verdict{Head: h, Lines: w.lines, Broken: w.broken}
+}
+
+// against holds the lines against the head.
+func (w *Walk) against(h Head, outside int64) *Broken {
+	switch {
+	case w.lines < h.Seq:
+		return &Broken{Seq: w.lines + 1, What: fmt.Sprintf("is missing: the head of the chain tells of %d lines", h.Seq)}
+	case w.lines > h.Seq:
+		return &Broken{Seq: h.Seq + 1, What: fmt.Sprintf("is one too many: the head of the chain tells of %d lines", h.Seq)}
+	case w.last != h.Hash:
+		return &Broken{Seq: h.Seq, What: "has not the hash that the head of the chain has: the head was changed, or the last lines were written anew"}
+	case outside != h.Outside:
+		return &Broken{What: fmt.Sprintf("are %d, and were %d when the chain began: some were removed, or put in by hand or by an older headgate", outside, h.Outside)}
+	}
+	return nil
+}
