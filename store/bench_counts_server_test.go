@@ -23,6 +23,12 @@ func BenchmarkAnalyticsPostgres(b *testing.B) {
 	w.benchmark(b, s)
 }
 
+func BenchmarkRefusalsPostgres(b *testing.B) {
+	url := template.Clone(b)
+	s := open(b, store.Config{URL: url})
+	benchmarkRefusals(b, s, past(b, "pgx", url), `convert_to(lpad(n::TEXT, 16, '0'), 'UTF8')`)
+}
+
 func leanWorld() countedWorld {
 	return countedWorld{tenants: 3, sketched: 1, keys: 36, hours: 2 * day, minutes: 2 * time.Hour, now: seenAt}
 }

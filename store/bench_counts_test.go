@@ -299,3 +299,36 @@ func BenchmarkAnalyticsSQLite(b *testing.B) {
 	b.Logf("filled in %v", time.Since(began).Round(time.Second))
 	w.benchmark(b, s)
 }
+
+// benchmarkRefusals reads a page of kept refusals by what only the oldest hundred
+// of 100,000 have. Their documents, of 1 kB, are found and cannot be read.
+func benchmarkRefusals(b *testing.B, s *store.Store, db *sql.DB, blob string) {
+	const kept = 100_000
+	_, err := db.ExecContext(b.Context(), fmt.Sprintf(`
+		INSERT INTO recent_refusals (id, at_us, tenant, policy, route, reason, node, doc)
+		SELECT %s, n, 1 + n / 101,
+			CASE WHEN n <= 100 THEN 'rare' ELSE 'usual' END, CASE WHEN n <= 100 THEN '/rare' ELSE '/usual' END,
+			CASE WHEN n <= 100 THEN 'blocked' ELSE 'over_limit' END, 'n', '%s'
+		FROM %s`, blob, strings.Repeat("x", 1000), series("t", kept)))
+	if err != nil {
+		b.Fatal(err)
+	}
+	for name, f := range map[string]metrics.RefusalFilter{
+		"tenant": {Tenant: 1}, "policy": {Policy: "rare"}, "route": {Route: "/rare"}, "reason": {Reason: "blocked"},
+	} {
+		f.Limit = 50
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := s.Refusals(b.Context(), f); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkRefusalsSQLite(b *testing.B) {
+	url, path := newFile(b)
+	s := migrated(b, store.Config{URL: url})
+	benchmarkRefusals(b, s, file(b, path), `CAST(printf('%016d', n) AS BLOB)`)
+}

@@ -174,6 +174,9 @@ COMMENT ON COLUMN recent_refusals.at_us IS 'Microseconds since the epoch.';
 COMMENT ON COLUMN recent_refusals.doc IS 'All of it as JSON; the columns before are what is looked for.';
 CREATE INDEX recent_refusals_by_time ON recent_refusals (at_us, id);
 CREATE INDEX recent_refusals_of_tenant ON recent_refusals (tenant, id);
+CREATE INDEX recent_refusals_of_policy ON recent_refusals (policy, id);
+CREATE INDEX recent_refusals_of_route ON recent_refusals (route, id);
+CREATE INDEX recent_refusals_by_reason ON recent_refusals (reason, id);
 
 CREATE TABLE leases (
     name    TEXT COLLATE "C" NOT NULL CONSTRAINT leases_pkey PRIMARY KEY,

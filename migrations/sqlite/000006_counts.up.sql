@@ -177,6 +177,9 @@ CREATE TABLE recent_refusals (
 );
 CREATE INDEX recent_refusals_by_time ON recent_refusals (at_us, id);
 CREATE INDEX recent_refusals_of_tenant ON recent_refusals (tenant, id);
+CREATE INDEX recent_refusals_of_policy ON recent_refusals (policy, id);
+CREATE INDEX recent_refusals_of_route ON recent_refusals (route, id);
+CREATE INDEX recent_refusals_by_reason ON recent_refusals (reason, id);
 
 -- Who does what only one process should do.
 CREATE TABLE leases (
