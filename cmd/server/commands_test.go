@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"database/sql"
+	"errors"
 	"strings"
 	"testing"
 )
@@ -78,6 +80,51 @@ func TestMigrateCommands(t *testing.T) {
 		}
 	}
 	call(t, "", "GET", node.origin+"/readyz", "").want(t, 200)
+}
+
+// What was done to the audit log past headgate is found and named.
+func TestAuditVerify(t *testing.T) {
+	t.Parallel()
+	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}
+	if _, err := command(t, settings, "", "audit", "verify"); err == nil || !strings.Contains(err.Error(), "headgate migrate") {
+		t.Errorf("without a schema: %v", err)
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		must(t, settings, "key", "create", "--name", name)
+	}
+	good := must(t, settings, "audit", "verify")
+	if !strings.Contains(good, " 3 lines") || strings.Contains(good, "older lines") {
+		t.Fatalf("audit verify: %s", good)
+	}
+	db, err := sql.Open("sqlite", "file:"+strings.TrimPrefix(settings["HEADGATE_DATABASE_URL"], "sqlite://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := db.ExecContext(t.Context(), statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	exec(`DROP TRIGGER audit_log_not_updated`)
+	exec(`UPDATE audit_log SET object_name = 'x' WHERE seq = 2`)
+	_, err = command(t, settings, "", "audit", "verify")
+	if err == nil || errors.As(err, new(usageError)) || !strings.Contains(err.Error(), "line 2 (") {
+		t.Errorf("a changed line: %v, want it named and the exit code 1", err)
+	}
+	exec(`UPDATE audit_log SET object_name = 'b' WHERE seq = 2`)
+	if again := must(t, settings, "audit", "verify"); again != good {
+		t.Errorf("audit verify after it was mended: %s", again)
+	}
+	exec(`DROP TRIGGER audit_log_not_deleted`)
+	exec(`DELETE FROM audit_log WHERE seq = 3`)
+	if _, err := command(t, settings, "", "audit", "verify"); err == nil || !strings.Contains(err.Error(), "line 3 is missing") {
+		t.Errorf("a removed line: %v", err)
+	}
+	if help := must(t, nil, "audit", "verify", "--help"); !strings.Contains(help, "Ends with 0") {
+		t.Errorf("help: %s", help)
+	}
 }
 
 func TestVersionAndHealthcheck(t *testing.T) {
