@@ -3,6 +3,7 @@ package enforcement
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -101,6 +102,34 @@ func put(m *map[string][]*override, key string, o *override) {
 		*m = make(map[string][]*override)
 	}
 	(*m)[key] = append((*m)[key], o)
+}
+
+// useful drops what is never in force: while a newer override for the very same
+// values lasts as long, no check has an older one's numbers. A check looks
+// through what is left, which is one of those that all last equally long.
+func (x *overridesOf) useful() {
+	x.all = useful(x.all)
+	for value, list := range x.exact {
+		x.exact[value] = useful(list)
+	}
+	for prefix, list := range x.prefixes {
+		x.prefixes[prefix] = useful(list)
+	}
+	for network, list := range x.networks.by {
+		x.networks.by[network] = useful(list)
+	}
+}
+
+func useful(list []*override) []*override {
+	slices.SortStableFunc(list, func(a, b *override) int { return cmp.Compare(b.Revision, a.Revision) })
+	last := int64(math.MinInt64)
+	return slices.DeleteFunc(list, func(o *override) bool {
+		if o.Until <= last {
+			return true
+		}
+		last = o.Until
+		return false
+	})
 }
 
 // overrideLimits are the limits of a rule with an override's numbers.

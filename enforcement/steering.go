@@ -189,14 +189,18 @@ func (c *steeringCompiler) revisions(overrides []Override) {
 	}
 }
 
-// prune drops what is steered in no way, and reports whether anything is left.
-// A revision alone is left only while some limit of the plan is older.
+// prune drops what is steered in no way or never in force, and reports whether
+// anything is left. A revision alone is left only while some limit of the plan
+// is older.
 func (c *steeringCompiler) prune() (left bool) {
 	for i, of := range c.rules {
 		if of == nil {
 			continue
 		}
 		raises := func(l RuleLimit) bool { return max(l.Meter.Rev, c.planRevision) < of.rev }
+		for k := range of.overrides {
+			of.overrides[k].useful()
+		}
 		if len(of.blocks) == 0 && len(of.overrides) == 0 && !slices.ContainsFunc(c.plan.Rules[i].Limits, raises) {
 			c.rules[i] = nil
 			continue
