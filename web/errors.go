@@ -5,50 +5,83 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"runtime/debug"
+	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
-	"github.com/google/uuid"
+	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/web/views"
 )
 
-// errorTypes are the names in problem.Catalogue of the answers that are no page.
-var errorTypes = map[int]string{
-	http.StatusNotFound:         "not-found",
-	http.StatusMethodNotAllowed: "method-not-allowed",
+// errNoPage is the answer for everything that is not there, or that the visitor
+// may not know of.
+var errNoPage = problem.New(problem.NotFound, "there is no such page")
+
+// An answer is how a kind of problem is told: the name of its type in
+// problem.Catalogue, whose status it has, and the title of its page.
+type answer struct{ name, title string }
+
+var answers = map[problem.Kind]answer{
+	problem.Internal:        {name: "internal-error", title: "Something went wrong here"},
+	problem.Malformed:       {name: "malformed-request", title: "This cannot be read"},
+	problem.Invalid:         {name: "invalid-input", title: "This cannot be done"},
+	problem.Unauthenticated: {name: "unauthenticated", title: "Sign in first"},
+	problem.Forbidden:       {name: "forbidden", title: "You may not do this"},
+	problem.NotFound:        {name: "not-found", title: "There is no such page"},
+	problem.Conflict:        {name: "conflict", title: "This cannot be done now"},
+	problem.Stale:           {name: "precondition-failed", title: "Somebody else was quicker"},
+	problem.TooLarge:        {name: "request-too-large", title: "This is too large"},
+	problem.Unsupported:     {name: "unsupported-media-type", title: "This cannot be read"},
+	problem.NotAllowed:      {name: "method-not-allowed", title: "This cannot be done here"},
+	problem.Unavailable:     {name: "unavailable", title: "Not available at the moment"},
 }
 
-// fail answers what no page does. It is echo's error handler: an address that
-// is nobody's is a page for a browser and a problem for everyone else, as every
-// path that is not the API's comes here.
+// kindOf a failure. echo's own errors are those of its router.
+func kindOf(err error) problem.Kind {
+	if h := (*echo.HTTPError)(nil); errors.As(err, &h) {
+		switch h.Code {
+		case http.StatusNotFound:
+			return problem.NotFound
+		case http.StatusMethodNotAllowed:
+			return problem.NotAllowed
+		}
+	}
+	return problem.Of(err)
+}
+
+// fail answers what no page does. It is echo's error handler: for a browser
+// every failure is a page, for everyone else a problem, as every path that is
+// not the API's comes here.
 func (w *Web) fail(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
-	name := "internal-error"
-	if h := (*echo.HTTPError)(nil); errors.As(err, &h) && errorTypes[h.Code] != "" {
-		name = errorTypes[h.Code]
+	kind := kindOf(err)
+	known, ok := answers[kind]
+	if !ok {
+		kind, known = problem.Internal, answers[problem.Internal]
 	}
-	t, _ := problem.TypeByName(name)
-	setPageHeaders(c.Response().Header())
-	if allow, ok := c.Get(echo.ContextKeyHeaderAllow).(string); ok && t.Status == http.StatusMethodNotAllowed {
-		c.Response().Header().Set("Allow", allow)
-	}
-	if t.Status == http.StatusNotFound && strings.Contains(c.Request().Header.Get("Accept"), "text/html") {
-		if err = w.render(c, t.Status, views.NotFoundPage(w.page(c, "Not found"))); err == nil {
-			return
+	t, _ := problem.TypeByName(known.name)
+	w.setHeaders(c)
+	c.Response().Header().Set("Cache-Control", "no-store")
+	id := requestID(c)
+	switch kind {
+	case problem.Internal, problem.Unavailable:
+		w.cfg.Logger.Error("page failed", "request_id", id, "path", c.Path(), "error", err)
+	case problem.NotAllowed:
+		if allow, ok := c.Get(echo.ContextKeyHeaderAllow).(string); ok {
+			c.Response().Header().Set("Allow", allow)
 		}
 	}
-	w.problem(c, t, err)
-}
-
-// problem answers with an RFC 9457 problem.
-func (w *Web) problem(c echo.Context, t problem.Type, cause error) {
-	id := uuid.NewString()
-	if t.Status == http.StatusInternalServerError {
-		w.cfg.Logger.Error("page failed", "request_id", id, "path", c.Path(), "error", cause)
+	if kind != problem.NotAllowed && strings.Contains(c.Request().Header.Get("Accept"), "text/html") {
+		if err := w.render(c, t.Status, w.errorPage(c, kind, known, t, err)); err == nil {
+			return
+		}
 	}
 	body, _ := json.Marshal(struct { // strings and a number: no error
 		Type      string `json:"type"`
@@ -56,10 +89,48 @@ func (w *Web) problem(c echo.Context, t problem.Type, cause error) {
 		Status    int    `json:"status"`
 		RequestID string `json:"request_id"`
 	}{strings.TrimSuffix(w.cfg.PublicURL, "/") + "/docs/problems/" + t.Name, t.Title, t.Status, id})
-	h := c.Response().Header()
-	h.Set("X-Request-Id", id)
-	h.Set("Cache-Control", "no-store")
 	_ = c.Blob(t.Status, "application/problem+json", body) // the client is gone if this fails
+}
+
+// errorPage is the page of a failure. That of what is not there says nothing of
+// what was asked for: it is the same for all that is hidden and all that is not.
+func (w *Web) errorPage(c echo.Context, kind problem.Kind, known answer, t problem.Type, err error) templ.Component {
+	page := w.page(c, known.title)
+	if kind == problem.NotFound {
+		return views.NotFoundPage(page)
+	}
+	e := views.Error{Status: strconv.Itoa(t.Status), Title: known.title, Back: "Go on", BackURL: "/"}
+	if told := (*problem.Problem)(nil); errors.As(err, &told) && kind != problem.Internal {
+		e.Text = sentence(told.Message)
+	}
+	switch kind {
+	case problem.Internal:
+		e.Text = "It is not your fault. Try again; if it stays, tell whoever runs Headgate the number of the request."
+		e.RequestID = requestID(c)
+	case problem.Unavailable:
+		e.Text = "The database is away, or this node is starting or stopping. Try again in a moment. Checks of the API go on meanwhile."
+		e.RequestID = requestID(c)
+	case problem.Stale:
+		e.Text = "Somebody else changed this since you opened it, so nothing was changed. Look at it again first."
+	}
+	return views.ErrorPage(page, e)
+}
+
+// sentence makes a problem's message one: a capital in front, a full stop behind.
+func sentence(message string) string {
+	if message == "" {
+		return ""
+	}
+	r, size := utf8.DecodeRuneInString(message)
+	return stop(string(unicode.ToUpper(r)) + message[size:])
+}
+
+// stop ends a sentence, unless it has an end.
+func stop(s string) string {
+	if strings.HasSuffix(s, ".") || strings.HasSuffix(s, "?") {
+		return s
+	}
+	return s + "."
 }
 
 // recovered makes a panic of a page an error.
@@ -71,7 +142,7 @@ func recovered(next echo.HandlerFunc) echo.HandlerFunc {
 			case http.ErrAbortHandler:
 				panic(cause)
 			default:
-				err = fmt.Errorf("panic: %v", cause)
+				err = fmt.Errorf("panic: %v\n%s", cause, debug.Stack())
 			}
 		}()
 		return next(c)

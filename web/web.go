@@ -7,11 +7,14 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -24,24 +27,41 @@ type Config struct {
 	Spec []byte
 	// Version of the binary, shown in the foot of each page.
 	Version string
-	// PublicURL is the address in the examples, without a slash at the end;
-	// default: the address by which the page was asked for.
+	// PublicURL is the address in the examples and in links, without a slash at
+	// the end; default: the address by which the page was asked for.
 	PublicURL string
+	// People who sign in. Default nil: there are only the pages for everybody.
+	People *accounts.People
+	// Tenants has the names of tenants; needed with People.
+	Tenants *tenants.Service
+	// Refusals notes what signed-in people were refused; default: nobody does.
+	Refusals *accounts.Refusals
+	// ClientAddress tells where a request comes from; default: the connection's
+	// other end.
+	ClientAddress func(*http.Request) string
+	// Now tells the time; default time.Now.
+	Now func() time.Time
 	// Logger hears of pages that failed. Default slog.Default.
 	Logger *slog.Logger
 }
 
 // Web holds the pages, parsed once.
 type Web struct {
-	cfg       Config
-	reference views.Reference
-	assets    *assets
+	cfg         Config
+	reference   views.Reference
+	assets      *assets
+	crossOrigin *http.CrossOriginProtection
+	rows        []row
 }
 
-// New reads the specification; an error means that the embedded file is broken.
+// New reads the specification; an error means that the embedded file is broken,
+// or that the public address is none.
 func New(cfg Config) (*Web, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
+	}
+	if cfg.Now == nil {
+		cfg.Now = time.Now
 	}
 	reference, err := parseReference(cfg.Spec)
 	if err != nil {
@@ -51,30 +71,30 @@ func New(cfg Config) (*Web, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Web{cfg: cfg, reference: reference, assets: a}, nil
+	guard, err := newCrossOrigin(cfg.PublicURL)
+	if err != nil {
+		return nil, fmt.Errorf("public address: %w", err)
+	}
+	w := &Web{cfg: cfg, reference: reference, assets: a, crossOrigin: guard}
+	w.rows = w.routes()
+	return w, nil
 }
 
 // Register adds the whole route table of the package, and answers what it has no
 // route for: e is its alone.
 func (w *Web) Register(e *echo.Echo) {
 	e.HTTPErrorHandler = w.fail
-	for _, route := range []struct {
-		path    string
-		handler echo.HandlerFunc
-	}{
-		{"/", w.home},
-		{"/docs", w.docs},
-		{"/docs/problems", w.problems},
-		{"/docs/problems/:type", w.problemType},
-		{"/static/:file", w.assets.serve},
-	} {
-		e.GET(route.path, route.handler, recovered, pageHeaders)
-		e.HEAD(route.path, route.handler, recovered, pageHeaders)
+	for _, r := range w.rows {
+		if w.cfg.People == nil && !r.open {
+			continue
+		}
+		serve := w.serve(r)
+		e.Add(r.method, r.path, serve)
+		if r.method == http.MethodGet {
+			e.HEAD(r.path, serve)
+		}
 	}
 }
-
-// home leads to the reference until there is a dashboard to sign in to.
-func (w *Web) home(c echo.Context) error { return c.Redirect(http.StatusSeeOther, "/docs") }
 
 func (w *Web) docs(c echo.Context) error {
 	return w.render(c, http.StatusOK, views.ReferencePage(w.page(c, w.reference.Title), w.reference.At(w.origin(c))))
@@ -87,13 +107,20 @@ func (w *Web) problems(c echo.Context) error {
 func (w *Web) problemType(c echo.Context) error {
 	t, ok := problem.TypeByName(c.Param("type"))
 	if !ok {
-		return w.render(c, http.StatusNotFound, views.NotFoundPage(w.page(c, "Not found")))
+		return w.render(c, http.StatusNotFound, views.NotFoundPage(w.page(c, "There is no such page")))
 	}
 	return w.render(c, http.StatusOK, views.ProblemPage(w.page(c, t.Title), t))
 }
 
 func (w *Web) page(c echo.Context, title string) views.Page {
-	return views.Page{Title: title, Version: w.cfg.Version, Stylesheet: w.assets.url("headgate.css"), Icon: w.assets.url("icon.svg"), Path: c.Request().URL.Path}
+	p := views.Page{
+		Title: title, Version: w.cfg.Version, Path: c.Request().URL.Path, Person: who(c).person(),
+		Stylesheet: w.assets.url("headgate.css"), Icon: w.assets.url("icon.svg"),
+	}
+	if w.cfg.People != nil {
+		p.AccountURL = "/account"
+	}
+	return p
 }
 
 // origin is the address that examples name.
@@ -102,7 +129,7 @@ func (w *Web) origin(c echo.Context) string {
 		return strings.TrimSuffix(w.cfg.PublicURL, "/")
 	}
 	scheme := "http"
-	if c.Request().TLS != nil {
+	if w.https(c.Request()) {
 		scheme = "https"
 	}
 	return scheme + "://" + c.Request().Host
@@ -116,21 +143,4 @@ func (w *Web) render(c echo.Context, status int, page templ.Component) error {
 		return fmt.Errorf("render %s: %w", c.Path(), err)
 	}
 	return c.HTMLBlob(status, b.Bytes())
-}
-
-// pageHeaders sets what every page answers with.
-func pageHeaders(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		setPageHeaders(c.Response().Header())
-		return next(c)
-	}
-}
-
-func setPageHeaders(h http.Header) {
-	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
-		"connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; object-src 'none'")
-	h.Set("X-Content-Type-Options", "nosniff")
-	h.Set("Referrer-Policy", "same-origin")
-	h.Set("Cross-Origin-Opener-Policy", "same-origin")
-	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
 }

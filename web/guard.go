@@ -1,0 +1,114 @@
+package web
+
+import (
+	"errors"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/problem"
+)
+
+// maxForm bounds the body of a form, in bytes.
+const maxForm = 64 << 10
+
+// errForeignSite is the answer to a write that another site may have sent.
+var errForeignSite = problem.New(problem.Forbidden, "this came from another site, or from a browser that does not say where it came from; open the page again and repeat it there")
+
+// newCrossOrigin makes the guard of all writes. Behind a proxy that names
+// another host the public address is the one that browsers send.
+func newCrossOrigin(publicURL string) (*http.CrossOriginProtection, error) {
+	guard := http.NewCrossOriginProtection()
+	if publicURL == "" {
+		return guard, nil
+	}
+	u, err := url.Parse(publicURL)
+	if err != nil {
+		return nil, err
+	}
+	return guard, guard.AddTrustedOrigin(u.Scheme + "://" + u.Host)
+}
+
+func reads(method string) bool {
+	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
+}
+
+// guard refuses writes of other sites. A write that carries a session and does
+// not say where it comes from is refused too: every browser of today says it.
+func (w *Web) guard(r *http.Request) error {
+	if reads(r.Method) {
+		return nil
+	}
+	if err := w.crossOrigin.Check(r); err != nil {
+		return errForeignSite
+	}
+	if _, ok := w.token(r); ok && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
+		return errForeignSite
+	}
+	return nil
+}
+
+// form reads the form of a write: the fields named, each at most once, and no
+// others, so that nothing can be set that the page does not show.
+func form(c echo.Context, fields ...string) (url.Values, error) {
+	r := c.Request()
+	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
+		if r.ContentLength != 0 || len(fields) > 0 {
+			return nil, problem.New(problem.Unsupported, "a form is sent as application/x-www-form-urlencoded")
+		}
+	}
+	r.Body = http.MaxBytesReader(c.Response(), r.Body, maxForm)
+	if err := r.ParseForm(); err != nil {
+		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
+			return nil, problem.New(problem.TooLarge, "a form has at most 64 KiB")
+		}
+		return nil, problem.New(problem.Malformed, "the form cannot be read")
+	}
+	if r.URL.RawQuery != "" {
+		return nil, problem.New(problem.Malformed, "a write takes no query")
+	}
+	for name, values := range r.PostForm {
+		switch {
+		case !slices.Contains(fields, name):
+			return nil, problem.New(problem.Malformed, "the form has a field that the page does not")
+		case len(values) != 1 || !utf8.ValidString(values[0]):
+			return nil, problem.New(problem.Malformed, "the field %s is there twice, or is not UTF-8", name)
+		}
+	}
+	return r.PostForm, nil
+}
+
+// next is where a sign-in may lead: the path of a page of ours that needs a
+// session; "" for anything else.
+func (w *Web) next(raw string) string {
+	for _, row := range w.rows {
+		if row.method == http.MethodGet && row.needsSession() && matches(row.path, raw) {
+			return raw
+		}
+	}
+	return ""
+}
+
+// matches reports whether path is of the form of a route. Segments in the place
+// of parameters have only letters, digits and hyphens: ids and slugs.
+func matches(route, path string) bool {
+	want, got := strings.Split(route, "/"), strings.Split(path, "/")
+	if len(want) != len(got) {
+		return false
+	}
+	for i := range want {
+		if strings.HasPrefix(want[i], ":") {
+			if got[i] == "" || len(got[i]) > problem.MaxSlug || strings.Trim(got[i], "-0123456789abcdefghijklmnopqrstuvwxyz") != "" {
+				return false
+			}
+		} else if want[i] != got[i] {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,228 @@
+package web
+
+import (
+	"flag"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/accounts"
+)
+
+var update = flag.Bool("update", false, "write the golden files again")
+
+// callers of the matrix: nobody, somebody with a cookie that is no session, and
+// everybody of the fixture.
+func callers() []string {
+	list := []string{"", strings.Repeat("A", 43)}
+	for _, f := range folk {
+		list = append(list, f.name)
+	}
+	return list
+}
+
+// at fills in the parameters of a route: the tenant is acme, and people are of
+// the place that the route is about.
+func (w *world) at(path string) string {
+	person := w.ids["viewer"]
+	if strings.Contains(path, "/members") {
+		person = w.ids["acme-viewer"]
+	}
+	return strings.NewReplacer(":tenant", "acme", ":user", person, ":type", "no-policy", ":file", "none",
+		":token", "none", ":session", w.ids["owner"], ":invitation", w.ids["owner"]).Replace(path)
+}
+
+// expected says what the table makes of a caller: "" when the handler answers.
+func expected(r row, caller string) string {
+	p, ofAcme := accounts.Principal{}, true
+	for _, f := range folk {
+		if f.name == caller {
+			p = accounts.Principal{Kind: "user", ID: "x", Role: f.role, TenantID: f.tenant}
+			ofAcme = f.tenant == "" || f.tenant == "acme"
+		}
+	}
+	switch {
+	case r.action == accounts.Public:
+		return ""
+	case p.Kind == "":
+		return "303 /sign-in"
+	case strings.Contains(r.path, ":tenant") && !ofAcme:
+		return "404"
+	case accounts.Authorize(p, r.action) != nil:
+		return "403"
+	}
+	return ""
+}
+
+// Every page and every caller: what the one table says is what is answered. A
+// write that is let through is stopped by its form, so that nothing changes.
+func TestMatrix(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var golden strings.Builder
+	fmt.Fprintf(&golden, "%-6s %-60s %-18s", "", "", "")
+	for _, caller := range callers() {
+		fmt.Fprintf(&golden, " %-12s", called(caller))
+	}
+	golden.WriteString("\n")
+	for _, r := range w.table(t) {
+		fmt.Fprintf(&golden, "%-6s %-60s %-18s", r.method, r.path, r.action)
+		for _, caller := range callers() {
+			answer := w.answer(r, r.method, caller)
+			want, refused := expected(r, caller), r.needsSession() && (answer == "403" || answer == "404" || answer == "303 /sign-in")
+			if want != "" && answer != want || want == "" && refused {
+				t.Errorf("%s %s as %q: %s, the table says %q", r.method, r.path, caller, answer, want)
+			}
+			fmt.Fprintf(&golden, " %-12s", answer[:3])
+			if r.method == http.MethodGet {
+				if head := w.answer(r, http.MethodHead, caller); head != answer {
+					t.Errorf("HEAD %s as %q: %s, GET %s", r.path, caller, head, answer)
+				}
+			}
+		}
+		golden.WriteString("\n")
+	}
+	const file = "testdata/matrix.txt"
+	got := regexp.MustCompile(` +\n`).ReplaceAllString(golden.String(), "\n")
+	if *update {
+		must(t, os.MkdirAll("testdata", 0o755))
+		must(t, os.WriteFile(file, []byte(got), 0o644))
+	}
+	want, err := os.ReadFile(file)
+	must(t, err)
+	if got != string(want) {
+		t.Errorf("the matrix is not %s (go test ./web -update):\n%s", file, got)
+	}
+}
+
+// called names a caller in the golden file.
+func called(caller string) string {
+	switch {
+	case caller == "":
+		return "nobody"
+	case strings.HasPrefix(caller, "AAAA"):
+		return "no-session"
+	}
+	return caller
+}
+
+// table gives the rows, and fails for a route without one.
+func (w *world) table(t *testing.T) []row {
+	t.Helper()
+	pages, err := New(Config{Spec: headgate.Spec, People: w.people, Tenants: w.tenants})
+	must(t, err)
+	rows := pages.routes()
+	have := map[string]bool{}
+	for _, r := range rows {
+		if r.open && r.action != accounts.Public || !slices.Contains(accounts.Actions(), r.action) {
+			t.Errorf("%s %s: the action %q is not in the table", r.method, r.path, r.action)
+		}
+		if have[r.method+" "+r.path] {
+			t.Errorf("%s %s has two rows", r.method, r.path)
+		}
+		have[r.method+" "+r.path] = true
+		if r.method == http.MethodGet {
+			have["HEAD "+r.path] = true
+		}
+	}
+	for _, route := range w.handler.(*echo.Echo).Routes() {
+		if !have[route.Method+" "+route.Path] {
+			t.Errorf("%s %s has no row", route.Method, route.Path)
+		}
+	}
+	return rows
+}
+
+func (w *world) answer(r row, method, caller string) string {
+	var f url.Values
+	if method == http.MethodPost {
+		f = url.Values{"no_such_field": {"x"}}
+	}
+	got := w.send(method, w.at(r.path), caller, f)
+	if location, _, _ := strings.Cut(got.Header().Get("Location"), "?"); got.Code == http.StatusSeeOther {
+		return fmt.Sprintf("%d %s", got.Code, location)
+	}
+	return fmt.Sprint(got.Code)
+}
+
+// What no row names is answered by no handler, whoever asks.
+func TestOtherMethods(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	rows := w.table(t)
+	for _, r := range rows {
+		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+			if slices.ContainsFunc(rows, func(other row) bool { return other.path == r.path && other.method == method }) {
+				continue
+			}
+			if method == "GET" && strings.HasPrefix(r.path, "/account/") || strings.HasSuffix(r.path, ":user") {
+				// Some of these are a page of another row: a word where an id stands.
+				continue
+			}
+			if got := w.send(method, w.at(r.path), "owner", nil); got.Code != http.StatusMethodNotAllowed && got.Code != http.StatusNotFound {
+				t.Errorf("%s %s: %d", method, r.path, got.Code)
+			}
+		}
+	}
+}
+
+// The people of a tenant cannot tell another tenant from one that was never
+// there, nor a person of it from a made-up one.
+func TestForeignTenantsAreNotThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	nobody := "0190f5c4-7e1a-7b3c-8d2e-0123456789ab"
+	for _, r := range w.table(t) {
+		if !strings.Contains(r.path, ":tenant") {
+			continue
+		}
+		for _, caller := range []string{"acme-admin", "acme-viewer"} {
+			var bodies []string
+			for _, tenant := range []string{"globex", w.ids["globex"], "none", nobody, "ACME", "acme%00"} {
+				path := strings.NewReplacer(":tenant", tenant, ":user", w.ids["globex-admin"], ":invitation", nobody).Replace(r.path)
+				got := w.send(r.method, path, caller, map[string]url.Values{"POST": {}}[r.method])
+				header := got.Header().Clone()
+				header.Del(requestIDHeader)
+				bodies = append(bodies, fmt.Sprint(got.Code, header, got.body))
+				if got.Code != http.StatusNotFound {
+					t.Errorf("%s %s as %s: %d", r.method, path, caller, got.Code)
+				}
+			}
+			if len(slices.Compact(bodies)) != 1 {
+				t.Errorf("%s %s as %s: the answers differ: %q", r.method, r.path, caller, bodies)
+			}
+		}
+		// One's own tenant, and somebody else's person.
+		if strings.Contains(r.path, ":user") && r.method == http.MethodGet {
+			real := w.get("/tenants/acme/members/"+w.ids["globex-admin"], "acme-admin")
+			made := w.get("/tenants/acme/members/"+nobody, "acme-admin")
+			if real.Code != http.StatusNotFound || real.body != made.body {
+				t.Errorf("a foreign person: %d, a made-up one: %d", real.Code, made.Code)
+			}
+		}
+	}
+}
+
+// A suspended tenant's people read, and change nothing.
+func TestSuspendedTenantsPeopleOnlyRead(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	if got := w.get("/tenants/globex/members", "globex-admin"); got.Code != http.StatusOK {
+		t.Errorf("read: %d", got.Code)
+	}
+	form := url.Values{"email": {"x@people.example"}, "role": {"tenant_viewer"}}
+	if got := w.post("/tenants/globex/members", "globex-admin", form); got.Code != http.StatusForbidden {
+		t.Errorf("write: %d", got.Code)
+	}
+	if got := w.post("/tenants/globex/members", "editor", form); got.Code != http.StatusCreated {
+		t.Errorf("an operator's write: %d", got.Code)
+	}
+}

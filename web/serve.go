@@ -1,0 +1,132 @@
+package web
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"net/url"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/tenants"
+)
+
+const (
+	requestIDHeader = "X-Request-Id"
+	tenantKey       = "tenant" // of echo's context: the tenant that the path names
+)
+
+// requestID is the id that the answer carries and that the log has.
+func requestID(c echo.Context) string {
+	h := c.Response().Header()
+	if h.Get(requestIDHeader) == "" {
+		id, err := uuid.NewV7()
+		if err != nil {
+			id = uuid.New()
+		}
+		h.Set(requestIDHeader, id.String())
+	}
+	return h.Get(requestIDHeader)
+}
+
+// serve is what every page goes through before its handler.
+func (w *Web) serve(r row) echo.HandlerFunc {
+	return recovered(func(c echo.Context) error {
+		w.setHeaders(c)
+		if r.open {
+			return r.handler(c)
+		}
+		c.Response().Header().Set("Cache-Control", "no-store")
+		requestID(c)
+		if err := w.guard(c.Request()); err != nil {
+			return err
+		}
+		v, err := w.recognize(c.Request())
+		if err != nil {
+			return err
+		}
+		c.Set(visitorKey, v)
+		c.SetRequest(c.Request().WithContext(w.acting(c, v)))
+		if !v.signedIn() && r.needsSession() {
+			return w.toSignIn(c)
+		}
+		if err := w.authorize(c, v, r); err != nil {
+			w.refused(c, v, r, err)
+			return err
+		}
+		return r.handler(c)
+	})
+}
+
+// authorize asks the table whether the visitor may, and finds the tenant that
+// the path names. For the people of a tenant every other one is not there: what
+// they name is held against their own, and nothing is looked up.
+func (w *Web) authorize(c echo.Context, v visitor, r row) error {
+	ref := c.Param("tenant")
+	if ref != "" && v.user.TenantID != "" && ref != v.own.ID && ref != v.own.Slug {
+		return errNoPage
+	}
+	if err := accounts.Authorize(v.principal(), r.action); err != nil {
+		return err
+	}
+	if ref == "" {
+		return nil
+	}
+	tenant := v.own
+	if v.user.TenantID == "" {
+		var err error
+		if tenant, err = w.cfg.Tenants.Tenant(c.Request().Context(), ref); err != nil {
+			return err
+		}
+	} else if tenant.Status == tenants.Suspended && !reads(r.method) {
+		return problem.New(problem.Forbidden, "your tenant is suspended: its people may only read")
+	}
+	c.Set(tenantKey, tenant)
+	return nil
+}
+
+// refused notes that somebody who is signed in was refused a page: that it is
+// not for them, or that another tenant is.
+func (w *Web) refused(c echo.Context, v visitor, r row, err error) {
+	if w.cfg.Refusals != nil && (problem.Is(err, problem.Forbidden) || errors.Is(err, errNoPage)) {
+		w.cfg.Refusals.Note(c.Request().Context(), v.principal(), r.action, r.method+" "+r.path, c.Param("tenant"))
+	}
+}
+
+// toSignIn sends nobody to the sign-in, and back afterwards.
+func (w *Web) toSignIn(c echo.Context) error {
+	to := "/sign-in"
+	if next := w.next(c.Request().URL.Path); next != "" && reads(c.Request().Method) {
+		to += "?next=" + url.QueryEscape(next)
+	}
+	return c.Redirect(http.StatusSeeOther, to)
+}
+
+// address is where a request comes from.
+func (w *Web) address(r *http.Request) string {
+	if w.cfg.ClientAddress != nil {
+		return w.cfg.ClientAddress(r)
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}
+
+// setHeaders sets what every page answers with.
+func (w *Web) setHeaders(c echo.Context) {
+	h := c.Response().Header()
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+
+		"connect-src 'self'; font-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; object-src 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Permissions-Policy", "camera=(), geolocation=(), microphone=()")
+	if w.https(c.Request()) {
+		h.Set("Strict-Transport-Security", "max-age=31536000")
+	}
+}

@@ -1,0 +1,129 @@
+package web
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/web/views"
+)
+
+// notices are what a page may say was done: the address names one, so that
+// nobody can put words into the page.
+var notices = map[string]string{
+	"joined":    "Your account is ready. Sign in with your e-mail and password.",
+	"password":  "Your password is changed. Sign in with the new one.",
+	"left":      "You are signed out.",
+	"renamed":   "Your name is saved.",
+	"changed":   "Your password is changed, and your other sessions are ended.",
+	"ended":     "The session is ended.",
+	"alone":     "Your other sessions are ended.",
+	"withdrawn": "The invitation is withdrawn.",
+	"role":      "The role is saved. The person's sessions are ended.",
+	"disabled":  "The person is disabled, and all sessions are ended.",
+	"enabled":   "The person is enabled.",
+	"removed":   "The person is removed.",
+}
+
+func done(c echo.Context) string { return notices[c.QueryParam("done")] }
+
+// home leads to one's own page.
+func (w *Web) home(c echo.Context) error {
+	if who(c).signedIn() {
+		return c.Redirect(http.StatusSeeOther, "/account")
+	}
+	return c.Redirect(http.StatusSeeOther, "/sign-in")
+}
+
+// signInView is the empty form.
+func (w *Web) signInView(email, next string) views.SignIn {
+	return views.SignIn{
+		Email:    views.Input{Name: "email", Label: "E-mail", Type: "email", Value: email, Autocomplete: "username", Autofocus: email == ""},
+		Password: views.Input{Name: "password", Label: "Password", Type: "password", Autocomplete: "current-password", Autofocus: email != ""},
+		Next:     w.next(next),
+	}
+}
+
+func (w *Web) signInForm(c echo.Context) error {
+	next := c.QueryParam("next")
+	if who(c).signedIn() {
+		return w.onward(c, next)
+	}
+	view := w.signInView("", next)
+	view.Notice = done(c)
+	return w.render(c, http.StatusOK, views.SignInPage(w.page(c, "Sign in"), view))
+}
+
+// signIn always makes a new session: what cookie the browser came with is never
+// taken over, and the session behind it ends.
+func (w *Web) signIn(c echo.Context) error {
+	f, err := form(c, "email", "password", "next")
+	if err != nil {
+		return err
+	}
+	ctx, r := c.Request().Context(), c.Request()
+	token, _, _, err := w.cfg.People.SignIn(ctx, f.Get("email"), f.Get("password"), w.address(r), r.UserAgent())
+	if err != nil {
+		return w.signInFailed(c, f.Get("email"), f.Get("next"), err)
+	}
+	if v := who(c); v.signedIn() {
+		if err := w.cfg.People.SignOut(ctx, v.user, v.session); err != nil {
+			return err
+		}
+	}
+	w.remember(c, token)
+	return w.onward(c, f.Get("next"))
+}
+
+// signInFailed shows the form again. Whether the person exists makes no
+// difference.
+func (w *Web) signInFailed(c echo.Context, email, next string, err error) error {
+	view, status := w.signInView(email, next), http.StatusUnprocessableEntity
+	if wait, limited := retryAfter(c, err); limited {
+		status = http.StatusTooManyRequests
+		view.Faults = []views.Fault{{Message: wait}}
+	} else if problem.Is(err, problem.Unauthenticated) {
+		view.Password.Error = "The e-mail address or the password is wrong."
+		view.Faults = []views.Fault{{Field: view.Password.Name, Message: view.Password.Error}}
+	} else {
+		return err
+	}
+	return w.render(c, status, views.SignInPage(w.page(c, "Sign in"), view))
+}
+
+// retryAfter says how long to wait after too many failures; false for any other
+// error.
+func retryAfter(c echo.Context, err error) (string, bool) {
+	limited := (*accounts.LimitedError)(nil)
+	if !errors.As(err, &limited) {
+		return "", false
+	}
+	wait := (limited.RetryAfter + time.Second - 1) / time.Second
+	c.Response().Header().Set("Retry-After", strconv.FormatInt(int64(wait), 10))
+	return "Too many sign-ins have failed. Try again in " + views.Wait(wait*time.Second+time.Minute-1) + ".", true
+}
+
+// onward leads to where the visitor wanted to go.
+func (w *Web) onward(c echo.Context, next string) error {
+	if next = w.next(next); next == "" {
+		next = "/account"
+	}
+	return c.Redirect(http.StatusSeeOther, next)
+}
+
+func (w *Web) signOut(c echo.Context) error {
+	if _, err := form(c); err != nil {
+		return err
+	}
+	v := who(c)
+	if err := w.cfg.People.SignOut(c.Request().Context(), v.user, v.session); err != nil {
+		return err
+	}
+	w.remember(c, "")
+	return c.Redirect(http.StatusSeeOther, "/sign-in?done=left")
+}

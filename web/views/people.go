@@ -1,0 +1,190 @@
+package views
+
+import (
+	"strconv"
+	"time"
+)
+
+// A Person is who looks at a page; nil: nobody is signed in.
+type Person struct {
+	Name, Email string
+	Role        string // in words: "Tenant admin"
+	Tenant      string // the name of the tenant, "" for the operator's people
+	Links       []Link
+}
+
+// A Link is one entry of the navigation.
+type Link struct{ Text, URL string }
+
+// An Input is one field of a form with what was typed and what is wrong with it.
+type Input struct {
+	Name, Label, Value, Hint, Error string
+	Type                            string // of the input element
+	Autocomplete                    string // what a password manager or browser may fill in
+	ReadOnly, Autofocus             bool
+}
+
+// hintID and errorID are where aria-describedby points.
+func (i Input) hintID() string  { return i.Name + "-hint" }
+func (i Input) errorID() string { return i.Name + "-error" }
+
+func (i Input) describedBy() string {
+	switch {
+	case i.Error != "" && i.Hint != "":
+		return i.errorID() + " " + i.hintID()
+	case i.Error != "":
+		return i.errorID()
+	case i.Hint != "":
+		return i.hintID()
+	}
+	return ""
+}
+
+// A Choice is a set of radio buttons.
+type Choice struct {
+	Name, Label, Value, Error string
+	Options                   []Option
+}
+
+func (c Choice) errorID() string { return c.Name + "-error" }
+
+// An Option is one of them.
+type Option struct{ Value, Label, Hint string }
+
+// A Fault is one entry of the list above a form; Field is "" for what concerns
+// the whole form.
+type Fault struct{ Field, Message string }
+
+// A Moment is an instant for people: in words, and exactly on hover.
+type Moment struct{ ISO, Exact, Words string }
+
+// NewMoment words t as seen at now; the zero time is "never".
+func NewMoment(t, now time.Time) Moment {
+	if t.IsZero() {
+		return Moment{Words: "never"}
+	}
+	t = t.UTC()
+	m := Moment{ISO: t.Format(time.RFC3339), Exact: t.Format("2 January 2006, 15:04 UTC")}
+	distance := now.Sub(t)
+	switch ahead := distance < 0; {
+	case distance.Abs() < time.Minute && ahead:
+		m.Words = "in less than a minute"
+	case distance.Abs() < time.Minute:
+		m.Words = "just now"
+	case distance.Abs() >= 14*24*time.Hour:
+		m.Words = t.Format("2 January 2006")
+	case ahead:
+		m.Words = "in " + Wait(-distance)
+	default:
+		m.Words = Wait(distance) + " ago"
+	}
+	return m
+}
+
+// Wait words a duration in its largest whole unit, a minute at least.
+func Wait(d time.Duration) string {
+	n, unit := int(max(1, d/time.Minute)), "minute"
+	if d >= 48*time.Hour {
+		n, unit = int(d/(24*time.Hour)), "day"
+	} else if d >= time.Hour {
+		n, unit = int(d/time.Hour), "hour"
+	}
+	if n != 1 {
+		unit += "s"
+	}
+	return strconv.Itoa(n) + " " + unit
+}
+
+// SignIn is the form of /sign-in.
+type SignIn struct {
+	Email, Password Input
+	Faults          []Fault
+	Notice          string
+	Next            string // where to go afterwards, "" for the account
+	// Provider is the label of the button of OpenID Connect, ProviderURL where it leads; "": none.
+	Provider, ProviderURL string
+}
+
+// Join is the form behind a set-up or an invitation link.
+type Join struct {
+	Title, Intro, Button  string
+	Action                string
+	Email, Name, Password Input
+	HasName               bool
+	Faults                []Fault
+	Provider, ProviderURL string
+}
+
+// Account is one's own page.
+type Account struct {
+	Person        Person
+	SignedIn      Moment
+	Name          Input
+	NameFaults    []Fault
+	HasPassword   bool // false: signs in by OpenID Connect only
+	Current, New  Input
+	PasswordFault []Fault
+	Sessions      []Session
+	Notice        string
+}
+
+// Others reports whether there are sessions beside this one.
+func (a Account) Others() bool { return len(a.Sessions) > 1 }
+
+// A Session is one browser that is signed in.
+type Session struct {
+	Device, Agent, Address  string
+	SignedIn, Seen, Expires Moment
+	This                    bool
+	EndURL                  string
+}
+
+// People is the list of the operator's people, or of a tenant's members.
+type People struct {
+	Title, Intro, Base string // Base is the path of the list
+	Tenant             string // the tenant's name, "" for the operator's people
+	Query              string
+	Rows               []Row
+	Next               string // URL of the next page, "" on the last
+	Invitations        []Invitation
+	MayWrite           bool
+	Email              Input
+	Role               Choice
+	Faults             []Fault
+	Notice             string
+}
+
+// A Row is one person in a list.
+type Row struct {
+	Name, Email, Role, Status, URL string
+	You, Disabled                  bool
+	SignedIn                       Moment
+}
+
+// An Invitation is a link that nobody has used yet.
+type Invitation struct {
+	Email, Role, By, WithdrawURL string
+	Renews                       bool // a new password for somebody who exists
+	Expires                      Moment
+}
+
+// PersonPage is what may be done with one person.
+type PersonPage struct {
+	Row      Row
+	Base     string // the list
+	BaseName string
+	Created  Moment
+	Linked   bool // signs in by OpenID Connect
+	MayWrite bool
+	Role     Choice
+	Confirm  Input
+	Faults   []Fault
+	Notice   string
+}
+
+// NewLink shows a link, this once.
+type NewLink struct {
+	Title, URL, For, Base, BaseName string
+	Renews                          bool
+	Expires                         Moment
+}

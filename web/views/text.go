@@ -1,0 +1,73 @@
+package views
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// A Piece is a part of a text that somebody wrote: as it is, or the escape of a
+// character that nobody would see, or that would change how the rest reads.
+type Piece struct {
+	Text   string
+	Escape bool
+}
+
+// Pieces takes a text apart so that it can be shown without tricks: marks of
+// direction, characters of no width, control and private ones become U+202E and
+// the like; the letters around them stay.
+func Pieces(s string) []Piece {
+	var list []Piece
+	var plain strings.Builder
+	flush := func() {
+		if plain.Len() > 0 {
+			list = append(list, Piece{Text: plain.String()})
+			plain.Reset()
+		}
+	}
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		switch {
+		case r == utf8.RuneError && size == 1:
+			flush()
+			list = append(list, Piece{Text: fmt.Sprintf("\\x%02X", s[0]), Escape: true})
+		case unseen(r):
+			flush()
+			list = append(list, Piece{Text: fmt.Sprintf("U+%04X", r), Escape: true})
+		default:
+			plain.WriteRune(r)
+		}
+		s = s[size:]
+	}
+	flush()
+	return list
+}
+
+// unseen characters have no picture of their own: they hide, or they turn the
+// direction of what follows.
+func unseen(r rune) bool {
+	switch r {
+	case 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0, utf8.RuneError:
+		return true // joiners, fillers and blanks that count as letters or marks
+	case ' ':
+		return false
+	}
+	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Z) || !unicode.IsGraphic(r)
+}
+
+// MixedAlphabets reports whether a word of s mixes letters that are easily taken
+// for each other: Latin with Cyrillic, Greek, Armenian or Cherokee ones.
+func MixedAlphabets(s string) bool {
+	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }) {
+		latin, other := false, false
+		for _, r := range word {
+			latin = latin || unicode.Is(unicode.Latin, r)
+			other = other || unicode.In(r, unicode.Cyrillic, unicode.Greek, unicode.Armenian, unicode.Cherokee)
+		}
+		if latin && other {
+			return true
+		}
+	}
+	return false
+}

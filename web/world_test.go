@@ -1,0 +1,274 @@
+package web
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+	"golang.org/x/net/html"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/tenants"
+)
+
+// start is when every test's clock begins.
+var start = time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+
+const password = "seven quiet herons at dusk"
+
+// A world is the pages over the real services, SQLite and the in-process
+// limiter, with one clock. Its people are signed in already.
+type world struct {
+	t        testing.TB
+	handler  http.Handler
+	store    *store.Store
+	people   *accounts.People
+	tenants  *tenants.Service
+	refusals *accounts.Refusals
+	log      *strings.Builder
+	now      atomic.Int64 // microseconds since the epoch
+	fixture
+}
+
+// A fixture is what every world begins with: an owner, an editor and a viewer,
+// the tenants acme and globex (suspended), and an admin and a viewer of acme and
+// an admin of globex.
+type fixture struct {
+	database []byte
+	ids      map[string]string // of people and tenants by name
+	cookies  map[string]string // by name
+}
+
+// folk are the people of the fixture: name, tenant, role.
+var folk = []struct {
+	name, tenant string
+	role         accounts.Role
+}{
+	{"owner", "", accounts.Owner},
+	{"editor", "", accounts.Editor},
+	{"viewer", "", accounts.Viewer},
+	{"acme-admin", "acme", accounts.TenantAdmin},
+	{"acme-viewer", "acme", accounts.TenantViewer},
+	{"globex-admin", "globex", accounts.TenantAdmin},
+}
+
+func (w *world) clock() time.Time { return time.UnixMicro(w.now.Load()) }
+
+func (w *world) open(ctx context.Context, path string) error {
+	var err error
+	if w.store, err = store.Open(ctx, store.Config{URL: "sqlite://" + path}); err != nil {
+		return err
+	}
+	if err = w.store.Migrate(ctx); err != nil {
+		return err
+	}
+	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
+	w.refusals = accounts.NewRefusals(w.store, accounts.RefusalsConfig{})
+	w.people, err = accounts.NewPeople(w.store, accounts.PeopleConfig{
+		Limiter: inprocess.New(inprocess.Config{Now: w.now.Load}), LimiterTimeout: 30 * time.Second, Now: w.clock,
+	})
+	return err
+}
+
+// populated makes the fixture's database once.
+var populated = sync.OnceValues(func() (fixture, error) {
+	ctx := context.Background()
+	dir, err := os.MkdirTemp("", "headgate-web-")
+	if err != nil {
+		return fixture{}, err
+	}
+	defer os.RemoveAll(dir)
+	w := &world{fixture: fixture{ids: map[string]string{}, cookies: map[string]string{}}}
+	w.now.Store(start.UnixMicro())
+	path := filepath.Join(dir, "h.db")
+	if err := w.open(ctx, path); err != nil {
+		return fixture{}, err
+	}
+	if err := w.populate(ctx); err != nil {
+		return fixture{}, err
+	}
+	if err := w.store.Close(); err != nil {
+		return fixture{}, err
+	}
+	w.database, err = os.ReadFile(path)
+	return w.fixture, err
+})
+
+func (w *world) populate(ctx context.Context) error {
+	for slug, status := range map[string]tenants.Status{"acme": tenants.Active, "globex": tenants.Suspended} {
+		tenant, err := w.tenants.CreateTenant(ctx, slug, tenants.Document{Name: strings.ToUpper(slug[:1]) + slug[1:] + " Inc.", Status: status})
+		if err != nil {
+			return err
+		}
+		w.ids[slug] = tenant.ID
+	}
+	link, err := w.people.SetupLink(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range folk {
+		n := accounts.NewPerson{Email: f.name + "@people.example", Name: strings.ToUpper(f.name[:1]) + f.name[1:], Password: password}
+		var u accounts.User
+		if f.role == accounts.Owner {
+			u, err = w.people.SetUp(ctx, link, n)
+		} else {
+			_, token, failed := w.people.Invite(audit.With(ctx, audit.Actor{Kind: "command", ID: "test", Name: "test"}, audit.Origin{}),
+				accounts.CommandPrincipal("test"), w.ids[f.tenant], n.Email, f.role)
+			if failed != nil {
+				return failed
+			}
+			u, err = w.people.Accept(ctx, token, n)
+		}
+		if err != nil {
+			return err
+		}
+		w.ids[f.name] = u.ID
+		if w.cookies[f.name], _, _, err = w.people.SignIn(ctx, n.Email, password, "192.0.2.1", "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func newWorld(t testing.TB, change ...func(*Config)) *world {
+	t.Helper()
+	f, err := populated()
+	must(t, err)
+	return over(t, f, change...)
+}
+
+// empty is a world without anything: nobody has set it up.
+func empty(t testing.TB) *world {
+	t.Helper()
+	return over(t, fixture{ids: map[string]string{}, cookies: map[string]string{}})
+}
+
+func over(t testing.TB, f fixture, change ...func(*Config)) *world {
+	t.Helper()
+	w := &world{t: t, log: &strings.Builder{}, fixture: fixture{f.database, maps.Clone(f.ids), maps.Clone(f.cookies)}}
+	w.now.Store(start.UnixMicro())
+	path := filepath.Join(t.TempDir(), "h.db")
+	if f.database != nil {
+		must(t, os.WriteFile(path, f.database, 0o600))
+	}
+	must(t, w.open(t.Context(), path))
+	t.Cleanup(func() { _ = w.store.Close() })
+	cfg := Config{
+		Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Refusals: w.refusals, Now: w.clock,
+		Logger: slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
+	}
+	for _, c := range change {
+		c(&cfg)
+	}
+	pages, err := New(cfg)
+	must(t, err)
+	e := echo.New()
+	pages.Register(e)
+	w.handler = e
+	return w
+}
+
+// locked lets several requests log.
+type locked struct {
+	mu sync.Mutex
+	w  io.Writer
+}
+
+func (l *locked) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(b)
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A reply is an answer, read.
+type reply struct {
+	*httptest.ResponseRecorder
+	body string
+}
+
+const host = "http://limits.example"
+
+// send asks as a browser would, from the origin's own page. by is one of folk,
+// a cookie's value, or "" for nobody. With a form it is one.
+func (w *world) send(method, path, by string, f url.Values, change ...func(*http.Request)) reply {
+	w.t.Helper()
+	var body io.Reader
+	if f != nil {
+		body = strings.NewReader(f.Encode())
+	}
+	r := httptest.NewRequest(method, host+path, body)
+	r.Header.Set("Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	if method == http.MethodPost {
+		r.Header.Set("Origin", host)
+	}
+	if f != nil {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	if cookie, known := w.cookies[by]; known {
+		by = cookie
+	}
+	if by != "" {
+		r.AddCookie(&http.Cookie{Name: "headgate", Value: by})
+	}
+	for _, c := range change {
+		c(r)
+	}
+	recorder := httptest.NewRecorder()
+	w.handler.ServeHTTP(recorder, r)
+	return reply{recorder, recorder.Body.String()}
+}
+
+func (w *world) get(path, by string) reply {
+	w.t.Helper()
+	return w.send(http.MethodGet, path, by, nil)
+}
+
+func (w *world) post(path, by string, f url.Values) reply {
+	w.t.Helper()
+	if f == nil {
+		f = url.Values{}
+	}
+	return w.send(http.MethodPost, path, by, f)
+}
+
+// cookie is the session's cookie that an answer sets; "" without one.
+func (r reply) cookie() string {
+	for _, c := range r.Result().Cookies() {
+		if strings.HasSuffix(c.Name, "headgate") {
+			return c.Value
+		}
+	}
+	return ""
+}
+
+// tree parses a page.
+func (r reply) tree(t testing.TB) *html.Node {
+	t.Helper()
+	n, err := html.Parse(strings.NewReader(r.body))
+	must(t, err)
+	return n
+}
