@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,10 +36,11 @@ func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]met
 //
 // The note that it is due has a number that rises with each addition. Sketches
 // are read and merged outside of any transaction, so that the one writer of a
-// SQLite file is not held meanwhile, and written in pieces; counts are summed in
-// the transaction that ends the note. Each of these finds the number as it was at
+// SQLite file is not held meanwhile, and written in pieces; counts are summed a
+// few tenants at a time. Each of these transactions finds the number as it was at
 // the beginning, and holds it: else more came, or another process was quicker, and
 // the roll-up ends without changing anything more. It stays due then, or is done.
+// Nobody reads what is half written: while it is due, answers are made from below.
 func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
 	defer cancel()
@@ -47,7 +49,10 @@ func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name st
 		err = s.rollUpSketches(ctx, r, n, merge)
 	}
 	if err == nil {
-		err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error { return rollUpCounts(ctx, tx, r, n) })
+		err = s.rollUpCounts(ctx, r, n)
+	}
+	if err == nil {
+		err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error { return endRollUp(ctx, tx, r, n) })
 	}
 	if errors.Is(err, errNotDue) {
 		return nil
@@ -81,9 +86,65 @@ func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error)
 	return n, err
 }
 
-// rollUpCounts ends the note and sums what is below. Rows that were given up
-// cannot be summed again: of those nothing is written.
-func rollUpCounts(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
+// countPiece is how many tenants one transaction sums the counts of: it holds the
+// one writer of a SQLite file for some tens of milliseconds.
+const countPiece = 50
+
+func (s *Store) rollUpCounts(ctx context.Context, r metrics.RollUp, n int64) error {
+	kept, err := s.rowsKept(ctx, r)
+	if err != nil || !kept {
+		return err
+	}
+	tenants, err := s.tenantsIn(ctx, r)
+	if err != nil {
+		return fmt.Errorf("list tenants: %w", err)
+	}
+	for piece := range slices.Chunk(tenants, countPiece) {
+		err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			if err := hold(ctx, tx, r, n); err != nil {
+				return err
+			}
+			return sumCounts(ctx, tx, r, piece)
+		})
+		if err != nil {
+			return fmt.Errorf("sum counts: %w", err)
+		}
+	}
+	return nil
+}
+
+// tenantsIn are the numbers of those that have counts of the time of a roll-up.
+func (s *Store) tenantsIn(ctx context.Context, r metrics.RollUp) (list []int64, err error) {
+	from, to := span(r)
+	err = s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, `
+			SELECT DISTINCT tenant FROM `+tableOf("counts", below(r.Step))+`
+			WHERE at >= $1 AND at < $2
+			ORDER BY tenant`, from, to)
+		list, err = collect(rows, err, func(r row) (tenant int64, err error) { return tenant, r.Scan(&tenant) })
+		return err
+	})
+	return list, err
+}
+
+func sumCounts(ctx context.Context, tx *sql.Tx, r metrics.RollUp, tenants []int64) error {
+	statement, err := tx.PrepareContext(ctx, sumInto(r.Step))
+	if err != nil {
+		return err
+	}
+	defer statement.Close()
+	from, to := span(r)
+	for _, tenant := range tenants {
+		if _, err := statement.ExecContext(ctx, from, tenant, from, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endRollUp ends the note that r is due, and notes the step above. When rows
+// below were given up, nothing was written, and nothing is due above.
+func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	ended, err := execIn(ctx, tx, `
 		DELETE FROM roll_ups_due
 		WHERE step = $1 AND at = $2 AND n = $3`, string(r.Step), r.At, n)
@@ -93,23 +154,20 @@ func rollUpCounts(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) er
 	if ended == 0 {
 		return errNotDue
 	}
-	kept, err := keptSince(ctx, tx)
-	if err != nil || r.At < kept[below(r.Step)] {
-		return err
-	}
-	from, to := span(r)
-	if _, err := tx.ExecContext(ctx, sumInto(r.Step), from, from, to); err != nil {
-		return fmt.Errorf("sum counts: %w", err)
-	}
 	above, ok := aboveOf(r.Step)
 	if !ok {
 		return nil
 	}
+	kept, err := keptSince(ctx, tx)
+	if err != nil || r.At < kept[below(r.Step)] {
+		return err
+	}
 	return noteDue(ctx, tx, metrics.RollUp{Step: above, At: floor(r.At, above)})
 }
 
-// sumInto writes the rows of one step from those of the step below. Its
-// parameters are the step's beginning, and the beginning and end of its time.
+// sumInto writes the rows of one step and tenant from those of the step below.
+// Its parameters are the step's beginning, the tenant, and the beginning and end
+// of its time. The kinds are named so that the primary key finds the rows.
 func sumInto(s metrics.Step) string {
 	sums := make([]string, len(metrics.Columns))
 	for i, c := range metrics.Columns {
@@ -118,7 +176,7 @@ func sumInto(s metrics.Step) string {
 	return `INSERT INTO ` + tableOf("counts", s) + ` (` + strings.Join(countColumns, ", ") + `)
 		SELECT CAST($1 AS BIGINT), tenant, kind, name, ` + strings.Join(sums, ", ") + `
 		FROM ` + tableOf("counts", below(s)) + `
-		WHERE at >= $2 AND at < $3
+		WHERE tenant = $2 AND kind IN ('total', 'route', 'policy') AND at >= $3 AND at < $4
 		GROUP BY tenant, kind, name
 		` + countConflict(func(c string) string { return "excluded." + c })
 }
