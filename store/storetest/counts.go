@@ -28,6 +28,7 @@ var countTests = []struct {
 	{"adding counts is no edit", testCountsNoEdit},
 	{"hours and days are the sums of what is below", testRollUp},
 	{"a late batch is rolled up again", testRollUpLate},
+	{"many tenants are rolled up each", testRollUpManyTenants},
 	{"a batch during a roll-up is rolled up again", testRollUpMeanwhile},
 	{"roll-ups and additions meet without loss", testRollUpConcurrent},
 	{"a roll-up that cannot merge changes no counts", testRollUpFailed},
@@ -355,6 +356,28 @@ func testRollUpLate(s *suite) {
 	want := count(day, 1, 110)
 	s.same("hours", s.counts(metrics.Hour, 1, metrics.KindTotal), []metrics.CountRow{want, count(day+5*anHour, 1, 1000)})
 	s.same("days", s.counts(metrics.Day, 1, metrics.KindTotal), []metrics.CountRow{count(day, 1, 1110)})
+}
+
+// More tenants than one transaction sums have their rows of every kind, and
+// those of another hour stay out of them.
+func testRollUpManyTenants(s *suite) {
+	day := noon - noon%aDay
+	var rows []metrics.CountRow
+	for tenant := range uint32(130) {
+		r := count(day+anHour-aMinute, tenant, 10+int64(tenant))
+		rows = append(rows, r, count(day, tenant, 100), count(day+anHour, tenant, 1000),
+			countOf(metrics.KindRoute, "/a", r), countOf(metrics.KindPolicy, "p", r))
+	}
+	s.add("a", 1, rows...)
+	s.rollUp(day + 2*aDay)
+	for tenant := range uint32(130) {
+		n := 10 + int64(tenant)
+		of := func(kind metrics.Kind) []metrics.CountRow { return s.counts(metrics.Hour, tenant, kind) }
+		s.same("hours", of(metrics.KindTotal), []metrics.CountRow{count(day, tenant, n+100), count(day+anHour, tenant, 1000)})
+		s.same("hours of a route", of(metrics.KindRoute), []metrics.CountRow{countOf(metrics.KindRoute, "/a", count(day, tenant, n))})
+		s.same("hours of a policy", of(metrics.KindPolicy), []metrics.CountRow{countOf(metrics.KindPolicy, "p", count(day, tenant, n))})
+		s.same("days", s.counts(metrics.Day, tenant, metrics.KindTotal), []metrics.CountRow{count(day, tenant, n+1100)})
+	}
 }
 
 // What is added after a roll-up began is in its rows, or it is due again.
