@@ -363,26 +363,6 @@ func sortRanked(list []ranked) []ranked {
 	return list
 }
 
-// top gives the first keys of the ranking; limit 0: all.
-func (t *topKeys) top(limit int) []TopKey {
-	list := t.ranking()
-	if limit > 0 && limit < len(list) {
-		list = list[:limit]
-	}
-	keys := make([]TopKey, len(list))
-	for i := range list {
-		x := &list[i].text
-		keys[i] = TopKey{
-			Tenant: x.tenant, Policy: x.policy, Redacted: x.redacted, Count: list[i].count, Error: list[i].error,
-			Names: slices.Clone(x.names), Values: make([]string, len(x.values)), Missing: make([]bool, len(x.values)),
-		}
-		for k, v := range x.values {
-			keys[i].Values[k], keys[i].Missing[k] = v.text, v.missing
-		}
-	}
-	return keys
-}
-
 // gathered gives the keys of t told apart by their text, in memory of its own,
 // with room for so many. Keys of one text become one.
 func (t *topKeys) gathered(capacity int) *topKeys {

@@ -33,6 +33,17 @@ func stream(n, keys int, seed uint64) *topKeys {
 	return t
 }
 
+// top gives the first keys of the ranking; limit 0: all.
+func (t *topKeys) top(limit int) (keys []TopKey) {
+	for i, k := range t.ranking() {
+		if limit > 0 && i == limit {
+			break
+		}
+		keys = append(keys, k.key())
+	}
+	return keys
+}
+
 // check holds a sketch against what was really counted.
 func (t *topKeys) check(tb testing.TB, truth map[topID]int64) {
 	tb.Helper()
