@@ -22,6 +22,9 @@ func (w *Web) joinView(c echo.Context, i accounts.Invitation) views.Join {
 		Password: views.Input{Name: "password", Label: "Password", Type: "password", Autocomplete: "new-password", Hint: passwordHint},
 		HasName:  i.UserID == "",
 	}
+	if w.cfg.Provider != nil && i.UserID == "" && !setsUp(c) {
+		v.Provider, v.ProviderURL = w.cfg.ProviderName, "/sign-in/oidc"
+	}
 	switch {
 	case i.UserID != "":
 		v.Title, v.Button, v.Password.Label = "Choose a new password", "Save password", "New password"

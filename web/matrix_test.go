@@ -66,7 +66,7 @@ func expected(r row, caller string) string {
 // write that is let through is stopped by its form, so that nothing changes.
 func TestMatrix(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newWorld(t, withIssuer(true))
 	var golden strings.Builder
 	fmt.Fprintf(&golden, "%-6s %-60s %-18s", "", "", "")
 	for _, caller := range callers() {
@@ -117,7 +117,7 @@ func called(caller string) string {
 // table gives the rows, and fails for a route without one.
 func (w *world) table(t *testing.T) []row {
 	t.Helper()
-	pages, err := New(Config{Spec: headgate.Spec, People: w.people, Tenants: w.tenants})
+	pages, err := New(Config{Spec: headgate.Spec, People: w.people, Tenants: w.tenants, Provider: issuer{}})
 	must(t, err)
 	rows := pages.routes()
 	have := map[string]bool{}

@@ -49,6 +49,11 @@ func (w *Web) routes() []row {
 		{post, "/account/sessions/end-others", self, w.endOthers, false},
 		{post, "/account/sessions/:session/end", self, w.endSession, false},
 	}...)
+	if w.cfg.Provider != nil {
+		rows = append(rows,
+			row{get, "/sign-in/oidc", public, w.toProvider, false},
+			row{get, "/sign-in/oidc/callback", public, w.fromProvider, false})
+	}
 	rows = append(rows, w.peopleRoutes("/people", accounts.PeopleRead, accounts.PeopleWrite)...)
 	return append(rows, w.peopleRoutes("/tenants/:tenant/members", accounts.MembersRead, accounts.MembersWrite)...)
 }

@@ -3,6 +3,7 @@ package web
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -42,11 +43,18 @@ func (w *Web) home(c echo.Context) error {
 
 // signInView is the empty form.
 func (w *Web) signInView(email, next string) views.SignIn {
-	return views.SignIn{
+	v := views.SignIn{
 		Email:    views.Input{Name: "email", Label: "E-mail", Type: "email", Value: email, Autocomplete: "username", Autofocus: email == ""},
 		Password: views.Input{Name: "password", Label: "Password", Type: "password", Autocomplete: "current-password", Autofocus: email != ""},
 		Next:     w.next(next),
 	}
+	if w.cfg.Provider != nil {
+		v.Provider, v.ProviderURL = w.cfg.ProviderName, "/sign-in/oidc"
+		if v.Next != "" {
+			v.ProviderURL += "?next=" + url.QueryEscape(v.Next)
+		}
+	}
+	return v
 }
 
 func (w *Web) signInForm(c echo.Context) error {
@@ -71,13 +79,18 @@ func (w *Web) signIn(c echo.Context) error {
 	if err != nil {
 		return w.signInFailed(c, f.Get("email"), f.Get("next"), err)
 	}
+	return w.begin(c, token, f.Get("next"))
+}
+
+// begin puts a new session in the place of the one before.
+func (w *Web) begin(c echo.Context, token, next string) error {
 	if v := who(c); v.signedIn() {
-		if err := w.cfg.People.SignOut(ctx, v.user, v.session); err != nil {
+		if err := w.cfg.People.SignOut(c.Request().Context(), v.user, v.session); err != nil {
 			return err
 		}
 	}
 	w.remember(c, token)
-	return w.onward(c, f.Get("next"))
+	return w.onward(c, next)
 }
 
 // signInFailed shows the form again. Whether the person exists makes no

@@ -36,6 +36,10 @@ type Config struct {
 	Tenants *tenants.Service
 	// Refusals notes what signed-in people were refused; default: nobody does.
 	Refusals *accounts.Refusals
+	// Provider signs in by OpenID Connect, under the name ProviderName; its answer
+	// comes to /sign-in/oidc/callback. Default nil: with passwords only.
+	Provider     Provider
+	ProviderName string
 	// ClientAddress tells where a request comes from; default: the connection's
 	// other end.
 	ClientAddress func(*http.Request) string
