@@ -98,6 +98,7 @@ var drivers = []struct {
 	{"github.com/coreos/go-oidc", []string{"oidc"}, nil},
 	{"golang.org/x/oauth2", []string{"oidc"}, nil},
 	{"golang.org/x/crypto", []string{"accounts"}, nil},
+	{"github.com/chromedp", nil, []string{"web"}},                                     // a real browser
 	{"github.com/getkin/kin-openapi", nil, []string{".", "api", "web", "cmd/server"}}, // the tests' judge
 	{"testing", []string{"servertest", "store/storetest", "enforcement/limitertest"}, anything},
 }

@@ -13,7 +13,7 @@ import (
 func TestMissingErrorNamesEachPackageOnceAndTheCommand(t *testing.T) {
 	t.Parallel()
 	err := &MissingError{Needs: Needs}
-	want := "apt-get install -y --no-install-recommends gcc libc6-dev postgresql redis-server nginx"
+	want := "apt-get install -y --no-install-recommends gcc libc6-dev postgresql redis-server nginx chromium"
 	if !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("message\n%s\ndoes not end in\n%s", err, want)
 	}

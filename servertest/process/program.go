@@ -27,6 +27,7 @@ var Needs = []Need{
 	{"postgres", []string{"postgresql"}, "the server of the store's tests"},
 	{"redis-server", []string{"redis-server"}, "the server of the shared limiter's tests"},
 	{"nginx", []string{"nginx"}, "checks deploy/nginx.conf"},
+	{"chromium", []string{"chromium"}, "the browser of the pages' tests"},
 }
 
 // searched are the folders beside PATH where distributions put these programs;
