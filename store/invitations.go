@@ -25,8 +25,9 @@ func scanInvitation(r row) (accounts.Invitation, error) {
 	return i, err
 }
 
-// CreateInvitation adds a link; NotFound without its tenant or its user, Conflict
-// (code email_taken) for a new person with somebody's address.
+// CreateInvitation adds a link; NotFound without its tenant or its user. A new
+// person's address may be somebody's: a tenant must not learn whose, so that is
+// told only to whoever has the link.
 func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e audit.Entry) (accounts.Invitation, error) {
 	var made accounts.Invitation
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -41,19 +42,12 @@ func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e a
 
 // mayInvite holds a link against whom it is for.
 func (e *edit) mayInvite(ctx context.Context, i accounts.Invitation) error {
-	if err := e.tenantIfAny(ctx, i.TenantID); err != nil {
+	if err := e.tenantIfAny(ctx, i.TenantID); err != nil || i.UserID == "" {
 		return err
 	}
-	if i.UserID != "" {
-		u, err := e.user(ctx, i.UserID)
-		if err == nil && u.TenantID != i.TenantID {
-			err = missing(sql.ErrNoRows, "user")
-		}
-		return err
-	}
-	taken, err := e.emailTaken(ctx, i.Email)
-	if err == nil && taken {
-		err = emailTaken()
+	u, err := e.user(ctx, i.UserID)
+	if err == nil && u.TenantID != i.TenantID {
+		err = missing(sql.ErrNoRows, "user")
 	}
 	return err
 }
