@@ -31,6 +31,8 @@ type Config struct {
 	Tenants  *tenants.Service
 	Plans    *plans.Service
 	Accounts *accounts.Service
+	// People is the service behind members and people. Default: none, and 503.
+	People *accounts.People
 	// Steering is the service behind overrides, lists, blocks and resets. Default:
 	// none, and 503.
 	Steering *steering.Service

@@ -144,6 +144,9 @@ func playExample(t *testing.T, method, path string, op *openapi3.Operation, name
 	if strings.HasPrefix(path, "/v1/analytics/") || op.OperationID == "getExplanation" {
 		w.flush()
 	}
+	if strings.Contains(path, "/members") || strings.HasPrefix(path, "/v1/people") {
+		w.populatePeople()
+	}
 	c := call{method: method, path: exampleAddress(w, path, op), header: map[string]string{}}
 	if op.Security != nil && len(*op.Security) > 0 {
 		c.key = w.operator
@@ -225,7 +228,7 @@ func exampleAddress(w *world, path string, op *openapi3.Operation) string {
 	return path
 }
 
-var perRun = regexp.MustCompile(`^(id|plan_id|tenant_id|object|request_id|decision_id|token|hint|next_cursor|revision|draft_revision|age_ms|node|.*_at|at)$`)
+var perRun = regexp.MustCompile(`^(id|plan_id|tenant_id|object|request_id|decision_id|token|link|hint|next_cursor|revision|draft_revision|age_ms|node|.*_at|at)$`)
 
 // masked replaces what differs from run to run by its type.
 func masked(name string, v any) any {

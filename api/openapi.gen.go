@@ -351,6 +351,33 @@ func (e RefusedReason) Valid() bool {
 	}
 }
 
+// Defines values for Role.
+const (
+	RoleEditor       Role = "editor"
+	RoleOwner        Role = "owner"
+	RoleTenantAdmin  Role = "tenant_admin"
+	RoleTenantViewer Role = "tenant_viewer"
+	RoleViewer       Role = "viewer"
+)
+
+// Valid indicates whether the value is a known member of the Role enum.
+func (e Role) Valid() bool {
+	switch e {
+	case RoleEditor:
+		return true
+	case RoleOwner:
+		return true
+	case RoleTenantAdmin:
+		return true
+	case RoleTenantViewer:
+		return true
+	case RoleViewer:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	ScopeCheck  Scope = "check"
@@ -469,6 +496,16 @@ func (e Why) Valid() bool {
 	default:
 		return false
 	}
+}
+
+// Access What a person may do, and whether at all.
+type Access struct {
+	// Disabled Whether they are kept from signing in.
+	Disabled bool `json:"disabled"`
+
+	// Role What a person may do. The operator's: `owner` everything, `editor` tenants, plans and steering, `viewer` reads.
+	// A tenant's: `tenant_admin` its keys and members, `tenant_viewer` reads; both see their tenant only.
+	Role Role `json:"role"`
 }
 
 // Actor Who did something.
@@ -788,6 +825,43 @@ type HistogramBucket struct {
 
 // InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or any of its limits (`no_limit`), or no longer counts by its attributes (`no_attribute`); or it is not possible with the policy as the plan has it now (`not_possible`): its numbers are out of bounds there, the policy is `off`, or, of a block, the policy is in `shadow` and refuses nothing.
 type InactiveBecause string
+
+// Invitation A link that waits for somebody.
+type Invitation struct {
+	// CreatedAt When it was made.
+	CreatedAt time.Time `json:"created_at"`
+
+	// CreatedBy Who did something.
+	CreatedBy Actor `json:"created_by"`
+
+	// Email Who is invited.
+	Email string `json:"email"`
+
+	// ExpiresAt When the link ends.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// Role What a person may do. The operator's: `owner` everything, `editor` tenants, plans and steering, `viewer` reads.
+	// A tenant's: `tenant_admin` its keys and members, `tenant_viewer` reads; both see their tenant only.
+	Role Role `json:"role"`
+
+	// TenantId Of the tenant; the operator's have none.
+	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
+}
+
+// IssuedInvitation An invitation with its token, which is shown this once.
+type IssuedInvitation struct {
+	// Invitation A link that waits for somebody.
+	Invitation Invitation `json:"invitation"`
+
+	// Link The page for them: below the public address, if one is set.
+	Link string `json:"link"`
+
+	// Token 256 random bits.
+	Token string `json:"token"`
+}
 
 // IssuedKey A key with its token, which is shown this once.
 type IssuedKey struct {
@@ -1152,6 +1226,16 @@ type NewBlock struct {
 	Reason string `json:"reason"`
 }
 
+// NewInvitation Who is invited, and as what.
+type NewInvitation struct {
+	// Email The address to which the link will be handed.
+	Email string `json:"email"`
+
+	// Role What a person may do. The operator's: `owner` everything, `editor` tenants, plans and steering, `viewer` reads.
+	// A tenant's: `tenant_admin` its keys and members, `tenant_viewer` reads; both see their tenant only.
+	Role Role `json:"role"`
+}
+
 // NewKey A key to be made.
 type NewKey struct {
 	// ExpiresAt When it ends; never if left out.
@@ -1310,6 +1394,45 @@ type OverridePage struct {
 
 // PartitionKey One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
 type PartitionKey map[string]string
+
+// Person Somebody who signs in.
+type Person struct {
+	// Access What a person may do, and whether at all.
+	Access Access `json:"access"`
+
+	// CreatedAt When the account was made.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Email Unique over all in lower case.
+	Email string `json:"email"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// Name For people.
+	Name string `json:"name"`
+
+	// SignedInAt The last sign-in; left out before the first.
+	SignedInAt time.Time `json:"signed_in_at,omitempty,omitzero"`
+
+	// TenantId Of the tenant that they belong to; the operator's people have none.
+	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
+
+	// UpdatedAt When it was last changed.
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// PersonPage A page of people.
+type PersonPage struct {
+	// Data The rows.
+	Data []Person `json:"data"`
+
+	// HasMore Whether there is a next page.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor For `cursor`, if there is a next page.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
 
 // Plan A plan, without its documents.
 type Plan struct {
@@ -1580,6 +1703,10 @@ type RetryHistogram struct {
 
 // Revision The revision of the control plane at which this last changed.
 type Revision = int64
+
+// Role What a person may do. The operator's: `owner` everything, `editor` tenants, plans and steering, `viewer` reads.
+// A tenant's: `tenant_admin` its keys and members, `tenant_viewer` reads; both see their tenant only.
+type Role string
 
 // RotateKey How to rotate.
 type RotateKey struct {
@@ -1899,11 +2026,20 @@ type LimitParameter = int
 // ListParameter Which list.
 type ListParameter = ListName
 
+// MemberParameter defines model for MemberParameter.
+type MemberParameter = openapi_types.UUID
+
 // OperatorKeyParameter defines model for OperatorKeyParameter.
 type OperatorKeyParameter = openapi_types.UUID
 
 // OverrideParameter defines model for OverrideParameter.
 type OverrideParameter = openapi_types.UUID
+
+// PeopleQueryParameter defines model for PeopleQueryParameter.
+type PeopleQueryParameter = string
+
+// PersonParameter defines model for PersonParameter.
+type PersonParameter = openapi_types.UUID
 
 // PlanFreeParameter An id or a slug.
 type PlanFreeParameter = Reference
@@ -2145,6 +2281,24 @@ type ListOperatorKeysParams struct {
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
+// ListPeopleParams defines parameters for ListPeople.
+type ListPeopleParams struct {
+	// Q Part of an e-mail address or name.
+	Q PeopleQueryParameter `form:"q,omitempty" json:"q,omitempty,omitzero"`
+
+	// Limit How many rows a page has.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// UpdatePersonParams defines parameters for UpdatePerson.
+type UpdatePersonParams struct {
+	// IfMatch The `ETag` that was read, or `*`.
+	IfMatch IfMatchParameter `json:"If-Match"`
+}
+
 // ListPlansParams defines parameters for ListPlans.
 type ListPlansParams struct {
 	// Q Part of a slug or name.
@@ -2250,6 +2404,24 @@ type ListEntriesParams struct {
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
+// ListMembersParams defines parameters for ListMembers.
+type ListMembersParams struct {
+	// Q Part of an e-mail address or name.
+	Q PeopleQueryParameter `form:"q,omitempty" json:"q,omitempty,omitzero"`
+
+	// Limit How many rows a page has.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// UpdateMemberParams defines parameters for UpdateMember.
+type UpdateMemberParams struct {
+	// IfMatch The `ETag` that was read, or `*`.
+	IfMatch IfMatchParameter `json:"If-Match"`
+}
+
 // ListOverridesParams defines parameters for ListOverrides.
 type ListOverridesParams struct {
 	// Policy Only those of the policy with this slug.
@@ -2267,6 +2439,12 @@ type CreateOperatorKeyJSONRequestBody = NewKey
 
 // RotateOperatorKeyJSONRequestBody defines body for RotateOperatorKey for application/json ContentType.
 type RotateOperatorKeyJSONRequestBody = RotateKey
+
+// InvitePersonJSONRequestBody defines body for InvitePerson for application/json ContentType.
+type InvitePersonJSONRequestBody = NewInvitation
+
+// UpdatePersonJSONRequestBody defines body for UpdatePerson for application/json ContentType.
+type UpdatePersonJSONRequestBody = Access
 
 // CreatePlanJSONRequestBody defines body for CreatePlan for application/json ContentType.
 type CreatePlanJSONRequestBody = NewPlan
@@ -2294,6 +2472,12 @@ type RotateKeyJSONRequestBody = RotateKey
 
 // CreateEntryJSONRequestBody defines body for CreateEntry for application/json ContentType.
 type CreateEntryJSONRequestBody = NewListEntry
+
+// InviteMemberJSONRequestBody defines body for InviteMember for application/json ContentType.
+type InviteMemberJSONRequestBody = NewInvitation
+
+// UpdateMemberJSONRequestBody defines body for UpdateMember for application/json ContentType.
+type UpdateMemberJSONRequestBody = Access
 
 // CreateOverrideJSONRequestBody defines body for CreateOverride for application/json ContentType.
 type CreateOverrideJSONRequestBody = NewOverride
@@ -2354,6 +2538,21 @@ type ServerInterface interface {
 	// RotateOperatorKey Rotate an operator key
 	// (POST /v1/operator-keys/{key}/rotate)
 	RotateOperatorKey(ctx echo.Context, key OperatorKeyParameter) error
+	// ListPeople List the operator's people
+	// (GET /v1/people)
+	ListPeople(ctx echo.Context, params ListPeopleParams) error
+	// InvitePerson Invite a person
+	// (POST /v1/people)
+	InvitePerson(ctx echo.Context) error
+	// RemovePerson Remove a person
+	// (DELETE /v1/people/{person})
+	RemovePerson(ctx echo.Context, person PersonParameter) error
+	// GetPerson Read a person
+	// (GET /v1/people/{person})
+	GetPerson(ctx echo.Context, person PersonParameter) error
+	// UpdatePerson Change what a person may do
+	// (PUT /v1/people/{person})
+	UpdatePerson(ctx echo.Context, person PersonParameter, params UpdatePersonParams) error
 	// ListPlans List plans
 	// (GET /v1/plans)
 	ListPlans(ctx echo.Context, params ListPlansParams) error
@@ -2441,6 +2640,21 @@ type ServerInterface interface {
 	// GetEntry Read an entry
 	// (GET /v1/tenants/{tenant}/lists/{entry})
 	GetEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error
+	// ListMembers List a tenant's members
+	// (GET /v1/tenants/{tenant}/members)
+	ListMembers(ctx echo.Context, tenant TenantParameter, params ListMembersParams) error
+	// InviteMember Invite a member
+	// (POST /v1/tenants/{tenant}/members)
+	InviteMember(ctx echo.Context, tenant TenantParameter) error
+	// RemoveMember Remove a member
+	// (DELETE /v1/tenants/{tenant}/members/{member})
+	RemoveMember(ctx echo.Context, tenant TenantParameter, member MemberParameter) error
+	// GetMember Read a member
+	// (GET /v1/tenants/{tenant}/members/{member})
+	GetMember(ctx echo.Context, tenant TenantParameter, member MemberParameter) error
+	// UpdateMember Change what a member may do
+	// (PUT /v1/tenants/{tenant}/members/{member})
+	UpdateMember(ctx echo.Context, tenant TenantParameter, member MemberParameter, params UpdateMemberParams) error
 	// ListOverrides List a tenant's overrides
 	// (GET /v1/tenants/{tenant}/overrides)
 	ListOverrides(ctx echo.Context, tenant TenantParameter, params ListOverridesParams) error
@@ -3043,6 +3257,117 @@ func (w *ServerInterfaceWrapper) RotateOperatorKey(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.RotateOperatorKey(ctx, key)
+	return err
+}
+
+// ListPeople converts echo context to params.
+func (w *ServerInterfaceWrapper) ListPeople(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListPeopleParams
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", ctx.QueryParams(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter q: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListPeople(ctx, params)
+	return err
+}
+
+// InvitePerson converts echo context to params.
+func (w *ServerInterfaceWrapper) InvitePerson(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.InvitePerson(ctx)
+	return err
+}
+
+// RemovePerson converts echo context to params.
+func (w *ServerInterfaceWrapper) RemovePerson(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "person" -------------
+	var person PersonParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "person", ctx.Param("person"), &person, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter person: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RemovePerson(ctx, person)
+	return err
+}
+
+// GetPerson converts echo context to params.
+func (w *ServerInterfaceWrapper) GetPerson(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "person" -------------
+	var person PersonParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "person", ctx.Param("person"), &person, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter person: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetPerson(ctx, person)
+	return err
+}
+
+// UpdatePerson converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdatePerson(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "person" -------------
+	var person PersonParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "person", ctx.Param("person"), &person, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter person: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdatePersonParams
+
+	headers := ctx.Request().Header
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatchParameter
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	} else {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Header parameter If-Match is required, but not found"))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdatePerson(ctx, person, params)
 	return err
 }
 
@@ -3799,6 +4124,155 @@ func (w *ServerInterfaceWrapper) GetEntry(ctx echo.Context) error {
 	return err
 }
 
+// ListMembers converts echo context to params.
+func (w *ServerInterfaceWrapper) ListMembers(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListMembersParams
+	// ------------- Optional query parameter "q" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "q", ctx.QueryParams(), &params.Q, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter q: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListMembers(ctx, tenant, params)
+	return err
+}
+
+// InviteMember converts echo context to params.
+func (w *ServerInterfaceWrapper) InviteMember(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.InviteMember(ctx, tenant)
+	return err
+}
+
+// RemoveMember converts echo context to params.
+func (w *ServerInterfaceWrapper) RemoveMember(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "member" -------------
+	var member MemberParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "member", ctx.Param("member"), &member, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter member: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RemoveMember(ctx, tenant, member)
+	return err
+}
+
+// GetMember converts echo context to params.
+func (w *ServerInterfaceWrapper) GetMember(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "member" -------------
+	var member MemberParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "member", ctx.Param("member"), &member, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter member: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetMember(ctx, tenant, member)
+	return err
+}
+
+// UpdateMember converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateMember(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "member" -------------
+	var member MemberParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "member", ctx.Param("member"), &member, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter member: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateMemberParams
+
+	headers := ctx.Request().Header
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatchParameter
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	} else {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Header parameter If-Match is required, but not found"))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateMember(ctx, tenant, member, params)
+	return err
+}
+
 // ListOverrides converts echo context to params.
 func (w *ServerInterfaceWrapper) ListOverrides(ctx echo.Context) error {
 	var err error
@@ -3982,6 +4456,11 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/operator-keys/:key", wrapper.RevokeOperatorKey, options.OperationMiddlewares["revokeOperatorKey"]...)
 	router.GET(options.BaseURL+"/v1/operator-keys/:key", wrapper.GetOperatorKey, options.OperationMiddlewares["getOperatorKey"]...)
 	router.POST(options.BaseURL+"/v1/operator-keys/:key/rotate", wrapper.RotateOperatorKey, options.OperationMiddlewares["rotateOperatorKey"]...)
+	router.GET(options.BaseURL+"/v1/people", wrapper.ListPeople, options.OperationMiddlewares["listPeople"]...)
+	router.POST(options.BaseURL+"/v1/people", wrapper.InvitePerson, options.OperationMiddlewares["invitePerson"]...)
+	router.DELETE(options.BaseURL+"/v1/people/:person", wrapper.RemovePerson, options.OperationMiddlewares["removePerson"]...)
+	router.GET(options.BaseURL+"/v1/people/:person", wrapper.GetPerson, options.OperationMiddlewares["getPerson"]...)
+	router.PUT(options.BaseURL+"/v1/people/:person", wrapper.UpdatePerson, options.OperationMiddlewares["updatePerson"]...)
 	router.GET(options.BaseURL+"/v1/plans", wrapper.ListPlans, options.OperationMiddlewares["listPlans"]...)
 	router.POST(options.BaseURL+"/v1/plans", wrapper.CreatePlan, options.OperationMiddlewares["createPlan"]...)
 	router.DELETE(options.BaseURL+"/v1/plans/:plan", wrapper.DeletePlan, options.OperationMiddlewares["deletePlan"]...)
@@ -4011,6 +4490,11 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/lists", wrapper.CreateEntry, options.OperationMiddlewares["createEntry"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/lists/:entry", wrapper.DeleteEntry, options.OperationMiddlewares["deleteEntry"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/lists/:entry", wrapper.GetEntry, options.OperationMiddlewares["getEntry"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/members", wrapper.ListMembers, options.OperationMiddlewares["listMembers"]...)
+	router.POST(options.BaseURL+"/v1/tenants/:tenant/members", wrapper.InviteMember, options.OperationMiddlewares["inviteMember"]...)
+	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/members/:member", wrapper.RemoveMember, options.OperationMiddlewares["removeMember"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/members/:member", wrapper.GetMember, options.OperationMiddlewares["getMember"]...)
+	router.PUT(options.BaseURL+"/v1/tenants/:tenant/members/:member", wrapper.UpdateMember, options.OperationMiddlewares["updateMember"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/overrides", wrapper.ListOverrides, options.OperationMiddlewares["listOverrides"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/overrides", wrapper.CreateOverride, options.OperationMiddlewares["createOverride"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/overrides/:override", wrapper.DeleteOverride, options.OperationMiddlewares["deleteOverride"]...)
@@ -4436,6 +4920,138 @@ func (response RotateOperatorKey201JSONResponse) VisitRotateOperatorKeyResponse(
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListPeopleRequestObject struct {
+	Params ListPeopleParams
+}
+
+type ListPeopleResponseObject interface {
+	VisitListPeopleResponse(w http.ResponseWriter) error
+}
+
+type ListPeople200ResponseHeaders struct {
+	Link *string
+}
+
+type ListPeople200JSONResponse struct {
+	Body    PersonPage
+	Headers ListPeople200ResponseHeaders
+}
+
+func (response ListPeople200JSONResponse) VisitListPeopleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InvitePersonRequestObject struct {
+	Body *InvitePersonJSONRequestBody
+}
+
+type InvitePersonResponseObject interface {
+	VisitInvitePersonResponse(w http.ResponseWriter) error
+}
+
+type InvitePerson201JSONResponse IssuedInvitation
+
+func (response InvitePerson201JSONResponse) VisitInvitePersonResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RemovePersonRequestObject struct {
+	Person PersonParameter `json:"person"`
+}
+
+type RemovePersonResponseObject interface {
+	VisitRemovePersonResponse(w http.ResponseWriter) error
+}
+
+type RemovePerson204Response struct {
+}
+
+func (response RemovePerson204Response) VisitRemovePersonResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetPersonRequestObject struct {
+	Person PersonParameter `json:"person"`
+}
+
+type GetPersonResponseObject interface {
+	VisitGetPersonResponse(w http.ResponseWriter) error
+}
+
+type GetPerson200ResponseHeaders struct {
+	ETag string
+}
+
+type GetPerson200JSONResponse struct {
+	Body    Person
+	Headers GetPerson200ResponseHeaders
+}
+
+func (response GetPerson200JSONResponse) VisitGetPersonResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdatePersonRequestObject struct {
+	Person PersonParameter `json:"person"`
+	Params UpdatePersonParams
+	Body   *UpdatePersonJSONRequestBody
+}
+
+type UpdatePersonResponseObject interface {
+	VisitUpdatePersonResponse(w http.ResponseWriter) error
+}
+
+type UpdatePerson200ResponseHeaders struct {
+	ETag string
+}
+
+type UpdatePerson200JSONResponse struct {
+	Body    Person
+	Headers UpdatePerson200ResponseHeaders
+}
+
+func (response UpdatePerson200JSONResponse) VisitUpdatePersonResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -5230,6 +5846,143 @@ func (response GetEntry200JSONResponse) VisitGetEntryResponse(w http.ResponseWri
 	return err
 }
 
+type ListMembersRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Params ListMembersParams
+}
+
+type ListMembersResponseObject interface {
+	VisitListMembersResponse(w http.ResponseWriter) error
+}
+
+type ListMembers200ResponseHeaders struct {
+	Link *string
+}
+
+type ListMembers200JSONResponse struct {
+	Body    PersonPage
+	Headers ListMembers200ResponseHeaders
+}
+
+func (response ListMembers200JSONResponse) VisitListMembersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type InviteMemberRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Body   *InviteMemberJSONRequestBody
+}
+
+type InviteMemberResponseObject interface {
+	VisitInviteMemberResponse(w http.ResponseWriter) error
+}
+
+type InviteMember201JSONResponse IssuedInvitation
+
+func (response InviteMember201JSONResponse) VisitInviteMemberResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RemoveMemberRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Member MemberParameter `json:"member"`
+}
+
+type RemoveMemberResponseObject interface {
+	VisitRemoveMemberResponse(w http.ResponseWriter) error
+}
+
+type RemoveMember204Response struct {
+}
+
+func (response RemoveMember204Response) VisitRemoveMemberResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetMemberRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Member MemberParameter `json:"member"`
+}
+
+type GetMemberResponseObject interface {
+	VisitGetMemberResponse(w http.ResponseWriter) error
+}
+
+type GetMember200ResponseHeaders struct {
+	ETag string
+}
+
+type GetMember200JSONResponse struct {
+	Body    Person
+	Headers GetMember200ResponseHeaders
+}
+
+func (response GetMember200JSONResponse) VisitGetMemberResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateMemberRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Member MemberParameter `json:"member"`
+	Params UpdateMemberParams
+	Body   *UpdateMemberJSONRequestBody
+}
+
+type UpdateMemberResponseObject interface {
+	VisitUpdateMemberResponse(w http.ResponseWriter) error
+}
+
+type UpdateMember200ResponseHeaders struct {
+	ETag string
+}
+
+type UpdateMember200JSONResponse struct {
+	Body    Person
+	Headers UpdateMember200ResponseHeaders
+}
+
+func (response UpdateMember200JSONResponse) VisitUpdateMemberResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListOverridesRequestObject struct {
 	Tenant TenantParameter `json:"tenant"`
 	Params ListOverridesParams
@@ -5404,6 +6157,21 @@ type StrictServerInterface interface {
 	// RotateOperatorKey Rotate an operator key
 	// (POST /v1/operator-keys/{key}/rotate)
 	RotateOperatorKey(ctx context.Context, request RotateOperatorKeyRequestObject) (RotateOperatorKeyResponseObject, error)
+	// ListPeople List the operator's people
+	// (GET /v1/people)
+	ListPeople(ctx context.Context, request ListPeopleRequestObject) (ListPeopleResponseObject, error)
+	// InvitePerson Invite a person
+	// (POST /v1/people)
+	InvitePerson(ctx context.Context, request InvitePersonRequestObject) (InvitePersonResponseObject, error)
+	// RemovePerson Remove a person
+	// (DELETE /v1/people/{person})
+	RemovePerson(ctx context.Context, request RemovePersonRequestObject) (RemovePersonResponseObject, error)
+	// GetPerson Read a person
+	// (GET /v1/people/{person})
+	GetPerson(ctx context.Context, request GetPersonRequestObject) (GetPersonResponseObject, error)
+	// UpdatePerson Change what a person may do
+	// (PUT /v1/people/{person})
+	UpdatePerson(ctx context.Context, request UpdatePersonRequestObject) (UpdatePersonResponseObject, error)
 	// ListPlans List plans
 	// (GET /v1/plans)
 	ListPlans(ctx context.Context, request ListPlansRequestObject) (ListPlansResponseObject, error)
@@ -5491,6 +6259,21 @@ type StrictServerInterface interface {
 	// GetEntry Read an entry
 	// (GET /v1/tenants/{tenant}/lists/{entry})
 	GetEntry(ctx context.Context, request GetEntryRequestObject) (GetEntryResponseObject, error)
+	// ListMembers List a tenant's members
+	// (GET /v1/tenants/{tenant}/members)
+	ListMembers(ctx context.Context, request ListMembersRequestObject) (ListMembersResponseObject, error)
+	// InviteMember Invite a member
+	// (POST /v1/tenants/{tenant}/members)
+	InviteMember(ctx context.Context, request InviteMemberRequestObject) (InviteMemberResponseObject, error)
+	// RemoveMember Remove a member
+	// (DELETE /v1/tenants/{tenant}/members/{member})
+	RemoveMember(ctx context.Context, request RemoveMemberRequestObject) (RemoveMemberResponseObject, error)
+	// GetMember Read a member
+	// (GET /v1/tenants/{tenant}/members/{member})
+	GetMember(ctx context.Context, request GetMemberRequestObject) (GetMemberResponseObject, error)
+	// UpdateMember Change what a member may do
+	// (PUT /v1/tenants/{tenant}/members/{member})
+	UpdateMember(ctx context.Context, request UpdateMemberRequestObject) (UpdateMemberResponseObject, error)
 	// ListOverrides List a tenant's overrides
 	// (GET /v1/tenants/{tenant}/overrides)
 	ListOverrides(ctx context.Context, request ListOverridesRequestObject) (ListOverridesResponseObject, error)
@@ -5986,6 +6769,176 @@ func (sh *strictHandler) RotateOperatorKey(ctx echo.Context, key OperatorKeyPara
 		return err
 	} else if validResponse, ok := response.(RotateOperatorKeyResponseObject); ok {
 		return validResponse.VisitRotateOperatorKeyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListPeople operation middleware
+func (sh *strictHandler) ListPeople(ctx echo.Context, params ListPeopleParams) error {
+	var request ListPeopleRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListPeople(ctx.Request().Context(), request.(ListPeopleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListPeople")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListPeopleResponseObject); ok {
+		return validResponse.VisitListPeopleResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// InvitePerson operation middleware
+func (sh *strictHandler) InvitePerson(ctx echo.Context) error {
+	var request InvitePersonRequestObject
+
+	var body InvitePersonJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.InvitePerson(ctx.Request().Context(), request.(InvitePersonRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "InvitePerson")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(InvitePersonResponseObject); ok {
+		return validResponse.VisitInvitePersonResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RemovePerson operation middleware
+func (sh *strictHandler) RemovePerson(ctx echo.Context, person PersonParameter) error {
+	var request RemovePersonRequestObject
+
+	request.Person = person
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RemovePerson(ctx.Request().Context(), request.(RemovePersonRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RemovePerson")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RemovePersonResponseObject); ok {
+		return validResponse.VisitRemovePersonResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetPerson operation middleware
+func (sh *strictHandler) GetPerson(ctx echo.Context, person PersonParameter) error {
+	var request GetPersonRequestObject
+
+	request.Person = person
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetPerson(ctx.Request().Context(), request.(GetPersonRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetPerson")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetPersonResponseObject); ok {
+		return validResponse.VisitGetPersonResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdatePerson operation middleware
+func (sh *strictHandler) UpdatePerson(ctx echo.Context, person PersonParameter, params UpdatePersonParams) error {
+	var request UpdatePersonRequestObject
+
+	request.Person = person
+	request.Params = params
+
+	var body UpdatePersonJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdatePerson(ctx.Request().Context(), request.(UpdatePersonRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdatePerson")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdatePersonResponseObject); ok {
+		return validResponse.VisitUpdatePersonResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -6937,6 +7890,182 @@ func (sh *strictHandler) GetEntry(ctx echo.Context, tenant TenantParameter, entr
 		return err
 	} else if validResponse, ok := response.(GetEntryResponseObject); ok {
 		return validResponse.VisitGetEntryResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListMembers operation middleware
+func (sh *strictHandler) ListMembers(ctx echo.Context, tenant TenantParameter, params ListMembersParams) error {
+	var request ListMembersRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListMembers(ctx.Request().Context(), request.(ListMembersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListMembers")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListMembersResponseObject); ok {
+		return validResponse.VisitListMembersResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// InviteMember operation middleware
+func (sh *strictHandler) InviteMember(ctx echo.Context, tenant TenantParameter) error {
+	var request InviteMemberRequestObject
+
+	request.Tenant = tenant
+
+	var body InviteMemberJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.InviteMember(ctx.Request().Context(), request.(InviteMemberRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "InviteMember")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(InviteMemberResponseObject); ok {
+		return validResponse.VisitInviteMemberResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RemoveMember operation middleware
+func (sh *strictHandler) RemoveMember(ctx echo.Context, tenant TenantParameter, member MemberParameter) error {
+	var request RemoveMemberRequestObject
+
+	request.Tenant = tenant
+	request.Member = member
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RemoveMember(ctx.Request().Context(), request.(RemoveMemberRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RemoveMember")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RemoveMemberResponseObject); ok {
+		return validResponse.VisitRemoveMemberResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetMember operation middleware
+func (sh *strictHandler) GetMember(ctx echo.Context, tenant TenantParameter, member MemberParameter) error {
+	var request GetMemberRequestObject
+
+	request.Tenant = tenant
+	request.Member = member
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetMember(ctx.Request().Context(), request.(GetMemberRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetMember")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetMemberResponseObject); ok {
+		return validResponse.VisitGetMemberResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateMember operation middleware
+func (sh *strictHandler) UpdateMember(ctx echo.Context, tenant TenantParameter, member MemberParameter, params UpdateMemberParams) error {
+	var request UpdateMemberRequestObject
+
+	request.Tenant = tenant
+	request.Member = member
+	request.Params = params
+
+	var body UpdateMemberJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateMember(ctx.Request().Context(), request.(UpdateMemberRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateMember")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateMemberResponseObject); ok {
+		return validResponse.VisitUpdateMemberResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

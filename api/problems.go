@@ -74,7 +74,7 @@ func asProblem(err error) *problem.Problem {
 }
 
 // pathIDs are the parts of paths that have a form of their own.
-var pathIDs = []string{"key", "version", "override", "entry", "block"}
+var pathIDs = []string{"key", "version", "override", "entry", "block", "member", "person"}
 
 // fromEcho turns what the router and the generated binder say into a problem.
 func fromEcho(h *echo.HTTPError) *problem.Problem {

@@ -90,6 +90,17 @@ func (a *API) routes() []route {
 		{method: del, path: "/v1/tenants/:tenant/blocks/:block", operation: "deleteBlock", action: accounts.SteerWrite, handler: g.DeleteBlock},
 		{method: post, path: "/v1/tenants/:tenant/reset", operation: "resetKey", action: accounts.SteerWrite, body: reflect.TypeFor[Reset](), handler: g.ResetKey},
 
+		{method: get, path: "/v1/tenants/:tenant/members", operation: "listMembers", action: accounts.MembersRead, query: []string{"q", "limit", "cursor"}, handler: g.ListMembers},
+		{method: post, path: "/v1/tenants/:tenant/members", operation: "inviteMember", action: accounts.MembersWrite, body: reflect.TypeFor[NewInvitation](), handler: g.InviteMember},
+		{method: get, path: "/v1/tenants/:tenant/members/:member", operation: "getMember", action: accounts.MembersRead, handler: g.GetMember},
+		{method: put, path: "/v1/tenants/:tenant/members/:member", operation: "updateMember", action: accounts.MembersWrite, body: reflect.TypeFor[Access](), ifMatch: true, handler: g.UpdateMember},
+		{method: del, path: "/v1/tenants/:tenant/members/:member", operation: "removeMember", action: accounts.MembersWrite, handler: g.RemoveMember},
+		{method: get, path: "/v1/people", operation: "listPeople", action: accounts.PeopleRead, query: []string{"q", "limit", "cursor"}, handler: g.ListPeople},
+		{method: post, path: "/v1/people", operation: "invitePerson", action: accounts.PeopleWrite, body: reflect.TypeFor[NewInvitation](), handler: g.InvitePerson},
+		{method: get, path: "/v1/people/:person", operation: "getPerson", action: accounts.PeopleRead, handler: g.GetPerson},
+		{method: put, path: "/v1/people/:person", operation: "updatePerson", action: accounts.PeopleWrite, body: reflect.TypeFor[Access](), ifMatch: true, handler: g.UpdatePerson},
+		{method: del, path: "/v1/people/:person", operation: "removePerson", action: accounts.PeopleWrite, handler: g.RemovePerson},
+
 		{method: get, path: "/v1/operator-keys", operation: "listOperatorKeys", action: accounts.OperatorKeysRd, query: paging, handler: g.ListOperatorKeys},
 		{method: post, path: "/v1/operator-keys", operation: "createOperatorKey", action: accounts.OperatorKeysWr, body: reflect.TypeFor[NewKey](), handler: g.CreateOperatorKey},
 		{method: get, path: "/v1/operator-keys/:key", operation: "getOperatorKey", action: accounts.OperatorKeysRd, handler: g.GetOperatorKey},

@@ -33,6 +33,9 @@ func (w *world) populateBoth() neighbour {
 	n := neighbour{key: w.key(w.t.Context(), "initech", "all", tenants.ScopeCheck, tenants.ScopeManage), ids: map[string]string{":key": w.ids["all"]}}
 	must(w.t, w.watcher.Refresh(w.t.Context()))
 	for _, tenant := range []string{"acme", "initech"} {
+		for _, name := range []string{"ann-", "bob-"} {
+			n.ids[":member"] = w.user(name+tenant, tenant, accounts.TenantAdmin).ID
+		}
 		for _, user := range []string{tenant + "-1", tenant + "-2"} {
 			for param, ask := range map[string]call{
 				":override": {path: "/overrides", body: `{"policy":"login-per-ip","attribute":"ip","value":"203.0.113.77","factor":2,"reason":"r"}`},

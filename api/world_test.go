@@ -56,6 +56,7 @@ type world struct {
 	plans    *plans.Service
 	accounts *accounts.Service
 	steering *steering.Service
+	people   *accounts.People
 	flusher  *metrics.Flusher
 	fixture
 }
@@ -107,10 +108,13 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	w.counter = &countingLimiter{Limiter: inprocess.New(inprocess.Config{Now: w.now.Load})}
 	recorder := metrics.NewRecorder(metrics.Config{Now: w.clock, Node: "node-1"})
 	w.flusher = metrics.NewFlusher(recorder, w.store, metrics.FlusherConfig{Now: w.clock})
+	people, err := accounts.NewPeople(w.store, accounts.PeopleConfig{Limiter: w.counter, Now: w.clock})
+	must(t, err)
+	w.people = people
 	cfg := api.Config{
-		Snapshot: w.watcher.Current,
-		Decider:  enforcement.NewEngine(recorder.InstrumentLimiter(w.counter), enforcement.Config{Timeout: 30 * time.Second, Now: w.clock, NewID: w.newID, Recorder: recorder}),
-		Tenants:  w.tenants, Plans: w.plans, Accounts: w.accounts, Steering: w.steering, Audit: w.store,
+		Snapshot: w.watcher.Current, People: people,
+		Decider: enforcement.NewEngine(recorder.InstrumentLimiter(w.counter), enforcement.Config{Timeout: 30 * time.Second, Now: w.clock, NewID: w.newID, Recorder: recorder}),
+		Tenants: w.tenants, Plans: w.plans, Accounts: w.accounts, Steering: w.steering, Audit: w.store,
 		Analytics: metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal}),
 		Changed:   func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {

@@ -1,0 +1,211 @@
+package api_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/audit"
+)
+
+// user puts somebody into the database, with everything that must not be shown.
+func (w *world) user(name, tenant string, role accounts.Role) accounts.User {
+	w.t.Helper()
+	u := accounts.User{
+		ID: uuid.Must(uuid.NewV7()).String(), Email: name + "@example.com", Name: strings.ToUpper(name[:1]) + name[1:], Role: role,
+		Password: "$argon2id$secret", Issuer: "https://secret.example", Subject: "secret-" + name, CreatedAt: w.clock().UTC(), UpdatedAt: w.clock().UTC(),
+	}
+	if tenant != "" {
+		t, err := w.tenants.Tenant(w.t.Context(), tenant)
+		must(w.t, err)
+		u.TenantID = t.ID
+	}
+	u, err := w.store.CreateUser(w.t.Context(), u, false, audit.Entry{Action: "user.create", Object: u.ID, ObjectName: u.Email, TenantID: u.TenantID, Actor: audit.Actor{Kind: "command", ID: "c", Name: "c"}})
+	must(w.t, err)
+	return u
+}
+
+// populatePeople makes those of the examples, and one beside each.
+func (w *world) populatePeople() {
+	w.t.Helper()
+	w.ids = maps.Clone(w.ids) // the fixture's are everybody's
+	for _, tenant := range []string{"acme"} {
+		w.ids["01939c1e-0000-7000-8000-000000000091"] = w.user("ann", tenant, accounts.TenantAdmin).ID
+		w.user("bob", tenant, accounts.TenantViewer)
+	}
+	w.ids["01939c1e-0000-7000-8000-0000000000a1"] = w.user("olga", "", accounts.Editor).ID
+	w.user("omar", "", accounts.Owner)
+}
+
+// hasNoSecrets fails when an answer shows what nobody may see of a person.
+func (w *world) hasNoSecrets(a answer) answer {
+	w.t.Helper()
+	for _, secret := range []string{"argon2id", "secret", "password", "issuer", "subject", "hash"} {
+		if strings.Contains(strings.ToLower(a.body), secret) {
+			w.t.Errorf("%q is shown: %s", secret, a.body)
+		}
+	}
+	return a
+}
+
+// A place where people are: of a tenant, or of the operator.
+type place struct {
+	path, key      string // key has manage there
+	first, other   string // ids
+	role, wrong    string
+	actor, firstAt string // kind of actor; e-mail of the first
+}
+
+func (w *world) places() []place {
+	w.populatePeople()
+	ann, olga := w.ids["01939c1e-0000-7000-8000-000000000091"], w.ids["01939c1e-0000-7000-8000-0000000000a1"]
+	return []place{
+		{"/v1/tenants/acme/members", w.acme, ann, olga, "tenant_viewer", "owner", "tenant_key", "ann@example.com"},
+		{"/v1/tenants/acme/members", w.operator, ann, olga, "tenant_viewer", "viewer", "operator_key", "ann@example.com"},
+		{"/v1/people", w.operator, olga, ann, "viewer", "tenant_viewer", "operator_key", "olga@example.com"},
+	}
+}
+
+// People are listed, changed with the ETag that was read, and removed; each
+// change leaves its line, and nothing secret is shown.
+func TestPeopleAreManaged(t *testing.T) {
+	t.Parallel()
+	for at := range 3 {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			p := w.places()[at]
+			do := func(method, path, body, match string) answer {
+				t.Helper()
+				return w.hasNoSecrets(w.do(call{method: method, path: p.path + path, key: p.key, body: body, header: map[string]string{"If-Match": match}}))
+			}
+			if a := do("GET", "", "", ""); a.status != 200 || strings.Count(a.body, `"email"`) != 2 || !strings.Contains(a.body, p.firstAt) {
+				t.Errorf("list: %d %s", a.status, a.body)
+			}
+			if a := do("GET", "?q="+p.firstAt[:3], "", ""); strings.Count(a.body, `"email"`) != 1 {
+				t.Errorf("list of %s: %s", p.firstAt[:3], a.body)
+			}
+			for _, id := range []string{p.other, madeUpID, "x"} {
+				if a := do("GET", "/"+id, "", ""); a.status != http.StatusNotFound {
+					t.Errorf("%s: %d %s", id, a.status, a.body)
+				}
+			}
+			tag := do("GET", "/"+p.first, "", "").header.Get("ETag")
+			to := `{"role":"` + p.role + `","disabled":true}`
+			for match, want := range map[string]int{"": 428, `"0"`: 412, "W/" + tag: 412} {
+				if a := do("PUT", "/"+p.first, to, match); a.status != want {
+					t.Errorf("If-Match %s: %d %s", match, a.status, a.body)
+				}
+			}
+			if a := do("PUT", "/"+p.first, strings.Replace(to, p.role, p.wrong, 1), tag); a.status != 422 || !strings.Contains(a.body, `"/role"`) {
+				t.Errorf("role %s: %d %s", p.wrong, a.status, a.body)
+			}
+			a := do("PUT", "/"+p.first, to, tag)
+			if a.status != 200 || a.header.Get("ETag") == tag || !strings.Contains(a.body, `"disabled":true`) || !strings.Contains(a.body, `"role":"`+p.role+`"`) {
+				t.Errorf("PUT: %d %s", a.status, a.body)
+			}
+			w.lastLine("user.update", p)
+			if a := do("DELETE", "/"+p.other, "", ""); a.status != 404 {
+				t.Errorf("DELETE elsewhere: %d %s", a.status, a.body)
+			}
+			if a := do("DELETE", "/"+p.first, "", ""); a.status != 204 {
+				t.Errorf("DELETE: %d %s", a.status, a.body)
+			}
+			w.lastLine("user.remove", p)
+			if a := do("GET", "/"+p.first, "", ""); a.status != 404 {
+				t.Errorf("removed: %d %s", a.status, a.body)
+			}
+		})
+	}
+}
+
+// lastLine holds the newest line of the audit log against what a key did.
+func (w *world) lastLine(action string, p place) audit.Entry {
+	w.t.Helper()
+	lines, err := w.store.AuditEntries(w.t.Context(), audit.Filter{Limit: 1})
+	must(w.t, err)
+	l := lines[0]
+	if l.Action != action || l.Actor.Kind != p.actor || l.Origin.RequestID == "" || (l.TenantID == "") != (p.path == "/v1/people") {
+		w.t.Errorf("the line of %s is %+v", action, l)
+	}
+	if text := string(l.Before) + string(l.After); strings.Contains(text, "argon2id") {
+		w.t.Errorf("the line shows a password: %s", text)
+	}
+	return l
+}
+
+// An invitation's link works once, for the place and role that it is for, and
+// its token is nowhere but in the answer.
+func TestPeopleAreInvited(t *testing.T) {
+	t.Parallel()
+	for at := range 3 {
+		t.Run(fmt.Sprint(at), func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t)
+			p := w.places()[at]
+			invite := func(email, role string) answer {
+				t.Helper()
+				return w.hasNoSecrets(w.do(call{method: "POST", path: p.path, key: p.key, body: `{"email":"` + email + `","role":"` + role + `"}`}))
+			}
+			for _, c := range []struct {
+				email, role, has string
+				status           int
+			}{
+				{"new@example.com", p.wrong, `"/role"`, 422},
+				{"new@example.com", "root", `"/role"`, 422},
+				{"nobody", p.role, `"/email"`, 422},
+				{strings.ToUpper(p.firstAt), p.role, "email_taken", 409},
+			} {
+				if a := invite(c.email, c.role); a.status != c.status || !strings.Contains(a.body, c.has) {
+					t.Errorf("%s as %s: %d %s", c.email, c.role, a.status, a.body)
+				}
+			}
+			a := invite("new@example.com", p.role)
+			var made struct {
+				Token, Link string
+				Invitation  struct{ ID string }
+			}
+			must(t, json.Unmarshal([]byte(a.body), &made))
+			if a.status != 201 || made.Link != "/invite/"+made.Token || made.Invitation.ID == "" {
+				t.Fatalf("%d %s", a.status, a.body)
+			}
+			if l := w.lastLine("user.invite", p); strings.Contains(string(l.After), made.Token) || l.Object != made.Invitation.ID {
+				t.Errorf("the line is %+v", l)
+			}
+			u, err := w.people.Accept(t.Context(), made.Token, accounts.NewPerson{Name: "New", Password: "nine brave otters swim"})
+			must(t, err)
+			if string(u.Role) != p.role || u.Email != "new@example.com" {
+				t.Errorf("%+v", u)
+			}
+			if _, err := w.people.Accept(t.Context(), made.Token, accounts.NewPerson{Name: "New", Password: "nine brave otters swim"}); err == nil {
+				t.Error("the link works twice")
+			}
+			if a := w.hasNoSecrets(w.do(call{method: "GET", path: p.path + "/" + u.ID, key: p.key})); a.status != 200 || !strings.Contains(a.body, `"name":"New"`) {
+				t.Errorf("%d %s", a.status, a.body)
+			}
+		})
+	}
+}
+
+// The last owner stays.
+func TestLastOwnerStays(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	owner := w.user("omar", "", accounts.Owner)
+	for _, c := range []call{
+		{method: "DELETE", path: "/v1/people/" + owner.ID},
+		{method: "PUT", path: "/v1/people/" + owner.ID, body: `{"role":"viewer","disabled":false}`},
+		{method: "PUT", path: "/v1/people/" + owner.ID, body: `{"role":"owner","disabled":true}`},
+	} {
+		c.key, c.header = w.operator, map[string]string{"If-Match": "*"}
+		if a := w.do(c); a.status != 409 || !strings.Contains(a.body, "last_owner") {
+			t.Errorf("%s %s: %d %s", c.method, c.body, a.status, a.body)
+		}
+	}
+}
