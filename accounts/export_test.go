@@ -8,11 +8,7 @@ import (
 
 // What the tests of this package see of its inside.
 
-var (
-	PasswordFault = passwordFault
-	Typed         = typed
-	HashSecret    = hashSecret
-)
+var PasswordFault = passwordFault
 
 // CountHashes counts the hashes that a People makes from now on, under a cost
 // that tests can pay.

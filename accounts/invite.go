@@ -57,11 +57,15 @@ func (p *People) Invite(ctx context.Context, by Principal, tenantID, email strin
 }
 
 // NewLink makes a link by which somebody who exists sets a new password.
-// NotFound, Forbidden (also for oneself).
+// NotFound, Forbidden (also for oneself), Conflict (code disabled): a link does
+// not let anybody in who is kept out.
 func (p *People) NewLink(ctx context.Context, by Principal, tenantID, id string) (Invitation, string, error) {
 	u, err := p.other(ctx, by, tenantID, id)
 	if err != nil {
 		return Invitation{}, "", err
+	}
+	if u.Disabled {
+		return Invitation{}, "", problem.WithCode(problem.Conflict, "disabled", "this account is disabled: enable it first")
 	}
 	return p.invite(ctx, Invitation{Email: u.Email, Role: u.Role, TenantID: u.TenantID, UserID: u.ID}, InvitationLife)
 }

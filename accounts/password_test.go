@@ -235,20 +235,3 @@ func TestEmails(t *testing.T) {
 		}
 	}
 }
-
-func TestWhatStrangersTypeIsMadeFitForTheLog(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		"ann@example.com":         "ann@example.com",
-		"a\nb\x00c":               `a\nb\x00c`,
-		"a\u202eb":                `a\u202eb`,
-		"\xff":                    `\xff`,
-		`"quoted" \ back`:         `"quoted" \\ back`,
-		strings.Repeat("é", 300):  strings.Repeat("é", 256),
-		strings.Repeat("\n", 300): strings.Repeat(`\n`, 128),
-	} {
-		if got := accounts.Typed(text); got != want {
-			t.Errorf("%.40q: %q, want %q", text, got, want)
-		}
-	}
-}

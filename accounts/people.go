@@ -113,7 +113,9 @@ type PeopleStore interface {
 	// DeleteUser removes a user with sessions; NotFound, Conflict (code last_owner).
 	DeleteUser(ctx context.Context, id string, e audit.Entry) error
 
-	// CreateInvitation: NotFound for a tenant that is not there. AcceptInvitation
+	// CreateInvitation: NotFound for a tenant that is not there. Whether somebody
+	// has the address already is not its matter: whoever invites for one tenant must
+	// not learn who belongs to another. AcceptInvitation
 	// takes it and makes the user u, or, with UserID, gives that user u's password
 	// and nothing else of u, in one transaction; NotFound for one that is used, over
 	// or unknown, Conflict (code email_taken).

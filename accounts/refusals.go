@@ -87,14 +87,18 @@ func (r *Refusals) Note(ctx context.Context, who Principal, action Action, route
 		return
 	}
 	_, origin := audit.Who(ctx)
-	r.add(refusal{kind: who.Kind, id: who.ID, action: action, route: route, tenant: typed(tenant)}, refusals{who: who, origin: origin, count: 1})
+	r.add(refusal{kind: who.Kind, id: who.ID, action: action, route: route, tenant: audit.Clean(tenant)}, refusals{who: who, origin: origin, count: 1})
 }
 
 func (r *Refusals) add(what refusal, more refusals) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	room := r.cfg.Most
+	if _, crowded := r.noted[beyondMost]; crowded {
+		room++ // it takes nobody's place
+	}
 	here, known := r.noted[what]
-	if !known && len(r.noted) >= r.cfg.Most {
+	if !known && what != beyondMost && len(r.noted) >= room {
 		what = beyondMost
 		here, known = r.noted[what]
 		more.who, more.origin = Principal{Kind: "system", ID: "system", Name: "system"}, audit.Origin{}
@@ -149,10 +153,10 @@ func (r *Refusals) Flush(ctx context.Context) error {
 func (r *Refusals) write(ctx context.Context, what refusal, some *refusals) error {
 	e := audit.Entry{
 		Actor: audit.Actor{Kind: some.who.Kind, ID: some.who.ID, Name: some.who.Name}, Origin: some.origin,
-		TenantID: some.who.TenantID, Action: "access.refused", Object: string(what.action), ObjectName: typed(what.route),
+		TenantID: some.who.TenantID, Action: "access.refused", Object: string(what.action), ObjectName: audit.Clean(what.route),
 	}
 	var err error
-	e.After, err = json.Marshal(auditRefusal{Action: what.action, Route: typed(what.route), Tenant: what.tenant, Count: some.count})
+	e.After, err = json.Marshal(auditRefusal{Action: what.action, Route: audit.Clean(what.route), Tenant: what.tenant, Count: some.count})
 	if err != nil {
 		return fmt.Errorf("describe a refused access for the audit log: %w", err)
 	}

@@ -44,10 +44,13 @@ func (p *People) Renew(ctx context.Context, s Session) (string, error) {
 // SignOut ends the session of a user; one that has ended is no error.
 func (p *People) SignOut(ctx context.Context, u User, s Session) error {
 	_, err := p.end(ctx, u, "session.sign_out", s.ID, "")
+	if problem.Is(err, problem.NotFound) {
+		return nil // the user is gone, and the session with them
+	}
 	return err
 }
 
-// Sessions lists where a user is signed in, oldest first.
+// Sessions lists where a user is signed in, newest first.
 func (p *People) Sessions(ctx context.Context, u User) ([]Session, error) {
 	return p.store.Sessions(ctx, u.ID, p.instant())
 }

@@ -43,7 +43,11 @@ func (p *People) SignIn(ctx context.Context, email, password, address, agent str
 	if u, err = p.rehash(ctx, u, password); err != nil {
 		return "", Session{}, User{}, err
 	}
-	return p.begin(ctx, u, "password", address, agent)
+	token, session, u, err := p.begin(ctx, u, "password", address, agent)
+	if problem.Is(err, problem.NotFound) {
+		err = errSignIn // removed or disabled meanwhile
+	}
+	return token, session, u, err
 }
 
 // byEmail finds a user; the zero User when there is none.
@@ -66,8 +70,8 @@ func orNobody(u User, err error) (User, error) {
 // whose account was tried, or nobody. The actor is whoever typed the name: the
 // line does not say that it was the user.
 func (p *People) failed(ctx context.Context, u User, name string, s auditSession, answer error) error {
-	e := audit.Entry{Action: "session.sign_in_failed", TenantID: u.TenantID, Object: u.ID, ObjectName: typed(name)}
-	e.Actor = audit.Actor{Kind: "user", Name: typed(name)}
+	e := audit.Entry{Action: "session.sign_in_failed", TenantID: u.TenantID, Object: u.ID, ObjectName: audit.Clean(name)}
+	e.Actor = audit.Actor{Kind: "user", Name: audit.Clean(name)}
 	_, e.Origin = audit.Who(ctx)
 	var err error
 	if e.After, err = json.Marshal(s); err != nil {
@@ -105,11 +109,11 @@ func (p *People) rehash(ctx context.Context, u User, password string) (User, err
 const maxAgent = 200
 
 func cutAgent(agent string) string {
-	cut := []rune(typed(agent))
+	cut := []rune(audit.Clean(agent))
 	return string(cut[:min(len(cut), maxAgent)])
 }
 
-// begin makes a session.
+// begin makes a session; NotFound for somebody who is gone or disabled.
 func (p *People) begin(ctx context.Context, u User, by, address, agent string) (string, Session, User, error) {
 	id, err := newID()
 	if err != nil {
@@ -121,7 +125,7 @@ func (p *People) begin(ctx context.Context, u User, by, address, agent string) (
 	now := p.instant()
 	token, hash := newSecret()
 	s := Session{
-		ID: id, Hash: hash, UserID: u.ID, Address: typed(address), Agent: cutAgent(agent),
+		ID: id, Hash: hash, UserID: u.ID, Address: audit.Clean(address), Agent: cutAgent(agent),
 		CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(SessionLife),
 	}
 	e, err := sessionEntry(ctx, "session.sign_in", u, auditSession{Session: id, By: by, Agent: s.Agent})
@@ -167,7 +171,11 @@ func (p *People) SignInWith(ctx context.Context, who Identity, address, agent st
 		}
 		return "", Session{}, User{}, p.failed(ctx, u, name, auditSession{By: "oidc", Agent: cutAgent(agent)}, errUnknownIdentity)
 	}
-	return p.begin(ctx, u, "oidc", address, agent)
+	token, session, u, err := p.begin(ctx, u, "oidc", address, agent)
+	if problem.Is(err, problem.NotFound) {
+		err = errUnknownIdentity // removed or disabled meanwhile
+	}
+	return token, session, u, err
 }
 
 // identified finds, links or makes the user; the zero User for a stranger.
