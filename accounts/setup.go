@@ -54,7 +54,7 @@ func (p *People) FirstOwner(ctx context.Context, email, password string) (User, 
 	if some, err := p.anybody(ctx); some || err != nil {
 		return User{}, false, err
 	}
-	u, err := p.firstOwner(ctx, NewPerson{Email: email, Name: "Owner", Password: password})
+	u, err := p.firstOwner(ctx, NewPerson{Email: email, Name: firstOwnerName, Password: password})
 	if problem.Is(err, problem.Conflict) {
 		return User{}, false, nil // another node was first
 	}

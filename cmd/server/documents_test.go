@@ -55,6 +55,8 @@ func settingsPage(t *testing.T) string {
 	}
 	row(bootstrapSetting, true, "", "An operator key for automation: 32 to 128 characters of `A-Z a-z 0-9 . _ ~ + / = -`, good while no other operator key exists. "+
 		"It has no flag, because the arguments of a process can be read by every user of the machine.")
+	row(adminPasswordSetting, true, "", "Password of the first owner, 12 characters or more; goes with HEADGATE_ADMIN_EMAIL. No flag either.")
+	row(oidcSecretSetting, true, "", "Headgate's secret at the OpenID provider; empty for a public client. No flag either.")
 	page.WriteString(strings.ReplaceAll(telemetrySettings, "¬", "`"))
 	return page.String()
 }

@@ -15,6 +15,7 @@ import (
 type credentials struct {
 	operator string // token; empty when HEADGATE_BOOTSTRAP_KEY is the operator key
 	tenant   string // token of tenant demo
+	setup    string // token of the link by which the first owner signs in; of every start until there is one
 }
 
 // sampleTenant is the tenant of a first start.
@@ -65,6 +66,9 @@ func greet(w io.Writer, origin string, made credentials, keyless bool) {
 		fmt.Fprintf(w, "  operator key  %s\n  tenant key    %s  (tenant %s)\n\nThese keys are shown once: only their hashes are kept.\n", operator, made.tenant, sampleTenant)
 	case keyless:
 		fmt.Fprint(w, "Make an operator key with: headgate key create --name first\n")
+	}
+	if made.setup != "" {
+		fmt.Fprintf(w, "\nSet up the first owner, once, within a day:\n\n  %s/setup/%s\n\n", origin, made.setup)
 	}
 	if key == "" {
 		key = "$HEADGATE_KEY"

@@ -25,14 +25,21 @@ func (n *node) newHandler(s *serveCommand, g *gate, log *slog.Logger) (http.Hand
 		Snapshot: n.watcher.Current, Decider: n.engine,
 		Tenants: n.tenants, Plans: n.plans, Accounts: n.accounts, Audit: n.store,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
-		Steering: n.steering, Analytics: n.analytics,
+		Steering: n.steering, Analytics: n.analytics, People: n.people,
 		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies), Logger: log,
 	}
 	if s.MetricsAddr == "" {
 		cfg.Metrics = n.recorder.Handler()
 	}
 	rest := api.New(cfg)
-	pages, err := web.New(web.Config{Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL, Logger: log})
+	provider, err := s.provider()
+	if err != nil {
+		return nil, err
+	}
+	pages, err := web.New(web.Config{
+		Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Refusals: n.refusals,
+		Provider: provider, ProviderName: s.OIDCName, ClientAddress: cfg.ClientAddress, Logger: log,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -33,6 +33,7 @@ type commands struct {
 	Serve       serveCommand       `cmd:"" default:"withargs" help:"Serve the API (the default command)."`
 	Migrate     migrateCommand     `cmd:"" help:"Bring the database's schema up to date, or look at it."`
 	Key         keyCommand         `cmd:"" help:"Create, list and revoke operator keys."`
+	User        userCommand        `cmd:"" help:"List, create, invite and disable people who sign in."`
 	Audit       auditCommand       `cmd:"" help:"Verify the audit log."`
 	Simulate    simulateCommand    `cmd:"" help:"Play scenarios: one JSON scenario a line on standard input, one JSON line out for each."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running node whether it is ready; for container health checks."`

@@ -67,7 +67,13 @@ type serveSettings struct {
 	ShutdownTimeout time.Duration `default:"10s" help:"How long a stop may take, the delay included."`
 	ShutdownDelay   time.Duration `default:"-1s" placeholder:"DURATION" help:"How long to go on serving while /readyz already says no, so that a balancer turns away first; default: 2s with Postgres, else 0s."`
 	Sample          bool          `default:"true" negatable:"" help:"Create the sample plan, tenant and keys at the first start on an empty SQLite file."`
-	BootstrapKey    string        `kong:"-"`
+	AdminEmail      string        `placeholder:"E-MAIL" help:"Make this first owner, with HEADGATE_ADMIN_PASSWORD, while there is no user; empty: print a set-up link."`
+	OIDCIssuer      string        `name:"oidc-issuer" placeholder:"URL" help:"OpenID provider at which people can sign in; empty: none."`
+	OIDCClientID    string        `name:"oidc-client-id" help:"What Headgate is called at the provider."`
+	OIDCName        string        `name:"oidc-name" default:"your organisation" help:"What the button to sign in there says."`
+
+	// Secrets that have no flag.
+	BootstrapKey, AdminPassword, OIDCClientSecret string `kong:"-"`
 
 	getenv func(string) string // for OpenTelemetry's own variables
 }
@@ -75,15 +81,28 @@ type serveSettings struct {
 // unset is the default of a duration whose real default depends on others.
 const unset = "-1s"
 
-// bootstrapSetting comes by environment or file only, never by flag: argument
-// lists are readable by every user of a machine.
-const bootstrapSetting = environmentPrefix + "BOOTSTRAP_KEY"
+// These come by environment or file only, never by flag: argument lists are
+// readable by every user of a machine.
+const (
+	bootstrapSetting     = environmentPrefix + "BOOTSTRAP_KEY"
+	adminPasswordSetting = environmentPrefix + "ADMIN_PASSWORD"
+	oidcSecretSetting    = environmentPrefix + "OIDC_CLIENT_SECRET"
+)
+
+// secrets reads what has no flag.
+func (s *serveSettings) secrets(getenv func(string) string) (err error) {
+	for name, value := range map[string]*string{bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword, oidcSecretSetting: &s.OIDCClientSecret} {
+		if *value, err = secretFrom(getenv, name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // validate checks what flags and environment gave, naming each setting.
 func (s *serveSettings) validate(getenv func(string) string) error {
 	s.getenv = getenv
-	var err error
-	if s.BootstrapKey, err = secretFrom(getenv, bootstrapSetting); err != nil {
+	if err := s.secrets(getenv); err != nil {
 		return err
 	}
 	if s.BootstrapKey != "" {
@@ -109,6 +128,8 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"public-url", validPublicURL(s.PublicURL)},
 		{"trusted-proxies", validNetworks(s.TrustedProxies)},
 		{"headers", validHeaders(s.Headers)},
+		{"admin-email", validAdmin(s.AdminEmail, s.AdminPassword)},
+		{"oidc-issuer", validProvider(s.OIDCIssuer, s.OIDCClientID, s.PublicURL)},
 		{"tls-key-file", bothOrNone(s.TLSCertFile, s.TLSKeyFile)},
 		{"tls-cert-file", validCertificate(s.TLSCertFile, s.TLSKeyFile)},
 	} {
@@ -259,6 +280,29 @@ func parseNetworks(text string) ([]*net.IPNet, error) {
 		networks = append(networks, network)
 	}
 	return networks, nil
+}
+
+func validAdmin(email, password string) error {
+	switch {
+	case (email == "") != (password == ""):
+		return fmt.Errorf("goes with %s: set both or none", adminPasswordSetting)
+	case email == "":
+		return nil
+	}
+	return accounts.ValidFirstOwner(email, password)
+}
+
+// validProvider: the provider sends people back to the public address.
+func validProvider(issuer, client, public string) error {
+	switch {
+	case issuer == "" && client == "":
+		return nil
+	case issuer == "" || client == "":
+		return fmt.Errorf("goes with %s: set both or none", settingName("oidc-client-id"))
+	case public == "":
+		return fmt.Errorf("needs %s: the provider sends people back to it", settingName("public-url"))
+	}
+	return nil
 }
 
 func bothOrNone(cert, key string) error {

@@ -33,6 +33,8 @@ func TestWrongSettings(t *testing.T) {
 		"HEADGATE_SHUTDOWN_DELAY":     "1h",
 		"HEADGATE_LOG_LEVEL":          "loud",
 		"HEADGATE_LOG_FORMAT":         "xml",
+		"HEADGATE_ADMIN_EMAIL":        "ann@example.com",
+		"HEADGATE_OIDC_ISSUER":        "https://id.example.com",
 		"HEADGATE_BOOTSTRAP_KEY":      "short",
 		"HEADGATE_SAMPLE":             "perhaps",
 	} {

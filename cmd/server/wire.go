@@ -45,6 +45,8 @@ type node struct {
 	plans     *plans.Service
 	accounts  *accounts.Service
 	steering  *steering.Service
+	people    *accounts.People
+	refusals  *accounts.Refusals
 
 	metricsListener net.Listener // nil when /metrics is beside the API
 	handler         http.Handler
@@ -89,6 +91,10 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	if n.made, err = n.firstStart(ctx, s); err != nil {
 		return nil, err
 	}
+	if err := n.openPeople(ctx, s, log); err != nil {
+		return nil, err
+	}
+	n.keepPeople(work, tasks, log)
 	operators, err := n.accounts.OperatorKeys(ctx, tenants.Filter{Limit: 1})
 	n.keyless = err == nil && len(operators) == 0 && s.BootstrapKey == "" // only for a hint: without an answer, none
 	n.watcher = snapshot.NewWatcher(n.store, snapshot.Config{Logger: log})

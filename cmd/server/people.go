@@ -1,0 +1,80 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/oidc"
+	"github.com/headgate/headgate/web"
+)
+
+// openPeople makes what people sign in with. Failed sign-ins are counted by the
+// limiter that counts everything else, so on all nodes together.
+func (n *node) openPeople(ctx context.Context, s *serveCommand, log *slog.Logger) error {
+	cfg := accounts.PeopleConfig{Limiter: n.local, LimiterTimeout: time.Minute, Logger: log} // it waits for nobody but a busy processor
+	if n.shared != nil {
+		cfg.Limiter, cfg.Local, cfg.LimiterTimeout = enforcement.Limiter(n.shared), n.local, s.LimiterTimeout
+	}
+	var err error
+	if n.people, err = accounts.NewPeople(n.store, cfg); err != nil {
+		return err
+	}
+	ctx = audit.With(ctx, audit.Actor{Kind: "command", ID: "first start", Name: "first start"}, audit.Origin{})
+	if s.AdminEmail != "" {
+		_, made, err := n.people.FirstOwner(ctx, s.AdminEmail, s.AdminPassword)
+		if err != nil {
+			return fmt.Errorf("%s: %w", settingName("admin-email"), err)
+		}
+		if made {
+			log.Info("the first owner is made", "email", s.AdminEmail)
+		}
+		return nil
+	}
+	if n.made.setup, err = n.people.SetupLink(ctx); err != nil {
+		return fmt.Errorf("make a set-up link: %w", err)
+	}
+	return nil
+}
+
+// keepPeople removes sessions that are over, and brings refused accesses to the
+// audit log.
+func (n *node) keepPeople(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
+	n.refusals = accounts.NewRefusals(n.store, accounts.RefusalsConfig{Logger: log})
+	tasks.Go(func() error { return n.refusals.Run(work) })
+	tasks.Go(func() error {
+		tick := time.NewTicker(10 * time.Minute)
+		defer tick.Stop()
+		for {
+			select {
+			case <-work.Done():
+				return nil
+			case <-tick.C:
+				if err := n.people.EndOverSessions(work); err != nil {
+					log.Warn("sessions that are over could not be removed", "error", err)
+				}
+			}
+		}
+	})
+}
+
+// provider is where people can sign in by OpenID Connect; nil without one.
+func (s *serveCommand) provider() (web.Provider, error) {
+	if s.OIDCIssuer == "" {
+		return nil, nil
+	}
+	p, err := oidc.New(oidc.Config{
+		Issuer: s.OIDCIssuer, ClientID: s.OIDCClientID, ClientSecret: s.OIDCClientSecret,
+		RedirectURL: s.PublicURL + "/sign-in/oidc/callback",
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", settingName("oidc-issuer"), err)
+	}
+	return p, nil
+}

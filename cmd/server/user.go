@@ -1,0 +1,243 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/tenants"
+)
+
+// userCommand administers people straight in the database: the way in when
+// nobody can sign in any more. Running nodes see it with the next request.
+type userCommand struct {
+	List    userList    `cmd:"" help:"List the operator's people, or those of a tenant."`
+	Create  userCreate  `cmd:"" help:"Make a user whose password is the first line of standard input: headgate user create --email ann@example.com --role owner < password.txt"`
+	Invite  userInvite  `cmd:"" help:"Print a link by which somebody new sets a name and a password: headgate user invite --email ann@example.com --role editor"`
+	Link    userLink    `cmd:"" help:"Print a link by which somebody sets a new password: headgate user link ann@example.com"`
+	Role    userRole    `cmd:"" help:"Give somebody another role, which ends their sessions: headgate user role ann@example.com viewer"`
+	Disable userDisable `cmd:"" help:"Keep somebody out, and end their sessions at once: headgate user disable ann@example.com"`
+	Enable  userEnable  `cmd:"" help:"Let somebody in again: headgate user enable ann@example.com"`
+}
+
+// userPlace says whose people a command is about.
+type userPlace struct {
+	databaseSettings
+	Tenant string `setting:"false" placeholder:"SLUG" help:"People of this tenant; default: the operator's."`
+}
+
+// userNamed is a command about somebody who exists.
+type userNamed struct {
+	userPlace
+	Email string `arg:"" help:"Their e-mail address, from headgate user list."`
+}
+
+// A peopleWork is what a command does, as itself, in a place.
+type peopleWork func(ctx context.Context, people *accounts.People, by accounts.Principal, tenantID string) error
+
+// withPeople opens the database for one short piece of work by a command.
+func (u userPlace) withPeople(ctx context.Context, p program, name string, work peopleWork) error {
+	return u.withStore(ctx, p, func(st *store.Store) error {
+		if err := st.Migrate(ctx); err != nil {
+			return err
+		}
+		tenantID := ""
+		if u.Tenant != "" {
+			t, err := tenants.NewService(st, tenants.Config{}).Tenant(ctx, u.Tenant)
+			if err != nil {
+				return fmt.Errorf("--tenant %s: %w", u.Tenant, err)
+			}
+			tenantID = t.ID
+		}
+		people, err := accounts.NewPeople(st, accounts.PeopleConfig{Limiter: inprocess.New(inprocess.Config{})})
+		if err != nil {
+			return err
+		}
+		ctx := audit.With(ctx, audit.Actor{Kind: "command", ID: name, Name: name}, audit.Origin{})
+		return work(ctx, people, accounts.CommandPrincipal(name), tenantID)
+	})
+}
+
+// withUser is withPeople for somebody who exists.
+func (u userNamed) withUser(ctx context.Context, p program, name string, work func(context.Context, *accounts.People, accounts.Principal, accounts.User) error) error {
+	return u.withPeople(ctx, p, name, func(ctx context.Context, people *accounts.People, by accounts.Principal, tenantID string) error {
+		for after := ""; ; {
+			page, err := people.Users(ctx, by, tenantID, accounts.UserFilter{Query: u.Email, After: after, Limit: 100})
+			if err != nil {
+				return err
+			}
+			for _, user := range page {
+				if strings.EqualFold(user.Email, u.Email) {
+					return work(ctx, people, by, user)
+				}
+			}
+			if len(page) < 100 {
+				return fmt.Errorf("nobody here has the e-mail address %s: see headgate user list", u.Email)
+			}
+			after = page[len(page)-1].ID
+		}
+	})
+}
+
+type userList struct{ userPlace }
+
+func (u userList) Run(ctx context.Context, p program) error {
+	return u.withPeople(ctx, p, "user list", func(ctx context.Context, people *accounts.People, by accounts.Principal, tenantID string) error {
+		table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(table, "E-MAIL\tNAME\tROLE\tLAST SIGN-IN\tSTATE")
+		for after := ""; ; {
+			page, err := people.Users(ctx, by, tenantID, accounts.UserFilter{After: after, Limit: 100})
+			if err != nil {
+				return err
+			}
+			for _, user := range page {
+				seen, state := "never", "enabled"
+				if !user.SignedInAt.IsZero() {
+					seen = user.SignedInAt.Format(time.RFC3339)
+				}
+				if user.Disabled {
+					state = "disabled"
+				}
+				fmt.Fprintf(table, "%s\t%q\t%s\t%s\t%s\n", user.Email, user.Name, user.Role, seen, state)
+			}
+			if len(page) < 100 {
+				return table.Flush()
+			}
+			after = page[len(page)-1].ID
+		}
+	})
+}
+
+type userCreate struct {
+	userPlace
+	Email string `required:"" setting:"false" help:"E-mail address to sign in with."`
+	Name  string `setting:"false" help:"Default: the e-mail address."`
+	Role  string `required:"" setting:"false" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"owner, editor or viewer; of a tenant tenant_admin or tenant_viewer."`
+}
+
+func (u userCreate) Run(ctx context.Context, p program) error {
+	password, err := firstLine(p.stdin)
+	if err != nil {
+		return usageError{err}
+	}
+	return u.withPeople(ctx, p, "user create", func(ctx context.Context, people *accounts.People, by accounts.Principal, tenantID string) error {
+		_, token, err := people.Invite(ctx, by, tenantID, u.Email, accounts.Role(u.Role))
+		if err != nil {
+			return err
+		}
+		name := u.Name
+		if name == "" {
+			name = u.Email
+		}
+		user, err := people.Accept(ctx, token, accounts.NewPerson{Name: name, Password: password})
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.stderr, "%s can sign in as %s\n", user.Email, user.Role)
+		return err
+	})
+}
+
+// firstLine reads a password: an argument could be read by every user of the machine.
+func firstLine(r io.Reader) (string, error) {
+	line, err := bufio.NewReader(io.LimitReader(r, 4096)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return "", fmt.Errorf("read the password from standard input: %w", err)
+	}
+	if line = strings.TrimRight(line, "\r\n"); line == "" {
+		return "", errors.New("the password is the first line of standard input, and there is none")
+	}
+	return line, nil
+}
+
+// linkSettings make a link of a token.
+type linkSettings struct {
+	PublicURL string `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The address that people use, for the link."`
+}
+
+func (l linkSettings) print(p program, email, token string, until time.Time) error {
+	fmt.Fprintf(p.stderr, "link for %s, good once until %s:\n", email, until.Format(time.RFC3339))
+	_, err := fmt.Fprintln(p.stdout, strings.TrimSuffix(l.PublicURL, "/")+"/invite/"+token)
+	return err
+}
+
+type userInvite struct {
+	userPlace
+	linkSettings
+	Email string `required:"" setting:"false" help:"E-mail address to sign in with."`
+	Role  string `required:"" setting:"false" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"owner, editor or viewer; of a tenant tenant_admin or tenant_viewer."`
+}
+
+func (u userInvite) Run(ctx context.Context, p program) error {
+	return u.withPeople(ctx, p, "user invite", func(ctx context.Context, people *accounts.People, by accounts.Principal, tenantID string) error {
+		i, token, err := people.Invite(ctx, by, tenantID, u.Email, accounts.Role(u.Role))
+		if err != nil {
+			return err
+		}
+		return u.print(p, i.Email, token, i.ExpiresAt)
+	})
+}
+
+type userLink struct {
+	userNamed
+	linkSettings
+}
+
+func (u userLink) Run(ctx context.Context, p program) error {
+	return u.withUser(ctx, p, "user link", func(ctx context.Context, people *accounts.People, by accounts.Principal, user accounts.User) error {
+		i, token, err := people.NewLink(ctx, by, user.TenantID, user.ID)
+		if err != nil {
+			return err
+		}
+		return u.print(p, user.Email, token, i.ExpiresAt)
+	})
+}
+
+type userRole struct {
+	userNamed
+	Role string `arg:"" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"owner, editor or viewer; of a tenant tenant_admin or tenant_viewer."`
+}
+
+func (u userRole) Run(ctx context.Context, p program) error {
+	return u.withUser(ctx, p, "user role", func(ctx context.Context, people *accounts.People, by accounts.Principal, user accounts.User) error {
+		user, err := people.ChangeRole(ctx, by, user.TenantID, user.ID, accounts.Role(u.Role))
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(p.stderr, "%s is %s\n", user.Email, user.Role)
+		return err
+	})
+}
+
+type userDisable struct{ userNamed }
+
+func (u userDisable) Run(ctx context.Context, p program) error {
+	return u.withUser(ctx, p, "user disable", func(ctx context.Context, people *accounts.People, by accounts.Principal, user accounts.User) error {
+		if _, err := people.Disable(ctx, by, user.TenantID, user.ID); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(p.stderr, "%s is kept out\n", user.Email)
+		return err
+	})
+}
+
+type userEnable struct{ userNamed }
+
+func (u userEnable) Run(ctx context.Context, p program) error {
+	return u.withUser(ctx, p, "user enable", func(ctx context.Context, people *accounts.People, by accounts.Principal, user accounts.User) error {
+		if _, err := people.Enable(ctx, by, user.TenantID, user.ID); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(p.stderr, "%s can sign in again\n", user.Email)
+		return err
+	})
+}
