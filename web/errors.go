@@ -99,7 +99,7 @@ func (w *Web) errorPage(c echo.Context, kind problem.Kind, known answer, t probl
 	if kind == problem.NotFound {
 		return views.NotFoundPage(page)
 	}
-	e := views.Error{Status: strconv.Itoa(t.Status), Title: known.title, Back: "Go on", BackURL: "/"}
+	e := views.Error{Status: strconv.Itoa(t.Status), Title: known.title, Back: "Back to your account", BackURL: "/"}
 	if told := (*problem.Problem)(nil); errors.As(err, &told) && kind != problem.Internal {
 		e.Text = sentence(told.Message)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/audit"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -224,5 +225,29 @@ func TestSuspendedTenantsPeopleOnlyRead(t *testing.T) {
 	}
 	if got := w.post("/tenants/globex/members", "editor", form); got.Code != http.StatusCreated {
 		t.Errorf("an operator's write: %d", got.Code)
+	}
+}
+
+// Who is signed in and refused leaves a line in the audit log, with a count and
+// the tenant as it was named; nobody leaves none.
+func TestRefusalsAreNoted(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for range 3 {
+		w.get("/people", "acme-admin")
+	}
+	w.get("/tenants/globex/members", "acme-viewer")
+	w.get("/people", "")
+	must(t, w.refusals.Flush(t.Context()))
+	lines, err := w.store.AuditEntries(t.Context(), audit.Filter{Action: "access.refused", Limit: 10})
+	must(t, err)
+	var got []string
+	for _, l := range lines {
+		got = append(got, fmt.Sprintf("%s %s %s", l.Actor.Name, l.ObjectName, l.After))
+	}
+	slices.Sort(got)
+	if len(got) != 2 || !strings.HasPrefix(got[0], "acme-admin@people.example GET /people ") || !strings.Contains(got[0], `"count":3`) ||
+		!strings.HasPrefix(got[1], "acme-viewer@people.example GET /tenants/:tenant/members ") || !strings.Contains(got[1], `"tenant":"globex"`) {
+		t.Errorf("the log has %q", got)
 	}
 }

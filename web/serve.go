@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -69,8 +70,8 @@ func (w *Web) authorize(c echo.Context, v visitor, r row) error {
 	if ref != "" && v.user.TenantID != "" && ref != v.own.ID && ref != v.own.Slug {
 		return errNoPage
 	}
-	if err := accounts.Authorize(v.principal(), r.action); err != nil {
-		return err
+	if accounts.Authorize(v.principal(), r.action) != nil {
+		return problem.New(problem.Forbidden, "this is not for your role, which is %s", strings.ToLower(roleName(v.user.Role)))
 	}
 	if ref == "" {
 		return nil
