@@ -88,8 +88,9 @@ func (p *process) serving() *process {
 
 // A fleet is nodes on one Postgres and one Redis.
 type fleet struct {
-	t     *testing.T
-	nodes []*process
+	t           *testing.T
+	nodes       []*process
+	databaseURL string
 }
 
 // startFleet starts n nodes at once on an empty database, so that one of them
@@ -107,7 +108,7 @@ func startFleet(t *testing.T, n int, settings map[string]string) *fleet {
 	for name, value := range settings {
 		all[name] = value
 	}
-	f := &fleet{t: t}
+	f := &fleet{t: t, databaseURL: all["HEADGATE_DATABASE_URL"]}
 	for range n {
 		f.nodes = append(f.nodes, launch(t, all))
 	}
