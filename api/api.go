@@ -33,6 +33,8 @@ type Config struct {
 	Accounts *accounts.Service
 	// People is the service behind members and people. Default: none, and 503.
 	People *accounts.People
+	// Refusals notes what keys were refused, for the audit log. Default: nobody does.
+	Refusals *accounts.Refusals
 	// Steering is the service behind overrides, lists, blocks and resets. Default:
 	// none, and 503.
 	Steering *steering.Service

@@ -1,15 +1,19 @@
 package api_test
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -53,6 +57,51 @@ func TestForeignTenantsAreAlike(t *testing.T) {
 	}
 	if a := w.do(call{method: "GET", path: "/v1/audit", key: w.acme}); strings.Contains(a.body, globex.ID) || !strings.Contains(a.body, "acme") {
 		t.Errorf("audit of acme: %s", a.body)
+	}
+}
+
+// What a key may not do leaves a line in the audit log, one for all that are
+// alike, under its own tenant.
+func TestRefusedKeysLeaveALine(t *testing.T) {
+	t.Parallel()
+	var refusals *accounts.Refusals
+	w := newWorld(t, func(c *api.Config) {
+		c.Refusals = accounts.NewRefusals(c.Audit.(*store.Store), accounts.RefusalsConfig{})
+		refusals = c.Refusals
+	})
+	for range 3 {
+		w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: `{"tenant":"globex"}`})
+		w.do(call{method: "GET", path: "/v1/tenants/globex/keys", key: w.acme})
+		w.do(call{method: "GET", path: "/v1/audit?tenant=globex", key: w.acme})
+		w.do(call{method: "GET", path: "/v1/plans", key: w.acme})
+		w.do(call{method: "GET", path: "/v1/plans", key: w.operatorCheck})
+		w.do(call{method: "GET", path: "/v1/plans", key: w.operator})                                     // may
+		w.do(call{method: "GET", path: "/v1/plans"})                                                      // nobody
+		w.do(call{method: "POST", path: "/v1/check", key: w.operator, body: `{"tenant":"globex"}`})       // a decision
+		w.do(call{method: "GET", path: "/v1/tenants/" + strings.Repeat("x", 500) + "/keys", key: w.acme}) // cut
+	}
+	must(t, refusals.Flush(t.Context()))
+	lines, err := w.store.AuditEntries(t.Context(), audit.Filter{Action: "access.refused", Limit: 100})
+	must(t, err)
+	var got []string
+	for _, l := range lines {
+		got = append(got, fmt.Sprint(l.Actor.Kind, " ", l.TenantID != "", " ", l.ObjectName, " ", string(l.After)))
+		if l.Origin.RequestID == "" || l.Origin.Address != "192.0.2.1" {
+			t.Errorf("%+v", l)
+		}
+	}
+	slices.Sort(got)
+	want := []string{
+		`operator_key false GET /v1/plans {"action":"plans.read","route":"GET /v1/plans","count":3}`,
+		`tenant_key true GET /v1/audit {"action":"tenant.read","route":"GET /v1/audit","tenant":"globex","count":3}`,
+		`tenant_key true GET /v1/plans {"action":"plans.read","route":"GET /v1/plans","count":3}`,
+		`tenant_key true GET /v1/tenants/:tenant/keys {"action":"keys.read","route":"GET /v1/tenants/:tenant/keys","tenant":"` + strings.Repeat("x", 64) + `","count":3}`,
+		`tenant_key true GET /v1/tenants/:tenant/keys {"action":"keys.read","route":"GET /v1/tenants/:tenant/keys","tenant":"globex","count":3}`,
+		`tenant_key true POST /v1/check {"action":"check","route":"POST /v1/check","count":3}`,
+	}
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 }
 

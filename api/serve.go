@@ -102,7 +102,7 @@ func (a *API) serve(r route) echo.HandlerFunc {
 				return err
 			}
 			if err := gate.authorize(who, c); err != nil {
-				return err
+				return a.noted(&r, who, c, err)
 			}
 		}
 		if err := checkQuery(req.URL, r.query); err != nil {
@@ -110,13 +110,33 @@ func (a *API) serve(r route) echo.HandlerFunc {
 		}
 		switch {
 		case r.decide != nil:
-			return r.decide(c, who)
+			return a.noted(&r, who, c, r.decide(c, who))
 		case gate.open:
 			return r.handler(c)
 		}
-		return a.manage(&r, who, c)
+		return a.noted(&r, who, c, a.manage(&r, who, c))
 	}
 }
+
+// noted gives the error back; one that says that a key may not leaves a line in
+// the audit log, in a while.
+func (a *API) noted(r *route, who caller, c echo.Context, err error) error {
+	if err == nil || a.cfg.Refusals == nil || !problem.Is(err, problem.Forbidden) {
+		return err
+	}
+	req := c.Request()
+	tenant := c.Param("tenant")
+	if tenant == "" && req.URL.RawQuery != "" {
+		tenant = req.URL.Query().Get("tenant")
+	}
+	ctx := audit.With(req.Context(), who.actor(), audit.Origin{RequestID: requestID(c.Response()), Address: a.cfg.ClientAddress(req)})
+	a.cfg.Refusals.Note(ctx, who.principal(), r.action, r.method+" "+r.path, tenant[:min(len(tenant), maxNamed)])
+	return err
+}
+
+// maxNamed bounds, in bytes, what the audit log keeps of a tenant's name that a
+// key may not use.
+const maxNamed = 64
 
 // manage is what management goes through besides: a deadline, who acts, the
 // precondition and the body.
