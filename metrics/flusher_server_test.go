@@ -120,8 +120,10 @@ func TestFlusherWhilePostgresHangs(t *testing.T) {
 	for range 2 {
 		f.more(3)
 		server.Pause()
-		c.Add(time.Minute)
-		f.await("waiting rows", func(s metrics.FlushState) bool { return s.WaitingRows >= 10 && s.Waiting > 0 })
+		f.await("waiting rows", func(s metrics.FlushState) bool {
+			c.Add(time.Second) // what waits grows old
+			return s.WaitingRows >= 10 && s.Waiting > 0
+		})
 		server.Resume()
 	}
 	f.more(2)
