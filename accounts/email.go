@@ -20,5 +20,14 @@ func ValidEmail(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
 }
 
-// FoldEmail gives the spelling by which addresses are compared.
-func FoldEmail(s string) string { return strings.ToLower(s) }
+// FoldEmail gives the spelling by which addresses are compared: in lower case,
+// but for what only Unicode lowers to a letter of ASCII, like the sign of the
+// Kelvin to a k. Such an address is another one, and can be somebody else's.
+func FoldEmail(s string) string {
+	return strings.Map(func(r rune) rune {
+		if lower := unicode.ToLower(r); r < utf8.RuneSelf || lower >= utf8.RuneSelf {
+			return lower
+		}
+		return r
+	}, s)
+}

@@ -235,3 +235,19 @@ func TestEmails(t *testing.T) {
 		}
 	}
 }
+
+func TestAddressesAreComparedByCaseAlone(t *testing.T) {
+	t.Parallel()
+	for a, same := range map[[2]string]bool{
+		{"Ann.O'Neil@Example.COM", "ann.o'neil@example.com"}: true,
+		{"ÜNÏ@BÜCHER.example", "ünï@bücher.example"}:         true,
+		// What Unicode lowers to a letter of ASCII is another address: it can belong
+		// to somebody else.
+		{"\u212aate@example.com", "kate@example.com"}:   false,
+		{"kate@m\u0130ll.example", "kate@mill.example"}: false,
+	} {
+		if got := accounts.FoldEmail(a[0]) == accounts.FoldEmail(a[1]); got != same {
+			t.Errorf("%q and %q: the same %v, want %v", a[0], a[1], got, same)
+		}
+	}
+}

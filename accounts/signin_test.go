@@ -253,6 +253,11 @@ func TestSignInByProvider(t *testing.T) {
 	stranger(accounts.Identity{Subject: "1", Email: "ann@example.com"}) // not verified
 	stranger(accounts.Identity{Subject: "1"})
 	stranger(accounts.Identity{Subject: "1", Email: "eve@example.com", Verified: true})
+	kate := h.join(owner, "", "kate@mill.example", accounts.Owner)
+	stranger(accounts.Identity{Subject: "k", Email: "\u212aate@m\u0130ll.example", Verified: true}) // looks like her, is not
+	if kate, err := h.store.User(t.Context(), kate.ID); err != nil || kate.Subject != "" {
+		t.Errorf("somebody else is linked: %+v, %v", kate, err)
+	}
 
 	u, err := sign(accounts.Identity{Subject: "1", Email: "ANN@example.com", Verified: true})
 	if err != nil || u.ID != ann.ID || u.Subject != "1" {

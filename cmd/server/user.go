@@ -76,7 +76,7 @@ func (u userNamed) withUser(ctx context.Context, p program, name string, work fu
 				return err
 			}
 			for _, user := range page {
-				if strings.EqualFold(user.Email, u.Email) {
+				if accounts.FoldEmail(user.Email) == accounts.FoldEmail(u.Email) {
 					return work(ctx, people, by, user)
 				}
 			}
