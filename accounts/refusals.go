@@ -34,7 +34,13 @@ type Refusals struct {
 
 	mu    sync.Mutex
 	noted map[refusal]*refusals
+	named map[refusal]int // how many tenants are noted of a refusal, told without one
 }
+
+// namedTenants is how many tenants are told apart of what somebody was refused
+// at one route; what names more is joined without a name. So nobody fills the
+// log, or the place of others, by naming ever new ones.
+const namedTenants = 10
 
 // A refusal is what is told apart.
 type refusal struct {
@@ -76,7 +82,16 @@ func NewRefusals(store PeopleStore, cfg RefusalsConfig) *Refusals {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Refusals{store: store, cfg: cfg, noted: map[refusal]*refusals{}}
+	r := &Refusals{store: store, cfg: cfg}
+	r.take()
+	return r
+}
+
+// take gives what is noted and begins anew.
+func (r *Refusals) take() map[refusal]*refusals {
+	noted := r.noted
+	r.noted, r.named = map[refusal]*refusals{}, map[refusal]int{}
+	return noted
 }
 
 // Note notes that somebody was refused an action at a route, and which tenant
@@ -98,6 +113,12 @@ func (r *Refusals) add(what refusal, more refusals) {
 		room++ // it takes nobody's place
 	}
 	here, known := r.noted[what]
+	nameless := what
+	nameless.tenant = ""
+	if !known && r.named[nameless] >= namedTenants {
+		what = nameless
+		here, known = r.noted[what]
+	}
 	if !known && what != beyondMost && len(r.noted) >= room {
 		what = beyondMost
 		here, known = r.noted[what]
@@ -108,6 +129,9 @@ func (r *Refusals) add(what refusal, more refusals) {
 		return
 	}
 	r.noted[what] = &more
+	if what.tenant != "" {
+		r.named[nameless]++
+	}
 }
 
 // Run writes every interval until ctx ends, and then what is left.
@@ -135,8 +159,7 @@ func (r *Refusals) Run(ctx context.Context) error {
 // write it keeps for the next time.
 func (r *Refusals) Flush(ctx context.Context) error {
 	r.mu.Lock()
-	noted := r.noted
-	r.noted = map[refusal]*refusals{}
+	noted := r.take()
 	r.mu.Unlock()
 	for what, some := range maps.Clone(noted) {
 		if err := r.write(ctx, what, some); err != nil {

@@ -79,13 +79,39 @@ func TestEqualRefusalsAreOneLine(t *testing.T) {
 	}
 }
 
+// Whoever names tenants that are not theirs, one after the other, does not fill
+// the log, and leaves room for what others are refused.
+func TestOneDoesNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	r := accounts.NewRefusals(h.store, accounts.RefusalsConfig{Most: 30})
+	eve := accounts.Principal{Kind: "user", ID: "eve", Name: "eve@example.com"}
+	ann := accounts.Principal{Kind: "user", ID: "ann", Name: "ann@example.com"}
+	for i := range 500 {
+		r.Note(t.Context(), eve, accounts.MembersRead, "/tenants/:tenant/members", fmt.Sprint("t", i))
+	}
+	r.Note(t.Context(), ann, accounts.PeopleRead, "/people", "")
+	h.must(r.Flush(t.Context()))
+	lines, said := h.refused()
+	named, counts := 0, map[string]int{}
+	for i := range said {
+		counts[lines[i].Actor.ID] += said[i].Count
+		if said[i].Tenant != "" {
+			named++
+		}
+	}
+	if named != 10 || len(lines) != 12 || counts["eve"] != 500 || counts["ann"] != 1 {
+		t.Errorf("%d lines, %d name a tenant, refusals by actor %v", len(lines), named, counts)
+	}
+}
+
 func TestRefusalsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	r := accounts.NewRefusals(h.store, accounts.RefusalsConfig{Most: 10})
-	ann := accounts.Principal{Kind: "user", ID: "ann", Name: "ann@example.com"}
 	for i := range 500 {
-		r.Note(t.Context(), ann, accounts.Check, "/v1/check", fmt.Sprint("t", i))
+		key := accounts.Principal{Kind: "tenant_key", ID: fmt.Sprint("k", i)}
+		r.Note(t.Context(), key, accounts.Check, "/v1/check", "other")
 	}
 	h.must(r.Flush(t.Context()))
 	lines, said := h.refused()
