@@ -176,6 +176,8 @@ func TestUserCommands(t *testing.T) {
 		{"user", "disable", "ann@example.com"}, // the last owner
 		{"user", "create", "--email", "x@example.com", "--role", "tenant_admin"},
 		{"user", "list", "--tenant", "nowhere"},
+		{"user", "invite", "--email", "x@example.com", "--role", "viewer", "--public-url", "javascript:alert(1)"},
+		{"user", "link", "ann@example.com", "--public-url", "limits.example.com"},
 	} {
 		if _, err := command(t, settings, ownerPassword+"\n", wrong...); err == nil {
 			t.Errorf("headgate %s: no error", strings.Join(wrong, " "))
@@ -183,5 +185,15 @@ func TestUserCommands(t *testing.T) {
 	}
 	if _, err := command(t, settings, "", "user", "create", "--email", "y@example.com", "--role", "owner"); err == nil || !strings.Contains(err.Error(), "standard input") {
 		t.Errorf("no password: %v", err)
+	}
+	// What did not make a user leaves no invitation, which an OpenID provider's
+	// word would be enough to take.
+	if _, err := command(t, settings, "short\n", "user", "create", "--email", "z@example.com", "--role", "owner"); err == nil {
+		t.Error("a short password passed")
+	}
+	ann := newBrowser(t, node.origin)
+	ann.signIn("ann@example.com", ownerPassword).want(t, 303)
+	if page := ann.get("/people").want(t, 200); !strings.Contains(page.body, "ann@example.com") || strings.Contains(page.body, "z@example.com") {
+		t.Errorf("an invitation is left:\n%s", page.body)
 	}
 }

@@ -130,7 +130,7 @@ func (u userCreate) Run(ctx context.Context, p program) error {
 		return usageError{err}
 	}
 	return u.withPeople(ctx, p, "user create", func(ctx context.Context, people *accounts.People, by accounts.Principal, tenantID string) error {
-		_, token, err := people.Invite(ctx, by, tenantID, u.Email, accounts.Role(u.Role))
+		i, token, err := people.Invite(ctx, by, tenantID, u.Email, accounts.Role(u.Role))
 		if err != nil {
 			return err
 		}
@@ -139,8 +139,8 @@ func (u userCreate) Run(ctx context.Context, p program) error {
 			name = u.Email
 		}
 		user, err := people.Accept(ctx, token, accounts.NewPerson{Name: name, Password: password})
-		if err != nil {
-			return err
+		if err != nil { // an invitation that stayed would let in by an OpenID provider
+			return errors.Join(err, people.Withdraw(ctx, by, tenantID, i.ID))
 		}
 		_, err = fmt.Fprintf(p.stderr, "%s can sign in as %s\n", user.Email, user.Role)
 		return err
@@ -162,6 +162,14 @@ func firstLine(r io.Reader) (string, error) {
 // linkSettings make a link of a token.
 type linkSettings struct {
 	PublicURL string `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The address that people use, for the link."`
+}
+
+// Validate says what is wrong with the address before a link is made.
+func (l linkSettings) Validate() error {
+	if err := validPublicURL(l.PublicURL); err != nil {
+		return fmt.Errorf("%s: %w", settingName("public-url"), err)
+	}
+	return nil
 }
 
 func (l linkSettings) print(p program, email, token string, until time.Time) error {
