@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/tenants"
 )
@@ -129,6 +130,51 @@ func TestInvitationsAreWorthWhatTheirMakerMay(t *testing.T) {
 		_, _, _, err = h.SignInWith(t.Context(), who, "", "")
 		h.kind(err, problem.Unauthenticated, "unknown_person")
 	}
+}
+
+// A key that is revoked leaves no way in behind either.
+func TestLinksEndWithTheirKey(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	owner := h.owner()
+	all := []tenants.Scope{tenants.ScopeRead, tenants.ScopeManage}
+	keys := accounts.NewService(h.store, accounts.Config{})
+	_, _, err := keys.CreateOperatorKey(h.as(owner), tenants.NewKey{Name: "stays", Scopes: all})
+	h.must(err)
+	operators, _, err := keys.CreateOperatorKey(h.as(owner), tenants.NewKey{Name: "operator's", Scopes: all})
+	h.must(err)
+	service := tenants.NewService(h.store, tenants.Config{})
+	members, _, err := service.CreateKey(h.as(owner), h.tenant.ID, tenants.NewKey{Name: "tenant's", Scopes: all})
+	h.must(err)
+	_, kept, err := h.Invite(h.as(owner), owner.Principal(), h.tenant.ID, "kept@example.com", accounts.TenantViewer)
+	h.must(err)
+
+	for _, c := range []struct {
+		by     accounts.Principal
+		tenant string
+		role   accounts.Role
+		revoke func() error
+	}{
+		{accounts.Principal{Kind: "operator_key", ID: operators.ID, Scopes: all}, "", accounts.Owner, func() error {
+			_, err := keys.RevokeOperatorKey(h.as(owner), operators.ID)
+			return err
+		}},
+		{accounts.Principal{Kind: "tenant_key", ID: members.ID, Scopes: all, TenantID: h.tenant.ID}, h.tenant.ID, accounts.TenantAdmin, func() error {
+			_, err := service.RevokeKey(h.as(owner), h.tenant.ID, members.ID)
+			return err
+		}},
+	} {
+		ctx := audit.With(t.Context(), audit.Actor{Kind: c.by.Kind, ID: c.by.ID}, audit.Origin{})
+		_, token, err := h.Invite(ctx, c.by, c.tenant, c.by.Kind+"@example.com", c.role)
+		h.must(err)
+		_, err = h.Invitation(t.Context(), token)
+		h.must(err)
+		h.must(c.revoke())
+		_, err = h.Invitation(t.Context(), token)
+		h.kind(err, problem.NotFound, "")
+	}
+	_, err = h.Invitation(t.Context(), kept)
+	h.must(err)
 }
 
 func TestNewLinkSetsAPassword(t *testing.T) {

@@ -164,3 +164,13 @@ func (s *Store) DeleteInvitation(ctx context.Context, tenantID, id string, e aud
 	})
 	return s.fail(err, "delete invitation %s", id)
 }
+
+// endLinksOf takes back the open links that a key made: whoever had the key has
+// none of them left.
+func (e *edit) endLinksOf(ctx context.Context, kind, id string) error {
+	_, err := e.exec(ctx, `DELETE FROM invitations WHERE actor_kind = $1 AND actor_id = $2`, kind, id)
+	if err != nil {
+		return fmt.Errorf("end its links: %w", err)
+	}
+	return nil
+}

@@ -103,6 +103,7 @@ func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.T
 }
 
 // RevokeKey ends a key at an instant; one that ends no later is left as it is.
+// The links that the key made end with it.
 func (s *Store) RevokeKey(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry) (tenants.Key, error) {
 	var k tenants.Key
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -118,7 +119,10 @@ func (s *Store) RevokeKey(ctx context.Context, tenantID, id string, at time.Time
 		_, err = ed.exec(ctx, `
 			UPDATE api_keys SET revoked_at = $3, revision = $4
 			WHERE tenant_id = $1 AND id = $2`, tenantID, id, at, ed.revision)
-		return err
+		if err != nil {
+			return err
+		}
+		return ed.endLinksOf(ctx, "tenant_key", id)
 	})
 	return k, s.fail(err, "revoke key %s", id)
 }

@@ -94,7 +94,8 @@ func (s *Store) RotateOperatorKey(ctx context.Context, id string, until time.Tim
 }
 
 // RevokeOperatorKey ends a key at an instant; one that ends no later is left as
-// it is. Somebody must be left who can manage keys.
+// it is. Somebody must be left who can manage keys. The links that the key made
+// end with it.
 func (s *Store) RevokeOperatorKey(ctx context.Context, id string, at time.Time, e audit.Entry) (accounts.OperatorKey, error) {
 	var k accounts.OperatorKey
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -110,7 +111,7 @@ func (s *Store) RevokeOperatorKey(ctx context.Context, id string, at time.Time, 
 			return err
 		}
 		k.RevokedAt, k.Revision = at, ed.revision
-		return nil
+		return ed.endLinksOf(ctx, "operator_key", id)
 	})
 	return k, s.fail(err, "revoke operator key %s", id)
 }
