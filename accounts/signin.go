@@ -37,6 +37,9 @@ func (p *People) SignIn(ctx context.Context, email, password, address, agent str
 		return "", Session{}, User{}, err
 	}
 	if !right || u.Disabled {
+		if !ValidEmail(email) {
+			email = noAddress
+		}
 		return "", Session{}, User{}, p.failed(ctx, u, email, auditSession{By: "password", Agent: cutAgent(agent)}, errSignIn)
 	}
 	tried.refund(ctx)
@@ -49,6 +52,10 @@ func (p *People) SignIn(ctx context.Context, email, password, address, agent str
 	}
 	return token, session, u, err
 }
+
+// noAddress stands in the audit log for what was typed as an e-mail address and
+// is none: it may well be a password.
+const noAddress = "(no e-mail address)"
 
 // byEmail finds a user; the zero User when there is none.
 func (p *People) byEmail(ctx context.Context, email string) (User, error) {
