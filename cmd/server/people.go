@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -65,16 +66,12 @@ func (n *node) keepPeople(work context.Context, tasks *errgroup.Group, log *slog
 }
 
 // provider is where people can sign in by OpenID Connect; nil without one.
-func (s *serveCommand) provider() (web.Provider, error) {
+func (s *serveSettings) provider() (web.Provider, error) {
 	if s.OIDCIssuer == "" {
 		return nil, nil
 	}
-	p, err := oidc.New(oidc.Config{
+	return oidc.New(oidc.Config{
 		Issuer: s.OIDCIssuer, ClientID: s.OIDCClientID, ClientSecret: s.OIDCClientSecret,
-		RedirectURL: s.PublicURL + "/sign-in/oidc/callback",
+		RedirectURL: strings.TrimSuffix(s.PublicURL, "/") + "/sign-in/oidc/callback",
 	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", settingName("oidc-issuer"), err)
-	}
-	return p, nil
 }

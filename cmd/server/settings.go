@@ -129,7 +129,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"trusted-proxies", validNetworks(s.TrustedProxies)},
 		{"headers", validHeaders(s.Headers)},
 		{"admin-email", validAdmin(s.AdminEmail, s.AdminPassword)},
-		{"oidc-issuer", validProvider(s.OIDCIssuer, s.OIDCClientID, s.PublicURL)},
+		{"oidc-issuer", s.validProvider()},
 		{"tls-key-file", bothOrNone(s.TLSCertFile, s.TLSKeyFile)},
 		{"tls-cert-file", validCertificate(s.TLSCertFile, s.TLSKeyFile)},
 	} {
@@ -293,16 +293,17 @@ func validAdmin(email, password string) error {
 }
 
 // validProvider: the provider sends people back to the public address.
-func validProvider(issuer, client, public string) error {
+func (s *serveSettings) validProvider() error {
 	switch {
-	case issuer == "" && client == "":
+	case s.OIDCIssuer == "" && s.OIDCClientID == "":
 		return nil
-	case issuer == "" || client == "":
+	case s.OIDCIssuer == "" || s.OIDCClientID == "":
 		return fmt.Errorf("goes with %s: set both or none", settingName("oidc-client-id"))
-	case public == "":
+	case s.PublicURL == "":
 		return fmt.Errorf("needs %s: the provider sends people back to it", settingName("public-url"))
 	}
-	return nil
+	_, err := s.provider()
+	return err
 }
 
 func bothOrNone(cert, key string) error {

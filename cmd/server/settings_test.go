@@ -65,6 +65,20 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
+// Settings that go together are told wrong together.
+func TestWrongProvider(t *testing.T) {
+	t.Parallel()
+	for want, settings := range map[string]serveSettings{
+		"both or none":        {OIDCIssuer: "https://id.example.com"},
+		"HEADGATE_PUBLIC_URL": {OIDCIssuer: "https://id.example.com", OIDCClientID: "headgate"},
+		"issuer":              {OIDCIssuer: "id.example.com", OIDCClientID: "headgate", PublicURL: "https://limits.example.com"},
+	} {
+		if err := settings.validProvider(); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v does not name %q", err, want)
+		}
+	}
+}
+
 // What a wrong value can stop, stops before the first start makes keys that
 // nobody would be shown.
 func TestWrongSettingsThatOnlyOpeningShows(t *testing.T) {
