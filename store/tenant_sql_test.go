@@ -36,6 +36,7 @@ var wide = map[string]string{
 	// What is said of all people.
 	"emailTaken": "an address is unique over all tenants", "refuseSetUp": "whether there is anybody at all",
 	"keepAnOwner": "owners are the operator's",
+	"endLinksOf":  "a key's id is unique over all tenants, and its edit has held the key against its tenant",
 }
 
 const (
