@@ -40,9 +40,10 @@ var imports = map[string][]string{
 	"tracing":    {"enforcement"},
 	"simulation": {"enforcement", "problem", "strictjson"},
 	"oidc":       {"accounts", "problem"},
+	"usage":      {"snapshot", "metrics", "steering", "enforcement", "problem"}, // what the snapshot knows, what was counted and what the limiter holds, in one answer
 
-	"api":       {".", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
-	"web":       {".", "web/views", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
+	"api":       {".", "usage", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
+	"web":       {".", "web/views", "usage", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
 	"web/views": {"problem"}, // view models with ready values
 
 	// At the side: known to cmd/server and to tests.
