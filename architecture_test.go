@@ -42,13 +42,15 @@ var imports = map[string][]string{
 	"oidc":       {"accounts", "problem"},
 	"usage":      {"snapshot", "metrics", "steering", "enforcement", "problem"}, // what the snapshot knows, what was counted and what the limiter holds, in one answer
 
+	"fleet": {}, // what a node says of itself is found out by cmd/server
+
 	"api":       {".", "usage", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
-	"web":       {".", "web/views", "usage", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
+	"web":       {".", "web/views", "usage", "fleet", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
 	"web/views": {"problem"}, // view models with ready values
 
 	// At the side: known to cmd/server and to tests.
-	"store":                   {"plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "enforcement", "problem", "strictjson", "migrations"},
-	"store/storetest":         {"store", "plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "enforcement", "problem"},
+	"store":                   {"fleet", "plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "enforcement", "problem", "strictjson", "migrations"},
+	"store/storetest":         {"store", "fleet", "plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "enforcement", "problem"},
 	"migrations":              {},
 	"enforcement/inprocess":   {"enforcement", "problem"},
 	"enforcement/redis":       {"enforcement", "problem"},
@@ -107,7 +109,7 @@ var drivers = []struct {
 // standardOnly packages import nothing from outside Go's standard library but
 // the identifiers that the whole product uses, and the standard library's own
 // annex, x/crypto, where drivers lets them.
-var standardOnly = []string{"problem", "strictjson", "enforcement", "audit", "plans", "tenants", "accounts", "steering", "migrations", "servertest/process", "servertest/cmd/with-servers"}
+var standardOnly = []string{"problem", "strictjson", "enforcement", "audit", "plans", "tenants", "accounts", "steering", "fleet", "migrations", "servertest/process", "servertest/cmd/with-servers"}
 
 type listed struct {
 	ImportPath, Doc                             string
