@@ -42,10 +42,14 @@ var imports = map[string][]string{
 	"oidc":       {"accounts", "problem"},
 	"usage":      {"snapshot", "metrics", "steering", "enforcement", "problem"}, // what the snapshot knows, what was counted and what the limiter holds, in one answer
 
+	"preview":    {"metrics", "steering", "plans", "tenants", "audit", "enforcement", "problem"}, // a plan's draft, held against what was counted of its tenants
+
+	"demo": {"snapshot", "metrics", "steering", "plans", "tenants", "audit", "enforcement", "problem"}, // uses the services as people do
+
 	"fleet": {}, // what a node says of itself is found out by cmd/server
 
 	"api":       {".", "usage", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
-	"web":       {".", "web/views", "usage", "fleet", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
+	"web":       {".", "web/views", "usage", "preview", "fleet", "demo", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
 	"web/views": {"problem"}, // view models with ready values
 
 	// At the side: known to cmd/server and to tests.
