@@ -28,10 +28,11 @@ var noTenant = []string{
 	// The operator's.
 	"Tenant", "Tenants", "CreateTenant", "UpdateTenant", "DeleteTenant",
 	"Plan", "Plans", "CreatePlan", "SaveDraft", "Publish", "PublishVersion", "DeletePlan", "Version", "Versions",
-	"OperatorKeys", "OperatorKey", "CreateOperatorKey", "RotateOperatorKey", "RevokeOperatorKey", "Setting", "PutSetting",
+	"OperatorKeys", "OperatorKey", "CreateOperatorKey", "RotateOperatorKey", "RevokeOperatorKey", "Setting", "PutSetting", "DeleteSetting",
 	// The system's.
 	"Revision", "Changes", "Notify", "Empty", "EndExpired", "EndOverSessions", "VerifyAudit", "WriteAudit",
-	"AddCounts", "TakeLease", "RollUpsDue", "RollUp", "Prune", "Kept",
+	"PutNode", "RemoveNode", "Census",
+	"AddCounts", "TakeLease", "DropLease", "RollUpsDue", "RollUp", "Prune", "Kept", "ForgetCounts",
 	// Of one person, whom the service holds against its tenant.
 	"User", "UserByEmail", "UserBySubject", "CreateUser", "DeleteUser", "Sessions", "EndSession",
 	// Of whoever has the secret.
