@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
 	"time"
 )
@@ -185,6 +186,11 @@ type Census struct {
 	// Nodes by name, those of one name by when they started; at most MaxNodes, those
 	// that were seen last.
 	Nodes []Node
+}
+
+// Compare orders nodes by name, those of one name by when they started.
+func Compare(a, b Node) int {
+	return cmp.Or(cmp.Compare(a.Name, b.Name), a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
 }
 
 // A Store keeps the last report of each node. Its methods change no revision and

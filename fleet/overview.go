@@ -89,9 +89,7 @@ func Judge(c Census) Overview {
 			o.Unwell++
 		}
 	}
-	slices.SortStableFunc(o.Nodes, func(a, b Report) int {
-		return cmp.Or(cmp.Compare(a.Name, b.Name), a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortFunc(o.Nodes, func(a, b Report) int { return Compare(a.Node, b.Node) })
 	o.Versions = releases(o.Nodes)
 	return o
 }

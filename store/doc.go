@@ -1,6 +1,6 @@
 // Package store keeps everything in a database: it implements the Store
-// contracts of tenants, plans, steering, accounts, audit and metrics, and
-// snapshot.Source, over database/sql.
+// contracts of tenants, plans, steering, accounts, audit, metrics and fleet,
+// and snapshot.Source, over database/sql.
 //
 // There is one SQL text for both engines, one file an aggregate, the SQL beside
 // its scan. What differs between the engines is behind the engine interface:
@@ -17,6 +17,7 @@
 //	changes.go   what a snapshot is compiled from
 //	counts.go    adding what a node counted, once; analytics.go reads it
 //	rollup.go    hours and days from the step below
+//	nodes.go     what every node says of itself
 //	prune.go     giving up and removing what is old
 //
 // # Transactions

@@ -82,6 +82,11 @@ func (e *server) oneMoment() *sql.TxOptions {
 	return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 }
 
+// clock is that of the moment, not of the transaction's beginning.
+func (e *server) clock() string {
+	return `CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)`
+}
+
 // announce sends the hint with the commit.
 func (e *server) announce(ctx context.Context, tx *sql.Tx, revision int64) error {
 	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, strconv.FormatInt(revision, 10))

@@ -159,6 +159,9 @@ func (e *embedded) close() error {
 
 func (e *embedded) oneMoment() *sql.TxOptions { return &sql.TxOptions{ReadOnly: true} }
 
+// clock has milliseconds. It is this machine's.
+func (e *embedded) clock() string { return `CAST(round(unixepoch('subsec') * 1000) * 1000 AS INTEGER)` }
+
 // announce has nothing to do before the commit.
 func (e *embedded) announce(context.Context, *sql.Tx, int64) error { return nil }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/fleet"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/snapshot"
 	"github.com/headgate/headgate/steering"
@@ -29,6 +30,7 @@ var (
 	_ accounts.PeopleStore = (*Store)(nil)
 	_ audit.Store          = (*Store)(nil)
 	_ audit.Verifier       = (*Store)(nil)
+	_ fleet.Store          = (*Store)(nil)
 	_ snapshot.Source      = (*Store)(nil)
 )
 
@@ -65,6 +67,9 @@ type Store struct {
 type engine interface {
 	// oneMoment are the options of a transaction whose reads are all of one moment.
 	oneMoment() *sql.TxOptions
+	// clock is an SQL expression of the database's own time, in microseconds since
+	// the epoch.
+	clock() string
 	// announce gives the hint that the revision rose, in the edit's transaction;
 	// announced is called after its commit.
 	announce(ctx context.Context, tx *sql.Tx, revision int64) error

@@ -1,7 +1,7 @@
 // Package storetest is the suite that store passes on each engine: the
 // contracts of tenants.Store, plans.Store, steering.Store, accounts.Store,
-// accounts.PeopleStore, audit.Store, audit.Verifier, metrics.Store and
-// snapshot.Source, in tests.
+// accounts.PeopleStore, audit.Store, audit.Verifier, metrics.Store,
+// fleet.Store and snapshot.Source, in tests.
 package storetest
 
 import (
@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/fleet"
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/problem"
@@ -37,6 +38,7 @@ type Store interface {
 	audit.Verifier
 	snapshot.Source
 	metrics.Store
+	fleet.Store
 	Empty(ctx context.Context) (bool, error)
 }
 
@@ -133,7 +135,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"notify calls after an edit", testNotify},
 		{"a context that ended is told apart", testCanceled},
 	}
-	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests, wallTests) {
+	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests, nodeTests, wallTests) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
