@@ -173,6 +173,8 @@ type sketch interface {
 	// of it.
 	absorb(o sketch)
 	encode() []byte
+	// size is about how many bytes it keeps.
+	size() int
 }
 
 func (t *topKeys) absorb(o sketch) { t.merge(o.(*topKeys)) }
@@ -197,9 +199,12 @@ func (r *retryTimes) absorb(o sketch) {
 func (r *retryTimes) encode() []byte { return mustJSON(retryDoc{r.histogram.pairs(), r.never}) }
 
 func decodeRetryTimes(text []byte) (*retryTimes, error) {
-	var doc retryDoc
-	if err := strictJSON(text, &doc); err != nil {
-		return nil, err
+	doc, ok := scanRetryTimes(string(text))
+	if !ok {
+		doc = retryDoc{}
+		if err := strictJSON(text, &doc); err != nil {
+			return nil, err
+		}
 	}
 	if !within(doc.Never) {
 		return nil, fmt.Errorf("never %d", doc.Never)
@@ -226,9 +231,12 @@ func (l *latencies) absorb(o sketch) {
 func (l *latencies) encode() []byte { return mustJSON(latencyDoc{l.shared.pairs(), l.local.pairs()}) }
 
 func decodeLatencies(text []byte) (*latencies, error) {
-	var doc latencyDoc
-	if err := strictJSON(text, &doc); err != nil {
-		return nil, err
+	doc, ok := scanLatencies(string(text))
+	if !ok {
+		doc = latencyDoc{}
+		if err := strictJSON(text, &doc); err != nil {
+			return nil, err
+		}
 	}
 	shared, err := doc.Shared.histogram()
 	if err != nil {
@@ -289,9 +297,12 @@ func (r remainingShares) encode() []byte {
 }
 
 func decodeRemaining(text []byte) (remainingShares, error) {
-	var doc remainingDoc
-	if err := strictJSON(text, &doc); err != nil {
-		return nil, err
+	doc, ok := scanRemaining(string(text))
+	if !ok {
+		doc = remainingDoc{}
+		if err := strictJSON(text, &doc); err != nil {
+			return nil, err
+		}
 	}
 	r := make(remainingShares, len(doc.Policies))
 	for policy, counts := range doc.Policies {

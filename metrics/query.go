@@ -277,8 +277,7 @@ func (a *Analytics) tenants(ctx context.Context, q Query, by Measure, rows int) 
 	if err != nil {
 		return TenantRanking{}, err
 	}
-	named := top.ranking(nil)
-	floor := top.cut(&named, max(rankShown, rows/max(1, int(r.rows))))
+	named, floor := top.ranking(nil, max(rankShown, rows/max(1, int(r.rows))))
 	sums, err := a.tenantSums(ctx, r, named)
 	if err != nil {
 		return TenantRanking{}, err

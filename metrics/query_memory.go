@@ -1,21 +1,25 @@
 package metrics
 
 import (
-	"crypto/sha256"
+	"hash/maphash"
 	"sync"
+	"unsafe"
 )
 
-// Reading the JSON of a sketch takes longer than all the rest of an answer, and
+// Reading a sketch's document takes longer than all the rest of an answer, and
 // rows of hours and days that are over hardly ever change. So those that were
 // read are remembered, as long as the stored text is the same.
 
-// maxRemembered sketches are some 30 MB when all are full rankings of keys: what
-// the pages of a few tenants read.
-const maxRemembered = 1000
+// maxRemembered bounds what is remembered, in bytes: some 4,000 full rankings of
+// keys, which are the pages of all together over every span and of the tenants
+// that people look at.
+const maxRemembered = 64 << 20
 
 type memory struct {
 	mu       sync.Mutex
 	sketches map[memoryKey]memorized
+	size     int // bytes, of what sketches keep and of the map itself
+	most     int // 0: maxRemembered
 }
 
 type memoryKey struct {
@@ -24,34 +28,96 @@ type memoryKey struct {
 }
 
 type memorized struct {
-	text   [sha256.Size]byte // of the document
-	sketch sketch            // of many answers: it is never changed
+	text   documentMark
+	sketch any // of many answers: it is never changed
+	size   int
 }
 
-// decode gives the sketch of a row. The caller must not change it.
-func (m *memory) decode(step Step, r *SketchRow) (sketch, error) {
-	key, text := memoryKey{step, r.SketchKey}, sha256.Sum256(r.Doc)
+// A documentMark tells documents of one row apart within this process.
+type documentMark struct {
+	hash   uint64
+	length int
+}
+
+// memoryEntry is what the map keeps of one sketch beside it: a place and the
+// texts of its key, and that maps have free places.
+const memoryEntry = 2*int(unsafe.Sizeof(memoryKey{})+unsafe.Sizeof(memorized{})) + 64
+
+// remember gives the sketch of a row: what decode made of the same document
+// before, or makes of it now. The caller must not change it.
+func remember[T interface{ size() int }](m *memory, step Step, r *SketchRow, decode func(name string, doc []byte) (T, error)) (T, error) {
+	key := memoryKey{step, r.SketchKey}
+	text := documentMark{maphash.Bytes(markSeeds[0], r.Doc), len(r.Doc)}
 	m.mu.Lock()
-	known, found := m.sketches[key]
+	known := m.sketches[key]
 	m.mu.Unlock()
-	if found && known.text == text {
-		return known.sketch, nil
+	if s, ok := known.sketch.(T); ok && known.text == text {
+		return s, nil
 	}
-	s, err := decodeSketch(r.Name, r.Doc)
+	s, err := decode(r.Name, r.Doc)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
+	const rounding = 8 // an eighth: memory is given in classes of sizes
+	m.keep(key, memorized{text, s, memoryEntry + s.size() + s.size()/rounding})
+	return s, nil
+}
+
+// keep puts a sketch into the memory, and forgets others if it is full.
+func (m *memory) keep(key memoryKey, s memorized) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.sketches == nil {
 		m.sketches = make(map[memoryKey]memorized)
 	}
-	if !found && len(m.sketches) >= maxRemembered {
-		for other := range m.sketches { // in no order: no pattern of reading makes it useless
-			delete(m.sketches, other)
+	m.forget(key)
+	most := m.most
+	if most == 0 {
+		most = maxRemembered
+	}
+	if s.size > most {
+		return
+	}
+	for other := range m.sketches { // in no order: no pattern of reading makes it useless
+		if m.size+s.size <= most {
 			break
 		}
+		m.forget(other)
 	}
-	m.sketches[key] = memorized{text, s}
-	return s, nil
+	m.sketches[key] = s
+	m.size += s.size
+}
+
+func (m *memory) forget(key memoryKey) {
+	m.size -= m.sketches[key].size
+	delete(m.sketches, key)
+}
+
+// The sizes of what is remembered, in bytes.
+
+func (t *topList) size() int { return t.kept }
+
+func (h *logHistogram) size() int { return int(unsafe.Sizeof(*h)) + cap(h.counts)*8 }
+
+func (r *retryTimes) size() int { return r.histogram.size() + 8 }
+
+func (l *latencies) size() int { return l.shared.size() + l.local.size() }
+
+func (r remainingShares) size() int {
+	size := 64
+	for policy := range r {
+		size += 2*(len(policy)+int(unsafe.Sizeof(policy))+8) + int(unsafe.Sizeof(remainingCounts{}))
+	}
+	return size
+}
+
+func (t *topKeys) size() int {
+	const entry = unsafe.Sizeof(topEntry{}) + unsafe.Sizeof(topGroup{}) + 2*(unsafe.Sizeof(topID{})+4)
+	size := int(unsafe.Sizeof(*t)) + cap(t.entries)*int(entry)
+	for i := range t.entries {
+		for _, v := range t.entries[i].text.values {
+			size += int(unsafe.Sizeof(v)) + len(v.text)
+		}
+	}
+	return size
 }

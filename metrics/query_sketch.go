@@ -15,9 +15,9 @@ var (
 	pointSketches = bounds{points: 200, rows: 350}
 )
 
-// sketches reads the rows of a reading, oldest first in each part. One that
+// sketchRows reads the rows of a reading, oldest first in each part. One that
 // cannot be read is left out, and told to the log once an answer.
-func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, s sketch)) error {
+func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, name string, each func(s Step, row *SketchRow) error) error {
 	broken := 0
 	var first error
 	for _, p := range r.parts {
@@ -26,13 +26,10 @@ func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name
 			return err
 		}
 		for i := range rows {
-			s, err := a.memory.decode(p.step, &rows[i])
-			if err != nil {
+			if err := each(p.step, &rows[i]); err != nil {
 				broken++
 				first = cmp.Or(first, err)
-				continue
 			}
-			each(rows[i].At, s)
 		}
 	}
 	if broken > 0 {
@@ -41,54 +38,31 @@ func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name
 	return nil
 }
 
-// A union adds up many rankings at once. What one of them does not have of a key
-// is at most its floor. That is tighter than merging two at a time.
-type union struct {
-	keys         map[topID]*ranked // numbers above the sum of floors
-	floor, total int64
-}
-
-func (u *union) add(t *topKeys) {
-	floor := t.floor()
-	u.floor += floor
-	u.total += t.total
-	for i := range t.entries {
-		e := &t.entries[i]
-		k := u.keys[e.id]
-		if k == nil {
-			k = &ranked{id: e.id, text: e.text}
-			u.keys[e.id] = k
+// sketches reads histograms. They are remembered: they must not be changed.
+func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, s sketch)) error {
+	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
+		s, err := remember(&a.memory, step, row, decodeSketch)
+		if err == nil {
+			each(row.At, s)
 		}
-		k.count += t.groups[e.group].count - floor
-		k.error += e.error - floor
-	}
+		return err
+	})
 }
 
-// ranking gives the keys of a choice, highest counts first; nil: all.
-func (u *union) ranking(choose func(*topText) bool) []ranked {
-	list := make([]ranked, 0, len(u.keys))
-	for _, k := range u.keys {
-		if choose == nil || choose(&k.text) {
-			list = append(list, ranked{k.id, k.count + u.floor, k.error + u.floor, k.text})
+// lists reads rankings.
+func (a *Analytics) lists(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, t *topList)) error {
+	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
+		t, err := remember(&a.memory, step, row, decodeTopList)
+		if err == nil {
+			each(row.At, t)
 		}
-	}
-	return sortRanked(list)
-}
-
-// cut shortens a ranking, and gives the most that a key may have that is not in
-// it any more.
-func (u *union) cut(list *[]ranked, limit int) (floor int64) {
-	floor = u.floor
-	if len(*list) > limit {
-		floor = max(floor, (*list)[limit].count)
-		*list = (*list)[:limit]
-	}
-	return floor
+		return err
+	})
 }
 
 func (a *Analytics) top(ctx context.Context, r reading, tenant uint32, name string) (*union, error) {
-	u := &union{keys: make(map[topID]*ranked)}
-	err := a.sketches(ctx, r, tenant, name, func(_ int64, s sketch) { u.add(s.(*topKeys)) })
+	u := newUnion()
+	err := a.lists(ctx, r, tenant, name, func(_ int64, t *topList) { u.add(t) })
 	return u, err
 }
 
@@ -112,8 +86,8 @@ func (a *Analytics) Keys(ctx context.Context, q Query, by KeyRanking) (TopKeys, 
 	if err != nil {
 		return TopKeys{}, err
 	}
-	list := top.ranking(func(x *topText) bool { return q.Policy == "" || x.policy == q.Policy })
-	out := TopKeys{Span: r.Span, Floor: top.cut(&list, q.limit()), Total: top.total, Keys: make([]TopKey, len(list))}
+	list, floor := top.ranking(func(x *topText) bool { return q.Policy == "" || x.policy == q.Policy }, q.limit())
+	out := TopKeys{Span: r.Span, Floor: floor, Total: top.total, Keys: make([]TopKey, len(list))}
 	for i := range list {
 		out.Keys[i] = list[i].key()
 	}
@@ -139,7 +113,7 @@ func (a *Analytics) Key(ctx context.Context, q Query, key TopKey, by KeyRanking)
 	for i, v := range key.Values {
 		text.values = append(text.values, topValue{text: v, missing: i < len(key.Missing) && key.Missing[i]})
 	}
-	id := text.id()
+	mark := text.mark()
 	r, err := a.reading(ctx, q, pointSketches)
 	if err != nil {
 		return KeyTraffic{}, err
@@ -148,22 +122,13 @@ func (a *Analytics) Key(ctx context.Context, q Query, key TopKey, by KeyRanking)
 	for i := range out.Points {
 		out.Points[i].At = r.at(i)
 	}
-	err = a.sketches(ctx, r, key.Tenant, by.sketch(), func(at int64, s sketch) {
-		count, wrong := s.(*topKeys).of(id)
+	err = a.lists(ctx, r, key.Tenant, by.sketch(), func(at int64, t *topList) {
+		count, wrong := t.of(mark)
 		p := &out.Points[r.place(at)]
 		p.Count, p.Error = p.Count+count, p.Error+wrong
 		out.Count, out.Error = out.Count+count, out.Error+wrong
 	})
 	return out, err
-}
-
-// of gives what t says of a key, also of one that is not in it.
-func (t *topKeys) of(id topID) (count, wrong int64) {
-	if place, known := t.places[id]; known {
-		e := &t.entries[place]
-		return t.groups[e.group].count, e.error
-	}
-	return t.floor(), t.floor()
 }
 
 // RetryAfter gives what refusals by limits and blocks said of when to come

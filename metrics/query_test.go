@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -255,7 +256,7 @@ func TestUnionOfRankings(t *testing.T) {
 	for seed := range uint64(200) {
 		random := rand.New(rand.NewPCG(seed, 3))
 		truth, total := map[string]int64{}, int64(0)
-		u, merged := &union{keys: make(map[topID]*ranked)}, newTopKeys(10)
+		u, merged := newUnion(), newTopKeys(10)
 		for range 1 + random.IntN(12) {
 			one := newTopKeys(10)
 			for range random.IntN(300) {
@@ -267,15 +268,19 @@ func TestUnionOfRankings(t *testing.T) {
 					e.text = text
 				}
 			}
-			read, err := decodeTopKeys(one.encode())
+			doc := one.encode()
+			read, err := decodeTopKeys(doc)
 			if err != nil {
 				t.Fatal(err)
 			}
-			u.add(read)
+			list, err := decodeTopList(SketchLimitedKeys, doc)
+			if err != nil {
+				t.Fatal(err)
+			}
+			u.add(list)
 			merged.merge(read)
 		}
-		list := u.ranking(nil)
-		floor := u.cut(&list, 5)
+		list, floor := u.ranking(nil, 5)
 		if u.total != total || u.floor > merged.floor() {
 			t.Fatalf("seed %d: total %d, want %d; floor %d, merged %d", seed, u.total, total, u.floor, merged.floor())
 		}
@@ -337,31 +342,77 @@ func (noRefusals) Refusal(context.Context, [16]byte, uint32) (Refusal, error) {
 	return Refusal{}, problem.New(problem.NotFound, "nowhere")
 }
 
-// What is remembered is what is stored, also when that changes, and bounded.
+// What is remembered is what is stored, also when that changes.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	var m memory
-	count := func(at, n int64) int64 {
-		t.Helper()
+	for _, n := range []int64{1, 2, 2, 1} {
 		r := retryTimes{never: n}
-		s, err := m.decode(Minute, &SketchRow{SketchKey: SketchKey{At: at, Name: SketchRetryAfter}, Doc: r.encode()})
+		s, err := remember(&m, Minute, &SketchRow{SketchKey: SketchKey{At: 60, Name: SketchRetryAfter}, Doc: r.encode()}, decodeSketch)
+		if err != nil || s.(*retryTimes).never != n {
+			t.Errorf("%+v, error %v; want never %d", s, err, n)
+		}
+	}
+	if _, err := remember(&m, Minute, &SketchRow{SketchKey: SketchKey{Name: SketchRetryAfter}, Doc: []byte(`{`)}, decodeSketch); err == nil {
+		t.Error("a broken document was read")
+	}
+	if len(m.sketches) != 1 {
+		t.Errorf("%d are remembered, want 1", len(m.sketches))
+	}
+}
+
+// What is remembered takes no more bytes than it says, and no more than it may:
+// not parallel, so that nothing else is on the heap in the meantime.
+func TestMemoryIsBounded(t *testing.T) {
+	var docs [][]byte
+	names := []string{SketchLimitedKeys, SketchRetryAfter, SketchRemaining, SketchLatency}
+	for seed := range uint64(4) {
+		retry, latency, remaining := &retryTimes{}, &latencies{}, remainingShares{}
+		for i := range int64(400) {
+			retry.histogram.add(i*i*i, 1+i)
+			latency.shared.add(i*i, 1)
+			latency.local.add(i, 1)
+			remaining.add(fmt.Sprint("policy-", i%8), &remainingCounts{})
+		}
+		docs = append(docs, stream(5_000, 400, seed).encode(), retry.encode(), remaining.encode(), latency.encode())
+	}
+	m := memory{most: 8 << 20}
+	heap := func() int {
+		var s runtime.MemStats
+		runtime.GC()
+		runtime.GC()
+		runtime.ReadMemStats(&s)
+		return int(s.HeapAlloc)
+	}
+	before := heap()
+	for at := range int64(4_000) {
+		name, doc := names[at%4], docs[at%16]
+		row := &SketchRow{SketchKey: SketchKey{At: at, Name: name}, Doc: doc}
+		var err error
+		if name == SketchLimitedKeys {
+			_, err = remember(&m, Minute, row, decodeTopList)
+		} else {
+			_, err = remember(&m, Minute, row, decodeSketch)
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		return s.(*retryTimes).never
-	}
-	for _, n := range []int64{1, 2, 2, 1} {
-		if got := count(60, n); got != n {
-			t.Errorf("never %d, want %d", got, n)
+		if m.size > m.most {
+			t.Fatalf("%d bytes are remembered, more than %d", m.size, m.most)
 		}
 	}
-	for at := range int64(2 * maxRemembered) {
-		count(at, 1)
+	if m.size < m.most*9/10 || len(m.sketches) >= 4_000 {
+		t.Errorf("%d bytes of %d are used, by %d sketches: nothing had to be forgotten", m.size, m.most, len(m.sketches))
 	}
-	if len(m.sketches) != maxRemembered {
-		t.Errorf("%d are remembered, want %d", len(m.sketches), maxRemembered)
+	if grown := heap() - before; grown > m.most {
+		t.Errorf("the heap grew by %d bytes, more than the %d that may be remembered (said: %d)", grown, m.most, m.size)
 	}
-	if _, err := m.decode(Minute, &SketchRow{SketchKey: SketchKey{Name: SketchRetryAfter}, Doc: []byte(`{`)}); err == nil {
-		t.Error("a broken document was read")
+	sum := 0
+	for _, s := range m.sketches {
+		sum += s.size
 	}
+	if sum != m.size {
+		t.Errorf("the size is %d, of all together %d", m.size, sum)
+	}
+	runtime.KeepAlive(docs)
 }

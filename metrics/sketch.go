@@ -299,7 +299,15 @@ func digits(text []byte) string {
 // id of a key that is told apart by its text.
 func (x *topText) id() topID {
 	var room [512]byte
-	text := appendText(room[:0], x.policy)
+	sum := sha256.Sum256(x.appendTo(room[:0]))
+	id := topID{scope: x.tenant}
+	copy(id.partition[:], sum[:])
+	return id
+}
+
+// appendTo writes what tells keys of a tenant apart.
+func (x *topText) appendTo(text []byte) []byte {
+	text = appendText(text, x.policy)
 	for _, name := range x.names {
 		text = appendText(text, name)
 	}
@@ -310,10 +318,7 @@ func (x *topText) id() topID {
 		}
 		text = appendText(text, v.text)
 	}
-	sum := sha256.Sum256(text)
-	id := topID{scope: x.tenant}
-	copy(id.partition[:], sum[:])
-	return id
+	return text
 }
 
 func appendText(to []byte, text string) []byte {
@@ -358,7 +363,13 @@ func (t *topKeys) ranking() []ranked {
 
 func sortRanked(list []ranked) []ranked {
 	slices.SortFunc(list, func(a, b ranked) int {
-		return cmp.Or(cmp.Compare(b.count, a.count), cmp.Compare(a.error, b.error), a.text.compare(&b.text))
+		switch {
+		case a.count != b.count:
+			return cmp.Compare(b.count, a.count)
+		case a.error != b.error:
+			return cmp.Compare(a.error, b.error)
+		}
+		return a.text.compare(&b.text)
 	})
 	return list
 }
@@ -520,56 +531,106 @@ func (t *topKeys) encode() []byte {
 // overflows.
 const maxSketchCount = 1 << 53
 
-// decodeTopKeys reads what encode wrote, and nothing else.
+// A topRead is a topDoc as it is read.
+type topRead struct {
+	capacity     int
+	total, floor int64
+	policies     []topPolicy
+	keys         []topReadKey
+}
+
+type topReadKey struct {
+	tenant       uint32
+	policy       int // place in policies
+	values       []topValue
+	redacted     bool
+	count, error int64
+}
+
+// readTop reads what encode wrote, and nothing else. Whether a key is there
+// twice is left to the caller.
+func readTop(text []byte) (r topRead, err error) {
+	r, ok := scanTop(string(text))
+	if !ok {
+		var doc topDoc
+		if err := strictJSON(text, &doc); err != nil {
+			return topRead{}, err
+		}
+		r = doc.read()
+	}
+	if r.capacity < 1 || r.capacity > 100*topCapacity || len(r.keys) > r.capacity {
+		return topRead{}, fmt.Errorf("%d keys of %d", len(r.keys), r.capacity)
+	}
+	if !within(r.total) || !within(r.floor) {
+		return topRead{}, fmt.Errorf("total %d, floor %d", r.total, r.floor)
+	}
+	for i := range r.keys {
+		if err := r.keys[i].check(r.policies); err != nil {
+			return topRead{}, fmt.Errorf("key %d: %w", i, err)
+		}
+	}
+	return r, nil
+}
+
+// read gives what encoding/json read.
+func (d *topDoc) read() topRead {
+	r := topRead{d.Capacity, d.Total, d.Floor, d.Policies, make([]topReadKey, len(d.Keys))}
+	for i := range d.Keys {
+		k := &d.Keys[i]
+		values := make([]topValue, len(k.Values))
+		for i, v := range k.Values {
+			if v == nil {
+				values[i].missing = true
+			} else {
+				values[i].text = *v
+			}
+		}
+		r.keys[i] = topReadKey{k.Tenant, k.Policy, values, k.Redacted, k.Count, k.Error}
+	}
+	return r
+}
+
+func (k *topReadKey) check(policies []topPolicy) error {
+	if k.policy < 0 || k.policy >= len(policies) {
+		return fmt.Errorf("policy %d of %d", k.policy, len(policies))
+	}
+	if names := policies[k.policy].CountBy; len(k.values) != len(names) {
+		return fmt.Errorf("%d values of %d", len(k.values), len(names))
+	}
+	if k.count < 1 || !within(k.count) || k.error < 0 || k.error > k.count {
+		return fmt.Errorf("count %d, error %d", k.count, k.error)
+	}
+	return nil
+}
+
+// text of a key that was checked.
+func (r *topRead) text(i int) topText {
+	k := &r.keys[i]
+	p := &r.policies[k.policy]
+	return topText{tenant: k.tenant, policy: p.Policy, names: p.CountBy, values: k.values, redacted: k.redacted}
+}
+
+func errTwice(i int) error { return fmt.Errorf("key %d: is there twice", i) }
+
+// decodeTopKeys reads what encode wrote, to count on or to merge. What is only
+// looked at is read as a topList.
 func decodeTopKeys(text []byte) (*topKeys, error) {
-	var doc topDoc
-	if err := strictJSON(text, &doc); err != nil {
+	r, err := readTop(text)
+	if err != nil {
 		return nil, err
 	}
-	if doc.Capacity < 1 || doc.Capacity > 100*topCapacity || len(doc.Keys) > doc.Capacity {
-		return nil, fmt.Errorf("%d keys of %d", len(doc.Keys), doc.Capacity)
-	}
-	if !within(doc.Total) || !within(doc.Floor) {
-		return nil, fmt.Errorf("total %d, floor %d", doc.Total, doc.Floor)
-	}
-	list, known := make([]ranked, len(doc.Keys)), make(map[topID]bool, len(doc.Keys))
-	for i := range doc.Keys {
-		k, err := doc.key(i)
-		if err == nil && known[k.id] {
-			err = errors.New("is there twice")
-		}
-		if err != nil {
-			return nil, fmt.Errorf("key %d: %w", i, err)
+	list, known := make([]ranked, len(r.keys)), make(map[topID]bool, len(r.keys))
+	for i := range r.keys {
+		k := ranked{count: r.keys[i].count, error: r.keys[i].error, text: r.text(i)}
+		if k.id = k.text.id(); known[k.id] {
+			return nil, errTwice(i)
 		}
 		known[k.id], list[i] = true, k
 	}
-	t := newTopKeys(doc.Capacity)
-	t.total = doc.Total
-	t.fill(sortRanked(list), doc.Floor)
+	t := newTopKeys(r.capacity)
+	t.total = r.total
+	t.fill(sortRanked(list), r.floor)
 	return t, nil
-}
-
-func (d *topDoc) key(i int) (ranked, error) {
-	k := &d.Keys[i]
-	if k.Policy < 0 || k.Policy >= len(d.Policies) {
-		return ranked{}, fmt.Errorf("policy %d of %d", k.Policy, len(d.Policies))
-	}
-	p := &d.Policies[k.Policy]
-	if len(k.Values) != len(p.CountBy) {
-		return ranked{}, fmt.Errorf("%d values of %d", len(k.Values), len(p.CountBy))
-	}
-	if k.Count < 1 || !within(k.Count) || k.Error < 0 || k.Error > k.Count {
-		return ranked{}, fmt.Errorf("count %d, error %d", k.Count, k.Error)
-	}
-	text := topText{tenant: k.Tenant, policy: p.Policy, names: p.CountBy, redacted: k.Redacted}
-	for _, v := range k.Values {
-		if v == nil {
-			text.values = append(text.values, topValue{missing: true})
-			continue
-		}
-		text.values = append(text.values, topValue{text: *v})
-	}
-	return ranked{text.id(), k.Count, k.Error, text}, nil
 }
 
 func within(n int64) bool { return n >= 0 && n <= maxSketchCount }

@@ -1,0 +1,186 @@
+package metrics
+
+import (
+	"cmp"
+	"encoding/binary"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"unsafe"
+)
+
+// A topList is a ranking that was stored, to look at: what a topKeys of the same
+// document says, in less memory and sooner made. It is never changed.
+type topList struct {
+	// floor is the most that a key may have had that is not in the list.
+	floor, total int64
+	keys         []listed // in no order
+	kept         int      // bytes
+}
+
+// A listed is a key with its numbers in a topList.
+type listed struct {
+	mark         textMark
+	count, error int64
+	text         topText
+}
+
+// A textMark tells keys apart by their text within this process: 128 bits of two
+// hashes whose seeds nobody outside knows. So nobody can make two keys that are
+// taken for one, and among as many as one answer reads it does not happen by itself.
+type textMark [2]uint64
+
+var markSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
+
+func (x *topText) mark() (m textMark) {
+	var room [512]byte
+	text := x.appendTo(binary.BigEndian.AppendUint32(room[:0], x.tenant))
+	for i := range m {
+		m[i] = maphash.Bytes(markSeeds[i], text)
+	}
+	return m
+}
+
+// decodeTopList reads what encode of a topKeys of that name wrote, and nothing else.
+func decodeTopList(name string, doc []byte) (*topList, error) {
+	r, err := readTop(doc)
+	if err == nil {
+		var t *topList
+		if t, err = r.list(len(doc)); err == nil {
+			return t, nil
+		}
+	}
+	return nil, fmt.Errorf("sketch %q: %w", name, err)
+}
+
+// list makes the list of a document of so many bytes.
+func (r *topRead) list(length int) (*topList, error) {
+	t := &topList{floor: r.floor, total: r.total, keys: make([]listed, len(r.keys))}
+	known := newMarkSet(len(r.keys))
+	values, lowest := 0, int64(0)
+	for i := range r.keys {
+		k := &t.keys[i]
+		*k = listed{count: r.keys[i].count, error: r.keys[i].error, text: r.text(i)}
+		if k.mark = k.text.mark(); !known.add(k.mark) {
+			return nil, errTwice(i)
+		}
+		if i == 0 || k.count < lowest {
+			lowest = k.count
+		}
+		values += len(k.text.values)
+	}
+	if len(t.keys) == r.capacity {
+		t.floor = max(t.floor, lowest)
+	}
+	// Texts are pieces of the document. Of values there may be room for some more.
+	t.kept = int(unsafe.Sizeof(*t)) + len(t.keys)*int(unsafe.Sizeof(listed{})) + (values+usualValues)*int(unsafe.Sizeof(topValue{})) + length
+	return t, nil
+}
+
+// A markSet has marks, as many as it was made for.
+type markSet []textMark // open addresses; a zero is free
+
+func newMarkSet(n int) markSet {
+	room := 8
+	for room < 2*n {
+		room *= 2
+	}
+	return make(markSet, room)
+}
+
+// add reports whether a mark was not there.
+func (s markSet) add(m textMark) bool {
+	for at := m[0]; ; at++ {
+		place := &s[at&uint64(len(s)-1)]
+		switch *place {
+		case m:
+			return false
+		case textMark{}:
+			*place = m
+			return true
+		}
+	}
+}
+
+// of gives what t says of a key, also of one that is not in it.
+func (t *topList) of(mark textMark) (count, wrong int64) {
+	for i := range t.keys {
+		if k := &t.keys[i]; k.mark == mark {
+			return k.count, k.error
+		}
+	}
+	return t.floor, t.floor
+}
+
+// A union adds up many rankings at once. What one of them does not have of a key
+// is at most its floor. That is tighter than merging two at a time.
+type union struct {
+	places       map[textMark]int32
+	keys         []summed // numbers above the sum of floors
+	floor, total int64
+}
+
+// A summed is a key of a union.
+type summed struct {
+	count, error int64
+	text         *topText // of one of the lists
+}
+
+func newUnion() *union { return &union{places: make(map[textMark]int32, 2*topCapacity)} }
+
+func (u *union) add(t *topList) {
+	u.floor += t.floor
+	u.total += t.total
+	for i := range t.keys {
+		e := &t.keys[i]
+		place, known := u.places[e.mark]
+		if !known {
+			place = int32(len(u.keys))
+			u.places[e.mark] = place
+			u.keys = append(u.keys, summed{text: &e.text})
+		}
+		k := &u.keys[place]
+		k.count += e.count - t.floor
+		k.error += e.error - t.floor
+	}
+}
+
+// compare is the order of sortRanked.
+func (k *summed) compare(o *summed) int {
+	switch {
+	case k.count != o.count:
+		return cmp.Compare(o.count, k.count)
+	case k.error != o.error:
+		return cmp.Compare(k.error, o.error)
+	}
+	return k.text.compare(o.text)
+}
+
+// ranking gives the first keys of a choice, at most so many, in the order of
+// sortRanked; nil chooses all. floor is the most that a key of the choice may have
+// that is not among them.
+func (u *union) ranking(choose func(*topText) bool, limit int) (list []ranked, floor int64) {
+	first := make([]*summed, 0, limit+1) // the highest so far, in order
+	for i := range u.keys {
+		k := &u.keys[i]
+		full := len(first) == limit+1
+		if full && k.compare(first[limit]) > 0 || choose != nil && !choose(k.text) {
+			continue
+		}
+		at, _ := slices.BinarySearchFunc(first, k, (*summed).compare)
+		if full {
+			first = first[:limit]
+		}
+		first = slices.Insert(first, at, k)
+	}
+	floor = u.floor
+	if len(first) > limit {
+		floor = max(floor, first[limit].count+u.floor)
+		first = first[:limit]
+	}
+	list = make([]ranked, len(first))
+	for i, k := range first {
+		list[i] = ranked{count: k.count + u.floor, error: k.error + u.floor, text: *k.text}
+	}
+	return list, floor
+}

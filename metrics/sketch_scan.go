@@ -1,0 +1,226 @@
+package metrics
+
+import (
+	"encoding/json"
+	"math"
+	"strings"
+	"unicode/utf8"
+)
+
+// Reading sketches is most of what an answer takes, and encoding/json most of
+// reading them. A scan reads their documents exactly as encode writes them: these
+// members in this order, without spaces. Of anything else it says that it cannot,
+// and encoding/json reads it or says what is wrong. So there is one definition of
+// what a document may be, and the scan is only quicker.
+
+// A scan goes through a document. Once bad it stays bad.
+type scan struct {
+	text string
+	at   int
+	bad  bool
+}
+
+// is goes over a text if it is next.
+func (s *scan) is(next string) bool {
+	if s.bad || !strings.HasPrefix(s.text[s.at:], next) {
+		return false
+	}
+	s.at += len(next)
+	return true
+}
+
+// want goes over a text that must be next.
+func (s *scan) want(next string) {
+	if !s.is(next) {
+		s.bad = true
+	}
+}
+
+// end tells whether all was read, and well.
+func (s *scan) end() bool { return !s.bad && s.at == len(s.text) }
+
+// number reads a whole number from 0 to below 10^18.
+func (s *scan) number() (n int64) {
+	from := s.at
+	for s.at < len(s.text) && s.text[s.at] >= '0' && s.text[s.at] <= '9' {
+		n = n*10 + int64(s.text[s.at]-'0')
+		s.at++
+	}
+	digits := s.at - from
+	if s.bad || digits == 0 || digits > 18 || digits > 1 && s.text[from] == '0' {
+		s.bad = true
+		return 0
+	}
+	return n
+}
+
+// string reads a text. Without escapes it is a piece of the document.
+func (s *scan) string() string {
+	s.want(`"`)
+	from, escaped := s.at, false
+	for ; !s.bad && s.at < len(s.text) && s.text[s.at] != '"'; s.at++ {
+		switch c := s.text[s.at]; {
+		case c < ' ':
+			s.bad = true
+		case c == '\\':
+			escaped = true
+			s.at++ // also over an escaped quote
+		}
+	}
+	if s.bad || s.at >= len(s.text) {
+		s.bad, s.at = true, len(s.text)
+		return ""
+	}
+	piece := s.text[from:s.at]
+	s.at++
+	if !utf8.ValidString(piece) {
+		s.bad = true // encoding/json replaces what is wrong
+	}
+	if escaped {
+		var out string
+		s.bad = s.bad || json.Unmarshal([]byte(`"`+piece+`"`), &out) != nil
+		return out
+	}
+	return piece
+}
+
+// list reads a list by reading each element.
+func (s *scan) list(element func()) {
+	s.want("[")
+	if s.is("]") {
+		return
+	}
+	for !s.bad {
+		element()
+		if !s.is(",") {
+			s.want("]")
+			return
+		}
+	}
+}
+
+func (s *scan) pairs() pairs {
+	list := pairs{}
+	s.list(func() {
+		s.want("[")
+		upper := s.number()
+		s.want(",")
+		n := s.number()
+		s.want("]")
+		list = append(list, [2]int64{upper, n})
+	})
+	return list
+}
+
+// scanRetryTimes reads a retryDoc; false: not by a scan.
+func scanRetryTimes(text string) (doc retryDoc, ok bool) {
+	s := scan{text: text}
+	s.want(`{"buckets":`)
+	doc.Buckets = s.pairs()
+	if s.is(`,"never":`) {
+		doc.Never = s.number()
+	}
+	s.want(`}`)
+	return doc, s.end()
+}
+
+// scanLatencies reads a latencyDoc; false: not by a scan.
+func scanLatencies(text string) (doc latencyDoc, ok bool) {
+	s := scan{text: text}
+	s.want(`{"shared":`)
+	doc.Shared = s.pairs()
+	s.want(`,"local":`)
+	doc.Local = s.pairs()
+	s.want(`}`)
+	return doc, s.end()
+}
+
+// scanRemaining reads a remainingDoc; false: not by a scan.
+func scanRemaining(text string) (doc remainingDoc, ok bool) {
+	s := scan{text: text}
+	s.want(`{"policies":{`)
+	doc.Policies = make(map[string][]int64)
+	for more := !s.is(`}`); more && !s.bad; {
+		policy := s.string()
+		s.want(`:`)
+		counts := make([]int64, 0, remainingBuckets)
+		s.list(func() { counts = append(counts, s.number()) })
+		if _, twice := doc.Policies[policy]; twice {
+			s.bad = true // the last one counts
+		}
+		doc.Policies[policy] = counts
+		if more = s.is(`,`); !more {
+			s.want(`}`)
+		}
+	}
+	s.want(`}`)
+	return doc, s.end()
+}
+
+// scanTop reads a topDoc; false: not by a scan. Texts are pieces of the document.
+func scanTop(text string) (r topRead, ok bool) {
+	s := scan{text: text}
+	s.want(`{"capacity":`)
+	r.capacity = int(s.number())
+	s.want(`,"total":`)
+	r.total = s.number()
+	if s.is(`,"floor":`) {
+		r.floor = s.number()
+	}
+	s.want(`,"policies":`)
+	s.list(func() {
+		p := topPolicy{}
+		s.want(`{"policy":`)
+		p.Policy = s.string()
+		s.want(`,"count_by":`)
+		s.list(func() { p.CountBy = append(p.CountBy, s.string()) })
+		s.want(`}`)
+		r.policies = append(r.policies, p)
+	})
+	s.want(`,"keys":`)
+	r.keys = make([]topReadKey, 0, strings.Count(text[s.at:], `{"t":`))
+	var room []topValue // of the values of many keys
+	s.list(func() {
+		if cap(room)-len(room) < usualValues {
+			room = make([]topValue, 0, cap(r.keys)-len(r.keys)+usualValues)
+		}
+		from := len(room)
+		room = s.key(&r, room)
+		r.keys[len(r.keys)-1].values = room[from:len(room):len(room)]
+	})
+	s.want(`}`)
+	return r, s.end()
+}
+
+// usualValues is more values than keys usually have.
+const usualValues = 8
+
+// key reads one key, and adds its values to others.
+func (s *scan) key(r *topRead, values []topValue) []topValue {
+	var k topReadKey
+	s.want(`{"t":`)
+	tenant := s.number()
+	if tenant > math.MaxUint32 {
+		s.bad = true
+	}
+	k.tenant = uint32(tenant)
+	s.want(`,"p":`)
+	k.policy = int(s.number())
+	s.want(`,"v":`)
+	s.list(func() {
+		if s.is("null") {
+			values = append(values, topValue{missing: true})
+			return
+		}
+		values = append(values, topValue{text: s.string()})
+	})
+	k.redacted = s.is(`,"r":true`)
+	s.want(`,"c":`)
+	k.count = s.number()
+	if s.is(`,"e":`) {
+		k.error = s.number()
+	}
+	s.want(`}`)
+	r.keys = append(r.keys, k)
+	return values
+}
