@@ -138,7 +138,7 @@ func showReasons(x *enforcement.Explanation, status int) wireReasons {
 
 func showExplained(p *enforcement.PolicyExplanation, d *enforcement.Decision) wirePolicy {
 	out := wirePolicy{
-		Policy: p.Rule.Policy, Mode: p.Rule.Mode, Matches: p.Matches, Applies: p.Applies, Why: p.Why, Detail: because(p, d),
+		Policy: p.Rule.Policy, Mode: p.Rule.Mode, Matches: p.Matches, Applies: p.Applies, Why: p.Why, Detail: p.Because(d),
 		Attribute: p.Attribute, ReplacedBy: p.ReplacedBy, Limits: make([]wireLimitNow, len(p.Limits)),
 	}
 	if o := p.Override; o != nil {

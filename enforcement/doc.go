@@ -16,6 +16,8 @@
 //	steering.go   what is set beside a plan, and compiling it: list.go, override.go
 //	steer.go      what of that holds for one check; foresight.go: when a refused one passes
 //	explain.go    why each policy applies or not; explaining.go asks what its limits hold
+//	because.go    the reason of a policy in a sentence
+//	holding.go    what keys hold; exhaust.go: when that is used up at a pace
 //	reset.go      forgetting what one key has used; key.go: keys as people see them
 //	path.go       the one spelling of a path; pattern.go: the paths that a policy matches
 //	limiter.go    the contract of a Limiter

@@ -1,9 +1,6 @@
 package enforcement
 
-import (
-	"context"
-	"fmt"
-)
+import "context"
 
 // Reset forgets what every limit of a policy counted for one partition, shadow
 // or not, in one call.
@@ -27,10 +24,7 @@ func (e *Engine) Reset(ctx context.Context, s *Subject, r *Rule, partition [16]b
 	outcomes := make([]Outcome, 1)
 	e.takeFrom(ctx, e.limiter, []Request{request}, outcomes)
 	if o := &outcomes[0]; !o.Verdict.Decided() {
-		if o.Err != nil {
-			return fmt.Errorf("reset policy %s: %w", r.Policy, o.Err)
-		}
-		return fmt.Errorf("reset policy %s: the limiter answered %s", r.Policy, o.Verdict)
+		return o.notDecided("reset policy " + r.Policy)
 	}
 	return nil
 }
