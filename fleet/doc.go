@@ -3,8 +3,10 @@
 // answers it, how long the database takes, and what waits in it.
 //
 //	node.go       Node: what one process says; Store: where it says so
+//	beacon.go     Beacon: says it every five seconds, and takes it back at the end
 //	overview.go   Service: all nodes together
 //	verdict.go    the rules of what is not well, in words
+//	stopwatch.go  Stopwatch: how long calls take, between two reports
 //
 // A report is no edit: it raises no revision, leaves no audit line and tells
 // nobody. Nothing depends on it. A node that cannot report goes on as it is, and

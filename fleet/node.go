@@ -100,7 +100,7 @@ type Database struct {
 }
 
 // Latency of the calls of an interval. Both durations are at least the true one,
-// and at most an eighth above it; they are 0 without calls.
+// and at most an eighth and a microsecond above it; they are 0 without calls.
 type Latency struct {
 	P50, P99 time.Duration
 	Calls    int64
