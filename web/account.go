@@ -54,7 +54,7 @@ func (w *Web) accountView(c echo.Context) (views.Account, error) {
 	}
 	now := w.cfg.Now()
 	a := views.Account{
-		Person: *v.person(), SignedIn: views.NewMoment(v.user.SignedInAt, now), HasPassword: v.user.Password != "",
+		Person: *w.person(v), SignedIn: views.NewMoment(v.user.SignedInAt, now), HasPassword: v.user.Password != "",
 		Name:    views.Input{Name: "name", Label: "Your name", Type: "text", Value: v.user.Name, Autocomplete: "name"},
 		Current: views.Input{Name: "current_password", Label: "Current password", Type: "password", Autocomplete: "current-password"},
 		New:     views.Input{Name: "password", Label: "New password", Type: "password", Autocomplete: "new-password", Hint: passwordHint},

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"bytes"
+	"compress/gzip"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -8,13 +10,15 @@ import (
 	"mime"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
 )
 
 // assets are the embedded static files under names that carry a hash of their
-// content, so that browsers may keep them for ever.
+// content, so that browsers may keep them for ever. The files of static/css are
+// one: headgate.css, joined in the order of their names.
 type assets struct {
 	byURL map[string]asset
 	urls  map[string]string // file name -> URL
@@ -22,31 +26,83 @@ type assets struct {
 
 type asset struct {
 	body        []byte
+	gzipped     []byte // nil: no smaller
 	contentType string
+}
+
+// contentTypes are told here: what the machine's own table says of them differs.
+var contentTypes = map[string]string{
+	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2",
+	".txt": "text/plain; charset=utf-8",
 }
 
 func newAssets(files fs.FS) (*assets, error) {
 	a := &assets{byURL: map[string]asset{}, urls: map[string]string{}}
+	var styles []string
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
+		}
+		if path.Ext(name) == ".css" {
+			styles = append(styles, name)
+			return nil
 		}
 		body, err := fs.ReadFile(files, name)
 		if err != nil {
 			return err
 		}
-		sum := sha256.Sum256(body)
-		ext := path.Ext(name)
-		base := path.Base(name)
-		hashed := strings.TrimSuffix(base, ext) + "." + hex.EncodeToString(sum[:6]) + ext
-		a.byURL[hashed] = asset{body, mime.TypeByExtension(ext)}
-		a.urls[base] = "/static/" + hashed
-		return nil
+		return a.add(path.Base(name), body)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("read static files: %w", err)
 	}
-	return a, nil
+	slices.Sort(styles)
+	var all bytes.Buffer
+	for _, name := range styles {
+		body, err := fs.ReadFile(files, name)
+		if err != nil {
+			return nil, fmt.Errorf("read static files: %w", err)
+		}
+		all.Write(body)
+		all.WriteByte('\n')
+	}
+	return a, a.add("headgate.css", a.linked(all.Bytes()))
+}
+
+// linked puts the addresses of files in the places where a style sheet names them.
+func (a *assets) linked(css []byte) []byte {
+	for name, url := range a.urls {
+		css = bytes.ReplaceAll(css, []byte(`url("`+name+`")`), []byte(`url("`+url+`")`))
+	}
+	return css
+}
+
+// add takes a file in under its name.
+func (a *assets) add(name string, body []byte) error {
+	sum := sha256.Sum256(body)
+	ext := path.Ext(name)
+	hashed := strings.TrimSuffix(name, ext) + "." + hex.EncodeToString(sum[:6]) + ext
+	file := asset{body: body, contentType: contentTypes[ext]}
+	if file.contentType == "" {
+		file.contentType = mime.TypeByExtension(ext)
+	}
+	var packed bytes.Buffer
+	z, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	if _, err := z.Write(body); err != nil {
+		return err
+	}
+	if err := z.Close(); err != nil {
+		return err
+	}
+	if packed.Len() < len(body)*9/10 {
+		file.gzipped = packed.Bytes()
+	}
+	a.byURL[hashed] = file
+	a.urls[name] = "/static/" + hashed
+	return nil
 }
 
 // url of a static file; a name that is not there is a bug that the tests find.
@@ -57,6 +113,14 @@ func (a *assets) serve(c echo.Context) error {
 	if !ok {
 		return echo.ErrNotFound
 	}
-	c.Response().Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	h := c.Response().Header()
+	h.Set("Cache-Control", "public, max-age=31536000, immutable")
+	if file.gzipped != nil {
+		h.Add("Vary", "Accept-Encoding")
+		if strings.Contains(c.Request().Header.Get("Accept-Encoding"), "gzip") {
+			h.Set("Content-Encoding", "gzip")
+			return c.Blob(http.StatusOK, file.contentType, file.gzipped)
+		}
+	}
 	return c.Blob(http.StatusOK, file.contentType, file.body)
 }

@@ -109,13 +109,13 @@ func TestInABrowser(t *testing.T) {
 	page("Set up Headgate", chromedp.Navigate(server.URL+"/setup/"+token))
 	page("Sign in", chromedp.SendKeys("#email", "ada@example.com"), chromedp.SendKeys("#name", "Ada Lovelace"),
 		chromedp.SendKeys("#password", password), chromedp.Click("main button[type=submit]"))
-	page("Your account", chromedp.SendKeys("#email", "ada@example.com"), chromedp.SendKeys("#password", password), chromedp.Click("main button[type=submit]"))
+	page("People", chromedp.SendKeys("#email", "ada@example.com"), chromedp.SendKeys("#password", password), chromedp.Click("main button[type=submit]"))
 	page("People", chromedp.Click(`nav a[href="/people"]`))
 	page("One of people", chromedp.Click(`main th a`))
-	page("Your account", chromedp.Click(`.who a[href="/account"]`))
+	page("Your account", chromedp.Click(`a.side-person`))
 	page("Headgate", chromedp.Click(`nav a[href="/docs"]`))
 	page("Your account", chromedp.Click(`.who a[href="/account"]`))
-	page("Sign in", chromedp.Click(".who button"))
+	page("Sign in", chromedp.Click(".side-actions form[action=\"/sign-out\"] button"))
 	page("Sign in", chromedp.Navigate(server.URL+"/account"))
 
 	list, requests := heard.all()

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -51,6 +52,9 @@ func kindOf(err error) problem.Kind {
 			return problem.NotAllowed
 		}
 	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return problem.Unavailable // of serve: nothing else here has a deadline
+	}
 	return problem.Of(err)
 }
 
@@ -97,6 +101,7 @@ func (w *Web) fail(err error, c echo.Context) {
 func (w *Web) errorPage(c echo.Context, kind problem.Kind, known answer, t problem.Type, err error) templ.Component {
 	page := w.page(c, known.title)
 	if kind == problem.NotFound {
+		page.Path, page.Self = "/", "/"
 		return views.NotFoundPage(page)
 	}
 	e := views.Error{Status: strconv.Itoa(t.Status), Title: known.title, Back: "Back to your account", BackURL: "/"}

@@ -123,7 +123,7 @@ func (w *world) table(t *testing.T) []row {
 	rows := pages.routes()
 	have := map[string]bool{}
 	for _, r := range rows {
-		if r.open && r.action != accounts.Public || !slices.Contains(accounts.Actions(), r.action) {
+		if r.kind == open && r.action != accounts.Public || !slices.Contains(accounts.Actions(), r.action) {
 			t.Errorf("%s %s: the action %q is not in the table", r.method, r.path, r.action)
 		}
 		if have[r.method+" "+r.path] {

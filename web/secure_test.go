@@ -94,7 +94,10 @@ func strict(t *testing.T, name string, n *html.Node) {
 		if n.Type != html.ElementNode {
 			continue
 		}
-		if n.Data == "script" || n.Data == "style" || n.Data == "iframe" || n.Data == "object" || n.Data == "base" {
+		if n.Data == "script" && attr(n, "type") != "application/json" && (!strings.HasPrefix(attr(n, "src"), "/static/") || n.FirstChild != nil) {
+			t.Errorf("%s has a <script> that is not a file of ours", name)
+		}
+		if n.Data == "style" || n.Data == "iframe" || n.Data == "object" || n.Data == "base" {
 			t.Errorf("%s has <%s>", name, n.Data)
 		}
 		for _, a := range n.Attr {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"errors"
 	"net"
 	"net/http"
@@ -14,6 +15,9 @@ import (
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/tenants"
 )
+
+// errSlow is the answer when a page waits too long for what it shows.
+var errSlow = problem.New(problem.Unavailable, "the database, or what else this page asks, takes too long to answer")
 
 const (
 	requestIDHeader = "X-Request-Id"
@@ -37,11 +41,20 @@ func requestID(c echo.Context) string {
 func (w *Web) serve(r row) echo.HandlerFunc {
 	return recovered(func(c echo.Context) error {
 		w.setHeaders(c)
-		if r.open {
+		if r.kind == open {
 			return r.handler(c)
 		}
 		c.Response().Header().Set("Cache-Control", "no-store")
 		requestID(c)
+		if r.kind == bounded {
+			whole := c.Request()
+			ctx, cancel := context.WithTimeoutCause(whole.Context(), w.cfg.Timeout, errSlow)
+			defer func() {
+				cancel()
+				c.SetRequest(whole) // what went wrong is still to be drawn
+			}()
+			c.SetRequest(whole.WithContext(ctx))
+		}
 		if err := w.guard(c.Request()); err != nil {
 			return err
 		}

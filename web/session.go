@@ -12,7 +12,6 @@ import (
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/tenants"
-	"github.com/headgate/headgate/web/views"
 )
 
 // A visitor is who asks for a page; the zero value is nobody.
@@ -39,20 +38,6 @@ func (v visitor) principal() accounts.Principal {
 		return accounts.Principal{}
 	}
 	return v.user.Principal()
-}
-
-// person is the visitor as pages show them; nil for nobody.
-func (v visitor) person() *views.Person {
-	if !v.signedIn() {
-		return nil
-	}
-	p := &views.Person{Name: v.user.Name, Email: v.user.Email, Role: roleName(v.user.Role), Tenant: v.own.Name}
-	if v.user.TenantID == "" {
-		p.Links = []views.Link{{Text: "People", URL: "/people"}}
-	} else {
-		p.Links = []views.Link{{Text: "Members", URL: "/tenants/" + v.own.Slug + "/members"}}
-	}
-	return p
 }
 
 // recognize finds the visitor by the cookie. A cookie that is no session, or one

@@ -33,14 +33,6 @@ var notices = map[string]string{
 
 func done(c echo.Context) string { return notices[c.QueryParam("done")] }
 
-// home leads to one's own page.
-func (w *Web) home(c echo.Context) error {
-	if who(c).signedIn() {
-		return c.Redirect(http.StatusSeeOther, "/account")
-	}
-	return c.Redirect(http.StatusSeeOther, "/sign-in")
-}
-
 // signInView is the empty form.
 func (w *Web) signInView(email, next string) views.SignIn {
 	v := views.SignIn{
@@ -124,7 +116,7 @@ func retryAfter(c echo.Context, err error) (string, bool) {
 // onward leads to where the visitor wanted to go.
 func (w *Web) onward(c echo.Context, next string) error {
 	if next = w.next(next); next == "" {
-		next = "/account"
+		next = "/"
 	}
 	return c.Redirect(http.StatusSeeOther, next)
 }

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"context"
 	"embed"
 	"fmt"
 	"log/slog"
@@ -13,7 +14,13 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
 )
@@ -43,6 +50,26 @@ type Config struct {
 	// ClientAddress tells where a request comes from; default: the connection's
 	// other end.
 	ClientAddress func(*http.Request) string
+	// Plans, Steering and Operators are what pages show and edit; Audit is the log.
+	// All but Operators are needed with People.
+	Plans     *plans.Service
+	Steering  *steering.Service
+	Operators *accounts.Service
+	Audit     audit.Store
+	// Analytics has what was counted; Snapshot what is in force on this node, and
+	// Decider explains by it.
+	Analytics *metrics.Analytics
+	Snapshot  func() *snapshot.Snapshot
+	Decider   enforcement.Decider
+	// Simulate plays one scenario.
+	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
+	// Changed makes an edit count on this node at once; default: nothing.
+	Changed func(context.Context)
+	// Timeout is how long a page may wait for its answers; default 2 s. Then it is
+	// answered "not available". Live streams and downloads have more.
+	Timeout time.Duration
+	// Stopping ends the live streams when it is done; default: never.
+	Stopping context.Context
 	// Now tells the time; default time.Now.
 	Now func() time.Time
 	// Logger hears of pages that failed. Default slog.Default.
@@ -56,6 +83,8 @@ type Web struct {
 	assets      *assets
 	crossOrigin *http.CrossOriginProtection
 	rows        []row
+	readable    map[string]accounts.Action // of each path that can be read
+	streams     streams
 }
 
 // New reads the specification; an error means that the embedded file is broken,
@@ -66,6 +95,15 @@ func New(cfg Config) (*Web, error) {
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
+	}
+	if cfg.Changed == nil {
+		cfg.Changed = func(context.Context) {}
+	}
+	if cfg.Timeout == 0 {
+		cfg.Timeout = 2 * time.Second
+	}
+	if cfg.Stopping == nil {
+		cfg.Stopping = context.Background()
 	}
 	reference, err := parseReference(cfg.Spec)
 	if err != nil {
@@ -81,6 +119,12 @@ func New(cfg Config) (*Web, error) {
 	}
 	w := &Web{cfg: cfg, reference: reference, assets: a, crossOrigin: guard}
 	w.rows = w.routes()
+	w.readable = make(map[string]accounts.Action, len(w.rows))
+	for _, r := range w.rows {
+		if r.method == http.MethodGet {
+			w.readable[r.path] = r.action
+		}
+	}
 	return w, nil
 }
 
@@ -88,8 +132,9 @@ func New(cfg Config) (*Web, error) {
 // route for: e is its alone.
 func (w *Web) Register(e *echo.Echo) {
 	e.HTTPErrorHandler = w.fail
+	e.Use(compressed())
 	for _, r := range w.rows {
-		if w.cfg.People == nil && !r.open {
+		if w.cfg.People == nil && r.kind != open {
 			continue
 		}
 		serve := w.serve(r)
@@ -118,8 +163,12 @@ func (w *Web) problemType(c echo.Context) error {
 
 func (w *Web) page(c echo.Context, title string) views.Page {
 	p := views.Page{
-		Title: title, Version: w.cfg.Version, Path: c.Request().URL.Path, Person: who(c).person(),
-		Stylesheet: w.assets.url("headgate.css"), Icon: w.assets.url("icon.svg"),
+		Title: title, Version: w.cfg.Version, Path: c.Request().URL.Path, Self: c.Request().URL.RequestURI(), Person: w.person(who(c)), Theme: theme(c.Request()),
+		Assets: views.Assets{
+			Stylesheet: w.assets.url("headgate.css"), Icon: w.assets.url("icon.svg"), Font: w.assets.url("inter-latin-5.3.0.woff2"),
+			Htmx: w.assets.url("htmx-2.0.11.min.js"), SSE: w.assets.url("htmx-ext-sse-2.2.4.min.js"),
+			UPlot: w.assets.url("uplot-1.6.32.iife.min.js"), Script: w.assets.url("headgate.js"), Chart: w.assets.url("chart.js"),
+		},
 	}
 	if w.cfg.People != nil {
 		p.AccountURL = "/account"

@@ -171,6 +171,7 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 	t.Cleanup(func() { _ = w.store.Close() })
 	cfg := Config{
 		Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Refusals: w.refusals, Now: w.clock,
+		Timeout: time.Minute, // of a busy machine
 		Logger: slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
 	}
 	for _, c := range change {

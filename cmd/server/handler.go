@@ -16,7 +16,7 @@ import (
 )
 
 // newHandler puts the API and the pages behind one address.
-func (n *node) newHandler(s *serveCommand, g *gate, log *slog.Logger) (http.Handler, error) {
+func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *slog.Logger) (http.Handler, error) {
 	headers, err := api.ParseHeaders(s.Headers)
 	if err != nil {
 		return nil, err
@@ -38,6 +38,8 @@ func (n *node) newHandler(s *serveCommand, g *gate, log *slog.Logger) (http.Hand
 	}
 	pages, err := web.New(web.Config{
 		Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Refusals: n.refusals,
+		Plans: n.plans, Steering: n.steering, Operators: n.accounts, Audit: n.store, Analytics: n.analytics,
+		Snapshot: n.watcher.Current, Decider: n.engine, Simulate: simulateOne, Changed: n.refresh(log), Stopping: ctx,
 		Provider: provider, ProviderName: s.OIDCName, ClientAddress: cfg.ClientAddress, Logger: log,
 	})
 	if err != nil {

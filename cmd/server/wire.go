@@ -112,7 +112,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	if n.metricsListener != nil {
 		n.serveMetrics(work, tasks, log)
 	}
-	n.handler, err = n.newHandler(s, g, log)
+	n.handler, err = n.newHandler(ctx, s, g, log)
 	return n, err
 }
 

@@ -5,23 +5,12 @@ import (
 	"time"
 )
 
-// A Person is who looks at a page; nil: nobody is signed in.
-type Person struct {
-	Name, Email string
-	Role        string // in words: "Tenant admin"
-	Tenant      string // the name of the tenant, "" for the operator's people
-	Links       []Link
-}
-
-// A Link is one entry of the navigation.
-type Link struct{ Text, URL string }
-
 // An Input is one field of a form with what was typed and what is wrong with it.
 type Input struct {
 	Name, Label, Value, Hint, Error string
 	Type                            string // of the input element
 	Autocomplete                    string // what a password manager or browser may fill in
-	ReadOnly, Autofocus             bool
+	ReadOnly, Autofocus, Optional   bool
 }
 
 // hintID and errorID are where aria-describedby points.

@@ -5,17 +5,6 @@ import (
 	"strings"
 )
 
-// Page is what every page's frame needs.
-type Page struct {
-	Title, Version   string
-	Stylesheet, Icon string // URLs
-	Path             string
-	// Person is who looks at it; nil: nobody is signed in, or the page is the same
-	// for everybody. AccountURL then leads to one's own, "" on a node without people.
-	Person     *Person
-	AccountURL string
-}
-
 // An Error is a page that says what could not be done.
 type Error struct {
 	Status, Title, Text string

@@ -1,0 +1,171 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/a-h/templ"
+	"github.com/klauspost/compress/gzhttp"
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/problem"
+)
+
+// Live streams send parts of a page again when they changed, as server-sent
+// events with HTML in them.
+
+const (
+	// maxStreams is how many live pages one node serves at once; what comes
+	// beyond is answered "not available", and its page stands still.
+	maxStreams = 1000
+	// heartbeat keeps proxies from closing a stream that has nothing to say.
+	heartbeat = 15 * time.Second
+	// recheck is how often a stream asks whether its session still lives.
+	recheck = 15 * time.Second
+	// writeWithin is how long a browser may take to take what it is sent.
+	writeWithin = 10 * time.Second
+)
+
+type streams struct{ open atomic.Int64 }
+
+// A fragment is a part of a page: the name of its event, which the page's
+// sse-swap has, and what it shows.
+type fragment struct {
+	event string
+	body  templ.Component
+}
+
+// stream sends what draw gives, first at once and then every so often; each
+// fragment only when it changed. It ends when the browser leaves, the session
+// ends or the node stops; when draw fails it waits and tries again.
+func (w *Web) stream(c echo.Context, every time.Duration, draw func(context.Context) ([]fragment, error)) error {
+	if w.streams.open.Add(1) > maxStreams {
+		w.streams.open.Add(-1)
+		return problem.New(problem.Unavailable, "this node serves as many live pages as it can: reload to see what is new")
+	}
+	defer w.streams.open.Add(-1)
+	ctx, cancel := context.WithCancel(c.Request().Context())
+	defer cancel()
+	defer context.AfterFunc(w.cfg.Stopping, cancel)()
+	h := c.Response().Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no")
+	s := &sender{to: c.Response(), control: http.NewResponseController(c.Response()), sent: map[string][sha256.Size]byte{}}
+	if err := s.write("retry: 2000\n\n"); err != nil {
+		return nil // the browser is gone
+	}
+	ticks := time.NewTicker(every)
+	defer ticks.Stop()
+	var spoke, checked time.Time
+	checked = time.Now()
+	for {
+		if time.Since(checked) >= recheck {
+			if !w.lives(ctx, who(c)) {
+				return nil
+			}
+			checked = time.Now()
+		}
+		said, err := w.send(ctx, s, draw)
+		if err != nil {
+			return nil // the browser is gone
+		}
+		switch {
+		case said:
+			spoke = time.Now()
+		case time.Since(spoke) >= heartbeat:
+			if s.write(": still here\n\n") != nil {
+				return nil
+			}
+			spoke = time.Now()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticks.C:
+		}
+	}
+}
+
+// send draws once and sends what changed. Its error is the connection's.
+func (w *Web) send(ctx context.Context, s *sender, draw func(context.Context) ([]fragment, error)) (said bool, err error) {
+	bounded, cancel := context.WithTimeoutCause(ctx, max(w.cfg.Timeout, 5*time.Second), errSlow)
+	defer cancel()
+	list, failed := draw(bounded)
+	for _, f := range list {
+		changed, err := s.send(bounded, f)
+		if err != nil {
+			return said, err
+		}
+		said = said || changed
+	}
+	if failed != nil && ctx.Err() == nil {
+		w.cfg.Logger.Warn("a live page could not be drawn anew; it stands still", "error", failed)
+	}
+	return said, nil
+}
+
+// lives reports whether a visitor's session has not ended. Asking does not keep
+// it alive: a page that is only looked at ends with its session.
+func (w *Web) lives(ctx context.Context, v visitor) bool {
+	list, err := w.cfg.People.Sessions(ctx, v.user)
+	if err != nil {
+		return ctx.Err() == nil // the database is away: the next time tells
+	}
+	return slices.ContainsFunc(list, func(s accounts.Session) bool { return s.ID == v.session.ID })
+}
+
+// A sender writes events to one browser.
+type sender struct {
+	to      http.ResponseWriter
+	control *http.ResponseController
+	sent    map[string][sha256.Size]byte // of each event, what was sent last
+}
+
+func (s *sender) send(ctx context.Context, f fragment) (changed bool, err error) {
+	var b bytes.Buffer
+	if err := f.body.Render(ctx, &b); err != nil {
+		return false, fmt.Errorf("render %s: %w", f.event, err)
+	}
+	sum := sha256.Sum256(b.Bytes())
+	if last, known := s.sent[f.event]; known && last == sum {
+		return false, nil
+	}
+	s.sent[f.event] = sum
+	var event strings.Builder
+	event.WriteString("event: " + f.event + "\n")
+	for line := range strings.Lines(b.String()) {
+		event.WriteString("data: " + strings.TrimRight(line, "\r\n") + "\n")
+	}
+	event.WriteString("\n")
+	return true, s.write(event.String())
+}
+
+func (s *sender) write(text string) error {
+	// Not every writer has deadlines; without one the connection's own hold.
+	_ = s.control.SetWriteDeadline(time.Now().Add(writeWithin))
+	if _, err := s.to.Write([]byte(text)); err != nil {
+		return err
+	}
+	return s.control.Flush()
+}
+
+// compressed packs pages for browsers that can unpack them. Their lengths are
+// blurred a little, so that nobody learns from them what is on a page that also
+// shows what somebody else chose. Streams and files that are packed already pass.
+func compressed() echo.MiddlewareFunc {
+	wrapper, err := gzhttp.NewWrapper(gzhttp.ContentTypes([]string{"text/html", "text/csv", "application/problem+json"}),
+		gzhttp.MinSize(1024), gzhttp.RandomJitter(64, 0, false))
+	if err != nil {
+		panic(err) // the options are constants, which a test has tried
+	}
+	return echo.WrapMiddleware(func(next http.Handler) http.Handler { return wrapper(next) })
+}

@@ -1,0 +1,158 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/web/views"
+)
+
+// home leads to where a visitor begins: the operator's people at the overview,
+// a tenant's at their tenant.
+func (w *Web) home(c echo.Context) error {
+	return c.Redirect(http.StatusSeeOther, w.firstPage(who(c)))
+}
+
+// firstPage is the first page of a visitor.
+func (w *Web) firstPage(v visitor) string {
+	if !v.signedIn() {
+		return "/sign-in"
+	}
+	for _, g := range w.person(v).Nav {
+		for _, l := range g.Links {
+			return l.URL
+		}
+	}
+	return "/account"
+}
+
+// A menuLink is an entry of the navigation that may be there: when the route
+// exists and the visitor's role may go there.
+type menuLink struct{ text, path, icon string }
+
+type menuGroup struct {
+	title string
+	links []menuLink
+}
+
+var operatorMenu = []menuGroup{
+	{"", []menuLink{
+		{"Overview", "/overview", "gauge"},
+		{"Denials", "/denials", "shield-x"},
+		{"Explain", "/explain", "search-code"},
+	}},
+	{"Configure", []menuLink{
+		{"Tenants", "/tenants", "building-2"},
+		{"Plans", "/plans", "layers"},
+		{"Playground", "/playground", "flask-conical"},
+	}},
+	{"Run", []menuLink{
+		{"System", "/system", "server"},
+		{"Audit", "/audit", "scroll-text"},
+		{"People", "/people", "users"},
+		{"Settings", "/settings", "settings"},
+	}},
+	{"Help", []menuLink{{"API reference", "/docs", "book-open"}}},
+}
+
+var tenantMenu = []menuGroup{
+	{"", []menuLink{
+		{"Usage", "/tenants/:tenant", "gauge"},
+		{"Denials", "/tenants/:tenant/denials", "shield-x"},
+		{"Explain", "/tenants/:tenant/explain", "search-code"},
+	}},
+	{"Your tenant", []menuLink{
+		{"API keys", "/tenants/:tenant/keys", "key-round"},
+		{"Overrides", "/tenants/:tenant/overrides", "sliders-horizontal"},
+		{"Lists", "/tenants/:tenant/lists", "list-checks"},
+		{"Members", "/tenants/:tenant/members", "users"},
+		{"Audit", "/tenants/:tenant/audit", "scroll-text"},
+		{"Playground", "/playground", "flask-conical"},
+	}},
+	{"Help", []menuLink{{"API reference", "/docs", "book-open"}}},
+}
+
+// person is the visitor as pages show them, with the pages that they may see;
+// nil for nobody.
+func (w *Web) person(v visitor) *views.Person {
+	if !v.signedIn() {
+		return nil
+	}
+	p := &views.Person{Name: v.user.Name, Email: v.user.Email, Role: roleName(v.user.Role), Tenant: v.own.Name}
+	menu := operatorMenu
+	if v.user.TenantID != "" {
+		menu = tenantMenu
+	}
+	for _, g := range menu {
+		group := views.NavGroup{Title: g.title}
+		for _, l := range g.links {
+			action, there := w.readable[l.path]
+			if !there || accounts.Authorize(v.principal(), action) != nil {
+				continue
+			}
+			group.Links = append(group.Links, views.NavLink{Text: l.text, URL: inTenant(l.path, v.own.Slug), Icon: l.icon})
+		}
+		if len(group.Links) > 0 {
+			p.Nav = append(p.Nav, group)
+		}
+	}
+	return p
+}
+
+// inTenant puts a tenant's slug into a path of the route table.
+func inTenant(path, slug string) string {
+	const prefix = "/tenants/:tenant"
+	if len(path) >= len(prefix) && path[:len(prefix)] == prefix {
+		return "/tenants/" + slug + path[len(prefix):]
+	}
+	return path
+}
+
+const themeCookie = "headgate-theme"
+
+// theme is what the visitor chose: "light" or "dark"; "": what the system has.
+func theme(r *http.Request) string {
+	cookie, err := r.Cookie(themeCookie)
+	if err != nil || cookie.Value != "light" && cookie.Value != "dark" {
+		return ""
+	}
+	return cookie.Value
+}
+
+// chooseTheme is POST /preferences/theme: it is remembered by the browser, for a
+// year, and needs no account.
+func (w *Web) chooseTheme(c echo.Context) error {
+	f, err := form(c, "theme", "back")
+	if err != nil {
+		return err
+	}
+	chosen := f.Get("theme")
+	cookie := &http.Cookie{
+		Name: themeCookie, Value: chosen, Path: "/", MaxAge: 365 * 24 * 60 * 60,
+		HttpOnly: true, Secure: w.https(c.Request()), SameSite: http.SameSiteLaxMode,
+	}
+	switch chosen {
+	case "light", "dark":
+	case "":
+		cookie.MaxAge = -1
+	default:
+		return problem.At("theme", "must be light, dark, or nothing for the system's")
+	}
+	c.SetCookie(cookie)
+	return c.Redirect(http.StatusSeeOther, w.back(f.Get("back")))
+}
+
+// back is where a choice was made, with its query, if that is one of our pages;
+// otherwise the first one.
+func (w *Web) back(raw string) string {
+	u, err := url.Parse(raw)
+	if err != nil || w.next(u.Path) == "" || u.Host != "" || u.Scheme != "" {
+		return "/"
+	}
+	u.Fragment = ""
+	return u.RequestURI()
+}

@@ -1,0 +1,172 @@
+// <hg-chart> draws the table of its figure with uPlot. The table stays what is
+// true: when the stream changes it, the picture follows.
+"use strict";
+(() => {
+  const read = (element, name) => getComputedStyle(element).getPropertyValue(`--chart-${name}`).trim();
+
+  // The numbers of a table: x, and one array for each series; null is a gap.
+  function numbers(table) {
+    const rows = [...table.tBodies[0].rows];
+    const columns = [...table.tHead.rows[0].cells].slice(1);
+    const data = [rows.map((row) => Number(row.dataset.x))];
+    columns.forEach((_, i) => {
+      data.push(rows.map((row) => (row.cells[i + 1].dataset.v === undefined ? null : Number(row.cells[i + 1].dataset.v))));
+    });
+    return { data, names: columns.map((cell) => cell.textContent), colors: columns.map((cell) => cell.dataset.color || "accent") };
+  }
+
+  // Stacked series are drawn from the highest sum down.
+  function stacked(data) {
+    const sums = [data[0]];
+    for (let i = 1; i < data.length; i++) {
+      const below = i > 1 ? sums[i - 1] : null;
+      sums.push(data[i].map((v, at) => (v === null ? null : v + (below?.[at] ?? 0))));
+    }
+    return sums;
+  }
+
+  const two = (n) => String(n).padStart(2, "0");
+  const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+  function when(seconds, step) {
+    const t = new Date(seconds * 1000);
+    const day = `${t.getUTCDate()} ${months[t.getUTCMonth()]}`;
+    return step >= 86400 ? `${day} ${t.getUTCFullYear()}` : `${day}, ${two(t.getUTCHours())}:${two(t.getUTCMinutes())} UTC`;
+  }
+  function brief(value, unit) {
+    if (unit === "%") return `${+value.toFixed(2)} %`;
+    if (unit === "µs") {
+      if (value < 1000) return `${+value.toFixed(1)} µs`;
+      return value < 1e6 ? `${+(value / 1000).toFixed(2)} ms` : `${+(value / 1e6).toFixed(2)} s`;
+    }
+    for (const [size, name] of [[1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
+      if (Math.abs(value) >= size) return `${+(value / size).toFixed(2)} ${name}`;
+    }
+    return String(+value.toFixed(2));
+  }
+
+  class Chart extends HTMLElement {
+    connectedCallback() {
+      this.figure = this.closest("figure");
+      this.table = () => this.figure.querySelector("table");
+      if (!this.table() || !window.uPlot) return;
+      this.legend = document.createElement("p");
+      this.legend.className = "legend";
+      this.legend.setAttribute("aria-hidden", "true");
+      this.plot = document.createElement("div");
+      this.plot.className = "plot";
+      this.append(this.legend, this.plot);
+      this.setAttribute("role", "img");
+      this.draw();
+      new MutationObserver(() => this.follow()).observe(this.table().parentElement, { childList: true });
+      new ResizeObserver(() => this.fit()).observe(this);
+      const redraw = () => this.draw();
+      for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).addEventListener("change", redraw);
+    }
+
+    // take reads the table and tells what it says.
+    take() {
+      const table = this.table();
+      const read = numbers(table);
+      this.step = Number(table.dataset.step) || 60;
+      this.real = read.data;
+      const summary = table.caption?.textContent ?? "";
+      this.setAttribute("aria-label", summary);
+      const shown = this.figure.querySelector("[data-summary]");
+      if (shown) shown.textContent = summary;
+      return { ...read, drawn: this.dataset.kind === "area" ? stacked(read.data) : read.data };
+    }
+
+    follow() {
+      if (!this.table()) return;
+      const { drawn, names } = this.take();
+      if (!this.chart || names.join() !== this.names) return this.draw();
+      this.chart.setData(drawn);
+      this.point(this.chart.cursor.idx);
+    }
+
+    size() {
+      return { width: Math.max(200, Math.floor(this.clientWidth)), height: this.clientWidth < 420 ? 170 : 230 };
+    }
+
+    fit() {
+      const { width, height } = this.size();
+      if (this.chart && (this.chart.width !== width || this.chart.height !== height)) this.chart.setSize({ width, height });
+    }
+
+    draw() {
+      this.chart?.destroy();
+      const { drawn, names, colors } = this.take();
+      this.names = names.join();
+      this.labels = names;
+      this.colors = colors;
+      const kind = this.dataset.kind;
+      const unit = this.dataset.unit;
+      const axis = { stroke: read(this, "text"), grid: { stroke: read(this, "grid"), width: 1 }, ticks: { show: false }, font: '12px "Inter", system-ui, sans-serif' };
+      const series = names.map((label, i) => {
+        const color = read(this, colors[i]);
+        return {
+          label, stroke: color, width: kind === "line" ? 2 : 1.5, points: { show: drawn[0].length < 2 },
+          paths: kind === "bars" ? uPlot.paths.bars({ size: [0.8, 40] }) : kind === "area" ? uPlot.paths.stepped({ align: 1 }) : undefined,
+          fill: kind === "line" ? undefined : `color-mix(in srgb, ${color} 26%, transparent)`,
+        };
+      });
+      // Painted from the back: of stacked series the highest sum comes first.
+      const order = kind === "area" ? drawn.slice(1).map((_, i) => drawn.length - 1 - i) : drawn.slice(1).map((_, i) => i + 1);
+      const data = [drawn[0], ...order.map((i) => drawn[i])];
+      const bands = kind === "area" ? order.slice(1).map((_, i) => ({ series: [i + 1, i + 2] })) : undefined;
+      this.order = order;
+      this.chart = new uPlot(
+        {
+          ...this.size(), legend: { show: false }, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), "UTC"),
+          cursor: { drag: { x: Boolean(this.dataset.zoom), y: false, setScale: false }, points: { size: 6 } },
+          scales: { x: { time: true }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
+          axes: [
+            { ...axis, values: (u, splits, _a, _s, incr) => splits.map((s) => this.tick(s, incr)) },
+            { ...axis, size: 62, values: (_, splits) => splits.map((v) => brief(v, unit)) },
+          ],
+          series: [{}, ...order.map((i) => series[i - 1])], bands,
+          hooks: { setCursor: [(u) => this.point(u.cursor.idx)], setSelect: [(u) => this.zoom(u)] },
+        },
+        data, this.plot,
+      );
+      const set = this.chart.setData.bind(this.chart);
+      this.chart.setData = (next) => set([next[0], ...order.map((i) => next[i])]);
+      this.point(null);
+    }
+
+    tick(seconds, incr) {
+      const t = new Date(seconds * 1000);
+      if (incr >= 86400 || (t.getUTCHours() === 0 && t.getUTCMinutes() === 0)) return `${t.getUTCDate()} ${months[t.getUTCMonth()]}`;
+      return `${two(t.getUTCHours())}:${two(t.getUTCMinutes())}`;
+    }
+
+    // point tells the numbers below the cursor, or the names without one.
+    point(at) {
+      const unit = this.dataset.unit;
+      const parts = this.labels.map((name, i) => {
+        const part = document.createElement("span");
+        part.dataset.color = this.colors[i];
+        const v = at === null || at === undefined ? undefined : this.real[i + 1][at];
+        part.textContent = v === undefined ? name : `${name} ${v === null ? "–" : brief(v, unit)}`;
+        return part;
+      });
+      const time = document.createElement("b");
+      time.textContent = at === null || at === undefined || this.real[0][at] === undefined ? "" : when(this.real[0][at], this.step);
+      this.legend.replaceChildren(...parts, time);
+    }
+
+    // zoom goes to the page of the time that was brushed over.
+    zoom(u) {
+      if (!this.dataset.zoom || u.select.width < 8) return;
+      const from = u.posToVal(u.select.left, "x");
+      const to = u.posToVal(u.select.left + u.select.width, "x");
+      const address = new URL(this.dataset.zoom, location.href);
+      const minute = (s) => new Date(s * 1000).toISOString().slice(0, 16);
+      address.searchParams.delete("range");
+      address.searchParams.set("from", minute(Math.floor(from / 60) * 60));
+      address.searchParams.set("to", minute(Math.max(Math.ceil(to / 60), Math.floor(from / 60) + 5) * 60));
+      location.assign(address);
+    }
+  }
+  customElements.define("hg-chart", Chart);
+})();

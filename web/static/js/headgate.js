@@ -1,0 +1,191 @@
+// What pages do beyond forms and links. Everything here can be left out: the
+// pages work without it.
+"use strict";
+(() => {
+  const one = (selector, root = document) => root.querySelector(selector);
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+
+  // A stream that rests while nobody sees the page: browsers keep few connections
+  // open to one host. To htmx it is an EventSource.
+  class RestingSource extends EventTarget {
+    constructor(url) {
+      super();
+      this.url = url;
+      this.heard = new Map();
+      this.readyState = EventSource.CONNECTING;
+      this.turn = () => (document.hidden ? this.rest() : this.wake());
+      document.addEventListener("visibilitychange", this.turn);
+      this.turn();
+    }
+    wake() {
+      if (this.source || this.readyState === EventSource.CLOSED) return;
+      const source = (this.source = new EventSource(this.url));
+      source.onopen = (event) => {
+        this.readyState = source.readyState;
+        document.documentElement.dataset.stream = "open";
+        this.onopen?.(event);
+      };
+      source.onerror = (event) => {
+        this.readyState = source.readyState;
+        document.documentElement.dataset.stream = "away";
+        if (source.readyState === EventSource.CLOSED) this.leave();
+        this.onerror?.(event);
+      };
+      for (const [name, listeners] of this.heard) {
+        for (const listener of listeners) source.addEventListener(name, listener);
+      }
+    }
+    rest() {
+      this.source?.close();
+      this.source = undefined;
+    }
+    leave() {
+      document.removeEventListener("visibilitychange", this.turn);
+      this.rest();
+    }
+    close() {
+      this.readyState = EventSource.CLOSED;
+      this.leave();
+    }
+    addEventListener(name, listener) {
+      if (!this.heard.has(name)) this.heard.set(name, new Set());
+      this.heard.get(name).add(listener);
+      this.source?.addEventListener(name, listener);
+    }
+    removeEventListener(name, listener) {
+      this.heard.get(name)?.delete(listener);
+      this.source?.removeEventListener(name, listener);
+    }
+  }
+  if (window.htmx) window.htmx.createEventSource = (url) => new RestingSource(url);
+
+  // Instants: in words that stay true, and on hover exactly, in the reader's own
+  // time and in UTC.
+  const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+  const words = new Intl.RelativeTimeFormat("en", { numeric: "always" });
+  const units = [["day", 86400], ["hour", 3600], ["minute", 60]];
+  function tell(time) {
+    const at = new Date(time.dateTime);
+    if (Number.isNaN(at.getTime())) return;
+    if (!time.dataset.exact) time.dataset.exact = time.title;
+    time.title = `${time.dataset.exact} · ${local.format(at)} here`;
+    if (!time.hasAttribute("data-relative")) return;
+    const seconds = (at - Date.now()) / 1000;
+    const far = Math.abs(seconds);
+    if (far >= 14 * 86400) return;
+    if (far < 60) {
+      time.textContent = seconds > 0 ? "in less than a minute" : "just now";
+      return;
+    }
+    const [unit, size] = units.find(([name, length]) => far >= (name === "day" ? 2 * length : length));
+    time.textContent = words.format(Math.trunc(seconds / size), unit);
+  }
+  const tellAll = (root = document) => all("time[datetime]", root).forEach(tell);
+
+  // Copy buttons: of the text beside them, or of what data-copy names.
+  function readyCopies(root = document) {
+    if (!navigator.clipboard) return;
+    for (const button of all("[data-copy][hidden]", root)) button.hidden = false;
+  }
+  async function copy(button) {
+    const from = button.dataset.copy ? document.getElementById(button.dataset.copy) : one("pre, input, code", button.parentElement);
+    await navigator.clipboard.writeText(from.value ?? from.textContent);
+    say("Copied.");
+    button.dataset.done = "";
+    setTimeout(() => delete button.dataset.done, 1500);
+  }
+
+  // What was done, for eyes and readers.
+  function say(text) {
+    let toast = document.getElementById("toast");
+    if (!toast) {
+      toast = document.createElement("div");
+      toast.id = "toast";
+      toast.setAttribute("role", "status");
+      document.body.append(toast);
+    }
+    toast.textContent = text;
+    toast.classList.add("shown");
+    clearTimeout(say.timer);
+    say.timer = setTimeout(() => toast.classList.remove("shown"), 2500);
+  }
+
+  // The palette: Ctrl K, or the button that only scripts show.
+  const palette = document.getElementById("palette");
+  function openPalette() {
+    if (!palette || palette.open) return;
+    palette.showModal();
+    one("input", palette).select();
+  }
+  function narrow() {
+    const wanted = one("input", palette).value.trim().toLowerCase();
+    for (const item of all("#jump-list li", palette)) item.hidden = !item.textContent.toLowerCase().includes(wanted);
+    clearTimeout(narrow.timer);
+    const found = document.getElementById("jump-found");
+    if (wanted.length < 2) return found.replaceChildren();
+    narrow.timer = setTimeout(async () => {
+      const answer = await fetch(`/jump/found?q=${encodeURIComponent(wanted)}`, { headers: { Accept: "text/html" } });
+      if (answer.ok && one("input", palette).value.trim().toLowerCase() === wanted) {
+        found.innerHTML = await answer.text();
+      }
+    }, 150);
+  }
+  function move(by) {
+    const links = all("a", palette).filter((link) => link.offsetParent !== null);
+    const at = links.indexOf(document.activeElement);
+    links[Math.max(0, Math.min(links.length - 1, at + by))]?.focus();
+  }
+  if (palette) {
+    for (const button of all('[data-open="palette"]')) {
+      button.hidden = false;
+      button.addEventListener("click", () => {
+        document.getElementById("navigation")?.hidePopover?.();
+        openPalette();
+      });
+    }
+    one("input", palette).addEventListener("input", narrow);
+    palette.addEventListener("keydown", (event) => {
+      if (event.key === "ArrowDown") move(1);
+      else if (event.key === "ArrowUp") move(-1);
+      else if (event.key === "Enter" && document.activeElement.tagName === "INPUT") {
+        const first = all("a", palette).find((link) => link.offsetParent !== null);
+        if (!first) return;
+        first.click();
+      } else return;
+      event.preventDefault();
+    });
+    palette.addEventListener("click", (event) => {
+      if (event.target === palette) palette.close();
+    });
+  }
+
+  document.addEventListener("keydown", (event) => {
+    if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k" && palette) {
+      event.preventDefault();
+      openPalette();
+    }
+  });
+  document.addEventListener("click", (event) => {
+    const button = event.target.closest("[data-copy]");
+    if (button) copy(button);
+  });
+  // A form is sent once: what creates is not created twice.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.method !== "post") return;
+    if (form.dataset.sent !== undefined) return event.preventDefault();
+    form.dataset.sent = "";
+    setTimeout(() => delete form.dataset.sent, 4000);
+  });
+  // Choices that need no button: data-apply sends their form.
+  document.addEventListener("change", (event) => {
+    if (event.target.closest("[data-apply]")) event.target.form.requestSubmit();
+  });
+  document.addEventListener("htmx:load", (event) => {
+    tellAll(event.detail.elt);
+    readyCopies(event.detail.elt);
+  });
+  tellAll();
+  readyCopies();
+  setInterval(tellAll, 30000);
+})();

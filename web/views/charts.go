@@ -1,0 +1,174 @@
+package views
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Tile is one number of the first row of a page.
+type Tile struct {
+	Label  string
+	Value  Number
+	Change Change // Text "": none
+	Note   string
+	URL    string // of what it is made of; "": none
+	Tone   string // "good", "warn", "bad"; "": none
+}
+
+// A Chart is numbers over time. The script draws it from the table, which is
+// what there is without the script.
+type Chart struct {
+	// ID is the chart's in the page, and the name of its event in the stream.
+	ID, Title string
+	// Summary says in a sentence what is to be seen.
+	Summary string
+	// Kind is "area" (series stacked), "line" or "bars".
+	Kind string
+	// Unit of the numbers: "" for counts, "%", "µs".
+	Unit   string
+	Series []Series
+	Points []ChartPoint
+	// Zoom is the address of the page without a time; "": no zooming.
+	Zoom string
+	// Step is the length of one point.
+	Step time.Duration
+}
+
+// A Series is one line of a chart.
+type Series struct {
+	Name  string
+	Color string // "good", "bad", "warn", "accent", "quiet", "violet"
+}
+
+// A ChartPoint is one step of a chart.
+type ChartPoint struct {
+	At time.Time
+	// Values of the series in their order; Gap: nothing is known of the step.
+	Values []float64
+	Gap    bool
+}
+
+func (c Chart) eventName() string { return c.ID }
+
+// unix is an instant as the script reads it.
+func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
+
+func iso(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// stepLabel is when a step was, as exact as its length.
+func stepLabel(t time.Time, step time.Duration) string {
+	if step >= 24*time.Hour {
+		return t.UTC().Format("2 Jan 2006")
+	}
+	return t.UTC().Format("2 Jan 15:04")
+}
+
+// value is a number for the script.
+func value(f float64) string { return strconv.FormatFloat(f, 'g', 12, 64) }
+
+// shown is a number of a chart for people.
+func (c Chart) shown(f float64) string {
+	switch c.Unit {
+	case "µs":
+		return Duration(time.Duration(f * float64(time.Microsecond))).Text
+	case "%":
+		return short(f) + " %"
+	}
+	if f == float64(int64(f)) {
+		return Count(int64(f)).Exact
+	}
+	return short(f)
+}
+
+// A Bars is a histogram: drawn by the server, with its table.
+type Bars struct {
+	ID, Title, Summary string
+	// ValueLabel and CountLabel head the table's columns.
+	ValueLabel, CountLabel string
+	Bars                   []Bar
+	Empty                  string // what to say without any
+}
+
+// A Bar is one bucket.
+type Bar struct {
+	Label string // "1 s to 2 s"
+	Tick  string // below the bar; "": none
+	Count int64
+	Tone  string // "bad", "quiet"; "": accent
+}
+
+const (
+	barsWidth, barsHeight = 640, 160
+	barsFoot              = 22 // for the ticks
+)
+
+// A drawnBar is a bar's rectangle.
+type drawnBar struct {
+	Bar
+	x, y, w, h string
+	middle     string
+}
+
+func (b Bars) drawn() []drawnBar {
+	var highest int64
+	for _, bar := range b.Bars {
+		highest = max(highest, bar.Count)
+	}
+	list := make([]drawnBar, len(b.Bars))
+	step := float64(barsWidth) / float64(max(1, len(b.Bars)))
+	for i, bar := range b.Bars {
+		h := 0.0
+		if highest > 0 {
+			h = float64(bar.Count) / float64(highest) * (barsHeight - barsFoot - 4)
+		}
+		if bar.Count > 0 {
+			h = max(h, 1.5)
+		}
+		list[i] = drawnBar{
+			bar, fixed(float64(i)*step + step*0.08), fixed(barsHeight - barsFoot - h), fixed(max(1, step*0.84)), fixed(h),
+			fixed(float64(i)*step + step/2),
+		}
+	}
+	return list
+}
+
+func fixed(f float64) string { return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0") }
+
+// A Strip is one row of a heat map: a cell for each step.
+type Strip struct {
+	Label string // for readers: what is to be seen
+	Cells []Cell
+}
+
+// A Cell is one step of a strip: Level 0 is nothing, 9 the most of the map.
+type Cell struct {
+	Level int
+	Title string
+}
+
+// HeatLevel is how hot a cell is, of the hottest of the map; a cell that has
+// anything is never 0.
+func HeatLevel(n, most int64) int {
+	if n <= 0 || most <= 0 {
+		return 0
+	}
+	return max(1, min(9, int(n*9/most)))
+}
+
+const cellWidth, cellHeight = 6, 20
+
+func (s Strip) viewBox() string {
+	return "0 0 " + strconv.Itoa(max(1, len(s.Cells))*cellWidth) + " " + strconv.Itoa(cellHeight)
+}
+
+// share is a part of a whole in percent, for a bar's width.
+func share(n, most int64) string {
+	if most <= 0 {
+		return "0"
+	}
+	return fixed(min(100, 100*float64(n)/float64(most)))
+}
+
+// unixSeconds is a length of time in seconds.
+func unixSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }

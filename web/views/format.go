@@ -1,0 +1,141 @@
+package views
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// A Number is a count for people: short, and exact on hover.
+type Number struct{ Text, Exact string }
+
+// Count words a number: "940", "12.3 k", "4.56 M".
+func Count(n int64) Number {
+	exact := grouped(n)
+	f := math.Abs(float64(n))
+	for _, u := range []struct {
+		size float64
+		name string
+	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e4, "k"}} {
+		if f < u.size {
+			continue
+		}
+		size := u.size
+		if u.name == "k" {
+			size = 1e3
+		}
+		return Number{threeDigits(float64(n)/size) + " " + u.name, exact}
+	}
+	return Number{exact, exact}
+}
+
+// threeDigits shows f, below 1,000, with three digits that count.
+func threeDigits(f float64) string {
+	places := 0
+	switch a := math.Abs(f); {
+	case a < 10:
+		places = 2
+	case a < 100:
+		places = 1
+	}
+	return strconv.FormatFloat(f, 'f', places, 64)
+}
+
+// grouped writes a number with commas.
+func grouped(n int64) string {
+	s := strconv.FormatInt(n, 10)
+	sign := ""
+	if strings.HasPrefix(s, "-") {
+		sign, s = "-", s[1:]
+	}
+	for i := len(s) - 3; i > 0; i -= 3 {
+		s = s[:i] + "," + s[i:]
+	}
+	return sign + s
+}
+
+// Percent words part of whole: "1.8 %", "0 %", "< 0.01 %"; "–" of nothing.
+func Percent(part, whole int64) Number {
+	if whole == 0 {
+		return Number{"–", "of nothing"}
+	}
+	return Number{percentWords(part, whole), grouped(part) + " of " + grouped(whole)}
+}
+
+func percentWords(part, whole int64) string {
+	p := 100 * float64(part) / float64(whole)
+	switch {
+	case part == 0:
+		return "0 %"
+	case part == whole:
+		return "100 %"
+	case p < 0.01:
+		return "< 0.01 %"
+	case p > 99.99:
+		return "> 99.99 %"
+	case p < 1:
+		return strconv.FormatFloat(p, 'f', 2, 64) + " %"
+	}
+	return strconv.FormatFloat(p, 'f', 1, 64) + " %"
+}
+
+// Duration words a length of time with two or three digits: "840 µs", "1.34 s",
+// "12 min", "3.5 h", "9 days".
+func Duration(d time.Duration) Number {
+	exact := d.String()
+	switch a := d.Abs(); {
+	case a == 0:
+		return Number{"0 s", exact}
+	case a < time.Millisecond:
+		return Number{strconv.FormatInt(d.Microseconds(), 10) + " µs", exact}
+	case a < time.Second:
+		return Number{threeDigits(float64(d)/float64(time.Millisecond)) + " ms", exact}
+	case a < time.Minute:
+		return Number{short(float64(d)/float64(time.Second)) + " s", exact}
+	case a < time.Hour:
+		return Number{short(float64(d)/float64(time.Minute)) + " min", exact}
+	case a < 48*time.Hour:
+		return Number{short(float64(d)/float64(time.Hour)) + " h", exact}
+	}
+	return Number{short(float64(d)/float64(24*time.Hour)) + " days", exact}
+}
+
+// short shows f with a digit behind the point, unless that is a zero.
+func short(f float64) string {
+	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0")
+}
+
+// A Change is how a number stands to the one of the period before.
+type Change struct {
+	Text string // "+12 %", "new", "same"
+	// Up and Down tell the direction; Good and Bad what it means, if anything.
+	Up, Down, Good, Bad bool
+}
+
+// ChangeOf compares a number with the one before. rise tells what it means when
+// it rises: +1 good, -1 bad, 0 nothing.
+func ChangeOf(now, before float64, rise int) Change {
+	c := Change{Up: now > before, Down: now < before}
+	c.Good = rise > 0 && c.Up || rise < 0 && c.Down
+	c.Bad = rise < 0 && c.Up || rise > 0 && c.Down
+	switch {
+	case now == before:
+		c.Text = "same as before"
+	case before == 0:
+		c.Text = "new"
+	default:
+		p := 100 * (now - before) / before
+		switch {
+		case math.Abs(p) < 0.1:
+			c.Text = "about the same"
+			c.Up, c.Down, c.Good, c.Bad = false, false, false, false
+		case p > 999:
+			c.Text = fmt.Sprintf("%s times as many", threeDigits(min(999, now/before)))
+		default:
+			c.Text = fmt.Sprintf("%+.1f %%", p)
+		}
+	}
+	return c
+}

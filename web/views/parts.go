@@ -1,0 +1,62 @@
+package views
+
+// A Ranges is where the reader chooses the time that a page is about.
+type Ranges struct {
+	Presets []RangeLink
+	// From and To fill the form of an own time, as "2006-01-02T15:04" in UTC;
+	// Action is where it goes, Hidden what else the address holds.
+	From, To string
+	Action   string
+	Hidden   []Hidden
+	Error    string // what is wrong with the time that was asked for
+	Shown    string // the time that is shown, in words
+	// LiveURL turns the stream on, PauseURL off; the one that would change nothing
+	// is "".
+	LiveURL, PauseURL string
+}
+
+// A RangeLink is a time to choose.
+type RangeLink struct {
+	Text, Label, URL string
+	Current          bool
+}
+
+// Hidden is a hidden field of a form.
+type Hidden struct{ Name, Value string }
+
+// An Empty says why there is nothing, and what to do.
+type Empty struct {
+	Title, Text string
+	// Curl is a command to paste; "": none.
+	Curl string
+	// Link leads to what to do; its Text is "" for none.
+	Link Link
+}
+
+// A Select is a choice from a list.
+type Select struct {
+	Name, Label, Value, Hint, Error string
+	Options                         []Option
+	Optional                        bool
+}
+
+func (s Select) hintID() string  { return s.Name + "-hint" }
+func (s Select) errorID() string { return s.Name + "-error" }
+
+func (s Select) describedBy() string {
+	return Input{Name: s.Name, Hint: s.Hint, Error: s.Error}.describedBy()
+}
+
+// A Text is a field of several lines.
+type Text struct {
+	Name, Label, Value, Hint, Error string
+	Rows                            int
+	Mono, Optional                  bool
+}
+
+func (t Text) hintID() string  { return t.Name + "-hint" }
+func (t Text) errorID() string { return t.Name + "-error" }
+
+func (t Text) describedBy() string {
+	return Input{Name: t.Name, Hint: t.Hint, Error: t.Error}.describedBy()
+}
