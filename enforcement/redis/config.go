@@ -39,6 +39,12 @@ type Config struct {
 	// simulations; keys then live for an hour, whatever the window. It must be
 	// nil where real traffic is limited. Default: nil.
 	Now func() int64
+	// Observe hears how long each call took that Redis answered, of those that
+	// Take makes and of the questions for the time while there are none. It is
+	// timed from where it is handed to the client, so that the wait for a
+	// connection is in it. It must be quick, and safe for many goroutines. Default:
+	// nobody.
+	Observe func(time.Duration)
 	// Logger. Default: none.
 	Logger *slog.Logger
 }
@@ -48,6 +54,9 @@ func (c Config) withDefaults() Config {
 	c.Tags = cmp.Or(c.Tags, 64)
 	c.Timeout = cmp.Or(c.Timeout, 50*time.Millisecond)
 	c.Connections = cmp.Or(c.Connections, 64)
+	if c.Observe == nil {
+		c.Observe = func(time.Duration) {}
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}

@@ -555,3 +555,55 @@ func TestImpossibleRequestsFailAlone(t *testing.T) {
 		t.Errorf("%d charges", n)
 	}
 }
+
+// Calls that Redis answered are timed, the others not: how long those took says
+// nothing of Redis.
+func TestAnsweredCallsAreTimed(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	var mu sync.Mutex
+	var times []time.Duration
+	heard := func() (n int) {
+		mu.Lock()
+		defer mu.Unlock()
+		return len(times)
+	}
+	began := time.Now()
+	l := open(t, redis.Config{URL: server.URL(), Observe: func(took time.Duration) {
+		mu.Lock()
+		defer mu.Unlock()
+		times = append(times, took)
+	}})
+	mustTake(t, l, request(charge(1, perHour, 1))) // the server does not know the script yet: that may be two calls
+	before := heard()
+	if before < 2 { // the time was asked for, and this one
+		t.Errorf("%d calls were timed", before)
+	}
+	for range 3 {
+		mustTake(t, l, request(charge(1, perHour, 1)))
+	}
+	if n := heard() - before; n != 3 {
+		t.Errorf("%d of 3 calls were timed", n)
+	}
+	all := time.Since(began)
+	server.Kill()
+	before = heard()
+	for range 10 { // until the breaker is open, and beyond
+		if o := take(t.Context(), l, request(charge(1, perHour, 1))); o.Err == nil {
+			t.Fatal("a dead server answered")
+		}
+	}
+	if n := heard() - before; n != 0 {
+		t.Errorf("%d calls were timed that nobody answered", n)
+	}
+	sum := time.Duration(0)
+	for _, took := range times {
+		if took <= 0 {
+			t.Errorf("a call took %s", took)
+		}
+		sum += took
+	}
+	if sum > all { // they came one after the other
+		t.Errorf("together %s within %s", sum, all)
+	}
+}

@@ -130,6 +130,12 @@ func (h *health) succeeded(sent time.Time) {
 	h.spoken.Store(sent.UnixMilli())
 }
 
+// answered notes a call that Redis answered.
+func (l *Limiter) answered(sent time.Time) {
+	l.health.succeeded(sent)
+	l.config.Observe(time.Since(sent))
+}
+
 // tryAgain lets one caller at a time look whether Redis is back, when nobody
 // runs Run.
 func (l *Limiter) tryAgain(ctx context.Context) bool {
@@ -241,7 +247,7 @@ func (l *Limiter) readTime(ctx context.Context) error {
 		return fmt.Errorf("redis: ask for the time: %w", err)
 	}
 	l.clocks.learn("", sent, now.UnixMicro())
-	l.health.succeeded(sent)
+	l.answered(sent)
 	return nil
 }
 

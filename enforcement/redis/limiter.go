@@ -259,7 +259,7 @@ func (l *Limiter) run(limit *bounded, c *call, whole bool) ([]byte, error) {
 	if err == nil && len(b) >= 9 {
 		l.clocks.learn(c.home, started, int64At(b, 1))
 	}
-	l.health.succeeded(started)
+	l.answered(started)
 	return b, err
 }
 
