@@ -231,11 +231,13 @@ func (f *Flusher) sendOne(ctx context.Context, b *Batch) error {
 		}
 		f.frozen, f.frozenSince, f.failing = nil, time.Time{}, 0
 		f.state.Flushed++
+		f.state.FlushedAt, f.state.FailingSince = f.cfg.Now(), time.Time{}
 		f.waiting.forget(f.cfg.Now())
 		return nil
 	}
 	if f.failing == 0 {
 		f.cfg.Logger.Warn("counts cannot be written; they wait in memory", "rows", f.rows(), "error", err)
+		f.state.FailingSince = f.cfg.Now()
 	}
 	f.failing++
 	f.state.Failed++
@@ -298,7 +300,10 @@ func (f *Flusher) Status() FlushState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	s := f.state
-	s.WaitingRows = f.rows()
+	s.WaitingRows, s.WaitingRefusals = f.rows(), len(f.waiting.refusals)
+	if f.frozen != nil {
+		s.WaitingRefusals += len(f.frozen.Refusals)
+	}
 	oldest := f.frozenSince
 	if oldest.IsZero() {
 		oldest = f.since

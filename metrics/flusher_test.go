@@ -321,7 +321,8 @@ func TestFlusherWaitsForTheDatabase(t *testing.T) {
 		}
 	}
 	state := f.Status()
-	if state.Waiting != c.Now().Sub(began) || state.Failed != 600 || state.Flushed != 0 || state.WaitingRows < 10*5*2 {
+	if state.Waiting != c.Now().Sub(began) || state.Failed != 600 || state.Flushed != 0 || state.WaitingRows < 10*5*2 ||
+		state.WaitingRefusals != 1 || !state.FailingSince.Equal(began) || !state.FlushedAt.IsZero() {
 		t.Errorf("state %+v", state)
 	}
 	away.set(works)
@@ -329,7 +330,8 @@ func TestFlusherWaitsForTheDatabase(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.check(t, s, c.Now())
-	if state := f.Status(); state.WaitingRows != 0 || state.Waiting != 0 || state.Folded != 0 || state.NotKept != 0 {
+	if state := f.Status(); state.WaitingRows != 0 || state.Waiting != 0 || state.Folded != 0 || state.NotKept != 0 ||
+		state.WaitingRefusals != 0 || !state.FailingSince.IsZero() || !state.FlushedAt.Equal(c.Now()) {
 		t.Errorf("state %+v", state)
 	}
 }

@@ -58,6 +58,11 @@ type FlushState struct {
 	WaitingRows     int           // not in the database yet
 	Waiting         time.Duration // age of the oldest count among them; 0 without one
 	Flushed, Failed int64         // flushes by how they ended
+	// WaitingRefusals are those of the waiting rows that are refusals.
+	WaitingRefusals int
+	// FlushedAt is when a batch was last written, and FailingSince when writing began
+	// to fail; zero: never, and while it goes well.
+	FlushedAt, FailingSince time.Time
 	// Folded are counts that the flusher gave to the sums above them, to stay
 	// within its memory; NotKept are refusals that it gave up.
 	Folded, NotKept int64
