@@ -8,6 +8,7 @@
 //
 //	usage.go    what is told
 //	service.go  Service: the questions
+//	counted.go  what was counted: busy keys, and the pace of the last minutes
 //	reset.go    the order of steps of a reset
 //
 // The package refuses to know HTTP, SQL, and how limits are counted: the

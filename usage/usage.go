@@ -76,14 +76,28 @@ type LimitUsage struct {
 	ExhaustedAfter *time.Duration
 }
 
-// A Pace is how fast something was charged in the last minutes.
+// A Pace is how fast something was charged in the last minutes: in the minute that
+// is now and the four before it, or from the first of these in which anything of the
+// tenant was counted; but over a minute at the least. All but Requests is in units of
+// cost.
+//
+// Of a policy it is exact, but for the cost of what was refused, which nobody kept:
+// such a request is taken to cost what one that passed costs on average. Of keys
+// requests are counted, and each is taken to cost that. The last second may be
+// missing, as every node writes down once a second what it counted.
 type Pace struct {
-	// Known: enough was counted to tell. Otherwise the rest is 0.
+	// Known: enough was counted to tell. It is false for keys of a shadow policy and
+	// of a tenant that keeps no values, and where more than half may be wrong.
+	// Otherwise the rest is 0.
 	Known bool
-	// PerMinute is in units of cost, of allowed requests only. Requests is how many
-	// requests a minute these were.
-	PerMinute, Requests float64
-	// Error is by how much less PerMinute may be: top keys are counted with an error.
+	// PerMinute is what was charged a minute, and RefusedPerMinute what would have
+	// been if limits had not refused it: both together are the pace at which a limit
+	// is used up. Of a key what blocks refused is in it.
+	PerMinute, RefusedPerMinute float64
+	// Requests a minute, charged or refused by limits.
+	Requests float64
+	// Error is by how much less both together may be: top keys are counted with an
+	// error.
 	Error float64
 	// Over is the time that it was measured over.
 	Over time.Duration
@@ -101,13 +115,11 @@ type InForce struct {
 func (k *KeyUsage) Attributes() map[string]string {
 	key := make(map[string]string, len(k.Key))
 	for _, part := range k.Key {
-		name := part.Name
-		if name == "ip/64" {
-			name = "ip"
+		name := attributeOf(part.Name)
+		if _, whole := key[name]; part.Missing || whole && name != part.Name {
+			continue // of ip and ip/64 the address says both
 		}
-		if !part.Missing {
-			key[name] = part.Value
-		}
+		key[name] = part.Value
 	}
 	return key
 }
