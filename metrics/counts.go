@@ -166,6 +166,8 @@ type Store interface {
 	// Kept tells, of [from, to) in seconds since the epoch, which rows hold what
 	// was counted.
 	Kept(ctx context.Context, from, to int64) (Kept, error)
+	// Mark tells which batches were added.
+	Mark(ctx context.Context) (Mark, error)
 	// Counts gives rows of one step, newest first.
 	Counts(ctx context.Context, q CountQuery) ([]CountRow, error)
 	// SumCounts gives, for each tenant and name of the query, the sum over its
@@ -194,6 +196,10 @@ type Store interface {
 	// rows a call, and tells whether something may be left.
 	Prune(ctx context.Context, r Retention) (more bool, err error)
 }
+
+// A Mark stands for the batches that were added, of all nodes. Two that are equal
+// (==) say that none was added in between; there is no order.
+type Mark struct{ Nodes, Batches, Times int64 }
 
 // A RollUp is an hour or a day to be written anew.
 type RollUp struct {

@@ -34,11 +34,12 @@ type Analytics struct {
 	pending func(id [16]byte) (Refusal, bool)
 	log     *slog.Logger
 	memory  memory
+	marked  sharedMark
 }
 
 // NewAnalytics makes Analytics over a store.
 func NewAnalytics(store Store, c AnalyticsConfig) *Analytics {
-	a := &Analytics{store: store, now: c.Now, live: c.Live, pending: c.Pending, log: c.Logger}
+	a := &Analytics{store: store, now: c.Now, live: c.Live, pending: c.Pending, log: c.Logger, marked: newSharedMark()}
 	if a.now == nil {
 		a.now = time.Now
 	}
@@ -338,5 +339,8 @@ func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Re
 // liveSpan is how far back this node's seconds are shown.
 const liveSpan = 15 * time.Minute
 
-// Live gives this node's last seconds of a tenant; 0: of all together.
+// Live gives this node's last seconds of a tenant; 0: of all together. No other
+// node's are known: what is stored of all nodes is by minutes, and so are the
+// points of Traffic over 15 minutes. With one node they can be drawn finer from
+// here; with several only the minutes are true of all.
 func (a *Analytics) Live(tenant uint32) []Second { return a.live(tenant, a.now().Add(-liveSpan)) }

@@ -65,17 +65,26 @@ type RefusalPolicy struct {
 	Block      string                 `json:"block,omitempty"`    // id
 }
 
-// A RefusalFilter narrows a reading of refusals; empty fields do not.
+// A RefusalFilter narrows a reading of refusals; empty fields do not, and what is
+// said by several must all hold.
 type RefusalFilter struct {
 	Tenant   uint32
 	Policy   string
 	Route    string
 	Reason   enforcement.Reason
+	Reasons  []enforcement.Reason // any of these
 	From, To time.Time
 	// Attributes are all among the refusal's, with these values: its key. Of each
 	// page at most 5,000 rows are looked through for them, so it may be short.
 	Attributes []enforcement.Attribute
-	// Before is the decision id of the last row of the page before.
+	// Degraded are those that were decided while the limiter that all share was
+	// away. Rows are looked through for them as for Attributes.
+	Degraded bool
+	// Before is the decision id of the last row of the page before: only older ones.
 	Before [16]byte
-	Limit  int
+	// After is a decision id: only newer ones. When there are none, that is found
+	// at once. Ids are in the order of decisions and not of their arrival: Tail
+	// follows what arrives.
+	After [16]byte
+	Limit int
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -54,6 +55,16 @@ func dayAfter(at int64) int64 {
 	return floor(at+int64(metrics.Day.Duration()/time.Second)-1, metrics.Day)
 }
 
+// Mark reads a row of each process that added anything of late.
+func (s *Store) Mark(ctx context.Context) (m metrics.Mark, err error) {
+	err = s.read(ctx, func(ctx context.Context) error {
+		return s.reader.QueryRowContext(ctx, `
+			SELECT count(*), CAST(coalesce(sum(seq), 0) AS BIGINT), CAST(coalesce(sum(at), 0) AS BIGINT)
+			FROM flush_marks`).Scan(&m.Nodes, &m.Batches, &m.Times)
+	})
+	return m, s.fail(err, "read what was added to the counts")
+}
+
 // Counts gives rows of one step, newest first.
 func (s *Store) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
 	where, err := countsWhere(q)
@@ -93,16 +104,21 @@ func (s *Store) countRows(ctx context.Context, query string, where filter, limit
 	var list []metrics.CountRow
 	err := s.read(ctx, func(ctx context.Context) error {
 		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, scanCount)
+		list, err = collect(rows, err, countScanner())
 		return err
 	})
 	return list, s.fail(err, "read counts")
 }
 
-func scanCount(r row) (metrics.CountRow, error) {
+// countScanner gives a function that scans rows of counts, all into one place:
+// an answer has thousands of them.
+func countScanner() func(row) (metrics.CountRow, error) {
 	var c metrics.CountRow
-	err := r.Scan(append([]any{&c.At, &c.Tenant, &c.Kind, &c.Name}, c.Fields()...)...)
-	return c, err
+	into := append([]any{&c.At, &c.Tenant, &c.Kind, &c.Name}, c.Fields()...)
+	return func(r row) (metrics.CountRow, error) {
+		err := r.Scan(into...)
+		return c, err
+	}
 }
 
 func countsWhere(q metrics.CountQuery) (where filter, err error) {
@@ -207,8 +223,8 @@ func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metric
 
 const (
 	refusalsUsual = 100
-	// refusalsLooked is how many rows at most are looked through for those that
-	// have asked attributes, which no column holds.
+	// refusalsLooked is how many rows at most are looked through for what no column
+	// holds.
 	refusalsLooked = 5000
 	refusalsPiece  = 500
 )
@@ -220,7 +236,7 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 		f.Limit = refusalsUsual
 	}
 	piece := f.Limit
-	if len(f.Attributes) > 0 {
+	if len(f.Attributes) > 0 || f.Degraded {
 		piece = refusalsPiece
 	}
 	list := []metrics.Refusal{}
@@ -235,7 +251,7 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 			switch {
 			case err != nil:
 				broken = append(broken, fmt.Errorf("refusal %x: %w", found[i].id, err))
-			case len(list) < f.Limit && hasAttributes(&r, f.Attributes):
+			case len(list) < f.Limit && (r.Degraded || !f.Degraded) && hasAttributes(&r, f.Attributes):
 				list = append(list, r)
 			}
 		}
@@ -250,6 +266,28 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 	return list, nil
 }
 
+// refusalRows gives the newest rows. Of several reasons each is asked for by
+// itself: the index has those of one in the order of ids, and a search for all
+// at once would sort every row of each.
+func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit int) (list []refusalRow, err error) {
+	if len(f.Reasons) == 0 {
+		return s.refusalRowsFor(ctx, f, f.Reason, limit)
+	}
+	reasons := slices.Compact(slices.Sorted(slices.Values(f.Reasons)))
+	for _, reason := range reasons {
+		if f.Reason != "" && f.Reason != reason {
+			continue
+		}
+		rows, err := s.refusalRowsFor(ctx, f, reason, limit)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, rows...)
+	}
+	slices.SortFunc(list, func(a, b refusalRow) int { return bytes.Compare(b.id, a.id) })
+	return list[:min(limit, len(list))], nil
+}
+
 func hasAttributes(r *metrics.Refusal, asked []enforcement.Attribute) bool {
 	for _, a := range asked {
 		if !slices.Contains(r.Attributes, a) {
@@ -259,7 +297,8 @@ func hasAttributes(r *metrics.Refusal, asked []enforcement.Attribute) bool {
 	return true
 }
 
-func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit int) (list []refusalRow, err error) {
+// refusalRowsFor gives the newest rows of one reason; "": of all.
+func (s *Store) refusalRowsFor(ctx context.Context, f metrics.RefusalFilter, reason enforcement.Reason, limit int) (list []refusalRow, err error) {
 	var where filter
 	if f.Tenant != 0 {
 		where.and(`tenant = ?`, int64(f.Tenant))
@@ -270,8 +309,8 @@ func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit 
 	if f.Route != "" {
 		where.and(`route = ?`, f.Route)
 	}
-	if f.Reason != "" {
-		where.and(`reason = ?`, string(f.Reason))
+	if reason != "" {
+		where.and(`reason = ?`, string(reason))
 	}
 	if !f.From.IsZero() {
 		where.and(`at_us >= ?`, f.From.UnixMicro())
@@ -281,6 +320,9 @@ func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit 
 	}
 	if f.Before != [16]byte{} {
 		where.and(`id < ?`, f.Before[:])
+	}
+	if f.After != [16]byte{} {
+		where.and(`id > ?`, f.After[:])
 	}
 	query := `
 		SELECT ` + refusalColumns + `

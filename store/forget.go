@@ -199,7 +199,7 @@ func countsOf(ctx context.Context, tx *sql.Tx, step metrics.Step, number uint32,
 		SELECT `+strings.Join(countColumns, ", ")+`
 		FROM `+tableOf("counts", step)+`
 		WHERE tenant = $1 AND kind IN ('total', 'route', 'policy') AND at >= $2 AND at < $3`, int64(number), from, to)
-	return collect(rows, err, scanCount)
+	return collect(rows, err, countScanner())
 }
 
 // sketches removes the tenants' own, and makes those of all together anew.

@@ -22,7 +22,7 @@ var wide = map[string]string{
 	// The system works on all of them.
 	"expireDue": system, "removePiece": system, "remove": system, "refusalsBefore": system, "tenantsIn": system, "sketchIDs": system,
 	// What the operator reads is of all, or of the one that the filter has.
-	"Counts": filtered, "SumCounts": filtered, "Sketches": filtered, "Refusal": filtered, "refusalRows": filtered,
+	"Counts": filtered, "SumCounts": filtered, "Sketches": filtered, "Refusal": filtered, "refusalRowsFor": filtered,
 	"AuditEntries": filtered, "Users": filtered, "Invitations": filtered, "list": filtered,
 	// The tenants themselves.
 	"Tenant": itself, "Tenants": itself, "tenant": itself,

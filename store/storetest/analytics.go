@@ -31,7 +31,10 @@ func RunAnalytics(t *testing.T, open func(t *testing.T) Fixture) {
 		{"many routes are ranked from a bounded number of rows", testManyRoutes},
 		{"refusals are found and paged newest first", testRefusalPages},
 		{"refusals are found by the attributes of a key", testRefusalAttributes},
+		{"refusals of several reasons and degraded ones are found", testRefusalReasons},
+		{"newer refusals are found", testRefusalsAfter},
 		{"a refusal that cannot be read is left out", testRefusalBroken},
+		{"the mark changes with each batch", testMark},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -413,6 +416,93 @@ func testRefusalAttributes(s *suite) {
 	s.same("pages", paged, want)
 	f.Attributes = append(f.Attributes, enforcement.Attribute{Name: "ip", Value: "192.0.2.2"})
 	s.same("of nobody", s.refusals(f), []metrics.Refusal{})
+}
+
+func testRefusalReasons(s *suite) {
+	b := metrics.Batch{Node: "n", Seq: 1}
+	reasons := []enforcement.Reason{enforcement.ReasonOverLimit, enforcement.ReasonBlocked, enforcement.ReasonTenantSuspended}
+	for i := range 1300 { // degraded ones in more than one piece that is looked through
+		at := s.Clock.Now().Add(time.Duration(i) * time.Second)
+		r := refusal(0, uint32(1+i%2), at)
+		r.ID, r.Reason, r.Degraded = sevenID(at, uint16(i)), reasons[i%3], i%10 == 7
+		b.Refusals = append(b.Refusals, r)
+	}
+	s.must(s.Store.AddCounts(s.ctx, b))
+	slices.Reverse(b.Refusals)
+	ask := func(what string, f metrics.RefusalFilter, keep func(*metrics.Refusal) bool) {
+		s.Helper()
+		var want []metrics.Refusal
+		for i := range b.Refusals {
+			if keep(&b.Refusals[i]) {
+				want = append(want, b.Refusals[i])
+			}
+		}
+		var got []metrics.Refusal
+		for {
+			page := s.refusals(f)
+			if got = append(got, page...); len(page) < f.Limit {
+				break
+			}
+			f.Before = page[len(page)-1].ID
+		}
+		s.same(what, got, want)
+	}
+	two := []enforcement.Reason{enforcement.ReasonTenantSuspended, enforcement.ReasonBlocked, enforcement.ReasonTenantSuspended}
+	of := func(r *metrics.Refusal) bool { return slices.Contains(two, r.Reason) }
+	ask("of two reasons", metrics.RefusalFilter{Reasons: two, Limit: 170}, of)
+	ask("of two reasons and a tenant", metrics.RefusalFilter{Reasons: two, Tenant: 2, Limit: 170}, func(r *metrics.Refusal) bool { return of(r) && r.Tenant == 2 })
+	ask("of one of two reasons", metrics.RefusalFilter{Reasons: two, Reason: enforcement.ReasonBlocked, Limit: 170},
+		func(r *metrics.Refusal) bool { return r.Reason == enforcement.ReasonBlocked })
+	ask("of none of two reasons", metrics.RefusalFilter{Reasons: two, Reason: enforcement.ReasonOverLimit, Limit: 170},
+		func(*metrics.Refusal) bool { return false })
+	ask("degraded", metrics.RefusalFilter{Degraded: true, Limit: 20}, func(r *metrics.Refusal) bool { return r.Degraded })
+	ask("degraded, of two reasons", metrics.RefusalFilter{Degraded: true, Reasons: two, Limit: 20}, func(r *metrics.Refusal) bool { return of(r) && r.Degraded })
+}
+
+func testRefusalsAfter(s *suite) {
+	all := s.kept(60)
+	newer := all[:20]
+	f := metrics.RefusalFilter{After: all[20].ID}
+	s.same("newer than one", s.refusals(f), newer)
+	f.Limit = 5
+	s.same("the newest of them", s.refusals(f), newer[:5])
+	f.Before = newer[4].ID
+	s.same("their next page", s.refusals(f), newer[5:10])
+	f = metrics.RefusalFilter{After: all[20].ID, Tenant: 2, Attributes: []enforcement.Attribute{{Name: "user", Value: "u3"}}}
+	var want []metrics.Refusal
+	for i := range newer {
+		if newer[i].Tenant == 2 && newer[i].Attributes[1].Value == "u3" {
+			want = append(want, newer[i])
+		}
+	}
+	s.same("of a tenant's user", s.refusals(f), want)
+	s.same("newer than the newest", s.refusals(metrics.RefusalFilter{After: all[0].ID}), []metrics.Refusal{})
+}
+
+func testMark(s *suite) {
+	seen := map[metrics.Mark]string{}
+	is := func(what string, known bool) {
+		s.Helper()
+		m, err := s.Other.Mark(s.ctx)
+		s.must(err)
+		before, found := seen[m]
+		if found != known {
+			s.Errorf("after %s the mark is %+v, known: %t (%s)", what, m, found, before)
+		}
+		seen[m] = what
+	}
+	is("nothing", false)
+	is("nothing again", true)
+	s.add("n", 1, count(noon, 1, 1))
+	is("a batch", false)
+	s.add("n", 1, count(noon, 1, 1))
+	is("the same batch", true)
+	s.add("n", 2, count(noon, 1, 1))
+	is("the next batch", false)
+	s.add("other", 1, count(noon, 1, 1))
+	is("another node's", false)
+	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{Node: "other", Seq: 2, Refusals: []metrics.Refusal{refusal(7, 1, s.Clock.Now())}}))
+	is("a refusal", false)
 }
 
 // Each way in which a row cannot be trusted costs that row, and no page.

@@ -32,7 +32,7 @@ var noTenant = []string{
 	// The system's.
 	"Revision", "Changes", "Notify", "Empty", "EndExpired", "EndOverSessions", "VerifyAudit", "WriteAudit",
 	"PutNode", "RemoveNode", "Census",
-	"AddCounts", "TakeLease", "DropLease", "RollUpsDue", "RollUp", "Prune", "Kept", "ForgetCounts",
+	"AddCounts", "TakeLease", "DropLease", "RollUpsDue", "RollUp", "Prune", "Kept", "Mark", "ForgetCounts",
 	// Of one person, whom the service holds against its tenant.
 	"User", "UserByEmail", "UserBySubject", "CreateUser", "DeleteUser", "Sessions", "EndSession",
 	// Of whoever has the secret.
