@@ -2,9 +2,10 @@
 // tenants, a week of history and live traffic, all marked as a demonstration,
 // and takes exactly that out again.
 //
-//	service.go  what there is of the demo, making it and removing it
+//	service.go  what there is of the demo, and removing it
 //	sample.go   the plans, the tenants and what is set for them
 //	world.go    synthetic users: who asks what, and when
+//	fill.go     making it, and going on where it ended
 //	history.go  the week before, decided by the real engine on a clock of its own
 //	traffic.go  what goes on while the program runs
 //

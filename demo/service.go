@@ -5,12 +5,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/problem"
@@ -22,10 +22,12 @@ import (
 // demo's, whatever it is called.
 const setting = "demo"
 
-// The lease of who makes traffic, or removes what was made: one process at a time.
+// Leases: of who makes traffic, and of who fills or removes the demo. Each is one
+// process at a time.
 const (
-	lease     = "demo"
-	leaseLife = 10 * time.Second
+	trafficLease = "demo traffic"
+	changeLease  = "demo change"
+	leaseLife    = 15 * time.Second
 )
 
 // nodePrefix begins the name of every process of which history tells; those of
@@ -66,6 +68,7 @@ type Service struct {
 	steering *steering.Service
 	now      func() time.Time
 	log      *slog.Logger
+	observe  func(*enforcement.Decision) // of the history; for tests
 }
 
 // NewService makes a Service on a Store.
@@ -95,7 +98,7 @@ type Info struct {
 	Tenants []Made    `json:"tenants"`
 	Plans   []Made    `json:"plans"`
 	// Making: it is not all there, because it is being made or whoever made it
-	// was stopped.
+	// was stopped. Ids are empty then.
 	Making bool `json:"making,omitempty"`
 }
 
@@ -148,13 +151,27 @@ type Removed struct {
 // which may take some seconds. It can be repeated when it fails on its way;
 // NotFound without a demo.
 func (s *Service) Remove(ctx context.Context) (Removed, error) {
-	var r Removed
+	holder := uuid.NewString()
+	if err := s.await(ctx, changeLease, holder); err != nil {
+		return Removed{}, err
+	}
+	defer s.drop(ctx, changeLease, holder)
 	i, err := s.Present(ctx)
 	if err != nil {
-		return r, err
+		return Removed{}, err
 	}
 	if !i.Present {
-		return r, problem.New(problem.NotFound, "there is no demo data")
+		return Removed{}, problem.New(problem.NotFound, "there is no demo data")
+	}
+	return s.remove(ctx, i)
+}
+
+// remove is Remove, with the lease.
+func (s *Service) remove(ctx context.Context, i Info) (r Removed, err error) {
+	if i.Making {
+		if i, err = s.find(ctx, i); err != nil {
+			return r, err
+		}
 	}
 	for _, made := range i.Tenants {
 		if err := s.removeTenant(ctx, made, &r); err != nil {
@@ -166,11 +183,13 @@ func (s *Service) Remove(ctx context.Context) (Removed, error) {
 			return r, err
 		}
 	}
+	// Whoever makes traffic gives its lease back when it finds its tenants gone
+	// and its counts written.
 	holder := uuid.NewString()
-	if err := s.awaitQuiet(ctx, holder); err != nil {
+	if err := s.await(ctx, trafficLease, holder); err != nil {
 		return r, fmt.Errorf("wait for the demo's traffic to end: %w", err)
 	}
-	defer func() { _ = s.store.DropLease(context.WithoutCancel(ctx), lease, holder) }()
+	defer s.drop(ctx, trafficLease, holder)
 	r.Forgotten, err = s.store.ForgetCounts(ctx, i.numbers(), nodePrefix, metrics.WithoutTenants)
 	if err != nil {
 		return r, err
@@ -182,6 +201,30 @@ func (s *Service) Remove(ctx context.Context) (Removed, error) {
 	e := audit.Entry{Action: "demo.remove", Before: before}
 	e.Actor, e.Origin = audit.Who(ctx)
 	return r, s.store.DeleteSetting(ctx, setting, e)
+}
+
+// find completes what was noted before it was made: slugs that were free then.
+func (s *Service) find(ctx context.Context, i Info) (Info, error) {
+	found := Info{Present: true, MadeAt: i.MadeAt, Tenants: []Made{}, Plans: []Made{}}
+	for _, made := range i.Tenants {
+		t, err := s.tenants.Tenant(ctx, made.Slug)
+		switch {
+		case err == nil && !t.CreatedAt.Before(i.MadeAt):
+			found.Tenants = append(found.Tenants, Made{ID: t.ID, Slug: t.Slug, Number: t.Number})
+		case err != nil && !problem.Is(err, problem.NotFound):
+			return found, err
+		}
+	}
+	for _, made := range i.Plans {
+		p, err := s.plans.Plan(ctx, made.Slug)
+		switch {
+		case err == nil && !p.CreatedAt.Before(i.MadeAt):
+			found.Plans = append(found.Plans, Made{ID: p.ID, Slug: p.Slug})
+		case err != nil && !problem.Is(err, problem.NotFound):
+			return found, err
+		}
+	}
+	return found, s.note(ctx, found, "demo.find")
 }
 
 // tries is how often something is removed that changes meanwhile.
@@ -226,14 +269,13 @@ func (s *Service) removePlan(ctx context.Context, made Made, r *Removed) error {
 	}
 }
 
-// awaitQuiet takes the lease, which whoever makes traffic gives back when it
-// finds its tenants gone and its counts written. One that was killed has it no
-// longer than its life.
-func (s *Service) awaitQuiet(ctx context.Context, holder string) error {
+// await takes a lease, as soon as nobody else has it. One that was killed has it
+// no longer than its life.
+func (s *Service) await(ctx context.Context, name, holder string) error {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		mine, err := s.store.TakeLease(ctx, lease, holder, time.Minute)
+		mine, err := s.store.TakeLease(ctx, name, holder, leaseLife)
 		if err != nil || mine {
 			return err
 		}
@@ -245,7 +287,9 @@ func (s *Service) awaitQuiet(ctx context.Context, holder string) error {
 	}
 }
 
-// holds reports whether all of the names are those of the demo's tenants.
-func (i Info) holds(slug string) bool {
-	return slices.ContainsFunc(i.Tenants, func(m Made) bool { return m.Slug == slug })
+// drop gives a lease back. If it cannot, the lease ends by itself.
+func (s *Service) drop(ctx context.Context, name, holder string) {
+	if err := s.store.DropLease(context.WithoutCancel(ctx), name, holder); err != nil {
+		s.log.Warn("the demo's lease could not be given back; it ends by itself", "error", err)
+	}
 }

@@ -1,0 +1,329 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/tenants"
+)
+
+// seed of the world. Everybody's demo has the same users.
+const seed = 20_250_301
+
+// A Node is what the demo uses of the process that serves.
+type Node struct {
+	// Snapshot is the one in force; Refresh brings it up to date.
+	Snapshot func() *snapshot.Snapshot
+	Refresh  func(context.Context) error
+	// NewLimiter makes an empty limiter on a clock, in microseconds since the
+	// epoch: for the history.
+	NewLimiter func(now func() int64) enforcement.Limiter
+}
+
+// Fill makes the demo in a database without one: plans, tenants, what is set for
+// them, and a week of history. In a database that has it, the time since it was
+// last counted is filled, at most a week; nothing else is changed, whatever was
+// edited. What was left half done is removed and made anew.
+//
+// When a slug is taken by something that the demo did not make, it says so
+// (Conflict) and does nothing.
+func (s *Service) Fill(ctx context.Context, n Node) error {
+	holder := uuid.NewString()
+	if err := s.await(ctx, changeLease, holder); err != nil {
+		return err
+	}
+	defer s.drop(ctx, changeLease, holder)
+	var taken atomic.Int64
+	taken.Store(time.Now().Unix())
+	f := filling{Service: s, node: n, renew: func(ctx context.Context) error {
+		if now, before := time.Now().Unix(), taken.Load(); now < before+int64(leaseLife/time.Second)/5 || !taken.CompareAndSwap(before, now) {
+			return nil
+		}
+		_, err := s.store.TakeLease(ctx, changeLease, holder, leaseLife)
+		return err
+	}}
+	i, err := s.Present(ctx)
+	if err != nil {
+		return err
+	}
+	if i.Present {
+		whole := !i.Making
+		if whole {
+			whole, err = s.someLeft(ctx, i)
+		}
+		if err != nil {
+			return err
+		}
+		if whole {
+			return f.goOn(ctx, i)
+		}
+		if _, err := s.remove(ctx, i); err != nil {
+			return fmt.Errorf("remove what is left of the demo: %w", err)
+		}
+	}
+	return f.make(ctx)
+}
+
+// A filling is one call of Fill.
+type filling struct {
+	*Service
+	node  Node
+	renew func(context.Context) error // the lease
+}
+
+// someLeft reports whether a tenant of the demo is there.
+func (s *Service) someLeft(ctx context.Context, i Info) (bool, error) {
+	for _, made := range i.Tenants {
+		_, err := s.tenants.Tenant(ctx, made.ID)
+		if err == nil {
+			return true, nil
+		}
+		if !problem.Is(err, problem.NotFound) {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// make makes everything, and tells the week before.
+func (f *filling) make(ctx context.Context) error {
+	if err := f.refuseTaken(ctx); err != nil {
+		return err
+	}
+	// Noted before it is made, so that what is half done can be found.
+	i := Info{MadeAt: f.now().UTC().Truncate(time.Second), Making: true}
+	for _, slug := range planSlugs {
+		i.Plans = append(i.Plans, Made{Slug: slug})
+	}
+	for _, t := range sampleTenants(f.now()) {
+		i.Tenants = append(i.Tenants, Made{Slug: t.slug})
+	}
+	if err := f.note(ctx, i, "demo.begin"); err != nil {
+		return err
+	}
+	stages, err := f.furnish(ctx, &i)
+	if err != nil {
+		return err
+	}
+	i.Making = false
+	if err := f.note(ctx, i, "demo.make"); err != nil {
+		return err
+	}
+	// In the first half of the week the first version was in force, and nothing
+	// was set beside it; blocks are from the last hours.
+	end := f.now().Truncate(time.Second)
+	return f.write(ctx, end.Add(-historyLength), end, func(at time.Time) map[string]*enforcement.Subject {
+		switch age := end.Sub(at); {
+		case age > 4*24*time.Hour:
+			return stages[0]
+		case age > 3*time.Hour:
+			return stages[1]
+		}
+		return stages[2]
+	})
+}
+
+// refuseTaken says which slugs are somebody else's.
+func (s *Service) refuseTaken(ctx context.Context) error {
+	var taken []string
+	for _, slug := range planSlugs {
+		if _, err := s.plans.Plan(ctx, slug); err == nil {
+			taken = append(taken, "plan "+slug)
+		} else if !problem.Is(err, problem.NotFound) {
+			return err
+		}
+	}
+	for _, t := range sampleTenants(s.now()) {
+		if _, err := s.tenants.Tenant(ctx, t.slug); err == nil {
+			taken = append(taken, "tenant "+t.slug)
+		} else if !problem.Is(err, problem.NotFound) {
+			return err
+		}
+	}
+	if len(taken) > 0 {
+		return problem.New(problem.Conflict, "the demo did not make, and will not touch: %s; it needs these slugs, so nothing was done", strings.Join(taken, ", "))
+	}
+	return nil
+}
+
+// furnish makes plans, tenants and what is set. It gives the tenants at three
+// stages: on the first versions, on the published ones with lists and overrides,
+// and with blocks.
+func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*enforcement.Subject, err error) {
+	for k, draft := range []plans.Document{freePlan(), proPlan(1), enterprisePlan()} {
+		if i.Plans[k], err = f.makePlan(ctx, planSlugs[k], draft); err != nil {
+			return stages, fmt.Errorf("make plan %s: %w", planSlugs[k], err)
+		}
+	}
+	samples := sampleTenants(f.now())
+	for k, t := range samples {
+		if i.Tenants[k], err = f.makeTenant(ctx, t); err != nil {
+			return stages, fmt.Errorf("make tenant %s: %w", t.slug, err)
+		}
+	}
+	if stages[0], err = f.subjects(ctx, *i); err != nil {
+		return stages, err
+	}
+	if err := f.revise(ctx); err != nil {
+		return stages, fmt.Errorf("publish plan %s again: %w", planPro, err)
+	}
+	for _, t := range samples {
+		if err := f.steer(ctx, t); err != nil {
+			return stages, fmt.Errorf("steer tenant %s: %w", t.slug, err)
+		}
+	}
+	if stages[1], err = f.subjects(ctx, *i); err != nil {
+		return stages, err
+	}
+	for _, t := range samples {
+		for _, b := range t.blocks {
+			if _, err := f.steering.CreateBlock(ctx, t.slug, b); err != nil {
+				return stages, fmt.Errorf("block a key of tenant %s: %w", t.slug, err)
+			}
+		}
+	}
+	stages[2], err = f.subjects(ctx, *i)
+	return stages, err
+}
+
+func (s *Service) makePlan(ctx context.Context, slug string, draft plans.Document) (Made, error) {
+	p, err := s.plans.CreatePlan(ctx, slug, draft)
+	if err != nil {
+		return Made{}, err
+	}
+	_, _, err = s.plans.Publish(ctx, p.ID, p.DraftRevision)
+	return Made{ID: p.ID, Slug: p.Slug}, err
+}
+
+func (s *Service) makeTenant(ctx context.Context, t sampleTenant) (Made, error) {
+	made, err := s.tenants.CreateTenant(ctx, t.slug, t.document)
+	if err != nil {
+		return Made{}, err
+	}
+	// Its secret is thrown away: whoever wants to ask makes a key.
+	_, _, err = s.tenants.CreateKey(ctx, made.ID, tenants.NewKey{Name: "production gateway (demo)", Scopes: []tenants.Scope{tenants.ScopeCheck}})
+	return Made{ID: made.ID, Slug: made.Slug, Number: made.Number}, err
+}
+
+// revise publishes a second version of one plan, and leaves a draft behind it.
+func (s *Service) revise(ctx context.Context) error {
+	p, err := s.plans.Plan(ctx, planPro)
+	if err != nil {
+		return err
+	}
+	if p, err = s.plans.SaveDraft(ctx, p.ID, proPlan(2), p.DraftRevision); err != nil {
+		return err
+	}
+	if p, _, err = s.plans.Publish(ctx, p.ID, p.DraftRevision); err != nil {
+		return err
+	}
+	_, err = s.plans.SaveDraft(ctx, p.ID, proDraft(), p.DraftRevision)
+	return err
+}
+
+func (s *Service) steer(ctx context.Context, t sampleTenant) error {
+	for _, o := range t.overrides {
+		if _, err := s.steering.CreateOverride(ctx, t.slug, o); err != nil {
+			return err
+		}
+	}
+	for _, e := range t.entries {
+		if _, err := s.steering.CreateEntry(ctx, t.slug, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subjects are the demo's tenants as they are enforced now, by slug.
+func (f *filling) subjects(ctx context.Context, i Info) (map[string]*enforcement.Subject, error) {
+	if err := f.node.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return i.subjects(f.node.Snapshot()), nil
+}
+
+func (i Info) subjects(now *snapshot.Snapshot) map[string]*enforcement.Subject {
+	found := make(map[string]*enforcement.Subject, len(i.Tenants))
+	for _, made := range i.Tenants {
+		if s, ok := now.Subject(made.ID); ok {
+			found[made.Slug] = s
+		}
+	}
+	return found
+}
+
+// goOn fills the time since something of the demo was last counted.
+func (f *filling) goOn(ctx context.Context, i Info) error {
+	end := f.now().Truncate(time.Second)
+	from, err := f.counted(ctx, i, end)
+	if err != nil || !from.Before(end) {
+		return err
+	}
+	now, err := f.subjects(ctx, i)
+	if err != nil {
+		return err
+	}
+	return f.write(ctx, from, end, func(time.Time) map[string]*enforcement.Subject { return now })
+}
+
+// counted is from when on nothing of the demo is counted: the minute after the
+// newest one, or else the hour; at most a week before now.
+func (s *Service) counted(ctx context.Context, i Info, now time.Time) (time.Time, error) {
+	last := now.Add(-historyLength)
+	for _, step := range []metrics.Step{metrics.Hour, metrics.Minute} {
+		for _, number := range i.numbers() {
+			rows, err := s.store.Counts(ctx, metrics.CountQuery{
+				Step: step, From: now.Add(-historyLength).Truncate(step.Duration()).Unix(), To: now.Add(time.Hour).Truncate(step.Duration()).Unix(),
+				Tenant: number, Kind: metrics.KindTotal, Limit: 1,
+			})
+			if err != nil {
+				return last, err
+			}
+			if len(rows) > 0 {
+				last = slices.MaxFunc([]time.Time{last, time.Unix(rows[0].At, 0).Add(step.Duration())}, time.Time.Compare)
+			}
+		}
+	}
+	return last, nil
+}
+
+// write tells of [from, end): of the older part, which is mostly deciding, and of
+// the newer one, which is mostly writing, at the same time, each with counters
+// that begin empty.
+func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.Time) map[string]*enforcement.Subject) error {
+	began := time.Now()
+	parts, ctx := errgroup.WithContext(ctx)
+	middle := boundary(end)
+	for _, part := range [][2]time.Time{{from, middle}, {middle, end}} {
+		if part[0].Before(from) {
+			part[0] = from
+		}
+		if !part[0].Before(part[1]) {
+			continue
+		}
+		parts.Go(func() error {
+			h := newHistory(newWorld(seed), f.node.NewLimiter, f.store, end, f.observe)
+			err := h.tell(ctx, part[0], part[1], end, who, f.renew)
+			return errors.Join(err, h.end())
+		})
+	}
+	if err := parts.Wait(); err != nil {
+		return fmt.Errorf("write the demo's history: %w", err)
+	}
+	f.log.Info("the demo's history is written", "from", from.UTC().Format(time.RFC3339), "took", time.Since(began).Round(time.Millisecond).String())
+	return nil
+}

@@ -1,0 +1,311 @@
+package demo
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// A world is the synthetic users: who asks what in which second. It is a
+// function of a seed and the time alone, so that the same week is the same
+// however it is cut into pieces.
+type world struct {
+	seed   uint64
+	crowds []crowd
+}
+
+// A crowd is the users of one tenant.
+type crowd struct {
+	tenant string // slug
+	// perSecond is how often they ask on average, all together.
+	perSecond float64
+	// zone is by how many hours their clock differs from UTC, peak the hour of
+	// their day when most of them are there.
+	zone, peak float64
+	swing      float64 // of the day: 0 none, 1 down to nothing
+	weekend    float64 // factor on Saturday and Sunday
+	burstOf    int     // calls of a page that asks for everything at once
+	users      []user
+	weights    []float64 // of users, summed up
+	routes     []route
+	shares     []float64 // of routes, summed up
+	machines   []machine
+}
+
+type user struct {
+	attributes []enforcement.Attribute
+	ip         netip.Addr
+}
+
+type route struct {
+	method string
+	paths  []string
+	weight float64
+	// bursts: a page that asks for it asks for several.
+	bursts bool
+}
+
+// A machine asks by a rule of its own, not with the crowd.
+type machine struct {
+	user  user
+	route route
+	// rate is calls a second, at an instant and so long before the end of the
+	// history; the age of live traffic is 0.
+	rate func(at time.Time, age time.Duration) float64
+}
+
+// An event is one call.
+type event struct {
+	at    int64 // microseconds since the epoch
+	crowd int
+	check enforcement.Check
+}
+
+// density of the history by age, of what crowds ask on average: sparse days are
+// quicker to make, and the last hours come up to what live traffic is.
+func density(age time.Duration) float64 {
+	const sparse, full, live = 0.28, 1, 2
+	switch hours := age.Hours(); {
+	case hours >= 24:
+		return sparse
+	case hours >= 1:
+		near := (24 - hours) / 23
+		return sparse + (full-sparse)*near*near
+	default:
+		return live - (live-full)*hours
+	}
+}
+
+// second appends the events of a second, in their order. age is how long before
+// the end of the history it is; 0: live.
+func (w *world) second(to []event, at time.Time, age time.Duration) []event {
+	from := len(to)
+	second := at.Unix()
+	for i := range w.crowds {
+		c := &w.crowds[i]
+		r := rand.New(rand.NewPCG(w.seed+uint64(i), uint64(second)))
+		for range poisson(r, c.perSecond*c.rhythm(at)*density(age)) {
+			to = c.ask(to, r, i, second)
+		}
+		for k := range c.machines {
+			m := &c.machines[k]
+			for range poisson(r, m.rate(at, age)) {
+				to = append(to, event{at: instant(r, second), crowd: i, check: checkOf(&m.user, &m.route, r)})
+			}
+		}
+	}
+	slices.SortStableFunc(to[from:], func(a, b event) int { return cmp.Compare(a.at, b.at) })
+	return to
+}
+
+// ask appends what one user asks: one call, or those of a page.
+func (c *crowd) ask(to []event, r *rand.Rand, crowd int, second int64) []event {
+	u := &c.users[pick(r, c.weights)]
+	route := &c.routes[pick(r, c.shares)]
+	at := instant(r, second)
+	calls := 1
+	if route.bursts && r.IntN(25) == 0 {
+		calls = c.burstOf
+	}
+	for range calls {
+		to = append(to, event{at: at, crowd: crowd, check: checkOf(u, route, r)})
+	}
+	return to
+}
+
+func instant(r *rand.Rand, second int64) int64 { return second*1_000_000 + r.Int64N(1_000_000) }
+
+func checkOf(u *user, on *route, r *rand.Rand) enforcement.Check {
+	return enforcement.Check{Method: on.method, Path: on.paths[r.IntN(len(on.paths))], Attributes: u.attributes, IP: u.ip, Cost: 1}
+}
+
+// rhythm is how busy the crowd is at an instant; 1 on an average weekday.
+func (c *crowd) rhythm(at time.Time) float64 {
+	local := at.UTC().Add(time.Duration(c.zone * float64(time.Hour)))
+	hour := float64(local.Hour()) + float64(local.Minute())/60
+	f := 1 + c.swing*math.Cos((hour-c.peak)/24*2*math.Pi)
+	if day := local.Weekday(); day == time.Saturday || day == time.Sunday {
+		f *= c.weekend
+	}
+	return f
+}
+
+// poisson draws a number of events by their mean (Knuth), which is small.
+func poisson(r *rand.Rand, mean float64) (n int) {
+	if mean <= 0 {
+		return 0
+	}
+	for limit, p := math.Exp(-mean), r.Float64(); p > limit; p *= r.Float64() {
+		n++
+	}
+	return n
+}
+
+// pick draws a place by weights that were summed up.
+func pick(r *rand.Rand, sums []float64) int {
+	return min(sort.SearchFloat64s(sums, r.Float64()*sums[len(sums)-1]), len(sums)-1)
+}
+
+// newWorld makes the users.
+func newWorld(seed uint64) *world {
+	w := &world{seed: seed, crowds: []crowd{acme(), bloom(), cobalt()}}
+	for i := range w.crowds {
+		c := &w.crowds[i]
+		sum := 0.0
+		for _, r := range c.routes {
+			sum += r.weight
+			c.shares = append(c.shares, sum)
+		}
+		sum = 0
+		for rank := range c.users {
+			sum += 1 / math.Pow(float64(rank+1), 1.05) // Zipf: a few ask most
+			c.weights = append(c.weights, sum)
+		}
+	}
+	return w
+}
+
+func acme() crowd {
+	return crowd{
+		tenant: tenantAcme, perSecond: 2.5, zone: 1, peak: 14, swing: 0.75, weekend: 0.4, burstOf: 9,
+		users: people(340, func(i int) string {
+			if i%3 == 0 {
+				return fmt.Sprintf("2001:db8:%x:%x::%x", 0x10+i%7, i%5, i+1)
+			}
+			return fmt.Sprintf("192.0.2.%d", 10+i%60)
+		}, nil),
+		routes: []route{
+			{"GET", paths("/v1/orders/%d", 40), 26, true},
+			{"GET", paths("/v1/customers/%d", 40), 20, true},
+			{"GET", []string{"/v1/reports/revenue", "/v1/reports/stock", "/v1/reports/returns", "/v1/reports/daily"}, 22, false},
+			{"GET", []string{"/v1/search"}, 14, false},
+			{"POST", []string{"/v1/orders"}, 8, false},
+			{"POST", []string{"/v1/exports/orders", "/v1/exports/stock"}, 3, false},
+			{"POST", []string{"/v1/login"}, 4, false},
+			{"GET", []string{"/status"}, 3, false},
+		},
+		machines: []machine{
+			// A job begins five minutes past every hour.
+			{someone(batchUser, "192.0.2.5"), route{"POST", []string{"/v1/exports/orders"}, 0, false}, minutes(1.6, 5)},
+			{someone(qaUser, "192.0.2.6"), route{"GET", []string{"/v1/reports/revenue", "/v1/search", "/v1/orders/7"}, 0, false}, always(0.08)},
+		},
+	}
+}
+
+func bloom() crowd {
+	return crowd{
+		tenant: tenantBloom, perSecond: 1.6, zone: -5, peak: 20, swing: 0.7, weekend: 1.3, burstOf: 12,
+		users: people(220, func(i int) string { return fmt.Sprintf("203.0.113.%d", 70+i%110) }, func(i int) string {
+			if i%9 == 4 {
+				return "beta"
+			}
+			return ""
+		}, heavyUser, betaUser),
+		routes: []route{
+			{"GET", paths("/v1/products/%d", 60), 38, true},
+			{"GET", []string{"/v1/search"}, 20, false},
+			{"GET", paths("/v1/carts/%d", 30), 14, true},
+			{"GET", []string{"/v1/beta/recommendations", "/v1/beta/try-on"}, 10, true},
+			{"POST", []string{"/v1/carts"}, 8, false},
+			{"POST", []string{"/v1/login"}, 6, false},
+			{"GET", []string{"/robots.txt"}, 2, false},
+		},
+		machines: []machine{
+			// Somebody guesses passwords from one address, two minutes in ten.
+			{someone("", abuserIP), route{"POST", []string{"/v1/login"}, 0, false}, attacks(1.2)},
+			// One user comes close to what a month includes: the same number in every week.
+			{someone(heavyUser, "203.0.113.71"), route{"POST", []string{"/v1/orders"}, 0, false}, always(0.00305)},
+			{someone("", deniedIP), route{"POST", []string{"/v1/orders"}, 0, false}, always(0.005)},
+		},
+	}
+}
+
+func cobalt() crowd {
+	return crowd{
+		tenant: tenantCobalt, perSecond: 0.5, zone: 0, peak: 16, swing: 0.6, weekend: 0.8, burstOf: 11,
+		users: people(28, func(i int) string { return fmt.Sprintf("192.0.2.%d", 100+i) }, nil),
+		routes: []route{
+			{"GET", paths("/v1/items/%d", 20), 45, true},
+			{"GET", []string{"/v1/search"}, 20, false},
+			{"POST", []string{"/v1/items"}, 10, false},
+			{"POST", []string{"/v1/login"}, 5, false},
+			{"GET", []string{"/docs"}, 6, false},
+		},
+		machines: []machine{
+			{someone(blockedUser, "192.0.2.180"), route{"GET", paths("/v1/items/%d", 20), 0, false}, always(0.06)},
+		},
+	}
+}
+
+// always is a rate that does not change, nor with the density of the history.
+func always(perSecond float64) func(time.Time, time.Duration) float64 {
+	return func(time.Time, time.Duration) float64 { return perSecond }
+}
+
+// minutes is a rate in one minute of every hour.
+func minutes(perSecond float64, minute int) func(time.Time, time.Duration) float64 {
+	return func(at time.Time, _ time.Duration) float64 {
+		if at.Minute() != minute {
+			return 0
+		}
+		return perSecond
+	}
+}
+
+// attacks is a rate in two minutes of ten, in some hours, and in the last two of
+// the history and live in every one.
+func attacks(perSecond float64) func(time.Time, time.Duration) float64 {
+	return func(at time.Time, age time.Duration) float64 {
+		hour := at.Unix() / 3600
+		if m := at.Minute() % 10; m < 2 || m > 3 || age > 2*time.Hour && hour*2654435761%7 > 1 {
+			return 0
+		}
+		return perSecond
+	}
+}
+
+var (
+	firstNames = []string{"ada", "ben", "cleo", "dina", "emil", "fay", "gus", "hana", "ivo", "juno", "kai", "lena", "milo", "nora", "otto", "pia", "quin", "rosa", "sven", "tara"}
+	lastNames  = []string{"abara", "berg", "castro", "dahl", "eriksen", "fontaine", "grau", "haas", "iqbal", "jensen", "koch", "lund", "moreau", "novak", "okafor", "petit", "quist"}
+)
+
+// people makes users, the first of them by name.
+func people(n int, ip func(i int) string, tier func(i int) string, named ...string) []user {
+	list := make([]user, n)
+	for i := range list {
+		name := firstNames[i%len(firstNames)] + "." + lastNames[i%len(lastNames)]
+		if i < len(named) {
+			name = named[i]
+		}
+		list[i] = someone(name, ip(i))
+		if tier != nil && tier(i) != "" {
+			list[i].attributes = append(list[i].attributes, enforcement.Attribute{Name: "tier", Value: tier(i)})
+		}
+	}
+	return list
+}
+
+// someone has a name, or none, and an address.
+func someone(name, ip string) user {
+	u := user{ip: netip.MustParseAddr(ip)}
+	if name != "" {
+		u.attributes = append(u.attributes, enforcement.Attribute{Name: "user", Value: name})
+	}
+	u.attributes = append(u.attributes, enforcement.Attribute{Name: "ip", Value: u.ip.String()})
+	return u
+}
+
+func paths(form string, n int) []string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(form, 1000+i*37%997)
+	}
+	return list
+}
