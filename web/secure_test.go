@@ -28,7 +28,7 @@ func (w *world) everyPage(t *testing.T) map[string]reply {
 	return map[string]reply{
 		"docs": w.get("/docs", ""), "problems": w.get("/docs/problems", ""), "problem": w.get("/docs/problems/no-policy", ""),
 		"no problem": w.get("/docs/problems/none", ""), "nowhere": w.get("/none", "owner"), "stylesheet": w.get("/static/none.css", ""),
-		"home": w.get("/", "owner"), "sign-in": w.get("/sign-in?next=/people", ""), "signed out": w.get("/sign-in?done=left", ""),
+		"home": w.get("/", "owner"), "jump": w.get("/jump?q=o", "owner"), "no jump": w.get("/jump?q=%3Cb%3E", "acme-viewer"), "jump found": w.get("/jump/found?q=a", "owner"), "sign-in": w.get("/sign-in?next=/people", ""), "signed out": w.get("/sign-in?done=left", ""),
 		"failed": w.post("/sign-in", "", url.Values{"email": {"x"}, "password": {"y"}}), "to sign-in": w.get("/account", ""),
 		"set-up": w.get("/setup/none", ""), "invite": w.get(invite[1], ""), "choose": w.get(choose[1], ""), "dead": w.get("/invite/none", ""),
 		"unfit": w.post(invite[1], "", url.Values{"name": {""}, "password": {"x"}}), "link": made, "new link": renew,

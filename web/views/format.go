@@ -14,30 +14,27 @@ type Number struct{ Text, Exact string }
 // Count words a number: "940", "12.3 k", "4.56 M".
 func Count(n int64) Number {
 	exact := grouped(n)
-	f := math.Abs(float64(n))
-	for _, u := range []struct {
-		size float64
-		name string
-	}{{1e12, "T"}, {1e9, "G"}, {1e6, "M"}, {1e4, "k"}} {
-		if f < u.size {
-			continue
-		}
-		size := u.size
-		if u.name == "k" {
-			size = 1e3
-		}
-		return Number{threeDigits(float64(n)/size) + " " + u.name, exact}
+	if n > -10_000 && n < 10_000 {
+		return Number{exact, exact}
 	}
-	return Number{exact, exact}
+	size := 1e3
+	for _, unit := range []string{"k", "M", "G"} {
+		// As it would be written, 999,999 is 1.00 M and not 1000 k.
+		if math.Abs(float64(n))/size < 999.5 {
+			return Number{threeDigits(float64(n)/size) + " " + unit, exact}
+		}
+		size *= 1e3
+	}
+	return Number{threeDigits(float64(n)/size) + " T", exact}
 }
 
 // threeDigits shows f, below 1,000, with three digits that count.
 func threeDigits(f float64) string {
 	places := 0
 	switch a := math.Abs(f); {
-	case a < 10:
+	case a < 9.995:
 		places = 2
-	case a < 100:
+	case a < 99.95:
 		places = 1
 	}
 	return strconv.FormatFloat(f, 'f', places, 64)
@@ -73,8 +70,8 @@ func percentWords(part, whole int64) string {
 		return "100 %"
 	case p < 0.01:
 		return "< 0.01 %"
-	case p > 99.99:
-		return "> 99.99 %"
+	case p > 99.9:
+		return "> 99.9 %"
 	case p < 1:
 		return strconv.FormatFloat(p, 'f', 2, 64) + " %"
 	}
@@ -85,16 +82,19 @@ func percentWords(part, whole int64) string {
 // "12 min", "3.5 h", "9 days".
 func Duration(d time.Duration) Number {
 	exact := d.String()
+	// The bounds are where the rounded number would reach the next unit.
 	switch a := d.Abs(); {
 	case a == 0:
 		return Number{"0 s", exact}
+	case a < time.Microsecond:
+		return Number{"< 1 µs", exact}
 	case a < time.Millisecond:
 		return Number{strconv.FormatInt(d.Microseconds(), 10) + " µs", exact}
-	case a < time.Second:
+	case a < 999_500*time.Microsecond:
 		return Number{threeDigits(float64(d)/float64(time.Millisecond)) + " ms", exact}
-	case a < time.Minute:
+	case a < 59_950*time.Millisecond:
 		return Number{short(float64(d)/float64(time.Second)) + " s", exact}
-	case a < time.Hour:
+	case a < time.Hour-3*time.Second:
 		return Number{short(float64(d)/float64(time.Minute)) + " min", exact}
 	case a < 48*time.Hour:
 		return Number{short(float64(d)/float64(time.Hour)) + " h", exact}

@@ -1,0 +1,85 @@
+package web
+
+import (
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"io"
+	"io/fs"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// vendored are the files of others, as their packages have them.
+var vendored = map[string]string{
+	"static/vendor/htmx-2.0.11.min.js":        "d6fdc75f204e6bdefa99b69bf1e6d4ac69b8a364f77929f45c13476b4000f717",
+	"static/vendor/htmx-ext-sse-2.2.4.min.js": "98a46496de0c3605fbffdce9167ba427bdd9553184f83f149c261891a92c0136",
+	"static/vendor/uplot-1.6.32.iife.min.js":  "19c8d4c6ad88929a79f4ae49d6f7161566dfd0ba3d15cc495e974f787eb78f1f",
+	"static/css/05-uplot.css":                 "df630c6a8d6f8eeaff264b50f73ce5b114f646ffd9a0bb74f049b0a00135fa04",
+	"static/fonts/inter-latin-5.3.0.woff2":    "3100e775e8616cd2611beecfa23a4263d7037586789b43f035236a2e6fbd4c62",
+}
+
+// Files of others are never edited here: a change is another version.
+func TestVendoredFiles(t *testing.T) {
+	t.Parallel()
+	for name, want := range vendored {
+		body, err := static.ReadFile(name)
+		must(t, err)
+		if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != want {
+			t.Errorf("%s has the SHA-256 %x", name, sum)
+		}
+	}
+	entries, err := fs.ReadDir(static, "static/vendor")
+	must(t, err)
+	for _, e := range entries {
+		if _, known := vendored["static/vendor/"+e.Name()]; !known && e.Name() != "LICENSES.txt" {
+			t.Errorf("nobody says where static/vendor/%s comes from", e.Name())
+		}
+	}
+}
+
+// Every file comes under the hash of its content, packed for those who can
+// unpack it, and the style sheet names the font by that address.
+func TestAssets(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	a, err := newAssets(static)
+	must(t, err)
+	for name, url := range a.urls {
+		plain := w.get(url, "")
+		packed := w.send(http.MethodGet, url, "", nil, func(r *http.Request) { r.Header.Set("Accept-Encoding", "br, gzip") })
+		if plain.Code != 200 || packed.Code != 200 || plain.Header().Get("Content-Encoding") != "" {
+			t.Fatalf("%s: %d and %d", name, plain.Code, packed.Code)
+		}
+		body := packed.body
+		if packed.Header().Get("Content-Encoding") == "gzip" {
+			z, err := gzip.NewReader(strings.NewReader(body))
+			must(t, err)
+			unpacked, err := io.ReadAll(z)
+			must(t, err)
+			body = string(unpacked)
+			if packed.Header().Get("Vary") != "Accept-Encoding" {
+				t.Errorf("%s: Vary is %q", name, packed.Header().Values("Vary"))
+			}
+		} else if strings.HasSuffix(name, ".js") || strings.HasSuffix(name, ".css") {
+			t.Errorf("%s is not packed", name)
+		}
+		if body != plain.body {
+			t.Errorf("%s differs when it is packed", name)
+		}
+		if !strings.Contains(plain.Header().Get("Cache-Control"), "immutable") {
+			t.Errorf("%s: Cache-Control is %q", name, plain.Header().Get("Cache-Control"))
+		}
+	}
+	css := w.get(a.url("headgate.css"), "").body
+	for _, link := range regexp.MustCompile(`url\("([^"]*)"\)`).FindAllStringSubmatch(css, -1) {
+		if w.get(link[1], "").Code != 200 {
+			t.Errorf("the style sheet names %s, which is not there", link[1])
+		}
+	}
+	if w.get("/static/headgate.css", "").Code != 404 {
+		t.Error("a file is there without the hash of its content")
+	}
+}
