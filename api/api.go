@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/snapshot"
 	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/usage"
 )
 
 // Config of an API. What has no default must be set for the operations that
@@ -35,9 +36,11 @@ type Config struct {
 	People *accounts.People
 	// Refusals notes what keys were refused, for the audit log. Default: nobody does.
 	Refusals *accounts.Refusals
-	// Steering is the service behind overrides, lists, blocks and resets. Default:
-	// none, and 503.
+	// Steering is the service behind overrides, lists and blocks. Default: none, and
+	// 503.
 	Steering *steering.Service
+	// Usage tells what is left, and resets. Default: none, and 503.
+	Usage *usage.Service
 	// Analytics answers what was counted. Default: none, and 503.
 	Analytics *metrics.Analytics
 	// Audit is where the log is read.

@@ -61,7 +61,11 @@ var before = map[string][]call{
 	"getRetryAfter histogram":   someTraffic,
 	"getLive live":              someTraffic,
 	"listRefusals page":         someTraffic,
-	"getExplanation refusal":    someTraffic,
+	"getUsage usage": repeated(6, call{
+		method: "POST", path: "/v1/check",
+		body: `{"tenant":"acme","method":"GET","path":"/v1/reports","attributes":{"user":"u7"},"cost":10}`,
+	}),
+	"getExplanation refusal": someTraffic,
 }
 
 // What some examples suppose to be set.
@@ -141,7 +145,7 @@ func playExample(t *testing.T, method, path string, op *openapi3.Operation, name
 	for _, c := range before[op.OperationID+" "+name] {
 		w.made(c)
 	}
-	if strings.HasPrefix(path, "/v1/analytics/") || op.OperationID == "getExplanation" {
+	if strings.HasPrefix(path, "/v1/analytics/") || op.OperationID == "getExplanation" || op.OperationID == "getUsage" {
 		w.flush()
 	}
 	if strings.Contains(path, "/members") || strings.HasPrefix(path, "/v1/people") {

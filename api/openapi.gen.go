@@ -312,6 +312,27 @@ func (e PolicyOnFailure) Valid() bool {
 	}
 }
 
+// Defines values for PolicyUsageMode.
+const (
+	PolicyUsageModeEnforce PolicyUsageMode = "enforce"
+	PolicyUsageModeOff     PolicyUsageMode = "off"
+	PolicyUsageModeShadow  PolicyUsageMode = "shadow"
+)
+
+// Valid indicates whether the value is a known member of the PolicyUsageMode enum.
+func (e PolicyUsageMode) Valid() bool {
+	switch e {
+	case PolicyUsageModeEnforce:
+		return true
+	case PolicyUsageModeOff:
+		return true
+	case PolicyUsageModeShadow:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for RefusedReason.
 const (
 	RefusedReasonBatchRefused       RefusedReason = "batch_refused"
@@ -1055,6 +1076,27 @@ type KeyPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
+// KeyUsage What one key holds.
+type KeyUsage struct {
+	// Block An override or a block that holds for the key.
+	Block *UsageInForce `json:"block,omitempty"`
+
+	// Key The values of the policy's `count_by`; a name that is left out was not sent.
+	Key map[string]string `json:"key"`
+
+	// Limits The limits of the policy, with the numbers in force for the key.
+	Limits []LimitUsage `json:"limits"`
+
+	// Override An override or a block that holds for the key.
+	Override *UsageInForce `json:"override,omitempty"`
+
+	// Pace How fast something was charged in the last minutes; absent when that is not known. A request that was refused is taken to cost what one that passed costs on average, and so is each request of a key.
+	Pace *UsagePace `json:"pace,omitempty"`
+
+	// Redacted The values are hashes, as the tenant does not show them; what the key holds is not known.
+	Redacted bool `json:"redacted"`
+}
+
 // Latency The time of the limiter in microseconds.
 type Latency struct {
 	// Buckets The buckets without the empty ones at both ends.
@@ -1135,6 +1177,36 @@ type LimitAnchor string
 
 // LimitName Unique in its policy; l1, l2, … by default.
 type LimitName = string
+
+// LimitUsage What a limit holds for one key.
+type LimitUsage struct {
+	// Algorithm How the limit is counted.
+	Algorithm Algorithm `json:"algorithm"`
+
+	// Burst Buckets: the capacity.
+	Burst *int64 `json:"burst,omitempty"`
+
+	// ExhaustedAfterMs Milliseconds until the limit refuses at the present pace; absent if never, or if the pace is not known.
+	ExhaustedAfterMs *int64 `json:"exhausted_after_ms,omitempty"`
+
+	// Limit Unique in its policy; l1, l2, … by default.
+	Limit LimitName `json:"limit"`
+
+	// Quota Units a window.
+	Quota int64 `json:"quota"`
+
+	// Remaining What could be charged at once.
+	Remaining int64 `json:"remaining"`
+
+	// ResetAfterMs Milliseconds until the limit is as if new.
+	ResetAfterMs int64 `json:"reset_after_ms"`
+
+	// Used Units used; above the quota, or burst, when usage was forced or an override made it smaller.
+	Used int64 `json:"used"`
+
+	// WindowMs The window in milliseconds.
+	WindowMs int64 `json:"window_ms"`
+}
 
 // ListEntry A value on a list.
 type ListEntry struct {
@@ -1557,6 +1629,30 @@ type PolicyTraffic struct {
 	To time.Time `json:"to"`
 }
 
+// PolicyUsage One policy with the keys that are told of it.
+type PolicyUsage struct {
+	// CountBy What it counts by; empty: the whole tenant.
+	CountBy []string `json:"count_by"`
+
+	// Keys Its keys, those that are used up first at the top.
+	Keys []KeyUsage `json:"keys"`
+
+	// Mode Whether it refuses.
+	Mode PolicyUsageMode `json:"mode"`
+
+	// More Other keys were, or may have been, counted in the last hour. A shadow policy's keys are not ranked: ask for one.
+	More bool `json:"more"`
+
+	// Pace How fast something was charged in the last minutes; absent when that is not known. A request that was refused is taken to cost what one that passed costs on average, and so is each request of a key.
+	Pace *UsagePace `json:"pace,omitempty"`
+
+	// Policy The policy's slug.
+	Policy string `json:"policy"`
+}
+
+// PolicyUsageMode Whether it refuses.
+type PolicyUsageMode string
+
 // Publish Which version to publish.
 type Publish struct {
 	// Version A version that exists; the draft if left out.
@@ -1882,6 +1978,54 @@ type Traffic struct {
 	Total Counts `json:"total"`
 }
 
+// Usage What a tenant has left at an instant.
+type Usage struct {
+	// At The instant, by the clock of the counters.
+	At time.Time `json:"at"`
+
+	// Plan The plan's slug; absent for a tenant without a plan.
+	Plan string `json:"plan,omitempty,omitzero"`
+
+	// PlanVersion The version of the plan in force.
+	PlanVersion int `json:"plan_version,omitempty,omitzero"`
+
+	// Policies The policies of the plan, in its order.
+	Policies []PolicyUsage `json:"policies"`
+
+	// Tenant Its slug.
+	Tenant string `json:"tenant"`
+}
+
+// UsageInForce An override or a block that holds for the key.
+type UsageInForce struct {
+	// ExpiresAt When it ends.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// Reason Why, for people.
+	Reason string `json:"reason"`
+}
+
+// UsagePace How fast something was charged in the last minutes; absent when that is not known. A request that was refused is taken to cost what one that passed costs on average, and so is each request of a key.
+type UsagePace struct {
+	// Error By how many units a minute the pace may be less: top keys are counted with an error.
+	Error float64 `json:"error"`
+
+	// OverMs Milliseconds that it was measured over.
+	OverMs int64 `json:"over_ms"`
+
+	// PerMinute Units charged a minute.
+	PerMinute float64 `json:"per_minute"`
+
+	// RefusedPerMinute Units a minute that limits refused: with those charged, the pace at which a limit is used up.
+	RefusedPerMinute float64 `json:"refused_per_minute"`
+
+	// RequestsPerMinute Requests a minute, charged or refused by limits.
+	RequestsPerMinute float64 `json:"requests_per_minute"`
+}
+
 // Validation Whether a document could be published.
 type Validation struct {
 	// Charges The most limits that could be charged for one request; 0 while there are other errors.
@@ -1995,6 +2139,9 @@ type BlockParameter = openapi_types.UUID
 
 // CountStepParameter The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
 type CountStepParameter = CountStep
+
+// CountedKeyParameter One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+type CountedKeyParameter = PartitionKey
 
 // CursorParameter defines model for CursorParameter.
 type CursorParameter = string
@@ -2434,6 +2581,15 @@ type ListOverridesParams struct {
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
+// GetUsageParams defines parameters for GetUsage.
+type GetUsageParams struct {
+	// Policy Only those of the policy with this slug.
+	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
+
+	// Key One key of the policy, as a JSON object with the values of its `count_by`, like `{"ip":"203.0.113.9"}`; `{}` for one that counts the whole tenant. A name that is left out was not sent. Only with `policy`.
+	Key CountedKeyParameter `form:"key,omitempty" json:"key,omitempty,omitzero"`
+}
+
 // CreateOperatorKeyJSONRequestBody defines body for CreateOperatorKey for application/json ContentType.
 type CreateOperatorKeyJSONRequestBody = NewKey
 
@@ -2670,6 +2826,9 @@ type ServerInterface interface {
 	// ResetKey Forget what a key has used
 	// (POST /v1/tenants/{tenant}/reset)
 	ResetKey(ctx echo.Context, tenant TenantParameter) error
+	// GetUsage What is left
+	// (GET /v1/tenants/{tenant}/usage)
+	GetUsage(ctx echo.Context, tenant TenantParameter, params GetUsageParams) error
 }
 
 // ServerInterfaceWrapper converts echo contexts to parameters.
@@ -4392,6 +4551,44 @@ func (w *ServerInterfaceWrapper) ResetKey(ctx echo.Context) error {
 	return err
 }
 
+// GetUsage converts echo context to params.
+func (w *ServerInterfaceWrapper) GetUsage(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetUsageParams
+	// ------------- Optional query parameter "policy" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "policy", ctx.QueryParams(), &params.Policy, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter policy: %s", err))
+	}
+
+	// ------------- Optional query parameter "key" -------------
+
+	if paramValue := ctx.QueryParam("key"); paramValue != "" {
+
+		var value CountedKeyParameter
+		err = json.Unmarshal([]byte(paramValue), &value)
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, "Error unmarshaling parameter 'key' as JSON")
+		}
+		params.Key = value
+
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetUsage(ctx, tenant, params)
+	return err
+}
+
 // This is a simple interface which specifies echo.Route addition functions which
 // are present on both echo.Echo and echo.Group, since we want to allow using
 // either of them for path registration
@@ -4500,6 +4697,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/overrides/:override", wrapper.DeleteOverride, options.OperationMiddlewares["deleteOverride"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/overrides/:override", wrapper.GetOverride, options.OperationMiddlewares["getOverride"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/reset", wrapper.ResetKey, options.OperationMiddlewares["resetKey"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/usage", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
 
 }
 
@@ -6104,6 +6302,29 @@ func (response ResetKey204Response) VisitResetKeyResponse(w http.ResponseWriter)
 	return nil
 }
 
+type GetUsageRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Params GetUsageParams
+}
+
+type GetUsageResponseObject interface {
+	VisitGetUsageResponse(w http.ResponseWriter) error
+}
+
+type GetUsage200JSONResponse Usage
+
+func (response GetUsage200JSONResponse) VisitGetUsageResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
 	// GetTopKeys Keys with the most refusals
@@ -6289,6 +6510,9 @@ type StrictServerInterface interface {
 	// ResetKey Forget what a key has used
 	// (POST /v1/tenants/{tenant}/reset)
 	ResetKey(ctx context.Context, request ResetKeyRequestObject) (ResetKeyResponseObject, error)
+	// GetUsage What is left
+	// (GET /v1/tenants/{tenant}/usage)
+	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
 }
 
 type StrictHandlerFunc func(ctx echo.Context, request any) (any, error)
@@ -8240,6 +8464,32 @@ func (sh *strictHandler) ResetKey(ctx echo.Context, tenant TenantParameter) erro
 		return err
 	} else if validResponse, ok := response.(ResetKeyResponseObject); ok {
 		return validResponse.VisitResetKeyResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetUsage operation middleware
+func (sh *strictHandler) GetUsage(ctx echo.Context, tenant TenantParameter, params GetUsageParams) error {
+	var request GetUsageRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetUsage(ctx.Request().Context(), request.(GetUsageRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetUsage")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetUsageResponseObject); ok {
+		return validResponse.VisitGetUsageResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

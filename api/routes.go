@@ -90,6 +90,8 @@ func (a *API) routes() []route {
 		{method: del, path: "/v1/tenants/:tenant/blocks/:block", operation: "deleteBlock", action: accounts.SteerWrite, handler: g.DeleteBlock},
 		{method: post, path: "/v1/tenants/:tenant/reset", operation: "resetKey", action: accounts.SteerWrite, body: reflect.TypeFor[Reset](), handler: g.ResetKey},
 
+		{method: get, path: "/v1/tenants/:tenant/usage", operation: "getUsage", action: accounts.TenantRead, query: []string{"policy", "key"}, handler: g.GetUsage},
+
 		{method: get, path: "/v1/tenants/:tenant/members", operation: "listMembers", action: accounts.MembersRead, query: []string{"q", "limit", "cursor"}, handler: g.ListMembers},
 		{method: post, path: "/v1/tenants/:tenant/members", operation: "inviteMember", action: accounts.MembersWrite, body: reflect.TypeFor[NewInvitation](), handler: g.InviteMember},
 		{method: get, path: "/v1/tenants/:tenant/members/:member", operation: "getMember", action: accounts.MembersRead, handler: g.GetMember},

@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"reflect"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -249,6 +250,10 @@ func queryFault(name, text string) string {
 	case "plan", "policy":
 		if !problem.ValidSlug(text) {
 			return problem.SlugForm
+		}
+	case "key":
+		if err := conform([]byte(text), reflect.TypeFor[PartitionKey]()); err != nil {
+			return "must be a JSON object of texts: " + err.Error()
 		}
 	case "from", "to":
 		if !instantForm(text) {

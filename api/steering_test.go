@@ -425,8 +425,8 @@ func TestReset(t *testing.T) {
 // A node without the services says so.
 func TestWithoutSteering(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *api.Config) { c.Steering, c.Analytics = nil, nil })
-	for _, path := range []string{"/v1/tenants/acme/overrides", "/v1/tenants/acme/lists", "/v1/tenants/acme/blocks", "/v1/analytics/traffic", "/v1/analytics/live", "/v1/analytics/refusals", "/v1/explain/01939c1e-0000-7000-8000-00000000ffff"} {
+	w := newWorld(t, func(c *api.Config) { c.Steering, c.Analytics, c.Usage = nil, nil, nil })
+	for _, path := range []string{"/v1/tenants/acme/overrides", "/v1/tenants/acme/lists", "/v1/tenants/acme/blocks", "/v1/tenants/acme/usage", "/v1/analytics/traffic", "/v1/analytics/live", "/v1/analytics/refusals", "/v1/explain/01939c1e-0000-7000-8000-00000000ffff"} {
 		if a := w.do(call{method: "GET", path: path, key: w.operator}); a.status != 503 || !strings.Contains(a.body, "this node does not") {
 			t.Errorf("%s: %+v", path, a)
 		}

@@ -37,6 +37,7 @@ import (
 	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/usage"
 )
 
 // start is when every test's clocks begin, the limiter's and the services'.
@@ -111,12 +112,13 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	people, err := accounts.NewPeople(w.store, accounts.PeopleConfig{Limiter: w.counter, Now: w.clock})
 	must(t, err)
 	w.people = people
+	engine := enforcement.NewEngine(recorder.InstrumentLimiter(w.counter), enforcement.Config{Timeout: 30 * time.Second, Now: w.clock, NewID: w.newID, Recorder: recorder})
+	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	cfg := api.Config{
-		Snapshot: w.watcher.Current, People: people,
-		Decider: enforcement.NewEngine(recorder.InstrumentLimiter(w.counter), enforcement.Config{Timeout: 30 * time.Second, Now: w.clock, NewID: w.newID, Recorder: recorder}),
-		Tenants: w.tenants, Plans: w.plans, Accounts: w.accounts, Steering: w.steering, Audit: w.store,
-		Analytics: metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal}),
-		Changed:   func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
+		Snapshot: w.watcher.Current, People: people, Decider: engine,
+		Tenants: w.tenants, Plans: w.plans, Accounts: w.accounts, Steering: w.steering, Audit: w.store, Analytics: analytics,
+		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: engine, Analytics: analytics, Steering: w.steering, Now: w.clock}),
+		Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: func(now func() int64) (enforcement.Limiter, func(), error) {
 				return inprocess.New(inprocess.Config{Now: now}), func() {}, nil

@@ -25,7 +25,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		Snapshot: n.watcher.Current, Decider: n.engine,
 		Tenants: n.tenants, Plans: n.plans, Accounts: n.accounts, Audit: n.store,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
-		Steering: n.steering, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
+		Steering: n.steering, Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
 		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies), Logger: log,
 	}
 	if s.MetricsAddr == "" {

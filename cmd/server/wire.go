@@ -25,6 +25,7 @@ import (
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/tracing"
+	"github.com/headgate/headgate/usage"
 )
 
 // A node is what a serving process is made of, from the bottom up.
@@ -45,6 +46,7 @@ type node struct {
 	plans     *plans.Service
 	accounts  *accounts.Service
 	steering  *steering.Service
+	usage     *usage.Service
 	people    *accounts.People
 	refusals  *accounts.Refusals
 
@@ -109,6 +111,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.count(work, tasks, s, log)
 	n.sweep(work, tasks, log)
 	n.engine = n.newEngine(s, log)
+	n.usage = usage.NewService(usage.Config{Snapshot: n.watcher.Current, Engine: n.engine, Analytics: n.analytics, Steering: n.steering})
 	if n.metricsListener != nil {
 		n.serveMetrics(work, tasks, log)
 	}
