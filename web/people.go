@@ -41,6 +41,15 @@ func crowdOf(c echo.Context) crowd {
 	}
 }
 
+// crowdTabs are those of the tenant whose members they are; none for the
+// operator's people.
+func (w *Web) crowdTabs(c echo.Context, k crowd) []views.Tab {
+	if !k.ofTenant() {
+		return nil
+	}
+	return w.tenantTabs(c, "/members")
+}
+
 func (k crowd) ofTenant() bool { return k.tenant.ID != "" }
 
 // row shows one person.
@@ -67,7 +76,7 @@ func (w *Web) peopleView(c echo.Context, k crowd) (views.People, error) {
 		return views.People{}, err
 	}
 	v := views.People{
-		Title: k.title, Intro: k.intro, Base: k.base, Query: query, MayWrite: k.mayWrite, Notice: done(c),
+		Title: k.title, Tabs: w.crowdTabs(c, k), Intro: k.intro, Base: k.base, Query: query, MayWrite: k.mayWrite, Notice: done(c),
 		Email: views.Input{Name: "email", Label: "E-mail", Type: "email", Autocomplete: "off"},
 		Role:  roleChoice(k.ofTenant(), ""),
 	}
@@ -91,12 +100,21 @@ func (w *Web) peopleView(c echo.Context, k crowd) (views.People, error) {
 	return v, nil
 }
 
+func (w *Web) showPeople(c echo.Context, status int, k crowd, v views.People) error {
+	p := w.page(c, k.title)
+	if k.ofTenant() {
+		p = w.tenantPage(c, k.title)
+	}
+	return w.render(c, status, views.PeoplePage(p, v))
+}
+
 func (w *Web) listPeople(c echo.Context) error {
-	v, err := w.peopleView(c, crowdOf(c))
+	k := crowdOf(c)
+	v, err := w.peopleView(c, k)
 	if err != nil {
 		return err
 	}
-	return w.render(c, http.StatusOK, views.PeoplePage(w.page(c, v.Title), v))
+	return w.showPeople(c, http.StatusOK, k, v)
 }
 
 // invite makes a link and shows it, this once.
@@ -120,7 +138,7 @@ func (w *Web) invite(c echo.Context) error {
 		return err
 	}
 	v.Faults = list
-	return w.render(c, status, views.PeoplePage(w.page(c, v.Title), v))
+	return w.showPeople(c, status, k, v)
 }
 
 func (w *Web) showLink(c echo.Context, k crowd, i accounts.Invitation, token string) error {
@@ -160,7 +178,8 @@ func (w *Web) personView(c echo.Context, k crowd) (views.PersonPage, accounts.Us
 		return views.PersonPage{}, accounts.User{}, err
 	}
 	return views.PersonPage{
-		Row: w.row(c, k, u), Base: k.base, BaseName: k.title, Created: views.NewMoment(u.CreatedAt, w.cfg.Now()),
+		Tabs: w.crowdTabs(c, k),
+		Row:  w.row(c, k, u), Base: k.base, BaseName: k.title, Created: views.NewMoment(u.CreatedAt, w.cfg.Now()),
 		Linked: u.Subject != "", MayWrite: k.mayWrite && u.ID != who(c).user.ID, Notice: done(c),
 		Role:    roleChoice(k.ofTenant(), u.Role),
 		Confirm: views.Input{Name: "confirm", Label: "Type their e-mail address to confirm", Type: "text", Autocomplete: "off"},
@@ -176,7 +195,11 @@ func (w *Web) onePerson(c echo.Context) error {
 }
 
 func (w *Web) showPerson(c echo.Context, status int, v views.PersonPage) error {
-	return w.render(c, status, views.OnePersonPage(w.page(c, "One of "+strings.ToLower(v.BaseName)), v))
+	p := w.page(c, "One of "+strings.ToLower(v.BaseName))
+	if k := crowdOf(c); k.ofTenant() {
+		p.Crumbs = w.tenantCrumbs(c, v.Row.Name, views.Link{Text: k.title, URL: k.base})
+	}
+	return w.render(c, status, views.OnePersonPage(p, v))
 }
 
 // change is a write on one person: it does it and goes on to a page, or shows

@@ -130,6 +130,7 @@ type Session struct {
 
 // People is the list of the operator's people, or of a tenant's members.
 type People struct {
+	Tabs               []Tab  // of the tenant whose members they are
 	Title, Intro, Base string // Base is the path of the list
 	Tenant             string // the tenant's name, "" for the operator's people
 	Query              string
@@ -159,6 +160,7 @@ type Invitation struct {
 
 // PersonPage is what may be done with one person.
 type PersonPage struct {
+	Tabs     []Tab // of the tenant whose member it is
 	Row      Row
 	Base     string // the list
 	BaseName string
