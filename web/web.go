@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/snapshot"
 	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/usage"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -61,6 +62,9 @@ type Config struct {
 	Analytics *metrics.Analytics
 	Snapshot  func() *snapshot.Snapshot
 	Decider   enforcement.Decider
+	// Usage tells what tenants and their keys have left, and resets; needed with
+	// People.
+	Usage *usage.Service
 	// Simulate plays one scenario.
 	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
 	// Changed makes an edit count on this node at once; default: nothing.

@@ -2,9 +2,11 @@ package web
 
 import (
 	"context"
+	"encoding/binary"
 	"io"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -22,9 +24,15 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/usage"
 )
 
 // start is when every test's clock begins.
@@ -41,6 +49,11 @@ type world struct {
 	people   *accounts.People
 	tenants  *tenants.Service
 	refusals *accounts.Refusals
+	plans    *plans.Service
+	steering *steering.Service
+	watcher  *snapshot.Watcher
+	engine   *enforcement.Engine
+	flusher  *metrics.Flusher
 	log      *strings.Builder
 	now      atomic.Int64 // microseconds since the epoch
 	fixture
@@ -72,13 +85,15 @@ func (w *world) clock() time.Time { return time.UnixMicro(w.now.Load()) }
 
 func (w *world) open(ctx context.Context, path string) error {
 	var err error
-	if w.store, err = store.Open(ctx, store.Config{URL: "sqlite://" + path}); err != nil {
+	if w.store, err = store.Open(ctx, store.Config{URL: "sqlite://" + path, Now: w.clock}); err != nil {
 		return err
 	}
 	if err = w.store.Migrate(ctx); err != nil {
 		return err
 	}
 	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
+	w.plans = plans.NewService(w.store, plans.Config{})
+	w.steering = steering.NewService(w.store, w.tenants, w.plans, steering.Config{Now: w.clock})
 	w.refusals = accounts.NewRefusals(w.store, accounts.RefusalsConfig{})
 	w.people, err = accounts.NewPeople(w.store, accounts.PeopleConfig{
 		Limiter: inprocess.New(inprocess.Config{Now: w.now.Load}), LimiterTimeout: 30 * time.Second, Now: w.clock,
@@ -169,10 +184,21 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 	}
 	must(t, w.open(t.Context(), path))
 	t.Cleanup(func() { _ = w.store.Close() })
+	w.watcher = snapshot.NewWatcher(w.store, snapshot.Config{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
+	must(t, w.watcher.Refresh(t.Context()))
+	recorder := metrics.NewRecorder(metrics.Config{Now: w.clock, Node: "node-1"})
+	w.flusher = metrics.NewFlusher(recorder, w.store, metrics.FlusherConfig{Now: w.clock})
+	w.engine = enforcement.NewEngine(recorder.InstrumentLimiter(inprocess.New(inprocess.Config{Now: w.now.Load})),
+		enforcement.Config{Timeout: 30 * time.Second, Now: w.clock, NewID: w.newID, Recorder: recorder})
+	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	cfg := Config{
 		Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Refusals: w.refusals, Now: w.clock,
+		Plans: w.plans, Steering: w.steering, Operators: accounts.NewService(w.store, accounts.Config{Now: w.clock}), Audit: w.store,
+		Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine,
+		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Steering: w.steering, Now: w.clock}),
+		Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Timeout: time.Minute, // of a busy machine
-		Logger: slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
+		Logger:  slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -183,6 +209,54 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 	pages.Register(e)
 	w.handler = e
 	return w
+}
+
+// newID makes decision ids by the world's clock: a decision is counted in the
+// minute that its id says.
+func (w *world) newID() (id [16]byte) {
+	binary.BigEndian.PutUint64(id[:8], uint64(w.now.Load()/1000)<<16|0x7000|rand.Uint64()>>52)
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64()>>2|1<<63)
+	return id
+}
+
+// publish makes a plan with one version, and puts a tenant on it.
+func (w *world) publish(slug string, d plans.Document, tenant string) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	p, err := w.plans.CreatePlan(ctx, slug, d)
+	must(w.t, err)
+	_, _, err = w.plans.Publish(ctx, p.ID, p.DraftRevision)
+	must(w.t, err)
+	if tenant != "" {
+		t, err := w.tenants.Tenant(ctx, tenant)
+		must(w.t, err)
+		t.Plan = slug
+		_, err = w.tenants.UpdateTenant(ctx, t.ID, t.Document, t.Revision)
+		must(w.t, err)
+	}
+	must(w.t, w.watcher.Refresh(ctx))
+}
+
+// decide has the engine decide a tenant's requests, each as its own check.
+func (w *world) decide(tenant string, checks ...enforcement.Check) []enforcement.Decision {
+	w.t.Helper()
+	subject, ok := w.watcher.Current().Subject(tenant)
+	if !ok {
+		w.t.Fatalf("the snapshot has no tenant %q", tenant)
+	}
+	list := make([]enforcement.Decision, len(checks))
+	for i := range checks {
+		w.engine.Decide(w.t.Context(), subject, &checks[i], &list[i])
+	}
+	return list
+}
+
+// flush brings what was counted to the database, a minute and a half on, when
+// its minute is over.
+func (w *world) flush() {
+	w.t.Helper()
+	w.now.Add((90 * time.Second).Microseconds())
+	must(w.t, w.flusher.Flush(w.t.Context()))
 }
 
 // locked lets several requests log.
