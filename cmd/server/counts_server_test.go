@@ -139,7 +139,7 @@ func (l *ledger) load(t *testing.T, nodes []*process, tenants []string, clients,
 // by tenant and reason, and every node says so.
 func TestFleetCountsEveryDecisionOnce(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 3, nil)
+	f := startCluster(t, 3, nil)
 	from := time.Now()
 	f.publish("plan", countedPolicies)
 	tenants := []string{"acme", "globex", "initech"}
@@ -160,7 +160,7 @@ func TestFleetCountsEveryDecisionOnce(t *testing.T) {
 
 // topKeys looks whether the keys that clients made busy are on top, with counts
 // that hold the truth between them.
-func (f *fleet) topKeys(from time.Time) {
+func (f *cluster) topKeys(from time.Time) {
 	t := f.t
 	t.Helper()
 	path := "/v1/analytics/keys?outcome=limited&tenant=acme&policy=per-user&from=" + from.Add(-time.Minute).UTC().Format(time.RFC3339)
@@ -192,7 +192,7 @@ func TestCountsSurviveTheirNode(t *testing.T) {
 		"HEADGATE_DATABASE_URL": servertest.Postgres(t), "HEADGATE_LIMITER_TIMEOUT": "30s", "HEADGATE_SHUTDOWN_DELAY": "0s", "HEADGATE_SHUTDOWN_TIMEOUT": "60s",
 	}
 	node := launch(t, settings).serving()
-	f := &fleet{t: t, nodes: []*process{node}}
+	f := &cluster{t: t, nodes: []*process{node}}
 	from := time.Now()
 	f.publish("plan", countedPolicies)
 	f.tenant("acme", "plan")
@@ -233,7 +233,7 @@ func TestCountsWaitForTheDatabase(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartPostgres(t)
 	node := launch(t, map[string]string{"HEADGATE_DATABASE_URL": server.URL(), "HEADGATE_SHUTDOWN_DELAY": "0s"}).serving()
-	f := &fleet{t: t, nodes: []*process{node}}
+	f := &cluster{t: t, nodes: []*process{node}}
 	from := time.Now()
 	f.publish("plan", countedPolicies)
 	f.tenant("acme", "plan")

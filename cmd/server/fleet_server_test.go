@@ -86,16 +86,16 @@ func (p *process) serving() *process {
 	return p
 }
 
-// A fleet is nodes on one Postgres and one Redis.
-type fleet struct {
+// A cluster is nodes on one Postgres and one Redis.
+type cluster struct {
 	t           *testing.T
 	nodes       []*process
 	databaseURL string
 }
 
-// startFleet starts n nodes at once on an empty database, so that one of them
+// startCluster starts n nodes at once on an empty database, so that one of them
 // migrates it and the others wait.
-func startFleet(t *testing.T, n int, settings map[string]string) *fleet {
+func startCluster(t *testing.T, n int, settings map[string]string) *cluster {
 	t.Helper()
 	all := map[string]string{
 		"HEADGATE_DATABASE_URL": servertest.Postgres(t),
@@ -108,7 +108,7 @@ func startFleet(t *testing.T, n int, settings map[string]string) *fleet {
 	for name, value := range settings {
 		all[name] = value
 	}
-	f := &fleet{t: t, databaseURL: all["HEADGATE_DATABASE_URL"]}
+	f := &cluster{t: t, databaseURL: all["HEADGATE_DATABASE_URL"]}
 	for range n {
 		f.nodes = append(f.nodes, launch(t, all))
 	}
@@ -119,7 +119,7 @@ func startFleet(t *testing.T, n int, settings map[string]string) *fleet {
 }
 
 // publish makes a plan and publishes it on the first node.
-func (f *fleet) publish(slug, policies string) {
+func (f *cluster) publish(slug, policies string) {
 	f.t.Helper()
 	origin := f.nodes[0].origin
 	made := call(f.t, bootstrap, "POST", origin+"/v1/plans", fmt.Sprintf(`{"slug": %q, "draft": {"name": %[1]q, "policies": %s}}`, slug, policies)).want(f.t, 201)
@@ -127,14 +127,14 @@ func (f *fleet) publish(slug, policies string) {
 }
 
 // tenant makes a tenant on a plan and waits until every node knows it.
-func (f *fleet) tenant(slug, plan string) {
+func (f *cluster) tenant(slug, plan string) {
 	f.t.Helper()
 	call(f.t, bootstrap, "POST", f.nodes[0].origin+"/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": {"name": %[1]q, "plan": %q}}`, slug, plan)).want(f.t, 201)
 	f.everywhere(fmt.Sprintf(`{"tenant": %q, "mode": "peek"}`, slug), func(a answer) bool { return a.status != http.StatusNotFound })
 }
 
 // everywhere waits until each node answers a check as wanted.
-func (f *fleet) everywhere(check string, ok func(answer) bool) {
+func (f *cluster) everywhere(check string, ok func(answer) bool) {
 	f.t.Helper()
 	for i, node := range f.nodes {
 		eventually(f.t, fmt.Sprintf("node %d answers %s as wanted", i, check), func() bool {
@@ -153,7 +153,7 @@ type verdict struct {
 // concurrent load: 20 runs of each algorithm, no run over or under.
 func TestFleetAdmitsExactlyTheQuota(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 3, nil)
+	f := startCluster(t, 3, nil)
 	algorithms := map[string]string{
 		"fixed":   `"algorithm": "fixed_window", "window": "1d"`,
 		"clock":   `"algorithm": "fixed_window", "window": "366d", "anchor": "clock"`,
@@ -183,7 +183,7 @@ func TestFleetAdmitsExactlyTheQuota(t *testing.T) {
 }
 
 // storm asks all nodes at once and counts what was admitted.
-func (f *fleet) storm(t *testing.T, path string, run, checks int) int64 {
+func (f *cluster) storm(t *testing.T, path string, run, checks int) int64 {
 	t.Helper()
 	var admitted atomic.Int64
 	var wait sync.WaitGroup
@@ -215,7 +215,7 @@ func (f *fleet) storm(t *testing.T, path string, run, checks int) int64 {
 // An edit, a suspension and a revocation reach every node, by notification.
 func TestEditsReachEveryNode(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 3, nil)
+	f := startCluster(t, 3, nil)
 	f.publish("plan", `[{"slug": "all", "limits": [{"algorithm": "fixed_window", "quota": 1000, "window": "1d"}]}]`)
 	f.tenant("acme", "plan")
 	origin := f.nodes[0].origin
@@ -255,7 +255,7 @@ func TestEditsReachEveryNode(t *testing.T) {
 func TestRedisGoneAndBack(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
-	f := startFleet(t, 1, map[string]string{"HEADGATE_REDIS_URL": server.URL(), "HEADGATE_LIMITER_TIMEOUT": "2s"})
+	f := startCluster(t, 1, map[string]string{"HEADGATE_REDIS_URL": server.URL(), "HEADGATE_LIMITER_TIMEOUT": "2s"})
 	f.publish("modes", `[
 		{"slug": "local", "match": {"path": "/local"}, "limits": [{"algorithm": "fixed_window", "quota": 2, "window": "1d"}]},
 		{"slug": "open", "match": {"path": "/open"}, "on_failure": "open", "limits": [{"algorithm": "fixed_window", "quota": 1, "window": "1d"}]},
@@ -310,7 +310,7 @@ func TestRollingRestart(t *testing.T) {
 	for range 2 {
 		b.add(launch(t, settings).serving())
 	}
-	f := &fleet{t: t, nodes: b.nodes}
+	f := &cluster{t: t, nodes: b.nodes}
 	f.publish("plan", `[{"slug": "all", "limits": [{"algorithm": "fixed_window", "quota": 1000000, "window": "1d"}]}]`)
 	f.tenant("acme", "plan")
 
@@ -414,7 +414,7 @@ func TestPostgresAway(t *testing.T) {
 	node.serving()
 	call(t, "", "GET", origin+"/readyz", "").want(t, 200)
 
-	f := &fleet{t: t, nodes: []*process{node}}
+	f := &cluster{t: t, nodes: []*process{node}}
 	f.publish("plan", `[{"slug": "all", "limits": [{"algorithm": "fixed_window", "quota": 1000, "window": "1d"}]}]`)
 	f.tenant("acme", "plan")
 	server.Stop()

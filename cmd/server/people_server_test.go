@@ -37,7 +37,7 @@ func replay(t *testing.T, origin, session string) int {
 // the next request, and an old cookie is never adopted.
 func TestSessionsOnTwoNodes(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 2, map[string]string{"HEADGATE_ADMIN_EMAIL": "ann@example.com", "HEADGATE_ADMIN_PASSWORD": ownerPassword})
+	f := startCluster(t, 2, map[string]string{"HEADGATE_ADMIN_EMAIL": "ann@example.com", "HEADGATE_ADMIN_PASSWORD": ownerPassword})
 	here, there := f.nodes[0].origin, f.nodes[1].origin
 
 	// Fixation: a cookie that was there before the sign-in is not the session.
@@ -97,7 +97,7 @@ func TestSessionsOnTwoNodes(t *testing.T) {
 // whether it exists or not, and whatever the password.
 func TestSignInIsLimitedOverAllNodes(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 2, map[string]string{"HEADGATE_ADMIN_EMAIL": "ann@example.com", "HEADGATE_ADMIN_PASSWORD": ownerPassword})
+	f := startCluster(t, 2, map[string]string{"HEADGATE_ADMIN_EMAIL": "ann@example.com", "HEADGATE_ADMIN_PASSWORD": ownerPassword})
 	for _, email := range []string{"ann@example.com", "nobody@example.com"} {
 		for i := range 5 {
 			newBrowser(t, f.nodes[i%2].origin).signIn(email, fmt.Sprint("a wrong password ", i)).want(t, 422)
@@ -115,7 +115,7 @@ func TestSignInIsLimitedOverAllNodes(t *testing.T) {
 // that says most.
 func TestNoSecretIsWritten(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 1, map[string]string{
+	f := startCluster(t, 1, map[string]string{
 		"HEADGATE_ADMIN_EMAIL": "ann@example.com", "HEADGATE_ADMIN_PASSWORD": ownerPassword, "HEADGATE_LOG_LEVEL": "debug",
 	})
 	origin := f.nodes[0].origin

@@ -18,7 +18,10 @@ import (
 )
 
 // serveCommand is a serving node, from its listener to its last answer.
-type serveCommand struct{ serveSettings }
+type serveCommand struct {
+	serveSettings
+	listensAt net.Addr // once it listens
+}
 
 // Help is the part of --help behind the flags.
 func (*serveCommand) Help() string {
@@ -37,6 +40,7 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", settingName("addr"), err)
 	}
+	s.listensAt = listener.Addr()
 	// The node answers from now on, though only that it lives: whoever starts it
 	// can tell "waits for its database" from "is not there".
 	g := &gate{}
@@ -76,6 +80,9 @@ func (s *serveCommand) stop(g *gate, n *node, server *http.Server, tasks *errgro
 	deadline, cancel := context.WithTimeout(context.Background(), s.ShutdownTimeout)
 	defer cancel()
 	g.drain()
+	if n != nil {
+		n.beacon.Soon()
+	}
 	select {
 	case <-time.After(delay):
 	case <-deadline.Done():

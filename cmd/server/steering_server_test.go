@@ -15,7 +15,7 @@ import (
 // its end, a list, a block and a reset each reach every node.
 func TestSteeringALiveFleet(t *testing.T) {
 	t.Parallel()
-	f := startFleet(t, 3, nil)
+	f := startCluster(t, 3, nil)
 	origin := f.nodes[0].origin
 	f.publish("plan", `[{"slug": "per-user", "match": {"path": "/v1/items"}, "count_by": ["user"], "limits": [{"algorithm": "fixed_window", "quota": 2, "window": "1d"}]}]`)
 	f.tenant("acme", "plan")
@@ -108,7 +108,7 @@ func TestSteeringALiveFleet(t *testing.T) {
 }
 
 // foreignKey asks for a refusal with another tenant's key.
-func (f *fleet) foreignKey(tenant, decision string) {
+func (f *cluster) foreignKey(tenant, decision string) {
 	t := f.t
 	t.Helper()
 	var key struct{ Token string }

@@ -426,7 +426,7 @@ func TestWallsBetweenTenantsInAFleet(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	url, prefix := servertest.Redis(t), fmt.Sprintf("walls-%x:", rand.Uint64())
-	f := startFleet(t, 2, map[string]string{"HEADGATE_REDIS_URL": url, "HEADGATE_REDIS_PREFIX": prefix})
+	f := startCluster(t, 2, map[string]string{"HEADGATE_REDIS_URL": url, "HEADGATE_REDIS_PREFIX": prefix})
 	f.publish("walls", wallPolicies)
 	w := newWalls(t, []string{f.nodes[0].origin, f.nodes[1].origin})
 	for range operations(t, 10_000) / 5 {

@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/enforcement/redis"
+	"github.com/headgate/headgate/fleet"
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/snapshot"
@@ -30,6 +31,7 @@ import (
 
 // A node is what a serving process is made of, from the bottom up.
 type node struct {
+	id      string // of this process: a node that starts again is another one
 	store   *store.Store
 	watcher *snapshot.Watcher
 
@@ -49,6 +51,10 @@ type node struct {
 	usage     *usage.Service
 	people    *accounts.People
 	refusals  *accounts.Refusals
+	fleet     *fleet.Service
+	beacon    *fleet.Beacon
+
+	polls, trips fleet.Stopwatch // of the database's revision, and of Redis
 
 	metricsListener net.Listener // nil when /metrics is beside the API
 	handler         http.Handler
@@ -60,7 +66,7 @@ type node struct {
 // wire builds a node. ctx ends when the node is told to stop; work is where
 // its tasks run, which end later. An error leaves nothing open.
 func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g *gate, log *slog.Logger) (_ *node, err error) {
-	n := &node{}
+	n := &node{id: uuid.NewString()}
 	defer func() {
 		if err != nil {
 			if n.metricsListener != nil {
@@ -89,6 +95,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.tenants = tenants.NewService(n.store, tenants.Config{})
 	n.plans = plans.NewService(n.store, plans.Config{})
 	n.accounts = accounts.NewService(n.store, accounts.Config{})
+	n.fleet = fleet.NewService(n.store)
 	n.steering = steering.NewService(n.store, n.tenants, n.plans, steering.Config{})
 	if n.made, err = n.firstStart(ctx, s); err != nil {
 		return nil, err
@@ -99,7 +106,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.keepPeople(work, tasks, log)
 	operators, err := n.accounts.OperatorKeys(ctx, tenants.Filter{Limit: 1})
 	n.keyless = err == nil && len(operators) == 0 && s.BootstrapKey == "" // only for a hint: without an answer, none
-	n.watcher = snapshot.NewWatcher(n.store, snapshot.Config{Logger: log})
+	n.watcher = snapshot.NewWatcher(timed{n.store, &n.polls}, snapshot.Config{Logger: log})
 	tasks.Go(func() error { return n.watcher.Run(work) })
 	tasks.Go(func() error { return n.local.Run(work) })
 	if n.shared != nil {
@@ -115,22 +122,24 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	if n.metricsListener != nil {
 		n.serveMetrics(work, tasks, log)
 	}
-	n.handler, err = n.newHandler(ctx, s, g, log)
-	return n, err
+	if n.handler, err = n.newHandler(ctx, s, g, log); err != nil {
+		return nil, err
+	}
+	n.tell(work, tasks, s, g, log)
+	return n, nil
 }
 
 // count begins what is counted of decisions: in memory, every second into the
 // database, and on one node of the fleet into hours and days. The flusher ends
 // with the work, so after the last request, and writes what is left.
 func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
-	id := uuid.NewString() // of this process: a node that starts again is another one
 	n.recorder = metrics.NewRecorder(metrics.Config{
-		Version: version, Node: id, Tenants: s.metricsTenants(),
+		Version: version, Node: n.id, Tenants: s.metricsTenants(),
 		Snapshot: n.snapshotState, Redis: n.redisState(), Flush: func() metrics.FlushState { return n.flusher.Status() },
 	})
-	n.flusher = metrics.NewFlusher(n.recorder, n.store, metrics.FlusherConfig{Node: id, StopTimeout: s.ShutdownTimeout, Logger: log})
+	n.flusher = metrics.NewFlusher(n.recorder, n.store, metrics.FlusherConfig{Node: n.id, StopTimeout: s.ShutdownTimeout, Logger: log})
 	roller := metrics.NewRoller(n.store, metrics.RollerConfig{
-		Holder:  id,
+		Holder:  n.id,
 		Minutes: time.Duration(s.RetentionMinutes), Hours: time.Duration(s.RetentionHours), Days: time.Duration(s.RetentionDays),
 		Logger: log,
 	})
@@ -168,15 +177,15 @@ func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, log *sl
 // the node starts degraded and finds it later.
 func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logger) error {
 	n.local = inprocess.New(inprocess.Config{})
-	n.limiterKind = "in process"
+	n.limiterKind = fleet.LimiterInProcess
 	if s.RedisURL == "" {
 		return nil
 	}
-	shared, err := redis.New(ctx, redis.Config{URL: s.RedisURL, Prefix: s.RedisPrefix, Timeout: s.LimiterTimeout, Logger: log})
+	shared, err := redis.New(ctx, redis.Config{URL: s.RedisURL, Prefix: s.RedisPrefix, Timeout: s.LimiterTimeout, Observe: n.trips.Observe, Logger: log})
 	if err != nil {
 		return fmt.Errorf("%s: %w", settingName("redis-url"), err)
 	}
-	n.shared, n.limiterKind = shared, "redis"
+	n.shared, n.limiterKind = shared, fleet.LimiterRedis
 	n.closers = append(n.closers, shared)
 	return nil
 }

@@ -1,0 +1,128 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"os"
+	"runtime"
+	runtimemetrics "runtime/metrics"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate/headgate/fleet"
+	"github.com/headgate/headgate/snapshot"
+)
+
+// tell begins to say of this node what all of them show. It comes last: a node
+// that does not start is not missed.
+func (n *node) tell(work context.Context, tasks *errgroup.Group, s *serveCommand, g *gate, log *slog.Logger) {
+	a := &account{
+		node: n, gate: g,
+		always: fleet.Node{
+			ID: n.id, Name: nodeName(s.listensAt), Version: version, GoVersion: runtime.Version(),
+			StartedAt: time.Now(), Limiter: n.limiterKind, Sharing: s.Nodes,
+		},
+	}
+	a.counted = a.always.StartedAt.Truncate(time.Second)
+	n.beacon = fleet.NewBeacon(fleet.Config{Store: n.store, Report: a.report, Logger: log})
+	tasks.Go(func() error { return n.beacon.Run(work) })
+}
+
+// nodeName is what people call a node: its host, with the port where that is
+// enough to tell it from others there.
+func nodeName(at net.Addr) string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	address, port, err := net.SplitHostPort(at.String())
+	if ip := net.ParseIP(address); err == nil && ip != nil && ip.IsUnspecified() {
+		return host + ":" + port
+	}
+	return host + " (" + at.String() + ")"
+}
+
+// An account is what a node has to say of itself. The Beacon alone asks for it.
+type account struct {
+	*node
+	gate    *gate
+	always  fleet.Node // what does not change
+	counted time.Time  // up to where decisions were told
+}
+
+func (a *account) report(context.Context) fleet.Node {
+	n := a.always
+	n.Draining = a.gate.draining.Load()
+	if a.shared != nil {
+		status := a.shared.Status()
+		n.Redis = fleet.Redis{
+			Reachable: status.Reachable, Since: status.Since, Version: status.Version, MaxMemoryPolicy: status.MaxMemoryPolicy,
+			Mismatches: status.Mismatches, BreakerOpened: status.BreakerOpened, RoundTrips: a.trips.Lap(),
+		}
+	}
+	status := a.watcher.Status()
+	n.Snapshot = fleet.Snapshot{
+		Revision: status.Revision, ConfirmedAt: status.ConfirmedAt, Listening: status.Listening,
+		Problems: status.Problems, Failing: status.Err != nil,
+	}
+	if status.Held != nil {
+		n.Snapshot.Held = brief(status.Held)
+	}
+	n.Database.Polls = a.polls.Lap()
+	n.Counts = a.counts()
+	n.Process = used()
+	return n
+}
+
+// brief is an error short enough for a small row.
+func brief(err error) string {
+	const most = 300
+	text := err.Error()
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// counts tells of the decisions since the last report, by the seconds that were
+// over when they were drained, and of what waits.
+func (a *account) counts() fleet.Counts {
+	waiting := a.flusher.Status()
+	c := fleet.Counts{
+		WaitingRows: int64(waiting.WaitingRows), WaitingRefusals: int64(waiting.WaitingRefusals), Waiting: waiting.Waiting,
+		FlushedAt: waiting.FlushedAt, FailingSince: waiting.FailingSince, Folded: waiting.Folded, NotKept: waiting.NotKept,
+	}
+	seconds := a.recorder.Seconds(0, a.counted)
+	for i := range seconds {
+		c.Decisions += seconds[i].Requests
+		a.counted = seconds[i].At.Add(time.Second)
+	}
+	c.Interval = time.Duration(len(seconds)) * time.Second
+	return c
+}
+
+// used reads what the runtime knows without stopping it.
+func used() fleet.Process {
+	samples := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/sched/goroutines:goroutines"}}
+	runtimemetrics.Read(samples)
+	return fleet.Process{Heap: int64(samples[0].Value.Uint64()), Goroutines: int64(samples[1].Value.Uint64())}
+}
+
+// timed is a Source whose answers of the newest revision are timed.
+type timed struct {
+	snapshot.Source
+	polls *fleet.Stopwatch
+}
+
+// Revision is the Source's.
+func (t timed) Revision(ctx context.Context) (int64, error) {
+	began := time.Now()
+	revision, err := t.Source.Revision(ctx)
+	if err == nil {
+		t.polls.Observe(time.Since(began))
+	}
+	return revision, err
+}

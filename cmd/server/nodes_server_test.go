@@ -1,0 +1,141 @@
+//go:build !quick
+
+package main
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/headgate/headgate/fleet"
+	"github.com/headgate/headgate/store"
+)
+
+// overview is what any node on a database can tell of all of them.
+func overview(t *testing.T, url string) func() fleet.Overview {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Config{URL: url, Timeout: patience})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	service := fleet.NewService(s)
+	return func() fleet.Overview {
+		t.Helper()
+		o, err := service.Overview(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return o
+	}
+}
+
+// at gives the node that listens on a process' port.
+func at(t *testing.T, o fleet.Overview, p *process) (fleet.Report, bool) {
+	t.Helper()
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(p.origin, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	i := slices.IndexFunc(o.Nodes, func(r fleet.Report) bool { return strings.HasSuffix(strings.TrimSuffix(r.Name, ")"), ":"+port) })
+	if i < 0 {
+		return fleet.Report{}, false
+	}
+	return o.Nodes[i], true
+}
+
+// Three processes say of themselves what is so; one that is killed becomes
+// silent, one that is stopped is not missed.
+func TestNodesTellOfThemselves(t *testing.T) {
+	t.Parallel()
+	f := startCluster(t, 3, map[string]string{"HEADGATE_NODES": "3"})
+	read := overview(t, f.databaseURL)
+	f.publish("plan", `[{"slug": "all", "limits": [{"algorithm": "fixed_window", "quota": 1000, "window": "1d"}]}]`)
+	f.tenant("acme", "plan")
+	ids := map[string]bool{}
+	for i, node := range f.nodes {
+		call(t, bootstrap, "POST", node.origin+"/v1/check", `{"tenant": "acme"}`).want(t, 200)
+		var said fleet.Report
+		eventually(t, fmt.Sprintf("node %d tells of what it decided", i), func() bool {
+			said, _ = at(t, read(), node)
+			return said.Counts.Decisions > 0
+		})
+		if !said.Redis.Reachable || said.Limiter != fleet.LimiterRedis || said.Sharing != 3 || said.Version != version || said.Draining ||
+			!said.Snapshot.Listening || said.Snapshot.ConfirmedAt.IsZero() || said.Redis.Version == "" || said.Process.Heap == 0 || said.Process.Goroutines == 0 {
+			t.Errorf("node %d says %+v", i, said.Node)
+		}
+		if said.Counts.Interval <= 0 || said.Database.Report <= 0 || said.Database.Polls.Calls == 0 || said.Database.Polls.P99 < said.Database.Polls.P50 ||
+			said.Redis.RoundTrips.Calls == 0 || said.Redis.RoundTrips.P50 <= 0 {
+			t.Errorf("node %d timed %+v, %+v, %+v", i, said.Counts, said.Database, said.Redis)
+		}
+		ids[said.ID] = true
+	}
+	eventually(t, "all have the newest revision", func() bool {
+		o := read()
+		return len(o.Nodes) == 3 && !slices.ContainsFunc(o.Nodes, func(r fleet.Report) bool { return r.Behind > 0 || r.Silent }) && o.OneVersion()
+	})
+	if len(ids) != 3 {
+		t.Errorf("the processes have the ids %v", ids)
+	}
+
+	stays, killed, stopped := f.nodes[0], f.nodes[1], f.nodes[2]
+	if err := killed.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := stopped.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-killed.ended
+	<-stopped.ended
+	if r, there := at(t, read(), stopped); there {
+		t.Errorf("the stopped node is still shown: %+v", r)
+	}
+	eventually(t, "the killed node is silent", func() bool {
+		r, there := at(t, read(), killed)
+		return there && r.Silent && len(r.Verdicts) == 1 && r.Verdicts[0].Code == "silent"
+	})
+	eventually(t, "the other one is not", func() bool {
+		r, there := at(t, read(), stays)
+		return there && !r.Silent
+	})
+}
+
+// A node that stops says so while it drains. One that is killed and started again
+// at the same place is one node.
+func TestNodeThatIsStartedAgain(t *testing.T) {
+	t.Parallel()
+	settings := map[string]string{
+		"HEADGATE_ADDR": freeAddr(t), "HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()),
+		"HEADGATE_SHUTDOWN_DELAY": "5m", "HEADGATE_SHUTDOWN_TIMEOUT": "10m",
+	}
+	first := launch(t, settings).serving()
+	read := overview(t, settings["HEADGATE_DATABASE_URL"])
+	var before fleet.Report
+	eventually(t, "the node tells of itself", func() (there bool) {
+		before, there = at(t, read(), first)
+		return there
+	})
+	if before.Limiter != fleet.LimiterInProcess || before.Redis != (fleet.Redis{}) || before.Draining {
+		t.Errorf("the node says %+v", before.Node)
+	}
+	if err := first.command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node says that it stops", func() bool {
+		r, _ := at(t, read(), first)
+		return r.Draining
+	})
+	if err := first.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-first.ended
+	second := launch(t, settings).serving()
+	eventually(t, "the new process takes the place of the old one", func() bool {
+		o := read()
+		r, there := at(t, o, second)
+		return there && len(o.Nodes) == 1 && r.ID != before.ID && r.StartedAt.After(before.StartedAt)
+	})
+}
