@@ -11,7 +11,7 @@ import (
 // 20", "5 per minute, exact".
 func Describe(l enforcement.Limit) string {
 	if l.Quota == 0 {
-		return "nothing"
+		return "none: every request is refused"
 	}
 	text := thousands(l.Quota) + " per " + spoken(l.Window)
 	switch l.Algorithm {

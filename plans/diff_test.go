@@ -108,7 +108,7 @@ func TestDescribe(t *testing.T) {
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1000, Window: 48 * time.Hour, Anchor: enforcement.Clock}, "1,000 per 2 days, by the clock"},
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1, Window: time.Millisecond}, "1 per millisecond"},
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1_000_000_000_000, Window: 1500 * time.Millisecond}, "1,000,000,000,000 per 1,500 milliseconds"},
-		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Window: time.Minute}, "nothing"},
+		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Window: time.Minute}, "none: every request is refused"},
 	} {
 		if got := Describe(c.limit); got != c.want {
 			t.Errorf("Describe(%+v) = %q, want %q", c.limit, got, c.want)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -138,6 +140,19 @@ func (s *Service) diff(ctx context.Context, p Plan) (Diff, error) {
 // draft's revision is ifRevision. A draft under which more than MaxCharges
 // charges could fall on one request is Invalid; NotFound, Stale.
 func (s *Service) Publish(ctx context.Context, idOrSlug string, ifRevision int64) (Plan, Version, error) {
+	return s.PublishNoted(ctx, idOrSlug, ifRevision, "")
+}
+
+// MaxNote is the longest note of a publication, in characters.
+const MaxNote = 500
+
+// PublishNoted is Publish with a note that says why, for the audit log; Invalid
+// (at /note) when it is longer than MaxNote.
+func (s *Service) PublishNoted(ctx context.Context, idOrSlug string, ifRevision int64, note string) (Plan, Version, error) {
+	note, err := cleanNote(note)
+	if err != nil {
+		return Plan{}, Version{}, err
+	}
 	p, err := s.draftAt(ctx, idOrSlug, ifRevision)
 	if err != nil {
 		return Plan{}, Version{}, err
@@ -149,7 +164,7 @@ func (s *Service) Publish(ctx context.Context, idOrSlug string, ifRevision int64
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
-	e, err := entry(ctx, "plan.publish", p, before, &auditPlan{version: p.Latest + 1, plan: &p.Draft})
+	e, err := entry(ctx, "plan.publish", p, before, &auditPlan{version: p.Latest + 1, plan: &p.Draft, note: note})
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
@@ -159,6 +174,15 @@ func (s *Service) Publish(ctx context.Context, idOrSlug string, ifRevision int64
 // PublishVersion makes tenants follow a version that was published before; the
 // draft stays as it is. NotFound.
 func (s *Service) PublishVersion(ctx context.Context, idOrSlug string, number int) (Plan, Version, error) {
+	return s.PublishVersionNoted(ctx, idOrSlug, number, "")
+}
+
+// PublishVersionNoted is PublishVersion with a note as PublishNoted takes it.
+func (s *Service) PublishVersionNoted(ctx context.Context, idOrSlug string, number int, note string) (Plan, Version, error) {
+	note, err := cleanNote(note)
+	if err != nil {
+		return Plan{}, Version{}, err
+	}
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
 		return Plan{}, Version{}, err
@@ -171,7 +195,7 @@ func (s *Service) PublishVersion(ctx context.Context, idOrSlug string, number in
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
-	e, err := entry(ctx, "plan.publish", p, before, &auditPlan{version: number, plan: &v.Document})
+	e, err := entry(ctx, "plan.publish", p, before, &auditPlan{version: number, plan: &v.Document, note: note})
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
@@ -238,6 +262,58 @@ func (s *Service) draftAt(ctx context.Context, idOrSlug string, revision int64) 
 	return p, nil
 }
 
+// cleanNote gives a note its one form.
+func cleanNote(note string) (string, error) {
+	note = strings.TrimSpace(lineBreaks(note))
+	var f problem.Fields
+	f.Text("/note", note, MaxNote)
+	return note, f.Err()
+}
+
+// A Publication is one time at which a version of a plan was made the one that
+// tenants follow.
+type Publication struct {
+	Version int
+	// Note says why; "" without one.
+	Note string
+	By   audit.Actor
+	At   time.Time
+	// Revision at which it came into force.
+	Revision int64
+	// Entry is the id of its line in the audit log.
+	Entry string
+}
+
+// PublicationOf reads a line "plan.publish" of the audit log; false for any
+// other line, and for one that cannot be read.
+func PublicationOf(e audit.Entry) (Publication, bool) {
+	var after struct {
+		Version int    `json:"version"`
+		Note    string `json:"note"`
+	}
+	if e.Action != "plan.publish" || json.Unmarshal(e.After, &after) != nil || after.Version <= 0 {
+		return Publication{}, false
+	}
+	return Publication{Version: after.Version, Note: after.Note, By: e.Actor, At: e.At, Revision: e.Revision, Entry: e.ID}, true
+}
+
+// DraftOf reads the draft that a line of the audit log left behind it: of
+// "plan.create" and "plan.save_draft"; false for any other line, and for one that
+// cannot be read.
+func DraftOf(e audit.Entry) (Document, bool) {
+	if e.Action != "plan.create" && e.Action != "plan.save_draft" {
+		return Document{}, false
+	}
+	var after struct {
+		Draft json.RawMessage `json:"draft"`
+	}
+	if json.Unmarshal(e.After, &after) != nil {
+		return Document{}, false
+	}
+	d, err := DecodeDocument(after.Draft)
+	return d, err == nil
+}
+
 func stale(slug string) error {
 	return problem.New(problem.Stale, "plan %s was changed since it was read", slug)
 }
@@ -266,6 +342,7 @@ type auditPlan struct {
 	draft   *Document
 	version int
 	plan    *Document
+	note    string
 }
 
 func (a *auditPlan) json(p Plan) (json.RawMessage, error) {
@@ -278,7 +355,8 @@ func (a *auditPlan) json(p Plan) (json.RawMessage, error) {
 		Draft   json.RawMessage `json:"draft,omitempty"`
 		Version int             `json:"version,omitempty"`
 		Plan    json.RawMessage `json:"plan,omitempty"`
-	}{ID: p.ID, Slug: p.Slug, Version: a.version}
+		Note    string          `json:"note,omitempty"`
+	}{ID: p.ID, Slug: p.Slug, Version: a.version, Note: a.note}
 	var err error
 	if a.draft != nil {
 		out.Draft, err = EncodeDocument(*a.draft)

@@ -190,3 +190,40 @@ func TestPublishRefusesTooManyCharges(t *testing.T) {
 		t.Errorf("%+v, %v", p, err)
 	}
 }
+
+// What was published, why, and what a draft was stand in the audit log.
+func TestPublicationsInTheLog(t *testing.T) {
+	t.Parallel()
+	ctx, s, st := setUp(t)
+	p, err := s.CreatePlan(ctx, "starter", plans.Sample())
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _, err = s.PublishNoted(ctx, "starter", p.DraftRevision, strings.Repeat("é", plans.MaxNote+1))
+	wantKind(t, err, problem.Invalid, "")
+	if _, _, err = s.PublishNoted(ctx, "starter", p.DraftRevision, "  More room\r\nfor searches "); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err = s.PublishVersionNoted(ctx, "starter", 1, "\a"); !problem.Is(err, problem.Invalid) {
+		t.Errorf("a bell: %v", err)
+	}
+	if _, _, err = s.PublishVersion(ctx, "starter", 1); err != nil {
+		t.Fatal(err)
+	}
+	lines, err := st.AuditEntries(ctx, audit.Filter{Object: p.ID, Limit: 10})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, l := range lines {
+		if d, ok := plans.DraftOf(l); ok {
+			got = append(got, fmt.Sprintf("draft %s at %v", d.Name, l.Revision == p.DraftRevision))
+		}
+		if pub, ok := plans.PublicationOf(l); ok {
+			got = append(got, fmt.Sprintf("%d %q by %s", pub.Version, pub.Note, pub.By.Name))
+		}
+	}
+	if want := []string{`1 "" by Ada`, `1 "More room\nfor searches" by Ada`, "draft Starter at true"}; !cmp.Equal(got, want) {
+		t.Errorf("the log has %q, want %q", got, want)
+	}
+}

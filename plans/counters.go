@@ -1,0 +1,110 @@
+package plans
+
+import (
+	"slices"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// A Fate is what becomes of the counts of a limit.
+type Fate string
+
+// The fates of counts.
+const (
+	// Kept: the limit has the same identity and other numbers; what was counted
+	// goes on to count, and is measured by the new numbers.
+	Kept Fate = "kept"
+	// Fresh: the limit is new, or its algorithm, count_by or anchor is another one;
+	// it counts from nothing.
+	Fresh Fate = "fresh"
+	// Dropped: nothing of the document counts there any more.
+	Dropped Fate = "dropped"
+)
+
+// A Recount says what becomes of the counts of one limit when a document
+// follows another.
+type Recount struct {
+	Policy, Limit string // slug, name
+	Fate          Fate
+	// Because names the fields of a limit of the same name that make its counts
+	// other ones: "algorithm", "count_by", "anchor"; none when it is new or gone.
+	Because []string
+}
+
+// Recounts tells of each limit that is not as it was what becomes of its counts:
+// those of to in its order, then those that only from has. What a policy matches
+// and its mode are not part of what is counted where; a policy that is off counts
+// nothing.
+func Recounts(from, to Document) []Recount {
+	from, to = Normalise(from), Normalise(to)
+	before, after := counted(from), counted(to)
+	var out []Recount
+	for _, now := range after {
+		was, there := find(before, now)
+		if !there {
+			out = append(out, Recount{Policy: now.policy, Limit: now.limit.Name, Fate: Fresh})
+			continue
+		}
+		switch because := parts(was, now); {
+		case len(because) > 0:
+			out = append(out, Recount{Policy: now.policy, Limit: now.limit.Name, Fate: Fresh, Because: because})
+		case was.limit != now.limit:
+			out = append(out, Recount{Policy: now.policy, Limit: now.limit.Name, Fate: Kept})
+		}
+	}
+	for _, was := range before {
+		if _, there := find(after, was); !there {
+			out = append(out, Recount{Policy: was.policy, Limit: was.limit.Name, Fate: Dropped})
+		}
+	}
+	return out
+}
+
+type count struct {
+	policy  string
+	countBy []string
+	limit   enforcement.Limit
+}
+
+// counted gives the limits of a normalised document that count something.
+func counted(d Document) []count {
+	var out []count
+	for _, p := range d.Policies {
+		if p.Mode == enforcement.PolicyOff {
+			continue
+		}
+		for _, l := range p.Limits {
+			if l.Algorithm.Bucket() && l.Burst == 0 {
+				l.Burst = l.Quota
+			}
+			if !l.Algorithm.Windowed() {
+				l.Anchor = enforcement.FirstHit
+			}
+			out = append(out, count{p.Slug, p.CountBy, l})
+		}
+	}
+	return out
+}
+
+func find(list []count, like count) (count, bool) {
+	at := slices.IndexFunc(list, func(c count) bool { return c.policy == like.policy && c.limit.Name == like.limit.Name })
+	if at < 0 {
+		return count{}, false
+	}
+	return list[at], true
+}
+
+// parts names the parts of a cell's identity in which two limits of one name differ.
+func parts(a, b count) []string {
+	var out []string
+	if a.limit.Algorithm != b.limit.Algorithm {
+		out = append(out, "algorithm")
+	}
+	if !slices.Equal(a.countBy, b.countBy) {
+		out = append(out, "count_by")
+	}
+	if a.limit.Anchor != b.limit.Anchor && a.limit.Algorithm == b.limit.Algorithm {
+		out = append(out, "anchor")
+	}
+	return out
+}
