@@ -27,14 +27,18 @@ type KeyHolding struct {
 // A LimitHolding is the counter of one limit for one key.
 type LimitHolding struct {
 	Limit *RuleLimit
-	// State is settled at the instant of the answer, and read by Limit.Meter. Of a
-	// log it has every entry when one key alone was asked, else perhaps none.
+	// State is settled at the instant of the answer, and read by Limit.Meter. Of
+	// logs it has every entry as long as the quotas of those before it and its own
+	// come to no more than 20,000; of the others perhaps none.
 	State State
 }
 
 // holdingCharges is how many counters a request asks at most: what every limiter
 // takes in one step.
 const holdingCharges = 4000
+
+// holdingEntries is how many entries of logs are asked for at most: some 300 kB.
+const holdingEntries = 20_000
 
 // Usage says what keys of a subject's policies hold, whatever the mode of the
 // policy, at an instant of the limiter's clock in microseconds since the epoch; 0
@@ -45,8 +49,9 @@ func (e *Engine) Usage(ctx context.Context, s *Subject, keys []CountedKey) (at i
 	held = make([]KeyHolding, len(keys))
 	now := e.now().UnixMicro()
 	var charges []Charge
+	entries := int64(holdingEntries)
 	for i := range keys {
-		charges = held[i].ask(charges, s, &keys[i], now, len(keys) == 1)
+		charges = held[i].ask(charges, s, &keys[i], now, &entries)
 	}
 	if len(charges) == 0 {
 		return 0, held, nil
@@ -81,9 +86,10 @@ func (e *Engine) Usage(ctx context.Context, s *Subject, keys []CountedKey) (at i
 }
 
 // ask fills in what is in force for a key, and appends the charges, of nothing,
-// that ask what its limits hold. whole asks a log for its quota: limiters hand out
-// the entries that have to leave before that fits, which are all.
-func (h *KeyHolding) ask(charges []Charge, s *Subject, key *CountedKey, now int64, whole bool) []Charge {
+// that ask what its limits hold. While entries are left to ask for, a log is asked
+// for its quota: limiters hand out those that have to leave before that fits, which
+// are all.
+func (h *KeyHolding) ask(charges []Charge, s *Subject, key *CountedKey, now int64, entries *int64) []Charge {
 	r := key.Rule
 	c := r.checkOf(key.Key)
 	partition := r.partition(c, new(Partition))
@@ -105,8 +111,9 @@ func (h *KeyHolding) ask(charges []Charge, s *Subject, key *CountedKey, now int6
 			Meter: l.Meter,
 			Rev:   n.revision(k),
 		}
-		if whole && l.Algorithm == SlidingWindowLog {
+		if l.Algorithm == SlidingWindowLog && l.Quota <= *entries {
 			charge.Cost = l.Quota
+			*entries -= l.Quota
 		}
 		charges = append(charges, charge)
 	}

@@ -17,8 +17,8 @@ import (
 )
 
 // What keys hold is told the same by Redis as by the limiter in this process, and
-// with it when a pace uses that up; of one key with every entry of its logs, also
-// of those that are too long to be handed out with each answer.
+// with it when a pace uses that up; with every entry of its logs, also of those
+// that are too long to be handed out with each answer.
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	now := int64(1_700_000_000_000_000)
@@ -40,19 +40,16 @@ func TestUsage(t *testing.T) {
 			theirs.Decide(t.Context(), s, c, &d)
 		}
 		every := rapid.Int64Range(1, 60_000_000).Draw(t, "every")
-		for _, asked := range [][]enforcement.CountedKey{keys, keys[1:2]} {
-			at, want, err := ours.Usage(t.Context(), s, asked)
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, got, err := theirs.Usage(t.Context(), s, asked)
-			if err != nil {
-				t.Fatal(err)
-			}
-			whole := len(asked) == 1
-			if said, is := holds(got, at, every, whole), holds(want, at, every, whole); said != is {
-				t.Fatalf("Redis:\n%s\nthe other:\n%s", said, is)
-			}
+		at, want, err := ours.Usage(t.Context(), s, keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, got, err := theirs.Usage(t.Context(), s, keys)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if said, is := holds(got, at, every), holds(want, at, every); said != is {
+			t.Fatalf("Redis:\n%s\nthe other:\n%s", said, is)
 		}
 	})
 }
@@ -75,18 +72,14 @@ func keyedSubject(t *rapid.T, tenant uint32) *enforcement.Subject {
 	return &enforcement.Subject{Plan: plan, Number: tenant, Home: "t", PlanRevision: 1}
 }
 
-// holds is what keys hold; of logs only when they are told whole.
-func holds(held []enforcement.KeyHolding, at, every int64, whole bool) string {
+// holds is what keys hold.
+func holds(held []enforcement.KeyHolding, at, every int64) string {
 	var b strings.Builder
 	for i := range held {
 		for _, l := range held[i].Limits {
 			m := l.Limit.Meter
-			fmt.Fprintf(&b, "%d %s: %d left, reset %d", i, l.Limit.Name, m.Left(l.State, at), m.ResetAfter(l.State, at))
-			if l.Limit.Algorithm != enforcement.SlidingWindowLog || whole {
-				refused, ok := m.RefusesAfter(l.State, at, 1, every)
-				fmt.Fprintf(&b, ", refused %d %v, %d entries", refused, ok, len(l.State.Log))
-			}
-			b.WriteByte('\n')
+			refused, ok := m.RefusesAfter(l.State, at, 1, every)
+			fmt.Fprintf(&b, "%d %s: %d left, reset %d, refused %d %v, %d entries\n", i, l.Limit.Name, m.Left(l.State, at), m.ResetAfter(l.State, at), refused, ok, len(l.State.Log))
 		}
 	}
 	return b.String()
