@@ -16,8 +16,10 @@ import (
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/fleet"
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/preview"
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/snapshot"
 	"github.com/headgate/headgate/steering"
@@ -65,6 +67,10 @@ type Config struct {
 	// Usage tells what tenants and their keys have left, and resets; needed with
 	// People.
 	Usage *usage.Service
+	// Preview holds drafts against what was counted; Fleet tells what is in force
+	// on which node. Needed with People.
+	Preview *preview.Service
+	Fleet   *fleet.Service
 	// Simulate plays one scenario.
 	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
 	// Changed makes an edit count on this node at once; default: nothing.

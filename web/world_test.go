@@ -26,8 +26,10 @@ import (
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/fleet"
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/preview"
 	"github.com/headgate/headgate/snapshot"
 	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/store"
@@ -196,6 +198,8 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 		Plans: w.plans, Steering: w.steering, Operators: accounts.NewService(w.store, accounts.Config{Now: w.clock}), Audit: w.store,
 		Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine,
 		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Steering: w.steering, Now: w.clock}),
+		Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Steering: w.steering, Analytics: analytics, Audit: w.store, Now: w.clock}),
+		Fleet:   fleet.NewService(w.store),
 		Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Timeout: time.Minute, // of a busy machine
 		Logger:  slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
