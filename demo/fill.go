@@ -34,16 +34,17 @@ type Node struct {
 }
 
 // Fill makes the demo in a database without one: plans, tenants, what is set for
-// them, and a week of history. In a database that has it, the time since it was
-// last counted is filled, at most a week; nothing else is changed, whatever was
+// them, and a week of history; it gives a key of one tenant, to check and read
+// with. In a database that has it, the time since it was last counted is filled,
+// at most a week, and there is no key; nothing else is changed, whatever was
 // edited. What was left half done is removed and made anew.
 //
 // When a slug is taken by something that the demo did not make, it says so
 // (Conflict) and does nothing.
-func (s *Service) Fill(ctx context.Context, n Node) error {
+func (s *Service) Fill(ctx context.Context, n Node) (Key, error) {
 	holder := uuid.NewString()
 	if err := s.await(ctx, changeLease, holder); err != nil {
-		return err
+		return Key{}, err
 	}
 	defer s.drop(ctx, changeLease, holder)
 	var taken atomic.Int64
@@ -57,7 +58,7 @@ func (s *Service) Fill(ctx context.Context, n Node) error {
 	}}
 	i, err := s.Present(ctx)
 	if err != nil {
-		return err
+		return Key{}, err
 	}
 	if i.Present {
 		whole := !i.Making
@@ -65,23 +66,29 @@ func (s *Service) Fill(ctx context.Context, n Node) error {
 			whole, err = s.someLeft(ctx, i)
 		}
 		if err != nil {
-			return err
+			return Key{}, err
 		}
 		if whole {
-			return f.goOn(ctx, i)
+			return Key{}, f.goOn(ctx, i)
 		}
 		if _, err := s.remove(ctx, i); err != nil {
-			return fmt.Errorf("remove what is left of the demo: %w", err)
+			return Key{}, fmt.Errorf("remove what is left of the demo: %w", err)
 		}
 	}
-	return f.make(ctx)
+	err = f.make(ctx)
+	return f.key, err
 }
+
+// A Key is of a tenant of the demo; its Token is told this once. Both are empty
+// when none was made.
+type Key struct{ Tenant, Token string }
 
 // A filling is one call of Fill.
 type filling struct {
 	*Service
 	node  Node
 	renew func(context.Context) error // the lease
+	key   Key
 }
 
 // someLeft reports whether a tenant of the demo is there.
@@ -125,11 +132,11 @@ func (f *filling) make(ctx context.Context) error {
 	// In the first half of the week the first version was in force, and nothing
 	// was set beside it; blocks are from the last hours.
 	end := f.now().Truncate(time.Second)
-	return f.write(ctx, end.Add(-historyLength), end, func(at time.Time) map[string]*enforcement.Subject {
+	return f.write(ctx, end.Add(-f.history), end, func(at time.Time) map[string]*enforcement.Subject {
 		switch age := end.Sub(at); {
-		case age > 4*24*time.Hour:
+		case age > f.history/2:
 			return stages[0]
-		case age > 3*time.Hour:
+		case age > f.history/50:
 			return stages[1]
 		}
 		return stages[2]
@@ -208,13 +215,16 @@ func (s *Service) makePlan(ctx context.Context, slug string, draft plans.Documen
 	return Made{ID: p.ID, Slug: p.Slug}, err
 }
 
-func (s *Service) makeTenant(ctx context.Context, t sampleTenant) (Made, error) {
-	made, err := s.tenants.CreateTenant(ctx, t.slug, t.document)
+func (f *filling) makeTenant(ctx context.Context, t sampleTenant) (Made, error) {
+	made, err := f.tenants.CreateTenant(ctx, t.slug, t.document)
 	if err != nil {
 		return Made{}, err
 	}
-	// Its secret is thrown away: whoever wants to ask makes a key.
-	_, _, err = s.tenants.CreateKey(ctx, made.ID, tenants.NewKey{Name: "production gateway (demo)", Scopes: []tenants.Scope{tenants.ScopeCheck}})
+	key := tenants.NewKey{Name: "gateway (demo)", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead}}
+	_, token, err := f.tenants.CreateKey(ctx, made.ID, key)
+	if t.slug == tenantCobalt {
+		f.key = Key{Tenant: t.slug, Token: token}
+	}
 	return Made{ID: made.ID, Slug: made.Slug, Number: made.Number}, err
 }
 
@@ -281,13 +291,13 @@ func (f *filling) goOn(ctx context.Context, i Info) error {
 }
 
 // counted is from when on nothing of the demo is counted: the minute after the
-// newest one, or else the hour; at most a week before now.
-func (s *Service) counted(ctx context.Context, i Info, now time.Time) (time.Time, error) {
-	last := now.Add(-historyLength)
+// newest one, or else the hour; at most as long ago as a history is.
+func (f *filling) counted(ctx context.Context, i Info, now time.Time) (time.Time, error) {
+	last := now.Add(-f.history)
 	for _, step := range []metrics.Step{metrics.Hour, metrics.Minute} {
 		for _, number := range i.numbers() {
-			rows, err := s.store.Counts(ctx, metrics.CountQuery{
-				Step: step, From: now.Add(-historyLength).Truncate(step.Duration()).Unix(), To: now.Add(time.Hour).Truncate(step.Duration()).Unix(),
+			rows, err := f.store.Counts(ctx, metrics.CountQuery{
+				Step: step, From: now.Add(-f.history).Truncate(step.Duration()).Unix(), To: now.Add(time.Hour).Truncate(step.Duration()).Unix(),
 				Tenant: number, Kind: metrics.KindTotal, Limit: 1,
 			})
 			if err != nil {
@@ -306,8 +316,9 @@ func (s *Service) counted(ctx context.Context, i Info, now time.Time) (time.Time
 // that begin empty.
 func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.Time) map[string]*enforcement.Subject) error {
 	began := time.Now()
+	f.log.Info("the demo's history is being written: some seconds for a week", "from", from.UTC().Format(time.RFC3339))
 	parts, ctx := errgroup.WithContext(ctx)
-	middle := boundary(end)
+	middle := end.Add(-min(byTheMinute, f.history/4)).Truncate(time.Hour)
 	for _, part := range [][2]time.Time{{from, middle}, {middle, end}} {
 		if part[0].Before(from) {
 			part[0] = from
@@ -316,8 +327,8 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 			continue
 		}
 		parts.Go(func() error {
-			h := newHistory(newWorld(seed), f.node.NewLimiter, f.store, end, f.observe)
-			err := h.tell(ctx, part[0], part[1], end, who, f.renew)
+			h := newHistory(newWorld(seed), f.node.NewLimiter, f.store, middle, end, f.observe)
+			err := h.tell(ctx, part[0], part[1], who, f.renew)
 			return errors.Join(err, h.end())
 		})
 	}

@@ -19,9 +19,8 @@ import (
 // the hour is what it would have been, with a sixtieth of the rows. The limiter
 // sees the true instants throughout.
 const (
-	historyLength = 7 * 24 * time.Hour
-	byTheMinute   = 25 * time.Hour
-	keptRefusals  = 24 * time.Hour
+	byTheMinute  = 25 * time.Hour // or a quarter of a shorter history
+	keptRefusals = 24 * time.Hour
 	// flushEvery is how much of the time that is counted by the minute one batch
 	// has; of the older time it is some hours.
 	flushEvery      = 5 * time.Minute
@@ -31,11 +30,12 @@ const (
 // A history decides the calls of a stretch of the past: by the real engine, on a
 // limiter and with a recorder whose clock is the time that is told of.
 type history struct {
-	world  *world
-	now    atomic.Int64 // the clock, in microseconds since the epoch
-	stamp  int64        // when the decision being made counts, in milliseconds
-	ids    *rand.Rand
-	engine *enforcement.Engine
+	world           *world
+	boundary, until time.Time
+	now             atomic.Int64 // the clock, in microseconds since the epoch
+	stamp           int64        // when the decision being made counts, in milliseconds
+	ids             *rand.Rand
+	engine          *enforcement.Engine
 
 	recorder *metrics.Recorder
 	flusher  *metrics.Flusher
@@ -44,14 +44,15 @@ type history struct {
 	decision enforcement.Decision
 }
 
-// newHistory makes one that writes into a store. observe, unless nil, hears of
-// every decision.
-func newHistory(w *world, newLimiter func(now func() int64) enforcement.Limiter, s metrics.Store, until time.Time, observe func(*enforcement.Decision)) *history {
-	h := &history{world: w, ids: rand.New(rand.NewPCG(w.seed, 1))}
+// newHistory makes one that writes into a store. What is before the boundary
+// counts in the first minute of its hour; at the end it ends, by which its
+// density goes. observe, unless nil, hears of every decision.
+func newHistory(w *world, newLimiter func(now func() int64) enforcement.Limiter, s metrics.Store, boundary, end time.Time, observe func(*enforcement.Decision)) *history {
+	h := &history{world: w, boundary: boundary, until: end, ids: rand.New(rand.NewPCG(w.seed, 1))}
 	clock := func() time.Time { return time.UnixMicro(h.now.Load()) }
 	node := nodePrefix + uuid.NewString()
-	h.recorder = metrics.NewRecorder(metrics.Config{Node: node, Now: clock})
-	h.behind = newBehind(s, until.Add(-keptRefusals))
+	h.recorder = metrics.NewRecorder(metrics.Config{Node: node, Now: func() time.Time { return time.UnixMilli(h.stamp) }})
+	h.behind = newBehind(s, end.Add(-keptRefusals))
 	h.flusher = metrics.NewFlusher(h.recorder, h.behind, metrics.FlusherConfig{Node: node, Now: clock, MaxRows: 1 << 20})
 	h.engine = enforcement.NewEngine(h.recorder.InstrumentLimiter(newLimiter(h.now.Load)), enforcement.Config{
 		Timeout: time.Minute, // it waits for nobody but a busy processor
@@ -83,9 +84,9 @@ func (h *history) newID() (id [16]byte) {
 }
 
 // tell decides what is asked in [from, to), whole seconds, and writes it. who
-// gives the tenants of the crowds at an instant, by their slug; end is when the
-// history ends, by which its density goes; between is called now and then.
-func (h *history) tell(ctx context.Context, from, to, end time.Time, who func(time.Time) map[string]*enforcement.Subject, between func(context.Context) error) error {
+// gives the tenants of the crowds at an instant, by their slug; between is called
+// now and then.
+func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Time) map[string]*enforcement.Subject, between func(context.Context) error) error {
 	next := from
 	for at := from; at.Before(to); at = at.Add(time.Second) {
 		if !at.Before(next) {
@@ -97,12 +98,12 @@ func (h *history) tell(ctx context.Context, from, to, end time.Time, who func(ti
 				return err
 			}
 			next = at.Add(flushEvery)
-			if at.Before(boundary(end)) {
+			if at.Before(h.boundary) {
 				next = at.Add(flushEveryOlder)
 			}
 		}
 		subjects := who(at)
-		age := end.Sub(at)
+		age := h.until.Sub(at)
 		h.events = h.world.second(h.events[:0], at, age)
 		for i := range h.events {
 			e := &h.events[i]
@@ -112,7 +113,7 @@ func (h *history) tell(ctx context.Context, from, to, end time.Time, who func(ti
 			}
 			h.now.Store(e.at)
 			h.stamp = e.at / 1_000
-			if at.Before(boundary(end)) {
+			if at.Before(h.boundary) {
 				hour := at.Truncate(time.Hour).Unix()
 				h.stamp = (hour+at.Unix()%60)*1_000 + e.at/1_000%1_000
 			}
@@ -122,10 +123,6 @@ func (h *history) tell(ctx context.Context, from, to, end time.Time, who func(ti
 	h.now.Store(to.UnixMicro())
 	return h.flush(ctx)
 }
-
-// boundary is the instant before which decisions count in the first minute of
-// their hour.
-func boundary(end time.Time) time.Time { return end.Add(-byTheMinute).Truncate(time.Hour) }
 
 // flush hands over what was decided. It is written behind.
 func (h *history) flush(ctx context.Context) error {

@@ -56,6 +56,9 @@ type Store interface {
 type Config struct {
 	// Now tells the time. Default time.Now.
 	Now func() time.Time
+	// History is how long what is told of the past is, or of the time since the
+	// demo was last there. Default a week.
+	History time.Duration
 	// Logger hears how far making has come. Default: silent.
 	Logger *slog.Logger
 }
@@ -67,6 +70,7 @@ type Service struct {
 	plans    *plans.Service
 	steering *steering.Service
 	now      func() time.Time
+	history  time.Duration
 	log      *slog.Logger
 	observe  func(*enforcement.Decision) // of the history; for tests
 }
@@ -76,10 +80,13 @@ func NewService(s Store, t *tenants.Service, p *plans.Service, st *steering.Serv
 	if c.Now == nil {
 		c.Now = time.Now
 	}
+	if c.History <= 0 {
+		c.History = 7 * 24 * time.Hour
+	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Service{store: s, tenants: t, plans: p, steering: st, now: c.Now, log: c.Logger}
+	return &Service{store: s, tenants: t, plans: p, steering: st, now: c.Now, history: c.History, log: c.Logger}
 }
 
 // A Made is one tenant or plan that the demo made.

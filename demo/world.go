@@ -71,7 +71,7 @@ type event struct {
 // density of the history by age, of what crowds ask on average: sparse days are
 // quicker to make, and the last hours come up to what live traffic is.
 func density(age time.Duration) float64 {
-	const sparse, full, live = 0.28, 1, 2
+	const sparse, full, live = 0.22, 1, 2
 	switch hours := age.Hours(); {
 	case hours >= 24:
 		return sparse
@@ -219,7 +219,7 @@ func bloom() crowd {
 		},
 		machines: []machine{
 			// Somebody guesses passwords from one address, two minutes in ten.
-			{someone("", abuserIP), route{"POST", []string{"/v1/login"}, 0, false}, attacks(1.2)},
+			{someone("", abuserIP), route{"POST", []string{"/v1/login"}, 0, false}, attacks(0.8)},
 			// One user comes close to what a month includes: the same number in every week.
 			{someone(heavyUser, "203.0.113.71"), route{"POST", []string{"/v1/orders"}, 0, false}, always(0.00305)},
 			{someone("", deniedIP), route{"POST", []string{"/v1/orders"}, 0, false}, always(0.005)},

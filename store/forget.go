@@ -41,8 +41,10 @@ func (s *Store) DropLease(ctx context.Context, name, holder string) error {
 
 // ForgetCounts removes everything that was counted of tenants, by their numbers:
 // their counts, sketches and kept refusals. From the rows of all tenants together
-// their part is taken, and a row with nothing left goes. The marks of nodes whose
-// name begins with a prefix go as well; "" removes none.
+// their part is taken, and a row with nothing left goes. Of nodes whose name
+// begins with a prefix, which counted nobody else, the marks and sketches go as
+// well; "" is none. What is left of the tenants is, where others were counted in
+// the same hour, the limiter's time in its histogram of that hour.
 //
 // It is one transaction for a stretch of time of each table, so that the one
 // writer of a SQLite file is never held for long. What fails can be repeated:
@@ -59,16 +61,12 @@ func (s *Store) ForgetCounts(ctx context.Context, numbers []uint32, nodes string
 	if err := f.refusals(ctx); err != nil {
 		return f.gone, s.fail(err, "forget refusals")
 	}
-	err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
-		_, err := execIn(ctx, tx, `DELETE FROM flush_marks WHERE node LIKE $1 AND $2 <> ''`, nodes+"%", nodes)
-		return err
-	})
-	return f.gone, s.fail(err, "forget marks of nodes")
+	return f.gone, s.fail(f.nodes(ctx, nodes), "forget nodes")
 }
 
 // forgetStretch is how long a stretch is that one transaction goes through.
 var forgetStretch = map[metrics.Step]int64{
-	metrics.Minute: int64(2 * time.Hour / time.Second),
+	metrics.Minute: int64(time.Hour / time.Second),
 	metrics.Hour:   int64(4 * 24 * time.Hour / time.Second),
 	metrics.Day:    int64(90 * 24 * time.Hour / time.Second),
 }
@@ -99,6 +97,7 @@ func (f *forgetting) table(ctx context.Context, step metrics.Step) error {
 		if err != nil {
 			return err
 		}
+		jitter(ctx, 20*time.Millisecond) // for others who wait to write the same file
 		f.gone.Counts += gone.Counts
 		f.gone.Sketches += gone.Sketches
 	}
@@ -328,6 +327,21 @@ func (f *forgetting) renote(ctx context.Context, tx *sql.Tx, step metrics.Step, 
 			WHERE c.tenant = $4 AND c.kind = 'total' AND c.at >= roll_ups_due.at AND c.at < roll_ups_due.at + $5)`,
 		string(above), from, to, int64(0), int64(above.Duration()/time.Second))
 	return err
+}
+
+// nodes removes what nodes that counted nobody else wrote of all tenants, such as
+// their limiter's time, and their marks.
+func (f *forgetting) nodes(ctx context.Context, prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	return f.store.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := execIn(ctx, tx, `DELETE FROM sketches_minutes WHERE tenant = $1 AND node LIKE $2`, int64(0), prefix+"%")
+		if err == nil {
+			_, err = execIn(ctx, tx, `DELETE FROM flush_marks WHERE node LIKE $1`, prefix+"%")
+		}
+		return err
+	})
 }
 
 // refusals removes those of the tenants in pieces.

@@ -14,7 +14,9 @@ import (
 // credentials are what a first start makes and prints once.
 type credentials struct {
 	operator string // token; empty when HEADGATE_BOOTSTRAP_KEY is the operator key
-	tenant   string // token of tenant demo
+	tenant   string // token of the tenant whose slug is below
+	slug     string
+	demo     bool   // there is a demonstration
 	setup    string // token of the link by which the first owner signs in; of every start until there is one
 }
 
@@ -33,6 +35,7 @@ func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, a *ac
 	if _, _, err := p.Publish(ctx, plan.ID, plan.DraftRevision); err != nil {
 		return made, fmt.Errorf("publish the sample plan: %w", err)
 	}
+	made.slug = sampleTenant
 	tenant, err := t.CreateTenant(ctx, sampleTenant, tenants.Document{Name: "Demo", Plan: plans.SampleSlug})
 	if err != nil {
 		return made, fmt.Errorf("create the sample tenant: %w", err)
@@ -60,12 +63,21 @@ func greet(w io.Writer, origin string, made credentials, keyless bool) {
 	switch {
 	case made.tenant != "":
 		operator := made.operator
-		if operator == "" {
+		switch {
+		case operator != "":
+		case keyless:
+			operator = "none yet: headgate key create --name first"
+		case made.slug != sampleTenant:
+			operator = "one that you have"
+		default:
 			operator = "the one in HEADGATE_BOOTSTRAP_KEY"
 		}
-		fmt.Fprintf(w, "  operator key  %s\n  tenant key    %s  (tenant %s)\n\nThese keys are shown once: only their hashes are kept.\n", operator, made.tenant, sampleTenant)
+		fmt.Fprintf(w, "  operator key  %s\n  tenant key    %s  (tenant %s)\n\nThese keys are shown once: only their hashes are kept.\n", operator, made.tenant, made.slug)
 	case keyless:
 		fmt.Fprint(w, "Make an operator key with: headgate key create --name first\n")
+	}
+	if made.demo {
+		fmt.Fprint(w, "\nWhat is named demo- is a demonstration: headgate demo remove takes it out, and nothing else.\n")
 	}
 	if made.setup != "" {
 		fmt.Fprintf(w, "\nSet up the first owner, once, within a day:\n\n  %s/setup/%s\n\n", origin, made.setup)

@@ -31,6 +31,7 @@ type program struct {
 // commands is the whole command line.
 type commands struct {
 	Serve       serveCommand       `cmd:"" default:"withargs" help:"Serve the API (the default command)."`
+	Demo        demoCommand        `cmd:"" help:"Serve with sample tenants and traffic to look at, or remove them."`
 	Migrate     migrateCommand     `cmd:"" help:"Bring the database's schema up to date, or look at it."`
 	Key         keyCommand         `cmd:"" help:"Create, list and revoke operator keys."`
 	User        userCommand        `cmd:"" help:"List, create, invite and disable people who sign in."`
@@ -87,7 +88,7 @@ func (p program) run(ctx context.Context, args []string) (err error) {
 
 // parser reads command lines.
 func (p program) parser(ctx context.Context) (*kong.Kong, error) {
-	return kong.New(&commands{},
+	parser, err := kong.New(&commands{},
 		kong.Name("headgate"),
 		kong.Description("A multi-tenant quota and rate-limit service. With nothing configured it runs alone on SQLite and in-process counters.\n\n"+
 			"Every flag is also the environment variable in brackets; a flag wins. A secret may stand in a file named by the variable with _FILE behind it."),
@@ -99,6 +100,10 @@ func (p program) parser(ctx context.Context) (*kong.Kong, error) {
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(p),
 	)
+	if err == nil {
+		separateDemo(parser)
+	}
+	return parser, err
 }
 
 // versionCommand prints the version.

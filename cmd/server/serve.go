@@ -20,6 +20,7 @@ import (
 // serveCommand is a serving node, from its listener to its last answer.
 type serveCommand struct {
 	serveSettings
+	demo      bool     // headgate demo: sample tenants, a week of history, live traffic
 	listensAt net.Addr // once it listens
 }
 
@@ -90,6 +91,9 @@ func (s *serveCommand) stop(g *gate, n *node, server *http.Server, tasks *errgro
 	err := server.Shutdown(deadline)
 	if err != nil {
 		err = fmt.Errorf("%s: requests were still running after %s: %w", settingName("shutdown-timeout"), s.ShutdownTimeout, errors.Join(err, server.Close()))
+	}
+	if n != nil {
+		n.endTraffic() // before what counts it
 	}
 	endWork()
 	err = errors.Join(err, tasks.Wait())

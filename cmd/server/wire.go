@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/demo"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/enforcement/redis"
@@ -48,6 +49,7 @@ type node struct {
 	plans     *plans.Service
 	accounts  *accounts.Service
 	steering  *steering.Service
+	demo      *demo.Service // of the database, also of a node that only serves
 	usage     *usage.Service
 	people    *accounts.People
 	refusals  *accounts.Refusals
@@ -59,14 +61,15 @@ type node struct {
 	metricsListener net.Listener // nil when /metrics is beside the API
 	handler         http.Handler
 	made            credentials
-	keyless         bool // no operator key exists, and none came with the settings
+	keyless         bool   // no operator key exists, and none came with the settings
+	endTraffic      func() // the demo's; it waits until nothing more is asked
 	closers         []io.Closer
 }
 
 // wire builds a node. ctx ends when the node is told to stop; work is where
 // its tasks run, which end later. An error leaves nothing open.
 func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g *gate, log *slog.Logger) (_ *node, err error) {
-	n := &node{id: uuid.NewString()}
+	n := &node{id: uuid.NewString(), endTraffic: func() {}}
 	defer func() {
 		if err != nil {
 			if n.metricsListener != nil {
@@ -97,6 +100,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.accounts = accounts.NewService(n.store, accounts.Config{})
 	n.fleet = fleet.NewService(n.store)
 	n.steering = steering.NewService(n.store, n.tenants, n.plans, steering.Config{})
+	n.demo = n.newDemo(log)
 	if n.made, err = n.firstStart(ctx, s); err != nil {
 		return nil, err
 	}
@@ -115,6 +119,11 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	if err := n.watcher.WaitFor(ctx, 0); err != nil {
 		return nil, fmt.Errorf("load tenants and plans: %w", err)
 	}
+	if s.demo {
+		if err := n.fillDemo(ctx); err != nil {
+			return nil, err
+		}
+	}
 	n.count(work, tasks, s, log)
 	n.sweep(work, tasks, log)
 	n.engine = n.newEngine(s, log)
@@ -126,6 +135,9 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 		return nil, err
 	}
 	n.tell(work, tasks, s, g, log)
+	if s.demo {
+		n.askAsDemo(ctx, tasks, log)
+	}
 	return n, nil
 }
 
@@ -211,6 +223,12 @@ func (n *node) firstStart(ctx context.Context, s *serveCommand) (credentials, er
 	empty, err := n.store.Empty(ctx)
 	if err != nil || !empty {
 		return credentials{}, err
+	}
+	if s.demo {
+		if s.BootstrapKey != "" {
+			return credentials{}, nil
+		}
+		return firstKey(ctx, n.accounts)
 	}
 	return makeSample(ctx, n.plans, n.tenants, n.accounts, s.BootstrapKey == "")
 }
