@@ -83,3 +83,23 @@ func TestAssets(t *testing.T) {
 		t.Error("a file is there without the hash of its content")
 	}
 }
+
+// Pages are packed for those who can unpack them, those of errors as well.
+func TestPagesArePacked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for path, status := range map[string]int{"/people": 200, "/none": 404, "/docs": 200} {
+		plain := w.get(path, "owner")
+		packed := w.send(http.MethodGet, path, "owner", nil, func(r *http.Request) { r.Header.Set("Accept-Encoding", "gzip") })
+		if packed.Code != status || packed.Header().Get("Content-Encoding") != "gzip" {
+			t.Fatalf("%s: %d, packed as %q", path, packed.Code, packed.Header().Get("Content-Encoding"))
+		}
+		z, err := gzip.NewReader(strings.NewReader(packed.body))
+		must(t, err)
+		body, err := io.ReadAll(z)
+		must(t, err)
+		if len(body) != len(plain.body) || len(packed.body) > len(body)*2/3 {
+			t.Errorf("%s: %d bytes, packed %d, unpacked %d", path, len(plain.body), len(packed.body), len(body))
+		}
+	}
+}

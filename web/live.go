@@ -167,5 +167,18 @@ func compressed() echo.MiddlewareFunc {
 	if err != nil {
 		panic(err) // the options are constants, which a test has tried
 	}
-	return echo.WrapMiddleware(func(next http.Handler) http.Handler { return wrapper(next) })
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) error {
+			plain := c.Response().Writer
+			defer func() { c.Response().Writer = plain }()
+			wrapper(http.HandlerFunc(func(packed http.ResponseWriter, r *http.Request) {
+				c.SetRequest(r)
+				c.Response().Writer = packed
+				if err := next(c); err != nil {
+					c.Error(err) // here, while there is somebody to pack it
+				}
+			})).ServeHTTP(plain, c.Request())
+			return nil
+		}
+	}
 }
