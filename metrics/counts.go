@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"context"
+	"slices"
 	"time"
 )
 
@@ -101,6 +102,20 @@ func (c *Counts) Fields() []any {
 		out = append(out, f)
 	}
 	return out
+}
+
+// FieldsOf gives some of the fields for scanning, by their names in Columns; ok
+// is false when one is no such name.
+func (c *Counts) FieldsOf(names []string) (list []any, ok bool) {
+	fields := c.fields()
+	for _, name := range names {
+		at := slices.Index(Columns, name)
+		if at < 0 {
+			return nil, false
+		}
+		list = append(list, fields[at])
+	}
+	return list, true
 }
 
 func (c *Counts) fields() []*int64 {
@@ -225,6 +240,7 @@ type CountQuery struct {
 	Tenants  []uint32 // instead of Tenant: several
 	Kind     Kind
 	Names    []string // none: all
+	Fields   []string // of Columns: the others are 0, and sums are in no order without requests; none: all
 	Limit    int      // rows; 0: all
 }
 

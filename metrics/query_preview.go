@@ -18,12 +18,18 @@ type SumQuery struct {
 	Names    []string // none: all
 }
 
+// previewed are the fields that a preview needs; without the others a row is
+// read in half the time.
+var previewed = []string{
+	"requests", "ok", "unmatched", "over_limit", "never_fits", "blocked", "forced", "shadow_refused", "degraded", "cost",
+}
+
 // sumTenants is how many tenants are asked for at once: a statement has so many
 // arguments at most.
 const sumTenants = 1000
 
 // Sums gives one row for each tenant and name of which anything was counted, in
-// no order; At is 0. The span is widened to whole minutes, and to whole hours or
+// no order; At is 0, and so are fields of other refusals, Listed and Local. The span is widened to whole minutes, and to whole hours or
 // days where minutes or hours are not kept any more; it is given back.
 func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, error) {
 	r, err := a.reading(ctx, Query{From: q.From, To: q.To}, bounds{rows: maxRows})
@@ -32,7 +38,7 @@ func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, err
 	}
 	sums := make(map[CountKey]*Counts)
 	for tenants := range slices.Chunk(q.Tenants, sumTenants) {
-		of := CountQuery{Tenants: tenants, Kind: q.Kind, Names: q.Names}
+		of := CountQuery{Tenants: tenants, Kind: q.Kind, Names: q.Names, Fields: previewed}
 		for _, p := range r.parts {
 			rows, err := a.store.SumCounts(ctx, p.query(of))
 			if err != nil {
@@ -69,10 +75,12 @@ func (a *Analytics) MinutesKept(ctx context.Context, from, to time.Time) (time.T
 	return from, nil
 }
 
-// PolicyMinutes gives the minutes in [from, to), whole minutes both, of every
-// policy of one tenant, in no order.
-func (a *Analytics) PolicyMinutes(ctx context.Context, tenant uint32, from, to time.Time) ([]CountRow, error) {
-	return a.store.Counts(ctx, CountQuery{Step: Minute, From: from.Unix(), To: to.Unix(), Tenant: tenant, Kind: KindPolicy})
+// PolicyMinutes gives the minutes in [from, to), whole minutes both, of some
+// policies of one tenant, in no order, with the fields that Sums has.
+func (a *Analytics) PolicyMinutes(ctx context.Context, tenant uint32, policies []string, from, to time.Time) ([]CountRow, error) {
+	return a.store.Counts(ctx, CountQuery{
+		Step: Minute, From: from.Unix(), To: to.Unix(), Tenant: tenant, Kind: KindPolicy, Names: policies, Fields: previewed,
+	})
 }
 
 // KeyMinutes are the keys of one tenant, by minute.

@@ -30,8 +30,8 @@ type Config struct {
 	// by those that have no override. Default: every tenant is asked for them.
 	Subject func(number uint32) (*enforcement.Subject, bool)
 	// Rows is how many rows of minutes an answer reads at most, and Rankings how
-	// many minutes of rankings of keys: of the busiest tenants. Default 40,000 and
-	// 3,000, some tenths of a second each.
+	// many minutes of rankings of keys: of the busiest tenants. Default 30,000 and
+	// 6,000, some tenths of a second each.
 	Rows, Rankings int
 	// Now is the clock. Default time.Now.
 	Now func() time.Time
@@ -50,7 +50,7 @@ func NewService(c Config) *Service {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	c.Rows, c.Rankings = cmp.Or(c.Rows, 40_000), cmp.Or(c.Rankings, 3_000)
+	c.Rows, c.Rankings = cmp.Or(c.Rows, 30_000), cmp.Or(c.Rankings, 6_000)
 	return &Service{c}
 }
 
@@ -89,7 +89,8 @@ type run struct {
 	verdicts         []verdict
 	since            time.Time // when the published version began to hold; zero: long ago
 	data             time.Time // from when on minutes are read: some before From
-	keyed            []string  // policies whose keys are read
+	keyed            []string  // published policies whose keys are read
+	counted          []string  // published policies whose minutes are read
 	members          []*member
 }
 
@@ -356,17 +357,7 @@ func (r *run) reconsider() {
 // replayTenants makes every tenant's part of every policy of the draft, the
 // busiest tenants first.
 func (r *run) replayTenants(ctx context.Context) error {
-	replays := false
-	for i := range r.verdicts {
-		v := &r.verdicts[i]
-		if v.how != howReplayed {
-			continue
-		}
-		replays = true
-		if source := &r.published.policies[v.source]; len(source.CountBy) > 0 && !slices.Contains(r.keyed, source.Slug) {
-			r.keyed = append(r.keyed, source.Slug)
-		}
-	}
+	r.chooseMinutes()
 	order := slices.Clone(r.members)
 	slices.SortStableFunc(order, func(a, b *member) int {
 		return cmp.Or(cmp.Compare(b.total.Limited()+b.total.ShadowRefused, a.total.Limited()+a.total.ShadowRefused), cmp.Compare(b.total.Requests, a.total.Requests))
@@ -379,7 +370,7 @@ func (r *run) replayTenants(ctx context.Context) error {
 		for i := range r.verdicts {
 			m.parts[i] = r.plainPart(m, i)
 		}
-		if !replays || m.total.Requests == 0 {
+		if len(r.counted) == 0 || m.total.Requests == 0 {
 			continue
 		}
 		if err := r.replayMember(ctx, m, &rows, &rankings); err != nil {
@@ -388,6 +379,32 @@ func (r *run) replayTenants(ctx context.Context) error {
 		r.leaveToRivals(m)
 	}
 	return nil
+}
+
+// chooseMinutes says which minutes are read of a tenant: of the policies that are
+// replayed, and with keys of all that may have some in a ranking.
+func (r *run) chooseMinutes() {
+	add := func(list *[]string, slug string) {
+		if !slices.Contains(*list, slug) {
+			*list = append(*list, slug)
+		}
+	}
+	for i := range r.verdicts {
+		v := &r.verdicts[i]
+		if v.how != howReplayed {
+			continue
+		}
+		source := &r.published.policies[v.source]
+		add(&r.counted, source.Slug)
+		if len(source.CountBy) > 0 {
+			add(&r.keyed, source.Slug)
+		}
+	}
+	for i := range r.published.policies {
+		if p := &r.published.policies[i]; len(r.keyed) > 0 && p.Mode == enforcement.PolicyEnforce {
+			add(&r.counted, p.Slug)
+		}
+	}
 }
 
 // plainPart is the part of a tenant where no arithmetic is needed.

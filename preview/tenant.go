@@ -75,7 +75,7 @@ type keyed struct {
 // readMinutes reads the minutes of a tenant's policies, and tells how many rows
 // that took.
 func (r *run) readMinutes(ctx context.Context, number uint32) (*minutes, int, error) {
-	rows, err := r.service.c.Analytics.PolicyMinutes(ctx, number, r.data, r.preview.To)
+	rows, err := r.service.c.Analytics.PolicyMinutes(ctx, number, r.counted, r.data, r.preview.To)
 	if err != nil {
 		return nil, 0, err
 	}

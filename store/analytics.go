@@ -72,10 +72,10 @@ func (s *Store) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.Cou
 		return nil, err
 	}
 	query := `
-		SELECT ` + strings.Join(countColumns, ", ") + `
+		SELECT at, tenant, kind, name, ` + strings.Join(countFields(q), ", ") + `
 		FROM ` + tableOf("counts", q.Step) + ` ` + where.where() + `
 		ORDER BY at DESC, name DESC`
-	return s.countRows(ctx, query, where, q.Limit)
+	return s.countRows(ctx, query, where, q)
 }
 
 // SumCounts gives one row for each tenant and name; its At is the query's From.
@@ -84,27 +84,40 @@ func (s *Store) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.
 	if err != nil {
 		return nil, err
 	}
-	sums := make([]string, len(metrics.Columns))
-	for i, c := range metrics.Columns {
+	fields := countFields(q)
+	sums := make([]string, len(fields))
+	for i, c := range fields {
 		sums[i] = "CAST(sum(" + c + ") AS BIGINT) AS " + c
+	}
+	order := ""
+	if slices.Contains(fields, "requests") {
+		order = "requests DESC, "
 	}
 	where.args = append(where.args, q.From)
 	query := fmt.Sprintf(`
 		SELECT CAST($%d AS BIGINT), tenant, kind, name, `, len(where.args)) + strings.Join(sums, ", ") + `
 		FROM ` + tableOf("counts", q.Step) + ` ` + where.where() + `
 		GROUP BY tenant, kind, name
-		ORDER BY requests DESC, tenant, name`
-	return s.countRows(ctx, query, where, q.Limit)
+		ORDER BY ` + order + `tenant, name`
+	return s.countRows(ctx, query, where, q)
 }
 
-func (s *Store) countRows(ctx context.Context, query string, where filter, limit int) ([]metrics.CountRow, error) {
-	if limit > 0 {
-		query += " " + where.limit(limit)
+// countFields are the columns of numbers that a query asks for.
+func countFields(q metrics.CountQuery) []string {
+	if len(q.Fields) == 0 {
+		return metrics.Columns
+	}
+	return q.Fields
+}
+
+func (s *Store) countRows(ctx context.Context, query string, where filter, q metrics.CountQuery) ([]metrics.CountRow, error) {
+	if q.Limit > 0 {
+		query += " " + where.limit(q.Limit)
 	}
 	var list []metrics.CountRow
 	err := s.read(ctx, func(ctx context.Context) error {
 		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, countScanner())
+		list, err = collect(rows, err, countScanner(countFields(q)))
 		return err
 	})
 	return list, s.fail(err, "read counts")
@@ -112,9 +125,10 @@ func (s *Store) countRows(ctx context.Context, query string, where filter, limit
 
 // countScanner gives a function that scans rows of counts, all into one place:
 // an answer has thousands of them.
-func countScanner() func(row) (metrics.CountRow, error) {
+func countScanner(fields []string) func(row) (metrics.CountRow, error) {
 	var c metrics.CountRow
-	into := append([]any{&c.At, &c.Tenant, &c.Kind, &c.Name}, c.Fields()...)
+	into, _ := c.FieldsOf(fields) // countsWhere has looked at their names
+	into = append([]any{&c.At, &c.Tenant, &c.Kind, &c.Name}, into...)
 	return func(r row) (metrics.CountRow, error) {
 		err := r.Scan(into...)
 		return c, err
@@ -124,6 +138,9 @@ func countScanner() func(row) (metrics.CountRow, error) {
 func countsWhere(q metrics.CountQuery) (where filter, err error) {
 	if !slices.Contains(levels[:], q.Step) {
 		return where, fmt.Errorf("counts of a %q are not kept", q.Step)
+	}
+	if _, known := new(metrics.Counts).FieldsOf(q.Fields); !known {
+		return where, fmt.Errorf("not all of %q are counted", q.Fields)
 	}
 	if len(q.Tenants) == 0 {
 		where.and(`tenant = ?`, int64(q.Tenant))

@@ -198,7 +198,9 @@ func countsOf(ctx context.Context, tx *sql.Tx, step metrics.Step, number uint32,
 		SELECT `+strings.Join(countColumns, ", ")+`
 		FROM `+tableOf("counts", step)+`
 		WHERE tenant = $1 AND kind IN ('total', 'route', 'policy') AND at >= $2 AND at < $3`, int64(number), from, to)
-	return collect(rows, err, countScanner())
+	return collect(rows, err, func(r row) (c metrics.CountRow, err error) {
+		return c, r.Scan(append([]any{&c.At, &c.Tenant, &c.Kind, &c.Name}, c.Fields()...)...)
+	})
 }
 
 // sketches removes the tenants' own, and makes those of all together anew.

@@ -68,6 +68,21 @@ func testCountsFound(s *suite) {
 	if _, err := s.Store.Counts(s.ctx, metrics.CountQuery{Step: "week"}); err == nil {
 		s.Error("counts of a week were found")
 	}
+	if _, err := s.Store.Counts(s.ctx, metrics.CountQuery{Step: metrics.Minute, Fields: []string{"ok", "ok; SELECT"}}); err == nil {
+		s.Error("counts of what is not counted were found")
+	}
+	full := metrics.CountRow{CountKey: metrics.CountKey{At: noon, Tenant: 4, Kind: metrics.KindRoute, Name: "/f"}}
+	for i, f := range full.Fields() {
+		*f.(*int64) = int64(i + 1)
+	}
+	s.add("n", 2, full)
+	narrow := metrics.CountRow{CountKey: full.CountKey, Counts: metrics.Counts{Forced: full.Forced, OK: full.OK}}
+	q := metrics.CountQuery{From: noon, To: noon + anHour, Tenant: 4, Fields: []string{"forced", "ok"}}
+	ask("some fields", q, narrow)
+	q.Step, q.Kind = metrics.Minute, metrics.KindRoute
+	rows, err := s.Store.SumCounts(s.ctx, q)
+	s.must(err)
+	s.same("some sums", rows, []metrics.CountRow{narrow})
 }
 
 func testCountsSummed(s *suite) {
