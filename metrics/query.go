@@ -146,8 +146,8 @@ func notHere(pointer string) error { return problem.At(pointer, "cannot be chose
 
 // rankBounds are how many rows a ranking of names reads. Names are few: patterns
 // and slugs of plans. If there are more than fit, those that were busiest of
-// late, as far as the first rows reach, are read whole in a second pass. A span of
-// more steps than 90 days have reads more, for ten names.
+// late, as far as the first rows reach, are read in a second pass of all the time
+// before. A span of more steps than 90 days have reads more, for ten names.
 type rankBounds struct {
 	newest int // rows of all names
 	exact  int // rows of the busiest names
@@ -168,11 +168,12 @@ func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only strin
 	if only != "" {
 		of.Names = []string{only}
 	}
-	rows, all, err := a.newest(ctx, r, of, b.newest)
+	rows, rest, err := a.newest(ctx, r, of, b.newest)
+	all := len(rest) == 0
 	if err == nil && !all {
 		busiest := max(rankShown, b.exact/max(1, int(r.rows)))
 		of.Names = names(busiestFirst(rows, busiest))
-		rows, err = a.counts(ctx, r, of)
+		rows, err = a.complete(ctx, rows, rest, of)
 	}
 	if err != nil {
 		return RouteRanking{}, err
@@ -184,20 +185,37 @@ func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only strin
 	return out, nil
 }
 
-// newest reads the newest rows of all names, at most most; all tells that these
+// newest reads the newest rows of all names, at most most. rest is the time of
+// which not all are among them, with the oldest step of the list; none: these
 // are all.
-func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most int) (list []CountRow, all bool, err error) {
-	for _, p := range r.parts {
+func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most int) (list []CountRow, rest []part, err error) {
+	for i, p := range r.parts {
 		of.Limit = most - len(list) + 1
 		rows, err := a.store.Counts(ctx, p.query(of))
 		if err != nil {
-			return nil, false, err
+			return nil, nil, err
 		}
 		if list = append(list, rows...); len(list) > most {
-			return list[:most], false, nil
+			list = list[:most+1]
+			rest = slices.Clone(r.parts[i:])
+			rest[0].to = list[most].At + p.step.seconds()
+			return list, rest, nil
 		}
 	}
-	return list, true, nil
+	return list, nil, nil
+}
+
+// complete gives all rows of the names of a query: those of the newest rows, and
+// those of the rest of the time, which it reads.
+func (a *Analytics) complete(ctx context.Context, newest []CountRow, rest []part, of CountQuery) ([]CountRow, error) {
+	older, err := a.counts(ctx, reading{parts: rest}, of)
+	if err != nil {
+		return nil, err
+	}
+	list := slices.DeleteFunc(newest, func(c CountRow) bool {
+		return c.At < rest[0].to || !slices.Contains(of.Names, c.Name)
+	})
+	return append(list, older...), nil
 }
 
 // busiestFirst sums rows by name, most requests first; limit 0: all.

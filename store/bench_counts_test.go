@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/store"
 )
@@ -105,7 +106,8 @@ func (w countedWorld) fill(t testing.TB, db *sql.DB) {
 	exec(`ANALYZE`)
 }
 
-// topDoc is a sketch of so many keys.
+// topDoc is a sketch of so many keys: every second one is in all sketches, the
+// others, with the @, are made to be of one row only.
 func topDoc(keys int, tenantsOnly bool) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `{"capacity":100,"total":%d,"floor":3,"policies":[`, keys*1000)
@@ -118,7 +120,7 @@ func topDoc(keys int, tenantsOnly bool) string {
 		if i > 0 {
 			b.WriteString(",")
 		}
-		value := fmt.Sprintf(`"user-%08d"`, i)
+		value := fmt.Sprintf(`"user-%s%08d"`, []string{"", "@-"}[i%2], i)
 		if tenantsOnly {
 			value = ""
 		}
@@ -152,9 +154,10 @@ func (w countedWorld) fillSketches(exec func(string, ...any), today, hour, minut
 		for name, doc := range docs {
 			exec(fmt.Sprintf(`
 				INSERT INTO sketches_%ss (at, tenant, name, node, doc)
-				SELECT %d + (a.n - 1) * %d, t.n - 1, $1, CASE WHEN %d = 1 THEN '' ELSE 'node-' || b.n END, $2
+				SELECT %d + (a.n - 1) * %d, t.n - 1, $1, CASE WHEN %d = 1 THEN '' ELSE 'node-' || b.n END,
+					replace(CAST($2 AS TEXT), '@', '%s-' || a.n || '-' || b.n)
 				FROM %s CROSS JOIN %s CROSS JOIN %s`,
-				step, from.Unix(), int(step.Duration()/time.Second), nodes,
+				step, from.Unix(), int(step.Duration()/time.Second), nodes, step,
 				series("t", w.sketched+1), series("a", steps), series("b", nodes)), name, doc)
 		}
 	}
@@ -245,6 +248,7 @@ var spans = []struct {
 }{
 	{"15min", 15 * time.Minute},
 	{"24h", 24 * time.Hour},
+	{"7d", 7 * 24 * time.Hour},
 	{"90d", 90 * 24 * time.Hour},
 }
 
@@ -259,21 +263,23 @@ func (w countedWorld) over(length time.Duration) metrics.Query {
 	return metrics.Query{From: w.now.Add(-length), To: w.now}
 }
 
-// benchmark asks each question of a page, and all of the Overview, of an
-// Analytics that has read the same sketches before, and of a new one (cold).
+// benchmark asks each question of a page, and all of the Overview, of all together
+// and of a busy tenant: of an Analytics that has read the same sketches before,
+// and of a new one (cold).
 func (w countedWorld) benchmark(b *testing.B, s *store.Store) {
 	fresh := func() *metrics.Analytics {
 		a, _ := w.counted(s)
 		return a
 	}
-	run := func(name string, length time.Duration, each question, next func() *metrics.Analytics) {
+	run := func(name string, q metrics.Query, each question, next func() *metrics.Analytics) {
 		b.Run(name, func(b *testing.B) {
+			b.ReportAllocs()
 			a, counting := w.counted(s)
-			if err := each.ask(b.Context(), a, w.over(length)); err != nil {
+			if err := each.ask(b.Context(), a, q); err != nil {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				if err := each.ask(b.Context(), next(), w.over(length)); err != nil {
+				if err := each.ask(b.Context(), next(), q); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -282,12 +288,25 @@ func (w countedWorld) benchmark(b *testing.B, s *store.Store) {
 		})
 	}
 	for _, span := range spans {
+		all := w.over(span.length)
+		tenant := all
+		tenant.Tenant = 1
 		for _, q := range questions {
 			warm := fresh()
-			run(span.name+"/"+q.name, span.length, q, func() *metrics.Analytics { return warm })
+			run(span.name+"/"+q.name, all, q, func() *metrics.Analytics { return warm })
 		}
-		run(span.name+"/Overview cold", span.length, questions[0], fresh)
+		warm, overview := fresh(), questions[0]
+		run(span.name+"/Overview cold", all, overview, fresh)
+		run(span.name+"/Overview of a tenant", tenant, overview, func() *metrics.Analytics { return warm })
+		run(span.name+"/Overview of a tenant cold", tenant, overview, fresh)
 	}
+	b.Run("mark", func(b *testing.B) {
+		for b.Loop() {
+			if _, err := s.Mark(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
 
 func BenchmarkAnalyticsSQLite(b *testing.B) {
@@ -304,6 +323,7 @@ func BenchmarkAnalyticsSQLite(b *testing.B) {
 // of 100,000 have. Their documents, of 1 kB, are found and cannot be read.
 func benchmarkRefusals(b *testing.B, s *store.Store, db *sql.DB, blob string) {
 	const kept = 100_000
+	newest := [16]byte([]byte(fmt.Sprintf("%016d", kept)))
 	_, err := db.ExecContext(b.Context(), fmt.Sprintf(`
 		INSERT INTO recent_refusals (id, at_us, tenant, policy, route, reason, node, doc)
 		SELECT %s, n, 1 + n / 101,
@@ -315,6 +335,9 @@ func benchmarkRefusals(b *testing.B, s *store.Store, db *sql.DB, blob string) {
 	}
 	for name, f := range map[string]metrics.RefusalFilter{
 		"tenant": {Tenant: 1}, "policy": {Policy: "rare"}, "route": {Route: "/rare"}, "reason": {Reason: "blocked"},
+		"two reasons": {Reasons: []enforcement.Reason{"blocked", "batch_refused"}},
+		"nothing new": {After: newest}, "nothing new of a tenant": {After: newest, Tenant: 1},
+		"nothing new for two reasons": {After: newest, Reasons: []enforcement.Reason{"blocked", "over_limit"}},
 	} {
 		f.Limit = 50
 		b.Run(name, func(b *testing.B) {
