@@ -54,7 +54,7 @@ var imports = map[string][]string{
 
 	// At the side: known to cmd/server and to tests.
 	"store":                   {"fleet", "plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "enforcement", "problem", "strictjson", "migrations"},
-	"store/storetest":         {"store", "fleet", "plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "enforcement", "problem"},
+	"store/storetest":         {"store", "fleet", "demo", "plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "enforcement", "problem"},
 	"migrations":              {},
 	"enforcement/inprocess":   {"enforcement", "problem"},
 	"enforcement/redis":       {"enforcement", "problem"},

@@ -199,7 +199,8 @@ func countsOf(ctx context.Context, tx *sql.Tx, step metrics.Step, number uint32,
 		FROM `+tableOf("counts", step)+`
 		WHERE tenant = $1 AND kind IN ('total', 'route', 'policy') AND at >= $2 AND at < $3`, int64(number), from, to)
 	return collect(rows, err, func(r row) (c metrics.CountRow, err error) {
-		return c, r.Scan(append([]any{&c.At, &c.Tenant, &c.Kind, &c.Name}, c.Fields()...)...)
+		err = r.Scan(append([]any{&c.At, &c.Tenant, &c.Kind, &c.Name}, c.Fields()...)...)
+		return c, err
 	})
 }
 
@@ -291,7 +292,7 @@ func timesLeft(ctx context.Context, tx *sql.Tx, step metrics.Step, from, to int6
 	rows, err := tx.QueryContext(ctx, `
 		SELECT at FROM `+tableOf("counts", step)+`
 		WHERE tenant = $1 AND kind = 'total' AND at >= $2 AND at < $3`, int64(0), from, to)
-	times, err := collect(rows, err, func(r row) (at int64, err error) { return at, r.Scan(&at) })
+	times, err := collect(rows, err, func(r row) (at int64, err error) { err = r.Scan(&at); return at, err })
 	left := make(map[int64]bool, len(times))
 	for _, at := range times {
 		left[at] = true
@@ -305,7 +306,8 @@ func sketchesOf(ctx context.Context, tx *sql.Tx, step metrics.Step, number uint3
 		FROM `+tableOf("sketches", step)+`
 		WHERE tenant = $1 AND name = $2 AND at >= $3 AND at < $4`, int64(number), name, from, to)
 	return collect(rows, err, func(r row) (s metrics.SketchRow, err error) {
-		return s, r.Scan(&s.At, &s.Tenant, &s.Name, &s.Node, &s.Doc)
+		err = r.Scan(&s.At, &s.Tenant, &s.Name, &s.Node, &s.Doc)
+		return s, err
 	})
 }
 

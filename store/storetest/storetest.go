@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/demo"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/fleet"
 	"github.com/headgate/headgate/metrics"
@@ -38,6 +39,7 @@ type Store interface {
 	audit.Verifier
 	snapshot.Source
 	metrics.Store
+	demo.Store
 	fleet.Store
 	Empty(ctx context.Context) (bool, error)
 }
@@ -135,7 +137,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"notify calls after an edit", testNotify},
 		{"a context that ended is told apart", testCanceled},
 	}
-	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests, nodeTests, wallTests) {
+	for _, test := range slices.Concat(tests, countTests, forgetTests, auditTests, peopleTests, nodeTests, wallTests) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)
