@@ -199,7 +199,7 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 	}
 	v.why = "Only numbers differ from what is published: " + of + " are replayed; their order within a minute is not known."
 	switch {
-	case sameDecisions(p, q):
+	case p.Slug == q.Slug && sameDecisions(p, q):
 		v.why = "The policy is as published, but another one that is enforced changes and may leave it more or less to refuse: " + of + " are replayed."
 	case p.Slug != q.Slug:
 		v.why = "The policy is new, and applies and counts as " + q.Slug + " does: " + of + " are replayed; their order within a minute is not known."

@@ -428,7 +428,7 @@ func (r *run) plainPart(m *member, i int) part {
 // replayMember replays the minutes of one tenant, as long as there are rows to
 // read.
 func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) error {
-	var mins *minutes
+	asked := false
 	for i := range r.verdicts {
 		v := &r.verdicts[i]
 		if v.how != howReplayed {
@@ -436,34 +436,41 @@ func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) 
 		}
 		source := &r.published.policies[v.source]
 		c := m.counts(source.Slug)
-		if c.Requests == 0 {
+		switch {
+		case c.Requests == 0:
 			m.parts[i] = counted(0, 0)
-			continue
-		}
-		if !costsOne(c, source.Mode) {
+		case !costsOne(c, source.Mode):
 			m.parts[i] = unread(c, unreadCost)
+		default:
+			asked = true
+		}
+	}
+	if !asked || *rows <= 0 {
+		return nil
+	}
+	steered, err := r.service.steered(ctx, &m.Tenant)
+	if err != nil {
+		return err
+	}
+	var mins *minutes
+	for i := range r.verdicts {
+		v, p := &r.verdicts[i], &m.parts[i]
+		if v.how != howReplayed || p.unread != unreadMany {
 			continue
 		}
-		steered, err := r.service.steered(ctx, &m.Tenant, source.Slug)
-		if err != nil {
-			return err
-		}
-		if steered {
-			m.parts[i] = unread(c, unreadOverrides)
+		slug := r.published.policies[v.source].Slug
+		if steered[slug] {
+			*p = unread(m.counts(slug), unreadOverrides)
 			continue
 		}
-		if mins == nil && *rows > 0 {
+		if mins == nil {
 			var read int
 			if mins, read, err = r.readMinutes(ctx, m.Number); err != nil {
 				return err
 			}
 			*rows -= read
 		}
-		if mins == nil {
-			continue
-		}
-		m.parts[i], err = r.replayPart(ctx, m, mins, i, c, rankings)
-		if err != nil {
+		if *p, err = r.replayPart(ctx, m, mins, i, m.counts(slug), rankings); err != nil {
 			return err
 		}
 	}

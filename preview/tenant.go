@@ -47,15 +47,19 @@ func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 	return c.NeverFits == 0 && c.Cost <= charged && c.Cost >= charged-c.Degraded
 }
 
-// steered reports whether a tenant has overrides of a policy.
-func (s *Service) steered(ctx context.Context, t *tenants.Tenant, policy string) (bool, error) {
+// steered gives the policies of which a tenant has overrides.
+func (s *Service) steered(ctx context.Context, t *tenants.Tenant) (map[string]bool, error) {
 	if s.c.Subject != nil {
 		if subject, found := s.c.Subject(t.Number); found && subject.Steering == nil {
-			return false, nil
+			return nil, nil
 		}
 	}
-	list, err := s.c.Steering.Overrides(ctx, t.ID, steering.Filter{Policy: policy, Limit: 1})
-	return len(list) > 0, err
+	list, err := s.c.Steering.Overrides(ctx, t.ID, steering.Filter{Limit: steering.MaxOverrides})
+	policies := make(map[string]bool, len(list))
+	for i := range list {
+		policies[list[i].Policy] = true
+	}
+	return policies, err
 }
 
 // minutes are what one tenant's policies and keys did in each minute of a span.
