@@ -10,6 +10,7 @@
 //	shard.go       the memory that is counted in, and its bound
 //	tally.go       the counters of Prometheus in a shard
 //	sketch.go      top keys: Space-Saving, with the error of each
+//	sketch_scan.go reads their documents in the form that is written, quicker than JSON in any form
 //	histogram.go   fixed logarithmic buckets; documents of sketches, and merging them
 //	refuse.go      which refusals are kept, and their explanation
 //	drain.go       takes out what was counted since the last time
@@ -21,6 +22,7 @@
 //	flusher.go     adds what was counted to the Store, each batch once; batch.go makes them
 //	roller.go      rolls minutes up to hours and days, on one node
 //	analytics.go   what can be asked; query.go and its like answer, overview.go all of a page
+//	tail.go        whether anything came, and the refusals that did
 //
 // No label of a series holds a key, route or value, and none a tenant but those
 // that a setting names: the number of series is fixed when the program starts.
