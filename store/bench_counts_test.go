@@ -103,6 +103,7 @@ func (w countedWorld) fill(t testing.TB, db *sql.DB) {
 	exec(`INSERT INTO pruned (step, before) VALUES ('minute', $1), ('hour', $2) ON CONFLICT (step) DO UPDATE SET before = excluded.before`,
 		kept.Unix(), today.Add(-90*day).Unix())
 	exec(`INSERT INTO roll_ups_due (step, at, n) VALUES ('hour', $1, 1), ('day', $2, 1)`, hour.Unix(), today.Unix())
+	exec(fmt.Sprintf(`INSERT INTO flush_marks (node, seq, at) SELECT 'process-' || p.n, p.n, %d FROM %s`, minute.Unix(), series("p", 1000)))
 	exec(`ANALYZE`)
 }
 
