@@ -22,6 +22,7 @@ import (
 	"github.com/headgate/headgate/fleet"
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/preview"
 	"github.com/headgate/headgate/snapshot"
 	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/store"
@@ -51,6 +52,7 @@ type node struct {
 	steering  *steering.Service
 	demo      *demo.Service // of the database, also of a node that only serves
 	usage     *usage.Service
+	preview   *preview.Service
 	people    *accounts.People
 	refusals  *accounts.Refusals
 	fleet     *fleet.Service
@@ -128,6 +130,10 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.sweep(work, tasks, log)
 	n.engine = n.newEngine(s, log)
 	n.usage = usage.NewService(usage.Config{Snapshot: n.watcher.Current, Engine: n.engine, Analytics: n.analytics, Steering: n.steering})
+	n.preview = preview.NewService(preview.Config{
+		Plans: n.plans, Tenants: n.tenants, Steering: n.steering, Analytics: n.analytics, Audit: n.store, Logger: log,
+		Subject: func(number uint32) (*enforcement.Subject, bool) { return n.watcher.Current().SubjectByNumber(number) },
+	})
 	if n.metricsListener != nil {
 		n.serveMetrics(work, tasks, log)
 	}
