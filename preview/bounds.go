@@ -45,7 +45,7 @@ func warmUp(limits []enforcement.Limit) int {
 	longest := 0
 	for _, l := range limits {
 		memory := blockOf(l)
-		if flow := perMinute(l); l.Algorithm.Bucket() && flow > 0 {
+		if flow, _ := perMinute(l); l.Algorithm.Bucket() && flow > 0 {
 			memory = int(min(capacity(l)/flow, math.MaxInt32)) + 2
 		}
 		longest = max(longest, memory)
@@ -134,14 +134,27 @@ func refusedByClock(l enforcement.Limit, s series, most bool) (refused int64) {
 	return refused
 }
 
-// slack is what rounding of floating point numbers may make of a level.
-func slack(level float64) float64 { return 1e-9 * (1 + math.Abs(level)) }
+// Levels of buckets are floating point numbers in steps of 1/grain, so that sums
+// of them are exact up to exactLevel.
+const (
+	grain      = 1 << 20
+	exactLevel = 1 << 32
+)
+
+// slack is what rounding may make of a level that is too high to be exact.
+func slack(level float64) float64 {
+	if math.Abs(level) <= exactLevel {
+		return 0
+	}
+	return 1e-9 * math.Abs(level)
+}
 
 func floor(level float64) int64 { return int64(math.Floor(level)) }
 
-// perMinute is how much of a limit's quota flows in a minute.
-func perMinute(l enforcement.Limit) float64 {
-	return float64(l.Quota) * float64(time.Minute) / float64(l.Window)
+// perMinute is how much of a limit's quota flows in a minute, between two steps.
+func perMinute(l enforcement.Limit) (low, high float64) {
+	flow := float64(l.Quota) * float64(time.Minute) / float64(l.Window)
+	return math.Floor(flow*grain) / grain, math.Ceil(flow*grain) / grain
 }
 
 // capacity is the least bucket that everything which a limit admits conforms to,
@@ -163,7 +176,8 @@ func capacity(l enforcement.Limit) float64 {
 // lets through when each minute's requests come as late as helps, and nothing
 // flows over but at the end of a minute.
 func mostAdmitted(l enforcement.Limit, n []int64) (admitted int64) {
-	room, flow := capacity(l), perMinute(l)
+	room := capacity(l)
+	_, flow := perMinute(l)
 	level := room
 	for _, came := range n {
 		level += flow
@@ -179,7 +193,8 @@ func mostAdmitted(l enforcement.Limit, n []int64) (admitted int64) {
 // had come at its end. It begins empty or in the deepest debt, or where the warm
 // minutes leave it at least.
 func mostRefusedByBucket(l enforcement.Limit, s series) (refused int64) {
-	room, flow := capacity(l), perMinute(l)
+	room := capacity(l)
+	flow, _ := perMinute(l)
 	least := 0.0
 	if s.forced {
 		least = -room

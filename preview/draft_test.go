@@ -175,6 +175,22 @@ func TestKeysThatWouldBeRefused(t *testing.T) {
 	}
 }
 
+// Keys that no ranking has room for are not taken for served.
+func TestKeysThatNobodyNamed(t *testing.T) {
+	t.Parallel()
+	published, draft := document(onePolicy("users", "100/1m fixed_window clock", byUser)), document(onePolicy("users", "1/1m fixed_window clock", byUser))
+	var requests []request
+	for i := range 2400 { // 400 users, three times in each of two minutes
+		requests = append(requests, request{at: noon.Add(time.Duration(i) * 50 * time.Millisecond), check: enforcement.Check{
+			Method: "GET", Path: "/a/x", Cost: 1, Attributes: []enforcement.Attribute{{Name: "user", Value: fmt.Sprintf("u%d", i%400)}},
+		}})
+	}
+	w := played(t, published, requests)
+	if f := w.look(t, draft).Policies[0].Draft; f.Low > 1600 || f.High < 1600 {
+		t.Errorf("from %d to %d, in truth 1600", f.Low, f.High)
+	}
+}
+
 // What tenants have that cannot be replayed widens the bounds, and is said.
 func TestTenantsThatAreNotReplayed(t *testing.T) {
 	t.Parallel()
