@@ -95,6 +95,7 @@ type Web struct {
 	rows        []row
 	readable    map[string]accounts.Action // of each path that can be read
 	streams     streams
+	questions   questions
 }
 
 // New reads the specification; an error means that the embedded file is broken,

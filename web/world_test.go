@@ -197,12 +197,13 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 		Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Refusals: w.refusals, Now: w.clock,
 		Plans: w.plans, Steering: w.steering, Operators: accounts.NewService(w.store, accounts.Config{Now: w.clock}), Audit: w.store,
 		Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine,
-		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Steering: w.steering, Now: w.clock}),
-		Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Steering: w.steering, Analytics: analytics, Audit: w.store, Now: w.clock}),
-		Fleet:   fleet.NewService(w.store),
-		Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
-		Timeout: time.Minute, // of a busy machine
-		Logger:  slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
+		Usage:    usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Steering: w.steering, Now: w.clock}),
+		Preview:  preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Steering: w.steering, Analytics: analytics, Audit: w.store, Now: w.clock}),
+		Fleet:    fleet.NewService(w.store),
+		Changed:  func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
+		Timeout:  time.Minute, // of a busy machine
+		Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise
+		Logger:   slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
 	}
 	for _, c := range change {
 		c(&cfg)
@@ -261,6 +262,13 @@ func (w *world) flush() {
 	w.t.Helper()
 	w.now.Add((90 * time.Second).Microseconds())
 	must(w.t, w.flusher.Flush(w.t.Context()))
+}
+
+// stopped is a node that ends its streams at once.
+func stopped() context.Context {
+	ctx, stop := context.WithCancel(context.Background())
+	stop()
+	return ctx
 }
 
 // locked lets several requests log.

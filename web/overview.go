@@ -1,0 +1,274 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/web/views"
+)
+
+func (w *Web) overviewRoutes() []row {
+	return []row{
+		{http.MethodGet, "/overview", accounts.TenantsList, w.showOverview, bounded},
+		{http.MethodGet, "/overview/live", accounts.TenantsList, w.liveOverview, slow},
+	}
+}
+
+// trafficParts is everything that is counted of a tenant's number over a time,
+// as a page shows it (views.LiveTraffic), and the fragments of its stream; of 0
+// of all tenants together. It is what /overview shows, and what a tenant's own
+// page can show:
+//
+//	traffic, _, err := w.trafficParts(ctx, s, tenant.Number, path, also)
+//	…
+//	@LiveTraffic(traffic)
+//
+// path and also are the page's address without its time, which links keep; also
+// may have policy or route, and then it is of that one only. The page must have
+// Charts, and its stream sends the fragments:
+//
+//	return w.stream(c, s.every(), w.liveTraffic(c, tenant.Number, path, also))
+//
+// Several who ask the same at once share one answer.
+func (w *Web) trafficParts(ctx context.Context, s span, tenant uint32, path string, also url.Values) (views.Traffic, []fragment, error) {
+	o, err := w.overview(ctx, trafficQuery(s, tenant, also))
+	if err != nil {
+		return views.Traffic{}, nil, err
+	}
+	t := w.drawTraffic(o, s, tenant, path, also)
+	return t, trafficFragments(t), nil
+}
+
+// trafficFragments are the parts of a page of traffic that change.
+func trafficFragments(t views.Traffic) []fragment {
+	if t.Empty != nil {
+		return nil
+	}
+	list := []fragment{
+		{"tiles", views.TrafficTiles(t)},
+		{t.Requests.ID, views.ChartTable(t.Requests)},
+		{t.Rate.ID, views.ChartTable(t.Rate)},
+		{t.Split.ID, views.ChartTable(t.Split)},
+	}
+	for _, k := range []*views.KeyTable{t.Limited, t.Allowed} {
+		if k != nil {
+			list = append(list, fragment{k.ID, views.KeyRows(*k)})
+		}
+	}
+	if t.Routes != nil {
+		list = append(list, fragment{t.Routes.ID, views.RouteRows(*t.Routes)})
+	}
+	if t.RetryAfter != nil {
+		list = append(list, fragment{t.RetryAfter.ID, views.BarsBody(*t.RetryAfter)})
+	}
+	if t.Latency != nil {
+		list = append(list, fragment{t.Latency.ID, views.ChartTable(*t.Latency)})
+	}
+	if t.Tenants != nil {
+		list = append(list, fragment{t.Tenants.ID, views.TenantRows(*t.Tenants)})
+	}
+	return list
+}
+
+// liveTraffic draws the stream of a page of traffic. A page that was empty gets
+// all of it when the first request comes: its stream has empty=1.
+func (w *Web) liveTraffic(c echo.Context, tenant uint32, path string, also url.Values) func(context.Context) ([]fragment, error) {
+	params := c.QueryParams()
+	waits := params.Get("empty") == "1"
+	var drawn *overview
+	return func(ctx context.Context) ([]fragment, error) {
+		s := spanOf(params, w.cfg.Now())
+		o, err := w.overview(ctx, trafficQuery(s, tenant, also))
+		if err != nil || o == drawn {
+			return nil, err
+		}
+		drawn = o
+		t := w.drawTraffic(o, s, tenant, path, also)
+		if waits && t.Empty == nil {
+			waits = false
+			return []fragment{{"traffic-all", views.TrafficAll(t)}}, nil
+		}
+		return trafficFragments(t), nil
+	}
+}
+
+// trafficLive is the address of the stream of a page of traffic; "" when it
+// stands still.
+func trafficLive(s span, path string, also url.Values, t views.Traffic) string {
+	if !s.live {
+		return ""
+	}
+	with := url.Values{}
+	for name, values := range also {
+		with[name] = values
+	}
+	if t.Empty != nil {
+		with.Set("empty", "1")
+	}
+	return s.address(path, with)
+}
+
+// trafficQuery is what is asked: in whole minutes, so that all who look at a
+// preset ask the same, and a preset in whole points of its charts.
+func trafficQuery(s span, tenant uint32, also url.Values) metrics.Query {
+	unit, now := time.Minute, s.preset != ""
+	if now {
+		unit = pointOf(s.to.Sub(s.from))
+	}
+	q := metrics.Query{
+		Tenant: tenant, Policy: also.Get("policy"), Route: also.Get("route"),
+		From: s.from.Truncate(unit), To: s.to.Truncate(time.Minute),
+	}
+	if now || q.To.Before(s.to) || !q.To.After(q.From) {
+		q.To = q.To.Add(time.Minute)
+	}
+	return q
+}
+
+// overviewOf reads what narrows the overview. A tenant that is not there is told
+// at its field, and nothing is narrowed by it.
+func (w *Web) overviewOf(c echo.Context) (tenant uint32, also url.Values, faults map[string]string, err error) {
+	q, faults := c.QueryParams(), map[string]string{}
+	also = url.Values{}
+	for _, name := range []string{"tenant", "policy", "route"} {
+		if v := strings.TrimSpace(q.Get(name)); v != "" {
+			also.Set(name, v)
+		}
+	}
+	if also.Get("policy") != "" && also.Get("route") != "" {
+		faults["route"] = "Choose a policy or a route, not both."
+		also.Del("route")
+	}
+	if slug := also.Get("tenant"); slug != "" {
+		t, err := w.cfg.Tenants.Tenant(c.Request().Context(), slug)
+		switch {
+		case problem.Is(err, problem.NotFound):
+			faults["tenant"] = "There is no tenant of this name."
+			also.Del("tenant")
+		case err != nil:
+			return 0, nil, nil, err
+		default:
+			tenant = t.Number
+			also.Set("tenant", t.Slug)
+		}
+	}
+	return tenant, also, faults, nil
+}
+
+func (w *Web) showOverview(c echo.Context) error {
+	const path = "/overview"
+	tenant, also, faults, err := w.overviewOf(c)
+	if err != nil {
+		return err
+	}
+	s := spanOf(c.QueryParams(), w.cfg.Now())
+	traffic, _, err := w.trafficParts(c.Request().Context(), s, tenant, path, also)
+	if err != nil {
+		return err
+	}
+	if traffic.Empty != nil {
+		if traffic.Empty, err = w.emptyTraffic(c, also); err != nil {
+			return err
+		}
+	}
+	p := w.page(c, "Overview")
+	p.Charts, p.Live = true, trafficLive(s, path+"/live", also, traffic)
+	return w.render(c, http.StatusOK, views.OverviewPage(p, views.Overview{
+		Ranges: s.ranges(path, paused(s, also), true), Filters: w.overviewFilters(s, path, also, faults), Traffic: traffic,
+	}))
+}
+
+func (w *Web) liveOverview(c echo.Context) error {
+	tenant, also, _, err := w.overviewOf(c)
+	if err != nil {
+		return err
+	}
+	s := spanOf(c.QueryParams(), w.cfg.Now())
+	return w.stream(c, s.every(), w.liveTraffic(c, tenant, "/overview", also))
+}
+
+// paused keeps in links that a page stands still.
+func paused(s span, also url.Values) url.Values {
+	if s.live || s.preset == "" {
+		return also
+	}
+	return with(also, "live", "0")
+}
+
+// with is a query with one part changed; "": without it.
+func with(also url.Values, name, value string) url.Values {
+	out := url.Values{}
+	for n, values := range also {
+		if n != name {
+			out[n] = values
+		}
+	}
+	if value != "" {
+		out.Set(name, value)
+	}
+	return out
+}
+
+// overviewFilters is where the overview is narrowed.
+func (w *Web) overviewFilters(s span, path string, also url.Values, faults map[string]string) views.Filters {
+	f := views.Filters{Action: path, ClearURL: s.address(path, nil)}
+	for _, field := range []views.FilterField{
+		{Name: "tenant", Label: "Tenant", Placeholder: "acme"},
+		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip"},
+		{Name: "route", Label: "Route", Placeholder: "/v1/login"},
+	} {
+		field.Value, field.Error = also.Get(field.Name), faults[field.Name]
+		f.Fields = append(f.Fields, field)
+		if field.Value != "" {
+			f.Chips = append(f.Chips, views.Chip{Name: field.Label, Value: field.Value, RemoveURL: s.address(path, with(also, field.Name, ""))})
+		}
+	}
+	for name, values := range s.values() {
+		f.Hidden = append(f.Hidden, views.Hidden{Name: name, Value: values[0]})
+	}
+	return f
+}
+
+// emptyTraffic says what to do when nothing was decided in a time.
+func (w *Web) emptyTraffic(c echo.Context, also url.Values) (*views.Empty, error) {
+	e := &views.Empty{Title: "No request was decided in this time"}
+	if also.Get("policy") != "" || also.Get("route") != "" {
+		e.Text = "Nothing was counted of this policy or route. Take the filter away, or choose a longer time."
+		return e, nil
+	}
+	tenant := also.Get("tenant")
+	if tenant == "" {
+		list, err := w.cfg.Tenants.Tenants(c.Request().Context(), tenants.Filter{Limit: 1})
+		if err != nil {
+			return nil, err
+		}
+		if len(list) == 0 {
+			e.Text = "There is no tenant yet. Create one with a plan and an API key: its first check is here within three seconds."
+			e.Link = views.Link{Text: "Create a tenant", URL: "/tenants"}
+			return e, nil
+		}
+		tenant = list[0].Slug
+	}
+	e.Text = "Send a check: it is here within three seconds. The key is an operator's, or one of the tenant, which are made under API keys on the tenant's page."
+	e.Curl = checkCurl(w.origin(c), tenant)
+	e.Link = views.Link{Text: "API keys of " + tenant, URL: "/tenants/" + tenant + "/keys"}
+	return e, nil
+}
+
+// checkCurl is a check to paste; tenant "": of the key's own.
+func checkCurl(origin, tenant string) string {
+	body := `{"method": "GET", "path": "/v1/search", "attributes": {"user": "u1"}}`
+	if tenant != "" {
+		body = `{"tenant": ` + jsonText(tenant) + `, "method": "GET", "path": "/v1/search", "attributes": {"user": "u1"}}`
+	}
+	return curlTo(origin+"/v1/check", body)
+}

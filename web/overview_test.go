@@ -1,0 +1,349 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/net/html"
+
+	"github.com/headgate/headgate"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/plans"
+)
+
+// checkOf is a request as the engine asks for it: "POST /v1/login" with
+// attributes like "ip=203.0.113.9".
+func checkOf(t testing.TB, request string, attributes ...string) enforcement.Check {
+	t.Helper()
+	method, path, _ := strings.Cut(request, " ")
+	c := enforcement.Check{Method: method, Path: path, Cost: 1}
+	for _, a := range attributes {
+		name, value, _ := strings.Cut(a, "=")
+		if name == "ip" {
+			var err error
+			c.IP, value, err = enforcement.CanonicalIP(value)
+			must(t, err)
+		}
+		c.Attributes = append(c.Attributes, enforcement.Attribute{Name: name, Value: value})
+	}
+	return c
+}
+
+// login asks for so many logins of an address, and gives the id of the last
+// decision.
+func (w *world) login(tenant, ip string, n int) string {
+	w.t.Helper()
+	checks := make([]enforcement.Check, n)
+	for i := range checks {
+		checks[i] = checkOf(w.t, "POST /v1/login", "ip="+ip, "user=u1")
+	}
+	return uuid.UUID(w.decide(tenant, checks...)[n-1].ID).String()
+}
+
+// flushNow brings what was counted to the database, at the same instant.
+func (w *world) flushNow() {
+	w.t.Helper()
+	must(w.t, w.flusher.Flush(w.t.Context()))
+}
+
+// busyPlan limits logins by address, counts searches in shadow and limits
+// reports that must have a user.
+func busyPlan() plans.Document {
+	return plans.Document{Name: "Pro", Description: "For teams.", Policies: []plans.Policy{
+		{
+			Slug: "login-per-ip", Match: plans.Match{Methods: []string{"POST"}, Path: "/v1/login"}, CountBy: []string{"ip"},
+			Limits: []enforcement.Limit{{Algorithm: enforcement.SlidingWindowLog, Quota: 5, Window: time.Minute}},
+		},
+		{
+			Slug: "reports-per-user", Match: plans.Match{Path: "/v1/reports"}, CountBy: []string{"user"}, Missing: enforcement.MissingDeny,
+			Limits: []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: 100, Window: time.Hour, Burst: 20}},
+		},
+		{
+			Slug: "search-per-user", Match: plans.Match{Path: "/v1/search"}, CountBy: []string{"user"}, Mode: enforcement.PolicyShadow,
+			Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 2, Window: time.Hour}},
+		},
+	}}
+}
+
+// busyWorld has decided: acme's address 203.0.113.9 was limited three times of
+// eight, and a report without a user was refused.
+func busyWorld(t testing.TB, change ...func(*Config)) *world {
+	t.Helper()
+	w := newWorld(t, change...)
+	w.publish("busy", busyPlan(), "acme")
+	w.login("acme", "203.0.113.9", 8)
+	w.decide("acme", checkOf(t, "GET /v1/reports"), checkOf(t, "GET /v1/search", "user=u2"))
+	w.flushNow()
+	return w
+}
+
+// texts of the elements that a test chooses, with their white space folded.
+func texts(page *html.Node, choose func(*html.Node) bool) (list []string) {
+	for n := range page.Descendants() {
+		if n.Type == html.ElementNode && choose(n) {
+			list = append(list, textOf(n))
+		}
+	}
+	return list
+}
+
+func textOf(n *html.Node) string {
+	var b strings.Builder
+	for c := range n.Descendants() {
+		if c.Type == html.TextNode {
+			b.WriteString(c.Data + " ")
+		}
+	}
+	return strings.Join(strings.Fields(b.String()), " ")
+}
+
+func classed(class string) func(*html.Node) bool {
+	return func(n *html.Node) bool { return strings.Contains(" "+attr(n, "class")+" ", " "+class+" ") }
+}
+
+func withID(id string) func(*html.Node) bool {
+	return func(n *html.Node) bool { return attr(n, "id") == id }
+}
+
+// hrefs are where the links of a page lead.
+func hrefs(page *html.Node) (list []string) {
+	for n := range page.Descendants() {
+		if n.Data == "a" {
+			list = append(list, attr(n, "href"))
+		}
+	}
+	return list
+}
+
+func hasPrefix(list []string, prefix string) bool {
+	for _, s := range list {
+		if strings.HasPrefix(s, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// The first page has the numbers that were counted, and each leads on.
+func TestOverviewShowsWhatWasCounted(t *testing.T) {
+	t.Parallel()
+	w := busyWorld(t)
+	page := w.get("/overview", "viewer")
+	if page.Code != http.StatusOK {
+		t.Fatalf("%d %s", page.Code, page.body)
+	}
+	tree := page.tree(t)
+	tiles := texts(tree, classed("tile"))
+	for i, want := range []string{"Requests 10", "Allowed 6", "Limited (429) 3", "429 rate 30.0 %", "Limiter, p95", "Degraded 0 %"} {
+		if i >= len(tiles) || !strings.HasPrefix(tiles[i], want) {
+			t.Errorf("the tiles are %q, want %q", tiles, want)
+		}
+	}
+	for id, want := range map[string][]string{
+		"traffic":     {"10 requests: 60.0 % passed, limits refused 30.0 %, and 10.0 % refused for other reasons."},
+		"rate":        {"Limits refused 30.0 %"},
+		"split":       {"Every decision was made with the limiter that all nodes share."},
+		"retry-after": {"Half of those refused were told to wait up to"},
+	} {
+		figure := texts(tree, withID(id))
+		for _, text := range want {
+			if len(figure) != 1 || !strings.Contains(figure[0], text) {
+				t.Errorf("%s says %q, want %q", id, figure, text)
+			}
+		}
+	}
+	links := hrefs(tree)
+	for _, want := range []string{
+		"/tenants/acme/usage/login-per-ip?k.ip=203.0.113.9", "/tenants/acme/denials?k.ip=203.0.113.9&policy=login-per-ip",
+		"/denials?reason=limited", "/denials?degraded=1", "/overview?route=%2Fv1%2Flogin", "/overview?tenant=acme", "/overview?range=15m",
+	} {
+		if !hasPrefix(links, want) {
+			t.Errorf("no link leads to %s: %q", want, links)
+		}
+	}
+	if rank := texts(tree, classed("rank")); len(rank) != 4 || !strings.Contains(rank[0], "ip 203.0.113.9 login-per-ip") {
+		t.Errorf("the tables are %q", rank)
+	}
+}
+
+// A tenant, a policy and a route narrow the page; what is on can be taken away.
+func TestOverviewIsNarrowed(t *testing.T) {
+	t.Parallel()
+	w := busyWorld(t)
+	w.publish("calm", plans.Document{Name: "Calm"}, "globex")
+	for address, want := range map[string]struct {
+		requests string
+		chips    int
+		fault    bool
+	}{
+		"/overview?tenant=acme":                         {"Requests 10", 1, false},
+		"/overview?tenant=acme&policy=login-per-ip":     {"Requests 8", 2, false},
+		"/overview?route=/v1/login":                     {"Requests 8", 1, false},
+		"/overview?route=/v1/reports&range=15m&live=0":  {"Requests 1", 1, false},
+		"/overview?tenant=nobody":                       {"Requests 10", 0, true},
+		"/overview?policy=login-per-ip&route=/v1/login": {"Requests 8", 1, true},
+	} {
+		page := w.get(address, "owner")
+		tree := page.tree(t)
+		tiles := texts(tree, classed("tile"))
+		if page.Code != http.StatusOK || len(tiles) == 0 || !strings.HasPrefix(tiles[0], want.requests) {
+			t.Errorf("%s: %d %q, want %s", address, page.Code, tiles, want.requests)
+		}
+		if chips := texts(tree, classed("chip")); len(chips) != want.chips {
+			t.Errorf("%s: the chips %q", address, chips)
+		}
+		if faults := texts(tree, classed("error")); (len(faults) > 0) != want.fault {
+			t.Errorf("%s: the faults %q", address, faults)
+		}
+	}
+	for _, address := range []string{"/overview?tenant=globex", "/overview?policy=none"} {
+		if page := w.get(address, "owner"); !strings.Contains(page.body, "No request was decided in this time") {
+			t.Errorf("%s is not empty: %s", address, page.body)
+		}
+	}
+}
+
+// A page without traffic says what to do.
+func TestOverviewWithoutTraffic(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	page := w.get("/overview", "owner")
+	if !strings.Contains(page.body, "curl -i &#39;http://limits.example/v1/check&#39;") || !strings.Contains(page.body, "&#34;tenant&#34;: &#34;acme&#34;") {
+		t.Errorf("there is no command to paste: %s", page.body)
+	}
+	if live := texts(page.tree(t), func(n *html.Node) bool { return attr(n, "sse-connect") != "" }); len(live) != 1 || !strings.Contains(page.body, "empty=1") {
+		t.Errorf("the page does not wait for the first request")
+	}
+}
+
+// What nobody counted is a gap and no zero, until something was counted.
+func TestGaps(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("busy", busyPlan(), "acme")
+	w.now.Add((5 * time.Minute).Microseconds())
+	w.login("acme", "203.0.113.9", 8)
+	w.now.Add((5 * time.Minute).Microseconds())
+	w.decide("acme", checkOf(t, "GET /v1/search"))
+	w.flushNow()
+	var traffic, rate []string
+	for n := range w.get("/overview?range=15m", "owner").tree(t).Descendants() {
+		if n.Data != "tr" || attr(n, "data-x") == "" {
+			continue
+		}
+		cells := texts(n, func(n *html.Node) bool { return n.Data == "td" })
+		switch len(cells) {
+		case 3:
+			if len(traffic) < 16 {
+				traffic = append(traffic, cells[0])
+			}
+		case 1:
+			rate = append(rate, cells[0])
+		}
+	}
+	if got := strings.Join(traffic, " "); got != "– – – – – – – – – – 5 0 0 0 0 1" {
+		t.Errorf("requests: %s", got)
+	}
+	if got := strings.Join(rate, " "); got != "– – – – – – – – – – 37.5 % – – – – 0 %" {
+		t.Errorf("rates: %s", got)
+	}
+}
+
+// asking counts the questions that reach the store.
+type asking struct {
+	metrics.Store
+	asked atomic.Int64
+	wait  chan struct{} // nil: nothing to wait for
+}
+
+func (a *asking) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
+	a.asked.Add(1)
+	if a.wait != nil {
+		select {
+		case <-a.wait:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return a.Store.Counts(ctx, q)
+}
+
+// Who asks the same shares one answer, and nobody gets an old one when more was
+// counted; the one who asked first may leave.
+func TestAnswersAreShared(t *testing.T) {
+	t.Parallel()
+	store := &asking{wait: make(chan struct{})}
+	w := busyWorld(t)
+	store.Store = w.store
+	pages, err := New(Config{Spec: headgate.Spec, Analytics: metrics.NewAnalytics(store, metrics.AnalyticsConfig{Now: w.clock})})
+	must(t, err)
+	q := metrics.Query{From: start.Add(-time.Hour), To: start.Add(time.Minute)}
+	left, leave := context.WithCancel(t.Context())
+	results := make(chan error)
+	ask := func(ctx context.Context) {
+		o, err := pages.overview(ctx, q)
+		if err == nil && o.Traffic.Total.Requests != 10 {
+			err = fmt.Errorf("%d requests", o.Traffic.Total.Requests)
+		}
+		results <- err
+	}
+	go ask(left)
+	poll(t, "the first question", func() bool { return store.asked.Load() > 0 })
+	for range 7 {
+		go ask(t.Context())
+	}
+	leave()
+	if err := <-results; err == nil {
+		t.Error("who left got an answer")
+	}
+	close(store.wait)
+	for range 7 {
+		if err := <-results; err != nil {
+			t.Error(err)
+		}
+	}
+	once := store.asked.Load()
+	for range 3 {
+		go ask(t.Context())
+		must(t, <-results)
+	}
+	if store.asked.Load() != once {
+		t.Errorf("what was not changed is asked again: %d, then %d", once, store.asked.Load())
+	}
+	w.decide("acme", checkOf(t, "GET /v1/search"))
+	w.flushNow()
+	poll(t, "an answer with the new request", func() bool {
+		o, err := pages.overview(t.Context(), q)
+		return err == nil && o.Traffic.Total.Requests == 11
+	})
+	for i := range 2 * maxAnswers {
+		_, err := pages.overview(t.Context(), metrics.Query{From: start.Add(-time.Duration(i+1) * time.Minute), To: start})
+		must(t, err)
+	}
+	if n := len(pages.questions.calls); n > maxAnswers {
+		t.Errorf("%d answers are kept", n)
+	}
+}
+
+// poll waits until something is so.
+func poll(t testing.TB, what string, done func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for !done() {
+		select {
+		case <-ctx.Done():
+			t.Fatalf("%s: not within a minute", what)
+		case <-tick.C:
+		}
+	}
+}
