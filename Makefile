@@ -22,13 +22,16 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/l
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run build up down generate fmt lint test test-quick test-deploy fuzz bench check current audit
+.PHONY: help run demo build up down generate fmt lint test test-quick test-deploy fuzz bench check current audit
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: build ## build and start Headgate with nothing else: SQLite in ./data, limits in this process
 	@exec ./bin/headgate serve $(ARGS)
+
+demo: build ## build and start Headgate with something to look at, in ./demo-data: tenants, a week of history, live traffic
+	@exec ./bin/headgate demo $(ARGS)
 
 build: ## build bin/headgate
 	@mkdir -p bin

@@ -47,15 +47,22 @@ type process struct {
 	ended   chan struct{}
 }
 
-// launch starts the built binary with settings.
+// launch starts the built binary, as serve, with settings.
 func launch(t *testing.T, settings map[string]string) *process {
+	t.Helper()
+	return launchIn(t, "", settings, "serve")
+}
+
+// launchIn starts the built binary in a folder.
+func launchIn(t *testing.T, folder string, settings map[string]string, args ...string) *process {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &running{t: t, out: newOutput(), logs: newOutput(), stopped: make(chan error, 1)}
-	p := &process{running: r, command: exec.Command(path, "serve"), ended: make(chan struct{})}
+	p := &process{running: r, command: exec.Command(path, args...), ended: make(chan struct{})}
+	p.command.Dir = folder
 	p.command.Env = []string{"HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_BOOTSTRAP_KEY=" + bootstrap}
 	for name, value := range settings {
 		p.command.Env = append(p.command.Env, name+"="+value)
