@@ -55,9 +55,17 @@ type Entry struct {
 
 // A Filter narrows a reading; empty fields do not.
 type Filter struct {
+	// ID is of one line.
+	ID       string
 	TenantID string
-	Action   string
-	Object   string
+	// Action as a whole; Group is what stands before its dot: "plan".
+	Action, Group string
+	// Object is the id of what was changed; Named its id, or its name as the line
+	// has it.
+	Object, Named string
+	// Actor is the id of who acted, or a part of the name in any case: of letters
+	// beyond ASCII, in the case of the name or in lower case.
+	Actor    string
 	From, To time.Time // [From, To)
 	// After is the id of the last line of the page before, newest first.
 	After string

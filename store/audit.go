@@ -116,25 +116,7 @@ func text(document json.RawMessage) sql.NullString {
 // the nodes' clocks said. Lines without an edit stand behind the last one before
 // them, by their ids.
 func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
-	var where filter
-	if f.TenantID != "" {
-		where.and(`tenant_id = ?`, f.TenantID)
-	}
-	if f.Action != "" {
-		where.and(`action = ?`, f.Action)
-	}
-	if f.Object != "" {
-		where.and(`object = ?`, f.Object)
-	}
-	if !f.From.IsZero() {
-		where.and(`at >= ?`, stored(f.From))
-	}
-	if !f.To.IsZero() {
-		where.and(`at < ?`, stored(f.To))
-	}
-	if f.After != "" {
-		where.and(`(revision, id) < (SELECT revision, id FROM audit_log WHERE id = ?)`, f.After)
-	}
+	where := narrowed(f)
 	query := `
 		SELECT ` + entryColumns + `
 		FROM audit_log ` + where.where() + `
@@ -146,6 +128,39 @@ func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry
 		return err
 	})
 	return list, s.fail(err, "list audit entries")
+}
+
+// narrowed is the condition of a reading of the log.
+func narrowed(f audit.Filter) (where filter) {
+	for _, column := range []struct{ condition, value string }{
+		{`id = ?`, f.ID},
+		{`tenant_id = ?`, f.TenantID},
+		{`action = ?`, f.Action},
+		{`object = ?`, f.Object},
+		{`(revision, id) < (SELECT revision, id FROM audit_log WHERE id = ?)`, f.After},
+	} {
+		if column.value != "" {
+			where.and(column.condition, column.value)
+		}
+	}
+	if f.Group != "" {
+		where.and(`action LIKE ? ESCAPE '\'`, escaped(f.Group)+".%")
+	}
+	if f.Named != "" {
+		where.and(`(object = ? OR object_name = ?)`, f.Named, f.Named)
+	}
+	if f.Actor != "" {
+		// SQLite's lower knows ASCII only.
+		where.and(`(actor_id = ? OR lower(actor_name) LIKE ? ESCAPE '\' OR actor_name LIKE ? ESCAPE '\')`,
+			f.Actor, contains(f.Actor), "%"+escaped(f.Actor)+"%")
+	}
+	if !f.From.IsZero() {
+		where.and(`at >= ?`, stored(f.From))
+	}
+	if !f.To.IsZero() {
+		where.and(`at < ?`, stored(f.To))
+	}
+	return where
 }
 
 // verifyPage is how many lines a walk reads at once.

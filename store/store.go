@@ -229,8 +229,11 @@ func (f *filter) limit(n int) string {
 
 // contains is a LIKE pattern, with ESCAPE '\', for text anywhere in a column in
 // lower case.
-func contains(text string) string {
-	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(strings.ToLower(text)) + "%"
+func contains(text string) string { return "%" + escaped(strings.ToLower(text)) + "%" }
+
+// escaped is a text in a LIKE pattern with ESCAPE '\' that stands for itself.
+func escaped(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
 }
 
 // searchText is what contains looks in.

@@ -23,7 +23,7 @@ var wide = map[string]string{
 	"expireDue": system, "removePiece": system, "remove": system, "refusalsBefore": system, "tenantsIn": system, "sketchIDs": system,
 	// What the operator reads is of all, or of the one that the filter has.
 	"Counts": filtered, "SumCounts": filtered, "Sketches": filtered, "Refusal": filtered, "refusalRowsFor": filtered,
-	"AuditEntries": filtered, "Users": filtered, "Invitations": filtered, "list": filtered,
+	"AuditEntries": filtered, "narrowed": filtered, "Users": filtered, "Invitations": filtered, "list": filtered,
 	// The tenants themselves.
 	"Tenant": itself, "Tenants": itself, "tenant": itself,
 	// Whoever has the secret, or the address, is yet to be told apart.

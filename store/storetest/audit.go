@@ -24,6 +24,7 @@ var auditTests = []struct {
 	{"writers that meet leave one chain", testConcurrentChain},
 	{"a line without a change raises no revision", testWriteAudit},
 	{"words from outside are made fit for a line", testCleanLines},
+	{"lines by who acted and what they name", testWhoActed},
 	{"without its log nothing is changed", testNoLogNoChange},
 }
 
@@ -301,5 +302,44 @@ func testNoLogNoChange(s *suite) {
 			s.must(s.Exec(broken.mend))
 			s.unbroken(1)
 		}
+	}
+}
+
+func testWhoActed(s *suite) {
+	for _, l := range []struct{ id, name, action, object string }{
+		{"u1", "Ada@people.example", "plan.publish", "pro"},
+		{"u2", "Ädele_M@people.example", "plan.create", "pro"},
+		{"u3", "u1", "plans.other", "Pro"},
+		{"k1", `100%\`, "operator_key.create", "nightly job"},
+	} {
+		e := entry(l.action)
+		e.Actor, e.Object, e.ObjectName = audit.Actor{Kind: "user", ID: l.id, Name: l.name}, "of-"+l.id, l.object
+		s.must(s.Store.WriteAudit(s.ctx, e))
+	}
+	for _, test := range []struct {
+		f    audit.Filter
+		want []string // ids of actors, newest first
+	}{
+		{audit.Filter{Actor: "u1"}, []string{"u3", "u1"}},
+		{audit.Filter{Actor: "PEOPLE.example"}, []string{"u2", "u1"}},
+		{audit.Filter{Actor: "Ädele"}, []string{"u2"}},
+		{audit.Filter{Actor: "e_M@"}, []string{"u2"}},
+		{audit.Filter{Actor: "a_a"}, nil},
+		{audit.Filter{Actor: "%"}, []string{"k1"}},
+		{audit.Filter{Actor: `\`}, []string{"k1"}},
+		{audit.Filter{Actor: "u"}, []string{"u3"}},
+		{audit.Filter{Named: "pro"}, []string{"u2", "u1"}},
+		{audit.Filter{Named: "of-k1"}, []string{"k1"}},
+		{audit.Filter{Named: "nightly"}, nil},
+		{audit.Filter{Group: "plan"}, []string{"u2", "u1"}},
+		{audit.Filter{Group: "operator_key"}, []string{"k1"}},
+		{audit.Filter{Group: "plan", Actor: "ada"}, []string{"u1"}},
+		{audit.Filter{Actor: "people.example", Limit: 1}, []string{"u2"}},
+	} {
+		var got []string
+		for _, l := range s.lines(test.f) {
+			got = append(got, l.Actor.ID)
+		}
+		s.same(fmt.Sprintf("%+v", test.f), got, test.want)
 	}
 }
