@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"net/http"
-	"strings"
 	"sync"
 
 	"github.com/labstack/echo/v4"
@@ -11,12 +10,6 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/strictjson"
-)
-
-// Bounds of a check beside those in enforcement.
-const (
-	maxMethod = 32
-	maxPath   = 8 << 10
 )
 
 // scratch is what one check needs and the next can use again.
@@ -102,6 +95,20 @@ func (a *API) writeDecision(w *echo.Response, s *scratch, deny int) {
 	_, _ = w.Write(s.out[:size]) // the client is gone if this fails
 }
 
+// Answer is the status with which a check is answered that was decided as d, and
+// its headers, but for the length of the body.
+func (a *API) Answer(d *enforcement.Decision) (status int, header http.Header) {
+	status, header = a.decisionStatus(d, 0), http.Header{}
+	a.cfg.Headers.write(header, d, nil)
+	header.Del("Content-Length")
+	header["Content-Type"] = typeJSON
+	if status != http.StatusOK {
+		header["Content-Type"] = typeProblem
+	}
+	header["Cache-Control"] = noStore
+	return status, header
+}
+
 // Header values that every answer shares; nobody writes into them.
 var (
 	typeJSON    = []string{"application/json"}
@@ -166,11 +173,11 @@ func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement
 				d.Fail("must not be empty")
 			}
 		case "method":
-			if c.Method = d.Text(); !methodToken(c.Method) {
-				d.Fail("must be an HTTP method of 1 to %d characters, in upper case, like GET", maxMethod)
-			}
+			failed(d, c.SetMethod(d.Text()))
 		case "path":
-			decodePath(d, c)
+			if text := d.Text(); d.Err() == nil {
+				failed(d, c.SetPath(text))
+			}
 		case "attributes":
 			decodeAttributes(d, c)
 		case "cost":
@@ -184,17 +191,9 @@ func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement
 	return tenant
 }
 
-func decodePath(d *strictjson.Decoder, c *enforcement.Check) {
-	text := d.Text()
-	if len(text) > maxPath {
-		d.Fail("must be at most %d bytes", maxPath)
-		return
-	}
-	if d.Err() != nil {
-		return
-	}
-	var err error
-	if c.Path, err = enforcement.NormalizePath(text); err != nil {
+// failed tells what is wrong with the value that was read last.
+func failed(d *strictjson.Decoder, err error) {
+	if err != nil {
 		d.Fail("%v", err)
 	}
 }
@@ -215,38 +214,11 @@ func decodeMode(d *strictjson.Decoder, c *enforcement.Check) {
 func decodeAttributes(d *strictjson.Decoder, c *enforcement.Check) {
 	for name := range d.Members() {
 		value := d.Text()
-		switch {
-		case len(c.Attributes) == enforcement.MaxAttributes:
-			d.Fail("is one too many: at most %d attributes", enforcement.MaxAttributes)
-		case name == "" || len(name) > enforcement.MaxAttributeName:
-			d.Fail("has a name that is empty or longer than %d bytes", enforcement.MaxAttributeName)
-		case len(value) > enforcement.MaxAttributeValue:
-			d.Fail("must be at most %d bytes", enforcement.MaxAttributeValue)
-		case name == "ip" && value != "":
-			addr, canonical, err := enforcement.CanonicalIP(value)
-			if err != nil {
-				d.Fail("%v", err)
-			}
-			c.IP, value = addr, canonical
+		if d.Err() == nil {
+			failed(d, c.AddAttribute(name, value))
 		}
 		if d.Err() != nil {
 			return
 		}
-		c.Attributes = append(c.Attributes, enforcement.Attribute{Name: name, Value: value})
 	}
-}
-
-// methodToken takes a token of RFC 9110 without lower-case letters: methods are
-// case-sensitive, and a "post" that matched nothing would pass uncounted.
-func methodToken(s string) bool {
-	if s == "" || len(s) > maxMethod {
-		return false
-	}
-	for i := range len(s) {
-		c := s[i]
-		if (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
-			return false
-		}
-	}
-	return true
 }

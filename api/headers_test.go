@@ -1,7 +1,11 @@
 package api_test
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -140,5 +144,64 @@ func BenchmarkHeaders(b *testing.B) {
 	}
 	if n := testing.AllocsPerRun(100, func() { room = api.AppendStates(api.AppendPolicies(room[:0], limits), limits) }); n != 0 {
 		b.Errorf("%v allocations", n)
+	}
+}
+
+// Answer is what a check is answered with, in every dialect and for every kind of
+// decision.
+func TestAnswerIsThatOfACheck(t *testing.T) {
+	t.Parallel()
+	for _, setting := range []string{"draft-11", "draft-06,x-ratelimit", "off"} {
+		headers, err := api.ParseHeaders(setting)
+		must(t, err)
+		var cfg api.Config
+		w := newWorld(t, func(c *api.Config) { c.Headers, cfg = headers, *c })
+		statuses := map[int]bool{}
+		for _, body := range []string{
+			login, login[:len(login)-1] + `,"cost":5}`, login[:len(login)-1] + `,"cost":6}`, login, `{"tenant":"acme","method":"GET","path":"/none"}`,
+			`{"tenant":"acme","method":"POST","path":"/v1/login"}`, login[:len(login)-1] + `,"cost":0}`,
+		} {
+			peek := body[:len(body)-1] + `,"mode":"peek"}`
+			got := w.do(call{method: "POST", path: "/v1/check", key: w.operator, body: peek})
+			var asked struct {
+				Tenant, Method, Path string
+				Attributes           map[string]string
+				Cost                 *int64
+			}
+			must(t, json.Unmarshal([]byte(body), &asked))
+			check := enforcement.Check{Method: asked.Method, Path: asked.Path, Cost: 1}
+			if asked.Cost != nil {
+				check.Cost = *asked.Cost
+			}
+			for name, value := range asked.Attributes {
+				must(t, check.AddAttribute(name, value))
+			}
+			subject, ok := cfg.Snapshot().Subject(cmp.Or(asked.Tenant, "acme"))
+			if !ok {
+				t.Fatalf("no tenant %q", asked.Tenant)
+			}
+			var x enforcement.Explanation
+			cfg.Decider.Explain(t.Context(), subject, &check, &x)
+			status, told := w.api.Answer(&x.Decision)
+			want := http.Header{}
+			for name, values := range told {
+				want.Set(name, values[0]) // as clients spell it
+			}
+			statuses[status] = true
+			if status != got.status {
+				t.Errorf("%s: %d, the check was answered %d", body, status, got.status)
+			}
+			for _, h := range []http.Header{want, got.header} {
+				for name := range h {
+					if name != "Content-Length" && name != "X-Request-Id" && name != "Date" && !slices.Equal(want[name], got.header[name]) {
+						t.Errorf("%s: %s is %q, the check was answered %q", body, name, want[name], got.header[name])
+					}
+				}
+			}
+			w.do(call{method: "POST", path: "/v1/check", key: w.operator, body: body})
+		}
+		if len(statuses) < 2 {
+			t.Errorf("the statuses are only %v", statuses)
+		}
 	}
 }
