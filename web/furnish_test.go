@@ -60,6 +60,9 @@ func (w *world) furnish(t testing.TB) {
 			w.decide("acme", checks...)
 		}
 		if minute%10 == 0 {
+			for _, f := range folk {
+				w.get("/account", f.name) // or their sessions would end
+			}
 			w.decide("acme", enforcement.Check{Path: "/v1/items", Attributes: attributes("user", "u9"), Cost: 1},
 				enforcement.Check{Path: "/v1/items", Attributes: attributes("user", "u1", "ip", "203.0.113.9"), Cost: 1})
 		}

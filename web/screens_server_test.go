@@ -67,6 +67,9 @@ func (w *world) screens(t *testing.T) []screen {
 			}
 		}
 	}
+	if !slices.ContainsFunc(list, func(s screen) bool { return s.by == "acme-admin" }) || !slices.ContainsFunc(list, func(s screen) bool { return s.by == "owner" }) {
+		t.Fatal("there is no page for those who are signed in")
+	}
 	// Those without a route of their own.
 	return append(list,
 		screen{"not-found", "/none", "owner"}, screen{"not-found-nobody", "/none", ""}, screen{"forbidden", "/people", "acme-admin"},
