@@ -7,6 +7,7 @@
 //	world.go    synthetic users: who asks what, and when
 //	fill.go     making it, and going on where it ended
 //	history.go  the week before, decided by the real engine on a clock of its own
+//	carry.go    what it used of long windows, brought to the live limiter
 //	traffic.go  what goes on while the program runs
 //
 // Everything goes through the services that people use, so it is validated and

@@ -31,6 +31,9 @@ type Node struct {
 	// NewLimiter makes an empty limiter on a clock, in microseconds since the
 	// epoch: for the history.
 	NewLimiter func(now func() int64) enforcement.Limiter
+	// Limiter counts live checks. What the history used of windows of an hour and
+	// more is charged to it. Default: none, and live they begin new.
+	Limiter enforcement.Limiter
 }
 
 // Fill makes the demo in a database without one: plans, tenants, what is set for
@@ -319,6 +322,7 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 	f.log.Info("the demo's history is being written: some seconds for a week", "from", from.UTC().Format(time.RFC3339))
 	parts, ctx := errgroup.WithContext(ctx)
 	middle := end.Add(-min(byTheMinute, f.history/4)).Truncate(time.Hour)
+	var told []*history
 	for _, part := range [][2]time.Time{{from, middle}, {middle, end}} {
 		if part[0].Before(from) {
 			part[0] = from
@@ -326,8 +330,9 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 		if !part[0].Before(part[1]) {
 			continue
 		}
+		h := newHistory(newWorld(seed), f.node.NewLimiter, f.store, middle, end, f.observe)
+		told = append(told, h)
 		parts.Go(func() error {
-			h := newHistory(newWorld(seed), f.node.NewLimiter, f.store, middle, end, f.observe)
 			err := h.tell(ctx, part[0], part[1], who, f.renew)
 			return errors.Join(err, h.end())
 		})
@@ -335,6 +340,22 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 	if err := parts.Wait(); err != nil {
 		return fmt.Errorf("write the demo's history: %w", err)
 	}
+	f.carry(context.WithoutCancel(ctx), told, who(end))
 	f.log.Info("the demo's history is written", "from", from.UTC().Format(time.RFC3339), "took", time.Since(began).Round(time.Millisecond).String())
 	return nil
+}
+
+// carry brings what was used to the live limiter. One that is away keeps nobody
+// from looking at the demo.
+func (f *filling) carry(ctx context.Context, told []*history, subjects map[string]*enforcement.Subject) {
+	if f.node.Limiter == nil {
+		return
+	}
+	all := make(map[enforcement.Key]used)
+	for _, h := range told {
+		h.usage(ctx, subjects, all)
+	}
+	if err := carry(ctx, f.node.Limiter, all); err != nil {
+		f.log.Warn("the demo's quotas begin new", "error", err)
+	}
 }

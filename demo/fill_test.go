@@ -5,12 +5,15 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/tenants"
@@ -90,6 +93,42 @@ func TestHistoryIsExact(t *testing.T) {
 			t.Errorf("%s has no %q in %q: %+v", of.tenant, of.field, of.key, c)
 		}
 	}
+}
+
+// A quota of a month is live as far used as the history says, and nothing of
+// that is counted as a decision.
+func TestUseIsCarriedOver(t *testing.T) {
+	t.Parallel()
+	h, l, now := newHouse(t), newLedger(), time.Now()
+	node, live := h.node(), inprocess.New(inprocess.Config{})
+	node.Limiter = live
+	s := h.demo(now, 8, l)
+	var orders atomic.Int64 // of this user, that came through
+	s.observe = func(d *enforcement.Decision) {
+		l.note(d)
+		if d.Allowed && d.Route == "/v1/orders" && d.Check.Attributes[0].Value == heavyUser {
+			orders.Add(1)
+		}
+	}
+	_, err := s.Fill(h.ctx, node)
+	h.must(err)
+	info, err := s.Present(h.ctx)
+	h.must(err)
+	engine := enforcement.NewEngine(live, enforcement.Config{Timeout: patience})
+	bloom := info.subjects(h.watcher.Current())[tenantBloom]
+	var d enforcement.Decision
+	engine.Decide(h.ctx, bloom, &enforcement.Check{
+		Method: "POST", Path: "/v1/orders", Mode: enforcement.Peek, Attributes: []enforcement.Attribute{{Name: "user", Value: heavyUser}},
+	}, &d)
+	at := slices.IndexFunc(d.Limits, func(s enforcement.LimitState) bool { return s.Rule.Policy == "orders-per-month" })
+	if at < 0 {
+		t.Fatalf("limits: %+v", d.Limits)
+	}
+	used := d.Limits[at].Limit.Quota - d.Limits[at].Remaining
+	if want := orders.Load(); used != want || want < 20 {
+		t.Errorf("%d orders are used live, %d were made", used, want)
+	}
+	l.compare(t, bloom.Number, sums(h.rows(bloom.Number)))
 }
 
 // What people can look at beside the counts: two versions and a draft, steering,

@@ -105,8 +105,6 @@ type ledger struct {
 	tenants map[uint32]map[string]metrics.Counts // by number; 0: all; by kind and name
 	refused [][16]byte
 	n       int
-	first   int64 // instants, in microseconds
-	last    int64
 }
 
 func newLedger() *ledger { return &ledger{tenants: map[uint32]map[string]metrics.Counts{}} }

@@ -83,9 +83,14 @@ func (n *node) newDemo(log *slog.Logger) *demo.Service {
 
 // fillDemo makes the demo, or fills the time that it was not there.
 func (n *node) fillDemo(ctx context.Context) error {
+	var live enforcement.Limiter = n.local
+	if n.shared != nil {
+		live = n.shared
+	}
 	key, err := n.demo.Fill(audit.With(ctx, demoActor, audit.Origin{}), demo.Node{
 		Snapshot: n.watcher.Current, Refresh: n.watcher.Refresh,
 		NewLimiter: func(now func() int64) enforcement.Limiter { return inprocess.New(inprocess.Config{Now: now}) },
+		Limiter:    live,
 	})
 	if err != nil {
 		return fmt.Errorf("make the demo: %w", err)
