@@ -14,8 +14,13 @@ import (
 	"github.com/headgate/headgate/problem"
 )
 
-// maxForm bounds the body of a form, in bytes.
-const maxForm = 64 << 10
+// maxForm bounds the body of a form, in bytes; maxWideForm and maxWideFields that
+// of one with rows.
+const (
+	maxForm       = 64 << 10
+	maxWideForm   = 512 << 10
+	maxWideFields = 8_000
+)
 
 // errForeignSite is the answer to a write that another site may have sent.
 var errForeignSite = problem.New(problem.Forbidden, "this came from another site, or from a browser that does not say where it came from; open the page again and repeat it there")
@@ -56,16 +61,27 @@ func (w *Web) guard(r *http.Request) error {
 // form reads the form of a write: the fields named, each at most once, and no
 // others, so that nothing can be set that the page does not show.
 func form(c echo.Context, fields ...string) (url.Values, error) {
+	return strictForm(c, maxForm, len(fields), func(name string) bool { return slices.Contains(fields, name) })
+}
+
+// wideForm is form for pages whose fields come in rows: known says which names
+// there are. It takes 512 KiB and 8,000 fields.
+func wideForm(c echo.Context, known func(name string) bool) (url.Values, error) {
+	return strictForm(c, maxWideForm, maxWideFields, known)
+}
+
+// strictForm reads a form of so many bytes and fields.
+func strictForm(c echo.Context, bytes int64, fields int, known func(name string) bool) (url.Values, error) {
 	r := c.Request()
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
-		if r.ContentLength != 0 || len(fields) > 0 {
+		if r.ContentLength != 0 || fields > 0 {
 			return nil, problem.New(problem.Unsupported, "a form is sent as application/x-www-form-urlencoded")
 		}
 	}
-	r.Body = http.MaxBytesReader(c.Response(), r.Body, maxForm)
+	r.Body = http.MaxBytesReader(c.Response(), r.Body, bytes)
 	if err := r.ParseForm(); err != nil {
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			return nil, problem.New(problem.TooLarge, "a form has at most 64 KiB")
+			return nil, problem.New(problem.TooLarge, "this form has at most %d KiB", bytes>>10)
 		}
 		return nil, problem.New(problem.Malformed, "the form cannot be read")
 	}
@@ -74,11 +90,14 @@ func form(c echo.Context, fields ...string) (url.Values, error) {
 	}
 	for name, values := range r.PostForm {
 		switch {
-		case !slices.Contains(fields, name):
+		case !known(name):
 			return nil, problem.New(problem.Malformed, "the form has a field that the page does not")
 		case len(values) != 1 || !utf8.ValidString(values[0]):
 			return nil, problem.New(problem.Malformed, "the field %s is there twice, or is not UTF-8", name)
 		}
+	}
+	if len(r.PostForm) > fields {
+		return nil, problem.New(problem.TooLarge, "this form has at most %d fields", fields)
 	}
 	return r.PostForm, nil
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/plans"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -38,7 +39,7 @@ func (w *world) at(path string) string {
 		person = w.ids["acme-viewer"]
 	}
 	return strings.NewReplacer(":tenant", "acme", ":user", person, ":type", "no-policy", ":file", "none",
-		":token", "none", ":session", w.ids["owner"], ":invitation", w.ids["owner"]).Replace(path)
+		":token", "none", ":session", w.ids["owner"], ":invitation", w.ids["owner"], ":plan", "pro", ":version", "1").Replace(path)
 }
 
 // expected says what the table makes of a caller: "" when the handler answers.
@@ -68,6 +69,7 @@ func expected(r row, caller string) string {
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withIssuer(true))
+	w.publish("pro", plans.Sample(), "acme")
 	var golden strings.Builder
 	fmt.Fprintf(&golden, "%-6s %-60s %-18s", "", "", "")
 	for _, caller := range callers() {

@@ -317,6 +317,9 @@ func TestFieldsBesideTheForm(t *testing.T) {
 			continue
 		}
 		for _, extra := range []string{"id", "tenant", "tenant_id", "created_by", "disabled", "revision"} {
+			if extra == "revision" && strings.HasPrefix(r.path, "/plans/:plan/") {
+				continue // what it changes has one
+			}
 			if got := w.post(w.at(r.path), "owner", url.Values{extra: {"1"}}); got.Code != http.StatusBadRequest {
 				t.Errorf("POST %s with %s: %d", r.path, extra, got.Code)
 			}

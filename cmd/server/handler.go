@@ -11,8 +11,6 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
-	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/preview"
 	"github.com/headgate/headgate/simulation"
 	"github.com/headgate/headgate/web"
 )
@@ -41,7 +39,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	pages, err := web.New(web.Config{
 		Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Refusals: n.refusals,
 		Plans: n.plans, Steering: n.steering, Operators: n.accounts, Audit: n.store, Analytics: n.analytics, Usage: n.usage,
-		Preview: n.newPreview(log), Fleet: n.fleet,
+		Preview: n.preview, Fleet: n.fleet,
 		Snapshot: n.watcher.Current, Decider: n.engine, Simulate: simulateOne, Changed: n.refresh(log), Stopping: ctx,
 		Provider: provider, ProviderName: s.OIDCName, ClientAddress: cfg.ClientAddress, Logger: log,
 	})
@@ -64,20 +62,6 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		e.ServeHTTP(w, r)
 	})
 	return n.tracer.Handler(both, func(r *http.Request) string { return r.Pattern }), nil
-}
-
-// newPreview makes what holds drafts against what was counted.
-func (n *node) newPreview(log *slog.Logger) *preview.Service {
-	return preview.NewService(preview.Config{
-		Plans: n.plans, Tenants: n.tenants, Steering: n.steering, Analytics: n.analytics, Audit: n.store, Logger: log,
-		Subject: func(number uint32) (*enforcement.Subject, bool) {
-			s := n.watcher.Current()
-			if s == nil {
-				return nil, false
-			}
-			return s.SubjectByNumber(number)
-		},
-	})
 }
 
 // refresh makes this node's own edits count at once; other nodes hear of them.

@@ -1,5 +1,7 @@
 package views
 
+import "strings"
+
 // A Ranges is where the reader chooses the time that a page is about.
 type Ranges struct {
 	Presets []RangeLink
@@ -52,6 +54,15 @@ type Text struct {
 	Name, Label, Value, Hint, Error string
 	Rows                            int
 	Mono, Optional                  bool
+}
+
+// inside is the value as it stands in a textarea: browsers drop the first line
+// break there.
+func (t Text) inside() string {
+	if strings.HasPrefix(t.Value, "\n") {
+		return "\n" + t.Value
+	}
+	return t.Value
 }
 
 func (t Text) hintID() string  { return t.Name + "-hint" }

@@ -1,0 +1,470 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/html"
+	"pgregory.net/rapid"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/plans"
+)
+
+// filled is what a browser sends of a page's form with this id, by a button with
+// this value of do.
+func filled(t interface{ Fatalf(string, ...any) }, page *html.Node, id, do string) (action string, out url.Values) {
+	var form *html.Node
+	for n := range page.Descendants() {
+		if n.Data == "form" && attr(n, "id") == id {
+			form = n
+		}
+	}
+	if form == nil {
+		t.Fatalf("there is no form %q", id)
+	}
+	out = url.Values{}
+	pressed := false
+	for n := range form.Descendants() {
+		name := attr(n, "name")
+		switch {
+		case n.Type != html.ElementNode || name == "":
+		case n.Data == "button":
+			if attr(n, "value") == do {
+				out.Add(name, do)
+				pressed = true
+			}
+		case n.Data == "input" && (attr(n, "type") == "checkbox" || attr(n, "type") == "radio"):
+			if has(n, "checked") {
+				out.Add(name, attr(n, "value"))
+			}
+		case n.Data == "input" && attr(n, "type") == "hidden":
+			out.Add(name, crlf(attr(n, "value")))
+		case n.Data == "input":
+			out.Add(name, strings.NewReplacer("\r", "", "\n", "").Replace(attr(n, "value")))
+		case n.Data == "textarea":
+			text := ""
+			if n.FirstChild != nil {
+				text = n.FirstChild.Data
+			}
+			out.Add(name, crlf(text))
+		case n.Data == "select":
+			chosen := ""
+			for o := range n.Descendants() {
+				if o.Data == "option" && (has(o, "selected") || chosen == "" && !has(n, "found")) {
+					chosen = attr(o, "value")
+					if has(o, "selected") {
+						n.Attr = append(n.Attr, html.Attribute{Key: "found"})
+					}
+				}
+			}
+			out.Add(name, chosen)
+		}
+	}
+	if !pressed {
+		t.Fatalf("the form %s has no button %q", id, do)
+	}
+	return attr(form, "action"), out
+}
+
+// crlf is how browsers send line breaks.
+func crlf(s string) string {
+	return strings.ReplaceAll(strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(s), "\n", "\r\n")
+}
+
+// genDocument draws a valid document, with texts that are hard on forms.
+func genDocument() *rapid.Generator[plans.Document] {
+	name := rapid.OneOf(rapid.StringMatching(`[a-z]{1,8}`), rapid.StringMatching(`[ "'<>&,;=%+.A-Za-zé{}\[\]/~-]{1,12}`))
+	text := rapid.OneOf(rapid.StringMatching(`[\n\t "'<>&a-zé]{0,30}`), rapid.Just(""))
+	value := rapid.OneOf(name, rapid.StringMatching(`["\n\r\t\\ a-z<]{1,10}`))
+	return rapid.Custom(func(t *rapid.T) plans.Document {
+		slugs := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?`), 0, 5, rapid.ID[string]).Draw(t, "slugs")
+		d := plans.Document{Name: "n" + name.Draw(t, "name"), Description: text.Draw(t, "description")}
+		for i, slug := range slugs {
+			p := plans.Policy{
+				Slug: slug, Description: text.Draw(t, "about"),
+				Missing:   rapid.SampledFrom([]enforcement.Missing{enforcement.MissingShared, enforcement.MissingSkip, enforcement.MissingDeny}).Draw(t, "missing"),
+				Mode:      rapid.SampledFrom([]enforcement.PolicyMode{enforcement.PolicyEnforce, enforcement.PolicyShadow, enforcement.PolicyOff}).Draw(t, "mode"),
+				OnFailure: rapid.SampledFrom([]enforcement.OnFailure{enforcement.OnFailureLocal, enforcement.OnFailureOpen, enforcement.OnFailureClosed}).Draw(t, "failure"),
+				CountBy:   rapid.SliceOfNDistinct(name, 0, 4, rapid.ID[string]).Draw(t, "count by"),
+				Replaces:  rapid.Permutation(slugs[:i]).Draw(t, "replaces")[:rapid.IntRange(0, i).Draw(t, "how many")],
+				Match: plans.Match{
+					Methods:    rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"GET", "HEAD", "POST", "PURGE", "M-SEARCH", "DELETE", "!#$%&'*+-.^_`|~"}), 0, 5, rapid.ID[string]).Draw(t, "methods"),
+					Path:       rapid.SampledFrom([]string{"", "*", "/", "/a/b", "/api/*", "/u/{id}", "/ü%20x/{a-b}/*", "/a+b&c=d"}).Draw(t, "path"),
+					Attributes: rapid.MapOfN(name, value, 0, 4).Draw(t, "attributes"),
+				},
+			}
+			delete(p.Match.Attributes, "ip")
+			for k := range rapid.IntRange(1, 3).Draw(t, "limits") {
+				p.Limits = append(p.Limits, genLimit(t, k))
+			}
+			d.Policies = append(d.Policies, p)
+		}
+		d = plans.Normalise(d)
+		if err := plans.Validate(d); err != nil {
+			t.Skip(err) // two attributes that are one, say
+		}
+		return d
+	})
+}
+
+func genLimit(t *rapid.T, k int) enforcement.Limit {
+	l := enforcement.Limit{
+		Name:      rapid.SampledFrom([]string{"", fmt.Sprintf("n%d-", k)}).Draw(t, "limit"),
+		Algorithm: rapid.SampledFrom([]enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA}).Draw(t, "algorithm"),
+		Window:    rapid.SampledFrom([]time.Duration{time.Millisecond, 1500 * time.Millisecond, 90 * time.Second, time.Minute, 24 * time.Hour, enforcement.MaxWindow}).Draw(t, "window"),
+		Quota:     rapid.Int64Range(0, enforcement.MaxLog).Draw(t, "quota"),
+	}
+	if l.Algorithm.Bucket() {
+		l.Quota = rapid.Int64Range(0, enforcement.MaxQuota).Draw(t, "quota")
+		l.Burst = rapid.SampledFrom([]int64{0, 1, 1234, enforcement.MaxQuota}).Draw(t, "burst")
+	}
+	if l.Algorithm.Windowed() {
+		l.Anchor = rapid.SampledFrom([]enforcement.Anchor{enforcement.FirstHit, enforcement.Clock}).Draw(t, "anchor")
+	}
+	return l
+}
+
+// A draft that is shown as a form, or as JSON, or as one and then the other, is
+// the same draft when it is sent back.
+func TestDraftsComeBackAsTheyAre(t *testing.T) {
+	w := newWorld(t)
+	p, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
+	must(t, err)
+	rapid.Check(t, func(rt *rapid.T) {
+		d := genDocument().Draw(rt, "document")
+		if p, err = w.plans.Plan(t.Context(), "gold"); err != nil {
+			rt.Fatal(err)
+		}
+		if p, err = w.plans.SaveDraft(t.Context(), "gold", d, p.DraftRevision); err != nil {
+			rt.Fatal(err)
+		}
+		saved := func(what string) {
+			now, err := w.plans.Plan(t.Context(), "gold")
+			if err != nil {
+				rt.Fatal(err)
+			}
+			if diff := cmp.Diff(d, plans.Normalise(now.Draft)); diff != "" {
+				rt.Fatalf("%s changed the draft (-was +is):\n%s", what, diff)
+			}
+			p = now
+		}
+		send := func(page reply, do string) reply {
+			action, f := filled(rt, page.tree(t), "draft", do)
+			for name := range f {
+				if name != "do" && name != "revision" && name != "json" && !draftField(name) {
+					rt.Fatalf("the form has a field %q that is not in the grammar", name)
+				}
+			}
+			got := w.post(action, "editor", f)
+			if got.Code != http.StatusOK && got.Code != http.StatusSeeOther {
+				rt.Fatalf("%s: %d\n%s", do, got.Code, got.body)
+			}
+			return got
+		}
+		form := w.get("/plans/gold/edit", "editor")
+		send(form, "save")
+		saved("the form")
+		text := send(w.get("/plans/gold/edit", "editor"), "json")
+		send(send(text, "form"), "save")
+		saved("the form, the JSON and the form")
+		send(w.get("/plans/gold/edit/json", "editor"), "save")
+		saved("the JSON")
+		// The two views are of one text.
+		_, direct := filled(rt, w.get("/plans/gold/edit/json", "editor").tree(t), "draft", "save")
+		_, through := filled(rt, text.tree(t), "draft", "save")
+		if direct.Get("json") != through.Get("json") {
+			rt.Fatalf("by way of the form the JSON is\n%s\ndirectly\n%s", through.Get("json"), direct.Get("json"))
+		}
+	})
+}
+
+// Every button changes what it says and nothing else, and nothing that was typed
+// is lost.
+func TestDraftButtons(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
+	must(t, err)
+	_, typed := filled(t, w.get("/plans/gold/edit", "editor").tree(t), "draft", "save")
+	typed.Set("name", "Not saved <b>")
+	typed.Set("policies.2.limits.0.quota", "many")
+	typed.Set("policies.0.other_methods", "purge  x y")
+	slugs := func(f url.Values) string {
+		var list []string
+		for i := range rowsOf(f, "policies.") {
+			list = append(list, f.Get(fmt.Sprintf("policies.%d.slug", i)))
+		}
+		return strings.Join(list, " ")
+	}
+	const all = "login-per-ip api-per-user search-per-user tenant-total"
+	for do, c := range map[string]struct{ slugs, quota, focus string }{
+		"add-policy":                 {all + " ", "policies.2.limits.0.quota", "policies.4.slug"},
+		"policies.2.up":              {"login-per-ip search-per-user api-per-user tenant-total", "policies.1.limits.0.quota", ""},
+		"policies.0.down":            {"api-per-user login-per-ip search-per-user tenant-total", "policies.2.limits.0.quota", ""},
+		"policies.1.duplicate":       {"login-per-ip api-per-user api-per-user-copy search-per-user tenant-total", "policies.3.limits.0.quota", "policies.2.slug"},
+		"policies.1.delete":          {"login-per-ip search-per-user tenant-total", "policies.1.limits.0.quota", ""},
+		"policies.2.add-limit":       {all, "policies.2.limits.0.quota", "policies.2.limits.1.quota"},
+		"policies.1.add-attribute":   {all, "policies.2.limits.0.quota", "policies.1.attributes.1.name"},
+		"policies.1.add-count-by":    {all, "policies.2.limits.0.quota", "policies.1.count_by.1"},
+		"policies.1.limits.0.delete": {all, "policies.2.limits.0.quota", ""},
+	} {
+		f := url.Values{}
+		for name := range typed {
+			f.Set(name, typed.Get(name))
+		}
+		f.Set("do", do)
+		page := w.post("/plans/gold/edit", "editor", f)
+		if page.Code != http.StatusOK {
+			t.Errorf("%s: %d\n%s", do, page.Code, page.body)
+			continue
+		}
+		tree := page.tree(t)
+		strict(t, do, tree)
+		_, got := filled(t, tree, "draft", "save")
+		focus := ""
+		for n := range tree.Descendants() {
+			if has(n, "autofocus") {
+				focus += attr(n, "id")
+			}
+		}
+		if slugs(got) != c.slugs || got.Get(c.quota) != "many" || got.Get("name") != "Not saved <b>" || focus != c.focus {
+			t.Errorf("%s: the policies %q, the quota %q, the name %q, the focus %q", do, slugs(got), got.Get(c.quota), got.Get("name"), focus)
+		}
+		if !strings.Contains(page.body, "purge  x y") {
+			t.Errorf("%s: what was typed is lost", do)
+		}
+	}
+	now, err := w.plans.Plan(t.Context(), "gold")
+	must(t, err)
+	if diff := cmp.Diff(plans.Sample(), plans.Normalise(now.Draft)); diff != "" {
+		t.Errorf("a button saved:\n%s", diff)
+	}
+	for _, do := range []string{"policies.4.up", "policies.0.up", "policies.3.down", "policies.01.up", "policies.0.limits.1.delete", "drop", "policies.-1.delete", "policies.0.x", "policies"} {
+		typed.Set("do", do)
+		if got := w.post("/plans/gold/edit", "editor", typed); got.Code != http.StatusBadRequest {
+			t.Errorf("%s: %d", do, got.Code)
+		}
+	}
+}
+
+// What replaces a policy follows when it is renamed.
+func TestRenamedPolicyIsFollowed(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := plans.Sample()
+	d.Policies[0].Replaces = []string{"tenant-total"}
+	_, err := w.plans.CreatePlan(t.Context(), "gold", d)
+	must(t, err)
+	_, f := filled(t, w.get("/plans/gold/edit", "editor").tree(t), "draft", "save")
+	f.Set("policies.3.slug", "ceiling")
+	if got := w.post("/plans/gold/edit", "editor", f); got.Code != http.StatusSeeOther {
+		t.Fatalf("%d\n%s", got.Code, got.body)
+	}
+	now, err := w.plans.Plan(t.Context(), "gold")
+	must(t, err)
+	if got := now.Draft.Policies[0].Replaces; !slices.Equal(got, []string{"ceiling"}) {
+		t.Errorf("it replaces %q", got)
+	}
+}
+
+// Every fault that plans finds in a document has its field or group in the form,
+// and the page says it there.
+func TestFaultsFindTheirField(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
+	must(t, err)
+	long := strings.Repeat("x", 3000)
+	many := map[string]string{}
+	for i := range 20 {
+		many[fmt.Sprint("a", i)] = "x"
+	}
+	policy := func(change func(p *plans.Policy)) func(*plans.Document) {
+		return func(d *plans.Document) { change(&d.Policies[1]) }
+	}
+	limit := func(change func(l *enforcement.Limit)) func(*plans.Document) {
+		return func(d *plans.Document) { change(&d.Policies[1].Limits[0]) }
+	}
+	const in = "policies.1"
+	for name, c := range map[string]struct {
+		edit  func(*plans.Document)
+		field string
+	}{
+		"name":            {func(d *plans.Document) { d.Name = "" }, "name"},
+		"description":     {func(d *plans.Document) { d.Description = long }, "description"},
+		"slug":            {policy(func(p *plans.Policy) { p.Slug = "A B" }), in + ".slug"},
+		"twice":           {policy(func(p *plans.Policy) { p.Slug = "login-per-ip" }), in + ".slug"},
+		"about":           {policy(func(p *plans.Policy) { p.Description = long }), in + ".description"},
+		"methods":         {policy(func(p *plans.Policy) { p.Match.Methods = []string{"GET", "É"} }), in + ".methods"},
+		"many methods":    {policy(func(p *plans.Policy) { p.Match.Methods = strings.Fields(strings.Repeat("X ", 17)) }), in + ".methods"},
+		"path":            {policy(func(p *plans.Policy) { p.Match.Path = "api" }), in + ".path"},
+		"attribute":       {policy(func(p *plans.Policy) { p.Match.Attributes = map[string]string{"ip": "x"} }), in + ".attributes.0.value"},
+		"empty value":     {policy(func(p *plans.Policy) { p.Match.Attributes = map[string]string{"b": "1", "c": ""} }), in + ".attributes.1.value"},
+		"empty name":      {policy(func(p *plans.Policy) { p.Match.Attributes = map[string]string{"": "1"} }), in + ".attributes.0.name"},
+		"slash":           {policy(func(p *plans.Policy) { p.Match.Attributes = map[string]string{"ip/64": "1"} }), in + ".attributes.0.value"},
+		"long name":       {policy(func(p *plans.Policy) { p.Match.Attributes = map[string]string{long: "1"} }), in + ".attributes.0.name"},
+		"many attributes": {policy(func(p *plans.Policy) { p.Match.Attributes = many }), in + ".attributes"},
+		"count by":        {policy(func(p *plans.Policy) { p.CountBy = []string{"user", "ip/48"} }), in + ".count_by.1"},
+		"many count by":   {policy(func(p *plans.Policy) { p.CountBy = strings.Fields("a b c d e f g h i") }), in + ".count_by"},
+		"missing":         {policy(func(p *plans.Policy) { p.Missing = "x" }), in + ".missing"},
+		"mode":            {policy(func(p *plans.Policy) { p.Mode = "x" }), in + ".mode"},
+		"failure":         {policy(func(p *plans.Policy) { p.OnFailure = "x" }), in + ".on_failure"},
+		"consistency":     {policy(func(p *plans.Policy) { p.Consistency = "leased" }), in},
+		"replaces itself": {policy(func(p *plans.Policy) { p.Replaces = []string{"api-per-user"} }), in + ".replaces"},
+		"replaces none":   {policy(func(p *plans.Policy) { p.Replaces = []string{"none"} }), in + ".replaces"},
+		"circle": {func(d *plans.Document) {
+			d.Policies[1].Replaces, d.Policies[0].Replaces = []string{"login-per-ip"}, []string{"api-per-user"}
+		}, in + ".replaces"},
+		"no limits":    {policy(func(p *plans.Policy) { p.Limits = nil }), in + ".limits"},
+		"many limits":  {policy(func(p *plans.Policy) { p.Limits = slices.Repeat(p.Limits, 11) }), in + ".limits"},
+		"limit twice":  {policy(func(p *plans.Policy) { p.Limits = slices.Repeat(p.Limits, 2) }), in + ".limits.1.name"},
+		"limit name":   {limit(func(l *enforcement.Limit) { l.Name = "A" }), in + ".limits.0.name"},
+		"algorithm":    {limit(func(l *enforcement.Limit) { l.Algorithm = 9 }), in + ".limits.0.algorithm"},
+		"quota":        {limit(func(l *enforcement.Limit) { l.Quota = -1 }), in + ".limits.0.quota"},
+		"large quota":  {limit(func(l *enforcement.Limit) { l.Quota = enforcement.MaxQuota + 1 }), in + ".limits.0.quota"},
+		"window":       {limit(func(l *enforcement.Limit) { l.Window = 2 * enforcement.MaxWindow }), in + ".limits.0.window"},
+		"burst":        {limit(func(l *enforcement.Limit) { l.Burst = 5 }), in + ".limits.0.burst"},
+		"anchor":       {limit(func(l *enforcement.Limit) { l.Algorithm, l.Anchor = enforcement.GCRA, enforcement.Clock }), in + ".limits.0.anchor"},
+		"large burst":  {limit(func(l *enforcement.Limit) { l.Algorithm, l.Burst = enforcement.GCRA, enforcement.MaxQuota+1 }), in + ".limits.0.burst"},
+		"log's quota":  {limit(func(l *enforcement.Limit) { l.Algorithm, l.Quota = enforcement.SlidingWindowLog, 10_001 }), in + ".limits.0.quota"},
+		"many at once": {func(d *plans.Document) { d.Name, d.Policies[1].Slug, d.Policies[1].Limits[0].Quota = "", "", -1 }, in + ".slug"},
+	} {
+		d := plans.Sample()
+		c.edit(&d)
+		d = plans.Normalise(d)
+		f := formOf(d)
+		r := f.judged()
+		if len(r.faults) == 0 {
+			t.Errorf("%s: there is no fault", name)
+			continue
+		}
+		places := map[string]bool{}
+		for _, fault := range r.faults {
+			places[r.field(fault.Pointer)] = true
+		}
+		if !places[c.field] {
+			t.Errorf("%s: the faults %v stand at %v, want %s", name, r.faults, places, c.field)
+		}
+		// Sent as a form it comes back with what is wrong at that very field.
+		page := w.post("/plans/gold/edit", "editor", fieldsOfForm(f))
+		if page.Code != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d", name, page.Code)
+			continue
+		}
+		tree := page.tree(t)
+		strict(t, name, tree)
+		ids, links := map[string]*html.Node{}, map[string]bool{}
+		for n := range tree.Descendants() {
+			if id := attr(n, "id"); id != "" {
+				ids[id] = n
+			}
+			if n.Data == "a" {
+				links[attr(n, "href")] = true
+			}
+		}
+		for field := range places {
+			if ids[field] == nil || !links["#"+field] {
+				t.Errorf("%s: the page has no place %s, or no link to it (%v)", name, field, links)
+			}
+		}
+		if card := ids[in]; strings.HasPrefix(c.field, in) && (card == nil || !has(card, "open")) {
+			t.Errorf("%s: the policy at fault is not open", name)
+		}
+		if field := ids[c.field]; field != nil && field.Data != "fieldset" && field.Data != "details" && attr(field, "aria-invalid") != "true" {
+			t.Errorf("%s: the field %s is not marked", name, c.field)
+		}
+	}
+}
+
+// fieldsOfForm is a form as it is sent. Only tests need it: pages draw it, and
+// browsers send it.
+func fieldsOfForm(f draftForm) url.Values {
+	v := url.Values{"revision": {"1"}, "do": {"save"}, "name": {f.name}, "description": {f.description}}
+	for i, p := range f.policies {
+		at := fmt.Sprintf("policies.%d.", i)
+		for name, value := range map[string]string{
+			"was": p.was, "slug": p.slug, "description": p.description, "path": p.path, "other_methods": p.otherMethods,
+			"missing": p.missing, "mode": p.mode, "on_failure": p.onFailure, "consistency": p.consistency,
+		} {
+			v.Set(at+name, value)
+		}
+		for list, values := range map[string][]string{"methods": p.methods, "count_by": p.countBy, "replaces": p.replaces} {
+			for k, value := range values {
+				v.Set(fmt.Sprintf("%s%s.%d", at, list, k), value)
+			}
+		}
+		for k, a := range p.attributes {
+			v.Set(fmt.Sprintf("%sattributes.%d.name", at, k), a.name)
+			v.Set(fmt.Sprintf("%sattributes.%d.value", at, k), a.value)
+		}
+		for k, l := range p.limits {
+			for name, value := range map[string]string{"name": l.name, "algorithm": l.algorithm, "quota": l.quota, "window": l.window, "burst": l.burst, "anchor": l.anchor} {
+				v.Set(fmt.Sprintf("%slimits.%d.%s", at, k, name), value)
+			}
+		}
+	}
+	return v
+}
+
+// The form has the fields of the grammar, each once, and is bounded.
+func TestWideForm(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
+	must(t, err)
+	for name, c := range map[string]struct {
+		change func(f url.Values)
+		want   int
+	}{
+		"unknown":      {func(f url.Values) { f.Set("admin", "1") }, 400},
+		"unknown row":  {func(f url.Values) { f.Set("policies.0.limits.0.cost", "1") }, 400},
+		"no number":    {func(f url.Values) { f.Set("policies.x.slug", "1") }, 400},
+		"leading zero": {func(f url.Values) { f.Set("policies.00.slug", "1") }, 400},
+		"far away":     {func(f url.Values) { f.Set("policies.999999999.slug", "1") }, 400},
+		"too deep":     {func(f url.Values) { f.Set("policies.0.count_by.0.name", "1") }, 400},
+		"twice":        {func(f url.Values) { f.Add("name", "x") }, 400},
+		"not UTF-8":    {func(f url.Values) { f.Set("name", "\xff") }, 400},
+		"no revision":  {func(f url.Values) { f.Del("revision") }, 400},
+		"large":        {func(f url.Values) { f.Set("description", strings.Repeat("x", maxWideForm)) }, 413},
+		"many fields": {func(f url.Values) {
+			for i := range 200 {
+				for k := range 50 {
+					f.Set(fmt.Sprintf("policies.%d.count_by.%d", i, k), "")
+				}
+			}
+		}, 413},
+	} {
+		_, f := filled(t, w.get("/plans/gold/edit", "editor").tree(t), "draft", "save")
+		c.change(f)
+		got := w.post("/plans/gold/edit", "editor", f)
+		if got.Code != c.want && !(name == "many fields" && got.Code == 400) {
+			t.Errorf("%s: %d, want %d", name, got.Code, c.want)
+		}
+	}
+}
+
+func TestLineOf(t *testing.T) {
+	t.Parallel()
+	text := "{\n  \"name\": \"x\",\n  \"policies\": [\n    {\n      \"slug\": \"a\",\n      \"match\": {\"attributes\": {\n        \"a/b\": \"1\"\n      }},\n      \"limits\": [\n        {\"quota\": 1},\n        {\"quota\":\n           2}\n      ]\n    }\n  ]\n}"
+	for pointer, want := range map[string]int{
+		"": 1, "/name": 2, "/policies": 3, "/policies/0": 4, "/policies/0/slug": 5, "/policies/0/match/attributes/a~1b": 7,
+		"/policies/0/limits/0/quota": 10, "/policies/0/limits/1/quota": 12, "/policies/0/limits/1/window": 11, "/policies/4": 3, "/none": 1,
+	} {
+		if got := lineOf(text, pointer); got != want {
+			t.Errorf("%s is on line %d, want %d", pointer, got, want)
+		}
+	}
+	if got := lineOf("{\n\"name\": \"x\",\n}", ""); got < 1 || got > 3 {
+		t.Errorf("a syntax error is on line %d", got)
+	}
+	if got := lineOf("{\n\"a\": 1,\n\"b\" 2\n}", "/b"); got != 3 {
+		t.Errorf("a missing colon is on line %d", got)
+	}
+}
