@@ -2,6 +2,7 @@ package metrics
 
 import (
 	"errors"
+	"maps"
 	"slices"
 )
 
@@ -32,6 +33,8 @@ func WithoutTenants(name string, doc []byte, gone []uint32, theirs [][]byte) ([]
 	case *topKeys:
 		return s.without(name, gone, theirs)
 	case *retryTimes:
+		return s.without(theirs)
+	case remainingShares:
 		return s.without(theirs)
 	}
 	return doc, nil
@@ -90,6 +93,32 @@ func (r *retryTimes) without(theirs [][]byte) ([]byte, error) {
 		}
 	}
 	if r.never == 0 && r.histogram.count() == 0 {
+		return nil, nil
+	}
+	return r.encode(), nil
+}
+
+func (r remainingShares) without(theirs [][]byte) ([]byte, error) {
+	for _, doc := range theirs {
+		own, err := decodeRemaining(doc)
+		if err != nil {
+			return nil, err
+		}
+		for policy, counts := range own {
+			mine := r[policy]
+			if mine == nil {
+				return nil, errMore
+			}
+			for i, n := range counts {
+				if mine[i] < n {
+					return nil, errMore
+				}
+				mine[i] -= n
+			}
+		}
+	}
+	maps.DeleteFunc(r, func(_ string, counts *remainingCounts) bool { return *counts == remainingCounts{} })
+	if len(r) == 0 {
 		return nil, nil
 	}
 	return r.encode(), nil

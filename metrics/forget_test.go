@@ -129,6 +129,35 @@ func TestWithoutTenantsInAHistogram(t *testing.T) {
 	}
 }
 
+func TestWithoutTenantsInWhatRemains(t *testing.T) {
+	t.Parallel()
+	shares := func(policies ...string) remainingShares {
+		r := remainingShares{}
+		for i, policy := range policies {
+			counts := remainingCounts{20: 1}
+			counts[i] = 3
+			r.add(policy, &counts)
+		}
+		return r
+	}
+	mine, theirs := shares("a", "b"), shares("b", "c")
+	all := remainingShares{}
+	all.absorb(mine)
+	all.absorb(theirs)
+	got, err := WithoutTenants(SketchRemaining, all.encode(), []uint32{2}, [][]byte{theirs.encode()})
+	if err != nil || !bytes.Equal(got, mine.encode()) {
+		t.Errorf("without: %s, error %v; want %s", got, err, mine.encode())
+	}
+	if got, err := WithoutTenants(SketchRemaining, all.encode(), []uint32{1, 2}, [][]byte{mine.encode(), theirs.encode()}); err != nil || got != nil {
+		t.Errorf("without all: %s, error %v; want nothing", got, err)
+	}
+	for _, more := range []remainingShares{shares("d"), shares("a", "a")} {
+		if got, err := WithoutTenants(SketchRemaining, all.encode(), []uint32{2}, [][]byte{more.encode()}); err == nil {
+			t.Errorf("more than there is: %s, want an error", got)
+		}
+	}
+}
+
 func TestWithoutTenantsKeepsWhatHasNone(t *testing.T) {
 	t.Parallel()
 	l := &latencies{}

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"database/sql"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -154,31 +155,39 @@ func dump(t *testing.T, url string) map[string][]string {
 	defer db.Close()
 	all := map[string][]string{}
 	for _, table := range column(t, db, tables) {
-		all[table] = []string{}
-		rows, err := db.QueryContext(t.Context(), `SELECT * FROM `+table)
-		if err != nil {
-			t.Fatal(err)
-		}
-		columns, err := rows.Columns()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for rows.Next() {
-			values, into := make([]any, len(columns)), make([]any, len(columns))
-			for i := range into {
-				into[i] = &values[i]
-			}
-			if err := rows.Scan(into...); err != nil {
-				t.Fatal(err)
-			}
-			all[table] = append(all[table], strings.TrimSpace(fmt.Sprintln(values...)))
-		}
-		if err := rows.Err(); err != nil {
-			t.Fatal(err)
-		}
+		all[table] = rowsOf(t, db, table)
 		slices.Sort(all[table])
 	}
 	return all
+}
+
+// rowsOf gives a table's rows, each as text.
+func rowsOf(t *testing.T, db *sql.DB, table string) []string {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), `SELECT * FROM `+table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	columns, err := rows.Columns()
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := []string{}
+	for rows.Next() {
+		values, into := make([]any, len(columns)), make([]any, len(columns))
+		for i := range into {
+			into[i] = &values[i]
+		}
+		if err := rows.Scan(into...); err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, strings.TrimSpace(fmt.Sprintln(values...)))
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 func column(t *testing.T, db *sql.DB, query string) (list []string) {
@@ -222,6 +231,10 @@ func TestDemoRemovesAllOfItAndNothingElse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			settings := map[string]string{"HEADGATE_DATABASE_URL": url, "HEADGATE_SHUTDOWN_DELAY": "0s", "HEADGATE_SAMPLE": "false"}
+			if name == "postgres" {
+				settings["HEADGATE_REDIS_URL"], settings["HEADGATE_REDIS_PREFIX"] = servertest.Redis(t), fmt.Sprintf("hg-%x:", rand.Uint64())
+				settings["HEADGATE_LIMITER_TIMEOUT"] = "30s"
+			}
 			others := launch(t, settings).serving()
 			f := &cluster{t: t, nodes: []*process{others}}
 			f.publish("pro", countedPolicies)
