@@ -42,7 +42,7 @@ var imports = map[string][]string{
 	"oidc":       {"accounts", "problem"},
 	"usage":      {"snapshot", "metrics", "steering", "enforcement", "problem"}, // what the snapshot knows, what was counted and what the limiter holds, in one answer
 
-	"preview":    {"metrics", "steering", "plans", "tenants", "audit", "enforcement", "problem"}, // a plan's draft, held against what was counted of its tenants
+	"preview": {"metrics", "steering", "plans", "tenants", "audit", "enforcement", "problem"}, // a plan's draft, held against what was counted of its tenants
 
 	"demo": {"snapshot", "metrics", "steering", "plans", "tenants", "audit", "enforcement", "problem"}, // uses the services as people do
 
@@ -67,6 +67,7 @@ var imports = map[string][]string{
 	// Test harness: nothing of the product, and nobody's import outside tests.
 	"servertest":                  {"servertest/process"},
 	"servertest/process":          {},
+	"servertest/browser":          {"servertest/process"},
 	"servertest/cmd/with-servers": {"servertest/process"},
 }
 
@@ -75,7 +76,7 @@ var anything = []string{"*"}
 // testsToo is what the tests of every package may import beside that: the real
 // implementations, which the suites have proved equal, instead of mocks.
 var testsToo = []string{
-	"store", "store/storetest", "migrations", "servertest", "servertest/process",
+	"store", "store/storetest", "migrations", "servertest", "servertest/process", "servertest/browser",
 	"enforcement/inprocess", "enforcement/redis", "enforcement/limitertest", "enforcement",
 	"plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "problem", "strictjson",
 }
@@ -105,9 +106,9 @@ var drivers = []struct {
 	{"github.com/coreos/go-oidc", []string{"oidc"}, nil},
 	{"golang.org/x/oauth2", []string{"oidc"}, nil},
 	{"golang.org/x/crypto", []string{"accounts"}, nil},
-	{"github.com/chromedp", nil, []string{"web"}},                                     // a real browser
-	{"github.com/getkin/kin-openapi", nil, []string{".", "api", "web", "cmd/server"}}, // the tests' judge
-	{"testing", []string{"servertest", "store/storetest", "enforcement/limitertest"}, anything},
+	{"github.com/chromedp", []string{"servertest/browser"}, []string{"web", "cmd/server"}}, // a real browser
+	{"github.com/getkin/kin-openapi", nil, []string{".", "api", "web", "cmd/server"}},      // the tests' judge
+	{"testing", []string{"servertest", "servertest/browser", "store/storetest", "enforcement/limitertest"}, anything},
 }
 
 // standardOnly packages import nothing from outside Go's standard library but

@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
-	"context"
 	_ "embed"
 	"fmt"
 	"io"
@@ -20,9 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/chromedp/cdproto/cdp"
-	"github.com/chromedp/cdproto/network"
 	"github.com/chromedp/chromedp"
+
+	"github.com/headgate/headgate/servertest/browser"
 )
 
 // axe-core finds what people with disabilities could not use; testdata/axe has
@@ -79,20 +78,6 @@ func (w *world) screens(t *testing.T) []screen {
 // notAPage are routes that answer with no page of their own.
 var notAPage = regexp.MustCompile(`^/$|/static/|/live$|\.csv$|/jump/found$|/oidc`)
 
-// in signs somebody in, in the browser; "" is nobody.
-func (w *world) in(ctx context.Context, t *testing.T, server, by, theme string) {
-	t.Helper()
-	_, err := chromedp.Call(ctx, network.ClearBrowserCookies, cdp.Empty{})
-	must(t, err)
-	cookies := map[string]string{themeCookie: theme, "headgate": w.cookies[by]}
-	for name, value := range cookies {
-		if value != "" {
-			_, err := chromedp.Call(ctx, network.SetCookie, network.SetCookieParams{Name: name, Value: value, URL: server})
-			must(t, err)
-		}
-	}
-}
-
 // A violation is what axe says of a page.
 type violation struct {
 	ID    string `json:"id"`
@@ -118,20 +103,17 @@ func TestEveryScreen(t *testing.T) {
 	w.furnish(t)
 	server := httptest.NewServer(w.handler)
 	t.Cleanup(server.Close)
-	heard := &complaints{host: strings.TrimPrefix(server.URL, "http://")}
-	ctx := browser(t)
+	b := browser.Start(t, server.URL)
 	axe := axeSource(t)
-	must(t, chromedp.Listen(ctx, heard.hear))
-	known := 0
 	for _, s := range w.screens(t) {
 		for _, theme := range []string{"light", "dark"} {
-			w.in(ctx, t, server.URL, s.by, theme)
+			b.Cookies(server.URL, map[string]string{themeCookie: theme, "headgate": w.cookies[s.by]})
 			for _, width := range []int64{1280, 360} {
 				name := fmt.Sprintf("%s %s %d", s.name, theme, width)
-				must(t, chromedp.Do(ctx, chromedp.EmulateViewport(width, 900), chromedp.Navigate(server.URL+s.path)))
-				w.keep(ctx, t, name)
-				if wide, err := chromedp.Run(ctx, chromedp.Evaluate[[]string](sticksOut)); err != nil || len(wide) > 0 {
-					t.Errorf("%s: wider than the page: %q %v", name, wide, err)
+				b.Do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(server.URL+s.path))
+				keep(t, b, name)
+				if wide := browser.Evaluate[[]string](b, sticksOut); len(wide) > 0 {
+					t.Errorf("%s: wider than the page: %q", name, wide)
 				}
 				rules := everyRule
 				if theme == "dark" {
@@ -140,28 +122,17 @@ func TestEveryScreen(t *testing.T) {
 				if width == 360 {
 					continue // and so is this
 				}
-				must(t, chromedp.Do(ctx, chromedp.Evaluate[chromedp.Void](axe)))
-				found, err := chromedp.Run(ctx, chromedp.Evaluate[[]violation](rules, chromedp.EvalAwaitPromise))
-				if err != nil {
-					t.Fatalf("%s: %v", name, err)
-				}
-				for _, v := range found {
+				b.Do(chromedp.Evaluate[chromedp.Void](axe))
+				for _, v := range browser.Evaluate[[]violation](b, rules) {
 					for _, n := range v.Nodes {
 						t.Errorf("%s: %s (%s)\n%v %s\n%s", name, v.ID, v.Help, n.Target, n.HTML, n.Why)
 					}
 				}
 			}
 		}
-		// A page that says no is an error in the browser's own log.
-		list, _ := heard.all()
-		list = slices.DeleteFunc(list[known:], func(s string) bool {
-			return strings.Contains(s, "Failed to load resource: the server responded with a status of 40")
-		})
-		if len(list) > 0 {
+		if list := b.Complaints(http.StatusNotFound, http.StatusForbidden); len(list) > 0 {
 			t.Errorf("%s: the browser complains:\n%s", s.name, strings.Join(list, "\n"))
 		}
-		all, _ := heard.all()
-		known = len(all)
 	}
 }
 
@@ -174,15 +145,13 @@ const sticksOut = `(() => {
 })()`
 
 // keep takes a picture of the page, if somebody wants to look.
-func (w *world) keep(ctx context.Context, t *testing.T, name string) {
+func keep(t *testing.T, b *browser.Browser, name string) {
 	t.Helper()
 	folder := os.Getenv("HEADGATE_SCREENSHOTS")
 	if folder == "" {
 		return
 	}
-	time.Sleep(150 * time.Millisecond) // for the eye: charts are drawn by then; nothing is asserted of it
-	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-	must(t, err)
+	b.Do(chromedp.Sleep(150 * time.Millisecond)) // charts are drawn by then, for the eye; nothing is asserted of it
 	must(t, os.MkdirAll(folder, 0o755))
-	must(t, os.WriteFile(filepath.Join(folder, strings.ReplaceAll(name, " ", "-")+".png"), picture, 0o644))
+	must(t, os.WriteFile(filepath.Join(folder, strings.ReplaceAll(name, " ", "-")+".png"), b.Picture(), 0o644))
 }
