@@ -39,7 +39,7 @@ func (w *world) at(path string) string {
 		person = w.ids["acme-viewer"]
 	}
 	return strings.NewReplacer(":tenant", "acme", ":user", person, ":type", "no-policy", ":file", "none",
-		":token", "none", ":session", w.ids["owner"], ":invitation", w.ids["owner"], ":plan", "pro", ":version", "1").Replace(path)
+		":token", "none", ":session", w.ids["owner"], ":invitation", w.ids["owner"], ":decision", w.ids["decision"], ":plan", "pro", ":version", "1").Replace(path)
 }
 
 // expected says what the table makes of a caller: "" when the handler answers.

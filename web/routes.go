@@ -65,6 +65,7 @@ func (w *Web) routes() []row {
 	}
 	rows = append(rows, w.jumpRoutes()...)
 	rows = append(rows, w.overviewRoutes()...)
+	rows = append(rows, w.denialsRoutes()...)
 	rows = append(rows, w.plansRoutes()...)
 	rows = append(rows, w.peopleRoutes("/people", accounts.PeopleRead, accounts.PeopleWrite)...)
 	return append(rows, w.peopleRoutes("/tenants/:tenant/members", accounts.MembersRead, accounts.MembersWrite)...)

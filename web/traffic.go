@@ -444,10 +444,14 @@ func (d *drawing) keyRow(id string, k *metrics.TopKey) views.KeyRow {
 			page.Add("missing", name)
 			continue
 		}
-		page.Set("k."+name, part.Value)
-		if name != prefixAttribute {
-			refusals.Set("k."+name, part.Value)
+		if name == prefixAttribute { // no request has it: its address is one of the network
+			if page.Get(keyPrefix+"ip") == "" {
+				page.Set(keyPrefix+"ip", part.Value)
+			}
+			continue
 		}
+		page.Set(keyPrefix+name, part.Value)
+		refusals.Set(keyPrefix+name, part.Value)
 	}
 	row.ID = mark(id, identity...)
 	row.Tenant = d.w.slugOf(k.Tenant)

@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 	"golang.org/x/net/html"
 
@@ -56,6 +57,8 @@ type world struct {
 	watcher  *snapshot.Watcher
 	engine   *enforcement.Engine
 	flusher  *metrics.Flusher
+	recorder *metrics.Recorder
+	pages    *Web
 	log      *strings.Builder
 	now      atomic.Int64 // microseconds since the epoch
 	fixture
@@ -135,6 +138,20 @@ func (w *world) populate(ctx context.Context) error {
 		}
 		w.ids[slug] = tenant.ID
 	}
+	decision := uuid.MustParse("01a1fd54-9020-7b3c-8d2e-0123456789ab")
+	w.ids["decision"] = decision.String()
+	acme, err := w.tenants.Tenant(ctx, "acme")
+	if err != nil {
+		return err
+	}
+	// One refusal of acme, of a minute ago, that nothing else was counted of.
+	if err := w.store.AddCounts(ctx, metrics.Batch{Node: "gone", Seq: 1, Refusals: []metrics.Refusal{{
+		ID: decision, At: start.Add(-time.Minute), Tenant: acme.Number, TenantSlug: "acme", Route: "(none)", Reason: enforcement.ReasonNoPolicy,
+		Method: "GET", Path: "/v1/nothing", Cost: 1, Node: "gone", Attributes: []enforcement.Attribute{{Name: "user", Value: "u0"}},
+		Limits: []metrics.RefusalLimit{}, Policies: []metrics.RefusalPolicy{},
+	}}}); err != nil {
+		return err
+	}
 	link, err := w.people.SetupLink(ctx)
 	if err != nil {
 		return err
@@ -189,6 +206,7 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 	w.watcher = snapshot.NewWatcher(w.store, snapshot.Config{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
 	must(t, w.watcher.Refresh(t.Context()))
 	recorder := metrics.NewRecorder(metrics.Config{Now: w.clock, Node: "node-1"})
+	w.recorder = recorder
 	w.flusher = metrics.NewFlusher(recorder, w.store, metrics.FlusherConfig{Now: w.clock})
 	w.engine = enforcement.NewEngine(recorder.InstrumentLimiter(inprocess.New(inprocess.Config{Now: w.now.Load})),
 		enforcement.Config{Timeout: 30 * time.Second, Now: w.clock, NewID: w.newID, Recorder: recorder})
@@ -210,6 +228,7 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 	}
 	pages, err := New(cfg)
 	must(t, err)
+	w.pages = pages
 	e := echo.New()
 	pages.Register(e)
 	w.handler = e

@@ -1,0 +1,484 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/net/html"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/plans"
+)
+
+// denied are the decisions in a list, in its order.
+func denied(page *html.Node) (list []string) {
+	for n := range page.Descendants() {
+		if n.Data == "code" && strings.HasPrefix(attr(n, "id"), "id-") {
+			list = append(list, textOf(n))
+		}
+	}
+	return list
+}
+
+// deniedWorld has refusals of three kinds and two tenants, oldest first.
+func deniedWorld(t *testing.T, change ...func(*Config)) (w *world, ids map[string]string) {
+	t.Helper()
+	w = newWorld(t, change...)
+	w.publish("busy", busyPlan(), "acme")
+	ids = map[string]string{"nothing": w.ids["decision"]}
+	tick := func() { w.now.Add((10 * time.Second).Microseconds()) }
+	ids["login"] = w.login("acme", "203.0.113.9", 6)
+	tick()
+	ids["other login"] = w.login("acme", "203.0.113.66", 6)
+	tick()
+	ids["report"] = uuid.UUID(w.decide("acme", checkOf(t, "GET /v1/reports", "ip=203.0.113.9"))[0].ID).String()
+	tick()
+	ids["costly"] = func() string {
+		c := checkOf(t, "POST /v1/login", "ip=203.0.113.70")
+		c.Cost = 6
+		return uuid.UUID(w.decide("acme", c)[0].ID).String()
+	}()
+	tick()
+	ids["globex"] = uuid.UUID(w.decide("globex", checkOf(t, "GET /v1/x"))[0].ID).String()
+	w.flushNow()
+	return w, ids
+}
+
+// The list has what was refused, newest first, as narrow as its address says.
+func TestDenialsAreNarrowed(t *testing.T) {
+	t.Parallel()
+	w, ids := deniedWorld(t)
+	for address, want := range map[string]string{
+		"/denials":                                           "globex costly report other login login nothing",
+		"/denials?tenant=globex":                             "globex",
+		"/denials?tenant=acme&reason=limited":                "costly other login login",
+		"/denials?reason=other":                              "globex report nothing",
+		"/denials?reason=missing_attribute":                  "report",
+		"/denials?reason=tenant_suspended":                   "globex",
+		"/denials?policy=login-per-ip":                       "costly other login login",
+		"/denials?route=/v1/reports":                         "report",
+		"/denials?attribute=ip%3D203.0.113.9":                "report login",
+		"/denials?k.ip=203.0.113.9&k.user=u1":                "login",
+		"/denials?attribute=ip%3D::ffff:203.0.113.9":         "report login",
+		"/denials?degraded=1":                                "",
+		"/denials?from=2026-11-21T08:00&to=2026-11-21T09:00": "nothing",
+		"/denials?reason=none&tenant=nobody":                 "globex costly report other login login nothing",
+		"/tenants/acme/denials":                              "costly report other login login nothing",
+		"/tenants/acme/denials?tenant=globex":                "costly report other login login nothing",
+		"/denials?before=" + ids["report"]:                   "other login login nothing",
+	} {
+		page := w.get(address, "viewer")
+		if page.Code != http.StatusOK {
+			t.Fatalf("%s: %d", address, page.Code)
+		}
+		var names []string
+		for _, id := range denied(page.tree(t)) {
+			for name, known := range ids {
+				if id == known {
+					names = append(names, name)
+				}
+			}
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("%s: %q, want %q", address, got, want)
+		}
+	}
+	page := w.get("/denials?tenant=nobody&attribute=x", "viewer")
+	if faults := texts(page.tree(t), classed("error")); len(faults) != 2 {
+		t.Errorf("the faults are %q", faults)
+	}
+	row := texts(w.get("/denials?reason=over_limit&tenant=acme", "viewer").tree(t), func(n *html.Node) bool { return n.Data == "tr" })
+	if len(row) != 3 || !strings.Contains(row[2], "09:00:00 POST /v1/login Over the limit login-per-ip ip 203.0.113.9 user u1 60 s") && !strings.Contains(row[2], "1 min") {
+		t.Errorf("the rows are %q", row)
+	}
+}
+
+// A decision id leads to its refusal, and what is none is told at the field.
+func TestDenialsAreFoundByID(t *testing.T) {
+	t.Parallel()
+	w, ids := deniedWorld(t)
+	if got := w.get("/denials?decision="+strings.ToUpper(ids["login"]), "viewer"); got.Code != http.StatusSeeOther || got.Header().Get("Location") != "/denials/"+ids["login"] {
+		t.Errorf("%d %s", got.Code, got.Header().Get("Location"))
+	}
+	if got := w.get("/tenants/acme/denials?decision="+ids["globex"], "acme-viewer"); got.Header().Get("Location") != "/tenants/acme/denials/"+ids["globex"] {
+		t.Errorf("%d %s", got.Code, got.Header().Get("Location"))
+	}
+	page := w.get("/denials?decision=xyz", "viewer")
+	if faults := texts(page.tree(t), classed("error")); page.Code != http.StatusOK || len(faults) != 1 {
+		t.Errorf("%d %q", page.Code, faults)
+	}
+}
+
+// Older ones are on the next page, each once.
+func TestDenialsAreTurned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("busy", busyPlan(), "acme")
+	const all = 2*denialsOnPage + 7
+	for n := range all {
+		w.now.Add(time.Second.Microseconds()) // so many are kept of a second
+		w.decide("acme", checkOf(t, "GET /v1/reports", "n="+strconv.Itoa(n)))
+	}
+	w.flushNow()
+	seen := map[string]bool{}
+	pages := 0
+	for address := "/denials?tenant=acme&reason=missing_attribute"; address != ""; pages++ {
+		tree := w.get(address, "viewer").tree(t)
+		for _, id := range denied(tree) {
+			if seen[id] {
+				t.Errorf("%s is there twice", id)
+			}
+			seen[id] = true
+		}
+		address = ""
+		for n := range tree.Descendants() {
+			if n.Data == "a" && attr(n, "rel") == "next" {
+				address = attr(n, "href")
+			}
+		}
+	}
+	if len(seen) != all || pages != 3 {
+		t.Errorf("%d refusals on %d pages", len(seen), pages)
+	}
+}
+
+// One refusal says in words why, and what can be done.
+func TestOneDenial(t *testing.T) {
+	t.Parallel()
+	w, ids := deniedWorld(t)
+	for name, want := range map[string][]string{
+		"login": {
+			"Refused with 429 because the policy login-per-ip counted 5 of 5 in a window of 1 minute.", "It would have passed after 1 min, if nothing else had come.",
+			"5 per minute", "5 of 5 used", "The policy is for another path.", "curl -i 'http://limits.example/v1/check'", `"ip":"203.0.113.9"`, "busy, version 1", "node-1",
+		},
+		"report":  {"because the policy reports-per-user counts by the attribute user, which was not sent.", "refused"},
+		"costly":  {"it costs 6, and the policy login-per-ip can never hold more than 5.", "Waiting does not help"},
+		"globex":  {"because the tenant is suspended."},
+		"nothing": {"no policy of the plan matches it"},
+	} {
+		page := w.get("/denials/"+ids[name], "viewer")
+		text := strings.NewReplacer("  ", " ").Replace(textOf(page.tree(t)))
+		for _, part := range want {
+			if page.Code != http.StatusOK || !strings.Contains(text, part) {
+				t.Errorf("%s: %d, it does not say %q: %s", name, page.Code, part, text)
+			}
+		}
+	}
+	// A tenant's own people see theirs, and no other tenant's by its id.
+	if page := w.get("/tenants/acme/denials/"+ids["login"], "acme-viewer"); page.Code != http.StatusOK {
+		t.Errorf("one's own: %d", page.Code)
+	}
+	for _, id := range []string{ids["globex"], "01a1fd54-9020-7b3c-8d2e-000000000000", "nonsense"} {
+		page := w.get("/tenants/acme/denials/"+id, "acme-viewer")
+		if page.Code != http.StatusNotFound || !strings.Contains(page.body, "Refusals are kept for 24 hours") {
+			t.Errorf("%s: %d", id, page.Code)
+		}
+	}
+}
+
+// What a visitor may not do is not offered.
+func TestDenialActions(t *testing.T) {
+	t.Parallel()
+	w, ids := deniedWorld(t)
+	steers := func(path, by string) bool {
+		for _, href := range hrefs(w.get(path, by).tree(t)) {
+			for _, page := range []string{"/overrides/new", "/blocks/new", "/reset?", "/lists/new"} {
+				if strings.Contains(href, page) {
+					u, err := url.Parse(href)
+					must(t, err)
+					if u.Query().Get("value") != "203.0.113.9" && u.Query().Get("k.ip") != "203.0.113.9" {
+						t.Errorf("%s is not filled in", href)
+					}
+					return true
+				}
+			}
+		}
+		return false
+	}
+	_, there := w.rowOf(t, "/tenants/:tenant/overrides/new")
+	for by, may := range map[string]bool{"owner": true, "viewer": false, "acme-viewer": false, "acme-admin": accounts.Authorize(accounts.Principal{Kind: "user", ID: "x", Role: accounts.TenantAdmin, TenantID: "acme"}, accounts.SteerWrite) == nil} {
+		if got := steers("/tenants/acme/denials/"+ids["login"], by); got != (may && there) {
+			t.Errorf("%s is offered to steer: %v, want %v", by, got, may && there)
+		}
+	}
+}
+
+// rowOf finds a row of the route table.
+func (w *world) rowOf(t *testing.T, path string) (row, bool) {
+	t.Helper()
+	for _, r := range w.table(t) {
+		if r.path == path {
+			return r, true
+		}
+	}
+	return row{}, false
+}
+
+// Values of a tenant that redacts them are said to be redacted, and are nowhere.
+func TestRedactedDenials(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tenant, err := w.tenants.Tenant(t.Context(), "acme")
+	must(t, err)
+	tenant.RedactValues = true
+	_, err = w.tenants.UpdateTenant(t.Context(), tenant.ID, tenant.Document, tenant.Revision)
+	must(t, err)
+	w.publish("busy", busyPlan(), "acme")
+	id := w.login("acme", "203.0.113.9", 6)
+	w.flushNow()
+	for _, path := range []string{"/denials", "/denials/" + id, "/overview"} {
+		page := w.get(path, "owner")
+		if page.Code != http.StatusOK || strings.Contains(page.body, "203.0.113.9") {
+			t.Errorf("%s: %d, with the value", path, page.Code)
+		}
+		if path != "/overview" && !strings.Contains(page.body, "redacted") {
+			t.Errorf("%s does not say that values are redacted", path)
+		}
+	}
+}
+
+// Degraded refusals are marked and found.
+func TestDegradedDenials(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := busyPlan()
+	d.Policies[0].OnFailure = enforcement.OnFailureClosed
+	w.publish("busy", d, "acme")
+	away := enforcement.NewEngine(nobody{}, enforcement.Config{Timeout: time.Second, Now: w.clock, NewID: w.newID, Recorder: w.recorder})
+	subject, _ := w.watcher.Current().Subject("acme")
+	var decision enforcement.Decision
+	check := checkOf(t, "POST /v1/login", "ip=203.0.113.9")
+	away.Decide(t.Context(), subject, &check, &decision)
+	w.flushNow()
+	page := w.get("/denials?degraded=1", "viewer")
+	if list := denied(page.tree(t)); len(list) != 1 || !strings.Contains(page.body, "Limiter away") {
+		t.Errorf("%q", list)
+	}
+	if page := w.get("/denials/"+uuid.UUID(decision.ID).String(), "viewer"); !strings.Contains(page.body, "the limiter was away") || !strings.Contains(page.body, ">503<") {
+		t.Errorf("%s", page.body)
+	}
+	if tile := texts(w.get("/overview", "viewer").tree(t), classed("tile-warn")); len(tile) != 1 || !strings.HasPrefix(tile[0], "Degraded 100 %") {
+		t.Errorf("the tile is %q", tile)
+	}
+}
+
+// nobody is a limiter that is away.
+type nobody struct{}
+
+func (nobody) Take(_ context.Context, _ []enforcement.Request, outcomes []enforcement.Outcome) {
+	for i := range outcomes {
+		outcomes[i].Verdict, outcomes[i].Err = enforcement.Failed, enforcement.ErrNotReached
+	}
+}
+
+// An event of a stream, as a browser gets it.
+type event struct{ name, data string }
+
+// listen opens a stream as a browser does and gives its events; the channel ends
+// with the stream.
+func (w *world) listen(t *testing.T, path, by string) <-chan event {
+	t.Helper()
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+path, http.NoBody)
+	must(t, err)
+	r.Header.Set("Accept", "text/event-stream")
+	r.Header.Set("Sec-Fetch-Site", "same-origin")
+	r.AddCookie(&http.Cookie{Name: "headgate", Value: w.cookies[by]})
+	response, err := server.Client().Do(r)
+	must(t, err)
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%s: %d %s", path, response.StatusCode, response.Header.Get("Content-Type"))
+	}
+	events := make(chan event, 100)
+	go func() {
+		defer close(events)
+		defer response.Body.Close()
+		var e event
+		lines := bufio.NewScanner(response.Body)
+		lines.Buffer(nil, 1<<20)
+		for lines.Scan() {
+			name, value, _ := strings.Cut(lines.Text(), ": ")
+			switch {
+			case name == "event":
+				e.name = value
+			case name == "data":
+				e.data += value + "\n"
+			case lines.Text() == "" && e.name != "":
+				events <- e
+				e = event{}
+			}
+		}
+	}()
+	return events
+}
+
+// next waits for an event that a test wants.
+func next(t *testing.T, events <-chan event, what string, wanted func(event) bool) event {
+	t.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	for {
+		select {
+		case e, open := <-events:
+			if !open {
+				t.Fatalf("%s: the stream ended", what)
+			}
+			if wanted(e) {
+				return e
+			}
+		case <-deadline.C:
+			t.Fatalf("%s: not within a minute", what)
+		}
+	}
+}
+
+func live(cfg *Config) { cfg.Stopping = context.Background() }
+
+// A new refusal comes by itself, narrowed as the page is, and to a tenant's
+// people theirs only. What did not change is not sent again.
+func TestDenialsAreLive(t *testing.T) {
+	t.Parallel()
+	w, ids := deniedWorld(t, live)
+	operator := w.listen(t, "/denials/live", "viewer")
+	narrow := w.listen(t, "/denials/live?k.ip=203.0.113.70", "viewer")
+	own := w.listen(t, "/tenants/acme/denials/live?tenant=globex", "acme-viewer")
+	news := w.listen(t, "/denials/live?live=0&after="+ids["globex"], "viewer")
+	shows := func(id string) func(event) bool {
+		return func(e event) bool { return e.name == "denials" && strings.Contains(e.data, id) }
+	}
+	first := next(t, operator, "the list", shows(ids["globex"]))
+	next(t, narrow, "the narrow list", shows(ids["costly"]))
+	ownFirst := next(t, own, "the tenant's list", shows(ids["costly"]))
+	if strings.Contains(ownFirst.data, ids["globex"]) {
+		t.Error("a tenant sees another one's refusal")
+	}
+	c := checkOf(t, "POST /v1/login", "ip=203.0.113.70")
+	c.Cost = 7
+	acme := uuid.UUID(w.decide("acme", c)[0].ID).String()
+	globex := uuid.UUID(w.decide("globex", checkOf(t, "GET /v1/y"))[0].ID).String()
+	w.flushNow()
+	second := next(t, operator, "a new refusal", shows(acme))
+	if first.data == second.data || strings.Index(second.data, acme) > strings.Index(second.data, ids["globex"]) {
+		t.Error("the new refusal is not above the old ones")
+	}
+	if e := next(t, narrow, "a new refusal that fits", shows(acme)); strings.Contains(e.data, globex) {
+		t.Error("the filter does not hold in the stream")
+	}
+	if e := next(t, own, "a new refusal of one's own", shows(acme)); strings.Contains(e.data, globex) || strings.Contains(e.data, "/v1/y") {
+		t.Error("a tenant sees another one's refusal in the stream")
+	}
+	next(t, news, "how many came", func(e event) bool { return e.name == "news" && strings.Contains(e.data, "2 new") })
+
+	// Counted, but not refused: the marks change, and the list is not sent again.
+	w.decide("acme", checkOf(t, "GET /v1/search", "user=u1"))
+	w.flushNow()
+	c.Cost = 8
+	last := uuid.UUID(w.decide("acme", c)[0].ID).String()
+	w.flushNow()
+	before := 0
+	next(t, operator, "the next refusal", func(e event) bool {
+		if !strings.Contains(e.data, last) {
+			before++
+		}
+		return strings.Contains(e.data, last)
+	})
+	if before > 0 {
+		t.Errorf("the list was sent %d times without a change", before)
+	}
+}
+
+// The overview follows what is counted, begins by itself, and sends what changed.
+func TestTheOverviewIsLive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, live)
+	w.publish("busy", busyPlan(), "acme")
+	empty := w.listen(t, "/overview/live?empty=1", "viewer")
+	events := w.listen(t, "/overview/live?range=15m", "viewer")
+	w.login("acme", "203.0.113.9", 8)
+	w.flushNow()
+	next(t, empty, "all of the page", func(e event) bool { return e.name == "traffic-all" && strings.Contains(e.data, "203.0.113.9") })
+	next(t, events, "the tiles", func(e event) bool { return e.name == "tiles" && strings.Contains(e.data, "37.5 %") })
+	next(t, events, "the keys", func(e event) bool { return e.name == "limited" && strings.Contains(e.data, "203.0.113.9") })
+	next(t, events, "the last of them", func(e event) bool { return e.name == "tenants" })
+	w.decide("acme", checkOf(t, "GET /v1/search", "user=u1"))
+	w.flushNow()
+	seen := map[string]bool{}
+	next(t, events, "the new request", func(e event) bool {
+		seen[e.name] = true
+		return e.name == "tenants"
+	})
+	if seen["limited"] || seen["retry-after"] || !seen["routes"] || !seen["tiles"] || !seen["traffic"] {
+		t.Errorf("sent were %v: of what did not change, or not what did", seen)
+	}
+}
+
+// A stream ends with the node, and beyond so many none begins.
+func TestStreamsEnd(t *testing.T) {
+	t.Parallel()
+	node, stop := context.WithCancel(t.Context())
+	defer stop()
+	w, _ := deniedWorld(t, func(cfg *Config) { cfg.Stopping = node })
+	events := w.listen(t, "/denials/live", "viewer")
+	next(t, events, "the list", func(e event) bool { return e.name == "denials" })
+	stop()
+	for range events { // until it ends
+	}
+	w.pages.streams.open.Store(maxStreams)
+	if got := w.get("/denials/live", "viewer"); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("one stream too many: %d", got.Code)
+	}
+	if got := w.get("/overview", "viewer"); got.Code != http.StatusOK || w.pages.streams.open.Load() != maxStreams {
+		t.Errorf("the page beside it: %d, and %d streams are counted", got.Code, w.pages.streams.open.Load())
+	}
+}
+
+// Whatever a gateway sent as a value, a path or a name, the pages have the
+// elements that they have for any other.
+func TestHostileTraffic(t *testing.T) {
+	t.Parallel()
+	var want map[string]string
+	for n, payload := range append([]string{"plain"}, payloads[:12]...) {
+		w := newWorld(t)
+		d := plans.Document{Name: "P", Policies: []plans.Policy{{
+			Slug: "per-user", CountBy: []string{"user"},
+			Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 1, Window: time.Minute}},
+		}}}
+		w.publish("hostile", d, "acme")
+		check := enforcement.Check{Method: "GET", Path: "/" + payload, Attributes: []enforcement.Attribute{{Name: "user", Value: payload}}, Cost: 1}
+		id := uuid.UUID(w.decide("acme", check, check)[1].ID).String()
+		w.flushNow()
+		got := map[string]string{}
+		for name, path := range map[string]string{
+			"overview": "/overview", "denials": "/denials", "denial": "/denials/" + id, "of a key": "/tenants/acme/denials?k.user=" + url.QueryEscape(payload),
+			"nothing": "/overview?route=" + url.QueryEscape(payload) + "&policy=" + url.QueryEscape(payload),
+		} {
+			page := w.get(path, "owner")
+			tree := page.tree(t)
+			strict(t, path, tree)
+			got[name] = shape(tree)
+			if page.Code != http.StatusOK {
+				t.Errorf("%s: %d", path, page.Code)
+			}
+		}
+		if n == 0 {
+			want = got
+		}
+		for name := range got {
+			if got[name] != want[name] {
+				t.Errorf("%q on %s:\n%s\nwant\n%s", payload, name, got[name], want[name])
+			}
+		}
+	}
+}
