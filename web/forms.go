@@ -11,8 +11,14 @@ import (
 
 // places are the fields of a form where faults can stand.
 type places struct {
-	inputs []*views.Input
-	choice *views.Choice
+	inputs  []*views.Input
+	choice  *views.Choice
+	choices []*views.Choice // beside choice
+	selects []*views.Select
+	checks  []*views.Checks
+	// renamed gives the field of a pointer (without its first slash) whose field
+	// has another name.
+	renamed map[string]string
 }
 
 // tell puts what is wrong with an input to its fields and into the list above
@@ -29,6 +35,9 @@ func (p places) tell(err error) ([]views.Fault, int, error) {
 	if told.Code == "email_taken" && len(list) == 0 {
 		list = append(list, p.at("email", "is taken: somebody already has it"))
 	}
+	if told.Code == "slug_taken" && len(list) == 0 {
+		list = append(list, p.at("slug", "is taken: choose another one"))
+	}
 	if len(list) == 0 {
 		list = []views.Fault{{Message: sentence(told.Message)}}
 	}
@@ -42,17 +51,41 @@ func (p places) tell(err error) ([]views.Fault, int, error) {
 // at notes a fault of one field; that of a field which the form does not have
 // concerns the whole form.
 func (p places) at(name, message string) views.Fault {
+	if other, has := p.renamed[name]; has {
+		name = other
+	}
+	label, fault := p.place(name)
+	if fault == nil {
+		return views.Fault{Message: sentence(message)}
+	}
+	if *fault == "" {
+		*fault = sentence(message)
+	}
+	return views.Fault{Field: name, Message: label + " " + stop(message)}
+}
+
+// place finds the label of a field, and where its fault stands; nil: there is no
+// such field.
+func (p places) place(name string) (label string, fault *string) {
 	for _, i := range p.inputs {
 		if i.Name == name {
-			if i.Error == "" {
-				i.Error = sentence(message)
-			}
-			return views.Fault{Field: name, Message: i.Label + " " + stop(message)}
+			return i.Label, &i.Error
 		}
 	}
-	if p.choice != nil && p.choice.Name == name {
-		p.choice.Error = sentence(message)
-		return views.Fault{Field: name, Message: p.choice.Label + " " + stop(message)}
+	for _, s := range p.selects {
+		if s.Name == name {
+			return s.Label, &s.Error
+		}
 	}
-	return views.Fault{Message: sentence(message)}
+	for _, k := range p.checks {
+		if k.Name == name {
+			return k.Label, &k.Error
+		}
+	}
+	for _, k := range append(p.choices, p.choice) {
+		if k != nil && k.Name == name {
+			return k.Label, &k.Error
+		}
+	}
+	return "", nil
 }

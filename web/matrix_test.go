@@ -35,11 +35,13 @@ func callers() []string {
 // the place that the route is about.
 func (w *world) at(path string) string {
 	person := w.ids["viewer"]
+	path = strings.ReplaceAll(path, ":line", w.ids["line"])
 	if strings.Contains(path, "/members") {
 		person = w.ids["acme-viewer"]
 	}
 	return strings.NewReplacer(":tenant", "acme", ":user", person, ":type", "no-policy", ":file", "none",
-		":token", "none", ":session", w.ids["owner"], ":invitation", w.ids["owner"], ":decision", w.ids["decision"], ":plan", "pro", ":version", "1").Replace(path)
+		":token", "none", ":session", w.ids["owner"], ":invitation", w.ids["owner"], ":decision", w.ids["decision"], ":plan", "pro", ":version", "1",
+		":key", w.ids["key"], ":override", w.ids["override"], ":entry", w.ids["entry"], ":block", w.ids["block"], ":policy", "tenant-total").Replace(path)
 }
 
 // expected says what the table makes of a caller: "" when the handler answers.
@@ -70,6 +72,7 @@ func TestMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withIssuer(true))
 	w.publish("pro", plans.Sample(), "acme")
+	w.steer()
 	var golden strings.Builder
 	fmt.Fprintf(&golden, "%-6s %-60s %-18s", "", "", "")
 	for _, caller := range callers() {

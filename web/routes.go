@@ -64,6 +64,7 @@ func (w *Web) routes() []row {
 			row{get, "/sign-in/oidc/callback", public, w.fromProvider, slow})
 	}
 	rows = append(rows, w.jumpRoutes()...)
+	rows = append(rows, w.tenantsRoutes()...)
 	rows = append(rows, w.overviewRoutes()...)
 	rows = append(rows, w.denialsRoutes()...)
 	rows = append(rows, w.plansRoutes()...)

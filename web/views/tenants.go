@@ -1,0 +1,131 @@
+package views
+
+// A TenantHead is above every page of one tenant.
+type TenantHead struct {
+	Tabs      []Tab
+	Suspended bool
+}
+
+// Tenants is the list of tenants.
+type Tenants struct {
+	Query    string
+	Rows     []ListedTenant
+	NextURL  string // "" on the last page
+	FirstURL string // "" on the first page
+	NewURL   string // "" for those who may not make one
+	Empty    Empty
+	Notice   string
+}
+
+// A ListedTenant is one tenant of the list, with its last 24 hours.
+type ListedTenant struct {
+	Name, Slug, URL string
+	Plan, PlanURL   string // PlanURL "": no page of it
+	Suspended       bool
+	Requests, Rate  Number
+	Tone            string // of the rate: "bad", "warn" or ""
+	Created         Moment
+}
+
+// A TenantForm makes a tenant.
+type TenantForm struct {
+	Faults     []Fault
+	Slug, Name Input
+	Plan       Select
+	NoPolicy   Choice
+}
+
+// A Checks is a set of check boxes; each is a field of its own.
+type Checks struct {
+	Name, Label, Error string
+	Options            []CheckBox
+}
+
+func (c Checks) errorID() string { return c.Name + "-error" }
+
+// A CheckBox is one of them; its field is "on" when it is checked.
+type CheckBox struct {
+	Name, Label, Hint string
+	Checked           bool
+}
+
+// A Confirm asks once more before something that ends, or that cannot be undone.
+type Confirm struct {
+	Head        TenantHead
+	Title       string
+	Text        []string
+	Facts       []Fact
+	Action      string
+	Button      string
+	Bad         bool // it destroys
+	Back        string
+	Hidden      []Hidden
+	Faults      []Fault
+	Typed       Input // what must be typed; Name "": nothing
+	Overlap     Select
+	WithOverlap bool
+}
+
+// A Fact is a name with a value that somebody may have written.
+type Fact struct{ Name, Value string }
+
+// TenantSettings is what can be changed of a tenant.
+type TenantSettings struct {
+	Head      TenantHead
+	Base      string // "/tenants/acme/settings"
+	Notice    string
+	Slug, ID  string
+	Created   Moment
+	Updated   Moment
+	Revision  string
+	Faults    []Fault
+	Name      Input
+	NoPolicy  Choice
+	Redact    Choice
+	Plan      string // slug, "" without one
+	PlanURL   string
+	PlanForm  Select
+	Confirm   Input
+	DelFaults []Fault
+	Suspended bool
+}
+
+// A Stale shows an edit that came too late beside what is stored: the reader
+// chooses for each field.
+type Stale struct {
+	Head     TenantHead
+	Action   string
+	Back     string
+	Revision string // that is stored now
+	Fields   []StaleField
+	Same     []Hidden // fields in which both agree
+	Updated  Moment
+}
+
+// A StaleField is one field in which the versions differ.
+type StaleField struct {
+	Name, Label         string
+	Yours, Stored       string // as people read them
+	YoursRaw, StoredRaw string // as the form has them
+}
+
+// A PlanChange shows what a tenant's change of plan means.
+type PlanChange struct {
+	Head     TenantHead
+	Action   string
+	Back     string
+	From, To string // slugs; "" for no plan
+	FromName string
+	ToName   string
+	Revision string
+	Rows     []PlanChangeRow
+	Notes    []string
+	Faults   []Fault
+}
+
+// A PlanChangeRow is one policy of either plan.
+type PlanChangeRow struct {
+	Policy        string
+	What          string // "added", "removed", "changed", "same"
+	Before, After []string
+}
