@@ -45,7 +45,7 @@ func Start(t testing.TB, origin string) *Browser {
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-gpu", true))
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-gpu", true), chromedp.WindowSize(1280, 900))
 	if os.Geteuid() == 0 {
 		options = append(options, chromedp.NoSandbox)
 	}
@@ -73,7 +73,11 @@ func (b *Browser) hear(event any) {
 	case *log.EventEntryAdded:
 		b.list = append(b.list, fmt.Sprintf("log: %s %s", e.Entry.Text, e.Entry.URL))
 	case *runtime.EventConsoleAPICalled:
-		b.list = append(b.list, fmt.Sprintf("console: %s", e.Type))
+		complaint := fmt.Sprintf("console: %s", e.Type)
+		for _, arg := range e.Args {
+			complaint += fmt.Sprintf(" %s%s", arg.Value, arg.Description)
+		}
+		b.list = append(b.list, complaint)
 	case *runtime.EventExceptionThrown:
 		b.list = append(b.list, "exception: "+e.ExceptionDetails.Text)
 	case *network.EventRequestWillBeSent:

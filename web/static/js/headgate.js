@@ -6,46 +6,51 @@
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
   // A stream that rests while nobody sees the page: browsers keep few connections
-  // open to one host. To htmx it is an EventSource.
+  // open to one host. To htmx it is an EventSource that never fails: what a node
+  // refuses, or does not answer, is asked again here, ever more seldom.
   class RestingSource extends EventTarget {
     constructor(url) {
       super();
       this.url = url;
       this.heard = new Map();
       this.readyState = EventSource.CONNECTING;
+      this.wait = 1000;
       this.turn = () => (document.hidden ? this.rest() : this.wake());
       document.addEventListener("visibilitychange", this.turn);
+      addEventListener("pagehide", () => this.rest());
+      addEventListener("pageshow", this.turn);
       this.turn();
     }
     wake() {
       if (this.source || this.readyState === EventSource.CLOSED) return;
+      clearTimeout(this.timer);
       const source = (this.source = new EventSource(this.url));
       source.onopen = (event) => {
-        this.readyState = source.readyState;
+        this.readyState = EventSource.OPEN;
+        this.wait = 1000;
         document.documentElement.dataset.stream = "open";
         this.onopen?.(event);
       };
-      source.onerror = (event) => {
-        this.readyState = source.readyState;
+      source.onerror = () => {
         document.documentElement.dataset.stream = "away";
-        if (source.readyState === EventSource.CLOSED) this.leave();
-        this.onerror?.(event);
+        if (source.readyState !== EventSource.CLOSED || this.wait > 600000) return;
+        this.rest();
+        this.timer = setTimeout(this.turn, this.wait);
+        this.wait *= 2;
       };
       for (const [name, listeners] of this.heard) {
         for (const listener of listeners) source.addEventListener(name, listener);
       }
     }
     rest() {
+      clearTimeout(this.timer);
       this.source?.close();
       this.source = undefined;
     }
-    leave() {
-      document.removeEventListener("visibilitychange", this.turn);
-      this.rest();
-    }
     close() {
       this.readyState = EventSource.CLOSED;
-      this.leave();
+      document.removeEventListener("visibilitychange", this.turn);
+      this.rest();
     }
     addEventListener(name, listener) {
       if (!this.heard.has(name)) this.heard.set(name, new Set());
