@@ -66,6 +66,7 @@ func (w *Web) routes() []row {
 	rows = append(rows, w.jumpRoutes()...)
 	rows = append(rows, w.tenantsRoutes()...)
 	rows = append(rows, w.overviewRoutes()...)
+	rows = append(rows, w.operationsRoutes()...)
 	rows = append(rows, w.denialsRoutes()...)
 	rows = append(rows, w.plansRoutes()...)
 	rows = append(rows, w.peopleRoutes("/people", accounts.PeopleRead, accounts.PeopleWrite)...)

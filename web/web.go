@@ -75,6 +75,9 @@ type Config struct {
 	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
 	// Changed makes an edit count on this node at once; default: nothing.
 	Changed func(context.Context)
+	// AuditLines is how many lines a file of the audit log has at most; default
+	// 100,000.
+	AuditLines int
 	// Timeout is how long a page may wait for its answers; default 2 s. Then it is
 	// answered "not available". Live streams and downloads have more.
 	Timeout time.Duration
@@ -96,6 +99,7 @@ type Web struct {
 	readable    map[string]accounts.Action // of each path that can be read
 	streams     streams
 	questions   questions
+	chain       chain
 }
 
 // New reads the specification; an error means that the embedded file is broken,
@@ -109,6 +113,9 @@ func New(cfg Config) (*Web, error) {
 	}
 	if cfg.Changed == nil {
 		cfg.Changed = func(context.Context) {}
+	}
+	if cfg.AuditLines == 0 {
+		cfg.AuditLines = 100_000
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 2 * time.Second

@@ -177,6 +177,11 @@ func (w *world) populate(ctx context.Context) error {
 			return err
 		}
 	}
+	lines, err := w.store.AuditEntries(ctx, audit.Filter{TenantID: w.ids["acme"], Limit: 1})
+	if err != nil {
+		return err
+	}
+	w.ids["line"] = lines[0].ID
 	return nil
 }
 
