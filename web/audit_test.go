@@ -25,8 +25,8 @@ func (w *world) as(t testing.TB, name string) context.Context {
 		audit.Origin{RequestID: "request-of-" + name, Address: "192.0.2.77"})
 }
 
-// told gives the lines of a page of the log, each as one text.
-func told(t *testing.T, page reply) []string {
+// linesOn gives the lines of a page of the log, each as one text.
+func linesOn(t *testing.T, page reply) []string {
 	t.Helper()
 	var list []string
 	for n := range page.tree(t).Descendants() {
@@ -62,7 +62,7 @@ func TestAuditPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.changed(t)
-	lines := told(t, w.get("/audit", "viewer"))
+	lines := linesOn(t, w.get("/audit", "viewer"))
 	for i, want := range [][]string{
 		{"editor@people.example", "changed the tenant acme", "name", "Acme Inc.", "→", "Acme Ltd.", "192.0.2.77"},
 		{"acme-admin@people.example", "created the API key =gateway", "scopes", "check", "Acme Ltd."},
@@ -94,7 +94,7 @@ func TestAuditPage(t *testing.T) {
 		"actor=%00&kind=plan": 0, "object=%ff": 0,
 	} {
 		page := w.get("/audit?"+query, "owner")
-		if got := len(told(t, page)); got != want || page.Code != http.StatusOK {
+		if got := len(linesOn(t, page)); got != want || page.Code != http.StatusOK {
 			t.Errorf("%s: %d with %d lines, want %d", query, page.Code, got, want)
 		}
 		if !strings.Contains(page.body, "/audit.csv?") {
@@ -127,7 +127,7 @@ func TestAuditPaging(t *testing.T) {
 				next = attr(n, "href")
 			}
 		}
-		lines := told(t, page)
+		lines := linesOn(t, page)
 		if len(lines) > auditOnPage || pages > 3 {
 			t.Fatalf("%s: %d lines on page %d", address, len(lines), pages)
 		}
@@ -168,17 +168,17 @@ func TestAuditOfATenant(t *testing.T) {
 		}
 	}
 	page := w.get("/tenants/acme/audit", "acme-viewer")
-	if all := strings.Join(told(t, page), "\n"); len(told(t, page)) != len(lines) || !strings.Contains(all, "operator changed the tenant acme") ||
+	if all := strings.Join(linesOn(t, page), "\n"); len(linesOn(t, page)) != len(lines) || !strings.Contains(all, "operator changed the tenant acme") ||
 		!strings.Contains(all, "acme-admin@people.example created the API key") {
-		t.Errorf("%d of %d lines:\n%s", len(told(t, page)), len(lines), all)
+		t.Errorf("%d of %d lines:\n%s", len(linesOn(t, page)), len(lines), all)
 	}
 	for _, actor := range []string{"editor", "acme-admin", w.ids["editor"], w.ids["globex-admin"]} {
-		if page := w.get("/tenants/acme/audit?actor="+actor, "acme-viewer"); page.Code != http.StatusUnprocessableEntity || len(told(t, page)) != 0 {
-			t.Errorf("actor %s: %d with %d lines", actor, page.Code, len(told(t, page)))
+		if page := w.get("/tenants/acme/audit?actor="+actor, "acme-viewer"); page.Code != http.StatusUnprocessableEntity || len(linesOn(t, page)) != 0 {
+			t.Errorf("actor %s: %d with %d lines", actor, page.Code, len(linesOn(t, page)))
 		}
 	}
-	if page := w.get("/tenants/acme/audit?actor="+w.ids["acme-admin"]+"&kind=key", "acme-viewer"); page.Code != http.StatusOK || len(told(t, page)) != 1 {
-		t.Errorf("one's own: %d with %d lines", page.Code, len(told(t, page)))
+	if page := w.get("/tenants/acme/audit?actor="+w.ids["acme-admin"]+"&kind=key", "acme-viewer"); page.Code != http.StatusOK || len(linesOn(t, page)) != 1 {
+		t.Errorf("one's own: %d with %d lines", page.Code, len(linesOn(t, page)))
 	}
 	if page := w.get("/tenants/acme/audit?kind=tenant", "viewer"); !strings.Contains(page.body, "editor@people.example") {
 		t.Error("the operator's people do not see who it was")
