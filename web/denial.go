@@ -1,9 +1,11 @@
 package web
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -75,10 +77,23 @@ func (w *Web) denialPage(c echo.Context, r *metrics.Refusal, base string) views.
 	for i := range r.Policies {
 		d.Policies = append(d.Policies, policyVerdict(r, &r.Policies[i]))
 	}
+	// Those that refused stand first, then those that applied: what matters is
+	// seen at once.
+	slices.SortStableFunc(d.Policies, func(a, b views.DenialPolicy) int { return cmp.Compare(weight(&a), weight(&b)) })
 	if slug != "" {
 		d.Actions = w.denialActions(c, r, slug)
 	}
 	return d
+}
+
+func weight(p *views.DenialPolicy) int {
+	switch {
+	case p.Outcome.Tone == "bad" || p.Outcome.Tone == "violet":
+		return 0
+	case p.Outcome.Tone != "":
+		return 1
+	}
+	return 2
 }
 
 func orNone(s string) string {

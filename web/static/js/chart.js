@@ -2,7 +2,14 @@
 // true: when the stream changes it, the picture follows.
 "use strict";
 (() => {
-  const read = (element, name) => getComputedStyle(element).getPropertyValue(`--chart-${name}`).trim();
+  // A color of the style sheet as a canvas takes it: the browser works out which
+  // of the two of light-dark() it is.
+  function read(element, name) {
+    element.style.color = `var(--chart-${name})`;
+    const color = getComputedStyle(element).color;
+    element.style.color = "";
+    return color;
+  }
 
   // The numbers of a table: x, and one array for each series; null is a gap.
   function numbers(table) {

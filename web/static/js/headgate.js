@@ -174,6 +174,42 @@
     const button = event.target.closest("[data-copy]");
     if (button) copy(button);
   });
+  // Live parts are replaced as they come, but not under a finger that presses on
+  // one: that would lose the click. What was opened stays open, and what had the
+  // focus has it again.
+  const held = new Map();
+  const places = new WeakMap();
+  document.addEventListener("htmx:sseBeforeMessage", (event) => {
+    const place = event.target;
+    if (place.matches(":active")) {
+      held.set(place, event.detail.data);
+      event.preventDefault();
+      return;
+    }
+    remember(place);
+  });
+  document.addEventListener("htmx:sseMessage", (event) => restore(event.target));
+  function remember(place) {
+    const summaries = all("summary", place);
+    places.set(place, { open: summaries.map((summary) => summary.parentElement.open), focus: summaries.indexOf(document.activeElement) });
+  }
+  function restore(place) {
+    const was = places.get(place);
+    all("summary", place).forEach((summary, i) => {
+      summary.parentElement.open = was?.open[i] ?? false;
+      if (i === was?.focus) summary.focus({ preventScroll: true });
+    });
+  }
+  function release() {
+    for (const [place, data] of held) {
+      remember(place);
+      window.htmx.swap(place, data, { swapStyle: "innerHTML", swapDelay: 0, settleDelay: 20 });
+      restore(place);
+    }
+    held.clear();
+  }
+  for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => setTimeout(release));
+
   // A form is sent once: what creates is not created twice.
   document.addEventListener("submit", (event) => {
     const form = event.target;
