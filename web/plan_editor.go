@@ -465,15 +465,17 @@ func (m *marker) policy(f *draftForm, i int, d plans.Document) views.PolicyField
 	if v.Title == "" {
 		v.Title = "a new policy"
 	}
-	if i < len(d.Policies) && !slices.ContainsFunc(d.Policies[i].Limits, func(l enforcement.Limit) bool { return l.Algorithm == 0 || l.Window == 0 }) {
-		v.Aloud = limitsAloud(d.Policies[i].Limits)
-	}
 	v.Methods = m.boxes(id+".methods", "Methods", "None ticked: all methods.", p.methods, commonMethods)
 	m.replaces(&v, f, i)
 	m.rows(&v, p)
+	var told []string
 	for k := range p.limits {
-		v.Limits = append(v.Limits, m.limit(id+".limits."+strconv.Itoa(k), k, p, i, d))
+		l := m.limit(id+".limits."+strconv.Itoa(k), k, p, i, d)
+		if v.Limits = append(v.Limits, l); l.Aloud != "" {
+			told = append(told, l.Aloud)
+		}
 	}
+	v.Aloud = strings.Join(told, " · ")
 	return v
 }
 

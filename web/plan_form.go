@@ -241,7 +241,18 @@ func (f draftForm) read() reading {
 func (f draftForm) judged() reading {
 	r := f.read()
 	r.faults = withFaults(r.faults, plans.Validate(r.document))
+	slices.SortStableFunc(r.faults, func(a, b problem.Field) int { return cmp.Compare(policyOf(a.Pointer), policyOf(b.Pointer)) })
 	return r
+}
+
+// policyOf gives the number of the policy that a pointer is in; -1: in none.
+func policyOf(pointer string) int {
+	rest, in := strings.CutPrefix(pointer, "/policies/")
+	number, _, _ := strings.Cut(rest, "/")
+	if n, err := strconv.Atoi(number); in && err == nil {
+		return n
+	}
+	return -1
 }
 
 // withFaults adds the faults of an Invalid problem to those that are told

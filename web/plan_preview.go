@@ -46,6 +46,8 @@ func (w *Web) previewPlan(c echo.Context) error {
 		v.Spans = append(v.Spans, link)
 	}
 	v.Notes = previewNotes(made)
+	v.Refused = views.Count(made.Refused)
+	v.RefusedRate = views.Percent(made.Refused, made.Requests)
 	v.Tiles = previewTiles(made)
 	for i := range made.Policies {
 		v.Policies = append(v.Policies, drawPreviewed(c, p, made, &made.Policies[i]))
@@ -76,7 +78,7 @@ func previewNotes(p preview.Preview) []string {
 
 func previewTiles(p preview.Preview) []views.Tile {
 	tiles := []views.Tile{
-		{Label: "Requests", Value: views.Count(p.Requests), Note: planCount(p.Active, "tenant asked", "tenants asked") + " something, of " + planCount(p.Tenants, "one", "all")},
+		{Label: "Requests", Value: views.Count(p.Requests), Note: strconv.Itoa(p.Active) + " of " + planCount(p.Tenants, "tenant", "tenants") + " asked something"},
 		{Label: "Refused by what is published", Value: views.Count(p.Refused), Note: views.Percent(p.Refused, p.Requests).Text + " of requests"},
 	}
 	would := views.Tile{Label: "Refused by the draft", Value: views.Number{Text: "not known", Exact: "a policy needs shadow"}, Note: "a policy that would be enforced needs shadow"}
@@ -135,13 +137,22 @@ func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *pre
 }
 
 // drawShadow is a policy that is published in shadow: what it would have refused,
-// beside what the plan did refuse by it.
+// of whom and where.
 func drawShadow(p *preview.Policy) views.PreviewPolicy {
 	v := views.PreviewPolicy{ID: "preview-" + p.Slug, Slug: p.Slug}
-	v.Figures = append(v.Figures, drawFigure(v.ID+"-live", "Would refuse", p.Requests, p.Shadow))
-	if p.Published != nil {
-		v.Figures = append(v.Figures, drawFigure(v.ID+"-was", "Was refused", p.Requests, p.Published))
+	f := drawFigure(v.ID+"-live", "Would refuse", p.Requests, p.Shadow)
+	const named = 3
+	var routes []string
+	for _, r := range p.Shadow.Routes[:min(named, len(p.Shadow.Routes))] {
+		routes = append(routes, r.Route)
 	}
+	if more := len(p.Shadow.Routes) - len(routes); more > 0 {
+		routes = append(routes, planCount(more, "more", "more"))
+	}
+	if f.Summary = planCount(p.Shadow.AllTenants, "tenant", "tenants"); len(routes) > 0 {
+		f.Summary += ": " + listed(routes, "and")
+	}
+	v.Figures = []views.Figure{f}
 	return v
 }
 

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -190,7 +189,7 @@ func (w *Web) rollout(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	v := drawRollout(o, revision, w.cfg.Now())
+	v := drawRollout(o, revision)
 	v.PlanHead, v.Version = head, "Version "+strconv.Itoa(number)+" is published"
 	if number == 0 {
 		v.Version = "Nothing is published"
@@ -201,12 +200,12 @@ func (w *Web) rollout(c echo.Context) error {
 
 // drawRollout says which nodes have a revision. Nodes that are not heard of are
 // shown and not waited for.
-func drawRollout(o fleet.Overview, revision int64, now time.Time) views.Rollout {
+func drawRollout(o fleet.Overview, revision int64) views.Rollout {
 	var v views.Rollout
 	have, all, silent := 0, 0, 0
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
-		row := views.RolloutNode{Name: n.Name, State: "not yet", Tone: "warn", Seen: views.NewMoment(n.SeenAt, now)}
+		row := views.RolloutNode{Name: n.Name, State: "not yet", Tone: "warn", Seen: views.NewMoment(n.SeenAt, o.At)}
 		switch {
 		case n.Silent:
 			row.State, row.Tone = "not heard of", "bad"

@@ -105,15 +105,6 @@ func limitWords(limits []enforcement.Limit) []views.LimitWords {
 	return out
 }
 
-// limitsAloud is all limits of a policy in one line.
-func limitsAloud(limits []enforcement.Limit) string {
-	var list []string
-	for _, l := range limits {
-		list = append(list, plans.Describe(l))
-	}
-	return strings.Join(list, " · ")
-}
-
 // policyCards are the policies of a document in words. edit is the address of the
 // editor; "" when the visitor may not.
 func policyCards(d plans.Document, edit string) []views.PolicyCard {

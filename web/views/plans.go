@@ -1,5 +1,7 @@
 package views
 
+import "strings"
+
 // A PlanList is all plans.
 type PlanList struct {
 	Query    string
@@ -121,6 +123,12 @@ type LimitFields struct {
 	ID, Number, Aloud          string
 	Name, Quota, Window, Burst Input
 	Algorithm, Anchor          Select
+}
+
+// keepsPlaces reports whether a button of the editor leaves each policy where it
+// is, so that the script can leave open what was.
+func keepsPlaces(do string) bool {
+	return do == "add-policy" || strings.Contains(do, ".add-") || strings.Contains(do, ".limits.")
 }
 
 // Boxes is a group of boxes to tick.
@@ -273,7 +281,9 @@ type PlanPreview struct {
 	Tiles    []Tile
 	Policies []PreviewPolicy
 	InShadow []PreviewPolicy // those that are published in shadow
-	Empty    bool
+	// Refused by what is published, and its part of all requests.
+	Refused, RefusedRate Number
+	Empty                bool
 }
 
 // A PreviewPolicy is what was and would be refused by one policy.
