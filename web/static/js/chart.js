@@ -114,7 +114,7 @@
         return {
           label, stroke: color, width: kind === "line" ? 2 : 1.5, points: { show: drawn[0].length < 2 },
           paths: kind === "bars" ? uPlot.paths.bars({ size: [0.8, 40] }) : kind === "area" ? uPlot.paths.stepped({ align: 1 }) : undefined,
-          fill: kind === "line" ? undefined : `color-mix(in srgb, ${color} 26%, transparent)`,
+          fill: kind === "line" ? undefined : faint(color),
         };
       });
       // Painted from the back: of stacked series the highest sum comes first.
