@@ -11,6 +11,8 @@
     return color;
   }
 
+  const faint = (color) => color.replace(/^rgb\((.*)\)$/, "rgba($1, 0.26)");
+
   // The numbers of a table: x, and one array for each series; null is a gap.
   function numbers(table) {
     const rows = [...table.tBodies[0].rows];
