@@ -222,6 +222,17 @@
   document.addEventListener("change", (event) => {
     if (event.target.closest("[data-apply]")) event.target.form.requestSubmit();
   });
+  // What was open stays open when its part of the page is drawn again, where the
+  // button says that all stays in its place.
+  let wasOpen = [];
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const keeps = event.detail.requestConfig.elt.hasAttribute("data-keep-open");
+    wasOpen = keeps ? all("details[open][id]", event.detail.target).map((part) => part.id) : [];
+  });
+  document.addEventListener("htmx:afterSettle", () => {
+    for (const id of wasOpen) document.getElementById(id)?.setAttribute("open", "");
+    wasOpen = [];
+  });
   document.addEventListener("htmx:load", (event) => {
     tellAll(event.detail.elt);
     readyCopies(event.detail.elt);
