@@ -36,16 +36,17 @@ func (w *world) furnish(t testing.TB) {
 	document.Policies[2].Mode = enforcement.PolicyOff
 	_, err = w.plans.SaveDraft(ctx, p.ID, document, p.DraftRevision)
 	must(t, err)
-	_, _, err = w.tenants.CreateKey(ctx, w.ids["acme"], tenants.NewKey{Name: "gateway", Scopes: []tenants.Scope{tenants.ScopeCheck}})
+	k, _, err := w.tenants.CreateKey(ctx, w.ids["acme"], tenants.NewKey{Name: "gateway", Scopes: []tenants.Scope{tenants.ScopeCheck}})
 	must(t, err)
-	_, err = w.steering.CreateOverride(ctx, "acme", steering.NewOverride{
+	o, err := w.steering.CreateOverride(ctx, "acme", steering.NewOverride{
 		Policy: "api", Attribute: "user", Value: "u7", Factor: 2000, Reason: "launch week", ExpiresAt: w.clock().Add(48 * time.Hour),
 	})
 	must(t, err)
-	_, err = w.steering.CreateEntry(ctx, "acme", steering.NewEntry{List: steering.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
+	n, err := w.steering.CreateEntry(ctx, "acme", steering.NewEntry{List: steering.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
 	must(t, err)
-	_, err = w.steering.CreateBlock(ctx, "acme", steering.NewBlock{Policy: "api", Key: map[string]string{"user": "u9"}, Reason: "abuse", ExpiresAt: w.clock().Add(24 * time.Hour)})
+	b, err := w.steering.CreateBlock(ctx, "acme", steering.NewBlock{Policy: "api", Key: map[string]string{"user": "u9"}, Reason: "abuse", ExpiresAt: w.clock().Add(24 * time.Hour)})
 	must(t, err)
+	w.ids["policy"], w.ids["key"], w.ids["override"], w.ids["entry"], w.ids["block"] = "api", k.ID, o.ID, n.ID, b.ID
 	must(t, w.watcher.Refresh(ctx))
 	for minute := range 40 {
 		for i := range 12 {

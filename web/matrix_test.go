@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"net/http"
@@ -41,7 +42,7 @@ func (w *world) at(path string) string {
 	}
 	return strings.NewReplacer(":tenant", "acme", ":user", person, ":type", "no-policy", ":file", "none",
 		":token", "none", ":session", w.ids["owner"], ":invitation", w.ids["owner"], ":decision", w.ids["decision"], ":plan", "pro", ":version", "1",
-		":key", w.ids["key"], ":override", w.ids["override"], ":entry", w.ids["entry"], ":block", w.ids["block"], ":policy", "tenant-total").Replace(path)
+		":key", w.ids["key"], ":override", w.ids["override"], ":entry", w.ids["entry"], ":block", w.ids["block"], ":policy", cmp.Or(w.ids["policy"], "tenant-total")).Replace(path)
 }
 
 // expected says what the table makes of a caller: "" when the handler answers.

@@ -95,16 +95,16 @@ func (w *Web) tenantLive(c echo.Context) error {
 		}
 		asked = time.Now()
 		u, failed := w.cfg.Usage.Tenant(ctx, t.ID)
-		if failed != nil && !told(failed) {
+		if failed != nil && !inPlace(failed) {
 			return list, failed
 		}
 		return append(list, fragment{"left", views.LeftBody(w.leftOf(t, u, failed))}), err
 	})
 }
 
-// told reports whether an error of usage is shown in its place, and not instead
+// inPlace reports whether an error of usage is shown in its place, and not instead
 // of the page.
-func told(err error) bool {
+func inPlace(err error) bool {
 	return problem.Is(err, problem.Unavailable) || problem.Is(err, problem.NotFound)
 }
 
@@ -112,12 +112,12 @@ func told(err error) bool {
 func (w *Web) left(c echo.Context) (views.Left, string, error) {
 	t := tenantOf(c)
 	u, err := w.cfg.Usage.Tenant(c.Request().Context(), t.ID)
-	if err != nil && !told(err) {
+	if err != nil && !inPlace(err) {
 		return views.Left{}, "", err
 	}
 	version := ""
 	if u.PlanVersion > 0 {
-		version = ", version " + strconv.Itoa(u.PlanVersion)
+		version = " · version " + strconv.Itoa(u.PlanVersion)
 	}
 	l := w.leftOf(t, u, err)
 	if l.Empty.Title != "" && may(c, accounts.TenantWrite) {
@@ -391,7 +391,7 @@ func (w *Web) countedKey(c echo.Context) error {
 	}
 	key := namedKeyOf(c.QueryParams(), p)
 	u, err := w.cfg.Usage.Key(ctx, t.ID, p.Slug, key)
-	if err != nil && !told(err) {
+	if err != nil && !inPlace(err) {
 		return err
 	}
 	v := views.CountedKey{

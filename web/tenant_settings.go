@@ -269,6 +269,10 @@ func matchWords(methods []string, path string, attributes int) string {
 
 // countedWords say by what a policy counts.
 func countedWords(by []string) string {
+	if i := slices.Index(by, prefixAttribute); i >= 0 {
+		by = slices.Clone(by)
+		by[i] = "ip (IPv6 by its /64)"
+	}
 	switch len(by) {
 	case 0:
 		return "for the whole tenant together"
