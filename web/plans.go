@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -208,6 +209,9 @@ func (w *Web) newPlanView(c echo.Context, from string) (views.NewPlan, error) {
 	}
 	for _, p := range list {
 		v.From.Options = append(v.From.Options, views.Option{Value: p.Slug, Label: "A copy of " + p.Slug + " (its draft)"})
+	}
+	if problem.ValidSlug(from) && !slices.ContainsFunc(v.From.Options, func(o views.Option) bool { return o.Value == from }) {
+		v.From.Options = append(v.From.Options, views.Option{Value: from, Label: "A copy of " + from + " (its draft)"})
 	}
 	return v, err
 }

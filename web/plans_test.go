@@ -127,6 +127,17 @@ func TestCreatePlan(t *testing.T) {
 	if copied.Code != http.StatusSeeOther || !strings.HasPrefix(copied.Header().Get("Location"), "/plans/"+p.ID+"/edit") || p.Draft.Name != "Silver" || len(p.Draft.Policies) != 1 {
 		t.Errorf("a copy: %d %v %+v", copied.Code, copied.Header(), p.Draft)
 	}
+	for from, want := range map[string]string{"gold": "gold", "zzz": "zzz", "<b>": ""} {
+		chosen := ""
+		for n := range w.get("/plans/new?from="+url.QueryEscape(from), "editor").tree(t).Descendants() {
+			if n.Data == "option" && has(n, "selected") {
+				chosen = attr(n, "value")
+			}
+		}
+		if chosen != want {
+			t.Errorf("a copy of %s begins with %q", from, chosen)
+		}
+	}
 	for name, c := range map[string]struct {
 		form   url.Values
 		faulty []string
@@ -205,7 +216,7 @@ func TestTwoEditors(t *testing.T) {
 	}
 	conflict := w.post("/plans/gold/edit", "editor", second)
 	says(t, "conflict", conflict, http.StatusConflict, []string{
-		"Somebody else saved this draft while you edited it", "Theirs is of owner@people.example",
+		"Somebody else saved this draft while you edited it", "Theirs was saved by owner@people.example",
 		"What they changed", "Limit l1, aloud 120 per minute, sliding 240 per minute, sliding",
 		"What you changed", "Limit l1, quota 100,000 5,000", "From theirs to yours", "240 per minute, sliding 120 per minute, sliding",
 	})
