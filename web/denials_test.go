@@ -364,6 +364,7 @@ func TestDenialsAreLive(t *testing.T) {
 	if strings.Contains(ownFirst.data, ids["globex"]) {
 		t.Error("a tenant sees another one's refusal")
 	}
+	w.now.Add(time.Second.Microseconds())
 	c := checkOf(t, "POST /v1/login", "ip=203.0.113.70")
 	c.Cost = 7
 	acme := uuid.UUID(w.decide("acme", c)[0].ID).String()
@@ -384,6 +385,7 @@ func TestDenialsAreLive(t *testing.T) {
 	// Counted, but not refused: the marks change, and the list is not sent again.
 	w.decide("acme", checkOf(t, "GET /v1/search", "user=u1"))
 	w.flushNow()
+	w.now.Add(time.Second.Microseconds())
 	c.Cost = 8
 	last := uuid.UUID(w.decide("acme", c)[0].ID).String()
 	w.flushNow()
@@ -442,6 +444,25 @@ func TestStreamsEnd(t *testing.T) {
 	if got := w.get("/overview", "viewer"); got.Code != http.StatusOK || w.pages.streams.open.Load() != maxStreams {
 		t.Errorf("the page beside it: %d, and %d streams are counted", got.Code, w.pages.streams.open.Load())
 	}
+}
+
+// A stream ends when its session does.
+func TestStreamsEndWithTheirSession(t *testing.T) {
+	t.Parallel()
+	w, _ := deniedWorld(t, live)
+	w.pages.streams.recheck = time.Millisecond
+	events := w.listen(t, "/denials/live", "viewer")
+	others := w.listen(t, "/denials/live", "editor")
+	next(t, events, "the list", func(e event) bool { return e.name == "denials" })
+	next(t, others, "the list", func(e event) bool { return e.name == "denials" })
+	if got := w.post("/sign-out", "viewer", nil); got.Code != http.StatusSeeOther {
+		t.Fatalf("sign out: %d", got.Code)
+	}
+	for range events { // until it ends
+	}
+	id := w.login("acme", "203.0.113.67", 6)
+	w.flushNow()
+	next(t, others, "a new refusal", func(e event) bool { return strings.Contains(e.data, id) })
 }
 
 // Whatever a gateway sent as a value, a path or a name, the pages have the

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
@@ -34,7 +35,10 @@ const (
 	writeWithin = 10 * time.Second
 )
 
-type streams struct{ open atomic.Int64 }
+type streams struct {
+	open    atomic.Int64
+	recheck time.Duration // 0: as often as the constant says
+}
 
 // A fragment is a part of a page: the name of its event, which the page's
 // sse-swap has, and what it shows.
@@ -67,8 +71,9 @@ func (w *Web) stream(c echo.Context, every time.Duration, draw func(context.Cont
 	defer ticks.Stop()
 	var spoke, checked time.Time
 	checked = time.Now()
+	again := cmp.Or(w.streams.recheck, recheck)
 	for {
-		if time.Since(checked) >= recheck {
+		if time.Since(checked) >= again {
 			if !w.lives(ctx, who(c)) {
 				return nil
 			}

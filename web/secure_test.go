@@ -28,6 +28,9 @@ func (w *world) everyPage(t *testing.T) map[string]reply {
 	return map[string]reply{
 		"docs": w.get("/docs", ""), "problems": w.get("/docs/problems", ""), "problem": w.get("/docs/problems/no-policy", ""),
 		"no problem": w.get("/docs/problems/none", ""), "nowhere": w.get("/none", "owner"), "stylesheet": w.get("/static/none.css", ""),
+		"overview": w.get("/overview", "owner"), "narrow overview": w.get("/overview?tenant=none&policy=a&route=b", "owner"), "denials": w.get("/denials", "owner"),
+		"narrow denials": w.get("/denials?tenant=none&attribute=x&decision=y&k.user=u0&live=0", "owner"), "own denials": w.get("/tenants/acme/denials", "acme-viewer"),
+		"denial": w.get("/denials/"+w.ids["decision"], "owner"), "own denial": w.get("/tenants/acme/denials/"+w.ids["decision"], "acme-viewer"), "no denial": w.get("/denials/none", "owner"),
 		"home": w.get("/", "owner"), "jump": w.get("/jump?q=o", "owner"), "no jump": w.get("/jump?q=%3Cb%3E", "acme-viewer"), "jump found": w.get("/jump/found?q=a", "owner"), "sign-in": w.get("/sign-in?next=/people", ""), "signed out": w.get("/sign-in?done=left", ""),
 		"failed": w.post("/sign-in", "", url.Values{"email": {"x"}, "password": {"y"}}), "to sign-in": w.get("/account", ""),
 		"set-up": w.get("/setup/none", ""), "invite": w.get(invite[1], ""), "choose": w.get(choose[1], ""), "dead": w.get("/invite/none", ""),

@@ -68,7 +68,7 @@ func (w *Web) drawTraffic(o *overview, s span, tenant uint32, path string, also 
 // chartPoints is how many points a chart has at most, stripCells how many a row
 // of the heat map.
 const (
-	chartPoints = 180
+	chartPoints = 190
 	stripCells  = 48
 )
 
@@ -151,7 +151,7 @@ func (d *drawing) change(now, before int64, rise int) views.Change {
 	return views.ChangeOf(float64(now)/d.elapsed.Seconds(), float64(before)/d.length.Seconds(), rise)
 }
 
-// points compares two shares, in percentage points.
+// sharesChange compares two shares, in percentage points.
 func sharesChange(now, nowOf, before, beforeOf int64, rise int) views.Change {
 	if beforeOf == 0 || nowOf == 0 {
 		return views.Change{Text: "nothing before"}
@@ -208,7 +208,11 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 		l, was := &d.o.Latency, &d.o.before
 		change := views.Change{Text: "nothing before"}
 		if was.Count > 0 && l.Count > 0 {
-			change = views.ChangeOf(float64(l.P95), float64(was.P95), -1)
+			rise := 0 // below a millisecond nobody minds
+			if max(l.P95, was.P95) >= 1000 {
+				rise = -1
+			}
+			change = views.ChangeOf(float64(l.P95), float64(was.P95), rise)
 		}
 		list = append(list, views.Tile{
 			Label: "Limiter, p95", Value: micros(l.P95), Change: change, URL: "#latency",
@@ -218,7 +222,7 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 	tile := views.Tile{
 		Label: "Degraded", Value: views.Percent(now.Degraded, now.Requests),
 		Change: sharesChange(now.Degraded, now.Requests, before.Degraded, before.Requests, -1), URL: d.denials(url.Values{"degraded": {"1"}}),
-		Note: "All by the shared limiter",
+		Note: "Shared limiter only",
 	}
 	if now.Degraded > 0 {
 		tile.Tone = "warn"
