@@ -69,6 +69,8 @@ func (w *Web) routes() []row {
 	rows = append(rows, w.operationsRoutes()...)
 	rows = append(rows, w.denialsRoutes()...)
 	rows = append(rows, w.plansRoutes()...)
+	rows = append(rows, w.explainRoutes()...)
+	rows = append(rows, w.playgroundRoutes()...)
 	rows = append(rows, w.peopleRoutes("/people", accounts.PeopleRead, accounts.PeopleWrite)...)
 	return append(rows, w.peopleRoutes("/tenants/:tenant/members", accounts.MembersRead, accounts.MembersWrite)...)
 }

@@ -64,6 +64,9 @@ type Config struct {
 	Analytics *metrics.Analytics
 	Snapshot  func() *snapshot.Snapshot
 	Decider   enforcement.Decider
+	// Answer is the status and the headers with which the API answers a decision;
+	// needed with People.
+	Answer func(*enforcement.Decision) (status int, header http.Header)
 	// Usage tells what tenants and their keys have left, and resets; needed with
 	// People.
 	Usage *usage.Service

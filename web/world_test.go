@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -31,6 +32,7 @@ import (
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/preview"
+	"github.com/headgate/headgate/simulation"
 	"github.com/headgate/headgate/snapshot"
 	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/store"
@@ -220,9 +222,13 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 		Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Refusals: w.refusals, Now: w.clock,
 		Plans: w.plans, Steering: w.steering, Operators: accounts.NewService(w.store, accounts.Config{Now: w.clock}), Audit: w.store,
 		Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine,
-		Usage:    usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Steering: w.steering, Now: w.clock}),
-		Preview:  preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Steering: w.steering, Analytics: analytics, Audit: w.store, Now: w.clock}),
-		Fleet:    fleet.NewService(w.store),
+		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Steering: w.steering, Now: w.clock}),
+		Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Steering: w.steering, Analytics: analytics, Audit: w.store, Now: w.clock}),
+		Fleet:   fleet.NewService(w.store),
+		Answer:  answered,
+		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
+			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})
+		},
 		Changed:  func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Timeout:  time.Minute, // of a busy machine
 		Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise
@@ -238,6 +244,28 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 	pages.Register(e)
 	w.handler = e
 	return w
+}
+
+// answered stands for the API, which is not here: cmd/server holds its own answer
+// against the page.
+func answered(d *enforcement.Decision) (status int, header http.Header) {
+	header = http.Header{}
+	if d.Allowed {
+		return http.StatusOK, header
+	}
+	if d.RetryAfter > 0 {
+		header.Set("Retry-After", strconv.FormatInt((d.RetryAfter+999)/1000, 10))
+	}
+	switch d.Reason {
+	case enforcement.ReasonOverLimit, enforcement.ReasonCostExceedsQuota, enforcement.ReasonBlocked:
+		return http.StatusTooManyRequests, header
+	}
+	return http.StatusForbidden, header
+}
+
+// freshLimiter makes the limiters of simulations.
+func freshLimiter(now func() int64) (enforcement.Limiter, func(), error) {
+	return inprocess.New(inprocess.Config{Now: now}), func() {}, nil
 }
 
 // newID makes decision ids by the world's clock: a decision is counted in the

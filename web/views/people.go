@@ -11,6 +11,7 @@ type Input struct {
 	Type                            string // of the input element
 	Autocomplete                    string // what a password manager or browser may fill in
 	ReadOnly, Autofocus, Optional   bool
+	List                            string // the id of a datalist with suggestions; "": none
 }
 
 // hintID and errorID are where aria-describedby points.

@@ -1,0 +1,323 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/net/html"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/simulation"
+)
+
+// playing is an address of the playground.
+func playing(pairs ...string) url.Values {
+	q := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		q.Add(pairs[i], pairs[i+1])
+	}
+	return q
+}
+
+// Each pattern comes when it says.
+func TestPatternsComeWhenTheySay(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		query url.Values
+		want  string // milliseconds, with xN for N at once
+	}{
+		"steady":         {playing("pattern", "steady", "requests", "3", "every", "1s", "duration", "2s"), "0 333 666 1000 1333 1666"},
+		"bursts":         {playing("pattern", "bursts", "requests", "5", "every", "1s", "duration", "2500ms"), "0x5 1000x5 2000x5"},
+		"ramp":           {playing("pattern", "ramp", "requests", "8", "every", "4s", "duration", "4s"), "2000 2828 3464"},
+		"edge":           {playing("pattern", "edge", "requests", "3", "window", "6s", "duration", "12s"), "5000 5333 5666 6000 6333 6666"},
+		"edge, opened":   {playing("pattern", "edge", "requests", "1", "window", "6s", "duration", "12s", "anchor", "first_hit"), "0 5000 6000"},
+		"edge, smallest": {playing("pattern", "edge", "requests", "2", "window", "2ms", "duration", "4ms"), "1x2 2x2"},
+		"own":            {playing("pattern", "own", "times", "2, 0.5;1500ms\n0x3 0.0625", "duration", "1m"), ""},
+		"own times":      {playing("pattern", "own", "times", "2, 0.5;1500ms 0x3 2s", "duration", "1m"), "0x3 500 1500 2000x2"},
+		"own in minutes": {playing("pattern", "own", "times", "1.5m 1h", "duration", "2h"), "90000 3600000"},
+	} {
+		g := readGame(c.query)
+		if c.want == "" {
+			if g.faults.Err() == nil {
+				t.Errorf("%s is taken", name)
+			}
+			continue
+		}
+		var got []string
+		for _, a := range g.arrivals {
+			text := strconv.FormatInt(a.at, 10)
+			if a.n > 1 {
+				text += "x" + strconv.FormatInt(a.n, 10)
+			}
+			got = append(got, text)
+		}
+		if err := g.faults.Err(); err != nil || strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v %q, want %s", name, err, got, c.want)
+		}
+	}
+	of := func(seed string) []arrival {
+		return readGame(playing("pattern", "random", "requests", "1000", "every", "1m", "duration", "4m", "seed", seed)).arrivals
+	}
+	var n int64
+	for _, a := range of("1") {
+		n += a.n
+	}
+	if !slices.Equal(of("1"), of("1")) || slices.Equal(of("1"), of("2")) || n < 3700 || n > 4300 {
+		t.Errorf("random: %d requests, of 4,000 on average; a seed must tell the times", n)
+	}
+}
+
+// row is a line of a lane's table.
+type laneRow struct{ at, allowed, refused, left int64 }
+
+func whole(t *testing.T, text string) int64 {
+	t.Helper()
+	n, err := strconv.ParseInt(strings.ReplaceAll(text, ",", ""), 10, 64)
+	must(t, err)
+	return n
+}
+
+func laneRows(t *testing.T, lane *html.Node) (rows []laneRow) {
+	t.Helper()
+	for _, tr := range find(lane, "data-at") {
+		var cells []string
+		for n := range tr.Descendants() {
+			if n.Data == "td" {
+				cells = append(cells, textIn(n))
+			}
+		}
+		rows = append(rows, laneRow{whole(t, attr(tr, "data-at")), whole(t, cells[0]), whole(t, cells[1]), whole(t, cells[2])})
+	}
+	return rows
+}
+
+// What is drawn is what the simulation decides: of every algorithm and pattern
+// the rows are those of RunOne for the scenario that the page gives away.
+func TestDrawnDecisionsAreTheSimulations(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	all := []string{"algorithm", "fixed_window", "algorithm", "sliding_window_counter", "algorithm", "sliding_window_log", "algorithm", "token_bucket", "algorithm", "gcra"}
+	for _, pairs := range [][]string{
+		{},
+		{"anchor", "first_hit"},
+		{"pattern", "steady", "requests", "15", "duration", "4m"},
+		{"pattern", "bursts", "requests", "15", "every", "30s", "burst", "4"},
+		{"pattern", "ramp", "requests", "30", "duration", "4m", "cost", "3"},
+		{"pattern", "random", "requests", "12", "duration", "5m"},
+		{"pattern", "own", "times", "0x12 1 60x3 119.999", "cost", "0"},
+		{"quota", "0"},
+		{"window", "7s", "duration", "30s"},
+	} {
+		query := playing(append(slices.Clone(all), pairs...)...).Encode()
+		page := w.get("/playground?"+query, "acme-viewer")
+		if page.Code != http.StatusOK {
+			t.Fatalf("%v: %d", pairs, page.Code)
+		}
+		tree := page.tree(t)
+		lines := strings.Split(strings.TrimSpace(w.get("/playground/scenarios?"+query, "acme-viewer").body), "\n")
+		if len(lines) != 5 {
+			t.Fatalf("%v: %d scenarios", pairs, len(lines))
+		}
+		for _, line := range lines {
+			var asked struct {
+				ID    string
+				Steps []struct {
+					Repeat *int64
+				}
+			}
+			var answer struct {
+				Steps []struct {
+					At      int64 `json:"at_ms"`
+					Allowed int64 `json:"allowed_count"`
+					Limits  []struct{ Remaining int64 }
+				}
+			}
+			must(t, json.Unmarshal([]byte(line), &asked))
+			text, err := simulation.RunOne(t.Context(), []byte(line), simulation.Config{NewLimiter: freshLimiter})
+			must(t, err)
+			must(t, json.Unmarshal(text, &answer))
+			var want []laneRow
+			allowed, refused := int64(0), int64(0)
+			for i, s := range answer.Steps {
+				n := int64(1)
+				if asked.Steps[i].Repeat != nil {
+					n = *asked.Steps[i].Repeat
+				}
+				want = append(want, laneRow{s.At, s.Allowed, n - s.Allowed, s.Limits[0].Remaining})
+				allowed, refused = allowed+s.Allowed, refused+n-s.Allowed
+			}
+			lane := byID(tree, asked.ID)
+			if got := laneRows(t, lane); !slices.Equal(got, want) {
+				t.Errorf("%v, %s:\n%v\nwant\n%v", pairs, asked.ID, got, want)
+			}
+			legend := textIn(withClass(lane, "key-passed")[0]) + ", " + textIn(withClass(lane, "key-refused")[0])
+			if !strings.HasPrefix(legend, fmt.Sprintf("%d allowed, %d refused", allowed, refused)) {
+				t.Errorf("%v, %s: %s, want %d and %d", pairs, asked.ID, legend, allowed, refused)
+			}
+			single := !slices.ContainsFunc(want, func(r laneRow) bool { return r.allowed+r.refused > 1 })
+			passed, hung := attr(withClass(lane, "lane-passed")[0], "d"), attr(withClass(lane, "lane-refused")[0], "d")
+			if single && (strings.Count(passed, "M") != int(allowed) || strings.Count(hung, "M") != int(refused)) {
+				t.Errorf("%v, %s: the picture has %q and %q for %d and %d", pairs, asked.ID, passed, hung, allowed, refused)
+			}
+		}
+	}
+}
+
+// At first sight: at the edge of a window fixed windows let twice the quota pass,
+// a log does not.
+func TestPlaygroundShowsTheFlawOfFixedWindows(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	tree := w.get("/playground", "viewer").tree(t)
+	got := map[string]string{}
+	for _, tr := range find(tree, "data-algorithm") {
+		got[attr(tr, "data-algorithm")] = textIn(tr)
+	}
+	for algorithm, want := range map[string]string{
+		"fixed_window": "Fixed window 20 of 10 20 0 0", "sliding_window_log": "Sliding window log 10 of 10 10 10 10",
+	} {
+		if text := got[algorithm]; strings.Join(strings.Fields(text), "") != strings.ReplaceAll(want, " ", "") {
+			t.Errorf("%s: %s, want %s", algorithm, text, want)
+		}
+	}
+	if len(got) != 4 {
+		t.Errorf("the lanes are %v", got)
+	}
+	for algorithm, want := range map[string]string{
+		"fixed_window":       "Refuses nothing. Lets 20 requests pass in the 1m from 50s, 2 times the quota of 10, as its count begins anew at 1m.",
+		"sliding_window_log": "Refuses 10 of 20, the first at 1m. In no 1m do more than 10 requests pass, of a quota of 10. At that first refusal it remembers 10, and the next would pass when enough of them are 1m old, 50s later.",
+	} {
+		if text := textIn(withClass(byID(tree, algorithm), "lane-sentence")[0]); text != want {
+			t.Errorf("%s: %s\nwant %s", algorithm, text, want)
+		}
+	}
+}
+
+// The most in any one window is that of every window there is.
+func TestMostInAnyWindowIsExact(t *testing.T) {
+	t.Parallel()
+	dice := rand.New(rand.NewPCG(3, 4))
+	for range 300 {
+		g := &game{window: time.Duration(1+dice.Int64N(40)) * time.Millisecond, cost: dice.Int64N(4)}
+		var p played
+		at := int64(0)
+		for range dice.IntN(30) {
+			at += 1 + dice.Int64N(12)
+			n := 1 + dice.Int64N(4)
+			p.answers = append(p.answers, playedAnswer{arrival: arrival{at, n}, allowed: dice.Int64N(n + 1)})
+		}
+		var want int64
+		for from := range at + 1 {
+			var units int64
+			for _, a := range p.answers {
+				if a.at >= from && a.at < from+g.window.Milliseconds() {
+					units += a.allowed * g.cost
+				}
+			}
+			want = max(want, units)
+		}
+		got, from := p.most(g)
+		var units int64
+		for _, a := range p.answers {
+			if a.at >= from && a.at < from+g.window.Milliseconds() {
+				units += a.allowed * g.cost
+			}
+		}
+		if got != want || got != units {
+			t.Fatalf("%d from %d (there are %d), want %d of %+v", got, from, units, want, p.answers)
+		}
+	}
+}
+
+// A run of refusals is across instants, and what passes ends it.
+func TestLongestRun(t *testing.T) {
+	t.Parallel()
+	p := played{answers: []playedAnswer{
+		{arrival: arrival{0, 3}, allowed: 1}, {arrival: arrival{5, 1}}, {arrival: arrival{9, 4}, allowed: 2}, {arrival: arrival{12, 1}}, {arrival: arrival{20, 1}, allowed: 1},
+	}}
+	if n, from := p.longestRun(); n != 3 || from != 0 {
+		t.Errorf("%d from %d", n, from)
+	}
+}
+
+// What a simulation does not take is told at its field, and nothing is played.
+func TestPlaygroundBounds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for query, want := range map[string]string{
+		"quota=-1": "quota", "quota=": "quota", "quota=1000000000001": "quota", "quota=1e3": "quota", "window=1": "window", "window=0s": "window", "window=400d": "window",
+		"burst=0": "burst", "anchor=none": "anchor", "pattern=none": "pattern", "requests=0": "requests", "requests=100000": "requests", "every=x": "every", "seed=-1": "seed",
+		"cost=-1": "cost", "cost=2147483648": "cost", "duration=forever": "duration", "duration=10s": "duration", "quota=10001": "quota",
+		"pattern=steady&requests=5000&every=1s&duration=1m": "requests", "pattern=steady&requests=9000&every=1m&duration=1m": "requests", "pattern=bursts&requests=9000&every=1ms&duration=1d": "requests",
+		"pattern=random&requests=9000&every=1ms&duration=366d": "requests", "pattern=ramp&requests=9000&every=1ms&duration=366d": "requests", "requests=9000": "requests",
+		"pattern=own": "times", "pattern=own&times=1,x": "times", "pattern=own&times=-1": "times", "pattern=own&times=121": "times", "pattern=own&times=0x99999": "times", "pattern=own&times=1x0": "times",
+		"quota=1&quota=2": "quota", "pattern=%ff": "pattern",
+	} {
+		page := w.get("/playground?"+query, "viewer")
+		tree := page.tree(t)
+		var faulty []string
+		for _, n := range find(tree, "aria-invalid") {
+			faulty = append(faulty, attr(n, "id"))
+		}
+		if page.Code != http.StatusUnprocessableEntity || !slices.Equal(faulty, []string{want}) || len(withClass(tree, "lane")) > 0 {
+			t.Errorf("%s: %d, faulty %v, want %s", query, page.Code, faulty, want)
+		}
+	}
+	if page := w.get("/playground?algorithm=none", "viewer"); page.Code != http.StatusUnprocessableEntity {
+		t.Errorf("an algorithm that is not known: %d", page.Code)
+	}
+	if page := w.get("/playground?"+playing("pattern", "steady", "requests", "2500", "every", "1m", "duration", "1m", "algorithm", "token_bucket").Encode(), "viewer"); page.Code != http.StatusOK ||
+		len(laneRows(t, byID(page.tree(t), "token_bucket"))) != 120 {
+		t.Errorf("many requests: %d, and not 120 parts", page.Code)
+	}
+}
+
+// The limit to use in a plan is one that plans take; who may not write plans is
+// not led there.
+func TestPlayedLimitFitsAPlan(t *testing.T) {
+	t.Parallel()
+	g := readGame(playing("burst", "20", "anchor", "first_hit"))
+	for _, l := range lanes {
+		text := jsonText(wireOf(g.limit(l.algorithm)))
+		var read wireLimit
+		must(t, json.Unmarshal([]byte(text), &read))
+		if a, known := enforcement.ParseAlgorithm(read.Algorithm); !known || a != l.algorithm || (read.Burst == 20) != a.Bucket() || (read.Anchor != "") != a.Windowed() || read.Window != "1m" {
+			t.Errorf("%s", text)
+		}
+	}
+	w := newWorld(t)
+	for by, may := range map[string]bool{"owner": true, "viewer": false, "acme-admin": false} {
+		if led := strings.Contains(w.get("/playground", by).body, `href="/plans/new"`); led != may {
+			t.Errorf("%s is led to a new plan: %v", by, led)
+		}
+	}
+}
+
+// Whatever is typed is text.
+func TestPlaygroundOfHostileValues(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	want := ""
+	for n, payload := range append([]string{"plain"}, payloads...) {
+		q := url.Values{"algorithm": {"gcra"}}
+		for name := range gameDefaults {
+			q.Set(name, payload)
+		}
+		page := w.get("/playground?"+q.Encode(), "viewer")
+		tree := page.tree(t)
+		strict(t, "playground", tree)
+		if got := shape(tree); n == 0 {
+			want = got
+		} else if got != want {
+			t.Errorf("%q:\n%s\nwant\n%s", payload, got, want)
+		}
+	}
+}
