@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -166,6 +167,10 @@ func (w *Web) published(c echo.Context, p plans.Plan, to plans.Document, number 
 	return err
 }
 
+// pollFor is how long after an edit of a plan the page of its nodes asks again by
+// itself. A page that is left open does not keep its session alive for ever.
+const pollFor = 10 * time.Minute
+
 // rollout is GET /plans/:plan/rollout: on which nodes the revision of the address
 // is in force.
 func (w *Web) rollout(c echo.Context) error {
@@ -190,6 +195,7 @@ func (w *Web) rollout(c echo.Context) error {
 		return err
 	}
 	v := drawRollout(o, revision)
+	v.Poll = !v.Done && w.cfg.Now().Sub(p.UpdatedAt) < pollFor
 	v.PlanHead, v.Version = head, "Version "+strconv.Itoa(number)+" is published"
 	if number == 0 {
 		v.Version = "Nothing is published"

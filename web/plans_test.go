@@ -390,6 +390,10 @@ func TestDiffAndPublish(t *testing.T) {
 	if !polls(waiting) {
 		t.Error("the page does not ask again")
 	}
+	w.now.Add(pollFor.Microseconds())
+	if late := w.get(where, "viewer"); polls(late) || !strings.Contains(late.body, "Look again") {
+		t.Error("the page asks for ever")
+	}
 	node("b", after.Revision+3)
 	all := w.get(where, "viewer")
 	says(t, "all", all, 200, []string{"in force on 2 nodes: all of them"})

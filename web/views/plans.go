@@ -224,7 +224,8 @@ type PublishPage struct {
 type Rollout struct {
 	PlanHead
 	Version  string
-	Done     bool
+	Done     bool // all nodes have it
+	Poll     bool // the page asks again by itself
 	Summary  string
 	Nodes    []RolloutNode
 	Silent   string // how many are not counted, in words; "" without any

@@ -1884,8 +1884,8 @@ func PlanPublishPage(p Page, v PublishPage) templ.Component {
 	})
 }
 
-// PlanRolloutPage tells on which nodes a version is in force; while it is not on
-// all of them the page asks again.
+// PlanRolloutPage tells on which nodes a version is in force; while it is new and
+// not on all of them the page asks again.
 func PlanRolloutPage(p Page, v Rollout) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1958,7 +1958,7 @@ func PlanRolloutPage(p Page, v Rollout) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			if !v.Done {
+			if v.Poll {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 165, " hx-get=\"")
 				if templ_7745c5c3_Err != nil {
 					return templ_7745c5c3_Err
