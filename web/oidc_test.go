@@ -84,7 +84,7 @@ func TestSignInByProvider(t *testing.T) {
 	_, _, err := w.people.Invite(ctx, accounts.CommandPrincipal("test"), "", "new@people.example", accounts.Viewer)
 	must(t, err)
 	in = w.back("new@people.example", "s", away+awaySplit+"//evil.example")
-	if in.Code != http.StatusSeeOther || in.Header().Get("Location") != "/account" {
+	if in.Code != http.StatusSeeOther || in.Header().Get("Location") != "/" {
 		t.Fatalf("invited: %d %v", in.Code, in.Header())
 	}
 	if page := w.get("/account", in.named("headgate").Value); !strings.Contains(page.body, "so there is no password here") {

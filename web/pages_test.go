@@ -84,7 +84,7 @@ func TestAMembersWay(t *testing.T) {
 		return w.post("/sign-in", "", url.Values{"email": {"bo@people.example"}, "password": {password}})
 	}
 	in := signIn(password)
-	to("sign in", in, "/account")
+	to("sign in", in, "/")
 	if page := w.get("/account", in.cookie()); !strings.Contains(page.body, "Tenant viewer") || !strings.Contains(page.body, "Acme Inc.") {
 		t.Errorf("not a viewer of acme: %s", page.body)
 	}
@@ -111,7 +111,7 @@ func TestAMembersWay(t *testing.T) {
 		t.Errorf("disabled: %d", out.Code)
 	}
 	to("enable", w.post(bo+"/enable", "acme-admin", nil), bo+"?done=enabled")
-	to("sign in again", signIn("nine loud geese at noon"), "/account")
+	to("sign in again", signIn("nine loud geese at noon"), "/")
 	to("remove", w.post(bo+"/remove", "acme-admin", url.Values{"confirm": {"bo@people.example"}}), members+"?done=removed")
 	if gone := w.get(bo, "acme-admin"); gone.Code != http.StatusNotFound {
 		t.Errorf("removed: %d", gone.Code)
