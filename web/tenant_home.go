@@ -36,6 +36,10 @@ const (
 	looksThrough  = 200
 )
 
+// entriesCounted is up to how many list entries are counted for the first page:
+// a list may have thousands.
+const entriesCounted = 500
+
 func (w *Web) tenantRoutes() []row {
 	const get = http.MethodGet
 	const read = accounts.TenantRead
@@ -259,7 +263,7 @@ func (w *Web) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, er
 	if err != nil {
 		return nil, err
 	}
-	entries, err := w.cfg.Steering.Entries(ctx, t.ID, steering.Filter{Limit: steering.MaxEntries})
+	entries, err := w.cfg.Steering.Entries(ctx, t.ID, steering.Filter{Limit: entriesCounted + 1})
 	if err != nil {
 		return nil, err
 	}
@@ -281,7 +285,11 @@ func (w *Web) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, er
 	} {
 		n, next := inForce(ends[i], now)
 		b := views.Beside{Label: what.label, URL: below(t, what.path), Count: views.Count(int64(n)), Text: what.none}
-		if n > 0 {
+		switch {
+		case n > entriesCounted && i == 1:
+			b.Count, b.Text = views.Number{Text: strconv.Itoa(entriesCounted) + "+", Exact: "more than " + strconv.Itoa(entriesCounted)}, "of both lists"
+			next = time.Time{} // of those that were not read nothing is known
+		case n > 0:
 			b.Text = "without an end"
 		}
 		if !next.IsZero() {

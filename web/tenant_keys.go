@@ -126,8 +126,11 @@ func endingOf(optional, chosen string, lives ...life) views.Ending {
 
 var (
 	shortLives = []life{
-		{"1h", "in an hour", time.Hour}, {"24h", "in 24 hours", day}, {"7d", "in 7 days", 7 * day},
-		{"30d", "in 30 days", 30 * day}, {"90d", "in 90 days", 90 * day},
+		{"1h", "in an hour", time.Hour},
+		{"24h", "in 24 hours", day},
+		{"7d", "in 7 days", 7 * day},
+		{"30d", "in 30 days", 30 * day},
+		{"90d", "in 90 days", 90 * day},
 	}
 	keyLives = []life{{"30d", "in 30 days", 30 * day}, {"90d", "in 90 days", 90 * day}, {"365d", "in a year", 365 * day}}
 )

@@ -190,7 +190,7 @@ func (w *Web) showPlanChange(c echo.Context, status int, to string, list []views
 		return err
 	}
 	v.Notes = append(v.Notes, "Checks are decided by the new plan at once, on every node within seconds.",
-		"Where a policy and a limit of the same name count by the same in both, what was used stays used; everything else begins anew.")
+		"Where a policy and a limit of the same name count in the same way in both plans, what was used stays used. Everything else begins anew.")
 	left, err := w.steeringLeft(ctx, t, before, after)
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -285,5 +286,18 @@ func TestTenantsTabsByRole(t *testing.T) {
 				t.Errorf("%s is offered more on %s: %t", caller, path, got)
 			}
 		}
+	}
+}
+
+// What a list has beyond what is counted is told as such.
+func TestTenantHomeWithLongLists(t *testing.T) {
+	t.Parallel()
+	w := newMetered(t)
+	for i := range entriesCounted + 1 {
+		_, err := w.steering.CreateEntry(t.Context(), "acme", steering.NewEntry{List: steering.Deny, Attribute: "user", Value: strconv.Itoa(i), ExpiresAt: w.clock().Add(time.Hour)})
+		must(t, err)
+	}
+	if text := words(t, w.get("/tenants/acme", "owner")); !strings.Contains(text, "List entries 500+ of both lists Blocks 0") {
+		t.Errorf("%s", text)
 	}
 }
