@@ -359,7 +359,8 @@ func (w *Web) denialActions(c echo.Context, r *metrics.Refusal, slug string) []v
 	asked := url.Values{"method": {r.Method}, "path": {r.Path}, "cost": {strconv.FormatInt(r.Cost, 10)}}
 	for _, a := range r.Attributes {
 		if !r.Redacted {
-			asked.Set(keyPrefix+a.Name, a.Value)
+			asked.Add("name", a.Name)
+			asked.Add("value", a.Value)
 		}
 	}
 	offer("/explain", asked, views.DenialAction{Text: "Explain it now", Hint: "What the same request would be answered at this moment", Icon: "search-code"})

@@ -204,6 +204,10 @@ func TestDenialActions(t *testing.T) {
 		}
 		return false
 	}
+	const explained = "/tenants/acme/explain?cost=1&method=POST&name=ip&name=user&path=%2Fv1%2Flogin&value=203.0.113.9&value=u1"
+	if links := hrefs(w.get("/denials/"+ids["login"], "viewer").tree(t)); !hasPrefix(links, explained) {
+		t.Errorf("it is not explained from %q", links)
+	}
 	_, there := w.rowOf(t, "/tenants/:tenant/overrides/new")
 	for by, may := range map[string]bool{"owner": true, "viewer": false, "acme-viewer": false, "acme-admin": accounts.Authorize(accounts.Principal{Kind: "user", ID: "x", Role: accounts.TenantAdmin, TenantID: "acme"}, accounts.SteerWrite) == nil} {
 		if got := steers("/tenants/acme/denials/"+ids["login"], by); got != (may && there) {
