@@ -71,6 +71,9 @@ func (b *Browser) hear(event any) {
 	defer b.mu.Unlock()
 	switch e := event.(type) {
 	case *log.EventEntryAdded:
+		if e.Entry.Level == "verbose" || e.Entry.Level == "info" {
+			return // that a field was not given the focus, for one
+		}
 		b.list = append(b.list, fmt.Sprintf("log: %s %s", e.Entry.Text, e.Entry.URL))
 	case *runtime.EventConsoleAPICalled:
 		complaint := fmt.Sprintf("console: %s", e.Type)
