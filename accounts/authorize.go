@@ -88,6 +88,22 @@ func Actions() []Action {
 	return list
 }
 
+// Roles lists every role, the operator's first, those that may more before those
+// that may less.
+func Roles() []Role { return slices.Clone(everybody) }
+
+// Allowed reports whether people of a role may do an action: those of a tenant
+// with their own only.
+func Allowed(a Action, r Role) bool {
+	return a == Public || slices.Contains(grants[a].roles, r)
+}
+
+// NeededScopes gives the scope that an operator's and a tenant's key need for an
+// action; "": no such key may do it. For Public there is nothing to need.
+func NeededScopes(a Action) (operatorKey, tenantKey tenants.Scope) {
+	return grants[a].operatorKey, grants[a].tenantKey
+}
+
 // Authorize says whether somebody may do an action; Unauthenticated for nobody,
 // Forbidden otherwise. Of which tenant is Reaches' matter.
 func Authorize(p Principal, a Action) error {

@@ -82,7 +82,7 @@ func (w *Web) fail(err error, c echo.Context) {
 			c.Response().Header().Set("Allow", allow)
 		}
 	}
-	if kind != problem.NotAllowed && strings.Contains(c.Request().Header.Get("Accept"), "text/html") {
+	if (kind != problem.NotAllowed || reads(c.Request().Method)) && strings.Contains(c.Request().Header.Get("Accept"), "text/html") {
 		if err := w.render(c, t.Status, w.errorPage(c, kind, known, t, err)); err == nil {
 			return
 		}
@@ -104,17 +104,25 @@ func (w *Web) errorPage(c echo.Context, kind problem.Kind, known answer, t probl
 		page.Path, page.Self = "/", "/"
 		return views.NotFoundPage(page)
 	}
-	e := views.Error{Status: strconv.Itoa(t.Status), Title: known.title, Back: "Back to your account", BackURL: "/"}
+	e := views.Error{Status: strconv.Itoa(t.Status), Title: known.title, Back: "Back to the beginning", BackURL: "/", RequestID: requestID(c)}
 	if told := (*problem.Problem)(nil); errors.As(err, &told) && kind != problem.Internal {
 		e.Text = sentence(told.Message)
 	}
 	switch kind {
 	case problem.Internal:
 		e.Text = "It is not your fault. Try again; if it stays, tell whoever runs Headgate the number of the request."
-		e.RequestID = requestID(c)
 	case problem.Unavailable:
 		e.Text = "The database is away, or this node is starting or stopping. Try again in a moment. Checks of the API go on meanwhile."
-		e.RequestID = requestID(c)
+		e.Back, e.BackURL = "Try again", page.Self
+		if !reads(c.Request().Method) {
+			e.BackURL = "/" // a write is not repeated by a link
+		}
+	case problem.Forbidden:
+		e.Text += " Ask an owner of Headgate, or an admin of your tenant, if you need it."
+	case problem.Malformed:
+		e.Text += " Nothing was changed. Go back, reload the page and try once more."
+	case problem.NotAllowed:
+		e.Text = "This address takes what a form sends, and is no page of its own. Go back to the page with the form."
 	case problem.Stale:
 		e.Text = "Somebody else changed this since you opened it, so nothing was changed. Look at it again first."
 	}

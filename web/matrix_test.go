@@ -36,7 +36,7 @@ func callers() []string {
 // the place that the route is about.
 func (w *world) at(path string) string {
 	person := w.ids["viewer"]
-	path = strings.ReplaceAll(path, ":line", w.ids["line"])
+	path = strings.NewReplacer(":line", w.ids["line"], operatorKeysPath+"/:key", operatorKeysPath+"/"+w.ids["operator_key"]).Replace(path)
 	if strings.Contains(path, "/members") {
 		person = w.ids["acme-viewer"]
 	}

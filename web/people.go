@@ -41,11 +41,11 @@ func crowdOf(c echo.Context) crowd {
 	}
 }
 
-// crowdTabs are those of the tenant whose members they are; none for the
-// operator's people.
+// crowdTabs are those of the tenant whose members they are, or of the settings
+// for the operator's people.
 func (w *Web) crowdTabs(c echo.Context, k crowd) []views.Tab {
 	if !k.ofTenant() {
-		return nil
+		return w.settingsTabs(c, "/people")
 	}
 	return w.tenantTabs(c, "/members")
 }

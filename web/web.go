@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/demo"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/fleet"
 	"github.com/headgate/headgate/metrics"
@@ -78,6 +79,10 @@ type Config struct {
 	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
 	// Changed makes an edit count on this node at once; default: nothing.
 	Changed func(context.Context)
+	// Demo tells of demo data and removes it; default nil: there is none.
+	Demo *demo.Service
+	// Process is what there is to know of the process that serves the pages.
+	Process Process
 	// AuditLines is how many lines a file of the audit log has at most; default
 	// 100,000.
 	AuditLines int
@@ -103,6 +108,7 @@ type Web struct {
 	streams     streams
 	questions   questions
 	chain       chain
+	demo        demoSeen
 }
 
 // New reads the specification; an error means that the embedded file is broken,
@@ -193,6 +199,10 @@ func (w *Web) page(c echo.Context, title string) views.Page {
 	}
 	if w.cfg.People != nil {
 		p.AccountURL = "/account"
+	}
+	if v := who(c); v.signedIn() && v.user.TenantID == "" {
+		p.Demo = w.demoPresent(c.Request().Context())
+		p.RemoveDemo = p.Demo && may(c, accounts.PlansWrite) && may(c, accounts.TenantWrite)
 	}
 	return p
 }

@@ -26,6 +26,7 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/demo"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/fleet"
@@ -184,7 +185,9 @@ func (w *world) populate(ctx context.Context) error {
 		return err
 	}
 	w.ids["line"] = lines[0].ID
-	return nil
+	k, _, err := accounts.NewService(w.store, accounts.Config{Now: w.clock}).CreateOperatorKey(ctx, tenants.NewKey{Name: "grafana", Scopes: []tenants.Scope{tenants.ScopeRead}})
+	w.ids["operator_key"] = k.ID
+	return err
 }
 
 func newWorld(t testing.TB, change ...func(*Config)) *world {
@@ -229,6 +232,7 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})
 		},
+		Demo:     demo.NewService(w.store, w.tenants, w.plans, w.steering, demo.Config{Now: w.clock}),
 		Changed:  func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Timeout:  time.Minute, // of a busy machine
 		Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise

@@ -159,6 +159,7 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 	roller := metrics.NewRoller(n.store, metrics.RollerConfig{
 		Holder:  n.id,
 		Minutes: time.Duration(s.RetentionMinutes), Hours: time.Duration(s.RetentionHours), Days: time.Duration(s.RetentionDays),
+		Refusals: refusalsKept, MaxRefusals: mostRefusals,
 		Logger: log,
 	})
 	n.analytics = metrics.NewAnalytics(n.store, metrics.AnalyticsConfig{Live: n.recorder.Seconds, Pending: n.flusher.PendingRefusal, Logger: log})

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"runtime"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/web"
+)
+
+// How long refusals with their explanations are kept, and how many.
+const (
+	refusalsKept = 24 * time.Hour
+	mostRefusals = 100_000
+)
+
+// process is what the pages tell of this process.
+func (n *node) process(s *serveCommand) web.Process {
+	database := "SQLite"
+	if s.production() {
+		database = "PostgreSQL"
+	}
+	return web.Process{
+		Node: n.id, Database: database, Limiter: n.limiterKind, GoVersion: runtime.Version(), Build: buildOf(),
+		Schema: func(ctx context.Context) (current, latest int, err error) {
+			m, err := n.store.MigrationStatus(ctx)
+			return m.Version, m.Latest, err
+		},
+		Retention: []web.Retention{
+			{What: "Counts by the minute", Kept: time.Duration(s.RetentionMinutes), Setting: settingName("retention-minutes")},
+			{What: "Counts by the hour", Kept: time.Duration(s.RetentionHours), Setting: settingName("retention-hours")},
+			{What: "Counts by the day", Kept: time.Duration(s.RetentionDays), Setting: settingName("retention-days")},
+			{What: "Refusals with their explanation", Kept: refusalsKept, Most: mostRefusals},
+			{What: "Lines of the audit log"},
+		},
+	}
+}
+
+// buildOf names the commit that the binary was made of; "" when it does not say.
+func buildOf() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	var revision, suffix string
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			revision = s.Value
+		case "vcs.modified":
+			if s.Value == "true" {
+				suffix = ", with changes"
+			}
+		}
+	}
+	if revision == "" {
+		return ""
+	}
+	return strings.TrimSpace(revision[:min(12, len(revision))]) + suffix
+}

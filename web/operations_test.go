@@ -1,0 +1,317 @@
+package web
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/demo"
+	"github.com/headgate/headgate/fleet"
+	"github.com/headgate/headgate/tenants"
+)
+
+// node keeps a report of a node that is well, but for what change does.
+func (w *world) node(t *testing.T, name string, change func(*fleet.Node)) string {
+	t.Helper()
+	now := time.Now() // seen by the database's clock
+	revision, err := w.store.Revision(t.Context())
+	must(t, err)
+	n := fleet.Node{
+		ID: uuid.NewString(), Name: name, Version: "v1.2.3", GoVersion: "go1.26", StartedAt: now.Add(-3 * time.Hour), At: now,
+		Limiter: fleet.LimiterRedis, Sharing: 3, Redis: fleet.Redis{
+			Reachable: true, Since: now.Add(-time.Hour), Version: "8.2.1", RoundTrips: fleet.Latency{P50: 300 * time.Microsecond, P99: 2 * time.Millisecond, Calls: 90},
+		},
+		Snapshot: fleet.Snapshot{Revision: revision, ConfirmedAt: now, Listening: true},
+		Database: fleet.Database{Report: 3 * time.Millisecond, Polls: fleet.Latency{P50: time.Millisecond, P99: 4 * time.Millisecond, Calls: 10}},
+		Counts:   fleet.Counts{Decisions: 600, Interval: 5 * time.Second, WaitingRows: 12},
+		Process:  fleet.Process{Heap: 40 << 20, Goroutines: 31},
+	}
+	change(&n)
+	must(t, w.store.PutNode(t.Context(), n))
+	return n.ID
+}
+
+func same(*fleet.Node) {}
+
+// The page says in a line how the fleet is, and of each node what is not well.
+func TestSystem(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		nodes []func(*fleet.Node)
+		want  []string
+		not   []string
+	}{
+		"none": {nil, []string{"No node has told of itself yet"}, []string{"well"}},
+		"alone": {[]func(*fleet.Node){func(n *fleet.Node) { n.Limiter, n.Redis, n.Sharing = fleet.LimiterInProcess, fleet.Redis{}, 1 }},
+			[]string{"1 node, well, revision", "One node that counts by itself is a whole Headgate", "120 / s", "40 MiB"}, []string{"Redis 8"}},
+		"three": {[]func(*fleet.Node){same, same, same}, []string{"3 nodes, all well, one version", "Redis 8.2.1", "300 µs", "2.00 ms p99", "1.00 ms"}, []string{"Different versions"}},
+		"upgrade": {[]func(*fleet.Node){same, same, func(n *fleet.Node) { n.Version = "v1.3.0" }},
+			[]string{"2 versions", "v1.2.3 on 2 nodes, v1.3.0 on 1 node"}, nil},
+		"away": {[]func(*fleet.Node){same, func(n *fleet.Node) { n.Redis.Reachable, n.Redis.Since = false, n.At.Add(-40*time.Second) }},
+			[]string{"2 nodes, 1 not well", "Redis away for 4", "breaker open"}, nil},
+		"waiting": {[]func(*fleet.Node){func(n *fleet.Node) { n.Counts.Waiting, n.Counts.WaitingRows = time.Minute, 4000 }}, []string{"1 not well", "counts waiting: 4,000 rows"}, nil},
+	} {
+		w := newWorld(t)
+		for i, change := range c.nodes {
+			w.node(t, "web-"+string(rune('a'+i))+":8080", change)
+		}
+		page := textOf(w.get("/system", "viewer").tree(t))
+		for _, words := range c.want {
+			if !strings.Contains(page, words) {
+				t.Errorf("%s: the page does not say %q:\n%s", name, words, page)
+			}
+		}
+		for _, words := range c.not {
+			if strings.Contains(page, words) {
+				t.Errorf("%s: the page says %q", name, words)
+			}
+		}
+	}
+}
+
+// The page's stream sends the nodes as the page has them.
+func TestSystemLive(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, live)
+	w.node(t, "web-a:8080", same)
+	if page := w.get("/system", "owner"); !strings.Contains(page.body, `sse-connect="/system/live"`) || !strings.Contains(page.body, `sse-swap="fleet"`) {
+		t.Error("the page is not live")
+	}
+	server := httptest.NewServer(w.handler)
+	defer server.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, server.URL+"/system/live", nil)
+	must(t, err)
+	r.AddCookie(&http.Cookie{Name: "headgate", Value: w.cookies["owner"]})
+	answer, err := http.DefaultClient.Do(r)
+	must(t, err)
+	defer answer.Body.Close()
+	said := false
+	for lines := bufio.NewScanner(answer.Body); lines.Scan() && !strings.Contains(lines.Text(), "web-a:8080"); {
+		said = said || lines.Text() == "event: fleet"
+	}
+	if !said || ctx.Err() != nil {
+		t.Errorf("%d: the stream does not send the nodes", answer.StatusCode)
+	}
+}
+
+// What the page of roles shows is what Authorize says.
+func TestRolesPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	told := map[accounts.Action]bool{accounts.Public: true}
+	for _, a := range actionsTold {
+		told[a.action] = true
+	}
+	for _, a := range accounts.Actions() {
+		if !told[a] {
+			t.Errorf("the page does not tell of %s", a)
+		}
+	}
+	for n := range w.get("/settings/roles", "viewer").tree(t).Descendants() {
+		if n.Data != "tr" || n.Parent.Data != "tbody" {
+			continue
+		}
+		var cells []string
+		for c := range n.ChildNodes() {
+			if c.Data == "th" || c.Data == "td" {
+				cells = append(cells, textOf(c))
+			}
+		}
+		for i, role := range accounts.Roles() {
+			for _, a := range actionsTold {
+				if !strings.HasSuffix(cells[0], " "+string(a.action)) {
+					continue
+				}
+				p := accounts.Principal{Kind: "user", ID: "x", Role: role}
+				if role.Tenant() {
+					p.TenantID = "t"
+				}
+				if want := accounts.Authorize(p, a.action) == nil; (cells[i+1] == "yes") != want {
+					t.Errorf("%s by %s: the page says %q, the table %v", a.action, role, cells[i+1], want)
+				}
+			}
+		}
+	}
+}
+
+// An operator key is made, shown once, rotated and revoked; the last that may
+// manage stays.
+func TestOperatorKeys(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	service := accounts.NewService(w.store, accounts.Config{Now: w.clock})
+	if page := w.get("/settings/keys", "viewer"); page.Code != http.StatusOK || strings.Contains(page.body, "/settings/keys/new") {
+		t.Errorf("a viewer: %d, and may make a key", page.Code)
+	}
+	bad := w.post("/settings/keys", "owner", url.Values{"name": {""}, "life": {"none"}, "until": {""}})
+	if bad.Code != http.StatusUnprocessableEntity {
+		t.Errorf("a bad form: %d", bad.Code)
+	}
+	made := w.post("/settings/keys", "owner", url.Values{"name": {"terraform"}, "scope-manage": {"on"}, "life": {"90d"}, "until": {""}})
+	if made.Code != http.StatusCreated || !strings.Contains(made.body, "hg_") || !strings.Contains(made.body, "/v1/tenants") {
+		t.Fatalf("%d %s", made.Code, made.body)
+	}
+	list, err := service.OperatorKeys(t.Context(), tenants.Filter{})
+	must(t, err)
+	k := list[len(list)-1]
+	if k.Name != "terraform" || !k.ExpiresAt.Equal(start.Add(90*day)) {
+		t.Errorf("%+v", k)
+	}
+	page := w.get("/settings/keys", "owner")
+	token := regexp.MustCompile(`hg_[a-z]+_[0-9A-Za-z]{49}`).FindString(made.body)
+	if token == "" || strings.Contains(page.body, token) || !strings.Contains(page.body, "/settings/keys/"+k.ID+"/rotate") {
+		t.Error("the list has a token, or no way to rotate")
+	}
+	if last := w.post("/settings/keys/"+k.ID+"/revoke", "owner", nil); last.Code != http.StatusConflict || !strings.Contains(last.body, `role="alert"`) {
+		t.Errorf("the last key: %d", last.Code)
+	}
+	rotated := w.post("/settings/keys/"+k.ID+"/rotate", "owner", url.Values{"overlap": {"1h"}})
+	if rotated.Code != http.StatusCreated || !strings.Contains(rotated.body, "hg_") {
+		t.Fatalf("rotate: %d", rotated.Code)
+	}
+	if wrong := w.post("/settings/keys/"+k.ID+"/rotate", "owner", url.Values{"overlap": {"x"}}); wrong.Code != http.StatusUnprocessableEntity {
+		t.Errorf("a wrong overlap: %d", wrong.Code)
+	}
+	if gone := w.post("/settings/keys/"+k.ID+"/revoke", "owner", nil); gone.Code != http.StatusSeeOther {
+		t.Errorf("revoke: %d", gone.Code)
+	}
+	if none := w.get("/settings/keys/"+w.ids["acme"]+"/revoke", "owner"); none.Code != http.StatusNotFound {
+		t.Errorf("no key: %d", none.Code)
+	}
+}
+
+// The pages of settings say what the process says.
+func TestSettingsPages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) {
+		c.Process = Process{Database: "SQLite", Build: "abc123", Retention: []Retention{
+			{What: "Counts by the minute", Kept: 2 * day, Setting: "HEADGATE_RETENTION_MINUTES"}, {What: "Refusals", Kept: day, Most: 5000}, {What: "Lines"},
+		}}
+	})
+	if to := w.get("/settings", "viewer"); to.Code != http.StatusSeeOther || to.Header().Get("Location") != "/settings/keys" {
+		t.Errorf("%d %q", to.Code, to.Header().Get("Location"))
+	}
+	page := textOf(w.get("/settings/retention", "viewer").tree(t))
+	for _, words := range []string{"Counts by the minute 2 days HEADGATE_RETENTION_MINUTES", "24 h, at most 5,000", "Lines for ever"} {
+		if !strings.Contains(page, words) {
+			t.Errorf("the page does not say %q:\n%s", words, page)
+		}
+	}
+	about := w.get("/settings/about", "viewer")
+	if !strings.Contains(about.body, "abc123") || !strings.Contains(about.body, "v1.2.3") || !strings.Contains(about.body, "/static/LICENSES.") {
+		t.Error("the page does not say what runs")
+	}
+}
+
+// demoWorld is a world whose database says that acme is the demo's.
+func demoWorld(t *testing.T) *world {
+	t.Helper()
+	w := newWorld(t)
+	acme, err := w.tenants.Tenant(t.Context(), "acme")
+	must(t, err)
+	text, err := json.Marshal(demo.Info{MadeAt: start, Tenants: []demo.Made{{ID: acme.ID, Slug: acme.Slug, Number: acme.Number}}})
+	must(t, err)
+	must(t, w.store.PutSetting(t.Context(), "demo", string(text), audit.Entry{Actor: audit.Actor{Kind: "command", ID: "demo", Name: "demo"}, Action: "demo.make"}))
+	return w
+}
+
+// The banner says that there is demo data, to those who may it offers to remove
+// it, and removing asks first.
+func TestDemoBanner(t *testing.T) {
+	t.Parallel()
+	w := demoWorld(t)
+	for by, want := range map[string]bool{"owner": true, "editor": true, "viewer": false} {
+		page := w.get("/audit", by)
+		if !strings.Contains(page.body, "Demo data:") || strings.Contains(page.body, `action="/demo/remove"`) != want {
+			t.Errorf("%s: banner %v, removal %v", by, strings.Contains(page.body, "Demo data:"), !want)
+		}
+	}
+	if page := w.get("/tenants/acme/audit", "acme-admin"); strings.Contains(page.body, "Demo data:") {
+		t.Error("a tenant's people see the banner")
+	}
+	if asked := w.post("/demo/remove", "owner", nil); asked.Code != http.StatusSeeOther || asked.Header().Get("Location") != "/demo/remove" {
+		t.Errorf("the banner's button: %d %q", asked.Code, asked.Header().Get("Location"))
+	}
+	sure := w.get("/demo/remove", "owner")
+	if sure.Code != http.StatusOK || !strings.Contains(textOf(sure.tree(t)), "1: acme") {
+		t.Errorf("%d", sure.Code)
+	}
+	done := w.post("/demo/remove", "owner", url.Values{"sure": {"yes"}})
+	if done.Code != http.StatusSeeOther || !strings.Contains(done.Header().Get("Location"), "done=demo-removed") {
+		t.Fatalf("%d %s", done.Code, done.body)
+	}
+	if _, err := w.tenants.Tenant(t.Context(), "acme"); err == nil {
+		t.Error("the demo's tenant is still there")
+	}
+	if page := w.get("/audit", "owner"); strings.Contains(page.body, "Demo data:") {
+		t.Error("the banner is still there")
+	}
+	if again := w.get("/demo/remove", "owner"); again.Code != http.StatusSeeOther || again.Header().Get("Location") != "/" {
+		t.Errorf("nothing to remove: %d", again.Code)
+	}
+}
+
+// hanging is a log that does not answer until it is given up.
+type hanging struct{ audit.Store }
+
+func (hanging) AuditEntries(ctx context.Context, _ audit.Filter) ([]audit.Entry, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// A page whose database hangs is answered "not available" in time, within the
+// frame, with a way to try again.
+func TestSlowDatabase(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *Config) { c.Audit, c.Timeout = hanging{c.Audit}, 2*time.Second })
+	page := w.get("/audit?kind=plan", "owner")
+	tree := textOf(page.tree(t))
+	if page.Code != http.StatusServiceUnavailable || !strings.Contains(tree, "Not available at the moment") || !strings.Contains(page.body, page.Header().Get("X-Request-Id")) {
+		t.Errorf("%d %s", page.Code, tree)
+	}
+	if !strings.Contains(page.body, `href="/audit?kind=plan"`) || !strings.Contains(page.body, "Where to go from here") {
+		t.Error("the page has no way on")
+	}
+}
+
+// What goes wrong is a page for a browser, in the frame of whoever is signed in.
+func TestErrorsArePages(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for name, c := range map[string]struct {
+		page   reply
+		status int
+	}{
+		"malformed": {w.post("/account/name", "owner", url.Values{"role": {"owner"}}), http.StatusBadRequest},
+		"forbidden": {w.get("/people", "acme-admin"), http.StatusForbidden},
+		"not found": {w.get("/audit/none", "owner"), http.StatusNotFound},
+		"method":    {w.get("/audit/verify/", "owner"), http.StatusNotFound},
+		"a form":    {w.get("/account/name", "owner"), http.StatusMethodNotAllowed},
+		"media":     {w.send("POST", "/account/name", "owner", nil, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }), http.StatusUnsupportedMediaType},
+	} {
+		if c.page.Code != c.status || !strings.HasPrefix(c.page.Header().Get("Content-Type"), "text/html") || !strings.Contains(c.page.body, "<h1>") {
+			t.Errorf("%s: %d %s", name, c.page.Code, c.page.Header().Get("Content-Type"))
+		}
+		if c.status != http.StatusNotFound && !strings.Contains(c.page.body, c.page.Header().Get("X-Request-Id")) {
+			t.Errorf("%s: the page does not have the number of the request", name)
+		}
+	}
+	for _, page := range []reply{w.get("/audit/none", "owner"), w.get("/people", "acme-admin"), w.post("/account/name", "owner", url.Values{"role": {"owner"}})} {
+		if !strings.Contains(page.body, "Where to go from here") || !strings.Contains(page.body, `id="navigation"`) {
+			t.Errorf("%d: not in the frame", page.Code)
+		}
+	}
+}
