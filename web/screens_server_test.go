@@ -72,7 +72,12 @@ func (w *world) screens(t *testing.T) []screen {
 	// Those without a route of their own.
 	return append(list,
 		screen{"not-found", "/none", "owner"}, screen{"not-found-nobody", "/none", ""}, screen{"forbidden", "/people", "acme-admin"},
-		screen{"invited", "/invite/none", ""})
+		screen{"invited", "/invite/none", ""},
+		screen{"explained", "/explain?tenant=acme&method=POST&path=/v1/login/&k.user=u7&k.ip=2001:db8::1", "owner"},
+		screen{"explained-blocked", "/tenants/acme/explain?path=/v1/search/all&k.user=u9&cost=2", "acme-viewer"},
+		screen{"explain-faults", "/tenants/acme/explain?method=get&path=v1&k.ip=x&cost=-1", "acme-admin"},
+		screen{"played-bursts", "/playground?pattern=bursts&requests=15&every=30s&duration=4m&algorithm=gcra&algorithm=sliding_window_log", "viewer"},
+		screen{"playground-faults", "/playground?quota=x&window=1&pattern=none", "acme-viewer"})
 }
 
 // notAPage are routes that answer with no page of their own.

@@ -49,6 +49,8 @@ func (w *world) everyPage(t *testing.T) map[string]reply {
 		"operator keys": w.get("/settings/keys?done=key-revoked", "owner"), "new operator key": w.get("/settings/keys/new", "owner"), "bad operator key": w.post("/settings/keys", "owner", url.Values{"name": {""}}),
 		"operator key": w.post("/settings/keys", "owner", url.Values{"name": {"x"}, "scope-read": {"on"}, "life": {"never"}}), "rotate": w.get("/settings/keys/"+w.ids["operator_key"]+"/rotate", "owner"), "revoke": w.get("/settings/keys/"+w.ids["operator_key"]+"/revoke", "owner"),
 		"method": w.send("DELETE", "/account", "owner", nil), "field": w.post("/account/name", "owner", url.Values{"role": {"owner"}}),
+		"explain": w.get("/explain", "owner"), "explained": w.get("/explain?tenant=acme&method=GET&path=/v1&k.user=u1", "viewer"), "unexplained": w.get("/explain?tenant=none&cost=x", "viewer"),
+		"explain here": w.get("/tenants/acme/explain?path=/&more=1", "acme-viewer"), "playground": w.get("/playground", "acme-admin"), "unplayed": w.get("/playground?quota=x", "viewer"),
 		"media": w.send("POST", "/account/name", "owner", nil, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }),
 		"large": w.post("/account/name", "owner", url.Values{"name": {strings.Repeat("x", maxForm)}}),
 		"cross": w.send("POST", "/account/name", "owner", url.Values{"name": {"x"}}, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }),
