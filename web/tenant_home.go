@@ -519,7 +519,7 @@ func (w *Web) keyChart(ctx context.Context, v *views.CountedKey, t tenants.Tenan
 		}
 	}
 	v.Chart, v.HasChart = usedChart(allowed.Step.Duration(), points, path, attributesIn(parts)), true
-	v.Chart.Summary = "Allowed " + betweenWords(allowed.Count, allowed.Error) + ", refused by a limit " + betweenWords(limited.Count, limited.Error) + "."
+	v.Chart.Summary = "Allowed " + betweenWords(allowed.Count, allowed.Error) + ", refused by a limit or a block " + betweenWords(limited.Count, limited.Error) + "."
 	v.ChartNote = "Only the busiest keys are kept for each minute: where it was not among them, it may have had a few that are not shown."
 	return nil
 }
@@ -560,7 +560,7 @@ func (w *Web) wholeChart(ctx context.Context, v *views.CountedKey, t tenants.Ten
 func usedChart(step time.Duration, points []views.ChartPoint, path string, key map[string]string) views.Chart {
 	return views.Chart{
 		ID: "used", Title: "Requests over time", Kind: "area", Step: step, Points: points, Zoom: joinedQuery(path, keyQuery(key)),
-		Series: []views.Series{{Name: "Allowed", Color: "good"}, {Name: "Refused by a limit", Color: "bad"}},
+		Series: []views.Series{{Name: "Allowed", Color: "good"}, {Name: "Refused", Color: "bad"}},
 	}
 }
 

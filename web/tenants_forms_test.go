@@ -320,7 +320,7 @@ func TestCountedKey(t *testing.T) {
 	page := w.get(key, "editor")
 	text := words(t, page)
 	for _, want := range []string{
-		"user u1", "5 of 5 used", "used up", "Allowed 5 times, refused by a limit 2 times.", "GET /v1/search",
+		"user u1", "5 of 5 used", "used up", "Allowed 5 times, refused by a limit or a block 2 times.", "GET /v1/search",
 		"The limit l1 of 10 per 1m had 0 left, and the request cost 1.", "after 6 s", `"user":"u1"`,
 	} {
 		if !strings.Contains(text, want) {
