@@ -94,7 +94,8 @@ func (w *Web) demoView(ctx context.Context) (views.Confirm, bool, error) {
 		keys += len(list)
 	}
 	v.Facts = []views.Fact{
-		{Name: "Tenants", Value: madeWords(info.Tenants)}, {Name: "Plans", Value: madeWords(info.Plans)},
+		{Name: "Tenants", Value: madeWords(info.Tenants)},
+		{Name: "Plans", Value: madeWords(info.Plans)},
 		{Name: "API keys", Value: fmt.Sprint(keys)},
 	}
 	return v, true, nil

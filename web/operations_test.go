@@ -53,13 +53,22 @@ func TestSystem(t *testing.T) {
 		not   []string
 	}{
 		"none": {nil, []string{"No node has told of itself yet"}, []string{"well"}},
-		"alone": {[]func(*fleet.Node){func(n *fleet.Node) { n.Limiter, n.Redis, n.Sharing = fleet.LimiterInProcess, fleet.Redis{}, 1 }},
-			[]string{"1 node, well, revision", "One node that counts by itself is a whole Headgate", "120 / s", "40 MiB"}, []string{"Redis 8"}},
+		"alone": {
+			[]func(*fleet.Node){func(n *fleet.Node) { n.Limiter, n.Redis, n.Sharing = fleet.LimiterInProcess, fleet.Redis{}, 1 }},
+			[]string{"1 node, well, revision", "One node that counts by itself is a whole Headgate", "120 / s", "40 MiB"},
+			[]string{"Redis 8"},
+		},
 		"three": {[]func(*fleet.Node){same, same, same}, []string{"3 nodes, all well, one version", "Redis 8.2.1", "300 µs", "2.00 ms p99", "1.00 ms"}, []string{"Different versions"}},
-		"upgrade": {[]func(*fleet.Node){same, same, func(n *fleet.Node) { n.Version = "v1.3.0" }},
-			[]string{"2 versions", "v1.2.3 on 2 nodes, v1.3.0 on 1 node"}, nil},
-		"away": {[]func(*fleet.Node){same, func(n *fleet.Node) { n.Redis.Reachable, n.Redis.Since = false, n.At.Add(-40*time.Second) }},
-			[]string{"2 nodes, 1 not well", "Redis away for 4", "breaker open"}, nil},
+		"upgrade": {
+			[]func(*fleet.Node){same, same, func(n *fleet.Node) { n.Version = "v1.3.0" }},
+			[]string{"2 versions", "v1.2.3 on 2 nodes, v1.3.0 on 1 node"},
+			nil,
+		},
+		"away": {
+			[]func(*fleet.Node){same, func(n *fleet.Node) { n.Redis.Reachable, n.Redis.Since = false, n.At.Add(-40*time.Second) }},
+			[]string{"2 nodes, 1 not well", "Redis away for 4", "breaker open"},
+			nil,
+		},
 		"waiting": {[]func(*fleet.Node){func(n *fleet.Node) { n.Counts.Waiting, n.Counts.WaitingRows = time.Minute, 4000 }}, []string{"1 not well", "counts waiting: 4,000 rows"}, nil},
 	} {
 		w := newWorld(t)
