@@ -22,7 +22,7 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/l
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test test-quick test-deploy fuzz bench check current audit
+.PHONY: help run demo build up down generate fmt lint test test-quick test-deploy fuzz screenshots bench check current audit
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -58,6 +58,7 @@ fmt: ## format the Go code (gofumpt) and the templates
 lint: ## look for mistakes: vet, gofumpt, staticcheck, golangci-lint (.golangci.yaml)
 	go vet ./...
 	go vet -tags quick ./...
+	go vet -tags screenshots ./cmd/server
 	@echo "gofumpt -l"; unformatted=$$($(TOOL) gofumpt -l $(GO_FILES)); \
 		if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(TOOL) staticcheck ./...
@@ -90,6 +91,9 @@ fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCE
 		done; \
 	done
 	HEADGATE_FUZZ_SEQUENCES=$(SEQUENCES) $(SERVERS) go test -timeout 120m -count=1 ./enforcement/...
+
+screenshots: bin/with-servers ## take the pictures of the README anew, of the demo, in a browser
+	$(SERVERS) go test -tags screenshots -run '^TestScreenshots$$' -count=1 -timeout 10m -v ./cmd/server
 
 bench: bin/with-servers ## run the benchmarks, BENCHTIME (1s) each
 	$(SERVERS) go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 20m ./...
