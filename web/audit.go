@@ -200,18 +200,19 @@ func (r *auditReading) isOwn(ctx context.Context, a audit.Actor) (bool, error) {
 		return own, nil
 	}
 	lines, err := r.w.cfg.Audit.AuditEntries(ctx, audit.Filter{TenantID: tenantOf(r.c).ID, Group: "user", Object: a.ID, Limit: 1})
-	if err == nil && len(lines) == 0 {
-		_, err = r.w.cfg.People.User(ctx, who(r.c).principal(), tenantOf(r.c).ID, a.ID)
-		if problem.Is(err, problem.NotFound) {
-			r.own[a.ID] = false
-			return false, nil
-		}
-	}
 	if err != nil {
 		return false, err
 	}
-	r.own[a.ID] = true
-	return true, nil
+	own := len(lines) > 0
+	if !own {
+		_, err := r.w.cfg.People.User(ctx, who(r.c).principal(), tenantOf(r.c).ID, a.ID)
+		if err != nil && !problem.Is(err, problem.NotFound) {
+			return false, err
+		}
+		own = err == nil
+	}
+	r.own[a.ID] = own
+	return own, nil
 }
 
 // shown is a line as this reader may see it.
