@@ -196,8 +196,11 @@ func (r *auditReading) isOwn(ctx context.Context, a audit.Actor) (bool, error) {
 	default:
 		return false, nil
 	}
-	if own, known := r.own[a.ID]; known || uuid.Validate(a.ID) != nil {
+	if own, known := r.own[a.ID]; known {
 		return own, nil
+	}
+	if !isID(a.ID) {
+		return false, nil
 	}
 	lines, err := r.w.cfg.Audit.AuditEntries(ctx, audit.Filter{TenantID: tenantOf(r.c).ID, Group: "user", Object: a.ID, Limit: 1})
 	if err != nil {
@@ -214,6 +217,8 @@ func (r *auditReading) isOwn(ctx context.Context, a audit.Actor) (bool, error) {
 	r.own[a.ID] = own
 	return own, nil
 }
+
+func isID(text string) bool { return uuid.Validate(text) == nil }
 
 // shown is a line as this reader may see it.
 func (r *auditReading) shown(ctx context.Context, e audit.Entry) (audit.Entry, error) {
