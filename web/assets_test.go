@@ -7,7 +7,9 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
+	"path"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -100,6 +102,41 @@ func TestPagesArePacked(t *testing.T) {
 		must(t, err)
 		if len(body) != len(plain.body) || len(packed.body) > len(body)*2/3 {
 			t.Errorf("%s: %d bytes, packed %d, unpacked %d", path, len(plain.body), len(packed.body), len(body))
+		}
+	}
+}
+
+// What two page groups call by one name looks on each page as the other wants
+// it: a class that no shared file has is of one file.
+func TestClassesOfPageGroupsAreTheirOwn(t *testing.T) {
+	t.Parallel()
+	names, err := fs.Glob(static, "static/css/*.css")
+	must(t, err)
+	shared, owners := map[string]bool{}, map[string][]string{}
+	comment, rule, class := regexp.MustCompile(`(?s)/\*.*?\*/`), regexp.MustCompile(`[^{}]+\{`), regexp.MustCompile(`\.([A-Za-z][\w-]*)`)
+	for _, name := range names {
+		body, err := static.ReadFile(name)
+		must(t, err)
+		for _, selector := range rule.FindAllString(comment.ReplaceAllString(string(body), ""), -1) {
+			if strings.HasPrefix(strings.TrimSpace(selector), "@") {
+				continue
+			}
+			for _, found := range class.FindAllStringSubmatch(selector, -1) {
+				switch file := path.Base(name); {
+				case file < "40":
+					shared[found[1]] = true
+				case !slices.Contains(owners[found[1]], file):
+					owners[found[1]] = append(owners[found[1]], file)
+				}
+			}
+		}
+	}
+	if len(owners) < 100 || len(shared) < 100 {
+		t.Fatalf("%d classes of page groups and %d of all: the style sheets were not read", len(owners), len(shared))
+	}
+	for name, files := range owners {
+		if len(files) > 1 && !shared[name] {
+			t.Errorf("the class %s is of %q: give one another name, or put it into the parts", name, files)
 		}
 	}
 }
