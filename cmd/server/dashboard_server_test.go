@@ -190,12 +190,20 @@ func TestDashboardWalk(t *testing.T) {
 	second.open("/denials/" + decision.ID)
 	second.sees("429", "per-user", "u1", "/v1/items")
 
+	second.press("Explain it now", 200)
+	second.sees("Would be refused with 429", "per-user")
+	second.open("/denials/" + decision.ID)
+
 	// Lifted for this user, by the way that the page shows.
 	second.press("Give it other numbers", 200)
 	second.fill("factor", "2", "reason", "launch week")
 	second.press("Create the override", 200)
 	second.sees("launch week")
 	call(t, key, "POST", node.origin+"/v1/check", check).want(t, 200)
+	second.open("/tenants/acme/explain?method=GET&path=%2Fv1%2Fitems&k.user=u1")
+	second.sees("Would pass", "per-user")
+	second.open("/system")
+	second.sees("1 node")
 	second.open("/audit")
 	second.sees("ada@example.com", "created an override of per-user")
 
@@ -211,7 +219,7 @@ func TestDashboardWalk(t *testing.T) {
 	third.fill("email", "tom@acme.example", "password", "a green kettle on the roof")
 	third.press("Sign in", 200)
 	third.sees("Acme Inc.", "per-user", "u1")
-	for _, path := range []string{"/overview", "/plans/starter", "/tenants", "/audit", "/denials"} {
+	for _, path := range []string{"/overview", "/plans/starter", "/tenants", "/system", "/audit", "/denials", "/settings"} {
 		if status := third.Open(node.origin + path); status != http.StatusForbidden {
 			t.Errorf("a tenant's viewer gets %d at %s", status, path)
 		}
