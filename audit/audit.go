@@ -99,6 +99,23 @@ func With(ctx context.Context, a Actor, o Origin) context.Context {
 	return context.WithValue(ctx, contextKey{}, source{a, o})
 }
 
+type datedKey struct{}
+
+// Dated has what is made under ctx stand as made at a time that is told of, for a
+// demonstration that has a past: plans, versions, tenants, keys. The lines of the
+// log say when it was done in truth. Nothing that people ask for is dated.
+func Dated(ctx context.Context, at time.Time) context.Context {
+	return context.WithValue(ctx, datedKey{}, at)
+}
+
+// When gives what Dated told; without it now.
+func When(ctx context.Context, now time.Time) time.Time {
+	if at, ok := ctx.Value(datedKey{}).(time.Time); ok {
+		return at
+	}
+	return now
+}
+
 // Who gives what With noted; without it the actor is "system".
 func Who(ctx context.Context) (Actor, Origin) {
 	s, ok := ctx.Value(contextKey{}).(source)

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
@@ -114,7 +115,8 @@ func (f *filling) make(ctx context.Context) error {
 		return err
 	}
 	// Noted before it is made, so that what is half done can be found.
-	i := Info{MadeAt: f.now().UTC().Truncate(time.Second), Making: true}
+	now := f.now().UTC().Truncate(time.Second)
+	i := Info{MadeAt: now, Dated: now.Add(-f.history - time.Hour), Making: true}
 	for _, slug := range planSlugs {
 		i.Plans = append(i.Plans, Made{Slug: slug})
 	}
@@ -172,22 +174,27 @@ func (s *Service) refuseTaken(ctx context.Context) error {
 // furnish makes plans, tenants and what is set. It gives the tenants at three
 // stages: on the first versions, on the published ones with lists and overrides,
 // and with blocks.
+//
+// Plans and tenants stand as made before the history, and the second version as
+// published in the middle of it, so that what is counted belongs to what is
+// published.
 func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*enforcement.Subject, err error) {
+	began := audit.Dated(ctx, i.Dated)
 	for k, draft := range []plans.Document{freePlan(), proPlan(1), enterprisePlan()} {
-		if i.Plans[k], err = f.makePlan(ctx, planSlugs[k], draft); err != nil {
+		if i.Plans[k], err = f.makePlan(began, planSlugs[k], draft); err != nil {
 			return stages, fmt.Errorf("make plan %s: %w", planSlugs[k], err)
 		}
 	}
 	samples := sampleTenants(f.now())
 	for k, t := range samples {
-		if i.Tenants[k], err = f.makeTenant(ctx, t); err != nil {
+		if i.Tenants[k], err = f.makeTenant(began, t); err != nil {
 			return stages, fmt.Errorf("make tenant %s: %w", t.slug, err)
 		}
 	}
 	if stages[0], err = f.subjects(ctx, *i); err != nil {
 		return stages, err
 	}
-	if err := f.revise(ctx); err != nil {
+	if err := f.revise(ctx, i.MadeAt.Add(-f.history/2)); err != nil {
 		return stages, fmt.Errorf("publish plan %s again: %w", planPro, err)
 	}
 	for _, t := range samples {
@@ -231,16 +238,18 @@ func (f *filling) makeTenant(ctx context.Context, t sampleTenant) (Made, error) 
 	return Made{ID: made.ID, Slug: made.Slug, Number: made.Number}, err
 }
 
-// revise publishes a second version of one plan, and leaves a draft behind it.
-func (s *Service) revise(ctx context.Context) error {
+// revise publishes a second version of one plan, as of a time that is told of,
+// and leaves a draft behind it.
+func (s *Service) revise(ctx context.Context, at time.Time) error {
+	then := audit.Dated(ctx, at)
 	p, err := s.plans.Plan(ctx, planPro)
 	if err != nil {
 		return err
 	}
-	if p, err = s.plans.SaveDraft(ctx, p.ID, proPlan(2), p.DraftRevision); err != nil {
+	if p, err = s.plans.SaveDraft(then, p.ID, proPlan(2), p.DraftRevision); err != nil {
 		return err
 	}
-	if p, _, err = s.plans.Publish(ctx, p.ID, p.DraftRevision); err != nil {
+	if p, _, err = s.plans.Publish(then, p.ID, p.DraftRevision); err != nil {
 		return err
 	}
 	_, err = s.plans.SaveDraft(ctx, p.ID, proDraft(), p.DraftRevision)

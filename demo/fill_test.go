@@ -95,6 +95,43 @@ func TestHistoryIsExact(t *testing.T) {
 	}
 }
 
+// Plans, versions and tenants are as old as the history has them; the log tells
+// what was done when it was done.
+func TestWhatIsMadeIsDated(t *testing.T) {
+	t.Parallel()
+	h, now := newHouse(t), time.Now()
+	_, err := h.demo(now, 2, nil).Fill(h.ctx, h.node())
+	h.must(err)
+	info, err := h.demo(now, 2, nil).Present(h.ctx)
+	h.must(err)
+	begin := now.Add(-2 * time.Hour)
+	for _, made := range info.Plans {
+		p, err := h.plans.Plan(h.ctx, made.ID)
+		h.must(err)
+		versions, err := h.plans.Versions(h.ctx, made.ID, 0, 0)
+		h.must(err)
+		first := versions[len(versions)-1]
+		if !p.CreatedAt.Before(begin) || !first.PublishedAt.Before(begin) {
+			t.Errorf("plan %s is of %s, its first version of %s", p.Slug, p.CreatedAt, first.PublishedAt)
+		}
+		if at := versions[0].PublishedAt; len(versions) > 1 && (at.Before(begin.Add(50*time.Minute)) || at.After(begin.Add(70*time.Minute))) {
+			t.Errorf("the second version of plan %s is of %s", p.Slug, at)
+		}
+	}
+	for _, made := range info.Tenants {
+		if tenant, err := h.tenants.Tenant(h.ctx, made.ID); err != nil || !tenant.CreatedAt.Before(begin) {
+			t.Errorf("tenant %s is of %s, error %v", made.Slug, tenant.CreatedAt, err)
+		}
+	}
+	lines, err := h.store.AuditEntries(h.ctx, audit.Filter{})
+	h.must(err)
+	for _, l := range lines {
+		if l.At.Before(now.Truncate(time.Second)) {
+			t.Errorf("the line of %s of %s is dated %s", l.Action, l.ObjectName, l.At)
+		}
+	}
+}
+
 // A quota of a month is live as far used as the history says, and nothing of
 // that is counted as a decision.
 func TestUseIsCarriedOver(t *testing.T) {

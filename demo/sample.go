@@ -35,6 +35,7 @@ const (
 // Addresses are of the networks that are for documentation.
 const (
 	abuserIP  = "203.0.113.66"
+	readerIP  = "203.0.113.40"
 	deniedNet = "198.51.100.0/24"
 	deniedIP  = "198.51.100.23"
 )
@@ -114,6 +115,13 @@ func proPlan(version int) plans.Document {
 				OnFailure:   enforcement.OnFailureClosed,
 				Limits:      []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 2_000, Window: 30 * 24 * time.Hour}},
 			},
+			{
+				Slug:        "feeds-per-ip",
+				Description: "Feeds change once an hour: whoever reads them every second waits.",
+				Match:       plans.Match{Methods: []string{"GET"}, Path: "/feeds/*"},
+				CountBy:     []string{"ip"},
+				Limits:      []enforcement.Limit{{Algorithm: enforcement.SlidingWindowCounter, Quota: 20, Window: time.Minute}},
+			},
 		},
 	}
 	if version == 1 {
@@ -137,6 +145,13 @@ func proDraft() plans.Document {
 	d.Policies[1].Limits[0].Burst = 15
 	d.Policies[2].Limits[0].Quota = 6
 	d.Policies[4].Description = "What a user may order in thirty days from the first order on. Under discussion with sales."
+	d.Policies = append(d.Policies, plans.Policy{
+		Slug:        "carts-per-address",
+		Description: "An idea: shops behind one address would share their carts' rate.",
+		Match:       plans.Match{Methods: []string{"POST"}, Path: "/v1/carts"},
+		CountBy:     []string{"ip"},
+		Limits:      []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 60, Window: time.Minute, Burst: 20}},
+	})
 	return d
 }
 

@@ -102,6 +102,9 @@ type Info struct {
 	// Present: there is something. The other fields are empty without.
 	Present bool      `json:"-"`
 	MadeAt  time.Time `json:"made_at"`
+	// Dated is when plans and tenants stand as made: before the history. Zero of
+	// what was made by programs that did not date.
+	Dated   time.Time `json:"dated,omitzero"`
 	Tenants []Made    `json:"tenants"`
 	Plans   []Made    `json:"plans"`
 	// Making: it is not all there, because it is being made or whoever made it
@@ -212,11 +215,11 @@ func (s *Service) remove(ctx context.Context, i Info) (r Removed, err error) {
 
 // find completes what was noted before it was made: slugs that were free then.
 func (s *Service) find(ctx context.Context, i Info) (Info, error) {
-	found := Info{Present: true, MadeAt: i.MadeAt, Tenants: []Made{}, Plans: []Made{}}
+	found := Info{Present: true, MadeAt: i.MadeAt, Dated: i.Dated, Tenants: []Made{}, Plans: []Made{}}
 	for _, made := range i.Tenants {
 		t, err := s.tenants.Tenant(ctx, made.Slug)
 		switch {
-		case err == nil && !t.CreatedAt.Before(i.MadeAt):
+		case err == nil && i.made(t.CreatedAt):
 			found.Tenants = append(found.Tenants, Made{ID: t.ID, Slug: t.Slug, Number: t.Number})
 		case err != nil && !problem.Is(err, problem.NotFound):
 			return found, err
@@ -225,13 +228,19 @@ func (s *Service) find(ctx context.Context, i Info) (Info, error) {
 	for _, made := range i.Plans {
 		p, err := s.plans.Plan(ctx, made.Slug)
 		switch {
-		case err == nil && !p.CreatedAt.Before(i.MadeAt):
+		case err == nil && i.made(p.CreatedAt):
 			found.Plans = append(found.Plans, Made{ID: p.ID, Slug: p.Slug})
 		case err != nil && !problem.Is(err, problem.NotFound):
 			return found, err
 		}
 	}
 	return found, s.note(ctx, found, "demo.find")
+}
+
+// made reports whether what was made then may be the demo's, which began to be
+// made when its slugs were free.
+func (i Info) made(at time.Time) bool {
+	return !at.Before(i.MadeAt) || at.Equal(i.Dated)
 }
 
 // tries is how often something is removed that changes meanwhile.

@@ -223,6 +223,8 @@ func bloom() crowd {
 			// One user comes close to what a month includes: the same number in every week.
 			{someone(heavyUser, "203.0.113.71"), route{"POST", []string{"/v1/orders"}, 0, false}, always(0.00305)},
 			{someone("", deniedIP), route{"POST", []string{"/v1/orders"}, 0, false}, always(0.005)},
+			// A reader of the product feed that comes far too often, two minutes in ten.
+			{someone("", readerIP), route{"GET", []string{"/feeds/products.xml"}, 0, false}, attacks(0.5)},
 		},
 	}
 }

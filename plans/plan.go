@@ -72,6 +72,8 @@ type Version struct {
 	Document    Document
 	PublishedAt time.Time // when it was first published
 	PublishedBy audit.Actor
+	// Revision at which it was first published.
+	Revision int64
 }
 
 // A Cell is the identity that all counters of one limit share, allocated once

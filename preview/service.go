@@ -87,6 +87,7 @@ type run struct {
 	service          *Service
 	preview          Preview
 	draft, published side
+	version          plans.Version // that is published
 	verdicts         []verdict
 	since            time.Time // when the published version began to hold; zero: long ago
 	data             time.Time // from when on minutes are read: some before From
@@ -119,7 +120,7 @@ func (s *Service) begin(ctx context.Context, idOrSlug string, from, to time.Time
 		if err != nil {
 			return nil, fmt.Errorf("read version %d of plan %s: %w", p.Published, p.Slug, err)
 		}
-		r.published = newSide(v.Document)
+		r.version, r.published = v, newSide(v.Document)
 	}
 	r.verdicts = judge(&r.draft, &r.published)
 	return r, nil
@@ -165,7 +166,11 @@ func (r *run) settleSpan(ctx context.Context) error {
 			return err
 		}
 		if len(lines) > 0 {
-			r.since = wholeMinute(lines[0].At.Add(settling))
+			at := lines[0].At
+			if lines[0].Revision == r.version.Revision {
+				at = r.version.PublishedAt // that was its first time: it knows itself
+			}
+			r.since = wholeMinute(at.Add(settling))
 		}
 	}
 	if r.since.After(p.From) {

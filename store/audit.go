@@ -79,7 +79,7 @@ func (e *edit) complete(ctx context.Context, l *audit.Entry) (err error) {
 	if l.Actor.Kind == "" {
 		l.Actor, l.Origin = audit.Who(ctx)
 	}
-	l.At, l.Revision = e.at, e.revision
+	l.At, l.Revision = e.now, e.revision
 	for _, word := range []*string{
 		&l.Actor.Kind, &l.Actor.ID, &l.Actor.Name, &l.Origin.RequestID, &l.Origin.Address, &l.Action, &l.Object, &l.ObjectName,
 	} {

@@ -26,10 +26,11 @@ type edit struct {
 	engine engine
 	// raises tells an edit from an aside, which makes no revision.
 	raises bool
-	// revision that the edit makes, and when. An aside has it once its lines are
-	// written.
+	// revision that the edit makes. An aside has it once its lines are written.
 	revision int64
-	at       time.Time
+	// at is when what is made stands as made: now, unless another time is told of
+	// (audit.Dated).
+	at, now time.Time
 	// lines of the audit log, written at the end. The first is of what was asked
 	// for: change may complete it, and add what follows from it.
 	lines []audit.Entry
@@ -90,7 +91,8 @@ func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change
 		return false, err
 	}
 	defer tx.Rollback()
-	ed := &edit{tx: tx, engine: s.engine, raises: raises, at: stored(s.now()), lines: []audit.Entry{e}}
+	now := s.now()
+	ed := &edit{tx: tx, engine: s.engine, raises: raises, at: stored(audit.When(ctx, now)), now: stored(now), lines: []audit.Entry{e}}
 	// First, because its lock makes edits take turns: see the package's comment.
 	if err := ed.raise(ctx); err != nil {
 		return false, fmt.Errorf("raise the revision: %w", err)

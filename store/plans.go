@@ -153,12 +153,12 @@ func (s *Store) DeletePlan(ctx context.Context, planID string, ifRevision int64,
 	return s.fail(err, "delete plan %s", planID)
 }
 
-const versionColumns = `plan_id, number, document, published_at, actor_kind, actor_id, actor_name`
+const versionColumns = `plan_id, number, document, published_at, actor_kind, actor_id, actor_name, revision`
 
 func scanVersion(r row) (plans.Version, error) {
 	var v plans.Version
 	var document string
-	err := r.Scan(&v.PlanID, &v.Number, &document, &v.PublishedAt, &v.PublishedBy.Kind, &v.PublishedBy.ID, &v.PublishedBy.Name)
+	err := r.Scan(&v.PlanID, &v.Number, &document, &v.PublishedAt, &v.PublishedBy.Kind, &v.PublishedBy.ID, &v.PublishedBy.Name, &v.Revision)
 	if err != nil {
 		return v, err
 	}

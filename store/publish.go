@@ -31,7 +31,7 @@ func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e 
 		}
 		by := ed.lines[0].Actor
 		_, err = ed.exec(ctx, `
-			INSERT INTO plan_versions (`+versionColumns+`, revision)
+			INSERT INTO plan_versions (`+versionColumns+`)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 			planID, before.Latest+1, document, ed.at, by.Kind, by.ID, by.Name, ed.revision)
 		if err != nil {

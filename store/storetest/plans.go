@@ -4,9 +4,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/tenants"
 )
 
 func testPlanLife(s *suite) {
@@ -128,7 +130,7 @@ func testVersions(s *suite) {
 	first, err := s.Store.Version(s.ctx, p.ID, 1)
 	s.must(err)
 	s.same("the first version", first, plans.Version{
-		PlanID: p.ID, Number: 1, Document: p.Draft, PublishedAt: s.Clock.stored(), PublishedBy: entry("").Actor,
+		PlanID: p.ID, Number: 1, Document: p.Draft, PublishedAt: s.Clock.stored(), PublishedBy: entry("").Actor, Revision: p.Revision,
 	})
 	s.Clock.Add(time.Hour)
 	p = s.publish(p) // an unchanged draft is a version all the same
@@ -282,5 +284,34 @@ func testRollback(s *suite) {
 	p = s.publish(p)
 	if p.Published != 3 || p.Latest != 3 {
 		s.Errorf("the next version is %d, latest %d; want 3", p.Published, p.Latest)
+	}
+}
+
+func testDated(s *suite) {
+	now, then := s.Clock.stored(), s.Clock.stored().AddDate(0, 0, -7)
+	dated := audit.Dated(s.ctx, then.Add(300*time.Nanosecond))
+	p, err := s.Store.CreatePlan(dated, plans.Plan{Slug: "pro", Draft: document("Pro", policy("all", window(1)))}, entry("plan.create"))
+	s.must(err)
+	p, v, err := s.Store.Publish(dated, p.ID, p.DraftRevision, entry("plan.publish"))
+	s.must(err)
+	t, err := s.Store.CreateTenant(dated, tenants.Tenant{Slug: "acme", Document: tenantDocument("acme", "pro")}, entry("tenant.create"))
+	s.must(err)
+	s.same("when all is made", []time.Time{p.CreatedAt, v.PublishedAt, t.CreatedAt, t.UpdatedAt}, []time.Time{then, then, then, then})
+	if v.Revision != p.Revision || t.Revision != s.revision() {
+		s.Errorf("revisions: version %d, plan %d, tenant %d", v.Revision, p.Revision, t.Revision)
+	}
+	lines, err := s.Store.AuditEntries(s.ctx, audit.Filter{})
+	s.must(err)
+	if len(lines) != 3 {
+		s.Errorf("%d lines", len(lines))
+	}
+	for _, l := range lines {
+		if !l.At.Equal(now) {
+			s.Errorf("the line of %s is of %s, not of %s", l.Action, l.At, now)
+		}
+	}
+	s.publish(p)
+	if v, err = s.Store.Version(s.ctx, p.ID, 2); err != nil || !v.PublishedAt.Equal(now) {
+		s.Errorf("what is not told of is dated %s, error %v", v.PublishedAt, err)
 	}
 }

@@ -108,6 +108,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"a plan's writes are refused for a reason", testPlanRefusals},
 		{"documents come back as they were", testDocumentRoundTrip},
 		{"versions are numbered and never change", testVersions},
+		{"what is told of the past is dated so, and its lines are not", testDated},
 		{"numbers in force have their revision and the former ones", testFormers},
 		{"at most MaxFormers are kept", testMaxFormers},
 		{"cells are shared by plans and differ in five parts", testCells},

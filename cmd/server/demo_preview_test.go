@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/demo"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/preview"
+	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/steering"
+	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/tenants"
+)
+
+// What the demo publishes was in force for what it counts: a preview of its draft
+// has figures at once, of every certainty.
+func TestThePreviewOfTheDemoHasFigures(t *testing.T) {
+	t.Parallel()
+	ctx, now := t.Context(), time.Now()
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := store.Open(ctx, store.Config{URL: fmt.Sprintf("sqlite://%s/headgate.db", t.TempDir()), Timeout: time.Minute})
+	must(err)
+	t.Cleanup(func() { must(s.Close()) })
+	must(s.Migrate(ctx))
+	of, drafts := tenants.NewService(s, tenants.Config{}), plans.NewService(s, plans.Config{})
+	steers := steering.NewService(s, of, drafts, steering.Config{})
+	watcher := snapshot.NewWatcher(s, snapshot.Config{Logger: slog.New(slog.DiscardHandler)})
+	clock := func() time.Time { return now }
+	_, err = demo.NewService(s, of, drafts, steers, demo.Config{Now: clock, History: 16 * time.Hour}).Fill(ctx, demo.Node{
+		Snapshot: watcher.Current, Refresh: watcher.Refresh,
+		NewLimiter: func(now func() int64) enforcement.Limiter { return inprocess.New(inprocess.Config{Now: now}) },
+	})
+	must(err)
+	previews := preview.NewService(preview.Config{
+		Plans: drafts, Tenants: of, Steering: steers, Audit: s, Now: clock, Analytics: metrics.NewAnalytics(s, metrics.AnalyticsConfig{Now: clock}),
+	})
+
+	p, err := previews.Draft(ctx, "demo-pro", now.Add(-3*time.Hour), now)
+	must(err)
+	if p.Clipped != "" || p.Joined != 0 || p.Active != 1 || p.Requests < 1000 || p.Refused == 0 {
+		t.Errorf("of the last hours: clipped %q, %d joined, %d active, %d requests, %d refused", p.Clipped, p.Joined, p.Active, p.Requests, p.Refused)
+	}
+	refused := map[preview.Certainty]int64{preview.Exact: 0, preview.Estimated: 0}
+	asked, shadow := false, int64(0)
+	for i := range p.Policies {
+		of := &p.Policies[i]
+		if of.Draft != nil {
+			refused[of.Certainty] += of.Draft.Refused
+		}
+		if of.Shadow != nil {
+			shadow += of.Shadow.Refused
+		}
+		asked = asked || of.Certainty == preview.NeedsShadow && of.Mode == enforcement.PolicyEnforce
+	}
+	if refused[preview.Exact] == 0 || refused[preview.Estimated] == 0 || shadow == 0 || !asked {
+		t.Errorf("refused %v, %d in shadow, one needs shadow: %t", refused, shadow, asked)
+	}
+	// The second version begins in the middle of the history.
+	if p, err = previews.Draft(ctx, "demo-pro", now.Add(-16*time.Hour), now); err != nil || p.Clipped == "" || p.From.Before(now.Add(-8*time.Hour)) || p.From.After(now.Add(-7*time.Hour)) {
+		t.Errorf("of the whole history: from %s, %q, error %v", p.From, p.Clipped, err)
+	}
+	for _, slug := range []string{"demo-free", "demo-enterprise"} {
+		if p, err = previews.Draft(ctx, slug, now.Add(-3*time.Hour), now); err != nil || p.Clipped != "" || p.Requests < 1000 {
+			t.Errorf("%s: %d requests, %q, error %v", slug, p.Requests, p.Clipped, err)
+		}
+	}
+}
