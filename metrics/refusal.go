@@ -74,8 +74,9 @@ type RefusalFilter struct {
 	Reason   enforcement.Reason
 	Reasons  []enforcement.Reason // any of these
 	From, To time.Time
-	// Attributes are all among the refusal's, with these values: its key. Of each
-	// page at most 5,000 rows are looked through for them, so it may be short.
+	// Attributes are all among the refusal's, with these values: its key. The value
+	// of ip may also be a network, 2001:db8::/64: all addresses in it are meant. Of
+	// each page at most 5,000 rows are looked through, so it may be short.
 	Attributes []enforcement.Attribute
 	// Degraded are those that were decided while the limiter that all share was
 	// away. Rows are looked through for them as for Attributes.

@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -307,11 +308,24 @@ func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit 
 
 func hasAttributes(r *metrics.Refusal, asked []enforcement.Attribute) bool {
 	for _, a := range asked {
-		if !slices.Contains(r.Attributes, a) {
+		if !slices.ContainsFunc(r.Attributes, func(has enforcement.Attribute) bool { return has == a || within(has, a) }) {
 			return false
 		}
 	}
 	return true
+}
+
+// within reports whether an address is of the network that is asked for.
+func within(has, asked enforcement.Attribute) bool {
+	if has.Name != "ip" || asked.Name != "ip" || !strings.Contains(asked.Value, "/") {
+		return false
+	}
+	network, err := netip.ParsePrefix(asked.Value)
+	if err != nil {
+		return false
+	}
+	address, err := netip.ParseAddr(has.Value)
+	return err == nil && network.Contains(address)
 }
 
 // refusalRowsFor gives the newest rows of one reason; "": of all.

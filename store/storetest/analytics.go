@@ -419,6 +419,13 @@ func testRefusalAttributes(s *suite) {
 	}
 	f := metrics.RefusalFilter{Tenant: 2, Limit: 1000, Attributes: []enforcement.Attribute{{Name: "user", Value: "u3"}}}
 	s.same("of a user", s.refusals(f), want)
+	for network, list := range map[string][]metrics.Refusal{"192.0.2.0/24": want, "192.0.2.1/32": want, "198.51.100.0/24": {}, "2001:db8::/64": {}, "x/24": {}} {
+		in := f
+		in.Attributes = append(slices.Clone(f.Attributes), enforcement.Attribute{Name: "ip", Value: network})
+		s.same("of a user in "+network, s.refusals(in), list)
+		in.Attributes = []enforcement.Attribute{{Name: "user", Value: network}}
+		s.same("of a user named "+network, s.refusals(in), []metrics.Refusal{})
+	}
 	f.Limit = 7
 	var paged []metrics.Refusal
 	for {
