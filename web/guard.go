@@ -102,13 +102,26 @@ func strictForm(c echo.Context, bytes int64, fields int, known func(name string)
 	return r.PostForm, nil
 }
 
-// next is where a sign-in may lead: the path of a page of ours that needs a
-// session; "" for anything else.
+// maxNextQuery bounds what of an address a sign-in remembers, in bytes.
+const maxNextQuery = 2048
+
+// next is where a sign-in may lead: a page of ours that needs a session, with
+// what narrows it; "" for anything else. A query that leads on by itself, or that
+// says what was done, is nothing that a page was narrowed by.
 func (w *Web) next(raw string) string {
+	path, query, _ := strings.Cut(raw, "?")
 	for _, row := range w.rows {
-		if row.method == http.MethodGet && row.needsSession() && matches(row.path, raw) {
-			return raw
+		if row.method != http.MethodGet || !row.needsSession() || !matches(row.path, path) {
+			continue
 		}
+		if query == "" {
+			return path
+		}
+		q, err := url.ParseQuery(query)
+		if err != nil || len(query) > maxNextQuery || q.Has("next") || q.Has("done") {
+			return ""
+		}
+		return path + "?" + q.Encode()
 	}
 	return ""
 }

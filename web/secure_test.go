@@ -358,6 +358,12 @@ func TestNextStaysHere(t *testing.T) {
 		{"/people/..", "/"},
 		{"/tenants/%2f%2fevil.example/members", "/"},
 		{"/account?next=//evil.example", "/"},
+		{"/account?done=password", "/"},
+		{"/denials?k.user=a%26b&range=24h", "/denials?k.user=a%26b&range=24h"},
+		{"/overview?tenant=acme\r\nSet-Cookie: a=b", "/overview?tenant=acme%0D%0ASet-Cookie%3A+a%3Db"},
+		{"/overview?%zz", "/"},
+		{"//evil.example/overview?range=24h", "/"},
+		{"/overview?q=" + strings.Repeat("x", 3000), "/"},
 		{"/account\r\nSet-Cookie: a=b", "/"},
 		{" /account", "/"},
 		{"/sign-out", "/"},
@@ -370,6 +376,15 @@ func TestNextStaysHere(t *testing.T) {
 		}
 		if page := w.get("/sign-in?next="+url.QueryEscape(c.next), "owner"); page.Header().Get("Location") != c.want {
 			t.Errorf("signed in, next %q leads to %q", c.next, page.Header().Get("Location"))
+		}
+	}
+	// Who opens a link without a session comes to where it leads, narrowed as it is.
+	for address, want := range map[string]string{
+		"/denials?range=24h&k.user=a%26b": "/denials?k.user=a%26b&range=24h", "/overview?next=/x": "/overview", "/people": "/people",
+	} {
+		away := w.get(address, "").Header().Get("Location")
+		if page := w.get(away, "owner"); page.Header().Get("Location") != want {
+			t.Errorf("%s leads by %s to %s, want %s", address, away, page.Header().Get("Location"), want)
 		}
 	}
 }

@@ -46,15 +46,13 @@ func (w *Web) serve(r row) echo.HandlerFunc {
 		}
 		c.Response().Header().Set("Cache-Control", "no-store")
 		requestID(c)
-		if r.kind == bounded {
-			whole := c.Request()
-			ctx, cancel := context.WithTimeoutCause(whole.Context(), w.cfg.Timeout, errSlow)
-			defer func() {
-				cancel()
-				c.SetRequest(whole) // what went wrong is still to be drawn
-			}()
-			c.SetRequest(whole.WithContext(ctx))
-		}
+		whole := c.Request()
+		ctx, cancel := context.WithTimeoutCause(whole.Context(), w.cfg.Timeout, errSlow)
+		defer func() {
+			cancel()
+			c.SetRequest(whole) // what went wrong is still to be drawn
+		}()
+		c.SetRequest(whole.WithContext(ctx))
 		if err := w.guard(c.Request()); err != nil {
 			return err
 		}
@@ -63,13 +61,18 @@ func (w *Web) serve(r row) echo.HandlerFunc {
 			return err
 		}
 		c.Set(visitorKey, v)
-		c.SetRequest(c.Request().WithContext(w.acting(c, v)))
+		acting := func() { c.SetRequest(c.Request().WithContext(w.acting(c, v))) }
+		acting()
 		if !v.signedIn() && r.needsSession() {
 			return w.toSignIn(c)
 		}
 		if err := w.authorize(c, v, r); err != nil {
 			w.refused(c, v, r, err)
 			return err
+		}
+		if r.kind == slow { // who asks is known in time; what they ask for has its own
+			c.SetRequest(whole)
+			acting()
 		}
 		return r.handler(c)
 	})
@@ -113,7 +116,12 @@ func (w *Web) refused(c echo.Context, v visitor, r row, err error) {
 // toSignIn sends nobody to the sign-in, and back afterwards.
 func (w *Web) toSignIn(c echo.Context) error {
 	to := "/sign-in"
-	if next := w.next(c.Request().URL.Path); next != "" && reads(c.Request().Method) {
+	u := c.Request().URL
+	next := w.next(u.RequestURI())
+	if next == "" {
+		next = w.next(u.Path) // what it was narrowed by cannot be kept
+	}
+	if next != "" && reads(c.Request().Method) {
 		to += "?next=" + url.QueryEscape(next)
 	}
 	return c.Redirect(http.StatusSeeOther, to)
