@@ -154,6 +154,9 @@ func (w *Web) denialsTenant(c echo.Context, v *denialsView, slug string) error {
 }
 
 func (v *denialsView) reason(name string) {
+	if name == "" {
+		return
+	}
 	for _, g := range reasonGroups {
 		if g.name == name {
 			v.filter.Reasons = g.reasons
@@ -168,13 +171,22 @@ func (v *denialsView) reason(name string) {
 			return
 		}
 	}
+	v.faults["reason"] = "There is no reason of this name."
 }
 
 // attributes reads those that narrow the list: k.user=u1, and what was typed as
 // user=u1.
 func (v *denialsView) attributes(q url.Values) {
 	add := func(name, value string) {
-		if name != "" && value != "" && len(v.filter.Attributes) < denialAttributes && v.also.Get(keyPrefix+name) == "" {
+		switch {
+		case name == "" || value == "":
+		case v.also.Get(keyPrefix+name) != "":
+			if v.also.Get(keyPrefix+name) != value {
+				v.faults["attribute"] = "The list is narrowed by another value of " + name + " already: take that away first."
+			}
+		case len(v.filter.Attributes) == denialAttributes:
+			v.faults["attribute"] = fmt.Sprintf("At most %d attributes narrow the list.", denialAttributes)
+		default:
 			v.filter.Attributes = append(v.filter.Attributes, enforcement.Attribute{Name: name, Value: canonical(name, value)})
 			v.set(keyPrefix+name, value)
 		}
@@ -196,10 +208,10 @@ func (v *denialsView) attributes(q url.Values) {
 	add(name, value)
 }
 
-// canonical is an address as checks keep it.
+// canonical is an address as checks keep it, and a network in its one spelling.
 func canonical(name, value string) string {
 	if name == "ip" {
-		if _, text, err := enforcement.CanonicalIP(value); err == nil {
+		if _, text, err := enforcement.ParseNetwork(value); err == nil {
 			return text
 		}
 	}
@@ -207,7 +219,7 @@ func canonical(name, value string) string {
 }
 
 // streams reports whether the view can be live.
-func (v *denialsView) streams() bool { return v.span.preset != "" && !v.paged }
+func (v *denialsView) streams() bool { return v.span.preset != "" && !v.paged && len(v.faults) == 0 }
 
 func (w *Web) showDenials(c echo.Context) error {
 	v, err := w.denialsOf(c)
@@ -221,8 +233,11 @@ func (w *Web) showDenials(c echo.Context) error {
 		}
 		find.Error = "This is no decision id: it looks like 0190f5c4-7e1a-7b3c-8d2e-0123456789ab."
 	}
-	rows, err := w.cfg.Analytics.Refusals(c.Request().Context(), v.filter)
-	if err != nil {
+	var rows []metrics.Refusal
+	status := http.StatusOK
+	if len(v.faults) > 0 {
+		status = http.StatusUnprocessableEntity
+	} else if rows, err = w.cfg.Analytics.Refusals(c.Request().Context(), v.filter); err != nil {
 		return err
 	}
 	d := views.Denials{
@@ -251,8 +266,10 @@ func (w *Web) showDenials(c echo.Context) error {
 		}
 		p.Live = v.span.address(v.base+"/live", stream)
 	}
-	d.List = w.denialList(c, &v, rows)
-	return w.render(c, http.StatusOK, views.DenialsPage(p, d))
+	if d.List = w.denialList(c, &v, rows); len(v.faults) > 0 {
+		d.List.Empty = *unfiltered()
+	}
+	return w.render(c, status, views.DenialsPage(p, d))
 }
 
 // liveDenials sends the list again when refusals came; to a page that stands
@@ -263,7 +280,10 @@ func (w *Web) liveDenials(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	draw := w.drawDenials(c)
+	if len(first.faults) > 0 {
+		return errNoFilter
+	}
+	draw := w.drawDenials(c, first)
 	if params.Get("live") == "0" {
 		after, err := uuid.Parse(params.Get("after"))
 		if err != nil {
@@ -283,7 +303,10 @@ func firstAt(t time.Time) (id [16]byte) {
 	return id
 }
 
-func (w *Web) drawDenials(c echo.Context) func(context.Context) ([]fragment, error) {
+// drawDenials draws the list of a view, whose time goes on while what narrows it
+// stays: also when its tenant is deleted meanwhile.
+func (w *Web) drawDenials(c echo.Context, v denialsView) func(context.Context) ([]fragment, error) {
+	params := c.QueryParams()
 	var mark metrics.Mark
 	var drawn time.Time
 	return func(ctx context.Context) ([]fragment, error) {
@@ -291,10 +314,8 @@ func (w *Web) drawDenials(c echo.Context) func(context.Context) ([]fragment, err
 		if err != nil || now == mark && time.Since(drawn) < denialsAgain {
 			return nil, err
 		}
-		v, err := w.denialsOf(c)
-		if err != nil {
-			return nil, err
-		}
+		v.span = spanOf(params, w.cfg.Now())
+		v.filter.From = v.span.from
 		rows, err := w.cfg.Analytics.Refusals(ctx, v.filter)
 		if err != nil {
 			return nil, err

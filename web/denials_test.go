@@ -71,7 +71,8 @@ func TestDenialsAreNarrowed(t *testing.T) {
 		"/denials?attribute=ip%3D::ffff:203.0.113.9":         "report login",
 		"/denials?degraded=1":                                "",
 		"/denials?from=2026-11-21T08:00&to=2026-11-21T09:00": "nothing",
-		"/denials?reason=none&tenant=nobody":                 "globex costly report other login login nothing",
+		"/denials?k.ip=203.0.113.0/28":                       "report login",
+		"/denials?attribute=ip%3D::ffff:203.0.113.0/124":     "report login",
 		"/tenants/acme/denials":                              "costly report other login login nothing",
 		"/tenants/acme/denials?tenant=globex":                "costly report other login login nothing",
 		"/denials?before=" + ids["report"]:                   "other login login nothing",
@@ -430,6 +431,108 @@ func TestTheOverviewIsLive(t *testing.T) {
 	}
 }
 
+// A page whose last request is too old is empty again, and full after the next.
+func TestTheOverviewEmptiesItself(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, live)
+	w.publish("busy", busyPlan(), "acme")
+	w.login("acme", "203.0.113.9", 8)
+	w.flushNow()
+	events := w.listen(t, "/overview/live?range=15m", "viewer")
+	all := func(e event) bool { return e.name == "traffic-all" }
+	next(t, events, "the tiles", func(e event) bool {
+		if all(e) {
+			t.Error("the page was not empty")
+		}
+		return e.name == "tiles" && strings.Contains(e.data, "37.5 %")
+	})
+	w.now.Add((20 * time.Minute).Microseconds())
+	if e := next(t, events, "the empty page", all); !strings.Contains(e.data, "No request was decided") || strings.Contains(e.data, "37.5") {
+		t.Errorf("after a quarter of an hour of silence: %s", e.data)
+	}
+	w.login("acme", "203.0.113.10", 1)
+	w.flushNow()
+	if e := next(t, events, "the next request", all); !strings.Contains(e.data, "203.0.113.10") {
+		t.Errorf("after the next request: %s", e.data)
+	}
+}
+
+// A list stays narrowed by its tenant when that is deleted.
+func TestDenialsOfADeletedTenant(t *testing.T) {
+	t.Parallel()
+	w, ids := deniedWorld(t, live)
+	events := w.listen(t, "/denials/live?tenant=globex", "viewer")
+	next(t, events, "the list", func(e event) bool { return strings.Contains(e.data, ids["globex"]) })
+	globex, err := w.tenants.Tenant(t.Context(), "globex")
+	must(t, err)
+	must(t, w.tenants.DeleteTenant(t.Context(), "globex", globex.Revision))
+	w.now.Add((50 * time.Minute).Microseconds())
+	w.login("acme", "203.0.113.99", 7)
+	w.now.Add((20 * time.Minute).Microseconds()) // the old ones are out of the time now
+	w.flushNow()
+	if e := next(t, events, "the list again", func(event) bool { return true }); strings.Contains(e.data, "203.0.113.99") || strings.Contains(e.data, "acme") {
+		t.Errorf("the list of a deleted tenant shows another one's: %s", e.data)
+	}
+}
+
+// One person cannot take the live pages of the others.
+func TestStreamsOfOnePersonAreBounded(t *testing.T) {
+	t.Parallel()
+	w, _ := deniedWorld(t, live)
+	var s streams
+	var last func()
+	for range maxOwnStreams {
+		leave, ok := s.enter("u1")
+		if !ok {
+			t.Fatal("there are too few")
+		}
+		last = leave
+	}
+	if _, ok := s.enter("u1"); ok {
+		t.Error("there is one too many")
+	}
+	if _, ok := s.enter("u2"); !ok {
+		t.Error("another person has none")
+	}
+	last()
+	if _, ok := s.enter("u1"); !ok {
+		t.Error("one that ended is counted")
+	}
+	w.pages.streams.own = map[string]int{w.ids["viewer"]: maxOwnStreams}
+	if got := w.get("/denials/live", "viewer"); got.Code != http.StatusServiceUnavailable {
+		t.Errorf("one stream too many: %d", got.Code)
+	}
+	next(t, w.listen(t, "/denials/live", "owner"), "another person's", func(e event) bool { return e.name == "denials" })
+}
+
+// What the keyboard can reach in a live part has an id, by which it keeps the
+// focus when the part is drawn again; what opens is found by its place.
+func TestLivePartsKeepTheFocus(t *testing.T) {
+	t.Parallel()
+	w, _ := deniedWorld(t)
+	w.login("acme", "203.0.113.9", 8)
+	w.flushNow()
+	reached := 0
+	for _, address := range []string{"/overview", "/denials", "/tenants/acme", "/tenants/acme/denials", "/system"} {
+		for part := range w.get(address, "owner").tree(t).Descendants() {
+			if attr(part, "sse-swap") == "" || attr(part, "sse-swap") == "traffic-all" {
+				continue
+			}
+			for n := range part.Descendants() {
+				if n.Data != "a" && n.Data != "button" && n.Data != "input" && attr(n, "tabindex") == "" {
+					continue
+				}
+				if reached++; attr(n, "id") == "" {
+					t.Errorf("%s: %s in the live part %s has no id: %q", address, n.Data, attr(part, "sse-swap"), textOf(n))
+				}
+			}
+		}
+	}
+	if reached < 30 {
+		t.Errorf("only %d were found", reached)
+	}
+}
+
 // A stream ends with the node, and beyond so many none begins.
 func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
@@ -487,13 +590,18 @@ func TestHostileTraffic(t *testing.T) {
 		got := map[string]string{}
 		for name, path := range map[string]string{
 			"overview": "/overview", "denials": "/denials", "denial": "/denials/" + id, "of a key": "/tenants/acme/denials?k.user=" + url.QueryEscape(payload),
-			"nothing": "/overview?route=" + url.QueryEscape(payload) + "&policy=" + url.QueryEscape(payload),
+			"nothing": "/overview?policy=" + url.QueryEscape(payload), "cannot": "/overview?route=" + url.QueryEscape(payload) + "&policy=" + url.QueryEscape(payload),
+			"no tenant": "/overview?tenant=" + url.QueryEscape(payload),
 		} {
 			page := w.get(path, "owner")
 			tree := page.tree(t)
 			strict(t, path, tree)
 			got[name] = shape(tree)
-			if page.Code != http.StatusOK {
+			status := http.StatusOK
+			if name == "cannot" || name == "no tenant" {
+				status = http.StatusUnprocessableEntity
+			}
+			if page.Code != status {
 				t.Errorf("%s: %d", path, page.Code)
 			}
 		}

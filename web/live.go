@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +28,9 @@ const (
 	// maxStreams is how many live pages one node serves at once; what comes
 	// beyond is answered "not available", and its page stands still.
 	maxStreams = 1000
+	// maxOwnStreams is how many of them one person has at most: nobody takes the
+	// live pages of all others.
+	maxOwnStreams = 40
 	// heartbeat keeps proxies from closing a stream that has nothing to say.
 	heartbeat = 15 * time.Second
 	// recheck is how often a stream asks whether its session still lives.
@@ -38,6 +42,32 @@ const (
 type streams struct {
 	open    atomic.Int64
 	recheck time.Duration // 0: as often as the constant says
+
+	mu  sync.Mutex
+	own map[string]int // of each person who has any, by the user's id
+}
+
+// enter counts a stream of a person in, and gives what counts it out; false when
+// there are as many as there may be.
+func (s *streams) enter(user string) (leave func(), ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.own[user] >= maxOwnStreams || s.open.Load() >= maxStreams {
+		return nil, false
+	}
+	if s.own == nil {
+		s.own = make(map[string]int)
+	}
+	s.own[user]++
+	s.open.Add(1)
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.open.Add(-1)
+		if s.own[user]--; s.own[user] == 0 {
+			delete(s.own, user)
+		}
+	}, true
 }
 
 // A fragment is a part of a page: the name of its event, which the page's
@@ -51,11 +81,11 @@ type fragment struct {
 // fragment only when it changed. It ends when the browser leaves, the session
 // ends or the node stops; when draw fails it waits and tries again.
 func (w *Web) stream(c echo.Context, every time.Duration, draw func(context.Context) ([]fragment, error)) error {
-	if w.streams.open.Add(1) > maxStreams {
-		w.streams.open.Add(-1)
+	leave, ok := w.streams.enter(who(c).user.ID)
+	if !ok {
 		return problem.New(problem.Unavailable, "this node serves as many live pages as it can: reload to see what is new")
 	}
-	defer w.streams.open.Add(-1)
+	defer leave()
 	ctx, cancel := context.WithCancel(c.Request().Context())
 	defer cancel()
 	defer context.AfterFunc(w.cfg.Stopping, cancel)()
@@ -121,7 +151,9 @@ func (w *Web) send(ctx context.Context, s *sender, draw func(context.Context) ([
 // lives reports whether a visitor's session has not ended. Asking does not keep
 // it alive: a page that is only looked at ends with its session.
 func (w *Web) lives(ctx context.Context, v visitor) bool {
-	list, err := w.cfg.People.Sessions(ctx, v.user)
+	bounded, cancel := context.WithTimeoutCause(ctx, w.cfg.Timeout, errSlow)
+	defer cancel()
+	list, err := w.cfg.People.Sessions(bounded, v.user)
 	if err != nil {
 		return ctx.Err() == nil // the database is away: the next time tells
 	}

@@ -80,10 +80,11 @@ func trafficFragments(t views.Traffic) []fragment {
 }
 
 // liveTraffic draws the stream of a page of traffic. A page that was empty gets
-// all of it when the first request comes: its stream has empty=1.
+// all of it when the first request comes, and one whose last request grew too old
+// is empty again. The stream of a page that was drawn empty has empty=1.
 func (w *Web) liveTraffic(c echo.Context, tenant uint32, path string, also url.Values) func(context.Context) ([]fragment, error) {
 	params := c.QueryParams()
-	waits := params.Get("empty") == "1"
+	empty := params.Get("empty") == "1"
 	var drawn *overview
 	return func(ctx context.Context) ([]fragment, error) {
 		s := spanOf(params, w.cfg.Now())
@@ -93,11 +94,12 @@ func (w *Web) liveTraffic(c echo.Context, tenant uint32, path string, also url.V
 		}
 		drawn = o
 		t := w.drawTraffic(o, s, tenant, path, also)
-		if waits && t.Empty == nil {
-			waits = false
-			return []fragment{{"traffic-all", views.TrafficAll(t)}}, nil
+		list := trafficFragments(t)
+		if was := empty; was != (t.Empty != nil) {
+			empty = !was
+			list = append([]fragment{{"traffic-all", views.TrafficAll(t)}}, list...)
 		}
-		return trafficFragments(t), nil
+		return list, nil
 	}
 }
 
@@ -134,8 +136,18 @@ func trafficQuery(s span, tenant uint32, also url.Values) metrics.Query {
 	return q
 }
 
-// overviewOf reads what narrows the overview. A tenant that is not there is told
-// at its field, and nothing is narrowed by it.
+// errNoFilter is the answer to a stream whose filter names what is not there:
+// without it, the stream would be of everything.
+var errNoFilter = problem.New(problem.Invalid, "a filter of this page cannot be used")
+
+// unfiltered is in the place of what a page would show when a filter of its
+// cannot be used: what it was not asked for would look like an answer.
+func unfiltered() *views.Empty {
+	return &views.Empty{Title: "Nothing is shown", Text: "A filter cannot be used: its field says why. Mend it, or take it away."}
+}
+
+// overviewOf reads what narrows the overview. What cannot be used is told at its
+// field: the page then shows nothing.
 func (w *Web) overviewOf(c echo.Context) (tenant uint32, also url.Values, faults map[string]string, err error) {
 	q, faults := c.QueryParams(), map[string]string{}
 	also = url.Values{}
@@ -171,6 +183,11 @@ func (w *Web) showOverview(c echo.Context) error {
 		return err
 	}
 	s := spanOf(c.QueryParams(), w.cfg.Now())
+	if len(faults) > 0 {
+		return w.render(c, http.StatusUnprocessableEntity, views.OverviewPage(w.page(c, "Overview"), views.Overview{
+			Ranges: s.ranges(path, also, false), Filters: w.overviewFilters(c, s, path, also, faults), Traffic: views.Traffic{Empty: unfiltered()},
+		}))
+	}
 	traffic, _, err := w.trafficParts(c.Request().Context(), s, tenant, path, also)
 	if err != nil {
 		return err
@@ -183,14 +200,17 @@ func (w *Web) showOverview(c echo.Context) error {
 	p := w.page(c, "Overview")
 	p.Charts, p.Live = true, trafficLive(s, path+"/live", also, traffic)
 	return w.render(c, http.StatusOK, views.OverviewPage(p, views.Overview{
-		Ranges: s.ranges(path, paused(s, also), true), Filters: w.overviewFilters(s, path, also, faults), Traffic: traffic,
+		Ranges: s.ranges(path, paused(s, also), true), Filters: w.overviewFilters(c, s, path, also, faults), Traffic: traffic,
 	}))
 }
 
 func (w *Web) liveOverview(c echo.Context) error {
-	tenant, also, _, err := w.overviewOf(c)
+	tenant, also, faults, err := w.overviewOf(c)
 	if err != nil {
 		return err
+	}
+	if len(faults) > 0 {
+		return errNoFilter
 	}
 	s := spanOf(c.QueryParams(), w.cfg.Now())
 	return w.stream(c, s.every(), w.liveTraffic(c, tenant, "/overview", also))
@@ -219,7 +239,7 @@ func with(also url.Values, name, value string) url.Values {
 }
 
 // overviewFilters is where the overview is narrowed.
-func (w *Web) overviewFilters(s span, path string, also url.Values, faults map[string]string) views.Filters {
+func (w *Web) overviewFilters(c echo.Context, s span, path string, also url.Values, faults map[string]string) views.Filters {
 	f := views.Filters{Action: path, ClearURL: s.address(path, nil)}
 	for _, field := range []views.FilterField{
 		{Name: "tenant", Label: "Tenant", Placeholder: "acme"},
@@ -227,6 +247,11 @@ func (w *Web) overviewFilters(s span, path string, also url.Values, faults map[s
 		{Name: "route", Label: "Route", Placeholder: "/v1/login"},
 	} {
 		field.Value, field.Error = also.Get(field.Name), faults[field.Name]
+		if field.Error != "" {
+			field.Value = c.QueryParam(field.Name)
+			f.Fields = append(f.Fields, field)
+			continue
+		}
 		f.Fields = append(f.Fields, field)
 		if field.Value != "" {
 			f.Chips = append(f.Chips, views.Chip{Name: field.Label, Value: field.Value, RemoveURL: s.address(path, with(also, field.Name, ""))})

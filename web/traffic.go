@@ -243,15 +243,7 @@ func (d *drawing) busiest() string {
 	if most == nil {
 		return "Nothing was limited"
 	}
-	return "Most at " + at(most.At, d.o.Traffic.Step.Duration())
-}
-
-// at names a step.
-func at(t time.Time, step time.Duration) string {
-	if step >= day {
-		return t.UTC().Format("2 Jan")
-	}
-	return t.UTC().Format("15:04")
+	return "Most " + d.when(most.At, d.o.Traffic.Step.Duration())
 }
 
 // when names a step in a sentence.
@@ -451,6 +443,7 @@ func (d *drawing) keyRow(id string, k *metrics.TopKey) views.KeyRow {
 		if name == prefixAttribute { // no request has it: its address is one of the network
 			if page.Get(keyPrefix+"ip") == "" {
 				page.Set(keyPrefix+"ip", part.Value)
+				refusals.Set(keyPrefix+"ip", part.Value)
 			}
 			continue
 		}

@@ -16,6 +16,16 @@ type Tile struct {
 	Tone   string // "good", "warn", "bad"; "": none
 }
 
+// id keeps the focus on the tile's link when the tiles are drawn again.
+func (t Tile) id() string {
+	return "tile-" + strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(t.Label)), "-")
+}
+
 // A Chart is numbers over time. The script draws it from the table, which is
 // what there is without the script.
 type Chart struct {

@@ -130,7 +130,7 @@
     if (wanted.length < 2) return found.replaceChildren();
     narrow.timer = setTimeout(async () => {
       const answer = await fetch(`/jump/found?q=${encodeURIComponent(wanted)}`, { headers: { Accept: "text/html" } });
-      if (answer.ok && one("input", palette).value.trim().toLowerCase() === wanted) {
+      if (answer.ok && !answer.redirected && one("input", palette).value.trim().toLowerCase() === wanted) {
         found.innerHTML = await answer.text();
       }
     }, 150);
