@@ -94,7 +94,7 @@
     }
 
     size() {
-      return { width: Math.max(200, Math.floor(this.clientWidth)), height: this.clientWidth < 420 ? 170 : 230 };
+      return { width: Math.max(200, Math.floor(this.clientWidth)), height: matchMedia("(max-width: 40rem)").matches ? 170 : 230 };
     }
 
     fit() {
@@ -130,7 +130,7 @@
           cursor: { drag: { x: Boolean(this.dataset.zoom), y: false, setScale: false }, points: { size: 6 } },
           scales: { x: { time: true }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
           axes: [
-            { ...axis, values: (u, splits, _a, _s, incr) => splits.map((s) => this.tick(s, incr)) },
+            { ...axis, size: 32, gap: 8, values: (u, splits, _a, _s, incr) => splits.map((s) => this.tick(s, incr)) },
             { ...axis, size: 62, values: (_, splits) => splits.map((v) => brief(v, unit)) },
           ],
           series: [{}, ...order.map((i) => series[i - 1])], bands,
