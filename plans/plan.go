@@ -76,6 +76,9 @@ type Version struct {
 	Revision int64
 }
 
+// AnyVersion stands for whatever version is in force, or none.
+const AnyVersion = -1
+
 // A Cell is the identity that all counters of one limit share, allocated once
 // for its five parts and the same in all plans.
 type Cell struct {
@@ -120,8 +123,9 @@ type Store interface {
 	// and moves the pointer to it. Cells are allocated, and the numbers that
 	// changed get the new revision with the old ones behind them; NotFound, Stale.
 	Publish(ctx context.Context, planID string, ifRevision int64, e audit.Entry) (Plan, Version, error)
-	// PublishVersion moves the pointer to a version that exists; NotFound.
-	PublishVersion(ctx context.Context, planID string, number int, e audit.Entry) (Plan, Version, error)
+	// PublishVersion moves the pointer to a version that exists, if ifPublished is
+	// in force (AnyVersion: whatever is); NotFound, Stale.
+	PublishVersion(ctx context.Context, planID string, number, ifPublished int, e audit.Entry) (Plan, Version, error)
 	// DeletePlan removes a plan without tenants if its Revision is ifRevision;
 	// NotFound, Stale, Conflict (code plan_in_use).
 	DeletePlan(ctx context.Context, planID string, ifRevision int64, e audit.Entry) error

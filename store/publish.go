@@ -43,11 +43,17 @@ func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e 
 	return p, v, s.fail(err, "publish plan %s", planID)
 }
 
-// PublishVersion moves the pointer to a version that exists: back, or forth again.
-func (s *Store) PublishVersion(ctx context.Context, planID string, number int, e audit.Entry) (plans.Plan, plans.Version, error) {
+// PublishVersion moves the pointer to a version that exists, back or forth again,
+// if ifPublished is in force.
+func (s *Store) PublishVersion(ctx context.Context, planID string, number, ifPublished int, e audit.Entry) (plans.Plan, plans.Version, error) {
 	var p plans.Plan
 	var v plans.Version
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
+		if ifPublished != plans.AnyVersion {
+			if _, err := ed.planAt(ctx, planID, `coalesce(published, 0)`, int64(ifPublished)); err != nil {
+				return err
+			}
+		}
 		p, v, err = ed.point(ctx, planID, number)
 		return err
 	})

@@ -572,6 +572,12 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, d plans.Document)
 	if i < len(d.Policies) && k < len(d.Policies[i].Limits) {
 		if known := d.Policies[i].Limits[k]; known.Algorithm != 0 && known.Window != 0 && strings.TrimSpace(l.quota) != "" {
 			v.Aloud = plans.Describe(known)
+			// What cannot be read is not 0.
+			if _, fault := wholeNumber(l.quota); fault != "" {
+				v.Aloud = "not readable yet: requests " + fault
+			} else if _, fault := wholeNumber(l.burst); fault != "" && strings.TrimSpace(l.burst) != "" {
+				v.Aloud = "not readable yet: burst " + fault
+			}
 		}
 	}
 	return v

@@ -417,6 +417,26 @@ func fieldsOfForm(f draftForm) url.Values {
 }
 
 // The form has the fields of the grammar, each once, and is bounded.
+// A number that cannot be read is none, and not 0.
+func TestUnreadableNumbersAreNotSaidAloud(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ quota, burst, want string }{
+		{"120", "20", "120 per minute, bursts of 20"},
+		{"0", "", "none: every request is refused"},
+		{"12o", "", "not readable yet: requests must be a whole number, like 120 or 1,200"},
+		{"-", "20", "not readable yet: requests must be a whole number, like 120 or 1,200"},
+		{"120", "x", "not readable yet: burst must be a whole number, like 120 or 1,200"},
+		{"", "", ""},
+	} {
+		f := formOf(plans.Document{Policies: []plans.Policy{{Slug: "a", Limits: []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 1, Window: time.Minute}}}}})
+		f.policies[0].limits[0].quota, f.policies[0].limits[0].burst = test.quota, test.burst
+		m := marker{errors: map[string]string{}}
+		if got := m.policy(&f, 0, f.read().document).Aloud; got != test.want {
+			t.Errorf("%q, burst %q: %q, want %q", test.quota, test.burst, got, test.want)
+		}
+	}
+}
+
 func TestWideForm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

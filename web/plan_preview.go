@@ -39,7 +39,7 @@ func (w *Web) previewPlan(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	v := views.PlanPreview{PlanHead: head, Span: span.label + ", " + spanWords(made.From, made.To), Empty: made.Requests == 0}
+	v := views.PlanPreview{PlanHead: head, Span: previewSpan(span, made), Empty: made.Requests == 0}
 	for _, option := range previewSpans {
 		o, _ := presetNamed(option)
 		link := views.RangeLink{Text: o.name, Label: o.label, URL: planPath(p) + "/preview?range=" + o.name, Current: o.name == name}
@@ -56,6 +56,15 @@ func (w *Web) previewPlan(c echo.Context) error {
 		}
 	}
 	return w.render(c, http.StatusOK, views.PlanPreviewPage(w.planPage(c, made.Plan, "Preview"), v))
+}
+
+// previewSpan says what time the figures are of: of one that was cut, first what
+// is left.
+func previewSpan(asked preset, p preview.Preview) string {
+	if p.Clipped != "" {
+		return spanWords(p.From, p.To) + ": of " + strings.ToLower(asked.label[:1]) + asked.label[1:] + ", what can be told"
+	}
+	return asked.label + ", " + spanWords(p.From, p.To)
 }
 
 func spanWords(from, to time.Time) string {

@@ -1,7 +1,6 @@
 package web
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -365,16 +364,8 @@ func (w *Web) rollBack(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	after, err := w.publishVersion(c.Request().Context(), p, of.Number, int(shown), f.Get("note"))
+	after, _, err := w.cfg.Plans.PublishVersionNoted(c.Request().Context(), p.ID, of.Number, int(shown), f.Get("note"))
 	return w.published(c, p, of.Document, of.Number, f.Get("note"), after, err)
-}
-
-func (w *Web) publishVersion(ctx context.Context, p plans.Plan, number, shown int, note string) (plans.Plan, error) {
-	if p.Published != shown {
-		return p, problem.New(problem.Stale, "another version of plan %s is in force since", p.Slug)
-	}
-	after, _, err := w.cfg.Plans.PublishVersionNoted(ctx, p.ID, number, note)
-	return after, err
 }
 
 // copyVersion is POST /plans/:plan/versions/:version/copy.

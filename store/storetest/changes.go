@@ -49,7 +49,7 @@ func testAuditLines(s *suite) {
 	wrote("plan.save_draft", "", p.ID, "pro")
 	p = s.publish(p)
 	wrote("plan.publish", "", p.ID, "pro")
-	p, _, err = s.Store.PublishVersion(s.ctx, p.ID, 1, entry("plan.publish_version"))
+	p, _, err = s.Store.PublishVersion(s.ctx, p.ID, 1, plans.AnyVersion, entry("plan.publish_version"))
 	s.must(err)
 	wrote("plan.publish_version", "", p.ID, "pro")
 	t := s.tenant("acme", "pro")

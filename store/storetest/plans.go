@@ -63,7 +63,7 @@ func testPlanRefusals(s *suite) {
 	s.wantKind(err, problem.NotFound, "")
 	_, _, err = s.Store.Publish(s.ctx, pro.ID, pro.DraftRevision-1, entry("plan.publish"))
 	s.wantKind(err, problem.Stale, "")
-	_, _, err = s.Store.PublishVersion(s.ctx, pro.ID, 2, entry("plan.publish"))
+	_, _, err = s.Store.PublishVersion(s.ctx, pro.ID, 2, plans.AnyVersion, entry("plan.publish"))
 	s.wantKind(err, problem.NotFound, "")
 	_, err = s.Store.Version(s.ctx, pro.ID, 2)
 	s.wantKind(err, problem.NotFound, "")
@@ -268,7 +268,18 @@ func testRollback(s *suite) {
 	second := s.revision()
 	s.Clock.Add(time.Hour)
 	draft := p.Draft
-	p, v, err := s.Store.PublishVersion(s.ctx, p.ID, 1, entry("plan.publish"))
+	for _, other := range []int{0, 1, 3} {
+		_, _, err := s.Store.PublishVersion(s.ctx, p.ID, 1, other, entry("plan.publish"))
+		s.wantKind(err, problem.Stale, "")
+	}
+	if now := s.revision(); now != second {
+		s.Errorf("what is stale makes revision %d after %d", now, second)
+	}
+	again, _, err := s.Store.PublishVersion(s.ctx, p.ID, 2, 2, entry("plan.publish"))
+	if s.must(err); again.Published != 2 {
+		s.Errorf("published %d, want 2", again.Published)
+	}
+	p, v, err := s.Store.PublishVersion(s.ctx, p.ID, 1, plans.AnyVersion, entry("plan.publish"))
 	s.must(err)
 	if p.Published != 1 || p.Latest != 2 || v.Number != 1 || p.Revision != s.revision() {
 		s.Errorf("published %d, latest %d, version %d, revision %d", p.Published, p.Latest, v.Number, p.Revision)
