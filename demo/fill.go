@@ -134,12 +134,13 @@ func (f *filling) make(ctx context.Context) error {
 	if err := f.note(ctx, i, "demo.make"); err != nil {
 		return err
 	}
-	// In the first half of the week the first version was in force, and nothing
-	// was set beside it; blocks are from the last hours.
+	// Before the boundary the first versions were in force, and nothing was set
+	// beside them; blocks are from the last hours.
 	end := f.now().Truncate(time.Second)
+	boundary := f.boundary(i.MadeAt)
 	return f.write(ctx, end.Add(-f.history), end, func(at time.Time) map[string]*enforcement.Subject {
 		switch age := end.Sub(at); {
-		case age > f.history/2:
+		case at.Before(boundary):
 			return stages[0]
 		case age > f.history/50:
 			return stages[1]
@@ -175,12 +176,12 @@ func (s *Service) refuseTaken(ctx context.Context) error {
 // stages: on the first versions, on the published ones with lists and overrides,
 // and with blocks.
 //
-// Plans and tenants stand as made before the history, and the second version as
-// published in the middle of it, so that what is counted belongs to what is
-// published.
+// Plans and tenants stand as made before the history. The second versions stand
+// as published where minutes begin, so that what is counted by the minute belongs
+// to what is published, and a preview replays nothing that is counted otherwise.
 func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*enforcement.Subject, err error) {
 	began := audit.Dated(ctx, i.Dated)
-	for k, draft := range []plans.Document{freePlan(), proPlan(1), enterprisePlan()} {
+	for k, draft := range samplePlans(1) {
 		if i.Plans[k], err = f.makePlan(began, planSlugs[k], draft); err != nil {
 			return stages, fmt.Errorf("make plan %s: %w", planSlugs[k], err)
 		}
@@ -194,8 +195,8 @@ func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*e
 	if stages[0], err = f.subjects(ctx, *i); err != nil {
 		return stages, err
 	}
-	if err := f.revise(ctx, i.MadeAt.Add(-f.history/2)); err != nil {
-		return stages, fmt.Errorf("publish plan %s again: %w", planPro, err)
+	if err := f.revise(ctx, f.boundary(i.MadeAt)); err != nil {
+		return stages, err
 	}
 	for _, t := range samples {
 		if err := f.steer(ctx, t); err != nil {
@@ -238,22 +239,35 @@ func (f *filling) makeTenant(ctx context.Context, t sampleTenant) (Made, error) 
 	return Made{ID: made.ID, Slug: made.Slug, Number: made.Number}, err
 }
 
-// revise publishes a second version of one plan, as of a time that is told of,
-// and leaves a draft behind it.
-func (s *Service) revise(ctx context.Context, at time.Time) error {
-	then := audit.Dated(ctx, at)
-	p, err := s.plans.Plan(ctx, planPro)
-	if err != nil {
-		return err
+// settled is before the boundary when the second versions are published: every
+// node follows them by then.
+const settled = time.Minute
+
+// revise publishes the second versions, as of some time before the boundary, and
+// leaves a draft behind one.
+func (s *Service) revise(ctx context.Context, boundary time.Time) error {
+	then := audit.Dated(ctx, boundary.Add(-settled))
+	for k, document := range samplePlans(2) {
+		p, err := s.plans.Plan(ctx, planSlugs[k])
+		if err == nil {
+			p, err = s.plans.SaveDraft(then, p.ID, document, p.DraftRevision)
+		}
+		if err == nil {
+			p, _, err = s.plans.Publish(then, p.ID, p.DraftRevision)
+		}
+		if err == nil && p.Slug == planPro {
+			_, err = s.plans.SaveDraft(ctx, p.ID, proDraft(), p.DraftRevision)
+		}
+		if err != nil {
+			return fmt.Errorf("publish plan %s again: %w", planSlugs[k], err)
+		}
 	}
-	if p, err = s.plans.SaveDraft(then, p.ID, proPlan(2), p.DraftRevision); err != nil {
-		return err
-	}
-	if p, _, err = s.plans.Publish(then, p.ID, p.DraftRevision); err != nil {
-		return err
-	}
-	_, err = s.plans.SaveDraft(ctx, p.ID, proDraft(), p.DraftRevision)
-	return err
+	return nil
+}
+
+// boundary is from when on a history is counted by the minute.
+func (s *Service) boundary(end time.Time) time.Time {
+	return end.Add(-min(byTheMinute, s.history/4)).Truncate(time.Hour)
 }
 
 func (s *Service) steer(ctx context.Context, t sampleTenant) error {
@@ -330,7 +344,7 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 	began := time.Now()
 	f.log.Info("the demo's history is being written: some seconds for a week", "from", from.UTC().Format(time.RFC3339))
 	parts, ctx := errgroup.WithContext(ctx)
-	middle := end.Add(-min(byTheMinute, f.history/4)).Truncate(time.Hour)
+	middle := f.boundary(end)
 	var told []*history
 	for _, part := range [][2]time.Time{{from, middle}, {middle, end}} {
 		if part[0].Before(from) {

@@ -114,8 +114,9 @@ func TestWhatIsMadeIsDated(t *testing.T) {
 		if !p.CreatedAt.Before(begin) || !first.PublishedAt.Before(begin) {
 			t.Errorf("plan %s is of %s, its first version of %s", p.Slug, p.CreatedAt, first.PublishedAt)
 		}
-		if at := versions[0].PublishedAt; len(versions) > 1 && (at.Before(begin.Add(50*time.Minute)) || at.After(begin.Add(70*time.Minute))) {
-			t.Errorf("the second version of plan %s is of %s", p.Slug, at)
+		boundary := now.Add(-time.Hour / 2).Truncate(time.Hour)
+		if at := versions[0].PublishedAt; len(versions) != 2 || !at.Equal(boundary.Add(-time.Minute)) {
+			t.Errorf("plan %s has %d versions, the second of %s; want %s", p.Slug, len(versions), at, boundary.Add(-time.Minute))
 		}
 	}
 	for _, made := range info.Tenants {
@@ -213,7 +214,7 @@ func TestWhatIsMade(t *testing.T) {
 		}
 	}
 	want := map[string]int{
-		"demo.begin": 1, "demo.make": 1, "plan.create": 3, "plan.publish": 4, "plan.save_draft": 2, "tenant.create": 3, "key.create": 3,
+		"demo.begin": 1, "demo.make": 1, "plan.create": 3, "plan.publish": 6, "plan.save_draft": 4, "tenant.create": 3, "key.create": 3,
 		"override.create": 2, "list_entry.create": 2, "block.create": 1,
 	}
 	if d := cmp.Diff(want, actions); d != "" {
@@ -350,10 +351,12 @@ func TestFillMendsWhatIsHalfMade(t *testing.T) {
 	h := newHouse(t)
 	s := h.demo(time.Now(), 1, nil)
 	f := &filling{Service: s, node: h.node()}
-	h.must(s.note(h.ctx, Info{MadeAt: time.Now().Add(-time.Second), Making: true, Plans: []Made{{Slug: planFree}, {Slug: planPro}}, Tenants: []Made{{Slug: tenantAcme}, {Slug: tenantCobalt}}}, "demo.begin"))
-	_, err := f.makePlan(h.ctx, planFree, freePlan())
+	dated := time.Now().UTC().Truncate(time.Second).Add(-2 * time.Hour) // as it stands made
+	then := audit.Dated(h.ctx, dated)
+	h.must(s.note(h.ctx, Info{MadeAt: time.Now().Add(-time.Second), Dated: dated, Making: true, Plans: []Made{{Slug: planFree}, {Slug: planPro}}, Tenants: []Made{{Slug: tenantAcme}, {Slug: tenantCobalt}}}, "demo.begin"))
+	_, err := f.makePlan(then, planFree, freePlan(1))
 	h.must(err)
-	half, err := f.makeTenant(h.ctx, sampleTenants(time.Now())[2])
+	half, err := f.makeTenant(then, sampleTenants(time.Now())[2])
 	h.must(err)
 	_, err = s.Fill(h.ctx, h.node())
 	h.must(err)

@@ -51,8 +51,9 @@ func login(quota int64, by string) plans.Policy {
 	}
 }
 
-func freePlan() plans.Document {
-	return plans.Document{
+// freePlan in its first and second version.
+func freePlan(version int) plans.Document {
+	d := plans.Document{
 		Name:        "Free (demo)",
 		Description: "Enough to try the API: a small steady rate for each user, and a month's quota for all of them together.",
 		Policies: []plans.Policy{
@@ -76,6 +77,10 @@ func freePlan() plans.Document {
 			},
 		},
 	}
+	if version == 1 {
+		d.Policies[3].Limits[0].Quota = 300_000
+	}
+	return d
 }
 
 // proPlan in its first and second version.
@@ -139,6 +144,11 @@ func proPlan(version int) plans.Document {
 	return d
 }
 
+// samplePlans are all plans, in the order of planSlugs.
+func samplePlans(version int) []plans.Document {
+	return []plans.Document{freePlan(version), proPlan(version), enterprisePlan(version)}
+}
+
 // proDraft is what is being edited and not published.
 func proDraft() plans.Document {
 	d := proPlan(2)
@@ -155,8 +165,9 @@ func proDraft() plans.Document {
 	return d
 }
 
-func enterprisePlan() plans.Document {
-	return plans.Document{
+// enterprisePlan in its first and second version.
+func enterprisePlan(version int) plans.Document {
+	d := plans.Document{
 		Name:        "Enterprise (demo)",
 		Description: "A high ceiling for the whole company, with room for batch jobs and a brake on exports.",
 		Policies: []plans.Policy{
@@ -193,6 +204,10 @@ func enterprisePlan() plans.Document {
 			},
 		},
 	}
+	if version == 1 {
+		d.Policies[4].Limits[0].Quota = 150_000
+	}
+	return d
 }
 
 // A sampleTenant is a tenant with what is set for it.
