@@ -112,6 +112,7 @@ func TestEveryScreen(t *testing.T) {
 	axe := axeSource(t)
 	for _, s := range w.screens(t) {
 		for _, theme := range []string{"light", "dark"} {
+			b.Do(chromedp.Navigate(server.URL + "/static/none")) // no page is live while nobody is signed in
 			b.Cookies(server.URL, map[string]string{themeCookie: theme, "headgate": w.cookies[s.by]})
 			for _, width := range []int64{1280, 360} {
 				if (width == 360) != (theme == "dark") && os.Getenv("HEADGATE_SCREENSHOTS") == "" {
