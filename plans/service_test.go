@@ -160,6 +160,8 @@ func TestCreatePlanRefuses(t *testing.T) {
 	_, err := s.CreatePlan(ctx, "pro", plans.Document{Name: "Pro"})
 	wantKind(t, err, problem.Conflict, "slug_taken")
 	var p *problem.Problem
+	_, err = s.CreatePlan(ctx, "new", plans.Document{Name: "New"})
+	wantKind(t, err, problem.Invalid, "")
 	_, err = s.CreatePlan(ctx, "Pro", plans.Document{Policies: []plans.Policy{{Slug: "a"}}})
 	if !errors.As(err, &p) || len(p.Fields) != 3 || p.Fields[0].Pointer != "/slug" || p.Fields[1].Pointer != "/name" || p.Fields[2].Pointer != "/policies/0/limits" {
 		t.Errorf("%v", err)
@@ -204,7 +206,7 @@ func TestPublicationsInTheLog(t *testing.T) {
 	if _, _, err = s.PublishNoted(ctx, "starter", p.DraftRevision, "  More room\r\nfor searches "); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err = s.PublishVersionNoted(ctx, "starter", 1, plans.AnyVersion, "\a"); !problem.Is(err, problem.Invalid) {
+	if _, _, err = s.PublishVersionNoted(ctx, "starter", 1, "\a"); !problem.Is(err, problem.Invalid) {
 		t.Errorf("a bell: %v", err)
 	}
 	if _, _, err = s.PublishVersion(ctx, "starter", 1); err != nil {

@@ -42,6 +42,19 @@ func looksLikeUUID(s string) bool {
 	return strings.Trim(s, "0123456789abcdef") == ""
 }
 
+// ReservedSlug is the slug that nothing new may have: the dashboard has the form
+// of a new tenant, and of a new plan, at this address.
+const ReservedSlug = "new"
+
+// NewSlug notes a fault at pointer unless s is a slug that something new may have.
+func (f *Fields) NewSlug(pointer, s string) {
+	if s == ReservedSlug {
+		f.Add(pointer, "is reserved: the dashboard has its forms at this address; choose another one")
+		return
+	}
+	f.Slug(pointer, s)
+}
+
 // Slug notes a fault at pointer unless s is a slug.
 func (f *Fields) Slug(pointer, s string) {
 	if !ValidSlug(s) {

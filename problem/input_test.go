@@ -46,6 +46,16 @@ func TestValidSlugIsItsExpression(t *testing.T) {
 	})
 }
 
+func TestNewSlug(t *testing.T) {
+	t.Parallel()
+	for slug, ok := range map[string]bool{"new": false, "news": true, "New": false, "a": true, "": false} {
+		var f Fields
+		if f.NewSlug("/slug", slug); (f.Err() == nil) != ok {
+			t.Errorf("%q: %v", slug, f.Err())
+		}
+	}
+}
+
 func TestTextAndLine(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -54,7 +54,7 @@ func (s *Service) Tenants(ctx context.Context, f Filter) ([]Tenant, error) {
 func (s *Service) CreateTenant(ctx context.Context, slug string, d Document) (Tenant, error) {
 	d = Normalise(d)
 	var f problem.Fields
-	f.Slug("/slug", slug)
+	f.NewSlug("/slug", slug)
 	faults(&f, d)
 	if err := f.Err(); err != nil {
 		return Tenant{}, err

@@ -149,6 +149,8 @@ func TestCreateTenantRefuses(t *testing.T) {
 	_, err = f.CreateTenant(f.ctx, "other", tenants.Document{Name: "Other", Plan: "none-such"})
 	wantKind(t, err, problem.Invalid, "")
 	var p *problem.Problem
+	_, err = f.CreateTenant(f.ctx, "new", tenants.Document{Name: "New"})
+	wantKind(t, err, problem.Invalid, "")
 	_, err = f.CreateTenant(f.ctx, "Not A Slug", tenants.Document{TimeZone: "Local"})
 	if !errors.As(err, &p) || len(p.Fields) != 3 || p.Fields[0].Pointer != "/slug" || p.Fields[1].Pointer != "/name" || p.Fields[2].Pointer != "/time_zone" {
 		t.Errorf("%v", err)

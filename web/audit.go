@@ -33,11 +33,11 @@ func (w *Web) auditRoutes() []row {
 	const all, own = accounts.TenantsList, accounts.TenantRead
 	return []row{
 		{get, "/audit", all, w.showAudit, bounded},
-		{get, "/audit.csv", all, w.auditCSV, slow},
-		{post, "/audit/verify", all, w.verifyAudit, slow},
+		{get, "/audit.csv", all, w.auditCSV, heavy},
+		{post, "/audit/verify", all, w.verifyAudit, heavy},
 		{get, "/audit/:line", all, w.showAuditLine, bounded},
 		{get, tenantPath + "/audit", own, w.showAudit, bounded},
-		{get, tenantPath + "/audit.csv", own, w.auditCSV, slow},
+		{get, tenantPath + "/audit.csv", own, w.auditCSV, heavy},
 		{get, tenantPath + "/audit/:line", own, w.showAuditLine, bounded},
 	}
 }

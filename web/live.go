@@ -70,6 +70,10 @@ func (s *streams) enter(user string) (leave func(), ok bool) {
 	}, true
 }
 
+// streamLines ends lines as a browser takes them to: in a stream a carriage
+// return begins a new line too, and a text with one begins no event of its own.
+var streamLines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+
 // A fragment is a part of a page: the name of its event, which the page's
 // sse-swap has, and what it shows.
 type fragment struct {
@@ -179,8 +183,8 @@ func (s *sender) send(ctx context.Context, f fragment) (changed bool, err error)
 	s.sent[f.event] = sum
 	var event strings.Builder
 	event.WriteString("event: " + f.event + "\n")
-	for line := range strings.Lines(b.String()) {
-		event.WriteString("data: " + strings.TrimRight(line, "\r\n") + "\n")
+	for line := range strings.Lines(streamLines.Replace(b.String())) {
+		event.WriteString("data: " + strings.TrimRight(line, "\n") + "\n")
 	}
 	event.WriteString("\n")
 	return true, s.write(event.String())

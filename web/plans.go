@@ -54,7 +54,7 @@ func (w *Web) plansRoutes() []row {
 		{get, "/plans/:plan/versions/:version/publish", write, w.rollbackForm, bounded},
 		{post, "/plans/:plan/versions/:version/publish", write, w.rollBack, bounded},
 		{post, "/plans/:plan/versions/:version/copy", write, w.copyVersion, bounded},
-		{get, "/plans/:plan/preview", read, w.previewPlan, slow},
+		{get, "/plans/:plan/preview", read, w.previewPlan, heavy},
 		{post, "/plans/:plan/preview/shadow", write, w.shadowPolicy, bounded},
 	}
 }
@@ -62,7 +62,7 @@ func (w *Web) plansRoutes() []row {
 // planPath is the address of a plan. One whose slug is the address of another
 // page has its id there.
 func planPath(p plans.Plan) string {
-	if p.Slug == "new" {
+	if p.Slug == problem.ReservedSlug {
 		return "/plans/" + p.ID
 	}
 	return "/plans/" + p.Slug

@@ -27,8 +27,8 @@ import (
 
 func (w *Web) playgroundRoutes() []row {
 	return []row{
-		{http.MethodGet, "/playground", accounts.Simulate, w.playground, bounded},
-		{http.MethodGet, "/playground/scenarios", accounts.Simulate, w.playedScenarios, bounded},
+		{http.MethodGet, "/playground", accounts.Simulate, w.playground, dear},
+		{http.MethodGet, "/playground/scenarios", accounts.Simulate, w.playedScenarios, dear},
 	}
 }
 

@@ -23,7 +23,9 @@ type kind int
 const (
 	bounded kind = iota // a session is looked for, and the answer has Config.Timeout
 	open                // the same for everybody: no session is looked for
-	slow                // as bounded, in its own time: passwords, live streams, downloads
+	slow                // as bounded, in its own time: passwords, live streams
+	dear                // as bounded, and a few at once: what is much to work out
+	heavy               // as slow, and a few at once: downloads, replays
 )
 
 func (r row) needsSession() bool { return r.action != accounts.Public }

@@ -70,7 +70,15 @@ func (w *Web) serve(r row) echo.HandlerFunc {
 			w.refused(c, v, r, err)
 			return err
 		}
-		if r.kind == slow { // who asks is known in time; what they ask for has its own
+		if r.kind == dear || r.kind == heavy {
+			end, err := w.turns.take(c.Request().Context(), v.party())
+			if err != nil {
+				c.Response().Header().Set("Retry-After", "5")
+				return err
+			}
+			defer end()
+		}
+		if r.kind == slow || r.kind == heavy { // who asks is known in time; what they ask for has its own
 			c.SetRequest(whole)
 			acting()
 		}

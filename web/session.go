@@ -32,6 +32,15 @@ func who(c echo.Context) visitor {
 
 func (v visitor) signedIn() bool { return v.user.ID != "" }
 
+// party is whose share of a node the visitor uses: the people of a tenant have
+// one together, each of the operator's has an own one.
+func (v visitor) party() string {
+	if v.user.TenantID != "" {
+		return v.user.TenantID
+	}
+	return v.user.ID
+}
+
 // principal is the visitor as one who asks; the zero Principal for nobody.
 func (v visitor) principal() accounts.Principal {
 	if !v.signedIn() {

@@ -53,7 +53,7 @@ func (w *Web) tenantTabs(c echo.Context, current string) []views.Tab {
 		if !there || !may(c, action) {
 			continue
 		}
-		list = append(list, views.Tab{Text: page.text, URL: inTenant(tenantPath+page.below, tenantOf(c).Slug), Current: page.below == current})
+		list = append(list, views.Tab{Text: page.text, URL: below(tenantOf(c), page.below), Current: page.below == current})
 	}
 	return list
 }
@@ -68,7 +68,7 @@ func (w *Web) tenantCrumbs(c echo.Context, title string, above ...views.Link) []
 	t := tenantOf(c)
 	own := views.Link{Text: t.Name}
 	if _, there := w.readable[tenantPath]; there && title != "" {
-		own.URL = inTenant(tenantPath, t.Slug)
+		own.URL = below(t, "")
 	}
 	list = append(append(list, own), above...)
 	if title != "" {

@@ -46,7 +46,7 @@ func (w *Web) tenantRoutes() []row {
 	return []row{
 		{get, tenantPath, read, w.tenantHome, bounded},
 		{get, tenantPath + "/live", read, w.tenantLive, slow},
-		{get, tenantPath + "/usage.csv", read, w.tenantCSV, slow},
+		{get, tenantPath + "/usage.csv", read, w.tenantCSV, heavy},
 		{get, tenantPath + "/usage/:policy", read, w.countedKey, bounded},
 	}
 }

@@ -61,7 +61,14 @@ func (w *Web) steeringRoutes() []row {
 }
 
 // below is a page of a tenant.
-func below(t tenants.Tenant, path string) string { return inTenant(tenantPath+path, t.Slug) }
+// below is the address of a page of a tenant. The first page of one whose slug
+// is the address of another page, as old ones may have, has its id there.
+func below(t tenants.Tenant, path string) string {
+	if path == "" && t.Slug == problem.ReservedSlug {
+		return inTenant(tenantPath, t.ID)
+	}
+	return inTenant(tenantPath+path, t.Slug)
+}
 
 // afterOf is the cursor of a list in the address.
 func afterOf(c echo.Context) string {

@@ -106,7 +106,7 @@ func (w *Web) lastDay(ctx context.Context, list []tenants.Tenant) (map[uint32]me
 
 func (w *Web) listed(t tenants.Tenant, counts metrics.Counts) views.ListedTenant {
 	return views.ListedTenant{
-		Name: t.Name, Slug: t.Slug, URL: inTenant(tenantPath, t.Slug), Plan: t.Plan, PlanURL: w.planURL(t.Plan),
+		Name: t.Name, Slug: t.Slug, URL: below(t, ""), Plan: t.Plan, PlanURL: w.planURL(t.Plan),
 		Suspended: t.Status == tenants.Suspended, Created: views.NewMoment(t.CreatedAt, w.cfg.Now()),
 		Requests: views.Count(counts.Requests), Rate: views.Percent(counts.Limited(), counts.Requests), Tone: rateTone(counts),
 	}
@@ -123,9 +123,9 @@ func rateTone(c metrics.Counts) string {
 	return ""
 }
 
-// planURL is the page of a plan; "" when there is none.
+// planURL is the page of a plan; "" when there is none at its slug.
 func (w *Web) planURL(slug string) string {
-	if _, there := w.readable["/plans/:plan"]; !there || slug == "" {
+	if _, there := w.readable["/plans/:plan"]; !there || slug == "" || slug == problem.ReservedSlug {
 		return ""
 	}
 	return "/plans/" + slug
@@ -193,12 +193,7 @@ func (w *Web) createTenant(c echo.Context) error {
 	ctx := c.Request().Context()
 	d := tenants.Document{Name: strings.TrimSpace(f.Get("name")), Plan: f.Get("plan"), NoPolicy: tenants.NoPolicy(f.Get("no_policy"))}
 	slug := strings.TrimSpace(f.Get("slug"))
-	var made tenants.Tenant
-	if slug == "new" {
-		err = problem.At("/slug", "is the address of this page: choose another one")
-	} else {
-		made, err = w.cfg.Tenants.CreateTenant(ctx, slug, d)
-	}
+	made, err := w.cfg.Tenants.CreateTenant(ctx, slug, d)
 	if err == nil {
 		w.cfg.Changed(ctx)
 		return c.Redirect(http.StatusSeeOther, inTenant(tenantPath, made.Slug)+"?done=tenant-created")

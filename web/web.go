@@ -106,6 +106,7 @@ type Web struct {
 	rows        []row
 	readable    map[string]accounts.Action // of each path that can be read
 	streams     streams
+	turns       turns
 	questions   questions
 	chain       chain
 	demo        demoSeen
