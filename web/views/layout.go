@@ -1,5 +1,7 @@
 package views
 
+import "github.com/a-h/templ"
+
 // A Page is what the frame around every page shows.
 type Page struct {
 	Title, Version string
@@ -50,6 +52,15 @@ type NavLink struct {
 // within reports whether a page is the link's, or below it.
 func (l NavLink) within(path string) bool {
 	return path == l.URL || len(path) > len(l.URL) && path[:len(l.URL)] == l.URL && path[len(l.URL)] == '/'
+}
+
+// current marks the link of a list that is open: kind is page, or true where the
+// link is a choice. An empty aria-current says nothing to a screen reader.
+func current(kind string, open bool) templ.Attributes {
+	if !open {
+		return nil
+	}
+	return templ.Attributes{"aria-current": kind}
 }
 
 // current gives the entry of the navigation that a page belongs to: the one with

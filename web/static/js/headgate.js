@@ -237,6 +237,11 @@
     tellAll(event.detail.elt);
     readyCopies(event.detail.elt);
   });
+  // A row of tabs that is wider than the page shows the open one.
+  for (const tab of all(".tabs a[aria-current]")) {
+    const row = tab.closest(".tabs");
+    row.scrollLeft += tab.getBoundingClientRect().right - row.getBoundingClientRect().right + row.clientWidth / 4;
+  }
   tellAll();
   readyCopies();
   setInterval(tellAll, 30000);
