@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -72,11 +73,19 @@ func (w *world) tenantsPages(t *testing.T, text string) map[string]reply {
 
 // after is the cursor before an id: its row is the first of the page.
 func after(id string) string {
-	last := id[len(id)-1]
-	if last == '0' {
-		return id[:len(id)-2] + "00"
+	const digits = "0123456789abcdef"
+	before := []byte(id)
+	for i := len(before) - 1; i >= 0; i-- {
+		switch at := strings.IndexByte(digits, before[i]); at {
+		case -1: // a hyphen
+		case 0:
+			before[i] = 'f' // and one less in the place before
+		default:
+			before[i] = digits[at-1]
+			return string(before)
+		}
 	}
-	return id[:len(id)-1] + string(map[bool]byte{true: '9', false: last - 1}[last == 'a'])
+	return string(before)
 }
 
 // Whatever stands in a name, value or reason, the pages of tenants have the
