@@ -174,11 +174,12 @@ func (s *Service) PublishNoted(ctx context.Context, idOrSlug string, ifRevision 
 // PublishVersion makes tenants follow a version that was published before; the
 // draft stays as it is. NotFound.
 func (s *Service) PublishVersion(ctx context.Context, idOrSlug string, number int) (Plan, Version, error) {
-	return s.PublishVersionNoted(ctx, idOrSlug, number, "")
+	return s.PublishVersionNoted(ctx, idOrSlug, number, AnyVersion, "")
 }
 
-// PublishVersionNoted is PublishVersion with a note as PublishNoted takes it.
-func (s *Service) PublishVersionNoted(ctx context.Context, idOrSlug string, number int, note string) (Plan, Version, error) {
+// PublishVersionNoted is PublishVersion if the version ifPublished is in force (0:
+// none; AnyVersion: whatever is), with a note as PublishNoted takes it. Stale.
+func (s *Service) PublishVersionNoted(ctx context.Context, idOrSlug string, number, ifPublished int, note string) (Plan, Version, error) {
 	note, err := cleanNote(note)
 	if err != nil {
 		return Plan{}, Version{}, err
@@ -199,7 +200,7 @@ func (s *Service) PublishVersionNoted(ctx context.Context, idOrSlug string, numb
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
-	return s.store.PublishVersion(ctx, p.ID, number, e)
+	return s.store.PublishVersion(ctx, p.ID, number, ifPublished, e)
 }
 
 // DeletePlan removes a plan with its versions if the plan's revision is

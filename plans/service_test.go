@@ -206,7 +206,7 @@ func TestPublicationsInTheLog(t *testing.T) {
 	if _, _, err = s.PublishNoted(ctx, "starter", p.DraftRevision, "  More room\r\nfor searches "); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err = s.PublishVersionNoted(ctx, "starter", 1, "\a"); !problem.Is(err, problem.Invalid) {
+	if _, _, err = s.PublishVersionNoted(ctx, "starter", 1, plans.AnyVersion, "\a"); !problem.Is(err, problem.Invalid) {
 		t.Errorf("a bell: %v", err)
 	}
 	if _, _, err = s.PublishVersion(ctx, "starter", 1); err != nil {

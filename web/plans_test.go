@@ -546,6 +546,10 @@ func TestPreviewPage(t *testing.T) {
 	if got := now.Draft.Policies[4].Mode; got != enforcement.PolicyShadow {
 		t.Errorf("its mode is %s", got)
 	}
+	// What is left of the time is told, not what was asked for.
+	_, _, err = w.plans.Publish(t.Context(), "pro", now.DraftRevision)
+	must(t, err)
+	says(t, "cut", w.get("/plans/pro/preview", "editor"), 200, []string{"UTC: of the last 24 hours, what can be told"}, "The last 24 hours, ")
 	// A plan that nobody asked anything of.
 	_, err = w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
 	must(t, err)
