@@ -181,8 +181,12 @@ func judgeOne(draft, published *side, i int) verdict {
 
 // replays makes a verdict an estimate, if minutes can tell it.
 func (v verdict) replays(p, q *plans.Policy) verdict {
+	next := advice
+	if p.Mode == enforcement.PolicyShadow && q.Mode == enforcement.PolicyShadow {
+		next = inShadowAlready
+	}
 	none := func(format string, args ...any) verdict {
-		return verdict{certainty: NeedsShadow, why: fmt.Sprintf(format, args...) + advice, source: -1}
+		return verdict{certainty: NeedsShadow, why: fmt.Sprintf(format, args...) + next, source: -1}
 	}
 	for _, l := range p.Limits {
 		if l.Window < time.Minute {
@@ -209,6 +213,9 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 
 // advice is what to do about a policy that needs shadow.
 const advice = " Publish it in mode shadow: then it counts what it would refuse, and refuses nothing."
+
+// inShadowAlready is what to do about one that is in shadow and stays there.
+const inShadowAlready = " It is in shadow already, and stays there: once the draft is published, its live figure tells."
 
 // find looks for the published policy whose counts tell those of a policy of the
 // draft: of the same slug if it counts the same, else another. It says why there
