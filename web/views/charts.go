@@ -64,8 +64,6 @@ func (c Chart) eventName() string { return c.ID }
 // unix is an instant as the script reads it.
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-func iso(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
 // stepLabel is when a step was, as exact as its length.
 func stepLabel(t time.Time, step time.Duration) string {
 	if step >= 24*time.Hour {
