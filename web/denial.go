@@ -63,8 +63,11 @@ func (w *Web) denialPage(c echo.Context, r *metrics.Refusal, base string) views.
 		tenant.URL = "/tenants/" + slug
 	}
 	d.Facts = []views.DenialFact{
-		tenant, {Name: "Method", Value: orNone(r.Method), Mono: true}, {Name: "Path", Value: orNone(r.Path), Mono: true},
-		{Name: "Route", Value: r.Route, Mono: true}, {Name: "Cost", Value: strconv.FormatInt(r.Cost, 10)},
+		tenant,
+		{Name: "Method", Value: orNone(r.Method), Mono: true},
+		{Name: "Path", Value: orNone(r.Path), Mono: true},
+		{Name: "Route", Value: r.Route, Mono: true},
+		{Name: "Cost", Value: strconv.FormatInt(r.Cost, 10)},
 		{Name: "Time", Value: r.At.UTC().Format("2 January 2006, 15:04:05.000 UTC")},
 	}
 	if r.Plan != "" {
