@@ -22,7 +22,7 @@ RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/l
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test test-quick test-deploy fuzz screenshots bench check current audit
+.PHONY: help run demo build up down generate fmt lint test test-quick test-load test-deploy fuzz screenshots bench bench-peers check current audit
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,7 @@ lint: ## look for mistakes: vet, gofumpt, staticcheck, golangci-lint (.golangci.
 	go vet ./...
 	go vet -tags quick ./...
 	go vet -tags screenshots ./cmd/server
+	go -C bench vet ./...
 	@echo "gofumpt -l"; unformatted=$$($(TOOL) gofumpt -l $(GO_FILES)); \
 		if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(TOOL) staticcheck ./...
@@ -71,9 +72,15 @@ test: bin/with-servers test-deploy ## run every test, raced and shuffled, with r
 test-quick: ## run the tests that need no server
 	go test -tags quick -shuffle=on -timeout 10m ./...
 
+test-load: bin/with-servers ## show that limits stay exact under load, in full (about 15 minutes): up to 9 nodes and 2,000 connections
+	HEADGATE_TEST_LOAD=full $(SERVERS) go test -count=1 -timeout 60m -v -parallel 1 \
+		-run '^Test(Exact|Concurrent|Largest|Slow|Silent|Hung|Flood|Paused|Overload|ClientsThatLeave|RedisHangs)' ./enforcement/redis ./cmd/server \
+		| grep --line-buffered -v -e '^=== ' -e '^    --- PASS'
+
 # Modules of their own: the compose loader and Prometheus would be the largest
-# dependencies of the product.
+# dependencies of the product, and other limiters are none.
 test-deploy: bin/with-servers
+	go -C bench test -shuffle=on -timeout 10m ./...
 	$(SERVERS) go -C deploy/composetest test -shuffle=on -timeout 10m ./...
 	@echo "deploy/grafanatest (the first run compiles Prometheus, which takes minutes)"
 	go -C deploy/grafanatest test -shuffle=on -timeout 20m ./...
@@ -97,6 +104,15 @@ screenshots: bin/with-servers ## take the pictures of the README anew, of the de
 
 bench: bin/with-servers ## run the benchmarks, BENCHTIME (1s) each
 	$(SERVERS) go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 20m ./...
+
+# A module of its own: the limiters it compares with are no dependencies.
+ROUNDS  ?= 5
+SECONDS ?= 1.5
+ONLY    ?=
+bench-peers: ## compare Headgate with other limiters, in ten minutes, and write docs/performance.md: ROUNDS, SECONDS, ONLY=http,rate,batch,redis,memory
+	@mkdir -p bin
+	go -C bench build -o ../bin/bench-peers .
+	./bin/bench-peers -rounds $(ROUNDS) -seconds $(SECONDS) -only "$(ONLY)"
 
 current: generate ## fail when a generated file is not what generate writes
 	@git diff --exit-code -- '*_templ.go' '*.gen.go' || { echo "generated files are not current: make generate, and commit"; exit 1; }

@@ -23,10 +23,11 @@ const module = "github.com/headgate/headgate"
 var imports = map[string][]string{
 	".": {},
 
-	"problem":     {},
-	"strictjson":  {"problem"},
-	"audit":       {"problem"},
-	"enforcement": {"problem"},
+	"problem":      {},
+	"strictjson":   {"problem"},
+	"audit":        {"problem"},
+	"enforcement":  {"problem", "internal/cow"},
+	"internal/cow": {}, // maps whose versions share memory: snapshots are made of them
 
 	"plans":   {"enforcement", "problem", "audit", "strictjson"},
 	"tenants": {"problem", "audit", "strictjson"},
@@ -35,7 +36,7 @@ var imports = map[string][]string{
 
 	"steering": {"plans", "tenants", "enforcement", "problem", "audit"}, // an override is held against the tenant's plan
 
-	"snapshot":   {"plans", "tenants", "accounts", "steering", "enforcement", "problem"},
+	"snapshot":   {"plans", "tenants", "accounts", "steering", "enforcement", "problem", "internal/cow"},
 	"metrics":    {"enforcement", "problem"},
 	"tracing":    {"enforcement"},
 	"simulation": {"enforcement", "problem", "strictjson"},
@@ -46,9 +47,11 @@ var imports = map[string][]string{
 
 	"demo": {"snapshot", "metrics", "steering", "plans", "tenants", "audit", "enforcement", "problem"}, // uses the services as people do
 
+	"internal/admission": {},
+
 	"fleet": {}, // what a node says of itself is found out by cmd/server
 
-	"api":       {".", "usage", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
+	"api":       {".", "internal/admission", "usage", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
 	"web":       {".", "web/views", "usage", "preview", "fleet", "demo", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
 	"web/views": {"problem"}, // view models with ready values
 
@@ -60,6 +63,9 @@ var imports = map[string][]string{
 	"enforcement/redis":       {"enforcement", "problem"},
 	"enforcement/lease":       {"enforcement", "problem"},
 	"enforcement/limitertest": {"enforcement", "problem"},
+
+	// The load generator of headgate bench and of the module bench.
+	"internal/load": {},
 
 	"cmd/server": anything,
 	"cmd/views":  {"web", "web/views", "problem"},
@@ -104,6 +110,7 @@ var drivers = []struct {
 	{"github.com/alecthomas/kong", []string{"cmd/server"}, nil},
 	{"github.com/oapi-codegen", []string{"api"}, nil},
 	{"github.com/coreos/go-oidc", []string{"oidc"}, nil},
+	{"golang.org/x/sys", []string{"internal/load"}, nil},
 	{"golang.org/x/oauth2", []string{"oidc"}, nil},
 	{"golang.org/x/crypto", []string{"accounts"}, nil},
 	{"github.com/chromedp", []string{"servertest/browser"}, []string{"web", "cmd/server"}}, // a real browser
@@ -114,7 +121,7 @@ var drivers = []struct {
 // standardOnly packages import nothing from outside Go's standard library but
 // the identifiers that the whole product uses, and the standard library's own
 // annex, x/crypto, where drivers lets them.
-var standardOnly = []string{"problem", "strictjson", "enforcement", "audit", "plans", "tenants", "accounts", "steering", "fleet", "migrations", "servertest/process", "servertest/cmd/with-servers"}
+var standardOnly = []string{"problem", "strictjson", "enforcement", "audit", "plans", "tenants", "accounts", "steering", "fleet", "migrations", "internal/admission", "internal/cow", "servertest/process", "servertest/cmd/with-servers"}
 
 type listed struct {
 	ImportPath, Doc                             string

@@ -24,8 +24,6 @@ type PeopleConfig struct {
 	// Local counts them while Limiter is away. Default: none, and nobody signs in
 	// by password then.
 	Local enforcement.Limiter
-	// LimiterTimeout is how long Limiter may take. Default: 50 ms.
-	LimiterTimeout time.Duration
 	// Now tells the time; default time.Now.
 	Now func() time.Time
 	// Logger hears of a limiter that is away. Default: none.
@@ -50,9 +48,6 @@ type People struct {
 func NewPeople(store PeopleStore, cfg PeopleConfig) (*People, error) {
 	if cfg.Limiter == nil {
 		return nil, fmt.Errorf("people without a limiter: sign-ins must be counted")
-	}
-	if cfg.LimiterTimeout <= 0 {
-		cfg.LimiterTimeout = 50 * time.Millisecond
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

@@ -57,7 +57,7 @@ func newHouse(t *testing.T) *house {
 // node is another node's People on the same database.
 func (h *house) node(limiter, local enforcement.Limiter) (*accounts.People, *atomic.Int64) {
 	h.t.Helper()
-	p, err := accounts.NewPeople(h.store, accounts.PeopleConfig{Limiter: limiter, Local: local, LimiterTimeout: 30 * time.Second, Now: h.clock.now})
+	p, err := accounts.NewPeople(h.store, accounts.PeopleConfig{Limiter: limiter, Local: local, Now: h.clock.now})
 	h.must(err)
 	return p, accounts.CountHashes(p)
 }

@@ -35,7 +35,6 @@ type signInLimit struct {
 	engine  *enforcement.Engine
 	limiter enforcement.Limiter
 	local   enforcement.Limiter
-	timeout time.Duration
 	subject *enforcement.Subject
 }
 
@@ -62,11 +61,10 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 	}
 	return &signInLimit{
 		engine: enforcement.NewEngine(cfg.Limiter, enforcement.Config{
-			Local: cfg.Local, Timeout: cfg.LimiterTimeout, Now: cfg.Now, Logger: cfg.Logger,
+			Local: cfg.Local, Now: cfg.Now, Logger: cfg.Logger,
 		}),
 		limiter: cfg.Limiter,
 		local:   cfg.Local,
-		timeout: cfg.LimiterTimeout,
 		subject: &enforcement.Subject{Tenant: "sign-in", Home: "sign-in", PlanRevision: 1, Plan: plan},
 	}, nil
 }
@@ -101,8 +99,6 @@ func (l *signInLimit) charge(ctx context.Context, account, address string) (*att
 // refund takes the failure back, because it was none. When that fails, it
 // counts until its window is over: the answer stays.
 func (a *attempt) refund(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.limit.timeout)
-	defer cancel()
 	limiter := a.limit.limiter
 	if a.decision.Degraded {
 		limiter = a.limit.local
@@ -114,5 +110,5 @@ func (a *attempt) refund(ctx context.Context) {
 			Meter: s.Limit.Meter, Rev: s.Limit.Meter.Rev, Cost: s.Cost,
 		})
 	}
-	limiter.Take(ctx, []enforcement.Request{request}, make([]enforcement.Outcome, 1))
+	limiter.Take(context.WithoutCancel(ctx), []enforcement.Request{request}, make([]enforcement.Outcome, 1))
 }

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -13,6 +14,7 @@ import (
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/snapshot"
@@ -28,6 +30,8 @@ type Config struct {
 	Snapshot func() *snapshot.Snapshot
 	// Decider answers checks.
 	Decider enforcement.Decider
+	// Admission bounds the checks in service. Default: no bound.
+	Admission *admission.Gate
 	// Tenants, Plans and Accounts are the services behind management.
 	Tenants  *tenants.Service
 	Plans    *plans.Service
@@ -81,6 +85,11 @@ type API struct {
 	bootstrap *[32]byte // hash of the bootstrap key
 	types     problemTypes
 	spec      document
+	// checkRoute and checkGate are those of POST /v1/check, which is answered
+	// without the router.
+	checkRoute route
+	checkGate  *gate
+	turned     atomic.Int64 // when the log last named a tenant whose check was turned away, in ns since the epoch
 }
 
 // New makes an API.
@@ -110,6 +119,12 @@ func New(cfg Config) *API {
 	}
 	a.echo.HTTPErrorHandler = a.fail
 	for _, r := range a.routes() {
+		if r.path == checkPath {
+			// ServeHTTP answers this path; the router has it for the other methods on it.
+			a.checkRoute, a.checkGate = r, newGate(r.action)
+			a.echo.Add(r.method, r.path, func(c echo.Context) error { a.serveCheck(c.Response(), c.Request()); return nil })
+			continue
+		}
 		handler := a.serve(r)
 		a.echo.Add(r.method, r.path, handler)
 		if r.method == http.MethodGet {

@@ -2,10 +2,11 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"net/http"
+	"slices"
 	"strconv"
-
-	"github.com/labstack/echo/v4"
+	"sync"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/problem"
@@ -18,77 +19,133 @@ const (
 	maxAtomicChecks = 100
 )
 
-// A batch is a body of POST /v1/check/batch.
+// A batch is a body of POST /v1/check/batch with its answer: what one batch
+// needs and the next can use again.
 type batch struct {
-	checks  []enforcement.Check
-	tenants []string
-	atomic  bool
+	body       bytes.Buffer
+	decoder    strictjson.Decoder
+	checks     []enforcement.Check
+	tenants    []string
+	attributes []enforcement.Attribute // of all checks: each has a part
+	atomic     bool
+	subjects   []*enforcement.Subject
+	faults     []error // why a check has no subject
+	items      []enforcement.BatchItem
+	decisions  []enforcement.Decision // each keeps the room of its slices
+	out        []byte
+}
+
+var batches = sync.Pool{New: func() any { return new(batch) }}
+
+// keepBody bounds the bodies whose buffers are used again, in bytes.
+const keepBody = 256 << 10
+
+// release forgets what the caller sent and gives b back.
+func (b *batch) release() {
+	if b.body.Cap() > keepBody {
+		return
+	}
+	clear(b.checks)
+	clear(b.tenants)
+	clear(b.attributes)
+	clear(b.subjects)
+	clear(b.faults)
+	clear(b.items)
+	for i := range b.decisions {
+		b.decisions[i].Reset()
+	}
+	b.decoder.Reset("", 0)
+	batches.Put(b)
 }
 
 // checkBatch is POST /v1/check/batch.
-func (a *API) checkBatch(c echo.Context, who caller) error {
-	r := c.Request()
+func (a *API) checkBatch(w http.ResponseWriter, r *http.Request, who caller) error {
 	deny, err := checkParameters(r)
 	if err != nil {
 		return err
 	}
-	var body bytes.Buffer
-	if err := readBody(&body, r, maxBatch); err != nil {
+	b := batches.Get().(*batch)
+	defer b.release()
+	b.body.Reset()
+	if err := readBody(&b.body, r, maxBatch); err != nil {
 		return err
 	}
-	b, err := decodeBatch(body.String(), who.key.Operator)
-	if err != nil {
+	if err := b.decode(b.body.String(), who.key.Operator); err != nil {
 		return err
 	}
-	subjects, faults := b.subjects(who)
+	b.find(who)
 	if b.atomic {
-		if err := b.checkAtomic(subjects, faults); err != nil {
+		if err := b.checkAtomic(); err != nil {
 			return err
 		}
 	}
-	decisions := a.decideBatch(c, b, subjects)
-	out := append(make([]byte, 0, 512*len(b.checks)), `{"results":[`...)
-	id := requestID(c.Response())
+	if err := a.decideBatch(r.Context(), b); err != nil {
+		return err
+	}
+	a.writeBatch(w, b, deny)
+	return nil
+}
+
+// decideBatch has the checks decided whose tenant was found, within slots that
+// are free again before the answer is written. A batch of several tenants waits
+// in the queue of the first one.
+func (a *API) decideBatch(ctx context.Context, b *batch) error {
+	if len(b.items) == 0 {
+		return nil
+	}
+	weight := batchWeight(len(b.items))
+	if err := a.admit(ctx, b.items[0].Subject, weight); err != nil {
+		return err
+	}
+	defer a.cfg.Admission.Leave(weight)
+	a.cfg.Decider.DecideBatch(ctx, b.items, b.atomic)
+	return nil
+}
+
+// batchChunk is how many bytes of a batch's answer are written at once.
+const batchChunk = 32 << 10
+
+// writeBatch answers with one result for each check. An answer of several
+// chunks is written as it is made.
+func (a *API) writeBatch(w http.ResponseWriter, b *batch, deny int) {
+	h := w.Header()
+	h["Content-Type"], h["Cache-Control"] = typeJSON, noStore
+	out, whole := append(b.out[:0], `{"results":[`...), true
 	for i := range b.checks {
 		if i > 0 {
 			out = append(out, ',')
 		}
-		if faults[i] != nil {
-			out = a.appendProblem(out, asProblem(atTenant(faults[i], "/tenant")), id, "/checks/"+strconv.Itoa(i))
-			continue
+		if b.faults[i] != nil {
+			out = a.appendProblem(out, asProblem(atTenant(b.faults[i], "/tenant")), requestID(w), "/checks/"+strconv.Itoa(i))
+		} else {
+			d := &b.decisions[i]
+			out = a.appendDecision(out, d, a.decisionStatus(d, deny), true)
 		}
-		d := &decisions[i]
-		out = a.appendDecision(out, d, a.decisionStatus(d, deny), true)
-	}
-	c.Response().Header().Set("Cache-Control", "no-store")
-	return c.Blob(http.StatusOK, "application/json", append(out, "]}"...))
-}
-
-// decideBatch has the checks decided whose tenant was found.
-func (a *API) decideBatch(c echo.Context, b *batch, subjects []*enforcement.Subject) []enforcement.Decision {
-	decisions := make([]enforcement.Decision, len(b.checks))
-	items := make([]enforcement.BatchItem, 0, len(b.checks))
-	for i := range b.checks {
-		if subjects[i] != nil {
-			items = append(items, enforcement.BatchItem{Subject: subjects[i], Check: &b.checks[i], Decision: &decisions[i]})
+		if len(out) >= batchChunk {
+			if _, err := w.Write(out); err != nil {
+				break // the client is gone
+			}
+			out, whole = out[:0], false
 		}
 	}
-	if len(items) > 0 {
-		a.cfg.Decider.DecideBatch(c.Request().Context(), items, b.atomic)
+	out = append(out, "]}"...)
+	if whole {
+		h["Content-Length"] = []string{strconv.Itoa(len(out))}
 	}
-	return decisions
+	_, _ = w.Write(out) // the client is gone if this fails
+	b.out = out
 }
 
-// decodeBatch reads a body. An operator key names the tenant of every check.
-func decodeBatch(text string, operator bool) (*batch, error) {
-	var d strictjson.Decoder
+// decode reads a body. An operator key names the tenant of every check.
+func (b *batch) decode(text string, operator bool) error {
+	d, given := &b.decoder, false
 	d.Reset(text, strictjson.MaxDepth)
-	b, given := new(batch), false
+	b.checks, b.tenants, b.attributes, b.atomic = b.checks[:0], b.tenants[:0], b.attributes[:0], false
 	for name := range d.Members() {
 		switch name {
 		case "checks":
 			given = true
-			b.decodeChecks(&d, operator)
+			b.decodeChecks(d, operator)
 		case "atomic":
 			b.atomic = d.Bool()
 		default:
@@ -103,7 +160,7 @@ func decodeBatch(text string, operator bool) (*batch, error) {
 	case b.atomic && len(b.checks) > maxAtomicChecks:
 		d.FailAt("/checks", "must have at most %d checks with atomic", maxAtomicChecks)
 	}
-	return b, d.End()
+	return d.End()
 }
 
 func (b *batch) decodeChecks(d *strictjson.Decoder, operator bool) {
@@ -112,31 +169,46 @@ func (b *batch) decodeChecks(d *strictjson.Decoder, operator bool) {
 			d.FailAt("/checks", "must have at most %d checks", maxChecks)
 			return
 		}
-		var c enforcement.Check
-		tenant := decodeCheck(d, &c, nil)
+		at := len(b.attributes)
+		if cap(b.attributes)-at < enforcement.MaxAttributes { // earlier checks keep their parts of the former array
+			b.attributes, at = make([]enforcement.Attribute, 0, max(8*enforcement.MaxAttributes, 2*cap(b.attributes))), 0
+		}
+		b.checks = append(b.checks, enforcement.Check{})
+		c := &b.checks[i]
+		tenant := decodeCheck(d, c, b.attributes[at:at:at+enforcement.MaxAttributes])
+		b.attributes = b.attributes[:at+len(c.Attributes)]
 		if tenant == "" && operator {
 			d.FailAt("/checks/"+strconv.Itoa(i)+"/tenant", "is required with an operator key")
 		}
-		b.checks, b.tenants = append(b.checks, c), append(b.tenants, tenant)
+		b.tenants = append(b.tenants, tenant)
 	}
 }
 
-// subjects finds the tenant of every check, or why there is none.
-func (b *batch) subjects(who caller) ([]*enforcement.Subject, []error) {
-	subjects, faults := make([]*enforcement.Subject, len(b.checks)), make([]error, len(b.checks))
+// find finds the tenant of every check, or why there is none, and makes items
+// of those that have one.
+func (b *batch) find(who caller) {
+	n := len(b.checks)
+	b.subjects, b.faults = slices.Grow(b.subjects[:0], n)[:n], slices.Grow(b.faults[:0], n)[:n]
+	b.decisions, b.items = slices.Grow(b.decisions[:0], n)[:n], b.items[:0]
 	for i, ref := range b.tenants {
-		subjects[i], faults[i] = who.subject(ref)
+		if i > 0 && ref == b.tenants[i-1] {
+			b.subjects[i], b.faults[i] = b.subjects[i-1], b.faults[i-1]
+		} else {
+			b.subjects[i], b.faults[i] = who.subject(ref)
+		}
+		if b.subjects[i] != nil {
+			b.items = append(b.items, enforcement.BatchItem{Subject: b.subjects[i], Check: &b.checks[i], Decision: &b.decisions[i]})
+		}
 	}
-	return subjects, faults
 }
 
 // checkAtomic holds an atomic batch to one tenant and one mode. Checks of one
 // tenant that cannot be asked for have one fault alike, and it refuses all.
-func (b *batch) checkAtomic(subjects []*enforcement.Subject, faults []error) error {
+func (b *batch) checkAtomic() error {
 	for i := range b.checks {
 		at := "/checks/" + strconv.Itoa(i)
 		switch {
-		case subjects[i] != subjects[0], faults[i] != nil && problem.Of(faults[i]) != problem.Forbidden && b.tenants[i] != b.tenants[0]:
+		case b.subjects[i] != b.subjects[0], b.faults[i] != nil && problem.Of(b.faults[i]) != problem.Forbidden && b.tenants[i] != b.tenants[0]:
 			return malformedAt(at+"/tenant", "must be the same in all checks of an atomic batch")
 		case b.checks[i].Mode != b.checks[0].Mode:
 			return malformedAt(at+"/mode", "must be the same in all checks of an atomic batch")

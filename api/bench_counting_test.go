@@ -19,7 +19,7 @@ func BenchmarkCountingOnOff(b *testing.B) {
 	world := func(recorder enforcement.Recorder) *world {
 		return newWorld(b, func(cfg *api.Config) {
 			limiter := inprocess.New(inprocess.Config{Now: start.UnixMicro})
-			cfg.Decider = enforcement.NewEngine(limiter, enforcement.Config{Timeout: time.Minute, Recorder: recorder})
+			cfg.Decider = enforcement.NewEngine(limiter, enforcement.Config{Recorder: recorder})
 		})
 	}
 	off, on := world(nil), world(metrics.NewRecorder(metrics.Config{}))

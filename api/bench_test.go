@@ -1,10 +1,13 @@
 package api_test
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/tenants"
 )
@@ -49,5 +52,65 @@ func benchmarkCheck(b *testing.B, w *world, key string) {
 	for b.Loop() {
 		text.Reset(login)
 		w.api.ServeHTTP(discard{http.Header{}}, r)
+	}
+}
+
+// TestCheckAllocates holds a check to two allocations more than a handler of
+// echo that reads the body and answers as many bytes: the text of the body,
+// which the check's attributes are parts of, and that of the headers beside
+// Content-Type.
+func TestCheckAllocates(t *testing.T) {
+	if raced {
+		t.Skip("the pools of the race detector drop what they hold")
+	}
+	w := newWorld(t)
+	e := echo.New()
+	answer := make([]byte, 430)
+	e.POST("/v1/check", func(c echo.Context) error {
+		if _, err := io.Copy(io.Discard, c.Request().Body); err != nil {
+			return err
+		}
+		return c.Blob(http.StatusOK, "application/json", answer)
+	})
+	allocations := func(h http.Handler, key, text string) float64 {
+		r := httptest.NewRequest("POST", "/v1/check", nil)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+key)
+		var in body
+		r.Body, r.ContentLength = &in, int64(len(text))
+		return testing.AllocsPerRun(500, func() {
+			in.Reset(text)
+			h.ServeHTTP(discard{http.Header{}}, r)
+		})
+	}
+	for _, text := range []string{strings.Replace(login, `{"tenant"`, `{"cost":0,"tenant"`, 1), login} {
+		noop, check := allocations(e, w.operator, text), allocations(w.api, w.operator, text)
+		if check > noop+2 {
+			t.Errorf("%v allocations, and %v of a handler that decides nothing: %s", check, noop, text)
+		}
+	}
+}
+
+// A batch allocates as much for 96 checks as for 32.
+func TestBatchAllocatesNothingForACheck(t *testing.T) {
+	if raced {
+		t.Skip("the pools of the race detector drop what they hold")
+	}
+	w := newWorld(t)
+	one := strings.Replace(login, `{"tenant"`, `{"cost":0,"tenant"`, 1)
+	allocations := func(checks int) float64 {
+		text := `{"checks":[` + strings.Repeat(one+",", checks-1) + one + `]}`
+		r := httptest.NewRequest("POST", "/v1/check/batch", nil)
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+w.operator)
+		var in body
+		r.Body, r.ContentLength = &in, int64(len(text))
+		return testing.AllocsPerRun(200, func() {
+			in.Reset(text)
+			w.api.ServeHTTP(discard{http.Header{}}, r)
+		})
+	}
+	if few, many := allocations(32), allocations(96); many > few+2 { // of 64 checks; a collection may empty a pool
+		t.Errorf("%v allocations for 32 checks, %v for 96", few, many)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/problem"
 )
 
@@ -15,6 +16,7 @@ import (
 const (
 	maxBody  = 64 << 10
 	maxBatch = 1 << 20
+	maxPlan  = plans.MaxBytes // where the body is a plan's document
 )
 
 // readBody reads a JSON body of at most limit bytes into b.

@@ -189,6 +189,33 @@ func TestBoundsAreHeld(t *testing.T) {
 	}
 }
 
+// Where the body is a plan's document it may have 1 MiB, elsewhere 64 KiB: what is
+// at the bound is taken, and a byte more is refused with the bound.
+func TestBodyBounds(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for path, c := range map[string]struct {
+		method, body string
+		most, taken  int
+	}{
+		"/v1/plans/trial/draft":   {"PUT", `{"name":"n"}`, plans.MaxBytes, 200},
+		"/v1/plans":               {"POST", `{"slug":"large","draft":{"name":"n"}}`, plans.MaxBytes, 201},
+		"/v1/plans/trial/publish": {"POST", `{}`, 64 << 10, 200},
+		"/v1/tenants/acme/keys":   {"POST", `{"name":"n","scopes":["check"]}`, 64 << 10, 201},
+	} {
+		send := func(length int) answer {
+			body := c.body + strings.Repeat(" ", length-len(c.body))
+			return w.do(call{method: c.method, path: path, key: w.operator, body: body, header: map[string]string{"If-Match": "*"}})
+		}
+		if a := send(c.most + 1); a.status != 413 || !strings.Contains(a.body, "more than "+strconv.Itoa(c.most)+" bytes") {
+			t.Errorf("%s of a byte too much: %d %s", path, a.status, a.body)
+		}
+		if a := send(c.most); a.status != c.taken {
+			t.Errorf("%s at its bound: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
 // Query parameters are held to the document too.
 func TestQueryBounds(t *testing.T) {
 	t.Parallel()

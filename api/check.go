@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"sync"
 
@@ -20,6 +21,7 @@ type scratch struct {
 	check      enforcement.Check
 	decision   enforcement.Decision
 	out        []byte
+	answered   bool // the status was written
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
@@ -29,23 +31,69 @@ func (s *scratch) release() {
 	if s.body.Cap() > maxBody+bytes.MinRead+1 {
 		return
 	}
-	clear(s.attributes[:])
+	clear(s.check.Attributes)
 	s.check = enforcement.Check{}
-	s.decision = enforcement.Decision{Limits: s.decision.Limits[:0]}
+	s.decision.Reset()
+	s.answered = false
 	s.decoder.Reset("", 0)
 	scratches.Put(s)
 }
 
-// check is POST /v1/check.
-func (a *API) check(c echo.Context, who caller) error {
+// checkPath is the path of POST /v1/check.
+const checkPath = "/v1/check"
+
+// serveCheck is POST /v1/check. It does what serve does for every operation,
+// without the router and its context, which only an error needs.
+func (a *API) serveCheck(w http.ResponseWriter, r *http.Request) {
+	r.Pattern = checkPath
+	sent := r.Header[requestIDHeader]
+	if len(sent) > 0 && saneID(sent[0]) {
+		w.Header()[requestIDHeader] = sent[:1:1]
+	}
 	s := scratches.Get().(*scratch)
-	err := a.checkWith(c, who, s)
+	defer a.recoverCheck(w, r, s)
+	who, err := a.check(w, r, s)
+	if err != nil {
+		c := a.failing(w, r, s)
+		a.fail(a.noted(&a.checkRoute, who, c, err), c)
+	}
 	s.release()
-	return err
 }
 
-func (a *API) checkWith(c echo.Context, who caller, s *scratch) error {
-	r := c.Request()
+// failing returns the context that fail needs.
+func (a *API) failing(w http.ResponseWriter, r *http.Request, s *scratch) echo.Context {
+	if len(w.Header()[requestIDHeader]) == 0 {
+		a.identify(w, r)
+	}
+	c := a.echo.NewContext(r, w)
+	c.SetPath(checkPath)
+	c.Response().Committed = s.answered
+	return c
+}
+
+// recoverCheck answers for a check that panicked. Its scratch is not used again.
+func (a *API) recoverCheck(w http.ResponseWriter, r *http.Request, s *scratch) {
+	if cause := recover(); cause != nil {
+		a.recovered(cause, a.failing(w, r, s))
+	}
+}
+
+// check authenticates and answers a check. It returns the caller as soon as
+// that is known.
+func (a *API) check(w http.ResponseWriter, r *http.Request, s *scratch) (who caller, err error) {
+	if who, err = a.authenticate(r); err != nil {
+		return who, err
+	}
+	if err = a.checkGate.authorize(who, ""); err != nil {
+		return who, err
+	}
+	if err = checkQuery(r.URL, a.checkRoute.query); err != nil {
+		return who, err
+	}
+	return who, a.checkWith(w, r, who, s)
+}
+
+func (a *API) checkWith(w http.ResponseWriter, r *http.Request, who caller, s *scratch) error {
 	deny, err := checkParameters(r)
 	if err != nil {
 		return err
@@ -54,8 +102,21 @@ func (a *API) checkWith(c echo.Context, who caller, s *scratch) error {
 	if err != nil {
 		return err
 	}
-	a.cfg.Decider.Decide(r.Context(), subject, &s.check, &s.decision)
-	a.writeDecision(c.Response(), s, deny)
+	if a.decideOne(r.Context(), subject, s) != nil {
+		overloaded(&s.decision, subject, &s.check)
+	}
+	a.writeDecision(w, s, deny)
+	return nil
+}
+
+// decideOne has s.check decided within a slot. The slot is free before the
+// answer is written, so that a client that does not read holds none.
+func (a *API) decideOne(ctx context.Context, subject *enforcement.Subject, s *scratch) error {
+	if err := a.admit(ctx, subject, 1); err != nil {
+		return err
+	}
+	defer a.cfg.Admission.Leave(1)
+	a.cfg.Decider.Decide(ctx, subject, &s.check, &s.decision)
 	return nil
 }
 
@@ -80,17 +141,18 @@ func (s *scratch) read(r *http.Request, who caller) (*enforcement.Subject, error
 }
 
 // writeDecision answers with s.decision.
-func (a *API) writeDecision(w *echo.Response, s *scratch, deny int) {
+func (a *API) writeDecision(w http.ResponseWriter, s *scratch, deny int) {
 	d := &s.decision
 	status := a.decisionStatus(d, deny)
 	s.out = a.appendDecision(s.out[:0], d, status, false)
 	h, size := w.Header(), len(s.out)
-	s.out = a.cfg.Headers.write(h, d, s.out)
+	s.out = a.cfg.Headers.write(h, d, s.out, len(h[requestIDHeader]) == 0)
 	h["Content-Type"] = typeJSON
 	if status != http.StatusOK {
 		h["Content-Type"] = typeProblem
 	}
 	h["Cache-Control"] = noStore
+	s.answered = true
 	w.WriteHeader(status)
 	_, _ = w.Write(s.out[:size]) // the client is gone if this fails
 }
@@ -99,7 +161,7 @@ func (a *API) writeDecision(w *echo.Response, s *scratch, deny int) {
 // its headers, but for the length of the body.
 func (a *API) Answer(d *enforcement.Decision) (status int, header http.Header) {
 	status, header = a.decisionStatus(d, 0), http.Header{}
-	a.cfg.Headers.write(header, d, nil)
+	a.cfg.Headers.write(header, d, nil, false)
 	header.Del("Content-Length")
 	header["Content-Type"] = typeJSON
 	if status != http.StatusOK {

@@ -23,13 +23,16 @@ var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonTenantSuspended:    "tenant-suspended",
 	enforcement.ReasonBatchRefused:       "batch-refused",
 	enforcement.ReasonLimiterUnavailable: "limiter-unavailable",
+	enforcement.ReasonOverloaded:         "overloaded",
 }
 
-// reasonWords are the reasons of refusals.
+// reasonWords are the reasons of denials that are recorded.
 func reasonWords() []string {
 	words := make([]string, 0, len(reasonType))
 	for r := range reasonType {
-		words = append(words, string(r))
+		if r != enforcement.ReasonOverloaded {
+			words = append(words, string(r))
+		}
 	}
 	slices.Sort(words)
 	return words
@@ -86,6 +89,11 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 	b = append(b, d.Reason...)
 	b = append(b, `","retry_after_ms":`...)
 	b = appendRetry(b, d.RetryAfter)
+	if d.NumbersUntil != 0 {
+		b = append(b, `,"numbers_until":"`...)
+		b = instantOf(d.NumbersUntil).AppendFormat(b, millisecondForm)
+		b = append(b, '"')
+	}
 	b = append(b, `,"delay_ms":0,"degraded":`...)
 	b = strconv.AppendBool(b, d.Degraded)
 	b = append(b, `,"limits":[`...)
@@ -180,12 +188,23 @@ func appendDetail(b []byte, d *enforcement.Decision) []byte {
 	switch d.Reason {
 	case enforcement.ReasonOverLimit:
 		b = append(b, `"over the limit of policy `...)
-		return append(appendNames(b, d, "", ", ", false), '"')
+		return append(appendNumbersUntil(appendNames(b, d, "", ", ", false), d), '"')
 	case enforcement.ReasonCostExceedsQuota:
 		b = append(b, `"policy `...)
-		return append(appendNames(b, d, "", ", ", true), ` can never hold this cost"`...)
+		b = append(appendNames(b, d, "", ", ", true), ` can never hold this cost`...)
+		return append(appendNumbersUntil(b, d), '"')
 	}
 	return appendString(b, detail(d))
+}
+
+// appendNumbersUntil writes when the numbers of a denial end, if that is before
+// its wait.
+func appendNumbersUntil(b []byte, d *enforcement.Decision) []byte {
+	if d.NumbersUntil == 0 {
+		return b
+	}
+	b = append(b, `; other numbers are in force from `...)
+	return instantOf(d.NumbersUntil).AppendFormat(b, millisecondForm)
 }
 
 // detail says a refusal by something else than a limit.
@@ -205,6 +224,8 @@ func detail(d *enforcement.Decision) string {
 		return "another check of this atomic batch was refused, and nothing was charged"
 	case enforcement.ReasonLimiterUnavailable:
 		return "the limiter cannot be reached, and a policy that applies refuses in that case"
+	case enforcement.ReasonOverloaded:
+		return errOverloaded.Message
 	}
 	return "refused"
 }

@@ -25,6 +25,7 @@ import (
 var notPlayed = map[string]string{
 	"check 403 forbidden":           "TestMatrix",
 	"check 503 limiter_unavailable": "TestLimiterAway",
+	"check 503 overloaded":          "TestOverloaded",
 	"readyz 503 draining":           "TestReadiness",
 	"docs 200 page":                 "web serves it",
 	"getLatency 200 latency":        "TestLatency",
@@ -43,6 +44,16 @@ var before = map[string][]call{
 	}),
 	"check denied":  {someEntry},
 	"check blocked": {someBlock},
+	"check overridden": {
+		{
+			method: "POST", path: "/v1/tenants/acme/overrides",
+			body: `{"policy":"login-per-ip","attribute":"ip","value":"203.0.113.78","factor":0.2,"reason":"r","expires_at":"2026-11-21T09:00:30Z"}`,
+		},
+		{
+			method: "POST", path: "/v1/check",
+			body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.78"}}`,
+		},
+	},
 	"checkBatch atomic": repeated(5, call{
 		method: "POST", path: "/v1/check",
 		body: `{"tenant":"acme","method":"POST","path":"/v1/login","attributes":{"ip":"203.0.113.66"}}`,

@@ -6,8 +6,6 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/labstack/echo/v4"
-
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/steering"
@@ -19,10 +17,9 @@ var errNotKept = problem.New(problem.NotFound, "no refusal with this id is kept:
 
 // explain is POST /v1/explain: the body of a check in, the body of its answer
 // out with the reasons around it. It charges nothing and is not counted.
-func (a *API) explain(c echo.Context, who caller) error {
+func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	r := c.Request()
 	if _, err := checkParameters(r); err != nil {
 		return err
 	}
@@ -43,8 +40,11 @@ func (a *API) explain(c echo.Context, who caller) error {
 		return err
 	}
 	rest[0] = ',' // in the place of its bracket
-	c.Response().Header()["Cache-Control"] = noStore
-	return c.Blob(http.StatusOK, "application/json", append(s.out, rest...))
+	s.out = append(s.out, rest...)
+	h := w.Header()
+	h["Cache-Control"], h["Content-Type"] = noStore, typeJSON
+	_, _ = w.Write(s.out) // the client is gone if this fails
+	return nil
 }
 
 // encode is json.Marshal that leaves <, > and & as they are, as decisions have
@@ -76,17 +76,18 @@ type wireListed struct {
 }
 
 type wirePolicy struct {
-	Policy     string                 `json:"policy"`
-	Mode       enforcement.PolicyMode `json:"mode"`
-	Matches    bool                   `json:"matches"`
-	Applies    bool                   `json:"applies"`
-	Why        enforcement.Why        `json:"why"`
-	Detail     string                 `json:"detail"`
-	Attribute  string                 `json:"attribute,omitempty"`
-	ReplacedBy string                 `json:"replaced_by,omitempty"`
-	Override   *wireOverride          `json:"override,omitempty"`
-	Block      *wireBlock             `json:"block,omitempty"`
-	Limits     []wireLimitNow         `json:"limits"`
+	Policy      string                  `json:"policy"`
+	Mode        enforcement.PolicyMode  `json:"mode"`
+	Consistency enforcement.Consistency `json:"consistency"`
+	Matches     bool                    `json:"matches"`
+	Applies     bool                    `json:"applies"`
+	Why         enforcement.Why         `json:"why"`
+	Detail      string                  `json:"detail"`
+	Attribute   string                  `json:"attribute,omitempty"`
+	ReplacedBy  string                  `json:"replaced_by,omitempty"`
+	Override    *wireOverride           `json:"override,omitempty"`
+	Block       *wireBlock              `json:"block,omitempty"`
+	Limits      []wireLimitNow          `json:"limits"`
 }
 
 type wireOverride struct {
@@ -110,6 +111,8 @@ type wireLimitNow struct {
 	WindowMS     int64  `json:"window_ms"`
 	Remaining    int64  `json:"remaining"`
 	ResetAfterMS int64  `json:"reset_after_ms"`
+
+	LeasedElsewhere int64 `json:"leased_elsewhere,omitempty"`
 }
 
 func showReasons(x *enforcement.Explanation, status int) wireReasons {
@@ -138,8 +141,8 @@ func showReasons(x *enforcement.Explanation, status int) wireReasons {
 
 func showExplained(p *enforcement.PolicyExplanation, d *enforcement.Decision) wirePolicy {
 	out := wirePolicy{
-		Policy: p.Rule.Policy, Mode: p.Rule.Mode, Matches: p.Matches, Applies: p.Applies, Why: p.Why, Detail: p.Because(d),
-		Attribute: p.Attribute, ReplacedBy: p.ReplacedBy, Limits: make([]wireLimitNow, len(p.Limits)),
+		Policy: p.Rule.Policy, Mode: p.Rule.Mode, Consistency: p.Rule.Consistency, Matches: p.Matches, Applies: p.Applies, Why: p.Why,
+		Detail: p.Because(d), Attribute: p.Attribute, ReplacedBy: p.ReplacedBy, Limits: make([]wireLimitNow, len(p.Limits)),
 	}
 	if o := p.Override; o != nil {
 		out.Override = &wireOverride{ID: o.ID, ExpiresAt: instantOf(o.Until)}
@@ -152,7 +155,7 @@ func showExplained(p *enforcement.PolicyExplanation, d *enforcement.Decision) wi
 		l := now.Limit
 		out.Limits[i] = wireLimitNow{
 			Limit: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, WindowMS: l.Window.Milliseconds(),
-			Remaining: now.Remaining, ResetAfterMS: now.ResetAfter,
+			Remaining: now.Remaining, ResetAfterMS: now.ResetAfter, LeasedElsewhere: now.LeasedElsewhere,
 		}
 		if l.Algorithm.Bucket() {
 			burst := capacity(l)

@@ -21,12 +21,12 @@ type explanation struct {
 	PassesAt *time.Time `json:"passes_at"`
 	List     *struct{ List, Attribute, Value, Reason string }
 	Policies []struct {
-		Policy, Mode, Why, Detail, Attribute string
-		Matches, Applies                     bool
-		ReplacedBy                           string `json:"replaced_by"`
-		Override                             *struct{ Factor json.Number }
-		Block                                *struct{ Reason string }
-		Limits                               []struct {
+		Policy, Mode, Consistency, Why, Detail, Attribute string
+		Matches, Applies                                  bool
+		ReplacedBy                                        string `json:"replaced_by"`
+		Override                                          *struct{ Factor json.Number }
+		Block                                             *struct{ Reason string }
+		Limits                                            []struct {
 			Limit     string
 			Quota     int64
 			Burst     *int64
@@ -60,7 +60,7 @@ func mixed() []plans.Policy {
 		{Slug: "idle", Mode: enforcement.PolicyOff, Limits: window(1)},
 		{Slug: "posts", Match: plans.Match{Methods: []string{"POST", "PUT"}}, Limits: window(5)},
 		{Slug: "search", Match: plans.Match{Path: "/v1/search/{index}"}, Replaces: []string{"base"}, Limits: []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: 10, Window: time.Second, Burst: 20}}},
-		{Slug: "free", Match: plans.Match{Attributes: map[string]string{"tier": "free"}}, Limits: window(2)},
+		{Slug: "free", Consistency: enforcement.Leased, Match: plans.Match{Attributes: map[string]string{"tier": "free"}}, Limits: window(2)},
 		{Slug: "seen", Mode: enforcement.PolicyShadow, CountBy: []string{"ip/64"}, Missing: enforcement.MissingSkip, Limits: window(0)},
 		{Slug: "strict", Match: plans.Match{Path: "/v1/strict"}, CountBy: []string{"user"}, Missing: enforcement.MissingDeny, Limits: window(9)},
 	}
@@ -218,6 +218,9 @@ func TestExplainWhys(t *testing.T) {
 		for _, p := range x.Policies {
 			if p.Detail == "" || (len(p.Limits) > 0) != p.Matches {
 				t.Errorf("%s: %s %+v", body, a.body, p)
+			}
+			if want := map[bool]string{true: "leased", false: "exact"}[p.Policy == "free"]; p.Consistency != want {
+				t.Errorf("%s: the consistency of %s is %q, want %q", body, p.Policy, p.Consistency, want)
 			}
 		}
 	}

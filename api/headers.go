@@ -143,12 +143,16 @@ func retryAfterSeconds(d *enforcement.Decision) int64 {
 	return max(1, seconds(d.RetryAfter))
 }
 
-// write sets the headers of a decision whose body is b. Names keep their
-// spelling on the wire. What it appends to b is scratch: the values are built
-// there and copied out together, so that all of them are one string and one
-// slice.
-func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte) []byte {
+// write sets the headers of a decision whose body is b, and with id the decision's
+// id as that of the request. Names keep their spelling on the wire. What it appends
+// to b is scratch: the values are built there and copied out together, so that all
+// of them are one string and one slice.
+func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id bool) []byte {
 	body := len(b)
+	if id {
+		b = appendUUID(b, d.ID)
+	}
+	request := len(b)
 	b = strconv.AppendInt(b, int64(body), 10)
 	length := len(b)
 	if after := retryAfterSeconds(d); after > 0 {
@@ -161,14 +165,15 @@ func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte) []byte
 		policies = len(b)
 		b = AppendStates(b, d.Limits)
 	}
-	text, values := string(b[body:]), make([]string, 0, 4)
+	text, values := string(b[body:]), make([]string, 0, 5)
 	set := func(name string, from, end int) {
 		if from < end {
 			values = append(values, text[from-body:end-body])
 			to[name] = values[len(values)-1 : len(values) : len(values)]
 		}
 	}
-	set("Content-Length", body, length)
+	set(requestIDHeader, body, request)
+	set("Content-Length", request, length)
 	set("Retry-After", length, retry)
 	set("RateLimit-Policy", retry, policies)
 	set("RateLimit", policies, len(b))

@@ -236,13 +236,16 @@ func (e ListName) Valid() bool {
 
 // Defines values for PolicyConsistency.
 const (
-	PolicyConsistencyExact PolicyConsistency = "exact"
+	PolicyConsistencyExact  PolicyConsistency = "exact"
+	PolicyConsistencyLeased PolicyConsistency = "leased"
 )
 
 // Valid indicates whether the value is a known member of the PolicyConsistency enum.
 func (e PolicyConsistency) Valid() bool {
 	switch e {
 	case PolicyConsistencyExact:
+		return true
+	case PolicyConsistencyLeased:
 		return true
 	default:
 		return false
@@ -928,7 +931,8 @@ type KeptLimit struct {
 	// ResetAfterMs Milliseconds until the limit is as if new.
 	ResetAfterMs int64 `json:"reset_after_ms"`
 
-	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came; 0 when nothing refuses; null when waiting cannot help.
+	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came, by the numbers that are in force now; 0 when nothing
+	// refuses; null when waiting cannot help.
 	RetryAfterMs RetryAfter `json:"retry_after_ms"`
 
 	// WindowMs The window in milliseconds.
@@ -1027,7 +1031,8 @@ type KeptRefusal struct {
 	// Redacted The tenant's values are not kept for people to look at.
 	Redacted bool `json:"redacted"`
 
-	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came; 0 when nothing refuses; null when waiting cannot help.
+	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came, by the numbers that are in force now; 0 when nothing
+	// refuses; null when waiting cannot help.
 	RetryAfterMs RetryAfter `json:"retry_after_ms"`
 
 	// Route The pattern of the most specific policy that matched; `(none)` without one.
@@ -1556,7 +1561,7 @@ type PlanPage struct {
 
 // Policy One rule of a plan.
 type Policy struct {
-	// Consistency Where it is counted.
+	// Consistency Where it is counted. With `leased`, a node draws quota ahead and spends it without asking Redis: it never allows more than `exact`, and may deny early by what other nodes hold. Not for a `sliding_window_log`.
 	Consistency PolicyConsistency `json:"consistency,omitempty,omitzero"`
 
 	// CountBy Attribute names, or ip/64; none counts the whole tenant.
@@ -1587,7 +1592,7 @@ type Policy struct {
 	Slug Slug `json:"slug"`
 }
 
-// PolicyConsistency Where it is counted.
+// PolicyConsistency Where it is counted. With `leased`, a node draws quota ahead and spends it without asking Redis: it never allows more than `exact`, and may deny early by what other nodes hold. Not for a `sliding_window_log`.
 type PolicyConsistency string
 
 // PolicyMissing What a missing attribute of count_by does.
@@ -1709,7 +1714,8 @@ type RecentRefusal struct {
 	// Redacted The tenant's values are not kept for people to look at.
 	Redacted bool `json:"redacted"`
 
-	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came; 0 when nothing refuses; null when waiting cannot help.
+	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came, by the numbers that are in force now; 0 when nothing
+	// refuses; null when waiting cannot help.
 	RetryAfterMs RetryAfter `json:"retry_after_ms"`
 
 	// Route The pattern of the most specific policy that matched; `(none)` without one.
@@ -1764,7 +1770,8 @@ type Reset struct {
 	Reason string `json:"reason,omitempty,omitzero"`
 }
 
-// RetryAfter Milliseconds after which the same request would pass if nothing else came; 0 when nothing refuses; null when waiting cannot help.
+// RetryAfter Milliseconds after which the same request would pass if nothing else came, by the numbers that are in force now; 0 when nothing
+// refuses; null when waiting cannot help.
 type RetryAfter = *int64
 
 // RetryHistogram Retry times in milliseconds.

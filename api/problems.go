@@ -54,7 +54,13 @@ func newProblemTypes(publicURL string) problemTypes {
 	return t
 }
 
-func (t problemTypes) of(k problem.Kind) problemType { return t.byName[kindTypes[k]] }
+// of returns the type of a problem: that of its kind, but for errOverloaded.
+func (t problemTypes) of(p *problem.Problem) problemType {
+	if p.Code == codeOverloaded {
+		return t.byName[codeOverloaded]
+	}
+	return t.byName[kindTypes[p.Kind]]
+}
 
 // asProblem gives the problem in err's chain; what has none is internal, but for
 // echo's own errors and a deadline of ours.
@@ -112,13 +118,13 @@ func (a *API) fail(err error, c echo.Context) {
 	if c.Response().Committed {
 		panic(http.ErrAbortHandler)
 	}
-	t := a.types.of(p.Kind)
+	t := a.types.of(p)
 	h := c.Response().Header()
 	switch p.Kind {
 	case problem.Unauthenticated:
 		h["Www-Authenticate"] = challenge
 	case problem.Unavailable:
-		h.Set("Retry-After", "1")
+		h.Set("Retry-After", retryAfterOf(p))
 	case problem.TooLarge:
 		h.Set("Connection", "close") // the rest of the body is not worth reading
 	case problem.NotAllowed:
@@ -138,7 +144,7 @@ func (a *API) fail(err error, c echo.Context) {
 
 // appendProblem writes a problem; its pointers get a prefix (of a batch's item).
 func (a *API) appendProblem(b []byte, p *problem.Problem, id, prefix string) []byte {
-	t := a.types.of(p.Kind)
+	t := a.types.of(p)
 	message, code, fields := p.Message, p.Code, p.Fields
 	if p.Kind == problem.Internal {
 		message, code, fields = "internal error", "", nil

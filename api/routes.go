@@ -28,8 +28,16 @@ type route struct {
 	ifMatch bool
 	// decide is the handler of a decision: it reads its own body, and no deadline
 	// but the limiter's stands over it. handler is that of every other route.
-	decide  func(c echo.Context, who caller) error
+	decide  func(w http.ResponseWriter, r *http.Request, who caller) error
 	handler echo.HandlerFunc
+}
+
+// maxBody is how many bytes the body may have.
+func (r *route) maxBody() int64 {
+	if r.body == reflect.TypeFor[PlanDocument]() || r.body == reflect.TypeFor[NewPlan]() {
+		return maxPlan
+	}
+	return maxBody
 }
 
 // nothing is the body of an operation that takes none: {} at most, so that a
@@ -58,7 +66,7 @@ func (a *API) routes() []route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	g := ServerInterfaceWrapper{Handler: NewStrictHandler(a, nil)}
 	return []route{
-		{method: post, path: "/v1/check", operation: "check", action: accounts.Check, query: []string{"deny_status"}, decide: a.check},
+		{method: post, path: "/v1/check", operation: "check", action: accounts.Check, query: []string{"deny_status"}}, // serveCheck
 		{method: post, path: "/v1/check/batch", operation: "checkBatch", action: accounts.Check, query: []string{"deny_status"}, decide: a.checkBatch},
 		{method: post, path: "/v1/explain", operation: "explain", action: accounts.TenantRead, decide: a.explain},
 		{method: get, path: "/v1/explain/:decision", operation: "getExplanation", action: accounts.TenantRead, handler: g.GetExplanation},

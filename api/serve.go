@@ -30,18 +30,18 @@ const requestIDHeader = "X-Request-Id"
 
 // ServeHTTP answers a request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost && r.URL.Path == checkPath && r.URL.RawPath == "" {
+		a.serveCheck(w, r)
+		return
+	}
 	a.identify(w, r)
 	a.echo.ServeHTTP(w, r)
 }
 
-// recovered answers for a handler that panicked: 500 with a request id. If the
-// answer has begun, the connection is cut instead, so that half of one cannot
-// pass for the whole.
-func (a *API) recovered(c echo.Context) {
-	cause := recover()
-	if cause == nil {
-		return
-	}
+// recovered answers for a handler that panicked with a cause: 500 with a request
+// id. If the answer has begun, the connection is cut instead, so that half of one
+// cannot pass for the whole.
+func (a *API) recovered(cause any, c echo.Context) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
 	}
@@ -57,13 +57,18 @@ func (a *API) identify(w http.ResponseWriter, r *http.Request) {
 	w.Header()[requestIDHeader] = []string{id}
 }
 
-// newID makes a UUIDv7. It is no secret, so the runtime's own generator serves.
+// newID returns the text of a UUIDv7.
 func newID() string {
-	var id [16]byte
+	var text [36]byte
+	return string(appendUUID(text[:0], uuidV7()))
+}
+
+// uuidV7 makes a UUIDv7. It is no secret, so that the runtime's generator is
+// strong enough.
+func uuidV7() (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().UnixMilli())<<16|0x7000|rand.Uint64()>>52)
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64()>>2|1<<63)
-	var text [36]byte
-	return string(appendUUID(text[:0], id))
+	return id
 }
 
 // saneID takes 1 to 128 characters that cannot break a log line or a header.
@@ -93,7 +98,11 @@ func requestID(w http.ResponseWriter) string {
 func (a *API) serve(r route) echo.HandlerFunc {
 	gate := newGate(r.action)
 	return func(c echo.Context) error {
-		defer a.recovered(c)
+		defer func() {
+			if cause := recover(); cause != nil {
+				a.recovered(cause, c)
+			}
+		}()
 		req := c.Request()
 		req.Pattern = c.Path() // for whoever asks after the answer what it was
 		var who caller
@@ -102,7 +111,7 @@ func (a *API) serve(r route) echo.HandlerFunc {
 			if who, err = a.authenticate(req); err != nil {
 				return err
 			}
-			if err := gate.authorize(who, c); err != nil {
+			if err := gate.authorize(who, c.Param("tenant")); err != nil {
 				return a.noted(&r, who, c, err)
 			}
 		}
@@ -111,7 +120,7 @@ func (a *API) serve(r route) echo.HandlerFunc {
 		}
 		switch {
 		case r.decide != nil:
-			return a.noted(&r, who, c, r.decide(c, who))
+			return a.noted(&r, who, c, r.decide(c.Response(), req, who))
 		case gate.open:
 			return r.handler(c)
 		}
@@ -171,7 +180,7 @@ func readManagementBody(r *route, req *http.Request) ([]byte, error) {
 		return nil, nil
 	}
 	var b bytes.Buffer
-	if err := readBody(&b, req, maxBody); err != nil {
+	if err := readBody(&b, req, r.maxBody()); err != nil {
 		return nil, err
 	}
 	if r.bodyOptional && b.Len() == 0 {

@@ -21,7 +21,7 @@ func TestSteeringRows(t *testing.T) {
 	for kind, c := range map[string]struct{ body, shown, reason string }{
 		"overrides": {
 			`{"policy":"login-per-ip","attribute":"ip","prefix":"203.0.113.0/24","limits":[{"name":"l1","quota":0}],"reason":"r"}`,
-			`"policy":"login-per-ip","prefix":"203.0.113.0/24"`, "over_limit", // until the override ends
+			`"policy":"login-per-ip","prefix":"203.0.113.0/24"`, "cost_exceeds_quota",
 		},
 		"lists":  {`{"list":"deny","attribute":"ip","value":"203.0.113.9"}`, `"list":"deny"`, "denied_by_list"},
 		"blocks": {`{"policy":"login-per-ip","key":{"ip":"::ffff:203.0.113.9"},"reason":"r"}`, `"key":{"ip":"203.0.113.9"}`, "blocked"},

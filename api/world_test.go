@@ -112,7 +112,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	people, err := accounts.NewPeople(w.store, accounts.PeopleConfig{Limiter: w.counter, Now: w.clock})
 	must(t, err)
 	w.people = people
-	engine := enforcement.NewEngine(recorder.InstrumentLimiter(w.counter), enforcement.Config{Timeout: 30 * time.Second, Now: w.clock, NewID: w.newID, Recorder: recorder})
+	engine := enforcement.NewEngine(recorder.InstrumentLimiter(w.counter), enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: recorder})
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	cfg := api.Config{
 		Snapshot: w.watcher.Current, People: people, Decider: engine,

@@ -152,7 +152,7 @@ func TestUseIsCarriedOver(t *testing.T) {
 	h.must(err)
 	info, err := s.Present(h.ctx)
 	h.must(err)
-	engine := enforcement.NewEngine(live, enforcement.Config{Timeout: patience})
+	engine := enforcement.NewEngine(live, enforcement.Config{})
 	bloom := info.subjects(h.watcher.Current())[tenantBloom]
 	var d enforcement.Decision
 	engine.Decide(h.ctx, bloom, &enforcement.Check{

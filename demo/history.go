@@ -55,8 +55,7 @@ func newHistory(w *world, newLimiter func(now func() int64) enforcement.Limiter,
 	h.behind = newBehind(s, end.Add(-keptRefusals))
 	h.flusher = metrics.NewFlusher(h.recorder, h.behind, metrics.FlusherConfig{Node: node, Now: clock, MaxRows: 1 << 20})
 	h.engine = enforcement.NewEngine(h.recorder.InstrumentLimiter(newLimiter(h.now.Load)), enforcement.Config{
-		Timeout: time.Minute, // it waits for nobody but a busy processor
-		Now:     clock, NewID: h.newID, Recorder: observed{h.recorder, observe},
+		Now: clock, NewID: h.newID, Recorder: observed{h.recorder, observe},
 	})
 	return h
 }

@@ -31,7 +31,7 @@ func (n *noted) Decide(ctx context.Context, s *enforcement.Subject, c *enforceme
 // serving is the part of a node that decides and counts.
 func (h *house) serving() (*noted, *metrics.Flusher) {
 	recorder := metrics.NewRecorder(metrics.Config{Node: "n"})
-	engine := enforcement.NewEngine(inprocess.New(inprocess.Config{}), enforcement.Config{Timeout: patience, Recorder: recorder})
+	engine := enforcement.NewEngine(inprocess.New(inprocess.Config{}), enforcement.Config{Recorder: recorder})
 	return &noted{Decider: engine, ledger: newLedger()}, metrics.NewFlusher(recorder, h.store, metrics.FlusherConfig{})
 }
 

@@ -3,8 +3,8 @@ package enforcement
 import "math/bits"
 
 // The algorithms, as integer functions of (state, now, cost). They are the
-// reference: the in-process limiter calls them; redis/scripts/take.lua
-// translates Settle, Left and Charge, and what a caller is told (Remaining,
+// reference: the in-process limiter calls them; the scripts of redis
+// translate Settle, Left and Charge, and what a caller is told (Remaining,
 // ResetAfter, RetryAfter) is computed here from the states that it returns.
 //
 // Every function but Settle takes a settled state: what Settle made of the
@@ -22,21 +22,43 @@ import "math/bits"
 // be stored even by a refusal, so that nobody waits longer than one window
 // more after a clock was set back.
 func (m *Meter) Settle(s State, rev, now int64) (settled State, clamped bool) {
-	if s.Rev == 0 || s.A < 0 && !m.Algorithm.Bucket() { // no window and no log ever held less than nothing
-		return m.fresh(rev, now), false
+	clamped = m.settle(&s, rev, now)
+	return s, clamped
+}
+
+// Spend settles s, charges cost if it fits, and reports whether it did. write is
+// true when the result has to be stored: s was charged or clamped. It is Settle,
+// Left, Admits and Charge on the State of the caller, without a copy of it.
+func (m *Meter) Spend(s *State, rev, now, cost int64) (fits, write bool) {
+	write = m.settle(s, rev, now)
+	if fits = m.Admits(m.left(s, now), cost); fits && cost > 0 {
+		m.charge(s, rev, now, cost)
+		write = true
 	}
-	if s.T > now && s.T > now+m.horizon() { // the first asks for no division
-		s, clamped = cut(s, now), true
+	return fits, write
+}
+
+// settle is Settle in place.
+func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
+	if s.Rev == 0 || s.A < 0 && !m.Algorithm.Bucket() { // no window and no log ever held less than nothing
+		*s = m.fresh(rev, now)
+		return false
+	}
+	if s.T > now && s.T > now+m.horizon() { // the first comparison needs no division
+		cut(s, now)
+		clamped = true
 	}
 	switch m.Algorithm {
 	case FixedWindow:
 		if now >= s.T+m.Window {
-			return State{}, false
+			*s = State{}
+			return false
 		}
 	case SlidingWindowCounter:
 		switch {
 		case now >= s.T+2*m.Window, now >= s.T+m.Window && s.A == 0:
-			return State{}, false
+			*s = State{}
+			return false
 		case now >= s.T+m.Window:
 			s.T, s.A, s.B = s.T+m.Window, 0, s.A
 		}
@@ -49,25 +71,26 @@ func (m *Meter) Settle(s State, rev, now int64) (settled State, clamped bool) {
 		s.Log = s.Log[gone:]
 		s.B -= int64(gone)
 		if s.B == 0 {
-			return State{}, false
+			*s = State{}
+			return false
 		}
 	default:
 		if s.Rev != rev || s.A >= m.Capacity { // else there is nothing to convert
-			s = m.convert(s, rev, now)
+			*s = m.convert(*s, rev, now)
 		}
 		if s.B >= m.Q {
-			s.B = 0 // nobody wrote a fraction of a unit or more
+			s.B = 0 // no meter stores a fraction of a unit or more
 		}
 		if now > s.T {
 			s.A, s.B = refill(s.A, s.B, now-s.T, &m.Numbers)
 			s.T = now
 		}
 		if s.Rev > rev {
-			s.B = 0 // counted in this caller's Q; whoever reads it next would count in the later one's
+			s.B = 0 // a fraction of this caller's Q: the next reader would take it for one of the later Q
 		}
 	}
 	s.Rev = max(s.Rev, rev)
-	return s, clamped
+	return clamped
 }
 
 // fresh is the settled form of a counter as new. Windows and logs have none.
@@ -107,6 +130,9 @@ func (m *Meter) flow(need, b int64) int64 {
 func refill(a, b, elapsed int64, n *Numbers) (int64, int64) {
 	if n.P == 0 {
 		return a, b
+	}
+	if hi, lo := bits.Mul64(uint64(elapsed), uint64(n.P)); hi == 0 && lo < uint64(n.Q) && b < n.Q-int64(lo) && a < n.Capacity {
+		return a, b + int64(lo) // less than one unit flowed: no division
 	}
 	units, fraction, ok := mulAddDiv(elapsed, n.P, b, n.Q)
 	if !ok || units >= n.Capacity-a {
@@ -154,7 +180,7 @@ func (m *Meter) convert(s State, rev, now int64) State {
 }
 
 // cut brings a state from the future to now; its count or level stays.
-func cut(s State, now int64) State {
+func cut(s *State, now int64) {
 	s.T = now
 	if len(s.Log) > 0 {
 		entries := make([]Entry, len(s.Log))
@@ -163,12 +189,14 @@ func cut(s State, now int64) State {
 		}
 		s.Log = entries
 	}
-	return s
 }
 
 // Left is how many units can be charged at once; below 0 when more was used
 // than the numbers now allow.
-func (m *Meter) Left(s State, now int64) int64 {
+func (m *Meter) Left(s State, now int64) int64 { return m.left(&s, now) }
+
+// left is Left without a copy of the state.
+func (m *Meter) left(s *State, now int64) int64 {
 	if m.Algorithm.Bucket() {
 		return s.A
 	}
@@ -183,7 +211,10 @@ func (m *Meter) Left(s State, now int64) int64 {
 
 // faded is what the previous window still weighs: floor(previous * (window -
 // elapsed) / window).
-func (m *Meter) faded(s State, now int64) int64 {
+func (m *Meter) faded(s *State, now int64) int64 {
+	if s.B == 0 {
+		return 0
+	}
 	elapsed := max(now, s.T) - s.T
 	weight, _, _ := mulAddDiv(s.B, m.Window-elapsed, 0, m.Window)
 	return weight
@@ -205,11 +236,16 @@ func (m *Meter) Possible(cost int64) bool {
 // count stops at 10^15, a bucket's debt at one capacity, and a full log adds to
 // its newest entry.
 func (m *Meter) Charge(s State, rev, now, cost int64) State {
-	if cost == 0 {
-		return s
+	if cost != 0 {
+		m.charge(&s, rev, now, cost)
 	}
+	return s
+}
+
+// charge is Charge in place, of a cost above 0.
+func (m *Meter) charge(s *State, rev, now, cost int64) {
 	if s.Rev == 0 { // windows and logs only: a settled bucket is never without a state
-		s = State{Rev: rev, T: now}
+		*s = State{Rev: rev, T: now}
 		if m.Anchor == Clock && m.Algorithm.Windowed() {
 			s.T = now - floorMod(now, m.Window)
 		}
@@ -218,11 +254,10 @@ func (m *Meter) Charge(s State, rev, now, cost int64) State {
 	case m.Algorithm.Bucket():
 		s.A = max(s.A-cost, -max(m.Capacity, 1))
 	case m.Algorithm == SlidingWindowLog:
-		return appendEntry(s, now, cost)
+		*s = appendEntry(*s, now, cost)
 	default:
 		s.A = min(s.A+cost, maxCount)
 	}
-	return s
 }
 
 // appendEntry adds to a log, at the newest entry when it is of this instant (or
@@ -360,28 +395,6 @@ func (m *Meter) RetryAfter(s State, now, cost int64) (micros int64, ok bool) {
 		at = s.T + m.flow(cost-s.A, s.B)
 	}
 	return min(at-now, maxForever), true
-}
-
-// LongestRetry bounds RetryAfter for a cost, whatever a counter holds that was
-// charged by this meter's numbers, or by its former ones: in microseconds. A
-// count or an entry leaves within one window (of a sliding counter: two) of its
-// state's instant, and a bucket fills from the deepest debt that can be forced.
-// That instant lies ahead of a clock that went back, by no more than Settle
-// believes; hence the horizon.
-func (m *Meter) LongestRetry(cost int64) int64 {
-	switch {
-	case !m.Possible(cost):
-		return 0
-	case m.Algorithm == SlidingWindowCounter:
-		return m.horizon() + 2*m.Window
-	case !m.Algorithm.Bucket():
-		return m.horizon() + m.Window
-	}
-	debt := m.Capacity
-	for i := range m.Formers {
-		debt = max(debt, m.Formers[i].Capacity)
-	}
-	return min(m.horizon()+m.flow(cost+debt, 0), maxForever)
 }
 
 // untilFaded is the elapsed time of the state's window at which cost fits: in

@@ -12,7 +12,7 @@ func refuseTogether(asks []ask, items []BatchItem) bool {
 		return false
 	}
 	withoutLimits(items)
-	spread(items, true)
+	spread(items)
 	return true
 }
 
@@ -23,20 +23,20 @@ func withoutLimits(items []BatchItem) {
 	}
 }
 
-// spread tells the items of an atomic batch that pass by themselves that others
-// do not, and how long to wait for those. refused says so although none does.
-func spread(items []BatchItem, refused bool) {
-	retry := int64(0)
+// spread denies the other items of an atomic batch of which an item is denied.
+// They wait as long as the longest of those that are.
+func spread(items []BatchItem) {
+	denied, retry := false, int64(0)
 	for i := range items {
 		if d := items[i].Decision; !d.Allowed {
-			refused, retry = true, longer(retry, d.RetryAfter)
+			denied, retry = true, longer(retry, d.RetryAfter)
 		}
 	}
-	if !refused {
+	if !denied {
 		return
 	}
 	for i := range items {
-		if d := items[i].Decision; d.Allowed {
+		if d := items[i].Decision; d.Allowed || d.Reason == ReasonBatchRefused {
 			d.Allowed, d.Reason, d.RetryAfter, d.List = false, ReasonBatchRefused, retry, nil
 		}
 	}
@@ -51,7 +51,8 @@ func longer(a, b int64) int64 {
 }
 
 // decideTogether asks the limiter for all items as one: the enforced charges of
-// all are the set that is charged whole or not at all.
+// all are the set that is charged whole or not at all. With a blocked item the
+// request is a peek, which finds how long the limits of all would still deny them.
 func (e *Engine) decideTogether(ctx context.Context, w *scratch, items []BatchItem) {
 	group := uint16(0)
 	for i := range items {
@@ -60,81 +61,51 @@ func (e *Engine) decideTogether(ctx context.Context, w *scratch, items []BatchIt
 	for i := range items {
 		w.asks[i].shadow = w.charge(&w.asks[i], items[i], PolicyShadow, &group)
 	}
-	if slices.ContainsFunc(w.asks, func(a ask) bool { return a.blocked }) {
-		e.waitTogether(ctx, w, items)
-		return
+	blocked := slices.ContainsFunc(w.asks, func(a ask) bool { return a.blocked })
+	if len(w.charges) > 0 {
+		w.request(items[0], w.charges)
+		if blocked {
+			w.requests[0].Mode = Peek
+		}
+		e.take(ctx, w)
 	}
-	if len(w.charges) == 0 {
-		w.outcomes = w.outcomes[:0]
-		return
+	switch {
+	case blocked && len(w.charges) == 0:
+		spread(items)
+	case blocked:
+		e.answerBlocked(ctx, w, items, w.asks, &w.outcomes[0], 0)
+	case len(w.charges) == 0:
+	case !w.outcomes[0].Verdict.Decided():
+		e.undecided(ctx, w, items, w.asks, &w.outcomes[0])
+	default:
+		for i := range items {
+			e.remember(w, &w.asks[i], items[i], &w.outcomes[0], 0)
+			if denied, retry := w.answer(&w.asks[i], items[i], &w.outcomes[0], 0); denied {
+				items[i].Decision.overLimit(retry)
+			}
+		}
+		spread(items)
 	}
-	w.request(items[0], w.charges)
-	looks, look := w.mayCross(items, 0, len(items)), outlook{}
-	if looks {
-		look = w.foresee(items, 0, len(items))
-	}
-	e.take(ctx, w)
-	o := &w.outcomes[0]
+}
+
+// answerBlocked answers items that are decided together, of which one is blocked,
+// from the outcome of a peek, whose charges begin at base of w.charges. They would
+// pass when the blocks have ended and the limits let all of them pass. The decisions
+// have no limits: the peek found them as they would be after the charges.
+func (e *Engine) answerBlocked(ctx context.Context, w *scratch, items []BatchItem, asks []ask, o *Outcome, base int) {
 	if !o.Verdict.Decided() {
-		e.away(o)
-		e.fallBack(ctx, w, items, w.asks)
-		return
-	}
-	for i := range items {
-		// Only the items that do not fit refuse by themselves.
-		if refusing, retry := w.answer(&w.asks[i], items[i], o, 0); refusing {
-			items[i].Decision.overLimit(retry)
+		e.away(ctx, o)
+	} else {
+		for i := range items {
+			denied, retry := w.answer(&asks[i], items[i], o, base)
+			if d := items[i].Decision; denied {
+				if d.Allowed {
+					d.Allowed, d.Reason = false, ReasonBatchRefused
+				}
+				d.RetryAfter = longer(d.RetryAfter, retry)
+			}
 		}
 	}
-	spread(items, refuses(o, items[0]))
-	if looks && refuses(o, items[0]) {
-		w.hear(&look, items)
-		w.settleTogether(&look, items, 0)
-	}
-}
-
-// waitTogether says when the items of an atomic batch with a blocked key would
-// pass. Their limits are only asked that, and left out of the decisions.
-func (e *Engine) waitTogether(ctx context.Context, w *scratch, items []BatchItem) {
-	look, ends := w.foresee(items, 0, len(items)), int64(0)
-	for i := range w.asks {
-		ends = max(ends, w.asks[i].ends)
-	}
-	e.take(ctx, w)
-	for i := range items {
-		switch {
-		case len(w.outcomes) == 0:
-		case w.outcomes[0].Verdict.Decided():
-			items[i].Decision.At = w.outcomes[0].At
-		case i == 0:
-			e.away(&w.outcomes[0])
-		}
-	}
-	spread(items, true)
-	w.hear(&look, items)
-	w.settleTogether(&look, items, ends)
 	withoutLimits(items)
-}
-
-// settleTogether says when refused items would pass, not before an instant: those
-// that pass by themselves when all do.
-func (w *scratch) settleTogether(look *outlook, items []BatchItem, from int64) {
-	if !look.heard {
-		return
-	}
-	now := w.asks[0].now
-	all := w.asks[0].wait(w.ahead.passes(look.hurdles, now, max(now+1, from), 1000))
-	for i := range items {
-		d := items[i].Decision
-		if d.Reason == ReasonBatchRefused {
-			d.RetryAfter = all
-			continue
-		}
-		w.settle(look, items, i)
-	}
-}
-
-// refuses reports whether an outcome refuses: a forced check never is.
-func refuses(o *Outcome, item BatchItem) bool {
-	return o.Verdict == Refused && item.Check.Mode != Force
+	spread(items)
 }

@@ -180,8 +180,9 @@ func TestBucketFlowsAtBothRates(t *testing.T) {
 		{3 * second, s, 4, "false over_limit retry 1000 | p false left 3 reset 7000 retry 1000"},
 		{5 * second, faster, 0, "true ok retry 0 | p true left 14 reset 8600 retry 0"}, // 4 s at 1, 1 s at 10
 		{5 * second, faster, 4, "true ok retry 0 | p true left 10 reset 9000 retry 0"},
-		{6 * second, faster, 10, "true ok retry 0 | p true left 0 reset 10000 retry 0"},                  // the plan's capacity
-		{6*second + 999_999, faster, 1, "false over_limit retry 1 | p false left 0 reset 10000 retry 1"}, // the fraction does not show
+		{6 * second, faster, 10, "true ok retry 0 | p true left 0 reset 10000 retry 0"}, // the plan's capacity
+		// Until the sweep, the counter is read without its fraction, and the wait is that of a whole unit.
+		{6*second + 999_999, faster, 1, "false over_limit retry 1000 | p false left 0 reset 10000 retry 1000"},
 		{7 * second, s, 1, "true ok retry 0 | p true left 0 reset 10000 retry 0"},
 	} {
 		l.now = start + step.at

@@ -64,6 +64,9 @@ const (
 	ReasonTenantSuspended    Reason = "tenant_suspended"
 	ReasonBatchRefused       Reason = "batch_refused"
 	ReasonLimiterUnavailable Reason = "limiter_unavailable"
+	// ReasonOverloaded is the reason of a check that api turned away before the
+	// engine decided it. No Engine returns it.
+	ReasonOverloaded Reason = "overloaded"
 )
 
 // Never is a RetryAfter that will not come.
@@ -76,9 +79,16 @@ type Decision struct {
 	Check   *Check
 	Allowed bool
 	Reason  Reason
-	// RetryAfter is the first millisecond, from At, at which all refusing
-	// enforced limits would pass; 0 when nothing refuses; Never.
+	// RetryAfter is the first millisecond, from At, at which the same request would
+	// pass if no other came, by the numbers that are in force now: all denying
+	// enforced limits would pass, and the blocks of its key have ended. 0 when the
+	// request is allowed; Never.
 	RetryAfter int64
+	// NumbersUntil is set when RetryAfter may not hold: when an override in force
+	// has ended at that instant, or a block has ended before it. It is the first
+	// instant at which one of them ends, in microseconds since the epoch by this
+	// node's clock; 0 when none does.
+	NumbersUntil int64
 	// Degraded: the shared limiter was away, and failure modes answered.
 	Degraded bool
 	// Missing names the attribute behind ReasonMissingAttribute, Policy the
@@ -95,19 +105,23 @@ type Decision struct {
 	// the limiter's clock; 0 when no limiter was asked.
 	At int64
 	// Limits has every limit of every policy that applied, enforced and shadow,
-	// in the order of the plan.
+	// in the order of the plan. It is empty if limits did not decide: in a denial
+	// by a list, a missing attribute or a block, for example.
 	Limits []LimitState
 	// The policies that applied are those that the check was held against, also
 	// when it was refused without asking their limits; none when a list or the
 	// tenant's status answered.
 
-	applied ruleSet // places in Subject.Plan of the policies that applied
+	applied []uint16 // places in Subject.Plan of the policies that applied, ascending
 }
+
+// Reset empties d for another use, and keeps the room of its slices.
+func (d *Decision) Reset() { *d = Decision{Limits: d.Limits[:0], applied: d.applied[:0]} }
 
 // Applied calls yield with every policy that applied, in the order of the plan,
 // also with those that have no limits.
 func (d *Decision) Applied(yield func(*Rule) bool) {
-	for i := d.applied.next(0); i >= 0; i = d.applied.next(i + 1) {
+	for _, i := range d.applied {
 		if !yield(d.Subject.Plan.Rules[i]) {
 			return
 		}
@@ -143,7 +157,10 @@ type Recorder interface {
 
 // A Decider is what api calls; Engine is the one implementation.
 type Decider interface {
-	// Decide answers one check into d, whose slices are reused.
+	// Decide answers one check into d, whose slices are reused. If ctx ends before
+	// the limiter has decided, the caller has left: d is then a denial with
+	// ReasonLimiterUnavailable that is not Degraded and is not recorded. If ctx had
+	// ended before, nothing is charged.
 	Decide(ctx context.Context, s *Subject, c *Check, d *Decision)
 	// DecideBatch answers many, each as Decide would, in order. With atomic all
 	// are of one subject and either all are charged or none.

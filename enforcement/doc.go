@@ -12,9 +12,9 @@
 //	decision.go   the question and its answer
 //	batch.go      requests that pass together or not at all
 //	fallback.go   what answers when the limiter is away
-//	rule.go       policies compiled for matching
-//	steering.go   what is set beside a plan, and compiling it: list.go, override.go
-//	steer.go      what of that holds for one check; foresight.go: when a refused one passes
+//	rule.go       policies compiled; index.go finds those that match a check
+//	steering.go   what is set beside a plan, compiling and editing it: list.go, override.go, group.go
+//	steer.go      what of that holds for one check
 //	explain.go    why each policy applies or not; explaining.go asks what its limits hold
 //	because.go    the reason of a policy in a sentence
 //	holding.go    what keys hold; exhaust.go: when that is used up at a pace
@@ -25,7 +25,8 @@
 //	state.go      what a counter holds
 //	algorithm.go  the algorithms, as integer functions: the reference
 //
-// The package refuses to know HTTP, SQL, Redis, and where plans come from.
-// No clock decides in it: whoever holds the state holds the clock. The engine
-// only bounds how long a limiter may take, and dates its ids.
+// The package does not depend on HTTP, SQL, Redis, or the origin of plans. The
+// system that holds the state holds the clock by which limits are decided. The
+// engine's own clock decides when lists, blocks, and overrides end, and dates ids.
+// The engine sets no deadline: a Limiter bounds its own calls.
 package enforcement

@@ -17,18 +17,18 @@ type Config struct {
 	// failure mode local while the shared one is away. Default: none, and those
 	// policies are closed.
 	Local Limiter
+	// Memory remembers what shared counters hold, for the start of Local's share.
+	// Default: none, and a share starts full.
+	Memory ShareMemory
 	// Nodes is among how many nodes Local's quota is shared. Default: 1.
 	Nodes int
-	// Timeout is how long the limiter may take. One in this process never waits:
-	// there a long one keeps a starved machine from looking like a limiter that
-	// is away. Default: 50 ms.
-	Timeout time.Duration
-	// Recorder hears of every decision. Default: none.
+	// Recorder is called once for every decision that counts. Default: none.
 	Recorder Recorder
-	// Now is the clock by which lists, blocks and overrides end. It is asked only
-	// for a tenant that has some, and to explain. Default: time.Now.
+	// Now is the clock by which lists, blocks and overrides end, and which dates the
+	// decision ids of the default NewID. It is read at most once for a call.
+	// Default: time.Now.
 	Now func() time.Time
-	// NewID makes decision ids. Default: UUIDv7.
+	// NewID makes decision ids. Default: UUIDv7 at the instant of Now.
 	NewID func() [16]byte
 	// Logger hears of a limiter that is away, at most once a second. Default: none.
 	Logger *slog.Logger
@@ -40,8 +40,8 @@ type Config struct {
 type Engine struct {
 	limiter  Limiter
 	local    Limiter
+	memory   ShareMemory
 	nodes    int
-	timeout  time.Duration
 	recorder Recorder
 	now      func() time.Time
 	newID    func() [16]byte
@@ -55,21 +55,15 @@ func NewEngine(limiter Limiter, cfg Config) *Engine {
 	e := &Engine{
 		limiter:  limiter,
 		local:    cfg.Local,
+		memory:   cfg.Memory,
 		nodes:    max(cfg.Nodes, 1),
-		timeout:  cfg.Timeout,
 		recorder: cfg.Recorder,
 		now:      cfg.Now,
 		newID:    cfg.NewID,
 		logger:   cfg.Logger,
 	}
-	if e.timeout <= 0 {
-		e.timeout = 50 * time.Millisecond
-	}
 	if e.now == nil {
 		e.now = time.Now
-	}
-	if e.newID == nil {
-		e.newID = newUUIDv7
 	}
 	if e.logger == nil {
 		e.logger = slog.New(slog.DiscardHandler)
@@ -96,8 +90,8 @@ func (e *Engine) DecideBatch(ctx context.Context, items []BatchItem, atomic bool
 	}
 }
 
-// scratch is what one call needs and the next can use again. Of the limits of
-// all items of a call it has the charges in one list.
+// scratch is the state of one call of the engine. It is pooled. The charges of all
+// items of the call are in one list.
 type scratch struct {
 	one       [1]BatchItem
 	asks      []ask
@@ -106,19 +100,33 @@ type scratch struct {
 	requests  []Request
 	outcomes  []Outcome
 	partition Partition
+	matching  []uint16  // of one item: places of rules in its plan
 	counted   []counted // of one item
-	ahead     foresight
-	outlooks  []outlook
-	foreseen  bool  // of every item that may have to wait, with the check itself
-	now       int64 // by the node's clock, in microseconds; 0: not asked yet
+	now       int64     // by the node's clock, in microseconds; 0: not read yet
 }
 
-// clock asks this node's clock once a call.
+// clock is this node's clock, read once for a call.
 func (w *scratch) clock(e *Engine) int64 {
 	if w.now == 0 {
 		w.now = e.now().UnixMicro()
 	}
 	return w.now
+}
+
+// id makes the id of a decision, and reads the clock only if the id needs it.
+func (w *scratch) id(e *Engine) [16]byte {
+	if e.newID != nil {
+		return e.newID()
+	}
+	return newUUIDv7(w.clock(e))
+}
+
+// idAt makes the id of a request that is no decision.
+func (e *Engine) idAt(micros int64) [16]byte {
+	if e.newID != nil {
+		return e.newID()
+	}
+	return newUUIDv7(micros)
 }
 
 // counted is a partition that rules with one count_by share.
@@ -127,17 +135,16 @@ type counted struct {
 	sum [16]byte
 }
 
-// An ask is the charges of one item: spans of scratch.charges.
+// An ask is the state of one item of a call. Its spans are of scratch.charges.
 type ask struct {
-	applying         ruleSet
 	now              int64 // by this node's clock; of a subject that is steered
 	enforced, shadow span
-	refused          bool // without asking a limiter
-	blocked          bool
-	ends             int64 // of the last block
+	refused          bool  // without asking a limiter
+	shadows          bool  // a shadow policy may apply
+	blocked          bool  // its key is blocked; the limiter only says what its limits hold
+	abandoned        bool  // the caller left before the limiter decided; not recorded
+	overridesUntil   int64 // the first end of the overrides in force on enforced limits; 0: none
 	request          int   // among those of the call; meaningless without charges
-	looks            bool  // the time ahead is asked about
-	ahead            int   // in scratch.outlooks
 }
 
 type span struct{ from, to int }
@@ -155,10 +162,11 @@ func (e *Engine) decide(ctx context.Context, w *scratch, items []BatchItem, atom
 		e.decideEach(ctx, w, items)
 	case !refuseTogether(w.asks, items):
 		e.decideTogether(ctx, w, items)
+		setNumbersUntil(w.asks, items)
 	}
 	if e.recorder != nil {
 		for i := range items {
-			if items[i].Check.Mode != Peek {
+			if items[i].Check.Mode != Peek && !w.asks[i].abandoned {
 				e.recorder.Record(items[i].Decision)
 			}
 		}
@@ -168,10 +176,9 @@ func (e *Engine) decide(ctx context.Context, w *scratch, items []BatchItem, atom
 
 // begin opens the decisions of items.
 func (e *Engine) begin(w *scratch, items []BatchItem) {
-	w.charges, w.places, w.requests, w.outcomes, w.outlooks = w.charges[:0], w.places[:0], w.requests[:0], w.outcomes[:0], w.outlooks[:0]
+	w.charges, w.places, w.requests, w.outcomes = w.charges[:0], w.places[:0], w.requests[:0], w.outcomes[:0]
 	w.asks = resized(w.asks, len(items))
-	w.now, w.foreseen = 0, false
-	w.ahead.reset()
+	w.now = 0
 	for i := range items {
 		w.asks[i] = ask{}
 		e.open(w, &w.asks[i], items[i])
@@ -181,19 +188,20 @@ func (e *Engine) begin(w *scratch, items []BatchItem) {
 // resized gives a slice of so many elements in the room of another.
 func resized[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }
 
-// release gives w back, unless a limiter that ran out of time may still read it.
+// release puts w back into the pool, unless a limiter that returned without a
+// decision may still read it.
 func (e *Engine) release(w *scratch) {
-	if undecided(w.outcomes) {
+	if anyUndecided(w.outcomes) {
 		return
 	}
-	if cap(w.charges) > keepCharges || cap(w.asks) > keepCharges || cap(w.ahead.charges) > keepCharges {
+	if cap(w.charges) > keepCharges || cap(w.asks) > keepCharges {
 		return
 	}
 	w.one[0] = BatchItem{}
 	e.pool.Put(w)
 }
 
-func undecided(outcomes []Outcome) bool {
+func anyUndecided(outcomes []Outcome) bool {
 	for i := range outcomes {
 		if !outcomes[i].Verdict.Decided() {
 			return true
@@ -202,26 +210,26 @@ func undecided(outcomes []Outcome) bool {
 	return false
 }
 
-// open begins a decision: it says what can be said without a counter, and
-// leaves in a the rules whose counters have to be asked.
+// open begins a decision: it decides what needs no counter, and fills in the
+// limits whose counters decide the rest.
 //
-// What answers here is asked in this order, and the first one that speaks is
-// heard: the tenant's status; its deny list; its allow list, which lets pass;
-// its default, when no policy applies; a missing attribute of the first policy,
-// in the order of the plan, that denies it; a blocked key. Nothing is charged
-// then, so a refusal here also wins over any limit and over a limiter that is
-// away. A forced check is refused by none of them, as its work is done: it
-// charges what applies.
+// Checks run in this order; the first match wins: the tenant's status; its deny
+// list; its allow list, which allows; its default, if no policy applies; a missing
+// attribute of the first policy, in the order of the plan, that denies it; a
+// blocked key. Nothing is charged then, so such a denial also wins over any limit
+// and over a limiter that is away. None of them denies a forced check, because its
+// work is done: it charges what applies.
 func (e *Engine) open(w *scratch, a *ask, item BatchItem) {
 	s, c, d := item.Subject, item.Check, item.Decision
-	*d = Decision{ID: e.newID(), Subject: s, Check: c, Allowed: true, Reason: ReasonOK, Route: noRoute, Limits: d.Limits[:0]}
+	*d = Decision{
+		ID: w.id(e), Subject: s, Check: c, Allowed: true, Reason: ReasonOK, Route: noRoute, Limits: d.Limits[:0], applied: d.applied[:0],
+	}
 	if s.Steering != nil {
 		a.now = w.clock(e)
 	}
-	var matching ruleSet
 	if s.Plan != nil {
-		matching = s.Plan.match(c)
-		d.Route = s.Plan.route(&matching)
+		w.matching = s.Plan.match(c, w.matching[:0])
+		d.Route = s.Plan.route(w.matching)
 	}
 	if s.Suspended || s.Steering != nil {
 		if why, entry := s.before(c, a.now); why != "" {
@@ -234,8 +242,7 @@ func (e *Engine) open(w *scratch, a *ask, item BatchItem) {
 	}
 	enforced := false
 	if s.Plan != nil {
-		a.applying, enforced = s.Plan.apply(matching, c)
-		d.applied = a.applying
+		d.applied, enforced, a.shadows = s.Plan.apply(w.matching, c, d.applied)
 	}
 	if c.Mode != Force {
 		if a.deny(item, enforced); a.refused {
@@ -244,7 +251,7 @@ func (e *Engine) open(w *scratch, a *ask, item BatchItem) {
 	} else if !enforced {
 		d.Reason = ReasonNoPolicy
 	}
-	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
+	for _, i := range d.applied {
 		a.limits(item, s.Plan.Rules[i])
 	}
 	if s.Steering != nil && c.Mode != Force {
@@ -252,7 +259,7 @@ func (e *Engine) open(w *scratch, a *ask, item BatchItem) {
 	}
 }
 
-// deny refuses a check that the policies do not let come to their limits.
+// deny denies a check by the tenant's default or by a missing attribute.
 func (a *ask) deny(item BatchItem, enforced bool) {
 	s, c, d := item.Subject, item.Check, item.Decision
 	if !enforced {
@@ -262,7 +269,7 @@ func (a *ask) deny(item BatchItem, enforced bool) {
 			return
 		}
 	}
-	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
+	for _, i := range d.applied {
 		r := s.Plan.Rules[i]
 		if r.Missing == MissingDeny && r.Mode == PolicyEnforce {
 			if name := r.missing(c); name != "" {
@@ -274,30 +281,33 @@ func (a *ask) deny(item BatchItem, enforced bool) {
 	}
 }
 
-// block refuses a check with a blocked key. Its limits are still asked what they
-// hold, to say when it would pass.
+// block denies a check with a blocked key. It would pass when the last of its
+// blocks has ended and its limits let it pass, so the limiter is still asked about
+// these.
 func (w *scratch) block(a *ask, item BatchItem) {
 	s, d := item.Subject, item.Decision
 	w.counted = w.counted[:0]
-	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
+	for _, i := range d.applied {
 		r := s.Plan.Rules[i]
 		of := s.Steering.of(r)
-		if of == nil || len(of.blocks) == 0 {
+		if of == nil || of.blocks.Len() == 0 {
 			continue
 		}
-		b := of.blocks[w.partitionOf(r, item.Check)]
+		b := of.block(w.partitionOf(r, item.Check))
 		if b == nil || a.now >= b.Until {
 			continue
 		}
 		if !a.blocked {
 			a.blocked, d.Allowed, d.Reason, d.Policy, d.Block = true, false, ReasonBlocked, r.Policy, b
 		}
-		a.ends = max(a.ends, b.Until)
-		d.RetryAfter = a.wait(a.ends)
+		d.RetryAfter = max(d.RetryAfter, a.wait(b.Until))
 	}
 }
 
-// limits appends a rule's limits with the numbers that hold for the check.
+// wait is the time from now to an instant, in milliseconds, rounded up.
+func (a *ask) wait(instant int64) int64 { return milliseconds(instant - a.now) }
+
+// limits appends a rule's limits with the numbers in force for the check.
 func (a *ask) limits(item BatchItem, r *Rule) {
 	s, d, from := item.Subject, item.Decision, len(item.Decision.Limits)
 	// Filled in place: append would make each state twice.
@@ -310,25 +320,28 @@ func (a *ask) limits(item BatchItem, r *Rule) {
 		return
 	}
 	n := s.numbers(r, item.Check, a.now)
+	if n.override != nil && r.Mode == PolicyEnforce && len(n.limits) > 0 {
+		a.overridesUntil = earlier(a.overridesUntil, n.override.Until)
+	}
 	for k := range n.limits {
 		l := &d.Limits[from+k]
 		*l = LimitState{Rule: r, Limit: &n.limits[k], Cost: item.Check.Cost, rev: n.revision(k)}
 		if n.override != nil {
-			l.Override, l.override = &n.override.Override, n.override
+			l.Override, l.override = n.override.Override, n.override
 		}
 	}
 }
 
-// refuse answers without a limiter: waiting cannot help.
+// refuse denies a check without a limiter: waiting does not help.
 func (a *ask) refuse(d *Decision, why Reason) {
-	a.refused, a.applying = true, ruleSet{}
+	a.refused = true
 	d.Allowed, d.Reason, d.RetryAfter = false, why, Never
 }
 
 // route is the pattern of the most specific of the matching rules.
-func (p *Plan) route(matching *ruleSet) string {
+func (p *Plan) route(matching []uint16) string {
 	var best *Rule
-	for i := matching.next(0); i >= 0; i = matching.next(i + 1) {
+	for _, i := range matching {
 		if r := p.Rules[i]; best == nil || r.rank < best.rank {
 			best = r
 		}
@@ -339,32 +352,35 @@ func (p *Plan) route(matching *ruleSet) string {
 	return best.pattern.String()
 }
 
-// apply gives, of the matching rules, those that apply: without those that are
-// off, that skip a check without their attribute, or that another one
-// replaces. A rule replaces others even if it is itself replaced, but only in
-// mode enforce.
+// apply appends the places of the matching rules that apply: without those that are
+// off, that skip a check without their attribute, or that another one replaces. A
+// rule replaces others even if it is itself replaced, but only in mode enforce.
 //
-// enforced tells whether a policy in mode enforce applies. Without one no
-// policy decides, and the tenant's default does: so shadow policies change no
-// answer, and leaving out an attribute is no way around a default of deny.
-func (p *Plan) apply(matching ruleSet, c *Check) (applying ruleSet, enforced bool) {
-	var replaced ruleSet
-	for i := matching.next(0); i >= 0; i = matching.next(i + 1) {
+// enforced reports whether a policy in mode enforce applies. Without one no policy
+// decides, and the tenant's default does: so shadow policies change no answer, and
+// leaving out an attribute is no way around a default of deny. shadows is false if
+// no shadow policy applies.
+func (p *Plan) apply(matching []uint16, c *Check, to []uint16) (applying []uint16, enforced, shadows bool) {
+	var room [64]uint16 // more are rare
+	applying, replaced := to, room[:0]
+	for _, i := range matching {
 		r := p.Rules[i]
-		switch {
-		case r.Mode == PolicyOff:
-			continue
-		case len(r.slots) > 0 && r.skips() && r.missing(c) != "":
+		if r.Mode == PolicyOff || len(r.slots) > 0 && r.skips() && r.missing(c) != "" {
 			continue
 		}
-		applying.add(i)
-		if r.Mode == PolicyEnforce {
-			enforced = true
-			replaced.join(&r.replaces)
+		applying = append(applying, i)
+		if r.Mode == PolicyShadow {
+			shadows = true
+			continue
 		}
+		enforced = true
+		replaced = append(replaced, r.replaces...)
 	}
-	applying.remove(&replaced)
-	return applying, enforced
+	if len(replaced) > 0 {
+		slices.Sort(replaced)
+		applying = slices.DeleteFunc(applying, func(i uint16) bool { return contains(replaced, int(i)) })
+	}
+	return applying, enforced, shadows
 }
 
 // skips reports whether the rule does not apply to a check without one of its
@@ -377,13 +393,12 @@ func (r *Rule) skips() bool {
 // group 0, those of each shadow rule in the next group.
 func (w *scratch) charge(a *ask, item BatchItem, mode PolicyMode, group *uint16) span {
 	from, place := len(w.charges), 0
+	if a.refused || mode == PolicyShadow && !a.shadows {
+		return span{from, from}
+	}
 	w.counted = w.counted[:0]
 	s, c, d := item.Subject, item.Check, item.Decision
-	cost := c.Cost
-	if a.blocked {
-		cost = 0 // asks what is left as it is
-	}
-	for i := a.applying.next(0); i >= 0; i = a.applying.next(i + 1) {
+	for _, i := range d.applied {
 		r := s.Plan.Rules[i]
 		if r.Mode != mode || len(r.Limits) == 0 {
 			place += len(r.Limits)
@@ -396,13 +411,17 @@ func (w *scratch) charge(a *ask, item BatchItem, mode PolicyMode, group *uint16)
 		for range r.Limits {
 			l := &d.Limits[place]
 			l.Partition = partition
-			w.charges = append(w.charges, Charge{
+			// Filled in place: append would make each charge twice.
+			w.charges = slices.Grow(w.charges, 1)[:len(w.charges)+1]
+			w.charges[len(w.charges)-1] = Charge{
 				Key:   Key{Tenant: s.Number, Cell: l.Limit.Cell, Partition: partition},
 				Meter: l.Limit.Meter,
 				Rev:   l.rev,
-				Cost:  cost,
+				Cost:  c.Cost,
 				Group: *group,
-			})
+
+				Leased: r.Consistency == Leased,
+			}
 			w.places = append(w.places, place)
 			place++
 		}
@@ -432,14 +451,15 @@ func (e *Engine) decideEach(ctx context.Context, w *scratch, items []BatchItem) 
 	e.answerEach(ctx, w, items)
 }
 
-// askEach makes the requests for items: one for each that has charges, and
-// behind it those about its time ahead, where they could matter.
+// askEach makes the requests for items, one for each that has charges. That of a
+// blocked check is a peek, which finds how long its limits would still deny it.
 func (w *scratch) askEach(items []BatchItem) {
 	for i := range items {
 		a, group := &w.asks[i], uint16(0)
 		a.enforced = w.charge(a, items[i], PolicyEnforce, &group)
 		a.shadow = w.charge(a, items[i], PolicyShadow, &group)
 	}
+	// Only now do the charges stay where they are.
 	for i := range items {
 		a := &w.asks[i]
 		if a.enforced.from == a.shadow.to {
@@ -449,10 +469,6 @@ func (w *scratch) askEach(items []BatchItem) {
 		w.request(items[i], w.charges[a.enforced.from:a.shadow.to])
 		if a.blocked {
 			w.requests[a.request].Mode = Peek
-		}
-		if a.blocked || w.foreseen || items[i].Subject.Steering != nil && w.mayCross(items, i, 1) {
-			a.looks, a.ahead = true, len(w.outlooks)
-			w.outlooks = append(w.outlooks, w.foresee(items, i, 1))
 		}
 	}
 }
@@ -464,26 +480,37 @@ func (e *Engine) answerEach(ctx context.Context, w *scratch, items []BatchItem) 
 		if a.enforced.from == a.shadow.to {
 			continue
 		}
-		o := &w.outcomes[a.request]
-		if !o.Verdict.Decided() {
-			e.away(o)
-			if a.blocked {
-				items[i].Decision.Limits = items[i].Decision.Limits[:0]
-				continue
+		o, base := &w.outcomes[a.request], a.enforced.from
+		switch {
+		case a.blocked:
+			e.answerBlocked(ctx, w, items[i:i+1], w.asks[i:i+1], o, base)
+		case !o.Verdict.Decided():
+			e.undecided(ctx, w, items[i:i+1], w.asks[i:i+1], o)
+		default:
+			e.remember(w, a, items[i], o, base)
+			if denied, retry := w.answer(a, items[i], o, base); denied {
+				items[i].Decision.overLimit(retry)
 			}
-			e.fallBack(ctx, w, items[i:i+1], w.asks[i:i+1])
-			continue
 		}
-		refusing, retry := w.answer(a, items[i], o, a.enforced.from)
-		refusing = !a.blocked && (refusing || refuses(o, items[i]))
-		if refusing {
-			items[i].Decision.overLimit(retry)
-		}
-		if a.looks && (a.blocked || refusing) {
-			look := &w.outlooks[a.ahead]
-			w.hear(look, items)
-			w.settle(look, items, i)
-		}
+		setNumbersUntil(w.asks[i:i+1], items[i:i+1])
+	}
+}
+
+// undecided answers items that the limiter did not decide: by their failure modes,
+// unless the caller has left. An answer to a caller that has left reaches nobody,
+// and its request tells nothing about the limiter: the items are denied with
+// ReasonLimiterUnavailable, are not degraded, are charged nowhere else, and are
+// not recorded.
+func (e *Engine) undecided(ctx context.Context, w *scratch, items []BatchItem, asks []ask, o *Outcome) {
+	if ctx.Err() == nil {
+		e.away(ctx, o)
+		e.fallBack(ctx, w, items, asks)
+		return
+	}
+	withoutLimits(items)
+	for i := range items {
+		asks[i].abandoned = true
+		items[i].Decision.unavailable()
 	}
 }
 
@@ -496,23 +523,29 @@ func (w *scratch) request(item BatchItem, charges []Charge) {
 	})
 }
 
-// take asks the shared limiter.
+// take asks the shared limiter, unless the caller has left already.
 func (e *Engine) take(ctx context.Context, w *scratch) {
 	w.outcomes = resized(w.outcomes, len(w.requests))
-	if len(w.requests) > 0 {
-		e.takeFrom(ctx, e.limiter, w.requests, w.outcomes)
+	if len(w.requests) == 0 {
+		return
 	}
+	if err := ctx.Err(); err != nil {
+		for i := range w.outcomes {
+			w.outcomes[i].Verdict, w.outcomes[i].Err = Failed, err
+		}
+		return
+	}
+	e.takeFrom(ctx, e.limiter, w.requests, w.outcomes)
 }
 
-// takeFrom asks a limiter within the time-out. An outcome that it leaves, or
-// that does not cover every charge, counts as not decided.
+// takeFrom calls a limiter, which bounds its own calls: the engine sets no
+// deadline. An outcome that the limiter leaves as it was, or that does not cover
+// every charge, counts as not decided.
 func (e *Engine) takeFrom(ctx context.Context, l Limiter, requests []Request, outcomes []Outcome) {
 	for i := range outcomes {
 		outcomes[i].Verdict, outcomes[i].Err = 0, nil
 	}
-	bounded := &timeout{Context: ctx, deadline: time.Now().Add(e.timeout)}
-	l.Take(bounded, requests, outcomes)
-	bounded.end()
+	l.Take(ctx, requests, outcomes)
 	for i := range outcomes {
 		if outcomes[i].Verdict.Decided() && len(outcomes[i].Charges) != len(requests[i].Charges) {
 			outcomes[i].Verdict = Unknown
@@ -521,39 +554,59 @@ func (e *Engine) takeFrom(ctx context.Context, l Limiter, requests []Request, ou
 }
 
 // answer fills an item's limits from an outcome, whose charges begin at base of
-// w.charges. refusing tells whether an enforced one of them refuses the item,
-// and retry how long the longest of those does.
-func (w *scratch) answer(a *ask, item BatchItem, o *Outcome, base int) (refusing bool, retry int64) {
+// w.charges. denied reports whether an enforced limit denies the item, and retry
+// is the longest RetryAfter of those that do.
+func (w *scratch) answer(a *ask, item BatchItem, o *Outcome, base int) (denied bool, retry int64) {
 	d, forced := item.Decision, item.Check.Mode == Force
 	d.At = o.At
-	for i := a.enforced.from; i < a.enforced.to; i++ {
-		l := &d.Limits[w.places[i]]
-		c, m := &o.Charges[i-base], w.charges[i].Meter
-		if a.blocked {
-			c.uncosted(m, l.Cost, o.At)
-		}
-		l.fill(m, c, o.At, forced)
-		l.Shared = true
-		if !l.Allowed {
-			refusing, retry = true, longer(retry, l.RetryAfter)
+	for n, part := range [...]span{a.enforced, a.shadow} {
+		for i := part.from; i < part.to; i++ {
+			l := &d.Limits[w.places[i]]
+			l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, forced)
+			l.Shared = true
+			if n == 0 && !l.Allowed {
+				denied, retry = !forced, longer(retry, l.RetryAfter)
+			}
 		}
 	}
-	for i := a.shadow.from; i < a.shadow.to; i++ {
-		l := &d.Limits[w.places[i]]
-		c, m := &o.Charges[i-base], w.charges[i].Meter
-		if a.blocked {
-			c.uncosted(m, l.Cost, o.At)
-		}
-		l.fill(m, c, o.At, forced)
-		l.Shared = true
-	}
-	return refusing && refuses(o, item), retry
+	return denied, retry
 }
 
-// uncosted says of a charge of a blocked key, which was asked without its cost,
-// whether that would fit.
-func (c *Charged) uncosted(m *Meter, cost, at int64) {
-	c.Cost, c.Fits = cost, m.Admits(m.Left(c.State, at), cost)
+// setNumbersUntil sets NumbersUntil of denied items that were decided together.
+// The wait of a denial is computed from the numbers in force now. An override in
+// force that has ended by then makes it uncertain. A block that ends before it
+// does not, but the answer names its end too: it is when blocked becomes denied by
+// a limit.
+func setNumbersUntil(asks []ask, items []BatchItem) {
+	if items[0].Subject.Steering == nil || items[0].Decision.Allowed {
+		return
+	}
+	first := int64(0)
+	for i := range items {
+		switch items[i].Decision.Reason {
+		case ReasonOverLimit, ReasonCostExceedsQuota, ReasonBlocked, ReasonBatchRefused:
+			first = earlier(first, asks[i].overridesUntil)
+		default:
+			return // the wait comes from no numbers
+		}
+	}
+	for i := range items {
+		a, d := &asks[i], items[i].Decision
+		if first != 0 && (d.RetryAfter == Never || a.wait(first) <= d.RetryAfter) {
+			d.NumbersUntil = first
+		}
+		if b := d.Block; b != nil && (d.RetryAfter == Never || a.wait(b.Until) < d.RetryAfter) {
+			d.NumbersUntil = earlier(d.NumbersUntil, b.Until)
+		}
+	}
+}
+
+// earlier returns the earlier of two instants; 0 is none.
+func earlier(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
 }
 
 // overLimit is a refusal by limits. retry is the longest of the refusing ones.
@@ -585,10 +638,11 @@ func (l *LimitState) fill(m *Meter, c *Charged, at int64, forced bool) {
 // milliseconds rounds microseconds up.
 func milliseconds(micros int64) int64 { return (micros + 999) / 1000 }
 
-// newUUIDv7 makes an id of the time and 74 random bits. The generator is the
-// runtime's own, which is strong and asks nobody.
-func newUUIDv7() (id [16]byte) {
-	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().UnixMilli())<<16|rand.Uint64()>>52|0x7000)
+// newUUIDv7 makes an id of an instant in microseconds since the epoch and 74
+// random bits. The generator is the runtime's own, which is strong and takes no
+// lock.
+func newUUIDv7(micros int64) (id [16]byte) {
+	binary.BigEndian.PutUint64(id[:8], uint64(micros/1000)<<16|rand.Uint64()>>52|0x7000)
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64()>>2|1<<63)
 	return id
 }

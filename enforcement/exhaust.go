@@ -38,7 +38,7 @@ func (m *Meter) RefusesAfter(s State, now, cost, every int64) (micros int64, ok 
 		return 0, false
 	}
 	if s.T > now {
-		s = cut(s, now)
+		cut(&s, now)
 	}
 	if m.Algorithm.Bucket() {
 		return m.emptied(s, cost, every)

@@ -7,8 +7,8 @@ import "slices"
 type Explanation struct {
 	// Decision is what a check would be answered at this instant, as Peek gives it.
 	Decision Decision
-	// PassesAt is the first instant at which the same request would pass if
-	// nothing else came, in microseconds since the epoch; Never.
+	// PassesAt is the instant at which the same request would pass if no other came,
+	// by the numbers that are in force now, in microseconds since the epoch; Never.
 	PassesAt int64
 	// Policies has every policy of the tenant's plan, in its order.
 	Policies []PolicyExplanation
@@ -56,6 +56,9 @@ type LimitNow struct {
 	// Remaining is what could be charged at once; ResetAfter in milliseconds,
 	// rounded up.
 	Remaining, ResetAfter int64
+	// LeasedElsewhere, of a leased policy, is up to how many units other nodes hold
+	// ahead: the limit may deny that many early. 0: it is decided exactly.
+	LeasedElsewhere int64
 }
 
 // ExplainPolicies says of every policy of a tenant's plan why it has a say in a
@@ -70,22 +73,22 @@ func explainPolicies(list []PolicyExplanation, s *Subject, c *Check, now int64) 
 	if s.Plan == nil {
 		return list
 	}
-	matching := s.Plan.match(c)
-	applying, _ := s.Plan.apply(matching, c)
+	matching := s.Plan.match(c, nil)
+	applying, _, _ := s.Plan.apply(matching, c, nil)
 	answered, _ := s.before(c, now)
 	for i, r := range s.Plan.Rules {
-		x := PolicyExplanation{Rule: r, Matches: matching.has(i)}
+		x := PolicyExplanation{Rule: r, Matches: contains(matching, i)}
 		switch {
 		case r.Mode == PolicyOff:
 			x.Why = WhyOff
 		case !x.Matches:
-			x.Why, x.Attribute = s.Plan.mismatch(r, c)
+			x.Why, x.Attribute = mismatch(r, c)
 		case answered != "":
 			x.Why = WhyListed
-		case applying.has(i):
+		case contains(applying, i):
 			x.applies(c)
 		default:
-			x.stands(s.Plan, &matching, c)
+			x.stands(s.Plan, matching, c)
 		}
 		if x.Matches {
 			x.steer(s, c, now)
@@ -96,13 +99,11 @@ func explainPolicies(list []PolicyExplanation, s *Subject, c *Check, now int64) 
 }
 
 // mismatch says why a rule does not match a check.
-func (p *Plan) mismatch(r *Rule, c *Check) (why Why, attribute string) {
+func mismatch(r *Rule, c *Check) (why Why, attribute string) {
 	if len(r.Methods) > 0 && !slices.Contains(r.Methods, c.Method) {
 		return WhyMethod, ""
 	}
-	var found ruleSet
-	found.add(r.Index)
-	if p.index.path(&found, c.Path); found.empty() {
+	if !r.pattern.Match(c.Path) {
 		return WhyPath, ""
 	}
 	for _, want := range r.attributes {
@@ -124,7 +125,7 @@ func (x *PolicyExplanation) applies(c *Check) {
 }
 
 // stands says why a policy that matches is not asked.
-func (x *PolicyExplanation) stands(p *Plan, matching *ruleSet, c *Check) {
+func (x *PolicyExplanation) stands(p *Plan, matching []uint16, c *Check) {
 	name := x.Rule.missing(c)
 	if name != "" && x.Rule.skips() {
 		x.Why, x.Attribute = WhySkipped, name
@@ -134,12 +135,12 @@ func (x *PolicyExplanation) stands(p *Plan, matching *ruleSet, c *Check) {
 		return
 	}
 	x.Why = WhyReplaced
-	for i := matching.next(0); i >= 0; i = matching.next(i + 1) {
+	for _, i := range matching {
 		by := p.Rules[i]
 		if by.Mode != PolicyEnforce || by.missing(c) != "" && by.skips() {
 			continue
 		}
-		if by.replaces.has(x.Rule.Index) {
+		if contains(by.replaces, x.Rule.Index) {
 			x.ReplacedBy = by.Policy
 			return
 		}
@@ -153,9 +154,9 @@ func (x *PolicyExplanation) steer(s *Subject, c *Check, now int64) {
 		return
 	}
 	if o, _ := of.choose(c, now); o != nil {
-		x.Override = &o.Override
+		x.Override = o.Override
 	}
-	if b := of.blocks[x.Rule.PartitionOf(c)]; b != nil && now < b.Until && x.Rule.Mode == PolicyEnforce {
+	if b := of.block(x.Rule.PartitionOf(c)); b != nil && now < b.Until && x.Rule.Mode == PolicyEnforce {
 		x.Block = b
 		if x.Why == WhyApplies && c.Mode != Force {
 			x.Why = WhyBlocked

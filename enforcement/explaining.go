@@ -3,8 +3,8 @@ package enforcement
 import "context"
 
 // Explain says what a check would be answered now, and why, in one call of the
-// limiter: the check itself as a peek, what every limit of the policies that
-// match holds, and what the time ahead brings.
+// limiter: the check itself as a peek, and what every limit of the policies that
+// match holds.
 func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanation) {
 	peek := *c
 	peek.Mode = Peek
@@ -12,10 +12,13 @@ func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanati
 	w.one[0] = BatchItem{Subject: s, Check: &peek, Decision: &x.Decision}
 	items := w.one[:]
 	e.begin(w, items)
-	w.foreseen = true
 	now := w.clock(e)
 	x.Policies = explainPolicies(x.Policies[:0], s, &peek, now)
-	held := x.holdings(items[0], now)
+	nodes := e.nodes
+	if e.local == nil { // this process counts alone: it leases nothing
+		nodes = 1
+	}
+	held := x.holdings(items[0], now, nodes)
 	if len(held) > 0 {
 		w.request(items[0], held)
 	}
@@ -25,13 +28,13 @@ func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanati
 	if len(held) > 0 {
 		x.hold(held, &w.outcomes[0])
 	}
-	x.PassesAt = x.passesAt(w, now)
+	x.PassesAt = x.Decision.passesAt(now)
 	e.release(w)
 }
 
 // holdings are the charges, of nothing, of every limit of the policies that
 // match: what the limiter then answers is what the limits hold.
-func (x *Explanation) holdings(item BatchItem, now int64) (held []Charge) {
+func (x *Explanation) holdings(item BatchItem, now int64, nodes int) (held []Charge) {
 	for i := range x.Policies {
 		p := &x.Policies[i]
 		if !p.Matches {
@@ -40,11 +43,17 @@ func (x *Explanation) holdings(item BatchItem, now int64) (held []Charge) {
 		n := item.Subject.numbers(p.Rule, item.Check, now)
 		partition := p.Rule.PartitionOf(item.Check)
 		for k := range n.limits {
-			p.Limits = append(p.Limits, LimitNow{Limit: &n.limits[k]})
+			holding := LimitNow{Limit: &n.limits[k]}
+			if p.Rule.Consistency == Leased && nodes > 1 {
+				holding.LeasedElsewhere = int64(nodes-1) * n.limits[k].Meter.LeaseBatch(nodes)
+			}
+			p.Limits = append(p.Limits, holding)
 			held = append(held, Charge{
 				Key:   Key{Tenant: item.Subject.Number, Cell: n.limits[k].Cell, Partition: partition},
 				Meter: n.limits[k].Meter,
 				Rev:   n.revision(k),
+
+				Leased: p.Rule.Consistency == Leased,
 			})
 		}
 	}
@@ -69,27 +78,14 @@ func (x *Explanation) hold(held []Charge, o *Outcome) {
 	}
 }
 
-// passesAt is when the check passes: to the microsecond if the limiter could say.
-func (x *Explanation) passesAt(w *scratch, now int64) int64 {
-	d, a := &x.Decision, &w.asks[0]
-	at := d.At
-	if at == 0 {
-		at = now
-	}
+// passesAt is the instant at which the check passes; now is that of the node's
+// clock, for a decision that no limiter dated.
+func (d *Decision) passesAt(now int64) int64 {
 	switch {
-	case d.Allowed:
-		return at
 	case d.RetryAfter == Never:
 		return Never
-	case a.blocked && d.At == 0: // nobody was asked about limits
-		return a.ends
-	case a.looks && !d.Degraded && d.At != 0:
-		look := &w.outlooks[a.ahead]
-		w.hear(look, w.one[:])
-		passes := w.ahead.passes(look.hurdles, a.now, max(a.now, a.ends), 1)
-		if look.heard && passes != Never {
-			return at + passes - a.now
-		}
+	case d.At == 0:
+		return now + d.RetryAfter*1000
 	}
-	return at + d.RetryAfter*1000
+	return d.At + d.RetryAfter*1000
 }

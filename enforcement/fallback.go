@@ -14,7 +14,8 @@ const awayRetry = 1000
 //
 //   - any closed one refuses, and so does a local one without a local limiter;
 //   - otherwise the local ones decide together, all or none, with this node's
-//     share of the numbers;
+//     share of the numbers, which starts from what the shared counter was last
+//     seen to have left (ShareMemory);
 //   - open ones pass.
 //
 // Limits of which nothing is known (open, closed, shadow) are left out of the
@@ -40,8 +41,11 @@ func (e *Engine) fallBack(ctx context.Context, w *scratch, items []BatchItem, as
 					d.unavailable()
 				}
 			default:
-				charge := w.charges[k]
+				charge, shared := w.charges[k], w.charges[k].Meter
 				charge.Meter = l.share(e.nodes)
+				if e.memory != nil && (!closed || forced) {
+					e.memory.Start(&charge, shared, e.nodes)
+				}
 				request.Charges = append(request.Charges, charge)
 				d.Limits[kept] = l // places ascend: none is overwritten before it is read
 				kept++
@@ -54,18 +58,37 @@ func (e *Engine) fallBack(ctx context.Context, w *scratch, items []BatchItem, as
 		for i := range items {
 			items[i].Decision.Limits = items[i].Decision.Limits[:0]
 		}
-		spread(items, false)
+		spread(items)
 		return
 	}
 	if len(request.Charges) > 0 {
-		e.takeLocal(ctx, request, items, asks, ranges)
+		e.takeLocal(ctx, request, items, ranges)
 	}
-	spread(items, false)
+	spread(items)
+}
+
+// remember notes what the shared counters of an item's local policies hold. base
+// is where the charges of o begin in w.charges. A peek is left out: its states are
+// those that a charge would have left.
+func (e *Engine) remember(w *scratch, a *ask, item BatchItem, o *Outcome, base int) {
+	if e.memory == nil || a.blocked || item.Check.Mode == Peek {
+		return
+	}
+	now := int64(0)
+	for i := a.enforced.from; i < a.enforced.to; i++ {
+		if item.Decision.Limits[w.places[i]].Rule.OnFailure != OnFailureLocal {
+			continue
+		}
+		if now == 0 {
+			now = e.memory.Now()
+		}
+		e.memory.Remember(&w.charges[i], &o.Charges[i-base].State, o.At, now)
+	}
 }
 
 // takeLocal has this node's limiter decide items together; ranges are their
 // parts of the request's charges, which are those of their limits.
-func (e *Engine) takeLocal(ctx context.Context, request Request, items []BatchItem, asks []ask, ranges []span) {
+func (e *Engine) takeLocal(ctx context.Context, request Request, items []BatchItem, ranges []span) {
 	forced := request.Mode == Force
 	outcomes := make([]Outcome, 1)
 	// The caller's own deadline may be what ran out.
@@ -88,8 +111,8 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []BatchIt
 		for k := range d.Limits {
 			l, charge, charged := &d.Limits[k], &request.Charges[part.from+k], &o.Charges[part.from+k]
 			l.fill(charge.Meter, charged, o.At, forced)
-			if l.RetryAfter == Never {
-				l.RetryAfter = asks[i].possible(items[i], l, charged.Cost)
+			if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
+				l.RetryAfter = awayRetry // more than this node's share, which ends when the shared limiter is back
 			}
 			if !l.Allowed {
 				refusing, retry = true, longer(retry, l.RetryAfter)
@@ -104,24 +127,6 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []BatchIt
 // unavailable is a refusal because nobody can say.
 func (d *Decision) unavailable() {
 	d.Allowed, d.Reason, d.RetryAfter = false, ReasonLimiterUnavailable, awayRetry
-}
-
-// possible is how long to wait, in milliseconds, with what can never pass by this
-// node's share of a limit. What fits the whole limit can pass once the shared
-// limiter is back; what does not, when an override has ended by which it does not.
-func (a *ask) possible(item BatchItem, l *LimitState, cost int64) int64 {
-	limits, _ := l.inForce()
-	nth, retry := l.nth(limits), int64(awayRetry)
-	for o := l.override; !limits[nth].Meter.Possible(cost); {
-		if o == nil {
-			return Never
-		}
-		limits, retry = l.Rule.Limits, max(awayRetry, a.wait(o.Until))
-		if o, _ = item.Subject.Steering.of(l.Rule).choose(item.Check, o.Until); o != nil {
-			limits = o.limits
-		}
-	}
-	return retry
 }
 
 // share is the limit's meter for one of so many nodes.
@@ -147,8 +152,11 @@ func (l *LimitState) nth(limits []RuleLimit) int {
 	return k
 }
 
-// away notes in the log that the limiter did not decide.
-func (e *Engine) away(o *Outcome) {
+// away logs that the limiter did not decide, unless that is because the caller left.
+func (e *Engine) away(ctx context.Context, o *Outcome) {
+	if ctx.Err() != nil {
+		return
+	}
 	now, last := time.Now().UnixNano(), e.logged.Load()
 	if now-last < int64(time.Second) || !e.logged.CompareAndSwap(last, now) {
 		return

@@ -59,7 +59,7 @@ func (e *Engine) Usage(ctx context.Context, s *Subject, keys []CountedKey) (at i
 	var requests []Request
 	for from := 0; from < len(charges); from += holdingCharges {
 		to := min(from+holdingCharges, len(charges))
-		requests = append(requests, Request{ID: e.newID(), Mode: Peek, Home: s.Home, Charges: charges[from:to]})
+		requests = append(requests, Request{ID: e.idAt(now), Mode: Peek, Home: s.Home, Charges: charges[from:to]})
 	}
 	outcomes := make([]Outcome, len(requests))
 	e.takeFrom(ctx, e.limiter, requests, outcomes)
@@ -94,13 +94,13 @@ func (h *KeyHolding) ask(charges []Charge, s *Subject, key *CountedKey, now int6
 	c := r.checkOf(key.Key)
 	partition := r.partition(c, new(Partition))
 	if of := s.Steering.of(r); of != nil {
-		if b := of.blocks[partition]; b != nil && now < b.Until && r.Mode == PolicyEnforce {
+		if b := of.block(partition); b != nil && now < b.Until && r.Mode == PolicyEnforce {
 			h.Block = b
 		}
 	}
 	n := s.numbers(r, c, now)
 	if n.override != nil {
-		h.Override = &n.override.Override
+		h.Override = n.override.Override
 	}
 	h.Limits = make([]LimitHolding, len(n.limits))
 	for k := range n.limits {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	"pgregory.net/rapid"
 
@@ -37,7 +36,7 @@ func TestUsageAgrees(t *testing.T) {
 			limiter.Take(ctx, requests, outcomes)
 		})
 		heard := new(recorded)
-		e := enforcement.NewEngine(counting, enforcement.Config{Timeout: time.Hour, Now: at(&now), Recorder: heard})
+		e := enforcement.NewEngine(counting, enforcement.Config{Now: at(&now), Recorder: heard})
 		for range 10 {
 			now += rapid.Int64Range(0, second).Draw(t, "elapsed")
 			s := rapid.SampledFrom([]*enforcement.Subject{plain, &steered}).Draw(t, "snapshot")
@@ -139,7 +138,7 @@ func TestUsageOfManyLimits(t *testing.T) {
 				counters.now += 61 * second // the second step comes when the first one's windows are over
 			}
 		}
-	}), enforcement.Config{Timeout: time.Hour, Now: at(&now)})
+	}), enforcement.Config{Now: at(&now)})
 	key := asked("", "", "user", "u0")
 	decide(e, s, key)
 	sizes = nil

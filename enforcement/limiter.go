@@ -18,11 +18,16 @@ type Limiter interface {
 	// A refusal is not an error: Outcome.Verdict tells. A verdict other than
 	// Granted and Refused means that the Limiter could not decide that request;
 	// Outcome.Err says why, and it has then been charged at most once (Unknown)
-	// or not at all (the others). Take returns no later than the context's end
-	// and never sends one request twice, except after an explicit answer that
-	// nothing was done.
+	// or not at all (the others). Take never sends one request twice, except
+	// after an explicit answer that nothing was done.
 	//
-	// The clock is that of whoever holds the state.
+	// Take may wait for the store that holds the state, and for its turn to ask
+	// it. A Limiter in this process does not wait: it never fails for lack of
+	// time. Take reads ctx at most once for each request, before the request is
+	// decided or sent. A request of a canceled context is then Failed. Once sent,
+	// a request is decided whatever becomes of ctx.
+	//
+	// The clock is that of the store that holds the state.
 	Take(ctx context.Context, requests []Request, outcomes []Outcome)
 }
 
@@ -82,6 +87,8 @@ type Charge struct {
 	// Group is 0 for the enforced set, which is charged whole or not at all; each
 	// shadow policy has a group of its own above.
 	Group uint16
+	// Leased: a node may spend quota that it drew ahead. Only enforcement/lease reads it.
+	Leased bool
 	// Lease is unused until limits may count concurrency.
 	Lease string
 }

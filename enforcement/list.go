@@ -1,82 +1,98 @@
 package enforcement
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/headgate/headgate/internal/cow"
 )
 
 // A list is a deny or an allow list by attribute, in the order of their names.
-type list []listOf
+type list []*listOf
 
 // listOf is a list's entries of one attribute.
 type listOf struct {
 	attribute string
-	exact     map[string]*ListEntry
-	networks  networks[*ListEntry] // of ip
+	exact     cow.Map[string, group[ListEntry]]
+	networks  prefixes[netip.Prefix, ListEntry] // of ip
+	owner     *cow.Owner
 }
 
-// list sorts the entries of a list in. Of several with one value the one that
-// holds longest stays: while any of them is in force, it is.
-func (c *steeringCompiler) list(entries []ListEntry) list {
-	var l list
-	for i := range entries {
-		e := &entries[i]
-		at := slices.IndexFunc(l, func(of listOf) bool { return of.attribute == e.Attribute })
-		if at < 0 {
-			at = len(l)
-			l = append(l, listOf{attribute: e.Attribute, exact: make(map[string]*ListEntry)})
-		}
-		if err := l[at].add(e); err != nil {
-			c.fault(e.ID, err)
+// entries returns the entries of an attribute for writing.
+func (l *list) entries(by *cow.Owner, attribute string) *listOf {
+	at, found := slices.BinarySearchFunc(*l, attribute, func(of *listOf, name string) int { return strings.Compare(of.attribute, name) })
+	if !found {
+		*l = slices.Insert(slices.Clip(*l), at, &listOf{attribute: attribute, owner: by})
+	}
+	if of := (*l)[at]; of.owner != by {
+		own := *of
+		own.owner = by
+		*l = slices.Clone(*l)
+		(*l)[at] = &own
+	}
+	return (*l)[at]
+}
+
+// list adds or removes an entry. Of several with one value the one that holds
+// longest counts: while any of them is in force, it is.
+func (c *steeringEdit) list(l *list, e *ListEntry, remove bool) error {
+	value, network := e.Value, netip.Prefix{}
+	if e.Attribute == ipAttribute {
+		var err error
+		if network, value, err = ParseNetwork(e.Value); err != nil {
+			return err
 		}
 	}
-	l = slices.DeleteFunc(l, func(of listOf) bool { return len(of.exact) == 0 && of.networks.empty() })
-	slices.SortFunc(l, func(a, b listOf) int { return strings.Compare(a.attribute, b.attribute) })
+	of := l.entries(c.by, e.Attribute)
+	if network.IsValid() && !network.IsSingleIP() {
+		changePrefix(c.by, &c.settle, &of.networks, network, network.Bits(), e, remove)
+	} else {
+		change(c.by, &c.settle, &of.exact, value, e, remove)
+	}
+	return nil
+}
+
+// prune drops the attributes that a list has no entries of.
+func (l list) prune() list {
+	l = slices.DeleteFunc(slices.Clone(l), func(of *listOf) bool { return of.exact.Len() == 0 && of.networks.by.Len() == 0 })
 	if len(l) == 0 {
 		return nil
 	}
 	return l
 }
 
-func (of *listOf) add(e *ListEntry) error {
-	if of.attribute != ipAttribute {
-		of.exact[e.Value] = longerListed(of.exact[e.Value], e)
-		return nil
+func (e *ListEntry) is(o *ListEntry) bool { return e == o }
+
+// before orders entries: the one that holds longest comes first, and is the only
+// one that counts.
+func (e *ListEntry) before(o *ListEntry) int {
+	if (e.Until == 0) != (o.Until == 0) {
+		if e.Until == 0 {
+			return -1
+		}
+		return 1
 	}
-	network, canonical, err := ParseNetwork(e.Value)
-	if err != nil {
-		return err
-	}
-	if network.IsSingleIP() {
-		of.exact[canonical] = longerListed(of.exact[canonical], e)
-		return nil
-	}
-	of.networks.put(network, longerListed(of.networks.get(network), e))
-	return nil
+	return cmp.Or(cmp.Compare(o.Until, e.Until), strings.Compare(e.ID, o.ID))
 }
 
-func longerListed(a, b *ListEntry) *ListEntry {
-	if a == nil || a.Until != 0 && (b.Until == 0 || b.Until > a.Until) {
-		return b
-	}
-	return a
-}
+func (e *ListEntry) useful(rows []*ListEntry) []*ListEntry { return rows[:1] }
 
 // find gives the entry in force that a check meets, or nil: by the attributes'
 // names, an exact value before networks, a longer network before a shorter.
 func (l list) find(c *Check, now int64) *ListEntry {
-	for i := range l {
-		value, ok := c.attribute(l[i].attribute)
+	for _, of := range l {
+		value, ok := c.attribute(of.attribute)
 		if !ok {
 			continue
 		}
-		if e := l[i].exact[value]; e != nil && lasts(e.Until, now) {
-			return e
+		if g, found := of.exact.Get(value); found && lasts(g.first().Until, now) {
+			return g.first()
 		}
-		for _, bits := range l[i].networks.lengths {
-			if e := l[i].networks.at(c.IP, bits); e != nil && lasts(e.Until, now) {
-				return e
+		for _, bits := range of.networks.lengths {
+			if g, found := networkAt(&of.networks, c.IP, bits.length); found && lasts(g.first().Until, now) {
+				return g.first()
 			}
 		}
 	}
@@ -85,32 +101,3 @@ func (l list) find(c *Check, now int64) *ListEntry {
 
 // lasts reports whether what holds until an instant (0: without an end) does now.
 func lasts(until, now int64) bool { return until == 0 || now < until }
-
-// networks are values by network, found by one look for each length in use.
-type networks[V any] struct {
-	by      map[netip.Prefix]V
-	lengths []int // in use, longest first
-}
-
-func (n *networks[V]) empty() bool { return len(n.by) == 0 }
-
-func (n *networks[V]) get(network netip.Prefix) V { return n.by[network] }
-
-func (n *networks[V]) put(network netip.Prefix, value V) {
-	if n.by == nil {
-		n.by = make(map[netip.Prefix]V)
-	}
-	n.by[network] = value
-	if at, found := slices.BinarySearchFunc(n.lengths, network.Bits(), func(a, b int) int { return b - a }); !found {
-		n.lengths = slices.Insert(n.lengths, at, network.Bits())
-	}
-}
-
-// at gives the value of the network of a length that holds an address, or the
-// zero value.
-func (n *networks[V]) at(addr netip.Addr, bits int) (value V) {
-	if network, err := addr.Prefix(bits); err == nil && network.IsValid() {
-		return n.by[network]
-	}
-	return value
-}

@@ -4,136 +4,127 @@ import (
 	"cmp"
 	"fmt"
 	"math"
+	"net/netip"
 	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/internal/cow"
 )
 
 // An override compiled: the limits of its rule with its numbers.
 type override struct {
-	Override
+	*Override
 	limits []RuleLimit // in the order of the rule's
 	shares shares
 }
 
 // overridesOf are a rule's overrides of one attribute.
 type overridesOf struct {
-	attribute string // "": of all keys
-	all       []*override
-	exact     map[string][]*override
-	prefixes  map[string][]*override
-	lengths   []int // of the prefixes in bytes, longest first
-	networks  networks[[]*override]
+	attribute string // "": of all keys, which are in exact under ""
+	exact     cow.Map[string, group[override]]
+	prefixes  prefixes[string, override]
+	networks  prefixes[netip.Prefix, override]
+	owner     *cow.Owner
 }
 
-// override sorts an override in. Its limits that the policy does not have are
-// faults of their own.
-func (c *steeringCompiler) override(o *Override) error {
-	r, of, err := c.rule(o.Policy)
+func (x *overridesOf) empty() bool { return x.exact.Len()+x.prefixes.by.Len()+x.networks.by.Len() == 0 }
+
+// overridesOf returns the overrides of an attribute for writing.
+func (s *steered) overridesOf(by *cow.Owner, attribute string) *overridesOf {
+	at, found := slices.BinarySearchFunc(s.overrides, attribute, func(x *overridesOf, name string) int { return strings.Compare(x.attribute, name) })
+	if !found {
+		s.overrides = slices.Insert(slices.Clip(s.overrides), at, &overridesOf{attribute: attribute, owner: by})
+	}
+	if x := s.overrides[at]; x.owner != by {
+		own := *x
+		own.owner = by
+		s.overrides = slices.Clone(s.overrides)
+		s.overrides[at] = &own
+	}
+	return s.overrides[at]
+}
+
+// override adds or removes an override. Its limits that the policy does not have
+// are faults of their own.
+func (c *steeringEdit) override(o *Override, remove bool) error {
+	r, err := c.rule(o.Policy)
 	if err != nil {
 		return err
 	}
-	limits, err := c.overrideLimits(r, of.rev, o)
-	if err != nil {
-		return err
-	}
-	at := slices.IndexFunc(of.overrides, func(x overridesOf) bool { return x.attribute == o.Attribute })
-	if at < 0 {
-		x := overridesOf{attribute: o.Attribute}
-		if err := x.add(r, &override{Override: *o, limits: limits}); err != nil {
+	made := &override{Override: o}
+	if !remove {
+		if made.limits, err = c.overrideLimits(r, o); err != nil {
 			return err
 		}
-		of.overrides = append(of.overrides, x)
+	}
+	if o.Attribute == "" {
+		change(c.by, &c.settle, &c.own(r).overridesOf(c.by, "").exact, "", made, remove)
 		return nil
 	}
-	return of.overrides[at].add(r, &override{Override: *o, limits: limits})
-}
-
-// add sorts an override in by what it says of the attribute.
-func (x *overridesOf) add(r *Rule, o *override) error {
-	if x.attribute == "" {
-		x.all = append(x.all, o)
-		return nil
+	if !slices.ContainsFunc(r.slots, func(s slot) bool { return s.name == o.Attribute }) {
+		return fmt.Errorf("policy %q does not count by %q", r.Policy, o.Attribute)
 	}
-	at := slices.IndexFunc(r.slots, func(s slot) bool { return s.name == x.attribute })
-	if at < 0 {
-		return fmt.Errorf("policy %q does not count by %q", r.Policy, x.attribute)
-	}
-	if x.attribute == ipAttribute {
-		// One that counts by the address itself tells addresses of a /64 apart.
-		whole := slices.Contains(r.slots, slot{name: ipAttribute})
-		return x.addIP(o, whole)
+	if o.Attribute == ipAttribute {
+		return c.overrideIP(r, made, remove)
 	}
 	switch {
 	case o.Value != "":
-		put(&x.exact, o.Value, o)
+		change(c.by, &c.settle, &c.own(r).overridesOf(c.by, o.Attribute).exact, o.Value, made, remove)
 	case o.Prefix != "":
-		put(&x.prefixes, o.Prefix, o)
-		if at, found := slices.BinarySearchFunc(x.lengths, len(o.Prefix), func(a, b int) int { return b - a }); !found {
-			x.lengths = slices.Insert(x.lengths, at, len(o.Prefix))
-		}
+		changePrefix(c.by, &c.settle, &c.own(r).overridesOf(c.by, o.Attribute).prefixes, o.Prefix, len(o.Prefix), made, remove)
 	default:
-		return fmt.Errorf("it has neither a value nor a prefix of %q", x.attribute)
+		return fmt.Errorf("it has neither a value nor a prefix of %q", o.Attribute)
 	}
 	return nil
 }
 
-// addIP sorts in an override of an address or a network. Unless whole addresses
-// are counted, IPv6 goes by its /64: half of a counter cannot have other numbers.
-func (x *overridesOf) addIP(o *override, whole bool) error {
+// overrideIP adds or removes an override of an address or a network. Unless
+// whole addresses are counted, IPv6 goes by its /64: half of a counter cannot
+// have other numbers.
+func (c *steeringEdit) overrideIP(r *Rule, o *override, remove bool) error {
 	network, canonical, err := ParseNetwork(cmp.Or(o.Value, o.Prefix))
 	if err != nil {
 		return err
 	}
+	// One that counts by the address itself tells addresses of a /64 apart.
+	whole := slices.Contains(r.slots, slot{name: ipAttribute})
 	if network.Addr().Is6() && network.Bits() > 64 && !whole {
 		return fmt.Errorf("%s is within one /64, and the policy counts by ip/64", canonical)
 	}
-	if o.Value != "" {
-		if !network.IsSingleIP() {
-			return fmt.Errorf("%s is a network: it can be a prefix", canonical)
-		}
-		put(&x.exact, canonical, o)
-		return nil
+	if o.Value != "" && !network.IsSingleIP() {
+		return fmt.Errorf("%s is a network: it can be a prefix", canonical)
 	}
-	x.networks.put(network, append(x.networks.get(network), o))
+	x := c.own(r).overridesOf(c.by, ipAttribute)
+	if o.Value != "" {
+		change(c.by, &c.settle, &x.exact, canonical, o, remove)
+	} else {
+		changePrefix(c.by, &c.settle, &x.networks, network, network.Bits(), o, remove)
+	}
 	return nil
 }
 
-func put(m *map[string][]*override, key string, o *override) {
-	if *m == nil {
-		*m = make(map[string][]*override)
-	}
-	(*m)[key] = append((*m)[key], o)
+// is reports whether two are of the same row.
+func (o *override) is(p *override) bool { return o.Override == p.Override }
+
+// before orders overrides: the newest comes first.
+func (o *override) before(p *override) int {
+	return cmp.Or(cmp.Compare(p.Revision, o.Revision), strings.Compare(o.ID, p.ID))
 }
 
 // useful drops what is never in force: while a newer override for the very same
-// values lasts as long, no check has an older one's numbers. A check looks
-// through what is left, which is one of those that all last equally long.
-func (x *overridesOf) useful() {
-	x.all = useful(x.all)
-	for value, list := range x.exact {
-		x.exact[value] = useful(list)
-	}
-	for prefix, list := range x.prefixes {
-		x.prefixes[prefix] = useful(list)
-	}
-	for network, list := range x.networks.by {
-		x.networks.by[network] = useful(list)
-	}
-}
-
-func useful(list []*override) []*override {
-	slices.SortStableFunc(list, func(a, b *override) int { return cmp.Compare(b.Revision, a.Revision) })
-	last := int64(math.MinInt64)
-	return slices.DeleteFunc(list, func(o *override) bool {
-		if o.Until <= last {
-			return true
+// values lasts as long, no check has an older one's numbers.
+func (o *override) useful(rows []*override) []*override {
+	last, list := int64(math.MinInt64), []*override(nil)
+	for _, o := range rows {
+		if o.Until > last {
+			last, list = o.Until, append(list, o)
 		}
-		last = o.Until
-		return false
-	})
+	}
+	return list
 }
 
 // overrideLimits are the limits of a rule with an override's numbers.
-func (c *steeringCompiler) overrideLimits(r *Rule, rev int64, o *Override) ([]RuleLimit, error) {
+func (c *steeringEdit) overrideLimits(r *Rule, o *Override) ([]RuleLimit, error) {
 	if o.Factor < 0 || o.Factor > MaxFactor || o.Factor > 0 == (len(o.Limits) > 0) {
 		return nil, fmt.Errorf("it has neither a factor from 1 to %d thousandths nor limits", MaxFactor)
 	}
@@ -156,7 +147,7 @@ func (c *steeringCompiler) overrideLimits(r *Rule, rev int64, o *Override) ([]Ru
 	}
 	for i := range limits {
 		l := &limits[i]
-		l.Meter = c.overrideMeter(l, rev, o)
+		l.Meter = c.overrideMeter(l, o)
 		if err := l.check(); err != nil {
 			return nil, fmt.Errorf("limit %q: %w", l.Name, err)
 		}
@@ -203,19 +194,22 @@ func (l *RuleLimit) set(n OverrideLimit) {
 }
 
 // overrideMeter compiles a limit with an override's numbers at the revision at
-// which the rule's numbers last changed. If that was by this override, what
-// older numbers wrote flows at their rate until the override began.
-func (c *steeringCompiler) overrideMeter(l *RuleLimit, rev int64, o *Override) *Meter {
+// which they came into force: the override's, the plan's numbers', or that of the
+// tenant coming to the plan. If that was the override's, what older numbers wrote
+// flows at their rate until the override began. When another override of the
+// policy begins or ends later, charges have a later revision than the meter, and
+// the former numbers are not asked.
+func (c *steeringEdit) overrideMeter(l *RuleLimit, o *Override) *Meter {
 	plan := l.Meter
-	rev = max(rev, plan.Rev)
-	m := l.Compile(rev)
-	if o.Revision != rev {
+	from := max(plan.Rev, c.planRevision)
+	m := l.Compile(max(from, o.Revision))
+	if o.Revision < from {
 		return m
 	}
 	if plan.Rev >= c.planRevision {
 		m.Formers = slices.Clone(plan.Formers)
 	}
-	m.Formers = append(m.Formers, Former{Numbers: plan.Numbers, Rev: max(plan.Rev, c.planRevision), Until: o.From})
+	m.Formers = append(m.Formers, Former{Numbers: plan.Numbers, Rev: from, Until: o.From})
 	return m
 }
 
@@ -228,31 +222,41 @@ const (
 
 // candidates calls yield with every override that a check meets, ended or not.
 func (s *steered) candidates(c *Check, yield func(o *override, rank int)) {
-	for i := range s.overrides {
-		x := &s.overrides[i]
-		for _, o := range x.all {
-			yield(o, rankAll)
+	for _, x := range s.overrides {
+		value, ok, rank := "", true, rankAll
+		if x.attribute != "" {
+			rank = rankExact
+			value, ok = c.attribute(x.attribute)
 		}
-		value, ok := c.attribute(x.attribute)
 		if !ok {
 			continue
 		}
-		for _, o := range x.exact[value] {
-			yield(o, rankExact)
+		if g, found := x.exact.Get(value); found {
+			g.each(func(o *override) { yield(o, rank) })
 		}
-		for _, n := range x.lengths {
-			if n <= len(value) {
-				for _, o := range x.prefixes[value[:n]] {
-					yield(o, 1+8*n)
+		for _, n := range x.prefixes.lengths {
+			if n.length <= len(value) {
+				if g, found := x.prefixes.by.Get(value[:n.length]); found {
+					g.each(func(o *override) { yield(o, 1+8*n.length) })
 				}
 			}
 		}
 		for _, bits := range x.networks.lengths {
-			for _, o := range x.networks.at(c.IP, bits) {
-				yield(o, 1+bits)
+			if g, found := networkAt(&x.networks, c.IP, bits.length); found {
+				g.each(func(o *override) { yield(o, 1+bits.length) })
 			}
 		}
 	}
+}
+
+// OverridesOf returns the overrides of a rule that a key meets, ended or not, and
+// those that a newer one for the same values outlasts left out, in no order.
+func (s *Steering) OverridesOf(r *Rule, key []Attribute) []*Override {
+	var list []*Override
+	if of := s.of(r); of != nil {
+		of.candidates(r.checkOf(key), func(o *override, _ int) { list = append(list, o.Override) })
+	}
+	return list
 }
 
 // choose gives the override in force for a check, or nil: an exact value goes

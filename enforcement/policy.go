@@ -42,8 +42,13 @@ const (
 	OnFailureClosed OnFailure = "closed"
 )
 
-// Consistency of a policy's counters. "leased" comes with leases.
+// Consistency of a policy says where its charges are counted.
 type Consistency string
 
-// Exact counts every charge where all nodes see it.
-const Exact Consistency = "exact"
+const (
+	// Exact counts every charge where all nodes see it.
+	Exact Consistency = "exact"
+	// Leased lets each node draw quota ahead and spend it without asking. It never
+	// allows more than Exact; it may deny early by what other nodes hold.
+	Leased Consistency = "leased"
+)

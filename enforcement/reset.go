@@ -8,7 +8,7 @@ func (e *Engine) Reset(ctx context.Context, s *Subject, r *Rule, partition [16]b
 	if len(r.Limits) == 0 {
 		return nil
 	}
-	request := Request{ID: e.newID(), Mode: Reset, Home: s.Home}
+	request := Request{ID: e.idAt(e.now().UnixMicro()), Mode: Reset, Home: s.Home}
 	of, rev := s.Steering.of(r), int64(0)
 	if of != nil {
 		rev = of.rev
@@ -25,6 +25,12 @@ func (e *Engine) Reset(ctx context.Context, s *Subject, r *Rule, partition [16]b
 	e.takeFrom(ctx, e.limiter, []Request{request}, outcomes)
 	if o := &outcomes[0]; !o.Verdict.Decided() {
 		return o.notDecided("reset policy " + r.Policy)
+	}
+	if e.memory != nil {
+		now := e.memory.Now()
+		for k := range request.Charges {
+			e.memory.Remember(&request.Charges[k], new(State), outcomes[0].At, now)
+		}
 	}
 	return nil
 }

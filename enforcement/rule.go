@@ -3,7 +3,6 @@ package enforcement
 import (
 	"cmp"
 	"fmt"
-	"math/bits"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -24,7 +23,9 @@ type RuleSpec struct {
 	Replaces   []string
 	Mode       PolicyMode
 	OnFailure  OnFailure
-	Limits     []RuleLimit
+	// Consistency is Exact if it is empty.
+	Consistency Consistency
+	Limits      []RuleLimit
 }
 
 // A RuleLimit is one limit of a rule.
@@ -48,9 +49,9 @@ type Rule struct {
 	pattern    Pattern
 	attributes []Attribute // that match asks for, by name
 	slots      []slot      // of count_by
-	countedBy  int         // the first rule of the plan with the same slots
-	replaces   ruleSet
-	rank       int // among the plan's rules, 0 the most specific
+	countedBy  int         // the first rule of the plan with the same count_by
+	replaces   []uint16    // their places in the plan, ascending
+	rank       int         // among the plan's rules, 0 the most specific
 	shares     shares
 }
 
@@ -73,8 +74,9 @@ func (p *Plan) Rule(slug string) (*Rule, bool) {
 	return p.Rules[place], true
 }
 
-// MaxRules is how many policies a plan may have.
-const MaxRules = 256
+// MaxRules is how many policies a plan may have. It fits uint16, the type of their
+// places.
+const MaxRules = 1_000
 
 // ipPrefix in count_by counts IPv6 addresses by their /64.
 const (
@@ -109,7 +111,7 @@ func CompilePlan(slug string, version int, specs []RuleSpec) (*Plan, error) {
 		}
 		places[spec.Policy] = i
 	}
-	cells := make(map[uint32]string)
+	cells, countedBy := make(map[uint32]string), make(map[string]int)
 	for i, spec := range specs {
 		r, err := compileRule(spec, i)
 		if err == nil {
@@ -122,7 +124,11 @@ func CompilePlan(slug string, version int, specs []RuleSpec) (*Plan, error) {
 			return nil, fmt.Errorf("plan %s: policy %s: %w", slug, spec.Policy, err)
 		}
 		p.Rules[i] = r
-		r.countedBy = slices.IndexFunc(p.Rules, func(o *Rule) bool { return slices.Equal(o.slots, r.slots) })
+		by := fmt.Sprintf("%q", r.CountBy)
+		if _, known := countedBy[by]; !known {
+			countedBy[by] = i
+		}
+		r.countedBy = countedBy[by]
 	}
 	if r := cyclic(p.Rules); r != nil {
 		return nil, fmt.Errorf("plan %s: policy %s: replaces itself by way of others", slug, r.Policy)
@@ -137,6 +143,7 @@ func compileRule(spec RuleSpec, place int) (*Rule, error) {
 	r.Mode = cmp.Or(r.Mode, PolicyEnforce)
 	r.Missing = cmp.Or(r.Missing, MissingShared)
 	r.OnFailure = cmp.Or(r.OnFailure, OnFailureLocal)
+	r.Consistency = cmp.Or(r.Consistency, Exact)
 	switch {
 	case r.Mode != PolicyEnforce && r.Mode != PolicyShadow && r.Mode != PolicyOff:
 		return nil, fmt.Errorf("mode %q is unknown", r.Mode)
@@ -144,6 +151,8 @@ func compileRule(spec RuleSpec, place int) (*Rule, error) {
 		return nil, fmt.Errorf("missing %q is unknown", r.Missing)
 	case r.OnFailure != OnFailureLocal && r.OnFailure != OnFailureOpen && r.OnFailure != OnFailureClosed:
 		return nil, fmt.Errorf("on_failure %q is unknown", r.OnFailure)
+	case r.Consistency != Exact && r.Consistency != Leased:
+		return nil, fmt.Errorf("consistency %q is unknown", r.Consistency)
 	case slices.Contains(r.Methods, ""):
 		return nil, fmt.Errorf("a method is empty")
 	}
@@ -243,8 +252,9 @@ func (r *Rule) compileReplaces(places map[string]int) error {
 		if place == r.Index {
 			return fmt.Errorf("replaces itself")
 		}
-		r.replaces.add(place)
+		r.replaces = append(r.replaces, uint16(place))
 	}
+	slices.Sort(r.replaces)
 	return nil
 }
 
@@ -260,22 +270,33 @@ func claimCells(cells map[uint32]string, r *Rule) error {
 	return nil
 }
 
-// cyclic gives a rule that replaces itself by way of others, or nil.
+// cyclic returns a rule that replaces itself by way of others, or nil.
 func cyclic(rules []*Rule) *Rule {
-	reach := make([]ruleSet, len(rules))
-	for i, r := range rules {
-		reach[i] = r.replaces
-	}
-	for via := range rules {
-		for i := range rules {
-			if reach[i].has(via) {
-				reach[i].join(&reach[via])
+	const entered, left = 1, 2
+	visited := make([]uint8, len(rules))
+	var visit func(r *Rule) *Rule
+	visit = func(r *Rule) *Rule {
+		visited[r.Index] = entered
+		for _, i := range r.replaces {
+			switch visited[i] {
+			case entered:
+				return rules[i]
+			case left:
+				continue
+			}
+			if found := visit(rules[i]); found != nil {
+				return found
 			}
 		}
+		visited[r.Index] = left
+		return nil
 	}
-	for i, r := range rules {
-		if reach[i].has(i) {
-			return r
+	for _, r := range rules {
+		if visited[r.Index] == left {
+			continue
+		}
+		if found := visit(r); found != nil {
+			return found
 		}
 	}
 	return nil
@@ -375,169 +396,4 @@ func shareOf(n int64, nodes int) int64 {
 		return 0
 	}
 	return (n-1)/int64(nodes) + 1
-}
-
-// A ruleSet is a set of places in a plan.
-type ruleSet [MaxRules / 64]uint64
-
-func (s *ruleSet) add(i int)      { s[i/64] |= 1 << (i % 64) }
-func (s *ruleSet) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
-func (s *ruleSet) empty() bool    { return *s == ruleSet{} }
-
-func (s *ruleSet) join(t *ruleSet) {
-	for i := range s {
-		s[i] |= t[i]
-	}
-}
-
-func (s *ruleSet) meet(t *ruleSet) {
-	for i := range s {
-		s[i] &= t[i]
-	}
-}
-
-func (s *ruleSet) remove(t *ruleSet) {
-	for i := range s {
-		s[i] &^= t[i]
-	}
-}
-
-// next gives the first place from i on, or -1: for i := s.next(0); i >= 0; i = s.next(i + 1).
-func (s *ruleSet) next(i int) int {
-	for word := i / 64; word < len(s); word++ {
-		rest := s[word]
-		if word == i/64 {
-			rest = rest >> (i % 64) << (i % 64)
-		}
-		if rest != 0 {
-			return word*64 + bits.TrailingZeros64(rest)
-		}
-	}
-	return -1
-}
-
-// An index finds the rules that a check's method and path match without
-// walking all: for every place of a segment in a path, the set of the rules
-// that allow a given segment there. The sets of a path's segments meet in one
-// walk, whose length is that of the longest pattern.
-type index struct {
-	all       ruleSet            // every rule
-	pathless  ruleSet            // rules that match a check without a path
-	anyMethod ruleSet            // rules without a list of methods
-	methods   map[string]ruleSet // rules that name the method, and anyMethod
-	segments  []place
-	lengths   []ruleSet // by number of segments: rules that match so many
-	longer    ruleSet   // rules that match any number beyond
-}
-
-// A place is one segment's place in a path.
-type place struct {
-	literal map[string]ruleSet // rules with this literal there, and any
-	any     ruleSet            // rules with {name} there, or already in their *
-}
-
-func newIndex(rules []*Rule) index {
-	x := index{methods: make(map[string]ruleSet)}
-	longest := 0
-	for i, r := range rules {
-		x.all.add(i)
-		longest = max(longest, len(r.pattern.segments))
-		if r.pattern.text == "" {
-			x.pathless.add(i)
-		}
-		if len(r.Methods) == 0 {
-			x.anyMethod.add(i)
-		}
-	}
-	for _, r := range rules {
-		for _, m := range r.Methods {
-			set, known := x.methods[m]
-			if !known {
-				set = x.anyMethod
-			}
-			set.add(r.Index)
-			x.methods[m] = set
-		}
-	}
-	x.segments = make([]place, longest)
-	x.lengths = make([]ruleSet, longest+1)
-	for n := range x.segments {
-		x.segments[n] = newPlace(rules, n)
-	}
-	for i, r := range rules {
-		open := r.pattern.rest || r.pattern.text == ""
-		for n := range x.lengths {
-			if n == len(r.pattern.segments) || open && n > len(r.pattern.segments) {
-				x.lengths[n].add(i)
-			}
-		}
-		if open {
-			x.longer.add(i)
-		}
-	}
-	return x
-}
-
-func newPlace(rules []*Rule, n int) place {
-	p := place{literal: make(map[string]ruleSet)}
-	for i, r := range rules {
-		if n >= len(r.pattern.segments) || r.pattern.segments[n] == "" {
-			p.any.add(i) // one that is over here is told by its length
-		}
-	}
-	for i, r := range rules {
-		if n < len(r.pattern.segments) && r.pattern.segments[n] != "" {
-			set, known := p.literal[r.pattern.segments[n]]
-			if !known {
-				set = p.any
-			}
-			set.add(i)
-			p.literal[r.pattern.segments[n]] = set
-		}
-	}
-	return p
-}
-
-// match gives the rules whose method, path and attributes match a check,
-// whatever their mode.
-func (p *Plan) match(c *Check) ruleSet {
-	found, named := p.index.methods[c.Method]
-	if !named {
-		found = p.index.anyMethod
-	}
-	p.index.path(&found, c.Path)
-	for i := found.next(0); i >= 0; i = found.next(i + 1) {
-		if !p.Rules[i].wants(c) {
-			found[i/64] &^= 1 << (i % 64)
-		}
-	}
-	return found
-}
-
-// path keeps the rules of found whose pattern matches a path.
-func (x *index) path(found *ruleSet, path string) {
-	if path == "" {
-		found.meet(&x.pathless)
-		return
-	}
-	n := 0
-	for ; n < len(x.segments); n++ {
-		segment, below, ok := cutSegment(path)
-		if !ok {
-			break
-		}
-		set, known := x.segments[n].literal[segment]
-		if !known {
-			set = x.segments[n].any
-		}
-		if found.meet(&set); found.empty() {
-			return
-		}
-		path = below
-	}
-	if len(path) > 1 {
-		found.meet(&x.longer)
-		return
-	}
-	found.meet(&x.lengths[n])
 }

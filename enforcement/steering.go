@@ -1,9 +1,13 @@
 package enforcement
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/cow"
 )
 
 // What was set for one tenant beside its plan: lists, blocks and overrides.
@@ -92,21 +96,28 @@ type SteeringFault struct {
 	Partial bool
 }
 
-// A Steering is a SteeringSpec compiled for one plan. It is immutable, and costs
-// a check the same however much was set.
+// A Steering is what was set for a tenant, compiled for one plan. It is
+// immutable, and costs a check the same however much was set: what is kept by
+// value is kept in maps whose versions share memory, so that Edit costs the same,
+// too.
 type Steering struct {
-	deny, allow list
-	rules       []*steered // by Rule.Index; empty when no rule is steered
+	plan         *Plan
+	planRevision int64
+	changed      map[string]int64
+	deny, allow  list
+	rules        []*steered // by Rule.Index; nil when no rule is steered
 }
 
 // steered is what was set of one rule.
 type steered struct {
 	// rev is the revision at which an override of the rule last began, changed or
-	// ended, or the tenant was put on its plan.
+	// ended, or the tenant was put on its plan. It never goes back.
 	rev    int64
-	blocks map[[16]byte]*Block // by partition
-	// overrides by their attribute; those of all keys have none.
-	overrides []overridesOf
+	blocks cow.Map[[16]byte, group[Block]] // by partition
+	// overrides by their attribute, in the order of the names; those of all keys
+	// have none.
+	overrides []*overridesOf
+	owner     *cow.Owner
 }
 
 // of gives what was set of a rule, or nil.
@@ -117,6 +128,14 @@ func (s *Steering) of(r *Rule) *steered {
 	return s.rules[r.Index]
 }
 
+// block returns the block of a key that holds longest, or nil.
+func (s *steered) block(partition [16]byte) *Block {
+	if g, found := s.blocks.Get(partition); found {
+		return g.first()
+	}
+	return nil
+}
+
 // CompileSteering makes a SteeringSpec quick to ask for a tenant that was put on
 // a plan at a revision. It is nil when nothing is left that could have an
 // effect. plan may be nil: then only lists are.
@@ -124,116 +143,200 @@ func (s *Steering) of(r *Rule) *steered {
 // The faults say what has no effect, so that it can be listed as inactive. An
 // instant in the past is none: what has ended is told by the clock.
 func CompileSteering(spec SteeringSpec, plan *Plan, planRevision int64) (*Steering, []SteeringFault) {
-	c := steeringCompiler{plan: plan, planRevision: planRevision, changed: spec.Changed}
-	if plan != nil {
-		c.rules = make([]*steered, len(plan.Rules))
+	var rows SteeringRows
+	for i := range spec.Deny {
+		rows.Deny = append(rows.Deny, &spec.Deny[i])
 	}
-	s := new(Steering)
-	s.deny = c.list(spec.Deny)
-	s.allow = c.list(spec.Allow)
+	for i := range spec.Allow {
+		rows.Allow = append(rows.Allow, &spec.Allow[i])
+	}
 	for i := range spec.Blocks {
-		c.fault(spec.Blocks[i].ID, c.block(&spec.Blocks[i]))
+		rows.Blocks = append(rows.Blocks, &spec.Blocks[i])
 	}
-	c.revisions(spec.Overrides)
 	for i := range spec.Overrides {
-		c.fault(spec.Overrides[i].ID, c.override(&spec.Overrides[i]))
+		rows.Overrides = append(rows.Overrides, &spec.Overrides[i])
 	}
-	if c.prune() {
-		s.rules = c.rules
+	return NewSteering(plan, planRevision).Edit(SteeringRows{}, rows, spec.Changed)
+}
+
+// SteeringRows are rows that are added to a Steering, or removed from it. The
+// rows must not be written afterwards.
+type SteeringRows struct {
+	Deny, Allow []*ListEntry
+	Blocks      []*Block
+	Overrides   []*Override
+}
+
+// NewSteering returns a Steering without rows, for a tenant that was put on a
+// plan at a revision. plan may be nil.
+func NewSteering(plan *Plan, planRevision int64) *Steering {
+	return &Steering{plan: plan, planRevision: planRevision}
+}
+
+// For reports whether s is for a plan that the tenant was put on at a revision.
+func (s *Steering) For(plan *Plan, planRevision int64) bool {
+	return s != nil && s.plan == plan && s.planRevision == planRevision
+}
+
+// Edit returns the Steering after rows were removed and others added. It is nil
+// when nothing is left that could have an effect. s does not change. The cost is
+// that of the rows of the edit, however many s has.
+//
+// removed holds the very pointers that were added; one that s does not have is
+// passed over. changed is SteeringSpec.Changed after the edit, whole, and must
+// not be written afterwards; its revisions never go back. The faults are those of
+// added rows.
+func (s *Steering) Edit(removed, added SteeringRows, changed map[string]int64) (*Steering, []SteeringFault) {
+	next := *s
+	next.changed, next.rules = changed, slices.Clone(s.rules)
+	c := steeringEdit{Steering: &next, by: new(cow.Owner)}
+	if next.plan != nil && next.rules == nil {
+		next.rules = make([]*steered, len(next.plan.Rules))
 	}
-	if s.rules == nil && s.deny == nil && s.allow == nil {
+	c.revisions(added.Overrides)
+	c.rows(removed, true)
+	c.rows(added, false)
+	for _, settle := range c.settle {
+		settle()
+	}
+	c.prune()
+	if next.rules == nil && next.deny == nil && next.allow == nil {
 		return nil, c.faults
 	}
-	return s, c.faults
+	return &next, c.faults
 }
 
-// steeringCompiler is a Steering on its way.
-type steeringCompiler struct {
-	plan         *Plan
-	planRevision int64
-	changed      map[string]int64
-	rules        []*steered
-	faults       []SteeringFault
+// steeringEdit is a Steering that is being written.
+type steeringEdit struct {
+	*Steering
+	by     *cow.Owner
+	settle []func() // to be called when all rows are in
+	faults []SteeringFault
 }
 
-func (c *steeringCompiler) fault(id string, err error) {
-	if err != nil {
+func (c *steeringEdit) rows(rows SteeringRows, remove bool) {
+	for _, e := range rows.Deny {
+		c.fault(e.ID, remove, c.list(&c.deny, e, remove))
+	}
+	for _, e := range rows.Allow {
+		c.fault(e.ID, remove, c.list(&c.allow, e, remove))
+	}
+	for _, b := range rows.Blocks {
+		c.fault(b.ID, remove, c.block(b, remove))
+	}
+	for _, o := range rows.Overrides {
+		c.fault(o.ID, remove, c.override(o, remove))
+	}
+}
+
+// fault notes why an added row has no effect. One that is removed had none.
+func (c *steeringEdit) fault(id string, remove bool, err error) {
+	if err != nil && !remove {
 		c.faults = append(c.faults, SteeringFault{ID: id, Err: err})
 	}
 }
 
-// rule gives the rule of a policy with what was set of it.
-func (c *steeringCompiler) rule(policy string) (*Rule, *steered, error) {
+// rule returns the rule of a policy.
+func (c *steeringEdit) rule(policy string) (*Rule, error) {
 	if c.plan == nil {
-		return nil, nil, fmt.Errorf("the tenant has no plan")
+		return nil, fmt.Errorf("the tenant has no plan")
 	}
 	r, ok := c.plan.Rule(policy)
 	if !ok {
-		return nil, nil, fmt.Errorf("plan %s has no policy %q", c.plan.Slug, policy)
+		return nil, fmt.Errorf("plan %s has no policy %q", c.plan.Slug, policy)
 	}
-	if c.rules[r.Index] == nil {
-		c.rules[r.Index] = &steered{rev: max(c.planRevision, c.changed[policy])}
-	}
-	return r, c.rules[r.Index], nil
+	return r, nil
 }
 
-// revisions raises the revisions of rules before an override is compiled with them.
-func (c *steeringCompiler) revisions(overrides []Override) {
-	for policy := range c.changed {
-		_, _, _ = c.rule(policy) // of a policy that the plan has no longer: nothing to raise
+// own returns what was set of a rule, for writing.
+func (c *steeringEdit) own(r *Rule) *steered {
+	of := c.rules[r.Index]
+	switch {
+	case of == nil:
+		of = &steered{rev: max(c.planRevision, c.changed[r.Policy])}
+	case of.owner != c.by:
+		own := *of
+		of = &own
 	}
-	for i := range overrides {
-		if _, of, err := c.rule(overrides[i].Policy); err == nil {
-			of.rev = max(of.rev, overrides[i].Revision)
+	of.owner = c.by
+	c.rules[r.Index] = of
+	return of
+}
+
+// revisions raises the revisions of rules before overrides of them are added.
+func (c *steeringEdit) revisions(overrides []*Override) {
+	for policy, revision := range c.changed {
+		if r, err := c.rule(policy); err == nil { // else of a policy that the plan has no longer
+			c.raise(r, revision)
+		}
+	}
+	for _, o := range overrides {
+		if r, err := c.rule(o.Policy); err == nil {
+			c.raise(r, o.Revision)
 		}
 	}
 }
 
-// prune drops what is steered in no way or never in force, and reports whether
-// anything is left. A revision alone is left only while some limit of the plan
-// is older.
-func (c *steeringCompiler) prune() (left bool) {
+// raise raises the revision of a rule, unless that is without effect.
+func (c *steeringEdit) raise(r *Rule, revision int64) {
+	if of := c.rules[r.Index]; of != nil && of.rev >= revision || of == nil && !c.raises(r, revision) {
+		return
+	}
+	of := c.own(r)
+	of.rev = max(of.rev, revision)
+}
+
+// raises reports whether some limit of a rule is older than a revision.
+func (c *steeringEdit) raises(r *Rule, revision int64) bool {
+	return slices.ContainsFunc(r.Limits, func(l RuleLimit) bool { return max(l.Meter.Rev, c.planRevision) < revision })
+}
+
+// prune drops what has no rows left. A revision alone is left only while some
+// limit of the plan is older.
+func (c *steeringEdit) prune() {
+	c.deny, c.allow = c.deny.prune(), c.allow.prune()
+	left := false
 	for i, of := range c.rules {
-		if of == nil {
-			continue
+		if of != nil && of.owner == c.by {
+			of.overrides = slices.DeleteFunc(slices.Clone(of.overrides), (*overridesOf).empty)
+			if len(of.overrides) == 0 {
+				of.overrides = nil
+			}
+			if of.overrides == nil && of.blocks.Len() == 0 && !c.raises(c.plan.Rules[i], of.rev) {
+				of, c.rules[i] = nil, nil
+			}
 		}
-		raises := func(l RuleLimit) bool { return max(l.Meter.Rev, c.planRevision) < of.rev }
-		for k := range of.overrides {
-			of.overrides[k].useful()
-		}
-		if len(of.blocks) == 0 && len(of.overrides) == 0 && !slices.ContainsFunc(c.plan.Rules[i].Limits, raises) {
-			c.rules[i] = nil
-			continue
-		}
-		left = true
+		left = left || of != nil
 	}
-	return left
+	if !left {
+		c.rules = nil
+	}
 }
 
-// block sorts a block in by the partition of its key.
-func (c *steeringCompiler) block(b *Block) error {
-	r, ok := (*Rule)(nil), false
-	if c.plan != nil {
-		r, ok = c.plan.Rule(b.Policy)
-	}
-	if ok && r.Mode != PolicyEnforce {
-		return fmt.Errorf("policy %q refuses nothing: its mode is %s", b.Policy, r.Mode)
-	}
-	r, of, err := c.rule(b.Policy)
+// block adds or removes a block by the partition of its key.
+func (c *steeringEdit) block(b *Block, remove bool) error {
+	r, err := c.rule(b.Policy)
 	if err != nil {
 		return err
+	}
+	if r.Mode != PolicyEnforce {
+		return fmt.Errorf("policy %q refuses nothing: its mode is %s", b.Policy, r.Mode)
 	}
 	for _, part := range b.Key {
 		if !slices.ContainsFunc(r.slots, func(s slot) bool { return s.name == part.Name }) {
 			return fmt.Errorf("policy %q does not count by %q", b.Policy, part.Name)
 		}
 	}
-	if of.blocks == nil {
-		of.blocks = make(map[[16]byte]*Block)
-	}
-	partition := r.PartitionOf(&Check{Attributes: b.Key})
-	if other := of.blocks[partition]; other == nil || other.Until < b.Until {
-		of.blocks[partition] = b
-	}
+	change(c.by, &c.settle, &c.own(r).blocks, r.PartitionOf(&Check{Attributes: b.Key}), b, remove)
 	return nil
 }
+
+func (b *Block) is(o *Block) bool { return b == o }
+
+// before orders blocks: the one that holds longest comes first, and is the only
+// one that counts.
+func (b *Block) before(o *Block) int {
+	return cmp.Or(cmp.Compare(o.Until, b.Until), strings.Compare(b.ID, o.ID))
+}
+
+func (b *Block) useful(rows []*Block) []*Block { return rows[:1] }

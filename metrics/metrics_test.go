@@ -192,13 +192,14 @@ func TestGauges(t *testing.T) {
 		Snapshot: func() SnapshotState {
 			return SnapshotState{Loaded: true, Revision: 42, Age: 1500 * time.Millisecond, Problems: 3, Held: true, Swaps: 7, Tenants: 5}
 		},
-		Redis: func() RedisState { return RedisState{BreakerOpen: true, Mismatches: 4} },
+		Redis: func() RedisState { return RedisState{BreakerOpen: true, Mismatches: 4, Calls: 90, Recalled: 6} },
 	})
 	families := scrape(t, r)
 	for name, want := range map[string]float64{
 		"headgate_snapshot_loaded": 1, "headgate_snapshot_revision": 42, "headgate_snapshot_age_seconds": 1.5,
 		"headgate_snapshot_problems": 3, "headgate_snapshot_held": 1, "headgate_snapshot_listening": 0,
 		"headgate_snapshot_swaps_total": 7, "headgate_redis_reachable": 0, "headgate_redis_breaker_open": 1, "headgate_redis_mismatches_total": 4,
+		"headgate_redis_calls_total": 90, "headgate_redis_recalled_denials_total": 6,
 	} {
 		if got := value(t, families, name); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)

@@ -93,6 +93,12 @@ var (
 	redisReachableDesc = desc("redis_reachable", "1 when the shared limiter answered last.")
 	redisBreakerDesc   = desc("redis_breaker_open", "1 while calls of the shared limiter are not tried.")
 	redisMismatchDesc  = desc("redis_mismatches_total", "Requests that the script decided otherwise than the reference. It stays 0.")
+	redisCallsDesc     = desc("redis_calls_total", "Script calls that the shared limiter answered. Concurrent checks share a call.")
+	redisRecalledDesc  = desc("redis_recalled_denials_total", "Requests that were denied without a call, because their counters denied less than a second before.")
+
+	overloadedDesc = desc("overloaded_total", "Checks and batches that were answered 503 because the queue in front of the limiter was full. They are no decisions.")
+	waitingDesc    = desc("admission_waiting", "Weight of the checks that wait in the queue in front of the limiter: 1 for a check, an eighth of its checks for a batch.")
+	inServiceDesc  = desc("admission_in_service", "Weight of the checks that the limiter decides or whose answer is written.")
 
 	buildDesc = desc("build_info", "Always 1; the labels tell what is running.", "version", "revision", "goversion")
 )
@@ -106,7 +112,9 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		decisionsDesc, degradedDesc, shadowDesc, tenantDesc, retryAfterDesc, notKeptDesc,
 		countsRowsDesc, countsSecondsDesc, countFlushesDesc, countsFoldedDesc, limiterSecondsDesc, limiterRequestsDesc, snapshotLoadedDesc,
 		snapshotRevisionDesc, snapshotAgeDesc, snapshotProblemsDesc, snapshotHeldDesc, snapshotListeningDesc,
-		snapshotSwapsDesc, snapshotObjectsDesc, redisReachableDesc, redisBreakerDesc, redisMismatchDesc, buildDesc,
+		snapshotSwapsDesc, snapshotObjectsDesc, redisReachableDesc, redisBreakerDesc, redisMismatchDesc,
+		redisCallsDesc, redisRecalledDesc,
+		overloadedDesc, waitingDesc, inServiceDesc, buildDesc,
 	} {
 		out <- d
 	}
@@ -127,6 +135,14 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.gauge(redisReachableDesc, truth(state.Reachable))
 		s.gauge(redisBreakerDesc, truth(state.BreakerOpen))
 		s.counter(redisMismatchDesc, uint64(max(state.Mismatches, 0)))
+		s.counter(redisCallsDesc, uint64(max(state.Calls, 0)))
+		s.counter(redisRecalledDesc, uint64(max(state.Recalled, 0)))
+	}
+	if c.r.cfg.Admission != nil {
+		state := c.r.cfg.Admission()
+		s.counter(overloadedDesc, uint64(max(state.Overloaded, 0)))
+		s.gauge(waitingDesc, float64(state.Waiting))
+		s.gauge(inServiceDesc, float64(state.InService))
 	}
 	s.gauge(buildDesc, 1, c.r.cfg.Version, c.r.cfg.Revision, runtime.Version())
 }

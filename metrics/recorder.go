@@ -24,6 +24,9 @@ type Config struct {
 	Snapshot func() SnapshotState
 	// Redis tells the state of the shared limiter; default: no such series.
 	Redis func() RedisState
+	// Admission returns the load of the queue in front of the limiter; default:
+	// no such series.
+	Admission func() AdmissionState
 	// Flush tells what became of counts on their way to the database; default:
 	// no such series.
 	Flush func() FlushState
@@ -51,6 +54,17 @@ type RedisState struct {
 	BreakerOpen bool // calls are not tried, failure modes answer at once
 	// Mismatches are requests that the script decided otherwise than the reference.
 	Mismatches int64
+	// Calls are script calls that were answered; concurrent checks share them.
+	Calls int64
+	// Recalled are requests that were denied without a call, from counters that
+	// denied a moment before.
+	Recalled int64
+}
+
+// AdmissionState is the load of the queue in front of the limiter.
+type AdmissionState struct {
+	InService, Waiting int64 // weights of the checks in service, and of those that wait
+	Overloaded         int64 // checks that were turned away since the start
 }
 
 // FlushState is what there is to know of counts on their way to the database.

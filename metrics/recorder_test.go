@@ -68,7 +68,7 @@ func (away) Take(_ context.Context, _ []enforcement.Request, outcomes []enforcem
 func engineOf(l, local enforcement.Limiter, r enforcement.Recorder) *enforcement.Engine {
 	var n atomic.Uint64
 	return enforcement.NewEngine(l, enforcement.Config{
-		Local: local, Recorder: r, Timeout: time.Minute,
+		Local: local, Recorder: r,
 		Now:   func() time.Time { return at },
 		NewID: func() [16]byte { i := n.Add(1); return idAt(at, i, byte(i)) },
 	})
@@ -414,7 +414,6 @@ func TestNothingIsLostOrCountedTwice(t *testing.T) {
 		recorders.Go(func() {
 			random := rand.New(rand.NewPCG(uint64(g), 3))
 			e := enforcement.NewEngine(inprocess.New(inprocess.Config{}), enforcement.Config{
-				Timeout:  time.Minute,
 				Recorder: both{r, ledger},
 				NewID: func() [16]byte { // spread over three minutes
 					return idAt(at.Add(time.Duration(random.IntN(180))*time.Second), n.Add(1), 1)

@@ -46,12 +46,12 @@ func heaviest(policies []Policy, work int) load {
 	g.connect()
 	g.work = work
 	best := load{exact: true}
-	methods := methodsOf(g.rules)
-	for _, method := range methods {
+	together := g.takenTogether()
+	for _, candidates := range together {
 		g.best, g.bestWeight = nil, best.charges // only what is heavier is of interest
-		g.search(nil, g.taking(method), 0)
+		g.search(nil, candidates, 0)
 		if g.work < 0 {
-			return g.loosely(methods)
+			return g.loosely(together)
 		}
 		if g.bestWeight > best.charges {
 			best.charges, best.policies = g.bestWeight, g.slugs(g.best)
@@ -61,10 +61,9 @@ func heaviest(policies []Policy, work int) load {
 }
 
 // loosely gives a bound above the load instead of the load.
-func (g *graph) loosely(methods []string) load {
+func (g *graph) loosely(together []set) load {
 	worst := load{}
-	for _, method := range methods {
-		candidates := g.taking(method)
+	for _, candidates := range together {
 		if bound := g.bound(candidates); bound > worst.charges {
 			worst.charges, worst.policies = bound, g.slugs(candidates.members())
 		}
@@ -78,12 +77,22 @@ type matcher struct {
 	place   int
 	pattern enforcement.Pattern
 	charges int // 0 for a policy that is off
+	removes set // places of the policies that this one, where it applies, removes
 }
 
 func matchers(policies []Policy) []matcher {
 	out := make([]matcher, len(policies))
+	places := make(map[string]int, len(policies))
+	for i, p := range policies {
+		places[p.Slug] = i
+	}
 	for i, p := range policies {
 		out[i] = matcher{Policy: p, place: i}
+		for _, slug := range p.Replaces {
+			if place, known := places[slug]; known && p.Mode == enforcement.PolicyEnforce {
+				out[i].removes.add(place)
+			}
+		}
 		out[i].pattern, _ = enforcement.ParsePattern(p.Match.Path) // valid, or everything: the safe side
 		if p.Mode != enforcement.PolicyOff {
 			out[i].charges = len(p.Limits)
@@ -98,14 +107,9 @@ func (m *matcher) takes(method string) bool {
 	return len(m.Match.Methods) == 0 || slices.Contains(m.Match.Methods, method)
 }
 
-// replaces reports whether m, where it applies, removes o.
-func (m *matcher) replaces(o *matcher) bool {
-	return m.Mode == enforcement.PolicyEnforce && slices.Contains(m.Replaces, o.Slug)
-}
-
 // meets reports whether one request could be charged for both, methods aside.
 func (m *matcher) meets(o *matcher) bool {
-	if m.replaces(o) || o.replaces(m) || !m.pattern.Overlaps(o.pattern) {
+	if m.removes.has(o.place) || o.removes.has(m.place) || !m.pattern.Overlaps(o.pattern) {
 		return false
 	}
 	for name, value := range m.Match.Attributes {
@@ -171,43 +175,31 @@ func coversPattern(wide, narrow string) bool {
 // it does removes it.
 func alwaysReplaced(rules []matcher) []bool {
 	out := make([]bool, len(rules))
-	place := make(map[string]int, len(rules))
-	for i, r := range rules {
-		place[r.Slug] = i
-	}
 	for i := range rules {
-		if rules[i].Mode != enforcement.PolicyEnforce {
-			continue
-		}
-		for _, slug := range rules[i].Replaces {
-			if o, known := place[slug]; known && rules[i].covers(&rules[o]) {
-				out[o] = true
-			}
+		for _, o := range rules[i].removes.members() {
+			out[o] = out[o] || rules[i].covers(&rules[o])
 		}
 	}
 	return out
 }
 
-// methodsOf gives every method that is named, and "" for all others.
-func methodsOf(rules []matcher) []string {
-	names := map[string]bool{"": true}
-	for _, r := range rules {
-		for _, name := range r.Match.Methods {
-			names[name] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(names))
-}
+// A set of places in a list of policies.
+type set [(MaxPolicies + 63) / 64]uint64
 
-// A set of places in graph.rules.
-type set [MaxPolicies / 64]uint64
-
-func (s *set) add(i int)    { s[i/64] |= 1 << (i % 64) }
-func (s *set) remove(i int) { s[i/64] &^= 1 << (i % 64) }
+func (s *set) add(i int)      { s[i/64] |= 1 << (i % 64) }
+func (s *set) has(i int) bool { return s[i/64]&(1<<(i%64)) != 0 }
+func (s *set) remove(i int)   { s[i/64] &^= 1 << (i % 64) }
 
 func (s set) and(o set) set {
 	for i := range s {
 		s[i] &= o[i]
+	}
+	return s
+}
+
+func (s set) or(o set) set {
+	for i := range s {
+		s[i] |= o[i]
 	}
 	return s
 }
@@ -252,15 +244,30 @@ func (g *graph) connect() {
 	}
 }
 
-// taking gives the policies that a request with this method can match.
-func (g *graph) taking(method string) set {
-	var out set
+// takenTogether gives, for each method that is named and for all others, the
+// policies that a request with it can match. Sets that are equal come once, in
+// the order of the first of their methods.
+func (g *graph) takenTogether() []set {
+	var others set // policies that take every method
+	named := map[string]set{}
 	for i := range g.rules {
-		if g.rules[i].takes(method) {
-			out.add(i)
+		if len(g.rules[i].Match.Methods) == 0 {
+			others.add(i)
+		}
+		for _, name := range g.rules[i].Match.Methods {
+			taking := named[name]
+			taking.add(i)
+			named[name] = taking
 		}
 	}
-	return out
+	list, seen := []set{others}, map[set]bool{others: true}
+	for _, name := range slices.Sorted(maps.Keys(named)) {
+		if taking := named[name].or(others); !seen[taking] {
+			seen[taking] = true
+			list = append(list, taking)
+		}
+	}
+	return list
 }
 
 // search looks for a heavier clique than best: chosen, of this weight, and some

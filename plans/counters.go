@@ -38,23 +38,24 @@ type Recount struct {
 func Recounts(from, to Document) []Recount {
 	from, to = Normalise(from), Normalise(to)
 	before, after := counted(from), counted(to)
+	was, is := byName(before), byName(after)
 	var out []Recount
 	for _, now := range after {
-		was, there := find(before, now)
+		old, there := was[now.name()]
 		if !there {
 			out = append(out, Recount{Policy: now.policy, Limit: now.limit.Name, Fate: Fresh})
 			continue
 		}
-		switch because := parts(was, now); {
+		switch because := parts(old, now); {
 		case len(because) > 0:
 			out = append(out, Recount{Policy: now.policy, Limit: now.limit.Name, Fate: Fresh, Because: because})
-		case was.limit != now.limit:
+		case old.limit != now.limit:
 			out = append(out, Recount{Policy: now.policy, Limit: now.limit.Name, Fate: Kept})
 		}
 	}
-	for _, was := range before {
-		if _, there := find(after, was); !there {
-			out = append(out, Recount{Policy: was.policy, Limit: was.limit.Name, Fate: Dropped})
+	for _, old := range before {
+		if _, there := is[old.name()]; !there {
+			out = append(out, Recount{Policy: old.policy, Limit: old.limit.Name, Fate: Dropped})
 		}
 	}
 	return out
@@ -86,12 +87,15 @@ func counted(d Document) []count {
 	return out
 }
 
-func find(list []count, like count) (count, bool) {
-	at := slices.IndexFunc(list, func(c count) bool { return c.policy == like.policy && c.limit.Name == like.limit.Name })
-	if at < 0 {
-		return count{}, false
+// name is the slug of the policy and the name of the limit.
+func (c *count) name() [2]string { return [2]string{c.policy, c.limit.Name} }
+
+func byName(list []count) map[[2]string]count {
+	out := make(map[[2]string]count, len(list))
+	for _, c := range list {
+		out[c.name()] = c
 	}
-	return list[at], true
+	return out
 }
 
 // parts names the parts of a cell's identity in which two limits of one name differ.

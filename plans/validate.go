@@ -12,11 +12,14 @@ import (
 	"github.com/headgate/headgate/problem"
 )
 
+// MaxBytes is the size of the largest document in JSON, as a caller sends it.
+const MaxBytes = 1 << 20
+
 // Bounds of a document.
 const (
 	MaxName        = 200   // characters
 	MaxDescription = 2_000 // characters
-	MaxPolicies    = 256   // a plan
+	MaxPolicies    = enforcement.MaxRules
 	MaxLimits      = 10    // a policy
 	MaxMethods     = 16    // a policy
 	MaxCountBy     = 8     // a policy
@@ -82,10 +85,15 @@ func policyFaults(f *problem.Fields, at string, p Policy) {
 	}
 	switch p.Consistency {
 	case enforcement.Exact:
-	case "leased":
-		f.Add(at+"/consistency", "leased is not supported yet: must be exact")
+	case enforcement.Leased:
+		for _, l := range p.Limits {
+			if l.Algorithm == enforcement.SlidingWindowLog {
+				f.Add(at+"/consistency", "must be exact: limit %s is a sliding_window_log, which cannot be leased", l.Name)
+				break
+			}
+		}
 	default:
-		f.Add(at+"/consistency", "must be exact")
+		f.Add(at+"/consistency", "must be exact or leased")
 	}
 	switch {
 	case len(p.Limits) == 0 && len(p.Replaces) == 0:

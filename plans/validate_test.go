@@ -58,8 +58,8 @@ func TestValidate(t *testing.T) {
 		{"description of two lines", func(d *Document) { d.Description = "a\n\tb" }, nil, ""},
 		{"description with a bell", func(d *Document) { d.Description = "\a" }, []string{"/description"}, "control"},
 		{"description too long", func(d *Document) { d.Description = strings.Repeat("a", 2001) }, []string{"/description"}, "2000"},
-		{"256 policies", func(d *Document) { d.Policies = many(256) }, nil, ""},
-		{"257 policies", func(d *Document) { d.Policies = many(257) }, []string{"/policies"}, "256"},
+		{"1000 policies", func(d *Document) { d.Policies = many(1000) }, nil, ""},
+		{"1001 policies", func(d *Document) { d.Policies = many(1001) }, []string{"/policies"}, "1000"},
 
 		{"slug missing", first(func(p *Policy) { p.Slug = "" }), []string{p + "/slug"}, "must be"},
 		{"slug in upper case", first(func(p *Policy) { p.Slug = "A" }), []string{p + "/slug"}, "lower-case"},
@@ -112,7 +112,10 @@ func TestValidate(t *testing.T) {
 		{"missing unknown", first(func(p *Policy) { p.Missing = "ignore" }), []string{p + "/missing"}, "skip"},
 		{"mode unknown", first(func(p *Policy) { p.Mode = "Shadow" }), []string{p + "/mode"}, "shadow"},
 		{"on_failure unknown", first(func(p *Policy) { p.OnFailure = "deny" }), []string{p + "/on_failure"}, "closed"},
-		{"consistency leased", first(func(p *Policy) { p.Consistency = "leased" }), []string{p + "/consistency"}, "not supported yet"},
+		{"consistency leased", first(func(p *Policy) { p.Consistency = "leased" }), nil, ""},
+		{"a log leased", first(func(p *Policy) {
+			p.Consistency, p.Limits[0].Algorithm = "leased", enforcement.SlidingWindowLog
+		}), []string{p + "/consistency"}, "sliding_window_log"},
 		{"consistency unknown", first(func(p *Policy) { p.Consistency = "eventual" }), []string{p + "/consistency"}, "exact"},
 
 		{"replaces", first(func(p *Policy) { p.Replaces = []string{"b"} }), nil, ""},

@@ -454,10 +454,6 @@ func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) 
 	if !asked || *rows <= 0 {
 		return nil
 	}
-	steered, err := r.service.steered(ctx, &m.Tenant)
-	if err != nil {
-		return err
-	}
 	var mins *minutes
 	for i := range r.verdicts {
 		v, p := &r.verdicts[i], &m.parts[i]
@@ -465,7 +461,11 @@ func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) 
 			continue
 		}
 		slug := r.published.policies[v.source].Slug
-		if steered[slug] {
+		overridden, err := r.service.overridden(ctx, &m.Tenant, slug)
+		if err != nil {
+			return err
+		}
+		if overridden {
 			*p = unread(m.counts(slug), unreadOverrides)
 			continue
 		}

@@ -47,19 +47,15 @@ func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 	return c.NeverFits == 0 && c.Cost <= charged && c.Cost >= charged-c.Degraded
 }
 
-// steered gives the policies of which a tenant has overrides.
-func (s *Service) steered(ctx context.Context, t *tenants.Tenant) (map[string]bool, error) {
+// overridden reports whether a tenant has overrides of a policy.
+func (s *Service) overridden(ctx context.Context, t *tenants.Tenant, policy string) (bool, error) {
 	if s.c.Subject != nil {
 		if subject, found := s.c.Subject(t.Number); found && subject.Steering == nil {
-			return nil, nil
+			return false, nil
 		}
 	}
-	list, err := s.c.Steering.Overrides(ctx, t.ID, steering.Filter{Limit: steering.MaxOverrides})
-	policies := make(map[string]bool, len(list))
-	for i := range list {
-		policies[list[i].Policy] = true
-	}
-	return policies, err
+	list, err := s.c.Steering.Overrides(ctx, t.ID, steering.Filter{Policy: policy, Limit: 1})
+	return len(list) > 0, err
 }
 
 // minutes are what one tenant's policies and keys did in each minute of a span.

@@ -169,7 +169,7 @@ func (w *world) decide(t testing.TB, s metrics.Store, d plans.Document, who []te
 		recorder := metrics.NewRecorder(metrics.Config{Now: c.Now})
 		flushers[i] = metrics.NewFlusher(recorder, s, metrics.FlusherConfig{Now: c.Now})
 		engines[i] = enforcement.NewEngine(limiter, enforcement.Config{
-			Recorder: recorder, Timeout: time.Minute, Now: c.Now,
+			Recorder: recorder, Now: c.Now,
 			NewID: func() (id [16]byte) {
 				binary.BigEndian.PutUint64(id[:8], uint64(c.Now().UnixMilli())<<16|0x7000)
 				binary.BigEndian.PutUint64(id[8:], random.Uint64()>>2|1<<63)

@@ -48,6 +48,14 @@ func (r *RedisProcess) Pause() {
 // Resume lets a paused server go on; what was sent meanwhile is then answered.
 func (r *RedisProcess) Resume() { r.redis.Resume() }
 
+// Prefer lets the server answer at once however busy the machine is, where the
+// tests have the right (root) to raise its priority. It is for tests that load
+// the machine and assert what happens while Redis is well. It returns r.
+func (r *RedisProcess) Prefer() *RedisProcess {
+	r.redis.Prefer()
+	return r
+}
+
 // Restart kills the server if it runs, and starts it on the same port and
 // folder. It answers when this returns.
 func (r *RedisProcess) Restart() {

@@ -110,32 +110,81 @@ func BenchmarkOneEdit(b *testing.B) {
 	}
 }
 
-// BenchmarkFullLists is one more entry for a tenant whose lists are full.
-func BenchmarkFullLists(b *testing.B) {
+// fullTenant is a world of one tenant with n overrides, n list entries (half of
+// them networks) and n blocks.
+func fullTenant(n int) *world {
 	w := newWorld()
+	w.silent = true
 	w.edit(func(r int64) {
-		w.plans["plan-1"] = aPlan(1, 1, r, 1)
+		w.plans["plan-1"] = aPlan(1, 1, 10, 20)
 		t := aTenant(1, 1)
 		t.Revision = r
 		w.tenants[t.ID] = t
-		for i := range steering.MaxEntries {
-			e := anEntry(fmt.Sprintf("e-%05d", i), 1, steering.Deny, fmt.Sprintf("user-%d", i))
+		k := aKey("key-1", 1)
+		k.Revision = r
+		w.keys[k.ID] = k
+		for i := range n {
+			e := anEntry(fmt.Sprintf("00000000-0000-7000-8000-1%011d", i), 1, steering.Deny, fmt.Sprintf("denied-%d", i))
 			if i%2 == 0 {
-				e.Attribute, e.Value = "ip", fmt.Sprintf("10.%d.%d.0/24", i/512, i/2%256)
+				e.Attribute, e.Value = "ip", fmt.Sprintf("10.%d.%d.%d/30", i>>15&255, i>>7&255, i<<1&252)
 			}
-			e.Revision = r
-			w.entries[e.ID] = e
+			o := anOverride(fmt.Sprintf("00000000-0000-7000-8000-2%011d", i), 1, "policy-0")
+			o.Attribute, o.Value = "user", fmt.Sprintf("user-%d", i)
+			k := aBlock(fmt.Sprintf("00000000-0000-7000-8000-3%011d", i), 1, "policy-1", fmt.Sprintf("user-%d", i))
+			e.Revision, o.Revision, k.Revision = r, r, r
+			w.entries[e.ID], w.overrides[o.ID], w.blocks[k.ID] = e, o, k
 		}
 	})
-	base, _ := Compile(nil, w.changes(), Options{})
-	if got := base.Counts(); got.Entries != steering.MaxEntries || base.ProblemCount() != 0 {
-		b.Fatalf("%+v, %d problems", got, base.ProblemCount())
-	}
-	more := anEntry("e-more", 1, steering.Deny, "bob")
-	more.Revision = base.Revision() + 1
-	b.ReportAllocs()
-	for b.Loop() {
-		Compile(base, Changes{Revision: more.Revision, Entries: []steering.Entry{more}}, Options{})
+	return w
+}
+
+// BenchmarkFullTenant is a tenant with as many overrides, list entries and
+// blocks as it may have: the whole of it compiled, and one edit of it. heap-MB is
+// what a node keeps for it, with the texts of the rows.
+func BenchmarkFullTenant(b *testing.B) {
+	const n = steering.MaxOverrides
+	var base *Snapshot
+	b.Run("whole", func(b *testing.B) {
+		before := heap()
+		changes := fullTenant(n).changes()
+		for b.Loop() {
+			base, _ = Compile(nil, changes, Options{})
+		}
+		clear(changes.Overrides) // heap-MB counts what the snapshot keeps of them
+		clear(changes.Entries)
+		clear(changes.Blocks)
+		b.ReportMetric(float64(heap()-before)/1e6, "heap-MB")
+		if got := base.Counts(); got.Overrides != n || got.Entries != n || got.Blocks != n || base.ProblemCount() != 0 {
+			b.Fatalf("%+v, %d problems", got, base.ProblemCount())
+		}
+	})
+	r := base.Revision() + 1
+	o, e, k := anOverride("new", 1, "policy-0"), anEntry("new", 1, steering.Deny, "new"), aBlock("new", 1, "policy-1", "new")
+	o.Attribute, o.Value = "user", "new"
+	o.Revision, e.Revision, k.Revision = r, r, r
+	row := aTenant(1, 1)
+	row.RedactValues, row.Revision = true, r
+	for _, c := range []struct {
+		name    string
+		changes Changes
+	}{
+		{"override", Changes{Overrides: []steering.Override{o}}},
+		{"entry", Changes{Entries: []steering.Entry{e}}},
+		{"block", Changes{Blocks: []steering.Block{k}}},
+		{"override-ended", Changes{
+			Removed:       []Tombstone{{Kind: "override", ID: "00000000-0000-7000-8000-200000000007"}},
+			PolicyChanges: []steering.Change{{TenantID: tenantID(1), Policy: "policy-0", Revision: r}},
+		}},
+		{"tenant", Changes{Tenants: []tenants.Tenant{row}}},
+		{"plan", Changes{Plans: []PublishedPlan{aPlan(1, 2, 10, 20)}}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			c.changes.Revision = r
+			b.ReportAllocs()
+			for b.Loop() {
+				Compile(base, c.changes, Options{})
+			}
+		})
 	}
 }
 

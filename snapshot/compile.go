@@ -10,6 +10,7 @@ import (
 
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/cow"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -33,7 +34,8 @@ type Options struct {
 	Now func() time.Time
 	// MaxTenants, MaxKeys, MaxPolicies and MaxSteering (overrides, list entries,
 	// blocks and changes of policies together): beyond them a world is held,
-	// before it fills the memory. Default 1,000,000 each, keys 2,000,000.
+	// before it fills the memory. Default 1,000,000 each, keys 2,000,000, MaxSteering
+	// 5,000,000: sixteen tenants with all that one may have, at some 0.6 kB a row.
 	MaxTenants, MaxKeys, MaxPolicies, MaxSteering int
 }
 
@@ -87,12 +89,13 @@ type builder struct {
 	base     *Snapshot // what is edited: previous, or nothing
 	report   Report
 
-	keys       *edit[[32]byte, *Key]
-	keyIDs     *edit[string, keyRef]
-	tenants    *edit[string, *tenant]
-	slugs      *edit[string, string]
-	numbers    *edit[uint32, string]
-	rows       *edit[object, rowRef]
+	by         *cow.Owner
+	keys       cow.Map[[32]byte, *Key]
+	keyIDs     cow.Map[string, keyRef]
+	tenants    cow.Map[string, *tenant]
+	slugs      cow.Map[string, string]
+	numbers    cow.Map[uint32, string]
+	rows       cow.Map[object, rowRef]
 	size       steeringSize
 	rowEdits   map[string]*rowEdit // by tenant: those whose steering is to be made anew
 	plans      map[string]*plan
@@ -110,12 +113,13 @@ func newBuilder(previous *Snapshot, changes Changes, o Options) *builder {
 	b := &builder{
 		o: o, changes: &changes, full: full, previous: previous, base: base,
 		report:     Report{Revision: changes.Revision, Full: full},
-		keys:       editOf(base.keys),
-		keyIDs:     editOf(base.keyIDs),
-		tenants:    editOf(base.tenants),
-		slugs:      editOf(base.slugs),
-		numbers:    editOf(base.numbers),
-		rows:       editOf(base.rows),
+		by:         new(cow.Owner),
+		keys:       base.keys,
+		keyIDs:     base.keyIDs,
+		tenants:    base.tenants,
+		slugs:      base.slugs,
+		numbers:    base.numbers,
+		rows:       base.rows,
 		size:       base.size,
 		rowEdits:   map[string]*rowEdit{},
 		plans:      maps.Clone(base.plans),
@@ -134,21 +138,20 @@ func (b *builder) snapshot() *Snapshot {
 		revision:   b.changes.Revision,
 		now:        b.o.Now,
 		generation: b.generation,
-		keys:       b.keys.done(),
-		keyIDs:     b.keyIDs.done(),
-		tenants:    b.tenants.done(),
-		slugs:      b.slugs.done(),
-		numbers:    b.numbers.done(),
-		rows:       b.rows.done(),
+		keys:       b.keys,
+		keyIDs:     b.keyIDs,
+		tenants:    b.tenants,
+		slugs:      b.slugs,
+		numbers:    b.numbers,
+		rows:       b.rows,
 		size:       b.size,
 		plans:      b.plans,
 		faults:     b.faults,
 		operators:  b.operators,
 	}
-	if s.ends = b.ends(s.rows); s.ends != nil {
-		for _, end := range s.ends {
-			s.nextEnd = earlier(s.nextEnd, end)
-		}
+	s.ends = b.ends()
+	for _, end := range s.ends {
+		s.nextEnd = earlier(s.nextEnd, end)
 	}
 	for _, k := range b.operators {
 		s.operatorUntil = max(s.operatorUntil, k.until())
@@ -186,7 +189,7 @@ func (b *builder) vanishedTenants() (had, gone int) {
 		here[b.changes.Tenants[i].ID] = true
 	}
 	removed := b.removed("tenant")
-	for id, t := range b.previous.tenants.all {
+	for id, t := range b.previous.tenants.All {
 		if !t.row.known {
 			continue
 		}
@@ -236,7 +239,7 @@ func (b *builder) tooMuch(next *Snapshot) error {
 		{"tenants", c.Tenants, orElse(b.o.MaxTenants, 1_000_000)},
 		{"keys", c.Keys, orElse(b.o.MaxKeys, 2_000_000)},
 		{"policies", c.Policies, orElse(b.o.MaxPolicies, 1_000_000)},
-		{"overrides, list entries, blocks and changes", next.size.all(), orElse(b.o.MaxSteering, 1_000_000)},
+		{"overrides, list entries, blocks and changes", next.size.all(), orElse(b.o.MaxSteering, 5_000_000)},
 	} {
 		if m.n > m.most {
 			return fmt.Errorf("%w: %d %s are more than the %d that are taken", ErrHeld, m.n, m.what, m.most)
@@ -302,39 +305,39 @@ func (b *builder) remove(removed []Tombstone) {
 }
 
 func (b *builder) removeTenant(id string) {
-	t, ok := b.tenants.get(id)
+	t, ok := b.tenants.Get(id)
 	if !ok {
 		return
 	}
 	for _, hash := range t.keys {
-		if k, ok := b.keys.get(hash); ok {
-			b.keyIDs.drop(k.ID)
-			b.keys.drop(hash)
+		if k, ok := b.keys.Get(hash); ok {
+			b.keyIDs.Delete(b.by, k.ID)
+			b.keys.Delete(b.by, hash)
 			b.good("key", k.ID)
 		}
 	}
 	b.dropRows(t)
 	b.release(t)
-	b.tenants.drop(id)
+	b.tenants.Delete(b.by, id)
 }
 
 // release gives a tenant's slug and number back.
 func (b *builder) release(t *tenant) {
 	if t.subject != nil {
-		b.slugs.drop(t.subject.Tenant)
-		b.numbers.drop(t.subject.Number)
+		b.slugs.Delete(b.by, t.subject.Tenant)
+		b.numbers.Delete(b.by, t.subject.Number)
 	}
 }
 
 func (b *builder) removeKey(id string) {
-	ref, ok := b.keyIDs.get(id)
+	ref, ok := b.keyIDs.Get(id)
 	if !ok {
 		return
 	}
-	b.keyIDs.drop(id)
-	b.keys.drop(ref.hash)
+	b.keyIDs.Delete(b.by, id)
+	b.keys.Delete(b.by, ref.hash)
 	delete(b.operators, id)
-	if t, ok := b.tenants.get(ref.tenantID); ok {
+	if t, ok := b.tenants.Get(ref.tenantID); ok {
 		t = b.mutable(t)
 		t.keys = slices.DeleteFunc(t.keys, func(h [32]byte) bool { return h == ref.hash })
 	}
@@ -348,16 +351,16 @@ func (b *builder) mutable(t *tenant) *tenant {
 	c := *t
 	c.keys = slices.Clone(t.keys)
 	c.generation = b.generation
-	b.tenants.put(c.row.id, &c)
+	b.tenants.Put(b.by, c.row.id, &c)
 	return &c
 }
 
 func (b *builder) record(id string) *tenant {
-	if t, ok := b.tenants.get(id); ok {
+	if t, ok := b.tenants.Get(id); ok {
 		return b.mutable(t)
 	}
 	t := &tenant{row: tenantRow{id: id}, generation: b.generation}
-	b.tenants.put(id, t)
+	b.tenants.Put(b.by, id, t)
 	return t
 }
 
@@ -409,7 +412,7 @@ func (b *builder) addTenants(rows []tenants.Tenant) {
 		return
 	}
 	var moved []*tenant
-	for _, t := range b.tenants.all {
+	for _, t := range b.tenants.All {
 		if b.dirtyPlans[t.row.planID] {
 			moved = append(moved, t)
 		}
@@ -421,7 +424,7 @@ func (b *builder) addTenants(rows []tenants.Tenant) {
 
 // settled reports whether a tenant has the slug and number that it had before.
 func (b *builder) settled(r *tenants.Tenant) bool {
-	t, ok := b.previous.tenants.get(r.ID)
+	t, ok := b.previous.tenants.Get(r.ID)
 	return ok && t.subject != nil && t.subject.Tenant == r.Slug && t.subject.Number == r.Number
 }
 
@@ -443,7 +446,7 @@ func (b *builder) judge(t *tenant) {
 	b.report.Tenants++
 	before := t.subject
 	if before == nil && b.full && b.previous != nil {
-		if old, ok := b.previous.tenants.get(t.row.id); ok {
+		if old, ok := b.previous.tenants.Get(t.row.id); ok {
 			before = old.subject
 		}
 	}
@@ -465,16 +468,19 @@ func (b *builder) judge(t *tenant) {
 		b.good("tenant", t.row.id)
 	}
 	b.release(t)
+	if next != nil && before != nil && next.Steering == nil && before.Steering.For(next.Plan, next.PlanRevision) {
+		next.Steering = before.Steering // rows that are the same are not compiled again
+	}
 	t.subject = next
 	if t.rows != nil || next != nil && next.Steering != nil {
 		b.touch(t.row.id)
 	}
 	if next != nil {
-		b.slugs.put(next.Tenant, t.row.id)
-		b.numbers.put(next.Number, t.row.id)
+		b.slugs.Put(b.by, next.Tenant, t.row.id)
+		b.numbers.Put(b.by, next.Number, t.row.id)
 	}
 	for _, hash := range t.keys {
-		if k, ok := b.keys.get(hash); ok {
+		if k, ok := b.keys.Get(hash); ok {
 			b.putKey(hash, *k, next)
 		}
 	}
@@ -527,10 +533,10 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 // taken says whether another tenant has a slug or number: two tenants would
 // then share counters.
 func (b *builder) taken(t *tenant, slug string, number uint32) error {
-	if id, ok := b.slugs.get(slug); ok && id != t.row.id {
+	if id, ok := b.slugs.Get(slug); ok && id != t.row.id {
 		return fmt.Errorf("slug %s belongs to tenant %s", slug, id)
 	}
-	if id, ok := b.numbers.get(number); ok && id != t.row.id {
+	if id, ok := b.numbers.Get(number); ok && id != t.row.id {
 		return fmt.Errorf("number %d belongs to tenant %s", number, id)
 	}
 	return nil
@@ -560,7 +566,7 @@ func (b *builder) addKey(kind, tenantID string, hash [32]byte, revision int64, k
 	fail := func(format string, args ...any) {
 		b.fault(kind, k.ID, k.Name, revision, false, fmt.Errorf("key %s: %w", k.ID, fmt.Errorf(format, args...)))
 	}
-	if holder, ok := b.keys.get(hash); hash == [32]byte{} || ok && holder.ID != k.ID {
+	if holder, ok := b.keys.Get(hash); hash == [32]byte{} || ok && holder.ID != k.ID {
 		fail("its hash is empty or that of another key")
 		b.removeKey(k.ID) // a credential that is in doubt is none
 		return
@@ -571,11 +577,11 @@ func (b *builder) addKey(kind, tenantID string, hash [32]byte, revision int64, k
 		fail("an unknown scope in %q; it grants nothing", scopes)
 	}
 	k.Scopes = set
-	if ref, ok := b.keyIDs.get(k.ID); ok && (ref.hash != hash || ref.tenantID != tenantID) {
+	if ref, ok := b.keyIDs.Get(k.ID); ok && (ref.hash != hash || ref.tenantID != tenantID) {
 		b.removeKey(k.ID)
 	}
-	if _, ok := b.keyIDs.get(k.ID); !ok {
-		b.keyIDs.put(k.ID, keyRef{hash: hash, tenantID: tenantID})
+	if _, ok := b.keyIDs.Get(k.ID); !ok {
+		b.keyIDs.Put(b.by, k.ID, keyRef{hash: hash, tenantID: tenantID})
 		if !k.Operator {
 			t := b.record(tenantID)
 			t.keys = append(t.keys, hash)
@@ -583,7 +589,7 @@ func (b *builder) addKey(kind, tenantID string, hash [32]byte, revision int64, k
 	}
 	var subject *enforcement.Subject
 	if !k.Operator {
-		t, _ := b.tenants.get(tenantID)
+		t, _ := b.tenants.Get(tenantID)
 		subject = t.subject
 	}
 	b.putKey(hash, k, subject)
@@ -591,7 +597,7 @@ func (b *builder) addKey(kind, tenantID string, hash [32]byte, revision int64, k
 
 func (b *builder) putKey(hash [32]byte, k Key, s *enforcement.Subject) {
 	k.Subject = s
-	b.keys.put(hash, &k)
+	b.keys.Put(b.by, hash, &k)
 	if k.Operator {
 		b.operators[k.ID] = &k
 	}

@@ -8,8 +8,7 @@
 // one atomic load and asks no database.
 //
 //	source.go    where rows come from; store implements it
-//	snapshot.go  the lookup
-//	table.go     its maps, of which an edit copies only the part that it touches
+//	snapshot.go  the lookup; its maps are internal/cow's, of which an edit copies only the part that it writes
 //	compile.go   rows to lookup, only what changed
 //	steering.go  what was set for tenants beside their plans; steering_row.go judges its rows
 //	plan.go      a published plan to enforcement.Plan

@@ -88,7 +88,7 @@ func newSteeredNode(t *testing.T, r *rand.Rand, m *met) *steeredNode {
 		watcher: snapshot.NewWatcher(s, snapshot.Config{Timeout: time.Minute, Now: clock, Logger: slog.New(slog.DiscardHandler)}),
 	}
 	n.steering = steering.NewService(s, n.tenants, n.plans, steering.Config{Now: clock})
-	n.engine = enforcement.NewEngine(inprocess.New(inprocess.Config{Now: n.now.Load}), enforcement.Config{Now: clock, Timeout: time.Minute})
+	n.engine = enforcement.NewEngine(inprocess.New(inprocess.Config{Now: n.now.Load}), enforcement.Config{Now: clock})
 	return n
 }
 
@@ -422,7 +422,7 @@ func (n *steeredNode) agree(t *testing.T, s *enforcement.Subject, c enforcement.
 }
 
 func sameStatus(x, d *enforcement.Decision) error {
-	if x.Allowed != d.Allowed || x.Reason != d.Reason || x.RetryAfter != d.RetryAfter || x.Missing != d.Missing || x.Policy != d.Policy ||
+	if x.Allowed != d.Allowed || x.Reason != d.Reason || x.RetryAfter != d.RetryAfter || x.NumbersUntil != d.NumbersUntil || x.Missing != d.Missing || x.Policy != d.Policy ||
 		x.List != d.List || x.Block != d.Block || x.Route != d.Route {
 		return fmt.Errorf("allowed %t, %s, retry %d, list %v, block %v; explained %t, %s, retry %d, list %v, block %v",
 			d.Allowed, d.Reason, d.RetryAfter, d.List, d.Block, x.Allowed, x.Reason, x.RetryAfter, x.List, x.Block)
@@ -496,8 +496,8 @@ func charged(d *enforcement.Decision, l *enforcement.LimitState) bool {
 	return true
 }
 
-// passes follows a refusal to the instant at which it is said to pass, when
-// nobody else comes.
+// passes follows a denial to the instant at which it would pass if no other came,
+// unless the numbers behind it end before.
 func (n *steeredNode) passes(t *testing.T, s *enforcement.Subject, c enforcement.Check, x *enforcement.Explanation) error {
 	now := n.now.Load()
 	if x.PassesAt == enforcement.Never {
@@ -506,12 +506,14 @@ func (n *steeredNode) passes(t *testing.T, s *enforcement.Subject, c enforcement
 	if x.PassesAt <= now {
 		return fmt.Errorf("refused, but passes at %d, now is %d", x.PassesAt, now)
 	}
-	n.met.followed.Add(1)
-	if slices.ContainsFunc(x.Decision.Limits, func(l enforcement.LimitState) bool {
-		return l.Override != nil && l.Override.Until <= x.PassesAt
-	}) {
+	if until := x.Decision.NumbersUntil; until != 0 {
+		if until <= now || until > x.PassesAt {
+			return fmt.Errorf("passes at %d, and the numbers end at %d, now is %d", x.PassesAt, until, now)
+		}
 		n.met.crossed.Add(1)
+		return nil // other numbers decide then
 	}
+	n.met.followed.Add(1)
 	if before := x.PassesAt - 1000; before > now {
 		n.now.Store(before)
 		if d := n.decide(t, s, c, enforcement.Peek); d.Allowed {

@@ -51,6 +51,8 @@ func compilePlan(row *PublishedPlan) (compiled *enforcement.Plan, err error) {
 			Replaces:   p.Replaces,
 			Mode:       p.Mode,
 			OnFailure:  p.OnFailure,
+
+			Consistency: p.Consistency,
 		}
 		for _, l := range p.Limits {
 			compiled, err := compileLimit(p, l, row.Limits)
@@ -93,7 +95,9 @@ func checkPolicy(p *plans.Policy, before []plans.Policy) error {
 	default:
 		return fmt.Errorf("unknown on_failure %q", p.OnFailure)
 	}
-	if p.Consistency != "" && p.Consistency != enforcement.Exact {
+	switch p.Consistency {
+	case "", enforcement.Exact, enforcement.Leased:
+	default:
 		return fmt.Errorf("unknown consistency %q", p.Consistency)
 	}
 	for i, by := range p.CountBy {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/cow"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -18,22 +19,22 @@ type Snapshot struct {
 	// generation tells the records made for this snapshot from older ones.
 	generation uint64
 
-	keys    *table[[32]byte, *Key]  // by the hash of their token, also those of unusable tenants
-	keyIDs  *table[string, keyRef]  // by id
-	tenants *table[string, *tenant] // by id
-	slugs   *table[string, string]  // slug of a usable tenant to its id
-	numbers *table[uint32, string]  // number of a usable tenant to its id
-	rows    *table[object, rowRef]  // of what was set beside plans
-	plans   map[string]*plan        // by id
-	faults  map[object]Problem      // what could not be used
+	keys    cow.Map[[32]byte, *Key]  // by the hash of their token, also those of unusable tenants
+	keyIDs  cow.Map[string, keyRef]  // by id
+	tenants cow.Map[string, *tenant] // by id
+	slugs   cow.Map[string, string]  // slug of a usable tenant to its id
+	numbers cow.Map[uint32, string]  // number of a usable tenant to its id
+	rows    cow.Map[object, rowRef]  // of what was set beside plans
+	plans   map[string]*plan         // by id
+	faults  map[object]Problem       // what could not be used
 	// operators are the operator keys by id; operatorUntil is when the last
 	// valid one ends, in microseconds since the epoch.
 	operators     map[string]*Key
 	operatorUntil int64
-	// size is how many rows there are; ends has the first end in each bucket of
-	// them (nil: none), nextEnd the first of all, in microseconds since the epoch.
+	// size is how many rows there are; ends has the first end in each chunk of
+	// them (0: none), nextEnd the first of all, in microseconds since the epoch.
 	size    steeringSize
-	ends    *[buckets]int64
+	ends    []int64
 	nextEnd int64
 }
 
@@ -104,7 +105,7 @@ func (k *Key) until() int64 {
 // Key finds a key by the SHA-256 of its token, also an expired or revoked one:
 // ask Valid.
 func (s *Snapshot) Key(hash [32]byte) (*Key, bool) {
-	k, ok := s.keys.get(hash)
+	k, ok := s.keys.Get(hash)
 	if !ok || k.Subject == nil && !k.Operator {
 		return nil, false
 	}
@@ -113,11 +114,11 @@ func (s *Snapshot) Key(hash [32]byte) (*Key, bool) {
 
 // Subject finds a tenant by id or slug.
 func (s *Snapshot) Subject(idOrSlug string) (*enforcement.Subject, bool) {
-	id, ok := s.slugs.get(idOrSlug)
+	id, ok := s.slugs.Get(idOrSlug)
 	if !ok {
 		id = idOrSlug
 	}
-	t, ok := s.tenants.get(id)
+	t, ok := s.tenants.Get(id)
 	if !ok || t.subject == nil {
 		return nil, false
 	}
@@ -126,11 +127,11 @@ func (s *Snapshot) Subject(idOrSlug string) (*enforcement.Subject, bool) {
 
 // SubjectByNumber finds a tenant by its number.
 func (s *Snapshot) SubjectByNumber(number uint32) (*enforcement.Subject, bool) {
-	id, ok := s.numbers.get(number)
+	id, ok := s.numbers.Get(number)
 	if !ok {
 		return nil, false
 	}
-	t, ok := s.tenants.get(id)
+	t, ok := s.tenants.Get(id)
 	if !ok || t.subject == nil {
 		return nil, false
 	}
@@ -158,7 +159,7 @@ type Counts struct {
 // Counts of usable objects.
 func (s *Snapshot) Counts() Counts {
 	c := Counts{
-		Tenants: s.numbers.n, Keys: s.keys.n,
+		Tenants: s.numbers.Len(), Keys: s.keys.Len(),
 		Overrides: s.size.rows[amongOverrides],
 		Entries:   s.size.rows[amongDenied] + s.size.rows[amongAllowed],
 		Blocks:    s.size.rows[amongBlocks],
@@ -218,12 +219,6 @@ type plan struct {
 func newSnapshot(now func() time.Time) *Snapshot {
 	return &Snapshot{
 		now:       now,
-		keys:      newHashTable[*Key](),
-		keyIDs:    newStringTable[keyRef](),
-		tenants:   newStringTable[*tenant](),
-		slugs:     newStringTable[string](),
-		numbers:   newNumberTable[string](),
-		rows:      newObjectTable[rowRef](),
 		plans:     map[string]*plan{},
 		faults:    map[object]Problem{},
 		operators: map[string]*Key{},
@@ -236,6 +231,8 @@ type tenant struct {
 	subject *enforcement.Subject // nil: not usable
 	keys    [][32]byte           // hashes
 	rows    *tenantRows          // what was set beside its plan; nil: nothing
+	// steered: subject.Steering has every row that can have an effect.
+	steered bool
 	// generation of the snapshot that it was made for, which alone may write it.
 	generation uint64
 }

@@ -1,60 +1,78 @@
 package snapshot
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/cow"
 	"github.com/headgate/headgate/steering"
 )
 
 // What was set for tenants beside their plans comes as rows. A tenant that has
 // any keeps them, judged, in the words of enforcement; its Subject.Steering is
-// made of them anew when they, its plan or the plan's version change. A tenant
-// without rows has nothing of this.
+// made of them. When rows come or go it is edited, which costs as much as those
+// rows; when the plan or the plan's version changes, or the world is read whole,
+// it is compiled from all of them. A tenant without rows has nothing of this.
 
-// tenantRows are the rows of one tenant. They are immutable: an edit makes new
-// ones.
+// tenantRows are the rows of one tenant, by id. They are immutable once their
+// snapshot is made: an edit makes new ones, which share most of their memory.
 type tenantRows struct {
-	spec enforcement.SteeringSpec // each of its lists by id
-	bad  []object                 // what is left out of it
+	deny, allow cow.Map[string, *enforcement.ListEntry]
+	blocks      cow.Map[string, *enforcement.Block]
+	overrides   cow.Map[string, *enforcement.Override]
+	changed     map[string]int64 // enforcement.SteeringSpec.Changed
+	bad         cow.Map[object, struct{}]
 }
 
-func (r *tenantRows) empty() bool { return r.unset() && len(r.bad) == 0 }
+func (r *tenantRows) empty() bool { return r.unset() && r.bad.Len() == 0 }
 
 // unset reports whether there is nothing to compile.
 func (r *tenantRows) unset() bool {
-	s := &r.spec
-	return len(s.Deny)+len(s.Allow)+len(s.Blocks)+len(s.Overrides)+len(s.Changed) == 0
+	return r.deny.Len()+r.allow.Len()+r.blocks.Len()+r.overrides.Len()+len(r.changed) == 0
 }
 
 // all calls yield with every row but the policy changes.
 func (r *tenantRows) all(yield func(object) bool) {
-	for _, list := range [][]enforcement.ListEntry{r.spec.Deny, r.spec.Allow} {
-		for i := range list {
-			if !yield(object{"list_entry", list[i].ID}) {
+	for _, list := range []*cow.Map[string, *enforcement.ListEntry]{&r.deny, &r.allow} {
+		for id := range list.All {
+			if !yield(object{"list_entry", id}) {
 				return
 			}
 		}
 	}
-	for i := range r.spec.Blocks {
-		if !yield(object{"block", r.spec.Blocks[i].ID}) {
+	for id := range r.blocks.All {
+		if !yield(object{"block", id}) {
 			return
 		}
 	}
-	for i := range r.spec.Overrides {
-		if !yield(object{"override", r.spec.Overrides[i].ID}) {
+	for id := range r.overrides.All {
+		if !yield(object{"override", id}) {
 			return
 		}
 	}
-	for _, o := range r.bad {
+	for o := range r.bad.All {
 		if !yield(o) {
 			return
 		}
 	}
+}
+
+// rows returns those that can be compiled.
+func (r *tenantRows) rows() enforcement.SteeringRows {
+	return enforcement.SteeringRows{
+		Deny: values(&r.deny), Allow: values(&r.allow), Blocks: values(&r.blocks), Overrides: values(&r.overrides),
+	}
+}
+
+func values[T any](m *cow.Map[string, *T]) []*T {
+	list := make([]*T, 0, m.Len())
+	for _, row := range m.All {
+		list = append(list, row)
+	}
+	return list
 }
 
 // A rowRef leads from a row's kind and id to where it is.
@@ -92,18 +110,21 @@ func (z *steeringSize) all() int {
 	return n
 }
 
-// A rowEdit is what comes to the rows of one tenant. What goes has only left
-// the builder's index of rows.
+// A rowEdit is what comes to the rows of one tenant, and what goes.
 type rowEdit struct {
-	add       tenantRows
-	forgotten []string // policies whose change is left out
+	rows           *tenantRows // after the edit; nil: the tenant is gone
+	added, removed enforcement.SteeringRows
+	changed        bool // rows.changed is this edit's to write
 }
 
-// touch notes that a tenant's steering is to be made anew.
+// touch notes that a tenant's steering may have to be made anew.
 func (b *builder) touch(tenantID string) *rowEdit {
 	e, ok := b.rowEdits[tenantID]
 	if !ok {
-		e = &rowEdit{}
+		e = &rowEdit{rows: new(tenantRows)}
+		if t, known := b.tenants.Get(tenantID); known && t.rows != nil {
+			*e.rows = *t.rows
+		}
 		b.rowEdits[tenantID] = e
 	}
 	return e
@@ -112,19 +133,38 @@ func (b *builder) touch(tenantID string) *rowEdit {
 // putRow notes where a row now is. A row is in one place only.
 func (b *builder) putRow(o object, ref rowRef) *rowEdit {
 	b.dropRow(o)
-	b.rows.put(o, ref)
+	b.rows.Put(b.by, o, ref)
 	b.size.rows[ref.place]++
 	return b.touch(ref.tenantID)
 }
 
 func (b *builder) dropRow(o object) {
-	ref, ok := b.rows.get(o)
+	ref, ok := b.rows.Get(o)
 	if !ok {
 		return
 	}
-	b.rows.drop(o)
+	b.rows.Delete(b.by, o)
 	b.size.rows[ref.place]--
-	b.touch(ref.tenantID)
+	e := b.touch(ref.tenantID)
+	switch ref.place {
+	case amongDenied:
+		e.removed.Deny = take(b.by, &e.rows.deny, o.id, e.removed.Deny)
+	case amongAllowed:
+		e.removed.Allow = take(b.by, &e.rows.allow, o.id, e.removed.Allow)
+	case amongBlocks:
+		e.removed.Blocks = take(b.by, &e.rows.blocks, o.id, e.removed.Blocks)
+	case amongOverrides:
+		e.removed.Overrides = take(b.by, &e.rows.overrides, o.id, e.removed.Overrides)
+	default:
+		e.rows.bad.Delete(b.by, o)
+	}
+}
+
+// take moves a row to the list of those that are removed.
+func take[T any](by *cow.Owner, m *cow.Map[string, *T], id string, removed []*T) []*T {
+	row, _ := m.Get(id)
+	m.Delete(by, id)
+	return append(removed, row)
 }
 
 // dropRows forgets what was set for a tenant that goes.
@@ -136,7 +176,8 @@ func (b *builder) dropRows(t *tenant) {
 		b.dropRow(o)
 		b.good(o.kind, o.id)
 	}
-	b.size.changes -= len(t.rows.spec.Changed)
+	b.size.changes -= len(t.rows.changed)
+	b.touch(t.row.id).rows.changed = nil
 	b.good("steering", t.row.id)
 }
 
@@ -149,7 +190,8 @@ func (b *builder) addSteering(c *Changes) {
 		o, err := judgeOverride(r, c.Revision)
 		if b.usable("override", r.ID, r.TenantID, r.Revision, err) {
 			e := b.putRow(object{"override", r.ID}, rowRef{r.TenantID, amongOverrides, o.Until})
-			e.add.spec.Overrides = append(e.add.spec.Overrides, o)
+			e.rows.overrides.Put(b.by, r.ID, &o)
+			e.added.Overrides = append(e.added.Overrides, &o)
 		}
 	}
 	for i := range c.Entries {
@@ -159,10 +201,12 @@ func (b *builder) addSteering(c *Changes) {
 		case !b.usable("list_entry", r.ID, r.TenantID, r.Revision, err):
 		case r.List == steering.Deny:
 			e := b.putRow(object{"list_entry", r.ID}, rowRef{r.TenantID, amongDenied, n.Until})
-			e.add.spec.Deny = append(e.add.spec.Deny, n)
+			e.rows.deny.Put(b.by, r.ID, &n)
+			e.added.Deny = append(e.added.Deny, &n)
 		default:
 			e := b.putRow(object{"list_entry", r.ID}, rowRef{r.TenantID, amongAllowed, n.Until})
-			e.add.spec.Allow = append(e.add.spec.Allow, n)
+			e.rows.allow.Put(b.by, r.ID, &n)
+			e.added.Allow = append(e.added.Allow, &n)
 		}
 	}
 	for i := range c.Blocks {
@@ -170,7 +214,8 @@ func (b *builder) addSteering(c *Changes) {
 		block, err := judgeBlock(r)
 		if b.usable("block", r.ID, r.TenantID, r.Revision, err) {
 			e := b.putRow(object{"block", r.ID}, rowRef{r.TenantID, amongBlocks, block.Until})
-			e.add.spec.Blocks = append(e.add.spec.Blocks, block)
+			e.rows.blocks.Put(b.by, r.ID, &block)
+			e.added.Blocks = append(e.added.Blocks, &block)
 		}
 	}
 	for i := range c.PolicyChanges {
@@ -191,14 +236,13 @@ func (b *builder) usable(kind, id, tenantID string, revision int64, err error) b
 		return true
 	}
 	name := ""
-	if t, ok := b.tenants.get(tenantID); ok {
+	if t, ok := b.tenants.Get(tenantID); ok {
 		name = t.row.slug
 	}
 	b.fault(kind, id, name, revision, false, fmt.Errorf("%s %s: %w", kind, id, err))
 	o := object{kind, id}
 	if b.dropRow(o); id != "" && tenantID != "" {
-		e := b.putRow(o, rowRef{tenantID: tenantID})
-		e.add.bad = append(e.add.bad, o)
+		b.putRow(o, rowRef{tenantID: tenantID}).rows.bad.Put(b.by, o, struct{}{})
 	}
 	return false
 }
@@ -222,131 +266,51 @@ func (b *builder) addChange(r *steering.Change) {
 		return
 	}
 	e := b.touch(r.TenantID)
+	if !e.changed {
+		e.rows.changed, e.changed = maps.Clone(e.rows.changed), true
+	}
+	before := len(e.rows.changed)
+	defer func() { b.size.changes += len(e.rows.changed) - before }()
 	if err != nil {
 		name := ""
-		if t, ok := b.tenants.get(r.TenantID); ok {
+		if t, ok := b.tenants.Get(r.TenantID); ok {
 			name = t.row.slug
 		}
 		b.fault("policy_change", id, name, r.Revision, false, fmt.Errorf("policy_change %s: %w", id, err))
-		e.forgotten = append(e.forgotten, r.Policy)
+		delete(e.rows.changed, r.Policy)
 		return
 	}
 	b.good("policy_change", id)
-	if e.add.spec.Changed == nil {
-		e.add.spec.Changed = map[string]int64{}
+	if e.rows.changed == nil {
+		e.rows.changed = map[string]int64{}
 	}
-	e.add.spec.Changed[r.Policy] = r.Revision
+	e.rows.changed[r.Policy] = r.Revision
 }
 
 // steer makes the steering of every tenant whose rows, plan or plan's version
 // changed.
 func (b *builder) steer() {
 	for id, e := range b.rowEdits {
-		t, ok := b.tenants.get(id)
+		t, ok := b.tenants.Get(id)
 		if !ok {
-			if e.add.empty() && len(e.forgotten) == 0 {
+			if e.rows.empty() {
 				continue
 			}
 			t = b.record(id) // its tenant is yet to come
 		}
 		t = b.mutable(t)
-		t.rows = b.merge(id, t.rows, e)
-		b.steerTenant(t)
+		if len(e.rows.changed) == 0 {
+			e.rows.changed = nil
+		}
+		if t.rows = e.rows; e.rows.empty() {
+			t.rows = nil
+		}
+		b.steerTenant(t, e)
 	}
 }
 
-// merge gives a tenant's rows after an edit; nil when none are left.
-func (b *builder) merge(tenantID string, old *tenantRows, e *rowEdit) *tenantRows {
-	if old == nil {
-		old = &tenantRows{}
-	}
-	was, add := &old.spec, &e.add.spec
-	entryID := func(n enforcement.ListEntry) object { return object{"list_entry", n.ID} }
-	next := &tenantRows{
-		spec: enforcement.SteeringSpec{
-			Deny:  mergeRows(b, rowRef{tenantID: tenantID, place: amongDenied}, was.Deny, add.Deny, entryID),
-			Allow: mergeRows(b, rowRef{tenantID: tenantID, place: amongAllowed}, was.Allow, add.Allow, entryID),
-			Blocks: mergeRows(b, rowRef{tenantID: tenantID, place: amongBlocks}, was.Blocks, add.Blocks,
-				func(n enforcement.Block) object { return object{"block", n.ID} }),
-			Overrides: mergeRows(b, rowRef{tenantID: tenantID, place: amongOverrides}, was.Overrides, add.Overrides,
-				func(n enforcement.Override) object { return object{"override", n.ID} }),
-			Changed: was.Changed,
-		},
-		bad: mergeRows(b, rowRef{tenantID: tenantID, place: leftOut}, old.bad, e.add.bad, func(o object) object { return o }),
-	}
-	if len(add.Changed)+len(e.forgotten) > 0 {
-		next.spec.Changed = maps.Clone(was.Changed)
-		if next.spec.Changed == nil {
-			next.spec.Changed = map[string]int64{}
-		}
-		maps.Copy(next.spec.Changed, add.Changed)
-		for _, policy := range e.forgotten {
-			delete(next.spec.Changed, policy)
-		}
-		b.size.changes += len(next.spec.Changed) - len(was.Changed)
-	}
-	if next.empty() {
-		return nil
-	}
-	return next
-}
-
-// mergeRows gives the old rows, which are by id, and the new ones that the index
-// has at a place, by id; of two with one id the later. A tenant may have
-// thousands and get one more: the old ones are not sorted again.
-func mergeRows[T any](b *builder, at rowRef, old, add []T, of func(T) object) []T {
-	stands := func(row T) bool {
-		ref, ok := b.rows.get(of(row))
-		return ok && ref.tenantID == at.tenantID && ref.place == at.place
-	}
-	add = sortRows(add, of)
-	list := make([]T, 0, len(old)+len(add))
-	take := func(row T) {
-		if stands(row) {
-			list = append(list, row)
-		}
-	}
-	for _, row := range old {
-		order := -1
-		for len(add) > 0 && order < 0 {
-			if order = compareObjects(of(add[0]), of(row)); order <= 0 {
-				take(add[0])
-				add = add[1:]
-			}
-		}
-		if order != 0 {
-			take(row)
-		}
-	}
-	for _, row := range add {
-		take(row)
-	}
-	if len(list) == 0 {
-		return nil
-	}
-	return slices.Clip(list)
-}
-
-// sortRows gives rows by id, of several with one id the last.
-func sortRows[T any](rows []T, of func(T) object) []T {
-	slices.SortStableFunc(rows, func(x, y T) int { return compareObjects(of(x), of(y)) })
-	n := 0
-	for i, row := range rows {
-		if i+1 < len(rows) && of(rows[i+1]) == of(row) {
-			continue
-		}
-		rows[n] = row
-		n++
-	}
-	return rows[:n]
-}
-
-func compareObjects(x, y object) int {
-	return cmp.Or(cmp.Compare(x.kind, y.kind), cmp.Compare(x.id, y.id))
-}
-
-// steerTenant compiles a tenant's rows for its plan.
-func (b *builder) steerTenant(t *tenant) {
+// steerTenant brings a tenant's steering to its rows and its plan.
+func (b *builder) steerTenant(t *tenant, e *rowEdit) {
 	if t.subject == nil || t.rows == nil && t.subject.Steering == nil {
 		b.good("steering", t.row.id)
 		return
@@ -354,15 +318,16 @@ func (b *builder) steerTenant(t *tenant) {
 	b.report.Steered++
 	next := *t.subject
 	var err error
-	if next.Steering, err = compileSteering(t.rows, &next); err == nil {
+	if next.Steering, err = compileSteering(t, e); err == nil {
 		b.good("steering", t.row.id)
 	} else {
 		next.Steering = b.lastSteering(t)
 		b.fault("steering", t.row.id, t.row.slug, t.row.revision, next.Steering != nil, fmt.Errorf("tenant %s: %w", t.row.slug, err))
 	}
+	t.steered = err == nil && next.Steering != nil
 	t.subject = &next
 	for _, hash := range t.keys {
-		if k, ok := b.keys.get(hash); ok {
+		if k, ok := b.keys.Get(hash); ok {
 			b.putKey(hash, *k, &next)
 		}
 	}
@@ -374,49 +339,66 @@ func (b *builder) lastSteering(t *tenant) *enforcement.Steering {
 	if b.previous == nil {
 		return nil
 	}
-	old, ok := b.previous.tenants.get(t.row.id)
+	old, ok := b.previous.tenants.Get(t.row.id)
 	if !ok || old.subject == nil || old.subject.Plan != t.subject.Plan || old.subject.PlanRevision != t.subject.PlanRevision {
 		return nil
 	}
 	return old.subject.Steering
 }
 
-// compileSteering makes a subject's steering. A panic below is an error of this
-// tenant. What its plan does not have is no fault: after a plan's change an
-// override may well wait for its policy to come back.
-func compileSteering(rows *tenantRows, s *enforcement.Subject) (made *enforcement.Steering, err error) {
+// compileSteering makes the steering of a tenant's subject after an edit of its
+// rows. A panic below is an error of this tenant. What its plan does not have is
+// no fault: after a plan's change an override may well wait for its policy to
+// come back.
+func compileSteering(t *tenant, e *rowEdit) (made *enforcement.Steering, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			made, err = nil, fmt.Errorf("compiling what was set beside its plan panicked: %v", r)
 		}
 	}()
-	if rows == nil || rows.unset() {
+	if t.rows == nil || t.rows.unset() {
 		return nil, nil
 	}
-	made, _ = enforcement.CompileSteering(rows.spec, s.Plan, s.PlanRevision)
+	s := t.subject
+	if t.steered && s.Steering.For(s.Plan, s.PlanRevision) {
+		made, _ = s.Steering.Edit(e.removed, e.current(), t.rows.changed)
+		return made, nil
+	}
+	made, _ = enforcement.NewSteering(s.Plan, s.PlanRevision).Edit(enforcement.SteeringRows{}, t.rows.rows(), t.rows.changed)
 	return made, nil
 }
 
-// ends gives, for each bucket of the index of rows, when the first of its rows
-// ends; 0: none does. Only buckets that were written are looked through.
-func (b *builder) ends(rows *table[object, rowRef]) *[buckets]int64 {
-	if rows == b.base.rows {
-		return b.base.ends
+// current returns the added rows that no later row of the edit has replaced.
+func (e *rowEdit) current() enforcement.SteeringRows {
+	return enforcement.SteeringRows{
+		Deny:      current(&e.rows.deny, e.added.Deny, func(n *enforcement.ListEntry) string { return n.ID }),
+		Allow:     current(&e.rows.allow, e.added.Allow, func(n *enforcement.ListEntry) string { return n.ID }),
+		Blocks:    current(&e.rows.blocks, e.added.Blocks, func(n *enforcement.Block) string { return n.ID }),
+		Overrides: current(&e.rows.overrides, e.added.Overrides, func(o *enforcement.Override) string { return o.ID }),
 	}
-	var ends [buckets]int64
-	if b.base.ends != nil {
-		ends = *b.base.ends
-	}
-	for i := range ends {
-		if !b.rows.owned[i] {
-			continue
+}
+
+func current[T any](m *cow.Map[string, *T], added []*T, id func(*T) string) []*T {
+	return slices.DeleteFunc(added, func(row *T) bool {
+		in, _ := m.Get(id(row))
+		return in != row
+	})
+}
+
+// ends gives, for each chunk of the index of rows, when the first of its rows
+// ends; 0: none does. Only chunks that were written are looked through.
+func (b *builder) ends() []int64 {
+	ends := make([]int64, b.rows.NumChunks())
+	b.rows.Chunks(b.by, func(i int, rows map[object]rowRef, written bool) {
+		if !written {
+			ends[i] = b.base.ends[i] // more chunks are all written
+			return
 		}
-		ends[i] = 0
-		for _, ref := range rows.bucket[i] {
+		for _, ref := range rows {
 			ends[i] = earlier(ends[i], ref.until)
 		}
-	}
-	return &ends
+	})
+	return ends
 }
 
 // earlier is the earlier of two ends, of which 0 is none.

@@ -29,7 +29,7 @@ func decide(t testing.TB, s *enforcement.Subject, policy int, user string, at ti
 func decideFor(t testing.TB, s *enforcement.Subject, policy int, who enforcement.Attribute, at time.Time) enforcement.Decision {
 	t.Helper()
 	limiter := inprocess.New(inprocess.Config{Now: at.UnixMicro})
-	e := enforcement.NewEngine(limiter, enforcement.Config{Now: func() time.Time { return at }, Timeout: time.Minute})
+	e := enforcement.NewEngine(limiter, enforcement.Config{Now: func() time.Time { return at }})
 	c := enforcement.Check{
 		Path: fmt.Sprintf("/api/%d/x", policy), Attributes: []enforcement.Attribute{who}, Cost: 1, Mode: enforcement.Peek,
 	}
@@ -143,7 +143,7 @@ func TestSteeringIncrement(t *testing.T) {
 	w.remove("tenant", tenantID(1))
 	w.remove("tenant", tenantID(2))
 	s = compile(t, s, since(t, w, s), Options{})
-	if got := s.Counts(); got.Entries != 0 || s.size.all() != 0 || s.rows.n != 0 {
+	if got := s.Counts(); got.Entries != 0 || s.size.all() != 0 || s.rows.Len() != 0 {
 		t.Errorf("after their tenants went: %+v, %+v", got, s.size)
 	}
 	w.putTenant(aTenant(1, 1))
@@ -452,8 +452,8 @@ func TestBadSteering(t *testing.T) {
 				}
 				w.remove(kind, "bad")
 				s = compile(t, s, since(t, w, s), Options{})
-				if s.ProblemCount() != 0 || s.rows.n != 3 {
-					t.Errorf("after it was removed: %v, %d rows", s.Problems(), s.rows.n)
+				if s.ProblemCount() != 0 || s.rows.Len() != 3 {
+					t.Errorf("after it was removed: %v, %d rows", s.Problems(), s.rows.Len())
 				}
 			})
 		}
@@ -470,7 +470,7 @@ func TestBadSteeringAlone(t *testing.T) {
 			t.Errorf("%s: problems %v", bad.name, s.Problems())
 		}
 		w.remove("tenant", tenantID(1))
-		if s = compile(t, s, since(t, w, s), Options{}); s.ProblemCount() != 0 || s.rows.n != 0 {
+		if s = compile(t, s, since(t, w, s), Options{}); s.ProblemCount() != 0 || s.rows.Len() != 0 {
 			t.Errorf("%s: after its tenant went: %v", bad.name, s.Problems())
 		}
 	}
@@ -699,26 +699,26 @@ func (w *world) editAtRandom(r *rand.Rand) {
 
 // equal says in what two snapshots of one world differ.
 func equal(got, want *Snapshot) error {
-	if got.Counts() != want.Counts() || got.size != want.size || got.rows.n != want.rows.n {
+	if got.Counts() != want.Counts() || got.size != want.size || got.rows.Len() != want.rows.Len() {
 		return fmt.Errorf("counts %+v, %+v, want %+v, %+v", got.Counts(), got.size, want.Counts(), want.size)
 	}
 	if !got.NextEnd().Equal(want.NextEnd()) {
 		return fmt.Errorf("next end %s, want %s", got.NextEnd(), want.NextEnd())
 	}
-	for id, t := range want.tenants.all {
-		g, ok := got.tenants.get(id)
+	for id, t := range want.tenants.All {
+		g, ok := got.tenants.Get(id)
 		if !ok || !reflect.DeepEqual(g.subject, t.subject) || !reflect.DeepEqual(g.rows, t.rows) {
 			return fmt.Errorf("tenant %s: %+v with %+v, want %+v with %+v", id, g.subject, g.rows, t.subject, t.rows)
 		}
 	}
-	for hash, k := range got.keys.all {
+	for hash, k := range got.keys.All {
 		if k.Operator {
 			continue
 		}
 		if s, _ := got.Subject(k.Subject.TenantID); s != k.Subject {
 			return fmt.Errorf("key %s leads to an old tenant", k.ID)
 		}
-		if _, ok := want.keys.get(hash); !ok {
+		if _, ok := want.keys.Get(hash); !ok {
 			return fmt.Errorf("key %s is too much", k.ID)
 		}
 	}
@@ -729,4 +729,25 @@ func equal(got, want *Snapshot) error {
 		}
 	}
 	return nil
+}
+
+// A node holds as many rows of one tenant as it may have, and each is in force.
+// The full size is BenchmarkFullTenant's; this is a fiftieth.
+func TestManyRowsOfOneTenant(t *testing.T) {
+	t.Parallel()
+	const n = steering.MaxOverrides / 50
+	w := fullTenant(n)
+	s := compile(t, nil, w.changes(), Options{})
+	if got := s.Counts(); got.Overrides != n || got.Entries != n || got.Blocks != n || s.ProblemCount() != 0 {
+		t.Fatalf("%+v, %d problems", got, s.ProblemCount())
+	}
+	for _, at := range []int{0, 1, n / 2, n - 1} {
+		user := fmt.Sprintf("user-%d", at)
+		if got := quota(t, subject(t, s, "tenant-1"), 0, user); got != 20 {
+			t.Errorf("%s: quota %d, want the override's 20", user, got)
+		}
+	}
+	if got := quota(t, subject(t, s, "tenant-1"), 0, "nobody"); got != 10 {
+		t.Errorf("quota %d, want the plan's 10", got)
+	}
 }

@@ -21,9 +21,9 @@ const (
 	DefaultLife  = 7 * 24 * time.Hour   // of an override or a block that does not say
 	MaxLife      = 366 * 24 * time.Hour // every override and block ends
 	MaxReason    = 500                  // characters
-	MaxOverrides = 1_000                // in force, of one tenant
-	MaxBlocks    = 1_000
-	MaxEntries   = 10_000 // of both lists together
+	MaxOverrides = 100_000              // in force, of one tenant
+	MaxBlocks    = 100_000
+	MaxEntries   = 100_000 // of both lists together
 )
 
 // An Override gives one policy of a tenant other numbers until an instant. It

@@ -20,3 +20,16 @@ func BenchmarkChangesPostgres(b *testing.B) {
 func BenchmarkAddCountsPostgres(b *testing.B) {
 	benchmarkAddCounts(b, open(b, store.Config{URL: template.Clone(b)}))
 }
+
+func BenchmarkFullTenantPostgres(b *testing.B) {
+	url := template.Clone(b)
+	s := open(b, store.Config{URL: url})
+	fillTenant(b, past(b, "pgx", url), func(n int) string {
+		return fmt.Sprintf(`(SELECT n, now() AS at, now() + interval '1 day' AS later FROM generate_series(1, %d) n) AS numbers`, n)
+	})
+	benchmarkFullTenant(b, s)
+}
+
+func BenchmarkPublishPostgres(b *testing.B) {
+	benchmarkPublish(b, open(b, store.Config{URL: template.Clone(b)}))
+}

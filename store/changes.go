@@ -120,8 +120,7 @@ func publishedPlans(ctx context.Context, tx *sql.Tx, since int64) ([]snapshot.Pu
 		return nil, err
 	}
 	rows, err = tx.QueryContext(ctx, `
-		SELECT l.plan_id, l.rev, l.quota, l.window_ms, l.burst, l.formers,
-			c.number, c.policy, c.limit_name, c.algorithm, c.count_by, c.anchor
+		SELECT `+storedLimitColumns+`
 		FROM plans p
 		JOIN plan_limits l ON l.plan_id = p.id
 		JOIN cells c ON c.number = l.cell
@@ -173,6 +172,9 @@ type storedLimit struct {
 	formers                string
 }
 
+const storedLimitColumns = `l.plan_id, l.rev, l.quota, l.window_ms, l.burst, l.formers,
+	c.number, c.policy, c.limit_name, c.algorithm, c.count_by, c.anchor`
+
 func scanStoredLimit(r row) (storedLimit, error) {
 	var l storedLimit
 	err := r.Scan(&l.planID, &l.rev, &l.quota, &l.windowMS, &l.burst, &l.formers,
@@ -185,16 +187,15 @@ func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Pub
 	var list []plans.Published
 	for _, p := range d.Policies {
 		for _, l := range p.Limits {
-			c := cellOf(p, l)
-			attributes, err := countBy(c.CountBy)
+			id, err := identityOf(p, l)
 			if err != nil {
 				return nil, err
 			}
-			r, ok := rows[identity{c.Policy, c.Limit, c.Algorithm.String(), attributes, c.Anchor.String()}]
+			r, ok := rows[id]
 			if !ok {
 				return nil, fmt.Errorf("limit %s of policy %s has no numbers in force: publish the plan again", l.Name, p.Slug)
 			}
-			published, err := r.read(c)
+			published, err := r.read(cellOf(p, l))
 			if err != nil {
 				return nil, fmt.Errorf("limit %s of policy %s: %w", l.Name, p.Slug, err)
 			}

@@ -139,12 +139,12 @@ func (e *edit) bury(ctx context.Context, kind, id string) error {
 	return err
 }
 
-// number takes the next number of a kind. It was never given out before.
-func (e *edit) number(ctx context.Context, kind string) (uint32, error) {
-	var n uint32
-	err := e.tx.QueryRowContext(ctx, `
-		UPDATE counters SET n = n + 1 WHERE name = $1 RETURNING n`, kind).Scan(&n)
-	return n, err
+// numbers takes the next numbers of a kind, which were never given out before,
+// and returns the last of them.
+func (e *edit) numbers(ctx context.Context, kind string, count int) (last uint32, err error) {
+	err = e.tx.QueryRowContext(ctx, `
+		UPDATE counters SET n = n + $2 WHERE name = $1 RETURNING n`, kind, count).Scan(&last)
+	return last, err
 }
 
 // concerns completes the first line: what it is about, and whose it is.

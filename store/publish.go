@@ -2,9 +2,10 @@ package store
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/audit"
@@ -87,19 +88,102 @@ func (e *edit) point(ctx context.Context, planID string, number int) (plans.Plan
 
 // putInForce gives every limit of a document its cell, and the numbers that
 // differ from those in force the edit's revision, with the old ones behind them.
+// A plan may have thousands of limits: statements are about many of them.
 func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) error {
+	cells, err := e.cells(ctx, d)
+	if err != nil {
+		return fmt.Errorf("cells of the limits: %w", err)
+	}
+	rows, err := e.tx.QueryContext(ctx, `SELECT `+storedLimitColumns+`
+		FROM plan_limits l
+		JOIN cells c ON c.number = l.cell
+		WHERE l.plan_id = $1`, planID)
+	list, err := collect(rows, err, scanStoredLimit)
+	if err != nil {
+		return fmt.Errorf("numbers in force: %w", err)
+	}
+	before := make(map[uint32]storedLimit, len(list))
+	for _, l := range list {
+		before[l.cell] = l
+	}
+	var values []any
 	for _, p := range d.Policies {
 		for _, l := range p.Limits {
-			number, err := e.cell(ctx, cellOf(p, l))
+			id, err := identityOf(p, l)
 			if err != nil {
-				return fmt.Errorf("cell of limit %s of policy %s: %w", l.Name, p.Slug, err)
+				return err
 			}
-			if err := e.putNumbers(ctx, planID, number, l); err != nil {
+			old, known := before[cells[id]]
+			formers, differs, err := e.formers(old, known, l)
+			if err != nil {
 				return fmt.Errorf("numbers of limit %s of policy %s: %w", l.Name, p.Slug, err)
+			}
+			if differs {
+				values = append(values, planID, cells[id], e.revision, l.Quota, l.Window.Milliseconds(), l.Burst, formers)
 			}
 		}
 	}
+	err = e.insert(ctx, `INSERT INTO plan_limits (plan_id, cell, rev, quota, window_ms, burst, formers)`, 7, values, `
+		ON CONFLICT (plan_id, cell) DO UPDATE SET rev = excluded.rev, quota = excluded.quota, window_ms = excluded.window_ms,
+			burst = excluded.burst, formers = excluded.formers`)
+	if err != nil {
+		return fmt.Errorf("put numbers in force: %w", err)
+	}
 	return nil
+}
+
+// formers returns the numbers before those of a limit, as they are stored, and
+// whether the limit's numbers differ from those in force.
+func (e *edit) formers(old storedLimit, known bool, l enforcement.Limit) (text string, differs bool, err error) {
+	if !known {
+		return "[]", true, nil
+	}
+	before := enforcement.Limit{
+		Algorithm: l.Algorithm, Quota: old.quota, Window: time.Duration(old.windowMS) * time.Millisecond, Burst: old.burst,
+	}
+	if before.Numbers() == l.Numbers() {
+		return "", false, nil
+	}
+	formers, err := readFormers(old.formers, l.Algorithm)
+	if err != nil {
+		return "", false, err
+	}
+	text, err = writeFormers(e.retire(formers, enforcement.Former{Numbers: before.Numbers(), Rev: old.rev}))
+	return text, true, err
+}
+
+// rowsAtOnce is how many rows one INSERT has.
+const rowsAtOnce = 1_000
+
+// insert adds rows of so many values each.
+func (e *edit) insert(ctx context.Context, into string, columns int, values []any, conflict string) error {
+	for len(values) > 0 {
+		some := values[:min(len(values), rowsAtOnce*columns)]
+		values = values[len(some):]
+		if _, err := e.exec(ctx, into+` VALUES `+placeholders(len(some)/columns, columns)+conflict, some...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// placeholders are those of so many rows.
+func placeholders(rows, columns int) string {
+	var b strings.Builder
+	for i := range rows * columns {
+		switch {
+		case i == 0:
+			b.WriteByte('(')
+		case i%columns == 0:
+			b.WriteString("), (")
+		default:
+			b.WriteString(", ")
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(i + 1))
+	}
+	b.WriteByte(')')
+	return b.String()
 }
 
 // cellOf gives the identity of a limit's counters, without its number. Where an
@@ -120,74 +204,71 @@ func countBy(attributes []string) (string, error) {
 	return writeJSON(attributes)
 }
 
-// cell finds a cell's number, or allocates one.
-func (e *edit) cell(ctx context.Context, c plans.Cell) (uint32, error) {
+// identityOf is the identity of a limit's cell.
+func identityOf(p plans.Policy, l enforcement.Limit) (identity, error) {
+	c := cellOf(p, l)
 	attributes, err := countBy(c.CountBy)
-	if err != nil {
-		return 0, err
-	}
-	var number uint32
-	find := func() error {
-		return e.tx.QueryRowContext(ctx, `
-			SELECT number FROM cells
-			WHERE policy = $1 AND limit_name = $2 AND algorithm = $3 AND count_by = $4 AND anchor = $5`,
-			c.Policy, c.Limit, c.Algorithm.String(), attributes, c.Anchor.String()).Scan(&number)
-	}
-	if err := find(); !errors.Is(err, sql.ErrNoRows) {
-		return number, err
-	}
-	next, err := e.number(ctx, "cell")
-	if err != nil {
-		return 0, fmt.Errorf("take a number: %w", err)
-	}
-	_, err = e.exec(ctx, `
-		INSERT INTO cells (number, policy, limit_name, algorithm, count_by, anchor)
-		VALUES ($1, $2, $3, $4, $5, $6)
-		ON CONFLICT (policy, limit_name, algorithm, count_by, anchor) DO NOTHING`,
-		next, c.Policy, c.Limit, c.Algorithm.String(), attributes, c.Anchor.String())
-	if err != nil {
-		return 0, err
-	}
-	return number, find()
+	return identity{c.Policy, c.Limit, c.Algorithm.String(), attributes, c.Anchor.String()}, err
 }
 
-// putNumbers writes the numbers of one limit of a plan, if they are others.
-func (e *edit) putNumbers(ctx context.Context, planID string, cell uint32, l enforcement.Limit) error {
-	before := enforcement.Limit{Algorithm: l.Algorithm}
-	var rev, windowMS int64
-	var text string
-	err := e.tx.QueryRowContext(ctx, `
-		SELECT rev, quota, window_ms, burst, formers
-		FROM plan_limits
-		WHERE plan_id = $1 AND cell = $2`, planID, cell).Scan(&rev, &before.Quota, &windowMS, &before.Burst, &text)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		_, err := e.exec(ctx, `
-			INSERT INTO plan_limits (plan_id, cell, rev, quota, window_ms, burst, formers)
-			VALUES ($1, $2, $3, $4, $5, $6, '[]')`,
-			planID, cell, e.revision, l.Quota, l.Window.Milliseconds(), l.Burst)
-		return err
-	case err != nil:
-		return err
+// cells returns the number of every cell that the limits of a document have, and
+// allocates those that are missing. It may return others, too.
+func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32, error) {
+	found := make(map[identity]uint32)
+	if err := e.findCells(ctx, d.Policies, found); err != nil {
+		return nil, err
 	}
-	before.Window = time.Duration(windowMS) * time.Millisecond
-	if before.Numbers() == l.Numbers() {
-		return nil
+	var missing []identity
+	for _, p := range d.Policies {
+		for _, l := range p.Limits {
+			id, err := identityOf(p, l)
+			if err != nil {
+				return nil, err
+			}
+			if _, known := found[id]; !known {
+				missing = append(missing, id)
+			}
+		}
 	}
-	formers, err := readFormers(text, l.Algorithm)
+	if len(missing) == 0 {
+		return found, nil
+	}
+	last, err := e.numbers(ctx, "cell", len(missing))
 	if err != nil {
-		return err
+		return nil, fmt.Errorf("take numbers: %w", err)
 	}
-	text, err = writeFormers(e.retire(formers, enforcement.Former{Numbers: before.Numbers(), Rev: rev}))
-	if err != nil {
-		return err
+	values := make([]any, 0, 6*len(missing))
+	for i, id := range missing {
+		found[id] = last - uint32(len(missing)-1-i) //nolint:gosec // a document has few limits
+		values = append(values, found[id], id.policy, id.limit, id.algorithm, id.countBy, id.anchor)
 	}
-	_, err = e.exec(ctx, `
-		UPDATE plan_limits
-		SET rev = $3, quota = $4, window_ms = $5, burst = $6, formers = $7
-		WHERE plan_id = $1 AND cell = $2`,
-		planID, cell, e.revision, l.Quota, l.Window.Milliseconds(), l.Burst, text)
-	return err
+	return found, e.insert(ctx, `INSERT INTO cells (number, policy, limit_name, algorithm, count_by, anchor)`, 6, values, ``)
+}
+
+// findCells adds the cells of all limits that ever were of policies with these
+// slugs.
+func (e *edit) findCells(ctx context.Context, policies []plans.Policy, found map[identity]uint32) error {
+	for some := range slices.Chunk(policies, rowsAtOnce) {
+		slugs := make([]any, len(some))
+		for i := range some {
+			slugs[i] = some[i].Slug
+		}
+		rows, err := e.tx.QueryContext(ctx, `
+			SELECT number, policy, limit_name, algorithm, count_by, anchor
+			FROM cells
+			WHERE policy IN `+placeholders(1, len(slugs)), slugs...)
+		_, err = collect(rows, err, func(r row) (none struct{}, err error) {
+			var number uint32
+			var id identity
+			err = r.Scan(&number, &id.policy, &id.limit, &id.algorithm, &id.countBy, &id.anchor)
+			found[id] = number
+			return none, err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // retire adds numbers that end now to those before, and drops the oldest. Ends

@@ -83,7 +83,7 @@ func (s *Store) CreateTenant(ctx context.Context, t tenants.Tenant, e audit.Entr
 		if err != nil {
 			return err
 		}
-		number, err := ed.number(ctx, "tenant")
+		number, err := ed.numbers(ctx, "tenant", 1)
 		if err != nil {
 			return fmt.Errorf("take a number: %w", err)
 		}

@@ -63,7 +63,7 @@ func newWorld(t testing.TB) *world {
 	w.flusher = metrics.NewFlusher(recorder, w.store, metrics.FlusherConfig{Now: w.clock})
 	w.analytics = metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock})
 	w.limiter = inprocess.New(inprocess.Config{Now: w.now.Load})
-	w.engine = enforcement.NewEngine(w, enforcement.Config{Timeout: time.Minute, Now: w.clock, NewID: w.newID, Recorder: recorder})
+	w.engine = enforcement.NewEngine(w, enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: recorder})
 	w.Service = usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: w.analytics, Steering: w.steering, Now: w.clock})
 	return w
 }

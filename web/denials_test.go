@@ -258,7 +258,7 @@ func TestDegradedDenials(t *testing.T) {
 	d := busyPlan()
 	d.Policies[0].OnFailure = enforcement.OnFailureClosed
 	w.publish("busy", d, "acme")
-	away := enforcement.NewEngine(nobody{}, enforcement.Config{Timeout: time.Second, Now: w.clock, NewID: w.newID, Recorder: w.recorder})
+	away := enforcement.NewEngine(nobody{}, enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: w.recorder})
 	subject, _ := w.watcher.Current().Subject("acme")
 	var decision enforcement.Decision
 	check := checkOf(t, "POST /v1/login", "ip=203.0.113.9")

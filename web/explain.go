@@ -361,14 +361,18 @@ func verdict(x *enforcement.Explanation, status int, now time.Time) string {
 		return "Would pass: " + passes(d) + "."
 	}
 	text := fmt.Sprintf("Would be refused with %d: %s", status, refuses(d))
+	end := "."
+	if d.NumbersUntil != 0 {
+		end = fmt.Sprintf(". An override or a block ends at %s.", clockWords(d.NumbersUntil, now))
+	}
 	if x.PassesAt == enforcement.Never || d.Reason == enforcement.ReasonLimiterUnavailable {
-		return text + "."
+		return text + end
 	}
 	wait := time.Duration(x.PassesAt-now.UnixMicro()) * time.Microsecond
 	if wait < time.Second {
-		return text + fmt.Sprintf("; passes at %s (in %s).", clockWords(x.PassesAt, now), views.Duration(wait).Text)
+		return text + fmt.Sprintf("; passes at %s (in %s)%s", clockWords(x.PassesAt, now), views.Duration(wait).Text, end)
 	}
-	return text + fmt.Sprintf("; passes at %s (in %s).", clockWords(x.PassesAt, now), waitWords(wait))
+	return text + fmt.Sprintf("; passes at %s (in %s)%s", clockWords(x.PassesAt, now), waitWords(wait), end)
 }
 
 // waitWords say a wait with its seconds as long as they count.
@@ -575,6 +579,10 @@ func (e *explainer) policy(p *enforcement.PolicyExplanation) views.ExplainedPoli
 			l.Tone = "bad"
 		} else if now.Remaining*4 < most {
 			l.Tone = "warn"
+		}
+		if now.LeasedElsewhere > 0 {
+			l.Leased = fmt.Sprintf("Leased: this node may deny up to %s units early, which other nodes hold; never more than the limit is allowed.",
+				views.Count(now.LeasedElsewhere).Text)
 		}
 		if now.ResetAfter > 0 {
 			l.Reset = "as new in " + waitWords(time.Duration(now.ResetAfter)*time.Millisecond)

@@ -11,15 +11,18 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/problem"
 )
 
 // maxForm bounds the body of a form, in bytes; maxWideForm and maxWideFields that
-// of one with rows.
+// of one with rows. maxPlanForm is for a plan's document as indented JSON: in a
+// form's encoding it has several times the bytes that the API takes.
 const (
 	maxForm       = 64 << 10
 	maxWideForm   = 512 << 10
 	maxWideFields = 8_000
+	maxPlanForm   = 8 * plans.MaxBytes
 )
 
 // errForeignSite is the answer to a write that another site may have sent.

@@ -187,7 +187,7 @@ func (w *Web) editDraftText(c echo.Context) error {
 
 // postDraftText is POST /plans/:plan/edit/json.
 func (w *Web) postDraftText(c echo.Context) error {
-	f, err := wideForm(c, func(name string) bool { return name == "revision" || name == "do" || name == "json" })
+	f, err := strictForm(c, maxPlanForm, 3, func(name string) bool { return name == "revision" || name == "do" || name == "json" })
 	if err != nil {
 		return err
 	}
@@ -220,8 +220,14 @@ func (w *Web) postDraftText(c echo.Context) error {
 	return w.showEditor(c, http.StatusOK, editor{plan: p, form: formOf(d), revision: revision, unsaved: true, open: -1})
 }
 
+// shownFaults is how many faults of a text are shown: to find the line of one
+// reads the text.
+const shownFaults = 50
+
 // textFaults names the lines of faults.
 func textFaults(text string, list problem.Fields, toForm bool) []views.Fault {
+	more := len(list) - shownFaults
+	list = list[:min(len(list), shownFaults)]
 	var out []views.Fault
 	if toForm {
 		out = append(out, views.Fault{Message: "This cannot be shown as a form before it is right:"})
@@ -232,6 +238,9 @@ func textFaults(text string, list problem.Fields, toForm bool) []views.Fault {
 			where += ", " + f.Pointer
 		}
 		out = append(out, views.Fault{Field: "json", Message: where + ": " + stop(f.Message)})
+	}
+	if more > 0 {
+		out = append(out, views.Fault{Field: "json", Message: "And " + strconv.Itoa(more) + " more."})
 	}
 	return out
 }
@@ -417,6 +426,10 @@ var (
 		{Value: string(enforcement.OnFailureOpen), Label: "Open: let requests pass"},
 		{Value: string(enforcement.OnFailureClosed), Label: "Closed: refuse with 503"},
 	}
+	consistencyChoices = []views.Option{
+		{Value: string(enforcement.Exact), Label: "Exact: every request is counted where all nodes see it"},
+		{Value: string(enforcement.Leased), Label: "Leased: nodes draw quota ahead, and answer without Redis"},
+	}
 	anchorChoices = []views.Option{
 		{Value: enforcement.FirstHit.String(), Label: "At the first request"},
 		{Value: enforcement.Clock.String(), Label: "By the clock (UTC)"},
@@ -448,10 +461,14 @@ func algorithmChoices(explained bool) []views.Option {
 	return out
 }
 
+// consistencyHint says what a leased policy promises, and its bound.
+const consistencyHint = "Leased never allows more than the limit. It may deny early by what other nodes hold, together about a tenth of it. " +
+	"Limits below 100 stay exact; a log cannot be leased. Without Redis both are the same."
+
 func (m *marker) policy(f *draftForm, i int, d plans.Document) views.PolicyFields {
 	p, id := &f.policies[i], "policies."+strconv.Itoa(i)
 	v := views.PolicyFields{
-		ID: id, Was: p.slug, Consistency: p.consistency, Number: strconv.Itoa(i + 1), Title: p.slug, Mode: planMode(enforcement.PolicyMode(p.mode)),
+		ID: id, Was: p.slug, Number: strconv.Itoa(i + 1), Title: p.slug, Mode: planMode(enforcement.PolicyMode(p.mode)),
 		First: i == 0, Last: i == len(f.policies)-1, Error: m.errors[id], AttributesError: m.errors[id+".attributes"],
 		CountByError: m.errors[id+".count_by"], LimitsError: m.errors[id+".limits"],
 		Slug:         m.hinted(id+".slug", "Slug", p.slug, "As answers and charts name it. With another slug it counts from nothing."),
@@ -461,7 +478,9 @@ func (m *marker) policy(f *draftForm, i int, d plans.Document) views.PolicyField
 		Missing:      m.choose(id+".missing", "When a request does not have the attribute", p.missing, missingChoices),
 		ModeField:    m.choose(id+".mode", "Mode", p.mode, modeChoices),
 		Failure:      m.choose(id+".on_failure", "While the counters are away", p.onFailure, failureChoices),
+		Consistency:  m.choose(id+".consistency", "Counting", p.consistency, consistencyChoices),
 	}
+	v.Consistency.Hint = consistencyHint
 	if v.Title == "" {
 		v.Title = "a new policy"
 	}

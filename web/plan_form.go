@@ -271,7 +271,7 @@ func (r *reading) policy(i int, f policyForm) plans.Policy {
 	for pointer, field := range map[string]string{
 		"": "", "/slug": ".slug", "/description": ".description", "/match": ".match", "/match/path": ".path", "/match/methods": ".methods",
 		"/match/attributes": ".attributes", "/count_by": ".count_by", "/missing": ".missing", "/mode": ".mode",
-		"/on_failure": ".on_failure", "/replaces": ".replaces", "/limits": ".limits", "/consistency": "",
+		"/on_failure": ".on_failure", "/replaces": ".replaces", "/limits": ".limits", "/consistency": ".consistency",
 	} {
 		r.fields[at+pointer] = in + field
 	}
@@ -440,7 +440,7 @@ func (f *draftForm) do(what string) (next string, open int, ok bool) {
 func newPolicy() policyForm {
 	return policyForm{
 		path: "*", missing: string(enforcement.MissingShared), mode: string(enforcement.PolicyShadow),
-		onFailure: string(enforcement.OnFailureLocal), limits: []limitForm{newLimit()},
+		onFailure: string(enforcement.OnFailureLocal), consistency: string(enforcement.Exact), limits: []limitForm{newLimit()},
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -319,7 +320,7 @@ func TestFaultsFindTheirField(t *testing.T) {
 		"missing":         {policy(func(p *plans.Policy) { p.Missing = "x" }), in + ".missing"},
 		"mode":            {policy(func(p *plans.Policy) { p.Mode = "x" }), in + ".mode"},
 		"failure":         {policy(func(p *plans.Policy) { p.OnFailure = "x" }), in + ".on_failure"},
-		"consistency":     {policy(func(p *plans.Policy) { p.Consistency = "leased" }), in},
+		"consistency":     {policy(func(p *plans.Policy) { p.Consistency = "x" }), in + ".consistency"},
 		"replaces itself": {policy(func(p *plans.Policy) { p.Replaces = []string{"api-per-user"} }), in + ".replaces"},
 		"replaces none":   {policy(func(p *plans.Policy) { p.Replaces = []string{"none"} }), in + ".replaces"},
 		"circle": {func(d *plans.Document) {
@@ -489,5 +490,42 @@ func TestLineOf(t *testing.T) {
 	}
 	if got := lineOf("{\n\"a\": 1,\n\"b\" 2\n}", "/b"); got != 3 {
 		t.Errorf("a missing colon is on line %d", got)
+	}
+}
+
+// The largest plan that the API takes can be edited as JSON: the editor's text has
+// every default, and is indented.
+func TestEditFullPlanAsJSON(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	d := plans.Document{Name: "Full"}
+	for i := range plans.MaxPolicies {
+		d.Policies = append(d.Policies, plans.Policy{
+			Slug: "p" + strconv.Itoa(i), Description: strings.Repeat("x", 700), Match: plans.Match{Path: fmt.Sprintf("/v1/%d/*", i)},
+			Limits: []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 1, Window: time.Minute}},
+		})
+	}
+	if text, err := plans.EncodeDocument(d); err != nil || len(text) < plans.MaxBytes*9/10 || len(text) > plans.MaxBytes {
+		t.Fatalf("%d bytes, error %v", len(text), err)
+	}
+	p, err := w.plans.CreatePlan(t.Context(), "full", d)
+	must(t, err)
+	if got := w.get("/plans/full/edit", "editor"); got.Code != 200 || !strings.Contains(got.body, "too large for a form") {
+		t.Errorf("the form: %d", got.Code)
+	}
+	_, f := filled(t, w.get("/plans/full/edit/json", "editor").tree(t), "draft", "save")
+	f.Set("json", strings.Replace(f.Get("json"), `"Full"`, `"Fuller"`, 1))
+	got := w.post("/plans/full/edit/json", "editor", f)
+	if now, err := w.plans.Plan(t.Context(), p.ID); got.Code != 303 || err != nil || now.Draft.Name != "Fuller" || len(now.Draft.Policies) != plans.MaxPolicies {
+		t.Errorf("saved: %d %.300s, %v", got.Code, got.body, err)
+	}
+	f.Set("json", strings.Repeat(" ", maxPlanForm)+"{}")
+	if got := w.post("/plans/full/edit/json", "editor", f); got.Code != 413 {
+		t.Errorf("more than a form may have: %d", got.Code)
+	}
+	// Of many faults the first are shown.
+	f.Set("json", `{"name":"x","policies":[`+strings.Repeat(`{"slug":"","limits":[]},`, 99)+`{"slug":"","limits":[]}]}`)
+	if got := w.post("/plans/full/edit/json", "editor", f); got.Code != 422 || !strings.Contains(got.body, "more.") || strings.Count(got.body, "Line 1") > shownFaults {
+		t.Errorf("many faults: %d, %d lines", got.Code, strings.Count(got.body, "Line 1"))
 	}
 }

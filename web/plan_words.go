@@ -85,6 +85,14 @@ func failureWords(m enforcement.OnFailure) string {
 	return "while the counters are away, each node limits by itself, with its share"
 }
 
+// consistencyWords says what a policy that is not exact may do; "" if it is exact.
+func consistencyWords(c enforcement.Consistency) string {
+	if c != enforcement.Leased {
+		return ""
+	}
+	return "leased: each node spends quota that it drew ahead; never more than the limit, and at times about a tenth of it less"
+}
+
 func planMode(m enforcement.PolicyMode) views.ModeBadge {
 	switch m {
 	case enforcement.PolicyShadow:
@@ -113,6 +121,7 @@ func policyCards(d plans.Document, edit string) []views.PolicyCard {
 		c := views.PolicyCard{
 			ID: "policy-" + p.Slug, Slug: p.Slug, Description: p.Description, Matches: appliesTo(p.Match), CountedBy: countedByWords(p.CountBy),
 			Limits: limitWords(p.Limits), Mode: planMode(p.Mode), Failure: failureWords(p.OnFailure), Replaces: p.Replaces,
+			Consistency: consistencyWords(p.Consistency),
 		}
 		if len(p.CountBy) > 0 {
 			c.Missing = missingWords(p.Missing)

@@ -36,9 +36,11 @@ const (
 	looksThrough  = 200
 )
 
-// entriesCounted is up to how many list entries are counted for the first page:
-// a list may have thousands.
-const entriesCounted = 500
+// rowsCounted is up to how many overrides, list entries and blocks are counted
+// for a page: there may be 100,000 of each.
+const rowsCounted = 500
+
+var countedRows = steering.Filter{Limit: rowsCounted + 1}
 
 func (w *Web) tenantRoutes() []row {
 	const get = http.MethodGet
@@ -255,15 +257,15 @@ func rateWords(f float64) string {
 // besides are what is in force beside the plan.
 func (w *Web) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, error) {
 	now := w.cfg.Now()
-	overrides, err := w.cfg.Steering.Overrides(ctx, t.ID, allSteering)
+	overrides, err := w.cfg.Steering.Overrides(ctx, t.ID, countedRows)
 	if err != nil {
 		return nil, err
 	}
-	blocks, err := w.cfg.Steering.Blocks(ctx, t.ID, allSteering)
+	blocks, err := w.cfg.Steering.Blocks(ctx, t.ID, countedRows)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := w.cfg.Steering.Entries(ctx, t.ID, steering.Filter{Limit: entriesCounted + 1})
+	entries, err := w.cfg.Steering.Entries(ctx, t.ID, countedRows)
 	if err != nil {
 		return nil, err
 	}
@@ -286,8 +288,8 @@ func (w *Web) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, er
 		n, next := inForce(ends[i], now)
 		b := views.Beside{Label: what.label, URL: below(t, what.path), Count: views.Count(int64(n)), Text: what.none}
 		switch {
-		case n > entriesCounted && i == 1:
-			b.Count, b.Text = views.Number{Text: strconv.Itoa(entriesCounted) + "+", Exact: "more than " + strconv.Itoa(entriesCounted)}, "of both lists"
+		case len(ends[i]) > rowsCounted:
+			b.Count, b.Text = views.Number{Text: strconv.Itoa(rowsCounted) + "+", Exact: "more than " + strconv.Itoa(rowsCounted)}, "the newest are counted"
 			next = time.Time{} // of those that were not read nothing is known
 		case n > 0:
 			b.Text = "without an end"

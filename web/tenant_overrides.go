@@ -201,9 +201,10 @@ func aloud(k *usage.KeyUsage) []string {
 }
 
 // matching are the overrides that a key meets, the one in force first, then as
-// they would follow.
+// they would follow. Those that a newer one for the same values outlasts are left
+// out.
 func (w *Web) matching(ctx context.Context, t tenants.Tenant, p plans.Policy, key map[string]string, winner string) ([]views.OverrideRow, error) {
-	list, err := w.cfg.Steering.Overrides(ctx, t.ID, steering.Filter{Policy: p.Slug, Limit: allSteering.Limit})
+	list, err := w.overridesOf(ctx, t, p, key)
 	if err != nil {
 		return nil, err
 	}
@@ -234,6 +235,34 @@ func (w *Web) matching(ctx context.Context, t tenants.Tenant, p plans.Policy, ke
 		rows[i].InForce, rows[i].SpecificNote = m.first, m.note
 	}
 	return rows, nil
+}
+
+// overridesOf are the overrides that a key meets on this node.
+func (w *Web) overridesOf(ctx context.Context, t tenants.Tenant, p plans.Policy, key map[string]string) ([]steering.Override, error) {
+	s, found := w.cfg.Snapshot().Subject(t.ID)
+	if !found || s.Plan == nil {
+		return nil, nil
+	}
+	r, found := s.Plan.Rule(p.Slug)
+	if !found {
+		return nil, nil
+	}
+	var attributes []enforcement.Attribute
+	for name, value := range key {
+		attributes = append(attributes, enforcement.Attribute{Name: name, Value: value})
+	}
+	var list []steering.Override
+	for _, met := range s.Steering.OverridesOf(r, attributes) {
+		o, err := w.cfg.Steering.Override(ctx, t.ID, met.ID)
+		if problem.Is(err, problem.NotFound) {
+			continue // ended since
+		}
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, o)
+	}
+	return list, nil
 }
 
 // rankOf tells whether an override is for a key, and how closely: as the engine

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
 )
@@ -291,23 +293,19 @@ func (w *Web) steeringLeft(ctx context.Context, t tenants.Tenant, before, after 
 	for _, p := range after.Policies {
 		delete(gone, p.Slug)
 	}
-	overrides, err := w.cfg.Steering.Overrides(ctx, t.ID, allSteering)
-	if err != nil {
-		return "", err
-	}
-	blocks, err := w.cfg.Steering.Blocks(ctx, t.ID, allSteering)
-	if err != nil {
-		return "", err
-	}
 	o, b := 0, 0
-	for _, x := range overrides {
-		if gone[x.Policy] {
-			o++
+	for _, policy := range slices.Sorted(maps.Keys(gone)) {
+		of := steering.Filter{Policy: policy, Limit: rowsCounted}
+		overrides, err := w.cfg.Steering.Overrides(ctx, t.ID, of)
+		if err != nil {
+			return "", err
 		}
-	}
-	for _, x := range blocks {
-		if gone[x.Policy] {
-			b++
+		blocks, err := w.cfg.Steering.Blocks(ctx, t.ID, of)
+		if err != nil {
+			return "", err
+		}
+		if o, b = o+len(overrides), b+len(blocks); max(o, b) >= rowsCounted {
+			return "At least " + numberOf(o, "override") + " and " + numberOf(b, "block") + " have no effect any more, as their policies are not in the new plan.", nil
 		}
 	}
 	if o+b == 0 {

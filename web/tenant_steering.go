@@ -26,9 +26,6 @@ import (
 // steeringOnPage is how many rows stand on one page of a list.
 const steeringOnPage = 50
 
-// allSteering reads as many overrides or blocks as one tenant can have.
-var allSteering = steering.Filter{Limit: max(steering.MaxOverrides, steering.MaxBlocks)}
-
 // keyField is before the name of an attribute in forms and addresses.
 const keyField = "k."
 

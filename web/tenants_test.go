@@ -289,15 +289,15 @@ func TestTenantsTabsByRole(t *testing.T) {
 	}
 }
 
-// What a list has beyond what is counted is told as such.
+// Rows beyond those that are counted are shown as such.
 func TestTenantHomeWithLongLists(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
-	for i := range entriesCounted + 1 {
+	for i := range rowsCounted + 1 {
 		_, err := w.steering.CreateEntry(t.Context(), "acme", steering.NewEntry{List: steering.Deny, Attribute: "user", Value: strconv.Itoa(i), ExpiresAt: w.clock().Add(time.Hour)})
 		must(t, err)
 	}
-	if text := words(t, w.get("/tenants/acme", "owner")); !strings.Contains(text, "List entries 500+ of both lists Blocks 0") {
+	if text := words(t, w.get("/tenants/acme", "owner")); !strings.Contains(text, "List entries 500+ the newest are counted Blocks 0") {
 		t.Errorf("%s", text)
 	}
 }

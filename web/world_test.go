@@ -104,7 +104,7 @@ func (w *world) open(ctx context.Context, path string) error {
 	w.steering = steering.NewService(w.store, w.tenants, w.plans, steering.Config{Now: w.clock})
 	w.refusals = accounts.NewRefusals(w.store, accounts.RefusalsConfig{})
 	w.people, err = accounts.NewPeople(w.store, accounts.PeopleConfig{
-		Limiter: inprocess.New(inprocess.Config{Now: w.now.Load}), LimiterTimeout: 30 * time.Second, Now: w.clock,
+		Limiter: inprocess.New(inprocess.Config{Now: w.now.Load}), Now: w.clock,
 	})
 	return err
 }
@@ -219,7 +219,7 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 	w.recorder = recorder
 	w.flusher = metrics.NewFlusher(recorder, w.store, metrics.FlusherConfig{Now: w.clock})
 	w.engine = enforcement.NewEngine(recorder.InstrumentLimiter(inprocess.New(inprocess.Config{Now: w.now.Load})),
-		enforcement.Config{Timeout: 30 * time.Second, Now: w.clock, NewID: w.newID, Recorder: recorder})
+		enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: recorder})
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	cfg := Config{
 		Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Refusals: w.refusals, Now: w.clock,

@@ -22,7 +22,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		return nil, err
 	}
 	cfg := api.Config{
-		Snapshot: n.watcher.Current, Decider: n.engine,
+		Snapshot: n.watcher.Current, Decider: n.engine, Admission: n.admission,
 		Tenants: n.tenants, Plans: n.plans, Accounts: n.accounts, Audit: n.store,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
 		Steering: n.steering, Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,

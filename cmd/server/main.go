@@ -37,6 +37,7 @@ type commands struct {
 	User        userCommand        `cmd:"" help:"List, create, invite and disable people who sign in."`
 	Audit       auditCommand       `cmd:"" help:"Verify the audit log."`
 	Simulate    simulateCommand    `cmd:"" help:"Play scenarios: one JSON scenario a line on standard input, one JSON line out for each."`
+	Bench       benchCommand       `cmd:"" help:"Measure an installation: send checks, and print their rate and latency."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running node whether it is ready; for container health checks."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 }
@@ -91,7 +92,7 @@ func (p program) parser(ctx context.Context) (*kong.Kong, error) {
 	parser, err := kong.New(&commands{},
 		kong.Name("headgate"),
 		kong.Description("A multi-tenant quota and rate-limit service. With nothing configured it runs alone on SQLite and in-process counters.\n\n"+
-			"Every flag is also the environment variable in brackets; a flag wins. A secret may stand in a file named by the variable with _FILE behind it."),
+			"A flag with a name in brackets is also that environment variable; the flag wins. A secret may stand in a file named by the variable with _FILE behind it."),
 		kong.UsageOnError(),
 		kong.Writers(p.stdout, p.stderr),
 		kong.Exit(func(code int) { panic(exitNow(code)) }),

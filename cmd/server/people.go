@@ -11,7 +11,6 @@ import (
 
 	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/oidc"
 	"github.com/headgate/headgate/web"
 )
@@ -19,9 +18,9 @@ import (
 // openPeople makes what people sign in with. Failed sign-ins are counted by the
 // limiter that counts everything else, so on all nodes together.
 func (n *node) openPeople(ctx context.Context, s *serveCommand, log *slog.Logger) error {
-	cfg := accounts.PeopleConfig{Limiter: n.local, LimiterTimeout: time.Minute, Logger: log} // it waits for nobody but a busy processor
+	cfg := accounts.PeopleConfig{Limiter: n.local, Logger: log}
 	if n.shared != nil {
-		cfg.Limiter, cfg.Local, cfg.LimiterTimeout = enforcement.Limiter(n.shared), n.local, s.LimiterTimeout
+		cfg.Limiter, cfg.Local = n.shared, n.local
 	}
 	var err error
 	if n.people, err = accounts.NewPeople(n.store, cfg); err != nil {

@@ -28,7 +28,8 @@ type serveCommand struct {
 func (*serveCommand) Help() string {
 	return "HEADGATE_BOOTSTRAP_KEY, or the file that HEADGATE_BOOTSTRAP_KEY_FILE names, is an operator key for automation: " +
 		"32 to 128 characters of A-Z a-z 0-9 . _ ~ + / = -, good while no other operator key exists. " +
-		"It has no flag, because the arguments of a process can be read by every user of the machine."
+		"It has no flag, because the arguments of a process can be read by every user of the machine.\n\n" +
+		"GOGC and GOMEMLIMIT are Go's own: where they are not set, GOGC is 400, and GOMEMLIMIT is 90 % of the memory of the process' cgroup."
 }
 
 // Run serves until ctx ends.
@@ -37,6 +38,7 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 		return usageError{err}
 	}
 	log := s.logger(p.stderr)
+	tuneCollector(p.getenv, log)
 	listener, err := net.Listen("tcp", s.Addr)
 	if err != nil {
 		return fmt.Errorf("%s: %w", settingName("addr"), err)
@@ -71,7 +73,8 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 }
 
 // stop ends in order: say no to readiness, serve on while the balancer turns
-// away, finish requests, end the work behind them, close the stores.
+// away, finish requests, return quota leases, end the work behind them, close
+// the stores.
 func (s *serveCommand) stop(g *gate, n *node, server *http.Server, tasks *errgroup.Group, endWork func(), log *slog.Logger) error {
 	delay := s.ShutdownDelay
 	if n == nil {
@@ -94,6 +97,9 @@ func (s *serveCommand) stop(g *gate, n *node, server *http.Server, tasks *errgro
 	}
 	if n != nil {
 		n.endTraffic() // before what counts it
+		if n.leases != nil {
+			n.leases.Return(deadline)
+		}
 	}
 	endWork()
 	err = errors.Join(err, tasks.Wait())

@@ -50,8 +50,10 @@ type serveSettings struct {
 	logSettings
 
 	Addr           string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen."`
-	Nodes          int           `default:"1" help:"How many nodes share the limits: with Redis away, each gives out a share of 1/nodes."`
-	LimiterTimeout time.Duration `default:"50ms" help:"How long a check may wait for Redis before the policies' on_failure answers."`
+	Nodes          int           `default:"1" help:"How many nodes share the limits: with Redis away, each gives out a share of 1/nodes; of a leased policy, each holds at most 1/nodes of the tenth of a limit that may be leased."`
+	LimiterTimeout time.Duration `default:"50ms" help:"How long Redis may take to answer a call, from when it is written, before the policies' on_failure answers. Time inside the node is not part of it; a check behind a call that is not answered waits up to about twice as long, and longer on a machine that is short of processors."`
+	MaxWaiting     int           `default:"8192" help:"How many checks may wait on this node before further ones are answered 503 with Retry-After; a batch counts as an eighth of its checks. 0: none waits."`
+	MaxCounters    int           `default:"4000000" help:"How many counters this process keeps at once, about 85 bytes each, of one tenant at most a quarter. Further keys of a tenant and limit share one counter."`
 	Headers        string        `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers: draft-11, draft-06, x-ratelimit, several by comma, or off."`
 	MetricsAddr    string        `placeholder:"HOST:PORT" help:"Serve /metrics there instead of beside the API."`
 	MetricsTenants string        `placeholder:"SLUG,..." help:"Tenants whose decisions /metrics also counts by name, at most 20; empty: none."`
@@ -120,6 +122,8 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"nodes", within(s.Nodes, 1, 10_000)},
 		{"limiter-timeout", within(s.LimiterTimeout, time.Millisecond, time.Minute)},
 		{"shutdown-timeout", within(s.ShutdownTimeout, 0, 10*time.Minute)},
+		{"max-counters", within(s.MaxCounters, 1000, 1_000_000_000)},
+		{"max-waiting", within(s.MaxWaiting, 0, 1_000_000)},
 		{"redis-prefix", validPrefix(s.RedisPrefix)},
 		{"metrics-tenants", validTenants(s.MetricsTenants)},
 		{"retention-minutes", within(s.RetentionMinutes, lifetime(3*time.Hour), lifetime(10*366*day))},
@@ -395,12 +399,15 @@ func namedError(model *kong.Application, err error) error {
 // helpWithVariable shows a setting's environment variable in --help, and the
 // default where a placeholder hides it.
 func helpWithVariable(value *kong.Value) string {
-	if value.Flag == nil || !isSetting(value.Flag) {
-		return value.Help
-	}
 	help := value.Help
+	if value.Flag == nil {
+		return help
+	}
 	if value.Flag.PlaceHolder != "" && value.HasDefault && value.Default != unset {
 		help += " Default: " + value.Default + "."
+	}
+	if !isSetting(value.Flag) {
+		return help
 	}
 	return help + " [" + settingName(value.Name) + "]"
 }

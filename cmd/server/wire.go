@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"runtime"
 	"time"
 
 	"github.com/google/uuid"
@@ -18,8 +19,10 @@ import (
 	"github.com/headgate/headgate/demo"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/enforcement/lease"
 	"github.com/headgate/headgate/enforcement/redis"
 	"github.com/headgate/headgate/fleet"
+	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/metrics"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/preview"
@@ -38,8 +41,10 @@ type node struct {
 	watcher *snapshot.Watcher
 
 	shared      *redis.Limiter // nil without Redis
+	leases      *lease.Limiter // before shared; nil without Redis
 	local       *inprocess.Limiter
 	limiterKind string
+	admission   *admission.Gate
 
 	recorder  *metrics.Recorder
 	flusher   *metrics.Flusher
@@ -88,6 +93,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	if err := n.openLimiters(ctx, s, log); err != nil {
 		return nil, err
 	}
+	n.admission = n.newAdmission(s)
 	if s.MetricsAddr != "" {
 		if n.metricsListener, err = net.Listen("tcp", s.MetricsAddr); err != nil {
 			return nil, fmt.Errorf("%s: %w", settingName("metrics-addr"), err)
@@ -117,6 +123,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	tasks.Go(func() error { return n.local.Run(work) })
 	if n.shared != nil {
 		tasks.Go(func() error { return n.shared.Run(work) })
+		tasks.Go(func() error { return n.leases.Run(work) })
 	}
 	if err := n.watcher.WaitFor(ctx, 0); err != nil {
 		return nil, fmt.Errorf("load tenants and plans: %w", err)
@@ -153,7 +160,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Snapshot: n.snapshotState, Redis: n.redisState(), Flush: func() metrics.FlushState { return n.flusher.Status() },
+		Snapshot: n.snapshotState, Redis: n.redisState(), Admission: n.admissionState, Flush: func() metrics.FlushState { return n.flusher.Status() },
 	})
 	n.flusher = metrics.NewFlusher(n.recorder, n.store, metrics.FlusherConfig{Node: n.id, StopTimeout: s.ShutdownTimeout, Logger: log})
 	roller := metrics.NewRoller(n.store, metrics.RollerConfig{
@@ -195,7 +202,7 @@ func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, log *sl
 // for Redis, and the shared one when there is a URL. Redis may be away: then
 // the node starts degraded and finds it later.
 func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logger) error {
-	n.local = inprocess.New(inprocess.Config{})
+	n.local = inprocess.New(inprocess.Config{MaxCells: s.MaxCounters})
 	n.limiterKind = fleet.LimiterInProcess
 	if s.RedisURL == "" {
 		return nil
@@ -205,18 +212,38 @@ func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logg
 		return fmt.Errorf("%s: %w", settingName("redis-url"), err)
 	}
 	n.shared, n.limiterKind = shared, fleet.LimiterRedis
+	n.leases = lease.New(shared, lease.Config{Nodes: s.Nodes})
 	n.closers = append(n.closers, shared)
 	return nil
 }
 
+// newAdmission makes the queue in front of the limiter. ADR 0016 has the
+// measurements behind the slots. With Redis, half of them are in a gathered call
+// and half form the next one; fewer make calls smaller, and more delay the
+// tenants beside a flood. Without Redis, a check in service keeps a processor
+// busy, so that few are in service at once.
+func (n *node) newAdmission(s *serveCommand) *admission.Gate {
+	cfg := admission.Config{Slots: 4 * runtime.GOMAXPROCS(0), Waiting: s.MaxWaiting}
+	if n.shared != nil {
+		cfg.Slots = max(64, 32*runtime.GOMAXPROCS(0))
+	}
+	if s.MaxWaiting == 0 {
+		cfg.Waiting = -1
+	}
+	return admission.New(cfg)
+}
+
+func (n *node) admissionState() metrics.AdmissionState {
+	s := n.admission.Status()
+	return metrics.AdmissionState{InService: s.InService, Waiting: s.Waiting, Overloaded: s.Overloaded}
+}
+
 // newEngine puts the engine before the limiter that counts.
 func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine {
-	cfg := enforcement.Config{Nodes: s.Nodes, Timeout: s.LimiterTimeout, Recorder: n.recorder, Logger: log}
+	cfg := enforcement.Config{Nodes: s.Nodes, Recorder: n.recorder, Logger: log}
 	var limiter enforcement.Limiter = n.local
 	if n.shared != nil {
-		limiter, cfg.Local = n.shared, n.recorder.InstrumentLocal(n.local)
-	} else {
-		cfg.Timeout = time.Minute // it waits for nobody but a busy processor
+		limiter, cfg.Local, cfg.Memory = n.leases, n.recorder.InstrumentLocal(n.local), n.local
 	}
 	return enforcement.NewEngine(n.tracer.Limiter(n.recorder.InstrumentLimiter(limiter)), cfg)
 }
@@ -260,7 +287,7 @@ func (n *node) redisState() func() metrics.RedisState {
 	}
 	return func() metrics.RedisState {
 		status := n.shared.Status()
-		return metrics.RedisState{Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches}
+		return metrics.RedisState{Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches, Calls: status.Calls, Recalled: status.Recalled}
 	}
 }
 

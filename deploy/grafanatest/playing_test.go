@@ -26,6 +26,7 @@ load 1m
 	headgate_redis_breaker_open{job="headgate",instance="a"} 0x120
 	headgate_redis_mismatches_total{job="headgate",instance="a"} 0x120
 	headgate_degraded_total{job="headgate",instance="a"} 5x120
+	headgate_overloaded_total{job="headgate",instance="a"} 9x120
 	headgate_decisions_total{job="headgate",instance="a",outcome="allowed",reason="ok",mode="enforce"} 0+600x120
 	headgate_decisions_total{job="headgate",instance="a",outcome="refused",reason="over_limit",mode="enforce"} 0+100x120
 	headgate_decisions_total{job="headgate",instance="a",outcome="refused",reason="limiter_unavailable",mode="enforce"} 7x120
@@ -62,6 +63,7 @@ var faults = map[string]struct {
 	"HeadgateScriptDisagrees":   {`headgate_redis_mismatches_total{job="headgate",instance="a"} 0x9 1x50`, 11, 12, "than a expects"},
 	"HeadgateDegraded":          {`headgate_degraded_total{job="headgate",instance="a"} 5x9 65+60x50`, 15, 16, "1.0 degraded"},
 	"HeadgateChecksUnavailable": {`headgate_decisions_total{job="headgate",instance="a",outcome="refused",reason="limiter_unavailable",mode="enforce"} 7x9 127+120x50`, 12, 13, "with 503"},
+	"HeadgateOverloaded":        {`headgate_overloaded_total{job="headgate",instance="a"} 9x9 69+60x50`, 15, 16, "a answers 1.0 requests"},
 	"HeadgateRepliesLost":       {`headgate_limiter_requests_total{job="headgate",instance="a",verdict="unknown"} 3x9 4+1x50`, 25, 26, "are lost"},
 	"HeadgateLimiterSlow": {"headgate_limiter_seconds_bucket{job=\"headgate\",instance=\"a\",le=\"0.016\"} 0+500x60\n\theadgate_limiter_seconds_bucket{job=\"headgate\",instance=\"a\",le=\"0.064\"} 0+600x60\n" +
 		"\theadgate_limiter_seconds_bucket{job=\"headgate\",instance=\"a\",le=\"+Inf\"} 0+600x60", 11, 12, "slow on a"},

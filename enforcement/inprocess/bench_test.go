@@ -48,7 +48,7 @@ func partitions(n int) [][16]byte {
 func BenchmarkTake(b *testing.B) {
 	for _, keys := range []int{1, 100_000} {
 		all := partitions(keys)
-		for _, goroutines := range []int{1, 64} {
+		for _, goroutines := range []int{1, 2, 64} {
 			where := fmt.Sprintf("keys=%d/goroutines=%d", keys, goroutines)
 			b.Run("plain_float_bucket/"+where, func(b *testing.B) {
 				l := newPlain()
@@ -119,46 +119,67 @@ func spread(b *testing.B, goroutines int, run func(n int, r *rand.PCG)) {
 	wg.Wait()
 }
 
-// BenchmarkMemory reports bytes a counter, at a million of them.
-func BenchmarkMemory(b *testing.B) {
-	const keys = 1_000_000
-	measure := func(b *testing.B, fill func() any) {
-		for b.Loop() {
-			var before, after runtime.MemStats
-			runtime.GC()
-			runtime.ReadMemStats(&before)
-			kept := fill()
-			runtime.GC()
-			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/keys, "B/key")
-			runtime.KeepAlive(kept)
-		}
+// BenchmarkKeys reports, for so many keys of 24 bytes with expiry: the bytes and
+// the nanoseconds that a new one takes, the nanoseconds of a check of a random
+// one, and those of a sweep for each key, when it keeps all and when it drops all.
+func BenchmarkKeys(b *testing.B) {
+	for _, keys := range []int{1_000_000, 10_000_000} {
+		b.Run(fmt.Sprintf("plain_float_bucket/keys=%d", keys), func(b *testing.B) {
+			if keys > 1_000_000 {
+				b.Skip("its maps take minutes to fill and to collect")
+			}
+			for b.Loop() {
+				l := newPlain()
+				measureKeys(b, keys, func(i int) { l.allow(partitionOf(i), 1e9, 1e9) })
+			}
+		})
+		b.Run(fmt.Sprintf("inprocess/keys=%d", keys), func(b *testing.B) {
+			for b.Loop() {
+				now := time.Now().UnixMicro()
+				l := inprocess.New(inprocess.Config{MaxCells: keys, TenantCells: keys, Now: func() int64 { return now }})
+				charges := []enforcement.Charge{{Key: enforcement.Key{Tenant: 1, Cell: 1}, Meter: meterCases[0].limit.Compile(1), Rev: 1, Cost: 1}}
+				requests, outcomes := []enforcement.Request{{Charges: charges}}, make([]enforcement.Outcome, 1)
+				measureKeys(b, keys, func(i int) {
+					charges[0].Key.Partition = partitionOf(i)
+					l.Take(context.Background(), requests, outcomes)
+				})
+				if l.Len() != keys {
+					b.Fatalf("%d counters", l.Len())
+				}
+				for _, unit := range []string{"ns/swept-kept", "ns/swept-dropped"} {
+					now += 1 // all are there; then a minute later
+					start := time.Now()
+					l.Sweep()
+					b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(keys), unit)
+					now += time.Minute.Microseconds()
+				}
+				if l.Len() != 0 {
+					b.Fatalf("%d counters after a minute", l.Len())
+				}
+			}
+		})
 	}
-	b.Run("plain_float_bucket", func(b *testing.B) {
-		measure(b, func() any {
-			l := newPlain()
-			for i := range keys {
-				l.allow(partitionOf(i), 1e9, 1e9)
-			}
-			return l
-		})
-	})
-	b.Run("inprocess", func(b *testing.B) {
-		m := meterCases[0].limit.Compile(1)
-		measure(b, func() any {
-			l := inprocess.New(inprocess.Config{MaxCells: keys, TenantCells: keys})
-			charges := []enforcement.Charge{{Key: enforcement.Key{Tenant: 1, Cell: 1}, Meter: m, Rev: 1, Cost: 1}}
-			requests, outcomes := []enforcement.Request{{Charges: charges}}, make([]enforcement.Outcome, 1)
-			for i := range keys {
-				charges[0].Key.Partition = partitionOf(i)
-				l.Take(context.Background(), requests, outcomes)
-			}
-			if l.Len() != keys {
-				b.Fatalf("%d counters", l.Len())
-			}
-			return l
-		})
-	})
+}
+
+func measureKeys(b *testing.B, keys int, check func(i int)) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	for i := range keys {
+		check(i)
+	}
+	b.ReportMetric(float64(time.Since(start).Nanoseconds())/float64(keys), "ns/new-key")
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	b.ReportMetric(float64(after.HeapAlloc-before.HeapAlloc)/float64(keys), "B/key")
+	const checks = 1_000_000
+	r := rand.NewPCG(1, 99)
+	start = time.Now()
+	for range checks {
+		check(int(r.Uint64() % uint64(keys)))
+	}
+	b.ReportMetric(float64(time.Since(start).Nanoseconds())/checks, "ns/check")
 }
 
 // A plain limiter is the usual one: a token bucket of floats behind a mutex of

@@ -14,7 +14,7 @@ func (l *Limiter) own(w *work) *shard {
 	s := &l.shards[shardOf(w.hash)]
 	if w.cell == none {
 		w.cell = s.insert(&w.key, uint32(w.hash))
-		l.account(w.key.Tenant, 1)
+		l.counted.add(w.key.Tenant, 1)
 		if w.key.Partition == overflow {
 			l.overflows.Add(1)
 		}
@@ -36,7 +36,7 @@ func (l *Limiter) keepEntries(s *shard, w *work, all []enforcement.Entry) {
 	e := s.log(w.cell)
 	before := e.blocks()
 	e.all, e.gone = all, 0
-	l.account(w.key.Tenant, e.blocks()-before)
+	l.counted.add(w.key.Tenant, e.blocks()-before)
 	w.state.Log = all
 }
 
@@ -75,7 +75,7 @@ func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 	switch cost = w.state.A - was.A; {
 	case w.state.B == was.B:
 		e.all[len(e.all)-1].Units += cost
-	case len(e.all) == cap(e.all) && len(e.live()) > 0 && l.full(w.key.Tenant):
+	case len(e.all) == cap(e.all) && len(e.live()) > 0 && l.counted.full(w.key.Tenant):
 		// No memory for one more entry: the newest takes the units and becomes
 		// as young as they are. It stays longer than it should, never shorter.
 		last := &e.all[len(e.all)-1]
@@ -85,7 +85,7 @@ func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 		e.all = append(e.all, enforcement.Entry{T: w.state.T, Units: cost})
 	}
 	if grown := e.blocks() - before; grown != 0 {
-		l.account(w.key.Tenant, grown)
+		l.counted.add(w.key.Tenant, grown)
 	}
 	w.state.Log = e.live()
 	s.write(w.cell, c.Meter, &w.state, now)
@@ -156,5 +156,5 @@ func (l *Limiter) drop(s *shard, i int32, hash uint64) {
 		l.overflows.Add(-1)
 	}
 	s.remove(i, uint32(hash))
-	l.account(tenant, -freed)
+	l.counted.add(tenant, -freed)
 }

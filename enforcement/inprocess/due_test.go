@@ -25,16 +25,20 @@ func TestStillDueIsDue(t *testing.T) {
 		state := enforcement.State{Rev: 1, A: m.Capacity, T: now}
 		before := due(m, &state, now)
 		for range 20 {
+			was := state
 			now += r.Int64N(1 << r.IntN(24))
 			state, _ = m.Settle(state, 1, now)
 			state = m.Charge(state, 1, now, 1+r.Int64N(1+m.Capacity/4))
 			want := due(m, &state, now)
 			for _, tick := range []uint32{before, want, want - 1, want + 1} {
-				if stillDue(m, &state, tick) && tick != want {
+				if stillDue(m, &state, tick, false) && tick != want {
 					t.Fatalf("%+v, state %+v at %d: tick %d is kept, %d is due", limit, state, now, tick, want)
 				}
 			}
-			if stillDue(m, &state, want) {
+			if later := was.A >= state.A && was.T <= state.T; stillDue(m, &state, before, later) && before != want {
+				t.Fatalf("%+v, state %+v at %d after %+v: tick %d is kept, %d is due", limit, state, now, was, before, want)
+			}
+			if stillDue(m, &state, want, false) {
 				kept++
 			} else if want != lastTick {
 				t.Fatalf("%+v, state %+v at %d: tick %d is due and not kept", limit, state, now, want)

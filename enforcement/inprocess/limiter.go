@@ -3,9 +3,10 @@ package inprocess
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
-	"hash/maphash"
 	"math/bits"
+	"math/rand/v2"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -27,6 +28,10 @@ type Config struct {
 	// tenant's keys takes no room from the others. Tenants whose numbers are
 	// equal modulo 4,096 have one bound together. Default: a quarter of MaxCells.
 	TenantCells int
+	// SeenCells bounds how many states of shared counters are remembered, besides
+	// MaxCells; one tenant may use as large a part of it as of MaxCells. The share
+	// of a key that is not remembered starts full. Default: a quarter of MaxCells.
+	SeenCells int
 	// SweepEvery is how often Run looks for counters that are as new. Default:
 	// one second.
 	SweepEvery time.Duration
@@ -38,7 +43,7 @@ const (
 
 	shardBits  = 8
 	shardCount = 1 << shardBits
-	shareCount = 4096 // of l.shares
+	shareCount = 4096 // of budget.shares
 )
 
 // overflow is the partition of the overflow counters. No value has it: a
@@ -50,15 +55,12 @@ var overflow = [16]byte{
 // A Limiter counts in this process. It is safe for use by many goroutines.
 type Limiter struct {
 	now   func() int64
-	max   int64
 	every time.Duration
-	seed  maphash.Seed // nobody outside can make keys that collide
+	seed  [3]uint64 // random, of hash: callers cannot choose keys that collide
 
-	share int64 // what one tenant may use of max
-
-	used      atomic.Int64             // cells, and blocks of log entries
-	shares    [shareCount]atomic.Int64 // the same, by tenant
-	overflows atomic.Int64             // overflow counters
+	counted    budget       // counters, and blocks of log entries
+	remembered budget       // states of shared counters
+	overflows  atomic.Int64 // overflow counters
 
 	shards [shardCount]shard
 }
@@ -67,18 +69,26 @@ var _ enforcement.Limiter = (*Limiter)(nil)
 
 // New makes a Limiter without counters.
 func New(config Config) *Limiter {
-	l := &Limiter{now: config.Now, max: int64(config.MaxCells), every: config.SweepEvery, seed: maphash.MakeSeed()}
+	l := &Limiter{now: config.Now, every: config.SweepEvery}
+	for i := range l.seed {
+		l.seed[i] = rand.Uint64()
+	}
 	if l.now == nil {
 		start := time.Now()
 		base := start.UnixMicro()
 		l.now = func() int64 { return base + time.Since(start).Microseconds() }
 	}
-	if l.max <= 0 {
-		l.max = defaultMaxCells
+	l.counted.max = int64(config.MaxCells)
+	if l.counted.max <= 0 {
+		l.counted.max = defaultMaxCells
 	}
-	if l.share = int64(config.TenantCells); l.share <= 0 {
-		l.share = max(l.max/4, 1)
+	if l.counted.share = int64(config.TenantCells); l.counted.share <= 0 {
+		l.counted.share = max(l.counted.max/4, 1)
 	}
+	if l.remembered.max = int64(config.SeenCells); l.remembered.max <= 0 {
+		l.remembered.max = max(l.counted.max/4, 1)
+	}
+	l.remembered.share = max(l.remembered.max*min(l.counted.share, l.counted.max)/l.counted.max, 1)
 	if l.every <= 0 {
 		l.every = defaultSweepEvery
 	}
@@ -90,20 +100,21 @@ func (l *Limiter) Len() int {
 	n := 0
 	for i := range l.shards {
 		s := &l.shards[i]
-		s.mu.Lock()
+		s.lock()
 		n += int(s.live)
-		s.mu.Unlock()
+		s.unlock()
 	}
 	return n
 }
 
-// Take decides the requests as enforcement.Limiter says. It does not wait: the
-// context is only asked whether it has ended.
+// Take decides the requests as enforcement.Limiter says. It does not wait, so it
+// ignores the deadline of ctx: the processor may have been busy until after it.
+// A canceled ctx fails the requests that are not decided yet.
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range requests {
 		r, o := &requests[i], &outcomes[i]
 		o.Units, o.Err = 0, nil
-		if err := ctx.Err(); err != nil {
+		if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 			o.Verdict, o.At, o.Charges = enforcement.Failed, 0, o.Charges[:0]
 			o.Err = fmt.Errorf("%w: %w", enforcement.ErrNotReached, err)
 			continue
@@ -124,94 +135,110 @@ func simple(r *enforcement.Request) bool {
 		r.Charges[0].Meter.Algorithm != enforcement.SlidingWindowLog
 }
 
+// hash mixes the three words of a key with the seed by two multiplications to
+// 128 bits, as wyhash does: the numbers first, which differ little, and then the
+// partition, which is a part of a SHA-256 and spread already. The seed keeps
+// callers from searching for values that collide.
 func (l *Limiter) hash(key *enforcement.Key) uint64 {
-	var b [24]byte
-	binary.LittleEndian.PutUint32(b[0:], key.Tenant)
-	binary.LittleEndian.PutUint32(b[4:], key.Cell)
-	copy(b[8:], key.Partition[:])
-	return maphash.Bytes(l.seed, b[:])
+	hi, lo := bits.Mul64((uint64(key.Tenant)|uint64(key.Cell)<<32)^l.seed[0], l.seed[1])
+	first, second := binary.LittleEndian.Uint64(key.Partition[:8]), binary.LittleEndian.Uint64(key.Partition[8:])
+	hi, lo = bits.Mul64(first^hi^lo, second^l.seed[2])
+	return hi ^ lo
 }
 
 func shardOf(hash uint64) int { return int(hash >> (64 - shardBits)) }
 
-// account notes n more cells, or blocks of log entries, of a tenant.
-func (l *Limiter) account(tenant uint32, n int64) {
-	l.used.Add(n)
-	l.shares[tenant%shareCount].Add(n)
+// A budget bounds how many cells are kept, of all tenants and of each.
+type budget struct {
+	max, share int64
+	used       atomic.Int64
+	shares     [shareCount]atomic.Int64 // by tenant
+}
+
+// add notes n more cells of a tenant.
+func (b *budget) add(tenant uint32, n int64) {
+	b.used.Add(n)
+	b.shares[tenant%shareCount].Add(n)
 }
 
 // full reports whether a tenant has no room for another cell.
-func (l *Limiter) full(tenant uint32) bool {
-	return l.used.Load() >= l.max || l.shares[tenant%shareCount].Load() >= l.share
+func (b *budget) full(tenant uint32) bool {
+	return b.used.Load() >= b.max || b.shares[tenant%shareCount].Load() >= b.share
 }
 
 // crowded reports whether a tenant's key without a cell may have to share one.
-func (l *Limiter) crowded(tenant uint32) bool { return l.full(tenant) || l.overflows.Load() > 0 }
+func (l *Limiter) crowded(tenant uint32) bool {
+	return l.counted.full(tenant) || l.overflows.Load() > 0
+}
 
 // takeOne is takeAll for the most frequent request, one enforced charge. false:
-// it is not for this function, and nothing has been done.
+// it is not for this function, and nothing has been done. It works in the
+// caller's State, so that nothing is copied but the cell.
 func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	c, out := &r.Charges[0], &o.Charges[0]
-	m, hash := c.Meter, l.hash(&c.Key)
+	m, hash, state := c.Meter, l.hash(&c.Key), &out.State
 	s := &l.shards[shardOf(hash)]
-	s.mu.Lock()
+	now := l.now() // before the lock, which is then held for half as long
+	s.lock()
 	i := s.find(&c.Key, uint32(hash))
-	if i == none && l.crowded(c.Key.Tenant) {
-		s.mu.Unlock()
-		return false
-	}
-	now := l.now()
-	var stored enforcement.State
-	if i != none {
+	if i == none {
+		if l.crowded(c.Key.Tenant) {
+			s.unlock()
+			return false
+		}
+		state.Rev, state.A, state.B, state.T = 0, 0, 0, 0
+	} else {
 		cell := s.cell(i)
-		stored.Rev, stored.A, stored.B, stored.T = cell.rev, cell.a, cell.b, cell.t
+		state.Rev, state.A, state.B, state.T = cell.rev, cell.a, cell.b, cell.t
+		if state.T > now { // another request got the lock first and read the clock later
+			now = l.now()
+		}
 	}
-	state, write := m.Settle(stored, c.Rev, now)
-	fits := m.Admits(m.Left(state, now), c.Cost)
-	if fits && c.Cost > 0 {
-		state, write = m.Charge(state, c.Rev, now, c.Cost), true
-	}
+	state.Log = state.Log[:0]
+	fits, write := m.Spend(state, c.Rev, now, c.Cost)
 	if write {
 		if i == none {
 			i = s.insert(&c.Key, uint32(hash))
-			l.account(c.Key.Tenant, 1)
+			l.counted.add(c.Key.Tenant, 1)
 		}
-		s.write(i, m, &state, now)
+		s.write(i, m, state, now)
 	}
-	s.mu.Unlock()
+	s.unlock()
 
 	o.Verdict, o.At = enforcement.Refused, now
 	if fits {
 		o.Verdict = enforcement.Granted
 	}
-	out.State.Rev, out.State.A, out.State.B, out.State.T = state.Rev, state.A, state.B, state.T
-	out.State.Log = out.State.Log[:0]
 	out.Cost, out.Fits = c.Cost, fits
 	return true
 }
 
 // write stores a settled state in cell i; of a log, all but the entries.
-func (s *shard) write(i int32, m *enforcement.Meter, state *enforcement.State, now int64) {
-	c := s.cell(i)
+func (t *table) write(i int32, m *enforcement.Meter, state *enforcement.State, now int64) {
+	c := t.cell(i)
+	// A charge by the same numbers never makes a bucket full sooner. Then the tick
+	// is right as long as the bucket is full by its end.
+	later := c.rev == state.Rev && c.a >= state.A && c.t <= state.T
 	c.rev, c.a, c.b, c.t = state.Rev, state.A, state.B, state.T
-	if stillDue(m, state, c.due) {
+	if stillDue(m, state, c.due, later) {
 		return
 	}
 	c.due = due(m, state, now)
-	if s.next == 0 || c.due < s.next {
-		s.next = c.due
+	if t.next == 0 || c.due < t.next {
+		t.next = c.due
 	}
 }
 
 // stillDue reports whether due would give the same tick again, of a bucket that
 // is not full: most charges of a busy one move the instant at which it is full
-// within one tick, and to ask that costs no division.
-func stillDue(m *enforcement.Meter, state *enforcement.State, tick uint32) bool {
+// within one tick, and to ask that costs no division. later says that it cannot
+// be full sooner than when the tick was computed.
+func stillDue(m *enforcement.Meter, state *enforcement.State, tick uint32, later bool) bool {
 	if !m.Algorithm.Bucket() || m.P == 0 || state.A >= m.Capacity || tick <= keepTicks || tick == lastTick {
 		return false
 	}
 	begins := int64(tick-keepTicks) << dueBits
-	return !m.ResetBy(state, begins-1) && m.ResetBy(state, begins+1<<dueBits-1)
+	return (later || !m.ResetBy(state, begins-1)) && m.ResetBy(state, begins+1<<dueBits-1)
 }
 
 // keepTicks is for how long a state that is as new is kept: for two seconds at
@@ -310,7 +337,7 @@ func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	i := s.find(&shared, uint32(hash))
 	// A key that has counted on the overflow goes on there until that is as
 	// new, also when there is room again: else its count would be lost.
-	if l.full(w.key.Tenant) || i != none && s.cell(i).due > tick(now) {
+	if l.counted.full(w.key.Tenant) || i != none && s.cell(i).due > tick(now) {
 		w.key, w.hash, w.cell, w.shared = shared, hash, i, true
 	}
 	return true
@@ -451,7 +478,7 @@ func (set *shardSet) add(i int) { set[i/64] |= 1 << (i % 64) }
 func (set *shardSet) lock(l *Limiter) {
 	for i, word := range set {
 		for ; word != 0; word &= word - 1 {
-			l.shards[i*64+bits.TrailingZeros64(word)].mu.Lock()
+			l.shards[i*64+bits.TrailingZeros64(word)].lock()
 		}
 	}
 }
@@ -459,7 +486,7 @@ func (set *shardSet) lock(l *Limiter) {
 func (set *shardSet) unlock(l *Limiter) {
 	for i, word := range set {
 		for ; word != 0; word &= word - 1 {
-			l.shards[i*64+bits.TrailingZeros64(word)].mu.Unlock()
+			l.shards[i*64+bits.TrailingZeros64(word)].unlock()
 		}
 	}
 }

@@ -3,7 +3,9 @@ package inprocess_test
 import (
 	"context"
 	"math/rand/v2"
+	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -279,6 +281,111 @@ func TestDefaultClock(t *testing.T) {
 	o := take(inprocess.New(inprocess.Config{}), enforcement.Peek, 1, compile(enforcement.GCRA, 1, minute), key(1, 1))
 	if after := time.Now().UnixMicro(); o.At < before-1_000_000 || o.At > after+1_000_000 {
 		t.Errorf("decided at %d, the wall clock went from %d to %d", o.At, before, after)
+	}
+}
+
+// A deadline that has passed fails nothing: this limiter does not wait.
+func TestDeadlineFailsNothing(t *testing.T) {
+	t.Parallel()
+	l, m := inprocess.New(inprocess.Config{}), compile(enforcement.GCRA, 3, minute)
+	ctx, cancel := context.WithDeadline(context.Background(), time.Now().Add(-time.Second))
+	defer cancel()
+	requests, outcomes := make([]enforcement.Request, 5), make([]enforcement.Outcome, 5)
+	for i := range requests {
+		requests[i].Charges = []enforcement.Charge{{Key: key(1, 1), Meter: m, Rev: 1, Cost: 1}}
+	}
+	l.Take(ctx, requests, outcomes)
+	for i, o := range outcomes {
+		want := enforcement.Granted
+		if i >= 3 {
+			want = enforcement.Refused
+		}
+		if o.Verdict != want || o.Err != nil {
+			t.Errorf("request %d after the deadline: %s, %v, want %s", i, o.Verdict, o.Err, want)
+		}
+	}
+}
+
+// A request that reads the clock, and gets the lock only after one that read it
+// later, is decided at the later instant: the state is not taken for one from
+// the future, which would open its window again.
+func TestClockReadBeforeTheLock(t *testing.T) {
+	t.Parallel()
+	for _, a := range []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowCounter, enforcement.GCRA} {
+		readings := []int64{1_000_000, 900_000, 1_000_000, 1_000_000}
+		l := inprocess.New(inprocess.Config{Now: func() int64 {
+			now := readings[0]
+			readings = readings[1:]
+			return now
+		}})
+		m := compile(a, 1, time.Millisecond)
+		if !granted(l, m, key(1, 1)) {
+			t.Fatalf("%s: refused the first", a)
+		}
+		if o := take(l, enforcement.Enforce, 1, m, key(1, 1)); o.Verdict != enforcement.Refused || o.At != 1_000_000 {
+			t.Errorf("%s: %s at %d, want refused at the second reading", a, o.Verdict, o.At)
+		}
+		if granted(l, m, key(1, 1)) {
+			t.Errorf("%s: a second unit of one in a millisecond", a)
+		}
+	}
+}
+
+// Keys whose numbers differ little are spread over shards (by the top bits of the
+// hash) and slots (by the low bits) about as evenly as random ones.
+func TestHashSpreads(t *testing.T) {
+	t.Parallel()
+	l := inprocess.New(inprocess.Config{})
+	const keys = 1 << 16
+	for name, nth := range map[string]func(i int) enforcement.Key{
+		"partitions": func(i int) enforcement.Key { return key(1, i) },
+		"tenants":    func(i int) enforcement.Key { return enforcement.Key{Tenant: uint32(i), Cell: 1} },
+		"cells":      func(i int) enforcement.Key { return enforcement.Key{Tenant: 1, Cell: uint32(i)} },
+	} {
+		var top, low [256]int
+		seen := make(map[uint64]bool, keys)
+		for i := range keys {
+			h := l.Hash(nth(i))
+			top[h>>56]++
+			low[h&255]++
+			seen[h] = true
+		}
+		if len(seen) != keys {
+			t.Errorf("%s: %d hashes of %d keys", name, len(seen), keys)
+		}
+		for i := range 256 { // 256 expected, a deviation of 16; twice as many is out of reach
+			if top[i] > 512 || low[i] > 512 {
+				t.Fatalf("%s: %d of %d keys in shard %d, %d in slot %d", name, top[i], keys, i, low[i], i)
+			}
+		}
+	}
+}
+
+// While the holder of a shard has no processor the others park; then each of
+// them is decided once.
+func TestShardHeldForLong(t *testing.T) {
+	t.Parallel()
+	l, m := inprocess.New(inprocess.Config{}), compile(enforcement.FixedWindow, 10, time.Hour)
+	release := l.Hold(key(1, 1))
+	var started, ended sync.WaitGroup
+	var admitted atomic.Int64
+	for range 64 {
+		started.Add(1)
+		ended.Go(func() {
+			started.Done()
+			if granted(l, m, key(1, 1)) {
+				admitted.Add(1)
+			}
+		})
+	}
+	started.Wait()
+	for range 10_000 {
+		runtime.Gosched()
+	}
+	release()
+	ended.Wait()
+	if n := admitted.Load(); n != 10 {
+		t.Errorf("%d of 64 admitted, want the quota, 10", n)
 	}
 }
 

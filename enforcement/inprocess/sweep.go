@@ -27,37 +27,42 @@ func (l *Limiter) Run(ctx context.Context) error {
 // tick is the number of the tick that has passed at now.
 func tick(now int64) uint32 { return uint32(min(max(now>>dueBits, 0), 1<<32-1)) }
 
-// sweep looks once at every shard that may have a cell to drop.
+// sweep looks once at every table that may have a cell to drop.
 func (l *Limiter) sweep() {
 	for i := range l.shards {
 		s := &l.shards[i]
-		for from, next := uint32(0), uint32(0); ; {
-			s.mu.Lock()
-			passed := tick(l.now())
-			if from == 0 && s.next > passed {
-				s.mu.Unlock()
-				break
+		l.sweepTable(s, &s.table, l.drop)
+		l.sweepTable(s, &s.seen, l.forget)
+	}
+}
+
+// sweepTable drops the cells of one of a shard's tables that are as new.
+func (l *Limiter) sweepTable(s *shard, t *table, drop func(s *shard, i int32, hash uint64)) {
+	for from := uint32(0); ; {
+		s.lock()
+		passed := tick(l.now())
+		if from == 0 {
+			if t.next > passed {
+				s.unlock()
+				return
 			}
-			to := min(from+sweepStep, s.made)
-			for ; from < to && from < s.made; from++ {
-				c := s.cell(int32(from))
-				switch {
-				case c.rev == 0:
-				case c.due <= passed:
-					l.drop(s, int32(from), l.hash(&c.key))
-				case next == 0 || c.due < next:
-					next = c.due
-				}
+			t.next = lastTick // write lowers it for cells that are made while the shard is unlocked
+		}
+		to := min(from+sweepStep, t.made)
+		for ; from < to && from < t.made; from++ {
+			c := t.cell(int32(from))
+			switch {
+			case c.rev == 0:
+			case c.due <= passed:
+				drop(s, int32(from), l.hash(&c.key))
+			default:
+				t.next = min(t.next, c.due)
 			}
-			if done := from >= s.made; done {
-				s.next = max(next, 1)
-				if next == 0 {
-					s.next = 1<<32 - 1
-				}
-				s.mu.Unlock()
-				break
-			}
-			s.mu.Unlock()
+		}
+		done := from >= t.made
+		s.unlock()
+		if done {
+			return
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package inprocess
 
 import (
+	"runtime"
 	"sync"
 
 	"github.com/headgate/headgate/enforcement"
@@ -15,8 +16,9 @@ type cell struct {
 	t    int64
 	// due is when the cell is as new and may be dropped, in ticks of dueBits.
 	due uint32
-	// log is 1 + the place of a log's entries in shard.logs, 0 for none. Of a
-	// free cell it is 1 + the next free cell.
+	// log is 1 + the place of a log's entries in table.logs, 0 for none. Of a
+	// free cell it is 1 + the next free cell. Of a cell in shard.seen it is when
+	// the shared limiter decided, in milliseconds: the low 32 bits.
 	log uint32
 }
 
@@ -29,7 +31,15 @@ const (
 
 // A shard is a part of the keys, chosen by the top bits of their hash.
 type shard struct {
-	mu sync.Mutex // guards all below
+	mu    sync.Mutex // guards all below
+	table            // the counters
+	seen  table      // what shared counters were last seen to hold
+
+	_ [24]byte // two shards never share a cache line
+}
+
+// A table holds the cells of a shard.
+type table struct {
 	// slots finds cells by open addressing with linear probing: the low 32 bits
 	// of the hash above, 1 + the cell's number below; 0 is empty. At most three
 	// quarters are used.
@@ -44,25 +54,54 @@ type shard struct {
 	logs []*entries
 	// freeLogs are places in logs without entries.
 	freeLogs []uint32
-
-	_ [24]byte // two shards never share a cache line
 }
 
-func (s *shard) cell(i int32) *cell { return &s.chunks[uint32(i)>>chunkBits][uint32(i)%chunkSize] }
+// lockTries is how often lock asks for the mutex before it lets other
+// goroutines run, and lockYields how often it lets them before it parks.
+const (
+	lockTries  = 32
+	lockYields = 64
+)
+
+// lock takes the mutex. A shard is held for some ten nanoseconds, so it is free
+// again long before a parked goroutine would be woken, and sync.Mutex parks as
+// soon as other goroutines are ready to run. Only a holder that lost its
+// processor makes the others park.
+func (s *shard) lock() {
+	if !s.mu.TryLock() {
+		s.contend()
+	}
+}
+
+func (s *shard) contend() {
+	for range lockYields {
+		for range lockTries {
+			if s.mu.TryLock() {
+				return
+			}
+		}
+		runtime.Gosched()
+	}
+	s.mu.Lock()
+}
+
+func (s *shard) unlock() { s.mu.Unlock() }
+
+func (t *table) cell(i int32) *cell { return &t.chunks[uint32(i)>>chunkBits][uint32(i)%chunkSize] }
 
 // find gives the number of key's cell, or none.
-func (s *shard) find(key *enforcement.Key, hash uint32) int32 {
-	if len(s.slots) == 0 {
+func (t *table) find(key *enforcement.Key, hash uint32) int32 {
+	if len(t.slots) == 0 {
 		return none
 	}
-	mask := uint32(len(s.slots) - 1)
+	mask := uint32(len(t.slots) - 1)
 	for p := hash & mask; ; p = (p + 1) & mask {
-		slot := s.slots[p]
+		slot := t.slots[p]
 		if slot == 0 {
 			return none
 		}
 		if uint32(slot>>32) == hash {
-			if i := int32(uint32(slot)) - 1; s.cell(i).key == *key {
+			if i := int32(uint32(slot)) - 1; t.cell(i).key == *key {
 				return i
 			}
 		}
@@ -70,74 +109,74 @@ func (s *shard) find(key *enforcement.Key, hash uint32) int32 {
 }
 
 // insert makes a cell for key, which must have none.
-func (s *shard) insert(key *enforcement.Key, hash uint32) int32 {
-	if uint32(len(s.slots))*3 <= s.live*4 {
-		s.grow()
+func (t *table) insert(key *enforcement.Key, hash uint32) int32 {
+	if uint32(len(t.slots))*3 <= t.live*4 {
+		t.grow()
 	}
 	var i int32
-	if s.free != 0 {
-		i = int32(s.free) - 1
-		s.free = s.cell(i).log
+	if t.free != 0 {
+		i = int32(t.free) - 1
+		t.free = t.cell(i).log
 	} else {
-		i = int32(s.made)
-		if s.made++; uint32(i)>>chunkBits == uint32(len(s.chunks)) {
-			s.chunks = append(s.chunks, new([chunkSize]cell))
+		i = int32(t.made)
+		if t.made++; uint32(i)>>chunkBits == uint32(len(t.chunks)) {
+			t.chunks = append(t.chunks, new([chunkSize]cell))
 		}
 	}
-	*s.cell(i) = cell{key: *key}
-	s.live++
-	s.place(uint64(hash)<<32 | uint64(uint32(i)+1))
+	*t.cell(i) = cell{key: *key}
+	t.live++
+	t.place(uint64(hash)<<32 | uint64(uint32(i)+1))
 	return i
 }
 
-func (s *shard) place(slot uint64) {
-	mask := uint32(len(s.slots) - 1)
+func (t *table) place(slot uint64) {
+	mask := uint32(len(t.slots) - 1)
 	p := uint32(slot>>32) & mask
-	for s.slots[p] != 0 {
+	for t.slots[p] != 0 {
 		p = (p + 1) & mask
 	}
-	s.slots[p] = slot
+	t.slots[p] = slot
 }
 
-func (s *shard) grow() {
-	old := s.slots
-	s.slots = make([]uint64, max(8, 2*len(old)))
+func (t *table) grow() {
+	old := t.slots
+	t.slots = make([]uint64, max(8, 2*len(old)))
 	for _, slot := range old {
 		if slot != 0 {
-			s.place(slot)
+			t.place(slot)
 		}
 	}
 }
 
 // remove frees cell i. The slots behind it close up, so that no mark stays.
-func (s *shard) remove(i int32, hash uint32) {
-	mask := uint32(len(s.slots) - 1)
+func (t *table) remove(i int32, hash uint32) {
+	mask := uint32(len(t.slots) - 1)
 	p := hash & mask
-	for uint32(s.slots[p]) != uint32(i)+1 {
+	for uint32(t.slots[p]) != uint32(i)+1 {
 		p = (p + 1) & mask
 	}
 	for q := p; ; {
 		q = (q + 1) & mask
-		slot := s.slots[q]
+		slot := t.slots[q]
 		if slot == 0 {
 			break
 		}
 		// A slot may move to p when its own place is not within (p, q].
 		if home := uint32(slot>>32) & mask; (q-home)&mask >= (q-p)&mask {
-			s.slots[p] = slot
+			t.slots[p] = slot
 			p = q
 		}
 	}
-	s.slots[p] = 0
-	c := s.cell(i)
+	t.slots[p] = 0
+	c := t.cell(i)
 	if c.log != 0 {
-		s.freeLogs = append(s.freeLogs, c.log-1)
-		s.logs[c.log-1] = nil
+		t.freeLogs = append(t.freeLogs, c.log-1)
+		t.logs[c.log-1] = nil
 	}
-	*c = cell{log: s.free}
-	s.free = uint32(i) + 1
-	if s.live--; s.live == 0 { // give a flood's memory back
-		s.slots, s.chunks, s.logs, s.freeLogs = nil, nil, nil, nil
-		s.made, s.free, s.next = 0, 0, 0
+	*c = cell{log: t.free}
+	t.free = uint32(i) + 1
+	if t.live--; t.live == 0 { // give a flood's memory back
+		t.slots, t.chunks, t.logs, t.freeLogs = nil, nil, nil, nil
+		t.made, t.free, t.next = 0, 0, 0
 	}
 }

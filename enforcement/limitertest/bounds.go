@@ -26,7 +26,7 @@ var boundTests = []test{
 		}
 		w.same(w.take(r[0])[0].Verdict, enforcement.Granted, "nothing was charged")
 	}},
-	// I-1: however many ask at once, exactly the quota is admitted.
+	// However many ask at once, exactly the quota is admitted.
 	{"Concurrent", func(w *world) {
 		for _, limit := range each(97, minute) {
 			w.renew()
@@ -56,7 +56,7 @@ var boundTests = []test{
 			w.between(units.Load(), 500, limit.Algorithm.String())
 		}
 	}},
-	// I-4: two counters charged together stay equal, whoever else charges them
+	// Two counters charged together stay equal, whoever else charges them
 	// in whatever order.
 	{"ConcurrentPairs", func(w *world) {
 		for _, limit := range each(60, minute) {

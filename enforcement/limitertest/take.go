@@ -176,7 +176,7 @@ var takeTests = []test{
 			w.same(o[i].Verdict, want[i], "request")
 		}
 	}},
-	// k, I-5: keys that differ in one byte share nothing.
+	// k: keys that differ in one byte share nothing.
 	{"Isolated", func(w *world) {
 		m := fixedWindow(1, minute, enforcement.FirstHit).Compile(1)
 		k := w.key(1, 0)

@@ -63,7 +63,7 @@ func newLuaArith(t *testing.T) *luaArith {
 	o.ReadTimeout, o.DisableIdentity = time.Minute, true
 	c := redis.NewClient(o)
 	t.Cleanup(func() { _ = c.Close() })
-	return &luaArith{t: t, client: c, script: redis.NewScript(newScript(arithScript).text)}
+	return &luaArith{t: t, client: c, script: redis.NewScript(scriptText("arith.lua") + "\n" + arithScript)}
 }
 
 // compare runs the helper on arithCases cases and holds each result against want.
@@ -201,9 +201,12 @@ func TestLuaFadeIsTheReference(t *testing.T) {
 // The words that the clocks and states of this package live by.
 func TestScriptsSayWhatTheyTake(t *testing.T) {
 	t.Parallel()
-	for _, word := range []string{"KEYS", "ARGV[1]", "reply"} {
-		if !strings.Contains(takeText[:strings.Index(takeText, "local ")], word) {
-			t.Errorf("the head of take.lua does not explain %s", word)
+	for _, name := range []string{"take.lua", "batch.lua", "single.lua"} {
+		text := scriptText(name)
+		for _, word := range []string{"KEYS", "ARGV[1]", "reply"} {
+			if !strings.Contains(text[:strings.Index(text, "local ")], word) {
+				t.Errorf("the head of %s does not explain %s", name, word)
+			}
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -17,98 +18,125 @@ import (
 	"github.com/headgate/headgate/servertest"
 )
 
-// plainScript is what the batches are compared with: a counter and its end, as
-// simply as a script can do it.
+// plainScript is what the scripts are compared with: counters and their ends, as
+// simply as a script can keep them.
 const plainScript = `
-local n = redis.call('INCRBY', KEYS[1], ARGV[1])
-if n == tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
-return n`
+local out = {}
+for i = 1, #KEYS do
+  local n = redis.call('INCRBY', KEYS[i], ARGV[1])
+  if n == tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[i], ARGV[2]) end
+  out[i] = n
+end
+return out`
+
+// benchKeys is how many counters each measurement uses in turn.
+const benchKeys = 5_000
 
 // BenchmarkTake measures calls of so many requests of so many charges, each on
-// a counter of its own. us/decision is the time in Redis; x-plain is that
-// against plainScript in the same run. On a busy machine of two cores (six
-// runs, plainScript 6-9 us): 1x1 24-59 us, 32x1 9-18, 32x3 26-49, refused 32x1
-// 5-10. What a call costs before its first cell is 7-18 us.
+// a counter of its own: us/decision is the time in Redis (commandstats). In turns
+// with them it runs plainScript. x-plain is the ratio to its call of one counter,
+// and x-plain32 the ratio to one counter of its call of 32. All three are medians
+// of the turns.
 func BenchmarkTake(b *testing.B) {
 	server := servertest.StartRedis(b)
 	raw := client(b, server.URL())
 	script := goredis.NewScript(plainScript)
-	_ = script.Run(b.Context(), raw, []string{"warm"}, 1, 60000).Err()
-	reset := func() {
+	if err := script.Load(b.Context(), raw).Err(); err != nil {
+		b.Fatal(err)
+	}
+	// micros is the time in Redis of a number of script calls.
+	micros := func(calls int, call func()) (usec float64) {
 		if err := raw.ConfigResetStat(context.Background()).Err(); err != nil {
 			b.Fatal(err)
 		}
-	}
-	micros := func() float64 {
-		var usec float64
+		for range calls {
+			call()
+		}
 		_, rest, _ := strings.Cut(commandstats(b, raw), "cmdstat_evalsha:")
 		_, rest, _ = strings.Cut(rest, "usec=")
 		_, _ = fmt.Sscanf(rest, "%g", &usec)
 		return usec
 	}
-	reset()
-	const plainCalls = 20_000
-	for i := range plainCalls {
-		if err := script.EvalSha(b.Context(), raw, []string{fmt.Sprintf("k%d", i%5000)}, 1, 60000).Err(); err != nil {
-			b.Fatal(err)
+	number := 0
+	plain := func(count int) func() {
+		return func() {
+			var keys []string
+			for range count {
+				number++
+				keys = append(keys, fmt.Sprintf("hg:{07}plain-counter-%05d", number%benchKeys))
+			}
+			if err := script.EvalSha(context.Background(), raw, keys, 1, 60000).Err(); err != nil {
+				b.Fatal(err)
+			}
 		}
 	}
-	plain := micros() / plainCalls
+	micros(benchKeys/32, plain(32))
 
-	l := open(b, redis.Config{URL: server.URL()})
-	for _, c := range []struct {
-		name              string
-		algorithm         enforcement.Algorithm
-		requests, charges int
-		refused           bool
-	}{
-		{"fixed/1x1", enforcement.FixedWindow, 1, 1, false},
-		{"bucket/1x1", enforcement.TokenBucket, 1, 1, false},
-		{"counter/1x1", enforcement.SlidingWindowCounter, 1, 1, false},
-		{"log/1x1", enforcement.SlidingWindowLog, 1, 1, false},
-		{"bucket/32x1", enforcement.TokenBucket, 32, 1, false},
-		{"bucket/20x3", enforcement.TokenBucket, 20, 3, false},
-		{"bucket/32x3", enforcement.TokenBucket, 32, 3, false}, // two calls
-		{"bucket/1x1/refused", enforcement.TokenBucket, 1, 1, true},
-		{"bucket/32x1/refused", enforcement.TokenBucket, 32, 1, true},
-	} {
-		b.Run(c.name, func(b *testing.B) {
-			limit := enforcement.Limit{Algorithm: c.algorithm, Quota: 9000, Window: time.Minute}
-			if c.refused {
-				limit.Quota = 0
+	l := open(b, redis.Config{URL: server.URL(), Denials: -1})
+	measure := func(requests, charges int, algorithm enforcement.Algorithm, denied, only bool) func(*testing.B) {
+		return func(b *testing.B) {
+			l := l
+			if only {
+				l = open(b, redis.Config{URL: server.URL(), Denials: -1})
+				redis.TakeOnly(l)
+			}
+			limit := enforcement.Limit{Algorithm: algorithm, Quota: 9000, Window: time.Minute}
+			if denied {
+				limit.Quota = 1
 			}
 			m := limit.Compile(1)
-			requests, outcomes := make([]enforcement.Request, c.requests), make([]enforcement.Outcome, c.requests)
+			asked, outcomes := make([]enforcement.Request, requests), make([]enforcement.Outcome, requests)
 			partition := uint64(0)
-			next := func() {
-				for i := range requests {
-					r := &requests[i]
-					r.Home = "07"
-					r.Charges = r.Charges[:0]
-					for range c.charges {
+			take := func() {
+				for i := range asked {
+					asked[i].Home, asked[i].Charges = "07", asked[i].Charges[:0]
+					for range charges {
 						k := key(9)
-						binary.LittleEndian.PutUint64(k.Partition[:], partition%20_000)
+						binary.LittleEndian.PutUint64(k.Partition[:], partition%benchKeys)
 						partition++
-						r.Charges = append(r.Charges, enforcement.Charge{Key: k, Meter: m, Rev: 1, Cost: 1})
+						asked[i].Charges = append(asked[i].Charges, enforcement.Charge{Key: k, Meter: m, Rev: 1, Cost: 1})
 					}
 				}
-			}
-			next()
-			l.Take(context.Background(), requests, outcomes)
-			reset()
-			b.ReportAllocs()
-			for b.Loop() {
-				next()
-				l.Take(context.Background(), requests, outcomes)
+				l.Take(context.Background(), asked, outcomes)
 				if !outcomes[0].Verdict.Decided() {
 					b.Fatal(outcomes[0].Err)
 				}
 			}
-			per := micros() / float64(b.N*c.requests)
-			b.ReportMetric(per, "us/decision")
-			b.ReportMetric(per/plain, "x-plain")
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*c.requests), "ns/decision")
-		})
+			for range 3 * benchKeys / (requests * charges) { // so that the counters are in use
+				take()
+			}
+			const decisions = 320          // of a turn
+			var taken, one, many []float64 // of each turn
+			b.ReportAllocs()
+			for b.Loop() {
+				us := micros(decisions/requests, take) / decisions
+				b.StopTimer()
+				taken = append(taken, us)
+				one = append(one, us*(decisions/4)/micros(decisions/4, plain(1)))
+				many = append(many, us*decisions/micros(decisions/32, plain(32)))
+				b.StartTimer()
+			}
+			b.ReportMetric(median(taken), "us/decision")
+			b.ReportMetric(median(one), "x-plain")
+			b.ReportMetric(median(many), "x-plain32")
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*decisions), "ns/decision")
+		}
 	}
-	b.Logf("the plain script: %.1f us", plain)
+	const bucket = enforcement.TokenBucket
+	for _, size := range []struct{ requests, charges int }{{1, 1}, {1, 3}, {32, 1}, {32, 3}, {64, 1}} {
+		name := fmt.Sprintf("%dx%d", size.requests, size.charges)
+		b.Run("bucket/"+name, measure(size.requests, size.charges, bucket, false, false))
+		b.Run("bucket/"+name+"/take", measure(size.requests, size.charges, bucket, false, true))
+		b.Run("bucket/"+name+"/denied", measure(size.requests, size.charges, bucket, true, false))
+	}
+	for _, a := range []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowCounter, enforcement.SlidingWindowLog} {
+		for _, requests := range []int{1, 32} {
+			b.Run(fmt.Sprintf("%s/%dx1", a, requests), measure(requests, 1, a, false, false))
+		}
+	}
+}
+
+func median(values []float64) float64 {
+	slices.Sort(values)
+	return values[len(values)/2]
 }

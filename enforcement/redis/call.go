@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,22 +17,26 @@ const (
 	callCells   = 64
 	callCharges = 256
 	maxCharges  = 4000 // of a request: what Lua's stack takes in one MGET
+	maxNumbers  = 255  // of cells, parameters, costs or charges that a byte of batch.lua names
 	maxExact    = 1 << 53
 	maxRev      = 1<<47 - 1 // what a value has room for
 	linearCells = 8         // up to which a cell is looked for one by one
 )
 
-// A call is requests of one home on their way into one run of the script, and
-// out of it again. It is reused.
+// A call carries requests into one run of the script and its answers back. The
+// requests may belong to several callers and, on a single server, to several
+// homes. A call is reused.
 type call struct {
-	home     string
 	requests []span
 	charges  []merged
 	where    []uint16 // for each charge of each request: which of its merged ones it is
 	cells    []cell
-	index    map[enforcement.Key]uint16 // of cells, once there are more than linearCells
+	index    map[place]uint16 // of cells; filled once there are more than linearCells
 	params   []param
+	costs    []int64 // the distinct ones; batch.lua
+	special  bool    // a request is not of the usual kind: see plain
 
+	script   *script // which encode chose
 	argument argument
 	keys     []byte
 	ends     []int // of each name in keys
@@ -45,7 +50,8 @@ type call struct {
 
 // A span is where the parts of one request lie in the call's lists.
 type span struct {
-	request  int // in the caller's batch
+	request  *enforcement.Request
+	outcome  *enforcement.Outcome
 	mode     enforcement.Mode
 	from, to int // in charges
 	where    int // in where
@@ -58,11 +64,20 @@ type merged struct {
 }
 
 type cell struct {
+	home  string
 	key   enforcement.Key
 	log   bool
 	whole bool   // logs: the reply must carry every entry
-	param uint16 // logs
+	param uint16 // of its first charge
 	place uint16 // among KEYS
+	uses  uint16 // merged charges that name it, up to 2
+}
+
+// A place is the identity of a cell in a call: a tenant that moves to another
+// home has two cells for one key until every node has seen the move.
+type place struct {
+	home string
+	key  enforcement.Key
 }
 
 type param struct {
@@ -93,13 +108,9 @@ func (a *argument) MarshalBinary() ([]byte, error) {
 	return a.bytes, nil
 }
 
-var calls = sync.Pool{New: func() any { return &call{index: map[enforcement.Key]uint16{}} }}
+var calls = sync.Pool{New: func() any { return &call{index: map[place]uint16{}} }}
 
-func newCall(home string) *call {
-	c := calls.Get().(*call)
-	c.home = home
-	return c
-}
+func newCall() *call { return calls.Get().(*call) }
 
 // free gives the call back; what it handed out (logs) is not reused.
 func (c *call) free() {
@@ -117,6 +128,8 @@ func (c *call) clear() {
 	if len(c.index) > 0 {
 		clear(c.index)
 	}
+	clear(c.requests)
+	c.special = false
 	c.requests, c.charges, c.where, c.cells, c.params = c.requests[:0], c.charges[:0], c.where[:0], c.cells[:0], c.params[:0]
 	c.names, c.args, c.work, c.saved, c.used = c.names[:0], c.args[:0], c.work[:0], c.saved[:0], c.used[:0]
 }
@@ -156,7 +169,7 @@ func (c *call) takes(r *enforcement.Request) bool {
 	cells := len(c.cells)
 	for i := range r.Charges {
 		charge := &r.Charges[i]
-		at, found := c.find(&charge.Key)
+		at, found := c.find(r.Home, &charge.Key)
 		if !found {
 			if cells++; cells > callCells {
 				return false
@@ -173,21 +186,22 @@ func (c *call) takes(r *enforcement.Request) bool {
 	return true
 }
 
-// add puts a request into the call.
-func (c *call) add(number int, r *enforcement.Request) {
-	s := span{request: number, mode: r.Mode, from: len(c.charges), where: len(c.where)}
+// add puts a request into the call. fill or fail sets its outcome.
+func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
+	s := span{request: r, outcome: out, mode: r.Mode, from: len(c.charges), where: len(c.where)}
 	group := s.from // where the current group's merged charges begin
 	for i := range r.Charges {
 		charge := &r.Charges[i]
 		if i > 0 && charge.Group != r.Charges[i-1].Group {
 			group = len(c.charges)
 		}
-		at := c.cellOf(charge, r.Mode)
+		at := c.cellOf(r.Home, charge, r.Mode)
 		m := group
 		for m < len(c.charges) && c.charges[m].cell != at {
 			m++
 		}
 		if m == len(c.charges) {
+			c.cells[at].uses = min(c.cells[at].uses+1, 2)
 			c.charges = append(c.charges, merged{cell: at, param: c.paramOf(charge), group: charge.Group, cost: charge.Cost})
 		} else if r.Mode != enforcement.TakeUpTo {
 			c.charges[m].cost += charge.Cost
@@ -197,37 +211,51 @@ func (c *call) add(number int, r *enforcement.Request) {
 	}
 	s.to = len(c.charges)
 	c.requests = append(c.requests, s)
+	c.special = c.special || c.isSpecial(&s)
 }
 
-func (c *call) find(key *enforcement.Key) (at uint16, found bool) {
+// isSpecial tells whether only take.lua can decide a request: its mode is not
+// enforce, it has shadow groups, it charges a log, or it charges a cell by other
+// numbers than an earlier request.
+func (c *call) isSpecial(s *span) bool {
+	if s.mode != enforcement.Enforce || s.to == s.from || s.to-s.from > maxNumbers {
+		return true
+	}
+	for k := s.from; k < s.to; k++ {
+		m := &c.charges[k]
+		if cell := &c.cells[m.cell]; m.group != 0 || cell.log || cell.param != m.param {
+			return true
+		}
+	}
+	return false
+}
+
+func (c *call) find(home string, key *enforcement.Key) (at uint16, found bool) {
 	if len(c.cells) > linearCells {
-		at, found = c.index[*key]
+		at, found = c.index[place{home, *key}]
 		return at, found
 	}
 	for i := range c.cells {
-		if c.cells[i].key == *key {
+		if c.cells[i].key == *key && c.cells[i].home == home {
 			return uint16(i), true
 		}
 	}
 	return 0, false
 }
 
-func (c *call) cellOf(charge *enforcement.Charge, mode enforcement.Mode) uint16 {
-	at, found := c.find(&charge.Key)
+func (c *call) cellOf(home string, charge *enforcement.Charge, mode enforcement.Mode) uint16 {
+	at, found := c.find(home, &charge.Key)
 	if !found {
 		at = uint16(len(c.cells))
 		log := charge.Meter.Algorithm == enforcement.SlidingWindowLog
-		c.cells = append(c.cells, cell{key: charge.Key, log: log})
-		if log {
-			c.cells[at].param = c.paramOf(charge)
-		}
+		c.cells = append(c.cells, cell{home: home, key: charge.Key, log: log, param: c.paramOf(charge)})
 		switch n := len(c.cells); {
 		case n == linearCells+1:
 			for i := range c.cells {
-				c.index[c.cells[i].key] = uint16(i)
+				c.index[place{c.cells[i].home, c.cells[i].key}] = uint16(i)
 			}
 		case n > linearCells:
-			c.index[charge.Key] = at
+			c.index[place{home, charge.Key}] = at
 		}
 	}
 	if mode == enforcement.Refund && c.cells[at].log {
@@ -246,6 +274,8 @@ func (c *call) paramOf(charge *enforcement.Charge) uint16 {
 	return uint16(len(c.params) - 1)
 }
 
+const paramSize = 62 // of a parameter, without its formers
+
 // scriptKinds are the algorithms as the script numbers them.
 var scriptKinds = [...]byte{
 	enforcement.FixedWindow:          1,
@@ -255,19 +285,75 @@ var scriptKinds = [...]byte{
 	enforcement.GCRA:                 4,
 }
 
-// encode makes KEYS and all of ARGV but the deadline, which setDeadline writes.
-func (c *call) encode(prefix string, passed bool, now int64) {
+// encode chooses the script and makes KEYS and all of ARGV but the deadline,
+// which setDeadline writes.
+func (c *call) encode(s *scripts, prefix string, passed bool, now int64) {
 	plain := c.encodeKeys(prefix)
 	b := c.argument.bytes[:0]
 	b = append(b, 0, 0, 0, 0, 0, 0, 0, 0) // the deadline
 	b = append(b, boolByte(passed))
 	b = appendInts(b, now)
+	switch {
+	case s.only || !c.plain():
+		c.script, b = &s.take, c.appendTake(b, plain)
+	case len(c.charges) == 1:
+		c.script, b = &s.single, c.appendParams(appendInts(b, c.charges[0].cost))
+	default:
+		c.script, b = &s.batch, c.appendBatch(b)
+	}
+	c.script.calls.Add(1)
+	c.argument.bytes = b
+}
+
+// plain tells whether the call is of the shape that batch.lua decides, and
+// collects its costs.
+func (c *call) plain() bool {
+	if c.special || len(c.cells) > maxNumbers || len(c.params) > maxNumbers || len(c.requests) > callCharges {
+		return false
+	}
+	c.costs = c.costs[:0]
+	for i := range c.charges {
+		if cost := c.charges[i].cost; !slices.Contains(c.costs, cost) {
+			c.costs = append(c.costs, cost)
+		}
+	}
+	return len(c.costs) <= maxNumbers
+}
+
+// appendBatch appends the rest of the argument of batch.lua.
+func (c *call) appendBatch(b []byte) []byte {
+	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.requests)))
+	b = append(b, byte(len(c.costs)))
+	end := len(b)
+	b = c.appendParams(append(b, 0, 0, 0, 0))
+	binary.LittleEndian.PutUint32(b[end:], uint32(len(b)+1))
+	b = appendInts(b, c.costs...)
+	for i := range c.cells {
+		b = append(b, byte(c.cells[i].param))
+	}
+	for i := range c.requests {
+		s := &c.requests[i]
+		if s.to-s.from == 1 && c.cells[c.charges[s.from].cell].uses == 1 {
+			b = append(b, 0)
+		} else {
+			b = append(b, byte(s.to-s.from))
+		}
+		for k := s.from; k < s.to; k++ {
+			m := &c.charges[k]
+			b = append(b, byte(m.cell+1), byte(slices.Index(c.costs, m.cost)+1))
+		}
+	}
+	return b
+}
+
+// appendTake appends the rest of the argument of take.lua.
+func (c *call) appendTake(b []byte, plain int) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(plain))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.params)))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.requests)))
-	for i := range c.params {
-		b = appendParam(b, &c.params[i])
-	}
+	end := len(b)
+	b = c.appendParams(append(b, 0, 0, 0, 0))
+	binary.LittleEndian.PutUint32(b[end:], uint32(len(b)+1))
 	for i := range c.cells {
 		if cell := &c.cells[i]; cell.log {
 			b = binary.LittleEndian.AppendUint16(b, cell.param)
@@ -286,7 +372,7 @@ func (c *call) encode(prefix string, passed bool, now int64) {
 			b = appendInts(b, m.cost)
 		}
 	}
-	c.argument.bytes = b
+	return b
 }
 
 // setDeadline says until when, by Redis' clock, the call may be done; 0 is for ever.
@@ -314,7 +400,7 @@ func (c *call) encodeKeys(prefix string) (plain int) {
 				cell.place = uint16(place)
 				place++
 			}
-			b = appendKey(b, prefix, c.home, &cell.key)
+			b = appendKey(b, prefix, cell.home, &cell.key)
 			ends = append(ends, len(b))
 		}
 	}
@@ -341,13 +427,14 @@ func appendKey(b []byte, prefix, home string, key *enforcement.Key) []byte {
 	return append(b, key.Partition[:]...)
 }
 
-// arguments is the call as the client takes it, by hash or with the whole text.
-func (c *call) arguments(s *script, whole bool) []any {
+// arguments is the encoded call as the client takes it: it names the script by
+// its hash, or carries the script's whole text.
+func (c *call) arguments(whole bool) []any {
 	c.args = c.args[:0]
 	if whole {
-		c.args = append(c.args, "eval", &s.text)
+		c.args = append(c.args, "eval", &c.script.text)
 	} else {
-		c.args = append(c.args, "evalsha", &s.sha)
+		c.args = append(c.args, "evalsha", &c.script.sha)
 	}
 	c.args = append(c.args, len(c.names))
 	for i := range c.names {
@@ -356,23 +443,44 @@ func (c *call) arguments(s *script, whole bool) []any {
 	return append(c.args, &c.argument)
 }
 
-func appendParam(b []byte, p *param) []byte {
-	m := p.meter
-	b = append(b, scriptKinds[m.Algorithm], boolByte(m.Anchor == enforcement.Clock && m.Algorithm.Windowed()))
-	b = appendInts(b, p.rev, m.Rev, m.Quota, m.Window, m.Capacity, m.P, m.Q)
-	formers := m.Formers
-	if !m.Algorithm.Bucket() {
-		formers = nil
+// appendParams appends the call's parameters and, after them, their formers, as
+// cell.lua has them.
+func (c *call) appendParams(b []byte) []byte {
+	first := len(b)
+	for i := range c.params {
+		p := &c.params[i]
+		m := p.meter
+		b = append(b, scriptKinds[m.Algorithm])
+		if m.Algorithm.Bucket() {
+			b = appendInts(b, p.rev, m.Capacity, m.P, m.Q)
+		} else {
+			b = appendInts(b, p.rev, m.Quota, m.Window, int64(boolByte(m.Anchor == enforcement.Clock && m.Algorithm.Windowed())))
+		}
+		b = appendInts(b, m.Rev, m.Quota, m.Window)
+		b = append(b, 0, 0, 0, 0, 0) // the formers
 	}
-	if len(formers) > 255 {
-		formers = formers[len(formers)-255:]
-	}
-	b = append(b, byte(len(formers)))
-	for i := range formers {
-		f := &formers[i]
-		b = appendInts(b, f.Rev, f.Until, f.Capacity, f.P, f.Q)
+	for i := range c.params {
+		formers := lastFormers(c.params[i].meter)
+		if len(formers) == 0 {
+			continue
+		}
+		at := first + paramSize*(i+1) - 5
+		b[at] = byte(len(formers))
+		binary.LittleEndian.PutUint32(b[at+1:], uint32(len(b)+1))
+		for j := range formers {
+			f := &formers[j]
+			b = appendInts(b, f.Rev, f.Until, f.Capacity, f.P, f.Q)
+		}
 	}
 	return b
+}
+
+// lastFormers are as many of a bucket's former numbers as a parameter can carry.
+func lastFormers(m *enforcement.Meter) []enforcement.Former {
+	if !m.Algorithm.Bucket() {
+		return nil
+	}
+	return m.Formers[max(len(m.Formers)-255, 0):]
 }
 
 func appendInts(b []byte, ints ...int64) []byte {

@@ -60,4 +60,16 @@ func (c *clocks) deadline(home string, started time.Time, left time.Duration) in
 	return last.at(started) + left.Microseconds()
 }
 
+// suspended reports whether the machine slept since the reading: monotonic time
+// stands still meanwhile, so at would be late.
+func (r *reading) suspended(now time.Time) bool {
+	skew := now.UnixMicro() - r.sent.UnixMicro() - now.Sub(r.sent).Microseconds()
+	return skew > maxSkew || skew < -maxSkew
+}
+
+// maxSkew is how far, in microseconds, the wall clock and the monotonic clock may
+// move apart before the estimate is not trusted. A step of the wall clock costs
+// the memory of denials until the next answer, no more.
+const maxSkew = 5000
+
 func (r *reading) at(now time.Time) int64 { return r.server + now.Sub(r.sent).Microseconds() }

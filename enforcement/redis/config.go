@@ -30,20 +30,24 @@ type Config struct {
 	Prefix string
 	// Tags is how many homes tenants share; all nodes must agree on it. Default: 64.
 	Tags int
-	// Timeout bounds a Take, whatever its context allows. Default: 50ms.
+	// Timeout is how long Redis may take to answer a call, from when the call is
+	// written. Time that a request waits in this process is not part of it.
+	// Default: 50ms.
 	Timeout time.Duration
-	// Connections is how many calls may be under way at once, for each server;
-	// others wait for one, within Timeout. Default: 64.
+	// Connections is how many calls may be in flight at once, on a cluster for
+	// each home. Requests beyond them share the next call. Default: 4, and 1 on a
+	// cluster.
 	Connections int
+	// Denials is how many denied requests are remembered for up to a second, so
+	// that they are denied again without a call. Negative: none. Default: 16,384.
+	Denials int
 	// Now replaces Redis' clock, in microseconds since the epoch, for tests and
 	// simulations; keys then live for an hour, whatever the window. It must be
 	// nil where real traffic is limited. Default: nil.
 	Now func() int64
-	// Observe hears how long each call took that Redis answered, of those that
-	// Take makes and of the questions for the time while there are none. It is
-	// timed from where it is handed to the client, so that the wait for a
-	// connection is in it. It must be quick, and safe for many goroutines. Default:
-	// nobody.
+	// Observe is called with the time that each answered call took, of the calls
+	// that Take makes and of the probes. It must be quick, and safe for concurrent
+	// use. Default: none.
 	Observe func(time.Duration)
 	// Logger. Default: none.
 	Logger *slog.Logger
@@ -53,7 +57,6 @@ func (c Config) withDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, "hg:")
 	c.Tags = cmp.Or(c.Tags, 64)
 	c.Timeout = cmp.Or(c.Timeout, 50*time.Millisecond)
-	c.Connections = cmp.Or(c.Connections, 64)
 	if c.Observe == nil {
 		c.Observe = func(time.Duration) {}
 	}
@@ -88,15 +91,44 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 	o.MaxRetries = -1   // 0 would mean 3
 	o.MaxRedirects = -1 // a cluster client repeats lost calls under this name
 	o.DialerRetries = 1
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = c.Timeout, c.Timeout, c.Timeout, c.Timeout
-	o.ContextTimeoutEnabled = true
-	o.PoolSize = c.Connections
-	o.MinIdleConns = min(2, c.Connections)
+	o.DialTimeout = mostPatience * c.Timeout / 2 // the breaker ends it earlier
+	o.ReadTimeout, o.WriteTimeout = -2, -2       // conn.go has the deadlines
+	o.PoolTimeout = time.Minute                  // a waiting call leaves when the breaker opens
 	o.PipelinePoolSize = -1
 	o.ConnMaxIdleTime = 5 * time.Minute
 	o.DisableIdentity = true
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	if c.Connections == 0 {
+		c.Connections = 4
+		if o.IsClusterMode {
+			c.Connections = 1
+		}
+	}
 	return o, nil
+}
+
+// drawConnections are the connections of the client beside those of the lanes.
+const drawConnections = 4
+
+// callOptions are those of the client that carries checks and draws. On a single
+// server there is a connection for every call that may be in flight.
+func (l *Limiter) callOptions(o *redis.UniversalOptions) *redis.UniversalOptions {
+	calls := *o
+	calls.PoolSize = l.config.Connections + drawConnections
+	if o.IsClusterMode {
+		calls.PoolSize = max(l.config.Connections*l.config.Tags, 64)
+	}
+	calls.Dialer = dialer(o.TLSConfig, l.config.Timeout, suspectAfter, func() { l.health.suspect() })
+	return &calls
+}
+
+// probeOptions are those of the client that only asks how Redis is. Its
+// connection is never behind a check.
+func (l *Limiter) probeOptions(o *redis.UniversalOptions) *redis.UniversalOptions {
+	probes := *o
+	probes.PoolSize, probes.MinIdleConns = 2, 1
+	probes.Dialer = dialer(o.TLSConfig, l.config.Timeout, silentAfter, l.probeIsSilent)
+	return &probes
 }
 
 // parseURL reads the URL without ever repeating it in an error: it may hold a

@@ -1,18 +1,28 @@
 // Package redis is the enforcement.Limiter whose counters lie in Redis, shared
 // by all nodes.
 //
-// A batch of requests comes in by [Limiter.Take], is grouped by home (a hash
-// tag, so one script may touch all its keys, on a cluster too) and goes out as
-// one script call a home. scripts/take.lua loads each counter once, decides the
-// requests in order, stores what changed, and answers with the time and the
-// counters as they were; this package then replays the decisions with the
-// reference functions of enforcement, which fill the outcomes. Where the two
-// disagree, the script is right about what was charged, and it is counted and
+// Requests come in by [Limiter.Take]. A lane (lane.go) gathers those that wait at
+// the same time into one script call: one lane for a single server, one for each
+// home (a hash tag) on a cluster. The script loads each counter once, decides the
+// requests in order, stores what changed, and returns the time and the counters
+// as they were. This package replays the decisions with the reference functions
+// of enforcement, which fill the outcomes. If the two disagree, the script's
+// verdict counts, because it is what was charged; the mismatch is counted and
 // logged.
 //
+// scripts/take.lua decides every request. Most calls use smaller scripts, which
+// decide the same at a lower cost: scripts/single.lua one charge of one counter,
+// and scripts/batch.lua requests of mode enforce without logs and shadow
+// policies.
+//
+// Redis has Config.Timeout to answer a call, from when the call is written to its
+// connection (conn.go). Time that a request waits in this process is not part of
+// it. Calls that were written and not answered, and probes on a connection of
+// their own, feed the breaker (health.go).
+//
 // No request is charged twice. A script is sent again only when Redis said that
-// it did nothing: it did not know the script, or the call came past its
-// deadline, which each call carries in Redis' own time. So a call that hangs on
+// it did nothing: it did not know the script, or the call arrived past its fence,
+// a deadline in Redis' own time that each call carries. So a call that hangs on
 // the way and is delivered later does nothing.
 //
 // Keys are prefix, {home}, the tenant's and the cell's number as uvarints, and

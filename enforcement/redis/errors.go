@@ -3,6 +3,7 @@ package redis
 import (
 	"errors"
 	"fmt"
+	"net"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
@@ -85,4 +86,10 @@ func classify(err error, sent bool) (enforcement.Verdict, error) {
 func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
+}
+
+// isTimeout reports whether Redis was silent for too long.
+func isTimeout(err error) bool {
+	var timeout net.Error
+	return errors.As(err, &timeout) && timeout.Timeout()
 }

@@ -6,3 +6,23 @@ import "time"
 func SetClock(l *Limiter, t time.Time) {
 	l.clocks.one.Store(&reading{sent: time.Now(), server: t.UnixMicro()})
 }
+
+// Waiting returns how many requests wait for a call on a single server, and how
+// many calls are in flight.
+func Waiting(l *Limiter) (requests, calls int) {
+	ln := &l.lanes.one
+	ln.mu.Lock()
+	defer ln.mu.Unlock()
+	for m := ln.queue.head; m != nil; m = m.after {
+		requests += m.count - m.next
+	}
+	return requests, ln.inFlight
+}
+
+// TakeOnly makes l decide every call by take.lua.
+func TakeOnly(l *Limiter) { l.scripts.only = true }
+
+// ScriptCalls is how many calls were made for each script.
+func ScriptCalls(l *Limiter) (take, batch, single int64) {
+	return l.scripts.take.calls.Load(), l.scripts.batch.calls.Load(), l.scripts.single.calls.Load()
+}

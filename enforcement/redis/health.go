@@ -16,9 +16,11 @@ import (
 )
 
 const (
-	breakAfter    = 5                      // undecided calls in a row open the breaker
-	probeEvery    = 200 * time.Millisecond // while it is open, a quarter more or less
-	lookEvery     = time.Second            // while it is closed and nothing else is asked
+	breakAfter    = 5                      // unanswered calls in a row open the breaker
+	suspectAfter  = 1                      // slices that a call has waited when a probe is sent
+	silentAfter   = 4                      // slices that a probe has waited when it counts as silent; with those before it, a call's whole wait
+	probeEvery    = 200 * time.Millisecond // while the breaker is open, a quarter more or less
+	lookEvery     = time.Second            // while it is closed and no call is made
 	policyEvery   = time.Minute
 	tellEvery     = time.Minute // between two lines of one kind in the log
 	minVersion    = "6.2"
@@ -48,6 +50,10 @@ type Status struct {
 	ScriptLoads int64
 	// BreakerOpened is how often the breaker opened.
 	BreakerOpened int64
+	// Calls is how many script calls were answered.
+	Calls int64
+	// Recalled is how many requests were denied from the memory of denials.
+	Recalled int64
 }
 
 // Evicts reports whether Redis is known to forget counters when memory is short.
@@ -62,25 +68,40 @@ func (l *Limiter) Status() Status {
 		Reachable: h.closed.Load(), Since: h.since, Err: h.err,
 		Version: h.version, MaxMemoryPolicy: h.policy,
 		Mismatches: h.mismatches.n.Load(), Unreadable: h.unreadable.n.Load(),
-		ScriptLoads: h.loads.Load(), BreakerOpened: h.opened.Load(),
+		ScriptLoads: h.loads.Load(), BreakerOpened: h.opened.Load(), Calls: h.calls.Load(), Recalled: l.denials.answered.Load(),
 	}
 }
 
 // health is what is known of Redis, and the breaker.
+//
+// Two things feed the breaker: calls that were written to a connection and not
+// answered within the deadline, and probes on a connection of their own. Waiting
+// inside this process feeds it nothing.
+//
+// The breaker opens when a call and a probe beside it are not answered, after
+// breakAfter unanswered calls in a row, when a probe cannot connect, and when two
+// probes in a row are not answered while no call is. It closes when verify
+// succeeds.
 type health struct {
 	closed   atomic.Bool  // the breaker: calls are made
-	failures atomic.Int32 // in a row
+	failures atomic.Int32 // unanswered calls and probes since the last answer
+	probing  atomic.Bool  // a probe is under way
+	silent   atomic.Bool  // it has waited silentAfter slices
 	spoken   atomic.Int64 // when the last answered call was sent, Unix milliseconds
+	asked    chan struct{}
 
-	loads, opened          atomic.Int64
+	loads, opened, calls   atomic.Int64
 	mismatches, unreadable tally
+
+	while atomic.Pointer[context.Context] // ends when the breaker opens
 
 	mu      sync.Mutex
 	running bool // Run probes
 	nextTry time.Time
 	since   time.Time
-	err     error // why the breaker is open
-	refusal error // Redis answers, and must not be used
+	open    context.CancelFunc // ends while
+	err     error              // why the breaker is open
+	refusal error              // Redis answers, and must not be used
 	version string
 	policy  string
 }
@@ -89,7 +110,19 @@ func (h *health) start(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.since = now
+	h.asked = make(chan struct{}, 1)
+	h.renew()
 }
+
+// renew makes the context of the calls that are made from now on. h.mu is held.
+func (h *health) renew() {
+	ctx, cancel := context.WithCancel(context.Background())
+	h.while.Store(&ctx)
+	h.open = cancel
+}
+
+// whileClosed returns a context that ends when the breaker opens.
+func (h *health) whileClosed() context.Context { return *h.while.Load() }
 
 func (h *health) refused() error {
 	h.mu.Lock()
@@ -106,11 +139,46 @@ func (h *health) lastError() error {
 	return h.err
 }
 
-// failed counts a call that Redis did not answer.
-func (h *health) failed(err error, log *slog.Logger) {
-	if h.failures.Add(1) < breakAfter || !h.closed.Load() {
+// unanswered notes a call that was written and ended without an answer.
+func (l *Limiter) unanswered(err error) {
+	h := &l.health
+	if h.failures.Add(1) >= breakAfter || h.silent.Load() {
+		h.trip(err, l.log)
+	}
+	if !h.suspect() {
+		_ = l.probeOnce(context.Background()) // no Run does it
+	}
+}
+
+// suspect asks Run for a probe now. It returns false when Run is not running.
+func (h *health) suspect() bool {
+	select {
+	case h.asked <- struct{}{}:
+	default: // asked already
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.running
+}
+
+// probeIsSilent notes that a probe has waited for silentAfter slices. The other
+// commands of the probe's connection say nothing. On a cluster a probe reaches any
+// of the servers, so its silence does not explain a call.
+func (l *Limiter) probeIsSilent() {
+	h := &l.health
+	if l.clocks.byHome || !h.probing.Load() {
 		return
 	}
+	h.silent.Store(true)
+	if h.failures.Load() > 0 {
+		h.trip(errSilent, l.log)
+	}
+}
+
+var errSilent = errors.New("redis: calls and probes are not answered")
+
+// trip opens the breaker.
+func (h *health) trip(err error, log *slog.Logger) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.closed.CompareAndSwap(true, false) {
@@ -119,10 +187,11 @@ func (h *health) failed(err error, log *slog.Logger) {
 	now := time.Now()
 	h.opened.Add(1)
 	h.err, h.since, h.nextTry = err, now, now.Add(probeEvery)
+	h.open()
 	log.Warn("redis does not answer; asking no more until it does", "error", err)
 }
 
-// succeeded ends a row of failures.
+// succeeded notes an answer to a call or a probe.
 func (h *health) succeeded(sent time.Time) {
 	if h.failures.Load() != 0 {
 		h.failures.Store(0)
@@ -158,9 +227,12 @@ func (l *Limiter) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for policyAt := time.Now().Add(policyEvery); ; {
+		asked := false
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-l.health.asked:
+			asked = true
 		case <-timer.C:
 		}
 		if !l.health.closed.Load() {
@@ -168,13 +240,31 @@ func (l *Limiter) Run(ctx context.Context) error {
 		} else if now := time.Now(); now.After(policyAt) {
 			l.readPolicy(ctx)
 			policyAt = now.Add(policyEvery)
-		} else if now.UnixMilli()-l.health.spoken.Load() >= lookEvery.Milliseconds() {
-			if err := l.readTime(ctx); err != nil && ctx.Err() == nil {
-				l.health.failed(err, l.log)
-			}
+		} else if asked || now.UnixMilli()-l.health.spoken.Load() >= lookEvery.Milliseconds() {
+			_ = l.probeOnce(ctx) // the breaker has the error
 		}
 		timer.Reset(probeEvery*3/4 + rand.N(probeEvery/2))
 	}
+}
+
+// probeOnce asks Redis for its time on the probe's connection. If the connection
+// was closed, it tries another: a server that restarted answers there.
+func (l *Limiter) probeOnce(ctx context.Context) error {
+	sent := time.Now()
+	err := l.readTime(ctx)
+	if err != nil && !isReply(err) && !isTimeout(err) {
+		err = l.readTime(ctx)
+	}
+	h := &l.health
+	if err == nil || isReply(err) || ctx.Err() != nil || h.spoken.Load() >= sent.UnixMilli() {
+		return err
+	}
+	if h.failures.Add(1) > 1 || !isTimeout(err) {
+		h.trip(err, l.log)
+	} else {
+		h.suspect() // the next probe decides
+	}
+	return err
 }
 
 func (h *health) setRunning(running bool) {
@@ -206,6 +296,7 @@ func (l *Limiter) verify(ctx context.Context) error {
 	again := h.opened.Load() > 0
 	if h.closed.CompareAndSwap(false, true) {
 		h.since = time.Now()
+		h.renew()
 		if again {
 			l.log.Info("redis answers again")
 		}
@@ -221,7 +312,7 @@ func (l *Limiter) meet(ctx context.Context) (version string, refusal, err error)
 	if err := l.readTime(ctx); err != nil {
 		return "", nil, err
 	}
-	info, err := l.client.Info(l.soon(ctx), "server").Result()
+	info, err := l.probe.Info(ctx, "server").Result()
 	if err != nil && !isReply(err) {
 		return "", nil, fmt.Errorf("redis: ask for the version: %w", err)
 	}
@@ -235,14 +326,12 @@ func (l *Limiter) meet(ctx context.Context) (version string, refusal, err error)
 	return version, refusal, err
 }
 
-// soon is a context that ends within Config.Timeout.
-func (l *Limiter) soon(ctx context.Context) *bounded {
-	return &bounded{Context: ctx, deadline: time.Now().Add(l.config.Timeout)}
-}
-
 func (l *Limiter) readTime(ctx context.Context) error {
 	sent := time.Now()
-	now, err := l.client.Time(l.soon(ctx)).Result()
+	l.health.probing.Store(true)
+	now, err := l.probe.Time(ctx).Result()
+	l.health.probing.Store(false)
+	l.health.silent.Store(false)
 	if err != nil {
 		return fmt.Errorf("redis: ask for the time: %w", err)
 	}
@@ -256,16 +345,16 @@ func (l *Limiter) readTime(ctx context.Context) error {
 func (l *Limiter) checkFormat(ctx context.Context) (refusal, err error) {
 	key := l.config.Prefix + "format"
 	ours := fmt.Sprintf("headgate format=%d tags=%d", formatVersion, l.config.Tags)
-	theirs, err := l.client.Get(l.soon(ctx), key).Result()
+	theirs, err := l.probe.Get(ctx, key).Result()
 	if errors.Is(err, redis.Nil) {
 		var life time.Duration
 		if l.config.Now != nil {
 			life = time.Hour
 		}
-		if err := l.client.SetNX(l.soon(ctx), key, ours, life).Err(); err != nil {
+		if err := l.probe.SetNX(ctx, key, ours, life).Err(); err != nil {
 			return nil, fmt.Errorf("redis: write %s: %w", key, err)
 		}
-		theirs, err = l.client.Get(l.soon(ctx), key).Result()
+		theirs, err = l.probe.Get(ctx, key).Result()
 	}
 	switch {
 	case redis.HasErrorPrefix(err, "WRONGTYPE"):
@@ -282,7 +371,7 @@ func (l *Limiter) checkFormat(ctx context.Context) (refusal, err error) {
 
 // readPolicy warns when Redis may forget counters. It may not be allowed to ask.
 func (l *Limiter) readPolicy(ctx context.Context) {
-	found, err := l.client.ConfigGet(l.soon(ctx), "maxmemory-policy").Result()
+	found, err := l.probe.ConfigGet(ctx, "maxmemory-policy").Result()
 	policy := found["maxmemory-policy"]
 	if err != nil && !isReply(err) {
 		return

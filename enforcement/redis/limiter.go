@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,12 +17,15 @@ import (
 
 // A Limiter keeps its counters in Redis. It is safe for use by many goroutines.
 type Limiter struct {
-	config Config
-	client redis.UniversalClient
-	take   script
-	clocks clocks
-	health health
-	log    *slog.Logger
+	config  Config
+	client  redis.UniversalClient
+	probe   redis.UniversalClient // for probes; its connections carry no checks
+	scripts *scripts
+	lanes   lanes
+	denials denials
+	clocks  clocks
+	health  health
+	log     *slog.Logger
 }
 
 var _ enforcement.Limiter = (*Limiter)(nil)
@@ -49,12 +53,15 @@ func New(ctx context.Context, config Config) (*Limiter, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &Limiter{config: config, client: redis.NewUniversalClient(options), take: newScript(takeText), log: config.Logger}
+	l := &Limiter{config: config, scripts: newScripts(), log: config.Logger}
+	l.client, l.probe = redis.NewUniversalClient(l.callOptions(options)), redis.NewUniversalClient(l.probeOptions(options))
 	l.clocks.byHome = options.IsClusterMode
+	l.lanes.open(l)
+	l.denials.open(config.Denials)
 	l.health.start(time.Now())
 	if err := l.verify(ctx); err != nil {
 		if l.health.refused() != nil {
-			_ = l.client.Close()
+			_ = l.Close()
 			return nil, err
 		}
 		l.log.Warn("redis cannot be used yet", "error", err)
@@ -63,79 +70,106 @@ func New(ctx context.Context, config Config) (*Limiter, error) {
 }
 
 // Close ends the connections. Calls under way end as they do when Redis goes away.
-func (l *Limiter) Close() error { return l.client.Close() }
+func (l *Limiter) Close() error { return errors.Join(l.client.Close(), l.probe.Close()) }
 
-// takeWorkers is how many homes of one batch are asked at once.
+// takeWorkers is how many homes of one Take are asked at once on a cluster.
 const takeWorkers = 8
 
-// Take decides requests as [enforcement.Limiter] says, within Config.Timeout. A
-// cancellation of ctx without a deadline is seen before each call, not within one.
+// Take decides requests as [enforcement.Limiter] says. It checks ctx before it
+// begins and not afterwards: a request that waits for its turn, or for the
+// server, is not abandoned. Requests of other callers may share its calls.
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
-	if len(requests) == 0 {
-		return
-	}
-	limit := bounded{Context: ctx, deadline: time.Now().Add(l.config.Timeout)}
-	if d, ok := ctx.Deadline(); ok && d.Before(limit.deadline) {
-		// The engine's time-out is ours, counted from a moment earlier.
-		limit.short = limit.deadline.Sub(d) > l.config.Timeout/2
-		limit.deadline = d
-	}
-	if err := l.admit(&limit); err != nil {
+	if err := l.admit(ctx); err != nil {
 		for i := range outcomes {
 			fail(&outcomes[i], enforcement.Failed, err)
 		}
 		return
 	}
-	if oneHome(requests) {
-		l.takeHome(&limit, requests[0].Home, nil, requests, outcomes)
+	numbers := l.askable(requests, outcomes)
+	if numbers != nil && len(numbers) == 0 || len(requests) == 0 {
 		return
 	}
-	l.takeHomes(&limit, requests, outcomes)
+	if !l.clocks.byHome {
+		l.lanes.one.decide(requests, outcomes, numbers)
+		return
+	}
+	l.takeHomes(requests, outcomes, numbers)
 }
 
-// admit says why no call may be made now.
-func (l *Limiter) admit(limit *bounded) error {
-	if err := limit.Err(); err != nil {
+// admit returns why no call may be made now.
+func (l *Limiter) admit(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, err)
 	}
-	if l.health.closed.Load() || l.tryAgain(limit) {
+	if l.health.closed.Load() || l.tryAgain(ctx) {
 		return nil
 	}
 	return fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, l.health.lastError())
 }
 
-func oneHome(requests []enforcement.Request) bool {
+// askable sets the outcomes of the requests that Redis is not asked: those that
+// cannot be asked, and those that the memory of denials answers. Behind a request
+// that is asked the memory is not used: that request may change the counters. It
+// returns the numbers of the others; nil means all.
+func (l *Limiter) askable(requests []enforcement.Request, outcomes []enforcement.Outcome) (numbers []int) {
+	begun := false // a request of this Take is asked
 	for i := range requests {
-		if requests[i].Home != requests[0].Home {
-			return false
+		err := valid(&requests[i])
+		asked := err == nil && (begun || !l.recall(&requests[i], &outcomes[i]))
+		begun = begun || asked
+		if !asked && numbers == nil {
+			numbers = make([]int, 0, len(requests)-1)
+			for k := range i {
+				numbers = append(numbers, k)
+			}
+		}
+		switch {
+		case err != nil:
+			fail(&outcomes[i], enforcement.Failed, err)
+		case asked && numbers != nil:
+			numbers = append(numbers, i)
 		}
 	}
-	return true
+	return numbers
+}
+
+// recall answers a request from the memory of denials.
+func (l *Limiter) recall(r *enforcement.Request, out *enforcement.Outcome) bool {
+	if l.config.Now != nil {
+		return l.denials.answer(r, l.config.Now(), out)
+	}
+	last, now := l.clocks.last(r.Home), time.Now()
+	return last != nil && !last.suspended(now) && l.denials.answer(r, last.at(now), out)
 }
 
 // takeHomes asks several homes at once, and each home in order.
-func (l *Limiter) takeHomes(limit *bounded, requests []enforcement.Request, outcomes []enforcement.Outcome) {
+func (l *Limiter) takeHomes(requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) {
+	if numbers == nil {
+		if home := requests[0].Home; !slices.ContainsFunc(requests, func(r enforcement.Request) bool { return r.Home != home }) {
+			l.lanes.of(l, home).decide(requests, outcomes, nil)
+			return
+		}
+		for i := range requests {
+			numbers = append(numbers, i)
+		}
+	}
 	places := map[string]int{}
 	var homes []string
-	var numbers [][]int
-	for i := range requests {
+	var parts [][]int
+	for _, i := range numbers {
 		home := requests[i].Home
 		at, known := places[home]
 		if !known {
 			at = len(homes)
 			places[home] = at
-			homes, numbers = append(homes, home), append(numbers, nil)
+			homes, parts = append(homes, home), append(parts, nil)
 		}
-		numbers[at] = append(numbers[at], i)
+		parts[at] = append(parts[at], i)
 	}
 	var next atomic.Int32
 	work := func() {
-		for {
-			at := int(next.Add(1)) - 1
-			if at >= len(homes) {
-				return
-			}
-			l.takeHome(limit, homes[at], numbers[at], requests, outcomes)
+		for at := int(next.Add(1)) - 1; at < len(homes); at = int(next.Add(1)) - 1 {
+			l.lanes.of(l, homes[at]).decide(requests, outcomes, parts[at])
 		}
 	}
 	var workers sync.WaitGroup
@@ -146,91 +180,88 @@ func (l *Limiter) takeHomes(limit *bounded, requests []enforcement.Request, outc
 	workers.Wait()
 }
 
-// takeHome decides the requests of one home: those numbered, or all when
-// numbers is nil. Once a call was not decided, the rest is not asked: there is
-// hardly time, and their order would not hold.
-func (l *Limiter) takeHome(limit *bounded, home string, numbers []int, requests []enforcement.Request, outcomes []enforcement.Outcome) {
-	c := newCall(home)
-	defer c.free()
-	count := len(numbers)
-	if numbers == nil {
-		count = len(requests)
-	}
-	var broken error
-	for n := range count {
-		i := n
-		if numbers != nil {
-			i = numbers[n]
-		}
-		if err := valid(&requests[i]); err != nil {
-			fail(&outcomes[i], enforcement.Failed, err)
-			continue
-		}
-		if !c.takes(&requests[i]) {
-			broken = l.finish(limit, c, requests, outcomes, broken)
-		}
-		c.add(i, &requests[i])
-	}
-	if len(c.requests) > 0 {
-		_ = l.finish(limit, c, requests, outcomes, broken)
-	}
-}
+// attempts is how often a call is sent that the server is known not to have done:
+// it arrived past its fence, or it found no connection while probes are answered.
+// Each answer corrects the estimate of the server's clock, so a second attempt
+// arrives in time unless this process stalled again.
+const attempts = 10
 
-// finish makes the call, or fails it after one that broke, and empties it.
-func (l *Limiter) finish(limit *bounded, c *call, requests []enforcement.Request, outcomes []enforcement.Outcome, broken error) error {
-	if broken != nil {
-		c.fail(enforcement.Failed, fmt.Errorf("redis: %w: an earlier call of the batch: %w", enforcement.ErrNotReached, broken), outcomes)
-	} else {
-		broken = l.do(limit, c, requests, outcomes)
+// exchange sends a call and reads the answer. The answer says that the call was
+// done; otherwise there is an error, and verdict says what it leaves.
+func (l *Limiter) exchange(c *call) (answer reply, err error) {
+	if !l.health.closed.Load() {
+		c.argument.sent = false
+		return reply{}, fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, l.health.lastError())
 	}
-	c.clear()
-	return broken
-}
-
-// do makes one call and fills its outcomes. The error is theirs, if they are
-// not decided.
-func (l *Limiter) do(limit *bounded, c *call, requests []enforcement.Request, outcomes []enforcement.Outcome) error {
-	passed, now := l.config.Now != nil, int64(0)
-	if passed {
+	now := int64(0)
+	if l.config.Now != nil {
 		now = l.config.Now()
 	}
-	c.encode(l.config.Prefix, passed, now)
-	answer, err := l.send(limit, c)
-	if err == nil && !answer.done { // done is explicit: nothing was; the clock is known better now
+	c.encode(l.scripts, l.config.Prefix, l.config.Now != nil, now)
+	began := time.Now()
+	for range attempts {
+		answer, err = l.send(c)
+		if err != nil && !c.argument.sent && !isReply(err) && time.Since(began) < mostPatience*l.config.Timeout && l.probeOnce(context.Background()) == nil {
+			continue
+		}
+		if err != nil {
+			return reply{}, err
+		}
+		if answer.done {
+			if l.config.Now == nil {
+				now = answer.clock
+			}
+			answer.clock = now
+			return answer, nil
+		}
 		c.work = c.work[:0]
-		answer, err = l.send(limit, c)
 	}
-	switch {
-	case err != nil:
-		verdict, err := classify(err, c.argument.sent)
-		c.fail(verdict, err, outcomes)
-		return err
-	case !answer.done:
-		err := fmt.Errorf("redis: the call came too late, at %d by the server's clock", answer.clock)
-		c.fail(enforcement.Fenced, err, outcomes)
-		return err
+	if err != nil {
+		return reply{}, err
 	}
-	if !passed {
-		now = answer.clock
+	return reply{}, fmt.Errorf("%w, at %d by the server's clock", errLate, answer.clock)
+}
+
+// errLate is the error of a call that the server did not do because its fence had passed.
+var errLate = errors.New("redis: the call came too late")
+
+// conclude sets the outcomes of a call from its answer, or from the error that
+// it ended with.
+func (l *Limiter) conclude(c *call, answer *reply, err error) {
+	if err != nil {
+		verdict := enforcement.Fenced
+		if !errors.Is(err, errLate) {
+			verdict, err = classify(err, c.argument.sent)
+		}
+		c.fail(verdict, err)
+		return
 	}
-	mismatches := c.fill(&answer, now, outcomes, requests)
-	if mismatches > 0 {
-		l.health.mismatches.note(mismatches, l.log, "the script and the reference decided differently")
+	n := c.fill(answer, answer.clock)
+	for i := range c.requests {
+		l.denials.note(c.requests[i].request, c.requests[i].outcome)
+	}
+	if n > 0 {
+		l.health.mismatches.note(n, l.log, "the script and the reference decided differently")
 	}
 	if answer.unreadable > 0 {
 		l.health.unreadable.note(answer.unreadable, l.log, "counters could not be read and count as new")
 	}
-	return nil
+}
+
+// earlier is the error of requests that were not sent because a call before them
+// was not decided.
+func earlier(err error) error {
+	return fmt.Errorf("redis: %w: an earlier call of the batch: %w", enforcement.ErrNotReached, err)
 }
 
 // send runs the script once, with its text when the server does not know its hash.
-func (l *Limiter) send(limit *bounded, c *call) (reply, error) {
-	b, err := l.run(limit, c, false)
+func (l *Limiter) send(c *call) (reply, error) {
+	b, err := l.run(c, false)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 		// With the text there is no moment between loading and running in which
 		// another SCRIPT FLUSH could fall.
 		l.health.loads.Add(1)
-		b, err = l.run(limit, c, true)
+		b, err = l.run(c, true)
 	}
 	if err != nil {
 		return reply{}, err
@@ -238,42 +269,26 @@ func (l *Limiter) send(limit *bounded, c *call) (reply, error) {
 	return c.readReply(b)
 }
 
-// run is one round trip.
-func (l *Limiter) run(limit *bounded, c *call, whole bool) ([]byte, error) {
+// run is one round trip. The connection bounds how long the server may take;
+// waiting for a connection ends when the breaker opens.
+func (l *Limiter) run(c *call, whole bool) ([]byte, error) {
+	home := c.home()
 	started := time.Now()
-	left := limit.deadline.Sub(started)
-	if left <= 0 || limit.Err() != nil {
-		c.argument.sent = false
-		return nil, context.DeadlineExceeded
-	}
-	c.setDeadline(l.clocks.deadline(c.home, started, left))
-	cmd := redis.NewStringCmd(limit, c.arguments(&l.take, whole)...)
-	err := l.client.Process(limit, cmd)
+	c.setDeadline(l.clocks.deadline(home, started, l.config.Timeout))
+	ctx := l.health.whileClosed()
+	cmd := redis.NewStringCmd(ctx, c.arguments(whole)...)
+	err := l.client.Process(ctx, cmd)
 	if err != nil {
-		if !isReply(err) && limit.counts() {
-			l.health.failed(err, l.log)
+		if c.argument.sent && !isReply(err) {
+			l.unanswered(err)
 		}
 		return nil, err
 	}
 	b, err := cmd.Bytes()
 	if err == nil && len(b) >= 9 {
-		l.clocks.learn(c.home, started, int64At(b, 1))
+		l.clocks.learn(home, started, int64At(b, 1))
+		l.health.calls.Add(1)
 	}
 	l.answered(started)
 	return b, err
 }
-
-// bounded is the caller's context with a deadline of ours; it needs no timer,
-// since the client takes the deadline to the connection.
-type bounded struct {
-	context.Context
-	deadline time.Time
-	short    bool // the deadline is the caller's, and much earlier than ours
-}
-
-// Deadline is when the call must have ended.
-func (b *bounded) Deadline() (time.Time, bool) { return b.deadline, true }
-
-// counts tells whether a failure speaks about Redis: not when the caller was in
-// a hurry or has left.
-func (b *bounded) counts() bool { return !b.short && !errors.Is(b.Err(), context.Canceled) }

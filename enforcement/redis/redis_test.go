@@ -160,13 +160,13 @@ func FuzzReply(f *testing.F) {
 	f.Add([]byte{1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0})
 	f.Add(append(append([]byte{1, 1, 2, 3, 4, 5, 6, 7, 0, 1, 1}, make([]byte, 27)...), append([]byte{2}, make([]byte, 42)...)...))
 	f.Fuzz(func(_ *testing.T, b []byte) {
-		c := newCall("07")
+		c := newCall()
 		defer c.free()
 		window := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 5, Window: 1e9}.Compile(1)
 		entries := enforcement.Limit{Algorithm: enforcement.SlidingWindowLog, Quota: 5, Window: 1e9}.Compile(1)
-		c.add(0, &enforcement.Request{Home: "07", Charges: []enforcement.Charge{
+		c.add(&enforcement.Request{Home: "07", Charges: []enforcement.Charge{
 			{Key: enforcement.Key{Cell: 1}, Meter: window, Rev: 1, Cost: 1}, {Key: enforcement.Key{Cell: 2}, Meter: entries, Rev: 1, Cost: 1},
-		}})
+		}}, new(enforcement.Outcome))
 		_, _ = c.readReply(b)
 	})
 }

@@ -210,19 +210,19 @@ func (c *call) apply(s *span, from, to int, now, units int64) {
 	}
 }
 
-// fill gives the caller the outcomes of the call's requests, and says in how
-// many the replay came to another verdict than the script.
-func (c *call) fill(r *reply, now int64, outcomes []enforcement.Outcome, requests []enforcement.Request) (mismatches int) {
+// fill sets the outcomes of the call's requests. It returns for how many of them
+// the replay reached another verdict than the script.
+func (c *call) fill(r *reply, now int64) (mismatches int) {
 	for i := range c.requests {
 		s := &c.requests[i]
-		out := &outcomes[s.request]
+		out := s.outcome
 		*out = enforcement.Outcome{At: now, Charges: out.Charges[:0]}
 		verdict := c.replay(s, now, out)
 		out.Verdict = enforcement.Verdict(r.verdicts[i])
 		if out.Verdict != verdict {
 			mismatches++
 		}
-		for j := range requests[s.request].Charges {
+		for j := range s.request.Charges {
 			at := int(c.where[s.where+j])
 			u := &c.used[at]
 			out.Charges = append(out.Charges, enforcement.Charged{State: u.state, Cost: c.charges[s.from+at].sum, Fits: u.fits})
@@ -231,10 +231,10 @@ func (c *call) fill(r *reply, now int64, outcomes []enforcement.Outcome, request
 	return mismatches
 }
 
-// fail gives all requests of the call one undecided verdict.
-func (c *call) fail(verdict enforcement.Verdict, err error, outcomes []enforcement.Outcome) {
+// fail sets one undecided verdict for all requests of the call.
+func (c *call) fail(verdict enforcement.Verdict, err error) {
 	for i := range c.requests {
-		fail(&outcomes[c.requests[i].request], verdict, err)
+		fail(c.requests[i].outcome, verdict, err)
 	}
 }
 

@@ -275,6 +275,7 @@ func TestCounterIsSmall(t *testing.T) {
 	for i, limit := range kinds {
 		cell := uint32(i + 1)
 		mustTake(t, l, request(charge(cell, limit.Compile(1), 1)))
+		mustTake(t, l, request(charge(cell, limit.Compile(1), 1))) // a window's in place
 		used, err := raw.MemoryUsage(t.Context(), name("hg:", cell)).Result()
 		if err != nil {
 			t.Fatal(err)

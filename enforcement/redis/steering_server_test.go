@@ -24,7 +24,7 @@ func TestSteeredDecisions(t *testing.T) {
 	now := int64(1_700_000_000_000_000)
 	clock := func() int64 { return now }
 	shared := open(t, redis.Config{URL: servertest.Redis(t), Now: clock})
-	patient := enforcement.Config{Timeout: time.Hour, Now: func() time.Time { return time.UnixMicro(now) }}
+	patient := enforcement.Config{Now: func() time.Time { return time.UnixMicro(now) }}
 	theirs, ours := enforcement.NewEngine(shared, patient), enforcement.NewEngine(inprocess.New(inprocess.Config{Now: clock}), patient)
 	tenant := uint32(0)
 	rapid.Check(t, func(t *rapid.T) {

@@ -4,6 +4,7 @@ package redis_test
 
 import (
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/headgate/headgate/enforcement/limitertest"
@@ -11,32 +12,72 @@ import (
 	"github.com/headgate/headgate/servertest"
 )
 
-// suiteFixture has no slack: Redis decides to the unit and the microsecond.
-func suiteFixture(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
-	l := open(t, redis.Config{URL: servertest.Redis(t), Now: c.Now})
-	t.Cleanup(func() {
-		if s := l.Status(); s.Mismatches != 0 || s.Unreadable != 0 {
-			t.Errorf("script and reference disagreed on %d requests, %d states were unreadable", s.Mismatches, s.Unreadable)
+// scripted runs a suite on the scripts as calls choose them, and on take.lua
+// alone without a memory of denials. It fails unless each of these scripts decided some calls. There is no
+// slack: Redis decides to the unit and the microsecond.
+func scripted(t *testing.T, suite func(*testing.T, limitertest.Factory)) {
+	for _, only := range []bool{false, true} {
+		name := "chosen"
+		if only {
+			name = "take"
 		}
-	})
-	return limitertest.Fixture{Limiter: l}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var take, batch, single atomic.Int64
+			t.Cleanup(func() {
+				t.Logf("calls of take.lua %d, batch.lua %d, single.lua %d", take.Load(), batch.Load(), single.Load())
+				if take.Load() == 0 || (batch.Load() == 0) != only || (single.Load() == 0) != only {
+					t.Error("a script decided nothing, or was called against the choice")
+				}
+			})
+			suite(t, func(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
+				config := redis.Config{URL: servertest.Redis(t), Now: c.Now}
+				if only {
+					config.Denials = -1
+				}
+				l := open(t, config)
+				if only {
+					redis.TakeOnly(l)
+				}
+				t.Cleanup(func() {
+					if s := l.Status(); s.Mismatches != 0 || s.Unreadable != 0 {
+						t.Errorf("script and reference disagreed on %d requests, %d states were unreadable", s.Mismatches, s.Unreadable)
+					}
+					a, b, c := redis.ScriptCalls(l)
+					take.Add(a)
+					batch.Add(b)
+					single.Add(c)
+				})
+				return limitertest.Fixture{Limiter: l}
+			})
+		})
+	}
 }
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	limitertest.Run(t, suiteFixture)
+	scripted(t, limitertest.Run)
 }
 
 func TestSequences(t *testing.T) {
 	t.Parallel()
-	limitertest.Sequences(t, suiteFixture, 0, 0)
+	scripted(t, func(t *testing.T, factory limitertest.Factory) { limitertest.Sequences(t, factory, 0, 0) })
 }
 
 // A cluster of one server holds all slots and the rules of all clusters: the
 // keys of a call share a slot, and the client asks where it is.
 func TestConformanceOnACluster(t *testing.T) {
 	t.Parallel()
-	server := servertest.StartRedis(t, "--cluster-enabled", "yes")
+	url := startCluster(t)
+	limitertest.Run(t, func(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
+		return limitertest.Fixture{Limiter: open(t, redis.Config{URL: url, Now: c.Now})}
+	})
+}
+
+// startCluster starts a cluster of one server and returns its URL.
+func startCluster(t *testing.T) string {
+	t.Helper()
+	server := servertest.StartRedis(t, "--cluster-enabled", "yes").Prefer()
 	raw := client(t, server.URL())
 	if err := raw.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
 		t.Fatal(err)
@@ -44,7 +85,5 @@ func TestConformanceOnACluster(t *testing.T) {
 	eventually(t, "the cluster is up", func() bool {
 		return strings.Contains(raw.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 	})
-	limitertest.Run(t, func(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
-		return limitertest.Fixture{Limiter: open(t, redis.Config{URL: server.URL() + "?cluster=true", Now: c.Now})}
-	})
+	return server.URL() + "?cluster=true"
 }

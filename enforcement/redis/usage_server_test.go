@@ -24,7 +24,7 @@ func TestUsage(t *testing.T) {
 	now := int64(1_700_000_000_000_000)
 	clock := func() int64 { return now }
 	shared := open(t, redis.Config{URL: servertest.Redis(t), Now: clock})
-	patient := enforcement.Config{Timeout: time.Hour, Now: func() time.Time { return time.UnixMicro(now) }}
+	patient := enforcement.Config{Now: func() time.Time { return time.UnixMicro(now) }}
 	theirs, ours := enforcement.NewEngine(shared, patient), enforcement.NewEngine(inprocess.New(inprocess.Config{Now: clock}), patient)
 	tenant := uint32(5000)
 	rapid.Check(t, func(t *rapid.T) {
@@ -124,7 +124,7 @@ func TestUsageIsOneRoundTrip(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t)
 	raw := client(t, server.URL())
-	e := enforcement.NewEngine(open(t, redis.Config{URL: server.URL()}), enforcement.Config{Timeout: patience})
+	e := enforcement.NewEngine(open(t, redis.Config{URL: server.URL()}), enforcement.Config{})
 	s, keys := usedTenant(t, 10)
 	charge := func() {
 		var d enforcement.Decision
@@ -158,7 +158,7 @@ func TestUsageIsOneRoundTrip(t *testing.T) {
 // BenchmarkUsage asks what a tenant with ten policies of three limits each holds:
 // as a whole, and with ten keys of each policy that counts by user.
 func BenchmarkUsage(b *testing.B) {
-	e := enforcement.NewEngine(open(b, redis.Config{URL: servertest.StartRedis(b).URL()}), enforcement.Config{Timeout: patience})
+	e := enforcement.NewEngine(open(b, redis.Config{URL: servertest.StartRedis(b).URL()}), enforcement.Config{})
 	for _, users := range []int{1, 10} {
 		s, keys := usedTenant(b, users)
 		b.Run(fmt.Sprintf("%dx3", len(keys)), func(b *testing.B) {

@@ -8,13 +8,17 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 )
 
-// Provide makes sure that every program of Needs is there. As root with apt-get
-// it installs what is missing, and nothing else; everybody else gets one
-// *MissingError with all of it. What it does it says on log.
-func Provide(ctx context.Context, log io.Writer) error {
+// Provide makes sure that programs of Needs are installed: those named, or all.
+// As root with apt-get it installs the missing ones; otherwise it returns one
+// *MissingError that names all of them. It writes what it does to log.
+func Provide(ctx context.Context, log io.Writer, programs ...string) error {
 	missing := Missing()
+	if len(programs) > 0 {
+		missing = slices.DeleteFunc(missing, func(n Need) bool { return !slices.Contains(programs, n.Program) })
+	}
 	if len(missing) == 0 {
 		return nil
 	}
@@ -23,7 +27,7 @@ func Provide(ctx context.Context, log io.Writer) error {
 	if os.Geteuid() != 0 || err != nil {
 		return lacking
 	}
-	fmt.Fprintf(log, "with-servers: installing %v\n", lacking.Packages())
+	fmt.Fprintf(log, "installing %v\n", lacking.Packages())
 	if err := install(ctx, apt, lacking.Packages(), log); err != nil {
 		return fmt.Errorf("%w\n%w", err, lacking)
 	}

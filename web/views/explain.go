@@ -88,6 +88,7 @@ type ExplainedLimit struct {
 	Tone        string
 	Refuses     bool
 	Reset       string // "as new in 41 s"; "": it is as new
+	Leased      string // how early it may deny; "": it is decided exactly
 	// Remaining in units, ResetMillis in milliseconds, exactly.
 	Remaining, ResetMillis int64
 }

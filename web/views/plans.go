@@ -66,6 +66,7 @@ type PolicyCard struct {
 	Limits                []LimitWords
 	Mode                  ModeBadge
 	Failure               string
+	Consistency           string // "" when it is exact
 	Replaces              []string
 	EditURL               string // "" when the visitor may not
 }
@@ -94,7 +95,7 @@ type DraftForm struct {
 
 // PolicyFields is a policy of the editor. ID is the prefix of its fields.
 type PolicyFields struct {
-	ID, Was, Consistency        string
+	ID, Was                     string
 	Number                      string
 	Title, Aloud                string
 	Mode                        ModeBadge
@@ -109,6 +110,7 @@ type PolicyFields struct {
 	CountBy                     []Input
 	CountByError                string
 	Missing, ModeField, Failure Select
+	Consistency                 Select
 	Replaces                    Boxes
 	OtherReplaces               *Input // instead of boxes where there would be too many
 	Limits                      []LimitFields

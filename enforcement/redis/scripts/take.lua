@@ -4,12 +4,9 @@
 --
 -- ARGV[1]  head       deadline i8 (of Redis' clock; 0: none), passed u1 (1: the
 --                     next field is the clock), clock i8, number of plain cells
---                     u2, of parameters u2, of decisions u2
---          parameters algorithm u1 (1 fixed window, 2 log, 3 sliding counter,
---                     4 bucket), clock anchor u1, rev of the caller i8, rev of
---                     the numbers i8, quota i8, window i8, capacity i8, P i8,
---                     Q i8, number of formers u1; for each former: rev i8,
---                     until i8, capacity i8, P i8, Q i8
+--                     u2, of parameters u2, of decisions u2, where the logs
+--                     begin u4, from 1
+--          parameters as cell.lua has them, and their formers
 --          logs       for each log cell: parameter u2, whole u1 (1: the reply
 --                     carries all its entries)
 --          decisions  mode u1, number of charges u2; for each charge, in
@@ -24,30 +21,27 @@
 --          entries i8, newest i8, units before the first entry i8, number of
 --          entries that follow u2, and these.
 --
--- A plain value is u1 1, rev i6, a i7, b i7, t i7: 28 bytes, the most that one
--- allocation of 48 holds. A log's is u1 2, rev i6, units i7, entries u2, newest
--- i7, sum i7, dead u4, and the entries, oldest first: t i7, sum i7. An entry's
--- sum counts all units up to it, so that what has left is found by bisection;
--- dead is how many bytes of entries have left.
+-- A log's value is u1 2, rev i6, units i7, entries u2, newest i7, sum i7, dead
+-- u4, and the entries, oldest first: t i7, sum i7. An entry's sum counts all
+-- units up to it, so that what has left is found by bisection; dead is how many
+-- bytes of entries have left.
 --
 -- Nothing is written before all is decided; the first write is one that Redis
 -- refuses when it may not write, so the call is done whole or not at all.
 
-local read, pack, sub, byte, call = struct.unpack, struct.pack, string.sub, string.byte, redis.call
+local sub, byte, floor = string.sub, string.byte, math.floor
 local max, min = math.max, math.min
 
 local ENFORCE, PEEK, FORCE, REFUND, RESET, TAKE_UP_TO = 0, 1, 2, 3, 4, 5
-local FIXED, LOG, COUNTER, BUCKET = 1, 2, 3, 4
-local MAX_COUNT = 1000000000000000
 local MAX_LOG = 10000
 local SMALL_LOG = 64      -- entries up to which a log is rewritten whole
 local HEADER, ENTRY = 34, 14
-local PLAIN_FORM, LOG_FORM, ENTRY_FORM = '<Bi6i7i7i7', '<Bi6i7I2i7i7I4', '<i7i7'
+local LOG_FORM, ENTRY_FORM = '<Bi6i7I2i7i7I4', '<i7i7'
 
 local arg = ARGV[1]
 local time = call('TIME')
 local real = time[1] * 1000000 + time[2]
-local deadline, passed, now, plain, param_count, decision_count, pos = read('<i8Bi8I2I2I2', arg)
+local deadline, passed, now, plain, param_count, decision_count, pos, parameters = read('<i8Bi8I2I2I2I4', arg)
 if deadline ~= 0 and real > deadline then
   return pack('<Bi8', 0, real)
 end
@@ -56,109 +50,15 @@ if not passed then
   now = real
 end
 
+local parameter, _, plain_value, settle, left_of = settling(now)
+
 local params = {}
 for i = 1, param_count do
-  local p, formers = {}, 0
-  p.kind, p.clock, p.as, p.rev, p.quota, p.window, p.capacity, p.P, p.Q, formers, pos =
-    read('<BBi8i8i8i8i8i8i8B', arg, pos)
-  if formers > 0 then
-    p.formers = {}
-    for j = 1, formers do
-      local f = {}
-      f.rev, f.till, f.capacity, f.P, f.Q, pos = read('<i8i8i8i8i8', arg, pos)
-      p.formers[j] = f
-    end
-  end
-  params[i] = p
-end
-
--- readable tells whether the numbers of a value are ones that Headgate writes.
-local function readable(r, a, b, t)
-  return r >= 1 and r <= 140737488355327 and a >= -1000000000000 and a <= MAX_COUNT
-    and b >= 0 and b <= MAX_COUNT and t >= -140737488355328 and t <= 8866461766385664
+  params[i] = parameter(arg, parameters + 62 * (i - 1))
 end
 
 -- Plain cells: r, a, b, t as stored (working copy); sr, sa, sb, st the same
 -- settled by the numbers of p.
-
--- convert makes a bucket that other numbers wrote readable by p's.
-local function convert(p, r, a, b, t)
-  local held, as = r, p.as
-  if r < as and as == p.rev and p.formers then
-    local formers = p.formers
-    for i = 1, #formers do
-      local f = formers[i]
-      local after = formers[i + 1] or p
-      if after.rev > r then
-        if held ~= f.rev then
-          b = 0
-        end
-        if a >= f.capacity then
-          a, b = f.capacity, 0
-        end
-        local till = min(f.till, now)
-        if till > t then
-          a, b = refill(a, b, till - t, f.P, f.Q, f.capacity)
-          t = till
-        end
-        b = mul_add_div(b, after.Q, 0, f.Q) or 0
-        held = after.rev
-      end
-    end
-  end
-  if held ~= as then
-    b = 0
-  end
-  if a >= p.capacity then
-    a, b = p.capacity, 0
-  end
-  return a, b, t
-end
-
-local function settle(p, r, a, b, t)
-  local kind = p.kind
-  if r == 0 or a < 0 and kind ~= BUCKET then
-    if kind == BUCKET then
-      return p.as, p.capacity, 0, now, false
-    end
-    return 0, 0, 0, 0, false
-  end
-  local clamped = false
-  if t > now then
-    local horizon = p.window
-    if kind == BUCKET and p.P > 0 then
-      horizon = flow(p.capacity, 0, p.P, p.Q)
-    end
-    if t > now + horizon then
-      t, clamped = now, true
-    end
-  end
-  if kind == BUCKET then
-    if r ~= p.as or a >= p.capacity then
-      a, b, t = convert(p, r, a, b, t)
-    end
-    if b >= p.Q then
-      b = 0
-    end
-    if now > t then
-      a, b = refill(a, b, now - t, p.P, p.Q, p.capacity)
-      t = now
-    end
-    if r > p.as then
-      b = 0 -- the stored revision writes its fractions otherwise
-    end
-  elseif kind == FIXED then
-    if now >= t + p.window then
-      return 0, 0, 0, 0, false
-    end
-  elseif now >= t + p.window then
-    if a == 0 or now >= t + 2 * p.window then
-      return 0, 0, 0, 0, false
-    end
-    t, a, b = t + p.window, 0, a
-  end
-  return max(r, p.as), a, b, t, clamped
-end
 
 -- left settles a cell and says how many units can be charged at once.
 local function left(c, p)
@@ -169,21 +69,19 @@ local function left(c, p)
     c.p = p
     c.sr, c.sa, c.sb, c.st, c.clamped = settle(p, c.r, c.a, c.b, c.t)
   end
-  if p.kind == BUCKET then
-    return c.sa
-  end
-  if p.kind == COUNTER and c.sb > 0 then
-    return p.quota - c.sa - fade(c.sb, p.window - (max(now, c.st) - c.st), p.window)
-  end
-  return p.quota - c.sa
+  return left_of(p, c.sa, c.sb, c.st)
 end
 
--- keep makes the settled form what will be stored.
+-- keep makes the settled form what will be stored. by are the numbers that its
+-- expiry follows.
 local function keep(c, p)
   if not c.log then
     c.r, c.a, c.b, c.t = c.sr, c.sa, c.sb, c.st
   end
-  c.dirty, c.by = true, p
+  c.dirty = true
+  if not c.by or p.as >= c.r then
+    c.by = p
+  end
 end
 
 -- look is left for a decision that may write: a state cut to now is kept even
@@ -209,12 +107,12 @@ local function charge(c, p, cost)
   left(c, p)
   if c.sr == 0 then
     c.sr, c.sa, c.sb, c.st = p.as, 0, 0, now
-    if p.clock == 1 then
+    if p.kind ~= BUCKET and p.z == 1 then
       c.st = now - now % p.window
     end
   end
   if p.kind == BUCKET then
-    c.sa = max(c.sa - cost, -max(p.capacity, 1))
+    c.sa = max(c.sa - cost, -max(p.x, 1))
   else
     c.sa = min(c.sa + cost, MAX_COUNT)
   end
@@ -223,27 +121,10 @@ end
 
 -- forget makes a cell as new.
 local function forget(c)
-  c.r, c.a, c.b, c.t, c.p = 0, 0, 0, 0, nil
+  c.r, c.a, c.b, c.t, c.p, c.by = 0, 0, 0, 0, nil, nil
   if c.log then
     c.sum, c.body, c.appended, c.merged = 0, '', false, false
   end
-end
-
--- life is how long a value is of use, in milliseconds, and a second.
-local function life(c, p)
-  if passed then
-    return '3600000'
-  end
-  local till = c.t + p.window
-  if p.kind == COUNTER then
-    till = till + p.window
-  elseif p.kind == BUCKET and p.P > 0 then
-    till = c.t
-    if c.a < p.capacity then
-      till = till + flow(p.capacity - c.a, c.b, p.P, p.Q)
-    end
-  end
-  return string.format('%d', min(max(floor((till - now) / 1000), 0), 9007199254740) + 1001)
 end
 
 -- log_functions are made only for a call that has logs: a script makes all its
@@ -367,7 +248,8 @@ local function log_functions()
       size = call('STRLEN', key)
     end
     local _, r, a, b, t, sum, dead = read(LOG_FORM, buf)
-    if not readable(r, a, b, t) or a < 0 or b < 1 or b > MAX_LOG or sum < a or sum > 9007199254740991
+    if r < 1 or t < -140737488355328 or t > 8866461766385664 or a < 0 or a > MAX_COUNT
+      or b < 1 or b > MAX_LOG or sum < a or sum > 9007199254740991
       or dead < 0 or size ~= HEADER + dead + b * ENTRY then
       return c
     end
@@ -447,7 +329,10 @@ local function log_functions()
   end
 
   local function store_log(c, p)
-    local px = life(c, p)
+    local px = '3600000'
+    if not passed then
+      px = string.format('%d', max(floor((c.t + p.window - now) / 1000), 0) + 1001)
+    end
     local head = function(dead)
       return pack(LOG_FORM, 2, c.r, c.a, c.b, c.t, c.sum, dead)
     end
@@ -478,17 +363,8 @@ local cell_count = #KEYS
 if plain > 0 then
   local values = call('MGET', unpack(KEYS, 1, plain))
   for i = 1, plain do
-    local v = values[i]
-    local c = { r = 0, a = 0, b = 0, t = 0, state = '\0' }
-    if v then
-      c.state = '\4'
-      if #v == 28 and byte(v) == 1 then
-        local _, r, a, b, t = read(PLAIN_FORM, v)
-        if readable(r, a, b, t) then
-          c.r, c.a, c.b, c.t, c.state = r, a, b, t, v
-        end
-      end
-    end
+    local c = {}
+    c.r, c.a, c.b, c.t, c.state = plain_value(values[i])
     cells[i] = c
   end
 end
@@ -545,8 +421,8 @@ local function refund(c, p, cost)
   else
     if p.kind == BUCKET then
       c.sa = c.sa + cost
-      if c.sa >= p.capacity then
-        c.sa, c.sb = p.capacity, 0
+      if c.sa >= p.x then
+        c.sa, c.sb = p.x, 0
       end
     else
       local current = min(c.sa, cost)
@@ -636,7 +512,14 @@ for i = 1, cell_count do
     if c.log then
       logs.store(c, c.by)
     else
-      call('SET', KEYS[i], pack(PLAIN_FORM, 1, c.r, c.a, c.b, c.t), 'PX', life(c, c.by))
+      local param, place, r, a, b, t = c.by.at, 0, c.r, c.a, c.b, c.t
+      local value, life
+      -- include: keep.lua
+      if life then
+        call('SET', KEYS[i], value, 'PX', life)
+      else
+        call('SET', KEYS[i], value, 'KEEPTTL')
+      end
     end
   end
 end

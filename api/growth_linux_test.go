@@ -1,0 +1,236 @@
+package api_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"slices"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/steering"
+	"github.com/headgate/headgate/tenants"
+)
+
+// size is how large an installation is.
+type size struct {
+	tenants  int
+	policies int // of the one plan of all tenants; a check matches one of them
+	limits   int // of each policy
+	rows     int // overrides, list entries, and blocks of the first tenant, each
+	users    int // who send checks
+}
+
+// An installation is an embedded server of some size, without its network.
+type installation struct {
+	size
+	api    *api.API
+	tokens []string // one key of each tenant
+	random *rand.Rand
+
+	request *http.Request
+	body    body
+	pending []pending
+}
+
+// pending is a check that a round sends.
+type pending struct{ authorization, body string }
+
+// install compiles the rows of an installation and sends a check of every
+// tenant, policy, and user.
+func install(b *testing.B, s size) *installation {
+	n := &installation{size: s, random: rand.New(rand.NewPCG(1, 2)), pending: make([]pending, 500)}
+	c := snapshot.Changes{Revision: 1, Plans: []snapshot.PublishedPlan{s.plan()}}
+	for i := range s.tenants {
+		token := tenants.NewToken(tenants.TenantToken)
+		n.tokens = append(n.tokens, token)
+		c.Tenants = append(c.Tenants, tenants.Tenant{
+			ID: rowID(1, i), Slug: fmt.Sprintf("tenant-%d", i), Number: uint32(i + 1), Home: fmt.Sprintf("h%d", i%64), PlanID: "plan",
+			PlanRevision: 1, Revision: 1, Document: tenants.Document{Status: tenants.Active, NoPolicy: tenants.Allow, Plan: "plan"},
+		})
+		c.Keys = append(c.Keys, tenants.Key{
+			ID: rowID(2, i), TenantID: rowID(1, i), Name: "key", Hash: tenants.HashToken(token),
+			Scopes: []tenants.Scope{tenants.ScopeCheck}, Revision: 1,
+		})
+	}
+	s.steer(&c)
+	world, report := snapshot.Compile(nil, c, snapshot.Options{})
+	if report.Held != nil || report.Problems > 0 {
+		b.Fatalf("%+v: %v", report, world.Problems())
+	}
+	began := time.Now()
+	now := func() time.Time { return began } // counts are kept for one second, as with a flush in every second
+	recorder := metrics.NewRecorder(metrics.Config{Now: now})
+	limiter := recorder.InstrumentLimiter(inprocess.New(inprocess.Config{}))
+	n.api = api.New(api.Config{
+		Snapshot:  func() *snapshot.Snapshot { return world },
+		Decider:   enforcement.NewEngine(limiter, enforcement.Config{Recorder: recorder, Now: now}),
+		Admission: admission.New(admission.Config{}), Headers: api.Draft11,
+	})
+	n.request = httptest.NewRequest(http.MethodPost, "/v1/check", nil)
+	n.request.Header.Set("Content-Type", "application/json")
+	n.request.Header.Set("Authorization", "")
+	n.request.Body = &n.body
+	for i := range max(s.tenants, s.policies, s.users) {
+		n.send(b, n.check(i%s.tenants, i%s.policies, i%s.users))
+	}
+	return n
+}
+
+func rowID(kind, i int) string { return fmt.Sprintf("%08d-0000-7000-8000-%012d", kind, i) }
+
+func (s size) plan() snapshot.PublishedPlan {
+	p := snapshot.PublishedPlan{ID: "plan", Slug: "plan", Version: 1, Revision: 1}
+	for i := range s.policies {
+		policy := plans.Policy{
+			Slug: fmt.Sprintf("policy-%d", i), Match: plans.Match{Path: fmt.Sprintf("/v1/resource-%d/*", i)}, CountBy: []string{"user"},
+		}
+		for k := range s.limits {
+			l := enforcement.Limit{
+				Name: fmt.Sprintf("l%d", k+1), Algorithm: enforcement.FixedWindow, Quota: enforcement.MaxQuota, Window: time.Hour,
+			}
+			policy.Limits = append(policy.Limits, l)
+			p.Limits = append(p.Limits, plans.Published{
+				Cell: plans.Cell{
+					Number: uint32(i*s.limits + k + 1), Policy: policy.Slug, Limit: l.Name, Algorithm: l.Algorithm, CountBy: policy.CountBy,
+				},
+				Rev: 1, Limit: l,
+			})
+		}
+		p.Document.Policies = append(p.Document.Policies, policy)
+	}
+	return p
+}
+
+// steer adds the first tenant's rows. Each override is of one user; the entries
+// and blocks are of users who send no check.
+func (s size) steer(c *snapshot.Changes) {
+	from, until, tenant := time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour), rowID(1, 0)
+	for i := range s.rows {
+		user := fmt.Sprintf("user-%d", i)
+		c.Overrides = append(c.Overrides, steering.Override{
+			ID: rowID(3, i), TenantID: tenant, Policy: "policy-0", Attribute: "user", Value: user, Factor: 2000, Reason: "launch",
+			CreatedAt: from, ExpiresAt: until, Revision: 1,
+		})
+		c.Entries = append(c.Entries, steering.Entry{
+			ID: rowID(4, i), TenantID: tenant, List: steering.Deny, Attribute: "user", Value: "denied-" + user, CreatedAt: from, Revision: 1,
+		})
+		c.Blocks = append(c.Blocks, steering.Block{
+			ID: rowID(5, i), TenantID: tenant, Policy: "policy-0", Key: map[string]string{"user": "blocked-" + user}, Reason: "scraping",
+			CreatedAt: from, ExpiresAt: until, Revision: 1,
+		})
+	}
+}
+
+// check makes a check of a tenant's key, for a path of one policy and for one
+// user. If there are rows, the users are spread over the overrides.
+func (n *installation) check(tenant, policy, user int) pending {
+	return pending{"Bearer " + n.tokens[tenant], fmt.Sprintf(`{"method":"GET","path":"/v1/resource-%d/42","attributes":{"user":"user-%d"}}`,
+		policy, user*max(1, n.rows/n.users))}
+}
+
+// status is a response of which only the status and the headers are read.
+type status struct {
+	discard
+	code int
+}
+
+func (s *status) WriteHeader(code int) { s.code = code }
+
+// limitHeader keeps the spelling of the draft, which is not Go's canonical one.
+var limitHeader = "RateLimit"
+
+// send sends a check, which a limit must allow.
+func (n *installation) send(b *testing.B, p pending) {
+	n.body.Reset(p.body)
+	n.request.Header["Authorization"][0] = p.authorization
+	n.request.ContentLength = int64(len(p.body))
+	w := status{discard: discard{http.Header{}}}
+	n.api.ServeHTTP(&w, n.request)
+	if w.code != http.StatusOK || len(w.h[limitHeader]) == 0 {
+		b.Fatalf("%d %v", w.code, w.h)
+	}
+}
+
+// round sends checks of random tenants, paths, and users. It returns the
+// nanoseconds of processor time of one.
+func (n *installation) round(b *testing.B) float64 {
+	for i := range n.pending { // before the clock starts: the texts of a large installation are not its server's memory
+		n.pending[i] = n.check(n.random.IntN(n.tenants), n.random.IntN(n.policies), n.random.IntN(n.users))
+	}
+	began := cpu(b)
+	for _, p := range n.pending {
+		n.send(b, p)
+	}
+	return float64((cpu(b) - began).Nanoseconds()) / float64(len(n.pending))
+}
+
+// cpu is the processor time of this thread, which other programs do not add to.
+func cpu(b *testing.B) time.Duration {
+	const threadCPU = 3 // CLOCK_THREAD_CPUTIME_ID
+	var ts syscall.Timespec
+	if _, _, err := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, threadCPU, uintptr(unsafe.Pointer(&ts)), 0); err != 0 {
+		b.Fatal(err)
+	}
+	return time.Duration(ts.Nano())
+}
+
+// BenchmarkGrowth is the processor time of one whole POST /v1/check as an
+// embedded installation grows, without the network. The sizes of a row take turns
+// of 500 checks; ns/n is the median for a size, and x/n that of its ratios to the
+// smallest in the same turn. Caches that do not hold a larger installation are
+// part of the ratios.
+func BenchmarkGrowth(b *testing.B) {
+	for _, row := range []struct {
+		name  string
+		sizes []int
+		size  func(n int) size
+	}{
+		{"tenants", []int{10, 1_000, 100_000}, func(n int) size { return size{n, 1, 1, 0, 1} }},
+		{"policies", []int{1, 100, plans.MaxPolicies}, func(n int) size { return size{1, n, 1, 0, 1} }},
+		{"limits", []int{1, 3, plans.MaxLimits}, func(n int) size { return size{1, 1, n, 0, 1} }},
+		{"rows", []int{0, 1_000, steering.MaxOverrides}, func(n int) size { return size{1, 1, 1, n, 1_000} }},
+		{"keys", []int{1, 10_000, 1_000_000}, func(n int) size { return size{1, 1, 1, 0, n} }},
+	} {
+		b.Run(row.name, func(b *testing.B) {
+			var all []*installation
+			for _, n := range row.sizes {
+				all = append(all, install(b, row.size(n)))
+			}
+			took, ratio := make([][]float64, len(all)), make([][]float64, len(all))
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			for turn := 0; b.Loop(); turn++ {
+				for i := range all { // each size is first in a third of the turns
+					i = (i + turn) % len(all)
+					took[i] = append(took[i], all[i].round(b))
+				}
+				for i := range all {
+					ratio[i] = append(ratio[i], took[i][turn]/took[0][turn])
+				}
+			}
+			for i, n := range row.sizes {
+				b.ReportMetric(median(took[i]), fmt.Sprintf("ns/%d", n))
+				if i > 0 {
+					b.ReportMetric(median(ratio[i]), fmt.Sprintf("x/%d", n))
+				}
+			}
+		})
+	}
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	return list[len(list)/2]
+}

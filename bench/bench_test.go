@@ -1,0 +1,142 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func rates(all ...float64) (s series) {
+	for _, v := range all {
+		s = append(s, slot{perSecond: v})
+	}
+	return s
+}
+
+// A machine that becomes slow in one round changes no ratio.
+func TestRatiosAreTakenWithinARound(t *testing.T) {
+	t.Parallel()
+	ours, base := rates(200, 20, 210), rates(100, 10, 100)
+	if got := ratio(perSecond, ours, base); got != 2 {
+		t.Errorf("the ratio is %v, want 2", got)
+	}
+	if got := difference(perSecond, ours, base); got != 100 {
+		t.Errorf("the difference is %v, want 100", got)
+	}
+	if got := ratio(perSecond, ours, base[:2]); !math.IsNaN(got) {
+		t.Errorf("without one round: %v", got)
+	}
+	for want, all := range map[float64][]float64{2: {3, 1, 2}, 2.5: {4, 1, 3, 2}, 7: {math.NaN(), 7, math.Inf(1)}} {
+		if got := median(all); got != want {
+			t.Errorf("the median of %v is %v, want %v", all, got, want)
+		}
+	}
+}
+
+func TestRotationStartsEachRoundWithAnother(t *testing.T) {
+	t.Parallel()
+	var order []string
+	take := func(name string) contender {
+		return contender{name, func(context.Context) (slot, error) {
+			order = append(order, name)
+			return slot{perSecond: float64(len(order))}, nil
+		}}
+	}
+	b := &bench{options: options{rounds: 2}}
+	found, err := b.rotate(t.Context(), "test", []contender{take("a"), take("b"), take("c")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(order, ""); got != "abcbcacab" {
+		t.Errorf("the order is %s", got)
+	}
+	// The first round does not count.
+	if got := found["a"]; len(got) != 2 || got[0].perSecond != 6 || got[1].perSecond != 8 {
+		t.Errorf("a has %+v", got)
+	}
+	failing := contender{"d", func(context.Context) (slot, error) { return slot{}, errors.New("broken") }}
+	if _, err := b.rotate(t.Context(), "test", []contender{failing}); err == nil || !strings.Contains(err.Error(), "d: broken") {
+		t.Errorf("a contender that fails: %v", err)
+	}
+}
+
+// A row of every target of the design is in the table, with what was measured
+// or without.
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	r := &results{http: map[int]map[string]series{
+		64: {exactTCP: rates(40, 42, 38), envoy: rates(10, 10, 10), noop: rates(50, 60, 55)},
+	}}
+	text := r.markdown(&options{groups: allGroups})
+	for _, want := range []string{
+		"| T1 | req/s, exact, 64 connections, against envoy | ≥ 3.50 × | 4 × | met |",
+		"| T5 | req/s, exact, 64 connections, against the no-op | ≥ 0.80 × | 0.70 × | **not met** |",
+		"| T6 | req/s, leased, 64 connections, against the no-op | ≥ 0.90 × | - | not measured |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the result lacks %q:\n%s", want, text)
+		}
+	}
+	var ids []string
+	for _, target := range targets {
+		if !slices.Contains(ids, target.id) {
+			ids = append(ids, target.id)
+		}
+	}
+	if got := strings.Join(ids, " "); got != "T1 T2 T3 T4 T5 T6 T7 T8 T9 T10 T11 T12 T13 T14 T15 T16 T17 T18 T19 T20 T21 -" {
+		t.Errorf("targets %s", got)
+	}
+}
+
+func TestResultReplacesTheOneBefore(t *testing.T) {
+	t.Parallel()
+	page := filepath.Join(t.TempDir(), "page.md")
+	for _, result := range []string{"one\n", "two\n"} {
+		if _, err := os.Stat(page); err != nil {
+			if err := os.WriteFile(page, []byte("above\n"+beginMark+"\n"+endMark+"\nbelow\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := replaceResult(page, result); err != nil {
+			t.Fatal(err)
+		}
+		got, err := os.ReadFile(page)
+		if want := "above\n" + beginMark + "\n\n" + result + "\n" + endMark + "\nbelow\n"; err != nil || string(got) != want {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+	}
+	if err := os.WriteFile(page, []byte("no markers"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := replaceResult(page, "three"); err == nil {
+		t.Error("a page without markers was written")
+	}
+}
+
+// The page has the markers between which a run writes.
+func TestPageHasTheMarkers(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "docs", "performance.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if begin, end := strings.Index(string(text), beginMark), strings.Index(string(text), endMark); begin < 0 || end < begin {
+		t.Errorf("the markers are at %d and %d", begin, end)
+	}
+}
+
+func TestProcessorTimeIsThatOfTheProcess(t *testing.T) {
+	t.Parallel()
+	for before := ownProcessor(); ownProcessor() < before+0.05; {
+		continue
+	}
+	got, err := processor(os.Getpid())
+	if own := ownProcessor(); err != nil || got <= 0 || got > own+0.03 {
+		t.Errorf("/proc says %v s, %v; the system call says %v", got, err, own)
+	}
+}

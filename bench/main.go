@@ -1,0 +1,185 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/headgate/headgate/servertest/process"
+)
+
+// Options of a run.
+type options struct {
+	rounds  int
+	seconds float64 // of load, for each service in each round
+	groups  []string
+	write   bool
+	page    string
+}
+
+// allGroups in the order in which they run.
+var allGroups = []string{"http", "rate", "batch", "redis", "memory"}
+
+func main() {
+	if len(os.Args) > 2 && os.Args[1] == "serve" {
+		if err := serve(os.Args[2:]); err != nil {
+			fmt.Fprintln(os.Stderr, "bench:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	var o options
+	var only string
+	flag.IntVar(&o.rounds, "rounds", 5, "rounds that count, after one that does not")
+	flag.Float64Var(&o.seconds, "seconds", 1.5, "seconds of load for each service in each round; libraries get a fifth")
+	flag.StringVar(&only, "only", "", "groups by comma: "+strings.Join(allGroups, ", ")+"; default: all")
+	flag.BoolVar(&o.write, "write", true, "write docs/performance.md, if all groups run")
+	flag.Parse()
+	o.page, o.groups = filepath.Join("docs", "performance.md"), allGroups
+	if only != "" {
+		o.groups = strings.Split(only, ",")
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	if err := run(ctx, o); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		stop()
+		os.Exit(1) //nolint:gocritic // stop has been called
+	}
+}
+
+func (o *options) has(group string) bool { return slices.Contains(o.groups, group) }
+
+func (o *options) check() error {
+	for _, group := range o.groups {
+		if !slices.Contains(allGroups, group) {
+			return fmt.Errorf("-only: there is no group %q: the groups are %s", group, strings.Join(allGroups, ", "))
+		}
+	}
+	if o.rounds < 1 || o.seconds < 0.05 || o.seconds > 60 {
+		return errors.New("-rounds must be at least 1, and -seconds from 0.05 to 60")
+	}
+	if _, err := os.Stat("/proc/self/stat"); err != nil {
+		return errors.New("processor times are read from /proc: run it on Linux")
+	}
+	module, err := os.ReadFile("go.mod")
+	if err != nil || !strings.HasPrefix(string(module), "module github.com/headgate/headgate\n") {
+		return errors.New("run it from the root of the repository: make bench-peers")
+	}
+	return nil
+}
+
+// A bench is one run of the command.
+type bench struct {
+	options
+	folder   string // removed at the end
+	redis    *redisServer
+	children []*child
+	results  results
+}
+
+func run(ctx context.Context, o options) (err error) {
+	if err := o.check(); err != nil {
+		return err
+	}
+	if err := process.Provide(ctx, os.Stderr, "redis-server"); err != nil {
+		return err
+	}
+	b := &bench{options: o}
+	removeLeft()
+	if b.folder, err = os.MkdirTemp("", fmt.Sprintf("%s%d-", folderPrefix, os.Getpid())); err != nil {
+		return err
+	}
+	defer os.RemoveAll(b.folder)
+	defer b.stop()
+	if b.redis, err = startRedis(ctx); err != nil {
+		return err
+	}
+	b.results.machine = describe(ctx, b.redis)
+	if o.has("http") || o.has("rate") || o.has("batch") {
+		if err := b.services(ctx); err != nil {
+			return err
+		}
+	}
+	began := time.Now()
+	use := b.use()
+	for _, group := range []struct {
+		name string
+		run  func(context.Context) error
+	}{{"http", b.measureHTTP}, {"rate", b.measureRate}, {"batch", b.measureBatch}, {"redis", b.measureRedis}, {"memory", b.measureMemory}} {
+		if !o.has(group.name) {
+			continue
+		}
+		groupErr := group.run(ctx)
+		if ctx.Err() != nil {
+			return errors.New("interrupted")
+		}
+		if groupErr != nil {
+			err = errors.Join(err, fmt.Errorf("%s: %w", group.name, groupErr))
+		}
+	}
+	b.results.took, b.results.others = time.Since(began), b.use().others(use)
+	return errors.Join(err, b.report(err == nil))
+}
+
+// folderPrefix begins the names of folders; the process ID follows.
+const folderPrefix = "headgate-bench-"
+
+// removeLeft removes the folders of runs that were killed.
+func removeLeft() {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
+	for _, folder := range left {
+		pid, _, _ := strings.Cut(strings.TrimPrefix(filepath.Base(folder), folderPrefix), "-")
+		if _, err := os.Stat(filepath.Join("/proc", pid)); errors.Is(err, os.ErrNotExist) {
+			_ = os.RemoveAll(folder)
+		}
+	}
+}
+
+// report prints what was measured. It writes the page after a complete run.
+func (b *bench) report(complete bool) error {
+	text := b.results.markdown(&b.options)
+	fmt.Println(text)
+	if !b.write || !complete || len(b.groups) != len(allGroups) {
+		progress("%s is unchanged: -write is off, or a group did not run to its end", b.page)
+		return nil
+	}
+	return replaceResult(b.page, text)
+}
+
+// stop ends all processes that this one started.
+func (b *bench) stop() {
+	for _, c := range slices.Backward(b.children) {
+		c.stop()
+	}
+	if b.redis != nil {
+		b.redis.stop()
+	}
+}
+
+// progress tells the reader of the terminal what runs.
+func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
+
+// build makes a program of the given arguments of the go command.
+func build(ctx context.Context, env []string, args ...string) error {
+	progress("go %s", strings.Join(args, " "))
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	if err != nil {
+		return fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, out)
+	}
+	return nil
+}

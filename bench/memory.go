@@ -1,0 +1,223 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"hash/maphash"
+	"math"
+	"math/rand/v2"
+	"runtime"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/sethvargo/go-limiter"
+	"github.com/sethvargo/go-limiter/memorystore"
+	"github.com/throttled/throttled/v2"
+	"github.com/throttled/throttled/v2/store/memstore"
+	ululememory "github.com/ulule/limiter/v3/drivers/store/memory"
+	"golang.org/x/time/rate"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/inprocess"
+)
+
+// Names of the libraries in the tables.
+const (
+	limiterMemory   = "headgate limiter in process"
+	engineMemory    = "headgate engine in process, one limit"
+	rateSharded     = "x/time/rate in a map of 256 shards"
+	rateBare        = "x/time/rate, one limiter"
+	goLimiter       = "go-limiter memorystore"
+	throttledMemory = "throttled memstore"
+	ululeMemory     = "ulule/limiter memory"
+)
+
+// A memory is a library that counts in this process, and where its keys are.
+type memory struct {
+	library
+	kept  any // what holds the counters
+	sized bool
+}
+
+// memoryLibraries makes new ones for keys of the given names. limit is how
+// often a key may pass.
+func memoryLibraries(ctx context.Context, names []string) ([]memory, error) {
+	one := func(take func(key int) (bool, error)) func() func(int) (bool, error) {
+		return func() func(int) (bool, error) { return take }
+	}
+	const perSecond = rate.Limit(libraryQuota / 3600.0)
+	sharded, bare := newSharded(perSecond), rate.NewLimiter(perSecond, libraryQuota)
+
+	store, err := memorystore.New(&memorystore.Config{Tokens: libraryQuota, Interval: window})
+	if err != nil {
+		return nil, err
+	}
+	gcraStore, err := memstore.NewCtx(0) // no bound
+	if err != nil {
+		return nil, err
+	}
+	gcra, err := throttled.NewGCRARateLimiterCtx(gcraStore, throttledQuota)
+	if err != nil {
+		return nil, err
+	}
+	gcra.SetMaxCASAttemptsLimit(10_000)
+	cache := ululememory.NewStore()
+	counter := limiterOf(cache)
+	own := inprocess.New(inprocess.Config{MaxCells: 2 * len(names), TenantCells: 2 * len(names)})
+	engine := inprocess.New(inprocess.Config{MaxCells: 2 * len(names), TenantCells: 2 * len(names)})
+	return []memory{
+		{limiterLibrary(own, len(names)), own, true},
+		{engineLibrary(engineMemory, engine), engine, false},
+		{library{rateSharded, one(func(key int) (bool, error) { return sharded.allow(names[key]), nil })}, sharded, true},
+		{library{rateBare, one(func(key int) (bool, error) {
+			_ = names[key]
+			return bare.Allow(), nil
+		})}, bare, false},
+		{library{goLimiter, one(func(key int) (bool, error) {
+			_, _, _, ok, err := store.Take(ctx, names[key])
+			return ok, err
+		})}, limiter.Store(store), true},
+		{library{throttledMemory, one(func(key int) (bool, error) {
+			limited, _, err := gcra.RateLimitCtx(ctx, names[key], 1)
+			return !limited, err
+		})}, gcra, true},
+		{library{ululeMemory, one(func(key int) (bool, error) {
+			r, err := counter.Get(ctx, names[key])
+			return !r.Reached, err
+		})}, cache, true},
+	}, nil
+}
+
+// limiterLibrary calls Headgate's in-process limiter below the engine. Its keys
+// are hashes of 16 bytes.
+func limiterLibrary(l enforcement.Limiter, keys int) library {
+	meter := enforcement.Limit{Algorithm: enforcement.GCRA, Quota: libraryQuota, Window: window}.Compile(1)
+	random := rand.New(rand.NewPCG(1, 2))
+	partitions := make([][16]byte, keys)
+	for i := range partitions {
+		for at := range partitions[i] {
+			partitions[i][at] = byte(random.IntN(256))
+		}
+	}
+	return library{limiterMemory, func() func(int) (bool, error) {
+		charges := []enforcement.Charge{{Key: enforcement.Key{Tenant: 1, Cell: 1}, Meter: meter, Rev: 1, Cost: 1}}
+		requests, outcomes := []enforcement.Request{{Charges: charges}}, make([]enforcement.Outcome, 1)
+		return func(key int) (bool, error) {
+			charges[0].Key.Partition = partitions[key]
+			l.Take(context.Background(), requests, outcomes)
+			return outcomes[0].Verdict == enforcement.Granted, outcomes[0].Err
+		}
+	}}
+}
+
+// measureMemory compares libraries that count in this process.
+func (b *bench) measureMemory(ctx context.Context) error {
+	memories, err := memoryLibraries(ctx, keyNames())
+	if err != nil {
+		return err
+	}
+	libraries := make([]library, len(memories))
+	for i, m := range memories {
+		libraries[i] = m.library
+	}
+	if b.results.inMemory, err = b.compare(ctx, "libraries in process", libraries, 256); err != nil {
+		return err
+	}
+	return b.measureBytes(ctx)
+}
+
+// sizedKeys is how many keys the memory is measured with.
+const sizedKeys = 1_000_000
+
+// measureBytes measures the memory of a key, its name included. The names are
+// copied for each library, because a library that keeps a name keeps its bytes.
+func (b *bench) measureBytes(ctx context.Context) error {
+	b.results.bytes = map[string]float64{}
+	names := numbered(sizedKeys)
+	all, err := memoryLibraries(ctx, names)
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		if !all[i].sized {
+			continue
+		}
+		progress("memory of %d keys: %s", sizedKeys, all[i].name)
+		n, err := b.bytesOf(ctx, i, names)
+		if err != nil {
+			return fmt.Errorf("%s: %w", all[i].name, err)
+		}
+		b.results.bytes[all[i].name] = n
+	}
+	return nil
+}
+
+func (b *bench) bytesOf(ctx context.Context, which int, names []string) (float64, error) {
+	room := make([]string, len(names)) // headers of the copies, which the library's keys replace
+	all, err := memoryLibraries(ctx, room)
+	if err != nil {
+		return math.NaN(), err
+	}
+	one := all[which]
+	clear(all)
+	take := one.worker()
+	before := heap()
+	for key := range names {
+		room[key] = strings.Clone(names[key])
+		if allowed, err := take(key); err != nil || !allowed {
+			return math.NaN(), fmt.Errorf("key %d: allowed %t, %w", key, allowed, err)
+		}
+		room[key] = ""
+	}
+	after := heap()
+	runtime.KeepAlive(one.kept)
+	runtime.KeepAlive(room)
+	runtime.KeepAlive(take)
+	return (after - before) / float64(len(names)), ctx.Err()
+}
+
+// heap is the size of live objects.
+func heap() float64 {
+	var m runtime.MemStats
+	runtime.GC()
+	runtime.GC() // what had a finalizer
+	runtime.ReadMemStats(&m)
+	return float64(m.HeapAlloc)
+}
+
+// A shardedRate is the usual way to limit keys with x/time/rate: a map of
+// limiters, in shards. It never forgets a key.
+type shardedRate struct {
+	seed   maphash.Seed
+	limit  rate.Limit
+	shards [256]struct {
+		mu       sync.RWMutex
+		limiters map[string]*rate.Limiter
+		_        [32]byte // to a cache line of its own
+	}
+}
+
+func newSharded(limit rate.Limit) *shardedRate {
+	s := &shardedRate{seed: maphash.MakeSeed(), limit: limit}
+	for i := range s.shards {
+		s.shards[i].limiters = map[string]*rate.Limiter{}
+	}
+	return s
+}
+
+func (s *shardedRate) allow(key string) bool {
+	shard := &s.shards[maphash.String(s.seed, key)%uint64(len(s.shards))]
+	shard.mu.RLock()
+	l := shard.limiters[key]
+	shard.mu.RUnlock()
+	if l == nil {
+		shard.mu.Lock()
+		if l = shard.limiters[key]; l == nil {
+			l = rate.NewLimiter(s.limit, libraryQuota)
+			shard.limiters[key] = l
+		}
+		shard.mu.Unlock()
+	}
+	return l.AllowN(time.Now(), 1)
+}

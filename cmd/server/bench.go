@@ -1,0 +1,321 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/headgate/headgate/internal/load"
+)
+
+// benchKeySetting is the key that headgate bench uses. It has no flag, because
+// the arguments of a process can be read by every user of the machine.
+const benchKeySetting = environmentPrefix + "BENCH_KEY"
+
+const longestBench = 5 * time.Minute
+
+// benchCommand measures an installation: it sends checks and times the answers.
+type benchCommand struct {
+	URL         string        `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" setting:"false" help:"The installation to measure: a node, or what balances between nodes."`
+	KeyFile     string        `placeholder:"FILE" setting:"false" help:"File with an API key that may check for the tenant; default: HEADGATE_BENCH_KEY, or the file that HEADGATE_BENCH_KEY_FILE names."`
+	Tenant      string        `required:"" placeholder:"SLUG" setting:"false" help:"The tenant that is charged. Use one without real traffic."`
+	Method      string        `default:"GET" setting:"false" help:"Method of each check."`
+	Path        string        `default:"/" setting:"false" help:"Path of each check."`
+	Mode        string        `default:"enforce" enum:"enforce,peek" setting:"false" help:"enforce charges each check, as real traffic does; peek charges nothing, and costs less than real traffic."`
+	Connections int           `default:"64" setting:"false" help:"How many connections send at once, at most 1024."`
+	Duration    time.Duration `default:"10s" setting:"false" help:"How long to send, at most 5m."`
+	Rate        float64       `default:"0" setting:"false" help:"Requests a second, sent at fixed moments; a latency is the time from the moment at which a request is due to its answer. 0: each connection sends again when it has an answer."`
+	Keys        int           `default:"10000" setting:"false" help:"How many values the attribute user takes, at random: bench-00000000, bench-00000001, ..."`
+	Batch       int           `default:"1" setting:"false" help:"Checks in each request, at most 1000; more than 1 uses POST /v1/check/batch."`
+}
+
+// Help is the part of --help behind the flags.
+func (benchCommand) Help() string {
+	return "The checks are real unless the mode is peek: they use up the quota of the tenant, and they count in its analytics. " +
+		"Their attribute user begins with bench-, so a limit that counts by user charges keys of its own; " +
+		"a limit of the whole tenant is shared with real traffic. " +
+		"A bench on the node's own machine takes processor time from the node. " +
+		"No flag of bench is an environment variable. " +
+		"Ends with 0 only if every request was answered and at least one check was decided."
+}
+
+func (b benchCommand) Run(ctx context.Context, p program) error {
+	target, err := b.validate(p.getenv)
+	if err != nil {
+		return usageError{err}
+	}
+	first, err := b.peek(ctx, target)
+	if err != nil {
+		return err
+	}
+	if err := b.announce(p.stdout, first); err != nil {
+		return err
+	}
+	result, err := load.Run(ctx, load.Config{
+		Dial: target.dial, Request: b.request(target), Checks: b.Batch,
+		Connections: b.Connections, Rate: b.Rate, Duration: b.Duration,
+	})
+	if err != nil {
+		return fmt.Errorf("connect to %s: %w", target.url.Host, err)
+	}
+	if err := b.report(p.stdout, result, len(first.Limits) > 0); err != nil {
+		return err
+	}
+	switch {
+	case result.Failed > 0 && result.Err != nil:
+		return fmt.Errorf("%d checks failed: %w", result.Failed, result.Err)
+	case result.Failed > 0:
+		return fmt.Errorf("%d checks failed: see the statuses", result.Failed)
+	case result.Decided() == 0:
+		return errors.New("no check was decided")
+	}
+	return nil
+}
+
+// A benchTarget is where and as what to ask.
+type benchTarget struct {
+	url *url.URL
+	key string
+}
+
+func (b *benchCommand) validate(getenv func(string) string) (benchTarget, error) {
+	u, err := url.Parse(b.URL)
+	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" {
+		return benchTarget{}, fmt.Errorf("--url: %q is not an address like http://127.0.0.1:8080", b.URL)
+	}
+	u.Path = strings.TrimRight(u.Path, "/") + "/" // JoinPath would keep a path relative
+	if b.Tenant == "" {
+		return benchTarget{}, errors.New("--tenant: must not be empty")
+	}
+	for _, bound := range []struct {
+		flag string
+		err  error
+	}{
+		{"connections", within(b.Connections, 1, 1024)},
+		{"duration", within(b.Duration, 100*time.Millisecond, longestBench)},
+		{"keys", within(b.Keys, 1, load.MaxKeys)},
+		{"batch", within(b.Batch, 1, 1000)},
+	} {
+		if bound.err != nil {
+			return benchTarget{}, fmt.Errorf("--%s: %w", bound.flag, bound.err)
+		}
+	}
+	if !(b.Rate >= 0 && b.Rate <= 1e6) { // so that NaN is outside
+		return benchTarget{}, fmt.Errorf("--rate: is %v, and must be from 0 to 1000000", b.Rate)
+	}
+	key, err := secretFrom(getenv, benchKeySetting)
+	if b.KeyFile != "" {
+		var text []byte
+		text, err = os.ReadFile(b.KeyFile)
+		key = strings.TrimSpace(string(text))
+	}
+	switch {
+	case err != nil:
+		return benchTarget{}, err
+	case key == "" || strings.ContainsAny(key, " \t\r\n"):
+		return benchTarget{}, fmt.Errorf("no API key: set %s or --key-file", benchKeySetting)
+	}
+	return benchTarget{u, key}, nil
+}
+
+// check is the JSON of one check in a mode.
+func (b *benchCommand) check(mode string) string {
+	text, _ := json.Marshal(map[string]any{ // never fails on strings
+		"tenant": b.Tenant, "method": b.Method, "path": b.Path, "mode": mode, "attributes": map[string]string{"user": "bench-" + load.KeyPlace},
+	})
+	return string(text)
+}
+
+// request is what each connection sends.
+func (b *benchCommand) request(t benchTarget) load.Request {
+	path, body := "/v1/check", b.check(b.Mode)
+	if b.Batch > 1 {
+		path = "/v1/check/batch"
+		body = `{"checks":[` + strings.Join(slices.Repeat([]string{body}, b.Batch), ",") + `]}`
+	}
+	return load.NewRequest(t.url.Host, t.url.JoinPath(path).EscapedPath(), body, b.Keys, "Authorization: Bearer "+t.key)
+}
+
+// dial opens a connection.
+func (t benchTarget) dial(ctx context.Context) (net.Conn, error) {
+	address := t.url.Host
+	if t.url.Port() == "" {
+		port := "80"
+		if t.url.Scheme == "https" {
+			port = "443"
+		}
+		address = net.JoinHostPort(t.url.Hostname(), port)
+	}
+	dialer := &net.Dialer{Timeout: 10 * time.Second}
+	if t.url.Scheme == "https" {
+		return (&tls.Dialer{NetDialer: dialer, Config: &tls.Config{MinVersion: tls.VersionTLS12}}).DialContext(ctx, "tcp", address)
+	}
+	return dialer.DialContext(ctx, "tcp", address)
+}
+
+// A benchAnswer is what the first check says about those that follow.
+type benchAnswer struct {
+	Detail, Reason, Plan string
+	Limits               []struct {
+		Policy, Limit string
+		Quota         int64
+		WindowMS      int64 `json:"window_ms"`
+	}
+}
+
+// peek sends one check that charges nothing. It finds a wrong address, key or
+// tenant before the load does.
+func (b *benchCommand) peek(ctx context.Context, t benchTarget) (first benchAnswer, err error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	body := strings.ReplaceAll(b.check("peek"), load.KeyPlace, "00000000")
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.url.JoinPath("/v1/check").String(), strings.NewReader(body))
+	if err != nil {
+		return first, err
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+t.key)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		return first, err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if err != nil {
+		return first, err
+	}
+	if err := json.Unmarshal(text, &first); err != nil || (answer.StatusCode != http.StatusOK && !bytes.Contains(text, []byte(`"allowed":`))) {
+		detail := cmp.Or(first.Detail, "not an answer of Headgate")
+		return first, fmt.Errorf("%s answered the first check with %s: %s", t.url, answer.Status, detail)
+	}
+	return first, nil
+}
+
+// announce says what will be charged before it is.
+func (b *benchCommand) announce(w io.Writer, first benchAnswer) error {
+	var text strings.Builder
+	how := "as fast as the answers come"
+	if b.Rate > 0 {
+		how = strconv.FormatFloat(b.Rate, 'f', -1, 64) + " requests/s"
+	}
+	fmt.Fprintf(&text, "%s %s at %s for %s: %d connections, %s, %d keys, %d in a request\n",
+		b.Method, b.Path, b.URL, b.Duration, b.Connections, how, b.Keys, b.Batch)
+	switch {
+	case b.Mode == "peek":
+		fmt.Fprintf(&text, "Nothing is charged (peek). Real traffic costs more.\n")
+	case len(first.Limits) == 0:
+		fmt.Fprintf(&text, "WARNING: no limit of tenant %s applies (%s), so nothing is charged and no limiter is measured.\n",
+			b.Tenant, first.Reason)
+	default:
+		fmt.Fprintf(&text, "WARNING: each check charges tenant %s, and counts in its analytics:\n", b.Tenant)
+		for _, l := range first.Limits {
+			fmt.Fprintf(&text, "  policy %s, limit %s: %d in %s\n", l.Policy, l.Limit, l.Quota, time.Duration(l.WindowMS)*time.Millisecond)
+		}
+	}
+	_, err := fmt.Fprintln(w, text.String())
+	return err
+}
+
+// report prints what was measured. limited says whether a limit applied.
+func (b *benchCommand) report(w io.Writer, r *load.Result, limited bool) error {
+	perSecond := float64(r.Decided()) / r.Elapsed.Seconds()
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) { fmt.Fprintf(table, name+"\t"+format+"\n", args...) }
+	row("checks/s", "%.0f", perSecond)
+	row("allowed", "%d", r.Allowed)
+	row("denied", "%d", r.Denied)
+	row("unavailable (503)", "%d", r.Unavailable)
+	row("degraded", "%d", r.Degraded)
+	row("failed", "%d", r.Failed)
+	if b.Rate > 0 {
+		row("not sent in time", "%d requests", r.Unsent)
+	}
+	statuses := make([]string, 0, len(r.Statuses))
+	for status, n := range r.Statuses {
+		statuses = append(statuses, fmt.Sprintf("%d: %d", status, n))
+	}
+	slices.Sort(statuses)
+	row("answers", "%s", strings.Join(statuses, ", "))
+	for _, of := range []struct {
+		prefix  string
+		latency *load.Histogram
+	}{{"", &r.Latency}, {"503 ", &r.UnavailableLatency}} {
+		for _, q := range quantiles {
+			if of.latency.Count() >= q.samples {
+				row(of.prefix+q.name, "%s", inMilliseconds(of.latency.Quantile(q.q)))
+			}
+		}
+		if of.latency.Count() > 0 {
+			row(of.prefix+"max", "%s", inMilliseconds(of.latency.Max()))
+		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\n%s\n", b.sizing(r, perSecond, limited))
+	return err
+}
+
+// quantiles are those that a report prints, with the number of samples that
+// each needs: with fewer, it would be the maximum.
+var quantiles = []struct {
+	name    string
+	q       float64
+	samples int64
+}{{"p50", 0.5, 1}, {"p90", 0.9, 10}, {"p99", 0.99, 100}, {"p99.9", 0.999, 1000}}
+
+func inMilliseconds(d time.Duration) string {
+	return strconv.FormatFloat(float64(d.Microseconds())/1000, 'f', 2, 64) + " ms"
+}
+
+const (
+	// sizedFor is the load that the last line of a bench plans for, in checks a second.
+	sizedFor = 10_000
+	// sizedShare is the share of its capacity that a node is planned to use.
+	sizedShare = 0.7
+)
+
+// sizing says how many nodes a load needs. The rate of a closed loop is the
+// capacity at that number of connections; that of an open loop is only known to
+// be within it. limited says whether a limit applied.
+func (b *benchCommand) sizing(r *load.Result, perSecond float64, limited bool) string {
+	latency := "p50 " + inMilliseconds(r.Latency.Quantile(0.5))
+	if r.Latency.Count() >= 100 {
+		latency = "p99 " + inMilliseconds(r.Latency.Quantile(0.99))
+	}
+	switch {
+	case r.Failed > 0 || r.Unavailable > 0 || r.Degraded > 0 || perSecond == 0:
+		return "No sizing: not every check was decided by its limits."
+	case b.Mode == "peek":
+		return "No sizing: a peek costs less than real traffic."
+	case !limited:
+		return "No sizing: no limit applied, so no limiter was measured. Choose a --method and --path that a policy matches."
+	case r.Denied > 0:
+		return fmt.Sprintf("No sizing: %d checks were denied, which costs less than to allow them. "+
+			"Use more --keys or a plan with larger limits.", r.Denied)
+	case b.Rate > 0 && r.Unsent == 0:
+		return fmt.Sprintf("Sizing: this carries %.0f checks/s at %d connections with %s; leave out --rate to find how many it carries at most.",
+			perSecond, b.Connections, latency)
+	}
+	nodes := math.Ceil(sizedFor / (sizedShare * perSecond))
+	return fmt.Sprintf("Sizing: one node of this kind carries about %.0f checks/s at %d connections with %s; "+
+		"for %d checks/s plan %.0f, each at most %.0f %% busy (if %s is one node).\n"+
+		"Few connections do not show saturation: raise --connections until checks/s no longer rises. "+
+		"All nodes share one Redis: check that it can carry the whole load.",
+		perSecond, b.Connections, latency, sizedFor, nodes, 100*sizedShare, b.URL)
+}

@@ -1,0 +1,298 @@
+//go:build !quick
+
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/headgate/headgate/servertest"
+)
+
+// redisClient looks at a test's own Redis beside the nodes.
+func redisClient(t *testing.T, url string) *redis.Client {
+	t.Helper()
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options.ReadTimeout = patience
+	c := redis.NewClient(options)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// scriptCalls is how many scripts a Redis has run by hash.
+func scriptCalls(t *testing.T, c *redis.Client) (n int) {
+	t.Helper()
+	text, err := c.Info(t.Context(), "commandstats").Result()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, rest, found := strings.Cut(text, "cmdstat_evalsha:calls="); found {
+		_, _ = fmt.Sscanf(rest, "%d", &n)
+	}
+	return n
+}
+
+// left asks what a counter has left, as its node's limiter knows it.
+func (s *exactSuite) left(t *testing.T, c counter) int {
+	t.Helper()
+	body := strings.Replace(c.check("exact"), `{"tenant"`, `{"cost": 0, "tenant"`, 1)
+	r := call(t, bootstrap, "POST", s.nodes[0].origin+"/v1/check", body).want(t, 200).results(t)[0]
+	if r.Degraded || len(r.Limits) != 1 {
+		t.Fatalf("not decided by Redis: %+v", r)
+	}
+	return r.Limits[0].Remaining
+}
+
+// A Redis that hangs: the failure modes answer, after few calls and without
+// waiting for each. None of those calls is charged when Redis goes on. Then
+// checks are exact again without a restart.
+func TestRedisHangs(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t).Prefer()
+	s := newExactSuiteOn(t, 1, server.URL())
+	raw := redisClient(t, server.URL())
+	counters := map[string]counter{}
+	var all storm
+	for i, mode := range exactModes {
+		c := s.counter(mode, "gcra-100", 100)
+		counters[mode] = c
+		all.counters = append(all.counters, c)
+		for range 10 {
+			all.calls = append(all.calls, []int{i})
+		}
+	}
+	for _, a := range connect(t, []string{s.nodes[0].origin}, 1).send(all.requests("exact")) {
+		if r := a.want(t, 200).results(t)[0]; r.Degraded {
+			t.Fatalf("degraded before the fault: %s", a.body)
+		}
+	}
+	known := scriptCalls(t, raw)
+
+	server.Pause()
+	all.calls = nil
+	for i := range 900 {
+		all.calls = append(all.calls, []int{i % len(exactModes)})
+	}
+	admitted := map[string]int{}
+	for i, a := range connect(t, []string{s.nodes[0].origin}, 300).send(all.requests("exact")) {
+		mode, r := exactModes[i%len(exactModes)], a.results(t)[0]
+		if r.Allowed {
+			admitted[mode]++
+		}
+		fits := r.Degraded
+		switch mode {
+		case "closed":
+			fits = fits && r.Status == http.StatusServiceUnavailable && r.Reason == "limiter_unavailable" && a.header.Get("Retry-After") == "1"
+		case "open":
+			fits = fits && r.Status == http.StatusOK
+		case "local":
+			fits = fits && (r.Status == http.StatusOK || r.Status == http.StatusTooManyRequests)
+		}
+		if !fits {
+			t.Errorf("%s: %d %s", mode, a.status, a.body)
+		}
+	}
+	if n := admitted["local"]; n != 90 {
+		t.Errorf("local admitted %d of the 90 that the shared counter had left", n)
+	}
+	if text := call(t, "", "GET", s.nodes[0].origin+"/metrics", "").body; !strings.Contains(text, "headgate_redis_breaker_open 1\n") {
+		t.Error("the breaker did not open")
+	}
+
+	server.Resume()
+	eventually(t, "Redis decides again", func() bool {
+		body := strings.Replace(counters["closed"].check("exact"), `{"tenant"`, `{"cost": 0, "tenant"`, 1)
+		return call(t, bootstrap, "POST", s.nodes[0].origin+"/v1/check", body).status == 200
+	})
+	// The breaker opens after five calls, or one call and a probe; a few may be
+	// under way beside them.
+	if n := scriptCalls(t, raw) - known; n > 20 {
+		t.Errorf("%d calls for 900 checks during the hang and one after it", n)
+	}
+	for mode, c := range counters {
+		if left := s.left(t, c); left != 90 {
+			t.Errorf("%s: %d of 100 left after 10 checks before the hang", mode, left)
+		}
+	}
+}
+
+// A node that is stopped and goes on finds the answers of Redis in its sockets:
+// it was away, not Redis.
+func TestPausedNodeKeepsRedis(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t).Prefer()
+	f := startCluster(t, 1, map[string]string{"HEADGATE_REDIS_URL": server.URL(), "HEADGATE_LIMITER_TIMEOUT": ""})
+	f.publish("exact", exactPlan())
+	f.tenant("exact", "exact")
+	s := &exactSuite{t: t, nodes: []*running{f.nodes[0].running}}
+	raw, before := redisClient(t, server.URL()), watch(t, s.nodes)
+	c := s.counter("open", "fixed-100", 100)
+	text := post("/v1/check", c.check("exact"))
+	load := connect(t, []string{s.nodes[0].origin}, 100)
+	flood := startFlood(t, load, text)
+
+	process := f.nodes[0].command.Process
+	stops := 4
+	if fullLoad {
+		stops = 40
+	}
+	for range stops {
+		if err := process.Signal(syscall.SIGSTOP); err != nil {
+			t.Fatal(err)
+		}
+		began := raw.Time(t.Context()).Val()
+		eventually(t, "some deadlines pass by Redis' clock", func() bool { return raw.Time(t.Context()).Val().Sub(began) > 300*time.Millisecond })
+		if err := process.Signal(syscall.SIGCONT); err != nil {
+			t.Fatal(err)
+		}
+		answered := flood.answered.Load()
+		eventually(t, "the node goes on", func() bool { return flood.answered.Load() > answered+200 || t.Failed() })
+	}
+	flood.end()
+	if n := flood.admitted.Load(); n != 100 || flood.strange.Load() != 0 {
+		t.Errorf("%d of a quota of 100 admitted; %d of %d answers degraded or errors", n, flood.strange.Load(), flood.answered.Load())
+	}
+	for _, w := range before {
+		w.unchanged()
+	}
+}
+
+// Clients that do not wait for their answers say nothing about Redis, and change
+// nothing for the others.
+func TestClientsThatLeave(t *testing.T) {
+	t.Parallel()
+	s := newExactSuite(t, 1)
+	before := watch(t, s.nodes)
+	staying, leaving := s.counter("open", "log-100", 100), s.counter("open", "bucket-100", 100)
+	flood := startFlood(t, connect(t, []string{s.nodes[0].origin}, 20), post("/v1/check", staying.check("exact")))
+	text := post("/v1/check", leaving.check("exact"))
+	const rounds, each = 5, 100
+	for range rounds {
+		load := connect(t, []string{s.nodes[0].origin}, each)
+		var wait sync.WaitGroup
+		for _, c := range load.conns {
+			wait.Go(func() {
+				if _, err := c.Write(text); err != nil {
+					t.Error(err)
+				}
+				_ = c.Conn.(*net.TCPConn).SetLinger(0) // a reset, at once
+				_ = c.Close()
+			})
+		}
+		wait.Wait()
+		answered := flood.answered.Load()
+		eventually(t, "the others are answered", func() bool { return flood.answered.Load() > answered+100 || t.Failed() })
+	}
+	flood.end()
+	if n := flood.admitted.Load(); n != 100 || flood.strange.Load() != 0 {
+		t.Errorf("%d of a quota of 100 admitted; %d of %d answers degraded or errors", n, flood.strange.Load(), flood.answered.Load())
+	}
+	for _, w := range before {
+		w.unchanged()
+	}
+	if left := s.left(t, leaving); left < 0 || left > 100 {
+		t.Errorf("%d left", left)
+	}
+}
+
+// A flood is connections that repeat one check until it ends.
+type flood struct {
+	answered, admitted, strange, overloaded atomic.Int64
+	ctx                                     context.Context
+	over                                    context.CancelFunc
+	flooding                                sync.WaitGroup
+}
+
+// startFlood begins a flood. It ends with the test, or by end.
+func startFlood(t *testing.T, load *loader, text []byte) *flood {
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &flood{ctx: ctx, over: cancel}
+	for _, c := range load.conns {
+		f.flooding.Go(func() {
+			for ctx.Err() == nil {
+				a, err := c.ask(text)
+				if err != nil {
+					if ctx.Err() == nil {
+						t.Errorf("a flood: %v", err)
+					}
+					return
+				}
+				var r struct {
+					result
+					Type string
+				}
+				if err := json.Unmarshal([]byte(a.body), &r); err != nil {
+					t.Errorf("a flood: %v: %s", err, a.body)
+					return
+				}
+				switch {
+				case r.Degraded || (a.status != http.StatusOK && a.status != http.StatusTooManyRequests && r.Type != "/docs/problems/overloaded"):
+					if f.strange.Add(1) == 1 {
+						t.Errorf("a flood: %d %s", a.status, a.body)
+					}
+				case r.Type == "/docs/problems/overloaded":
+					f.overloaded.Add(1)
+					if after := a.header.Get("Retry-After"); a.status != http.StatusServiceUnavailable || (after != "1" && after != "2") {
+						t.Errorf("overloaded: %d, Retry-After %q", a.status, after)
+					}
+				case r.Allowed:
+					f.admitted.Add(1)
+				}
+				f.answered.Add(1)
+			}
+		})
+	}
+	t.Cleanup(func() {
+		cancel()
+		load.close()
+		f.flooding.Wait()
+	})
+	return f
+}
+
+// addBatches adds connections that repeat one batch until the flood ends. Its
+// checks have no cost.
+func (f *flood) addBatches(t *testing.T, load *loader, text []byte) {
+	for _, c := range load.conns {
+		f.flooding.Go(func() {
+			for f.ctx.Err() == nil {
+				a, err := c.ask(text)
+				switch {
+				case err != nil:
+					if f.ctx.Err() == nil {
+						t.Errorf("a flood: %v", err)
+					}
+					return
+				case a.status == http.StatusServiceUnavailable:
+					f.overloaded.Add(1)
+				case a.status != http.StatusOK:
+					f.strange.Add(1)
+				}
+			}
+		})
+	}
+	t.Cleanup(func() {
+		load.close()
+		f.end()
+	})
+}
+
+// end returns when each connection has its last answer.
+func (f *flood) end() {
+	f.over()
+	f.flooding.Wait()
+}

@@ -1,0 +1,291 @@
+package limitertest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// A Store is the reference of an [enforcement.Drawer]: the reference functions
+// over a plain map. enforcement/redis/scripts/lease.lua translates its Draw.
+type Store struct {
+	now func() int64
+
+	mu     sync.Mutex
+	states map[enforcement.Key]enforcement.State
+	drawn  map[enforcement.Key]*Outstanding
+}
+
+var _ enforcement.Drawer = (*Store)(nil)
+
+// NewStore makes a Store that takes the time, in microseconds since the epoch,
+// from now.
+func NewStore(now func() int64) *Store {
+	return &Store{now: now, states: map[enforcement.Key]enforcement.State{}, drawn: map[enforcement.Key]*Outstanding{}}
+}
+
+// Outstanding is what was drawn of a bucket and not settled.
+//
+// Its Level, with the fraction Part at the instant At, is what the bucket holds
+// and what is outstanding, at most the capacity. The state of the counter shows
+// what the bucket alone holds, to those who know nothing of draws: it does not
+// refill before Shown, which is so late that until the last lot lapses no more
+// is in it than capacity - outstanding.
+type Outstanding struct {
+	Rev, Level, Part, At, Shown int64
+	Lots                        [2]OutstandingLot // the one that lapses first, first
+}
+
+// An OutstandingLot is what was drawn in one epoch.
+type OutstandingLot struct{ Until, Units int64 }
+
+func (o *Outstanding) units() int64 { return o.Lots[0].Units + o.Lots[1].Units }
+
+// Take decides requests, each alone and in order.
+func (s *Store) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range requests {
+		r, o := &requests[i], &outcomes[i]
+		*o = enforcement.Outcome{At: s.now(), Charges: o.Charges[:0]}
+		if err := ctx.Err(); err != nil {
+			o.Verdict, o.Err = enforcement.Failed, fmt.Errorf("store: %w: %w", enforcement.ErrNotReached, err)
+			continue
+		}
+		s.decide(r, o)
+	}
+}
+
+// decide judges every charge by the state after those before it in the request,
+// so that charges on one key add up, and keeps the group's states if all fit.
+func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
+	o.Verdict = enforcement.Granted
+	for from, to := 0, 0; from < len(r.Charges); from = to {
+		for to < len(r.Charges) && r.Charges[to].Group == r.Charges[from].Group {
+			to++
+		}
+		group := r.Charges[from:to]
+		lefts, fits, costs := make([]int64, len(group)), r.Mode == enforcement.Force, map[enforcement.Key]int64{}
+		for i := range group {
+			costs[group[i].Key] += group[i].Cost
+		}
+		all, units := true, group[0].Cost
+		for i := range group {
+			c := &group[i]
+			settled, clamped := c.Meter.Settle(s.states[c.Key], c.Rev, o.At)
+			if clamped && r.Mode != enforcement.Peek {
+				s.states[c.Key] = settled
+			}
+			lefts[i] = c.Meter.Left(settled, o.At)
+			all = all && (r.Mode > enforcement.Force || c.Meter.Admits(lefts[i], costs[c.Key]))
+			units = max(min(units, lefts[i]), 0)
+		}
+		fits = fits || all
+		if r.Mode == enforcement.TakeUpTo {
+			o.Units, fits = units, units > 0
+		}
+		if fits && o.Verdict == enforcement.Granted {
+			s.apply(r, group, o)
+		} else if !fits && group[0].Group == 0 {
+			o.Verdict = enforcement.Refused
+		}
+		for i := range group {
+			c := &group[i]
+			state, _ := c.Meter.Settle(s.states[c.Key], c.Rev, o.At)
+			fit := c.Meter.Admits(lefts[i], costs[c.Key])
+			switch r.Mode {
+			case enforcement.Refund, enforcement.Reset:
+				fit = true
+			case enforcement.TakeUpTo:
+				fit = lefts[i] > 0
+			case enforcement.Peek:
+				if fits && o.Verdict == enforcement.Granted {
+					state = c.Meter.Charge(state, c.Rev, o.At, costs[c.Key])
+				}
+			}
+			o.Charges = append(o.Charges, enforcement.Charged{State: state, Cost: costs[c.Key], Fits: fit})
+		}
+	}
+}
+
+func (s *Store) apply(r *enforcement.Request, group []enforcement.Charge, o *enforcement.Outcome) {
+	for i := range group {
+		c := &group[i]
+		cost := c.Cost
+		state, _ := c.Meter.Settle(s.states[c.Key], c.Rev, o.At)
+		switch r.Mode {
+		case enforcement.Peek:
+			continue
+		case enforcement.Reset:
+			delete(s.states, c.Key)
+			continue
+		case enforcement.Refund:
+			if s.states[c.Key].Rev != 0 {
+				s.states[c.Key] = c.Meter.Refund(state, cost)
+			}
+			continue
+		case enforcement.TakeUpTo:
+			cost = o.Units
+		}
+		if cost > 0 {
+			s.states[c.Key] = c.Meter.Charge(state, c.Rev, o.At, cost)
+		}
+	}
+}
+
+// Draw does each draw.
+func (s *Store) Draw(ctx context.Context, draws []enforcement.Draw, drawn []enforcement.Drawn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range draws {
+		d, a := &draws[i], &drawn[i]
+		*a = enforcement.Drawn{At: s.now()}
+		if err := ctx.Err(); err != nil {
+			a.Err = err
+			continue
+		}
+		if d.Meter.Algorithm.Bucket() {
+			s.drawBucket(d, a)
+		} else {
+			s.drawWindow(d, a)
+		}
+	}
+}
+
+// drawWindow charges the units to the window and takes unspent ones off it.
+func (s *Store) drawWindow(d *enforcement.Draw, a *enforcement.Drawn) {
+	m, back := d.Meter, d.Lots[0].Back+d.Lots[1].Back
+	state := s.states[d.Key]
+	if state.Rev == 0 {
+		return
+	}
+	switch {
+	case state.T == d.Start:
+		state.A = max(state.A-back, 0)
+	case m.Algorithm == enforcement.SlidingWindowCounter && state.T == d.Start+m.Window:
+		state.B = max(state.B-back, 0)
+	}
+	if d.Want > 0 && state.Rev == d.Rev && state.T == d.Start && a.At < d.Start+m.Window {
+		if units := min(d.Want, max(m.Left(state, a.At), 0)/d.Part); units >= d.Least {
+			state.A += units
+			a.Units, a.Until = units, d.Start+m.Window
+		}
+	}
+	s.states[d.Key] = state
+	a.State, _ = m.Settle(state, max(d.Rev, state.Rev), a.At)
+}
+
+// drawBucket settles lots and moves units from the bucket to a lot.
+func (s *Store) drawBucket(d *enforcement.Draw, a *enforcement.Drawn) {
+	m, now := d.Meter, a.At
+	state := s.states[d.Key]
+	if state.Rev == 0 || state.Rev != d.Rev {
+		return
+	}
+	o := s.drawn[d.Key]
+	if o == nil {
+		o = &Outstanding{}
+	}
+	units, part := o.held(d, state, now)
+	epoch := m.LeaseEpoch()
+	for i := range o.Lots {
+		lot := &o.Lots[i]
+		if lot.Until <= now {
+			lot.Units = 0 // the room returns, and no tokens do
+		}
+		lot.Until = min(lot.Until, now+2*epoch) // the clock went back
+	}
+	level := units + o.units()
+	if level >= m.Capacity {
+		level, part = m.Capacity, 0
+	}
+	for i := range d.Lots {
+		report := &d.Lots[i]
+		for k := range o.Lots {
+			if lot := &o.Lots[k]; lot.Until == report.Until {
+				done := min(report.Spent+report.Back, lot.Units)
+				lot.Units -= done
+				level -= min(report.Spent, done)
+			}
+		}
+	}
+	if lot := o.open((now/epoch + 2) * epoch); lot != nil && d.Want > 0 {
+		if units := min(d.Want, max(level-o.units(), 0)/d.Part); units >= d.Least {
+			lot.Units += units
+			a.Units, a.Until = units, lot.Until
+		}
+	}
+	o.Rev, o.Level, o.Part, o.At = d.Rev, level, part, now
+	o.show(m, now)
+	s.drawn[d.Key] = o
+	s.states[d.Key] = enforcement.State{Rev: d.Rev, A: level - o.units(), B: part, T: o.Shown}
+	a.State = enforcement.State{Rev: d.Rev, A: level - o.units(), B: part, T: now}
+}
+
+// held is what the bucket holds at now: what its state shows, or more if what
+// was charged since the last draw is known.
+func (o *Outstanding) held(d *enforcement.Draw, state enforcement.State, now int64) (units, part int64) {
+	flows := func(a, b, from, to int64) (int64, int64) {
+		if to <= from {
+			return a, b
+		}
+		s, _ := d.Meter.Settle(enforcement.State{Rev: d.Rev, A: a, B: b, T: from}, d.Rev, to)
+		return s.A, s.B
+	}
+	units, part = flows(state.A, state.B, state.T, now)
+	if o.Rev != d.Rev {
+		return units, part
+	}
+	shown, shownPart := flows(o.Level-o.units(), o.Part, o.Shown, state.T)
+	charged := shown - state.A
+	if state.T < o.Shown || shownPart != state.B || charged < 0 {
+		return units, part
+	}
+	level, levelPart, at := o.Level, o.Part, o.At
+	for i := range o.Lots {
+		if lot := &o.Lots[i]; lot.Units > 0 && lot.Until <= now {
+			level, levelPart = flows(level, levelPart, at, lot.Until)
+			level, at = level-lot.Units, max(at, lot.Until)
+			lot.Units = 0
+		}
+	}
+	level, levelPart = flows(level, levelPart, at, now)
+	if level -= charged + o.units(); level > units {
+		return level, levelPart
+	}
+	return units, part
+}
+
+// open is the lot of an epoch, or nil while both are of other epochs.
+func (o *Outstanding) open(until int64) *OutstandingLot {
+	first, last := &o.Lots[0], &o.Lots[1]
+	switch {
+	case last.Units > 0 && last.Until == until:
+	case last.Units > 0 && last.Until < until && first.Units == 0:
+		*first, *last = *last, OutstandingLot{Until: until}
+	case last.Units == 0 && (first.Units == 0 || first.Until < until):
+		last.Until = until
+	default:
+		return nil
+	}
+	return last
+}
+
+// show says from when the state of the counter refills.
+func (o *Outstanding) show(m *enforcement.Meter, now int64) {
+	o.Shown = now
+	full := m.Capacity - o.units()
+	last := int64(0)
+	for _, lot := range o.Lots {
+		if lot.Units > 0 {
+			last = max(last, lot.Until)
+		}
+	}
+	if last <= now {
+		return
+	}
+	flows, _ := m.RetryAfter(enforcement.State{Rev: o.Rev, A: o.Level - o.units(), B: o.Part, T: now}, now, full)
+	o.Shown = max(now, last-max(flows-1, 0))
+}

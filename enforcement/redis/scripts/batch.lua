@@ -1,0 +1,145 @@
+-- batch: decides the usual kind of requests in one call: of mode enforce and
+-- without shadow groups, on plain cells that each have one parameter. It
+-- decides as take.lua does. All numbers are little-endian.
+--
+-- KEYS     the distinct cells, at most 255.
+--
+-- ARGV[1]  head       deadline i8 (of Redis' clock; 0: none), passed u1 (1: the
+--                     next field is the clock), clock i8, number of decisions
+--                     u2, of costs u1, where the costs begin u4, from 1
+--          parameters as cell.lua has them, and their formers
+--          costs      the distinct costs, i8 each
+--          cells      for each cell its parameter u1, from 0
+--          decisions  number of charges u1; for each charge cell u1 and cost
+--                     u1, from 1. A decision names a cell once. The number is 0
+--                     for one charge of a cell that no other charge names.
+--
+-- reply    as of take.lua.
+--
+-- Nothing is written before all is decided. The first write is a SET or a
+-- SETRANGE of a string: Redis refuses both when it may not write, so the call
+-- is done whole or not at all.
+
+local arg, keys, byte = ARGV[1], KEYS, string.byte
+local time = call('TIME')
+local real = time[1] * 1000000 + time[2]
+local deadline, passed, now, decisions, costs, pos, params = read('<i8Bi8I2BI4', arg)
+if deadline ~= 0 and real > deadline then
+  return pack('<Bi8', 0, real)
+end
+passed = passed == 1
+if not passed then
+  now = real
+end
+
+local n = #keys
+local values = call('MGET', unpack(keys))
+local cost_of = {}
+for i = 1, costs do
+  cost_of[i], pos = read('<i8', arg, pos)
+end
+local said, at = { byte(arg, pos, -1) }, n + 1 -- the parameters of the cells, then the decisions
+
+-- Decide. A cell is settled when the first charge names it; values become what
+-- the reply says of it. A cell that only one charge of a decision names comes to
+-- writes and lives at once, as keep.lua makes them. For the others, lefts is how
+-- many units can be charged, and settled has, from five times the cell's number
+-- on, how many could be charged at first, a, b, t and place. revs and cuts are
+-- of the rare cells.
+local writes, lives, lefts, settled, revs, cuts = {}, {}
+local parameter, opened
+local last, kind, rev, x, y, z
+local reply = { pack('<Bi8', 1, real) }
+for d = 1, decisions do
+  local verdict, charges = '\1', said[at]
+  local own = charges == 0
+  local till = at + 2
+  if not own then
+    till = at + 2 * charges
+    if not lefts then
+      lefts, settled = {}, { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+    end
+  end
+  for k = at + 1, till, 2 do
+    local i, cost = said[k], cost_of[said[k + 1]]
+    local l = lefts and lefts[i]
+    if not l then
+      local param = params + 62 * said[i]
+      if param ~= last then
+        kind, rev, x, y, z = read('<Bi8i8i8i8', arg, param)
+        last = param
+      end
+      local v = values[i]
+      local a, b, t, place, r, cut
+      -- include: swift.lua
+      if not l then
+        if not parameter then
+          parameter, opened = settling(now)
+        end
+        l, a, b, t, place, v, r, cut = opened(parameter(arg, param), v)
+        values[i] = v
+      elseif not v then
+        values[i] = '\0'
+      end
+      if not own then
+        local s = 5 * i
+        lefts[i], settled[s], settled[s + 1], settled[s + 2], settled[s + 3], settled[s + 4] = l, l, a, b, t, place
+        if r then
+          revs, cuts = revs or {}, cuts or {}
+          revs[i], cuts[i] = r, cut
+        end
+      elseif cut or cost > 0 and cost <= l then
+        if cost <= l then
+          if place >= 2 then
+            a = a - cost
+          else
+            a = a + cost
+          end
+        end
+        local value, life
+        -- include: keep.lua
+        writes[i], lives[i] = value, life
+      end
+    end
+    if cost > l then
+      verdict = '\2'
+    end
+  end
+  if not own and verdict == '\1' then
+    for k = at + 1, till, 2 do
+      local i = said[k]
+      lefts[i] = lefts[i] - cost_of[said[k + 1]]
+    end
+  end
+  reply[d + 1] = verdict
+  at = till + 1
+end
+reply[decisions + 2] = table.concat(values)
+
+-- Store.
+
+for i = 1, n do
+  local value, life = writes[i], lives[i]
+  local l = lefts and lefts[i]
+  if l then
+    local s = 5 * i
+    local charged, place, cut = settled[s] - l, settled[s + 4], cuts and cuts[i]
+    if charged > 0 or cut then
+      if place >= 2 then
+        charged = -charged
+      end
+      local param, a, b, t, r = params + 62 * said[i], settled[s + 1] + charged, settled[s + 2], settled[s + 3], revs and revs[i]
+      -- include: keep.lua
+    end
+  end
+  if life then
+    call('SET', keys[i], value, 'PX', life)
+  elseif value then
+    if #value < 28 then
+      call('SETRANGE', keys[i], '7', value)
+    else
+      call('SET', keys[i], value, 'KEEPTTL')
+    end
+  end
+end
+return table.concat(reply)

@@ -1,0 +1,163 @@
+-- Settling: how a plain cell comes to the instant now, with all care. The Go
+-- functions of Meter of the same names are the reference.
+--
+-- Redis makes all functions of a script again each time the script runs. This
+-- text, with arith.lua before it, is therefore the body of a function
+-- settling(now), which a script calls only when it needs one of these. It uses
+-- no local of the script, which would cost each run too.
+
+local FIXED, COUNTER, BUCKET = 1, 3, 4
+local MAX_COUNT = 1000000000000000
+local read, max, min = struct.unpack, math.max, math.min
+
+-- parameter reads the parameter at pos.
+local function parameter(arg, pos)
+  local p, x, y, z, formers, at = {}
+  p.kind, p.as, x, y, z, p.rev, p.quota, p.window, formers, at = read('<Bi8i8i8i8i8i8i8BI4', arg, pos)
+  p.at, p.x, p.y, p.z = pos, x, y, z
+  if formers > 0 then
+    p.formers = {}
+    for j = 1, formers do
+      local f = {}
+      f.rev, f.till, f.capacity, f.P, f.Q, at = read('<i8i8i8i8i8', arg, at)
+      p.formers[j] = f
+    end
+  end
+  return p
+end
+
+-- plain gives the numbers of a value, 0 as the revision when there are none,
+-- and what the reply says of it.
+local function plain(v)
+  if not v then
+    return 0, 0, 0, 0, '\0'
+  end
+  if #v == 28 then
+    local version, r, a, b, t = read('<Bi6i7i7i7', v)
+    if version == 1 and r >= 1 and a >= -1000000000000 and a <= MAX_COUNT and b >= 0 and b <= MAX_COUNT
+      and t >= -140737488355328 and t <= 8866461766385664 then
+      return r, a, b, t, v
+    end
+  end
+  return 0, 0, 0, 0, '\4'
+end
+
+-- convert makes a bucket that other numbers wrote readable by p's.
+local function convert(p, r, a, b, t)
+  local held, as = r, p.as
+  if r < as and as == p.rev and p.formers then
+    local formers = p.formers
+    for i = 1, #formers do
+      local f = formers[i]
+      local rev, Q = p.rev, p.z
+      if formers[i + 1] then
+        rev, Q = formers[i + 1].rev, formers[i + 1].Q
+      end
+      if rev > r then
+        if held ~= f.rev then
+          b = 0
+        end
+        if a >= f.capacity then
+          a, b = f.capacity, 0
+        end
+        local till = min(f.till, now)
+        if till > t then
+          a, b = refill(a, b, till - t, f.P, f.Q, f.capacity)
+          t = till
+        end
+        b = mul_add_div(b, Q, 0, f.Q) or 0
+        held = rev
+      end
+    end
+  end
+  if held ~= as then
+    b = 0
+  end
+  if a >= p.x then
+    a, b = p.x, 0
+  end
+  return a, b, t
+end
+
+-- settle is Meter.Settle of a state; the last result tells whether the state
+-- was cut to now and must be stored by a denial too.
+local function settle(p, r, a, b, t)
+  local kind, window = p.kind, p.window
+  if r == 0 or a < 0 and kind ~= BUCKET then
+    if kind == BUCKET then
+      return p.as, p.x, 0, now, false
+    end
+    return 0, 0, 0, 0, false
+  end
+  local clamped = false
+  if t > now then
+    local horizon = window
+    if kind == BUCKET and p.y > 0 then
+      horizon = flow(p.x, 0, p.y, p.z)
+    end
+    if t > now + horizon then
+      t, clamped = now, true
+    end
+  end
+  if kind == BUCKET then
+    if r ~= p.as or a >= p.x then
+      a, b, t = convert(p, r, a, b, t)
+    end
+    if b >= p.z then
+      b = 0
+    end
+    if now > t then
+      a, b = refill(a, b, now - t, p.y, p.z, p.x)
+      t = now
+    end
+    if r > p.as then
+      b = 0 -- the stored revision writes its fractions otherwise
+    end
+  elseif kind == FIXED then
+    if now >= t + window then
+      return 0, 0, 0, 0, false
+    end
+  elseif now >= t + window then
+    if a == 0 or now >= t + 2 * window then
+      return 0, 0, 0, 0, false
+    end
+    t, a, b = t + window, 0, a
+  end
+  return max(r, p.as), a, b, t, clamped
+end
+
+-- left is Meter.Left of a settled state.
+local function left(p, a, b, t)
+  if p.kind == BUCKET then
+    return a
+  end
+  if p.kind == COUNTER and b > 0 then
+    return p.quota - a - fade(b, p.window - (max(now, t) - t), p.window)
+  end
+  return p.quota - a
+end
+
+-- opened settles a value v by p. It gives how many units can be charged, -1 when
+-- the quota is 0; the numbers from which a charge goes on, so an open window or
+-- a bucket; 0 for a window and 2 for a bucket; what the reply says of the value;
+-- the revision of these numbers; and whether the value was cut to now.
+local function opened(p, v)
+  local r, a, b, t, state = plain(v)
+  local cut
+  r, a, b, t, cut = settle(p, r, a, b, t)
+  local units, place = -1, 0
+  if p.quota > 0 then
+    units = left(p, a, b, t)
+  end
+  if p.kind == BUCKET then
+    place = 2
+  elseif r == 0 then
+    r, t = p.as, now
+    if p.z == 1 then
+      t = now - now % p.y
+    end
+  end
+  return units, a, b, t, place, state, r, cut
+end
+
+return parameter, opened, plain, settle, left

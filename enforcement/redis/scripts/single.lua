@@ -1,0 +1,51 @@
+-- single: decides one request of mode enforce on one plain cell, as batch.lua
+-- does. All numbers are little-endian.
+--
+-- KEYS[1]  the cell.
+--
+-- ARGV[1]  deadline i8 (of Redis' clock; 0: none), passed u1 (1: the next field
+--          is the clock), clock i8, cost i8, a parameter as cell.lua has it, and
+--          its formers.
+--
+-- reply    as of take.lua.
+
+local arg, key, param = ARGV[1], KEYS[1], 26
+local time = call('TIME')
+local real = time[1] * 1000000 + time[2]
+local deadline, passed, now, cost, kind, rev, x, y, z = read('<i8Bi8i8Bi8i8i8i8', arg)
+if deadline ~= 0 and real > deadline then
+  return pack('<Bi8', 0, real)
+end
+passed = passed == 1
+if not passed then
+  now = real
+end
+
+local v = redis.pcall('GET', key) -- of another type: an error, a table of no elements
+local l, a, b, t, place, r, cut
+-- include: swift.lua
+if not l then
+  local parameter, opened = settling(now)
+  l, a, b, t, place, v, r, cut = opened(parameter(arg, param), v)
+end
+
+local verdict, charged = 2, 0
+if cost <= l then
+  verdict, charged = 1, cost
+end
+if charged > 0 or cut then
+  if place >= 2 then
+    charged = -charged
+  end
+  a = a + charged
+  local value, life
+  -- include: keep.lua
+  if life then
+    call('SET', key, value, 'PX', life)
+  elseif #value < 28 then
+    call('SETRANGE', key, '7', value)
+  else
+    call('SET', key, value, 'KEEPTTL')
+  end
+end
+return pack('<Bi8Bc0', 1, real, verdict, v or '\0')

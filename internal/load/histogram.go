@@ -1,0 +1,84 @@
+package load
+
+import (
+	"math/bits"
+	"time"
+)
+
+// A Histogram counts durations in buckets that are at most 1/128 wider than
+// their lower bound. The buckets of package metrics are up to 1/11 wide, which
+// is too wide for the difference of two latencies. The zero value is empty. It
+// is not safe for concurrent use.
+type Histogram struct {
+	counts []int64 // by bucket, up to the highest in use
+	total  int64
+	most   time.Duration
+}
+
+// subBits is the logarithm of the number of buckets in which an octave is cut.
+const subBits = 7
+
+// bucketOf returns the bucket of v nanoseconds: v itself below 128, else the
+// octave and the 7 bits below the highest bit.
+func bucketOf(v int64) int {
+	octave := bits.Len64(uint64(v)) - 1 - subBits
+	if octave <= 0 {
+		return int(v)
+	}
+	return octave<<subBits + int(v>>octave)
+}
+
+// upper returns the largest value of a bucket.
+func upper(bucket int) int64 {
+	octave := bucket>>subBits - 1
+	if octave <= 0 {
+		return int64(bucket)
+	}
+	return int64(bucket-octave<<subBits+1)<<octave - 1
+}
+
+// Add counts d. A negative d counts as 0.
+func (h *Histogram) Add(d time.Duration) {
+	d = max(d, 0)
+	bucket := bucketOf(int64(d))
+	if bucket >= len(h.counts) {
+		h.counts = append(h.counts, make([]int64, bucket+1-len(h.counts))...)
+	}
+	h.counts[bucket]++
+	h.total++
+	h.most = max(h.most, d)
+}
+
+// Merge adds what o has counted.
+func (h *Histogram) Merge(o *Histogram) {
+	if more := len(o.counts) - len(h.counts); more > 0 {
+		h.counts = append(h.counts, make([]int64, more)...)
+	}
+	for bucket, n := range o.counts {
+		h.counts[bucket] += n
+	}
+	h.total += o.total
+	h.most = max(h.most, o.most)
+}
+
+// Count returns the number of durations.
+func (h *Histogram) Count() int64 { return h.total }
+
+// Max returns the longest duration, 0 without any.
+func (h *Histogram) Max() time.Duration { return h.most }
+
+// Quantile returns the upper end of the bucket that holds the q-quantile, with
+// q from 0 to 1. It is at most 1/128 above the true value, and 0 without any.
+func (h *Histogram) Quantile(q float64) time.Duration {
+	left := int64(q * float64(h.total))
+	if float64(left) < q*float64(h.total) {
+		left++
+	}
+	left = max(left, 1)
+	for bucket, n := range h.counts {
+		if left -= n; left <= 0 {
+			return min(time.Duration(upper(bucket)), h.most)
+		}
+	}
+	return 0
+}

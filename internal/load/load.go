@@ -1,0 +1,263 @@
+package load
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Config of a Run.
+type Config struct {
+	// Dial opens a connection to the server. Required.
+	Dial func(context.Context) (net.Conn, error)
+	// Request is what each connection sends. Required.
+	Request Request
+	// Checks is how many checks a request holds. Default: 1.
+	Checks int
+	// Connections is how many connections send. Default: 1.
+	Connections int
+	// Rate is how many requests are due each second, over all connections. A
+	// request that is due while all connections wait for answers is sent by the
+	// first connection that becomes free. Default: 0, a closed loop.
+	Rate float64
+	// Duration is how long requests are sent. Default: 1s.
+	Duration time.Duration
+}
+
+// A Result is what a Run measured.
+type Result struct {
+	Counts
+	// Requests is how many requests were answered.
+	Requests int64
+	// Unsent is how many requests of an open loop were due and not sent when the
+	// time was over, because the server was too slow.
+	Unsent int64
+	// Elapsed is the time from the first request to the last answer.
+	Elapsed time.Duration
+	// Latency is that of requests of which a check was decided.
+	Latency Histogram
+	// UnavailableLatency is that of requests of which no check was decided and at
+	// least one was answered 503.
+	UnavailableLatency Histogram
+	// Statuses counts answers by status.
+	Statuses map[int]int64
+	// Err is the first error of a connection.
+	Err error
+}
+
+const (
+	// patience is how long answers may take after the time is over.
+	patience = 30 * time.Second
+	// coarse is more than the error of the runtime's timers.
+	coarse = 2 * time.Millisecond
+)
+
+// Run sends requests until the time is over or ctx ends, and waits for the
+// answers. It fails if it cannot open the connections.
+func Run(ctx context.Context, cfg Config) (*Result, error) {
+	cfg.Checks, cfg.Connections = max(cfg.Checks, 1), max(cfg.Connections, 1)
+	if cfg.Duration <= 0 {
+		cfg.Duration = time.Second
+	}
+	r := &run{Config: cfg}
+	all := make([]connection, cfg.Connections)
+	defer func() {
+		for i := range all {
+			all[i].close()
+			all[i].sleeper.close()
+		}
+	}()
+	for i := range all {
+		all[i] = connection{
+			run: r, request: cfg.Request.copy(), random: rand.New(rand.NewPCG(rand.Uint64(), uint64(i))),
+			result: Result{Statuses: map[int]int64{}},
+		}
+		if err := errors.Join(all[i].dial(ctx), all[i].sleeper.open()); err != nil {
+			return nil, err
+		}
+	}
+	r.began = time.Now()
+	r.end = r.began.Add(cfg.Duration)
+	var wait sync.WaitGroup
+	for i := range all {
+		wait.Go(func() { all[i].send(ctx) })
+	}
+	wait.Wait()
+	sum := &Result{Elapsed: time.Since(r.began), Statuses: map[int]int64{}}
+	sent := int64(0)
+	for i := range all {
+		sum.merge(&all[i].result)
+		sent += all[i].sent
+	}
+	if cfg.Rate > 0 && ctx.Err() == nil {
+		sum.Unsent = r.due() - sent
+	}
+	return sum, nil
+}
+
+func (r *Result) merge(o *Result) {
+	r.Counts.add(o.Counts)
+	r.Requests += o.Requests
+	r.Latency.Merge(&o.Latency)
+	r.UnavailableLatency.Merge(&o.UnavailableLatency)
+	for status, n := range o.Statuses {
+		r.Statuses[status] += n
+	}
+	if r.Err == nil {
+		r.Err = o.Err
+	}
+}
+
+// A run is what its connections share.
+type run struct {
+	Config
+	began, end time.Time
+	next       atomic.Int64 // number of the next request of an open loop
+}
+
+// dueAt is when a request of an open loop is due.
+func (r *run) dueAt(n int64) time.Time {
+	return r.began.Add(time.Duration(float64(n) / r.Rate * float64(time.Second)))
+}
+
+// due is how many requests of an open loop are due before the end.
+func (r *run) due() int64 {
+	n := int64(r.Rate * r.Duration.Seconds())
+	for r.dueAt(n).Before(r.end) {
+		n++
+	}
+	return n
+}
+
+// A connection sends requests one after another.
+type connection struct {
+	run     *run
+	conn    net.Conn
+	in      *bufio.Reader
+	stop    func() bool // ends the watch on the context
+	request Request
+	random  *rand.Rand
+	sleeper sleeper
+	answer  answer
+	sent    int64
+	result  Result
+}
+
+func (c *connection) dial(ctx context.Context) error {
+	conn, err := c.run.Dial(ctx)
+	if err != nil {
+		return err
+	}
+	c.conn = conn
+	_ = conn.SetDeadline(time.Now().Add(c.run.Duration + patience))
+	c.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	if c.in == nil {
+		c.in = bufio.NewReaderSize(nil, 16<<10)
+	}
+	c.in.Reset(conn)
+	return nil
+}
+
+func (c *connection) close() {
+	if c.conn != nil {
+		c.stop()
+		_ = c.conn.Close()
+		c.conn = nil
+	}
+}
+
+// send runs until the time is over.
+func (c *connection) send(ctx context.Context) {
+	for ctx.Err() == nil {
+		due := time.Now()
+		if c.run.Rate > 0 {
+			due = c.run.dueAt(c.run.next.Add(1) - 1)
+			if !due.Before(c.run.end) {
+				return
+			}
+			c.sleepUntil(ctx, due)
+		}
+		if ctx.Err() != nil || !time.Now().Before(c.run.end) {
+			return
+		}
+		c.sent++
+		if err := c.exchange(ctx); err != nil {
+			c.fail(ctx, err)
+			continue
+		}
+		c.result.record(time.Since(due), &c.answer, c.run.Checks)
+		if c.answer.last {
+			c.close()
+		}
+	}
+}
+
+// record counts an answer to that many checks.
+func (r *Result) record(latency time.Duration, a *answer, checks int) {
+	r.Requests++
+	r.Statuses[a.status]++
+	var counts Counts
+	counts.count(a.status, a.body, checks)
+	r.add(counts)
+	switch {
+	case counts.Decided() > 0:
+		r.Latency.Add(latency)
+	case counts.Unavailable > 0:
+		r.UnavailableLatency.Add(latency)
+	}
+}
+
+// sleepUntil returns at t, or when ctx ends.
+func (c *connection) sleepUntil(ctx context.Context, t time.Time) {
+	if far := time.Until(t) - coarse; far > 0 {
+		timer := time.NewTimer(far)
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+	for near := time.Until(t); near > 0; near = time.Until(t) {
+		c.sleeper.sleep(near)
+	}
+}
+
+// exchange sends one request and reads its answer.
+func (c *connection) exchange(ctx context.Context) error {
+	if c.conn == nil {
+		if err := c.dial(ctx); err != nil {
+			return err
+		}
+	}
+	if _, err := c.conn.Write(c.request.next(c.random)); err != nil {
+		return err
+	}
+	return c.answer.read(c.in)
+}
+
+// fail counts a request without an answer. The next request gets a new
+// connection, after a pause: a server that rejects connections must not be
+// flooded.
+func (c *connection) fail(ctx context.Context, err error) {
+	c.close()
+	if ctx.Err() != nil {
+		return
+	}
+	c.result.Failed += int64(c.run.Checks)
+	if c.result.Err == nil {
+		c.result.Err = fmt.Errorf("request %d of a connection: %w", c.sent, err)
+	}
+	pause := time.NewTimer(100 * time.Millisecond)
+	defer pause.Stop()
+	select {
+	case <-pause.C:
+	case <-ctx.Done():
+	}
+}
