@@ -131,4 +131,4 @@ audit: ## look for known holes in dependencies; needs the network, so it is no p
 .PHONY: bin/with-servers
 bin/with-servers:
 	@mkdir -p bin
-	@CGO_ENABLED=0 go build -o bin/with-servers ./servertest/cmd/with-servers
+	@CGO_ENABLED=0 go build -o bin/with-servers ./internal/servertest/cmd/with-servers

@@ -23,58 +23,58 @@ const module = "github.com/headgate/headgate"
 var imports = map[string][]string{
 	".": {},
 
-	"problem":      {},
-	"strictjson":   {"problem"},
-	"audit":        {"problem"},
-	"enforcement":  {"problem", "internal/cow"},
+	"internal/problem":      {},
+	"internal/strictjson":   {"internal/problem"},
+	"internal/audit":        {"internal/problem"},
+	"enforcement":  {"internal/problem", "internal/cow"},
 	"internal/cow": {}, // maps whose versions share memory: snapshots are made of them
 
-	"plans":   {"enforcement", "problem", "audit", "strictjson"},
-	"tenants": {"problem", "audit", "strictjson"},
+	"plans":   {"enforcement", "internal/problem", "internal/audit", "internal/strictjson"},
+	"tenants": {"internal/problem", "internal/audit", "internal/strictjson"},
 	// Operator keys have the scopes of tenants' keys; failed sign-ins are counted by our own limits.
-	"accounts": {"enforcement", "problem", "audit", "strictjson", "tenants"},
+	"internal/accounts": {"enforcement", "internal/problem", "internal/audit", "internal/strictjson", "tenants"},
 
-	"steering": {"plans", "tenants", "enforcement", "problem", "audit"}, // an override is held against the tenant's plan
+	"internal/exceptions": {"plans", "tenants", "enforcement", "internal/problem", "internal/audit"}, // an override is held against the tenant's plan
 
-	"snapshot":   {"plans", "tenants", "accounts", "steering", "enforcement", "problem", "internal/cow"},
-	"metrics":    {"enforcement", "problem"},
-	"tracing":    {"enforcement"},
-	"simulation": {"enforcement", "problem", "strictjson"},
-	"oidc":       {"accounts", "problem"},
-	"usage":      {"snapshot", "metrics", "steering", "enforcement", "problem"}, // what the snapshot knows, what was counted and what the limiter holds, in one answer
+	"internal/snapshot":   {"plans", "tenants", "internal/accounts", "internal/exceptions", "enforcement", "internal/problem", "internal/cow"},
+	"internal/metrics":    {"enforcement", "internal/problem"},
+	"internal/tracing":    {"enforcement"},
+	"internal/simulation": {"enforcement", "internal/problem", "internal/strictjson"},
+	"internal/oidc":       {"internal/accounts", "internal/problem"},
+	"internal/usage":      {"internal/snapshot", "internal/metrics", "internal/exceptions", "enforcement", "internal/problem"}, // what the snapshot knows, what was counted and what the limiter holds, in one answer
 
-	"preview": {"metrics", "steering", "plans", "tenants", "audit", "enforcement", "problem"}, // a plan's draft, held against what was counted of its tenants
+	"internal/preview": {"internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // a plan's draft, held against what was counted of its tenants
 
-	"demo": {"snapshot", "metrics", "steering", "plans", "tenants", "audit", "enforcement", "problem"}, // uses the services as people do
+	"internal/demo": {"internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // uses the services as people do
 
 	"internal/admission": {},
 
-	"fleet": {}, // what a node says of itself is found out by cmd/server
+	"internal/nodes": {}, // what a node says of itself is found out by cmd/server
 
-	"api":       {".", "internal/admission", "usage", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
-	"web":       {".", "web/views", "usage", "preview", "fleet", "demo", "snapshot", "metrics", "steering", "plans", "tenants", "accounts", "audit", "simulation", "enforcement", "problem", "strictjson"},
-	"web/views": {"problem"}, // view models with ready values
+	"api":       {".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
+	"web":       {".", "web/views", "internal/usage", "internal/preview", "internal/nodes", "internal/demo", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
+	"web/views": {"internal/problem"}, // view models with ready values
 
 	// At the side: known to cmd/server and to tests.
-	"store":                   {"fleet", "plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "enforcement", "problem", "strictjson", "migrations"},
-	"store/storetest":         {"store", "fleet", "demo", "plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "enforcement", "problem"},
+	"internal/store":                   {"internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
+	"internal/store/storetest":         {"internal/store", "internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
 	"migrations":              {},
-	"enforcement/inprocess":   {"enforcement", "problem"},
-	"enforcement/redis":       {"enforcement", "problem"},
-	"enforcement/lease":       {"enforcement", "problem"},
-	"enforcement/limitertest": {"enforcement", "problem"},
+	"enforcement/inprocess":   {"enforcement", "internal/problem"},
+	"enforcement/redis":       {"enforcement", "internal/problem"},
+	"enforcement/lease":       {"enforcement", "internal/problem"},
+	"enforcement/limitertest": {"enforcement", "internal/problem"},
 
 	// The load generator of headgate bench and of the module bench.
 	"internal/load": {},
 
 	"cmd/server": anything,
-	"cmd/views":  {"web", "web/views", "problem"},
+	"cmd/views":  {"web", "web/views", "internal/problem"},
 
 	// Test harness: nothing of the product, and nobody's import outside tests.
-	"servertest":                  {"servertest/process"},
-	"servertest/process":          {},
-	"servertest/browser":          {"servertest/process"},
-	"servertest/cmd/with-servers": {"servertest/process"},
+	"internal/servertest":                  {"internal/servertest/process"},
+	"internal/servertest/process":          {},
+	"internal/servertest/browser":          {"internal/servertest/process"},
+	"internal/servertest/cmd/with-servers": {"internal/servertest/process"},
 }
 
 var anything = []string{"*"}
@@ -82,14 +82,14 @@ var anything = []string{"*"}
 // testsToo is what the tests of every package may import beside that: the real
 // implementations, which the suites have proved equal, instead of mocks.
 var testsToo = []string{
-	"store", "store/storetest", "migrations", "servertest", "servertest/process", "servertest/browser",
+	"internal/store", "internal/store/storetest", "migrations", "internal/servertest", "internal/servertest/process", "internal/servertest/browser",
 	"enforcement/inprocess", "enforcement/redis", "enforcement/limitertest", "enforcement",
-	"plans", "tenants", "accounts", "audit", "steering", "snapshot", "metrics", "problem", "strictjson",
+	"plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "internal/problem", "internal/strictjson",
 }
 
 // bottom packages stay at the bottom in their tests as well: what they promise
 // can be shown without anything above them.
-var bottom = []string{"problem", "strictjson", "audit"}
+var bottom = []string{"internal/problem", "internal/strictjson", "internal/audit"}
 
 // drivers says who may know a library: one driver, one package. In tests
 // "*" lets everybody.
@@ -98,30 +98,30 @@ var drivers = []struct {
 	packages []string
 	tests    []string // and the tests of these
 }{
-	{"database/sql", []string{"store", "store/storetest"}, []string{"migrations", "cmd/server", "web"}}, // web: a benchmark writes 90 days of rows straight
-	{"github.com/jackc/pgx", []string{"store", "servertest"}, []string{"store/storetest", "cmd/server"}},
-	{"modernc.org/sqlite", []string{"store"}, nil},
-	{"github.com/golang-migrate/migrate", []string{"store"}, nil},
+	{"database/sql", []string{"internal/store", "internal/store/storetest"}, []string{"migrations", "cmd/server", "web"}}, // web: a benchmark writes 90 days of rows straight
+	{"github.com/jackc/pgx", []string{"internal/store", "internal/servertest"}, []string{"internal/store/storetest", "cmd/server"}},
+	{"modernc.org/sqlite", []string{"internal/store"}, nil},
+	{"github.com/golang-migrate/migrate", []string{"internal/store"}, nil},
 	{"github.com/redis/go-redis", []string{"enforcement/redis"}, anything},
-	{"github.com/prometheus", []string{"metrics"}, []string{"api", "cmd/server"}},
-	{"go.opentelemetry.io", []string{"tracing"}, nil},
+	{"github.com/prometheus", []string{"internal/metrics"}, []string{"api", "cmd/server"}},
+	{"go.opentelemetry.io", []string{"internal/tracing"}, nil},
 	{"github.com/labstack/echo", []string{"api", "web", "cmd/server"}, nil},
 	{"github.com/a-h/templ", []string{"web", "web/views", "cmd/views"}, nil},
 	{"github.com/alecthomas/kong", []string{"cmd/server"}, nil},
 	{"github.com/oapi-codegen", []string{"api"}, nil},
-	{"github.com/coreos/go-oidc", []string{"oidc"}, nil},
+	{"github.com/coreos/go-oidc", []string{"internal/oidc"}, nil},
 	{"golang.org/x/sys", []string{"internal/load"}, nil},
-	{"golang.org/x/oauth2", []string{"oidc"}, nil},
-	{"golang.org/x/crypto", []string{"accounts"}, nil},
-	{"github.com/chromedp", []string{"servertest/browser"}, []string{"web", "cmd/server"}}, // a real browser
+	{"golang.org/x/oauth2", []string{"internal/oidc"}, nil},
+	{"golang.org/x/crypto", []string{"internal/accounts"}, nil},
+	{"github.com/chromedp", []string{"internal/servertest/browser"}, []string{"web", "cmd/server"}}, // a real browser
 	{"github.com/getkin/kin-openapi", nil, []string{".", "api", "web", "cmd/server"}},      // the tests' judge
-	{"testing", []string{"servertest", "servertest/browser", "store/storetest", "enforcement/limitertest"}, anything},
+	{"testing", []string{"internal/servertest", "internal/servertest/browser", "internal/store/storetest", "enforcement/limitertest"}, anything},
 }
 
 // standardOnly packages import nothing from outside Go's standard library but
 // the identifiers that the whole product uses, and the standard library's own
 // annex, x/crypto, where drivers lets them.
-var standardOnly = []string{"problem", "strictjson", "enforcement", "audit", "plans", "tenants", "accounts", "steering", "fleet", "migrations", "internal/admission", "internal/cow", "servertest/process", "servertest/cmd/with-servers"}
+var standardOnly = []string{"internal/problem", "internal/strictjson", "enforcement", "internal/audit", "plans", "tenants", "internal/accounts", "internal/exceptions", "internal/nodes", "migrations", "internal/admission", "internal/cow", "internal/servertest/process", "internal/servertest/cmd/with-servers"}
 
 type listed struct {
 	ImportPath, Doc                             string

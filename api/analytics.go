@@ -6,8 +6,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/headgate/headgate/metrics"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // What was counted, on the wire. Tenants are counted by number and shown by

@@ -11,16 +11,16 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/admission"
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/snapshot"
-	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
-	"github.com/headgate/headgate/usage"
 )
 
 // Config of an API. What has no default must be set for the operations that
@@ -42,7 +42,7 @@ type Config struct {
 	Refusals *accounts.Refusals
 	// Steering is the service behind overrides, lists and blocks. Default: none, and
 	// 503.
-	Steering *steering.Service
+	Steering *exceptions.Service
 	// Usage tells what is left, and resets. Default: none, and 503.
 	Usage *usage.Service
 	// Analytics answers what was counted. Default: none, and 503.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/internal/audit"
 )
 
 func showEntry(e audit.Entry) (AuditEntry, error) {

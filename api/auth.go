@@ -6,11 +6,11 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/tenants"
 )
 

@@ -9,11 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/api"
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/snapshot"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/tenants"
 )
 

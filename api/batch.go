@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/strictjson"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/strictjson"
 )
 
 // How many checks a batch may have.

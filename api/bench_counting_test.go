@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/metrics"
 )
 
 // BenchmarkCountingOnOff is one whole POST /v1/check, without the network, with

@@ -4,12 +4,12 @@ import (
 	"context"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/steering"
+	"github.com/headgate/headgate/internal/exceptions"
 )
 
 // showBlock is a block on the wire.
-func (a *API) showBlock(who caller) func(steering.Block) (Block, error) {
-	return func(b steering.Block) (Block, error) {
+func (a *API) showBlock(who caller) func(exceptions.Block) (Block, error) {
+	return func(b exceptions.Block) (Block, error) {
 		m, err := showMade(b.ID, b.TenantID, b.CreatedBy)
 		if err != nil {
 			return Block{}, err
@@ -31,7 +31,7 @@ func showPartition(key map[string]string) PartitionKey {
 }
 
 // idleBlock says why a block has no effect; "" when it has one.
-func (a *API) idleBlock(who caller, b steering.Block) InactiveBecause {
+func (a *API) idleBlock(who caller, b exceptions.Block) InactiveBecause {
 	if why := a.ended(b.ExpiresAt); why != "" {
 		return why
 	}
@@ -63,11 +63,11 @@ func (a *API) ListBlocks(ctx context.Context, r ListBlocksRequestObject) (ListBl
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.Blocks(ctx, r.Tenant, steering.Filter{Policy: p.Policy, After: l.after, Limit: l.fetch()})
+	rows, err := s.Blocks(ctx, r.Tenant, exceptions.Filter{Policy: p.Policy, After: l.after, Limit: l.fetch()})
 	if err != nil {
 		return nil, err
 	}
-	rows, next, link := cut(l, rows, func(b steering.Block) string { return b.ID })
+	rows, next, link := cut(l, rows, func(b exceptions.Block) string { return b.ID })
 	data, err := each(rows, a.showBlock(callerOf(ctx)))
 	if err != nil {
 		return nil, err
@@ -81,7 +81,7 @@ func (a *API) CreateBlock(ctx context.Context, r CreateBlockRequestObject) (Crea
 	if err != nil {
 		return nil, err
 	}
-	b, err := s.CreateBlock(ctx, r.Tenant, steering.NewBlock{
+	b, err := s.CreateBlock(ctx, r.Tenant, exceptions.NewBlock{
 		Policy: r.Body.Policy, Key: r.Body.Key, Reason: r.Body.Reason, ExpiresAt: r.Body.ExpiresAt,
 	})
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/problem"
 )
 
 // How large bodies may be.

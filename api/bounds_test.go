@@ -12,9 +12,9 @@ import (
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/simulation"
-	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -68,16 +68,16 @@ func TestBoundsAreTheDocuments(t *testing.T) {
 		"Refusal.limits":           plans.MaxCharges,
 		"BatchPass.limits":         plans.MaxCharges,
 		"ViolatedPolicies":         plans.MaxCharges,
-		"NewOverride.reason":       steering.MaxReason,
+		"NewOverride.reason":       exceptions.MaxReason,
 		"NewOverride.attribute":    enforcement.MaxAttributeName,
 		"NewOverride.value":        enforcement.MaxAttributeValue,
 		"NewOverride.prefix":       enforcement.MaxAttributeValue,
 		"NewOverride.limits":       plans.MaxLimits,
-		"NewListEntry.reason":      steering.MaxReason,
+		"NewListEntry.reason":      exceptions.MaxReason,
 		"NewListEntry.attribute":   enforcement.MaxAttributeName,
 		"NewListEntry.value":       enforcement.MaxAttributeValue,
-		"NewBlock.reason":          steering.MaxReason,
-		"Reset.reason":             steering.MaxReason,
+		"NewBlock.reason":          exceptions.MaxReason,
+		"Reset.reason":             exceptions.MaxReason,
 		"PartitionKey":             plans.MaxCountBy,
 		"PartitionKey.{}":          enforcement.MaxAttributeValue,
 		"Explanation.policies":     plans.MaxPolicies,

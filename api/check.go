@@ -9,8 +9,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/strictjson"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/strictjson"
 )
 
 // scratch is what one check needs and the next can use again.

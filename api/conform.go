@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/strictjson"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/strictjson"
 )
 
 // conform holds a management body against the generated type that

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // etag is the entity tag of a revision.

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/steering"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // errNotKept is the same for an id that nobody has, for a decision that allowed,
@@ -123,9 +123,9 @@ func showReasons(x *enforcement.Explanation, status int) wireReasons {
 		out.PassesAt = &at
 	}
 	if e := d.List; e != nil {
-		list := steering.Allow
+		list := exceptions.Allow
 		if d.Reason == enforcement.ReasonDeniedByList {
-			list = steering.Deny
+			list = exceptions.Deny
 		}
 		out.List = &wireListed{ID: e.ID, List: ListName(list), Attribute: e.Attribute, Value: e.Value, Reason: e.Reason}
 		if e.Until != 0 {

@@ -16,10 +16,10 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/internal/admission"
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/snapshot"
-	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -119,14 +119,14 @@ func (s size) steer(c *snapshot.Changes) {
 	from, until, tenant := time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour), rowID(1, 0)
 	for i := range s.rows {
 		user := fmt.Sprintf("user-%d", i)
-		c.Overrides = append(c.Overrides, steering.Override{
+		c.Overrides = append(c.Overrides, exceptions.Override{
 			ID: rowID(3, i), TenantID: tenant, Policy: "policy-0", Attribute: "user", Value: user, Factor: 2000, Reason: "launch",
 			CreatedAt: from, ExpiresAt: until, Revision: 1,
 		})
-		c.Entries = append(c.Entries, steering.Entry{
-			ID: rowID(4, i), TenantID: tenant, List: steering.Deny, Attribute: "user", Value: "denied-" + user, CreatedAt: from, Revision: 1,
+		c.Entries = append(c.Entries, exceptions.Entry{
+			ID: rowID(4, i), TenantID: tenant, List: exceptions.Deny, Attribute: "user", Value: "denied-" + user, CreatedAt: from, Revision: 1,
 		})
-		c.Blocks = append(c.Blocks, steering.Block{
+		c.Blocks = append(c.Blocks, exceptions.Block{
 			ID: rowID(5, i), TenantID: tenant, Policy: "policy-0", Key: map[string]string{"user": "blocked-" + user}, Reason: "scraping",
 			CreatedAt: from, ExpiresAt: until, Revision: 1,
 		})
@@ -200,7 +200,7 @@ func BenchmarkGrowth(b *testing.B) {
 		{"tenants", []int{10, 1_000, 100_000}, func(n int) size { return size{n, 1, 1, 0, 1} }},
 		{"policies", []int{1, 100, plans.MaxPolicies}, func(n int) size { return size{1, n, 1, 0, 1} }},
 		{"limits", []int{1, 3, plans.MaxLimits}, func(n int) size { return size{1, 1, n, 0, 1} }},
-		{"rows", []int{0, 1_000, steering.MaxOverrides}, func(n int) size { return size{1, 1, 1, n, 1_000} }},
+		{"rows", []int{0, 1_000, exceptions.MaxOverrides}, func(n int) size { return size{1, 1, 1, n, 1_000} }},
 		{"keys", []int{1, 10_000, 1_000_000}, func(n int) size { return size{1, 1, 1, 0, n} }},
 	} {
 		b.Run(row.name, func(b *testing.B) {

@@ -3,11 +3,11 @@ package api
 import (
 	"context"
 
-	"github.com/headgate/headgate/steering"
+	"github.com/headgate/headgate/internal/exceptions"
 )
 
 // showListEntry is an entry of a list on the wire.
-func (a *API) showListEntry(e steering.Entry) (ListEntry, error) {
+func (a *API) showListEntry(e exceptions.Entry) (ListEntry, error) {
 	m, err := showMade(e.ID, e.TenantID, e.CreatedBy)
 	if err != nil {
 		return ListEntry{}, err
@@ -30,11 +30,11 @@ func (a *API) ListEntries(ctx context.Context, r ListEntriesRequestObject) (List
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.Entries(ctx, r.Tenant, steering.Filter{List: steering.List(p.List), Query: p.Q, After: l.after, Limit: l.fetch()})
+	rows, err := s.Entries(ctx, r.Tenant, exceptions.Filter{List: exceptions.List(p.List), Query: p.Q, After: l.after, Limit: l.fetch()})
 	if err != nil {
 		return nil, err
 	}
-	rows, next, link := cut(l, rows, func(e steering.Entry) string { return e.ID })
+	rows, next, link := cut(l, rows, func(e exceptions.Entry) string { return e.ID })
 	data, err := each(rows, a.showListEntry)
 	if err != nil {
 		return nil, err
@@ -49,8 +49,8 @@ func (a *API) CreateEntry(ctx context.Context, r CreateEntryRequestObject) (Crea
 		return nil, err
 	}
 	b := r.Body
-	e, err := s.CreateEntry(ctx, r.Tenant, steering.NewEntry{
-		List: steering.List(b.List), Attribute: b.Attribute, Value: b.Value, Reason: b.Reason, ExpiresAt: b.ExpiresAt,
+	e, err := s.CreateEntry(ctx, r.Tenant, exceptions.NewEntry{
+		List: exceptions.List(b.List), Attribute: b.Attribute, Value: b.Value, Reason: b.Reason, ExpiresAt: b.ExpiresAt,
 	})
 	if err != nil {
 		return nil, err

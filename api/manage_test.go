@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/api"
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // What is read under tenant and draft is what is written, and the ETag with it.

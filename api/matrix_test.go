@@ -13,8 +13,8 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/tenants"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
 )
 
 // user puts somebody into the database, with everything that must not be shown.

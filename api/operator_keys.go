@@ -3,7 +3,7 @@ package api
 import (
 	"context"
 
-	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/tenants"
 )
 

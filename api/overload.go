@@ -10,7 +10,7 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/admission"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // codeOverloaded is the code of errOverloaded, and the name of its type.

@@ -8,19 +8,19 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/steering"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // newOverride is what a body says of an override.
-func newOverride(n NewOverride) (steering.NewOverride, error) {
-	o := steering.NewOverride{
+func newOverride(n NewOverride) (exceptions.NewOverride, error) {
+	o := exceptions.NewOverride{
 		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix, Reason: n.Reason, ExpiresAt: n.ExpiresAt,
 	}
 	var f problem.Fields
 	if n.Factor != "" {
 		var err error
-		if o.Factor, err = steering.ParseFactor(n.Factor.String()); err != nil {
+		if o.Factor, err = exceptions.ParseFactor(n.Factor.String()); err != nil {
 			f.Add("/factor", "%v", err)
 		}
 	}
@@ -61,7 +61,7 @@ func newOverrideLimit(f *problem.Fields, at string, l OverrideLimit) enforcement
 // showNumbers is what an override says: a factor, or other numbers.
 func showNumbers(factor int64, limits []enforcement.OverrideLimit) (json.Number, []OverrideLimit) {
 	if factor != 0 {
-		return json.Number(steering.FormatFactor(factor)), nil
+		return json.Number(exceptions.FormatFactor(factor)), nil
 	}
 	out := make([]OverrideLimit, len(limits))
 	for i, l := range limits {
@@ -80,8 +80,8 @@ func showNumbers(factor int64, limits []enforcement.OverrideLimit) (json.Number,
 }
 
 // showOverride is an override on the wire.
-func (a *API) showOverride(who caller) func(steering.Override) (Override, error) {
-	return func(o steering.Override) (Override, error) {
+func (a *API) showOverride(who caller) func(exceptions.Override) (Override, error) {
+	return func(o exceptions.Override) (Override, error) {
 		m, err := showMade(o.ID, o.TenantID, o.CreatedBy)
 		if err != nil {
 			return Override{}, err
@@ -97,7 +97,7 @@ func (a *API) showOverride(who caller) func(steering.Override) (Override, error)
 }
 
 // idleOverride says why an override has no effect; "" when it has one.
-func (a *API) idleOverride(who caller, o steering.Override) InactiveBecause {
+func (a *API) idleOverride(who caller, o exceptions.Override) InactiveBecause {
 	if why := a.ended(o.ExpiresAt); why != "" {
 		return why
 	}
@@ -137,11 +137,11 @@ func (a *API) ListOverrides(ctx context.Context, r ListOverridesRequestObject) (
 	if err != nil {
 		return nil, err
 	}
-	rows, err := s.Overrides(ctx, r.Tenant, steering.Filter{Policy: p.Policy, After: l.after, Limit: l.fetch()})
+	rows, err := s.Overrides(ctx, r.Tenant, exceptions.Filter{Policy: p.Policy, After: l.after, Limit: l.fetch()})
 	if err != nil {
 		return nil, err
 	}
-	rows, next, link := cut(l, rows, func(o steering.Override) string { return o.ID })
+	rows, next, link := cut(l, rows, func(o exceptions.Override) string { return o.ID })
 	data, err := each(rows, a.showOverride(callerOf(ctx)))
 	if err != nil {
 		return nil, err

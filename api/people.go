@@ -4,8 +4,8 @@ import (
 	"context"
 	"strings"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 )
 

@@ -6,8 +6,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/metrics"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // showRefusal is a kept refusal on the wire, without its explanation.

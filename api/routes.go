@@ -6,7 +6,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/internal/accounts"
 )
 
 // A route is one operation: a row of the table that says what is called where,

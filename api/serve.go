@@ -20,10 +20,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/metrics"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/steering"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 const requestIDHeader = "X-Request-Id"
@@ -238,7 +238,7 @@ var queryLengths = map[string]int{"q": 200, "action": 64, "object": 200, "tenant
 
 // queryWords are the values of parameters that have only a few.
 var queryWords = map[string][]string{
-	"list": {string(steering.Deny), string(steering.Allow)}, "step": {string(metrics.Minute), string(metrics.Hour), string(metrics.Day)},
+	"list": {string(exceptions.Deny), string(exceptions.Allow)}, "step": {string(metrics.Minute), string(metrics.Hour), string(metrics.Day)},
 	"outcome": {"limited", "allowed"}, "sort": {"limited", "rate", "requests"},
 	"reason": reasonWords(),
 }

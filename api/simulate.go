@@ -7,7 +7,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // simulate is POST /v1/simulate: one scenario in, its answer out.

@@ -6,10 +6,10 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/steering"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // What overrides, entries and blocks have in common on the wire. The steering
@@ -17,7 +17,7 @@ import (
 // is in force.
 
 // steer gives the steering service.
-func (a *API) steer() (*steering.Service, error) {
+func (a *API) steer() (*exceptions.Service, error) {
 	if a.cfg.Steering == nil {
 		return nil, problem.New(problem.Unavailable, "this node does not steer")
 	}

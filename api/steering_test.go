@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/api"
-	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/plans"
 )
 

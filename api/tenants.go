@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 )
 

@@ -5,8 +5,8 @@ import (
 	"math"
 	"time"
 
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/usage"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/usage"
 )
 
 // left gives the service that tells what is left.

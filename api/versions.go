@@ -4,7 +4,7 @@ import (
 	"context"
 	"strconv"
 
-	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/plans"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
-	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/tenants"
 )
 

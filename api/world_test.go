@@ -25,19 +25,19 @@ import (
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/api"
-	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/simulation"
+	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/internal/store"
+	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/simulation"
-	"github.com/headgate/headgate/snapshot"
-	"github.com/headgate/headgate/steering"
-	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
-	"github.com/headgate/headgate/usage"
 )
 
 // start is when every test's clocks begin, the limiter's and the services'.
@@ -56,7 +56,7 @@ type world struct {
 	tenants  *tenants.Service
 	plans    *plans.Service
 	accounts *accounts.Service
-	steering *steering.Service
+	steering *exceptions.Service
 	people   *accounts.People
 	flusher  *metrics.Flusher
 	fixture
@@ -193,7 +193,7 @@ func (w *world) open(ctx context.Context, path string) (err error) {
 	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
 	w.plans = plans.NewService(w.store, plans.Config{})
 	w.accounts = accounts.NewService(w.store, accounts.Config{Now: w.clock})
-	w.steering = steering.NewService(w.store, w.tenants, w.plans, steering.Config{Now: w.clock})
+	w.steering = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.clock})
 	return err
 }
 

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headgate/headgate/servertest/process"
+	"github.com/headgate/headgate/internal/servertest/process"
 )
 
 const (

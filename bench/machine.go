@@ -14,7 +14,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/servertest/process"
+	"github.com/headgate/headgate/internal/servertest/process"
 )
 
 // ticksPerSecond is the unit of processor times in /proc, the same on every Linux.

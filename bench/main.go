@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/headgate/headgate/servertest/process"
+	"github.com/headgate/headgate/internal/servertest/process"
 )
 
 // Options of a run.

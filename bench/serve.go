@@ -19,7 +19,7 @@ import (
 	"github.com/labstack/echo/v4"
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/strictjson"
+	"github.com/headgate/headgate/internal/strictjson"
 )
 
 // leanScript is GCRA in one string, as cheap as a script can do it: one integer

@@ -7,7 +7,7 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // A Diff is what publishing the draft would change for tenants.

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/strictjson"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/strictjson"
 )
 
 // The JSON form of a document: what PUT …/draft takes and GET shows, what the

@@ -10,8 +10,8 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/audit"
 )
 
 // A Document is what is edited of a plan, whole: the draft, or a published

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // A Review is what can be said of a draft before it is published.

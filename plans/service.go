@@ -9,8 +9,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // Config of a Service.

@@ -10,11 +10,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
 )
 

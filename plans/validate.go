@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // MaxBytes is the size of the largest document in JSON, as a caller sends it.

@@ -8,8 +8,8 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // Keys lists the keys of one tenant, oldest first, revoked ones too.

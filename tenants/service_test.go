@@ -11,9 +11,9 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/tenants"
 )
 

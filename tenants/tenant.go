@@ -9,7 +9,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/internal/audit"
 )
 
 // Status of a tenant.

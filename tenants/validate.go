@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // Bounds of what people write of a tenant or a key.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // pointers gives the places at fault in err.

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/metrics"
 )
 
 // What several viewers ask at once is asked once.

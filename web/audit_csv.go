@@ -10,7 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/web/views"
 )
 

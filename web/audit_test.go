@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/headgate/headgate/servertest/browser"
+	"github.com/headgate/headgate/internal/servertest/browser"
 )
 
 // A person's way through the pages in a real browser, from the link of the first

@@ -13,10 +13,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
 )

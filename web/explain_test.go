@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/steering"
 )
 
 // explainable is a world in which every reason can be brought about.
@@ -34,13 +34,13 @@ func explainable(t *testing.T) *world {
 		{Slug: "strict", Match: plans.Match{Path: "/v1/strict"}, CountBy: []string{"app"}, Missing: enforcement.MissingDeny, Limits: limits(enforcement.GCRA, 9)},
 	}}, "acme")
 	ctx := t.Context()
-	_, err := w.steering.CreateOverride(ctx, "acme", steering.NewOverride{Policy: "api", Attribute: "user", Value: "u7", Factor: 2000, Reason: "launch", ExpiresAt: w.clock().Add(time.Hour)})
+	_, err := w.steering.CreateOverride(ctx, "acme", exceptions.NewOverride{Policy: "api", Attribute: "user", Value: "u7", Factor: 2000, Reason: "launch", ExpiresAt: w.clock().Add(time.Hour)})
 	must(t, err)
-	_, err = w.steering.CreateEntry(ctx, "acme", steering.NewEntry{List: steering.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
+	_, err = w.steering.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
 	must(t, err)
-	_, err = w.steering.CreateEntry(ctx, "acme", steering.NewEntry{List: steering.Allow, Attribute: "user", Value: "probe"})
+	_, err = w.steering.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Allow, Attribute: "user", Value: "probe"})
 	must(t, err)
-	_, err = w.steering.CreateBlock(ctx, "acme", steering.NewBlock{Policy: "api", Key: map[string]string{"user": "u9"}, Reason: "abuse", ExpiresAt: w.clock().Add(30 * time.Minute)})
+	_, err = w.steering.CreateBlock(ctx, "acme", exceptions.NewBlock{Policy: "api", Key: map[string]string{"user": "u9"}, Reason: "abuse", ExpiresAt: w.clock().Add(30 * time.Minute)})
 	must(t, err)
 	must(t, w.watcher.Refresh(ctx))
 	return w

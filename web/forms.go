@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/web/views"
 )
 

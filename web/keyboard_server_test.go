@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 
-	"github.com/headgate/headgate/servertest/browser"
+	"github.com/headgate/headgate/internal/servertest/browser"
 )
 
 // What has the focus: the text or name of the element.

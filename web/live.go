@@ -17,8 +17,8 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // Live streams send parts of a page again when they changed, as server-sent

@@ -15,8 +15,8 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/plans"
 )
 

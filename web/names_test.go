@@ -12,8 +12,8 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/net/html"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/tenants"
 )
 

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // issuer stands for package oidc, which is tested with a whole provider: it says

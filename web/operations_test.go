@@ -14,62 +14,62 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/demo"
-	"github.com/headgate/headgate/fleet"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/demo"
+	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/tenants"
 )
 
 // node keeps a report of a node that is well, but for what change does.
-func (w *world) node(t *testing.T, name string, change func(*fleet.Node)) string {
+func (w *world) node(t *testing.T, name string, change func(*nodes.Node)) string {
 	t.Helper()
 	now := time.Now() // seen by the database's clock
 	revision, err := w.store.Revision(t.Context())
 	must(t, err)
-	n := fleet.Node{
+	n := nodes.Node{
 		ID: uuid.NewString(), Name: name, Version: "v1.2.3", GoVersion: "go1.26", StartedAt: now.Add(-3 * time.Hour), At: now,
-		Limiter: fleet.LimiterRedis, Sharing: 3, Redis: fleet.Redis{
-			Reachable: true, Since: now.Add(-time.Hour), Version: "8.2.1", RoundTrips: fleet.Latency{P50: 300 * time.Microsecond, P99: 2 * time.Millisecond, Calls: 90},
+		Limiter: nodes.LimiterRedis, Sharing: 3, Redis: nodes.Redis{
+			Reachable: true, Since: now.Add(-time.Hour), Version: "8.2.1", RoundTrips: nodes.Latency{P50: 300 * time.Microsecond, P99: 2 * time.Millisecond, Calls: 90},
 		},
-		Snapshot: fleet.Snapshot{Revision: revision, ConfirmedAt: now, Listening: true},
-		Database: fleet.Database{Report: 3 * time.Millisecond, Polls: fleet.Latency{P50: time.Millisecond, P99: 4 * time.Millisecond, Calls: 10}},
-		Counts:   fleet.Counts{Decisions: 600, Interval: 5 * time.Second, WaitingRows: 12},
-		Process:  fleet.Process{Heap: 40 << 20, Goroutines: 31},
+		Snapshot: nodes.Snapshot{Revision: revision, ConfirmedAt: now, Listening: true},
+		Database: nodes.Database{Report: 3 * time.Millisecond, Polls: nodes.Latency{P50: time.Millisecond, P99: 4 * time.Millisecond, Calls: 10}},
+		Counts:   nodes.Counts{Decisions: 600, Interval: 5 * time.Second, WaitingRows: 12},
+		Process:  nodes.Process{Heap: 40 << 20, Goroutines: 31},
 	}
 	change(&n)
 	must(t, w.store.PutNode(t.Context(), n))
 	return n.ID
 }
 
-func same(*fleet.Node) {}
+func same(*nodes.Node) {}
 
 // The page says in a line how the fleet is, and of each node what is not well.
 func TestSystem(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		nodes []func(*fleet.Node)
+		nodes []func(*nodes.Node)
 		want  []string
 		not   []string
 	}{
 		"none": {nil, []string{"No node has told of itself yet"}, []string{"well"}},
 		"alone": {
-			[]func(*fleet.Node){func(n *fleet.Node) { n.Limiter, n.Redis, n.Sharing = fleet.LimiterInProcess, fleet.Redis{}, 1 }},
+			[]func(*nodes.Node){func(n *nodes.Node) { n.Limiter, n.Redis, n.Sharing = nodes.LimiterInProcess, nodes.Redis{}, 1 }},
 			[]string{"1 node, well, revision", "One node that counts by itself is a whole Headgate", "120 / s", "40 MiB"},
 			[]string{"Redis 8"},
 		},
-		"three": {[]func(*fleet.Node){same, same, same}, []string{"3 nodes, all well, one version", "Redis 8.2.1", "300 µs", "2.00 ms p99", "1.00 ms"}, []string{"Different versions"}},
+		"three": {[]func(*nodes.Node){same, same, same}, []string{"3 nodes, all well, one version", "Redis 8.2.1", "300 µs", "2.00 ms p99", "1.00 ms"}, []string{"Different versions"}},
 		"upgrade": {
-			[]func(*fleet.Node){same, same, func(n *fleet.Node) { n.Version = "v1.3.0" }},
+			[]func(*nodes.Node){same, same, func(n *nodes.Node) { n.Version = "v1.3.0" }},
 			[]string{"2 versions", "v1.2.3 on 2 nodes, v1.3.0 on 1 node"},
 			nil,
 		},
 		"away": {
-			[]func(*fleet.Node){same, func(n *fleet.Node) { n.Redis.Reachable, n.Redis.Since = false, n.At.Add(-40*time.Second) }},
+			[]func(*nodes.Node){same, func(n *nodes.Node) { n.Redis.Reachable, n.Redis.Since = false, n.At.Add(-40*time.Second) }},
 			[]string{"2 nodes, 1 not well", "Redis away for 4", "breaker open"},
 			nil,
 		},
-		"waiting": {[]func(*fleet.Node){func(n *fleet.Node) { n.Counts.Waiting, n.Counts.WaitingRows = time.Minute, 4000 }}, []string{"1 not well", "counts waiting: 4,000 rows"}, nil},
+		"waiting": {[]func(*nodes.Node){func(n *nodes.Node) { n.Counts.Waiting, n.Counts.WaitingRows = time.Minute, 4000 }}, []string{"1 not well", "counts waiting: 4,000 rows"}, nil},
 	} {
 		w := newWorld(t)
 		for i, change := range c.nodes {

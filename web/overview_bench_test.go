@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/tenants"
 )
 

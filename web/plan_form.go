@@ -10,8 +10,8 @@ import (
 	"unicode"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/problem"
 )
 
 // A draftForm is a draft as the form of the editor has it: what was typed, also

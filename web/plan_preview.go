@@ -10,9 +10,9 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/preview"
-	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/web/views"
 )
 

@@ -11,10 +11,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/fleet"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/problem"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -205,7 +205,7 @@ func (w *Web) rollout(c echo.Context) error {
 
 // drawRollout says which nodes have a revision. Nodes that are not heard of are
 // shown and not waited for.
-func drawRollout(o fleet.Overview, revision int64) views.Rollout {
+func drawRollout(o nodes.Overview, revision int64) views.Rollout {
 	var v views.Rollout
 	have, all, silent := 0, 0, 0
 	for i := range o.Nodes {

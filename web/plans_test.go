@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/fleet"
+	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -375,9 +375,9 @@ func TestDiffAndPublish(t *testing.T) {
 
 	// Nodes tell what they have.
 	node := func(id string, revision int64) {
-		must(t, w.store.PutNode(t.Context(), fleet.Node{
+		must(t, w.store.PutNode(t.Context(), nodes.Node{
 			ID: uuid.NewSHA1(uuid.Nil, []byte(id)).String(), Name: id + ":8080", At: time.Now(), StartedAt: time.Now(),
-			Snapshot: fleet.Snapshot{Revision: revision, ConfirmedAt: time.Now()},
+			Snapshot: nodes.Snapshot{Revision: revision, ConfirmedAt: time.Now()},
 		}))
 	}
 	where := done.Header().Get("Location")
@@ -405,30 +405,30 @@ func TestDiffAndPublish(t *testing.T) {
 // Nodes that are not heard of are told of and not waited for.
 func TestRolloutOfSilentNodes(t *testing.T) {
 	t.Parallel()
-	node := func(name string, revision int64, ago time.Duration) fleet.Node {
+	node := func(name string, revision int64, ago time.Duration) nodes.Node {
 		seen := start.Add(-ago)
-		return fleet.Node{ID: name, Name: name, At: seen, SeenAt: seen, StartedAt: seen, Snapshot: fleet.Snapshot{Revision: revision, ConfirmedAt: seen}}
+		return nodes.Node{ID: name, Name: name, At: seen, SeenAt: seen, StartedAt: seen, Snapshot: nodes.Snapshot{Revision: revision, ConfirmedAt: seen}}
 	}
 	for name, c := range map[string]struct {
-		nodes []fleet.Node
+		nodes []nodes.Node
 		done  bool
 		says  string
 	}{
 		"none":      {nil, false, "No node has told yet"},
-		"the only":  {[]fleet.Node{node("a", 7, 0)}, true, "1 node: the only one"},
-		"one is":    {[]fleet.Node{node("a", 7, 0), node("b", 6, time.Second)}, false, "1 of 2 nodes"},
-		"one gone":  {[]fleet.Node{node("a", 8, 0), node("b", 6, time.Hour)}, true, "1 node: the only one"},
-		"all gone":  {[]fleet.Node{node("b", 9, time.Hour)}, false, "No node has told yet"},
-		"both have": {[]fleet.Node{node("a", 8, 0), node("b", 7, time.Second)}, true, "2 nodes: all of them"},
+		"the only":  {[]nodes.Node{node("a", 7, 0)}, true, "1 node: the only one"},
+		"one is":    {[]nodes.Node{node("a", 7, 0), node("b", 6, time.Second)}, false, "1 of 2 nodes"},
+		"one gone":  {[]nodes.Node{node("a", 8, 0), node("b", 6, time.Hour)}, true, "1 node: the only one"},
+		"all gone":  {[]nodes.Node{node("b", 9, time.Hour)}, false, "No node has told yet"},
+		"both have": {[]nodes.Node{node("a", 8, 0), node("b", 7, time.Second)}, true, "2 nodes: all of them"},
 	} {
-		v := drawRollout(fleet.Judge(fleet.Census{At: start, Revision: 9, Nodes: c.nodes}), 7)
+		v := drawRollout(nodes.Judge(nodes.Census{At: start, Revision: 9, Nodes: c.nodes}), 7)
 		if v.Done != c.done || !strings.Contains(v.Summary, c.says) || (v.Silent != "") != strings.Contains(name, "gone") {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
 	held := node("a", 6, 0)
 	held.Snapshot.Held = "too many were removed"
-	if v := drawRollout(fleet.Judge(fleet.Census{At: start, Revision: 9, Nodes: []fleet.Node{held}}), 7); v.Nodes[0].State != "held: too many were removed" {
+	if v := drawRollout(nodes.Judge(nodes.Census{At: start, Revision: 9, Nodes: []nodes.Node{held}}), 7); v.Nodes[0].State != "held: too many were removed" {
 		t.Errorf("held: %+v", v.Nodes)
 	}
 }
@@ -613,7 +613,7 @@ func (w *world) planPages(t *testing.T, said string) map[string]reply {
 	must(t, err)
 	pages["noted"] = w.get("/plans/pro/history", "viewer")
 	pages["latest"] = w.get(fmt.Sprintf("/plans/pro/versions/%d", latest.Latest), "owner")
-	must(t, w.store.PutNode(t.Context(), fleet.Node{ID: uuid.NewSHA1(uuid.Nil, []byte("a")).String(), Name: said, At: time.Now(), StartedAt: time.Now()}))
+	must(t, w.store.PutNode(t.Context(), nodes.Node{ID: uuid.NewSHA1(uuid.Nil, []byte("a")).String(), Name: said, At: time.Now(), StartedAt: time.Now()}))
 	pages["rolling out"] = w.get("/plans/pro/rollout", "viewer")
 	return pages
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/simulation"
+	"github.com/headgate/headgate/internal/simulation"
 )
 
 // playing is an address of the playground.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/internal/accounts"
 )
 
 // A row of the route table: what is called where, and which action that is.

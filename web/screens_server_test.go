@@ -21,7 +21,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"github.com/headgate/headgate/servertest/browser"
+	"github.com/headgate/headgate/internal/servertest/browser"
 )
 
 // axe-core finds what people with disabilities could not use; testdata/axe has

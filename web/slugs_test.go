@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 )

@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/web/views"
 )
 

@@ -11,9 +11,9 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/fleet"
-	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -27,7 +27,7 @@ type Process struct {
 	// Schema gives the version of the database's schema, and the newest that this
 	// release knows.
 	Schema func(context.Context) (version, latest int, err error)
-	// Limiter that counts, as fleet.Node has it.
+	// Limiter that counts, as nodes.Node has it.
 	Limiter string
 	// Retention is how long things are kept.
 	Retention []Retention
@@ -67,7 +67,7 @@ func (w *Web) showSystem(c echo.Context) error {
 }
 
 func (w *Web) liveSystem(c echo.Context) error {
-	return w.stream(c, fleet.Every, func(ctx context.Context) ([]fragment, error) {
+	return w.stream(c, nodes.Every, func(ctx context.Context) ([]fragment, error) {
 		f, err := w.fleetView(ctx)
 		if err != nil {
 			return nil, err
@@ -107,9 +107,9 @@ func (w *Web) processFacts(ctx context.Context) ([]views.AuditFact, error) {
 
 func limiterWords(kind string) string {
 	switch kind {
-	case fleet.LimiterRedis:
+	case nodes.LimiterRedis:
 		return "counts in Redis, shared by all nodes"
-	case fleet.LimiterInProcess:
+	case nodes.LimiterInProcess:
 		return "counts in this process"
 	}
 	return kind
@@ -140,14 +140,14 @@ func (w *Web) fleetView(ctx context.Context) (views.Fleet, error) {
 	case o.Unwell > 0:
 		f.Tone = "bad"
 		for i := range o.Nodes {
-			if o.Nodes[i].Level() == fleet.Warning && f.Tone != "bad" {
+			if o.Nodes[i].Level() == nodes.Warning && f.Tone != "bad" {
 				f.Tone = "warn"
 			}
 		}
 	}
 	if !o.OneVersion() {
 		f.Hint = "Different versions run: " + versionWords(o.Versions) + ". That is usual during an upgrade, and works; finish it."
-	} else if len(o.Nodes) == 1 && o.Nodes[0].Limiter == fleet.LimiterInProcess {
+	} else if len(o.Nodes) == 1 && o.Nodes[0].Limiter == nodes.LimiterInProcess {
 		f.Hint = "One node that counts by itself is a whole Headgate. Before a second one is started, give both a Redis and a PostgreSQL."
 	}
 	for i := range o.Nodes {
@@ -157,7 +157,7 @@ func (w *Web) fleetView(ctx context.Context) (views.Fleet, error) {
 }
 
 // headline says in one line how all nodes are.
-func headline(o *fleet.Overview) string {
+func headline(o *nodes.Overview) string {
 	if len(o.Nodes) == 0 {
 		return "No node has told of itself yet"
 	}
@@ -190,7 +190,7 @@ func counted(n int, one, many string) string {
 	return strconv.Itoa(n) + " " + many
 }
 
-func versionWords(list []fleet.Release) string {
+func versionWords(list []nodes.Release) string {
 	words := make([]string, len(list))
 	for i, r := range list {
 		words[i] = cmp.Or(r.Version, "unknown") + " on " + counted(r.Nodes, "node", "nodes")
@@ -199,20 +199,20 @@ func versionWords(list []fleet.Release) string {
 }
 
 // toneOf a level.
-func toneOf(l fleet.Level) string {
+func toneOf(l nodes.Level) string {
 	switch l {
-	case fleet.Alarm:
+	case nodes.Alarm:
 		return "bad"
-	case fleet.Warning:
+	case nodes.Warning:
 		return "warn"
-	case fleet.Note:
+	case nodes.Note:
 		return "quiet"
 	}
 	return "good"
 }
 
 // nodeView is one node. Of a silent one only what is true for long is shown.
-func (w *Web) nodeView(r *fleet.Report, o *fleet.Overview) views.FleetNode {
+func (w *Web) nodeView(r *nodes.Report, o *nodes.Overview) views.FleetNode {
 	n := views.FleetNode{
 		ID: r.ID, Name: r.Name, This: r.ID == w.cfg.Process.Node && r.ID != "", Silent: r.Silent,
 		Level: r.Level().String(), Tone: toneOf(r.Level()),
@@ -270,8 +270,8 @@ func (w *Web) nodeView(r *fleet.Report, o *fleet.Overview) views.FleetNode {
 }
 
 // redisFacts are what a node says of its limiter.
-func redisFacts(r *fleet.Report, now time.Time, add func(name string, value views.Number, note, tone string)) {
-	if r.Limiter != fleet.LimiterRedis {
+func redisFacts(r *nodes.Report, now time.Time, add func(name string, value views.Number, note, tone string)) {
+	if r.Limiter != nodes.LimiterRedis {
 		add("Limiter", views.Number{Text: "in this process", Exact: r.Limiter}, "", "")
 		return
 	}

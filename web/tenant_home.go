@@ -15,14 +15,14 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
-	"github.com/headgate/headgate/usage"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -40,7 +40,7 @@ const (
 // for a page: there may be 100,000 of each.
 const rowsCounted = 500
 
-var countedRows = steering.Filter{Limit: rowsCounted + 1}
+var countedRows = exceptions.Filter{Limit: rowsCounted + 1}
 
 func (w *Web) tenantRoutes() []row {
 	const get = http.MethodGet

@@ -10,8 +10,8 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
 )

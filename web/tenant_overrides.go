@@ -12,19 +12,19 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
-	"github.com/headgate/headgate/usage"
 	"github.com/headgate/headgate/web/views"
 )
 
 func (w *Web) listOverrides(c echo.Context) error {
 	t := tenantOf(c)
-	rows, err := w.cfg.Steering.Overrides(c.Request().Context(), t.ID, steering.Filter{After: afterOf(c), Limit: steeringOnPage + 1})
+	rows, err := w.cfg.Steering.Overrides(c.Request().Context(), t.ID, exceptions.Filter{After: afterOf(c), Limit: steeringOnPage + 1})
 	if err != nil {
 		return err
 	}
@@ -40,7 +40,7 @@ func (w *Web) listOverrides(c echo.Context) error {
 	if write {
 		v.NewURL = base + "/new"
 	}
-	rows, v.Next = cutPage(rows, steeringOnPage, func(o steering.Override) string { return o.ID }, base, nil)
+	rows, v.Next = cutPage(rows, steeringOnPage, func(o exceptions.Override) string { return o.ID }, base, nil)
 	for _, o := range rows {
 		v.Rows = append(v.Rows, w.overrideRow(t, o, policies, write))
 	}
@@ -50,7 +50,7 @@ func (w *Web) listOverrides(c echo.Context) error {
 	return w.render(c, http.StatusOK, views.OverridesPage(w.tenantPage(c, "Overrides"), v))
 }
 
-func (w *Web) overrideRow(t tenants.Tenant, o steering.Override, policies []plans.Policy, write bool) views.OverrideRow {
+func (w *Web) overrideRow(t tenants.Tenant, o exceptions.Override, policies []plans.Policy, write bool) views.OverrideRow {
 	now := w.cfg.Now()
 	p, known := policyNamed(policies, o.Policy)
 	r := views.OverrideRow{
@@ -79,7 +79,7 @@ func (w *Web) overrideRow(t tenants.Tenant, o steering.Override, policies []plan
 }
 
 // scopeWords say for which keys an override is.
-func scopeWords(o steering.Override) string {
+func scopeWords(o exceptions.Override) string {
 	switch {
 	case o.Attribute == "":
 		return "every key of the tenant"
@@ -92,10 +92,10 @@ func scopeWords(o steering.Override) string {
 }
 
 // numberLines read the numbers of an override aloud.
-func numberLines(o steering.Override, planned []enforcement.Limit) []string {
+func numberLines(o exceptions.Override, planned []enforcement.Limit) []string {
 	var lines []string
 	if o.Factor != 0 {
-		lines = append(lines, steering.FormatFactor(o.Factor)+" times the plan's")
+		lines = append(lines, exceptions.FormatFactor(o.Factor)+" times the plan's")
 	}
 	for _, l := range planned {
 		if become, changed := overridden(l, o.Factor, o.Limits); changed {
@@ -209,7 +209,7 @@ func (w *Web) matching(ctx context.Context, t tenants.Tenant, p plans.Policy, ke
 		return nil, err
 	}
 	type met struct {
-		o     steering.Override
+		o     exceptions.Override
 		rank  int
 		note  string
 		first bool
@@ -238,7 +238,7 @@ func (w *Web) matching(ctx context.Context, t tenants.Tenant, p plans.Policy, ke
 }
 
 // overridesOf are the overrides that a key meets on this node.
-func (w *Web) overridesOf(ctx context.Context, t tenants.Tenant, p plans.Policy, key map[string]string) ([]steering.Override, error) {
+func (w *Web) overridesOf(ctx context.Context, t tenants.Tenant, p plans.Policy, key map[string]string) ([]exceptions.Override, error) {
 	s, found := w.cfg.Snapshot().Subject(t.ID)
 	if !found || s.Plan == nil {
 		return nil, nil
@@ -251,7 +251,7 @@ func (w *Web) overridesOf(ctx context.Context, t tenants.Tenant, p plans.Policy,
 	for name, value := range key {
 		attributes = append(attributes, enforcement.Attribute{Name: name, Value: value})
 	}
-	var list []steering.Override
+	var list []exceptions.Override
 	for _, met := range s.Steering.OverridesOf(r, attributes) {
 		o, err := w.cfg.Steering.Override(ctx, t.ID, met.ID)
 		if problem.Is(err, problem.NotFound) {
@@ -267,7 +267,7 @@ func (w *Web) overridesOf(ctx context.Context, t tenants.Tenant, p plans.Policy,
 
 // rankOf tells whether an override is for a key, and how closely: as the engine
 // chooses. A longer prefix has a higher rank.
-func rankOf(o steering.Override, key map[string]string) (rank int, note string, ok bool) {
+func rankOf(o exceptions.Override, key map[string]string) (rank int, note string, ok bool) {
 	value, sent := key[o.Attribute]
 	switch {
 	case o.Attribute == "":
@@ -379,8 +379,8 @@ func (w *Web) showOverrideForm(c echo.Context, status int, v views.OverrideForm)
 }
 
 // readOverride is what a form says of an override; what cannot be read is told.
-func readOverride(f url.Values, v *views.OverrideForm, p plans.Policy, now time.Time) (steering.NewOverride, error) {
-	n := steering.NewOverride{Policy: p.Slug, Reason: strings.TrimSpace(f.Get("reason"))}
+func readOverride(f url.Values, v *views.OverrideForm, p plans.Policy, now time.Time) (exceptions.NewOverride, error) {
+	n := exceptions.NewOverride{Policy: p.Slug, Reason: strings.TrimSpace(f.Get("reason"))}
 	var faults problem.Fields
 	switch v.Scope.Value {
 	case "value":
@@ -393,7 +393,7 @@ func readOverride(f url.Values, v *views.OverrideForm, p plans.Policy, now time.
 	}
 	var err error
 	if v.How.Value == "factor" {
-		if n.Factor, err = steering.ParseFactor(strings.TrimSpace(f.Get("factor"))); err != nil {
+		if n.Factor, err = exceptions.ParseFactor(strings.TrimSpace(f.Get("factor"))); err != nil {
 			faults.Add("/factor", "%v", err)
 		}
 	} else {
@@ -482,7 +482,7 @@ func (w *Web) createOverride(c echo.Context) error {
 }
 
 // overridePlaces are where the faults of an override stand.
-func overridePlaces(v *views.OverrideForm, n steering.NewOverride) places {
+func overridePlaces(v *views.OverrideForm, n exceptions.NewOverride) places {
 	at := places{
 		inputs:  []*views.Input{&v.Value, &v.Factor, &v.Reason, &v.End.Until},
 		choices: []*views.Choice{&v.Scope, &v.How}, selects: []*views.Select{&v.Attribute, &v.End.Life},

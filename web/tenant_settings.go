@@ -11,11 +11,11 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
 )
@@ -295,7 +295,7 @@ func (w *Web) steeringLeft(ctx context.Context, t tenants.Tenant, before, after 
 	}
 	o, b := 0, 0
 	for _, policy := range slices.Sorted(maps.Keys(gone)) {
-		of := steering.Filter{Policy: policy, Limit: rowsCounted}
+		of := exceptions.Filter{Policy: policy, Limit: rowsCounted}
 		overrides, err := w.cfg.Steering.Overrides(ctx, t.ID, of)
 		if err != nil {
 			return "", err

@@ -11,11 +11,11 @@ import (
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
 )
@@ -231,8 +231,8 @@ func (w *Web) pickPolicy(c echo.Context, list []plans.Policy, title, lead, curre
 
 // ---- lists
 
-func entryList(list steering.List) string {
-	if list == steering.Deny {
+func entryList(list exceptions.List) string {
+	if list == exceptions.Deny {
 		return "deny list"
 	}
 	return "allow list"
@@ -240,8 +240,8 @@ func entryList(list steering.List) string {
 
 func (w *Web) listEntries(c echo.Context) error {
 	t, now := tenantOf(c), w.cfg.Now()
-	f := steering.Filter{List: steering.List(c.QueryParam("list")), Query: strings.TrimSpace(c.QueryParam("q")), After: afterOf(c), Limit: steeringOnPage + 1}
-	if f.List != steering.Deny && f.List != steering.Allow {
+	f := exceptions.Filter{List: exceptions.List(c.QueryParam("list")), Query: strings.TrimSpace(c.QueryParam("q")), After: afterOf(c), Limit: steeringOnPage + 1}
+	if f.List != exceptions.Deny && f.List != exceptions.Allow {
 		f.List = ""
 	}
 	rows, err := w.cfg.Steering.Entries(c.Request().Context(), t.ID, f)
@@ -269,10 +269,10 @@ func (w *Web) listEntries(c echo.Context) error {
 			q.Set(name, value)
 		}
 	}
-	rows, v.Next = cutPage(rows, steeringOnPage, func(n steering.Entry) string { return n.ID }, base, q)
+	rows, v.Next = cutPage(rows, steeringOnPage, func(n exceptions.Entry) string { return n.ID }, base, q)
 	for _, n := range rows {
 		r := views.ListRow{
-			Deny: n.List == steering.Deny, Attribute: n.Attribute, Value: n.Value, Reason: n.Reason, By: n.CreatedBy.Name,
+			Deny: n.List == exceptions.Deny, Attribute: n.Attribute, Value: n.Value, Reason: n.Reason, By: n.CreatedBy.Name,
 			Ends: views.NewMoment(n.ExpiresAt, now), Over: !n.ExpiresAt.IsZero() && !now.Before(n.ExpiresAt),
 		}
 		if write {
@@ -319,8 +319,8 @@ func (w *Web) createEntry(c echo.Context) error {
 		return err
 	}
 	ctx, t, v := c.Request().Context(), tenantOf(c), w.entryForm(c, f)
-	n := steering.NewEntry{
-		List: steering.List(f.Get("list")), Attribute: strings.TrimSpace(f.Get("attribute")), Value: strings.TrimSpace(f.Get("value")), Reason: strings.TrimSpace(f.Get("reason")),
+	n := exceptions.NewEntry{
+		List: exceptions.List(f.Get("list")), Attribute: strings.TrimSpace(f.Get("attribute")), Value: strings.TrimSpace(f.Get("value")), Reason: strings.TrimSpace(f.Get("reason")),
 	}
 	if n.ExpiresAt, err = endOf(f, &v.End, w.cfg.Now(), shortLives); err == nil {
 		_, err = w.cfg.Steering.CreateEntry(ctx, t.ID, n)
@@ -340,10 +340,10 @@ func (w *Web) createEntry(c echo.Context) error {
 	return w.showEntryForm(c, status, v)
 }
 
-func (w *Web) entryOf(c echo.Context) (steering.Entry, error) {
+func (w *Web) entryOf(c echo.Context) (exceptions.Entry, error) {
 	id, err := pathID(c, "entry")
 	if err != nil {
-		return steering.Entry{}, err
+		return exceptions.Entry{}, err
 	}
 	return w.cfg.Steering.Entry(c.Request().Context(), tenantOf(c).ID, id)
 }
@@ -355,7 +355,7 @@ func (w *Web) deleteEntryForm(c echo.Context) error {
 	}
 	t := tenantOf(c)
 	what := "Requests with it are no longer refused by the list: the plan decides."
-	if n.List == steering.Allow {
+	if n.List == exceptions.Allow {
 		what = "Requests with it are charged and limited by the plan again."
 	}
 	return w.showConfirm(c, http.StatusOK, "Take off the list", "Lists", views.Confirm{
@@ -390,7 +390,7 @@ func (w *Web) ended(c echo.Context, name, list, done string, end func(context.Co
 
 func (w *Web) listBlocks(c echo.Context) error {
 	t := tenantOf(c)
-	rows, err := w.cfg.Steering.Blocks(c.Request().Context(), t.ID, steering.Filter{After: afterOf(c), Limit: steeringOnPage + 1})
+	rows, err := w.cfg.Steering.Blocks(c.Request().Context(), t.ID, exceptions.Filter{After: afterOf(c), Limit: steeringOnPage + 1})
 	if err != nil {
 		return err
 	}
@@ -406,14 +406,14 @@ func (w *Web) listBlocks(c echo.Context) error {
 	if write {
 		v.NewURL = base + "/new"
 	}
-	rows, v.Next = cutPage(rows, steeringOnPage, func(b steering.Block) string { return b.ID }, base, nil)
+	rows, v.Next = cutPage(rows, steeringOnPage, func(b exceptions.Block) string { return b.ID }, base, nil)
 	for _, b := range rows {
 		v.Rows = append(v.Rows, w.blockRow(t, b, policies, write))
 	}
 	return w.render(c, http.StatusOK, views.BlocksPage(w.tenantPage(c, "Blocks"), v))
 }
 
-func (w *Web) blockRow(t tenants.Tenant, b steering.Block, policies []plans.Policy, write bool) views.BlockRow {
+func (w *Web) blockRow(t tenants.Tenant, b exceptions.Block, policies []plans.Policy, write bool) views.BlockRow {
 	now := w.cfg.Now()
 	p, known := policyNamed(policies, b.Policy)
 	r := views.BlockRow{
@@ -516,7 +516,7 @@ func (w *Web) createBlock(c echo.Context) error {
 		return errNoPolicy
 	}
 	ctx, t, v := c.Request().Context(), tenantOf(c), w.blockForm(c, p, f)
-	n := steering.NewBlock{Policy: p.Slug, Key: keyIn(f, p), Reason: strings.TrimSpace(f.Get("reason"))}
+	n := exceptions.NewBlock{Policy: p.Slug, Key: keyIn(f, p), Reason: strings.TrimSpace(f.Get("reason"))}
 	if n.ExpiresAt, err = endOf(f, &v.End, w.cfg.Now(), shortLives); err == nil {
 		_, err = w.cfg.Steering.CreateBlock(ctx, t.ID, n)
 	}

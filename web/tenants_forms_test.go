@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/steering"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -240,7 +240,7 @@ func TestOverrides(t *testing.T) {
 			t.Errorf("%s: %s", user, preview)
 		}
 	}
-	list, err := w.steering.Overrides(t.Context(), "acme", steering.Filter{Limit: 10})
+	list, err := w.steering.Overrides(t.Context(), "acme", exceptions.Filter{Limit: 10})
 	must(t, err)
 	one := overrides + "/" + list[0].ID + "/delete"
 	if ask := words(t, w.get(one, "editor")); !strings.Contains(ask, "user that begins with u") {
@@ -277,7 +277,7 @@ func TestListsAndBlocks(t *testing.T) {
 	if text := words(t, w.get(lists+"?list=deny&q=203", "acme-viewer")); !strings.Contains(text, "203.0.113.0/24 ip deny never scrapers by") {
 		t.Errorf("%s", text)
 	}
-	rows, err := w.steering.Entries(t.Context(), "acme", steering.Filter{Limit: 10})
+	rows, err := w.steering.Entries(t.Context(), "acme", exceptions.Filter{Limit: 10})
 	must(t, err)
 	to(t, "take off", w.post(lists+"/"+rows[0].ID+"/delete", "editor", nil), lists+"?done=entry-deleted")
 	if d := w.decide("acme", enforcement.Check{Path: "/", Attributes: attributes("ip", "203.0.113.9"), IP: netip.MustParseAddr("203.0.113.9"), Cost: 1}); !d[0].Allowed {
@@ -300,7 +300,7 @@ func TestListsAndBlocks(t *testing.T) {
 	if text := words(t, page); !strings.Contains(text, "user u9 per-user in 24 hours abuse by") || !strings.Contains(page.body, acme+"/usage/per-user?k.user=u9") {
 		t.Errorf("%s", text)
 	}
-	held, err := w.steering.Blocks(t.Context(), "acme", steering.Filter{Limit: 10})
+	held, err := w.steering.Blocks(t.Context(), "acme", exceptions.Filter{Limit: 10})
 	must(t, err)
 	to(t, "end", w.post(blocks+"/"+held[0].ID+"/delete", "editor", nil), blocks+"?done=block-deleted")
 }

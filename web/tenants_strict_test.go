@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/steering"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -24,11 +24,11 @@ func (w *world) tenantsPages(t *testing.T, text string) map[string]reply {
 	must(t, err)
 	k, _, err := w.tenants.CreateKey(ctx, "acme", tenants.NewKey{Name: text, Scopes: []tenants.Scope{tenants.ScopeCheck}})
 	must(t, err)
-	o, err := w.steering.CreateOverride(ctx, "acme", steering.NewOverride{Policy: "per-user", Attribute: "user", Value: text, Factor: 2000, Reason: text, ExpiresAt: w.clock().Add(time.Hour)})
+	o, err := w.steering.CreateOverride(ctx, "acme", exceptions.NewOverride{Policy: "per-user", Attribute: "user", Value: text, Factor: 2000, Reason: text, ExpiresAt: w.clock().Add(time.Hour)})
 	must(t, err)
-	n, err := w.steering.CreateEntry(ctx, "acme", steering.NewEntry{List: steering.Deny, Attribute: "user", Value: "on the list " + text, Reason: text})
+	n, err := w.steering.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "user", Value: "on the list " + text, Reason: text})
 	must(t, err)
-	b, err := w.steering.CreateBlock(ctx, "acme", steering.NewBlock{Policy: "per-user", Key: map[string]string{"user": text}, Reason: text, ExpiresAt: w.clock().Add(time.Hour)})
+	b, err := w.steering.CreateBlock(ctx, "acme", exceptions.NewBlock{Policy: "per-user", Key: map[string]string{"user": text}, Reason: text, ExpiresAt: w.clock().Add(time.Hour)})
 	must(t, err)
 	must(t, w.watcher.Refresh(ctx))
 	w.decide("acme", enforcement.Check{Method: "GET", Path: "/v1/search", Attributes: attributes("user", text), Cost: 1})

@@ -14,8 +14,8 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -31,11 +31,11 @@ func (w *world) steer() {
 	p, err := w.plans.Plan(ctx, t.Plan)
 	must(w.t, err)
 	policy := p.Draft.Policies[0].Slug
-	o, err := w.steering.CreateOverride(ctx, "acme", steering.NewOverride{Policy: policy, Factor: 2000, Reason: "launch week"})
+	o, err := w.steering.CreateOverride(ctx, "acme", exceptions.NewOverride{Policy: policy, Factor: 2000, Reason: "launch week"})
 	must(w.t, err)
-	n, err := w.steering.CreateEntry(ctx, "acme", steering.NewEntry{List: steering.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
+	n, err := w.steering.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
 	must(w.t, err)
-	b, err := w.steering.CreateBlock(ctx, "acme", steering.NewBlock{Policy: policy, Reason: "abuse"})
+	b, err := w.steering.CreateBlock(ctx, "acme", exceptions.NewBlock{Policy: policy, Reason: "abuse"})
 	must(w.t, err)
 	w.ids["key"], w.ids["override"], w.ids["entry"], w.ids["block"] = k.ID, o.ID, n.ID, b.ID
 	must(w.t, w.watcher.Refresh(ctx))
@@ -294,7 +294,7 @@ func TestTenantHomeWithLongLists(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
 	for i := range rowsCounted + 1 {
-		_, err := w.steering.CreateEntry(t.Context(), "acme", steering.NewEntry{List: steering.Deny, Attribute: "user", Value: strconv.Itoa(i), ExpiresAt: w.clock().Add(time.Hour)})
+		_, err := w.steering.CreateEntry(t.Context(), "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "user", Value: strconv.Itoa(i), ExpiresAt: w.clock().Add(time.Hour)})
 		must(t, err)
 	}
 	if text := words(t, w.get("/tenants/acme", "owner")); !strings.Contains(text, "List entries 500+ the newest are counted Blocks 0") {

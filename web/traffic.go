@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/web/views"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 	"sync"
 
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // Pages that are much work have few turns at once, so that somebody who asks for

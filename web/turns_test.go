@@ -11,7 +11,7 @@ import (
 
 	"github.com/a-h/templ"
 
-	"github.com/headgate/headgate/accounts"
+	"github.com/headgate/headgate/internal/accounts"
 )
 
 // Heavy pages have few turns: nobody takes those of others, whoever waits gets

@@ -13,19 +13,19 @@ import (
 	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/demo"
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/fleet"
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/demo"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/preview"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/snapshot"
-	"github.com/headgate/headgate/steering"
 	"github.com/headgate/headgate/tenants"
-	"github.com/headgate/headgate/usage"
 	"github.com/headgate/headgate/web/views"
 )
 
@@ -57,7 +57,7 @@ type Config struct {
 	// Plans, Steering and Operators are what pages show and edit; Audit is the log.
 	// All but Operators are needed with People.
 	Plans     *plans.Service
-	Steering  *steering.Service
+	Steering  *exceptions.Service
 	Operators *accounts.Service
 	Audit     audit.Store
 	// Analytics has what was counted; Snapshot what is in force on this node, and
@@ -74,7 +74,7 @@ type Config struct {
 	// Preview holds drafts against what was counted; Fleet tells what is in force
 	// on which node. Needed with People.
 	Preview *preview.Service
-	Fleet   *fleet.Service
+	Fleet   *nodes.Service
 	// Simulate plays one scenario.
 	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
 	// Changed makes an edit count on this node at once; default: nothing.

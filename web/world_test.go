@@ -24,21 +24,21 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/headgate/headgate"
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/demo"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
-	"github.com/headgate/headgate/fleet"
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/demo"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/simulation"
+	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/internal/store"
+	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/preview"
-	"github.com/headgate/headgate/simulation"
-	"github.com/headgate/headgate/snapshot"
-	"github.com/headgate/headgate/steering"
-	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
-	"github.com/headgate/headgate/usage"
 )
 
 // start is when every test's clock begins.
@@ -56,7 +56,7 @@ type world struct {
 	tenants  *tenants.Service
 	refusals *accounts.Refusals
 	plans    *plans.Service
-	steering *steering.Service
+	steering *exceptions.Service
 	watcher  *snapshot.Watcher
 	engine   *enforcement.Engine
 	flusher  *metrics.Flusher
@@ -101,7 +101,7 @@ func (w *world) open(ctx context.Context, path string) error {
 	}
 	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
 	w.plans = plans.NewService(w.store, plans.Config{})
-	w.steering = steering.NewService(w.store, w.tenants, w.plans, steering.Config{Now: w.clock})
+	w.steering = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.clock})
 	w.refusals = accounts.NewRefusals(w.store, accounts.RefusalsConfig{})
 	w.people, err = accounts.NewPeople(w.store, accounts.PeopleConfig{
 		Limiter: inprocess.New(inprocess.Config{Now: w.now.Load}), Now: w.clock,
@@ -227,7 +227,7 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 		Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine,
 		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Steering: w.steering, Now: w.clock}),
 		Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Steering: w.steering, Analytics: analytics, Audit: w.store, Now: w.clock}),
-		Fleet:   fleet.NewService(w.store),
+		Fleet:   nodes.NewService(w.store),
 		Answer:  answered,
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/store"
 )
 
 // auditCommand looks at the audit log straight in the database.

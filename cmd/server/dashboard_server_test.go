@@ -12,7 +12,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	chromium "github.com/headgate/headgate/servertest/browser"
+	chromium "github.com/headgate/headgate/internal/servertest/browser"
 )
 
 // printedKey is a tenant's key as a page shows it.

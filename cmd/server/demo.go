@@ -10,15 +10,15 @@ import (
 	"github.com/alecthomas/kong"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
-	"github.com/headgate/headgate/demo"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/demo"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/steering"
-	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -123,7 +123,7 @@ func (d demoRemove) Run(ctx context.Context, p program) error {
 		}
 		ctx := audit.With(ctx, audit.Actor{Kind: "command", ID: "demo remove", Name: "demo remove"}, audit.Origin{})
 		t, pl := tenants.NewService(st, tenants.Config{}), plans.NewService(st, plans.Config{})
-		service := demo.NewService(st, t, pl, steering.NewService(st, t, pl, steering.Config{}), demo.Config{})
+		service := demo.NewService(st, t, pl, exceptions.NewService(st, t, pl, exceptions.Config{}), demo.Config{})
 		began := time.Now()
 		removed, err := service.Remove(ctx)
 		if problem.Is(err, problem.NotFound) {

@@ -6,15 +6,15 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/demo"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/demo"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/preview"
-	"github.com/headgate/headgate/snapshot"
-	"github.com/headgate/headgate/steering"
-	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -34,7 +34,7 @@ func TestThePreviewOfTheDemoHasFigures(t *testing.T) {
 	t.Cleanup(func() { must(s.Close()) })
 	must(s.Migrate(ctx))
 	of, drafts := tenants.NewService(s, tenants.Config{}), plans.NewService(s, plans.Config{})
-	steers := steering.NewService(s, of, drafts, steering.Config{})
+	steers := exceptions.NewService(s, of, drafts, exceptions.Config{})
 	watcher := snapshot.NewWatcher(s, snapshot.Config{Logger: slog.New(slog.DiscardHandler)})
 	clock := func() time.Time { return now }
 	_, err = demo.NewService(s, of, drafts, steers, demo.Config{Now: clock, History: 16 * time.Hour}).Fill(ctx, demo.Node{

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 )

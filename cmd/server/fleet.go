@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/headgate/headgate/fleet"
-	"github.com/headgate/headgate/snapshot"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/snapshot"
 )
 
 // tell begins to say of this node what all of them show. It comes last: a node
@@ -21,13 +21,13 @@ import (
 func (n *node) tell(work context.Context, tasks *errgroup.Group, s *serveCommand, g *gate, log *slog.Logger) {
 	a := &account{
 		node: n, gate: g,
-		always: fleet.Node{
+		always: nodes.Node{
 			ID: n.id, Name: nodeName(s.listensAt), Version: version, GoVersion: runtime.Version(),
 			StartedAt: time.Now(), Limiter: n.limiterKind, Sharing: s.Nodes,
 		},
 	}
 	a.counted = a.always.StartedAt.Truncate(time.Second)
-	n.beacon = fleet.NewBeacon(fleet.Config{Store: n.store, Report: a.report, Logger: log})
+	n.beacon = nodes.NewBeacon(nodes.Config{Store: n.store, Report: a.report, Logger: log})
 	tasks.Go(func() error { return n.beacon.Run(work) })
 }
 
@@ -49,22 +49,22 @@ func nodeName(at net.Addr) string {
 type account struct {
 	*node
 	gate    *gate
-	always  fleet.Node // what does not change
+	always  nodes.Node // what does not change
 	counted time.Time  // up to where decisions were told
 }
 
-func (a *account) report(context.Context) fleet.Node {
+func (a *account) report(context.Context) nodes.Node {
 	n := a.always
 	n.Draining = a.gate.draining.Load()
 	if a.shared != nil {
 		status := a.shared.Status()
-		n.Redis = fleet.Redis{
+		n.Redis = nodes.Redis{
 			Reachable: status.Reachable, Since: status.Since, Version: status.Version, MaxMemoryPolicy: status.MaxMemoryPolicy,
 			Mismatches: status.Mismatches, BreakerOpened: status.BreakerOpened, RoundTrips: a.trips.Lap(),
 		}
 	}
 	status := a.watcher.Status()
-	n.Snapshot = fleet.Snapshot{
+	n.Snapshot = nodes.Snapshot{
 		Revision: status.Revision, ConfirmedAt: status.ConfirmedAt, Listening: status.Listening,
 		Problems: status.Problems, Failing: status.Err != nil,
 	}
@@ -89,9 +89,9 @@ func brief(err error) string {
 
 // counts tells of the decisions since the last report, by the seconds that were
 // over when they were drained, and of what waits.
-func (a *account) counts() fleet.Counts {
+func (a *account) counts() nodes.Counts {
 	waiting := a.flusher.Status()
-	c := fleet.Counts{
+	c := nodes.Counts{
 		WaitingRows: int64(waiting.WaitingRows), WaitingRefusals: int64(waiting.WaitingRefusals), Waiting: waiting.Waiting,
 		FlushedAt: waiting.FlushedAt, FailingSince: waiting.FailingSince, Folded: waiting.Folded, NotKept: waiting.NotKept,
 	}
@@ -105,16 +105,16 @@ func (a *account) counts() fleet.Counts {
 }
 
 // used reads what the runtime knows without stopping it.
-func used() fleet.Process {
+func used() nodes.Process {
 	samples := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/sched/goroutines:goroutines"}}
 	runtimemetrics.Read(samples)
-	return fleet.Process{Heap: int64(samples[0].Value.Uint64()), Goroutines: int64(samples[1].Value.Uint64())}
+	return nodes.Process{Heap: int64(samples[0].Value.Uint64()), Goroutines: int64(samples[1].Value.Uint64())}
 }
 
 // timed is a Source whose answers of the newest revision are timed.
 type timed struct {
 	snapshot.Source
-	polls *fleet.Stopwatch
+	polls *nodes.Stopwatch
 }
 
 // Revision is the Source's.

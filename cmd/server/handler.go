@@ -11,7 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
-	"github.com/headgate/headgate/simulation"
+	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/web"
 )
 

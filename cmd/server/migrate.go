@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/internal/store"
 )
 
 // migrateCommand brings the schema up to date, or looks at it.

@@ -10,20 +10,20 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/headgate/headgate/fleet"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/store"
 )
 
 // overview is what any node on a database can tell of all of them.
-func overview(t *testing.T, url string) func() fleet.Overview {
+func overview(t *testing.T, url string) func() nodes.Overview {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Config{URL: url, Timeout: patience})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = s.Close() })
-	service := fleet.NewService(s)
-	return func() fleet.Overview {
+	service := nodes.NewService(s)
+	return func() nodes.Overview {
 		t.Helper()
 		o, err := service.Overview(t.Context())
 		if err != nil {
@@ -34,15 +34,15 @@ func overview(t *testing.T, url string) func() fleet.Overview {
 }
 
 // at gives the node that listens on a process' port.
-func at(t *testing.T, o fleet.Overview, p *process) (fleet.Report, bool) {
+func at(t *testing.T, o nodes.Overview, p *process) (nodes.Report, bool) {
 	t.Helper()
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(p.origin, "http://"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(o.Nodes, func(r fleet.Report) bool { return strings.HasSuffix(strings.TrimSuffix(r.Name, ")"), ":"+port) })
+	i := slices.IndexFunc(o.Nodes, func(r nodes.Report) bool { return strings.HasSuffix(strings.TrimSuffix(r.Name, ")"), ":"+port) })
 	if i < 0 {
-		return fleet.Report{}, false
+		return nodes.Report{}, false
 	}
 	return o.Nodes[i], true
 }
@@ -57,12 +57,12 @@ func TestNodesTellOfThemselves(t *testing.T) {
 	f.tenant("acme", "plan")
 	ids := map[string]bool{}
 	for i, node := range f.nodes {
-		var said fleet.Report
+		var said nodes.Report
 		eventually(t, fmt.Sprintf("node %d tells of what it timed", i), func() bool {
 			said, _ = at(t, read(), node)
 			return said.Database.Report > 0 && said.Database.Polls.Calls > 0 && said.Redis.RoundTrips.Calls > 0
 		})
-		if !said.Redis.Reachable || said.Limiter != fleet.LimiterRedis || said.Sharing != 3 || said.Version != version || said.Draining ||
+		if !said.Redis.Reachable || said.Limiter != nodes.LimiterRedis || said.Sharing != 3 || said.Version != version || said.Draining ||
 			!said.Snapshot.Listening || said.Snapshot.ConfirmedAt.IsZero() || said.Redis.Version == "" || said.Process.Heap == 0 || said.Process.Goroutines == 0 {
 			t.Errorf("node %d says %+v", i, said.Node)
 		}
@@ -78,7 +78,7 @@ func TestNodesTellOfThemselves(t *testing.T) {
 	}
 	eventually(t, "all have the newest revision", func() bool {
 		o := read()
-		return len(o.Nodes) == 3 && !slices.ContainsFunc(o.Nodes, func(r fleet.Report) bool { return r.Behind > 0 || r.Silent }) && o.OneVersion()
+		return len(o.Nodes) == 3 && !slices.ContainsFunc(o.Nodes, func(r nodes.Report) bool { return r.Behind > 0 || r.Silent }) && o.OneVersion()
 	})
 	if len(ids) != 3 {
 		t.Errorf("the processes have the ids %v", ids)
@@ -116,12 +116,12 @@ func TestNodeThatIsStartedAgain(t *testing.T) {
 	}
 	first := launch(t, settings).serving()
 	read := overview(t, settings["HEADGATE_DATABASE_URL"])
-	var before fleet.Report
+	var before nodes.Report
 	eventually(t, "the node tells of itself", func() (there bool) {
 		before, there = at(t, read(), first)
 		return there
 	})
-	if before.Limiter != fleet.LimiterInProcess || before.Redis != (fleet.Redis{}) || before.Draining {
+	if before.Limiter != nodes.LimiterInProcess || before.Redis != (nodes.Redis{}) || before.Draining {
 		t.Errorf("the node says %+v", before.Node)
 	}
 	if err := first.command.Process.Signal(syscall.SIGTERM); err != nil {

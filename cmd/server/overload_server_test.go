@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/headgate/headgate/servertest"
+	"github.com/headgate/headgate/internal/servertest"
 )
 
 // Beyond the bound of its queue a node answers 503 with Retry-After and charges

@@ -17,7 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/headgate/headgate/servertest"
+	"github.com/headgate/headgate/internal/servertest"
 )
 
 // redisClient looks at a test's own Redis beside the nodes.

@@ -11,7 +11,7 @@ import (
 	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 
-	chromium "github.com/headgate/headgate/servertest/browser"
+	chromium "github.com/headgate/headgate/internal/servertest/browser"
 )
 
 // The README's pictures: make screenshots takes them anew, of the demo.

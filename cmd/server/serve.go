@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate/api"
-	"github.com/headgate/headgate/problem"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/store"
 )
 
 // serveCommand is a serving node, from its listener to its last answer.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/api"
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // Every setting is a flag and the environment variable of the same name

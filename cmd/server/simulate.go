@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/enforcement/redis"
-	"github.com/headgate/headgate/simulation"
+	"github.com/headgate/headgate/internal/simulation"
 )
 
 // simulateCommand plays scenarios on their own clock.

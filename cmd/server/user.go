@@ -10,10 +10,10 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/headgate/headgate/accounts"
-	"github.com/headgate/headgate/audit"
 	"github.com/headgate/headgate/enforcement/inprocess"
-	"github.com/headgate/headgate/store"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/tenants"
 )
 

@@ -14,24 +14,24 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/headgate/headgate/accounts"
 	"github.com/headgate/headgate/api"
-	"github.com/headgate/headgate/demo"
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/enforcement/lease"
 	"github.com/headgate/headgate/enforcement/redis"
-	"github.com/headgate/headgate/fleet"
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/admission"
-	"github.com/headgate/headgate/metrics"
+	"github.com/headgate/headgate/internal/demo"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/internal/store"
+	"github.com/headgate/headgate/internal/tracing"
+	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
-	"github.com/headgate/headgate/preview"
-	"github.com/headgate/headgate/snapshot"
-	"github.com/headgate/headgate/steering"
-	"github.com/headgate/headgate/store"
 	"github.com/headgate/headgate/tenants"
-	"github.com/headgate/headgate/tracing"
-	"github.com/headgate/headgate/usage"
 )
 
 // A node is what a serving process is made of, from the bottom up.
@@ -54,16 +54,16 @@ type node struct {
 	tenants   *tenants.Service
 	plans     *plans.Service
 	accounts  *accounts.Service
-	steering  *steering.Service
+	steering  *exceptions.Service
 	demo      *demo.Service // of the database, also of a node that only serves
 	usage     *usage.Service
 	preview   *preview.Service
 	people    *accounts.People
 	refusals  *accounts.Refusals
-	fleet     *fleet.Service
-	beacon    *fleet.Beacon
+	fleet     *nodes.Service
+	beacon    *nodes.Beacon
 
-	polls, trips fleet.Stopwatch // of the database's revision, and of Redis
+	polls, trips nodes.Stopwatch // of the database's revision, and of Redis
 
 	metricsListener net.Listener // nil when /metrics is beside the API
 	handler         http.Handler
@@ -106,8 +106,8 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.tenants = tenants.NewService(n.store, tenants.Config{})
 	n.plans = plans.NewService(n.store, plans.Config{})
 	n.accounts = accounts.NewService(n.store, accounts.Config{})
-	n.fleet = fleet.NewService(n.store)
-	n.steering = steering.NewService(n.store, n.tenants, n.plans, steering.Config{})
+	n.fleet = nodes.NewService(n.store)
+	n.steering = exceptions.NewService(n.store, n.tenants, n.plans, exceptions.Config{})
 	n.demo = n.newDemo(log)
 	if n.made, err = n.firstStart(ctx, s); err != nil {
 		return nil, err
@@ -176,7 +176,7 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 
 // sweep ends overrides, list entries and blocks when their time is over.
 func (n *node) sweep(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
-	sweeper := steering.NewSweeper(steering.SweeperConfig{
+	sweeper := exceptions.NewSweeper(exceptions.SweeperConfig{
 		Store: n.store, Changed: n.refresh(log), Logger: log,
 		Due: func() time.Time { return n.watcher.Current().NextEnd() },
 	})
@@ -203,7 +203,7 @@ func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, log *sl
 // the node starts degraded and finds it later.
 func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logger) error {
 	n.local = inprocess.New(inprocess.Config{MaxCells: s.MaxCounters})
-	n.limiterKind = fleet.LimiterInProcess
+	n.limiterKind = nodes.LimiterInProcess
 	if s.RedisURL == "" {
 		return nil
 	}
@@ -211,7 +211,7 @@ func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logg
 	if err != nil {
 		return fmt.Errorf("%s: %w", settingName("redis-url"), err)
 	}
-	n.shared, n.limiterKind = shared, fleet.LimiterRedis
+	n.shared, n.limiterKind = shared, nodes.LimiterRedis
 	n.leases = lease.New(shared, lease.Config{Nodes: s.Nodes})
 	n.closers = append(n.closers, shared)
 	return nil

@@ -15,7 +15,7 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/redis"
-	"github.com/headgate/headgate/servertest"
+	"github.com/headgate/headgate/internal/servertest"
 )
 
 // plainScript is what the scripts are compared with: counters and their ends, as

@@ -15,7 +15,7 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/redis"
-	"github.com/headgate/headgate/servertest"
+	"github.com/headgate/headgate/internal/servertest"
 )
 
 // A connection that was idle for longer than a slice of the patience is used

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/limitertest"
 	"github.com/headgate/headgate/enforcement/redis"
-	"github.com/headgate/headgate/servertest"
+	"github.com/headgate/headgate/internal/servertest"
 )
 
 // The script draws as the reference does: random draws, settlements, charges,

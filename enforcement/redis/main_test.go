@@ -3,7 +3,7 @@ package redis_test
 import (
 	"testing"
 
-	"github.com/headgate/headgate/servertest"
+	"github.com/headgate/headgate/internal/servertest"
 )
 
 func TestMain(m *testing.M) { servertest.Main(m) }

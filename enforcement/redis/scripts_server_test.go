@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/limitertest"
 	"github.com/headgate/headgate/enforcement/redis"
-	"github.com/headgate/headgate/servertest"
+	"github.com/headgate/headgate/internal/servertest"
 )
 
 // scriptPlays are random plays of the scripts side by side, and scriptSteps are

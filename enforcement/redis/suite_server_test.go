@@ -9,7 +9,7 @@ import (
 
 	"github.com/headgate/headgate/enforcement/limitertest"
 	"github.com/headgate/headgate/enforcement/redis"
-	"github.com/headgate/headgate/servertest"
+	"github.com/headgate/headgate/internal/servertest"
 )
 
 // scripted runs a suite on the scripts as calls choose them, and on take.lua

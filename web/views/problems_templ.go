@@ -9,7 +9,7 @@ import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
 import (
-	"github.com/headgate/headgate/problem"
+	"github.com/headgate/headgate/internal/problem"
 	"strconv"
 )
 

@@ -1,0 +1,293 @@
+package accounts
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/tenants"
+)
+
+// maxInvitations is how many may be open at once of one tenant, or of the
+// operator.
+const maxInvitations = 500
+
+// errNoLink is the same for a link that is used, over, withdrawn or made up.
+var errNoLink = problem.New(problem.NotFound, "this link has been used, has ended or never was: ask for a new one")
+
+// setsUp reports whether an invitation is the link of the first run.
+func (i Invitation) setsUp() bool { return i.Email == "" && i.UserID == "" }
+
+// Invite makes a link by which somebody new gets an account with a role; the
+// token is shown this once and not kept. NotFound, Forbidden, Invalid, Conflict
+// (codes email_taken, too_many_invitations).
+//
+// Whoever belongs to a tenant is not told that somebody beyond it has the
+// address: the link is made, and does not work.
+func (p *People) Invite(ctx context.Context, by Principal, tenantID, email string, role Role) (Invitation, string, error) {
+	if err := mayWrite(by, tenantID); err != nil {
+		return Invitation{}, "", err
+	}
+	email = strings.TrimSpace(email)
+	var f problem.Fields
+	if !ValidEmail(email) {
+		f.Add("/email", "must be an e-mail address, like ann@example.com")
+	}
+	validRole(&f, role, tenantID)
+	if err := f.Err(); err != nil {
+		return Invitation{}, "", err
+	}
+	u, err := p.byEmail(ctx, email)
+	if err != nil {
+		return Invitation{}, "", err
+	}
+	if u.ID != "" && by.Reaches(u.TenantID) {
+		return Invitation{}, "", problem.WithCode(problem.Conflict, "email_taken", "somebody has an account with this e-mail address")
+	}
+	open, err := p.openInvitations(ctx, tenantID)
+	if err != nil {
+		return Invitation{}, "", err
+	}
+	if len(open) >= maxInvitations {
+		return Invitation{}, "", problem.WithCode(problem.Conflict, "too_many_invitations", "%d invitations are open: withdraw some", len(open))
+	}
+	return p.invite(ctx, Invitation{Email: email, Role: role, TenantID: tenantID}, InvitationLife)
+}
+
+// NewLink makes a link by which somebody who exists sets a new password.
+// NotFound, Forbidden (also for oneself), Conflict (code disabled): a link does
+// not let anybody in who is kept out.
+func (p *People) NewLink(ctx context.Context, by Principal, tenantID, id string) (Invitation, string, error) {
+	u, err := p.other(ctx, by, tenantID, id)
+	if err != nil {
+		return Invitation{}, "", err
+	}
+	if u.Disabled {
+		return Invitation{}, "", problem.WithCode(problem.Conflict, "disabled", "this account is disabled: enable it first")
+	}
+	return p.invite(ctx, Invitation{Email: u.Email, Role: u.Role, TenantID: u.TenantID, UserID: u.ID}, InvitationLife)
+}
+
+func (p *People) invite(ctx context.Context, i Invitation, life time.Duration) (Invitation, string, error) {
+	var err error
+	if i.ID, err = newID(); err != nil {
+		return Invitation{}, "", err
+	}
+	var token string
+	token, i.Hash = newSecret()
+	i.CreatedBy, _ = audit.Who(ctx)
+	i.CreatedAt = p.instant()
+	i.ExpiresAt = i.CreatedAt.Add(life)
+	e, err := invitationEntry(ctx, "user.invite", nil, &i)
+	if err != nil {
+		return Invitation{}, "", err
+	}
+	made, err := p.store.CreateInvitation(ctx, i, e)
+	if err != nil {
+		return Invitation{}, "", err
+	}
+	return made, token, nil
+}
+
+// Invitations lists what is open of a tenant, or of the operator, oldest first,
+// links for new passwords too; NotFound, Forbidden.
+func (p *People) Invitations(ctx context.Context, by Principal, tenantID string) ([]Invitation, error) {
+	if err := mayRead(by, tenantID); err != nil {
+		return nil, err
+	}
+	return p.openInvitations(ctx, tenantID)
+}
+
+func (p *People) openInvitations(ctx context.Context, tenantID string) ([]Invitation, error) {
+	var open []Invitation
+	err := p.eachInvitation(ctx, UserFilter{TenantID: tenantID, Operator: tenantID == ""}, func(i Invitation) bool {
+		if !i.setsUp() {
+			open = append(open, i)
+		}
+		return true
+	})
+	return open, err
+}
+
+// eachInvitation calls do with every invitation that is not over, until it
+// gives false.
+func (p *People) eachInvitation(ctx context.Context, f UserFilter, do func(Invitation) bool) error {
+	now := p.instant()
+	f.Limit = tenants.DefaultPage
+	for {
+		page, err := p.store.Invitations(ctx, f)
+		if err != nil {
+			return err
+		}
+		for _, i := range page {
+			if i.ExpiresAt.After(now) && !do(i) {
+				return nil
+			}
+		}
+		if len(page) < f.Limit {
+			return nil
+		}
+		f.After = page[len(page)-1].ID
+	}
+}
+
+// Withdraw ends an invitation; NotFound, Forbidden.
+func (p *People) Withdraw(ctx context.Context, by Principal, tenantID, id string) error {
+	if err := mayWrite(by, tenantID); err != nil {
+		return err
+	}
+	open, err := p.openInvitations(ctx, tenantID)
+	if err != nil {
+		return err
+	}
+	for _, i := range open {
+		if i.ID != id {
+			continue
+		}
+		e, err := invitationEntry(ctx, "invitation.withdraw", &i, nil)
+		if err != nil {
+			return err
+		}
+		return p.store.DeleteInvitation(ctx, tenantID, id, e)
+	}
+	return problem.New(problem.NotFound, "there is no such invitation")
+}
+
+// Invitation finds what a link is for; NotFound for every link that does not
+// work, for whatever reason.
+func (p *People) Invitation(ctx context.Context, token string) (Invitation, error) {
+	i, err := p.open(ctx, token)
+	if err != nil {
+		return Invitation{}, err
+	}
+	if i.setsUp() {
+		return Invitation{}, errNoLink
+	}
+	if err := p.stillGranted(ctx, i); err != nil {
+		return Invitation{}, err
+	}
+	return i, nil
+}
+
+// open finds an invitation that is not over.
+func (p *People) open(ctx context.Context, token string) (Invitation, error) {
+	hash, ok := hashSecret(token)
+	if !ok {
+		return Invitation{}, errNoLink
+	}
+	i, err := p.store.Invitation(ctx, hash, p.instant())
+	if problem.Is(err, problem.NotFound) {
+		return Invitation{}, errNoLink
+	}
+	return i, err
+}
+
+// stillGranted refuses a link whose maker may not make it any more: who is
+// removed, disabled or demoted leaves no way back in behind.
+func (p *People) stillGranted(ctx context.Context, i Invitation) error {
+	if i.CreatedBy.Kind != "user" {
+		return nil
+	}
+	maker, err := orNobody(p.store.User(ctx, i.CreatedBy.ID))
+	if err != nil {
+		return err
+	}
+	if maker.ID == "" || maker.Disabled || mayWrite(maker.Principal(), i.TenantID) != nil {
+		return errNoLink
+	}
+	return nil
+}
+
+// Accept takes an invitation: it makes the user with the name and the password
+// of n, or gives the one who exists a new password, which ends their sessions.
+// The e-mail address, role and tenant are those of the invitation. Invalid,
+// NotFound, Conflict (code email_taken).
+func (p *People) Accept(ctx context.Context, token string, n NewPerson) (User, error) {
+	i, err := p.Invitation(ctx, token)
+	if err != nil {
+		return User{}, err
+	}
+	if i.UserID != "" {
+		return p.acceptPassword(ctx, i, n.Password)
+	}
+	n.Email = i.Email
+	u, err := p.person(ctx, n, i.Role, i.TenantID)
+	if err != nil {
+		return User{}, err
+	}
+	return p.take(ctx, i, u, "user.create", nil)
+}
+
+func (p *People) acceptPassword(ctx context.Context, i Invitation, password string) (User, error) {
+	u, err := p.store.User(ctx, i.UserID)
+	if problem.Is(err, problem.NotFound) {
+		return User{}, errNoLink
+	}
+	if err != nil {
+		return User{}, err
+	}
+	if fault := passwordFault(password, u.Email, u.Name); fault != "" {
+		return User{}, problem.At("/password", "%s", fault)
+	}
+	after := u
+	if after.Password, err = p.passwords.hash(ctx, password); err != nil {
+		return User{}, err
+	}
+	return p.take(ctx, i, after, "user.password", &u)
+}
+
+func (p *People) take(ctx context.Context, i Invitation, u User, action string, before *User) (User, error) {
+	e, err := ownEntry(ctx, action, u, before, &u)
+	if err != nil {
+		return User{}, err
+	}
+	u, err = p.store.AcceptInvitation(ctx, i.Hash, p.instant(), u, e)
+	if problem.Is(err, problem.NotFound) {
+		return User{}, errNoLink
+	}
+	return u, err
+}
+
+// invited makes the user of an open invitation for the verified address of an
+// identity; the zero User without one.
+func (p *People) invited(ctx context.Context, who Identity) (User, error) {
+	var found []Invitation
+	err := p.eachInvitation(ctx, UserFilter{Query: who.Email}, func(i Invitation) bool {
+		if i.UserID == "" && FoldEmail(i.Email) == FoldEmail(who.Email) {
+			found = append(found, i)
+		}
+		return true
+	})
+	if err != nil {
+		return User{}, err
+	}
+	for _, i := range found {
+		if err := p.stillGranted(ctx, i); problem.Is(err, problem.NotFound) {
+			continue
+		} else if err != nil {
+			return User{}, err
+		}
+		id, err := newID()
+		if err != nil {
+			return User{}, err
+		}
+		u := User{
+			ID: id, Email: i.Email, Name: nameOf(who), Role: i.Role, TenantID: i.TenantID,
+			Issuer: who.Issuer, Subject: who.Subject,
+		}
+		return p.take(ctx, i, u, "user.create", nil)
+	}
+	return User{}, nil
+}
+
+// nameOf gives the name that a provider says, or else the address, cut.
+func nameOf(who Identity) string {
+	var f problem.Fields
+	if f.Line("/name", who.Name, 1, tenants.MaxName); f.Err() == nil {
+		return who.Name
+	}
+	cut := []rune(who.Email)
+	return string(cut[:min(len(cut), tenants.MaxName)])
+}

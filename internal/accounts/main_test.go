@@ -1,0 +1,9 @@
+package accounts_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/internal/servertest"
+)
+
+func TestMain(m *testing.M) { servertest.Main(m) }

@@ -1,0 +1,154 @@
+package accounts
+
+import (
+	"context"
+
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/tenants"
+)
+
+// mayWrite says whether somebody may change the people of a tenant, or of the
+// operator (""): NotFound when they may not know of it, Forbidden otherwise.
+// With that right come all roles there: an owner gives every role, an editor
+// those of tenants, an admin of a tenant those of its own.
+func mayWrite(by Principal, tenantID string) error {
+	return may(by, tenantID, PeopleWrite, MembersWrite)
+}
+
+// mayRead is mayWrite for looking.
+func mayRead(by Principal, tenantID string) error { return may(by, tenantID, PeopleRead, MembersRead) }
+
+func may(by Principal, tenantID string, operators, members Action) error {
+	action := operators
+	if tenantID != "" {
+		action = members
+	}
+	switch {
+	case by.Kind == "":
+		return Authorize(by, action)
+	case tenantID != "" && !by.Reaches(tenantID):
+		return errNobody
+	}
+	return Authorize(by, action)
+}
+
+// errNobody is the same for nobody and for somebody elsewhere.
+var errNobody = problem.New(problem.NotFound, "there is no such person")
+
+// errSelf keeps people from taking their own rights, also the last ones.
+var errSelf = problem.WithCode(problem.Forbidden, "own_account", "nobody does this to their own account: ask somebody else with the right")
+
+// validRole notes a role that is not one of the place's.
+func validRole(f *problem.Fields, role Role, tenantID string) {
+	switch {
+	case tenantID == "" && !role.Operator():
+		f.Add("/role", "must be owner, editor or viewer")
+	case tenantID != "" && !role.Tenant():
+		f.Add("/role", "must be tenant_admin or tenant_viewer")
+	}
+}
+
+// Users lists the people of a tenant, or with tenantID "" the operator's, by id,
+// oldest first; Query, After and Limit of the filter count. NotFound, Forbidden.
+func (p *People) Users(ctx context.Context, by Principal, tenantID string, f UserFilter) ([]User, error) {
+	if err := mayRead(by, tenantID); err != nil {
+		return nil, err
+	}
+	f.TenantID, f.Operator = tenantID, tenantID == ""
+	if f.Limit <= 0 {
+		f.Limit = tenants.DefaultPage
+	}
+	return p.store.Users(ctx, f)
+}
+
+// User finds one of them; NotFound, Forbidden.
+func (p *People) User(ctx context.Context, by Principal, tenantID, id string) (User, error) {
+	if err := mayRead(by, tenantID); err != nil {
+		return User{}, err
+	}
+	return p.member(ctx, tenantID, id)
+}
+
+// member finds a user of a tenant; the same NotFound for everybody else's.
+func (p *People) member(ctx context.Context, tenantID, id string) (User, error) {
+	u, err := orNobody(p.store.User(ctx, id))
+	if err != nil {
+		return User{}, err
+	}
+	if u.ID == "" || u.TenantID != tenantID {
+		return User{}, errNobody
+	}
+	return u, nil
+}
+
+// other finds a user whom somebody wants to change, who is not themselves.
+func (p *People) other(ctx context.Context, by Principal, tenantID, id string) (User, error) {
+	if err := mayWrite(by, tenantID); err != nil {
+		return User{}, err
+	}
+	u, err := p.member(ctx, tenantID, id)
+	if err == nil && by.Kind == "user" && by.ID == u.ID {
+		return User{}, errSelf
+	}
+	return u, err
+}
+
+// ChangeRole gives somebody another role in the same place and ends their
+// sessions; NotFound, Forbidden, Invalid, Stale, Conflict (code last_owner).
+func (p *People) ChangeRole(ctx context.Context, by Principal, tenantID, id string, role Role) (User, error) {
+	var f problem.Fields
+	return p.change(ctx, by, tenantID, id, func(u *User) error {
+		validRole(&f, role, tenantID)
+		u.Role = role
+		return f.Err()
+	})
+}
+
+// Disable keeps somebody out and ends their sessions; errors as of ChangeRole.
+func (p *People) Disable(ctx context.Context, by Principal, tenantID, id string) (User, error) {
+	return p.change(ctx, by, tenantID, id, func(u *User) error { u.Disabled = true; return nil })
+}
+
+// Enable lets somebody in again; errors as of ChangeRole.
+func (p *People) Enable(ctx context.Context, by Principal, tenantID, id string) (User, error) {
+	return p.change(ctx, by, tenantID, id, func(u *User) error { u.Disabled = false; return nil })
+}
+
+// change edits somebody else. What changes nothing writes nothing.
+func (p *People) change(ctx context.Context, by Principal, tenantID, id string, edit func(*User) error) (User, error) {
+	before, err := p.other(ctx, by, tenantID, id)
+	if err != nil {
+		return User{}, err
+	}
+	after := before
+	if err := edit(&after); err != nil {
+		return User{}, err
+	}
+	if after == before {
+		return before, nil
+	}
+	return p.update(ctx, "user.update", before, after, "")
+}
+
+// update writes a changed user.
+func (p *People) update(ctx context.Context, action string, before, after User, keep string) (User, error) {
+	e, err := userEntry(ctx, action, before, &before, &after)
+	if err != nil {
+		return User{}, err
+	}
+	return p.store.UpdateUser(ctx, after, before.Revision, keep, e)
+}
+
+// Remove deletes somebody with their sessions; NotFound, Forbidden, Conflict
+// (code last_owner).
+func (p *People) Remove(ctx context.Context, by Principal, tenantID, id string) error {
+	u, err := p.other(ctx, by, tenantID, id)
+	if err != nil {
+		return err
+	}
+	e, err := userEntry(ctx, "user.remove", u, &u, nil)
+	if err != nil {
+		return err
+	}
+	return p.store.DeleteUser(ctx, u.ID, e)
+}

@@ -1,0 +1,153 @@
+package accounts
+
+import (
+	"context"
+
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/tenants"
+)
+
+// What people do with their own account.
+
+// errNoSession is the same for a cookie that is made up, over or ended.
+var errNoSession = problem.New(problem.Unauthenticated, "sign in")
+
+// Session finds the session of a cookie's value with its user, and notes that
+// it was seen; Unauthenticated. A value that cannot be one asks no store.
+func (p *People) Session(ctx context.Context, cookie string) (Session, User, error) {
+	hash, ok := hashSecret(cookie)
+	if !ok {
+		return Session{}, User{}, errNoSession
+	}
+	s, u, err := p.store.Session(ctx, hash, p.instant())
+	if problem.Is(err, problem.NotFound) {
+		return Session{}, User{}, errNoSession
+	}
+	return s, u, err
+}
+
+// Renew gives a session another cookie's value; the one before ends.
+// Unauthenticated when the session has ended.
+func (p *People) Renew(ctx context.Context, s Session) (string, error) {
+	token, hash := newSecret()
+	err := p.store.RenewSession(ctx, s.ID, hash)
+	if problem.Is(err, problem.NotFound) {
+		return "", errNoSession
+	}
+	if err != nil {
+		return "", err
+	}
+	return token, nil
+}
+
+// SignOut ends the session of a user; one that has ended is no error.
+func (p *People) SignOut(ctx context.Context, u User, s Session) error {
+	_, err := p.end(ctx, u, "session.sign_out", s.ID, "")
+	if problem.Is(err, problem.NotFound) {
+		return nil // the user is gone, and the session with them
+	}
+	return err
+}
+
+// Sessions lists where a user is signed in, newest first.
+func (p *People) Sessions(ctx context.Context, u User) ([]Session, error) {
+	return p.store.Sessions(ctx, u.ID, p.instant())
+}
+
+// EndSession ends one of a user's own sessions; NotFound, also for everybody
+// else's.
+func (p *People) EndSession(ctx context.Context, u User, id string) error {
+	n, err := p.end(ctx, u, "session.end", id, "")
+	if err == nil && n == 0 {
+		return problem.New(problem.NotFound, "there is no such session")
+	}
+	return err
+}
+
+// EndOtherSessions ends all of a user's sessions but one, and gives how many.
+func (p *People) EndOtherSessions(ctx context.Context, u User, but Session) (int, error) {
+	return p.end(ctx, u, "session.end", "", but.ID)
+}
+
+func (p *People) end(ctx context.Context, u User, action, id, keep string) (int, error) {
+	if id == "" && keep == "" {
+		return 0, problem.New(problem.NotFound, "there is no such session")
+	}
+	e, err := sessionEntry(ctx, action, u, auditSession{Session: id})
+	if err != nil {
+		return 0, err
+	}
+	return p.store.EndSession(ctx, u.ID, id, keep, e)
+}
+
+// EndOverSessions forgets sessions that are over. It can run at any time and on
+// every node.
+func (p *People) EndOverSessions(ctx context.Context) error {
+	return p.store.EndOverSessions(ctx, p.instant())
+}
+
+// ChangeName gives a user another name; Invalid, NotFound, Stale.
+func (p *People) ChangeName(ctx context.Context, u User, name string) (User, error) {
+	var f problem.Fields
+	if f.Line("/name", name, 1, tenants.MaxName); f.Err() != nil {
+		return User{}, f.Err()
+	}
+	before, err := p.store.User(ctx, u.ID)
+	if err != nil || before.Name == name {
+		return before, err
+	}
+	after := before
+	after.Name = name
+	return p.update(ctx, "user.update", before, after, "")
+}
+
+// ChangePassword gives a user another password, ends their other sessions and
+// gives this one's new cookie value. Invalid (at /current_password and
+// /password), NotFound, Stale; *LimitedError: a wrong current password counts
+// like a sign-in that failed.
+func (p *People) ChangePassword(ctx context.Context, u User, s Session, current, next string) (string, error) {
+	_, origin := audit.Who(ctx)
+	address := origin.Address
+	if address == "" {
+		address = s.Address
+	}
+	tried, err := p.limit.charge(ctx, FoldEmail(u.Email), address)
+	if err != nil {
+		return "", err
+	}
+	before, err := p.store.User(ctx, u.ID)
+	if err != nil {
+		tried.refund(ctx)
+		return "", err
+	}
+	right, err := p.passwords.verify(ctx, before.Password, current)
+	if err != nil {
+		return "", err
+	}
+	if !right {
+		why := auditSession{Session: s.ID, By: "password", Why: "current password of a change"}
+		return "", p.failed(ctx, before, before.Email, why, problem.At("/current_password", "is not your password"))
+	}
+	tried.refund(ctx)
+	if err := p.replacePassword(ctx, before, s, current, next); err != nil {
+		return "", err
+	}
+	return p.Renew(ctx, s)
+}
+
+func (p *People) replacePassword(ctx context.Context, before User, s Session, current, next string) error {
+	if next == current {
+		return problem.At("/password", "is the one that you have: choose another")
+	}
+	if fault := passwordFault(next, before.Email, before.Name); fault != "" {
+		return problem.At("/password", "%s", fault)
+	}
+	after := before
+	var err error
+	if after.Password, err = p.passwords.hash(ctx, next); err != nil {
+		return err
+	}
+	_, err = p.update(ctx, "user.password", before, after, s.ID)
+	return err
+}

@@ -1,0 +1,114 @@
+package accounts
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// How often a wrong password may be tried.
+const (
+	FailuresPerAccount = 5
+	FailuresPerAddress = 20 // IPv6 by its /64
+	FailureWindow      = 15 * time.Minute
+)
+
+// A LimitedError says that too many sign-ins failed, of this account or from
+// this address. It is the same whether the account exists.
+type LimitedError struct {
+	// RetryAfter is when the next one will be looked at; at least 1 ms.
+	RetryAfter time.Duration
+}
+
+// Error says it in words for people.
+func (e *LimitedError) Error() string {
+	return fmt.Sprintf("too many sign-ins have failed: try again in %v", e.RetryAfter.Round(time.Second))
+}
+
+// A signInLimit counts failures in the limiter that serves the tenants' checks,
+// so that all nodes know of them. The counters are those of tenant 0, which is
+// no tenant's number: the system's own.
+type signInLimit struct {
+	engine  *enforcement.Engine
+	limiter enforcement.Limiter
+	local   enforcement.Limiter
+	subject *enforcement.Subject
+}
+
+// The attributes that failures are counted by.
+const (
+	byAccount = "account"
+	byAddress = "ip/64"
+)
+
+func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
+	rule := func(name, by string, quota int64, cell uint32) enforcement.RuleSpec {
+		l := enforcement.Limit{Name: "l1", Algorithm: enforcement.SlidingWindowLog, Quota: quota, Window: FailureWindow}
+		return enforcement.RuleSpec{
+			Policy: name, CountBy: []string{by}, OnFailure: enforcement.OnFailureLocal,
+			Limits: []enforcement.RuleLimit{{Limit: l, Cell: cell, Meter: l.Compile(1)}},
+		}
+	}
+	plan, err := enforcement.CompilePlan("sign-in", 1, []enforcement.RuleSpec{
+		rule("failures-per-account", byAccount, FailuresPerAccount, 1),
+		rule("failures-per-address", byAddress, FailuresPerAddress, 2),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("compile the limits of signing in: %w", err)
+	}
+	return &signInLimit{
+		engine: enforcement.NewEngine(cfg.Limiter, enforcement.Config{
+			Local: cfg.Local, Now: cfg.Now, Logger: cfg.Logger,
+		}),
+		limiter: cfg.Limiter,
+		local:   cfg.Local,
+		subject: &enforcement.Subject{Tenant: "sign-in", Home: "sign-in", PlanRevision: 1, Plan: plan},
+	}, nil
+}
+
+// An attempt is one failure charged in advance.
+type attempt struct {
+	limit    *signInLimit
+	decision enforcement.Decision
+}
+
+// charge counts a failure of an account (in the spelling of FoldEmail) from an
+// address before the password is looked at, so that attempts that run side by
+// side are counted too. *LimitedError; Unavailable when no limiter answers.
+func (l *signInLimit) charge(ctx context.Context, account, address string) (*attempt, error) {
+	check := &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: byAccount, Value: account}}}
+	if ip, canonical, err := enforcement.CanonicalIP(address); err == nil {
+		check.IP = ip
+		check.Attributes = append(check.Attributes, enforcement.Attribute{Name: "ip", Value: canonical})
+	}
+	a := &attempt{limit: l}
+	l.engine.Decide(ctx, l.subject, check, &a.decision)
+	switch d := &a.decision; {
+	case d.Allowed:
+		return a, nil
+	case d.Reason == enforcement.ReasonLimiterUnavailable:
+		return nil, problem.New(problem.Unavailable, "sign-ins cannot be counted at the moment: try again soon")
+	default:
+		return nil, &LimitedError{RetryAfter: time.Duration(max(d.RetryAfter, 1)) * time.Millisecond}
+	}
+}
+
+// refund takes the failure back, because it was none. When that fails, it
+// counts until its window is over: the answer stays.
+func (a *attempt) refund(ctx context.Context) {
+	limiter := a.limit.limiter
+	if a.decision.Degraded {
+		limiter = a.limit.local
+	}
+	request := enforcement.Request{ID: a.decision.ID, Mode: enforcement.Refund, Home: a.limit.subject.Home}
+	for _, s := range a.decision.Limits {
+		request.Charges = append(request.Charges, enforcement.Charge{
+			Key:   enforcement.Key{Tenant: a.limit.subject.Number, Cell: s.Limit.Cell, Partition: s.Partition},
+			Meter: s.Limit.Meter, Rev: s.Limit.Meter.Rev, Cost: s.Cost,
+		})
+	}
+	limiter.Take(context.WithoutCancel(ctx), []enforcement.Request{request}, make([]enforcement.Outcome, 1))
+}

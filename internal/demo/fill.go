@@ -1,0 +1,384 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
+)
+
+// seed of the world. Everybody's demo has the same users.
+const seed = 20_250_301
+
+// A Node is what the demo uses of the process that serves.
+type Node struct {
+	// Snapshot is the one in force; Refresh brings it up to date.
+	Snapshot func() *snapshot.Snapshot
+	Refresh  func(context.Context) error
+	// NewLimiter makes an empty limiter on a clock, in microseconds since the
+	// epoch: for the history.
+	NewLimiter func(now func() int64) enforcement.Limiter
+	// Limiter counts live checks. What the history used of windows of an hour and
+	// more is charged to it. Default: none, and live they begin new.
+	Limiter enforcement.Limiter
+}
+
+// Fill makes the demo in a database without one: plans, tenants, what is set for
+// them, and a week of history; it gives a key of one tenant, to check and read
+// with. In a database that has it, the time since it was last counted is filled,
+// at most a week, and there is no key; nothing else is changed, whatever was
+// edited. What was left half done is removed and made anew.
+//
+// When a slug is taken by something that the demo did not make, it says so
+// (Conflict) and does nothing.
+func (s *Service) Fill(ctx context.Context, n Node) (Key, error) {
+	holder := uuid.NewString()
+	if err := s.await(ctx, changeLease, holder); err != nil {
+		return Key{}, err
+	}
+	defer s.drop(ctx, changeLease, holder)
+	var taken atomic.Int64
+	taken.Store(time.Now().Unix())
+	f := filling{Service: s, node: n, renew: func(ctx context.Context) error {
+		if now, before := time.Now().Unix(), taken.Load(); now < before+int64(leaseLife/time.Second)/5 || !taken.CompareAndSwap(before, now) {
+			return nil
+		}
+		_, err := s.store.TakeLease(ctx, changeLease, holder, leaseLife)
+		return err
+	}}
+	i, err := s.Present(ctx)
+	if err != nil {
+		return Key{}, err
+	}
+	if i.Present {
+		whole := !i.Making
+		if whole {
+			whole, err = s.someLeft(ctx, i)
+		}
+		if err != nil {
+			return Key{}, err
+		}
+		if whole {
+			return Key{}, f.goOn(ctx, i)
+		}
+		if _, err := s.remove(ctx, i); err != nil {
+			return Key{}, fmt.Errorf("remove what is left of the demo: %w", err)
+		}
+	}
+	err = f.make(ctx)
+	return f.key, err
+}
+
+// A Key is of a tenant of the demo; its Token is told this once. Both are empty
+// when none was made.
+type Key struct{ Tenant, Token string }
+
+// A filling is one call of Fill.
+type filling struct {
+	*Service
+	node  Node
+	renew func(context.Context) error // the lease
+	key   Key
+}
+
+// someLeft reports whether a tenant of the demo is there.
+func (s *Service) someLeft(ctx context.Context, i Info) (bool, error) {
+	for _, made := range i.Tenants {
+		_, err := s.tenants.Tenant(ctx, made.ID)
+		if err == nil {
+			return true, nil
+		}
+		if !problem.Is(err, problem.NotFound) {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// make makes everything, and tells the week before.
+func (f *filling) make(ctx context.Context) error {
+	if err := f.refuseTaken(ctx); err != nil {
+		return err
+	}
+	// Noted before it is made, so that what is half done can be found.
+	now := f.now().UTC().Truncate(time.Second)
+	i := Info{MadeAt: now, Dated: now.Add(-f.history - time.Hour), Making: true}
+	for _, slug := range planSlugs {
+		i.Plans = append(i.Plans, Made{Slug: slug})
+	}
+	for _, t := range sampleTenants(f.now()) {
+		i.Tenants = append(i.Tenants, Made{Slug: t.slug})
+	}
+	if err := f.note(ctx, i, "demo.begin"); err != nil {
+		return err
+	}
+	stages, err := f.furnish(ctx, &i)
+	if err != nil {
+		return err
+	}
+	i.Making = false
+	if err := f.note(ctx, i, "demo.make"); err != nil {
+		return err
+	}
+	// Before the boundary the first versions were in force, and nothing was set
+	// beside them; blocks are from the last hours.
+	end := f.now().Truncate(time.Second)
+	boundary := f.boundary(i.MadeAt)
+	return f.write(ctx, end.Add(-f.history), end, func(at time.Time) map[string]*enforcement.Subject {
+		switch age := end.Sub(at); {
+		case at.Before(boundary):
+			return stages[0]
+		case age > f.history/50:
+			return stages[1]
+		}
+		return stages[2]
+	})
+}
+
+// refuseTaken says which slugs are somebody else's.
+func (s *Service) refuseTaken(ctx context.Context) error {
+	var taken []string
+	for _, slug := range planSlugs {
+		if _, err := s.plans.Plan(ctx, slug); err == nil {
+			taken = append(taken, "plan "+slug)
+		} else if !problem.Is(err, problem.NotFound) {
+			return err
+		}
+	}
+	for _, t := range sampleTenants(s.now()) {
+		if _, err := s.tenants.Tenant(ctx, t.slug); err == nil {
+			taken = append(taken, "tenant "+t.slug)
+		} else if !problem.Is(err, problem.NotFound) {
+			return err
+		}
+	}
+	if len(taken) > 0 {
+		return problem.New(problem.Conflict, "the demo did not make, and will not touch: %s; it needs these slugs, so nothing was done", strings.Join(taken, ", "))
+	}
+	return nil
+}
+
+// furnish makes plans, tenants and what is set. It gives the tenants at three
+// stages: on the first versions, on the published ones with lists and overrides,
+// and with blocks.
+//
+// Plans and tenants stand as made before the history. The second versions stand
+// as published where minutes begin, so that what is counted by the minute belongs
+// to what is published, and a preview replays nothing that is counted otherwise.
+func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*enforcement.Subject, err error) {
+	began := audit.Dated(ctx, i.Dated)
+	for k, draft := range samplePlans(1) {
+		if i.Plans[k], err = f.makePlan(began, planSlugs[k], draft); err != nil {
+			return stages, fmt.Errorf("make plan %s: %w", planSlugs[k], err)
+		}
+	}
+	samples := sampleTenants(f.now())
+	for k, t := range samples {
+		if i.Tenants[k], err = f.makeTenant(began, t); err != nil {
+			return stages, fmt.Errorf("make tenant %s: %w", t.slug, err)
+		}
+	}
+	if stages[0], err = f.subjects(ctx, *i); err != nil {
+		return stages, err
+	}
+	if err := f.revise(ctx, f.boundary(i.MadeAt)); err != nil {
+		return stages, err
+	}
+	for _, t := range samples {
+		if err := f.steer(ctx, t); err != nil {
+			return stages, fmt.Errorf("steer tenant %s: %w", t.slug, err)
+		}
+	}
+	if stages[1], err = f.subjects(ctx, *i); err != nil {
+		return stages, err
+	}
+	for _, t := range samples {
+		for _, b := range t.blocks {
+			if _, err := f.steering.CreateBlock(ctx, t.slug, b); err != nil {
+				return stages, fmt.Errorf("block a key of tenant %s: %w", t.slug, err)
+			}
+		}
+	}
+	stages[2], err = f.subjects(ctx, *i)
+	return stages, err
+}
+
+func (s *Service) makePlan(ctx context.Context, slug string, draft plans.Document) (Made, error) {
+	p, err := s.plans.CreatePlan(ctx, slug, draft)
+	if err != nil {
+		return Made{}, err
+	}
+	_, _, err = s.plans.Publish(ctx, p.ID, p.DraftRevision)
+	return Made{ID: p.ID, Slug: p.Slug}, err
+}
+
+func (f *filling) makeTenant(ctx context.Context, t sampleTenant) (Made, error) {
+	made, err := f.tenants.CreateTenant(ctx, t.slug, t.document)
+	if err != nil {
+		return Made{}, err
+	}
+	key := tenants.NewKey{Name: "gateway (demo)", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead}}
+	_, token, err := f.tenants.CreateKey(ctx, made.ID, key)
+	if t.slug == tenantCobalt {
+		f.key = Key{Tenant: t.slug, Token: token}
+	}
+	return Made{ID: made.ID, Slug: made.Slug, Number: made.Number}, err
+}
+
+// settled is before the boundary when the second versions are published: every
+// node follows them by then.
+const settled = time.Minute
+
+// revise publishes the second versions, as of some time before the boundary, and
+// leaves a draft behind one.
+func (s *Service) revise(ctx context.Context, boundary time.Time) error {
+	then := audit.Dated(ctx, boundary.Add(-settled))
+	for k, document := range samplePlans(2) {
+		p, err := s.plans.Plan(ctx, planSlugs[k])
+		if err == nil {
+			p, err = s.plans.SaveDraft(then, p.ID, document, p.DraftRevision)
+		}
+		if err == nil {
+			p, _, err = s.plans.Publish(then, p.ID, p.DraftRevision)
+		}
+		if err == nil && p.Slug == planPro {
+			_, err = s.plans.SaveDraft(ctx, p.ID, proDraft(), p.DraftRevision)
+		}
+		if err != nil {
+			return fmt.Errorf("publish plan %s again: %w", planSlugs[k], err)
+		}
+	}
+	return nil
+}
+
+// boundary is from when on a history is counted by the minute.
+func (s *Service) boundary(end time.Time) time.Time {
+	return end.Add(-min(byTheMinute, s.history/4)).Truncate(time.Hour)
+}
+
+func (s *Service) steer(ctx context.Context, t sampleTenant) error {
+	for _, o := range t.overrides {
+		if _, err := s.steering.CreateOverride(ctx, t.slug, o); err != nil {
+			return err
+		}
+	}
+	for _, e := range t.entries {
+		if _, err := s.steering.CreateEntry(ctx, t.slug, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subjects are the demo's tenants as they are enforced now, by slug.
+func (f *filling) subjects(ctx context.Context, i Info) (map[string]*enforcement.Subject, error) {
+	if err := f.node.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return i.subjects(f.node.Snapshot()), nil
+}
+
+func (i Info) subjects(now *snapshot.Snapshot) map[string]*enforcement.Subject {
+	found := make(map[string]*enforcement.Subject, len(i.Tenants))
+	for _, made := range i.Tenants {
+		if s, ok := now.Subject(made.ID); ok {
+			found[made.Slug] = s
+		}
+	}
+	return found
+}
+
+// goOn fills the time since something of the demo was last counted.
+func (f *filling) goOn(ctx context.Context, i Info) error {
+	end := f.now().Truncate(time.Second)
+	from, err := f.counted(ctx, i, end)
+	if err != nil || !from.Before(end) {
+		return err
+	}
+	now, err := f.subjects(ctx, i)
+	if err != nil {
+		return err
+	}
+	return f.write(ctx, from, end, func(time.Time) map[string]*enforcement.Subject { return now })
+}
+
+// counted is from when on nothing of the demo is counted: the minute after the
+// newest one, or else the hour; at most as long ago as a history is.
+func (f *filling) counted(ctx context.Context, i Info, now time.Time) (time.Time, error) {
+	last := now.Add(-f.history)
+	for _, step := range []metrics.Step{metrics.Hour, metrics.Minute} {
+		for _, number := range i.numbers() {
+			rows, err := f.store.Counts(ctx, metrics.CountQuery{
+				Step: step, From: now.Add(-f.history).Truncate(step.Duration()).Unix(), To: now.Add(time.Hour).Truncate(step.Duration()).Unix(),
+				Tenant: number, Kind: metrics.KindTotal, Limit: 1,
+			})
+			if err != nil {
+				return last, err
+			}
+			if len(rows) > 0 {
+				last = slices.MaxFunc([]time.Time{last, time.Unix(rows[0].At, 0).Add(step.Duration())}, time.Time.Compare)
+			}
+		}
+	}
+	return last, nil
+}
+
+// write tells of [from, end): of the older part, which is mostly deciding, and of
+// the newer one, which is mostly writing, at the same time, each with counters
+// that begin empty.
+func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.Time) map[string]*enforcement.Subject) error {
+	began := time.Now()
+	f.log.Info("the demo's history is being written: some seconds for a week", "from", from.UTC().Format(time.RFC3339))
+	parts, ctx := errgroup.WithContext(ctx)
+	middle := f.boundary(end)
+	var told []*history
+	for _, part := range [][2]time.Time{{from, middle}, {middle, end}} {
+		if part[0].Before(from) {
+			part[0] = from
+		}
+		if !part[0].Before(part[1]) {
+			continue
+		}
+		h := newHistory(newWorld(seed), f.node.NewLimiter, f.store, middle, end, f.observe)
+		told = append(told, h)
+		parts.Go(func() error {
+			err := h.tell(ctx, part[0], part[1], who, f.renew)
+			return errors.Join(err, h.end())
+		})
+	}
+	if err := parts.Wait(); err != nil {
+		return fmt.Errorf("write the demo's history: %w", err)
+	}
+	f.carry(context.WithoutCancel(ctx), told, who(end))
+	f.log.Info("the demo's history is written", "from", from.UTC().Format(time.RFC3339), "took", time.Since(began).Round(time.Millisecond).String())
+	return nil
+}
+
+// carry brings what was used to the live limiter. One that is away keeps nobody
+// from looking at the demo.
+func (f *filling) carry(ctx context.Context, told []*history, subjects map[string]*enforcement.Subject) {
+	if f.node.Limiter == nil {
+		return
+	}
+	all := make(map[enforcement.Key]used)
+	for _, h := range told {
+		h.usage(ctx, subjects, all)
+	}
+	if err := carry(ctx, f.node.Limiter, all); err != nil {
+		f.log.Warn("the demo's quotas begin new", "error", err)
+	}
+}

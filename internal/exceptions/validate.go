@@ -1,0 +1,347 @@
+package exceptions
+
+import (
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/plans"
+)
+
+// Bounds of attributes, as checks have them.
+const (
+	maxAttribute = 64    // bytes of a name
+	maxValue     = 1_024 // bytes
+)
+
+// The one typed attribute, and the way of counting by it that is no attribute.
+const (
+	attributeIP  = "ip"
+	countByIPNet = "ip/64"
+)
+
+// A NewOverride is what an operator says of an override.
+type NewOverride struct {
+	Policy                   string // slug
+	Attribute, Value, Prefix string
+	Factor                   int64 // thousandths; 0: Limits say
+	Limits                   []enforcement.OverrideLimit
+	Reason                   string    // 1 to MaxReason characters
+	ExpiresAt                time.Time // zero: in DefaultLife
+}
+
+// judge gives the override, and notes everything that is wrong with it.
+func (n NewOverride) judge(f *problem.Fields, t tenantWithPlan, now time.Time) Override {
+	o := Override{
+		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix,
+		Factor: n.Factor, Limits: n.Limits, Reason: n.Reason,
+	}
+	p, known := t.policy(f, n.Policy)
+	if known && len(p.Limits) == 0 {
+		f.Add("/policy", "the policy has no limits, so there are no numbers to replace")
+	}
+	if known {
+		scopeFaults(f, p, n.Attribute)
+	}
+	o.Value, o.Prefix = n.scope(f, known && slices.Contains(p.CountBy, countByIPNet))
+	n.numberFaults(f, p, known)
+	f.Line("/reason", n.Reason, 1, MaxReason)
+	o.ExpiresAt = end(f, n.ExpiresAt, now)
+	return o
+}
+
+// A NewEntry is what an operator says of an entry of a list.
+type NewEntry struct {
+	List      List
+	Attribute string // name
+	Value     string // for ip an address or a network
+	Reason    string // up to MaxReason characters
+	ExpiresAt time.Time
+}
+
+func (n NewEntry) judge(f *problem.Fields, now time.Time) Entry {
+	made := Entry{List: n.List, Attribute: n.Attribute, Value: n.Value, Reason: n.Reason}
+	if n.List != Deny && n.List != Allow {
+		f.Add("/list", "must be deny or allow")
+	}
+	switch {
+	case n.Attribute == "" || len(n.Attribute) > maxAttribute:
+		f.Add("/attribute", "must be 1 to %d bytes", maxAttribute)
+	case !utf8.ValidString(n.Attribute) || strings.ContainsFunc(n.Attribute, unicode.IsControl):
+		f.Add("/attribute", "must be valid UTF-8 without control characters")
+	case n.Attribute == countByIPNet:
+		f.Add("/attribute", "must be ip: a whole network is a value of it")
+	}
+	if n.Attribute == attributeIP {
+		made.Value = network(f, "/value", n.Value)
+	} else {
+		textFault(f, "/value", n.Value)
+	}
+	f.Line("/reason", n.Reason, 0, MaxReason)
+	if !n.ExpiresAt.IsZero() {
+		made.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Millisecond)
+		switch {
+		case !made.ExpiresAt.After(now):
+			f.Add("/expires_at", "must be in the future")
+		case made.ExpiresAt.Year() > 9999:
+			f.Add("/expires_at", "must be before the year 10000")
+		}
+	}
+	return made
+}
+
+// A NewBlock is what an operator says of a block.
+type NewBlock struct {
+	Policy    string // slug
+	Key       map[string]string
+	Reason    string    // 1 to MaxReason characters
+	ExpiresAt time.Time // zero: in DefaultLife
+}
+
+func (n NewBlock) judge(f *problem.Fields, t tenantWithPlan, now time.Time) Block {
+	b := Block{Policy: n.Policy, Reason: n.Reason}
+	b.Key = t.key(f, n.Policy, n.Key)
+	f.Line("/reason", n.Reason, 1, MaxReason)
+	b.ExpiresAt = end(f, n.ExpiresAt, now)
+	return b
+}
+
+// policy finds a policy of the version that the tenant follows, or notes that
+// there is none.
+func (t tenantWithPlan) policy(f *problem.Fields, slug string) (plans.Policy, bool) {
+	if t.PlanID == "" {
+		f.Add("/policy", "the tenant has no plan, and so no policies")
+		return plans.Policy{}, false
+	}
+	i := slices.IndexFunc(t.document.Policies, func(p plans.Policy) bool { return p.Slug == slug })
+	if i < 0 {
+		f.Add("/policy", "the tenant's plan has no policy with this slug")
+		return plans.Policy{}, false
+	}
+	return t.document.Policies[i], true
+}
+
+// key gives one key of a policy in canonical form. A name of count_by that is
+// not there stands for a missing value.
+func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]string) map[string]string {
+	p, known := t.policy(f, policy)
+	names := attributes(p)
+	canonical := make(map[string]string, len(key))
+	for _, name := range slices.Sorted(maps.Keys(key)) {
+		at, value := "/key/"+problem.Escape(name), key[name]
+		switch {
+		case known && len(names) == 0:
+			f.Add(at, "the policy counts the whole tenant: its one key has no values")
+		case known && !slices.Contains(names, name):
+			f.Add(at, "the policy does not count by this; it counts by %s", strings.Join(names, ", "))
+		case name == attributeIP:
+			value = address(f, at, within(p, value))
+		default:
+			textFault(f, at, value)
+		}
+		canonical[name] = value
+	}
+	return canonical
+}
+
+// within gives an address of a /64, if a policy counts by these: a key of it may
+// be written as the network that a ranking of keys shows.
+func within(p plans.Policy, value string) string {
+	if slices.Contains(p.CountBy, countByIPNet) {
+		if n, err := netip.ParsePrefix(value); err == nil && n.Addr().Is6() && !n.Addr().Is4In6() && n.Bits() == 64 && n == n.Masked() {
+			return n.Addr().String()
+		}
+	}
+	return value
+}
+
+// attributes are those that a policy counts by; ip/64 is of the attribute ip.
+func attributes(p plans.Policy) []string {
+	names := slices.Clone(p.CountBy)
+	if i := slices.Index(names, countByIPNet); i >= 0 {
+		names[i] = attributeIP
+	}
+	return names
+}
+
+// scopeFaults: were an override for values that the policy does not count by,
+// one counter would have two sets of numbers.
+func scopeFaults(f *problem.Fields, p plans.Policy, attribute string) {
+	names := attributes(p)
+	switch {
+	case attribute == "" || slices.Contains(names, attribute):
+	case len(names) == 0:
+		f.Add("/attribute", "the policy counts the whole tenant: leave attribute out")
+	default:
+		f.Add("/attribute", "must be one that the policy counts by: %s", strings.Join(names, ", "))
+	}
+}
+
+// scope gives value and prefix in canonical form. With by64 the policy counts
+// IPv6 addresses by their /64, and less than that has no counter of its own.
+func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) {
+	value, prefix = n.Value, n.Prefix
+	switch {
+	case n.Attribute == "":
+		const alone = "goes with attribute"
+		if value != "" {
+			f.Add("/value", alone)
+		}
+		if prefix != "" {
+			f.Add("/prefix", alone)
+		}
+	case (value == "") == (prefix == ""):
+		f.Add("/value", "give either value or prefix")
+	case n.Attribute != attributeIP && value != "":
+		textFault(f, "/value", value)
+	case n.Attribute != attributeIP:
+		textFault(f, "/prefix", prefix)
+	case value != "":
+		value = address(f, "/value", value)
+		if by64 && strings.Contains(value, ":") {
+			f.Add("/value", "the policy counts IPv6 addresses by their /64: give the network as prefix")
+		}
+	default:
+		prefix = network(f, "/prefix", prefix)
+		if p, _, err := enforcement.ParseNetwork(prefix); err == nil && by64 && p.Addr().Is6() && p.Bits() > 64 {
+			f.Add("/prefix", "the policy counts IPv6 addresses by their /64: the network must not be smaller")
+		}
+	}
+	return value, prefix
+}
+
+// numberFaults notes what is wrong with the numbers. Without a known policy
+// only what holds for all of them is asked.
+func (n NewOverride) numberFaults(f *problem.Fields, p plans.Policy, known bool) {
+	switch {
+	case n.Factor == 0 && len(n.Limits) == 0:
+		f.Add("/factor", "give either factor or limits")
+	case n.Factor != 0 && len(n.Limits) != 0:
+		f.Add("/factor", "give either factor or limits, not both")
+	case n.Factor != 0:
+		factorFaults(f, n.Factor, p)
+	case len(n.Limits) > plans.MaxLimits:
+		f.Add("/limits", "must be at most %d limits", plans.MaxLimits)
+	default:
+		for i, l := range n.Limits {
+			at := "/limits/" + strconv.Itoa(i)
+			if slices.IndexFunc(n.Limits, func(o enforcement.OverrideLimit) bool { return o.Name == l.Name }) < i {
+				f.Add(at+"/name", "is named twice")
+			}
+			limitFaults(f, at, l, p, known)
+		}
+	}
+}
+
+// factorFaults refuses a factor, and one whose products would be cut.
+func factorFaults(f *problem.Fields, factor int64, p plans.Policy) {
+	if factor < 1 || factor > enforcement.MaxFactor {
+		f.Add("/factor", "%v", errFactor)
+		return
+	}
+	for _, l := range p.Limits {
+		most := mostQuota(l.Algorithm)
+		// At most MaxQuota × MaxFactor, 10^18, which int64 holds.
+		if l.Quota*factor/1000 > most || l.Burst*factor/1000 > enforcement.MaxQuota {
+			f.Add("/factor", "takes limit %s above what it can be: at most %d", l.Name, most)
+		}
+	}
+}
+
+func mostQuota(a enforcement.Algorithm) int64 {
+	if a == enforcement.SlidingWindowLog {
+		return enforcement.MaxLog
+	}
+	return enforcement.MaxQuota
+}
+
+func limitFaults(f *problem.Fields, at string, l enforcement.OverrideLimit, p plans.Policy, known bool) {
+	i := slices.IndexFunc(p.Limits, func(o enforcement.Limit) bool { return o.Name == l.Name })
+	var planned enforcement.Limit // without an algorithm when it is not known
+	if i >= 0 {
+		planned = p.Limits[i]
+	} else if known && len(p.Limits) > 0 {
+		f.Add(at+"/name", "the policy has no limit with this name; it has %s", limitNames(p))
+	}
+	if l.Quota == enforcement.Keep && l.Burst == enforcement.Keep && l.Window == 0 {
+		f.Add(at, "must give at least one of quota, burst and window")
+	}
+	if most := mostQuota(planned.Algorithm); l.Quota != enforcement.Keep && (l.Quota < 0 || l.Quota > most) {
+		f.Add(at+"/quota", "must be 0 to %d", most)
+	}
+	switch {
+	case l.Burst == enforcement.Keep:
+	case planned.Algorithm != 0 && !planned.Algorithm.Bucket():
+		f.Add(at+"/burst", "only token_bucket and gcra have a burst")
+	case l.Burst < 0 || l.Burst > enforcement.MaxQuota:
+		f.Add(at+"/burst", "must be 1 to %d", int64(enforcement.MaxQuota))
+	}
+	if l.Window != 0 {
+		windowFault(f, at+"/window", l.Window)
+	}
+}
+
+func limitNames(p plans.Policy) string {
+	names := make([]string, len(p.Limits))
+	for i, l := range p.Limits {
+		names[i] = l.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+func windowFault(f *problem.Fields, at string, window time.Duration) {
+	if window < enforcement.MinWindow || window > enforcement.MaxWindow {
+		f.Add(at, "must be from %s to %s", enforcement.FormatWindow(enforcement.MinWindow), enforcement.FormatWindow(enforcement.MaxWindow))
+	} else if exact, err := enforcement.ParseWindow(enforcement.FormatWindow(window)); err != nil || exact != window {
+		f.Add(at, "must be a whole number of ms, s, m, h or d, of at most ten digits")
+	}
+}
+
+// end gives when an override or a block ends: each must.
+func end(f *problem.Fields, at, now time.Time) time.Time {
+	if at.IsZero() {
+		return now.Add(DefaultLife)
+	}
+	at = at.UTC().Truncate(time.Millisecond)
+	if latest := now.Add(MaxLife); !at.After(now) || at.After(latest) {
+		f.Add("/expires_at", "must be in the future and not after %s", latest.Format(time.RFC3339Nano))
+	}
+	return at
+}
+
+// textFault refuses a value that no request can have, or no store keep.
+func textFault(f *problem.Fields, at, value string) {
+	switch {
+	case value == "" || len(value) > maxValue:
+		f.Add(at, "must be 1 to %d bytes", maxValue)
+	case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
+		f.Add(at, "must be valid UTF-8 without NUL")
+	}
+}
+
+// address gives the canonical form of an address, network that of an address or
+// a network.
+func address(f *problem.Fields, at, value string) string {
+	_, canonical, err := enforcement.CanonicalIP(value)
+	return noted(f, at, value, canonical, err)
+}
+
+func network(f *problem.Fields, at, value string) string {
+	_, canonical, err := enforcement.ParseNetwork(value)
+	return noted(f, at, value, canonical, err)
+}
+
+func noted(f *problem.Fields, at, value, canonical string, err error) string {
+	if err != nil {
+		f.Add(at, "%v", err)
+		return value
+	}
+	return canonical
+}

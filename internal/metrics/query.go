@@ -1,0 +1,364 @@
+package metrics
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// AnalyticsConfig configures Analytics.
+type AnalyticsConfig struct {
+	// Now is the clock that an answer ends at. Default time.Now.
+	Now func() time.Time
+	// Live gives this node's last seconds of a tenant. Default: none.
+	Live func(tenant uint32, since time.Time) []Second
+	// Pending finds a refusal that waits on this node to be stored. Default: none.
+	Pending func(id [16]byte) (Refusal, bool)
+	// Logger hears of rows that cannot be read. Default: silent.
+	Logger *slog.Logger
+}
+
+// Analytics answers from what is stored: up to the last flush of every node. It
+// may be called from several goroutines.
+//
+// What nobody counted is zero: an unknown tenant, policy or route is no error.
+type Analytics struct {
+	store   Store
+	now     func() time.Time
+	live    func(tenant uint32, since time.Time) []Second
+	pending func(id [16]byte) (Refusal, bool)
+	log     *slog.Logger
+	memory  memory
+	marked  sharedMark
+}
+
+// NewAnalytics makes Analytics over a store.
+func NewAnalytics(store Store, c AnalyticsConfig) *Analytics {
+	a := &Analytics{store: store, now: c.Now, live: c.Live, pending: c.Pending, log: c.Logger, marked: newSharedMark()}
+	if a.now == nil {
+		a.now = time.Now
+	}
+	if a.live == nil {
+		a.live = func(uint32, time.Time) []Second { return nil }
+	}
+	if a.pending == nil {
+		a.pending = func([16]byte) (Refusal, bool) { return Refusal{}, false }
+	}
+	if a.log == nil {
+		a.log = slog.New(slog.DiscardHandler)
+	}
+	return a
+}
+
+// Traffic gives decisions over time: of the tenant, or of one policy or route.
+func (a *Analytics) Traffic(ctx context.Context, q Query) (Traffic, error) {
+	of, err := q.counts()
+	if err != nil {
+		return Traffic{}, err
+	}
+	r, err := a.reading(ctx, q, bounds{points: maxPoints, rows: maxRows})
+	if err != nil {
+		return Traffic{}, err
+	}
+	rows, err := a.counts(ctx, r, of)
+	if err != nil {
+		return Traffic{}, err
+	}
+	t := Traffic{Span: r.Span, Points: r.points()}
+	for i := range rows {
+		t.Total.Add(&rows[i].Counts)
+		t.Points[r.place(rows[i].At)].Add(&rows[i].Counts)
+	}
+	return t, nil
+}
+
+// Total is Traffic without points: from few rows, to the minute while minutes
+// are kept. It is for the period before another one.
+func (a *Analytics) Total(ctx context.Context, q Query) (Traffic, error) {
+	of, err := q.counts()
+	if err != nil {
+		return Traffic{}, err
+	}
+	r, err := a.reading(ctx, q, bounds{rows: maxRows})
+	if err != nil {
+		return Traffic{}, err
+	}
+	rows, err := a.counts(ctx, r, of)
+	t := Traffic{Span: r.Span}
+	for i := range rows {
+		t.Total.Add(&rows[i].Counts)
+	}
+	return t, err
+}
+
+// counts says which rows have the traffic that is asked for.
+func (q *Query) counts() (CountQuery, error) {
+	of := CountQuery{Tenant: q.Tenant, Kind: KindTotal}
+	switch {
+	case q.Policy != "" && q.Route != "":
+		return of, problem.At("route", "must not be asked together with policy")
+	case q.Policy != "":
+		of.Kind, of.Names = KindPolicy, []string{q.Policy}
+	case q.Route != "":
+		of.Kind, of.Names = KindRoute, []string{q.Route}
+	}
+	return of, nil
+}
+
+// counts reads all rows of a reading.
+func (a *Analytics) counts(ctx context.Context, r reading, of CountQuery) (list []CountRow, err error) {
+	for _, p := range r.parts {
+		rows, err := a.store.Counts(ctx, p.query(of))
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, rows...)
+	}
+	return list, nil
+}
+
+// Policies gives the policies of a tenant, those with the most requests first.
+func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error) {
+	if q.Route != "" {
+		return RouteRanking{}, notHere("route")
+	}
+	return a.rank(ctx, q, CountQuery{Tenant: q.Tenant, Kind: KindPolicy}, q.Policy, wholeRank)
+}
+
+// Routes gives the routes of a tenant, those with the most requests first.
+func (a *Analytics) Routes(ctx context.Context, q Query) (RouteRanking, error) {
+	if q.Policy != "" {
+		return RouteRanking{}, notHere("policy")
+	}
+	return a.routes(ctx, q, wholeRank)
+}
+
+func (a *Analytics) routes(ctx context.Context, q Query, b rankBounds) (RouteRanking, error) {
+	return a.rank(ctx, q, CountQuery{Tenant: q.Tenant, Kind: KindRoute}, q.Route, b)
+}
+
+func notHere(pointer string) error { return problem.At(pointer, "cannot be chosen here") }
+
+// rankBounds are how many rows a ranking of names reads. Names are few: patterns
+// and slugs of plans. If there are more than fit, those that were busiest of
+// late, as far as the first rows reach, are read in a second pass of all the time
+// before. A span of more steps than 90 days have reads more, for ten names.
+type rankBounds struct {
+	newest int // rows of all names
+	exact  int // rows of the busiest names
+}
+
+var (
+	wholeRank = rankBounds{newest: 3000, exact: 2000}
+	shortRank = rankBounds{newest: 900, exact: 1300} // beside other answers
+)
+
+const rankShown = 10 // with points
+
+func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only string, b rankBounds) (RouteRanking, error) {
+	r, err := a.reading(ctx, q, bounds{points: 250, rows: 500})
+	if err != nil {
+		return RouteRanking{}, err
+	}
+	if only != "" {
+		of.Names = []string{only}
+	}
+	rows, rest, err := a.newest(ctx, r, of, b.newest)
+	all := len(rest) == 0
+	if err == nil && !all {
+		busiest := max(rankShown, b.exact/max(1, int(r.rows)))
+		of.Names = names(busiestFirst(rows, busiest))
+		rows, err = a.complete(ctx, rows, rest, of)
+	}
+	if err != nil {
+		return RouteRanking{}, err
+	}
+	list := busiestFirst(rows, 0)
+	out := RouteRanking{Span: r.Span, Routes: list[:min(q.limit(), len(list))]}
+	out.More = !all || len(list) > len(out.Routes)
+	r.addPoints(out.Routes[:min(rankShown, len(out.Routes))], rows)
+	return out, nil
+}
+
+// newest reads the newest rows of all names, at most most. rest is the time of
+// which not all are among them, with the oldest step of the list; none: these
+// are all.
+func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most int) (list []CountRow, rest []part, err error) {
+	for i, p := range r.parts {
+		of.Limit = most - len(list) + 1
+		rows, err := a.store.Counts(ctx, p.query(of))
+		if err != nil {
+			return nil, nil, err
+		}
+		if list = append(list, rows...); len(list) > most {
+			list = list[:most+1]
+			rest = slices.Clone(r.parts[i:])
+			rest[0].to = list[most].At + p.step.seconds()
+			return list, rest, nil
+		}
+	}
+	return list, nil, nil
+}
+
+// complete gives all rows of the names of a query: those of the newest rows, and
+// those of the rest of the time, which it reads.
+func (a *Analytics) complete(ctx context.Context, newest []CountRow, rest []part, of CountQuery) ([]CountRow, error) {
+	older, err := a.counts(ctx, reading{parts: rest}, of)
+	if err != nil {
+		return nil, err
+	}
+	list := slices.DeleteFunc(newest, func(c CountRow) bool {
+		return c.At < rest[0].to || !slices.Contains(of.Names, c.Name)
+	})
+	return append(list, older...), nil
+}
+
+// busiestFirst sums rows by name, most requests first; limit 0: all.
+func busiestFirst(rows []CountRow, limit int) []RouteTraffic {
+	sums := make(map[string]*Counts)
+	for i := range rows {
+		sum := sums[rows[i].Name]
+		if sum == nil {
+			sum = new(Counts)
+			sums[rows[i].Name] = sum
+		}
+		sum.Add(&rows[i].Counts)
+	}
+	list := make([]RouteTraffic, 0, len(sums))
+	for name, sum := range sums {
+		list = append(list, RouteTraffic{Name: name, Total: *sum})
+	}
+	slices.SortFunc(list, func(a, b RouteTraffic) int {
+		return cmp.Or(cmp.Compare(b.Total.Requests, a.Total.Requests), cmp.Compare(a.Name, b.Name))
+	})
+	if limit > 0 && limit < len(list) {
+		list = list[:limit]
+	}
+	return list
+}
+
+func names(list []RouteTraffic) []string {
+	out := make([]string, len(list))
+	for i := range list {
+		out[i] = list[i].Name
+	}
+	return out
+}
+
+// addPoints gives each of list its points, from the rows of its name.
+func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
+	places := make(map[string]int, len(list))
+	for i := range list {
+		list[i].Points = r.points()
+		places[list[i].Name] = i
+	}
+	for i := range rows {
+		if at, shown := places[rows[i].Name]; shown {
+			list[at].Points[r.place(rows[i].At)].Add(&rows[i].Counts)
+		}
+	}
+}
+
+// How many rows a ranking of tenants reads for exact counts, of ten at the least.
+const (
+	tenantRows      = 1400
+	shortTenantRows = 600 // beside other answers
+)
+
+// Tenants ranks the tenants: those that the sketches of all tenants together
+// name, by their exact counts.
+func (a *Analytics) Tenants(ctx context.Context, q Query, by Measure) (TenantRanking, error) {
+	return a.tenants(ctx, q, by, tenantRows)
+}
+
+func (a *Analytics) tenants(ctx context.Context, q Query, by Measure, rows int) (TenantRanking, error) {
+	name, measure := SketchLimitedTenants, func(c *Counts) float64 { return float64(c.Limited()) }
+	switch by {
+	case ByRequests:
+		name, measure = SketchBusyTenants, func(c *Counts) float64 { return float64(c.Requests) }
+	case ByRate:
+		measure = func(c *Counts) float64 { return float64(c.Limited()) / float64(max(1, c.Requests)) }
+	}
+	q.Tenant = 0
+	if err := q.whole(); err != nil {
+		return TenantRanking{}, err
+	}
+	r, err := a.reading(ctx, q, wholeSketches)
+	if err != nil {
+		return TenantRanking{}, err
+	}
+	top, err := a.top(ctx, r, 0, name)
+	if err != nil {
+		return TenantRanking{}, err
+	}
+	named, floor := top.ranking(nil, max(rankShown, rows/max(1, int(r.rows))))
+	sums, err := a.tenantSums(ctx, r, named)
+	if err != nil {
+		return TenantRanking{}, err
+	}
+	list := make([]TenantTraffic, 0, len(sums))
+	for tenant, sum := range sums {
+		list = append(list, TenantTraffic{tenant, *sum})
+	}
+	slices.SortFunc(list, func(a, b TenantTraffic) int {
+		return cmp.Or(cmp.Compare(measure(&b.Counts), measure(&a.Counts)), cmp.Compare(b.Limited(), a.Limited()), cmp.Compare(a.Tenant, b.Tenant))
+	})
+	return TenantRanking{r.Span, list[:min(q.limit(), len(list))], floor}, nil
+}
+
+// tenantSums gives the exact counts of each tenant of a sketch.
+func (a *Analytics) tenantSums(ctx context.Context, r reading, named []ranked) (map[uint32]*Counts, error) {
+	sums := make(map[uint32]*Counts, len(named))
+	for i := range named {
+		sums[named[i].text.tenant] = new(Counts)
+	}
+	if len(sums) == 0 {
+		return sums, nil
+	}
+	of := CountQuery{Tenants: slices.Sorted(maps.Keys(sums)), Kind: KindTotal}
+	for _, p := range r.parts {
+		rows, err := a.store.SumCounts(ctx, p.query(of))
+		if err != nil {
+			return nil, err
+		}
+		for i := range rows {
+			sums[rows[i].Tenant].Add(&rows[i].Counts)
+		}
+	}
+	return sums, nil
+}
+
+// maxRefusals is how many refusals one page has at most.
+const maxRefusals = 500
+
+// Refusals gives kept refusals, newest first.
+func (a *Analytics) Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, error) {
+	if !f.From.IsZero() && !f.To.IsZero() && !f.To.After(f.From) {
+		return nil, notAfter()
+	}
+	f.Limit = min(f.Limit, maxRefusals)
+	return a.store.Refusals(ctx, f)
+}
+
+// Refusal finds one refusal by its decision id, also one that this node has not
+// stored yet; NotFound. tenant, unless 0, must be its tenant's number.
+func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Refusal, error) {
+	if r, found := a.pending(id); found && (tenant == 0 || tenant == r.Tenant) {
+		return r, nil
+	}
+	return a.store.Refusal(ctx, id, tenant)
+}
+
+// liveSpan is how far back this node's seconds are shown.
+const liveSpan = 15 * time.Minute
+
+// Live gives this node's last seconds of a tenant; 0: of all together. No other
+// node's are known: what is stored of all nodes is by minutes, and so are the
+// points of Traffic over 15 minutes. With one node they can be drawn finer from
+// here; with several only the minutes are true of all.
+func (a *Analytics) Live(tenant uint32) []Second { return a.live(tenant, a.now().Add(-liveSpan)) }

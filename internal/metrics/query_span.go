@@ -1,0 +1,195 @@
+package metrics
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// Which rows make an answer.
+//
+// An hour is read from its own row when that holds all of its minutes, and from
+// its minutes otherwise: while it is not over, until it is rolled up, and again
+// when a flush came late. Store.Kept says which: it is due or not. A day is read
+// from its own row when neither it nor an hour of it is due. So every decision
+// is in exactly one row that is read, and an answer is as fresh as the last
+// flush. What comes or is rolled up while an answer is read changes it by that
+// at most, and counts nothing twice.
+
+// bounds are how much one answer may have and read.
+type bounds struct {
+	points int64 // of an answer with points; 0: it has none
+	rows   int64 // of one name
+}
+
+// An answer has at most maxPoints, and reads maxRows or less.
+const (
+	maxPoints = 1500
+	maxRows   = 5000
+)
+
+// maxRange is 3 years.
+const maxRange = 3 * 366 * 24 * time.Hour
+
+// steps, the finest first.
+var steps = [...]Step{Minute, Hour, Day}
+
+func (s Step) seconds() int64 { return int64(s.Duration() / time.Second) }
+
+// floorTo is the beginning of the step that an instant lies in, ceilTo the first
+// one that is not before it.
+func floorTo(at int64, s Step) int64 { return at - at%s.seconds() }
+
+func ceilTo(at int64, s Step) int64 { return floorTo(at+s.seconds()-1, s) }
+
+// A part of a reading: rows of one step in [from, to).
+type part struct {
+	step     Step
+	from, to int64
+}
+
+func (p part) query(of CountQuery) CountQuery {
+	of.Step, of.From, of.To = p.step, p.from, p.to
+	return of
+}
+
+// A reading is the span of an answer and the rows that it is made from.
+type reading struct {
+	Span
+	parts []part // newest first; together the span
+	rows  int64  // of one name, if each step has one
+}
+
+// points gives every step of the span, empty.
+func (r *reading) points() []Point {
+	list := make([]Point, r.place(r.To.Unix()))
+	for i := range list {
+		list[i].At = r.at(i)
+	}
+	return list
+}
+
+// at is where a point begins, place the point of an instant.
+func (r *reading) at(place int) time.Time {
+	return r.From.Add(time.Duration(place) * r.Step.Duration())
+}
+
+func (r *reading) place(at int64) int { return int((at - r.From.Unix()) / r.Step.seconds()) }
+
+func notAfter() error { return problem.At("to", "must be after from") }
+
+func (q *Query) limit() int {
+	if q.Limit <= 0 {
+		return 10
+	}
+	return min(q.Limit, 100)
+}
+
+// whole refuses to narrow what is kept of a tenant as a whole.
+func (q *Query) whole() error {
+	switch {
+	case q.Policy != "":
+		return notHere("policy")
+	case q.Route != "":
+		return notHere("route")
+	}
+	return nil
+}
+
+// seconds gives the span of a query in whole seconds, widened.
+func (q *Query) seconds() (from, to int64, err error) {
+	if !q.To.After(q.From) {
+		return 0, 0, notAfter()
+	}
+	if q.To.Sub(q.From) > maxRange {
+		return 0, 0, problem.At("from", "must be at most 3 years before to")
+	}
+	from, to = q.From.Unix(), q.To.Unix()
+	if q.To.Nanosecond() > 0 {
+		to++
+	}
+	return max(0, from), max(0, to), nil
+}
+
+// reading chooses the step and the rows of an answer: the step that is asked
+// for, else the finest whose rows are kept and that keeps the bounds. Days are
+// always allowed: while nothing is rolled up, they read more.
+func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, error) {
+	from, to, err := q.seconds()
+	if err != nil {
+		return reading{}, err
+	}
+	kept, err := a.store.Kept(ctx, from, to)
+	if err != nil {
+		return reading{}, err
+	}
+	now, held := a.now().Unix()+1, newHeld(kept.Due)
+	var allowed []string
+	for _, step := range steps {
+		r, ok := lay(from, min(to, ceilTo(now, step)), step, kept, held, b)
+		if !ok {
+			continue
+		}
+		if q.Step == "" || q.Step == step {
+			return r, nil
+		}
+		allowed = append(allowed, string(step))
+	}
+	return reading{}, problem.At("step", "must be %s for this time", strings.Join(allowed, " or "))
+}
+
+// lay finds the rows of a span of a step; false: that is more than the bounds
+// allow, or not kept any more.
+func lay(from, to int64, step Step, kept Kept, held held, b bounds) (reading, bool) {
+	from, to = floorTo(from, step), ceilTo(to, step)
+	to = max(from, to)
+	r := reading{Span: Span{time.Unix(from, 0).UTC(), time.Unix(to, 0).UTC(), step}}
+	if step == Minute && from < kept.Minutes || step == Hour && from < kept.Hours {
+		return r, false
+	}
+	longest := Day
+	if b.points > 0 {
+		longest = step // a longer row is of several points
+		if (to-from)/step.seconds() > b.points && step != Day {
+			return r, false
+		}
+	}
+	for at := from; at < to; r.rows++ {
+		s := held.longest(at, to, longest)
+		if n := len(r.parts); n > 0 && r.parts[n-1].step == s {
+			r.parts[n-1].to += s.seconds()
+		} else {
+			r.parts = append(r.parts, part{s, at, at + s.seconds()})
+		}
+		at += s.seconds()
+	}
+	slices.Reverse(r.parts)
+	return r, r.rows <= b.rows || step == Day
+}
+
+// held tells which hours and days are due, or have something that is.
+type held map[RollUp]bool
+
+func newHeld(due []RollUp) held {
+	h := make(held, 2*len(due))
+	for _, d := range due {
+		h[d] = true
+		h[RollUp{Day, floorTo(d.At, Day)}] = true
+	}
+	return h
+}
+
+// longest gives the longest step, up to most, whose row at an instant ends by to
+// and holds all that is below it.
+func (h held) longest(at, to int64, most Step) Step {
+	for _, s := range slices.Backward(steps[1:]) {
+		fits := at%s.seconds() == 0 && at+s.seconds() <= to && s.seconds() <= most.seconds()
+		if fits && !h[RollUp{s, at}] {
+			return s
+		}
+	}
+	return Minute
+}

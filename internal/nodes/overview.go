@@ -1,0 +1,137 @@
+package nodes
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+)
+
+// A Service tells how the fleet is.
+type Service struct{ store Store }
+
+// NewService makes a Service over a Store.
+func NewService(s Store) *Service { return &Service{store: s} }
+
+// An Overview is the fleet at one moment.
+type Overview struct {
+	// At is that moment by the database's clock.
+	At time.Time
+	// Revision is the newest there is.
+	Revision int64
+	// Nodes by name, those of one name by when they started.
+	Nodes []Report
+	// Versions that nodes run which are not silent, the one that most run first. More
+	// than one: an upgrade is not finished.
+	Versions []Release
+	// Silent is how many nodes are silent, Unwell how many have a Verdict of Warning
+	// or above, the silent ones among them.
+	Silent, Unwell int
+}
+
+// OneVersion reports whether all nodes that are not silent run the same release.
+func (o *Overview) OneVersion() bool { return len(o.Versions) <= 1 }
+
+// A Release is how many nodes run a version.
+type Release struct {
+	Version string
+	Nodes   int
+}
+
+// A Report is a node with what there is to say of it.
+type Report struct {
+	Node
+	// Silent: it was not seen for Silence. All else that it said is old then.
+	Silent bool
+	// SilentFor is how long ago it was seen.
+	SilentFor time.Duration
+	// Up is how long it has been serving, until it was last seen.
+	Up time.Duration
+	// Confirmed is how long ago the database last told it that its revision is the
+	// newest.
+	Confirmed time.Duration
+	// Behind is how many revisions it lacked when all were read. A few are usual for
+	// some seconds after an edit: what it said is up to five seconds old.
+	Behind int64
+	// Verdicts are what is not well, the gravest first; empty: all is.
+	Verdicts []Verdict
+}
+
+// Level is how grave a Verdict is; the zero value when there is none.
+func (r *Report) Level() Level {
+	if len(r.Verdicts) == 0 {
+		return 0
+	}
+	return r.Verdicts[0].Level
+}
+
+// Overview reads all nodes and judges each.
+func (s *Service) Overview(ctx context.Context) (Overview, error) {
+	c, err := s.store.Census(ctx)
+	if err != nil {
+		return Overview{}, err
+	}
+	return Judge(c), nil
+}
+
+// Judge says how the nodes of a Census are.
+func Judge(c Census) Overview {
+	o := Overview{At: c.At, Revision: c.Revision, Nodes: make([]Report, len(c.Nodes))}
+	live := c.live()
+	for i := range c.Nodes {
+		r := &o.Nodes[i]
+		*r = report(&c.Nodes[i], c)
+		r.Verdicts = verdicts(r, c.At, live)
+		if r.Silent {
+			o.Silent++
+		}
+		if r.Level() >= Warning {
+			o.Unwell++
+		}
+	}
+	slices.SortFunc(o.Nodes, func(a, b Report) int { return Compare(a.Node, b.Node) })
+	o.Versions = releases(o.Nodes)
+	return o
+}
+
+// live is how many nodes count: those that are neither silent nor stopping.
+func (c *Census) live() (n int) {
+	for i := range c.Nodes {
+		if node := &c.Nodes[i]; !node.Silent(c.At) && !node.Draining {
+			n++
+		}
+	}
+	return n
+}
+
+func report(n *Node, c Census) Report {
+	r := Report{Node: *n, Silent: n.Silent(c.At), SilentFor: n.SilentFor(c.At)}
+	if n.Unreadable {
+		return r
+	}
+	r.Up = max(0, n.At.Sub(n.StartedAt))
+	r.Confirmed = max(0, n.Ago(n.Snapshot.ConfirmedAt, c.At))
+	r.Behind = max(0, c.Revision-n.Snapshot.Revision)
+	return r
+}
+
+// releases counts the versions of nodes that are not silent.
+func releases(nodes []Report) []Release {
+	var list []Release
+	for i := range nodes {
+		n := &nodes[i]
+		if n.Silent || n.Unreadable {
+			continue
+		}
+		at := slices.IndexFunc(list, func(r Release) bool { return r.Version == n.Version })
+		if at < 0 {
+			at = len(list)
+			list = append(list, Release{Version: n.Version})
+		}
+		list[at].Nodes++
+	}
+	slices.SortFunc(list, func(a, b Release) int {
+		return cmp.Or(cmp.Compare(b.Nodes, a.Nodes), cmp.Compare(a.Version, b.Version))
+	})
+	return list
+}

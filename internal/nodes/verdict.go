@@ -1,0 +1,183 @@
+package nodes
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// A Level is how grave a Verdict is.
+type Level uint8
+
+// The levels, from what is as it should be to what harms callers now.
+const (
+	Note    Level = iota + 1 // to be known; nothing is wrong
+	Warning                  // for somebody to mend in the morning
+	Alarm                    // limits are not exact, edits do not come into force, or a node is missed
+)
+
+// String gives "note", "warning" or "alarm"; "well" for none.
+func (l Level) String() string {
+	switch l {
+	case Note:
+		return "note"
+	case Warning:
+		return "warning"
+	case Alarm:
+		return "alarm"
+	}
+	return "well"
+}
+
+// A Verdict is one thing to say of a node.
+type Verdict struct {
+	Level Level
+	// Code names the rule, for tests and links; it does not change.
+	Code string
+	// Text in plain words, without a full stop: "Redis away for 40 s".
+	Text string
+}
+
+// Bounds of what is as it should be.
+const (
+	// staleAfter is how long a node may not have heard from the database which
+	// revision is the newest: it asks twice a second.
+	staleAfter = 5 * time.Second
+	// waitingAfter is how old counts may grow in memory: they are written every
+	// second.
+	waitingAfter = 10 * time.Second
+	// skewed is by how much clocks may differ. A report may be as late as PutTimeout
+	// without that.
+	skewed = PutTimeout
+	// missed is how long a silent node is an alarm. After that it has been seen to,
+	// or was removed without being told to stop.
+	missed = time.Hour
+)
+
+// verdicts says what is not well with a node, the gravest first. now is by the
+// database's clock, live how many nodes count.
+func verdicts(r *Report, now time.Time, live int) []Verdict {
+	if r.Silent {
+		return []Verdict{silence(r)} // all else that it said is old
+	}
+	if r.Unreadable {
+		return []Verdict{{Warning, "unreadable", "its report cannot be read by this release"}}
+	}
+	var list []Verdict
+	say := func(l Level, code, format string, args ...any) {
+		list = append(list, Verdict{l, code, fmt.Sprintf(format, args...)})
+	}
+	judgeLimiter(r, now, live, say)
+	judgeSnapshot(r, say)
+	judgeCounts(r, say)
+	switch skew := r.Skew(); {
+	case skew > skewed:
+		say(Warning, "clock", "its clock is %s ahead of the database's", span(skew))
+	case skew < -skewed:
+		say(Warning, "clock", "its clock is %s behind the database's", span(-skew))
+	}
+	if r.Draining {
+		say(Note, "stopping", "it was told to stop and finishes what it has begun")
+	}
+	slices.SortStableFunc(list, func(a, b Verdict) int { return cmp.Compare(b.Level, a.Level) })
+	return list
+}
+
+// silence says since when nothing is heard, and what may be lost with the node.
+func silence(r *Report) Verdict {
+	text := "silent for " + span(r.SilentFor)
+	if r.Draining {
+		text += ", since it was told to stop"
+	}
+	if n := r.Counts.WaitingRows; n > 0 && r.Counts.Waiting > waitingAfter {
+		text += "; " + plural(n, "row", "rows") + " of counts waited in it"
+	}
+	if r.SilentFor > missed {
+		return Verdict{Note, "silent", text}
+	}
+	return Verdict{Alarm, "silent", text}
+}
+
+type sayer func(l Level, code, format string, args ...any)
+
+// judgeLimiter says what makes limits other than they should be.
+func judgeLimiter(r *Report, now time.Time, live int, say sayer) {
+	if r.Limiter != LimiterRedis {
+		if live > 1 && !r.Draining {
+			say(Alarm, "alone", "counts alone, without Redis, and %d nodes run: each gives out the whole quota", live)
+		}
+		return
+	}
+	if !r.Redis.Reachable {
+		say(Alarm, "redis_away", "Redis away for %s", span(max(0, r.Ago(r.Redis.Since, now))))
+	}
+	if n := r.Redis.Mismatches; n > 0 {
+		say(Warning, "redis_mismatches", "Redis decided %s otherwise than the reference", plural(n, "request", "requests"))
+	}
+	if p := r.Redis.MaxMemoryPolicy; p != "" && p != "noeviction" {
+		say(Warning, "redis_evicts", "Redis may forget counters when its memory is full: its maxmemory-policy is %s", p)
+	}
+	if live > r.Sharing && !r.Draining {
+		say(Warning, "sharing", "HEADGATE_NODES is %d, and %d nodes run: while Redis is away they give out more than the limits", r.Sharing, live)
+	}
+}
+
+// judgeSnapshot says what keeps edits from coming into force. Whether a node is
+// behind goes by what it knew when it reported, not by its revision alone: an
+// edit of a moment ago is not in its report yet.
+func judgeSnapshot(r *Report, say sayer) {
+	s := &r.Snapshot
+	stale := r.At.Sub(s.ConfirmedAt) > staleAfter
+	switch {
+	case s.Held != "":
+		say(Alarm, "held", "does not take a newer world: %s", s.Held)
+	case stale && r.Behind > 0:
+		say(Alarm, "behind", "behind by %s for %s", plural(r.Behind, "revision", "revisions"), span(r.Confirmed))
+	case stale:
+		say(Alarm, "unconfirmed", "not heard from the database for %s which revision is the newest", span(r.Confirmed))
+	}
+	if !s.Listening {
+		say(Warning, "deaf", "hears no notifications of changes and polls for them")
+	}
+	if n := s.Problems; n > 0 {
+		say(Warning, "problems", "%s cannot be used as stored", plural(int64(n), "object", "objects"))
+	}
+}
+
+// judgeCounts says what keeps counts from the database.
+func judgeCounts(r *Report, say sayer) {
+	c := &r.Counts
+	if c.Waiting <= waitingAfter {
+		return
+	}
+	say(Warning, "waiting", "counts waiting: %s, the oldest for %s", plural(c.WaitingRows, "row", "rows"), span(c.Waiting+r.SilentFor))
+}
+
+// span is a duration in words: whole seconds, minutes, hours or days, rounded
+// down, so that it does not say more than is known.
+func span(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < 2*time.Minute:
+		return fmt.Sprintf("%d s", int64(d/time.Second))
+	case d < 2*time.Hour:
+		return fmt.Sprintf("%d min", int64(d/time.Minute))
+	case d < 2*day:
+		return fmt.Sprintf("%d h", int64(d/time.Hour))
+	}
+	return plural(int64(d/day), "day", "days")
+}
+
+// plural is a number with its noun: "1 row", "12,000 rows".
+func plural(n int64, one, many string) string {
+	digits := strconv.FormatInt(n, 10)
+	for at := len(digits) - 3; at > 0; at -= 3 {
+		digits = digits[:at] + "," + digits[at:]
+	}
+	if n == 1 {
+		many = one
+	}
+	return digits + " " + many
+}

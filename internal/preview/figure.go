@@ -1,0 +1,307 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/plans"
+)
+
+// show adds up what was found, policy by policy.
+func (r *run) show(ctx context.Context) error {
+	for i := range r.draft.policies {
+		if err := r.showPolicy(ctx, i); err != nil {
+			return err
+		}
+	}
+	for i := range r.published.policies {
+		p := &r.published.policies[i]
+		if r.draft.place(p.Slug) >= 0 {
+			continue
+		}
+		if err := r.showRemoved(ctx, p); err != nil {
+			return err
+		}
+	}
+	r.showTotal()
+	return nil
+}
+
+func (r *run) showPolicy(ctx context.Context, i int) (err error) {
+	p, v := &r.draft.policies[i], &r.verdicts[i]
+	out := Policy{Slug: p.Slug, Change: Added, Mode: p.Mode, CountBy: p.CountBy, Limits: p.Limits, Certainty: v.certainty, Why: v.why}
+	if r.preview.Published == 0 && v.certainty == NeedsShadow {
+		out.Certainty, out.Why = NeedsShadow, "No version of the plan is published yet, so nothing was counted under it."+advice
+	}
+	if v.source >= 0 {
+		out.Source = r.published.policies[v.source].Slug
+	}
+	applied := out.Source
+	if at := r.published.place(p.Slug); at >= 0 {
+		q := &r.published.policies[at]
+		out.Was, out.Change, applied = q.Mode, Changed, p.Slug
+		if sameDecisions(p, q) && p.OnFailure == q.OnFailure {
+			out.Change = Same
+		}
+		if out.Published, out.Shadow, err = r.recorded(ctx, q); err != nil {
+			return err
+		}
+	}
+	for _, m := range r.members {
+		out.Requests += m.counts(applied).Requests
+	}
+	if v.how == howReplayed {
+		r.doubt(&out, i)
+	}
+	if out.Certainty != NeedsShadow {
+		if out.Draft, err = r.drafted(ctx, i); err != nil {
+			return err
+		}
+	}
+	r.preview.Policies = append(r.preview.Policies, out)
+	return nil
+}
+
+// showRemoved shows a policy that the draft does not have.
+func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
+	out := Policy{
+		Slug: p.Slug, Change: Removed, Mode: p.Mode, Was: p.Mode, CountBy: p.CountBy, Limits: p.Limits, Source: p.Slug,
+		Certainty: Exact, Why: "The draft removes the policy: it refuses nothing any more.", Draft: new(Figure),
+	}
+	for _, m := range r.members {
+		out.Requests += m.counts(p.Slug).Requests
+	}
+	out.Published, out.Shadow, err = r.recorded(ctx, p)
+	r.preview.Policies = append(r.preview.Policies, out)
+	return err
+}
+
+// recorded gives what a published policy refused, or would have in shadow.
+func (r *run) recorded(ctx context.Context, p *plans.Policy) (published, shadow *Figure, err error) {
+	of := (*metrics.Counts).Limited
+	if p.Mode == enforcement.PolicyShadow {
+		of = func(c *metrics.Counts) int64 { return c.ShadowRefused }
+	}
+	if p.Mode == enforcement.PolicyOff {
+		return nil, nil, nil
+	}
+	var s sums
+	for _, m := range r.members {
+		c := m.counts(p.Slug)
+		s.add(m, counted(c.Requests, of(c)))
+	}
+	f := s.figure()
+	if f.Routes, err = r.routes(ctx, p, &s); err != nil {
+		return nil, nil, err
+	}
+	if p.Mode == enforcement.PolicyShadow {
+		return nil, f, nil
+	}
+	return f, nil, nil
+}
+
+// drafted gives the figure of a policy of the draft.
+func (r *run) drafted(ctx context.Context, i int) (f *Figure, err error) {
+	var s sums
+	for _, m := range r.members {
+		s.add(m, m.parts[i])
+	}
+	f = s.figure()
+	switch r.verdicts[i].how {
+	case howCounted, howShadow:
+		f.Routes, err = r.routes(ctx, &r.published.policies[r.verdicts[i].source], &s)
+	case howReplayed:
+		f.Keys = s.topKeys()
+	}
+	return f, err
+}
+
+// doubt notes what an estimate leaves out, and takes it back where most of it
+// could not be replayed.
+func (r *run) doubt(out *Policy, i int) {
+	var all, wide int64
+	why := map[string]int{}
+	requests := map[string]int64{}
+	for _, m := range r.members {
+		p := &m.parts[i]
+		all += p.requests
+		if p.unread != "" {
+			why[p.unread]++
+			requests[p.unread] += p.requests
+			wide += p.requests
+		}
+	}
+	share := func(n int64) string { return fmt.Sprintf("%.3g %%", 100*float64(n)/float64(max(1, all))) }
+	if n := requests[unreadCost]; 2*n > all {
+		out.Certainty, out.Source = NeedsShadow, ""
+		out.Why = "Requests cost other than 1 for tenants with " + share(n) + " of them, and which request cost what is not known." + advice
+		r.verdicts[i].how = howNone
+		return
+	}
+	if n := why[unreadMany]; n > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("The minutes of the busiest tenants are replayed; %s with %s of the requests are counted as refused as before, and their bounds are all that is possible.",
+			number(n, "other tenant", "other tenants"), share(requests[unreadMany])))
+	}
+	if n := why[unreadOverrides]; n > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("%s with %s of the requests have overrides of the policy, which go on with their own numbers: they are counted as refused as before.",
+			number(n, "tenant", "tenants"), share(requests[unreadOverrides])))
+	}
+	if n := why[unreadCost]; n > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("%s with %s of the requests have requests that cost other than 1: they are counted as refused as before.",
+			number(n, "tenant", "tenants"), share(requests[unreadCost])))
+	}
+	if warm := int(r.preview.From.Sub(r.data).Minutes()); warm < warmUp(r.draft.policies[i].Limits) {
+		out.Notes = append(out.Notes, "What was counted does not go back one window before the span, so counters may have been used up at its beginning: the upper bound takes them for that.")
+	}
+}
+
+func number(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// showTotal bounds what all enforced policies of the draft refuse together.
+func (r *run) showTotal() {
+	if r.preview.Published == 0 {
+		return
+	}
+	total := new(Bounds)
+	for i := range r.draft.policies {
+		if r.draft.policies[i].Mode == enforcement.PolicyEnforce && r.verdicts[i].how == howNone {
+			return
+		}
+	}
+	for _, m := range r.members {
+		var b Bounds
+		for i := range r.draft.policies {
+			if r.draft.policies[i].Mode == enforcement.PolicyEnforce {
+				b.Low, b.High = b.Low+m.parts[i].low, b.High+m.parts[i].high
+			}
+		}
+		b.High = min(b.High, m.total.Requests)
+		total.Low, total.High = total.Low+min(b.Low, b.High), total.High+b.High
+	}
+	r.preview.Total = total
+}
+
+// sums are a figure on its way.
+type sums struct {
+	f       Figure
+	request int64
+	tenants []TenantFigure
+	numbers []uint32 // of those with refusals, most first once shown
+	refused map[uint32]int64
+	keys    []KeyFigure
+}
+
+func (s *sums) add(m *member, p part) {
+	s.request += p.requests
+	s.f.Refused, s.f.Low, s.f.High = s.f.Refused+p.refused, s.f.Low+p.low, s.f.High+p.high
+	if p.refused > 0 {
+		s.f.AllTenants++
+		s.numbers = append(s.numbers, m.Number)
+		if s.refused == nil {
+			s.refused = make(map[uint32]int64)
+		}
+		s.refused[m.Number] = p.refused
+	}
+	if p.high > 0 {
+		s.tenants = append(s.tenants, TenantFigure{
+			ID: m.ID, Slug: m.Slug, Name: m.Name, Requests: p.requests, Refused: p.refused, Low: p.low, High: p.high, Unread: p.unread,
+		})
+	}
+	s.keys = append(s.keys, p.keys...)
+}
+
+func (s *sums) figure() *Figure {
+	f := s.f
+	if s.request > 0 {
+		f.Rate = float64(f.Refused) / float64(s.request)
+	}
+	slices.SortStableFunc(s.tenants, func(a, b TenantFigure) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.High, a.High), cmp.Compare(a.Slug, b.Slug))
+	})
+	f.Tenants = s.tenants[:min(MaxShown, len(s.tenants))]
+	slices.SortStableFunc(s.numbers, func(a, b uint32) int { return cmp.Compare(s.refused[b], s.refused[a]) })
+	return &f
+}
+
+func (s *sums) topKeys() []KeyFigure {
+	slices.SortStableFunc(s.keys, func(a, b KeyFigure) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Tenant, b.Tenant), slices.Compare(a.Values, b.Values))
+	})
+	return s.keys[:min(MaxShown, len(s.keys))]
+}
+
+// routeTenants is of how many tenants the routes are read: those with the most
+// refusals.
+const routeTenants = 100
+
+// routes gives where the refusals of a published policy were counted. Routes are
+// counted for all policies together, so a number is that policy's where no other
+// one of its mode can refuse there, and the most that can be otherwise.
+func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigure, error) {
+	if len(s.numbers) == 0 {
+		return nil, nil
+	}
+	rows, _, err := r.service.c.Analytics.Sums(ctx, metrics.SumQuery{
+		From: r.preview.From, To: r.preview.To, Tenants: s.numbers[:min(routeTenants, len(s.numbers))], Kind: metrics.KindRoute,
+	})
+	if err != nil {
+		return nil, err
+	}
+	byRoute := make(map[string]*metrics.Counts)
+	for i := range rows {
+		c := byRoute[rows[i].Name]
+		if c == nil {
+			c = new(metrics.Counts)
+			byRoute[rows[i].Name] = c
+		}
+		c.Add(&rows[i].Counts)
+	}
+	var list []RouteFigure
+	for route, c := range byRoute {
+		refused := c.Limited()
+		if p.Mode == enforcement.PolicyShadow {
+			refused = c.ShadowRefused
+		}
+		mine, others := r.refusers(p, route)
+		if refused == 0 || !mine {
+			continue
+		}
+		list = append(list, RouteFigure{
+			Route: route, Refused: min(refused, s.f.Refused), Requests: c.Requests,
+			Exact: others == 0 && len(s.numbers) <= routeTenants,
+		})
+	}
+	slices.SortFunc(list, func(a, b RouteFigure) int {
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Route, b.Route))
+	})
+	return list[:min(MaxShown, len(list))], nil
+}
+
+// refusers tells whether a published policy can refuse requests of a route, and
+// how many others of its mode can.
+func (r *run) refusers(p *plans.Policy, route string) (mine bool, others int) {
+	pattern, err := enforcement.ParsePattern(route)
+	if err != nil {
+		return false, 0 // "(none)", "(folded)": of no policy
+	}
+	for i := range r.published.policies {
+		q := r.published.party(i)
+		switch {
+		case q.Mode != p.Mode || len(q.Limits) == 0 || !q.pattern.Overlaps(pattern):
+		case q.Slug == p.Slug:
+			mine = true
+		default:
+			others++
+		}
+	}
+	return mine, others
+}

@@ -1,0 +1,530 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
+)
+
+// Config of a Service; Plans, Tenants, Steering, Analytics and Audit are needed.
+type Config struct {
+	Plans     *plans.Service
+	Tenants   *tenants.Service
+	Steering  *exceptions.Service
+	Analytics *metrics.Analytics
+	// Audit has the audit log: since when a version is
+	// published, and tenants are on their plan.
+	Audit audit.Store
+	// Subject finds a tenant by its number as this node has it compiled, to pass
+	// by those that have no override. Default: every tenant is asked for them.
+	Subject func(number uint32) (*enforcement.Subject, bool)
+	// Rows is how many rows of minutes an answer reads at most, and Rankings how
+	// many minutes of rankings of keys: of the busiest tenants. Default 30,000 and
+	// 4,500, some tenths of a second each.
+	Rows, Rankings int
+	// Now is the clock. Default time.Now.
+	Now func() time.Time
+	// Logger hears of what could not be read. Default: silent.
+	Logger *slog.Logger
+}
+
+// A Service answers what drafts would do. It is safe for concurrent use.
+type Service struct{ c Config }
+
+// NewService makes a Service.
+func NewService(c Config) *Service {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	c.Rows, c.Rankings = cmp.Or(c.Rows, 30_000), cmp.Or(c.Rankings, 4_500)
+	return &Service{c}
+}
+
+// Draft holds the draft of a plan against what its tenants did in [from, to),
+// widened to whole minutes. Zero from or to mean the last DefaultSpan. Invalid
+// (at from or to) when that is empty or longer than MaxSpan; NotFound.
+func (s *Service) Draft(ctx context.Context, plan string, from, to time.Time) (Preview, error) {
+	r, err := s.begin(ctx, plan, from, to)
+	if err != nil {
+		return Preview{}, err
+	}
+	if err := r.settleSpan(ctx); err != nil {
+		return Preview{}, err
+	}
+	if err := r.readTenants(ctx); err != nil {
+		return Preview{}, err
+	}
+	if err := r.readSums(ctx); err != nil {
+		return Preview{}, err
+	}
+	r.reconsider()
+	if err := r.replayTenants(ctx); err != nil {
+		return Preview{}, err
+	}
+	if err := r.show(ctx); err != nil {
+		return Preview{}, err
+	}
+	return r.preview, nil
+}
+
+// A run makes one answer.
+type run struct {
+	service          *Service
+	preview          Preview
+	draft, published side
+	version          plans.Version // that is published
+	verdicts         []verdict
+	since            time.Time // when the published version began to hold; zero: long ago
+	data             time.Time // from when on minutes are read: some before From
+	keyed            []string  // published policies whose keys are read
+	counted          []string  // published policies whose minutes are read
+	members          []*member
+}
+
+// A member is a tenant of the plan with what was counted of it.
+type member struct {
+	tenants.Tenant
+	total    metrics.Counts
+	policies map[string]*metrics.Counts
+	parts    []part // of each policy of the draft
+}
+
+// begin reads the plan and judges its draft.
+func (s *Service) begin(ctx context.Context, idOrSlug string, from, to time.Time) (*run, error) {
+	from, to, err := s.span(from, to)
+	if err != nil {
+		return nil, err
+	}
+	p, err := s.c.Plans.Plan(ctx, idOrSlug)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{service: s, preview: Preview{Plan: p, Published: p.Published, From: from, To: to}, draft: newSide(p.Draft)}
+	if p.Published > 0 {
+		v, err := s.c.Plans.Version(ctx, p.ID, p.Published)
+		if err != nil {
+			return nil, fmt.Errorf("read version %d of plan %s: %w", p.Published, p.Slug, err)
+		}
+		r.version, r.published = v, newSide(v.Document)
+	}
+	r.verdicts = judge(&r.draft, &r.published)
+	return r, nil
+}
+
+// span fills in what is not given and widens it to whole minutes.
+func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
+	if to.IsZero() {
+		to = s.c.Now()
+	}
+	if from.IsZero() {
+		from = to.Add(-DefaultSpan)
+	}
+	from = from.UTC().Truncate(time.Minute)
+	if whole := to.UTC().Truncate(time.Minute); whole.Before(to) {
+		to = whole.Add(time.Minute)
+	}
+	to = to.UTC()
+	switch {
+	case !to.After(from):
+		return from, to, problem.At("to", "must be after from")
+	case to.Sub(from) > MaxSpan+time.Minute:
+		return from, to, problem.At("from", "must be at most 7 days before to")
+	}
+	return from, to, nil
+}
+
+// settling is how long every node may need to follow a version that was
+// published.
+const settling = time.Minute
+
+// maxWarmUp bounds what is read before a span.
+const maxWarmUp = 24 * time.Hour
+
+// settleSpan has the span begin when the published version held, and when
+// minutes are kept, if they are needed.
+func (r *run) settleSpan(ctx context.Context) error {
+	p := &r.preview
+	if p.Plan.Latest > 1 {
+		// What came before this was decided by another version.
+		lines, err := r.service.c.Audit.AuditEntries(ctx, audit.Filter{Object: p.Plan.ID, Action: "plan.publish", Limit: 1})
+		if err != nil {
+			return err
+		}
+		if len(lines) > 0 {
+			at := lines[0].At
+			if lines[0].Revision == r.version.Revision {
+				at = r.version.PublishedAt // that was its first time: it knows itself
+			}
+			r.since = wholeMinute(at.Add(settling))
+		}
+	}
+	if r.since.After(p.From) {
+		p.Clipped = fmt.Sprintf("Version %d was published at %s; what came before was decided by another one.",
+			p.Published, r.since.Add(-settling).Format("2 January 15:04 MST"))
+		p.From = r.since
+	}
+	warm := 0
+	replays := false
+	for i := range r.verdicts {
+		if r.verdicts[i].how == howReplayed {
+			replays = true
+			warm = max(warm, warmUp(r.draft.policies[i].Limits))
+		}
+	}
+	p.From = minTime(p.From, p.To)
+	first := p.From.Add(-min(time.Duration(warm)*time.Minute, maxWarmUp))
+	kept, err := r.service.c.Analytics.MinutesKept(ctx, first, p.To)
+	if err != nil {
+		return err
+	}
+	kept = wholeMinute(kept)
+	if r.since.After(kept) {
+		kept = r.since
+	}
+	if kept.After(p.From) {
+		// Coarser rows begin with a whole hour.
+		from := p.From.Add(time.Hour - time.Nanosecond).Truncate(time.Hour)
+		if replays || from.After(kept) {
+			from = kept
+		}
+		if replays {
+			p.Clipped = "Minutes are kept from " + kept.Format("2 January 15:04 MST") + " on, and an estimate needs them."
+		}
+		if p.From = minTime(from, p.To); p.From.Before(kept) {
+			p.To = p.To.Add(time.Hour - time.Nanosecond).Truncate(time.Hour)
+		}
+	}
+	r.data = minTime(maxTime(kept, first), p.From)
+	return nil
+}
+
+func wholeMinute(t time.Time) time.Time {
+	return t.UTC().Add(time.Minute - time.Nanosecond).Truncate(time.Minute)
+}
+
+func minTime(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}
+
+func maxTime(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+const tenantPage = 1000
+
+// readTenants reads the tenants of the plan, without those that came to it
+// within the span.
+func (r *run) readTenants(ctx context.Context) error {
+	p := &r.preview
+	if p.Published == 0 {
+		return nil
+	}
+	// The newest revision of the control plane before the span.
+	lines, err := r.service.c.Audit.AuditEntries(ctx, audit.Filter{To: p.From, Limit: 1})
+	if err != nil {
+		return err
+	}
+	before := int64(0)
+	if len(lines) > 0 {
+		before = lines[0].Revision
+	}
+	f := tenants.Filter{Plan: p.Plan.Slug, Limit: tenantPage}
+	for p.Tenants+p.Joined < MaxTenants {
+		list, err := r.service.c.Tenants.Tenants(ctx, f)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			joined, err := r.joined(ctx, &list[i], before)
+			if err != nil {
+				return err
+			}
+			if joined {
+				p.Joined++
+				continue
+			}
+			p.Tenants++
+			r.members = append(r.members, &member{Tenant: list[i], parts: make([]part, len(r.draft.policies))})
+		}
+		if len(list) < tenantPage {
+			return nil
+		}
+		f.After = list[len(list)-1].ID
+	}
+	p.Left = max(0, p.Plan.Tenants-p.Tenants-p.Joined)
+	return nil
+}
+
+// joined reports whether a tenant was put on the plan since a revision, after
+// something may have been counted of it.
+func (r *run) joined(ctx context.Context, t *tenants.Tenant, before int64) (bool, error) {
+	if t.PlanRevision <= before {
+		return false, nil
+	}
+	if t.Revision == t.PlanRevision && t.CreatedAt.Equal(t.UpdatedAt) {
+		return false, nil // made with it
+	}
+	lines, err := r.service.c.Audit.AuditEntries(ctx, audit.Filter{Object: t.ID, Action: "tenant.create", Limit: 1})
+	return len(lines) == 0 || lines[0].Revision != t.PlanRevision, err
+}
+
+// readSums reads what was counted of every tenant over the span.
+func (r *run) readSums(ctx context.Context) error {
+	p := &r.preview
+	if len(r.members) == 0 || !p.To.After(p.From) {
+		return nil
+	}
+	byNumber := make(map[uint32]*member, len(r.members))
+	numbers := make([]uint32, len(r.members))
+	for i, m := range r.members {
+		numbers[i], byNumber[m.Number] = m.Number, m
+	}
+	var totals, rows []metrics.CountRow
+	var errs [2]error
+	var both sync.WaitGroup
+	both.Go(func() {
+		totals, _, errs[0] = r.service.c.Analytics.Sums(ctx, metrics.SumQuery{From: p.From, To: p.To, Tenants: numbers, Kind: metrics.KindTotal})
+	})
+	both.Go(func() {
+		rows, _, errs[1] = r.service.c.Analytics.Sums(ctx, metrics.SumQuery{From: p.From, To: p.To, Tenants: numbers, Kind: metrics.KindPolicy})
+	})
+	both.Wait()
+	if err := cmp.Or(errs[0], errs[1]); err != nil {
+		return err
+	}
+	for i := range totals {
+		c := &totals[i].Counts
+		byNumber[totals[i].Tenant].total = *c
+		p.Requests, p.Refused = p.Requests+c.Requests, p.Refused+c.Limited()
+		if c.Requests > 0 {
+			p.Active++
+		}
+	}
+	for i := range rows {
+		m := byNumber[rows[i].Tenant]
+		if m.policies == nil {
+			m.policies = make(map[string]*metrics.Counts)
+		}
+		m.policies[rows[i].Name] = &rows[i].Counts
+	}
+	return nil
+}
+
+// counts of a policy of a tenant; zero without any.
+func (m *member) counts(policy string) *metrics.Counts {
+	if c := m.policies[policy]; c != nil {
+		return c
+	}
+	return new(metrics.Counts)
+}
+
+// reconsider takes back that counts of one mode stand for the other, where
+// something else than limits answered: that answers otherwise in the other mode.
+func (r *run) reconsider() {
+	for i := range r.verdicts {
+		v := &r.verdicts[i]
+		if !v.moved {
+			continue
+		}
+		q := &r.published.policies[v.source]
+		for _, m := range r.members {
+			c := m.counts(q.Slug)
+			if c.Requests > 0 && (m.NoPolicy == tenants.Deny || c.Requests != c.OK+c.Unmatched+c.Limited() || c.Degraded > 0) {
+				rivals := v.rivals
+				*v = v.replays(&r.draft.policies[i], q)
+				v.rivals = rivals
+				break
+			}
+		}
+	}
+}
+
+// replayTenants makes every tenant's part of every policy of the draft, the
+// busiest tenants first.
+func (r *run) replayTenants(ctx context.Context) error {
+	r.chooseMinutes()
+	order := slices.Clone(r.members)
+	slices.SortStableFunc(order, func(a, b *member) int {
+		return cmp.Or(cmp.Compare(b.total.Limited()+b.total.ShadowRefused, a.total.Limited()+a.total.ShadowRefused), cmp.Compare(b.total.Requests, a.total.Requests))
+	})
+	rows, rankings := r.service.c.Rows, r.service.c.Rankings
+	for _, m := range order {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for i := range r.verdicts {
+			m.parts[i] = r.plainPart(m, i)
+		}
+		if len(r.counted) == 0 || m.total.Requests == 0 {
+			continue
+		}
+		if err := r.replayMember(ctx, m, &rows, &rankings); err != nil {
+			return err
+		}
+		r.leaveToRivals(m)
+	}
+	return nil
+}
+
+// chooseMinutes says which minutes are read of a tenant: of the policies that are
+// replayed, and with keys of all that may have some in a ranking.
+func (r *run) chooseMinutes() {
+	add := func(list *[]string, slug string) {
+		if !slices.Contains(*list, slug) {
+			*list = append(*list, slug)
+		}
+	}
+	for i := range r.verdicts {
+		v := &r.verdicts[i]
+		if v.how != howReplayed {
+			continue
+		}
+		source := &r.published.policies[v.source]
+		add(&r.counted, source.Slug)
+		if len(source.CountBy) > 0 {
+			add(&r.keyed, source.Slug)
+		}
+	}
+	for i := range r.published.policies {
+		if p := &r.published.policies[i]; len(r.keyed) > 0 && p.Mode == enforcement.PolicyEnforce {
+			add(&r.counted, p.Slug)
+		}
+	}
+}
+
+// plainPart is the part of a tenant where no arithmetic is needed.
+func (r *run) plainPart(m *member, i int) part {
+	v := &r.verdicts[i]
+	if v.source < 0 {
+		return counted(0, 0)
+	}
+	c := m.counts(r.published.policies[v.source].Slug)
+	switch v.how {
+	case howCounted:
+		return counted(c.Requests, c.Limited())
+	case howShadow:
+		return counted(c.Requests, c.ShadowRefused)
+	case howReplayed:
+		return unread(c, unreadMany)
+	}
+	return counted(c.Requests, 0)
+}
+
+// replayMember replays the minutes of one tenant, as long as there are rows to
+// read.
+func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) error {
+	asked := false
+	for i := range r.verdicts {
+		v := &r.verdicts[i]
+		if v.how != howReplayed {
+			continue
+		}
+		source := &r.published.policies[v.source]
+		c := m.counts(source.Slug)
+		switch {
+		case c.Requests == 0:
+			m.parts[i] = counted(0, 0)
+		case !costsOne(c, source.Mode):
+			m.parts[i] = unread(c, unreadCost)
+		default:
+			asked = true
+		}
+	}
+	if !asked || *rows <= 0 {
+		return nil
+	}
+	var mins *minutes
+	for i := range r.verdicts {
+		v, p := &r.verdicts[i], &m.parts[i]
+		if v.how != howReplayed || p.unread != unreadMany {
+			continue
+		}
+		slug := r.published.policies[v.source].Slug
+		overridden, err := r.service.overridden(ctx, &m.Tenant, slug)
+		if err != nil {
+			return err
+		}
+		if overridden {
+			*p = unread(m.counts(slug), unreadOverrides)
+			continue
+		}
+		if mins == nil {
+			var read int
+			if mins, read, err = r.readMinutes(ctx, m.Number); err != nil {
+				return err
+			}
+			*rows -= read
+		}
+		if *p, err = r.replayPart(ctx, m, mins, i, m.counts(slug), rankings); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// replayPart replays one policy of one tenant.
+func (r *run) replayPart(ctx context.Context, m *member, mins *minutes, i int, c *metrics.Counts, rankings *int) (part, error) {
+	v := &r.verdicts[i]
+	source, limits := &r.published.policies[v.source], r.draft.policies[i].Limits
+	if len(source.CountBy) == 0 {
+		return mins.replayTenant(limits, source.Slug, c.Requests), nil
+	}
+	if canRefuse(limits, mins.series(source.Slug, all)) == 0 {
+		return counted(c.Requests, 0), nil // not even if all were one key's
+	}
+	if mins.keyed == nil {
+		read, err := r.readKeys(ctx, m.Number, mins, *rankings)
+		if err != nil {
+			return part{}, err
+		}
+		*rankings -= read
+	}
+	if mins.keyed == nil {
+		return unread(c, unreadMany), nil
+	}
+	return mins.replayKeys(limits, source, &r.published, m.Slug, c.Requests), nil
+}
+
+// leaveToRivals lowers what policies must refuse of a tenant by what others that
+// are enforced can refuse first: that charges nothing, and is not theirs. It
+// then brings every guess between its bounds.
+func (r *run) leaveToRivals(m *member) {
+	for i := range r.verdicts {
+		v, p := &r.verdicts[i], &m.parts[i]
+		if v.how != howReplayed {
+			continue
+		}
+		if r.draft.policies[i].Mode == enforcement.PolicyShadow && m.NoPolicy == tenants.Deny {
+			p.low = 0 // requests to which no enforced policy applies never come to it
+		}
+		for _, rival := range v.rivals {
+			if r.verdicts[rival].how == howNone {
+				p.low = 0
+			}
+			p.low = max(0, p.low-m.parts[rival].high)
+		}
+		p.low = min(p.low, p.high)
+		p.refused = min(max(p.refused, p.low), p.high)
+	}
+}

@@ -1,0 +1,361 @@
+package preview
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
+)
+
+// A part is one tenant's part of a figure of the draft.
+type part struct {
+	requests           int64
+	refused, low, high int64
+	unread             string
+	keys               []KeyFigure
+}
+
+func counted(requests, refused int64) part {
+	return part{requests: requests, refused: refused, low: refused, high: refused}
+}
+
+// Why a tenant's minutes are not replayed.
+const (
+	unreadMany      = "not among the busiest"
+	unreadCost      = "requests cost other than 1"
+	unreadOverrides = "has overrides of the policy"
+)
+
+// unread is the part of a tenant whose minutes are not replayed: the best guess
+// is what was refused, and nothing bounds it but its requests.
+func unread(c *metrics.Counts, why string) part {
+	return part{requests: c.Requests, refused: c.Limited() + c.ShadowRefused, high: c.Requests, unread: why}
+}
+
+// costsOne reports whether every request that a policy was charged for cost 1,
+// as far as their sum can tell.
+func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
+	charged := c.OK + c.Unmatched
+	if mode == enforcement.PolicyShadow {
+		charged -= c.ShadowRefused
+	}
+	return c.NeverFits == 0 && c.Cost <= charged && c.Cost >= charged-c.Degraded
+}
+
+// overridden reports whether a tenant has overrides of a policy.
+func (s *Service) overridden(ctx context.Context, t *tenants.Tenant, policy string) (bool, error) {
+	if s.c.Subject != nil {
+		if subject, found := s.c.Subject(t.Number); found && subject.Steering == nil {
+			return false, nil
+		}
+	}
+	list, err := s.c.Steering.Overrides(ctx, t.ID, exceptions.Filter{Policy: policy, Limit: 1})
+	return len(list) > 0, err
+}
+
+// minutes are what one tenant's policies and keys did in each minute of a span.
+type minutes struct {
+	start    time.Time
+	warm     int // minutes before what is asked about
+	policies map[string][]metrics.Counts
+	keyed    *keyed // nil: not read
+}
+
+// keyed are the keys of a tenant by minute.
+type keyed struct {
+	// allowed and limited keys, and what of them is in no row.
+	allowed, limited metrics.KeyMinutes
+}
+
+// readMinutes reads the minutes of a tenant's policies, and tells how many rows
+// that took.
+func (r *run) readMinutes(ctx context.Context, number uint32) (*minutes, int, error) {
+	rows, err := r.service.c.Analytics.PolicyMinutes(ctx, number, r.counted, r.data, r.preview.To)
+	if err != nil {
+		return nil, 0, err
+	}
+	m := &minutes{start: r.data, warm: int(r.preview.From.Sub(r.data) / time.Minute), policies: make(map[string][]metrics.Counts)}
+	for i := range rows {
+		list := m.policies[rows[i].Name]
+		if list == nil {
+			list = make([]metrics.Counts, int(r.preview.To.Sub(r.data)/time.Minute))
+			m.policies[rows[i].Name] = list
+		}
+		list[(rows[i].At-r.data.Unix())/60].Add(&rows[i].Counts)
+	}
+	return m, len(rows), nil
+}
+
+// readKeys reads the keys of some policies, if that takes no more than most rows.
+func (r *run) readKeys(ctx context.Context, number uint32, m *minutes, most int) (read int, err error) {
+	if most <= 0 {
+		return 0, nil
+	}
+	k := new(keyed)
+	if k.allowed, err = r.service.c.Analytics.KeyMinutes(ctx, number, metrics.AllowedKeys, r.keyed, m.start, r.preview.To, most); err != nil {
+		return 0, err
+	}
+	if k.limited, err = r.service.c.Analytics.KeyMinutes(ctx, number, metrics.LimitedKeys, r.keyed, m.start, r.preview.To, most); err != nil {
+		return 0, err
+	}
+	if k.allowed.Cut || k.limited.Cut {
+		return most, nil
+	}
+	m.keyed = k
+	return len(k.allowed.Minutes) + len(k.limited.Minutes), nil
+}
+
+// series of a policy as if all its requests were one key's; empty without any.
+func (m *minutes) series(policy string, of func(*metrics.Counts) int64) series {
+	list := m.policies[policy]
+	s := series{start: m.start, warm: m.warm, n: make([]int64, len(list))}
+	if len(list) == 0 {
+		s.warm = 0
+	}
+	for i := range list {
+		s.n[i] = of(&list[i])
+		s.forced = s.forced || list[i].Forced > 0
+	}
+	return s
+}
+
+// all are the requests that may come to a policy's limits, judged those that do
+// whatever a draft changes beside it: they passed, or the policy refused them.
+// What was forced passes without being judged.
+func all(c *metrics.Counts) int64 { return c.Requests }
+
+func judged(c *metrics.Counts) int64 {
+	return max(0, c.OK+c.Unmatched+c.OverLimit+c.NeverFits-c.Forced)
+}
+
+// replayTenant gives the part of a tenant in a policy that counts all its
+// requests together.
+func (m *minutes) replayTenant(limits []enforcement.Limit, source string, requests int64) part {
+	every := m.series(source, all)
+	p := part{requests: requests, low: mustRefuse(limits, m.series(source, judged)), high: canRefuse(limits, every)}
+	if p.high > 0 {
+		p.refused = replay(limits, m.series(source, func(c *metrics.Counts) int64 { return c.Requests - c.Blocked }))
+	}
+	return p
+}
+
+// A keyLine is one key with the minutes of which anything is known of it.
+type keyLine struct {
+	key    metrics.TopKey
+	at     []int32
+	lo, hi []int64
+	known  int64 // sum of lo
+	most   int64 // sum of hi
+}
+
+// lines gives every key of a policy that was listed in a minute, what no key is
+// named for in each minute, and the most that a key had which was not listed.
+func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine, rest, absent []int64) {
+	list := m.policies[source.Slug]
+	rest, absent = make([]int64, len(list)), make([]int64, len(list))
+	gapAllowed, gapLimited := m.gaps(published)
+	allowed, limited := rankings(m.keyed.allowed, m, source), rankings(m.keyed.limited, m, source)
+	places := make(map[string]*keyLine)
+	for i := range list {
+		c := &list[i]
+		rest[i] = c.Requests
+		// No ranking has these: other policies, failures, or nobody decided.
+		other := max(0, c.Requests-c.OK-c.Unmatched-c.OverLimit-c.NeverFits-c.Blocked) + c.Degraded
+		floorAllowed, floorLimited := allowed.floor[i]+gapAllowed[i], limited.floor[i]+gapLimited[i]
+		absent[i] = min(c.Requests, floorAllowed+floorLimited+other)
+		here := make(map[string]bool)
+		for id := range allowed.keys[i] {
+			here[id] = true
+		}
+		for id := range limited.keys[i] {
+			here[id] = true
+		}
+		for id := range here {
+			var lo, hi int64
+			if k, listed := allowed.keys[i][id]; listed {
+				lo, hi = k.Count-k.Error, k.Count+gapAllowed[i]
+			} else {
+				hi = floorAllowed
+			}
+			if k, listed := limited.keys[i][id]; listed {
+				lo, hi = lo+k.Count-k.Error, hi+k.Count+gapLimited[i]
+			} else {
+				hi += floorLimited
+			}
+			line := places[id]
+			if line == nil {
+				line = &keyLine{key: allowed.of(limited, id)}
+				places[id] = line
+				lines = append(lines, line)
+			}
+			hi = min(hi+other, c.Requests)
+			lo = min(lo, hi)
+			line.at, line.lo, line.hi = append(line.at, int32(i)), append(line.lo, lo), append(line.hi, hi)
+			rest[i] -= lo
+		}
+		rest[i] = max(0, rest[i])
+		absent[i] = min(absent[i], rest[i])
+	}
+	for _, line := range lines {
+		for k, at := range line.at {
+			line.hi[k] = min(line.hi[k], line.lo[k]+rest[at])
+			line.known, line.most = line.known+line.lo[k], line.most+line.hi[k]
+		}
+	}
+	return lines, rest, absent
+}
+
+// gaps are what rankings do not have of each minute that was counted: of the
+// newest minutes they are written some seconds later.
+func (m *minutes) gaps(published *side) (allowed, limited []int64) {
+	for slug, list := range m.policies {
+		at := published.place(slug)
+		if allowed == nil {
+			allowed, limited = make([]int64, len(list)), make([]int64, len(list))
+		}
+		if at < 0 || published.policies[at].Mode != enforcement.PolicyEnforce {
+			continue
+		}
+		for i := range list {
+			limited[i] += list[i].Limited() + list[i].Blocked
+			if len(published.policies[at].CountBy) > 0 {
+				allowed[i] += list[i].Allowed()
+			}
+		}
+	}
+	for i := range m.keyed.allowed.Minutes {
+		minute := &m.keyed.allowed.Minutes[i]
+		allowed[m.place(minute.At)] -= minute.Total
+	}
+	for i := range m.keyed.limited.Minutes {
+		minute := &m.keyed.limited.Minutes[i]
+		limited[m.place(minute.At)] -= minute.Total
+	}
+	for i := range allowed {
+		allowed[i], limited[i] = max(0, allowed[i]), max(0, limited[i])
+	}
+	return allowed, limited
+}
+
+func (m *minutes) place(at int64) int { return int((at - m.start.Unix()) / 60) }
+
+// A ranked is one policy's part of the rankings of all minutes.
+type ranked struct {
+	list  []metrics.TopKey
+	ids   map[string]int // of list
+	floor []int64
+	keys  []map[string]metrics.KeyCount
+}
+
+func rankings(k metrics.KeyMinutes, m *minutes, source *plans.Policy) ranked {
+	n := len(m.policies[source.Slug])
+	r := ranked{list: k.Keys, ids: make(map[string]int), floor: make([]int64, n), keys: make([]map[string]metrics.KeyCount, n)}
+	ids := make([]string, len(k.Keys))
+	for i := range k.Keys {
+		if key := &k.Keys[i]; key.Policy == source.Slug && sameNames(key.Names, source.CountBy) {
+			ids[i] = identity(key)
+			r.ids[ids[i]] = i
+		}
+	}
+	for i := range k.Minutes {
+		minute := &k.Minutes[i]
+		at := m.place(minute.At)
+		r.floor[at] = minute.Floor
+		r.keys[at] = make(map[string]metrics.KeyCount, len(minute.Keys))
+		for _, c := range minute.Keys {
+			if id := ids[c.Key]; id != "" {
+				r.keys[at][id] = c
+			}
+		}
+	}
+	return r
+}
+
+func sameNames(a, b []string) bool {
+	return len(a) == len(b) && strings.Join(a, "\x00") == strings.Join(b, "\x00")
+}
+
+// identity tells keys of one policy apart.
+func identity(k *metrics.TopKey) string {
+	var b strings.Builder
+	for i, v := range k.Values {
+		if k.Missing[i] {
+			b.WriteString("\x01")
+			continue
+		}
+		b.WriteString("\x02" + strings.ReplaceAll(v, "\x00", "\x00\x00") + "\x00\x01")
+	}
+	return b.String()
+}
+
+// of gives a key that one of two rankings has.
+func (r ranked) of(other ranked, id string) metrics.TopKey {
+	if at, known := r.ids[id]; known {
+		return r.list[at]
+	}
+	return other.list[other.ids[id]]
+}
+
+// replayKeys gives the part of a tenant in a policy that counts by something.
+func (m *minutes) replayKeys(limits []enforcement.Limit, source *plans.Policy, published *side, slug string, requests int64) part {
+	p := part{requests: requests}
+	lines, rest, absent := m.lines(source, published)
+	dense := m.series(source.Slug, all)
+	warm := m.warm >= warmUp(limits)
+	unnamed, few := sum(rest), calm(limits)
+	// Two bounds: keys with what is theirs for certain, and every other request
+	// refused; or keys with all that may be theirs, and what no key was named for
+	// refused, if so much of it can be one key's that any is.
+	var sure, may int64
+	background := sum(absent)
+	for _, line := range lines {
+		if warm && line.most+background <= few {
+			continue
+		}
+		clear(dense.n)
+		for k, at := range line.at {
+			dense.n[at] = line.lo[k]
+		}
+		p.low += mustRefuse(limits, dense)
+		sure += canRefuse(limits, dense)
+		guess := replay(limits, dense)
+		copy(dense.n, absent)
+		for k, at := range line.at {
+			dense.n[at] = line.hi[k]
+		}
+		may += canRefuse(limits, dense)
+		if guess > 0 {
+			p.refused += guess
+			p.keys = append(p.keys, KeyFigure{
+				Tenant: slug, Names: line.key.Names, Values: line.key.Values, Missing: line.key.Missing, Redacted: line.key.Redacted,
+				Requests: line.sinceWarm(m.warm), Refused: guess,
+			})
+		}
+	}
+	copy(dense.n, absent)
+	if canRefuse(limits, dense) > 0 {
+		may += unnamed
+	}
+	p.high = min(sure+unnamed, may, requests)
+	// Keys have what was forced and blocked among theirs.
+	list := m.policies[source.Slug]
+	for i := m.warm; i < len(list); i++ {
+		p.low -= list[i].Forced + list[i].Blocked
+	}
+	p.low = max(0, p.low)
+	return p
+}
+
+func (k *keyLine) sinceWarm(warm int) (n int64) {
+	for i, at := range k.at {
+		if int(at) >= warm {
+			n += k.lo[i]
+		}
+	}
+	return n
+}

@@ -1,0 +1,194 @@
+// Package browser starts a real browser, Chromium, for tests of pages, and
+// hears what it finds wrong with them.
+//
+// It knows nothing of the product. process knows where the program is.
+package browser
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+
+	"github.com/headgate/headgate/internal/servertest/process"
+)
+
+// A Browser is one window, which talks to nobody of itself.
+type Browser struct {
+	// Context is what chromedp's actions run in. It ends with the test.
+	Context context.Context
+
+	t        testing.TB
+	mu       sync.Mutex
+	host     string
+	list     []string
+	requests int
+}
+
+// Start opens a window for pages of one address, such as http://127.0.0.1:8080:
+// a request to any other is a complaint.
+func Start(t testing.TB, origin string) *Browser {
+	t.Helper()
+	program, err := process.Program("chromium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(program),
+		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-background-networking", true),
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-gpu", true), chromedp.WindowSize(1280, 900))
+	if os.Geteuid() == 0 {
+		options = append(options, chromedp.NoSandbox)
+	}
+	u, err := url.Parse(origin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute) // of a busy machine
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	t.Cleanup(cancel)
+	b := &Browser{Context: ctx, t: t, host: u.Host}
+	if err := chromedp.Listen(ctx, b.hear); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (b *Browser) hear(event any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch e := event.(type) {
+	case *log.EventEntryAdded:
+		if e.Entry.Level == "verbose" || e.Entry.Level == "info" {
+			return // that a field was not given the focus, for one
+		}
+		b.list = append(b.list, fmt.Sprintf("log: %s %s", e.Entry.Text, e.Entry.URL))
+	case *runtime.EventConsoleAPICalled:
+		complaint := fmt.Sprintf("console: %s", e.Type)
+		for _, arg := range e.Args {
+			complaint += fmt.Sprintf(" %s%s", arg.Value, arg.Description)
+		}
+		b.list = append(b.list, complaint)
+	case *runtime.EventExceptionThrown:
+		b.list = append(b.list, "exception: "+e.ExceptionDetails.Text)
+	case *network.EventRequestWillBeSent:
+		b.requests++
+		if u, err := url.Parse(e.Request.URL); err != nil || u.Host != b.host && u.Scheme != "data" {
+			b.list = append(b.list, "request: "+e.Request.URL)
+		}
+	}
+}
+
+// Complaints are what the browser found wrong since the last call: violations of
+// the pages' policy, errors in its console, requests to other hosts. A page that
+// answers 4xx is one, unless its status is expected.
+func (b *Browser) Complaints(expected ...int) []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	list := b.list
+	b.list = nil
+	var left []string
+	for _, complaint := range list {
+		known := false
+		for _, status := range expected {
+			known = known || strings.Contains(complaint, fmt.Sprintf("the server responded with a status of %d", status))
+		}
+		if !known {
+			left = append(left, complaint)
+		}
+	}
+	return left
+}
+
+// Requests is how many requests the window has made.
+func (b *Browser) Requests() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.requests
+}
+
+// Cookies takes all cookies away and sets those given, for an address; one
+// without a value is not set.
+func (b *Browser) Cookies(origin string, cookies map[string]string) {
+	b.t.Helper()
+	if _, err := chromedp.Call(b.Context, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
+		b.t.Fatal(err)
+	}
+	for name, value := range cookies {
+		if value == "" {
+			continue
+		}
+		if _, err := chromedp.Call(b.Context, network.SetCookie, network.SetCookieParams{Name: name, Value: value, URL: origin}); err != nil {
+			b.t.Fatal(err)
+		}
+	}
+}
+
+// Do runs actions in order; an error ends the test.
+func (b *Browser) Do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.Context, steps...); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// Open goes to an address and gives the answer's status.
+func (b *Browser) Open(address string) int {
+	b.t.Helper()
+	return b.Follow(chromedp.Navigate(address))
+}
+
+// Follow does what leads to another page, and gives the status of its answer.
+func (b *Browser) Follow(steps ...chromedp.Action[chromedp.Void]) int {
+	b.t.Helper()
+	response, err := chromedp.RunResponse(b.Context, steps...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return int(response.Status)
+}
+
+// Text is what a page shows within the first element of a selector.
+func (b *Browser) Text(selector string) string {
+	b.t.Helper()
+	return Evaluate[string](b, fmt.Sprintf(`document.querySelector(%q)?.innerText ?? ""`, selector))
+}
+
+// Title of the page.
+func (b *Browser) Title() string {
+	b.t.Helper()
+	return Evaluate[string](b, `document.title`)
+}
+
+// Picture is the window's whole page as PNG.
+func (b *Browser) Picture() []byte {
+	b.t.Helper()
+	picture, err := chromedp.Run(b.Context, chromedp.FullScreenshot(100))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return picture
+}
+
+// Evaluate gives the value of an expression in the page; of a promise what it
+// brings.
+func Evaluate[T any](b *Browser, expression string) T {
+	b.t.Helper()
+	value, err := chromedp.Run(b.Context, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.t.Fatalf("%.200s: %v", expression, err)
+	}
+	return value
+}

@@ -1,0 +1,186 @@
+// Command with-servers runs another command, usually go test, beside a private
+// Postgres and a private Redis, and takes both away afterwards:
+//
+//	go run ./servertest/cmd/with-servers -- go test -race ./...
+//
+// It uses the servers named by HEADGATE_TEST_DATABASE_URL and
+// HEADGATE_TEST_REDIS_URL when these are set; else it starts its own from what
+// is installed, after installing what is missing when it runs as root on Debian
+// or Ubuntu. It says which it did. Where it may not install, it stops before the
+// command with one message that names everything missing.
+//
+// The programs have to be installed in any case: tests of what happens when a
+// server goes away start their own.
+//
+// The command gets both variables and CGO_ENABLED=1 (for -race), nothing on its
+// standard input, and every signal that with-servers gets; its exit code is
+// passed on.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/headgate/headgate/internal/servertest/process"
+)
+
+func main() {
+	args := os.Args[1:]
+	if len(args) > 0 && args[0] == "--" {
+		args = args[1:]
+	}
+	if len(args) == 0 {
+		fmt.Fprintln(os.Stderr, "usage: with-servers -- command [argument...]")
+		os.Exit(2)
+	}
+	code, err := run(context.Background(), args, os.Stdout, os.Stderr)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "with-servers:", err)
+	}
+	os.Exit(code)
+}
+
+// run returns the command's exit code; 1 with an error when it never came to run.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, error) {
+	// Taken from here on, so that an interrupt while the servers start does not
+	// leave one behind.
+	signals := make(chan os.Signal, 8)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+
+	if err := process.Provide(ctx, stderr); err != nil {
+		return 1, err
+	}
+	env := append(os.Environ(), "CGO_ENABLED=1")
+
+	database, stop, err := database(ctx, stderr)
+	if err != nil {
+		return 1, err
+	}
+	defer stop()
+	redis, stop, err := redis(ctx, stderr)
+	if err != nil {
+		return 1, err
+	}
+	defer stop()
+	env = append(env, process.DatabaseVariable+"="+database, process.RedisVariable+"="+redis)
+
+	select {
+	case s := <-signals:
+		return 1, fmt.Errorf("%s before the command started", s)
+	default:
+	}
+	return command(args, env, stdout, stderr, signals)
+}
+
+func database(ctx context.Context, log io.Writer) (address string, stop func(), err error) {
+	if given := os.Getenv(process.DatabaseVariable); given != "" {
+		return given, func() {}, reachable(log, process.DatabaseVariable, given, "5432")
+	}
+	program, err := process.Program("postgres")
+	if err != nil {
+		return "", nil, err
+	}
+	p, err := process.StartPostgres()
+	if err != nil {
+		return "", nil, err
+	}
+	fmt.Fprintf(log, "with-servers: started %s (%s) on %s\n", program, process.Version(ctx, program), host(p.URL(), ""))
+	return p.URL(), p.Close, nil
+}
+
+func redis(ctx context.Context, log io.Writer) (address string, stop func(), err error) {
+	if given := os.Getenv(process.RedisVariable); given != "" {
+		return given, func() {}, reachable(log, process.RedisVariable, given, "6379")
+	}
+	program, err := process.Program("redis-server")
+	if err != nil {
+		return "", nil, err
+	}
+	r, err := process.StartRedis()
+	if err != nil {
+		return "", nil, err
+	}
+	fmt.Fprintf(log, "with-servers: started %s (%s) on %s\n", program, process.Version(ctx, program), host(r.URL(), ""))
+	return r.URL(), r.Close, nil
+}
+
+// reachable finds a wrong setting before the first test does, and a hundred after it.
+func reachable(log io.Writer, variable, given, defaultPort string) error {
+	address := host(given, defaultPort)
+	if address == "" {
+		return fmt.Errorf("%s is not a URL with a host", variable)
+	}
+	conn, err := net.DialTimeout("tcp", address, 10*time.Second)
+	if err != nil {
+		return fmt.Errorf("%s: %w", variable, err)
+	}
+	_ = conn.Close()
+	fmt.Fprintf(log, "with-servers: using the server on %s, named by %s\n", address, variable)
+	return nil
+}
+
+// host is the address in a URL, without its secrets.
+func host(address, defaultPort string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Hostname() == "" {
+		return ""
+	}
+	port := u.Port()
+	if port == "" {
+		port = defaultPort
+	}
+	return net.JoinHostPort(u.Hostname(), port)
+}
+
+// killAfter is how long a command may go on after it was told to end.
+const killAfter = 30 * time.Second
+
+// command runs args in a process group of its own: a signal typed at the
+// terminal then comes to us alone, and goes to the whole group exactly once.
+func command(args, env []string, stdout, stderr io.Writer, signals <-chan os.Signal) (int, error) {
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = env, stdout, stderr
+	child, err := process.Launch(cmd, syscall.SIGTERM)
+	if err != nil {
+		return 1, err
+	}
+	var overdue <-chan time.Time
+	for {
+		select {
+		case s := <-signals:
+			child.SignalGroup(s.(syscall.Signal))
+			if overdue == nil {
+				overdue = time.After(killAfter)
+			}
+		case <-overdue:
+			child.SignalGroup(syscall.SIGKILL)
+		case <-child.Done():
+			return exitCode(child.Err())
+		}
+	}
+}
+
+// exitCode is the child's, or, as shells have it, 128 and the signal that ended it.
+func exitCode(err error) (int, error) {
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return 0, nil
+	case !errors.As(err, &exit):
+		return 1, err
+	}
+	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return 128 + int(status.Signal()), nil
+	}
+	return exit.ExitCode(), nil
+}

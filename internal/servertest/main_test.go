@@ -1,0 +1,9 @@
+package servertest_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/internal/servertest"
+)
+
+func TestMain(m *testing.M) { servertest.Main(m) }

@@ -1,0 +1,78 @@
+package servertest
+
+import (
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/headgate/headgate/internal/servertest/process"
+)
+
+// shared holds the servers that this test process started because nobody had
+// named one, and the templates it made.
+var shared struct {
+	mu        sync.Mutex
+	postgres  *process.Postgres
+	redis     *process.Redis
+	templates []string
+}
+
+// Main runs the tests, ends what [Postgres], [Redis] and [Template] left to the
+// whole process, and exits.
+func Main(m *testing.M) {
+	code := m.Run()
+	Shutdown()
+	os.Exit(code)
+}
+
+// Shutdown is the part of [Main] after the tests, for a TestMain that has more
+// to do. No test may be running.
+func Shutdown() {
+	dropTemplates()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.postgres != nil {
+		shared.postgres.Close()
+		shared.postgres = nil
+	}
+	if shared.redis != nil {
+		shared.redis.Close()
+		shared.redis = nil
+	}
+}
+
+// postgresURL is where the shared Postgres is; the first call may start it.
+func postgresURL() (string, error) {
+	if url := os.Getenv(process.DatabaseVariable); url != "" {
+		return url, nil
+	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.postgres == nil {
+		p, err := process.StartPostgres()
+		if err != nil {
+			return "", err
+		}
+		shared.postgres = p
+	}
+	return shared.postgres.URL(), nil
+}
+
+// Redis returns the URL of the shared Redis server. Other tests use it at the
+// same time: take a random prefix for every key, and flush nothing.
+func Redis(t testing.TB) string {
+	t.Helper()
+	if url := os.Getenv(process.RedisVariable); url != "" {
+		return url
+	}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.redis == nil {
+		r, err := process.StartRedis()
+		if err != nil {
+			t.Fatalf("start the shared redis: %v", err)
+		}
+		shared.redis = r
+	}
+	return shared.redis.URL()
+}

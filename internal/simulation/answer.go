@@ -1,0 +1,120 @@
+package simulation
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// An answer to one step.
+type answer struct {
+	at           int64
+	allowed      bool
+	allowedCount int64
+	granted      int64
+	retryAfter   int64 // milliseconds, or enforcement.Never
+	limits       []limitAnswer
+}
+
+// A limitAnswer is one limit of an answer; times in milliseconds, rounded up.
+type limitAnswer struct {
+	name                   string
+	allowed                bool
+	remaining              int64
+	resetAfter, retryAfter int64
+}
+
+// A line is the line of JSON that is being written.
+type line []byte
+
+func (l line) scenario(id string, answers []answer) line {
+	l = append(append(l, `{"id": `...), quoted(id)...)
+	l = append(l, `, "steps": [`...)
+	for i := range answers {
+		if i > 0 {
+			l = append(l, ", "...)
+		}
+		l = l.step(&answers[i])
+	}
+	return append(l, "]}\n"...)
+}
+
+func (l line) step(a *answer) line {
+	l = strconv.AppendInt(append(l, `{"at_ms": `...), a.at, 10)
+	l = strconv.AppendBool(append(l, `, "allowed": `...), a.allowed)
+	l = strconv.AppendInt(append(l, `, "allowed_count": `...), a.allowedCount, 10)
+	l = strconv.AppendInt(append(l, `, "granted": `...), a.granted, 10)
+	l = append(l, `, "retry_after_ms": `...).time(a.retryAfter)
+	l = append(l, `, "delay_ms": 0, "limits": [`...)
+	for i := range a.limits {
+		if i > 0 {
+			l = append(l, ", "...)
+		}
+		m := &a.limits[i]
+		l = append(append(l, `{"name": `...), quoted(m.name)...)
+		l = strconv.AppendBool(append(l, `, "allowed": `...), m.allowed)
+		l = strconv.AppendInt(append(l, `, "remaining": `...), m.remaining, 10)
+		l = append(l, `, "reset_after_ms": `...).time(m.resetAfter)
+		l = append(append(l, `, "retry_after_ms": `...).time(m.retryAfter), '}')
+	}
+	return append(l, "]}"...)
+}
+
+// time is milliseconds, or null for what never comes.
+func (l line) time(ms int64) line {
+	if ms == enforcement.Never {
+		return append(l, "null"...)
+	}
+	return strconv.AppendInt(l, ms, 10)
+}
+
+// failed is the line for what could not be played: the first field at fault, as
+// steps[2].op, and what is wrong there. An id that is not known is null.
+func failed(id string, idKnown bool, err error) line {
+	field, message := "", err.Error()
+	var p *problem.Problem
+	if errors.As(err, &p) {
+		message = p.Message
+		if len(p.Fields) > 0 {
+			field, message = fieldPath(p.Fields[0].Pointer), p.Fields[0].Message
+		}
+	}
+	l := line(`{"id": `)
+	if idKnown {
+		l = append(l, quoted(id)...)
+	} else {
+		l = append(l, "null"...)
+	}
+	l = append(append(l, `, "error": {"field": `...), quoted(field)...)
+	l = append(append(l, `, "message": `...), quoted(message)...)
+	return append(l, "}}\n"...)
+}
+
+// fieldPath writes a JSON pointer as people do: /steps/2/op is steps[2].op.
+func fieldPath(pointer string) string {
+	var b strings.Builder
+	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
+		if _, err := strconv.ParseUint(part, 10, 32); err == nil && b.Len() > 0 {
+			b.WriteString("[" + part + "]")
+			continue
+		}
+		if b.Len() > 0 {
+			b.WriteByte('.')
+		}
+		b.WriteString(strings.NewReplacer("~1", "/", "~0", "~").Replace(part))
+	}
+	return b.String()
+}
+
+func quoted(s string) []byte {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string always encodes
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+}

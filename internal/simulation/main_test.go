@@ -1,0 +1,9 @@
+package simulation
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/internal/servertest"
+)
+
+func TestMain(m *testing.M) { servertest.Main(m) }

@@ -1,0 +1,173 @@
+package simulation
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"strconv"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// home is the one hash tag of all simulated counters.
+const home = "simulation"
+
+// chunk is how many repetitions of a step the limiter is asked at once.
+const chunk = 64
+
+var errUndecided = errors.New("it gave no reason")
+
+// play runs a scenario as a tenant of its own on the stage's limiter. The error
+// is a *problem.Problem, or that of a context that has ended.
+func (s *stage) play(ctx context.Context, scenario *scenario) ([]answer, error) {
+	s.tenant++
+	p := newPolicy(scenario.limits)
+	answers := make([]answer, len(scenario.steps))
+	for i := range scenario.steps {
+		step := &scenario.steps[i]
+		now := (scenario.start + step.at) * 1000
+		s.now.Store(now)
+		s.counters += len(p.limits)
+		if step.op == setLimits {
+			p.set(step.limits, now)
+			answers[i] = answer{at: step.at, allowed: true, allowedCount: step.repeat}
+			continue
+		}
+		a, err := s.step(ctx, p, step)
+		if err != nil {
+			if ctx.Err() != nil {
+				return nil, ctx.Err()
+			}
+			return nil, &problem.Problem{
+				Kind: problem.Unavailable, Message: "the limiter did not decide", Cause: err,
+				Fields: []problem.Field{{Pointer: "/steps/" + strconv.Itoa(i), Message: "the limiter did not decide: " + err.Error()}},
+			}
+		}
+		answers[i] = a
+	}
+	return answers, nil
+}
+
+// step repeats one request at one instant. Once a repetition has changed
+// nothing, all after it are the same, and are not asked.
+func (s *stage) step(ctx context.Context, p *policy, step *step) (answer, error) {
+	s.request(p, step)
+	a := answer{at: step.at}
+	for left := step.repeat; left > 0; {
+		if err := ctx.Err(); err != nil {
+			return a, err
+		}
+		n := int(min(left, chunk))
+		if idle(step) {
+			n = 1
+		}
+		s.limiter.Take(ctx, s.requests[:n], s.outcomes[:n])
+		last := 0
+		for i := range n {
+			o := &s.outcomes[i]
+			if !o.Verdict.Decided() {
+				return a, cmp.Or(o.Err, errUndecided)
+			}
+			last, left = i, left-1
+			if o.Verdict == enforcement.Refused {
+				left = 0
+				break
+			}
+			a.count(step, o, 1)
+		}
+		if left > 0 && idle(step) {
+			a.count(step, &s.outcomes[0], left)
+			left = 0
+		}
+		if left == 0 {
+			a.fill(p, step, &s.outcomes[last])
+		}
+	}
+	return a, nil
+}
+
+// idle reports whether granting the step leaves everything as it is.
+func idle(s *step) bool { return s.op == peek || s.op == reset || s.cost == 0 }
+
+// request prepares the requests of a step: the same one many times.
+func (s *stage) request(p *policy, step *step) {
+	var partition enforcement.Partition
+	partition.Add(step.key)
+	sum := partition.Sum()
+	s.charges = s.charges[:0]
+	for _, c := range p.limits {
+		s.charges = append(s.charges, enforcement.Charge{
+			Key:   enforcement.Key{Tenant: s.tenant, Cell: c.cell, Partition: sum},
+			Meter: c.meter, Rev: c.meter.Rev, Cost: step.cost,
+		})
+	}
+	for i := range s.requests {
+		s.requests[i] = enforcement.Request{Mode: modes[step.op], Home: home, Charges: s.charges}
+	}
+}
+
+// count adds repetitions that passed, and the units that they were charged.
+func (a *answer) count(step *step, o *enforcement.Outcome, times int64) {
+	a.allowedCount += times
+	switch step.op {
+	case check, force:
+		a.granted += times * step.cost
+	case takeUpTo:
+		a.granted += times * o.Units
+	}
+}
+
+// fill says what the last repetition found.
+func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome) {
+	a.allowed = o.Verdict == enforcement.Granted || step.op == force
+	a.limits = make([]limitAnswer, len(p.limits))
+	for i, c := range p.limits {
+		m, charged := c.meter, &o.Charges[i]
+		l := &a.limits[i]
+		*l = limitAnswer{
+			name:       c.name,
+			allowed:    charged.Fits || step.op == refund || step.op == reset,
+			remaining:  m.Remaining(charged.State, o.At),
+			resetAfter: milliseconds(m.ResetAfter(charged.State, o.At)),
+		}
+		if l.allowed {
+			continue
+		}
+		if step.op == force {
+			l.remaining = 0
+		}
+		l.retryAfter = retryAfter(m, charged.State, o.At, step)
+		if !a.allowed {
+			a.retryAfter = later(a.retryAfter, l.retryAfter)
+		}
+	}
+	if !a.allowed && a.retryAfter == 0 {
+		a.retryAfter = enforcement.Never // take_up_to 0 will never grant anything
+	}
+}
+
+// retryAfter is when the step would pass a limit: all of its cost, or for
+// take_up_to one unit of it.
+func retryAfter(m *enforcement.Meter, state enforcement.State, now int64, step *step) int64 {
+	cost := step.cost
+	if step.op == takeUpTo {
+		cost = 1
+	}
+	micros, ok := m.RetryAfter(state, now, cost)
+	if !ok {
+		return enforcement.Never
+	}
+	return milliseconds(micros)
+}
+
+// later is the later of two times; Never is the latest.
+func later(a, b int64) int64 {
+	if a == enforcement.Never || b == enforcement.Never {
+		return enforcement.Never
+	}
+	return max(a, b)
+}
+
+// milliseconds rounds microseconds up.
+func milliseconds(micros int64) int64 { return (micros + 999) / 1000 }

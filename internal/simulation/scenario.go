@@ -1,0 +1,273 @@
+package simulation
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/strictjson"
+)
+
+// Bounds of a scenario.
+const (
+	// MaxLimits of a scenario, at any one time.
+	MaxLimits = 32
+	// MaxRepeat of a step.
+	MaxRepeat = 10_000_000
+	// maxInstant is the end of the year 2150, in milliseconds since the epoch:
+	// until then the arithmetic holds.
+	maxInstant = 5_711_817_600_000 - 1
+)
+
+// A scenario is limits and what happens to them.
+type scenario struct {
+	id     string
+	start  int64 // milliseconds since the epoch
+	limits []enforcement.Limit
+	steps  []step
+}
+
+// An op is what a step does.
+type op uint8
+
+const (
+	check op = iota
+	peek
+	force
+	refund
+	reset
+	setLimits
+	takeUpTo
+)
+
+var opNames = [...]string{"check", "peek", "force", "refund", "reset", "set_limits", "take_up_to"}
+
+// modes of the limiter behind each op but set_limits, which asks none.
+var modes = [...]enforcement.Mode{
+	check: enforcement.Enforce, peek: enforcement.Peek, force: enforcement.Force, refund: enforcement.Refund,
+	reset: enforcement.Reset, takeUpTo: enforcement.TakeUpTo,
+}
+
+type step struct {
+	at     int64 // milliseconds from the scenario's start
+	op     op
+	cost   int64
+	repeat int64
+	key    string
+	limits []enforcement.Limit // set_limits
+}
+
+// read makes the scenario of a line. idKnown tells whether the id is to be
+// believed, also when the rest is not. The error is a *problem.Problem.
+func read(line []byte) (s scenario, idKnown bool, err error) {
+	var d strictjson.Decoder
+	d.Reset(string(line), strictjson.MaxDepth)
+	var limits, steps bool
+	for name := range d.Members() {
+		switch name {
+		case "id":
+			s.id = d.Text()
+			idKnown = d.Err() == nil
+		case "start_ms":
+			s.start = d.Int(0, maxInstant)
+		case "limits":
+			s.limits, limits = readLimits(&d), true
+		case "steps":
+			s.steps, steps = readSteps(&d), true
+		default:
+			d.Unknown()
+		}
+	}
+	_ = d.End() // its error stays in d, and no later one replaces it
+	if !limits {
+		d.FailAt("/limits", "is required")
+	}
+	if !steps {
+		d.FailAt("/steps", "is required")
+	}
+	for i := range s.steps {
+		if at := s.steps[i].at; at < -s.start || at > maxInstant-s.start {
+			d.FailAt("/steps/"+strconv.Itoa(i)+"/at_ms", "with start_ms it must be from 0 to %d", int64(maxInstant))
+			break
+		}
+	}
+	return s, idKnown, d.Err()
+}
+
+func readSteps(d *strictjson.Decoder) []step {
+	steps := []step{}
+	for range d.Elements() {
+		steps = append(steps, readStep(d))
+	}
+	return steps
+}
+
+func readStep(d *strictjson.Decoder) step {
+	s := step{cost: 1, repeat: 1}
+	at := d.Pointer()
+	var when, limits bool
+	for name := range d.Members() {
+		switch name {
+		case "at_ms":
+			s.at, when = d.Int(-maxInstant, maxInstant), true
+		case "op":
+			s.op = readOp(d)
+		case "cost":
+			s.cost = d.Int(0, enforcement.MaxCost)
+		case "repeat":
+			s.repeat = d.Int(1, MaxRepeat)
+		case "key":
+			s.key = d.Text()
+		case "limits":
+			s.limits, limits = readLimits(d), true
+		case "lease", "ttl_ms":
+			d.Fail("is not supported yet")
+		default:
+			d.Unknown()
+		}
+	}
+	switch {
+	case !when:
+		d.FailAt(at+"/at_ms", "is required")
+	case limits && s.op != setLimits:
+		d.FailAt(at+"/limits", "only set_limits takes limits")
+	case !limits && s.op == setLimits:
+		d.FailAt(at+"/limits", "is required for set_limits")
+	}
+	return s
+}
+
+func readOp(d *strictjson.Decoder) op {
+	const known = "must be check, peek, force, refund, reset, set_limits or take_up_to"
+	name := d.Text()
+	for i, n := range opNames {
+		if n == name {
+			return op(i)
+		}
+	}
+	if name == "acquire" || name == "release" {
+		d.Fail("%s is not supported yet: %s", name, known)
+	}
+	d.Fail(known)
+	return 0
+}
+
+func readLimits(d *strictjson.Decoder) []enforcement.Limit {
+	at := d.Pointer()
+	var limits []enforcement.Limit
+	seen := map[string]bool{}
+	for i := range d.Elements() {
+		if i == MaxLimits {
+			d.FailAt(at, "must be at most %d limits", MaxLimits)
+			return nil
+		}
+		l := readLimit(d, i)
+		if seen[l.Name] {
+			d.FailAt(at+"/"+strconv.Itoa(i)+"/name", "another limit has this name")
+		}
+		seen[l.Name] = true
+		limits = append(limits, l)
+	}
+	if len(limits) == 0 {
+		d.FailAt(at, "must be at least one limit")
+	}
+	return limits
+}
+
+func readLimit(d *strictjson.Decoder, i int) enforcement.Limit {
+	l := enforcement.Limit{Name: "l" + strconv.Itoa(i+1)}
+	at := d.Pointer()
+	var algorithm, quota, window, windowMS, burst, anchor bool
+	for name := range d.Members() {
+		switch name {
+		case "name":
+			if l.Name = d.Text(); !limitName(l.Name) {
+				d.Fail("must be 1 to 32 lower-case letters, digits and hyphens")
+			}
+		case "algorithm":
+			l.Algorithm, algorithm = readAlgorithm(d), true
+		case "quota":
+			l.Quota, quota = d.Int(0, enforcement.MaxQuota), true
+		case "window":
+			var err error
+			window = true
+			if l.Window, err = enforcement.ParseWindow(d.Text()); err != nil {
+				d.Fail("%v", err)
+			}
+		case "window_ms":
+			l.Window = time.Duration(d.Int(1, enforcement.MaxWindow.Milliseconds())) * time.Millisecond
+			windowMS = true
+		case "burst":
+			l.Burst, burst = d.Int(1, enforcement.MaxQuota), true
+		case "anchor":
+			var known bool
+			if l.Anchor, known = enforcement.ParseAnchor(d.Text()); !known {
+				d.Fail("must be first_hit or clock")
+			}
+			anchor = true
+		default:
+			d.Unknown()
+		}
+	}
+	switch {
+	case !algorithm:
+		d.FailAt(at+"/algorithm", "is required")
+	case !quota:
+		d.FailAt(at+"/quota", "is required")
+	case !window && !windowMS:
+		d.FailAt(at+"/window_ms", "is required, or window")
+	case window && windowMS:
+		d.FailAt(at+"/window", "only one of window and window_ms may be given")
+	case burst && !l.Algorithm.Bucket():
+		d.FailAt(at+"/burst", "only token_bucket and gcra have a burst")
+	case anchor && !l.Algorithm.Windowed():
+		d.FailAt(at+"/anchor", "only fixed_window and sliding_window_counter have an anchor")
+	case l.Algorithm == enforcement.SlidingWindowLog && l.Quota > enforcement.MaxLog:
+		d.FailAt(at+"/quota", "a sliding_window_log takes at most %d", enforcement.MaxLog)
+	}
+	return l
+}
+
+func readAlgorithm(d *strictjson.Decoder) enforcement.Algorithm {
+	const known = "must be fixed_window, sliding_window_log, sliding_window_counter, token_bucket or gcra"
+	name := d.Text()
+	a, ok := enforcement.ParseAlgorithm(name)
+	switch {
+	case ok:
+	case name == "leaky_bucket", name == "concurrency":
+		d.Fail("%s is not supported yet: %s", name, known)
+	default:
+		d.Fail(known)
+	}
+	return a
+}
+
+func limitName(name string) bool {
+	if len(name) == 0 || len(name) > 32 {
+		return false
+	}
+	for _, c := range []byte(name) {
+		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// within reports whether the steps repeat at most so often, and ask at most so
+// many limits; otherwise at which step they pass that.
+func (s *scenario) within(repetitions, evaluations int64) (at int, ok bool) {
+	limits := int64(len(s.limits))
+	for i := range s.steps {
+		step := &s.steps[i]
+		if step.op == setLimits {
+			limits = int64(len(step.limits))
+		}
+		repetitions -= step.repeat
+		evaluations -= step.repeat * limits
+		if repetitions < 0 || evaluations < 0 {
+			return i, false
+		}
+	}
+	return 0, true
+}

@@ -1,0 +1,420 @@
+package snapshot
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/cow"
+	"github.com/headgate/headgate/internal/exceptions"
+)
+
+// What was set for tenants beside their plans comes as rows. A tenant that has
+// any keeps them, judged, in the words of enforcement; its Subject.Steering is
+// made of them. When rows come or go it is edited, which costs as much as those
+// rows; when the plan or the plan's version changes, or the world is read whole,
+// it is compiled from all of them. A tenant without rows has nothing of this.
+
+// tenantRows are the rows of one tenant, by id. They are immutable once their
+// snapshot is made: an edit makes new ones, which share most of their memory.
+type tenantRows struct {
+	deny, allow cow.Map[string, *enforcement.ListEntry]
+	blocks      cow.Map[string, *enforcement.Block]
+	overrides   cow.Map[string, *enforcement.Override]
+	changed     map[string]int64 // enforcement.SteeringSpec.Changed
+	bad         cow.Map[object, struct{}]
+}
+
+func (r *tenantRows) empty() bool { return r.unset() && r.bad.Len() == 0 }
+
+// unset reports whether there is nothing to compile.
+func (r *tenantRows) unset() bool {
+	return r.deny.Len()+r.allow.Len()+r.blocks.Len()+r.overrides.Len()+len(r.changed) == 0
+}
+
+// all calls yield with every row but the policy changes.
+func (r *tenantRows) all(yield func(object) bool) {
+	for _, list := range []*cow.Map[string, *enforcement.ListEntry]{&r.deny, &r.allow} {
+		for id := range list.All {
+			if !yield(object{"list_entry", id}) {
+				return
+			}
+		}
+	}
+	for id := range r.blocks.All {
+		if !yield(object{"block", id}) {
+			return
+		}
+	}
+	for id := range r.overrides.All {
+		if !yield(object{"override", id}) {
+			return
+		}
+	}
+	for o := range r.bad.All {
+		if !yield(o) {
+			return
+		}
+	}
+}
+
+// rows returns those that can be compiled.
+func (r *tenantRows) rows() enforcement.SteeringRows {
+	return enforcement.SteeringRows{
+		Deny: values(&r.deny), Allow: values(&r.allow), Blocks: values(&r.blocks), Overrides: values(&r.overrides),
+	}
+}
+
+func values[T any](m *cow.Map[string, *T]) []*T {
+	list := make([]*T, 0, m.Len())
+	for _, row := range m.All {
+		list = append(list, row)
+	}
+	return list
+}
+
+// A rowRef leads from a row's kind and id to where it is.
+type rowRef struct {
+	tenantID string
+	place    place
+	// until is when the row ends, in microseconds since the epoch; 0: never, or
+	// it is left out.
+	until int64
+}
+
+// A place is where a row stands in its tenant's rows.
+type place uint8
+
+const (
+	leftOut place = iota // it cannot be used
+	amongOverrides
+	amongDenied
+	amongAllowed
+	amongBlocks
+	places
+)
+
+// steeringSize is how many rows there are.
+type steeringSize struct {
+	rows    [places]int
+	changes int // of policies
+}
+
+func (z *steeringSize) all() int {
+	n := z.changes
+	for _, rows := range z.rows {
+		n += rows
+	}
+	return n
+}
+
+// A rowEdit is what comes to the rows of one tenant, and what goes.
+type rowEdit struct {
+	rows           *tenantRows // after the edit; nil: the tenant is gone
+	added, removed enforcement.SteeringRows
+	changed        bool // rows.changed is this edit's to write
+}
+
+// touch notes that a tenant's steering may have to be made anew.
+func (b *builder) touch(tenantID string) *rowEdit {
+	e, ok := b.rowEdits[tenantID]
+	if !ok {
+		e = &rowEdit{rows: new(tenantRows)}
+		if t, known := b.tenants.Get(tenantID); known && t.rows != nil {
+			*e.rows = *t.rows
+		}
+		b.rowEdits[tenantID] = e
+	}
+	return e
+}
+
+// putRow notes where a row now is. A row is in one place only.
+func (b *builder) putRow(o object, ref rowRef) *rowEdit {
+	b.dropRow(o)
+	b.rows.Put(b.by, o, ref)
+	b.size.rows[ref.place]++
+	return b.touch(ref.tenantID)
+}
+
+func (b *builder) dropRow(o object) {
+	ref, ok := b.rows.Get(o)
+	if !ok {
+		return
+	}
+	b.rows.Delete(b.by, o)
+	b.size.rows[ref.place]--
+	e := b.touch(ref.tenantID)
+	switch ref.place {
+	case amongDenied:
+		e.removed.Deny = take(b.by, &e.rows.deny, o.id, e.removed.Deny)
+	case amongAllowed:
+		e.removed.Allow = take(b.by, &e.rows.allow, o.id, e.removed.Allow)
+	case amongBlocks:
+		e.removed.Blocks = take(b.by, &e.rows.blocks, o.id, e.removed.Blocks)
+	case amongOverrides:
+		e.removed.Overrides = take(b.by, &e.rows.overrides, o.id, e.removed.Overrides)
+	default:
+		e.rows.bad.Delete(b.by, o)
+	}
+}
+
+// take moves a row to the list of those that are removed.
+func take[T any](by *cow.Owner, m *cow.Map[string, *T], id string, removed []*T) []*T {
+	row, _ := m.Get(id)
+	m.Delete(by, id)
+	return append(removed, row)
+}
+
+// dropRows forgets what was set for a tenant that goes.
+func (b *builder) dropRows(t *tenant) {
+	if t.rows == nil {
+		return
+	}
+	for o := range t.rows.all {
+		b.dropRow(o)
+		b.good(o.kind, o.id)
+	}
+	b.size.changes -= len(t.rows.changed)
+	b.touch(t.row.id).rows.changed = nil
+	b.good("steering", t.row.id)
+}
+
+// addSteering judges rows and puts the good ones where they belong. A bad one
+// is left out, and is a problem until it is removed: also one of a deny list,
+// as nobody can say whom it was to keep out.
+func (b *builder) addSteering(c *Changes) {
+	for i := range c.Overrides {
+		r := &c.Overrides[i]
+		o, err := judgeOverride(r, c.Revision)
+		if b.usable("override", r.ID, r.TenantID, r.Revision, err) {
+			e := b.putRow(object{"override", r.ID}, rowRef{r.TenantID, amongOverrides, o.Until})
+			e.rows.overrides.Put(b.by, r.ID, &o)
+			e.added.Overrides = append(e.added.Overrides, &o)
+		}
+	}
+	for i := range c.Entries {
+		r := &c.Entries[i]
+		n, err := judgeEntry(r)
+		switch {
+		case !b.usable("list_entry", r.ID, r.TenantID, r.Revision, err):
+		case r.List == exceptions.Deny:
+			e := b.putRow(object{"list_entry", r.ID}, rowRef{r.TenantID, amongDenied, n.Until})
+			e.rows.deny.Put(b.by, r.ID, &n)
+			e.added.Deny = append(e.added.Deny, &n)
+		default:
+			e := b.putRow(object{"list_entry", r.ID}, rowRef{r.TenantID, amongAllowed, n.Until})
+			e.rows.allow.Put(b.by, r.ID, &n)
+			e.added.Allow = append(e.added.Allow, &n)
+		}
+	}
+	for i := range c.Blocks {
+		r := &c.Blocks[i]
+		block, err := judgeBlock(r)
+		if b.usable("block", r.ID, r.TenantID, r.Revision, err) {
+			e := b.putRow(object{"block", r.ID}, rowRef{r.TenantID, amongBlocks, block.Until})
+			e.rows.blocks.Put(b.by, r.ID, &block)
+			e.added.Blocks = append(e.added.Blocks, &block)
+		}
+	}
+	for i := range c.PolicyChanges {
+		b.addChange(&c.PolicyChanges[i])
+	}
+}
+
+// usable notes what judging a row came to.
+func (b *builder) usable(kind, id, tenantID string, revision int64, err error) bool {
+	switch {
+	case id == "":
+		err = fmt.Errorf("a row without an id")
+	case tenantID == "":
+		err = fmt.Errorf("it has no tenant")
+	}
+	if err == nil {
+		b.good(kind, id)
+		return true
+	}
+	name := ""
+	if t, ok := b.tenants.Get(tenantID); ok {
+		name = t.row.slug
+	}
+	b.fault(kind, id, name, revision, false, fmt.Errorf("%s %s: %w", kind, id, err))
+	o := object{kind, id}
+	if b.dropRow(o); id != "" && tenantID != "" {
+		b.putRow(o, rowRef{tenantID: tenantID}).rows.bad.Put(b.by, o, struct{}{})
+	}
+	return false
+}
+
+// addChange notes at which revision a policy's numbers last changed for a
+// tenant. A revision of the future would keep counters from being converted
+// for ever.
+func (b *builder) addChange(r *exceptions.Change) {
+	id := r.TenantID + "/" + r.Policy
+	var err error
+	switch {
+	case r.TenantID == "":
+		err = fmt.Errorf("it has no tenant")
+	case !slugForm.MatchString(r.Policy):
+		err = fmt.Errorf("policy %.64q is not a slug", r.Policy)
+	case r.Revision < 1 || r.Revision > b.changes.Revision:
+		err = fmt.Errorf("revision %d is not a revision", r.Revision)
+	}
+	if r.TenantID == "" {
+		b.fault("policy_change", id, "", r.Revision, false, fmt.Errorf("policy_change %s: %w", id, err))
+		return
+	}
+	e := b.touch(r.TenantID)
+	if !e.changed {
+		e.rows.changed, e.changed = maps.Clone(e.rows.changed), true
+	}
+	before := len(e.rows.changed)
+	defer func() { b.size.changes += len(e.rows.changed) - before }()
+	if err != nil {
+		name := ""
+		if t, ok := b.tenants.Get(r.TenantID); ok {
+			name = t.row.slug
+		}
+		b.fault("policy_change", id, name, r.Revision, false, fmt.Errorf("policy_change %s: %w", id, err))
+		delete(e.rows.changed, r.Policy)
+		return
+	}
+	b.good("policy_change", id)
+	if e.rows.changed == nil {
+		e.rows.changed = map[string]int64{}
+	}
+	e.rows.changed[r.Policy] = r.Revision
+}
+
+// steer makes the steering of every tenant whose rows, plan or plan's version
+// changed.
+func (b *builder) steer() {
+	for id, e := range b.rowEdits {
+		t, ok := b.tenants.Get(id)
+		if !ok {
+			if e.rows.empty() {
+				continue
+			}
+			t = b.record(id) // its tenant is yet to come
+		}
+		t = b.mutable(t)
+		if len(e.rows.changed) == 0 {
+			e.rows.changed = nil
+		}
+		if t.rows = e.rows; e.rows.empty() {
+			t.rows = nil
+		}
+		b.steerTenant(t, e)
+	}
+}
+
+// steerTenant brings a tenant's steering to its rows and its plan.
+func (b *builder) steerTenant(t *tenant, e *rowEdit) {
+	if t.subject == nil || t.rows == nil && t.subject.Steering == nil {
+		b.good("steering", t.row.id)
+		return
+	}
+	b.report.Steered++
+	next := *t.subject
+	var err error
+	if next.Steering, err = compileSteering(t, e); err == nil {
+		b.good("steering", t.row.id)
+	} else {
+		next.Steering = b.lastSteering(t)
+		b.fault("steering", t.row.id, t.row.slug, t.row.revision, next.Steering != nil, fmt.Errorf("tenant %s: %w", t.row.slug, err))
+	}
+	t.steered = err == nil && next.Steering != nil
+	t.subject = &next
+	for _, hash := range t.keys {
+		if k, ok := b.keys.Get(hash); ok {
+			b.putKey(hash, *k, &next)
+		}
+	}
+}
+
+// lastSteering is the steering that a tenant had, if it was made for the plan
+// that the tenant has.
+func (b *builder) lastSteering(t *tenant) *enforcement.Steering {
+	if b.previous == nil {
+		return nil
+	}
+	old, ok := b.previous.tenants.Get(t.row.id)
+	if !ok || old.subject == nil || old.subject.Plan != t.subject.Plan || old.subject.PlanRevision != t.subject.PlanRevision {
+		return nil
+	}
+	return old.subject.Steering
+}
+
+// compileSteering makes the steering of a tenant's subject after an edit of its
+// rows. A panic below is an error of this tenant. What its plan does not have is
+// no fault: after a plan's change an override may well wait for its policy to
+// come back.
+func compileSteering(t *tenant, e *rowEdit) (made *enforcement.Steering, err error) {
+	defer func() {
+		if r := recover(); r != nil {
+			made, err = nil, fmt.Errorf("compiling what was set beside its plan panicked: %v", r)
+		}
+	}()
+	if t.rows == nil || t.rows.unset() {
+		return nil, nil
+	}
+	s := t.subject
+	if t.steered && s.Steering.For(s.Plan, s.PlanRevision) {
+		made, _ = s.Steering.Edit(e.removed, e.current(), t.rows.changed)
+		return made, nil
+	}
+	made, _ = enforcement.NewSteering(s.Plan, s.PlanRevision).Edit(enforcement.SteeringRows{}, t.rows.rows(), t.rows.changed)
+	return made, nil
+}
+
+// current returns the added rows that no later row of the edit has replaced.
+func (e *rowEdit) current() enforcement.SteeringRows {
+	return enforcement.SteeringRows{
+		Deny:      current(&e.rows.deny, e.added.Deny, func(n *enforcement.ListEntry) string { return n.ID }),
+		Allow:     current(&e.rows.allow, e.added.Allow, func(n *enforcement.ListEntry) string { return n.ID }),
+		Blocks:    current(&e.rows.blocks, e.added.Blocks, func(n *enforcement.Block) string { return n.ID }),
+		Overrides: current(&e.rows.overrides, e.added.Overrides, func(o *enforcement.Override) string { return o.ID }),
+	}
+}
+
+func current[T any](m *cow.Map[string, *T], added []*T, id func(*T) string) []*T {
+	return slices.DeleteFunc(added, func(row *T) bool {
+		in, _ := m.Get(id(row))
+		return in != row
+	})
+}
+
+// ends gives, for each chunk of the index of rows, when the first of its rows
+// ends; 0: none does. Only chunks that were written are looked through.
+func (b *builder) ends() []int64 {
+	ends := make([]int64, b.rows.NumChunks())
+	b.rows.Chunks(b.by, func(i int, rows map[object]rowRef, written bool) {
+		if !written {
+			ends[i] = b.base.ends[i] // more chunks are all written
+			return
+		}
+		for _, ref := range rows {
+			ends[i] = earlier(ends[i], ref.until)
+		}
+	})
+	return ends
+}
+
+// earlier is the earlier of two ends, of which 0 is none.
+func earlier(a, b int64) int64 {
+	if a == 0 || b == 0 {
+		return max(a, b)
+	}
+	return min(a, b)
+}
+
+// NextEnd is when the first of the overrides, list entries and blocks that are
+// in the snapshot ends; the zero time when none does. It may be past: what has
+// ended stays until it is removed from the store.
+func (s *Snapshot) NextEnd() time.Time {
+	if s.nextEnd == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(s.nextEnd)
+}

@@ -1,0 +1,368 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// What was counted is read by ranges of a primary key or of the index by name;
+// which rows make an answer is metrics.Analytics' matter.
+
+// Kept gives, as of one moment, from where on rows are kept, and what is due of
+// the days that a span touches.
+func (s *Store) Kept(ctx context.Context, from, to int64) (metrics.Kept, error) {
+	type line struct {
+		due  bool
+		step metrics.Step
+		at   int64
+	}
+	var list []line
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, `
+			SELECT 0, step, before FROM pruned
+			UNION ALL
+			SELECT 1, step, at FROM roll_ups_due
+			WHERE step IN ('hour', 'day') AND at >= $1 AND at < $2`, floor(from, metrics.Day), dayAfter(to))
+		list, err = collect(rows, err, func(r row) (l line, err error) { return l, r.Scan(&l.due, &l.step, &l.at) })
+		return err
+	})
+	var k metrics.Kept
+	for _, l := range list {
+		switch {
+		case l.due:
+			k.Due = append(k.Due, metrics.RollUp{Step: l.step, At: l.at})
+		case l.step == metrics.Minute:
+			k.Minutes = l.at
+		case l.step == metrics.Hour:
+			k.Hours = l.at
+		}
+	}
+	return k, s.fail(err, "read which counts are kept")
+}
+
+// dayAfter is the first beginning of a day that is not before an instant.
+func dayAfter(at int64) int64 {
+	return floor(at+int64(metrics.Day.Duration()/time.Second)-1, metrics.Day)
+}
+
+// Mark reads a row of each process that added anything of late.
+func (s *Store) Mark(ctx context.Context) (m metrics.Mark, err error) {
+	err = s.read(ctx, func(ctx context.Context) error {
+		return s.reader.QueryRowContext(ctx, `
+			SELECT count(*), CAST(coalesce(sum(seq), 0) AS BIGINT), CAST(coalesce(sum(at), 0) AS BIGINT)
+			FROM flush_marks`).Scan(&m.Nodes, &m.Batches, &m.Times)
+	})
+	return m, s.fail(err, "read what was added to the counts")
+}
+
+// Counts gives rows of one step, newest first.
+func (s *Store) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
+	where, err := countsWhere(q)
+	if err != nil {
+		return nil, err
+	}
+	query := `
+		SELECT at, tenant, kind, name, ` + strings.Join(countFields(q), ", ") + `
+		FROM ` + tableOf("counts", q.Step) + ` ` + where.where() + `
+		ORDER BY at DESC, name DESC`
+	return s.countRows(ctx, query, where, q)
+}
+
+// SumCounts gives one row for each tenant and name; its At is the query's From.
+func (s *Store) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
+	where, err := countsWhere(q)
+	if err != nil {
+		return nil, err
+	}
+	fields := countFields(q)
+	sums := make([]string, len(fields))
+	for i, c := range fields {
+		sums[i] = "CAST(sum(" + c + ") AS BIGINT) AS " + c
+	}
+	order := ""
+	if slices.Contains(fields, "requests") {
+		order = "requests DESC, "
+	}
+	where.args = append(where.args, q.From)
+	query := fmt.Sprintf(`
+		SELECT CAST($%d AS BIGINT), tenant, kind, name, `, len(where.args)) + strings.Join(sums, ", ") + `
+		FROM ` + tableOf("counts", q.Step) + ` ` + where.where() + `
+		GROUP BY tenant, kind, name
+		ORDER BY ` + order + `tenant, name`
+	return s.countRows(ctx, query, where, q)
+}
+
+// countFields are the columns of numbers that a query asks for.
+func countFields(q metrics.CountQuery) []string {
+	if len(q.Fields) == 0 {
+		return metrics.Columns
+	}
+	return q.Fields
+}
+
+func (s *Store) countRows(ctx context.Context, query string, where filter, q metrics.CountQuery) ([]metrics.CountRow, error) {
+	if q.Limit > 0 {
+		query += " " + where.limit(q.Limit)
+	}
+	var list []metrics.CountRow
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, query, where.args...)
+		list, err = collect(rows, err, countScanner(countFields(q)))
+		return err
+	})
+	return list, s.fail(err, "read counts")
+}
+
+// countScanner gives a function that scans rows of counts, all into one place:
+// an answer has thousands of them.
+func countScanner(fields []string) func(row) (metrics.CountRow, error) {
+	var c metrics.CountRow
+	into, _ := c.FieldsOf(fields) // countsWhere has looked at their names
+	into = append([]any{&c.At, &c.Tenant, &c.Kind, &c.Name}, into...)
+	return func(r row) (metrics.CountRow, error) {
+		err := r.Scan(into...)
+		return c, err
+	}
+}
+
+func countsWhere(q metrics.CountQuery) (where filter, err error) {
+	if !slices.Contains(levels[:], q.Step) {
+		return where, fmt.Errorf("counts of a %q are not kept", q.Step)
+	}
+	if _, known := new(metrics.Counts).FieldsOf(q.Fields); !known {
+		return where, fmt.Errorf("not all of %q are counted", q.Fields)
+	}
+	if len(q.Tenants) == 0 {
+		where.and(`tenant = ?`, int64(q.Tenant))
+	} else {
+		anyOf(&where, "tenant", q.Tenants, func(n uint32) any { return int64(n) })
+	}
+	where.and(`kind = ?`, string(q.Kind))
+	where.and(`at >= ? AND at < ?`, q.From, q.To)
+	if len(q.Names) > 0 {
+		anyOf(&where, "name", q.Names, func(n string) any { return n })
+	}
+	return where, nil
+}
+
+// anyOf adds the condition that a column has one of several values.
+func anyOf[T any](f *filter, column string, values []T, arg func(T) any) {
+	args := make([]any, len(values))
+	for i, v := range values {
+		args[i] = arg(v)
+	}
+	f.and(column+" IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(values)), ", ")+")", args...)
+}
+
+// Sketches gives rows of one step in the order of time.
+func (s *Store) Sketches(ctx context.Context, q metrics.SketchQuery) ([]metrics.SketchRow, error) {
+	if !slices.Contains(levels[:], q.Step) {
+		return nil, fmt.Errorf("sketches of a %q are not kept", q.Step)
+	}
+	var where filter
+	where.and(`tenant = ? AND name = ?`, int64(q.Tenant), q.Name)
+	where.and(`at >= ? AND at < ?`, q.From, q.To)
+	query := `
+		SELECT at, tenant, name, node, doc
+		FROM ` + tableOf("sketches", q.Step) + ` ` + where.where() + `
+		ORDER BY at, node`
+	if q.Limit > 0 {
+		query += " " + where.limit(q.Limit)
+	}
+	var list []metrics.SketchRow
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, query, where.args...)
+		list, err = collect(rows, err, func(r row) (k metrics.SketchRow, err error) {
+			return k, r.Scan(&k.At, &k.Tenant, &k.Name, &k.Node, &k.Doc)
+		})
+		return err
+	})
+	return list, s.fail(err, "read sketches")
+}
+
+// refusalRow is a kept refusal as it is found; it may not be readable.
+type refusalRow struct {
+	id     []byte
+	tenant uint32
+	doc    string
+}
+
+const refusalColumns = "id, tenant, doc"
+
+func scanRefusal(r row) (f refusalRow, err error) { return f, r.Scan(&f.id, &f.tenant, &f.doc) }
+
+// refusal reads the document, and nothing that it does not know: half of an
+// explanation would be a wrong one.
+func (f *refusalRow) refusal() (r metrics.Refusal, err error) {
+	if err := readJSON(f.doc, &r); err != nil {
+		return metrics.Refusal{}, err
+	}
+	if string(r.ID[:]) != string(f.id) || r.Tenant != f.tenant {
+		return metrics.Refusal{}, errors.New("the document is of another decision or tenant than its row")
+	}
+	r.At = r.At.UTC()
+	return r, nil
+}
+
+// Refusal finds a kept refusal. One of another tenant is not there.
+func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metrics.Refusal, error) {
+	var where filter
+	where.and(`id = ?`, id[:])
+	if tenant != 0 {
+		where.and(`tenant = ?`, int64(tenant))
+	}
+	query := `
+		SELECT ` + refusalColumns + `
+		FROM recent_refusals ` + where.where()
+	var r metrics.Refusal
+	err := s.read(ctx, func(ctx context.Context) error {
+		found, err := scanRefusal(s.reader.QueryRowContext(ctx, query, where.args...))
+		if err == nil {
+			r, err = found.refusal()
+		}
+		return err
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = problem.New(problem.NotFound, "no refusal with this decision id is kept")
+	}
+	return r, s.fail(err, "read the refusal %x", id)
+}
+
+const (
+	refusalsUsual = 100
+	// refusalsLooked is how many rows at most are looked through for what no column
+	// holds.
+	refusalsLooked = 5000
+	refusalsPiece  = 500
+)
+
+// Refusals gives kept refusals in the order of their ids, newest first. A row
+// that cannot be read is left out, and told to the log once a call.
+func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metrics.Refusal, error) {
+	if f.Limit <= 0 {
+		f.Limit = refusalsUsual
+	}
+	piece := f.Limit
+	if len(f.Attributes) > 0 || f.Degraded {
+		piece = refusalsPiece
+	}
+	list := []metrics.Refusal{}
+	var broken []error
+	for looked := 0; len(list) < f.Limit && looked < refusalsLooked; looked += piece {
+		found, err := s.refusalRows(ctx, f, piece)
+		if err != nil {
+			return nil, s.fail(err, "list refusals")
+		}
+		for i := range found {
+			r, err := found[i].refusal()
+			switch {
+			case err != nil:
+				broken = append(broken, fmt.Errorf("refusal %x: %w", found[i].id, err))
+			case len(list) < f.Limit && (r.Degraded || !f.Degraded) && hasAttributes(&r, f.Attributes):
+				list = append(list, r)
+			}
+		}
+		if len(found) < piece {
+			break
+		}
+		f.Before = [16]byte(found[len(found)-1].id)
+	}
+	if len(broken) > 0 {
+		s.log.ErrorContext(ctx, "kept refusals cannot be read; they are left out", "rows", len(broken), "first", broken[0])
+	}
+	return list, nil
+}
+
+// refusalRows gives the newest rows. Of several reasons each is asked for by
+// itself: the index has those of one in the order of ids, and a search for all
+// at once would sort every row of each.
+func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit int) (list []refusalRow, err error) {
+	if len(f.Reasons) == 0 {
+		return s.refusalRowsFor(ctx, f, f.Reason, limit)
+	}
+	reasons := slices.Compact(slices.Sorted(slices.Values(f.Reasons)))
+	for _, reason := range reasons {
+		if f.Reason != "" && f.Reason != reason {
+			continue
+		}
+		rows, err := s.refusalRowsFor(ctx, f, reason, limit)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, rows...)
+	}
+	slices.SortFunc(list, func(a, b refusalRow) int { return bytes.Compare(b.id, a.id) })
+	return list[:min(limit, len(list))], nil
+}
+
+func hasAttributes(r *metrics.Refusal, asked []enforcement.Attribute) bool {
+	for _, a := range asked {
+		if !slices.ContainsFunc(r.Attributes, func(has enforcement.Attribute) bool { return has == a || within(has, a) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// within reports whether an address is of the network that is asked for.
+func within(has, asked enforcement.Attribute) bool {
+	if has.Name != "ip" || asked.Name != "ip" || !strings.Contains(asked.Value, "/") {
+		return false
+	}
+	network, err := netip.ParsePrefix(asked.Value)
+	if err != nil {
+		return false
+	}
+	address, err := netip.ParseAddr(has.Value)
+	return err == nil && network.Contains(address)
+}
+
+// refusalRowsFor gives the newest rows of one reason; "": of all.
+func (s *Store) refusalRowsFor(ctx context.Context, f metrics.RefusalFilter, reason enforcement.Reason, limit int) (list []refusalRow, err error) {
+	var where filter
+	if f.Tenant != 0 {
+		where.and(`tenant = ?`, int64(f.Tenant))
+	}
+	if f.Policy != "" {
+		where.and(`policy = ?`, f.Policy)
+	}
+	if f.Route != "" {
+		where.and(`route = ?`, f.Route)
+	}
+	if reason != "" {
+		where.and(`reason = ?`, string(reason))
+	}
+	if !f.From.IsZero() {
+		where.and(`at_us >= ?`, f.From.UnixMicro())
+	}
+	if !f.To.IsZero() {
+		where.and(`at_us < ?`, f.To.UnixMicro())
+	}
+	if f.Before != [16]byte{} {
+		where.and(`id < ?`, f.Before[:])
+	}
+	if f.After != [16]byte{} {
+		where.and(`id > ?`, f.After[:])
+	}
+	query := `
+		SELECT ` + refusalColumns + `
+		FROM recent_refusals ` + where.where() + `
+		ORDER BY id DESC ` + where.limit(limit)
+	err = s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, query, where.args...)
+		list, err = collect(rows, err, scanRefusal)
+		return err
+	})
+	return list, err
+}

@@ -1,0 +1,225 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/headgate/headgate/internal/audit"
+)
+
+const entryColumns = `id, at, revision, actor_kind, actor_id, actor_name, request_id, address,
+	tenant_id, action, object, object_name, before_doc, after_doc, seq, hash`
+
+func scanEntry(r row) (audit.Entry, error) {
+	var e audit.Entry
+	var tenantID, before, after sql.NullString
+	var seq sql.NullInt64
+	var hash []byte
+	err := r.Scan(&e.ID, &e.At, &e.Revision, &e.Actor.Kind, &e.Actor.ID, &e.Actor.Name, &e.Origin.RequestID, &e.Origin.Address,
+		&tenantID, &e.Action, &e.Object, &e.ObjectName, &before, &after, &seq, &hash)
+	e.At, e.TenantID, e.Seq = e.At.UTC(), tenantID.String, seq.Int64
+	copy(e.Hash[:], hash)
+	if before.Valid {
+		e.Before = json.RawMessage(before.String)
+	}
+	if after.Valid {
+		e.After = json.RawMessage(after.String)
+	}
+	return e, err
+}
+
+// writeLines adds the lines of the edit behind the last one of the chain. The
+// lock of the head makes those who write lines take turns.
+func (e *edit) writeLines(ctx context.Context) error {
+	if len(e.lines) == 0 {
+		return nil
+	}
+	var last int64
+	var head []byte
+	err := e.tx.QueryRowContext(ctx, `
+		UPDATE audit_head SET seq = seq + $1 WHERE id = 1 RETURNING seq, hash`, len(e.lines)).Scan(&last, &head)
+	if err != nil {
+		return fmt.Errorf("take the head of the chain: %w", err)
+	}
+	if !e.raises {
+		// After the head: a line of an edit that comes before has no later revision.
+		if err := e.tx.QueryRowContext(ctx, `SELECT n FROM revision WHERE id = 1`).Scan(&e.revision); err != nil {
+			return fmt.Errorf("read the revision: %w", err)
+		}
+	}
+	var hash audit.Hash
+	copy(hash[:], head)
+	for i := range e.lines {
+		l := &e.lines[i]
+		if err := e.complete(ctx, l); err != nil {
+			return err
+		}
+		l.Seq = last - int64(len(e.lines)-1-i)
+		l.Hash = l.Sum(hash)
+		if err := e.writeLine(ctx, l); err != nil {
+			return err
+		}
+		hash = l.Hash
+	}
+	if _, err := e.exec(ctx, `UPDATE audit_head SET hash = $1 WHERE id = 1`, hash[:]); err != nil {
+		return fmt.Errorf("move the head of the chain: %w", err)
+	}
+	return nil
+}
+
+// complete makes a line what is kept of it. Without an actor it is whoever ctx
+// says.
+func (e *edit) complete(ctx context.Context, l *audit.Entry) (err error) {
+	if l.ID, err = newID(""); err != nil {
+		return err
+	}
+	if l.Actor.Kind == "" {
+		l.Actor, l.Origin = audit.Who(ctx)
+	}
+	l.At, l.Revision = e.now, e.revision
+	for _, word := range []*string{
+		&l.Actor.Kind, &l.Actor.ID, &l.Actor.Name, &l.Origin.RequestID, &l.Origin.Address, &l.Action, &l.Object, &l.ObjectName,
+	} {
+		*word = audit.Clean(*word)
+	}
+	return nil
+}
+
+func (e *edit) writeLine(ctx context.Context, l *audit.Entry) error {
+	_, err := e.exec(ctx, `
+		INSERT INTO audit_log (`+entryColumns+`)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
+		l.ID, l.At, l.Revision, l.Actor.Kind, l.Actor.ID, l.Actor.Name, l.Origin.RequestID, l.Origin.Address,
+		orNull(l.TenantID), l.Action, l.Object, l.ObjectName, text(l.Before), text(l.After), l.Seq, l.Hash[:])
+	return err
+}
+
+// WriteAudit adds a line that belongs to no change.
+func (s *Store) WriteAudit(ctx context.Context, e audit.Entry) error {
+	err := s.aside(ctx, e, func(context.Context, *edit) error { return nil })
+	return s.fail(err, "write an audit line of %s", e.Action)
+}
+
+// orNull is a text for a column that is NULL for none.
+func orNull(text string) sql.NullString {
+	return sql.NullString{String: text, Valid: text != ""}
+}
+
+func text(document json.RawMessage) sql.NullString {
+	return sql.NullString{String: string(document), Valid: document != nil}
+}
+
+// AuditEntries gives lines newest first: in the order of their edits, whatever
+// the nodes' clocks said. Lines without an edit stand behind the last one before
+// them, by their ids.
+func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
+	where := narrowed(f)
+	query := `
+		SELECT ` + entryColumns + `
+		FROM audit_log ` + where.where() + `
+		ORDER BY revision DESC, id DESC ` + where.limit(f.Limit)
+	var list []audit.Entry
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, query, where.args...)
+		list, err = collect(rows, err, scanEntry)
+		return err
+	})
+	return list, s.fail(err, "list audit entries")
+}
+
+// narrowed is the condition of a reading of the log.
+func narrowed(f audit.Filter) (where filter) {
+	for _, column := range []struct{ condition, value string }{
+		{`id = ?`, f.ID},
+		{`tenant_id = ?`, f.TenantID},
+		{`action = ?`, f.Action},
+		{`object = ?`, f.Object},
+		{`(revision, id) < (SELECT revision, id FROM audit_log WHERE id = ?)`, f.After},
+	} {
+		if column.value != "" {
+			where.and(column.condition, column.value)
+		}
+	}
+	if f.Group != "" {
+		where.and(`action LIKE ? ESCAPE '\'`, escaped(f.Group)+".%")
+	}
+	if f.Named != "" {
+		where.and(`(object = ? OR object_name = ?)`, f.Named, f.Named)
+	}
+	if f.Actor != "" {
+		// SQLite's lower knows ASCII only.
+		where.and(`(actor_id = ? OR lower(actor_name) LIKE ? ESCAPE '\' OR actor_name LIKE ? ESCAPE '\')`,
+			f.Actor, contains(f.Actor), "%"+escaped(f.Actor)+"%")
+	}
+	if !f.From.IsZero() {
+		where.and(`at >= ?`, stored(f.From))
+	}
+	if !f.To.IsZero() {
+		where.and(`at < ?`, stored(f.To))
+	}
+	return where
+}
+
+// verifyPage is how many lines a walk reads at once.
+const verifyPage = 1000
+
+// VerifyAudit walks the chain in one transaction of one moment, page by page.
+func (s *Store) VerifyAudit(ctx context.Context) (audit.Verdict, error) {
+	v, err := s.verifyAudit(ctx)
+	return v, s.fail(err, "verify the audit log")
+}
+
+func (s *Store) verifyAudit(ctx context.Context) (audit.Verdict, error) {
+	tx, err := s.reader.BeginTx(ctx, s.engine.oneMoment())
+	if err != nil {
+		return audit.Verdict{}, err
+	}
+	defer tx.Rollback()
+	var head audit.Head
+	var hash []byte
+	err = tx.QueryRowContext(ctx, `SELECT seq, hash, outside FROM audit_head WHERE id = 1`).Scan(&head.Seq, &hash, &head.Outside)
+	if errors.Is(err, sql.ErrNoRows) {
+		return audit.Verdict{Broken: &audit.Broken{What: "have no head beside them: it was removed"}}, nil
+	}
+	if err != nil {
+		return audit.Verdict{}, err
+	}
+	copy(head.Hash[:], hash)
+	var walk audit.Walk
+	if err := walkLines(ctx, tx, &walk); err != nil {
+		return audit.Verdict{}, err
+	}
+	var outside int64
+	if err := tx.QueryRowContext(ctx, `SELECT count(*) FROM audit_log WHERE seq IS NULL`).Scan(&outside); err != nil {
+		return audit.Verdict{}, err
+	}
+	return walk.End(head, outside), nil
+}
+
+// walkLines takes the lines of the chain until one is not right.
+func walkLines(ctx context.Context, tx *sql.Tx, walk *audit.Walk) error {
+	for after := int64(0); ; {
+		rows, err := tx.QueryContext(ctx, `
+			SELECT `+entryColumns+`
+			FROM audit_log
+			WHERE seq > $1
+			ORDER BY seq
+			LIMIT $2`, after, verifyPage)
+		page, err := collect(rows, err, scanEntry)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			if !walk.Next(&page[i]) {
+				return nil
+			}
+			after = page[i].Seq
+		}
+		if len(page) < verifyPage {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/strictjson"
+	"github.com/headgate/headgate/plans"
+)
+
+// form is the number of the form in which documents are written. A reader knows
+// every form that was ever written; a changed form gets the next number.
+const form = 1
+
+type documentJSON struct {
+	Form        int          `json:"form"`
+	Name        string       `json:"name"`
+	Description string       `json:"description,omitempty"`
+	Policies    []policyJSON `json:"policies,omitempty"`
+}
+
+type policyJSON struct {
+	Slug        string                  `json:"slug"`
+	Description string                  `json:"description,omitempty"`
+	Methods     []string                `json:"methods,omitempty"`
+	Path        string                  `json:"path,omitempty"`
+	Attributes  map[string]string       `json:"attributes,omitempty"`
+	CountBy     []string                `json:"count_by,omitempty"`
+	Missing     enforcement.Missing     `json:"missing,omitempty"`
+	Replaces    []string                `json:"replaces,omitempty"`
+	Mode        enforcement.PolicyMode  `json:"mode,omitempty"`
+	OnFailure   enforcement.OnFailure   `json:"on_failure,omitempty"`
+	Consistency enforcement.Consistency `json:"consistency,omitempty"`
+	Limits      []limitJSON             `json:"limits,omitempty"`
+}
+
+type limitJSON struct {
+	Name      string `json:"name"`
+	Algorithm string `json:"algorithm,omitempty"`
+	Quota     int64  `json:"quota"`
+	WindowMS  int64  `json:"window_ms"`
+	Burst     int64  `json:"burst,omitempty"`
+	Anchor    string `json:"anchor"`
+}
+
+// writeDocument gives the text of a document. One that could not be read back
+// is refused: it must not get into the database.
+func writeDocument(d plans.Document) (string, error) {
+	out := documentJSON{Form: form, Name: d.Name, Description: d.Description}
+	for _, p := range d.Policies {
+		limits, err := writeLimits(p.Limits)
+		if err != nil {
+			return "", &problem.Problem{Kind: problem.Invalid, Message: "the document cannot be stored", Cause: fmt.Errorf("policy %s: %w", p.Slug, err)}
+		}
+		out.Policies = append(out.Policies, policyJSON{
+			p.Slug, p.Description, p.Match.Methods, p.Match.Path, p.Match.Attributes, p.CountBy,
+			p.Missing, p.Replaces, p.Mode, p.OnFailure, p.Consistency, limits,
+		})
+	}
+	text, err := writeJSON(out)
+	if err != nil {
+		return "", err
+	}
+	if _, err := readDocument(text); err != nil {
+		return "", &problem.Problem{Kind: problem.Invalid, Message: "the document cannot be stored", Cause: err}
+	}
+	return text, nil
+}
+
+func writeLimits(limits []enforcement.Limit) ([]limitJSON, error) {
+	var out []limitJSON
+	for _, l := range limits {
+		if l.Window%time.Millisecond != 0 {
+			return nil, fmt.Errorf("limit %s: the window %v is not whole milliseconds", l.Name, l.Window)
+		}
+		out = append(out, limitJSON{l.Name, l.Algorithm.String(), l.Quota, l.Window.Milliseconds(), l.Burst, l.Anchor.String()})
+	}
+	return out, nil
+}
+
+// readDocument reads what writeDocument wrote, and nothing else: a document
+// that is not understood whole must not be enforced in part.
+func readDocument(text string) (plans.Document, error) {
+	var in documentJSON
+	if err := readJSON(text, &in); err != nil {
+		return plans.Document{}, err
+	}
+	if in.Form != form {
+		return plans.Document{}, fmt.Errorf("the document has form %d, and this headgate knows form %d", in.Form, form)
+	}
+	d := plans.Document{Name: in.Name, Description: in.Description}
+	for _, p := range in.Policies {
+		limits, err := readLimits(p.Limits)
+		if err != nil {
+			return plans.Document{}, fmt.Errorf("policy %s: %w", p.Slug, err)
+		}
+		d.Policies = append(d.Policies, plans.Policy{
+			Slug: p.Slug, Description: p.Description,
+			Match:   plans.Match{Methods: p.Methods, Path: p.Path, Attributes: p.Attributes},
+			CountBy: p.CountBy, Missing: p.Missing, Replaces: p.Replaces, Mode: p.Mode,
+			OnFailure: p.OnFailure, Consistency: p.Consistency, Limits: limits,
+		})
+	}
+	return d, nil
+}
+
+func readLimits(limits []limitJSON) ([]enforcement.Limit, error) {
+	var out []enforcement.Limit
+	for _, l := range limits {
+		limit := enforcement.Limit{Name: l.Name, Quota: l.Quota, Window: time.Duration(l.WindowMS) * time.Millisecond, Burst: l.Burst}
+		if limit.Window.Milliseconds() != l.WindowMS {
+			return nil, fmt.Errorf("limit %s: the window of %d ms is out of range", l.Name, l.WindowMS)
+		}
+		var ok bool
+		// A draft may stand without an algorithm; nothing is published like that.
+		if limit.Algorithm, ok = enforcement.ParseAlgorithm(l.Algorithm); !ok && l.Algorithm != "" {
+			return nil, fmt.Errorf("limit %s: the algorithm %q is not known", l.Name, l.Algorithm)
+		}
+		if limit.Anchor, ok = enforcement.ParseAnchor(l.Anchor); !ok {
+			return nil, fmt.Errorf("limit %s: the anchor %q is not known", l.Name, l.Anchor)
+		}
+		out = append(out, limit)
+	}
+	return out, nil
+}
+
+// A formerJSON is an enforcement.Former as the limit that its numbers are of.
+type formerJSON struct {
+	Quota    int64 `json:"quota"`
+	WindowMS int64 `json:"window_ms"`
+	Burst    int64 `json:"burst"`
+	Rev      int64 `json:"rev"`
+	UntilUS  int64 `json:"until_us"`
+}
+
+func writeFormers(formers []enforcement.Former) (string, error) {
+	out := []formerJSON{}
+	for _, f := range formers {
+		out = append(out, formerJSON{f.Quota, f.Window / 1000, f.Capacity, f.Rev, f.Until})
+	}
+	return writeJSON(out)
+}
+
+// readFormers reads the former numbers of a limit of an algorithm.
+func readFormers(text string, a enforcement.Algorithm) ([]enforcement.Former, error) {
+	var in []formerJSON
+	if err := readJSON(text, &in); err != nil {
+		return nil, err
+	}
+	var out []enforcement.Former
+	for _, f := range in {
+		if f.Quota < 0 || f.WindowMS <= 0 || f.Burst < 0 {
+			return nil, errors.New("a former number is out of range")
+		}
+		limit := enforcement.Limit{Algorithm: a, Quota: f.Quota, Window: time.Duration(f.WindowMS) * time.Millisecond, Burst: f.Burst}
+		out = append(out, enforcement.Former{Numbers: limit.Numbers(), Rev: f.Rev, Until: f.UntilUS})
+	}
+	return out, nil
+}
+
+// An overrideLimitJSON is the numbers that an override gives a limit; what is
+// not there stays the plan's.
+type overrideLimitJSON struct {
+	Name     string `json:"name"`
+	Quota    *int64 `json:"quota,omitempty"`
+	Burst    *int64 `json:"burst,omitempty"`
+	WindowMS *int64 `json:"window_ms,omitempty"`
+}
+
+// writeOverrideLimits refuses what could not be read back, as writeDocument does.
+func writeOverrideLimits(limits []enforcement.OverrideLimit) (string, error) {
+	out := []overrideLimitJSON{}
+	for _, l := range limits {
+		o := overrideLimitJSON{Name: l.Name}
+		if l.Quota != enforcement.Keep {
+			o.Quota = &l.Quota
+		}
+		if l.Burst != enforcement.Keep {
+			o.Burst = &l.Burst
+		}
+		if l.Window != 0 {
+			ms := l.Window.Milliseconds()
+			o.WindowMS = &ms
+		}
+		out = append(out, o)
+	}
+	text, err := writeJSON(out)
+	if err != nil {
+		return "", err
+	}
+	back, err := readOverrideLimits(text)
+	if err == nil && !slices.Equal(back, limits) {
+		err = errors.New("they read back as others")
+	}
+	if err != nil {
+		return "", &problem.Problem{Kind: problem.Invalid, Message: "the limits cannot be stored", Cause: err}
+	}
+	return text, nil
+}
+
+// readOverrideLimits reads what writeOverrideLimits wrote, and nothing else.
+func readOverrideLimits(text string) ([]enforcement.OverrideLimit, error) {
+	var in []overrideLimitJSON
+	if err := readJSON(text, &in); err != nil {
+		return nil, err
+	}
+	var out []enforcement.OverrideLimit
+	for _, l := range in {
+		o := enforcement.OverrideLimit{Name: l.Name, Quota: enforcement.Keep, Burst: enforcement.Keep}
+		if l.Quota != nil {
+			o.Quota = *l.Quota
+		}
+		if l.Burst != nil {
+			o.Burst = *l.Burst
+		}
+		if l.WindowMS != nil {
+			o.Window = time.Duration(*l.WindowMS) * time.Millisecond
+			if *l.WindowMS < 1 || o.Window.Milliseconds() != *l.WindowMS {
+				return nil, fmt.Errorf("limit %s: the window of %d ms is out of range", l.Name, *l.WindowMS)
+			}
+		}
+		out = append(out, o)
+	}
+	return out, nil
+}
+
+// writeKeyValues gives the text of a block's key, and refuses what could not be
+// read back.
+func writeKeyValues(key map[string]string) (string, error) {
+	if key == nil {
+		key = map[string]string{}
+	}
+	text, err := writeJSON(key)
+	if err != nil {
+		return "", err
+	}
+	back, err := readKeyValues(text)
+	if err == nil && !maps.Equal(back, key) {
+		err = errors.New("it reads back as another")
+	}
+	if err != nil {
+		return "", &problem.Problem{Kind: problem.Invalid, Message: "the key cannot be stored", Cause: err}
+	}
+	return text, nil
+}
+
+func readKeyValues(text string) (map[string]string, error) {
+	var key map[string]string
+	err := readJSON(text, &key)
+	if err == nil && key == nil {
+		err = errors.New("the stored key is null")
+	}
+	return key, err
+}
+
+// writeJSON gives compact text that says what it means: no escapes for HTML.
+func writeJSON(v any) (string, error) {
+	var b bytes.Buffer
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return "", fmt.Errorf("write as JSON: %w", err)
+	}
+	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+}
+
+func readJSON(text string, v any) error {
+	if err := strictjson.Check([]byte(text), strictjson.MaxDepth); err != nil {
+		// Only the words: what is stored badly is no fault of a caller.
+		return errors.New("the stored document is not strict JSON: " + err.Error())
+	}
+	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(v); err != nil {
+		return fmt.Errorf("the stored document cannot be read: %w", err)
+	}
+	return nil
+}

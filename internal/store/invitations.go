@@ -1,0 +1,176 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+const invitationColumns = `id, hash, tenant_id, email, role, user_id, created_at, expires_at, actor_kind, actor_id, actor_name`
+
+func scanInvitation(r row) (accounts.Invitation, error) {
+	var i accounts.Invitation
+	var hash []byte
+	var tenantID, userID sql.NullString
+	err := r.Scan(&i.ID, &hash, &tenantID, &i.Email, &i.Role, &userID, &i.CreatedAt, &i.ExpiresAt,
+		&i.CreatedBy.Kind, &i.CreatedBy.ID, &i.CreatedBy.Name)
+	copy(i.Hash[:], hash)
+	i.TenantID, i.UserID = tenantID.String, userID.String
+	i.CreatedAt, i.ExpiresAt = i.CreatedAt.UTC(), i.ExpiresAt.UTC()
+	return i, err
+}
+
+// CreateInvitation adds a link; NotFound without its tenant or its user. A new
+// person's address may be somebody's: a tenant must not learn whose, so that is
+// told only to whoever has the link.
+func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e audit.Entry) (accounts.Invitation, error) {
+	var made accounts.Invitation
+	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
+		if err := ed.mayInvite(ctx, i); err != nil {
+			return err
+		}
+		made, err = ed.addInvitation(ctx, i)
+		return err
+	})
+	return made, s.fail(err, "create an invitation")
+}
+
+// mayInvite holds a link against whom it is for.
+func (e *edit) mayInvite(ctx context.Context, i accounts.Invitation) error {
+	if err := e.tenantIfAny(ctx, i.TenantID); err != nil || i.UserID == "" {
+		return err
+	}
+	u, err := e.user(ctx, i.UserID)
+	if err == nil && u.TenantID != i.TenantID {
+		err = missing(sql.ErrNoRows, "user")
+	}
+	return err
+}
+
+func (e *edit) addInvitation(ctx context.Context, i accounts.Invitation) (_ accounts.Invitation, err error) {
+	if i.ID, err = newID(i.ID); err != nil {
+		return i, err
+	}
+	e.concerns(i.TenantID, i.ID, i.Email)
+	i.CreatedAt, i.ExpiresAt = e.at, stored(i.ExpiresAt)
+	n, err := e.exec(ctx, `
+		INSERT INTO invitations (id, hash, tenant_id, email, search, role, user_id, created_at, expires_at,
+			actor_kind, actor_id, actor_name, revision)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		ON CONFLICT DO NOTHING`,
+		i.ID, i.Hash[:], orNull(i.TenantID), i.Email, accounts.FoldEmail(i.Email), string(i.Role), orNull(i.UserID), i.CreatedAt, i.ExpiresAt,
+		i.CreatedBy.Kind, i.CreatedBy.ID, i.CreatedBy.Name, e.revision)
+	if err != nil {
+		return i, fmt.Errorf("add an invitation: %w", err)
+	}
+	if n == 0 {
+		return i, problem.WithCode(problem.Conflict, "invitation_exists", "an invitation with this token exists already")
+	}
+	return i, nil
+}
+
+// Invitation finds by the hash of its token; NotFound for one that is over.
+func (s *Store) Invitation(ctx context.Context, hash [32]byte, now time.Time) (accounts.Invitation, error) {
+	var i accounts.Invitation
+	err := s.read(ctx, func(ctx context.Context) (err error) {
+		i, err = scanInvitation(s.reader.QueryRowContext(ctx, `
+			SELECT `+invitationColumns+`
+			FROM invitations
+			WHERE hash = $1 AND expires_at > $2`, hash[:], stored(now)))
+		return missing(err, "invitation")
+	})
+	return i, s.fail(err, "load an invitation")
+}
+
+// Invitations lists by id, oldest first, those that are over too.
+func (s *Store) Invitations(ctx context.Context, f accounts.UserFilter) ([]accounts.Invitation, error) {
+	var where filter
+	where.whose(f, "")
+	query := `
+		SELECT ` + invitationColumns + `
+		FROM invitations ` + where.where() + `
+		ORDER BY id ` + where.limit(f.Limit)
+	var list []accounts.Invitation
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, query, where.args...)
+		list, err = collect(rows, err, scanInvitation)
+		return err
+	})
+	return list, s.fail(err, "list invitations")
+}
+
+// AcceptInvitation takes a link, once. A new user has the role, the tenant and
+// (but of the set-up link) the address of the link, whatever u says. The set-up
+// link makes a user only while there is none.
+func (s *Store) AcceptInvitation(ctx context.Context, hash [32]byte, now time.Time, u accounts.User, e audit.Entry) (accounts.User, error) {
+	var made accounts.User
+	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
+		i, err := scanInvitation(ed.tx.QueryRowContext(ctx, `
+			DELETE FROM invitations
+			WHERE hash = $1 AND expires_at > $2
+			RETURNING `+invitationColumns, hash[:], stored(now)))
+		if err != nil {
+			return missing(err, "invitation")
+		}
+		if i.UserID != "" {
+			made, err = ed.renewUser(ctx, i.UserID, u)
+			return err
+		}
+		if i.Email != "" {
+			u.Email = i.Email
+		} else if err := ed.refuseSetUp(ctx); err != nil {
+			return err
+		}
+		u.Role, u.TenantID, u.Disabled = i.Role, i.TenantID, false
+		made, err = ed.addUser(ctx, u)
+		return err
+	})
+	return made, s.fail(err, "accept an invitation")
+}
+
+// renewUser gives somebody who exists another password. A link does not bring
+// back who was disabled.
+func (e *edit) renewUser(ctx context.Context, id string, u accounts.User) (accounts.User, error) {
+	before, err := e.user(ctx, id)
+	if err != nil {
+		return u, err
+	}
+	if before.Disabled {
+		return u, missing(sql.ErrNoRows, "invitation")
+	}
+	e.concerns(before.TenantID, before.ID, before.Email)
+	after := before
+	after.Password = u.Password
+	return e.changeUser(ctx, before, after, "")
+}
+
+// DeleteInvitation takes a link of one tenant back; "" is the operator.
+func (s *Store) DeleteInvitation(ctx context.Context, tenantID, id string, e audit.Entry) error {
+	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
+		i, err := scanInvitation(ed.tx.QueryRowContext(ctx, `
+			DELETE FROM invitations
+			WHERE tenant_id IS NOT DISTINCT FROM $1 AND id = $2
+			RETURNING `+invitationColumns, orNull(tenantID), id))
+		if err != nil {
+			return missing(err, "invitation")
+		}
+		ed.concerns(i.TenantID, i.ID, i.Email)
+		return nil
+	})
+	return s.fail(err, "delete invitation %s", id)
+}
+
+// endLinksOf takes back the open links that a key made: whoever had the key has
+// none of them left.
+func (e *edit) endLinksOf(ctx context.Context, kind, id string) error {
+	_, err := e.exec(ctx, `DELETE FROM invitations WHERE actor_kind = $1 AND actor_id = $2`, kind, id)
+	if err != nil {
+		return fmt.Errorf("end its links: %w", err)
+	}
+	return nil
+}

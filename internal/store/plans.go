@@ -1,0 +1,223 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/plans"
+)
+
+const planColumns = `p.id, p.slug, p.draft, p.draft_revision, p.published, p.latest,
+	(SELECT count(*) FROM tenants t WHERE t.plan_id = p.id), p.revision, p.created_at, p.updated_at`
+
+func scanPlan(r row) (plans.Plan, error) {
+	var p plans.Plan
+	var draft string
+	var published sql.NullInt64
+	err := r.Scan(&p.ID, &p.Slug, &draft, &p.DraftRevision, &published, &p.Latest,
+		&p.Tenants, &p.Revision, &p.CreatedAt, &p.UpdatedAt)
+	if err != nil {
+		return p, err
+	}
+	p.Published = int(published.Int64)
+	p.CreatedAt, p.UpdatedAt = p.CreatedAt.UTC(), p.UpdatedAt.UTC()
+	if p.Draft, err = readDocument(draft); err != nil {
+		return p, fmt.Errorf("draft of plan %s: %w", p.Slug, err)
+	}
+	return p, nil
+}
+
+// Plan finds by id or slug.
+func (s *Store) Plan(ctx context.Context, idOrSlug string) (plans.Plan, error) {
+	var p plans.Plan
+	err := s.read(ctx, func(ctx context.Context) (err error) {
+		p, err = scanPlan(s.reader.QueryRowContext(ctx, `
+			SELECT `+planColumns+`
+			FROM plans p
+			WHERE p.id = $1 OR p.slug = $1`, idOrSlug))
+		return missing(err, "plan")
+	})
+	return p, s.fail(err, "load plan %s", idOrSlug)
+}
+
+// Plans lists by id, oldest first.
+func (s *Store) Plans(ctx context.Context, f plans.Filter) ([]plans.Plan, error) {
+	var where filter
+	if f.Query != "" {
+		where.and(`p.search LIKE ? ESCAPE '\'`, contains(f.Query))
+	}
+	if f.After != "" {
+		where.and(`p.id > ?`, f.After)
+	}
+	query := `
+		SELECT ` + planColumns + `
+		FROM plans p ` + where.where() + `
+		ORDER BY p.id ` + where.limit(f.Limit)
+	var list []plans.Plan
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, query, where.args...)
+		list, err = collect(rows, err, scanPlan)
+		return err
+	})
+	return list, s.fail(err, "list plans")
+}
+
+// CreatePlan makes a plan with a draft.
+func (s *Store) CreatePlan(ctx context.Context, p plans.Plan, e audit.Entry) (plans.Plan, error) {
+	draft, err := writeDocument(p.Draft)
+	if err != nil {
+		return plans.Plan{}, s.fail(err, "create plan %s", p.Slug)
+	}
+	var made plans.Plan
+	err = s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
+		if p.ID, err = newID(p.ID); err != nil {
+			return err
+		}
+		ed.concerns("", p.ID, p.Slug)
+		n, err := ed.exec(ctx, `
+			INSERT INTO plans (id, slug, draft, draft_revision, published, latest, search, revision, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, NULL, 0, $5, $4, $6, $6)
+			ON CONFLICT (slug) DO NOTHING`,
+			p.ID, p.Slug, draft, ed.revision, searchText(p.Slug, p.Draft.Name), ed.at)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return slugTaken
+		}
+		made, err = ed.plan(ctx, p.ID)
+		return err
+	})
+	return made, s.fail(err, "create plan %s", p.Slug)
+}
+
+// SaveDraft replaces the draft if its revision is ifRevision.
+func (s *Store) SaveDraft(ctx context.Context, planID string, d plans.Document, ifRevision int64, e audit.Entry) (plans.Plan, error) {
+	draft, err := writeDocument(d)
+	if err != nil {
+		return plans.Plan{}, s.fail(err, "save the draft of plan %s", planID)
+	}
+	var p plans.Plan
+	err = s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
+		slug, err := ed.planAt(ctx, planID, `draft_revision`, ifRevision)
+		if err != nil {
+			return err
+		}
+		ed.concerns("", planID, slug)
+		_, err = ed.exec(ctx, `
+			UPDATE plans
+			SET draft = $2, draft_revision = $3, search = $4, revision = $3, updated_at = $5
+			WHERE id = $1`, planID, draft, ed.revision, searchText(slug, d.Name), ed.at)
+		if err != nil {
+			return err
+		}
+		p, err = ed.plan(ctx, planID)
+		return err
+	})
+	return p, s.fail(err, "save the draft of plan %s", planID)
+}
+
+// DeletePlan removes a plan without tenants, with its versions and numbers.
+// Cells stay: what they number must not be counted under another number.
+func (s *Store) DeletePlan(ctx context.Context, planID string, ifRevision int64, e audit.Entry) error {
+	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
+		slug, err := ed.planAt(ctx, planID, `revision`, ifRevision)
+		if err != nil {
+			return err
+		}
+		ed.concerns("", planID, slug)
+		var inUse bool
+		err = ed.tx.QueryRowContext(ctx, `
+			SELECT EXISTS (SELECT 1 FROM tenants WHERE plan_id = $1)`, planID).Scan(&inUse)
+		if err != nil {
+			return err
+		}
+		if inUse {
+			return problem.WithCode(problem.Conflict, "plan_in_use", "the plan has tenants; put them on another one first")
+		}
+		for _, statement := range []string{
+			`UPDATE plans SET published = NULL WHERE id = $1`, // it refers to a version
+			`DELETE FROM plan_versions WHERE plan_id = $1`,
+			`DELETE FROM plan_limits WHERE plan_id = $1`,
+			`DELETE FROM plans WHERE id = $1`,
+		} {
+			if _, err := ed.exec(ctx, statement, planID); err != nil {
+				return err
+			}
+		}
+		return ed.bury(ctx, "plan", planID)
+	})
+	return s.fail(err, "delete plan %s", planID)
+}
+
+const versionColumns = `plan_id, number, document, published_at, actor_kind, actor_id, actor_name, revision`
+
+func scanVersion(r row) (plans.Version, error) {
+	var v plans.Version
+	var document string
+	err := r.Scan(&v.PlanID, &v.Number, &document, &v.PublishedAt, &v.PublishedBy.Kind, &v.PublishedBy.ID, &v.PublishedBy.Name, &v.Revision)
+	if err != nil {
+		return v, err
+	}
+	v.PublishedAt = v.PublishedAt.UTC()
+	if v.Document, err = readDocument(document); err != nil {
+		return v, fmt.Errorf("version %d of plan %s: %w", v.Number, v.PlanID, err)
+	}
+	return v, nil
+}
+
+// Version of a plan.
+func (s *Store) Version(ctx context.Context, planID string, number int) (plans.Version, error) {
+	var v plans.Version
+	err := s.read(ctx, func(ctx context.Context) (err error) {
+		v, err = scanVersion(s.reader.QueryRowContext(ctx, `
+			SELECT `+versionColumns+`
+			FROM plan_versions
+			WHERE plan_id = $1 AND number = $2`, planID, number))
+		return missing(err, "version")
+	})
+	return v, s.fail(err, "load version %d of plan %s", number, planID)
+}
+
+// Versions lists newest first, those before a number; 0 begins with the newest.
+func (s *Store) Versions(ctx context.Context, planID string, before, limit int) ([]plans.Version, error) {
+	var where filter
+	where.and(`plan_id = ?`, planID)
+	if before > 0 {
+		where.and(`number < ?`, before)
+	}
+	query := `
+		SELECT ` + versionColumns + `
+		FROM plan_versions ` + where.where() + `
+		ORDER BY number DESC ` + where.limit(limit)
+	var list []plans.Version
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, query, where.args...)
+		list, err = collect(rows, err, scanVersion)
+		return err
+	})
+	return list, s.fail(err, "list versions of plan %s", planID)
+}
+
+func (e *edit) plan(ctx context.Context, id string) (plans.Plan, error) {
+	p, err := scanPlan(e.tx.QueryRowContext(ctx, `
+		SELECT `+planColumns+`
+		FROM plans p
+		WHERE p.id = $1`, id))
+	return p, missing(err, "plan")
+}
+
+// planAt gives the slug of a plan, if the revision in column is still the one
+// that was read. It works without reading the draft: a broken one can be
+// replaced, and a plan with one deleted.
+func (e *edit) planAt(ctx context.Context, id, column string, revision int64) (slug string, err error) {
+	var now int64
+	err = e.tx.QueryRowContext(ctx, `SELECT slug, `+column+` FROM plans WHERE id = $1`, id).Scan(&slug, &now)
+	if err == nil && now != revision {
+		err = stale("plan")
+	}
+	return slug, missing(err, "plan")
+}

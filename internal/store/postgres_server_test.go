@@ -1,0 +1,291 @@
+//go:build !quick
+
+package store_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/servertest"
+	"github.com/headgate/headgate/internal/store"
+	"github.com/headgate/headgate/internal/store/storetest"
+	"github.com/headgate/headgate/tenants"
+)
+
+// template is a migrated database, made once.
+var template = servertest.NewTemplate(func(ctx context.Context, url string) error {
+	s, err := store.Open(ctx, store.Config{URL: url, Timeout: patient})
+	if err != nil {
+		return err
+	}
+	if err := s.Migrate(ctx); err != nil {
+		return err
+	}
+	return s.Close()
+})
+
+func TestConformancePostgres(t *testing.T) {
+	t.Parallel()
+	storetest.Run(t, func(t *testing.T) storetest.Fixture {
+		url := template.Clone(t)
+		clock := storetest.NewClock()
+		c := store.Config{URL: url, Now: clock.Now}
+		return storetest.Fixture{
+			Store: open(t, c), Other: open(t, c), Clock: clock, Exec: execOn(past(t, "pgx", url)),
+			Unguard: []string{`DROP TRIGGER audit_log_only_added ON audit_log`},
+		}
+	})
+}
+
+// columnsOfServer gives every column of a Postgres database in SQLite's words.
+func columnsOfServer(t *testing.T, db *sql.DB) []column {
+	t.Helper()
+	return columnList(t, db, `
+		SELECT table_name, column_name,
+			CASE data_type WHEN 'bytea' THEN 'blob' WHEN 'timestamp with time zone' THEN 'timestamp' ELSE data_type END,
+			is_nullable = 'YES'
+		FROM information_schema.columns
+		WHERE table_schema = 'public' AND table_name <> 'schema_migrations'`)
+}
+
+func TestMigratePostgres(t *testing.T) {
+	t.Parallel()
+	t.Run("up, down, up", func(t *testing.T) {
+		t.Parallel()
+		url := servertest.Postgres(t)
+		db := past(t, "pgx", url)
+		testUpDownUp(t, open(t, store.Config{URL: url}), func() []column { return columnsOfServer(t, db) })
+	})
+	t.Run("newer", func(t *testing.T) {
+		t.Parallel()
+		url := template.Clone(t)
+		testNewer(t, open(t, store.Config{URL: url}), execOn(past(t, "pgx", url)))
+	})
+	t.Run("dirty", func(t *testing.T) {
+		t.Parallel()
+		url := template.Clone(t)
+		testDirty(t, open(t, store.Config{URL: url}), execOn(past(t, "pgx", url)))
+	})
+	t.Run("four at once", func(t *testing.T) {
+		t.Parallel()
+		testManyMigrate(t, servertest.Postgres(t))
+	})
+}
+
+func TestBothEnginesHaveTheSameSchema(t *testing.T) {
+	t.Parallel()
+	url, path := newFile(t)
+	migrated(t, store.Config{URL: url})
+	if diff := cmp.Diff(columnsOf(t, file(t, path)), columnsOfServer(t, past(t, "pgx", template.Clone(t)))); diff != "" {
+		t.Errorf("the engines differ (-sqlite +postgres):\n%s", diff)
+	}
+}
+
+// A Postgres that is away can be told from a mistake in the URL, and neither
+// shows the password.
+func TestPostgresAwayAtOpen(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartPostgres(t)
+	server.Stop()
+	for _, test := range []struct {
+		what, url string
+		away      bool
+	}{
+		{"stopped", server.URL(), true},
+		{"no such host", "postgres://u:hunter2@nowhere.invalid/db", true},
+		{"bad port", "postgres://u:hunter2@localhost:99999/db", false},
+		{"no url", "postgres://u:hunter2@[::1/db", false},
+	} {
+		s, err := store.Open(t.Context(), store.Config{URL: test.url})
+		if err == nil {
+			_ = s.Close()
+			t.Fatalf("%s: opened", test.what)
+		}
+		if problem.Is(err, problem.Unavailable) != test.away || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: kind %v, %v", test.what, problem.Of(err), err)
+		}
+	}
+	server.Start()
+	migrated(t, store.Config{URL: server.URL()})
+	wrong := strings.Replace(server.URL(), "://headgate:", "://headgate:hunter2", 1)
+	s, err := store.Open(t.Context(), store.Config{URL: wrong, Timeout: patient})
+	if err == nil {
+		_ = s.Close()
+		t.Fatal("a wrong password was taken")
+	}
+	if problem.Is(err, problem.Unavailable) || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a wrong password: kind %v, %v", problem.Of(err), err)
+	}
+}
+
+// Postgres stops and comes back under a running Store.
+func TestPostgresAwayAtRunTime(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartPostgres(t)
+	s := migrated(t, store.Config{URL: server.URL()})
+	if err := writeOne(t.Context(), s, "acme"); err != nil {
+		t.Fatal(err)
+	}
+	// Cut connections are not seen by callers.
+	if err := execOn(past(t, "pgx", server.URL()))(`
+		SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE application_name = 'headgate' AND pid <> pg_backend_pid()`); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Tenant(t.Context(), "acme"); err != nil {
+		t.Errorf("read after the connections were cut: %v", err)
+	}
+	if err := writeOne(t.Context(), s, "other"); err != nil {
+		t.Errorf("write after the connections were cut: %v", err)
+	}
+	server.Stop()
+	_, err := s.Tenant(t.Context(), "acme")
+	if !problem.Is(err, problem.Unavailable) {
+		t.Errorf("read without a server: %v, want Unavailable", err)
+	}
+	if err := writeOne(t.Context(), s, "third"); !problem.Is(err, problem.Unavailable) {
+		t.Errorf("write without a server: %v, want Unavailable", err)
+	}
+	server.Start()
+	if _, err := s.Tenant(t.Context(), "other"); err != nil {
+		t.Errorf("read after the server came back: %v", err)
+	}
+	if err := writeOne(t.Context(), s, "third"); err != nil {
+		t.Errorf("write after the server came back: %v", err)
+	}
+}
+
+// A commit whose reply is lost is not repeated: the caller is told, and finds
+// the change, with its one line.
+func TestPostgresCommitUnknown(t *testing.T) {
+	t.Parallel()
+	url := template.Clone(t)
+	proxy := servertest.StartProxy(t, url)
+	s := open(t, store.Config{URL: proxy.URL()})
+	proxy.Lose(servertest.Loss{Request: "commit"})
+	err := s.PutSetting(t.Context(), "a", "b", audit.Entry{Action: "setting.put"})
+	var p *problem.Problem
+	if !errors.As(err, &p) || p.Kind != problem.Unavailable || p.Code != "commit_unknown" {
+		t.Fatalf("%v, want Unavailable, commit_unknown", err)
+	}
+	if value, err := s.Setting(t.Context(), "a"); err != nil || value != "b" {
+		t.Errorf("the setting is %q, error %v", value, err)
+	}
+	if lines, err := s.AuditEntries(t.Context(), audit.Filter{}); err != nil || len(lines) != 1 {
+		t.Errorf("%d audit lines, error %v; want 1", len(lines), err)
+	}
+	// Before the commit nothing is lost by trying again.
+	proxy.Lose(servertest.Loss{Request: "insert into settings"})
+	if err := s.PutSetting(t.Context(), "a", "c", audit.Entry{Action: "setting.put"}); err != nil {
+		t.Errorf("a statement whose reply was lost: %v, want it tried again", err)
+	}
+	if n, err := s.Revision(t.Context()); err != nil || n != 2 {
+		t.Errorf("revision %d, error %v; want 2", n, err)
+	}
+}
+
+// A standby, or a table that somebody holds, makes writes unavailable.
+func TestPostgresRefusals(t *testing.T) {
+	t.Parallel()
+	put := func(s *store.Store) error {
+		return s.PutSetting(t.Context(), "a", "b", audit.Entry{Action: "setting.put"})
+	}
+	t.Run("read-only", func(t *testing.T) {
+		t.Parallel()
+		url := template.Clone(t) + "&default_transaction_read_only=on"
+		s := open(t, store.Config{URL: url})
+		if err := put(s); !problem.Is(err, problem.Unavailable) {
+			t.Errorf("%v, want Unavailable", err)
+		}
+		if _, err := s.Tenants(t.Context(), tenants.Filter{}); err != nil {
+			t.Errorf("reading: %v", err)
+		}
+	})
+	t.Run("locked", func(t *testing.T) {
+		t.Parallel()
+		url := template.Clone(t)
+		holder, err := past(t, "pgx", url).BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := holder.Exec(`LOCK TABLE revision`); err != nil {
+			t.Fatal(err)
+		}
+		hurried := open(t, store.Config{URL: url + "&lock_timeout=50"})
+		if err := put(hurried); !problem.Is(err, problem.Unavailable) {
+			t.Errorf("%v, want Unavailable", err)
+		}
+		if err := holder.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		if err := put(open(t, store.Config{URL: url})); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
+// A listener that was cut listens again, and makes up for what it missed.
+func TestPostgresListensAgain(t *testing.T) {
+	t.Parallel()
+	url := template.Clone(t)
+	s := open(t, store.Config{URL: url})
+	changed := make(chan struct{}, 1000)
+	done := make(chan error, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { done <- s.Notify(ctx, func() { changed <- struct{}{} }) }()
+	<-changed // it listens
+	if err := execOn(past(t, "pgx", url))(`
+		SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE query LIKE 'LISTEN%' AND datname = current_database()`); err != nil {
+		t.Fatal(err)
+	}
+	<-changed // again
+	other := open(t, store.Config{URL: url})
+	if err := writeOne(t.Context(), other, "acme"); err != nil {
+		t.Fatal(err)
+	}
+	<-changed // another node's edit
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("notify ended with %v", err)
+	}
+}
+
+// Two transactions that cross are tried again until both are through.
+func TestPostgresTriesDeadlocksAgain(t *testing.T) {
+	t.Parallel()
+	url := template.Clone(t)
+	s := open(t, store.Config{URL: url})
+	// A trigger that raises what Postgres raises, the first two times.
+	exec := execOn(past(t, "pgx", url))
+	for _, statement := range []string{
+		`CREATE SEQUENCE tries`,
+		`CREATE FUNCTION crossed() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			CASE nextval('tries')
+				WHEN 1 THEN RAISE EXCEPTION 'deadlock detected' USING ERRCODE = '40P01';
+				WHEN 2 THEN RAISE EXCEPTION 'could not serialize access' USING ERRCODE = '40001';
+				ELSE RETURN NEW;
+			END CASE;
+		END $$`,
+		`CREATE TRIGGER crossed BEFORE INSERT ON settings FOR EACH ROW EXECUTE FUNCTION crossed()`,
+	} {
+		if err := exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.PutSetting(t.Context(), "a", "b", audit.Entry{Action: "setting.put"}); err != nil {
+		t.Errorf("%v, want it tried again", err)
+	}
+	if n, err := s.Revision(t.Context()); err != nil || n != 1 {
+		t.Errorf("revision %d, error %v; want 1: failed tries leave nothing", n, err)
+	}
+}

@@ -1,0 +1,287 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/metrics"
+)
+
+// errNotDue ends a roll-up that another was quicker with, or that must begin
+// anew because more came.
+var errNotDue = errors.New("not due")
+
+// RollUpsDue gives what is over and not rolled up, hours before days.
+func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]metrics.RollUp, error) {
+	var list []metrics.RollUp
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, `
+			SELECT step, at FROM roll_ups_due
+			WHERE step = 'hour' AND at <= $1 OR step = 'day' AND at <= $2
+			ORDER BY step DESC, at
+			LIMIT $3`,
+			now.Add(-metrics.Hour.Duration()).Unix(), now.Add(-metrics.Day.Duration()).Unix(), limit)
+		list, err = collect(rows, err, func(r row) (u metrics.RollUp, err error) { err = r.Scan(&u.Step, &u.At); return u, err })
+		return err
+	})
+	return list, s.fail(err, "list what is to be rolled up")
+}
+
+// RollUp writes an hour or a day anew, if it is due.
+//
+// The note that it is due has a number that rises with each addition. Sketches
+// are read and merged outside of any transaction, so that the one writer of a
+// SQLite file is not held meanwhile, and written in pieces; counts are summed a
+// few tenants at a time. Each of these transactions finds the number as it was at
+// the beginning, and holds it: else more came, or another process was quicker, and
+// the roll-up ends without changing anything more. It stays due then, or is done.
+// Nobody reads what is half written: while it is due, answers are made from below.
+func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error {
+	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
+	defer cancel()
+	n, err := s.note(ctx, r)
+	if err == nil {
+		err = s.rollUpSketches(ctx, r, n, merge)
+	}
+	if err == nil {
+		err = s.rollUpCounts(ctx, r, n)
+	}
+	if err == nil {
+		err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error { return endRollUp(ctx, tx, r, n) })
+	}
+	if errors.Is(err, errNotDue) {
+		return nil
+	}
+	return s.fail(err, "roll up the %s at %d", r.Step, r.At)
+}
+
+// below is the step that a step is made from.
+func below(s metrics.Step) metrics.Step {
+	if s == metrics.Day {
+		return metrics.Hour
+	}
+	return metrics.Minute
+}
+
+// span is the time of a roll-up.
+func span(r metrics.RollUp) (from, to int64) {
+	return r.At, r.At + int64(r.Step.Duration()/time.Second)
+}
+
+// note gives the number of the note that r is due; errNotDue.
+func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error) {
+	err = s.read(ctx, func(ctx context.Context) error {
+		return s.reader.QueryRowContext(ctx, `
+			SELECT n FROM roll_ups_due
+			WHERE step = $1 AND at = $2`, string(r.Step), r.At).Scan(&n)
+	})
+	if errors.Is(err, sql.ErrNoRows) {
+		err = errNotDue
+	}
+	return n, err
+}
+
+// countPiece is how many tenants one transaction sums the counts of: it holds the
+// one writer of a SQLite file for some tens of milliseconds.
+const countPiece = 50
+
+func (s *Store) rollUpCounts(ctx context.Context, r metrics.RollUp, n int64) error {
+	kept, err := s.rowsKept(ctx, r)
+	if err != nil || !kept {
+		return err
+	}
+	tenants, err := s.tenantsIn(ctx, r)
+	if err != nil {
+		return fmt.Errorf("list tenants: %w", err)
+	}
+	for piece := range slices.Chunk(tenants, countPiece) {
+		err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			if err := hold(ctx, tx, r, n); err != nil {
+				return err
+			}
+			return sumCounts(ctx, tx, r, piece)
+		})
+		if err != nil {
+			return fmt.Errorf("sum counts: %w", err)
+		}
+	}
+	return nil
+}
+
+// tenantsIn are the numbers of those that have counts of the time of a roll-up.
+func (s *Store) tenantsIn(ctx context.Context, r metrics.RollUp) (list []int64, err error) {
+	from, to := span(r)
+	err = s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, `
+			SELECT DISTINCT tenant FROM `+tableOf("counts", below(r.Step))+`
+			WHERE at >= $1 AND at < $2
+			ORDER BY tenant`, from, to)
+		list, err = collect(rows, err, func(r row) (tenant int64, err error) { return tenant, r.Scan(&tenant) })
+		return err
+	})
+	return list, err
+}
+
+func sumCounts(ctx context.Context, tx *sql.Tx, r metrics.RollUp, tenants []int64) error {
+	statement, err := tx.PrepareContext(ctx, sumInto(r.Step))
+	if err != nil {
+		return err
+	}
+	defer statement.Close()
+	from, to := span(r)
+	for _, tenant := range tenants {
+		if _, err := statement.ExecContext(ctx, from, tenant, from, to); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// endRollUp ends the note that r is due, and notes the step above. When rows
+// below were given up, nothing was written, and nothing is due above.
+func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
+	ended, err := execIn(ctx, tx, `
+		DELETE FROM roll_ups_due
+		WHERE step = $1 AND at = $2 AND n = $3`, string(r.Step), r.At, n)
+	if err != nil {
+		return fmt.Errorf("end the note: %w", err)
+	}
+	if ended == 0 {
+		return errNotDue
+	}
+	above, ok := aboveOf(r.Step)
+	if !ok {
+		return nil
+	}
+	kept, err := keptSince(ctx, tx)
+	if err != nil || r.At < kept[below(r.Step)] {
+		return err
+	}
+	return noteDue(ctx, tx, metrics.RollUp{Step: above, At: floor(r.At, above)})
+}
+
+// sumInto writes the rows of one step and tenant from those of the step below.
+// Its parameters are the step's beginning, the tenant, and the beginning and end
+// of its time. The kinds are named so that the primary key finds the rows.
+func sumInto(s metrics.Step) string {
+	sums := make([]string, len(metrics.Columns))
+	for i, c := range metrics.Columns {
+		sums[i] = "CAST(sum(" + c + ") AS BIGINT)"
+	}
+	return `INSERT INTO ` + tableOf("counts", s) + ` (` + strings.Join(countColumns, ", ") + `)
+		SELECT CAST($1 AS BIGINT), tenant, kind, name, ` + strings.Join(sums, ", ") + `
+		FROM ` + tableOf("counts", below(s)) + `
+		WHERE tenant = $2 AND kind IN ('total', 'route', 'policy') AND at >= $3 AND at < $4
+		GROUP BY tenant, kind, name
+		` + countConflict(func(c string) string { return "excluded." + c })
+}
+
+// A sketchID is what sketches of all nodes and times have in common.
+type sketchID struct {
+	tenant uint32
+	name   string
+}
+
+// sketchPiece is how many merged sketches one transaction writes.
+const sketchPiece = 100
+
+func (s *Store) rollUpSketches(ctx context.Context, r metrics.RollUp, n int64, merge func(string, [][]byte) ([]byte, error)) error {
+	kept, err := s.rowsKept(ctx, r)
+	if err != nil || !kept {
+		return err
+	}
+	keys, err := s.sketchIDs(ctx, r)
+	if err != nil {
+		return fmt.Errorf("list sketches: %w", err)
+	}
+	for len(keys) > 0 {
+		piece := keys[:min(sketchPiece, len(keys))]
+		keys = keys[len(piece):]
+		rows, err := s.mergePiece(ctx, r, piece, merge)
+		if err != nil {
+			return err
+		}
+		err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			if err := hold(ctx, tx, r, n); err != nil {
+				return err
+			}
+			return sketchesInto(r.Step).run(ctx, tx, len(rows), func(i int) []any { return rows[i] })
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// mergePiece gives the rows of some merged sketches.
+func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketchID, merge func(string, [][]byte) ([]byte, error)) ([][]any, error) {
+	var rows [][]any
+	for _, k := range piece {
+		docs, err := s.sketchDocs(ctx, r, k)
+		if err != nil {
+			return nil, fmt.Errorf("read sketches: %w", err)
+		}
+		doc, err := merge(k.name, docs)
+		if err != nil {
+			return nil, fmt.Errorf("merge sketches %s of tenant %d: %w", k.name, k.tenant, err)
+		}
+		if doc != nil {
+			rows = append(rows, []any{r.At, int64(k.tenant), k.name, "", string(doc)})
+		}
+	}
+	return rows, nil
+}
+
+// hold locks the note of a roll-up, if it still has the number n; errNotDue.
+func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
+	held, err := execIn(ctx, tx, `
+		UPDATE roll_ups_due SET n = n
+		WHERE step = $1 AND at = $2 AND n = $3`, string(r.Step), r.At, n)
+	if err == nil && held == 0 {
+		return errNotDue
+	}
+	return err
+}
+
+// rowsKept tells whether what r is made from was not given up. It cannot be
+// while r is due.
+func (s *Store) rowsKept(ctx context.Context, r metrics.RollUp) (kept bool, err error) {
+	err = s.read(ctx, func(ctx context.Context) error {
+		return s.reader.QueryRowContext(ctx, `
+			SELECT before <= $1 FROM pruned
+			WHERE step = $2`, r.At, string(below(r.Step))).Scan(&kept)
+	})
+	return kept, err
+}
+
+func (s *Store) sketchIDs(ctx context.Context, r metrics.RollUp) (list []sketchID, err error) {
+	from, to := span(r)
+	err = s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, `
+			SELECT DISTINCT tenant, name FROM `+tableOf("sketches", below(r.Step))+`
+			WHERE at >= $1 AND at < $2
+			ORDER BY tenant, name`, from, to)
+		list, err = collect(rows, err, func(r row) (k sketchID, err error) { err = r.Scan(&k.tenant, &k.name); return k, err })
+		return err
+	})
+	return list, err
+}
+
+func (s *Store) sketchDocs(ctx context.Context, r metrics.RollUp, k sketchID) (docs [][]byte, err error) {
+	from, to := span(r)
+	err = s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, `
+			SELECT doc FROM `+tableOf("sketches", below(r.Step))+`
+			WHERE tenant = $1 AND name = $2 AND at >= $3 AND at < $4
+			ORDER BY at, node`, int64(k.tenant), k.name, from, to)
+		docs, err = collect(rows, err, func(r row) (doc []byte, err error) { err = r.Scan(&doc); return doc, err })
+		return err
+	})
+	return docs, err
+}

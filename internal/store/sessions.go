@@ -1,0 +1,220 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+const sessionColumns = `s.id, s.hash, s.user_id, s.address, s.agent, s.created_at, s.seen_at, s.expires_at`
+
+// A sessionRow scans sessionColumns.
+type sessionRow struct {
+	accounts.Session
+	hash []byte
+}
+
+func (n *sessionRow) into() []any {
+	return []any{&n.ID, &n.hash, &n.UserID, &n.Address, &n.Agent, &n.CreatedAt, &n.SeenAt, &n.ExpiresAt}
+}
+
+func (n *sessionRow) session() accounts.Session {
+	copy(n.Hash[:], n.hash)
+	n.CreatedAt, n.SeenAt, n.ExpiresAt = n.CreatedAt.UTC(), n.SeenAt.UTC(), n.ExpiresAt.UTC()
+	return n.Session
+}
+
+func scanSession(r row) (accounts.Session, error) {
+	var n sessionRow
+	err := r.Scan(n.into()...)
+	return n.session(), err
+}
+
+// CreateSession adds a session, notes the sign-in on its user and writes the
+// line; NotFound for a user who is gone or disabled. Without times of its own it
+// begins now and ends after accounts.SessionLife.
+func (s *Store) CreateSession(ctx context.Context, n accounts.Session, e audit.Entry) (accounts.Session, error) {
+	var made accounts.Session
+	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
+		made, err = ed.addSession(ctx, n)
+		return err
+	})
+	return made, s.fail(err, "create a session of user %s", n.UserID)
+}
+
+func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.Session, err error) {
+	if n.ID, err = newID(n.ID); err != nil {
+		return n, err
+	}
+	if n.CreatedAt.IsZero() {
+		n.CreatedAt = e.at
+	}
+	if n.SeenAt.IsZero() {
+		n.SeenAt = n.CreatedAt
+	}
+	if n.ExpiresAt.IsZero() {
+		n.ExpiresAt = n.CreatedAt.Add(accounts.SessionLife)
+	}
+	n.CreatedAt, n.SeenAt, n.ExpiresAt = stored(n.CreatedAt), stored(n.SeenAt), stored(n.ExpiresAt)
+	n.Address, n.Agent = audit.Clean(n.Address), audit.Clean(n.Agent)
+	// The user first: whoever disables it waits for this session and ends it, or
+	// comes before and is seen here.
+	found, err := e.exec(ctx, `UPDATE users SET signed_in_at = $2 WHERE id = $1 AND NOT disabled`, n.UserID, n.CreatedAt)
+	if err == nil && found == 0 {
+		err = missing(sql.ErrNoRows, "user")
+	}
+	if err != nil {
+		return n, err
+	}
+	if err := e.ownerOf(ctx, n.UserID); err != nil {
+		return n, err
+	}
+	added, err := e.exec(ctx, `
+		INSERT INTO sessions (id, hash, user_id, address, agent, created_at, seen_at, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+		ON CONFLICT DO NOTHING`,
+		n.ID, n.Hash[:], n.UserID, n.Address, n.Agent, n.CreatedAt, n.SeenAt, n.ExpiresAt)
+	if err == nil && added == 0 {
+		err = problem.WithCode(problem.Conflict, "session_exists", "a session with this token exists already")
+	}
+	return n, err
+}
+
+// idleSince is when a session that is idle at now was last seen at the latest.
+func idleSince(now time.Time) time.Time { return stored(now.Add(-accounts.SessionIdle)) }
+
+// Session finds a session with its user, in one query. That it was seen is noted
+// beside that: a database that cannot write now signs nobody out.
+func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time) (accounts.Session, accounts.User, error) {
+	var n sessionRow
+	var u userRow
+	err := s.read(ctx, func(ctx context.Context) error {
+		n, u = sessionRow{}, userRow{}
+		err := s.reader.QueryRowContext(ctx, `
+			SELECT `+sessionColumns+`, `+userColumns+`
+			FROM sessions s JOIN users u ON u.id = s.user_id
+			WHERE s.hash = $1 AND s.expires_at > $2 AND s.seen_at > $3 AND NOT u.disabled`,
+			hash[:], stored(now), idleSince(now)).Scan(append(n.into(), u.into()...)...)
+		return missing(err, "session")
+	})
+	if err != nil {
+		return accounts.Session{}, accounts.User{}, s.fail(err, "load a session")
+	}
+	found := n.session()
+	if now := stored(now); now.Sub(found.SeenAt) > accounts.SeenGranularity {
+		if err := s.noteSeen(ctx, &found, now); err != nil {
+			s.log.WarnContext(ctx, "that a session was seen could not be noted", "session", found.ID, "error", err)
+		}
+	}
+	return found, u.user(), nil
+}
+
+// noteSeen never moves the note back, and not for a session that has another
+// token by now.
+func (s *Store) noteSeen(ctx context.Context, n *accounts.Session, now time.Time) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	_, err := s.writer.ExecContext(ctx, `
+		UPDATE sessions SET seen_at = $3
+		WHERE id = $1 AND hash = $2 AND seen_at < $3`, n.ID, n.Hash[:], now)
+	if err == nil {
+		n.SeenAt = now
+	}
+	return err
+}
+
+// RenewSession gives a session another hash: the one before is no longer known.
+func (s *Store) RenewSession(ctx context.Context, id string, hash [32]byte) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		n, err := execIn(ctx, tx, `UPDATE sessions SET hash = $2 WHERE id = $1`, id, hash[:])
+		if err == nil && n == 0 {
+			err = missing(sql.ErrNoRows, "session")
+		}
+		return err
+	})
+	return s.fail(err, "renew session %s", id)
+}
+
+// Sessions of a user that are not over, newest first.
+func (s *Store) Sessions(ctx context.Context, userID string, now time.Time) ([]accounts.Session, error) {
+	var list []accounts.Session
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, `
+			SELECT `+sessionColumns+`
+			FROM sessions s
+			WHERE s.user_id = $1 AND s.expires_at > $2 AND s.seen_at > $3
+			ORDER BY s.id DESC`, userID, stored(now), idleSince(now))
+		list, err = collect(rows, err, scanSession)
+		return err
+	})
+	return list, s.fail(err, "list sessions of user %s", userID)
+}
+
+// EndSession removes one session of a user, or all but keep. Without any that
+// ends there is no line; NotFound for a user who is gone.
+func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit.Entry) (int, error) {
+	var ended int64
+	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
+		if err := ed.ownerOf(ctx, userID); err != nil {
+			return err
+		}
+		if id != "" {
+			ended, err = ed.exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id = $2`, userID, id)
+		} else {
+			ended, err = ed.exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2`, userID, keep)
+		}
+		if err == nil && ended == 0 {
+			err = errUnchanged
+		}
+		return err
+	})
+	if err != nil {
+		return 0, s.fail(err, "end sessions of user %s", userID)
+	}
+	return int(ended), nil
+}
+
+// overRows is how many rows EndOverSessions removes at once.
+const overRows = 1000
+
+// EndOverSessions removes sessions that are over, and invitations that have been
+// for as long as they lived, so that people see for a while what became of them.
+// It goes in pieces, so that sign-ins come between.
+func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
+	for _, over := range []struct {
+		table, column string
+		before        time.Time
+	}{
+		{"sessions", "expires_at", stored(now)},
+		{"sessions", "seen_at", idleSince(now)},
+		{"invitations", "expires_at", stored(now.Add(-accounts.InvitationLife))},
+	} {
+		for full := true; full; {
+			n, err := s.removePiece(ctx, over.table, over.column, over.before)
+			if err != nil {
+				return s.fail(fmt.Errorf("of %s: %w", over.table, err), "remove what is over")
+			}
+			full = n == overRows
+		}
+	}
+	return nil
+}
+
+func (s *Store) removePiece(ctx context.Context, table, column string, before time.Time) (n int64, err error) {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		n, err = execIn(ctx, tx, `
+			DELETE FROM `+table+`
+			WHERE id IN (SELECT id FROM `+table+` WHERE `+column+` <= $1 LIMIT $2)`, before, overRows)
+		return err
+	})
+	return n, err
+}

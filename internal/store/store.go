@@ -1,0 +1,240 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/golang-migrate/migrate/v4/database"
+
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
+)
+
+var (
+	_ tenants.Store        = (*Store)(nil)
+	_ plans.Store          = (*Store)(nil)
+	_ exceptions.Store     = (*Store)(nil)
+	_ accounts.Store       = (*Store)(nil)
+	_ accounts.PeopleStore = (*Store)(nil)
+	_ audit.Store          = (*Store)(nil)
+	_ audit.Verifier       = (*Store)(nil)
+	_ nodes.Store          = (*Store)(nil)
+	_ snapshot.Source      = (*Store)(nil)
+)
+
+// Config of a Store.
+type Config struct {
+	// URL of the database: sqlite://data/h.db (relative), sqlite:///abs/h.db
+	// (absolute) or postgres://…. No default.
+	URL string
+	// Serve says that this process serves checks. On SQLite it then holds a lock
+	// file against another one that serves, and looks through the file for
+	// damage first, a second for 100,000 tenants. Default false.
+	Serve bool
+	// Timeout bounds every method but Changes, which may take twelve times as
+	// long. Default 5 s.
+	Timeout time.Duration
+	// Logger hears of lost connections. Default: silent.
+	Logger *slog.Logger
+	// Now is the clock of created, updated and audited times. Default time.Now.
+	Now func() time.Time
+}
+
+// A Store is a database with the schema of migrations. Its methods may be
+// called from several goroutines.
+type Store struct {
+	engine  engine
+	writer  *sql.DB
+	reader  *sql.DB // the writer too on Postgres
+	timeout time.Duration
+	log     *slog.Logger
+	now     func() time.Time
+}
+
+// An engine is what differs between the databases.
+type engine interface {
+	// oneMoment are the options of a transaction whose reads are all of one moment.
+	oneMoment() *sql.TxOptions
+	// clock is an SQL expression of the database's own time, in microseconds since
+	// the epoch.
+	clock() string
+	// announce gives the hint that the revision rose, in the edit's transaction;
+	// announced is called after its commit.
+	announce(ctx context.Context, tx *sql.Tx, revision int64) error
+	announced()
+	// notify is snapshot.Source.Notify.
+	notify(ctx context.Context, changed func()) error
+	// lockCounts holds the counts until tx ends: shared by those who add, alone by
+	// who gives rows up.
+	lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error
+	// fault judges a driver's error.
+	fault(err error) (f fault, constraint string)
+	// migrations gives the steps and a driver with a connection of its own, which
+	// the driver's Close closes.
+	migrations() (steps fs.FS, folder string, driver database.Driver, err error)
+	// lockMigrations keeps other processes from migrating until unlock is called.
+	lockMigrations(ctx context.Context) (unlock func(), err error)
+	// hasTable reports whether the database has a table of that name.
+	hasTable(ctx context.Context, name string) (bool, error)
+	close() error
+}
+
+// Open connects to the database. It neither reads nor changes the schema:
+// Migrate does. While a Postgres is away the error is of kind
+// problem.Unavailable, and trying again may help; any other error is for a
+// person to mend.
+func Open(ctx context.Context, c Config) (*Store, error) {
+	s := &Store{timeout: c.Timeout, log: c.Logger, now: c.Now}
+	if s.timeout <= 0 {
+		s.timeout = 5 * time.Second
+	}
+	if s.log == nil {
+		s.log = slog.New(slog.DiscardHandler)
+	}
+	if s.now == nil {
+		s.now = time.Now
+	}
+	scheme, _, _ := strings.Cut(c.URL, ":")
+	var err error
+	switch scheme {
+	case "sqlite":
+		err = s.openSQLite(ctx, c.URL, c.Serve)
+	case "postgres", "postgresql":
+		err = s.openPostgres(ctx, c.URL)
+	default:
+		return nil, errors.New("the database url begins with neither sqlite:// nor postgres://")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Close ends all connections and gives locks back. Nothing may be running.
+func (s *Store) Close() error { return s.engine.close() }
+
+// Notify runs until ctx ends and calls changed whenever the database says that
+// the revision rose: on Postgres by LISTEN, also for other nodes' edits; on
+// SQLite after this process's own. It is a hint, and some may be lost.
+func (s *Store) Notify(ctx context.Context, changed func()) error {
+	return s.engine.notify(ctx, changed)
+}
+
+// read runs fn with the time that a method has, and once more if the connection
+// was lost: a read may be repeated.
+func (s *Store) read(ctx context.Context, fn func(context.Context) error) error {
+	return s.readWithin(ctx, s.timeout, fn)
+}
+
+func (s *Store) readWithin(ctx context.Context, most time.Duration, fn func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	err := fn(ctx)
+	if f, _ := s.engine.fault(err); f == faultAway && ctx.Err() == nil {
+		err = fn(ctx)
+	}
+	return err
+}
+
+// jitter waits between half of d and d, or until ctx ends.
+func jitter(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d/2 + rand.N(d/2+1))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	}
+}
+
+// stored is a time as the databases keep it.
+func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// nullable is a time for a column that is NULL for the zero time.
+func nullable(t time.Time) sql.NullTime {
+	return sql.NullTime{Time: stored(t), Valid: !t.IsZero()}
+}
+
+// instant reads a column that may be NULL back.
+func instant(t sql.NullTime) time.Time {
+	if !t.Valid {
+		return time.Time{}
+	}
+	return t.Time.UTC()
+}
+
+// A row is what scans: *sql.Row or *sql.Rows.
+type row interface{ Scan(dest ...any) error }
+
+// collect scans all rows and closes them.
+func collect[T any](rows *sql.Rows, err error, scan func(row) (T, error)) ([]T, error) {
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var list []T
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, fmt.Errorf("scan: %w", err)
+		}
+		list = append(list, v)
+	}
+	return list, rows.Err()
+}
+
+// A filter gathers the conditions of a WHERE that are asked for.
+type filter struct {
+	conditions []string
+	args       []any
+}
+
+// and adds a condition, with a ? for each of args.
+func (f *filter) and(condition string, args ...any) {
+	for _, arg := range args {
+		f.args = append(f.args, arg)
+		condition = strings.Replace(condition, "?", fmt.Sprintf("$%d", len(f.args)), 1)
+	}
+	f.conditions = append(f.conditions, condition)
+}
+
+// where gives the WHERE clause, or nothing without conditions.
+func (f *filter) where() string {
+	if len(f.conditions) == 0 {
+		return ""
+	}
+	return "WHERE " + strings.Join(f.conditions, " AND ")
+}
+
+// limit gives a LIMIT clause: of a page's usual size when n does not say.
+func (f *filter) limit(n int) string {
+	const usual = 100
+	if n <= 0 {
+		n = usual
+	}
+	f.args = append(f.args, n)
+	return fmt.Sprintf("LIMIT $%d", len(f.args))
+}
+
+// contains is a LIKE pattern, with ESCAPE '\', for text anywhere in a column in
+// lower case.
+func contains(text string) string { return "%" + escaped(strings.ToLower(text)) + "%" }
+
+// escaped is a text in a LIKE pattern with ESCAPE '\' that stands for itself.
+func escaped(text string) string {
+	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
+}
+
+// searchText is what contains looks in.
+func searchText(slug, name string) string { return strings.ToLower(slug + "\n" + name) }

@@ -1,0 +1,546 @@
+package storetest
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// RunAnalytics runs the tests of metrics.Store's reading half, and of
+// metrics.Analytics over it; open gives each test a Fixture of its own.
+func RunAnalytics(t *testing.T, open func(t *testing.T) Fixture) {
+	for _, test := range []struct {
+		name string
+		run  func(*suite)
+	}{
+		{"counts are found by tenant, kind, name and time", testCountsFound},
+		{"counts are summed by tenant and name", testCountsSummed},
+		{"what is due of a span's days is told", testKept},
+		{"answers are the sums of what was counted", testAnalyticsModel},
+		{"an answer is whole at every edge", testAnalyticsEdges},
+		{"many routes are ranked from a bounded number of rows", testManyRoutes},
+		{"refusals are found and paged newest first", testRefusalPages},
+		{"refusals are found by the attributes of a key", testRefusalAttributes},
+		{"refusals of several reasons and degraded ones are found", testRefusalReasons},
+		{"newer refusals are found", testRefusalsAfter},
+		{"a refusal that cannot be read is left out", testRefusalBroken},
+		{"the mark changes with each batch", testMark},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			f := open(t)
+			test.run(&suite{T: t, Fixture: f, ctx: t.Context()})
+		})
+	}
+}
+
+func testCountsFound(s *suite) {
+	route := func(at int64, tenant uint32, name string, n int64) metrics.CountRow {
+		return countOf(metrics.KindRoute, name, count(at, tenant, n))
+	}
+	a, b, c, d := route(noon, 1, "/a", 10), route(noon, 1, "/b", 20), route(noon+aMinute, 1, "/a", 30), route(noon, 2, "/c", 40)
+	s.add("n", 1, a, b, c, d, count(noon, 1, 60), countOf(metrics.KindPolicy, "/a", count(noon, 1, 70)))
+	ask := func(what string, q metrics.CountQuery, want ...metrics.CountRow) {
+		s.Helper()
+		q.Step, q.Kind = metrics.Minute, metrics.KindRoute
+		rows, err := s.Other.Counts(s.ctx, q)
+		s.must(err)
+		s.same(what, rows, want)
+	}
+	all := metrics.CountQuery{From: noon, To: noon + anHour, Tenant: 1}
+	ask("newest first", all, c, b, a)
+	all.Limit = 2
+	ask("the newest", all, c, b)
+	ask("by name", metrics.CountQuery{From: noon, To: noon + anHour, Tenant: 1, Names: []string{"/a", "/x"}}, c, a)
+	ask("before a time", metrics.CountQuery{From: noon, To: noon + aMinute, Tenant: 1}, b, a)
+	ask("from a time", metrics.CountQuery{From: noon + 1, To: noon + anHour, Tenant: 1}, c)
+	ask("of tenants", metrics.CountQuery{From: noon, To: noon + aMinute, Tenant: 9, Tenants: []uint32{1, 2}, Names: []string{"/b", "/c"}}, d, b)
+	if _, err := s.Store.Counts(s.ctx, metrics.CountQuery{Step: "week"}); err == nil {
+		s.Error("counts of a week were found")
+	}
+	if _, err := s.Store.Counts(s.ctx, metrics.CountQuery{Step: metrics.Minute, Fields: []string{"ok", "ok; SELECT"}}); err == nil {
+		s.Error("counts of what is not counted were found")
+	}
+	full := metrics.CountRow{CountKey: metrics.CountKey{At: noon, Tenant: 4, Kind: metrics.KindRoute, Name: "/f"}}
+	for i, f := range full.Fields() {
+		*f.(*int64) = int64(i + 1)
+	}
+	s.add("n", 2, full)
+	narrow := metrics.CountRow{CountKey: full.CountKey, Counts: metrics.Counts{Forced: full.Forced, OK: full.OK}}
+	q := metrics.CountQuery{From: noon, To: noon + anHour, Tenant: 4, Fields: []string{"forced", "ok"}}
+	ask("some fields", q, narrow)
+	q.Step, q.Kind = metrics.Minute, metrics.KindRoute
+	rows, err := s.Store.SumCounts(s.ctx, q)
+	s.must(err)
+	s.same("some sums", rows, []metrics.CountRow{narrow})
+}
+
+func testCountsSummed(s *suite) {
+	s.add("n", 1, count(noon, 1, 10), count(noon+aMinute, 1, 20), count(noon, 2, 100), count(noon, 3, 1000), count(noon-aMinute, 1, 500))
+	q := metrics.CountQuery{Step: metrics.Minute, From: noon, To: noon + anHour, Tenants: []uint32{1, 2, 7}, Kind: metrics.KindTotal}
+	rows, err := s.Store.SumCounts(s.ctx, q)
+	s.must(err)
+	s.same("sums", rows, []metrics.CountRow{count(noon, 2, 100), count(noon, 1, 30)})
+	q.Limit = 1
+	rows, err = s.Store.SumCounts(s.ctx, q)
+	s.must(err)
+	s.same("the first", rows, []metrics.CountRow{count(noon, 2, 100)})
+}
+
+func testKept(s *suite) {
+	day := noon - noon%aDay
+	s.add("n", 1, count(day-1*anHour, 1, 1), count(day, 1, 1), count(day+5*anHour, 1, 1), count(day+aDay, 1, 1))
+	due := func(from, to int64) []metrics.RollUp {
+		s.Helper()
+		k, err := s.Store.Kept(s.ctx, from, to)
+		s.must(err)
+		slices.SortFunc(k.Due, func(a, b metrics.RollUp) int { return cmp.Or(cmp.Compare(b.Step, a.Step), cmp.Compare(a.At, b.At)) })
+		return k.Due
+	}
+	hours := []metrics.RollUp{{Step: metrics.Hour, At: day}, {Step: metrics.Hour, At: day + 5*anHour}}
+	s.same("of all of the day that a span touches", due(day+2*anHour, day+3*anHour), hours)
+	s.same("to the end of the day", due(day, day+aDay), hours)
+	s.same("of the next day too", due(day+anHour, day+aDay+1), append(hours, metrics.RollUp{Step: metrics.Hour, At: day + aDay}))
+	s.rollUp(day + aDay)
+	s.same("a day that is rolled up", due(day, day+aDay), []metrics.RollUp(nil))
+	s.same("an open hour", due(day+aDay, day+2*aDay), []metrics.RollUp{{Step: metrics.Hour, At: day + aDay}})
+	s.prune(metrics.Retention{Minutes: day + 2*aDay, Hours: day + 2*aDay})
+	k, err := s.Store.Kept(s.ctx, day, day+1)
+	s.must(err)
+	s.same("from where on rows are kept", [2]int64{k.Minutes, k.Hours}, [2]int64{day + aDay, day + aDay})
+}
+
+// A counted is all that was ever added, as plain sums of minutes.
+type counted []metrics.CountRow
+
+// over sums what a query is about, within a span, by step and name.
+func (c counted) over(q metrics.Query, kind metrics.Kind, span metrics.Span) (total metrics.Counts, points map[time.Time]metrics.Counts, names map[string]int64) {
+	points, names = make(map[time.Time]metrics.Counts), make(map[string]int64)
+	for i := range c {
+		at := time.Unix(c[i].At, 0).UTC()
+		name := cmp.Or(q.Policy, q.Route)
+		if c[i].Tenant != q.Tenant || c[i].Kind != kind || name != "" && c[i].Name != name || at.Before(span.From) || !at.Before(span.To) {
+			continue
+		}
+		total.Add(&c[i].Counts)
+		p := points[at.Truncate(span.Step.Duration())]
+		p.Add(&c[i].Counts)
+		points[at.Truncate(span.Step.Duration())] = p
+		names[c[i].Name] += c[i].Requests
+	}
+	return total, points, names
+}
+
+// Nodes add at random, also late; hours and days are rolled up and given up
+// whenever; and every answer is what a plain sum of all that was added says.
+func testAnalyticsModel(s *suite) {
+	random := rand.New(rand.NewPCG(1, uint64(len(s.Name()))))
+	begin := noon - noon%aDay - 3*aDay
+	now := begin + 20*anHour
+	a := metrics.NewAnalytics(s.Other, metrics.AnalyticsConfig{Now: func() time.Time { return time.Unix(now, 0) }})
+	var all counted
+	for seq := int64(1); seq <= 60; seq++ {
+		now += random.Int64N(3 * anHour)
+		b := randomBatch(random, now, seq)
+		s.must(s.Store.AddCounts(s.ctx, b))
+		all = append(all, b.Counts...)
+		if random.IntN(2) == 0 {
+			s.rollUp(now)
+		}
+		if random.IntN(6) == 0 {
+			s.prune(metrics.Retention{Minutes: now - aDay, Hours: now - 3*aDay})
+		}
+		for range 4 {
+			s.compareAnswers(a, all, randomQuery(random, now))
+		}
+	}
+}
+
+// randomBatch has decisions of the last minutes mostly, and some of the last
+// two days.
+func randomBatch(random *rand.Rand, now, seq int64) metrics.Batch {
+	b := metrics.Batch{Node: "n", Seq: seq}
+	for range 1 + random.IntN(8) {
+		back := random.Int64N(3 * aMinute)
+		if random.IntN(4) == 0 {
+			back = random.Int64N(2 * aDay)
+		}
+		at := now - back
+		n := 10 * (1 + random.Int64N(20))
+		for _, tenant := range []uint32{0, uint32(1 + random.IntN(2))} {
+			r := count(at-at%aMinute, tenant, n)
+			name := string(rune('a' + random.IntN(4)))
+			b.Counts = append(b.Counts, r, countOf(metrics.KindRoute, "/"+name, r), countOf(metrics.KindPolicy, name, r))
+		}
+	}
+	return b
+}
+
+func randomQuery(random *rand.Rand, now int64) metrics.Query {
+	length := []int64{10 * aMinute, 5 * anHour, aDay, 5 * aDay}[random.IntN(4)]
+	to := now + random.Int64N(2*anHour) - random.Int64N(aDay)
+	q := metrics.Query{
+		Tenant: uint32(random.IntN(4)), From: time.Unix(to-1-random.Int64N(length), 0), To: time.Unix(to, random.Int64N(2)),
+		Step: []metrics.Step{"", "", metrics.Minute, metrics.Hour, metrics.Day}[random.IntN(5)],
+	}
+	switch random.IntN(4) {
+	case 0:
+		q.Policy = string(rune('a' + random.IntN(4)))
+	case 1:
+		q.Route = "/" + string(rune('a'+random.IntN(4)))
+	}
+	return q
+}
+
+func (s *suite) compareAnswers(a *metrics.Analytics, all counted, q metrics.Query) {
+	s.Helper()
+	kind := metrics.KindTotal
+	switch {
+	case q.Policy != "":
+		kind = metrics.KindPolicy
+	case q.Route != "":
+		kind = metrics.KindRoute
+	}
+	t, err := a.Traffic(s.ctx, q)
+	var refused *problem.Problem
+	if q.Step != "" && errors.As(err, &refused) && refused.Fields[0].Pointer == "step" {
+		if strings.Contains(refused.Fields[0].Message, string(q.Step)) {
+			s.Errorf("%+v was refused: %v", q, err)
+		}
+		return
+	}
+	s.must(err)
+	total, points, _ := all.over(q, kind, t.Span)
+	s.same(fmt.Sprintf("total of %+v over %+v", q, t.Span), t.Total, total)
+	for i, p := range t.Points {
+		if want := t.From.Add(time.Duration(i) * t.Step.Duration()); p.At != want || p.Counts != points[want] {
+			s.Fatalf("point %d of %+v: %+v, want at %v %+v", i, q, p, want, points[want])
+		}
+	}
+	if q.Step != "" && t.Step != q.Step {
+		s.Errorf("%+v was answered by %s", q, t.Step)
+	}
+	q.Policy, q.Route, q.Step = "", "", ""
+	routes, err := a.Routes(s.ctx, q)
+	s.must(err)
+	_, _, names := all.over(q, metrics.KindRoute, routes.Span)
+	got := make(map[string]int64)
+	for _, r := range routes.Routes {
+		got[r.Name] = r.Total.Requests
+		var sum metrics.Counts
+		for i := range r.Points {
+			sum.Add(&r.Points[i].Counts)
+		}
+		if sum != r.Total {
+			s.Errorf("route %s of %+v: its points sum up to %+v, its total is %+v", r.Name, q, sum, r.Total)
+		}
+	}
+	s.same(fmt.Sprintf("routes of %+v", q), got, names)
+}
+
+// One day, asked for before and after its hours and it itself are rolled up,
+// and when something comes late.
+func testAnalyticsEdges(s *suite) {
+	day := noon - noon%aDay
+	now := day + 2*anHour + 30*aMinute
+	a := metrics.NewAnalytics(s.Other, metrics.AnalyticsConfig{Now: func() time.Time { return time.Unix(now, 0) }})
+	want, seq := int64(0), int64(0)
+	add := func(at, n int64) {
+		s.Helper()
+		seq++
+		want += n
+		s.add("n", seq, count(at, 1, n))
+	}
+	steps := []metrics.Step{"", metrics.Hour, metrics.Day}
+	check := func(what string) {
+		s.Helper()
+		for _, step := range steps {
+			t, err := a.Traffic(s.ctx, metrics.Query{Tenant: 1, From: time.Unix(day-aDay, 0), To: time.Unix(day+2*aDay, 0), Step: step})
+			s.must(err)
+			if t.Total.Requests != want {
+				s.Errorf("%s, by %q: %d requests, want %d", what, step, t.Total.Requests, want)
+			}
+		}
+	}
+	check("nothing")
+	add(day-aMinute, 10)
+	add(day, 20)
+	add(day+anHour-aMinute, 40)
+	add(day+2*anHour+29*aMinute, 80)
+	check("two hours that are over, and an open one")
+	s.rollUp(now)
+	check("hours rolled up, and the day before")
+	add(day-aMinute, 160)
+	check("late in a day that was rolled up")
+	add(day+anHour-aMinute, 320)
+	check("late in an hour that was rolled up")
+	s.rollUp(now)
+	check("rolled up anew")
+	now = day + 2*aDay
+	check("a day that is over and not rolled up")
+	s.rollUp(now)
+	check("all rolled up")
+	s.prune(metrics.Retention{Minutes: now})
+	check("without minutes")
+	add(day+5*anHour, 640)
+	check("late where minutes were given up")
+	s.prune(metrics.Retention{Minutes: now, Hours: now})
+	steps = steps[2:]
+	check("late, and hours are not given up while they are due")
+	s.rollUp(now)
+	s.prune(metrics.Retention{Minutes: now, Hours: now})
+	steps = []metrics.Step{""}
+	check("without hours")
+}
+
+// More routes than are read at once: the busy ones are found and exact.
+func testManyRoutes(s *suite) {
+	const routes, minutes = 400, 20
+	var rows []metrics.CountRow
+	for minute := range int64(minutes) {
+		for i := range int64(routes) {
+			rows = append(rows, countOf(metrics.KindRoute, fmt.Sprintf("/%03d", i), count(noon+minute*aMinute, 1, 1+i)))
+		}
+	}
+	s.add("n", 1, rows...)
+	a := metrics.NewAnalytics(s.Other, metrics.AnalyticsConfig{Now: func() time.Time { return time.Unix(noon+minutes*aMinute-1, 0) }})
+	r, err := a.Routes(s.ctx, metrics.Query{Tenant: 1, From: time.Unix(noon, 0), To: time.Unix(noon+anHour, 0)})
+	s.must(err)
+	if len(r.Routes) != 10 || !r.More {
+		s.Fatalf("%d routes, more: %t; want 10 and more", len(r.Routes), r.More)
+	}
+	for i, route := range r.Routes {
+		n := int64(routes - i)
+		if want := fmt.Sprintf("/%03d", n-1); route.Name != want || route.Total.Requests != n*minutes || len(route.Points) != minutes {
+			s.Errorf("place %d: %s with %d requests and %d points, want %s with %d", i, route.Name, route.Total.Requests, len(route.Points), want, n*minutes)
+		}
+	}
+}
+
+// sevenID is a decision's id: its milliseconds, and a number.
+func sevenID(at time.Time, n uint16) (id [16]byte) {
+	binary.BigEndian.PutUint64(id[:], uint64(at.UnixMilli())<<16|0x7000)
+	id[8] = 0x80
+	binary.BigEndian.PutUint16(id[14:], n)
+	return id
+}
+
+// kept stores n refusals of tenants 1 and 2 in turn, a second apart.
+func (s *suite) kept(n int) []metrics.Refusal {
+	s.Helper()
+	b := metrics.Batch{Node: "n", Seq: 1}
+	for i := range n {
+		at := s.Clock.Now().Add(time.Duration(i) * time.Second)
+		r := refusal(0, uint32(1+i%2), at)
+		r.ID = sevenID(at, uint16(i))
+		r.Policy, r.Route = []string{"p", "q", "r"}[i%3], []string{"/a", "/b"}[i/2%2]
+		r.Attributes = []enforcement.Attribute{{Name: "ip", Value: "192.0.2.1"}, {Name: "user", Value: fmt.Sprint("u", i%5)}}
+		if i%7 == 0 {
+			r.Reason = enforcement.ReasonBlocked
+		}
+		b.Refusals = append(b.Refusals, r)
+	}
+	s.must(s.Store.AddCounts(s.ctx, b))
+	slices.Reverse(b.Refusals)
+	return b.Refusals
+}
+
+func (s *suite) refusals(f metrics.RefusalFilter) []metrics.Refusal {
+	s.Helper()
+	list, err := s.Other.Refusals(s.ctx, f)
+	s.must(err)
+	return list
+}
+
+func testRefusalPages(s *suite) {
+	all := s.kept(60)
+	only := func(keep func(*metrics.Refusal) bool) (list []metrics.Refusal) {
+		for i := range all {
+			if keep(&all[i]) {
+				list = append(list, all[i])
+			}
+		}
+		return list
+	}
+	at := func(i int) time.Time { return s.Clock.Now().Add(time.Duration(i) * time.Second) }
+	s.same("all", s.refusals(metrics.RefusalFilter{}), all)
+	s.same("of a tenant", s.refusals(metrics.RefusalFilter{Tenant: 2}), only(func(r *metrics.Refusal) bool { return r.Tenant == 2 }))
+	s.same("of a policy", s.refusals(metrics.RefusalFilter{Tenant: 2, Policy: "q"}), only(func(r *metrics.Refusal) bool { return r.Tenant == 2 && r.Policy == "q" }))
+	s.same("of a route", s.refusals(metrics.RefusalFilter{Route: "/b"}), only(func(r *metrics.Refusal) bool { return r.Route == "/b" }))
+	s.same("for a reason", s.refusals(metrics.RefusalFilter{Reason: enforcement.ReasonBlocked}),
+		only(func(r *metrics.Refusal) bool { return r.Reason == enforcement.ReasonBlocked }))
+	s.same("of a time", s.refusals(metrics.RefusalFilter{From: at(10), To: at(20)}), all[60-20:60-10])
+	s.same("of nobody", s.refusals(metrics.RefusalFilter{Tenant: 3}), []metrics.Refusal{})
+
+	// Pages stay as they are while newer ones come.
+	f := metrics.RefusalFilter{Tenant: 1, Limit: 7}
+	var paged []metrics.Refusal
+	for seq := int64(2); ; seq++ {
+		page := s.refusals(f)
+		if paged = append(paged, page...); len(page) < f.Limit {
+			break
+		}
+		f.Before = page[len(page)-1].ID
+		newer := refusal(0, 1, at(100+int(seq)))
+		newer.ID = sevenID(newer.At, 1)
+		s.must(s.Store.AddCounts(s.ctx, metrics.Batch{Node: "n", Seq: seq, Refusals: []metrics.Refusal{newer}}))
+	}
+	s.same("pages", paged, only(func(r *metrics.Refusal) bool { return r.Tenant == 1 }))
+
+	one := all[3]
+	r, err := s.Other.Refusal(s.ctx, one.ID, one.Tenant)
+	s.must(err)
+	s.same("by id", r, one)
+	_, foreign := s.Other.Refusal(s.ctx, one.ID, 3-one.Tenant)
+	_, unknown := s.Other.Refusal(s.ctx, [16]byte{1}, 1)
+	s.wantKind(foreign, problem.NotFound, "")
+	if foreign.Error() != unknown.Error() {
+		s.Errorf("another tenant's: %q, an unknown one: %q", foreign, unknown)
+	}
+}
+
+func testRefusalAttributes(s *suite) {
+	all := s.kept(1200) // more than one piece is looked through
+	var want []metrics.Refusal
+	for i := range all {
+		if all[i].Tenant == 2 && all[i].Attributes[1].Value == "u3" {
+			want = append(want, all[i])
+		}
+	}
+	f := metrics.RefusalFilter{Tenant: 2, Limit: 1000, Attributes: []enforcement.Attribute{{Name: "user", Value: "u3"}}}
+	s.same("of a user", s.refusals(f), want)
+	for network, list := range map[string][]metrics.Refusal{"192.0.2.0/24": want, "192.0.2.1/32": want, "198.51.100.0/24": {}, "2001:db8::/64": {}, "x/24": {}} {
+		in := f
+		in.Attributes = append(slices.Clone(f.Attributes), enforcement.Attribute{Name: "ip", Value: network})
+		s.same("of a user in "+network, s.refusals(in), list)
+		in.Attributes = []enforcement.Attribute{{Name: "user", Value: network}}
+		s.same("of a user named "+network, s.refusals(in), []metrics.Refusal{})
+	}
+	f.Limit = 7
+	var paged []metrics.Refusal
+	for {
+		page := s.refusals(f)
+		if paged = append(paged, page...); len(page) < f.Limit {
+			break
+		}
+		f.Before = page[len(page)-1].ID
+	}
+	s.same("pages", paged, want)
+	f.Attributes = append(f.Attributes, enforcement.Attribute{Name: "ip", Value: "192.0.2.2"})
+	s.same("of nobody", s.refusals(f), []metrics.Refusal{})
+}
+
+func testRefusalReasons(s *suite) {
+	b := metrics.Batch{Node: "n", Seq: 1}
+	reasons := []enforcement.Reason{enforcement.ReasonOverLimit, enforcement.ReasonBlocked, enforcement.ReasonTenantSuspended}
+	for i := range 1300 { // degraded ones in more than one piece that is looked through
+		at := s.Clock.Now().Add(time.Duration(i) * time.Second)
+		r := refusal(0, uint32(1+i%2), at)
+		r.ID, r.Reason, r.Degraded = sevenID(at, uint16(i)), reasons[i%3], i%10 == 7
+		b.Refusals = append(b.Refusals, r)
+	}
+	s.must(s.Store.AddCounts(s.ctx, b))
+	slices.Reverse(b.Refusals)
+	ask := func(what string, f metrics.RefusalFilter, keep func(*metrics.Refusal) bool) {
+		s.Helper()
+		var want []metrics.Refusal
+		for i := range b.Refusals {
+			if keep(&b.Refusals[i]) {
+				want = append(want, b.Refusals[i])
+			}
+		}
+		var got []metrics.Refusal
+		for {
+			page := s.refusals(f)
+			if got = append(got, page...); len(page) < f.Limit {
+				break
+			}
+			f.Before = page[len(page)-1].ID
+		}
+		s.same(what, got, want)
+	}
+	two := []enforcement.Reason{enforcement.ReasonTenantSuspended, enforcement.ReasonBlocked, enforcement.ReasonTenantSuspended}
+	of := func(r *metrics.Refusal) bool { return slices.Contains(two, r.Reason) }
+	ask("of two reasons", metrics.RefusalFilter{Reasons: two, Limit: 170}, of)
+	ask("of two reasons and a tenant", metrics.RefusalFilter{Reasons: two, Tenant: 2, Limit: 170}, func(r *metrics.Refusal) bool { return of(r) && r.Tenant == 2 })
+	ask("of one of two reasons", metrics.RefusalFilter{Reasons: two, Reason: enforcement.ReasonBlocked, Limit: 170},
+		func(r *metrics.Refusal) bool { return r.Reason == enforcement.ReasonBlocked })
+	ask("of none of two reasons", metrics.RefusalFilter{Reasons: two, Reason: enforcement.ReasonOverLimit, Limit: 170},
+		func(*metrics.Refusal) bool { return false })
+	ask("degraded", metrics.RefusalFilter{Degraded: true, Limit: 20}, func(r *metrics.Refusal) bool { return r.Degraded })
+	ask("degraded, of two reasons", metrics.RefusalFilter{Degraded: true, Reasons: two, Limit: 20}, func(r *metrics.Refusal) bool { return of(r) && r.Degraded })
+}
+
+func testRefusalsAfter(s *suite) {
+	all := s.kept(60)
+	newer := all[:20]
+	f := metrics.RefusalFilter{After: all[20].ID}
+	s.same("newer than one", s.refusals(f), newer)
+	f.Limit = 5
+	s.same("the newest of them", s.refusals(f), newer[:5])
+	f.Before = newer[4].ID
+	s.same("their next page", s.refusals(f), newer[5:10])
+	f = metrics.RefusalFilter{After: all[20].ID, Tenant: 2, Attributes: []enforcement.Attribute{{Name: "user", Value: "u3"}}}
+	var want []metrics.Refusal
+	for i := range newer {
+		if newer[i].Tenant == 2 && newer[i].Attributes[1].Value == "u3" {
+			want = append(want, newer[i])
+		}
+	}
+	s.same("of a tenant's user", s.refusals(f), want)
+	s.same("newer than the newest", s.refusals(metrics.RefusalFilter{After: all[0].ID}), []metrics.Refusal{})
+}
+
+func testMark(s *suite) {
+	seen := map[metrics.Mark]string{}
+	is := func(what string, known bool) {
+		s.Helper()
+		m, err := s.Other.Mark(s.ctx)
+		s.must(err)
+		before, found := seen[m]
+		if found != known {
+			s.Errorf("after %s the mark is %+v, known: %t (%s)", what, m, found, before)
+		}
+		seen[m] = what
+	}
+	is("nothing", false)
+	is("nothing again", true)
+	s.add("n", 1, count(noon, 1, 1))
+	is("a batch", false)
+	s.add("n", 1, count(noon, 1, 1))
+	is("the same batch", true)
+	s.add("n", 2, count(noon, 1, 1))
+	is("the next batch", false)
+	s.add("other", 1, count(noon, 1, 1))
+	is("another node's", false)
+	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{Node: "other", Seq: 2, Refusals: []metrics.Refusal{refusal(7, 1, s.Clock.Now())}}))
+	is("a refusal", false)
+}
+
+// Each way in which a row cannot be trusted costs that row, and no page.
+func testRefusalBroken(s *suite) {
+	all := s.kept(6)
+	for i, change := range []string{
+		`doc = '{'`,
+		`doc = '{"Unknown":1}'`,
+		`doc = doc || '{}'`,
+		`tenant = 9`,
+	} {
+		s.must(s.Exec(`UPDATE recent_refusals SET `+change+` WHERE id = $1`, all[i].ID[:]))
+		if _, err := s.Store.Refusal(s.ctx, all[i].ID, 0); err == nil || problem.Is(err, problem.NotFound) {
+			s.Errorf("%s: error %v", change, err)
+		}
+	}
+	s.same("those that can be read", s.refusals(metrics.RefusalFilter{}), all[4:])
+	s.same("a page", s.refusals(metrics.RefusalFilter{Limit: 1}), all[4:5])
+}

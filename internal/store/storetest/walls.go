@@ -1,0 +1,197 @@
+package storetest
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/tenants"
+)
+
+// wallTests hold the walls between tenants.
+var wallTests = []struct {
+	name string
+	run  func(*suite)
+}{
+	{"no method reaches through another tenant", testWalls},
+}
+
+// noTenant are the methods that take no tenant: of the operator, of the system,
+// of one person, or of whoever has a secret.
+var noTenant = []string{
+	// The operator's.
+	"Tenant", "Tenants", "CreateTenant", "UpdateTenant", "DeleteTenant",
+	"Plan", "Plans", "CreatePlan", "SaveDraft", "Publish", "PublishVersion", "DeletePlan", "Version", "Versions",
+	"OperatorKeys", "OperatorKey", "CreateOperatorKey", "RotateOperatorKey", "RevokeOperatorKey", "Setting", "PutSetting", "DeleteSetting",
+	// The system's.
+	"Revision", "Changes", "Notify", "Empty", "EndExpired", "EndOverSessions", "VerifyAudit", "WriteAudit",
+	"PutNode", "RemoveNode", "Census",
+	"AddCounts", "TakeLease", "DropLease", "RollUpsDue", "RollUp", "Prune", "Kept", "Mark", "ForgetCounts",
+	// Of one person, whom the service holds against its tenant.
+	"User", "UserByEmail", "UserBySubject", "CreateUser", "DeleteUser", "Sessions", "EndSession",
+	// Of whoever has the secret.
+	"CreateSession", "Session", "RenewSession", "Invitation", "AcceptInvitation",
+}
+
+// A walled is what a tenant has, and another that asks for it.
+type walled struct {
+	own, other tenants.Tenant
+	key        tenants.Key
+	override   exceptions.Override
+	listed     exceptions.Entry
+	block      exceptions.Block
+	member     accounts.User
+	invitation accounts.Invitation
+}
+
+func (s *suite) walled() walled {
+	s.Helper()
+	w := walled{own: s.tenant("own", ""), other: s.tenant("other", "")}
+	w.key = s.key(w.own.ID)
+	until := s.Clock.Now().Add(time.Hour)
+	var err error
+	w.override, err = s.Store.CreateOverride(s.ctx, s.newOverride(w.own.ID, "all"), entry("override.create"))
+	s.must(err)
+	w.listed, err = s.Store.CreateEntry(s.ctx, exceptions.Entry{TenantID: w.own.ID, List: exceptions.Deny, Attribute: "user", Value: "u"}, entry("list_entry.create"))
+	s.must(err)
+	w.block, err = s.Store.CreateBlock(s.ctx, exceptions.Block{TenantID: w.own.ID, Policy: "all", Reason: "r", ExpiresAt: until}, entry("block.create"))
+	s.must(err)
+	w.member = s.user(accounts.TenantAdmin, w.own.ID)
+	w.invitation = s.invite(accounts.Invitation{Email: "new@example.com", Role: accounts.TenantViewer, TenantID: w.own.ID})
+	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{
+		Node: "a", Seq: 1, Counts: []metrics.CountRow{count(noon, w.own.Number, 10)},
+		Sketches: []metrics.SketchRow{sketch(noon, w.own.Number, "a", "1")},
+		Refusals: []metrics.Refusal{refusal(1, w.own.Number, s.Clock.Now())},
+	}))
+	return w
+}
+
+// asked calls one method in the name of the other tenant. What it finds is
+// counted; an error is for the caller to judge.
+func (w walled) asked(s *suite) map[string]func() (found int, err error) {
+	late := s.Clock.Now().Add(time.Hour)
+	b := w.other.ID
+	counts := metrics.CountQuery{
+		Step: metrics.Minute, From: noon, To: noon + anHour, Tenant: w.other.Number, Tenants: []uint32{w.other.Number}, Kind: metrics.KindTotal,
+	}
+	sketches := metrics.SketchQuery{Step: metrics.Minute, From: noon, To: noon + anHour, Tenant: w.other.Number, Name: metrics.SketchLimitedKeys}
+	return map[string]func() (int, error){
+		"Keys": func() (int, error) { l, err := s.Store.Keys(s.ctx, b, tenants.Filter{}); return len(l), err },
+		"Key":  func() (int, error) { _, err := s.Store.Key(s.ctx, b, w.key.ID); return 1, err },
+		"CreateKey": func() (int, error) {
+			k := s.newKey(b)
+			k.ID = w.key.ID
+			_, err := s.Store.CreateKey(s.ctx, k, entry("x"))
+			return 1, err
+		},
+		"RotateKey": func() (int, error) {
+			_, err := s.Store.RotateKey(s.ctx, b, w.key.ID, late, s.newKey(w.own.ID), entry("x"))
+			return 1, err
+		},
+		"RevokeKey": func() (int, error) { _, err := s.Store.RevokeKey(s.ctx, b, w.key.ID, late, entry("x")); return 1, err },
+
+		"Overrides": func() (int, error) { l, err := s.Store.Overrides(s.ctx, b, exceptions.Filter{}); return len(l), err },
+		"Override":  func() (int, error) { _, err := s.Store.Override(s.ctx, b, w.override.ID); return 1, err },
+		"CreateOverride": func() (int, error) {
+			o := s.newOverride(b, "all")
+			o.ID = w.override.ID
+			_, err := s.Store.CreateOverride(s.ctx, o, entry("x"))
+			return 1, err
+		},
+		"DeleteOverride": func() (int, error) { return 1, s.Store.DeleteOverride(s.ctx, b, w.override.ID, entry("x")) },
+
+		"Entries": func() (int, error) { l, err := s.Store.Entries(s.ctx, b, exceptions.Filter{}); return len(l), err },
+		"Entry":   func() (int, error) { _, err := s.Store.Entry(s.ctx, b, w.listed.ID); return 1, err },
+		"CreateEntry": func() (int, error) {
+			_, err := s.Store.CreateEntry(s.ctx, exceptions.Entry{ID: w.listed.ID, TenantID: b, List: exceptions.Deny, Attribute: "user", Value: "u"}, entry("x"))
+			return 1, err
+		},
+		"DeleteEntry": func() (int, error) { return 1, s.Store.DeleteEntry(s.ctx, b, w.listed.ID, entry("x")) },
+
+		"Blocks": func() (int, error) { l, err := s.Store.Blocks(s.ctx, b, exceptions.Filter{}); return len(l), err },
+		"Block":  func() (int, error) { _, err := s.Store.Block(s.ctx, b, w.block.ID); return 1, err },
+		"CreateBlock": func() (int, error) {
+			_, err := s.Store.CreateBlock(s.ctx, exceptions.Block{ID: w.block.ID, TenantID: b, Policy: "all", Reason: "r", ExpiresAt: late}, entry("x"))
+			return 1, err
+		},
+		"DeleteBlock": func() (int, error) { return 1, s.Store.DeleteBlock(s.ctx, b, w.block.ID, entry("x")) },
+		"NoteReset":   func() (int, error) { return 1, s.Store.NoteReset(s.ctx, nobody, entry("x")) }, // it has no object
+
+		"Users": func() (int, error) {
+			l, err := s.Store.Users(s.ctx, accounts.UserFilter{TenantID: b, Query: w.member.Email})
+			return len(l), err
+		},
+		"UpdateUser": func() (int, error) {
+			u := w.member
+			u.TenantID = b
+			_, err := s.Store.UpdateUser(s.ctx, u, u.Revision, "", entry("x"))
+			return 1, err
+		},
+		"Invitations": func() (int, error) {
+			l, err := s.Store.Invitations(s.ctx, accounts.UserFilter{TenantID: b})
+			return len(l), err
+		},
+		"CreateInvitation": func() (int, error) {
+			_, err := s.Store.CreateInvitation(s.ctx, accounts.Invitation{
+				Hash: s.hash(), Email: w.member.Email, Role: accounts.TenantAdmin, TenantID: b, UserID: w.member.ID, ExpiresAt: late,
+			}, entry("x"))
+			return 1, err
+		},
+		"DeleteInvitation": func() (int, error) { return 1, s.Store.DeleteInvitation(s.ctx, b, w.invitation.ID, entry("x")) },
+
+		"AuditEntries": func() (int, error) {
+			l, err := s.Store.AuditEntries(s.ctx, audit.Filter{TenantID: b, Object: w.key.ID})
+			return len(l), err
+		},
+		"Counts":    func() (int, error) { l, err := s.Store.Counts(s.ctx, counts); return len(l), err },
+		"SumCounts": func() (int, error) { l, err := s.Store.SumCounts(s.ctx, counts); return len(l), err },
+		"Sketches":  func() (int, error) { l, err := s.Store.Sketches(s.ctx, sketches); return len(l), err },
+		"Refusal": func() (int, error) {
+			_, err := s.Store.Refusal(s.ctx, refusal(1, 0, late).ID, w.other.Number)
+			return 1, err
+		},
+		"Refusals": func() (int, error) {
+			l, err := s.Store.Refusals(s.ctx, metrics.RefusalFilter{Tenant: w.other.Number})
+			return len(l), err
+		},
+	}
+}
+
+// Every method of the Store is asked in the name of tenant B for what A has, or
+// stands among those that take no tenant. A new one fails until it does.
+func testWalls(s *suite) {
+	w := s.walled()
+	asked := w.asked(s)
+	contract := reflect.TypeFor[Store]()
+	for i := range contract.NumMethod() {
+		name := contract.Method(i).Name
+		_, is := asked[name]
+		if is == slices.Contains(noTenant, name) {
+			s.Errorf("%s: say how another tenant asks for it, or that it takes none", name)
+		}
+	}
+	world, lines := s.world(), s.lines(audit.Filter{Limit: 1000})
+	for name, ask := range asked {
+		found, err := ask()
+		switch {
+		case err == nil && found > 0:
+			s.Errorf("%s gave another tenant %d", name, found)
+		case problem.Is(err, problem.Conflict) && strings.HasPrefix(name, "Create"): // the id is taken
+		case err != nil && !problem.Is(err, problem.NotFound):
+			s.Errorf("%s: %v, want NotFound", name, err)
+		}
+	}
+	s.same("the world", s.world(), world)
+	s.same("the log", s.lines(audit.Filter{Limit: 1000}), lines)
+	member, err := s.Store.User(s.ctx, w.member.ID)
+	s.must(err)
+	s.same("the member", member, w.member)
+	_, err = s.Store.Invitation(s.ctx, w.invitation.Hash, s.Clock.Now())
+	s.must(err)
+}

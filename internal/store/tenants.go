@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/tenants"
+)
+
+// homes is how many hash tags tenants share by default: enough to spread over
+// a cluster, few enough that checks of many tenants still share calls.
+const homes = 64
+
+const tenantColumns = `t.id, t.slug, t.number, t.home, t.name, t.status, p.slug, t.time_zone, t.billing_anchor_day,
+	t.no_policy, t.redact_values, t.plan_id, t.plan_revision, t.revision, t.created_at, t.updated_at`
+
+const tenantTables = `tenants t LEFT JOIN plans p ON p.id = t.plan_id`
+
+func scanTenant(r row) (tenants.Tenant, error) {
+	var t tenants.Tenant
+	var plan, planID sql.NullString
+	err := r.Scan(&t.ID, &t.Slug, &t.Number, &t.Home, &t.Name, &t.Status, &plan, &t.TimeZone, &t.BillingAnchorDay,
+		&t.NoPolicy, &t.RedactValues, &planID, &t.PlanRevision, &t.Revision, &t.CreatedAt, &t.UpdatedAt)
+	t.Plan, t.PlanID = plan.String, planID.String
+	t.CreatedAt, t.UpdatedAt = t.CreatedAt.UTC(), t.UpdatedAt.UTC()
+	return t, err
+}
+
+// Tenant finds by id or slug.
+func (s *Store) Tenant(ctx context.Context, idOrSlug string) (tenants.Tenant, error) {
+	var t tenants.Tenant
+	err := s.read(ctx, func(ctx context.Context) (err error) {
+		t, err = scanTenant(s.reader.QueryRowContext(ctx, `
+			SELECT `+tenantColumns+`
+			FROM `+tenantTables+`
+			WHERE t.id = $1 OR t.slug = $1`, idOrSlug))
+		return missing(err, "tenant")
+	})
+	return t, s.fail(err, "load tenant %s", idOrSlug)
+}
+
+// Tenants lists by id, oldest first.
+func (s *Store) Tenants(ctx context.Context, f tenants.Filter) ([]tenants.Tenant, error) {
+	var where filter
+	if f.Query != "" {
+		where.and(`t.search LIKE ? ESCAPE '\'`, contains(f.Query))
+	}
+	if f.Status != "" {
+		where.and(`t.status = ?`, string(f.Status))
+	}
+	if f.Plan != "" {
+		where.and(`p.slug = ?`, f.Plan)
+	}
+	if f.After != "" {
+		where.and(`t.id > ?`, f.After)
+	}
+	query := `
+		SELECT ` + tenantColumns + `
+		FROM ` + tenantTables + ` ` + where.where() + `
+		ORDER BY t.id ` + where.limit(f.Limit)
+	var list []tenants.Tenant
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, query, where.args...)
+		list, err = collect(rows, err, scanTenant)
+		return err
+	})
+	return list, s.fail(err, "list tenants")
+}
+
+// CreateTenant makes a tenant with a number that no other ever had.
+func (s *Store) CreateTenant(ctx context.Context, t tenants.Tenant, e audit.Entry) (tenants.Tenant, error) {
+	var made tenants.Tenant
+	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
+		if t.ID, err = newID(t.ID); err != nil {
+			return err
+		}
+		ed.concerns(t.ID, t.ID, t.Slug)
+		planID, err := ed.publishedPlan(ctx, t.Plan)
+		if err != nil {
+			return err
+		}
+		number, err := ed.numbers(ctx, "tenant", 1)
+		if err != nil {
+			return fmt.Errorf("take a number: %w", err)
+		}
+		n, err := ed.exec(ctx, `
+			INSERT INTO tenants (id, slug, number, home, name, status, plan_id, plan_revision, time_zone,
+				billing_anchor_day, no_policy, redact_values, search, revision, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $8, $14, $14)
+			ON CONFLICT (slug) DO NOTHING`,
+			t.ID, t.Slug, number, fmt.Sprintf("%02x", number%homes), t.Name, string(t.Status), planID, ed.revision, t.TimeZone,
+			t.BillingAnchorDay, string(t.NoPolicy), t.RedactValues, searchText(t.Slug, t.Name), ed.at)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return slugTaken
+		}
+		made, err = ed.tenant(ctx, t.ID)
+		return err
+	})
+	return made, s.fail(err, "create tenant %s", t.Slug)
+}
+
+// UpdateTenant writes the Document if the stored revision is ifRevision.
+func (s *Store) UpdateTenant(ctx context.Context, t tenants.Tenant, ifRevision int64, e audit.Entry) (tenants.Tenant, error) {
+	var now tenants.Tenant
+	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
+		before, err := ed.tenantAt(ctx, t.ID, ifRevision)
+		if err != nil {
+			return err
+		}
+		ed.concerns(t.ID, t.ID, before.Slug)
+		planID, err := ed.publishedPlan(ctx, t.Plan)
+		if err != nil {
+			return err
+		}
+		planRevision := before.PlanRevision
+		if planID.String != before.PlanID {
+			planRevision = ed.revision
+		}
+		_, err = ed.exec(ctx, `
+			UPDATE tenants
+			SET name = $2, status = $3, plan_id = $4, plan_revision = $5, time_zone = $6, billing_anchor_day = $7,
+				no_policy = $8, redact_values = $9, search = $10, revision = $11, updated_at = $12
+			WHERE id = $1`,
+			t.ID, t.Name, string(t.Status), planID, planRevision, t.TimeZone, t.BillingAnchorDay,
+			string(t.NoPolicy), t.RedactValues, searchText(before.Slug, t.Name), ed.revision, ed.at)
+		if err != nil {
+			return err
+		}
+		now, err = ed.tenant(ctx, t.ID)
+		return err
+	})
+	return now, s.fail(err, "update tenant %s", t.ID)
+}
+
+// DeleteTenant removes a tenant with its keys and what is set for it beside its
+// plan. Its number is not given again.
+//
+// Keys have tombstones of their own, because nodes find them without their
+// tenant. Overrides, list entries, blocks and policy changes go by the schema's
+// ON DELETE CASCADE, and the tenant's tombstone is theirs too: a snapshot drops
+// them with it. So do its people with their sessions and invitations, which no
+// snapshot has.
+func (s *Store) DeleteTenant(ctx context.Context, id string, ifRevision int64, e audit.Entry) error {
+	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
+		before, err := ed.tenantAt(ctx, id, ifRevision)
+		if err != nil {
+			return err
+		}
+		ed.concerns(id, id, before.Slug)
+		_, err = ed.exec(ctx, `
+			INSERT INTO tombstones (revision, kind, object_id)
+			SELECT CAST($1 AS BIGINT), 'key', id FROM api_keys WHERE tenant_id = $2`, ed.revision, id)
+		if err != nil {
+			return fmt.Errorf("bury its keys: %w", err)
+		}
+		if _, err := ed.exec(ctx, `DELETE FROM api_keys WHERE tenant_id = $1`, id); err != nil {
+			return fmt.Errorf("delete its keys: %w", err)
+		}
+		if _, err := ed.exec(ctx, `DELETE FROM tenants WHERE id = $1`, id); err != nil {
+			return err
+		}
+		return ed.bury(ctx, "tenant", id)
+	})
+	return s.fail(err, "delete tenant %s", id)
+}
+
+func (e *edit) tenant(ctx context.Context, id string) (tenants.Tenant, error) {
+	t, err := scanTenant(e.tx.QueryRowContext(ctx, `
+		SELECT `+tenantColumns+`
+		FROM `+tenantTables+`
+		WHERE t.id = $1`, id))
+	return t, missing(err, "tenant")
+}
+
+// tenantAt is tenant, if its revision is still the one that was read.
+func (e *edit) tenantAt(ctx context.Context, id string, revision int64) (tenants.Tenant, error) {
+	t, err := e.tenant(ctx, id)
+	if err == nil && t.Revision != revision {
+		err = stale("tenant")
+	}
+	return t, err
+}
+
+// publishedPlan gives the id of a plan that a tenant may be put on; NULL for none.
+func (e *edit) publishedPlan(ctx context.Context, slug string) (id sql.NullString, err error) {
+	if slug == "" {
+		return id, nil
+	}
+	var published sql.NullInt64
+	err = e.tx.QueryRowContext(ctx, `SELECT id, published FROM plans WHERE slug = $1`, slug).Scan(&id, &published)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return id, problem.At("/plan", "no plan has this slug")
+	case err == nil && !published.Valid:
+		return id, problem.At("/plan", "the plan has not been published yet")
+	}
+	return id, err
+}

@@ -1,0 +1,240 @@
+package usage
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/metrics"
+)
+
+// The pace is measured over the minute that is now and the four before it, or from
+// the first of these in which anything of the tenant was counted; but over a minute
+// at the least, so that a single request is not taken for a flood.
+const (
+	paceMinutes = 4
+	leastPace   = time.Minute
+)
+
+// busySpan is of how long the busiest keys are shown.
+const busySpan = time.Hour
+
+// rankedKeys and rankedPolicies are as many as Analytics ranks.
+const (
+	rankedKeys     = 100
+	rankedPolicies = 100
+)
+
+// counted is what was counted of a tenant: paces of the last minutes, and the
+// busiest keys of the last hour. The zero value knows nothing.
+type counted struct {
+	known  bool
+	redact bool
+	over   time.Duration
+	// policies by slug; morePolicies: one that is not there may have been charged.
+	policies     map[string]metrics.Counts
+	morePolicies bool
+	// Of the last minutes by keyID; floors are the most that others may have.
+	allowed, limited           map[string]metrics.TopKey
+	allowedFloor, limitedFloor int64
+	busy                       []metrics.TopKey // most limited and most allowed in turn
+	moreBusy                   bool
+}
+
+// count reads what was counted of a tenant, or of one policy.
+func (s *Service) count(ctx context.Context, subject *enforcement.Subject, policy string, busy bool) (*counted, error) {
+	c := &counted{redact: subject.Redact}
+	if s.cfg.Analytics == nil {
+		return c, nil
+	}
+	now := s.cfg.Now()
+	pace := metrics.Query{Tenant: subject.Number, From: now.Truncate(time.Minute).Add(-paceMinutes * time.Minute), To: now}
+	ofPolicy := func(q metrics.Query, limit int) metrics.Query {
+		q.Policy, q.Limit = policy, limit
+		return q
+	}
+	hour := ofPolicy(pace, rankedKeys)
+	hour.From = now.Add(-busySpan)
+	var total metrics.Traffic
+	var policies metrics.RouteRanking
+	var allowed, limited, busyAllowed, busyLimited metrics.TopKeys
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) { total, err = s.cfg.Analytics.Traffic(ctx, pace); return err })
+	group.Go(func() (err error) {
+		policies, err = s.cfg.Analytics.Policies(ctx, ofPolicy(pace, rankedPolicies))
+		return err
+	})
+	keys := func(into *metrics.TopKeys, q metrics.Query, by metrics.KeyRanking) {
+		group.Go(func() (err error) { *into, err = s.cfg.Analytics.Keys(ctx, q, by); return err })
+	}
+	keys(&allowed, ofPolicy(pace, rankedKeys), metrics.AllowedKeys)
+	keys(&limited, ofPolicy(pace, rankedKeys), metrics.LimitedKeys)
+	if busy {
+		keys(&busyAllowed, hour, metrics.AllowedKeys)
+		keys(&busyLimited, hour, metrics.LimitedKeys)
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	c.known, c.over = true, measured(&total, now)
+	c.policies, c.morePolicies = make(map[string]metrics.Counts), policies.More
+	for i := range policies.Routes {
+		c.policies[policies.Routes[i].Name] = policies.Routes[i].Total
+	}
+	c.allowed, c.allowedFloor = byID(&allowed), allowed.Floor
+	c.limited, c.limitedFloor = byID(&limited), limited.Floor
+	for i := range max(len(busyLimited.Keys), len(busyAllowed.Keys)) {
+		if i < len(busyLimited.Keys) {
+			c.busy = append(c.busy, busyLimited.Keys[i])
+		}
+		if i < len(busyAllowed.Keys) {
+			c.busy = append(c.busy, busyAllowed.Keys[i])
+		}
+	}
+	c.moreBusy = busyAllowed.Floor > 0 || busyLimited.Floor > 0
+	return c, nil
+}
+
+// measured is how long a pace is measured over.
+func measured(total *metrics.Traffic, now time.Time) time.Duration {
+	from := total.From
+	for i := range total.Points {
+		if total.Points[i].Requests > 0 {
+			from = total.Points[i].At
+			break
+		}
+	}
+	return max(now.Sub(from), leastPace)
+}
+
+// keyID tells keys of a tenant apart, as rankings name them.
+func keyID(policy string, key []enforcement.KeyPart) string {
+	var b strings.Builder
+	b.WriteString(policy)
+	for _, part := range key {
+		b.WriteByte(' ')
+		b.WriteString(part.Name)
+		if !part.Missing {
+			b.WriteString(strconv.Quote(part.Value))
+		}
+	}
+	return b.String()
+}
+
+func byID(top *metrics.TopKeys) map[string]metrics.TopKey {
+	list := make(map[string]metrics.TopKey, len(top.Keys))
+	for _, k := range top.Keys {
+		if !k.Redacted {
+			list[keyID(k.Policy, partsOf(&k))] = k
+		}
+	}
+	return list
+}
+
+func partsOf(k *metrics.TopKey) []enforcement.KeyPart {
+	parts := make([]enforcement.KeyPart, len(k.Names))
+	for i := range parts {
+		parts[i] = enforcement.KeyPart{Name: k.Names[i], Value: k.Values[i], Missing: k.Missing[i]}
+	}
+	return parts
+}
+
+// policy begins what is told of a policy: its keys are named, and not asked yet.
+func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
+	p := PolicyUsage{
+		Policy: r.Policy, Mode: r.Mode, Methods: r.Methods, Path: r.Path, Attributes: r.RuleSpec.Attributes,
+		CountBy: r.CountBy, Keys: []KeyUsage{},
+	}
+	p.Pace = c.paceOf(r.Policy)
+	if len(r.CountBy) == 0 {
+		p.Keys = append(p.Keys, KeyUsage{})
+		return p
+	}
+	p.More = c.moreBusy || !c.known
+	shown := make(map[string]bool)
+	for i := range c.busy {
+		k := &c.busy[i]
+		if k.Policy != r.Policy || !sameNames(k.Names, r.CountBy) {
+			continue // of another policy, or counted when the policy counted by something else
+		}
+		key := KeyUsage{Key: partsOf(k), Redacted: k.Redacted}
+		id := keyID(k.Policy, key.Key) + strconv.FormatBool(k.Redacted)
+		switch {
+		case shown[id]:
+		case len(p.Keys) == MaxKeys:
+			p.More = true
+			return p
+		default:
+			shown[id] = true
+			p.Keys = append(p.Keys, key)
+		}
+	}
+	return p
+}
+
+func sameNames(a, b []string) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// paceOf is the pace of all keys of a policy together.
+func (c *counted) paceOf(policy string) Pace {
+	n, found := c.policies[policy]
+	if !c.known || !found && c.morePolicies {
+		return Pace{}
+	}
+	cost := 1.0 // of a refused request: what those that passed cost
+	if passed := n.Allowed() - n.ShadowRefused; passed > 0 {
+		cost = float64(n.Cost) / float64(passed)
+	}
+	minutes := c.over.Minutes()
+	return Pace{
+		Known: true, PerMinute: float64(n.Cost) / minutes, RefusedPerMinute: cost * float64(n.OverLimit+n.ShadowRefused) / minutes,
+		Requests: float64(n.Allowed()+n.OverLimit) / minutes, Over: c.over,
+	}
+}
+
+// pace is that of one key. A key that counts the whole tenant has that of its
+// policy; of others requests are counted, and each is taken to cost what one of the
+// policy costs on average.
+func (c *counted) pace(p *PolicyUsage, key *KeyUsage) Pace {
+	if len(p.CountBy) == 0 {
+		return p.Pace
+	}
+	if !p.Pace.Known || c.redact || p.Mode != enforcement.PolicyEnforce {
+		return Pace{}
+	}
+	id := keyID(p.Policy, key.Key)
+	passed, passedError := of(c.allowed, id, c.allowedFloor)
+	refused, refusedError := of(c.limited, id, c.limitedFloor)
+	if 2*(passedError+refusedError) > passed+refused {
+		return Pace{}
+	}
+	cost, minutes := 1.0, c.over.Minutes()
+	if p.Pace.Requests > 0 {
+		cost = (p.Pace.PerMinute + p.Pace.RefusedPerMinute) / p.Pace.Requests
+	}
+	return Pace{
+		Known: true, PerMinute: cost * float64(passed) / minutes, RefusedPerMinute: cost * float64(refused) / minutes,
+		Requests: float64(passed+refused) / minutes, Error: cost * float64(passedError+refusedError) / minutes, Over: c.over,
+	}
+}
+
+// of gives what a ranking says of a key: the true number is within count-wrong and count.
+func of(ranking map[string]metrics.TopKey, id string, floor int64) (count, wrong int64) {
+	if k, ranked := ranking[id]; ranked {
+		return k.Count, k.Error
+	}
+	return floor, floor
+}

@@ -1,9 +1,0 @@
-package servertest_test
-
-import (
-	"testing"
-
-	"github.com/headgate/headgate/servertest"
-)
-
-func TestMain(m *testing.M) { servertest.Main(m) }

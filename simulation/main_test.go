@@ -1,9 +1,0 @@
-package simulation
-
-import (
-	"testing"
-
-	"github.com/headgate/headgate/servertest"
-)
-
-func TestMain(m *testing.M) { servertest.Main(m) }
