@@ -244,7 +244,7 @@ func TestPlanChangeAndOverrides(t *testing.T) {
 	}
 }
 
-// The worked example of docs/steering.md.
+// The worked example of docs/exceptions.md.
 func TestWorkedExampleOfPrecedence(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
