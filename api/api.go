@@ -40,9 +40,9 @@ type Config struct {
 	People *accounts.People
 	// Refusals notes what keys were refused, for the audit log. Default: nobody does.
 	Refusals *accounts.Refusals
-	// Steering is the service behind overrides, lists and blocks. Default: none, and
+	// Exceptions is the service behind overrides, lists and blocks. Default: none, and
 	// 503.
-	Steering *exceptions.Service
+	Exceptions *exceptions.Service
 	// Usage tells what is left, and resets. Default: none, and 503.
 	Usage *usage.Service
 	// Analytics answers what was counted. Default: none, and 503.

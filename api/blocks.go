@@ -46,7 +46,7 @@ func (a *API) idleBlock(who caller, b exceptions.Block) InactiveBecause {
 		}
 		block.Key = append(block.Key, enforcement.Attribute{Name: name, Value: value})
 	}
-	if !who.usable(b.TenantID, enforcement.SteeringSpec{Blocks: []enforcement.Block{block}}) {
+	if !who.usable(b.TenantID, enforcement.ExceptionSpec{Blocks: []enforcement.Block{block}}) {
 		return InactiveBecauseNotPossible
 	}
 	return ""
@@ -54,7 +54,7 @@ func (a *API) idleBlock(who caller, b exceptions.Block) InactiveBecause {
 
 // ListBlocks is GET /v1/tenants/{tenant}/blocks.
 func (a *API) ListBlocks(ctx context.Context, r ListBlocksRequestObject) (ListBlocksResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +77,7 @@ func (a *API) ListBlocks(ctx context.Context, r ListBlocksRequestObject) (ListBl
 
 // CreateBlock is POST /v1/tenants/{tenant}/blocks.
 func (a *API) CreateBlock(ctx context.Context, r CreateBlockRequestObject) (CreateBlockResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func (a *API) CreateBlock(ctx context.Context, r CreateBlockRequestObject) (Crea
 
 // GetBlock is GET /v1/tenants/{tenant}/blocks/{block}.
 func (a *API) GetBlock(ctx context.Context, r GetBlockRequestObject) (GetBlockResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ func (a *API) GetBlock(ctx context.Context, r GetBlockRequestObject) (GetBlockRe
 
 // DeleteBlock is DELETE /v1/tenants/{tenant}/blocks/{block}.
 func (a *API) DeleteBlock(ctx context.Context, r DeleteBlockRequestObject) (DeleteBlockResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}

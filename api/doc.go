@@ -5,7 +5,7 @@
 // (auth.go), never a database. POST /v1/check and its batch are decided by an
 // enforcement.Decider (check.go, batch.go) and written by appending
 // (decision.go, headers.go). All else goes through the generated strict server:
-// management and steering call the services (tenants.go, keys.go, plans.go,
+// management and exceptions call the services (tenants.go, keys.go, plans.go,
 // overrides.go, lists.go, blocks.go, reset.go, audit.go), explain.go asks the
 // Decider why, and analytics.go and refusals.go what was counted. Every error
 // leaves through one table (problems.go).

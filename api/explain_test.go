@@ -197,7 +197,7 @@ func (w *world) tenant(change func(*tenants.Document)) {
 	must(w.t, w.watcher.Refresh(w.t.Context()))
 }
 
-// Why each policy applies or not, with what is steered and what is left.
+// Why each policy applies or not, with its exceptions and what remains.
 func TestExplainWhys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

@@ -64,7 +64,7 @@ func install(b *testing.B, s size) *installation {
 			Scopes: []tenants.Scope{tenants.ScopeCheck}, Revision: 1,
 		})
 	}
-	s.steer(&c)
+	s.addExceptions(&c)
 	world, report := snapshot.Compile(nil, c, snapshot.Options{})
 	if report.Held != nil || report.Problems > 0 {
 		b.Fatalf("%+v: %v", report, world.Problems())
@@ -113,9 +113,9 @@ func (s size) plan() snapshot.PublishedPlan {
 	return p
 }
 
-// steer adds the first tenant's rows. Each override is of one user; the entries
+// addExceptions adds the first tenant's rows. Each override is of one user; the entries
 // and blocks are of users who send no check.
-func (s size) steer(c *snapshot.Changes) {
+func (s size) addExceptions(c *snapshot.Changes) {
 	from, until, tenant := time.Now().Add(-time.Hour), time.Now().Add(24*time.Hour), rowID(1, 0)
 	for i := range s.rows {
 		user := fmt.Sprintf("user-%d", i)

@@ -21,7 +21,7 @@ func (a *API) showListEntry(e exceptions.Entry) (ListEntry, error) {
 
 // ListEntries is GET /v1/tenants/{tenant}/lists.
 func (a *API) ListEntries(ctx context.Context, r ListEntriesRequestObject) (ListEntriesResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (a *API) ListEntries(ctx context.Context, r ListEntriesRequestObject) (List
 
 // CreateEntry is POST /v1/tenants/{tenant}/lists.
 func (a *API) CreateEntry(ctx context.Context, r CreateEntryRequestObject) (CreateEntryResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (a *API) CreateEntry(ctx context.Context, r CreateEntryRequestObject) (Crea
 
 // GetEntry is GET /v1/tenants/{tenant}/lists/{entry}.
 func (a *API) GetEntry(ctx context.Context, r GetEntryRequestObject) (GetEntryResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (a *API) GetEntry(ctx context.Context, r GetEntryRequestObject) (GetEntryRe
 
 // DeleteEntry is DELETE /v1/tenants/{tenant}/lists/{entry}.
 func (a *API) DeleteEntry(ctx context.Context, r DeleteEntryRequestObject) (DeleteEntryResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}

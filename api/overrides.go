@@ -112,7 +112,7 @@ func (a *API) idleOverride(who caller, o exceptions.Override) InactiveBecause {
 	case r.Mode == enforcement.PolicyOff:
 		return InactiveBecauseNotPossible
 	}
-	spec := enforcement.SteeringSpec{Overrides: []enforcement.Override{{
+	spec := enforcement.ExceptionSpec{Overrides: []enforcement.Override{{
 		ID: o.ID, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Factor: o.Factor, Limits: o.Limits,
 		Revision: o.Revision, From: o.CreatedAt.UnixMicro(), Until: o.ExpiresAt.UnixMicro(),
 	}}}
@@ -128,7 +128,7 @@ func hasLimit(r *enforcement.Rule, name string) bool {
 
 // ListOverrides is GET /v1/tenants/{tenant}/overrides.
 func (a *API) ListOverrides(ctx context.Context, r ListOverridesRequestObject) (ListOverridesResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}
@@ -151,7 +151,7 @@ func (a *API) ListOverrides(ctx context.Context, r ListOverridesRequestObject) (
 
 // CreateOverride is POST /v1/tenants/{tenant}/overrides.
 func (a *API) CreateOverride(ctx context.Context, r CreateOverrideRequestObject) (CreateOverrideResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}
@@ -173,7 +173,7 @@ func (a *API) CreateOverride(ctx context.Context, r CreateOverrideRequestObject)
 
 // GetOverride is GET /v1/tenants/{tenant}/overrides/{override}.
 func (a *API) GetOverride(ctx context.Context, r GetOverrideRequestObject) (GetOverrideResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +187,7 @@ func (a *API) GetOverride(ctx context.Context, r GetOverrideRequestObject) (GetO
 
 // DeleteOverride is DELETE /v1/tenants/{tenant}/overrides/{override}.
 func (a *API) DeleteOverride(ctx context.Context, r DeleteOverrideRequestObject) (DeleteOverrideResponseObject, error) {
-	s, err := a.steer()
+	s, err := a.exceptionService()
 	if err != nil {
 		return nil, err
 	}

@@ -42,7 +42,7 @@ func TestUsageOfOneKey(t *testing.T) {
 	}
 	a, u = get(w.operator, one(`{"ip":"203.0.113.77"}`))
 	if k := u.Policies[0].Keys[0]; k.Limits[0].Quota != 12 || k.Override == nil || k.Override.Reason != "a load test" || k.Block == nil || k.Block.Reason != "a loop" {
-		t.Errorf("a steered key: %s", a.body)
+		t.Errorf("a key with exceptions: %s", a.body)
 	}
 	if a, _ := get(w.operator, one(`{}`)); a.status != http.StatusOK {
 		t.Errorf("who sent none: %+v", a)

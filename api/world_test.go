@@ -53,12 +53,12 @@ type world struct {
 	counter *countingLimiter
 	now     atomic.Int64 // microseconds since the epoch
 
-	tenants  *tenants.Service
-	plans    *plans.Service
-	accounts *accounts.Service
-	steering *exceptions.Service
-	people   *accounts.People
-	flusher  *metrics.Flusher
+	tenants    *tenants.Service
+	plans      *plans.Service
+	accounts   *accounts.Service
+	exceptions *exceptions.Service
+	people     *accounts.People
+	flusher    *metrics.Flusher
 	fixture
 }
 
@@ -116,8 +116,8 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	cfg := api.Config{
 		Snapshot: w.watcher.Current, People: people, Decider: engine,
-		Tenants: w.tenants, Plans: w.plans, Accounts: w.accounts, Steering: w.steering, Audit: w.store, Analytics: analytics,
-		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: engine, Analytics: analytics, Steering: w.steering, Now: w.clock}),
+		Tenants: w.tenants, Plans: w.plans, Accounts: w.accounts, Exceptions: w.exceptions, Audit: w.store, Analytics: analytics,
+		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock}),
 		Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: func(now func() int64) (enforcement.Limiter, func(), error) {
@@ -193,7 +193,7 @@ func (w *world) open(ctx context.Context, path string) (err error) {
 	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
 	w.plans = plans.NewService(w.store, plans.Config{})
 	w.accounts = accounts.NewService(w.store, accounts.Config{Now: w.clock})
-	w.steering = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.clock})
+	w.exceptions = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.clock})
 	return err
 }
 

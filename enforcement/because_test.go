@@ -25,7 +25,7 @@ func TestBecause(t *testing.T) {
 		enforcement.RuleSpec{Policy: "new", Replaces: []string{"old"}, Limits: w(8)},
 		enforcement.RuleSpec{Policy: "shadow", Mode: enforcement.PolicyShadow, Limits: w(9)},
 		enforcement.RuleSpec{Policy: "blocked", Limits: w(10)})
-	s := steer(t, plain, enforcement.SteeringSpec{
+	s := addExceptions(t, plain, enforcement.ExceptionSpec{
 		Blocks:    []enforcement.Block{{ID: "b", Policy: "blocked", Until: until}},
 		Overrides: []enforcement.Override{{ID: "o", Policy: "shadow", Factor: 2000, Revision: 3, Until: until}},
 	})

@@ -17,8 +17,8 @@ func carried(s *enforcement.Subject, o enforcement.Override) []*enforcement.Subj
 	changed := func(rev int64) map[string]int64 { return map[string]int64{o.Policy: rev} }
 	return []*enforcement.Subject{
 		s,
-		compiled(s, enforcement.SteeringSpec{Overrides: []enforcement.Override{o}, Changed: changed(o.Revision)}),
-		compiled(s, enforcement.SteeringSpec{Changed: changed(o.Revision + 1)}),
+		compiled(s, enforcement.ExceptionSpec{Overrides: []enforcement.Override{o}, Changed: changed(o.Revision)}),
+		compiled(s, enforcement.ExceptionSpec{Changed: changed(o.Revision + 1)}),
 	}
 }
 
@@ -167,7 +167,7 @@ func TestBucketFlowsAtBothRates(t *testing.T) {
 	l := newCounters()
 	e := enforcement.NewEngine(l, enforcement.Config{Now: at(&l.now)})
 	s := subject(t, enforcement.RuleSpec{Policy: "p", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.TokenBucket, 10, 10*time.Second)}})
-	faster := compiled(s, enforcement.SteeringSpec{Overrides: []enforcement.Override{
+	faster := compiled(s, enforcement.ExceptionSpec{Overrides: []enforcement.Override{
 		{ID: "o", Policy: "p", Factor: 10_000, Revision: 5, From: start + 4*second, Until: start + 6*second},
 	}, Changed: map[string]int64{"p": 5}})
 	for _, step := range []struct {

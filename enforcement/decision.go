@@ -42,8 +42,8 @@ type Subject struct {
 	PlanRevision int64
 	// Plan is nil for a tenant without one: no policy matches.
 	Plan *Plan
-	// Steering is what was set for the tenant beside its plan; nil: nothing.
-	Steering *Steering
+	// Exceptions is what was set for the tenant beside its plan; nil: nothing.
+	Exceptions *Exceptions
 	// Redact: attribute values are not kept for people to look at.
 	Redact bool
 }

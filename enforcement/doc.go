@@ -13,8 +13,7 @@
 //	batch.go      requests that pass together or not at all
 //	fallback.go   what answers when the limiter is away
 //	rule.go       policies compiled; index.go finds those that match a check
-//	steering.go   what is set beside a plan, compiling and editing it: list.go, override.go, group.go
-//	steer.go      what of that holds for one check
+//	exceptions.go overrides, lists and blocks of a tenant, compiled for its plan: list.go, override.go, group.go
 //	explain.go    why each policy applies or not; explaining.go asks what its limits hold
 //	because.go    the reason of a policy in a sentence
 //	holding.go    what keys hold; exhaust.go: when that is used up at a pace

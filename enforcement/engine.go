@@ -137,7 +137,7 @@ type counted struct {
 
 // An ask is the state of one item of a call. Its spans are of scratch.charges.
 type ask struct {
-	now              int64 // by this node's clock; of a subject that is steered
+	now              int64 // by this node's clock; of a subject with exceptions
 	enforced, shadow span
 	refused          bool  // without asking a limiter
 	shadows          bool  // a shadow policy may apply
@@ -224,14 +224,14 @@ func (e *Engine) open(w *scratch, a *ask, item BatchItem) {
 	*d = Decision{
 		ID: w.id(e), Subject: s, Check: c, Allowed: true, Reason: ReasonOK, Route: noRoute, Limits: d.Limits[:0], applied: d.applied[:0],
 	}
-	if s.Steering != nil {
+	if s.Exceptions != nil {
 		a.now = w.clock(e)
 	}
 	if s.Plan != nil {
 		w.matching = s.Plan.match(c, w.matching[:0])
 		d.Route = s.Plan.route(w.matching)
 	}
-	if s.Suspended || s.Steering != nil {
+	if s.Suspended || s.Exceptions != nil {
 		if why, entry := s.before(c, a.now); why != "" {
 			d.List, d.Reason = entry, why
 			if why != ReasonAllowedByList {
@@ -254,7 +254,7 @@ func (e *Engine) open(w *scratch, a *ask, item BatchItem) {
 	for _, i := range d.applied {
 		a.limits(item, s.Plan.Rules[i])
 	}
-	if s.Steering != nil && c.Mode != Force {
+	if s.Exceptions != nil && c.Mode != Force {
 		w.block(a, item)
 	}
 }
@@ -289,7 +289,7 @@ func (w *scratch) block(a *ask, item BatchItem) {
 	w.counted = w.counted[:0]
 	for _, i := range d.applied {
 		r := s.Plan.Rules[i]
-		of := s.Steering.of(r)
+		of := s.Exceptions.of(r)
 		if of == nil || of.blocks.Len() == 0 {
 			continue
 		}
@@ -312,7 +312,7 @@ func (a *ask) limits(item BatchItem, r *Rule) {
 	s, d, from := item.Subject, item.Decision, len(item.Decision.Limits)
 	// Filled in place: append would make each state twice.
 	d.Limits = slices.Grow(d.Limits, len(r.Limits))[:from+len(r.Limits)]
-	if s.Steering == nil {
+	if s.Exceptions == nil {
 		for k := range r.Limits {
 			limit := &r.Limits[k]
 			d.Limits[from+k] = LimitState{Rule: r, Limit: limit, Cost: item.Check.Cost, rev: max(limit.Meter.Rev, s.PlanRevision)}
@@ -578,7 +578,7 @@ func (w *scratch) answer(a *ask, item BatchItem, o *Outcome, base int) (denied b
 // does not, but the answer names its end too: it is when blocked becomes denied by
 // a limit.
 func setNumbersUntil(asks []ask, items []BatchItem) {
-	if items[0].Subject.Steering == nil || items[0].Decision.Allowed {
+	if items[0].Subject.Exceptions == nil || items[0].Decision.Allowed {
 		return
 	}
 	first := int64(0)

@@ -62,7 +62,7 @@ type LimitNow struct {
 }
 
 // ExplainPolicies says of every policy of a tenant's plan why it has a say in a
-// check or not, with what is steered at an instant, in microseconds since the
+// check or not, with the exceptions in force at an instant, in microseconds since the
 // epoch. It asks no limiter: Limits are empty.
 func ExplainPolicies(s *Subject, c *Check, now int64) []PolicyExplanation {
 	return explainPolicies(nil, s, c, now)
@@ -91,7 +91,7 @@ func explainPolicies(list []PolicyExplanation, s *Subject, c *Check, now int64) 
 			x.stands(s.Plan, matching, c)
 		}
 		if x.Matches {
-			x.steer(s, c, now)
+			x.addExceptions(s, c, now)
 		}
 		list = append(list, x)
 	}
@@ -147,9 +147,9 @@ func (x *PolicyExplanation) stands(p *Plan, matching []uint16, c *Check) {
 	}
 }
 
-// steer fills in what is in force for the check's key.
-func (x *PolicyExplanation) steer(s *Subject, c *Check, now int64) {
-	of := s.Steering.of(x.Rule)
+// addExceptions sets the override and the block that are in force for the check's key.
+func (x *PolicyExplanation) addExceptions(s *Subject, c *Check, now int64) {
+	of := s.Exceptions.of(x.Rule)
 	if of == nil {
 		return
 	}

@@ -60,7 +60,7 @@ func TestExplainPolicies(t *testing.T) {
 	block := []enforcement.Block{{ID: "b", Policy: "all", Key: attributes("user", "u"), Until: now + 1}}
 	override := []enforcement.Override{{ID: "o", Policy: "all", Attribute: "user", Value: "u", Factor: 2000, Revision: 3, Until: now + 1}}
 	for name, c := range map[string]struct {
-		spec  enforcement.SteeringSpec
+		spec  enforcement.ExceptionSpec
 		edit  func(*enforcement.Subject)
 		check enforcement.Check
 		want  string
@@ -81,13 +81,13 @@ func TestExplainPolicies(t *testing.T) {
 			check: asked("GET", "/r", "user", "u"),
 			want:  "all replaced by replaces matches, off off matches, post method, path path, beta attribute beta, skips skipped app matches, shadow missing app matches, denies path, replaces applies matches applies",
 		},
-		"steered": {
-			spec:  enforcement.SteeringSpec{Blocks: block, Overrides: override},
+		"exceptions": {
+			spec:  enforcement.ExceptionSpec{Blocks: block, Overrides: override},
 			check: asked("GET", "/a", "user", "u"),
 			want:  "all blocked override o block b matches applies, off off matches, post method, path path, beta attribute beta, skips skipped app matches, shadow missing app matches, denies path, replaces path",
 		},
 		"listed": {
-			spec:  enforcement.SteeringSpec{Blocks: block, Deny: []enforcement.ListEntry{{ID: "e", Attribute: "user", Value: "u"}}},
+			spec:  enforcement.ExceptionSpec{Blocks: block, Deny: []enforcement.ListEntry{{ID: "e", Attribute: "user", Value: "u"}}},
 			check: asked("GET", "/a", "user", "u"),
 			want:  "all list block b matches, off off matches, post method, path path, beta attribute beta, skips list matches, shadow list matches, denies path, replaces path",
 		},
@@ -97,7 +97,7 @@ func TestExplainPolicies(t *testing.T) {
 			want:  "all list matches, off off matches, post method, path path, beta attribute beta, skips list matches, shadow list matches, denies path, replaces path",
 		},
 	} {
-		s := steer(t, plain, c.spec)
+		s := addExceptions(t, plain, c.spec)
 		if c.edit != nil {
 			c.edit(s)
 		}
@@ -119,7 +119,7 @@ func TestExplainAgrees(t *testing.T) {
 		plain := drawSubject(t)
 		l, heard := newCounters(), new(recorded)
 		e := enforcement.NewEngine(l, enforcement.Config{Now: at(&l.now), Recorder: heard})
-		s := compiled(plain, drawSteering(t, plain, l.now))
+		s := compiled(plain, drawExceptions(t, plain, l.now))
 		s.Suspended = rapid.IntRange(0, 20).Draw(t, "suspended") == 0
 		x := new(enforcement.Explanation)
 		for range 15 {

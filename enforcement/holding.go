@@ -93,7 +93,7 @@ func (h *KeyHolding) ask(charges []Charge, s *Subject, key *CountedKey, now int6
 	r := key.Rule
 	c := r.checkOf(key.Key)
 	partition := r.partition(c, new(Partition))
-	if of := s.Steering.of(r); of != nil {
+	if of := s.Exceptions.of(r); of != nil {
 		if b := of.block(partition); b != nil && now < b.Until && r.Mode == PolicyEnforce {
 			h.Block = b
 		}

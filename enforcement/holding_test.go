@@ -21,8 +21,8 @@ func TestUsageAgrees(t *testing.T) {
 		now := start
 		clock := func() int64 { return now }
 		plain := drawSubject(t)
-		steered := *plain
-		steered.Steering, _ = enforcement.CompileSteering(enforcement.SteeringSpec{
+		withExceptions := *plain
+		withExceptions.Exceptions, _ = enforcement.CompileExceptions(enforcement.ExceptionSpec{
 			Overrides: []enforcement.Override{
 				{ID: "all", Policy: "p0", Factor: 2000, Revision: 3, Until: now + rapid.Int64Range(-1, 3*second).Draw(t, "override")},
 				{ID: "user", Policy: "p1", Attribute: "user", Value: "u", Factor: 500, Revision: 4, Until: now + 2*second},
@@ -39,7 +39,7 @@ func TestUsageAgrees(t *testing.T) {
 		e := enforcement.NewEngine(counting, enforcement.Config{Now: at(&now), Recorder: heard})
 		for range 10 {
 			now += rapid.Int64Range(0, second).Draw(t, "elapsed")
-			s := rapid.SampledFrom([]*enforcement.Subject{plain, &steered}).Draw(t, "snapshot")
+			s := rapid.SampledFrom([]*enforcement.Subject{plain, &withExceptions}).Draw(t, "snapshot")
 			c := drawCheck(t, enforcement.Enforce, enforcement.Force)
 			var x enforcement.Explanation
 			e.Explain(t.Context(), s, c, &x)

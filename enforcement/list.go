@@ -37,7 +37,7 @@ func (l *list) entries(by *cow.Owner, attribute string) *listOf {
 
 // list adds or removes an entry. Of several with one value the one that holds
 // longest counts: while any of them is in force, it is.
-func (c *steeringEdit) list(l *list, e *ListEntry, remove bool) error {
+func (c *exceptionsEdit) list(l *list, e *ListEntry, remove bool) error {
 	value, network := e.Value, netip.Prefix{}
 	if e.Attribute == ipAttribute {
 		var err error

@@ -30,7 +30,7 @@ type overridesOf struct {
 func (x *overridesOf) empty() bool { return x.exact.Len()+x.prefixes.by.Len()+x.networks.by.Len() == 0 }
 
 // overridesOf returns the overrides of an attribute for writing.
-func (s *steered) overridesOf(by *cow.Owner, attribute string) *overridesOf {
+func (s *ruleExceptions) overridesOf(by *cow.Owner, attribute string) *overridesOf {
 	at, found := slices.BinarySearchFunc(s.overrides, attribute, func(x *overridesOf, name string) int { return strings.Compare(x.attribute, name) })
 	if !found {
 		s.overrides = slices.Insert(slices.Clip(s.overrides), at, &overridesOf{attribute: attribute, owner: by})
@@ -46,7 +46,7 @@ func (s *steered) overridesOf(by *cow.Owner, attribute string) *overridesOf {
 
 // override adds or removes an override. Its limits that the policy does not have
 // are faults of their own.
-func (c *steeringEdit) override(o *Override, remove bool) error {
+func (c *exceptionsEdit) override(o *Override, remove bool) error {
 	r, err := c.rule(o.Policy)
 	if err != nil {
 		return err
@@ -81,7 +81,7 @@ func (c *steeringEdit) override(o *Override, remove bool) error {
 // overrideIP adds or removes an override of an address or a network. Unless
 // whole addresses are counted, IPv6 goes by its /64: half of a counter cannot
 // have other numbers.
-func (c *steeringEdit) overrideIP(r *Rule, o *override, remove bool) error {
+func (c *exceptionsEdit) overrideIP(r *Rule, o *override, remove bool) error {
 	network, canonical, err := ParseNetwork(cmp.Or(o.Value, o.Prefix))
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (o *override) useful(rows []*override) []*override {
 }
 
 // overrideLimits are the limits of a rule with an override's numbers.
-func (c *steeringEdit) overrideLimits(r *Rule, o *Override) ([]RuleLimit, error) {
+func (c *exceptionsEdit) overrideLimits(r *Rule, o *Override) ([]RuleLimit, error) {
 	if o.Factor < 0 || o.Factor > MaxFactor || o.Factor > 0 == (len(o.Limits) > 0) {
 		return nil, fmt.Errorf("it has neither a factor from 1 to %d thousandths nor limits", MaxFactor)
 	}
@@ -135,14 +135,14 @@ func (c *steeringEdit) overrideLimits(r *Rule, o *Override) ([]RuleLimit, error)
 	for _, n := range o.Limits {
 		at := slices.IndexFunc(limits, func(l RuleLimit) bool { return l.Name == n.Name })
 		if at < 0 {
-			c.faults = append(c.faults, SteeringFault{ID: o.ID, Err: fmt.Errorf("policy %q has no limit %q", r.Policy, n.Name), Partial: true})
+			c.faults = append(c.faults, ExceptionFault{ID: o.ID, Err: fmt.Errorf("policy %q has no limit %q", r.Policy, n.Name), Partial: true})
 			continue
 		}
 		used = true
 		limits[at].set(n)
 	}
 	if !used {
-		c.faults = slices.DeleteFunc(c.faults, func(f SteeringFault) bool { return f.ID == o.ID })
+		c.faults = slices.DeleteFunc(c.faults, func(f ExceptionFault) bool { return f.ID == o.ID })
 		return nil, fmt.Errorf("policy %q has no limit %q", r.Policy, o.Limits[0].Name)
 	}
 	for i := range limits {
@@ -199,7 +199,7 @@ func (l *RuleLimit) set(n OverrideLimit) {
 // flows at their rate until the override began. When another override of the
 // policy begins or ends later, charges have a later revision than the meter, and
 // the former numbers are not asked.
-func (c *steeringEdit) overrideMeter(l *RuleLimit, o *Override) *Meter {
+func (c *exceptionsEdit) overrideMeter(l *RuleLimit, o *Override) *Meter {
 	plan := l.Meter
 	from := max(plan.Rev, c.planRevision)
 	m := l.Compile(max(from, o.Revision))
@@ -221,7 +221,7 @@ const (
 )
 
 // candidates calls yield with every override that a check meets, ended or not.
-func (s *steered) candidates(c *Check, yield func(o *override, rank int)) {
+func (s *ruleExceptions) candidates(c *Check, yield func(o *override, rank int)) {
 	for _, x := range s.overrides {
 		value, ok, rank := "", true, rankAll
 		if x.attribute != "" {
@@ -251,7 +251,7 @@ func (s *steered) candidates(c *Check, yield func(o *override, rank int)) {
 
 // OverridesOf returns the overrides of a rule that a key meets, ended or not, and
 // those that a newer one for the same values outlasts left out, in no order.
-func (s *Steering) OverridesOf(r *Rule, key []Attribute) []*Override {
+func (s *Exceptions) OverridesOf(r *Rule, key []Attribute) []*Override {
 	var list []*Override
 	if of := s.of(r); of != nil {
 		of.candidates(r.checkOf(key), func(o *override, _ int) { list = append(list, o.Override) })
@@ -263,7 +263,7 @@ func (s *Steering) OverridesOf(r *Rule, key []Attribute) []*Override {
 // before prefixes, a longer prefix before a shorter, and both before all keys;
 // the newest of equals. ended is how many would go before it if they had not
 // ended: as long as they are here, nobody has raised the revision for their end.
-func (s *steered) choose(c *Check, now int64) (best *override, ended int64) {
+func (s *ruleExceptions) choose(c *Check, now int64) (best *override, ended int64) {
 	rank, over := -1, false
 	before := func(o *override, r int) bool {
 		return r > rank || r == rank && o.Revision > best.Revision

@@ -30,13 +30,13 @@ func TestOverridesWithoutUse(t *testing.T) {
 			{[]int64{30, 20, 10}, "2 1 0"},
 			{[]int64{20, 30, 10, 30, 20}, "4 3"},
 		} {
-			var spec SteeringSpec
+			var spec ExceptionSpec
 			for i, until := range tt.until {
 				o := scope
 				o.ID, o.Policy, o.Factor, o.Revision, o.Until = fmt.Sprint(i), "p", 2000, int64(i+2), until
 				spec.Overrides = append(spec.Overrides, o)
 			}
-			s, faults := CompileSteering(spec, p, 1)
+			s, faults := CompileExceptions(spec, p, 1)
 			if len(faults) > 0 {
 				t.Fatal(faults)
 			}

@@ -81,7 +81,7 @@ func TestOverrideInForce(t *testing.T) {
 	t.Parallel()
 	plain := subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user", "ip/64"}, Limits: []enforcement.RuleLimit{window(1, 1000)}})
 	rapid.Check(t, func(t *rapid.T) {
-		var spec enforcement.SteeringSpec
+		var spec enforcement.ExceptionSpec
 		for i, revision := range rapid.Permutation([]int64{2, 3, 4, 5, 6, 7, 8, 9}).Draw(t, "revisions") {
 			o := drawHolder(t)
 			o.ID, o.Policy, o.Revision = fmt.Sprint(i), "p", revision
@@ -90,8 +90,8 @@ func TestOverrideInForce(t *testing.T) {
 			spec.Overrides = append(spec.Overrides, o)
 		}
 		s := *plain
-		var faults []enforcement.SteeringFault
-		if s.Steering, faults = enforcement.CompileSteering(spec, s.Plan, s.PlanRevision); len(faults) > 0 {
+		var faults []enforcement.ExceptionFault
+		if s.Exceptions, faults = enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision); len(faults) > 0 {
 			t.Fatal(faults)
 		}
 		l := newCounters()

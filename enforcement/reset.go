@@ -9,7 +9,7 @@ func (e *Engine) Reset(ctx context.Context, s *Subject, r *Rule, partition [16]b
 		return nil
 	}
 	request := Request{ID: e.idAt(e.now().UnixMicro()), Mode: Reset, Home: s.Home}
-	of, rev := s.Steering.of(r), int64(0)
+	of, rev := s.Exceptions.of(r), int64(0)
 	if of != nil {
 		rev = of.rev
 	}

@@ -14,9 +14,9 @@ import (
 	"github.com/headgate/headgate/enforcement/inprocess"
 )
 
-// drawSteering sets some things for a tenant of drawSubject, at an instant.
-func drawSteering(t *rapid.T, s *enforcement.Subject, now int64) enforcement.SteeringSpec {
-	spec := enforcement.SteeringSpec{Changed: map[string]int64{}}
+// drawExceptions sets some things for a tenant of drawSubject, at an instant.
+func drawExceptions(t *rapid.T, s *enforcement.Subject, now int64) enforcement.ExceptionSpec {
+	spec := enforcement.ExceptionSpec{Changed: map[string]int64{}}
 	until := func() int64 { return now + rapid.Int64Range(-100_000, 6_000_000).Draw(t, "until") }
 	policy := func() *enforcement.Rule { return rapid.SampledFrom(s.Plan.Rules).Draw(t, "policy") }
 	for i := range rapid.IntRange(0, 5).Draw(t, "overrides") {
@@ -66,14 +66,14 @@ func drawSteering(t *rapid.T, s *enforcement.Subject, now int64) enforcement.Ste
 
 // compiled is a tenant with what a spec leaves; faults are blocks of policies
 // that do not refuse.
-func compiled(s *enforcement.Subject, spec enforcement.SteeringSpec) *enforcement.Subject {
-	steered := *s
-	steered.Steering, _ = enforcement.CompileSteering(spec, s.Plan, s.PlanRevision)
-	return &steered
+func compiled(s *enforcement.Subject, spec enforcement.ExceptionSpec) *enforcement.Subject {
+	withExceptions := *s
+	withExceptions.Exceptions, _ = enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
+	return &withExceptions
 }
 
 // endless is a spec whose overrides that are in force at an instant do not end.
-func endless(spec enforcement.SteeringSpec, now int64) enforcement.SteeringSpec {
+func endless(spec enforcement.ExceptionSpec, now int64) enforcement.ExceptionSpec {
 	spec.Overrides = slices.Clone(spec.Overrides)
 	for i := range spec.Overrides {
 		if o := &spec.Overrides[i]; now < o.Until {
@@ -98,7 +98,7 @@ func (l *onlyCall) Take(ctx context.Context, requests []enforcement.Request, out
 	l.Limiter.Take(ctx, requests, outcomes)
 }
 
-// TestRetryAfterOfASteeredDecision checks promise e: as long as no override ends,
+// TestRetryAfterOfAExceptionsDecision checks promise e: as long as no override ends,
 // a denied check passes after its retry time if no other came, and does not pass a
 // millisecond earlier, whatever the limiter's clock shows. numbers_until is the
 // first instant in that time at which an override or a block ends. Without it the
@@ -108,7 +108,7 @@ func (l *onlyCall) Take(ctx context.Context, requests []enforcement.Request, out
 // not swept yet costs a bucket the fraction of a unit, so that the check may pass
 // earlier. While the limiter's clock is behind the beginning of an override, a bucket
 // still flows at the former rate: here they begin before both clocks.
-func TestRetryAfterOfASteeredDecision(t *testing.T) {
+func TestRetryAfterOfAExceptionsDecision(t *testing.T) {
 	t.Parallel()
 	var waits, ends, blocked, never atomic.Int64
 	worlds := func(t *rapid.T) {
@@ -124,7 +124,7 @@ func TestRetryAfterOfASteeredDecision(t *testing.T) {
 			now += rapid.Int64Range(0, 400_000).Draw(t, "elapsed")
 			decide(plain, *drawCheck(t, enforcement.Enforce, enforcement.Force))
 		}
-		spec := drawSteering(t, plain, now)
+		spec := drawExceptions(t, plain, now)
 		for i := range spec.Overrides {
 			spec.Overrides[i].From -= max(skew, 0)
 		}
@@ -187,7 +187,7 @@ func TestRetryAfterOfASteeredDecision(t *testing.T) {
 }
 
 // ended reports whether an override had ended and was not swept.
-func ended(spec enforcement.SteeringSpec, now int64) bool {
+func ended(spec enforcement.ExceptionSpec, now int64) bool {
 	return slices.ContainsFunc(spec.Overrides, func(o enforcement.Override) bool { return o.Until <= now })
 }
 
@@ -225,7 +225,7 @@ func TestNumbersUntil(t *testing.T) {
 			ID: user, Policy: policy, Attribute: "user", Value: user, Factor: factor, Revision: 2, From: start, Until: start + until,
 		}
 	}
-	s := steer(t, plain, enforcement.SteeringSpec{
+	s := addExceptions(t, plain, enforcement.ExceptionSpec{
 		Overrides: []enforcement.Override{
 			override("p", "soon", 500, 10*second), override("p", "later", 500, 10*second+1), override("s", "shadow", 500, second),
 			override("p", "never", 500, 100*second), override("p", "both", 500, 3*second),
@@ -281,13 +281,13 @@ func TestNumbersUntil(t *testing.T) {
 
 // An atomic batch waits until all of it passes at once. The answer of each of its
 // items names the end of an override of any of them.
-func TestRetryAfterOfASteeredBatch(t *testing.T) {
+func TestRetryAfterOfAExceptionsBatch(t *testing.T) {
 	t.Parallel()
 	now := start
 	plain := subject(t,
 		enforcement.RuleSpec{Policy: "a", Path: "/a", Limits: []enforcement.RuleLimit{limit("l", 1, enforcement.FixedWindow, 1, 10*time.Second)}},
 		enforcement.RuleSpec{Policy: "b", Path: "/b", Limits: []enforcement.RuleLimit{limit("l", 2, enforcement.FixedWindow, 1, 40*time.Second)}})
-	s := steer(t, plain, enforcement.SteeringSpec{Overrides: []enforcement.Override{
+	s := addExceptions(t, plain, enforcement.ExceptionSpec{Overrides: []enforcement.Override{
 		{ID: "o", Policy: "b", Factor: 2000, Revision: 2, From: start, Until: start + 5*second},
 	}})
 	e := enforcement.NewEngine(newCounters(), enforcement.Config{Now: at(&now)})
@@ -309,7 +309,7 @@ func TestRetryAfterOfASteeredBatch(t *testing.T) {
 		t.Errorf("numbers until %d and %d", a.NumbersUntil-start, b.NumbersUntil-start)
 	}
 	// A block of one item: the limits of the others still say how long they wait.
-	blocked := steer(t, plain, enforcement.SteeringSpec{Blocks: []enforcement.Block{{ID: "x", Policy: "a", Until: start + second}}})
+	blocked := addExceptions(t, plain, enforcement.ExceptionSpec{Blocks: []enforcement.Block{{ID: "x", Policy: "a", Until: start + second}}})
 	a, b = batch(blocked)
 	wantSummary(t, a, "false blocked retry 10000")
 	wantSummary(t, b, "false batch_refused retry 40000")
@@ -328,7 +328,7 @@ func TestABatchIsASequence(t *testing.T) {
 		l := &onlyCall{Limiter: inprocess.New(clock), t: t}
 		cfg := enforcement.Config{Now: at(&now)}
 		together, alone := enforcement.NewEngine(l, cfg), enforcement.NewEngine(inprocess.New(clock), cfg)
-		s := compiled(plain, drawSteering(t, plain, now))
+		s := compiled(plain, drawExceptions(t, plain, now))
 		for range 10 {
 			now += rapid.Int64Range(0, 900_000).Draw(t, "elapsed")
 			var items []enforcement.BatchItem
@@ -352,18 +352,18 @@ func TestABatchIsASequence(t *testing.T) {
 	})
 }
 
-// TestRetryAfterOfSteeredBatches checks promise e of atomic batches: as long as no
+// TestRetryAfterOfExceptionsBatches checks promise e of atomic batches: as long as no
 // override ends, all of a batch passes after the wait of its items that are denied
 // with the others, and not a millisecond earlier. That an entry of an allow list
 // ends in that time is not looked at.
-func TestRetryAfterOfSteeredBatches(t *testing.T) {
+func TestRetryAfterOfExceptionsBatches(t *testing.T) {
 	t.Parallel()
 	var waits atomic.Int64
 	rapid.Check(t, func(t *rapid.T) {
 		plain, now := drawSubject(t), start
 		l := &onlyCall{Limiter: inprocess.New(inprocess.Config{Now: func() int64 { return now }}), t: t, requests: 1}
 		e := enforcement.NewEngine(l, enforcement.Config{Now: at(&now)})
-		spec := drawSteering(t, plain, now)
+		spec := drawExceptions(t, plain, now)
 		spec.Allow = nil
 		s := compiled(plain, spec)
 		var checks []*enforcement.Check

@@ -386,7 +386,7 @@ func (w *Web) denialActions(c echo.Context, r *metrics.Refusal, slug string) []v
 	if needs, there := w.readable[tenantPath+"/usage/:policy"]; there && may(c, needs) {
 		list = append(list, views.DenialAction{Text: "See the key", Hint: "What it used and has left in " + r.Policy, URL: joined(page, key), Icon: "chart-line"})
 	}
-	if !may(c, accounts.SteerWrite) || tenantOf(c).ID != "" && !mayInTenant(c, accounts.SteerWrite) {
+	if !may(c, accounts.ExceptionsWrite) || tenantOf(c).ID != "" && !mayInTenant(c, accounts.ExceptionsWrite) {
 		return list
 	}
 	of := with(key, "policy", r.Policy)

@@ -190,7 +190,7 @@ func TestOneDenial(t *testing.T) {
 func TestDenialActions(t *testing.T) {
 	t.Parallel()
 	w, ids := deniedWorld(t)
-	steers := func(path, by string) bool {
+	offersExceptions := func(path, by string) bool {
 		for _, href := range hrefs(w.get(path, by).tree(t)) {
 			for _, page := range []string{"/overrides/new", "/blocks/new", "/reset?", "/lists/new"} {
 				if strings.Contains(href, page) {
@@ -210,9 +210,9 @@ func TestDenialActions(t *testing.T) {
 		t.Errorf("it is not explained from %q", links)
 	}
 	_, there := w.rowOf(t, "/tenants/:tenant/overrides/new")
-	for by, may := range map[string]bool{"owner": true, "viewer": false, "acme-viewer": false, "acme-admin": accounts.Authorize(accounts.Principal{Kind: "user", ID: "x", Role: accounts.TenantAdmin, TenantID: "acme"}, accounts.SteerWrite) == nil} {
-		if got := steers("/tenants/acme/denials/"+ids["login"], by); got != (may && there) {
-			t.Errorf("%s is offered to steer: %v, want %v", by, got, may && there)
+	for by, may := range map[string]bool{"owner": true, "viewer": false, "acme-viewer": false, "acme-admin": accounts.Authorize(accounts.Principal{Kind: "user", ID: "x", Role: accounts.TenantAdmin, TenantID: "acme"}, accounts.ExceptionsWrite) == nil} {
+		if got := offersExceptions("/tenants/acme/denials/"+ids["login"], by); got != (may && there) {
+			t.Errorf("%s is offered to set exceptions: %v, want %v", by, got, may && there)
 		}
 	}
 }

@@ -285,7 +285,7 @@ func (w *Web) explained(c echo.Context, s *enforcement.Subject, q question, x *e
 	if x.PassesAt != enforcement.Never && !d.Allowed {
 		v.PassesAt = roundedUp(x.PassesAt).Format(time.RFC3339Nano)
 	}
-	e := explainer{w: w, c: c, x: x, tenant: s.Tenant, now: now, write: may(c, accounts.SteerWrite)}
+	e := explainer{w: w, c: c, x: x, tenant: s.Tenant, now: now, write: may(c, accounts.ExceptionsWrite)}
 	v.List = e.list()
 	for i := range x.Policies {
 		v.Policies = append(v.Policies, e.policy(&x.Policies[i]))
@@ -497,7 +497,7 @@ type explainer struct {
 	x      *enforcement.Explanation
 	tenant string // slug
 	now    time.Time
-	write  bool // the visitor may steer
+	write  bool // the visitor may set exceptions
 }
 
 // page is the address of a page of the tenant, "" if there is none, or if it is
@@ -562,7 +562,7 @@ func (e *explainer) policy(p *enforcement.PolicyExplanation) views.ExplainedPoli
 	for _, part := range r.KeyOf(e.x.Decision.Check, nil) {
 		v.Key = append(v.Key, views.KeyFact{Name: part.Name, Value: part.Value, Missing: part.Missing})
 	}
-	e.steered(p, &v)
+	e.exceptions(p, &v)
 	refusing := map[string]bool{}
 	for i := range e.x.Decision.Limits {
 		if l := &e.x.Decision.Limits[i]; l.Rule == r && !l.Allowed {
@@ -592,8 +592,8 @@ func (e *explainer) policy(p *enforcement.PolicyExplanation) views.ExplainedPoli
 	return v
 }
 
-// steered adds what is set for the key, and where it can be changed.
-func (e *explainer) steered(p *enforcement.PolicyExplanation, v *views.ExplainedPolicy) {
+// exceptions adds what is set for the key, and where it can be changed.
+func (e *explainer) exceptions(p *enforcement.PolicyExplanation, v *views.ExplainedPolicy) {
 	key := url.Values{}
 	var attribute, value string
 	for _, name := range p.Rule.CountBy {

@@ -34,13 +34,13 @@ func explainable(t *testing.T) *world {
 		{Slug: "strict", Match: plans.Match{Path: "/v1/strict"}, CountBy: []string{"app"}, Missing: enforcement.MissingDeny, Limits: limits(enforcement.GCRA, 9)},
 	}}, "acme")
 	ctx := t.Context()
-	_, err := w.steering.CreateOverride(ctx, "acme", exceptions.NewOverride{Policy: "api", Attribute: "user", Value: "u7", Factor: 2000, Reason: "launch", ExpiresAt: w.clock().Add(time.Hour)})
+	_, err := w.exceptions.CreateOverride(ctx, "acme", exceptions.NewOverride{Policy: "api", Attribute: "user", Value: "u7", Factor: 2000, Reason: "launch", ExpiresAt: w.clock().Add(time.Hour)})
 	must(t, err)
-	_, err = w.steering.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
+	_, err = w.exceptions.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
 	must(t, err)
-	_, err = w.steering.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Allow, Attribute: "user", Value: "probe"})
+	_, err = w.exceptions.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Allow, Attribute: "user", Value: "probe"})
 	must(t, err)
-	_, err = w.steering.CreateBlock(ctx, "acme", exceptions.NewBlock{Policy: "api", Key: map[string]string{"user": "u9"}, Reason: "abuse", ExpiresAt: w.clock().Add(30 * time.Minute)})
+	_, err = w.exceptions.CreateBlock(ctx, "acme", exceptions.NewBlock{Policy: "api", Key: map[string]string{"user": "u9"}, Reason: "abuse", ExpiresAt: w.clock().Add(30 * time.Minute)})
 	must(t, err)
 	must(t, w.watcher.Refresh(ctx))
 	return w

@@ -38,13 +38,13 @@ func (w *world) furnish(t testing.TB) {
 	must(t, err)
 	k, _, err := w.tenants.CreateKey(ctx, w.ids["acme"], tenants.NewKey{Name: "gateway", Scopes: []tenants.Scope{tenants.ScopeCheck}})
 	must(t, err)
-	o, err := w.steering.CreateOverride(ctx, "acme", exceptions.NewOverride{
+	o, err := w.exceptions.CreateOverride(ctx, "acme", exceptions.NewOverride{
 		Policy: "api", Attribute: "user", Value: "u7", Factor: 2000, Reason: "launch week", ExpiresAt: w.clock().Add(48 * time.Hour),
 	})
 	must(t, err)
-	n, err := w.steering.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
+	n, err := w.exceptions.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
 	must(t, err)
-	b, err := w.steering.CreateBlock(ctx, "acme", exceptions.NewBlock{Policy: "api", Key: map[string]string{"user": "u9"}, Reason: "abuse", ExpiresAt: w.clock().Add(24 * time.Hour)})
+	b, err := w.exceptions.CreateBlock(ctx, "acme", exceptions.NewBlock{Policy: "api", Key: map[string]string{"user": "u9"}, Reason: "abuse", ExpiresAt: w.clock().Add(24 * time.Hour)})
 	must(t, err)
 	w.ids["policy"], w.ids["key"], w.ids["override"], w.ids["entry"], w.ids["block"] = "api", k.ID, o.ID, n.ID, b.ID
 	must(t, w.watcher.Refresh(ctx))

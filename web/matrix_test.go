@@ -73,7 +73,7 @@ func TestMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withIssuer(true))
 	w.publish("pro", plans.Sample(), "acme")
-	w.steer()
+	w.addExceptions()
 	var golden strings.Builder
 	fmt.Fprintf(&golden, "%-6s %-60s %-18s", "", "", "")
 	for _, caller := range callers() {

@@ -85,7 +85,7 @@ var actionsTold = []struct {
 	{accounts.KeysWrite, "Create, rotate and revoke a tenant's API keys"},
 	{accounts.MembersRead, "See a tenant's members"},
 	{accounts.MembersWrite, "Invite, change and remove a tenant's members"},
-	{accounts.SteerWrite, "Set overrides, lists and blocks, and reset counters"},
+	{accounts.ExceptionsWrite, "Set overrides, lists and blocks, and reset counters"},
 	{accounts.PlansRead, "See plans"},
 	{accounts.PlansWrite, "Edit and publish plans, and remove the demo data"},
 	{accounts.PeopleRead, "See the operator's people"},

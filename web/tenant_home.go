@@ -257,15 +257,15 @@ func rateWords(f float64) string {
 // besides are what is in force beside the plan.
 func (w *Web) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, error) {
 	now := w.cfg.Now()
-	overrides, err := w.cfg.Steering.Overrides(ctx, t.ID, countedRows)
+	overrides, err := w.cfg.Exceptions.Overrides(ctx, t.ID, countedRows)
 	if err != nil {
 		return nil, err
 	}
-	blocks, err := w.cfg.Steering.Blocks(ctx, t.ID, countedRows)
+	blocks, err := w.cfg.Exceptions.Blocks(ctx, t.ID, countedRows)
 	if err != nil {
 		return nil, err
 	}
-	entries, err := w.cfg.Steering.Entries(ctx, t.ID, countedRows)
+	entries, err := w.cfg.Exceptions.Entries(ctx, t.ID, countedRows)
 	if err != nil {
 		return nil, err
 	}
@@ -414,8 +414,8 @@ func (w *Web) countedKey(c echo.Context) error {
 		v.Left.Policies[0].Whole, v.Left.Policies[0].Note, v.Left.Policies[0].Pace = true, "", ""
 	}
 	v.Words = keyWordsOf(key, p.CountBy)
-	if mayInTenant(c, accounts.SteerWrite) {
-		v.Actions = steerLinks(t, p, key)
+	if mayInTenant(c, accounts.ExceptionsWrite) {
+		v.Actions = exceptionLinks(t, p, key)
 	}
 	also := keyQuery(key)
 	path := below(t, "/usage/") + url.PathEscape(p.Slug)
@@ -448,8 +448,8 @@ func partsOf(key map[string]string, p plans.Policy) []enforcement.KeyPart {
 	return parts
 }
 
-// steerLinks are the forms that steer a key, filled in.
-func steerLinks(t tenants.Tenant, p plans.Policy, key map[string]string) []views.Link {
+// exceptionLinks are the forms that set exceptions for a key, filled in.
+func exceptionLinks(t tenants.Tenant, p plans.Policy, key map[string]string) []views.Link {
 	of := keyQuery(key)
 	of.Set("policy", p.Slug)
 	override, entry := url.Values{"policy": {p.Slug}}, url.Values{"list": {"allow"}}

@@ -24,7 +24,7 @@ import (
 
 func (w *Web) listOverrides(c echo.Context) error {
 	t := tenantOf(c)
-	rows, err := w.cfg.Steering.Overrides(c.Request().Context(), t.ID, exceptions.Filter{After: afterOf(c), Limit: steeringOnPage + 1})
+	rows, err := w.cfg.Exceptions.Overrides(c.Request().Context(), t.ID, exceptions.Filter{After: afterOf(c), Limit: exceptionsOnPage + 1})
 	if err != nil {
 		return err
 	}
@@ -36,11 +36,11 @@ func (w *Web) listOverrides(c echo.Context) error {
 	v := views.Overrides{Head: w.tenantHead(c, "/overrides"), Notice: tenantDone(c), Empty: views.Empty{
 		Title: "Nothing is overridden", Text: "The plan's numbers hold for every key. An override gives some of them others for a time: more for a launch, less for an abuser.",
 	}}
-	write := mayInTenant(c, accounts.SteerWrite)
+	write := mayInTenant(c, accounts.ExceptionsWrite)
 	if write {
 		v.NewURL = base + "/new"
 	}
-	rows, v.Next = cutPage(rows, steeringOnPage, func(o exceptions.Override) string { return o.ID }, base, nil)
+	rows, v.Next = cutPage(rows, exceptionsOnPage, func(o exceptions.Override) string { return o.ID }, base, nil)
 	for _, o := range rows {
 		v.Rows = append(v.Rows, w.overrideRow(t, o, policies, write))
 	}
@@ -56,7 +56,7 @@ func (w *Web) overrideRow(t tenants.Tenant, o exceptions.Override, policies []pl
 	r := views.OverrideRow{
 		Policy: o.Policy, For: scopeWords(o), Numbers: numberLines(o, p.Limits), Reason: o.Reason, By: o.CreatedBy.Name, Ends: views.NewMoment(o.ExpiresAt, now),
 	}
-	spec := enforcement.SteeringSpec{Overrides: []enforcement.Override{{
+	spec := enforcement.ExceptionSpec{Overrides: []enforcement.Override{{
 		ID: o.ID, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Factor: o.Factor, Limits: o.Limits,
 		Revision: o.Revision, From: o.CreatedAt.UnixMicro(), Until: o.ExpiresAt.UnixMicro(),
 	}}}
@@ -252,8 +252,8 @@ func (w *Web) overridesOf(ctx context.Context, t tenants.Tenant, p plans.Policy,
 		attributes = append(attributes, enforcement.Attribute{Name: name, Value: value})
 	}
 	var list []exceptions.Override
-	for _, met := range s.Steering.OverridesOf(r, attributes) {
-		o, err := w.cfg.Steering.Override(ctx, t.ID, met.ID)
+	for _, met := range s.Exceptions.OverridesOf(r, attributes) {
+		o, err := w.cfg.Exceptions.Override(ctx, t.ID, met.ID)
 		if problem.Is(err, problem.NotFound) {
 			continue // ended since
 		}
@@ -467,7 +467,7 @@ func (w *Web) createOverride(c echo.Context) error {
 		return w.showOverrideForm(c, http.StatusOK, v)
 	}
 	if err == nil {
-		_, err = w.cfg.Steering.CreateOverride(ctx, t.ID, n)
+		_, err = w.cfg.Exceptions.CreateOverride(ctx, t.ID, n)
 	}
 	if err == nil {
 		w.cfg.Changed(ctx)
@@ -507,7 +507,7 @@ func (w *Web) deleteOverrideForm(c echo.Context) error {
 		return err
 	}
 	t := tenantOf(c)
-	o, err := w.cfg.Steering.Override(c.Request().Context(), t.ID, id)
+	o, err := w.cfg.Exceptions.Override(c.Request().Context(), t.ID, id)
 	if err != nil {
 		return err
 	}
@@ -523,5 +523,5 @@ func (w *Web) deleteOverride(c echo.Context) error {
 	if _, err := form(c); err != nil {
 		return err
 	}
-	return w.ended(c, "override", "/overrides", "override-deleted", w.cfg.Steering.DeleteOverride)
+	return w.ended(c, "override", "/overrides", "override-deleted", w.cfg.Exceptions.DeleteOverride)
 }

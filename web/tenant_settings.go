@@ -193,7 +193,7 @@ func (w *Web) showPlanChange(c echo.Context, status int, to string, list []views
 	}
 	v.Notes = append(v.Notes, "Checks are decided by the new plan at once, on every node within seconds.",
 		"Where a policy and a limit of the same name count in the same way in both plans, what was used stays used. Everything else begins anew.")
-	left, err := w.steeringLeft(ctx, t, before, after)
+	left, err := w.exceptionsLeft(ctx, t, before, after)
 	if err != nil {
 		return err
 	}
@@ -284,8 +284,8 @@ func countedWords(by []string) string {
 	return "for each " + strings.Join(by[:len(by)-1], ", ") + " and " + by[len(by)-1]
 }
 
-// steeringLeft says which overrides and blocks lose their policy; "" for none.
-func (w *Web) steeringLeft(ctx context.Context, t tenants.Tenant, before, after plans.Document) (string, error) {
+// exceptionsLeft says which overrides and blocks lose their policy; "" for none.
+func (w *Web) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, after plans.Document) (string, error) {
 	gone := map[string]bool{}
 	for _, p := range before.Policies {
 		gone[p.Slug] = true
@@ -296,11 +296,11 @@ func (w *Web) steeringLeft(ctx context.Context, t tenants.Tenant, before, after 
 	o, b := 0, 0
 	for _, policy := range slices.Sorted(maps.Keys(gone)) {
 		of := exceptions.Filter{Policy: policy, Limit: rowsCounted}
-		overrides, err := w.cfg.Steering.Overrides(ctx, t.ID, of)
+		overrides, err := w.cfg.Exceptions.Overrides(ctx, t.ID, of)
 		if err != nil {
 			return "", err
 		}
-		blocks, err := w.cfg.Steering.Blocks(ctx, t.ID, of)
+		blocks, err := w.cfg.Exceptions.Blocks(ctx, t.ID, of)
 		if err != nil {
 			return "", err
 		}

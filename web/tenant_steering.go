@@ -23,15 +23,15 @@ import (
 // What is set for a tenant beside its plan: lists, blocks, and the reset of a
 // key. Overrides are in tenant_overrides.go.
 
-// steeringOnPage is how many rows stand on one page of a list.
-const steeringOnPage = 50
+// exceptionsOnPage is how many rows stand on one page of a list.
+const exceptionsOnPage = 50
 
 // keyField is before the name of an attribute in forms and addresses.
 const keyField = "k."
 
-func (w *Web) steeringRoutes() []row {
+func (w *Web) exceptionRoutes() []row {
 	const get, post = http.MethodGet, http.MethodPost
-	const read, write = accounts.TenantRead, accounts.SteerWrite
+	const read, write = accounts.TenantRead, accounts.ExceptionsWrite
 	const overrides, lists, blocks, reset = tenantPath + "/overrides", tenantPath + "/lists", tenantPath + "/blocks", tenantPath + "/reset"
 	return []row{
 		{get, overrides, read, w.listOverrides, bounded},
@@ -194,7 +194,7 @@ func keyWordsOf(key map[string]string, countBy []string) string {
 
 // usable reports whether what is set has an effect with what is in force on this
 // node.
-func (w *Web) usable(t tenants.Tenant, spec enforcement.SteeringSpec) bool {
+func (w *Web) usable(t tenants.Tenant, spec enforcement.ExceptionSpec) bool {
 	world := w.cfg.Snapshot()
 	if world == nil {
 		return true // nobody knows
@@ -203,8 +203,8 @@ func (w *Web) usable(t tenants.Tenant, spec enforcement.SteeringSpec) bool {
 	if !known {
 		return false
 	}
-	_, faults := enforcement.CompileSteering(spec, s.Plan, s.PlanRevision)
-	return !slices.ContainsFunc(faults, func(f enforcement.SteeringFault) bool { return !f.Partial })
+	_, faults := enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
+	return !slices.ContainsFunc(faults, func(f enforcement.ExceptionFault) bool { return !f.Partial })
 }
 
 // pickPolicy asks which policy a form is about.
@@ -240,11 +240,11 @@ func entryList(list exceptions.List) string {
 
 func (w *Web) listEntries(c echo.Context) error {
 	t, now := tenantOf(c), w.cfg.Now()
-	f := exceptions.Filter{List: exceptions.List(c.QueryParam("list")), Query: strings.TrimSpace(c.QueryParam("q")), After: afterOf(c), Limit: steeringOnPage + 1}
+	f := exceptions.Filter{List: exceptions.List(c.QueryParam("list")), Query: strings.TrimSpace(c.QueryParam("q")), After: afterOf(c), Limit: exceptionsOnPage + 1}
 	if f.List != exceptions.Deny && f.List != exceptions.Allow {
 		f.List = ""
 	}
-	rows, err := w.cfg.Steering.Entries(c.Request().Context(), t.ID, f)
+	rows, err := w.cfg.Exceptions.Entries(c.Request().Context(), t.ID, f)
 	if err != nil {
 		return err
 	}
@@ -259,7 +259,7 @@ func (w *Web) listEntries(c echo.Context) error {
 	if v.Narrow {
 		v.Empty = views.Empty{Title: "Nothing like this is on the lists", Text: "Another value, or both lists, may have what you look for."}
 	}
-	write := mayInTenant(c, accounts.SteerWrite)
+	write := mayInTenant(c, accounts.ExceptionsWrite)
 	if write {
 		v.NewURL = base + "/new"
 	}
@@ -269,7 +269,7 @@ func (w *Web) listEntries(c echo.Context) error {
 			q.Set(name, value)
 		}
 	}
-	rows, v.Next = cutPage(rows, steeringOnPage, func(n exceptions.Entry) string { return n.ID }, base, q)
+	rows, v.Next = cutPage(rows, exceptionsOnPage, func(n exceptions.Entry) string { return n.ID }, base, q)
 	for _, n := range rows {
 		r := views.ListRow{
 			Deny: n.List == exceptions.Deny, Attribute: n.Attribute, Value: n.Value, Reason: n.Reason, By: n.CreatedBy.Name,
@@ -323,7 +323,7 @@ func (w *Web) createEntry(c echo.Context) error {
 		List: exceptions.List(f.Get("list")), Attribute: strings.TrimSpace(f.Get("attribute")), Value: strings.TrimSpace(f.Get("value")), Reason: strings.TrimSpace(f.Get("reason")),
 	}
 	if n.ExpiresAt, err = endOf(f, &v.End, w.cfg.Now(), shortLives); err == nil {
-		_, err = w.cfg.Steering.CreateEntry(ctx, t.ID, n)
+		_, err = w.cfg.Exceptions.CreateEntry(ctx, t.ID, n)
 	}
 	if err == nil {
 		w.cfg.Changed(ctx)
@@ -345,7 +345,7 @@ func (w *Web) entryOf(c echo.Context) (exceptions.Entry, error) {
 	if err != nil {
 		return exceptions.Entry{}, err
 	}
-	return w.cfg.Steering.Entry(c.Request().Context(), tenantOf(c).ID, id)
+	return w.cfg.Exceptions.Entry(c.Request().Context(), tenantOf(c).ID, id)
 }
 
 func (w *Web) deleteEntryForm(c echo.Context) error {
@@ -369,7 +369,7 @@ func (w *Web) deleteEntry(c echo.Context) error {
 	if _, err := form(c); err != nil {
 		return err
 	}
-	return w.ended(c, "entry", "/lists", "entry-deleted", w.cfg.Steering.DeleteEntry)
+	return w.ended(c, "entry", "/lists", "entry-deleted", w.cfg.Exceptions.DeleteEntry)
 }
 
 // ended ends what the path names, and goes back to its list.
@@ -390,7 +390,7 @@ func (w *Web) ended(c echo.Context, name, list, done string, end func(context.Co
 
 func (w *Web) listBlocks(c echo.Context) error {
 	t := tenantOf(c)
-	rows, err := w.cfg.Steering.Blocks(c.Request().Context(), t.ID, exceptions.Filter{After: afterOf(c), Limit: steeringOnPage + 1})
+	rows, err := w.cfg.Exceptions.Blocks(c.Request().Context(), t.ID, exceptions.Filter{After: afterOf(c), Limit: exceptionsOnPage + 1})
 	if err != nil {
 		return err
 	}
@@ -402,11 +402,11 @@ func (w *Web) listBlocks(c echo.Context) error {
 	v := views.Blocks{Head: w.tenantHead(c, "/blocks"), Notice: tenantDone(c), Empty: views.Empty{
 		Title: "Nothing is blocked", Text: "A block refuses one key of one policy until an instant: an abuser, while you look at what happens.",
 	}}
-	write := mayInTenant(c, accounts.SteerWrite)
+	write := mayInTenant(c, accounts.ExceptionsWrite)
 	if write {
 		v.NewURL = base + "/new"
 	}
-	rows, v.Next = cutPage(rows, steeringOnPage, func(b exceptions.Block) string { return b.ID }, base, nil)
+	rows, v.Next = cutPage(rows, exceptionsOnPage, func(b exceptions.Block) string { return b.ID }, base, nil)
 	for _, b := range rows {
 		v.Rows = append(v.Rows, w.blockRow(t, b, policies, write))
 	}
@@ -430,7 +430,7 @@ func (w *Web) blockRow(t tenants.Tenant, b exceptions.Block, policies []plans.Po
 		r.Idle = "no effect: the plan has no such policy"
 	case p.Mode != enforcement.PolicyEnforce:
 		r.Idle = "no effect: the policy is not enforced"
-	case !w.usable(t, enforcement.SteeringSpec{Blocks: []enforcement.Block{spec}}):
+	case !w.usable(t, enforcement.ExceptionSpec{Blocks: []enforcement.Block{spec}}):
 		r.Idle = "no effect with the plan as it is"
 	}
 	if known {
@@ -518,7 +518,7 @@ func (w *Web) createBlock(c echo.Context) error {
 	ctx, t, v := c.Request().Context(), tenantOf(c), w.blockForm(c, p, f)
 	n := exceptions.NewBlock{Policy: p.Slug, Key: keyIn(f, p), Reason: strings.TrimSpace(f.Get("reason"))}
 	if n.ExpiresAt, err = endOf(f, &v.End, w.cfg.Now(), shortLives); err == nil {
-		_, err = w.cfg.Steering.CreateBlock(ctx, t.ID, n)
+		_, err = w.cfg.Exceptions.CreateBlock(ctx, t.ID, n)
 	}
 	if err == nil {
 		w.cfg.Changed(ctx)
@@ -538,7 +538,7 @@ func (w *Web) deleteBlockForm(c echo.Context) error {
 		return err
 	}
 	t := tenantOf(c)
-	b, err := w.cfg.Steering.Block(c.Request().Context(), t.ID, id)
+	b, err := w.cfg.Exceptions.Block(c.Request().Context(), t.ID, id)
 	if err != nil {
 		return err
 	}
@@ -553,7 +553,7 @@ func (w *Web) deleteBlock(c echo.Context) error {
 	if _, err := form(c); err != nil {
 		return err
 	}
-	return w.ended(c, "block", "/blocks", "block-deleted", w.cfg.Steering.DeleteBlock)
+	return w.ended(c, "block", "/blocks", "block-deleted", w.cfg.Exceptions.DeleteBlock)
 }
 
 // ---- reset

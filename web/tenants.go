@@ -33,7 +33,7 @@ func (w *Web) tenantsRoutes() []row {
 	}
 	rows = append(rows, w.settingsRoutes()...)
 	rows = append(rows, w.tenantKeysRoutes()...)
-	rows = append(rows, w.steeringRoutes()...)
+	rows = append(rows, w.exceptionRoutes()...)
 	return append(rows, w.tenantRoutes()...)
 }
 

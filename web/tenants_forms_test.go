@@ -58,7 +58,7 @@ func TestSettingsAndStaleEdits(t *testing.T) {
 func TestChangeOfPlan(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
-	w.steer()
+	w.addExceptions()
 	other := metered()
 	other.Policies = other.Policies[1:]
 	other.Policies[0].Limits[0].Quota = 20
@@ -240,7 +240,7 @@ func TestOverrides(t *testing.T) {
 			t.Errorf("%s: %s", user, preview)
 		}
 	}
-	list, err := w.steering.Overrides(t.Context(), "acme", exceptions.Filter{Limit: 10})
+	list, err := w.exceptions.Overrides(t.Context(), "acme", exceptions.Filter{Limit: 10})
 	must(t, err)
 	one := overrides + "/" + list[0].ID + "/delete"
 	if ask := words(t, w.get(one, "editor")); !strings.Contains(ask, "user that begins with u") {
@@ -277,7 +277,7 @@ func TestListsAndBlocks(t *testing.T) {
 	if text := words(t, w.get(lists+"?list=deny&q=203", "acme-viewer")); !strings.Contains(text, "203.0.113.0/24 ip deny never scrapers by") {
 		t.Errorf("%s", text)
 	}
-	rows, err := w.steering.Entries(t.Context(), "acme", exceptions.Filter{Limit: 10})
+	rows, err := w.exceptions.Entries(t.Context(), "acme", exceptions.Filter{Limit: 10})
 	must(t, err)
 	to(t, "take off", w.post(lists+"/"+rows[0].ID+"/delete", "editor", nil), lists+"?done=entry-deleted")
 	if d := w.decide("acme", enforcement.Check{Path: "/", Attributes: attributes("ip", "203.0.113.9"), IP: netip.MustParseAddr("203.0.113.9"), Cost: 1}); !d[0].Allowed {
@@ -300,13 +300,13 @@ func TestListsAndBlocks(t *testing.T) {
 	if text := words(t, page); !strings.Contains(text, "user u9 per-user in 24 hours abuse by") || !strings.Contains(page.body, acme+"/usage/per-user?k.user=u9") {
 		t.Errorf("%s", text)
 	}
-	held, err := w.steering.Blocks(t.Context(), "acme", exceptions.Filter{Limit: 10})
+	held, err := w.exceptions.Blocks(t.Context(), "acme", exceptions.Filter{Limit: 10})
 	must(t, err)
 	to(t, "end", w.post(blocks+"/"+held[0].ID+"/delete", "editor", nil), blocks+"?done=block-deleted")
 }
 
 // The page of one key: what is left, what it used, why it was refused, and the
-// forms that steer it, filled in; a reset makes its counters new.
+// forms that set its exceptions, filled in; a reset makes its counters new.
 func TestCountedKey(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
@@ -346,7 +346,7 @@ func TestCountedKey(t *testing.T) {
 		}
 	}
 	if seen := w.get(key, "acme-viewer"); strings.Contains(seen.body, "/overrides/new") || seen.Code != http.StatusOK {
-		t.Errorf("a viewer is offered to steer: %d", seen.Code)
+		t.Errorf("a viewer is offered to set exceptions: %d", seen.Code)
 	}
 	to(t, "reset", w.post(acme+"/reset", "editor", url.Values{"policy": {"per-user"}, "k.user": {"u1"}, "reason": {"a mistake"}}), key+"&done=key-reset")
 	if d := w.decide("acme", enforcement.Check{Path: "/v1/search", Attributes: attributes("user", "u1"), Cost: 5}); !d[0].Allowed {

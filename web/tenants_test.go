@@ -19,9 +19,9 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// steer gives acme a key, and an override, a list entry and a block for the
+// addExceptions adds to acme a key, and an override, a list entry and a block for the
 // policy tenant-total or one that its plan has.
-func (w *world) steer() {
+func (w *world) addExceptions() {
 	w.t.Helper()
 	ctx := w.t.Context()
 	k, _, err := w.tenants.CreateKey(ctx, "acme", tenants.NewKey{Name: "gateway", Scopes: []tenants.Scope{tenants.ScopeCheck}})
@@ -31,11 +31,11 @@ func (w *world) steer() {
 	p, err := w.plans.Plan(ctx, t.Plan)
 	must(w.t, err)
 	policy := p.Draft.Policies[0].Slug
-	o, err := w.steering.CreateOverride(ctx, "acme", exceptions.NewOverride{Policy: policy, Factor: 2000, Reason: "launch week"})
+	o, err := w.exceptions.CreateOverride(ctx, "acme", exceptions.NewOverride{Policy: policy, Factor: 2000, Reason: "launch week"})
 	must(w.t, err)
-	n, err := w.steering.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
+	n, err := w.exceptions.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
 	must(w.t, err)
-	b, err := w.steering.CreateBlock(ctx, "acme", exceptions.NewBlock{Policy: policy, Reason: "abuse"})
+	b, err := w.exceptions.CreateBlock(ctx, "acme", exceptions.NewBlock{Policy: policy, Reason: "abuse"})
 	must(w.t, err)
 	w.ids["key"], w.ids["override"], w.ids["entry"], w.ids["block"] = k.ID, o.ID, n.ID, b.ID
 	must(w.t, w.watcher.Refresh(ctx))
@@ -202,7 +202,7 @@ func TestTenantHome(t *testing.T) {
 	}
 	w.decide("acme", enforcement.Check{Path: "/v1/other", Cost: 45})
 	w.flush()
-	w.steer()
+	w.addExceptions()
 	for _, caller := range []string{"owner", "acme-viewer"} {
 		text := words(t, w.get("/tenants/acme", caller))
 		for _, want := range []string{
@@ -294,7 +294,7 @@ func TestTenantHomeWithLongLists(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
 	for i := range rowsCounted + 1 {
-		_, err := w.steering.CreateEntry(t.Context(), "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "user", Value: strconv.Itoa(i), ExpiresAt: w.clock().Add(time.Hour)})
+		_, err := w.exceptions.CreateEntry(t.Context(), "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "user", Value: strconv.Itoa(i), ExpiresAt: w.clock().Add(time.Hour)})
 		must(t, err)
 	}
 	if text := words(t, w.get("/tenants/acme", "owner")); !strings.Contains(text, "List entries 500+ the newest are counted Blocks 0") {

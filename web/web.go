@@ -54,12 +54,12 @@ type Config struct {
 	// ClientAddress tells where a request comes from; default: the connection's
 	// other end.
 	ClientAddress func(*http.Request) string
-	// Plans, Steering and Operators are what pages show and edit; Audit is the log.
+	// Plans, Exceptions and Operators are what pages show and edit; Audit is the log.
 	// All but Operators are needed with People.
-	Plans     *plans.Service
-	Steering  *exceptions.Service
-	Operators *accounts.Service
-	Audit     audit.Store
+	Plans      *plans.Service
+	Exceptions *exceptions.Service
+	Operators  *accounts.Service
+	Audit      audit.Store
 	// Analytics has what was counted; Snapshot what is in force on this node, and
 	// Decider explains by it.
 	Analytics *metrics.Analytics

@@ -49,21 +49,21 @@ const password = "seven quiet herons at dusk"
 // A world is the pages over the real services, SQLite and the in-process
 // limiter, with one clock. Its people are signed in already.
 type world struct {
-	t        testing.TB
-	handler  http.Handler
-	store    *store.Store
-	people   *accounts.People
-	tenants  *tenants.Service
-	refusals *accounts.Refusals
-	plans    *plans.Service
-	steering *exceptions.Service
-	watcher  *snapshot.Watcher
-	engine   *enforcement.Engine
-	flusher  *metrics.Flusher
-	recorder *metrics.Recorder
-	pages    *Web
-	log      *strings.Builder
-	now      atomic.Int64 // microseconds since the epoch
+	t          testing.TB
+	handler    http.Handler
+	store      *store.Store
+	people     *accounts.People
+	tenants    *tenants.Service
+	refusals   *accounts.Refusals
+	plans      *plans.Service
+	exceptions *exceptions.Service
+	watcher    *snapshot.Watcher
+	engine     *enforcement.Engine
+	flusher    *metrics.Flusher
+	recorder   *metrics.Recorder
+	pages      *Web
+	log        *strings.Builder
+	now        atomic.Int64 // microseconds since the epoch
 	fixture
 }
 
@@ -101,7 +101,7 @@ func (w *world) open(ctx context.Context, path string) error {
 	}
 	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
 	w.plans = plans.NewService(w.store, plans.Config{})
-	w.steering = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.clock})
+	w.exceptions = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.clock})
 	w.refusals = accounts.NewRefusals(w.store, accounts.RefusalsConfig{})
 	w.people, err = accounts.NewPeople(w.store, accounts.PeopleConfig{
 		Limiter: inprocess.New(inprocess.Config{Now: w.now.Load}), Now: w.clock,
@@ -223,16 +223,16 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	cfg := Config{
 		Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Refusals: w.refusals, Now: w.clock,
-		Plans: w.plans, Steering: w.steering, Operators: accounts.NewService(w.store, accounts.Config{Now: w.clock}), Audit: w.store,
+		Plans: w.plans, Exceptions: w.exceptions, Operators: accounts.NewService(w.store, accounts.Config{Now: w.clock}), Audit: w.store,
 		Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine,
-		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Steering: w.steering, Now: w.clock}),
-		Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Steering: w.steering, Analytics: analytics, Audit: w.store, Now: w.clock}),
+		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock}),
+		Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock}),
 		Fleet:   nodes.NewService(w.store),
 		Answer:  answered,
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})
 		},
-		Demo:     demo.NewService(w.store, w.tenants, w.plans, w.steering, demo.Config{Now: w.clock}),
+		Demo:     demo.NewService(w.store, w.tenants, w.plans, w.exceptions, demo.Config{Now: w.clock}),
 		Changed:  func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Timeout:  time.Minute, // of a busy machine
 		Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise

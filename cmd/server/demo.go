@@ -78,7 +78,7 @@ func firstKey(ctx context.Context, a *accounts.Service) (credentials, error) {
 // newDemo knows the demo of the node's database, if there is one: nothing is
 // done by itself.
 func (n *node) newDemo(log *slog.Logger) *demo.Service {
-	return demo.NewService(n.store, n.tenants, n.plans, n.steering, demo.Config{Logger: log})
+	return demo.NewService(n.store, n.tenants, n.plans, n.exceptions, demo.Config{Logger: log})
 }
 
 // fillDemo makes the demo, or fills the time that it was not there.

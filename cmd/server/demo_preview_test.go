@@ -34,16 +34,16 @@ func TestThePreviewOfTheDemoHasFigures(t *testing.T) {
 	t.Cleanup(func() { must(s.Close()) })
 	must(s.Migrate(ctx))
 	of, drafts := tenants.NewService(s, tenants.Config{}), plans.NewService(s, plans.Config{})
-	steers := exceptions.NewService(s, of, drafts, exceptions.Config{})
+	set := exceptions.NewService(s, of, drafts, exceptions.Config{})
 	watcher := snapshot.NewWatcher(s, snapshot.Config{Logger: slog.New(slog.DiscardHandler)})
 	clock := func() time.Time { return now }
-	_, err = demo.NewService(s, of, drafts, steers, demo.Config{Now: clock, History: 16 * time.Hour}).Fill(ctx, demo.Node{
+	_, err = demo.NewService(s, of, drafts, set, demo.Config{Now: clock, History: 16 * time.Hour}).Fill(ctx, demo.Node{
 		Snapshot: watcher.Current, Refresh: watcher.Refresh,
 		NewLimiter: func(now func() int64) enforcement.Limiter { return inprocess.New(inprocess.Config{Now: now}) },
 	})
 	must(err)
 	previews := preview.NewService(preview.Config{
-		Plans: drafts, Tenants: of, Steering: steers, Audit: s, Now: clock, Analytics: metrics.NewAnalytics(s, metrics.AnalyticsConfig{Now: clock}),
+		Plans: drafts, Tenants: of, Exceptions: set, Audit: s, Now: clock, Analytics: metrics.NewAnalytics(s, metrics.AnalyticsConfig{Now: clock}),
 	})
 
 	p, err := previews.Draft(ctx, "demo-pro", now.Add(-3*time.Hour), now)

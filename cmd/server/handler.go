@@ -25,7 +25,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		Snapshot: n.watcher.Current, Decider: n.engine, Admission: n.admission,
 		Tenants: n.tenants, Plans: n.plans, Accounts: n.accounts, Audit: n.store,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
-		Steering: n.steering, Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
+		Exceptions: n.exceptions, Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
 		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies), Logger: log,
 	}
 	if s.MetricsAddr == "" {
@@ -38,7 +38,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	}
 	pages, err := web.New(web.Config{
 		Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Refusals: n.refusals,
-		Plans: n.plans, Steering: n.steering, Operators: n.accounts, Audit: n.store, Analytics: n.analytics, Usage: n.usage,
+		Plans: n.plans, Exceptions: n.exceptions, Operators: n.accounts, Audit: n.store, Analytics: n.analytics, Usage: n.usage,
 		Preview: n.preview, Fleet: n.fleet, Demo: n.demo, Process: n.process(s),
 		Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer, Simulate: simulateOne, Changed: n.refresh(log), Stopping: ctx,
 		Provider: provider, ProviderName: s.OIDCName, ClientAddress: cfg.ClientAddress, Logger: log,

@@ -41,14 +41,14 @@ const (
 type wallTenant struct {
 	slug, id, key string
 	used          map[[3]string]int // by policy and values
-	overrides     map[string]steered
+	overrides     map[string]overridden
 	denied        map[string]string // value to id
 	keys          map[string]string // id to token, that are valid
 	made          map[string]int    // audit lines by action
 	refused       map[string]bool   // decisions
 }
 
-type steered struct {
+type overridden struct {
 	id    string
 	quota int
 }
@@ -70,7 +70,7 @@ func newWalls(t *testing.T, origins []string) *walls {
 	w := &walls{t: t, origins: origins, random: rand.New(rand.NewPCG(seed, 4))}
 	for _, slug := range []string{"t", "t-a"} {
 		n := &wallTenant{
-			slug: slug, used: map[[3]string]int{}, overrides: map[string]steered{}, denied: map[string]string{}, keys: map[string]string{},
+			slug: slug, used: map[[3]string]int{}, overrides: map[string]overridden{}, denied: map[string]string{}, keys: map[string]string{},
 			made: map[string]int{}, refused: map[string]bool{},
 		}
 		w.tenants = append(w.tenants, n)
@@ -220,7 +220,7 @@ func (w *walls) override(n *wallTenant) {
 		delete(n.overrides, value)
 		n.made["override.delete"]++
 	} else {
-		o := steered{quota: 1 + w.random.IntN(6)}
+		o := overridden{quota: 1 + w.random.IntN(6)}
 		w.post(bootstrap, "/v1/tenants/"+n.slug+"/overrides", fmt.Sprintf(
 			`{"policy": "user", "attribute": "user", "reason": "r", "limits": [{"name": "l1", "quota": %d}], "value": %s}`, o.quota, quoted(value)), &o.id)
 		n.overrides[value] = o

@@ -46,22 +46,22 @@ type node struct {
 	limiterKind string
 	admission   *admission.Gate
 
-	recorder  *metrics.Recorder
-	flusher   *metrics.Flusher
-	analytics *metrics.Analytics
-	tracer    *tracing.Tracer // nil: off
-	engine    *enforcement.Engine
-	tenants   *tenants.Service
-	plans     *plans.Service
-	accounts  *accounts.Service
-	steering  *exceptions.Service
-	demo      *demo.Service // of the database, also of a node that only serves
-	usage     *usage.Service
-	preview   *preview.Service
-	people    *accounts.People
-	refusals  *accounts.Refusals
-	fleet     *nodes.Service
-	beacon    *nodes.Beacon
+	recorder   *metrics.Recorder
+	flusher    *metrics.Flusher
+	analytics  *metrics.Analytics
+	tracer     *tracing.Tracer // nil: off
+	engine     *enforcement.Engine
+	tenants    *tenants.Service
+	plans      *plans.Service
+	accounts   *accounts.Service
+	exceptions *exceptions.Service
+	demo       *demo.Service // of the database, also of a node that only serves
+	usage      *usage.Service
+	preview    *preview.Service
+	people     *accounts.People
+	refusals   *accounts.Refusals
+	fleet      *nodes.Service
+	beacon     *nodes.Beacon
 
 	polls, trips nodes.Stopwatch // of the database's revision, and of Redis
 
@@ -107,7 +107,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.plans = plans.NewService(n.store, plans.Config{})
 	n.accounts = accounts.NewService(n.store, accounts.Config{})
 	n.fleet = nodes.NewService(n.store)
-	n.steering = exceptions.NewService(n.store, n.tenants, n.plans, exceptions.Config{})
+	n.exceptions = exceptions.NewService(n.store, n.tenants, n.plans, exceptions.Config{})
 	n.demo = n.newDemo(log)
 	if n.made, err = n.firstStart(ctx, s); err != nil {
 		return nil, err
@@ -136,9 +136,9 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.count(work, tasks, s, log)
 	n.sweep(work, tasks, log)
 	n.engine = n.newEngine(s, log)
-	n.usage = usage.NewService(usage.Config{Snapshot: n.watcher.Current, Engine: n.engine, Analytics: n.analytics, Steering: n.steering})
+	n.usage = usage.NewService(usage.Config{Snapshot: n.watcher.Current, Engine: n.engine, Analytics: n.analytics, Exceptions: n.exceptions})
 	n.preview = preview.NewService(preview.Config{
-		Plans: n.plans, Tenants: n.tenants, Steering: n.steering, Analytics: n.analytics, Audit: n.store, Logger: log,
+		Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Audit: n.store, Logger: log,
 		Subject: func(number uint32) (*enforcement.Subject, bool) { return n.watcher.Current().SubjectByNumber(number) },
 	})
 	if n.metricsListener != nil {

@@ -13,24 +13,24 @@ type Action string
 // The actions. Those below TenantRead are of one tenant, and whoever belongs to
 // a tenant may do them with that one only.
 const (
-	Public         Action = "public"             // nobody is asked who they are
-	Self           Action = "self"               // one's own account: everybody who is signed in
-	Check          Action = "check"              // decide
-	Simulate       Action = "simulate"           // play a scenario
-	TenantRead     Action = "tenant.read"        // the tenant, its plan, steering, analytics, usage, audit
-	TenantWrite    Action = "tenant.write"       // create, change, delete
-	KeysRead       Action = "keys.read"          // of a tenant
-	KeysWrite      Action = "keys.write"         //
-	MembersRead    Action = "members.read"       // people of a tenant
-	MembersWrite   Action = "members.write"      //
-	SteerWrite     Action = "steering.write"     // overrides, lists, blocks, resets
-	TenantsList    Action = "tenants.list"       // all tenants, and what concerns all
-	PlansRead      Action = "plans.read"         //
-	PlansWrite     Action = "plans.write"        //
-	PeopleRead     Action = "people.read"        // of the operator
-	PeopleWrite    Action = "people.write"       //
-	OperatorKeysRd Action = "operator_keys.read" //
-	OperatorKeysWr Action = "operator_keys.write"
+	Public          Action = "public"             // nobody is asked who they are
+	Self            Action = "self"               // one's own account: everybody who is signed in
+	Check           Action = "check"              // decide
+	Simulate        Action = "simulate"           // play a scenario
+	TenantRead      Action = "tenant.read"        // the tenant, its plan, exceptions, analytics, usage, audit
+	TenantWrite     Action = "tenant.write"       // create, change, delete
+	KeysRead        Action = "keys.read"          // of a tenant
+	KeysWrite       Action = "keys.write"         //
+	MembersRead     Action = "members.read"       // people of a tenant
+	MembersWrite    Action = "members.write"      //
+	ExceptionsWrite Action = "steering.write"     // overrides, lists, blocks, resets
+	TenantsList     Action = "tenants.list"       // all tenants, and what concerns all
+	PlansRead       Action = "plans.read"         //
+	PlansWrite      Action = "plans.write"        //
+	PeopleRead      Action = "people.read"        // of the operator
+	PeopleWrite     Action = "people.write"       //
+	OperatorKeysRd  Action = "operator_keys.read" //
+	OperatorKeysWr  Action = "operator_keys.write"
 )
 
 // A Principal is whoever asks: a key or a person. The zero value is nobody.
@@ -59,23 +59,23 @@ var (
 // grants is the table: every action has a row. api and web ask it through
 // Authorize, and tests walk it with every route and every caller.
 var grants = map[Action]grant{
-	Self:           {roles: everybody},
-	Check:          {operatorKey: tenants.ScopeCheck, tenantKey: tenants.ScopeCheck},
-	Simulate:       {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
-	TenantRead:     {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
-	TenantWrite:    {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
-	KeysRead:       {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
-	KeysWrite:      {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
-	MembersRead:    {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
-	MembersWrite:   {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
-	SteerWrite:     {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
-	TenantsList:    {operatorKey: tenants.ScopeRead, roles: staff},
-	PlansRead:      {operatorKey: tenants.ScopeRead, roles: staff},
-	PlansWrite:     {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
-	PeopleRead:     {operatorKey: tenants.ScopeRead, roles: staff},
-	PeopleWrite:    {operatorKey: tenants.ScopeManage, roles: []Role{Owner}},
-	OperatorKeysRd: {operatorKey: tenants.ScopeRead, roles: staff},
-	OperatorKeysWr: {operatorKey: tenants.ScopeManage, roles: []Role{Owner}},
+	Self:            {roles: everybody},
+	Check:           {operatorKey: tenants.ScopeCheck, tenantKey: tenants.ScopeCheck},
+	Simulate:        {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
+	TenantRead:      {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
+	TenantWrite:     {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
+	KeysRead:        {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
+	KeysWrite:       {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
+	MembersRead:     {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
+	MembersWrite:    {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
+	ExceptionsWrite: {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
+	TenantsList:     {operatorKey: tenants.ScopeRead, roles: staff},
+	PlansRead:       {operatorKey: tenants.ScopeRead, roles: staff},
+	PlansWrite:      {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
+	PeopleRead:      {operatorKey: tenants.ScopeRead, roles: staff},
+	PeopleWrite:     {operatorKey: tenants.ScopeManage, roles: []Role{Owner}},
+	OperatorKeysRd:  {operatorKey: tenants.ScopeRead, roles: staff},
+	OperatorKeysWr:  {operatorKey: tenants.ScopeManage, roles: []Role{Owner}},
 }
 
 // Actions lists every action of the table, and Public.

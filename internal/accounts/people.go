@@ -14,7 +14,7 @@ type Role string
 // The roles.
 const (
 	Owner        Role = "owner"         // everything, people and operator keys included
-	Editor       Role = "editor"        // tenants, plans and steering; reads the rest
+	Editor       Role = "editor"        // tenants, plans and exceptions; reads the rest
 	Viewer       Role = "viewer"        // reads
 	TenantAdmin  Role = "tenant_admin"  // its tenant's keys and members; reads the rest of its tenant
 	TenantViewer Role = "tenant_viewer" // reads its tenant

@@ -199,8 +199,8 @@ func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*e
 		return stages, err
 	}
 	for _, t := range samples {
-		if err := f.steer(ctx, t); err != nil {
-			return stages, fmt.Errorf("steer tenant %s: %w", t.slug, err)
+		if err := f.addExceptions(ctx, t); err != nil {
+			return stages, fmt.Errorf("add exceptions of tenant %s: %w", t.slug, err)
 		}
 	}
 	if stages[1], err = f.subjects(ctx, *i); err != nil {
@@ -208,7 +208,7 @@ func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*e
 	}
 	for _, t := range samples {
 		for _, b := range t.blocks {
-			if _, err := f.steering.CreateBlock(ctx, t.slug, b); err != nil {
+			if _, err := f.exceptions.CreateBlock(ctx, t.slug, b); err != nil {
 				return stages, fmt.Errorf("block a key of tenant %s: %w", t.slug, err)
 			}
 		}
@@ -270,14 +270,14 @@ func (s *Service) boundary(end time.Time) time.Time {
 	return end.Add(-min(byTheMinute, s.history/4)).Truncate(time.Hour)
 }
 
-func (s *Service) steer(ctx context.Context, t sampleTenant) error {
+func (s *Service) addExceptions(ctx context.Context, t sampleTenant) error {
 	for _, o := range t.overrides {
-		if _, err := s.steering.CreateOverride(ctx, t.slug, o); err != nil {
+		if _, err := s.exceptions.CreateOverride(ctx, t.slug, o); err != nil {
 			return err
 		}
 	}
 	for _, e := range t.entries {
-		if _, err := s.steering.CreateEntry(ctx, t.slug, e); err != nil {
+		if _, err := s.exceptions.CreateEntry(ctx, t.slug, e); err != nil {
 			return err
 		}
 	}

@@ -169,7 +169,7 @@ func TestUseIsCarriedOver(t *testing.T) {
 	l.compare(t, bloom.Number, sums(h.rows(bloom.Number)))
 }
 
-// What people can look at beside the counts: two versions and a draft, steering,
+// What people can look at beside the counts: two versions and a draft, exceptions,
 // and a line of the audit log for each.
 func TestWhatIsMade(t *testing.T) {
 	t.Parallel()

@@ -29,12 +29,12 @@ const patience = time.Minute
 // A house is a database with the services on it, and a node that serves it.
 type house struct {
 	testing.TB
-	ctx      context.Context
-	store    *store.Store
-	tenants  *tenants.Service
-	plans    *plans.Service
-	steering *exceptions.Service
-	watcher  *snapshot.Watcher
+	ctx        context.Context
+	store      *store.Store
+	tenants    *tenants.Service
+	plans      *plans.Service
+	exceptions *exceptions.Service
+	watcher    *snapshot.Watcher
 }
 
 // newHouse opens an empty database.
@@ -48,14 +48,14 @@ func newHouse(t testing.TB) *house {
 	h.must(h.store.Migrate(t.Context()))
 	h.tenants = tenants.NewService(h.store, tenants.Config{})
 	h.plans = plans.NewService(h.store, plans.Config{})
-	h.steering = exceptions.NewService(h.store, h.tenants, h.plans, exceptions.Config{})
+	h.exceptions = exceptions.NewService(h.store, h.tenants, h.plans, exceptions.Config{})
 	h.watcher = snapshot.NewWatcher(h.store, snapshot.Config{Logger: slog.New(slog.DiscardHandler), Poll: 20 * time.Millisecond})
 	return h
 }
 
 // demo is a service on it, whose history is of so many hours before now.
 func (h *house) demo(now time.Time, hours int, l *ledger) *Service {
-	s := NewService(h.store, h.tenants, h.plans, h.steering, Config{Now: func() time.Time { return now }, History: time.Duration(hours) * time.Hour})
+	s := NewService(h.store, h.tenants, h.plans, h.exceptions, Config{Now: func() time.Time { return now }, History: time.Duration(hours) * time.Hour})
 	if l != nil {
 		s.observe = l.note
 	}

@@ -65,14 +65,14 @@ type Config struct {
 
 // A Service knows the demo of one database. It is safe for concurrent use.
 type Service struct {
-	store    Store
-	tenants  *tenants.Service
-	plans    *plans.Service
-	steering *exceptions.Service
-	now      func() time.Time
-	history  time.Duration
-	log      *slog.Logger
-	observe  func(*enforcement.Decision) // of the history; for tests
+	store      Store
+	tenants    *tenants.Service
+	plans      *plans.Service
+	exceptions *exceptions.Service
+	now        func() time.Time
+	history    time.Duration
+	log        *slog.Logger
+	observe    func(*enforcement.Decision) // of the history; for tests
 }
 
 // NewService makes a Service on a Store.
@@ -86,7 +86,7 @@ func NewService(s Store, t *tenants.Service, p *plans.Service, st *exceptions.Se
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	return &Service{store: s, tenants: t, plans: p, steering: st, now: c.Now, history: c.History, log: c.Logger}
+	return &Service{store: s, tenants: t, plans: p, exceptions: st, now: c.Now, history: c.History, log: c.Logger}
 }
 
 // A Made is one tenant or plan that the demo made.

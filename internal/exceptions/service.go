@@ -20,7 +20,7 @@ type Config struct {
 	Now func() time.Time
 }
 
-// A Service is the one way to steer: it holds what is asked for against the
+// A Service is the one way to set exceptions: it holds what is asked for against the
 // version that the tenant's plan has published, fills defaults, and writes what
 // is done into the audit log. Wherever an id of a tenant is asked for, its slug
 // will do; what is another tenant's is NotFound. It is safe for concurrent use.

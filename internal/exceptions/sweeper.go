@@ -112,10 +112,10 @@ func (s *Sweeper) note(ctx context.Context, err error) {
 	switch now := s.cfg.Now(); {
 	case err == nil && s.failing:
 		s.failing = false
-		s.cfg.Logger.InfoContext(ctx, "steering: what has ended is removed again")
+		s.cfg.Logger.InfoContext(ctx, "exceptions: what has ended is removed again")
 	case err == nil || ctx.Err() != nil:
 	case !s.failing || now.Sub(s.logged) >= logEvery:
 		s.failing, s.logged = true, now
-		s.cfg.Logger.WarnContext(ctx, "steering: what has ended was not removed; trying again", "error", err)
+		s.cfg.Logger.WarnContext(ctx, "exceptions: what has ended was not removed; trying again", "error", err)
 	}
 }

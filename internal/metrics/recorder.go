@@ -39,7 +39,7 @@ type SnapshotState struct {
 	Loaded    bool
 	Revision  int64
 	Age       time.Duration // since the source last said that it is the newest
-	Problems  int           // tenants, plans, keys and steering that cannot be used as stored
+	Problems  int           // tenants, plans, keys and exceptions that cannot be used as stored
 	Held      bool          // a newer world waits for an operator
 	Listening bool          // notifications are listened for
 	Swaps     int64

@@ -180,7 +180,7 @@ func TestEveryReasonIsCounted(t *testing.T) {
 	open := spec("open", "/open", enforcement.PolicyEnforce, nil, 1)
 	open.OnFailure = enforcement.OnFailureOpen
 	plan := compile(t, spec("p", "/p", enforcement.PolicyEnforce, []string{"user"}, 1), closed, open, spec("seen", "/only", enforcement.PolicyShadow, nil, 1))
-	steering, faults := enforcement.CompileSteering(enforcement.SteeringSpec{
+	compiled, faults := enforcement.CompileExceptions(enforcement.ExceptionSpec{
 		Deny:   []enforcement.ListEntry{{ID: "d", Attribute: "user", Value: "bad"}},
 		Allow:  []enforcement.ListEntry{{ID: "a", Attribute: "user", Value: "good"}},
 		Blocks: []enforcement.Block{{ID: "b", Policy: "p", Key: []enforcement.Attribute{{Name: "user", Value: "held"}}, Until: at.Add(time.Hour).UnixMicro()}},
@@ -204,9 +204,9 @@ func TestEveryReasonIsCounted(t *testing.T) {
 		{"only a shadow policy", enforcement.Subject{Plan: plan}, fixedLimiter(), "/only", "u", Counts{Unmatched: 1, Cost: 1}, "seen", Counts{Unmatched: 1, Cost: 1}},
 		{"default deny", enforcement.Subject{Plan: plan, DenyUnmatched: true}, fixedLimiter(), "/x", "u", Counts{DeniedUnmatched: 1}, "", Counts{}},
 		{"suspended", enforcement.Subject{Plan: plan, Suspended: true}, fixedLimiter(), "/p", "u", Counts{Suspended: 1}, "p", Counts{}},
-		{"listed", enforcement.Subject{Plan: plan, Steering: steering}, fixedLimiter(), "/p", "good", Counts{Listed: 1}, "p", Counts{}},
-		{"denied", enforcement.Subject{Plan: plan, Steering: steering}, fixedLimiter(), "/p", "bad", Counts{DeniedByList: 1}, "p", Counts{}},
-		{"blocked", enforcement.Subject{Plan: plan, Steering: steering}, fixedLimiter(), "/p", "held", Counts{Blocked: 1}, "p", Counts{Blocked: 1}},
+		{"listed", enforcement.Subject{Plan: plan, Exceptions: compiled}, fixedLimiter(), "/p", "good", Counts{Listed: 1}, "p", Counts{}},
+		{"denied", enforcement.Subject{Plan: plan, Exceptions: compiled}, fixedLimiter(), "/p", "bad", Counts{DeniedByList: 1}, "p", Counts{}},
+		{"blocked", enforcement.Subject{Plan: plan, Exceptions: compiled}, fixedLimiter(), "/p", "held", Counts{Blocked: 1}, "p", Counts{Blocked: 1}},
 		{"away, local", enforcement.Subject{Plan: plan}, away{}, "/p", "u", Counts{OK: 1, Degraded: 1, Local: 1, Cost: 1}, "p", Counts{OK: 1, Degraded: 1, Local: 1, Cost: 1}},
 		{"away, open", enforcement.Subject{Plan: plan}, away{}, "/open", "u", Counts{OK: 1, Degraded: 1}, "open", Counts{OK: 1, Degraded: 1}},
 		{"away, closed", enforcement.Subject{Plan: plan}, away{}, "/closed", "u", Counts{Unavailable: 1, Degraded: 1}, "closed", Counts{Unavailable: 1, Degraded: 1}},
@@ -299,10 +299,10 @@ func TestARefusalBelongsToTheLimitWithTheLongestRetry(t *testing.T) {
 func TestKeysThatAreLimitedAndAllowed(t *testing.T) {
 	t.Parallel()
 	plan := compile(t, spec("all", "", "", nil, 9), spec("user", "/u", "", []string{"user"}, 3), spec("shadow", "", enforcement.PolicyShadow, []string{"user"}, 1))
-	steering, _ := enforcement.CompileSteering(enforcement.SteeringSpec{
+	compiled, _ := enforcement.CompileExceptions(enforcement.ExceptionSpec{
 		Blocks: []enforcement.Block{{ID: "b", Policy: "user", Key: []enforcement.Attribute{{Name: "user", Value: "u2"}}, Until: at.Add(time.Hour).UnixMicro()}},
 	}, plan, 1)
-	free, held := &enforcement.Subject{Number: 5, Plan: plan}, &enforcement.Subject{Number: 5, Plan: plan, Steering: steering}
+	free, held := &enforcement.Subject{Number: 5, Plan: plan}, &enforcement.Subject{Number: 5, Plan: plan, Exceptions: compiled}
 	r := NewRecorder(Config{})
 	e := engineOf(fixedLimiter(), nil, r)
 	for range 5 {

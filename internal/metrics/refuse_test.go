@@ -148,11 +148,11 @@ func TestAKeptRefusalHasItsExplanation(t *testing.T) {
 	}
 }
 
-func TestARefusalNamesWhatWasSteered(t *testing.T) {
+func TestARefusalNamesWhatHasExceptions(t *testing.T) {
 	t.Parallel()
 	plan := compile(t, spec("p", "", "", []string{"user"}, 5))
 	until := at.Add(time.Hour).UnixMicro()
-	steering, faults := enforcement.CompileSteering(enforcement.SteeringSpec{
+	compiled, faults := enforcement.CompileExceptions(enforcement.ExceptionSpec{
 		Deny:   []enforcement.ListEntry{{ID: "entry", Attribute: "user", Value: "bad"}},
 		Blocks: []enforcement.Block{{ID: "block", Policy: "p", Key: []enforcement.Attribute{{Name: "user", Value: "held"}}, Until: until}},
 		Overrides: []enforcement.Override{{
@@ -164,7 +164,7 @@ func TestARefusalNamesWhatWasSteered(t *testing.T) {
 	}
 	r := NewRecorder(Config{})
 	e := engineOf(fixedLimiter(), nil, r)
-	s := &enforcement.Subject{Number: 9, Plan: plan, Steering: steering}
+	s := &enforcement.Subject{Number: 9, Plan: plan, Exceptions: compiled}
 	decide(e, s, enforcement.Enforce, "/", 1, "user", "bad")
 	decide(e, s, enforcement.Enforce, "/", 1, "user", "held")
 	decide(e, s, enforcement.Enforce, "/", 2, "user", "less")

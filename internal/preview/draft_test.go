@@ -214,7 +214,7 @@ func TestTenantsThatAreNotReplayed(t *testing.T) {
 	if f := p.Draft; f.Low != 100 || f.High != 140 || f.Refused != 110 || f.Tenants[1].Unread == "" || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "1 other tenant with 6.25 %") {
 		t.Errorf("with few rows: %+v, %q", f, p.Notes)
 	}
-	if _, err := w.steering.CreateOverride(t.Context(), "busy", exceptions.NewOverride{Policy: "all", Factor: 2000, Reason: "more"}); err != nil {
+	if _, err := w.exceptions.CreateOverride(t.Context(), "busy", exceptions.NewOverride{Policy: "all", Factor: 2000, Reason: "more"}); err != nil {
 		t.Fatal(err)
 	}
 	p = w.look(t, draft).Policies[0]

@@ -18,12 +18,12 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// Config of a Service; Plans, Tenants, Steering, Analytics and Audit are needed.
+// Config of a Service; Plans, Tenants, Exceptions, Analytics and Audit are needed.
 type Config struct {
-	Plans     *plans.Service
-	Tenants   *tenants.Service
-	Steering  *exceptions.Service
-	Analytics *metrics.Analytics
+	Plans      *plans.Service
+	Tenants    *tenants.Service
+	Exceptions *exceptions.Service
+	Analytics  *metrics.Analytics
 	// Audit has the audit log: since when a version is
 	// published, and tenants are on their plan.
 	Audit audit.Store

@@ -50,11 +50,11 @@ func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 // overridden reports whether a tenant has overrides of a policy.
 func (s *Service) overridden(ctx context.Context, t *tenants.Tenant, policy string) (bool, error) {
 	if s.c.Subject != nil {
-		if subject, found := s.c.Subject(t.Number); found && subject.Steering == nil {
+		if subject, found := s.c.Subject(t.Number); found && subject.Exceptions == nil {
 			return false, nil
 		}
 	}
-	list, err := s.c.Steering.Overrides(ctx, t.ID, exceptions.Filter{Policy: policy, Limit: 1})
+	list, err := s.c.Exceptions.Overrides(ctx, t.ID, exceptions.Filter{Policy: policy, Limit: 1})
 	return len(list) > 0, err
 }
 

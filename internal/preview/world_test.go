@@ -39,12 +39,12 @@ func (c *clock) Now() time.Time   { return time.UnixMicro(c.micros.Load()).UTC()
 // A world is a database with plans and tenants, and what previews them.
 type world struct {
 	*clock
-	store     *store.Store
-	plans     *plans.Service
-	tenants   *tenants.Service
-	steering  *exceptions.Service
-	analytics *metrics.Analytics
-	preview   *preview.Service
+	store      *store.Store
+	plans      *plans.Service
+	tenants    *tenants.Service
+	exceptions *exceptions.Service
+	analytics  *metrics.Analytics
+	preview    *preview.Service
 }
 
 func newWorld(t testing.TB, change func(*preview.Config)) *world {
@@ -67,10 +67,10 @@ func newWorld(t testing.TB, change func(*preview.Config)) *world {
 	}
 	w.plans = plans.NewService(w.store, plans.Config{})
 	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.Now})
-	w.steering = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.Now})
+	w.exceptions = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.Now})
 	w.analytics = metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.Now})
 	c := preview.Config{
-		Plans: w.plans, Tenants: w.tenants, Steering: w.steering, Analytics: w.analytics, Audit: w.store, Now: w.Now,
+		Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: w.analytics, Audit: w.store, Now: w.Now,
 	}
 	if change != nil {
 		change(&c)

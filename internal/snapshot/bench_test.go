@@ -51,9 +51,9 @@ func BenchmarkWholeWorld(b *testing.B) {
 	runtime.KeepAlive(c)
 }
 
-// BenchmarkSteeredWorld is that world with three rows beside the plan of every
+// BenchmarkExceptionsWorld is that world with three rows beside the plan of every
 // tenth tenant.
-func BenchmarkSteeredWorld(b *testing.B) {
+func BenchmarkExceptionsWorld(b *testing.B) {
 	w := bigWorld()
 	w.edit(func(r int64) {
 		for i := 10; i <= 100_000; i += 10 {
@@ -89,15 +89,15 @@ func BenchmarkOneEdit(b *testing.B) {
 	base := watcher.Current()
 	row := aTenant(77, 5)
 	row.Status = tenants.Suspended
-	steered := anOverride("new", 77, "policy-0")
-	steered.Revision = 1
+	withExceptions := anOverride("new", 77, "policy-0")
+	withExceptions.Revision = 1
 	for _, c := range []struct {
 		name    string
 		changes Changes
 	}{
 		{"tenant", Changes{Tenants: []tenants.Tenant{row}}},
 		{"key", Changes{Keys: []tenants.Key{aKey("new", 77)}}},
-		{"override", Changes{Overrides: []exceptions.Override{steered}}},
+		{"override", Changes{Overrides: []exceptions.Override{withExceptions}}},
 		{"plan", Changes{Plans: []PublishedPlan{aPlan(5, 2, 1, 2, 3)}}},
 	} {
 		b.Run(c.name, func(b *testing.B) {

@@ -32,11 +32,11 @@ type Options struct {
 	Accept bool
 	// Now tells the time of problems and of HasOperatorKey; default time.Now.
 	Now func() time.Time
-	// MaxTenants, MaxKeys, MaxPolicies and MaxSteering (overrides, list entries,
+	// MaxTenants, MaxKeys, MaxPolicies and MaxExceptions (overrides, list entries,
 	// blocks and changes of policies together): beyond them a world is held,
-	// before it fills the memory. Default 1,000,000 each, keys 2,000,000, MaxSteering
+	// before it fills the memory. Default 1,000,000 each, keys 2,000,000, MaxExceptions
 	// 5,000,000: sixteen tenants with all that one may have, at some 0.6 kB a row.
-	MaxTenants, MaxKeys, MaxPolicies, MaxSteering int
+	MaxTenants, MaxKeys, MaxPolicies, MaxExceptions int
 }
 
 // A Report says what Compile did.
@@ -45,9 +45,9 @@ type Report struct {
 	Full     bool
 	// Plans, Tenants and Keys that were compiled anew.
 	Plans, Tenants, Keys int
-	// Steered is of how many tenants what was set beside their plans was
+	// ExceptionsCompiled is of how many tenants what was set beside their plans was
 	// compiled anew.
-	Steered int
+	ExceptionsCompiled int
 	// Problems in the new snapshot.
 	Problems int
 	// Held says why the new world was not taken, with ErrHeld in its chain; the
@@ -69,8 +69,8 @@ func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report)
 	b.remove(changes.Removed)
 	b.addPlans(changes.Plans)
 	b.addTenants(changes.Tenants)
-	b.addSteering(&changes)
-	b.steer()
+	b.addExceptions(&changes)
+	b.updateExceptions()
 	b.addKeys(changes.Keys, changes.OperatorKeys)
 	b.report.Problems = len(b.faults)
 	next := b.snapshot()
@@ -96,8 +96,8 @@ type builder struct {
 	slugs      cow.Map[string, string]
 	numbers    cow.Map[uint32, string]
 	rows       cow.Map[object, rowRef]
-	size       steeringSize
-	rowEdits   map[string]*rowEdit // by tenant: those whose steering is to be made anew
+	size       exceptionCounts
+	rowEdits   map[string]*rowEdit // by tenant: those whose exceptions are to be compiled again
 	plans      map[string]*plan
 	faults     map[object]Problem
 	operators  map[string]*Key
@@ -239,7 +239,7 @@ func (b *builder) tooMuch(next *Snapshot) error {
 		{"tenants", c.Tenants, orElse(b.o.MaxTenants, 1_000_000)},
 		{"keys", c.Keys, orElse(b.o.MaxKeys, 2_000_000)},
 		{"policies", c.Policies, orElse(b.o.MaxPolicies, 1_000_000)},
-		{"overrides, list entries, blocks and changes", next.size.all(), orElse(b.o.MaxSteering, 5_000_000)},
+		{"overrides, list entries, blocks and changes", next.size.all(), orElse(b.o.MaxExceptions, 5_000_000)},
 	} {
 		if m.n > m.most {
 			return fmt.Errorf("%w: %d %s are more than the %d that are taken", ErrHeld, m.n, m.what, m.most)
@@ -468,11 +468,11 @@ func (b *builder) judge(t *tenant) {
 		b.good("tenant", t.row.id)
 	}
 	b.release(t)
-	if next != nil && before != nil && next.Steering == nil && before.Steering.For(next.Plan, next.PlanRevision) {
-		next.Steering = before.Steering // rows that are the same are not compiled again
+	if next != nil && before != nil && next.Exceptions == nil && before.Exceptions.For(next.Plan, next.PlanRevision) {
+		next.Exceptions = before.Exceptions // rows that are the same are not compiled again
 	}
 	t.subject = next
-	if t.rows != nil || next != nil && next.Steering != nil {
+	if t.rows != nil || next != nil && next.Exceptions != nil {
 		b.touch(t.row.id)
 	}
 	if next != nil {

@@ -10,7 +10,7 @@
 //	source.go    where rows come from; store implements it
 //	snapshot.go  the lookup; its maps are internal/cow's, of which an edit copies only the part that it writes
 //	compile.go   rows to lookup, only what changed
-//	steering.go  what was set for tenants beside their plans; steering_row.go judges its rows
+//	exceptions.go  what was set for tenants beside their plans; exception_row.go judges its rows
 //	plan.go      a published plan to enforcement.Plan
 //	watcher.go   notification and polling, swapping
 //

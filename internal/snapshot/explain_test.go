@@ -21,17 +21,17 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A steeredNode is the whole way from what people write to a decision, over
+// A exceptionsNode is the whole way from what people write to a decision, over
 // SQLite and the in-process limiter, on one clock that stands until it is moved.
-type steeredNode struct {
+type exceptionsNode struct {
 	*control
-	r        *rand.Rand
-	store    *store.Store
-	steering *exceptions.Service
-	engine   *enforcement.Engine
-	now      atomic.Int64 // microseconds since the epoch
-	names    []string     // of the tenants
-	met      *met
+	r          *rand.Rand
+	store      *store.Store
+	exceptions *exceptions.Service
+	engine     *enforcement.Engine
+	now        atomic.Int64 // microseconds since the epoch
+	names      []string     // of the tenants
+	met        *met
 }
 
 // met is how often something was met, so that a run that shows nothing fails.
@@ -69,9 +69,9 @@ func (m *met) enough(t *testing.T, cases uint64) {
 	}
 }
 
-func newSteeredNode(t *testing.T, r *rand.Rand, m *met) *steeredNode {
+func newExceptionsNode(t *testing.T, r *rand.Rand, m *met) *exceptionsNode {
 	t.Helper()
-	n := &steeredNode{r: r, met: m}
+	n := &exceptionsNode{r: r, met: m}
 	n.now.Store(time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC).UnixMicro() + r.Int64N(60_000_000))
 	clock := func() time.Time { return time.UnixMicro(n.now.Load()) }
 	s, err := store.Open(t.Context(), store.Config{URL: "sqlite://" + filepath.Join(t.TempDir(), "h.db"), Timeout: time.Minute, Now: clock})
@@ -87,13 +87,13 @@ func newSteeredNode(t *testing.T, r *rand.Rand, m *met) *steeredNode {
 		plans: plans.NewService(s, plans.Config{}), tenants: tenants.NewService(s, tenants.Config{Now: clock}),
 		watcher: snapshot.NewWatcher(s, snapshot.Config{Timeout: time.Minute, Now: clock, Logger: slog.New(slog.DiscardHandler)}),
 	}
-	n.steering = exceptions.NewService(s, n.tenants, n.plans, exceptions.Config{Now: clock})
+	n.exceptions = exceptions.NewService(s, n.tenants, n.plans, exceptions.Config{Now: clock})
 	n.engine = enforcement.NewEngine(inprocess.New(inprocess.Config{Now: n.now.Load}), enforcement.Config{Now: clock})
 	return n
 }
 
 // found plans two plans and three tenants.
-func (n *steeredNode) found(t *testing.T) {
+func (n *exceptionsNode) found(t *testing.T) {
 	t.Helper()
 	for _, slug := range []string{"free", "pro"} {
 		if _, err := n.plans.CreatePlan(t.Context(), slug, n.document()); err != nil {
@@ -118,7 +118,7 @@ func (n *steeredNode) found(t *testing.T) {
 	n.current(t)
 }
 
-func (n *steeredNode) publishDraft(t *testing.T, slug string) {
+func (n *exceptionsNode) publishDraft(t *testing.T, slug string) {
 	t.Helper()
 	p, err := n.plans.Plan(t.Context(), slug)
 	if err == nil {
@@ -133,7 +133,7 @@ func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // document is a plan at random: of few paths, values and units, so that its
 // policies meet.
-func (n *steeredNode) document() plans.Document {
+func (n *exceptionsNode) document() plans.Document {
 	d := plans.Document{Name: "Plan"}
 	for i := range 1 + n.r.IntN(4) {
 		p := plans.Policy{
@@ -164,7 +164,7 @@ func (n *steeredNode) document() plans.Document {
 	return d
 }
 
-func (n *steeredNode) limit(name string) enforcement.Limit {
+func (n *exceptionsNode) limit(name string) enforcement.Limit {
 	l := enforcement.Limit{
 		Name: name, Algorithm: enforcement.Algorithm(1 + n.r.IntN(5)), Quota: 1 + n.r.Int64N(6),
 		Window: oneOf(n.r, time.Second, 5*time.Second, 7777*time.Millisecond, time.Minute),
@@ -185,13 +185,13 @@ var (
 )
 
 // end is an instant in the next few minutes.
-func (n *steeredNode) end() time.Time {
+func (n *exceptionsNode) end() time.Time {
 	return time.UnixMicro(n.now.Load()).Add(time.Duration(1+n.r.IntN(120_000)) * time.Millisecond)
 }
 
 // edit does one thing that an operator may do. What the plan at hand does not
 // allow is refused, and that is an answer too.
-func (n *steeredNode) edit(t *testing.T) (done string) {
+func (n *exceptionsNode) edit(t *testing.T) (done string) {
 	t.Helper()
 	ctx, tenant := t.Context(), oneOf(n.r, n.names...)
 	defer func() { n.current(t) }()
@@ -213,8 +213,8 @@ func (n *steeredNode) edit(t *testing.T) (done string) {
 		done = "end what has ended"
 	case 2:
 		var list []exceptions.Override
-		if list, err = n.steering.Overrides(ctx, tenant, exceptions.Filter{}); err == nil && len(list) > 0 {
-			err = n.steering.DeleteOverride(ctx, tenant, oneOf(n.r, list...).ID)
+		if list, err = n.exceptions.Overrides(ctx, tenant, exceptions.Filter{}); err == nil && len(list) > 0 {
+			err = n.exceptions.DeleteOverride(ctx, tenant, oneOf(n.r, list...).ID)
 		}
 		done = "end an override of " + tenant
 	case 3:
@@ -223,15 +223,15 @@ func (n *steeredNode) edit(t *testing.T) (done string) {
 			e.Attribute, e.Value = "ip", oneOf(n.r, networks[2:]...)
 		}
 		e.ExpiresAt = n.end()
-		_, err = n.steering.CreateEntry(ctx, tenant, e)
+		_, err = n.exceptions.CreateEntry(ctx, tenant, e)
 		done = fmt.Sprintf("list %+v of %s", e, tenant)
 	case 4, 5:
 		b := exceptions.NewBlock{Policy: rule.Policy, Reason: "r", Key: n.key(rule), ExpiresAt: n.end()}
-		_, err = n.steering.CreateBlock(ctx, tenant, b)
+		_, err = n.exceptions.CreateBlock(ctx, tenant, b)
 		done = fmt.Sprintf("block %+v of %s", b, tenant)
 	default:
 		o := n.override(rule)
-		_, err = n.steering.CreateOverride(ctx, tenant, o)
+		_, err = n.exceptions.CreateOverride(ctx, tenant, o)
 		done = fmt.Sprintf("override %+v of %s", o, tenant)
 	}
 	if err != nil {
@@ -247,7 +247,7 @@ func (n *steeredNode) edit(t *testing.T) (done string) {
 var values = map[string][]string{"user": users, "ip": addresses, "ip/64": addresses, "region": {"eu", "us"}}
 
 // key is one of a policy's, mostly with a value in each place.
-func (n *steeredNode) key(rule *enforcement.Rule) map[string]string {
+func (n *exceptionsNode) key(rule *enforcement.Rule) map[string]string {
 	key := map[string]string{}
 	for _, by := range rule.CountBy {
 		if n.r.IntN(8) > 0 {
@@ -257,7 +257,7 @@ func (n *steeredNode) key(rule *enforcement.Rule) map[string]string {
 	return key
 }
 
-func (n *steeredNode) override(rule *enforcement.Rule) exceptions.NewOverride {
+func (n *exceptionsNode) override(rule *enforcement.Rule) exceptions.NewOverride {
 	o := exceptions.NewOverride{Policy: rule.Policy, Reason: "r", ExpiresAt: n.end()}
 	if len(rule.CountBy) > 0 && n.r.IntN(4) > 0 {
 		by := oneOf(n.r, rule.CountBy...)
@@ -283,7 +283,7 @@ func (n *steeredNode) override(rule *enforcement.Rule) exceptions.NewOverride {
 	return o
 }
 
-func (n *steeredNode) check() enforcement.Check {
+func (n *exceptionsNode) check() enforcement.Check {
 	c := enforcement.Check{
 		Method: oneOf(n.r, "GET", "POST", ""), Path: oneOf(n.r, "/a/x", "/a/x/y", "/b", "/a", ""),
 		Cost: oneOf[int64](n.r, 1, 1, 1, 2, 3, 0), Mode: enforcement.Enforce,
@@ -309,7 +309,7 @@ func (n *steeredNode) check() enforcement.Check {
 }
 
 // pass moves the clock.
-func (n *steeredNode) pass() {
+func (n *exceptionsNode) pass() {
 	switch n.r.IntN(16) {
 	case 0:
 		n.now.Add(n.r.Int64N(20_000_000))
@@ -323,7 +323,7 @@ func (n *steeredNode) pass() {
 // swept is the snapshot after what has ended was removed, as nodes do within
 // about a second. Until then an ended override's counters may lose the fraction
 // of a unit.
-func (n *steeredNode) swept(t *testing.T) *snapshot.Snapshot {
+func (n *exceptionsNode) swept(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
 	s := n.watcher.Current()
 	now := time.UnixMicro(n.now.Load())
@@ -339,7 +339,7 @@ func (n *steeredNode) swept(t *testing.T) *snapshot.Snapshot {
 	return s
 }
 
-func (n *steeredNode) decide(t *testing.T, s *enforcement.Subject, c enforcement.Check, mode enforcement.Mode) *enforcement.Decision {
+func (n *exceptionsNode) decide(t *testing.T, s *enforcement.Subject, c enforcement.Check, mode enforcement.Mode) *enforcement.Decision {
 	c.Mode = mode
 	var d enforcement.Decision
 	n.engine.Decide(t.Context(), s, &c, &d)
@@ -360,7 +360,7 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 	for i := range (cases + aNode - 1) / aNode {
 		t.Run(fmt.Sprintf("node %d", i), func(t *testing.T) {
 			t.Parallel()
-			n := newSteeredNode(t, rand.New(rand.NewPCG(seed, i)), &m)
+			n := newExceptionsNode(t, rand.New(rand.NewPCG(seed, i)), &m)
 			n.found(t)
 			var history []string
 			for range 20 {
@@ -386,7 +386,7 @@ func TestExplainAgreesWithDecide(t *testing.T) {
 	}
 }
 
-func (n *steeredNode) agree(t *testing.T, s *enforcement.Subject, c enforcement.Check) error {
+func (n *exceptionsNode) agree(t *testing.T, s *enforcement.Subject, c enforcement.Check) error {
 	if c.Mode == enforcement.Force {
 		n.decide(t, s, c, enforcement.Force) // only puts the counters where others cannot
 		return nil
@@ -498,7 +498,7 @@ func charged(d *enforcement.Decision, l *enforcement.LimitState) bool {
 
 // passes follows a denial to the instant at which it would pass if no other came,
 // unless the numbers behind it end before.
-func (n *steeredNode) passes(t *testing.T, s *enforcement.Subject, c enforcement.Check, x *enforcement.Explanation) error {
+func (n *exceptionsNode) passes(t *testing.T, s *enforcement.Subject, c enforcement.Check, x *enforcement.Explanation) error {
 	now := n.now.Load()
 	if x.PassesAt == enforcement.Never {
 		return nil

@@ -33,7 +33,7 @@ type Snapshot struct {
 	operatorUntil int64
 	// size is how many rows there are; ends has the first end in each chunk of
 	// them (0: none), nextEnd the first of all, in microseconds since the epoch.
-	size    steeringSize
+	size    exceptionCounts
 	ends    []int64
 	nextEnd int64
 }
@@ -231,8 +231,8 @@ type tenant struct {
 	subject *enforcement.Subject // nil: not usable
 	keys    [][32]byte           // hashes
 	rows    *tenantRows          // what was set beside its plan; nil: nothing
-	// steered: subject.Steering has every row that can have an effect.
-	steered bool
+	// exceptionsCompiled: subject.Exceptions has every row that can have an effect.
+	exceptionsCompiled bool
 	// generation of the snapshot that it was made for, which alone may write it.
 	generation uint64
 }

@@ -178,22 +178,22 @@ func TestReadYourWritesOnSQLite(t *testing.T) {
 
 // What is set beside a plan comes from the services to the engine, ends with a
 // tombstone, and goes with its tenant.
-func TestSteeringFromSQLite(t *testing.T) {
+func TestExceptionsFromSQLite(t *testing.T) {
 	t.Parallel()
-	n := newSteeredNode(t, rand.New(rand.NewPCG(1, 1)), &met{})
+	n := newExceptionsNode(t, rand.New(rand.NewPCG(1, 1)), &met{})
 	n.publish(t, "pro", 10)
 	acme := n.tenant(t, "acme", "pro")
 	n.tenant(t, "globex", "pro")
 	in := func(d time.Duration) time.Time { return time.UnixMicro(n.now.Load()).Add(d) }
-	if _, err := n.steering.CreateOverride(t.Context(), "acme", exceptions.NewOverride{
+	if _, err := n.exceptions.CreateOverride(t.Context(), "acme", exceptions.NewOverride{
 		Policy: "total", Attribute: "ip", Prefix: "2001:db8::/48", Factor: 2500, Reason: "launch", ExpiresAt: in(time.Hour),
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.steering.CreateEntry(t.Context(), acme.ID, exceptions.NewEntry{List: exceptions.Deny, Attribute: "ip", Value: "10.0.0.0/8"}); err != nil {
+	if _, err := n.exceptions.CreateEntry(t.Context(), acme.ID, exceptions.NewEntry{List: exceptions.Deny, Attribute: "ip", Value: "10.0.0.0/8"}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := n.steering.CreateBlock(t.Context(), "acme", exceptions.NewBlock{
+	if _, err := n.exceptions.CreateBlock(t.Context(), "acme", exceptions.NewBlock{
 		Policy: "total", Key: map[string]string{"user": "kim", "ip": "2001:db8::7"}, Reason: "scraping", ExpiresAt: in(2 * time.Hour),
 	}); err != nil {
 		t.Fatal(err)

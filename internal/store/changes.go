@@ -68,7 +68,7 @@ func changes(ctx context.Context, tx *sql.Tx, since int64) (c snapshot.Changes, 
 	if c.OperatorKeys, err = collect(rows, err, scanOperatorKey); err != nil {
 		return c, fmt.Errorf("operator keys: %w", err)
 	}
-	if err = steeringChanges(ctx, tx, since, &c); err != nil {
+	if err = exceptionChanges(ctx, tx, since, &c); err != nil {
 		return c, err
 	}
 	if since == 0 {
@@ -84,8 +84,8 @@ func changes(ctx context.Context, tx *sql.Tx, since int64) (c snapshot.Changes, 
 	return c, nil
 }
 
-// steeringChanges adds what is set for tenants beside their plans.
-func steeringChanges(ctx context.Context, tx *sql.Tx, since int64, c *snapshot.Changes) (err error) {
+// exceptionChanges adds what is set for tenants beside their plans.
+func exceptionChanges(ctx context.Context, tx *sql.Tx, since int64, c *snapshot.Changes) (err error) {
 	if c.Overrides, err = overrides.changed(ctx, tx, since); err != nil {
 		return fmt.Errorf("overrides: %w", err)
 	}

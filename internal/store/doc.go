@@ -1,5 +1,5 @@
 // Package store keeps everything in a database: it implements the Store
-// contracts of tenants, plans, steering, accounts, audit, metrics and fleet,
+// contracts of tenants, plans, exceptions, accounts, audit, metrics and fleet,
 // and snapshot.Source, over database/sql.
 //
 // There is one SQL text for both engines, one file an aggregate, the SQL beside
@@ -13,7 +13,7 @@
 //	sqlite.go    the embedded default: one writer, many readers, lock files
 //	migrate.go   the schema: up, down, status, force
 //	document.go  plans' documents, and what is set beside them, as JSON text
-//	steering.go  what overrides, list entries and blocks have in common
+//	exceptions.go  what overrides, list entries and blocks have in common
 //	changes.go   what a snapshot is compiled from
 //	counts.go    adding what a node counted, once; analytics.go reads it
 //	rollup.go    hours and days from the step below

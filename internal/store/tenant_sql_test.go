@@ -17,7 +17,7 @@ import (
 // it in their WHERE, each with its reason.
 var wide = map[string]string{
 	// Snapshots and the log hold all tenants.
-	"changes": snapshots, "changed": snapshots, "steeringChanges": snapshots,
+	"changes": snapshots, "changed": snapshots, "exceptionChanges": snapshots,
 	"walkLines": "the chain goes through all lines", "verifyAudit": "the chain goes through all lines",
 	// The system works on all of them.
 	"expireDue": system, "removePiece": system, "remove": system, "refusalsBefore": system, "tenantsIn": system, "sketchIDs": system,

@@ -2,7 +2,7 @@
 // charging anything, and when it is used up at the present pace.
 //
 // A question comes in at Service.Tenant or Service.Key. The tenant, its plan and
-// what is steered come from the snapshot; which keys are busy, and how fast they
+// exceptions come from the snapshot; which keys are busy, and how fast they
 // are charged, from what was counted; what they hold from the limiter, in one
 // call for all of them. Service.Reset makes one key as new.
 //

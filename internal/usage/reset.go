@@ -14,10 +14,10 @@ import (
 // without its line cannot. NotFound and Invalid are those of exceptions.PlanReset;
 // Unavailable means that nothing, or not everything, was forgotten: ask again.
 func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[string]string, reason string) error {
-	if s.cfg.Steering == nil {
-		return problem.New(problem.Unavailable, "this node does not steer")
+	if s.cfg.Exceptions == nil {
+		return problem.New(problem.Unavailable, "this node does not manage exceptions")
 	}
-	reset, err := s.cfg.Steering.PlanReset(ctx, tenant, policy, key, reason)
+	reset, err := s.cfg.Exceptions.PlanReset(ctx, tenant, policy, key, reason)
 	if err != nil {
 		return err
 	}
@@ -25,7 +25,7 @@ func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[stri
 	if err != nil {
 		return err
 	}
-	if err := s.cfg.Steering.NoteReset(ctx, reset); err != nil {
+	if err := s.cfg.Exceptions.NoteReset(ctx, reset); err != nil {
 		return err
 	}
 	check := enforcement.Check{}

@@ -27,8 +27,8 @@ type Config struct {
 	// Analytics tells which keys are busy, and how fast. Default: none; then only
 	// whole tenants and keys that are named are shown, and no pace is known.
 	Analytics *metrics.Analytics
-	// Steering plans resets and notes them. Default: none, and 503 to a reset.
-	Steering *exceptions.Service
+	// Exceptions plans resets and notes them. Default: none, and 503 to a reset.
+	Exceptions *exceptions.Service
 	// Now tells the time. Default time.Now.
 	Now func() time.Time
 }

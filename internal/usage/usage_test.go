@@ -195,20 +195,20 @@ users enforce pace 29.88+29.88 of 59.75-0 over 4m1s more false
 }
 
 // Overrides and blocks are those in force for the key at this instant.
-func TestWhatIsSteered(t *testing.T) {
+func TestWhatIsExceptions(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.tenant("acme", false, policy("nets", []string{"ip/64"}, limit(enforcement.FixedWindow, 10, time.Hour)))
 	ends := w.clock().Add(10 * time.Minute)
 	override := func(o exceptions.NewOverride) {
 		o.Policy, o.ExpiresAt = "nets", ends
-		_, err := w.steering.CreateOverride(w.ctx, "acme", o)
+		_, err := w.exceptions.CreateOverride(w.ctx, "acme", o)
 		w.must(err)
 	}
 	override(exceptions.NewOverride{Factor: 2000, Reason: "all"})
 	override(exceptions.NewOverride{Attribute: "ip", Prefix: "2001:db8::/48", Factor: 3000, Reason: "net"})
 	override(exceptions.NewOverride{Attribute: "ip", Value: "192.0.2.1", Factor: 500, Reason: "one"})
-	_, err := w.steering.CreateBlock(w.ctx, "acme", exceptions.NewBlock{Policy: "nets", Key: map[string]string{"ip": "2001:db8::7"}, Reason: "floods", ExpiresAt: ends.Add(time.Minute)})
+	_, err := w.exceptions.CreateBlock(w.ctx, "acme", exceptions.NewBlock{Policy: "nets", Key: map[string]string{"ip": "2001:db8::7"}, Reason: "floods", ExpiresAt: ends.Add(time.Minute)})
 	w.must(err)
 	w.refresh()
 	ask := func(key map[string]string) string {
@@ -314,7 +314,7 @@ all enforce pace ? more false
     l1 5 used of 5, 0 left, new in 1h0m0s, used up in 0s
 users enforce pace ? more true`)
 	if err := blind.Reset(w.ctx, "acme", "all", nil, ""); !problem.Is(err, problem.Unavailable) {
-		t.Errorf("a reset without steering: %v", err)
+		t.Errorf("a reset without the exceptions service: %v", err)
 	}
 	if u, err := w.Tenant(w.ctx, "bare"); err != nil || len(u.Policies) != 0 || u.Plan != "" || u.Tenant != "bare" {
 		t.Errorf("without a plan: %+v, %v", u, err)

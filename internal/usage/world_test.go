@@ -30,19 +30,19 @@ var start = time.Date(2026, 3, 1, 12, 0, 30, 0, time.UTC)
 type world struct {
 	testing.TB
 	*usage.Service
-	ctx       context.Context
-	now       atomic.Int64
-	store     *store.Store
-	tenants   *tenants.Service
-	plans     *plans.Service
-	steering  *exceptions.Service
-	watcher   *snapshot.Watcher
-	engine    *enforcement.Engine
-	flusher   *metrics.Flusher
-	analytics *metrics.Analytics
-	limiter   enforcement.Limiter
-	calls     atomic.Int64
-	away      atomic.Bool
+	ctx        context.Context
+	now        atomic.Int64
+	store      *store.Store
+	tenants    *tenants.Service
+	plans      *plans.Service
+	exceptions *exceptions.Service
+	watcher    *snapshot.Watcher
+	engine     *enforcement.Engine
+	flusher    *metrics.Flusher
+	analytics  *metrics.Analytics
+	limiter    enforcement.Limiter
+	calls      atomic.Int64
+	away       atomic.Bool
 }
 
 func newWorld(t testing.TB) *world {
@@ -57,14 +57,14 @@ func newWorld(t testing.TB) *world {
 	w.must(w.store.Migrate(ctx))
 	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
 	w.plans = plans.NewService(w.store, plans.Config{})
-	w.steering = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.clock})
+	w.exceptions = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.clock})
 	w.watcher = snapshot.NewWatcher(w.store, snapshot.Config{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
 	recorder := metrics.NewRecorder(metrics.Config{Now: w.clock, Node: "n"})
 	w.flusher = metrics.NewFlusher(recorder, w.store, metrics.FlusherConfig{Now: w.clock})
 	w.analytics = metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock})
 	w.limiter = inprocess.New(inprocess.Config{Now: w.now.Load})
 	w.engine = enforcement.NewEngine(w, enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: recorder})
-	w.Service = usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: w.analytics, Steering: w.steering, Now: w.clock})
+	w.Service = usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: w.analytics, Exceptions: w.exceptions, Now: w.clock})
 	return w
 }
 

@@ -51,7 +51,7 @@ func quota(t testing.TB, s *enforcement.Subject, policy int, user string) int64 
 	return d.Limits[0].Limit.Quota
 }
 
-func TestSteeringIncrement(t *testing.T) {
+func TestExceptionsIncrement(t *testing.T) {
 	t.Parallel()
 	w := smallWorld(6)
 	first := compile(t, nil, w.changes(), Options{})
@@ -59,15 +59,15 @@ func TestSteeringIncrement(t *testing.T) {
 		t.Errorf("a world without ends ends at %s", first.NextEnd())
 	}
 	for _, name := range []string{"tenant-1", "tenant-6"} {
-		if subject(t, first, name).Steering != nil {
-			t.Errorf("%s has steering", name)
+		if subject(t, first, name).Exceptions != nil {
+			t.Errorf("%s has exceptions", name)
 		}
 	}
-	next := func(s *Snapshot, steered int) *Snapshot {
+	next := func(s *Snapshot, compiled int) *Snapshot {
 		t.Helper()
 		n, report := Compile(s, since(t, w, s), Options{})
-		if report.Held != nil || report.Steered != steered || report.Tenants != 0 {
-			t.Fatalf("compiled %+v, want %d steered", report, steered)
+		if report.Held != nil || report.ExceptionsCompiled != compiled || report.Tenants != 0 {
+			t.Fatalf("compiled %+v, want %d compiled", report, compiled)
 		}
 		return n
 	}
@@ -90,7 +90,7 @@ func TestSteeringIncrement(t *testing.T) {
 			t.Errorf("tenant-%d was made anew", n)
 		}
 	}
-	if subject(t, first, "tenant-1").Steering != nil {
+	if subject(t, first, "tenant-1").Exceptions != nil {
 		t.Error("the old snapshot changed")
 	}
 	if want := worldBegan.Add(24 * time.Hour); !s.NextEnd().Equal(want) {
@@ -148,12 +148,12 @@ func TestSteeringIncrement(t *testing.T) {
 	}
 	w.putTenant(aTenant(1, 1))
 	s = compile(t, s, since(t, w, s), Options{})
-	if subject(t, s, "tenant-1").Steering != nil {
-		t.Error("a tenant of the same id has the steering of the one before")
+	if subject(t, s, "tenant-1").Exceptions != nil {
+		t.Error("a tenant of the same id has the exceptions of the one before")
 	}
 }
 
-func TestSteeringOfATenantToCome(t *testing.T) {
+func TestExceptionsOfATenantToCome(t *testing.T) {
 	t.Parallel()
 	w := smallWorld(1)
 	w.putOverride(anOverride("o1", 9, "policy-0"))
@@ -168,7 +168,7 @@ func TestSteeringOfATenantToCome(t *testing.T) {
 	}
 }
 
-func TestReloadDropsSteeringThatVanished(t *testing.T) {
+func TestReloadDropsExceptionsThatVanished(t *testing.T) {
 	t.Parallel()
 	w := smallWorld(2)
 	w.putOverride(anOverride("o1", 1, "policy-0"))
@@ -181,15 +181,15 @@ func TestReloadDropsSteeringThatVanished(t *testing.T) {
 	bad.Home = "" // keeps its last good version, but not what is gone beside it
 	w.putTenant(bad)
 	s = compile(t, s, w.changes(), Options{Full: true})
-	if got := subject(t, s, "tenant-1"); got.Steering != nil || s.size.all() != 0 || !s.NextEnd().IsZero() {
-		t.Errorf("tenant-1 is still steered; %+v", s.size)
+	if got := subject(t, s, "tenant-1"); got.Exceptions != nil || s.size.all() != 0 || !s.NextEnd().IsZero() {
+		t.Errorf("tenant-1 still has exceptions; %+v", s.size)
 	}
-	if got := subject(t, s, "tenant-2"); got.Steering != nil {
-		t.Error("tenant-2 is still steered")
+	if got := subject(t, s, "tenant-2"); got.Exceptions != nil {
+		t.Error("tenant-2 still has exceptions")
 	}
 }
 
-func TestSteeringGoesOnBesideABadTenant(t *testing.T) {
+func TestExceptionsGoesOnBesideABadTenant(t *testing.T) {
 	t.Parallel()
 	w := smallWorld(2)
 	s := compile(t, nil, w.changes(), Options{})
@@ -307,8 +307,8 @@ func TestWorkedExampleOfPrecedence(t *testing.T) {
 	}
 }
 
-// badSteering were written past the service.
-var badSteering = []struct {
+// badExceptions were written past the service.
+var badExceptions = []struct {
 	name string
 	row  any
 }{
@@ -407,10 +407,10 @@ func (w *world) put(row any) string {
 	return ""
 }
 
-func TestBadSteering(t *testing.T) {
+func TestBadExceptions(t *testing.T) {
 	t.Parallel()
 	for _, full := range []bool{false, true} {
-		for _, bad := range badSteering {
+		for _, bad := range badExceptions {
 			t.Run(fmt.Sprintf("%s/full=%t", bad.name, full), func(t *testing.T) {
 				t.Parallel()
 				w := smallWorld(3)
@@ -460,13 +460,13 @@ func TestBadSteering(t *testing.T) {
 	}
 }
 
-func TestBadSteeringAlone(t *testing.T) {
+func TestBadExceptionsAlone(t *testing.T) {
 	t.Parallel()
-	for _, bad := range badSteering {
+	for _, bad := range badExceptions {
 		w := smallWorld(2)
 		w.put(bad.row)
 		s := compile(t, nil, w.changes(), Options{})
-		if s.ProblemCount() != 1 || subject(t, s, "tenant-1").Steering != nil || !s.NextEnd().IsZero() {
+		if s.ProblemCount() != 1 || subject(t, s, "tenant-1").Exceptions != nil || !s.NextEnd().IsZero() {
 			t.Errorf("%s: problems %v", bad.name, s.Problems())
 		}
 		w.remove("tenant", tenantID(1))
@@ -476,7 +476,7 @@ func TestBadSteeringAlone(t *testing.T) {
 	}
 }
 
-func TestSteeringRowsOfNobody(t *testing.T) {
+func TestExceptionsRowsOfNobody(t *testing.T) {
 	t.Parallel()
 	w := smallWorld(2)
 	w.edit(func(r int64) {
@@ -491,8 +491,8 @@ func TestSteeringRowsOfNobody(t *testing.T) {
 	if got := s.ProblemCount(); got != 6 {
 		t.Errorf("%d problems: %v", got, s.Problems())
 	}
-	if subject(t, s, "tenant-1").Steering != nil {
-		t.Error("tenant-1 is steered by rows that cannot be used")
+	if subject(t, s, "tenant-1").Exceptions != nil {
+		t.Error("tenant-1 has exceptions of rows that cannot be used")
 	}
 }
 
@@ -503,7 +503,7 @@ func TestPolicyChangeOfTheFuture(t *testing.T) {
 	w := smallWorld(1)
 	w.putChange(exceptions.Change{TenantID: tenantID(1), Policy: "policy-0"})
 	s := compile(t, nil, w.changes(), Options{})
-	good := subject(t, s, "tenant-1").Steering
+	good := subject(t, s, "tenant-1").Exceptions
 	w.edit(func(int64) {
 		w.changed[tenantID(1)+"policy-0"] = exceptions.Change{TenantID: tenantID(1), Policy: "policy-0", Revision: 1 << 60}
 	})
@@ -513,13 +513,13 @@ func TestPolicyChangeOfTheFuture(t *testing.T) {
 	}
 	w.putChange(exceptions.Change{TenantID: tenantID(1), Policy: "policy-0"})
 	s = compile(t, s, since(t, w, s), Options{})
-	if s.ProblemCount() != 0 || good != nil && subject(t, s, "tenant-1").Steering == nil {
+	if s.ProblemCount() != 0 || good != nil && subject(t, s, "tenant-1").Exceptions == nil {
 		t.Errorf("after the repair: %v", s.Problems())
 	}
 }
 
-// Whatever breaks while one tenant's steering is made stays with that tenant.
-func TestSteeringThatPanics(t *testing.T) {
+// Whatever breaks while one tenant's exceptions are compiled stays with that tenant.
+func TestExceptionsThatPanics(t *testing.T) {
 	t.Parallel()
 	w := smallWorld(3)
 	w.putOverride(anOverride("o2", 2, "policy-0"))
@@ -535,8 +535,8 @@ func TestSteeringThatPanics(t *testing.T) {
 		problems[0].Kept || !problems[1].Kept || !strings.Contains(problems[0].Err.Error(), "panicked") {
 		t.Fatalf("problems = %+v", problems)
 	}
-	if subject(t, s, "tenant-1").Steering != nil || subject(t, s, "tenant-2").Steering != two.Steering {
-		t.Error("the last good steering is not what goes on")
+	if subject(t, s, "tenant-1").Exceptions != nil || subject(t, s, "tenant-2").Exceptions != two.Exceptions {
+		t.Error("the last good exceptions are not kept")
 	}
 	if got := quota(t, subject(t, s, "tenant-3"), 0, "ann"); got != 20 {
 		t.Errorf("tenant-3: quota %d, want 20", got)
@@ -549,10 +549,10 @@ func TestSteeringThatPanics(t *testing.T) {
 	}
 }
 
-func TestTooMuchSteeringIsHeld(t *testing.T) {
+func TestTooMuchExceptionsIsHeld(t *testing.T) {
 	t.Parallel()
 	w := smallWorld(2)
-	o := Options{MaxSteering: 3}
+	o := Options{MaxExceptions: 3}
 	w.putEntry(anEntry("e1", 1, exceptions.Deny, "bob"))
 	w.putOverride(anOverride("o1", 1, "policy-0")) // and the change of its policy
 	s := compile(t, nil, w.changes(), o)

@@ -12,19 +12,19 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// What overrides, entries and blocks have in common on the wire. The steering
+// What overrides, entries and blocks have in common on the wire. The exceptions
 // service validates them; whether one has an effect is read from the plan that
 // is in force.
 
-// steer gives the steering service.
-func (a *API) steer() (*exceptions.Service, error) {
-	if a.cfg.Steering == nil {
-		return nil, problem.New(problem.Unavailable, "this node does not steer")
+// exceptionService returns the service behind overrides, lists and blocks.
+func (a *API) exceptionService() (*exceptions.Service, error) {
+	if a.cfg.Exceptions == nil {
+		return nil, problem.New(problem.Unavailable, "this node does not manage overrides, lists and blocks")
 	}
-	return a.cfg.Steering, nil
+	return a.cfg.Exceptions, nil
 }
 
-// A made is what every steering row shows of its making.
+// A made is what every exception shows of its making.
 type made struct {
 	id, tenant uuid.UUID
 	by         Actor
@@ -64,11 +64,11 @@ func countsBy(r *enforcement.Rule, attribute string) bool {
 
 // usable reports whether what is set, or a part of it, has an effect with the
 // plan in force.
-func (c caller) usable(tenantID string, spec enforcement.SteeringSpec) bool {
+func (c caller) usable(tenantID string, spec enforcement.ExceptionSpec) bool {
 	s, ok := c.world.Subject(tenantID)
 	if !ok {
 		return false
 	}
-	_, faults := enforcement.CompileSteering(spec, s.Plan, s.PlanRevision)
-	return !slices.ContainsFunc(faults, func(f enforcement.SteeringFault) bool { return !f.Partial })
+	_, faults := enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
+	return !slices.ContainsFunc(faults, func(f enforcement.ExceptionFault) bool { return !f.Partial })
 }

@@ -16,7 +16,7 @@ import (
 
 // What is set for a tenant is made, listed, read and ended; the check that comes
 // next knows of it.
-func TestSteeringRows(t *testing.T) {
+func TestExceptionsRows(t *testing.T) {
 	t.Parallel()
 	for kind, c := range map[string]struct{ body, shown, reason string }{
 		"overrides": {
@@ -59,7 +59,7 @@ func TestSteeringRows(t *testing.T) {
 }
 
 // Bad input: each fault with its status and place, and nothing made.
-func TestSteeringFaults(t *testing.T) {
+func TestExceptionsFaults(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	override := func(more string) string { return `{"policy":"login-per-ip","reason":"r",` + more + `}` }
@@ -174,7 +174,7 @@ func TestEntryTwice(t *testing.T) {
 }
 
 // Rows of another tenant and rows of nobody are alike, byte for byte.
-func TestSteeringWalls(t *testing.T) {
+func TestExceptionsWalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	same := map[string]string{"X-Request-Id": "same"}
@@ -209,7 +209,7 @@ func TestSteeringWalls(t *testing.T) {
 }
 
 // Pages meet, newest first, and a cursor serves only the listing that gave it.
-func TestSteeringPages(t *testing.T) {
+func TestExceptionsPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for i := range 5 {
@@ -335,7 +335,7 @@ func TestInactiveInPart(t *testing.T) {
 }
 
 // Lists and blocks in the answer of a check, with every deny_status.
-func TestSteeredRefusals(t *testing.T) {
+func TestExceptionsRefusals(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, c := range []call{
@@ -423,9 +423,9 @@ func TestReset(t *testing.T) {
 }
 
 // A node without the services says so.
-func TestWithoutSteering(t *testing.T) {
+func TestWithoutExceptions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *api.Config) { c.Steering, c.Analytics, c.Usage = nil, nil, nil })
+	w := newWorld(t, func(c *api.Config) { c.Exceptions, c.Analytics, c.Usage = nil, nil, nil })
 	for _, path := range []string{"/v1/tenants/acme/overrides", "/v1/tenants/acme/lists", "/v1/tenants/acme/blocks", "/v1/tenants/acme/usage", "/v1/analytics/traffic", "/v1/analytics/live", "/v1/analytics/refusals", "/v1/explain/01939c1e-0000-7000-8000-00000000ffff"} {
 		if a := w.do(call{method: "GET", path: path, key: w.operator}); a.status != 503 || !strings.Contains(a.body, "this node does not") {
 			t.Errorf("%s: %+v", path, a)

@@ -16,10 +16,10 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// A steered tenant is told the same, to the microsecond, by Redis as by the
+// A tenant with exceptions is told the same, to the microsecond, by Redis as by the
 // limiter in this process: also what waits over the end of an override ask, and
 // what is explained.
-func TestSteeredDecisions(t *testing.T) {
+func TestExceptionsDecisions(t *testing.T) {
 	t.Parallel()
 	now := int64(1_700_000_000_000_000)
 	clock := func() int64 { return now }
@@ -29,17 +29,17 @@ func TestSteeredDecisions(t *testing.T) {
 	tenant := uint32(0)
 	rapid.Check(t, func(t *rapid.T) {
 		tenant++
-		plain := steeredSubject(t, tenant)
-		spec := enforcement.SteeringSpec{Changed: map[string]int64{"p": 12}}
+		plain := subjectOfEveryAlgorithm(t, tenant)
+		spec := enforcement.ExceptionSpec{Changed: map[string]int64{"p": 12}}
 		for i := range int64(3) {
 			spec.Overrides = append(spec.Overrides, drawOverride(t, i, now))
 		}
 		spec.Blocks = []enforcement.Block{{ID: "b", Policy: "p", Until: now + rapid.Int64Range(-1, 100_000_000).Draw(t, "block")}}
-		steered := *plain
-		steered.Steering, _ = enforcement.CompileSteering(spec, plain.Plan, 1)
+		withExceptions := *plain
+		withExceptions.Exceptions, _ = enforcement.CompileExceptions(spec, plain.Plan, 1)
 		for range 20 {
 			now += rapid.Int64Range(0, 30_000_000).Draw(t, "elapsed")
-			s := rapid.SampledFrom([]*enforcement.Subject{plain, &steered, &steered}).Draw(t, "snapshot")
+			s := rapid.SampledFrom([]*enforcement.Subject{plain, &withExceptions, &withExceptions}).Draw(t, "snapshot")
 			c := &enforcement.Check{Cost: rapid.Int64Range(0, 3).Draw(t, "cost")}
 			var want, got enforcement.Explanation
 			ours.Explain(t.Context(), s, c, &want)
@@ -59,9 +59,9 @@ func TestSteeredDecisions(t *testing.T) {
 	}
 }
 
-// steeredSubject has a limit of every algorithm. Windows are long: Redis drops
+// subjectOfEveryAlgorithm has a limit of every algorithm. Windows are long: Redis drops
 // a key by its own clock.
-func steeredSubject(t *rapid.T, tenant uint32) *enforcement.Subject {
+func subjectOfEveryAlgorithm(t *rapid.T, tenant uint32) *enforcement.Subject {
 	spec := enforcement.RuleSpec{Policy: "p"}
 	for a := enforcement.FixedWindow; a <= enforcement.GCRA; a++ {
 		l := enforcement.Limit{Name: a.String(), Algorithm: a, Quota: rapid.Int64Range(3, 9).Draw(t, "quota"), Window: 10 * time.Minute}

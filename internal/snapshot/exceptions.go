@@ -12,7 +12,7 @@ import (
 )
 
 // What was set for tenants beside their plans comes as rows. A tenant that has
-// any keeps them, judged, in the words of enforcement; its Subject.Steering is
+// any keeps them, judged, in the words of enforcement; its Subject.Exceptions is
 // made of them. When rows come or go it is edited, which costs as much as those
 // rows; when the plan or the plan's version changes, or the world is read whole,
 // it is compiled from all of them. A tenant without rows has nothing of this.
@@ -23,7 +23,7 @@ type tenantRows struct {
 	deny, allow cow.Map[string, *enforcement.ListEntry]
 	blocks      cow.Map[string, *enforcement.Block]
 	overrides   cow.Map[string, *enforcement.Override]
-	changed     map[string]int64 // enforcement.SteeringSpec.Changed
+	changed     map[string]int64 // enforcement.ExceptionSpec.Changed
 	bad         cow.Map[object, struct{}]
 }
 
@@ -61,8 +61,8 @@ func (r *tenantRows) all(yield func(object) bool) {
 }
 
 // rows returns those that can be compiled.
-func (r *tenantRows) rows() enforcement.SteeringRows {
-	return enforcement.SteeringRows{
+func (r *tenantRows) rows() enforcement.ExceptionRows {
+	return enforcement.ExceptionRows{
 		Deny: values(&r.deny), Allow: values(&r.allow), Blocks: values(&r.blocks), Overrides: values(&r.overrides),
 	}
 }
@@ -96,13 +96,13 @@ const (
 	places
 )
 
-// steeringSize is how many rows there are.
-type steeringSize struct {
+// exceptionCounts is how many rows there are.
+type exceptionCounts struct {
 	rows    [places]int
 	changes int // of policies
 }
 
-func (z *steeringSize) all() int {
+func (z *exceptionCounts) all() int {
 	n := z.changes
 	for _, rows := range z.rows {
 		n += rows
@@ -113,11 +113,11 @@ func (z *steeringSize) all() int {
 // A rowEdit is what comes to the rows of one tenant, and what goes.
 type rowEdit struct {
 	rows           *tenantRows // after the edit; nil: the tenant is gone
-	added, removed enforcement.SteeringRows
+	added, removed enforcement.ExceptionRows
 	changed        bool // rows.changed is this edit's to write
 }
 
-// touch notes that a tenant's steering may have to be made anew.
+// touch notes that a tenant's exceptions may have to be compiled again.
 func (b *builder) touch(tenantID string) *rowEdit {
 	e, ok := b.rowEdits[tenantID]
 	if !ok {
@@ -181,10 +181,10 @@ func (b *builder) dropRows(t *tenant) {
 	b.good("steering", t.row.id)
 }
 
-// addSteering judges rows and puts the good ones where they belong. A bad one
+// addExceptions judges rows and puts the good ones where they belong. A bad one
 // is left out, and is a problem until it is removed: also one of a deny list,
 // as nobody can say whom it was to keep out.
-func (b *builder) addSteering(c *Changes) {
+func (b *builder) addExceptions(c *Changes) {
 	for i := range c.Overrides {
 		r := &c.Overrides[i]
 		o, err := judgeOverride(r, c.Revision)
@@ -287,9 +287,9 @@ func (b *builder) addChange(r *exceptions.Change) {
 	e.rows.changed[r.Policy] = r.Revision
 }
 
-// steer makes the steering of every tenant whose rows, plan or plan's version
+// updateExceptions makes the exceptions of every tenant whose rows, plan or plan's version
 // changed.
-func (b *builder) steer() {
+func (b *builder) updateExceptions() {
 	for id, e := range b.rowEdits {
 		t, ok := b.tenants.Get(id)
 		if !ok {
@@ -305,26 +305,26 @@ func (b *builder) steer() {
 		if t.rows = e.rows; e.rows.empty() {
 			t.rows = nil
 		}
-		b.steerTenant(t, e)
+		b.updateTenantExceptions(t, e)
 	}
 }
 
-// steerTenant brings a tenant's steering to its rows and its plan.
-func (b *builder) steerTenant(t *tenant, e *rowEdit) {
-	if t.subject == nil || t.rows == nil && t.subject.Steering == nil {
+// updateTenantExceptions updates a tenant's exceptions to its rows and its plan.
+func (b *builder) updateTenantExceptions(t *tenant, e *rowEdit) {
+	if t.subject == nil || t.rows == nil && t.subject.Exceptions == nil {
 		b.good("steering", t.row.id)
 		return
 	}
-	b.report.Steered++
+	b.report.ExceptionsCompiled++
 	next := *t.subject
 	var err error
-	if next.Steering, err = compileSteering(t, e); err == nil {
+	if next.Exceptions, err = compileExceptions(t, e); err == nil {
 		b.good("steering", t.row.id)
 	} else {
-		next.Steering = b.lastSteering(t)
-		b.fault("steering", t.row.id, t.row.slug, t.row.revision, next.Steering != nil, fmt.Errorf("tenant %s: %w", t.row.slug, err))
+		next.Exceptions = b.lastExceptions(t)
+		b.fault("steering", t.row.id, t.row.slug, t.row.revision, next.Exceptions != nil, fmt.Errorf("tenant %s: %w", t.row.slug, err))
 	}
-	t.steered = err == nil && next.Steering != nil
+	t.exceptionsCompiled = err == nil && next.Exceptions != nil
 	t.subject = &next
 	for _, hash := range t.keys {
 		if k, ok := b.keys.Get(hash); ok {
@@ -333,9 +333,9 @@ func (b *builder) steerTenant(t *tenant, e *rowEdit) {
 	}
 }
 
-// lastSteering is the steering that a tenant had, if it was made for the plan
+// lastExceptions is the exceptions that a tenant had, if it was made for the plan
 // that the tenant has.
-func (b *builder) lastSteering(t *tenant) *enforcement.Steering {
+func (b *builder) lastExceptions(t *tenant) *enforcement.Exceptions {
 	if b.previous == nil {
 		return nil
 	}
@@ -343,14 +343,14 @@ func (b *builder) lastSteering(t *tenant) *enforcement.Steering {
 	if !ok || old.subject == nil || old.subject.Plan != t.subject.Plan || old.subject.PlanRevision != t.subject.PlanRevision {
 		return nil
 	}
-	return old.subject.Steering
+	return old.subject.Exceptions
 }
 
-// compileSteering makes the steering of a tenant's subject after an edit of its
+// compileExceptions compiles the exceptions of a tenant's subject after an edit of its
 // rows. A panic below is an error of this tenant. What its plan does not have is
 // no fault: after a plan's change an override may well wait for its policy to
 // come back.
-func compileSteering(t *tenant, e *rowEdit) (made *enforcement.Steering, err error) {
+func compileExceptions(t *tenant, e *rowEdit) (made *enforcement.Exceptions, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			made, err = nil, fmt.Errorf("compiling what was set beside its plan panicked: %v", r)
@@ -360,17 +360,17 @@ func compileSteering(t *tenant, e *rowEdit) (made *enforcement.Steering, err err
 		return nil, nil
 	}
 	s := t.subject
-	if t.steered && s.Steering.For(s.Plan, s.PlanRevision) {
-		made, _ = s.Steering.Edit(e.removed, e.current(), t.rows.changed)
+	if t.exceptionsCompiled && s.Exceptions.For(s.Plan, s.PlanRevision) {
+		made, _ = s.Exceptions.Edit(e.removed, e.current(), t.rows.changed)
 		return made, nil
 	}
-	made, _ = enforcement.NewSteering(s.Plan, s.PlanRevision).Edit(enforcement.SteeringRows{}, t.rows.rows(), t.rows.changed)
+	made, _ = enforcement.NewExceptions(s.Plan, s.PlanRevision).Edit(enforcement.ExceptionRows{}, t.rows.rows(), t.rows.changed)
 	return made, nil
 }
 
 // current returns the added rows that no later row of the edit has replaced.
-func (e *rowEdit) current() enforcement.SteeringRows {
-	return enforcement.SteeringRows{
+func (e *rowEdit) current() enforcement.ExceptionRows {
+	return enforcement.ExceptionRows{
 		Deny:      current(&e.rows.deny, e.added.Deny, func(n *enforcement.ListEntry) string { return n.ID }),
 		Allow:     current(&e.rows.allow, e.added.Allow, func(n *enforcement.ListEntry) string { return n.ID }),
 		Blocks:    current(&e.rows.blocks, e.added.Blocks, func(n *enforcement.Block) string { return n.ID }),

@@ -12,12 +12,12 @@ import (
 	"github.com/headgate/headgate/migrations"
 )
 
-// steeringStep is the migration that brought overrides, lists and blocks.
-const steeringStep = 5
+// exceptionsStep is the migration that brought overrides, lists and blocks.
+const exceptionsStep = 5
 
-// testSteeringDown takes the step back and forth while there is data: only what
+// testExceptionsDown takes the step back and forth while there is data: only what
 // the step brought goes.
-func testSteeringDown(t *testing.T, s *store.Store, db *sql.DB) {
+func testExceptionsDown(t *testing.T, s *store.Store, db *sql.DB) {
 	t.Helper()
 	must := func(err error) {
 		t.Helper()
@@ -26,7 +26,7 @@ func testSteeringDown(t *testing.T, s *store.Store, db *sql.DB) {
 		}
 	}
 	line := audit.Entry{Actor: audit.Actor{Kind: "user", ID: "u1", Name: "Ada"}, Action: "test"}
-	steer := func() {
+	addExceptions := func() {
 		t.Helper()
 		acme, err := s.Tenant(t.Context(), "acme")
 		must(err)
@@ -64,11 +64,11 @@ func testSteeringDown(t *testing.T, s *store.Store, db *sql.DB) {
 	must(s.DeleteTenant(t.Context(), gone.ID, gone.Revision, line))
 	before := buried()
 	for range 2 {
-		steer()
+		addExceptions()
 		if n := len(buried()); n != len(before)+3 {
 			t.Fatalf("%d tombstones, want %d", n, len(before)+3)
 		}
-		must(s.MigrateDown(t.Context(), migrations.Latest()-steeringStep+1))
+		must(s.MigrateDown(t.Context(), migrations.Latest()-exceptionsStep+1))
 		if after := buried(); !slices.Equal(after, before) {
 			t.Fatalf("tombstones %v after the step was taken back, %v before it", after, before)
 		}
@@ -79,8 +79,8 @@ func testSteeringDown(t *testing.T, s *store.Store, db *sql.DB) {
 	}
 }
 
-func TestSteeringDownSQLite(t *testing.T) {
+func TestExceptionsDownSQLite(t *testing.T) {
 	t.Parallel()
 	url, path := newFile(t)
-	testSteeringDown(t, migrated(t, store.Config{URL: url}), file(t, path))
+	testExceptionsDown(t, migrated(t, store.Config{URL: url}), file(t, path))
 }

@@ -22,15 +22,15 @@ func at(now *int64) func() time.Time {
 	return func() time.Time { return time.UnixMicro(*now) }
 }
 
-// steer gives a tenant what a spec says; faults fail the test.
-func steer(t testing.TB, s *enforcement.Subject, spec enforcement.SteeringSpec) *enforcement.Subject {
+// addExceptions returns a copy of s with the exceptions of spec. A fault fails the test.
+func addExceptions(t testing.TB, s *enforcement.Subject, spec enforcement.ExceptionSpec) *enforcement.Subject {
 	t.Helper()
-	steered := *s
-	var faults []enforcement.SteeringFault
-	if steered.Steering, faults = enforcement.CompileSteering(spec, s.Plan, s.PlanRevision); len(faults) > 0 {
+	withExceptions := *s
+	var faults []enforcement.ExceptionFault
+	if withExceptions.Exceptions, faults = enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision); len(faults) > 0 {
 		t.Fatal(faults)
 	}
-	return &steered
+	return &withExceptions
 }
 
 func asked(method, path string, pairs ...string) enforcement.Check {
@@ -59,7 +59,7 @@ func TestPrecedence(t *testing.T) {
 		return []enforcement.ListEntry{{ID: "e", Attribute: "user", Value: value, Until: later}}
 	}
 	for name, c := range map[string]struct {
-		spec          enforcement.SteeringSpec
+		spec          enforcement.ExceptionSpec
 		suspended     bool
 		denyUnmatched bool
 		path          string // /p
@@ -69,22 +69,22 @@ func TestPrecedence(t *testing.T) {
 		charged       [2]int // how many charges at an enforced and at a forced check
 	}{
 		"nothing":                  {enforced: "true ok 0", forced: "true ok 0", charged: [2]int{2, 2}},
-		"denied":                   {spec: enforcement.SteeringSpec{Deny: entry("u")}, enforced: "false denied_by_list -1 list e", forced: "true ok 0", charged: [2]int{0, 2}},
-		"allowed":                  {spec: enforcement.SteeringSpec{Allow: entry("u")}, enforced: "true allowed_by_list 0 list e", forced: "true allowed_by_list 0 list e"},
-		"deny before allow":        {spec: enforcement.SteeringSpec{Deny: entry("u"), Allow: entry("u")}, enforced: "false denied_by_list -1 list e", forced: "true ok 0", charged: [2]int{0, 2}},
-		"another user's":           {spec: enforcement.SteeringSpec{Deny: entry("v"), Allow: entry("w"), Blocks: block("p", "v")}, enforced: "true ok 0", forced: "true ok 0", charged: [2]int{2, 2}},
-		"suspended before lists":   {spec: enforcement.SteeringSpec{Allow: entry("u")}, suspended: true, enforced: "false tenant_suspended -1", forced: "true allowed_by_list 0 list e"},
-		"allow before block":       {spec: enforcement.SteeringSpec{Allow: entry("u"), Blocks: block("p", "u")}, enforced: "true allowed_by_list 0 list e", forced: "true allowed_by_list 0 list e"},
-		"allow before no policy":   {spec: enforcement.SteeringSpec{Allow: entry("u")}, denyUnmatched: true, path: "/n", enforced: "true allowed_by_list 0 list e", forced: "true allowed_by_list 0 list e"},
-		"deny before no policy":    {spec: enforcement.SteeringSpec{Deny: entry("u")}, path: "/n", enforced: "false denied_by_list -1 list e", forced: "true no_policy 0"},
-		"blocked":                  {spec: enforcement.SteeringSpec{Blocks: block("p", "u")}, enforced: "false blocked 10000 block b policy p", forced: "true ok 0", charged: [2]int{0, 2}},
-		"another policy's block":   {spec: enforcement.SteeringSpec{Blocks: block("d", "u")}, enforced: "true ok 0", forced: "true ok 0", charged: [2]int{2, 2}},
-		"missing before block":     {spec: enforcement.SteeringSpec{Blocks: []enforcement.Block{{ID: "b", Policy: "d", Until: later}}}, path: "/d", noUser: true, enforced: "false missing_attribute -1 policy d", forced: "true ok 0", charged: [2]int{0, 1}},
-		"block of a missing value": {spec: enforcement.SteeringSpec{Blocks: []enforcement.Block{{ID: "b", Policy: "p", Until: later}}}, noUser: true, enforced: "false blocked 10000 block b policy p", forced: "true ok 0", charged: [2]int{0, 2}},
+		"denied":                   {spec: enforcement.ExceptionSpec{Deny: entry("u")}, enforced: "false denied_by_list -1 list e", forced: "true ok 0", charged: [2]int{0, 2}},
+		"allowed":                  {spec: enforcement.ExceptionSpec{Allow: entry("u")}, enforced: "true allowed_by_list 0 list e", forced: "true allowed_by_list 0 list e"},
+		"deny before allow":        {spec: enforcement.ExceptionSpec{Deny: entry("u"), Allow: entry("u")}, enforced: "false denied_by_list -1 list e", forced: "true ok 0", charged: [2]int{0, 2}},
+		"another user's":           {spec: enforcement.ExceptionSpec{Deny: entry("v"), Allow: entry("w"), Blocks: block("p", "v")}, enforced: "true ok 0", forced: "true ok 0", charged: [2]int{2, 2}},
+		"suspended before lists":   {spec: enforcement.ExceptionSpec{Allow: entry("u")}, suspended: true, enforced: "false tenant_suspended -1", forced: "true allowed_by_list 0 list e"},
+		"allow before block":       {spec: enforcement.ExceptionSpec{Allow: entry("u"), Blocks: block("p", "u")}, enforced: "true allowed_by_list 0 list e", forced: "true allowed_by_list 0 list e"},
+		"allow before no policy":   {spec: enforcement.ExceptionSpec{Allow: entry("u")}, denyUnmatched: true, path: "/n", enforced: "true allowed_by_list 0 list e", forced: "true allowed_by_list 0 list e"},
+		"deny before no policy":    {spec: enforcement.ExceptionSpec{Deny: entry("u")}, path: "/n", enforced: "false denied_by_list -1 list e", forced: "true no_policy 0"},
+		"blocked":                  {spec: enforcement.ExceptionSpec{Blocks: block("p", "u")}, enforced: "false blocked 10000 block b policy p", forced: "true ok 0", charged: [2]int{0, 2}},
+		"another policy's block":   {spec: enforcement.ExceptionSpec{Blocks: block("d", "u")}, enforced: "true ok 0", forced: "true ok 0", charged: [2]int{2, 2}},
+		"missing before block":     {spec: enforcement.ExceptionSpec{Blocks: []enforcement.Block{{ID: "b", Policy: "d", Until: later}}}, path: "/d", noUser: true, enforced: "false missing_attribute -1 policy d", forced: "true ok 0", charged: [2]int{0, 1}},
+		"block of a missing value": {spec: enforcement.ExceptionSpec{Blocks: []enforcement.Block{{ID: "b", Policy: "p", Until: later}}}, noUser: true, enforced: "false blocked 10000 block b policy p", forced: "true ok 0", charged: [2]int{0, 2}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := steer(t, plain, c.spec)
+			s := addExceptions(t, plain, c.spec)
 			s.Suspended, s.DenyUnmatched = c.suspended, c.denyUnmatched
 			path := c.path
 			if path == "" {
@@ -143,10 +143,10 @@ func why(d *enforcement.Decision) string {
 
 // A limiter that is away stops neither lists nor blocks, and an override's
 // numbers are shared like the plan's.
-func TestSteeringWithoutALimiter(t *testing.T) {
+func TestExceptionsWithoutALimiter(t *testing.T) {
 	t.Parallel()
 	now := start
-	s := steer(t, subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user"}, Limits: []enforcement.RuleLimit{window(1, 2)}}), enforcement.SteeringSpec{
+	s := addExceptions(t, subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user"}, Limits: []enforcement.RuleLimit{window(1, 2)}}), enforcement.ExceptionSpec{
 		Deny:      []enforcement.ListEntry{{ID: "deny", Attribute: "user", Value: "denied"}},
 		Allow:     []enforcement.ListEntry{{ID: "allow", Attribute: "user", Value: "allowed"}},
 		Blocks:    []enforcement.Block{{ID: "b", Policy: "p", Key: attributes("user", "blocked"), Until: now + 1_500_001}},
@@ -191,7 +191,7 @@ func TestOverrideThatRefusesWithoutALimiter(t *testing.T) {
 			Limits: []enforcement.OverrideLimit{{Name: "l1", Quota: cost, Burst: enforcement.Keep}},
 		}
 	}
-	s := steer(t, subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user"}, Limits: []enforcement.RuleLimit{window(9, 5), window(1, 5)}}), enforcement.SteeringSpec{
+	s := addExceptions(t, subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user"}, Limits: []enforcement.RuleLimit{window(9, 5), window(1, 5)}}), enforcement.ExceptionSpec{
 		Overrides: []enforcement.Override{none("1", "u", 0, 5), none("2", "twice", 1, 7), none("3", "twice", 0, 8), none("4", "brief", 0, 9)},
 	})
 	e := enforcement.NewEngine(away{enforcement.Failed}, enforcement.Config{Local: newCounters(), Nodes: 3, Now: at(&now)})
@@ -218,10 +218,10 @@ func TestOverrideThatRefusesWithoutALimiter(t *testing.T) {
 	}
 }
 
-func TestSteeringOfABatch(t *testing.T) {
+func TestExceptionsOfABatch(t *testing.T) {
 	t.Parallel()
 	now := start
-	s := steer(t, subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user"}, Limits: []enforcement.RuleLimit{window(1, 1)}}), enforcement.SteeringSpec{
+	s := addExceptions(t, subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user"}, Limits: []enforcement.RuleLimit{window(1, 1)}}), enforcement.ExceptionSpec{
 		Deny:   []enforcement.ListEntry{{ID: "deny", Attribute: "user", Value: "denied"}},
 		Allow:  []enforcement.ListEntry{{ID: "allow", Attribute: "user", Value: "allowed"}},
 		Blocks: []enforcement.Block{{ID: "b", Policy: "p", Key: attributes("user", "blocked"), Until: now + second}},
@@ -267,11 +267,11 @@ func TestSteeringOfABatch(t *testing.T) {
 }
 
 // Everything that ends does so at its instant, and not before.
-func TestSteeringEnds(t *testing.T) {
+func TestExceptionsEnds(t *testing.T) {
 	t.Parallel()
 	end := start + 5*second
 	spec := enforcement.RuleSpec{Policy: "p", CountBy: []string{"user"}, Limits: []enforcement.RuleLimit{window(1, 3)}}
-	s := steer(t, subject(t, spec), enforcement.SteeringSpec{
+	s := addExceptions(t, subject(t, spec), enforcement.ExceptionSpec{
 		Deny: []enforcement.ListEntry{
 			{ID: "1", Attribute: "user", Value: "denied", Until: end},
 			{ID: "2", Attribute: "user", Value: "denied", Until: end - 1},
@@ -316,7 +316,7 @@ func TestSteeringEnds(t *testing.T) {
 func TestListNetworks(t *testing.T) {
 	t.Parallel()
 	now := start
-	s := steer(t, subject(t), enforcement.SteeringSpec{Deny: []enforcement.ListEntry{
+	s := addExceptions(t, subject(t), enforcement.ExceptionSpec{Deny: []enforcement.ListEntry{
 		{ID: "v4", Attribute: "ip", Value: "192.0.2.0/24"},
 		{ID: "longer", Attribute: "ip", Value: "192.0.2.128/25"},
 		{ID: "ended", Attribute: "ip", Value: "192.0.2.192/26", Until: now},
@@ -351,7 +351,7 @@ func TestOverrideChoice(t *testing.T) {
 	t.Parallel()
 	now := start
 	end := start + second
-	s := steer(t, subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user", "ip/64", "app"}, Limits: []enforcement.RuleLimit{window(1, 1)}}), enforcement.SteeringSpec{Overrides: []enforcement.Override{
+	s := addExceptions(t, subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user", "ip/64", "app"}, Limits: []enforcement.RuleLimit{window(1, 1)}}), enforcement.ExceptionSpec{Overrides: []enforcement.Override{
 		{ID: "all", Policy: "p", Factor: 2000, Revision: 10, Until: end},
 		{ID: "all-newer", Policy: "p", Factor: 2000, Revision: 11, Until: end},
 		{ID: "user", Policy: "p", Attribute: "user", Value: "ann", Factor: 2000, Revision: 2, Until: end},
@@ -423,7 +423,7 @@ func TestOverrideNumbers(t *testing.T) {
 	} {
 		l := enforcement.Limit{Name: "l1", Algorithm: c.algorithm, Quota: c.quota, Burst: c.burst, Window: time.Minute}
 		other := limit("l2", 2, enforcement.FixedWindow, 4, time.Minute)
-		s := steer(t, subject(t, enforcement.RuleSpec{Policy: "p", Limits: []enforcement.RuleLimit{{Limit: l, Cell: 1, Meter: l.Compile(1)}, other}}), enforcement.SteeringSpec{
+		s := addExceptions(t, subject(t, enforcement.RuleSpec{Policy: "p", Limits: []enforcement.RuleLimit{{Limit: l, Cell: 1, Meter: l.Compile(1)}, other}}), enforcement.ExceptionSpec{
 			Overrides: []enforcement.Override{{ID: "o", Policy: "p", Factor: c.factor, Limits: c.limits, Revision: 3, Until: now + 1}},
 		})
 		e := enforcement.NewEngine(newCounters(), enforcement.Config{Now: at(&now)})
@@ -439,7 +439,7 @@ func TestOverrideNumbers(t *testing.T) {
 }
 
 // What does not fit the plan has no effect, is told, and harms nothing else.
-func TestSteeringFaults(t *testing.T) {
+func TestExceptionsFaults(t *testing.T) {
 	t.Parallel()
 	counted := enforcement.RuleSpec{Policy: "p", CountBy: []string{"user", "ip/64"}, Limits: []enforcement.RuleLimit{window(1, 1)}}
 	shadow := enforcement.RuleSpec{Policy: "s", CountBy: []string{"ip"}, Mode: enforcement.PolicyShadow, Limits: []enforcement.RuleLimit{limit("log", 2, enforcement.SlidingWindowLog, 1, time.Minute)}}
@@ -451,7 +451,7 @@ func TestSteeringFaults(t *testing.T) {
 		}
 		return list
 	}
-	spec := enforcement.SteeringSpec{
+	spec := enforcement.ExceptionSpec{
 		Deny: []enforcement.ListEntry{{ID: "network", Attribute: "ip", Value: "192.0.2.1/24"}},
 		Blocks: []enforcement.Block{
 			{ID: "block", Policy: "gone", Until: until},
@@ -473,7 +473,7 @@ func TestSteeringFaults(t *testing.T) {
 			{ID: "window", Policy: "p", Limits: []enforcement.OverrideLimit{{Name: "l1", Quota: 1, Window: time.Microsecond}}, Until: until},
 		},
 	}
-	got, faults := enforcement.CompileSteering(spec, s.Plan, s.PlanRevision)
+	got, faults := enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
 	if got != nil {
 		t.Error("something is left of what cannot be used")
 	}
@@ -494,11 +494,11 @@ func TestSteeringFaults(t *testing.T) {
 		enforcement.Override{ID: "partial", Policy: "p", Limits: limits("gone", "l1"), Revision: 4, Until: until},
 		enforcement.Override{ID: "address", Policy: "s", Attribute: "ip", Value: "2001:db8::1", Factor: 2000, Revision: 5, Until: until},
 		enforcement.Override{ID: "longer", Policy: "s", Attribute: "ip", Prefix: "2001:db8::/100", Factor: 3000, Revision: 5, Until: until})
-	got, faults = enforcement.CompileSteering(spec, s.Plan, s.PlanRevision)
-	if !slices.ContainsFunc(faults, func(f enforcement.SteeringFault) bool { return f.ID == "partial" && f.Partial }) || len(faults) != 17 {
+	got, faults = enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
+	if !slices.ContainsFunc(faults, func(f enforcement.ExceptionFault) bool { return f.ID == "partial" && f.Partial }) || len(faults) != 17 {
 		t.Errorf("faults %v", faults)
 	}
-	s.Steering = got
+	s.Exceptions = got
 	now := start
 	e := enforcement.NewEngine(newCounters(), enforcement.Config{Now: at(&now)})
 	d := decide(e, s, asked("", "/", "ip", "2001:db8::1"))
@@ -511,15 +511,15 @@ func TestSteeringFaults(t *testing.T) {
 }
 
 // A tenant's Changes outlive overrides while the plan's own numbers are older.
-func TestSteeringLeftovers(t *testing.T) {
+func TestExceptionsLeftovers(t *testing.T) {
 	t.Parallel()
 	s := subject(t, enforcement.RuleSpec{Policy: "p", Limits: []enforcement.RuleLimit{window(1, 1)}})
 	for _, c := range []struct {
 		changed, planRevision int64
 		left                  bool
 	}{{1, 1, false}, {2, 1, true}, {2, 2, false}, {2, 3, false}} {
-		spec := enforcement.SteeringSpec{Changed: map[string]int64{"p": c.changed, "gone": 99}}
-		got, faults := enforcement.CompileSteering(spec, s.Plan, c.planRevision)
+		spec := enforcement.ExceptionSpec{Changed: map[string]int64{"p": c.changed, "gone": 99}}
+		got, faults := enforcement.CompileExceptions(spec, s.Plan, c.planRevision)
 		if got != nil != c.left || len(faults) > 0 {
 			t.Errorf("%+v: %v, %v", c, got, faults)
 		}
@@ -527,26 +527,26 @@ func TestSteeringLeftovers(t *testing.T) {
 			continue
 		}
 		l, now := newCounters(), start
-		steered := *s
-		steered.Steering = got
-		decide(enforcement.NewEngine(l, enforcement.Config{Now: at(&now)}), &steered, enforcement.Check{Cost: 1})
+		withExceptions := *s
+		withExceptions.Exceptions = got
+		decide(enforcement.NewEngine(l, enforcement.Config{Now: at(&now)}), &withExceptions, enforcement.Check{Cost: 1})
 		if rev := l.asked[0].Charges[0].Rev; rev != 2 {
 			t.Errorf("charged at revision %d", rev)
 		}
 	}
-	if got, _ := enforcement.CompileSteering(enforcement.SteeringSpec{Allow: []enforcement.ListEntry{{Attribute: "a", Value: "b"}}}, nil, 0); got == nil {
+	if got, _ := enforcement.CompileExceptions(enforcement.ExceptionSpec{Allow: []enforcement.ListEntry{{Attribute: "a", Value: "b"}}}, nil, 0); got == nil {
 		t.Error("lists need no plan")
 	}
-	if got, _ := enforcement.CompileSteering(enforcement.SteeringSpec{}, s.Plan, 1); got != nil {
+	if got, _ := enforcement.CompileExceptions(enforcement.ExceptionSpec{}, s.Plan, 1); got != nil {
 		t.Error("nothing is something")
 	}
 }
 
 // Nobody pays for what is not set, and little for what is.
-func TestSteeredDecideAllocatesNothing(t *testing.T) {
+func TestExceptionsDecideAllocatesNothing(t *testing.T) {
 	now := start
 	plain := subject(t, enforcement.RuleSpec{Policy: "p", CountBy: []string{"user", "ip/64"}, Limits: []enforcement.RuleLimit{window(1, 9), window(2, 9)}})
-	steered := steer(t, plain, enforcement.SteeringSpec{
+	withExceptions := addExceptions(t, plain, enforcement.ExceptionSpec{
 		Deny:      []enforcement.ListEntry{{ID: "e", Attribute: "ip", Value: "192.0.2.0/24"}, {ID: "f", Attribute: "user", Value: "denied"}},
 		Blocks:    []enforcement.Block{{ID: "b", Policy: "p", Key: attributes("user", "blocked"), Until: start + second}},
 		Overrides: []enforcement.Override{{ID: "o", Policy: "p", Attribute: "user", Prefix: "u", Factor: 2000, Revision: 4, Until: start + second}},
@@ -562,10 +562,10 @@ func TestSteeredDecideAllocatesNothing(t *testing.T) {
 		user   string
 	}{
 		"plain":    {unasked, plain, "u1"},
-		"override": {clocked, steered, "u1"},
-		"other":    {clocked, steered, "x"},
-		"denied":   {clocked, steered, "denied"},
-		"blocked":  {clocked, steered, "blocked"},
+		"override": {clocked, withExceptions, "u1"},
+		"other":    {clocked, withExceptions, "x"},
+		"denied":   {clocked, withExceptions, "denied"},
+		"blocked":  {clocked, withExceptions, "blocked"},
 	} {
 		e := enforcement.NewEngine(inprocess.New(inprocess.Config{}), c.config)
 		check := asked("", "/a", "user", c.user)

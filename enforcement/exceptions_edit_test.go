@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A Steering that was edited row by row is the one that is compiled from the rows
+// A Exceptions that was edited row by row is the one that is compiled from the rows
 // that are left, and every version before stays as it was.
 func TestEditEqualsCompile(t *testing.T) {
 	t.Parallel()
@@ -27,12 +27,12 @@ func TestEditEqualsCompile(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		const planRevision = 3
-		left, changed, revision := SteeringRows{}, map[string]int64{}, int64(planRevision)
-		empty := NewSteering(p, planRevision)
+		left, changed, revision := ExceptionRows{}, map[string]int64{}, int64(planRevision)
+		empty := NewExceptions(p, planRevision)
 		s, before := empty, empty
 		for edit := range rapid.IntRange(1, 12).Draw(t, "edits") {
 			revision++
-			var removed, added SteeringRows
+			var removed, added ExceptionRows
 			changed = maps.Clone(changed)
 			removed.Deny = drawRemoved(t, &left.Deny)
 			removed.Allow = drawRemoved(t, &left.Allow)
@@ -79,13 +79,13 @@ func TestEditEqualsCompile(t *testing.T) {
 			left.Deny, left.Allow = append(left.Deny, added.Deny...), append(left.Allow, added.Allow...)
 			left.Blocks, left.Overrides = append(left.Blocks, added.Blocks...), append(left.Overrides, added.Overrides...)
 
-			whole, _ := empty.Edit(SteeringRows{}, left, changed)
-			was, _ := before.Edit(SteeringRows{}, SteeringRows{}, before.changed)
+			whole, _ := empty.Edit(ExceptionRows{}, left, changed)
+			was, _ := before.Edit(ExceptionRows{}, ExceptionRows{}, before.changed)
 			next, _ := s.Edit(removed, added, changed)
 			if !reflect.DeepEqual(next, whole) {
 				t.Fatalf("edit %d: %+v, compiled %+v", edit, next, whole)
 			}
-			if again, _ := before.Edit(SteeringRows{}, SteeringRows{}, before.changed); !reflect.DeepEqual(again, was) {
+			if again, _ := before.Edit(ExceptionRows{}, ExceptionRows{}, before.changed); !reflect.DeepEqual(again, was) {
 				t.Fatalf("edit %d changed the version before", edit)
 			}
 			if next == nil {

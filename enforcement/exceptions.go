@@ -20,11 +20,11 @@ import (
 //	                several), then the longest prefix, then all keys
 //	plan
 //
-// A tenant that has none of them pays nothing: Subject.Steering is nil.
+// A tenant that has none of them pays nothing: Subject.Exceptions is nil.
 
-// A SteeringSpec is what people set, in their words. It must have been
-// validated (steering.Service); CompileSteering reports what it cannot use.
-type SteeringSpec struct {
+// A ExceptionSpec is what people set, in their words. It must have been
+// validated (exceptions.Service); CompileExceptions reports what it cannot use.
+type ExceptionSpec struct {
 	Deny, Allow []ListEntry
 	Blocks      []Block
 	Overrides   []Override
@@ -87,29 +87,29 @@ type OverrideLimit struct {
 // MaxFactor bounds Override.Factor: a thousandfold, in thousandths.
 const MaxFactor = 1_000_000
 
-// A SteeringFault is a part of a SteeringSpec that cannot be used with a plan:
+// A ExceptionFault is a part of a ExceptionSpec that cannot be used with a plan:
 // it has no effect, and everything else goes on.
-type SteeringFault struct {
+type ExceptionFault struct {
 	ID  string // of the entry, block or override
 	Err error
 	// Partial: the rest of the override is in force.
 	Partial bool
 }
 
-// A Steering is what was set for a tenant, compiled for one plan. It is
+// A Exceptions is what was set for a tenant, compiled for one plan. It is
 // immutable, and costs a check the same however much was set: what is kept by
 // value is kept in maps whose versions share memory, so that Edit costs the same,
 // too.
-type Steering struct {
+type Exceptions struct {
 	plan         *Plan
 	planRevision int64
 	changed      map[string]int64
 	deny, allow  list
-	rules        []*steered // by Rule.Index; nil when no rule is steered
+	rules        []*ruleExceptions // by Rule.Index; nil when no rule has exceptions
 }
 
-// steered is what was set of one rule.
-type steered struct {
+// ruleExceptions is what was set of one rule.
+type ruleExceptions struct {
 	// rev is the revision at which an override of the rule last began, changed or
 	// ended, or the tenant was put on its plan. It never goes back.
 	rev    int64
@@ -121,7 +121,7 @@ type steered struct {
 }
 
 // of gives what was set of a rule, or nil.
-func (s *Steering) of(r *Rule) *steered {
+func (s *Exceptions) of(r *Rule) *ruleExceptions {
 	if s == nil || len(s.rules) == 0 {
 		return nil
 	}
@@ -129,21 +129,21 @@ func (s *Steering) of(r *Rule) *steered {
 }
 
 // block returns the block of a key that holds longest, or nil.
-func (s *steered) block(partition [16]byte) *Block {
+func (s *ruleExceptions) block(partition [16]byte) *Block {
 	if g, found := s.blocks.Get(partition); found {
 		return g.first()
 	}
 	return nil
 }
 
-// CompileSteering makes a SteeringSpec quick to ask for a tenant that was put on
+// CompileExceptions makes a ExceptionSpec quick to ask for a tenant that was put on
 // a plan at a revision. It is nil when nothing is left that could have an
 // effect. plan may be nil: then only lists are.
 //
 // The faults say what has no effect, so that it can be listed as inactive. An
 // instant in the past is none: what has ended is told by the clock.
-func CompileSteering(spec SteeringSpec, plan *Plan, planRevision int64) (*Steering, []SteeringFault) {
-	var rows SteeringRows
+func CompileExceptions(spec ExceptionSpec, plan *Plan, planRevision int64) (*Exceptions, []ExceptionFault) {
+	var rows ExceptionRows
 	for i := range spec.Deny {
 		rows.Deny = append(rows.Deny, &spec.Deny[i])
 	}
@@ -156,42 +156,42 @@ func CompileSteering(spec SteeringSpec, plan *Plan, planRevision int64) (*Steeri
 	for i := range spec.Overrides {
 		rows.Overrides = append(rows.Overrides, &spec.Overrides[i])
 	}
-	return NewSteering(plan, planRevision).Edit(SteeringRows{}, rows, spec.Changed)
+	return NewExceptions(plan, planRevision).Edit(ExceptionRows{}, rows, spec.Changed)
 }
 
-// SteeringRows are rows that are added to a Steering, or removed from it. The
+// ExceptionRows are rows that are added to a Exceptions, or removed from it. The
 // rows must not be written afterwards.
-type SteeringRows struct {
+type ExceptionRows struct {
 	Deny, Allow []*ListEntry
 	Blocks      []*Block
 	Overrides   []*Override
 }
 
-// NewSteering returns a Steering without rows, for a tenant that was put on a
+// NewExceptions returns a Exceptions without rows, for a tenant that was put on a
 // plan at a revision. plan may be nil.
-func NewSteering(plan *Plan, planRevision int64) *Steering {
-	return &Steering{plan: plan, planRevision: planRevision}
+func NewExceptions(plan *Plan, planRevision int64) *Exceptions {
+	return &Exceptions{plan: plan, planRevision: planRevision}
 }
 
 // For reports whether s is for a plan that the tenant was put on at a revision.
-func (s *Steering) For(plan *Plan, planRevision int64) bool {
+func (s *Exceptions) For(plan *Plan, planRevision int64) bool {
 	return s != nil && s.plan == plan && s.planRevision == planRevision
 }
 
-// Edit returns the Steering after rows were removed and others added. It is nil
+// Edit returns the Exceptions after rows were removed and others added. It is nil
 // when nothing is left that could have an effect. s does not change. The cost is
 // that of the rows of the edit, however many s has.
 //
 // removed holds the very pointers that were added; one that s does not have is
-// passed over. changed is SteeringSpec.Changed after the edit, whole, and must
+// passed over. changed is ExceptionSpec.Changed after the edit, whole, and must
 // not be written afterwards; its revisions never go back. The faults are those of
 // added rows.
-func (s *Steering) Edit(removed, added SteeringRows, changed map[string]int64) (*Steering, []SteeringFault) {
+func (s *Exceptions) Edit(removed, added ExceptionRows, changed map[string]int64) (*Exceptions, []ExceptionFault) {
 	next := *s
 	next.changed, next.rules = changed, slices.Clone(s.rules)
-	c := steeringEdit{Steering: &next, by: new(cow.Owner)}
+	c := exceptionsEdit{Exceptions: &next, by: new(cow.Owner)}
 	if next.plan != nil && next.rules == nil {
-		next.rules = make([]*steered, len(next.plan.Rules))
+		next.rules = make([]*ruleExceptions, len(next.plan.Rules))
 	}
 	c.revisions(added.Overrides)
 	c.rows(removed, true)
@@ -206,15 +206,15 @@ func (s *Steering) Edit(removed, added SteeringRows, changed map[string]int64) (
 	return &next, c.faults
 }
 
-// steeringEdit is a Steering that is being written.
-type steeringEdit struct {
-	*Steering
+// exceptionsEdit is a Exceptions that is being written.
+type exceptionsEdit struct {
+	*Exceptions
 	by     *cow.Owner
 	settle []func() // to be called when all rows are in
-	faults []SteeringFault
+	faults []ExceptionFault
 }
 
-func (c *steeringEdit) rows(rows SteeringRows, remove bool) {
+func (c *exceptionsEdit) rows(rows ExceptionRows, remove bool) {
 	for _, e := range rows.Deny {
 		c.fault(e.ID, remove, c.list(&c.deny, e, remove))
 	}
@@ -230,14 +230,14 @@ func (c *steeringEdit) rows(rows SteeringRows, remove bool) {
 }
 
 // fault notes why an added row has no effect. One that is removed had none.
-func (c *steeringEdit) fault(id string, remove bool, err error) {
+func (c *exceptionsEdit) fault(id string, remove bool, err error) {
 	if err != nil && !remove {
-		c.faults = append(c.faults, SteeringFault{ID: id, Err: err})
+		c.faults = append(c.faults, ExceptionFault{ID: id, Err: err})
 	}
 }
 
 // rule returns the rule of a policy.
-func (c *steeringEdit) rule(policy string) (*Rule, error) {
+func (c *exceptionsEdit) rule(policy string) (*Rule, error) {
 	if c.plan == nil {
 		return nil, fmt.Errorf("the tenant has no plan")
 	}
@@ -249,11 +249,11 @@ func (c *steeringEdit) rule(policy string) (*Rule, error) {
 }
 
 // own returns what was set of a rule, for writing.
-func (c *steeringEdit) own(r *Rule) *steered {
+func (c *exceptionsEdit) own(r *Rule) *ruleExceptions {
 	of := c.rules[r.Index]
 	switch {
 	case of == nil:
-		of = &steered{rev: max(c.planRevision, c.changed[r.Policy])}
+		of = &ruleExceptions{rev: max(c.planRevision, c.changed[r.Policy])}
 	case of.owner != c.by:
 		own := *of
 		of = &own
@@ -264,7 +264,7 @@ func (c *steeringEdit) own(r *Rule) *steered {
 }
 
 // revisions raises the revisions of rules before overrides of them are added.
-func (c *steeringEdit) revisions(overrides []*Override) {
+func (c *exceptionsEdit) revisions(overrides []*Override) {
 	for policy, revision := range c.changed {
 		if r, err := c.rule(policy); err == nil { // else of a policy that the plan has no longer
 			c.raise(r, revision)
@@ -278,7 +278,7 @@ func (c *steeringEdit) revisions(overrides []*Override) {
 }
 
 // raise raises the revision of a rule, unless that is without effect.
-func (c *steeringEdit) raise(r *Rule, revision int64) {
+func (c *exceptionsEdit) raise(r *Rule, revision int64) {
 	if of := c.rules[r.Index]; of != nil && of.rev >= revision || of == nil && !c.raises(r, revision) {
 		return
 	}
@@ -287,13 +287,13 @@ func (c *steeringEdit) raise(r *Rule, revision int64) {
 }
 
 // raises reports whether some limit of a rule is older than a revision.
-func (c *steeringEdit) raises(r *Rule, revision int64) bool {
+func (c *exceptionsEdit) raises(r *Rule, revision int64) bool {
 	return slices.ContainsFunc(r.Limits, func(l RuleLimit) bool { return max(l.Meter.Rev, c.planRevision) < revision })
 }
 
 // prune drops what has no rows left. A revision alone is left only while some
 // limit of the plan is older.
-func (c *steeringEdit) prune() {
+func (c *exceptionsEdit) prune() {
 	c.deny, c.allow = c.deny.prune(), c.allow.prune()
 	left := false
 	for i, of := range c.rules {
@@ -314,7 +314,7 @@ func (c *steeringEdit) prune() {
 }
 
 // block adds or removes a block by the partition of its key.
-func (c *steeringEdit) block(b *Block, remove bool) error {
+func (c *exceptionsEdit) block(b *Block, remove bool) error {
 	r, err := c.rule(b.Policy)
 	if err != nil {
 		return err
@@ -340,3 +340,60 @@ func (b *Block) before(o *Block) int {
 }
 
 func (b *Block) useful(rows []*Block) []*Block { return rows[:1] }
+
+// before gives the answer to a check that comes before any policy: that of the
+// tenant's status, of its deny list, or of its allow list, in this order; ""
+// when none speaks. A forced check is stopped by none, but passes by the allow
+// list uncharged.
+func (s *Subject) before(c *Check, now int64) (why Reason, entry *ListEntry) {
+	forced := c.Mode == Force
+	if s.Suspended && !forced {
+		return ReasonTenantSuspended, nil
+	}
+	if s.Exceptions == nil {
+		return "", nil
+	}
+	if entry := s.Exceptions.deny.find(c, now); entry != nil {
+		if forced {
+			return "", nil
+		}
+		return ReasonDeniedByList, entry
+	}
+	if entry := s.Exceptions.allow.find(c, now); entry != nil {
+		return ReasonAllowedByList, entry
+	}
+	return "", nil
+}
+
+// numbers are the limits of a rule as they hold for one check: the plan's, or
+// those of an override.
+type numbers struct {
+	limits   []RuleLimit
+	override *override
+	rev      int64 // the least revision of their charges
+	ended    int64 // how far below it they go
+}
+
+// numbers gives the numbers of a rule for a check.
+func (s *Subject) numbers(r *Rule, c *Check, now int64) numbers {
+	n := numbers{limits: r.Limits, rev: s.PlanRevision}
+	if of := s.Exceptions.of(r); of != nil {
+		n.apply(of, c, now)
+	}
+	return n
+}
+
+func (n *numbers) apply(of *ruleExceptions, c *Check, now int64) {
+	n.rev = max(n.rev, of.rev)
+	if n.override, n.ended = of.choose(c, now); n.override != nil {
+		n.limits = n.override.limits
+	}
+}
+
+// revision is that of a charge on the kth limit. While an override has ended by
+// the clock and nobody has raised the revision for it, the numbers that follow
+// go below its revision: they read its states without their fraction of a unit,
+// which was counted in the override's rate, and cannot take it for theirs.
+func (n *numbers) revision(k int) int64 {
+	return max(max(n.limits[k].Meter.Rev, n.rev)-n.ended, 1)
+}

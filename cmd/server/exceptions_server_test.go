@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// An operator sees a refusal, asks why on another node, and steers: an override,
+// An operator sees a refusal, asks why on another node, and sets exceptions: an override,
 // its end, a list, a block and a reset each reach every node.
-func TestSteeringALiveFleet(t *testing.T) {
+func TestExceptionsALiveFleet(t *testing.T) {
 	t.Parallel()
 	f := startCluster(t, 3, nil)
 	origin := f.nodes[0].origin
@@ -23,7 +23,7 @@ func TestSteeringALiveFleet(t *testing.T) {
 	check := func(node int, user string) answer {
 		return call(t, bootstrap, "POST", f.nodes[node].origin+"/v1/check", fmt.Sprintf(`{"tenant": "acme", "path": "/v1/items", "attributes": {"user": %q}}`, user))
 	}
-	steer := func(what, body string) string {
+	create := func(what, body string) string {
 		var made struct{ ID string }
 		call(t, bootstrap, "POST", origin+"/v1/tenants/acme/"+what, body).want(t, 201).into(t, &made)
 		return made.ID
@@ -64,8 +64,8 @@ func TestSteeringALiveFleet(t *testing.T) {
 	f.foreignKey("globex", refused.ID)
 
 	// The largest factor of several overrides of one user is the newest one's.
-	steer("overrides", `{"policy": "per-user", "attribute": "user", "prefix": "u", "factor": 0.5, "reason": "incident 7"}`)
-	id := steer("overrides", `{"policy": "per-user", "attribute": "user", "value": "u1", "factor": 1.5, "reason": "support case 9"}`)
+	create("overrides", `{"policy": "per-user", "attribute": "user", "prefix": "u", "factor": 0.5, "reason": "incident 7"}`)
+	id := create("overrides", `{"policy": "per-user", "attribute": "user", "value": "u1", "factor": 1.5, "reason": "support case 9"}`)
 	f.everywhere(peek("u1"), func(a answer) bool { return a.status == 200 && strings.Contains(a.body, `"quota":3`) })
 	f.everywhere(peek("u2"), func(a answer) bool { return a.status == 200 && strings.Contains(a.body, `"quota":1`) })
 	check(1, "u1").want(t, 200) // what was used stays used: one more
@@ -81,14 +81,14 @@ func TestSteeringALiveFleet(t *testing.T) {
 
 	// A block ends by itself, on every node; deny goes before allow.
 	until := time.Now().Add(3 * time.Second)
-	steer("blocks", fmt.Sprintf(`{"policy": "per-user", "key": {"user": "u3"}, "reason": "scraper", "expires_at": %q}`, until.UTC().Format(time.RFC3339Nano)))
+	create("blocks", fmt.Sprintf(`{"policy": "per-user", "key": {"user": "u3"}, "reason": "scraper", "expires_at": %q}`, until.UTC().Format(time.RFC3339Nano)))
 	f.everywhere(peek("u3"), func(a answer) bool {
 		return reason("blocked")(a) && a.status == 429 && a.header.Get("Retry-After") != "" || time.Now().After(until)
 	})
 	f.everywhere(peek("u3"), reason("ok"))
-	steer("lists", `{"list": "allow", "attribute": "user", "value": "u1", "reason": "partner"}`)
+	create("lists", `{"list": "allow", "attribute": "user", "value": "u1", "reason": "partner"}`)
 	f.everywhere(peek("u1"), reason("allowed_by_list"))
-	steer("lists", `{"list": "deny", "attribute": "ip", "value": "2001:db8::/32", "reason": "abuse"}`)
+	create("lists", `{"list": "deny", "attribute": "ip", "value": "2001:db8::/32", "reason": "abuse"}`)
 	f.everywhere(`{"tenant": "acme", "path": "/v1/items", "attributes": {"user": "u1", "ip": "2001:db8:1::9"}, "mode": "peek"}`,
 		func(a answer) bool { return a.status == http.StatusForbidden && reason("denied_by_list")(a) })
 

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-func TestSteeringDownPostgres(t *testing.T) {
+func TestExceptionsDownPostgres(t *testing.T) {
 	t.Parallel()
 	url := template.Clone(t)
-	testSteeringDown(t, open(t, store.Config{URL: url}), past(t, "pgx", url))
+	testExceptionsDown(t, open(t, store.Config{URL: url}), past(t, "pgx", url))
 }

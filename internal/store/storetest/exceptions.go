@@ -233,7 +233,7 @@ func testBlockLife(s *suite) {
 	s.wantKind(s.Store.DeleteBlock(s.ctx, acme.ID, made.ID, entry("block.delete")), problem.NotFound, "")
 }
 
-func testSteeringRefusals(s *suite) {
+func testExceptionsRefusals(s *suite) {
 	acme := s.tenant("acme", "")
 	before := s.revision()
 	override := func(change func(*exceptions.Override)) error {
@@ -296,7 +296,7 @@ func (s *suite) many(table, columns, id string, n int, change string) {
 		FROM %s CROSS JOIN copies WHERE id = $1`, n, table, columns, change, table), id))
 }
 
-func testSteeringBounds(s *suite) {
+func testExceptionsBounds(s *suite) {
 	acme, other := s.tenant("acme", ""), s.tenant("other", "")
 	const who = `, reason, expires_at, created_at, actor_kind, actor_id, actor_name, revision`
 	const override = `tenant_id, policy, attribute, value, prefix, factor, limits` + who
@@ -329,7 +329,7 @@ func testSteeringBounds(s *suite) {
 	s.listed(s.newListed(acme.ID, "one more"))
 }
 
-func testSteeringIsolation(s *suite) {
+func testExceptionsIsolation(s *suite) {
 	acme, other := s.tenant("acme", ""), s.tenant("other", "")
 	o, n, b := s.override(s.newOverride(acme.ID, "all")), s.listed(s.newListed(acme.ID, "u1")), s.block(s.newBlock(acme.ID, "all"))
 	_, err := s.Store.Override(s.ctx, other.ID, o.ID)
@@ -366,7 +366,7 @@ func testSteeringIsolation(s *suite) {
 	s.same("removed", s.since(s.revision()-1).Removed, []snapshot.Tombstone{{Kind: "tenant", ID: other.ID}})
 }
 
-func testSteeringChanges(s *suite) {
+func testExceptionsChanges(s *suite) {
 	acme := s.tenant("acme", "")
 	before := s.revision()
 	o, n, b := s.override(s.newOverride(acme.ID, "all")), s.listed(s.newListed(acme.ID, "u1")), s.block(s.newBlock(acme.ID, "all"))
@@ -394,7 +394,7 @@ func testSteeringChanges(s *suite) {
 }
 
 // What cannot be read of one row is such that nobody uses it, and harms no other.
-func testSteeringBroken(s *suite) {
+func testExceptionsBroken(s *suite) {
 	acme := s.tenant("acme", "")
 	for _, text := range []string{`[`, ``, `[{"name":"l1","quota":"5"}]`, `[{"name":"l1","colour":1}]`, `[{"name":"l1","window_ms":0}]`, `[null]`, `[{}] x`} {
 		o := s.newOverride(acme.ID, "all")
@@ -557,7 +557,7 @@ func testNoteReset(s *suite) {
 }
 
 // A line that cannot be written stops what it tells of.
-func testSteeringAuditFailure(s *suite) {
+func testExceptionsAuditFailure(s *suite) {
 	acme := s.tenant("acme", "")
 	o, n, b := s.override(s.newOverride(acme.ID, "all")), s.listed(s.newListed(acme.ID, "u1")), s.block(s.newBlock(acme.ID, "all"))
 	before, lines := s.world(), s.lines(audit.Filter{})
