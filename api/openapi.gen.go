@@ -522,109 +522,110 @@ func (e Why) Valid() bool {
 	}
 }
 
-// Access What a person may do, and whether at all.
+// Access The role of a person, and whether the person may sign in.
 type Access struct {
-	// Disabled Whether they are kept from signing in.
+	// Disabled Whether sign-in is disabled.
 	Disabled bool `json:"disabled"`
 
-	// Role What a person may do. The operator's: `owner` everything, `editor` tenants, plans and steering, `viewer` reads.
-	// A tenant's: `tenant_admin` its keys and members, `tenant_viewer` reads; both see their tenant only.
+	// Role What a person may do. Roles of the operator: `owner` may do everything, `editor` may change tenants, plans,
+	// and exceptions, `viewer` may read. Roles of a tenant: `tenant_admin` may change its keys and members,
+	// `tenant_viewer` may read; both see only their tenant.
 	Role Role `json:"role"`
 }
 
-// Actor Who did something.
+// Actor The actor of a change.
 type Actor struct {
-	// Id Id of the key or user, or a word.
+	// Id Id of the key or user, or a fixed word.
 	Id string `json:"id"`
 
-	// Kind What sort of actor.
+	// Kind The kind of actor.
 	Kind ActorKind `json:"kind"`
 
-	// Name How people know it.
+	// Name The display name.
 	Name string `json:"name"`
 }
 
-// ActorKind What sort of actor.
+// ActorKind The kind of actor.
 type ActorKind string
 
-// Algorithm How the limit is counted.
+// Algorithm The algorithm of the limit.
 type Algorithm string
 
-// AuditEntry One line of the audit log.
+// AuditEntry An entry of the audit log.
 type AuditEntry struct {
 	// Action Object and verb: plan.publish.
 	Action string `json:"action"`
 
-	// Actor Who did something.
+	// Actor The actor of a change.
 	Actor Actor `json:"actor"`
 
-	// After The object after; absent if there is none.
+	// After The object after the change. Absent if it was deleted.
 	After json.RawMessage `json:"after,omitempty,omitzero"`
 
 	// At When.
 	At time.Time `json:"at"`
 
-	// Before The object before; absent if there was none.
+	// Before The object before the change. Absent if it was created.
 	Before json.RawMessage `json:"before,omitempty,omitzero"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// Object Id of what was changed.
+	// Object Id of the changed object.
 	Object string `json:"object"`
 
 	// ObjectName Its slug or name.
 	ObjectName string `json:"object_name,omitempty,omitzero"`
 
-	// Origin Where a change came from; empty for commands.
+	// Origin The origin of a change. Empty for commands.
 	Origin Origin `json:"origin"`
 
-	// Revision The revision of the control plane at which this last changed.
+	// Revision The revision of the last change.
 	Revision Revision `json:"revision"`
 
-	// TenantId The tenant to which the change belongs; absent otherwise.
+	// TenantId The tenant of the changed object, if any.
 	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
 }
 
-// AuditPage A page of lines.
+// AuditPage A page of entries.
 type AuditPage struct {
 	// Data The rows.
 	Data []AuditEntry `json:"data"`
 
-	// HasMore Whether there is a next page.
+	// HasMore Whether another page follows.
 	HasMore bool `json:"has_more"`
 
-	// NextCursor Where it begins; absent at the end.
+	// NextCursor The cursor of the next page. Absent on the last page.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// Block One key of one policy, refused until an instant.
+// Block A block: one key of one policy is denied until a time.
 type Block struct {
-	// Active Whether it has an effect now.
+	// Active Whether it is active now.
 	Active bool `json:"active"`
 
-	// CreatedAt When it was made.
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Who did something.
+	// CreatedBy The actor of a change.
 	CreatedBy Actor `json:"created_by"`
 
-	// ExpiresAt When it ends.
+	// ExpiresAt When it expires.
 	ExpiresAt time.Time `json:"expires_at"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or any of its limits (`no_limit`), or no longer counts by its attributes (`no_attribute`); or it is not possible with the policy as the plan has it now (`not_possible`): its numbers are out of bounds there, the policy is `off`, or, of a block, the policy is in `shadow` and refuses nothing.
+	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
-	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+	// Key One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
 	Key PartitionKey `json:"key"`
 
-	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Policy Slug `json:"policy"`
 
-	// Reason Why, for people.
+	// Reason The reason, as text for people.
 	Reason string `json:"reason"`
 
 	// TenantId The tenant's.
@@ -636,25 +637,25 @@ type BlockPage struct {
 	// Data The rows.
 	Data []Block `json:"data"`
 
-	// HasMore Whether there is a next page.
+	// HasMore Whether another page follows.
 	HasMore bool `json:"has_more"`
 
-	// NextCursor Where it begins; absent at the end.
+	// NextCursor The cursor of the next page. Absent on the last page.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
 // Change One difference.
 type Change struct {
-	// After As in the draft; absent when removed.
+	// After The value of the draft. Absent if removed.
 	After json.RawMessage `json:"after,omitempty,omitzero"`
 
-	// Before As published; absent when added.
+	// Before The published value. Absent if added.
 	Before json.RawMessage `json:"before,omitempty,omitzero"`
 
 	// Kind What happened.
 	Kind ChangeKind `json:"kind"`
 
-	// Pointer RFC 6901 pointer; policies and limits are named by slug and name, not by place.
+	// Pointer RFC 6901 pointer. It names policies by slug and limits by name, not by position.
 	Pointer string `json:"pointer"`
 }
 
@@ -663,119 +664,119 @@ type ChangeKind string
 
 // CountPoint The counts of one step or second.
 type CountPoint struct {
-	// At When it begins.
+	// At The start.
 	At time.Time `json:"at"`
 
-	// Counts Numbers of decisions; peeks and explanations are in none.
+	// Counts Numbers of decisions. Peeks and explanations are not counted.
 	Counts Counts `json:"counts"`
 }
 
-// CountStep The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+// CountStep The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 type CountStep string
 
 // CountedPolicy A policy with its counts.
 type CountedPolicy struct {
-	// Points Every step of the range, of the first rows only; empty for the others.
+	// Points Every step of the range, for the first rows only.
 	Points []CountPoint `json:"points"`
 
 	// Policy Its slug.
 	Policy string `json:"policy"`
 
-	// Total Numbers of decisions; peeks and explanations are in none.
+	// Total Numbers of decisions. Peeks and explanations are not counted.
 	Total Counts `json:"total"`
 }
 
 // CountedRoute A route with its counts.
 type CountedRoute struct {
-	// Points Every step of the range, of the first rows only; empty for the others.
+	// Points Every step of the range, for the first rows only.
 	Points []CountPoint `json:"points"`
 
 	// Route The pattern, or `(none)`.
 	Route string `json:"route"`
 
-	// Total Numbers of decisions; peeks and explanations are in none.
+	// Total Numbers of decisions. Peeks and explanations are not counted.
 	Total Counts `json:"total"`
 }
 
 // CountedTenant A tenant with its counts.
 type CountedTenant struct {
-	// Counts Numbers of decisions; peeks and explanations are in none.
+	// Counts Numbers of decisions. Peeks and explanations are not counted.
 	Counts Counts `json:"counts"`
 
-	// Tenant Its slug; `deleted` when it is no longer there.
+	// Tenant The slug, or `deleted` if the tenant no longer exists.
 	Tenant string `json:"tenant"`
 }
 
-// Counts Numbers of decisions; peeks and explanations are in none.
+// Counts Numbers of decisions. Peeks and explanations are not counted.
 type Counts struct {
-	// Allowed Those that passed.
+	// Allowed Allowed requests.
 	Allowed int64 `json:"allowed"`
 
-	// AllowedByList Passed by the allow list.
+	// AllowedByList Allowed by the allow list.
 	AllowedByList int64 `json:"allowed_by_list"`
 
-	// AllowedNoPolicy Passed, as no policy applied.
+	// AllowedNoPolicy Allowed because no policy applied.
 	AllowedNoPolicy int64 `json:"allowed_no_policy"`
 
-	// BatchRefused Refused with another check of an atomic batch.
+	// BatchRefused Denied because another check of an atomic batch was denied.
 	BatchRefused int64 `json:"batch_refused"`
 
-	// Blocked Refused, as the key is blocked.
+	// Blocked Denied because the key is blocked.
 	Blocked int64 `json:"blocked"`
 
-	// Cost The costs of the allowed requests that a limit was charged for.
+	// Cost The costs of the allowed requests that were charged to a limit.
 	Cost int64 `json:"cost"`
 
-	// CostExceedsQuota Refused by a limit that can never hold the cost.
+	// CostExceedsQuota Denied because the cost exceeds the quota.
 	CostExceedsQuota int64 `json:"cost_exceeds_quota"`
 
-	// Degraded Of the requests: failure modes answered.
+	// Degraded Of the requests: failure modes decided.
 	Degraded int64 `json:"degraded"`
 
-	// DeniedByList Refused by the deny list.
+	// DeniedByList Denied by the deny list.
 	DeniedByList int64 `json:"denied_by_list"`
 
-	// DeniedNoPolicy Refused, as no policy applied.
+	// DeniedNoPolicy Denied because no policy applied.
 	DeniedNoPolicy int64 `json:"denied_no_policy"`
 
 	// Forced Of the requests: in mode force.
 	Forced int64 `json:"forced"`
 
-	// Limited Those that a limit refused (over_limit and cost_exceeds_quota).
+	// Limited Requests that a limit denied (over_limit and cost_exceeds_quota).
 	Limited int64 `json:"limited"`
 
-	// LimitedRate limited / requests; absent without requests.
+	// LimitedRate limited / requests. Absent without requests.
 	LimitedRate *float64 `json:"limited_rate,omitempty"`
 
-	// LimiterUnavailable Refused, as the limiter was away.
+	// LimiterUnavailable Denied because the limiter was unavailable.
 	LimiterUnavailable int64 `json:"limiter_unavailable"`
 
 	// Local Of the degraded: decided by the node's own limiter.
 	Local int64 `json:"local"`
 
-	// MissingAttribute Refused, as an attribute was not sent.
+	// MissingAttribute Denied because an attribute was missing.
 	MissingAttribute int64 `json:"missing_attribute"`
 
-	// Ok Passed within the limits.
+	// Ok Allowed within the limits.
 	Ok int64 `json:"ok"`
 
-	// OtherPolicy Of a policy: it applied, and another policy refused.
+	// OtherPolicy Of a policy: it applied, and another policy denied the request.
 	OtherPolicy int64 `json:"other_policy"`
 
-	// OverLimit Refused by a limit.
+	// OverLimit Denied by a limit.
 	OverLimit int64 `json:"over_limit"`
 
-	// Requests Decisions; every one is in one of the members from ok to limiter_unavailable.
+	// Requests Decisions. Each is counted in one of the members from ok to limiter_unavailable.
 	Requests int64 `json:"requests"`
 
-	// ShadowRefused Of the allowed: a shadow policy would have refused.
+	// ShadowRefused Of the allowed: a shadow policy would have denied them.
 	ShadowRefused int64 `json:"shadow_refused"`
 
-	// TenantSuspended Refused, as the tenant is suspended.
+	// TenantSuspended Denied because the tenant is suspended.
 	TenantSuspended int64 `json:"tenant_suspended"`
 }
 
-// Diff What publishing the draft would change.
+// Diff The changes that publishing the draft would make.
 type Diff struct {
 	// Changes The differences.
 	Changes []Change `json:"changes"`
@@ -783,46 +784,46 @@ type Diff struct {
 	// Id The plan's.
 	Id openapi_types.UUID `json:"id"`
 
-	// PublishedVersion What the draft is compared with; absent before the first.
+	// PublishedVersion The version with which the draft is compared. Absent before the first.
 	PublishedVersion int `json:"published_version,omitempty,omitzero"`
 
-	// Reordered Policies that both have stand in another order, which changes no decision.
+	// Reordered The order of common policies differs, which changes no decision.
 	Reordered bool `json:"reordered"`
 
-	// Slug Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Slug Slug `json:"slug"`
 }
 
 // Draft A plan's draft.
 type Draft struct {
-	// Draft What is edited of a plan, whole.
+	// Draft The document of a plan.
 	Draft PlanDocument `json:"draft"`
 
 	// Id The plan's.
 	Id openapi_types.UUID `json:"id"`
 
-	// Revision The revision of the control plane at which this last changed.
+	// Revision The revision of the last change.
 	Revision Revision `json:"revision"`
 
-	// Slug Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Slug Slug `json:"slug"`
 }
 
-// Fault One place at fault.
+// Fault One error.
 type Fault struct {
-	// Detail What is wrong there.
+	// Detail What is wrong.
 	Detail string `json:"detail"`
 
 	// Pointer RFC 6901 pointer into the body, or the name of a parameter or header.
 	Pointer string `json:"pointer"`
 }
 
-// Histogram Values in buckets, with quantiles read from them.
+// Histogram A histogram with quantiles.
 type Histogram struct {
-	// Buckets The buckets without the empty ones at both ends.
+	// Buckets The buckets, without empty buckets at both ends.
 	Buckets []HistogramBucket `json:"buckets"`
 
-	// Count How many values.
+	// Count The number of values.
 	Count int64 `json:"count"`
 
 	// P50 The median, as the upper end of its bucket; 0 without values.
@@ -835,9 +836,9 @@ type Histogram struct {
 	P99 int64 `json:"p99"`
 }
 
-// HistogramBucket Values above from and up to to.
+// HistogramBucket Values above `from` and up to `to`.
 type HistogramBucket struct {
-	// Count How many.
+	// Count The number of values.
 	Count int64 `json:"count"`
 
 	// From The lower end, excluded; -1 for the bucket of 0.
@@ -847,40 +848,41 @@ type HistogramBucket struct {
 	To int64 `json:"to"`
 }
 
-// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or any of its limits (`no_limit`), or no longer counts by its attributes (`no_attribute`); or it is not possible with the policy as the plan has it now (`not_possible`): its numbers are out of bounds there, the policy is `off`, or, of a block, the policy is in `shadow` and refuses nothing.
+// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`.
 type InactiveBecause string
 
-// Invitation A link that waits for somebody.
+// Invitation An open invitation.
 type Invitation struct {
-	// CreatedAt When it was made.
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Who did something.
+	// CreatedBy The actor of a change.
 	CreatedBy Actor `json:"created_by"`
 
-	// Email Who is invited.
+	// Email The invited person.
 	Email string `json:"email"`
 
-	// ExpiresAt When the link ends.
+	// ExpiresAt When the link expires.
 	ExpiresAt time.Time `json:"expires_at"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// Role What a person may do. The operator's: `owner` everything, `editor` tenants, plans and steering, `viewer` reads.
-	// A tenant's: `tenant_admin` its keys and members, `tenant_viewer` reads; both see their tenant only.
+	// Role What a person may do. Roles of the operator: `owner` may do everything, `editor` may change tenants, plans,
+	// and exceptions, `viewer` may read. Roles of a tenant: `tenant_admin` may change its keys and members,
+	// `tenant_viewer` may read; both see only their tenant.
 	Role Role `json:"role"`
 
-	// TenantId Of the tenant; the operator's have none.
+	// TenantId The tenant. Absent for invitations of the operator.
 	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
 }
 
 // IssuedInvitation An invitation with its token, which is shown this once.
 type IssuedInvitation struct {
-	// Invitation A link that waits for somebody.
+	// Invitation An open invitation.
 	Invitation Invitation `json:"invitation"`
 
-	// Link The page for them: below the public address, if one is set.
+	// Link The page of the invitation, below the public address if one is set.
 	Link string `json:"link"`
 
 	// Token 256 random bits.
@@ -892,125 +894,125 @@ type IssuedKey struct {
 	// Key A key, without its token.
 	Key Key `json:"key"`
 
-	// Token The secret. It is not kept.
+	// Token The secret. It is not stored.
 	Token string `json:"token"`
 }
 
 // KeptLimit One limit of a policy that applied.
 type KeptLimit struct {
-	// Algorithm How the limit is counted.
+	// Algorithm The algorithm of the limit.
 	Algorithm Algorithm `json:"algorithm"`
 
-	// Allowed Whether this limit let the request pass.
+	// Allowed Whether this limit allowed the request.
 	Allowed bool `json:"allowed"`
 
 	// Burst Buckets: the capacity.
 	Burst *int64 `json:"burst,omitempty"`
 
-	// Cost What the request took here.
+	// Cost The cost of the request.
 	Cost int64 `json:"cost"`
 
 	// Limit Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
 
-	// Mode Whether the policy refuses, or only counts what it would refuse.
+	// Mode Whether the policy denies requests, or only counts those that it would deny.
 	Mode KeptLimitMode `json:"mode"`
 
 	// Override Id of the override that was in force.
 	Override string `json:"override,omitempty,omitzero"`
 
-	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Policy Slug `json:"policy"`
 
-	// Quota Units a window.
+	// Quota Units per window.
 	Quota int64 `json:"quota"`
 
 	// Remaining Units left.
 	Remaining int64 `json:"remaining"`
 
-	// ResetAfterMs Milliseconds until the limit is as if new.
+	// ResetAfterMs Milliseconds until the limit has its full quota again.
 	ResetAfterMs int64 `json:"reset_after_ms"`
 
-	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came, by the numbers that are in force now; 0 when nothing
-	// refuses; null when waiting cannot help.
+	// RetryAfterMs Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0
+	// if the request is allowed. Null if waiting does not help.
 	RetryAfterMs RetryAfter `json:"retry_after_ms"`
 
 	// WindowMs The window in milliseconds.
 	WindowMs int64 `json:"window_ms"`
 }
 
-// KeptLimitMode Whether the policy refuses, or only counts what it would refuse.
+// KeptLimitMode Whether the policy denies requests, or only counts those that it would deny.
 type KeptLimitMode string
 
-// KeptPolicy One policy of the plan, and its say in a refusal of some time ago.
+// KeptPolicy One policy of the plan and its part in a stored denial.
 type KeptPolicy struct {
-	// Applies Whether it is asked, enforced or in shadow.
+	// Applies Whether it applies, enforced or in shadow.
 	Applies bool `json:"applies"`
 
-	// Attribute The attribute behind `attribute`, `skipped` and `missing`.
+	// Attribute The attribute of `attribute`, `skipped`, and `missing`.
 	Attribute string `json:"attribute,omitempty,omitzero"`
 
 	// Block Id of the block that was in force for the request's key.
 	Block string `json:"block,omitempty,omitzero"`
 
-	// Matches Whether method, path and attributes match, whatever the mode.
+	// Matches Whether method, path, and attributes match, in any mode.
 	Matches bool `json:"matches"`
 
-	// Mode Whether it refuses.
+	// Mode Whether the policy is enforced, in shadow, or off.
 	Mode KeptPolicyMode `json:"mode"`
 
 	// Override Id of the override that was in force.
 	Override string `json:"override,omitempty,omitzero"`
 
-	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Policy Slug `json:"policy"`
 
-	// ReplacedBy The slug of the policy behind `replaced`.
+	// ReplacedBy The slug of the policy of `replaced`.
 	ReplacedBy string `json:"replaced_by,omitempty,omitzero"`
 
-	// Why Why a policy applies or not, the first of: it is `off`; another `method`; another `path`; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, and it is `skipped` then, or denies (`missing`); another policy that applies replaces it (`replaced`); a list, or the tenant's status, answered before any policy (`list`); its key is `blocked`; it `applies`.
+	// Why Why a policy applies or not. The first of these that is true: it is `off`; its `method` or `path` does not match; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, so that it is `skipped` or denies (`missing`); another policy that applies replaces it (`replaced`); a list or the tenant's status decided before any policy (`list`); its key is `blocked`; it `applies`.
 	Why Why `json:"why"`
 }
 
-// KeptPolicyMode Whether it refuses.
+// KeptPolicyMode Whether the policy is enforced, in shadow, or off.
 type KeptPolicyMode string
 
-// KeptRefusal A refusal that was kept, with its explanation of that moment.
+// KeptRefusal A stored denial with its explanation.
 type KeptRefusal struct {
 	// At When it was decided.
 	At time.Time `json:"at"`
 
-	// Attributes Its attributes; the values are empty when `redacted`.
+	// Attributes The attributes. The values are empty if `redacted`.
 	Attributes map[string]string `json:"attributes"`
 
-	// Block Id of the block that refused it.
+	// Block Id of the block that denied it.
 	Block string `json:"block,omitempty,omitzero"`
 
-	// Cost Its cost.
+	// Cost The cost.
 	Cost int64 `json:"cost"`
 
-	// DecisionId The decision's.
+	// DecisionId The id of the decision.
 	DecisionId openapi_types.UUID `json:"decision_id"`
 
-	// Degraded The shared limiter was away, and failure modes answered.
+	// Degraded The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
 
-	// Limit Its limit; absent when no limit refused.
+	// Limit The denying limit. Absent if no limit denied the request.
 	Limit string `json:"limit,omitempty,omitzero"`
 
 	// Limits Every limit that applied, in the order of the plan.
 	Limits []KeptLimit `json:"limits"`
 
-	// ListEntry Id of the list's entry that refused it.
+	// ListEntry Id of the list entry that denied it.
 	ListEntry string `json:"list_entry,omitempty,omitzero"`
 
-	// Method The request's method; absent when none was sent.
+	// Method The method of the request, if one was sent.
 	Method string `json:"method,omitempty,omitzero"`
 
 	// Node The node that decided.
 	Node string `json:"node"`
 
-	// Path Its path, normalised; absent when none was sent.
+	// Path The normalized path, if one was sent.
 	Path string `json:"path,omitempty,omitzero"`
 
 	// Plan The plan's slug; absent without one.
@@ -1019,35 +1021,35 @@ type KeptRefusal struct {
 	// PlanVersion The plan's version; absent without one.
 	PlanVersion int `json:"plan_version,omitempty,omitzero"`
 
-	// Policies Every policy of the tenant's plan, in its order.
+	// Policies Every policy of the tenant's plan, in the order of the plan.
 	Policies []KeptPolicy `json:"policies"`
 
-	// Policy The policy that the refusal belongs to; absent when no policy refused.
+	// Policy The denying policy. Absent if no policy denied the request.
 	Policy string `json:"policy,omitempty,omitzero"`
 
-	// Reason Why a request was refused.
+	// Reason The reason of the denial.
 	Reason RefusedReason `json:"reason"`
 
-	// Redacted The tenant's values are not kept for people to look at.
+	// Redacted The tenant's values are not stored for display.
 	Redacted bool `json:"redacted"`
 
-	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came, by the numbers that are in force now; 0 when nothing
-	// refuses; null when waiting cannot help.
+	// RetryAfterMs Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0
+	// if the request is allowed. Null if waiting does not help.
 	RetryAfterMs RetryAfter `json:"retry_after_ms"`
 
-	// Route The pattern of the most specific policy that matched; `(none)` without one.
+	// Route The pattern of the most specific policy that matched, or `(none)`.
 	Route string `json:"route"`
 
-	// Tenant Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Tenant Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Tenant Slug `json:"tenant"`
 }
 
 // Key A key, without its token.
 type Key struct {
-	// CreatedAt When it was made.
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"created_at"`
 
-	// ExpiresAt When it ends; absent if never.
+	// ExpiresAt When it expires. Absent if never.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
 
 	// Hint The token's first and last characters.
@@ -1056,7 +1058,7 @@ type Key struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// Name How people know it.
+	// Name The display name.
 	Name string `json:"name"`
 
 	// RevokedAt When it was revoked; in the future for a rotated key, which is valid until then.
@@ -1066,7 +1068,7 @@ type Key struct {
 	Scopes []Scope `json:"scopes"`
 }
 
-// KeyOutcome Refusals by limits, or requests that passed.
+// KeyOutcome Denials by limits, or allowed requests.
 type KeyOutcome string
 
 // KeyPage A page of keys.
@@ -1074,46 +1076,46 @@ type KeyPage struct {
 	// Data The rows.
 	Data []Key `json:"data"`
 
-	// HasMore Whether there is a next page.
+	// HasMore Whether another page follows.
 	HasMore bool `json:"has_more"`
 
-	// NextCursor Where it begins; absent at the end.
+	// NextCursor The cursor of the next page. Absent on the last page.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// KeyUsage What one key holds.
+// KeyUsage The usage of one key.
 type KeyUsage struct {
-	// Block An override or a block that holds for the key.
+	// Block An override or a block that applies to the key.
 	Block *UsageInForce `json:"block,omitempty"`
 
-	// Key The values of the policy's `count_by`; a name that is left out was not sent.
+	// Key The values of the policy's `count_by`. An attribute that was not sent is left out.
 	Key map[string]string `json:"key"`
 
 	// Limits The limits of the policy, with the numbers in force for the key.
 	Limits []LimitUsage `json:"limits"`
 
-	// Override An override or a block that holds for the key.
+	// Override An override or a block that applies to the key.
 	Override *UsageInForce `json:"override,omitempty"`
 
-	// Pace How fast something was charged in the last minutes; absent when that is not known. A request that was refused is taken to cost what one that passed costs on average, and so is each request of a key.
+	// Pace The rate of charges in the last minutes. Absent if it is unknown. Denied requests, and requests of one key, count with the average cost of requests that passed.
 	Pace *UsagePace `json:"pace,omitempty"`
 
-	// Redacted The values are hashes, as the tenant does not show them; what the key holds is not known.
+	// Redacted The values are hashes because the tenant redacts them. The usage of the key is unknown.
 	Redacted bool `json:"redacted"`
 }
 
-// Latency The time of the limiter in microseconds.
+// Latency The latency of the limiter in microseconds.
 type Latency struct {
-	// Buckets The buckets without the empty ones at both ends.
+	// Buckets The buckets, without empty buckets at both ends.
 	Buckets []HistogramBucket `json:"buckets"`
 
-	// Count How many values.
+	// Count The number of values.
 	Count int64 `json:"count"`
 
-	// From The beginning, included.
+	// From The start of the range, included.
 	From time.Time `json:"from"`
 
-	// Local Values in buckets, with quantiles read from them.
+	// Local A histogram with quantiles.
 	Local Histogram `json:"local"`
 
 	// P50 The median, as the upper end of its bucket; 0 without values.
@@ -1125,25 +1127,25 @@ type Latency struct {
 	// P99 99 of 100 are at most this.
 	P99 int64 `json:"p99"`
 
-	// Points Every step of the range, both together.
+	// Points Every step of the range, with both limiters.
 	Points []LatencyPoint `json:"points"`
 
-	// Shared Values in buckets, with quantiles read from them.
+	// Shared A histogram with quantiles.
 	Shared Histogram `json:"shared"`
 
-	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 	Step CountStep `json:"step"`
 
-	// To The end, excluded.
+	// To The end of the range, excluded.
 	To time.Time `json:"to"`
 }
 
-// LatencyPoint The time of the limiter in one step, in microseconds.
+// LatencyPoint The latency of the limiter in one step, in microseconds.
 type LatencyPoint struct {
-	// At When it begins.
+	// At The start.
 	At time.Time `json:"at"`
 
-	// Count How many values.
+	// Count The number of values.
 	Count int64 `json:"count"`
 
 	// P50 The median, as the upper end of its bucket; 0 without values.
@@ -1156,9 +1158,9 @@ type LatencyPoint struct {
 	P99 int64 `json:"p99"`
 }
 
-// Limit How much.
+// Limit The numbers of the limit.
 type Limit struct {
-	// Algorithm How the limit is counted.
+	// Algorithm The algorithm of the limit.
 	Algorithm Algorithm `json:"algorithm"`
 
 	// Anchor Fixed windows and sliding counters: where windows begin; first_hit by default.
@@ -1170,7 +1172,7 @@ type Limit struct {
 	// Name Unique in its policy; l1, l2, … by default.
 	Name LimitName `json:"name,omitempty,omitzero"`
 
-	// Quota Units a window; 0 refuses everything.
+	// Quota Units per window. 0 denies everything.
 	Quota int64 `json:"quota"`
 
 	// Window From 1ms to 366d.
@@ -1183,69 +1185,69 @@ type LimitAnchor string
 // LimitName Unique in its policy; l1, l2, … by default.
 type LimitName = string
 
-// LimitUsage What a limit holds for one key.
+// LimitUsage The usage of a limit by one key.
 type LimitUsage struct {
-	// Algorithm How the limit is counted.
+	// Algorithm The algorithm of the limit.
 	Algorithm Algorithm `json:"algorithm"`
 
 	// Burst Buckets: the capacity.
 	Burst *int64 `json:"burst,omitempty"`
 
-	// ExhaustedAfterMs Milliseconds until the limit refuses at the present pace; absent if never, or if the pace is not known.
+	// ExhaustedAfterMs Milliseconds until the limit denies requests at the present rate. Absent if never, or if the rate is unknown.
 	ExhaustedAfterMs *int64 `json:"exhausted_after_ms,omitempty"`
 
 	// Limit Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
 
-	// Quota Units a window.
+	// Quota Units per window.
 	Quota int64 `json:"quota"`
 
-	// Remaining What could be charged at once.
+	// Remaining The units that could be charged now.
 	Remaining int64 `json:"remaining"`
 
-	// ResetAfterMs Milliseconds until the limit is as if new.
+	// ResetAfterMs Milliseconds until the limit has its full quota again.
 	ResetAfterMs int64 `json:"reset_after_ms"`
 
-	// Used Units used; above the quota, or burst, when usage was forced or an override made it smaller.
+	// Used Units used. Above the quota or burst if usage was forced or an override lowered the limit.
 	Used int64 `json:"used"`
 
 	// WindowMs The window in milliseconds.
 	WindowMs int64 `json:"window_ms"`
 }
 
-// ListEntry A value on a list.
+// ListEntry An entry of a list.
 type ListEntry struct {
-	// Active Whether it has an effect now.
+	// Active Whether it is active now.
 	Active bool `json:"active"`
 
 	// Attribute Name of an attribute of requests.
 	Attribute string `json:"attribute"`
 
-	// CreatedAt When it was made.
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Who did something.
+	// CreatedBy The actor of a change.
 	CreatedBy Actor `json:"created_by"`
 
-	// ExpiresAt When it ends; absent if never.
+	// ExpiresAt When it expires. Absent if never.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or any of its limits (`no_limit`), or no longer counts by its attributes (`no_attribute`); or it is not possible with the policy as the plan has it now (`not_possible`): its numbers are out of bounds there, the policy is `off`, or, of a block, the policy is in `shadow` and refuses nothing.
+	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
-	// List Which list.
+	// List The list.
 	List ListName `json:"list"`
 
-	// Reason Why, for people.
+	// Reason The reason, as text for people.
 	Reason string `json:"reason,omitempty,omitzero"`
 
 	// TenantId The tenant's.
 	TenantId openapi_types.UUID `json:"tenant_id"`
 
-	// Value The exact value; of `ip` an address or a network.
+	// Value The exact value; for `ip` an address or a network.
 	Value string `json:"value"`
 }
 
@@ -1254,141 +1256,142 @@ type ListEntryPage struct {
 	// Data The rows.
 	Data []ListEntry `json:"data"`
 
-	// HasMore Whether there is a next page.
+	// HasMore Whether another page follows.
 	HasMore bool `json:"has_more"`
 
-	// NextCursor Where it begins; absent at the end.
+	// NextCursor The cursor of the next page. Absent on the last page.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// ListName Which list.
+// ListName The list.
 type ListName string
 
-// Live What a node decided in the last seconds.
+// Live The decisions of a node in the last seconds.
 type Live struct {
-	// From The beginning, included.
+	// From The start of the range, included.
 	From time.Time `json:"from"`
 
-	// Seconds The seconds in which something was decided, oldest first.
+	// Seconds The seconds with decisions, oldest first.
 	Seconds []CountPoint `json:"seconds"`
 
-	// To The end, excluded: the last whole second that was gathered, one or two ago.
+	// To The end, excluded: the last complete second, one or two seconds ago.
 	To time.Time `json:"to"`
 }
 
-// Match What a policy applies to; without it, everything.
+// Match The requests to which a policy applies. Default: all requests.
 type Match struct {
 	// Attributes Values that must be equal.
 	Attributes map[string]string `json:"attributes,omitempty,omitzero"`
 
-	// Methods Tokens of RFC 9110; none is all.
+	// Methods Tokens of RFC 9110. Empty: all methods.
 	Methods []string `json:"methods,omitempty,omitzero"`
 
-	// Path A pattern: literal segments, `{name}` for one segment, a final `*` for all below.
+	// Path A pattern: literal segments, `{name}` for one segment, a final `*` for all paths below.
 	Path string `json:"path,omitempty,omitzero"`
 }
 
-// NewBlock A block to be made.
+// NewBlock A block to create.
 type NewBlock struct {
-	// ExpiresAt When it ends, within 366 days; after 7 days if left out.
+	// ExpiresAt When it expires, within 366 days. Default: after 7 days.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
 
-	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+	// Key One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
 	Key PartitionKey `json:"key"`
 
-	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Policy Slug `json:"policy"`
 
-	// Reason Why, for people.
+	// Reason The reason, as text for people.
 	Reason string `json:"reason"`
 }
 
-// NewInvitation Who is invited, and as what.
+// NewInvitation The invited person and the role.
 type NewInvitation struct {
-	// Email The address to which the link will be handed.
+	// Email The e-mail address of the person.
 	Email string `json:"email"`
 
-	// Role What a person may do. The operator's: `owner` everything, `editor` tenants, plans and steering, `viewer` reads.
-	// A tenant's: `tenant_admin` its keys and members, `tenant_viewer` reads; both see their tenant only.
+	// Role What a person may do. Roles of the operator: `owner` may do everything, `editor` may change tenants, plans,
+	// and exceptions, `viewer` may read. Roles of a tenant: `tenant_admin` may change its keys and members,
+	// `tenant_viewer` may read; both see only their tenant.
 	Role Role `json:"role"`
 }
 
-// NewKey A key to be made.
+// NewKey A key to create.
 type NewKey struct {
-	// ExpiresAt When it ends; never if left out.
+	// ExpiresAt When it expires. Default: never.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
 
-	// Name How people know it.
+	// Name The display name.
 	Name string `json:"name"`
 
 	// Scopes What it may do.
 	Scopes []Scope `json:"scopes"`
 }
 
-// NewListEntry A value to be put on a list.
+// NewListEntry A list entry to create.
 type NewListEntry struct {
 	// Attribute Name of an attribute of requests.
 	Attribute string `json:"attribute"`
 
-	// ExpiresAt When it ends; never if left out.
+	// ExpiresAt When it expires. Default: never.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
 
-	// List Which list.
+	// List The list.
 	List ListName `json:"list"`
 
-	// Reason Why, for people.
+	// Reason The reason, as text for people.
 	Reason string `json:"reason,omitempty,omitzero"`
 
-	// Value The exact value; of `ip` an address or a network.
+	// Value The exact value; for `ip` an address or a network.
 	Value string `json:"value"`
 }
 
-// NewOverride An override to be made.
+// NewOverride An override to create.
 type NewOverride struct {
-	// Attribute One of the policy's `count_by` (`ip` for `ip/64`); all keys of the tenant if left out.
+	// Attribute One of the policy's `count_by` (`ip` for `ip/64`). Default: all keys of the tenant.
 	Attribute string `json:"attribute,omitempty,omitzero"`
 
-	// ExpiresAt When it ends, within 366 days; after 7 days if left out.
+	// ExpiresAt When it expires, within 366 days. Default: after 7 days.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
 
 	// Factor Multiplies every quota and burst; at most 3 decimals. Either this or `limits`.
 	Factor json.Number `json:"factor,omitempty,omitzero"`
 
-	// Limits Other numbers for limits by name; the others stay.
+	// Limits Other numbers for limits by name. Other limits stay unchanged.
 	Limits []OverrideLimit `json:"limits,omitempty,omitzero"`
 
-	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Policy Slug `json:"policy"`
 
-	// Prefix Keys whose value begins like this; of `ip` a network.
+	// Prefix Keys whose value begins with this; for `ip` a network.
 	Prefix string `json:"prefix,omitempty,omitzero"`
 
-	// Reason Why, for people.
+	// Reason The reason, as text for people.
 	Reason string `json:"reason"`
 
 	// Value Keys with this value. With an attribute, either this or `prefix`.
 	Value string `json:"value,omitempty,omitzero"`
 }
 
-// NewPlan A plan to be made.
+// NewPlan A plan to create.
 type NewPlan struct {
-	// Draft What is edited of a plan, whole.
+	// Draft The document of a plan.
 	Draft PlanDocument `json:"draft"`
 
-	// Slug Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Slug Slug `json:"slug"`
 }
 
-// NewTenant A tenant to be made.
+// NewTenant A tenant to create.
 type NewTenant struct {
-	// Slug Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Slug Slug `json:"slug"`
 
-	// Tenant What an administrator writes of a tenant.
+	// Tenant The document of a tenant.
 	Tenant TenantDocument `json:"tenant"`
 }
 
-// Origin Where a change came from; empty for commands.
+// Origin The origin of a change. Empty for commands.
 type Origin struct {
 	// Address Address of the caller.
 	Address string `json:"address,omitempty,omitzero"`
@@ -1397,21 +1400,21 @@ type Origin struct {
 	RequestId string `json:"request_id,omitempty,omitzero"`
 }
 
-// Override Other numbers for one policy of a tenant until an instant.
+// Override Other numbers for one policy of a tenant, until a time.
 type Override struct {
-	// Active Whether it has an effect now.
+	// Active Whether it is active now.
 	Active bool `json:"active"`
 
-	// Attribute One of the policy's `count_by` (`ip` for `ip/64`); all keys of the tenant if left out.
+	// Attribute One of the policy's `count_by` (`ip` for `ip/64`). Default: all keys of the tenant.
 	Attribute string `json:"attribute,omitempty,omitzero"`
 
-	// CreatedAt When it was made.
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy Who did something.
+	// CreatedBy The actor of a change.
 	CreatedBy Actor `json:"created_by"`
 
-	// ExpiresAt When it ends.
+	// ExpiresAt When it expires.
 	ExpiresAt time.Time `json:"expires_at"`
 
 	// Factor Multiplies every quota and burst; at most 3 decimals. Either this or `limits`.
@@ -1420,19 +1423,19 @@ type Override struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it has no effect; absent while it has one. It has `ended`; the tenant's plan no longer has its policy (`no_policy`) or any of its limits (`no_limit`), or no longer counts by its attributes (`no_attribute`); or it is not possible with the policy as the plan has it now (`not_possible`): its numbers are out of bounds there, the policy is `off`, or, of a block, the policy is in `shadow` and refuses nothing.
+	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
-	// Limits Other numbers for limits by name; the others stay.
+	// Limits Other numbers for limits by name. Other limits stay unchanged.
 	Limits []OverrideLimit `json:"limits,omitempty,omitzero"`
 
-	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Policy Slug `json:"policy"`
 
-	// Prefix Keys whose value begins like this; of `ip` a network.
+	// Prefix Keys whose value begins with this; for `ip` a network.
 	Prefix string `json:"prefix,omitempty,omitzero"`
 
-	// Reason Why, for people.
+	// Reason The reason, as text for people.
 	Reason string `json:"reason"`
 
 	// TenantId The tenant's.
@@ -1442,7 +1445,7 @@ type Override struct {
 	Value string `json:"value,omitempty,omitzero"`
 }
 
-// OverrideLimit Other numbers for one limit; what is left out stays as the plan has it.
+// OverrideLimit Other numbers for one limit. Members that are left out stay as in the plan.
 type OverrideLimit struct {
 	// Burst Buckets: the capacity.
 	Burst int64 `json:"burst,omitempty,omitzero"`
@@ -1450,7 +1453,7 @@ type OverrideLimit struct {
 	// Name Unique in its policy; l1, l2, … by default.
 	Name LimitName `json:"name"`
 
-	// Quota Units a window; 0 refuses everything.
+	// Quota Units per window. 0 denies everything.
 	Quota *int64 `json:"quota,omitempty"`
 
 	// Window From 1ms to 366d.
@@ -1462,37 +1465,37 @@ type OverridePage struct {
 	// Data The rows.
 	Data []Override `json:"data"`
 
-	// HasMore Whether there is a next page.
+	// HasMore Whether another page follows.
 	HasMore bool `json:"has_more"`
 
-	// NextCursor Where it begins; absent at the end.
+	// NextCursor The cursor of the next page. Absent on the last page.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// PartitionKey One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+// PartitionKey One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
 type PartitionKey map[string]string
 
-// Person Somebody who signs in.
+// Person A person who can sign in.
 type Person struct {
-	// Access What a person may do, and whether at all.
+	// Access The role of a person, and whether the person may sign in.
 	Access Access `json:"access"`
 
-	// CreatedAt When the account was made.
+	// CreatedAt When the account was created.
 	CreatedAt time.Time `json:"created_at"`
 
-	// Email Unique over all in lower case.
+	// Email Unique, compared in lower case.
 	Email string `json:"email"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// Name For people.
+	// Name The display name.
 	Name string `json:"name"`
 
-	// SignedInAt The last sign-in; left out before the first.
+	// SignedInAt The last sign-in. Absent before the first.
 	SignedInAt time.Time `json:"signed_in_at,omitempty,omitzero"`
 
-	// TenantId Of the tenant that they belong to; the operator's people have none.
+	// TenantId The person's tenant. Absent for people of the operator.
 	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
 
 	// UpdatedAt When it was last changed.
@@ -1504,19 +1507,19 @@ type PersonPage struct {
 	// Data The rows.
 	Data []Person `json:"data"`
 
-	// HasMore Whether there is a next page.
+	// HasMore Whether another page follows.
 	HasMore bool `json:"has_more"`
 
-	// NextCursor For `cursor`, if there is a next page.
+	// NextCursor The value of `cursor` for the next page.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
 // Plan A plan, without its documents.
 type Plan struct {
-	// CreatedAt When it was made.
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"created_at"`
 
-	// DraftRevision The revision of the control plane at which this last changed.
+	// DraftRevision The revision of the last change.
 	DraftRevision Revision `json:"draft_revision"`
 
 	// Id UUIDv7.
@@ -1525,26 +1528,26 @@ type Plan struct {
 	// LatestVersion The highest version; absent before the first.
 	LatestVersion int `json:"latest_version,omitempty,omitzero"`
 
-	// Name Of the draft.
+	// Name The revision of the draft.
 	Name string `json:"name"`
 
-	// PublishedVersion The version that tenants follow; absent before the first.
+	// PublishedVersion The version in force. Absent before the first.
 	PublishedVersion int `json:"published_version,omitempty,omitzero"`
 
-	// Revision The revision of the control plane at which this last changed.
+	// Revision The revision of the last change.
 	Revision Revision `json:"revision"`
 
-	// Slug Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Slug Slug `json:"slug"`
 
-	// Tenants How many tenants are on it.
+	// Tenants The number of its tenants.
 	Tenants int `json:"tenants"`
 
 	// UpdatedAt When it last changed.
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// PlanDocument What is edited of a plan, whole.
+// PlanDocument The document of a plan.
 type PlanDocument = json.RawMessage
 
 // PlanPage A page of plans.
@@ -1552,64 +1555,64 @@ type PlanPage struct {
 	// Data The rows.
 	Data []Plan `json:"data"`
 
-	// HasMore Whether there is a next page.
+	// HasMore Whether another page follows.
 	HasMore bool `json:"has_more"`
 
-	// NextCursor Where it begins; absent at the end.
+	// NextCursor The cursor of the next page. Absent on the last page.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
 // Policy One rule of a plan.
 type Policy struct {
-	// Consistency Where it is counted. With `leased`, a node draws quota ahead and spends it without asking Redis: it never allows more than `exact`, and may deny early by what other nodes hold. Not for a `sliding_window_log`.
+	// Consistency Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`.
 	Consistency PolicyConsistency `json:"consistency,omitempty,omitzero"`
 
-	// CountBy Attribute names, or ip/64; none counts the whole tenant.
+	// CountBy Attribute names, or ip/64. Empty: one counter for the whole tenant.
 	CountBy []string `json:"count_by,omitempty,omitzero"`
 
 	// Description For people.
 	Description string `json:"description,omitempty,omitzero"`
 
-	// Limits All of them apply; none, with replaces, exempts.
+	// Limits All of the limits apply. A policy without limits but with replaces exempts requests.
 	Limits []Limit `json:"limits"`
 
-	// Match What a policy applies to; without it, everything.
+	// Match The requests to which a policy applies. Default: all requests.
 	Match Match `json:"match,omitempty,omitzero"`
 
-	// Missing What a missing attribute of count_by does.
+	// Missing The decision if an attribute of count_by is missing.
 	Missing PolicyMissing `json:"missing,omitempty,omitzero"`
 
-	// Mode Whether it refuses.
+	// Mode Whether the policy is enforced, in shadow, or off.
 	Mode PolicyMode `json:"mode,omitempty,omitzero"`
 
-	// OnFailure What answers when the limiter is away.
+	// OnFailure The failure mode: what decides when the limiter does not answer.
 	OnFailure PolicyOnFailure `json:"on_failure,omitempty,omitzero"`
 
 	// Replaces Policies of the same plan that this one replaces where it applies.
 	Replaces []Slug `json:"replaces,omitempty,omitzero"`
 
-	// Slug Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Slug Slug `json:"slug"`
 }
 
-// PolicyConsistency Where it is counted. With `leased`, a node draws quota ahead and spends it without asking Redis: it never allows more than `exact`, and may deny early by what other nodes hold. Not for a `sliding_window_log`.
+// PolicyConsistency Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`.
 type PolicyConsistency string
 
-// PolicyMissing What a missing attribute of count_by does.
+// PolicyMissing The decision if an attribute of count_by is missing.
 type PolicyMissing string
 
-// PolicyMode Whether it refuses.
+// PolicyMode Whether the policy is enforced, in shadow, or off.
 type PolicyMode string
 
-// PolicyOnFailure What answers when the limiter is away.
+// PolicyOnFailure The failure mode: what decides when the limiter does not answer.
 type PolicyOnFailure string
 
-// PolicyRemaining What remained of a policy's quota at its decisions, in percent.
+// PolicyRemaining The remaining quota of a policy at its decisions, in percent.
 type PolicyRemaining struct {
-	// Buckets Every bucket, 5 wide, but for the first: nothing was left.
+	// Buckets All buckets. Each is 5 wide, except the first: nothing was left.
 	Buckets []HistogramBucket `json:"buckets"`
 
-	// Count How many decisions were sampled.
+	// Count The number of sampled decisions.
 	Count int64 `json:"count"`
 
 	// Policy Its slug.
@@ -1618,85 +1621,85 @@ type PolicyRemaining struct {
 
 // PolicyTraffic Decisions by policy.
 type PolicyTraffic struct {
-	// From The beginning, included.
+	// From The start of the range, included.
 	From time.Time `json:"from"`
 
-	// More There are, or may be, others.
+	// More Whether more rows exist, or may exist.
 	More bool `json:"more"`
 
 	// Policies The ranking.
 	Policies []CountedPolicy `json:"policies"`
 
-	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 	Step CountStep `json:"step"`
 
-	// To The end, excluded.
+	// To The end of the range, excluded.
 	To time.Time `json:"to"`
 }
 
-// PolicyUsage One policy with the keys that are told of it.
+// PolicyUsage One policy with some of its keys.
 type PolicyUsage struct {
-	// CountBy What it counts by; empty: the whole tenant.
+	// CountBy The attributes by which it counts. Empty: the whole tenant.
 	CountBy []string `json:"count_by"`
 
-	// Keys Its keys, those that are used up first at the top.
+	// Keys Its keys. The key that is used up first comes first.
 	Keys []KeyUsage `json:"keys"`
 
-	// Mode Whether it refuses.
+	// Mode Whether the policy is enforced, in shadow, or off.
 	Mode PolicyUsageMode `json:"mode"`
 
-	// More Other keys were, or may have been, counted in the last hour. A shadow policy's keys are not ranked: ask for one.
+	// More Other keys were, or may have been, counted in the last hour. Keys of a shadow policy are not ranked: request one with `key`.
 	More bool `json:"more"`
 
-	// Pace How fast something was charged in the last minutes; absent when that is not known. A request that was refused is taken to cost what one that passed costs on average, and so is each request of a key.
+	// Pace The rate of charges in the last minutes. Absent if it is unknown. Denied requests, and requests of one key, count with the average cost of requests that passed.
 	Pace *UsagePace `json:"pace,omitempty"`
 
 	// Policy The policy's slug.
 	Policy string `json:"policy"`
 }
 
-// PolicyUsageMode Whether it refuses.
+// PolicyUsageMode Whether the policy is enforced, in shadow, or off.
 type PolicyUsageMode string
 
 // Publish Which version to publish.
 type Publish struct {
-	// Version A version that exists; the draft if left out.
+	// Version An existing version. Default: the draft.
 	Version int `json:"version,omitempty,omitzero"`
 }
 
-// RecentRefusal A refusal that was kept.
+// RecentRefusal A stored denial.
 type RecentRefusal struct {
 	// At When it was decided.
 	At time.Time `json:"at"`
 
-	// Attributes Its attributes; the values are empty when `redacted`.
+	// Attributes The attributes. The values are empty if `redacted`.
 	Attributes map[string]string `json:"attributes"`
 
-	// Block Id of the block that refused it.
+	// Block Id of the block that denied it.
 	Block string `json:"block,omitempty,omitzero"`
 
-	// Cost Its cost.
+	// Cost The cost.
 	Cost int64 `json:"cost"`
 
-	// DecisionId The decision's.
+	// DecisionId The id of the decision.
 	DecisionId openapi_types.UUID `json:"decision_id"`
 
-	// Degraded The shared limiter was away, and failure modes answered.
+	// Degraded The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
 
-	// Limit Its limit; absent when no limit refused.
+	// Limit The denying limit. Absent if no limit denied the request.
 	Limit string `json:"limit,omitempty,omitzero"`
 
-	// ListEntry Id of the list's entry that refused it.
+	// ListEntry Id of the list entry that denied it.
 	ListEntry string `json:"list_entry,omitempty,omitzero"`
 
-	// Method The request's method; absent when none was sent.
+	// Method The method of the request, if one was sent.
 	Method string `json:"method,omitempty,omitzero"`
 
 	// Node The node that decided.
 	Node string `json:"node"`
 
-	// Path Its path, normalised; absent when none was sent.
+	// Path The normalized path, if one was sent.
 	Path string `json:"path,omitempty,omitzero"`
 
 	// Plan The plan's slug; absent without one.
@@ -1705,87 +1708,87 @@ type RecentRefusal struct {
 	// PlanVersion The plan's version; absent without one.
 	PlanVersion int `json:"plan_version,omitempty,omitzero"`
 
-	// Policy The policy that the refusal belongs to; absent when no policy refused.
+	// Policy The denying policy. Absent if no policy denied the request.
 	Policy string `json:"policy,omitempty,omitzero"`
 
-	// Reason Why a request was refused.
+	// Reason The reason of the denial.
 	Reason RefusedReason `json:"reason"`
 
-	// Redacted The tenant's values are not kept for people to look at.
+	// Redacted The tenant's values are not stored for display.
 	Redacted bool `json:"redacted"`
 
-	// RetryAfterMs Milliseconds after which the same request would pass if nothing else came, by the numbers that are in force now; 0 when nothing
-	// refuses; null when waiting cannot help.
+	// RetryAfterMs Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0
+	// if the request is allowed. Null if waiting does not help.
 	RetryAfterMs RetryAfter `json:"retry_after_ms"`
 
-	// Route The pattern of the most specific policy that matched; `(none)` without one.
+	// Route The pattern of the most specific policy that matched, or `(none)`.
 	Route string `json:"route"`
 
-	// Tenant Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Tenant Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Tenant Slug `json:"tenant"`
 }
 
 // Reference An id or a slug.
 type Reference = string
 
-// RefusalPage A page of refusals.
+// RefusalPage A page of denials.
 type RefusalPage struct {
 	// Data The rows.
 	Data []RecentRefusal `json:"data"`
 
-	// HasMore Whether there is a next page.
+	// HasMore Whether another page follows.
 	HasMore bool `json:"has_more"`
 
-	// NextCursor Where it begins; absent at the end.
+	// NextCursor The cursor of the next page. Absent on the last page.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// RefusedReason Why a request was refused.
+// RefusedReason The reason of the denial.
 type RefusedReason string
 
-// Remaining What remained of quotas at decisions.
+// Remaining The remaining quota at decisions.
 type Remaining struct {
-	// From The beginning, included.
+	// From The start of the range, included.
 	From time.Time `json:"from"`
 
-	// Policies Those of which a decision was sampled, by slug.
+	// Policies The policies with a sampled decision, by slug.
 	Policies []PolicyRemaining `json:"policies"`
 
-	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 	Step CountStep `json:"step"`
 
-	// To The end, excluded.
+	// To The end of the range, excluded.
 	To time.Time `json:"to"`
 }
 
-// Reset A key whose use is to be forgotten.
+// Reset A key to reset.
 type Reset struct {
-	// Key One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+	// Key One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
 	Key PartitionKey `json:"key"`
 
-	// Policy Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Policy Slug `json:"policy"`
 
-	// Reason Why, for the audit log.
+	// Reason The reason, for the audit log.
 	Reason string `json:"reason,omitempty,omitzero"`
 }
 
-// RetryAfter Milliseconds after which the same request would pass if nothing else came, by the numbers that are in force now; 0 when nothing
-// refuses; null when waiting cannot help.
+// RetryAfter Milliseconds after which the same request would pass if no other request comes, by the numbers in force now. 0
+// if the request is allowed. Null if waiting does not help.
 type RetryAfter = *int64
 
 // RetryHistogram Retry times in milliseconds.
 type RetryHistogram struct {
-	// Buckets The buckets without the empty ones at both ends.
+	// Buckets The buckets, without empty buckets at both ends.
 	Buckets []HistogramBucket `json:"buckets"`
 
-	// Count How many values.
+	// Count The number of values.
 	Count int64 `json:"count"`
 
-	// From The beginning, included.
+	// From The start of the range, included.
 	From time.Time `json:"from"`
 
-	// Never Refusals that waiting does not help; not in count.
+	// Never Denials for which waiting does not help. Not included in count.
 	Never int64 `json:"never"`
 
 	// P50 The median, as the upper end of its bucket; 0 without values.
@@ -1797,18 +1800,19 @@ type RetryHistogram struct {
 	// P99 99 of 100 are at most this.
 	P99 int64 `json:"p99"`
 
-	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 	Step CountStep `json:"step"`
 
-	// To The end, excluded.
+	// To The end of the range, excluded.
 	To time.Time `json:"to"`
 }
 
-// Revision The revision of the control plane at which this last changed.
+// Revision The revision of the last change.
 type Revision = int64
 
-// Role What a person may do. The operator's: `owner` everything, `editor` tenants, plans and steering, `viewer` reads.
-// A tenant's: `tenant_admin` its keys and members, `tenant_viewer` reads; both see their tenant only.
+// Role What a person may do. Roles of the operator: `owner` may do everything, `editor` may change tenants, plans,
+// and exceptions, `viewer` may read. Roles of a tenant: `tenant_admin` may change its keys and members,
+// `tenant_viewer` may read; both see only their tenant.
 type Role string
 
 // RotateKey How to rotate.
@@ -1819,74 +1823,74 @@ type RotateKey struct {
 
 // RouteTraffic Decisions by route.
 type RouteTraffic struct {
-	// From The beginning, included.
+	// From The start of the range, included.
 	From time.Time `json:"from"`
 
-	// More There are, or may be, others.
+	// More Whether more rows exist, or may exist.
 	More bool `json:"more"`
 
 	// Routes The ranking.
 	Routes []CountedRoute `json:"routes"`
 
-	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 	Step CountStep `json:"step"`
 
-	// To The end, excluded.
+	// To The end of the range, excluded.
 	To time.Time `json:"to"`
 }
 
 // Scope What a key may do; `manage` implies `read`.
 type Scope string
 
-// Slug Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 type Slug = string
 
 // Tenant A tenant.
 type Tenant struct {
-	// CreatedAt When it was made.
+	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"created_at"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// Revision The revision of the control plane at which this last changed.
+	// Revision The revision of the last change.
 	Revision Revision `json:"revision"`
 
-	// Slug Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Slug Slug `json:"slug"`
 
-	// Tenant What an administrator writes of a tenant.
+	// Tenant The document of a tenant.
 	Tenant TenantDocument `json:"tenant"`
 
 	// UpdatedAt When it last changed.
 	UpdatedAt time.Time `json:"updated_at"`
 }
 
-// TenantDocument What an administrator writes of a tenant.
+// TenantDocument The document of a tenant.
 type TenantDocument struct {
 	// BillingAnchorDay Day of the month on which billing periods begin.
 	BillingAnchorDay int `json:"billing_anchor_day,omitempty,omitzero"`
 
-	// Name How people know it.
+	// Name The display name.
 	Name string `json:"name"`
 
-	// NoPolicy What happens to a request that matches no policy.
+	// NoPolicy The decision for a request that matches no policy.
 	NoPolicy TenantDocumentNoPolicy `json:"no_policy,omitempty,omitzero"`
 
-	// Plan Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Plan Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Plan Slug `json:"plan,omitempty,omitzero"`
 
-	// RedactValues Attribute values are not kept for people to look at.
+	// RedactValues Attribute values are not stored for display.
 	RedactValues *bool `json:"redact_values,omitempty"`
 
-	// Status A suspended tenant's checks are refused, and its keys may only read.
+	// Status Checks of a suspended tenant are denied, and its keys may only read.
 	Status TenantStatus `json:"status,omitempty,omitzero"`
 
 	// TimeZone IANA name.
 	TimeZone string `json:"time_zone,omitempty,omitzero"`
 }
 
-// TenantDocumentNoPolicy What happens to a request that matches no policy.
+// TenantDocumentNoPolicy The decision for a request that matches no policy.
 type TenantDocumentNoPolicy string
 
 // TenantPage A page of tenants.
@@ -1894,169 +1898,169 @@ type TenantPage struct {
 	// Data The rows.
 	Data []Tenant `json:"data"`
 
-	// HasMore Whether there is a next page.
+	// HasMore Whether another page follows.
 	HasMore bool `json:"has_more"`
 
-	// NextCursor Where it begins; absent at the end.
+	// NextCursor The cursor of the next page. Absent on the last page.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// TenantSort Refusals by limits, their share of the requests, or the requests.
+// TenantSort Denials by limits, their share of the requests, or the requests.
 type TenantSort string
 
-// TenantStatus A suspended tenant's checks are refused, and its keys may only read.
+// TenantStatus Checks of a suspended tenant are denied, and its keys may only read.
 type TenantStatus string
 
 // TenantTraffic Tenants in a ranking.
 type TenantTraffic struct {
-	// Floor A tenant that is not listed has at most so many refusals by limits (with `sort=requests`, requests), or comes later in the ranking.
+	// Floor A tenant that is not listed has at most this many denials by limits (with `sort=requests`, requests), or a lower rank.
 	Floor int64 `json:"floor"`
 
-	// From The beginning, included.
+	// From The start of the range, included.
 	From time.Time `json:"from"`
 
-	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 	Step CountStep `json:"step"`
 
 	// Tenants The ranking.
 	Tenants []CountedTenant `json:"tenants"`
 
-	// To The end, excluded.
+	// To The end of the range, excluded.
 	To time.Time `json:"to"`
 }
 
 // TopKey A key in a ranking.
 type TopKey struct {
-	// Count How often at most.
+	// Count The count, at most.
 	Count int64 `json:"count"`
 
-	// Error How much of count may be too much.
+	// Error The error: the true count is at least count - error.
 	Error int64 `json:"error"`
 
-	// Key The values of the policy's `count_by`; a name that is left out was not sent.
+	// Key The values of the policy's `count_by`. An attribute that was not sent is left out.
 	Key map[string]string `json:"key"`
 
 	// Policy The policy's slug.
 	Policy string `json:"policy"`
 
-	// Redacted The values are hashes, as the tenant does not show them.
+	// Redacted The values are hashes because the tenant redacts them.
 	Redacted bool `json:"redacted"`
 
-	// Tenant Its slug; `deleted` when it is no longer there.
+	// Tenant The slug, or `deleted` if the tenant no longer exists.
 	Tenant string `json:"tenant"`
 }
 
 // TopKeys Keys in a ranking.
 type TopKeys struct {
-	// Floor What a key that is not listed has at most.
+	// Floor The highest count of a key that is not listed.
 	Floor int64 `json:"floor"`
 
-	// From The beginning, included.
+	// From The start of the range, included.
 	From time.Time `json:"from"`
 
 	// Keys The ranking.
 	Keys []TopKey `json:"keys"`
 
-	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 	Step CountStep `json:"step"`
 
-	// To The end, excluded.
+	// To The end of the range, excluded.
 	To time.Time `json:"to"`
 
-	// Total Of all keys together.
+	// Total The count of all keys together.
 	Total int64 `json:"total"`
 }
 
 // Traffic Decisions over time.
 type Traffic struct {
-	// From The beginning, included.
+	// From The start of the range, included.
 	From time.Time `json:"from"`
 
 	// Points Every step of the range.
 	Points []CountPoint `json:"points"`
 
-	// Step The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 	Step CountStep `json:"step"`
 
-	// To The end, excluded.
+	// To The end of the range, excluded.
 	To time.Time `json:"to"`
 
-	// Total Numbers of decisions; peeks and explanations are in none.
+	// Total Numbers of decisions. Peeks and explanations are not counted.
 	Total Counts `json:"total"`
 }
 
-// Usage What a tenant has left at an instant.
+// Usage The usage of a tenant.
 type Usage struct {
-	// At The instant, by the clock of the counters.
+	// At The time, by the clock of the counters.
 	At time.Time `json:"at"`
 
-	// Plan The plan's slug; absent for a tenant without a plan.
+	// Plan The slug of the plan. Absent for a tenant without a plan.
 	Plan string `json:"plan,omitempty,omitzero"`
 
 	// PlanVersion The version of the plan in force.
 	PlanVersion int `json:"plan_version,omitempty,omitzero"`
 
-	// Policies The policies of the plan, in its order.
+	// Policies The policies, in the order of the plan.
 	Policies []PolicyUsage `json:"policies"`
 
 	// Tenant Its slug.
 	Tenant string `json:"tenant"`
 }
 
-// UsageInForce An override or a block that holds for the key.
+// UsageInForce An override or a block that applies to the key.
 type UsageInForce struct {
-	// ExpiresAt When it ends.
+	// ExpiresAt When it expires.
 	ExpiresAt time.Time `json:"expires_at"`
 
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// Reason Why, for people.
+	// Reason The reason, as text for people.
 	Reason string `json:"reason"`
 }
 
-// UsagePace How fast something was charged in the last minutes; absent when that is not known. A request that was refused is taken to cost what one that passed costs on average, and so is each request of a key.
+// UsagePace The rate of charges in the last minutes. Absent if it is unknown. Denied requests, and requests of one key, count with the average cost of requests that passed.
 type UsagePace struct {
-	// Error By how many units a minute the pace may be less: top keys are counted with an error.
+	// Error The error of the rate in units per minute. The rate may be lower by this, because top keys are counted with an error.
 	Error float64 `json:"error"`
 
-	// OverMs Milliseconds that it was measured over.
+	// OverMs The period of the measurement in milliseconds.
 	OverMs int64 `json:"over_ms"`
 
-	// PerMinute Units charged a minute.
+	// PerMinute Units charged per minute.
 	PerMinute float64 `json:"per_minute"`
 
-	// RefusedPerMinute Units a minute that limits refused: with those charged, the pace at which a limit is used up.
+	// RefusedPerMinute Units per minute that limits denied. Together with the charged units, this is the rate at which a limit is used up.
 	RefusedPerMinute float64 `json:"refused_per_minute"`
 
-	// RequestsPerMinute Requests a minute, charged or refused by limits.
+	// RequestsPerMinute Requests per minute that were charged or that limits denied.
 	RequestsPerMinute float64 `json:"requests_per_minute"`
 }
 
-// Validation Whether a document could be published.
+// Validation Whether a document can be published.
 type Validation struct {
 	// Charges The most limits that could be charged for one request; 0 while there are other errors.
 	Charges int `json:"charges"`
 
-	// Errors What stands in the way.
+	// Errors Errors that prevent publishing.
 	Errors []Fault `json:"errors"`
 
-	// Valid Whether it could.
+	// Valid Whether it can be published.
 	Valid bool `json:"valid"`
 
-	// Warnings What its writer may not have meant.
+	// Warnings Possible mistakes.
 	Warnings []Fault `json:"warnings"`
 }
 
 // Version A published document.
 type Version struct {
-	// Current Whether tenants follow it.
+	// Current Whether it is in force.
 	Current bool `json:"current"`
 
-	// Document What is edited of a plan, whole.
+	// Document The document of a plan.
 	Document PlanDocument `json:"document"`
 
-	// Plan Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Plan Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Plan Slug `json:"plan"`
 
 	// PlanId The plan's.
@@ -2065,7 +2069,7 @@ type Version struct {
 	// PublishedAt When it was first published.
 	PublishedAt time.Time `json:"published_at"`
 
-	// PublishedBy Who did something.
+	// PublishedBy The actor of a change.
 	PublishedBy Actor `json:"published_by"`
 
 	// Version Its number.
@@ -2077,19 +2081,19 @@ type VersionPage struct {
 	// Data The rows.
 	Data []VersionSummary `json:"data"`
 
-	// HasMore Whether there is a next page.
+	// HasMore Whether another page follows.
 	HasMore bool `json:"has_more"`
 
-	// NextCursor Where it begins; absent at the end.
+	// NextCursor The cursor of the next page. Absent on the last page.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
 // VersionSummary A published version, without its document.
 type VersionSummary struct {
-	// Current Whether tenants follow it.
+	// Current Whether it is in force.
 	Current bool `json:"current"`
 
-	// Plan Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+	// Plan Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Plan Slug `json:"plan"`
 
 	// PlanId The plan's.
@@ -2098,14 +2102,14 @@ type VersionSummary struct {
 	// PublishedAt When it was first published.
 	PublishedAt time.Time `json:"published_at"`
 
-	// PublishedBy Who did something.
+	// PublishedBy The actor of a change.
 	PublishedBy Actor `json:"published_by"`
 
 	// Version Its number.
 	Version int `json:"version"`
 }
 
-// Why Why a policy applies or not, the first of: it is `off`; another `method`; another `path`; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, and it is `skipped` then, or denies (`missing`); another policy that applies replaces it (`replaced`); a list, or the tenant's status, answered before any policy (`list`); its key is `blocked`; it `applies`.
+// Why Why a policy applies or not. The first of these that is true: it is `off`; its `method` or `path` does not match; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, so that it is `skipped` or denies (`missing`); another policy that applies replaces it (`replaced`); a list or the tenant's status decided before any policy (`list`); its key is `blocked`; it `applies`.
 type Why string
 
 // Window From 1ms to 366d.
@@ -2114,7 +2118,7 @@ type Window = string
 // AnalyticsFromParameter defines model for AnalyticsFromParameter.
 type AnalyticsFromParameter = time.Time
 
-// AnalyticsPolicyParameter Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+// AnalyticsPolicyParameter Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 type AnalyticsPolicyParameter = Slug
 
 // AnalyticsRouteParameter defines model for AnalyticsRouteParameter.
@@ -2144,10 +2148,10 @@ type AuditToParameter = time.Time
 // BlockParameter defines model for BlockParameter.
 type BlockParameter = openapi_types.UUID
 
-// CountStepParameter The length of a step, in UTC. Minutes are kept for a shorter time than hours, and those than days.
+// CountStepParameter The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 type CountStepParameter = CountStep
 
-// CountedKeyParameter One key of a policy, the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). A name that is left out is the key of those who sent none; `{}` is the whole tenant of a policy that counts by nothing.
+// CountedKeyParameter One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
 type CountedKeyParameter = PartitionKey
 
 // CursorParameter defines model for CursorParameter.
@@ -2168,7 +2172,7 @@ type IfMatchOptionalParameter = string
 // IfMatchParameter defines model for IfMatchParameter.
 type IfMatchParameter = string
 
-// KeyOutcomeParameter Refusals by limits, or requests that passed.
+// KeyOutcomeParameter Denials by limits, or allowed requests.
 type KeyOutcomeParameter = KeyOutcome
 
 // KeyParameter defines model for KeyParameter.
@@ -2177,7 +2181,7 @@ type KeyParameter = openapi_types.UUID
 // LimitParameter defines model for LimitParameter.
 type LimitParameter = int
 
-// ListParameter Which list.
+// ListParameter The list.
 type ListParameter = ListName
 
 // MemberParameter defines model for MemberParameter.
@@ -2201,7 +2205,7 @@ type PlanFreeParameter = Reference
 // PlanParameter An id or a slug.
 type PlanParameter = Reference
 
-// PolicyFilterParameter Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+// PolicyFilterParameter Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 type PolicyFilterParameter = Slug
 
 // QueryParameter defines model for QueryParameter.
@@ -2213,7 +2217,7 @@ type RankingLimitParameter = int
 // RefusalFromParameter defines model for RefusalFromParameter.
 type RefusalFromParameter = time.Time
 
-// RefusalReasonParameter Why a request was refused.
+// RefusalReasonParameter The reason of the denial.
 type RefusalReasonParameter = RefusedReason
 
 // RefusalToParameter defines model for RefusalToParameter.
@@ -2225,13 +2229,13 @@ type RouteFilterParameter = string
 // TenantParameter An id or a slug.
 type TenantParameter = Reference
 
-// TenantPlanParameter Lower-case letters, digits and hyphens; never in the form of a UUID, never changed.
+// TenantPlanParameter Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 type TenantPlanParameter = Slug
 
-// TenantSortParameter Refusals by limits, their share of the requests, or the requests.
+// TenantSortParameter Denials by limits, their share of the requests, or the requests.
 type TenantSortParameter = TenantSort
 
-// TenantStatusParameter A suspended tenant's checks are refused, and its keys may only read.
+// TenantStatusParameter Checks of a suspended tenant are denied, and its keys may only read.
 type TenantStatusParameter = TenantStatus
 
 // VersionParameter defines model for VersionParameter.
@@ -2239,199 +2243,199 @@ type VersionParameter = int32
 
 // GetTopKeysParams defines parameters for GetTopKeys.
 type GetTopKeysParams struct {
-	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
 	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 
-	// Policy Only those of the policy with this slug.
+	// Policy Only rows of the policy with this slug.
 	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
 
-	// From The beginning; an hour before `to` if left out.
+	// From The start of the range. Default: an hour before `to`.
 	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To The end, excluded; now if left out.
+	// To The end of the range, excluded. Default: now.
 	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 
-	// Outcome What is ranked, `limited` if left out.
+	// Outcome The ranked outcome. Default: `limited`.
 	Outcome KeyOutcomeParameter `form:"outcome,omitempty" json:"outcome,omitempty,omitzero"`
 
-	// Limit How many rows the ranking has.
+	// Limit The number of rows of the ranking.
 	Limit RankingLimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
 // GetLatencyParams defines parameters for GetLatency.
 type GetLatencyParams struct {
-	// From The beginning; an hour before `to` if left out.
+	// From The start of the range. Default: an hour before `to`.
 	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To The end, excluded; now if left out.
+	// To The end of the range, excluded. Default: now.
 	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 
-	// Step The length of a step; the finest that keeps the answer small if left out.
+	// Step The length of a step. Default: the finest step that keeps the answer small.
 	Step CountStepParameter `form:"step,omitempty" json:"step,omitempty,omitzero"`
 }
 
 // GetLiveParams defines parameters for GetLive.
 type GetLiveParams struct {
-	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
 	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 }
 
 // GetPolicyTrafficParams defines parameters for GetPolicyTraffic.
 type GetPolicyTrafficParams struct {
-	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
 	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 
-	// From The beginning; an hour before `to` if left out.
+	// From The start of the range. Default: an hour before `to`.
 	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To The end, excluded; now if left out.
+	// To The end of the range, excluded. Default: now.
 	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 
-	// Step The length of a step; the finest that keeps the answer small if left out.
+	// Step The length of a step. Default: the finest step that keeps the answer small.
 	Step CountStepParameter `form:"step,omitempty" json:"step,omitempty,omitzero"`
 
-	// Limit How many rows the ranking has.
+	// Limit The number of rows of the ranking.
 	Limit RankingLimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
 // ListRefusalsParams defines parameters for ListRefusals.
 type ListRefusalsParams struct {
-	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
 	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 
-	// Policy Only those of the policy with this slug.
+	// Policy Only rows of the policy with this slug.
 	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
 
-	// Route Only this route, a pattern as the plan has it, or `(none)`.
+	// Route Only this route, a pattern of the plan or `(none)`.
 	Route RouteFilterParameter `form:"route,omitempty" json:"route,omitempty,omitzero"`
 
-	// Reason Only refusals for this reason.
+	// Reason Only denials with this reason.
 	Reason RefusalReasonParameter `form:"reason,omitempty" json:"reason,omitempty,omitzero"`
 
-	// From Only refusals at or after this instant.
+	// From Only denials at or after this time.
 	From RefusalFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To Only refusals before this instant.
+	// To Only denials before this time.
 	To RefusalToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
 // GetRemainingParams defines parameters for GetRemaining.
 type GetRemainingParams struct {
-	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
 	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 
-	// Policy Only those of the policy with this slug.
+	// Policy Only rows of the policy with this slug.
 	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
 
-	// From The beginning; an hour before `to` if left out.
+	// From The start of the range. Default: an hour before `to`.
 	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To The end, excluded; now if left out.
+	// To The end of the range, excluded. Default: now.
 	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 }
 
 // GetRetryAfterParams defines parameters for GetRetryAfter.
 type GetRetryAfterParams struct {
-	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
 	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 
-	// From The beginning; an hour before `to` if left out.
+	// From The start of the range. Default: an hour before `to`.
 	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To The end, excluded; now if left out.
+	// To The end of the range, excluded. Default: now.
 	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 }
 
 // GetRouteTrafficParams defines parameters for GetRouteTraffic.
 type GetRouteTrafficParams struct {
-	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
 	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 
-	// From The beginning; an hour before `to` if left out.
+	// From The start of the range. Default: an hour before `to`.
 	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To The end, excluded; now if left out.
+	// To The end of the range, excluded. Default: now.
 	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 
-	// Step The length of a step; the finest that keeps the answer small if left out.
+	// Step The length of a step. Default: the finest step that keeps the answer small.
 	Step CountStepParameter `form:"step,omitempty" json:"step,omitempty,omitzero"`
 
-	// Limit How many rows the ranking has.
+	// Limit The number of rows of the ranking.
 	Limit RankingLimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
 // GetTenantTrafficParams defines parameters for GetTenantTraffic.
 type GetTenantTrafficParams struct {
-	// From The beginning; an hour before `to` if left out.
+	// From The start of the range. Default: an hour before `to`.
 	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To The end, excluded; now if left out.
+	// To The end of the range, excluded. Default: now.
 	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 
-	// Sort What is ranked by, `limited` if left out.
+	// Sort The sort order. Default: `limited`.
 	Sort TenantSortParameter `form:"sort,omitempty" json:"sort,omitempty,omitzero"`
 
-	// Limit How many rows the ranking has.
+	// Limit The number of rows of the ranking.
 	Limit RankingLimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
 // GetTrafficParams defines parameters for GetTraffic.
 type GetTrafficParams struct {
-	// Tenant Only this tenant, by id or slug; for an operator key all together if left out.
+	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
 	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 
-	// Policy Only the policy with this slug; not together with `route`.
+	// Policy Only the policy with this slug. Cannot be combined with `route`.
 	Policy AnalyticsPolicyParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
 
-	// Route Only this route, a pattern as the plan has it, or `(none)`; not together with `policy`.
+	// Route Only this route, a pattern of the plan or `(none)`. Cannot be combined with `policy`.
 	Route AnalyticsRouteParameter `form:"route,omitempty" json:"route,omitempty,omitzero"`
 
-	// From The beginning; an hour before `to` if left out.
+	// From The start of the range. Default: an hour before `to`.
 	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To The end, excluded; now if left out.
+	// To The end of the range, excluded. Default: now.
 	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 
-	// Step The length of a step; the finest that keeps the answer small if left out.
+	// Step The length of a step. Default: the finest step that keeps the answer small.
 	Step CountStepParameter `form:"step,omitempty" json:"step,omitempty,omitzero"`
 }
 
 // ListAuditParams defines parameters for ListAudit.
 type ListAuditParams struct {
-	// Tenant Only lines of this tenant, by id or slug.
+	// Tenant Only entries of this tenant, by id or slug.
 	Tenant AuditTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 
-	// Action Only lines of this action.
+	// Action Only entries of this action.
 	Action AuditActionParameter `form:"action,omitempty" json:"action,omitempty,omitzero"`
 
-	// Object Only lines about the object of this id.
+	// Object Only entries about the object with this id.
 	Object AuditObjectParameter `form:"object,omitempty" json:"object,omitempty,omitzero"`
 
-	// From Only lines at or after this instant.
+	// From Only entries at or after this time.
 	From AuditFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
-	// To Only lines before this instant.
+	// To Only entries before this time.
 	To AuditToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
 // ListOperatorKeysParams defines parameters for ListOperatorKeys.
 type ListOperatorKeysParams struct {
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
@@ -2440,10 +2444,10 @@ type ListPeopleParams struct {
 	// Q Part of an e-mail address or name.
 	Q PeopleQueryParameter `form:"q,omitempty" json:"q,omitempty,omitzero"`
 
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
@@ -2458,10 +2462,10 @@ type ListPlansParams struct {
 	// Q Part of a slug or name.
 	Q QueryParameter `form:"q,omitempty" json:"q,omitempty,omitzero"`
 
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
@@ -2485,10 +2489,10 @@ type PublishPlanParams struct {
 
 // ListVersionsParams defines parameters for ListVersions.
 type ListVersionsParams struct {
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
@@ -2503,10 +2507,10 @@ type ListTenantsParams struct {
 	// Plan Only tenants on the plan with this slug.
 	Plan TenantPlanParameter `form:"plan,omitempty" json:"plan,omitempty,omitzero"`
 
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
@@ -2524,22 +2528,22 @@ type UpdateTenantParams struct {
 
 // ListBlocksParams defines parameters for ListBlocks.
 type ListBlocksParams struct {
-	// Policy Only those of the policy with this slug.
+	// Policy Only rows of the policy with this slug.
 	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
 
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
 // ListKeysParams defines parameters for ListKeys.
 type ListKeysParams struct {
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
@@ -2551,10 +2555,10 @@ type ListEntriesParams struct {
 	// Q Part of a value.
 	Q EntryQueryParameter `form:"q,omitempty" json:"q,omitempty,omitzero"`
 
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
@@ -2563,10 +2567,10 @@ type ListMembersParams struct {
 	// Q Part of an e-mail address or name.
 	Q PeopleQueryParameter `form:"q,omitempty" json:"q,omitempty,omitzero"`
 
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
@@ -2578,19 +2582,19 @@ type UpdateMemberParams struct {
 
 // ListOverridesParams defines parameters for ListOverrides.
 type ListOverridesParams struct {
-	// Policy Only those of the policy with this slug.
+	// Policy Only rows of the policy with this slug.
 	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
 
-	// Limit How many rows a page has.
+	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
-	// Cursor The `next_cursor` of the page before. It is opaque and belongs to one listing.
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
 // GetUsageParams defines parameters for GetUsage.
 type GetUsageParams struct {
-	// Policy Only those of the policy with this slug.
+	// Policy Only rows of the policy with this slug.
 	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
 
 	// Key One key of the policy, as a JSON object with the values of its `count_by`, like `{"ip":"203.0.113.9"}`; `{}` for one that counts the whole tenant. A name that is left out was not sent. Only with `policy`.
@@ -2650,10 +2654,10 @@ type ResetKeyJSONRequestBody = Reset
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
-	// GetTopKeys Keys with the most refusals
+	// GetTopKeys Keys with the most denials
 	// (GET /v1/analytics/keys)
 	GetTopKeys(ctx echo.Context, params GetTopKeysParams) error
-	// GetLatency How long the limiter takes
+	// GetLatency Latency of the limiter
 	// (GET /v1/analytics/latency)
 	GetLatency(ctx echo.Context, params GetLatencyParams) error
 	// GetLive The last seconds of this node
@@ -2662,13 +2666,13 @@ type ServerInterface interface {
 	// GetPolicyTraffic Decisions by policy
 	// (GET /v1/analytics/policies)
 	GetPolicyTraffic(ctx echo.Context, params GetPolicyTrafficParams) error
-	// ListRefusals The latest refusals
+	// ListRefusals The latest denials
 	// (GET /v1/analytics/refusals)
 	ListRefusals(ctx echo.Context, params ListRefusalsParams) error
-	// GetRemaining How much is left when decisions are made
+	// GetRemaining Remaining quota at decisions
 	// (GET /v1/analytics/remaining)
 	GetRemaining(ctx echo.Context, params GetRemainingParams) error
-	// GetRetryAfter How long refused requests have to wait
+	// GetRetryAfter Retry times of denied requests
 	// (GET /v1/analytics/retry-after)
 	GetRetryAfter(ctx echo.Context, params GetRetryAfterParams) error
 	// GetRouteTraffic Decisions by route
@@ -2683,7 +2687,7 @@ type ServerInterface interface {
 	// ListAudit Read the audit log
 	// (GET /v1/audit)
 	ListAudit(ctx echo.Context, params ListAuditParams) error
-	// GetExplanation Explain a refusal that was kept
+	// GetExplanation Explain a stored denial
 	// (GET /v1/explain/{decision})
 	GetExplanation(ctx echo.Context, decision DecisionParameter) error
 	// ListOperatorKeys List operator keys
@@ -2713,7 +2717,7 @@ type ServerInterface interface {
 	// GetPerson Read a person
 	// (GET /v1/people/{person})
 	GetPerson(ctx echo.Context, person PersonParameter) error
-	// UpdatePerson Change what a person may do
+	// UpdatePerson Change the access of a person
 	// (PUT /v1/people/{person})
 	UpdatePerson(ctx echo.Context, person PersonParameter, params UpdatePersonParams) error
 	// ListPlans List plans
@@ -2728,7 +2732,7 @@ type ServerInterface interface {
 	// GetPlan Read a plan
 	// (GET /v1/plans/{plan})
 	GetPlan(ctx echo.Context, plan PlanParameter) error
-	// DiffPlan Compare the draft with what is published
+	// DiffPlan Compare the draft with the published version
 	// (GET /v1/plans/{plan}/diff)
 	DiffPlan(ctx echo.Context, plan PlanParameter) error
 	// GetDraft Read a draft
@@ -2767,7 +2771,7 @@ type ServerInterface interface {
 	// ListBlocks List a tenant's blocks
 	// (GET /v1/tenants/{tenant}/blocks)
 	ListBlocks(ctx echo.Context, tenant TenantParameter, params ListBlocksParams) error
-	// CreateBlock Block a key until an instant
+	// CreateBlock Block a key
 	// (POST /v1/tenants/{tenant}/blocks)
 	CreateBlock(ctx echo.Context, tenant TenantParameter) error
 	// DeleteBlock End a block
@@ -2794,10 +2798,10 @@ type ServerInterface interface {
 	// ListEntries List a tenant's deny and allow entries
 	// (GET /v1/tenants/{tenant}/lists)
 	ListEntries(ctx echo.Context, tenant TenantParameter, params ListEntriesParams) error
-	// CreateEntry Add to a list
+	// CreateEntry Add a list entry
 	// (POST /v1/tenants/{tenant}/lists)
 	CreateEntry(ctx echo.Context, tenant TenantParameter) error
-	// DeleteEntry Take from a list
+	// DeleteEntry Delete a list entry
 	// (DELETE /v1/tenants/{tenant}/lists/{entry})
 	DeleteEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error
 	// GetEntry Read an entry
@@ -2815,13 +2819,13 @@ type ServerInterface interface {
 	// GetMember Read a member
 	// (GET /v1/tenants/{tenant}/members/{member})
 	GetMember(ctx echo.Context, tenant TenantParameter, member MemberParameter) error
-	// UpdateMember Change what a member may do
+	// UpdateMember Change the access of a member
 	// (PUT /v1/tenants/{tenant}/members/{member})
 	UpdateMember(ctx echo.Context, tenant TenantParameter, member MemberParameter, params UpdateMemberParams) error
 	// ListOverrides List a tenant's overrides
 	// (GET /v1/tenants/{tenant}/overrides)
 	ListOverrides(ctx echo.Context, tenant TenantParameter, params ListOverridesParams) error
-	// CreateOverride Give a policy other numbers
+	// CreateOverride Create an override
 	// (POST /v1/tenants/{tenant}/overrides)
 	CreateOverride(ctx echo.Context, tenant TenantParameter) error
 	// DeleteOverride End an override
@@ -2830,10 +2834,10 @@ type ServerInterface interface {
 	// GetOverride Read an override
 	// (GET /v1/tenants/{tenant}/overrides/{override})
 	GetOverride(ctx echo.Context, tenant TenantParameter, override OverrideParameter) error
-	// ResetKey Forget what a key has used
+	// ResetKey Reset a key
 	// (POST /v1/tenants/{tenant}/reset)
 	ResetKey(ctx echo.Context, tenant TenantParameter) error
-	// GetUsage What is left
+	// GetUsage Read usage
 	// (GET /v1/tenants/{tenant}/usage)
 	GetUsage(ctx echo.Context, tenant TenantParameter, params GetUsageParams) error
 }
@@ -6334,10 +6338,10 @@ func (response GetUsage200JSONResponse) VisitGetUsageResponse(w http.ResponseWri
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
-	// GetTopKeys Keys with the most refusals
+	// GetTopKeys Keys with the most denials
 	// (GET /v1/analytics/keys)
 	GetTopKeys(ctx context.Context, request GetTopKeysRequestObject) (GetTopKeysResponseObject, error)
-	// GetLatency How long the limiter takes
+	// GetLatency Latency of the limiter
 	// (GET /v1/analytics/latency)
 	GetLatency(ctx context.Context, request GetLatencyRequestObject) (GetLatencyResponseObject, error)
 	// GetLive The last seconds of this node
@@ -6346,13 +6350,13 @@ type StrictServerInterface interface {
 	// GetPolicyTraffic Decisions by policy
 	// (GET /v1/analytics/policies)
 	GetPolicyTraffic(ctx context.Context, request GetPolicyTrafficRequestObject) (GetPolicyTrafficResponseObject, error)
-	// ListRefusals The latest refusals
+	// ListRefusals The latest denials
 	// (GET /v1/analytics/refusals)
 	ListRefusals(ctx context.Context, request ListRefusalsRequestObject) (ListRefusalsResponseObject, error)
-	// GetRemaining How much is left when decisions are made
+	// GetRemaining Remaining quota at decisions
 	// (GET /v1/analytics/remaining)
 	GetRemaining(ctx context.Context, request GetRemainingRequestObject) (GetRemainingResponseObject, error)
-	// GetRetryAfter How long refused requests have to wait
+	// GetRetryAfter Retry times of denied requests
 	// (GET /v1/analytics/retry-after)
 	GetRetryAfter(ctx context.Context, request GetRetryAfterRequestObject) (GetRetryAfterResponseObject, error)
 	// GetRouteTraffic Decisions by route
@@ -6367,7 +6371,7 @@ type StrictServerInterface interface {
 	// ListAudit Read the audit log
 	// (GET /v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
-	// GetExplanation Explain a refusal that was kept
+	// GetExplanation Explain a stored denial
 	// (GET /v1/explain/{decision})
 	GetExplanation(ctx context.Context, request GetExplanationRequestObject) (GetExplanationResponseObject, error)
 	// ListOperatorKeys List operator keys
@@ -6397,7 +6401,7 @@ type StrictServerInterface interface {
 	// GetPerson Read a person
 	// (GET /v1/people/{person})
 	GetPerson(ctx context.Context, request GetPersonRequestObject) (GetPersonResponseObject, error)
-	// UpdatePerson Change what a person may do
+	// UpdatePerson Change the access of a person
 	// (PUT /v1/people/{person})
 	UpdatePerson(ctx context.Context, request UpdatePersonRequestObject) (UpdatePersonResponseObject, error)
 	// ListPlans List plans
@@ -6412,7 +6416,7 @@ type StrictServerInterface interface {
 	// GetPlan Read a plan
 	// (GET /v1/plans/{plan})
 	GetPlan(ctx context.Context, request GetPlanRequestObject) (GetPlanResponseObject, error)
-	// DiffPlan Compare the draft with what is published
+	// DiffPlan Compare the draft with the published version
 	// (GET /v1/plans/{plan}/diff)
 	DiffPlan(ctx context.Context, request DiffPlanRequestObject) (DiffPlanResponseObject, error)
 	// GetDraft Read a draft
@@ -6451,7 +6455,7 @@ type StrictServerInterface interface {
 	// ListBlocks List a tenant's blocks
 	// (GET /v1/tenants/{tenant}/blocks)
 	ListBlocks(ctx context.Context, request ListBlocksRequestObject) (ListBlocksResponseObject, error)
-	// CreateBlock Block a key until an instant
+	// CreateBlock Block a key
 	// (POST /v1/tenants/{tenant}/blocks)
 	CreateBlock(ctx context.Context, request CreateBlockRequestObject) (CreateBlockResponseObject, error)
 	// DeleteBlock End a block
@@ -6478,10 +6482,10 @@ type StrictServerInterface interface {
 	// ListEntries List a tenant's deny and allow entries
 	// (GET /v1/tenants/{tenant}/lists)
 	ListEntries(ctx context.Context, request ListEntriesRequestObject) (ListEntriesResponseObject, error)
-	// CreateEntry Add to a list
+	// CreateEntry Add a list entry
 	// (POST /v1/tenants/{tenant}/lists)
 	CreateEntry(ctx context.Context, request CreateEntryRequestObject) (CreateEntryResponseObject, error)
-	// DeleteEntry Take from a list
+	// DeleteEntry Delete a list entry
 	// (DELETE /v1/tenants/{tenant}/lists/{entry})
 	DeleteEntry(ctx context.Context, request DeleteEntryRequestObject) (DeleteEntryResponseObject, error)
 	// GetEntry Read an entry
@@ -6499,13 +6503,13 @@ type StrictServerInterface interface {
 	// GetMember Read a member
 	// (GET /v1/tenants/{tenant}/members/{member})
 	GetMember(ctx context.Context, request GetMemberRequestObject) (GetMemberResponseObject, error)
-	// UpdateMember Change what a member may do
+	// UpdateMember Change the access of a member
 	// (PUT /v1/tenants/{tenant}/members/{member})
 	UpdateMember(ctx context.Context, request UpdateMemberRequestObject) (UpdateMemberResponseObject, error)
 	// ListOverrides List a tenant's overrides
 	// (GET /v1/tenants/{tenant}/overrides)
 	ListOverrides(ctx context.Context, request ListOverridesRequestObject) (ListOverridesResponseObject, error)
-	// CreateOverride Give a policy other numbers
+	// CreateOverride Create an override
 	// (POST /v1/tenants/{tenant}/overrides)
 	CreateOverride(ctx context.Context, request CreateOverrideRequestObject) (CreateOverrideResponseObject, error)
 	// DeleteOverride End an override
@@ -6514,10 +6518,10 @@ type StrictServerInterface interface {
 	// GetOverride Read an override
 	// (GET /v1/tenants/{tenant}/overrides/{override})
 	GetOverride(ctx context.Context, request GetOverrideRequestObject) (GetOverrideResponseObject, error)
-	// ResetKey Forget what a key has used
+	// ResetKey Reset a key
 	// (POST /v1/tenants/{tenant}/reset)
 	ResetKey(ctx context.Context, request ResetKeyRequestObject) (ResetKeyResponseObject, error)
-	// GetUsage What is left
+	// GetUsage Read usage
 	// (GET /v1/tenants/{tenant}/usage)
 	GetUsage(ctx context.Context, request GetUsageRequestObject) (GetUsageResponseObject, error)
 }
