@@ -64,10 +64,10 @@ type Drawn struct {
 const LeaseLeast = 4
 
 const (
-	leaseQuota  = 100       // smaller limits are never leased
-	leaseWindow = 100_000   // microseconds; shorter windows are never leased
-	leaseEpoch  = 100_000   // microseconds; buckets with shorter epochs are never leased
-	longEpoch   = 5_000_000 // microseconds
+	leaseQuota  = 100        // smaller limits are never leased
+	leaseWindow = 100_000    // microseconds; shorter windows are never leased
+	leaseEpoch  = 100_000    // microseconds; buckets with shorter epochs are never leased
+	longEpoch   = 60_000_000 // microseconds
 )
 
 // LeaseBatch is how many units of a leased limit one of so many nodes holds at
@@ -90,7 +90,7 @@ func (m *Meter) LeaseBatch(nodes int) int64 {
 
 // LeaseEpoch is the length in microseconds of the epochs of a bucket's leases:
 // units that were drawn in epoch n lapse at the end of epoch n+1. It is an eighth
-// of the time in which the bucket fills, and at most 5 s.
+// of the time in which the bucket fills, and at most a minute.
 func (m *Meter) LeaseEpoch() int64 {
 	if m.P == 0 {
 		return 0

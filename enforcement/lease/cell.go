@@ -16,18 +16,23 @@ type reading struct {
 }
 
 const (
-	apart      = 5_000      // how far the wall clock may move against the monotonic one
-	margin     = apart      // by which a lot ends early, since a suspension may be as short
-	drift      = 1000       // a clock is wrong by less than one part in so many
-	longest    = 30_000_000 // after which the store's clock must be read again
-	burst      = 5_000_000  // for how long a batch should last
-	slowness   = 10_000_000 // an idle cell is forgotten after so long
-	pause      = 100_000    // between a draw that brought nothing and the next
-	ramp       = 8          // by which a batch grows at most
-	first      = 32         // units of the first batch at most
+	apart      = 5_000       // how far the wall clock may move against the monotonic one
+	margin     = apart       // by which a lot ends early, since a suspension may be as short
+	drift      = 1000        // a clock is wrong by less than one part in so many
+	longest    = 150_000_000 // after which the store's clock must be read again
+	burst      = 5_000_000   // for how long a large batch should last
+	lifetime   = 60_000_000  // for how long a small batch should last, at most
+	small      = 128         // units of a small batch at most
+	least      = 16          // and at least
+	share      = 8           // a batch is small up to the node's most divided by this
+	slowness   = 120_000_000 // a cell that holds nothing and is idle is forgotten after so long
+	pause      = 100_000     // between a draw that brought nothing and the next
+	ramp       = 8           // by which a batch grows at most
+	first      = 32          // units of the first batch at most
 	returnSoon = 2 * sweepEvery
 	sweepEvery = 100_000
-	idle       = 2_000_000 // after which what a cell holds is given back, at most
+	gather     = 2_000     // for how long draws wait for others to share a call
+	idle       = 2_000_000 // after which a large batch is given back, at most
 	atOnce     = 64        // draws in one call
 	shards     = 256
 )
@@ -36,6 +41,9 @@ const (
 type shard struct {
 	mu    sync.Mutex
 	cells map[enforcement.Key]*cell
+	due   int64 // when sweep has to visit the shard, by the node's clock
+	count Stats // without Held and Counters
+	_     [32]byte
 }
 
 // A cell is what this node holds of one counter.
@@ -137,6 +145,28 @@ func (c *cell) take(cost int64, now reading) (h hold) {
 	return h
 }
 
+// spend takes cost of the lots: all of it, or nothing. A lot that has ended is left
+// to take.
+func (c *cell) spend(cost int64, now reading) bool {
+	if cost == 0 || c.held() < cost || !c.sure(now) {
+		return false
+	}
+	latest := c.latest(now)
+	for i := range c.lots {
+		if c.lots[i].units > 0 && latest >= c.lots[i].until {
+			return false
+		}
+	}
+	early := min(c.lots[0].units, cost)
+	c.lots[0].units -= early
+	c.lots[1].units -= cost - early
+	if c.epoch > 0 {
+		c.lots[0].spent += early
+		c.lots[1].spent += cost - early
+	}
+	return true
+}
+
 // live reports whether a lot with units has not ended.
 func (c *cell) live(now reading) bool {
 	latest := c.latest(now)
@@ -197,44 +227,84 @@ func (c *cell) learn(s *enforcement.State, at int64, sent reading) {
 	}
 }
 
-// count notes that a check cost so much, and forgets checks of long ago.
+// count adds a check of this cost to the rate of the cell. After a lull longer than
+// a batch lasts, the rate starts again.
 func (c *cell) count(cost int64, now reading) {
-	if now.mono-c.mark > c.horizon() && c.held() == 0 && !c.queued {
-		c.mark, c.used, c.checks = now.mono, 0, 0
+	if now.mono-c.mark > c.life() && c.held() == 0 && !c.queued {
+		c.mark, c.used, c.checks = now.mono, 0, min(c.checks, 1)
 	}
 	c.used += cost
 	c.checks++
 	c.last = now.mono
 }
 
-// horizon is for how long a batch should last.
-func (c *cell) horizon() int64 {
+// horizon is for how long a large batch should last.
+func (c *cell) horizon() int64 { return min(c.life(), burst) }
+
+// life is for how long a small batch should last: a lot lives no longer.
+func (c *cell) life() int64 {
 	if c.epoch > 0 {
 		return c.epoch
 	}
-	return min(c.meter.Window/4, burst)
+	return min(c.meter.Window/4, lifetime)
 }
 
 // want is how many units the cell should have besides those that it holds: what
-// the rate asks for within the horizon.
+// is used within the horizon, or within the life of a lot if that is few units.
+// So a key with some checks in a second needs a draw every minute, and a key
+// with many holds no more than it soon uses.
 func (c *cell) want(now reading) int64 {
-	elapsed, lasts := max(now.mono-c.mark, 1000), c.horizon()
+	elapsed, rest := max(now.mono-c.mark, 1000), int64(1<<62)
 	if c.epoch == 0 {
-		lasts = min(lasts, max(c.start+c.meter.Window-c.latest(now), 0))
+		rest = max(c.start+c.meter.Window-c.latest(now), 0)
 	}
-	want := min(c.used, 1<<32) * lasts / elapsed // the bound keeps the product in range
-	return min(want, max(first, ramp*c.wanted), c.batch) - c.held()
+	used := min(c.used, 1<<32) // the bound keeps the products in range
+	large := used * min(c.horizon(), rest) / elapsed
+	few := min(max(used*min(c.life(), rest)/elapsed, least), small, c.batch/share)
+	return min(max(large, few), max(first, ramp*c.wanted), c.batch) - c.held()
 }
 
-// soon is how long before its end a lot is given back.
-func (c *cell) soon() int64 { return min(c.horizon()/2, returnSoon) }
+// soon is how long before its end a lot is given back. Lots of many buckets end at
+// one instant. The cells give them back one after another, over a quarter of a lot's life.
+func (c *cell) soon() int64 {
+	soon := min(c.horizon()/2, returnSoon)
+	if c.epoch > 0 {
+		soon += c.epoch / 4 * int64(c.key.Partition[15]) / 256
+	}
+	return soon
+}
+
+// patience is for how long a cell keeps what it does not use.
+func (c *cell) patience() int64 {
+	if c.held() <= min(small, c.batch/share) {
+		return 2 * c.life()
+	}
+	return min(c.horizon(), idle)
+}
+
+// due is when sweep has to visit the cell, by the node's clock.
+func (c *cell) due() int64 {
+	if c.held() == 0 && c.lots[0].spent+c.lots[1].spent == 0 {
+		return c.last + slowness
+	}
+	due := min(c.last+c.patience(), c.sent.mono+longest/2)
+	if c.meter.Algorithm == enforcement.FixedWindow {
+		return due
+	}
+	for i := range c.lots {
+		if c.lots[i].units > 0 { // c.latest runs ahead of the clock by at most longest/drift
+			due = min(due, c.lots[i].until-c.soon()-margin-longest/drift-c.at+c.sent.mono)
+		}
+	}
+	return due
+}
 
 // low reports whether a draw should begin.
 func (c *cell) low(now reading) bool {
 	if c.queued || c.closing || c.checks < 2 || now.mono < c.retry {
 		return false
 	}
-	return 2*c.held() < max(c.wanted, 1) && c.want(now) >= enforcement.LeaseLeast
+	return 4*c.held() < max(c.wanted, 1) && c.want(now) >= enforcement.LeaseLeast
 }
 
 // draw settles the lots and asks for more. It is sent at now.
@@ -273,7 +343,11 @@ func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading
 	}
 	if c.gave {
 		c.gave, c.closing = false, false
-		c.wanted, c.checks, c.used, c.mark = 0, 0, 0, now.mono
+		c.wanted, c.checks, c.used, c.mark = 0, min(c.checks, 1), 0, now.mono
+	}
+	if a.Err == nil {
+		c.in.count.Drawn += a.Units
+		c.in.count.Returned += d.Lots[0].Back + d.Lots[1].Back
 	}
 	switch {
 	case c.reports != c.flight || c.start != d.Start: // the numbers, the window or the counter changed meanwhile
@@ -299,8 +373,12 @@ func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading
 	last.units += a.Units
 }
 
-// ending reports whether a lot with units is about to end and takes them back.
+// ending reports whether a lot with units is about to end and takes them back, or
+// the store's clock has to be read again.
 func (c *cell) ending(now reading) bool {
+	if now.mono-c.sent.mono > longest/2 {
+		return true
+	}
 	if c.meter.Algorithm == enforcement.FixedWindow {
 		return false
 	}

@@ -23,6 +23,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 				case <-ctx.Done():
 					return
 				case <-l.wake:
+					l.gather()
 					l.pump(ctx)
 				}
 			}
@@ -96,6 +97,16 @@ func (l *Limiter) enqueue(c *cell) {
 	l.signal()
 }
 
+// gather waits until the queue fills a call, or for a moment.
+func (l *Limiter) gather() {
+	l.mu.Lock()
+	full := len(l.queue) >= atOnce
+	l.mu.Unlock()
+	if !full {
+		time.Sleep(gather * time.Microsecond)
+	}
+}
+
 func (l *Limiter) signal() {
 	select {
 	case l.wake <- struct{}{}:
@@ -149,6 +160,7 @@ func (l *Limiter) drew(cells []*cell, draws []enforcement.Draw, drawn []enforcem
 	for i, c := range cells {
 		c.in.mu.Lock()
 		c.drew(&draws[i], &drawn[i], sent, now)
+		c.in.due = min(c.in.due, c.due())
 		if c.closing || l.stopped.Load() && c.held() > 0 {
 			c.closing = true
 			l.enqueue(c)
@@ -158,19 +170,39 @@ func (l *Limiter) drew(cells []*cell, draws []enforcement.Draw, drawn []enforcem
 }
 
 // sweep gives back what was not used for a while, or cannot be used any more,
-// and forgets cells that hold nothing.
+// and forgets cells that hold nothing. It visits the shards that are due, and all if
+// the clocks have moved apart.
 func (l *Limiter) sweep(now reading) {
-	l.each(func(c *cell) {
+	all := now.skew > l.swept+apart/2 || now.skew < l.swept-apart/2
+	if all {
+		l.swept = now.skew
+	}
+	for i := range l.shards {
+		s := &l.shards[i]
+		s.mu.Lock()
+		if all || now.mono >= s.due {
+			l.visit(s, now)
+		}
+		s.mu.Unlock()
+	}
+}
+
+// visit is sweep for one shard, which is locked.
+func (l *Limiter) visit(s *shard, now reading) {
+	s.due = 1 << 62
+	for _, c := range s.cells {
 		switch unused := now.mono - c.last; {
 		case c.queued:
 		case c.held() == 0 && unused > slowness:
-			delete(c.in.cells, c.key)
+			delete(s.cells, c.key)
+			continue
 		case c.held() == 0 && c.lots[0].spent+c.lots[1].spent == 0:
-		case unused > min(c.horizon(), idle) || !c.sure(now):
+		case unused > c.patience() || !c.sure(now):
 			c.closing = true
 			l.enqueue(c)
 		case c.ending(now):
 			l.enqueue(c)
 		}
-	})
+		s.due = min(s.due, c.due())
+	}
 }

@@ -35,12 +35,17 @@ type Limiter struct {
 	shards [shards]shard
 	pool   sync.Pool // of *work
 
+	// Of requests that are not decided by spend.
+	answered, spent atomic.Int64
+
 	running atomic.Bool
 	stopped atomic.Bool
 	wake    chan struct{} // holds one token while the queue has cells
 
 	mu    sync.Mutex
 	queue []*cell
+
+	swept int64 // the skew of the clocks when sweep last visited all cells
 }
 
 var _ enforcement.Limiter = (*Limiter)(nil)
@@ -90,6 +95,8 @@ type work struct {
 	charges  []enforcement.Charge
 	requests []enforcement.Request
 	outcomes []enforcement.Outcome
+
+	answered, spent int64 // of Stats, not yet added
 }
 
 // An ask is a request that the shared limiter has to decide, in part or, without
@@ -102,10 +109,14 @@ type ask struct {
 	whole    bool
 }
 
-// Take decides requests. Those that are covered by what the node holds ask
-// nothing.
+// Take decides requests. It asks the shared limiter only what the quota that the
+// node holds does not cover.
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
-	if !l.take(ctx, requests, outcomes) {
+	now, live := l.read(), !l.stopped.Load() && ctx.Err() == nil
+	if len(requests) == 1 && live && l.spend(&requests[0], &outcomes[0], now) {
+		return
+	}
+	if !l.take(ctx, requests, outcomes, now, live) {
 		return
 	}
 	// What this node was drawing, or giving back, was missing.
@@ -114,24 +125,26 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 			continue
 		}
 		if l.settled(ctx, &requests[i], &outcomes[i]) {
-			_ = l.take(ctx, requests[i:i+1], outcomes[i:i+1])
+			_ = l.take(ctx, requests[i:i+1], outcomes[i:i+1], l.read(), !l.stopped.Load() && ctx.Err() == nil)
 		}
 	}
 }
 
 // take decides requests. retry: one was denied, and this node may have quota of
-// it on the way.
-func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) (retry bool) {
+// it on the way. live: the node may spend what it holds.
+func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, now reading, live bool) (
+	retry bool,
+) {
 	w := l.pool.Get().(*work)
 	defer l.release(w)
-	w.now = l.read()
-	live := !l.stopped.Load() && ctx.Err() == nil
+	w.now = now
 	for i := range requests {
 		r := &requests[i]
 		switch {
 		case r.Mode == enforcement.Reset:
 			l.forget(r)
 			w.asks = append(w.asks, ask{index: i, whole: true})
+		case live && l.spend(r, &outcomes[i], now):
 		case live && leased(r):
 			l.cover(w, i, r, &outcomes[i])
 		default:
@@ -154,7 +167,37 @@ func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outc
 	return retry
 }
 
+// spend decides a request with one leased charge if the node holds the whole cost. It
+// reports whether it did; if not, nothing has changed.
+func (l *Limiter) spend(r *enforcement.Request, out *enforcement.Outcome, now reading) bool {
+	if len(r.Charges) != 1 || r.Mode != enforcement.Enforce || !r.Charges[0].Leased {
+		return false
+	}
+	charge := &r.Charges[0]
+	s := l.shard(&charge.Key)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	c := s.cells[charge.Key]
+	if c == nil || !c.serves(charge, r.Home) || !c.spend(charge.Cost, now) {
+		return false
+	}
+	s.count.Answered++
+	s.count.Spent += charge.Cost
+	c.count(charge.Cost, now)
+	if c.low(now) {
+		l.enqueue(c)
+	}
+	out.Verdict, out.At, out.Units, out.Err = enforcement.Granted, c.store(now), 0, nil
+	out.Charges = append(out.Charges[:0], enforcement.Charged{State: c.view(now), Cost: charge.Cost, Fits: true})
+	return true
+}
+
 func (l *Limiter) release(w *work) {
+	if w.answered > 0 || w.spent > 0 {
+		l.answered.Add(w.answered)
+		l.spent.Add(w.spent)
+		w.answered, w.spent = 0, 0
+	}
 	for i := range w.outcomes { // a limiter that ran out of time may still read the request
 		if !w.outcomes[i].Verdict.Decided() {
 			return
@@ -202,6 +245,12 @@ func (l *Limiter) cover(w *work, index int, r *enforcement.Request, out *enforce
 	if a.to = len(w.charges); a.to > a.from {
 		w.asks = append(w.asks, a)
 		return
+	}
+	if r.Mode == enforcement.Enforce {
+		w.answered++
+		for i := a.holds; i < len(w.holds); i++ {
+			w.spent += w.holds[i].sum()
+		}
 	}
 	w.holds = w.holds[:a.holds]
 	if len(r.Charges) > 1 {
@@ -255,12 +304,23 @@ func addUp(r *enforcement.Request, out *enforcement.Outcome) {
 	}
 }
 
+// nextOutcome appends an outcome that keeps the room of the one that was there.
+func (w *work) nextOutcome() []enforcement.Outcome {
+	n := len(w.outcomes)
+	if n == cap(w.outcomes) {
+		return append(w.outcomes, enforcement.Outcome{})
+	}
+	w.outcomes = w.outcomes[:n+1]
+	w.outcomes[n] = enforcement.Outcome{Charges: w.outcomes[n].Charges[:0]}
+	return w.outcomes
+}
+
 // ask has the shared limiter decide what is left of the requests.
 func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range w.asks {
 		a := &w.asks[i]
 		r := requests[a.index]
-		w.outcomes = append(w.outcomes, enforcement.Outcome{})
+		w.outcomes = w.nextOutcome()
 		if a.whole {
 			w.outcomes[i].Charges = outcomes[a.index].Charges
 		} else {
@@ -307,6 +367,9 @@ func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforce
 			case h.asked >= 0:
 				retry = l.told(w, r, charge, h, out, k, kept) || retry
 			}
+			if kept && r.Mode == enforcement.Enforce {
+				w.spent += h.sum()
+			}
 		}
 	}
 	if len(r.Charges) > 1 {
@@ -325,6 +388,7 @@ func (l *Limiter) put(charge *enforcement.Charge, h *hold) {
 	defer s.mu.Unlock()
 	if c := s.cells[charge.Key]; c != nil {
 		c.put(h)
+		s.due = min(s.due, c.due())
 	}
 }
 
@@ -341,6 +405,7 @@ func (l *Limiter) told(w *work, r *enforcement.Request, charge *enforcement.Char
 	if r.Mode == enforcement.Enforce {
 		if !kept && c != nil {
 			c.put(h)
+			s.due = min(s.due, c.due())
 		}
 		if c = l.note(s, c, r, charge, told, kept && asked > 0, out.At, w.now); c != nil && !told.Fits {
 			c.retry = w.now.mono + pause
@@ -384,12 +449,13 @@ func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforc
 	batch := charge.Meter.LeaseBatch(l.config.Nodes)
 	fresh := c == nil
 	switch {
-	case fresh && (batch == 0 || !charged && !charge.Meter.Algorithm.Bucket() || len(s.cells) >= max(l.config.Keys/shards, 1)):
+	case fresh && (batch == 0 || !charged && !charge.Meter.Algorithm.Bucket() || !l.room(s)):
 		return nil
 	case fresh:
 		c = &cell{in: s}
 		s.cells[charge.Key] = c
 		c.begin(charge, r.Home, batch, sent)
+		s.due = min(s.due, c.due())
 		c.count(charge.Cost, sent)
 	case !c.serves(charge, r.Home):
 		if c.rev > charge.Rev || c.closing {
@@ -414,6 +480,25 @@ func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforc
 		l.enqueue(c)
 	}
 	return c
+}
+
+// room reports whether a shard has room for another cell, for which it may forget a
+// random one that holds nothing.
+func (l *Limiter) room(s *shard) bool {
+	if len(s.cells) < max(l.config.Keys/shards, 1) {
+		return true
+	}
+	looked := 0
+	for key, c := range s.cells {
+		if c.held() == 0 && !c.queued && c.lots[0].spent+c.lots[1].spent == 0 {
+			delete(s.cells, key)
+			return true
+		}
+		if looked++; looked == 8 {
+			break
+		}
+	}
+	return false
 }
 
 // forget drops what the node holds of counters that are reset.
