@@ -30,7 +30,7 @@ help: ## list the targets
 run: build ## build and start Headgate with nothing else: SQLite in ./data, limits in this process
 	@exec ./bin/headgate serve $(ARGS)
 
-demo: build ## build and start Headgate with something to look at, in ./demo-data: tenants, a week of history, live traffic
+demo: build ## build and start Headgate with sample tenants, a week of history and live traffic, in ./demo-data
 	@exec ./bin/headgate demo $(ARGS)
 
 build: ## build bin/headgate

@@ -52,7 +52,7 @@ var imports = map[string][]string{
 	"internal/nodes": {}, // what a node says of itself is found out by cmd/server
 
 	"api":       {".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
-	"web":       {".", "web/views", "internal/usage", "internal/preview", "internal/nodes", "internal/demo", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
+	"web":       {".", "web/views", "internal/usage", "internal/preview", "internal/nodes", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
 	"web/views": {"internal/problem"}, // view models with ready values
 
 	// At the side: known to cmd/server and to tests.

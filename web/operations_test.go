@@ -3,7 +3,6 @@ package web
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -16,7 +15,6 @@ import (
 
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
-	"github.com/headgate/headgate/internal/demo"
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/tenants"
 )
@@ -225,51 +223,21 @@ func TestSettingsPages(t *testing.T) {
 	}
 }
 
-// demoWorld is a world whose database says that acme is the demo's.
-func demoWorld(t *testing.T) *world {
-	t.Helper()
-	w := newWorld(t)
-	acme, err := w.tenants.Tenant(t.Context(), "acme")
-	must(t, err)
-	text, err := json.Marshal(demo.Info{MadeAt: start, Tenants: []demo.Made{{ID: acme.ID, Slug: acme.Slug, Number: acme.Number}}})
-	must(t, err)
-	must(t, w.store.PutSetting(t.Context(), "demo", string(text), audit.Entry{Actor: audit.Actor{Kind: "command", ID: "demo", Name: "demo"}, Action: "demo.make"}))
-	return w
-}
-
-// The banner says that there is demo data, to those who may it offers to remove
-// it, and removing asks first.
+// The pages of a demo database show a banner, except to the people of a tenant.
 func TestDemoBanner(t *testing.T) {
 	t.Parallel()
-	w := demoWorld(t)
-	for by, want := range map[string]bool{"owner": true, "editor": true, "viewer": false} {
-		page := w.get("/audit", by)
-		if !strings.Contains(page.body, "Demo data:") || strings.Contains(page.body, `action="/demo/remove"`) != want {
-			t.Errorf("%s: banner %v, removal %v", by, strings.Contains(page.body, "Demo data:"), !want)
+	const banner = "Demo data:"
+	w := newWorld(t, func(c *Config) { c.Demo = true })
+	for _, by := range []string{"owner", "editor", "viewer"} {
+		if page := w.get("/audit", by); !strings.Contains(page.body, banner) {
+			t.Errorf("%s: the page has no banner", by)
 		}
 	}
-	if page := w.get("/tenants/acme/audit", "acme-admin"); strings.Contains(page.body, "Demo data:") {
-		t.Error("a tenant's people see the banner")
+	if page := w.get("/tenants/acme/audit", "acme-admin"); strings.Contains(page.body, banner) {
+		t.Error("people of a tenant see the banner")
 	}
-	if asked := w.post("/demo/remove", "owner", nil); asked.Code != http.StatusSeeOther || asked.Header().Get("Location") != "/demo/remove" {
-		t.Errorf("the banner's button: %d %q", asked.Code, asked.Header().Get("Location"))
-	}
-	sure := w.get("/demo/remove", "owner")
-	if sure.Code != http.StatusOK || !strings.Contains(textOf(sure.tree(t)), "1: acme") {
-		t.Errorf("%d", sure.Code)
-	}
-	done := w.post("/demo/remove", "owner", url.Values{"sure": {"yes"}})
-	if done.Code != http.StatusSeeOther || !strings.Contains(done.Header().Get("Location"), "done=demo-removed") {
-		t.Fatalf("%d %s", done.Code, done.body)
-	}
-	if _, err := w.tenants.Tenant(t.Context(), "acme"); err == nil {
-		t.Error("the demo's tenant is still there")
-	}
-	if page := w.get("/audit", "owner"); strings.Contains(page.body, "Demo data:") {
-		t.Error("the banner is still there")
-	}
-	if again := w.get("/demo/remove", "owner"); again.Code != http.StatusSeeOther || again.Header().Get("Location") != "/" {
-		t.Errorf("nothing to remove: %d", again.Code)
+	if page := newWorld(t).get("/audit", "owner"); strings.Contains(page.body, banner) {
+		t.Error("a database without demo data has the banner")
 	}
 }
 

@@ -87,7 +87,7 @@ var actionsTold = []struct {
 	{accounts.MembersWrite, "Invite, change and remove a tenant's members"},
 	{accounts.ExceptionsWrite, "Set overrides, lists and blocks, and reset counters"},
 	{accounts.PlansRead, "See plans"},
-	{accounts.PlansWrite, "Edit and publish plans, and remove the demo data"},
+	{accounts.PlansWrite, "Edit and publish plans"},
 	{accounts.PeopleRead, "See the operator's people"},
 	{accounts.PeopleWrite, "Invite, change and remove the operator's people"},
 	{accounts.OperatorKeysRd, "See operator keys and settings"},

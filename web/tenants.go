@@ -219,7 +219,6 @@ var tenantNotices = map[string]string{
 	"tenant-suspended": "The tenant is suspended: its checks are answered 403.",
 	"tenant-resumed":   "The tenant is resumed.",
 	"tenant-deleted":   "The tenant is deleted.",
-	"demo-removed":     "The demo data is removed.",
 	"key-revoked":      "The key is revoked: requests with it are answered 401.",
 	"override-created": "The override is in force.",
 	"override-deleted": "The override is ended.",

@@ -16,7 +16,6 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
-	"github.com/headgate/headgate/internal/demo"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
@@ -79,8 +78,8 @@ type Config struct {
 	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
 	// Changed makes an edit count on this node at once; default: nothing.
 	Changed func(context.Context)
-	// Demo tells of demo data and removes it; default nil: there is none.
-	Demo *demo.Service
+	// Demo is set if the database is one of headgate demo; the pages show a banner.
+	Demo bool
 	// Process is what there is to know of the process that serves the pages.
 	Process Process
 	// AuditLines is how many lines a file of the audit log has at most; default
@@ -109,7 +108,6 @@ type Web struct {
 	turns       turns
 	questions   questions
 	chain       chain
-	demo        demoSeen
 }
 
 // New reads the specification; an error means that the embedded file is broken,
@@ -202,8 +200,7 @@ func (w *Web) page(c echo.Context, title string) views.Page {
 		p.AccountURL = "/account"
 	}
 	if v := who(c); v.signedIn() && v.user.TenantID == "" {
-		p.Demo = w.demoPresent(c.Request().Context())
-		p.RemoveDemo = p.Demo && may(c, accounts.PlansWrite) && may(c, accounts.TenantWrite)
+		p.Demo = w.cfg.Demo
 	}
 	return p
 }

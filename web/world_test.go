@@ -28,7 +28,6 @@ import (
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
-	"github.com/headgate/headgate/internal/demo"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
@@ -232,7 +231,6 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})
 		},
-		Demo:     demo.NewService(w.store, w.tenants, w.plans, w.exceptions, demo.Config{Now: w.clock}),
 		Changed:  func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Timeout:  time.Minute, // of a busy machine
 		Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise

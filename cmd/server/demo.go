@@ -2,55 +2,64 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
-	"strings"
-	"time"
+	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/alecthomas/kong"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/demo"
-	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/store"
-	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 )
 
-// demoDatabase is where the demo is kept: never, unless somebody says so, where
-// serve keeps what is real. The environment's HEADGATE_DATABASE_URL says so.
+// demoDatabase is the default database of headgate demo.
 const demoDatabase = "sqlite://demo-data/headgate.db"
 
-// demoCommand serves with something to look at.
+// demoMarker is the name of the file that marks a folder as one that
+// headgate demo --reset may delete.
+const demoMarker = "HEADGATE-DEMO"
+
+// demoCommand is serve on a database of its own, with sample data and traffic.
 type demoCommand struct {
-	Run    demoRun    `cmd:"" default:"withargs" help:"Serve with sample plans and tenants, a week of history and live traffic (the default); takes every setting of serve."`
-	Remove demoRemove `cmd:"" help:"Remove what the demo made, and nothing else, also beside a running server."`
+	serveCommand
+	Reset bool `setting:"false" help:"Delete the demo's folder first, and start over."`
 }
 
-// demoRun is serve, which fills its database first and asks itself.
-type demoRun struct{ serveCommand }
-
 // Help is the part of --help behind the flags.
-func (*demoRun) Help() string {
-	return "Everything that it makes is marked: slugs begin with demo-, and headgate demo remove, or one click in the dashboard, takes exactly that out again. " +
-		"Started again on the same database, it fills the time that it was not there."
+func (*demoCommand) Help() string {
+	return "The demo has a database of its own, and is refused on a database with other data. " +
+		"Started again, it adds the traffic of the time since it stopped. " +
+		"To start over, add --reset; to remove the demo, delete its folder, which is demo-data unless HEADGATE_DATABASE_URL says otherwise."
 }
 
 // Run serves until ctx ends.
-func (d *demoRun) Run(ctx context.Context, p program) error {
+func (d *demoCommand) Run(ctx context.Context, p program) error {
+	if d.Reset {
+		if err := d.validate(p.getenv); err != nil {
+			return usageError{err}
+		}
+		if err := d.reset(); err != nil {
+			return err
+		}
+	}
 	d.demo = true
 	return d.serveCommand.Run(ctx, p)
 }
 
-// separateDemo gives the demo's commands a database of their own by default.
+// separateDemo sets the default database of the demo command.
 func separateDemo(parser *kong.Kong) {
 	for _, command := range parser.Model.Leaves(false) {
-		if command.Parent == nil || command.Parent.Name != "demo" {
+		if command.Name != "demo" {
 			continue
 		}
 		for _, f := range command.Flags {
@@ -61,33 +70,92 @@ func separateDemo(parser *kong.Kong) {
 	}
 }
 
-// demoActor is who makes the demo, in the audit log.
+// reset deletes the folder of the demo's database, with everything in it. It
+// fails if the folder is not marked or has files that the demo did not write.
+func (d *demoCommand) reset() error {
+	if d.production() {
+		return usageError{fmt.Errorf("--reset deletes a folder, and %s names a Postgres database: drop and create that database instead", settingName("database-url"))}
+	}
+	path, err := store.SQLitePath(d.DatabaseURL)
+	if err != nil {
+		return usageError{fmt.Errorf("%s: %w", settingName("database-url"), err)}
+	}
+	folder := filepath.Dir(path)
+	files, err := os.ReadDir(folder)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(files) == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	const advice = "nothing was deleted: delete the folder yourself if it has nothing that you need"
+	if _, err := os.Stat(filepath.Join(folder, demoMarker)); err != nil {
+		return fmt.Errorf("%s is not a folder of headgate demo, because it has no file %s; %s", folder, demoMarker, advice)
+	}
+	if other := foreignFile(files, path); other != "" {
+		return fmt.Errorf("%s has a file that headgate demo did not write, %s; %s", folder, other, advice)
+	}
+	if err := store.DeleteSQLite(path); err != nil {
+		return fmt.Errorf("delete the demo: %w", err)
+	}
+	if err := os.Remove(filepath.Join(folder, demoMarker)); err != nil {
+		return fmt.Errorf("delete the demo: %w", err)
+	}
+	return os.Remove(folder)
+}
+
+// foreignFile returns the name of a file that is neither the marker nor part of
+// the database at path; "" if there is none.
+func foreignFile(files []os.DirEntry, path string) string {
+	known := append(store.SQLiteFiles(path), demoMarker)
+	for _, f := range files {
+		if !slices.Contains(known, f.Name()) {
+			return f.Name()
+		}
+	}
+	return ""
+}
+
+// prepareDemo fails if the database has data that is not the demo's. It marks the
+// folder of a SQLite database, unless the folder has other files. It runs before
+// migrations, so that a database with other data is not changed.
+func (s *serveCommand) prepareDemo(ctx context.Context, st *store.Store) error {
+	m, err := st.MigrationStatus(ctx)
+	if err == nil && m.Version > 0 {
+		err = demo.Check(ctx, st)
+	}
+	if problem.Is(err, problem.Conflict) {
+		return fmt.Errorf("%s: %w; add --reset to delete a demo and start over, "+
+			"name an empty database, or leave the setting away to use the folder demo-data", settingName("database-url"), err)
+	}
+	if err != nil || s.production() {
+		return err
+	}
+	path, err := store.SQLitePath(s.DatabaseURL)
+	if err != nil {
+		return err
+	}
+	folder := filepath.Dir(path)
+	files, err := os.ReadDir(folder)
+	if err != nil || folder == "." || foreignFile(files, path) != "" {
+		return err
+	}
+	const text = "This folder has the database of headgate demo. headgate demo --reset deletes the folder.\n"
+	return os.WriteFile(filepath.Join(folder, demoMarker), []byte(text), 0o600)
+}
+
+// demoActor makes the demo, in the audit log.
 var demoActor = audit.Actor{Kind: "command", ID: "demo", Name: "demo"}
 
-// firstKey makes the operator key of a demo's first start.
-func firstKey(ctx context.Context, a *accounts.Service) (credentials, error) {
-	_, token, err := a.CreateOperatorKey(audit.With(ctx, demoActor, audit.Origin{}), tenants.NewKey{
-		Name: "demo", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage},
-	})
-	if err != nil {
-		return credentials{}, fmt.Errorf("create the operator key: %w", err)
-	}
-	return credentials{operator: token}, nil
-}
-
-// newDemo knows the demo of the node's database, if there is one: nothing is
-// done by itself.
-func (n *node) newDemo(log *slog.Logger) *demo.Service {
-	return demo.NewService(n.store, n.tenants, n.plans, n.exceptions, demo.Config{Logger: log})
-}
-
-// fillDemo makes the demo, or fills the time that it was not there.
-func (n *node) fillDemo(ctx context.Context) error {
+// fillDemo makes the demo, or adds the traffic of the time since it stopped. If
+// it makes the demo in a SQLite file, it also makes an operator key.
+func (n *node) fillDemo(ctx context.Context, s *serveCommand) error {
 	var live enforcement.Limiter = n.local
 	if n.shared != nil {
 		live = n.shared
 	}
-	key, err := n.demo.Fill(audit.With(ctx, demoActor, audit.Origin{}), demo.Node{
+	ctx = audit.With(ctx, demoActor, audit.Origin{})
+	key, err := n.demo.Fill(ctx, demo.Node{
 		Snapshot: n.watcher.Current, Refresh: n.watcher.Refresh,
 		NewLimiter: func(now func() int64) enforcement.Limiter { return inprocess.New(inprocess.Config{Now: now}) },
 		Limiter:    live,
@@ -96,12 +164,20 @@ func (n *node) fillDemo(ctx context.Context) error {
 		return fmt.Errorf("make the demo: %w", err)
 	}
 	n.made.tenant, n.made.slug, n.made.demo = key.Token, key.Tenant, true
+	if key.Token == "" || s.production() || !s.Sample || s.BootstrapKey != "" {
+		return nil
+	}
+	_, n.made.operator, err = n.accounts.CreateOperatorKey(ctx, tenants.NewKey{
+		Name: "demo", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage},
+	})
+	if err != nil {
+		return fmt.Errorf("create the operator key: %w", err)
+	}
 	return nil
 }
 
-// askAsDemo begins the demo's live traffic. It ends with n.endTraffic, or when
-// the demo is removed.
-func (n *node) askAsDemo(ctx context.Context, tasks *errgroup.Group, log *slog.Logger) {
+// sendDemoTraffic starts the demo's live traffic, which n.endTraffic ends.
+func (n *node) sendDemoTraffic(ctx context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	traffic := n.demo.NewTraffic(demo.TrafficConfig{Decider: n.engine, Snapshot: n.watcher.Current, Flush: n.flusher.Flush, Logger: log})
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -110,45 +186,4 @@ func (n *node) askAsDemo(ctx context.Context, tasks *errgroup.Group, log *slog.L
 		return traffic.Run(ctx)
 	})
 	n.endTraffic = func() { cancel(); <-ended }
-}
-
-// demoRemove takes the demo out.
-type demoRemove struct{ databaseSettings }
-
-// Run removes, and says what.
-func (d demoRemove) Run(ctx context.Context, p program) error {
-	return d.withStore(ctx, p, func(st *store.Store) error {
-		if err := st.Migrate(ctx); err != nil {
-			return err
-		}
-		ctx := audit.With(ctx, audit.Actor{Kind: "command", ID: "demo remove", Name: "demo remove"}, audit.Origin{})
-		t, pl := tenants.NewService(st, tenants.Config{}), plans.NewService(st, plans.Config{})
-		service := demo.NewService(st, t, pl, exceptions.NewService(st, t, pl, exceptions.Config{}), demo.Config{})
-		began := time.Now()
-		removed, err := service.Remove(ctx)
-		if problem.Is(err, problem.NotFound) {
-			_, err = fmt.Fprintln(p.stdout, "there is no demo data: nothing was removed")
-			return err
-		}
-		if err != nil {
-			return err
-		}
-		return sayRemoved(p, removed, time.Since(began))
-	})
-}
-
-func sayRemoved(p program, r demo.Removed, took time.Duration) error {
-	list := func(slugs []string) string {
-		if len(slugs) == 0 {
-			return "none"
-		}
-		return strings.Join(slugs, ", ")
-	}
-	fmt.Fprintf(p.stdout, "removed in %s\n  tenants, with their keys, members, overrides, lists and blocks: %s\n  plans: %s\n  %d rows of counts, %d of sketches, %d kept refusals\n",
-		took.Round(time.Millisecond), list(r.Tenants), list(r.Plans), r.Counts, r.Sketches, r.Refusals)
-	if len(r.Kept) > 0 {
-		fmt.Fprintf(p.stdout, "kept, because other tenants are on them: %s\n", strings.Join(r.Kept, ", "))
-	}
-	_, err := fmt.Fprintln(p.stdout, "The audit log keeps its lines.")
-	return err
 }

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -28,12 +30,12 @@ func flagsOf(t *testing.T, path string) map[string]*kong.Flag {
 	return nil
 }
 
-// The demo takes every setting of serve, with the same defaults and the same
-// words, but for the database: that is its own.
+// The demo has every setting of serve, with the same default and help, except the
+// default of the database.
 func TestDemoSettings(t *testing.T) {
 	t.Parallel()
-	serve, demo, remove := flagsOf(t, "serve"), flagsOf(t, "demo run"), flagsOf(t, "demo remove")
-	if len(serve) != len(demo) {
+	serve, demo := flagsOf(t, "serve"), flagsOf(t, "demo")
+	if len(serve)+1 != len(demo) || demo["reset"] == nil {
 		t.Errorf("serve has %d flags, demo has %d", len(serve), len(demo))
 	}
 	for name, f := range serve {
@@ -49,33 +51,75 @@ func TestDemoSettings(t *testing.T) {
 	if got := serve["database-url"].Default; got != "sqlite://data/headgate.db" {
 		t.Errorf("serve keeps its database at %s", got)
 	}
-	for _, flags := range []map[string]*kong.Flag{demo, remove} {
-		if got := flags["database-url"].Default; got != demoDatabase {
-			t.Errorf("the demo keeps its database at %s", got)
-		}
+	if got := demo["database-url"].Default; got != demoDatabase {
+		t.Errorf("the demo keeps its database at %s", got)
 	}
-	for _, command := range [][]string{{"demo", "run"}, {"demo", "remove"}} {
-		if help := helpOf(t, command...); !strings.Contains(strings.Join(strings.Fields(help), ""), "Default:"+demoDatabase) {
-			t.Errorf("the help of %v does not say where the database is:\n%s", command, help)
-		}
-	}
-	if help := helpOf(t, "demo"); !strings.Contains(help, "demo remove") || !strings.Contains(help, "demo run") {
-		t.Errorf("the help of demo:\n%s", help)
+	if help := helpOf(t, "demo"); !strings.Contains(strings.Join(strings.Fields(help), ""), "Default:"+demoDatabase) {
+		t.Errorf("the help of demo does not say where the database is:\n%s", help)
 	}
 }
 
-// Without a demo there is nothing to remove, and that is no failure.
-func TestDemoRemoveNothing(t *testing.T) {
+// The demo is refused on a database with other data, which stays as it is.
+func TestDemoOfOtherData(t *testing.T) {
 	t.Parallel()
-	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}
+	folder := t.TempDir()
+	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(folder), "HEADGATE_ADDR": "127.0.0.1:0"}
 	must(t, settings, "key", "create", "--name", "ci")
-	if out := must(t, settings, "demo", "remove"); !strings.Contains(out, "nothing was removed") {
-		t.Errorf("demo remove: %s", out)
+	_, err := command(t, settings, "", "demo")
+	if err == nil || !strings.Contains(err.Error(), "HEADGATE_DATABASE_URL") || !strings.Contains(err.Error(), "name an empty database") {
+		t.Errorf("error %v", err)
 	}
 	if list := must(t, settings, "key", "list"); !strings.Contains(list, "ci") {
 		t.Errorf("keys: %s", list)
 	}
-	if _, err := command(t, map[string]string{"HEADGATE_DATABASE_URL": "mysql://nothing"}, "", "demo", "remove"); err == nil || !strings.Contains(err.Error(), "HEADGATE_DATABASE_URL") {
+	if _, err := os.Stat(filepath.Join(folder, demoMarker)); err == nil {
+		t.Error("the folder is marked as the demo's")
+	}
+	if _, err := command(t, map[string]string{"HEADGATE_DATABASE_URL": "mysql://nothing"}, "", "demo"); err == nil || !strings.Contains(err.Error(), "HEADGATE_DATABASE_URL") {
 		t.Errorf("a wrong setting: %v", err)
+	}
+}
+
+// A reset deletes a folder only if the demo made everything in it.
+func TestDemoReset(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		files []string
+		want  string // part of the error; "": the folder is deleted
+	}{
+		"no folder":         {nil, ""},
+		"the demo's folder": {[]string{"headgate.db", "headgate.db-wal", "headgate.db-shm", demoMarker}, ""},
+		"no marker":         {[]string{"headgate.db"}, "has no file " + demoMarker},
+		"another file":      {[]string{"headgate.db", "thesis.txt", demoMarker}, "thesis.txt"},
+	} {
+		folder := filepath.Join(t.TempDir(), "demo-data")
+		for _, file := range test.files {
+			if err := os.MkdirAll(folder, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(folder, file), []byte("x"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d := demoCommand{serveCommand: serveCommand{serveSettings: serveSettings{databaseSettings: databaseSettings{DatabaseURL: sqliteIn(folder)}}}}
+		err := d.reset()
+		if test.want == "" {
+			if _, stat := os.Stat(folder); err != nil || stat == nil {
+				t.Errorf("%s: error %v; the folder is there: %t", name, err, stat == nil)
+			}
+			continue
+		}
+		if err == nil || !strings.Contains(err.Error(), test.want) || !strings.Contains(err.Error(), "nothing was deleted") {
+			t.Errorf("%s: error %v", name, err)
+		}
+		for _, file := range test.files {
+			if _, err := os.Stat(filepath.Join(folder, file)); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+	}
+	d := demoCommand{serveCommand: serveCommand{serveSettings: serveSettings{databaseSettings: databaseSettings{DatabaseURL: "postgres://localhost/x"}}}}
+	if err := d.reset(); err == nil || !strings.Contains(err.Error(), "drop and create") {
+		t.Errorf("Postgres: %v", err)
 	}
 }

@@ -16,7 +16,7 @@ type credentials struct {
 	operator string // token; empty when HEADGATE_BOOTSTRAP_KEY is the operator key
 	tenant   string // token of the tenant whose slug is below
 	slug     string
-	demo     bool   // there is a demonstration
+	demo     bool   // the process runs headgate demo
 	setup    string // token of the link by which the first owner signs in; of every start until there is one
 }
 
@@ -77,7 +77,7 @@ func greet(w io.Writer, origin string, made credentials, keyless bool) {
 		fmt.Fprint(w, "Make an operator key with: headgate key create --name first\n")
 	}
 	if made.demo {
-		fmt.Fprint(w, "\nWhat is named demo- is a demonstration: headgate demo remove takes it out, and nothing else.\n")
+		fmt.Fprint(w, "\nThis is a demo: its tenants, plans and traffic are made up. headgate demo --reset deletes it and starts over.\n")
 	}
 	if made.setup != "" {
 		fmt.Fprintf(w, "\nSet up the first owner, once, within a day:\n\n  %s/setup/%s\n\n", origin, made.setup)

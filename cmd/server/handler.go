@@ -36,10 +36,14 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	if err != nil {
 		return nil, err
 	}
+	demoData, err := n.demo.Present(ctx)
+	if err != nil {
+		return nil, err
+	}
 	pages, err := web.New(web.Config{
 		Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Refusals: n.refusals,
 		Plans: n.plans, Exceptions: n.exceptions, Operators: n.accounts, Audit: n.store, Analytics: n.analytics, Usage: n.usage,
-		Preview: n.preview, Fleet: n.fleet, Demo: n.demo, Process: n.process(s),
+		Preview: n.preview, Fleet: n.fleet, Demo: demoData.Present, Process: n.process(s),
 		Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer, Simulate: simulateOne, Changed: n.refresh(log), Stopping: ctx,
 		Provider: provider, ProviderName: s.OIDCName, ClientAddress: cfg.ClientAddress, Logger: log,
 	})

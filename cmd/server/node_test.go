@@ -17,7 +17,7 @@ import (
 
 // patience bounds every wait of these tests; it is there to end a broken test,
 // not to judge how quick the machine is.
-const patience = 60 * time.Second
+const patience = 5 * time.Minute
 
 // A running node is the program's run in this process, just as main starts it.
 type running struct {

@@ -153,7 +153,13 @@ func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger) (*sto
 	for {
 		st, err := store.Open(ctx, store.Config{URL: s.DatabaseURL, Logger: log, Serve: true})
 		if err == nil {
-			if err = st.Migrate(ctx); err == nil {
+			if s.demo {
+				err = s.prepareDemo(ctx, st)
+			}
+			if err == nil {
+				err = st.Migrate(ctx)
+			}
+			if err == nil {
 				return st, nil
 			}
 			err = errors.Join(err, st.Close())

@@ -55,7 +55,7 @@ type node struct {
 	plans      *plans.Service
 	accounts   *accounts.Service
 	exceptions *exceptions.Service
-	demo       *demo.Service // of the database, also of a node that only serves
+	demo       *demo.Service
 	usage      *usage.Service
 	preview    *preview.Service
 	people     *accounts.People
@@ -108,7 +108,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.accounts = accounts.NewService(n.store, accounts.Config{})
 	n.fleet = nodes.NewService(n.store)
 	n.exceptions = exceptions.NewService(n.store, n.tenants, n.plans, exceptions.Config{})
-	n.demo = n.newDemo(log)
+	n.demo = demo.NewService(n.store, n.tenants, n.plans, n.exceptions, demo.Config{Logger: log})
 	if n.made, err = n.firstStart(ctx, s); err != nil {
 		return nil, err
 	}
@@ -129,7 +129,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 		return nil, fmt.Errorf("load tenants and plans: %w", err)
 	}
 	if s.demo {
-		if err := n.fillDemo(ctx); err != nil {
+		if err := n.fillDemo(ctx, s); err != nil {
 			return nil, err
 		}
 	}
@@ -149,7 +149,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	}
 	n.tell(work, tasks, s, g, log)
 	if s.demo {
-		n.askAsDemo(ctx, tasks, log)
+		n.sendDemoTraffic(ctx, tasks, log)
 	}
 	return n, nil
 }
@@ -251,18 +251,12 @@ func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine 
 // firstStart makes the sample on an empty SQLite file, and nothing anywhere
 // else.
 func (n *node) firstStart(ctx context.Context, s *serveCommand) (credentials, error) {
-	if s.production() || !s.Sample {
+	if s.production() || !s.Sample || s.demo {
 		return credentials{}, nil
 	}
 	empty, err := n.store.Empty(ctx)
 	if err != nil || !empty {
 		return credentials{}, err
-	}
-	if s.demo {
-		if s.BootstrapKey != "" {
-			return credentials{}, nil
-		}
-		return firstKey(ctx, n.accounts)
 	}
 	return makeSample(ctx, n.plans, n.tenants, n.accounts, s.BootstrapKey == "")
 }

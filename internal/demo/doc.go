@@ -1,16 +1,14 @@
-// Package demo fills a database with something to look at: sample plans and
-// tenants, a week of history and live traffic, all marked as a demonstration,
-// and takes exactly that out again.
+// Package demo fills a database with sample plans and tenants, a week of history
+// and live traffic. The database is the demo's own.
 //
-//	service.go  what there is of the demo, and removing it
-//	sample.go   the plans, the tenants and what is set for them
-//	world.go    synthetic users: who asks what, and when
-//	fill.go     making it, and going on where it ended
-//	history.go  the week before, decided by the real engine on a clock of its own
-//	carry.go    what it used of long windows, brought to the live limiter
-//	traffic.go  what goes on while the program runs
+//	service.go  what the database says about its demo
+//	sample.go   the plans and the tenants, with their overrides, lists and blocks
+//	crowd.go    synthetic users: who sends which request when
+//	fill.go     makes the demo, or adds the time since it stopped
+//	history.go  the week before, decided by the real engine on a simulated clock
+//	carry.go    charges what the history used of long windows to the live limiter
+//	traffic.go  live traffic
 //
 // Everything goes through the services that people use, so it is validated and
-// audited as theirs is. The package refuses to know SQL, HTTP, and which limiter
-// counts.
+// audited. The package must not depend on SQL, HTTP, and which limiter counts.
 package demo

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -15,7 +14,6 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/metrics"
-	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
@@ -37,92 +35,54 @@ type Node struct {
 	Limiter enforcement.Limiter
 }
 
-// Fill makes the demo in a database without one: plans, tenants, what is set for
-// them, and a week of history; it gives a key of one tenant, to check and read
-// with. In a database that has it, the time since it was last counted is filled,
-// at most a week, and there is no key; nothing else is changed, whatever was
-// edited. What was left half done is removed and made anew.
-//
-// When a slug is taken by something that the demo did not make, it says so
-// (Conflict) and does nothing.
+// Fill makes the demo in an empty database: plans, tenants, overrides, lists and
+// blocks, and a week of history. It returns an API key of one tenant. In a
+// database that already has the demo, it only fills the time since the newest
+// count, at most a week, and returns no key. In other databases it fails as
+// Check does.
 func (s *Service) Fill(ctx context.Context, n Node) (Key, error) {
 	holder := uuid.NewString()
-	if err := s.await(ctx, changeLease, holder); err != nil {
+	if err := s.await(ctx, fillLease, holder); err != nil {
 		return Key{}, err
 	}
-	defer s.drop(ctx, changeLease, holder)
+	defer s.drop(ctx, fillLease, holder)
 	var taken atomic.Int64
 	taken.Store(time.Now().Unix())
 	f := filling{Service: s, node: n, renew: func(ctx context.Context) error {
 		if now, before := time.Now().Unix(), taken.Load(); now < before+int64(leaseLife/time.Second)/5 || !taken.CompareAndSwap(before, now) {
 			return nil
 		}
-		_, err := s.store.TakeLease(ctx, changeLease, holder, leaseLife)
+		_, err := s.store.TakeLease(ctx, fillLease, holder, leaseLife)
 		return err
 	}}
-	i, err := s.Present(ctx)
-	if err != nil {
+	if err := Check(ctx, s.store); err != nil {
 		return Key{}, err
 	}
-	if i.Present {
-		whole := !i.Making
-		if whole {
-			whole, err = s.someLeft(ctx, i)
-		}
-		if err != nil {
-			return Key{}, err
-		}
-		if whole {
-			return Key{}, f.goOn(ctx, i)
-		}
-		if _, err := s.remove(ctx, i); err != nil {
-			return Key{}, fmt.Errorf("remove what is left of the demo: %w", err)
-		}
+	i, err := s.Present(ctx)
+	switch {
+	case err != nil:
+	case i.Present:
+		err = f.fillGap(ctx, i)
+	default:
+		err = f.make(ctx)
 	}
-	err = f.make(ctx)
 	return f.key, err
 }
 
-// A Key is of a tenant of the demo; its Token is told this once. Both are empty
-// when none was made.
+// A Key is an API key of a demo tenant. Both fields are empty if Fill made none.
 type Key struct{ Tenant, Token string }
 
 // A filling is one call of Fill.
 type filling struct {
 	*Service
 	node  Node
-	renew func(context.Context) error // the lease
+	renew func(context.Context) error // extends the lease
 	key   Key
 }
 
-// someLeft reports whether a tenant of the demo is there.
-func (s *Service) someLeft(ctx context.Context, i Info) (bool, error) {
-	for _, made := range i.Tenants {
-		_, err := s.tenants.Tenant(ctx, made.ID)
-		if err == nil {
-			return true, nil
-		}
-		if !problem.Is(err, problem.NotFound) {
-			return false, err
-		}
-	}
-	return false, nil
-}
-
-// make makes everything, and tells the week before.
+// make makes plans, tenants and the history.
 func (f *filling) make(ctx context.Context) error {
-	if err := f.refuseTaken(ctx); err != nil {
-		return err
-	}
-	// Noted before it is made, so that what is half done can be found.
-	now := f.now().UTC().Truncate(time.Second)
-	i := Info{MadeAt: now, Dated: now.Add(-f.history - time.Hour), Making: true}
-	for _, slug := range planSlugs {
-		i.Plans = append(i.Plans, Made{Slug: slug})
-	}
-	for _, t := range sampleTenants(f.now()) {
-		i.Tenants = append(i.Tenants, Made{Slug: t.slug})
-	}
+	i := Info{MadeAt: f.now().UTC().Truncate(time.Second), Making: true}
 	if err := f.note(ctx, i, "demo.begin"); err != nil {
 		return err
 	}
@@ -134,8 +94,8 @@ func (f *filling) make(ctx context.Context) error {
 	if err := f.note(ctx, i, "demo.make"); err != nil {
 		return err
 	}
-	// Before the boundary the first versions were in force, and nothing was set
-	// beside them; blocks are from the last hours.
+	// Before the boundary, the first versions are in force, without overrides and
+	// lists. Blocks are from the last hours.
 	end := f.now().Truncate(time.Second)
 	boundary := f.boundary(i.MadeAt)
 	return f.write(ctx, end.Add(-f.history), end, func(at time.Time) map[string]*enforcement.Subject {
@@ -149,29 +109,6 @@ func (f *filling) make(ctx context.Context) error {
 	})
 }
 
-// refuseTaken says which slugs are somebody else's.
-func (s *Service) refuseTaken(ctx context.Context) error {
-	var taken []string
-	for _, slug := range planSlugs {
-		if _, err := s.plans.Plan(ctx, slug); err == nil {
-			taken = append(taken, "plan "+slug)
-		} else if !problem.Is(err, problem.NotFound) {
-			return err
-		}
-	}
-	for _, t := range sampleTenants(s.now()) {
-		if _, err := s.tenants.Tenant(ctx, t.slug); err == nil {
-			taken = append(taken, "tenant "+t.slug)
-		} else if !problem.Is(err, problem.NotFound) {
-			return err
-		}
-	}
-	if len(taken) > 0 {
-		return problem.New(problem.Conflict, "the demo did not make, and will not touch: %s; it needs these slugs, so nothing was done", strings.Join(taken, ", "))
-	}
-	return nil
-}
-
 // furnish makes plans, tenants and what is set. It gives the tenants at three
 // stages: on the first versions, on the published ones with lists and overrides,
 // and with blocks.
@@ -180,17 +117,19 @@ func (s *Service) refuseTaken(ctx context.Context) error {
 // as published where minutes begin, so that what is counted by the minute belongs
 // to what is published, and a preview replays nothing that is counted otherwise.
 func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*enforcement.Subject, err error) {
-	began := audit.Dated(ctx, i.Dated)
+	began := audit.Dated(ctx, i.MadeAt.Add(-f.history-time.Hour))
 	for k, draft := range samplePlans(1) {
-		if i.Plans[k], err = f.makePlan(began, planSlugs[k], draft); err != nil {
+		if err := f.makePlan(began, planSlugs[k], draft); err != nil {
 			return stages, fmt.Errorf("make plan %s: %w", planSlugs[k], err)
 		}
 	}
 	samples := sampleTenants(f.now())
-	for k, t := range samples {
-		if i.Tenants[k], err = f.makeTenant(began, t); err != nil {
+	for _, t := range samples {
+		made, err := f.makeTenant(began, t)
+		if err != nil {
 			return stages, fmt.Errorf("make tenant %s: %w", t.slug, err)
 		}
+		i.Tenants = append(i.Tenants, made)
 	}
 	if stages[0], err = f.subjects(ctx, *i); err != nil {
 		return stages, err
@@ -200,7 +139,7 @@ func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*e
 	}
 	for _, t := range samples {
 		if err := f.addExceptions(ctx, t); err != nil {
-			return stages, fmt.Errorf("add exceptions of tenant %s: %w", t.slug, err)
+			return stages, fmt.Errorf("add overrides and lists of tenant %s: %w", t.slug, err)
 		}
 	}
 	if stages[1], err = f.subjects(ctx, *i); err != nil {
@@ -217,13 +156,12 @@ func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*e
 	return stages, err
 }
 
-func (s *Service) makePlan(ctx context.Context, slug string, draft plans.Document) (Made, error) {
+func (s *Service) makePlan(ctx context.Context, slug string, draft plans.Document) error {
 	p, err := s.plans.CreatePlan(ctx, slug, draft)
-	if err != nil {
-		return Made{}, err
+	if err == nil {
+		_, _, err = s.plans.Publish(ctx, p.ID, p.DraftRevision)
 	}
-	_, _, err = s.plans.Publish(ctx, p.ID, p.DraftRevision)
-	return Made{ID: p.ID, Slug: p.Slug}, err
+	return err
 }
 
 func (f *filling) makeTenant(ctx context.Context, t sampleTenant) (Made, error) {
@@ -302,8 +240,8 @@ func (i Info) subjects(now *snapshot.Snapshot) map[string]*enforcement.Subject {
 	return found
 }
 
-// goOn fills the time since something of the demo was last counted.
-func (f *filling) goOn(ctx context.Context, i Info) error {
+// fillGap writes the history of the time since the newest count.
+func (f *filling) fillGap(ctx context.Context, i Info) error {
 	end := f.now().Truncate(time.Second)
 	from, err := f.counted(ctx, i, end)
 	if err != nil || !from.Before(end) {

@@ -50,7 +50,7 @@ type history struct {
 func newHistory(w *world, newLimiter func(now func() int64) enforcement.Limiter, s metrics.Store, boundary, end time.Time, observe func(*enforcement.Decision)) *history {
 	h := &history{world: w, boundary: boundary, until: end, ids: rand.New(rand.NewPCG(w.seed, 1))}
 	clock := func() time.Time { return time.UnixMicro(h.now.Load()) }
-	node := nodePrefix + uuid.NewString()
+	node := "demo-" + uuid.NewString()
 	h.recorder = metrics.NewRecorder(metrics.Config{Node: node, Now: func() time.Time { return time.UnixMilli(h.stamp) }})
 	h.behind = newBehind(s, end.Add(-keptRefusals))
 	h.flusher = metrics.NewFlusher(h.recorder, h.behind, metrics.FlusherConfig{Node: node, Now: clock, MaxRows: 1 << 20})
@@ -190,7 +190,7 @@ func (b *behind) run() {
 
 // write writes one batch; its number keeps it from being added twice.
 func (b *behind) write(w work) (err error) {
-	for range tries {
+	for range 5 {
 		if err = b.Store.AddCounts(w.ctx, w.batch); !problem.Is(err, problem.Unavailable) {
 			return err
 		}

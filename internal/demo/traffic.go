@@ -59,17 +59,13 @@ func (s *Service) NewTraffic(c TrafficConfig) *Traffic {
 	return &Traffic{service: s, cfg: c, world: newWorld(seed), holder: uuid.NewString()}
 }
 
-// Run asks until ctx ends or the demo is removed. While its tenants are gone it
-// asks nothing.
+// Run sends checks until ctx ends, as long as at least one demo tenant exists.
 func (t *Traffic) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		info, err := t.service.Present(ctx)
 		switch {
 		case err != nil:
 			t.cfg.Logger.Warn("the demo's traffic waits for the database", "error", err)
-		case !info.Present:
-			t.cfg.Logger.Info("the demo is removed: its traffic has ended")
-			return nil
 		case len(info.subjects(t.cfg.Snapshot())) > 0:
 			t.turn(ctx, info)
 		}

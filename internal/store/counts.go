@@ -370,3 +370,14 @@ func (s *Store) TakeLease(ctx context.Context, name, holder string, life time.Du
 	})
 	return taken && err == nil, s.fail(err, "take lease %s", name)
 }
+
+// DropLease ends a lease if the holder still has it.
+func (s *Store) DropLease(ctx context.Context, name, holder string) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+		_, err := execIn(ctx, tx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
+		return err
+	})
+	return s.fail(err, "drop lease %s", name)
+}

@@ -35,7 +35,7 @@ type embedded struct {
 
 // openSQLite opens the file, and makes it with its folder if there is none.
 func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err error) {
-	path, err := sqlitePath(address)
+	path, err := SQLitePath(address)
 	if err != nil {
 		return err
 	}
@@ -91,8 +91,9 @@ func (e *embedded) look(ctx context.Context) error {
 	return nil
 }
 
-// sqlitePath takes sqlite://data/h.db (relative) and sqlite:///abs/h.db.
-func sqlitePath(address string) (string, error) {
+// SQLitePath returns the path of the file that a database URL names:
+// sqlite://data/h.db (relative) or sqlite:///abs/h.db.
+func SQLitePath(address string) (string, error) {
 	escaped, ok := strings.CutPrefix(address, "sqlite://")
 	path, err := url.PathUnescape(escaped)
 	switch {
@@ -104,6 +105,29 @@ func sqlitePath(address string) (string, error) {
 		return "", errors.New("sqlite://:memory: is not supported: name a file")
 	}
 	return filepath.FromSlash(path), nil
+}
+
+// SQLiteFiles returns the names of the files that a SQLite database can consist
+// of, without their folder. path is that of the database file.
+func SQLiteFiles(path string) []string {
+	name := filepath.Base(path)
+	return []string{name, name + "-wal", name + "-shm", name + "-journal", name + ".migrate.lock", name + ".serve.lock"}
+}
+
+// DeleteSQLite deletes the files of a SQLite database. It fails if a process
+// serves the database.
+func DeleteSQLite(path string) error {
+	lock, err := lockServing(path)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, name := range SQLiteFiles(path) {
+		if err := os.Remove(filepath.Join(filepath.Dir(path), name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, err)
+		}
+	}
+	return errors.Join(append(errs, lock.unlock())...)
 }
 
 // makeFile makes the folder and an empty file, closed to others, where there

@@ -16,8 +16,8 @@ type Page struct {
 	AccountURL string
 	// Crumbs lead from the page above to this one's.
 	Crumbs []Link
-	// Demo tells that demo data is there; RemoveDemo that the person may remove it.
-	Demo, RemoveDemo bool
+	// Demo is set if the page shows the banner of a demo database.
+	Demo bool
 	// Charts tells that the page draws some.
 	Charts bool
 	// Live is the address of the page's stream of changes; "": none, or paused.

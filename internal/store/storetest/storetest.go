@@ -104,6 +104,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"operator keys are made, rotated and revoked", testOperatorKeyLife},
 		{"the last operator key stays", testLastOperatorKey},
 		{"settings are kept", testSettings},
+		{"a lease has one holder until it is dropped", testDropLease},
 		{"plans are made, read, changed and deleted", testPlanLife},
 		{"a plan's writes are refused for a reason", testPlanRefusals},
 		{"documents come back as they were", testDocumentRoundTrip},
@@ -138,7 +139,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"notify calls after an edit", testNotify},
 		{"a context that ended is told apart", testCanceled},
 	}
-	for _, test := range slices.Concat(tests, countTests, forgetTests, auditTests, peopleTests, nodeTests, wallTests) {
+	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests, nodeTests, wallTests) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)

@@ -28,11 +28,11 @@ var noTenant = []string{
 	// The operator's.
 	"Tenant", "Tenants", "CreateTenant", "UpdateTenant", "DeleteTenant",
 	"Plan", "Plans", "CreatePlan", "SaveDraft", "Publish", "PublishVersion", "DeletePlan", "Version", "Versions",
-	"OperatorKeys", "OperatorKey", "CreateOperatorKey", "RotateOperatorKey", "RevokeOperatorKey", "Setting", "PutSetting", "DeleteSetting",
+	"OperatorKeys", "OperatorKey", "CreateOperatorKey", "RotateOperatorKey", "RevokeOperatorKey", "Setting", "PutSetting",
 	// The system's.
 	"Revision", "Changes", "Notify", "Empty", "EndExpired", "EndOverSessions", "VerifyAudit", "WriteAudit",
 	"PutNode", "RemoveNode", "Census",
-	"AddCounts", "TakeLease", "DropLease", "RollUpsDue", "RollUp", "Prune", "Kept", "Mark", "ForgetCounts",
+	"AddCounts", "TakeLease", "DropLease", "RollUpsDue", "RollUp", "Prune", "Kept", "Mark",
 	// Of one person, whom the service holds against its tenant.
 	"User", "UserByEmail", "UserBySubject", "CreateUser", "DeleteUser", "Sessions", "EndSession",
 	// Of whoever has the secret.
