@@ -48,6 +48,7 @@ var imports = map[string][]string{
 	"internal/demo": {"internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // uses the services as people do
 
 	"internal/admission": {},
+	"internal/http1":     {},
 
 	"internal/nodes": {}, // what a node says of itself is found out by cmd/server
 
@@ -85,6 +86,7 @@ var testsToo = []string{
 	"internal/store", "internal/store/storetest", "migrations", "internal/servertest", "internal/servertest/process", "internal/servertest/browser",
 	"enforcement/inprocess", "enforcement/redis", "enforcement/limitertest", "enforcement",
 	"plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "internal/problem", "internal/strictjson",
+	"internal/http1",
 }
 
 // bottom packages stay at the bottom in their tests as well: what they promise

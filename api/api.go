@@ -119,7 +119,7 @@ func New(cfg Config) *API {
 	}
 	a.echo.HTTPErrorHandler = a.fail
 	for _, r := range a.routes() {
-		if r.path == checkPath {
+		if r.path == CheckPath {
 			// ServeHTTP answers this path; the router has it for the other methods on it.
 			a.checkRoute, a.checkGate = r, newGate(r.action)
 			a.echo.Add(r.method, r.path, func(c echo.Context) error { a.serveCheck(c.Response(), c.Request()); return nil })

@@ -39,13 +39,13 @@ func (s *scratch) release() {
 	scratches.Put(s)
 }
 
-// checkPath is the path of POST /v1/check.
-const checkPath = "/v1/check"
+// CheckPath is the path of POST /v1/check.
+const CheckPath = "/v1/check"
 
 // serveCheck is POST /v1/check. It does what serve does for every operation,
 // without the router and its context, which only an error needs.
 func (a *API) serveCheck(w http.ResponseWriter, r *http.Request) {
-	r.Pattern = checkPath
+	r.Pattern = CheckPath
 	sent := r.Header[requestIDHeader]
 	if len(sent) > 0 && saneID(sent[0]) {
 		w.Header()[requestIDHeader] = sent[:1:1]
@@ -66,7 +66,7 @@ func (a *API) failing(w http.ResponseWriter, r *http.Request, s *scratch) echo.C
 		a.identify(w, r)
 	}
 	c := a.echo.NewContext(r, w)
-	c.SetPath(checkPath)
+	c.SetPath(CheckPath)
 	c.Response().Committed = s.answered
 	return c
 }

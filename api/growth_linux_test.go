@@ -1,11 +1,16 @@
 package api_test
 
 import (
+	"bytes"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"syscall"
 	"testing"
@@ -17,6 +22,7 @@ import (
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/http1"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/plans"
@@ -42,6 +48,9 @@ type installation struct {
 	request *http.Request
 	body    body
 	pending []pending
+
+	clients []*os.File // blocking connections to the API over loopback
+	answer  []byte
 }
 
 // pending is a check that a round sends.
@@ -163,34 +172,116 @@ func (n *installation) send(b *testing.B, p pending) {
 	}
 }
 
-// round sends checks of random tenants, paths, and users. It returns the
-// nanoseconds of processor time of one.
-func (n *installation) round(b *testing.B) float64 {
-	for i := range n.pending { // before the clock starts: the texts of a large installation are not its server's memory
+// choose makes the checks of a round: of random tenants, paths, and users. It runs
+// before the clock starts: the texts of a large installation are not its server's
+// memory.
+func (n *installation) choose() {
+	for i := range n.pending {
 		n.pending[i] = n.check(n.random.IntN(n.tenants), n.random.IntN(n.policies), n.random.IntN(n.users))
 	}
-	began := cpu(b)
+}
+
+// round sends checks to the handler. It returns the nanoseconds of processor time
+// of one.
+func (n *installation) round(b *testing.B) float64 {
+	n.choose()
+	began := cpu(b, threadTime)
 	for _, p := range n.pending {
 		n.send(b, p)
 	}
-	return float64((cpu(b) - began).Nanoseconds()) / float64(len(n.pending))
+	return float64((cpu(b, threadTime) - began).Nanoseconds()) / float64(len(n.pending))
 }
 
-// cpu is the processor time of this thread, which other programs do not add to.
-func cpu(b *testing.B) time.Duration {
-	const threadCPU = 3 // CLOCK_THREAD_CPUTIME_ID
+// clientsOfOne is how many connections an installation has. It divides the checks
+// of a round.
+const clientsOfOne = 50
+
+// listen serves the API as a node does, and opens the connections.
+func (n *installation) listen(b *testing.B) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := &http1.Server{Path: api.CheckPath, HTTP: api.Server("", n.api, slog.New(slog.DiscardHandler))}
+	go func() { _ = server.Serve(l) }()
+	b.Cleanup(func() { _ = server.Close() })
+	for range clientsOfOne {
+		c, err := net.Dial("tcp", l.Addr().String())
+		if err != nil {
+			b.Fatal(err)
+		}
+		file, err := c.(*net.TCPConn).File()
+		if err != nil {
+			b.Fatal(err)
+		}
+		file.Fd() // makes it blocking: the runtime does no work for the client
+		_ = c.Close()
+		b.Cleanup(func() { _ = file.Close() })
+		n.clients = append(n.clients, file)
+	}
+	n.answer = make([]byte, 16<<10)
+}
+
+// roundHTTP is round over HTTP. The time is that of the process without the thread
+// of the client: of reading and writing on the connections, the handler, the
+// scheduler, and the garbage collector.
+func (n *installation) roundHTTP(b *testing.B) float64 {
+	n.choose()
+	texts := make([][]byte, len(n.pending))
+	for i, p := range n.pending {
+		texts[i] = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nAuthorization: %s\r\nContent-Length: %d\r\n\r\n%s",
+			api.CheckPath, p.authorization, len(p.body), p.body)
+	}
+	began := cpu(b, processTime) - cpu(b, threadTime)
+	for ; len(texts) > 0; texts = texts[clientsOfOne:] {
+		for i, c := range n.clients {
+			if _, err := c.Write(texts[i]); err != nil {
+				b.Fatal(err)
+			}
+		}
+		for _, c := range n.clients {
+			n.receive(b, c)
+		}
+	}
+	return float64((cpu(b, processTime) - cpu(b, threadTime) - began).Nanoseconds()) / float64(len(n.pending))
+}
+
+// receive reads an answer, which must allow the check.
+func (n *installation) receive(b *testing.B, c *os.File) {
+	size := 0
+	for size == 0 || !bytes.HasSuffix(n.answer[:size], []byte("]}")) {
+		more, err := c.Read(n.answer[size:])
+		if err != nil {
+			b.Fatal(err)
+		}
+		size += more
+	}
+	if text := n.answer[:size]; !bytes.HasPrefix(text, []byte("HTTP/1.1 200 ")) || !bytes.Contains(text, []byte("\r\nRateLimit: ")) {
+		b.Fatalf("%s", text)
+	}
+}
+
+// The clocks of cpu.
+const (
+	processTime = 2 // CLOCK_PROCESS_CPUTIME_ID
+	threadTime  = 3 // CLOCK_THREAD_CPUTIME_ID
+)
+
+// cpu is the processor time of this process or of this thread, to which other
+// programs do not add.
+func cpu(b *testing.B, clock uintptr) time.Duration {
 	var ts syscall.Timespec
-	if _, _, err := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, threadCPU, uintptr(unsafe.Pointer(&ts)), 0); err != 0 {
+	if _, _, err := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clock, uintptr(unsafe.Pointer(&ts)), 0); err != 0 {
 		b.Fatal(err)
 	}
 	return time.Duration(ts.Nano())
 }
 
-// BenchmarkGrowth is the processor time of one whole POST /v1/check as an
-// embedded installation grows, without the network. The sizes of a row take turns
-// of 500 checks; ns/n is the median for a size, and x/n that of its ratios to the
-// smallest in the same turn. Caches that do not hold a larger installation are
-// part of the ratios.
+// BenchmarkGrowth is the processor time of one POST /v1/check as an embedded
+// installation grows: of the handler alone, and of the server over HTTP with 50
+// connections that send at once. The sizes of a row take turns of 500 checks; ns/n
+// is the median for a size, and x/n that of its ratios to the smallest in the same
+// turn. Caches that do not hold a larger installation are part of the ratios.
 func BenchmarkGrowth(b *testing.B) {
 	for _, row := range []struct {
 		name  string
@@ -208,25 +299,35 @@ func BenchmarkGrowth(b *testing.B) {
 			for _, n := range row.sizes {
 				all = append(all, install(b, row.size(n)))
 			}
-			took, ratio := make([][]float64, len(all)), make([][]float64, len(all))
-			runtime.LockOSThread()
-			defer runtime.UnlockOSThread()
-			for turn := 0; b.Loop(); turn++ {
-				for i := range all { // each size is first in a third of the turns
-					i = (i + turn) % len(all)
-					took[i] = append(took[i], all[i].round(b))
-				}
-				for i := range all {
-					ratio[i] = append(ratio[i], took[i][turn]/took[0][turn])
-				}
+			for _, n := range all {
+				n.listen(b)
 			}
-			for i, n := range row.sizes {
-				b.ReportMetric(median(took[i]), fmt.Sprintf("ns/%d", n))
-				if i > 0 {
-					b.ReportMetric(median(ratio[i]), fmt.Sprintf("x/%d", n))
-				}
-			}
+			b.Run("handler", func(b *testing.B) { inTurns(b, row.sizes, all, (*installation).round) })
+			b.Run("http", func(b *testing.B) { inTurns(b, row.sizes, all, (*installation).roundHTTP) })
 		})
+	}
+}
+
+// inTurns measures installations of several sizes.
+func inTurns(b *testing.B, sizes []int, all []*installation, round func(*installation, *testing.B) float64) {
+	defer debug.SetGCPercent(debug.SetGCPercent(400)) // as in a serving node
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	took, ratio := make([][]float64, len(all)), make([][]float64, len(all))
+	for turn := 0; b.Loop(); turn++ {
+		for i := range all { // each size is first in a third of the turns
+			i = (i + turn) % len(all)
+			took[i] = append(took[i], round(all[i], b))
+		}
+		for i := range all {
+			ratio[i] = append(ratio[i], took[i][turn]/took[0][turn])
+		}
+	}
+	for i, n := range sizes {
+		b.ReportMetric(median(took[i]), fmt.Sprintf("ns/%d", n))
+		if i > 0 {
+			b.ReportMetric(median(ratio[i]), fmt.Sprintf("x/%d", n))
+		}
 	}
 }
 

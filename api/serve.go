@@ -30,7 +30,7 @@ const requestIDHeader = "X-Request-Id"
 
 // ServeHTTP answers a request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodPost && r.URL.Path == checkPath && r.URL.RawPath == "" {
+	if r.Method == http.MethodPost && r.URL.Path == CheckPath && r.URL.RawPath == "" {
 		a.serveCheck(w, r)
 		return
 	}

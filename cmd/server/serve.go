@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net"
-	"net/http"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/internal/http1"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/store"
 )
@@ -47,7 +47,7 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	// The node answers from now on, though only that it lives: whoever starts it
 	// can tell "waits for its database" from "is not there".
 	g := &gate{}
-	server := api.Server("", g, log)
+	server := &http1.Server{HTTP: api.Server("", g, log), Path: api.CheckPath}
 	served := make(chan error, 1)
 	go func() { served <- s.serve(server, listener) }()
 
@@ -75,7 +75,7 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 // stop ends in order: say no to readiness, serve on while the balancer turns
 // away, finish requests, return quota leases, end the work behind them, close
 // the stores.
-func (s *serveCommand) stop(g *gate, n *node, server *http.Server, tasks *errgroup.Group, endWork func(), log *slog.Logger) error {
+func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgroup.Group, endWork func(), log *slog.Logger) error {
 	delay := s.ShutdownDelay
 	if n == nil {
 		delay = 0 // it was never ready, so no balancer has to turn away
@@ -112,9 +112,9 @@ func (s *serveCommand) stop(g *gate, n *node, server *http.Server, tasks *errgro
 	return err
 }
 
-func (s *serveCommand) serve(server *http.Server, l net.Listener) error {
+func (s *serveCommand) serve(server *http1.Server, l net.Listener) error {
 	if s.TLSCertFile != "" {
-		return server.ServeTLS(l, s.TLSCertFile, s.TLSKeyFile)
+		return server.HTTP.ServeTLS(l, s.TLSCertFile, s.TLSKeyFile)
 	}
 	return server.Serve(l)
 }

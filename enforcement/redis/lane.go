@@ -2,6 +2,7 @@ package redis
 
 import (
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -18,6 +19,9 @@ import (
 // sends the next call for as many of the queue as one call may hold. So a call
 // costs no goroutine of its own, and an idle lane adds no hand-off.
 //
+// If the last call served several callers, the leader lets other goroutines run
+// before it forms the next one: callers whose requests have arrived then share it.
+//
 // At most depth calls are in flight. A second one starts only when a full call
 // waits, or when the last one started stuckAfter ago: more calls at once would
 // only be smaller.
@@ -30,6 +34,7 @@ type lane struct {
 	charges  int // of the requests in queue
 	inFlight int
 	started  time.Time // when the last call was sent
+	shared   bool      // the last call served several callers
 }
 
 // stuckAfter is how long a call is in flight before the next one no longer
@@ -196,9 +201,14 @@ func (ln *lane) lead(m *member) {
 	t := trips.Get().(*trip)
 	t.call = newCall()
 	ln.mu.Lock()
+	if ln.shared {
+		ln.mu.Unlock()
+		runtime.Gosched()
+		ln.mu.Lock()
+	}
 	m.leading = false
 	ln.form(t)
-	ln.started = time.Now()
+	ln.started, ln.shared = time.Now(), len(t.parts) > 1
 	ln.mu.Unlock()
 	concluded := false
 	defer func() {

@@ -76,7 +76,9 @@ func New(cfg Config) *Gate {
 // Leave with the same weight.
 //
 // Enter returns ErrOverloaded if the queue is full, without waiting, and the
-// error of ctx if ctx ends before the slots are free.
+// error of ctx if ctx ends before the slots are free. If ctx has a method Left, as
+// that of package http1 has, Enter calls it when the slots are free for a check
+// that waited, and returns context.Canceled if the client has left.
 func (g *Gate) Enter(ctx context.Context, tenant uint32, weight int) error {
 	if g == nil {
 		return nil
@@ -95,6 +97,9 @@ func (g *Gate) Enter(ctx context.Context, tenant uint32, weight int) error {
 	case err := <-w.answer:
 		if err != nil {
 			g.overloaded.Add(1)
+		} else if hasLeft(ctx) {
+			g.Leave(weight)
+			return context.Canceled
 		}
 		return err
 	case <-ctx.Done():
@@ -103,6 +108,11 @@ func (g *Gate) Enter(ctx context.Context, tenant uint32, weight int) error {
 		g.Leave(weight)
 	}
 	return ctx.Err()
+}
+
+func hasLeft(ctx context.Context) bool {
+	client, ok := ctx.(interface{ Left() bool })
+	return ok && client.Left()
 }
 
 // Leave gives back what Enter took.

@@ -238,6 +238,29 @@ func TestContextThatEndsWithTheTurn(t *testing.T) {
 	})
 }
 
+// A leaver is a context whose client may leave.
+type leaver struct {
+	context.Context
+	left atomic.Bool
+}
+
+func (l *leaver) Left() bool { return l.left.Load() }
+
+// A check whose client has left while it waited gives its slots back.
+func TestClientThatLeft(t *testing.T) {
+	run(t, Config{Slots: 2}, func(t *testing.T, q *queueTest) {
+		q.enter(t.Context(), "a1", 2)
+		gone, here := &leaver{Context: t.Context()}, &leaver{Context: t.Context()}
+		q.enter(gone, "a2", 2)
+		q.enter(here, "b1", 2)
+		gone.left.Store(true)
+		q.want(t, "a1")
+		q.leave(2)
+		q.want(t, "a2:gone b1")
+		q.leave(2)
+	})
+}
+
 func TestNilGateAdmitsEveryCheck(t *testing.T) {
 	t.Parallel()
 	var g *Gate

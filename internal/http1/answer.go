@@ -1,0 +1,96 @@
+package http1
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+)
+
+// keptAnswer bounds the memory of the last answer that a connection keeps.
+const keptAnswer = 16 << 10
+
+// An answer is the http.ResponseWriter of a connection. It keeps the body until
+// the handler returns.
+type answer struct {
+	header http.Header
+	status int // 0 until it is written
+	body   []byte
+	names  []string // of header, sorted
+	wire   []byte   // the encoded answer
+}
+
+func (a *answer) reset() {
+	if a.header == nil || cap(a.body)+cap(a.wire) > keptAnswer {
+		*a = answer{header: make(http.Header, 8)}
+	}
+	clear(a.header)
+	a.status, a.body = 0, a.body[:0]
+}
+
+// Header returns the headers of the answer.
+func (a *answer) Header() http.Header { return a.header }
+
+// WriteHeader sets the status. Further calls do nothing.
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+}
+
+// Write appends to the body.
+func (a *answer) Write(b []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	a.body = append(a.body, b...)
+	return len(b), nil
+}
+
+// encode returns the answer as it is sent, and whether it closes the connection.
+func (a *answer) encode(now time.Time) (wire []byte, last bool) {
+	a.WriteHeader(http.StatusOK)
+	if _, ok := a.header["Content-Type"]; !ok && len(a.body) > 0 {
+		a.header["Content-Type"] = []string{http.DetectContentType(a.body)}
+	}
+	b := append(a.wire[:0], "HTTP/1.1 "...)
+	b = strconv.AppendInt(b, int64(a.status), 10)
+	b = append(b, ' ')
+	b = append(b, http.StatusText(a.status)...)
+	a.names = a.names[:0]
+	for name := range a.header {
+		a.names = append(a.names, name)
+	}
+	slices.Sort(a.names)
+	for _, name := range a.names {
+		switch name {
+		case "Content-Length", "Date":
+			continue
+		case "Connection":
+			last = slices.Contains(a.header[name], "close")
+		}
+		for _, value := range a.header[name] {
+			b = appendHeader(b, name, value)
+		}
+	}
+	b = append(b, "\r\nDate: "...)
+	b = now.UTC().AppendFormat(b, http.TimeFormat)
+	b = append(b, "\r\nContent-Length: "...)
+	b = strconv.AppendInt(b, int64(len(a.body)), 10)
+	b = append(b, "\r\n\r\n"...)
+	a.wire = append(b, a.body...)
+	return a.wire, last
+}
+
+// appendHeader appends a header. Line breaks in the value become spaces.
+func appendHeader(b []byte, name, value string) []byte {
+	b = append(b, "\r\n"...)
+	b = append(b, name...)
+	b = append(b, ": "...)
+	from := len(b)
+	b = append(b, value...)
+	for i := from; i < len(b); i++ {
+		if b[i] == '\r' || b[i] == '\n' {
+			b[i] = ' '
+		}
+	}
+	return b
+}

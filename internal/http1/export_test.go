@@ -1,0 +1,19 @@
+package http1
+
+import (
+	"context"
+	"net"
+	"net/http"
+)
+
+// Parse reads the line and the headers of a request as a connection does.
+func Parse(path string, head []byte) (*http.Request, bool) {
+	c := &conn{Conn: nowhere{}, server: &Server{Path: path}, ctx: context.Background()}
+	ok := c.parse(head)
+	return &c.parsed, ok
+}
+
+// nowhere is a connection without an end.
+type nowhere struct{ net.Conn }
+
+func (nowhere) RemoteAddr() net.Addr { return &net.TCPAddr{} }

@@ -1,0 +1,182 @@
+package http1
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Server answers POST requests of one path, and passes the connections of all
+// other requests to HTTP.
+type Server struct {
+	// HTTP serves the connections that the Server passes on. The Server uses its
+	// Handler, ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout and
+	// ErrorLog too. All must be set. The Handler must not change the headers of a
+	// request.
+	HTTP *http.Server
+	// Path of the requests that the Server answers.
+	Path string
+
+	closing atomic.Bool // set before the connections are told to end
+
+	mu    sync.Mutex
+	conns map[*conn]struct{}
+	ended chan struct{} // made by Shutdown; closed when conns is empty
+}
+
+// Serve accepts connections until Shutdown or Close. It returns the error of
+// HTTP.Serve, which is never nil.
+func (s *Server) Serve(l net.Listener) error {
+	rest := &listener{Listener: l, conns: make(chan net.Conn), failed: make(chan error), done: make(chan struct{})}
+	go s.accept(rest)
+	return s.HTTP.Serve(rest)
+}
+
+// Shutdown closes the listener and the idle connections, and waits for requests
+// under way until ctx ends, as http.Server.Shutdown does.
+func (s *Server) Shutdown(ctx context.Context) error {
+	ended := s.end()
+	err := s.HTTP.Shutdown(ctx)
+	select {
+	case <-ended:
+		return err
+	case <-ctx.Done():
+		return errors.Join(err, ctx.Err())
+	}
+}
+
+// Close closes the listener and all connections.
+func (s *Server) Close() error {
+	s.end()
+	err := s.HTTP.Close()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for c := range s.conns {
+		_ = c.Close()
+	}
+	return err
+}
+
+// end ends the reads of idle connections and lets no new connection begin. The
+// channel is closed when no connection is left.
+func (s *Server) end() <-chan struct{} {
+	s.closing.Store(true)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended == nil {
+		s.ended = make(chan struct{})
+		if len(s.conns) == 0 {
+			close(s.ended)
+		}
+	}
+	for c := range s.conns {
+		_ = c.SetReadDeadline(past)
+	}
+	return s.ended
+}
+
+// past is a deadline that ends a read at once.
+var past = time.Unix(1, 0)
+
+// accept starts a goroutine for each connection. Errors go to HTTP.Serve, which
+// calls Accept again, after a pause, if another attempt can succeed.
+func (s *Server) accept(l *listener) {
+	for {
+		inner, err := l.Listener.Accept()
+		if err != nil {
+			select {
+			case l.failed <- err:
+				continue
+			case <-l.done:
+				return
+			}
+		}
+		if c := newConn(s, l, inner); s.add(c) {
+			go c.serve()
+		} else {
+			_ = inner.Close()
+		}
+	}
+}
+
+// add returns false if the Server ends.
+func (s *Server) add(c *conn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ended != nil {
+		return false
+	}
+	if s.conns == nil {
+		s.conns = map[*conn]struct{}{}
+	}
+	s.conns[c] = struct{}{}
+	return true
+}
+
+func (s *Server) remove(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.conns, c)
+	if s.ended != nil && len(s.conns) == 0 {
+		close(s.ended)
+	}
+}
+
+// A listener gives HTTP the connections that the Server passes on.
+type listener struct {
+	net.Listener
+	conns  chan net.Conn
+	failed chan error // of the inner Accept
+	done   chan struct{}
+	once   sync.Once
+}
+
+// Accept waits for a connection that the Server passes on.
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.conns:
+		return c, nil
+	case err := <-l.failed:
+		return nil, err
+	case <-l.done:
+		return nil, net.ErrClosed
+	}
+}
+
+// Close ends Accept and closes the inner listener.
+func (l *listener) Close() error {
+	l.once.Do(func() { close(l.done) })
+	return l.Listener.Close()
+}
+
+// pass gives HTTP a connection, and the bytes that were read from it and not used.
+func (l *listener) pass(c net.Conn, unused []byte) {
+	_ = c.SetDeadline(time.Time{})
+	select {
+	case l.conns <- &passed{Conn: c, unused: unused}:
+	case <-l.done:
+		_ = c.Close()
+	}
+}
+
+// A passed connection first returns the unused bytes.
+type passed struct {
+	net.Conn
+	unused []byte
+}
+
+// Read reads from the connection.
+func (p *passed) Read(b []byte) (int, error) {
+	if len(p.unused) == 0 {
+		return p.Conn.Read(b)
+	}
+	n := copy(b, p.unused)
+	if p.unused = p.unused[n:]; len(p.unused) == 0 {
+		p.unused = nil
+	}
+	return n, nil
+}
