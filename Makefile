@@ -16,13 +16,27 @@ TOOL := go tool -modfile=tools/go.mod
 LINT := go tool -modfile=tools/lint/go.mod
 SERVERS := ./bin/with-servers --
 
-# SQLite is C that a machine made Go of: the race detector can say nothing of it
-# that somebody would mend, and makes it many times slower.
+# Builds and tests share compiled packages, because they have the same flags. Only
+# the race detector needs cgo.
+export CGO_ENABLED = 0
+
+# SEED is the seed of random tests. It is fixed, so that every run of make test is
+# the same. CI and make fuzz use a new seed and print it. With another seed than 1,
+# tests also run in a random order.
+SEED ?= 1
+export HEADGATE_FUZZ_SEED = $(SEED)
+ORDER := $(if $(filter 1,$(SEED)),,-shuffle=$(SEED))
+
+# SQLite is C code that was translated to Go. The race detector makes it many times
+# slower, and nobody here could fix what it finds there.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
+
+# The packages whose code or tests start goroutines or synchronize them.
+CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|/x/sync/|^[^/]*\bgo func' $(filter-out bench/% deploy/%,$(GO_FILES))))))
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test test-quick test-load test-deploy fuzz screenshots bench bench-peers check current audit
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load fuzz screenshots bench bench-peers check current audit
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,7 +50,7 @@ demo: build ## build and start Headgate with sample tenants, a week of history a
 build: ## build bin/headgate
 	@mkdir -p bin
 	@echo "building bin/headgate (the first build compiles SQLite, which takes minutes)"
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/headgate ./cmd/server
+	go build -ldflags '-s -w -X main.version=$(VERSION)' -o bin/headgate ./cmd/server
 
 up: ## start three nodes with Postgres, Valkey and nginx in containers (docker compose)
 	docker compose up --build --detach --wait
@@ -66,24 +80,27 @@ lint: ## look for mistakes: vet, gofumpt, staticcheck, golangci-lint (.golangci.
 	@echo "golangci-lint (the first run compiles it, which takes minutes)"
 	$(LINT) golangci-lint run ./...
 
-test: bin/with-servers test-deploy ## run every test, raced and shuffled, with real servers; as root installs what is missing
-	$(SERVERS) go test $(RACE) -shuffle=on -timeout 20m ./...
+# -vet=off, because make lint runs all of vet. The modules bench and composetest
+# have dependencies that the product has not.
+test: bin/with-servers ## run the tests with real servers; as root, install what is missing (SEED=1)
+	$(SERVERS) go test -vet=off $(ORDER) -timeout 20m ./...
+	go -C bench test -vet=off $(ORDER) -timeout 10m ./...
+	$(SERVERS) go -C deploy/composetest test -vet=off $(ORDER) -timeout 10m ./...
+
+race: export CGO_ENABLED = 1
+race: bin/with-servers ## run the tests of the packages with concurrency, with the race detector
+	$(SERVERS) go test $(RACE) -vet=off $(ORDER) -timeout 40m $(CONCURRENT)
+
+test-ci: ## run the tests of deploy/grafana (the first run compiles Prometheus, which takes minutes)
+	go -C deploy/grafanatest test -vet=off $(ORDER) -timeout 20m ./...
 
 test-quick: ## run the tests that need no server
-	go test -tags quick -shuffle=on -timeout 10m ./...
+	go test -tags quick -vet=off $(ORDER) -timeout 10m ./...
 
 test-load: bin/with-servers ## show that limits stay exact under load, in full (about 15 minutes): up to 9 nodes and 2,000 connections
 	HEADGATE_TEST_LOAD=full $(SERVERS) go test -count=1 -timeout 60m -v -parallel 1 \
 		-run '^Test(Exact|Concurrent|Largest|Slow|Silent|Hung|Flood|Paused|Overload|ClientsThatLeave|RedisHangs)' ./enforcement/redis ./cmd/server \
 		| grep --line-buffered -v -e '^=== ' -e '^    --- PASS'
-
-# Modules of their own: the compose loader and Prometheus would be the largest
-# dependencies of the product, and other limiters are none.
-test-deploy: bin/with-servers
-	go -C bench test -shuffle=on -timeout 10m ./...
-	$(SERVERS) go -C deploy/composetest test -shuffle=on -timeout 10m ./...
-	@echo "deploy/grafanatest (the first run compiles Prometheus, which takes minutes)"
-	go -C deploy/grafanatest test -shuffle=on -timeout 20m ./...
 
 fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCES (100000) random sequences on every limiter
 	@for package in $$(go list ./...); do \
@@ -97,7 +114,8 @@ fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCE
 			tail -n 1 <<<"$$out"; \
 		done; \
 	done
-	HEADGATE_FUZZ_SEQUENCES=$(SEQUENCES) $(SERVERS) go test -timeout 120m -count=1 ./enforcement/...
+	@seed=$(if $(filter file,$(origin SEED)),1$$RANDOM$$RANDOM,$(SEED)); echo "== $(SEQUENCES) sequences; to repeat them: make fuzz SEED=$$seed"; \
+		HEADGATE_FUZZ_SEED=$$seed HEADGATE_FUZZ_SEQUENCES=$(SEQUENCES) $(SERVERS) go test -timeout 120m -count=1 ./enforcement/...
 
 screenshots: bin/with-servers ## take the pictures of the README anew, of the demo, in a browser
 	$(SERVERS) go test -tags screenshots -run '^TestScreenshots$$' -count=1 -timeout 10m -v ./cmd/server
@@ -119,7 +137,7 @@ current: generate ## fail when a generated file is not what generate writes
 	@new=$$(git ls-files --others --exclude-standard -- '*_templ.go' '*.gen.go'); \
 		if [ -n "$$new" ]; then echo "generated files that are not committed:"; echo "$$new"; exit 1; fi
 
-check: lint current test ## all that must pass before a commit
+check: lint current test race test-ci ## all that must pass before a commit
 
 audit: ## look for known holes in dependencies; needs the network, so it is no part of check
 	@out=$$($(TOOL) govulncheck ./... 2>&1) && echo "$$out" || { status=$$?; echo "$$out"; \

@@ -19,6 +19,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/headgate/headgate/internal/servertest"
+	"github.com/headgate/headgate/internal/testseed"
 )
 
 // collidingNames are values that become one where they are joined, folded,
@@ -65,8 +66,7 @@ type walls struct {
 
 func newWalls(t *testing.T, origins []string) *walls {
 	t.Helper()
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testseed.Seed(t)
 	w := &walls{t: t, origins: origins, random: rand.New(rand.NewPCG(seed, 4))}
 	for _, slug := range []string{"t", "t-a"} {
 		n := &wallTenant{

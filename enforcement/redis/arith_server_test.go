@@ -14,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/servertest"
+	"github.com/headgate/headgate/internal/testseed"
 )
 
 // arithCases is how many cases each helper is given.
@@ -69,7 +70,7 @@ func newLuaArith(t *testing.T) *luaArith {
 // compare runs the helper on arithCases cases and holds each result against want.
 func (l *luaArith) compare(helper string, next func(*rand.Rand) []int64, want func([]int64) (x, y int64, known bool)) {
 	l.t.Helper()
-	seed := rand.Uint64()
+	seed := testseed.Seed(l.t)
 	r := rand.New(rand.NewPCG(seed, 1))
 	const batch = 4000
 	for range arithCases / batch {

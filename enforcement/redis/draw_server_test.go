@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/enforcement/limitertest"
 	"github.com/headgate/headgate/enforcement/redis"
 	"github.com/headgate/headgate/internal/servertest"
+	"github.com/headgate/headgate/internal/testseed"
 )
 
 // The script draws as the reference does: random draws, settlements, charges,
@@ -20,7 +21,7 @@ func TestDraw(t *testing.T) {
 	t.Parallel()
 	c := limitertest.NewClock()
 	l := open(t, redis.Config{URL: servertest.Redis(t), Now: c.Now})
-	seed := rand.Uint64()
+	seed := testseed.Seed(t)
 	for n := range 300 {
 		r := rand.New(rand.NewPCG(seed, uint64(n)))
 		c.Set(limitertest.Start + r.Int64N(1_000_000))

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/enforcement/limitertest"
 	"github.com/headgate/headgate/enforcement/redis"
 	"github.com/headgate/headgate/internal/servertest"
+	"github.com/headgate/headgate/internal/testseed"
 )
 
 // scriptPlays are random plays of the scripts side by side, and scriptSteps are
@@ -31,8 +32,7 @@ func TestScriptsAgree(t *testing.T) {
 	t.Parallel()
 	url := servertest.Redis(t)
 	raw := client(t, url)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testseed.Seed(t)
 	var batches, singles int64
 	for play := range uint64(scriptPlays) {
 		r := rand.New(rand.NewPCG(seed, play))
@@ -203,7 +203,7 @@ func TestKeysOutliveTheirValues(t *testing.T) {
 	raw := client(t, server.URL())
 	l, only := open(t, redis.Config{URL: server.URL(), Prefix: "hg:"}), open(t, redis.Config{URL: server.URL(), Prefix: "hg:"})
 	redis.TakeOnly(only)
-	r := rand.New(rand.NewPCG(rand.Uint64(), 1))
+	r := rand.New(rand.NewPCG(testseed.Seed(t), 1))
 	var all []*enforcement.Meter
 	for _, a := range []enforcement.Algorithm{enforcement.FixedWindow, enforcement.SlidingWindowCounter, enforcement.TokenBucket, enforcement.GCRA} {
 		for _, window := range []time.Duration{5 * time.Millisecond, 60 * time.Millisecond, time.Second, time.Minute, enforcement.MaxWindow} {

@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/enforcement/limitertest"
 	"github.com/headgate/headgate/enforcement/redis"
 	"github.com/headgate/headgate/internal/servertest"
+	"github.com/headgate/headgate/internal/testseed"
 )
 
 // kinds are one limit of each form of state.
@@ -300,8 +301,7 @@ func TestLongLogsAreTheReference(t *testing.T) {
 			t.Parallel()
 			clock := limitertest.NewClock()
 			l := open(t, redis.Config{URL: servertest.Redis(t), Now: clock.Now})
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			seed := testseed.Seed(t)
 			r := rand.New(rand.NewPCG(seed, 1))
 			m := enforcement.Limit{Algorithm: enforcement.SlidingWindowLog, Quota: c.quota, Window: time.Second}.Compile(1)
 			var s enforcement.State

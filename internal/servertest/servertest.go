@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/headgate/headgate/internal/servertest/process"
+	"github.com/headgate/headgate/internal/testseed"
 )
 
 // shared holds the servers that this test process started because nobody had
@@ -17,9 +18,10 @@ var shared struct {
 	templates []string
 }
 
-// Main runs the tests, ends what [Postgres], [Redis] and [Template] left to the
-// whole process, and exits.
+// Main runs the tests with the seed of testseed, stops the servers that [Postgres]
+// and [Redis] started, drops the databases of [Template], and exits.
 func Main(m *testing.M) {
+	testseed.SetRapid()
 	code := m.Run()
 	Shutdown()
 	os.Exit(code)

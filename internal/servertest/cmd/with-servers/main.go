@@ -1,7 +1,7 @@
 // Command with-servers runs another command, usually go test, beside a private
 // Postgres and a private Redis, and takes both away afterwards:
 //
-//	go run ./servertest/cmd/with-servers -- go test -race ./...
+//	go run ./internal/servertest/cmd/with-servers -- go test -race ./...
 //
 // It uses the servers named by HEADGATE_TEST_DATABASE_URL and
 // HEADGATE_TEST_REDIS_URL when these are set; else it starts its own from what
@@ -12,9 +12,8 @@
 // The programs have to be installed in any case: tests of what happens when a
 // server goes away start their own.
 //
-// The command gets both variables and CGO_ENABLED=1 (for -race), nothing on its
-// standard input, and every signal that with-servers gets; its exit code is
-// passed on.
+// The command gets both variables, nothing on its standard input, and every signal
+// that with-servers gets. The exit code is that of the command.
 package main
 
 import (
@@ -60,7 +59,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) (int, err
 	if err := process.Provide(ctx, stderr); err != nil {
 		return 1, err
 	}
-	env := append(os.Environ(), "CGO_ENABLED=1")
+	env := os.Environ()
 
 	database, stop, err := database(ctx, stderr)
 	if err != nil {
