@@ -26,7 +26,7 @@ var imports = map[string][]string{
 	"internal/problem":      {},
 	"internal/strictjson":   {"internal/problem"},
 	"internal/audit":        {"internal/problem"},
-	"enforcement":  {"internal/problem", "internal/cow"},
+	"enforcement":  {"internal/problem", "internal/strictjson", "internal/cow"}, // a policy reads its own JSON
 	"internal/cow": {}, // maps whose versions share memory: snapshots are made of them
 
 	"plans":   {"enforcement", "internal/problem", "internal/audit", "internal/strictjson"},

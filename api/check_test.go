@@ -284,7 +284,7 @@ func TestLimiterAway(t *testing.T) {
 	w := newWorld(t)
 	p, err := w.plans.Plan(t.Context(), "pro")
 	must(t, err)
-	d := p.Draft
+	d := p.Draft.Content()
 	d.Policies[0].OnFailure = enforcement.OnFailureClosed
 	w.publish(d)
 	w.counter.away.Store(true)
@@ -314,7 +314,7 @@ func TestPublicURLStandsBeforeTypes(t *testing.T) {
 func TestSeveralLimits(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.publish(plans.Document{Name: "Pro", Policies: []plans.Policy{
+	w.publish(plans.Content{Name: "Pro", Policies: []plans.Policy{
 		{Slug: "seen", Mode: enforcement.PolicyShadow, Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 0, Window: 1e9}}},
 		{Slug: "two", Limits: []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: 10, Window: 1e9, Burst: 20}, {Algorithm: enforcement.FixedWindow, Quota: 3000, Window: 1_500_000_000}}},
 	}})
@@ -371,14 +371,14 @@ func FuzzCheckBody(f *testing.F) {
 }
 
 // publish makes a document the version of the plan pro that is in force.
-func (w *world) publish(d plans.Document) {
+func (w *world) publish(d plans.Content) {
 	w.t.Helper()
 	ctx := w.t.Context()
 	p, err := w.plans.Plan(ctx, "pro")
 	must(w.t, err)
-	p, err = w.plans.SaveDraft(ctx, p.ID, d, p.DraftRevision)
+	p, err = w.plans.SaveDraft(ctx, p.ID, plans.New(d), p.DraftRevision)
 	must(w.t, err)
-	_, _, err = w.plans.Publish(ctx, p.ID, p.DraftRevision)
+	_, _, err = w.plans.Publish(ctx, p.ID, plans.Publish{IfRevision: p.DraftRevision})
 	must(w.t, err)
 	must(w.t, w.watcher.Refresh(ctx))
 }
@@ -388,7 +388,7 @@ func (w *world) publish(d plans.Document) {
 func TestDetailNamesWhatCanNeverHold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.publish(plans.Document{Name: "Pro", Policies: []plans.Policy{
+	w.publish(plans.Content{Name: "Pro", Policies: []plans.Policy{
 		{Slug: "small", Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 2, Window: time.Minute}}},
 		{Slug: "large", Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 3, Window: time.Minute}}},
 	}})

@@ -436,5 +436,5 @@ func TestWithoutExceptions(t *testing.T) {
 // policies makes the plan pro of policies.
 func (w *world) policies(p ...plans.Policy) {
 	w.t.Helper()
-	w.publish(plans.Document{Name: "Pro", Policies: p})
+	w.publish(plans.Content{Name: "Pro", Policies: p})
 }

@@ -117,7 +117,9 @@ func (s size) plan() snapshot.PublishedPlan {
 				Rev: 1, Limit: l,
 			})
 		}
-		p.Document.Policies = append(p.Document.Policies, policy)
+		d := p.Document.Content()
+		d.Policies = append(d.Policies, policy)
+		p.Document = plans.New(d)
 	}
 	return p
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -11,7 +12,7 @@ import (
 func showPlan(p plans.Plan) (Plan, error) {
 	id, err := parseUUID(p.ID)
 	return Plan{
-		Id: id, Slug: p.Slug, Name: p.Draft.Name, PublishedVersion: p.Published, LatestVersion: p.Latest, Tenants: p.Tenants,
+		Id: id, Slug: p.Slug, Name: p.Draft.Name(), PublishedVersion: p.Published, LatestVersion: p.Latest, Tenants: p.Tenants,
 		Revision: p.Revision, DraftRevision: p.DraftRevision, CreatedAt: p.CreatedAt.UTC(), UpdatedAt: p.UpdatedAt.UTC(),
 	}, err
 }
@@ -21,7 +22,7 @@ func showDraft(p plans.Plan) (Draft, error) {
 	if err != nil {
 		return Draft{}, err
 	}
-	document, err := plans.EncodeDocument(p.Draft)
+	document, err := p.Draft.MarshalJSON()
 	return Draft{Id: id, Slug: p.Slug, Revision: p.DraftRevision, Draft: document}, err
 }
 
@@ -45,7 +46,7 @@ func (a *API) ListPlans(ctx context.Context, r ListPlansRequestObject) (ListPlan
 
 // CreatePlan is POST /v1/plans.
 func (a *API) CreatePlan(ctx context.Context, r CreatePlanRequestObject) (CreatePlanResponseObject, error) {
-	draft, err := plans.DecodeDocument(r.Body.Draft)
+	draft, err := plans.Parse(r.Body.Draft)
 	if err != nil {
 		return nil, under("/draft", err)
 	}
@@ -105,7 +106,7 @@ func (a *API) GetDraft(ctx context.Context, r GetDraftRequestObject) (GetDraftRe
 
 // SaveDraft is PUT /v1/plans/{plan}/draft.
 func (a *API) SaveDraft(ctx context.Context, r SaveDraftRequestObject) (SaveDraftResponseObject, error) {
-	draft, err := plans.DecodeDocument(*r.Body)
+	draft, err := plans.Parse(*r.Body)
 	if err != nil {
 		return nil, err
 	}
@@ -194,13 +195,15 @@ func showChanges(d plans.Diff) ([]Change, error) {
 	return changes, err
 }
 
-// policyDocuments gives policies in the form that they have in a document.
+// policyDocuments returns the JSON form of policies.
 func policyDocuments(list []plans.Policy) ([]json.RawMessage, error) {
-	text, err := plans.EncodeDocument(plans.Document{Policies: list})
-	if err != nil {
-		return nil, err
+	out := make([]json.RawMessage, len(list))
+	for i, p := range list {
+		text, err := enforcement.MarshalJSON(p)
+		if err != nil {
+			return nil, err
+		}
+		out[i] = text
 	}
-	var document struct{ Policies []json.RawMessage }
-	err = json.Unmarshal(text, &document)
-	return document.Policies, err
+	return out, nil
 }

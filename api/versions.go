@@ -24,7 +24,7 @@ func showVersion(p plans.Plan, v plans.Version) (Version, error) {
 	if err != nil {
 		return Version{}, err
 	}
-	document, err := plans.EncodeDocument(v.Document)
+	document, err := v.Document.MarshalJSON()
 	return Version{
 		PlanId: s.PlanId, Plan: s.Plan, Version: s.Version, Current: s.Current,
 		PublishedAt: s.PublishedAt, PublishedBy: s.PublishedBy, Document: document,
@@ -44,9 +44,9 @@ func (a *API) PublishPlan(ctx context.Context, r PublishPlanRequestObject) (Publ
 	}
 	var v plans.Version
 	if r.Body != nil && r.Body.Version != 0 {
-		p, v, err = a.cfg.Plans.PublishVersion(ctx, p.ID, r.Body.Version)
+		p, v, err = a.cfg.Plans.PublishVersion(ctx, p.ID, plans.PublishVersion{Number: r.Body.Version})
 	} else {
-		p, v, err = a.cfg.Plans.Publish(ctx, p.ID, p.DraftRevision)
+		p, v, err = a.cfg.Plans.Publish(ctx, p.ID, plans.Publish{IfRevision: p.DraftRevision})
 	}
 	if err != nil {
 		return nil, err

@@ -145,8 +145,8 @@ func must(t testing.TB, err error) {
 }
 
 // proDocument is version 1 of the plan pro in the examples.
-func proDocument() plans.Document {
-	return plans.Document{Name: "Pro", Description: "For teams.", Policies: []plans.Policy{
+func proDocument() plans.Content {
+	return plans.Content{Name: "Pro", Description: "For teams.", Policies: []plans.Policy{
 		{
 			Slug: "login-per-ip", Match: plans.Match{Methods: []string{"POST"}, Path: "/v1/login"}, CountBy: []string{"ip"},
 			Limits: []enforcement.Limit{{Algorithm: enforcement.SlidingWindowLog, Quota: 5, Window: time.Minute}},
@@ -159,7 +159,7 @@ func proDocument() plans.Document {
 }
 
 // proDraft is its draft: one limit raised, one policy added.
-func proDraft() plans.Document {
+func proDraft() plans.Content {
 	d := proDocument()
 	d.Policies[0].Limits[0].Quota = 10
 	d.Policies = append(d.Policies, plans.Policy{
@@ -223,13 +223,13 @@ func check(err error) {
 }
 
 func (w *world) populate(ctx context.Context) {
-	p, err := w.plans.CreatePlan(ctx, "pro", proDocument())
+	p, err := w.plans.CreatePlan(ctx, "pro", plans.New(proDocument()))
 	check(err)
-	p, _, err = w.plans.Publish(ctx, p.ID, p.DraftRevision)
+	p, _, err = w.plans.Publish(ctx, p.ID, plans.Publish{IfRevision: p.DraftRevision})
 	check(err)
-	_, err = w.plans.SaveDraft(ctx, p.ID, proDraft(), p.DraftRevision)
+	_, err = w.plans.SaveDraft(ctx, p.ID, plans.New(proDraft()), p.DraftRevision)
 	check(err)
-	_, err = w.plans.CreatePlan(ctx, "trial", plans.Document{Name: "Trial"})
+	_, err = w.plans.CreatePlan(ctx, "trial", plans.New(plans.Content{Name: "Trial"}))
 	check(err)
 	for _, d := range []tenants.Document{{Name: "Acme Inc.", Plan: "pro"}, {Name: "Globex", Plan: "pro", Status: tenants.Suspended}} {
 		_, err := w.tenants.CreateTenant(ctx, strings.ToLower(strings.Fields(d.Name)[0]), d)

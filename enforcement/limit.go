@@ -3,7 +3,12 @@ package enforcement
 import (
 	"fmt"
 	"math/bits"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // An Algorithm counts a limit. DESIGN: docs/algorithms.md has each with a
@@ -77,13 +82,14 @@ func ParseAnchor(name string) (Anchor, bool) {
 // Bounds of what a limit may be. Within them every sum and product of the
 // algorithms is exact, here and in Lua.
 const (
-	MaxQuota   = 1_000_000_000_000 // also the largest burst
-	MaxWindow  = 366 * 24 * time.Hour
-	MinWindow  = time.Millisecond
-	MaxCost    = 1<<31 - 1
-	MaxLog     = 10_000                // entries a log may hold
-	maxCount   = 1_000_000_000_000_000 // where a forced count stops
-	maxForever = 1 << 53               // where a retry time stops, in microseconds: 285 years
+	MaxQuota     = 1_000_000_000_000 // also the largest burst
+	MaxWindow    = 366 * 24 * time.Hour
+	MinWindow    = time.Millisecond
+	MaxCost      = 1<<31 - 1
+	maxLimitName = 32                    // bytes
+	MaxLog       = 10_000                // entries a log may hold
+	maxCount     = 1_000_000_000_000_000 // where a forced count stops
+	maxForever   = 1 << 53               // where a retry time stops, in microseconds: 285 years
 )
 
 // A Limit is how much, of a policy: what an administrator writes.
@@ -94,6 +100,71 @@ type Limit struct {
 	Window    time.Duration // MinWindow to MaxWindow, whole milliseconds
 	Burst     int64         // buckets: the capacity, 1 to MaxQuota; 0: as Quota
 	Anchor    Anchor        // windows and sliding counters
+}
+
+// Validate returns all faults of the limit. It is the one place that says which
+// limits are valid: plans, overrides, snapshots and scenarios call it. The
+// pointers are relative to the limit: "/quota".
+func (l Limit) Validate() problem.Fields {
+	var f problem.Fields
+	if l.Name == "" || len(l.Name) > maxLimitName || strings.Trim(l.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
+		f.Add("/name", "must be 1 to %d lower-case letters, digits and hyphens", maxLimitName)
+	}
+	known := l.Algorithm >= FixedWindow && l.Algorithm <= GCRA
+	if !known {
+		f.Add("/algorithm", "%s", algorithmFault(""))
+	}
+	if l.Quota < 0 || l.Quota > MaxQuota {
+		f.Add("/quota", "must be 0 to %d", int64(MaxQuota))
+	} else if l.Algorithm == SlidingWindowLog && l.Quota > MaxLog {
+		f.Add("/quota", "must be 0 to %d: a sliding_window_log stores every request; use sliding_window_counter for more", MaxLog)
+	}
+	if l.Window < MinWindow || l.Window > MaxWindow {
+		f.Add("/window", "must be from %s to %s", FormatWindow(MinWindow), FormatWindow(MaxWindow))
+	} else if exact, err := ParseWindow(FormatWindow(l.Window)); err != nil || exact != l.Window {
+		f.Add("/window", "must be a whole number of ms, s, m, h or d, of at most ten digits")
+	}
+	if known && l.Burst != 0 && !l.Algorithm.Bucket() {
+		f.Add("/burst", burstMisplaced)
+	} else if l.Burst < 0 || l.Burst > MaxQuota {
+		f.Add("/burst", burstRange)
+	}
+	if known && l.Anchor != FirstHit && !l.Algorithm.Windowed() {
+		f.Add("/anchor", anchorMisplaced)
+	} else if l.Anchor > Clock {
+		f.Add("/anchor", anchorUnknown)
+	}
+	return f
+}
+
+const (
+	burstMisplaced  = "only token_bucket and gcra have a burst"
+	burstRange      = "must be 1 to 1000000000000; without it, the burst is the quota"
+	anchorMisplaced = "only fixed_window and sliding_window_counter have an anchor"
+	anchorUnknown   = "must be first_hit or clock"
+)
+
+// algorithmFault returns the message for an unknown algorithm.
+func algorithmFault(name string) string {
+	const known = "must be fixed_window, sliding_window_log, sliding_window_counter, token_bucket or gcra"
+	if name == "leaky_bucket" || name == "concurrency" {
+		return name + " is not supported yet: " + known
+	}
+	return known
+}
+
+// ValidateLimits returns all faults of limits that belong together, including
+// names that occur twice. The pointers are relative to the list: "/0/quota".
+func ValidateLimits(limits []Limit) problem.Fields {
+	var f problem.Fields
+	for i, l := range limits {
+		at := "/" + strconv.Itoa(i)
+		if first := slices.IndexFunc(limits, func(o Limit) bool { return o.Name == l.Name }); first < i {
+			f.Add(at+"/name", "limit %d has the same name", first)
+		}
+		f.AddAll(at, l.Validate())
+	}
+	return f
 }
 
 // Numbers are what may change of a limit while it stays the same counter, in

@@ -1,54 +1,453 @@
 package enforcement
 
-// The words of a policy that both its writer (plans) and its enforcement use.
-// They are strings as on the wire.
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
-// PolicyMode says whether a policy refuses.
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// A Policy is one rule of a plan. The plan document, the database, the API and
+// the compiler all use this type; policy_json.go reads its JSON form.
+//
+// To add a field with a fixed set of values, add it here and in choices. To add
+// any other field, add it here, in Canonical, in Validate and in ReadPolicy.
+// If the engine reads the field, add it to RuleSpec too.
+type Policy struct {
+	Slug        string `json:"slug"`
+	Description string `json:"description"`
+	Match       Match  `json:"match"`
+	// CountBy lists attribute names, or "ip/64". An empty list counts the whole
+	// tenant under one key.
+	CountBy     []string    `json:"count_by"`
+	Missing     Missing     `json:"missing"`
+	Replaces    []string    `json:"replaces"` // slugs of policies of the same plan
+	Mode        PolicyMode  `json:"mode"`
+	OnFailure   OnFailure   `json:"on_failure"`
+	Consistency Consistency `json:"consistency"`
+	Limits      []Limit     `json:"limits"`
+}
+
+// A RuleSpec is a policy with compiled limits: the input of CompilePlan.
+type RuleSpec struct {
+	Policy      string // slug
+	Methods     []string
+	Path        string
+	Attributes  map[string]string
+	CountBy     []string
+	Missing     Missing
+	Replaces    []string
+	Mode        PolicyMode
+	OnFailure   OnFailure
+	Consistency Consistency
+	Limits      []RuleLimit
+}
+
+// RuleSpec returns p with compiled limits in place of its own.
+func (p *Policy) RuleSpec(limits []RuleLimit) RuleSpec {
+	return RuleSpec{
+		Policy: p.Slug, Methods: p.Match.Methods, Path: p.Match.Path, Attributes: p.Match.Attributes, CountBy: p.CountBy,
+		Missing: p.Missing, Replaces: p.Replaces, Mode: p.Mode, OnFailure: p.OnFailure, Consistency: p.Consistency, Limits: limits,
+	}
+}
+
+// A Match selects the requests that a policy applies to. The zero value selects
+// every request.
+type Match struct {
+	Methods    []string          `json:"methods"` // an empty list selects all methods
+	Path       string            `json:"path"`    // a pattern; "" and "*" select all paths
+	Attributes map[string]string `json:"attributes"`
+}
+
+// A PolicyMode is the mode of a policy.
 type PolicyMode string
 
-// The modes of a policy.
 const (
-	// PolicyEnforce: it refuses.
+	// PolicyEnforce denies requests that are over a limit.
 	PolicyEnforce PolicyMode = "enforce"
-	// PolicyShadow: it counts what it would refuse, after the enforced ones were granted.
+	// PolicyShadow counts the requests that it would deny, and denies none.
 	PolicyShadow PolicyMode = "shadow"
-	// PolicyOff: it does nothing.
+	// PolicyOff turns the policy off.
 	PolicyOff PolicyMode = "off"
 )
 
-// Missing says what happens when an attribute of count_by is not sent.
+// A Missing is the effect of a missing attribute of count_by.
 type Missing string
 
-// The answers to a missing attribute.
 const (
-	// MissingShared: the missing place is a value of its own.
+	// MissingShared counts the missing attribute as a value of its own.
 	MissingShared Missing = "shared"
-	// MissingSkip: the policy does not apply.
+	// MissingSkip does not apply the policy.
 	MissingSkip Missing = "skip"
-	// MissingDeny: the request is refused with 403.
+	// MissingDeny denies the request with 403.
 	MissingDeny Missing = "deny"
 )
 
-// OnFailure says what answers for a policy when the limiter is away.
+// An OnFailure is the effect of a policy while the limiter is unavailable.
 type OnFailure string
 
-// The failure modes.
 const (
-	// OnFailureLocal: this node's in-process limiter, with its share of the quota.
+	// OnFailureLocal limits in this process, with this node's share of the quota.
 	OnFailureLocal OnFailure = "local"
-	// OnFailureOpen: the request passes this policy.
+	// OnFailureOpen allows the request.
 	OnFailureOpen OnFailure = "open"
-	// OnFailureClosed: 503.
+	// OnFailureClosed answers 503.
 	OnFailureClosed OnFailure = "closed"
 )
 
-// Consistency of a policy says where its charges are counted.
+// A Consistency says where the charges of a policy are counted.
 type Consistency string
 
 const (
-	// Exact counts every charge where all nodes see it.
+	// Exact counts every charge where all nodes read it.
 	Exact Consistency = "exact"
-	// Leased lets each node draw quota ahead and spend it without asking. It never
-	// allows more than Exact; it may deny early by what other nodes hold.
+	// Leased lets each node draw quota ahead and spend it locally. A leased policy
+	// never allows more than Exact. It may deny early, by the quota that other
+	// nodes hold.
 	Leased Consistency = "leased"
 )
+
+// Bounds of a policy.
+const (
+	MaxPolicyDescription = 2_000 // characters
+	MaxPolicyLimits      = 10
+	MaxPolicyMethods     = 16
+	MaxCountBy           = 8
+	maxMethod            = 32    // bytes
+	maxPatternBytes      = 2_048 // of match.path
+)
+
+// A Choice is a field of a policy that has a fixed set of values.
+type Choice struct {
+	Field  string   // JSON name
+	Value  *string  // points into the policy
+	Values []string // all values; the first one is the default
+}
+
+// Choices returns the fields of p that have a fixed set of values. Canonical,
+// Validate, ReadPolicy and the form of the dashboard use this list.
+func (p *Policy) Choices() []Choice {
+	return choices(&p.Missing, &p.Mode, &p.OnFailure, &p.Consistency)
+}
+
+func choices(m *Missing, mode *PolicyMode, f *OnFailure, c *Consistency) []Choice {
+	return []Choice{
+		{"missing", (*string)(m), []string{string(MissingShared), string(MissingSkip), string(MissingDeny)}},
+		{"mode", (*string)(mode), []string{string(PolicyEnforce), string(PolicyShadow), string(PolicyOff)}},
+		{"on_failure", (*string)(f), []string{string(OnFailureLocal), string(OnFailureOpen), string(OnFailureClosed)}},
+		{"consistency", (*string)(c), []string{string(Exact), string(Leased)}},
+	}
+}
+
+// fillDefault sets an empty value to the default.
+func (c Choice) fillDefault() {
+	if *c.Value == "" {
+		*c.Value = c.Values[0]
+	}
+}
+
+// fault returns a message if the value is not one of Values, and "" otherwise.
+func (c Choice) fault() string {
+	if slices.Contains(c.Values, *c.Value) {
+		return ""
+	}
+	last := len(c.Values) - 1
+	return "must be " + strings.Join(c.Values[:last], ", ") + " or " + c.Values[last]
+}
+
+// Canonical returns a deep copy of p with every default filled in, and with
+// patterns, methods and addresses in their one spelling. It leaves invalid values
+// as they are. Canonical of a canonical policy is equal to that policy.
+func (p Policy) Canonical() Policy {
+	p.Description = strings.ReplaceAll(p.Description, "\r\n", "\n")
+	p.Match = p.Match.canonical()
+	p.CountBy = append([]string{}, p.CountBy...)
+	p.Replaces = append([]string{}, p.Replaces...)
+	for _, c := range p.Choices() {
+		c.fillDefault()
+	}
+	p.Limits = nameLimits(p.Limits)
+	return p
+}
+
+func (m Match) canonical() Match {
+	methods := make([]string, len(m.Methods))
+	for i, name := range m.Methods {
+		methods[i] = upperASCII(name)
+	}
+	m.Methods = methods
+	if pattern, err := ParsePattern(m.Path); err == nil {
+		m.Path = pattern.String()
+	}
+	attributes := make(map[string]string, len(m.Attributes))
+	for name, value := range m.Attributes {
+		if name == ipAttribute {
+			if _, canonical, err := CanonicalIP(value); err == nil {
+				value = canonical
+			}
+		}
+		attributes[name] = value
+	}
+	m.Attributes = attributes
+	return m
+}
+
+// nameLimits returns a copy of the limits in which each limit without a name has
+// the first free name of l1, l2, and so on. The document keeps these names, so a
+// limit keeps its name when the limits are reordered.
+func nameLimits(given []Limit) []Limit {
+	limits := append([]Limit{}, given...)
+	used := make(map[string]bool, len(limits))
+	for _, l := range limits {
+		used[l.Name] = true
+	}
+	n := 1
+	for i := range limits {
+		if limits[i].Name != "" {
+			continue
+		}
+		for used["l"+strconv.Itoa(n)] {
+			n++
+		}
+		limits[i].Name = "l" + strconv.Itoa(n)
+		used[limits[i].Name] = true
+	}
+	return limits
+}
+
+// IPNetwork in count_by counts IPv6 addresses by their /64, and IPv4 addresses
+// one by one.
+const IPNetwork = ipPrefix
+
+// CountedAttribute returns the attribute that an entry of count_by reads: ip for
+// ip/64, otherwise the entry itself.
+func CountedAttribute(entry string) string {
+	if entry == ipPrefix {
+		return ipAttribute
+	}
+	return entry
+}
+
+// upperASCII changes only ASCII letters. Other letters stay, and Validate reports
+// them as they were written.
+func upperASCII(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' {
+			return r - 'a' + 'A'
+		}
+		return r
+	}, s)
+}
+
+// ValidatePolicies returns all faults of the canonical policies of one plan. The
+// pointers are relative to the list: "/0/limits/1/quota".
+func ValidatePolicies(policies []Policy) problem.Fields {
+	var f problem.Fields
+	if len(policies) > MaxRules {
+		f.Add("", "must be at most %d policies", MaxRules)
+		return f
+	}
+	places := make(map[string]int, len(policies))
+	for i := range policies {
+		p, at := &policies[i], "/"+strconv.Itoa(i)
+		f.Slug(at+"/slug", p.Slug)
+		if first, used := places[p.Slug]; used {
+			f.Add(at+"/slug", "policy %d has the same slug", first)
+		} else {
+			places[p.Slug] = i
+		}
+		f.AddAll(at, p.validate())
+	}
+	for i := range policies {
+		f.AddAll("/"+strconv.Itoa(i)+"/replaces", policies[i].validateReplaces(places))
+	}
+	validateCycles(&f, policies, places)
+	return f
+}
+
+// validate returns the faults of p that do not depend on other policies.
+func (p *Policy) validate() problem.Fields {
+	var f problem.Fields
+	f.Text("/description", p.Description, MaxPolicyDescription)
+	f.AddAll("/match", p.Match.validate())
+	f.AddAll("/count_by", validateCountBy(p.CountBy))
+	for _, c := range p.Choices() {
+		if fault := c.fault(); fault != "" {
+			f.Add("/"+c.Field, "%s", fault)
+		}
+	}
+	if p.Consistency == Leased {
+		if i := slices.IndexFunc(p.Limits, func(l Limit) bool { return l.Algorithm == SlidingWindowLog }); i >= 0 {
+			f.Add("/consistency", "must be exact: limit %s is a sliding_window_log, which cannot be leased", p.Limits[i].Name)
+		}
+	}
+	switch {
+	case len(p.Limits) == 0 && len(p.Replaces) == 0:
+		f.Add("/limits", "must have at least one limit, unless the policy replaces others")
+	case len(p.Limits) > MaxPolicyLimits:
+		f.Add("/limits", "must be at most %d limits", MaxPolicyLimits)
+	default:
+		f.AddAll("/limits", ValidateLimits(p.Limits))
+	}
+	return f
+}
+
+func (m *Match) validate() problem.Fields {
+	var f problem.Fields
+	if len(m.Methods) > MaxPolicyMethods {
+		f.Add("/methods", "must be at most %d methods", MaxPolicyMethods)
+	} else {
+		for i, name := range m.Methods {
+			at := "/methods/" + strconv.Itoa(i)
+			switch {
+			case !validMethod(name):
+				f.Add(at, "must be an HTTP method of 1 to %d characters, such as GET", maxMethod)
+			case slices.Index(m.Methods, name) < i:
+				f.Add(at, "%s is named twice", name)
+			}
+		}
+	}
+	if len(m.Path) > maxPatternBytes {
+		f.Add("/path", "must be at most %d bytes", maxPatternBytes)
+	} else if _, err := ParsePattern(m.Path); err != nil {
+		f.Add("/path", "%v", err)
+	}
+	if len(m.Attributes) > MaxAttributes {
+		f.Add("/attributes", "must be at most %d attributes", MaxAttributes)
+		return f
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Attributes)) {
+		at, value := "/attributes/"+problem.Escape(name), m.Attributes[name]
+		if fault := AttributeNameFault(name); fault != "" {
+			f.Add(at, "the attribute name %s", fault)
+		} else if name == ipPrefix {
+			f.Add(at, "ip/64 is for count_by; use ip with one whole address here")
+		} else if _, fault := CanonicalValue(name, value); fault != "" {
+			f.Add(at, "%s", fault)
+		}
+	}
+	return f
+}
+
+func validateCountBy(names []string) problem.Fields {
+	var f problem.Fields
+	if len(names) > MaxCountBy {
+		f.Add("", "must be at most %d attributes", MaxCountBy)
+		return f
+	}
+	for i, name := range names {
+		at, fault := "/"+strconv.Itoa(i), AttributeNameFault(name)
+		switch {
+		case fault != "":
+			f.Add(at, "the attribute name %s", fault)
+		case slices.Index(names, name) < i:
+			f.Add(at, "is named twice")
+		case name == ipPrefix && slices.Contains(names, ipAttribute):
+			f.Add(at, "must be ip or ip/64, not both")
+		case strings.HasPrefix(name, "ip/") && name != ipPrefix:
+			f.Add(at, "must be ip or ip/64: other prefix lengths are not supported")
+		}
+	}
+	return f
+}
+
+// AttributeNameFault returns a message if name cannot be the name of an
+// attribute, and "" otherwise.
+func AttributeNameFault(name string) string {
+	switch {
+	case name == "" || len(name) > MaxAttributeName:
+		return "must be 1 to " + strconv.Itoa(MaxAttributeName) + " bytes"
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl):
+		return "must be valid UTF-8 without control characters"
+	}
+	return ""
+}
+
+// CanonicalValue returns the one spelling of an attribute value: of an address
+// for ip, otherwise the value itself. fault is a message if no request can have
+// the value, and "" otherwise.
+func CanonicalValue(name, value string) (canonical, fault string) {
+	if name == ipAttribute {
+		_, canonical, err := CanonicalIP(value)
+		if err != nil {
+			return value, err.Error()
+		}
+		return canonical, ""
+	}
+	switch {
+	case value == "" || len(value) > MaxAttributeValue:
+		return value, "must be 1 to " + strconv.Itoa(MaxAttributeValue) + " bytes; an empty value counts as missing"
+	case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
+		return value, "must be valid UTF-8 without NUL"
+	}
+	return value, ""
+}
+
+// validMethod reports whether s is a token of RFC 9110 without lower-case
+// letters. Methods are case-sensitive, and all registered methods are upper case.
+func validMethod(s string) bool {
+	if s == "" || len(s) > maxMethod {
+		return false
+	}
+	return strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") == ""
+}
+
+func (p *Policy) validateReplaces(places map[string]int) problem.Fields {
+	var f problem.Fields
+	if len(p.Replaces) > MaxRules {
+		f.Add("", "must be at most %d slugs", MaxRules)
+		return f
+	}
+	seen := make(map[string]bool, len(p.Replaces))
+	for i, slug := range p.Replaces {
+		at := "/" + strconv.Itoa(i)
+		_, known := places[slug]
+		switch {
+		case slug == p.Slug:
+			f.Add(at, "a policy cannot replace itself")
+		case !known:
+			f.Add(at, "the plan has no policy with this slug")
+		case seen[slug]:
+			f.Add(at, "is named twice")
+		}
+		seen[slug] = true
+	}
+	return f
+}
+
+// validateCycles adds one fault for each policy that closes a cycle of replaces,
+// in the order of the plan. validateReplaces reports policies that replace
+// themselves.
+func validateCycles(f *problem.Fields, policies []Policy, places map[string]int) {
+	const open, done = 1, 2
+	state := make([]int, len(policies))
+	var path []string
+	var visit func(i int)
+	visit = func(i int) {
+		state[i] = open
+		path = append(path, policies[i].Slug)
+		for _, slug := range policies[i].Replaces {
+			next, known := places[slug]
+			if !known || next == i || state[next] == done {
+				continue
+			}
+			if state[next] == open {
+				cycle := append(path[slices.Index(path, slug):len(path):len(path)], slug)
+				f.Add("/"+strconv.Itoa(i)+"/replaces", "the policies replace one another in a cycle: %s", strings.Join(cycle, " → "))
+				break // one cycle for each policy
+			}
+			visit(next)
+		}
+		path = path[:len(path)-1]
+		state[i] = done
+	}
+	for i, p := range policies {
+		if state[i] == 0 && places[p.Slug] == i {
+			visit(i)
+		}
+	}
+}

@@ -11,23 +11,6 @@ import (
 // A Policy compiled for speed is a Rule; a plan's rules with their index are a
 // Plan. Both are immutable and shared by all tenants of the plan.
 
-// A RuleSpec is what a policy says, in the words of its writer. It must have
-// been validated (plans.Validate); CompilePlan reports what it cannot compile.
-type RuleSpec struct {
-	Policy     string // slug
-	Methods    []string
-	Path       string // pattern; "" or "*": everything
-	Attributes map[string]string
-	CountBy    []string
-	Missing    Missing
-	Replaces   []string
-	Mode       PolicyMode
-	OnFailure  OnFailure
-	// Consistency is Exact if it is empty.
-	Consistency Consistency
-	Limits      []RuleLimit
-}
-
 // A RuleLimit is one limit of a rule.
 type RuleLimit struct {
 	Limit
@@ -140,20 +123,13 @@ func CompilePlan(slug string, version int, specs []RuleSpec) (*Plan, error) {
 
 func compileRule(spec RuleSpec, place int) (*Rule, error) {
 	r := &Rule{RuleSpec: spec, Index: place}
-	r.Mode = cmp.Or(r.Mode, PolicyEnforce)
-	r.Missing = cmp.Or(r.Missing, MissingShared)
-	r.OnFailure = cmp.Or(r.OnFailure, OnFailureLocal)
-	r.Consistency = cmp.Or(r.Consistency, Exact)
-	switch {
-	case r.Mode != PolicyEnforce && r.Mode != PolicyShadow && r.Mode != PolicyOff:
-		return nil, fmt.Errorf("mode %q is unknown", r.Mode)
-	case r.Missing != MissingShared && r.Missing != MissingSkip && r.Missing != MissingDeny:
-		return nil, fmt.Errorf("missing %q is unknown", r.Missing)
-	case r.OnFailure != OnFailureLocal && r.OnFailure != OnFailureOpen && r.OnFailure != OnFailureClosed:
-		return nil, fmt.Errorf("on_failure %q is unknown", r.OnFailure)
-	case r.Consistency != Exact && r.Consistency != Leased:
-		return nil, fmt.Errorf("consistency %q is unknown", r.Consistency)
-	case slices.Contains(r.Methods, ""):
+	for _, c := range choices(&r.Missing, &r.Mode, &r.OnFailure, &r.Consistency) {
+		c.fillDefault()
+		if fault := c.fault(); fault != "" {
+			return nil, fmt.Errorf("%s %s", c.Field, fault)
+		}
+	}
+	if slices.Contains(r.Methods, "") {
 		return nil, fmt.Errorf("a method is empty")
 	}
 	var err error
@@ -216,17 +192,12 @@ func (r *Rule) compileLimits() error {
 	return nil
 }
 
-// check refuses what the arithmetic was not made for.
+// check rejects a limit that is invalid, or whose meter is not its own.
 func (l *RuleLimit) check() error {
+	if faults := l.Validate(); len(faults) > 0 {
+		return fmt.Errorf("%s %s", faults[0].Pointer[1:], faults[0].Message)
+	}
 	switch {
-	case l.Algorithm < FixedWindow || l.Algorithm > GCRA:
-		return fmt.Errorf("%v is unknown", l.Algorithm)
-	case l.Quota < 0 || l.Quota > MaxQuota:
-		return fmt.Errorf("quota %d is not within 0 and %d", l.Quota, int64(MaxQuota))
-	case l.Window < MinWindow || l.Window > MaxWindow || l.Window%MinWindow != 0:
-		return fmt.Errorf("window %v is not whole milliseconds within %v and %v", l.Window, MinWindow, MaxWindow)
-	case l.Burst < 0 || l.Burst > MaxQuota:
-		return fmt.Errorf("burst %d is not within 0 and %d", l.Burst, int64(MaxQuota))
 	case l.Meter == nil:
 		return fmt.Errorf("has no meter")
 	case l.Meter.Algorithm != l.Algorithm || l.Meter.Numbers != l.Numbers():

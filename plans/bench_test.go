@@ -10,8 +10,8 @@ import (
 // BenchmarkFullPlan is what it takes to judge a plan of as many policies as it
 // may have, before it is published, and to say what would change.
 func BenchmarkFullPlan(b *testing.B) {
-	many := func(change func(i int, p *Policy)) Document {
-		d := Document{Name: "Full"}
+	many := func(change func(i int, p *Policy)) Content {
+		d := Content{Name: "Full"}
 		for i := range MaxPolicies {
 			p := Policy{
 				Slug: fmt.Sprintf("p%d", i), Match: Match{Methods: []string{"GET"}, Path: fmt.Sprintf("/v1/%d/{id}", i)}, CountBy: []string{"user"},
@@ -20,11 +20,11 @@ func BenchmarkFullPlan(b *testing.B) {
 			change(i, &p)
 			d.Policies = append(d.Policies, p)
 		}
-		return Normalise(d)
+		return canonical(d)
 	}
 	for _, c := range []struct {
 		name string
-		d    Document
+		d    Content
 	}{
 		{"routes", many(func(int, *Policy) {})},
 		{"methods", many(func(i int, p *Policy) {
@@ -47,12 +47,12 @@ func BenchmarkFullPlan(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			s := NewService(nil, Config{})
-			text, err := EncodeDocument(c.d)
+			text, err := New(c.d).MarshalJSON()
 			if err != nil {
 				b.Fatal(err)
 			}
 			for b.Loop() {
-				s.Inspect(c.d)
+				s.Inspect(New(c.d))
 			}
 			b.ReportMetric(float64(len(text))/1e6, "MB")
 		})
@@ -60,7 +60,7 @@ func BenchmarkFullPlan(b *testing.B) {
 	from, to := many(func(int, *Policy) {}), many(func(_ int, p *Policy) { p.Limits[0].Quota = 11 })
 	b.Run("compare", func(b *testing.B) {
 		for b.Loop() {
-			if d, err := Compare(from, to); err != nil || len(d.Changed) != MaxPolicies || len(Recounts(from, to)) != MaxPolicies {
+			if d, err := Compare(New(from), New(to)); err != nil || len(d.Changed) != MaxPolicies || len(Recounts(New(from), New(to))) != MaxPolicies {
 				b.Fatal(len(d.Changed), err)
 			}
 		}

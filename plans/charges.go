@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// MaxCharges is how many charges may fall on one request: what one step of a
-// limiter is built for. A plan that could exceed it is not published.
+// MaxCharges is the most charges that one request may need. One step of a limiter
+// handles that many. A plan that could exceed it cannot be published.
 const MaxCharges = 32
 
 // A load is the most charges that could fall on one request.
@@ -19,20 +19,20 @@ type load struct {
 	// charges is that number, or a bound above it when exact is false.
 	charges int
 	exact   bool
-	// policies are those that make it up, or may, in the order of the plan.
+	// policies are the policies that are charged, in the order of the plan.
 	policies []string
 }
 
-// heaviest finds the load of a normalised, valid document: the heaviest set of
-// policies that can all be charged for one request.
+// heaviest returns the load of a valid document: the set of policies with the most
+// charges that can all apply to one request.
 //
-// Two policies can when their methods, patterns and attributes leave a request
-// that matches both, and neither, being enforced, replaces the other. For one
-// given method, whole sets then follow from pairs: patterns that overlap two by
-// two have a path in common, and attributes that never contradict have values
-// in common. So for each method this is the heaviest clique of a graph, which
-// is found by branch and bound. That takes long only for plans that nobody
-// writes; for those, when work is used up, a bound above the answer is given.
+// Two policies can both apply if one request can match their methods, patterns
+// and attributes, and neither is enforced and replaces the other. For one method,
+// pairs are enough to know whole sets: patterns that overlap pairwise have a path
+// in common, and attributes that agree pairwise have values in common. So the load
+// is the heaviest clique of a graph, for each method. Branch and bound finds it.
+// The search is slow only for unusual plans. After work steps, heaviest returns an
+// upper bound instead.
 func heaviest(policies []Policy, work int) load {
 	var g graph
 	rules := matchers(policies)
@@ -48,7 +48,7 @@ func heaviest(policies []Policy, work int) load {
 	best := load{exact: true}
 	together := g.takenTogether()
 	for _, candidates := range together {
-		g.best, g.bestWeight = nil, best.charges // only what is heavier is of interest
+		g.best, g.bestWeight = nil, best.charges // search only for heavier sets
 		g.search(nil, candidates, 0)
 		if g.work < 0 {
 			return g.loosely(together)
@@ -60,7 +60,7 @@ func heaviest(policies []Policy, work int) load {
 	return best
 }
 
-// loosely gives a bound above the load instead of the load.
+// loosely returns an upper bound of the load.
 func (g *graph) loosely(together []set) load {
 	worst := load{}
 	for _, candidates := range together {
@@ -71,13 +71,13 @@ func (g *graph) loosely(together []set) load {
 	return worst
 }
 
-// A matcher is what decides whether two policies meet.
+// A matcher is a policy with the values that meets and covers compare.
 type matcher struct {
 	Policy
 	place   int
 	pattern enforcement.Pattern
 	charges int // 0 for a policy that is off
-	removes set // places of the policies that this one, where it applies, removes
+	removes set // places of the policies that this one replaces
 }
 
 func matchers(policies []Policy) []matcher {
@@ -101,13 +101,14 @@ func matchers(policies []Policy) []matcher {
 	return out
 }
 
-// takes reports whether a request with this method can match; "" is a method
-// that no policy names.
+// takes reports whether a request with this method can match. "" stands for a
+// method that no policy names.
 func (m *matcher) takes(method string) bool {
 	return len(m.Match.Methods) == 0 || slices.Contains(m.Match.Methods, method)
 }
 
-// meets reports whether one request could be charged for both, methods aside.
+// meets reports whether one request can be charged for both policies, if both
+// take its method.
 func (m *matcher) meets(o *matcher) bool {
 	if m.removes.has(o.place) || o.removes.has(m.place) || !m.pattern.Overlaps(o.pattern) {
 		return false
@@ -131,17 +132,14 @@ func (m *matcher) covers(o *matcher) bool {
 		}
 	}
 	if m.Missing == enforcement.MissingSkip && slices.ContainsFunc(m.CountBy, func(name string) bool {
-		if name == countByIPNet {
-			name = attributeIP
-		}
-		return o.Match.Attributes[name] == ""
+		return o.Match.Attributes[enforcement.CountedAttribute(name)] == ""
 	}) {
 		return false
 	}
 	return coversPattern(m.pattern.String(), o.pattern.String())
 }
 
-// coversPattern reports whether every path that narrow matches, wide matches.
+// coversPattern reports whether wide matches every path that narrow matches.
 func coversPattern(wide, narrow string) bool {
 	if wide == "*" || wide == narrow {
 		return true
@@ -171,8 +169,7 @@ func coversPattern(wide, narrow string) bool {
 	return true
 }
 
-// alwaysReplaced tells for each policy whether another that applies wherever
-// it does removes it.
+// alwaysReplaced reports for each policy whether another policy always replaces it.
 func alwaysReplaced(rules []matcher) []bool {
 	out := make([]bool, len(rules))
 	for i := range rules {
@@ -183,7 +180,7 @@ func alwaysReplaced(rules []matcher) []bool {
 	return out
 }
 
-// A set of places in a list of policies.
+// A set holds places in a list of policies.
 type set [(MaxPolicies + 63) / 64]uint64
 
 func (s *set) add(i int)      { s[i/64] |= 1 << (i % 64) }
@@ -204,7 +201,7 @@ func (s set) or(o set) set {
 	return s
 }
 
-// first gives the lowest member, -1 without one.
+// first returns the lowest member, or -1.
 func (s *set) first() int {
 	for i, word := range s {
 		if word != 0 {
@@ -223,11 +220,11 @@ func (s set) members() []int {
 	return out
 }
 
-// A graph has an edge where two policies meet.
+// A graph has an edge between two policies that meet.
 type graph struct {
 	rules      []matcher // heaviest first
 	edges      []set
-	work       int // steps that are left; below 0: given up
+	work       int // remaining steps; below 0 after the search has given up
 	best       []int
 	bestWeight int
 }
@@ -244,9 +241,9 @@ func (g *graph) connect() {
 	}
 }
 
-// takenTogether gives, for each method that is named and for all others, the
-// policies that a request with it can match. Sets that are equal come once, in
-// the order of the first of their methods.
+// takenTogether returns, for each named method and for all other methods, the
+// policies that a request with that method can match. It returns equal sets once,
+// in the order of their first method.
 func (g *graph) takenTogether() []set {
 	var others set // policies that take every method
 	named := map[string]set{}
@@ -270,8 +267,8 @@ func (g *graph) takenTogether() []set {
 	return list
 }
 
-// search looks for a heavier clique than best: chosen, of this weight, and some
-// of the candidates, all of which meet all of chosen.
+// search looks for a heavier clique than best. The clique consists of chosen, which
+// has this weight, and of some candidates. Every candidate meets all of chosen.
 func (g *graph) search(chosen []int, candidates set, weight int) {
 	if weight > g.bestWeight {
 		g.best, g.bestWeight = slices.Clone(chosen), weight
@@ -285,9 +282,9 @@ func (g *graph) search(chosen []int, candidates set, weight int) {
 	}
 }
 
-// bound is a weight that no clique among the candidates exceeds: they are dealt
-// out into classes of which no two members meet, so that a clique has at most
-// one, the heaviest, of each class.
+// bound returns a weight that no clique of the candidates exceeds. It splits the
+// candidates into classes in which no two members meet. A clique has at most one
+// member of each class, so the bound is the sum of their heaviest members.
 func (g *graph) bound(candidates set) int {
 	sum := 0
 	for first := candidates.first(); first >= 0; first = candidates.first() {
@@ -304,7 +301,7 @@ func (g *graph) bound(candidates set) int {
 	return sum
 }
 
-// slugs names members in the order of the plan.
+// slugs returns the slugs of members, in the order of the plan.
 func (g *graph) slugs(members []int) []string {
 	slices.SortFunc(members, func(a, b int) int { return cmp.Compare(g.rules[a].place, g.rules[b].place) })
 	out := make([]string, len(members))

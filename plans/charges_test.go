@@ -17,7 +17,7 @@ func rule(slug, path string, n int, edits ...func(*Policy)) Policy {
 	for _, edit := range edits {
 		edit(&p)
 	}
-	return Normalise(Document{Policies: []Policy{p}}).Policies[0]
+	return canonical(Content{Policies: []Policy{p}}).Policies[0]
 }
 
 func methods(names ...string) func(*Policy)  { return func(p *Policy) { p.Match.Methods = names } }
@@ -180,22 +180,22 @@ func TestCoversPattern(t *testing.T) {
 func TestTooManyCharges(t *testing.T) {
 	t.Parallel()
 	s := NewService(nil, Config{})
-	crowd := func(n int) Document {
-		d := Document{Name: "Pro"}
+	crowd := func(n int) Content {
+		d := Content{Name: "Pro"}
 		for i := range n {
 			d.Policies = append(d.Policies, rule(fmt.Sprintf("p%d", i), "*", 1, having(fmt.Sprintf("a%d", i), "x")))
 		}
 		return d
 	}
-	if r := s.Inspect(crowd(32)); len(r.Faults) > 0 || r.Charges != 32 {
+	if r := s.Inspect(New(crowd(32))); len(r.Faults) > 0 || r.Charges != 32 {
 		t.Errorf("32 charges: %+v", r)
 	}
-	r := s.Inspect(crowd(33))
+	r := s.Inspect(New(crowd(33)))
 	if len(r.Faults) != 1 || r.Faults[0].Pointer != "/policies" || !strings.Contains(r.Faults[0].Message, "33 limits") ||
 		!strings.Contains(r.Faults[0].Message, "p0, p1, p2") || !strings.Contains(r.Faults[0].Message, "and 21 more") {
 		t.Errorf("33 charges: %+v", r)
 	}
-	if err := Validate(crowd(33)); err != nil {
+	if err := (Document{crowd(33)}).Validate(); err != nil {
 		t.Errorf("a draft of 33 charges cannot be saved: %v", err)
 	}
 }
@@ -211,9 +211,9 @@ func TestHeaviestGivesUp(t *testing.T) {
 			p.Match.Attributes = map[string]string{at(i): "x", at(i + 1): "y"}
 		}))
 	}
-	d := Document{Name: "Pro", Policies: policies}
-	r := NewService(nil, Config{SearchWork: 200}).Inspect(d)
-	if len(r.Faults) != 1 || !strings.Contains(r.Faults[0].Message, "cannot be told") {
+	d := Content{Name: "Pro", Policies: policies}
+	r := NewService(nil, Config{SearchWork: 200}).Inspect(New(d))
+	if len(r.Faults) != 1 || !strings.Contains(r.Faults[0].Message, "too many policies overlap") {
 		t.Errorf("with little work: %+v", r)
 	}
 }
@@ -221,7 +221,7 @@ func TestHeaviestGivesUp(t *testing.T) {
 func TestWarnings(t *testing.T) {
 	t.Parallel()
 	s := NewService(nil, Config{})
-	sample := Sample()
+	sample := Sample().Content()
 	edge := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1000, Window: 60_000_000_000}
 	for _, c := range []struct {
 		name     string
@@ -229,20 +229,20 @@ func TestWarnings(t *testing.T) {
 		at, says string
 	}{
 		{"a fixed window", []Policy{rule("a", "*", 1, func(p *Policy) { p.Limits[0] = edge })}, "/policies/0/limits/0/algorithm", "2 × 1,000"},
-		{"nothing", nil, "/policies", "limits nothing"},
+		{"nothing", nil, "/policies", "no policies"},
 		{"off", []Policy{rule("a", "*", 1, mode(enforcement.PolicyOff))}, "/policies/0/mode", "off"},
 		{"always replaced", []Policy{rule("a", "/a", 1), rule("b", "*", 1, replaces("a"))}, "/policies/0", "never counts"},
-		{"shadow with replaces", []Policy{rule("a", "/a", 1), rule("b", "*", 1, replaces("a"), mode(enforcement.PolicyShadow))}, "/policies/1/replaces", "replaces nothing"},
+		{"shadow with replaces", []Policy{rule("a", "/a", 1), rule("b", "*", 1, replaces("a"), mode(enforcement.PolicyShadow))}, "/policies/1/replaces", "does not replace"},
 		{"missing without count_by", []Policy{rule("a", "/a", 1, skipping())}, "/policies/0/missing", "no effect"},
 		{"quota 0", []Policy{rule("a", "/a", 1, func(p *Policy) { p.Limits[0].Quota = 0 })}, "/policies/0/limits/0/quota", "every request"},
 		{"burst above quota", []Policy{rule("a", "/a", 1, func(p *Policy) { p.Limits[0].Burst = 2500 })}, "/policies/0/limits/0/burst", "2,501"},
 	} {
-		r := s.Inspect(Document{Name: "Pro", Policies: c.policies})
+		r := s.Inspect(New(Content{Name: "Pro", Policies: c.policies}))
 		if len(r.Faults) > 0 || len(r.Warnings) != 1 || r.Warnings[0].Pointer != c.at || !strings.Contains(r.Warnings[0].Message, c.says) {
 			t.Errorf("%s: %+v, want a warning at %s with %q", c.name, r, c.at, c.says)
 		}
 	}
-	if r := s.Inspect(Document{Name: "Pro", Policies: []Policy{sample.Policies[0]}}); len(r.Warnings) != 0 {
+	if r := s.Inspect(New(Content{Name: "Pro", Policies: []Policy{sample.Policies[0]}})); len(r.Warnings) != 0 {
 		t.Errorf("warnings without a reason: %+v", r.Warnings)
 	}
 }

@@ -6,37 +6,35 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Fate is what becomes of the counts of a limit.
+// A Fate is what publishing does to the counts of a limit.
 type Fate string
 
-// The fates of counts.
+// The fates.
 const (
-	// Kept: the limit has the same identity and other numbers; what was counted
-	// goes on to count, and is measured by the new numbers.
+	// Kept: the limit has the same identity and other numbers. Its counts stay and
+	// the new numbers apply to them.
 	Kept Fate = "kept"
-	// Fresh: the limit is new, or its algorithm, count_by or anchor is another one;
-	// it counts from nothing.
+	// Fresh: the limit is new, or its algorithm, count_by or anchor changes. It
+	// counts from zero.
 	Fresh Fate = "fresh"
-	// Dropped: nothing of the document counts there any more.
+	// Dropped: the document has no such limit any more.
 	Dropped Fate = "dropped"
 )
 
-// A Recount says what becomes of the counts of one limit when a document
-// follows another.
+// A Recount is the fate of the counts of one limit when one document replaces
+// another.
 type Recount struct {
 	Policy, Limit string // slug, name
 	Fate          Fate
-	// Because names the fields of a limit of the same name that make its counts
-	// other ones: "algorithm", "count_by", "anchor"; none when it is new or gone.
+	// Because lists the fields whose change makes the counts Fresh: "algorithm",
+	// "count_by", "anchor". It is empty for a limit that is new or dropped.
 	Because []string
 }
 
-// Recounts tells of each limit that is not as it was what becomes of its counts:
-// those of to in its order, then those that only from has. What a policy matches
-// and its mode are not part of what is counted where; a policy that is off counts
-// nothing.
+// Recounts returns a Recount for each limit that changes: first the limits of to in
+// its order, then those that only from has. The match and the mode of a policy do
+// not identify counters. A policy that is off counts nothing.
 func Recounts(from, to Document) []Recount {
-	from, to = Normalise(from), Normalise(to)
 	before, after := counted(from), counted(to)
 	was, is := byName(before), byName(after)
 	var out []Recount
@@ -67,10 +65,10 @@ type count struct {
 	limit   enforcement.Limit
 }
 
-// counted gives the limits of a normalised document that count something.
+// counted returns the limits of the policies that are not off.
 func counted(d Document) []count {
 	var out []count
-	for _, p := range d.Policies {
+	for _, p := range d.c.Policies {
 		if p.Mode == enforcement.PolicyOff {
 			continue
 		}
@@ -87,7 +85,7 @@ func counted(d Document) []count {
 	return out
 }
 
-// name is the slug of the policy and the name of the limit.
+// name returns the slug of the policy and the name of the limit.
 func (c *count) name() [2]string { return [2]string{c.policy, c.limit.Name} }
 
 func byName(list []count) map[[2]string]count {
@@ -98,7 +96,7 @@ func byName(list []count) map[[2]string]count {
 	return out
 }
 
-// parts names the parts of a cell's identity in which two limits of one name differ.
+// parts lists the parts of a cell's identity in which two limits of one name differ.
 func parts(a, b count) []string {
 	var out []string
 	if a.limit.Algorithm != b.limit.Algorithm {

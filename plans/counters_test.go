@@ -11,15 +11,15 @@ import (
 
 func TestRecounts(t *testing.T) {
 	t.Parallel()
-	first := func(change func(p *Policy)) func(*Document) { return func(d *Document) { change(&d.Policies[0]) } }
-	limit := func(change func(l *enforcement.Limit)) func(*Document) {
-		return func(d *Document) { change(&d.Policies[0].Limits[0]) }
+	first := func(change func(p *Policy)) func(*Content) { return func(d *Content) { change(&d.Policies[0]) } }
+	limit := func(change func(l *enforcement.Limit)) func(*Content) {
+		return func(d *Content) { change(&d.Policies[0].Limits[0]) }
 	}
 	for name, c := range map[string]struct {
-		edit func(d *Document)
+		edit func(d *Content)
 		want string
 	}{
-		"nothing":     {func(*Document) {}, ""},
+		"nothing":     {func(*Content) {}, ""},
 		"description": {first(func(p *Policy) { p.Description = "x" }), ""},
 		"match":       {first(func(p *Policy) { p.Match.Path = "/x" }), ""},
 		"shadow":      {first(func(p *Policy) { p.Mode = enforcement.PolicyShadow }), ""},
@@ -28,20 +28,20 @@ func TestRecounts(t *testing.T) {
 		"window":      {limit(func(l *enforcement.Limit) { l.Window = time.Hour }), "a l1 kept"},
 		"anchor":      {limit(func(l *enforcement.Limit) { l.Anchor = enforcement.Clock }), "a l1 fresh anchor"},
 		"algorithm":   {limit(func(l *enforcement.Limit) { l.Algorithm = enforcement.GCRA }), "a l1 fresh algorithm"},
-		"both": {func(d *Document) {
+		"both": {func(d *Content) {
 			d.Policies[0].Limits[0].Algorithm, d.Policies[0].CountBy = enforcement.SlidingWindowLog, []string{"user"}
 		}, "a l1 fresh algorithm count_by"},
 		"limit renamed":  {limit(func(l *enforcement.Limit) { l.Name = "burst" }), "a burst fresh, a l1 dropped"},
 		"policy renamed": {first(func(p *Policy) { p.Slug = "c" }), "c l1 fresh, a l1 dropped"},
-		"burst written out": {func(d *Document) {
+		"burst written out": {func(d *Content) {
 			d.Policies[1].Limits[0].Burst = d.Policies[1].Limits[0].Quota
 		}, ""},
-		"burst": {func(d *Document) { d.Policies[1].Limits[0].Burst = 3 }, "b l1 kept"},
+		"burst": {func(d *Content) { d.Policies[1].Limits[0].Burst = 3 }, "b l1 kept"},
 	} {
 		to := valid()
 		c.edit(&to)
 		var got []string
-		for _, r := range Recounts(valid(), to) {
+		for _, r := range Recounts(New(valid()), Document{to}) {
 			got = append(got, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", r.Policy, r.Limit, r.Fate, strings.Join(r.Because, " "))))
 		}
 		if strings.Join(got, ", ") != c.want {

@@ -7,11 +7,11 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Describe says a limit as one would say it aloud: "120 per minute, bursts of
-// 20", "5 per minute, exact".
+// Describe returns a limit in words: "120 per minute, bursts of 20", "5 per
+// minute, exact".
 func Describe(l enforcement.Limit) string {
 	if l.Quota == 0 {
-		return "none: every request is refused"
+		return "none: every request is denied"
 	}
 	text := thousands(l.Quota) + " per " + spoken(l.Window)
 	switch l.Algorithm {
@@ -31,7 +31,7 @@ func Describe(l enforcement.Limit) string {
 	return text
 }
 
-// spoken is "minute", "90 seconds".
+// spoken returns a window in words: "minute", "90 seconds".
 func spoken(window time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration
@@ -50,7 +50,7 @@ func spoken(window time.Duration) string {
 	return thousands(window.Milliseconds()) + " milliseconds"
 }
 
-// thousands is a number with a comma at each thousand.
+// thousands returns a number with commas between groups of three digits.
 func thousands(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	from := 0

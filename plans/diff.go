@@ -1,27 +1,28 @@
 package plans
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/problem"
 )
 
 // A Diff is what publishing the draft would change for tenants.
 type Diff struct {
-	// Published is the number of the version compared with; 0: none yet, and
-	// everything is added.
+	// Published is the number of the version compared with. It is 0 if the plan has
+	// no published version; then everything is added.
 	Published int
-	// Fields of the plan itself.
+	// Fields are the changes of the plan itself.
 	Fields []Change
-	// Added and Removed policies, in the order of the draft and of the version.
+	// Added is in the order of the draft, Removed in the order of the version.
 	Added, Removed []Policy
-	// Changed policies, in the order of the draft.
+	// Changed is in the order of the draft.
 	Changed []PolicyChange
-	// Reordered: the policies that both have stand in another order, which
+	// Reordered is true if policies of both documents have another order. The order
 	// shows in answers and changes no decision.
 	Reordered bool
 }
@@ -31,7 +32,7 @@ func (d Diff) Empty() bool {
 	return len(d.Fields) == 0 && len(d.Added) == 0 && len(d.Removed) == 0 && len(d.Changed) == 0 && !d.Reordered
 }
 
-// A PolicyChange is a policy that both documents have.
+// A PolicyChange lists the changes of a policy that is in both documents.
 type PolicyChange struct {
 	Slug   string
 	Fields []Change
@@ -39,44 +40,36 @@ type PolicyChange struct {
 
 // A Change is one field that differs.
 type Change struct {
-	// Field is its JSON pointer in the plan or policy; limits are told apart by
-	// name: "/limits/l1/quota". "/limits" itself is the order of their names.
+	// Field is the JSON pointer of the field in the plan or policy. A limit stands
+	// under its name: "/limits/l1/quota". "/limits" is the list of their names.
 	Field string
-	// From and To are the JSON values; empty where there was or is none.
+	// From and To are JSON values. A value is empty if the field is absent.
 	From, To json.RawMessage
 }
 
-// Compare tells what differs between two documents.
+// Compare returns what differs between two documents.
 func Compare(from, to Document) (Diff, error) {
-	from, to = Normalise(from), Normalise(to)
 	var d Diff
-	var err error
-	d.Fields, err = changes(
-		[]field{{"/name", from.Name}, {"/description", from.Description}},
-		[]field{{"/name", to.Name}, {"/description", to.Description}})
-	if err != nil {
-		return Diff{}, err
-	}
-	before, after := bySlug(from.Policies), bySlug(to.Policies)
-	for _, p := range from.Policies {
-		if _, stays := after[p.Slug]; !stays {
+	d.Fields = changes(
+		[]field{{"/name", text(from.c.Name)}, {"/description", text(from.c.Description)}},
+		[]field{{"/name", text(to.c.Name)}, {"/description", text(to.c.Description)}})
+	before, after := bySlug(from.Policies()), bySlug(to.Policies())
+	var oldOrder, newOrder []string
+	for _, p := range from.Policies() {
+		if _, stays := after[p.Slug]; stays {
+			oldOrder = append(oldOrder, p.Slug)
+		} else {
 			d.Removed = append(d.Removed, p)
 		}
 	}
-	var oldOrder, newOrder []string
-	for _, p := range from.Policies {
-		if _, stays := after[p.Slug]; stays {
-			oldOrder = append(oldOrder, p.Slug)
-		}
-	}
-	for _, p := range to.Policies {
+	for _, p := range to.Policies() {
 		old, was := before[p.Slug]
 		if !was {
 			d.Added = append(d.Added, p)
 			continue
 		}
 		newOrder = append(newOrder, p.Slug)
-		fields, err := changes(policyFields(old), policyFields(p))
+		fields, err := comparePolicies(old, p)
 		if err != nil {
 			return Diff{}, fmt.Errorf("compare policy %s: %w", p.Slug, err)
 		}
@@ -96,74 +89,115 @@ func bySlug(policies []Policy) map[string]Policy {
 	return out
 }
 
+// A field is one value of a document that Compare reports on its own.
 type field struct {
 	pointer string
-	value   any
+	value   json.RawMessage
 }
 
-// policyFields takes a normalised policy apart, into what is changed alone.
-func policyFields(p Policy) []field {
-	j := policyJSON(p)
-	out := []field{{"/description", j.Description}, {"/match/methods", j.Match.Methods}, {"/match/path", j.Match.Path}}
-	for _, name := range slices.Sorted(maps.Keys(j.Match.Attributes)) {
-		out = append(out, field{"/match/attributes/" + problem.Escape(name), j.Match.Attributes[name]})
+func text(s string) json.RawMessage {
+	b, _ := enforcement.MarshalJSON(s) // a string always encodes
+	return b
+}
+
+func comparePolicies(from, to Policy) ([]Change, error) {
+	old, err := policyFields(from)
+	if err != nil {
+		return nil, err
 	}
-	out = append(out, field{"/count_by", j.CountBy}, field{"/missing", j.Missing}, field{"/replaces", j.Replaces},
-		field{"/mode", j.Mode}, field{"/on_failure", j.OnFailure}, field{"/consistency", j.Consistency})
+	now, err := policyFields(to)
+	if err != nil {
+		return nil, err
+	}
+	return changes(old, now), nil
+}
+
+// policyFields splits the JSON form of a policy into fields, in its order. Only
+// match and limits are split further.
+func policyFields(p Policy) ([]field, error) {
+	whole, err := enforcement.MarshalJSON(p)
+	if err != nil {
+		return nil, err
+	}
+	var out []field
+	for name, value := range members(whole) {
+		switch name {
+		case "slug":
+		case "match":
+			for name, value := range members(value) {
+				if name != "attributes" {
+					out = append(out, field{"/match/" + name, value})
+				}
+			}
+			for _, name := range slices.Sorted(maps.Keys(p.Match.Attributes)) {
+				out = append(out, field{"/match/attributes/" + problem.Escape(name), text(p.Match.Attributes[name])})
+			}
+		case "limits":
+			limits, err := limitFields(p.Limits)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, limits...)
+		default:
+			out = append(out, field{"/" + name, value})
+		}
+	}
+	return out, nil
+}
+
+func limitFields(limits []enforcement.Limit) ([]field, error) {
 	names := []string{}
-	for _, l := range j.Limits {
+	var out []field
+	for _, l := range limits {
 		names = append(names, l.Name)
-	}
-	out = append(out, field{"/limits", names})
-	for _, l := range j.Limits {
-		at := "/limits/" + l.Name
-		out = append(out, field{at + "/algorithm", l.Algorithm}, field{at + "/quota", l.Quota}, field{at + "/window", l.Window})
-		if l.Burst != 0 {
-			out = append(out, field{at + "/burst", l.Burst})
+		whole, err := l.MarshalJSON()
+		if err != nil {
+			return nil, err
 		}
-		if l.Anchor != "" {
-			out = append(out, field{at + "/anchor", l.Anchor})
+		for name, value := range members(whole) {
+			if name != "name" {
+				out = append(out, field{"/limits/" + l.Name + "/" + name, value})
+			}
 		}
 	}
-	return out
+	list, err := enforcement.MarshalJSON(names)
+	return slices.Insert(out, 0, field{"/limits", list}), err
 }
 
-// changes pairs fields by pointer: those of to in its order, then what only
-// from has.
-func changes(from, to []field) ([]Change, error) {
-	before := make(map[string]any, len(from))
+// members iterates over the members of a JSON object, in order.
+func members(object json.RawMessage) func(yield func(string, json.RawMessage) bool) {
+	return func(yield func(string, json.RawMessage) bool) {
+		d := json.NewDecoder(bytes.NewReader(object))
+		_, _ = d.Token() // the brace; this package has written the object
+		for d.More() {
+			name, _ := d.Token()
+			var value json.RawMessage
+			if d.Decode(&value) != nil || !yield(name.(string), value) {
+				return
+			}
+		}
+	}
+}
+
+// changes pairs fields by pointer: first the fields of to in its order, then those
+// that only from has.
+func changes(from, to []field) []Change {
+	before := make(map[string]json.RawMessage, len(from))
 	for _, f := range from {
 		before[f.pointer] = f.value
 	}
 	var out []Change
-	note := func(pointer string, old, now any) error {
-		c := Change{Field: pointer}
-		var err error
-		if old != nil {
-			c.From, err = marshal(old)
-		}
-		if now != nil && err == nil {
-			c.To, err = marshal(now)
-		}
-		out = append(out, c)
-		return err
-	}
 	for _, f := range to {
 		old, was := before[f.pointer]
 		delete(before, f.pointer)
-		if was && reflect.DeepEqual(old, f.value) {
-			continue
-		}
-		if err := note(f.pointer, old, f.value); err != nil {
-			return nil, err
+		if !was || !bytes.Equal(old, f.value) {
+			out = append(out, Change{Field: f.pointer, From: old, To: f.value})
 		}
 	}
 	for _, f := range from {
 		if _, only := before[f.pointer]; only {
-			if err := note(f.pointer, f.value, nil); err != nil {
-				return nil, err
-			}
+			out = append(out, Change{Field: f.pointer, From: f.value})
 		}
 	}
-	return out, nil
+	return out
 }

@@ -13,8 +13,8 @@ import (
 
 func TestCompare(t *testing.T) {
 	t.Parallel()
-	from := Sample()
-	to := Sample()
+	from := Sample().Content()
+	to := Sample().Content()
 	to.Name = "Starter 2"
 	login := &to.Policies[0]
 	login.Limits[0].Quota = 10
@@ -23,7 +23,7 @@ func TestCompare(t *testing.T) {
 	to.Policies[2].Limits[0].Burst = 0 // the quota
 	to.Policies[3].Mode = enforcement.PolicyShadow
 	to.Policies[1].Slug = "renamed"
-	got, err := Compare(from, to)
+	got, err := Compare(New(from), New(to))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,9 +69,9 @@ func TestCompare(t *testing.T) {
 
 func TestCompareOrder(t *testing.T) {
 	t.Parallel()
-	from, to := Sample(), Sample()
+	from, to := Sample().Content(), Sample().Content()
 	to.Policies[0], to.Policies[1] = to.Policies[1], to.Policies[0]
-	got, err := Compare(from, to)
+	got, err := Compare(New(from), New(to))
 	if err != nil || !got.Reordered || got.Empty() || len(got.Added)+len(got.Removed)+len(got.Changed) > 0 {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -81,14 +81,14 @@ func TestCompareWithItself(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		a, b := validDocument().Draw(t, "a"), validDocument().Draw(t, "b")
-		if d, err := Compare(a, Normalise(a)); err != nil || !d.Empty() {
+		if d, err := Compare(New(a), New(a)); err != nil || !d.Empty() {
 			t.Fatalf("%+v, %v", d, err)
 		}
-		d, err := Compare(a, b)
+		d, err := Compare(New(a), New(b))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if same := cmp.Equal(Normalise(a), Normalise(b)); same != d.Empty() {
+		if same := cmp.Equal(canonical(a), canonical(b)); same != d.Empty() {
 			t.Fatalf("equal is %v, and the difference %+v", same, d)
 		}
 	})
@@ -108,7 +108,7 @@ func TestDescribe(t *testing.T) {
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1000, Window: 48 * time.Hour, Anchor: enforcement.Clock}, "1,000 per 2 days, by the clock"},
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1, Window: time.Millisecond}, "1 per millisecond"},
 		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 1_000_000_000_000, Window: 1500 * time.Millisecond}, "1,000,000,000,000 per 1,500 milliseconds"},
-		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Window: time.Minute}, "none: every request is refused"},
+		{enforcement.Limit{Algorithm: enforcement.FixedWindow, Window: time.Minute}, "none: every request is denied"},
 	} {
 		if got := Describe(c.limit); got != c.want {
 			t.Errorf("Describe(%+v) = %q, want %q", c.limit, got, c.want)

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/problem"
 )
 
@@ -16,18 +17,18 @@ func TestDocumentRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := validDocument().Draw(t, "document")
-		text, err := EncodeDocument(d)
+		text, err := New(d).MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := DecodeDocument(text)
+		got, err := decode(text)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
-		if diff := cmp.Diff(Normalise(d), got); diff != "" {
+		if diff := cmp.Diff(canonical(d), got); diff != "" {
 			t.Fatalf("round trip (-want +got):\n%s", diff)
 		}
-		again, err := EncodeDocument(got)
+		again, err := New(got).MarshalJSON()
 		if err != nil || string(again) != string(text) {
 			t.Fatalf("encoded twice: %v\n%s\n%s", err, text, again)
 		}
@@ -39,13 +40,13 @@ func TestDocumentRoundTrip(t *testing.T) {
 
 func TestEncodeDocument(t *testing.T) {
 	t.Parallel()
-	text, err := EncodeDocument(Sample())
+	text, err := Sample().MarshalJSON()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
 		`{"name":"Starter",`,
-		`{"slug":"login-per-ip","description":"Slows down guessing of passwords.","match":{"methods":["POST"],"path":"/v1/login","attributes":{}},"count_by":["ip"],"missing":"shared","replaces":[],"mode":"enforce","on_failure":"local","consistency":"exact","limits":[{"name":"l1","algorithm":"sliding_window_log","quota":5,"window":"1m"}]}`,
+		`{"slug":"login-per-ip","description":"Slows down password guessing.","match":{"methods":["POST"],"path":"/v1/login","attributes":{}},"count_by":["ip"],"missing":"shared","replaces":[],"mode":"enforce","on_failure":"local","consistency":"exact","limits":[{"name":"l1","algorithm":"sliding_window_log","quota":5,"window":"1m"}]}`,
 		`"limits":[{"name":"l1","algorithm":"sliding_window_counter","quota":120,"window":"1m","anchor":"first_hit"}]`,
 		`"limits":[{"name":"l1","algorithm":"token_bucket","quota":10,"window":"1s","burst":20}]`,
 		`"match":{"methods":[],"path":"*","attributes":{}},"count_by":[]`,
@@ -59,11 +60,11 @@ func TestEncodeDocument(t *testing.T) {
 
 func TestDecodeOnlyWhatIsRequired(t *testing.T) {
 	t.Parallel()
-	d, err := DecodeDocument([]byte(` {"name": "Pro", "policies": [{"slug": "a", "limits": [{"algorithm": "gcra", "quota": 1, "window": "1s"}]}]} `))
+	d, err := decode([]byte(` {"name": "Pro", "policies": [{"slug": "a", "limits": [{"algorithm": "gcra", "quota": 1, "window": "1s"}]}]} `))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Validate(d); err != nil {
+	if err := (Document{d}).Validate(); err != nil {
 		t.Fatal(err)
 	}
 	if d.Policies[0].Limits[0].Name != "l1" || d.Policies[0].Match.Path != "*" {
@@ -139,7 +140,7 @@ func TestDecodeRefuses(t *testing.T) {
 			[]string{"/policies/1/limits/0/algorithm", "/policies/1/limits/0/window", "/policies/1/limits/0/name", "/policies/1/limits/0/quota"},
 		},
 	} {
-		_, err := DecodeDocument([]byte(c.text))
+		_, err := decode([]byte(c.text))
 		if err == nil {
 			t.Errorf("%s: taken", c.name)
 			continue
@@ -151,8 +152,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func FuzzDecodeDocument(f *testing.F) {
-	sample, err := EncodeDocument(Sample())
+func FuzzParse(f *testing.F) {
+	sample, err := Sample().MarshalJSON()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -166,22 +167,22 @@ func FuzzDecodeDocument(f *testing.F) {
 	}
 	s := NewService(nil, Config{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		d, err := DecodeDocument(data)
+		d, err := decode(data)
 		if err != nil {
 			if k := problem.Of(err); k != problem.Malformed && k != problem.Invalid {
 				t.Fatalf("%v: %v", k, err)
 			}
 			return
 		}
-		s.Inspect(d)
-		if Validate(d) != nil {
+		s.Inspect(New(d))
+		if (Document{d}).Validate() != nil {
 			return
 		}
-		text, err := EncodeDocument(d)
+		text, err := New(d).MarshalJSON()
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := DecodeDocument(text)
+		again, err := decode(text)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)
 		}
@@ -189,4 +190,18 @@ func FuzzDecodeDocument(f *testing.F) {
 			t.Fatalf("round trip (-want +got):\n%s", diff)
 		}
 	})
+}
+
+// canonical returns the content of the canonical document.
+func canonical(c Content) Content { return New(c).Content() }
+
+// decode parses a document and returns its content.
+func decode(text []byte) (Content, error) {
+	d, err := Parse(text)
+	return d.c, err
+}
+
+// nameLimits returns the limits with their default names.
+func nameLimits(limits []enforcement.Limit) []enforcement.Limit {
+	return canonical(Content{Policies: []Policy{{Limits: limits}}}).Policies[0].Limits
 }

@@ -8,30 +8,29 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Review is what can be said of a draft before it is published.
+// A Review holds the faults and warnings of a draft before it is published.
 type Review struct {
-	// Faults are what Publish would refuse.
+	// Faults keep the draft from being published.
 	Faults problem.Fields
-	// Warnings are what it would take, and what its writer may not have meant.
+	// Warnings are about valid values that may be mistakes.
 	Warnings problem.Fields
-	// Charges is the most that could fall on one request; MaxCharges may.
-	// It is 0 while there are other faults.
+	// Charges is the most charges that one request could need. It is 0 if there are
+	// other faults.
 	Charges int
 }
 
-// Inspect reviews a document that need not be saved, nor normalised.
+// Inspect reviews a document, which need not be saved.
 func (s *Service) Inspect(d Document) Review {
 	var r Review
-	d = Normalise(d)
-	if faults(&r.Faults, d); len(r.Faults) > 0 {
+	if r.Faults = d.faults(); len(r.Faults) > 0 {
 		return r
 	}
-	l := heaviest(d.Policies, s.work)
+	l := heaviest(d.c.Policies, s.work)
 	r.Charges = l.charges
 	if l.charges > MaxCharges {
 		r.Faults.Add("/policies", "%s", tooHeavy(l))
 	}
-	warn(&r.Warnings, d)
+	warn(&r.Warnings, d.c.Policies)
 	return r
 }
 
@@ -42,30 +41,30 @@ func tooHeavy(l load) string {
 		policies += " and " + strconv.Itoa(more) + " more"
 	}
 	if !l.exact {
-		return "so many policies overlap that it cannot be told whether more than " + strconv.Itoa(MaxCharges) +
-			" limits could be charged for one request; narrow their matches: " + policies
+		return "too many policies overlap to check that one request is charged to at most " + strconv.Itoa(MaxCharges) +
+			" limits; narrow their matches: " + policies
 	}
-	return strconv.Itoa(l.charges) + " limits could be charged for one request, and " + strconv.Itoa(MaxCharges) +
-		" is the most; narrow the matches of these policies, or let them replace one another: " + policies
+	return "one request could be charged to " + strconv.Itoa(l.charges) + " limits, and the most is " + strconv.Itoa(MaxCharges) +
+		"; narrow the matches of these policies, or let them replace one another: " + policies
 }
 
-func warn(f *problem.Fields, d Document) {
-	if len(d.Policies) == 0 {
-		f.Add("/policies", "the plan has no policy: it limits nothing")
+func warn(f *problem.Fields, policies []Policy) {
+	if len(policies) == 0 {
+		f.Add("/policies", "the plan has no policies, so it limits nothing")
 	}
-	rules := matchers(d.Policies)
+	rules := matchers(policies)
 	replaced := alwaysReplaced(rules)
-	for i, p := range d.Policies {
+	for i, p := range policies {
 		at := "/policies/" + strconv.Itoa(i)
 		if p.Mode == enforcement.PolicyOff {
-			f.Add(at+"/mode", "the policy is off: it does nothing")
+			f.Add(at+"/mode", "the policy is off and has no effect")
 			continue
 		}
 		if replaced[i] {
-			f.Add(at, "another policy applies wherever this one does, and replaces it: it never counts")
+			f.Add(at, "another policy always applies together with this one and replaces it, so this one never counts")
 		}
 		if p.Mode == enforcement.PolicyShadow && len(p.Replaces) > 0 {
-			f.Add(at+"/replaces", "a policy in shadow replaces nothing")
+			f.Add(at+"/replaces", "a policy in shadow does not replace others")
 		}
 		if len(p.CountBy) == 0 && p.Missing != enforcement.MissingShared {
 			f.Add(at+"/missing", "has no effect without count_by")
@@ -79,10 +78,10 @@ func warn(f *problem.Fields, d Document) {
 func warnLimit(f *problem.Fields, at string, l enforcement.Limit) {
 	switch {
 	case l.Quota == 0:
-		f.Add(at+"/quota", "0 refuses every request that matches")
+		f.Add(at+"/quota", "0 denies every request that matches")
 	case l.Algorithm == enforcement.FixedWindow:
-		f.Add(at+"/algorithm", "a fixed_window may admit up to 2 × %s in a short time around the edge of two windows; sliding_window_counter does not", thousands(l.Quota))
+		f.Add(at+"/algorithm", "a fixed_window can allow up to 2 × %s within a short time around the boundary of two windows; sliding_window_counter does not", thousands(l.Quota))
 	case l.Algorithm.Bucket() && l.Burst > l.Quota:
-		f.Add(at+"/burst", "up to %s may pass in one window after a pause: the burst, and what flows in meanwhile", thousands(l.Burst+l.Quota))
+		f.Add(at+"/burst", "up to %s can pass in one window after a pause: the burst plus the refill", thousands(l.Burst+l.Quota))
 	}
 }

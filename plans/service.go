@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,29 +10,28 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Config of a Service.
+// Config configures a Service.
 type Config struct {
 	// SearchWork bounds the search for the request with the most charges, in
-	// steps; where it does not suffice, a plan is refused that could be in
-	// order. Default 20,000: a fraction of a second, far more than plans
-	// written by people need.
+	// steps. A plan that needs more steps is rejected, even if it is valid. Default
+	// 20,000: a fraction of a second, and far more than usual plans need.
 	SearchWork int
 }
 
-// A Service is the one way to change plans: it normalises and validates
-// drafts, refuses to publish what a limiter could not carry, and writes what is
-// done into the audit log. Wherever an id of a plan is asked for, its slug will
-// do. It is safe for concurrent use.
+// A Service changes plans. It validates drafts, rejects publications that exceed
+// MaxCharges, and writes each change into the audit log. A plan's slug can replace
+// its ID everywhere. A Service is safe for concurrent use.
 type Service struct {
 	store Store
 	work  int
 }
 
-// NewService makes a Service on a Store.
+// NewService returns a Service on a Store.
 func NewService(store Store, cfg Config) *Service {
 	if cfg.SearchWork == 0 {
 		cfg.SearchWork = 20_000
@@ -39,7 +39,7 @@ func NewService(store Store, cfg Config) *Service {
 	return &Service{store: store, work: cfg.SearchWork}
 }
 
-// DefaultPage is how many rows a listing has when its filter does not say.
+// DefaultPage is the number of rows of a listing whose filter has no limit.
 const DefaultPage = 100
 
 // Plan finds a plan; NotFound.
@@ -55,22 +55,21 @@ func (s *Service) Plans(ctx context.Context, f Filter) ([]Plan, error) {
 	return s.store.Plans(ctx, f)
 }
 
-// CreatePlan makes a plan with this draft and nothing published; Invalid,
+// CreatePlan creates a plan with this draft and no published version; Invalid,
 // Conflict (code slug_taken).
 func (s *Service) CreatePlan(ctx context.Context, slug string, draft Document) (Plan, error) {
-	draft = Normalise(draft)
 	var f problem.Fields
 	f.NewSlug("/slug", slug)
-	faults(&f, draft)
+	f.AddAll("", draft.faults())
 	if err := f.Err(); err != nil {
 		return Plan{}, err
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
-		return Plan{}, fmt.Errorf("make an id for plan %s: %w", slug, err)
+		return Plan{}, fmt.Errorf("create an id for plan %s: %w", slug, err)
 	}
 	p := Plan{ID: id.String(), Slug: slug, Draft: draft}
-	e, err := entry(ctx, "plan.create", p, nil, &auditPlan{draft: &draft})
+	e, err := entry(ctx, "plan.create", p, nil, &auditPlan{Draft: &draft})
 	if err != nil {
 		return Plan{}, err
 	}
@@ -84,19 +83,18 @@ func (s *Service) SaveDraft(ctx context.Context, idOrSlug string, draft Document
 	if err != nil {
 		return Plan{}, err
 	}
-	draft = Normalise(draft)
-	if err := Validate(draft); err != nil {
+	if err := draft.Validate(); err != nil {
 		return Plan{}, err
 	}
-	e, err := entry(ctx, "plan.save_draft", p, &auditPlan{draft: &p.Draft}, &auditPlan{draft: &draft})
+	e, err := entry(ctx, "plan.save_draft", p, &auditPlan{Draft: &p.Draft}, &auditPlan{Draft: &draft})
 	if err != nil {
 		return Plan{}, err
 	}
 	return s.store.SaveDraft(ctx, p.ID, draft, ifRevision, e)
 }
 
-// ValidateDraft says what Publish would refuse of the saved draft, and what its
-// writer may not have meant; NotFound.
+// ValidateDraft reviews the saved draft as Inspect does, and warns if it is equal
+// to the published version; NotFound.
 func (s *Service) ValidateDraft(ctx context.Context, idOrSlug string) (Review, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -108,12 +106,12 @@ func (s *Service) ValidateDraft(ctx context.Context, idOrSlug string) (Review, e
 		return Review{}, err
 	}
 	if p.Published > 0 && diff.Empty() {
-		r.Warnings.Add("", "the draft is what is published already, as version %d", p.Published)
+		r.Warnings.Add("", "the draft is equal to the published version %d", p.Published)
 	}
 	return r, nil
 }
 
-// Diff tells what publishing the saved draft would change; NotFound.
+// Diff returns what publishing the saved draft would change; NotFound.
 func (s *Service) Diff(ctx context.Context, idOrSlug string) (Diff, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -136,51 +134,51 @@ func (s *Service) diff(ctx context.Context, p Plan) (Diff, error) {
 	return d, err
 }
 
-// Publish makes the draft the next version, which tenants then follow, if the
-// draft's revision is ifRevision. A draft under which more than MaxCharges
-// charges could fall on one request is Invalid; NotFound, Stale.
-func (s *Service) Publish(ctx context.Context, idOrSlug string, ifRevision int64) (Plan, Version, error) {
-	return s.PublishNoted(ctx, idOrSlug, ifRevision, "")
-}
-
-// MaxNote is the longest note of a publication, in characters.
+// MaxNote is the length of the longest note of a publication, in characters.
 const MaxNote = 500
 
-// PublishNoted is Publish with a note that says why, for the audit log; Invalid
-// (at /note) when it is longer than MaxNote.
-func (s *Service) PublishNoted(ctx context.Context, idOrSlug string, ifRevision int64, note string) (Plan, Version, error) {
-	note, err := cleanNote(note)
+// Publish says how to publish the draft of a plan.
+type Publish struct {
+	// IfRevision is the revision that the draft must have.
+	IfRevision int64
+	// Note says why, for the audit log: up to MaxNote characters.
+	Note string
+}
+
+// Publish makes the draft the next version, which tenants then follow. A
+// draft with faults (see Inspect) or a long note is Invalid; NotFound, Stale.
+func (s *Service) Publish(ctx context.Context, idOrSlug string, how Publish) (Plan, Version, error) {
+	note, err := cleanNote(how.Note)
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
-	p, err := s.draftAt(ctx, idOrSlug, ifRevision)
+	p, err := s.draftAt(ctx, idOrSlug, how.IfRevision)
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
 	if err := s.Inspect(p.Draft).Faults.Err(); err != nil {
 		return Plan{}, Version{}, err
 	}
-	before, err := s.published(ctx, p)
+	e, err := s.publishEntry(ctx, p, auditPlan{Version: p.Latest + 1, Plan: &p.Draft, Note: note})
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
-	e, err := entry(ctx, "plan.publish", p, before, &auditPlan{version: p.Latest + 1, plan: &p.Draft, note: note})
-	if err != nil {
-		return Plan{}, Version{}, err
-	}
-	return s.store.Publish(ctx, p.ID, ifRevision, e)
+	return s.store.Publish(ctx, p.ID, how.IfRevision, e)
 }
 
-// PublishVersion makes tenants follow a version that was published before; the
-// draft stays as it is. NotFound.
-func (s *Service) PublishVersion(ctx context.Context, idOrSlug string, number int) (Plan, Version, error) {
-	return s.PublishVersionNoted(ctx, idOrSlug, number, AnyVersion, "")
+// PublishVersion says which version of a plan to publish again.
+type PublishVersion struct {
+	Number int
+	// IfPublished is the version that must be in force; 0: no condition.
+	IfPublished int
+	// Note says why, for the audit log: up to MaxNote characters.
+	Note string
 }
 
-// PublishVersionNoted is PublishVersion if the version ifPublished is in force (0:
-// none; AnyVersion: whatever is), with a note as PublishNoted takes it. Stale.
-func (s *Service) PublishVersionNoted(ctx context.Context, idOrSlug string, number, ifPublished int, note string) (Plan, Version, error) {
-	note, err := cleanNote(note)
+// PublishVersion makes tenants follow a version that was published before. It
+// does not change the draft; Invalid (at /note), NotFound, Stale.
+func (s *Service) PublishVersion(ctx context.Context, idOrSlug string, how PublishVersion) (Plan, Version, error) {
+	note, err := cleanNote(how.Note)
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
@@ -188,22 +186,27 @@ func (s *Service) PublishVersionNoted(ctx context.Context, idOrSlug string, numb
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
-	v, err := s.store.Version(ctx, p.ID, number)
+	v, err := s.store.Version(ctx, p.ID, how.Number)
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
-	before, err := s.published(ctx, p)
+	e, err := s.publishEntry(ctx, p, auditPlan{Version: how.Number, Plan: &v.Document, Note: note})
 	if err != nil {
 		return Plan{}, Version{}, err
 	}
-	e, err := entry(ctx, "plan.publish", p, before, &auditPlan{version: number, plan: &v.Document, note: note})
-	if err != nil {
-		return Plan{}, Version{}, err
-	}
-	return s.store.PublishVersion(ctx, p.ID, number, ifPublished, e)
+	return s.store.PublishVersion(ctx, p.ID, how.Number, cmp.Or(how.IfPublished, AnyVersion), e)
 }
 
-// DeletePlan removes a plan with its versions if the plan's revision is
+// publishEntry returns the audit entry of a publication.
+func (s *Service) publishEntry(ctx context.Context, p Plan, after auditPlan) (audit.Entry, error) {
+	before, err := s.published(ctx, p)
+	if err != nil {
+		return audit.Entry{}, err
+	}
+	return entry(ctx, "plan.publish", p, before, &after)
+}
+
+// DeletePlan deletes a plan with its versions if the plan's revision is
 // ifRevision; NotFound, Stale, Conflict (code plan_in_use) while it has tenants.
 func (s *Service) DeletePlan(ctx context.Context, idOrSlug string, ifRevision int64) error {
 	p, err := s.store.Plan(ctx, idOrSlug)
@@ -220,7 +223,7 @@ func (s *Service) DeletePlan(ctx context.Context, idOrSlug string, ifRevision in
 	if before == nil {
 		before = &auditPlan{}
 	}
-	before.draft = &p.Draft
+	before.Draft = &p.Draft
 	e, err := entry(ctx, "plan.delete", p, before, nil)
 	if err != nil {
 		return err
@@ -228,7 +231,7 @@ func (s *Service) DeletePlan(ctx context.Context, idOrSlug string, ifRevision in
 	return s.store.DeletePlan(ctx, p.ID, ifRevision, e)
 }
 
-// Version gives a version of a plan; NotFound.
+// Version returns a version of a plan; NotFound.
 func (s *Service) Version(ctx context.Context, idOrSlug string, number int) (Version, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -237,8 +240,8 @@ func (s *Service) Version(ctx context.Context, idOrSlug string, number int) (Ver
 	return s.store.Version(ctx, p.ID, number)
 }
 
-// Versions lists the versions of a plan below a number, newest first; 0 begins
-// with the newest. NotFound.
+// Versions lists the versions of a plan below the number before, newest first; 0
+// lists from the newest. NotFound.
 func (s *Service) Versions(ctx context.Context, idOrSlug string, before, limit int) ([]Version, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -250,8 +253,8 @@ func (s *Service) Versions(ctx context.Context, idOrSlug string, before, limit i
 	return s.store.Versions(ctx, p.ID, before, limit)
 }
 
-// draftAt gives a plan whose draft is of a revision. It says Stale early; the
-// Store says it for what changes after that look.
+// draftAt returns a plan if its draft has this revision. The Store checks the
+// revision again, for changes after this read.
 func (s *Service) draftAt(ctx context.Context, idOrSlug string, revision int64) (Plan, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -263,30 +266,29 @@ func (s *Service) draftAt(ctx context.Context, idOrSlug string, revision int64) 
 	return p, nil
 }
 
-// cleanNote gives a note its one form.
+// cleanNote validates a note and returns it in canonical form.
 func cleanNote(note string) (string, error) {
-	note = strings.TrimSpace(lineBreaks(note))
+	note = strings.TrimSpace(strings.ReplaceAll(note, "\r\n", "\n"))
 	var f problem.Fields
 	f.Text("/note", note, MaxNote)
 	return note, f.Err()
 }
 
-// A Publication is one time at which a version of a plan was made the one that
-// tenants follow.
+// A Publication is one event of the audit log: from it on, tenants follow a
+// version of a plan.
 type Publication struct {
 	Version int
-	// Note says why; "" without one.
-	Note string
-	By   audit.Actor
-	At   time.Time
+	Note    string // why; may be empty
+	By      audit.Actor
+	At      time.Time
 	// Revision at which it came into force.
 	Revision int64
-	// Entry is the id of its line in the audit log.
+	// Entry is the ID of the audit entry.
 	Entry string
 }
 
-// PublicationOf reads a line "plan.publish" of the audit log; false for any
-// other line, and for one that cannot be read.
+// PublicationOf reads an audit entry "plan.publish". It returns false for other
+// entries and for entries that it cannot read.
 func PublicationOf(e audit.Entry) (Publication, bool) {
 	var after struct {
 		Version int    `json:"version"`
@@ -298,9 +300,9 @@ func PublicationOf(e audit.Entry) (Publication, bool) {
 	return Publication{Version: after.Version, Note: after.Note, By: e.Actor, At: e.At, Revision: e.Revision, Entry: e.ID}, true
 }
 
-// DraftOf reads the draft that a line of the audit log left behind it: of
-// "plan.create" and "plan.save_draft"; false for any other line, and for one that
-// cannot be read.
+// DraftOf returns the draft after an audit entry "plan.create" or
+// "plan.save_draft". It returns false for other entries and for entries that it
+// cannot read.
 func DraftOf(e audit.Entry) (Document, bool) {
 	if e.Action != "plan.create" && e.Action != "plan.save_draft" {
 		return Document{}, false
@@ -311,7 +313,7 @@ func DraftOf(e audit.Entry) (Document, bool) {
 	if json.Unmarshal(e.After, &after) != nil {
 		return Document{}, false
 	}
-	d, err := DecodeDocument(after.Draft)
+	d, err := Parse(after.Draft)
 	return d, err == nil
 }
 
@@ -319,9 +321,9 @@ func stale(slug string) error {
 	return problem.New(problem.Stale, "plan %s was changed since it was read", slug)
 }
 
-// published is the version that tenants follow, for the audit log; nil without.
-// One that cannot be read must not keep its successor from being published: it
-// is shown by its number alone.
+// published returns the version that tenants follow, for the audit log; nil if
+// there is none. A version that the store cannot read appears by its number only,
+// so that its successor can be published.
 func (s *Service) published(ctx context.Context, p Plan) (*auditPlan, error) {
 	if p.Published == 0 {
 		return nil, nil
@@ -330,45 +332,29 @@ func (s *Service) published(ctx context.Context, p Plan) (*auditPlan, error) {
 	if problem.Is(err, problem.Unavailable) || ctx.Err() != nil {
 		return nil, fmt.Errorf("read version %d of plan %s: %w", p.Published, p.Slug, err)
 	}
-	out := &auditPlan{version: p.Published}
+	out := &auditPlan{Version: p.Published}
 	if err == nil {
-		out.plan = &v.Document
+		out.Plan = &v.Document
 	}
 	return out, nil
 }
 
-// An auditPlan is what a line of the audit log shows of a plan: its draft, or a
-// version of it, or both.
+// An auditPlan is what the audit log shows of a plan.
 type auditPlan struct {
-	draft   *Document
-	version int
-	plan    *Document
-	note    string
+	ID      string    `json:"id"`
+	Slug    string    `json:"slug"`
+	Draft   *Document `json:"draft,omitempty"`
+	Version int       `json:"version,omitempty"`
+	Plan    *Document `json:"plan,omitempty"` // of the version
+	Note    string    `json:"note,omitempty"`
 }
 
 func (a *auditPlan) json(p Plan) (json.RawMessage, error) {
 	if a == nil {
 		return nil, nil
 	}
-	out := struct {
-		ID      string          `json:"id"`
-		Slug    string          `json:"slug"`
-		Draft   json.RawMessage `json:"draft,omitempty"`
-		Version int             `json:"version,omitempty"`
-		Plan    json.RawMessage `json:"plan,omitempty"`
-		Note    string          `json:"note,omitempty"`
-	}{ID: p.ID, Slug: p.Slug, Version: a.version, Note: a.note}
-	var err error
-	if a.draft != nil {
-		out.Draft, err = EncodeDocument(*a.draft)
-	}
-	if a.plan != nil && err == nil {
-		out.Plan, err = EncodeDocument(*a.plan)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return marshal(out)
+	a.ID, a.Slug = p.ID, p.Slug
+	return enforcement.MarshalJSON(a)
 }
 
 func entry(ctx context.Context, action string, p Plan, before, after *auditPlan) (audit.Entry, error) {
@@ -379,7 +365,7 @@ func entry(ctx context.Context, action string, p Plan, before, after *auditPlan)
 		e.After, err = after.json(p)
 	}
 	if err != nil {
-		return audit.Entry{}, fmt.Errorf("describe plan %s for the audit log: %w", p.Slug, err)
+		return audit.Entry{}, fmt.Errorf("encode plan %s for the audit log: %w", p.Slug, err)
 	}
 	return e, nil
 }

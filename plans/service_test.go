@@ -51,32 +51,32 @@ func TestPlanLife(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(plans.Sample(), plans.Normalise(made.Draft)); diff != "" || made.Published != 0 {
+	if diff := cmp.Diff(plans.Sample(), made.Draft); diff != "" || made.Published != 0 {
 		t.Errorf("made %+v (-want +got):\n%s", made, diff)
 	}
 	if d, err := s.Diff(ctx, "starter"); err != nil || len(d.Added) != 4 || d.Published != 0 {
 		t.Errorf("before the first version: %+v, %v", d, err)
 	}
-	_, _, err = s.Publish(ctx, "starter", made.DraftRevision-1)
+	_, _, err = s.Publish(ctx, "starter", plans.Publish{IfRevision: made.DraftRevision - 1})
 	wantKind(t, err, problem.Stale, "")
-	p, v, err := s.Publish(ctx, "starter", made.DraftRevision)
+	p, v, err := s.Publish(ctx, "starter", plans.Publish{IfRevision: made.DraftRevision})
 	if err != nil || v.Number != 1 || p.Published != 1 || v.PublishedBy.Name != "Ada" {
 		t.Fatalf("%+v, %+v, %v", p, v, err)
 	}
 	if r, err := s.ValidateDraft(ctx, made.ID); err != nil || len(r.Faults) != 0 || r.Charges != 2 ||
-		!strings.Contains(r.Warnings[len(r.Warnings)-1].Message, "published already") {
+		!strings.Contains(r.Warnings[len(r.Warnings)-1].Message, "equal to the published") {
 		t.Errorf("review %+v, %v", r, err)
 	}
 
-	draft := plans.Sample()
+	draft := plans.Sample().Content()
 	draft.Policies[0].Limits[0].Quota = 10
-	_, err = s.SaveDraft(ctx, "starter", draft, p.DraftRevision+1)
+	_, err = s.SaveDraft(ctx, "starter", plans.New(draft), p.DraftRevision+1)
 	wantKind(t, err, problem.Stale, "")
-	_, err = s.SaveDraft(ctx, "starter", plans.Document{}, p.DraftRevision)
+	_, err = s.SaveDraft(ctx, "starter", plans.New(plans.Content{}), p.DraftRevision)
 	wantKind(t, err, problem.Invalid, "")
-	_, err = s.SaveDraft(ctx, "nobody", draft, p.DraftRevision)
+	_, err = s.SaveDraft(ctx, "nobody", plans.New(draft), p.DraftRevision)
 	wantKind(t, err, problem.NotFound, "")
-	p, err = s.SaveDraft(ctx, "starter", draft, p.DraftRevision)
+	p, err = s.SaveDraft(ctx, "starter", plans.New(draft), p.DraftRevision)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,17 +84,17 @@ func TestPlanLife(t *testing.T) {
 	if err != nil || d.Published != 1 || len(d.Changed) != 1 || d.Changed[0].Fields[0].Field != "/limits/l1/quota" {
 		t.Errorf("difference %+v, %v", d, err)
 	}
-	p, v, err = s.Publish(ctx, "starter", p.DraftRevision)
+	p, v, err = s.Publish(ctx, "starter", plans.Publish{IfRevision: p.DraftRevision})
 	if err != nil || v.Number != 2 || p.Latest != 2 {
 		t.Fatalf("%+v, %+v, %v", p, v, err)
 	}
-	p, v, err = s.PublishVersion(ctx, "starter", 1)
-	if err != nil || v.Number != 1 || p.Published != 1 || p.Latest != 2 || v.Document.Policies[0].Limits[0].Quota != 5 {
+	p, v, err = s.PublishVersion(ctx, "starter", plans.PublishVersion{Number: 1})
+	if err != nil || v.Number != 1 || p.Published != 1 || p.Latest != 2 || v.Document.Policies()[0].Limits[0].Quota != 5 {
 		t.Fatalf("%+v, %+v, %v", p, v, err)
 	}
-	_, _, err = s.PublishVersion(ctx, "starter", 3)
+	_, _, err = s.PublishVersion(ctx, "starter", plans.PublishVersion{Number: 3})
 	wantKind(t, err, problem.NotFound, "")
-	if got, err := s.Version(ctx, "starter", 2); err != nil || got.Document.Policies[0].Limits[0].Quota != 10 {
+	if got, err := s.Version(ctx, "starter", 2); err != nil || got.Document.Policies()[0].Limits[0].Quota != 10 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if list, err := s.Versions(ctx, "starter", 0, 0); err != nil || len(list) != 2 || list[0].Number != 2 {
@@ -154,15 +154,15 @@ func TestPlanLife(t *testing.T) {
 func TestCreatePlanRefuses(t *testing.T) {
 	t.Parallel()
 	ctx, s, _ := setUp(t)
-	if _, err := s.CreatePlan(ctx, "pro", plans.Document{Name: "Pro"}); err != nil {
+	if _, err := s.CreatePlan(ctx, "pro", plans.New(plans.Content{Name: "Pro"})); err != nil {
 		t.Fatal(err)
 	}
-	_, err := s.CreatePlan(ctx, "pro", plans.Document{Name: "Pro"})
+	_, err := s.CreatePlan(ctx, "pro", plans.New(plans.Content{Name: "Pro"}))
 	wantKind(t, err, problem.Conflict, "slug_taken")
 	var p *problem.Problem
-	_, err = s.CreatePlan(ctx, "new", plans.Document{Name: "New"})
+	_, err = s.CreatePlan(ctx, "new", plans.New(plans.Content{Name: "New"}))
 	wantKind(t, err, problem.Invalid, "")
-	_, err = s.CreatePlan(ctx, "Pro", plans.Document{Policies: []plans.Policy{{Slug: "a"}}})
+	_, err = s.CreatePlan(ctx, "Pro", plans.New(plans.Content{Policies: []plans.Policy{{Slug: "a"}}}))
 	if !errors.As(err, &p) || len(p.Fields) != 3 || p.Fields[0].Pointer != "/slug" || p.Fields[1].Pointer != "/name" || p.Fields[2].Pointer != "/policies/0/limits" {
 		t.Errorf("%v", err)
 	}
@@ -172,18 +172,18 @@ func TestCreatePlanRefuses(t *testing.T) {
 func TestPublishRefusesTooManyCharges(t *testing.T) {
 	t.Parallel()
 	ctx, s, _ := setUp(t)
-	d := plans.Document{Name: "Pro"}
+	d := plans.Content{Name: "Pro"}
 	for i := range 33 {
 		d.Policies = append(d.Policies, plans.Policy{
 			Slug:   fmt.Sprintf("p%d", i),
 			Limits: []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 1, Window: enforcement.MinWindow}},
 		})
 	}
-	p, err := s.CreatePlan(ctx, "pro", d)
+	p, err := s.CreatePlan(ctx, "pro", plans.New(d))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = s.Publish(ctx, "pro", p.DraftRevision)
+	_, _, err = s.Publish(ctx, "pro", plans.Publish{IfRevision: p.DraftRevision})
 	wantKind(t, err, problem.Invalid, "")
 	if r, err := s.ValidateDraft(ctx, "pro"); err != nil || r.Charges != 33 || len(r.Faults) != 1 {
 		t.Errorf("%+v, %v", r, err)
@@ -201,15 +201,15 @@ func TestPublicationsInTheLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _, err = s.PublishNoted(ctx, "starter", p.DraftRevision, strings.Repeat("é", plans.MaxNote+1))
+	_, _, err = s.Publish(ctx, "starter", plans.Publish{IfRevision: p.DraftRevision, Note: strings.Repeat("é", plans.MaxNote+1)})
 	wantKind(t, err, problem.Invalid, "")
-	if _, _, err = s.PublishNoted(ctx, "starter", p.DraftRevision, "  More room\r\nfor searches "); err != nil {
+	if _, _, err = s.Publish(ctx, "starter", plans.Publish{IfRevision: p.DraftRevision, Note: "  More room\r\nfor searches "}); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err = s.PublishVersionNoted(ctx, "starter", 1, plans.AnyVersion, "\a"); !problem.Is(err, problem.Invalid) {
+	if _, _, err = s.PublishVersion(ctx, "starter", plans.PublishVersion{Number: 1, Note: "\a"}); !problem.Is(err, problem.Invalid) {
 		t.Errorf("a bell: %v", err)
 	}
-	if _, _, err = s.PublishVersion(ctx, "starter", 1); err != nil {
+	if _, _, err = s.PublishVersion(ctx, "starter", plans.PublishVersion{Number: 1}); err != nil {
 		t.Fatal(err)
 	}
 	lines, err := st.AuditEntries(ctx, audit.Filter{Object: p.ID, Limit: 10})
@@ -219,7 +219,7 @@ func TestPublicationsInTheLog(t *testing.T) {
 	var got []string
 	for _, l := range lines {
 		if d, ok := plans.DraftOf(l); ok {
-			got = append(got, fmt.Sprintf("draft %s at %v", d.Name, l.Revision == p.DraftRevision))
+			got = append(got, fmt.Sprintf("draft %s at %v", d.Name(), l.Revision == p.DraftRevision))
 		}
 		if pub, ok := plans.PublicationOf(l); ok {
 			got = append(got, fmt.Sprintf("%d %q by %s", pub.Version, pub.Note, pub.By.Name))

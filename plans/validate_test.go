@@ -13,8 +13,8 @@ import (
 )
 
 // valid is a document to break: two policies of one limit each.
-func valid() Document {
-	return Normalise(Document{Name: "Pro", Policies: []Policy{
+func valid() Content {
+	return canonical(Content{Name: "Pro", Policies: []Policy{
 		{Slug: "a", Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 10, Window: time.Minute}}},
 		{Slug: "b", Limits: []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: 10, Window: time.Minute}}},
 	}})
@@ -22,10 +22,10 @@ func valid() Document {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	type edit = func(d *Document)
-	first := func(change func(p *Policy)) edit { return func(d *Document) { change(&d.Policies[0]) } }
+	type edit = func(d *Content)
+	first := func(change func(p *Policy)) edit { return func(d *Content) { change(&d.Policies[0]) } }
 	limit := func(change func(l *enforcement.Limit)) edit {
-		return func(d *Document) { change(&d.Policies[0].Limits[0]) }
+		return func(d *Content) { change(&d.Policies[0].Limits[0]) }
 	}
 	names := func(n int) []string {
 		out := make([]string, n)
@@ -48,18 +48,18 @@ func TestValidate(t *testing.T) {
 		at   []string // none: it is valid
 		says string   // part of the first message
 	}{
-		{"as it is", func(*Document) {}, nil, ""},
-		{"no policies", func(d *Document) { d.Policies = nil }, nil, ""},
+		{"as it is", func(*Content) {}, nil, ""},
+		{"no policies", func(d *Content) { d.Policies = nil }, nil, ""},
 
-		{"name missing", func(d *Document) { d.Name = "" }, []string{"/name"}, "1 to 200"},
-		{"name too long", func(d *Document) { d.Name = strings.Repeat("é", 201) }, []string{"/name"}, "1 to 200"},
-		{"name with a line break", func(d *Document) { d.Name = "a\nb" }, []string{"/name"}, "control"},
-		{"name not UTF-8", func(d *Document) { d.Name = "\xff" }, []string{"/name"}, "UTF-8"},
-		{"description of two lines", func(d *Document) { d.Description = "a\n\tb" }, nil, ""},
-		{"description with a bell", func(d *Document) { d.Description = "\a" }, []string{"/description"}, "control"},
-		{"description too long", func(d *Document) { d.Description = strings.Repeat("a", 2001) }, []string{"/description"}, "2000"},
-		{"1000 policies", func(d *Document) { d.Policies = many(1000) }, nil, ""},
-		{"1001 policies", func(d *Document) { d.Policies = many(1001) }, []string{"/policies"}, "1000"},
+		{"name missing", func(d *Content) { d.Name = "" }, []string{"/name"}, "1 to 200"},
+		{"name too long", func(d *Content) { d.Name = strings.Repeat("é", 201) }, []string{"/name"}, "1 to 200"},
+		{"name with a line break", func(d *Content) { d.Name = "a\nb" }, []string{"/name"}, "control"},
+		{"name not UTF-8", func(d *Content) { d.Name = "\xff" }, []string{"/name"}, "UTF-8"},
+		{"description of two lines", func(d *Content) { d.Description = "a\n\tb" }, nil, ""},
+		{"description with a bell", func(d *Content) { d.Description = "\a" }, []string{"/description"}, "control"},
+		{"description too long", func(d *Content) { d.Description = strings.Repeat("a", 2001) }, []string{"/description"}, "2000"},
+		{"1000 policies", func(d *Content) { d.Policies = many(1000) }, nil, ""},
+		{"1001 policies", func(d *Content) { d.Policies = many(1001) }, []string{"/policies"}, "1000"},
 
 		{"slug missing", first(func(p *Policy) { p.Slug = "" }), []string{p + "/slug"}, "must be"},
 		{"slug in upper case", first(func(p *Policy) { p.Slug = "A" }), []string{p + "/slug"}, "lower-case"},
@@ -123,7 +123,7 @@ func TestValidate(t *testing.T) {
 		{"replaces none of the plan", first(func(p *Policy) { p.Replaces = []string{"b", "z"} }), []string{p + "/replaces/1"}, "no policy"},
 		{"replaces twice", first(func(p *Policy) { p.Replaces = []string{"b", "b"} }), []string{p + "/replaces/1"}, "twice"},
 		{
-			"circle of two", func(d *Document) { d.Policies[0].Replaces, d.Policies[1].Replaces = []string{"b"}, []string{"a"} },
+			"circle of two", func(d *Content) { d.Policies[0].Replaces, d.Policies[1].Replaces = []string{"b"}, []string{"a"} },
 			[]string{"/policies/1/replaces"},
 			"a → b → a",
 		},
@@ -155,12 +155,12 @@ func TestValidate(t *testing.T) {
 		{"burst of a window", limit(func(l *enforcement.Limit) { l.Burst = 1 }), []string{l + "/burst"}, "token_bucket"},
 		{"anchor clock", limit(func(l *enforcement.Limit) { l.Anchor = enforcement.Clock }), nil, ""},
 		{"anchor unknown", limit(func(l *enforcement.Limit) { l.Anchor = 9 }), []string{l + "/anchor"}, "first_hit"},
-		{"burst", func(d *Document) { d.Policies[1].Limits[0].Burst = enforcement.MaxQuota }, nil, ""},
-		{"burst below 0", func(d *Document) { d.Policies[1].Limits[0].Burst = -1 }, []string{"/policies/1/limits/0/burst"}, "1 to"},
-		{"burst above", func(d *Document) { d.Policies[1].Limits[0].Burst = enforcement.MaxQuota + 1 }, []string{"/policies/1/limits/0/burst"}, "1 to"},
-		{"anchor of a bucket", func(d *Document) { d.Policies[1].Limits[0].Anchor = enforcement.Clock }, []string{"/policies/1/limits/0/anchor"}, "fixed_window"},
+		{"burst", func(d *Content) { d.Policies[1].Limits[0].Burst = enforcement.MaxQuota }, nil, ""},
+		{"burst below 0", func(d *Content) { d.Policies[1].Limits[0].Burst = -1 }, []string{"/policies/1/limits/0/burst"}, "1 to"},
+		{"burst above", func(d *Content) { d.Policies[1].Limits[0].Burst = enforcement.MaxQuota + 1 }, []string{"/policies/1/limits/0/burst"}, "1 to"},
+		{"anchor of a bucket", func(d *Content) { d.Policies[1].Limits[0].Anchor = enforcement.Clock }, []string{"/policies/1/limits/0/anchor"}, "fixed_window"},
 
-		{"all at once", func(d *Document) {
+		{"all at once", func(d *Content) {
 			d.Name = ""
 			d.Policies[0].Slug = "-"
 			d.Policies[1].Limits[0].Quota = -1
@@ -169,7 +169,7 @@ func TestValidate(t *testing.T) {
 	} {
 		d := valid()
 		c.edit(&d)
-		err := Validate(d)
+		err := (Document{d}).Validate()
 		if err == nil {
 			if c.at != nil {
 				t.Errorf("%s: taken", c.name)
@@ -195,17 +195,17 @@ func many(n int) []Policy {
 	for i := range out {
 		out[i] = Policy{Slug: fmt.Sprintf("p%d", i), Match: Match{Path: fmt.Sprintf("/p/%d", i)}, Limits: []enforcement.Limit{unnamed}}
 	}
-	return Normalise(Document{Policies: out}).Policies
+	return canonical(Content{Policies: out}).Policies
 }
 
 func TestLongCircle(t *testing.T) {
 	t.Parallel()
-	d := Document{Name: "Pro", Policies: many(5)}
+	d := Content{Name: "Pro", Policies: many(5)}
 	for from, to := range map[int]string{0: "p3", 3: "p1", 1: "p4", 4: "p3", 2: "p0"} {
 		d.Policies[from].Replaces = []string{to}
 	}
 	var p *problem.Problem
-	if err := Validate(d); !errors.As(err, &p) || len(p.Fields) != 1 {
+	if err := (Document{d}).Validate(); !errors.As(err, &p) || len(p.Fields) != 1 {
 		t.Fatalf("%v, want one fault", err)
 	}
 	if want := "p3 → p1 → p4 → p3"; p.Fields[0].Pointer != "/policies/4/replaces" || !strings.HasSuffix(p.Fields[0].Message, want) {
@@ -215,8 +215,8 @@ func TestLongCircle(t *testing.T) {
 
 func TestSampleIsValid(t *testing.T) {
 	t.Parallel()
-	d := Sample()
-	r := NewService(nil, Config{}).Inspect(d)
+	d := Sample().Content()
+	r := NewService(nil, Config{}).Inspect(New(d))
 	if len(r.Faults) > 0 {
 		t.Errorf("faults: %+v", r.Faults)
 	}

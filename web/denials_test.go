@@ -579,7 +579,7 @@ func TestHostileTraffic(t *testing.T) {
 	var want map[string]string
 	for n, payload := range append([]string{"plain"}, payloads[:12]...) {
 		w := newWorld(t)
-		d := plans.Document{Name: "P", Policies: []plans.Policy{{
+		d := plans.Content{Name: "P", Policies: []plans.Policy{{
 			Slug: "per-user", CountBy: []string{"user"},
 			Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 1, Window: time.Minute}},
 		}}}

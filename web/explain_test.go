@@ -25,7 +25,7 @@ func explainable(t *testing.T) *world {
 	limits := func(a enforcement.Algorithm, quota int64) []enforcement.Limit {
 		return []enforcement.Limit{{Algorithm: a, Quota: quota, Window: time.Minute}}
 	}
-	w.publish("pro", plans.Document{Name: "Pro", Policies: []plans.Policy{
+	w.publish("pro", plans.Content{Name: "Pro", Policies: []plans.Policy{
 		{Slug: "api", CountBy: []string{"user"}, Limits: limits(enforcement.TokenBucket, 120)},
 		{Slug: "login-per-ip", Match: plans.Match{Methods: []string{"POST"}, Path: "/v1/login"}, CountBy: []string{"ip/64"}, Limits: limits(enforcement.SlidingWindowLog, 5)},
 		{Slug: "off", Mode: enforcement.PolicyOff, Limits: limits(enforcement.FixedWindow, 1)},

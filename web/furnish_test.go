@@ -20,7 +20,7 @@ func (w *world) furnish(t testing.TB) {
 	limit := func(a enforcement.Algorithm, quota int64, window time.Duration, burst int64) enforcement.Limit {
 		return enforcement.Limit{Algorithm: a, Quota: quota, Window: window, Burst: burst}
 	}
-	document := plans.Document{Name: "Pro", Description: "For teams.", Policies: []plans.Policy{
+	document := plans.Content{Name: "Pro", Description: "For teams.", Policies: []plans.Policy{
 		{Slug: "api", CountBy: []string{"user"}, Limits: []enforcement.Limit{limit(enforcement.TokenBucket, 120, time.Minute, 20)}},
 		{
 			Slug: "login-per-ip", Match: plans.Match{Methods: []string{"POST"}, Path: "/v1/login"}, CountBy: []string{"ip/64"},
@@ -34,7 +34,7 @@ func (w *world) furnish(t testing.TB) {
 	must(t, err)
 	document.Policies[0].Limits[0].Quota = 60
 	document.Policies[2].Mode = enforcement.PolicyOff
-	_, err = w.plans.SaveDraft(ctx, p.ID, document, p.DraftRevision)
+	_, err = w.plans.SaveDraft(ctx, p.ID, plans.New(document), p.DraftRevision)
 	must(t, err)
 	k, _, err := w.tenants.CreateKey(ctx, w.ids["acme"], tenants.NewKey{Name: "gateway", Scopes: []tenants.Scope{tenants.ScopeCheck}})
 	must(t, err)

@@ -95,7 +95,7 @@ func (w *Web) named(ctx context.Context, v visitor, q string) ([]views.JumpGroup
 		}
 		g := views.JumpGroup{Title: "Plans", Icon: "layers"}
 		for _, p := range list {
-			g.Links = append(g.Links, views.Link{Text: p.Draft.Name + " (" + p.Slug + ")", URL: "/plans/" + p.Slug})
+			g.Links = append(g.Links, views.Link{Text: p.Draft.Name() + " (" + p.Slug + ")", URL: "/plans/" + p.Slug})
 		}
 		add(g)
 	}

@@ -72,7 +72,7 @@ func expected(r row, caller string) string {
 func TestMatrix(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, withIssuer(true))
-	w.publish("pro", plans.Sample(), "acme")
+	w.publish("pro", plans.Sample().Content(), "acme")
 	w.addExceptions()
 	var golden strings.Builder
 	fmt.Fprintf(&golden, "%-6s %-60s %-18s", "", "", "")

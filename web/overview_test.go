@@ -55,8 +55,8 @@ func (w *world) flushNow() {
 
 // busyPlan limits logins by address, counts searches in shadow and limits
 // reports that must have a user.
-func busyPlan() plans.Document {
-	return plans.Document{Name: "Pro", Description: "For teams.", Policies: []plans.Policy{
+func busyPlan() plans.Content {
+	return plans.Content{Name: "Pro", Description: "For teams.", Policies: []plans.Policy{
 		{
 			Slug: "login-per-ip", Match: plans.Match{Methods: []string{"POST"}, Path: "/v1/login"}, CountBy: []string{"ip"},
 			Limits: []enforcement.Limit{{Algorithm: enforcement.SlidingWindowLog, Quota: 5, Window: time.Minute}},
@@ -177,7 +177,7 @@ func TestOverviewShowsWhatWasCounted(t *testing.T) {
 func TestOverviewIsNarrowed(t *testing.T) {
 	t.Parallel()
 	w := busyWorld(t)
-	w.publish("calm", plans.Document{Name: "Calm"}, "globex")
+	w.publish("calm", plans.Content{Name: "Calm"}, "globex")
 	for address, want := range map[string]struct {
 		requests string
 		chips    int

@@ -200,13 +200,13 @@ func (w *Web) postDraftText(c echo.Context) error {
 		return err
 	}
 	text := f.Get("json")
-	d, err := plans.DecodeDocument([]byte(text))
+	d, err := plans.Parse([]byte(text))
 	toForm := f.Get("do") == "form"
 	if !toForm && f.Get("do") != "save" && f.Get("do") != "" {
 		return problem.New(problem.Malformed, "the form has a button that the page does not")
 	}
 	if err == nil && !toForm {
-		err = plans.Validate(d)
+		err = d.Validate()
 	}
 	if faults := faultsOf(err); len(faults) > 0 {
 		return w.showText(c, http.StatusUnprocessableEntity, p, revision, text, textFaults(text, faults, toForm), true)
@@ -358,9 +358,9 @@ func (w *Web) showEditor(c echo.Context, status int, e editor) error {
 	}
 	v.Name = m.input("name", "Name", e.form.name)
 	v.Description = m.lines("description", "Description", e.form.description)
-	fields := 4
+	fields, read := 4, r.document.Policies()
 	for i := range e.form.policies {
-		pf := m.policy(&e.form, i, r.document)
+		pf := m.policy(&e.form, i, read)
 		pf.Open = len(e.form.policies) <= 2 || i == e.open || m.within(pf.ID)
 		fields += 24 + 6*len(pf.Limits) + 2*len(pf.Attributes) + len(pf.CountBy) + len(pf.Methods.List) + len(pf.Replaces.List)
 		v.Policies = append(v.Policies, pf)
@@ -465,7 +465,7 @@ func algorithmChoices(explained bool) []views.Option {
 const consistencyHint = "Leased never allows more than the limit. It may deny early by what other nodes hold, together about a tenth of it. " +
 	"Limits below 100 stay exact; a log cannot be leased. Without Redis both are the same."
 
-func (m *marker) policy(f *draftForm, i int, d plans.Document) views.PolicyFields {
+func (m *marker) policy(f *draftForm, i int, policies []plans.Policy) views.PolicyFields {
 	p, id := &f.policies[i], "policies."+strconv.Itoa(i)
 	v := views.PolicyFields{
 		ID: id, Was: p.slug, Number: strconv.Itoa(i + 1), Title: p.slug, Mode: planMode(enforcement.PolicyMode(p.mode)),
@@ -489,7 +489,7 @@ func (m *marker) policy(f *draftForm, i int, d plans.Document) views.PolicyField
 	m.rows(&v, p)
 	var told []string
 	for k := range p.limits {
-		l := m.limit(id+".limits."+strconv.Itoa(k), k, p, i, d)
+		l := m.limit(id+".limits."+strconv.Itoa(k), k, p, i, policies)
 		if v.Limits = append(v.Limits, l); l.Aloud != "" {
 			told = append(told, l.Aloud)
 		}
@@ -577,7 +577,7 @@ func (m *marker) boxes(id, label, hint string, chosen, known []string) views.Box
 	return b
 }
 
-func (m *marker) limit(id string, k int, p *policyForm, i int, d plans.Document) views.LimitFields {
+func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.Policy) views.LimitFields {
 	l := p.limits[k]
 	v := views.LimitFields{
 		ID: id, Number: strconv.Itoa(k + 1),
@@ -588,8 +588,8 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, d plans.Document)
 		Anchor:    m.choose(id+".anchor", "Windows begin", l.anchor, anchorChoices),
 		Name:      m.hinted(id+".name", "Name", l.name, "Empty: l1, l2, … Counts stay with the name."),
 	}
-	if i < len(d.Policies) && k < len(d.Policies[i].Limits) {
-		if known := d.Policies[i].Limits[k]; known.Algorithm != 0 && known.Window != 0 && strings.TrimSpace(l.quota) != "" {
+	if i < len(policies) && k < len(policies[i].Limits) {
+		if known := policies[i].Limits[k]; known.Algorithm != 0 && known.Window != 0 && strings.TrimSpace(l.quota) != "" {
 			v.Aloud = plans.Describe(known)
 			// What cannot be read is not 0.
 			if _, fault := wholeNumber(l.quota); fault != "" {

@@ -47,8 +47,8 @@ const maxRows = 300
 
 // formOf shows a document.
 func formOf(d plans.Document) draftForm {
-	f := draftForm{name: d.Name, description: d.Description}
-	for _, p := range d.Policies {
+	f := draftForm{name: d.Name(), description: d.Description()}
+	for _, p := range d.Policies() {
 		f.policies = append(f.policies, policyFormOf(p))
 	}
 	return f
@@ -229,18 +229,18 @@ type reading struct {
 // read makes the document. Rows that were left empty are left out.
 func (f draftForm) read() reading {
 	r := reading{fields: map[string]string{"": "draft", "/name": "name", "/description": "description", "/policies": "policies"}}
-	r.document = plans.Document{Name: f.name, Description: f.description, Policies: []plans.Policy{}}
+	content := plans.Content{Name: f.name, Description: f.description}
 	for i, p := range f.policies {
-		r.document.Policies = append(r.document.Policies, r.policy(i, p))
+		content.Policies = append(content.Policies, r.policy(i, p))
 	}
-	r.document = plans.Normalise(r.document)
+	r.document = plans.New(content)
 	return r
 }
 
 // judged is read with all faults of the document.
 func (f draftForm) judged() reading {
 	r := f.read()
-	r.faults = withFaults(r.faults, plans.Validate(r.document))
+	r.faults = withFaults(r.faults, r.document.Validate())
 	slices.SortStableFunc(r.faults, func(a, b problem.Field) int { return cmp.Compare(policyOf(a.Pointer), policyOf(b.Pointer)) })
 	return r
 }

@@ -80,13 +80,13 @@ func crlf(s string) string {
 }
 
 // genDocument draws a valid document, with texts that are hard on forms.
-func genDocument() *rapid.Generator[plans.Document] {
+func genDocument() *rapid.Generator[plans.Content] {
 	name := rapid.OneOf(rapid.StringMatching(`[a-z]{1,8}`), rapid.StringMatching(`[ "'<>&,;=%+.A-Za-zé{}\[\]/~-]{1,12}`))
 	text := rapid.OneOf(rapid.StringMatching(`[\n\t "'<>&a-zé]{0,30}`), rapid.Just(""))
 	value := rapid.OneOf(name, rapid.StringMatching(`["\n\r\t\\ a-z<]{1,10}`))
-	return rapid.Custom(func(t *rapid.T) plans.Document {
+	return rapid.Custom(func(t *rapid.T) plans.Content {
 		slugs := rapid.SliceOfNDistinct(rapid.StringMatching(`[a-z0-9]([a-z0-9-]{0,6}[a-z0-9])?`), 0, 5, rapid.ID[string]).Draw(t, "slugs")
-		d := plans.Document{Name: "n" + name.Draw(t, "name"), Description: text.Draw(t, "description")}
+		d := plans.Content{Name: "n" + name.Draw(t, "name"), Description: text.Draw(t, "description")}
 		for i, slug := range slugs {
 			p := plans.Policy{
 				Slug: slug, Description: text.Draw(t, "about"),
@@ -107,11 +107,11 @@ func genDocument() *rapid.Generator[plans.Document] {
 			}
 			d.Policies = append(d.Policies, p)
 		}
-		d = plans.Normalise(d)
-		if err := plans.Validate(d); err != nil {
+		made := plans.New(d)
+		if err := made.Validate(); err != nil {
 			t.Skip(err) // two attributes that are one, say
 		}
-		return d
+		return made.Content()
 	})
 }
 
@@ -144,7 +144,7 @@ func TestDraftsComeBackAsTheyAre(t *testing.T) {
 		if p, err = w.plans.Plan(t.Context(), "gold"); err != nil {
 			rt.Fatal(err)
 		}
-		if p, err = w.plans.SaveDraft(t.Context(), "gold", d, p.DraftRevision); err != nil {
+		if p, err = w.plans.SaveDraft(t.Context(), "gold", plans.New(d), p.DraftRevision); err != nil {
 			rt.Fatal(err)
 		}
 		saved := func(what string) {
@@ -152,7 +152,7 @@ func TestDraftsComeBackAsTheyAre(t *testing.T) {
 			if err != nil {
 				rt.Fatal(err)
 			}
-			if diff := cmp.Diff(d, plans.Normalise(now.Draft)); diff != "" {
+			if diff := cmp.Diff(d, now.Draft.Content()); diff != "" {
 				rt.Fatalf("%s changed the draft (-was +is):\n%s", what, diff)
 			}
 			p = now
@@ -247,7 +247,7 @@ func TestDraftButtons(t *testing.T) {
 	}
 	now, err := w.plans.Plan(t.Context(), "gold")
 	must(t, err)
-	if diff := cmp.Diff(plans.Sample(), plans.Normalise(now.Draft)); diff != "" {
+	if diff := cmp.Diff(plans.Sample().Content(), now.Draft.Content()); diff != "" {
 		t.Errorf("a button saved:\n%s", diff)
 	}
 	for _, do := range []string{"policies.4.up", "policies.0.up", "policies.3.down", "policies.01.up", "policies.0.limits.1.delete", "drop", "policies.-1.delete", "policies.0.x", "policies"} {
@@ -262,9 +262,9 @@ func TestDraftButtons(t *testing.T) {
 func TestRenamedPolicyIsFollowed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := plans.Sample()
+	d := plans.Sample().Content()
 	d.Policies[0].Replaces = []string{"tenant-total"}
-	_, err := w.plans.CreatePlan(t.Context(), "gold", d)
+	_, err := w.plans.CreatePlan(t.Context(), "gold", plans.New(d))
 	must(t, err)
 	_, f := filled(t, w.get("/plans/gold/edit", "editor").tree(t), "draft", "save")
 	f.Set("policies.3.slug", "ceiling")
@@ -273,7 +273,7 @@ func TestRenamedPolicyIsFollowed(t *testing.T) {
 	}
 	now, err := w.plans.Plan(t.Context(), "gold")
 	must(t, err)
-	if got := now.Draft.Policies[0].Replaces; !slices.Equal(got, []string{"ceiling"}) {
+	if got := now.Draft.Policies()[0].Replaces; !slices.Equal(got, []string{"ceiling"}) {
 		t.Errorf("it replaces %q", got)
 	}
 }
@@ -290,19 +290,19 @@ func TestFaultsFindTheirField(t *testing.T) {
 	for i := range 20 {
 		many[fmt.Sprint("a", i)] = "x"
 	}
-	policy := func(change func(p *plans.Policy)) func(*plans.Document) {
-		return func(d *plans.Document) { change(&d.Policies[1]) }
+	policy := func(change func(p *plans.Policy)) func(*plans.Content) {
+		return func(d *plans.Content) { change(&d.Policies[1]) }
 	}
-	limit := func(change func(l *enforcement.Limit)) func(*plans.Document) {
-		return func(d *plans.Document) { change(&d.Policies[1].Limits[0]) }
+	limit := func(change func(l *enforcement.Limit)) func(*plans.Content) {
+		return func(d *plans.Content) { change(&d.Policies[1].Limits[0]) }
 	}
 	const in = "policies.1"
 	for name, c := range map[string]struct {
-		edit  func(*plans.Document)
+		edit  func(*plans.Content)
 		field string
 	}{
-		"name":            {func(d *plans.Document) { d.Name = "" }, "name"},
-		"description":     {func(d *plans.Document) { d.Description = long }, "description"},
+		"name":            {func(d *plans.Content) { d.Name = "" }, "name"},
+		"description":     {func(d *plans.Content) { d.Description = long }, "description"},
 		"slug":            {policy(func(p *plans.Policy) { p.Slug = "A B" }), in + ".slug"},
 		"twice":           {policy(func(p *plans.Policy) { p.Slug = "login-per-ip" }), in + ".slug"},
 		"about":           {policy(func(p *plans.Policy) { p.Description = long }), in + ".description"},
@@ -323,7 +323,7 @@ func TestFaultsFindTheirField(t *testing.T) {
 		"consistency":     {policy(func(p *plans.Policy) { p.Consistency = "x" }), in + ".consistency"},
 		"replaces itself": {policy(func(p *plans.Policy) { p.Replaces = []string{"api-per-user"} }), in + ".replaces"},
 		"replaces none":   {policy(func(p *plans.Policy) { p.Replaces = []string{"none"} }), in + ".replaces"},
-		"circle": {func(d *plans.Document) {
+		"circle": {func(d *plans.Content) {
 			d.Policies[1].Replaces, d.Policies[0].Replaces = []string{"login-per-ip"}, []string{"api-per-user"}
 		}, in + ".replaces"},
 		"no limits":    {policy(func(p *plans.Policy) { p.Limits = nil }), in + ".limits"},
@@ -338,12 +338,11 @@ func TestFaultsFindTheirField(t *testing.T) {
 		"anchor":       {limit(func(l *enforcement.Limit) { l.Algorithm, l.Anchor = enforcement.GCRA, enforcement.Clock }), in + ".limits.0.anchor"},
 		"large burst":  {limit(func(l *enforcement.Limit) { l.Algorithm, l.Burst = enforcement.GCRA, enforcement.MaxQuota+1 }), in + ".limits.0.burst"},
 		"log's quota":  {limit(func(l *enforcement.Limit) { l.Algorithm, l.Quota = enforcement.SlidingWindowLog, 10_001 }), in + ".limits.0.quota"},
-		"many at once": {func(d *plans.Document) { d.Name, d.Policies[1].Slug, d.Policies[1].Limits[0].Quota = "", "", -1 }, in + ".slug"},
+		"many at once": {func(d *plans.Content) { d.Name, d.Policies[1].Slug, d.Policies[1].Limits[0].Quota = "", "", -1 }, in + ".slug"},
 	} {
-		d := plans.Sample()
+		d := plans.Sample().Content()
 		c.edit(&d)
-		d = plans.Normalise(d)
-		f := formOf(d)
+		f := formOf(plans.New(d))
 		r := f.judged()
 		if len(r.faults) == 0 {
 			t.Errorf("%s: there is no fault", name)
@@ -423,16 +422,16 @@ func TestUnreadableNumbersAreNotSaidAloud(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ quota, burst, want string }{
 		{"120", "20", "120 per minute, bursts of 20"},
-		{"0", "", "none: every request is refused"},
+		{"0", "", "none: every request is denied"},
 		{"12o", "", "not readable yet: requests must be a whole number, like 120 or 1,200"},
 		{"-", "20", "not readable yet: requests must be a whole number, like 120 or 1,200"},
 		{"120", "x", "not readable yet: burst must be a whole number, like 120 or 1,200"},
 		{"", "", ""},
 	} {
-		f := formOf(plans.Document{Policies: []plans.Policy{{Slug: "a", Limits: []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 1, Window: time.Minute}}}}})
+		f := formOf(plans.New(plans.Content{Policies: []plans.Policy{{Slug: "a", Limits: []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 1, Window: time.Minute}}}}}))
 		f.policies[0].limits[0].quota, f.policies[0].limits[0].burst = test.quota, test.burst
 		m := marker{errors: map[string]string{}}
-		if got := m.policy(&f, 0, f.read().document).Aloud; got != test.want {
+		if got := m.policy(&f, 0, f.read().document.Policies()).Aloud; got != test.want {
 			t.Errorf("%q, burst %q: %q, want %q", test.quota, test.burst, got, test.want)
 		}
 	}
@@ -498,17 +497,17 @@ func TestLineOf(t *testing.T) {
 func TestEditFullPlanAsJSON(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := plans.Document{Name: "Full"}
+	d := plans.Content{Name: "Full"}
 	for i := range plans.MaxPolicies {
 		d.Policies = append(d.Policies, plans.Policy{
 			Slug: "p" + strconv.Itoa(i), Description: strings.Repeat("x", 700), Match: plans.Match{Path: fmt.Sprintf("/v1/%d/*", i)},
 			Limits: []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 1, Window: time.Minute}},
 		})
 	}
-	if text, err := plans.EncodeDocument(d); err != nil || len(text) < plans.MaxBytes*9/10 || len(text) > plans.MaxBytes {
+	if text, err := plans.New(d).MarshalJSON(); err != nil || len(text) < plans.MaxBytes*9/10 || len(text) > plans.MaxBytes {
 		t.Fatalf("%d bytes, error %v", len(text), err)
 	}
-	p, err := w.plans.CreatePlan(t.Context(), "full", d)
+	p, err := w.plans.CreatePlan(t.Context(), "full", plans.New(d))
 	must(t, err)
 	if got := w.get("/plans/full/edit", "editor"); got.Code != 200 || !strings.Contains(got.body, "too large for a form") {
 		t.Errorf("the form: %d", got.Code)
@@ -516,7 +515,7 @@ func TestEditFullPlanAsJSON(t *testing.T) {
 	_, f := filled(t, w.get("/plans/full/edit/json", "editor").tree(t), "draft", "save")
 	f.Set("json", strings.Replace(f.Get("json"), `"Full"`, `"Fuller"`, 1))
 	got := w.post("/plans/full/edit/json", "editor", f)
-	if now, err := w.plans.Plan(t.Context(), p.ID); got.Code != 303 || err != nil || now.Draft.Name != "Fuller" || len(now.Draft.Policies) != plans.MaxPolicies {
+	if now, err := w.plans.Plan(t.Context(), p.ID); got.Code != 303 || err != nil || now.Draft.Name() != "Fuller" || len(now.Draft.Policies()) != plans.MaxPolicies {
 		t.Errorf("saved: %d %.300s, %v", got.Code, got.body, err)
 	}
 	f.Set("json", strings.Repeat(" ", maxPlanForm)+"{}")

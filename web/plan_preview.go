@@ -231,15 +231,14 @@ func (w *Web) shadowPolicy(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	draft := p.Draft
-	draft.Policies = slices.Clone(draft.Policies)
+	draft := p.Draft.Content()
 	at := slices.IndexFunc(draft.Policies, func(o plans.Policy) bool { return o.Slug == f.Get("policy") })
 	if at < 0 {
 		return problem.New(problem.Conflict, "the draft has no such policy any more")
 	}
 	draft.Policies[at].Mode = enforcement.PolicyShadow
 	ctx := c.Request().Context()
-	if _, err := w.cfg.Plans.SaveDraft(ctx, p.ID, draft, revision); err != nil {
+	if _, err := w.cfg.Plans.SaveDraft(ctx, p.ID, plans.New(draft), revision); err != nil {
 		return err
 	}
 	w.cfg.Changed(ctx)

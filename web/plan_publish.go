@@ -131,7 +131,7 @@ func (w *Web) publishPlan(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	after, _, err := w.cfg.Plans.PublishNoted(ctx, p.ID, revision, f.Get("note"))
+	after, _, err := w.cfg.Plans.Publish(ctx, p.ID, plans.Publish{IfRevision: revision, Note: f.Get("note")})
 	return w.published(c, p, p.Draft, 0, f.Get("note"), after, err)
 }
 
@@ -364,7 +364,7 @@ func (w *Web) rollBack(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	after, _, err := w.cfg.Plans.PublishVersionNoted(c.Request().Context(), p.ID, of.Number, int(shown), f.Get("note"))
+	after, _, err := w.cfg.Plans.PublishVersion(c.Request().Context(), p.ID, plans.PublishVersion{Number: of.Number, IfPublished: int(shown), Note: f.Get("note")})
 	return w.published(c, p, of.Document, of.Number, f.Get("note"), after, err)
 }
 

@@ -117,7 +117,7 @@ func limitWords(limits []enforcement.Limit) []views.LimitWords {
 // editor; "" when the visitor may not.
 func policyCards(d plans.Document, edit string) []views.PolicyCard {
 	var out []views.PolicyCard
-	for i, p := range d.Policies {
+	for i, p := range d.Policies() {
 		c := views.PolicyCard{
 			ID: "policy-" + p.Slug, Slug: p.Slug, Description: p.Description, Matches: appliesTo(p.Match), CountedBy: countedByWords(p.CountBy),
 			Limits: limitWords(p.Limits), Mode: planMode(p.Mode), Failure: failureWords(p.OnFailure), Replaces: p.Replaces,
@@ -136,7 +136,6 @@ func policyCards(d plans.Document, edit string) []views.PolicyCard {
 
 // diffView shows what turns one document into another.
 func diffView(id string, from, to plans.Document) (views.PlanDiff, error) {
-	from, to = plans.Normalise(from), plans.Normalise(to)
 	d, err := plans.Compare(from, to)
 	if err != nil {
 		return views.PlanDiff{}, err
@@ -147,17 +146,17 @@ func diffView(id string, from, to plans.Document) (views.PlanDiff, error) {
 		v.Policies = append(v.Policies, views.DiffPolicy{Slug: p.Slug, Kind: "removed", Tone: "bad", Words: policyWords(p)})
 		v.Lines = append(v.Lines, policyDiffLines("-", p)...)
 	}
-	changed := map[string]plans.PolicyChange{}
+	before, changed := from.Policies(), map[string]plans.PolicyChange{}
 	for _, c := range d.Changed {
 		changed[c.Slug] = c
 	}
-	for _, p := range to.Policies {
+	for _, p := range to.Policies() {
 		if slices.ContainsFunc(d.Added, func(a plans.Policy) bool { return a.Slug == p.Slug }) {
 			v.Policies = append(v.Policies, views.DiffPolicy{Slug: p.Slug, Kind: "added", Tone: "good", Words: policyWords(p)})
 			v.Lines = append(v.Lines, policyDiffLines("+", p)...)
 		}
 		if c, is := changed[p.Slug]; is {
-			was := from.Policies[slices.IndexFunc(from.Policies, func(o plans.Policy) bool { return o.Slug == p.Slug })]
+			was := before[slices.IndexFunc(before, func(o plans.Policy) bool { return o.Slug == p.Slug })]
 			v.Policies = append(v.Policies, views.DiffPolicy{
 				Slug: p.Slug, Kind: "changed", Tone: "violet", Rows: append(limitRows(was, p), changeRows(c.Fields)...),
 			})
@@ -260,14 +259,10 @@ func changeLines(at string, list []plans.Change) []views.DiffLine {
 
 // policyDiffLines is a whole policy as the lines of its JSON.
 func policyDiffLines(sign string, p plans.Policy) []views.DiffLine {
-	text, err := plans.EncodeDocument(plans.Document{Policies: []plans.Policy{p}})
-	if err != nil {
-		return nil // it was encoded to be stored
-	}
-	var d struct{ Policies []json.RawMessage }
+	text, err := enforcement.MarshalJSON(p)
 	var b bytes.Buffer
-	if json.Unmarshal(text, &d) != nil || len(d.Policies) != 1 || json.Indent(&b, d.Policies[0], "", "  ") != nil {
-		return nil
+	if err != nil || json.Indent(&b, text, "", "  ") != nil {
+		return nil // the store has encoded it before
 	}
 	var out []views.DiffLine
 	for line := range strings.Lines(b.String()) {
@@ -302,7 +297,7 @@ func recountViews(from, to plans.Document) []views.DiffCount {
 
 // documentText is a document as the API's JSON, for people.
 func documentText(d plans.Document) (string, error) {
-	text, err := plans.EncodeDocument(d)
+	text, err := d.MarshalJSON()
 	if err != nil {
 		return "", err
 	}

@@ -106,7 +106,7 @@ func mayEditPlans(c echo.Context) bool {
 func (w *Web) planHead(c echo.Context, p plans.Plan, tab string) (views.PlanHead, error) {
 	base := planPath(p)
 	h := views.PlanHead{
-		Name: p.Draft.Name, Slug: p.Slug, URL: base, Tenants: planCount(p.Tenants, "tenant", "tenants"), MayWrite: mayEditPlans(c),
+		Name: p.Draft.Name(), Slug: p.Slug, URL: base, Tenants: planCount(p.Tenants, "tenant", "tenants"), MayWrite: mayEditPlans(c),
 		Notice: planNotices[c.QueryParam("done")],
 	}
 	var err error
@@ -130,10 +130,10 @@ func versionName(n int) string { return "version " + strconv.Itoa(n) }
 
 // planPage is the frame of a page of one plan.
 func (w *Web) planPage(c echo.Context, p plans.Plan, title string) views.Page {
-	page := w.page(c, title+" · "+p.Draft.Name)
-	page.Crumbs = []views.Link{{Text: "Plans", URL: "/plans"}, {Text: p.Draft.Name, URL: planPath(p)}}
+	page := w.page(c, title+" · "+p.Draft.Name())
+	page.Crumbs = []views.Link{{Text: "Plans", URL: "/plans"}, {Text: p.Draft.Name(), URL: planPath(p)}}
 	if title == "Plan" {
-		page.Title = p.Draft.Name
+		page.Title = p.Draft.Name()
 		page.Crumbs[1].URL = ""
 	} else {
 		page.Crumbs = append(page.Crumbs, views.Link{Text: title})
@@ -174,7 +174,7 @@ func (w *Web) listPlans(c echo.Context) error {
 
 func (w *Web) planRow(ctx context.Context, p plans.Plan) (views.PlanRow, error) {
 	r := views.PlanRow{
-		Name: p.Draft.Name, Slug: p.Slug, URL: planPath(p), Policies: len(p.Draft.Policies), Tenants: views.Count(int64(p.Tenants)),
+		Name: p.Draft.Name(), Slug: p.Slug, URL: planPath(p), Policies: len(p.Draft.Policies()), Tenants: views.Count(int64(p.Tenants)),
 		Draft: "nothing but a draft",
 	}
 	if p.Published == 0 {
@@ -188,7 +188,7 @@ func (w *Web) planRow(ctx context.Context, p plans.Plan) (views.PlanRow, error) 
 	if err != nil {
 		return r, err
 	}
-	r.Published, r.Policies, r.Draft, r.Differs = versionName(p.Published), len(now.Policies), "as published", !d.Empty()
+	r.Published, r.Policies, r.Draft, r.Differs = versionName(p.Published), len(now.Policies()), "as published", !d.Empty()
 	if r.Differs {
 		r.Draft = "differs"
 	}
@@ -244,18 +244,18 @@ func (w *Web) createPlan(c echo.Context) error {
 		return err
 	}
 	ctx, from := c.Request().Context(), f.Get("from")
-	draft := plans.Document{Policies: []plans.Policy{firstPolicy()}}
+	draft := plans.Content{Policies: []plans.Policy{firstPolicy()}}
 	var p plans.Plan
 	if from != "" {
 		var origin plans.Plan
 		if origin, err = w.cfg.Plans.Plan(ctx, from); problem.Is(err, problem.NotFound) {
 			err = problem.At("/from", "there is no such plan")
 		}
-		draft = origin.Draft
+		draft = origin.Draft.Content()
 	}
 	draft.Name = f.Get("name")
 	if err == nil {
-		p, err = w.cfg.Plans.CreatePlan(ctx, f.Get("slug"), draft)
+		p, err = w.cfg.Plans.CreatePlan(ctx, f.Get("slug"), plans.New(draft))
 	}
 	if err == nil {
 		w.cfg.Changed(ctx)
@@ -306,13 +306,13 @@ func (w *Web) planPageWith(c echo.Context, status int, p plans.Plan, typed strin
 	if !published {
 		shown = p.Draft
 	}
-	v := views.PlanPage{PlanHead: head, Description: shown.Description, Unpublished: !published, PreviewURL: planPath(p) + "/preview"}
+	v := views.PlanPage{PlanHead: head, Description: shown.Description(), Unpublished: !published, PreviewURL: planPath(p) + "/preview"}
 	edit := ""
 	if head.MayWrite {
 		edit = planPath(p) + "/edit"
 	}
 	v.Policies = policyCards(shown, edit)
-	for _, policy := range shown.Policies {
+	for _, policy := range shown.Policies() {
 		v.Shadow = v.Shadow || published && policy.Mode == enforcement.PolicyShadow
 	}
 	if head.MayWrite && p.Tenants == 0 {

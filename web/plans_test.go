@@ -124,7 +124,7 @@ func TestCreatePlan(t *testing.T) {
 	copied := w.post("/plans/new", "editor", url.Values{"slug": {"silver"}, "name": {"Silver"}, "from": {"gold"}})
 	p, err := w.plans.Plan(t.Context(), "silver")
 	must(t, err)
-	if copied.Code != http.StatusSeeOther || !strings.HasPrefix(copied.Header().Get("Location"), "/plans/silver/edit") || p.Draft.Name != "Silver" || len(p.Draft.Policies) != 1 {
+	if copied.Code != http.StatusSeeOther || !strings.HasPrefix(copied.Header().Get("Location"), "/plans/silver/edit") || p.Draft.Name() != "Silver" || len(p.Draft.Policies()) != 1 {
 		t.Errorf("a copy: %d %v %+v", copied.Code, copied.Header(), p.Draft)
 	}
 	for from, want := range map[string]string{"gold": "gold", "zzz": "zzz", "<b>": ""} {
@@ -167,7 +167,7 @@ func TestCreatePlan(t *testing.T) {
 func TestDeletePlan(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.publish("pro", plans.Sample(), "acme")
+	w.publish("pro", plans.Sample().Content(), "acme")
 	p, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
 	must(t, err)
 	if page := w.get("/plans/pro", "editor"); strings.Contains(page.body, "/delete") {
@@ -256,7 +256,7 @@ func TestTwoEditors(t *testing.T) {
 		t.Errorf("over theirs: %d", got.Code)
 	}
 	d := now().Draft
-	if d.Name != "Mine <b>" || d.Policies[3].Limits[0].Quota != 5000 || d.Policies[1].Limits[0].Quota != 120 {
+	if d.Name() != "Mine <b>" || d.Policies()[3].Limits[0].Quota != 5000 || d.Policies()[1].Limits[0].Quota != 120 {
 		t.Errorf("saved is %+v", d)
 	}
 	// A stale form with a fault is told of the fault first, and keeps its revision.
@@ -273,7 +273,7 @@ func TestDraftAsJSON(t *testing.T) {
 	p, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
 	must(t, err)
 	_, f := filled(t, w.get("/plans/gold/edit/json", "editor").tree(t), "draft", "save")
-	encoded, err := plans.EncodeDocument(p.Draft)
+	encoded, err := p.Draft.MarshalJSON()
 	must(t, err)
 	var want, got any
 	must(t, json.Unmarshal(encoded, &want))
@@ -323,22 +323,22 @@ func TestDraftAsJSON(t *testing.T) {
 func TestDiffAndPublish(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.publish("pro", plans.Sample(), "acme")
-	save := func(change func(d *plans.Document)) plans.Plan {
+	w.publish("pro", plans.Sample().Content(), "acme")
+	save := func(change func(d *plans.Content)) plans.Plan {
 		p, err := w.plans.Plan(t.Context(), "pro")
 		must(t, err)
-		d := plans.Normalise(p.Draft)
+		d := p.Draft.Content()
 		change(&d)
-		p, err = w.plans.SaveDraft(t.Context(), "pro", d, p.DraftRevision)
+		p, err = w.plans.SaveDraft(t.Context(), "pro", plans.New(d), p.DraftRevision)
 		must(t, err)
 		return p
 	}
 	says(t, "no difference", w.get("/plans/pro/diff", "editor"), 200, []string{"There is no difference."}, "Publish…")
-	p := save(func(d *plans.Document) {
+	p := save(func(d *plans.Content) {
 		d.Policies[1].Limits[0].Quota = 60
 		d.Policies[2].Limits[0].Algorithm = enforcement.GCRA
 		d.Policies[2].Match.Attributes = map[string]string{"a/b": "x"}
-		d.Policies = append(d.Policies[:3], plans.Normalise(plans.Document{Policies: []plans.Policy{firstPolicy()}}).Policies...)
+		d.Policies = append(d.Policies[:3], plans.New(plans.Content{Policies: []plans.Policy{firstPolicy()}}).Policies()...)
 	})
 	page := w.get("/plans/pro/diff", "viewer")
 	says(t, "diff", page, 200, []string{
@@ -357,7 +357,7 @@ func TestDiffAndPublish(t *testing.T) {
 	if !strings.Contains(long.body, strings.Repeat("x", plans.MaxNote+1)) {
 		t.Error("the note is lost")
 	}
-	p = save(func(d *plans.Document) { d.Policies[1].Limits[0].Quota = 70 })
+	p = save(func(d *plans.Content) { d.Policies[1].Limits[0].Quota = 70 })
 	stale := w.post("/plans/pro/publish", "editor", url.Values{"revision": {revision}, "note": {"why not"}})
 	says(t, "stale", stale, http.StatusConflict, []string{"nothing was published", "Limit l1, quota 120 70", "why not"})
 	if after, err := w.plans.Plan(t.Context(), "pro"); err != nil || after.Published != 1 {
@@ -437,7 +437,7 @@ func TestRolloutOfSilentNodes(t *testing.T) {
 func TestTooHeavyDraft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	d := plans.Document{Name: "Heavy"}
+	d := plans.Content{Name: "Heavy"}
 	for i := range 9 {
 		p := plans.Policy{Slug: fmt.Sprint("p", i)}
 		for range 4 {
@@ -445,7 +445,7 @@ func TestTooHeavyDraft(t *testing.T) {
 		}
 		d.Policies = append(d.Policies, p)
 	}
-	p, err := w.plans.CreatePlan(t.Context(), "heavy", d)
+	p, err := w.plans.CreatePlan(t.Context(), "heavy", plans.New(d))
 	must(t, err)
 	says(t, "diff", w.get("/plans/heavy/diff", "editor"), 200, []string{"36 limits could be charged for one request"}, "Publish…")
 	says(t, "form", w.get("/plans/heavy/publish", "editor"), 200, []string{"36 limits could be charged"}, "Publish for")
@@ -455,12 +455,12 @@ func TestTooHeavyDraft(t *testing.T) {
 func TestHistoryAndRollback(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.publish("pro", plans.Sample(), "acme")
-	d := plans.Sample()
+	w.publish("pro", plans.Sample().Content(), "acme")
+	d := plans.Sample().Content()
 	d.Policies[1].Limits[0].Quota = 60
 	p, err := w.plans.Plan(t.Context(), "pro")
 	must(t, err)
-	p, err = w.plans.SaveDraft(t.Context(), "pro", d, p.DraftRevision)
+	p, err = w.plans.SaveDraft(t.Context(), "pro", plans.New(d), p.DraftRevision)
 	must(t, err)
 	w.post("/plans/pro/publish", "editor", url.Values{"revision": {fmt.Sprint(p.DraftRevision)}, "note": {"Fewer calls"}})
 	says(t, "history", w.get("/plans/pro/history", "viewer"), 200, []string{"Version 2 in force", "editor@people.example Fewer calls", "Version 1"})
@@ -491,7 +491,7 @@ func TestHistoryAndRollback(t *testing.T) {
 	}
 	p, err = w.plans.Plan(t.Context(), "pro")
 	must(t, err)
-	if p.Draft.Policies[1].Limits[0].Quota != 120 {
+	if p.Draft.Policies()[1].Limits[0].Quota != 120 {
 		t.Errorf("the draft is %+v", p.Draft)
 	}
 }
@@ -502,11 +502,11 @@ func TestPreviewPage(t *testing.T) {
 	w.furnish(t)
 	p, err := w.plans.Plan(t.Context(), "pro")
 	must(t, err)
-	d := plans.Normalise(p.Draft)
+	d := p.Draft.Content()
 	d.Policies = append(d.Policies, plans.Policy{
 		Slug: "fresh", CountBy: []string{"session"}, Limits: []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 1, Window: time.Second}},
 	})
-	_, err = w.plans.SaveDraft(t.Context(), "pro", d, p.DraftRevision)
+	_, err = w.plans.SaveDraft(t.Context(), "pro", plans.New(d), p.DraftRevision)
 	must(t, err)
 	page := w.get("/plans/pro/preview?range=6h", "editor")
 	says(t, "preview", page, 200, []string{
@@ -543,11 +543,11 @@ func TestPreviewPage(t *testing.T) {
 	}
 	now, err = w.plans.Plan(t.Context(), "pro")
 	must(t, err)
-	if got := now.Draft.Policies[4].Mode; got != enforcement.PolicyShadow {
+	if got := now.Draft.Policies()[4].Mode; got != enforcement.PolicyShadow {
 		t.Errorf("its mode is %s", got)
 	}
 	// What is left of the time is told, not what was asked for.
-	_, _, err = w.plans.Publish(t.Context(), "pro", now.DraftRevision)
+	_, _, err = w.plans.Publish(t.Context(), "pro", plans.Publish{IfRevision: now.DraftRevision})
 	must(t, err)
 	says(t, "cut", w.get("/plans/pro/preview", "editor"), 200, []string{"UTC: of the last 24 hours, what can be told"}, "The last 24 hours, ")
 	// A plan that nobody asked anything of.
@@ -560,7 +560,7 @@ func TestPreviewPage(t *testing.T) {
 // somebody's everywhere that takes one.
 func (w *world) planPages(t *testing.T, said string) map[string]reply {
 	t.Helper()
-	d := plans.Sample()
+	d := plans.Sample().Content()
 	d.Name, d.Description = "n"+said, said
 	d.Policies[0].Description = said
 	d.Policies[0].Match.Attributes = map[string]string{"a" + said: "v" + said}
@@ -568,15 +568,15 @@ func (w *world) planPages(t *testing.T, said string) map[string]reply {
 	p, err := w.plans.Plan(t.Context(), "pro")
 	must(t, err)
 	before := p.DraftRevision
-	_, err = w.plans.SaveDraft(t.Context(), "pro", d, p.DraftRevision)
+	_, err = w.plans.SaveDraft(t.Context(), "pro", plans.New(d), p.DraftRevision)
 	must(t, err)
 	p, err = w.plans.Plan(t.Context(), "pro")
 	must(t, err)
 	revision := fmt.Sprint(p.DraftRevision)
-	text, err := documentText(d)
+	text, err := documentText(plans.New(d))
 	must(t, err)
 	mine := strings.Replace(text, `"quota": 5,`, `"quota": 6,`, 1)
-	bad := fieldsOfForm(formOf(d))
+	bad := fieldsOfForm(formOf(plans.New(d)))
 	for name, value := range map[string]string{
 		"policies.0.slug": said, "policies.0.path": said, "policies.0.other_methods": said, "policies.0.mode": said, "policies.0.replaces.7": said,
 		"policies.0.limits.0.name": said, "policies.0.limits.0.quota": said, "policies.0.limits.0.window": said, "policies.0.limits.0.algorithm": said,
@@ -647,7 +647,7 @@ func TestPlanPagesAreStrict(t *testing.T) {
 func TestTextsOfPlansAreText(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.publish("pro", plans.Sample(), "acme")
+	w.publish("pro", plans.Sample().Content(), "acme")
 	_, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
 	must(t, err)
 	w.planPages(t, "plain")

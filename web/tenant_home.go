@@ -335,7 +335,7 @@ func (w *Web) tenantCSV(c echo.Context) error {
 		return err
 	}
 	var slugs []string
-	for _, p := range d.Policies {
+	for _, p := range d.Policies() {
 		slugs = append(slugs, p.Slug)
 	}
 	for _, p := range ranking.Routes {

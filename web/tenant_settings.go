@@ -186,7 +186,7 @@ func (w *Web) showPlanChange(c echo.Context, status int, to string, list []views
 	}
 	v := views.PlanChange{
 		Head: w.tenantHead(c, "/settings"), Action: settingsOf(t) + "/plan", Back: settingsOf(t), From: t.Plan, To: to,
-		FromName: before.Name, ToName: after.Name, Revision: strconv.FormatInt(t.Revision, 10), Faults: list,
+		FromName: before.Name(), ToName: after.Name(), Revision: strconv.FormatInt(t.Revision, 10), Faults: list,
 	}
 	if v.Rows, err = planRows(before, after); err != nil {
 		return err
@@ -218,10 +218,10 @@ func planRows(before, after plans.Document) ([]views.PlanChangeRow, error) {
 	}
 	rows := []views.PlanChangeRow{}
 	old := map[string]plans.Policy{}
-	for _, p := range before.Policies {
+	for _, p := range before.Policies() {
 		old[p.Slug] = p
 	}
-	for _, p := range after.Policies {
+	for _, p := range after.Policies() {
 		r := views.PlanChangeRow{Policy: p.Slug, What: what[p.Slug], After: policyLines(p)}
 		if r.What == "" {
 			r.What = "same"
@@ -287,10 +287,10 @@ func countedWords(by []string) string {
 // exceptionsLeft says which overrides and blocks lose their policy; "" for none.
 func (w *Web) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, after plans.Document) (string, error) {
 	gone := map[string]bool{}
-	for _, p := range before.Policies {
+	for _, p := range before.Policies() {
 		gone[p.Slug] = true
 	}
-	for _, p := range after.Policies {
+	for _, p := range after.Policies() {
 		delete(gone, p.Slug)
 	}
 	o, b := 0, 0

@@ -93,7 +93,7 @@ func cutPage[T any](rows []T, most int, id func(T) string, path string, q url.Va
 // policiesOf are the policies that the tenant of the path follows.
 func (w *Web) policiesOf(c echo.Context) ([]plans.Policy, error) {
 	d, err := w.publishedDocument(c.Request().Context(), tenantOf(c).Plan)
-	return d.Policies, err
+	return d.Policies(), err
 }
 
 func policyNamed(list []plans.Policy, slug string) (plans.Policy, bool) {

@@ -144,7 +144,7 @@ func (w *Web) planSelect(ctx context.Context, name, chosen string) (views.Select
 }
 
 func planLabel(p plans.Plan) string {
-	name := cmp.Or(p.Draft.Name, p.Slug)
+	name := cmp.Or(p.Draft.Name(), p.Slug)
 	if strings.EqualFold(name, p.Slug) {
 		return name
 	}

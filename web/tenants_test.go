@@ -30,7 +30,7 @@ func (w *world) addExceptions() {
 	must(w.t, err)
 	p, err := w.plans.Plan(ctx, t.Plan)
 	must(w.t, err)
-	policy := p.Draft.Policies[0].Slug
+	policy := p.Draft.Policies()[0].Slug
 	o, err := w.exceptions.CreateOverride(ctx, "acme", exceptions.NewOverride{Policy: policy, Factor: 2000, Reason: "launch week"})
 	must(w.t, err)
 	n, err := w.exceptions.CreateEntry(ctx, "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "ip", Value: "203.0.113.0/24", Reason: "scrapers"})
@@ -42,8 +42,8 @@ func (w *world) addExceptions() {
 }
 
 // metered is a plan with a policy for the whole tenant and one for each user.
-func metered() plans.Document {
-	return plans.Document{Name: "Metered", Policies: []plans.Policy{
+func metered() plans.Content {
+	return plans.Content{Name: "Metered", Policies: []plans.Policy{
 		{Slug: "total", Limits: []enforcement.Limit{{Name: "l1", Algorithm: enforcement.FixedWindow, Quota: 100, Window: time.Hour}}},
 		{
 			Slug: "per-user", Match: plans.Match{Path: "/v1/search"}, CountBy: []string{"user"},

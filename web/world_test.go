@@ -279,12 +279,12 @@ func (w *world) newID() (id [16]byte) {
 }
 
 // publish makes a plan with one version, and puts a tenant on it.
-func (w *world) publish(slug string, d plans.Document, tenant string) {
+func (w *world) publish(slug string, d plans.Content, tenant string) {
 	w.t.Helper()
 	ctx := w.t.Context()
-	p, err := w.plans.CreatePlan(ctx, slug, d)
+	p, err := w.plans.CreatePlan(ctx, slug, plans.New(d))
 	must(w.t, err)
-	_, _, err = w.plans.Publish(ctx, p.ID, p.DraftRevision)
+	_, _, err = w.plans.Publish(ctx, p.ID, plans.Publish{IfRevision: p.DraftRevision})
 	must(w.t, err)
 	if tenant != "" {
 		t, err := w.tenants.Tenant(ctx, tenant)

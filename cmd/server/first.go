@@ -32,7 +32,7 @@ func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, a *ac
 	if err != nil {
 		return made, fmt.Errorf("create the sample plan: %w", err)
 	}
-	if _, _, err := p.Publish(ctx, plan.ID, plan.DraftRevision); err != nil {
+	if _, _, err := p.Publish(ctx, plan.ID, plans.Publish{IfRevision: plan.DraftRevision}); err != nil {
 		return made, fmt.Errorf("publish the sample plan: %w", err)
 	}
 	made.slug = sampleTenant

@@ -159,7 +159,7 @@ func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*e
 func (s *Service) makePlan(ctx context.Context, slug string, draft plans.Document) error {
 	p, err := s.plans.CreatePlan(ctx, slug, draft)
 	if err == nil {
-		_, _, err = s.plans.Publish(ctx, p.ID, p.DraftRevision)
+		_, _, err = s.plans.Publish(ctx, p.ID, plans.Publish{IfRevision: p.DraftRevision})
 	}
 	return err
 }
@@ -191,7 +191,7 @@ func (s *Service) revise(ctx context.Context, boundary time.Time) error {
 			p, err = s.plans.SaveDraft(then, p.ID, document, p.DraftRevision)
 		}
 		if err == nil {
-			p, _, err = s.plans.Publish(then, p.ID, p.DraftRevision)
+			p, _, err = s.plans.Publish(then, p.ID, plans.Publish{IfRevision: p.DraftRevision})
 		}
 		if err == nil && p.Slug == planPro {
 			_, err = s.plans.SaveDraft(ctx, p.ID, proDraft(), p.DraftRevision)

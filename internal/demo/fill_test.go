@@ -187,7 +187,7 @@ func TestWhatIsMade(t *testing.T) {
 	for _, slug := range planSlugs {
 		p, err := h.plans.Plan(h.ctx, slug)
 		h.must(err)
-		for _, policy := range p.Draft.Policies {
+		for _, policy := range p.Draft.Policies() {
 			for _, l := range policy.Limits {
 				algorithms[l.Algorithm.String()] = true
 			}

@@ -52,8 +52,8 @@ func login(quota int64, by string) plans.Policy {
 }
 
 // freePlan in its first and second version.
-func freePlan(version int) plans.Document {
-	d := plans.Document{
+func freePlan(version int) plans.Content {
+	d := plans.Content{
 		Name:        "Free (demo)",
 		Description: "Enough to try the API: a small steady rate for each user, and a month's quota for all of them together.",
 		Policies: []plans.Policy{
@@ -84,8 +84,8 @@ func freePlan(version int) plans.Document {
 }
 
 // proPlan in its first and second version.
-func proPlan(version int) plans.Document {
-	d := plans.Document{
+func proPlan(version int) plans.Content {
+	d := plans.Content{
 		Name:        "Pro (demo)",
 		Description: "For a product with users of its own: limits by user, dear routes apart, and beta features with more room.",
 		Policies: []plans.Policy{
@@ -146,7 +146,7 @@ func proPlan(version int) plans.Document {
 
 // samplePlans are all plans, in the order of planSlugs.
 func samplePlans(version int) []plans.Document {
-	return []plans.Document{freePlan(version), proPlan(version), enterprisePlan(version)}
+	return []plans.Document{plans.New(freePlan(version)), plans.New(proPlan(version)), plans.New(enterprisePlan(version))}
 }
 
 // proDraft is what is being edited and not published.
@@ -162,12 +162,12 @@ func proDraft() plans.Document {
 		CountBy:     []string{"ip"},
 		Limits:      []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 60, Window: time.Minute, Burst: 20}},
 	})
-	return d
+	return plans.New(d)
 }
 
 // enterprisePlan in its first and second version.
-func enterprisePlan(version int) plans.Document {
-	d := plans.Document{
+func enterprisePlan(version int) plans.Content {
+	d := plans.Content{
 		Name:        "Enterprise (demo)",
 		Description: "A high ceiling for the whole company, with room for batch jobs and a brake on exports.",
 		Policies: []plans.Policy{

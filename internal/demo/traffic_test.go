@@ -89,11 +89,11 @@ func TestTraffic(t *testing.T) {
 	for _, slug := range planSlugs {
 		p, err := h.plans.Plan(h.ctx, slug)
 		h.must(err)
-		draft := p.Draft
+		draft := p.Draft.Content()
 		draft.Policies = []plans.Policy{{Slug: "nothing", Limits: []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Window: time.Minute}}}}
-		p, err = h.plans.SaveDraft(h.ctx, p.ID, draft, p.DraftRevision)
+		p, err = h.plans.SaveDraft(h.ctx, p.ID, plans.New(draft), p.DraftRevision)
 		h.must(err)
-		_, _, err = h.plans.Publish(h.ctx, p.ID, p.DraftRevision)
+		_, _, err = h.plans.Publish(h.ctx, p.ID, plans.Publish{IfRevision: p.DraftRevision})
 		h.must(err)
 	}
 	h.must(h.watcher.Refresh(h.ctx))

@@ -218,11 +218,11 @@ func (s *Service) NoteReset(ctx context.Context, r Reset) error {
 	return s.store.NoteReset(ctx, r.Tenant.ID, e)
 }
 
-// A tenantWithPlan is a tenant with the document that it follows; empty without
-// a plan.
+// A tenantWithPlan is a tenant with the policies of its published plan. The list is
+// empty if the tenant has no plan.
 type tenantWithPlan struct {
 	tenants.Tenant
-	document plans.Document
+	policies []plans.Policy
 }
 
 func (s *Service) tenantWithPlan(ctx context.Context, idOrSlug string) (tenantWithPlan, error) {
@@ -238,7 +238,7 @@ func (s *Service) tenantWithPlan(ctx context.Context, idOrSlug string) (tenantWi
 	if err != nil {
 		return tenantWithPlan{}, fmt.Errorf("read version %d of plan %s: %w", p.Published, p.Slug, err)
 	}
-	return tenantWithPlan{t, v.Document}, nil
+	return tenantWithPlan{t, v.Document.Policies()}, nil
 }
 
 // instant is now in the precision that every store keeps.

@@ -79,9 +79,9 @@ func policy(slug string, countBy []string, limits ...enforcement.Limit) plans.Po
 
 func (f *fixture) plan(t *testing.T, slug string, policies ...plans.Policy) {
 	t.Helper()
-	p, err := f.plans.CreatePlan(f.ctx, slug, plans.Document{Name: slug, Policies: policies})
+	p, err := f.plans.CreatePlan(f.ctx, slug, plans.New(plans.Content{Name: slug, Policies: policies}))
 	must(t, err)
-	_, _, err = f.plans.Publish(f.ctx, slug, p.DraftRevision)
+	_, _, err = f.plans.Publish(f.ctx, slug, plans.Publish{IfRevision: p.DraftRevision})
 	must(t, err)
 }
 

@@ -120,12 +120,12 @@ func (t tenantWithPlan) policy(f *problem.Fields, slug string) (plans.Policy, bo
 		f.Add("/policy", "the tenant has no plan, and so no policies")
 		return plans.Policy{}, false
 	}
-	i := slices.IndexFunc(t.document.Policies, func(p plans.Policy) bool { return p.Slug == slug })
+	i := slices.IndexFunc(t.policies, func(p plans.Policy) bool { return p.Slug == slug })
 	if i < 0 {
 		f.Add("/policy", "the tenant's plan has no policy with this slug")
 		return plans.Policy{}, false
 	}
-	return t.document.Policies[i], true
+	return t.policies[i], true
 }
 
 // key gives one key of a policy in canonical form. A name of count_by that is

@@ -20,7 +20,7 @@ func BenchmarkPreview(b *testing.B) {
 	perUser := plans.Policy{Slug: "per-user", CountBy: []string{"user"}, Limits: []enforcement.Limit{limit("60/1m sliding_window_counter")}}
 	whole := plans.Policy{Slug: "whole", Match: plans.Match{Path: "/a/*"}, Limits: []enforcement.Limit{limit("600/1m gcra 900")}}
 	trial := plans.Policy{Slug: "trial", Mode: enforcement.PolicyShadow, Limits: []enforcement.Limit{limit("9000/1h gcra")}}
-	d := plans.Document{Name: "p", Policies: []plans.Policy{perUser, whole, trial}}
+	d := plans.Content{Name: "p", Policies: []plans.Policy{perUser, whole, trial}}
 	w.publish(b, "p", d)
 	busy := make([]uint32, 1000)
 	for i := range busy {

@@ -23,8 +23,8 @@ func onePolicy(slug, limits string, change func(*plans.Policy)) plans.Policy {
 	return p
 }
 
-func document(policies ...plans.Policy) plans.Document {
-	return plans.Document{Name: "p", Policies: policies}
+func document(policies ...plans.Policy) plans.Content {
+	return plans.Content{Name: "p", Policies: policies}
 }
 
 func byUser(p *plans.Policy) { p.CountBy = []string{"user"} }
@@ -44,7 +44,7 @@ func asks(seconds, users int, path string) (list []request) {
 }
 
 // played is a world with one tenant in which requests were decided under a plan.
-func played(t *testing.T, published plans.Document, requests []request) *world {
+func played(t *testing.T, published plans.Content, requests []request) *world {
 	t.Helper()
 	w := newWorld(t, nil)
 	w.publish(t, "p", published)
@@ -54,7 +54,7 @@ func played(t *testing.T, published plans.Document, requests []request) *world {
 	return w
 }
 
-func (w *world) look(t *testing.T, draft plans.Document) preview.Preview {
+func (w *world) look(t *testing.T, draft plans.Content) preview.Preview {
 	t.Helper()
 	w.draft(t, "p", draft)
 	got, err := w.preview.Draft(t.Context(), "p", time.Time{}, time.Time{})
@@ -78,39 +78,36 @@ func TestCertainty(t *testing.T) {
 	w := played(t, published, requests)
 	for _, test := range []struct {
 		name, slug string
-		change     func(*plans.Document)
+		change     func(*plans.Content)
 		want       preview.Certainty
 		kind       preview.Change
 		why        string // part of it
 	}{
-		{"as published", "users", func(*plans.Document) {}, preview.Exact, preview.Same, "as published"},
-		{"in shadow as published", "trial", func(*plans.Document) {}, preview.Exact, preview.Same, "live figure"},
-		{"described anew", "users", func(d *plans.Document) { d.Policies[1].Description = "x" }, preview.Exact, preview.Same, "as published"},
-		{"another mode of failure", "all", func(d *plans.Document) { d.Policies[0].OnFailure = enforcement.OnFailureOpen }, preview.Exact, preview.Changed, "as published"},
-		{"off", "all", func(d *plans.Document) { d.Policies[0].Mode = enforcement.PolicyOff }, preview.Exact, preview.Changed, "off in the draft"},
-		{"removed", "all", func(d *plans.Document) { d.Policies = d.Policies[1:] }, preview.Exact, preview.Removed, "removes"},
-		{"out of shadow, alone", "trial", func(d *plans.Document) { d.Policies[2].Mode = enforcement.PolicyEnforce }, preview.Exact, preview.Changed, "no other one"},
-		{"another number", "all", func(d *plans.Document) { d.Policies[0].Limits[0].Quota = 20 }, preview.Estimated, preview.Changed, "requests of each minute"},
-		{"another number by key", "users", func(d *plans.Document) { d.Policies[1].Limits[0].Quota = 4 }, preview.Estimated, preview.Changed, "busiest keys"},
-		{"another algorithm", "users", func(d *plans.Document) { d.Policies[1].Limits[0].Algorithm = enforcement.GCRA }, preview.Estimated, preview.Changed, "busiest keys"},
-		{"another number in shadow", "trial", func(d *plans.Document) { d.Policies[2].Limits[0].Quota = 4 }, preview.Estimated, preview.Changed, "replayed"},
-		{"another one beside it", "users", func(d *plans.Document) { d.Policies[0].Limits[0].Quota = 20 }, preview.Estimated, preview.Same, "another one that is enforced changes"},
-		{"into shadow, not alone", "all", func(d *plans.Document) { d.Policies[0].Mode = enforcement.PolicyShadow }, preview.Estimated, preview.Changed, "replayed"},
-		{"another name", "everyone", func(d *plans.Document) { d.Policies[0].Slug = "everyone" }, preview.Estimated, preview.Added, "as all does"},
-		{"a short window", "all", func(d *plans.Document) { d.Policies[0].Limits[0].Window = 30 * time.Second }, preview.NeedsShadow, preview.Changed, "windows of 30s"},
-		{"other keys", "users", func(d *plans.Document) { d.Policies[1].CountBy = []string{"ip"} }, preview.NeedsShadow, preview.Changed, "counts by is new"},
-		{"other requests", "users", func(d *plans.Document) { d.Policies[1].Match.Methods = []string{"GET"} }, preview.NeedsShadow, preview.Changed, "other requests"},
-		{"replaced", "users", func(d *plans.Document) { d.Policies[0].Replaces = []string{"users"} }, preview.NeedsShadow, preview.Same, "replaced by other"},
-		{"awake", "asleep", func(d *plans.Document) { d.Policies[4].Mode = enforcement.PolicyEnforce }, preview.NeedsShadow, preview.Changed, "is off as published"},
-		{"keys in shadow", "trial-users", func(d *plans.Document) { d.Policies[3].Limits[0].Quota = 9 }, preview.NeedsShadow, preview.Changed, "only known of policies that are enforced"},
-		{"new", "new", func(d *plans.Document) {
+		{"as published", "users", func(*plans.Content) {}, preview.Exact, preview.Same, "as published"},
+		{"in shadow as published", "trial", func(*plans.Content) {}, preview.Exact, preview.Same, "live figure"},
+		{"described anew", "users", func(d *plans.Content) { d.Policies[1].Description = "x" }, preview.Exact, preview.Same, "as published"},
+		{"another mode of failure", "all", func(d *plans.Content) { d.Policies[0].OnFailure = enforcement.OnFailureOpen }, preview.Exact, preview.Changed, "as published"},
+		{"off", "all", func(d *plans.Content) { d.Policies[0].Mode = enforcement.PolicyOff }, preview.Exact, preview.Changed, "off in the draft"},
+		{"removed", "all", func(d *plans.Content) { d.Policies = d.Policies[1:] }, preview.Exact, preview.Removed, "removes"},
+		{"out of shadow, alone", "trial", func(d *plans.Content) { d.Policies[2].Mode = enforcement.PolicyEnforce }, preview.Exact, preview.Changed, "no other one"},
+		{"another number", "all", func(d *plans.Content) { d.Policies[0].Limits[0].Quota = 20 }, preview.Estimated, preview.Changed, "requests of each minute"},
+		{"another number by key", "users", func(d *plans.Content) { d.Policies[1].Limits[0].Quota = 4 }, preview.Estimated, preview.Changed, "busiest keys"},
+		{"another algorithm", "users", func(d *plans.Content) { d.Policies[1].Limits[0].Algorithm = enforcement.GCRA }, preview.Estimated, preview.Changed, "busiest keys"},
+		{"another number in shadow", "trial", func(d *plans.Content) { d.Policies[2].Limits[0].Quota = 4 }, preview.Estimated, preview.Changed, "replayed"},
+		{"another one beside it", "users", func(d *plans.Content) { d.Policies[0].Limits[0].Quota = 20 }, preview.Estimated, preview.Same, "another one that is enforced changes"},
+		{"into shadow, not alone", "all", func(d *plans.Content) { d.Policies[0].Mode = enforcement.PolicyShadow }, preview.Estimated, preview.Changed, "replayed"},
+		{"another name", "everyone", func(d *plans.Content) { d.Policies[0].Slug = "everyone" }, preview.Estimated, preview.Added, "as all does"},
+		{"a short window", "all", func(d *plans.Content) { d.Policies[0].Limits[0].Window = 30 * time.Second }, preview.NeedsShadow, preview.Changed, "windows of 30s"},
+		{"other keys", "users", func(d *plans.Content) { d.Policies[1].CountBy = []string{"ip"} }, preview.NeedsShadow, preview.Changed, "counts by is new"},
+		{"other requests", "users", func(d *plans.Content) { d.Policies[1].Match.Methods = []string{"GET"} }, preview.NeedsShadow, preview.Changed, "other requests"},
+		{"replaced", "users", func(d *plans.Content) { d.Policies[0].Replaces = []string{"users"} }, preview.NeedsShadow, preview.Same, "replaced by other"},
+		{"awake", "asleep", func(d *plans.Content) { d.Policies[4].Mode = enforcement.PolicyEnforce }, preview.NeedsShadow, preview.Changed, "is off as published"},
+		{"keys in shadow", "trial-users", func(d *plans.Content) { d.Policies[3].Limits[0].Quota = 9 }, preview.NeedsShadow, preview.Changed, "only known of policies that are enforced"},
+		{"new", "new", func(d *plans.Content) {
 			d.Policies = append(d.Policies, onePolicy("new", "5/1m gcra", func(p *plans.Policy) { p.Match.Path = "/d" }))
 		}, preview.NeedsShadow, preview.Added, "no published one"},
 	} {
-		draft := plans.Normalise(published)
-		for i := range draft.Policies {
-			draft.Policies[i].Limits = append([]enforcement.Limit{}, draft.Policies[i].Limits...)
-		}
+		draft := plans.New(published).Content()
 		test.change(&draft)
 		got := w.look(t, draft)
 		found := false
@@ -277,7 +274,7 @@ func TestSpan(t *testing.T) {
 func TestUnpublished(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, nil)
-	if _, err := w.plans.CreatePlan(t.Context(), "p", document(onePolicy("all", "30/1m gcra", nil))); err != nil {
+	if _, err := w.plans.CreatePlan(t.Context(), "p", plans.New(document(onePolicy("all", "30/1m gcra", nil)))); err != nil {
 		t.Fatal(err)
 	}
 	got, err := w.preview.Draft(t.Context(), "p", time.Time{}, time.Time{})

@@ -18,10 +18,10 @@ type side struct {
 }
 
 func newSide(d plans.Document) side {
-	d = plans.Normalise(d)
-	s := side{d.Policies, make([]enforcement.Pattern, len(d.Policies))}
-	for i := range d.Policies {
-		s.patterns[i], _ = enforcement.ParsePattern(d.Policies[i].Match.Path) // valid, or everything: the safe side
+	policies := d.Policies()
+	s := side{policies, make([]enforcement.Pattern, len(policies))}
+	for i := range policies {
+		s.patterns[i], _ = enforcement.ParsePattern(policies[i].Match.Path) // an invalid pattern matches everything
 	}
 	return s
 }

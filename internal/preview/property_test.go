@@ -61,8 +61,8 @@ func (m maker) policy(slug string) plans.Policy {
 	return p
 }
 
-func (m maker) document() plans.Document {
-	d := plans.Document{Name: "p"}
+func (m maker) document() plans.Content {
+	d := plans.Content{Name: "p"}
 	for i := range 1 + m.IntN(3) {
 		d.Policies = append(d.Policies, m.policy(fmt.Sprintf("p%d", i)))
 	}
@@ -73,8 +73,8 @@ func (m maker) document() plans.Document {
 }
 
 // change gives a document with some policies changed.
-func (m maker) change(d plans.Document) plans.Document {
-	d = plans.Normalise(d)
+func (m maker) change(d plans.Content) plans.Content {
+	d = plans.New(d).Content()
 	for i := range d.Policies {
 		p := &d.Policies[i]
 		switch m.IntN(9) {

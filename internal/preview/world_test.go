@@ -80,17 +80,17 @@ func newWorld(t testing.TB, change func(*preview.Config)) *world {
 }
 
 // publish makes a plan of this document, or its next version, and publishes it.
-func (w *world) publish(t testing.TB, slug string, d plans.Document) plans.Plan {
+func (w *world) publish(t testing.TB, slug string, d plans.Content) plans.Plan {
 	t.Helper()
 	ctx := t.Context()
 	p, err := w.plans.Plan(ctx, slug)
 	if err == nil {
-		p, err = w.plans.SaveDraft(ctx, slug, d, p.DraftRevision)
+		p, err = w.plans.SaveDraft(ctx, slug, plans.New(d), p.DraftRevision)
 	} else {
-		p, err = w.plans.CreatePlan(ctx, slug, d)
+		p, err = w.plans.CreatePlan(ctx, slug, plans.New(d))
 	}
 	if err == nil {
-		p, _, err = w.plans.Publish(ctx, slug, p.DraftRevision)
+		p, _, err = w.plans.Publish(ctx, slug, plans.Publish{IfRevision: p.DraftRevision})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -99,11 +99,11 @@ func (w *world) publish(t testing.TB, slug string, d plans.Document) plans.Plan 
 }
 
 // draft saves a draft of a plan.
-func (w *world) draft(t testing.TB, slug string, d plans.Document) {
+func (w *world) draft(t testing.TB, slug string, d plans.Content) {
 	t.Helper()
 	p, err := w.plans.Plan(t.Context(), slug)
 	if err == nil {
-		_, err = w.plans.SaveDraft(t.Context(), slug, d, p.DraftRevision)
+		_, err = w.plans.SaveDraft(t.Context(), slug, plans.New(d), p.DraftRevision)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -120,9 +120,9 @@ func (w *world) tenant(t testing.TB, slug, plan string, no tenants.NoPolicy) ten
 }
 
 // compiled makes the plan that checks are decided by.
-func compiled(t testing.TB, d plans.Document) *enforcement.Plan {
+func compiled(t testing.TB, d plans.Content) *enforcement.Plan {
 	t.Helper()
-	d = plans.Normalise(d)
+	d = plans.New(d).Content()
 	specs := make([]enforcement.RuleSpec, len(d.Policies))
 	cell := uint32(0)
 	for i, p := range d.Policies {
@@ -151,7 +151,7 @@ type request struct {
 
 // decide decides requests with the real limiter, counts them, and stores what
 // was counted. Several nodes share the limiter, and each counts its own.
-func (w *world) decide(t testing.TB, s metrics.Store, d plans.Document, who []tenants.Tenant, nodes int, requests []request) {
+func (w *world) decide(t testing.TB, s metrics.Store, d plans.Content, who []tenants.Tenant, nodes int, requests []request) {
 	t.Helper()
 	c := newClock(noon)
 	plan := compiled(t, d)
@@ -200,7 +200,7 @@ func (w *world) decide(t testing.TB, s metrics.Store, d plans.Document, who []te
 
 // truth decides requests anew under a document, in a world of its own, and gives
 // what was counted there.
-func truth(t testing.TB, d plans.Document, who []tenants.Tenant, requests []request) map[string]map[uint32]metrics.Counts {
+func truth(t testing.TB, d plans.Content, who []tenants.Tenant, requests []request) map[string]map[uint32]metrics.Counts {
 	t.Helper()
 	w := newWorld(t, nil)
 	w.decide(t, w.store, d, who, 1, requests)

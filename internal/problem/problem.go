@@ -133,6 +133,13 @@ func (f *Fields) Add(pointer, format string, args ...any) {
 	*f = append(*f, Field{pointer, fmt.Sprintf(format, args...)})
 }
 
+// AddAll adds faults whose pointers are relative to the place at.
+func (f *Fields) AddAll(at string, faults Fields) {
+	for _, fault := range faults {
+		*f = append(*f, Field{at + fault.Pointer, fault.Message})
+	}
+}
+
 // Err gives an Invalid problem of the faults noted, or nil without any.
 func (f Fields) Err() error {
 	if len(f) == 0 {

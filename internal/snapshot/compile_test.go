@@ -86,7 +86,7 @@ func TestHeaderNameAndFormers(t *testing.T) {
 	w := newWorld()
 	p := aPlan(1, 2, 10)
 	second := enforcement.Limit{Name: "slow", Algorithm: enforcement.TokenBucket, Quota: 100, Window: time.Hour}
-	p.Document.Policies[0].Limits = append(p.Document.Policies[0].Limits, second)
+	policies(func(d *plans.Content) { d.Policies[0].Limits = append(d.Policies[0].Limits, second) })(&p)
 	former := enforcement.Former{Numbers: enforcement.Limit{Algorithm: enforcement.TokenBucket, Quota: 7, Window: time.Second}.Numbers(), Rev: 2, Until: 99}
 	p.Limits = append(p.Limits, plans.Published{
 		Cell: plans.Cell{Number: 7, Policy: "policy-0", Limit: "slow", Algorithm: enforcement.TokenBucket, CountBy: []string{"user"}},
@@ -252,27 +252,27 @@ var badRows = []struct {
 	{name: "cannot be read", plan: func(p *PublishedPlan) { p.Broken = "unexpected end"; p.Document = plans.Document{} }},
 	{name: "blank plan slug", plan: func(p *PublishedPlan) { p.Slug = "" }},
 	{name: "version 0", plan: func(p *PublishedPlan) { p.Version = 0 }},
-	{name: "blank policy", plan: func(p *PublishedPlan) { p.Document.Policies[0] = plans.Policy{} }},
-	{name: "blank policy slug", plan: func(p *PublishedPlan) { p.Document.Policies[0].Slug = "" }},
-	{name: "policy slug twice", plan: func(p *PublishedPlan) { p.Document.Policies[1].Slug = "policy-0" }},
-	{name: "policy slug with a colon", plan: func(p *PublishedPlan) { p.Document.Policies[0].Slug = "a:b" }},
-	{name: "unknown mode", plan: func(p *PublishedPlan) { p.Document.Policies[0].Mode = "maybe" }},
-	{name: "unknown missing", plan: func(p *PublishedPlan) { p.Document.Policies[0].Missing = "guess" }},
-	{name: "unknown on_failure", plan: func(p *PublishedPlan) { p.Document.Policies[0].OnFailure = "pray" }},
-	{name: "unknown consistency", plan: func(p *PublishedPlan) { p.Document.Policies[0].Consistency = "eventual" }},
-	{name: "empty count_by", plan: func(p *PublishedPlan) { p.Document.Policies[0].CountBy = []string{""} }},
-	{name: "count_by twice", plan: func(p *PublishedPlan) { p.Document.Policies[0].CountBy = []string{"user", "user"} }},
-	{name: "pattern that is none", plan: func(p *PublishedPlan) { p.Document.Policies[0].Match.Path = "no/slash" }},
-	{name: "replaces a stranger", plan: func(p *PublishedPlan) { p.Document.Policies[0].Replaces = []string{"nobody"} }},
-	{name: "replaces itself", plan: func(p *PublishedPlan) { p.Document.Policies[0].Replaces = []string{"policy-0"} }},
-	{name: "replaces in a circle", plan: func(p *PublishedPlan) {
-		p.Document.Policies[0].Replaces = []string{"policy-1"}
-		p.Document.Policies[1].Replaces = []string{"policy-0"}
-	}},
-	{name: "blank limit", plan: func(p *PublishedPlan) { p.Document.Policies[0].Limits[0] = enforcement.Limit{} }},
-	{name: "limit name twice", plan: func(p *PublishedPlan) {
-		p.Document.Policies[0].Limits = append(p.Document.Policies[0].Limits, p.Document.Policies[0].Limits[0])
-	}},
+	{name: "blank policy", plan: policies(func(d *plans.Content) { d.Policies[0] = plans.Policy{} })},
+	{name: "blank policy slug", plan: policies(func(d *plans.Content) { d.Policies[0].Slug = "" })},
+	{name: "policy slug twice", plan: policies(func(d *plans.Content) { d.Policies[1].Slug = "policy-0" })},
+	{name: "policy slug with a colon", plan: policies(func(d *plans.Content) { d.Policies[0].Slug = "a:b" })},
+	{name: "unknown mode", plan: policies(func(d *plans.Content) { d.Policies[0].Mode = "maybe" })},
+	{name: "unknown missing", plan: policies(func(d *plans.Content) { d.Policies[0].Missing = "guess" })},
+	{name: "unknown on_failure", plan: policies(func(d *plans.Content) { d.Policies[0].OnFailure = "pray" })},
+	{name: "unknown consistency", plan: policies(func(d *plans.Content) { d.Policies[0].Consistency = "eventual" })},
+	{name: "empty count_by", plan: policies(func(d *plans.Content) { d.Policies[0].CountBy = []string{""} })},
+	{name: "count_by twice", plan: policies(func(d *plans.Content) { d.Policies[0].CountBy = []string{"user", "user"} })},
+	{name: "pattern that is none", plan: policies(func(d *plans.Content) { d.Policies[0].Match.Path = "no/slash" })},
+	{name: "replaces a stranger", plan: policies(func(d *plans.Content) { d.Policies[0].Replaces = []string{"nobody"} })},
+	{name: "replaces itself", plan: policies(func(d *plans.Content) { d.Policies[0].Replaces = []string{"policy-0"} })},
+	{name: "replaces in a circle", plan: policies(func(d *plans.Content) {
+		d.Policies[0].Replaces = []string{"policy-1"}
+		d.Policies[1].Replaces = []string{"policy-0"}
+	})},
+	{name: "blank limit", plan: policies(func(d *plans.Content) { d.Policies[0].Limits[0] = enforcement.Limit{} })},
+	{name: "limit name twice", plan: policies(func(d *plans.Content) {
+		d.Policies[0].Limits = append(d.Policies[0].Limits, d.Policies[0].Limits[0])
+	})},
 	{name: "unknown algorithm", plan: limit(func(l *enforcement.Limit) { l.Algorithm = 200 })},
 	{name: "no algorithm", plan: limit(func(l *enforcement.Limit) { l.Algorithm = 0 })},
 	{name: "negative quota", plan: limit(func(l *enforcement.Limit) { l.Quota = -1 })},
@@ -293,8 +293,10 @@ var badRows = []struct {
 	{name: "revision 0", plan: func(p *PublishedPlan) { p.Limits[0].Rev = 0 }},
 	{name: "other numbers in force", plan: func(p *PublishedPlan) { p.Limits[0].Limit.Quota = 11 }},
 	{name: "former rate by zero", plan: func(p *PublishedPlan) {
-		l := &p.Document.Policies[0].Limits[0]
+		d := p.Document.Content()
+		l := &d.Policies[0].Limits[0]
 		l.Algorithm = enforcement.TokenBucket
+		p.Document = plans.New(d)
 		p.Limits[0].Cell.Algorithm, p.Limits[0].Limit, p.Limits[0].Rev = l.Algorithm, *l, 5
 		f := enforcement.Former{Numbers: l.Numbers(), Rev: 2}
 		f.Q = 0
@@ -316,11 +318,22 @@ var badRows = []struct {
 	{name: "negative plan revision", tenant: func(t *tenants.Tenant) { t.PlanRevision = -1 }},
 }
 
+// policies changes the policies of the document.
+func policies(change func(*plans.Content)) func(*PublishedPlan) {
+	return func(p *PublishedPlan) {
+		d := p.Document.Content()
+		change(&d)
+		p.Document = plans.New(d)
+	}
+}
+
 // limit changes the first limit, in the document and as it is in force.
 func limit(change func(*enforcement.Limit)) func(*PublishedPlan) {
 	return func(p *PublishedPlan) {
-		change(&p.Document.Policies[0].Limits[0])
-		p.Limits[0].Limit = p.Document.Policies[0].Limits[0]
+		d := p.Document.Content()
+		change(&d.Policies[0].Limits[0])
+		p.Document = plans.New(d)
+		p.Limits[0].Limit = d.Policies[0].Limits[0]
 		p.Limits[0].Cell.Algorithm = p.Limits[0].Limit.Algorithm
 		p.Limits[0].Cell.Anchor = p.Limits[0].Limit.Anchor
 	}

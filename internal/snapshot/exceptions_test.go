@@ -18,6 +18,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/plans"
 )
 
 // decide asks for one request of a user to a policy's path, at an instant.
@@ -249,7 +250,8 @@ func TestWorkedExampleOfPrecedence(t *testing.T) {
 	t.Parallel()
 	w := newWorld()
 	p := aPlan(1, 1, 5)
-	p.Document.Policies[0].CountBy, p.Limits[0].Cell.CountBy = []string{"ip"}, []string{"ip"}
+	policies(func(d *plans.Content) { d.Policies[0].CountBy = []string{"ip"} })(&p)
+	p.Limits[0].Cell.CountBy = []string{"ip"}
 	w.putPlan(p)
 	w.putTenant(aTenant(1, 1))
 	for _, o := range []struct {

@@ -96,7 +96,7 @@ func newExceptionsNode(t *testing.T, r *rand.Rand, m *met) *exceptionsNode {
 func (n *exceptionsNode) found(t *testing.T) {
 	t.Helper()
 	for _, slug := range []string{"free", "pro"} {
-		if _, err := n.plans.CreatePlan(t.Context(), slug, n.document()); err != nil {
+		if _, err := n.plans.CreatePlan(t.Context(), slug, plans.New(n.document())); err != nil {
 			t.Fatal(err)
 		}
 		n.publishDraft(t, slug)
@@ -122,7 +122,7 @@ func (n *exceptionsNode) publishDraft(t *testing.T, slug string) {
 	t.Helper()
 	p, err := n.plans.Plan(t.Context(), slug)
 	if err == nil {
-		_, _, err = n.plans.Publish(t.Context(), slug, p.DraftRevision)
+		_, _, err = n.plans.Publish(t.Context(), slug, plans.Publish{IfRevision: p.DraftRevision})
 	}
 	if err != nil && !problem.Is(err, problem.Conflict) { // nothing changed
 		t.Fatal(err)
@@ -133,8 +133,8 @@ func oneOf[T any](r *rand.Rand, of ...T) T { return of[r.IntN(len(of))] }
 
 // document is a plan at random: of few paths, values and units, so that its
 // policies meet.
-func (n *exceptionsNode) document() plans.Document {
-	d := plans.Document{Name: "Plan"}
+func (n *exceptionsNode) document() plans.Content {
+	d := plans.Content{Name: "Plan"}
 	for i := range 1 + n.r.IntN(4) {
 		p := plans.Policy{
 			Slug:     fmt.Sprintf("p%d", i),
@@ -203,7 +203,7 @@ func (n *exceptionsNode) edit(t *testing.T) (done string) {
 		slug := oneOf(n.r, "free", "pro")
 		var p plans.Plan
 		if p, err = n.plans.Plan(ctx, slug); err == nil {
-			if _, err = n.plans.SaveDraft(ctx, slug, n.document(), p.DraftRevision); err == nil {
+			if _, err = n.plans.SaveDraft(ctx, slug, plans.New(n.document()), p.DraftRevision); err == nil {
 				n.publishDraft(t, slug)
 			}
 		}

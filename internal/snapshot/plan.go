@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
-	"time"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
@@ -12,14 +11,12 @@ import (
 
 var (
 	slugForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$`)
-	nameForm = regexp.MustCompile(`^[a-z0-9-]{1,32}$`)
+	nameForm = regexp.MustCompile(`^[a-z0-9-]{1,32}$`) // of a limit
 )
 
-// compilePlan judges a published version and compiles it. What plans.Service
-// has refused never comes here, but rows may have been written past it, so
-// every number is asked again whether the arithmetic is exact on it, and no two
-// limits may share a counter. A panic below is an error like any other: one bad
-// row must not take the node down.
+// compilePlan validates and compiles a published version. plans.Service has
+// validated it, but other programs may have written the row. compilePlan returns
+// a panic as an error, so that one bad row does not stop the node.
 func compilePlan(row *PublishedPlan) (compiled *enforcement.Plan, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -34,91 +31,27 @@ func compilePlan(row *PublishedPlan) (compiled *enforcement.Plan, err error) {
 	case row.Version < 1:
 		return nil, fmt.Errorf("version %d is not a version", row.Version)
 	}
-	cells := make(map[uint32]bool, len(row.Limits))
-	specs := make([]enforcement.RuleSpec, len(row.Document.Policies))
-	for i := range row.Document.Policies {
-		p := &row.Document.Policies[i]
-		if err := checkPolicy(p, row.Document.Policies[:i]); err != nil {
-			return nil, fmt.Errorf("policy %q: %w", p.Slug, err)
-		}
-		spec := enforcement.RuleSpec{
-			Policy:     p.Slug,
-			Methods:    p.Match.Methods,
-			Path:       p.Match.Path,
-			Attributes: p.Match.Attributes,
-			CountBy:    p.CountBy,
-			Missing:    p.Missing,
-			Replaces:   p.Replaces,
-			Mode:       p.Mode,
-			OnFailure:  p.OnFailure,
-
-			Consistency: p.Consistency,
-		}
-		for _, l := range p.Limits {
-			compiled, err := compileLimit(p, l, row.Limits)
-			if err != nil {
+	policies := row.Document.Policies()
+	if faults := enforcement.ValidatePolicies(policies); len(faults) > 0 {
+		return nil, fmt.Errorf("%s %s", faults[0].Pointer, faults[0].Message)
+	}
+	specs := make([]enforcement.RuleSpec, len(policies))
+	for i := range policies {
+		p := &policies[i]
+		limits := make([]enforcement.RuleLimit, len(p.Limits))
+		for k, l := range p.Limits {
+			if limits[k], err = compileLimit(p, l, row.Limits); err != nil {
 				return nil, fmt.Errorf("policy %q limit %q: %w", p.Slug, l.Name, err)
 			}
-			if cells[compiled.Cell] {
-				return nil, fmt.Errorf("policy %q limit %q: shares cell %d with another limit", p.Slug, l.Name, compiled.Cell)
-			}
-			cells[compiled.Cell] = true
-			spec.Limits = append(spec.Limits, compiled)
 		}
-		specs[i] = spec
+		specs[i] = p.RuleSpec(limits)
 	}
 	return enforcement.CompilePlan(row.Slug, row.Version, specs)
 }
 
-// checkPolicy judges the words of a policy; a blank one is its default.
-func checkPolicy(p *plans.Policy, before []plans.Policy) error {
-	if !slugForm.MatchString(p.Slug) {
-		return fmt.Errorf("the slug is not a slug")
-	}
-	for i := range before {
-		if before[i].Slug == p.Slug {
-			return fmt.Errorf("the slug occurs twice")
-		}
-	}
-	switch p.Mode {
-	case "", enforcement.PolicyEnforce, enforcement.PolicyShadow, enforcement.PolicyOff:
-	default:
-		return fmt.Errorf("unknown mode %q", p.Mode)
-	}
-	switch p.Missing {
-	case "", enforcement.MissingShared, enforcement.MissingSkip, enforcement.MissingDeny:
-	default:
-		return fmt.Errorf("unknown missing %q", p.Missing)
-	}
-	switch p.OnFailure {
-	case "", enforcement.OnFailureLocal, enforcement.OnFailureOpen, enforcement.OnFailureClosed:
-	default:
-		return fmt.Errorf("unknown on_failure %q", p.OnFailure)
-	}
-	switch p.Consistency {
-	case "", enforcement.Exact, enforcement.Leased:
-	default:
-		return fmt.Errorf("unknown consistency %q", p.Consistency)
-	}
-	for i, by := range p.CountBy {
-		if by == "" || slices.Contains(p.CountBy[:i], by) {
-			return fmt.Errorf("count_by %q is empty or occurs twice", by)
-		}
-	}
-	for i, l := range p.Limits {
-		if slices.ContainsFunc(p.Limits[:i], func(o enforcement.Limit) bool { return o.Name == l.Name }) {
-			return fmt.Errorf("limit %q occurs twice", l.Name)
-		}
-	}
-	return nil
-}
-
-// compileLimit finds the cell and the numbers in force of a limit.
+// compileLimit finds the cell and the former numbers of a limit.
 func compileLimit(p *plans.Policy, l enforcement.Limit, published []plans.Published) (enforcement.RuleLimit, error) {
 	none := enforcement.RuleLimit{}
-	if err := checkLimit(l); err != nil {
-		return none, err
-	}
 	i := slices.IndexFunc(published, func(c plans.Published) bool {
 		return c.Cell.Policy == p.Slug && c.Cell.Limit == l.Name && c.Cell.Algorithm == l.Algorithm &&
 			c.Cell.Anchor == l.Anchor && slices.Equal(c.Cell.CountBy, p.CountBy)
@@ -146,36 +79,10 @@ func compileLimit(p *plans.Policy, l enforcement.Limit, published []plans.Publis
 		last = f.Rev
 	}
 	meter.Formers = c.Formers
-	name := p.Slug
-	if len(p.Limits) > 1 {
-		name += "." + l.Name
-	}
-	return enforcement.RuleLimit{Limit: l, Cell: c.Cell.Number, Meter: meter, HeaderName: name}, nil
+	return enforcement.RuleLimit{Limit: l, Cell: c.Cell.Number, Meter: meter}, nil
 }
 
-// checkLimit holds a limit to the bounds within which the arithmetic is exact.
-func checkLimit(l enforcement.Limit) error {
-	_, known := enforcement.ParseAlgorithm(l.Algorithm.String())
-	switch {
-	case !nameForm.MatchString(l.Name):
-		return fmt.Errorf("the name is not a limit's name")
-	case !known:
-		return fmt.Errorf("unknown algorithm")
-	case l.Quota < 0 || l.Quota > enforcement.MaxQuota:
-		return fmt.Errorf("quota %d is not within 0 and %d", l.Quota, int64(enforcement.MaxQuota))
-	case l.Window < enforcement.MinWindow || l.Window > enforcement.MaxWindow || l.Window%time.Millisecond != 0:
-		return fmt.Errorf("window %s is not whole milliseconds within %s and %s", l.Window, enforcement.MinWindow, enforcement.MaxWindow)
-	case l.Burst < 0 || l.Burst > enforcement.MaxQuota || l.Burst != 0 && !l.Algorithm.Bucket():
-		return fmt.Errorf("burst %d is not allowed", l.Burst)
-	case l.Algorithm == enforcement.SlidingWindowLog && l.Quota > enforcement.MaxLog:
-		return fmt.Errorf("a log holds at most %d, not %d", enforcement.MaxLog, l.Quota)
-	case l.Anchor > enforcement.Clock || l.Anchor != enforcement.FirstHit && !l.Algorithm.Windowed():
-		return fmt.Errorf("the anchor is not allowed")
-	}
-	return nil
-}
-
-// checkFormer holds former numbers to what Meter.Settle may divide by.
+// checkFormer rejects former numbers outside the bounds of the arithmetic.
 func checkFormer(f enforcement.Former, a enforcement.Algorithm, after, before int64) error {
 	switch {
 	case f.Rev <= after || f.Rev >= before:

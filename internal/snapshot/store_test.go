@@ -47,21 +47,21 @@ func newControl(t *testing.T) *control {
 // publish saves a draft with one limit of a quota and publishes it.
 func (c *control) publish(t *testing.T, slug string, quota int64) plans.Plan {
 	t.Helper()
-	draft := plans.Document{Name: slug, Policies: []plans.Policy{{
+	draft := plans.Content{Name: slug, Policies: []plans.Policy{{
 		Slug:    "total",
 		Limits:  []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: quota, Window: time.Minute}},
 		CountBy: []string{"user", "ip/64"},
 	}}}
 	p, err := c.plans.Plan(t.Context(), slug)
 	if problem.Is(err, problem.NotFound) {
-		p, err = c.plans.CreatePlan(t.Context(), slug, draft)
+		p, err = c.plans.CreatePlan(t.Context(), slug, plans.New(draft))
 	} else if err == nil {
-		p, err = c.plans.SaveDraft(t.Context(), slug, draft, p.DraftRevision)
+		p, err = c.plans.SaveDraft(t.Context(), slug, plans.New(draft), p.DraftRevision)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, err = c.plans.Publish(t.Context(), slug, p.DraftRevision)
+	p, _, err = c.plans.Publish(t.Context(), slug, plans.Publish{IfRevision: p.DraftRevision})
 	if err != nil {
 		t.Fatal(err)
 	}

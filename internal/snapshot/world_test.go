@@ -223,7 +223,7 @@ func aPlan(n, version int, quotas ...int64) PublishedPlan {
 			CountBy: []string{"user"}, Missing: enforcement.MissingShared, Mode: enforcement.PolicyEnforce,
 			OnFailure: enforcement.OnFailureLocal, Consistency: enforcement.Exact, Limits: []enforcement.Limit{l},
 		}
-		p.Document.Policies = append(p.Document.Policies, policy)
+		policies(func(d *plans.Content) { d.Policies = append(d.Policies, policy) })(&p)
 		p.Limits = append(p.Limits, plans.Published{
 			Cell: plans.Cell{Number: uint32(i + 1), Policy: policy.Slug, Limit: "l1", Algorithm: l.Algorithm, CountBy: policy.CountBy},
 			Rev:  1, Limit: l,

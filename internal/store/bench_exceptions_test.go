@@ -118,14 +118,14 @@ func benchmarkPublish(b *testing.B, s *store.Store) {
 	ctx := b.Context()
 	who := audit.Actor{Kind: "system", ID: "system", Name: "system"}
 	document := func(quota int64) plans.Document {
-		d := plans.Document{Name: "Full"}
+		d := plans.Content{Name: "Full"}
 		for i := range plans.MaxPolicies {
 			l := enforcement.Limit{Algorithm: enforcement.TokenBucket, Quota: quota, Window: time.Minute}
 			d.Policies = append(d.Policies, plans.Policy{
 				Slug: fmt.Sprintf("p%d", i), Match: plans.Match{Path: fmt.Sprintf("/v1/%d/*", i)}, Limits: []enforcement.Limit{l, l},
 			})
 		}
-		return plans.Normalise(d)
+		return plans.New(d)
 	}
 	line := func(action string) audit.Entry { return audit.Entry{Actor: who, Action: action} }
 	p, err := s.CreatePlan(ctx, plans.Plan{Slug: "full", Draft: document(1)}, line("plan.create"))
@@ -153,7 +153,7 @@ func benchmarkPublish(b *testing.B, s *store.Store) {
 	b.Run("same", func(b *testing.B) {
 		d, err := s.Plan(ctx, p.ID)
 		for b.Loop() {
-			publish(b, d.Draft.Policies[0].Limits[0].Quota)
+			publish(b, d.Draft.Policies()[0].Limits[0].Quota)
 		}
 		if c, failed := s.Changes(ctx, 0); err != nil || failed != nil || len(c.Plans) != 1 || len(c.Plans[0].Limits) != 2*plans.MaxPolicies {
 			b.Fatal(err, failed)

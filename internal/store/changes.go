@@ -185,7 +185,7 @@ func scanStoredLimit(r row) (storedLimit, error) {
 // limitsInForce finds the row of every limit of a document, in its order.
 func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Published, error) {
 	var list []plans.Published
-	for _, p := range d.Policies {
+	for _, p := range d.Policies() {
 		for _, l := range p.Limits {
 			id, err := identityOf(p, l)
 			if err != nil {

@@ -15,120 +15,44 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// form is the number of the form in which documents are written. A reader knows
-// every form that was ever written; a changed form gets the next number.
-const form = 1
+// form is the number of the form in which this version writes documents: the JSON
+// form of plans.Document. readDocument also reads form 1.
+const form = 2
 
-type documentJSON struct {
-	Form        int          `json:"form"`
-	Name        string       `json:"name"`
-	Description string       `json:"description,omitempty"`
-	Policies    []policyJSON `json:"policies,omitempty"`
+type storedDocument struct {
+	Form     int             `json:"form"`
+	Document json.RawMessage `json:"document,omitempty"`
+
+	// The members of form 1.
+	Name        string        `json:"name,omitempty"`
+	Description string        `json:"description,omitempty"`
+	Policies    []policyForm1 `json:"policies,omitempty"`
 }
 
-type policyJSON struct {
-	Slug        string                  `json:"slug"`
-	Description string                  `json:"description,omitempty"`
-	Methods     []string                `json:"methods,omitempty"`
-	Path        string                  `json:"path,omitempty"`
-	Attributes  map[string]string       `json:"attributes,omitempty"`
-	CountBy     []string                `json:"count_by,omitempty"`
-	Missing     enforcement.Missing     `json:"missing,omitempty"`
-	Replaces    []string                `json:"replaces,omitempty"`
-	Mode        enforcement.PolicyMode  `json:"mode,omitempty"`
-	OnFailure   enforcement.OnFailure   `json:"on_failure,omitempty"`
-	Consistency enforcement.Consistency `json:"consistency,omitempty"`
-	Limits      []limitJSON             `json:"limits,omitempty"`
-}
-
-type limitJSON struct {
-	Name      string `json:"name"`
-	Algorithm string `json:"algorithm,omitempty"`
-	Quota     int64  `json:"quota"`
-	WindowMS  int64  `json:"window_ms"`
-	Burst     int64  `json:"burst,omitempty"`
-	Anchor    string `json:"anchor"`
-}
-
-// writeDocument gives the text of a document. One that could not be read back
-// is refused: it must not get into the database.
+// writeDocument returns the stored text of a document. It rejects a document that
+// it could not read back.
 func writeDocument(d plans.Document) (string, error) {
-	out := documentJSON{Form: form, Name: d.Name, Description: d.Description}
-	for _, p := range d.Policies {
-		limits, err := writeLimits(p.Limits)
-		if err != nil {
-			return "", &problem.Problem{Kind: problem.Invalid, Message: "the document cannot be stored", Cause: fmt.Errorf("policy %s: %w", p.Slug, err)}
-		}
-		out.Policies = append(out.Policies, policyJSON{
-			p.Slug, p.Description, p.Match.Methods, p.Match.Path, p.Match.Attributes, p.CountBy,
-			p.Missing, p.Replaces, p.Mode, p.OnFailure, p.Consistency, limits,
-		})
-	}
-	text, err := writeJSON(out)
+	document, err := d.MarshalJSON()
 	if err != nil {
-		return "", err
-	}
-	if _, err := readDocument(text); err != nil {
 		return "", &problem.Problem{Kind: problem.Invalid, Message: "the document cannot be stored", Cause: err}
 	}
-	return text, nil
+	return writeJSON(storedDocument{Form: form, Document: document})
 }
 
-func writeLimits(limits []enforcement.Limit) ([]limitJSON, error) {
-	var out []limitJSON
-	for _, l := range limits {
-		if l.Window%time.Millisecond != 0 {
-			return nil, fmt.Errorf("limit %s: the window %v is not whole milliseconds", l.Name, l.Window)
-		}
-		out = append(out, limitJSON{l.Name, l.Algorithm.String(), l.Quota, l.Window.Milliseconds(), l.Burst, l.Anchor.String()})
-	}
-	return out, nil
-}
-
-// readDocument reads what writeDocument wrote, and nothing else: a document
-// that is not understood whole must not be enforced in part.
+// readDocument reads the text of writeDocument. It rejects any other text, so that
+// no document is enforced in part.
 func readDocument(text string) (plans.Document, error) {
-	var in documentJSON
+	var in storedDocument
 	if err := readJSON(text, &in); err != nil {
 		return plans.Document{}, err
 	}
-	if in.Form != form {
-		return plans.Document{}, fmt.Errorf("the document has form %d, and this headgate knows form %d", in.Form, form)
+	switch in.Form {
+	case form:
+		return plans.Parse(in.Document)
+	case 1:
+		return readForm1(in)
 	}
-	d := plans.Document{Name: in.Name, Description: in.Description}
-	for _, p := range in.Policies {
-		limits, err := readLimits(p.Limits)
-		if err != nil {
-			return plans.Document{}, fmt.Errorf("policy %s: %w", p.Slug, err)
-		}
-		d.Policies = append(d.Policies, plans.Policy{
-			Slug: p.Slug, Description: p.Description,
-			Match:   plans.Match{Methods: p.Methods, Path: p.Path, Attributes: p.Attributes},
-			CountBy: p.CountBy, Missing: p.Missing, Replaces: p.Replaces, Mode: p.Mode,
-			OnFailure: p.OnFailure, Consistency: p.Consistency, Limits: limits,
-		})
-	}
-	return d, nil
-}
-
-func readLimits(limits []limitJSON) ([]enforcement.Limit, error) {
-	var out []enforcement.Limit
-	for _, l := range limits {
-		limit := enforcement.Limit{Name: l.Name, Quota: l.Quota, Window: time.Duration(l.WindowMS) * time.Millisecond, Burst: l.Burst}
-		if limit.Window.Milliseconds() != l.WindowMS {
-			return nil, fmt.Errorf("limit %s: the window of %d ms is out of range", l.Name, l.WindowMS)
-		}
-		var ok bool
-		// A draft may stand without an algorithm; nothing is published like that.
-		if limit.Algorithm, ok = enforcement.ParseAlgorithm(l.Algorithm); !ok && l.Algorithm != "" {
-			return nil, fmt.Errorf("limit %s: the algorithm %q is not known", l.Name, l.Algorithm)
-		}
-		if limit.Anchor, ok = enforcement.ParseAnchor(l.Anchor); !ok {
-			return nil, fmt.Errorf("limit %s: the anchor %q is not known", l.Name, l.Anchor)
-		}
-		out = append(out, limit)
-	}
-	return out, nil
+	return plans.Document{}, fmt.Errorf("the document has form %d, and this headgate reads forms 1 and %d", in.Form, form)
 }
 
 // A formerJSON is an enforcement.Former as the limit that its numbers are of.

@@ -81,7 +81,7 @@ func (s *Store) CreatePlan(ctx context.Context, p plans.Plan, e audit.Entry) (pl
 			INSERT INTO plans (id, slug, draft, draft_revision, published, latest, search, revision, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, NULL, 0, $5, $4, $6, $6)
 			ON CONFLICT (slug) DO NOTHING`,
-			p.ID, p.Slug, draft, ed.revision, searchText(p.Slug, p.Draft.Name), ed.at)
+			p.ID, p.Slug, draft, ed.revision, searchText(p.Slug, p.Draft.Name()), ed.at)
 		if err != nil {
 			return err
 		}
@@ -110,7 +110,7 @@ func (s *Store) SaveDraft(ctx context.Context, planID string, d plans.Document, 
 		_, err = ed.exec(ctx, `
 			UPDATE plans
 			SET draft = $2, draft_revision = $3, search = $4, revision = $3, updated_at = $5
-			WHERE id = $1`, planID, draft, ed.revision, searchText(slug, d.Name), ed.at)
+			WHERE id = $1`, planID, draft, ed.revision, searchText(slug, d.Name()), ed.at)
 		if err != nil {
 			return err
 		}

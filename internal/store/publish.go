@@ -107,7 +107,7 @@ func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) 
 		before[l.cell] = l
 	}
 	var values []any
-	for _, p := range d.Policies {
+	for _, p := range d.Policies() {
 		for _, l := range p.Limits {
 			id, err := identityOf(p, l)
 			if err != nil {
@@ -215,11 +215,11 @@ func identityOf(p plans.Policy, l enforcement.Limit) (identity, error) {
 // allocates those that are missing. It may return others, too.
 func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32, error) {
 	found := make(map[identity]uint32)
-	if err := e.findCells(ctx, d.Policies, found); err != nil {
+	if err := e.findCells(ctx, d.Policies(), found); err != nil {
 		return nil, err
 	}
 	var missing []identity
-	for _, p := range d.Policies {
+	for _, p := range d.Policies() {
 		for _, l := range p.Limits {
 			id, err := identityOf(p, l)
 			if err != nil {

@@ -284,12 +284,12 @@ users enforce pace 3+0 of 3-0 over 1m0s more true
     l1 3 used of 50, 47 left, new in 59m59s`)
 
 	// Counted by something else from now on: what was counted by user is no key of it.
-	d := plans.Document{Name: "acme", Policies: []plans.Policy{policy("users", []string{"app"}, limit(enforcement.FixedWindow, 50, time.Hour))}}
+	d := plans.Content{Name: "acme", Policies: []plans.Policy{policy("users", []string{"app"}, limit(enforcement.FixedWindow, 50, time.Hour))}}
 	saved, err := w.plans.Plan(w.ctx, "acme")
 	w.must(err)
-	saved, err = w.plans.SaveDraft(w.ctx, "acme", d, saved.DraftRevision)
+	saved, err = w.plans.SaveDraft(w.ctx, "acme", plans.New(d), saved.DraftRevision)
 	w.must(err)
-	_, _, err = w.plans.Publish(w.ctx, "acme", saved.DraftRevision)
+	_, _, err = w.plans.Publish(w.ctx, "acme", plans.Publish{IfRevision: saved.DraftRevision})
 	w.must(err)
 	w.refresh()
 	u, err = w.Tenant(w.ctx, "acme")

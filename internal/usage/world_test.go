@@ -113,9 +113,9 @@ func (w *world) tenant(slug string, redact bool, policies ...plans.Policy) {
 // unknown makes a tenant that this node does not know yet.
 func (w *world) unknown(slug string, redact bool, policies ...plans.Policy) {
 	w.Helper()
-	p, err := w.plans.CreatePlan(w.ctx, slug, plans.Document{Name: slug, Policies: policies})
+	p, err := w.plans.CreatePlan(w.ctx, slug, plans.New(plans.Content{Name: slug, Policies: policies}))
 	w.must(err)
-	_, _, err = w.plans.Publish(w.ctx, slug, p.DraftRevision)
+	_, _, err = w.plans.Publish(w.ctx, slug, plans.Publish{IfRevision: p.DraftRevision})
 	w.must(err)
 	_, err = w.tenants.CreateTenant(w.ctx, slug, tenants.Document{Name: slug, Plan: slug, RedactValues: redact})
 	w.must(err)

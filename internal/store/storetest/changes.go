@@ -267,7 +267,7 @@ func testChangesBroken(s *suite) {
 		switch {
 		case p.ID == good.ID && (p.Broken != "" || len(p.Limits) != 1):
 			s.Errorf("the good plan: %+v", p)
-		case p.ID != good.ID && (p.Broken == "" || len(p.Limits)+len(p.Document.Policies) != 0):
+		case p.ID != good.ID && (p.Broken == "" || len(p.Limits)+len(p.Document.Policies()) != 0):
 			s.Errorf("plan %s was read: %+v", p.Slug, p)
 		}
 	}

@@ -105,7 +105,7 @@ func testDocumentRoundTrip(s *suite) {
 			{Name: "e", Algorithm: enforcement.GCRA, Quota: 5, Window: time.Second},
 		},
 	}
-	want := plans.Document{Name: "Näme", Description: "two\nlines", Policies: []plans.Policy{full, {Slug: "all"}}}
+	want := plans.New(plans.Content{Name: "Näme", Description: "two\nlines", Policies: []plans.Policy{full, {Slug: "all"}}})
 	p, err := s.Store.CreatePlan(s.ctx, plans.Plan{Slug: "full", Draft: want}, entry("plan.create"))
 	s.must(err)
 	p = s.publish(p)

@@ -258,7 +258,7 @@ func (s *suite) revise(p plans.Plan, policies ...plans.Policy) plans.Plan {
 }
 
 func document(name string, policies ...plans.Policy) plans.Document {
-	return plans.Document{Name: name, Policies: policies}
+	return plans.New(plans.Content{Name: name, Policies: policies})
 }
 
 // policy has one limit, l1.

@@ -1,0 +1,233 @@
+package enforcement
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/headgate/headgate/internal/strictjson"
+)
+
+// A Fault function receives the place and the message of a value that the type
+// being read cannot hold.
+type Fault func(pointer, message string)
+
+const emptyWord = "must not be empty; leave it out for the default"
+
+// ReadPolicy reads the JSON form of a policy. It rejects unknown, duplicate and
+// missing members. It reports values that no Policy can hold to fault; Validate
+// reports all other invalid values.
+func ReadPolicy(d *strictjson.Decoder, fault Fault) (p Policy) {
+	at, slug, limits := d.Pointer(), false, false
+	choices := p.Choices()
+	for member := range d.Members() {
+		switch member {
+		case "slug":
+			p.Slug, slug = d.Text(), true
+		case "description":
+			p.Description = d.Text()
+		case "match":
+			p.Match = readMatch(d)
+		case "count_by":
+			p.CountBy = readTexts(d)
+		case "replaces":
+			p.Replaces = readTexts(d)
+		case "limits":
+			limits = true
+			for range d.Elements() {
+				p.Limits = append(p.Limits, ReadLimit(d, fault))
+			}
+		default:
+			readChoice(d, fault, choices, member)
+		}
+	}
+	requireMember(d, at, "slug", slug)
+	requireMember(d, at, "limits", limits)
+	return p
+}
+
+func readChoice(d *strictjson.Decoder, fault Fault, choices []Choice, member string) {
+	for _, c := range choices {
+		if c.Field == member {
+			*c.Value = readWord(d, fault)
+			return
+		}
+	}
+	d.Unknown()
+}
+
+func readMatch(d *strictjson.Decoder) (m Match) {
+	for member := range d.Members() {
+		switch member {
+		case "methods":
+			m.Methods = readTexts(d)
+		case "path":
+			m.Path = d.Text()
+		case "attributes":
+			m.Attributes = map[string]string{}
+			for name := range d.Members() {
+				m.Attributes[name] = d.Text()
+			}
+		default:
+			d.Unknown()
+		}
+	}
+	return m
+}
+
+// ReadLimit reads the JSON form of a limit, as ReadPolicy reads a policy.
+func ReadLimit(d *strictjson.Decoder, fault Fault) Limit {
+	r := limitReader{fault: fault}
+	return r.read(d)
+}
+
+// ReadScenarioLimit reads a limit of a scenario. A scenario can give the window
+// in milliseconds (window_ms) instead of text.
+func ReadScenarioLimit(d *strictjson.Decoder, fault Fault) (l Limit, windowAt string) {
+	r := limitReader{fault: fault, scenario: true}
+	l = r.read(d)
+	if r.windowMS {
+		return l, "/window_ms"
+	}
+	return l, "/window"
+}
+
+// A limitReader holds which members of a limit were present.
+type limitReader struct {
+	fault                                             Fault
+	scenario                                          bool // window_ms is allowed
+	algorithm, quota, window, windowMS, burst, anchor bool
+}
+
+func (r *limitReader) read(d *strictjson.Decoder) (l Limit) {
+	at := d.Pointer()
+	for member := range d.Members() {
+		r.member(d, member, &l)
+	}
+	requireMember(d, at, "algorithm", r.algorithm)
+	requireMember(d, at, "quota", r.quota)
+	switch {
+	case !r.scenario:
+		requireMember(d, at, "window", r.window)
+	case !r.window && !r.windowMS:
+		d.FailAt(at+"/window_ms", "is required, or window")
+	case r.window && r.windowMS:
+		d.FailAt(at+"/window", "only one of window and window_ms is allowed")
+	}
+	// A Limit without a burst or with the default anchor is valid, so Validate does
+	// not report these members.
+	if r.burst && l.Burst == 0 {
+		r.fault(at+"/burst", burstRange)
+	} else if r.burst && l.Algorithm != 0 && !l.Algorithm.Bucket() {
+		r.fault(at+"/burst", burstMisplaced)
+	}
+	if r.anchor && l.Algorithm != 0 && !l.Algorithm.Windowed() {
+		r.fault(at+"/anchor", anchorMisplaced)
+	}
+	return l
+}
+
+func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
+	var known bool
+	switch member {
+	case "name":
+		l.Name = readWord(d, r.fault)
+	case "algorithm":
+		name := d.Text()
+		r.algorithm = true
+		if l.Algorithm, known = ParseAlgorithm(name); !known {
+			r.fault(d.Pointer(), algorithmFault(name))
+		}
+	case "quota":
+		l.Quota, r.quota = d.Int(math.MinInt64, math.MaxInt64), true
+	case "window":
+		var err error
+		r.window = true
+		if l.Window, err = ParseWindow(d.Text()); err != nil {
+			r.fault(d.Pointer(), err.Error())
+		}
+	case "burst":
+		l.Burst, r.burst = d.Int(math.MinInt64, math.MaxInt64), true
+	case "anchor":
+		r.anchor = true
+		if l.Anchor, known = ParseAnchor(d.Text()); !known {
+			r.fault(d.Pointer(), anchorUnknown)
+		}
+	case "window_ms":
+		if !r.scenario {
+			d.Unknown()
+			return
+		}
+		r.windowMS = true
+		ms := d.Int(math.MinInt64, math.MaxInt64)
+		// Out of range, the product could overflow; 0 is as invalid.
+		if ms > 0 && ms <= MaxWindow.Milliseconds() {
+			l.Window = time.Duration(ms) * time.Millisecond
+		}
+	default:
+		d.Unknown()
+	}
+}
+
+// readWord reads a text whose empty form would mean the default.
+func readWord(d *strictjson.Decoder, fault Fault) string {
+	s := d.Text()
+	if s == "" && d.Err() == nil {
+		fault(d.Pointer(), emptyWord)
+	}
+	return s
+}
+
+func readTexts(d *strictjson.Decoder) []string {
+	out := []string{}
+	for range d.Elements() {
+		out = append(out, d.Text())
+	}
+	return out
+}
+
+// requireMember rejects the object at a place if it lacks a member.
+func requireMember(d *strictjson.Decoder, at, member string, present bool) {
+	if !present {
+		d.FailAt(at+"/"+member, "is required")
+	}
+}
+
+// MarshalJSON returns the JSON form of a limit. It leaves out a burst of 0 and an
+// anchor that the algorithm does not have. The error names what has no JSON form.
+func (l Limit) MarshalJSON() ([]byte, error) {
+	out := struct {
+		Name      string `json:"name"`
+		Algorithm string `json:"algorithm"`
+		Quota     int64  `json:"quota"`
+		Window    string `json:"window"`
+		Burst     int64  `json:"burst,omitempty"`
+		Anchor    string `json:"anchor,omitempty"`
+	}{Name: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, Window: FormatWindow(l.Window)}
+	if _, known := ParseAlgorithm(out.Algorithm); !known {
+		return nil, fmt.Errorf("limit %s: unknown algorithm %d", l.Name, l.Algorithm)
+	}
+	if exact, err := ParseWindow(out.Window); err != nil || exact != l.Window {
+		return nil, fmt.Errorf("limit %s: the window %v has no text", l.Name, l.Window)
+	}
+	if l.Algorithm.Bucket() {
+		out.Burst = l.Burst
+	}
+	if l.Algorithm.Windowed() {
+		out.Anchor = l.Anchor.String()
+	}
+	return MarshalJSON(out)
+}
+
+// MarshalJSON is json.Marshal without HTML escapes.
+func MarshalJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimRight(b.Bytes(), "\n"), nil
+}
