@@ -160,7 +160,8 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Snapshot: n.snapshotState, Redis: n.redisState(), Admission: n.admissionState, Flush: func() metrics.FlushState { return n.flusher.Status() },
+		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState,
+		Flush: func() metrics.FlushState { return n.flusher.Status() },
 	})
 	n.flusher = metrics.NewFlusher(n.recorder, n.store, metrics.FlusherConfig{Node: n.id, StopTimeout: s.ShutdownTimeout, Logger: log})
 	roller := metrics.NewRoller(n.store, metrics.RollerConfig{
@@ -283,6 +284,13 @@ func (n *node) redisState() func() metrics.RedisState {
 		status := n.shared.Status()
 		return metrics.RedisState{Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches, Calls: status.Calls, Recalled: status.Recalled}
 	}
+}
+
+func (n *node) leaseState() func() metrics.LeaseState {
+	if n.leases == nil {
+		return nil
+	}
+	return func() metrics.LeaseState { return metrics.LeaseState(n.leases.Stats()) }
 }
 
 // close closes what was opened, last first.

@@ -25,7 +25,7 @@ func TestOperationsNamesTheMetricsThatAreThere(t *testing.T) {
 	families := scrape(t, NewRecorder(Config{
 		Snapshot: func() SnapshotState { return SnapshotState{} }, Redis: func() RedisState { return RedisState{} },
 		Flush: func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
-		Admission: func() AdmissionState { return AdmissionState{} },
+		Admission: func() AdmissionState { return AdmissionState{} }, Leases: func() LeaseState { return LeaseState{} },
 	}))
 	documented := map[string]bool{}
 	for _, m := range named.FindAllStringSubmatch(string(page), -1) {

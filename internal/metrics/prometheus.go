@@ -96,6 +96,13 @@ var (
 	redisCallsDesc     = desc("redis_calls_total", "Script calls that the shared limiter answered. Concurrent checks share a call.")
 	redisRecalledDesc  = desc("redis_recalled_denials_total", "Requests that were denied without a call, because their counters denied less than a second before.")
 
+	leasesDrawnDesc    = desc("leases_drawn_units_total", "Units of leased policies that the node drew ahead.")
+	leasesSpentDesc    = desc("leases_spent_units_total", "Drawn units that checks used.")
+	leasesReturnedDesc = desc("leases_returned_units_total", "Drawn units that the node gave back.")
+	leasesChecksDesc   = desc("leases_checks_total", "Requests that the node answered from drawn units, without a call of the shared limiter.")
+	leasesHeldDesc     = desc("leases_held_units", "Drawn units that the node holds now.")
+	leasesCountersDesc = desc("leases_held_counters", "Counters of which the node holds drawn units now.")
+
 	overloadedDesc = desc("overloaded_total", "Checks and batches that were answered 503 because the queue in front of the limiter was full. They are no decisions.")
 	waitingDesc    = desc("admission_waiting", "Weight of the checks that wait in the queue in front of the limiter: 1 for a check, an eighth of its checks for a batch.")
 	inServiceDesc  = desc("admission_in_service", "Weight of the checks that the limiter decides or whose answer is written.")
@@ -114,6 +121,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		snapshotRevisionDesc, snapshotAgeDesc, snapshotProblemsDesc, snapshotHeldDesc, snapshotListeningDesc,
 		snapshotSwapsDesc, snapshotObjectsDesc, redisReachableDesc, redisBreakerDesc, redisMismatchDesc,
 		redisCallsDesc, redisRecalledDesc,
+		leasesDrawnDesc, leasesSpentDesc, leasesReturnedDesc, leasesChecksDesc, leasesHeldDesc, leasesCountersDesc,
 		overloadedDesc, waitingDesc, inServiceDesc, buildDesc,
 	} {
 		out <- d
@@ -137,6 +145,15 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter(redisMismatchDesc, uint64(max(state.Mismatches, 0)))
 		s.counter(redisCallsDesc, uint64(max(state.Calls, 0)))
 		s.counter(redisRecalledDesc, uint64(max(state.Recalled, 0)))
+	}
+	if c.r.cfg.Leases != nil {
+		state := c.r.cfg.Leases()
+		s.counter(leasesDrawnDesc, uint64(max(state.Drawn, 0)))
+		s.counter(leasesSpentDesc, uint64(max(state.Spent, 0)))
+		s.counter(leasesReturnedDesc, uint64(max(state.Returned, 0)))
+		s.counter(leasesChecksDesc, uint64(max(state.Answered, 0)))
+		s.gauge(leasesHeldDesc, float64(state.Held))
+		s.gauge(leasesCountersDesc, float64(state.Counters))
 	}
 	if c.r.cfg.Admission != nil {
 		state := c.r.cfg.Admission()

@@ -27,6 +27,9 @@ type Config struct {
 	// Admission returns the load of the queue in front of the limiter; default:
 	// no such series.
 	Admission func() AdmissionState
+	// Leases returns what the node drew ahead of leased policies; default: no such
+	// series.
+	Leases func() LeaseState
 	// Flush tells what became of counts on their way to the database; default:
 	// no such series.
 	Flush func() FlushState
@@ -65,6 +68,16 @@ type RedisState struct {
 type AdmissionState struct {
 	InService, Waiting int64 // weights of the checks in service, and of those that wait
 	Overloaded         int64 // checks that were turned away since the start
+}
+
+// LeaseState is the quota that the node drew ahead of leased policies.
+type LeaseState struct {
+	// Drawn, Spent and Returned are units since the start.
+	Drawn, Spent, Returned int64
+	// Answered is how many checks needed no call of the shared limiter.
+	Answered int64
+	// Held is how many units the node holds now, of so many Counters.
+	Held, Counters int64
 }
 
 // FlushState is what there is to know of counts on their way to the database.

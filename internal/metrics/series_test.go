@@ -67,7 +67,7 @@ func everySeries() *Recorder {
 	return NewRecorder(Config{
 		Snapshot: func() SnapshotState { return SnapshotState{} }, Redis: func() RedisState { return RedisState{} },
 		Flush: func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
-		Admission: func() AdmissionState { return AdmissionState{} },
+		Admission: func() AdmissionState { return AdmissionState{} }, Leases: func() LeaseState { return LeaseState{} },
 	})
 }
 
