@@ -5,14 +5,13 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 	"unicode/utf8"
 
 	"github.com/headgate/headgate/enforcement"
 )
 
-// reasonType is a refusal's problem type in problem.Catalogue; "" is the
-// registered quota-exceeded. Its status is the catalogue's, or 429.
+// reasonType maps the reason of a denial to its name in problem.Catalogue. "" is the
+// registered type quota-exceeded. The catalog has the status; quota-exceeded is 429.
 var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonOverLimit:          "",
 	enforcement.ReasonCostExceedsQuota:   "cost-exceeds-quota",
@@ -26,7 +25,7 @@ var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonOverloaded:         "overloaded",
 }
 
-// reasonWords are the reasons of denials that are recorded.
+// reasonWords returns the reasons of denials that are recorded.
 func reasonWords() []string {
 	words := make([]string, 0, len(reasonType))
 	for r := range reasonType {
@@ -38,34 +37,35 @@ func reasonWords() []string {
 	return words
 }
 
-// refusalType gives the type of a refusal.
-func (t problemTypes) refusal(r enforcement.Reason) problemType {
+// denial returns the problem type of a denial.
+func (t problemTypes) denial(r enforcement.Reason) problemType {
 	if name := reasonType[r]; name != "" {
 		return t.byName[name]
 	}
 	return problemType{quotaExceeded, "Quota exceeded", http.StatusTooManyRequests}
 }
 
-// decisionStatus is the status of a decision. deny, if not 0, stands for the
-// 403 and 429 of refusals.
+// decisionStatus returns the status of a decision. deny, if it is not 0, replaces the
+// 403 and 429 of denials.
 func (a *API) decisionStatus(d *enforcement.Decision, deny int) int {
 	if d.Allowed {
 		return http.StatusOK
 	}
-	status := a.types.refusal(d.Reason).status
+	status := a.types.denial(d.Reason).status
 	if deny != 0 && status != http.StatusServiceUnavailable {
 		return deny
 	}
 	return status
 }
 
-// appendDecision writes a decision's body. With a problem's members it is a
-// refusal; an item of a batch that has none still tells its status.
+// appendDecision appends the body of a decision. A status other than 200 adds the
+// members of a problem. item is set for an item of a batch, which always has a
+// status.
 func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item bool) []byte {
 	b = append(b, '{')
 	switch {
 	case status != http.StatusOK:
-		b = a.appendRefusal(b, d, status)
+		b = a.appendDenial(b, d, status)
 	case item:
 		b = append(b, `"status":200,`...)
 	}
@@ -91,7 +91,7 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 	b = appendRetry(b, d.RetryAfter)
 	if d.NumbersUntil != 0 {
 		b = append(b, `,"numbers_until":"`...)
-		b = instantOf(d.NumbersUntil).AppendFormat(b, millisecondForm)
+		b = enforcement.Instant(d.NumbersUntil).AppendFormat(b, enforcement.InstantLayout)
 		b = append(b, '"')
 	}
 	b = append(b, `,"delay_ms":0,"degraded":`...)
@@ -106,6 +106,7 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 	return append(b, "]}"...)
 }
 
+// appendLimit appends one limit of a decision.
 func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	b = append(b, `{"policy":"`...)
 	b = append(b, l.Rule.Policy...)
@@ -117,7 +118,7 @@ func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	b = strconv.AppendInt(b, l.Limit.Quota, 10)
 	if l.Limit.Algorithm.Bucket() {
 		b = append(b, `,"burst":`...)
-		b = strconv.AppendInt(b, capacity(l.Limit), 10)
+		b = strconv.AppendInt(b, l.Limit.Capacity(), 10)
 	}
 	b = append(b, `,"window_ms":`...)
 	b = strconv.AppendInt(b, l.Limit.Window.Milliseconds(), 10)
@@ -136,17 +137,9 @@ func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	return append(b, `"}`...)
 }
 
-// capacity of a bucket: by default its quota.
-func capacity(l *enforcement.RuleLimit) int64 {
-	if l.Burst == 0 {
-		return l.Quota
-	}
-	return l.Burst
-}
-
-// appendRefusal writes the members of a problem, each with a comma behind it.
-func (a *API) appendRefusal(b []byte, d *enforcement.Decision, status int) []byte {
-	t := a.types.refusal(d.Reason)
+// appendDenial appends the members of a problem, each followed by a comma.
+func (a *API) appendDenial(b []byte, d *enforcement.Decision, status int) []byte {
+	t := a.types.denial(d.Reason)
 	b = append(b, `"type":`...)
 	b = appendString(b, t.uri)
 	b = append(b, `,"title":`...)
@@ -154,89 +147,20 @@ func (a *API) appendRefusal(b []byte, d *enforcement.Decision, status int) []byt
 	b = append(b, `,"status":`...)
 	b = strconv.AppendInt(b, int64(status), 10)
 	b = append(b, `,"detail":`...)
-	b = appendDetail(b, d)
-	if d.Reason == enforcement.ReasonOverLimit || d.Reason == enforcement.ReasonCostExceedsQuota {
-		b = append(b, `,"violated-policies":[`...)
-		b = appendNames(b, d, `"`, ",", false)
-		b = append(b, ']')
+	switch d.Reason {
+	case enforcement.ReasonOverLimit, enforcement.ReasonCostExceedsQuota:
+		// Names of limits need no escapes.
+		b = append(d.Reason.AppendSentence(append(b, '"'), d), `","violated-policies":[`...)
+		b = append(d.AppendDenyingNames(b, `"`, ",", false), ']')
+	case enforcement.ReasonOverloaded:
+		b = appendString(b, errOverloaded.Message)
+	default:
+		b = appendString(b, d.Reason.Sentence(d))
 	}
 	return append(b, ',')
 }
 
-// appendNames lists the names, as in the headers, of the limits that refuse, or
-// only of those that would refuse for ever.
-func appendNames(b []byte, d *enforcement.Decision, quote, comma string, forever bool) []byte {
-	from := len(b)
-	for i := range d.Limits {
-		l := &d.Limits[i]
-		if l.Allowed || l.Rule.Mode != enforcement.PolicyEnforce || forever && l.RetryAfter != enforcement.Never {
-			continue
-		}
-		if len(b) > from {
-			b = append(b, comma...)
-		}
-		b = append(b, quote...)
-		b = append(b, l.Limit.HeaderName...)
-		b = append(b, quote...)
-	}
-	return b
-}
-
-// appendDetail writes a refusal in a sentence, as a JSON string. Names of limits
-// have nothing to escape.
-func appendDetail(b []byte, d *enforcement.Decision) []byte {
-	switch d.Reason {
-	case enforcement.ReasonOverLimit:
-		b = append(b, `"over the limit of policy `...)
-		return append(appendNumbersUntil(appendNames(b, d, "", ", ", false), d), '"')
-	case enforcement.ReasonCostExceedsQuota:
-		b = append(b, `"policy `...)
-		b = append(appendNames(b, d, "", ", ", true), ` can never hold this cost`...)
-		return append(appendNumbersUntil(b, d), '"')
-	}
-	return appendString(b, detail(d))
-}
-
-// appendNumbersUntil writes when the numbers of a denial end, if that is before
-// its wait.
-func appendNumbersUntil(b []byte, d *enforcement.Decision) []byte {
-	if d.NumbersUntil == 0 {
-		return b
-	}
-	b = append(b, `; other numbers are in force from `...)
-	return instantOf(d.NumbersUntil).AppendFormat(b, millisecondForm)
-}
-
-// detail says a refusal by something else than a limit.
-func detail(d *enforcement.Decision) string {
-	switch d.Reason {
-	case enforcement.ReasonBlocked:
-		return "the key of policy " + d.Policy + " is blocked until " + instantOf(d.Block.Until).Format(millisecondForm)
-	case enforcement.ReasonDeniedByList:
-		return "the attribute " + d.List.Attribute + " has a value that is on the tenant's deny list"
-	case enforcement.ReasonNoPolicy:
-		return "no policy of the tenant's plan matches, and the tenant denies what matches none"
-	case enforcement.ReasonMissingAttribute:
-		return "policy " + d.Policy + " counts by the attribute " + d.Missing + ", which was not sent"
-	case enforcement.ReasonTenantSuspended:
-		return "tenant " + d.Subject.Tenant + " is suspended"
-	case enforcement.ReasonBatchRefused:
-		return "another check of this atomic batch was refused, and nothing was charged"
-	case enforcement.ReasonLimiterUnavailable:
-		return "the limiter cannot be reached, and a policy that applies refuses in that case"
-	case enforcement.ReasonOverloaded:
-		return errOverloaded.Message
-	}
-	return "refused"
-}
-
-// millisecondForm is RFC 3339 with milliseconds.
-const millisecondForm = "2006-01-02T15:04:05.000Z07:00"
-
-// instantOf gives an instant in microseconds since the epoch in UTC, rounded up
-// to the millisecond: at what is shown it has come.
-func instantOf(micros int64) time.Time { return time.UnixMilli((micros + 999) / 1000).UTC() }
-
+// appendRetry appends a wait in milliseconds; Never is null.
 func appendRetry(b []byte, ms int64) []byte {
 	if ms == enforcement.Never {
 		return append(b, "null"...)
@@ -253,7 +177,7 @@ func appendUUID(b []byte, id [16]byte) []byte {
 	return b
 }
 
-// appendString writes a JSON string.
+// appendString appends a JSON string.
 func appendString(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')

@@ -11,12 +11,13 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// errNotKept is the same for an id that nobody has, for a decision that allowed,
-// for one that is too old and for another tenant's.
+// errNotKept is the error for an ID that does not exist, an allowed decision, an
+// expired one, and one of another tenant. It is the same for all of them, so that it
+// does not reveal which IDs other tenants have.
 var errNotKept = problem.New(problem.NotFound, "no refusal with this id is kept: refusals are kept for 24 hours, up to 100 a second and node, 100,000 in all; decisions that allowed are not kept")
 
-// explain is POST /v1/explain: the body of a check in, the body of its answer
-// out with the reasons around it. It charges nothing and is not counted.
+// explain is POST /v1/explain. The request has the body of a check. The response has
+// the body of its answer, and the reasons. It charges and counts nothing.
 func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
@@ -29,7 +30,7 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error 
 	}
 	var x enforcement.Explanation
 	a.cfg.Decider.Explain(r.Context(), subject, &s.check, &x)
-	if s.check.Mode != enforcement.Force { // what passes whatever is left needs no reasons
+	if s.check.Mode != enforcement.Force { // a forced check is always allowed
 		x.Decision.Check = &s.check
 	}
 	status := a.decisionStatus(&x.Decision, 0)
@@ -39,7 +40,7 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error 
 	if err != nil {
 		return err
 	}
-	rest[0] = ',' // in the place of its bracket
+	rest[0] = ',' // replaces the opening bracket
 	s.out = append(s.out, rest...)
 	h := w.Header()
 	h["Cache-Control"], h["Content-Type"] = noStore, typeJSON
@@ -47,8 +48,8 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error 
 	return nil
 }
 
-// encode is json.Marshal that leaves <, > and & as they are, as decisions have
-// them.
+// encode is json.Marshal without escapes for <, > and &. Decisions do not escape them
+// either.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -57,7 +58,7 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
-// wireReasons is an explanation without its decision.
+// wireReasons is an Explanation without its Decision.
 type wireReasons struct {
 	Status   int          `json:"status"`
 	Route    string       `json:"route"`
@@ -119,7 +120,7 @@ func showReasons(x *enforcement.Explanation, status int) wireReasons {
 	d := &x.Decision
 	out := wireReasons{Status: status, Route: d.Route, Policies: make([]wirePolicy, len(x.Policies))}
 	if x.PassesAt != enforcement.Never {
-		at := instantOf(x.PassesAt).Format(millisecondForm)
+		at := enforcement.Instant(x.PassesAt).Format(enforcement.InstantLayout)
 		out.PassesAt = &at
 	}
 	if e := d.List; e != nil {
@@ -129,7 +130,7 @@ func showReasons(x *enforcement.Explanation, status int) wireReasons {
 		}
 		out.List = &wireListed{ID: e.ID, List: ListName(list), Attribute: e.Attribute, Value: e.Value, Reason: e.Reason}
 		if e.Until != 0 {
-			until := instantOf(e.Until)
+			until := enforcement.Instant(e.Until)
 			out.List.ExpiresAt = &until
 		}
 	}
@@ -145,11 +146,11 @@ func showExplained(p *enforcement.PolicyExplanation, d *enforcement.Decision) wi
 		Detail: p.Because(d), Attribute: p.Attribute, ReplacedBy: p.ReplacedBy, Limits: make([]wireLimitNow, len(p.Limits)),
 	}
 	if o := p.Override; o != nil {
-		out.Override = &wireOverride{ID: o.ID, ExpiresAt: instantOf(o.Until)}
+		out.Override = &wireOverride{ID: o.ID, ExpiresAt: enforcement.Instant(o.Until)}
 		out.Override.Factor, out.Override.Limits = showNumbers(o.Factor, o.Limits)
 	}
 	if b := p.Block; b != nil {
-		out.Block = &wireBlock{ID: b.ID, Reason: b.Reason, ExpiresAt: instantOf(b.Until)}
+		out.Block = &wireBlock{ID: b.ID, Reason: b.Reason, ExpiresAt: enforcement.Instant(b.Until)}
 	}
 	for i, now := range p.Limits {
 		l := now.Limit
@@ -158,7 +159,7 @@ func showExplained(p *enforcement.PolicyExplanation, d *enforcement.Decision) wi
 			Remaining: now.Remaining, ResetAfterMS: now.ResetAfter, LeasedElsewhere: now.LeasedElsewhere,
 		}
 		if l.Algorithm.Bucket() {
-			burst := capacity(l)
+			burst := l.Capacity()
 			out.Limits[i].Burst = &burst
 		}
 	}

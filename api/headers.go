@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Headers is a set of dialects in which decisions say what is left.
+// Headers is a set of header dialects that report the state of limits.
 type Headers uint8
 
 // The dialects.
@@ -22,8 +22,8 @@ const (
 	XRateLimit
 )
 
-// ParseHeaders reads HEADGATE_HEADERS: draft-11 (also the meaning of ""),
-// draft-06, x-ratelimit, several by comma, or off.
+// ParseHeaders parses HEADGATE_HEADERS: off, or a list of draft-11, draft-06 and
+// x-ratelimit, separated by commas. "" means draft-11.
 func ParseHeaders(text string) (Headers, error) {
 	switch strings.TrimSpace(text) {
 	case "":
@@ -47,8 +47,8 @@ func ParseHeaders(text string) (Headers, error) {
 	return set, nil
 }
 
-// AppendPolicies appends the value of RateLimit-Policy: the enforced limits that
-// applied, as a list of RFC 9651. Nothing without one.
+// AppendPolicies appends the value of RateLimit-Policy: a list of RFC 9651 with the
+// enforced limits that applied. It appends nothing if there are none.
 func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
@@ -67,9 +67,9 @@ func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 	return b
 }
 
-// AppendStates appends the value of RateLimit: what each of them has left, and
-// in how many seconds it lets a refused request pass, or else is as if new. A
-// limit that never lets it pass has no time.
+// AppendStates appends the value of RateLimit: for each enforced limit the remaining
+// units, and the seconds until a denying limit allows the request or another limit
+// resets. A limit that never allows the request has no time.
 func AppendStates(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
@@ -88,8 +88,8 @@ func AppendStates(b []byte, limits []enforcement.LimitState) []byte {
 	return b
 }
 
-// appendName appends a limit's name as a string of RFC 9651; slugs and limit
-// names have nothing to escape.
+// appendName appends a limit's name as a string of RFC 9651. Slugs and limit names
+// need no escapes.
 func appendName(b []byte, comma bool, l *enforcement.LimitState) []byte {
 	if comma {
 		b = append(b, ", "...)
@@ -99,7 +99,8 @@ func appendName(b []byte, comma bool, l *enforcement.LimitState) []byte {
 	return append(b, '"')
 }
 
-// changesAfter is a refusing limit's retry, otherwise its reset, in milliseconds.
+// changesAfter returns the RetryAfter of a denying limit, or the ResetAfter of
+// another one, in milliseconds.
 func changesAfter(l *enforcement.LimitState) int64 {
 	if l.Allowed {
 		return l.ResetAfter
@@ -107,35 +108,26 @@ func changesAfter(l *enforcement.LimitState) int64 {
 	return l.RetryAfter
 }
 
-// seconds rounds milliseconds up.
+// seconds returns milliseconds as seconds, rounded up.
 func seconds(ms int64) int64 { return (ms + 999) / 1000 }
 
-// tightest is the limit for dialects that can show only one: of those that
-// refuse the one with the longest retry, otherwise the one with the least left.
-func tightest(limits []enforcement.LimitState) *enforcement.LimitState {
-	var best *enforcement.LimitState
-	for i := range limits {
-		l := &limits[i]
-		if l.Rule.Mode == enforcement.PolicyEnforce && (best == nil || tighter(l, best)) {
-			best = l
+// tightest returns the limit for dialects that report only one: the denying limit
+// with the longest wait, or the enforced limit with the fewest units left.
+func tightest(d *enforcement.Decision) *enforcement.LimitState {
+	if l := d.DenyingLimit(); l != nil {
+		return l
+	}
+	var least *enforcement.LimitState
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if l.Rule.Mode == enforcement.PolicyEnforce && (least == nil || l.Remaining < least.Remaining) {
+			least = l
 		}
 	}
-	return best
+	return least
 }
 
-func tighter(l, than *enforcement.LimitState) bool {
-	switch {
-	case l.Allowed != than.Allowed:
-		return !l.Allowed
-	case l.Allowed:
-		return l.Remaining < than.Remaining
-	case than.RetryAfter == enforcement.Never:
-		return false
-	}
-	return l.RetryAfter == enforcement.Never || l.RetryAfter > than.RetryAfter
-}
-
-// retryAfterSeconds is the value of Retry-After; 0 when there is none.
+// retryAfterSeconds returns the value of Retry-After, or 0 if there is none.
 func retryAfterSeconds(d *enforcement.Decision) int64 {
 	if d.Allowed || d.RetryAfter == enforcement.Never {
 		return 0
@@ -143,10 +135,10 @@ func retryAfterSeconds(d *enforcement.Decision) int64 {
 	return max(1, seconds(d.RetryAfter))
 }
 
-// write sets the headers of a decision whose body is b, and with id the decision's
-// id as that of the request. Names keep their spelling on the wire. What it appends
-// to b is scratch: the values are built there and copied out together, so that all
-// of them are one string and one slice.
+// write sets the headers of a decision whose body is b. With id, the decision's ID
+// becomes the ID of the request. Names keep their spelling on the wire. write builds
+// all values behind the body in b and copies them once, so that they share one
+// string and one slice.
 func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id bool) []byte {
 	body := len(b)
 	if id {
@@ -178,11 +170,12 @@ func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id boo
 	set("RateLimit-Policy", retry, policies)
 	set("RateLimit", policies, len(b))
 	if h&(Draft06|XRateLimit) != 0 {
-		h.writeOne(to, tightest(d.Limits))
+		h.writeOne(to, tightest(d))
 	}
 	return b
 }
 
+// writeOne sets the headers of the dialects that report one limit.
 func (h Headers) writeOne(to http.Header, l *enforcement.LimitState) {
 	if l == nil {
 		return

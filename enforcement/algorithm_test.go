@@ -456,7 +456,7 @@ func TestRetryAfterIsTheFirstInstant(t *testing.T) {
 		if retry < 0 || !admitted(now+retry) || retry > 0 && admitted(now+retry-1) {
 			t.Fatalf("cost %d of %+v %+v: retry after %d: %v, before: %v", cost, *m, s, retry, admitted(now+retry), admitted(now+retry-1))
 		}
-		after := milliseconds(retry) * 1000
+		after := Milliseconds(retry) * 1000
 		if !admitted(now+after) || after > 0 && admitted(now+after-1000) {
 			t.Fatalf("cost %d of %+v %+v: retry after %d ms is not the first", cost, *m, s, after/1000)
 		}

@@ -10,27 +10,29 @@ import (
 	"github.com/headgate/headgate/internal/cow"
 )
 
-// What was set for one tenant beside its plan: lists, blocks and overrides.
-// Each is asked in this order, and the first that speaks is heard:
+// Exceptions are what an operator sets for one tenant beside its plan: list entries,
+// blocks and overrides. Checks run in this order; the first match wins:
 //
 //	deny list       403 denied_by_list
-//	allow list      passes, charges nothing, asks no limiter
-//	block           429 blocked, of one key of one policy
-//	override        other numbers for a policy: an exact value (the newest of
-//	                several), then the longest prefix, then all keys
+//	allow list      allowed; no charge, no limiter
+//	block           429 blocked; for one key of one policy
+//	override        other numbers for a policy: first an exact value, then the
+//	                longest prefix, then all keys; the newest of equals
 //	plan
 //
-// A tenant that has none of them pays nothing: Subject.Exceptions is nil.
+// For a tenant without exceptions, Subject.Exceptions is nil, and a check costs
+// nothing more.
 
-// A ExceptionSpec is what people set, in their words. It must have been
-// validated (exceptions.Service); CompileExceptions reports what it cannot use.
+// An ExceptionSpec is the source form of a tenant's exceptions. The caller has
+// validated it (exceptions.Service). CompileExceptions returns the parts that do
+// not fit the plan as faults.
 type ExceptionSpec struct {
 	Deny, Allow []ListEntry
 	Blocks      []Block
 	Overrides   []Override
-	// Changed says of a policy's slug at which revision an override of it last
-	// began, changed or ended for this tenant: counters written before are
-	// converted once.
+	// Changed has, by policy slug, the revision at which an override of the policy
+	// last began, changed or ended for this tenant. Counters with an older revision
+	// are converted once.
 	Changed map[string]int64
 }
 
@@ -38,68 +40,70 @@ type ExceptionSpec struct {
 type ListEntry struct {
 	ID        string // UUID
 	Attribute string // name
-	// Value is exact, or for ip an address or a network in canonical form.
+	// Value is an exact value. For ip, it is an address or a network in canonical form.
 	Value  string
 	Reason string
-	Until  int64 // microseconds since the epoch, excluded; 0: without an end
+	Until  int64 // microseconds since the epoch, excluded; 0: no end
 }
 
-// A Block refuses one key of one policy until an instant.
+// A Block denies one key of one policy until an instant.
 type Block struct {
 	ID     string // UUID
 	Policy string // slug
-	// Key has the values of the policy's count_by; one that is not there is the
-	// place of a missing value. An ip is canonical.
+	// Key has the values of the policy's count_by by attribute name. An attribute that
+	// is not in Key counts as missing. The value of ip is canonical.
 	Key    []Attribute
 	Reason string
 	Until  int64 // microseconds since the epoch, excluded
 }
 
-// An Override gives one policy other numbers, for all keys of the tenant or for
-// those with one value, or with values that begin alike.
+// An Override sets other numbers for one policy: for all keys of the tenant, for
+// the keys with one value of an attribute, or for the keys with one prefix of it.
 type Override struct {
 	ID     string // UUID
 	Policy string // slug
-	// Attribute is one of the policy's count_by; "": all keys. Otherwise either
-	// Value or Prefix is set. A Prefix of ip is a network in canonical form.
+	// Attribute is one of the policy's count_by, and either Value or Prefix is set.
+	// "" selects all keys. For ip, Prefix is a network in canonical form.
 	Attribute, Value, Prefix string
-	// Factor multiplies every quota and burst, in thousandths, rounded down, but
-	// a quota above 0 stays at least 1; 0: Limits say.
+	// Factor multiplies each quota and burst. It is in thousandths. The product is
+	// rounded down, but a number above 0 stays at least 1. 0 means that Limits has
+	// the numbers.
 	Factor int64
 	Limits []OverrideLimit
-	// Revision at which it came into force; the higher one is the newer.
+	// Revision is the control-plane revision at which the override came into force.
+	// The override with the higher revision is newer.
 	Revision    int64
 	From, Until int64 // microseconds since the epoch; Until is excluded
 	Reason      string
 }
 
-// Keep in a number of an OverrideLimit leaves the plan's.
+// Keep as a number of an OverrideLimit keeps the number of the plan.
 const Keep int64 = -1
 
-// An OverrideLimit is other numbers for one limit; its other limits stay.
+// An OverrideLimit sets other numbers for one limit of the policy.
 type OverrideLimit struct {
 	Name   string        // of the limit
 	Quota  int64         // or Keep
-	Burst  int64         // buckets: or Keep; 0: as the quota
+	Burst  int64         // of a bucket; or Keep; 0: the quota
 	Window time.Duration // 0: the plan's
 }
 
-// MaxFactor bounds Override.Factor: a thousandfold, in thousandths.
+// MaxFactor is the largest Override.Factor: 1000, in thousandths.
 const MaxFactor = 1_000_000
 
-// A ExceptionFault is a part of a ExceptionSpec that cannot be used with a plan:
-// it has no effect, and everything else goes on.
+// An ExceptionFault is a part of an ExceptionSpec that does not fit the plan. It has
+// no effect. The other parts are in force.
 type ExceptionFault struct {
 	ID  string // of the entry, block or override
 	Err error
-	// Partial: the rest of the override is in force.
+	// Partial is set if the other limits of the override are in force.
 	Partial bool
 }
 
-// A Exceptions is what was set for a tenant, compiled for one plan. It is
-// immutable, and costs a check the same however much was set: what is kept by
-// value is kept in maps whose versions share memory, so that Edit costs the same,
-// too.
+// Exceptions are the exceptions of a tenant, compiled for one plan. The value is
+// immutable. The cost of a check does not depend on the number of exceptions. Rows
+// are in maps whose versions share memory, so the cost of Edit does not depend on
+// it either.
 type Exceptions struct {
 	plan         *Plan
 	planRevision int64
@@ -108,19 +112,18 @@ type Exceptions struct {
 	rules        []*ruleExceptions // by Rule.Index; nil when no rule has exceptions
 }
 
-// ruleExceptions is what was set of one rule.
+// ruleExceptions are the blocks and overrides of one rule.
 type ruleExceptions struct {
 	// rev is the revision at which an override of the rule last began, changed or
-	// ended, or the tenant was put on its plan. It never goes back.
+	// ended, or at which the tenant got its plan. It never decreases.
 	rev    int64
 	blocks cow.Map[[16]byte, group[Block]] // by partition
-	// overrides by their attribute, in the order of the names; those of all keys
-	// have none.
+	// overrides are sorted by attribute. Overrides of all keys have the attribute "".
 	overrides []*overridesOf
 	owner     *cow.Owner
 }
 
-// of gives what was set of a rule, or nil.
+// of returns the exceptions of a rule, or nil.
 func (s *Exceptions) of(r *Rule) *ruleExceptions {
 	if s == nil || len(s.rules) == 0 {
 		return nil
@@ -128,7 +131,7 @@ func (s *Exceptions) of(r *Rule) *ruleExceptions {
 	return s.rules[r.Index]
 }
 
-// block returns the block of a key that holds longest, or nil.
+// block returns the block of a key that ends last, or nil.
 func (s *ruleExceptions) block(partition [16]byte) *Block {
 	if g, found := s.blocks.Get(partition); found {
 		return g.first()
@@ -136,12 +139,12 @@ func (s *ruleExceptions) block(partition [16]byte) *Block {
 	return nil
 }
 
-// CompileExceptions makes a ExceptionSpec quick to ask for a tenant that was put on
-// a plan at a revision. It is nil when nothing is left that could have an
-// effect. plan may be nil: then only lists are.
+// CompileExceptions compiles the exceptions of a tenant that got a plan at a
+// revision. It returns nil if nothing can have an effect. plan may be nil; then only
+// lists have an effect.
 //
-// The faults say what has no effect, so that it can be listed as inactive. An
-// instant in the past is none: what has ended is told by the clock.
+// The faults are the parts without effect, so that they can be displayed as
+// inactive. An end in the past is not a fault: the engine compares it with the clock.
 func CompileExceptions(spec ExceptionSpec, plan *Plan, planRevision int64) (*Exceptions, []ExceptionFault) {
 	var rows ExceptionRows
 	for i := range spec.Deny {
@@ -159,33 +162,33 @@ func CompileExceptions(spec ExceptionSpec, plan *Plan, planRevision int64) (*Exc
 	return NewExceptions(plan, planRevision).Edit(ExceptionRows{}, rows, spec.Changed)
 }
 
-// ExceptionRows are rows that are added to a Exceptions, or removed from it. The
-// rows must not be written afterwards.
+// ExceptionRows are rows that Edit adds or removes. The caller must not write to the
+// rows afterwards.
 type ExceptionRows struct {
 	Deny, Allow []*ListEntry
 	Blocks      []*Block
 	Overrides   []*Override
 }
 
-// NewExceptions returns a Exceptions without rows, for a tenant that was put on a
-// plan at a revision. plan may be nil.
+// NewExceptions returns an Exceptions without rows, for a tenant that got a plan at a
+// revision. plan may be nil.
 func NewExceptions(plan *Plan, planRevision int64) *Exceptions {
 	return &Exceptions{plan: plan, planRevision: planRevision}
 }
 
-// For reports whether s is for a plan that the tenant was put on at a revision.
+// For reports whether s was compiled for a plan that the tenant got at a revision.
 func (s *Exceptions) For(plan *Plan, planRevision int64) bool {
 	return s != nil && s.plan == plan && s.planRevision == planRevision
 }
 
-// Edit returns the Exceptions after rows were removed and others added. It is nil
-// when nothing is left that could have an effect. s does not change. The cost is
-// that of the rows of the edit, however many s has.
+// Edit returns s without the removed rows and with the added rows. It returns nil if
+// nothing can have an effect. s does not change. The cost depends only on the number
+// of rows in the edit.
 //
-// removed holds the very pointers that were added; one that s does not have is
-// passed over. changed is ExceptionSpec.Changed after the edit, whole, and must
-// not be written afterwards; its revisions never go back. The faults are those of
-// added rows.
+// removed has the same pointers that were added; Edit ignores a pointer that s does
+// not have. changed is the complete ExceptionSpec.Changed after the edit; the caller
+// must not write to it afterwards, and its revisions never decrease. The faults are
+// those of added rows.
 func (s *Exceptions) Edit(removed, added ExceptionRows, changed map[string]int64) (*Exceptions, []ExceptionFault) {
 	next := *s
 	next.changed, next.rules = changed, slices.Clone(s.rules)
@@ -196,8 +199,8 @@ func (s *Exceptions) Edit(removed, added ExceptionRows, changed map[string]int64
 	c.revisions(added.Overrides)
 	c.rows(removed, true)
 	c.rows(added, false)
-	for _, settle := range c.settle {
-		settle()
+	for _, sort := range c.sorts {
+		sort()
 	}
 	c.prune()
 	if next.rules == nil && next.deny == nil && next.allow == nil {
@@ -206,11 +209,11 @@ func (s *Exceptions) Edit(removed, added ExceptionRows, changed map[string]int64
 	return &next, c.faults
 }
 
-// exceptionsEdit is a Exceptions that is being written.
+// An exceptionsEdit is an Exceptions during Edit.
 type exceptionsEdit struct {
 	*Exceptions
 	by     *cow.Owner
-	settle []func() // to be called when all rows are in
+	sorts  []func() // sort the row groups that changed; called after all rows are added
 	faults []ExceptionFault
 }
 
@@ -229,7 +232,7 @@ func (c *exceptionsEdit) rows(rows ExceptionRows, remove bool) {
 	}
 }
 
-// fault notes why an added row has no effect. One that is removed had none.
+// fault records why an added row has no effect. Removed rows have no faults.
 func (c *exceptionsEdit) fault(id string, remove bool, err error) {
 	if err != nil && !remove {
 		c.faults = append(c.faults, ExceptionFault{ID: id, Err: err})
@@ -248,7 +251,7 @@ func (c *exceptionsEdit) rule(policy string) (*Rule, error) {
 	return r, nil
 }
 
-// own returns what was set of a rule, for writing.
+// own returns the exceptions of a rule, copied for writing.
 func (c *exceptionsEdit) own(r *Rule) *ruleExceptions {
 	of := c.rules[r.Index]
 	switch {
@@ -266,7 +269,7 @@ func (c *exceptionsEdit) own(r *Rule) *ruleExceptions {
 // revisions raises the revisions of rules before overrides of them are added.
 func (c *exceptionsEdit) revisions(overrides []*Override) {
 	for policy, revision := range c.changed {
-		if r, err := c.rule(policy); err == nil { // else of a policy that the plan has no longer
+		if r, err := c.rule(policy); err == nil { // else the plan no longer has the policy
 			c.raise(r, revision)
 		}
 	}
@@ -277,7 +280,7 @@ func (c *exceptionsEdit) revisions(overrides []*Override) {
 	}
 }
 
-// raise raises the revision of a rule, unless that is without effect.
+// raise raises the revision of a rule, unless that has no effect.
 func (c *exceptionsEdit) raise(r *Rule, revision int64) {
 	if of := c.rules[r.Index]; of != nil && of.rev >= revision || of == nil && !c.raises(r, revision) {
 		return
@@ -291,11 +294,11 @@ func (c *exceptionsEdit) raises(r *Rule, revision int64) bool {
 	return slices.ContainsFunc(r.Limits, func(l RuleLimit) bool { return max(l.Meter.Rev, c.planRevision) < revision })
 }
 
-// prune drops what has no rows left. A revision alone is left only while some
-// limit of the plan is older.
+// prune removes the exceptions of rules that have no rows left. A revision without
+// rows is kept while some limit of the plan is older.
 func (c *exceptionsEdit) prune() {
 	c.deny, c.allow = c.deny.prune(), c.allow.prune()
-	left := false
+	remaining := false
 	for i, of := range c.rules {
 		if of != nil && of.owner == c.by {
 			of.overrides = slices.DeleteFunc(slices.Clone(of.overrides), (*overridesOf).empty)
@@ -306,9 +309,9 @@ func (c *exceptionsEdit) prune() {
 				of, c.rules[i] = nil, nil
 			}
 		}
-		left = left || of != nil
+		remaining = remaining || of != nil
 	}
-	if !left {
+	if !remaining {
 		c.rules = nil
 	}
 }
@@ -320,32 +323,32 @@ func (c *exceptionsEdit) block(b *Block, remove bool) error {
 		return err
 	}
 	if r.Mode != PolicyEnforce {
-		return fmt.Errorf("policy %q refuses nothing: its mode is %s", b.Policy, r.Mode)
+		return fmt.Errorf("policy %q denies nothing: its mode is %s", b.Policy, r.Mode)
 	}
 	for _, part := range b.Key {
 		if !slices.ContainsFunc(r.slots, func(s slot) bool { return s.name == part.Name }) {
 			return fmt.Errorf("policy %q does not count by %q", b.Policy, part.Name)
 		}
 	}
-	change(c.by, &c.settle, &c.own(r).blocks, r.PartitionOf(&Check{Attributes: b.Key}), b, remove)
+	change(c.by, &c.sorts, &c.own(r).blocks, r.PartitionOf(&Check{Attributes: b.Key}), b, remove)
 	return nil
 }
 
 func (b *Block) is(o *Block) bool { return b == o }
 
-// before orders blocks: the one that holds longest comes first, and is the only
-// one that counts.
+// before sorts blocks: the one that ends last comes first. Only the first one counts.
 func (b *Block) before(o *Block) int {
 	return cmp.Or(cmp.Compare(o.Until, b.Until), strings.Compare(b.ID, o.ID))
 }
 
 func (b *Block) useful(rows []*Block) []*Block { return rows[:1] }
 
-// before gives the answer to a check that comes before any policy: that of the
-// tenant's status, of its deny list, or of its allow list, in this order; ""
-// when none speaks. A forced check is stopped by none, but passes by the allow
-// list uncharged.
-func (s *Subject) before(c *Check, now int64) (why Reason, entry *ListEntry) {
+// beforePolicies returns the reason of a check that is decided before any policy:
+// by the tenant's status, its deny list, or its allow list, in this order. It
+// returns "" if none of them decides. None of them denies a check in mode Force.
+// The allow list allows such a check without a charge, unless the deny list has an
+// entry for it too.
+func (s *Subject) beforePolicies(c *Check, now int64) (reason Reason, entry *ListEntry) {
 	forced := c.Mode == Force
 	if s.Suspended && !forced {
 		return ReasonTenantSuspended, nil
@@ -365,35 +368,31 @@ func (s *Subject) before(c *Check, now int64) (why Reason, entry *ListEntry) {
 	return "", nil
 }
 
-// numbers are the limits of a rule as they hold for one check: the plan's, or
-// those of an override.
+// numbers are the limits of a rule that are in force for one check: those of the
+// plan or of an override.
 type numbers struct {
 	limits   []RuleLimit
 	override *override
-	rev      int64 // the least revision of their charges
-	ended    int64 // how far below it they go
+	rev      int64 // the least Charge.Rev
+	ended    int64 // how much less than rev the charges use; see revision
 }
 
-// numbers gives the numbers of a rule for a check.
+// numbers returns the limits of a rule that are in force for a check.
 func (s *Subject) numbers(r *Rule, c *Check, now int64) numbers {
 	n := numbers{limits: r.Limits, rev: s.PlanRevision}
-	if of := s.Exceptions.of(r); of != nil {
-		n.apply(of, c, now)
+	if exceptions := s.Exceptions.of(r); exceptions != nil {
+		n.rev = max(n.rev, exceptions.rev)
+		if n.override, n.ended = exceptions.choose(c, now); n.override != nil {
+			n.limits = n.override.limits
+		}
 	}
 	return n
 }
 
-func (n *numbers) apply(of *ruleExceptions, c *Check, now int64) {
-	n.rev = max(n.rev, of.rev)
-	if n.override, n.ended = of.choose(c, now); n.override != nil {
-		n.limits = n.override.limits
-	}
-}
-
-// revision is that of a charge on the kth limit. While an override has ended by
-// the clock and nobody has raised the revision for it, the numbers that follow
-// go below its revision: they read its states without their fraction of a unit,
-// which was counted in the override's rate, and cannot take it for theirs.
+// revision returns Charge.Rev for the limit at position k. When an override has
+// ended by the clock and no snapshot has raised the revision yet, the numbers after
+// it use a lower revision than the override did. They then read a state without its
+// fraction of a unit, which has the denominator of the override's rate.
 func (n *numbers) revision(k int) int64 {
 	return max(max(n.limits[k].Meter.Rev, n.rev)-n.ended, 1)
 }

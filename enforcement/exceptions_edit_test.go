@@ -11,7 +11,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// A Exceptions that was edited row by row is the one that is compiled from the rows
+// An Exceptions that was edited row by row equals the one that is compiled from the rows
 // that are left, and every version before stays as it was.
 func TestEditEqualsCompile(t *testing.T) {
 	t.Parallel()

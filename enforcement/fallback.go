@@ -5,78 +5,111 @@ import (
 	"time"
 )
 
-// awayRetry is what a caller is told to wait, in milliseconds, when nothing is
-// known but that the limiter is away.
-const awayRetry = 1000
+// unavailableRetry is the RetryAfter of a denial, in milliseconds, if the only
+// known fact is that the limiter is unavailable.
+const unavailableRetry = 1000
 
-// fallBack decides items together (one, or an atomic batch) by the failure modes of
-// their enforced policies, the limiter having decided nothing:
+// fallBack decides one item, or an atomic batch, by the failure modes of its
+// enforced policies. The shared limiter decided nothing.
 //
-//   - any closed one refuses, and so does a local one without a local limiter;
-//   - otherwise the local ones decide together, all or none, with this node's
-//     share of the numbers, which starts from what the shared counter was last
-//     seen to have left (ShareMemory);
-//   - open ones pass.
+//   - A closed policy denies. A local policy denies if there is no local limiter.
+//   - The other local policies are decided together by the local limiter, with
+//     this node's share of the numbers. The share starts from the last known state
+//     of the shared counter (ShareMemory).
+//   - An open policy allows.
 //
-// Limits of which nothing is known (open, closed, shadow) are left out of the
-// decision. Shadow policies are not charged. A forced check is allowed whatever
-// answers, and is charged in the local limiter what is local.
-func (e *Engine) fallBack(ctx context.Context, w *scratch, items []BatchItem, asks []ask) {
-	request := Request{ID: items[0].Decision.ID, Mode: items[0].Check.Mode, Home: items[0].Subject.Home}
-	forced := request.Mode == Force
-	closed := false
-	ranges := make([]span, len(items)) // of request.Charges
+// The decision lists only limits that the local limiter decided. Shadow policies
+// are not charged. A check in mode Force is always allowed; its local policies are
+// charged in the local limiter.
+func (e *Engine) fallBack(ctx context.Context, w *call, items []item) {
+	first := &items[0]
+	request := Request{ID: first.Decision.ID, Mode: first.Check.Mode, Home: first.Subject.Home}
+	forced, closed := request.Mode == Force, false
+	spans := make([]span, len(items)) // in request.Charges
 	for i := range items {
-		a, d := &asks[i], items[i].Decision
-		d.Degraded = a.enforced.len()+a.shadow.len() > 0
-		ranges[i].from = len(request.Charges)
-		kept := 0
-		for k := a.enforced.from; k < a.enforced.to; k++ {
-			l := d.Limits[w.places[k]]
+		it, d := &items[i], items[i].Decision
+		d.Degraded = it.hasCharges()
+		spans[i].from = len(request.Charges)
+		kept := d.Limits[:0] // positions ascend: no limit is overwritten before it is read
+		for k := it.enforced.from; k < it.enforced.to; k++ {
+			l := d.Limits[w.positions[k]]
 			switch mode := l.Rule.OnFailure; {
 			case mode == OnFailureOpen:
 			case mode == OnFailureClosed || e.local == nil:
 				closed = true
 				if !forced {
-					d.unavailable()
+					d.denyUnavailable()
 				}
 			default:
-				charge, shared := w.charges[k], w.charges[k].Meter
+				charge := w.charges[k]
 				charge.Meter = l.share(e.nodes)
 				if e.memory != nil && (!closed || forced) {
-					e.memory.Start(&charge, shared, e.nodes)
+					e.memory.Start(&charge, w.charges[k].Meter, e.nodes)
 				}
 				request.Charges = append(request.Charges, charge)
-				d.Limits[kept] = l // places ascend: none is overwritten before it is read
-				kept++
+				kept = append(kept, l)
 			}
 		}
-		d.Limits = d.Limits[:kept]
-		ranges[i].to = len(request.Charges)
+		d.Limits = kept
+		spans[i].to = len(request.Charges)
 	}
-	if closed && !forced {
-		for i := range items {
-			items[i].Decision.Limits = items[i].Decision.Limits[:0]
-		}
-		spread(items)
-		return
+	switch {
+	case closed && !forced:
+		dropLimits(items)
+	case len(request.Charges) > 0:
+		e.takeLocal(ctx, request, items, spans)
 	}
-	if len(request.Charges) > 0 {
-		e.takeLocal(ctx, request, items, ranges)
-	}
-	spread(items)
+	shareDenial(items)
 }
 
-// remember notes what the shared counters of an item's local policies hold. base
-// is where the charges of o begin in w.charges. A peek is left out: its states are
-// those that a charge would have left.
-func (e *Engine) remember(w *scratch, a *ask, item BatchItem, o *Outcome, base int) {
-	if e.memory == nil || a.blocked || item.Check.Mode == Peek {
+// takeLocal decides items together in the local limiter. spans are their parts of
+// the request's charges, one charge for each limit.
+func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, spans []span) {
+	forced := request.Mode == Force
+	outcomes := make([]Outcome, 1)
+	// The deadline of the caller may be the reason for the fallback.
+	takeFrom(context.WithoutCancel(ctx), e.local, []Request{request}, outcomes)
+	o := &outcomes[0]
+	for i, part := range spans {
+		d := items[i].Decision
+		if part.len() == 0 {
+			continue
+		}
+		if !o.Verdict.Decided() {
+			d.Limits = d.Limits[:0]
+			if !forced {
+				d.denyUnavailable()
+			}
+			continue
+		}
+		d.At = o.At
+		denied, retry := false, int64(0)
+		for k := range d.Limits {
+			l, charge, charged := &d.Limits[k], &request.Charges[part.from+k], &o.Charges[part.from+k]
+			l.fill(charge.Meter, charged, o.At, forced)
+			if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
+				l.RetryAfter = unavailableRetry // it fits the limit, but never this node's share
+			}
+			if !l.Allowed {
+				denied, retry = true, longer(retry, l.RetryAfter)
+			}
+		}
+		if denied && !forced {
+			d.denyByLimit(retry)
+		}
+	}
+}
+
+// remember stores the states of the shared counters of an item's local policies.
+// The charges of o begin at base in w.charges. A peek is not stored: its states
+// are those after a charge that was not made.
+func (e *Engine) remember(w *call, it *item, o *Outcome, base int) {
+	if e.memory == nil || it.Check.Mode == Peek {
 		return
 	}
 	now := int64(0)
-	for i := a.enforced.from; i < a.enforced.to; i++ {
-		if item.Decision.Limits[w.places[i]].Rule.OnFailure != OnFailureLocal {
+	for i := it.enforced.from; i < it.enforced.to; i++ {
+		if it.Decision.Limits[w.positions[i]].Rule.OnFailure != OnFailureLocal {
 			continue
 		}
 		if now == 0 {
@@ -86,74 +119,21 @@ func (e *Engine) remember(w *scratch, a *ask, item BatchItem, o *Outcome, base i
 	}
 }
 
-// takeLocal has this node's limiter decide items together; ranges are their
-// parts of the request's charges, which are those of their limits.
-func (e *Engine) takeLocal(ctx context.Context, request Request, items []BatchItem, ranges []span) {
-	forced := request.Mode == Force
-	outcomes := make([]Outcome, 1)
-	// The caller's own deadline may be what ran out.
-	e.takeFrom(context.WithoutCancel(ctx), e.local, []Request{request}, outcomes)
-	o := &outcomes[0]
-	for i, part := range ranges {
-		d := items[i].Decision
-		if part.len() == 0 {
-			continue
-		}
-		if !o.Verdict.Decided() {
-			d.Limits = d.Limits[:0]
-			if !forced {
-				d.unavailable()
-			}
-			continue
-		}
-		d.At = o.At
-		refusing, retry := false, int64(0)
-		for k := range d.Limits {
-			l, charge, charged := &d.Limits[k], &request.Charges[part.from+k], &o.Charges[part.from+k]
-			l.fill(charge.Meter, charged, o.At, forced)
-			if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
-				l.RetryAfter = awayRetry // more than this node's share, which ends when the shared limiter is back
-			}
-			if !l.Allowed {
-				refusing, retry = true, longer(retry, l.RetryAfter)
-			}
-		}
-		if refusing && !forced {
-			d.overLimit(retry)
-		}
-	}
+// denyUnavailable denies a decision that no limiter can make.
+func (d *Decision) denyUnavailable() {
+	d.Allowed, d.Reason, d.RetryAfter = false, ReasonLimiterUnavailable, unavailableRetry
 }
 
-// unavailable is a refusal because nobody can say.
-func (d *Decision) unavailable() {
-	d.Allowed, d.Reason, d.RetryAfter = false, ReasonLimiterUnavailable, awayRetry
-}
-
-// share is the limit's meter for one of so many nodes.
+// share returns the meter of the limit for one of so many nodes.
 func (l *LimitState) share(nodes int) *Meter {
-	limits, shares := l.inForce()
-	return shares.of(limits, nodes)[l.nth(limits)]
-}
-
-// inForce are the limits of the rule with the numbers in force, and their shares.
-func (l *LimitState) inForce() ([]RuleLimit, *shares) {
-	if l.override != nil {
-		return l.override.limits, &l.override.shares
+	if o := l.override; o != nil {
+		return o.shares.of(o.limits, nodes)[l.position]
 	}
-	return l.Rule.Limits, &l.Rule.shares
+	return l.Rule.shares.of(l.Rule.Limits, nodes)[l.position]
 }
 
-// nth is the limit's place among those of its rule.
-func (l *LimitState) nth(limits []RuleLimit) int {
-	k := 0
-	for &limits[k] != l.Limit {
-		k++
-	}
-	return k
-}
-
-// away logs that the limiter did not decide, unless that is because the caller left.
-func (e *Engine) away(ctx context.Context, o *Outcome) {
+// logUnavailable logs that the limiter did not decide, unless ctx has ended.
+func (e *Engine) logUnavailable(ctx context.Context, o *Outcome) {
 	if ctx.Err() != nil {
 		return
 	}
@@ -161,5 +141,5 @@ func (e *Engine) away(ctx context.Context, o *Outcome) {
 	if now-last < int64(time.Second) || !e.logged.CompareAndSwap(last, now) {
 		return
 	}
-	e.logger.Warn("limiter away: failure modes answer", "verdict", o.Verdict.String(), "err", o.Err)
+	e.logger.Warn("limiter unavailable: failure modes decide", "verdict", o.Verdict.String(), "err", o.Err)
 }

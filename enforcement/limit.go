@@ -203,14 +203,20 @@ func (l Limit) Compile(rev int64) *Meter {
 	return &Meter{Numbers: l.Numbers(), Algorithm: l.Algorithm, Anchor: l.Anchor, Rev: rev}
 }
 
+// Capacity returns the most units that can be charged at once: the burst of a
+// bucket, or the quota.
+func (l Limit) Capacity() int64 {
+	if l.Algorithm.Bucket() && l.Burst != 0 {
+		return l.Burst
+	}
+	return l.Quota
+}
+
 // Numbers gives the limit's numbers in the form of the arithmetic.
 func (l Limit) Numbers() Numbers {
 	n := Numbers{Quota: l.Quota, Window: l.Window.Microseconds()}
 	if l.Algorithm.Bucket() {
-		n.Capacity = l.Burst
-		if n.Capacity == 0 {
-			n.Capacity = l.Quota
-		}
+		n.Capacity = l.Capacity()
 		g := gcd(n.Quota, n.Window)
 		n.P, n.Q = n.Quota/g, n.Window/g
 	}

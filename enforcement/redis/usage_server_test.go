@@ -40,11 +40,11 @@ func TestUsage(t *testing.T) {
 			theirs.Decide(t.Context(), s, c, &d)
 		}
 		every := rapid.Int64Range(1, 60_000_000).Draw(t, "every")
-		at, want, err := ours.Usage(t.Context(), s, keys)
+		at, want, err := ours.KeyStates(t.Context(), s, keys)
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, got, err := theirs.Usage(t.Context(), s, keys)
+		_, got, err := theirs.KeyStates(t.Context(), s, keys)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -73,12 +73,12 @@ func keyedSubject(t *rapid.T, tenant uint32) *enforcement.Subject {
 }
 
 // holds is what keys hold.
-func holds(held []enforcement.KeyHolding, at, every int64) string {
+func holds(held []enforcement.KeyState, at, every int64) string {
 	var b strings.Builder
 	for i := range held {
 		for _, l := range held[i].Limits {
 			m := l.Limit.Meter
-			refused, ok := m.RefusesAfter(l.State, at, 1, every)
+			refused, ok := m.DeniedAfter(l.State, at, 1, every)
 			fmt.Fprintf(&b, "%d %s: %d left, reset %d, refused %d %v, %d entries\n", i, l.Limit.Name, m.Left(l.State, at), m.ResetAfter(l.State, at), refused, ok, len(l.State.Log))
 		}
 	}
@@ -137,7 +137,7 @@ func TestUsageIsOneRoundTrip(t *testing.T) {
 	if err := raw.ConfigResetStat(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	_, held, err := e.Usage(t.Context(), s, keys)
+	_, held, err := e.KeyStates(t.Context(), s, keys)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func BenchmarkUsage(b *testing.B) {
 		s, keys := usedTenant(b, users)
 		b.Run(fmt.Sprintf("%dx3", len(keys)), func(b *testing.B) {
 			for b.Loop() {
-				if _, _, err := e.Usage(b.Context(), s, keys); err != nil {
+				if _, _, err := e.KeyStates(b.Context(), s, keys); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -218,7 +218,7 @@ func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subje
 			asked, keys, pace = append(asked, named), append(keys, key), append(pace, &key.Pace)
 		}
 	}
-	at, held, err := s.cfg.Engine.Usage(ctx, subject, asked)
+	at, held, err := s.cfg.Engine.KeyStates(ctx, subject, asked)
 	if err != nil {
 		*u = Usage{}
 		return &problem.Problem{
@@ -239,7 +239,7 @@ func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subje
 }
 
 // hold fills in what a key holds at an instant.
-func (k *KeyUsage) hold(h *enforcement.KeyHolding, at int64, pace *Pace) {
+func (k *KeyUsage) hold(h *enforcement.KeyState, at int64, pace *Pace) {
 	if o := h.Override; o != nil {
 		k.Override = &InForce{ID: o.ID, Reason: o.Reason, Until: time.UnixMicro(o.Until).UTC()}
 	}
@@ -271,7 +271,7 @@ func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64)
 	if !ok {
 		return nil
 	}
-	micros, ok := m.RefusesAfter(state, at, cost, every)
+	micros, ok := m.DeniedAfter(state, at, cost, every)
 	if !ok {
 		return nil
 	}

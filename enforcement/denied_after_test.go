@@ -45,18 +45,18 @@ func refusedAt(m *Meter, s State, now, cost, every, most int64) (micros int64, r
 	return most * every, false
 }
 
-// RefusesAfter tells the very request that the reference refuses first; what it
+// DeniedAfter tells the very request that the reference refuses first; what it
 // calls never is not refused as far as it says that it looks, and far beyond that
 // where it looks at everything.
-func TestRefusesAfter(t *testing.T) {
+func TestDeniedAfter(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		for range 30 {
 			m, s, now, cost, every := drawPace(t)
 			const most = 6000
 			is, refused := refusedAt(m, s, now, cost, every, most)
-			said, ok := m.RefusesAfter(s, now, cost, every)
-			beyond := m.Algorithm.Windowed() && is >= (exhaustWindows-1)*m.Window
+			said, ok := m.DeniedAfter(s, now, cost, every)
+			beyond := m.Algorithm.Windowed() && is >= (maxWindowsAhead-1)*m.Window
 			switch {
 			case ok && refused && said == is:
 			case ok && !refused && said >= is && said%every == 0: // later than was played
@@ -70,7 +70,7 @@ func TestRefusesAfter(t *testing.T) {
 
 // Of a log in part the answer lies between those for entries that all leave as
 // soon, and as late, as what is at hand allows.
-func TestRefusesAfterOfALogInPart(t *testing.T) {
+func TestDeniedAfterOfALogInPart(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m, s, now, cost, every := drawPace(t)
@@ -100,9 +100,9 @@ func TestRefusesAfterOfALogInPart(t *testing.T) {
 		if units != s.A {
 			t.Fatalf("%d units leave of %d", units, s.A)
 		}
-		said, ok := m.RefusesAfter(part, now, cost, every)
-		first, always := m.RefusesAfter(late, now, cost, every)
-		last, ever := m.RefusesAfter(soon, now, cost, every)
+		said, ok := m.DeniedAfter(part, now, cost, every)
+		first, always := m.DeniedAfter(late, now, cost, every)
+		last, ever := m.DeniedAfter(soon, now, cost, every)
 		if ok && (!always || said < first) || ever && (!ok || said > last) {
 			t.Fatalf("said %d %v, between %d %v and %d %v", said, ok, first, always, last, ever)
 		}
@@ -112,7 +112,7 @@ func TestRefusesAfterOfALogInPart(t *testing.T) {
 // At the bounds of what a limit may be nothing overflows: what is said is not
 // negative, a multiple of the interval, and not before the units that are left
 // could be used.
-func TestRefusesAfterAtTheBounds(t *testing.T) {
+func TestDeniedAfterAtTheBounds(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		m := drawLimit(t, allAlgorithms...).Compile(1)
@@ -122,7 +122,7 @@ func TestRefusesAfterAtTheBounds(t *testing.T) {
 		s, _ = m.Settle(s, 1, now)
 		cost := drawCost(t, m)
 		every := rapid.OneOf(rapid.Int64Range(1, 1000), rapid.Int64Range(1, maxForever)).Draw(t, "every")
-		said, ok := m.RefusesAfter(s, now, cost, every)
+		said, ok := m.DeniedAfter(s, now, cost, every)
 		left := m.Left(s, now)
 		switch {
 		case !ok && said != 0, said < 0, said > maxForever:
@@ -138,7 +138,7 @@ func TestRefusesAfterAtTheBounds(t *testing.T) {
 	})
 }
 
-func TestRefusesAfterWorked(t *testing.T) {
+func TestDeniedAfterWorked(t *testing.T) {
 	t.Parallel()
 	minute := time.Minute.Microseconds()
 	for name, c := range map[string]struct {
@@ -171,7 +171,7 @@ func TestRefusesAfterWorked(t *testing.T) {
 		s = m.Charge(s, 1, at, c.used)
 		at += c.after.Microseconds()
 		s, _ = m.Settle(s, 1, at)
-		micros, ok := m.RefusesAfter(s, at, c.cost, max(c.every.Microseconds(), 1))
+		micros, ok := m.DeniedAfter(s, at, c.cost, max(c.every.Microseconds(), 1))
 		if ok == c.neverEnds || micros != c.want.Microseconds() {
 			t.Errorf("%s: refuses after %v, %v; want %v", name, time.Duration(micros)*time.Microsecond, ok, c.want)
 		}

@@ -9,10 +9,10 @@ import (
 	"github.com/headgate/headgate/internal/cow"
 )
 
-// A list is a deny or an allow list by attribute, in the order of their names.
+// A list is a deny list or an allow list, sorted by attribute.
 type list []*listOf
 
-// listOf is a list's entries of one attribute.
+// listOf are the entries of one attribute.
 type listOf struct {
 	attribute string
 	exact     cow.Map[string, group[ListEntry]]
@@ -20,7 +20,7 @@ type listOf struct {
 	owner     *cow.Owner
 }
 
-// entries returns the entries of an attribute for writing.
+// entries returns the entries of an attribute, copied for writing.
 func (l *list) entries(by *cow.Owner, attribute string) *listOf {
 	at, found := slices.BinarySearchFunc(*l, attribute, func(of *listOf, name string) int { return strings.Compare(of.attribute, name) })
 	if !found {
@@ -35,8 +35,8 @@ func (l *list) entries(by *cow.Owner, attribute string) *listOf {
 	return (*l)[at]
 }
 
-// list adds or removes an entry. Of several with one value the one that holds
-// longest counts: while any of them is in force, it is.
+// list adds or removes an entry. Of several entries with one value, the one that
+// ends last counts.
 func (c *exceptionsEdit) list(l *list, e *ListEntry, remove bool) error {
 	value, network := e.Value, netip.Prefix{}
 	if e.Attribute == ipAttribute {
@@ -47,14 +47,14 @@ func (c *exceptionsEdit) list(l *list, e *ListEntry, remove bool) error {
 	}
 	of := l.entries(c.by, e.Attribute)
 	if network.IsValid() && !network.IsSingleIP() {
-		changePrefix(c.by, &c.settle, &of.networks, network, network.Bits(), e, remove)
+		changePrefix(c.by, &c.sorts, &of.networks, network, network.Bits(), e, remove)
 	} else {
-		change(c.by, &c.settle, &of.exact, value, e, remove)
+		change(c.by, &c.sorts, &of.exact, value, e, remove)
 	}
 	return nil
 }
 
-// prune drops the attributes that a list has no entries of.
+// prune returns the list without the attributes that have no entries.
 func (l list) prune() list {
 	l = slices.DeleteFunc(slices.Clone(l), func(of *listOf) bool { return of.exact.Len() == 0 && of.networks.by.Len() == 0 })
 	if len(l) == 0 {
@@ -65,8 +65,7 @@ func (l list) prune() list {
 
 func (e *ListEntry) is(o *ListEntry) bool { return e == o }
 
-// before orders entries: the one that holds longest comes first, and is the only
-// one that counts.
+// before sorts entries: the one that ends last comes first. Only the first one counts.
 func (e *ListEntry) before(o *ListEntry) int {
 	if (e.Until == 0) != (o.Until == 0) {
 		if e.Until == 0 {
@@ -79,19 +78,20 @@ func (e *ListEntry) before(o *ListEntry) int {
 
 func (e *ListEntry) useful(rows []*ListEntry) []*ListEntry { return rows[:1] }
 
-// find gives the entry in force that a check meets, or nil: by the attributes'
-// names, an exact value before networks, a longer network before a shorter.
+// find returns the entry in force that matches a check, or nil. It searches the
+// attributes by name, an exact value before networks, and a longer network before a
+// shorter one.
 func (l list) find(c *Check, now int64) *ListEntry {
 	for _, of := range l {
 		value, ok := c.attribute(of.attribute)
 		if !ok {
 			continue
 		}
-		if g, found := of.exact.Get(value); found && lasts(g.first().Until, now) {
+		if g, found := of.exact.Get(value); found && inForce(g.first().Until, now) {
 			return g.first()
 		}
 		for _, bits := range of.networks.lengths {
-			if g, found := networkAt(&of.networks, c.IP, bits.length); found && lasts(g.first().Until, now) {
+			if g, found := networkAt(&of.networks, c.IP, bits.length); found && inForce(g.first().Until, now) {
 				return g.first()
 			}
 		}
@@ -99,5 +99,5 @@ func (l list) find(c *Check, now int64) *ListEntry {
 	return nil
 }
 
-// lasts reports whether what holds until an instant (0: without an end) does now.
-func lasts(until, now int64) bool { return until == 0 || now < until }
+// inForce reports whether an entry that ends at until is in force. 0 means no end.
+func inForce(until, now int64) bool { return until == 0 || now < until }

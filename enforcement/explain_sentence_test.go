@@ -46,7 +46,7 @@ func TestBecause(t *testing.T) {
 		"denies: the policy counts by the attribute app, which was not sent, and denies such requests",
 		"old: the policy new applies, and replaces this one",
 		"new: the policy applies",
-		"shadow: the policy applies, in shadow: it counts what it would refuse, and refuses nothing, with other numbers until 2026-03-01T12:00:00.001Z",
+		"shadow: the policy applies, in shadow: it counts the requests that it would deny, and denies none, with other numbers until 2026-03-01T12:00:00.001Z",
 		"blocked: the policy applies, and its key is blocked until 2026-03-01T12:00:00.001Z",
 	}
 	if diff := cmp.Diff(want, told(s, enforcement.Check{Method: "GET"}, enforcement.ReasonBlocked)); diff != "" {
@@ -60,7 +60,7 @@ func TestBecause(t *testing.T) {
 		suspended := *plain
 		suspended.Suspended = true
 		got := told(&suspended, enforcement.Check{Path: "/a"}, reason)
-		if want := "new: " + who + " answered before any policy"; got[7] != want {
+		if want := "new: " + who + " decided before any policy"; got[7] != want {
 			t.Errorf("%s: %s, want %s", reason, got[7], want)
 		}
 		if want := "path: the policy is for /b/*, and the request has the path /a"; got[2] != want {

@@ -7,20 +7,20 @@ import (
 	"github.com/headgate/headgate/internal/cow"
 )
 
-// A group is what was set for one value: nearly always one row.
+// A group has the rows for one value: almost always one.
 type group[T any] struct {
 	row     *T
-	several *several[T] // when there are more; row is then nil
+	several *several[T] // for more than one row; row is then nil
 }
 
 // several are the rows of a group with more than one.
 type several[T any] struct {
-	rows   []*T // in order once the edit is settled
-	useful []*T // the rows that a check has to look at, in order
+	rows   []*T // sorted when Edit is done
+	useful []*T // the rows that a check reads, sorted
 	owner  *cow.Owner
 }
 
-// first returns the first row of a group. A check of most kinds needs no other.
+// first returns the first row of a group.
 func (g group[T]) first() *T {
 	if g.several != nil {
 		return g.several.useful[0]
@@ -28,7 +28,7 @@ func (g group[T]) first() *T {
 	return g.row
 }
 
-// each calls yield with the rows that a check has to look at.
+// each calls yield with the rows that a check reads.
 func (g group[T]) each(yield func(*T)) {
 	if g.row != nil {
 		yield(g.row)
@@ -40,26 +40,26 @@ func (g group[T]) each(yield func(*T)) {
 	}
 }
 
-// A groupable is a row that can stand in a group.
+// A groupable is a row type that groups can have.
 type groupable[T any] interface {
 	*T
-	// is reports whether both are of the same row.
+	// is reports whether both are the same row.
 	is(o *T) bool
-	// before orders the rows of a group: below 0 if the receiver comes first.
+	// before compares rows for sorting: below 0 if the receiver comes first.
 	before(o *T) int
-	// useful returns the rows that a check has to look at. rows is in order, is not
-	// empty and must not be written.
+	// useful returns the rows that a check reads. rows is sorted and not empty, and
+	// must not be written.
 	useful(rows []*T) []*T
 }
 
-// change adds a row to the group of a key, or removes it. Groups with several
-// rows are put in order by the functions that it appends to settle.
+// change adds a row to the group of a key, or removes it. For a group with several
+// rows, it appends a function to sorts that sorts the group.
 func change[K comparable, T any, P groupable[T]](
-	by *cow.Owner, settle *[]func(), m *cow.Map[K, group[T]], key K, row *T, remove bool,
+	by *cow.Owner, sorts *[]func(), m *cow.Map[K, group[T]], key K, row *T, remove bool,
 ) {
 	g, found := m.Get(key)
 	switch {
-	case remove && (!found || g.several == nil && !P(row).is(g.row)): // not here
+	case remove && (!found || g.several == nil && !P(row).is(g.row)): // the group does not have the row
 	case !found:
 		m.Put(by, key, group[T]{row: row})
 	case g.several == nil && remove:
@@ -72,7 +72,7 @@ func change[K comparable, T any, P groupable[T]](
 		if s.owner != by {
 			s = &several[T]{rows: slices.Clone(s.rows), owner: by}
 			m.Put(by, key, group[T]{several: s})
-			*settle = append(*settle, func() { settled[K, T, P](by, m, key, s) })
+			*sorts = append(*sorts, func() { sortGroup[K, T, P](by, m, key, s) })
 		}
 		if remove {
 			s.rows = slices.DeleteFunc(s.rows, P(row).is)
@@ -85,10 +85,10 @@ func change[K comparable, T any, P groupable[T]](
 	}
 }
 
-// settled puts a group with several rows in order.
-func settled[K comparable, T any, P groupable[T]](by *cow.Owner, m *cow.Map[K, group[T]], key K, s *several[T]) {
+// sortGroup sorts a group with several rows.
+func sortGroup[K comparable, T any, P groupable[T]](by *cow.Owner, m *cow.Map[K, group[T]], key K, s *several[T]) {
 	if g, _ := m.Get(key); g.several != s {
-		return // removed since
+		return // the group was replaced after the change
 	}
 	if len(s.rows) == 1 {
 		m.Put(by, key, group[T]{row: s.rows[0]})
@@ -98,22 +98,22 @@ func settled[K comparable, T any, P groupable[T]](by *cow.Owner, m *cow.Map[K, g
 	s.useful = P(s.rows[0]).useful(s.rows)
 }
 
-// prefixes are groups by a prefix, found by one look for each length in use.
+// prefixes are groups by prefix. A search looks up each length in use once.
 type prefixes[K comparable, T any] struct {
 	by      cow.Map[K, group[T]]
 	lengths lengths
 }
 
-// changePrefix is change for the group of a prefix of so many bytes or bits.
+// changePrefix is change for the group of a prefix. length is in bytes or bits.
 func changePrefix[K comparable, T any, P groupable[T]](
-	by *cow.Owner, settle *[]func(), p *prefixes[K, T], key K, length int, row *T, remove bool,
+	by *cow.Owner, sorts *[]func(), p *prefixes[K, T], key K, length int, row *T, remove bool,
 ) {
 	before := p.by.Len()
-	change[K, T, P](by, settle, &p.by, key, row, remove)
+	change[K, T, P](by, sorts, &p.by, key, row, remove)
 	p.lengths = p.lengths.with(length, p.by.Len()-before)
 }
 
-// networkAt returns the group of the network of so many bits that holds an address.
+// networkAt returns the group of the network of that many bits that contains addr.
 func networkAt[T any](p *prefixes[netip.Prefix, T], addr netip.Addr, bits int) (g group[T], found bool) {
 	network, err := addr.Prefix(bits)
 	if err != nil {
@@ -122,12 +122,12 @@ func networkAt[T any](p *prefixes[netip.Prefix, T], addr netip.Addr, bits int) (
 	return p.by.Get(network)
 }
 
-// lengths are the lengths of prefixes that are in use, longest first.
+// lengths are the lengths of prefixes in use, longest first.
 type lengths []lengthInUse
 
 type lengthInUse struct{ length, prefixes int }
 
-// with returns the lengths when so many more prefixes have this one.
+// with returns the lengths after more prefixes get this one; more may be negative.
 func (l lengths) with(length, more int) lengths {
 	at, found := slices.BinarySearchFunc(l, length, func(x lengthInUse, length int) int { return length - x.length })
 	switch {

@@ -57,7 +57,7 @@ func TestUsageAgrees(t *testing.T) {
 			}
 			before := len(*heard)
 			calls = 0
-			instant, held, err := e.Usage(t.Context(), s, keys)
+			instant, held, err := e.KeyStates(t.Context(), s, keys)
 			if err != nil || calls > 1 || len(*heard) != before || instant != 0 && instant != now || instant == 0 != (calls == 0) {
 				t.Fatalf("at %d: %v after %d calls", instant, err, calls)
 			}
@@ -76,7 +76,7 @@ func TestUsageAgrees(t *testing.T) {
 	})
 }
 
-func wantHolding(t *rapid.T, h *enforcement.KeyHolding, p *enforcement.PolicyExplanation, instant int64) {
+func wantHolding(t *rapid.T, h *enforcement.KeyState, p *enforcement.PolicyExplanation, instant int64) {
 	t.Helper()
 	said, is := fmt.Sprint(h.Override, h.Block), fmt.Sprint(p.Override, p.Block)
 	for _, l := range h.Limits {
@@ -98,12 +98,12 @@ func TestUsageWithoutALimiter(t *testing.T) {
 	s := subject(t,
 		enforcement.RuleSpec{Policy: "p", Limits: []enforcement.RuleLimit{window(1, 5)}},
 		enforcement.RuleSpec{Policy: "exempt"})
-	ask := func(verdict enforcement.Verdict, rules ...*enforcement.Rule) (int64, []enforcement.KeyHolding, error) {
+	ask := func(verdict enforcement.Verdict, rules ...*enforcement.Rule) (int64, []enforcement.KeyState, error) {
 		var keys []enforcement.CountedKey
 		for _, r := range rules {
 			keys = append(keys, enforcement.CountedKey{Rule: r})
 		}
-		return enforcement.NewEngine(away{verdict}, enforcement.Config{Now: at(&now)}).Usage(t.Context(), s, keys)
+		return enforcement.NewEngine(away{verdict}, enforcement.Config{Now: at(&now)}).KeyStates(t.Context(), s, keys)
 	}
 	if _, held, err := ask(enforcement.Failed, s.Plan.Rules...); !errors.Is(err, enforcement.ErrNotReached) || held != nil {
 		t.Errorf("%v, %v", held, err)
@@ -146,7 +146,7 @@ func TestUsageOfManyLimits(t *testing.T) {
 	for i := range keys {
 		keys[i] = enforcement.CountedKey{Rule: s.Plan.Rules[0], Key: attributes("user", fmt.Sprint("u", i))}
 	}
-	instant, held, err := e.Usage(t.Context(), s, keys)
+	instant, held, err := e.KeyStates(t.Context(), s, keys)
 	if err != nil || calls != 2 || fmt.Sprint(sizes) != "[4000 1000]" || instant != start+61*second {
 		t.Fatalf("at %d: %v; %d calls of %v", instant, err, calls, sizes)
 	}

@@ -1,0 +1,190 @@
+package enforcement
+
+import "context"
+
+// answerEach fills in the decisions of items that are decided one by one.
+func (e *Engine) answerEach(ctx context.Context, w *call) {
+	for i := range w.items {
+		if it := &w.items[i]; it.hasCharges() {
+			e.answer(ctx, w, w.items[i:i+1], &w.outcomes[it.request], it.enforced.from)
+			setNumbersUntil(w.items[i : i+1])
+		}
+	}
+}
+
+// answer fills in the decisions of items that one outcome decides: a single item
+// or an atomic batch. The charges of the outcome begin at base in w.charges.
+//
+// With a blocked item, the outcome is that of a peek. The items pass when the
+// blocks have ended and the limits allow all of them. The decisions then list no
+// limits, because the peek returned the states after the charges.
+func (e *Engine) answer(ctx context.Context, w *call, items []item, o *Outcome, base int) {
+	blocked := false
+	for i := range items {
+		blocked = blocked || items[i].blocked
+	}
+	switch {
+	case o.Verdict.Decided():
+		for i := range items {
+			it := &items[i]
+			if !blocked {
+				e.remember(w, it, o, base)
+			}
+			denied, retry := w.fillLimits(it, o, base)
+			switch d := it.Decision; {
+			case !denied:
+			case !blocked:
+				d.denyByLimit(retry)
+			default:
+				if d.Allowed {
+					d.Allowed, d.Reason = false, ReasonBatchRefused
+				}
+				d.RetryAfter = longer(d.RetryAfter, retry)
+			}
+		}
+	case blocked:
+		e.logUnavailable(ctx, o)
+	default:
+		e.undecided(ctx, w, items, o)
+		return
+	}
+	if blocked {
+		dropLimits(items)
+	}
+	shareDenial(items)
+}
+
+// undecided answers items that the limiter did not decide. The failure modes of
+// their policies decide, unless ctx has ended. If ctx has ended, no caller reads
+// the answer, and the request says nothing about the limiter: the items are denied
+// with ReasonLimiterUnavailable, and are neither degraded, charged nor recorded.
+func (e *Engine) undecided(ctx context.Context, w *call, items []item, o *Outcome) {
+	if ctx.Err() == nil {
+		e.logUnavailable(ctx, o)
+		e.fallBack(ctx, w, items)
+		return
+	}
+	dropLimits(items)
+	for i := range items {
+		items[i].abandoned = true
+		items[i].Decision.denyUnavailable()
+	}
+}
+
+// fillLimits fills in an item's limits from an outcome, whose charges begin at
+// base in w.charges. denied reports whether an enforced limit denies the item, and
+// retry is the longest RetryAfter of those limits.
+func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry int64) {
+	d, forced := it.Decision, it.Check.Mode == Force
+	d.At = o.At
+	for n, part := range [...]span{it.enforced, it.shadow} {
+		for i := part.from; i < part.to; i++ {
+			l := &d.Limits[w.positions[i]]
+			l.fill(w.charges[i].Meter, &o.Charges[i-base], o.At, forced)
+			l.Shared = true
+			if n == 0 && !l.Allowed {
+				denied, retry = !forced, longer(retry, l.RetryAfter)
+			}
+		}
+	}
+	return denied, retry
+}
+
+// fill sets the state of a limit after its charge. A forced charge that did not
+// fit leaves nothing, even if the counter is at its bound.
+func (l *LimitState) fill(m *Meter, c *Charged, at int64, forced bool) {
+	l.Allowed = c.Fits
+	l.Remaining = m.Remaining(c.State, at)
+	l.ResetAfter = Milliseconds(m.ResetAfter(c.State, at))
+	if c.Fits {
+		return
+	}
+	if forced {
+		l.Remaining = 0
+	}
+	l.RetryAfter = Never
+	if micros, ok := m.RetryAfter(c.State, at, c.Cost); ok {
+		l.RetryAfter = Milliseconds(micros)
+	}
+}
+
+// denyByLimit denies a decision by limits. retry is the longest of their waits.
+func (d *Decision) denyByLimit(retry int64) {
+	d.Allowed, d.Reason, d.RetryAfter = false, ReasonOverLimit, retry
+	if retry == Never {
+		d.Reason = ReasonCostExceedsQuota
+	}
+}
+
+// dropLimits removes the limits of decisions that limits do not decide.
+func dropLimits(items []item) {
+	for i := range items {
+		items[i].Decision.Limits = items[i].Decision.Limits[:0]
+	}
+}
+
+// shareDenial denies all items of an atomic batch if one of them is denied. The
+// items then have the longest wait of the denied ones.
+func shareDenial(items []item) {
+	if len(items) == 1 {
+		return
+	}
+	denied, retry := false, int64(0)
+	for i := range items {
+		if d := items[i].Decision; !d.Allowed {
+			denied, retry = true, longer(retry, d.RetryAfter)
+		}
+	}
+	if !denied {
+		return
+	}
+	for i := range items {
+		if d := items[i].Decision; d.Allowed || d.Reason == ReasonBatchRefused {
+			d.Allowed, d.Reason, d.RetryAfter, d.List = false, ReasonBatchRefused, retry, nil
+		}
+	}
+}
+
+// longer returns the longer of two waits. Never is the longest.
+func longer(a, b int64) int64 {
+	if a == Never || b == Never {
+		return Never
+	}
+	return max(a, b)
+}
+
+// setNumbersUntil sets NumbersUntil of denied items that were decided together.
+// The wait of a denial is computed from the numbers in force now. If an override
+// ends before the wait does, the wait may change. If a block ends before the wait
+// does, the wait stays, but the reason changes from the block to a limit.
+func setNumbersUntil(items []item) {
+	if items[0].Subject.Exceptions == nil || items[0].Decision.Allowed {
+		return
+	}
+	first := int64(0)
+	for i := range items {
+		switch items[i].Decision.Reason {
+		case ReasonOverLimit, ReasonCostExceedsQuota, ReasonBlocked, ReasonBatchRefused:
+			first = earlier(first, items[i].overridesUntil)
+		default:
+			return // the wait does not come from numbers
+		}
+	}
+	for i := range items {
+		it, d := &items[i], items[i].Decision
+		if first != 0 && (d.RetryAfter == Never || it.wait(first) <= d.RetryAfter) {
+			d.NumbersUntil = first
+		}
+		if b := d.Block; b != nil && (d.RetryAfter == Never || it.wait(b.Until) < d.RetryAfter) {
+			d.NumbersUntil = earlier(d.NumbersUntil, b.Until)
+		}
+	}
+}
+
+// earlier returns the earlier of two instants. 0 means no instant.
+func earlier(a, b int64) int64 {
+	if a == 0 || b != 0 && b < a {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,87 @@
+package enforcement
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// A Check is a question to an Engine: may this request pass?
+type Check struct {
+	Method string // in upper case; "" if the caller sent none
+	Path   string // normalized by NormalizePath; "" if the caller sent none
+	// Attributes has at most MaxAttributes attributes. The ip attribute is in
+	// canonical form, and IP holds its parsed value.
+	Attributes []Attribute
+	IP         netip.Addr // invalid if the caller sent no ip
+	Cost       int64      // 0 to MaxCost
+	Mode       Mode       // Enforce, Peek or Force
+}
+
+// An Attribute is a named value of a request. An empty value counts as missing.
+type Attribute struct{ Name, Value string }
+
+// Bounds of a check. SetMethod, SetPath and AddAttribute enforce them.
+const (
+	MaxMethod         = 32      // bytes
+	MaxPath           = 8 << 10 // bytes, before normalization
+	MaxAttributes     = 16
+	MaxAttributeName  = 64   // bytes
+	MaxAttributeValue = 1024 // bytes
+)
+
+// SetMethod sets the method: a token of RFC 9110 without lower-case letters.
+// Methods are case-sensitive. A lower-case "post" would match no policy and pass
+// without being counted, so SetMethod rejects it. The error says what is wrong.
+func (c *Check) SetMethod(method string) error {
+	if !methodToken(method) {
+		return fmt.Errorf("must be an HTTP method of 1 to %d characters, in upper case, like GET", MaxMethod)
+	}
+	c.Method = method
+	return nil
+}
+
+// SetPath normalizes and sets the path. The error says what is wrong with it.
+func (c *Check) SetPath(path string) (err error) {
+	if len(path) > MaxPath {
+		return fmt.Errorf("must be at most %d bytes", MaxPath)
+	}
+	c.Path, err = NormalizePath(path)
+	return err
+}
+
+// AddAttribute adds an attribute, an ip in its canonical form. The caller makes
+// sure that no two attributes have one name. After an error, which says what is
+// wrong, c is unchanged.
+func (c *Check) AddAttribute(name, value string) error {
+	switch {
+	case len(c.Attributes) == MaxAttributes:
+		return fmt.Errorf("is one too many: at most %d attributes", MaxAttributes)
+	case name == "" || len(name) > MaxAttributeName:
+		return fmt.Errorf("has a name that is empty or longer than %d bytes", MaxAttributeName)
+	case len(value) > MaxAttributeValue:
+		return fmt.Errorf("must be at most %d bytes", MaxAttributeValue)
+	case name == ipAttribute && value != "":
+		addr, canonical, err := CanonicalIP(value)
+		if err != nil {
+			return err
+		}
+		c.IP, value = addr, canonical
+	}
+	c.Attributes = append(c.Attributes, Attribute{Name: name, Value: value})
+	return nil
+}
+
+// methodToken reports whether s is a token of RFC 9110 without lower-case letters.
+func methodToken(s string) bool {
+	if s == "" || len(s) > MaxMethod {
+		return false
+	}
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'A' || c > 'Z') && (c < '0' || c > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,97 @@
+package enforcement
+
+// A ShareMemory stores the last known states of shared counters. When the shared
+// limiter becomes unavailable, this node's share of a limit starts from them, and
+// not from a full counter in the middle of a window. The in-process limiter that is
+// Config.Local implements it.
+type ShareMemory interface {
+	// Now returns the time of the local limiter's clock, in microseconds since the epoch.
+	Now() int64
+	// Remember stores the state that the shared limiter returned for a charge. The
+	// state was settled at the instant at by the shared limiter's clock, and arrived
+	// at the instant now by Now. The difference moves its instants to the clock of
+	// Now. Remember ignores a state that is older than the stored one. A state that
+	// is Fresh removes the stored one. When the memory is full, Remember ignores new
+	// keys.
+	Remember(c *Charge, state *State, at, now int64)
+	// Start sets the local counter of a charge to StartShare of the remembered state,
+	// and deletes that state. The Meter of the charge is this node's share. Without a
+	// Remember after it, a second Start changes nothing. If the local limiter already
+	// has the counter, Start sets it to the Stricter of both states.
+	Start(c *Charge, shared *Meter, nodes int)
+}
+
+// StartShare returns the first state of a local counter. share is the meter of one
+// node's share. m is the meter of the shared counter, whose last known state is
+// seen, with instants on the clock of now. The share has
+//
+//	left = min(share, ceil(left of seen at now / nodes))
+//
+// units left. A window keeps its start, so that it ends when the shared one does.
+// A bucket refills from now at the rate of the share; its debt is divided too. The
+// previous count of a sliding counter is divided and rounded down, and the current
+// count gets the rest. Without a current count, the previous one gets everything. A
+// log becomes one entry at the instant of its newest entry: its units return later
+// than in the shared log, never sooner.
+//
+// The zero State means that the share is full.
+func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) State {
+	if m.Algorithm == SlidingWindowLog && seen.Rev != 0 && int64(len(seen.Log)) != seen.B {
+		seen.B, seen.Log = 1, []Entry{{T: seen.T, Units: seen.A}} // Log has only the oldest entries
+	}
+	if seen, _ = m.Settle(seen, rev, now); seen.Fresh() {
+		return State{}
+	}
+	full := share.Quota
+	if share.Algorithm.Bucket() {
+		full = share.Capacity
+	}
+	left := min(ceilDiv(m.Left(seen, now), int64(nodes)), full)
+	s := State{Rev: seen.Rev, A: full - left, T: seen.T}
+	switch {
+	case share.Algorithm.Bucket():
+		if left == full {
+			return State{}
+		}
+		s.A = max(left, -max(full, 1))
+	case share.Algorithm == SlidingWindowCounter && seen.A == 0:
+		// The least previous count whose weight is at least A: floor(B*rest/W) >= A.
+		rest := m.Window - max(now-s.T, 0)
+		s.B, _, _ = mulAddDiv(s.A, m.Window, rest-1, rest)
+		s.A = 0
+	case share.Algorithm == SlidingWindowCounter:
+		s.B = seen.B / int64(nodes)
+		s.A = max(s.A-share.faded(&s, now), 0)
+	case share.Algorithm == SlidingWindowLog:
+		if s.A == 0 {
+			return State{}
+		}
+		s.B, s.Log = 1, []Entry{{T: s.T, Units: s.A}}
+	}
+	return s
+}
+
+// Stricter returns a state that has no more units left than either of two states,
+// both settled at now. For buckets, it is the lower level. Otherwise, it is the
+// state that ends later; if the other one has less left, the difference is charged.
+func (m *Meter) Stricter(a, b State, rev, now int64) State {
+	switch {
+	case a.Fresh():
+		return b
+	case b.Fresh():
+		return a
+	case m.Algorithm.Bucket():
+		return State{Rev: max(a.Rev, b.Rev), A: min(a.A, b.A), B: min(a.B, b.B), T: max(a.T, b.T)}
+	case b.T > a.T:
+		a, b = b, a
+	}
+	return m.Charge(a, rev, now, max(m.Left(a, now)-m.Left(b, now), 0))
+}
+
+// ceilDiv returns a / b rounded up. b is above 0.
+func ceilDiv(a, b int64) int64 {
+	if a <= 0 {
+		return a / b
+	}
+	return (a-1)/b + 1
+}

@@ -1,0 +1,104 @@
+package enforcement
+
+import "time"
+
+// A Reason says why a request is allowed or denied. Its values are those on the wire.
+type Reason string
+
+// The reasons.
+const (
+	ReasonOK                 Reason = "ok"
+	ReasonAllowedByList      Reason = "allowed_by_list"
+	ReasonNoPolicy           Reason = "no_policy" // allowed or denied, by Subject.DenyUnmatched
+	ReasonOverLimit          Reason = "over_limit"
+	ReasonCostExceedsQuota   Reason = "cost_exceeds_quota"
+	ReasonBlocked            Reason = "blocked"
+	ReasonDeniedByList       Reason = "denied_by_list"
+	ReasonMissingAttribute   Reason = "missing_attribute"
+	ReasonTenantSuspended    Reason = "tenant_suspended"
+	ReasonBatchRefused       Reason = "batch_refused"
+	ReasonLimiterUnavailable Reason = "limiter_unavailable"
+	// ReasonOverloaded is the reason of a check that package api denied before the
+	// engine decided it. No Engine returns it.
+	ReasonOverloaded Reason = "overloaded"
+)
+
+// Never is the RetryAfter of a request that no wait makes possible.
+const Never int64 = -1
+
+// Sentence returns a sentence that says why the decision d is a denial. It has no
+// capital letter and no full stop.
+func (r Reason) Sentence(d *Decision) string { return string(r.AppendSentence(nil, d)) }
+
+// AppendSentence appends Sentence to b. For a denial by a limit, it allocates
+// nothing except space in b.
+func (r Reason) AppendSentence(b []byte, d *Decision) []byte {
+	switch r {
+	case ReasonOverLimit:
+		b = append(b, "over the limit of policy "...)
+		return d.appendNumbersUntil(d.AppendDenyingNames(b, "", ", ", false))
+	case ReasonCostExceedsQuota:
+		b = append(b, "policy "...)
+		b = append(d.AppendDenyingNames(b, "", ", ", true), " can never hold this cost"...)
+		return d.appendNumbersUntil(b)
+	case ReasonBlocked:
+		b = append(append(b, "the key of policy "...), d.Policy...)
+		return appendInstant(append(b, " is blocked until "...), d.Block.Until)
+	case ReasonDeniedByList:
+		return append(b, "the attribute "+d.List.Attribute+" has a value that is on the tenant's deny list"...)
+	case ReasonNoPolicy:
+		return append(b, "no policy of the tenant's plan matches, and the tenant denies requests that match none"...)
+	case ReasonMissingAttribute:
+		return append(b, "policy "+d.Policy+" counts by the attribute "+d.Missing+", which was not sent"...)
+	case ReasonTenantSuspended:
+		return append(b, "tenant "+d.Subject.Tenant+" is suspended"...)
+	case ReasonBatchRefused:
+		return append(b, "another check of this atomic batch was denied, and nothing was charged"...)
+	case ReasonLimiterUnavailable:
+		return append(b, "the limiter is unavailable, and a policy that applies denies requests in that case"...)
+	}
+	return append(b, "denied"...)
+}
+
+// AppendDenyingNames appends the header names of the denying limits. Each name is
+// between two quotes, and sep is between the names. With never, it appends only
+// limits that no wait satisfies.
+func (d *Decision) AppendDenyingNames(b []byte, quote, sep string, never bool) []byte {
+	from := len(b)
+	for i := range d.Limits {
+		l := &d.Limits[i]
+		if !l.Denies() || never && l.RetryAfter != Never {
+			continue
+		}
+		if len(b) > from {
+			b = append(b, sep...)
+		}
+		b = append(b, quote...)
+		b = append(b, l.Limit.HeaderName...)
+		b = append(b, quote...)
+	}
+	return b
+}
+
+// appendNumbersUntil appends when the numbers of a denial end, if that is before
+// its wait does.
+func (d *Decision) appendNumbersUntil(b []byte) []byte {
+	if d.NumbersUntil == 0 {
+		return b
+	}
+	return appendInstant(append(b, "; other numbers are in force from "...), d.NumbersUntil)
+}
+
+// Milliseconds returns microseconds as milliseconds, rounded up.
+func Milliseconds(micros int64) int64 { return (micros + 999) / 1000 }
+
+// Instant returns microseconds since the epoch as a time in UTC, rounded up to the
+// millisecond. What ends at an instant has ended at the time that is displayed.
+func Instant(micros int64) time.Time { return time.UnixMilli(Milliseconds(micros)).UTC() }
+
+// InstantLayout is RFC 3339 with milliseconds.
+const InstantLayout = "2006-01-02T15:04:05.000Z07:00"
+
+func appendInstant(b []byte, micros int64) []byte {
+	return Instant(micros).AppendFormat(b, InstantLayout)
+}
