@@ -2,33 +2,33 @@ package enforcement
 
 import "math/bits"
 
-// The algorithms, as integer functions of (state, now, cost). They are the
-// reference: the in-process limiter calls them; the scripts of redis
-// translate Settle, Left and Charge, and what a caller is told (Remaining,
-// ResetAfter, RetryAfter) is computed here from the states that it returns.
+// The algorithms are integer functions of (state, now, cost). The in-process limiter
+// calls them. The Redis scripts implement only Settle, Left and Charge; this file
+// computes Remaining, ResetAfter and RetryAfter from the states that they return.
 //
-// Every function but Settle takes a settled state: what Settle made of the
-// stored one at the same now.
+// All functions except Settle require a settled state: the result of Settle on the
+// stored state at the same now.
 
-// Settle brings a stored state to the instant now: it converts what older
-// numbers wrote, rolls windows that are over, drops entries that have left and
-// refills buckets. A time before the stored one counts as the stored one.
+// Settle advances a stored state to the instant now. It converts a state of older
+// numbers, starts the next window when one has ended, removes expired log entries,
+// and refills buckets. If now is before the state's own time, Settle uses the
+// state's time.
 //
-// rev is the revision of the numbers in force for the caller: m.Rev, or a
-// later one when the tenant came to them later.
+// rev is the revision of the numbers in force for the caller: m.Rev, or a later one
+// if the tenant got these numbers later.
 //
-// clamped is true when the stored state lay further in the future than one
-// window (a bucket: than the time to fill it). It is then cut to now, and must
-// be stored even by a refusal, so that nobody waits longer than one window
-// more after a clock was set back.
+// clamped is true if the stored state was further in the future than one window, or
+// for a bucket the time to fill it. Settle then moves the state to now. The caller
+// must store a clamped state even after a denial. Otherwise requests are denied for
+// more than a window after a clock was set back.
 func (m *Meter) Settle(s State, rev, now int64) (settled State, clamped bool) {
 	clamped = m.settle(&s, rev, now)
 	return s, clamped
 }
 
-// Spend settles s, charges cost if it fits, and reports whether it did. write is
-// true when the result has to be stored: s was charged or clamped. It is Settle,
-// Left, Admits and Charge on the State of the caller, without a copy of it.
+// Spend settles s and charges cost if it fits. write reports whether the caller
+// must store s, because it was charged or clamped. Spend combines Settle, Left,
+// Admits and Charge without copying the state.
 func (m *Meter) Spend(s *State, rev, now, cost int64) (fits, write bool) {
 	write = m.settle(s, rev, now)
 	if fits = m.Admits(m.left(s, now), cost); fits && cost > 0 {
@@ -38,13 +38,13 @@ func (m *Meter) Spend(s *State, rev, now, cost int64) (fits, write bool) {
 	return fits, write
 }
 
-// settle is Settle in place.
+// settle is Settle on the state itself.
 func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
-	if s.Rev == 0 || s.A < 0 && !m.Algorithm.Bucket() { // no window and no log ever held less than nothing
+	if s.Rev == 0 || s.A < 0 && !m.Algorithm.Bucket() { // corrupt: windows and logs are never negative
 		*s = m.fresh(rev, now)
 		return false
 	}
-	if s.T > now && s.T > now+m.horizon() { // the first comparison needs no division
+	if s.T > now && s.T > now+m.horizon() { // the first comparison avoids a division
 		cut(s, now)
 		clamped = true
 	}
@@ -75,25 +75,26 @@ func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
 			return false
 		}
 	default:
-		if s.Rev != rev || s.A >= m.Capacity { // else there is nothing to convert
+		if s.Rev != rev || s.A >= m.Capacity { // else the state needs no conversion
 			*s = m.convert(*s, rev, now)
 		}
 		if s.B >= m.Q {
-			s.B = 0 // no meter stores a fraction of a unit or more
+			s.B = 0 // corrupt: a fraction is below one unit
 		}
 		if now > s.T {
 			s.A, s.B = refill(s.A, s.B, now-s.T, &m.Numbers)
 			s.T = now
 		}
 		if s.Rev > rev {
-			s.B = 0 // a fraction of this caller's Q: the next reader would take it for one of the later Q
+			s.B = 0 // the fraction is in this Q; a reader with the later Q must not use it
 		}
 	}
 	s.Rev = max(s.Rev, rev)
 	return clamped
 }
 
-// fresh is the settled form of a counter as new. Windows and logs have none.
+// fresh returns the settled state of a counter without a stored state. It is the
+// zero State for windows and logs.
 func (m *Meter) fresh(rev, now int64) State {
 	if !m.Algorithm.Bucket() {
 		return State{}
@@ -101,7 +102,8 @@ func (m *Meter) fresh(rev, now int64) State {
 	return State{Rev: rev, A: m.Capacity, T: now}
 }
 
-// horizon is how far in the future a state may lie and be believed.
+// horizon returns how far in the future a state may be without being clamped, in
+// microseconds.
 func (m *Meter) horizon() int64 {
 	if !m.Algorithm.Bucket() || m.P == 0 {
 		return m.Window
@@ -109,15 +111,15 @@ func (m *Meter) horizon() int64 {
 	return m.flow(m.Capacity, 0)
 }
 
-// flow is how long a bucket needs for need units when it has b/Q of one
-// already: ceil((need*Q - b) / P) microseconds, at most maxForever.
+// flow returns the time in microseconds in which a bucket refills need units, if
+// b/Q of a unit has refilled already: ceil((need*Q - b) / P), at most maxForever.
 func (m *Meter) flow(need, b int64) int64 {
 	// ceil((x - b) / P) = floor((x + (P - 1 - b)) / P); b < Q <= x keeps it positive.
 	quo, rem, ok := mulAddDiv(need, m.Q, 0, m.P)
 	if !ok || quo >= maxForever {
 		return maxForever
 	}
-	// (quo*P + rem - b) / P, rounded up, in two steps so that nothing overflows.
+	// (quo*P + rem - b) / P, rounded up, in two steps to avoid an overflow.
 	back := b - rem
 	if back > 0 {
 		return quo - back/m.P
@@ -125,14 +127,15 @@ func (m *Meter) flow(need, b int64) int64 {
 	return quo + (-back+m.P-1)/m.P
 }
 
-// refill lets elapsed microseconds flow into a bucket, up to its capacity. The
-// fraction stays as a numerator over Q, so that no rate drifts.
+// refill adds the units of elapsed microseconds to a bucket, up to its capacity.
+// The fraction of a unit is kept as a numerator over Q, so that the rate does not
+// drift.
 func refill(a, b, elapsed int64, n *Numbers) (int64, int64) {
 	if n.P == 0 {
 		return a, b
 	}
 	if hi, lo := bits.Mul64(uint64(elapsed), uint64(n.P)); hi == 0 && lo < uint64(n.Q) && b < n.Q-int64(lo) && a < n.Capacity {
-		return a, b + int64(lo) // less than one unit flowed: no division
+		return a, b + int64(lo) // less than one unit: no division
 	}
 	units, fraction, ok := mulAddDiv(elapsed, n.P, b, n.Q)
 	if !ok || units >= n.Capacity-a {
@@ -141,12 +144,12 @@ func refill(a, b, elapsed int64, n *Numbers) (int64, int64) {
 	return a + units, fraction
 }
 
-// convert makes a bucket that other numbers wrote readable by these: it flows
-// at the former rates as long as they held, keeps its units, and is cut to the
-// new capacity. A fraction that cannot be read is dropped. State of a later
-// revision than the caller's keeps its units too: only its fraction is lost.
+// convert converts a bucket state of other numbers. The bucket refills at each
+// former rate while that rate was in force, keeps its units, and is cut to the new
+// capacity. A fraction with an unknown denominator is dropped. A state of a later
+// revision than rev loses only its fraction.
 func (m *Meter) convert(s State, rev, now int64) State {
-	held := s.Rev // the revision whose Q the fraction counts in
+	denominator := s.Rev // the revision whose Q is the denominator of the fraction
 	if s.Rev < rev && rev == m.Rev {
 		for i := range m.Formers {
 			f, next, nextRev := &m.Formers[i], &m.Numbers, m.Rev
@@ -156,7 +159,7 @@ func (m *Meter) convert(s State, rev, now int64) State {
 			if nextRev <= s.Rev {
 				continue
 			}
-			if held != f.Rev {
+			if denominator != f.Rev {
 				s.B = 0
 			}
 			if s.A >= f.Capacity {
@@ -167,10 +170,10 @@ func (m *Meter) convert(s State, rev, now int64) State {
 				s.T = until
 			}
 			s.B, _, _ = mulAddDiv(s.B, next.Q, 0, f.Q)
-			held = nextRev
+			denominator = nextRev
 		}
 	}
-	if held != rev {
+	if denominator != rev {
 		s.B = 0
 	}
 	if s.A >= m.Capacity {
@@ -179,7 +182,7 @@ func (m *Meter) convert(s State, rev, now int64) State {
 	return s
 }
 
-// cut brings a state from the future to now; its count or level stays.
+// cut moves a state from the future to now. Its count or level does not change.
 func cut(s *State, now int64) {
 	s.T = now
 	if len(s.Log) > 0 {
@@ -191,8 +194,8 @@ func cut(s *State, now int64) {
 	}
 }
 
-// Left is how many units can be charged at once; below 0 when more was used
-// than the numbers now allow.
+// Left returns how many units can be charged now. It is negative if more units are
+// charged than the numbers now allow.
 func (m *Meter) Left(s State, now int64) int64 { return m.left(&s, now) }
 
 // left is Left without a copy of the state.
@@ -209,8 +212,8 @@ func (m *Meter) left(s *State, now int64) int64 {
 	return m.Quota - s.A
 }
 
-// faded is what the previous window still weighs: floor(previous * (window -
-// elapsed) / window).
+// faded returns the units of the previous window that still count: floor(previous *
+// (window - elapsed) / window).
 func (m *Meter) faded(s *State, now int64) int64 {
 	if s.B == 0 {
 		return 0
@@ -220,10 +223,10 @@ func (m *Meter) faded(s *State, now int64) int64 {
 	return weight
 }
 
-// Admits reports whether cost fits. Quota 0 admits nothing, not even cost 0.
+// Admits reports whether cost fits. A quota of 0 admits nothing, not even cost 0.
 func (m *Meter) Admits(left, cost int64) bool { return m.Quota > 0 && cost <= left }
 
-// Possible reports whether cost could ever fit.
+// Possible reports whether cost can ever fit.
 func (m *Meter) Possible(cost int64) bool {
 	if m.Algorithm.Bucket() {
 		return m.Quota > 0 && cost <= m.Capacity
@@ -231,9 +234,9 @@ func (m *Meter) Possible(cost int64) bool {
 	return m.Quota > 0 && cost <= m.Quota
 }
 
-// Charge takes cost without asking whether it fits: a caller that did not ask
-// Admits forces it. A cost of 0 changes nothing and opens nothing. A forced
-// count stops at 10^15, a bucket's debt at one capacity, and a full log adds to
+// Charge charges cost whether it fits or not. The caller checks Admits, unless the
+// mode is Force. A cost of 0 changes nothing and opens no window. A forced count
+// stops at 10^15, and the debt of a bucket at one capacity. A full log adds cost to
 // its newest entry.
 func (m *Meter) Charge(s State, rev, now, cost int64) State {
 	if cost != 0 {
@@ -242,9 +245,9 @@ func (m *Meter) Charge(s State, rev, now, cost int64) State {
 	return s
 }
 
-// charge is Charge in place, of a cost above 0.
+// charge is Charge on the state itself. cost is above 0.
 func (m *Meter) charge(s *State, rev, now, cost int64) {
-	if s.Rev == 0 { // windows and logs only: a settled bucket is never without a state
+	if s.Rev == 0 { // windows and logs only: a settled bucket has a state
 		*s = State{Rev: rev, T: now}
 		if m.Anchor == Clock && m.Algorithm.Windowed() {
 			s.T = now - floorMod(now, m.Window)
@@ -260,12 +263,13 @@ func (m *Meter) charge(s *State, rev, now, cost int64) {
 	}
 }
 
-// appendEntry adds to a log, at the newest entry when it is of this instant (or
-// later: the clock went back) or when the log is full.
+// appendEntry adds cost to a log. It adds to the newest entry if that entry has
+// this instant or a later one, because the clock stepped back, or if the log is
+// full.
 func appendEntry(s State, now, cost int64) State {
 	cost = min(cost, maxCount-s.A)
 	s.A += cost
-	whole := int64(len(s.Log)) == s.B // otherwise only the oldest entries are here
+	whole := int64(len(s.Log)) == s.B // otherwise Log has only the oldest entries
 	if s.B > 0 && (now <= s.T || s.B >= MaxLog) {
 		if whole {
 			last := len(s.Log) - 1
@@ -282,8 +286,9 @@ func appendEntry(s State, now, cost int64) State {
 	return s
 }
 
-// Refund gives back cost: a bucket up to its capacity, a count down to 0, the
-// current window before the previous one, and a log's newest entries first.
+// Refund returns cost: to a bucket up to its capacity, and to a count down to 0. It
+// reduces the current window before the previous one, and the newest log entries
+// first.
 func (m *Meter) Refund(s State, cost int64) State {
 	if s.Rev == 0 || cost == 0 {
 		return s
@@ -320,7 +325,8 @@ func (m *Meter) Refund(s State, cost int64) State {
 	return s
 }
 
-// Remaining is what is really left, never negative; of a bucket, whole units.
+// Remaining returns the units that are left, at least 0. For a bucket, it returns
+// whole units.
 func (m *Meter) Remaining(s State, now int64) int64 {
 	if m.Quota == 0 {
 		return 0
@@ -328,7 +334,8 @@ func (m *Meter) Remaining(s State, now int64) int64 {
 	return max(m.Left(s, now), 0)
 }
 
-// ResetAfter is how long, in microseconds from now, until the counter is as new.
+// ResetAfter returns the time in microseconds from now until the counter is in its
+// initial state: an ended window, an empty log or a full bucket.
 func (m *Meter) ResetAfter(s State, now int64) int64 {
 	var at int64
 	switch {
@@ -347,8 +354,8 @@ func (m *Meter) ResetAfter(s State, now int64) int64 {
 	return min(at-now, maxForever)
 }
 
-// ResetBy reports whether the counter is as new at the instant at: what
-// ResetAfter would tell, without the division of a bucket.
+// ResetBy reports whether ResetAfter has passed at the instant at. It avoids the
+// division for a bucket.
 func (m *Meter) ResetBy(s *State, at int64) bool {
 	switch {
 	case !m.Algorithm.Bucket():
@@ -358,7 +365,7 @@ func (m *Meter) ResetBy(s *State, at int64) bool {
 	case at < s.T:
 		return false
 	}
-	// (Capacity-A) units less B/Q of one have flowed: need*Q - B <= elapsed*P.
+	// (Capacity-A) units minus B/Q of a unit have refilled if need*Q - B <= elapsed*P.
 	needHi, needLo := bits.Mul64(uint64(m.Capacity-s.A), uint64(m.Q))
 	flowHi, flowLo := bits.Mul64(uint64(at-s.T), uint64(m.P))
 	flowLo, carry := bits.Add64(flowLo, uint64(s.B), 0)
@@ -366,9 +373,8 @@ func (m *Meter) ResetBy(s *State, at int64) bool {
 	return flowHi > needHi || flowHi == needHi && flowLo >= needLo
 }
 
-// RetryAfter is the first moment, in microseconds from now, at which cost would
-// be admitted if nothing else came: 0 when it would be now. ok is false when it
-// never can.
+// RetryAfter returns the time in microseconds from now until cost fits, if no other
+// request comes: 0 if it fits now. ok is false if it never fits.
 func (m *Meter) RetryAfter(s State, now, cost int64) (micros int64, ok bool) {
 	if !m.Possible(cost) {
 		return 0, false
@@ -397,11 +403,12 @@ func (m *Meter) RetryAfter(s State, now, cost int64) (micros int64, ok bool) {
 	return min(at-now, maxForever), true
 }
 
-// untilFaded is the elapsed time of the state's window at which cost fits: in
-// this window when current + cost is within the quota, once the previous one
-// has faded to A = quota - cost - current, which is at the smallest e with
-// floor(P*(W-e)/W) <= A, that is P*(W-e) <= (A+1)*W - 1; else in the next
-// window, by the same rule with the roles moved. [docs/algorithms.md]
+// untilFaded returns the time from the start of the state's window until cost fits.
+// If current + cost is within the quota, that is in this window, when the previous
+// count has faded to A = quota - cost - current: at the least e with
+// floor(P*(W-e)/W) <= A, which is P*(W-e) <= (A+1)*W - 1. Otherwise it is in the
+// next window, where the current count is the previous one. docs/algorithms.md
+// derives this.
 func (m *Meter) untilFaded(s State, cost int64) int64 {
 	w := m.Window
 	if room := m.Quota - cost - s.A; room >= 0 {
@@ -414,8 +421,8 @@ func (m *Meter) untilFaded(s State, cost int64) int64 {
 	return 2*w - fadesTo(room, s.A, w)
 }
 
-// fadesTo is floor(((room+1)*w - 1) / count): how much of the window may remain
-// while count weighs no more than room.
+// fadesTo returns floor(((room+1)*w - 1) / count): the most that can remain of a
+// window while at most room units of count still count.
 func fadesTo(room, count, w int64) int64 {
 	quo, rem, _ := mulAddDiv(room+1, w, 0, count)
 	if rem == 0 {
@@ -424,7 +431,7 @@ func fadesTo(room, count, w int64) int64 {
 	return quo
 }
 
-// floorMod is the remainder in [0, m), also for times before the epoch.
+// floorMod returns the remainder of x / m in [0, m), also for a negative x.
 func floorMod(x, m int64) int64 {
 	r := x % m
 	if r < 0 {

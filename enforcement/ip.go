@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// CanonicalIP reads the value of the ip attribute: an address without port or
-// zone. It gives the address and its one canonical spelling, by which it is
-// counted and matched; an IPv4-mapped IPv6 address becomes IPv4. The error says
+// CanonicalIP parses the value of the ip attribute: an address without port and
+// zone. It returns the address and its canonical spelling, by which the address is
+// counted and matched. An IPv4-mapped IPv6 address becomes IPv4. The error says
 // what is wrong with the value.
 func CanonicalIP(value string) (netip.Addr, string, error) {
 	addr, err := netip.ParseAddr(value)
@@ -16,7 +16,7 @@ func CanonicalIP(value string) (netip.Addr, string, error) {
 		return netip.Addr{}, "", fmt.Errorf("%.64q is not an IP address (an IPv4 or IPv6 address without port, brackets or prefix length)", value)
 	}
 	if addr.Zone() != "" {
-		return netip.Addr{}, "", fmt.Errorf("%.64q has a zone, which only its own host understands", value)
+		return netip.Addr{}, "", fmt.Errorf("%.64q has a zone, which has a meaning only on its own host", value)
 	}
 	addr = addr.Unmap()
 	var room [64]byte
@@ -26,8 +26,8 @@ func CanonicalIP(value string) (netip.Addr, string, error) {
 	return addr, value, nil
 }
 
-// addPrefix adds what ip/64 counts an address by: the /64 of an IPv6 address,
-// and IPv4 whole.
+// addPrefix adds the value of ip/64 for an address: the /64 network of an IPv6
+// address, or an IPv4 address itself.
 func (p *Partition) addPrefix(addr netip.Addr) {
 	var room [64]byte
 	text := addr.AppendTo(room[:0])
@@ -38,11 +38,12 @@ func (p *Partition) addPrefix(addr netip.Addr) {
 	p.Add(string(text))
 }
 
-// ParseNetwork reads a network of the ip attribute: a CIDR, or an address, which
-// is the network of itself alone. It gives the network and its one canonical
-// spelling: an address has no prefix length, and an IPv4-mapped IPv6 network
-// becomes IPv4. A network with bits set beyond its length is refused, because
-// it is not clear which of the two was meant. The error says what is wrong.
+// ParseNetwork parses a network of the ip attribute: a CIDR, or an address, which
+// is a network of one address. It returns the network and its canonical spelling. A
+// single address is spelled without a prefix length, and an IPv4-mapped IPv6
+// network becomes IPv4. A network with bits set beyond its prefix length is an
+// error, because the intended one of the two is unclear. The error says what is
+// wrong.
 func ParseNetwork(text string) (netip.Prefix, string, error) {
 	if !strings.Contains(text, "/") {
 		addr, canonical, err := CanonicalIP(text)
@@ -57,7 +58,7 @@ func ParseNetwork(text string) (netip.Prefix, string, error) {
 	}
 	if network.Addr().Is4In6() {
 		if network.Bits() < 96 {
-			return netip.Prefix{}, "", fmt.Errorf("%.64q holds more than the IPv4 addresses: write it as IPv4", text)
+			return netip.Prefix{}, "", fmt.Errorf("%.64q contains more than the IPv4 addresses: write it as IPv4", text)
 		}
 		network = netip.PrefixFrom(network.Addr().Unmap(), network.Bits()-96)
 	}
@@ -67,7 +68,7 @@ func ParseNetwork(text string) (netip.Prefix, string, error) {
 	return network, spell(network), nil
 }
 
-// spell is the canonical spelling of a network.
+// spell returns the canonical spelling of a network.
 func spell(network netip.Prefix) string {
 	if network.IsSingleIP() {
 		return network.Addr().String()

@@ -1,15 +1,15 @@
 package enforcement
 
-// A KeyPart is one place of a policy's count_by with the value of a request, for
-// people to look at.
+// A KeyPart is one entry of a policy's count_by with the value of a request, for
+// display.
 type KeyPart struct {
-	Name    string // as count_by has it: ip, ip/64, or an attribute
+	Name    string // entry of count_by: ip, ip/64, or another attribute
 	Value   string // ip/64: an IPv6 address as its /64 network
 	Missing bool   // the request has no value
 }
 
-// KeyOf appends the key under which the rule counts a check: its values in the
-// order of count_by; nothing for a rule that counts the whole tenant.
+// KeyOf appends the key of a check: its values in the order of count_by. It appends
+// nothing for a rule that counts the whole tenant.
 func (r *Rule) KeyOf(c *Check, to []KeyPart) []KeyPart {
 	c = withIP(c)
 	for i, s := range r.slots {
@@ -23,14 +23,14 @@ func (r *Rule) KeyOf(c *Check, to []KeyPart) []KeyPart {
 	return to
 }
 
-// PartitionOf gives Key.Partition of a check, or of a key that is written as
-// attributes: one of count_by that is not there is the place of a missing value.
-// A key of ip/64 may also be written as the network that KeyOf gives.
+// PartitionOf returns Key.Partition of a check, or of a key that is written as
+// attributes. An attribute of count_by that is not in the check counts as missing.
+// For ip/64, the value of ip may be the network that KeyOf returns.
 func (r *Rule) PartitionOf(c *Check) [16]byte {
 	return r.partition(withIP(c), new(Partition))
 }
 
-// withIP gives a check whose IP is parsed, as a check read from a request has it.
+// withIP returns the check with IP parsed from its ip attribute.
 func withIP(c *Check) *Check {
 	if value, ok := c.attribute(ipAttribute); ok && !c.IP.IsValid() {
 		if addr, _, err := CanonicalIP(value); err == nil {

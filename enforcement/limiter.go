@@ -7,54 +7,56 @@ import (
 	"fmt"
 )
 
-// A Limiter spends quota. Implementations pass limitertest.Run.
+// A Limiter charges the costs of requests to counters. Implementations pass
+// limitertest.Run.
 type Limiter interface {
-	// Take decides each request on its own and in order, each in one atomic
-	// step: all enforced charges are applied, or none; then, if they were, each
-	// shadow group by itself. It fills outcomes[i] for requests[i]; the slices
-	// have one length, and what the outcomes held is reused or overwritten.
-	// Charges of one request on one key add up before they are compared.
+	// Take decides each request by itself, in order, each in one atomic step: it
+	// applies all enforced charges of the request, or none. If it applied them, it
+	// then decides each shadow group by itself. Charges of one request on one key
+	// are added up before they are compared with what is left.
 	//
-	// A refusal is not an error: Outcome.Verdict tells. A verdict other than
-	// Granted and Refused means that the Limiter could not decide that request;
-	// Outcome.Err says why, and it has then been charged at most once (Unknown)
-	// or not at all (the others). Take never sends one request twice, except
-	// after an explicit answer that nothing was done.
+	// Take stores the outcome of requests[i] in outcomes[i]. Both slices have one
+	// length. Take reuses or overwrites the contents of the outcomes.
 	//
-	// Take may wait for the store that holds the state, and for its turn to ask
-	// it. A Limiter in this process does not wait: it never fails for lack of
-	// time. Take reads ctx at most once for each request, before the request is
-	// decided or sent. A request of a canceled context is then Failed. Once sent,
-	// a request is decided whatever becomes of ctx.
+	// A denial is not an error. A verdict other than Granted and Refused means that
+	// the Limiter could not decide the request, and Outcome.Err says why. With
+	// Unknown, the request was charged once or not at all; with the other verdicts,
+	// it was not charged. Take never sends a request twice, unless the store
+	// replied that it did nothing.
 	//
-	// The clock is that of the store that holds the state.
+	// Take may wait for the store, and for earlier calls. A Limiter in this process
+	// does not wait and never fails for lack of time. Take checks ctx at most once
+	// per request, before it decides or sends the request. If ctx has ended, the
+	// request is Failed. After a request is sent, it is decided even if ctx ends.
+	//
+	// The store that holds the state supplies the clock.
 	Take(ctx context.Context, requests []Request, outcomes []Outcome)
 }
 
-// A Mode is what a request wants of its counters.
+// A Mode is the operation of a request.
 type Mode uint8
 
-// The modes. Enforce, Peek and Force are those of a check; the others serve
-// refunds, resets and the simulation.
+// The modes. A check has Enforce, Peek or Force. The others serve refunds, resets
+// and the simulation.
 const (
-	// Enforce charges everything or nothing.
+	// Enforce applies all enforced charges or none.
 	Enforce Mode = iota
-	// Peek answers as Enforce would and changes nothing.
+	// Peek returns the outcome of Enforce and changes nothing.
 	Peek
-	// Force charges every enforced and shadow charge its full cost, whatever is left.
+	// Force applies every charge in full, whether it fits or not.
 	Force
-	// Refund gives the costs back.
+	// Refund returns the costs to the counters.
 	Refund
-	// Reset forgets the counters.
+	// Reset deletes the counters.
 	Reset
-	// TakeUpTo charges min(cost, the smallest left) on every charge; its charges
-	// have one cost. Granting nothing is a refusal.
+	// TakeUpTo charges min(cost, the least left) on every charge. All charges have
+	// one cost. If nothing is left, the verdict is Refused.
 	TakeUpTo
 )
 
 var modeNames = [...]string{"enforce", "peek", "force", "refund", "reset", "take_up_to"}
 
-// String gives the name on the wire.
+// String returns the name on the wire.
 func (m Mode) String() string {
 	if int(m) < len(modeNames) {
 		return modeNames[m]
@@ -62,53 +64,53 @@ func (m Mode) String() string {
 	return fmt.Sprintf("mode %d", uint8(m))
 }
 
-// A Request is one decision that a Limiter is asked for.
+// A Request is one decision of a Limiter.
 type Request struct {
-	// ID is the decision's id: 16 bytes of a UUIDv7.
+	// ID is the ID of the decision, a UUIDv7.
 	ID   [16]byte
 	Mode Mode
-	// Home is the hash tag under which all charges of the request lie: the part
-	// of the state that one atomic step can reach.
+	// Home is the hash tag of all counters of the request. One atomic step can access
+	// only the counters of one tag.
 	Home string
-	// IdempotencyKey is unused until checks may carry one.
+	// IdempotencyKey is reserved for checks with idempotency keys. No Limiter reads it.
 	IdempotencyKey string
-	// Charges in ascending order of Group.
+	// Charges are sorted by Group.
 	Charges []Charge
 }
 
-// A Charge is a cost on one counter.
+// A Charge is a cost for one counter.
 type Charge struct {
 	Key   Key
 	Meter *Meter
-	// Rev is the revision at which the numbers came into force for this
-	// tenant: Meter.Rev, or later when the tenant came to them later. At least 1.
+	// Rev is the control-plane revision at which the numbers came into force for this
+	// tenant: Meter.Rev, or a later one if the tenant got the numbers later. It is at
+	// least 1.
 	Rev  int64
 	Cost int64
-	// Group is 0 for the enforced set, which is charged whole or not at all; each
-	// shadow policy has a group of its own above.
+	// Group is 0 for enforced charges, which are applied all or none. Each shadow policy
+	// has another group.
 	Group uint16
-	// Leased: a node may spend quota that it drew ahead. Only enforcement/lease reads it.
+	// Leased allows a node to charge quota that it drew ahead. Only package lease reads it.
 	Leased bool
-	// Lease is unused until limits may count concurrency.
+	// Lease is reserved for limits on concurrency. No Limiter reads it.
 	Lease string
 }
 
-// A Key is the identity of one counter. It is fixed-size, so that it costs the
-// same whatever the caller sends.
+// A Key identifies one counter. Its size is fixed, whatever the caller sends.
 type Key struct {
 	// Tenant is the tenant's number.
 	Tenant uint32
-	// Cell is the number of (policy slug, limit name, algorithm, count_by,
-	// anchor), allocated once and the same in all plans.
+	// Cell is the number of (policy slug, limit name, algorithm, count_by, anchor). It
+	// is allocated once and is the same in all plans.
 	Cell uint32
-	// Partition is made by a Partition of the values of count_by.
+	// Partition is Partition.Sum of the values of count_by.
 	Partition [16]byte
 }
 
-// A Partition makes Key.Partition from the values of count_by: the first 128
-// bits of SHA-256 over each value with its length before it, so that no two
-// lists of values share a counter, whatever bytes they hold. The whole tenant
-// (no values) is the zero partition.
+// A Partition computes Key.Partition from the values of count_by: the first 128
+// bits of SHA-256 over each value and its length. Different lists of values have
+// different sums, whatever bytes they contain. Without values, the sum is zero: the
+// whole tenant.
 type Partition struct{ text []byte }
 
 // Add appends a value.
@@ -117,15 +119,14 @@ func (p *Partition) Add(value string) {
 	p.text = append(p.text, value...)
 }
 
-// AddMissing appends the place of a value that is missing: it differs from
-// every value, the empty one too.
+// AddMissing appends a missing value. It differs from every value, including "".
 func (p *Partition) AddMissing() { p.length(0) }
 
 func (p *Partition) length(n uint32) {
 	p.text = append(p.text, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
 }
 
-// Sum gives the partition and empties p for the next one.
+// Sum returns the partition and empties p.
 func (p *Partition) Sum() (sum [16]byte) {
 	if len(p.text) == 0 {
 		return sum
@@ -136,28 +137,28 @@ func (p *Partition) Sum() (sum [16]byte) {
 	return sum
 }
 
-// A Verdict is how a request ended.
+// A Verdict is the result of a request.
 type Verdict uint8
 
-// The verdicts. Above Refused the request was not decided.
+// The verdicts. After Failed and the following ones, the request is not decided.
 const (
-	// Granted: charged (or would be, for Peek).
+	// Granted: the request was charged, or for Peek, would be.
 	Granted Verdict = iota + 1
-	// Refused: an enforced charge did not fit; nothing was charged.
+	// Refused: an enforced charge did not fit. Nothing was charged.
 	Refused
-	// Failed: the state could not be reached; nothing was charged.
+	// Failed: the store is unavailable. Nothing was charged.
 	Failed
-	// Fenced: the request came to the state too late; nothing was charged.
+	// Fenced: the request reached the store after its deadline. Nothing was charged.
 	Fenced
-	// Lost: the store lost its data and has not been reconciled; nothing was charged.
+	// Lost: the store lost its data and is not reconciled. Nothing was charged.
 	Lost
-	// Unknown: sent and not answered; charged once or not at all.
+	// Unknown: the store did not reply. The request was charged once or not at all.
 	Unknown
 )
 
 var verdictNames = [...]string{"", "granted", "refused", "failed", "fenced", "lost", "unknown"}
 
-// String names the verdict, for logs and metrics.
+// String returns the name of the verdict, for logs and metrics.
 func (v Verdict) String() string {
 	if int(v) < len(verdictNames) {
 		return verdictNames[v]
@@ -165,36 +166,35 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("verdict %d", uint8(v))
 }
 
-// Decided reports whether the verdict is the limiter's own.
+// Decided reports whether the verdict is Granted or Refused.
 func (v Verdict) Decided() bool { return v == Granted || v == Refused }
 
-// An Outcome is a Limiter's answer to one Request.
+// An Outcome is the result of one Request.
 type Outcome struct {
 	Verdict Verdict
-	// At is the instant of the decision by the clock of whoever holds the
-	// state, in microseconds since the epoch.
+	// At is the instant of the decision by the store's clock, in microseconds since the
+	// epoch.
 	At int64
-	// Units is what TakeUpTo granted.
+	// Units is the number of units that TakeUpTo charged.
 	Units int64
 	// Err says why the request was not decided.
 	Err error
-	// Charges has one for each charge of the request, in its order.
+	// Charges has the results of the charges of the request, in their order.
 	Charges []Charged
 }
 
-// Charged is what became of one charge.
+// Charged is the result of one Charge.
 type Charged struct {
-	// State of the counter, settled at Outcome.At: after the charge if it was
-	// made (for Peek: would be), else as it is. With its T it is the receipt
-	// that a refund or a settlement names.
+	// State is the state of the counter, settled at Outcome.At. It includes the charge
+	// if that was applied, or for Peek, if it would be.
 	State State
-	// Cost is the sum of the costs of this charge's group on this key.
+	// Cost is the sum of the costs of the charge's group on this key.
 	Cost int64
-	// Fits tells whether Cost was within what was left (Force: before it was
-	// charged; TakeUpTo: whether anything was left). A request is Refused when a
-	// charge of group 0 does not fit.
+	// Fits reports whether Cost was at most what was left before the charge. For
+	// TakeUpTo, it reports whether anything was left. If a charge of group 0 does not
+	// fit, the verdict is Refused.
 	Fits bool
 }
 
-// ErrNotReached is in Outcome.Err of a request that never left this node.
+// ErrNotReached is wrapped in Outcome.Err of a request that was not sent.
 var ErrNotReached = errors.New("limiter not reached")

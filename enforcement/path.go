@@ -6,33 +6,34 @@ import (
 	"strings"
 )
 
-// NormalizePath gives the one spelling of a request's path by which policies
-// match it, so that no other spelling is a way around one. The query and the
-// fragment are dropped; escapes of unreserved characters are decoded, once; the
-// others are upper-cased; bytes that cannot stand in a path are escaped; doubled
-// and trailing slashes and dot segments are removed, in that order. Case is
-// kept, %2F is kept and separates nothing, and ; is an ordinary character.
+// NormalizePath returns the canonical spelling of a request's path. Policies match
+// this spelling, so that no other spelling bypasses them. NormalizePath removes the
+// query and the fragment. It decodes escapes of unreserved characters, once, and
+// writes other escapes in upper case. It escapes bytes that a path must not
+// contain. Then it removes doubled and trailing slashes, and dot segments, in this
+// order. It keeps case. It keeps %2F, which separates no segments. A semicolon is
+// an ordinary character.
 //
-// What servers are known to read in different ways is an error that says what
-// is wrong with the path: a backslash, a control character (both escaped or
-// not), overlong UTF-8, an escape that does not decode, a path that climbs
-// above its root, and a segment in which further decoding would uncover . or ..
-// as a segment. The result is its own normal form, and a path that is normal
-// already costs no allocation.
+// The error says what is wrong with the path. Paths that servers interpret
+// differently are errors: a backslash or a control character, escaped or not;
+// overlong UTF-8; an invalid escape; a path that climbs above its root; and a
+// segment in which further decoding produces a "." or ".." segment.
+//
+// NormalizePath of a canonical path returns the same path and allocates nothing.
 func NormalizePath(path string) (string, error) {
 	return normalize(path, false)
 }
 
-// normalize is NormalizePath; of a pattern, braces stay as they are.
+// normalize is NormalizePath. For a pattern, it keeps braces.
 func normalize(path string, pattern bool) (string, error) {
 	if path == "" || path[0] != '/' {
 		return "", errors.New("must begin with /")
 	}
-	normal := true // as long as nothing had to be changed
+	normal := true // false after the first change
 	if end := strings.IndexAny(path, "?#"); end >= 0 {
 		path, normal = path[:end], false
 	}
-	var out []byte // the normal form, once it differs from path
+	var out []byte // the result, after the first change
 	for at := 0; at < len(path); {
 		at++ // past the slash
 		length := strings.IndexByte(path[at:], '/')
@@ -67,8 +68,8 @@ func normalize(path string, pattern bool) (string, error) {
 	return string(out), nil
 }
 
-// segmentNormal reports whether a segment needs no change and may be looked at
-// as it is: nothing in it is an error but what uncovers finds.
+// segmentNormal reports whether a segment is canonical. Only uncovers can find an
+// error in a canonical segment.
 func segmentNormal(segment string, pattern bool) bool {
 	if segment == "" || segment == "." || segment == ".." {
 		return false
@@ -96,8 +97,8 @@ func segmentNormal(segment string, pattern bool) bool {
 	return true
 }
 
-// appendSegment appends a slash and the normal form of a segment, or takes back
-// the last one for a "..".
+// appendSegment appends a slash and the canonical form of a segment. For a "..", it
+// removes the last segment.
 func appendSegment(out []byte, segment string, pattern bool) ([]byte, error) {
 	if segment == "" {
 		return out, nil
@@ -139,11 +140,11 @@ func appendSegment(out []byte, segment string, pattern bool) ([]byte, error) {
 	return out, uncovers(out[start+1:])
 }
 
-// uncovers refuses a normal segment (no dot segment itself) if decoding it over
-// and over would uncover . or .. as a segment, or if its bytes are overlong
-// UTF-8, in which those can be hidden too. It is linear: an escape is decoded
-// as soon as its last digit stands at the end of what is decoded already, and
-// as no two escapes overlap, the order does not matter.
+// uncovers returns an error if repeated decoding of a canonical segment produces a
+// "." or ".." segment, or if the segment has overlong UTF-8, which can hide them
+// too. It takes linear time: it decodes an escape as soon as its last digit is at
+// the end of the decoded bytes. Escapes do not overlap, so the order of decoding
+// does not matter.
 func uncovers[T string | []byte](segment T) error {
 	var room [128]byte
 	full := room[:0]
@@ -170,8 +171,7 @@ func uncovers[T string | []byte](segment T) error {
 	return nil
 }
 
-// overlong reports whether two bytes begin a form of UTF-8 that is longer than
-// its character needs.
+// overlong reports whether two bytes start an overlong UTF-8 sequence.
 func overlong(first, second byte) bool {
 	switch first {
 	case 0xC0, 0xC1:
@@ -186,8 +186,8 @@ func overlong(first, second byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// The kinds of byte, as RFC 3986 has them: unreserved ones are the same escaped
-// or not; plain ones may stand in a path as they are.
+// The kinds of bytes, as in RFC 3986. An unreserved byte means the same with and
+// without an escape. A plain byte needs no escape in a path.
 const (
 	kindUnreserved = 1 << iota
 	kindPlain
@@ -218,7 +218,7 @@ func isHex(c byte) bool      { return byteKinds[c]&kindHex != 0 }
 func upperHex(c byte) bool   { return isHex(c) && c < 'a' }
 func forbidden(c byte) bool  { return byteKinds[c]&kindForbidden != 0 }
 
-// unhex is the value of a hexadecimal digit.
+// unhex returns the value of a hexadecimal digit.
 func unhex(c byte) byte {
 	if c <= '9' {
 		return c - '0'

@@ -1,7 +1,7 @@
 package enforcement
 
-// A State is one counter as it is kept: four integers and, for logs, entries.
-// What they mean is the algorithm's:
+// A State is the stored form of one counter: four integers and, for logs, entries.
+// Their meaning depends on the algorithm:
 //
 //	                        A               B                   T
 //	fixed_window            count           0                   start of the window
@@ -10,25 +10,25 @@ package enforcement
 //	token_bucket, gcra      units left,     fraction of a unit, instant of A and B
 //	                        < 0 in debt     in 1/Q
 //
-// Instants are microseconds since the epoch. The zero State is a counter as
-// new: no window is open, a log is empty, a bucket is full.
+// Instants are microseconds since the epoch. The zero State is an unused counter: a
+// closed window, an empty log or a full bucket.
 type State struct {
-	// Rev is the control-plane revision of the numbers that wrote the state;
-	// 0 only in the zero State.
+	// Rev is the control-plane revision of the numbers that wrote the state. It is 0
+	// only in the zero State.
 	Rev  int64
 	A, B int64
 	T    int64
-	// Log has the entries of a sliding_window_log, oldest first. A limiter may
-	// hand out only the oldest of them, as many as RetryAfter needs: A, B and T
-	// count all.
+	// Log has the entries of a sliding_window_log, oldest first. A limiter may return
+	// only the oldest entries, as many as RetryAfter needs. A, B and T cover all
+	// entries.
 	Log []Entry
 }
 
-// An Entry is what a log admitted at one instant.
+// An Entry is the number of units that a log admitted at one instant.
 type Entry struct {
 	T     int64 // microseconds since the epoch
 	Units int64
 }
 
-// Fresh reports whether the state is that of a counter as new.
+// Fresh reports whether the state is the zero State.
 func (s *State) Fresh() bool { return s.Rev == 0 }

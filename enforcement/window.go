@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// windowUnits from the longest to the shortest, as FormatWindow tries them.
+// windowUnits are the units of windows, longest first. FormatWindow tries them in
+// this order.
 var windowUnits = []struct {
 	name string
 	size time.Duration
@@ -21,9 +22,8 @@ var windowUnits = []struct {
 
 var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,9})(ms|s|m|h|d)$`)
 
-// ParseWindow reads the text of a window: a whole number without leading
-// zeros and a unit, ms, s, m, h or d, from MinWindow to MaxWindow. A day has
-// 24 hours.
+// ParseWindow parses a window: a whole number without leading zeros and a unit, ms,
+// s, m, h or d, from MinWindow to MaxWindow. A day has 24 hours.
 func ParseWindow(text string) (time.Duration, error) {
 	switch text {
 	case "day", "week", "month", "year":
@@ -49,8 +49,8 @@ func ParseWindow(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("unknown unit %q", m[2])
 }
 
-// FormatWindow gives the text of a window in the longest unit that divides it:
-// "1m", "90s", "1d". ParseWindow reads it back, if it is within the bounds.
+// FormatWindow formats a window in the longest unit that divides it: "1m", "90s",
+// "1d". ParseWindow parses the result, if the window is within its bounds.
 func FormatWindow(window time.Duration) string {
 	for _, u := range windowUnits {
 		if window%u.size == 0 && window != 0 {

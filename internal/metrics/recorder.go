@@ -203,20 +203,12 @@ func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
 	return n
 }
 
-// find tells to which policy a refusal belongs: of the enforced limits that
-// refuse, the one with the longest retry; Never is the longest, and of equals
-// the first in the plan's order.
+// find sets the policy that a denial belongs to. For a denial by limits, that is the
+// policy of Decision.DenyingLimit.
 func (o *outcome) find(d *enforcement.Decision) {
 	switch o.field {
 	case fieldOverLimit, fieldNeverFits:
-		var longest *enforcement.LimitState
-		for i := range d.Limits {
-			l := &d.Limits[i]
-			if !l.Allowed && l.Rule.Mode == enforcement.PolicyEnforce && (longest == nil || longer(l.RetryAfter, longest.RetryAfter)) {
-				longest = l
-			}
-		}
-		if longest != nil {
+		if longest := d.DenyingLimit(); longest != nil {
 			o.owner, o.limit, o.key = longest.Rule, longest.Limit.Name, longest.Partition
 		}
 	case fieldBlocked, fieldMissingAttribute:
@@ -241,11 +233,6 @@ func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
 		}
 	}
 	return rule.PartitionOf(d.Check)
-}
-
-// longer reports whether one time to wait is longer than another.
-func longer(a, b int64) bool {
-	return b != enforcement.Never && (a == enforcement.Never || a > b)
 }
 
 // record counts a decision of a second in every row that it belongs to.

@@ -601,3 +601,8 @@ func TestRecordAllocatesNothing(t *testing.T) {
 		}
 	}
 }
+
+// longer reports whether one wait is longer than another. Never is the longest.
+func longer(a, b int64) bool {
+	return b != enforcement.Never && (a == enforcement.Never || a > b)
+}

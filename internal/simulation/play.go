@@ -129,7 +129,7 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome) {
 			name:       c.name,
 			allowed:    charged.Fits || step.op == refund || step.op == reset,
 			remaining:  m.Remaining(charged.State, o.At),
-			resetAfter: milliseconds(m.ResetAfter(charged.State, o.At)),
+			resetAfter: enforcement.Milliseconds(m.ResetAfter(charged.State, o.At)),
 		}
 		if l.allowed {
 			continue
@@ -158,7 +158,7 @@ func retryAfter(m *enforcement.Meter, state enforcement.State, now int64, step *
 	if !ok {
 		return enforcement.Never
 	}
-	return milliseconds(micros)
+	return enforcement.Milliseconds(micros)
 }
 
 // later is the later of two times; Never is the latest.
@@ -168,6 +168,3 @@ func later(a, b int64) int64 {
 	}
 	return max(a, b)
 }
-
-// milliseconds rounds microseconds up.
-func milliseconds(micros int64) int64 { return (micros + 999) / 1000 }

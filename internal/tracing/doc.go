@@ -1,19 +1,18 @@
-// Package tracing sends what a few requests went through to a collector of
-// OpenTelemetry, over OTLP/HTTP. It is off unless an endpoint is set.
+// Package tracing sends spans of sampled requests to an OpenTelemetry collector, over
+// OTLP/HTTP. Tracing is off unless an endpoint is set.
 //
-// A request comes in at what Tracer.Handler gives, which opens a span when the
-// request is sampled, and meets what Tracer.Limiter gives, which opens the
-// child of that span. Spans go out from a queue of bounded length, by a
-// goroutine of their own: a collector that is slow or away costs spans, never
-// time of a request.
+// A request enters at the handler of Tracer.Handler, which starts a span if the
+// request is sampled. The limiter of Tracer.Limiter starts a child span. Spans wait in
+// a bounded queue, and a separate goroutine sends them. If the collector is slow or
+// unavailable, spans are dropped; requests do not wait.
 //
 //	tracing.go   Start and Shutdown
-//	settings.go  the environment variables, which are those of OpenTelemetry
+//	settings.go  the environment variables of OpenTelemetry
 //	handler.go   the span of a request
 //	limiter.go   the span of a call of the limiter
-//	queue.go     what bounds the queue, and tells of lost spans
+//	queue.go     the queue of ended spans, and the log of dropped spans
 //
-// A span names routes, methods, status codes and numbers. It never holds a
-// path, a query, a header, an address, a key, a tenant or a value that a limit
-// counts by: whoever may read traces need not be whoever may read those.
+// A span has routes, methods, status codes and numbers. It never has a path, a query, a
+// header, an address, an API key, a tenant, or a value that a limit counts by, because
+// people who may read traces may not be allowed to read these.
 package tracing

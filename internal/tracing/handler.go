@@ -11,24 +11,23 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Handler gives a handler that does what next does, and traces the requests
-// that are sampled. A request with a traceparent belongs to the trace that it
-// names.
+// Handler returns a handler that calls next and traces sampled requests. A request
+// with a traceparent header belongs to the trace in that header.
 //
-// The span is named by method and route: "POST /v1/check". route is asked when
-// next has answered, with the request that next was given; "" means that no
-// route matched, and nil that there are none. It must give a pattern, never
-// what the request filled in.
+// The name of the span is the method and the route: "POST /v1/check". Handler calls
+// route after next returns, with the request that next received. route returns a
+// pattern without values of the request, or "" if no route matched. route may be
+// nil.
 func (t *Tracer) Handler(next http.Handler, route func(*http.Request) string) http.Handler {
 	if t == nil {
 		return next
 	}
-	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)} // made once: most requests are not sampled
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)} // allocated once: most requests are not sampled
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := t.propagator.Extract(r.Context(), propagation.HeaderCarrier(r.Header))
 		ctx, span := t.tracer.Start(ctx, method(r), options...)
 		if !span.IsRecording() {
-			next.ServeHTTP(w, r) // without a span in its context nothing below is traced
+			next.ServeHTTP(w, r) // without a span in the context, no callee traces
 			return
 		}
 		s := &status{ResponseWriter: w, code: http.StatusOK}
@@ -36,7 +35,7 @@ func (t *Tracer) Handler(next http.Handler, route func(*http.Request) string) ht
 		finished := false
 		defer func() {
 			if !finished {
-				s.code = http.StatusInternalServerError // it panicked; net/http has the word
+				s.code = http.StatusInternalServerError // next panicked; net/http handles the panic
 			}
 			describe(span, r, s.code, route)
 			span.End()
@@ -46,7 +45,7 @@ func (t *Tracer) Handler(next http.Handler, route func(*http.Request) string) ht
 	})
 }
 
-// describe gives the span of an answered request its name and attributes.
+// describe sets the name and the attributes of the span of an answered request.
 func describe(span trace.Span, r *http.Request, code int, route func(*http.Request) string) {
 	attributes := []attribute.KeyValue{
 		semconv.HTTPRequestMethodKey.String(method(r)),
@@ -60,14 +59,15 @@ func describe(span trace.Span, r *http.Request, code int, route func(*http.Reque
 			attributes = append(attributes, semconv.HTTPRoute(pattern))
 		}
 	}
-	if code >= http.StatusInternalServerError { // 4xx is the caller's, 429 an answer like any other
+	if code >= http.StatusInternalServerError { // 4xx, including 429, is not an error of the server
 		span.SetStatus(codes.Error, "")
 		attributes = append(attributes, semconv.ErrorTypeKey.String(strconv.Itoa(code)))
 	}
 	span.SetAttributes(attributes...)
 }
 
-// method is the request's, or _OTHER: a method can be any text.
+// method returns the method of a request, or _OTHER: a client can send any text as
+// the method.
 func method(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -84,14 +84,14 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// status remembers the status code of an answer.
+// status is a ResponseWriter that records the status code.
 type status struct {
 	http.ResponseWriter
 	code    int
 	written bool
 }
 
-// WriteHeader sends the status; the first that is no 1xx counts.
+// WriteHeader sends the status. The first code that is not 1xx is recorded.
 func (s *status) WriteHeader(code int) {
 	if !s.written && code >= http.StatusOK {
 		s.code, s.written = code, true
@@ -99,17 +99,17 @@ func (s *status) WriteHeader(code int) {
 	s.ResponseWriter.WriteHeader(code)
 }
 
-// Write sends a part of the body, and the status 200 if there was none.
+// Write sends a part of the body. Without an earlier WriteHeader, the status is 200.
 func (s *status) Write(b []byte) (int, error) {
 	s.written = true
 	return s.ResponseWriter.Write(b)
 }
 
-// Unwrap gives http.ResponseController what can flush and set deadlines.
+// Unwrap returns the writer that http.ResponseController flushes and sets deadlines on.
 func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Flush sends what is written so far, for those that do not ask the controller.
+// Flush sends the bytes written so far. It serves handlers that use http.Flusher.
 func (s *status) Flush() {
 	s.written = true
-	_ = http.NewResponseController(s.ResponseWriter).Flush() // a writer that cannot has nothing to say
+	_ = http.NewResponseController(s.ResponseWriter).Flush() // a writer that cannot flush is not an error
 }

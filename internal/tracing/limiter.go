@@ -10,9 +10,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Limiter gives a Limiter that does what l does, and traces the calls whose
-// context holds a span that is sampled. For the others it does nothing more:
-// it does not even look at a clock.
+// Limiter returns a Limiter that calls l and traces calls whose context has a
+// sampled span. For other calls it only checks the context.
 func (t *Tracer) Limiter(l enforcement.Limiter) enforcement.Limiter {
 	if t == nil {
 		return l
@@ -31,12 +30,12 @@ func (l *limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 		return
 	}
 	_, span := l.tracer.Start(ctx, "limiter.take", trace.WithSpanKind(trace.SpanKindInternal))
-	defer span.End() // also when it panics
+	defer span.End() // also after a panic
 	l.next.Take(ctx, requests, outcomes)
 	count(span, outcomes)
 }
 
-// verdictKeys name the attributes by verdict; place 0 has what is none.
+// verdictKeys are the names of the attributes by verdict. Index 0 is for unknown verdicts.
 var verdictKeys = func() [enforcement.Unknown + 1]string {
 	keys := [enforcement.Unknown + 1]string{"headgate.limiter.undecided"}
 	for v := enforcement.Granted; v <= enforcement.Unknown; v++ {
@@ -45,8 +44,8 @@ var verdictKeys = func() [enforcement.Unknown + 1]string {
 	return keys
 }()
 
-// count says how the requests ended, in numbers: an Outcome's error and the
-// charges name keys and addresses.
+// count sets the numbers of requests by verdict. It does not add errors or charges:
+// they contain keys and addresses.
 func count(span trace.Span, outcomes []enforcement.Outcome) {
 	var counts [len(verdictKeys)]int
 	failed := false

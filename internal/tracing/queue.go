@@ -9,16 +9,16 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// maxQueued is how many ended spans wait for the exporter at most: two for a
-// check, each below a kilobyte.
+// maxQueued is the largest number of ended spans that wait for the exporter. A check
+// has two spans, each below a kilobyte.
 const maxQueued = 2048
 
-// reportEvery is the least time between two lines about lost spans.
+// reportEvery is the least time between two log lines about dropped spans.
 const reportEvery = time.Minute
 
-// A queue keeps ended spans until they are sent. It never waits: what does not
-// fit is dropped and counted. OpenTelemetry's own batch processor does the
-// work; it would drop as well, but tell nobody.
+// A queue stores ended spans until they are sent. It never blocks: it drops and
+// counts the spans that do not fit. It wraps the batch processor of OpenTelemetry,
+// which also drops spans but does not report them.
 type queue struct {
 	sdk.SpanProcessor // the batch processor, with room for maxQueued
 	waiting           *atomic.Int64
@@ -50,22 +50,24 @@ func (q *queue) OnEnd(s sdk.ReadOnlySpan) {
 	q.SpanProcessor.OnEnd(s)
 }
 
-// reporting is an exporter that tells of lost spans by itself, from the
-// exporter's goroutine: a request that drops a span writes no log.
+// reporting is an exporter that logs dropped spans. It logs in the exporter's
+// goroutine, so that a request that drops a span does not write a log line.
 type reporting struct {
 	sdk.SpanExporter
 	log *slog.Logger
 	now func() time.Time
 
-	waiting atomic.Int64 // spans that were queued and not yet taken to be sent
-	dropped atomic.Int64 // spans that found no room
+	waiting atomic.Int64 // spans in the queue
+	dropped atomic.Int64 // spans that did not fit
 
-	// Only the batch processor uses these, which sends one batch at a time.
+	// Only ExportSpans uses these fields. The batch processor calls it for one batch at a
+	// time.
 	failed int64 // spans that could not be sent
 	next   time.Time
 }
 
-// ExportSpans sends a batch. Its error ends here: nobody above could act on it.
+// ExportSpans sends a batch. It reports an error in the log and returns nil, because no
+// caller can handle the error.
 func (r *reporting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) error {
 	r.waiting.Add(-int64(len(spans)))
 	err := r.SpanExporter.ExportSpans(ctx, spans)
@@ -76,7 +78,7 @@ func (r *reporting) ExportSpans(ctx context.Context, spans []sdk.ReadOnlySpan) e
 	return nil
 }
 
-// report tells how many spans were lost since it last did, once a minute.
+// report logs how many spans were lost since the last report, at most once a minute.
 func (r *reporting) report(err error) {
 	if r.failed == 0 && r.dropped.Load() == 0 {
 		return
@@ -86,6 +88,6 @@ func (r *reporting) report(err error) {
 		return
 	}
 	r.next = now.Add(reportEvery)
-	r.log.Warn("spans of traces were lost; requests are not concerned", "not_sent", r.failed, "no_room", r.dropped.Swap(0), "error", err)
+	r.log.Warn("tracing: spans were lost; requests are not affected", "not_sent", r.failed, "no_room", r.dropped.Swap(0), "error", err)
 	r.failed = 0
 }

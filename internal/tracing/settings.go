@@ -13,8 +13,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// The variables that are read here. The exporter itself reads the others of
-// OTEL_EXPORTER_OTLP_: headers, certificates, compression, time-out.
+// The environment variables that this package reads. The exporter reads the other
+// OTEL_EXPORTER_OTLP_ variables: headers, certificates, compression, timeout.
 const (
 	endpointVariable       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	tracesEndpointVariable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -26,13 +26,13 @@ const (
 	resourceVariable       = "OTEL_RESOURCE_ATTRIBUTES"
 )
 
-// defaultRatio is the part of new traces that is kept: checks are short and
-// many, and a few of them show what there is to see.
+// defaultRatio is the fraction of new traces that are sampled. Checks are short and
+// frequent, so a small sample is sufficient.
 const defaultRatio = 0.01
 
 type environment func(string) string
 
-// endpoint is the URL that spans are sent to; "" when tracing is off.
+// endpoint returns the URL of the collector, or "" if tracing is off.
 func (env environment) endpoint() (string, error) {
 	if strings.EqualFold(env(disabledVariable), "true") || env(exporterVariable) == "none" {
 		return "", nil
@@ -55,7 +55,7 @@ func (env environment) endpoint() (string, error) {
 	return u.JoinPath("v1", "traces").String(), nil
 }
 
-// parseEndpoint reads a URL. Its errors do not repeat it: it may hold a token.
+// parseEndpoint parses a URL. Its errors do not contain the URL, which may have a token.
 func parseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
@@ -67,7 +67,7 @@ func parseEndpoint(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// sampler chooses the requests that are traced.
+// sampler returns the sampler that selects the traced requests.
 func (env environment) sampler() (sdk.Sampler, error) {
 	name := strings.ToLower(strings.TrimSpace(env(samplerVariable)))
 	switch name {
@@ -95,7 +95,7 @@ func (env environment) sampler() (sdk.Sampler, error) {
 func (env environment) ratio() (sdk.Sampler, error) {
 	text := strings.TrimSpace(env(samplerArgVariable))
 	if text == "" {
-		return sdk.TraceIDRatioBased(1), nil // as OpenTelemetry has it
+		return sdk.TraceIDRatioBased(1), nil // the default of OpenTelemetry
 	}
 	ratio, err := strconv.ParseFloat(text, 64)
 	if err != nil || !(ratio >= 0 && ratio <= 1) {
@@ -104,7 +104,7 @@ func (env environment) ratio() (sdk.Sampler, error) {
 	return sdk.TraceIDRatioBased(ratio), nil
 }
 
-// resource says who sends the spans.
+// resource returns the attributes of this service.
 func (env environment) resource(version string) (*resource.Resource, error) {
 	attributes := []attribute.KeyValue{semconv.ServiceName("headgate"), semconv.ServiceVersion(version)}
 	if text := env(resourceVariable); strings.TrimSpace(text) != "" {
@@ -121,5 +121,5 @@ func (env environment) resource(version string) (*resource.Resource, error) {
 	if name := env(nameVariable); name != "" {
 		attributes = append(attributes, semconv.ServiceName(name))
 	}
-	return resource.NewWithAttributes(semconv.SchemaURL, attributes...), nil // the last of one name counts
+	return resource.NewWithAttributes(semconv.SchemaURL, attributes...), nil // the last value of a name counts
 }

@@ -12,29 +12,28 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config of a Tracer; the zero value is one that is off.
+// Config of a Tracer. With the zero value, tracing is off.
 type Config struct {
-	// Getenv reads the environment. Default: nothing is set, so tracing is off.
+	// Getenv returns an environment variable. Default: tracing is off.
 	Getenv func(string) string
 	// Version of the program, for the resource. Default "unknown".
 	Version string
-	// Logger hears of lost spans, once a minute at most. Default: none.
+	// Logger logs lost spans, at most once a minute. Default: none.
 	Logger *slog.Logger
-	// Now is the clock of that minute; spans have their own. Default time.Now.
+	// Now is the clock of that minute. Spans use their own clock. Default: time.Now.
 	Now func() time.Time
 }
 
-// A Tracer traces requests. A nil Tracer is one that is off: its methods do
-// nothing and cost nothing.
+// A Tracer traces requests. A nil Tracer does nothing: tracing is off.
 type Tracer struct {
 	provider   *sdk.TracerProvider
 	tracer     trace.Tracer
 	propagator propagation.TraceContext
 }
 
-// Start makes a Tracer, nil when no endpoint is set. Nothing is sent before the
-// first span ends, so a collector that is away is no error; a variable that
-// cannot be understood is one that names it.
+// Start returns a Tracer, or nil if no endpoint is set. It sends nothing before the
+// first span ends, so an unavailable collector is not an error. An invalid variable
+// is an error that names it.
 func Start(ctx context.Context, cfg Config) (*Tracer, error) {
 	if cfg.Getenv == nil {
 		return nil, nil
@@ -57,15 +56,15 @@ func Start(ctx context.Context, cfg Config) (*Tracer, error) {
 	}
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(endpoint))
 	if err != nil {
-		return nil, fmt.Errorf("open the exporter of traces: %w", err)
+		return nil, fmt.Errorf("open the trace exporter: %w", err)
 	}
 	provider := sdk.NewTracerProvider(
 		sdk.WithSampler(sampler), sdk.WithResource(res), sdk.WithSpanProcessor(newQueue(exporter, cfg.Logger, cfg.Now)))
 	return &Tracer{provider: provider, tracer: provider.Tracer("github.com/headgate/headgate/internal/tracing")}, nil
 }
 
-// Shutdown sends what is queued and ends the Tracer; it returns no later than
-// the context's end. An error says that spans may have been lost.
+// Shutdown sends the queued spans and stops the Tracer. It returns when ctx ends at
+// the latest. An error means that spans may be lost.
 func (t *Tracer) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil

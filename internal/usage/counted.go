@@ -12,40 +12,43 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// The pace is measured over the minute that is now and the four before it, or from
-// the first of these in which anything of the tenant was counted; but over a minute
-// at the least, so that a single request is not taken for a flood.
+// A pace is measured over the current minute and the four before it. It starts at the
+// first of these minutes in which the tenant had requests. It covers at least a
+// minute, so that a single request does not count as a high pace.
 const (
 	paceMinutes = 4
 	leastPace   = time.Minute
 )
 
-// busySpan is of how long the busiest keys are shown.
+// busySpan is the time over which keys are ranked for display.
 const busySpan = time.Hour
 
-// rankedKeys and rankedPolicies are as many as Analytics ranks.
+// rankedKeys and rankedPolicies are the longest rankings that Analytics returns.
 const (
 	rankedKeys     = 100
 	rankedPolicies = 100
 )
 
-// counted is what was counted of a tenant: paces of the last minutes, and the
-// busiest keys of the last hour. The zero value knows nothing.
+// counted are the recorded counts of a tenant: paces of the last minutes, and the
+// busiest keys of the last hour. The zero value has no counts.
 type counted struct {
 	known  bool
 	redact bool
 	over   time.Duration
-	// policies by slug; morePolicies: one that is not there may have been charged.
+	// policies has counts by slug. morePolicies is set if policies that are not in it
+	// may have been charged.
 	policies     map[string]metrics.Counts
 	morePolicies bool
-	// Of the last minutes by keyID; floors are the most that others may have.
+	// allowed and limited have the counts of the last minutes by keyID. The floors are
+	// the highest counts that other keys may have.
 	allowed, limited           map[string]metrics.TopKey
 	allowedFloor, limitedFloor int64
-	busy                       []metrics.TopKey // most limited and most allowed in turn
+	busy                       []metrics.TopKey // alternates between the most limited and the most allowed keys
 	moreBusy                   bool
 }
 
-// count reads what was counted of a tenant, or of one policy.
+// count reads the recorded counts of a tenant, or of one policy if policy is not
+// "". busy also reads the busiest keys of the last hour.
 func (s *Service) count(ctx context.Context, subject *enforcement.Subject, policy string, busy bool) (*counted, error) {
 	c := &counted{redact: subject.Redact}
 	if s.cfg.Analytics == nil {
@@ -99,7 +102,7 @@ func (s *Service) count(ctx context.Context, subject *enforcement.Subject, polic
 	return c, nil
 }
 
-// measured is how long a pace is measured over.
+// measured returns the time that a pace is measured over.
 func measured(total *metrics.Traffic, now time.Time) time.Duration {
 	from := total.From
 	for i := range total.Points {
@@ -111,7 +114,7 @@ func measured(total *metrics.Traffic, now time.Time) time.Duration {
 	return max(now.Sub(from), leastPace)
 }
 
-// keyID tells keys of a tenant apart, as rankings name them.
+// keyID returns an identifier of a key of a tenant, as rankings name it.
 func keyID(policy string, key []enforcement.KeyPart) string {
 	var b strings.Builder
 	b.WriteString(policy)
@@ -143,7 +146,7 @@ func partsOf(k *metrics.TopKey) []enforcement.KeyPart {
 	return parts
 }
 
-// policy begins what is told of a policy: its keys are named, and not asked yet.
+// policy returns the usage of a policy with its keys. The keys have no limits yet.
 func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 	p := PolicyUsage{
 		Policy: r.Policy, Mode: r.Mode, Methods: r.Methods, Path: r.Path, Attributes: r.RuleSpec.Attributes,
@@ -159,7 +162,7 @@ func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 	for i := range c.busy {
 		k := &c.busy[i]
 		if k.Policy != r.Policy || !sameNames(k.Names, r.CountBy) {
-			continue // of another policy, or counted when the policy counted by something else
+			continue // of another policy, or from before a change of count_by
 		}
 		key := KeyUsage{Key: partsOf(k), Redacted: k.Redacted}
 		id := keyID(k.Policy, key.Key) + strconv.FormatBool(k.Redacted)
@@ -188,13 +191,13 @@ func sameNames(a, b []string) bool {
 	return true
 }
 
-// paceOf is the pace of all keys of a policy together.
+// paceOf returns the pace of all keys of a policy together.
 func (c *counted) paceOf(policy string) Pace {
 	n, found := c.policies[policy]
 	if !c.known || !found && c.morePolicies {
 		return Pace{}
 	}
-	cost := 1.0 // of a refused request: what those that passed cost
+	cost := 1.0 // of a denied request: the average of the allowed ones
 	if passed := n.Allowed() - n.ShadowRefused; passed > 0 {
 		cost = float64(n.Cost) / float64(passed)
 	}
@@ -205,9 +208,9 @@ func (c *counted) paceOf(policy string) Pace {
 	}
 }
 
-// pace is that of one key. A key that counts the whole tenant has that of its
-// policy; of others requests are counted, and each is taken to cost what one of the
-// policy costs on average.
+// pace returns the pace of one key. The key of a policy that counts the whole
+// tenant has the pace of its policy. For other keys, requests are recorded without
+// their cost; the pace uses the average cost of the policy.
 func (c *counted) pace(p *PolicyUsage, key *KeyUsage) Pace {
 	if len(p.CountBy) == 0 {
 		return p.Pace
@@ -231,7 +234,8 @@ func (c *counted) pace(p *PolicyUsage, key *KeyUsage) Pace {
 	}
 }
 
-// of gives what a ranking says of a key: the true number is within count-wrong and count.
+// of returns the count of a key in a ranking. The true count is from count-wrong to
+// count.
 func of(ranking map[string]metrics.TopKey, id string, floor int64) (count, wrong int64) {
 	if k, ranked := ranking[id]; ranked {
 		return k.Count, k.Error

@@ -1,16 +1,16 @@
-// Package usage tells what a tenant and its keys have left right now, without
-// charging anything, and when it is used up at the present pace.
+// Package usage reports what a tenant and its keys have left now, and when they use
+// it up at the current pace. It charges nothing.
 //
-// A question comes in at Service.Tenant or Service.Key. The tenant, its plan and
-// exceptions come from the snapshot; which keys are busy, and how fast they
-// are charged, from what was counted; what they hold from the limiter, in one
-// call for all of them. Service.Reset makes one key as new.
+// A request enters at Service.Tenant, Service.Policy or Service.Key. The tenant, its
+// plan and its exceptions come from the snapshot. The busiest keys and their pace
+// come from the recorded counts. The states of the counters come from the limiter, in
+// one call for all keys. Service.Reset deletes the counters of one key.
 //
-//	usage.go    what is told
-//	service.go  Service: the questions
-//	counted.go  what was counted: busy keys, and the pace of the last minutes
-//	reset.go    the order of steps of a reset
+//	usage.go    the results
+//	service.go  Service: the requests
+//	counted.go  recorded counts: the busiest keys, and the pace of the last minutes
+//	reset.go    resets one key
 //
-// The package refuses to know HTTP, SQL, and how limits are counted: the
-// arithmetic of limits is enforcement's.
+// The package does not depend on HTTP, SQL, or how limits are counted. The
+// arithmetic of limits is in package enforcement.
 package usage

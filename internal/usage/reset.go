@@ -8,11 +8,12 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Reset makes the counters of one key of one policy as if new. key is as in Key.
+// Reset deletes the counters of one key of one policy. key is as in Key.
 //
-// The audit line comes first: a line without its reset can be found out, a reset
-// without its line cannot. NotFound and Invalid are those of exceptions.PlanReset;
-// Unavailable means that nothing, or not everything, was forgotten: ask again.
+// It writes the audit line first. An audit line without its reset can be detected;
+// a reset without its audit line cannot. NotFound and Invalid are those of
+// exceptions.PlanReset. Unavailable means that some or all counters were not
+// deleted; the caller can retry.
 func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[string]string, reason string) error {
 	if s.cfg.Exceptions == nil {
 		return problem.New(problem.Unavailable, "this node does not manage exceptions")
@@ -35,14 +36,14 @@ func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[stri
 	if err := s.cfg.Engine.Reset(ctx, subject, rule, rule.PartitionOf(&check)); err != nil {
 		return &problem.Problem{
 			Kind: problem.Unavailable, Code: "limiter_unavailable",
-			Message: "the counters cannot be reached: nothing, or not everything, was forgotten; send it again", Cause: err,
+			Message: "the limiter is unavailable: some or all counters were not reset; send the request again", Cause: err,
 		}
 	}
 	return nil
 }
 
-// counted finds what this node counts a reset's key under: a policy may be
-// published, and not be in its snapshot yet.
+// counted returns the rule that this node counts the key of a reset under. The
+// snapshot of this node may not have a newly published policy yet.
 func (s *Service) counted(r exceptions.Reset) (*enforcement.Subject, *enforcement.Rule, error) {
 	if world := s.cfg.Snapshot(); world != nil {
 		if subject, ok := world.Subject(r.Tenant.ID); ok && subject.Plan != nil {
@@ -51,5 +52,5 @@ func (s *Service) counted(r exceptions.Reset) (*enforcement.Subject, *enforcemen
 			}
 		}
 	}
-	return nil, nil, problem.New(problem.Unavailable, "this node does not know of the policy yet: nothing was forgotten; send it again")
+	return nil, nil, problem.New(problem.Unavailable, "this node has not loaded the policy yet: no counter was reset; send the request again")
 }

@@ -20,26 +20,26 @@ import (
 
 // Config of a Service.
 type Config struct {
-	// Snapshot gives the world in force, nil before the first one.
+	// Snapshot returns the current snapshot, or nil before the first one is loaded.
 	Snapshot func() *snapshot.Snapshot
-	// Engine asks the limiter, and resets.
+	// Engine reads and resets the counters.
 	Engine *enforcement.Engine
-	// Analytics tells which keys are busy, and how fast. Default: none; then only
-	// whole tenants and keys that are named are shown, and no pace is known.
+	// Analytics ranks keys and measures paces. Default: none; then results have only
+	// whole tenants and named keys, and no pace is known.
 	Analytics *metrics.Analytics
-	// Exceptions plans resets and notes them. Default: none, and 503 to a reset.
+	// Exceptions validates and audits resets. Default: none; a reset is then Unavailable.
 	Exceptions *exceptions.Service
-	// Now tells the time. Default time.Now.
+	// Now returns the time. Default: time.Now.
 	Now func() time.Time
 }
 
-// A Service tells of usage. It is safe for concurrent use.
+// A Service reports usage. It is safe for concurrent use.
 //
-// A tenant is told by id or slug. The caller has made sure that whoever asks may
-// know of it.
+// The tenant argument is an ID or a slug. The caller checks that the user may read
+// the tenant.
 type Service struct{ cfg Config }
 
-// NewService makes a Service.
+// NewService returns a Service.
 func NewService(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -47,8 +47,9 @@ func NewService(cfg Config) *Service {
 	return &Service{cfg}
 }
 
-// Tenant tells of every policy of a tenant's plan; NotFound, and Unavailable
-// (code limiter_unavailable) when the limiter cannot be asked.
+// Tenant returns the usage of all policies of a tenant's plan. The error is
+// NotFound, or Unavailable with the code limiter_unavailable if the limiter did not
+// answer.
 func (s *Service) Tenant(ctx context.Context, tenant string) (Usage, error) {
 	subject, err := s.subject(tenant)
 	if err != nil || subject.Plan == nil {
@@ -65,7 +66,8 @@ func (s *Service) Tenant(ctx context.Context, tenant string) (Usage, error) {
 	return u, s.fill(ctx, &u, subject, seen)
 }
 
-// Policy tells of one policy of a tenant's plan, as Tenant does.
+// Policy returns the usage of one policy of a tenant's plan. Errors are as in
+// Tenant.
 func (s *Service) Policy(ctx context.Context, tenant, policy string) (Usage, error) {
 	subject, rule, err := s.rule(tenant, policy)
 	if err != nil {
@@ -80,10 +82,10 @@ func (s *Service) Policy(ctx context.Context, tenant, policy string) (Usage, err
 	return u, s.fill(ctx, &u, subject, seen)
 }
 
-// Key tells of one key of one policy: Policies has that policy, with that one
-// key. key has the values of count_by by the name of the attribute, as blocks and
-// resets take them; what is not there was not sent. NotFound, Invalid (what is no
-// key of the policy, at /key/name), and Unavailable as Tenant.
+// Key returns the usage of one key of one policy. key has the values of count_by by
+// attribute name, in the form of blocks and resets; a name that is not in it counts
+// as missing. Errors are as in Tenant, and Invalid for a value that does not belong
+// to a key of the policy, at /key/name.
 func (s *Service) Key(ctx context.Context, tenant, policy string, key map[string]string) (Usage, error) {
 	subject, rule, err := s.rule(tenant, policy)
 	if err != nil {
@@ -107,7 +109,7 @@ func (s *Service) Key(ctx context.Context, tenant, policy string, key map[string
 func (s *Service) subject(tenant string) (*enforcement.Subject, error) {
 	world := s.cfg.Snapshot()
 	if world == nil {
-		return nil, problem.New(problem.Unavailable, "this node does not know the tenants yet")
+		return nil, problem.New(problem.Unavailable, "this node has not loaded the tenants yet")
 	}
 	if subject, ok := world.Subject(tenant); ok {
 		return subject, nil
@@ -128,7 +130,7 @@ func (s *Service) rule(tenant, policy string) (*enforcement.Subject, *enforcemen
 	return nil, nil, problem.New(problem.NotFound, "the tenant's plan has no policy with this slug")
 }
 
-// header begins an answer.
+// header returns a Usage without policies.
 func (s *Service) header(subject *enforcement.Subject) Usage {
 	u := Usage{At: s.cfg.Now().UTC(), Policies: []PolicyUsage{}}
 	if subject == nil {
@@ -141,7 +143,7 @@ func (s *Service) header(subject *enforcement.Subject) Usage {
 	return u
 }
 
-// keyOf judges a key that somebody named.
+// keyOf validates a key that the caller named.
 func keyOf(r *enforcement.Rule, key map[string]string) ([]enforcement.KeyPart, error) {
 	var f problem.Fields
 	check := enforcement.Check{}
@@ -149,11 +151,11 @@ func keyOf(r *enforcement.Rule, key map[string]string) ([]enforcement.KeyPart, e
 		at, value := "/key/"+problem.Escape(name), key[name]
 		switch {
 		case len(r.CountBy) == 0:
-			f.Add(at, "the policy counts the whole tenant: its one key has no values")
+			f.Add(at, "the policy counts the whole tenant, so its key has no values")
 		case !slices.ContainsFunc(r.CountBy, func(by string) bool { return attributeOf(by) == name }):
 			f.Add(at, "the policy does not count by this; it counts by %s", strings.Join(attributesOf(r), ", "))
 		case value == "":
-			f.Add(at, "must not be empty: what was not sent is left out")
+			f.Add(at, "must not be empty: leave out a missing attribute")
 		case len(value) > enforcement.MaxAttributeValue || !utf8.ValidString(value):
 			f.Add(at, "must be text of at most %d bytes", enforcement.MaxAttributeValue)
 		case name == "ip":
@@ -167,7 +169,8 @@ func keyOf(r *enforcement.Rule, key map[string]string) ([]enforcement.KeyPart, e
 	return r.KeyOf(&check, nil), nil
 }
 
-// address reads the value of ip, of a policy that counts by ip/64 also a /64.
+// address parses the value of ip. For a policy that counts by ip/64, the value may
+// be a /64 network.
 func address(f *problem.Fields, at string, r *enforcement.Rule, value string) string {
 	if n, err := netip.ParsePrefix(value); err == nil && slices.Contains(r.CountBy, "ip/64") && n.Addr().Is6() && n.Bits() == 64 && n == n.Masked() {
 		value = n.Addr().String()
@@ -179,7 +182,7 @@ func address(f *problem.Fields, at string, r *enforcement.Rule, value string) st
 	return canonical
 }
 
-// attributeOf gives the attribute of a name in count_by.
+// attributeOf returns the attribute that an entry of count_by reads.
 func attributeOf(by string) string {
 	if by == "ip/64" {
 		return "ip"
@@ -197,7 +200,7 @@ func attributesOf(r *enforcement.Rule) []string {
 	return list
 }
 
-// fill asks the limiter once what all keys of an answer hold.
+// fill reads the counters of all keys of u from the limiter, in one call.
 func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subject, seen *counted) error {
 	var asked []enforcement.CountedKey
 	var keys []*KeyUsage
@@ -218,19 +221,19 @@ func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subje
 			asked, keys, pace = append(asked, named), append(keys, key), append(pace, &key.Pace)
 		}
 	}
-	at, held, err := s.cfg.Engine.KeyStates(ctx, subject, asked)
+	at, states, err := s.cfg.Engine.KeyStates(ctx, subject, asked)
 	if err != nil {
 		*u = Usage{}
 		return &problem.Problem{
 			Kind: problem.Unavailable, Code: "limiter_unavailable",
-			Message: "the counters cannot be reached: what is left is not known", Cause: err,
+			Message: "the limiter is unavailable: the counters cannot be read", Cause: err,
 		}
 	}
 	if at != 0 {
 		u.At = time.UnixMicro(at).UTC()
 	}
-	for i := range held {
-		keys[i].hold(&held[i], at, pace[i])
+	for i := range states {
+		keys[i].setState(&states[i], at, pace[i])
 	}
 	for i := range u.Policies {
 		slices.SortStableFunc(u.Policies[i].Keys, closest)
@@ -238,8 +241,8 @@ func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subje
 	return nil
 }
 
-// hold fills in what a key holds at an instant.
-func (k *KeyUsage) hold(h *enforcement.KeyState, at int64, pace *Pace) {
+// setState sets the limits and exceptions of a key from its state at an instant.
+func (k *KeyUsage) setState(h *enforcement.KeyState, at int64, pace *Pace) {
 	if o := h.Override; o != nil {
 		k.Override = &InForce{ID: o.ID, Reason: o.Reason, Until: time.UnixMicro(o.Until).UTC()}
 	}
@@ -250,18 +253,16 @@ func (k *KeyUsage) hold(h *enforcement.KeyState, at int64, pace *Pace) {
 	for i := range h.Limits {
 		state, m := h.Limits[i].State, h.Limits[i].Limit.Meter
 		l := &k.Limits[i]
-		l.Limit, l.Capacity = h.Limits[i].Limit.Limit, m.Quota
-		if m.Algorithm.Bucket() {
-			l.Capacity = m.Capacity
-		}
+		l.Limit = h.Limits[i].Limit.Limit
+		l.Capacity = l.Limit.Capacity()
 		l.Used, l.Remaining = l.Capacity-m.Left(state, at), m.Remaining(state, at)
 		l.ResetAfter = time.Duration(m.ResetAfter(state, at)) * time.Microsecond
 		l.ExhaustedAfter = pace.exhausts(m, state, at)
 	}
 }
 
-// exhausts is when a pace uses up what a counter holds. What holds nothing for
-// one unit is used up at any pace.
+// exhausts returns the time until a pace uses up a counter. A counter with nothing
+// left is used up now, at any pace. nil means never, or that the pace is unknown.
 func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64) *time.Duration {
 	after := time.Duration(0)
 	if m.Remaining(state, at) == 0 {
@@ -281,8 +282,8 @@ func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64)
 	return &after
 }
 
-// requests gives the pace as requests of one cost, of which one comes each so many
-// microseconds; false when none comes, or nobody knows.
+// requests returns the pace as requests of one cost at a fixed interval in
+// microseconds. ok is false if the pace is 0 or unknown.
 func (p *Pace) requests() (cost, every int64, ok bool) {
 	minutely := p.PerMinute + p.RefusedPerMinute
 	if !p.Known || minutely <= 0 || p.Requests <= 0 {
@@ -294,8 +295,8 @@ func (p *Pace) requests() (cost, every int64, ok bool) {
 	return int64(each), max(int64(math.Round(each*minute/minutely)), 1), true
 }
 
-// closest orders keys: the one that is used up first goes first, then the one that
-// has the smallest part left; what is not known goes last.
+// closest compares keys for sorting: first the key that is exhausted first, then
+// the key with the smallest fraction left. Redacted keys come last.
 func closest(a, b KeyUsage) int {
 	if a.Redacted != b.Redacted {
 		if a.Redacted {
@@ -303,21 +304,21 @@ func closest(a, b KeyUsage) int {
 		}
 		return -1
 	}
-	ends, left := a.nearest()
-	otherEnds, otherLeft := b.nearest()
-	return cmp.Or(cmp.Compare(ends, otherEnds), cmp.Compare(left, otherLeft))
+	after, left := a.exhaustion()
+	otherAfter, otherLeft := b.exhaustion()
+	return cmp.Or(cmp.Compare(after, otherAfter), cmp.Compare(left, otherLeft))
 }
 
-// nearest tells, of the limit that comes first, when it is used up, and of the one
-// of which the smallest part is left, how much that is.
-func (k *KeyUsage) nearest() (ends time.Duration, left float64) {
-	ends, left = math.MaxInt64, 1
+// exhaustion returns the least ExhaustedAfter of the limits, and the smallest
+// fraction that one of them has left.
+func (k *KeyUsage) exhaustion() (after time.Duration, left float64) {
+	after, left = math.MaxInt64, 1
 	for i := range k.Limits {
 		l := &k.Limits[i]
 		if l.ExhaustedAfter != nil {
-			ends = min(ends, *l.ExhaustedAfter)
+			after = min(after, *l.ExhaustedAfter)
 		}
 		left = min(left, float64(l.Remaining)/float64(max(l.Capacity, 1)))
 	}
-	return ends, left
+	return after, left
 }
