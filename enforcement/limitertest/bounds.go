@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// boundTests hold for every limiter, also for one with slack.
+// boundTests compare the admitted units with the quota under concurrency and faults.
 var boundTests = []test{
 	{"ContextEnded", func(w *world) {
 		ctx, cancel := context.WithCancel(context.Background())
@@ -34,7 +34,7 @@ var boundTests = []test{
 			admitted := w.together(16, 20, func(int, int) []enforcement.Request {
 				return []enforcement.Request{w.request(enforce, w.on(m, w.key(1, 0), 1, 0))}
 			})
-			w.between(admitted, 97, limit.Algorithm.String())
+			w.admits(admitted, 97, limit.Algorithm.String())
 		}
 	}},
 	{"ConcurrentCosts", func(w *world) {
@@ -53,7 +53,7 @@ var boundTests = []test{
 					}
 				}
 			})
-			w.between(units.Load(), 500, limit.Algorithm.String())
+			w.admits(units.Load(), 500, limit.Algorithm.String())
 		}
 	}},
 	// Two counters charged together stay equal, whoever else charges them
@@ -69,7 +69,7 @@ var boundTests = []test{
 				}
 				return []enforcement.Request{w.request(enforce, a, b)}
 			})
-			w.between(admitted, 60, limit.Algorithm.String())
+			w.admits(admitted, 60, limit.Algorithm.String())
 			w.same(w.left(m, w.key(1, 0)), w.left(m, w.key(2, 0)), limit.Algorithm.String()+": left of both")
 		}
 	}},
@@ -83,7 +83,7 @@ var boundTests = []test{
 			}
 			return batch
 		})
-		w.between(admitted, 100, "the shared key")
+		w.admits(admitted, 100, "the shared key")
 	}},
 	{"NeverMoreOverTime", func(w *world) {
 		// A burst, then 10 seconds in small steps: at most the burst and what flowed in.
@@ -98,16 +98,16 @@ var boundTests = []test{
 					}
 				}
 			}
-			w.between(admitted, 120, limit.Algorithm.String())
+			w.admits(admitted, 120, limit.Algorithm.String())
 		}
 	}},
 }
 
-// between fails the test unless admitted is the quota, or less by the slack at most.
-func (w *world) between(admitted, quota int64, what string) {
+// admits fails the test unless exactly the quota was admitted.
+func (w *world) admits(admitted, quota int64, what string) {
 	w.Helper()
-	if admitted > quota || admitted < quota-w.slack {
-		w.Fatalf("%s: %d admitted of %d, slack %d", what, admitted, quota, w.slack)
+	if admitted != quota {
+		w.Fatalf("%s: admitted %d units of %d", what, admitted, quota)
 	}
 }
 

@@ -13,15 +13,10 @@ import (
 // A Fixture is a Limiter under test.
 type Fixture struct {
 	Limiter enforcement.Limiter
-	// Slack is by how many units the Limiter may refuse early, with a reason
-	// beside the number; never by how many it may admit too much. With a Slack
-	// above 0 the tests that compare every number are left out, and the log
-	// says so.
-	Slack int64
 }
 
-// A Factory makes the Limiter of one test. It must take the time from c. What
-// it opens, it closes with t.Cleanup.
+// A Factory returns the Limiter of one test. The Limiter uses the time of c. The
+// factory closes its resources with t.Cleanup.
 type Factory = func(t *testing.T, c *Clock) Fixture
 
 // Run runs the suite.
@@ -29,24 +24,18 @@ func Run(t *testing.T, factory Factory) {
 	t.Helper()
 	for _, group := range []struct {
 		name  string
-		exact bool
 		tests []test
 	}{
-		{"Steps", true, stepTests},
-		{"Worked", true, workedTests},
-		{"Take", true, takeTests},
-		{"Bounds", false, boundTests},
+		{"Steps", stepTests},
+		{"Worked", workedTests},
+		{"Take", takeTests},
+		{"Bounds", boundTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tt := range group.tests {
 				t.Run(tt.name, func(t *testing.T) {
 					t.Parallel()
-					w := newWorld(t, factory)
-					if group.exact && w.slack > 0 {
-						t.Logf("this limiter may refuse %d units early: its exact numbers are not compared", w.slack)
-						return
-					}
-					tt.run(w)
+					tt.run(newWorld(t, factory))
 				})
 			}
 		})
@@ -65,7 +54,6 @@ type world struct {
 	*testing.T
 	clock   *Clock
 	limiter enforcement.Limiter
-	slack   int64
 	tenant  uint32
 	salt    [15]byte
 }
@@ -74,7 +62,7 @@ func newWorld(t *testing.T, factory Factory) *world {
 	t.Helper()
 	c := NewClock()
 	f := factory(t, c)
-	w := &world{T: t, clock: c, limiter: f.Limiter, slack: f.Slack}
+	w := &world{T: t, clock: c, limiter: f.Limiter}
 	w.renew()
 	return w
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// scripted runs a suite on the scripts as calls choose them, and on take.lua
-// alone without a memory of denials. It fails unless each of these scripts decided some calls. There is no
-// slack: Redis decides to the unit and the microsecond.
+// scripted runs a suite twice: with the scripts that the limiter chooses, and with
+// take.lua only and without denial memory. It fails unless each of these scripts
+// decided some calls.
 func scripted(t *testing.T, suite func(*testing.T, limitertest.Factory)) {
 	for _, only := range []bool{false, true} {
 		name := "chosen"
