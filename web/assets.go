@@ -17,8 +17,8 @@ import (
 )
 
 // assets are the embedded static files under names that carry a hash of their
-// content, so that browsers may keep them for ever. The files of static/css are
-// one: headgate.css, joined in the order of their names.
+// content, so that browsers may cache them forever. The files of static/css become
+// one file, headgate.css, in the order of their names. Each is one cascade layer.
 type assets struct {
 	byURL map[string]asset
 	urls  map[string]string // file name -> URL
@@ -63,8 +63,8 @@ func newAssets(files fs.FS) (*assets, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read static files: %w", err)
 		}
-		all.Write(body)
-		all.WriteByte('\n')
+		layer := strings.TrimLeft(strings.TrimSuffix(path.Base(name), ".css"), "0123456789-")
+		fmt.Fprintf(&all, "@layer %s {\n%s\n}\n", layer, body)
 	}
 	return a, a.add("headgate.css", a.linked(all.Bytes()))
 }

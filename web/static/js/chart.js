@@ -94,7 +94,7 @@
     }
 
     size() {
-      return { width: Math.max(200, Math.floor(this.clientWidth)), height: matchMedia("(max-width: 40rem)").matches ? 170 : 230 };
+      return { width: Math.max(200, Math.floor(this.clientWidth)), height: matchMedia("(width < 40rem)").matches ? 170 : 230 };
     }
 
     fit() {
