@@ -46,7 +46,7 @@ func shape(page *html.Node) string {
 	var walk func(n *html.Node)
 	walk = func(n *html.Node) {
 		if n.Type == html.ElementNode {
-			if attr(n, "class") == "escape" || attr(n, "title") == "letters of several alphabets that look alike" {
+			if attr(n, "class") == "escape" || attr(n, "title") == "similar letters from several alphabets" {
 				return // the marks of characters that cannot be seen
 			}
 			b.WriteString("<" + n.Data)

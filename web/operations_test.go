@@ -259,7 +259,7 @@ func TestSlowDatabase(t *testing.T) {
 	if page.Code != http.StatusServiceUnavailable || !strings.Contains(tree, "Not available at the moment") || !strings.Contains(page.body, page.Header().Get("X-Request-Id")) {
 		t.Errorf("%d %s", page.Code, tree)
 	}
-	if !strings.Contains(page.body, `href="/audit?kind=plan"`) || !strings.Contains(page.body, "Where to go from here") {
+	if !strings.Contains(page.body, `href="/audit?kind=plan"`) || !strings.Contains(page.body, "Other pages") {
 		t.Error("the page has no way on")
 	}
 }
@@ -287,7 +287,7 @@ func TestErrorsArePages(t *testing.T) {
 		}
 	}
 	for _, page := range []reply{w.get("/audit/none", "owner"), w.get("/people", "acme-admin"), w.post("/account/name", "owner", url.Values{"role": {"owner"}})} {
-		if !strings.Contains(page.body, "Where to go from here") || !strings.Contains(page.body, `id="navigation"`) {
+		if !strings.Contains(page.body, "Other pages") || !strings.Contains(page.body, `id="navigation"`) {
 			t.Errorf("%d: not in the frame", page.Code)
 		}
 	}

@@ -78,14 +78,14 @@ func TestPlanPages(t *testing.T) {
 	must(t, err)
 	says(t, "list", w.get("/plans", "viewer"), 200, []string{"Pro pro version 1 differs 4 1", "Starter free not published nothing but a draft 4 0"})
 	says(t, "search", w.get("/plans?q=star", "viewer"), 200, []string{"Starter"}, "Pro pro")
-	says(t, "nothing found", w.get("/plans?q=zzz", "viewer"), 200, []string{"No plan's name or slug has this in it: zzz"})
+	says(t, "nothing found", w.get("/plans?q=zzz", "viewer"), 200, []string{"No plan name or slug contains: zzz"})
 
 	page := w.get("/plans/pro", "viewer")
 	says(t, "plan", page, 200, []string{
 		"version 1 in force", "draft differs", "1 tenant", "For teams.",
 		"120 per minute, bursts of 20", "5 per minute, exact", "10 per minute, sliding", "100,000 per day",
 		"POST requests to /v1/login", "each ip, IPv6 by its /64 network", "the whole tenant together", "every request",
-		"refused with 503 while the counters are away", "shadow", "enforced", "See what they would refuse",
+		"refused with 503 while the counters are away", "shadow", "enforced", "See what they would deny",
 	}, "Edit the draft", "Delete")
 	for _, link := range links(t, page) {
 		if strings.Contains(link, "/edit") || strings.Contains(link, "/publish") || strings.Contains(link, "/delete") {
@@ -216,9 +216,9 @@ func TestTwoEditors(t *testing.T) {
 	}
 	conflict := w.post("/plans/gold/edit", "editor", second)
 	says(t, "conflict", conflict, http.StatusConflict, []string{
-		"Somebody else saved this draft while you edited it", "Theirs was saved by owner@people.example",
+		"Somebody else saved this draft while you edited it", "The other draft was saved by owner@people.example",
 		"What they changed", "Limit l1, aloud 120 per minute, sliding 240 per minute, sliding",
-		"What you changed", "Limit l1, quota 100,000 5,000", "From theirs to yours", "240 per minute, sliding 120 per minute, sliding",
+		"What you changed", "Limit l1, quota 100,000 5,000", "Differences between the other draft and yours", "240 per minute, sliding 120 per minute, sliding",
 	})
 	strict(t, "conflict", conflict.tree(t))
 
@@ -333,7 +333,7 @@ func TestDiffAndPublish(t *testing.T) {
 		must(t, err)
 		return p
 	}
-	says(t, "no difference", w.get("/plans/pro/diff", "editor"), 200, []string{"There is no difference."}, "Publish…")
+	says(t, "no difference", w.get("/plans/pro/diff", "editor"), 200, []string{"No differences."}, "Publish…")
 	p := save(func(d *plans.Content) {
 		d.Policies[1].Limits[0].Quota = 60
 		d.Policies[2].Limits[0].Algorithm = enforcement.GCRA
@@ -465,9 +465,9 @@ func TestHistoryAndRollback(t *testing.T) {
 	w.post("/plans/pro/publish", "editor", url.Values{"revision": {fmt.Sprint(p.DraftRevision)}, "note": {"Fewer calls"}})
 	says(t, "history", w.get("/plans/pro/history", "viewer"), 200, []string{"Version 2 in force", "editor@people.example Fewer calls", "Version 1"})
 	version := w.get("/plans/pro/versions/1", "editor")
-	says(t, "version", version, 200, []string{"Version 1", "What the draft has that it has not", "Publish it again…", "Copy it into the draft", "Newer version"}, "Older version")
-	says(t, "version", w.get("/plans/pro/versions/2", "editor"), 200, []string{"What it changed of version 1", "Limit l1, quota 120 60", "Older version"}, "Publish it again…", "Copy it into the draft")
-	says(t, "for a viewer", w.get("/plans/pro/versions/1", "viewer"), 200, nil, "Publish it again…", "Copy it into the draft")
+	says(t, "version", version, 200, []string{"Version 1", "Differences between this version and the draft", "Publish again…", "Copy to the draft", "Newer version"}, "Older version")
+	says(t, "version", w.get("/plans/pro/versions/2", "editor"), 200, []string{"Changes since version 1", "Limit l1, quota 120 60", "Older version"}, "Publish again…", "Copy to the draft")
+	says(t, "for a viewer", w.get("/plans/pro/versions/1", "viewer"), 200, nil, "Publish again…", "Copy to the draft")
 	strict(t, "version", version.tree(t))
 
 	confirm := w.get("/plans/pro/versions/1/publish", "editor")
@@ -510,8 +510,8 @@ func TestPreviewPage(t *testing.T) {
 	must(t, err)
 	page := w.get("/plans/pro/preview?range=6h", "editor")
 	says(t, "preview", page, 200, []string{
-		"What the draft would have refused", "Requests", "Refused by what is published", "Refused by the draft", "In shadow", "Would refuse",
-		"exact", "estimated", "needs shadow", "Refused as published", "Put this policy in shadow in the draft : fresh", "1 tenant",
+		"What the draft would have denied", "Requests", "Refused by what is published", "Refused by the draft", "In shadow", "Would refuse",
+		"exact", "estimated", "needs shadow", "Refused as published", "Set this policy to shadow in the draft : fresh", "1 tenant",
 	})
 	strict(t, "preview", page.tree(t))
 	says(t, "for a viewer", w.get("/plans/pro/preview", "viewer"), 200, []string{"needs shadow"}, "Put this policy in shadow")

@@ -236,7 +236,7 @@ func TestOverrides(t *testing.T) {
 		"x":  "per-user in force every key of the tenant for every key",
 	} {
 		text := words(t, w.get(overrides+"?policy=per-user&k.user="+user, "acme-viewer"))
-		if _, preview, _ := strings.Cut(text, "Which one wins?"); !strings.Contains(preview, want) || strings.Count(preview, " in force ") != 1 {
+		if _, preview, _ := strings.Cut(text, "Find the override of a key"); !strings.Contains(preview, want) || strings.Count(preview, " in force ") != 1 {
 			t.Errorf("%s: %s", user, preview)
 		}
 	}

@@ -147,7 +147,7 @@ func TestTenantsAreListedAndCreated(t *testing.T) {
 	if text := words(t, list); !strings.Contains(text, "Initech initech metered Active 3 66.7 %") || strings.Contains(text, "Acme") || strings.Contains(text, "New tenant") {
 		t.Errorf("%s", text)
 	}
-	if none := w.get("/tenants?q=nobody", "owner"); !strings.Contains(words(t, none), "No tenant's name or slug has this in it: nobody") {
+	if none := w.get("/tenants?q=nobody", "owner"); !strings.Contains(words(t, none), "No tenant name or slug contains: nobody") {
 		t.Errorf("%s", words(t, none))
 	}
 	if all := words(t, w.get("/tenants", "owner")); !strings.Contains(all, "New tenant") || !strings.Contains(all, "Globex Inc. globex none Suspended 0 –") {

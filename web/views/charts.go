@@ -180,3 +180,12 @@ func share(n, most int64) string {
 
 // unixSeconds is a length of time in seconds.
 func unixSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
+
+// columns are the headings of the table behind the chart.
+func (c Chart) columns() []Column {
+	list := columns("Time (UTC)")
+	for _, s := range c.Series {
+		list = append(list, Column{Text: s.Name, Number: true, Color: s.Color})
+	}
+	return list
+}

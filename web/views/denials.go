@@ -106,3 +106,8 @@ type DenialLimit struct {
 type DenialAction struct {
 	Text, Hint, URL, Icon string
 }
+
+// newDenials is the text of the link to denials that are newer than the page.
+func newDenials(n int, more bool) string {
+	return when(more, "More than ") + Count(int64(n)).Text + " new: show them"
+}

@@ -56,7 +56,7 @@ func grouped(n int64) string {
 // Percent words part of whole: "1.8 %", "0 %", "< 0.01 %"; "–" of nothing.
 func Percent(part, whole int64) Number {
 	if whole == 0 {
-		return Number{"–", "of nothing"}
+		return Number{"–", "no data"}
 	}
 	return Number{percentWords(part, whole), grouped(part) + " of " + grouped(whole)}
 }

@@ -106,9 +106,12 @@ type FilterField struct {
 	List                                   []string // suggestions for a text
 }
 
-func (f FilterField) id() string      { return "filter-" + f.Name }
-func (f FilterField) errorID() string { return "filter-" + f.Name + "-error" }
-func (f FilterField) listID() string  { return "filter-" + f.Name + "-list" }
+func (f FilterField) id() string     { return "filter-" + f.Name }
+func (f FilterField) listID() string { return f.id() + "-list" }
+
+func (f FilterField) formField() FormField {
+	return FormField{Name: f.id(), Label: f.Label, Error: f.Error}
+}
 
 // A Filters is the form that narrows a page, and what narrows it now.
 type Filters struct {

@@ -1,6 +1,10 @@
 package views
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/a-h/templ"
+)
 
 // A Ranges is where the reader chooses the time that a page is about.
 type Ranges struct {
@@ -42,11 +46,8 @@ type Select struct {
 	Optional                        bool
 }
 
-func (s Select) hintID() string  { return s.Name + "-hint" }
-func (s Select) errorID() string { return s.Name + "-error" }
-
-func (s Select) describedBy() string {
-	return Input{Name: s.Name, Hint: s.Hint, Error: s.Error}.describedBy()
+func (s Select) formField() FormField {
+	return FormField{Name: s.Name, Label: s.Label, Hint: s.Hint, Error: s.Error}
 }
 
 // A Text is a field of several lines.
@@ -65,9 +66,11 @@ func (t Text) inside() string {
 	return t.Value
 }
 
-func (t Text) hintID() string  { return t.Name + "-hint" }
-func (t Text) errorID() string { return t.Name + "-error" }
+func (t Text) formField() FormField {
+	return FormField{Name: t.Name, Label: t.Label, Hint: t.Hint, Error: t.Error}
+}
 
-func (t Text) describedBy() string {
-	return Input{Name: t.Name, Hint: t.Hint, Error: t.Error}.describedBy()
+// rangeError are the attributes of the field that a wrong time belongs to.
+func rangeError(message string) templ.Attributes {
+	return FormField{Name: "range", Error: message}.attributes()
 }

@@ -14,20 +14,8 @@ type Input struct {
 	List                            string // the id of a datalist with suggestions; "": none
 }
 
-// hintID and errorID are where aria-describedby points.
-func (i Input) hintID() string  { return i.Name + "-hint" }
-func (i Input) errorID() string { return i.Name + "-error" }
-
-func (i Input) describedBy() string {
-	switch {
-	case i.Error != "" && i.Hint != "":
-		return i.errorID() + " " + i.hintID()
-	case i.Error != "":
-		return i.errorID()
-	case i.Hint != "":
-		return i.hintID()
-	}
-	return ""
+func (i Input) formField() FormField {
+	return FormField{Name: i.Name, Label: i.Label, Hint: i.Hint, Error: i.Error}
 }
 
 // A Choice is a set of radio buttons.
@@ -36,7 +24,7 @@ type Choice struct {
 	Options                   []Option
 }
 
-func (c Choice) errorID() string { return c.Name + "-error" }
+func (c Choice) formField() FormField { return FormField{Name: c.Name, Error: c.Error} }
 
 // An Option is one of them.
 type Option struct{ Value, Label, Hint string }
@@ -179,4 +167,11 @@ type NewLink struct {
 	Title, URL, For, Base, BaseName string
 	Renews                          bool
 	Expires                         Moment
+}
+
+func (n NewLink) hint() string {
+	if n.Renews {
+		return "The link is shown only once. Anyone who has it can set the new password."
+	}
+	return "The link is shown only once. Anyone who has it can set the name and password of the account."
 }

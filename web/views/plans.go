@@ -1,6 +1,10 @@
 package views
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/a-h/templ"
+)
 
 // A PlanList is all plans.
 type PlanList struct {
@@ -133,6 +137,14 @@ func keepsPlaces(do string) bool {
 	return do == "add-policy" || strings.Contains(do, ".add-") || strings.Contains(do, ".limits.")
 }
 
+// redraws are the attributes of a button that redraws the form.
+func redraws(action, at, do string) templ.Attributes {
+	return templ.Attributes{
+		"id": "do-" + do, "formaction": action + at, "hx-post": action, "hx-target": "#draft", "hx-select": "#draft",
+		"hx-swap": "outerHTML show:none", "data-keep-open": keepsPlaces(do),
+	}
+}
+
 // Boxes is a group of boxes to tick.
 type Boxes struct {
 	ID, Label, Error, Hint string
@@ -145,9 +157,7 @@ type Box struct {
 	Checked     bool
 }
 
-func (b Boxes) describedBy() string {
-	return Input{Name: b.ID, Hint: b.Hint, Error: b.Error}.describedBy()
-}
+func (b Boxes) formField() FormField { return FormField{Name: b.ID, Hint: b.Hint, Error: b.Error} }
 
 // A DraftText is the editor of the JSON.
 type DraftText struct {

@@ -220,7 +220,7 @@ func (l *Lane) mostWidth() string {
 
 // label is the picture in a sentence.
 func (l *Lane) label() string {
-	return l.Title + ": " + grouped(l.Allowed) + " requests pass, " + grouped(l.Refused) + " are refused; the table has when."
+	return l.Title + ": " + grouped(l.Allowed) + " requests pass, " + grouped(l.Refused) + " are denied. The table lists the times."
 }
 
 // axis are the times below a lane.
@@ -261,4 +261,12 @@ func (l *Lane) tone() string {
 // exact is a place in a picture: windows differ by less than a tenth.
 func exact(f float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(f, 'f', 2, 64), "0"), ".")
+}
+
+// rowsCaption is the caption of the table of a lane.
+func (l *Lane) rowsCaption() string {
+	if len(l.rows()) != len(l.Marks) {
+		return "Totals for each part of the duration, which has " + Count(int64(len(l.Marks))).Exact + " instants."
+	}
+	return "Each instant at which requests arrive."
 }

@@ -17,6 +17,10 @@ type RoleTable struct {
 	Rows  []RoleRow
 }
 
+func (r RoleTable) columns() []Column {
+	return columns(append(append([]string{"Action"}, r.Roles...), "Operator key", "Tenant key")...)
+}
+
 // A RoleRow is one action; May has the roles in their order.
 type RoleRow struct {
 	Words, Action          string

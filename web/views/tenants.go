@@ -41,7 +41,7 @@ type Checks struct {
 	Options            []CheckBox
 }
 
-func (c Checks) errorID() string { return c.Name + "-error" }
+func (c Checks) formField() FormField { return FormField{Name: c.Name, Error: c.Error} }
 
 // A CheckBox is one of them; its field is "on" when it is checked.
 type CheckBox struct {

@@ -1,0 +1,159 @@
+package views
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/a-h/templ"
+)
+
+// A Button submits a form, or leads to URL.
+type Button struct {
+	Text, Icon string
+	// About is text for screen readers only. It names what the button applies to.
+	About string
+	// URL makes the button a link. Download makes the link a download.
+	URL      string
+	Download bool
+	// Name and Value are what the form sends when this button submits it.
+	Name, Value string
+	// Quiet and Danger choose the look; neither is set for the main action.
+	Quiet, Danger, Small, Wide bool
+	Class                      string // a further class
+	Attributes                 templ.Attributes
+}
+
+func (b Button) class() string {
+	return join("button", b.Class, when(b.Quiet, "button-quiet"), when(b.Danger, "button-bad"),
+		when(b.Small, "button-small"), when(b.Wide, "wide"))
+}
+
+// A FormField is the label of a control, with what is wrong with its value and how
+// to fill it in.
+type FormField struct {
+	Name, Label, Hint, Error string
+	Subject                  string // follows the label: a name that somebody chose
+}
+
+func (f FormField) hintID() string  { return f.Name + "-hint" }
+func (f FormField) errorID() string { return f.Name + "-error" }
+
+// describedBy returns the value of the control's aria-describedby.
+func (f FormField) describedBy() string {
+	return join(when(f.Error != "", f.errorID()), when(f.Hint != "", f.hintID()))
+}
+
+// attributes are those that every control of a field has.
+func (f FormField) attributes() templ.Attributes {
+	list := templ.Attributes{}
+	if f.Error != "" {
+		list["aria-invalid"] = "true"
+	}
+	if by := f.describedBy(); by != "" {
+		list["aria-describedby"] = by
+	}
+	return list
+}
+
+// A Column is the heading of a column of a table.
+type Column struct {
+	Text   string
+	Number bool            // the column is aligned right
+	Hidden bool            // the heading is for screen readers only
+	Omit   bool            // the table does not have the column
+	Head   templ.Component // the heading instead of Text; nil: Text
+	Class  string
+	Color  string // of the series of a chart
+}
+
+func (c Column) class() string { return join(when(c.Number, "figure-cell"), c.Class) }
+
+// columns are headings of text.
+func columns(names ...string) []Column {
+	list := make([]Column, len(names))
+	for i, name := range names {
+		list[i].Text = name
+	}
+	return list
+}
+
+// figures are headings of numbers.
+func figures(names ...string) []Column {
+	list := columns(names...)
+	for i := range list {
+		list[i].Number = true
+	}
+	return list
+}
+
+// A Table is the head of a table. Its kinds are "stack", which shows each row as
+// a card on a phone, "rank", "data", and "" for the API reference.
+type Table struct {
+	Kind, Class string
+	Caption     string
+	ShowCaption bool
+	Columns     []Column
+	// Actions adds a column for the links of each row.
+	Actions    bool
+	Attributes templ.Attributes
+}
+
+// A Card is a bordered part of a page. With a title or a label it is a landmark.
+type Card struct {
+	// Name is the prefix of the id of the title; "": a card without a title.
+	Name, Title string
+	Label       string // for a card without a title
+	LabelledBy  string // the id of a title that the content has
+	ID, Class   string
+	// Panel is the look of cards that hold a form; Bad is for actions that delete.
+	Panel, Bad bool
+	Attributes templ.Attributes
+}
+
+func (c Card) class() string {
+	look := "card"
+	if c.Panel {
+		look = "panel"
+	}
+	return join(look, c.Class, when(c.Bad, "panel-bad"))
+}
+
+func (c Card) attributes() templ.Attributes {
+	list := templ.Attributes{}
+	labelledBy := c.LabelledBy
+	if c.Title != "" {
+		labelledBy = c.Name + "-title"
+	}
+	for name, value := range map[string]string{"id": c.ID, "aria-label": c.Label, "aria-labelledby": labelledBy} {
+		if value != "" {
+			list[name] = value
+		}
+	}
+	return list
+}
+
+// A FormCard is a form in a panel.
+type FormCard struct {
+	Action, Class        string
+	Get, Bad, NoValidate bool
+}
+
+func (f FormCard) method() string {
+	if f.Get {
+		return "get"
+	}
+	return "post"
+}
+
+// when returns a text if a condition is true.
+func when(condition bool, text string) string {
+	if condition {
+		return text
+	}
+	return ""
+}
+
+// join returns the texts that are not empty, separated by spaces.
+func join(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(t string) bool { return t == "" }), " ")
+}
