@@ -10,10 +10,11 @@ import (
 	"mime"
 	"net/http"
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/web/views"
 )
 
 // assets are the embedded static files under names that carry a hash of their
@@ -38,14 +39,9 @@ var contentTypes = map[string]string{
 
 func newAssets(files fs.FS) (*assets, error) {
 	a := &assets{byURL: map[string]asset{}, urls: map[string]string{}}
-	var styles []string
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
-		if err != nil || entry.IsDir() {
+		if err != nil || entry.IsDir() || path.Ext(name) == ".css" {
 			return err
-		}
-		if path.Ext(name) == ".css" {
-			styles = append(styles, name)
-			return nil
 		}
 		body, err := fs.ReadFile(files, name)
 		if err != nil {
@@ -56,17 +52,11 @@ func newAssets(files fs.FS) (*assets, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read static files: %w", err)
 	}
-	slices.Sort(styles)
-	var all bytes.Buffer
-	for _, name := range styles {
-		body, err := fs.ReadFile(files, name)
-		if err != nil {
-			return nil, fmt.Errorf("read static files: %w", err)
-		}
-		layer := strings.TrimLeft(strings.TrimSuffix(path.Base(name), ".css"), "0123456789-")
-		fmt.Fprintf(&all, "@layer %s {\n%s\n}\n", layer, body)
+	css, err := views.Stylesheet(files)
+	if err != nil {
+		return nil, fmt.Errorf("read style sheets: %w", err)
 	}
-	return a, a.add("headgate.css", a.linked(all.Bytes()))
+	return a, a.add("headgate.css", a.linked(css))
 }
 
 // linked puts the addresses of files in the places where a style sheet names them.

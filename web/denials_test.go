@@ -180,7 +180,7 @@ func TestOneDenial(t *testing.T) {
 	}
 	for _, id := range []string{ids["globex"], "01a1fd54-9020-7b3c-8d2e-000000000000", "nonsense"} {
 		page := w.get("/tenants/acme/denials/"+id, "acme-viewer")
-		if page.Code != http.StatusNotFound || !strings.Contains(page.body, "Refusals are kept for 24 hours") {
+		if page.Code != http.StatusNotFound || !strings.Contains(page.body, "Headgate keeps denials for 24 hours") {
 			t.Errorf("%s: %d", id, page.Code)
 		}
 	}

@@ -87,7 +87,7 @@ func TestSignInByProvider(t *testing.T) {
 	if in.Code != http.StatusSeeOther || in.Header().Get("Location") != "/" {
 		t.Fatalf("invited: %d %v", in.Code, in.Header())
 	}
-	if page := w.get("/account", in.named("headgate").Value); !strings.Contains(page.body, "so there is no password here") {
+	if page := w.get("/account", in.named("headgate").Value); !strings.Contains(page.body, "It has no password here") {
 		t.Errorf("somebody without a password is asked for it: %s", page.body)
 	}
 }

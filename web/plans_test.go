@@ -95,7 +95,7 @@ func TestPlanPages(t *testing.T) {
 	if got := links(t, w.get("/plans/pro", "editor")); !slices.Contains(got, "/plans/pro/edit?policy=search#policies.3") {
 		t.Errorf("an editor is not led to the policy: %q", got)
 	}
-	says(t, "only a draft", w.get("/plans/free", "editor"), 200, []string{"Nothing is published yet: this is the draft"})
+	says(t, "only a draft", w.get("/plans/free", "editor"), 200, []string{"This plan has no published version. You see the draft"})
 	for _, path := range []string{"/plans/none", "/plans/%20", "/plans/pro/versions/0", "/plans/pro/versions/2", "/plans/pro/versions/01", "/plans/pro/versions/x"} {
 		if got := w.get(path, "editor"); got.Code != http.StatusNotFound {
 			t.Errorf("%s: %d", path, got.Code)
@@ -217,8 +217,8 @@ func TestTwoEditors(t *testing.T) {
 	conflict := w.post("/plans/gold/edit", "editor", second)
 	says(t, "conflict", conflict, http.StatusConflict, []string{
 		"Somebody else saved this draft while you edited it", "The other draft was saved by owner@people.example",
-		"What they changed", "Limit l1, aloud 120 per minute, sliding 240 per minute, sliding",
-		"What you changed", "Limit l1, quota 100,000 5,000", "Differences between the other draft and yours", "240 per minute, sliding 120 per minute, sliding",
+		"Changes in the other draft", "Limit l1, aloud 120 per minute, sliding 240 per minute, sliding",
+		"Your changes", "Limit l1, quota 100,000 5,000", "Differences between the other draft and yours", "240 per minute, sliding 120 per minute, sliding",
 	})
 	strict(t, "conflict", conflict.tree(t))
 
@@ -391,7 +391,7 @@ func TestDiffAndPublish(t *testing.T) {
 		t.Error("the page does not ask again")
 	}
 	w.now.Add(pollFor.Microseconds())
-	if late := w.get(where, "viewer"); polls(late) || !strings.Contains(late.body, "Look again") {
+	if late := w.get(where, "viewer"); polls(late) || !strings.Contains(late.body, "Refresh") {
 		t.Error("the page asks for ever")
 	}
 	node("b", after.Revision+3)
@@ -511,7 +511,7 @@ func TestPreviewPage(t *testing.T) {
 	page := w.get("/plans/pro/preview?range=6h", "editor")
 	says(t, "preview", page, 200, []string{
 		"What the draft would have denied", "Requests", "Refused by what is published", "Refused by the draft", "In shadow", "Would refuse",
-		"exact", "estimated", "needs shadow", "Refused as published", "Set this policy to shadow in the draft : fresh", "1 tenant",
+		"exact", "estimated", "needs shadow", "Refused as published", "Set this policy to shadow in the draft fresh", "1 tenant",
 	})
 	strict(t, "preview", page.tree(t))
 	says(t, "for a viewer", w.get("/plans/pro/preview", "viewer"), 200, []string{"needs shadow"}, "Put this policy in shadow")
@@ -553,7 +553,7 @@ func TestPreviewPage(t *testing.T) {
 	// A plan that nobody asked anything of.
 	_, err = w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
 	must(t, err)
-	says(t, "no requests", w.get("/plans/gold/preview", "editor"), 200, []string{"No tenant of this plan asked anything"})
+	says(t, "no requests", w.get("/plans/gold/preview", "editor"), 200, []string{"No tenant of this plan sent a request"})
 }
 
 // planPages are the pages of plans in each of their states, with a text of

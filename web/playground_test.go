@@ -159,7 +159,7 @@ func TestDrawnDecisionsAreTheSimulations(t *testing.T) {
 				t.Errorf("%v, %s:\n%v\nwant\n%v", pairs, asked.ID, got, want)
 			}
 			legend := textIn(withClass(lane, "key-passed")[0]) + ", " + textIn(withClass(lane, "key-refused")[0])
-			if !strings.HasPrefix(legend, fmt.Sprintf("%d allowed, %d refused", allowed, refused)) {
+			if !strings.HasPrefix(legend, fmt.Sprintf("%d allowed, %d denied", allowed, refused)) {
 				t.Errorf("%v, %s: %s, want %d and %d", pairs, asked.ID, legend, allowed, refused)
 			}
 			single := !slices.ContainsFunc(want, func(r laneRow) bool { return r.allowed+r.refused > 1 })

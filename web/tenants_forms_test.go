@@ -34,7 +34,7 @@ func TestSettingsAndStaleEdits(t *testing.T) {
 	late := w.post(settings, "editor", url.Values{"name": {"Acme GmbH"}, "no_policy": {"allow"}, "redact_values": {"keep"}, "version": {opened}})
 	text := words(t, late)
 	if late.Code != http.StatusConflict || !strings.Contains(text, "Acme GmbH yours") || !strings.Contains(text, "Acme Ltd. stored now") || !strings.Contains(text, "passes yours") ||
-		!strings.Contains(text, "is refused stored now") || strings.Contains(text, "Values of attributes") {
+		!strings.Contains(text, "is refused stored value") || strings.Contains(text, "Values of attributes") {
 		t.Fatalf("%d %s", late.Code, text)
 	}
 	if got := w.tenant("acme"); got.Name != "Acme Ltd." || got.NoPolicy != tenants.Deny {

@@ -210,7 +210,7 @@ func TestDashboardWalk(t *testing.T) {
 	// The tenant's own people see their own and nothing else.
 	w.open("/tenants/acme/members")
 	w.fill("email", "tom@acme.example", "role", "tenant_viewer")
-	w.press("Make a link", 201)
+	w.press("Create a link", 201)
 	link := chromium.Evaluate[string](w.Browser, `document.querySelector('main input[value*="/invite/"]').value`)
 	third := walk(t, node.origin)
 	third.open(strings.TrimPrefix(link, node.origin))
