@@ -23,11 +23,11 @@ const module = "github.com/headgate/headgate"
 var imports = map[string][]string{
 	".": {},
 
-	"internal/problem":      {},
-	"internal/strictjson":   {"internal/problem"},
-	"internal/audit":        {"internal/problem"},
-	"enforcement":  {"internal/problem", "internal/strictjson", "internal/cow"}, // a policy reads its own JSON
-	"internal/cow": {}, // maps whose versions share memory: snapshots are made of them
+	"internal/problem":    {},
+	"internal/strictjson": {"internal/problem"},
+	"internal/audit":      {"internal/problem"},
+	"enforcement":         {"internal/problem", "internal/strictjson", "internal/cow"}, // a policy reads its own JSON
+	"internal/cow":        {},                                                          // maps whose versions share memory: snapshots are made of them
 
 	"plans":   {"enforcement", "internal/problem", "internal/audit", "internal/strictjson"},
 	"tenants": {"internal/problem", "internal/audit", "internal/strictjson"},
@@ -37,7 +37,7 @@ var imports = map[string][]string{
 	"internal/exceptions": {"plans", "tenants", "enforcement", "internal/problem", "internal/audit"}, // an override is held against the tenant's plan
 
 	"internal/snapshot":   {"plans", "tenants", "internal/accounts", "internal/exceptions", "enforcement", "internal/problem", "internal/cow"},
-	"internal/metrics":    {"enforcement", "internal/problem"},
+	"internal/metrics":    {"enforcement", "internal/problem", "internal/logging"},
 	"internal/tracing":    {"enforcement"},
 	"internal/simulation": {"enforcement", "internal/problem", "internal/strictjson"},
 	"internal/oidc":       {"internal/accounts", "internal/problem"},
@@ -49,6 +49,7 @@ var imports = map[string][]string{
 
 	"internal/admission": {},
 	"internal/http1":     {},
+	"internal/logging":   {},
 
 	"internal/nodes": {}, // what a node says of itself is found out by cmd/server
 
@@ -57,13 +58,13 @@ var imports = map[string][]string{
 	"web/views": {"internal/problem"}, // view models with ready values
 
 	// At the side: known to cmd/server and to tests.
-	"internal/store":                   {"internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
-	"internal/store/storetest":         {"internal/store", "internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
-	"migrations":              {},
-	"enforcement/inprocess":   {"enforcement", "internal/problem"},
-	"enforcement/redis":       {"enforcement", "internal/problem"},
-	"enforcement/lease":       {"enforcement", "internal/problem"},
-	"enforcement/limitertest": {"enforcement", "internal/problem"},
+	"internal/store":           {"internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
+	"internal/store/storetest": {"internal/store", "internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
+	"migrations":               {},
+	"enforcement/inprocess":    {"enforcement", "internal/problem"},
+	"enforcement/redis":        {"enforcement", "internal/problem"},
+	"enforcement/lease":        {"enforcement", "internal/problem"},
+	"enforcement/limitertest":  {"enforcement", "internal/problem"},
 
 	// The load generator of headgate bench and of the module bench.
 	"internal/load": {},
@@ -117,14 +118,14 @@ var drivers = []struct {
 	{"golang.org/x/oauth2", []string{"internal/oidc"}, nil},
 	{"golang.org/x/crypto", []string{"internal/accounts"}, nil},
 	{"github.com/chromedp", []string{"internal/servertest/browser"}, []string{"web", "cmd/server"}}, // a real browser
-	{"github.com/getkin/kin-openapi", nil, []string{".", "api", "web", "cmd/server"}},      // the tests' judge
+	{"github.com/getkin/kin-openapi", nil, []string{".", "api", "web", "cmd/server"}},               // the tests' judge
 	{"testing", []string{"internal/testseed", "internal/servertest", "internal/servertest/browser", "internal/store/storetest", "enforcement/limitertest"}, anything},
 }
 
 // standardOnly packages import nothing from outside Go's standard library but
 // the identifiers that the whole product uses, and the standard library's own
 // annex, x/crypto, where drivers lets them.
-var standardOnly = []string{"internal/problem", "internal/strictjson", "enforcement", "internal/audit", "plans", "tenants", "internal/accounts", "internal/exceptions", "internal/nodes", "migrations", "internal/admission", "internal/cow", "internal/servertest/process", "internal/servertest/cmd/with-servers"}
+var standardOnly = []string{"internal/problem", "internal/strictjson", "enforcement", "internal/audit", "plans", "tenants", "internal/accounts", "internal/exceptions", "internal/nodes", "migrations", "internal/admission", "internal/logging", "internal/cow", "internal/servertest/process", "internal/servertest/cmd/with-servers"}
 
 type listed struct {
 	ImportPath, Doc                             string

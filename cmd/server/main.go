@@ -15,6 +15,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/headgate/headgate/internal/logging"
 	_ "time/tzdata" // tenants have time zones, and images have no zone files
 )
 
@@ -48,15 +50,17 @@ func main() {
 	p := program{getenv: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	err := p.run(ctx, os.Args[1:])
 	stop()
-	switch {
-	case err == nil:
-	case errors.As(err, new(usageError)):
-		fmt.Fprintln(os.Stderr, "headgate:", err)
-		os.Exit(2)
-	default:
-		fmt.Fprintln(os.Stderr, "headgate:", err)
-		os.Exit(1)
+	if err == nil {
+		return
 	}
+	// Standard error may be a full pipe, which must not keep the process from ending.
+	last := logging.NewWriter(os.Stderr, nil)
+	fmt.Fprintln(last, "headgate:", err)
+	_ = last.Close(logTimeout)
+	if errors.As(err, new(usageError)) {
+		os.Exit(2)
+	}
+	os.Exit(1)
 }
 
 // usageError is an error of the command line or a setting: exit code 2.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/internal/http1"
+	"github.com/headgate/headgate/internal/logging"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/store"
 )
@@ -22,6 +23,7 @@ type serveCommand struct {
 	serveSettings
 	demo      bool     // headgate demo: sample tenants, a week of history, live traffic
 	listensAt net.Addr // once it listens
+	log       *logging.Log
 }
 
 // Help is the part of --help behind the flags.
@@ -32,12 +34,18 @@ func (*serveCommand) Help() string {
 		"GOGC and GOMEMLIMIT are Go's own: where they are not set, GOGC is 400, and GOMEMLIMIT is 90 % of the memory of the process' cgroup."
 }
 
+// logTimeout is how long the end of the process waits for the log target.
+const logTimeout = 2 * time.Second
+
 // Run serves until ctx ends.
 func (s *serveCommand) Run(ctx context.Context, p program) error {
 	if err := s.validate(p.getenv); err != nil {
 		return usageError{err}
 	}
-	log := s.logger(p.stderr)
+	s.log = s.openLog(p.stderr)
+	// A log target that blocks must not keep the process from ending.
+	defer func() { _ = s.log.Close(logTimeout) }()
+	log := s.log.Logger
 	tuneCollector(p.getenv, log)
 	listener, err := net.Listen("tcp", s.Addr)
 	if err != nil {

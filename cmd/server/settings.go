@@ -18,6 +18,7 @@ import (
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/logging"
 	"github.com/headgate/headgate/internal/problem"
 )
 
@@ -412,8 +413,8 @@ func helpWithVariable(value *kong.Value) string {
 	return help + " [" + settingName(value.Name) + "]"
 }
 
-// logger makes the program's logger.
-func (s *logSettings) logger(stderr io.Writer) *slog.Logger {
+// openLog returns the log of a serving node. The caller closes it.
+func (s *logSettings) openLog(stderr io.Writer) *logging.Log {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // one of the enum
 	options := &slog.HandlerOptions{Level: level}
@@ -424,7 +425,7 @@ func (s *logSettings) logger(stderr io.Writer) *slog.Logger {
 		}
 	}
 	if s.LogFormat == "text" || (s.LogFormat == "auto" && terminal) {
-		return slog.New(slog.NewTextHandler(stderr, options))
+		return logging.New(stderr, func(w io.Writer) slog.Handler { return slog.NewTextHandler(w, options) })
 	}
-	return slog.New(slog.NewJSONHandler(stderr, options))
+	return logging.New(stderr, func(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, options) })
 }

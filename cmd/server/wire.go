@@ -160,7 +160,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState,
+		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Log: s.log.Status,
 		Flush: func() metrics.FlushState { return n.flusher.Status() },
 	})
 	n.flusher = metrics.NewFlusher(n.recorder, n.store, metrics.FlusherConfig{Node: n.id, StopTimeout: s.ShutdownTimeout, Logger: log})

@@ -107,6 +107,9 @@ var (
 	waitingDesc    = desc("admission_waiting", "Weight of the checks that wait in the queue in front of the limiter: 1 for a check, an eighth of its checks for a batch.")
 	inServiceDesc  = desc("admission_in_service", "Weight of the checks that the limiter decides or whose answer is written.")
 
+	logDroppedDesc = desc("log_lines_dropped_total", "Log lines that were dropped because the log target was blocked.")
+	logFoldedDesc  = desc("log_lines_folded_total", "Warnings and errors that repeat another of the same minute and were folded into one line.")
+
 	buildDesc = desc("build_info", "Always 1; the labels tell what is running.", "version", "revision", "goversion")
 )
 
@@ -122,7 +125,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		snapshotSwapsDesc, snapshotObjectsDesc, redisReachableDesc, redisBreakerDesc, redisMismatchDesc,
 		redisCallsDesc, redisRecalledDesc,
 		leasesDrawnDesc, leasesSpentDesc, leasesReturnedDesc, leasesChecksDesc, leasesHeldDesc, leasesCountersDesc,
-		overloadedDesc, waitingDesc, inServiceDesc, buildDesc,
+		overloadedDesc, waitingDesc, inServiceDesc, logDroppedDesc, logFoldedDesc, buildDesc,
 	} {
 		out <- d
 	}
@@ -160,6 +163,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter(overloadedDesc, uint64(max(state.Overloaded, 0)))
 		s.gauge(waitingDesc, float64(state.Waiting))
 		s.gauge(inServiceDesc, float64(state.InService))
+	}
+	if c.r.cfg.Log != nil {
+		state := c.r.cfg.Log()
+		s.counter(logDroppedDesc, uint64(max(state.Dropped, 0)))
+		s.counter(logFoldedDesc, uint64(max(state.Folded, 0)))
 	}
 	s.gauge(buildDesc, 1, c.r.cfg.Version, c.r.cfg.Revision, runtime.Version())
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/logging"
 )
 
 // Config of a Recorder; the zero value is usable.
@@ -30,6 +31,9 @@ type Config struct {
 	// Leases returns what the node drew ahead of leased policies; default: no such
 	// series.
 	Leases func() LeaseState
+	// Log returns the counts of log lines that were not written; default: no
+	// such series.
+	Log func() logging.Status
 	// Flush tells what became of counts on their way to the database; default:
 	// no such series.
 	Flush func() FlushState

@@ -1,0 +1,175 @@
+package logging
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// foldPeriod is the period in which equal warnings are folded.
+	foldPeriod = time.Minute
+	// maxFolds is the number of different warnings that are folded at once.
+	// Beyond it, the warning whose period ends first is written and removed.
+	maxFolds = 256
+)
+
+// unfolded are the attributes that may differ between equal warnings: their
+// values contain ports, durations, and counters.
+var unfolded = map[string]bool{"error": true, "err": true, "request_id": true, "addr": true}
+
+// A Handler is a slog.Handler that folds repeated warnings and errors.
+//
+// Two records are equal if their level, message, and string attributes other
+// than error, request_id, and addr are equal. The first record of a period is
+// passed on. When the period ends, the last equal record follows, with the
+// attribute repeated, the number of records since the first. Records below
+// warning pass unchanged.
+type Handler struct {
+	next   slog.Handler
+	prefix string // of the attributes and groups that With added
+	folds  *folds // shared by all handlers that With derives
+}
+
+// folds is the state of a Handler.
+type folds struct {
+	now    func() time.Time
+	after  func(time.Duration, func()) // time.AfterFunc
+	folded atomic.Int64
+
+	mu   sync.Mutex
+	open map[string]*fold
+}
+
+// A fold is the period of one warning.
+type fold struct {
+	next     slog.Handler
+	last     slog.Record // the last equal record
+	repeated int64       // equal records since the first
+	ends     time.Time
+}
+
+// NewHandler returns a Handler that passes records to next.
+func NewHandler(next slog.Handler) *Handler {
+	return &Handler{next: next, folds: &folds{
+		now: time.Now, after: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
+		open: map[string]*fold{},
+	}}
+}
+
+// Folded returns the number of records that were folded into others.
+func (h *Handler) Folded() int64 { return h.folds.folded.Load() }
+
+// Enabled implements slog.Handler.
+func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.next.Enabled(ctx, level)
+}
+
+// WithAttrs implements slog.Handler.
+func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	prefix := h.prefix
+	for _, a := range attrs {
+		prefix += identity(a)
+	}
+	return &Handler{next: h.next.WithAttrs(attrs), prefix: prefix, folds: h.folds}
+}
+
+// WithGroup implements slog.Handler.
+func (h *Handler) WithGroup(name string) slog.Handler {
+	return &Handler{next: h.next.WithGroup(name), prefix: h.prefix + "\x00" + name + ".", folds: h.folds}
+}
+
+// Handle implements slog.Handler.
+func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn && h.folds.fold(h.next, h.key(r), r) {
+		return nil
+	}
+	return h.next.Handle(ctx, r)
+}
+
+// key returns what equal records have in common.
+func (h *Handler) key(r slog.Record) string {
+	key := r.Level.String() + "\x00" + r.Message + h.prefix
+	r.Attrs(func(a slog.Attr) bool {
+		key += identity(a)
+		return true
+	})
+	return key
+}
+
+// identity returns the part of an attribute that distinguishes records.
+func identity(a slog.Attr) string {
+	if a.Value.Kind() != slog.KindString || unfolded[a.Key] {
+		return ""
+	}
+	return "\x00" + a.Key + "=" + a.Value.String()
+}
+
+// fold reports whether the record repeats one of the current period. If it
+// does not, a period begins with it.
+func (f *folds) fold(next slog.Handler, key string, r slog.Record) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if open := f.open[key]; open != nil {
+		open.last, open.repeated, open.next = r.Clone(), open.repeated+1, next
+		f.folded.Add(1)
+		return true
+	}
+	if len(f.open) >= maxFolds {
+		f.closeOldest()
+	}
+	f.open[key] = &fold{ends: f.now().Add(foldPeriod)}
+	f.after(foldPeriod, func() { f.close(key) })
+	return false
+}
+
+// close ends the period of a warning. If it was repeated, it is written, and
+// another period begins, so that a lasting fault writes one line per period.
+func (f *folds) close(key string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	open := f.open[key]
+	if open == nil || open.ends.After(f.now()) {
+		return // closed by closeOldest, and opened again
+	}
+	if open.repeated == 0 {
+		delete(f.open, key)
+		return
+	}
+	open.write()
+	open.repeated, open.ends = 0, f.now().Add(foldPeriod)
+	f.after(foldPeriod, func() { f.close(key) })
+}
+
+// closeOldest ends the period that ends first.
+func (f *folds) closeOldest() {
+	var oldest string
+	for key, open := range f.open {
+		if oldest == "" || open.ends.Before(f.open[oldest].ends) {
+			oldest = key
+		}
+	}
+	f.open[oldest].write()
+	delete(f.open, oldest)
+}
+
+// flush writes the repetitions of all periods. It is called at the end.
+func (f *folds) flush() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, open := range f.open {
+		open.write()
+		delete(f.open, key)
+	}
+}
+
+func (d *fold) write() {
+	if d.repeated == 0 {
+		return
+	}
+	r := d.last
+	r.AddAttrs(slog.Int64("repeated", d.repeated))
+	_ = d.next.Handle(context.Background(), r)
+}

@@ -1,0 +1,51 @@
+package logging
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"time"
+)
+
+// A Log is the log of a process: a logger whose lines are folded, queued, and
+// written in the background.
+type Log struct {
+	*slog.Logger
+	handler *Handler
+	writer  *Writer
+}
+
+// New returns a Log that formats lines with format, slog.NewTextHandler or
+// slog.NewJSONHandler, and writes them to target. The caller calls Close at
+// the end.
+func New(target io.Writer, format func(io.Writer) slog.Handler) *Log {
+	notice := func(dropped int64) []byte {
+		var line bytes.Buffer
+		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log lines dropped: the log target was blocked", 0)
+		r.AddAttrs(slog.Int64("dropped", dropped))
+		_ = format(&line).Handle(context.Background(), r)
+		return line.Bytes()
+	}
+	w := NewWriter(target, notice)
+	h := NewHandler(format(w))
+	return &Log{Logger: slog.New(h), handler: h, writer: w}
+}
+
+// A Status counts the lines that were not written, since the start.
+type Status struct {
+	Dropped int64 // the log target was blocked, and the queue was full
+	Folded  int64 // repeated another line
+}
+
+// Status returns the counts.
+func (l *Log) Status() Status {
+	return Status{Dropped: l.writer.Dropped(), Folded: l.handler.Folded()}
+}
+
+// Close writes the folded and the queued lines. It returns an error if the
+// target does not accept them before the timeout.
+func (l *Log) Close(timeout time.Duration) error {
+	l.handler.folds.flush()
+	return l.writer.Close(timeout)
+}

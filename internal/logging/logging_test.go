@@ -1,0 +1,213 @@
+package logging
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// patience ends a broken test; no test asserts a duration.
+const patience = time.Minute
+
+// blocked is a target that accepts no line until it is opened.
+type blocked struct {
+	open    chan struct{}
+	entered chan struct{} // receives when a Write begins
+	mu      sync.Mutex
+	text    bytes.Buffer
+}
+
+func newBlocked() *blocked {
+	return &blocked{open: make(chan struct{}), entered: make(chan struct{}, 1)}
+}
+
+func (b *blocked) Write(p []byte) (int, error) {
+	select {
+	case b.entered <- struct{}{}:
+	default:
+	}
+	<-b.open
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *blocked) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
+}
+
+func jsonLines(w io.Writer) slog.Handler { return slog.NewJSONHandler(w, nil) }
+
+func TestBlockedTargetBlocksNobody(t *testing.T) {
+	t.Parallel()
+	target := newBlocked()
+	log := New(target, jsonLines)
+	log.Info("first")
+	<-target.entered // the goroutine holds the first line; the queue is empty
+	const lines = maxQueued + 500
+	for i := range lines {
+		log.Info(fmt.Sprint("line ", i))
+	}
+	if got := log.Status().Dropped; got != lines-maxQueued {
+		t.Errorf("%d lines dropped, want %d", got, lines-maxQueued)
+	}
+	if err := log.Close(0); err == nil || !strings.Contains(err.Error(), "did not accept") {
+		t.Errorf("Close with a blocked target: %v", err)
+	}
+	close(target.open)
+	if err := log.Close(patience); err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Split(strings.TrimSuffix(target.String(), "\n"), "\n")
+	if len(got) != 1+maxQueued+1 {
+		t.Fatalf("%d lines written, want %d", len(got), 1+maxQueued+1)
+	}
+	if !strings.Contains(got[1], `"line 0"`) || !strings.Contains(got[maxQueued], fmt.Sprintf(`"line %d"`, maxQueued-1)) {
+		t.Errorf("lines are not in order: %s … %s", got[1], got[maxQueued])
+	}
+	if last := got[len(got)-1]; !strings.Contains(last, `"dropped":500`) {
+		t.Errorf("the last line is %s, want the number of dropped lines", last)
+	}
+	log.Info("too late")
+	if got := log.Status().Dropped; got != lines-maxQueued+1 {
+		t.Errorf("%d lines dropped, want the one after Close to count", got)
+	}
+}
+
+func TestLongLinesAreCut(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w := NewWriter(&out, nil)
+	fmt.Fprintln(w, strings.Repeat("x", 2*maxLine))
+	if err := w.Close(patience); err != nil {
+		t.Fatal(err)
+	}
+	if out.Len() != maxLine || !strings.HasSuffix(out.String(), "x\n") {
+		t.Errorf("%d bytes written, want %d that end a line", out.Len(), maxLine)
+	}
+}
+
+// folding is a Handler with a clock of the test.
+type folding struct {
+	*slog.Logger
+	handler *Handler
+	out     bytes.Buffer
+	clock   time.Time
+	timers  []timer
+}
+
+type timer struct {
+	at time.Time
+	do func()
+}
+
+func newFolding() *folding {
+	f := &folding{clock: time.Unix(1_000_000, 0)}
+	f.handler = NewHandler(jsonLines(&f.out))
+	f.handler.folds.now = func() time.Time { return f.clock }
+	f.handler.folds.after = func(d time.Duration, do func()) { f.timers = append(f.timers, timer{f.clock.Add(d), do}) }
+	f.Logger = slog.New(f.handler)
+	return f
+}
+
+// pass moves the clock and runs the timers that are due.
+func (f *folding) pass(d time.Duration) {
+	f.clock = f.clock.Add(d)
+	due := f.timers
+	f.timers = nil
+	for _, timer := range due {
+		if timer.at.After(f.clock) {
+			f.timers = append(f.timers, timer)
+		} else {
+			timer.do()
+		}
+	}
+}
+
+// lines returns the written lines as "msg" or "msg repeated=n", and empties the output.
+func (f *folding) lines(t *testing.T) []string {
+	t.Helper()
+	var got []string
+	for line := range strings.Lines(f.out.String()) {
+		var r struct {
+			Msg      string
+			Repeated int
+		}
+		if err := json.Unmarshal([]byte(line), &r); err != nil {
+			t.Fatal(err)
+		}
+		if r.Repeated > 0 {
+			r.Msg += fmt.Sprint(" repeated=", r.Repeated)
+		}
+		got = append(got, r.Msg)
+	}
+	f.out.Reset()
+	return got
+}
+
+func TestRepeatedWarningsAreFolded(t *testing.T) {
+	t.Parallel()
+	f := newFolding()
+	for i := range 100 {
+		f.Warn("redis: no reply", "error", fmt.Sprint("read from port ", i), "waited", i)
+		f.Info("snapshot: swapped")
+	}
+	f.Warn("overloaded", "tenant", "a")
+	f.Warn("overloaded", "tenant", "b")
+	f.With("tenant", "a").Warn("overloaded")
+	got := f.lines(t)
+	if len(got) != 1+100+2 || got[0] != "redis: no reply" || got[101] != "overloaded" {
+		t.Fatalf("%d lines: %v", len(got), got)
+	}
+	if n := f.handler.Folded(); n != 99+1 {
+		t.Errorf("%d folded, want 100", n)
+	}
+	f.pass(foldPeriod)
+	if got := fmt.Sprint(f.lines(t)); got != "[redis: no reply repeated=99 overloaded repeated=1]" {
+		t.Errorf("at the end of the period: %s", got)
+	}
+	f.Warn("redis: no reply") // the fault lasts: one line per period
+	f.pass(foldPeriod)
+	if got := fmt.Sprint(f.lines(t)); got != "[redis: no reply repeated=1]" {
+		t.Errorf("at the end of the second period: %s", got)
+	}
+	f.pass(foldPeriod) // quiet
+	f.Warn("redis: no reply")
+	if got := fmt.Sprint(f.lines(t)); got != "[redis: no reply]" {
+		t.Errorf("after a quiet period: %s", got)
+	}
+	if len(f.timers) != 1 {
+		t.Errorf("%d timers, want that of the open period", len(f.timers))
+	}
+}
+
+func TestFoldedWarningsAreBoundedAndFlushed(t *testing.T) {
+	t.Parallel()
+	f := newFolding()
+	for i := range maxFolds {
+		f.Warn(fmt.Sprint("warning ", i))
+		f.clock = f.clock.Add(time.Millisecond)
+	}
+	f.Warn("warning 0")
+	f.Warn("one more")
+	if n := len(f.handler.folds.open); n != maxFolds {
+		t.Errorf("%d warnings are folded at once, want %d", n, maxFolds)
+	}
+	got := f.lines(t)
+	if want := "[warning 0 repeated=1 one more]"; fmt.Sprint(got[maxFolds:]) != want {
+		t.Errorf("beyond the bound: %v, want %s", got[maxFolds:], want)
+	}
+	f.Warn("one more")
+	f.handler.folds.flush()
+	if got := fmt.Sprint(f.lines(t)); got != "[one more repeated=1]" {
+		t.Errorf("flush wrote %s", got)
+	}
+}
