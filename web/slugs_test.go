@@ -23,7 +23,7 @@ func TestOldSlugsAreReached(t *testing.T) {
 		ID: uuid.Must(uuid.NewV7()).String(), Slug: "new", Document: tenants.Normalise(tenants.Document{Name: "Old tenant"}),
 	}, entry())
 	must(t, err)
-	plan, err := w.store.CreatePlan(t.Context(), plans.Plan{ID: uuid.Must(uuid.NewV7()).String(), Slug: "new", Draft: plans.Sample().Content()}, entry())
+	plan, err := w.store.CreatePlan(t.Context(), plans.Plan{ID: uuid.Must(uuid.NewV7()).String(), Slug: "new", Draft: plans.Sample()}, entry())
 	must(t, err)
 	for list, first := range map[string]string{"/tenants": "/tenants/" + made.ID, "/plans": "/plans/" + plan.ID, "/tenants/new/keys": "/tenants/" + made.ID} {
 		if page := w.get(list, "owner"); page.Code != http.StatusOK || !strings.Contains(page.body, `href="`+first+`"`) {
