@@ -232,7 +232,7 @@ func TestExplainWhys(t *testing.T) {
 	if x.Status != 403 || x.PassesAt != nil && !x.PassesAt.Equal(time.Date(2026, 11, 22, 0, 0, 0, 0, time.UTC)) || x.List == nil || x.List.List != "deny" || x.List.Reason != "abuse" {
 		t.Error(a.body)
 	}
-	if want := "the deny list answered before any policy"; x.Policies[0].Detail != want {
+	if want := "the deny list decided before any policy"; x.Policies[0].Detail != want {
 		t.Error(a.body)
 	}
 	x, a = w.explain(w.acmeRead, `{"path":"/v1/search/x"}`)
