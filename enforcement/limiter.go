@@ -119,8 +119,8 @@ func (p *Partition) Add(value string) {
 	p.text = append(p.text, value...)
 }
 
-// AddMissing appends a missing value. It differs from every value, including "".
-func (p *Partition) AddMissing() { p.length(0) }
+// addMissing appends a missing value. It differs from every value, including "".
+func (p *Partition) addMissing() { p.length(0) }
 
 func (p *Partition) length(n uint32) {
 	p.text = append(p.text, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))

@@ -316,7 +316,7 @@ func (r *Rule) partition(c *Check, p *Partition) [16]byte {
 		value, ok := c.attribute(s.name)
 		switch {
 		case !ok:
-			p.AddMissing()
+			p.addMissing()
 		case s.prefix && c.IP.IsValid():
 			p.addPrefix(c.IP)
 		default:

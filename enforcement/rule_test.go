@@ -199,7 +199,7 @@ func TestPartitionsNeverCollide(t *testing.T) {
 		var text strings.Builder
 		for i, v := range values {
 			if missing[i] {
-				p.AddMissing()
+				p.addMissing()
 				text.WriteString("missing,")
 			} else {
 				p.Add(v)

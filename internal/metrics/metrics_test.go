@@ -277,7 +277,7 @@ func TestSeriesOfRefusalsTenantsAndFlushes(t *testing.T) {
 			t.Errorf("%s = %v", outcome, got)
 		}
 	}
-	if n := len(families["headgate_tenant_decisions_total"].Metric); n != 2*MaxTenantSeries {
+	if n := len(families["headgate_tenant_decisions_total"].Metric); n != 2*maxTenantSeries {
 		t.Errorf("%d series of tenants", n)
 	}
 	h := families["headgate_retry_after_seconds"].Metric[0].Histogram

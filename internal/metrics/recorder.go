@@ -18,7 +18,7 @@ type Config struct {
 	// Node is the name of this process in kept refusals; default "".
 	Node string
 	// Tenants are the slugs of those that have a series of their own, at most
-	// MaxTenantSeries; default: none.
+	// maxTenantSeries; default: none.
 	Tenants []string
 	// Snapshot tells the state of the control plane's snapshot when it is
 	// scraped; default: no such series.

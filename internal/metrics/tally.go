@@ -96,8 +96,8 @@ func (t *totals) add(o *tallies) {
 	t.shadow += o.shadow.Load()
 }
 
-// MaxTenantSeries bounds for how many tenants /metrics has series of their own.
-const MaxTenantSeries = 20
+// maxTenantSeries bounds for how many tenants /metrics has series of their own.
+const maxTenantSeries = 20
 
 // tenantTally counts the decisions of one tenant by outcome.
 type tenantTally [nOutcomes]atomic.Uint64
@@ -106,7 +106,7 @@ type tenantTally [nOutcomes]atomic.Uint64
 func tenantSeries(slugs []string) map[string]*tenantTally {
 	series := make(map[string]*tenantTally)
 	for _, slug := range slugs {
-		if len(series) < MaxTenantSeries && series[slug] == nil {
+		if len(series) < maxTenantSeries && series[slug] == nil {
 			series[slug] = new(tenantTally)
 		}
 	}

@@ -56,7 +56,7 @@ func (b *Beacon) Soon() {
 // Run reports at once, and then again and again until ctx ends; then it takes the
 // node out. Its error is always nil: what goes wrong is logged once, and tried
 // again with the next report. The end of ctx does not cut a write off, of which
-// nobody would know whether it comes after the removal: both have PutTimeout.
+// nobody would know whether it comes after the removal: both have putTimeout.
 func (b *Beacon) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -77,7 +77,7 @@ func (b *Beacon) report(ctx context.Context) {
 	n := b.cfg.Report(ctx)
 	n.Database.Report = b.took
 	b.id = n.ID
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), PutTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()
 	n.At = time.Now()
 	err := b.cfg.Store.PutNode(ctx, n)
@@ -99,7 +99,7 @@ func (b *Beacon) leave(ctx context.Context) {
 	if b.id == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), PutTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()
 	if err := b.cfg.Store.RemoveNode(ctx, b.id); err != nil {
 		b.cfg.Logger.WarnContext(ctx, "fleet: this node could not be taken out; others will call it silent for a day", "error", err)

@@ -201,7 +201,7 @@ func TestBeaconTakesTheNodeOut(t *testing.T) {
 func TestBeaconEndsItsWriteFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := &board{slow: PutTimeout / 2}
+		b := &board{slow: putTimeout / 2}
 		_, _, end := watched(t, b)
 		synctest.Wait() // it waits for the Store
 		end()
@@ -233,19 +233,19 @@ level=INFO msg="fleet: this node reports again"
 	})
 }
 
-// A database that does not answer holds nobody for longer than PutTimeout, at the
+// A database that does not answer holds nobody for longer than putTimeout, at the
 // end neither.
 func TestBeaconGivesUpOnAHungDatabase(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &board{slow: time.Hour}
 		_, logged, end := watched(t, b)
-		time.Sleep(PutTimeout)
+		time.Sleep(putTimeout)
 		b.want(t, "put failed")
 		time.Sleep(Every * 11 / 10) // the next one has begun
 		began := time.Now()
 		end()
-		if took := time.Since(began); took > 2*PutTimeout {
+		if took := time.Since(began); took > 2*putTimeout {
 			t.Errorf("the end took %s", took)
 		}
 		b.want(t, "put failed", "put failed", "remove n1 failed")

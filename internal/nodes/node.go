@@ -158,7 +158,7 @@ func (n *Node) SilentFor(now time.Time) time.Duration { return max(0, now.Sub(n.
 func (n *Node) Silent(now time.Time) bool { return n.SilentFor(now) > Silence }
 
 // Skew is how far the node's clock is ahead of the database's, negative: behind.
-// The report's way to the database makes it look behind by at most PutTimeout, and
+// The report's way to the database makes it look behind by at most putTimeout, and
 // by some milliseconds usually.
 func (n *Node) Skew() time.Duration { return n.At.Sub(n.SeenAt) }
 
@@ -166,8 +166,8 @@ func (n *Node) Skew() time.Duration { return n.At.Sub(n.SeenAt) }
 const (
 	// Every is the time between two reports of a node, a tenth more or less.
 	Every = 5 * time.Second
-	// PutTimeout bounds the write of one report.
-	PutTimeout = 2 * time.Second
+	// putTimeout bounds the write of one report.
+	putTimeout = 2 * time.Second
 	// Silence is how long a node is not seen before it is called silent: two
 	// reports are missing then.
 	Silence = 15 * time.Second

@@ -48,9 +48,9 @@ const (
 	// waitingAfter is how old counts may grow in memory: they are written every
 	// second.
 	waitingAfter = 10 * time.Second
-	// skewed is by how much clocks may differ. A report may be as late as PutTimeout
+	// skewed is by how much clocks may differ. A report may be as late as putTimeout
 	// without that.
-	skewed = PutTimeout
+	skewed = putTimeout
 	// missed is how long a silent node is an alarm. After that it has been seen to,
 	// or was removed without being told to stop.
 	missed = time.Hour

@@ -95,7 +95,7 @@ func TestVerdicts(t *testing.T) {
 		{"counts of a slow flush", func(n *Node) { n.Counts = Counts{WaitingRows: 90_000, Waiting: seconds(10)} }, 0, nil},
 		{"counts waiting", func(n *Node) { n.Counts = Counts{WaitingRows: 12_000, Waiting: seconds(30)} }, 0, []string{"warning waiting: counts waiting: 12,000 rows, the oldest for 31 s"}},
 
-		{"a clock within bounds", func(n *Node) { n.SeenAt = n.At.Add(PutTimeout) }, 0, nil},
+		{"a clock within bounds", func(n *Node) { n.SeenAt = n.At.Add(putTimeout) }, 0, nil},
 		{"gravest first", func(n *Node) {
 			n.Draining, n.Snapshot.Problems, n.Redis.Reachable, n.Redis.Since = true, 1, false, n.At
 		}, 0, []string{"alarm redis_away: Redis away for 1 s", "warning problems: 1 object cannot be used as stored", "note stopping: it was told to stop and finishes what it has begun"}},

@@ -47,8 +47,8 @@ type Config struct {
 	Now func() time.Time
 }
 
-// CookieLife is how long a sign-in may take at the provider.
-const CookieLife = 10 * time.Minute
+// cookieLife is how long a sign-in may take at the provider.
+const cookieLife = 10 * time.Minute
 
 // A Provider is one OpenID provider. It is safe for concurrent use.
 type Provider struct {

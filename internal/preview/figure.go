@@ -227,7 +227,7 @@ func (s *sums) figure() *Figure {
 	slices.SortStableFunc(s.tenants, func(a, b TenantFigure) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.High, a.High), cmp.Compare(a.Slug, b.Slug))
 	})
-	f.Tenants = s.tenants[:min(MaxShown, len(s.tenants))]
+	f.Tenants = s.tenants[:min(maxShown, len(s.tenants))]
 	slices.SortStableFunc(s.numbers, func(a, b uint32) int { return cmp.Compare(s.refused[b], s.refused[a]) })
 	return &f
 }
@@ -236,7 +236,7 @@ func (s *sums) topKeys() []KeyFigure {
 	slices.SortStableFunc(s.keys, func(a, b KeyFigure) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Tenant, b.Tenant), slices.Compare(a.Values, b.Values))
 	})
-	return s.keys[:min(MaxShown, len(s.keys))]
+	return s.keys[:min(maxShown, len(s.keys))]
 }
 
 // routeTenants is of how many tenants the routes are read: those with the most
@@ -283,7 +283,7 @@ func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigu
 	slices.SortFunc(list, func(a, b RouteFigure) int {
 		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(a.Route, b.Route))
 	})
-	return list[:min(MaxShown, len(list))], nil
+	return list[:min(maxShown, len(list))], nil
 }
 
 // refusers tells whether a published policy can refuse requests of a route, and

@@ -9,15 +9,15 @@ import (
 
 // Spans of time that can be asked for.
 const (
-	DefaultSpan = 24 * time.Hour
-	MaxSpan     = 7 * 24 * time.Hour
+	defaultSpan = 24 * time.Hour
+	maxSpan     = 7 * 24 * time.Hour
 )
 
 // Bounds of what an answer lists and reads.
 const (
-	// MaxShown is how many tenants, routes and keys a figure names, those with
+	// maxShown is how many tenants, routes and keys a figure names, those with
 	// the most refusals first.
-	MaxShown = 20
+	maxShown = 20
 	// MaxTenants is how many tenants of a plan are read at all. Of a plan with
 	// more those that were made first are, and Preview.Left says how many are not.
 	MaxTenants = 10_000
@@ -131,15 +131,15 @@ type Figure struct {
 	Low, High int64
 	// Rate is Refused over Policy.Requests, from 0 to 1; 0 without requests.
 	Rate float64
-	// Tenants are those with the most refusals, at most MaxShown; AllTenants is
+	// Tenants are those with the most refusals, at most maxShown; AllTenants is
 	// how many have any, by the best guess.
 	Tenants    []TenantFigure
 	AllTenants int
-	// Routes are where the refusals were counted, most first, at most MaxShown.
+	// Routes are where the refusals were counted, most first, at most maxShown.
 	// They are there of what was counted (Published, Shadow, and an exact Draft),
 	// and not of estimates: routes are not counted by key.
 	Routes []RouteFigure
-	// Keys are those of which the most would be refused, at most MaxShown. They
+	// Keys are those of which the most would be refused, at most maxShown. They
 	// are there of an estimated Draft that counts by something.
 	Keys []KeyFigure
 }

@@ -56,8 +56,8 @@ func NewService(c Config) *Service {
 }
 
 // Draft holds the draft of a plan against what its tenants did in [from, to),
-// widened to whole minutes. Zero from or to mean the last DefaultSpan. Invalid
-// (at from or to) when that is empty or longer than MaxSpan; NotFound.
+// widened to whole minutes. Zero from or to mean the last defaultSpan. Invalid
+// (at from or to) when that is empty or longer than maxSpan; NotFound.
 func (s *Service) Draft(ctx context.Context, plan string, from, to time.Time) (Preview, error) {
 	r, err := s.begin(ctx, plan, from, to)
 	if err != nil {
@@ -132,7 +132,7 @@ func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
 		to = s.c.Now()
 	}
 	if from.IsZero() {
-		from = to.Add(-DefaultSpan)
+		from = to.Add(-defaultSpan)
 	}
 	from = from.UTC().Truncate(time.Minute)
 	if whole := to.UTC().Truncate(time.Minute); whole.Before(to) {
@@ -142,7 +142,7 @@ func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
 	switch {
 	case !to.After(from):
 		return from, to, problem.At("to", "must be after from")
-	case to.Sub(from) > MaxSpan+time.Minute:
+	case to.Sub(from) > maxSpan+time.Minute:
 		return from, to, problem.At("from", "must be at most 7 days before to")
 	}
 	return from, to, nil

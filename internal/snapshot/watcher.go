@@ -11,9 +11,6 @@ import (
 	"time"
 )
 
-// ErrNotLoaded says that no snapshot has been loaded yet.
-var ErrNotLoaded = errors.New("no snapshot is loaded yet")
-
 // Config of a Watcher; the zero value is usable.
 type Config struct {
 	// Poll is how often the revision is asked, whatever is heard; default 500ms.
