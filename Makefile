@@ -36,7 +36,7 @@ CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load fuzz screenshots bench bench-peers check current audit
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load fuzz screenshots bench bench-peers check current audit views
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -119,6 +119,9 @@ fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCE
 
 screenshots: bin/with-servers ## take the pictures of the README anew, of the demo, in a browser
 	$(SERVERS) go test -tags screenshots -run '^TestScreenshots$$' -count=1 -timeout 10m -v ./cmd/server
+
+views: ## serve every component of the dashboard in every state, at http://127.0.0.1:8090
+	go run ./cmd/views
 
 bench: bin/with-servers ## run the benchmarks, BENCHTIME (1s) each
 	$(SERVERS) go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 20m ./...

@@ -33,7 +33,7 @@ func TestSettingsAndStaleEdits(t *testing.T) {
 	to(t, "save", w.post(settings, "owner", url.Values{"name": {"Acme Ltd."}, "no_policy": {"deny"}, "redact_values": {"keep"}, "version": {opened}}), settings+"?done=tenant-saved")
 	late := w.post(settings, "editor", url.Values{"name": {"Acme GmbH"}, "no_policy": {"allow"}, "redact_values": {"keep"}, "version": {opened}})
 	text := words(t, late)
-	if late.Code != http.StatusConflict || !strings.Contains(text, "Acme GmbH yours") || !strings.Contains(text, "Acme Ltd. stored now") || !strings.Contains(text, "passes yours") ||
+	if late.Code != http.StatusConflict || !strings.Contains(text, "Acme GmbH your value") || !strings.Contains(text, "Acme Ltd. stored value") || !strings.Contains(text, "passes your value") ||
 		!strings.Contains(text, "is refused stored value") || strings.Contains(text, "Values of attributes") {
 		t.Fatalf("%d %s", late.Code, text)
 	}

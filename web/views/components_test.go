@@ -14,7 +14,8 @@ var (
 	tableElement   = regexp.MustCompile(`<table\b`)
 	className      = regexp.MustCompile(`[a-z][a-z-]*`)
 	// componentClass matches the classes of Button, Badge, Field, Tile, Table, and Card.
-	componentClass = regexp.MustCompile(`^(button|badge|tile|panel)(-[a-z]+)?$|^(icon-button|field|tiles|card|cards|chart|stack|rank|data|figure-cell)$`)
+	componentClass = regexp.MustCompile(`^(button|badge|tile|panel)(-[a-z]+)?$|` +
+		`^(icon-button|field|tiles|card|cards|chart|stack|rank|data|figure-cell)$`)
 )
 
 // Other templates call the components; they do not repeat their classes.

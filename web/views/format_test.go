@@ -9,8 +9,9 @@ func TestCount(t *testing.T) {
 	t.Parallel()
 	for n, want := range map[int64]Number{
 		0: {"0", "0"}, 7: {"7", "7"}, 940: {"940", "940"}, 9_999: {"9,999", "9,999"}, 12_345: {"12.3 k", "12,345"},
-		123_456: {"123 k", "123,456"}, 4_560_000: {"4.56 M", "4,560,000"}, -12_345: {"-12.3 k", "-12,345"}, 7_100_000_000: {"7.10 G", "7,100,000,000"},
-		999_999: {"1.00 M", "999,999"}, 99_950: {"100 k", "99,950"},
+		123_456: {"123 k", "123,456"}, 4_560_000: {"4.56 M", "4,560,000"}, -12_345: {"-12.3 k", "-12,345"},
+		7_100_000_000: {"7.10 G", "7,100,000,000"},
+		999_999:       {"1.00 M", "999,999"}, 99_950: {"100 k", "99,950"},
 	} {
 		if got := Count(n); got != want {
 			t.Errorf("Count(%d) = %v, want %v", n, got, want)
@@ -45,7 +46,8 @@ func TestDuration(t *testing.T) {
 	t.Parallel()
 	for d, want := range map[time.Duration]string{
 		0: "0 s", 840 * time.Microsecond: "840 µs", 1340 * time.Microsecond: "1.34 ms", 12 * time.Millisecond: "12.0 ms",
-		1340 * time.Millisecond: "1.3 s", 59 * time.Second: "59 s", 90 * time.Second: "1.5 min", time.Hour: "1 h", 36 * time.Hour: "36 h", 9 * 24 * time.Hour: "9 days",
+		1340 * time.Millisecond: "1.3 s", 59 * time.Second: "59 s", 90 * time.Second: "1.5 min", time.Hour: "1 h",
+		36 * time.Hour: "36 h", 9 * 24 * time.Hour: "9 days",
 		999_990 * time.Microsecond: "1 s", 59*time.Second + 990*time.Millisecond: "1 min", 500 * time.Nanosecond: "< 1 µs",
 	} {
 		if got := Duration(d).Text; got != want {

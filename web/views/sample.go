@@ -14,7 +14,10 @@ func sampleInputs() []Input {
 	return []Input{
 		{Name: "sample-plain", Label: "Plain", Type: "text", Optional: true},
 		{Name: "sample-hint", Label: "With a hint", Type: "text", Value: "acme", Hint: "Lowercase letters, digits, and hyphens."},
-		{Name: "sample-error", Label: "With an error", Type: "text", Value: "Acme!", Error: "Use lowercase letters, digits, and hyphens.", Hint: "Example: acme-inc."},
+		{
+			Name: "sample-error", Label: "With an error", Type: "text", Value: "Acme!",
+			Error: "Use lowercase letters, digits, and hyphens.", Hint: "Example: acme-inc.",
+		},
 		{Name: "sample-fixed", Label: "Read-only", Type: "email", Value: "ada@example.com", ReadOnly: true},
 	}
 }
@@ -23,16 +26,25 @@ func sampleOptions() []Option {
 	return []Option{{"one", "First option", "What the first option does."}, {"two", "Second option", "What the second option does."}}
 }
 
+// sampleName returns the name of a field, which differs with an error.
+func sampleName(kind, message string) string {
+	return "sample-" + kind + when(message != "", "-wrong")
+}
+
 func sampleSelect(message string) Select {
-	return Select{Name: "sample-select" + message, Label: "Select", Value: "two", Options: sampleOptions(), Hint: "Choose one.", Error: message}
+	s := Select{Name: sampleName("select", message), Label: "Select", Value: "two", Hint: "Choose one.", Error: message}
+	s.Options = sampleOptions()
+	return s
 }
 
 func sampleLines(message string) Text {
-	return Text{Name: "sample-lines" + message, Label: "Several lines", Value: "{\n\t\"slug\": \"api\"\n}", Mono: true, Error: message, Hint: "A JSON document."}
+	t := Text{Name: sampleName("lines", message), Label: "Several lines", Mono: true, Error: message, Hint: "A JSON document."}
+	t.Value = "{\n\t\"slug\": \"api\"\n}"
+	return t
 }
 
 func sampleChoice(message string) Choice {
-	return Choice{Name: "sample-choice" + message, Label: "Choice", Value: "one", Options: sampleOptions(), Error: message}
+	return Choice{Name: sampleName("choice", message), Label: "Choice", Value: "one", Options: sampleOptions(), Error: message}
 }
 
 func sampleChecks() Checks {
@@ -68,7 +80,8 @@ func sampleChart(kind string) Chart {
 	}
 	for i := range 13 {
 		v := float64(i % 5)
-		c.Points = append(c.Points, ChartPoint{At: sampleStart().Add(time.Duration(i) * c.Step), Values: []float64{40 + 9*v, 4 * v, 2}, Gap: i == 7})
+		at := sampleStart().Add(time.Duration(i) * c.Step)
+		c.Points = append(c.Points, ChartPoint{At: at, Values: []float64{40 + 9*v, 4 * v, 2}, Gap: i == 7})
 	}
 	return c
 }
@@ -107,8 +120,10 @@ func sampleFilters() Filters {
 		Action: "#filters", ClearURL: "#filters",
 		Chips: []Chip{{"Tenant", "acme", "#filters"}, {"Route", "/v1/search", "#filters"}},
 		Fields: []FilterField{
-			{Name: "tenant", Label: "Tenant", Value: "acme", List: []string{"acme"}}, {Name: "status", Label: "Status", Options: sampleOptions()},
-			{Name: "ip", Label: "Address", Value: "300.1.1.1", Error: "Enter an IP address."}, {Name: "shadow", Label: "In shadow", Value: "1", Check: true},
+			{Name: "tenant", Label: "Tenant", Value: "acme", List: []string{"acme"}},
+			{Name: "status", Label: "Status", Options: sampleOptions()},
+			{Name: "ip", Label: "Address", Value: "300.1.1.1", Error: "Enter an IP address."},
+			{Name: "shadow", Label: "In shadow", Value: "1", Check: true},
 		},
 	}
 }
