@@ -56,10 +56,12 @@ type table struct {
 	freeLogs []uint32
 }
 
-// lockTries is how often lock asks for the mutex before it lets other
-// goroutines run, and lockYields how often it lets them before it parks.
+// A goroutine that finds a shard locked asks again after lockPause steps of work that
+// touch no memory, then after twice as many, up to lockTries times, before it lets other
+// goroutines run. It does so lockYields times before it parks.
 const (
-	lockTries  = 32
+	lockPause  = 512
+	lockTries  = 4
 	lockYields = 64
 )
 
@@ -75,7 +77,8 @@ func (s *shard) lock() {
 
 func (s *shard) contend() {
 	for range lockYields {
-		for range lockTries {
+		for try := range lockTries {
+			wait(lockPause << try)
 			if s.mu.TryLock() {
 				return
 			}
@@ -83,6 +86,20 @@ func (s *shard) contend() {
 		runtime.Gosched()
 	}
 	s.mu.Lock()
+}
+
+// wait spends some nanoseconds for each ten steps. It does not read the shard, so that
+// the holder keeps the shard in the cache of its processor, and decides several requests
+// before the next goroutine gets it.
+//
+//go:noinline
+func wait(steps int) {
+	for x := uint32(1); steps > 0; steps-- {
+		x = x*1664525 + 1013904223
+		if x == 0 {
+			return
+		}
+	}
 }
 
 func (s *shard) unlock() { s.mu.Unlock() }
