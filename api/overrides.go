@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"slices"
 	"strconv"
 	"time"
@@ -33,21 +34,23 @@ func newOverride(n NewOverride) (exceptions.NewOverride, error) {
 	return o, f.Err()
 }
 
-// newOverrideLimit is what a body says of one limit. What is negative is refused
-// here: the service would take some of it for what is left out.
+// notKeep returns n, or another negative number if n is enforcement.Keep: the
+// service rejects that number, and would read Keep as an absent one.
+func notKeep(n int64) int64 {
+	if n == enforcement.Keep {
+		return math.MinInt64
+	}
+	return n
+}
+
+// newOverrideLimit reads one limit of a body.
 func newOverrideLimit(f *problem.Fields, at string, l OverrideLimit) enforcement.OverrideLimit {
 	to := enforcement.OverrideLimit{Name: l.Name, Quota: enforcement.Keep, Burst: enforcement.Keep}
 	if l.Quota != nil {
-		to.Quota = *l.Quota
-		if to.Quota < 0 {
-			f.Add(at+"/quota", "must not be negative")
-		}
+		to.Quota = notKeep(*l.Quota)
 	}
 	if l.Burst != 0 {
-		to.Burst = l.Burst
-		if to.Burst < 0 {
-			f.Add(at+"/burst", "must not be negative")
-		}
+		to.Burst = notKeep(l.Burst)
 	}
 	if l.Window != "" {
 		var err error

@@ -119,15 +119,15 @@ func (l Limit) Validate() problem.Fields {
 	} else if l.Algorithm == SlidingWindowLog && l.Quota > MaxLog {
 		f.Add("/quota", "must be 0 to %d: a sliding_window_log stores every request; use sliding_window_counter for more", MaxLog)
 	}
-	if l.Window < MinWindow || l.Window > MaxWindow {
-		f.Add("/window", "must be from %s to %s", FormatWindow(MinWindow), FormatWindow(MaxWindow))
-	} else if exact, err := ParseWindow(FormatWindow(l.Window)); err != nil || exact != l.Window {
-		f.Add("/window", "must be a whole number of ms, s, m, h or d, of at most ten digits")
-	}
 	if known && l.Burst != 0 && !l.Algorithm.Bucket() {
 		f.Add("/burst", burstMisplaced)
 	} else if l.Burst < 0 || l.Burst > MaxQuota {
 		f.Add("/burst", burstRange)
+	}
+	if l.Window < MinWindow || l.Window > MaxWindow {
+		f.Add("/window", "must be from %s to %s", FormatWindow(MinWindow), FormatWindow(MaxWindow))
+	} else if exact, err := ParseWindow(FormatWindow(l.Window)); err != nil || exact != l.Window {
+		f.Add("/window", "must be a whole number of ms, s, m, h or d, of at most ten digits")
 	}
 	if known && l.Anchor != FirstHit && !l.Algorithm.Windowed() {
 		f.Add("/anchor", anchorMisplaced)

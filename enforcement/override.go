@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/cow"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 // An override compiled: the limits of its rule with its numbers.
@@ -151,9 +152,6 @@ func (c *exceptionsEdit) overrideLimits(r *Rule, o *Override) ([]RuleLimit, erro
 		if err := l.check(); err != nil {
 			return nil, fmt.Errorf("limit %q: %w", l.Name, err)
 		}
-		if l.Algorithm == SlidingWindowLog && l.Quota > MaxLog {
-			return nil, fmt.Errorf("limit %q: a log holds at most %d", l.Name, MaxLog)
-		}
 	}
 	return limits, nil
 }
@@ -180,7 +178,20 @@ func scaled(n, factor, bound int64) int64 {
 	return min(max(n*factor/1000, 1), bound)
 }
 
-// set takes over the numbers that are given.
+// Validate returns the faults of the numbers that n gives to a limit of the plan.
+// The pointers are relative to n: "/quota". If the limit is not known, planned is
+// the zero Limit, and Validate checks what does not depend on the algorithm.
+func (n OverrideLimit) Validate(planned Limit) problem.Fields {
+	l := RuleLimit{Limit: planned}
+	l.set(n)
+	if n.Burst != Keep {
+		l.Burst = n.Burst // also without a bucket, which is a fault
+	}
+	given := map[string]bool{"/quota": n.Quota != Keep, "/burst": n.Burst != Keep, "/window": n.Window != 0}
+	return slices.DeleteFunc(l.Limit.Validate(), func(f problem.Field) bool { return !given[f.Pointer] })
+}
+
+// set replaces the numbers that n gives.
 func (l *RuleLimit) set(n OverrideLimit) {
 	if n.Quota != Keep {
 		l.Quota = n.Quota

@@ -7,24 +7,16 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
 )
 
-// Bounds of attributes, as checks have them.
-const (
-	maxAttribute = 64    // bytes of a name
-	maxValue     = 1_024 // bytes
-)
-
 // The one typed attribute, and the way of counting by it that is no attribute.
 const (
 	attributeIP  = "ip"
-	countByIPNet = "ip/64"
+	countByIPNet = enforcement.IPNetwork
 )
 
 // A NewOverride is what an operator says of an override.
@@ -71,12 +63,9 @@ func (n NewEntry) judge(f *problem.Fields, now time.Time) Entry {
 	if n.List != Deny && n.List != Allow {
 		f.Add("/list", "must be deny or allow")
 	}
-	switch {
-	case n.Attribute == "" || len(n.Attribute) > maxAttribute:
-		f.Add("/attribute", "must be 1 to %d bytes", maxAttribute)
-	case !utf8.ValidString(n.Attribute) || strings.ContainsFunc(n.Attribute, unicode.IsControl):
-		f.Add("/attribute", "must be valid UTF-8 without control characters")
-	case n.Attribute == countByIPNet:
+	if fault := enforcement.AttributeNameFault(n.Attribute); fault != "" {
+		f.Add("/attribute", "%s", fault)
+	} else if n.Attribute == countByIPNet {
 		f.Add("/attribute", "must be ip: a whole network is a value of it")
 	}
 	if n.Attribute == attributeIP {
@@ -240,26 +229,20 @@ func (n NewOverride) numberFaults(f *problem.Fields, p plans.Policy, known bool)
 	}
 }
 
-// factorFaults refuses a factor, and one whose products would be cut.
+// factorFaults rejects a factor out of range, and a factor that makes a limit
+// invalid.
 func factorFaults(f *problem.Fields, factor int64, p plans.Policy) {
 	if factor < 1 || factor > enforcement.MaxFactor {
 		f.Add("/factor", "%v", errFactor)
 		return
 	}
 	for _, l := range p.Limits {
-		most := mostQuota(l.Algorithm)
-		// At most MaxQuota × MaxFactor, 10^18, which int64 holds.
-		if l.Quota*factor/1000 > most || l.Burst*factor/1000 > enforcement.MaxQuota {
-			f.Add("/factor", "takes limit %s above what it can be: at most %d", l.Name, most)
+		// The products are at most MaxQuota × MaxFactor, 10^18, which int64 holds.
+		l.Quota, l.Burst = l.Quota*factor/1000, l.Burst*factor/1000
+		for _, fault := range l.Validate() {
+			f.Add("/factor", "is too large for limit %s, whose %s %s", l.Name, fault.Pointer[1:], fault.Message)
 		}
 	}
-}
-
-func mostQuota(a enforcement.Algorithm) int64 {
-	if a == enforcement.SlidingWindowLog {
-		return enforcement.MaxLog
-	}
-	return enforcement.MaxQuota
 }
 
 func limitFaults(f *problem.Fields, at string, l enforcement.OverrideLimit, p plans.Policy, known bool) {
@@ -273,19 +256,7 @@ func limitFaults(f *problem.Fields, at string, l enforcement.OverrideLimit, p pl
 	if l.Quota == enforcement.Keep && l.Burst == enforcement.Keep && l.Window == 0 {
 		f.Add(at, "must give at least one of quota, burst and window")
 	}
-	if most := mostQuota(planned.Algorithm); l.Quota != enforcement.Keep && (l.Quota < 0 || l.Quota > most) {
-		f.Add(at+"/quota", "must be 0 to %d", most)
-	}
-	switch {
-	case l.Burst == enforcement.Keep:
-	case planned.Algorithm != 0 && !planned.Algorithm.Bucket():
-		f.Add(at+"/burst", "only token_bucket and gcra have a burst")
-	case l.Burst < 0 || l.Burst > enforcement.MaxQuota:
-		f.Add(at+"/burst", "must be 1 to %d", int64(enforcement.MaxQuota))
-	}
-	if l.Window != 0 {
-		windowFault(f, at+"/window", l.Window)
-	}
+	f.AddAll(at, l.Validate(planned))
 }
 
 func limitNames(p plans.Policy) string {
@@ -294,14 +265,6 @@ func limitNames(p plans.Policy) string {
 		names[i] = l.Name
 	}
 	return strings.Join(names, ", ")
-}
-
-func windowFault(f *problem.Fields, at string, window time.Duration) {
-	if window < enforcement.MinWindow || window > enforcement.MaxWindow {
-		f.Add(at, "must be from %s to %s", enforcement.FormatWindow(enforcement.MinWindow), enforcement.FormatWindow(enforcement.MaxWindow))
-	} else if exact, err := enforcement.ParseWindow(enforcement.FormatWindow(window)); err != nil || exact != window {
-		f.Add(at, "must be a whole number of ms, s, m, h or d, of at most ten digits")
-	}
 }
 
 // end gives when an override or a block ends: each must.
@@ -316,13 +279,10 @@ func end(f *problem.Fields, at, now time.Time) time.Time {
 	return at
 }
 
-// textFault refuses a value that no request can have, or no store keep.
+// textFault rejects a value that no request can have.
 func textFault(f *problem.Fields, at, value string) {
-	switch {
-	case value == "" || len(value) > maxValue:
-		f.Add(at, "must be 1 to %d bytes", maxValue)
-	case !utf8.ValidString(value) || strings.ContainsRune(value, 0):
-		f.Add(at, "must be valid UTF-8 without NUL")
+	if _, fault := enforcement.CanonicalValue("", value); fault != "" {
+		f.Add(at, "%s", fault)
 	}
 }
 

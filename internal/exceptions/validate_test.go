@@ -87,7 +87,7 @@ func TestOverrideFaults(t *testing.T) {
 		{"a factor below 0", "login", func(n *exceptions.NewOverride) { n.Factor = -1 }, []string{"/factor: must be a decimal number from 0.001 to 1000"}},
 		{"a factor above 1000", "login", func(n *exceptions.NewOverride) { n.Factor = enforcement.MaxFactor + 1 }, []string{"/factor: must be a decimal number from 0.001 to 1000"}},
 		{"the largest factor", "login", func(n *exceptions.NewOverride) { n.Factor = enforcement.MaxFactor }, nil},
-		{"a burst beyond all bounds", "huge", func(n *exceptions.NewOverride) { n.Factor = 1001 }, []string{"/factor: takes limit l1 above what it can be: at most 1000000000000"}},
+		{"a burst beyond all bounds", "huge", func(n *exceptions.NewOverride) { n.Factor = 1001 }, []string{"/factor: is too large for limit l1, whose burst must be 1 to 1000000000000"}},
 		{"a limit that is not there", "login", limits(limit("l3", 1, keep, 0)), []string{"/limits/0/name: the policy has no limit with this name; it has l1, l2"}},
 		{"a limit twice", "login", limits(limit("l1", 1, keep, 0), limit("l1", 2, keep, 0)), []string{"/limits/1/name: is named twice"}},
 		{"no number", "login", limits(limit("l1", keep, keep, 0)), []string{"/limits/0: must give at least one"}},
@@ -128,7 +128,7 @@ func TestFactorOfALog(t *testing.T) {
 	f := setUp(t)
 	f.plan(t, "long", policy("p", nil, enforcement.Limit{Name: "l1", Algorithm: enforcement.SlidingWindowLog, Quota: 8_001, Window: time.Minute}))
 	f.tenant(t, "long", "long")
-	for factor, want := range map[int64]string{1_249: "", 1_250: "/factor: takes limit l1 above what it can be: at most 10000"} {
+	for factor, want := range map[int64]string{1_249: "", 1_250: "/factor: is too large for limit l1, whose quota must be 0 to 10000"} {
 		_, err := f.CreateOverride(f.ctx, "long", exceptions.NewOverride{Policy: "p", Factor: factor, Reason: "r"})
 		// 8001 × 1.249 is 9993.2, and × 1.25 is 10001.25.
 		if want == "" {

@@ -1,8 +1,8 @@
 package simulation
 
 import (
+	"slices"
 	"strconv"
-	"time"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/strictjson"
@@ -155,103 +155,32 @@ func readOp(d *strictjson.Decoder) op {
 func readLimits(d *strictjson.Decoder) []enforcement.Limit {
 	at := d.Pointer()
 	var limits []enforcement.Limit
-	seen := map[string]bool{}
+	fault := func(pointer, message string) { d.FailAt(pointer, "%s", message) }
 	for i := range d.Elements() {
 		if i == MaxLimits {
 			d.FailAt(at, "must be at most %d limits", MaxLimits)
 			return nil
 		}
-		l := readLimit(d, i)
-		if seen[l.Name] {
-			d.FailAt(at+"/"+strconv.Itoa(i)+"/name", "another limit has this name")
+		here := at + "/" + strconv.Itoa(i)
+		l, window := enforcement.ReadScenarioLimit(d, fault)
+		if l.Name == "" {
+			l.Name = "l" + strconv.Itoa(i+1)
 		}
-		seen[l.Name] = true
+		for _, f := range l.Validate() {
+			if f.Pointer == "/window" {
+				f.Pointer = window
+			}
+			fault(here+f.Pointer, f.Message)
+		}
+		if first := slices.IndexFunc(limits, func(o enforcement.Limit) bool { return o.Name == l.Name }); first >= 0 {
+			d.FailAt(here+"/name", "limit %d has the same name", first)
+		}
 		limits = append(limits, l)
 	}
 	if len(limits) == 0 {
 		d.FailAt(at, "must be at least one limit")
 	}
 	return limits
-}
-
-func readLimit(d *strictjson.Decoder, i int) enforcement.Limit {
-	l := enforcement.Limit{Name: "l" + strconv.Itoa(i+1)}
-	at := d.Pointer()
-	var algorithm, quota, window, windowMS, burst, anchor bool
-	for name := range d.Members() {
-		switch name {
-		case "name":
-			if l.Name = d.Text(); !limitName(l.Name) {
-				d.Fail("must be 1 to 32 lower-case letters, digits and hyphens")
-			}
-		case "algorithm":
-			l.Algorithm, algorithm = readAlgorithm(d), true
-		case "quota":
-			l.Quota, quota = d.Int(0, enforcement.MaxQuota), true
-		case "window":
-			var err error
-			window = true
-			if l.Window, err = enforcement.ParseWindow(d.Text()); err != nil {
-				d.Fail("%v", err)
-			}
-		case "window_ms":
-			l.Window = time.Duration(d.Int(1, enforcement.MaxWindow.Milliseconds())) * time.Millisecond
-			windowMS = true
-		case "burst":
-			l.Burst, burst = d.Int(1, enforcement.MaxQuota), true
-		case "anchor":
-			var known bool
-			if l.Anchor, known = enforcement.ParseAnchor(d.Text()); !known {
-				d.Fail("must be first_hit or clock")
-			}
-			anchor = true
-		default:
-			d.Unknown()
-		}
-	}
-	switch {
-	case !algorithm:
-		d.FailAt(at+"/algorithm", "is required")
-	case !quota:
-		d.FailAt(at+"/quota", "is required")
-	case !window && !windowMS:
-		d.FailAt(at+"/window_ms", "is required, or window")
-	case window && windowMS:
-		d.FailAt(at+"/window", "only one of window and window_ms may be given")
-	case burst && !l.Algorithm.Bucket():
-		d.FailAt(at+"/burst", "only token_bucket and gcra have a burst")
-	case anchor && !l.Algorithm.Windowed():
-		d.FailAt(at+"/anchor", "only fixed_window and sliding_window_counter have an anchor")
-	case l.Algorithm == enforcement.SlidingWindowLog && l.Quota > enforcement.MaxLog:
-		d.FailAt(at+"/quota", "a sliding_window_log takes at most %d", enforcement.MaxLog)
-	}
-	return l
-}
-
-func readAlgorithm(d *strictjson.Decoder) enforcement.Algorithm {
-	const known = "must be fixed_window, sliding_window_log, sliding_window_counter, token_bucket or gcra"
-	name := d.Text()
-	a, ok := enforcement.ParseAlgorithm(name)
-	switch {
-	case ok:
-	case name == "leaky_bucket", name == "concurrency":
-		d.Fail("%s is not supported yet: %s", name, known)
-	default:
-		d.Fail(known)
-	}
-	return a
-}
-
-func limitName(name string) bool {
-	if len(name) == 0 || len(name) > 32 {
-		return false
-	}
-	for _, c := range []byte(name) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' {
-			return false
-		}
-	}
-	return true
 }
 
 // within reports whether the steps repeat at most so often, and ask at most so

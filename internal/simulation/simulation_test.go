@@ -302,7 +302,7 @@ func TestErrorLines(t *testing.T) {
 		{withLimit(`{"algorithm":"fixed_window","quota":1,"window":"1s","anchor":"dawn"}`), `"x"`, "limits[0].anchor", "first_hit"},
 		{withLimit(`{"name":"A","algorithm":"gcra","quota":1,"window":"1s"}`), `"x"`, "limits[0].name", ""},
 		{withLimit(`{"name":"","algorithm":"gcra","quota":1,"window":"1s"}`), `"x"`, "limits[0].name", ""},
-		{withLimit(fixed10 + "," + fixed10), `"x"`, "limits[1].name", "another"},
+		{withLimit(fixed10 + "," + fixed10), `"x"`, "limits[1].name", "same name"},
 		{withLimit(`{"algorithm":"gcra","quota":1,"window":"1s","queue":1}`), `"x"`, "limits[0].queue", "unknown"},
 		{withStep(`"op":"check"`), `"x"`, "steps[1].at_ms", "required"},
 		{withStep(`"at_ms":0,"op":"charge"`), `"x"`, "steps[1].op", "must be"},

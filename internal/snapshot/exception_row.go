@@ -4,9 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
 	"github.com/headgate/headgate/enforcement"
@@ -24,7 +22,7 @@ var lastInstant = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
 // way of counting by it, and no attribute.
 const (
 	ipAttribute    = "ip"
-	ipNetAttribute = "ip/64"
+	ipNetAttribute = enforcement.IPNetwork
 )
 
 // maxReason is how many bytes of a reason are kept.
@@ -96,16 +94,11 @@ func judgeNumbers(o *enforcement.Override) error {
 	}
 	names := make(map[string]bool, len(o.Limits))
 	for _, l := range o.Limits {
-		switch {
-		case !nameForm.MatchString(l.Name) || names[l.Name]:
+		if !nameForm.MatchString(l.Name) || names[l.Name] {
 			return fmt.Errorf("limit %.64q is not a name, or occurs twice", l.Name)
-		case l.Quota != enforcement.Keep && (l.Quota < 0 || l.Quota > enforcement.MaxQuota):
-			return fmt.Errorf("limit %s: quota %d is not within 0 and %d", l.Name, l.Quota, int64(enforcement.MaxQuota))
-		case l.Burst != enforcement.Keep && (l.Burst < 0 || l.Burst > enforcement.MaxQuota):
-			return fmt.Errorf("limit %s: burst %d is not within 0 and %d", l.Name, l.Burst, int64(enforcement.MaxQuota))
-		case l.Window != 0 && (l.Window < enforcement.MinWindow || l.Window > enforcement.MaxWindow || l.Window%time.Millisecond != 0):
-			return fmt.Errorf("limit %s: window %s is not whole milliseconds within %s and %s",
-				l.Name, l.Window, enforcement.MinWindow, enforcement.MaxWindow)
+		}
+		if faults := l.Validate(enforcement.Limit{}); len(faults) > 0 {
+			return fmt.Errorf("limit %s: %s %s", l.Name, faults[0].Pointer[1:], faults[0].Message)
 		}
 		names[l.Name] = true
 	}
@@ -194,15 +187,15 @@ func judgeAttribute(name string) error {
 	if name == ipNetAttribute {
 		return fmt.Errorf("%s is not an attribute", ipNetAttribute)
 	}
-	if len(name) > enforcement.MaxAttributeName || strings.ContainsFunc(name, unicode.IsControl) {
-		return fmt.Errorf("attribute %.64q is not an attribute's name", name)
+	if fault := enforcement.AttributeNameFault(name); fault != "" {
+		return fmt.Errorf("the attribute name %.64q %s", name, fault)
 	}
-	return judgeText("attribute", name)
+	return nil
 }
 
 func judgeText(what, text string) error {
-	if text == "" || len(text) > enforcement.MaxAttributeValue || !utf8.ValidString(text) {
-		return fmt.Errorf("%s %.64q is empty, too long or not UTF-8", what, text)
+	if _, fault := enforcement.CanonicalValue("", text); fault != "" {
+		return fmt.Errorf("the %s %.64q %s", what, text, fault)
 	}
 	return nil
 }
