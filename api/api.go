@@ -32,10 +32,9 @@ type Config struct {
 	Decider enforcement.Decider
 	// Admission bounds the checks in service. Default: no bound.
 	Admission *admission.Gate
-	// Tenants, Plans and Accounts are the services behind management.
-	Tenants  *tenants.Service
-	Plans    *plans.Service
-	Accounts *accounts.Service
+	// Tenants and Plans are the services behind management.
+	Tenants *tenants.Service
+	Plans   *plans.Service
 	// People is the service behind members and people. Default: none, and 503.
 	People *accounts.People
 	// Refusals notes what keys were refused, for the audit log. Default: nobody does.

@@ -4,35 +4,23 @@ import (
 	"context"
 	"time"
 
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/tenants"
 )
 
-// showKey is a key on the wire, a tenant's or the operator's.
-func showKey(id, name, hint string, scopes []tenants.Scope, created, expires, revoked time.Time) (Key, error) {
-	u, err := parseUUID(id)
+// showKey returns a key of a tenant or of the operator in its wire format.
+func showKey(k tenants.Key) (Key, error) {
+	id, err := parseUUID(k.ID)
 	if err != nil {
 		return Key{}, err
 	}
-	k := Key{Id: u, Name: name, Hint: hint, CreatedAt: created.UTC(), Scopes: make([]Scope, len(scopes))}
-	for i, s := range scopes {
-		k.Scopes[i] = Scope(s)
+	shown := Key{
+		Id: id, Name: k.Name, Hint: k.Hint, Scopes: make([]Scope, len(k.Scopes)),
+		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: k.ExpiresAt.UTC(), RevokedAt: k.RevokedAt.UTC(),
 	}
-	if !expires.IsZero() {
-		k.ExpiresAt = expires.UTC()
+	for i, s := range k.Scopes {
+		shown.Scopes[i] = Scope(s)
 	}
-	if !revoked.IsZero() {
-		k.RevokedAt = revoked.UTC()
-	}
-	return k, nil
-}
-
-func showTenantKey(k tenants.Key) (Key, error) {
-	return showKey(k.ID, k.Name, k.Hint, k.Scopes, k.CreatedAt, k.ExpiresAt, k.RevokedAt)
-}
-
-func showOperatorKey(k accounts.OperatorKey) (Key, error) {
-	return showKey(k.ID, k.Name, k.Hint, k.Scopes, k.CreatedAt, k.ExpiresAt, k.RevokedAt)
+	return shown, nil
 }
 
 func newKey(n NewKey) tenants.NewKey {
@@ -67,7 +55,7 @@ func (a *API) ListKeys(ctx context.Context, r ListKeysRequestObject) (ListKeysRe
 		return nil, err
 	}
 	rows, next, link := cut(l, rows, func(k tenants.Key) string { return k.ID })
-	data, err := each(rows, showTenantKey)
+	data, err := each(rows, showKey)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +68,7 @@ func (a *API) CreateKey(ctx context.Context, r CreateKeyRequestObject) (CreateKe
 	if err != nil {
 		return nil, err
 	}
-	issued, at, err := a.issued(ctx, token, "/v1/tenants/"+r.Tenant+"/keys/")(showTenantKey(k))
+	issued, at, err := a.issued(ctx, token, "/v1/tenants/"+r.Tenant+"/keys/")(showKey(k))
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +89,7 @@ func (a *API) GetKey(ctx context.Context, r GetKeyRequestObject) (GetKeyResponse
 	if err != nil {
 		return nil, err
 	}
-	shown, err := showTenantKey(k)
+	shown, err := showKey(k)
 	return GetKey200JSONResponse(shown), err
 }
 
@@ -112,7 +100,7 @@ func (a *API) RevokeKey(ctx context.Context, r RevokeKeyRequestObject) (RevokeKe
 		return nil, err
 	}
 	a.cfg.Changed(ctx)
-	shown, err := showTenantKey(k)
+	shown, err := showKey(k)
 	return RevokeKey200JSONResponse(shown), err
 }
 
@@ -122,7 +110,7 @@ func (a *API) RotateKey(ctx context.Context, r RotateKeyRequestObject) (RotateKe
 	if err != nil {
 		return nil, err
 	}
-	issued, at, err := a.issued(ctx, token, "/v1/tenants/"+r.Tenant+"/keys/")(showTenantKey(k))
+	issued, at, err := a.issued(ctx, token, "/v1/tenants/"+r.Tenant+"/keys/")(showKey(k))
 	if err != nil {
 		return nil, err
 	}

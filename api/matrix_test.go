@@ -134,7 +134,7 @@ func newMatrix(t *testing.T) (*world, []matrixCaller) {
 	})
 	must(t, err)
 	revoked := w.operatorKey(ctx, "revoked", tenants.ScopeManage)
-	_, err = w.accounts.RevokeOperatorKey(ctx, w.ids["revoked"])
+	_, err = w.tenants.RevokeOperatorKey(ctx, w.ids["revoked"])
 	must(t, err)
 	callers := []matrixCaller{
 		{column: "none"},

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -13,12 +12,12 @@ func (a *API) ListOperatorKeys(ctx context.Context, r ListOperatorKeysRequestObj
 	if err != nil {
 		return nil, err
 	}
-	rows, err := a.cfg.Accounts.OperatorKeys(ctx, tenants.Filter{After: l.after, Limit: l.fetch()})
+	rows, err := a.cfg.Tenants.OperatorKeys(ctx, tenants.Filter{After: l.after, Limit: l.fetch()})
 	if err != nil {
 		return nil, err
 	}
-	rows, next, link := cut(l, rows, func(k accounts.OperatorKey) string { return k.ID })
-	data, err := each(rows, showOperatorKey)
+	rows, next, link := cut(l, rows, func(k tenants.Key) string { return k.ID })
+	data, err := each(rows, showKey)
 	if err != nil {
 		return nil, err
 	}
@@ -27,11 +26,11 @@ func (a *API) ListOperatorKeys(ctx context.Context, r ListOperatorKeysRequestObj
 
 // CreateOperatorKey is POST /v1/operator-keys.
 func (a *API) CreateOperatorKey(ctx context.Context, r CreateOperatorKeyRequestObject) (CreateOperatorKeyResponseObject, error) {
-	k, token, err := a.cfg.Accounts.CreateOperatorKey(ctx, newKey(*r.Body))
+	k, token, err := a.cfg.Tenants.CreateOperatorKey(ctx, newKey(*r.Body))
 	if err != nil {
 		return nil, err
 	}
-	issued, at, err := a.issued(ctx, token, "/v1/operator-keys/")(showOperatorKey(k))
+	issued, at, err := a.issued(ctx, token, "/v1/operator-keys/")(showKey(k))
 	if err != nil {
 		return nil, err
 	}
@@ -40,32 +39,32 @@ func (a *API) CreateOperatorKey(ctx context.Context, r CreateOperatorKeyRequestO
 
 // GetOperatorKey is GET /v1/operator-keys/{key}.
 func (a *API) GetOperatorKey(ctx context.Context, r GetOperatorKeyRequestObject) (GetOperatorKeyResponseObject, error) {
-	k, err := a.cfg.Accounts.OperatorKey(ctx, r.Key.String())
+	k, err := a.cfg.Tenants.OperatorKey(ctx, r.Key.String())
 	if err != nil {
 		return nil, err
 	}
-	shown, err := showOperatorKey(k)
+	shown, err := showKey(k)
 	return GetOperatorKey200JSONResponse(shown), err
 }
 
 // RevokeOperatorKey is DELETE /v1/operator-keys/{key}.
 func (a *API) RevokeOperatorKey(ctx context.Context, r RevokeOperatorKeyRequestObject) (RevokeOperatorKeyResponseObject, error) {
-	k, err := a.cfg.Accounts.RevokeOperatorKey(ctx, r.Key.String())
+	k, err := a.cfg.Tenants.RevokeOperatorKey(ctx, r.Key.String())
 	if err != nil {
 		return nil, err
 	}
 	a.cfg.Changed(ctx)
-	shown, err := showOperatorKey(k)
+	shown, err := showKey(k)
 	return RevokeOperatorKey200JSONResponse(shown), err
 }
 
 // RotateOperatorKey is POST /v1/operator-keys/{key}/rotate.
 func (a *API) RotateOperatorKey(ctx context.Context, r RotateOperatorKeyRequestObject) (RotateOperatorKeyResponseObject, error) {
-	k, token, err := a.cfg.Accounts.RotateOperatorKey(ctx, r.Key.String(), overlap(r.Body))
+	k, token, err := a.cfg.Tenants.RotateOperatorKey(ctx, r.Key.String(), overlap(r.Body))
 	if err != nil {
 		return nil, err
 	}
-	issued, at, err := a.issued(ctx, token, "/v1/operator-keys/")(showOperatorKey(k))
+	issued, at, err := a.issued(ctx, token, "/v1/operator-keys/")(showKey(k))
 	if err != nil {
 		return nil, err
 	}

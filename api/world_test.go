@@ -55,7 +55,6 @@ type world struct {
 
 	tenants    *tenants.Service
 	plans      *plans.Service
-	accounts   *accounts.Service
 	exceptions *exceptions.Service
 	people     *accounts.People
 	flusher    *metrics.Flusher
@@ -116,7 +115,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	cfg := api.Config{
 		Snapshot: w.watcher.Current, People: people, Decider: engine,
-		Tenants: w.tenants, Plans: w.plans, Accounts: w.accounts, Exceptions: w.exceptions, Audit: w.store, Analytics: analytics,
+		Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Audit: w.store, Analytics: analytics,
 		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock}),
 		Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
@@ -192,7 +191,6 @@ func (w *world) open(ctx context.Context, path string) (err error) {
 	w.store, err = store.Open(ctx, store.Config{URL: "sqlite://" + path, Now: w.clock})
 	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
 	w.plans = plans.NewService(w.store, plans.Config{})
-	w.accounts = accounts.NewService(w.store, accounts.Config{Now: w.clock})
 	w.exceptions = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.clock})
 	return err
 }
@@ -256,7 +254,7 @@ func (w *world) key(ctx context.Context, tenant, name string, scopes ...tenants.
 }
 
 func (w *world) operatorKey(ctx context.Context, name string, scopes ...tenants.Scope) string {
-	k, token, err := w.accounts.CreateOperatorKey(ctx, tenants.NewKey{Name: name, Scopes: scopes})
+	k, token, err := w.tenants.CreateOperatorKey(ctx, tenants.NewKey{Name: name, Scopes: scopes})
 	check(err)
 	w.ids[name] = k.ID
 	return token

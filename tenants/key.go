@@ -3,72 +3,126 @@ package tenants
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Keys lists the keys of one tenant, oldest first, revoked ones too.
+// Keys lists the keys of one tenant, oldest first, revoked ones too; NotFound.
 func (s *Service) Keys(ctx context.Context, tenantID string, f Filter) ([]Key, error) {
-	t, err := s.store.Tenant(ctx, tenantID)
+	return s.keys(ctx, s.ofTenant(tenantID), f)
+}
+
+// OperatorKeys is Keys of the operator.
+func (s *Service) OperatorKeys(ctx context.Context, f Filter) ([]Key, error) {
+	return s.keys(ctx, ofOperator, f)
+}
+
+// Key finds a key of one tenant; NotFound, also for another tenant's and for the
+// operator's.
+func (s *Service) Key(ctx context.Context, tenantID, id string) (Key, error) {
+	return s.key(ctx, s.ofTenant(tenantID), id)
+}
+
+// OperatorKey is Key of the operator.
+func (s *Service) OperatorKey(ctx context.Context, id string) (Key, error) {
+	return s.key(ctx, ofOperator, id)
+}
+
+// CreateKey creates a key of a tenant. It returns the token, which is not
+// stored. NotFound, Invalid.
+func (s *Service) CreateKey(ctx context.Context, tenantID string, n NewKey) (Key, string, error) {
+	return s.createKey(ctx, s.ofTenant(tenantID), n)
+}
+
+// CreateOperatorKey is CreateKey of the operator.
+func (s *Service) CreateOperatorKey(ctx context.Context, n NewKey) (Key, string, error) {
+	return s.createKey(ctx, ofOperator, n)
+}
+
+// RotateKey creates the successor of a key, with the same name, scopes and
+// length of life, and returns its token. The old key stays valid for overlap, 0
+// to MaxOverlap, but not longer than before. A key that has ended, or that has a
+// successor, is a Conflict (codes key_ended, key_rotated); NotFound, Invalid.
+func (s *Service) RotateKey(ctx context.Context, tenantID, id string, overlap time.Duration) (Key, string, error) {
+	return s.rotateKey(ctx, s.ofTenant(tenantID), id, overlap)
+}
+
+// RotateOperatorKey is RotateKey of the operator.
+func (s *Service) RotateOperatorKey(ctx context.Context, id string, overlap time.Duration) (Key, string, error) {
+	return s.rotateKey(ctx, ofOperator, id, overlap)
+}
+
+// RevokeKey ends a key now. Revoking a revoked key changes nothing. NotFound.
+func (s *Service) RevokeKey(ctx context.Context, tenantID, id string) (Key, error) {
+	return s.revokeKey(ctx, s.ofTenant(tenantID), id)
+}
+
+// RevokeOperatorKey is RevokeKey of the operator. The last valid key with the
+// scope manage cannot be revoked: Conflict (code last_operator_key).
+func (s *Service) RevokeOperatorKey(ctx context.Context, id string) (Key, error) {
+	return s.revokeKey(ctx, ofOperator, id)
+}
+
+// An owner returns the TenantID of the keys that a call concerns. A tenant is
+// looked up, so that no empty argument can stand for the operator.
+type owner func(ctx context.Context) (tenantID string, err error)
+
+func ofOperator(context.Context) (string, error) { return "", nil }
+
+func (s *Service) ofTenant(idOrSlug string) owner {
+	return func(ctx context.Context) (string, error) {
+		t, err := s.store.Tenant(ctx, idOrSlug)
+		return t.ID, err
+	}
+}
+
+func (s *Service) keys(ctx context.Context, of owner, f Filter) ([]Key, error) {
+	tenantID, err := of(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if f.Limit <= 0 {
 		f.Limit = DefaultPage
 	}
-	return s.store.Keys(ctx, t.ID, f)
+	return s.store.Keys(ctx, tenantID, f)
 }
 
-// Key finds a key of one tenant; NotFound, also for another tenant's.
-func (s *Service) Key(ctx context.Context, tenantID, id string) (Key, error) {
-	t, err := s.store.Tenant(ctx, tenantID)
+func (s *Service) key(ctx context.Context, of owner, id string) (Key, error) {
+	tenantID, err := of(ctx)
 	if err != nil {
 		return Key{}, err
 	}
-	return s.store.Key(ctx, t.ID, id)
+	return s.store.Key(ctx, tenantID, id)
 }
 
-// CreateKey makes a key and gives its token, which is shown this once and not
-// kept; NotFound, Invalid.
-func (s *Service) CreateKey(ctx context.Context, tenantID string, n NewKey) (Key, string, error) {
+func (s *Service) createKey(ctx context.Context, of owner, n NewKey) (Key, string, error) {
 	now := s.instant()
 	if err := n.Validate(now); err != nil {
 		return Key{}, "", err
 	}
-	t, err := s.store.Tenant(ctx, tenantID)
+	tenantID, err := of(ctx)
 	if err != nil {
 		return Key{}, "", err
 	}
-	k, token, err := mint(t.ID, n, now)
+	k, token := mint(tenantID, n, now)
+	e, err := keyEntry(ctx, "create", k, nil, k)
 	if err != nil {
 		return Key{}, "", err
 	}
-	e, err := keyEntry(ctx, "key.create", k, nil, &k)
+	created, err := s.store.CreateKey(ctx, k, e)
 	if err != nil {
 		return Key{}, "", err
 	}
-	made, err := s.store.CreateKey(ctx, k, e)
-	if err != nil {
-		return Key{}, "", err
-	}
-	return made, token, nil
+	return created, token, nil
 }
 
-// RotateKey makes the successor of a key, with the same name and scopes and as
-// long a life, and gives its token; the old key stays valid for overlap, 0 to
-// MaxOverlap, and no longer than it would have. A key that has ended, or that
-// was rotated already, is a Conflict (codes key_ended, key_rotated); NotFound,
-// Invalid.
-func (s *Service) RotateKey(ctx context.Context, tenantID, id string, overlap time.Duration) (Key, string, error) {
+func (s *Service) rotateKey(ctx context.Context, of owner, id string, overlap time.Duration) (Key, string, error) {
 	if err := ValidateOverlap(overlap); err != nil {
 		return Key{}, "", err
 	}
-	old, err := s.Key(ctx, tenantID, id)
+	old, err := s.key(ctx, of, id)
 	if err != nil {
 		return Key{}, "", err
 	}
@@ -76,25 +130,21 @@ func (s *Service) RotateKey(ctx context.Context, tenantID, id string, overlap ti
 	if err := Rotatable(old.ExpiresAt, old.RevokedAt, now); err != nil {
 		return Key{}, "", err
 	}
-	n := NewKey{Name: old.Name, Scopes: old.Scopes, ExpiresAt: Renew(old.CreatedAt, old.ExpiresAt, now)}
-	next, token, err := mint(old.TenantID, n, now)
+	n := NewKey{Name: old.Name, Scopes: old.Scopes, ExpiresAt: renew(old.CreatedAt, old.ExpiresAt, now)}
+	next, token := mint(old.TenantID, n, now)
+	e, err := keyEntry(ctx, "rotate", old, old, next)
 	if err != nil {
 		return Key{}, "", err
 	}
-	e, err := keyEntry(ctx, "key.rotate", old, &old, &next)
+	created, err := s.store.RotateKey(ctx, old.TenantID, old.ID, now.Add(overlap), next, e)
 	if err != nil {
 		return Key{}, "", err
 	}
-	made, err := s.store.RotateKey(ctx, old.TenantID, old.ID, now.Add(overlap), next, e)
-	if err != nil {
-		return Key{}, "", err
-	}
-	return made, token, nil
+	return created, token, nil
 }
 
-// RevokeKey ends a key now; repeating it changes nothing; NotFound.
-func (s *Service) RevokeKey(ctx context.Context, tenantID, id string) (Key, error) {
-	k, err := s.Key(ctx, tenantID, id)
+func (s *Service) revokeKey(ctx context.Context, of owner, id string) (Key, error) {
+	k, err := s.key(ctx, of, id)
 	if err != nil {
 		return Key{}, err
 	}
@@ -104,15 +154,14 @@ func (s *Service) RevokeKey(ctx context.Context, tenantID, id string) (Key, erro
 	}
 	after := k
 	after.RevokedAt = now
-	e, err := keyEntry(ctx, "key.revoke", k, &k, &after)
+	e, err := keyEntry(ctx, "revoke", k, k, after)
 	if err != nil {
 		return Key{}, err
 	}
 	return s.store.RevokeKey(ctx, k.TenantID, k.ID, now, e)
 }
 
-// Rotatable refuses to rotate a key that has ended or that has a successor.
-// Operator keys are held to it too.
+// Rotatable returns a Conflict for a key that has ended or that has a successor.
 func Rotatable(expiresAt, revokedAt, now time.Time) error {
 	switch {
 	case !revokedAt.IsZero() && !revokedAt.After(now):
@@ -125,79 +174,50 @@ func Rotatable(expiresAt, revokedAt, now time.Time) error {
 	return nil
 }
 
-// Renew is when the successor of a key expires that is made now: it lives as
-// long as the old one was to live, or for ever as well.
-func Renew(createdAt, expiresAt, now time.Time) time.Time {
+// renew returns when the successor of a key expires that is created now: it is
+// valid for as long as the key was. A key that never expires stays so.
+func renew(createdAt, expiresAt, now time.Time) time.Time {
 	if expiresAt.IsZero() {
 		return time.Time{}
 	}
 	return now.Add(expiresAt.Sub(createdAt))
 }
 
-// instant is now in the precision that every store keeps.
+// instant returns the current time in the precision that every store keeps.
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-func mint(tenantID string, n NewKey, now time.Time) (Key, string, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Key{}, "", fmt.Errorf("make an id for a key: %w", err)
+// mint returns a new key and its token.
+func mint(tenantID string, n NewKey, now time.Time) (Key, string) {
+	k := Key{ID: audit.NewID(), TenantID: tenantID, Name: n.Name, Scopes: n.Scopes, CreatedAt: now}
+	kind := TenantToken
+	if k.Operator() {
+		kind = OperatorToken
 	}
-	token := NewToken(TenantToken)
-	k := Key{
-		ID: id.String(), TenantID: tenantID, Name: n.Name, Hash: HashToken(token), Hint: TokenHint(token),
-		Scopes: n.Scopes, CreatedAt: now,
-	}
+	token := NewToken(kind)
+	k.Hash, k.Hint = HashToken(token), TokenHint(token)
 	if !n.ExpiresAt.IsZero() {
 		k.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Millisecond)
 	}
-	return k, token, nil
+	return k, token
 }
 
-// An AuditKey is a key in the audit log: as the API shows it, without token
-// and hash. Operator keys look the same.
-type AuditKey struct {
-	ID        string     `json:"id"`
-	Name      string     `json:"name"`
-	Hint      string     `json:"hint"`
-	Scopes    []Scope    `json:"scopes"`
-	ExpiresAt *time.Time `json:"expires_at,omitempty"`
-	RevokedAt *time.Time `json:"revoked_at,omitempty"`
-	CreatedAt time.Time  `json:"created_at"`
+// keyEntry returns the audit entry of what was done to k: verb is create, rotate
+// or revoke.
+func keyEntry(ctx context.Context, verb string, k Key, before, after any) (audit.Entry, error) {
+	e := audit.Entry{TenantID: k.TenantID, Action: k.Kind() + "." + verb, Object: k.ID, ObjectName: k.Name}
+	return audit.Complete(ctx, e, before, after)
 }
 
-// JSON gives the key's document, instants in UTC.
-func (k AuditKey) JSON() (json.RawMessage, error) {
-	k.ExpiresAt, k.RevokedAt, k.CreatedAt = instantOrNone(k.ExpiresAt), instantOrNone(k.RevokedAt), k.CreatedAt.UTC()
-	return json.Marshal(k)
-}
-
-func instantOrNone(t *time.Time) *time.Time {
-	if t == nil || t.IsZero() {
-		return nil
-	}
-	utc := t.UTC()
-	return &utc
-}
-
-func keyEntry(ctx context.Context, action string, k Key, before, after *Key) (audit.Entry, error) {
-	e := audit.Entry{TenantID: k.TenantID, Action: action, Object: k.ID, ObjectName: k.Name}
-	e.Actor, e.Origin = audit.Who(ctx)
-	var err error
-	if e.Before, err = keyJSON(before); err == nil {
-		e.After, err = keyJSON(after)
-	}
-	if err != nil {
-		return audit.Entry{}, fmt.Errorf("describe key %s for the audit log: %w", k.ID, err)
-	}
-	return e, nil
-}
-
-func keyJSON(k *Key) (json.RawMessage, error) {
-	if k == nil {
-		return nil, nil
-	}
-	return AuditKey{
-		ID: k.ID, Name: k.Name, Hint: k.Hint, Scopes: k.Scopes,
-		ExpiresAt: &k.ExpiresAt, RevokedAt: &k.RevokedAt, CreatedAt: k.CreatedAt,
-	}.JSON()
+// JSON returns the key as the API and the audit log show it, without token and
+// hash, with instants in UTC.
+func (k Key) JSON() (json.RawMessage, error) {
+	return json.Marshal(struct {
+		ID        string    `json:"id"`
+		Name      string    `json:"name"`
+		Hint      string    `json:"hint"`
+		Scopes    []Scope   `json:"scopes"`
+		ExpiresAt time.Time `json:"expires_at,omitzero"`
+		RevokedAt time.Time `json:"revoked_at,omitzero"`
+		CreatedAt time.Time `json:"created_at"`
+	}{k.ID, k.Name, k.Hint, k.Scopes, k.ExpiresAt.UTC(), k.RevokedAt.UTC(), k.CreatedAt.UTC()})
 }

@@ -3,10 +3,7 @@ package tenants
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
@@ -59,12 +56,8 @@ func (s *Service) CreateTenant(ctx context.Context, slug string, d Document) (Te
 	if err := f.Err(); err != nil {
 		return Tenant{}, err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Tenant{}, fmt.Errorf("make an id for tenant %s: %w", slug, err)
-	}
-	t := Tenant{ID: id.String(), Slug: slug, Document: d}
-	e, err := tenantEntry(ctx, "tenant.create", t, nil, &t)
+	t := Tenant{ID: audit.NewID(), Slug: slug, Document: d}
+	e, err := tenantEntry(ctx, "tenant.create", t, nil, t)
 	if err != nil {
 		return Tenant{}, err
 	}
@@ -86,7 +79,7 @@ func (s *Service) UpdateTenant(ctx context.Context, idOrSlug string, d Document,
 	if err := Validate(after.Document); err != nil {
 		return Tenant{}, err
 	}
-	e, err := tenantEntry(ctx, "tenant.update", before, &before, &after)
+	e, err := tenantEntry(ctx, "tenant.update", before, before, after)
 	if err != nil {
 		return Tenant{}, err
 	}
@@ -103,7 +96,7 @@ func (s *Service) DeleteTenant(ctx context.Context, idOrSlug string, ifRevision 
 	if t.Revision != ifRevision {
 		return stale(t.Slug)
 	}
-	e, err := tenantEntry(ctx, "tenant.delete", t, &t, nil)
+	e, err := tenantEntry(ctx, "tenant.delete", t, t, nil)
 	if err != nil {
 		return err
 	}
@@ -115,39 +108,24 @@ func stale(slug string) error {
 	return problem.New(problem.Stale, "tenant %s was changed since it was read", slug)
 }
 
-// auditTenant is a tenant in the audit log: as the API shows it.
-type auditTenant struct {
-	ID     string        `json:"id"`
-	Slug   string        `json:"slug"`
-	Tenant auditDocument `json:"tenant"`
+func tenantEntry(ctx context.Context, action string, t Tenant, before, after any) (audit.Entry, error) {
+	return audit.Complete(ctx, audit.Entry{TenantID: t.ID, Action: action, Object: t.ID, ObjectName: t.Slug}, before, after)
 }
 
-type auditDocument struct {
-	Name             string   `json:"name"`
-	Status           Status   `json:"status"`
-	Plan             string   `json:"plan,omitempty"`
-	TimeZone         string   `json:"time_zone"`
-	BillingAnchorDay int      `json:"billing_anchor_day"`
-	NoPolicy         NoPolicy `json:"no_policy"`
-	RedactValues     bool     `json:"redact_values"`
-}
-
-func tenantEntry(ctx context.Context, action string, t Tenant, before, after *Tenant) (audit.Entry, error) {
-	e := audit.Entry{TenantID: t.ID, Action: action, Object: t.ID, ObjectName: t.Slug}
-	e.Actor, e.Origin = audit.Who(ctx)
-	var err error
-	if e.Before, err = tenantJSON(before); err == nil {
-		e.After, err = tenantJSON(after)
+// JSON returns the tenant as the API and the audit log show it.
+func (t Tenant) JSON() (json.RawMessage, error) {
+	type document struct {
+		Name             string   `json:"name"`
+		Status           Status   `json:"status"`
+		Plan             string   `json:"plan,omitempty"`
+		TimeZone         string   `json:"time_zone"`
+		BillingAnchorDay int      `json:"billing_anchor_day"`
+		NoPolicy         NoPolicy `json:"no_policy"`
+		RedactValues     bool     `json:"redact_values"`
 	}
-	if err != nil {
-		return audit.Entry{}, fmt.Errorf("describe tenant %s for the audit log: %w", t.Slug, err)
-	}
-	return e, nil
-}
-
-func tenantJSON(t *Tenant) (json.RawMessage, error) {
-	if t == nil {
-		return nil, nil
-	}
-	return json.Marshal(auditTenant{ID: t.ID, Slug: t.Slug, Tenant: auditDocument(t.Document)})
+	return json.Marshal(struct {
+		ID     string   `json:"id"`
+		Slug   string   `json:"slug"`
+		Tenant document `json:"tenant"`
+	}{t.ID, t.Slug, document(t.Document)})
 }

@@ -1,4 +1,5 @@
-// Package tenants holds the customers of the operator and their API keys.
+// Package tenants holds the customers of the operator, and all API keys: those of
+// tenants, and those of the operator.
 //
 // A request comes in at Service (validated, audited) and goes out at Store.
 // The package refuses to know HTTP, SQL, and how quota is counted; what a
@@ -72,19 +73,30 @@ const (
 	ScopeManage Scope = "manage"
 )
 
-// A Key is an API key of a tenant, without its secret: only the SHA-256 of the
-// token is kept.
+// A Key is an API key of a tenant or of the operator, without its token.
 type Key struct {
 	ID        string // UUIDv7
-	TenantID  string
+	TenantID  string // empty: the operator's, which acts on every tenant
 	Name      string
-	Hash      [32]byte
-	Hint      string // first and last characters, for people: "hg_tn_Ab3d…9xYz"
+	Hash      [32]byte // SHA-256 of the token
+	Hint      string   // first and last characters, for people: "hg_tn_Ab3d…9xYz"
 	Scopes    []Scope
 	ExpiresAt time.Time // zero: never
 	RevokedAt time.Time // zero: not revoked; in the future: rotated, still valid until then
 	CreatedAt time.Time
 	Revision  int64
+}
+
+// Operator reports whether the key is the operator's.
+func (k Key) Operator() bool { return k.TenantID == "" }
+
+// Kind returns the first part of the actions on the key in the audit log: "key"
+// or "operator_key".
+func (k Key) Kind() string {
+	if k.Operator() {
+		return "operator_key"
+	}
+	return "key"
 }
 
 // Filter of a listing; After is the id of the last row of the page before.
@@ -114,13 +126,16 @@ type Store interface {
 	// DeleteTenant removes the tenant with its keys; NotFound, Stale.
 	DeleteTenant(ctx context.Context, id string, ifRevision int64, e audit.Entry) error
 
-	// Keys of one tenant, oldest first, revoked ones too.
+	// Keys of one tenant, or of the operator if tenantID is "", oldest first,
+	// revoked ones too.
 	Keys(ctx context.Context, tenantID string, f Filter) ([]Key, error)
-	// Key of one tenant by id; NotFound also for another tenant's.
+	// Key of one tenant, or of the operator, by id; NotFound also for another's.
 	Key(ctx context.Context, tenantID, id string) (Key, error)
 	CreateKey(ctx context.Context, k Key, e audit.Entry) (Key, error)
-	// RotateKey adds next and ends the old one at until, in one transaction.
+	// RotateKey adds next and ends the old key at until, in one transaction.
 	RotateKey(ctx context.Context, tenantID, id string, until time.Time, next Key, e audit.Entry) (Key, error)
-	// RevokeKey ends a key now; repeating it changes nothing.
+	// RevokeKey ends a key at an instant. A key that ends no later stays as it is.
+	// The operator's last valid key with the scope manage cannot be revoked:
+	// Conflict (code last_operator_key).
 	RevokeKey(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry) (Key, error)
 }

@@ -159,7 +159,7 @@ func TestRolesPage(t *testing.T) {
 func TestOperatorKeys(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	service := accounts.NewService(w.store, accounts.Config{Now: w.clock})
+	service := tenants.NewService(w.store, tenants.Config{Now: w.clock})
 	if page := w.get("/settings/keys", "viewer"); page.Code != http.StatusOK || strings.Contains(page.body, "/settings/keys/new") {
 		t.Errorf("a viewer: %d, and may make a key", page.Code)
 	}

@@ -132,7 +132,7 @@ func (w *Web) listOperatorKeys(c echo.Context) error {
 	if uuid.Validate(after) != nil {
 		after = ""
 	}
-	list, err := w.cfg.Operators.OperatorKeys(c.Request().Context(), tenants.Filter{After: after, Limit: keysOnPage + 1})
+	list, err := w.cfg.Tenants.OperatorKeys(c.Request().Context(), tenants.Filter{After: after, Limit: keysOnPage + 1})
 	if err != nil {
 		return err
 	}
@@ -158,10 +158,8 @@ func (w *Web) listOperatorKeys(c echo.Context) error {
 }
 
 // operatorKey is a key of the list: as one of a tenant, with other addresses.
-func (w *Web) operatorKey(k accounts.OperatorKey, write bool) views.APIKey {
-	r := w.apiKey(tenants.Tenant{}, tenants.Key{
-		ID: k.ID, Name: k.Name, Hint: k.Hint, Scopes: k.Scopes, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt, CreatedAt: k.CreatedAt,
-	}, write)
+func (w *Web) operatorKey(k tenants.Key, write bool) views.APIKey {
+	r := w.apiKey(tenants.Tenant{}, k, write)
 	if r.RotateURL != "" {
 		r.RotateURL = operatorKeysPath + "/" + k.ID + "/rotate"
 	}
@@ -220,10 +218,10 @@ func (w *Web) createOperatorKey(c echo.Context) error {
 			n.Scopes = append(n.Scopes, s.scope)
 		}
 	}
-	var k accounts.OperatorKey
+	var k tenants.Key
 	var token string
 	if n.ExpiresAt, err = endOf(f, &v.End, w.cfg.Now(), keyLives); err == nil {
-		k, token, err = w.cfg.Operators.CreateOperatorKey(ctx, n)
+		k, token, err = w.cfg.Tenants.CreateOperatorKey(ctx, n)
 	}
 	if err == nil {
 		w.cfg.Changed(ctx)
@@ -241,7 +239,7 @@ func (w *Web) createOperatorKey(c echo.Context) error {
 }
 
 // showOperatorToken is the one page that has a token: nothing keeps it.
-func (w *Web) showOperatorToken(c echo.Context, v views.KeyMade, k accounts.OperatorKey, token string) error {
+func (w *Web) showOperatorToken(c echo.Context, v views.KeyMade, k tenants.Key, token string) error {
 	v.Head, v.Name, v.Token, v.Back = views.TenantHead{Tabs: w.settingsTabs(c, operatorKeysPath)}, k.Name, token, operatorKeysPath
 	if slices.Contains(k.Scopes, tenants.ScopeRead) || slices.Contains(k.Scopes, tenants.ScopeManage) {
 		v.Curl = "curl " + w.origin(c) + "/v1/tenants \\\n  -H 'Authorization: Bearer " + token + "'"
@@ -250,15 +248,15 @@ func (w *Web) showOperatorToken(c echo.Context, v views.KeyMade, k accounts.Oper
 }
 
 // namedOperatorKey finds the key that the path names.
-func (w *Web) namedOperatorKey(c echo.Context) (accounts.OperatorKey, error) {
+func (w *Web) namedOperatorKey(c echo.Context) (tenants.Key, error) {
 	id, err := pathID(c, "key")
 	if err != nil {
-		return accounts.OperatorKey{}, err
+		return tenants.Key{}, err
 	}
-	return w.cfg.Operators.OperatorKey(c.Request().Context(), id)
+	return w.cfg.Tenants.OperatorKey(c.Request().Context(), id)
 }
 
-func (w *Web) rotateOperatorView(c echo.Context, k accounts.OperatorKey) views.Confirm {
+func (w *Web) rotateOperatorView(c echo.Context, k tenants.Key) views.Confirm {
 	v := views.Confirm{
 		Head: views.TenantHead{Tabs: w.settingsTabs(c, operatorKeysPath)}, Title: "Rotate the key " + k.Name, Button: "Make the new key",
 		Action: operatorKeysPath + "/" + k.ID + "/rotate", Back: operatorKeysPath,
@@ -300,9 +298,9 @@ func (w *Web) rotateOperatorKey(c echo.Context) error {
 	v.Overlap.Value = f.Get("overlap")
 	err = problem.At("/overlap", "must be one of the list")
 	if i := slices.IndexFunc(overlaps, func(l life) bool { return l.value == v.Overlap.Value }); i >= 0 {
-		var next accounts.OperatorKey
+		var next tenants.Key
 		var token string
-		if next, token, err = w.cfg.Operators.RotateOperatorKey(ctx, k.ID, overlaps[i].length); err == nil {
+		if next, token, err = w.cfg.Tenants.RotateOperatorKey(ctx, k.ID, overlaps[i].length); err == nil {
 			w.cfg.Changed(ctx)
 			ends := w.cfg.Now().Add(overlaps[i].length).Truncate(time.Millisecond)
 			if !k.ExpiresAt.IsZero() && k.ExpiresAt.Before(ends) {
@@ -321,7 +319,7 @@ func (w *Web) rotateOperatorKey(c echo.Context) error {
 	return w.showOperatorConfirm(c, status, "Rotate", v)
 }
 
-func (w *Web) revokeOperatorView(c echo.Context, k accounts.OperatorKey) views.Confirm {
+func (w *Web) revokeOperatorView(c echo.Context, k tenants.Key) views.Confirm {
 	return views.Confirm{
 		Head: views.TenantHead{Tabs: w.settingsTabs(c, operatorKeysPath)}, Title: "Revoke the key " + k.Name + "?", Button: "Revoke the key", Bad: true,
 		Text: []string{
@@ -351,7 +349,7 @@ func (w *Web) revokeOperatorKey(c echo.Context) error {
 		return err
 	}
 	ctx := c.Request().Context()
-	if _, err = w.cfg.Operators.RevokeOperatorKey(ctx, k.ID); err == nil {
+	if _, err = w.cfg.Tenants.RevokeOperatorKey(ctx, k.ID); err == nil {
 		w.cfg.Changed(ctx)
 		return c.Redirect(http.StatusSeeOther, operatorKeysPath+"?done=key-revoked")
 	}

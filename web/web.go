@@ -53,11 +53,10 @@ type Config struct {
 	// ClientAddress tells where a request comes from; default: the connection's
 	// other end.
 	ClientAddress func(*http.Request) string
-	// Plans, Exceptions and Operators are what pages show and edit; Audit is the log.
-	// All but Operators are needed with People.
+	// Plans and Exceptions are what pages show and edit; Audit is the log. All are
+	// needed with People.
 	Plans      *plans.Service
 	Exceptions *exceptions.Service
-	Operators  *accounts.Service
 	Audit      audit.Store
 	// Analytics has what was counted; Snapshot what is in force on this node, and
 	// Decider explains by it.

@@ -184,7 +184,7 @@ func (w *world) populate(ctx context.Context) error {
 		return err
 	}
 	w.ids["line"] = lines[0].ID
-	k, _, err := accounts.NewService(w.store, accounts.Config{Now: w.clock}).CreateOperatorKey(ctx, tenants.NewKey{Name: "grafana", Scopes: []tenants.Scope{tenants.ScopeRead}})
+	k, _, err := w.tenants.CreateOperatorKey(ctx, tenants.NewKey{Name: "grafana", Scopes: []tenants.Scope{tenants.ScopeRead}})
 	w.ids["operator_key"] = k.ID
 	return err
 }
@@ -222,7 +222,7 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	cfg := Config{
 		Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Refusals: w.refusals, Now: w.clock,
-		Plans: w.plans, Exceptions: w.exceptions, Operators: accounts.NewService(w.store, accounts.Config{Now: w.clock}), Audit: w.store,
+		Plans: w.plans, Exceptions: w.exceptions, Audit: w.store,
 		Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine,
 		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock}),
 		Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock}),

@@ -167,7 +167,7 @@ func (n *node) fillDemo(ctx context.Context, s *serveCommand) error {
 	if key.Token == "" || s.production() || !s.Sample || s.BootstrapKey != "" {
 		return nil
 	}
-	_, n.made.operator, err = n.accounts.CreateOperatorKey(ctx, tenants.NewKey{
+	_, n.made.operator, err = n.tenants.CreateOperatorKey(ctx, tenants.NewKey{
 		Name: "demo", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage},
 	})
 	if err != nil {

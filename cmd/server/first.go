@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
@@ -25,7 +24,7 @@ const sampleTenant = "demo"
 
 // makeSample fills an empty database with the plan starter, the tenant demo on
 // it and a key for each, so that the first curl has something to ask.
-func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, a *accounts.Service, operatorKey bool) (credentials, error) {
+func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, operatorKey bool) (credentials, error) {
 	ctx = audit.With(ctx, audit.Actor{Kind: "command", ID: "first start", Name: "first start"}, audit.Origin{})
 	var made credentials
 	plan, err := p.CreatePlan(ctx, plans.SampleSlug, plans.Sample())
@@ -45,7 +44,7 @@ func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, a *ac
 		return made, fmt.Errorf("create the sample tenant's key: %w", err)
 	}
 	if operatorKey {
-		_, made.operator, err = a.CreateOperatorKey(ctx, tenants.NewKey{Name: "first start", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage}})
+		_, made.operator, err = t.CreateOperatorKey(ctx, tenants.NewKey{Name: "first start", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage}})
 		if err != nil {
 			return made, fmt.Errorf("create the operator key: %w", err)
 		}

@@ -23,7 +23,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	}
 	cfg := api.Config{
 		Snapshot: n.watcher.Current, Decider: n.engine, Admission: n.admission,
-		Tenants: n.tenants, Plans: n.plans, Accounts: n.accounts, Audit: n.store,
+		Tenants: n.tenants, Plans: n.plans, Audit: n.store,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
 		Exceptions: n.exceptions, Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
 		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies), Logger: log,
@@ -42,7 +42,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	}
 	pages, err := web.New(web.Config{
 		Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Refusals: n.refusals,
-		Plans: n.plans, Exceptions: n.exceptions, Operators: n.accounts, Audit: n.store, Analytics: n.analytics, Usage: n.usage,
+		Plans: n.plans, Exceptions: n.exceptions, Audit: n.store, Analytics: n.analytics, Usage: n.usage,
 		Preview: n.preview, Fleet: n.fleet, Demo: demoData.Present, Process: n.process(s),
 		Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer, Simulate: simulateOne, Changed: n.refresh(log), Stopping: ctx,
 		Provider: provider, ProviderName: s.OIDCName, ClientAddress: cfg.ClientAddress, Logger: log,

@@ -6,7 +6,6 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/tenants"
@@ -31,7 +30,7 @@ func (k keyCreate) Run(ctx context.Context, p program) error {
 	if k.Expires < 0 {
 		return usageError{fmt.Errorf("--expires: is %s, and must be ahead", k.Expires)}
 	}
-	return k.withAccounts(ctx, p, "key create", func(ctx context.Context, a *accounts.Service) error {
+	return k.withTenants(ctx, p, "key create", func(ctx context.Context, t *tenants.Service) error {
 		next := tenants.NewKey{Name: k.Name}
 		for _, s := range k.Scopes {
 			next.Scopes = append(next.Scopes, tenants.Scope(s))
@@ -39,7 +38,7 @@ func (k keyCreate) Run(ctx context.Context, p program) error {
 		if k.Expires > 0 {
 			next.ExpiresAt = time.Now().Add(k.Expires)
 		}
-		key, token, err := a.CreateOperatorKey(ctx, next)
+		key, token, err := t.CreateOperatorKey(ctx, next)
 		if err != nil {
 			return err
 		}
@@ -52,11 +51,11 @@ func (k keyCreate) Run(ctx context.Context, p program) error {
 type keyList struct{ databaseSettings }
 
 func (k keyList) Run(ctx context.Context, p program) error {
-	return k.withAccounts(ctx, p, "key list", func(ctx context.Context, a *accounts.Service) error {
+	return k.withTenants(ctx, p, "key list", func(ctx context.Context, t *tenants.Service) error {
 		table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "ID\tNAME\tKEY\tSCOPES\tCREATED\tSTATE")
 		for after := ""; ; {
-			page, err := a.OperatorKeys(ctx, tenants.Filter{After: after, Limit: 100})
+			page, err := t.OperatorKeys(ctx, tenants.Filter{After: after, Limit: 100})
 			if err != nil {
 				return err
 			}
@@ -71,7 +70,7 @@ func (k keyList) Run(ctx context.Context, p program) error {
 	})
 }
 
-func keyState(key accounts.OperatorKey) string {
+func keyState(key tenants.Key) string {
 	now := time.Now()
 	switch {
 	case !key.RevokedAt.IsZero() && !key.RevokedAt.After(now):
@@ -90,8 +89,8 @@ type keyRevoke struct {
 }
 
 func (k keyRevoke) Run(ctx context.Context, p program) error {
-	return k.withAccounts(ctx, p, "key revoke", func(ctx context.Context, a *accounts.Service) error {
-		key, err := a.RevokeOperatorKey(ctx, k.ID)
+	return k.withTenants(ctx, p, "key revoke", func(ctx context.Context, t *tenants.Service) error {
+		key, err := t.RevokeOperatorKey(ctx, k.ID)
 		if err != nil {
 			return err
 		}
@@ -100,13 +99,13 @@ func (k keyRevoke) Run(ctx context.Context, p program) error {
 	})
 }
 
-// withAccounts opens the database for one short piece of work by a command.
-func (d databaseSettings) withAccounts(ctx context.Context, p program, name string, work func(context.Context, *accounts.Service) error) error {
+// withTenants opens the database for one short piece of work by a command.
+func (d databaseSettings) withTenants(ctx context.Context, p program, name string, work func(context.Context, *tenants.Service) error) error {
 	return d.withStore(ctx, p, func(st *store.Store) error {
 		if err := st.Migrate(ctx); err != nil {
 			return err
 		}
 		ctx := audit.With(ctx, audit.Actor{Kind: "command", ID: name, Name: name}, audit.Origin{})
-		return work(ctx, accounts.NewService(st, accounts.Config{}))
+		return work(ctx, tenants.NewService(st, tenants.Config{}))
 	})
 }

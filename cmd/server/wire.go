@@ -53,7 +53,6 @@ type node struct {
 	engine     *enforcement.Engine
 	tenants    *tenants.Service
 	plans      *plans.Service
-	accounts   *accounts.Service
 	exceptions *exceptions.Service
 	demo       *demo.Service
 	usage      *usage.Service
@@ -105,7 +104,6 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.closers = append(n.closers, n.store)
 	n.tenants = tenants.NewService(n.store, tenants.Config{})
 	n.plans = plans.NewService(n.store, plans.Config{})
-	n.accounts = accounts.NewService(n.store, accounts.Config{})
 	n.fleet = nodes.NewService(n.store)
 	n.exceptions = exceptions.NewService(n.store, n.tenants, n.plans, exceptions.Config{})
 	n.demo = demo.NewService(n.store, n.tenants, n.plans, n.exceptions, demo.Config{Logger: log})
@@ -116,7 +114,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 		return nil, err
 	}
 	n.keepPeople(work, tasks, log)
-	operators, err := n.accounts.OperatorKeys(ctx, tenants.Filter{Limit: 1})
+	operators, err := n.tenants.OperatorKeys(ctx, tenants.Filter{Limit: 1})
 	n.keyless = err == nil && len(operators) == 0 && s.BootstrapKey == "" // only for a hint: without an answer, none
 	n.watcher = snapshot.NewWatcher(timed{n.store, &n.polls}, snapshot.Config{Logger: log})
 	tasks.Go(func() error { return n.watcher.Run(work) })
@@ -259,7 +257,7 @@ func (n *node) firstStart(ctx context.Context, s *serveCommand) (credentials, er
 	if err != nil || !empty {
 		return credentials{}, err
 	}
-	return makeSample(ctx, n.plans, n.tenants, n.accounts, s.BootstrapKey == "")
+	return makeSample(ctx, n.plans, n.tenants, s.BootstrapKey == "")
 }
 
 func (n *node) snapshotState() metrics.SnapshotState {

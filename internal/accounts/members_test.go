@@ -138,12 +138,11 @@ func TestLinksEndWithTheirKey(t *testing.T) {
 	h := newHouse(t)
 	owner := h.owner()
 	all := []tenants.Scope{tenants.ScopeRead, tenants.ScopeManage}
-	keys := accounts.NewService(h.store, accounts.Config{})
-	_, _, err := keys.CreateOperatorKey(h.as(owner), tenants.NewKey{Name: "stays", Scopes: all})
-	h.must(err)
-	operators, _, err := keys.CreateOperatorKey(h.as(owner), tenants.NewKey{Name: "operator's", Scopes: all})
-	h.must(err)
 	service := tenants.NewService(h.store, tenants.Config{})
+	_, _, err := service.CreateOperatorKey(h.as(owner), tenants.NewKey{Name: "stays", Scopes: all})
+	h.must(err)
+	operators, _, err := service.CreateOperatorKey(h.as(owner), tenants.NewKey{Name: "operator's", Scopes: all})
+	h.must(err)
 	members, _, err := service.CreateKey(h.as(owner), h.tenant.ID, tenants.NewKey{Name: "tenant's", Scopes: all})
 	h.must(err)
 	_, kept, err := h.Invite(h.as(owner), owner.Principal(), h.tenant.ID, "kept@example.com", accounts.TenantViewer)
@@ -156,7 +155,7 @@ func TestLinksEndWithTheirKey(t *testing.T) {
 		revoke func() error
 	}{
 		{accounts.Principal{Kind: "operator_key", ID: operators.ID, Scopes: all}, "", accounts.Owner, func() error {
-			_, err := keys.RevokeOperatorKey(h.as(owner), operators.ID)
+			_, err := service.RevokeOperatorKey(h.as(owner), operators.ID)
 			return err
 		}},
 		{accounts.Principal{Kind: "tenant_key", ID: members.ID, Scopes: all, TenantID: h.tenant.ID}, h.tenant.ID, accounts.TenantAdmin, func() error {

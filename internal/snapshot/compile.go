@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/cow"
 	"github.com/headgate/headgate/tenants"
 )
@@ -71,7 +70,7 @@ func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report)
 	b.addTenants(changes.Tenants)
 	b.addExceptions(&changes)
 	b.updateExceptions()
-	b.addKeys(changes.Keys, changes.OperatorKeys)
+	b.addKeys(changes.Keys)
 	b.report.Problems = len(b.faults)
 	next := b.snapshot()
 	if err := b.tooMuch(next); err != nil {
@@ -542,57 +541,46 @@ func (b *builder) taken(t *tenant, slug string, number uint32) error {
 	return nil
 }
 
-func (b *builder) addKeys(keys []tenants.Key, operators []accounts.OperatorKey) {
+func (b *builder) addKeys(keys []tenants.Key) {
 	for i := range keys {
-		k := &keys[i]
-		if k.TenantID == "" {
-			b.fault("key", k.ID, k.Name, k.Revision, false, fmt.Errorf("key %s has no tenant", k.ID))
-			continue
-		}
-		b.addKey("key", k.TenantID, k.Hash, k.Revision, Key{
-			ID: k.ID, Name: k.Name, ExpiresAt: micros(k.ExpiresAt), RevokedAt: micros(k.RevokedAt),
-		}, k.Scopes)
-	}
-	for i := range operators {
-		k := &operators[i]
-		b.addKey("operator_key", "", k.Hash, k.Revision, Key{
-			ID: k.ID, Name: k.Name, Operator: true, ExpiresAt: micros(k.ExpiresAt), RevokedAt: micros(k.RevokedAt),
-		}, k.Scopes)
+		b.addKey(&keys[i])
 	}
 }
 
-func (b *builder) addKey(kind, tenantID string, hash [32]byte, revision int64, k Key, scopes []tenants.Scope) {
+func (b *builder) addKey(row *tenants.Key) {
 	b.report.Keys++
 	fail := func(format string, args ...any) {
-		b.fault(kind, k.ID, k.Name, revision, false, fmt.Errorf("key %s: %w", k.ID, fmt.Errorf(format, args...)))
+		b.fault(row.Kind(), row.ID, row.Name, row.Revision, false, fmt.Errorf("key %s: %w", row.ID, fmt.Errorf(format, args...)))
 	}
-	if holder, ok := b.keys.Get(hash); hash == [32]byte{} || ok && holder.ID != k.ID {
+	if holder, ok := b.keys.Get(row.Hash); row.Hash == [32]byte{} || ok && holder.ID != row.ID {
 		fail("its hash is empty or that of another key")
-		b.removeKey(k.ID) // a credential that is in doubt is none
+		b.removeKey(row.ID) // an ambiguous key must not authenticate
 		return
 	}
-	b.good(kind, k.ID)
-	set, ok := ScopesOf(scopes)
+	b.good(row.Kind(), row.ID)
+	set, ok := ScopesOf(row.Scopes)
 	if !ok {
-		fail("an unknown scope in %q; it grants nothing", scopes)
+		fail("an unknown scope in %q; it grants nothing", row.Scopes)
 	}
-	k.Scopes = set
-	if ref, ok := b.keyIDs.Get(k.ID); ok && (ref.hash != hash || ref.tenantID != tenantID) {
-		b.removeKey(k.ID)
+	if ref, ok := b.keyIDs.Get(row.ID); ok && (ref.hash != row.Hash || ref.tenantID != row.TenantID) {
+		b.removeKey(row.ID)
 	}
-	if _, ok := b.keyIDs.Get(k.ID); !ok {
-		b.keyIDs.Put(b.by, k.ID, keyRef{hash: hash, tenantID: tenantID})
-		if !k.Operator {
-			t := b.record(tenantID)
-			t.keys = append(t.keys, hash)
+	if _, ok := b.keyIDs.Get(row.ID); !ok {
+		b.keyIDs.Put(b.by, row.ID, keyRef{hash: row.Hash, tenantID: row.TenantID})
+		if !row.Operator() {
+			t := b.record(row.TenantID)
+			t.keys = append(t.keys, row.Hash)
 		}
 	}
 	var subject *enforcement.Subject
-	if !k.Operator {
-		t, _ := b.tenants.Get(tenantID)
+	if !row.Operator() {
+		t, _ := b.tenants.Get(row.TenantID)
 		subject = t.subject
 	}
-	b.putKey(hash, k, subject)
+	b.putKey(row.Hash, Key{
+		ID: row.ID, Name: row.Name, Operator: row.Operator(), Scopes: set,
+		ExpiresAt: micros(row.ExpiresAt), RevokedAt: micros(row.RevokedAt),
+	}, subject)
 }
 
 func (b *builder) putKey(hash [32]byte, k Key, s *enforcement.Subject) {

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 )
@@ -144,8 +143,8 @@ func TestHasOperatorKey(t *testing.T) {
 		t.Error("an empty world has an operator key")
 	}
 	w.edit(func(r int64) {
-		w.ops["a"] = accounts.OperatorKey{ID: "a", Hash: keyHash("a"), Revision: r, ExpiresAt: time.UnixMicro(2_000)}
-		w.ops["b"] = accounts.OperatorKey{ID: "b", Hash: keyHash("b"), Revision: r, RevokedAt: time.UnixMicro(500)}
+		w.keys["a"] = tenants.Key{ID: "a", Hash: keyHash("a"), Revision: r, ExpiresAt: time.UnixMicro(2_000)}
+		w.keys["b"] = tenants.Key{ID: "b", Hash: keyHash("b"), Revision: r, RevokedAt: time.UnixMicro(500)}
 	})
 	s = compile(t, s, since(t, w, s), o)
 	if !s.HasOperatorKey() {

@@ -3,7 +3,6 @@ package snapshot
 import (
 	"context"
 
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
@@ -24,11 +23,10 @@ type Source interface {
 
 // Changes is what changed between two revisions.
 type Changes struct {
-	Revision     int64 // of the moment of reading
-	Plans        []PublishedPlan
-	Tenants      []tenants.Tenant
-	Keys         []tenants.Key
-	OperatorKeys []accounts.OperatorKey
+	Revision int64 // of the moment of reading
+	Plans    []PublishedPlan
+	Tenants  []tenants.Tenant
+	Keys     []tenants.Key // of tenants and of the operator
 	// What was set for tenants beside their plans.
 	Overrides     []exceptions.Override
 	Entries       []exceptions.Entry

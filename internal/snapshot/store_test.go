@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/snapshot"
@@ -20,10 +19,9 @@ import (
 
 // control is the control plane over SQLite, with a Watcher of it.
 type control struct {
-	plans    *plans.Service
-	tenants  *tenants.Service
-	accounts *accounts.Service
-	watcher  *snapshot.Watcher
+	plans   *plans.Service
+	tenants *tenants.Service
+	watcher *snapshot.Watcher
 }
 
 func newControl(t *testing.T) *control {
@@ -39,8 +37,7 @@ func newControl(t *testing.T) *control {
 	}
 	return &control{
 		plans: plans.NewService(s, plans.Config{}), tenants: tenants.NewService(s, tenants.Config{}),
-		accounts: accounts.NewService(s, accounts.Config{}),
-		watcher:  snapshot.NewWatcher(s, snapshot.Config{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}),
+		watcher: snapshot.NewWatcher(s, snapshot.Config{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)}),
 	}
 }
 
@@ -98,7 +95,7 @@ func TestFromSQLite(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := c.accounts.CreateOperatorKey(t.Context(), tenants.NewKey{Name: "op", Scopes: []tenants.Scope{tenants.ScopeManage}}); err != nil {
+	if _, _, err := c.tenants.CreateOperatorKey(t.Context(), tenants.NewKey{Name: "op", Scopes: []tenants.Scope{tenants.ScopeManage}}); err != nil {
 		t.Fatal(err)
 	}
 	s := c.current(t)

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
@@ -24,7 +23,6 @@ type world struct {
 	plans     map[string]PublishedPlan
 	tenants   map[string]tenants.Tenant
 	keys      map[string]tenants.Key
-	ops       map[string]accounts.OperatorKey
 	removed   map[string]removal
 	overrides map[string]exceptions.Override
 	entries   map[string]exceptions.Entry
@@ -47,7 +45,7 @@ type removal struct {
 func newWorld() *world {
 	return &world{
 		plans: map[string]PublishedPlan{}, tenants: map[string]tenants.Tenant{}, keys: map[string]tenants.Key{},
-		ops: map[string]accounts.OperatorKey{}, removed: map[string]removal{},
+		removed:   map[string]removal{},
 		overrides: map[string]exceptions.Override{}, entries: map[string]exceptions.Entry{}, blocks: map[string]exceptions.Block{},
 		changed:  map[string]exceptions.Change{},
 		listener: make(chan struct{}, 1), breaks: make(chan struct{}),
@@ -114,7 +112,6 @@ func (w *world) remove(kind, id string) int64 {
 		delete(w.tenants, id)
 		delete(w.plans, id)
 		delete(w.keys, id)
-		delete(w.ops, id)
 		if o, ok := w.overrides[id]; ok && slugForm.MatchString(o.Policy) {
 			w.changed[o.TenantID+o.Policy] = exceptions.Change{TenantID: o.TenantID, Policy: o.Policy, Revision: r}
 		}
@@ -159,11 +156,6 @@ func (w *world) Changes(_ context.Context, since int64) (Changes, error) {
 	for _, id := range slices.Sorted(maps.Keys(w.keys)) {
 		if k := w.keys[id]; newer(k.Revision) {
 			c.Keys = append(c.Keys, k)
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(w.ops)) {
-		if k := w.ops[id]; newer(k.Revision) {
-			c.OperatorKeys = append(c.OperatorKeys, k)
 		}
 	}
 	c.Overrides = newerRows(w.overrides, newer, func(o exceptions.Override) int64 { return o.Revision })
@@ -288,7 +280,7 @@ func smallWorld(n int) *world {
 			k.Revision = r
 			w.keys[k.ID] = k
 		}
-		w.ops["op"] = accounts.OperatorKey{ID: "op", Name: "op", Hash: keyHash("op"), Revision: r, Scopes: []tenants.Scope{tenants.ScopeManage}}
+		w.keys["op"] = tenants.Key{ID: "op", Name: "op", Hash: keyHash("op"), Revision: r, Scopes: []tenants.Scope{tenants.ScopeManage}}
 	})
 	return w
 }

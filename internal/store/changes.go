@@ -27,7 +27,7 @@ func (s *Store) Empty(ctx context.Context) (bool, error) {
 		return s.reader.QueryRowContext(ctx, `
 			SELECT NOT EXISTS (SELECT 1 FROM tenants)
 				AND NOT EXISTS (SELECT 1 FROM plans)
-				AND NOT EXISTS (SELECT 1 FROM operator_keys)`).Scan(&empty)
+				AND NOT EXISTS (SELECT 1 FROM api_keys)`).Scan(&empty)
 	})
 	return empty, s.fail(err, "look whether the database is empty")
 }
@@ -63,10 +63,6 @@ func changes(ctx context.Context, tx *sql.Tx, since int64) (c snapshot.Changes, 
 	rows, err = tx.QueryContext(ctx, `SELECT `+keyColumns+` FROM api_keys WHERE revision > $1`, since)
 	if c.Keys, err = collect(rows, err, scanKey); err != nil {
 		return c, fmt.Errorf("keys: %w", err)
-	}
-	rows, err = tx.QueryContext(ctx, `SELECT `+operatorKeyColumns+` FROM operator_keys WHERE revision > $1`, since)
-	if c.OperatorKeys, err = collect(rows, err, scanOperatorKey); err != nil {
-		return c, fmt.Errorf("operator keys: %w", err)
 	}
 	if err = exceptionChanges(ctx, tx, since, &c); err != nil {
 		return c, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,20 +17,22 @@ const keyColumns = `id, tenant_id, name, hash, hint, scopes, expires_at, revoked
 
 func scanKey(r row) (tenants.Key, error) {
 	var k tenants.Key
+	var tenantID sql.NullString
 	var hash []byte
 	var scopes string
 	var expires, revoked sql.NullTime
-	err := r.Scan(&k.ID, &k.TenantID, &k.Name, &hash, &k.Hint, &scopes, &expires, &revoked, &k.CreatedAt, &k.Revision)
+	err := r.Scan(&k.ID, &tenantID, &k.Name, &hash, &k.Hint, &scopes, &expires, &revoked, &k.CreatedAt, &k.Revision)
 	copy(k.Hash[:], hash)
-	k.Scopes = readScopes(scopes)
+	k.TenantID, k.Scopes = tenantID.String, readScopes(scopes)
 	k.ExpiresAt, k.RevokedAt, k.CreatedAt = instant(expires), instant(revoked), k.CreatedAt.UTC()
 	return k, err
 }
 
-// Keys of one tenant, oldest first, revoked ones too.
+// Keys of one tenant, or of the operator if tenantID is "", oldest first,
+// revoked ones too.
 func (s *Store) Keys(ctx context.Context, tenantID string, f tenants.Filter) ([]tenants.Key, error) {
 	var where filter
-	where.and(`tenant_id = ?`, tenantID)
+	where.tenant(tenantID)
 	if f.Query != "" {
 		where.and(`lower(name) LIKE ? ESCAPE '\'`, contains(f.Query))
 	}
@@ -46,68 +49,62 @@ func (s *Store) Keys(ctx context.Context, tenantID string, f tenants.Filter) ([]
 		list, err = collect(rows, err, scanKey)
 		return err
 	})
-	return list, s.fail(err, "list keys of tenant %s", tenantID)
+	return list, s.fail(err, "list keys of %s", ownerName(tenantID))
 }
 
-// Key of one tenant by id.
+// Key of one tenant, or of the operator, by id.
 func (s *Store) Key(ctx context.Context, tenantID, id string) (tenants.Key, error) {
 	var k tenants.Key
 	err := s.read(ctx, func(ctx context.Context) (err error) {
-		k, err = scanKey(s.reader.QueryRowContext(ctx, `
-			SELECT `+keyColumns+`
-			FROM api_keys
-			WHERE tenant_id = $1 AND id = $2`, tenantID, id))
-		return missing(err, "key")
+		k, err = findKey(ctx, s.reader, tenantID, id)
+		return err
 	})
 	return k, s.fail(err, "load key %s", id)
 }
 
-// CreateKey adds a key to a tenant.
+// CreateKey adds a key to a tenant or to the operator.
 func (s *Store) CreateKey(ctx context.Context, k tenants.Key, e audit.Entry) (tenants.Key, error) {
-	var made tenants.Key
+	var created tenants.Key
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
-		if _, err := ed.tenant(ctx, k.TenantID); err != nil {
+		if err := ed.tenantIfAny(ctx, k.TenantID); err != nil {
 			return err
 		}
-		made, err = ed.addKey(ctx, k)
-		ed.concerns(made.TenantID, made.ID, made.Name)
+		created, err = ed.addKey(ctx, k)
+		ed.concerns(created.TenantID, created.ID, created.Name)
 		return err
 	})
-	return made, s.fail(err, "create a key of tenant %s", k.TenantID)
+	return created, s.fail(err, "create a key of %s", ownerName(k.TenantID))
 }
 
-// RotateKey adds next and ends the old key at until; a key that ends sooner
-// already keeps its end.
+// RotateKey adds next and ends the old key at until. If the old key ends sooner,
+// it keeps its end.
 func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.Time, next tenants.Key, e audit.Entry) (tenants.Key, error) {
-	var made tenants.Key
+	var created tenants.Key
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
-		old, err := ed.key(ctx, tenantID, id)
+		old, err := findKey(ctx, ed.tx, tenantID, id)
 		if err != nil {
 			return err
 		}
-		if err := refuseRevoked(old.RevokedAt, ed.at); err != nil {
-			return err
+		if !old.RevokedAt.IsZero() && !old.RevokedAt.After(ed.at) {
+			return problem.WithCode(problem.Conflict, "key_revoked", "the key is revoked; create a new one")
 		}
 		ed.concerns(tenantID, id, old.Name)
-		_, err = ed.exec(ctx, `
-			UPDATE api_keys SET revoked_at = $3, revision = $4
-			WHERE tenant_id = $1 AND id = $2`, tenantID, id, rotationEnd(old.RevokedAt, until, ed.at), ed.revision)
-		if err != nil {
+		next.TenantID = tenantID
+		// First, so that the successor counts among the keys that can manage.
+		if created, err = ed.addKey(ctx, next); err != nil {
 			return err
 		}
-		next.TenantID = tenantID
-		made, err = ed.addKey(ctx, next)
-		return err
+		return ed.endKey(ctx, old, rotationEnd(old.RevokedAt, until, ed.at))
 	})
-	return made, s.fail(err, "rotate key %s", id)
+	return created, s.fail(err, "rotate key %s", id)
 }
 
-// RevokeKey ends a key at an instant; one that ends no later is left as it is.
-// The links that the key made end with it.
+// RevokeKey ends a key at an instant. A key that ends no later stays as it is.
+// The invitation links that the key created end with it.
 func (s *Store) RevokeKey(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry) (tenants.Key, error) {
 	var k tenants.Key
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
-		if k, err = ed.key(ctx, tenantID, id); err != nil {
+		if k, err = findKey(ctx, ed.tx, tenantID, id); err != nil {
 			return err
 		}
 		at := stored(at)
@@ -115,23 +112,35 @@ func (s *Store) RevokeKey(ctx context.Context, tenantID, id string, at time.Time
 			return errUnchanged
 		}
 		ed.concerns(tenantID, id, k.Name)
-		k.RevokedAt, k.Revision = at, ed.revision
-		_, err = ed.exec(ctx, `
-			UPDATE api_keys SET revoked_at = $3, revision = $4
-			WHERE tenant_id = $1 AND id = $2`, tenantID, id, at, ed.revision)
-		if err != nil {
+		if err := ed.endKey(ctx, k, at); err != nil {
 			return err
 		}
-		return ed.endLinksOf(ctx, "tenant_key", id)
+		k.RevokedAt, k.Revision = at, ed.revision
+		actor := "tenant_key"
+		if k.Operator() {
+			actor = "operator_key"
+		}
+		return ed.endLinksOf(ctx, actor, id)
 	})
 	return k, s.fail(err, "revoke key %s", id)
 }
 
-func (e *edit) key(ctx context.Context, tenantID, id string) (tenants.Key, error) {
-	k, err := scanKey(e.tx.QueryRowContext(ctx, `
+// ownerName names the owner of keys in an error.
+func ownerName(tenantID string) string {
+	if tenantID == "" {
+		return "the operator"
+	}
+	return "tenant " + tenantID
+}
+
+func findKey(ctx context.Context, q asker, tenantID, id string) (tenants.Key, error) {
+	k, err := scanKey(q.QueryRowContext(ctx, `
 		SELECT `+keyColumns+`
 		FROM api_keys
-		WHERE tenant_id = $1 AND id = $2`, tenantID, id))
+		WHERE tenant_id IS NOT DISTINCT FROM $1 AND id = $2`, orNull(tenantID), id))
+	if tenantID == "" {
+		return k, missing(err, "operator key")
+	}
 	return k, missing(err, "key")
 }
 
@@ -147,31 +156,50 @@ func (e *edit) addKey(ctx context.Context, k tenants.Key) (_ tenants.Key, err er
 		INSERT INTO api_keys (`+keyColumns+`)
 		VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, $9)
 		ON CONFLICT (hash) DO NOTHING`,
-		k.ID, k.TenantID, k.Name, k.Hash[:], k.Hint, writeScopes(k.Scopes), nullable(k.ExpiresAt), k.CreatedAt, k.Revision)
+		k.ID, orNull(k.TenantID), k.Name, k.Hash[:], k.Hint, writeScopes(k.Scopes), nullable(k.ExpiresAt), k.CreatedAt, k.Revision)
 	if err != nil {
 		return k, fmt.Errorf("add a key: %w", err)
 	}
 	if n == 0 {
-		return k, tokenTaken()
+		return k, problem.WithCode(problem.Conflict, "key_exists", "a key with this token exists already")
 	}
 	return k, nil
 }
 
-// tokenTaken: two keys cannot have one secret.
-func tokenTaken() error {
-	return problem.WithCode(problem.Conflict, "key_exists", "a key with this token exists already")
-}
-
-// refuseRevoked: a key that has ended is not rotated back to life.
-func refuseRevoked(revoked, now time.Time) error {
-	if !revoked.IsZero() && !revoked.After(now) {
-		return problem.WithCode(problem.Conflict, "key_revoked", "the key is revoked; create a new one")
+// endKey sets the end of a key, unless it is the operator's last valid key with
+// the scope manage.
+func (e *edit) endKey(ctx context.Context, k tenants.Key, at time.Time) error {
+	expired := !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(e.at)
+	if k.Operator() && slices.Contains(k.Scopes, tenants.ScopeManage) && !expired {
+		left, err := e.managersBeside(ctx, k.ID)
+		if err != nil {
+			return err
+		}
+		if !left {
+			return problem.WithCode(problem.Conflict, "last_operator_key",
+				"this is the last valid operator key with the scope manage; create another one first")
+		}
 	}
-	return nil
+	_, err := e.exec(ctx, `
+		UPDATE api_keys SET revoked_at = $3, revision = $4
+		WHERE tenant_id IS NOT DISTINCT FROM $1 AND id = $2`, orNull(k.TenantID), k.ID, at, e.revision)
+	return err
 }
 
-// rotationEnd is when a rotated key ends: at until, now without one, and never
-// later than it would have.
+// managersBeside reports whether another operator key has the scope manage. A key
+// in its overlap after a rotation does not count, because it ends by itself.
+func (e *edit) managersBeside(ctx context.Context, id string) (bool, error) {
+	var left bool
+	err := e.tx.QueryRowContext(ctx, `
+		SELECT EXISTS (
+			SELECT 1 FROM api_keys
+			WHERE tenant_id IS NULL AND id <> $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)
+				AND ' ' || scopes || ' ' LIKE '% manage %')`, id, e.at).Scan(&left)
+	return left, err
+}
+
+// rotationEnd returns when a rotated key ends: at until, or now if until is zero,
+// but not later than before the rotation.
 func rotationEnd(revoked, until, now time.Time) time.Time {
 	if until.IsZero() {
 		until = now

@@ -6,11 +6,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/migrations"
+	"github.com/headgate/headgate/tenants"
 )
 
 // A column as both engines should have it.
@@ -101,6 +104,47 @@ func testUpDownUp(t *testing.T, s *store.Store, columns func() []column) {
 	}
 }
 
+// testOneKeyTable takes keys of a tenant and of the operator back to the schema
+// with a table for each, and up again.
+func testOneKeyTable(t *testing.T, s *store.Store, db *sql.DB) {
+	t.Helper()
+	if err := writeOne(t.Context(), s, "acme"); err != nil {
+		t.Fatal(err)
+	}
+	made := tenants.Key{
+		Name: "ops", Hash: tenants.HashToken("ops"), Hint: "hg_op_1", Scopes: []tenants.Scope{tenants.ScopeRead, tenants.ScopeManage},
+		ExpiresAt: time.Date(2099, 1, 2, 3, 4, 5, 0, time.UTC),
+	}
+	operator, err := s.CreateKey(t.Context(), made, audit.Entry{Action: "operator_key.create"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, err := s.Changes(t.Context(), 0)
+	if err != nil || len(before.Keys) != 2 {
+		t.Fatalf("%d keys, error %v; want 2", len(before.Keys), err)
+	}
+	if err := s.MigrateDown(t.Context(), migrations.Latest()-10); err != nil {
+		t.Fatal(err)
+	}
+	var ofTenants, ofOperator int
+	var id string
+	err = db.QueryRow(`SELECT (SELECT count(*) FROM api_keys), (SELECT count(*) FROM operator_keys), (SELECT max(id) FROM operator_keys)`).
+		Scan(&ofTenants, &ofOperator, &id)
+	if err != nil || ofTenants != 1 || ofOperator != 1 || id != operator.ID {
+		t.Errorf("%d keys of tenants, %d of the operator (%s), error %v; want 1 and 1 (%s)", ofTenants, ofOperator, id, err, operator.ID)
+	}
+	if err := s.Migrate(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after, err := s.Changes(t.Context(), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(before, after); diff != "" {
+		t.Errorf("down and up again (-before +after):\n%s", diff)
+	}
+}
+
 // testNewer: a schema from the future is refused, untouched.
 func testNewer(t *testing.T, s *store.Store, exec func(string, ...any) error) {
 	t.Helper()
@@ -187,6 +231,11 @@ func TestMigrateSQLite(t *testing.T) {
 		t.Parallel()
 		url, path := newFile(t)
 		testDirty(t, migrated(t, store.Config{URL: url}), execOn(file(t, path)))
+	})
+	t.Run("one key table", func(t *testing.T) {
+		t.Parallel()
+		url, path := newFile(t)
+		testOneKeyTable(t, migrated(t, store.Config{URL: url}), file(t, path))
 	})
 	t.Run("four at once", func(t *testing.T) {
 		t.Parallel()

@@ -74,6 +74,11 @@ func TestMigratePostgres(t *testing.T) {
 		url := template.Clone(t)
 		testDirty(t, open(t, store.Config{URL: url}), execOn(past(t, "pgx", url)))
 	})
+	t.Run("one key table", func(t *testing.T) {
+		t.Parallel()
+		url := template.Clone(t)
+		testOneKeyTable(t, open(t, store.Config{URL: url}), past(t, "pgx", url))
+	})
 	t.Run("four at once", func(t *testing.T) {
 		t.Parallel()
 		testManyMigrate(t, servertest.Postgres(t))

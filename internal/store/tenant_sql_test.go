@@ -24,6 +24,7 @@ var wide = map[string]string{
 	// What the operator reads is of all, or of the one that the filter has.
 	"Counts": filtered, "SumCounts": filtered, "Sketches": filtered, "Refusal": filtered, "refusalRowsFor": filtered,
 	"AuditEntries": filtered, "narrowed": filtered, "Users": filtered, "Invitations": filtered, "list": filtered,
+	"Empty": "whether there is anything at all",
 	// The tenants themselves.
 	"Tenant": itself, "Tenants": itself, "tenant": itself,
 	// Whoever has the secret, or the address, is yet to be told apart.
@@ -35,8 +36,8 @@ var wide = map[string]string{
 	"Sessions": person, "EndSession": person,
 	// What is said of all people.
 	"emailTaken": "an address is unique over all tenants", "refuseSetUp": "whether there is anybody at all",
-	"keepAnOwner": "owners are the operator's",
-	"endLinksOf":  "a key's id is unique over all tenants, and its edit has held the key against its tenant",
+	"keepAnOwner": "owners are the operator's", "managersBeside": "only keys without a tenant",
+	"endLinksOf": "a key's id is unique over all tenants, and its edit has held the key against its tenant",
 }
 
 const (
@@ -112,6 +113,9 @@ func filtersByTenant(f *ast.FuncDecl) bool {
 		}
 		if c, ok := call.X.(*ast.CallExpr); ok && len(c.Args) > 0 {
 			if text, ok := sqlText(c.Args[0]); ok && text == "tenant_id = ?" {
+				return true
+			}
+			if method, ok := c.Fun.(*ast.SelectorExpr); ok && method.Sel.Name == "tenant" {
 				return true
 			}
 		}

@@ -11,34 +11,34 @@ import (
 
 func testOperatorKeyLife(s *suite) {
 	ask := s.newOperatorKey(tenants.ScopeManage, tenants.ScopeCheck)
-	k, err := s.Store.CreateOperatorKey(s.ctx, ask, entry("operator_key.create"))
+	k, err := s.Store.CreateKey(s.ctx, ask, entry("operator_key.create"))
 	s.must(err)
 	want := ask
 	want.ID, want.CreatedAt, want.Revision = k.ID, s.Clock.stored(), s.revision()
 	s.same("made", k, want)
-	got, err := s.Store.OperatorKey(s.ctx, k.ID)
+	got, err := s.Store.Key(s.ctx, "", k.ID)
 	s.must(err)
 	s.same("read", got, want)
 
 	until := s.Clock.stored().Add(time.Hour)
-	next, err := s.Store.RotateOperatorKey(s.ctx, k.ID, until, s.newOperatorKey(tenants.ScopeManage), entry("operator_key.rotate"))
+	next, err := s.Store.RotateKey(s.ctx, "", k.ID, until, s.newOperatorKey(tenants.ScopeManage), entry("operator_key.rotate"))
 	s.must(err)
 	want.RevokedAt, want.Revision = until, s.revision()
-	got, err = s.Store.OperatorKey(s.ctx, k.ID)
+	got, err = s.Store.Key(s.ctx, "", k.ID)
 	s.must(err)
 	s.same("rotated", got, want)
-	list, err := s.Store.OperatorKeys(s.ctx, tenants.Filter{})
+	list, err := s.Store.Keys(s.ctx, "", tenants.Filter{})
 	s.must(err)
 	s.same("listed", ids(list, operatorKeyID), []string{k.ID, next.ID})
-	list, err = s.Store.OperatorKeys(s.ctx, tenants.Filter{Limit: 1, After: k.ID})
+	list, err = s.Store.Keys(s.ctx, "", tenants.Filter{Limit: 1, After: k.ID})
 	s.must(err)
 	s.same("next page", ids(list, operatorKeyID), []string{next.ID})
 
 	double := s.newOperatorKey(tenants.ScopeRead)
 	double.Hash = k.Hash
-	_, err = s.Store.CreateOperatorKey(s.ctx, double, entry("operator_key.create"))
+	_, err = s.Store.CreateKey(s.ctx, double, entry("operator_key.create"))
 	s.wantKind(err, problem.Conflict, "key_exists")
-	_, err = s.Store.OperatorKey(s.ctx, "nobody")
+	_, err = s.Store.Key(s.ctx, "", "nobody")
 	s.wantKind(err, problem.NotFound, "")
 }
 
@@ -46,21 +46,21 @@ func testLastOperatorKey(s *suite) {
 	reader := s.operatorKey(tenants.ScopeRead)
 	first := s.operatorKey(tenants.ScopeManage)
 	revoke := func(id string) error {
-		_, err := s.Store.RevokeOperatorKey(s.ctx, id, s.Clock.Now(), entry("operator_key.revoke"))
+		_, err := s.Store.RevokeKey(s.ctx, "", id, s.Clock.Now(), entry("operator_key.revoke"))
 		return err
 	}
 	s.wantKind(revoke(first.ID), problem.Conflict, "last_operator_key")
 	s.must(revoke(reader.ID)) // it cannot manage
 
-	_, err := s.Store.RotateOperatorKey(s.ctx, first.ID, s.Clock.Now(), s.newOperatorKey(tenants.ScopeRead), entry("operator_key.rotate"))
+	_, err := s.Store.RotateKey(s.ctx, "", first.ID, s.Clock.Now(), s.newOperatorKey(tenants.ScopeRead), entry("operator_key.rotate"))
 	s.wantKind(err, problem.Conflict, "last_operator_key") // the next one could not manage
-	second, err := s.Store.RotateOperatorKey(s.ctx, first.ID, s.Clock.Now().Add(time.Hour), s.newOperatorKey(tenants.ScopeManage), entry("operator_key.rotate"))
+	second, err := s.Store.RotateKey(s.ctx, "", first.ID, s.Clock.Now().Add(time.Hour), s.newOperatorKey(tenants.ScopeManage), entry("operator_key.rotate"))
 	s.must(err)
 	s.wantKind(revoke(second.ID), problem.Conflict, "last_operator_key") // the first one ends by itself
 
 	ending := s.newOperatorKey(tenants.ScopeManage)
 	ending.ExpiresAt = s.Clock.Now().Add(time.Minute)
-	third, err := s.Store.CreateOperatorKey(s.ctx, ending, entry("operator_key.create"))
+	third, err := s.Store.CreateKey(s.ctx, ending, entry("operator_key.create"))
 	s.must(err)
 	s.Clock.Add(2 * time.Minute)
 	s.wantKind(revoke(second.ID), problem.Conflict, "last_operator_key") // the third one has expired

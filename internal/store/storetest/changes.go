@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/snapshot"
@@ -75,10 +74,10 @@ func testAuditLines(s *suite) {
 	o := s.operatorKey(tenants.ScopeManage)
 	written++
 	wrote("operator_key.create", "", o.ID, o.Name)
-	_, err = s.Store.RotateOperatorKey(s.ctx, o.ID, s.Clock.Now().Add(time.Hour), s.newOperatorKey(tenants.ScopeManage), entry("operator_key.rotate"))
+	_, err = s.Store.RotateKey(s.ctx, "", o.ID, s.Clock.Now().Add(time.Hour), s.newOperatorKey(tenants.ScopeManage), entry("operator_key.rotate"))
 	s.must(err)
 	wrote("operator_key.rotate", "", o.ID, o.Name)
-	_, err = s.Store.RevokeOperatorKey(s.ctx, o.ID, s.Clock.Now(), entry("operator_key.revoke"))
+	_, err = s.Store.RevokeKey(s.ctx, "", o.ID, s.Clock.Now(), entry("operator_key.revoke"))
 	s.must(err)
 	wrote("operator_key.revoke", "", o.ID, o.Name)
 	s.must(s.Store.PutSetting(s.ctx, "title", "x", entry("setting.put")))
@@ -211,7 +210,7 @@ func testChangesWhole(s *suite) {
 		Plans: []snapshot.PublishedPlan{{
 			ID: pro.ID, Slug: "pro", Version: 1, Revision: pro.Revision, Document: pro.Draft, Limits: []plans.Published{l},
 		}},
-		Tenants: []tenants.Tenant{t}, Keys: []tenants.Key{k}, OperatorKeys: []accounts.OperatorKey{o},
+		Tenants: []tenants.Tenant{t}, Keys: []tenants.Key{k, o},
 	})
 	s.same("nothing is newer", s.since(s.revision()), snapshot.Changes{Revision: s.revision()})
 }
@@ -230,7 +229,7 @@ func testChangesSince(s *suite) {
 	c := s.since(at)
 	s.same("keys", c.Keys, []tenants.Key{stays})
 	s.same("removed", c.Removed, []snapshot.Tombstone{{Kind: "key", ID: k.ID}, {Kind: "tenant", ID: t.ID}, {Kind: "plan", ID: unused.ID}})
-	if len(c.Tenants)+len(c.Plans)+len(c.OperatorKeys) != 0 || c.Revision != s.revision() {
+	if len(c.Tenants)+len(c.Plans) != 0 || c.Revision != s.revision() {
 		s.Errorf("more changed than was changed: %+v", c)
 	}
 

@@ -33,7 +33,6 @@ type Store interface {
 	tenants.Store
 	plans.Store
 	exceptions.Store
-	accounts.Store
 	accounts.PeopleStore
 	audit.Store
 	audit.Verifier
@@ -219,17 +218,17 @@ func (s *suite) newKey(tenantID string) tenants.Key {
 	}
 }
 
-func (s *suite) operatorKey(scopes ...tenants.Scope) accounts.OperatorKey {
+func (s *suite) operatorKey(scopes ...tenants.Scope) tenants.Key {
 	s.Helper()
-	k, err := s.Store.CreateOperatorKey(s.ctx, s.newOperatorKey(scopes...), entry("operator_key.create"))
+	k, err := s.Store.CreateKey(s.ctx, s.newOperatorKey(scopes...), entry("operator_key.create"))
 	s.must(err)
 	return k
 }
 
-func (s *suite) newOperatorKey(scopes ...tenants.Scope) accounts.OperatorKey {
+func (s *suite) newOperatorKey(scopes ...tenants.Scope) tenants.Key {
 	token := tenants.NewToken(tenants.OperatorToken)
 	s.count++
-	return accounts.OperatorKey{
+	return tenants.Key{
 		Name: fmt.Sprintf("Operator %d", s.count), Hash: tenants.HashToken(token), Hint: tenants.TokenHint(token), Scopes: scopes,
 	}
 }
@@ -327,8 +326,8 @@ func ids[T any](list []T, id func(T) string) []string {
 	return out
 }
 
-func tenantID(t tenants.Tenant) string            { return t.ID }
-func keyID(k tenants.Key) string                  { return k.ID }
-func planID(p plans.Plan) string                  { return p.ID }
-func entryID(e audit.Entry) string                { return e.ID }
-func operatorKeyID(k accounts.OperatorKey) string { return k.ID }
+func tenantID(t tenants.Tenant) string   { return t.ID }
+func keyID(k tenants.Key) string         { return k.ID }
+func planID(p plans.Plan) string         { return p.ID }
+func entryID(e audit.Entry) string       { return e.ID }
+func operatorKeyID(k tenants.Key) string { return k.ID }

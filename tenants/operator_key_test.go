@@ -1,4 +1,4 @@
-package accounts_test
+package tenants_test
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/store"
@@ -31,7 +30,7 @@ func TestOperatorKeyLife(t *testing.T) {
 	if err := st.Migrate(ctx); err != nil {
 		t.Fatal(err)
 	}
-	s := accounts.NewService(st, accounts.Config{Now: clock})
+	s := tenants.NewService(st, tenants.Config{Now: clock})
 	conflict := func(err error, code string) {
 		t.Helper()
 		var p *problem.Problem

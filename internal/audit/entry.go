@@ -1,0 +1,49 @@
+package audit
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/google/uuid"
+)
+
+// NewID returns a new UUIDv7: the id of an entry, or of an object that entries
+// name.
+func NewID() string { return uuid.Must(uuid.NewV7()).String() } // the random source never fails
+
+// A Document is an object with its own JSON for the log.
+type Document interface {
+	JSON() (json.RawMessage, error)
+}
+
+// Complete returns e with the actor and the origin of ctx and with the documents
+// before and after. An actor that e has already stays. A document is nil (there
+// is none), a Document, a json.RawMessage, or a value that Complete marshals.
+func Complete(ctx context.Context, e Entry, before, after any) (Entry, error) {
+	actor, origin := Who(ctx)
+	e.Origin = origin
+	if e.Actor.Kind == "" {
+		e.Actor = actor
+	}
+	var err error
+	if e.Before, err = document(before); err == nil {
+		e.After, err = document(after)
+	}
+	if err != nil {
+		return Entry{}, fmt.Errorf("describe %s of %s for the audit log: %w", e.Action, e.Object, err)
+	}
+	return e, nil
+}
+
+func document(object any) (json.RawMessage, error) {
+	switch o := object.(type) {
+	case nil:
+		return nil, nil
+	case json.RawMessage:
+		return o, nil
+	case Document:
+		return o.JSON()
+	}
+	return json.Marshal(object)
+}
