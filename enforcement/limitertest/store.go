@@ -122,7 +122,7 @@ func (s *Store) apply(r *enforcement.Request, group []enforcement.Charge, o *enf
 			delete(s.states, c.Key)
 			continue
 		case enforcement.Refund:
-			if s.states[c.Key].Rev != 0 {
+			if cost > 0 && s.states[c.Key].Rev != 0 {
 				s.states[c.Key] = c.Meter.Refund(state, cost)
 			}
 			continue
