@@ -1,4 +1,4 @@
-package web
+package web_test
 
 import (
 	"compress/gzip"
@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/headgate/headgate/web"
 )
 
 // vendored are the files of others, as their packages have them.
@@ -27,13 +29,13 @@ var vendored = map[string]string{
 func TestVendoredFiles(t *testing.T) {
 	t.Parallel()
 	for name, want := range vendored {
-		body, err := static.ReadFile(name)
+		body, err := web.Static.ReadFile(name)
 		must(t, err)
 		if sum := sha256.Sum256(body); hex.EncodeToString(sum[:]) != want {
 			t.Errorf("%s has the SHA-256 %x", name, sum)
 		}
 	}
-	entries, err := fs.ReadDir(static, "static/vendor")
+	entries, err := fs.ReadDir(web.Static, "static/vendor")
 	must(t, err)
 	for _, e := range entries {
 		if _, known := vendored["static/vendor/"+e.Name()]; !known && e.Name() != "LICENSES.txt" {
@@ -47,9 +49,9 @@ func TestVendoredFiles(t *testing.T) {
 func TestAssets(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	a, err := newAssets(static)
+	a, err := web.NewAssets(web.Static)
 	must(t, err)
-	for name, url := range a.urls {
+	for name, url := range a.URLs() {
 		plain := w.get(url, "")
 		packed := w.send(http.MethodGet, url, "", nil, func(r *http.Request) { r.Header.Set("Accept-Encoding", "br, gzip") })
 		if plain.Code != 200 || packed.Code != 200 || plain.Header().Get("Content-Encoding") != "" {
@@ -75,7 +77,7 @@ func TestAssets(t *testing.T) {
 			t.Errorf("%s: Cache-Control is %q", name, plain.Header().Get("Cache-Control"))
 		}
 	}
-	css := w.get(a.url("headgate.css"), "").body
+	css := w.get(a.URLs()["headgate.css"], "").body
 	for _, link := range regexp.MustCompile(`url\("([^"]*)"\)`).FindAllStringSubmatch(css, -1) {
 		if w.get(link[1], "").Code != 200 {
 			t.Errorf("the style sheet names %s, which is not there", link[1])
@@ -110,12 +112,12 @@ func TestPagesArePacked(t *testing.T) {
 // it: a class that no shared file has is of one file.
 func TestClassesOfPageGroupsAreTheirOwn(t *testing.T) {
 	t.Parallel()
-	names, err := fs.Glob(static, "static/css/*.css")
+	names, err := fs.Glob(web.Static, "static/css/*.css")
 	must(t, err)
 	shared, owners := map[string]bool{}, map[string][]string{}
 	comment, rule, class := regexp.MustCompile(`(?s)/\*.*?\*/`), regexp.MustCompile(`[^{}]+\{`), regexp.MustCompile(`\.([A-Za-z][\w-]*)`)
 	for _, name := range names {
-		body, err := static.ReadFile(name)
+		body, err := web.Static.ReadFile(name)
 		must(t, err)
 		for _, selector := range rule.FindAllString(comment.ReplaceAllString(string(body), ""), -1) {
 			if strings.HasPrefix(strings.TrimSpace(selector), "@") {

@@ -8,18 +8,19 @@ import (
 	"unicode/utf16"
 )
 
-// curlTo is a call with a JSON body to paste into a shell; the key comes from
+// Curl is a call with a JSON body to paste into a shell; the key comes from
 // $HEADGATE_KEY.
-func curlTo(address, body string) string {
-	return "curl -i " + shellQuoted(address) + " \\\n  -H \"Authorization: Bearer $HEADGATE_KEY\" \\\n  -H 'Content-Type: application/json' \\\n  -d " + shellQuoted(body)
+func Curl(address, body string) string {
+	return "curl -i " + shellQuoted(address) +
+		" \\\n  -H \"Authorization: Bearer $HEADGATE_KEY\" \\\n  -H 'Content-Type: application/json' \\\n  -d " + shellQuoted(body)
 }
 
 // shellQuoted puts text in single quotes for a shell.
 func shellQuoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// jsonText is a value as JSON in letters that everybody can see: what is pasted
+// JSONText is a value as JSON in letters that everybody can see: what is pasted
 // is what is read.
-func jsonText(v any) string {
+func JSONText(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

@@ -1,4 +1,4 @@
-package web
+package web_test
 
 import (
 	"bufio"
@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/web"
 )
 
 // denied are the decisions in a list, in its order.
@@ -30,7 +31,7 @@ func denied(page *html.Node) (list []string) {
 }
 
 // deniedWorld has refusals of three kinds and two tenants, oldest first.
-func deniedWorld(t *testing.T, change ...func(*Config)) (w *world, ids map[string]string) {
+func deniedWorld(t *testing.T, change ...func(*config)) (w *world, ids map[string]string) {
 	t.Helper()
 	w = newWorld(t, change...)
 	w.publish("busy", busyPlan(), "acme")
@@ -124,7 +125,7 @@ func TestDenialsAreTurned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.publish("busy", busyPlan(), "acme")
-	const all = 2*denialsOnPage + 7
+	const all = 2*50 + 7 // two full pages and one more
 	for n := range all {
 		w.now.Add(time.Second.Microseconds()) // so many are kept of a second
 		w.decide("acme", checkOf(t, "GET /v1/reports", "n="+strconv.Itoa(n)))
@@ -218,14 +219,14 @@ func TestDenialActions(t *testing.T) {
 }
 
 // rowOf finds a row of the route table.
-func (w *world) rowOf(t *testing.T, path string) (row, bool) {
+func (w *world) rowOf(t *testing.T, path string) (web.Route, bool) {
 	t.Helper()
 	for _, r := range w.table(t) {
-		if r.path == path {
+		if r.Path == path {
 			return r, true
 		}
 	}
-	return row{}, false
+	return web.Route{}, false
 }
 
 // Values of a tenant that redacts them are said to be redacted, and are nowhere.
@@ -285,7 +286,7 @@ func (nobody) Take(_ context.Context, _ []enforcement.Request, outcomes []enforc
 	}
 }
 
-// An event of a stream, as a browser gets it.
+// A event of a stream, as a browser gets it.
 type event struct{ name, data string }
 
 // listen opens a stream as a browser does and gives its events; the channel ends
@@ -349,7 +350,7 @@ func next(t *testing.T, events <-chan event, what string, wanted func(event) boo
 	}
 }
 
-func live(cfg *Config) { cfg.Stopping = context.Background() }
+func live(cfg *config) { cfg.shell.Stopping = context.Background() }
 
 // A new refusal comes by itself, narrowed as the page is, and to a tenant's
 // people theirs only. What did not change is not sent again.
@@ -479,26 +480,7 @@ func TestDenialsOfADeletedTenant(t *testing.T) {
 func TestStreamsOfOnePersonAreBounded(t *testing.T) {
 	t.Parallel()
 	w, _ := deniedWorld(t, live)
-	var s streams
-	var last func()
-	for range maxOwnStreams {
-		leave, ok := s.enter("u1")
-		if !ok {
-			t.Fatal("there are too few")
-		}
-		last = leave
-	}
-	if _, ok := s.enter("u1"); ok {
-		t.Error("there is one too many")
-	}
-	if _, ok := s.enter("u2"); !ok {
-		t.Error("another person has none")
-	}
-	last()
-	if _, ok := s.enter("u1"); !ok {
-		t.Error("one that ended is counted")
-	}
-	w.pages.streams.own = map[string]int{w.ids["viewer"]: maxOwnStreams}
+	w.shell.SetStreamsOf(w.ids["viewer"], web.MaxOwnStreams)
 	if got := w.get("/denials/live", "viewer"); got.Code != http.StatusServiceUnavailable {
 		t.Errorf("one stream too many: %d", got.Code)
 	}
@@ -538,18 +520,18 @@ func TestStreamsEnd(t *testing.T) {
 	t.Parallel()
 	node, stop := context.WithCancel(t.Context())
 	defer stop()
-	w, _ := deniedWorld(t, func(cfg *Config) { cfg.Stopping = node })
+	w, _ := deniedWorld(t, func(cfg *config) { cfg.shell.Stopping = node })
 	events := w.listen(t, "/denials/live", "viewer")
 	next(t, events, "the list", func(e event) bool { return e.name == "denials" })
 	stop()
 	for range events { // until it ends
 	}
-	w.pages.streams.open.Store(maxStreams)
+	w.shell.SetStreams(web.MaxStreams)
 	if got := w.get("/denials/live", "viewer"); got.Code != http.StatusServiceUnavailable {
 		t.Errorf("one stream too many: %d", got.Code)
 	}
-	if got := w.get("/overview", "viewer"); got.Code != http.StatusOK || w.pages.streams.open.Load() != maxStreams {
-		t.Errorf("the page beside it: %d, and %d streams are counted", got.Code, w.pages.streams.open.Load())
+	if got := w.get("/overview", "viewer"); got.Code != http.StatusOK || w.shell.Streams() != web.MaxStreams {
+		t.Errorf("the page beside it: %d, and %d streams are counted", got.Code, w.shell.Streams())
 	}
 }
 
@@ -557,7 +539,7 @@ func TestStreamsEnd(t *testing.T) {
 func TestStreamsEndWithTheirSession(t *testing.T) {
 	t.Parallel()
 	w, _ := deniedWorld(t, live)
-	w.pages.streams.recheck = time.Millisecond
+	w.shell.RecheckSessionsEvery(time.Millisecond)
 	events := w.listen(t, "/denials/live", "viewer")
 	others := w.listen(t, "/denials/live", "editor")
 	next(t, events, "the list", func(e event) bool { return e.name == "denials" })

@@ -1,26 +1,25 @@
-// Package web serves the dashboard: the pages that people read in a browser, for
-// the operator's people and for those of each tenant; and, for everybody, the API
-// reference and the pages of the problem types, drawn from the embedded
-// openapi.yaml and from problem.Catalogue, so that neither can differ from what
-// the API does.
+// Package web is the shell of the dashboard. The page groups in the packages
+// below it import it; it imports none of them. cmd/server passes the rows of each
+// group to Shell.Register.
 //
-// A request comes in at the route table, passes serve.go (headers, other sites,
-// session, the one table of who may, the time that a page has) and goes out as
-// HTML from views.
+// A request enters at the route table. serve.go sets headers, finds the session,
+// and checks the authorization table before it runs the handler of a group. The
+// handler reads the form, calls a service, and renders a component of views.
 //
-//	routes.go      the table, from each group's own rows
-//	serve.go       what every page goes through; guard.go, session.go, errors.go with it
-//	navigation.go  who sees which pages; jump.go finds them by name
-//	span.go        the time that a page is about, as its address says it
-//	live.go        streams of what changed
-//	overview.go    what was decided; traffic.go draws it, answers.go shares it among viewers
-//	denials.go     refusals; denial.go one of them
-//	tenants.go     tenants; tenant*.go all of one
-//	plans.go       plans; plan_*.go the editor, preview, publishing, history
-//	explain.go     a request typed in; playground.go limits on a clock of their own
-//	audit.go       who changed what; system.go every node; settings.go operator keys
+//	web.go          Config, Shell, pages and rendering
+//	routes.go       rows of the route table, and the shell's own rows
+//	serve.go        what happens before each handler; session.go, guard.go, concurrency.go with it
+//	errors.go       the page of an error
+//	forms.go        faults of a form at their fields
+//	navigation.go   menus and themes; jump.go finds pages, tenants and plans by name
+//	tenant.go       what the pages of one tenant share
+//	time_range.go   the time that a page shows
+//	live.go         live streams: server-sent events with HTML
+//	assets.go       static files
 //
-// Pages work without scripts and carry a strict Content-Security-Policy: nothing
-// inline, nothing from another host. The package refuses to know how checks are
-// decided and how passwords are kept, and never imports api.
+// The shell also serves the API reference and the problem types. It draws them
+// from openapi.yaml and problem.Catalogue.
+//
+// Pages work without scripts. Each page has a strict Content-Security-Policy:
+// nothing inline, nothing from another host. The package never imports api.
 package web

@@ -19,11 +19,11 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// errNoPage is the answer for everything that is not there, or that the visitor
+// ErrNoPage is the answer for everything that is not there, or that the visitor
 // may not know of.
-var errNoPage = problem.New(problem.NotFound, "there is no such page")
+var ErrNoPage = problem.New(problem.NotFound, "there is no such page")
 
-// An answer is how a kind of problem is told: the name of its type in
+// A answer is how a kind of problem is told: the name of its type in
 // problem.Catalogue, whose status it has, and the title of its page.
 type answer struct{ name, title string }
 
@@ -61,7 +61,7 @@ func kindOf(err error) problem.Kind {
 // fail answers what no page does. It is echo's error handler: for a browser
 // every failure is a page, for everyone else a problem, as every path that is
 // not the API's comes here.
-func (w *Web) fail(err error, c echo.Context) {
+func (w *Shell) fail(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
 	}
@@ -73,7 +73,7 @@ func (w *Web) fail(err error, c echo.Context) {
 	t, _ := problem.TypeByName(known.name)
 	w.setHeaders(c)
 	c.Response().Header().Set("Cache-Control", "no-store")
-	id := requestID(c)
+	id := RequestID(c)
 	switch kind {
 	case problem.Internal, problem.Unavailable:
 		w.cfg.Logger.Error("page failed", "request_id", id, "path", c.Path(), "error", err)
@@ -83,7 +83,7 @@ func (w *Web) fail(err error, c echo.Context) {
 		}
 	}
 	if (kind != problem.NotAllowed || reads(c.Request().Method)) && strings.Contains(c.Request().Header.Get("Accept"), "text/html") {
-		if err := w.render(c, t.Status, w.errorPage(c, kind, known, t, err)); err == nil {
+		if err := w.Render(c, t.Status, w.errorPage(c, kind, known, t, err)); err == nil {
 			return
 		}
 	}
@@ -98,15 +98,15 @@ func (w *Web) fail(err error, c echo.Context) {
 
 // errorPage is the page of a failure. That of what is not there says nothing of
 // what was asked for: it is the same for all that is hidden and all that is not.
-func (w *Web) errorPage(c echo.Context, kind problem.Kind, known answer, t problem.Type, err error) templ.Component {
-	page := w.page(c, known.title)
+func (w *Shell) errorPage(c echo.Context, kind problem.Kind, known answer, t problem.Type, err error) templ.Component {
+	page := w.Page(c, known.title)
 	if kind == problem.NotFound {
 		page.Path, page.Self = "/", "/"
 		return views.NotFoundPage(page)
 	}
-	e := views.Error{Status: strconv.Itoa(t.Status), Title: known.title, Back: "Back to the beginning", BackURL: "/", RequestID: requestID(c)}
+	e := views.Error{Status: strconv.Itoa(t.Status), Title: known.title, Back: "Back to the beginning", BackURL: "/", RequestID: RequestID(c)}
 	if told := (*problem.Problem)(nil); errors.As(err, &told) && kind != problem.Internal {
-		e.Text = sentence(told.Message)
+		e.Text = Sentence(told.Message)
 	}
 	switch kind {
 	case problem.Internal:
@@ -129,17 +129,17 @@ func (w *Web) errorPage(c echo.Context, kind problem.Kind, known answer, t probl
 	return views.ErrorPage(page, e)
 }
 
-// sentence makes a problem's message one: a capital in front, a full stop behind.
-func sentence(message string) string {
+// Sentence makes a problem's message one: a capital in front, a full stop behind.
+func Sentence(message string) string {
 	if message == "" {
 		return ""
 	}
 	r, size := utf8.DecodeRuneInString(message)
-	return stop(string(unicode.ToUpper(r)) + message[size:])
+	return EndSentence(string(unicode.ToUpper(r)) + message[size:])
 }
 
-// stop ends a sentence, unless it has an end.
-func stop(s string) string {
+// EndSentence ends a sentence, unless it has an end.
+func EndSentence(s string) string {
 	if strings.HasSuffix(s, ".") || strings.HasSuffix(s, "?") {
 		return s
 	}

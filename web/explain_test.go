@@ -1,4 +1,4 @@
-package web
+package web_test
 
 import (
 	"fmt"
@@ -16,6 +16,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/web"
 )
 
 // explainable is a world in which every reason can be brought about.
@@ -150,7 +151,7 @@ func TestExplainPageIsTheEnginesExplanation(t *testing.T) {
 		for i := range x.Policies {
 			p := &x.Policies[i]
 			whys[p.Why] = true
-			line := fmt.Sprintf("%s %v %s", p.Rule.Policy, p.Applies, sentence(p.Because(&x.Decision)))
+			line := fmt.Sprintf("%s %v %s", p.Rule.Policy, p.Applies, web.Sentence(p.Because(&x.Decision)))
 			for _, l := range p.Limits {
 				line += fmt.Sprintf(" %s %d %d", l.Limit.Name, l.Remaining, l.ResetAfter)
 			}

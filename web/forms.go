@@ -9,37 +9,37 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// places are the fields of a form where faults can stand.
-type places struct {
-	inputs  []*views.Input
-	choice  *views.Choice
-	choices []*views.Choice // beside choice
-	selects []*views.Select
-	checks  []*views.Checks
+// Places are the fields of a form where faults can stand.
+type Places struct {
+	Inputs  []*views.Input
+	Choice  *views.Choice
+	Choices []*views.Choice // beside choice
+	Selects []*views.Select
+	Checks  []*views.Checks
 	// renamed gives the field of a pointer (without its first slash) whose field
 	// has another name.
-	renamed map[string]string
+	Renamed map[string]string
 }
 
-// tell puts what is wrong with an input to its fields and into the list above
+// Report puts what is wrong with an input to its fields and into the list above
 // the form, and gives the status. Anything but a fault of the input is an error.
-func (p places) tell(err error) ([]views.Fault, int, error) {
+func (p Places) Report(err error) ([]views.Fault, int, error) {
 	told := (*problem.Problem)(nil)
 	if !errors.As(err, &told) || told.Kind != problem.Invalid && told.Kind != problem.Conflict {
 		return nil, 0, err
 	}
 	var list []views.Fault
 	for _, f := range told.Fields {
-		list = append(list, p.at(strings.TrimPrefix(f.Pointer, "/"), f.Message))
+		list = append(list, p.ReportAt(strings.TrimPrefix(f.Pointer, "/"), f.Message))
 	}
 	if told.Code == "email_taken" && len(list) == 0 {
-		list = append(list, p.at("email", "is taken: somebody already has it"))
+		list = append(list, p.ReportAt("email", "is taken: somebody already has it"))
 	}
 	if told.Code == "slug_taken" && len(list) == 0 {
-		list = append(list, p.at("slug", "is taken: choose another one"))
+		list = append(list, p.ReportAt("slug", "is taken: choose another one"))
 	}
 	if len(list) == 0 {
-		list = []views.Fault{{Message: sentence(told.Message)}}
+		list = []views.Fault{{Message: Sentence(told.Message)}}
 	}
 	status := http.StatusUnprocessableEntity
 	if told.Kind == problem.Conflict && list[0].Field == "" {
@@ -48,41 +48,41 @@ func (p places) tell(err error) ([]views.Fault, int, error) {
 	return list, status, nil
 }
 
-// at notes a fault of one field; that of a field which the form does not have
+// ReportAt notes a fault of one field; that of a field which the form does not have
 // concerns the whole form.
-func (p places) at(name, message string) views.Fault {
-	if other, has := p.renamed[name]; has {
+func (p Places) ReportAt(name, message string) views.Fault {
+	if other, has := p.Renamed[name]; has {
 		name = other
 	}
 	label, fault := p.place(name)
 	if fault == nil {
-		return views.Fault{Message: sentence(message)}
+		return views.Fault{Message: Sentence(message)}
 	}
 	if *fault == "" {
-		*fault = sentence(message)
+		*fault = Sentence(message)
 	}
-	return views.Fault{Field: name, Message: label + " " + stop(message)}
+	return views.Fault{Field: name, Message: label + " " + EndSentence(message)}
 }
 
 // place finds the label of a field, and where its fault stands; nil: there is no
 // such field.
-func (p places) place(name string) (label string, fault *string) {
-	for _, i := range p.inputs {
+func (p Places) place(name string) (label string, fault *string) {
+	for _, i := range p.Inputs {
 		if i.Name == name {
 			return i.Label, &i.Error
 		}
 	}
-	for _, s := range p.selects {
+	for _, s := range p.Selects {
 		if s.Name == name {
 			return s.Label, &s.Error
 		}
 	}
-	for _, k := range p.checks {
+	for _, k := range p.Checks {
 		if k.Name == name {
 			return k.Label, &k.Error
 		}
 	}
-	for _, k := range append(p.choices, p.choice) {
+	for _, k := range append(p.Choices, p.Choice) {
 		if k != nil && k.Name == name {
 			return k.Label, &k.Error
 		}

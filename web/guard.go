@@ -21,12 +21,13 @@ import (
 const (
 	maxForm       = 64 << 10
 	maxWideForm   = 512 << 10
-	maxWideFields = 8_000
-	maxPlanForm   = 8 * plans.MaxBytes
+	MaxWideFields = 8_000
+	MaxPlanForm   = 8 * plans.MaxBytes
 )
 
 // errForeignSite is the answer to a write that another site may have sent.
-var errForeignSite = problem.New(problem.Forbidden, "this came from another site, or from a browser that does not say where it came from; open the page again and repeat it there")
+var errForeignSite = problem.New(problem.Forbidden,
+	"this came from another site, or from a browser that does not say where it came from; open the page again and repeat it there")
 
 // newCrossOrigin makes the guard of all writes. Behind a proxy that names
 // another host the public address is the one that browsers send.
@@ -48,7 +49,7 @@ func reads(method string) bool {
 
 // guard refuses writes of other sites. A write that carries a session and does
 // not say where it comes from is refused too: every browser of today says it.
-func (w *Web) guard(r *http.Request) error {
+func (w *Shell) guard(r *http.Request) error {
 	if reads(r.Method) {
 		return nil
 	}
@@ -61,20 +62,20 @@ func (w *Web) guard(r *http.Request) error {
 	return nil
 }
 
-// form reads the form of a write: the fields named, each at most once, and no
+// Form reads the form of a write: the fields named, each at most once, and no
 // others, so that nothing can be set that the page does not show.
-func form(c echo.Context, fields ...string) (url.Values, error) {
-	return strictForm(c, maxForm, len(fields), func(name string) bool { return slices.Contains(fields, name) })
+func Form(c echo.Context, fields ...string) (url.Values, error) {
+	return StrictForm(c, maxForm, len(fields), func(name string) bool { return slices.Contains(fields, name) })
 }
 
-// wideForm is form for pages whose fields come in rows: known says which names
+// WideForm is form for pages whose fields come in rows: known says which names
 // there are. It takes 512 KiB and 8,000 fields.
-func wideForm(c echo.Context, known func(name string) bool) (url.Values, error) {
-	return strictForm(c, maxWideForm, maxWideFields, known)
+func WideForm(c echo.Context, known func(name string) bool) (url.Values, error) {
+	return StrictForm(c, maxWideForm, MaxWideFields, known)
 }
 
-// strictForm reads a form of so many bytes and fields.
-func strictForm(c echo.Context, bytes int64, fields int, known func(name string) bool) (url.Values, error) {
+// StrictForm reads a form of so many bytes and fields.
+func StrictForm(c echo.Context, bytes int64, fields int, known func(name string) bool) (url.Values, error) {
 	r := c.Request()
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
 		if r.ContentLength != 0 || fields > 0 {
@@ -108,13 +109,13 @@ func strictForm(c echo.Context, bytes int64, fields int, known func(name string)
 // maxNextQuery bounds what of an address a sign-in remembers, in bytes.
 const maxNextQuery = 2048
 
-// next is where a sign-in may lead: a page of ours that needs a session, with
+// SafeNext is where a sign-in may lead: a page of ours that needs a session, with
 // what narrows it; "" for anything else. A query that leads on by itself, or that
 // says what was done, is nothing that a page was narrowed by.
-func (w *Web) next(raw string) string {
+func (w *Shell) SafeNext(raw string) string {
 	path, query, _ := strings.Cut(raw, "?")
 	for _, row := range w.rows {
-		if row.method != http.MethodGet || !row.needsSession() || !matches(row.path, path) {
+		if row.Method != http.MethodGet || !row.needsSession() || !matches(row.Path, path) {
 			continue
 		}
 		if query == "" {

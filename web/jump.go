@@ -7,7 +7,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
@@ -18,18 +17,11 @@ import (
 
 const jumpFound = 8 // of each sort
 
-func (w *Web) jumpRoutes() []row {
-	return []row{
-		{http.MethodGet, "/jump", accounts.Self, w.jump, bounded},
-		{http.MethodGet, "/jump/found", accounts.Self, w.jumpFragment, bounded},
-	}
-}
-
 // jump is GET /jump: the only match, or all of them.
-func (w *Web) jump(c echo.Context) error {
+func (w *Shell) jump(c echo.Context) error {
 	q := strings.TrimSpace(c.QueryParam("q"))
-	groups := w.pagesNamed(who(c), q)
-	found, err := w.named(c.Request().Context(), who(c), q)
+	groups := w.pagesNamed(VisitorOf(c), q)
+	found, err := w.named(c.Request().Context(), VisitorOf(c), q)
 	if err != nil {
 		return err
 	}
@@ -37,22 +29,22 @@ func (w *Web) jump(c echo.Context) error {
 	if len(groups) == 1 && len(groups[0].Links) == 1 {
 		return c.Redirect(http.StatusSeeOther, groups[0].Links[0].URL)
 	}
-	return w.render(c, http.StatusOK, views.JumpPage(w.page(c, "Jump to"), q, groups))
+	return w.Render(c, http.StatusOK, views.JumpPage(w.Page(c, "Jump to"), q, groups))
 }
 
 // jumpFragment is GET /jump/found: tenants and plans, for the palette.
-func (w *Web) jumpFragment(c echo.Context) error {
-	groups, err := w.named(c.Request().Context(), who(c), strings.TrimSpace(c.QueryParam("q")))
+func (w *Shell) jumpFragment(c echo.Context) error {
+	groups, err := w.named(c.Request().Context(), VisitorOf(c), strings.TrimSpace(c.QueryParam("q")))
 	if err != nil {
 		return err
 	}
-	return w.render(c, http.StatusOK, views.JumpFound(groups))
+	return w.Render(c, http.StatusOK, views.JumpFound(groups))
 }
 
 // pagesNamed are the pages of a visitor's navigation with q in their names.
-func (w *Web) pagesNamed(v visitor, q string) []views.JumpGroup {
+func (w *Shell) pagesNamed(v Visitor, q string) []views.JumpGroup {
 	group := views.JumpGroup{Title: "Pages", Icon: "arrow-right"}
-	for _, g := range w.person(v).Nav {
+	for _, g := range w.Person(v).Nav {
 		for _, l := range g.Links {
 			if strings.Contains(strings.ToLower(l.Text), strings.ToLower(q)) {
 				group.Links = append(group.Links, views.Link{Text: l.Text, URL: l.URL})
@@ -67,7 +59,7 @@ func (w *Web) pagesNamed(v visitor, q string) []views.JumpGroup {
 
 // named are the tenants and plans that a visitor may see and that have q in
 // their names.
-func (w *Web) named(ctx context.Context, v visitor, q string) ([]views.JumpGroup, error) {
+func (w *Shell) named(ctx context.Context, v Visitor, q string) ([]views.JumpGroup, error) {
 	var groups []views.JumpGroup
 	if q == "" {
 		return nil, nil
@@ -77,7 +69,7 @@ func (w *Web) named(ctx context.Context, v visitor, q string) ([]views.JumpGroup
 			groups = append(groups, g)
 		}
 	}
-	if action, there := w.readable["/tenants"]; there && accounts.Authorize(v.principal(), action) == nil {
+	if w.opens(v, "/tenants") {
 		list, err := w.cfg.Tenants.Tenants(ctx, tenants.Filter{Query: q, Limit: jumpFound})
 		if err != nil {
 			return nil, err
@@ -88,7 +80,7 @@ func (w *Web) named(ctx context.Context, v visitor, q string) ([]views.JumpGroup
 		}
 		add(g)
 	}
-	if action, there := w.readable["/plans"]; there && accounts.Authorize(v.principal(), action) == nil {
+	if w.opens(v, "/plans") {
 		list, err := w.cfg.Plans.Plans(ctx, plans.Filter{Query: q, Limit: jumpFound})
 		if err != nil {
 			return nil, err

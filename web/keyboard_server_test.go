@@ -1,6 +1,6 @@
 //go:build !quick
 
-package web
+package web_test
 
 import (
 	"net/http/httptest"

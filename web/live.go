@@ -36,7 +36,7 @@ const (
 	// recheck is how often a stream asks whether its session still lives.
 	recheck = 15 * time.Second
 	// writeWithin is how long a browser may take to take what it is sent.
-	writeWithin = 10 * time.Second
+	WriteWithin = 10 * time.Second
 )
 
 type streams struct {
@@ -74,18 +74,18 @@ func (s *streams) enter(user string) (leave func(), ok bool) {
 // return begins a new line too, and a text with one begins no event of its own.
 var streamLines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// A fragment is a part of a page: the name of its event, which the page's
+// A Fragment is a part of a page: the name of its event, which the page's
 // sse-swap has, and what it shows.
-type fragment struct {
-	event string
-	body  templ.Component
+type Fragment struct {
+	Event string
+	Body  templ.Component
 }
 
-// stream sends what draw gives, first at once and then every so often; each
+// Stream sends what draw gives, first at once and then every so often; each
 // fragment only when it changed. It ends when the browser leaves, the session
 // ends or the node stops; when draw fails it waits and tries again.
-func (w *Web) stream(c echo.Context, every time.Duration, draw func(context.Context) ([]fragment, error)) error {
-	leave, ok := w.streams.enter(who(c).user.ID)
+func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Context) ([]Fragment, error)) error {
+	leave, ok := w.streams.enter(VisitorOf(c).User.ID)
 	if !ok {
 		return problem.New(problem.Unavailable, "this node serves as many live pages as it can: reload to see what is new")
 	}
@@ -108,7 +108,7 @@ func (w *Web) stream(c echo.Context, every time.Duration, draw func(context.Cont
 	again := cmp.Or(w.streams.recheck, recheck)
 	for {
 		if time.Since(checked) >= again {
-			if !w.lives(ctx, who(c)) {
+			if !w.lives(ctx, VisitorOf(c)) {
 				return nil
 			}
 			checked = time.Now()
@@ -135,8 +135,8 @@ func (w *Web) stream(c echo.Context, every time.Duration, draw func(context.Cont
 }
 
 // send draws once and sends what changed. Its error is the connection's.
-func (w *Web) send(ctx context.Context, s *sender, draw func(context.Context) ([]fragment, error)) (said bool, err error) {
-	bounded, cancel := context.WithTimeoutCause(ctx, max(w.cfg.Timeout, 5*time.Second), errSlow)
+func (w *Shell) send(ctx context.Context, s *sender, draw func(context.Context) ([]Fragment, error)) (said bool, err error) {
+	bounded, cancel := context.WithTimeoutCause(ctx, max(w.cfg.Timeout, 5*time.Second), ErrSlow)
 	defer cancel()
 	list, failed := draw(bounded)
 	for _, f := range list {
@@ -154,14 +154,14 @@ func (w *Web) send(ctx context.Context, s *sender, draw func(context.Context) ([
 
 // lives reports whether a visitor's session has not ended. Asking does not keep
 // it alive: a page that is only looked at ends with its session.
-func (w *Web) lives(ctx context.Context, v visitor) bool {
-	bounded, cancel := context.WithTimeoutCause(ctx, w.cfg.Timeout, errSlow)
+func (w *Shell) lives(ctx context.Context, v Visitor) bool {
+	bounded, cancel := context.WithTimeoutCause(ctx, w.cfg.Timeout, ErrSlow)
 	defer cancel()
-	list, err := w.cfg.People.Sessions(bounded, v.user)
+	list, err := w.cfg.People.Sessions(bounded, v.User)
 	if err != nil {
 		return ctx.Err() == nil // the database is away: the next time tells
 	}
-	return slices.ContainsFunc(list, func(s accounts.Session) bool { return s.ID == v.session.ID })
+	return slices.ContainsFunc(list, func(s accounts.Session) bool { return s.ID == v.Session.ID })
 }
 
 // A sender writes events to one browser.
@@ -171,18 +171,18 @@ type sender struct {
 	sent    map[string][sha256.Size]byte // of each event, what was sent last
 }
 
-func (s *sender) send(ctx context.Context, f fragment) (changed bool, err error) {
+func (s *sender) send(ctx context.Context, f Fragment) (changed bool, err error) {
 	var b bytes.Buffer
-	if err := f.body.Render(ctx, &b); err != nil {
-		return false, fmt.Errorf("render %s: %w", f.event, err)
+	if err := f.Body.Render(ctx, &b); err != nil {
+		return false, fmt.Errorf("render %s: %w", f.Event, err)
 	}
 	sum := sha256.Sum256(b.Bytes())
-	if last, known := s.sent[f.event]; known && last == sum {
+	if last, known := s.sent[f.Event]; known && last == sum {
 		return false, nil
 	}
-	s.sent[f.event] = sum
+	s.sent[f.Event] = sum
 	var event strings.Builder
-	event.WriteString("event: " + f.event + "\n")
+	event.WriteString("event: " + f.Event + "\n")
 	for line := range strings.Lines(streamLines.Replace(b.String())) {
 		event.WriteString("data: " + strings.TrimRight(line, "\n") + "\n")
 	}
@@ -192,7 +192,7 @@ func (s *sender) send(ctx context.Context, f fragment) (changed bool, err error)
 
 func (s *sender) write(text string) error {
 	// Not every writer has deadlines; without one the connection's own hold.
-	_ = s.control.SetWriteDeadline(time.Now().Add(writeWithin))
+	_ = s.control.SetWriteDeadline(time.Now().Add(WriteWithin))
 	if _, err := s.to.Write([]byte(text)); err != nil {
 		return err
 	}

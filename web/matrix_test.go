@@ -1,4 +1,4 @@
-package web
+package web_test
 
 import (
 	"cmp"
@@ -14,10 +14,10 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/web"
 )
 
 var update = flag.Bool("update", false, "write the golden files again")
@@ -31,6 +31,8 @@ func callers() []string {
 	}
 	return list
 }
+
+const operatorKeysPath = "/settings/keys"
 
 // at fills in the parameters of a route: the tenant is acme, and people are of
 // the place that the route is about.
@@ -46,7 +48,7 @@ func (w *world) at(path string) string {
 }
 
 // expected says what the table makes of a caller: "" when the handler answers.
-func expected(r row, caller string) string {
+func expected(r web.Route, caller string) string {
 	p, ofAcme := accounts.Principal{}, true
 	for _, f := range folk {
 		if f.name == caller {
@@ -55,13 +57,13 @@ func expected(r row, caller string) string {
 		}
 	}
 	switch {
-	case r.action == accounts.Public:
+	case r.Action == accounts.Public:
 		return ""
 	case p.Kind == "":
 		return "303 /sign-in"
-	case strings.Contains(r.path, ":tenant") && !ofAcme:
+	case strings.Contains(r.Path, ":tenant") && !ofAcme:
 		return "404"
-	case accounts.Authorize(p, r.action) != nil:
+	case accounts.Authorize(p, r.Action) != nil:
 		return "403"
 	}
 	return ""
@@ -81,17 +83,17 @@ func TestMatrix(t *testing.T) {
 	}
 	golden.WriteString("\n")
 	for _, r := range w.table(t) {
-		fmt.Fprintf(&golden, "%-6s %-60s %-18s", r.method, r.path, r.action)
+		fmt.Fprintf(&golden, "%-6s %-60s %-18s", r.Method, r.Path, r.Action)
 		for _, caller := range callers() {
-			answer := w.answer(r, r.method, caller)
-			want, refused := expected(r, caller), r.needsSession() && (answer == "403" || answer == "404" || answer == "303 /sign-in")
+			answer := w.answer(r, r.Method, caller)
+			want, refused := expected(r, caller), (r.Action != accounts.Public) && (answer == "403" || answer == "404" || answer == "303 /sign-in")
 			if want != "" && answer != want || want == "" && refused {
-				t.Errorf("%s %s as %q: %s, the table says %q", r.method, r.path, caller, answer, want)
+				t.Errorf("%s %s as %q: %s, the table says %q", r.Method, r.Path, caller, answer, want)
 			}
 			fmt.Fprintf(&golden, " %-12s", answer[:3])
-			if r.method == http.MethodGet {
+			if r.Method == http.MethodGet {
 				if head := w.answer(r, http.MethodHead, caller); head != answer {
-					t.Errorf("HEAD %s as %q: %s, GET %s", r.path, caller, head, answer)
+					t.Errorf("HEAD %s as %q: %s, GET %s", r.Path, caller, head, answer)
 				}
 			}
 		}
@@ -122,22 +124,20 @@ func called(caller string) string {
 }
 
 // table gives the rows, and fails for a route without one.
-func (w *world) table(t *testing.T) []row {
+func (w *world) table(t *testing.T) []web.Route {
 	t.Helper()
-	pages, err := New(Config{Spec: headgate.Spec, People: w.people, Tenants: w.tenants, Provider: issuer{}})
-	must(t, err)
-	rows := pages.routes()
+	rows := newWorld(t, withIssuer(true)).shell.Table()
 	have := map[string]bool{}
 	for _, r := range rows {
-		if r.kind == open && r.action != accounts.Public || !slices.Contains(accounts.Actions(), r.action) {
-			t.Errorf("%s %s: the action %q is not in the table", r.method, r.path, r.action)
+		if r.Kind == web.Open && r.Action != accounts.Public || !slices.Contains(accounts.Actions(), r.Action) {
+			t.Errorf("%s %s: the action %q is not in the table", r.Method, r.Path, r.Action)
 		}
-		if have[r.method+" "+r.path] {
-			t.Errorf("%s %s has two rows", r.method, r.path)
+		if have[r.Method+" "+r.Path] {
+			t.Errorf("%s %s has two rows", r.Method, r.Path)
 		}
-		have[r.method+" "+r.path] = true
-		if r.method == http.MethodGet {
-			have["HEAD "+r.path] = true
+		have[r.Method+" "+r.Path] = true
+		if r.Method == http.MethodGet {
+			have["HEAD "+r.Path] = true
 		}
 	}
 	for _, route := range w.handler.(*echo.Echo).Routes() {
@@ -148,12 +148,12 @@ func (w *world) table(t *testing.T) []row {
 	return rows
 }
 
-func (w *world) answer(r row, method, caller string) string {
+func (w *world) answer(r web.Route, method, caller string) string {
 	var f url.Values
 	if method == http.MethodPost {
 		f = url.Values{"no_such_field": {"x"}}
 	}
-	got := w.send(method, w.at(r.path), caller, f)
+	got := w.send(method, w.at(r.Path), caller, f)
 	if location, _, _ := strings.Cut(got.Header().Get("Location"), "?"); got.Code == http.StatusSeeOther {
 		return fmt.Sprintf("%d %s", got.Code, location)
 	}
@@ -167,15 +167,15 @@ func TestOtherMethods(t *testing.T) {
 	rows := w.table(t)
 	for _, r := range rows {
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-			if slices.ContainsFunc(rows, func(other row) bool { return other.path == r.path && other.method == method }) {
+			if slices.ContainsFunc(rows, func(other web.Route) bool { return other.Path == r.Path && other.Method == method }) {
 				continue
 			}
-			if method == "GET" && strings.HasPrefix(r.path, "/account/") || strings.HasSuffix(r.path, ":user") {
+			if method == "GET" && strings.HasPrefix(r.Path, "/account/") || strings.HasSuffix(r.Path, ":user") {
 				// Some of these are a page of another row: a word where an id stands.
 				continue
 			}
-			if got := w.send(method, w.at(r.path), "owner", nil); got.Code != http.StatusMethodNotAllowed && got.Code != http.StatusNotFound {
-				t.Errorf("%s %s: %d", method, r.path, got.Code)
+			if got := w.send(method, w.at(r.Path), "owner", nil); got.Code != http.StatusMethodNotAllowed && got.Code != http.StatusNotFound {
+				t.Errorf("%s %s: %d", method, r.Path, got.Code)
 			}
 		}
 	}
@@ -188,27 +188,27 @@ func TestForeignTenantsAreNotThere(t *testing.T) {
 	w := newWorld(t)
 	nobody := "0190f5c4-7e1a-7b3c-8d2e-0123456789ab"
 	for _, r := range w.table(t) {
-		if !strings.Contains(r.path, ":tenant") {
+		if !strings.Contains(r.Path, ":tenant") {
 			continue
 		}
 		for _, caller := range []string{"acme-admin", "acme-viewer"} {
 			var bodies []string
 			for _, tenant := range []string{"globex", w.ids["globex"], "none", nobody, "ACME", "acme%00"} {
-				path := strings.NewReplacer(":tenant", tenant, ":user", w.ids["globex-admin"], ":invitation", nobody).Replace(r.path)
-				got := w.send(r.method, path, caller, map[string]url.Values{"POST": {}}[r.method])
+				path := strings.NewReplacer(":tenant", tenant, ":user", w.ids["globex-admin"], ":invitation", nobody).Replace(r.Path)
+				got := w.send(r.Method, path, caller, map[string]url.Values{"POST": {}}[r.Method])
 				header := got.Header().Clone()
-				header.Del(requestIDHeader)
+				header.Del(web.RequestIDHeader)
 				bodies = append(bodies, fmt.Sprint(got.Code, header, got.body))
 				if got.Code != http.StatusNotFound {
-					t.Errorf("%s %s as %s: %d", r.method, path, caller, got.Code)
+					t.Errorf("%s %s as %s: %d", r.Method, path, caller, got.Code)
 				}
 			}
 			if len(slices.Compact(bodies)) != 1 {
-				t.Errorf("%s %s as %s: the answers differ: %q", r.method, r.path, caller, bodies)
+				t.Errorf("%s %s as %s: the answers differ: %q", r.Method, r.Path, caller, bodies)
 			}
 		}
 		// One's own tenant, and somebody else's person.
-		if strings.Contains(r.path, ":user") && r.method == http.MethodGet {
+		if strings.Contains(r.Path, ":user") && r.Method == http.MethodGet {
 			real := w.get("/tenants/acme/members/"+w.ids["globex-admin"], "acme-admin")
 			made := w.get("/tenants/acme/members/"+nobody, "acme-admin")
 			if real.Code != http.StatusNotFound || real.body != made.body {

@@ -6,23 +6,22 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/web/views"
 )
 
 // home leads to where a visitor begins: the operator's people at the overview,
 // a tenant's at their tenant.
-func (w *Web) home(c echo.Context) error {
-	return c.Redirect(http.StatusSeeOther, w.firstPage(who(c)))
+func (w *Shell) home(c echo.Context) error {
+	return c.Redirect(http.StatusSeeOther, w.firstPage(VisitorOf(c)))
 }
 
 // firstPage is the first page of a visitor.
-func (w *Web) firstPage(v visitor) string {
-	if !v.signedIn() {
+func (w *Shell) firstPage(v Visitor) string {
+	if !v.SignedIn() {
 		return "/sign-in"
 	}
-	for _, g := range w.person(v).Nav {
+	for _, g := range w.Person(v).Nav {
 		for _, l := range g.Links {
 			return l.URL
 		}
@@ -76,25 +75,24 @@ var tenantMenu = []menuGroup{
 	{"Help", []menuLink{{"API reference", "/docs", "book-open"}}},
 }
 
-// person is the visitor as pages show them, with the pages that they may see;
+// Person is the visitor as pages show them, with the pages that they may see;
 // nil for nobody.
-func (w *Web) person(v visitor) *views.Person {
-	if !v.signedIn() {
+func (w *Shell) Person(v Visitor) *views.Person {
+	if !v.SignedIn() {
 		return nil
 	}
-	p := &views.Person{Name: v.user.Name, Email: v.user.Email, Role: roleName(v.user.Role), Tenant: v.own.Name}
+	p := &views.Person{Name: v.User.Name, Email: v.User.Email, Role: RoleName(v.User.Role), Tenant: v.own.Name}
 	menu := operatorMenu
-	if v.user.TenantID != "" {
+	if v.User.TenantID != "" {
 		menu = tenantMenu
 	}
 	for _, g := range menu {
 		group := views.NavGroup{Title: g.title}
 		for _, l := range g.links {
-			action, there := w.readable[l.path]
-			if !there || accounts.Authorize(v.principal(), action) != nil {
+			if !w.opens(v, l.path) {
 				continue
 			}
-			group.Links = append(group.Links, views.NavLink{Text: l.text, URL: inTenant(l.path, v.own.Slug), Icon: l.icon})
+			group.Links = append(group.Links, views.NavLink{Text: l.text, URL: RouteForTenant(l.path, v.own.Slug), Icon: l.icon})
 		}
 		if len(group.Links) > 0 {
 			p.Nav = append(p.Nav, group)
@@ -103,8 +101,8 @@ func (w *Web) person(v visitor) *views.Person {
 	return p
 }
 
-// inTenant puts a tenant's slug into a path of the route table.
-func inTenant(path, slug string) string {
+// RouteForTenant puts a tenant's slug into a path of the route table.
+func RouteForTenant(path, slug string) string {
 	const prefix = "/tenants/:tenant"
 	if len(path) >= len(prefix) && path[:len(prefix)] == prefix {
 		return "/tenants/" + slug + path[len(prefix):]
@@ -125,15 +123,15 @@ func theme(r *http.Request) string {
 
 // chooseTheme is POST /preferences/theme: it is remembered by the browser, for a
 // year, and needs no account.
-func (w *Web) chooseTheme(c echo.Context) error {
-	f, err := form(c, "theme", "back")
+func (w *Shell) chooseTheme(c echo.Context) error {
+	f, err := Form(c, "theme", "back")
 	if err != nil {
 		return err
 	}
 	chosen := f.Get("theme")
 	cookie := &http.Cookie{
 		Name: themeCookie, Value: chosen, Path: "/", MaxAge: 365 * 24 * 60 * 60,
-		HttpOnly: true, Secure: w.https(c.Request()), SameSite: http.SameSiteLaxMode,
+		HttpOnly: true, Secure: w.HTTPS(c.Request()), SameSite: http.SameSiteLaxMode,
 	}
 	switch chosen {
 	case "light", "dark":
@@ -148,9 +146,9 @@ func (w *Web) chooseTheme(c echo.Context) error {
 
 // back is where a choice was made, with its query, if that is one of our pages;
 // otherwise the first one.
-func (w *Web) back(raw string) string {
+func (w *Shell) back(raw string) string {
 	u, err := url.Parse(raw)
-	if err != nil || w.next(u.Path) == "" || u.Host != "" || u.Scheme != "" {
+	if err != nil || w.SafeNext(u.Path) == "" || u.Host != "" || u.Scheme != "" {
 		return "/"
 	}
 	u.Fragment = ""

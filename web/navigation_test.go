@@ -1,4 +1,4 @@
-package web
+package web_test
 
 import (
 	"net/http"
@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/headgate/headgate/web"
 	"golang.org/x/net/html"
 )
 
@@ -29,7 +30,7 @@ func TestTheme(t *testing.T) {
 		}
 		var got *http.Cookie
 		for _, c := range r.Result().Cookies() {
-			if c.Name == themeCookie {
+			if c.Name == web.ThemeCookie {
 				got = c
 			}
 		}
@@ -41,7 +42,7 @@ func TestTheme(t *testing.T) {
 		t.Errorf("a theme that is none: %d", r.Code)
 	}
 	for cookie, want := range map[string]string{"dark": "dark", "light": "light", "pink": ""} {
-		page := w.send(http.MethodGet, "/sign-in", "", nil, func(r *http.Request) { r.AddCookie(&http.Cookie{Name: themeCookie, Value: cookie}) })
+		page := w.send(http.MethodGet, "/sign-in", "", nil, func(r *http.Request) { r.AddCookie(&http.Cookie{Name: web.ThemeCookie, Value: cookie}) })
 		if got := attr(element(page.tree(t), "html"), "data-theme"); got != want {
 			t.Errorf("with the cookie %q the page's theme is %q", cookie, got)
 		}

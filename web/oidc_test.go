@@ -1,4 +1,4 @@
-package web
+package web_test
 
 import (
 	"context"
@@ -32,8 +32,8 @@ func (i issuer) Finish(_ context.Context, cookie, code, state string) (accounts.
 	return accounts.Identity{Issuer: "https://id.example", Subject: code, Email: code, Verified: i.verified, Name: code}, nil
 }
 
-func withIssuer(verified bool) func(*Config) {
-	return func(cfg *Config) { cfg.Provider, cfg.ProviderName = issuer{verified}, "Example <ID>" }
+func withIssuer(verified bool) func(*config) {
+	return func(cfg *config) { cfg.signin.Provider, cfg.signin.ProviderName = issuer{verified}, "Example <ID>" }
 }
 
 // back comes back from the provider as a browser does: from another site.
@@ -83,7 +83,7 @@ func TestSignInByProvider(t *testing.T) {
 	ctx := audit.With(t.Context(), audit.Actor{Kind: "command", ID: "test", Name: "test"}, audit.Origin{})
 	_, _, err := w.people.Invite(ctx, accounts.CommandPrincipal("test"), "", "new@people.example", accounts.Viewer)
 	must(t, err)
-	in = w.back("new@people.example", "s", away+awaySplit+"//evil.example")
+	in = w.back("new@people.example", "s", away+"~"+"//evil.example")
 	if in.Code != http.StatusSeeOther || in.Header().Get("Location") != "/" {
 		t.Fatalf("invited: %d %v", in.Code, in.Header())
 	}
@@ -101,11 +101,11 @@ func TestSignInByProviderFails(t *testing.T) {
 		reply  reply
 		status int
 	}{
-		"stranger":   {w.back("nobody@people.example", "s", away+awaySplit), http.StatusUnprocessableEntity},
-		"unverified": {unverified.back("viewer@people.example", "s", away+awaySplit), http.StatusUnprocessableEntity},
+		"stranger":   {w.back("nobody@people.example", "s", away+"~"), http.StatusUnprocessableEntity},
+		"unverified": {unverified.back("viewer@people.example", "s", away+"~"), http.StatusUnprocessableEntity},
 		"no cookie":  {w.back("viewer@people.example", "s", ""), http.StatusUnprocessableEntity},
-		"no state":   {w.back("viewer@people.example", "", away+awaySplit), http.StatusUnprocessableEntity},
-		"away":       {w.back("away", "s", away+awaySplit), http.StatusServiceUnavailable},
+		"no state":   {w.back("viewer@people.example", "", away+"~"), http.StatusUnprocessableEntity},
+		"away":       {w.back("away", "s", away+"~"), http.StatusServiceUnavailable},
 	} {
 		if c.reply.Code != c.status || c.reply.named("headgate") != nil || c.reply.named("headgate-oidc").MaxAge != -1 || !strings.Contains(c.reply.body, `role="alert"`) {
 			t.Errorf("%s: %d %v", name, c.reply.Code, c.reply.Header())

@@ -1,4 +1,4 @@
-package web
+package web_test
 
 import (
 	"bufio"
@@ -17,6 +17,8 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/admin"
 )
 
 // node keeps a report of a node that is well, but for what change does.
@@ -119,14 +121,6 @@ func TestRolesPage(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	told := map[accounts.Action]bool{accounts.Public: true}
-	for _, a := range actionsTold {
-		told[a.action] = true
-	}
-	for _, a := range accounts.Actions() {
-		if !told[a] {
-			t.Errorf("the page does not tell of %s", a)
-		}
-	}
 	for n := range w.get("/settings/roles", "viewer").tree(t).Descendants() {
 		if n.Data != "tr" || n.Parent.Data != "tbody" {
 			continue
@@ -138,18 +132,24 @@ func TestRolesPage(t *testing.T) {
 			}
 		}
 		for i, role := range accounts.Roles() {
-			for _, a := range actionsTold {
-				if !strings.HasSuffix(cells[0], " "+string(a.action)) {
+			for _, a := range accounts.Actions() {
+				if !strings.HasSuffix(cells[0], " "+string(a)) {
 					continue
 				}
+				told[a] = true
 				p := accounts.Principal{Kind: "user", ID: "x", Role: role}
 				if role.Tenant() {
 					p.TenantID = "t"
 				}
-				if want := accounts.Authorize(p, a.action) == nil; (cells[i+1] == "yes") != want {
-					t.Errorf("%s by %s: the page says %q, the table %v", a.action, role, cells[i+1], want)
+				if want := accounts.Authorize(p, a) == nil; (cells[i+1] == "yes") != want {
+					t.Errorf("%s by %s: the page says %q, the table %v", a, role, cells[i+1], want)
 				}
 			}
+		}
+	}
+	for _, a := range accounts.Actions() {
+		if !told[a] {
+			t.Errorf("the page does not tell of %s", a)
 		}
 	}
 }
@@ -174,7 +174,7 @@ func TestOperatorKeys(t *testing.T) {
 	list, err := service.OperatorKeys(t.Context(), tenants.Filter{})
 	must(t, err)
 	k := list[len(list)-1]
-	if k.Name != "terraform" || !k.ExpiresAt.Equal(start.Add(90*day)) {
+	if k.Name != "terraform" || !k.ExpiresAt.Equal(start.Add(90*web.Day)) {
 		t.Errorf("%+v", k)
 	}
 	page := w.get("/settings/keys", "owner")
@@ -203,9 +203,9 @@ func TestOperatorKeys(t *testing.T) {
 // The pages of settings say what the process says.
 func TestSettingsPages(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) {
-		c.Process = Process{Database: "SQLite", Build: "abc123", Retention: []Retention{
-			{What: "Counts by the minute", Kept: 2 * day, Setting: "HEADGATE_RETENTION_MINUTES"}, {What: "Refusals", Kept: day, Most: 5000}, {What: "Lines"},
+	w := newWorld(t, func(c *config) {
+		c.admin.Process = admin.Process{Database: "SQLite", Build: "abc123", Retention: []admin.Retention{
+			{What: "Counts by the minute", Kept: 2 * web.Day, Setting: "HEADGATE_RETENTION_MINUTES"}, {What: "Refusals", Kept: web.Day, Most: 5000}, {What: "Lines"},
 		}}
 	})
 	if to := w.get("/settings", "viewer"); to.Code != http.StatusSeeOther || to.Header().Get("Location") != "/settings/keys" {
@@ -227,7 +227,7 @@ func TestSettingsPages(t *testing.T) {
 func TestDemoBanner(t *testing.T) {
 	t.Parallel()
 	const banner = "Demo data:"
-	w := newWorld(t, func(c *Config) { c.Demo = true })
+	w := newWorld(t, func(c *config) { c.shell.Demo = true })
 	for _, by := range []string{"owner", "editor", "viewer"} {
 		if page := w.get("/audit", by); !strings.Contains(page.body, banner) {
 			t.Errorf("%s: the page has no banner", by)
@@ -253,7 +253,7 @@ func (hanging) AuditEntries(ctx context.Context, _ audit.Filter) ([]audit.Entry,
 // frame, with a way to try again.
 func TestSlowDatabase(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(c *Config) { c.Audit, c.Timeout = hanging{c.Audit}, 2*time.Second })
+	w := newWorld(t, func(c *config) { c.admin.Audit, c.shell.Timeout = hanging{c.admin.Audit}, 2*time.Second })
 	page := w.get("/audit?kind=plan", "owner")
 	tree := textOf(page.tree(t))
 	if page.Code != http.StatusServiceUnavailable || !strings.Contains(tree, "Not available at the moment") || !strings.Contains(page.body, page.Header().Get("X-Request-Id")) {

@@ -1,6 +1,6 @@
 //go:build !quick
 
-package web
+package web_test
 
 import (
 	"bytes"
@@ -21,7 +21,9 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/servertest/browser"
+	"github.com/headgate/headgate/web"
 )
 
 // axe-core finds what people with disabilities could not use; testdata/axe has
@@ -48,21 +50,21 @@ func (w *world) screens(t *testing.T) []screen {
 	t.Helper()
 	var list []screen
 	for _, r := range w.table(t) {
-		if r.method != http.MethodGet || notAPage.MatchString(r.path) {
+		if r.Method != http.MethodGet || notAPage.MatchString(r.Path) {
 			continue
 		}
 		viewers := []string{"owner", "acme-admin"}
-		if !r.needsSession() {
+		if !(r.Action != accounts.Public) {
 			viewers = []string{""}
 		}
 		for _, by := range viewers {
 			if expected(r, by) != "" {
 				continue
 			}
-			page := w.get(w.at(r.path), by)
+			page := w.get(w.at(r.Path), by)
 			if page.Code == http.StatusOK && strings.HasPrefix(page.Header().Get("Content-Type"), "text/html") {
-				name := strings.Trim(strings.NewReplacer("/", "_", ":", "").Replace(r.path), "_")
-				list = append(list, screen{name + "-" + cmp.Or(by, "nobody"), w.at(r.path), by})
+				name := strings.Trim(strings.NewReplacer("/", "_", ":", "").Replace(r.Path), "_")
+				list = append(list, screen{name + "-" + cmp.Or(by, "nobody"), w.at(r.Path), by})
 			}
 		}
 	}
@@ -113,7 +115,7 @@ func TestEveryScreen(t *testing.T) {
 	for _, s := range w.screens(t) {
 		for _, theme := range []string{"light", "dark"} {
 			b.Do(chromedp.Navigate(server.URL + "/static/none")) // no page is live while nobody is signed in
-			b.Cookies(server.URL, map[string]string{themeCookie: theme, "headgate": w.cookies[s.by]})
+			b.Cookies(server.URL, map[string]string{web.ThemeCookie: theme, "headgate": w.cookies[s.by]})
 			for _, width := range []int64{1280, 360} {
 				if (width == 360) != (theme == "dark") && os.Getenv("HEADGATE_SCREENSHOTS") == "" {
 					continue // wide and light, narrow and dark: each width and each theme once

@@ -1,4 +1,4 @@
-package web
+package web_test
 
 import (
 	"crypto/tls"
@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/net/html"
+
+	"github.com/headgate/headgate/web"
 )
 
 // everyPage is a request for each page there is, in each of its states.
@@ -52,7 +54,7 @@ func (w *world) everyPage(t *testing.T) map[string]reply {
 		"explain": w.get("/explain", "owner"), "explained": w.get("/explain?tenant=acme&method=GET&path=/v1&k.user=u1", "viewer"), "unexplained": w.get("/explain?tenant=none&cost=x", "viewer"),
 		"explain here": w.get("/tenants/acme/explain?path=/&more=1", "acme-viewer"), "playground": w.get("/playground", "acme-admin"), "unplayed": w.get("/playground?quota=x", "viewer"),
 		"media": w.send("POST", "/account/name", "owner", nil, func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }),
-		"large": w.post("/account/name", "owner", url.Values{"name": {strings.Repeat("x", maxForm)}}),
+		"large": w.post("/account/name", "owner", url.Values{"name": {strings.Repeat("x", web.MaxForm)}}),
 		"cross": w.send("POST", "/account/name", "owner", url.Values{"name": {"x"}}, func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }),
 	}
 }
@@ -182,7 +184,7 @@ func TestAPageThatFails(t *testing.T) {
 		t.Fatalf("%d %v", page.Code, page.Header())
 	}
 	strict(t, "failed", page.tree(t))
-	id := page.Header().Get(requestIDHeader)
+	id := page.Header().Get(web.RequestIDHeader)
 	if id == "" || !strings.Contains(page.body, id) || !strings.Contains(w.log.String(), id) || strings.Contains(page.body, "sql") {
 		t.Errorf("request %q\n%s\n%s", id, page.body, w.log)
 	}
@@ -204,7 +206,7 @@ func TestCookies(t *testing.T) {
 		"proxy":       {"https://limits.example", func(*http.Request) {}, true},
 		"proxy, caps": {"HTTPS://limits.example", func(*http.Request) {}, true},
 	} {
-		w := newWorld(t, func(cfg *Config) { cfg.PublicURL = c.public })
+		w := newWorld(t, func(cfg *config) { cfg.shell.PublicURL = c.public })
 		cookieName := "headgate"
 		if c.https {
 			cookieName = "__Host-headgate"
@@ -292,21 +294,21 @@ func TestWritesOfOtherSites(t *testing.T) {
 		"neither":        {del("Sec-Fetch-Site", "Origin")},
 	}
 	for _, r := range w.table(t) {
-		if r.method != http.MethodPost {
+		if r.Method != http.MethodPost {
 			continue
 		}
 		for name, change := range variants {
-			got := w.send("POST", w.at(r.path), "owner", form, change...)
+			got := w.send("POST", w.at(r.Path), "owner", form, change...)
 			if got.Code != http.StatusForbidden || len(got.Result().Cookies()) > 0 {
-				t.Errorf("POST %s, %s: %d", r.path, name, got.Code)
+				t.Errorf("POST %s, %s: %d", r.Path, name, got.Code)
 			}
 		}
-		w.get(w.at(r.path)+"?"+form.Encode(), "owner")
-		w.send("HEAD", w.at(r.path)+"?"+form.Encode(), "owner", nil)
+		w.get(w.at(r.Path)+"?"+form.Encode(), "owner")
+		w.send("HEAD", w.at(r.Path)+"?"+form.Encode(), "owner", nil)
 		for _, media := range []string{"text/plain", "application/json", "multipart/form-data; boundary=x", ""} {
-			got := w.send("POST", w.at(r.path), "owner", form, func(r *http.Request) { r.Header.Set("Content-Type", media) })
+			got := w.send("POST", w.at(r.Path), "owner", form, func(r *http.Request) { r.Header.Set("Content-Type", media) })
 			if got.Code != http.StatusUnsupportedMediaType {
-				t.Errorf("POST %s as %q: %d", r.path, media, got.Code)
+				t.Errorf("POST %s as %q: %d", r.Path, media, got.Code)
 			}
 		}
 	}
@@ -323,19 +325,19 @@ func TestFieldsBesideTheForm(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	for _, r := range w.table(t) {
-		if r.method != http.MethodPost {
+		if r.Method != http.MethodPost {
 			continue
 		}
 		for _, extra := range []string{"id", "tenant", "tenant_id", "created_by", "disabled", "revision"} {
-			if extra == "revision" && strings.HasPrefix(r.path, "/plans/:plan/") {
+			if extra == "revision" && strings.HasPrefix(r.Path, "/plans/:plan/") {
 				continue // what it changes has one
 			}
-			if got := w.post(w.at(r.path), "owner", url.Values{extra: {"1"}}); got.Code != http.StatusBadRequest {
-				t.Errorf("POST %s with %s: %d", r.path, extra, got.Code)
+			if got := w.post(w.at(r.Path), "owner", url.Values{extra: {"1"}}); got.Code != http.StatusBadRequest {
+				t.Errorf("POST %s with %s: %d", r.Path, extra, got.Code)
 			}
 		}
-		if got := w.send("POST", w.at(r.path)+"?name=x", "owner", url.Values{}); got.Code != http.StatusBadRequest {
-			t.Errorf("POST %s with a query: %d", r.path, got.Code)
+		if got := w.send("POST", w.at(r.Path)+"?name=x", "owner", url.Values{}); got.Code != http.StatusBadRequest {
+			t.Errorf("POST %s with a query: %d", r.Path, got.Code)
 		}
 	}
 }
@@ -485,7 +487,7 @@ func TestSignInTellsNothing(t *testing.T) {
 			email := name + "@people.example"
 			got := w.send("POST", "/sign-in", "", url.Values{"email": {email}, "password": {"wrong"}}, func(r *http.Request) { r.RemoteAddr = fmt.Sprintf("198.51.100.%d:1", try+1) })
 			h := got.Header().Clone()
-			h.Del(requestIDHeader)
+			h.Del(web.RequestIDHeader)
 			pages = append(pages, fmt.Sprint(got.Code, h, strings.ReplaceAll(got.body, email, "")))
 			want := http.StatusUnprocessableEntity
 			if try >= 5 {

@@ -14,56 +14,56 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A visitor is who asks for a page; the zero value is nobody.
-type visitor struct {
-	user    accounts.User
-	session accounts.Session
+// A Visitor is who asks for a page; the zero value is nobody.
+type Visitor struct {
+	User    accounts.User
+	Session accounts.Session
 	// own is the tenant that the user belongs to; zero for the operator's people.
 	own tenants.Tenant
 }
 
 const visitorKey = "visitor"
 
-// who gives the visitor that serve found.
-func who(c echo.Context) visitor {
-	v, _ := c.Get(visitorKey).(visitor)
+// VisitorOf gives the visitor that serve found.
+func VisitorOf(c echo.Context) Visitor {
+	v, _ := c.Get(visitorKey).(Visitor)
 	return v
 }
 
-func (v visitor) signedIn() bool { return v.user.ID != "" }
+func (v Visitor) SignedIn() bool { return v.User.ID != "" }
 
 // party is whose share of a node the visitor uses: the people of a tenant have
 // one together, each of the operator's has an own one.
-func (v visitor) party() string {
-	if v.user.TenantID != "" {
-		return v.user.TenantID
+func (v Visitor) party() string {
+	if v.User.TenantID != "" {
+		return v.User.TenantID
 	}
-	return v.user.ID
+	return v.User.ID
 }
 
-// principal is the visitor as one who asks; the zero Principal for nobody.
-func (v visitor) principal() accounts.Principal {
-	if !v.signedIn() {
+// Principal is the visitor as one who asks; the zero Principal for nobody.
+func (v Visitor) Principal() accounts.Principal {
+	if !v.SignedIn() {
 		return accounts.Principal{}
 	}
-	return v.user.Principal()
+	return v.User.Principal()
 }
 
 // recognize finds the visitor by the cookie. A cookie that is no session, or one
 // that is over, is nobody's.
-func (w *Web) recognize(r *http.Request) (visitor, error) {
+func (w *Shell) recognize(r *http.Request) (Visitor, error) {
 	token, ok := w.token(r)
 	if !ok {
-		return visitor{}, nil
+		return Visitor{}, nil
 	}
 	session, user, err := w.cfg.People.Session(r.Context(), token)
 	if problem.Is(err, problem.Unauthenticated) {
-		return visitor{}, nil
+		return Visitor{}, nil
 	}
 	if err != nil {
-		return visitor{}, err
+		return Visitor{}, err
 	}
-	v := visitor{user: user, session: session}
+	v := Visitor{User: user, Session: session}
 	if user.TenantID != "" {
 		v.own, err = w.cfg.Tenants.Tenant(r.Context(), user.TenantID)
 	}
@@ -71,32 +71,32 @@ func (w *Web) recognize(r *http.Request) (visitor, error) {
 }
 
 // acting notes who acts, for the audit log.
-func (w *Web) acting(c echo.Context, v visitor) context.Context {
+func (w *Shell) acting(c echo.Context, v Visitor) context.Context {
 	actor := audit.Actor{Kind: "system", ID: "sign-in", Name: "sign-in"}
-	if v.signedIn() {
-		actor = v.user.Actor()
+	if v.SignedIn() {
+		actor = v.User.Actor()
 	}
-	return audit.With(c.Request().Context(), actor, audit.Origin{RequestID: requestID(c), Address: w.address(c.Request())})
+	return audit.With(c.Request().Context(), actor, audit.Origin{RequestID: RequestID(c), Address: w.ClientAddress(c.Request())})
 }
 
-// https reports whether the browser speaks to us, or to the proxy before us, by
+// HTTPS reports whether the browser speaks to us, or to the proxy before us, by
 // TLS.
-func (w *Web) https(r *http.Request) bool {
+func (w *Shell) HTTPS(r *http.Request) bool {
 	return r.TLS != nil || strings.HasPrefix(strings.ToLower(w.cfg.PublicURL), "https://")
 }
 
-// cookieName is that of the session. The prefix, which browsers take only with
+// CookieName is that of the session. The prefix, which browsers take only with
 // TLS, keeps other hosts of the domain from setting it.
-func (w *Web) cookieName(r *http.Request) string {
-	if w.https(r) {
+func (w *Shell) CookieName(r *http.Request) string {
+	if w.HTTPS(r) {
 		return "__Host-headgate"
 	}
 	return "headgate"
 }
 
 // token is the session's token in the cookie; false without one that could be.
-func (w *Web) token(r *http.Request) (string, bool) {
-	cookie, err := r.Cookie(w.cookieName(r))
+func (w *Shell) token(r *http.Request) (string, bool) {
+	cookie, err := r.Cookie(w.CookieName(r))
 	if err != nil {
 		return "", false
 	}
@@ -104,11 +104,11 @@ func (w *Web) token(r *http.Request) (string, bool) {
 	return cookie.Value, err == nil && len(raw) == 32
 }
 
-// remember puts a session's token into the cookie; "" takes it away.
-func (w *Web) remember(c echo.Context, token string) {
+// SetSessionCookie puts a session's token into the cookie; "" takes it away.
+func (w *Shell) SetSessionCookie(c echo.Context, token string) {
 	cookie := &http.Cookie{
-		Name: w.cookieName(c.Request()), Value: token, Path: "/",
-		HttpOnly: true, Secure: w.https(c.Request()), SameSite: http.SameSiteLaxMode,
+		Name: w.CookieName(c.Request()), Value: token, Path: "/",
+		HttpOnly: true, Secure: w.HTTPS(c.Request()), SameSite: http.SameSiteLaxMode,
 	}
 	if token == "" {
 		cookie.MaxAge = -1

@@ -1,4 +1,4 @@
-package web
+package web_test
 
 import (
 	"bufio"
@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/web"
 )
 
 // addExceptions adds to acme a key, and an override, a list entry and a block for the
@@ -159,7 +160,7 @@ func TestTenantsAreListedAndCreated(t *testing.T) {
 func TestTenantsByPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	for i := range tenantsOnPage + 3 {
+	for i := range 50 + 3 {
 		_, err := w.tenants.CreateTenant(t.Context(), "many-"+string(rune('a'+i/26))+string(rune('a'+i%26)), tenants.Document{Name: "Many"})
 		must(t, err)
 	}
@@ -179,7 +180,7 @@ func TestTenantsByPages(t *testing.T) {
 			}
 		}
 	}
-	if len(seen) != tenantsOnPage+3 {
+	if len(seen) != 50+3 {
 		t.Errorf("%d tenants", len(seen))
 	}
 	for path, n := range seen {
@@ -222,7 +223,7 @@ func TestTenantHome(t *testing.T) {
 // The stream sends what is left as well as the traffic.
 func TestTenantLive(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(cfg *Config) { cfg.Stopping = context.Background() })
+	w := newWorld(t, func(cfg *config) { cfg.shell.Stopping = context.Background() })
 	w.publish("metered", metered(), "acme")
 	w.decide("acme", enforcement.Check{Path: "/v1/other", Cost: 45})
 	w.flush()
@@ -293,7 +294,7 @@ func TestTenantsTabsByRole(t *testing.T) {
 func TestTenantHomeWithLongLists(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
-	for i := range rowsCounted + 1 {
+	for i := range web.MaxCountedExceptions + 1 {
 		_, err := w.exceptions.CreateEntry(t.Context(), "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "user", Value: strconv.Itoa(i), ExpiresAt: w.clock().Add(time.Hour)})
 		must(t, err)
 	}

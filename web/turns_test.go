@@ -1,77 +1,24 @@
-package web
+package web_test
 
 import (
-	"context"
-	"crypto/sha256"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/a-h/templ"
-
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/web"
 )
-
-// Heavy pages have few turns: nobody takes those of others, whoever waits gets
-// the next one, and every turn comes back.
-func TestTurns(t *testing.T) {
-	t.Parallel()
-	var shared turns
-	gone, cancel := context.WithCancel(t.Context())
-	cancel()
-	take := func(party string) func() {
-		end, err := shared.take(t.Context(), party)
-		must(t, err)
-		return end
-	}
-	var ends []func()
-	for range maxTurnsEach {
-		ends = append(ends, take("acme"))
-	}
-	if _, err := shared.take(gone, "acme"); err == nil {
-		t.Error("one party has more than its turns")
-	}
-	for len(ends) < maxTurns {
-		ends = append(ends, take(strings.Repeat("x", len(ends))))
-	}
-	if _, err := shared.take(gone, "globex"); err == nil {
-		t.Error("a node has more than its turns")
-	}
-	waited := make(chan error)
-	for range maxTurnsEach {
-		go func() {
-			end, err := shared.take(t.Context(), "globex")
-			if err == nil {
-				end()
-				end() // once is enough
-			}
-			waited <- err
-		}()
-	}
-	ends[0]()
-	for range maxTurnsEach {
-		must(t, <-waited)
-	}
-	for _, end := range ends {
-		end()
-	}
-	if shared.taken != 0 || len(shared.of) != 0 {
-		t.Errorf("%d turns are still taken: %v", shared.taken, shared.of)
-	}
-}
 
 // A tenant's people together have a bounded share of downloads and playgrounds;
 // others go on.
 func TestOneTenantDoesNotTakeANode(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, func(cfg *Config) { cfg.Timeout = 3 * time.Second }) // so long it waits for a turn
+	w := newWorld(t, func(cfg *config) { cfg.shell.Timeout = 3 * time.Second }) // so long it waits for a turn
 	acme, err := w.tenants.Tenant(t.Context(), "acme")
 	must(t, err)
-	for range maxTurnsEach {
-		_, err := w.pages.turns.take(t.Context(), acme.ID)
-		must(t, err)
+	for range web.MaxSlotsEach {
+		w.shell.TakeSlot(t, acme.ID)
 	}
 	for _, path := range []string{"/tenants/acme/usage.csv", "/tenants/acme/audit.csv", "/playground"} {
 		got := w.get(path, "acme-viewer")
@@ -87,8 +34,8 @@ func TestOneTenantDoesNotTakeANode(t *testing.T) {
 			t.Errorf("%s: %d", by, got.Code)
 		}
 	}
-	if w.pages.turns.taken != maxTurnsEach {
-		t.Errorf("%d turns are taken", w.pages.turns.taken)
+	if w.shell.SlotsTaken() != web.MaxSlotsEach {
+		t.Errorf("%d turns are taken", w.shell.SlotsTaken())
 	}
 	if got := w.get("/tenants/acme", "acme-viewer"); got.Code != http.StatusOK {
 		t.Errorf("an ordinary page: %d", got.Code)
@@ -98,22 +45,10 @@ func TestOneTenantDoesNotTakeANode(t *testing.T) {
 // What is much work has turns: a new page of the kind is not left out.
 func TestHeavyPagesHaveTurns(t *testing.T) {
 	t.Parallel()
-	for _, r := range newWorld(t).pages.rows {
-		download := strings.HasSuffix(r.path, ".csv") || strings.HasSuffix(r.path, "/preview") || r.path == "/audit/verify"
-		if download && r.kind != heavy || r.action == accounts.Simulate && r.kind != dear {
-			t.Errorf("%s %s has no turns", r.method, r.path)
+	for _, r := range newWorld(t).shell.Table() {
+		download := strings.HasSuffix(r.Path, ".csv") || strings.HasSuffix(r.Path, "/preview") || r.Path == "/audit/verify"
+		if download && r.Kind != web.SlowExpensive || r.Action == accounts.Simulate && r.Kind != web.Expensive {
+			t.Errorf("%s %s has no turns", r.Method, r.Path)
 		}
-	}
-}
-
-// A carriage return in a text begins no event of its own.
-func TestReturnsInStreams(t *testing.T) {
-	t.Parallel()
-	to := httptest.NewRecorder()
-	s := &sender{to: to, control: http.NewResponseController(to), sent: map[string][sha256.Size]byte{}}
-	_, err := s.send(t.Context(), fragment{"list", templ.Raw("a\rdata: b\r\revent: other\r\nc\n\rid: 7")})
-	must(t, err)
-	if got, want := to.Body.String(), "event: list\ndata: a\ndata: data: b\ndata: \ndata: event: other\ndata: c\ndata: \ndata: id: 7\n\n"; got != want {
-		t.Errorf("%q", got)
 	}
 }

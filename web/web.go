@@ -7,22 +7,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/a-h/templ"
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
-	"github.com/headgate/headgate/internal/audit"
-	"github.com/headgate/headgate/internal/exceptions"
-	"github.com/headgate/headgate/internal/metrics"
-	"github.com/headgate/headgate/internal/nodes"
-	"github.com/headgate/headgate/internal/preview"
 	"github.com/headgate/headgate/internal/problem"
-	"github.com/headgate/headgate/internal/snapshot"
-	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
@@ -31,87 +24,56 @@ import (
 //go:embed static
 var static embed.FS
 
-// Config of the pages.
+// Config of the shell. Each page group has a Config of its own.
 type Config struct {
-	// Spec is openapi.yaml.
+	// Spec is the content of openapi.yaml.
 	Spec []byte
-	// Version of the binary, shown in the foot of each page.
+	// Version is the version of the binary. The foot of each page shows it.
 	Version string
-	// PublicURL is the address in the examples and in links, without a slash at
-	// the end; default: the address by which the page was asked for.
+	// PublicURL is the base URL in examples and links, without a slash at the end.
+	// The default is the URL of the request.
 	PublicURL string
-	// People who sign in. Default nil: there are only the pages for everybody.
+	// People are the people who sign in. If nil, only the pages for everybody are
+	// served: the API reference and the problem types.
 	People *accounts.People
-	// Tenants has the names of tenants; needed with People.
+	// Tenants finds the tenant that a path names. Plans finds the plan that a
+	// tenant follows. Both are needed with People.
 	Tenants *tenants.Service
-	// Refusals notes what signed-in people were refused; default: nobody does.
+	Plans   *plans.Service
+	// Refusals records which pages were forbidden to whom. If nil, nothing is recorded.
 	Refusals *accounts.Refusals
-	// Provider signs in by OpenID Connect, under the name ProviderName; its answer
-	// comes to /sign-in/oidc/callback. Default nil: with passwords only.
-	Provider     Provider
-	ProviderName string
-	// ClientAddress tells where a request comes from; default: the connection's
-	// other end.
+	// ClientAddress returns the address of a client. The default is the remote
+	// address of the connection.
 	ClientAddress func(*http.Request) string
-	// Plans and Exceptions are what pages show and edit; Audit is the log. All are
-	// needed with People.
-	Plans      *plans.Service
-	Exceptions *exceptions.Service
-	Audit      audit.Store
-	// Analytics has what was counted; Snapshot what is in force on this node, and
-	// Decider explains by it.
-	Analytics *metrics.Analytics
-	Snapshot  func() *snapshot.Snapshot
-	Decider   enforcement.Decider
-	// Answer is the status and the headers with which the API answers a decision;
-	// needed with People.
-	Answer func(*enforcement.Decision) (status int, header http.Header)
-	// Usage tells what tenants and their keys have left, and resets; needed with
-	// People.
-	Usage *usage.Service
-	// Preview holds drafts against what was counted; Fleet tells what is in force
-	// on which node. Needed with People.
-	Preview *preview.Service
-	Fleet   *nodes.Service
-	// Simulate plays one scenario.
-	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
-	// Changed makes an edit count on this node at once; default: nothing.
+	// Changed applies an edit on this node at once. The default does nothing.
 	Changed func(context.Context)
 	// Demo is set if the database is one of headgate demo; the pages show a banner.
 	Demo bool
-	// Process is what there is to know of the process that serves the pages.
-	Process Process
-	// AuditLines is how many lines a file of the audit log has at most; default
-	// 100,000.
-	AuditLines int
-	// Timeout is how long a page may wait for its answers; default 2 s. Then it is
-	// answered "not available". Live streams and downloads have more.
+	// Timeout bounds a page, except downloads and live streams. The default is 2 s.
 	Timeout time.Duration
-	// Stopping ends the live streams when it is done; default: never.
+	// Stopping ends the live streams when it is done. The default never ends them.
 	Stopping context.Context
-	// Now tells the time; default time.Now.
+	// Now returns the current time. The default is time.Now.
 	Now func() time.Time
-	// Logger hears of pages that failed. Default slog.Default.
+	// Logger logs pages that failed. The default is slog.Default.
 	Logger *slog.Logger
 }
 
-// Web holds the pages, parsed once.
-type Web struct {
+// A Shell runs the handlers of the page groups.
+type Shell struct {
 	cfg         Config
 	reference   views.Reference
 	assets      *assets
 	crossOrigin *http.CrossOriginProtection
-	rows        []row
-	readable    map[string]accounts.Action // of each path that can be read
+	rows        []Route
+	readable    map[string]accounts.Action // the action of each path with a GET row
 	streams     streams
-	turns       turns
-	questions   questions
-	chain       chain
+	slots       slots
 }
 
-// New reads the specification; an error means that the embedded file is broken,
-// or that the public address is none.
-func New(cfg Config) (*Web, error) {
+// New returns a shell. It fails if the specification cannot be read or if
+// PublicURL is not a URL.
+func New(cfg Config) (*Shell, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
@@ -120,9 +82,6 @@ func New(cfg Config) (*Web, error) {
 	}
 	if cfg.Changed == nil {
 		cfg.Changed = func(context.Context) {}
-	}
-	if cfg.AuditLines == 0 {
-		cfg.AuditLines = 100_000
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = 2 * time.Second
@@ -142,53 +101,71 @@ func New(cfg Config) (*Web, error) {
 	if err != nil {
 		return nil, fmt.Errorf("public address: %w", err)
 	}
-	w := &Web{cfg: cfg, reference: reference, assets: a, crossOrigin: guard}
-	w.rows = w.routes()
-	w.readable = make(map[string]accounts.Action, len(w.rows))
-	for _, r := range w.rows {
-		if r.method == http.MethodGet {
-			w.readable[r.path] = r.action
-		}
-	}
-	return w, nil
+	return &Shell{cfg: cfg, reference: reference, assets: a, crossOrigin: guard}, nil
 }
 
-// Register adds the whole route table of the package, and answers what it has no
-// route for: e is its alone.
-func (w *Web) Register(e *echo.Echo) {
+// Register builds the route table from the shell's own rows and those of the
+// page groups, and adds it to e. It also sets e's error handler.
+func (w *Shell) Register(e *echo.Echo, groups ...[]Route) {
+	w.rows = slices.Concat(append(groups, w.ownRoutes())...)
+	w.readable = make(map[string]accounts.Action, len(w.rows))
 	e.HTTPErrorHandler = w.fail
 	e.Use(compressed())
 	for _, r := range w.rows {
-		if w.cfg.People == nil && r.kind != open {
-			continue
-		}
 		serve := w.serve(r)
-		e.Add(r.method, r.path, serve)
-		if r.method == http.MethodGet {
-			e.HEAD(r.path, serve)
+		e.Add(r.Method, r.Path, serve)
+		if r.Method == http.MethodGet {
+			w.readable[r.Path] = r.Action
+			e.HEAD(r.Path, serve)
 		}
 	}
 }
 
-func (w *Web) docs(c echo.Context) error {
-	return w.render(c, http.StatusOK, views.ReferencePage(w.page(c, w.reference.Title), w.reference.At(w.origin(c))))
+// opens reports whether the route table has a page at a path that the Visitor
+// may open.
+func (w *Shell) opens(v Visitor, path string) bool {
+	action, exists := w.readable[path]
+	return exists && accounts.Authorize(v.Principal(), action) == nil
 }
 
-func (w *Web) problems(c echo.Context) error {
-	return w.render(c, http.StatusOK, views.ProblemsPage(w.page(c, "Problem types"), problem.Catalogue))
+// CanOpen reports whether the visitor may open the page of a route.
+func (w *Shell) CanOpen(c echo.Context, path string) bool { return w.opens(VisitorOf(c), path) }
+
+// Now returns the current time.
+func (w *Shell) Now() time.Time { return w.cfg.Now() }
+
+// Changed applies an edit on this node at once.
+func (w *Shell) Changed(ctx context.Context) { w.cfg.Changed(ctx) }
+
+// Log returns the logger of the pages.
+func (w *Shell) Log() *slog.Logger { return w.cfg.Logger }
+
+// Version returns the version of the binary.
+func (w *Shell) Version() string { return w.cfg.Version }
+
+// AssetURL returns the URL of a static file.
+func (w *Shell) AssetURL(name string) string { return w.assets.url(name) }
+
+func (w *Shell) docs(c echo.Context) error {
+	return w.Render(c, http.StatusOK, views.ReferencePage(w.Page(c, w.reference.Title), w.reference.At(w.Origin(c))))
 }
 
-func (w *Web) problemType(c echo.Context) error {
+func (w *Shell) problems(c echo.Context) error {
+	return w.Render(c, http.StatusOK, views.ProblemsPage(w.Page(c, "Problem types"), problem.Catalogue))
+}
+
+func (w *Shell) problemType(c echo.Context) error {
 	t, ok := problem.TypeByName(c.Param("type"))
 	if !ok {
-		return w.render(c, http.StatusNotFound, views.NotFoundPage(w.page(c, "There is no such page")))
+		return w.Render(c, http.StatusNotFound, views.NotFoundPage(w.Page(c, "There is no such page")))
 	}
-	return w.render(c, http.StatusOK, views.ProblemPage(w.page(c, t.Title), t))
+	return w.Render(c, http.StatusOK, views.ProblemPage(w.Page(c, t.Title), t))
 }
 
-func (w *Web) page(c echo.Context, title string) views.Page {
+func (w *Shell) Page(c echo.Context, title string) views.Page {
 	p := views.Page{
-		Title: title, Version: w.cfg.Version, Path: c.Request().URL.Path, Self: c.Request().URL.RequestURI(), Person: w.person(who(c)), Theme: theme(c.Request()),
+		Title: title, Version: w.cfg.Version, Path: c.Request().URL.Path, Self: c.Request().URL.RequestURI(), Person: w.Person(VisitorOf(c)),
+		Theme: theme(c.Request()),
 		Assets: views.Assets{
 			Stylesheet: w.assets.url("headgate.css"), Icon: w.assets.url("icon.svg"), Font: w.assets.url("inter-latin-5.3.0.woff2"),
 			Htmx: w.assets.url("htmx-2.0.11.min.js"), SSE: w.assets.url("htmx-ext-sse-2.2.4.min.js"),
@@ -198,27 +175,27 @@ func (w *Web) page(c echo.Context, title string) views.Page {
 	if w.cfg.People != nil {
 		p.AccountURL = "/account"
 	}
-	if v := who(c); v.signedIn() && v.user.TenantID == "" {
+	if v := VisitorOf(c); v.SignedIn() && v.User.TenantID == "" {
 		p.Demo = w.cfg.Demo
 	}
 	return p
 }
 
-// origin is the address that examples name.
-func (w *Web) origin(c echo.Context) string {
+// Origin is the address that examples name.
+func (w *Shell) Origin(c echo.Context) string {
 	if w.cfg.PublicURL != "" {
 		return strings.TrimSuffix(w.cfg.PublicURL, "/")
 	}
 	scheme := "http"
-	if w.https(c.Request()) {
+	if w.HTTPS(c.Request()) {
 		scheme = "https"
 	}
 	return scheme + "://" + c.Request().Host
 }
 
-// render draws into a buffer first, so that a failing component cannot leave
+// Render draws into a buffer first, so that a failing component cannot leave
 // half a page behind a 200.
-func (w *Web) render(c echo.Context, status int, page templ.Component) error {
+func (w *Shell) Render(c echo.Context, status int, page templ.Component) error {
 	var b bytes.Buffer
 	if err := page.Render(c.Request().Context(), &b); err != nil {
 		return fmt.Errorf("render %s: %w", c.Path(), err)

@@ -1,4 +1,4 @@
-package web
+package web_test
 
 import (
 	"encoding/json"
@@ -13,11 +13,12 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/web"
 )
 
 func handler(t *testing.T) http.Handler {
 	t.Helper()
-	w, err := New(Config{Spec: headgate.Spec, Version: "v1.2.3"})
+	w, err := web.New(web.Config{Spec: headgate.Spec, Version: "v1.2.3"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,13 +159,13 @@ func TestWhatIsNoPage(t *testing.T) {
 // A page that panics is a problem, and the connection lives on.
 func TestPanicOfAPage(t *testing.T) {
 	t.Parallel()
-	w, err := New(Config{Spec: headgate.Spec})
+	w, err := web.New(web.Config{Spec: headgate.Spec})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := echo.New()
 	w.Register(e)
-	e.GET("/broken", func(echo.Context) error { panic("secret") }, recovered)
+	e.GET("/broken", func(echo.Context) error { panic("secret") }, web.Recovered)
 	if page := get(t, e, "/broken"); page.Code != http.StatusInternalServerError || strings.Contains(page.Body.String(), "secret") {
 		t.Errorf("%d %s", page.Code, page.Body)
 	}

@@ -1,4 +1,4 @@
-package web
+package web_test
 
 import (
 	"context"
@@ -38,6 +38,12 @@ import (
 	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/admin"
+	planpages "github.com/headgate/headgate/web/plans"
+	"github.com/headgate/headgate/web/signin"
+	tenantpages "github.com/headgate/headgate/web/tenants"
+	trafficpages "github.com/headgate/headgate/web/traffic"
 )
 
 // start is when every test's clock begins.
@@ -60,10 +66,20 @@ type world struct {
 	engine     *enforcement.Engine
 	flusher    *metrics.Flusher
 	recorder   *metrics.Recorder
-	pages      *Web
+	shell      *web.Shell
 	log        *strings.Builder
 	now        atomic.Int64 // microseconds since the epoch
 	fixture
+}
+
+// A config is the configuration of the shell and of each page group.
+type config struct {
+	shell   web.Config
+	signin  signin.Config
+	traffic trafficpages.Config
+	plans   planpages.Config
+	tenants tenantpages.Config
+	admin   admin.Config
 }
 
 // A fixture is what every world begins with: an owner, an editor and a viewer,
@@ -189,7 +205,7 @@ func (w *world) populate(ctx context.Context) error {
 	return err
 }
 
-func newWorld(t testing.TB, change ...func(*Config)) *world {
+func newWorld(t testing.TB, change ...func(*config)) *world {
 	t.Helper()
 	f, err := populated()
 	must(t, err)
@@ -202,7 +218,7 @@ func empty(t testing.TB) *world {
 	return over(t, fixture{ids: map[string]string{}, cookies: map[string]string{}})
 }
 
-func over(t testing.TB, f fixture, change ...func(*Config)) *world {
+func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	t.Helper()
 	w := &world{t: t, log: &strings.Builder{}, fixture: fixture{f.database, maps.Clone(f.ids), maps.Clone(f.cookies)}}
 	w.now.Store(start.UnixMicro())
@@ -220,30 +236,44 @@ func over(t testing.TB, f fixture, change ...func(*Config)) *world {
 	w.engine = enforcement.NewEngine(recorder.InstrumentLimiter(inprocess.New(inprocess.Config{Now: w.now.Load})),
 		enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: recorder})
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
-	cfg := Config{
-		Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Refusals: w.refusals, Now: w.clock,
-		Plans: w.plans, Exceptions: w.exceptions, Audit: w.store,
-		Analytics: analytics, Snapshot: w.watcher.Current, Decider: w.engine,
-		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock}),
-		Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock}),
-		Fleet:   nodes.NewService(w.store),
-		Answer:  answered,
-		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
-			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})
+	usages := usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock})
+	cfg := config{
+		shell: web.Config{
+			Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Plans: w.plans, Refusals: w.refusals, Now: w.clock,
+			Changed:  func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
+			Timeout:  time.Minute, // of a busy machine
+			Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise
+			Logger:   slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
 		},
-		Changed:  func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
-		Timeout:  time.Minute, // of a busy machine
-		Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise
-		Logger:   slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
+		signin: signin.Config{People: w.people},
+		traffic: trafficpages.Config{
+			Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Usage: usages,
+			Snapshot: w.watcher.Current, Decider: w.engine, Answer: answered,
+		},
+		plans: planpages.Config{
+			Plans: w.plans, Nodes: nodes.NewService(w.store), Audit: w.store,
+			Preview: preview.NewService(preview.Config{Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock}),
+			Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
+				return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: freshLimiter})
+			},
+		},
+		tenants: tenantpages.Config{
+			Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Analytics: analytics, Usage: usages, Snapshot: w.watcher.Current,
+		},
+		admin: admin.Config{
+			People: w.people, Tenants: w.tenants, Audit: w.store,
+			Snapshot: w.watcher.Current, Nodes: nodes.NewService(w.store),
+		},
 	}
 	for _, c := range change {
 		c(&cfg)
 	}
-	pages, err := New(cfg)
+	var err error
+	w.shell, err = web.New(cfg.shell)
 	must(t, err)
-	w.pages = pages
 	e := echo.New()
-	pages.Register(e)
+	w.shell.Register(e, signin.Routes(w.shell, cfg.signin), trafficpages.Routes(w.shell, cfg.traffic),
+		planpages.Routes(w.shell, cfg.plans), tenantpages.Routes(w.shell, cfg.tenants), admin.Routes(w.shell, cfg.admin))
 	w.handler = e
 	return w
 }

@@ -13,6 +13,11 @@ import (
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/admin"
+	planpages "github.com/headgate/headgate/web/plans"
+	"github.com/headgate/headgate/web/signin"
+	tenantpages "github.com/headgate/headgate/web/tenants"
+	trafficpages "github.com/headgate/headgate/web/traffic"
 )
 
 // newHandler puts the API and the pages behind one address.
@@ -40,12 +45,9 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	if err != nil {
 		return nil, err
 	}
-	pages, err := web.New(web.Config{
-		Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Refusals: n.refusals,
-		Plans: n.plans, Exceptions: n.exceptions, Audit: n.store, Analytics: n.analytics, Usage: n.usage,
-		Preview: n.preview, Fleet: n.fleet, Demo: demoData.Present, Process: n.process(s),
-		Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer, Simulate: simulateOne, Changed: n.refresh(log), Stopping: ctx,
-		Provider: provider, ProviderName: s.OIDCName, ClientAddress: cfg.ClientAddress, Logger: log,
+	shell, err := web.New(web.Config{
+		Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Plans: n.plans,
+		Refusals: n.refusals, Demo: demoData.Present, ClientAddress: cfg.ClientAddress, Changed: n.refresh(log), Stopping: ctx, Logger: log,
 	})
 	if err != nil {
 		return nil, err
@@ -57,7 +59,22 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 			return next(c)
 		}
 	})
-	pages.Register(e)
+	shell.Register(e,
+		signin.Routes(shell, signin.Config{People: n.people, Provider: provider, ProviderName: s.OIDCName}),
+		trafficpages.Routes(shell, trafficpages.Config{
+			Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage,
+			Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,
+		}),
+		planpages.Routes(shell, planpages.Config{
+			Plans: n.plans, Preview: n.preview, Nodes: n.fleet, Audit: n.store, Simulate: simulateOne,
+		}),
+		tenantpages.Routes(shell, tenantpages.Config{
+			Tenants: n.tenants, Plans: n.plans, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage, Snapshot: n.watcher.Current,
+		}),
+		admin.Routes(shell, admin.Config{
+			People: n.people, Tenants: n.tenants, Audit: n.store,
+			Snapshot: n.watcher.Current, Nodes: n.fleet, Process: n.process(s),
+		}))
 	both := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if api.Serves(r.URL.Path) {
 			rest.ServeHTTP(w, r)

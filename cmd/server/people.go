@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/oidc"
-	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/signin"
 )
 
 // openPeople makes what people sign in with. Failed sign-ins are counted by the
@@ -65,7 +65,7 @@ func (n *node) keepPeople(work context.Context, tasks *errgroup.Group, log *slog
 }
 
 // provider is where people can sign in by OpenID Connect; nil without one.
-func (s *serveSettings) provider() (web.Provider, error) {
+func (s *serveSettings) provider() (signin.Provider, error) {
 	if s.OIDCIssuer == "" {
 		return nil, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/admin"
 )
 
 // How long refusals with their explanations are kept, and how many.
@@ -17,18 +17,18 @@ const (
 )
 
 // process is what the pages tell of this process.
-func (n *node) process(s *serveCommand) web.Process {
+func (n *node) process(s *serveCommand) admin.Process {
 	database := "SQLite"
 	if s.production() {
 		database = "PostgreSQL"
 	}
-	return web.Process{
+	return admin.Process{
 		Node: n.id, Database: database, Limiter: n.limiterKind, GoVersion: runtime.Version(), Build: buildOf(),
 		Schema: func(ctx context.Context) (current, latest int, err error) {
 			m, err := n.store.MigrationStatus(ctx)
 			return m.Version, m.Latest, err
 		},
-		Retention: []web.Retention{
+		Retention: []admin.Retention{
 			{What: "Counts by the minute", Kept: time.Duration(s.RetentionMinutes), Setting: settingName("retention-minutes")},
 			{What: "Counts by the hour", Kept: time.Duration(s.RetentionHours), Setting: settingName("retention-hours")},
 			{What: "Counts by the day", Kept: time.Duration(s.RetentionDays), Setting: settingName("retention-days")},

@@ -1,0 +1,257 @@
+package admin
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/web/views"
+)
+
+// An actorKind is how a kind of actor is shown.
+type actorKind struct{ label, icon string }
+
+var actorKinds = map[string]actorKind{
+	"user":         {"A person", "user-round"},
+	"operator_key": {"An operator key", "key-round"},
+	"tenant_key":   {"A key of the tenant", "key-round"},
+	"command":      {"A command at the machine", "command"},
+	"system":       {"Headgate itself", "server"},
+	"operator":     {"Somebody of the operator", "building-2"},
+}
+
+func actorKindOf(kind string) actorKind {
+	if k, known := actorKinds[kind]; known {
+		return k
+	}
+	return actorKind{kind, "circle-help"}
+}
+
+// actions are the words of what a line says was done; the name of what it was
+// done to follows.
+var actions = map[string]string{
+	"access.refused":         "was refused",
+	"block.create":           "blocked a key of",
+	"block.delete":           "ended the block of a key of",
+	"block.expire":           "let a block end of",
+	"counter.reset":          "reset the counters of",
+	"demo.begin":             "began to make the demo data",
+	"demo.make":              "made the demo data",
+	"invitation.withdraw":    "withdrew the invitation of",
+	"key.create":             "created the API key",
+	"key.revoke":             "revoked the API key",
+	"key.rotate":             "rotated the API key",
+	"list_entry.create":      "put on a list",
+	"list_entry.delete":      "took off a list",
+	"list_entry.expire":      "let end on a list",
+	"operator_key.create":    "created the operator key",
+	"operator_key.revoke":    "revoked the operator key",
+	"operator_key.rotate":    "rotated the operator key",
+	"override.create":        "created an override of",
+	"override.delete":        "ended an override of",
+	"override.expire":        "let an override end of",
+	"plan.create":            "created the plan",
+	"plan.delete":            "deleted the plan",
+	"plan.publish":           "published the plan",
+	"plan.save_draft":        "edited the draft of the plan",
+	"session.end":            "ended sessions of",
+	"session.sign_in":        "signed in as",
+	"session.sign_in_failed": "failed to sign in as",
+	"session.sign_out":       "signed out as",
+	"setting.delete":         "removed the setting",
+	"setting.put":            "changed the setting",
+	"sign_in.failed":         "failed to sign in as",
+	"tenant.create":          "created the tenant",
+	"tenant.delete":          "deleted the tenant",
+	"tenant.update":          "changed the tenant",
+	"user.create":            "joined as",
+	"user.invite":            "invited",
+	"user.password":          "set a new password of",
+	"user.remove":            "removed the person",
+	"user.set_up":            "set Headgate up as",
+	"user.update":            "changed the person",
+}
+
+// actionWords words an action; one that is not known stands as it is.
+func actionWords(action string) string {
+	if words, known := actions[action]; known {
+		return words
+	}
+	return action
+}
+
+const (
+	longestValue = 400
+	noInstant    = "0001-01-01T00:00:00Z"
+)
+
+// fieldChanges compares two documents field by field: what was added, removed or
+// changed, by the fields' names. Elements of a list go by their slug, name or id,
+// if all have one. A document that is no JSON is one field.
+func fieldChanges(before, after json.RawMessage) []views.FieldChange {
+	old, now := fieldsOf(before), fieldsOf(after)
+	var names []string
+	for name := range old {
+		names = append(names, name)
+	}
+	for name := range now {
+		if _, both := old[name]; !both {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	var list []views.FieldChange
+	for _, name := range names {
+		was, had := old[name]
+		is, has := now[name]
+		change := views.FieldChange{Field: name, What: "changed", Before: was, After: is}
+		switch {
+		case had && has && was == is:
+			continue
+		case !had:
+			change.What = "added"
+		case !has:
+			change.What = "removed"
+		}
+		list = append(list, change)
+	}
+	return list
+}
+
+// fieldsOf are the leaves of a document by their paths.
+func fieldsOf(document json.RawMessage) map[string]string {
+	fields := map[string]string{}
+	if len(document) == 0 {
+		return fields
+	}
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber() // numbers stay as they are written
+	var v any
+	if d.Decode(&v) != nil {
+		fields["document"] = shortened(string(document))
+		return fields
+	}
+	leaves(fields, "", v)
+	return fields
+}
+
+func leaves(fields map[string]string, path string, v any) {
+	switch v := v.(type) {
+	case map[string]any:
+		if len(v) == 0 && path != "" {
+			fields[path] = "{}"
+		}
+		for name, value := range v {
+			under := name
+			if path != "" {
+				under = path + "." + name
+			}
+			leaves(fields, under, value)
+		}
+	case []any:
+		if plain, all := plainList(v); all {
+			fields[named(path)] = plain
+			return
+		}
+		names := elementNames(v)
+		for i, value := range v {
+			leaves(fields, path+"["+names[i]+"]", value)
+		}
+	default:
+		fields[named(path)] = leaf(v)
+	}
+}
+
+// named is a path, or a word for the document itself.
+func named(path string) string {
+	if path == "" {
+		return "document"
+	}
+	return path
+}
+
+// plainList is a list of texts and numbers as one text.
+func plainList(list []any) (string, bool) {
+	words := make([]string, len(list))
+	for i, v := range list {
+		switch v.(type) {
+		case map[string]any, []any:
+			return "", false
+		}
+		words[i] = leaf(v)
+	}
+	if len(words) == 0 {
+		return "none", true
+	}
+	return shortened(strings.Join(words, ", ")), true
+}
+
+// elementNames tells the elements of a list apart: by the first of slug, name and
+// id that all have and no two share, else by their places.
+func elementNames(list []any) []string {
+	for _, field := range []string{"slug", "name", "id"} {
+		names, seen := make([]string, 0, len(list)), map[string]bool{}
+		for _, v := range list {
+			m, _ := v.(map[string]any)
+			name, _ := m[field].(string)
+			if name == "" || seen[name] {
+				break
+			}
+			seen[name] = true
+			names = append(names, name)
+		}
+		if len(names) == len(list) {
+			return names
+		}
+	}
+	names := make([]string, len(list))
+	for i := range list {
+		names[i] = strconv.Itoa(i + 1)
+	}
+	return names
+}
+
+// leaf words one value.
+func leaf(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "none"
+	case bool:
+		if v {
+			return "yes"
+		}
+		return "no"
+	case json.Number:
+		return v.String()
+	case string:
+		switch v {
+		case "":
+			return "empty"
+		case noInstant:
+			return "never"
+		}
+		return shortened(v)
+	}
+	return ""
+}
+
+func shortened(text string) string {
+	if r := []rune(text); len(r) > longestValue {
+		return string(r[:longestValue]) + "…"
+	}
+	return text
+}
+
+// indented is a document with a line for each field; "" for none.
+func indented(document json.RawMessage) string {
+	if len(document) == 0 {
+		return ""
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, document, "", "  ") != nil {
+		return string(document)
+	}
+	return b.String()
+}

@@ -1,0 +1,113 @@
+// Package admin serves the pages of administration: people and members, API and
+// operator keys, the audit log, the nodes, and the settings.
+package admin
+
+import (
+	"net/http"
+	"slices"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/web"
+)
+
+// Config of the pages.
+type Config struct {
+	People  *accounts.People
+	Tenants *tenants.Service
+	// Audit is the log. AuditLines bounds a downloaded file of it; the default is
+	// 100,000 lines.
+	Audit      audit.Store
+	AuditLines int
+	// Snapshot is in force on this node. Nodes reports what each node has in force.
+	Snapshot func() *snapshot.Snapshot
+	Nodes    *nodes.Service
+	// Process describes the process that serves the pages.
+	Process Process
+}
+
+type pages struct {
+	*web.Shell
+	cfg   Config
+	chain chain
+}
+
+// Routes returns the rows of the pages.
+func Routes(shell *web.Shell, cfg Config) []web.Route {
+	if cfg.AuditLines == 0 {
+		cfg.AuditLines = 100_000
+	}
+	w := &pages{Shell: shell, cfg: cfg}
+	return slices.Concat(
+		w.peopleRoutes("/people", accounts.PeopleRead, accounts.PeopleWrite),
+		w.peopleRoutes(web.TenantPath+"/members", accounts.MembersRead, accounts.MembersWrite),
+		w.keyRoutes(), w.auditRoutes(), w.settingsRoutes())
+}
+
+// peopleRoutes are the rows of the operator's people, or of a tenant's members.
+func (w *pages) peopleRoutes(base string, read, write accounts.Action) []web.Route {
+	return []web.Route{
+		web.Get(base, read, w.listPeople),
+		web.Post(base, write, w.invite),
+		web.Post(base+"/invitations/:invitation/withdraw", write, w.withdraw),
+		web.Get(base+"/:user", read, w.onePerson),
+		web.Post(base+"/:user/role", write, w.changeRole),
+		web.Post(base+"/:user/link", write, w.newLink),
+		web.Post(base+"/:user/disable", write, w.disable),
+		web.Post(base+"/:user/enable", write, w.enable),
+		web.Post(base+"/:user/remove", write, w.remove),
+	}
+}
+
+func (w *pages) keyRoutes() []web.Route {
+	const write, operatorWrite = accounts.KeysWrite, accounts.OperatorKeysWr
+	const base = web.TenantPath + "/keys"
+	return []web.Route{
+		web.Get(base, accounts.KeysRead, w.listKeys),
+		web.Post(base, write, w.createKey),
+		web.Get(base+"/new", write, w.newKeyForm),
+		web.Get(base+"/:key/rotate", write, w.rotateForm),
+		web.Post(base+"/:key/rotate", write, w.rotateKey),
+		web.Get(base+"/:key/revoke", write, w.revokeForm),
+		web.Post(base+"/:key/revoke", write, w.revokeKey),
+
+		web.Get(operatorKeysPath, accounts.OperatorKeysRd, w.listOperatorKeys),
+		web.Post(operatorKeysPath, operatorWrite, w.createOperatorKey),
+		web.Get(operatorKeysPath+"/new", operatorWrite, w.newOperatorKey),
+		web.Get(operatorKeysPath+"/:key/rotate", operatorWrite, w.rotateOperatorForm),
+		web.Post(operatorKeysPath+"/:key/rotate", operatorWrite, w.rotateOperatorKey),
+		web.Get(operatorKeysPath+"/:key/revoke", operatorWrite, w.revokeOperatorForm),
+		web.Post(operatorKeysPath+"/:key/revoke", operatorWrite, w.revokeOperatorKey),
+	}
+}
+
+func (w *pages) auditRoutes() []web.Route {
+	const all, own = accounts.TenantsList, accounts.TenantRead
+	const ofTenant = web.TenantPath + "/audit"
+	return []web.Route{
+		web.Get("/audit", all, w.showAudit),
+		web.Get("/audit.csv", all, w.auditCSV).As(web.SlowExpensive),
+		web.Post("/audit/verify", all, w.verifyAudit).As(web.SlowExpensive),
+		web.Get("/audit/:line", all, w.showAuditLine),
+		web.Get(ofTenant, own, w.showAudit),
+		web.Get(ofTenant+".csv", own, w.auditCSV).As(web.SlowExpensive),
+		web.Get(ofTenant+"/:line", own, w.showAuditLine),
+	}
+}
+
+func (w *pages) settingsRoutes() []web.Route {
+	const read = accounts.OperatorKeysRd
+	return []web.Route{
+		web.Get("/system", accounts.TenantsList, w.showSystem),
+		web.Get("/system/live", accounts.TenantsList, w.liveSystem).As(web.Slow),
+		web.Get("/settings", read, func(c echo.Context) error { return c.Redirect(http.StatusSeeOther, operatorKeysPath) }),
+		web.Get("/settings/retention", read, w.showRetention),
+		web.Get("/settings/roles", read, w.showRoles),
+		web.Get("/settings/about", read, w.showAbout),
+	}
+}

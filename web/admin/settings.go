@@ -1,0 +1,102 @@
+package admin
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/views"
+)
+
+var settingsPages = []struct{ text, path string }{
+	{"People", "/people"},
+	{"Operator keys", operatorKeysPath},
+	{"Retention", "/settings/retention"},
+	{"Roles", "/settings/roles"},
+	{"About", "/settings/about"},
+}
+
+func (w *pages) settingsTabs(c echo.Context, current string) []views.Tab {
+	var list []views.Tab
+	for _, page := range settingsPages {
+		if w.CanOpen(c, page.path) {
+			list = append(list, views.Tab{Text: page.text, URL: page.path, Current: page.path == current})
+		}
+	}
+	return list
+}
+
+// settingsPage is a page below /settings, with its crumbs.
+func (w *pages) settingsPage(c echo.Context, title string, above ...views.Link) views.Page {
+	p := w.Page(c, title)
+	p.Crumbs = append(append([]views.Link{{Text: "Settings", URL: "/settings"}}, above...), views.Link{Text: title})
+	return p
+}
+
+func (w *pages) showRetention(c echo.Context) error {
+	v := views.Kept{Tabs: w.settingsTabs(c, "/settings/retention")}
+	for _, r := range w.cfg.Process.Retention {
+		v.Rows = append(v.Rows, views.KeptRow{What: r.What, Kept: strings.TrimPrefix(keptWords(r), "kept "), Setting: r.Setting})
+	}
+	return w.Render(c, http.StatusOK, views.KeptPage(w.settingsPage(c, "Retention"), v))
+}
+
+// actionsTold are the actions of the table of roles, in words and in the order in
+// which they are shown.
+var actionsTold = []struct {
+	action accounts.Action
+	words  string
+}{
+	{accounts.Check, "Ask for decisions"},
+	{accounts.Simulate, "Play scenarios"},
+	{accounts.TenantsList, "See all tenants, the system and the whole audit log"},
+	{accounts.TenantRead, "See a tenant: its usage, refusals, overrides, lists and audit log"},
+	{accounts.TenantWrite, "Create, change, suspend and delete tenants"},
+	{accounts.KeysRead, "See a tenant's API keys"},
+	{accounts.KeysWrite, "Create, rotate and revoke a tenant's API keys"},
+	{accounts.MembersRead, "See a tenant's members"},
+	{accounts.MembersWrite, "Invite, change and remove a tenant's members"},
+	{accounts.ExceptionsWrite, "Set overrides, lists and blocks, and reset counters"},
+	{accounts.PlansRead, "See plans"},
+	{accounts.PlansWrite, "Edit and publish plans"},
+	{accounts.PeopleRead, "See the operator's people"},
+	{accounts.PeopleWrite, "Invite, change and remove the operator's people"},
+	{accounts.OperatorKeysRd, "See operator keys and settings"},
+	{accounts.OperatorKeysWr, "Create, rotate and revoke operator keys"},
+	{accounts.Self, "Change one's own name, password and sessions"},
+}
+
+// showRoles draws the table that Authorize asks.
+func (w *pages) showRoles(c echo.Context) error {
+	v := views.RoleTable{Tabs: w.settingsTabs(c, "/settings/roles")}
+	for _, r := range accounts.Roles() {
+		v.Roles = append(v.Roles, web.RoleName(r))
+	}
+	for _, a := range actionsTold {
+		operator, tenant := accounts.NeededScopes(a.action)
+		r := views.RoleRow{Words: a.words, Action: string(a.action), OperatorKey: string(operator), TenantKey: string(tenant)}
+		for _, role := range accounts.Roles() {
+			r.May = append(r.May, accounts.Allowed(a.action, role))
+		}
+		v.Rows = append(v.Rows, r)
+	}
+	return w.Render(c, http.StatusOK, views.RolesPage(w.settingsPage(c, "Roles"), v))
+}
+
+func (w *pages) showAbout(c echo.Context) error {
+	v := views.About{Tabs: w.settingsTabs(c, "/settings/about"), Licenses: w.AssetURL("LICENSES.txt")}
+	for _, f := range []views.AuditFact{
+		{Name: "Version", Text: w.Version()},
+		{Name: "Build", Text: w.cfg.Process.Build},
+		{Name: "Go", Text: w.cfg.Process.GoVersion},
+		{Name: "Address", Text: w.Origin(c)},
+	} {
+		if f.Text != "" {
+			v.Facts = append(v.Facts, f)
+		}
+	}
+	return w.Render(c, http.StatusOK, views.AboutPage(w.settingsPage(c, "About"), v))
+}

@@ -1,0 +1,193 @@
+package admin
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/web/views"
+)
+
+// fleetView is the nodes as a page shows them.
+func (w *pages) fleetView(ctx context.Context) (views.Fleet, error) {
+	o, err := w.cfg.Nodes.Overview(ctx)
+	if err != nil {
+		return views.Fleet{}, err
+	}
+	f := views.Fleet{Headline: headline(&o), Tone: "good"}
+	switch {
+	case len(o.Nodes) == 0:
+		f.Tone, f.Hint = "warn", "A node tells of itself some seconds after its start."
+	case o.Unwell > 0:
+		f.Tone = "bad"
+		for i := range o.Nodes {
+			if o.Nodes[i].Level() == nodes.Warning && f.Tone != "bad" {
+				f.Tone = "warn"
+			}
+		}
+	}
+	if !o.OneVersion() {
+		f.Hint = "Different versions run: " + versionWords(o.Versions) + ". That is usual during an upgrade, and works; finish it."
+	} else if len(o.Nodes) == 1 && o.Nodes[0].Limiter == nodes.LimiterInProcess {
+		f.Hint = "One node that counts by itself is a whole Headgate. Before a second one is started, give both a Redis and a PostgreSQL."
+	}
+	for i := range o.Nodes {
+		f.Nodes = append(f.Nodes, w.nodeView(&o.Nodes[i], &o))
+	}
+	return f, nil
+}
+
+// headline says in one line how all nodes are.
+func headline(o *nodes.Overview) string {
+	if len(o.Nodes) == 0 {
+		return "No node has told of itself yet"
+	}
+	parts := []string{counted(len(o.Nodes), "node", "nodes")}
+	switch {
+	case o.Unwell == 0 && len(o.Nodes) == 1:
+		parts = append(parts, "well")
+	case o.Unwell == 0:
+		parts = append(parts, "all well")
+	default:
+		parts = append(parts, fmt.Sprintf("%d not well", o.Unwell))
+	}
+	if o.Silent > 0 {
+		parts = append(parts, fmt.Sprintf("%d silent", o.Silent))
+	}
+	if o.OneVersion() {
+		if len(o.Nodes) > 1 {
+			parts = append(parts, "one version")
+		}
+	} else {
+		parts = append(parts, fmt.Sprintf("%d versions", len(o.Versions)))
+	}
+	return strings.Join(append(parts, "revision "+strconv.FormatInt(o.Revision, 10)), ", ")
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return strconv.Itoa(n) + " " + many
+}
+
+func versionWords(list []nodes.Release) string {
+	words := make([]string, len(list))
+	for i, r := range list {
+		words[i] = cmp.Or(r.Version, "unknown") + " on " + counted(r.Nodes, "node", "nodes")
+	}
+	return strings.Join(words, ", ")
+}
+
+// toneOf a level.
+func toneOf(l nodes.Level) string {
+	switch l {
+	case nodes.Alarm:
+		return "bad"
+	case nodes.Warning:
+		return "warn"
+	case nodes.Note:
+		return "quiet"
+	}
+	return "good"
+}
+
+// nodeView is one node. Of a silent one only what is true for long is shown.
+func (w *pages) nodeView(r *nodes.Report, o *nodes.Overview) views.FleetNode {
+	n := views.FleetNode{
+		ID: r.ID, Name: r.Name, This: r.ID == w.cfg.Process.Node && r.ID != "", Silent: r.Silent,
+		Level: r.Level().String(), Tone: toneOf(r.Level()),
+	}
+	for _, v := range r.Verdicts {
+		n.Verdicts = append(n.Verdicts, views.FleetVerdict{Level: v.Level.String(), Tone: toneOf(v.Level), Text: v.Text})
+	}
+	add := func(name string, value views.Number, note, tone string) {
+		n.Facts = append(n.Facts, views.FleetFact{Name: name, Value: value, Note: note, Tone: tone})
+	}
+	word := func(text string) views.Number { return views.Number{Text: text, Exact: text} }
+	seen := views.Duration(r.SilentFor.Truncate(time.Second))
+	if r.Unreadable {
+		add("Seen", views.Number{Text: seen.Text + " ago", Exact: seen.Exact}, "", "")
+		return n
+	}
+	tone := ""
+	if len(o.Versions) > 1 && r.Version != o.Versions[0].Version {
+		tone = "warn"
+	}
+	add("Version", word(r.Version), r.GoVersion, tone)
+	if r.Silent {
+		add("Last seen", views.Number{Text: seen.Text + " ago", Exact: seen.Exact}, "", "bad")
+		add("Was up", views.Duration(r.Up.Truncate(time.Second)), "", "")
+		add("Revision", word(strconv.FormatInt(r.Snapshot.Revision, 10)), "when it was last seen", "")
+		return n
+	}
+	add("Up", views.Duration(r.Up.Truncate(time.Second)), "since "+r.StartedAt.UTC().Format("2 Jan 15:04 UTC"), "")
+	note, tone := "the newest", ""
+	if r.Behind > 0 {
+		note, tone = fmt.Sprintf("%d behind", r.Behind), "warn"
+	}
+	add("Revision", word(strconv.FormatInt(r.Snapshot.Revision, 10)), note, tone)
+	add("Confirmed", views.Number{Text: views.Duration(r.Confirmed.Truncate(time.Second)).Text + " ago", Exact: r.Confirmed.String()},
+		"by the database", "")
+	if r.Snapshot.Problems > 0 {
+		add("Problems", views.Count(int64(r.Snapshot.Problems)), "objects that it cannot use", "warn")
+	}
+	redisFacts(r, o.At, add)
+	if l := r.Database.Polls; l.Calls > 0 {
+		add("Database", views.Duration(l.P50), "median, "+views.Duration(l.P99).Text+" p99 of a read", "")
+	}
+	if d := r.Database.Report; d > 0 {
+		add("Write", views.Duration(d), "of its last report", "")
+	}
+	add("Decisions", views.Number{
+		Text:  views.Count(int64(r.Counts.Rate()+0.5)).Text + " / s",
+		Exact: strconv.FormatFloat(r.Counts.Rate(), 'f', 2, 64),
+	}, "", "")
+	add("Waiting", views.Count(r.Counts.WaitingRows), "rows of counts, "+views.Count(r.Counts.WaitingRefusals).Text+" refusals", "")
+	if !r.Counts.FailingSince.IsZero() {
+		add("Counts", word("not written"), "for "+views.Duration(max(0, r.Ago(r.Counts.FailingSince, o.At)).Truncate(time.Second)).Text, "bad")
+	}
+	if r.Counts.Folded+r.Counts.NotKept > 0 {
+		add("Left out", views.Count(r.Counts.Folded), "counts folded, "+views.Count(r.Counts.NotKept).Text+" refusals not kept", "warn")
+	}
+	add("Heap", bytesNumber(r.Process.Heap), views.Count(r.Process.Goroutines).Text+" goroutines", "")
+	return n
+}
+
+// redisFacts are what a node says of its limiter.
+func redisFacts(r *nodes.Report, now time.Time, add func(name string, value views.Number, note, tone string)) {
+	if r.Limiter != nodes.LimiterRedis {
+		add("Limiter", views.Number{Text: "in this process", Exact: r.Limiter}, "", "")
+		return
+	}
+	since := views.Duration(max(0, r.Ago(r.Redis.Since, now)).Truncate(time.Second))
+	name := strings.TrimSpace("Redis " + r.Redis.Version)
+	if !r.Redis.Reachable {
+		add(name, views.Number{Text: "away", Exact: "away for " + since.Exact}, "breaker open for "+since.Text, "bad")
+		return
+	}
+	add(name, views.Number{Text: "reachable", Exact: "for " + since.Exact}, "for "+since.Text, "")
+	if l := r.Redis.RoundTrips; l.Calls > 0 {
+		add("Round trip", views.Duration(l.P50), "median, "+views.Duration(l.P99).Text+" p99", "")
+	}
+	if n := r.Redis.BreakerOpened; n > 0 {
+		add("Breaker", views.Count(n), "times opened since the start", "")
+	}
+}
+
+// bytesNumber words a size.
+func bytesNumber(n int64) views.Number {
+	exact := views.Count(n).Exact + " bytes"
+	size := float64(n)
+	for _, unit := range []string{"B", "KiB", "MiB"} {
+		if size < 1000 {
+			return views.Number{Text: strconv.FormatFloat(size, 'f', 0, 64) + " " + unit, Exact: exact}
+		}
+		size /= 1024
+	}
+	return views.Number{Text: strconv.FormatFloat(size, 'f', 1, 64) + " GiB", Exact: exact}
+}

@@ -1,0 +1,59 @@
+package web
+
+import (
+	"testing"
+	"time"
+)
+
+// What the outer suite, in package web_test, uses of the shell.
+
+var (
+	Static    = static
+	NewAssets = newAssets
+	Recovered = recovered
+)
+
+const (
+	MaxStreams      = maxStreams
+	MaxForm         = maxForm
+	MaxWideForm     = maxWideForm
+	ThemeCookie     = themeCookie
+	RequestIDHeader = requestIDHeader
+	MaxOwnStreams   = maxOwnStreams
+	MaxSlotsEach    = maxSlotsEach
+)
+
+// URLs returns the URL of each static file by its name.
+func (a *assets) URLs() map[string]string { return a.urls }
+
+// Table returns the route table.
+func (w *Shell) Table() []Route { return w.rows }
+
+// TakeSlot takes a slot of a party.
+func (w *Shell) TakeSlot(t testing.TB, party string) {
+	_, err := w.slots.take(t.Context(), party)
+	must(t, err)
+}
+
+// SlotsTaken returns the number of slots in use.
+func (w *Shell) SlotsTaken() int { return w.slots.taken }
+
+// SetStreams sets the number of open streams of the node.
+func (w *Shell) SetStreams(n int64) { w.streams.open.Store(n) }
+
+// Streams returns the number of open streams of the node.
+func (w *Shell) Streams() int64 { return w.streams.open.Load() }
+
+// SetStreamsOf sets the number of open streams of one person.
+func (w *Shell) SetStreamsOf(user string, n int) { w.streams.own = map[string]int{user: n} }
+
+// RecheckSessionsEvery sets how often streams check their session.
+func (w *Shell) RecheckSessionsEvery(d time.Duration) { w.streams.recheck = d }
+
+// must fails a test of this package.
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

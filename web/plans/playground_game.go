@@ -1,0 +1,333 @@
+package plans
+
+import (
+	"math"
+	"math/rand/v2"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/web/views"
+)
+
+// epoch is near where scenarios begin: at the first edge of a window after it, so
+// that windows by the clock begin with the scenario.
+var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
+
+// patterns of traffic, as the form offers them.
+var patterns = []views.Option{
+	{
+		Value: "edge", Label: "Attack at a window's edge",
+		Hint: "the requests in the last sixth of the first window, and as many in the first sixth of the next; " +
+			"windows that begin at the first request are opened by one at 0",
+	},
+	{Value: "steady", Label: "Steady", Hint: "the requests spread evenly over each period"},
+	{Value: "bursts", Label: "Bursts", Hint: "the requests all at once, at the beginning of each period"},
+	{Value: "ramp", Label: "Ramp", Hint: "from none, growing evenly up to the requests in each period at the end"},
+	{
+		Value: "random", Label: "Random",
+		Hint: "as many on average, each independent of the others (Poisson); the same seed gives the same times",
+	},
+	{Value: "own", Label: "Own times", Hint: "the times below"},
+}
+
+// lanes are the algorithms in the order of the page, and whether they are chosen
+// if nobody chooses.
+var lanes = []struct {
+	algorithm enforcement.Algorithm
+	first     bool
+	title     string
+}{
+	{enforcement.FixedWindow, true, "Fixed window"},
+	{enforcement.SlidingWindowCounter, true, "Sliding window counter"},
+	{enforcement.SlidingWindowLog, true, "Sliding window log"},
+	{enforcement.TokenBucket, true, "Token bucket"},
+	{enforcement.GCRA, false, "GCRA (decides as the token bucket)"},
+}
+
+// An arrival is requests of one instant.
+type arrival struct {
+	at int64 // milliseconds from the beginning
+	n  int64
+}
+
+// A game is what the form of the playground says.
+type game struct {
+	text     map[string]string // as typed, by field
+	chosen   []enforcement.Algorithm
+	quota    int64
+	window   time.Duration
+	burst    int64
+	anchor   enforcement.Anchor
+	pattern  string
+	requests int64
+	every    time.Duration
+	seed     uint64
+	cost     int64
+	duration time.Duration
+	arrivals []arrival
+	faults   problem.Fields
+}
+
+// gameDefaults show at first sight what the algorithms differ in.
+var gameDefaults = map[string]string{
+	"quota": "10", "window": "1m", "burst": "", "anchor": "clock", "pattern": "edge", "requests": "10", "every": "1m",
+	"seed": "1", "times": "", "cost": "1", "duration": "2m",
+}
+
+// readGame reads an address; what is not in it is as it is by default.
+func readGame(params url.Values) *game {
+	g := &game{text: map[string]string{}}
+	for name, value := range gameDefaults {
+		if params.Has(name) {
+			value = strings.ToValidUTF8(strings.TrimSpace(params.Get(name)), "\ufffd")
+		}
+		if len(params[name]) > 1 {
+			g.faults.Add("/"+name, "is given more than once")
+		}
+		g.text[name] = value
+	}
+	g.readAlgorithms(params["algorithm"])
+	g.quota = g.number("quota", 0, enforcement.MaxQuota)
+	g.window = g.length("window")
+	if g.text["burst"] != "" {
+		g.burst = g.number("burst", 1, enforcement.MaxQuota)
+	}
+	var known bool
+	if g.anchor, known = enforcement.ParseAnchor(g.text["anchor"]); !known {
+		g.faults.Add("/anchor", "must be first_hit or clock")
+	}
+	if g.pattern = g.text["pattern"]; !slices.ContainsFunc(patterns, func(o views.Option) bool { return o.Value == g.pattern }) {
+		g.faults.Add("/pattern", "is none of those in the list")
+	}
+	g.requests = g.number("requests", 1, maxArrivals)
+	g.every = g.length("every")
+	g.seed = uint64(g.number("seed", 0, 1<<53))
+	g.cost = g.number("cost", 0, enforcement.MaxCost)
+	g.duration = g.length("duration")
+	if len(g.faults) == 0 {
+		g.arrive()
+	}
+	return g
+}
+
+func (g *game) readAlgorithms(names []string) {
+	for _, name := range names {
+		a, known := enforcement.ParseAlgorithm(name)
+		if !known {
+			g.faults.Add("/algorithm", "has one that is not known")
+			return
+		}
+		if !slices.Contains(g.chosen, a) {
+			g.chosen = append(g.chosen, a)
+		}
+	}
+	for _, l := range lanes {
+		if len(names) == 0 && l.first {
+			g.chosen = append(g.chosen, l.algorithm)
+		}
+	}
+}
+
+// number reads a whole number; commas at the thousands are no matter.
+func (g *game) number(field string, least, most int64) int64 {
+	n, err := strconv.ParseInt(strings.ReplaceAll(g.text[field], ",", ""), 10, 64)
+	if err != nil || n < least || n > most {
+		g.faults.Add("/"+field, "must be a whole number from %s to %s", views.Count(least).Exact, views.Count(most).Exact)
+	}
+	return n
+}
+
+func (g *game) length(field string) time.Duration {
+	d, err := enforcement.ParseWindow(g.text[field])
+	if err != nil {
+		g.faults.Add("/"+field, "%v", err)
+	}
+	return d
+}
+
+// arrive makes the times of the pattern.
+func (g *game) arrive() {
+	duration, every := g.duration.Milliseconds(), g.every.Milliseconds()
+	field := "requests"
+	total := int64(0)
+	// add tells whether there may be more.
+	add := func(at, n int64) bool {
+		if at >= duration || total > maxArrivals {
+			return false
+		}
+		if last := len(g.arrivals) - 1; last >= 0 && g.arrivals[last].at == at {
+			g.arrivals[last].n += n
+		} else {
+			g.arrivals = append(g.arrivals, arrival{at, n})
+		}
+		total += n
+		return true
+	}
+	switch g.pattern {
+	case "edge":
+		g.edge(add)
+	case "steady":
+		for i := int64(0); add(i/g.requests*every+i%g.requests*every/g.requests, 1); i++ {
+		}
+	case "bursts":
+		for i := int64(0); add(i*every, g.requests); i++ {
+		}
+	case "ramp":
+		// After t there were requests·t²/(2·every·duration).
+		for i := int64(1); add(int64(math.Sqrt(2*float64(every)*float64(duration)*float64(i)/float64(g.requests))), 1); i++ {
+		}
+	case "random":
+		gap, at := float64(every)/float64(g.requests), 0.0
+		dice := rand.New(rand.NewPCG(g.seed, 0)) //nolint:gosec // the same seed gives the same times
+		for at += gap * dice.ExpFloat64(); add(int64(at), 1); at += gap * dice.ExpFloat64() {
+		}
+	case "own":
+		field = "times"
+		for _, a := range g.own(duration) {
+			add(a.at, a.n)
+		}
+	}
+	switch {
+	case len(g.faults) > 0:
+	case total > maxArrivals:
+		g.faults.Add("/"+field, "come to more than %s requests in this duration: one simulation takes no more", views.Count(maxArrivals).Exact)
+	case total == 0:
+		g.faults.Add("/"+field, "come to no request in this duration")
+	}
+}
+
+// edge is the requests just before the first window ends, and as many just after.
+func (g *game) edge(add func(at, n int64) bool) {
+	window := g.window.Milliseconds()
+	part := max(1, window/6)
+	if g.duration.Milliseconds() < window+part {
+		g.faults.Add("/duration", "must be a window and a sixth at least, for an attack at its edge")
+		return
+	}
+	if g.anchor == enforcement.FirstHit {
+		add(0, 1)
+	}
+	for _, from := range []int64{window - part, window} {
+		for i := range g.requests {
+			add(from+i*part/g.requests, 1)
+		}
+	}
+}
+
+var ownTime = regexp.MustCompile(`^([0-9]{1,9})(?:\.([0-9]{1,3}))?(ms|s|m|h)?(?:x([1-9][0-9]{0,4}))?$`)
+
+// own reads times like 0 0.5 59.9s 1mx10: seconds if no unit is said, and behind
+// an x how many come at once.
+func (g *game) own(duration int64) []arrival {
+	var list []arrival
+	for text := range strings.FieldsFuncSeq(g.text["times"], func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }) {
+		m := ownTime.FindStringSubmatch(text)
+		if m == nil || m[2] != "" && m[3] == "ms" {
+			g.faults.Add("/times", "has %.40q, which is no time like 0, 0.5, 500ms, 2m or 60x10", text)
+			return nil
+		}
+		units, _ := strconv.ParseInt(m[1], 10, 64) // at most nine digits
+		parts, _ := strconv.ParseInt((m[2] + "000")[:3], 10, 64)
+		size := map[string]int64{"ms": 1, "": 1000, "s": 1000, "m": 60_000, "h": 3_600_000}[m[3]]
+		a := arrival{at: units*size + parts*size/1000, n: 1}
+		if m[4] != "" {
+			a.n, _ = strconv.ParseInt(m[4], 10, 64) // at most five digits
+		}
+		if a.at >= duration {
+			g.faults.Add("/times", "has %.40q, which is not before the duration ends", text)
+			return nil
+		}
+		if list = append(list, a); len(list) > maxArrivals {
+			g.faults.Add("/times", "are more than one simulation takes")
+			return nil
+		}
+	}
+	slices.SortStableFunc(list, func(a, b arrival) int { return int(a.at - b.at) })
+	return list
+}
+
+// limit is that of a lane.
+func (g *game) limit(a enforcement.Algorithm) enforcement.Limit {
+	l := enforcement.Limit{Name: "l1", Algorithm: a, Quota: g.quota, Window: g.window}
+	if a.Bucket() {
+		l.Burst = g.burst
+	}
+	if a.Windowed() {
+		l.Anchor = g.anchor
+	}
+	return l
+}
+
+// values are the game as an address.
+func (g *game) values() url.Values {
+	v := url.Values{}
+	for name, text := range g.text {
+		if text != "" {
+			v.Set(name, text)
+		}
+	}
+	for _, a := range g.chosen {
+		v.Add("algorithm", a.String())
+	}
+	return v
+}
+
+// form is what was typed.
+func (g *game) form() views.Playground {
+	in := func(name, label, hint string) views.Input {
+		return views.Input{Name: name, Label: label, Hint: hint, Type: "text", Autocomplete: "off", Value: g.text[name], Optional: true}
+	}
+	v := views.Playground{
+		Quota: in("quota", "Quota", ""), Window: in("window", "Window", "like 1s, 1m, 24h"),
+		Burst: in("burst", "Burst", "Of buckets. Empty: the quota."),
+		Anchor: views.Select{Name: "anchor", Label: "Windows begin", Value: g.text["anchor"], Options: []views.Option{
+			{Value: "clock", Label: "by the clock"}, {Value: "first_hit", Label: "at the first request"},
+		}},
+		Pattern:  views.Select{Name: "pattern", Label: "Pattern", Value: g.text["pattern"], Options: patterns},
+		Requests: in("requests", "Requests", ""), Every: in("every", "In each period of", "Not for the attack."),
+		Seed: in("seed", "Seed", "Of random."),
+		Cost: in("cost", "Cost of each", ""), Duration: in("duration", "Duration", ""),
+		Times: in("times", "Own times", "In seconds: 0 0.5 59.9, or with ms, s, m, h; x10 for ten at once: 1mx10."),
+	}
+	for _, o := range patterns {
+		if o.Value == g.pattern {
+			v.Said = o.Label + ": " + o.Hint + "."
+		}
+	}
+	for _, l := range lanes {
+		v.Algorithms = append(v.Algorithms, views.PlayedAlgorithm{
+			Name: l.algorithm.String(), Label: l.title,
+			Chosen: slices.Contains(g.chosen, l.algorithm),
+		})
+	}
+	for _, e := range []struct{ text, pattern, requests, every, duration string }{
+		{"Attack at the edge", "edge", "10", "1m", "2m"},
+		{"A little too fast", "steady", "15", "1m", "4m"},
+		{"Bursts", "bursts", "15", "30s", "4m"},
+		{"Ramp", "ramp", "30", "1m", "4m"},
+		{"Random", "random", "10", "1m", "6m"},
+	} {
+		q := url.Values{"pattern": {e.pattern}, "requests": {e.requests}, "every": {e.every}, "duration": {e.duration}}
+		v.Examples = append(v.Examples, views.Tab{Text: e.text, URL: "/playground?" + q.Encode(), Current: g.isExample(q)})
+	}
+	return v
+}
+
+// isExample reports whether the game is the one of an example.
+func (g *game) isExample(q url.Values) bool {
+	for name, value := range gameDefaults {
+		if q.Has(name) {
+			value = q.Get(name)
+		}
+		if g.text[name] != value {
+			return false
+		}
+	}
+	return true
+}

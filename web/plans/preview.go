@@ -1,0 +1,258 @@
+package plans
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/views"
+)
+
+// previewSpans are the times that a draft can be held against.
+var previewSpans = []string{"6h", "24h", "7d"}
+
+// previewPlan is GET /plans/:plan/preview.
+func (w *pages) previewPlan(c echo.Context) error {
+	p, err := w.planOf(c)
+	if err != nil {
+		return err
+	}
+	name := c.QueryParam("range")
+	if !slices.Contains(previewSpans, name) {
+		name = "24h"
+	}
+	span, _ := web.PresetNamed(name)
+	now := w.Now()
+	made, err := w.cfg.Preview.Draft(c.Request().Context(), p.ID, now.Add(-span.Length), now)
+	if err != nil {
+		return err
+	}
+	head, err := w.planHead(c, made.Plan, "/preview")
+	if err != nil {
+		return err
+	}
+	v := views.PlanPreview{PlanHead: head, Span: previewSpan(span, made), Empty: made.Requests == 0}
+	for _, option := range previewSpans {
+		o, _ := web.PresetNamed(option)
+		link := views.RangeLink{Text: o.Name, Label: o.Label, URL: planPath(p) + "/preview?range=" + o.Name, Current: o.Name == name}
+		v.Spans = append(v.Spans, link)
+	}
+	v.Notes = previewNotes(made)
+	v.Refused = views.Count(made.Refused)
+	v.RefusedRate = views.Percent(made.Refused, made.Requests)
+	v.Tiles = previewTiles(made)
+	for i := range made.Policies {
+		v.Policies = append(v.Policies, drawPreviewed(c, p, made, &made.Policies[i]))
+		if s := &made.Policies[i]; s.Shadow != nil {
+			v.InShadow = append(v.InShadow, drawShadow(s))
+		}
+	}
+	return w.Render(c, http.StatusOK, views.PlanPreviewPage(w.planPage(c, made.Plan, "Preview"), v))
+}
+
+// previewSpan says what time the figures are of: of one that was cut, first what
+// is left.
+func previewSpan(asked web.Preset, p preview.Preview) string {
+	if p.Clipped != "" {
+		return spanWords(p.From, p.To) + ": of " + strings.ToLower(asked.Label[:1]) + asked.Label[1:] + ", what can be told"
+	}
+	return asked.Label + ", " + spanWords(p.From, p.To)
+}
+
+func spanWords(from, to time.Time) string {
+	return from.UTC().Format("2 Jan 15:04") + " to " + to.UTC().Format("2 Jan 15:04 UTC")
+}
+
+func previewNotes(p preview.Preview) []string {
+	var out []string
+	if p.Clipped != "" {
+		out = append(out, web.Sentence(p.Clipped))
+	}
+	if p.Left > 0 {
+		out = append(out, planCount(p.Left, "tenant of the plan is", "tenants of the plan are")+
+			" not in these figures: the plan has more than can be read at once.")
+	}
+	if p.Joined > 0 {
+		out = append(out, planCount(p.Joined, "tenant was", "tenants were")+" put on the plan within this time and left out.")
+	}
+	return out
+}
+
+func previewTiles(p preview.Preview) []views.Tile {
+	tiles := []views.Tile{
+		{Label: "Requests", Value: views.Count(p.Requests), Note: strconv.Itoa(p.Active) + " of " + planCount(p.Tenants, "tenant", "tenants") +
+			" asked something"},
+		{Label: "Refused by what is published", Value: views.Count(p.Refused), Note: views.Percent(p.Refused, p.Requests).Text + " of requests"},
+	}
+	would := views.Tile{
+		Label: "Refused by the draft", Value: views.Number{Text: "not known", Exact: "a policy needs shadow"},
+		Note: "a policy that would be enforced needs shadow",
+	}
+	if p.Total != nil {
+		would.Value, would.Note = boundsNumber(*p.Total), views.Percent(p.Total.High, p.Requests).Text+" of requests, at most"
+		if p.Total.Low == p.Total.High {
+			would.Note = views.Percent(p.Total.High, p.Requests).Text + " of requests"
+		}
+	}
+	return append(tiles, would)
+}
+
+// boundsNumber is "12" or "12 to 40".
+func boundsNumber(b preview.Bounds) views.Number {
+	low, high := views.Count(b.Low), views.Count(b.High)
+	if b.Low == b.High {
+		return low
+	}
+	return views.Number{Text: low.Text + " – " + high.Text, Exact: low.Exact + " to " + high.Exact}
+}
+
+var certainties = map[preview.Certainty]views.ModeBadge{
+	preview.Exact:       {Text: "exact", Tone: "good", Title: "as it was counted"},
+	preview.Estimated:   {Text: "estimated", Tone: "warn", Title: "from counts of each minute, with bounds that hold"},
+	preview.NeedsShadow: {Text: "needs shadow", Tone: "violet", Title: "nothing that was counted can say"},
+}
+
+func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *preview.Policy) views.PreviewPolicy {
+	v := views.PreviewPolicy{
+		ID: "preview-" + p.Slug, Slug: p.Slug, Mode: planMode(p.Mode), Certainty: certainties[p.Certainty], Why: web.Sentence(p.Why),
+		Requests: views.Count(p.Requests), Limits: limitWords(p.Limits),
+	}
+	if p.Change != preview.Same {
+		v.Change = string(p.Change)
+	}
+	for _, n := range p.Notes {
+		v.Notes = append(v.Notes, web.Sentence(n))
+	}
+	if p.Published != nil {
+		v.Figures = append(v.Figures, drawFigure(v.ID+"-published", "Refused as published", p.Requests, p.Published))
+	}
+	if p.Shadow != nil {
+		v.Figures = append(v.Figures, drawFigure(v.ID+"-shadow", "Would have refused, in shadow", p.Requests, p.Shadow))
+	}
+	if p.Draft != nil && p.Change != preview.Removed {
+		title := "The draft would refuse"
+		if p.Mode == enforcement.PolicyShadow {
+			title = "The draft would refuse, were it enforced"
+		}
+		v.Figures = append(v.Figures, drawFigure(v.ID+"-draft", title, p.Requests, p.Draft))
+	}
+	if p.Certainty == preview.NeedsShadow && p.Mode == enforcement.PolicyEnforce && p.Change != preview.Removed && mayEditPlans(c) {
+		v.ShadowURL, v.Revision = planPath(plan)+"/preview/shadow", strconv.FormatInt(made.Plan.DraftRevision, 10)
+	}
+	return v
+}
+
+// drawShadow is a policy that is published in shadow: what it would have refused,
+// of whom and where.
+func drawShadow(p *preview.Policy) views.PreviewPolicy {
+	v := views.PreviewPolicy{ID: "preview-" + p.Slug, Slug: p.Slug}
+	f := drawFigure(v.ID+"-live", "Would refuse", p.Requests, p.Shadow)
+	const named = 3
+	var routes []string
+	for _, r := range p.Shadow.Routes[:min(named, len(p.Shadow.Routes))] {
+		routes = append(routes, r.Route)
+	}
+	if more := len(p.Shadow.Routes) - len(routes); more > 0 {
+		routes = append(routes, planCount(more, "more", "more"))
+	}
+	if f.Summary = planCount(p.Shadow.AllTenants, "tenant", "tenants"); len(routes) > 0 {
+		f.Summary += ": " + listed(routes, "and")
+	}
+	v.Figures = []views.Figure{f}
+	return v
+}
+
+func drawFigure(id, title string, requests int64, f *preview.Figure) views.Figure {
+	v := views.Figure{ID: id, Title: title, Refused: views.Count(f.Refused), Rate: views.Percent(f.Refused, requests), None: f.Refused == 0}
+	if f.Low != f.High {
+		v.Bounds = "between " + views.Count(f.Low).Exact + " and " + views.Count(f.High).Exact
+	}
+	var parts []string
+	if f.AllTenants > 0 {
+		parts = append(parts, planCount(f.AllTenants, "tenant", "tenants"))
+	}
+	if n := len(f.Routes); n > 0 {
+		parts = append(parts, planCount(n, "route", "routes"))
+	}
+	v.Summary = strings.Join(parts, ", ")
+	for _, t := range f.Tenants {
+		row := views.FigureTenant{
+			Name: t.Name, URL: "/tenants/" + t.Slug, Note: t.Unread, Refused: views.Count(t.Refused),
+			Requests: views.Count(t.Requests),
+		}
+		if t.Low != t.High {
+			row.Bounds = views.Count(t.Low).Text + " – " + views.Count(t.High).Text
+		}
+		v.Tenants = append(v.Tenants, row)
+	}
+	for _, r := range f.Routes {
+		row := views.FigureRoute{Route: r.Route, Refused: views.Count(r.Refused), Requests: views.Count(r.Requests)}
+		if !r.Exact {
+			row.Note = "with what other policies refused there"
+		}
+		v.Routes = append(v.Routes, row)
+	}
+	for _, k := range f.Keys {
+		v.Keys = append(v.Keys, views.FigureKey{
+			Tenant: k.Tenant, Key: keyText(k), Refused: views.Count(k.Refused),
+			Requests: views.Count(k.Requests),
+		})
+	}
+	return v
+}
+
+// keyText is a key's parts in words.
+func keyText(k preview.KeyFigure) string {
+	var parts []string
+	for i, name := range k.Names {
+		switch {
+		case i < len(k.Missing) && k.Missing[i]:
+			parts = append(parts, "no "+name)
+		case i < len(k.Values):
+			parts = append(parts, name+" "+k.Values[i])
+		}
+	}
+	text := strings.Join(parts, ", ")
+	if k.Redacted {
+		text += " (hashed)"
+	}
+	return text
+}
+
+// shadowPolicy is POST /plans/:plan/preview/shadow: one policy of the draft is put
+// in shadow.
+func (w *pages) shadowPolicy(c echo.Context) error {
+	f, err := web.Form(c, "policy", "revision")
+	if err != nil {
+		return err
+	}
+	p, err := w.planOf(c)
+	if err != nil {
+		return err
+	}
+	revision, err := formRevision(f.Get("revision"))
+	if err != nil {
+		return err
+	}
+	draft := p.Draft.Content()
+	at := slices.IndexFunc(draft.Policies, func(o plans.Policy) bool { return o.Slug == f.Get("policy") })
+	if at < 0 {
+		return problem.New(problem.Conflict, "the draft has no such policy any more")
+	}
+	draft.Policies[at].Mode = enforcement.PolicyShadow
+	ctx := c.Request().Context()
+	if _, err := w.cfg.Plans.SaveDraft(ctx, p.ID, plans.New(draft), revision); err != nil {
+		return err
+	}
+	w.Changed(ctx)
+	return c.Redirect(http.StatusSeeOther, planPath(p)+"/preview?done=shadowed")
+}

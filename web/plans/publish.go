@@ -1,0 +1,404 @@
+package plans
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/views"
+)
+
+// reviewFaults are the faults or warnings of a review, with the policy that they
+// are about.
+func reviewFaults(d plans.Document, list problem.Fields) []views.Fault {
+	f := formOf(d)
+	r := f.read()
+	var out []views.Fault
+	for _, p := range list {
+		message := web.Sentence(p.Message)
+		if whose := f.whose(r.field(p.Pointer)); whose != "" {
+			message = whose + ": " + web.EndSentence(p.Message)
+		}
+		out = append(out, views.Fault{Message: message})
+	}
+	return out
+}
+
+// diffPlan is GET /plans/:plan/diff.
+func (w *pages) diffPlan(c echo.Context) error {
+	p, err := w.planOf(c)
+	if err != nil {
+		return err
+	}
+	head, err := w.planHead(c, p, "/diff")
+	if err != nil {
+		return err
+	}
+	now, published, err := w.inForce(c.Request().Context(), p)
+	if err != nil {
+		return err
+	}
+	review := w.cfg.Plans.Inspect(p.Draft)
+	v := views.DiffPage{
+		PlanHead: head, From: "nothing", To: "the draft", Faults: reviewFaults(p.Draft, review.Faults),
+		Warnings: reviewFaults(p.Draft, review.Warnings),
+	}
+	if published {
+		v.From = versionName(p.Published)
+	}
+	if v.Diff, err = diffView("draft", now, p.Draft); err != nil {
+		return err
+	}
+	if v.Diff.Empty {
+		v.Warnings = nil
+	}
+	return w.Render(c, http.StatusOK, views.PlanDiffPage(w.planPage(c, p, "Changes"), v))
+}
+
+// publishForm is GET /plans/:plan/publish.
+func (w *pages) publishForm(c echo.Context) error {
+	p, err := w.planOf(c)
+	if err != nil {
+		return err
+	}
+	return w.showPublish(c, http.StatusOK, p, p.Draft, 0, "", nil)
+}
+
+// showPublish asks whether a document is to be published: the draft, or with a
+// number a version from before.
+func (w *pages) showPublish(c echo.Context, status int, p plans.Plan, to plans.Document, number int, note string,
+	list []views.Fault,
+) error {
+	head, err := w.planHead(c, p, "/diff")
+	if err != nil {
+		return err
+	}
+	now, _, err := w.inForce(c.Request().Context(), p)
+	if err != nil {
+		return err
+	}
+	v := views.PublishPage{
+		PlanHead: head, Title: "Publish the draft as " + versionName(p.Latest+1), Button: "Publish for " + head.Tenants,
+		Action: planPath(p) + "/publish", BackURL: planPath(p) + "/diff",
+		Lead:   "It is in force for " + head.Tenants + " as soon as each node has heard of it: within a second, usually.",
+		Hidden: []views.Hidden{{Name: "revision", Value: strconv.FormatInt(p.DraftRevision, 10)}}, Faults: list,
+		Note: views.Text{
+			Name: "note", Label: "Why (optional)", Value: note, Rows: 2, Optional: true,
+			Hint: "The history and the audit log show it.",
+		},
+	}
+	if number > 0 {
+		v.Title, v.Button = "Go back to "+versionName(number), "Publish "+versionName(number)+" for "+head.Tenants
+		v.Action, v.BackURL = versionPath(p, number)+"/publish", versionPath(p, number)
+		v.Hidden = []views.Hidden{{Name: "in_force", Value: strconv.Itoa(p.Published)}}
+		if number > p.Published {
+			v.Title = "Publish " + versionName(number) + " again"
+		}
+	}
+	for _, f := range list {
+		if f.Field == "note" {
+			v.Note.Error = f.Message
+		}
+	}
+	if v.Diff, err = diffView("publish", now, to); err != nil {
+		return err
+	}
+	review := w.cfg.Plans.Inspect(to)
+	if number == 0 {
+		v.Faults = append(v.Faults, reviewFaults(to, review.Faults)...)
+		v.Blocked = len(review.Faults) > 0
+	}
+	v.Warnings = reviewFaults(to, review.Warnings)
+	return w.Render(c, status, views.PlanPublishPage(w.planPage(c, p, "Publish"), v))
+}
+
+// publishPlan is POST /plans/:plan/publish.
+func (w *pages) publishPlan(c echo.Context) error {
+	f, err := web.Form(c, "revision", "note")
+	if err != nil {
+		return err
+	}
+	p, err := w.planOf(c)
+	if err != nil {
+		return err
+	}
+	revision, err := formRevision(f.Get("revision"))
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	after, _, err := w.cfg.Plans.Publish(ctx, p.ID, plans.Publish{IfRevision: revision, Note: f.Get("note")})
+	return w.published(c, p, p.Draft, 0, f.Get("note"), after, err)
+}
+
+// published goes on to where the new version can be watched, or shows the form
+// again.
+func (w *pages) published(c echo.Context, p plans.Plan, to plans.Document, number int, note string, after plans.Plan, err error) error {
+	switch {
+	case err == nil:
+		w.Changed(c.Request().Context())
+		q := url.Values{"version": {strconv.Itoa(after.Published)}, "revision": {strconv.FormatInt(after.Revision, 10)}}
+		return c.Redirect(http.StatusSeeOther, planPath(p)+"/rollout?"+q.Encode())
+	case problem.Is(err, problem.Stale):
+		now, failed := w.cfg.Plans.Plan(c.Request().Context(), p.ID)
+		if failed != nil {
+			return failed
+		}
+		if number == 0 {
+			to = now.Draft
+		}
+		return w.showPublish(c, http.StatusConflict, now, to, number, note, []views.Fault{{
+			Message: "Somebody else changed the plan since you opened this page, so nothing was published. " +
+				"This is how it stands now: look at it again.",
+		}})
+	case problem.Is(err, problem.Invalid):
+		var list []views.Fault
+		for _, fault := range faultsOf(err) {
+			if fault.Pointer == "/note" {
+				list = append(list, views.Fault{Field: "note", Message: web.Sentence("the note " + fault.Message)})
+			}
+		}
+		return w.showPublish(c, http.StatusUnprocessableEntity, p, to, number, note, list)
+	}
+	return err
+}
+
+// pollFor is how long after an edit of a plan the page of its nodes asks again by
+// itself. A page that is left open does not keep its session alive for ever.
+const pollFor = 10 * time.Minute
+
+// rollout is GET /plans/:plan/rollout: on which nodes the revision of the address
+// is in force.
+func (w *pages) rollout(c echo.Context) error {
+	p, err := w.planOf(c)
+	if err != nil {
+		return err
+	}
+	revision, err := strconv.ParseInt(c.QueryParam("revision"), 10, 64)
+	if err != nil || revision <= 0 || revision > p.Revision {
+		revision = p.Revision
+	}
+	number, err := strconv.Atoi(c.QueryParam("version"))
+	if err != nil || number <= 0 || number > p.Latest {
+		number = p.Published
+	}
+	head, err := w.planHead(c, p, "")
+	if err != nil {
+		return err
+	}
+	o, err := w.cfg.Nodes.Overview(c.Request().Context())
+	if err != nil {
+		return err
+	}
+	v := drawRollout(o, revision)
+	v.Poll = !v.Done && w.Now().Sub(p.UpdatedAt) < pollFor
+	v.PlanHead, v.Version = head, "Version "+strconv.Itoa(number)+" is published"
+	if number == 0 {
+		v.Version = "Nothing is published"
+	}
+	v.URL = planPath(p) + "/rollout?" + url.Values{"version": {strconv.Itoa(number)}, "revision": {strconv.FormatInt(revision, 10)}}.Encode()
+	return w.Render(c, http.StatusOK, views.PlanRolloutPage(w.planPage(c, p, "In force"), v))
+}
+
+// drawRollout says which nodes have a revision. Nodes that are not heard of are
+// shown and not waited for.
+func drawRollout(o nodes.Overview, revision int64) views.Rollout {
+	var v views.Rollout
+	have, all, silent := 0, 0, 0
+	for i := range o.Nodes {
+		n := &o.Nodes[i]
+		row := views.RolloutNode{Name: n.Name, State: "not yet", Tone: "warn", Seen: views.NewMoment(n.SeenAt, o.At)}
+		switch {
+		case n.Silent:
+			row.State, row.Tone = "not heard of", "bad"
+			silent++
+		case n.Snapshot.Revision >= revision:
+			row.State, row.Tone = "in force", "good"
+			have++
+			all++
+		default:
+			if n.Snapshot.Held != "" {
+				row.State = "held: " + n.Snapshot.Held
+			}
+			all++
+		}
+		v.Nodes = append(v.Nodes, row)
+	}
+	v.Done = all > 0 && have == all
+	switch {
+	case all == 0:
+		v.Summary = "No node has told yet what it has in force. Each tells every few seconds."
+	case v.Done:
+		v.Summary = "It is in force on " + planCount(all, "node: the only one", "nodes: all of them") + "."
+	default:
+		v.Summary = "It is in force on " + strconv.Itoa(have) + " of " + planCount(all, "node", "nodes") +
+			". What nodes tell is up to five seconds old."
+	}
+	if silent > 0 {
+		v.Silent = planCount(silent, "node was", "nodes were") + " not heard of for a while, and not waited for."
+	}
+	return v
+}
+
+// historyPage is how many publications stand on one page.
+const historyPage = 50
+
+// planHistory is GET /plans/:plan/history.
+func (w *pages) planHistory(c echo.Context) error {
+	p, err := w.planOf(c)
+	if err != nil {
+		return err
+	}
+	head, err := w.planHead(c, p, "/history")
+	if err != nil {
+		return err
+	}
+	after := c.QueryParam("after")
+	if uuid.Validate(after) != nil {
+		after = ""
+	}
+	lines, err := w.cfg.Audit.AuditEntries(c.Request().Context(),
+		audit.Filter{Object: p.ID, Action: "plan.publish", After: after, Limit: historyPage + 1})
+	if err != nil {
+		return err
+	}
+	v := views.History{PlanHead: head}
+	if len(lines) > historyPage {
+		lines = lines[:historyPage]
+		v.Next = planPath(p) + "/history?after=" + lines[historyPage-1].ID
+	}
+	highest := 0
+	for i, l := range slices.Backward(lines) { // oldest first
+		pub, is := plans.PublicationOf(l)
+		if !is {
+			continue
+		}
+		v.Rows = append(v.Rows, views.Publication{
+			Version: "Version " + strconv.Itoa(pub.Version), URL: versionPath(p, pub.Version), By: pub.By.Name, Note: pub.Note,
+			At: views.NewMoment(pub.At, w.Now()), Current: i == 0 && after == "", Back: pub.Version <= highest,
+		})
+		highest = max(highest, pub.Version)
+	}
+	slices.Reverse(v.Rows)
+	return w.Render(c, http.StatusOK, views.PlanHistoryPage(w.planPage(c, p, "History"), v))
+}
+
+func versionPath(p plans.Plan, number int) string {
+	return planPath(p) + "/versions/" + strconv.Itoa(number)
+}
+
+// versionOf finds the version that the path names.
+func (w *pages) versionOf(c echo.Context) (plans.Plan, plans.Version, error) {
+	p, err := w.planOf(c)
+	if err != nil {
+		return p, plans.Version{}, err
+	}
+	text := c.Param("version")
+	number, err := strconv.Atoi(text)
+	if err != nil || number < 1 || number > p.Latest || strconv.Itoa(number) != text {
+		return p, plans.Version{}, web.ErrNoPage
+	}
+	v, err := w.cfg.Plans.Version(c.Request().Context(), p.ID, number)
+	return p, v, err
+}
+
+// planVersion is GET /plans/:plan/versions/:version.
+func (w *pages) planVersion(c echo.Context) error {
+	p, of, err := w.versionOf(c)
+	if err != nil {
+		return err
+	}
+	head, err := w.planHead(c, p, "/history")
+	if err != nil {
+		return err
+	}
+	v := views.VersionPage{
+		PlanHead: head, Version: "Version " + strconv.Itoa(of.Number), Current: of.Number == p.Published, By: of.PublishedBy.Name,
+		At: views.NewMoment(of.PublishedAt, w.Now()), Policies: policyCards(of.Document, ""), Revision: strconv.FormatInt(p.DraftRevision, 10),
+	}
+	if v.Draft, err = diffView("to-draft", of.Document, p.Draft); err != nil {
+		return err
+	}
+	if of.Number > 1 {
+		before, err1 := w.cfg.Plans.Version(c.Request().Context(), p.ID, of.Number-1)
+		diff, err2 := diffView("before", before.Document, of.Document)
+		if err := errors.Join(err1, err2); err != nil {
+			return err
+		}
+		v.Before, v.BeforeNo, v.Older = &diff, versionName(of.Number-1), versionPath(p, of.Number-1)
+	}
+	if of.Number < p.Latest {
+		v.Newer = versionPath(p, of.Number+1)
+	}
+	if head.MayWrite && !v.Current {
+		v.Rollback = versionPath(p, of.Number) + "/publish"
+	}
+	if head.MayWrite && !v.Draft.Empty {
+		v.CopyURL = versionPath(p, of.Number) + "/copy"
+	}
+	return w.Render(c, http.StatusOK, views.PlanVersionPage(w.planPage(c, p, v.Version), v))
+}
+
+// rollbackForm is GET /plans/:plan/versions/:version/publish.
+func (w *pages) rollbackForm(c echo.Context) error {
+	p, of, err := w.versionOf(c)
+	if err != nil {
+		return err
+	}
+	return w.showPublish(c, http.StatusOK, p, of.Document, of.Number, "", nil)
+}
+
+// rollBack is POST /plans/:plan/versions/:version/publish. The form names what was
+// in force when its difference was shown.
+func (w *pages) rollBack(c echo.Context) error {
+	f, err := web.Form(c, "in_force", "note")
+	if err != nil {
+		return err
+	}
+	p, of, err := w.versionOf(c)
+	if err != nil {
+		return err
+	}
+	shown, err := formRevision(f.Get("in_force"))
+	if err != nil {
+		return err
+	}
+	after, _, err := w.cfg.Plans.PublishVersion(c.Request().Context(), p.ID, plans.PublishVersion{Number: of.Number, IfPublished: int(shown), Note: f.Get("note")})
+	return w.published(c, p, of.Document, of.Number, f.Get("note"), after, err)
+}
+
+// copyVersion is POST /plans/:plan/versions/:version/copy.
+func (w *pages) copyVersion(c echo.Context) error {
+	f, err := web.Form(c, "revision")
+	if err != nil {
+		return err
+	}
+	p, of, err := w.versionOf(c)
+	if err != nil {
+		return err
+	}
+	revision, err := formRevision(f.Get("revision"))
+	if err != nil {
+		return err
+	}
+	ctx := c.Request().Context()
+	switch _, err = w.cfg.Plans.SaveDraft(ctx, p.ID, of.Document, revision); {
+	case problem.Is(err, problem.Stale):
+		return w.showConflict(c, p, of.Document, revision)
+	case err != nil:
+		return err
+	}
+	w.Changed(ctx)
+	return c.Redirect(http.StatusSeeOther, planPath(p)+"/edit?done=draft-copied")
+}

@@ -1,0 +1,124 @@
+package signin
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/views"
+)
+
+// joinView is the form behind a link: to set Headgate up, to join, or to choose
+// a new password.
+func (w *pages) joinView(c echo.Context, i accounts.Invitation) views.Join {
+	v := views.Join{
+		Action:   c.Request().URL.Path,
+		Email:    views.Input{Name: "email", Label: "E-mail", Type: "email", Value: i.Email, Autocomplete: "username", ReadOnly: i.Email != ""},
+		Name:     views.Input{Name: "name", Label: "Your name", Type: "text", Autocomplete: "name"},
+		Password: views.Input{Name: "password", Label: "Password", Type: "password", Autocomplete: "new-password", Hint: passwordHint},
+		HasName:  i.UserID == "",
+	}
+	if w.cfg.Provider != nil && i.UserID == "" && !setsUp(c) {
+		v.Provider, v.ProviderURL = w.cfg.ProviderName, "/sign-in/oidc"
+	}
+	switch {
+	case i.UserID != "":
+		v.Title, v.Button, v.Password.Label = "Choose a new password", "Save password", "New password"
+		v.Intro = "All your sessions end with it, and you sign in again."
+	case setsUp(c):
+		v.Title, v.Button = "Set up Headgate", "Create the first account"
+		v.Intro = "You become the owner: you can do everything, and invite others."
+	default:
+		v.Title, v.Button = "Join Headgate", "Create account"
+		v.Intro = "You are invited as " + strings.ToLower(web.RoleName(i.Role)) + "."
+	}
+	return v
+}
+
+func setsUp(c echo.Context) bool { return strings.HasPrefix(c.Path(), "/setup/") }
+
+// invitation finds what a link is for. A set-up link is good at its own address
+// only, and so is an invitation.
+func (w *pages) invitation(c echo.Context) (accounts.Invitation, error) {
+	ctx, token := c.Request().Context(), c.Param("token")
+	if setsUp(c) {
+		return accounts.Invitation{Role: accounts.Owner}, w.cfg.People.ReadySetup(ctx, token)
+	}
+	return w.cfg.People.Invitation(ctx, token)
+}
+
+// deadLink answers for a link that is used, over, withdrawn or never was.
+func (w *pages) deadLink(c echo.Context, err error) error {
+	used := (*problem.Problem)(nil)
+	if !problem.Is(err, problem.NotFound) && (!errors.As(err, &used) || used.Code != "already_set_up") {
+		return err
+	}
+	return w.Render(c, http.StatusNotFound, views.ErrorPage(w.Page(c, "This link does not work"), views.Error{
+		Status: "404", Title: "This link does not work",
+		Text: "It has been used, it has ended, or it was withdrawn. Ask whoever sent it for a new one. Have you used it already? Then sign in.",
+		Back: "Sign in", BackURL: "/sign-in",
+	}))
+}
+
+func (w *pages) joinForm(c echo.Context) error {
+	i, err := w.invitation(c)
+	if err != nil {
+		return w.deadLink(c, err)
+	}
+	return w.showJoin(c, http.StatusOK, w.joinView(c, i))
+}
+
+func (w *pages) showJoin(c echo.Context, status int, v views.Join) error {
+	return w.Render(c, status, views.JoinPage(w.Page(c, v.Title), v))
+}
+
+// join makes the account, or sets the new password. Nobody is signed in by it:
+// the sign-in that follows makes sure that the password was kept.
+func (w *pages) join(c echo.Context) error {
+	f, err := web.Form(c, "email", "name", "password")
+	if err != nil {
+		return err
+	}
+	i, err := w.invitation(c)
+	if err != nil {
+		return w.deadLink(c, err)
+	}
+	n := accounts.NewPerson{Name: f.Get("name"), Password: f.Get("password")}
+	if setsUp(c) {
+		n.Email = f.Get("email")
+	}
+	if err = w.accept(c, n); err == nil {
+		notice := "joined"
+		if i.UserID != "" {
+			notice = "password"
+		}
+		return c.Redirect(http.StatusSeeOther, "/sign-in?done="+notice)
+	}
+	v := w.joinView(c, i)
+	v.Name.Value = n.Name
+	if setsUp(c) {
+		v.Email.Value = n.Email
+	}
+	list, status, unfit := web.Places{Inputs: []*views.Input{&v.Email, &v.Name, &v.Password}}.Report(err)
+	if unfit != nil || status == http.StatusConflict {
+		return w.deadLink(c, err)
+	}
+	v.Faults = list
+	return w.showJoin(c, status, v)
+}
+
+func (w *pages) accept(c echo.Context, n accounts.NewPerson) error {
+	ctx, token := c.Request().Context(), c.Param("token")
+	var err error
+	if setsUp(c) {
+		_, err = w.cfg.People.SetUp(ctx, token, n)
+	} else {
+		_, err = w.cfg.People.Accept(ctx, token, n)
+	}
+	return err
+}

@@ -1,0 +1,116 @@
+package signin
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/views"
+)
+
+// signInView is the empty form.
+func (w *pages) signInView(email, next string) views.SignIn {
+	v := views.SignIn{
+		Email:    views.Input{Name: "email", Label: "E-mail", Type: "email", Value: email, Autocomplete: "username", Autofocus: email == ""},
+		Password: views.Input{Name: "password", Label: "Password", Type: "password", Autocomplete: "current-password", Autofocus: email != ""},
+		Next:     w.SafeNext(next),
+	}
+	if w.cfg.Provider != nil {
+		v.Provider, v.ProviderURL = w.cfg.ProviderName, "/sign-in/oidc"
+		if v.Next != "" {
+			v.ProviderURL += "?next=" + url.QueryEscape(v.Next)
+		}
+	}
+	return v
+}
+
+func (w *pages) signInForm(c echo.Context) error {
+	next := c.QueryParam("next")
+	if web.VisitorOf(c).SignedIn() {
+		return w.onward(c, next)
+	}
+	view := w.signInView("", next)
+	view.Notice = web.Notice(c)
+	return w.Render(c, http.StatusOK, views.SignInPage(w.Page(c, "Sign in"), view))
+}
+
+// signIn always makes a new session: what cookie the browser came with is never
+// taken over, and the session behind it ends.
+func (w *pages) signIn(c echo.Context) error {
+	f, err := web.Form(c, "email", "password", "next")
+	if err != nil {
+		return err
+	}
+	ctx, r := c.Request().Context(), c.Request()
+	token, _, _, err := w.cfg.People.SignIn(ctx, f.Get("email"), f.Get("password"), w.ClientAddress(r), r.UserAgent())
+	if err != nil {
+		return w.signInFailed(c, f.Get("email"), f.Get("next"), err)
+	}
+	return w.begin(c, token, f.Get("next"))
+}
+
+// begin puts a new session in the place of the one before.
+func (w *pages) begin(c echo.Context, token, next string) error {
+	if v := web.VisitorOf(c); v.SignedIn() {
+		if err := w.cfg.People.SignOut(c.Request().Context(), v.User, v.Session); err != nil {
+			return err
+		}
+	}
+	w.SetSessionCookie(c, token)
+	return w.onward(c, next)
+}
+
+// signInFailed shows the form again. Whether the person exists makes no
+// difference.
+func (w *pages) signInFailed(c echo.Context, email, next string, err error) error {
+	view, status := w.signInView(email, next), http.StatusUnprocessableEntity
+	if wait, limited := retryAfter(c, err); limited {
+		status = http.StatusTooManyRequests
+		view.Faults = []views.Fault{{Message: wait}}
+	} else if problem.Is(err, problem.Unauthenticated) {
+		view.Password.Error = "The e-mail address or the password is wrong."
+		view.Faults = []views.Fault{{Field: view.Password.Name, Message: view.Password.Error}}
+	} else {
+		return err
+	}
+	return w.Render(c, status, views.SignInPage(w.Page(c, "Sign in"), view))
+}
+
+// retryAfter says how long to wait after too many failures; false for any other
+// error.
+func retryAfter(c echo.Context, err error) (string, bool) {
+	limited := (*accounts.LimitedError)(nil)
+	if !errors.As(err, &limited) {
+		return "", false
+	}
+	wait := (limited.RetryAfter + time.Second - 1) / time.Second
+	c.Response().Header().Set("Retry-After", strconv.FormatInt(int64(wait), 10))
+	return "Too many sign-ins have failed. Try again in " + views.Wait(wait*time.Second+time.Minute-1) + ".", true
+}
+
+// onward leads to where the visitor wanted to go.
+func (w *pages) onward(c echo.Context, next string) error {
+	if next = w.SafeNext(next); next == "" {
+		next = "/"
+	}
+	return c.Redirect(http.StatusSeeOther, next)
+}
+
+func (w *pages) signOut(c echo.Context) error {
+	if _, err := web.Form(c); err != nil {
+		return err
+	}
+	v := web.VisitorOf(c)
+	if err := w.cfg.People.SignOut(c.Request().Context(), v.User, v.Session); err != nil {
+		return err
+	}
+	w.SetSessionCookie(c, "")
+	return c.Redirect(http.StatusSeeOther, "/sign-in?done=left")
+}

@@ -1,0 +1,181 @@
+package tenants
+
+import (
+	"context"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/views"
+)
+
+// comparePlans is GET /tenants/{tenant}/settings/plan?to=….
+func (w *pages) comparePlans(c echo.Context) error {
+	if to := c.QueryParam("to"); to == web.TenantOf(c).Plan {
+		return c.Redirect(http.StatusSeeOther, web.SettingsURL(web.TenantOf(c)))
+	}
+	return w.showPlanChange(c, http.StatusOK, c.QueryParam("to"), nil)
+}
+
+func (w *pages) showPlanChange(c echo.Context, status int, to string, list []views.Fault) error {
+	ctx, t := c.Request().Context(), web.TenantOf(c)
+	before, err := w.PublishedDocument(ctx, t.Plan)
+	if err != nil {
+		return err
+	}
+	after, err := w.PublishedDocument(ctx, to)
+	if err != nil {
+		return err
+	}
+	v := views.PlanChange{
+		Head: w.TenantHead(c, "/settings"), Action: web.SettingsURL(t) + "/plan", Back: web.SettingsURL(t), From: t.Plan, To: to,
+		FromName: before.Name(), ToName: after.Name(), Revision: strconv.FormatInt(t.Revision, 10), Faults: list,
+	}
+	if v.Rows, err = planRows(before, after); err != nil {
+		return err
+	}
+	v.Notes = append(v.Notes, "Checks are decided by the new plan at once, on every node within seconds.",
+		"Where a policy and a limit of the same name count in the same way in both plans, what was used stays used. Everything else begins anew.")
+	left, err := w.exceptionsLeft(ctx, t, before, after)
+	if err != nil {
+		return err
+	}
+	if left != "" {
+		v.Notes = append(v.Notes, left)
+	}
+	return w.Render(c, status, views.PlanChangePage(w.TenantPage(c, "Change of plan", views.Link{Text: "Settings", URL: web.SettingsURL(t)}),
+		v))
+}
+
+// planRows puts two documents side by side, policy by policy.
+func planRows(before, after plans.Document) ([]views.PlanChangeRow, error) {
+	diff, err := plans.Compare(before, after)
+	if err != nil {
+		return nil, err
+	}
+	what := map[string]string{}
+	for _, p := range diff.Added {
+		what[p.Slug] = "added"
+	}
+	for _, p := range diff.Changed {
+		what[p.Slug] = "changed"
+	}
+	rows := []views.PlanChangeRow{}
+	old := map[string]plans.Policy{}
+	for _, p := range before.Policies() {
+		old[p.Slug] = p
+	}
+	for _, p := range after.Policies() {
+		r := views.PlanChangeRow{Policy: p.Slug, What: what[p.Slug], After: policyLines(p)}
+		if r.What == "" {
+			r.What = "same"
+		}
+		if r.What != "added" {
+			r.Before = policyLines(old[p.Slug])
+		}
+		rows = append(rows, r)
+	}
+	for _, p := range diff.Removed {
+		rows = append(rows, views.PlanChangeRow{Policy: p.Slug, What: "removed", Before: policyLines(p)})
+	}
+	return rows, nil
+}
+
+// policyLines say a policy in a few lines.
+func policyLines(p plans.Policy) []string {
+	lines := []string{web.MatchWords(p.Match.Methods, p.Match.Path, len(p.Match.Attributes)), "counted " + web.CountByWords(p.CountBy)}
+	for _, l := range p.Limits {
+		lines = append(lines, plans.Describe(l))
+	}
+	if p.Mode != enforcement.PolicyEnforce && p.Mode != "" {
+		lines = append(lines, "mode "+string(p.Mode))
+	}
+	return lines
+}
+
+// exceptionsLeft says which overrides and blocks lose their policy; "" for none.
+func (w *pages) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, after plans.Document) (string, error) {
+	gone := map[string]bool{}
+	for _, p := range before.Policies() {
+		gone[p.Slug] = true
+	}
+	for _, p := range after.Policies() {
+		delete(gone, p.Slug)
+	}
+	o, b := 0, 0
+	for _, policy := range slices.Sorted(maps.Keys(gone)) {
+		of := exceptions.Filter{Policy: policy, Limit: web.MaxCountedExceptions}
+		overrides, err := w.cfg.Exceptions.Overrides(ctx, t.ID, of)
+		if err != nil {
+			return "", err
+		}
+		blocks, err := w.cfg.Exceptions.Blocks(ctx, t.ID, of)
+		if err != nil {
+			return "", err
+		}
+		if o, b = o+len(overrides), b+len(blocks); max(o, b) >= web.MaxCountedExceptions {
+			return "At least " + numberOf(o, "override") + " and " + numberOf(b, "block") +
+				" have no effect any more, as their policies are not in the new plan.", nil
+		}
+	}
+	if o+b == 0 {
+		return "", nil
+	}
+	return numberOf(o, "override") + " and " + numberOf(b, "block") + " have no effect any more, as their policies are not in the new plan.",
+		nil
+}
+
+// numberOf words a number of things: "1 override", "3 overrides".
+func numberOf(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return views.Count(int64(n)).Exact + " " + thing + "s"
+}
+
+// changePlan is POST /tenants/{tenant}/settings/plan.
+func (w *pages) changePlan(c echo.Context) error {
+	f, err := web.Form(c, "plan", "version")
+	if err != nil {
+		return err
+	}
+	revision, err := revisionOf(f)
+	if err != nil {
+		return err
+	}
+	if !f.Has("plan") {
+		return problem.New(problem.Malformed, "the form does not say which plan")
+	}
+	ctx, t := c.Request().Context(), web.TenantOf(c)
+	d := t.Document
+	d.Plan = f.Get("plan")
+	_, err = w.cfg.Tenants.UpdateTenant(ctx, t.ID, d, revision)
+	switch {
+	case err == nil:
+		w.Changed(ctx)
+		return c.Redirect(http.StatusSeeOther, web.SettingsURL(t)+"?done=tenant-plan")
+	case problem.Is(err, problem.Stale):
+		return w.showPlanChange(c, http.StatusConflict, d.Plan, []views.Fault{{
+			Message: "Somebody else changed the tenant since you opened this. Here is what the change would mean now: look at it again.",
+		}})
+	}
+	v, failed := w.settingsView(c)
+	if failed != nil {
+		return failed
+	}
+	list, status, err := web.Places{Selects: []*views.Select{&v.PlanForm}, Renamed: map[string]string{"plan": "to"}}.Report(err)
+	if err != nil {
+		return err
+	}
+	v.Faults = list
+	return w.showSettings(c, status, v)
+}

@@ -1,0 +1,134 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+
+	"github.com/headgate/headgate/internal/metrics"
+)
+
+const (
+	// maxOverviews bounds the overviews that are kept.
+	maxOverviews = 64
+	// freshFor is how long an overview is served although more was counted since.
+	// Together with the flush interval, a denial is on the page within 3 s.
+	freshFor = 500 * time.Millisecond
+	// loadTimeout bounds a load. A load continues when the viewer who started it leaves.
+	loadTimeout = 10 * time.Second
+)
+
+// An overview is what was counted over a time. All viewers share it, so it is
+// read-only.
+type overview struct {
+	metrics.Overview
+	before metrics.Latency // latency of the limiter in the time before
+}
+
+// An overviewCache loads the overview of a query once for all viewers, and keeps
+// it until more was counted.
+type overviewCache struct {
+	load   func(context.Context, metrics.Query) (*overview, error)
+	flight singleflight.Group
+	mu     sync.Mutex
+	kept   map[metrics.Query]keptOverview
+}
+
+type keptOverview struct {
+	*overview
+	loaded time.Time
+	mark   metrics.Mark
+}
+
+// get returns the overview of a query at a mark of the counts.
+func (k *overviewCache) get(ctx context.Context, q metrics.Query, mark metrics.Mark) (*overview, error) {
+	if o := k.find(q, mark); o != nil {
+		return o, nil
+	}
+	done := k.flight.DoChan(fmt.Sprint(q, mark), func() (any, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+		defer cancel()
+		began := time.Now()
+		o, err := k.load(ctx, q)
+		if err == nil {
+			k.keep(q, keptOverview{o, began, mark})
+		}
+		return o, err
+	})
+	select {
+	case r := <-done:
+		return r.Val.(*overview), r.Err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+func (k *overviewCache) find(q metrics.Query, mark metrics.Mark) *overview {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	o, found := k.kept[q]
+	if !found || o.mark != mark && time.Since(o.loaded) >= freshFor {
+		return nil
+	}
+	return o.overview
+}
+
+// keep stores an overview. It drops the oldest one if there are too many.
+func (k *overviewCache) keep(q metrics.Query, o keptOverview) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.kept == nil {
+		k.kept = make(map[metrics.Query]keptOverview)
+	}
+	k.kept[q] = o
+	if len(k.kept) <= maxOverviews {
+		return
+	}
+	oldest := q
+	for other, o := range k.kept {
+		if o.loaded.Before(k.kept[oldest].loaded) {
+			oldest = other
+		}
+	}
+	delete(k.kept, oldest)
+}
+
+// overview returns what the page of a query shows. The times of the query are
+// whole minutes.
+func (w *pages) overview(ctx context.Context, q metrics.Query) (*overview, error) {
+	mark, err := w.cfg.Analytics.Mark(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return w.overviews.get(ctx, q, mark)
+}
+
+// loadOverview reads one overview: in one call for a tenant or all tenants, or
+// what is counted of one policy or one route.
+func (w *pages) loadOverview(ctx context.Context, q metrics.Query) (*overview, error) {
+	o := new(overview)
+	before := q
+	before.From, before.To = q.From.Add(-q.To.Sub(q.From)), q.From
+	a := w.cfg.Analytics
+	group, ctx := errgroup.WithContext(ctx)
+	if q.Policy == "" && q.Route == "" {
+		group.Go(func() (err error) { o.Overview, err = a.Overview(ctx, q); return err })
+		if q.Tenant == 0 {
+			group.Go(func() (err error) { o.before, err = a.Latency(ctx, before); return err })
+		}
+		return o, group.Wait()
+	}
+	group.Go(func() (err error) { o.Traffic, err = a.Traffic(ctx, q); return err })
+	group.Go(func() (err error) { o.Before, err = a.Total(ctx, before); return err })
+	if q.Route != "" {
+		group.Go(func() (err error) { o.Routes, err = a.Routes(ctx, q); return err })
+		return o, group.Wait()
+	}
+	group.Go(func() (err error) { o.Limited, err = a.Keys(ctx, q, metrics.LimitedKeys); return err })
+	group.Go(func() (err error) { o.Allowed, err = a.Keys(ctx, q, metrics.AllowedKeys); return err })
+	return o, group.Wait()
+}

@@ -1,0 +1,64 @@
+package traffic
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/metrics"
+)
+
+// One load serves everyone who asks the same, a load that failed is not kept, and
+// the cache is bounded.
+func TestOverviewCache(t *testing.T) {
+	t.Parallel()
+	var loads atomic.Int64
+	fail := errors.New("no database")
+	k := overviewCache{load: func(_ context.Context, q metrics.Query) (*overview, error) {
+		loads.Add(1)
+		if q.Tenant == 1 {
+			return nil, fail
+		}
+		return &overview{}, nil
+	}}
+	get := func(q metrics.Query, mark metrics.Mark) error {
+		_, err := k.get(t.Context(), q, mark)
+		return err
+	}
+	for range 3 {
+		if err := get(metrics.Query{}, metrics.Mark{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := loads.Load(); n != 1 {
+		t.Errorf("%d loads of one overview", n)
+	}
+	for range 2 {
+		if err := get(metrics.Query{Tenant: 1}, metrics.Mark{}); !errors.Is(err, fail) {
+			t.Errorf("a failed load: %v", err)
+		}
+	}
+	if n := loads.Load(); n != 3 {
+		t.Errorf("%d loads, want 3: a failed load is kept", n)
+	}
+	// An overview that is older than freshFor is loaded again once more was counted.
+	kept := k.kept[metrics.Query{}]
+	kept.loaded = kept.loaded.Add(-time.Minute)
+	k.kept[metrics.Query{}] = kept
+	for _, mark := range []metrics.Mark{{}, {Batches: 1}, {Batches: 1}} {
+		if err := get(metrics.Query{}, mark); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := loads.Load(); n != 4 {
+		t.Errorf("%d loads, want 4: one after more was counted", n)
+	}
+	for tenant := range uint32(2 * maxOverviews) {
+		_ = get(metrics.Query{Tenant: tenant + 2}, metrics.Mark{})
+	}
+	if n := len(k.kept); n > maxOverviews {
+		t.Errorf("%d overviews are kept", n)
+	}
+}

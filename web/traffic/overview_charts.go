@@ -1,0 +1,402 @@
+package traffic
+
+import (
+	"fmt"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/views"
+)
+
+// How what was counted becomes pictures, tables and sentences.
+
+// A drawing is one page of traffic being made.
+type drawing struct {
+	w      *pages
+	o      *overview
+	s      web.TimeRange
+	tenant uint32 // number; 0: of all together
+	path   string
+	also   url.Values
+	// elapsed is how much of the time is over, length how long the time before was.
+	elapsed, length time.Duration
+}
+
+func (w *pages) drawTraffic(o *overview, s web.TimeRange, tenant uint32, path string, also url.Values) views.Traffic {
+	d := drawing{w: w, o: o, s: s, tenant: tenant, path: path, also: also}
+	if o.Traffic.Total.Requests == 0 {
+		return views.Traffic{Empty: &views.Empty{
+			Title: "No request was decided in this time",
+			Text:  "Choose a longer time, or send a check: it is here within three seconds.",
+		}}
+	}
+	end := o.Traffic.To
+	if now := w.Now(); now.Before(end) {
+		end = now
+	}
+	d.elapsed, d.length = end.Sub(o.Traffic.From), o.Before.To.Sub(o.Before.From)
+	points, step := grouped(o.Traffic.Points, o.Traffic.Step.Duration(), chartPoints)
+	quiet := d.quiet(points)
+	whole := also.Get("policy") == "" && also.Get("route") == ""
+	t := views.Traffic{
+		Tiles: d.tiles(whole), Requests: d.requests(points, step, quiet), Rate: d.rate(points, step), Split: d.split(points, step, quiet),
+	}
+	if also.Get("route") == "" {
+		t.Limited = d.keys("limited", "Top limited keys", "Limited", "bad", &o.Limited)
+		t.Allowed = d.keys("allowed", "Top allowed keys", "Allowed", "", &o.Allowed)
+	}
+	if also.Get("policy") == "" {
+		t.Routes = d.routes()
+	}
+	switch {
+	case whole:
+		t.RetryAfter = d.retryAfter()
+		if tenant == 0 {
+			t.Latency, t.Tenants = d.latency(), d.tenants()
+		}
+	case also.Get("route") != "":
+		t.Note = "Keys and retry times are counted by tenant and policy, not by route: they are left out."
+	default:
+		t.Note = "Retry times are counted by tenant, and routes without their policies: they are left out."
+	}
+	return t
+}
+
+// chartPoints is how many points a chart has at most, stripCells how many a row
+// of the heat map.
+const (
+	chartPoints = 190
+	stripCells  = 48
+)
+
+// multiples are how many steps make one point: what people count in.
+var multiples = map[time.Duration][]int{
+	time.Minute: {1, 2, 5, 10, 15, 30, 60, 120, 240, 720, 1440},
+	time.Hour:   {1, 2, 3, 6, 12, 24, 48, 168},
+	web.Day:     {1, 2, 7, 14, 28, 56},
+}
+
+// together is how many steps of a length one point has, so that n of them are at
+// most most points.
+func together(step time.Duration, n, most int) int {
+	list := multiples[step]
+	for _, m := range list {
+		if (n+m-1)/m <= most {
+			return m
+		}
+	}
+	return list[len(list)-1]
+}
+
+// pointOf is the length of a point in the charts of a time up to now.
+func pointOf(length time.Duration) time.Duration {
+	switch {
+	case length <= 3*time.Hour:
+		return time.Minute
+	case length <= 6*time.Hour:
+		return 2 * time.Minute
+	case length <= web.Day:
+		return 10 * time.Minute
+	case length <= 7*web.Day:
+		return time.Hour
+	case length <= 30*web.Day:
+		return 6 * time.Hour
+	}
+	return web.Day
+}
+
+// grouped adds up points until there are at most most, each at a whole multiple
+// of its length. It gives their length.
+func grouped(points []metrics.Point, step time.Duration, most int) ([]metrics.Point, time.Duration) {
+	// One more than fits into whole ones, as the first may begin in the middle.
+	m := together(step, len(points), most-1)
+	if m == 1 {
+		return points, step
+	}
+	length := step * time.Duration(m)
+	var out []metrics.Point
+	for i := range points {
+		at := points[i].At.Truncate(length)
+		if n := len(out); n == 0 || !out[n-1].At.Equal(at) {
+			out = append(out, metrics.Point{At: at})
+		}
+		out[len(out)-1].Add(&points[i].Counts)
+	}
+	return out, length
+}
+
+// quiet is how many points there are before the first count of all: when the
+// time before had none either, nothing is known of them.
+func (d *drawing) quiet(points []metrics.Point) int {
+	if d.o.Before.Total.Requests > 0 {
+		return 0
+	}
+	for i := range points {
+		if points[i].Requests > 0 {
+			return i
+		}
+	}
+	return len(points)
+}
+
+// change compares a count with that of the time before, both by how long they
+// lasted: the time that is now is not over.
+func (d *drawing) change(now, before int64, rise int) views.Change {
+	if now == before && now == 0 || d.elapsed <= 0 || d.length <= 0 {
+		return views.ChangeOf(0, 0, rise)
+	}
+	return views.ChangeOf(float64(now)/d.elapsed.Seconds(), float64(before)/d.length.Seconds(), rise)
+}
+
+// sharesChange compares two shares, in percentage points.
+func sharesChange(now, nowOf, before, beforeOf int64, rise int) views.Change {
+	if beforeOf == 0 || nowOf == 0 {
+		return views.Change{Text: "nothing before"}
+	}
+	was, is := 100*float64(before)/float64(beforeOf), 100*float64(now)/float64(nowOf)
+	c := views.ChangeOf(is, was, rise)
+	if by := is - was; by >= 0.05 || by <= -0.05 {
+		c.Text = fmt.Sprintf("%+.1f points", by)
+	} else {
+		c = views.Change{Text: "about the same"}
+	}
+	return c
+}
+
+// denials is the page of refusals with the time and the filters of this one.
+func (d *drawing) denials(of url.Values) string {
+	for _, name := range []string{"tenant", "policy", "route"} {
+		if v := d.also.Get(name); v != "" && of.Get(name) == "" {
+			of.Set(name, v)
+		}
+	}
+	if d.tenant != 0 && d.also.Get("tenant") == "" {
+		return d.s.Address("/tenants/"+d.w.slugOf(d.tenant)+"/denials", of)
+	}
+	return d.s.Address("/denials", of)
+}
+
+func (d *drawing) tiles(whole bool) []views.Tile {
+	now, before := &d.o.Traffic.Total, &d.o.Before.Total
+	other := now.Requests - now.Allowed() - now.Limited()
+	list := []views.Tile{
+		{
+			Label: "Requests", Value: views.Count(now.Requests), Change: d.change(now.Requests, before.Requests, 0), URL: "#traffic",
+			Note: perSecond(now.Requests, d.elapsed),
+		},
+		{
+			Label: "Allowed", Value: views.Count(now.Allowed()), Change: d.change(now.Allowed(), before.Allowed(), 0), URL: "#allowed-title",
+			Note: views.Percent(now.Allowed(), now.Requests).Text + " of requests",
+		},
+		{
+			Label: "Limited (429)", Value: views.Count(now.Limited()), Change: d.change(now.Limited(), before.Limited(), -1),
+			URL: d.denials(url.Values{"reason": {"limited"}}), Note: count(other, "other refusal", "other refusals"),
+		},
+		{
+			Label: "429 rate", Value: views.Percent(now.Limited(), now.Requests),
+			Change: sharesChange(now.Limited(), now.Requests, before.Limited(), before.Requests, -1),
+			URL:    d.denials(url.Values{"reason": {"limited"}}), Note: d.busiest(),
+		},
+	}
+	if d.also.Get("route") != "" {
+		list[1].URL = "" // its page has no ranking of keys
+	}
+	if whole && d.tenant == 0 {
+		l, was := &d.o.Latency, &d.o.before
+		change := views.Change{Text: "nothing before"}
+		if was.Count > 0 && l.Count > 0 {
+			rise := 0 // below a millisecond nobody minds
+			if max(l.P95, was.P95) >= 1000 {
+				rise = -1
+			}
+			change = views.ChangeOf(float64(l.P95), float64(was.P95), rise)
+		}
+		list = append(list, views.Tile{
+			Label: "Limiter, p95", Value: micros(l.P95), Change: change, URL: "#latency",
+			Note: "p50 " + micros(l.P50).Text + " · p99 " + micros(l.P99).Text,
+		})
+	}
+	tile := views.Tile{
+		Label: "Degraded", Value: views.Percent(now.Degraded, now.Requests),
+		Change: sharesChange(now.Degraded, now.Requests, before.Degraded, before.Requests, -1), URL: d.denials(url.Values{"degraded": {"1"}}),
+		Note: "Shared limiter only",
+	}
+	if now.Degraded > 0 {
+		tile.Tone = "warn"
+		tile.Note = views.Count(now.Local).Text + " decided locally · " + views.Count(now.Degraded-now.Local).Text + " by failure mode"
+	}
+	return append(list, tile)
+}
+
+// busiest says when the most was limited.
+func (d *drawing) busiest() string {
+	var most *metrics.Point
+	for i := range d.o.Traffic.Points {
+		p := &d.o.Traffic.Points[i]
+		if p.Limited() > 0 && (most == nil || p.Limited() > most.Limited()) {
+			most = p
+		}
+	}
+	if most == nil {
+		return "Nothing was limited"
+	}
+	return "Most " + d.when(most.At, d.o.Traffic.Step.Duration())
+}
+
+// when names a step in a sentence.
+func (d *drawing) when(t time.Time, step time.Duration) string {
+	switch {
+	case step >= web.Day:
+		return "on " + t.UTC().Format("2 January")
+	case d.s.To.Sub(d.s.From) > web.Day:
+		return "on " + t.UTC().Format("2 January at 15:04")
+	}
+	return "at " + t.UTC().Format("15:04")
+}
+
+func perSecond(n int64, over time.Duration) string {
+	if over <= 0 {
+		return ""
+	}
+	rate := float64(n) / over.Seconds()
+	switch {
+	case rate >= 100:
+		return views.Count(int64(rate+0.5)).Text + " a second"
+	case rate >= 1:
+		return strconv.FormatFloat(rate, 'f', 1, 64) + " a second"
+	}
+	return strconv.FormatFloat(rate*60, 'f', 1, 64) + " a minute"
+}
+
+func micros(us int64) views.Number {
+	if us == 0 {
+		return views.Number{Text: "–", Exact: "nothing was measured"}
+	}
+	return views.Duration(time.Duration(us) * time.Microsecond)
+}
+
+// count is a number with its noun.
+func count(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return views.Count(n).Text + " " + many
+}
+
+func (d *drawing) zoom() string {
+	return web.TimeRange{Preset: web.DefaultPreset}.Address(d.path, d.also)
+}
+
+func (d *drawing) requests(points []metrics.Point, step time.Duration, quiet int) views.Chart {
+	c := views.Chart{
+		ID: "traffic", Title: "Requests", Kind: "area", Step: step, Zoom: d.zoom(),
+		Series: []views.Series{{Name: "Allowed", Color: "good"}, {Name: "Limited (429)", Color: "bad"}, {Name: "Other refusals", Color: "warn"}},
+	}
+	busiest := 0
+	for i := range points {
+		p := &points[i]
+		if p.Requests > points[busiest].Requests {
+			busiest = i
+		}
+		other := p.Requests - p.Allowed() - p.Limited()
+		c.Points = append(c.Points, views.ChartPoint{
+			At: p.At, Values: []float64{float64(p.Allowed()), float64(p.Limited()), float64(other)},
+			Gap: i < quiet,
+		})
+	}
+	t := &d.o.Traffic.Total
+	other := t.Requests - t.Allowed() - t.Limited()
+	c.Summary = fmt.Sprintf("%s: %s passed, limits refused %s", count(t.Requests, "request", "requests"),
+		views.Percent(t.Allowed(), t.Requests).Text, views.Percent(t.Limited(), t.Requests).Text)
+	if other > 0 {
+		c.Summary += fmt.Sprintf(", and %s refused for other reasons", views.Percent(other, t.Requests).Text)
+	}
+	c.Summary += fmt.Sprintf(". Most came %s: %s.", d.when(points[busiest].At, step), views.Count(points[busiest].Requests).Text)
+	return c
+}
+
+func (d *drawing) rate(points []metrics.Point, step time.Duration) views.Chart {
+	c := views.Chart{
+		ID: "rate", Title: "429 rate", Kind: "line", Unit: "%", Step: step, Zoom: d.zoom(),
+		Series: []views.Series{{Name: "429 rate", Color: "bad"}},
+	}
+	highest, share := -1, 0.0
+	for i := range points {
+		p := &points[i]
+		if p.Requests == 0 {
+			c.Points = append(c.Points, views.ChartPoint{At: p.At, Gap: true})
+			continue
+		}
+		rate := 100 * float64(p.Limited()) / float64(p.Requests)
+		if rate > share {
+			highest, share = i, rate
+		}
+		c.Points = append(c.Points, views.ChartPoint{At: p.At, Values: []float64{rate}})
+	}
+	t := &d.o.Traffic.Total
+	if highest < 0 {
+		c.Summary = "No limit refused anything."
+		return c
+	}
+	c.Summary = fmt.Sprintf("Limits refused %s; the highest was %s, %s.", views.Percent(t.Limited(), t.Requests).Text,
+		views.Percent(points[highest].Limited(), points[highest].Requests).Text, d.when(points[highest].At, step))
+	return c
+}
+
+func (d *drawing) split(points []metrics.Point, step time.Duration, quiet int) views.Chart {
+	c := views.Chart{
+		ID: "split", Title: "Who decided", Kind: "area", Step: step, Zoom: d.zoom(),
+		Series: []views.Series{
+			{Name: "Shared limiter", Color: "accent"},
+			{Name: "Local stand-in", Color: "violet"},
+			{Name: "Failure mode", Color: "warn"},
+		},
+	}
+	for i := range points {
+		p := &points[i]
+		c.Points = append(c.Points, views.ChartPoint{
+			At: p.At, Values: []float64{float64(p.Requests - p.Degraded), float64(p.Local), float64(p.Degraded - p.Local)}, Gap: i < quiet,
+		})
+	}
+	t := &d.o.Traffic.Total
+	if t.Degraded == 0 {
+		c.Summary = "Every decision was made with the limiter that all nodes share."
+		return c
+	}
+	c.Summary = fmt.Sprintf("While the shared limiter was away, nodes decided %s by themselves, and the policies' failure modes %s.",
+		views.Percent(t.Local, t.Requests).Text, views.Percent(t.Degraded-t.Local, t.Requests).Text)
+	return c
+}
+
+// slugOf is the slug of a tenant's number; "" for one that is gone.
+func (w *pages) slugOf(number uint32) string {
+	if s, ok := w.cfg.Snapshot().SubjectByNumber(number); ok {
+		return s.Tenant
+	}
+	return ""
+}
+
+func (d *drawing) latency() *views.Chart {
+	l := &d.o.Latency
+	c := &views.Chart{
+		ID: "latency", Title: "Limiter latency", Kind: "line", Unit: "µs", Step: l.Step.Duration(), Zoom: d.zoom(),
+		Series:  []views.Series{{Name: "p50", Color: "accent"}, {Name: "p95", Color: "violet"}, {Name: "p99", Color: "warn"}},
+		Summary: "The limiter was not asked in this time.",
+	}
+	for i := range l.Points {
+		p := &l.Points[i]
+		if p.Count == 0 {
+			c.Points = append(c.Points, views.ChartPoint{At: p.At, Gap: true})
+			continue
+		}
+		c.Points = append(c.Points, views.ChartPoint{At: p.At, Values: []float64{float64(p.P50), float64(p.P95), float64(p.P99)}})
+	}
+	if l.Count > 0 {
+		c.Summary = fmt.Sprintf("Half of the calls took up to %s, 95 %% up to %s and 99 %% up to %s.", micros(l.P50).Text, micros(l.P95).Text,
+			micros(l.P99).Text)
+	}
+	return c
+}

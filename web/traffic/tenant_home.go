@@ -1,0 +1,359 @@
+package traffic
+
+import (
+	"bytes"
+	"context"
+	"encoding/csv"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/usage"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/views"
+)
+
+// leftEvery is how often a live page asks the limiter again.
+const leftEvery = 2 * time.Second
+
+// tenantHome is GET /tenants/{tenant}.
+func (w *pages) tenantHome(c echo.Context) error {
+	ctx, t := c.Request().Context(), web.TenantOf(c)
+	s, path := web.ParseTimeRange(c.QueryParams(), w.Now()), web.TenantURL(t, "")
+	v := views.TenantHome{
+		Head: w.TenantHead(c, ""), Name: t.Name, Slug: t.Slug, Plan: t.Plan, Notice: web.Notice(c),
+		CSVURL: s.Address(path+"/usage.csv", nil),
+	}
+	if web.May(c, accounts.PlansRead) {
+		v.PlanURL = web.PlanURL(t.Plan)
+	}
+	var err error
+	if v.Left, v.Version, err = w.left(c); err != nil {
+		return err
+	}
+	if v.Beside, err = w.besides(ctx, t); err != nil {
+		return err
+	}
+	if v.Traffic, _, err = w.trafficParts(ctx, s, t.Number, path, nil); err != nil {
+		return err
+	}
+	if v.Traffic.Empty != nil {
+		named := "" // people of the tenant have its key, which names it
+		if web.VisitorOf(c).User.TenantID == "" {
+			named = t.Slug
+		}
+		v.Traffic.Empty.Curl = checkCurl(w.Origin(c), named)
+		v.Traffic.Empty.Link = views.Link{Text: "API keys", URL: web.APIKeysURL(t)}
+	}
+	v.Ranges = s.Picker(path, paused(s, nil), true)
+	p := w.Page(c, t.Name)
+	p.Crumbs = w.TenantCrumbs(c, "")
+	if len(p.Crumbs) == 1 {
+		p.Crumbs = nil // they would say the title only
+	}
+	p.Charts, p.Live = true, trafficLive(s, path+"/live", nil, v.Traffic)
+	return w.Render(c, http.StatusOK, views.TenantHomePage(p, v))
+}
+
+// tenantLive is the stream of that page.
+func (w *pages) tenantLive(c echo.Context) error {
+	t := web.TenantOf(c)
+	s := web.ParseTimeRange(c.QueryParams(), w.Now())
+	traffic := w.liveTraffic(c, t.Number, web.TenantURL(t, ""), nil)
+	var asked time.Time
+	return w.Stream(c, s.Interval(), func(ctx context.Context) ([]web.Fragment, error) {
+		list, err := traffic(ctx)
+		if time.Since(asked) < leftEvery {
+			return list, err
+		}
+		asked = time.Now()
+		u, failed := w.cfg.Usage.Tenant(ctx, t.ID)
+		if failed != nil && !inPlace(failed) {
+			return list, failed
+		}
+		return append(list, web.Fragment{Event: "left", Body: views.LeftBody(w.leftOf(t, u, failed))}), err
+	})
+}
+
+// inPlace reports whether an error of usage is shown in its place, and not instead
+// of the page.
+func inPlace(err error) bool {
+	return problem.Is(err, problem.Unavailable) || problem.Is(err, problem.NotFound)
+}
+
+// left is what the path's tenant has left, with the version of its plan in words.
+func (w *pages) left(c echo.Context) (views.Left, string, error) {
+	t := web.TenantOf(c)
+	u, err := w.cfg.Usage.Tenant(c.Request().Context(), t.ID)
+	if err != nil && !inPlace(err) {
+		return views.Left{}, "", err
+	}
+	version := ""
+	if u.PlanVersion > 0 {
+		version = " · version " + strconv.Itoa(u.PlanVersion)
+	}
+	l := w.leftOf(t, u, err)
+	if l.Empty.Title != "" && web.May(c, accounts.TenantWrite) {
+		l.Empty.Link = views.Link{Text: "Choose a plan", URL: web.SettingsURL(t)}
+	}
+	return l, version, nil
+}
+
+// leftOf words what a tenant has left.
+func (w *pages) leftOf(t tenants.Tenant, u usage.Usage, err error) views.Left {
+	switch {
+	case problem.Is(err, problem.NotFound):
+		return views.Left{Error: "This node does not know the tenant yet: look again in a moment."}
+	case err != nil:
+		return views.Left{Error: "What is left is not known: the counters cannot be reached. " +
+			"Checks are answered as each policy says for this case."}
+	case u.Plan == "":
+		return views.Left{Empty: views.Empty{Title: "No plan, no limits", Text: "Nothing is counted while the tenant follows no plan."}}
+	case len(u.Policies) == 0:
+		return views.Left{Empty: views.Empty{Title: "No limits", Text: "The plan has no policies: nothing is counted."}}
+	}
+	var l views.Left
+	for i := range u.Policies {
+		l.Policies = append(l.Policies, leftPolicy(t, &u.Policies[i]))
+	}
+	return l
+}
+
+func leftPolicy(t tenants.Tenant, p *usage.PolicyUsage) views.LeftPolicy {
+	v := views.LeftPolicy{
+		ID: "left-" + p.Policy, Slug: p.Policy, Whole: len(p.CountBy) == 0,
+		Applies: web.MatchWords(p.Methods, p.Path, len(p.Attributes)) + ", counted " + web.CountByWords(p.CountBy),
+	}
+	if p.Mode != enforcement.PolicyEnforce {
+		v.Mode = string(p.Mode)
+	}
+	if !v.Whole && p.Pace.Known && p.Pace.PerMinute+p.Pace.RefusedPerMinute > 0 {
+		v.Pace = "All keys together: " + paceWords(&p.Pace) + "."
+	}
+	for i := range p.Keys {
+		v.Keys = append(v.Keys, leftKey(t, p, i))
+	}
+	switch {
+	case p.Mode == enforcement.PolicyOff:
+		v.Note = "The policy is off: it counts nothing."
+	case len(p.Keys) == 0 && p.Mode == enforcement.PolicyShadow:
+		v.Note = "The policy only watches: which of its keys are busy is not ranked."
+	case len(p.Keys) == 0:
+		v.Note = "No key was counted in the last hour."
+	case p.Keys[0].Redacted:
+		v.Note = "Values are not kept for this tenant: what each of these keys has left is not known."
+	case p.More && !v.Whole:
+		v.Note = "These are the busiest keys of the last hour. There are others."
+	}
+	return v
+}
+
+func leftKey(t tenants.Tenant, p *usage.PolicyUsage, i int) views.LeftKey {
+	k := &p.Keys[i]
+	v := views.LeftKey{ID: "left-" + p.Policy + "-" + strconv.Itoa(i), Words: web.KeyWords(k.Attributes(), p.CountBy)}
+	if k.Redacted {
+		v.Words = "hash " + strings.Join(hashes(k.Key), ", ")
+	} else {
+		v.URL = web.KeyURL(t, p.Policy, k.Attributes())
+	}
+	if k.Override != nil {
+		v.Override = "override until " + k.Override.Until.UTC().Format("2 Jan 15:04 UTC")
+	}
+	if k.Block != nil {
+		v.Block = "blocked until " + k.Block.Until.UTC().Format("2 Jan 15:04 UTC")
+	}
+	for j := range k.Limits {
+		v.Limits = append(v.Limits, leftLimit(&k.Limits[j], &k.Pace))
+	}
+	return v
+}
+
+// hashes of a key whose values are not kept, shortened for the eye.
+func hashes(key []enforcement.KeyPart) []string {
+	var list []string
+	for _, part := range key {
+		list = append(list, part.Name+" "+part.Value[:min(12, len(part.Value))])
+	}
+	return list
+}
+
+func leftLimit(l *usage.LimitUsage, pace *usage.Pace) views.LeftLimit {
+	v := views.LeftLimit{
+		Name: l.Limit.Name, Aloud: plans.Describe(l.Limit), Used: views.Count(l.Used), Capacity: views.Count(l.Capacity),
+		Left: views.Count(l.Remaining),
+		N:    l.Used, Most: max(l.Capacity, 1),
+	}
+	if l.ResetAfter > 0 {
+		v.Reset = "as new in " + views.Duration(l.ResetAfter).Text
+	}
+	switch {
+	case l.Remaining == 0:
+		v.Tone, v.Ends = "bad", "used up"
+	case l.ExhaustedAfter != nil && *l.ExhaustedAfter == 0:
+		v.Tone, v.Ends = "bad", "the next request is refused, at "+paceWords(pace)
+	case l.ExhaustedAfter != nil:
+		v.Ends = "used up in " + views.Duration(*l.ExhaustedAfter).Text + " at " + paceWords(pace)
+		if *l.ExhaustedAfter < l.Limit.Window || l.Used*10 >= l.Capacity*8 {
+			v.Tone = "warn"
+		}
+	case !pace.Known:
+		v.Ends = "how fast it is used is not known"
+	case pace.PerMinute+pace.RefusedPerMinute == 0:
+		v.Ends = "nothing was asked in the last minutes"
+	default:
+		v.Ends = "does not run out at this pace, " + paceWords(pace)
+	}
+	return v
+}
+
+// paceWords say a pace: "83 per minute", "80 to 83 per minute".
+func paceWords(p *usage.Pace) string {
+	most := p.PerMinute + p.RefusedPerMinute
+	words := rateWords(most)
+	if least := most - p.Error; p.Error > 0 && rateWords(least) != words {
+		words = rateWords(least) + " to " + words
+	}
+	return words + " per minute"
+}
+
+func rateWords(f float64) string {
+	if f < 10 && f != float64(int64(f)) {
+		return strconv.FormatFloat(f, 'f', 1, 64)
+	}
+	return views.Count(int64(f + 0.5)).Text
+}
+
+// besides are what is in force beside the plan.
+func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, error) {
+	now := w.Now()
+	overrides, err := w.cfg.Exceptions.Overrides(ctx, t.ID, web.CountedExceptions)
+	if err != nil {
+		return nil, err
+	}
+	blocks, err := w.cfg.Exceptions.Blocks(ctx, t.ID, web.CountedExceptions)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := w.cfg.Exceptions.Entries(ctx, t.ID, web.CountedExceptions)
+	if err != nil {
+		return nil, err
+	}
+	var ends [3][]time.Time
+	for i := range overrides {
+		ends[0] = append(ends[0], overrides[i].ExpiresAt)
+	}
+	for i := range entries {
+		ends[1] = append(ends[1], entries[i].ExpiresAt)
+	}
+	for i := range blocks {
+		ends[2] = append(ends[2], blocks[i].ExpiresAt)
+	}
+	var list []views.Beside
+	for i, what := range []struct{ label, path, none string }{
+		{"Overrides", "/overrides", "the plan's numbers hold"},
+		{"List entries", "/lists", "nothing is denied or let pass by a list"},
+		{"Blocks", "/blocks", "no key is blocked"},
+	} {
+		n, next := inForce(ends[i], now)
+		b := views.Beside{Label: what.label, URL: web.TenantURL(t, what.path), Count: views.Count(int64(n)), Text: what.none}
+		switch {
+		case len(ends[i]) > web.MaxCountedExceptions:
+			b.Count, b.Text = views.Number{
+				Text:  strconv.Itoa(web.MaxCountedExceptions) + "+",
+				Exact: "more than " + strconv.Itoa(web.MaxCountedExceptions),
+			}, "the newest are counted"
+			next = time.Time{} // of those that were not read nothing is known
+		case n > 0:
+			b.Text = "without an end"
+		}
+		if !next.IsZero() {
+			b.Next, b.HasNext = views.NewMoment(next, now), true
+		}
+		list = append(list, b)
+	}
+	return list, nil
+}
+
+// inForce counts what has not ended, and tells the next end; zero: none does.
+func inForce(ends []time.Time, now time.Time) (n int, next time.Time) {
+	for _, end := range ends {
+		if end.IsZero() {
+			n++
+			continue
+		}
+		if !now.Before(end) {
+			continue
+		}
+		if n++; next.IsZero() || end.Before(next) {
+			next = end
+		}
+	}
+	return n, next
+}
+
+// tenantCSV is GET /tenants/{tenant}/usage.csv: every policy, hour by hour.
+func (w *pages) tenantCSV(c echo.Context) error {
+	ctx, t := c.Request().Context(), web.TenantOf(c)
+	s := web.ParseTimeRange(c.QueryParams(), w.Now())
+	if s.Fault != "" {
+		return problem.New(problem.Invalid, "%s", s.Fault)
+	}
+	d, err := w.PublishedDocument(ctx, t.Plan)
+	if err != nil {
+		return err
+	}
+	ranking, err := w.cfg.Analytics.Policies(ctx, metrics.Query{Tenant: t.Number, From: s.From, To: s.To, Limit: 100})
+	if err != nil {
+		return err
+	}
+	var slugs []string
+	for _, p := range d.Policies() {
+		slugs = append(slugs, p.Slug)
+	}
+	for _, p := range ranking.Routes {
+		if !slices.Contains(slugs, p.Name) {
+			slugs = append(slugs, p.Name)
+		}
+	}
+	var b bytes.Buffer
+	out := csv.NewWriter(&b)
+	_ = out.Write([]string{"policy", "hour", "requests", "allowed", "limited", "cost"}) // a buffer takes all
+	for _, slug := range slugs {
+		q := metrics.Query{Tenant: t.Number, Policy: slug, From: s.From, To: s.To, Step: metrics.Hour}
+		traffic, err := w.cfg.Analytics.Traffic(ctx, q)
+		if err != nil {
+			return err
+		}
+		for _, p := range traffic.Points {
+			if p.Requests == 0 {
+				continue
+			}
+			_ = out.Write([]string{
+				cell(slug), p.At.UTC().Format(time.RFC3339), strconv.FormatInt(p.Requests, 10),
+				strconv.FormatInt(p.Allowed(), 10), strconv.FormatInt(p.Limited(), 10), strconv.FormatInt(p.Cost, 10),
+			})
+		}
+	}
+	out.Flush()
+	h := c.Response().Header()
+	h.Set("Content-Disposition", `attachment; filename="headgate-`+t.Slug+`-usage.csv"`)
+	return c.Blob(http.StatusOK, "text/csv; charset=utf-8", b.Bytes())
+}
+
+// cell is a text that a spreadsheet does not take for a formula.
+func cell(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}
