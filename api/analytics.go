@@ -247,7 +247,10 @@ func (a *API) GetTopKeys(ctx context.Context, r GetTopKeysRequestObject) (GetTop
 // showTopKey shows a key as blocks and resets take it: ip/64 is of the attribute
 // ip, and what was not sent is left out.
 func showTopKey(who caller, k *metrics.TopKey) TopKey {
-	out := TopKey{Tenant: who.slugOf(k.Tenant), Policy: k.Policy, Key: make(map[string]string, len(k.Names)), Redacted: k.Redacted, Count: k.Count, Error: k.Error}
+	out := TopKey{
+		Tenant: who.slugOf(k.Tenant), Policy: k.Policy, Key: make(map[string]string, len(k.Names)),
+		Redacted: k.Redacted, Count: k.Count, Error: k.Error,
+	}
 	for i, name := range k.Names {
 		if name == "ip/64" {
 			name = "ip"
@@ -310,7 +313,8 @@ func (a *API) GetLatency(ctx context.Context, r GetLatencyRequestObject) (GetLat
 	}
 	out := GetLatency200JSONResponse{
 		From: l.From.UTC(), To: l.To.UTC(), Step: CountStep(l.Step), Count: l.Count, P50: l.P50, P95: l.P95, P99: l.P99,
-		Buckets: showBuckets(l.Buckets), Shared: showHistogram(&l.Shared), Local: showHistogram(&l.Local), Points: make([]LatencyPoint, len(l.Points)),
+		Buckets: showBuckets(l.Buckets), Shared: showHistogram(&l.Shared), Local: showHistogram(&l.Local),
+		Points: make([]LatencyPoint, len(l.Points)),
 	}
 	for i, p := range l.Points {
 		out.Points[i] = LatencyPoint{At: p.At.UTC(), Count: p.Count, P50: p.P50, P95: p.P95, P99: p.P99}

@@ -31,29 +31,19 @@ func (a *API) ListAudit(ctx context.Context, r ListAuditRequestObject) (ListAudi
 		return nil, err
 	}
 	if own := callerOf(ctx).tenant(); own != nil {
-		p.Tenant = own.Tenant // so that no other tenant's cursor is of this listing
+		p.Tenant = own.Tenant // a cursor of another tenant's listing is invalid
 	}
-	l, err := page("/v1/audit", filters("tenant", p.Tenant, "action", p.Action, "object", p.Object,
-		"from", instant(p.From), "to", instant(p.To)), p.Limit, p.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := a.cfg.Audit.AuditEntries(ctx, audit.Filter{
-		TenantID: tenantID, Action: p.Action, Object: p.Object, From: p.From, To: p.To, After: l.after, Limit: l.fetch(),
-	})
-	if err != nil {
-		return nil, err
-	}
-	rows, next, link := cut(l, rows, func(e audit.Entry) string { return e.ID })
-	data, err := each(rows, showEntry)
-	if err != nil {
-		return nil, err
-	}
-	return ListAudit200JSONResponse{AuditPage{data, next != "", next}, ListAudit200ResponseHeaders{link}}, nil
+	filter := filters("tenant", p.Tenant, "action", p.Action, "object", p.Object, "from", instant(p.From), "to", instant(p.To))
+	out, link, err := list("/v1/audit", filter, p.Limit, p.Cursor, func(after string, limit int) ([]audit.Entry, error) {
+		return a.cfg.Audit.AuditEntries(ctx, audit.Filter{
+			TenantID: tenantID, Action: p.Action, Object: p.Object, From: p.From, To: p.To, After: after, Limit: limit,
+		})
+	}, func(e audit.Entry) string { return e.ID }, showEntry)
+	return ListAudit200JSONResponse{AuditPage(out), ListAudit200ResponseHeaders{link}}, err
 }
 
-// auditedTenant is the id of the tenant to whose lines a reading is bound; ""
-// for all, which only the operator can have.
+// auditedTenant returns the id of the tenant whose lines the caller reads. It is ""
+// for all lines, which only the operator may read.
 func (a *API) auditedTenant(ctx context.Context, ref string) (string, error) {
 	who := callerOf(ctx)
 	if own := who.tenant(); own != nil {

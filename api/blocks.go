@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// showBlock is a block on the wire.
+// showBlock returns a function that shows a block in its wire format.
 func (a *API) showBlock(who caller) func(exceptions.Block) (Block, error) {
 	return func(b exceptions.Block) (Block, error) {
 		m, err := showMade(b.ID, b.TenantID, b.CreatedBy)
@@ -22,7 +22,7 @@ func (a *API) showBlock(who caller) func(exceptions.Block) (Block, error) {
 	}
 }
 
-// showPartition is a key of a policy on the wire: never null.
+// showPartition returns the key of a policy in its wire format, which is not null.
 func showPartition(key map[string]string) PartitionKey {
 	if key == nil {
 		return PartitionKey{}
@@ -30,7 +30,7 @@ func showPartition(key map[string]string) PartitionKey {
 	return key
 }
 
-// idleBlock says why a block has no effect; "" when it has one.
+// idleBlock returns why a block has no effect, or "" if it has one.
 func (a *API) idleBlock(who caller, b exceptions.Block) InactiveBecause {
 	if why := a.ended(b.ExpiresAt); why != "" {
 		return why
@@ -54,68 +54,31 @@ func (a *API) idleBlock(who caller, b exceptions.Block) InactiveBecause {
 
 // ListBlocks is GET /v1/tenants/{tenant}/blocks.
 func (a *API) ListBlocks(ctx context.Context, r ListBlocksRequestObject) (ListBlocksResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
-	p := r.Params
-	l, err := page("/v1/tenants/"+r.Tenant+"/blocks", filters("policy", p.Policy), p.Limit, p.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := s.Blocks(ctx, r.Tenant, exceptions.Filter{Policy: p.Policy, After: l.after, Limit: l.fetch()})
-	if err != nil {
-		return nil, err
-	}
-	rows, next, link := cut(l, rows, func(b exceptions.Block) string { return b.ID })
-	data, err := each(rows, a.showBlock(callerOf(ctx)))
-	if err != nil {
-		return nil, err
-	}
-	return ListBlocks200JSONResponse{BlockPage{data, next != "", next}, ListBlocks200ResponseHeaders{link}}, nil
+	p, at := r.Params, "/v1/tenants/"+r.Tenant+"/blocks"
+	out, link, err := list(at, filters("policy", p.Policy), p.Limit, p.Cursor, func(after string, limit int) ([]exceptions.Block, error) {
+		return a.cfg.Exceptions.Blocks(ctx, r.Tenant, exceptions.Filter{Policy: p.Policy, After: after, Limit: limit})
+	}, func(b exceptions.Block) string { return b.ID }, a.showBlock(callerOf(ctx)))
+	return ListBlocks200JSONResponse{BlockPage(out), ListBlocks200ResponseHeaders{link}}, err
 }
 
 // CreateBlock is POST /v1/tenants/{tenant}/blocks.
 func (a *API) CreateBlock(ctx context.Context, r CreateBlockRequestObject) (CreateBlockResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
-	b, err := s.CreateBlock(ctx, r.Tenant, exceptions.NewBlock{
+	b, err := written(ctx, a, a.showBlock(callerOf(ctx)))(a.cfg.Exceptions.CreateBlock(ctx, r.Tenant, exceptions.NewBlock{
 		Policy: r.Body.Policy, Key: r.Body.Key, Reason: r.Body.Reason, ExpiresAt: r.Body.ExpiresAt,
-	})
-	if err != nil {
-		return nil, err
-	}
-	a.cfg.Changed(ctx)
-	shown, err := a.showBlock(callerOf(ctx))(b)
-	if err != nil {
-		return nil, err
-	}
-	return CreateBlock201JSONResponse{shown, CreateBlock201ResponseHeaders{"/v1/tenants/" + r.Tenant + "/blocks/" + b.ID}}, nil
+	}))
+	at := "/v1/tenants/" + r.Tenant + "/blocks/" + b.Id.String()
+	return CreateBlock201JSONResponse{b, CreateBlock201ResponseHeaders{at}}, err
 }
 
 // GetBlock is GET /v1/tenants/{tenant}/blocks/{block}.
 func (a *API) GetBlock(ctx context.Context, r GetBlockRequestObject) (GetBlockResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
-	b, err := s.Block(ctx, r.Tenant, r.Block.String())
-	if err != nil {
-		return nil, err
-	}
-	shown, err := a.showBlock(callerOf(ctx))(b)
-	return GetBlock200JSONResponse(shown), err
+	b, err := shown(a.showBlock(callerOf(ctx)))(a.cfg.Exceptions.Block(ctx, r.Tenant, r.Block.String()))
+	return GetBlock200JSONResponse(b), err
 }
 
 // DeleteBlock is DELETE /v1/tenants/{tenant}/blocks/{block}.
 func (a *API) DeleteBlock(ctx context.Context, r DeleteBlockRequestObject) (DeleteBlockResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.DeleteBlock(ctx, r.Tenant, r.Block.String()); err != nil {
+	if err := a.cfg.Exceptions.DeleteBlock(ctx, r.Tenant, r.Block.String()); err != nil {
 		return nil, err
 	}
 	a.cfg.Changed(ctx)

@@ -8,23 +8,12 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/audit"
-	"github.com/headgate/headgate/internal/exceptions"
-	"github.com/headgate/headgate/internal/problem"
 )
 
-// What overrides, entries and blocks have in common on the wire. The exceptions
-// service validates them; whether one has an effect is read from the plan that
-// is in force.
+// The wire format that overrides, list entries and blocks share. The exceptions
+// service validates them. Whether one has an effect depends on the plan in force.
 
-// exceptionService returns the service behind overrides, lists and blocks.
-func (a *API) exceptionService() (*exceptions.Service, error) {
-	if a.cfg.Exceptions == nil {
-		return nil, problem.New(problem.Unavailable, "this node does not manage overrides, lists and blocks")
-	}
-	return a.cfg.Exceptions, nil
-}
-
-// A made is what every exception shows of its making.
+// A made has the fields that every exception shows about its creation.
 type made struct {
 	id, tenant uuid.UUID
 	by         Actor
@@ -39,7 +28,7 @@ func showMade(id, tenantID string, by audit.Actor) (made, error) {
 	return made{own, tenant, showActor(by)}, err
 }
 
-// ended tells what has ended; without an end nothing has.
+// ended returns InactiveBecauseEnded for an exception that has expired.
 func (a *API) ended(expires time.Time) InactiveBecause {
 	if !expires.IsZero() && !a.cfg.Now().Before(expires) {
 		return InactiveBecauseEnded
@@ -47,7 +36,7 @@ func (a *API) ended(expires time.Time) InactiveBecause {
 	return ""
 }
 
-// rule is a policy of a tenant's plan in force; nil without one.
+// rule returns a policy of the tenant's plan in force, or nil.
 func (c caller) rule(tenantID, policy string) *enforcement.Rule {
 	if s, ok := c.world.Subject(tenantID); ok && s.Plan != nil {
 		if r, ok := s.Plan.Rule(policy); ok {
@@ -62,7 +51,7 @@ func countsBy(r *enforcement.Rule, attribute string) bool {
 	return slices.Contains(r.CountBy, attribute) || attribute == "ip" && slices.Contains(r.CountBy, "ip/64")
 }
 
-// usable reports whether what is set, or a part of it, has an effect with the
+// usable reports whether an exception, or a part of it, has an effect with the
 // plan in force.
 func (c caller) usable(tenantID string, spec enforcement.ExceptionSpec) bool {
 	s, ok := c.world.Subject(tenantID)

@@ -31,7 +31,7 @@ func newKey(n NewKey) tenants.NewKey {
 	return out
 }
 
-// defaultOverlap is how long a rotated key stays valid when the body says nothing.
+// defaultOverlap is how long a rotated key stays valid by default.
 const defaultOverlap = 24 * time.Hour
 
 func overlap(r *RotateKey) time.Duration {
@@ -39,80 +39,86 @@ func overlap(r *RotateKey) time.Duration {
 	case r == nil || r.OverlapSeconds == nil:
 		return defaultOverlap
 	case *r.OverlapSeconds < 0 || *r.OverlapSeconds > int64(tenants.MaxOverlap/time.Second):
-		return -1 // what the service refuses, without overflow
+		return -1 // invalid for the service; the product below could overflow
 	}
 	return time.Duration(*r.OverlapSeconds) * time.Second
 }
 
+func keyID(k tenants.Key) string { return k.ID }
+
+// issued returns a function that shows a new key with its token. It also returns
+// the key's address, below path.
+func (a *API) issued(ctx context.Context, path string) func(tenants.Key, string, error) (IssuedKey, string, error) {
+	return func(k tenants.Key, token string, err error) (IssuedKey, string, error) {
+		key, err := written(ctx, a, showKey)(k, err)
+		return IssuedKey{Token: token, Key: key}, path + "/" + k.ID, err
+	}
+}
+
+const operatorKeysPath = "/v1/operator-keys"
+
+func keysPath(tenant string) string { return "/v1/tenants/" + tenant + "/keys" }
+
 // ListKeys is GET /v1/tenants/{tenant}/keys.
 func (a *API) ListKeys(ctx context.Context, r ListKeysRequestObject) (ListKeysResponseObject, error) {
-	l, err := page("/v1/tenants/"+r.Tenant+"/keys", nil, r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := a.cfg.Tenants.Keys(ctx, r.Tenant, tenants.Filter{After: l.after, Limit: l.fetch()})
-	if err != nil {
-		return nil, err
-	}
-	rows, next, link := cut(l, rows, func(k tenants.Key) string { return k.ID })
-	data, err := each(rows, showKey)
-	if err != nil {
-		return nil, err
-	}
-	return ListKeys200JSONResponse{KeyPage{data, next != "", next}, ListKeys200ResponseHeaders{link}}, nil
+	p, link, err := list(keysPath(r.Tenant), nil, r.Params.Limit, r.Params.Cursor, func(after string, limit int) ([]tenants.Key, error) {
+		return a.cfg.Tenants.Keys(ctx, r.Tenant, tenants.Filter{After: after, Limit: limit})
+	}, keyID, showKey)
+	return ListKeys200JSONResponse{KeyPage(p), ListKeys200ResponseHeaders{link}}, err
 }
 
 // CreateKey is POST /v1/tenants/{tenant}/keys.
 func (a *API) CreateKey(ctx context.Context, r CreateKeyRequestObject) (CreateKeyResponseObject, error) {
-	k, token, err := a.cfg.Tenants.CreateKey(ctx, r.Tenant, newKey(*r.Body))
-	if err != nil {
-		return nil, err
-	}
-	issued, at, err := a.issued(ctx, token, "/v1/tenants/"+r.Tenant+"/keys/")(showKey(k))
-	if err != nil {
-		return nil, err
-	}
-	return CreateKey201JSONResponse{issued, CreateKey201ResponseHeaders{at}}, nil
-}
-
-// issued is a key that was just made, with its address.
-func (a *API) issued(ctx context.Context, token, path string) func(Key, error) (IssuedKey, string, error) {
-	a.cfg.Changed(ctx)
-	return func(k Key, err error) (IssuedKey, string, error) {
-		return IssuedKey{Token: token, Key: k}, path + k.Id.String(), err
-	}
+	k, at, err := a.issued(ctx, keysPath(r.Tenant))(a.cfg.Tenants.CreateKey(ctx, r.Tenant, newKey(*r.Body)))
+	return CreateKey201JSONResponse{k, CreateKey201ResponseHeaders{at}}, err
 }
 
 // GetKey is GET /v1/tenants/{tenant}/keys/{key}.
 func (a *API) GetKey(ctx context.Context, r GetKeyRequestObject) (GetKeyResponseObject, error) {
-	k, err := a.cfg.Tenants.Key(ctx, r.Tenant, r.Key.String())
-	if err != nil {
-		return nil, err
-	}
-	shown, err := showKey(k)
-	return GetKey200JSONResponse(shown), err
+	k, err := shown(showKey)(a.cfg.Tenants.Key(ctx, r.Tenant, r.Key.String()))
+	return GetKey200JSONResponse(k), err
 }
 
 // RevokeKey is DELETE /v1/tenants/{tenant}/keys/{key}.
 func (a *API) RevokeKey(ctx context.Context, r RevokeKeyRequestObject) (RevokeKeyResponseObject, error) {
-	k, err := a.cfg.Tenants.RevokeKey(ctx, r.Tenant, r.Key.String())
-	if err != nil {
-		return nil, err
-	}
-	a.cfg.Changed(ctx)
-	shown, err := showKey(k)
-	return RevokeKey200JSONResponse(shown), err
+	k, err := written(ctx, a, showKey)(a.cfg.Tenants.RevokeKey(ctx, r.Tenant, r.Key.String()))
+	return RevokeKey200JSONResponse(k), err
 }
 
 // RotateKey is POST /v1/tenants/{tenant}/keys/{key}/rotate.
 func (a *API) RotateKey(ctx context.Context, r RotateKeyRequestObject) (RotateKeyResponseObject, error) {
-	k, token, err := a.cfg.Tenants.RotateKey(ctx, r.Tenant, r.Key.String(), overlap(r.Body))
-	if err != nil {
-		return nil, err
-	}
-	issued, at, err := a.issued(ctx, token, "/v1/tenants/"+r.Tenant+"/keys/")(showKey(k))
-	if err != nil {
-		return nil, err
-	}
-	return RotateKey201JSONResponse{issued, RotateKey201ResponseHeaders{at}}, nil
+	k, at, err := a.issued(ctx, keysPath(r.Tenant))(a.cfg.Tenants.RotateKey(ctx, r.Tenant, r.Key.String(), overlap(r.Body)))
+	return RotateKey201JSONResponse{k, RotateKey201ResponseHeaders{at}}, err
+}
+
+// ListOperatorKeys is GET /v1/operator-keys.
+func (a *API) ListOperatorKeys(ctx context.Context, r ListOperatorKeysRequestObject) (ListOperatorKeysResponseObject, error) {
+	p, link, err := list(operatorKeysPath, nil, r.Params.Limit, r.Params.Cursor, func(after string, limit int) ([]tenants.Key, error) {
+		return a.cfg.Tenants.OperatorKeys(ctx, tenants.Filter{After: after, Limit: limit})
+	}, keyID, showKey)
+	return ListOperatorKeys200JSONResponse{KeyPage(p), ListOperatorKeys200ResponseHeaders{link}}, err
+}
+
+// CreateOperatorKey is POST /v1/operator-keys.
+func (a *API) CreateOperatorKey(ctx context.Context, r CreateOperatorKeyRequestObject) (CreateOperatorKeyResponseObject, error) {
+	k, at, err := a.issued(ctx, operatorKeysPath)(a.cfg.Tenants.CreateOperatorKey(ctx, newKey(*r.Body)))
+	return CreateOperatorKey201JSONResponse{k, CreateOperatorKey201ResponseHeaders{at}}, err
+}
+
+// GetOperatorKey is GET /v1/operator-keys/{key}.
+func (a *API) GetOperatorKey(ctx context.Context, r GetOperatorKeyRequestObject) (GetOperatorKeyResponseObject, error) {
+	k, err := shown(showKey)(a.cfg.Tenants.OperatorKey(ctx, r.Key.String()))
+	return GetOperatorKey200JSONResponse(k), err
+}
+
+// RevokeOperatorKey is DELETE /v1/operator-keys/{key}.
+func (a *API) RevokeOperatorKey(ctx context.Context, r RevokeOperatorKeyRequestObject) (RevokeOperatorKeyResponseObject, error) {
+	k, err := written(ctx, a, showKey)(a.cfg.Tenants.RevokeOperatorKey(ctx, r.Key.String()))
+	return RevokeOperatorKey200JSONResponse(k), err
+}
+
+// RotateOperatorKey is POST /v1/operator-keys/{key}/rotate.
+func (a *API) RotateOperatorKey(ctx context.Context, r RotateOperatorKeyRequestObject) (RotateOperatorKeyResponseObject, error) {
+	k, at, err := a.issued(ctx, operatorKeysPath)(a.cfg.Tenants.RotateOperatorKey(ctx, r.Key.String(), overlap(r.Body)))
+	return RotateOperatorKey201JSONResponse{k, RotateOperatorKey201ResponseHeaders{at}}, err
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// showListEntry is an entry of a list on the wire.
+// showListEntry returns an entry of a list in its wire format.
 func (a *API) showListEntry(e exceptions.Entry) (ListEntry, error) {
 	m, err := showMade(e.ID, e.TenantID, e.CreatedBy)
 	if err != nil {
@@ -21,69 +21,33 @@ func (a *API) showListEntry(e exceptions.Entry) (ListEntry, error) {
 
 // ListEntries is GET /v1/tenants/{tenant}/lists.
 func (a *API) ListEntries(ctx context.Context, r ListEntriesRequestObject) (ListEntriesResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
-	p := r.Params
-	l, err := page("/v1/tenants/"+r.Tenant+"/lists", filters("list", string(p.List), "q", p.Q), p.Limit, p.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := s.Entries(ctx, r.Tenant, exceptions.Filter{List: exceptions.List(p.List), Query: p.Q, After: l.after, Limit: l.fetch()})
-	if err != nil {
-		return nil, err
-	}
-	rows, next, link := cut(l, rows, func(e exceptions.Entry) string { return e.ID })
-	data, err := each(rows, a.showListEntry)
-	if err != nil {
-		return nil, err
-	}
-	return ListEntries200JSONResponse{ListEntryPage{data, next != "", next}, ListEntries200ResponseHeaders{link}}, nil
+	p, at := r.Params, "/v1/tenants/"+r.Tenant+"/lists"
+	filter := filters("list", string(p.List), "q", p.Q)
+	out, link, err := list(at, filter, p.Limit, p.Cursor, func(after string, limit int) ([]exceptions.Entry, error) {
+		return a.cfg.Exceptions.Entries(ctx, r.Tenant, exceptions.Filter{List: exceptions.List(p.List), Query: p.Q, After: after, Limit: limit})
+	}, func(e exceptions.Entry) string { return e.ID }, a.showListEntry)
+	return ListEntries200JSONResponse{ListEntryPage(out), ListEntries200ResponseHeaders{link}}, err
 }
 
 // CreateEntry is POST /v1/tenants/{tenant}/lists.
 func (a *API) CreateEntry(ctx context.Context, r CreateEntryRequestObject) (CreateEntryResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
 	b := r.Body
-	e, err := s.CreateEntry(ctx, r.Tenant, exceptions.NewEntry{
+	e, err := written(ctx, a, a.showListEntry)(a.cfg.Exceptions.CreateEntry(ctx, r.Tenant, exceptions.NewEntry{
 		List: exceptions.List(b.List), Attribute: b.Attribute, Value: b.Value, Reason: b.Reason, ExpiresAt: b.ExpiresAt,
-	})
-	if err != nil {
-		return nil, err
-	}
-	a.cfg.Changed(ctx)
-	shown, err := a.showListEntry(e)
-	if err != nil {
-		return nil, err
-	}
-	return CreateEntry201JSONResponse{shown, CreateEntry201ResponseHeaders{"/v1/tenants/" + r.Tenant + "/lists/" + e.ID}}, nil
+	}))
+	at := "/v1/tenants/" + r.Tenant + "/lists/" + e.Id.String()
+	return CreateEntry201JSONResponse{e, CreateEntry201ResponseHeaders{at}}, err
 }
 
 // GetEntry is GET /v1/tenants/{tenant}/lists/{entry}.
 func (a *API) GetEntry(ctx context.Context, r GetEntryRequestObject) (GetEntryResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
-	e, err := s.Entry(ctx, r.Tenant, r.Entry.String())
-	if err != nil {
-		return nil, err
-	}
-	shown, err := a.showListEntry(e)
-	return GetEntry200JSONResponse(shown), err
+	e, err := shown(a.showListEntry)(a.cfg.Exceptions.Entry(ctx, r.Tenant, r.Entry.String()))
+	return GetEntry200JSONResponse(e), err
 }
 
 // DeleteEntry is DELETE /v1/tenants/{tenant}/lists/{entry}.
 func (a *API) DeleteEntry(ctx context.Context, r DeleteEntryRequestObject) (DeleteEntryResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.DeleteEntry(ctx, r.Tenant, r.Entry.String()); err != nil {
+	if err := a.cfg.Exceptions.DeleteEntry(ctx, r.Tenant, r.Entry.String()); err != nil {
 		return nil, err
 	}
 	a.cfg.Changed(ctx)

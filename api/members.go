@@ -4,8 +4,8 @@ import (
 	"context"
 )
 
-// Members are the people of a tenant: what is done to them is that of people.go,
-// once the tenant is found.
+// Members are the people of a tenant. These handlers find the tenant and call the
+// functions of people.go.
 
 // ListMembers is GET /v1/tenants/{tenant}/members.
 func (a *API) ListMembers(ctx context.Context, r ListMembersRequestObject) (ListMembersResponseObject, error) {
@@ -14,10 +14,7 @@ func (a *API) ListMembers(ctx context.Context, r ListMembersRequestObject) (List
 		return nil, err
 	}
 	p, link, err := a.listPeople(ctx, "/v1/tenants/"+r.Tenant+"/members", t.ID, r.Params.Q, r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	return ListMembers200JSONResponse{p, ListMembers200ResponseHeaders{link}}, nil
+	return ListMembers200JSONResponse{p, ListMembers200ResponseHeaders{link}}, err
 }
 
 // InviteMember is POST /v1/tenants/{tenant}/members.
@@ -27,10 +24,7 @@ func (a *API) InviteMember(ctx context.Context, r InviteMemberRequestObject) (In
 		return nil, err
 	}
 	i, err := a.invite(ctx, t.ID, *r.Body)
-	if err != nil {
-		return nil, err
-	}
-	return InviteMember201JSONResponse(i), nil
+	return InviteMember201JSONResponse(i), err
 }
 
 // GetMember is GET /v1/tenants/{tenant}/members/{member}.
@@ -40,10 +34,7 @@ func (a *API) GetMember(ctx context.Context, r GetMemberRequestObject) (GetMembe
 		return nil, err
 	}
 	p, tag, err := a.person(ctx, t.ID, r.Member.String())
-	if err != nil {
-		return nil, err
-	}
-	return GetMember200JSONResponse{p, GetMember200ResponseHeaders{tag}}, nil
+	return GetMember200JSONResponse{p, GetMember200ResponseHeaders{tag}}, err
 }
 
 // UpdateMember is PUT /v1/tenants/{tenant}/members/{member}.
@@ -53,10 +44,7 @@ func (a *API) UpdateMember(ctx context.Context, r UpdateMemberRequestObject) (Up
 		return nil, err
 	}
 	p, tag, err := a.changePerson(ctx, t.ID, r.Member.String(), r.Params.IfMatch, *r.Body)
-	if err != nil {
-		return nil, err
-	}
-	return UpdateMember200JSONResponse{p, UpdateMember200ResponseHeaders{tag}}, nil
+	return UpdateMember200JSONResponse{p, UpdateMember200ResponseHeaders{tag}}, err
 }
 
 // RemoveMember is DELETE /v1/tenants/{tenant}/members/{member}.
@@ -65,8 +53,5 @@ func (a *API) RemoveMember(ctx context.Context, r RemoveMemberRequestObject) (Re
 	if err != nil {
 		return nil, err
 	}
-	if err := a.removePerson(ctx, t.ID, r.Member.String()); err != nil {
-		return nil, err
-	}
-	return RemoveMember204Response{}, nil
+	return RemoveMember204Response{}, a.removePerson(ctx, t.ID, r.Member.String())
 }

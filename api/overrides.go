@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// newOverride is what a body says of an override.
+// newOverride returns an override from its wire format.
 func newOverride(n NewOverride) (exceptions.NewOverride, error) {
 	o := exceptions.NewOverride{
 		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix, Reason: n.Reason, ExpiresAt: n.ExpiresAt,
@@ -61,7 +61,7 @@ func newOverrideLimit(f *problem.Fields, at string, l OverrideLimit) enforcement
 	return to
 }
 
-// showNumbers is what an override says: a factor, or other numbers.
+// showNumbers returns the factor of an override, or its limits.
 func showNumbers(factor int64, limits []enforcement.OverrideLimit) (json.Number, []OverrideLimit) {
 	if factor != 0 {
 		return json.Number(exceptions.FormatFactor(factor)), nil
@@ -82,7 +82,7 @@ func showNumbers(factor int64, limits []enforcement.OverrideLimit) (json.Number,
 	return "", out
 }
 
-// showOverride is an override on the wire.
+// showOverride returns a function that shows an override in its wire format.
 func (a *API) showOverride(who caller) func(exceptions.Override) (Override, error) {
 	return func(o exceptions.Override) (Override, error) {
 		m, err := showMade(o.ID, o.TenantID, o.CreatedBy)
@@ -99,7 +99,7 @@ func (a *API) showOverride(who caller) func(exceptions.Override) (Override, erro
 	}
 }
 
-// idleOverride says why an override has no effect; "" when it has one.
+// idleOverride returns why an override has no effect, or "" if it has one.
 func (a *API) idleOverride(who caller, o exceptions.Override) InactiveBecause {
 	if why := a.ended(o.ExpiresAt); why != "" {
 		return why
@@ -111,7 +111,7 @@ func (a *API) idleOverride(who caller, o exceptions.Override) InactiveBecause {
 	case o.Attribute != "" && !countsBy(r, o.Attribute):
 		return InactiveBecauseNoAttribute
 	case len(o.Limits) > 0 && !slices.ContainsFunc(o.Limits, func(l enforcement.OverrideLimit) bool { return hasLimit(r, l.Name) }):
-		return InactiveBecauseNoLimit // with some of them it holds for those
+		return InactiveBecauseNoLimit // an override of some existing limits has an effect on those
 	case r.Mode == enforcement.PolicyOff:
 		return InactiveBecauseNotPossible
 	}
@@ -131,77 +131,40 @@ func hasLimit(r *enforcement.Rule, name string) bool {
 
 // ListOverrides is GET /v1/tenants/{tenant}/overrides.
 func (a *API) ListOverrides(ctx context.Context, r ListOverridesRequestObject) (ListOverridesResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
-	p := r.Params
-	l, err := page("/v1/tenants/"+r.Tenant+"/overrides", filters("policy", p.Policy), p.Limit, p.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := s.Overrides(ctx, r.Tenant, exceptions.Filter{Policy: p.Policy, After: l.after, Limit: l.fetch()})
-	if err != nil {
-		return nil, err
-	}
-	rows, next, link := cut(l, rows, func(o exceptions.Override) string { return o.ID })
-	data, err := each(rows, a.showOverride(callerOf(ctx)))
-	if err != nil {
-		return nil, err
-	}
-	return ListOverrides200JSONResponse{OverridePage{data, next != "", next}, ListOverrides200ResponseHeaders{link}}, nil
+	p, at := r.Params, "/v1/tenants/"+r.Tenant+"/overrides"
+	out, link, err := list(at, filters("policy", p.Policy), p.Limit, p.Cursor, func(after string, limit int) ([]exceptions.Override, error) {
+		return a.cfg.Exceptions.Overrides(ctx, r.Tenant, exceptions.Filter{Policy: p.Policy, After: after, Limit: limit})
+	}, func(o exceptions.Override) string { return o.ID }, a.showOverride(callerOf(ctx)))
+	return ListOverrides200JSONResponse{OverridePage(out), ListOverrides200ResponseHeaders{link}}, err
 }
 
 // CreateOverride is POST /v1/tenants/{tenant}/overrides.
 func (a *API) CreateOverride(ctx context.Context, r CreateOverrideRequestObject) (CreateOverrideResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
 	n, err := newOverride(*r.Body)
 	if err != nil {
 		return nil, err
 	}
-	o, err := s.CreateOverride(ctx, r.Tenant, n)
-	if err != nil {
-		return nil, err
-	}
-	a.cfg.Changed(ctx)
-	shown, err := a.showOverride(callerOf(ctx))(o)
-	if err != nil {
-		return nil, err
-	}
-	return CreateOverride201JSONResponse{shown, CreateOverride201ResponseHeaders{"/v1/tenants/" + r.Tenant + "/overrides/" + o.ID}}, nil
+	o, err := written(ctx, a, a.showOverride(callerOf(ctx)))(a.cfg.Exceptions.CreateOverride(ctx, r.Tenant, n))
+	at := "/v1/tenants/" + r.Tenant + "/overrides/" + o.Id.String()
+	return CreateOverride201JSONResponse{o, CreateOverride201ResponseHeaders{at}}, err
 }
 
 // GetOverride is GET /v1/tenants/{tenant}/overrides/{override}.
 func (a *API) GetOverride(ctx context.Context, r GetOverrideRequestObject) (GetOverrideResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
-	o, err := s.Override(ctx, r.Tenant, r.Override.String())
-	if err != nil {
-		return nil, err
-	}
-	shown, err := a.showOverride(callerOf(ctx))(o)
-	return GetOverride200JSONResponse(shown), err
+	o, err := shown(a.showOverride(callerOf(ctx)))(a.cfg.Exceptions.Override(ctx, r.Tenant, r.Override.String()))
+	return GetOverride200JSONResponse(o), err
 }
 
 // DeleteOverride is DELETE /v1/tenants/{tenant}/overrides/{override}.
 func (a *API) DeleteOverride(ctx context.Context, r DeleteOverrideRequestObject) (DeleteOverrideResponseObject, error) {
-	s, err := a.exceptionService()
-	if err != nil {
-		return nil, err
-	}
-	if err := s.DeleteOverride(ctx, r.Tenant, r.Override.String()); err != nil {
+	if err := a.cfg.Exceptions.DeleteOverride(ctx, r.Tenant, r.Override.String()); err != nil {
 		return nil, err
 	}
 	a.cfg.Changed(ctx)
 	return DeleteOverride204Response{}, nil
 }
 
-// utcOrZero keeps the instant that means none.
+// utcOrZero returns t in UTC. A zero time stays zero.
 func utcOrZero(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

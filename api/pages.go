@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"net/url"
@@ -16,8 +17,8 @@ const (
 	defaultPage = 20
 )
 
-// A listing is one list that is paged: its path with everything that narrows
-// it. A cursor belongs to one listing and is refused by every other.
+// A listing is one list that is paged: its path and its filter. A cursor is valid
+// for one listing only.
 type listing struct {
 	path   string
 	filter url.Values
@@ -26,7 +27,7 @@ type listing struct {
 	after string
 }
 
-// page begins a listing from its parameters.
+// page returns the listing that the parameters describe.
 func page(path string, filter url.Values, limit int, cursor string) (listing, error) {
 	l := listing{path: path, filter: filter, limit: limit}
 	if limit == 0 {
@@ -54,9 +55,8 @@ var errCursor = &problem.Problem{
 
 const sumLength = 9
 
-// sum ties a place to the listing. It is no secret: a cursor that is made up can
-// only name another place in what its caller may read anyway. It has the
-// characters of an id or a number, as no store takes just any.
+// sum binds a place to the listing. It is not secret: a forged cursor can only name
+// another place in rows that the caller may read anyway.
 func (l listing) sum(after string) string {
 	full := sha256.Sum256([]byte(l.path + "\x00" + l.filter.Encode() + "\x00" + after))
 	return string(full[:sumLength])
@@ -66,27 +66,70 @@ func (l listing) cursor(after string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(l.sum(after) + after))
 }
 
-// fetch is how many rows to ask for: one more than the page, to know whether
-// there is a next one.
-func (l listing) fetch() int { return l.limit + 1 }
-
-// cut takes the page out of the rows that were fetched; id names a row's place.
-func cut[T any](l listing, rows []T, id func(T) string) (data []T, next string, link *string) {
-	if len(rows) <= l.limit {
-		return rows, "", nil
-	}
-	rows = rows[:l.limit]
-	next = l.cursor(id(rows[l.limit-1]))
-	query := url.Values{"limit": {strconv.Itoa(l.limit)}, "cursor": {next}}
-	for name, values := range l.filter {
-		query[name] = values
-	}
-	text := "<" + l.path + "?" + query.Encode() + `>; rel="next"`
-	return rows, next, &text
+// A paged is a page of a listing on the wire. All page types of the API have
+// this form.
+type paged[U any] struct {
+	Data       []U
+	HasMore    bool
+	NextCursor string
 }
 
-// filters makes the part of a query that narrows a listing; empty values are
-// left out.
+// list returns the page that the parameters limit and cursor select, and its Link
+// header. fetch returns the rows after the place after, at most limit of them.
+// place returns the place of a row, which is in the cursor.
+func list[T, U any](
+	path string, filter url.Values, limit int, cursor string,
+	fetch func(after string, limit int) ([]T, error), place func(T) string, show func(T) (U, error),
+) (p paged[U], link *string, err error) {
+	l, err := page(path, filter, limit, cursor)
+	if err != nil {
+		return p, nil, err
+	}
+	rows, err := fetch(l.after, l.limit+1) // one more shows whether there is a next page
+	if err != nil {
+		return p, nil, err
+	}
+	if len(rows) > l.limit {
+		rows = rows[:l.limit]
+		p.HasMore, p.NextCursor = true, l.cursor(place(rows[l.limit-1]))
+		query := url.Values{"limit": {strconv.Itoa(l.limit)}, "cursor": {p.NextCursor}}
+		for name, values := range l.filter {
+			query[name] = values
+		}
+		text := "<" + l.path + "?" + query.Encode() + `>; rel="next"`
+		link = &text
+	}
+	p.Data = make([]U, len(rows)) // not nil, which JSON shows as null
+	for i, row := range rows {
+		if p.Data[i], err = show(row); err != nil {
+			return p, nil, err
+		}
+	}
+	return p, link, nil
+}
+
+// shown returns a function that shows the result of a read.
+func shown[T, U any](show func(T) (U, error)) func(T, error) (U, error) {
+	return func(v T, err error) (U, error) {
+		if err != nil {
+			var none U
+			return none, err
+		}
+		return show(v)
+	}
+}
+
+// written returns a function that shows the result of a write, after this node
+// has loaded the change.
+func written[T, U any](ctx context.Context, a *API, show func(T) (U, error)) func(T, error) (U, error) {
+	return shown(func(v T) (U, error) {
+		a.cfg.Changed(ctx)
+		return show(v)
+	})
+}
+
+// filters returns the query parameters that filter a listing, as pairs of name and
+// value, without the empty ones.
 func filters(pairs ...string) url.Values {
 	v := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -95,17 +138,4 @@ func filters(pairs ...string) url.Values {
 		}
 	}
 	return v
-}
-
-// each turns rows into what the wire shows of them; never nil, which JSON would
-// say as null.
-func each[T, U any](rows []T, show func(T) (U, error)) ([]U, error) {
-	out := make([]U, len(rows))
-	for i, row := range rows {
-		var err error
-		if out[i], err = show(row); err != nil {
-			return nil, err
-		}
-	}
-	return out, nil
 }

@@ -5,19 +5,10 @@ import (
 	"strings"
 
 	"github.com/headgate/headgate/internal/accounts"
-	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 )
 
-// people gives the service of those who sign in.
-func (a *API) people() (*accounts.People, error) {
-	if a.cfg.People == nil {
-		return nil, problem.New(problem.Unavailable, "this node has no people")
-	}
-	return a.cfg.People, nil
-}
-
-// principal is the caller as accounts knows those who ask.
+// principal returns the caller as a principal of the package accounts.
 func (c caller) principal() accounts.Principal {
 	actor := c.actor()
 	p := accounts.Principal{Kind: actor.Kind, ID: actor.ID, Name: actor.Name}
@@ -32,7 +23,8 @@ func (c caller) principal() accounts.Principal {
 	return p
 }
 
-// showPerson is a user on the wire: never a password, or who they are at a provider.
+// showPerson returns a user in its wire format, without the password and the link
+// to an OpenID provider.
 func showPerson(u accounts.User) (Person, error) {
 	id, err := parseUUID(u.ID)
 	if err != nil {
@@ -48,96 +40,64 @@ func showPerson(u accounts.User) (Person, error) {
 	return out, err
 }
 
-// listPeople is a page of the people of a tenant, or of the operator ("").
+// listPeople returns a page of the people of a tenant, or of the operator ("").
 func (a *API) listPeople(ctx context.Context, path, tenantID, query string, limit int, cursor string) (PersonPage, *string, error) {
-	s, err := a.people()
-	if err != nil {
-		return PersonPage{}, nil, err
-	}
-	l, err := page(path, filters("q", query), limit, cursor)
-	if err != nil {
-		return PersonPage{}, nil, err
-	}
-	rows, err := s.Users(ctx, callerOf(ctx).principal(), tenantID, accounts.UserFilter{Query: query, After: l.after, Limit: l.fetch()})
-	if err != nil {
-		return PersonPage{}, nil, err
-	}
-	rows, next, link := cut(l, rows, func(u accounts.User) string { return u.ID })
-	data, err := each(rows, showPerson)
-	return PersonPage{data, next != "", next}, link, err
+	p, link, err := list(path, filters("q", query), limit, cursor, func(after string, limit int) ([]accounts.User, error) {
+		return a.cfg.People.Users(ctx, callerOf(ctx).principal(), tenantID, accounts.UserFilter{Query: query, After: after, Limit: limit})
+	}, func(u accounts.User) string { return u.ID }, showPerson)
+	return PersonPage(p), link, err
 }
 
-// invite makes an invitation of a tenant, or of the operator ("").
+// invite creates an invitation of a tenant, or of the operator ("").
 func (a *API) invite(ctx context.Context, tenantID string, n NewInvitation) (IssuedInvitation, error) {
-	s, err := a.people()
-	if err != nil {
-		return IssuedInvitation{}, err
-	}
-	i, token, err := s.Invite(ctx, callerOf(ctx).principal(), tenantID, n.Email, accounts.Role(n.Role))
-	if err != nil {
-		return IssuedInvitation{}, err
-	}
-	a.cfg.Changed(ctx)
+	i, token, err := a.cfg.People.Invite(ctx, callerOf(ctx).principal(), tenantID, n.Email, accounts.Role(n.Role))
+	invitation, err := written(ctx, a, showInvitation)(i, err)
+	return IssuedInvitation{
+		Token: token, Link: strings.TrimSuffix(a.cfg.PublicURL, "/") + "/invite/" + token, Invitation: invitation,
+	}, err
+}
+
+func showInvitation(i accounts.Invitation) (Invitation, error) {
 	id, err := parseUUID(i.ID)
 	if err != nil {
-		return IssuedInvitation{}, err
+		return Invitation{}, err
 	}
-	out := IssuedInvitation{
-		Token: token, Link: strings.TrimSuffix(a.cfg.PublicURL, "/") + "/invite/" + token,
-		Invitation: Invitation{
-			Id: id, Email: i.Email, Role: Role(i.Role), CreatedAt: i.CreatedAt.UTC(), CreatedBy: showActor(i.CreatedBy), ExpiresAt: i.ExpiresAt.UTC(),
-		},
+	out := Invitation{
+		Id: id, Email: i.Email, Role: Role(i.Role), CreatedAt: i.CreatedAt.UTC(), CreatedBy: showActor(i.CreatedBy), ExpiresAt: i.ExpiresAt.UTC(),
 	}
 	if i.TenantID != "" {
-		out.Invitation.TenantId, err = parseUUID(i.TenantID)
+		out.TenantId, err = parseUUID(i.TenantID)
 	}
 	return out, err
 }
 
-// person finds one of the people of a tenant, or of the operator (""), with
-// their ETag.
+// person returns one of the people of a tenant, or of the operator (""), and the
+// ETag.
 func (a *API) person(ctx context.Context, tenantID, id string) (Person, string, error) {
-	s, err := a.people()
-	if err != nil {
-		return Person{}, "", err
-	}
-	u, err := s.User(ctx, callerOf(ctx).principal(), tenantID, id)
-	if err != nil {
-		return Person{}, "", err
-	}
-	shown, err := showPerson(u)
-	return shown, etag(u.Revision), err
+	u, err := a.cfg.People.User(ctx, callerOf(ctx).principal(), tenantID, id)
+	p, err := shown(showPerson)(u, err)
+	return p, etag(u.Revision), err
 }
 
-// changePerson writes what one of them may do.
+// changePerson changes the access of one of the people of a tenant, or of the
+// operator ("").
 func (a *API) changePerson(ctx context.Context, tenantID, id, match string, to Access) (Person, string, error) {
-	s, err := a.people()
-	if err != nil {
-		return Person{}, "", err
-	}
 	by := callerOf(ctx).principal()
-	u, err := s.User(ctx, by, tenantID, id)
+	u, err := a.cfg.People.User(ctx, by, tenantID, id)
 	if err != nil {
 		return Person{}, "", err
 	}
 	if err := ifMatch(match, u.Revision); err != nil {
 		return Person{}, "", err
 	}
-	if u, err = s.ChangeAccess(ctx, by, tenantID, u.ID, accounts.Role(to.Role), to.Disabled, u.Revision); err != nil {
-		return Person{}, "", err
-	}
-	a.cfg.Changed(ctx)
-	shown, err := showPerson(u)
-	return shown, etag(u.Revision), err
+	u, err = a.cfg.People.ChangeAccess(ctx, by, tenantID, u.ID, accounts.Role(to.Role), to.Disabled, u.Revision)
+	p, err := written(ctx, a, showPerson)(u, err)
+	return p, etag(u.Revision), err
 }
 
-// removePerson deletes one of them.
+// removePerson deletes one of the people of a tenant, or of the operator ("").
 func (a *API) removePerson(ctx context.Context, tenantID, id string) error {
-	s, err := a.people()
-	if err != nil {
-		return err
-	}
-	if err := s.Remove(ctx, callerOf(ctx).principal(), tenantID, id); err != nil {
+	if err := a.cfg.People.Remove(ctx, callerOf(ctx).principal(), tenantID, id); err != nil {
 		return err
 	}
 	a.cfg.Changed(ctx)
@@ -147,43 +107,28 @@ func (a *API) removePerson(ctx context.Context, tenantID, id string) error {
 // ListPeople is GET /v1/people.
 func (a *API) ListPeople(ctx context.Context, r ListPeopleRequestObject) (ListPeopleResponseObject, error) {
 	p, link, err := a.listPeople(ctx, "/v1/people", "", r.Params.Q, r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	return ListPeople200JSONResponse{p, ListPeople200ResponseHeaders{link}}, nil
+	return ListPeople200JSONResponse{p, ListPeople200ResponseHeaders{link}}, err
 }
 
 // InvitePerson is POST /v1/people.
 func (a *API) InvitePerson(ctx context.Context, r InvitePersonRequestObject) (InvitePersonResponseObject, error) {
 	i, err := a.invite(ctx, "", *r.Body)
-	if err != nil {
-		return nil, err
-	}
-	return InvitePerson201JSONResponse(i), nil
+	return InvitePerson201JSONResponse(i), err
 }
 
 // GetPerson is GET /v1/people/{person}.
 func (a *API) GetPerson(ctx context.Context, r GetPersonRequestObject) (GetPersonResponseObject, error) {
 	p, tag, err := a.person(ctx, "", r.Person.String())
-	if err != nil {
-		return nil, err
-	}
-	return GetPerson200JSONResponse{p, GetPerson200ResponseHeaders{tag}}, nil
+	return GetPerson200JSONResponse{p, GetPerson200ResponseHeaders{tag}}, err
 }
 
 // UpdatePerson is PUT /v1/people/{person}.
 func (a *API) UpdatePerson(ctx context.Context, r UpdatePersonRequestObject) (UpdatePersonResponseObject, error) {
 	p, tag, err := a.changePerson(ctx, "", r.Person.String(), r.Params.IfMatch, *r.Body)
-	if err != nil {
-		return nil, err
-	}
-	return UpdatePerson200JSONResponse{p, UpdatePerson200ResponseHeaders{tag}}, nil
+	return UpdatePerson200JSONResponse{p, UpdatePerson200ResponseHeaders{tag}}, err
 }
 
 // RemovePerson is DELETE /v1/people/{person}.
 func (a *API) RemovePerson(ctx context.Context, r RemovePersonRequestObject) (RemovePersonResponseObject, error) {
-	if err := a.removePerson(ctx, "", r.Person.String()); err != nil {
-		return nil, err
-	}
-	return RemovePerson204Response{}, nil
+	return RemovePerson204Response{}, a.removePerson(ctx, "", r.Person.String())
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// showPlan is a plan on the wire, without its documents.
+// showPlan returns a plan in its wire format, without its documents.
 func showPlan(p plans.Plan) (Plan, error) {
 	id, err := parseUUID(p.ID)
 	return Plan{
@@ -28,20 +28,11 @@ func showDraft(p plans.Plan) (Draft, error) {
 
 // ListPlans is GET /v1/plans.
 func (a *API) ListPlans(ctx context.Context, r ListPlansRequestObject) (ListPlansResponseObject, error) {
-	l, err := page("/v1/plans", filters("q", r.Params.Q), r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := a.cfg.Plans.Plans(ctx, plans.Filter{Query: r.Params.Q, After: l.after, Limit: l.fetch()})
-	if err != nil {
-		return nil, err
-	}
-	rows, next, link := cut(l, rows, func(p plans.Plan) string { return p.ID })
-	data, err := each(rows, showPlan)
-	if err != nil {
-		return nil, err
-	}
-	return ListPlans200JSONResponse{PlanPage{data, next != "", next}, ListPlans200ResponseHeaders{link}}, nil
+	filter := filters("q", r.Params.Q)
+	p, link, err := list("/v1/plans", filter, r.Params.Limit, r.Params.Cursor, func(after string, limit int) ([]plans.Plan, error) {
+		return a.cfg.Plans.Plans(ctx, plans.Filter{Query: r.Params.Q, After: after, Limit: limit})
+	}, func(p plans.Plan) string { return p.ID }, showPlan)
+	return ListPlans200JSONResponse{PlanPage(p), ListPlans200ResponseHeaders{link}}, err
 }
 
 // CreatePlan is POST /v1/plans.
@@ -50,29 +41,17 @@ func (a *API) CreatePlan(ctx context.Context, r CreatePlanRequestObject) (Create
 	if err != nil {
 		return nil, under("/draft", err)
 	}
-	p, err := a.cfg.Plans.CreatePlan(ctx, r.Body.Slug, draft)
+	p, err := written(ctx, a, showPlan)(a.cfg.Plans.CreatePlan(ctx, r.Body.Slug, draft))
 	if err != nil {
 		return nil, underUnless("/slug", "/draft", err)
 	}
-	a.cfg.Changed(ctx)
-	shown, err := showPlan(p)
-	if err != nil {
-		return nil, err
-	}
-	return CreatePlan201JSONResponse{shown, CreatePlan201ResponseHeaders{etag(p.Revision), "/v1/plans/" + p.ID}}, nil
+	return CreatePlan201JSONResponse{p, CreatePlan201ResponseHeaders{etag(p.Revision), "/v1/plans/" + p.Id.String()}}, nil
 }
 
 // GetPlan is GET /v1/plans/{plan}.
 func (a *API) GetPlan(ctx context.Context, r GetPlanRequestObject) (GetPlanResponseObject, error) {
-	p, err := a.cfg.Plans.Plan(ctx, r.Plan)
-	if err != nil {
-		return nil, err
-	}
-	shown, err := showPlan(p)
-	if err != nil {
-		return nil, err
-	}
-	return GetPlan200JSONResponse{shown, GetPlan200ResponseHeaders{etag(p.Revision)}}, nil
+	p, err := shown(showPlan)(a.cfg.Plans.Plan(ctx, r.Plan))
+	return GetPlan200JSONResponse{p, GetPlan200ResponseHeaders{etag(p.Revision)}}, err
 }
 
 // DeletePlan is DELETE /v1/plans/{plan}.
@@ -93,15 +72,8 @@ func (a *API) DeletePlan(ctx context.Context, r DeletePlanRequestObject) (Delete
 
 // GetDraft is GET /v1/plans/{plan}/draft.
 func (a *API) GetDraft(ctx context.Context, r GetDraftRequestObject) (GetDraftResponseObject, error) {
-	p, err := a.cfg.Plans.Plan(ctx, r.Plan)
-	if err != nil {
-		return nil, err
-	}
-	shown, err := showDraft(p)
-	if err != nil {
-		return nil, err
-	}
-	return GetDraft200JSONResponse{shown, GetDraft200ResponseHeaders{etag(p.DraftRevision)}}, nil
+	d, err := shown(showDraft)(a.cfg.Plans.Plan(ctx, r.Plan))
+	return GetDraft200JSONResponse{d, GetDraft200ResponseHeaders{etag(d.Revision)}}, err
 }
 
 // SaveDraft is PUT /v1/plans/{plan}/draft.
@@ -117,16 +89,8 @@ func (a *API) SaveDraft(ctx context.Context, r SaveDraftRequestObject) (SaveDraf
 	if err := ifMatch(r.Params.IfMatch, p.DraftRevision); err != nil {
 		return nil, err
 	}
-	p, err = a.cfg.Plans.SaveDraft(ctx, p.ID, draft, p.DraftRevision)
-	if err != nil {
-		return nil, err
-	}
-	a.cfg.Changed(ctx)
-	shown, err := showDraft(p)
-	if err != nil {
-		return nil, err
-	}
-	return SaveDraft200JSONResponse{shown, SaveDraft200ResponseHeaders{etag(p.DraftRevision)}}, nil
+	d, err := written(ctx, a, showDraft)(a.cfg.Plans.SaveDraft(ctx, p.ID, draft, p.DraftRevision))
+	return SaveDraft200JSONResponse{d, SaveDraft200ResponseHeaders{etag(d.Revision)}}, err
 }
 
 // ValidateDraft is POST /v1/plans/{plan}/draft/validate.
@@ -159,8 +123,8 @@ func (a *API) DiffPlan(ctx context.Context, r DiffPlanRequestObject) (DiffPlanRe
 	return DiffPlan200JSONResponse{Id: id, Slug: p.Slug, PublishedVersion: d.Published, Reordered: d.Reordered, Changes: changes}, err
 }
 
-// showChanges lists a diff: the plan's own fields, then policies that are added,
-// changed and removed, each named by its slug.
+// showChanges returns a diff as a list: first the fields of the plan, then the
+// changed, added and removed policies, each named by its slug.
 func showChanges(d plans.Diff) ([]Change, error) {
 	changes := []Change{}
 	note := func(at string, fields []plans.Change) {

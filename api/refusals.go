@@ -89,31 +89,22 @@ func (a *API) ListRefusals(ctx context.Context, r ListRefusalsRequestObject) (Li
 		return nil, err
 	}
 	if own := callerOf(ctx).tenant(); own != nil {
-		p.Tenant = own.Tenant // so that no other tenant's cursor is of this listing
+		p.Tenant = own.Tenant // a cursor of another tenant's listing is invalid
 	}
-	l, err := page("/v1/analytics/refusals", filters("tenant", p.Tenant, "policy", p.Policy, "route", p.Route, "reason", string(p.Reason),
-		"from", instant(p.From), "to", instant(p.To)), p.Limit, p.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	f := metrics.RefusalFilter{
-		Tenant: tenant, Policy: p.Policy, Route: p.Route, Reason: enforcement.Reason(p.Reason), From: p.From, To: p.To, Limit: l.fetch(),
-	}
-	if l.after != "" {
-		before, err := uuid.Parse(l.after)
-		if err != nil {
-			return nil, errCursor
+	filter := filters("tenant", p.Tenant, "policy", p.Policy, "route", p.Route, "reason", string(p.Reason),
+		"from", instant(p.From), "to", instant(p.To))
+	out, link, err := list("/v1/analytics/refusals", filter, p.Limit, p.Cursor, func(after string, limit int) ([]metrics.Refusal, error) {
+		f := metrics.RefusalFilter{
+			Tenant: tenant, Policy: p.Policy, Route: p.Route, Reason: enforcement.Reason(p.Reason), From: p.From, To: p.To, Limit: limit,
 		}
-		f.Before = before
-	}
-	rows, err := a.cfg.Analytics.Refusals(ctx, f)
-	if err != nil {
-		return nil, err
-	}
-	rows, next, link := cut(l, rows, func(r metrics.Refusal) string { return uuid.UUID(r.ID).String() })
-	data, err := each(rows, showRefusal)
-	if err != nil {
-		return nil, err
-	}
-	return ListRefusals200JSONResponse{RefusalPage{data, next != "", next}, ListRefusals200ResponseHeaders{link}}, nil
+		if after != "" {
+			before, err := uuid.Parse(after)
+			if err != nil {
+				return nil, errCursor
+			}
+			f.Before = before
+		}
+		return a.cfg.Analytics.Refusals(ctx, f)
+	}, func(r metrics.Refusal) string { return uuid.UUID(r.ID).String() }, showRefusal)
+	return ListRefusals200JSONResponse{RefusalPage(out), ListRefusals200ResponseHeaders{link}}, err
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// parseUUID reads an id that the store made.
+// parseUUID parses the id of a stored object.
 func parseUUID(id string) (uuid.UUID, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {
@@ -19,7 +19,7 @@ func parseUUID(id string) (uuid.UUID, error) {
 	return u, nil
 }
 
-// showTenant is a tenant on the wire.
+// showTenant returns a tenant in its wire format.
 func showTenant(t tenants.Tenant) (Tenant, error) {
 	id, err := parseUUID(t.ID)
 	if err != nil {
@@ -35,7 +35,7 @@ func showTenant(t tenants.Tenant) (Tenant, error) {
 	}, nil
 }
 
-// tenantDocument is what a body says of a tenant.
+// tenantDocument returns the document of a tenant from its wire format.
 func tenantDocument(d TenantDocument) tenants.Document {
 	return tenants.Document{
 		Name: d.Name, Status: tenants.Status(d.Status), Plan: d.Plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay,
@@ -49,77 +49,53 @@ func (a *API) ListTenants(ctx context.Context, r ListTenantsRequestObject) (List
 	if p.Status != "" && p.Status != TenantStatusActive && p.Status != TenantStatusSuspended {
 		return nil, malformedAt("status", "must be active or suspended")
 	}
-	l, err := page("/v1/tenants", filters("q", p.Q, "status", string(p.Status), "plan", p.Plan), p.Limit, p.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := a.cfg.Tenants.Tenants(ctx, tenants.Filter{Query: p.Q, Status: tenants.Status(p.Status), Plan: p.Plan, After: l.after, Limit: l.fetch()})
-	if err != nil {
-		return nil, err
-	}
-	rows, next, link := cut(l, rows, func(t tenants.Tenant) string { return t.ID })
-	data, err := each(rows, showTenant)
-	if err != nil {
-		return nil, err
-	}
-	return ListTenants200JSONResponse{TenantPage{data, next != "", next}, ListTenants200ResponseHeaders{link}}, nil
+	filter := filters("q", p.Q, "status", string(p.Status), "plan", p.Plan)
+	out, link, err := list("/v1/tenants", filter, p.Limit, p.Cursor, func(after string, limit int) ([]tenants.Tenant, error) {
+		return a.cfg.Tenants.Tenants(ctx, tenants.Filter{
+			Query: p.Q, Status: tenants.Status(p.Status), Plan: p.Plan, After: after, Limit: limit,
+		})
+	}, func(t tenants.Tenant) string { return t.ID }, showTenant)
+	return ListTenants200JSONResponse{TenantPage(out), ListTenants200ResponseHeaders{link}}, err
 }
 
 // CreateTenant is POST /v1/tenants.
 func (a *API) CreateTenant(ctx context.Context, r CreateTenantRequestObject) (CreateTenantResponseObject, error) {
-	t, err := a.cfg.Tenants.CreateTenant(ctx, r.Body.Slug, tenantDocument(r.Body.Tenant))
+	t, err := written(ctx, a, showTenant)(a.cfg.Tenants.CreateTenant(ctx, r.Body.Slug, tenantDocument(r.Body.Tenant)))
 	if err != nil {
 		return nil, underUnless("/slug", "/tenant", err)
 	}
-	a.cfg.Changed(ctx)
-	shown, err := showTenant(t)
-	if err != nil {
-		return nil, err
-	}
-	return CreateTenant201JSONResponse{shown, CreateTenant201ResponseHeaders{etag(t.Revision), "/v1/tenants/" + t.ID}}, nil
+	return CreateTenant201JSONResponse{t, CreateTenant201ResponseHeaders{etag(t.Revision), "/v1/tenants/" + t.Id.String()}}, nil
 }
 
 // GetTenant is GET /v1/tenants/{tenant}.
 func (a *API) GetTenant(ctx context.Context, r GetTenantRequestObject) (GetTenantResponseObject, error) {
-	t, err := a.cfg.Tenants.Tenant(ctx, r.Tenant)
-	if err != nil {
-		return nil, err
+	t, err := shown(showTenant)(a.cfg.Tenants.Tenant(ctx, r.Tenant))
+	return GetTenant200JSONResponse{t, GetTenant200ResponseHeaders{etag(t.Revision)}}, err
+}
+
+// tenantAt finds a tenant, if its revision matches the header If-Match.
+func (a *API) tenantAt(ctx context.Context, idOrSlug, match string) (tenants.Tenant, error) {
+	t, err := a.cfg.Tenants.Tenant(ctx, idOrSlug)
+	if err == nil {
+		err = ifMatch(match, t.Revision)
 	}
-	shown, err := showTenant(t)
-	if err != nil {
-		return nil, err
-	}
-	return GetTenant200JSONResponse{shown, GetTenant200ResponseHeaders{etag(t.Revision)}}, nil
+	return t, err
 }
 
 // UpdateTenant is PUT /v1/tenants/{tenant}.
 func (a *API) UpdateTenant(ctx context.Context, r UpdateTenantRequestObject) (UpdateTenantResponseObject, error) {
-	t, err := a.cfg.Tenants.Tenant(ctx, r.Tenant)
+	before, err := a.tenantAt(ctx, r.Tenant, r.Params.IfMatch)
 	if err != nil {
 		return nil, err
 	}
-	if err := ifMatch(r.Params.IfMatch, t.Revision); err != nil {
-		return nil, err
-	}
-	t, err = a.cfg.Tenants.UpdateTenant(ctx, t.ID, tenantDocument(*r.Body), t.Revision)
-	if err != nil {
-		return nil, err
-	}
-	a.cfg.Changed(ctx)
-	shown, err := showTenant(t)
-	if err != nil {
-		return nil, err
-	}
-	return UpdateTenant200JSONResponse{shown, UpdateTenant200ResponseHeaders{etag(t.Revision)}}, nil
+	t, err := written(ctx, a, showTenant)(a.cfg.Tenants.UpdateTenant(ctx, before.ID, tenantDocument(*r.Body), before.Revision))
+	return UpdateTenant200JSONResponse{t, UpdateTenant200ResponseHeaders{etag(t.Revision)}}, err
 }
 
 // DeleteTenant is DELETE /v1/tenants/{tenant}.
 func (a *API) DeleteTenant(ctx context.Context, r DeleteTenantRequestObject) (DeleteTenantResponseObject, error) {
-	t, err := a.cfg.Tenants.Tenant(ctx, r.Tenant)
+	t, err := a.tenantAt(ctx, r.Tenant, r.Params.IfMatch)
 	if err != nil {
-		return nil, err
-	}
-	if err := ifMatch(r.Params.IfMatch, t.Revision); err != nil {
 		return nil, err
 	}
 	if err := a.cfg.Tenants.DeleteTenant(ctx, t.ID, t.Revision); err != nil {
@@ -129,7 +105,7 @@ func (a *API) DeleteTenant(ctx context.Context, r DeleteTenantRequestObject) (De
 	return DeleteTenant204Response{}, nil
 }
 
-// underUnless is under for every field but one, which stands in the body itself.
+// underUnless is under for every field but own, which is at the top of the body.
 func underUnless(own, prefix string, err error) error {
 	moved := under(prefix, err)
 	if p := asProblem(moved); p != asProblem(err) && p.Kind == problem.Invalid {

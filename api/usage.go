@@ -5,25 +5,14 @@ import (
 	"math"
 	"time"
 
-	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/usage"
 )
 
-// left gives the service that tells what is left.
-func (a *API) left() (*usage.Service, error) {
-	if a.cfg.Usage == nil {
-		return nil, problem.New(problem.Unavailable, "this node does not tell usage, and resets nothing")
-	}
-	return a.cfg.Usage, nil
-}
-
 // GetUsage is GET /v1/tenants/{tenant}/usage.
 func (a *API) GetUsage(ctx context.Context, r GetUsageRequestObject) (GetUsageResponseObject, error) {
-	s, err := a.left()
-	if err != nil {
-		return nil, err
-	}
+	s := a.cfg.Usage
 	var u usage.Usage
+	var err error
 	switch p := r.Params; {
 	case p.Key != nil && p.Policy == "":
 		return nil, malformedAt("key", "can only be together with policy")
@@ -41,10 +30,15 @@ func (a *API) GetUsage(ctx context.Context, r GetUsageRequestObject) (GetUsageRe
 }
 
 func showUsage(u *usage.Usage) (GetUsage200JSONResponse, error) {
-	out := GetUsage200JSONResponse{Tenant: u.Tenant, Plan: u.Plan, PlanVersion: u.PlanVersion, At: u.At, Policies: make([]PolicyUsage, len(u.Policies))}
+	out := GetUsage200JSONResponse{
+		Tenant: u.Tenant, Plan: u.Plan, PlanVersion: u.PlanVersion, At: u.At, Policies: make([]PolicyUsage, len(u.Policies)),
+	}
 	for i := range u.Policies {
 		p := &u.Policies[i]
-		shown := PolicyUsage{Policy: p.Policy, Mode: PolicyUsageMode(p.Mode), CountBy: p.CountBy, Pace: showPace(p.Pace), Keys: make([]KeyUsage, len(p.Keys)), More: p.More}
+		shown := PolicyUsage{
+			Policy: p.Policy, Mode: PolicyUsageMode(p.Mode), CountBy: p.CountBy, Pace: showPace(p.Pace),
+			Keys: make([]KeyUsage, len(p.Keys)), More: p.More,
+		}
 		if shown.CountBy == nil {
 			shown.CountBy = []string{}
 		}

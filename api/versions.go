@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -10,7 +11,7 @@ import (
 
 func showActor(a audit.Actor) Actor { return Actor{Kind: ActorKind(a.Kind), Id: a.ID, Name: a.Name} }
 
-// showSummary is a version of plan p on the wire, without its document.
+// showSummary returns a version of plan p in its wire format, without its document.
 func showSummary(p plans.Plan, v plans.Version) (VersionSummary, error) {
 	id, err := parseUUID(p.ID)
 	return VersionSummary{
@@ -58,30 +59,20 @@ func (a *API) PublishPlan(ctx context.Context, r PublishPlanRequestObject) (Publ
 
 // ListVersions is GET /v1/plans/{plan}/versions.
 func (a *API) ListVersions(ctx context.Context, r ListVersionsRequestObject) (ListVersionsResponseObject, error) {
-	l, err := page("/v1/plans/"+r.Plan+"/versions", nil, r.Params.Limit, r.Params.Cursor)
-	if err != nil {
-		return nil, err
-	}
-	before := 0
-	if l.after != "" {
-		if before, err = strconv.Atoi(l.after); err != nil {
+	path := "/v1/plans/" + r.Plan + "/versions"
+	var p plans.Plan
+	out, link, err := list(path, nil, r.Params.Limit, r.Params.Cursor, func(after string, limit int) ([]plans.Version, error) {
+		before, err := strconv.Atoi(cmp.Or(after, "0"))
+		if err != nil {
 			return nil, errCursor
 		}
-	}
-	p, err := a.cfg.Plans.Plan(ctx, r.Plan)
-	if err != nil {
-		return nil, err
-	}
-	rows, err := a.cfg.Plans.Versions(ctx, p.ID, before, l.fetch())
-	if err != nil {
-		return nil, err
-	}
-	rows, next, link := cut(l, rows, func(v plans.Version) string { return strconv.Itoa(v.Number) })
-	data, err := each(rows, func(v plans.Version) (VersionSummary, error) { return showSummary(p, v) })
-	if err != nil {
-		return nil, err
-	}
-	return ListVersions200JSONResponse{VersionPage{data, next != "", next}, ListVersions200ResponseHeaders{link}}, nil
+		if p, err = a.cfg.Plans.Plan(ctx, r.Plan); err != nil {
+			return nil, err
+		}
+		return a.cfg.Plans.Versions(ctx, p.ID, before, limit)
+	}, func(v plans.Version) string { return strconv.Itoa(v.Number) },
+		func(v plans.Version) (VersionSummary, error) { return showSummary(p, v) })
+	return ListVersions200JSONResponse{VersionPage(out), ListVersions200ResponseHeaders{link}}, err
 }
 
 // GetVersion is GET /v1/plans/{plan}/versions/{version}.
