@@ -27,16 +27,12 @@ func (s *Store) Kept(ctx context.Context, from, to int64) (metrics.Kept, error) 
 		step metrics.Step
 		at   int64
 	}
-	var list []line
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, `
-			SELECT 0, step, before FROM pruned
-			UNION ALL
-			SELECT 1, step, at FROM roll_ups_due
-			WHERE step IN ('hour', 'day') AND at >= $1 AND at < $2`, floor(from, metrics.Day), dayAfter(to))
-		list, err = collect(rows, err, func(r row) (l line, err error) { return l, r.Scan(&l.due, &l.step, &l.at) })
-		return err
-	})
+	scan := func(r row) (l line, err error) { err = r.Scan(&l.due, &l.step, &l.at); return l, err }
+	list, err := queryAll(ctx, s, scan, `
+		SELECT 0, step, before FROM pruned
+		UNION ALL
+		SELECT 1, step, at FROM roll_ups_due
+		WHERE step IN ('hour', 'day') AND at >= $1 AND at < $2`, floor(from, metrics.Day), dayAfter(to))
 	var k metrics.Kept
 	for _, l := range list {
 		switch {
@@ -115,12 +111,7 @@ func (s *Store) countRows(ctx context.Context, query string, where filter, q met
 	if q.Limit > 0 {
 		query += " " + where.limit(q.Limit)
 	}
-	var list []metrics.CountRow
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, countScanner(countFields(q)))
-		return err
-	})
+	list, err := queryAll(ctx, s, countScanner(countFields(q)), query, where.args...)
 	return list, s.fail(err, "read counts")
 }
 
@@ -180,14 +171,11 @@ func (s *Store) Sketches(ctx context.Context, q metrics.SketchQuery) ([]metrics.
 	if q.Limit > 0 {
 		query += " " + where.limit(q.Limit)
 	}
-	var list []metrics.SketchRow
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, func(r row) (k metrics.SketchRow, err error) {
-			return k, r.Scan(&k.At, &k.Tenant, &k.Name, &k.Node, &k.Doc)
-		})
-		return err
-	})
+	scan := func(r row) (k metrics.SketchRow, err error) {
+		err = r.Scan(&k.At, &k.Tenant, &k.Name, &k.Node, &k.Doc)
+		return k, err
+	}
+	list, err := queryAll(ctx, s, scan, query, where.args...)
 	return list, s.fail(err, "read sketches")
 }
 
@@ -225,16 +213,13 @@ func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metric
 	query := `
 		SELECT ` + refusalColumns + `
 		FROM recent_refusals ` + where.where()
+	found, err := queryOne(ctx, s, "", scanRefusal, query, where.args...)
 	var r metrics.Refusal
-	err := s.read(ctx, func(ctx context.Context) error {
-		found, err := scanRefusal(s.reader.QueryRowContext(ctx, query, where.args...))
-		if err == nil {
-			r, err = found.refusal()
-		}
-		return err
-	})
-	if errors.Is(err, sql.ErrNoRows) {
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
 		err = problem.New(problem.NotFound, "no refusal with this decision id is kept")
+	case err == nil:
+		r, err = found.refusal()
 	}
 	return r, s.fail(err, "read the refusal %x", id)
 }
@@ -359,10 +344,5 @@ func (s *Store) refusalRowsFor(ctx context.Context, f metrics.RefusalFilter, rea
 		SELECT ` + refusalColumns + `
 		FROM recent_refusals ` + where.where() + `
 		ORDER BY id DESC ` + where.limit(limit)
-	err = s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, scanRefusal)
-		return err
-	})
-	return list, err
+	return queryAll(ctx, s, scanRefusal, query, where.args...)
 }

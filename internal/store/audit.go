@@ -73,9 +73,7 @@ func (e *edit) writeLines(ctx context.Context) error {
 // complete makes a line what is kept of it. Without an actor it is whoever ctx
 // says.
 func (e *edit) complete(ctx context.Context, l *audit.Entry) (err error) {
-	if l.ID, err = newID(""); err != nil {
-		return err
-	}
+	l.ID = audit.NewID()
 	if l.Actor.Kind == "" {
 		l.Actor, l.Origin = audit.Who(ctx)
 	}
@@ -121,12 +119,7 @@ func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry
 		SELECT ` + entryColumns + `
 		FROM audit_log ` + where.where() + `
 		ORDER BY revision DESC, id DESC ` + where.limit(f.Limit)
-	var list []audit.Entry
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, scanEntry)
-		return err
-	})
+	list, err := queryAll(ctx, s, scanEntry, query, where.args...)
 	return list, s.fail(err, "list audit entries")
 }
 

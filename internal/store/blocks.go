@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -80,9 +81,7 @@ func (e *edit) addBlock(ctx context.Context, b exceptions.Block) (_ exceptions.B
 	if err != nil {
 		return b, err
 	}
-	if b.ID, err = newID(b.ID); err != nil {
-		return b, err
-	}
+	b.ID = cmp.Or(b.ID, audit.NewID())
 	b.CreatedAt, b.ExpiresAt, b.Revision = e.at, stored(b.ExpiresAt), e.revision
 	_, err = e.exec(ctx, `
 		INSERT INTO blocks (`+blocks.columns+`)

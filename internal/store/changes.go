@@ -13,22 +13,16 @@ import (
 
 // Revision is how many edits there were.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
-	var n int64
-	err := s.read(ctx, func(ctx context.Context) error {
-		return s.reader.QueryRowContext(ctx, `SELECT n FROM revision WHERE id = 1`).Scan(&n)
-	})
+	n, err := queryOne(ctx, s, "", scanValue[int64], `SELECT n FROM revision WHERE id = 1`)
 	return n, s.fail(err, "read the revision")
 }
 
 // Empty reports whether nothing was ever set up: no tenant, plan or operator key.
 func (s *Store) Empty(ctx context.Context) (bool, error) {
-	var empty bool
-	err := s.read(ctx, func(ctx context.Context) error {
-		return s.reader.QueryRowContext(ctx, `
-			SELECT NOT EXISTS (SELECT 1 FROM tenants)
-				AND NOT EXISTS (SELECT 1 FROM plans)
-				AND NOT EXISTS (SELECT 1 FROM api_keys)`).Scan(&empty)
-	})
+	empty, err := queryOne(ctx, s, "", scanValue[bool], `
+		SELECT NOT EXISTS (SELECT 1 FROM tenants)
+			AND NOT EXISTS (SELECT 1 FROM plans)
+			AND NOT EXISTS (SELECT 1 FROM api_keys)`)
 	return empty, s.fail(err, "look whether the database is empty")
 }
 

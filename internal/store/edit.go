@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 )
@@ -159,16 +157,4 @@ func (e *edit) concerns(tenantID, object, name string) {
 	if l.ObjectName == "" {
 		l.ObjectName = name
 	}
-}
-
-// newID gives id, or a new UUIDv7 when it is empty.
-func newID(id string) (string, error) {
-	if id != "" {
-		return id, nil
-	}
-	u, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("make an id: %w", err)
-	}
-	return u.String(), nil
 }

@@ -44,13 +44,7 @@ func (k *settingOf[T]) list(ctx context.Context, s *Store, where filter, after s
 		SELECT ` + k.columns + `
 		FROM ` + k.table + ` ` + where.where() + `
 		ORDER BY id DESC ` + where.limit(limit)
-	var list []T
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, k.scan)
-		return err
-	})
-	return list, err
+	return queryAll(ctx, s, k.scan, query, where.args...)
 }
 
 // one gives a row of one tenant by id.

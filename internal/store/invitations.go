@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -53,9 +54,7 @@ func (e *edit) mayInvite(ctx context.Context, i accounts.Invitation) error {
 }
 
 func (e *edit) addInvitation(ctx context.Context, i accounts.Invitation) (_ accounts.Invitation, err error) {
-	if i.ID, err = newID(i.ID); err != nil {
-		return i, err
-	}
+	i.ID = cmp.Or(i.ID, audit.NewID())
 	e.concerns(i.TenantID, i.ID, i.Email)
 	i.CreatedAt, i.ExpiresAt = e.at, stored(i.ExpiresAt)
 	n, err := e.exec(ctx, `
@@ -76,14 +75,10 @@ func (e *edit) addInvitation(ctx context.Context, i accounts.Invitation) (_ acco
 
 // Invitation finds by the hash of its token; NotFound for one that is over.
 func (s *Store) Invitation(ctx context.Context, hash [32]byte, now time.Time) (accounts.Invitation, error) {
-	var i accounts.Invitation
-	err := s.read(ctx, func(ctx context.Context) (err error) {
-		i, err = scanInvitation(s.reader.QueryRowContext(ctx, `
-			SELECT `+invitationColumns+`
-			FROM invitations
-			WHERE hash = $1 AND expires_at > $2`, hash[:], stored(now)))
-		return missing(err, "invitation")
-	})
+	i, err := queryOne(ctx, s, "invitation", scanInvitation, `
+		SELECT `+invitationColumns+`
+		FROM invitations
+		WHERE hash = $1 AND expires_at > $2`, hash[:], stored(now))
 	return i, s.fail(err, "load an invitation")
 }
 
@@ -95,12 +90,7 @@ func (s *Store) Invitations(ctx context.Context, f accounts.UserFilter) ([]accou
 		SELECT ` + invitationColumns + `
 		FROM invitations ` + where.where() + `
 		ORDER BY id ` + where.limit(f.Limit)
-	var list []accounts.Invitation
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, scanInvitation)
-		return err
-	})
+	list, err := queryAll(ctx, s, scanInvitation, query, where.args...)
 	return list, s.fail(err, "list invitations")
 }
 

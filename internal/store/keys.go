@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -43,12 +44,7 @@ func (s *Store) Keys(ctx context.Context, tenantID string, f tenants.Filter) ([]
 		SELECT ` + keyColumns + `
 		FROM api_keys ` + where.where() + `
 		ORDER BY id ` + where.limit(f.Limit)
-	var list []tenants.Key
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, scanKey)
-		return err
-	})
+	list, err := queryAll(ctx, s, scanKey, query, where.args...)
 	return list, s.fail(err, "list keys of %s", ownerName(tenantID))
 }
 
@@ -145,9 +141,7 @@ func findKey(ctx context.Context, q asker, tenantID, id string) (tenants.Key, er
 }
 
 func (e *edit) addKey(ctx context.Context, k tenants.Key) (_ tenants.Key, err error) {
-	if k.ID, err = newID(k.ID); err != nil {
-		return k, err
-	}
+	k.ID = cmp.Or(k.ID, audit.NewID())
 	k.CreatedAt, k.Revision, k.RevokedAt = e.at, e.revision, time.Time{}
 	if !k.ExpiresAt.IsZero() {
 		k.ExpiresAt = stored(k.ExpiresAt)

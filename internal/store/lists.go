@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -79,9 +80,7 @@ func (e *edit) addListEntry(ctx context.Context, n exceptions.Entry) (_ exceptio
 	if err := listEntries.room(ctx, e, n.TenantID, exceptions.MaxEntries, "too_many_entries", "list entries"); err != nil {
 		return n, err
 	}
-	if n.ID, err = newID(n.ID); err != nil {
-		return n, err
-	}
+	n.ID = cmp.Or(n.ID, audit.NewID())
 	n.CreatedAt, n.Revision = e.at, e.revision
 	if !n.ExpiresAt.IsZero() {
 		n.ExpiresAt = stored(n.ExpiresAt)

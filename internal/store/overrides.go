@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -84,9 +85,7 @@ func (e *edit) addOverride(ctx context.Context, o exceptions.Override) (_ except
 	if err != nil {
 		return o, err
 	}
-	if o.ID, err = newID(o.ID); err != nil {
-		return o, err
-	}
+	o.ID = cmp.Or(o.ID, audit.NewID())
 	o.CreatedAt, o.ExpiresAt, o.Revision = e.at, stored(o.ExpiresAt), e.revision
 	_, err = e.exec(ctx, `
 		INSERT INTO overrides (`+overrides.columns+`)

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -70,14 +71,10 @@ func (s *Store) UserBySubject(ctx context.Context, issuer, subject string) (acco
 }
 
 func (s *Store) oneUser(ctx context.Context, condition string, args ...any) (accounts.User, error) {
-	var u accounts.User
-	err := s.read(ctx, func(ctx context.Context) (err error) {
-		u, err = scanUser(s.reader.QueryRowContext(ctx, `
-			SELECT `+userColumns+`
-			FROM users u
-			WHERE `+condition, args...))
-		return missing(err, "user")
-	})
+	u, err := queryOne(ctx, s, "user", scanUser, `
+		SELECT `+userColumns+`
+		FROM users u
+		WHERE `+condition, args...)
 	return u, err
 }
 
@@ -89,12 +86,7 @@ func (s *Store) Users(ctx context.Context, f accounts.UserFilter) ([]accounts.Us
 		SELECT ` + userColumns + `
 		FROM users u ` + where.where() + `
 		ORDER BY u.id ` + where.limit(f.Limit)
-	var list []accounts.User
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, scanUser)
-		return err
-	})
+	list, err := queryAll(ctx, s, scanUser, query, where.args...)
 	return list, s.fail(err, "list users")
 }
 
@@ -145,9 +137,7 @@ func (e *edit) addUser(ctx context.Context, u accounts.User) (_ accounts.User, e
 	if err := e.tenantIfAny(ctx, u.TenantID); err != nil {
 		return u, err
 	}
-	if u.ID, err = newID(u.ID); err != nil {
-		return u, err
-	}
+	u.ID = cmp.Or(u.ID, audit.NewID())
 	e.concerns(u.TenantID, u.ID, u.Email)
 	u.CreatedAt, u.UpdatedAt, u.Revision = e.at, e.at, e.revision
 	n, err := e.exec(ctx, `

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -32,14 +33,10 @@ func scanPlan(r row) (plans.Plan, error) {
 
 // Plan finds by id or slug.
 func (s *Store) Plan(ctx context.Context, idOrSlug string) (plans.Plan, error) {
-	var p plans.Plan
-	err := s.read(ctx, func(ctx context.Context) (err error) {
-		p, err = scanPlan(s.reader.QueryRowContext(ctx, `
-			SELECT `+planColumns+`
-			FROM plans p
-			WHERE p.id = $1 OR p.slug = $1`, idOrSlug))
-		return missing(err, "plan")
-	})
+	p, err := queryOne(ctx, s, "plan", scanPlan, `
+		SELECT `+planColumns+`
+		FROM plans p
+		WHERE p.id = $1 OR p.slug = $1`, idOrSlug)
 	return p, s.fail(err, "load plan %s", idOrSlug)
 }
 
@@ -56,12 +53,7 @@ func (s *Store) Plans(ctx context.Context, f plans.Filter) ([]plans.Plan, error)
 		SELECT ` + planColumns + `
 		FROM plans p ` + where.where() + `
 		ORDER BY p.id ` + where.limit(f.Limit)
-	var list []plans.Plan
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, scanPlan)
-		return err
-	})
+	list, err := queryAll(ctx, s, scanPlan, query, where.args...)
 	return list, s.fail(err, "list plans")
 }
 
@@ -73,9 +65,7 @@ func (s *Store) CreatePlan(ctx context.Context, p plans.Plan, e audit.Entry) (pl
 	}
 	var made plans.Plan
 	err = s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
-		if p.ID, err = newID(p.ID); err != nil {
-			return err
-		}
+		p.ID = cmp.Or(p.ID, audit.NewID())
 		ed.concerns("", p.ID, p.Slug)
 		n, err := ed.exec(ctx, `
 			INSERT INTO plans (id, slug, draft, draft_revision, published, latest, search, revision, created_at, updated_at)
@@ -171,14 +161,10 @@ func scanVersion(r row) (plans.Version, error) {
 
 // Version of a plan.
 func (s *Store) Version(ctx context.Context, planID string, number int) (plans.Version, error) {
-	var v plans.Version
-	err := s.read(ctx, func(ctx context.Context) (err error) {
-		v, err = scanVersion(s.reader.QueryRowContext(ctx, `
-			SELECT `+versionColumns+`
-			FROM plan_versions
-			WHERE plan_id = $1 AND number = $2`, planID, number))
-		return missing(err, "version")
-	})
+	v, err := queryOne(ctx, s, "version", scanVersion, `
+		SELECT `+versionColumns+`
+		FROM plan_versions
+		WHERE plan_id = $1 AND number = $2`, planID, number)
 	return v, s.fail(err, "load version %d of plan %s", number, planID)
 }
 
@@ -193,12 +179,7 @@ func (s *Store) Versions(ctx context.Context, planID string, before, limit int) 
 		SELECT ` + versionColumns + `
 		FROM plan_versions ` + where.where() + `
 		ORDER BY number DESC ` + where.limit(limit)
-	var list []plans.Version
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, scanVersion)
-		return err
-	})
+	list, err := queryAll(ctx, s, scanVersion, query, where.args...)
 	return list, s.fail(err, "list versions of plan %s", planID)
 }
 

@@ -18,17 +18,12 @@ var errNotDue = errors.New("not due")
 
 // RollUpsDue gives what is over and not rolled up, hours before days.
 func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]metrics.RollUp, error) {
-	var list []metrics.RollUp
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, `
-			SELECT step, at FROM roll_ups_due
-			WHERE step = 'hour' AND at <= $1 OR step = 'day' AND at <= $2
-			ORDER BY step DESC, at
-			LIMIT $3`,
-			now.Add(-metrics.Hour.Duration()).Unix(), now.Add(-metrics.Day.Duration()).Unix(), limit)
-		list, err = collect(rows, err, func(r row) (u metrics.RollUp, err error) { err = r.Scan(&u.Step, &u.At); return u, err })
-		return err
-	})
+	scan := func(r row) (u metrics.RollUp, err error) { err = r.Scan(&u.Step, &u.At); return u, err }
+	list, err := queryAll(ctx, s, scan, `
+		SELECT step, at FROM roll_ups_due
+		WHERE step = 'hour' AND at <= $1 OR step = 'day' AND at <= $2
+		ORDER BY step DESC, at
+		LIMIT $3`, now.Add(-metrics.Hour.Duration()).Unix(), now.Add(-metrics.Day.Duration()).Unix(), limit)
 	return list, s.fail(err, "list what is to be rolled up")
 }
 
@@ -75,11 +70,9 @@ func span(r metrics.RollUp) (from, to int64) {
 
 // note gives the number of the note that r is due; errNotDue.
 func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error) {
-	err = s.read(ctx, func(ctx context.Context) error {
-		return s.reader.QueryRowContext(ctx, `
-			SELECT n FROM roll_ups_due
-			WHERE step = $1 AND at = $2`, string(r.Step), r.At).Scan(&n)
-	})
+	n, err = queryOne(ctx, s, "", scanValue[int64], `
+		SELECT n FROM roll_ups_due
+		WHERE step = $1 AND at = $2`, string(r.Step), r.At)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = errNotDue
 	}
@@ -114,17 +107,12 @@ func (s *Store) rollUpCounts(ctx context.Context, r metrics.RollUp, n int64) err
 }
 
 // tenantsIn are the numbers of those that have counts of the time of a roll-up.
-func (s *Store) tenantsIn(ctx context.Context, r metrics.RollUp) (list []int64, err error) {
+func (s *Store) tenantsIn(ctx context.Context, r metrics.RollUp) ([]int64, error) {
 	from, to := span(r)
-	err = s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, `
-			SELECT DISTINCT tenant FROM `+tableOf("counts", below(r.Step))+`
-			WHERE at >= $1 AND at < $2
-			ORDER BY tenant`, from, to)
-		list, err = collect(rows, err, func(r row) (tenant int64, err error) { return tenant, r.Scan(&tenant) })
-		return err
-	})
-	return list, err
+	return queryAll(ctx, s, scanValue[int64], `
+		SELECT DISTINCT tenant FROM `+tableOf("counts", below(r.Step))+`
+		WHERE at >= $1 AND at < $2
+		ORDER BY tenant`, from, to)
 }
 
 func sumCounts(ctx context.Context, tx *sql.Tx, r metrics.RollUp, tenants []int64) error {
@@ -251,37 +239,25 @@ func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 
 // rowsKept tells whether what r is made from was not given up. It cannot be
 // while r is due.
-func (s *Store) rowsKept(ctx context.Context, r metrics.RollUp) (kept bool, err error) {
-	err = s.read(ctx, func(ctx context.Context) error {
-		return s.reader.QueryRowContext(ctx, `
-			SELECT before <= $1 FROM pruned
-			WHERE step = $2`, r.At, string(below(r.Step))).Scan(&kept)
-	})
-	return kept, err
+func (s *Store) rowsKept(ctx context.Context, r metrics.RollUp) (bool, error) {
+	return queryOne(ctx, s, "", scanValue[bool], `
+		SELECT before <= $1 FROM pruned
+		WHERE step = $2`, r.At, string(below(r.Step)))
 }
 
-func (s *Store) sketchIDs(ctx context.Context, r metrics.RollUp) (list []sketchID, err error) {
+func (s *Store) sketchIDs(ctx context.Context, r metrics.RollUp) ([]sketchID, error) {
 	from, to := span(r)
-	err = s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, `
-			SELECT DISTINCT tenant, name FROM `+tableOf("sketches", below(r.Step))+`
-			WHERE at >= $1 AND at < $2
-			ORDER BY tenant, name`, from, to)
-		list, err = collect(rows, err, func(r row) (k sketchID, err error) { err = r.Scan(&k.tenant, &k.name); return k, err })
-		return err
-	})
-	return list, err
+	scan := func(r row) (k sketchID, err error) { err = r.Scan(&k.tenant, &k.name); return k, err }
+	return queryAll(ctx, s, scan, `
+		SELECT DISTINCT tenant, name FROM `+tableOf("sketches", below(r.Step))+`
+		WHERE at >= $1 AND at < $2
+		ORDER BY tenant, name`, from, to)
 }
 
-func (s *Store) sketchDocs(ctx context.Context, r metrics.RollUp, k sketchID) (docs [][]byte, err error) {
+func (s *Store) sketchDocs(ctx context.Context, r metrics.RollUp, k sketchID) ([][]byte, error) {
 	from, to := span(r)
-	err = s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, `
-			SELECT doc FROM `+tableOf("sketches", below(r.Step))+`
-			WHERE tenant = $1 AND name = $2 AND at >= $3 AND at < $4
-			ORDER BY at, node`, int64(k.tenant), k.name, from, to)
-		docs, err = collect(rows, err, func(r row) (doc []byte, err error) { err = r.Scan(&doc); return doc, err })
-		return err
-	})
-	return docs, err
+	return queryAll(ctx, s, scanValue[[]byte], `
+		SELECT doc FROM `+tableOf("sketches", below(r.Step))+`
+		WHERE tenant = $1 AND name = $2 AND at >= $3 AND at < $4
+		ORDER BY at, node`, int64(k.tenant), k.name, from, to)
 }

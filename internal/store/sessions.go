@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -48,9 +49,7 @@ func (s *Store) CreateSession(ctx context.Context, n accounts.Session, e audit.E
 }
 
 func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.Session, err error) {
-	if n.ID, err = newID(n.ID); err != nil {
-		return n, err
-	}
+	n.ID = cmp.Or(n.ID, audit.NewID())
 	if n.CreatedAt.IsZero() {
 		n.CreatedAt = e.at
 	}
@@ -144,16 +143,11 @@ func (s *Store) RenewSession(ctx context.Context, id string, hash [32]byte) erro
 
 // Sessions of a user that are not over, newest first.
 func (s *Store) Sessions(ctx context.Context, userID string, now time.Time) ([]accounts.Session, error) {
-	var list []accounts.Session
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, `
-			SELECT `+sessionColumns+`
-			FROM sessions s
-			WHERE s.user_id = $1 AND s.expires_at > $2 AND s.seen_at > $3
-			ORDER BY s.id DESC`, userID, stored(now), idleSince(now))
-		list, err = collect(rows, err, scanSession)
-		return err
-	})
+	list, err := queryAll(ctx, s, scanSession, `
+		SELECT `+sessionColumns+`
+		FROM sessions s
+		WHERE s.user_id = $1 AND s.expires_at > $2 AND s.seen_at > $3
+		ORDER BY s.id DESC`, userID, stored(now), idleSince(now))
 	return list, s.fail(err, "list sessions of user %s", userID)
 }
 

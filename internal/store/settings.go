@@ -10,14 +10,10 @@ import (
 
 // Setting gives "" without one.
 func (s *Store) Setting(ctx context.Context, name string) (string, error) {
-	var value string
-	err := s.read(ctx, func(ctx context.Context) error {
-		err := s.reader.QueryRowContext(ctx, `SELECT value FROM settings WHERE name = $1`, name).Scan(&value)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		return err
-	})
+	value, err := queryOne(ctx, s, "", scanValue[string], `SELECT value FROM settings WHERE name = $1`, name)
+	if errors.Is(err, sql.ErrNoRows) {
+		return "", nil
+	}
 	return value, s.fail(err, "read setting %s", name)
 }
 

@@ -193,6 +193,39 @@ func collect[T any](rows *sql.Rows, err error, scan func(row) (T, error)) ([]T, 
 	return list, rows.Err()
 }
 
+// scanValue scans a row of one column.
+func scanValue[T any](r row) (T, error) {
+	var v T
+	err := r.Scan(&v)
+	return v, err
+}
+
+// queryAll returns all rows of a query. It reads outside of any transaction.
+func queryAll[T any](ctx context.Context, s *Store, scan func(row) (T, error), query string, args ...any) ([]T, error) {
+	var list []T
+	err := s.read(ctx, func(ctx context.Context) error {
+		rows, err := s.reader.QueryContext(ctx, query, args...)
+		list, err = collect(rows, err, scan)
+		return err
+	})
+	return list, err
+}
+
+// queryOne returns the one row of a query. Without one the error is NotFound, with
+// what as the name of the object, or sql.ErrNoRows if what is "". It reads outside
+// of any transaction.
+func queryOne[T any](ctx context.Context, s *Store, what string, scan func(row) (T, error), query string, args ...any) (T, error) {
+	var v T
+	err := s.read(ctx, func(ctx context.Context) (err error) {
+		v, err = scan(s.reader.QueryRowContext(ctx, query, args...))
+		if what != "" {
+			err = missing(err, what)
+		}
+		return err
+	})
+	return v, err
+}
+
 // A filter gathers the conditions of a WHERE that are asked for.
 type filter struct {
 	conditions []string

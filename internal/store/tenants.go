@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -32,14 +33,10 @@ func scanTenant(r row) (tenants.Tenant, error) {
 
 // Tenant finds by id or slug.
 func (s *Store) Tenant(ctx context.Context, idOrSlug string) (tenants.Tenant, error) {
-	var t tenants.Tenant
-	err := s.read(ctx, func(ctx context.Context) (err error) {
-		t, err = scanTenant(s.reader.QueryRowContext(ctx, `
-			SELECT `+tenantColumns+`
-			FROM `+tenantTables+`
-			WHERE t.id = $1 OR t.slug = $1`, idOrSlug))
-		return missing(err, "tenant")
-	})
+	t, err := queryOne(ctx, s, "tenant", scanTenant, `
+		SELECT `+tenantColumns+`
+		FROM `+tenantTables+`
+		WHERE t.id = $1 OR t.slug = $1`, idOrSlug)
 	return t, s.fail(err, "load tenant %s", idOrSlug)
 }
 
@@ -62,12 +59,7 @@ func (s *Store) Tenants(ctx context.Context, f tenants.Filter) ([]tenants.Tenant
 		SELECT ` + tenantColumns + `
 		FROM ` + tenantTables + ` ` + where.where() + `
 		ORDER BY t.id ` + where.limit(f.Limit)
-	var list []tenants.Tenant
-	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, where.args...)
-		list, err = collect(rows, err, scanTenant)
-		return err
-	})
+	list, err := queryAll(ctx, s, scanTenant, query, where.args...)
 	return list, s.fail(err, "list tenants")
 }
 
@@ -75,9 +67,7 @@ func (s *Store) Tenants(ctx context.Context, f tenants.Filter) ([]tenants.Tenant
 func (s *Store) CreateTenant(ctx context.Context, t tenants.Tenant, e audit.Entry) (tenants.Tenant, error) {
 	var made tenants.Tenant
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
-		if t.ID, err = newID(t.ID); err != nil {
-			return err
-		}
+		t.ID = cmp.Or(t.ID, audit.NewID())
 		ed.concerns(t.ID, t.ID, t.Slug)
 		planID, err := ed.publishedPlan(ctx, t.Plan)
 		if err != nil {
