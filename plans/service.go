@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
@@ -64,11 +62,7 @@ func (s *Service) CreatePlan(ctx context.Context, slug string, draft Document) (
 	if err := f.Err(); err != nil {
 		return Plan{}, err
 	}
-	id, err := uuid.NewV7()
-	if err != nil {
-		return Plan{}, fmt.Errorf("create an id for plan %s: %w", slug, err)
-	}
-	p := Plan{ID: id.String(), Slug: slug, Draft: draft}
+	p := Plan{ID: audit.NewID(), Slug: slug, Draft: draft}
 	e, err := entry(ctx, "plan.create", p, nil, &auditPlan{Draft: &draft})
 	if err != nil {
 		return Plan{}, err
@@ -358,14 +352,13 @@ func (a *auditPlan) json(p Plan) (json.RawMessage, error) {
 }
 
 func entry(ctx context.Context, action string, p Plan, before, after *auditPlan) (audit.Entry, error) {
-	e := audit.Entry{Action: action, Object: p.ID, ObjectName: p.Slug}
-	e.Actor, e.Origin = audit.Who(ctx)
-	var err error
-	if e.Before, err = before.json(p); err == nil {
-		e.After, err = after.json(p)
-	}
+	documentBefore, err := before.json(p)
 	if err != nil {
 		return audit.Entry{}, fmt.Errorf("encode plan %s for the audit log: %w", p.Slug, err)
 	}
-	return e, nil
+	documentAfter, err := after.json(p)
+	if err != nil {
+		return audit.Entry{}, fmt.Errorf("encode plan %s for the audit log: %w", p.Slug, err)
+	}
+	return audit.Complete(ctx, audit.Entry{Action: action, Object: p.ID, ObjectName: p.Slug}, documentBefore, documentAfter)
 }

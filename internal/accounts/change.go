@@ -6,8 +6,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// ChangeAccess gives somebody a role and says whether they are disabled, at
-// once, if their revision is still ifRevision; it ends their sessions. NotFound,
+// ChangeAccess sets the role of a user and whether they are disabled, in one
+// edit, if their revision is ifRevision. It ends their sessions. NotFound,
 // Forbidden, Invalid, Stale, Conflict (code last_owner).
 func (p *People) ChangeAccess(ctx context.Context, by Principal, tenantID, id string, role Role, disabled bool, ifRevision int64) (User, error) {
 	var f problem.Fields

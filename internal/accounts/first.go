@@ -1,11 +1,11 @@
 package accounts
 
-// ValidFirstOwner says what is wrong with the e-mail address or the password of
-// a first owner that a setting names, before anything is opened; Invalid.
+// ValidFirstOwner checks the e-mail address and the password of the first owner
+// from the settings, before the database is opened; Invalid.
 func ValidFirstOwner(email, password string) error {
 	return NewPerson{Email: email, Name: firstOwnerName, Password: password}.validate()
 }
 
-// firstOwnerName is what somebody is called whom a setting makes, until they
+// firstOwnerName is the name of the first owner from the settings, until they
 // change it.
 const firstOwnerName = "Owner"

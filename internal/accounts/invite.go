@@ -10,22 +10,22 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// maxInvitations is how many may be open at once of one tenant, or of the
-// operator.
+// maxInvitations is the maximum number of open invitations of one tenant, or of
+// the operator.
 const maxInvitations = 500
 
-// errNoLink is the same for a link that is used, over, withdrawn or made up.
+// errNoLink is the error for a used, expired, withdrawn or forged link alike.
 var errNoLink = problem.New(problem.NotFound, "this link has been used, has ended or never was: ask for a new one")
 
-// setsUp reports whether an invitation is the link of the first run.
+// setsUp reports whether an invitation is the set-up link of the first run.
 func (i Invitation) setsUp() bool { return i.Email == "" && i.UserID == "" }
 
-// Invite makes a link by which somebody new gets an account with a role; the
-// token is shown this once and not kept. NotFound, Forbidden, Invalid, Conflict
-// (codes email_taken, too_many_invitations).
+// Invite creates a link by which a new person gets an account with a role. It
+// returns the token, which is not stored. NotFound, Forbidden, Invalid,
+// Conflict (codes email_taken, too_many_invitations).
 //
-// Whoever belongs to a tenant is not told that somebody beyond it has the
-// address: the link is made, and does not work.
+// A caller of a tenant does not learn whether a person outside of the tenant
+// has the address: Invite succeeds, and the link does not work.
 func (p *People) Invite(ctx context.Context, by Principal, tenantID, email string, role Role) (Invitation, string, error) {
 	if err := mayWrite(by, tenantID); err != nil {
 		return Invitation{}, "", err
@@ -56,9 +56,8 @@ func (p *People) Invite(ctx context.Context, by Principal, tenantID, email strin
 	return p.invite(ctx, Invitation{Email: email, Role: role, TenantID: tenantID}, InvitationLife)
 }
 
-// NewLink makes a link by which somebody who exists sets a new password.
-// NotFound, Forbidden (also for oneself), Conflict (code disabled): a link does
-// not let anybody in who is kept out.
+// NewLink creates a link by which a user sets a new password. NotFound,
+// Forbidden (also for oneself), Conflict (code disabled).
 func (p *People) NewLink(ctx context.Context, by Principal, tenantID, id string) (Invitation, string, error) {
 	u, err := p.other(ctx, by, tenantID, id)
 	if err != nil {
@@ -71,16 +70,13 @@ func (p *People) NewLink(ctx context.Context, by Principal, tenantID, id string)
 }
 
 func (p *People) invite(ctx context.Context, i Invitation, life time.Duration) (Invitation, string, error) {
-	var err error
-	if i.ID, err = newID(); err != nil {
-		return Invitation{}, "", err
-	}
 	var token string
 	token, i.Hash = newSecret()
+	i.ID = audit.NewID()
 	i.CreatedBy, _ = audit.Who(ctx)
 	i.CreatedAt = p.instant()
 	i.ExpiresAt = i.CreatedAt.Add(life)
-	e, err := invitationEntry(ctx, "user.invite", nil, &i)
+	e, err := invitationEntry(ctx, "user.invite", i, nil, i)
 	if err != nil {
 		return Invitation{}, "", err
 	}
@@ -91,8 +87,8 @@ func (p *People) invite(ctx context.Context, i Invitation, life time.Duration) (
 	return made, token, nil
 }
 
-// Invitations lists what is open of a tenant, or of the operator, oldest first,
-// links for new passwords too; NotFound, Forbidden.
+// Invitations lists the open invitations of a tenant, or of the operator,
+// oldest first, with links for new passwords; NotFound, Forbidden.
 func (p *People) Invitations(ctx context.Context, by Principal, tenantID string) ([]Invitation, error) {
 	if err := mayRead(by, tenantID); err != nil {
 		return nil, err
@@ -111,8 +107,7 @@ func (p *People) openInvitations(ctx context.Context, tenantID string) ([]Invita
 	return open, err
 }
 
-// eachInvitation calls do with every invitation that is not over, until it
-// gives false.
+// eachInvitation calls do with every open invitation until do returns false.
 func (p *People) eachInvitation(ctx context.Context, f UserFilter, do func(Invitation) bool) error {
 	now := p.instant()
 	f.Limit = tenants.DefaultPage
@@ -133,7 +128,7 @@ func (p *People) eachInvitation(ctx context.Context, f UserFilter, do func(Invit
 	}
 }
 
-// Withdraw ends an invitation; NotFound, Forbidden.
+// Withdraw deletes an invitation; NotFound, Forbidden.
 func (p *People) Withdraw(ctx context.Context, by Principal, tenantID, id string) error {
 	if err := mayWrite(by, tenantID); err != nil {
 		return err
@@ -146,7 +141,7 @@ func (p *People) Withdraw(ctx context.Context, by Principal, tenantID, id string
 		if i.ID != id {
 			continue
 		}
-		e, err := invitationEntry(ctx, "invitation.withdraw", &i, nil)
+		e, err := invitationEntry(ctx, "invitation.withdraw", i, i, nil)
 		if err != nil {
 			return err
 		}
@@ -155,8 +150,8 @@ func (p *People) Withdraw(ctx context.Context, by Principal, tenantID, id string
 	return problem.New(problem.NotFound, "there is no such invitation")
 }
 
-// Invitation finds what a link is for; NotFound for every link that does not
-// work, for whatever reason.
+// Invitation finds the invitation of a link; NotFound for every link that does
+// not work.
 func (p *People) Invitation(ctx context.Context, token string) (Invitation, error) {
 	i, err := p.open(ctx, token)
 	if err != nil {
@@ -171,7 +166,7 @@ func (p *People) Invitation(ctx context.Context, token string) (Invitation, erro
 	return i, nil
 }
 
-// open finds an invitation that is not over.
+// open finds an invitation that has not expired.
 func (p *People) open(ctx context.Context, token string) (Invitation, error) {
 	hash, ok := hashSecret(token)
 	if !ok {
@@ -184,8 +179,9 @@ func (p *People) open(ctx context.Context, token string) (Invitation, error) {
 	return i, err
 }
 
-// stillGranted refuses a link whose maker may not make it any more: who is
-// removed, disabled or demoted leaves no way back in behind.
+// stillGranted returns an error if the user who created the invitation no
+// longer has the right to create it. A person who is removed, disabled or
+// demoted keeps no way back in.
 func (p *People) stillGranted(ctx context.Context, i Invitation) error {
 	if i.CreatedBy.Kind != "user" {
 		return nil
@@ -200,10 +196,10 @@ func (p *People) stillGranted(ctx context.Context, i Invitation) error {
 	return nil
 }
 
-// Accept takes an invitation: it makes the user with the name and the password
-// of n, or gives the one who exists a new password, which ends their sessions.
-// The e-mail address, role and tenant are those of the invitation. Invalid,
-// NotFound, Conflict (code email_taken).
+// Accept accepts an invitation. It creates a user with the name and the
+// password of n, or sets the new password of an existing user, which ends their
+// sessions. The e-mail address, role and tenant are those of the invitation.
+// Invalid, NotFound, Conflict (code email_taken).
 func (p *People) Accept(ctx context.Context, token string, n NewPerson) (User, error) {
 	i, err := p.Invitation(ctx, token)
 	if err != nil {
@@ -235,11 +231,11 @@ func (p *People) acceptPassword(ctx context.Context, i Invitation, password stri
 	if after.Password, err = p.passwords.hash(ctx, password); err != nil {
 		return User{}, err
 	}
-	return p.take(ctx, i, after, "user.password", &u)
+	return p.take(ctx, i, after, "user.password", u)
 }
 
-func (p *People) take(ctx context.Context, i Invitation, u User, action string, before *User) (User, error) {
-	e, err := ownEntry(ctx, action, u, before, &u)
+func (p *People) take(ctx context.Context, i Invitation, u User, action string, before any) (User, error) {
+	e, err := userEntry(ctx, u.Actor(), action, u, before, u)
 	if err != nil {
 		return User{}, err
 	}
@@ -250,8 +246,8 @@ func (p *People) take(ctx context.Context, i Invitation, u User, action string, 
 	return u, err
 }
 
-// invited makes the user of an open invitation for the verified address of an
-// identity; the zero User without one.
+// invited creates the user of an open invitation for the verified address of an
+// identity. It returns the zero User if there is no invitation.
 func (p *People) invited(ctx context.Context, who Identity) (User, error) {
 	var found []Invitation
 	err := p.eachInvitation(ctx, UserFilter{Query: who.Email}, func(i Invitation) bool {
@@ -269,12 +265,8 @@ func (p *People) invited(ctx context.Context, who Identity) (User, error) {
 		} else if err != nil {
 			return User{}, err
 		}
-		id, err := newID()
-		if err != nil {
-			return User{}, err
-		}
 		u := User{
-			ID: id, Email: i.Email, Name: nameOf(who), Role: i.Role, TenantID: i.TenantID,
+			ID: audit.NewID(), Email: i.Email, Name: nameOf(who), Role: i.Role, TenantID: i.TenantID,
 			Issuer: who.Issuer, Subject: who.Subject,
 		}
 		return p.take(ctx, i, u, "user.create", nil)
@@ -282,7 +274,7 @@ func (p *People) invited(ctx context.Context, who Identity) (User, error) {
 	return User{}, nil
 }
 
-// nameOf gives the name that a provider says, or else the address, cut.
+// nameOf returns the name that the provider reports, or the address, shortened.
 func nameOf(who Identity) string {
 	var f problem.Fields
 	if f.Line("/name", who.Name, 1, tenants.MaxName); f.Err() == nil {

@@ -3,19 +3,20 @@ package accounts
 import (
 	"context"
 
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 )
 
-// mayWrite says whether somebody may change the people of a tenant, or of the
-// operator (""): NotFound when they may not know of it, Forbidden otherwise.
-// With that right come all roles there: an owner gives every role, an editor
-// those of tenants, an admin of a tenant those of its own.
+// mayWrite checks whether by may change the people of a tenant, or of the
+// operator (""): NotFound if by may not know of the tenant, otherwise
+// Forbidden. The right includes all roles there: an owner grants every role, an
+// editor the roles of tenants, an admin of a tenant the roles of that tenant.
 func mayWrite(by Principal, tenantID string) error {
 	return may(by, tenantID, PeopleWrite, MembersWrite)
 }
 
-// mayRead is mayWrite for looking.
+// mayRead is mayWrite for reading.
 func mayRead(by Principal, tenantID string) error { return may(by, tenantID, PeopleRead, MembersRead) }
 
 func may(by Principal, tenantID string, operators, members Action) error {
@@ -32,13 +33,14 @@ func may(by Principal, tenantID string, operators, members Action) error {
 	return Authorize(by, action)
 }
 
-// errNobody is the same for nobody and for somebody elsewhere.
+// errNobody is the error for an unknown person and for a person of another
+// tenant alike.
 var errNobody = problem.New(problem.NotFound, "there is no such person")
 
-// errSelf keeps people from taking their own rights, also the last ones.
+// errSelf prevents people from removing their own rights.
 var errSelf = problem.WithCode(problem.Forbidden, "own_account", "nobody does this to their own account: ask somebody else with the right")
 
-// validRole notes a role that is not one of the place's.
+// validRole adds a fault for a role that does not exist in that place.
 func validRole(f *problem.Fields, role Role, tenantID string) {
 	switch {
 	case tenantID == "" && !role.Operator():
@@ -48,8 +50,9 @@ func validRole(f *problem.Fields, role Role, tenantID string) {
 	}
 }
 
-// Users lists the people of a tenant, or with tenantID "" the operator's, by id,
-// oldest first; Query, After and Limit of the filter count. NotFound, Forbidden.
+// Users lists the people of a tenant, or of the operator if tenantID is "", by
+// id, oldest first. It uses Query, After and Limit of the filter. NotFound,
+// Forbidden.
 func (p *People) Users(ctx context.Context, by Principal, tenantID string, f UserFilter) ([]User, error) {
 	if err := mayRead(by, tenantID); err != nil {
 		return nil, err
@@ -61,7 +64,8 @@ func (p *People) Users(ctx context.Context, by Principal, tenantID string, f Use
 	return p.store.Users(ctx, f)
 }
 
-// User finds one of them; NotFound, Forbidden.
+// User finds one of the people of a tenant or of the operator; NotFound,
+// Forbidden.
 func (p *People) User(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	if err := mayRead(by, tenantID); err != nil {
 		return User{}, err
@@ -69,7 +73,7 @@ func (p *People) User(ctx context.Context, by Principal, tenantID, id string) (U
 	return p.member(ctx, tenantID, id)
 }
 
-// member finds a user of a tenant; the same NotFound for everybody else's.
+// member finds a user of a tenant; NotFound for users of other tenants too.
 func (p *People) member(ctx context.Context, tenantID, id string) (User, error) {
 	u, err := orNobody(p.store.User(ctx, id))
 	if err != nil {
@@ -81,7 +85,8 @@ func (p *People) member(ctx context.Context, tenantID, id string) (User, error) 
 	return u, nil
 }
 
-// other finds a user whom somebody wants to change, who is not themselves.
+// other finds a user whom by wants to change. It is an error if they are the
+// same person.
 func (p *People) other(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	if err := mayWrite(by, tenantID); err != nil {
 		return User{}, err
@@ -93,7 +98,7 @@ func (p *People) other(ctx context.Context, by Principal, tenantID, id string) (
 	return u, err
 }
 
-// ChangeRole gives somebody another role in the same place and ends their
+// ChangeRole changes the role of a user within the same tenant and ends their
 // sessions; NotFound, Forbidden, Invalid, Stale, Conflict (code last_owner).
 func (p *People) ChangeRole(ctx context.Context, by Principal, tenantID, id string, role Role) (User, error) {
 	var f problem.Fields
@@ -104,17 +109,17 @@ func (p *People) ChangeRole(ctx context.Context, by Principal, tenantID, id stri
 	})
 }
 
-// Disable keeps somebody out and ends their sessions; errors as of ChangeRole.
+// Disable disables a user and ends their sessions; errors as of ChangeRole.
 func (p *People) Disable(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	return p.change(ctx, by, tenantID, id, func(u *User) error { u.Disabled = true; return nil })
 }
 
-// Enable lets somebody in again; errors as of ChangeRole.
+// Enable enables a user; errors as of ChangeRole.
 func (p *People) Enable(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	return p.change(ctx, by, tenantID, id, func(u *User) error { u.Disabled = false; return nil })
 }
 
-// change edits somebody else. What changes nothing writes nothing.
+// change edits a user other than by. It writes nothing if nothing changes.
 func (p *People) change(ctx context.Context, by Principal, tenantID, id string, edit func(*User) error) (User, error) {
 	before, err := p.other(ctx, by, tenantID, id)
 	if err != nil {
@@ -132,21 +137,21 @@ func (p *People) change(ctx context.Context, by Principal, tenantID, id string, 
 
 // update writes a changed user.
 func (p *People) update(ctx context.Context, action string, before, after User, keep string) (User, error) {
-	e, err := userEntry(ctx, action, before, &before, &after)
+	e, err := userEntry(ctx, audit.Actor{}, action, before, before, after)
 	if err != nil {
 		return User{}, err
 	}
 	return p.store.UpdateUser(ctx, after, before.Revision, keep, e)
 }
 
-// Remove deletes somebody with their sessions; NotFound, Forbidden, Conflict
-// (code last_owner).
+// Remove deletes a user and their sessions; NotFound, Forbidden, Conflict (code
+// last_owner).
 func (p *People) Remove(ctx context.Context, by Principal, tenantID, id string) error {
 	u, err := p.other(ctx, by, tenantID, id)
 	if err != nil {
 		return err
 	}
-	e, err := userEntry(ctx, "user.remove", u, &u, nil)
+	e, err := userEntry(ctx, audit.Actor{}, "user.remove", u, u, nil)
 	if err != nil {
 		return err
 	}

@@ -13,19 +13,19 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// hashCost is what one argon2id hash takes.
+// hashCost is the cost of one argon2id hash.
 type hashCost struct {
 	memory uint32 // KiB
 	passes uint32
 	lanes  uint8
 }
 
-// currentCost is what new hashes take. A hash that takes less is made again at
-// the next sign-in.
+// currentCost is the cost of new hashes. A stored hash with a lower cost is
+// replaced at the next sign-in.
 var currentCost = hashCost{memory: 19 * 1024, passes: 2, lanes: 1}
 
-// Bounds of what is read from a stored hash, so that a row that was tampered
-// with cannot take all memory.
+// Bounds of the costs of a stored hash, so that a manipulated row cannot use
+// all memory.
 const (
 	mostMemory = 256 * 1024 // KiB
 	mostPasses = 16
@@ -36,14 +36,15 @@ const (
 	hashesAtOnce = 4 // and so 76 MiB at most
 )
 
-// A passwordHash is the PHC form of argon2id, read.
+// A passwordHash is a parsed argon2id hash.
 type passwordHash struct {
 	cost      hashCost
 	salt, key []byte
 }
 
-// phc writes the form that parseHash reads:
-// $argon2id$v=19$m=19456,t=2,p=1$<salt>$<key>, both in base64 without padding.
+// phc returns the hash in the form that parseHash reads:
+// $argon2id$v=19$m=19456,t=2,p=1$<salt>$<key>, with salt and key in base64
+// without padding.
 func (h passwordHash) phc() string {
 	b := base64.RawStdEncoding
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version,
@@ -52,8 +53,8 @@ func (h passwordHash) phc() string {
 
 var errHashForm = errors.New("not an argon2id hash in PHC form")
 
-// parseHash reads a hash. It takes the one spelling that phc writes and costs
-// within the bounds; the error never has the text in it.
+// parseHash parses a hash in the form of phc, with costs within the bounds. The
+// error does not contain the hash.
 func parseHash(text string) (passwordHash, error) {
 	parts := strings.Split(text, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(argon2.Version) {
@@ -80,20 +81,20 @@ func parseHash(text string) (passwordHash, error) {
 	return h, nil
 }
 
-// costNumber reads "m=19456".
+// costNumber parses a cost like "m=19456".
 func costNumber(text, name string, most uint64) (uint32, bool) {
 	digits, named := strings.CutPrefix(text, name)
 	n, err := strconv.ParseUint(digits, 10, 32)
 	return uint32(n), named && err == nil && n >= 1 && n <= most
 }
 
-// passwords hashes and compares, a few at once: each hash takes memory that a
-// flood of sign-ins must not multiply.
+// passwords hashes and verifies passwords. It bounds the number of concurrent
+// hashes, because each one needs memory.
 type passwords struct {
 	cost  hashCost
 	slots chan struct{}
 	dummy passwordHash // no password's: what is compared for somebody without one
-	// key derives; tests count its calls.
+	// key derives the key of a password. Tests replace it to count its calls.
 	key func(password string, salt []byte, cost hashCost, length int) []byte
 }
 
@@ -108,7 +109,7 @@ func argon2Key(password string, salt []byte, cost hashCost, length int) []byte {
 	return argon2.IDKey([]byte(password), salt, cost.passes, cost.memory, cost.lanes, uint32(length))
 }
 
-// derive makes a key when one of the slots is free, or gives ctx's error.
+// derive returns a key when a slot is free, or the error of ctx.
 func (p *passwords) derive(ctx context.Context, password string, salt []byte, cost hashCost, length int) ([]byte, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -119,7 +120,7 @@ func (p *passwords) derive(ctx context.Context, password string, salt []byte, co
 	return p.key(password, salt, cost, length), nil
 }
 
-// hash makes the PHC form of a password under a new salt.
+// hash returns the hash of a password with a new salt, in the form of phc.
 func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	h := passwordHash{cost: p.cost, salt: make([]byte, saltBytes)}
 	rand.Read(h.salt) // never fails: crypto/rand ends the program instead
@@ -130,10 +131,9 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	return h.phc(), nil
 }
 
-// verify reports whether a password is that of a stored hash. It hashes exactly
-// once, also for "" (nobody, or somebody without a password), for a hash that
-// cannot be read and for a password longer than any can be: nobody can tell from
-// the time which it was.
+// verify reports whether a password matches a stored hash. It always hashes
+// exactly once, also if the stored hash is "" or invalid or the password is too
+// long, so that the duration does not show which case it was.
 func (p *passwords) verify(ctx context.Context, stored, password string) (bool, error) {
 	h, err := parseHash(stored)
 	known := err == nil
@@ -150,7 +150,7 @@ func (p *passwords) verify(ctx context.Context, stored, password string) (bool, 
 	return subtle.ConstantTimeCompare(key, h.key) == 1 && known, nil
 }
 
-// outdated reports whether a stored hash takes less than new ones.
+// outdated reports whether a stored hash has a lower cost than new ones.
 func (p *passwords) outdated(stored string) bool {
 	h, err := parseHash(stored)
 	return err == nil && (h.cost.memory < p.cost.memory || h.cost.passes < p.cost.passes || len(h.key) < keyBytes || len(h.salt) < saltBytes)

@@ -22,8 +22,8 @@ const (
 	mostCommon     = 2 // words: with a third a phrase begins
 )
 
-// passwordFault says what is wrong with a password that somebody chose and what
-// to do about it; "" when it will do. It never has the password in it.
+// passwordFault returns what is wrong with a new password and how to fix it, or
+// "" for a valid one. The text does not contain the password.
 func passwordFault(password, email, name string) string {
 	switch n := utf8.RuneCountInString(password); {
 	case !utf8.ValidString(password):
@@ -49,7 +49,7 @@ func passwordFault(password, email, name string) string {
 	return ""
 }
 
-// different counts characters that differ.
+// different returns the number of different characters.
 func different(s string) int {
 	seen := map[rune]bool{}
 	for _, r := range s {
@@ -58,8 +58,8 @@ func different(s string) int {
 	return len(seen)
 }
 
-// ownWords gives the words of an e-mail address and a name in lower case,
-// without the address's last label.
+// ownWords returns the words of an e-mail address and a name in lower case,
+// without the last label of the address.
 func ownWords(email, name string) []string {
 	if dot := strings.LastIndexByte(email, '.'); dot > strings.LastIndexByte(email, '@') {
 		email = email[:dot]
@@ -68,14 +68,15 @@ func ownWords(email, name string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return utf8.RuneCountInString(w) < ownWord })
 }
 
-// rows are the sequences that fingers follow, each also backwards.
+// rows are the rows of a keyboard and the alphabet, each also backwards.
 var rows = []string{
 	"01234567890", "abcdefghijklmnopqrstuvwxyz",
 	"qwertyuiop", "asdfghjkl", "zxcvbnm", "qwertzuiop", "yxcvbnm", "azertyuiop", "qsdfghjklm", "wxcvbn",
 	"1qaz2wsx3edc4rfv5tgb6yhn7ujm", "!@#$%^&*()",
 }
 
-// besideSequences counts the characters outside of runs along a row.
+// besideSequences returns the number of characters outside of sequences along a
+// row.
 func besideSequences(s string) int {
 	text := []rune(s)
 	beside := 0
@@ -90,7 +91,7 @@ func besideSequences(s string) int {
 	return beside
 }
 
-// runLength is how many characters from the first on follow one row.
+// runLength returns how many characters from the first one on follow one row.
 func runLength(text []rune) int {
 	longest := 1
 	for _, row := range rows {
@@ -123,12 +124,12 @@ var common = sync.OnceValue(func() map[string]bool {
 	return words
 })
 
-// disguises are the letters that signs stand for in passwords.
+// disguises maps signs to the letters that they replace in passwords.
 var disguises = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!", "i", "0", "o", "$", "s", "5", "s", "7", "t")
 
-// isCommon reports whether a password in lower case is one or two words of
-// common.txt with nothing but digits and signs around them: as it is, or with
-// its signs read as the letters that they stand for.
+// isCommon reports whether a password in lower case consists of one or two
+// words of common.txt and digits and signs around them, either as it is or with
+// its signs read as letters.
 func isCommon(s string) bool {
 	return fewCommonWords(letters(s)) || fewCommonWords(letters(disguises.Replace(s))) ||
 		fewCommonWords(letters(disguises.Replace(strings.TrimRightFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }))))
@@ -143,8 +144,8 @@ func letters(s string) string {
 	}, s)
 }
 
-// fewCommonWords reports whether s is nothing, or at most mostCommon words of
-// common.txt; one word any number of times counts once.
+// fewCommonWords reports whether s consists of at most mostCommon different
+// words of common.txt. The empty text does.
 func fewCommonWords(s string) bool {
 	for most := range mostCommon + 1 {
 		if madeOf(s, "", most) {
@@ -154,8 +155,8 @@ func fewCommonWords(s string) bool {
 	return false
 }
 
-// madeOf reports whether s is made of at most so many common words, where
-// repeating the last one is free.
+// madeOf reports whether s consists of at most so many common words.
+// Repetitions of the last word do not count.
 func madeOf(s, last string, most int) bool {
 	if s == "" {
 		return true

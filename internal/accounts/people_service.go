@@ -9,8 +9,6 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
@@ -19,24 +17,24 @@ import (
 
 // PeopleConfig of a People.
 type PeopleConfig struct {
-	// Limiter counts failed sign-ins. Needed.
+	// Limiter counts failed sign-ins. Required.
 	Limiter enforcement.Limiter
-	// Local counts them while Limiter is away. Default: none, and nobody signs in
-	// by password then.
+	// Local counts failed sign-ins while Limiter is unavailable. Default: none;
+	// then nobody can sign in by password.
 	Local enforcement.Limiter
-	// Now tells the time; default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Logger hears of a limiter that is away. Default: none.
+	// Logger reports an unavailable limiter. Default: none.
 	Logger *slog.Logger
 }
 
-// People is the one way to sign in and to change users, sessions and
-// invitations: it validates, limits, decides who may, and writes what is done
-// into the audit log. It is safe for concurrent use.
+// People is the only way to sign in and to change users, sessions and
+// invitations. It validates, limits, authorizes, and writes audit lines. It is
+// safe for concurrent use.
 //
-// What concerns other people takes the Principal who asks, and the tenant that
-// they belong to: "" is the operator. Whoever does not reach that tenant is
-// told what a random id is told.
+// Methods that concern other people take the Principal who asks and the tenant
+// of those people; "" is the operator. For a Principal who does not reach that
+// tenant, the error is the same as for an unknown id.
 type People struct {
 	store     PeopleStore
 	limit     *signInLimit
@@ -44,7 +42,7 @@ type People struct {
 	now       func() time.Time
 }
 
-// NewPeople makes a People on a PeopleStore.
+// NewPeople returns a People on a PeopleStore.
 func NewPeople(store PeopleStore, cfg PeopleConfig) (*People, error) {
 	if cfg.Limiter == nil {
 		return nil, fmt.Errorf("people without a limiter: sign-ins must be counted")
@@ -59,36 +57,29 @@ func NewPeople(store PeopleStore, cfg PeopleConfig) (*People, error) {
 	return &People{store: store, limit: limit, passwords: newPasswords(), now: cfg.Now}, nil
 }
 
-// Principal is the user as one who asks.
+// Principal returns the user as a Principal.
 func (u User) Principal() Principal {
 	return Principal{Kind: "user", ID: u.ID, Name: u.Email, Role: u.Role, TenantID: u.TenantID}
 }
 
-// Actor is the user in the audit log.
+// Actor returns the user as an actor of the audit log.
 func (u User) Actor() audit.Actor { return audit.Actor{Kind: "user", ID: u.ID, Name: u.Email} }
 
-// CommandPrincipal is whoever can run commands on the machine with the
-// database: they may do what an operator key with every scope may.
+// CommandPrincipal returns the Principal of a command on the machine with the
+// database. It has the rights of an operator key with every scope.
 func CommandPrincipal(name string) Principal {
 	return Principal{Kind: "command", ID: name, Name: name, Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeManage}}
 }
 
-// instant is now in the precision that every store keeps.
+// instant returns the current time in the precision that every store keeps.
 func (p *People) instant() time.Time { return p.now().UTC().Truncate(time.Millisecond) }
 
-// newID makes an id.
-func newID() (string, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("make an id: %w", err)
-	}
-	return id.String(), nil
-}
-
-// secretBytes of a cookie's value or a link's token: 256 random bits.
+// secretBytes is the size of a cookie's value or a link's token: 256 random
+// bits.
 const secretBytes = 32
 
-// newSecret makes the value of a cookie or a link's token, and what is stored of it.
+// newSecret returns a cookie's value or a link's token, and the hash that is
+// stored.
 func newSecret() (string, [32]byte) {
 	var raw [secretBytes]byte
 	rand.Read(raw[:]) // never fails: crypto/rand ends the program instead
@@ -96,8 +87,8 @@ func newSecret() (string, [32]byte) {
 	return secret, sha256.Sum256([]byte(secret))
 }
 
-// hashSecret gives what is stored of a secret; false when it cannot be one, so
-// that no store is asked for it.
+// hashSecret returns the stored hash of a secret. It returns false for an
+// impossible secret.
 func hashSecret(secret string) ([32]byte, bool) {
 	if len(secret) != base64.RawURLEncoding.EncodedLen(secretBytes) {
 		return [32]byte{}, false
@@ -114,14 +105,14 @@ func (p *People) anybody(ctx context.Context) (bool, error) {
 	return len(some) > 0, err
 }
 
-// A NewPerson is what somebody says of themselves when they get an account.
+// A NewPerson has what a person enters to get an account.
 type NewPerson struct {
 	Email    string // only of a set-up: an invitation has its own
 	Name     string // 1 to 200 characters
 	Password string
 }
 
-// validate reports all faults, as an Invalid problem with JSON pointers.
+// validate returns all faults, as an Invalid problem with JSON pointers.
 func (n NewPerson) validate() error {
 	var f problem.Fields
 	if !ValidEmail(n.Email) {

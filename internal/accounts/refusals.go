@@ -14,20 +14,21 @@ import (
 
 // RefusalsConfig of a Refusals.
 type RefusalsConfig struct {
-	// Interval is how long equal refusals are joined into one line. Default: one minute.
+	// Interval is the time within which equal denials share one line. Default:
+	// one minute.
 	Interval time.Duration
-	// Most is how many different ones are kept until they are written; the rest
-	// become a line of their own, with their number. Default: 1,000.
+	// Most is the maximum number of different denials between two writes. All
+	// further denials share one line that has their number. Default: 1,000.
 	Most int
-	// StopTimeout is how long the last writing may take. Default: 5 s.
+	// StopTimeout bounds the last write. Default: 5 s.
 	StopTimeout time.Duration
-	// Logger hears of lines that could not be written. Default: none.
+	// Logger reports lines that could not be written. Default: none.
 	Logger *slog.Logger
 }
 
-// Refusals notes accesses that were refused to somebody who is known, and
-// writes them into the audit log. Whoever asks a thousand times gets one line
-// with a count, and nobody waits for a store. It is safe for concurrent use.
+// Refusals records accesses that were denied to a key or a person, and writes
+// them to the audit log. A thousand equal denials become one line with a count.
+// Note does not wait for a store. Refusals is safe for concurrent use.
 type Refusals struct {
 	store PeopleStore
 	cfg   RefusalsConfig
@@ -37,12 +38,12 @@ type Refusals struct {
 	named map[refusal]int // how many tenants are noted of a refusal, told without one
 }
 
-// namedTenants is how many tenants are told apart of what somebody was refused
-// at one route; what names more is joined without a name. So nobody fills the
-// log, or the place of others, by naming ever new ones.
+// namedTenants is the maximum number of tenants that lines name for one caller
+// at one route. Further tenants share a line without a name. This bounds what
+// one caller can write to the log by naming random tenants.
 const namedTenants = 10
 
-// A refusal is what is told apart.
+// A refusal is the key by which denials are grouped.
 type refusal struct {
 	kind, id string // of who was refused
 	action   Action
@@ -50,17 +51,17 @@ type refusal struct {
 	tenant   string
 }
 
-// beyondMost stands for all that found no room.
+// beyondMost is the key of all denials beyond Most.
 var beyondMost = refusal{}
 
-// refusals of one kind are joined.
+// refusals counts the denials with one key.
 type refusals struct {
 	who    Principal
 	origin audit.Origin // of the first
 	count  int
 }
 
-// auditRefusal is a refused access in the audit log.
+// auditRefusal is a denied access in the audit log.
 type auditRefusal struct {
 	Action Action `json:"action,omitempty"`
 	Route  string `json:"route,omitempty"`
@@ -68,7 +69,7 @@ type auditRefusal struct {
 	Count  int    `json:"count"`
 }
 
-// NewRefusals makes a Refusals; Run writes what it notes.
+// NewRefusals returns a Refusals. Run writes what it records.
 func NewRefusals(store PeopleStore, cfg RefusalsConfig) *Refusals {
 	if cfg.Interval <= 0 {
 		cfg.Interval = time.Minute
@@ -87,16 +88,17 @@ func NewRefusals(store PeopleStore, cfg RefusalsConfig) *Refusals {
 	return r
 }
 
-// take gives what is noted and begins anew.
+// take returns the recorded denials and resets the record.
 func (r *Refusals) take() map[refusal]*refusals {
 	noted := r.noted
 	r.noted, r.named = map[refusal]*refusals{}, map[refusal]int{}
 	return noted
 }
 
-// Note notes that somebody was refused an action at a route, and which tenant
-// they named there ("" for none). It touches memory only. ctx gives the origin
-// (audit.With), which the line has of the first of its kind. Nobody is not noted.
+// Note records that who was denied an action at a route. tenant is the tenant
+// that the request named, or "". ctx has the origin (see audit.With); a line
+// shows the origin of its first denial. Note only touches memory. It ignores
+// requests without a principal.
 func (r *Refusals) Note(ctx context.Context, who Principal, action Action, route, tenant string) {
 	if who.Kind == "" {
 		return
@@ -134,7 +136,8 @@ func (r *Refusals) add(what refusal, more refusals) {
 	}
 }
 
-// Run writes every interval until ctx ends, and then what is left.
+// Run writes the record every interval until ctx ends, and once more at the
+// end.
 func (r *Refusals) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Interval)
 	defer tick.Stop()
@@ -155,8 +158,8 @@ func (r *Refusals) Run(ctx context.Context) error {
 	}
 }
 
-// Flush writes what was noted until now, a line for each kind. What it cannot
-// write it keeps for the next time.
+// Flush writes the record, one line for each key. It keeps what it could not
+// write for the next call.
 func (r *Refusals) Flush(ctx context.Context) error {
 	r.mu.Lock()
 	noted := r.take()

@@ -8,13 +8,14 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// What people do with their own account.
+// The operations of people on their own accounts.
 
-// errNoSession is the same for a cookie that is made up, over or ended.
+// errNoSession is the error for a forged, expired or ended session alike.
 var errNoSession = problem.New(problem.Unauthenticated, "sign in")
 
-// Session finds the session of a cookie's value with its user, and notes that
-// it was seen; Unauthenticated. A value that cannot be one asks no store.
+// Session finds the session of a cookie's value and its user, and updates when
+// it was last seen; Unauthenticated. An impossible value causes no read of the
+// store.
 func (p *People) Session(ctx context.Context, cookie string) (Session, User, error) {
 	hash, ok := hashSecret(cookie)
 	if !ok {
@@ -27,8 +28,8 @@ func (p *People) Session(ctx context.Context, cookie string) (Session, User, err
 	return s, u, err
 }
 
-// Renew gives a session another cookie's value; the one before ends.
-// Unauthenticated when the session has ended.
+// Renew replaces the cookie's value of a session. The value before it ends.
+// Unauthenticated if the session has ended.
 func (p *People) Renew(ctx context.Context, s Session) (string, error) {
 	token, hash := newSecret()
 	err := p.store.RenewSession(ctx, s.ID, hash)
@@ -41,7 +42,7 @@ func (p *People) Renew(ctx context.Context, s Session) (string, error) {
 	return token, nil
 }
 
-// SignOut ends the session of a user; one that has ended is no error.
+// SignOut ends the session of a user. It is no error if the session has ended.
 func (p *People) SignOut(ctx context.Context, u User, s Session) error {
 	_, err := p.end(ctx, u, "session.sign_out", s.ID, "")
 	if problem.Is(err, problem.NotFound) {
@@ -50,13 +51,13 @@ func (p *People) SignOut(ctx context.Context, u User, s Session) error {
 	return err
 }
 
-// Sessions lists where a user is signed in, newest first.
+// Sessions lists the sessions of a user, newest first.
 func (p *People) Sessions(ctx context.Context, u User) ([]Session, error) {
 	return p.store.Sessions(ctx, u.ID, p.instant())
 }
 
-// EndSession ends one of a user's own sessions; NotFound, also for everybody
-// else's.
+// EndSession ends one of a user's own sessions; NotFound, also for sessions of
+// others.
 func (p *People) EndSession(ctx context.Context, u User, id string) error {
 	n, err := p.end(ctx, u, "session.end", id, "")
 	if err == nil && n == 0 {
@@ -65,7 +66,8 @@ func (p *People) EndSession(ctx context.Context, u User, id string) error {
 	return err
 }
 
-// EndOtherSessions ends all of a user's sessions but one, and gives how many.
+// EndOtherSessions ends all sessions of a user except one. It returns their
+// number.
 func (p *People) EndOtherSessions(ctx context.Context, u User, but Session) (int, error) {
 	return p.end(ctx, u, "session.end", "", but.ID)
 }
@@ -74,20 +76,20 @@ func (p *People) end(ctx context.Context, u User, action, id, keep string) (int,
 	if id == "" && keep == "" {
 		return 0, problem.New(problem.NotFound, "there is no such session")
 	}
-	e, err := sessionEntry(ctx, action, u, auditSession{Session: id})
+	e, err := userEntry(ctx, u.Actor(), action, u, nil, auditSession{Session: id})
 	if err != nil {
 		return 0, err
 	}
 	return p.store.EndSession(ctx, u.ID, id, keep, e)
 }
 
-// EndOverSessions forgets sessions that are over. It can run at any time and on
-// every node.
+// EndOverSessions removes expired sessions. It can run at any time and on every
+// node.
 func (p *People) EndOverSessions(ctx context.Context) error {
 	return p.store.EndOverSessions(ctx, p.instant())
 }
 
-// ChangeName gives a user another name; Invalid, NotFound, Stale.
+// ChangeName changes the name of a user; Invalid, NotFound, Stale.
 func (p *People) ChangeName(ctx context.Context, u User, name string) (User, error) {
 	var f problem.Fields
 	if f.Line("/name", name, 1, tenants.MaxName); f.Err() != nil {
@@ -102,10 +104,10 @@ func (p *People) ChangeName(ctx context.Context, u User, name string) (User, err
 	return p.update(ctx, "user.update", before, after, "")
 }
 
-// ChangePassword gives a user another password, ends their other sessions and
-// gives this one's new cookie value. Invalid (at /current_password and
-// /password), NotFound, Stale; *LimitedError: a wrong current password counts
-// like a sign-in that failed.
+// ChangePassword changes the password of a user and ends their other sessions.
+// It returns the new cookie's value of this session. Invalid (at
+// /current_password and /password), NotFound, Stale; *LimitedError: a wrong
+// current password counts as a failed sign-in.
 func (p *People) ChangePassword(ctx context.Context, u User, s Session, current, next string) (string, error) {
 	_, origin := audit.Who(ctx)
 	address := origin.Address

@@ -3,17 +3,18 @@ package accounts
 import (
 	"context"
 
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The first run: while there is no user, whoever has the link that the program
-// prints becomes the first owner; or automation names one.
+// The first run: while there is no user, the link that the program prints
+// creates the first owner, or a setting names one.
 
-// errSetUp is what a set-up is told once there is a user.
+// errSetUp is the error of every set-up after the first user exists.
 var errSetUp = problem.WithCode(problem.Conflict, "already_set_up", "this server has been set up already: sign in, or ask for an invitation")
 
-// SetupLink makes the token of a link by which the first owner sets themselves
-// up, once, within SetupLife; "" when there is a user.
+// SetupLink returns the token of a link that creates the first owner. The link
+// works once, within SetupLife. The token is "" if there is a user.
 func (p *People) SetupLink(ctx context.Context) (string, error) {
 	if some, err := p.anybody(ctx); some || err != nil {
 		return "", err
@@ -22,8 +23,8 @@ func (p *People) SetupLink(ctx context.Context) (string, error) {
 	return token, err
 }
 
-// ReadySetup says whether a set-up link can be used; NotFound, Conflict (code
-// already_set_up).
+// ReadySetup returns an error if a set-up link cannot be used: NotFound, or
+// Conflict (code already_set_up).
 func (p *People) ReadySetup(ctx context.Context, token string) error {
 	i, err := p.open(ctx, token)
 	if err != nil {
@@ -40,7 +41,8 @@ func (p *People) ReadySetup(ctx context.Context, token string) error {
 	return nil
 }
 
-// SetUp makes the first owner; Invalid, NotFound, Conflict (code already_set_up).
+// SetUp creates the first owner; Invalid, NotFound, Conflict (code
+// already_set_up).
 func (p *People) SetUp(ctx context.Context, token string, n NewPerson) (User, error) {
 	if err := p.ReadySetup(ctx, token); err != nil {
 		return User{}, err
@@ -48,8 +50,8 @@ func (p *People) SetUp(ctx context.Context, token string, n NewPerson) (User, er
 	return p.firstOwner(ctx, n)
 }
 
-// FirstOwner makes an owner for automation, while there is no user; false when
-// there is one. Invalid.
+// FirstOwner creates an owner from settings while there is no user. It returns
+// false if there is one. Invalid.
 func (p *People) FirstOwner(ctx context.Context, email, password string) (User, bool, error) {
 	if some, err := p.anybody(ctx); some || err != nil {
 		return User{}, false, err
@@ -66,23 +68,20 @@ func (p *People) firstOwner(ctx context.Context, n NewPerson) (User, error) {
 	if err != nil {
 		return User{}, err
 	}
-	e, err := ownEntry(ctx, "user.set_up", u, nil, &u)
+	e, err := userEntry(ctx, u.Actor(), "user.set_up", u, nil, u)
 	if err != nil {
 		return User{}, err
 	}
 	return p.store.CreateUser(ctx, u, true, e)
 }
 
-// person validates and hashes.
+// person returns a validated new user with a password hash.
 func (p *People) person(ctx context.Context, n NewPerson, role Role, tenantID string) (User, error) {
 	if err := n.validate(); err != nil {
 		return User{}, err
 	}
-	id, err := newID()
-	if err != nil {
-		return User{}, err
-	}
-	u := User{ID: id, Email: n.Email, Name: n.Name, Role: role, TenantID: tenantID}
+	u := User{ID: audit.NewID(), Email: n.Email, Name: n.Name, Role: role, TenantID: tenantID}
+	var err error
 	u.Password, err = p.passwords.hash(ctx, n.Password)
 	return u, err
 }

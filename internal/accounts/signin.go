@@ -2,7 +2,6 @@ package accounts
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -11,16 +10,16 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// errSignIn is the same for an unknown person, a wrong password and a disabled
-// account.
+// errSignIn is the error for an unknown person, a wrong password and a disabled
+// account alike.
 var errSignIn = problem.WithCode(problem.Unauthenticated, "sign_in_failed", "the e-mail address or the password is wrong")
 
-// SignIn begins a session of whoever has the e-mail address and the password,
-// and gives the cookie's value, which is shown this once and not kept.
+// SignIn begins a session of the user with the e-mail address and the password.
+// It returns the value of the session cookie, which is not stored.
 // Unauthenticated (code sign_in_failed), *LimitedError, Unavailable.
 //
-// Answer and work are the same for an unknown person, a disabled one and a
-// wrong password: one look into the store, one hash, one line.
+// The answer and the work are the same for an unknown person, a disabled one
+// and a wrong password: one read of the store, one hash, one audit line.
 func (p *People) SignIn(ctx context.Context, email, password, address, agent string) (string, Session, User, error) {
 	email = strings.TrimSpace(email)
 	tried, err := p.limit.charge(ctx, FoldEmail(email), address)
@@ -53,11 +52,11 @@ func (p *People) SignIn(ctx context.Context, email, password, address, agent str
 	return token, session, u, err
 }
 
-// noAddress stands in the audit log for what was typed as an e-mail address and
-// is none: it may well be a password.
+// noAddress replaces an invalid e-mail address in the audit log, because people
+// type passwords into that field by mistake.
 const noAddress = "(no e-mail address)"
 
-// byEmail finds a user; the zero User when there is none.
+// byEmail finds a user. It returns the zero User if there is none.
 func (p *People) byEmail(ctx context.Context, email string) (User, error) {
 	if !ValidEmail(email) {
 		return User{}, nil
@@ -65,7 +64,7 @@ func (p *People) byEmail(ctx context.Context, email string) (User, error) {
 	return orNobody(p.store.UserByEmail(ctx, email))
 }
 
-// orNobody makes the zero User of one that is not found.
+// orNobody replaces NotFound by the zero User.
 func orNobody(u User, err error) (User, error) {
 	if problem.Is(err, problem.NotFound) {
 		return User{}, nil
@@ -73,16 +72,17 @@ func orNobody(u User, err error) (User, error) {
 	return u, err
 }
 
-// failed writes the line of a sign-in that failed, and gives the answer. u is
-// whose account was tried, or nobody. The actor is whoever typed the name: the
-// line does not say that it was the user.
+// failed writes the audit line of a failed sign-in and returns answer. u is the
+// user of the account, or the zero User. The actor has only the name that was
+// typed, because the line does not prove that it was the user.
 func (p *People) failed(ctx context.Context, u User, name string, s auditSession, answer error) error {
-	e := audit.Entry{Action: "session.sign_in_failed", TenantID: u.TenantID, Object: u.ID, ObjectName: audit.Clean(name)}
-	e.Actor = audit.Actor{Kind: "user", Name: audit.Clean(name)}
-	_, e.Origin = audit.Who(ctx)
-	var err error
-	if e.After, err = json.Marshal(s); err != nil {
-		return fmt.Errorf("describe a failed sign-in for the audit log: %w", err)
+	name = audit.Clean(name)
+	e, err := audit.Complete(ctx, audit.Entry{
+		Actor:  audit.Actor{Kind: "user", Name: name},
+		Action: "session.sign_in_failed", TenantID: u.TenantID, Object: u.ID, ObjectName: name,
+	}, nil, s)
+	if err != nil {
+		return err
 	}
 	if err := p.store.WriteAudit(ctx, e); err != nil {
 		return err
@@ -90,8 +90,8 @@ func (p *People) failed(ctx context.Context, u User, name string, s auditSession
 	return answer
 }
 
-// rehash makes the stored hash anew when hashes take more than they did. Other
-// sessions of the user end with that, as with every new hash.
+// rehash replaces a stored hash that has a lower cost than new ones. Other
+// sessions of the user end, as with every new hash.
 func (p *People) rehash(ctx context.Context, u User, password string) (User, error) {
 	if !p.passwords.outdated(u.Password) {
 		return u, nil
@@ -101,7 +101,7 @@ func (p *People) rehash(ctx context.Context, u User, password string) (User, err
 	if after.Password, err = p.passwords.hash(ctx, password); err != nil {
 		return User{}, err
 	}
-	e, err := ownEntry(ctx, "user.update", u, &u, &after)
+	e, err := userEntry(ctx, u.Actor(), "user.update", u, u, after)
 	if err != nil {
 		return User{}, err
 	}
@@ -112,7 +112,7 @@ func (p *People) rehash(ctx context.Context, u User, password string) (User, err
 	return after, err
 }
 
-// maxAgent is how much of a User-Agent is kept, in characters.
+// maxAgent is the maximum length of a stored User-Agent, in characters.
 const maxAgent = 200
 
 func cutAgent(agent string) string {
@@ -120,22 +120,18 @@ func cutAgent(agent string) string {
 	return string(cut[:min(len(cut), maxAgent)])
 }
 
-// begin makes a session; NotFound for somebody who is gone or disabled.
+// begin creates a session; NotFound for a user who was removed or disabled.
 func (p *People) begin(ctx context.Context, u User, by, address, agent string) (string, Session, User, error) {
-	id, err := newID()
-	if err != nil {
-		return "", Session{}, User{}, err
-	}
 	if _, canonical, err := enforcement.CanonicalIP(address); err == nil {
 		address = canonical
 	}
 	now := p.instant()
 	token, hash := newSecret()
 	s := Session{
-		ID: id, Hash: hash, UserID: u.ID, Address: audit.Clean(address), Agent: cutAgent(agent),
+		ID: audit.NewID(), Hash: hash, UserID: u.ID, Address: audit.Clean(address), Agent: cutAgent(agent),
 		CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(SessionLife),
 	}
-	e, err := sessionEntry(ctx, "session.sign_in", u, auditSession{Session: id, By: by, Agent: s.Agent})
+	e, err := userEntry(ctx, u.Actor(), "session.sign_in", u, nil, auditSession{Session: s.ID, By: by, Agent: s.Agent})
 	if err != nil {
 		return "", Session{}, User{}, err
 	}
@@ -146,23 +142,24 @@ func (p *People) begin(ctx context.Context, u User, by, address, agent string) (
 	return token, s, u, nil
 }
 
-// An Identity is what an OpenID provider says of somebody.
+// An Identity is a person as an OpenID provider describes them.
 type Identity struct {
 	Issuer, Subject string
 	Email           string // "": it does not say
-	// Verified: the provider has made sure that the address is theirs.
+	// Verified means that the provider has verified the address.
 	Verified bool
 	Name     string
 }
 
-// errUnknownIdentity is the same for whoever may not sign in this way.
+// errUnknownIdentity is the error for every identity that may not sign in.
 var errUnknownIdentity = problem.WithCode(problem.Unauthenticated, "unknown_person",
 	"nobody here has this account: ask for an invitation to the e-mail address that your provider has verified")
 
-// SignInWith is SignIn for somebody whom an OpenID provider has signed in: the
-// user who is linked to them, else the one with the same verified e-mail
-// address, who is linked by that, else whoever holds an open invitation for it.
-// Nobody is made otherwise. Unauthenticated (code unknown_person).
+// SignInWith begins a session of a person whom an OpenID provider has
+// authenticated. It uses the user that is linked to the identity. Without one,
+// it links the user with the same verified e-mail address, or accepts an open
+// invitation for that address. It creates no other users. Unauthenticated (code
+// unknown_person).
 func (p *People) SignInWith(ctx context.Context, who Identity, address, agent string) (string, Session, User, error) {
 	if who.Issuer == "" || who.Subject == "" {
 		return "", Session{}, User{}, fmt.Errorf("sign in with an identity that has no issuer or subject")
@@ -185,7 +182,8 @@ func (p *People) SignInWith(ctx context.Context, who Identity, address, agent st
 	return token, session, u, err
 }
 
-// identified finds, links or makes the user; the zero User for a stranger.
+// identified finds, links or creates the user of an identity. It returns the
+// zero User for an unknown identity.
 func (p *People) identified(ctx context.Context, who Identity) (User, error) {
 	u, err := orNobody(p.store.UserBySubject(ctx, who.Issuer, who.Subject))
 	if err != nil || u.ID != "" || !who.Verified || !ValidEmail(who.Email) {
@@ -204,7 +202,7 @@ func (p *People) identified(ctx context.Context, who Identity) (User, error) {
 	}
 	after := u
 	after.Issuer, after.Subject = who.Issuer, who.Subject
-	e, err := ownEntry(ctx, "user.update", u, &u, &after)
+	e, err := userEntry(ctx, u.Actor(), "user.update", u, u, after)
 	if err != nil {
 		return User{}, err
 	}

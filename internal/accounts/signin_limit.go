@@ -9,28 +9,28 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// How often a wrong password may be tried.
+// The limits of failed sign-ins.
 const (
 	FailuresPerAccount = 5
 	FailuresPerAddress = 20 // IPv6 by its /64
 	FailureWindow      = 15 * time.Minute
 )
 
-// A LimitedError says that too many sign-ins failed, of this account or from
-// this address. It is the same whether the account exists.
+// A LimitedError means that too many sign-ins failed, of this account or from
+// this address. It is the same whether the account exists or not.
 type LimitedError struct {
-	// RetryAfter is when the next one will be looked at; at least 1 ms.
+	// RetryAfter is the time until the next attempt is possible; at least 1 ms.
 	RetryAfter time.Duration
 }
 
-// Error says it in words for people.
+// Error returns the message for people.
 func (e *LimitedError) Error() string {
 	return fmt.Sprintf("too many sign-ins have failed: try again in %v", e.RetryAfter.Round(time.Second))
 }
 
-// A signInLimit counts failures in the limiter that serves the tenants' checks,
-// so that all nodes know of them. The counters are those of tenant 0, which is
-// no tenant's number: the system's own.
+// A signInLimit counts failed sign-ins in the limiter that also decides the
+// tenants' checks, so that all nodes share the counters. The counters belong to
+// tenant 0, which is no tenant's number.
 type signInLimit struct {
 	engine  *enforcement.Engine
 	limiter enforcement.Limiter
@@ -38,7 +38,7 @@ type signInLimit struct {
 	subject *enforcement.Subject
 }
 
-// The attributes that failures are counted by.
+// The attributes by which failures are counted.
 const (
 	byAccount = "account"
 	byAddress = "ip/64"
@@ -69,15 +69,15 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 	}, nil
 }
 
-// An attempt is one failure charged in advance.
+// An attempt is one failure that was charged before the password is verified.
 type attempt struct {
 	limit    *signInLimit
 	decision enforcement.Decision
 }
 
-// charge counts a failure of an account (in the spelling of FoldEmail) from an
-// address before the password is looked at, so that attempts that run side by
-// side are counted too. *LimitedError; Unavailable when no limiter answers.
+// charge charges a failure of an account (in the spelling of FoldEmail) from an
+// address before the password is verified, so that concurrent attempts count
+// too. The error is a *LimitedError, or Unavailable if no limiter answers.
 func (l *signInLimit) charge(ctx context.Context, account, address string) (*attempt, error) {
 	check := &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: byAccount, Value: account}}}
 	if ip, canonical, err := enforcement.CanonicalIP(address); err == nil {
@@ -96,8 +96,8 @@ func (l *signInLimit) charge(ctx context.Context, account, address string) (*att
 	}
 }
 
-// refund takes the failure back, because it was none. When that fails, it
-// counts until its window is over: the answer stays.
+// refund returns the charge, because the sign-in did not fail. If the refund
+// fails, the charge stays until its window ends.
 func (a *attempt) refund(ctx context.Context) {
 	limiter := a.limit.limiter
 	if a.decision.Degraded {

@@ -2,11 +2,8 @@ package exceptions
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"time"
-
-	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
@@ -65,10 +62,7 @@ func (s *Service) CreateOverride(ctx context.Context, tenant string, n NewOverri
 	if err := f.Err(); err != nil {
 		return Override{}, err
 	}
-	if o.ID, err = newID(); err != nil {
-		return Override{}, err
-	}
-	o.TenantID, o.CreatedAt = t.ID, now
+	o.ID, o.TenantID, o.CreatedAt = audit.NewID(), t.ID, now
 	e, err := entry(ctx, "override.create", o.TenantID, o.ID, o.Policy, nil, o)
 	if err != nil {
 		return Override{}, err
@@ -113,10 +107,7 @@ func (s *Service) CreateEntry(ctx context.Context, tenant string, n NewEntry) (E
 	if err != nil {
 		return Entry{}, err
 	}
-	if made.ID, err = newID(); err != nil {
-		return Entry{}, err
-	}
-	made.TenantID, made.CreatedAt = t.ID, now
+	made.ID, made.TenantID, made.CreatedAt = audit.NewID(), t.ID, now
 	e, err := entry(ctx, "list_entry.create", made.TenantID, made.ID, made.Value, nil, made)
 	if err != nil {
 		return Entry{}, err
@@ -161,10 +152,7 @@ func (s *Service) CreateBlock(ctx context.Context, tenant string, n NewBlock) (B
 	if err := f.Err(); err != nil {
 		return Block{}, err
 	}
-	if b.ID, err = newID(); err != nil {
-		return Block{}, err
-	}
-	b.TenantID, b.CreatedAt = t.ID, now
+	b.ID, b.TenantID, b.CreatedAt = audit.NewID(), t.ID, now
 	e, err := entry(ctx, "block.create", b.TenantID, b.ID, b.Policy, nil, b)
 	if err != nil {
 		return Block{}, err
@@ -264,31 +252,7 @@ func one[T any](ctx context.Context, s *Service, tenant, id string, read func(co
 	return read(ctx, t.ID, id)
 }
 
-func newID() (string, error) {
-	id, err := uuid.NewV7()
-	if err != nil {
-		return "", fmt.Errorf("make an id: %w", err)
-	}
-	return id.String(), nil
-}
-
-// A document is what a line of the audit log shows.
-type document interface {
-	JSON() (json.RawMessage, error)
-}
-
-func entry(ctx context.Context, action, tenantID, object, name string, before, after document) (audit.Entry, error) {
+func entry(ctx context.Context, action, tenantID, object, name string, before, after any) (audit.Entry, error) {
 	e := audit.Entry{TenantID: tenantID, Action: action, Object: object, ObjectName: name}
-	e.Actor, e.Origin = audit.Who(ctx)
-	var err error
-	if before != nil {
-		e.Before, err = before.JSON()
-	}
-	if after != nil && err == nil {
-		e.After, err = after.JSON()
-	}
-	if err != nil {
-		return audit.Entry{}, fmt.Errorf("describe %s %s for the audit log: %w", action, object, err)
-	}
-	return e, nil
+	return audit.Complete(ctx, e, before, after)
 }
