@@ -12,27 +12,28 @@ import (
 	"time"
 )
 
-// An Actor is who did something.
+// An Actor is the person, key or program that made a change.
 type Actor struct {
 	// Kind is "operator_key", "tenant_key", "user", "command" or "system".
 	Kind string
-	// ID is the id of the key or user; a word for commands ("key create").
+	// ID is the id of the key or user. For commands it is the command, like
+	// "key create".
 	ID string
-	// Name is how people know it.
+	// Name is the name for people.
 	Name string
 }
 
-// An Origin is where a change came from. Commands leave it empty.
+// An Origin is where a request came from. It is empty for commands.
 type Origin struct {
 	RequestID string
 	Address   string
 }
 
-// An Entry is one line of the log. Lines are only added.
+// An Entry is one line of the log. Lines are never changed or removed.
 type Entry struct {
 	ID string // UUIDv7
-	// Seq is the place in the chain, from 1; 0: the line is outside it. Hash
-	// closes it: see Sum. A Store sets both.
+	// Seq is the place in the chain, from 1. It is 0 for a line outside of the
+	// chain. Hash is the line's hash: see Sum. A Store sets both.
 	Seq      int64
 	Hash     Hash
 	At       time.Time
@@ -43,46 +44,46 @@ type Entry struct {
 	TenantID string
 	// Action is object.verb: "plan.publish", "key.revoke".
 	Action string
-	// Object is the id of what was changed, ObjectName its slug or name. A Store
-	// keeps them, and all words before, as Clean has them.
+	// Object is the id of the changed object, ObjectName its slug or name. A
+	// Store applies Clean to them and to all texts above.
 	Object     string
 	ObjectName string
-	// Before and After are what the API shows of the object; nil where there
-	// was or is none. They never hold a secret.
+	// Before and After are the object as the API shows it, or nil if there was
+	// or is none. They never contain a secret.
 	Before json.RawMessage
 	After  json.RawMessage
 }
 
-// A Filter narrows a reading; empty fields do not.
+// A Filter selects lines. Empty fields select all.
 type Filter struct {
-	// ID is of one line.
+	// ID selects one line.
 	ID       string
 	TenantID string
-	// Action as a whole; Group is what stands before its dot: "plan".
+	// Action is a whole action. Group is the part before its dot, like "plan".
 	Action, Group string
-	// Object is the id of what was changed; Named its id, or its name as the line
-	// has it.
+	// Object is the id of the changed object. Named is its id, or its name as
+	// in the line.
 	Object, Named string
-	// Actor is the id of who acted, or a part of the name in any case: of letters
-	// beyond ASCII, in the case of the name or in lower case.
+	// Actor is the id of the actor, or a part of the name. ASCII letters match
+	// in any case; other letters match as they are or in lower case.
 	Actor    string
 	From, To time.Time // [From, To)
-	// After is the id of the last line of the page before, newest first.
+	// After is the id of the last line of the page before.
 	After string
 	Limit int
 }
 
-// A Store reads the log. Writing happens inside the stores of what is changed.
+// A Store reads the log. The stores of the changed objects write it.
 type Store interface {
-	// AuditEntries gives lines newest first.
+	// AuditEntries returns lines newest first.
 	AuditEntries(ctx context.Context, f Filter) ([]Entry, error)
 }
 
-// A Verifier is a Store that can walk its chain.
+// A Verifier is a Store that can verify its chain.
 type Verifier interface {
-	// VerifyAudit holds every line against the chain, as of one moment. That the
-	// chain is broken is a Verdict, not an error. It takes as long as it must:
-	// bound ctx.
+	// VerifyAudit verifies every line of the chain, in one state of the
+	// database. A broken chain is a Verdict, not an error. The duration depends
+	// on the number of lines: bound ctx.
 	VerifyAudit(ctx context.Context) (Verdict, error)
 }
 
@@ -93,22 +94,22 @@ type source struct {
 	origin Origin
 }
 
-// With notes who acts in ctx and from where: the edge calls it once, services
-// read it with Who when they build an Entry.
+// With returns a context with the actor and the origin. The edge calls it once
+// for each request. Complete and Who read it.
 func With(ctx context.Context, a Actor, o Origin) context.Context {
 	return context.WithValue(ctx, contextKey{}, source{a, o})
 }
 
 type datedKey struct{}
 
-// Dated has what is made under ctx stand as made at a time that is told of, for a
-// demonstration that has a past: plans, versions, tenants, keys. The lines of the
-// log say when it was done in truth. Nothing that people ask for is dated.
+// Dated returns a context in which created plans, versions, tenants and keys
+// get the creation time at. The demo uses it to have a past. Audit lines have
+// the real time.
 func Dated(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, datedKey{}, at)
 }
 
-// When gives what Dated told; without it now.
+// When returns the time of Dated, or now.
 func When(ctx context.Context, now time.Time) time.Time {
 	if at, ok := ctx.Value(datedKey{}).(time.Time); ok {
 		return at
@@ -116,7 +117,8 @@ func When(ctx context.Context, now time.Time) time.Time {
 	return now
 }
 
-// Who gives what With noted; without it the actor is "system".
+// Who returns the actor and the origin of With. Without With, the actor is
+// "system".
 func Who(ctx context.Context) (Actor, Origin) {
 	s, ok := ctx.Value(contextKey{}).(source)
 	if !ok {

@@ -8,10 +8,11 @@ import (
 	"fmt"
 )
 
-// A Hash closes a line of the chain. The zero Hash stands before the first line.
+// A Hash is the hash of a line of the chain. The zero Hash precedes the first
+// line.
 type Hash [sha256.Size]byte
 
-// String is the hash in hexadecimal.
+// String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
 // Sum is the hash of the line e behind a line with the hash before:
@@ -58,36 +59,36 @@ func appendDocument(line []byte, document json.RawMessage) []byte {
 	return appendText(appendInteger(line, 1), document)
 }
 
-// A Head is what a Store notes of the chain beside its lines.
+// A Head is the end of the chain, which a Store keeps beside the lines.
 type Head struct {
 	// Seq and Hash are those of the last line; 0 and zero without lines.
 	Seq  int64
 	Hash Hash
-	// Outside is how many lines were there before the chain. They are not held
-	// against anything but their number.
+	// Outside is the number of lines that were written before the chain
+	// existed. Only their number is verified.
 	Outside int64
 }
 
-// A Verdict is what a walk through the chain found.
+// A Verdict is the result of verifying the chain.
 type Verdict struct {
 	Head Head
-	// Lines is how many lines were right, from the first one on.
+	// Lines is the number of correct lines, from the first one on.
 	Lines int64
-	// Broken is the first that is not; nil: none.
+	// Broken is the first incorrect line, or nil.
 	Broken *Broken
 }
 
-// Broken is where a chain is not as it was written.
+// Broken describes the place where a chain was changed.
 type Broken struct {
-	// Seq is the place of the line; 0: it is outside the chain.
+	// Seq is the place of the line; 0: it is outside of the chain.
 	Seq int64
-	// ID is the line's; "" when the line is missing.
+	// ID is the id of the line; "" for a missing line.
 	ID string
-	// What is wrong, in words that follow the line's name.
+	// What describes the fault. It follows the name of the line in a sentence.
 	What string
 }
 
-// Error names the line: a Broken can be handed on as an error.
+// Error names the line and its fault.
 func (b *Broken) Error() string {
 	name := fmt.Sprintf("line %d", b.Seq)
 	if b.Seq == 0 {
@@ -99,14 +100,14 @@ func (b *Broken) Error() string {
 	return name + " " + b.What
 }
 
-// A Walk holds the lines of a chain against it, in the order of Seq.
+// A Walk verifies the lines of a chain in the order of Seq.
 type Walk struct {
 	last   Hash
 	lines  int64
 	broken *Broken
 }
 
-// Next takes the next line; false ends the walk.
+// Next verifies the next line. It returns false if the walk ends there.
 func (w *Walk) Next(e *Entry) bool {
 	place := w.lines + 1
 	switch {
@@ -122,8 +123,8 @@ func (w *Walk) Next(e *Entry) bool {
 	return w.broken == nil
 }
 
-// End says what the walk found, when all lines were taken or Next ended it.
-// outside is how many lines have no place in the chain.
+// End returns the result after all lines, or after Next returned false. outside
+// is the number of lines that are outside of the chain.
 func (w *Walk) End(h Head, outside int64) Verdict {
 	if w.broken == nil {
 		w.broken = w.against(h, outside)
@@ -131,7 +132,7 @@ func (w *Walk) End(h Head, outside int64) Verdict {
 	return Verdict{Head: h, Lines: w.lines, Broken: w.broken}
 }
 
-// against holds the lines against the head.
+// against compares the lines with the head.
 func (w *Walk) against(h Head, outside int64) *Broken {
 	switch {
 	case w.lines < h.Seq:

@@ -7,13 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxWord is how many characters of a word a line keeps.
+// maxWord is the maximum length of a word in a line, in characters.
 const maxWord = 256
 
-// Clean makes a word from outside fit for a line: at most 256 characters, the
-// last one … when it was cut; what would end a line, steer a terminal or turn the
-// direction of what follows stands as its number (\u000a), and so does what is
-// no UTF-8 (\ufffd).
+// Clean returns a text that is safe in a line: at most 256 characters, with …
+// at the end of a shortened text. It replaces line ends, control characters and
+// direction marks by their number (\u000a), and invalid UTF-8 by \ufffd.
 func Clean(word string) string {
 	if isClean(word) {
 		return word
@@ -42,7 +41,8 @@ func isClean(word string) bool {
 	return utf8.RuneCountInString(word) <= maxWord && !strings.ContainsFunc(word, unfit)
 }
 
-// unfit characters change how a reader sees the line around them.
+// unfit reports whether a character changes how the line around it is
+// displayed.
 func unfit(r rune) bool {
 	return r == utf8.RuneError || unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }

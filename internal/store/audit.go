@@ -31,8 +31,8 @@ func scanEntry(r row) (audit.Entry, error) {
 	return e, err
 }
 
-// writeLines adds the lines of the edit behind the last one of the chain. The
-// lock of the head makes those who write lines take turns.
+// writeLines appends the lines of the edit to the chain. The lock of the head
+// serializes all writers of lines.
 func (e *edit) writeLines(ctx context.Context) error {
 	if len(e.lines) == 0 {
 		return nil
@@ -70,8 +70,8 @@ func (e *edit) writeLines(ctx context.Context) error {
 	return nil
 }
 
-// complete makes a line what is kept of it. Without an actor it is whoever ctx
-// says.
+// complete sets the fields of a line that the store determines. Without an
+// actor, the line gets the actor of ctx.
 func (e *edit) complete(ctx context.Context, l *audit.Entry) (err error) {
 	l.ID = audit.NewID()
 	if l.Actor.Kind == "" {
@@ -101,7 +101,7 @@ func (s *Store) WriteAudit(ctx context.Context, e audit.Entry) error {
 	return s.fail(err, "write an audit line of %s", e.Action)
 }
 
-// orNull is a text for a column that is NULL for none.
+// orNull returns a text for a column that is NULL for "".
 func orNull(text string) sql.NullString {
 	return sql.NullString{String: text, Valid: text != ""}
 }
@@ -110,9 +110,9 @@ func text(document json.RawMessage) sql.NullString {
 	return sql.NullString{String: string(document), Valid: document != nil}
 }
 
-// AuditEntries gives lines newest first: in the order of their edits, whatever
-// the nodes' clocks said. Lines without an edit stand behind the last one before
-// them, by their ids.
+// AuditEntries returns lines newest first, in the order of their edits,
+// independent of the nodes' clocks. Lines without an edit follow the last edit
+// before them, ordered by id.
 func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
 	where := narrowed(f)
 	query := `
@@ -123,7 +123,7 @@ func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry
 	return list, s.fail(err, "list audit entries")
 }
 
-// narrowed is the condition of a reading of the log.
+// narrowed returns the conditions of a filter.
 func narrowed(f audit.Filter) (where filter) {
 	for _, column := range []struct{ condition, value string }{
 		{`id = ?`, f.ID},
@@ -156,10 +156,10 @@ func narrowed(f audit.Filter) (where filter) {
 	return where
 }
 
-// verifyPage is how many lines a walk reads at once.
+// verifyPage is the number of lines that VerifyAudit reads at once.
 const verifyPage = 1000
 
-// VerifyAudit walks the chain in one transaction of one moment, page by page.
+// VerifyAudit verifies the chain in one transaction that sees one state.
 func (s *Store) VerifyAudit(ctx context.Context) (audit.Verdict, error) {
 	v, err := s.verifyAudit(ctx)
 	return v, s.fail(err, "verify the audit log")
@@ -192,7 +192,7 @@ func (s *Store) verifyAudit(ctx context.Context) (audit.Verdict, error) {
 	return walk.End(head, outside), nil
 }
 
-// walkLines takes the lines of the chain until one is not right.
+// walkLines verifies lines in order until one is wrong.
 func walkLines(ctx context.Context, tx *sql.Tx, walk *audit.Walk) error {
 	for after := int64(0); ; {
 		rows, err := tx.QueryContext(ctx, `

@@ -11,30 +11,33 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// maxTries is how often an edit is run when the database asks for it again.
+// maxTries is the maximum number of attempts of a transaction that the database
+// asks to repeat.
 const maxTries = 4
 
-// errUnchanged ends an edit that found nothing to do: it is rolled back, leaves
-// no line, and is no error for the caller.
+// errUnchanged ends an edit that found nothing to do. The edit is rolled back,
+// writes no audit line, and returns no error to its caller.
 var errUnchanged = errors.New("unchanged")
 
-// An edit is one change of the control plane, inside its transaction.
+// An edit is one change of the control plane, within its transaction.
 type edit struct {
 	tx     *sql.Tx
 	engine engine
-	// raises tells an edit from an aside, which makes no revision.
+	// raises is false for an aside, which does not raise the revision.
 	raises bool
-	// revision that the edit makes. An aside has it once its lines are written.
+	// revision is the edit's own revision. An aside has it once its lines are
+	// written.
 	revision int64
-	// at is when what is made stands as made: now, unless another time is told of
-	// (audit.Dated).
+	// at is the creation time of what the edit creates: now, unless the context
+	// has another time (see audit.Dated).
 	at, now time.Time
-	// lines of the audit log, written at the end. The first is of what was asked
-	// for: change may complete it, and add what follows from it.
+	// lines are the audit lines, which are written at the end. The first one
+	// describes the request; change completes it and may add lines for further
+	// effects.
 	lines []audit.Entry
 }
 
-// unknownCommit is the answer when a commit was sent and its reply was lost.
+// unknownCommit returns the error for a lost reply to a commit.
 func unknownCommit(err error) error {
 	return &problem.Problem{
 		Kind: problem.Unavailable, Code: "commit_unknown", Cause: err,
@@ -42,16 +45,16 @@ func unknownCommit(err error) error {
 	}
 }
 
-// edit runs change in one transaction that also raises the revision, adds the
-// audit lines and gives the hint. change may run several times, but not after a
-// commit of which nothing is known: that is for the caller to find out.
+// edit runs change in one transaction, which also raises the revision, writes
+// the audit lines and sends the notification. change may run several times, but
+// not after a commit whose outcome is unknown.
 func (s *Store) edit(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) error {
 	return s.write(ctx, e, true, change)
 }
 
-// aside is an edit of what no snapshot holds and nobody follows: sessions, and
-// lines without a change. It neither raises the revision nor waits for those who
-// do, but for the end of the audit log.
+// aside is edit for changes that no snapshot contains: sessions, and audit
+// lines without a change. It does not raise the revision. It waits only for the
+// head of the audit log.
 func (s *Store) aside(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) error {
 	return s.write(ctx, e, false, change)
 }
@@ -81,8 +84,8 @@ func (s *Store) write(ctx context.Context, e audit.Entry, raises bool, change fu
 	}
 }
 
-// tryWrite is one attempt. committing tells whether an error came from the
-// commit, of which the outcome is then unknown.
+// tryWrite makes one attempt. committing reports whether the error came from
+// the commit, so that the outcome is unknown.
 func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change func(context.Context, *edit) error) (committing bool, err error) {
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
@@ -112,7 +115,7 @@ func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change
 	return false, nil
 }
 
-// raise gives an edit its revision.
+// raise raises the revision, unless the edit is an aside.
 func (e *edit) raise(ctx context.Context) error {
 	if !e.raises {
 		return nil
@@ -120,7 +123,7 @@ func (e *edit) raise(ctx context.Context) error {
 	return e.tx.QueryRowContext(ctx, `UPDATE revision SET n = n + 1 WHERE id = 1 RETURNING n`).Scan(&e.revision)
 }
 
-// exec runs a statement and gives the number of rows that it touched.
+// exec runs a statement and returns the number of affected rows.
 func (e *edit) exec(ctx context.Context, query string, args ...any) (int64, error) {
 	result, err := e.tx.ExecContext(ctx, query, args...)
 	if err != nil {
@@ -129,7 +132,7 @@ func (e *edit) exec(ctx context.Context, query string, args ...any) (int64, erro
 	return result.RowsAffected()
 }
 
-// bury leaves a tombstone.
+// bury adds a tombstone, from which snapshots learn that an object was removed.
 func (e *edit) bury(ctx context.Context, kind, id string) error {
 	_, err := e.exec(ctx, `
 		INSERT INTO tombstones (revision, kind, object_id)
@@ -137,15 +140,15 @@ func (e *edit) bury(ctx context.Context, kind, id string) error {
 	return err
 }
 
-// numbers takes the next numbers of a kind, which were never given out before,
-// and returns the last of them.
+// numbers allocates numbers of a kind, which are never reused, and returns the
+// last one.
 func (e *edit) numbers(ctx context.Context, kind string, count int) (last uint32, err error) {
 	err = e.tx.QueryRowContext(ctx, `
 		UPDATE counters SET n = n + $2 WHERE name = $1 RETURNING n`, kind, count).Scan(&last)
 	return last, err
 }
 
-// concerns completes the first line: what it is about, and whose it is.
+// concerns completes the first audit line: its tenant, object and name.
 func (e *edit) concerns(tenantID, object, name string) {
 	l := &e.lines[0]
 	if tenantID != "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A fault is what a driver's error means, whichever driver it is.
+// A fault is the class of a driver's error.
 type fault uint8
 
 const (
@@ -24,7 +24,7 @@ const (
 	faultCheck                  // a value that the schema refuses
 )
 
-// taken has what callers are told when a unique constraint refuses.
+// taken maps unique constraints to the problem that callers get.
 var taken = map[string]*problem.Problem{
 	"tenants_slug_key": slugTaken,
 	"plans_slug_key":   slugTaken,
@@ -32,8 +32,8 @@ var taken = map[string]*problem.Problem{
 
 var slugTaken = &problem.Problem{Kind: problem.Conflict, Code: "slug_taken", Message: "the slug is taken"}
 
-// fail adds to err what was being done, and gives it a kind if it has one. A
-// Problem made on the way stays as it is.
+// fail adds to err what the method was doing, and the kind of the problem if
+// there is one. A Problem stays unchanged.
 func (s *Store) fail(err error, doing string, args ...any) error {
 	if err == nil {
 		return nil
@@ -79,7 +79,7 @@ func (f fault) problem(constraint string, cause error) error {
 	return p
 }
 
-// missing turns "no rows" into NotFound.
+// missing replaces sql.ErrNoRows by NotFound.
 func missing(err error, what string) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return problem.New(problem.NotFound, "no such %s", what)
@@ -87,7 +87,7 @@ func missing(err error, what string) error {
 	return err
 }
 
-// stale is the answer to an edit of something that changed since it was read.
+// stale returns the error for an edit that is based on an old revision.
 func stale(what string) error {
 	return problem.New(problem.Stale, "the %s was changed since it was read", what)
 }

@@ -26,9 +26,9 @@ func scanInvitation(r row) (accounts.Invitation, error) {
 	return i, err
 }
 
-// CreateInvitation adds a link; NotFound without its tenant or its user. A new
-// person's address may be somebody's: a tenant must not learn whose, so that is
-// told only to whoever has the link.
+// CreateInvitation adds a link; NotFound for an unknown tenant or user. It does
+// not check whether a user has the address, because a tenant must not learn
+// about users of others.
 func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e audit.Entry) (accounts.Invitation, error) {
 	var made accounts.Invitation
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -41,7 +41,8 @@ func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e a
 	return made, s.fail(err, "create an invitation")
 }
 
-// mayInvite holds a link against whom it is for.
+// mayInvite checks that the tenant and the user of a link exist and belong
+// together.
 func (e *edit) mayInvite(ctx context.Context, i accounts.Invitation) error {
 	if err := e.tenantIfAny(ctx, i.TenantID); err != nil || i.UserID == "" {
 		return err
@@ -73,7 +74,8 @@ func (e *edit) addInvitation(ctx context.Context, i accounts.Invitation) (_ acco
 	return i, nil
 }
 
-// Invitation finds by the hash of its token; NotFound for one that is over.
+// Invitation finds an invitation by the hash of its token; NotFound for an
+// expired one.
 func (s *Store) Invitation(ctx context.Context, hash [32]byte, now time.Time) (accounts.Invitation, error) {
 	i, err := queryOne(ctx, s, "invitation", scanInvitation, `
 		SELECT `+invitationColumns+`
@@ -82,7 +84,7 @@ func (s *Store) Invitation(ctx context.Context, hash [32]byte, now time.Time) (a
 	return i, s.fail(err, "load an invitation")
 }
 
-// Invitations lists by id, oldest first, those that are over too.
+// Invitations lists invitations by id, oldest first, with expired ones.
 func (s *Store) Invitations(ctx context.Context, f accounts.UserFilter) ([]accounts.Invitation, error) {
 	var where filter
 	where.whose(f, "")
@@ -94,9 +96,9 @@ func (s *Store) Invitations(ctx context.Context, f accounts.UserFilter) ([]accou
 	return list, s.fail(err, "list invitations")
 }
 
-// AcceptInvitation takes a link, once. A new user has the role, the tenant and
-// (but of the set-up link) the address of the link, whatever u says. The set-up
-// link makes a user only while there is none.
+// AcceptInvitation accepts a link, once. A new user gets the role, the tenant
+// and the address of the link, whatever u has. The set-up link has no address,
+// and creates a user only while there is none.
 func (s *Store) AcceptInvitation(ctx context.Context, hash [32]byte, now time.Time, u accounts.User, e audit.Entry) (accounts.User, error) {
 	var made accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -123,8 +125,8 @@ func (s *Store) AcceptInvitation(ctx context.Context, hash [32]byte, now time.Ti
 	return made, s.fail(err, "accept an invitation")
 }
 
-// renewUser gives somebody who exists another password. A link does not bring
-// back who was disabled.
+// renewUser sets a new password of a user. A link does not enable a disabled
+// user.
 func (e *edit) renewUser(ctx context.Context, id string, u accounts.User) (accounts.User, error) {
 	before, err := e.user(ctx, id)
 	if err != nil {
@@ -139,7 +141,8 @@ func (e *edit) renewUser(ctx context.Context, id string, u accounts.User) (accou
 	return e.changeUser(ctx, before, after, "")
 }
 
-// DeleteInvitation takes a link of one tenant back; "" is the operator.
+// DeleteInvitation removes a link of one tenant, or of the operator if tenantID
+// is "".
 func (s *Store) DeleteInvitation(ctx context.Context, tenantID, id string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		i, err := scanInvitation(ed.tx.QueryRowContext(ctx, `
@@ -155,8 +158,8 @@ func (s *Store) DeleteInvitation(ctx context.Context, tenantID, id string, e aud
 	return s.fail(err, "delete invitation %s", id)
 }
 
-// endLinksOf takes back the open links that a key made: whoever had the key has
-// none of them left.
+// endLinksOf removes the open links that a key created, so that a revoked key
+// leaves none behind.
 func (e *edit) endLinksOf(ctx context.Context, kind, id string) error {
 	_, err := e.exec(ctx, `DELETE FROM invitations WHERE actor_kind = $1 AND actor_id = $2`, kind, id)
 	if err != nil {

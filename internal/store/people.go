@@ -12,8 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Users and invitations leave no tombstones: no snapshot has them, and every
-// request of somebody who is signed in asks the database.
+// Users and invitations have no tombstones, because no snapshot contains them.
 
 const userColumns = `u.id, u.tenant_id, u.email, u.name, u.role, u.password, u.issuer, u.subject, u.disabled,
 	u.created_at, u.updated_at, u.signed_in_at, u.revision`
@@ -52,19 +51,20 @@ func linkTaken() error {
 	return problem.WithCode(problem.Conflict, "link_taken", "this identity of the sign-in provider belongs to somebody else")
 }
 
-// User finds by id.
+// User finds a user by id.
 func (s *Store) User(ctx context.Context, id string) (accounts.User, error) {
 	u, err := s.oneUser(ctx, `u.id = $1`, id)
 	return u, s.fail(err, "load user %s", id)
 }
 
-// UserByEmail finds by address in any case.
+// UserByEmail finds a user by e-mail address, in any case.
 func (s *Store) UserByEmail(ctx context.Context, email string) (accounts.User, error) {
 	u, err := s.oneUser(ctx, `u.email_key = $1`, accounts.FoldEmail(email))
 	return u, s.fail(err, "load a user by e-mail")
 }
 
-// UserBySubject finds who is linked to a person at an OpenID provider.
+// UserBySubject finds the user who is linked to an identity at an OpenID
+// provider.
 func (s *Store) UserBySubject(ctx context.Context, issuer, subject string) (accounts.User, error) {
 	u, err := s.oneUser(ctx, `u.issuer = $1 AND u.subject = $2`, issuer, subject)
 	return u, s.fail(err, "load a user by subject")
@@ -78,7 +78,7 @@ func (s *Store) oneUser(ctx context.Context, condition string, args ...any) (acc
 	return u, err
 }
 
-// Users lists by id, oldest first.
+// Users lists users by id, oldest first.
 func (s *Store) Users(ctx context.Context, f accounts.UserFilter) ([]accounts.User, error) {
 	var where filter
 	where.whose(f, "u.")
@@ -90,8 +90,8 @@ func (s *Store) Users(ctx context.Context, f accounts.UserFilter) ([]accounts.Us
 	return list, s.fail(err, "list users")
 }
 
-// whose adds the conditions of f on a table with tenant_id, search and id; prefix
-// is "" or the table's name with a point.
+// whose adds the conditions of f on a table with the columns tenant_id, search
+// and id. prefix is "" or the table's name and a dot.
 func (w *filter) whose(f accounts.UserFilter, prefix string) {
 	switch {
 	case f.TenantID != "":
@@ -107,7 +107,7 @@ func (w *filter) whose(f accounts.UserFilter, prefix string) {
 	}
 }
 
-// CreateUser adds a user; with setup only while there is none.
+// CreateUser adds a user; with setup only while there is no user.
 func (s *Store) CreateUser(ctx context.Context, u accounts.User, setup bool, e audit.Entry) (accounts.User, error) {
 	var made accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -122,8 +122,8 @@ func (s *Store) CreateUser(ctx context.Context, u accounts.User, setup bool, e a
 	return made, s.fail(err, "create a user")
 }
 
-// refuseSetUp: the first user is made once. Edits take turns, so that nobody
-// comes between.
+// refuseSetUp returns a Conflict if there is a user. Edits are serialized, so
+// no other edit can create one in between.
 func (e *edit) refuseSetUp(ctx context.Context) error {
 	var is bool
 	err := e.tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM users)`).Scan(&is)
@@ -156,7 +156,8 @@ func (e *edit) addUser(ctx context.Context, u accounts.User) (_ accounts.User, e
 	return e.user(ctx, u.ID)
 }
 
-// userTaken tells which of a user's identities somebody has.
+// userTaken returns a Conflict that names which identity of the user exists
+// already.
 func (e *edit) userTaken(ctx context.Context, u accounts.User) error {
 	taken, err := e.emailTaken(ctx, u.Email)
 	switch {
@@ -175,7 +176,7 @@ func (e *edit) emailTaken(ctx context.Context, email string) (taken bool, err er
 	return taken, err
 }
 
-// tenantIfAny refuses a tenant that is not there; "" is the operator.
+// tenantIfAny returns NotFound for an unknown tenant; "" is the operator.
 func (e *edit) tenantIfAny(ctx context.Context, tenantID string) error {
 	if tenantID == "" {
 		return nil
@@ -193,12 +194,12 @@ func (e *edit) user(ctx context.Context, id string) (accounts.User, error) {
 }
 
 // UpdateUser writes name, role, password, link and disabled if the stored
-// revision is ifRevision. A user stays where it belongs: one of another tenant
-// than u says is not found.
+// revision is ifRevision. A user cannot move to another tenant: a user of
+// another tenant than u.TenantID is not found.
 //
-// When role, password or disabled change, sessions beside keep end, and so do
-// the links by which the user could set a password. Somebody who is disabled
-// keeps none.
+// If role, password or disabled change, all sessions except keep end, and so do
+// the links by which the user could set a password. A disabled user keeps no
+// session.
 func (s *Store) UpdateUser(ctx context.Context, u accounts.User, ifRevision int64, keep string, e audit.Entry) (accounts.User, error) {
 	var now accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -218,7 +219,8 @@ func (s *Store) UpdateUser(ctx context.Context, u accounts.User, ifRevision int6
 	return now, s.fail(err, "update user %s", u.ID)
 }
 
-// changeUser writes what may change of a user, with what follows from it.
+// changeUser writes the changeable fields of a user and ends sessions and
+// links.
 func (e *edit) changeUser(ctx context.Context, before, u accounts.User, keep string) (accounts.User, error) {
 	_, err := e.exec(ctx, `
 		UPDATE users
@@ -247,7 +249,7 @@ func (e *edit) changeUser(ctx context.Context, before, u accounts.User, keep str
 	return e.user(ctx, before.ID)
 }
 
-// endAccess ends the sessions of a user beside keep, and its open links.
+// endAccess ends the sessions of a user except keep, and their open links.
 func (e *edit) endAccess(ctx context.Context, userID, keep string) error {
 	if _, err := e.exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2`, userID, keep); err != nil {
 		return fmt.Errorf("end its sessions: %w", err)
@@ -258,9 +260,9 @@ func (e *edit) endAccess(ctx context.Context, userID, keep string) error {
 	return nil
 }
 
-// keepAnOwner refuses an edit, made already, after which no owner could sign in,
-// if the user was one before. Edits take turns, so that two owners cannot both
-// rely on each other.
+// keepAnOwner returns a Conflict if the user was an owner and no owner is left
+// who can sign in. It runs after the change. Edits are serialized, so two
+// owners cannot remove each other.
 func (e *edit) keepAnOwner(ctx context.Context, before accounts.User) error {
 	if before.Role != accounts.Owner || before.Disabled || before.Password == "" && before.Issuer == "" {
 		return nil
@@ -276,7 +278,7 @@ func (e *edit) keepAnOwner(ctx context.Context, before accounts.User) error {
 	return err
 }
 
-// DeleteUser removes a user with sessions and links.
+// DeleteUser removes a user with their sessions and links.
 func (s *Store) DeleteUser(ctx context.Context, id string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		before, err := ed.user(ctx, id)
@@ -292,7 +294,7 @@ func (s *Store) DeleteUser(ctx context.Context, id string, e audit.Entry) error 
 	return s.fail(err, "delete user %s", id)
 }
 
-// ownerOf gives whose user an aside is about, for its line.
+// ownerOf adds the user and their tenant to the audit line of an aside.
 func (e *edit) ownerOf(ctx context.Context, userID string) error {
 	var email string
 	var tenantID sql.NullString

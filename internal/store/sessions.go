@@ -36,9 +36,9 @@ func scanSession(r row) (accounts.Session, error) {
 	return n.session(), err
 }
 
-// CreateSession adds a session, notes the sign-in on its user and writes the
-// line; NotFound for a user who is gone or disabled. Without times of its own it
-// begins now and ends after accounts.SessionLife.
+// CreateSession adds a session, updates the last sign-in of its user and writes
+// the audit line; NotFound for a user who was removed or disabled. By default a
+// session begins now and ends after accounts.SessionLife.
 func (s *Store) CreateSession(ctx context.Context, n accounts.Session, e audit.Entry) (accounts.Session, error) {
 	var made accounts.Session
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -61,8 +61,8 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 	}
 	n.CreatedAt, n.SeenAt, n.ExpiresAt = stored(n.CreatedAt), stored(n.SeenAt), stored(n.ExpiresAt)
 	n.Address, n.Agent = audit.Clean(n.Address), audit.Clean(n.Agent)
-	// The user first: whoever disables it waits for this session and ends it, or
-	// comes before and is seen here.
+	// The user first: an edit that disables the user either waits for this
+	// session and ends it, or commits before and is visible here.
 	found, err := e.exec(ctx, `UPDATE users SET signed_in_at = $2 WHERE id = $1 AND NOT disabled`, n.UserID, n.CreatedAt)
 	if err == nil && found == 0 {
 		err = missing(sql.ErrNoRows, "user")
@@ -84,11 +84,13 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 	return n, err
 }
 
-// idleSince is when a session that is idle at now was last seen at the latest.
+// idleSince returns the time before which a session must have been seen to be
+// idle at now.
 func idleSince(now time.Time) time.Time { return stored(now.Add(-accounts.SessionIdle)) }
 
-// Session finds a session with its user, in one query. That it was seen is noted
-// beside that: a database that cannot write now signs nobody out.
+// Session finds a session and its user in one query. It updates when the
+// session was last seen in a separate statement, so that people stay signed in
+// while the database is read-only.
 func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time) (accounts.Session, accounts.User, error) {
 	var n sessionRow
 	var u userRow
@@ -113,8 +115,8 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time) (acco
 	return found, u.user(), nil
 }
 
-// noteSeen never moves the note back, and not for a session that has another
-// token by now.
+// noteSeen updates when a session was last seen. It never moves the time back,
+// and it ignores a session whose token was renewed.
 func (s *Store) noteSeen(ctx context.Context, n *accounts.Session, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -127,7 +129,7 @@ func (s *Store) noteSeen(ctx context.Context, n *accounts.Session, now time.Time
 	return err
 }
 
-// RenewSession gives a session another hash: the one before is no longer known.
+// RenewSession replaces the hash of a session.
 func (s *Store) RenewSession(ctx context.Context, id string, hash [32]byte) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -141,7 +143,7 @@ func (s *Store) RenewSession(ctx context.Context, id string, hash [32]byte) erro
 	return s.fail(err, "renew session %s", id)
 }
 
-// Sessions of a user that are not over, newest first.
+// Sessions returns the open sessions of a user, newest first.
 func (s *Store) Sessions(ctx context.Context, userID string, now time.Time) ([]accounts.Session, error) {
 	list, err := queryAll(ctx, s, scanSession, `
 		SELECT `+sessionColumns+`
@@ -151,8 +153,8 @@ func (s *Store) Sessions(ctx context.Context, userID string, now time.Time) ([]a
 	return list, s.fail(err, "list sessions of user %s", userID)
 }
 
-// EndSession removes one session of a user, or all but keep. Without any that
-// ends there is no line; NotFound for a user who is gone.
+// EndSession removes one session of a user, or all except keep. It writes no
+// line if no session ends; NotFound for an unknown user.
 func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit.Entry) (int, error) {
 	var ended int64
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -175,12 +177,13 @@ func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit
 	return int(ended), nil
 }
 
-// overRows is how many rows EndOverSessions removes at once.
+// overRows is the number of rows that EndOverSessions removes in one
+// transaction.
 const overRows = 1000
 
-// EndOverSessions removes sessions that are over, and invitations that have been
-// for as long as they lived, so that people see for a while what became of them.
-// It goes in pieces, so that sign-ins come between.
+// EndOverSessions removes expired sessions, and invitations some time after
+// they expired, so that people see for a while what became of them. It removes
+// rows in pieces, so that sign-ins do not wait.
 func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
 	for _, over := range []struct {
 		table, column string

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// Setting gives "" without one.
+// Setting returns the value of a setting, or "" without one.
 func (s *Store) Setting(ctx context.Context, name string) (string, error) {
 	value, err := queryOne(ctx, s, "", scanValue[string], `SELECT value FROM settings WHERE name = $1`, name)
 	if errors.Is(err, sql.ErrNoRows) {

@@ -36,23 +36,25 @@ var (
 // Config of a Store.
 type Config struct {
 	// URL of the database: sqlite://data/h.db (relative), sqlite:///abs/h.db
-	// (absolute) or postgres://…. No default.
+	// (absolute) or postgres://…. Required.
 	URL string
-	// Serve says that this process serves checks. On SQLite it then holds a lock
-	// file against another one that serves, and looks through the file for
-	// damage first, a second for 100,000 tenants. Default false.
+	// Serve means that this process serves checks. On SQLite, Open then takes a
+	// lock file, so that no other process serves the same file, and checks the
+	// file for damage. The check takes about one second for 100,000 tenants.
+	// Default false.
 	Serve bool
-	// Timeout bounds every method but Changes, which may take twelve times as
-	// long. Default 5 s.
+	// Timeout bounds every method except Changes, which may take twelve times
+	// as long. Default 5 s.
 	Timeout time.Duration
-	// Logger hears of lost connections. Default: silent.
+	// Logger reports lost connections. Default: none.
 	Logger *slog.Logger
-	// Now is the clock of created, updated and audited times. Default time.Now.
+	// Now returns the time for created, updated and audited times. Default
+	// time.Now.
 	Now func() time.Time
 }
 
-// A Store is a database with the schema of migrations. Its methods may be
-// called from several goroutines.
+// A Store is a database with the schema of the package migrations. It is safe
+// for concurrent use.
 type Store struct {
 	engine  engine
 	writer  *sql.DB
@@ -62,38 +64,39 @@ type Store struct {
 	now     func() time.Time
 }
 
-// An engine is what differs between the databases.
+// An engine has the differences between the databases.
 type engine interface {
-	// oneMoment are the options of a transaction whose reads are all of one moment.
+	// oneMoment returns the options of a transaction whose reads all see the
+	// same state.
 	oneMoment() *sql.TxOptions
-	// clock is an SQL expression of the database's own time, in microseconds since
-	// the epoch.
+	// clock returns an SQL expression for the database's own time, in
+	// microseconds since the epoch.
 	clock() string
-	// announce gives the hint that the revision rose, in the edit's transaction;
-	// announced is called after its commit.
+	// announce sends the notification that the revision rose, in the edit's
+	// transaction. announced is called after the commit.
 	announce(ctx context.Context, tx *sql.Tx, revision int64) error
 	announced()
 	// notify is snapshot.Source.Notify.
 	notify(ctx context.Context, changed func()) error
-	// lockCounts holds the counts until tx ends: shared by those who add, alone by
-	// who gives rows up.
+	// lockCounts locks the counts until tx ends: shared for transactions that
+	// add counts, exclusive for one that moves the marks.
 	lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error
-	// fault judges a driver's error.
+	// fault classifies a driver's error.
 	fault(err error) (f fault, constraint string)
-	// migrations gives the steps and a driver with a connection of its own, which
+	// migrations returns the steps and a driver with its own connection, which
 	// the driver's Close closes.
 	migrations() (steps fs.FS, folder string, driver database.Driver, err error)
-	// lockMigrations keeps other processes from migrating until unlock is called.
+	// lockMigrations prevents other processes from migrating until unlock is
+	// called.
 	lockMigrations(ctx context.Context) (unlock func(), err error)
 	// hasTable reports whether the database has a table of that name.
 	hasTable(ctx context.Context, name string) (bool, error)
 	close() error
 }
 
-// Open connects to the database. It neither reads nor changes the schema:
-// Migrate does. While a Postgres is away the error is of kind
-// problem.Unavailable, and trying again may help; any other error is for a
-// person to mend.
+// Open connects to the database. It neither reads nor changes the schema: see
+// Migrate. If a Postgres server is unavailable, the error has the kind
+// problem.Unavailable, and a retry may help. All other errors need a person.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{timeout: c.Timeout, log: c.Logger, now: c.Now}
 	if s.timeout <= 0 {
@@ -121,18 +124,18 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends all connections and gives locks back. Nothing may be running.
+// Close closes all connections and releases locks. No method may be running.
 func (s *Store) Close() error { return s.engine.close() }
 
-// Notify runs until ctx ends and calls changed whenever the database says that
-// the revision rose: on Postgres by LISTEN, also for other nodes' edits; on
-// SQLite after this process's own. It is a hint, and some may be lost.
+// Notify runs until ctx ends and calls changed when the database reports that
+// the revision rose: on Postgres by LISTEN, also for edits of other nodes; on
+// SQLite after edits of this process. Some calls may be lost.
 func (s *Store) Notify(ctx context.Context, changed func()) error {
 	return s.engine.notify(ctx, changed)
 }
 
-// read runs fn with the time that a method has, and once more if the connection
-// was lost: a read may be repeated.
+// read runs fn within the timeout of a method. It runs fn again if the
+// connection was lost.
 func (s *Store) read(ctx context.Context, fn func(context.Context) error) error {
 	return s.readWithin(ctx, s.timeout, fn)
 }
@@ -147,7 +150,7 @@ func (s *Store) readWithin(ctx context.Context, most time.Duration, fn func(cont
 	return err
 }
 
-// jitter waits between half of d and d, or until ctx ends.
+// jitter waits for a random time between half of d and d, or until ctx ends.
 func jitter(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer timer.Stop()
@@ -157,15 +160,15 @@ func jitter(ctx context.Context, d time.Duration) {
 	}
 }
 
-// stored is a time as the databases keep it.
+// stored returns a time in the precision of the databases.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// nullable is a time for a column that is NULL for the zero time.
+// nullable returns a time for a column that is NULL for the zero time.
 func nullable(t time.Time) sql.NullTime {
 	return sql.NullTime{Time: stored(t), Valid: !t.IsZero()}
 }
 
-// instant reads a column that may be NULL back.
+// instant returns the time of a column that may be NULL.
 func instant(t sql.NullTime) time.Time {
 	if !t.Valid {
 		return time.Time{}
@@ -173,7 +176,7 @@ func instant(t sql.NullTime) time.Time {
 	return t.Time.UTC()
 }
 
-// A row is what scans: *sql.Row or *sql.Rows.
+// A row is a *sql.Row or a *sql.Rows.
 type row interface{ Scan(dest ...any) error }
 
 // collect scans all rows and closes them.
@@ -226,13 +229,13 @@ func queryOne[T any](ctx context.Context, s *Store, what string, scan func(row) 
 	return v, err
 }
 
-// A filter gathers the conditions of a WHERE that are asked for.
+// A filter collects the conditions of a WHERE clause.
 type filter struct {
 	conditions []string
 	args       []any
 }
 
-// and adds a condition, with a ? for each of args.
+// and adds a condition that has a ? for each of args.
 func (f *filter) and(condition string, args ...any) {
 	for _, arg := range args {
 		f.args = append(f.args, arg)
@@ -252,7 +255,7 @@ func (f *filter) tenant(id string) {
 	f.and(`tenant_id = ?`, id)
 }
 
-// where gives the WHERE clause, or nothing without conditions.
+// where returns the WHERE clause, or "" without conditions.
 func (f *filter) where() string {
 	if len(f.conditions) == 0 {
 		return ""
@@ -260,7 +263,7 @@ func (f *filter) where() string {
 	return "WHERE " + strings.Join(f.conditions, " AND ")
 }
 
-// limit gives a LIMIT clause: of a page's usual size when n does not say.
+// limit returns a LIMIT clause: of n rows, or of the default page if n is 0.
 func (f *filter) limit(n int) string {
 	const usual = 100
 	if n <= 0 {
@@ -270,14 +273,15 @@ func (f *filter) limit(n int) string {
 	return fmt.Sprintf("LIMIT $%d", len(f.args))
 }
 
-// contains is a LIKE pattern, with ESCAPE '\', for text anywhere in a column in
-// lower case.
+// contains returns a LIKE pattern, with ESCAPE '\', for a text anywhere in a
+// column in lower case.
 func contains(text string) string { return "%" + escaped(strings.ToLower(text)) + "%" }
 
-// escaped is a text in a LIKE pattern with ESCAPE '\' that stands for itself.
+// escaped returns a LIKE pattern, with ESCAPE '\', that matches only the text
+// itself.
 func escaped(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
 }
 
-// searchText is what contains looks in.
+// searchText returns the text in which contains searches.
 func searchText(slug, name string) string { return strings.ToLower(slug + "\n" + name) }
