@@ -419,9 +419,9 @@ func TestTooHeavyDraft(t *testing.T) {
 	}
 	p, err := w.plans.CreatePlan(t.Context(), "heavy", plans.New(d))
 	must(t, err)
-	says(t, "diff", w.get("/plans/heavy/diff", "editor"), 200, []string{"36 limits could be charged for one request"}, "Publish…")
-	says(t, "form", w.get("/plans/heavy/publish", "editor"), 200, []string{"36 limits could be charged"}, "Publish for")
-	says(t, "post", w.post("/plans/heavy/publish", "editor", url.Values{"revision": {fmt.Sprint(p.DraftRevision)}, "note": {""}}), 422, []string{"36 limits could be charged"})
+	says(t, "diff", w.get("/plans/heavy/diff", "editor"), 200, []string{"one request could be charged to 36 limits"}, "Publish…")
+	says(t, "form", w.get("/plans/heavy/publish", "editor"), 200, []string{"could be charged to 36 limits"}, "Publish for")
+	says(t, "post", w.post("/plans/heavy/publish", "editor", url.Values{"revision": {fmt.Sprint(p.DraftRevision)}, "note": {""}}), 422, []string{"could be charged to 36 limits"})
 }
 
 func TestHistoryAndRollback(t *testing.T) {
