@@ -15,7 +15,7 @@ import (
 
 var (
 	shownStatus = regexp.MustCompile(`data-status="(\d+)" data-reason="([a-z_]+)" data-passes-at="([^"]*)"`)
-	shownPolicy = regexp.MustCompile(`data-policy="([^"]+)" data-applies="(true|false)"`)
+	shownPolicy = regexp.MustCompile(`data-applies="(true|false)" data-policy="([^"]+)"`)
 	shownLimit  = regexp.MustCompile(`data-limit="([^"]+)" data-remaining="(\d+)"`)
 	shownHeader = regexp.MustCompile(`(?m)^(RateLimit-Policy|RateLimit): (.*)$`)
 )
@@ -92,7 +92,7 @@ func TestExplainPageSaysWhatTheAPISays(t *testing.T) {
 			}
 		}
 		for _, m := range shownPolicy.FindAllStringSubmatch(page.body, -1) {
-			shown = append(shown, m[1]+m[2])
+			shown = append(shown, m[2]+m[1])
 		}
 		for _, m := range shownLimit.FindAllStringSubmatch(page.body, -1) {
 			held = append(held, m[1]+m[2])

@@ -59,12 +59,15 @@ func TestExceptionsDecisions(t *testing.T) {
 	}
 }
 
+// limitName is the name of an algorithm in the form of a limit's name.
+func limitName(a enforcement.Algorithm) string { return strings.ReplaceAll(a.String(), "_", "-") }
+
 // subjectOfEveryAlgorithm has a limit of every algorithm. Windows are long: Redis drops
 // a key by its own clock.
 func subjectOfEveryAlgorithm(t *rapid.T, tenant uint32) *enforcement.Subject {
 	spec := enforcement.RuleSpec{Policy: "p"}
 	for a := enforcement.FixedWindow; a <= enforcement.GCRA; a++ {
-		l := enforcement.Limit{Name: a.String(), Algorithm: a, Quota: rapid.Int64Range(3, 9).Draw(t, "quota"), Window: 10 * time.Minute}
+		l := enforcement.Limit{Name: limitName(a), Algorithm: a, Quota: rapid.Int64Range(3, 9).Draw(t, "quota"), Window: 10 * time.Minute}
 		spec.Limits = append(spec.Limits, enforcement.RuleLimit{Limit: l, Cell: uint32(a), Meter: l.Compile(1)})
 	}
 	plan, err := enforcement.CompilePlan("p", 1, []enforcement.RuleSpec{spec})
@@ -85,7 +88,7 @@ func drawOverride(t *rapid.T, i, now int64) enforcement.Override {
 	}
 	for a := enforcement.FixedWindow; a <= enforcement.GCRA; a++ {
 		o.Limits = append(o.Limits, enforcement.OverrideLimit{
-			Name: a.String(), Quota: rapid.Int64Range(enforcement.Keep, 9).Draw(t, "other quota"), Burst: enforcement.Keep,
+			Name: limitName(a), Quota: rapid.Int64Range(enforcement.Keep, 9).Draw(t, "other quota"), Burst: enforcement.Keep,
 			Window: rapid.SampledFrom([]time.Duration{0, 5 * time.Minute, 15 * time.Minute}).Draw(t, "other window"),
 		})
 	}

@@ -124,7 +124,7 @@ func TestEngineOpensTheBreaker(t *testing.T) {
 	l := open(t, redis.Config{URL: server.URL(), Timeout: timeout}) // and nobody runs Run
 	limit := perHour
 	plan, err := enforcement.CompilePlan("p", 1, []enforcement.RuleSpec{{Policy: "a", Limits: []enforcement.RuleLimit{{
-		Limit: enforcement.Limit{Algorithm: limit.Algorithm, Quota: limit.Quota, Window: time.Hour}, Cell: 1, Meter: limit,
+		Limit: enforcement.Limit{Name: "l1", Algorithm: limit.Algorithm, Quota: limit.Quota, Window: time.Hour}, Cell: 1, Meter: limit,
 	}}}})
 	if err != nil {
 		t.Fatal(err)

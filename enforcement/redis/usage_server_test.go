@@ -62,7 +62,7 @@ func user(name string) []enforcement.Attribute {
 func keyedSubject(t *rapid.T, tenant uint32) *enforcement.Subject {
 	spec := enforcement.RuleSpec{Policy: "p", CountBy: []string{"user"}}
 	for a := enforcement.FixedWindow; a <= enforcement.GCRA; a++ {
-		l := enforcement.Limit{Name: a.String(), Algorithm: a, Quota: rapid.Int64Range(3, 300).Draw(t, "quota"), Window: 10 * time.Minute}
+		l := enforcement.Limit{Name: limitName(a), Algorithm: a, Quota: rapid.Int64Range(3, 300).Draw(t, "quota"), Window: 10 * time.Minute}
 		spec.Limits = append(spec.Limits, enforcement.RuleLimit{Limit: l, Cell: uint32(a), Meter: l.Compile(1)})
 	}
 	plan, err := enforcement.CompilePlan("p", 1, []enforcement.RuleSpec{spec})

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
+
+	"github.com/headgate/headgate/internal/logging"
 )
 
 var update = flag.Bool("update", false, "write testdata/series.txt again")
@@ -67,6 +69,7 @@ func everySeries() *Recorder {
 		Snapshot: func() SnapshotState { return SnapshotState{} }, Redis: func() RedisState { return RedisState{} },
 		Flush: func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
 		Admission: func() AdmissionState { return AdmissionState{} }, Leases: func() LeaseState { return LeaseState{} },
+		Log: func() logging.Status { return logging.Status{} },
 	})
 }
 
