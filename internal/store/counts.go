@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"time"
@@ -225,13 +226,17 @@ func addBatch(ctx context.Context, tx *sql.Tx, b sorted) error {
 	return nil
 }
 
-// noteDue says that a row above does not hold all that is below it. It locks
-// the note until the transaction ends: a roll-up that would end it waits.
+// noteDue notes that a roll-up is due, because a row of its step lacks rows of the
+// step below. It locks the note until the transaction ends: a roll-up that would
+// remove the note waits.
+//
+// The number of a new note is random. If it were always 1, a roll-up that began
+// before another one removed the note would take a later note for its own.
 func noteDue(ctx context.Context, tx *sql.Tx, r metrics.RollUp) error {
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO roll_ups_due (step, at, n)
-		VALUES ($1, $2, 1)
-		ON CONFLICT (step, at) DO UPDATE SET n = roll_ups_due.n + 1`, string(r.Step), r.At)
+		VALUES ($1, $2, $3)
+		ON CONFLICT (step, at) DO UPDATE SET n = roll_ups_due.n + 1`, string(r.Step), r.At, 1+rand.Int64N(1<<62))
 	if err != nil {
 		return fmt.Errorf("note what is to be rolled up: %w", err)
 	}

@@ -30,6 +30,7 @@ var countTests = []struct {
 	{"a late batch is rolled up again", testRollUpLate},
 	{"many tenants are rolled up each", testRollUpManyTenants},
 	{"a batch during a roll-up is rolled up again", testRollUpMeanwhile},
+	{"a batch after another roll-up is rolled up again", testRollUpOvertaken},
 	{"roll-ups and additions meet without loss", testRollUpConcurrent},
 	{"a roll-up that cannot merge changes no counts", testRollUpFailed},
 	{"nothing is pruned before it is rolled up", testPruneKeeps},
@@ -405,6 +406,31 @@ func testRollUpMeanwhile(s *suite) {
 	if rows := s.counts(metrics.Hour, 1, metrics.KindTotal); len(rows) != 1 || rows[0].Requests != 1 {
 		s.Errorf("an hour that was not due was written: %+v", rows)
 	}
+}
+
+// A roll-up that another one overtakes does not remove the note of a batch that
+// comes after that.
+func testRollUpOvertaken(s *suite) {
+	r := metrics.RollUp{Step: metrics.Hour, At: noon}
+	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{
+		Node: "a", Seq: 1, Counts: []metrics.CountRow{count(noon, 1, 10)}, Sketches: []metrics.SketchRow{sketch(noon, 1, "a", `["x"]`)},
+	}))
+	s.must(s.Store.RollUp(s.ctx, r, func(name string, docs [][]byte) ([]byte, error) {
+		merged, err := joined(name, docs)
+		if err == nil {
+			err = s.Other.RollUp(s.ctx, r, joined)
+		}
+		if err == nil {
+			err = s.Other.AddCounts(s.ctx, metrics.Batch{
+				Node: "b", Seq: 1, Counts: []metrics.CountRow{count(noon, 1, 100)}, Sketches: []metrics.SketchRow{sketch(noon, 1, "b", `["y"]`)},
+			})
+		}
+		return merged, err
+	}))
+	s.same("due", s.due(noon+anHour), []metrics.RollUp{r})
+	s.rollUp(noon + anHour)
+	s.same("counts", s.counts(metrics.Hour, 1, metrics.KindTotal), []metrics.CountRow{count(noon, 1, 110)})
+	s.same("sketches", s.sketches(metrics.Hour, 1, metrics.SketchLimitedKeys), []metrics.SketchRow{sketch(noon, 1, "", `["x","y"]`)})
 }
 
 // Two nodes add, two roll up, and one prunes, all at once: in the end each step
