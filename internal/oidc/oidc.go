@@ -47,9 +47,6 @@ type Config struct {
 	Now func() time.Time
 }
 
-// cookieLife is how long a sign-in may take at the provider.
-const cookieLife = 10 * time.Minute
-
 // A Provider is one OpenID provider. It is safe for concurrent use.
 type Provider struct {
 	cfg   Config

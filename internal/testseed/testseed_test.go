@@ -11,7 +11,7 @@ func TestSeed(t *testing.T) {
 		t.Errorf("seed %d", seed)
 	}
 	t.Setenv(variable, "")
-	if Seed(t) == Seed(t) {
+	if first, second := Seed(t), Seed(t); first == second {
 		t.Error("two random seeds are the same")
 	}
 }
