@@ -51,7 +51,7 @@ func TestKilledNodeHoldsLeases(t *testing.T) {
 	if least := 6000 - 2*6000/(10*nodes); window > 6000 || window < int64(least) {
 		t.Errorf("%d units of the window were admitted, want %d to 6000", window, least)
 	}
-	if most := 1000 + int64(took.Milliseconds())/10 + 1; bucket > most {
+	if most := 1000 + took.Milliseconds()/10 + 1; bucket > most {
 		t.Errorf("%d units of the bucket were admitted in %s, want at most %d", bucket, took, most)
 	}
 	t.Logf("%d of 6000 units of the window and %d of the bucket were admitted in %s", window, bucket, took)
