@@ -97,7 +97,7 @@ func readCatalogue(text string) (catalogue, error) {
 
 func theCatalogue(t *testing.T) catalogue {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(root, "metrics", "testdata", "series.txt"))
+	text, err := os.ReadFile(filepath.Join(root, "internal", "metrics", "testdata", "series.txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
