@@ -69,6 +69,25 @@ func TestSystem(t *testing.T) {
 			[]string{"2 nodes, 1 not well", "Redis away for 4", "breaker open"},
 			nil,
 		},
+		"refusing": {
+			[]func(*nodes.Node){same, func(n *nodes.Node) {
+				n.Redis.Refusal = nodes.Refusal{Since: n.At.Add(-40 * time.Second), Code: "OOM", Answer: "OOM command not allowed"}
+			}},
+			[]string{"2 nodes, 1 not well", "Redis refuses writes for 4", "OOM command not allowed", "refuses writes"},
+			[]string{"all well"},
+		},
+		"lost": {
+			[]func(*nodes.Node){same, func(n *nodes.Node) { n.Redis.LostAt, n.Redis.Lost = n.At.Add(-40*time.Second), "Redis was emptied" }},
+			[]string{"2 nodes, 1 not well", "Redis lost counts 4", "Redis was emptied", "Lost counts"},
+			[]string{"all well"},
+		},
+		"database": {
+			[]func(*nodes.Node){same, func(n *nodes.Node) {
+				n.Database.Refusal = nodes.Refusal{Since: n.At.Add(-40 * time.Second), Code: "full", Answer: "the database has no space left"}
+			}},
+			[]string{"2 nodes, 1 not well", "the database refuses writes for 4", "no space left"},
+			[]string{"all well"},
+		},
 		"waiting": {[]func(*nodes.Node){func(n *nodes.Node) { n.Counts.Waiting, n.Counts.WaitingRows = time.Minute, 4000 }}, []string{"1 not well", "counts waiting: 4,000 rows"}, nil},
 	} {
 		w := newWorld(t)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/internal/snapshot"
 )
 
@@ -28,6 +30,7 @@ func (n *node) tell(work context.Context, tasks *errgroup.Group, s *serveCommand
 	}
 	a.counted = a.always.StartedAt.Truncate(time.Second)
 	n.beacon = nodes.NewBeacon(nodes.Config{Store: n.store, Report: a.report, Logger: log})
+	n.fleet.ShowOwn(n.beacon)
 	tasks.Go(func() error { return n.beacon.Run(work) })
 }
 
@@ -59,8 +62,14 @@ func (a *account) report(context.Context) nodes.Node {
 	if a.shared != nil {
 		status := a.shared.Status()
 		n.Redis = nodes.Redis{
-			Reachable: status.Reachable, Since: status.Since, Version: status.Version, MaxMemoryPolicy: status.MaxMemoryPolicy,
+			Reachable: status.Reachable, Since: status.Since, Refusal: nodes.Refusal(status.Refusal), LostAt: status.Loss.At, Version: status.Version, MaxMemoryPolicy: status.MaxMemoryPolicy,
 			Mismatches: status.Mismatches, BreakerOpened: status.BreakerOpened, RoundTrips: a.trips.Lap(),
+		}
+		if !status.Loss.At.IsZero() {
+			n.Redis.Lost = status.Loss.String()
+		}
+		if status.Err != nil {
+			n.Redis.Err = brief(status.Err)
 		}
 	}
 	status := a.watcher.Status()
@@ -72,6 +81,7 @@ func (a *account) report(context.Context) nodes.Node {
 		n.Snapshot.Held = brief(status.Held)
 	}
 	n.Database.Polls = a.polls.Lap()
+	n.Database.Refusal = a.store.WriteRefusal()
 	n.Counts = a.counts()
 	n.Process = used()
 	return n
@@ -94,6 +104,12 @@ func (a *account) counts() nodes.Counts {
 	c := nodes.Counts{
 		WaitingRows: int64(waiting.WaitingRows), WaitingRefusals: int64(waiting.WaitingRefusals), Waiting: waiting.Waiting,
 		FlushedAt: waiting.FlushedAt, FailingSince: waiting.FailingSince, Folded: waiting.Folded, NotKept: waiting.NotKept,
+	}
+	if waiting.Failure != nil {
+		c.Failure = "the log has the error"
+		if p := (*problem.Problem)(nil); errors.As(waiting.Failure, &p) {
+			c.Failure = p.Message
+		}
 	}
 	seconds := a.recorder.Seconds(0, a.counted)
 	for i := range seconds {

@@ -95,6 +95,9 @@ func (n *node) refresh(log *slog.Logger) func(context.Context) {
 	}
 }
 
+// lossTold is how long readiness tells of lost data.
+const lossTold = time.Hour
+
 // readiness tells what this node is ready for. Redis is not part of it: it away
 // is degraded, or one fault would take every node out.
 func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
@@ -121,10 +124,24 @@ func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 		if status.Problems > 0 {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("%d rows cannot be used as stored: plans and tenants keep their last good version, anything else is left out; the log names them", status.Problems))
 		}
+		n.warnOfDatabase(&r)
 		n.warnOfRedis(&r)
 		return r
 	}
 }
+
+// warnOfDatabase says what the database answers to writes, and which counts wait.
+func (n *node) warnOfDatabase(r *api.Readiness) {
+	if f := n.store.WriteRefusal(); !f.Since.IsZero() {
+		r.Warnings = append(r.Warnings, "the database has refused writes since "+instant(f.Since)+" ("+f.Answer+"): edits are refused and counts wait")
+	}
+	if s := n.flusher.Status(); !s.FailingSince.IsZero() {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("counts have not been written since %s: %d rows wait, the oldest for %s",
+			instant(s.FailingSince), s.WaitingRows, s.Waiting.Truncate(time.Second)))
+	}
+}
+
+func instant(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 func (n *node) warnOfRedis(r *api.Readiness) {
 	if n.shared == nil {
@@ -133,7 +150,18 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 	status := n.shared.Status()
 	if !status.Reachable {
 		r.Degraded = true
-		r.Warnings = append(r.Warnings, "Redis has been away since "+status.Since.UTC().Format(time.RFC3339)+": the policies' on_failure answers")
+		text := "Redis has been away since " + instant(status.Since) + ": the policies' on_failure answers"
+		if status.Err != nil {
+			text += " (" + brief(status.Err) + ")"
+		}
+		r.Warnings = append(r.Warnings, text)
+	}
+	if f := status.Refusal; !f.Since.IsZero() {
+		r.Degraded = true
+		r.Warnings = append(r.Warnings, "Redis has refused writes since "+instant(f.Since)+" ("+f.Answer+"): the policies' on_failure answers")
+	}
+	if at := status.Loss.At; !at.IsZero() && time.Since(at) < lossTold {
+		r.Warnings = append(r.Warnings, "Redis lost counts, noticed at "+instant(at)+": "+status.Loss.String()+"; quota was handed out again")
 	}
 	if status.Evicts() {
 		r.Warnings = append(r.Warnings, "Redis may evict counters (maxmemory-policy "+status.MaxMemoryPolicy+"): quota can be forgotten; set noeviction")

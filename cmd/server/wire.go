@@ -159,6 +159,10 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
 		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Log: s.log.Status,
+		Database: func() metrics.Refusing {
+			r := n.store.WriteRefusal()
+			return metrics.Refusing{Since: r.Since, Code: r.Code}
+		},
 		Flush: func() metrics.FlushState { return n.flusher.Status() },
 	})
 	n.flusher = metrics.NewFlusher(n.recorder, n.store, metrics.FlusherConfig{Node: n.id, StopTimeout: s.ShutdownTimeout, Logger: log})
@@ -280,7 +284,8 @@ func (n *node) redisState() func() metrics.RedisState {
 	}
 	return func() metrics.RedisState {
 		status := n.shared.Status()
-		return metrics.RedisState{Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches, Calls: status.Calls, Recalled: status.Recalled}
+		return metrics.RedisState{Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches, Calls: status.Calls, Recalled: status.Recalled,
+			Losses: status.Losses, Refusing: metrics.Refusing{Since: status.Refusal.Since, Code: status.Refusal.Code}}
 	}
 }
 

@@ -24,6 +24,7 @@ load 1m
 	headgate_build_info{job="headgate",instance="b",version="1",revision="x",goversion="go1"} 1x120
 	headgate_redis_reachable{job="headgate",instance="a"} 1x120
 	headgate_redis_breaker_open{job="headgate",instance="a"} 0x120
+	headgate_redis_data_lost_total{job="headgate",instance="a"} 1x120
 	headgate_redis_mismatches_total{job="headgate",instance="a"} 0x120
 	headgate_degraded_total{job="headgate",instance="a"} 5x120
 	headgate_overloaded_total{job="headgate",instance="a"} 9x120
@@ -56,15 +57,18 @@ var faults = map[string]struct {
 	earliest, until int
 	says            string // part of the summary
 }{
-	"HeadgateAbsent":            {`up{job="other",instance="a"} 1x60`, 5, 6, "No node"},
-	"HeadgateNodeDown":          {`up{job="headgate",instance="a"} 1x9 0x50`, 12, 13, "node a does not"},
-	"HeadgateVersionsDiffer":    {"headgate_build_info{job=\"headgate\",instance=\"a\",version=\"1\",revision=\"x\"} 1x90\n\theadgate_build_info{job=\"headgate\",instance=\"b\",version=\"2\",revision=\"y\"} 1x90", 60, 61, "run 2 versions"},
-	"HeadgateRedisAway":         {`headgate_redis_reachable{job="headgate",instance="a"} 1x9 0x50`, 11, 12, "away for a"},
-	"HeadgateScriptDisagrees":   {`headgate_redis_mismatches_total{job="headgate",instance="a"} 0x9 1x50`, 11, 12, "than a expects"},
-	"HeadgateDegraded":          {`headgate_degraded_total{job="headgate",instance="a"} 5x9 65+60x50`, 15, 16, "1.0 degraded"},
-	"HeadgateChecksUnavailable": {`headgate_decisions_total{job="headgate",instance="a",outcome="refused",reason="limiter_unavailable",mode="enforce"} 7x9 127+120x50`, 12, 13, "with 503"},
-	"HeadgateOverloaded":        {`headgate_overloaded_total{job="headgate",instance="a"} 9x9 69+60x50`, 15, 16, "a answers 1.0 requests"},
-	"HeadgateRepliesLost":       {`headgate_limiter_requests_total{job="headgate",instance="a",verdict="unknown"} 3x9 4+1x50`, 25, 26, "are lost"},
+	"HeadgateAbsent":                {`up{job="other",instance="a"} 1x60`, 5, 6, "No node"},
+	"HeadgateNodeDown":              {`up{job="headgate",instance="a"} 1x9 0x50`, 12, 13, "node a does not"},
+	"HeadgateVersionsDiffer":        {"headgate_build_info{job=\"headgate\",instance=\"a\",version=\"1\",revision=\"x\"} 1x90\n\theadgate_build_info{job=\"headgate\",instance=\"b\",version=\"2\",revision=\"y\"} 1x90", 60, 61, "run 2 versions"},
+	"HeadgateRedisAway":             {`headgate_redis_reachable{job="headgate",instance="a"} 1x9 0x50`, 11, 12, "away for a"},
+	"HeadgateRedisRefusesWrites":    {`headgate_redis_refusing_since_timestamp_seconds{job="headgate",instance="a",code="OOM"} _x10 600x50`, 11, 12, "answers OOM to aRedis has refused writes since 1970-01-01 00:10:00"},
+	"HeadgateRedisLostData":         {`headgate_redis_data_lost_total{job="headgate",instance="a"} 1x9 2x50`, 11, 12, "counters of a"},
+	"HeadgateDatabaseRefusesWrites": {`headgate_database_refusing_since_timestamp_seconds{job="headgate",instance="a",code="full"} _x10 600x50`, 11, 12, "of a (full)"},
+	"HeadgateScriptDisagrees":       {`headgate_redis_mismatches_total{job="headgate",instance="a"} 0x9 1x50`, 11, 12, "than a expects"},
+	"HeadgateDegraded":              {`headgate_degraded_total{job="headgate",instance="a"} 5x9 65+60x50`, 15, 16, "1.0 degraded"},
+	"HeadgateChecksUnavailable":     {`headgate_decisions_total{job="headgate",instance="a",outcome="refused",reason="limiter_unavailable",mode="enforce"} 7x9 127+120x50`, 12, 13, "with 503"},
+	"HeadgateOverloaded":            {`headgate_overloaded_total{job="headgate",instance="a"} 9x9 69+60x50`, 15, 16, "a answers 1.0 requests"},
+	"HeadgateRepliesLost":           {`headgate_limiter_requests_total{job="headgate",instance="a",verdict="unknown"} 3x9 4+1x50`, 25, 26, "are lost"},
 	"HeadgateLimiterSlow": {"headgate_limiter_seconds_bucket{job=\"headgate\",instance=\"a\",le=\"0.016\"} 0+500x60\n\theadgate_limiter_seconds_bucket{job=\"headgate\",instance=\"a\",le=\"0.064\"} 0+600x60\n" +
 		"\theadgate_limiter_seconds_bucket{job=\"headgate\",instance=\"a\",le=\"+Inf\"} 0+600x60", 11, 12, "slow on a"},
 	"HeadgateSnapshotNotLoaded": {`headgate_snapshot_loaded{job="headgate",instance="a"} 0x60`, 2, 3, "a has no tenants"},

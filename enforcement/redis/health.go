@@ -54,6 +54,15 @@ type Status struct {
 	Calls int64
 	// Recalled is how many requests were denied from the memory of denials.
 	Recalled int64
+	// Refusal is set while Redis answers calls and refuses to write.
+	Refusal Refusal
+	// Loss is the last time at which Redis was found without data that it had, and
+	// Losses how often that happened since the start.
+	Loss   Loss
+	Losses int64
+	// Epoch names the data that Redis has: another epoch is other data. "" before
+	// the first pulse.
+	Epoch string
 }
 
 // Evicts reports whether Redis is known to forget counters when memory is short.
@@ -69,6 +78,7 @@ func (l *Limiter) Status() Status {
 		Version: h.version, MaxMemoryPolicy: h.policy,
 		Mismatches: h.mismatches.n.Load(), Unreadable: h.unreadable.n.Load(),
 		ScriptLoads: h.loads.Load(), BreakerOpened: h.opened.Load(), Calls: h.calls.Load(), Recalled: l.denials.answered.Load(),
+		Refusal: h.refusing, Loss: h.marks.loss, Losses: h.marks.count, Epoch: h.marks.epoch,
 	}
 }
 
@@ -104,12 +114,17 @@ type health struct {
 	refusal error              // Redis answers, and must not be used
 	version string
 	policy  string
+
+	refusing  Refusal
+	refusedAt time.Time // when a write was refused last
+	marks     marks
 }
 
 func (h *health) start(now time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.since = now
+	h.marks.node = randomID()
 	h.asked = make(chan struct{}, 1)
 	h.renew()
 }
@@ -218,15 +233,16 @@ func (l *Limiter) tryAgain(ctx context.Context) bool {
 	return turn && l.verify(ctx) == nil
 }
 
-// Run looks for Redis while it is away, notices when it goes away between
-// calls, and reads once a minute whether it may evict. It returns nil when ctx
-// ends. Without Run, now and then a Take looks instead.
+// Run looks for Redis while it is away, and notices when it goes away between
+// calls, when it refuses writes, and when it loses data. Once a minute it reads
+// whether Redis may evict. It returns nil when ctx ends. Without Run, now and then
+// a Take looks whether Redis is back.
 func (l *Limiter) Run(ctx context.Context) error {
 	l.health.setRunning(true)
 	defer l.health.setRunning(false)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for policyAt := time.Now().Add(policyEvery); ; {
+	for policyAt, pulseAt := time.Now().Add(policyEvery), time.Now().Add(pulseEvery); ; {
 		asked := false
 		select {
 		case <-ctx.Done():
@@ -242,6 +258,9 @@ func (l *Limiter) Run(ctx context.Context) error {
 			policyAt = now.Add(policyEvery)
 		} else if asked || now.UnixMilli()-l.health.spoken.Load() >= lookEvery.Milliseconds() {
 			_ = l.probeOnce(ctx) // the breaker has the error
+		}
+		if now := time.Now(); now.After(pulseAt) && l.health.closed.Load() && l.pulse(ctx) {
+			pulseAt = now.Add(pulseEvery)
 		}
 		timer.Reset(probeEvery*3/4 + rand.N(probeEvery/2))
 	}
@@ -302,6 +321,7 @@ func (l *Limiter) verify(ctx context.Context) error {
 		}
 	}
 	h.mu.Unlock()
+	l.pulse(ctx)
 	l.readPolicy(ctx)
 	return nil
 }

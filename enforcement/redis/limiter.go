@@ -279,7 +279,10 @@ func (l *Limiter) run(c *call, whole bool) ([]byte, error) {
 	cmd := redis.NewStringCmd(ctx, c.arguments(whole)...)
 	err := l.client.Process(ctx, cmd)
 	if err != nil {
-		if c.argument.sent && !isReply(err) {
+		switch {
+		case isReply(err):
+			l.refusedBy(err.Error())
+		case c.argument.sent:
 			l.unanswered(err)
 		}
 		return nil, err

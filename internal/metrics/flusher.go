@@ -231,7 +231,7 @@ func (f *Flusher) sendOne(ctx context.Context, b *Batch) error {
 		}
 		f.frozen, f.frozenSince, f.failing = nil, time.Time{}, 0
 		f.state.Flushed++
-		f.state.FlushedAt, f.state.FailingSince = f.cfg.Now(), time.Time{}
+		f.state.FlushedAt, f.state.FailingSince, f.state.Failure = f.cfg.Now(), time.Time{}, nil
 		f.waiting.forget(f.cfg.Now())
 		return nil
 	}
@@ -241,6 +241,7 @@ func (f *Flusher) sendOne(ctx context.Context, b *Batch) error {
 	}
 	f.failing++
 	f.state.Failed++
+	f.state.Failure = err
 	if problem.Is(err, problem.Invalid) {
 		f.plainer(b, err)
 	}

@@ -192,14 +192,18 @@ func TestGauges(t *testing.T) {
 		Snapshot: func() SnapshotState {
 			return SnapshotState{Loaded: true, Revision: 42, Age: 1500 * time.Millisecond, Problems: 3, Held: true, Swaps: 7, Tenants: 5}
 		},
-		Redis: func() RedisState { return RedisState{BreakerOpen: true, Mismatches: 4, Calls: 90, Recalled: 6} },
+		Redis: func() RedisState {
+			return RedisState{BreakerOpen: true, Mismatches: 4, Calls: 90, Recalled: 6, Losses: 2, Refusing: Refusing{Since: time.Unix(1700000000, 5e8), Code: "READONLY"}}
+		},
+		Database: func() Refusing { return Refusing{} },
 	})
 	families := scrape(t, r)
 	for name, want := range map[string]float64{
 		"headgate_snapshot_loaded": 1, "headgate_snapshot_revision": 42, "headgate_snapshot_age_seconds": 1.5,
 		"headgate_snapshot_problems": 3, "headgate_snapshot_held": 1, "headgate_snapshot_listening": 0,
 		"headgate_snapshot_swaps_total": 7, "headgate_redis_reachable": 0, "headgate_redis_breaker_open": 1, "headgate_redis_mismatches_total": 4,
-		"headgate_redis_calls_total": 90, "headgate_redis_recalled_denials_total": 6,
+		"headgate_redis_calls_total": 90, "headgate_redis_recalled_denials_total": 6, "headgate_redis_writable": 0, "headgate_redis_data_lost_total": 2,
+		"headgate_database_writable": 1,
 	} {
 		if got := value(t, families, name); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)
@@ -212,6 +216,12 @@ func TestGauges(t *testing.T) {
 		if _, ok := families[name]; !ok {
 			t.Errorf("no %s", name)
 		}
+	}
+	if got := value(t, families, "headgate_redis_refusing_since_timestamp_seconds", "code", "READONLY"); got != 1700000000.5 {
+		t.Errorf("refusing since %v", got)
+	}
+	if _, ok := families["headgate_database_refusing_since_timestamp_seconds"]; ok {
+		t.Error("a database that writes is said to refuse")
 	}
 	bare := scrape(t, NewRecorder(Config{}))
 	if _, ok := bare["headgate_redis_reachable"]; ok {

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	dto "github.com/prometheus/client_model/go"
-
-	"github.com/headgate/headgate/internal/logging"
 )
 
 // named finds a metric in the operators' page: its name, and its labels with or
@@ -24,12 +22,7 @@ func TestOperationsNamesTheMetricsThatAreThere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	families := scrape(t, NewRecorder(Config{
-		Snapshot: func() SnapshotState { return SnapshotState{} }, Redis: func() RedisState { return RedisState{} },
-		Flush: func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
-		Admission: func() AdmissionState { return AdmissionState{} }, Leases: func() LeaseState { return LeaseState{} },
-		Log: func() logging.Status { return logging.Status{} },
-	}))
+	families := scrape(t, everySeries())
 	documented := map[string]bool{}
 	for _, m := range named.FindAllStringSubmatch(string(page), -1) {
 		family, there := families[m[1]]

@@ -96,6 +96,13 @@ var (
 	redisCallsDesc     = desc("redis_calls_total", "Script calls that the shared limiter answered. Concurrent checks share a call.")
 	redisRecalledDesc  = desc("redis_recalled_denials_total", "Requests that were denied without a call, because their counters denied less than a second before.")
 
+	redisWritableDesc = desc("redis_writable", "1 unless the shared limiter is reachable and refuses to write.")
+	redisRefusingDesc = desc("redis_refusing_since_timestamp_seconds", "Since when the shared limiter refuses to write, by its answer; no series while it writes.", "code")
+	redisLostDesc     = desc("redis_data_lost_total", "Times at which the shared limiter was found without data that it had.")
+
+	databaseWritableDesc = desc("database_writable", "1 unless the database is reachable and refuses to write.")
+	databaseRefusingDesc = desc("database_refusing_since_timestamp_seconds", "Since when the database refuses to write, by its answer; no series while it writes.", "code")
+
 	leasesDrawnDesc    = desc("leases_drawn_units_total", "Units of leased policies that the node drew ahead.")
 	leasesSpentDesc    = desc("leases_spent_units_total", "Drawn units that checks used.")
 	leasesReturnedDesc = desc("leases_returned_units_total", "Drawn units that the node gave back.")
@@ -123,7 +130,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		countsRowsDesc, countsSecondsDesc, countFlushesDesc, countsFoldedDesc, limiterSecondsDesc, limiterRequestsDesc, snapshotLoadedDesc,
 		snapshotRevisionDesc, snapshotAgeDesc, snapshotProblemsDesc, snapshotHeldDesc, snapshotListeningDesc,
 		snapshotSwapsDesc, snapshotObjectsDesc, redisReachableDesc, redisBreakerDesc, redisMismatchDesc,
-		redisCallsDesc, redisRecalledDesc,
+		redisCallsDesc, redisRecalledDesc, redisWritableDesc, redisRefusingDesc, redisLostDesc, databaseWritableDesc, databaseRefusingDesc,
 		leasesDrawnDesc, leasesSpentDesc, leasesReturnedDesc, leasesChecksDesc, leasesHeldDesc, leasesCountersDesc,
 		overloadedDesc, waitingDesc, inServiceDesc, logDroppedDesc, logFoldedDesc, buildDesc,
 	} {
@@ -148,6 +155,11 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter(redisMismatchDesc, uint64(max(state.Mismatches, 0)))
 		s.counter(redisCallsDesc, uint64(max(state.Calls, 0)))
 		s.counter(redisRecalledDesc, uint64(max(state.Recalled, 0)))
+		s.counter(redisLostDesc, uint64(max(state.Losses, 0)))
+		s.refusing(redisWritableDesc, redisRefusingDesc, state.Refusing)
+	}
+	if c.r.cfg.Database != nil {
+		s.refusing(databaseWritableDesc, databaseRefusingDesc, c.r.cfg.Database())
 	}
 	if c.r.cfg.Leases != nil {
 		state := c.r.cfg.Leases()
@@ -258,6 +270,14 @@ func (s sink) snapshot(state SnapshotState) {
 	s.gauge(snapshotObjectsDesc, float64(state.Plans), "plan")
 	s.gauge(snapshotObjectsDesc, float64(state.Tenants), "tenant")
 	s.gauge(snapshotObjectsDesc, float64(state.Keys), "key")
+}
+
+// refusing shows whether a store writes, and if not, since when.
+func (s sink) refusing(writable, since *prometheus.Desc, r Refusing) {
+	s.gauge(writable, truth(r.Since.IsZero()))
+	if !r.Since.IsZero() {
+		s.gauge(since, float64(r.Since.UnixMilli())/1e3, r.Code)
+	}
 }
 
 // A sink takes constant metrics.

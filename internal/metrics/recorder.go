@@ -25,6 +25,8 @@ type Config struct {
 	Snapshot func() SnapshotState
 	// Redis tells the state of the shared limiter; default: no such series.
 	Redis func() RedisState
+	// Database tells whether the database refuses to write; default: no such series.
+	Database func() Refusing
 	// Admission returns the load of the queue in front of the limiter; default:
 	// no such series.
 	Admission func() AdmissionState
@@ -66,6 +68,17 @@ type RedisState struct {
 	// Recalled are requests that were denied without a call, from counters that
 	// denied a moment before.
 	Recalled int64
+	// Refusing is set while the shared limiter is reachable and refuses to write.
+	Refusing Refusing
+	// Losses is how often the shared limiter was found without data that it had.
+	Losses int64
+}
+
+// Refusing is since when a store refuses to write, and the class of its answer.
+// The zero value: it does not refuse.
+type Refusing struct {
+	Since time.Time
+	Code  string
 }
 
 // AdmissionState is the load of the queue in front of the limiter.
@@ -94,6 +107,8 @@ type FlushState struct {
 	// FlushedAt is when a batch was last written, and FailingSince when writing began
 	// to fail; zero: never, and while it goes well.
 	FlushedAt, FailingSince time.Time
+	// Failure is the error with which writing fails.
+	Failure error
 	// Folded are counts that the flusher gave to the sums above them, to stay
 	// within its memory; NotKept are refusals that it gave up.
 	Folded, NotKept int64

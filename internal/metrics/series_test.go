@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	dto "github.com/prometheus/client_model/go"
 
@@ -66,8 +67,9 @@ func TestSeries(t *testing.T) {
 // everySeries makes a recorder whose scrape has a series of every family.
 func everySeries() *Recorder {
 	return NewRecorder(Config{
-		Snapshot: func() SnapshotState { return SnapshotState{} }, Redis: func() RedisState { return RedisState{} },
-		Flush: func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
+		Snapshot: func() SnapshotState { return SnapshotState{} }, Redis: func() RedisState { return RedisState{Refusing: Refusing{Since: time.Now(), Code: "OOM"}} },
+		Database: func() Refusing { return Refusing{Since: time.Now(), Code: "full"} },
+		Flush:    func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
 		Admission: func() AdmissionState { return AdmissionState{} }, Leases: func() LeaseState { return LeaseState{} },
 		Log: func() logging.Status { return logging.Status{} },
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math/rand/v2"
+	"sync/atomic"
 	"time"
 )
 
@@ -26,6 +27,7 @@ type Config struct {
 type Beacon struct {
 	cfg  Config
 	soon chan struct{} // holds one
+	last atomic.Pointer[Node]
 
 	// Only Run touches these.
 	id      string        // as it reported last; "" when it never did
@@ -43,6 +45,10 @@ func NewBeacon(cfg Config) *Beacon {
 	}
 	return &Beacon{cfg: cfg, soon: make(chan struct{}, 1)}
 }
+
+// Unwritten is the last report if it could not be written, otherwise nil: what
+// this process shows of itself while the database takes no reports.
+func (b *Beacon) Unwritten() *Node { return b.last.Load() }
 
 // Soon asks for a report now: what others should know has changed. It does not
 // wait for it.
@@ -82,9 +88,11 @@ func (b *Beacon) report(ctx context.Context) {
 	n.At = time.Now()
 	err := b.cfg.Store.PutNode(ctx, n)
 	b.took = time.Since(n.At)
+	b.last.Store(nil)
 	switch {
 	case err != nil:
 		b.took = 0
+		b.last.Store(&n)
 		if !b.failing {
 			b.cfg.Logger.WarnContext(ctx, "fleet: this node cannot report; others will call it silent", "error", err)
 		}

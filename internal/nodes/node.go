@@ -73,6 +73,14 @@ type Redis struct {
 	Reachable bool
 	// Since is when Reachable last changed.
 	Since time.Time
+	// Err is why it is not reachable; "" while it is.
+	Err string
+	// Refusal is set while Redis answers and refuses to write.
+	Refusal Refusal
+	// LostAt is when the node last found Redis without data that it had, and Lost
+	// says what happened; zero: never.
+	LostAt time.Time
+	Lost   string
 	// Version of the server and its maxmemory-policy, "" while unknown.
 	Version, MaxMemoryPolicy string
 	// Mismatches is how many requests the script and the reference decided
@@ -87,8 +95,21 @@ type Redis struct {
 	RoundTrips Latency
 }
 
+// A Refusal is how a store answers that is reachable and refuses to write. The
+// zero value: it does not.
+type Refusal struct {
+	// Since is when the first write of this time was refused.
+	Since time.Time
+	// Code is the class of the answer, for metrics: READONLY, OOM, read_only, full.
+	Code string
+	// Answer is what the store answered last.
+	Answer string
+}
+
 // Database is what a node knows of its database.
 type Database struct {
+	// Refusal is set while the database refuses to write.
+	Refusal Refusal
 	// Report is how long the write of the report before this one took, until its
 	// commit was acknowledged: on SQLite with the wait for the one writer and for
 	// the disk. 0 when that is not known: in a first report, or when the one before
@@ -120,8 +141,10 @@ type Counts struct {
 	Waiting time.Duration
 	// FlushedAt is when counts were last written; zero: never yet.
 	FlushedAt time.Time
-	// FailingSince is when writing them began to fail; zero while it goes well.
+	// FailingSince is when writing them began to fail, and Failure the last error;
+	// zero while it goes well.
 	FailingSince time.Time
+	Failure      string
 	// Folded are counts that found no room in memory and are only in the sums above
 	// them, NotKept refusals that found none, both since the start.
 	Folded, NotKept int64

@@ -4,14 +4,22 @@ import (
 	"cmp"
 	"context"
 	"slices"
+	"sync/atomic"
 	"time"
 )
 
 // A Service tells how the fleet is.
-type Service struct{ store Store }
+type Service struct {
+	store Store
+	own   atomic.Pointer[Beacon]
+}
 
 // NewService makes a Service over a Store.
 func NewService(s Store) *Service { return &Service{store: s} }
+
+// ShowOwn makes the Service show the report of this process also while the
+// database takes no reports.
+func (s *Service) ShowOwn(b *Beacon) { s.own.Store(b) }
 
 // An Overview is the fleet at one moment.
 type Overview struct {
@@ -71,17 +79,38 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	if err != nil {
 		return Overview{}, err
 	}
+	if b := s.own.Load(); b != nil {
+		c.put(b.Unwritten())
+	}
 	return Judge(c), nil
+}
+
+// put puts a report in the place of the node's stored one.
+func (c *Census) put(n *Node) {
+	if n == nil {
+		return
+	}
+	own := *n
+	own.SeenAt = c.At.Add(-time.Since(n.At))
+	at := slices.IndexFunc(c.Nodes, func(stored Node) bool { return stored.ID == n.ID })
+	if at < 0 {
+		c.Nodes = append(c.Nodes, own)
+		return
+	}
+	c.Nodes[at] = own
 }
 
 // Judge says how the nodes of a Census are.
 func Judge(c Census) Overview {
 	o := Overview{At: c.At, Revision: c.Revision, Nodes: make([]Report, len(c.Nodes))}
-	live := c.live()
+	live, refused := c.live(), c.refused()
 	for i := range c.Nodes {
 		r := &o.Nodes[i]
 		*r = report(&c.Nodes[i], c)
 		r.Verdicts = verdicts(r, c.At, live)
+		if r.Silent && !refused.IsZero() && r.SeenAt.After(refused.Add(-Silence)) {
+			r.Verdicts = []Verdict{{Warning, "unreported", "not known for " + span(r.SilentFor) + ": the database takes no reports"}}
+		}
 		if r.Silent {
 			o.Silent++
 		}
@@ -102,6 +131,21 @@ func (c *Census) live() (n int) {
 		}
 	}
 	return n
+}
+
+// refused is since when the database refuses writes, by its own clock; zero: it
+// takes them, as far as a node that is not silent says.
+func (c *Census) refused() (since time.Time) {
+	for i := range c.Nodes {
+		n := &c.Nodes[i]
+		if n.Silent(c.At) || n.Database.Refusal.Since.IsZero() {
+			continue
+		}
+		if at := c.At.Add(-n.Ago(n.Database.Refusal.Since, c.At)); since.IsZero() || at.Before(since) {
+			since = at
+		}
+	}
+	return since
 }
 
 func report(n *Node, c Census) Report {

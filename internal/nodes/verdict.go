@@ -71,6 +71,7 @@ func verdicts(r *Report, now time.Time, live int) []Verdict {
 	}
 	judgeLimiter(r, now, live, say)
 	judgeSnapshot(r, say)
+	judgeDatabase(r, now, say)
 	judgeCounts(r, say)
 	switch skew := r.Skew(); {
 	case skew > skewed:
@@ -111,7 +112,13 @@ func judgeLimiter(r *Report, now time.Time, live int, say sayer) {
 		return
 	}
 	if !r.Redis.Reachable {
-		say(Alarm, "redis_away", "Redis away for %s", span(max(0, r.Ago(r.Redis.Since, now))))
+		say(Alarm, "redis_away", "Redis away for %s%s", span(max(0, r.Ago(r.Redis.Since, now))), because(r.Redis.Err))
+	}
+	if f := r.Redis.Refusal; !f.Since.IsZero() {
+		say(Alarm, "redis_refuses", "Redis refuses writes for %s%s", span(max(0, r.Ago(f.Since, now))), because(f.Answer))
+	}
+	if !r.Redis.LostAt.IsZero() {
+		judgeLoss(max(0, r.Ago(r.Redis.LostAt, now)), r.Redis.Lost, say)
 	}
 	if n := r.Redis.Mismatches; n > 0 {
 		say(Warning, "redis_mismatches", "Redis decided %s otherwise than the reference", plural(n, "request", "requests"))
@@ -121,6 +128,31 @@ func judgeLimiter(r *Report, now time.Time, live int, say sayer) {
 	}
 	if live > r.Sharing && !r.Draining {
 		say(Warning, "sharing", "HEADGATE_NODES is %d, and %d nodes run: while Redis is away they give out more than the limits", r.Sharing, live)
+	}
+}
+
+// judgeLoss says that counts are missing. Limits are exact again from then on.
+func judgeLoss(ago time.Duration, what string, say sayer) {
+	switch {
+	case ago < missed:
+		say(Alarm, "redis_lost", "Redis lost counts %s ago: %s", span(ago), what)
+	case ago < Keep:
+		say(Note, "redis_lost", "Redis lost counts %s ago: %s", span(ago), what)
+	}
+}
+
+// because adds the cause to a text.
+func because(cause string) string {
+	if cause == "" {
+		return ""
+	}
+	return ": " + cause
+}
+
+// judgeDatabase says what keeps edits and counts from being written.
+func judgeDatabase(r *Report, now time.Time, say sayer) {
+	if f := r.Database.Refusal; !f.Since.IsZero() {
+		say(Alarm, "database_refuses", "the database refuses writes for %s%s", span(max(0, r.Ago(f.Since, now))), because(f.Answer))
 	}
 }
 
@@ -152,7 +184,7 @@ func judgeCounts(r *Report, say sayer) {
 	if c.Waiting <= waitingAfter {
 		return
 	}
-	say(Warning, "waiting", "counts waiting: %s, the oldest for %s", plural(c.WaitingRows, "row", "rows"), span(c.Waiting+r.SilentFor))
+	say(Warning, "waiting", "counts waiting: %s, the oldest for %s%s", plural(c.WaitingRows, "row", "rows"), span(c.Waiting+r.SilentFor), because(c.Failure))
 }
 
 // span is a duration in words: whole seconds, minutes, hours or days, rounded

@@ -1,6 +1,8 @@
 package nodes
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -70,6 +72,17 @@ func TestVerdicts(t *testing.T) {
 			n.Redis.Reachable, n.Redis.Since = false, n.At.Add(-seconds(38))
 			skew(n, time.Hour)
 		}, 0, []string{"alarm redis_away: Redis away for 39 s", "warning clock: its clock is 59 min ahead of the database's"}},
+		{"redis away, with the error", func(n *Node) {
+			n.Redis.Reachable, n.Redis.Since, n.Redis.Err = false, n.At.Add(-seconds(38)), "refused"
+		}, 0, []string{"alarm redis_away: Redis away for 39 s: refused"}},
+		{"redis refuses", func(n *Node) { n.Redis.Refusal = Refusal{n.At.Add(-seconds(38)), "OOM", "OOM command not allowed"} }, 0, []string{"alarm redis_refuses: Redis refuses writes for 39 s: OOM command not allowed"}},
+		{"redis lost counts", func(n *Node) { n.Redis.LostAt, n.Redis.Lost = n.At.Add(-seconds(38)), "Redis restarted" }, 0, []string{"alarm redis_lost: Redis lost counts 39 s ago: Redis restarted"}},
+		{"redis lost counts long ago", func(n *Node) { n.Redis.LostAt, n.Redis.Lost = n.At.Add(-3*time.Hour), "Redis restarted" }, 0, []string{"note redis_lost: Redis lost counts 3 h ago: Redis restarted"}},
+		{"redis lost counts days ago", func(n *Node) { n.Redis.LostAt = n.At.Add(-25 * time.Hour) }, 0, nil},
+		{"the database refuses", func(n *Node) { n.Database.Refusal = Refusal{n.At.Add(-seconds(38)), "full", "no space"} }, 0, []string{"alarm database_refuses: the database refuses writes for 39 s: no space"}},
+		{"counts waiting, with the error", func(n *Node) {
+			n.Counts = Counts{WaitingRows: 12_000, Waiting: seconds(30), Failure: "no space"}
+		}, 0, []string{"warning waiting: counts waiting: 12,000 rows, the oldest for 31 s: no space"}},
 		{"redis may evict", func(n *Node) { n.Redis.MaxMemoryPolicy = "allkeys-lru" }, 0, []string{"warning redis_evicts: Redis may forget counters when its memory is full: its maxmemory-policy is allkeys-lru"}},
 		{"redis disagreed", func(n *Node) { n.Redis.Mismatches = 1 }, 0, []string{"warning redis_mismatches: Redis decided 1 request otherwise than the reference"}},
 
@@ -124,7 +137,7 @@ func TestVerdicts(t *testing.T) {
 		})
 	}
 	for _, code := range []string{
-		"silent", "unreadable", "stopping", "redis_away", "redis_evicts", "redis_mismatches", "alone", "sharing",
+		"silent", "unreadable", "stopping", "redis_away", "redis_refuses", "redis_lost", "database_refuses", "redis_evicts", "redis_mismatches", "alone", "sharing",
 		"behind", "unconfirmed", "held", "deaf", "problems", "waiting", "clock",
 	} {
 		if !codes[code] {
@@ -181,6 +194,51 @@ func TestOverview(t *testing.T) {
 		t.Errorf("of no nodes: %+v", empty)
 	}
 }
+
+// A node whose database refuses writes shows its own report, and does not call the
+// others silent that cannot report either.
+func TestOverviewOfADatabaseThatRefuses(t *testing.T) {
+	t.Parallel()
+	own, stored, other, gone := well("a"), well("a"), well("b"), well("c")
+	now := time.Now()
+	own.At, own.Snapshot.ConfirmedAt, own.StartedAt, own.Redis.Since = now, now, now.Add(-time.Hour), now.Add(-time.Hour)
+	own.Database.Refusal = Refusal{now.Add(-40 * time.Second), "read_only", "the database is read-only"}
+	stored.SeenAt, other.SeenAt, gone.SeenAt = now.Add(-45*time.Second), now.Add(-42*time.Second), now.Add(-3*time.Minute)
+	store := &fixed{Census{At: now, Revision: newest, Nodes: []Node{stored, other, gone}}}
+	s, b := NewService(store), NewBeacon(Config{Store: &refusing{}, Report: func(context.Context) Node { return own }})
+	s.ShowOwn(b)
+	b.report(t.Context())
+	o, err := s.Overview(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, n := range o.Nodes {
+		for _, v := range n.Verdicts {
+			got = append(got, fmt.Sprintf("%s: %s %s: %s", n.Name, v.Level, v.Code, v.Text))
+		}
+	}
+	want := []string{
+		"a: alarm database_refuses: the database refuses writes for 40 s: the database is read-only",
+		"b: warning unreported: not known for 42 s: the database takes no reports",
+		"c: alarm silent: silent for 3 min",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// fixed is a Store with one Census.
+type fixed struct{ census Census }
+
+func (f *fixed) PutNode(context.Context, Node) error      { return nil }
+func (f *fixed) RemoveNode(context.Context, string) error { return nil }
+func (f *fixed) Census(context.Context) (Census, error)   { return f.census, nil }
+
+// refusing is a Store that takes no reports.
+type refusing struct{ fixed }
+
+func (*refusing) PutNode(context.Context, Node) error { return errors.New("read-only") }
 
 func TestSpan(t *testing.T) {
 	t.Parallel()

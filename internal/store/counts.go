@@ -57,6 +57,7 @@ func (s *Store) repeat(ctx context.Context, fn func(context.Context, *sql.Tx) er
 	for try := 1; ; try++ {
 		err := s.attempt(ctx, fn)
 		f, _ := s.engine.fault(err)
+		s.refusal.note(f, err)
 		if f != faultAgain && f != faultAway || try == maxTries || ctx.Err() != nil {
 			return err
 		}

@@ -64,6 +64,8 @@ func (s *Store) write(ctx context.Context, e audit.Entry, raises bool, change fu
 	defer cancel()
 	for try := 1; ; try++ {
 		committing, err := s.tryWrite(ctx, e, raises, change)
+		f, _ := s.engine.fault(err)
+		s.refusal.note(f, err)
 		if err == nil {
 			if raises {
 				s.engine.announced()
@@ -73,7 +75,6 @@ func (s *Store) write(ctx context.Context, e audit.Entry, raises bool, change fu
 		if errors.Is(err, errUnchanged) {
 			return nil
 		}
-		f, _ := s.engine.fault(err)
 		if committing && (f == faultAway || f == faultOther) {
 			return unknownCommit(err)
 		}

@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"sync"
+	"time"
 
+	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/problem"
 )
 
@@ -77,6 +80,46 @@ func (f fault) problem(constraint string, cause error) error {
 		return cause
 	}
 	return p
+}
+
+// refusedFor is how long a refusal of a write counts after the last one: on a full
+// disk, small writes succeed between larger ones that fail.
+const refusedFor = 10 * time.Second
+
+// A refusal notes whether the database refuses writes.
+type refusal struct {
+	mu   sync.Mutex
+	is   nodes.Refusal
+	last time.Time // when a write was refused last
+}
+
+// note takes the end of a transaction that writes.
+func (r *refusal) note(f fault, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	now := time.Now()
+	code := map[fault]string{faultReadOnly: "read_only", faultFull: "full"}[f]
+	switch {
+	case code != "":
+		if r.is.Since.IsZero() {
+			r.is.Since = now
+		}
+		var p *problem.Problem
+		if errors.As(f.problem("", err), &p) {
+			r.is.Code, r.is.Answer = code, p.Message
+		}
+		r.last = now
+	case err == nil && now.Sub(r.last) >= refusedFor:
+		r.is = nodes.Refusal{}
+	}
+}
+
+// WriteRefusal reports whether the database refuses to write, as the transactions of
+// this process found.
+func (s *Store) WriteRefusal() nodes.Refusal {
+	s.refusal.mu.Lock()
+	defer s.refusal.mu.Unlock()
+	return s.refusal.is
 }
 
 // missing replaces sql.ErrNoRows by NotFound.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/problem"
 )
 
@@ -43,11 +44,21 @@ func TestSQLiteFull(t *testing.T) {
 	if !problem.Is(err, problem.Unavailable) {
 		t.Errorf("a full disk: %v, want Unavailable", err)
 	}
+	if r := s.WriteRefusal(); r.Code != "full" || r.Since.IsZero() || r.Answer != "the database has no space left" {
+		t.Errorf("the refusal is %+v", r)
+	}
 	if n, err := s.Revision(t.Context()); err != nil || int(n) != written {
 		t.Errorf("revision %d, error %v; want %d", n, err, written)
 	}
 	pages(`PRAGMA max_page_count = 1000000`)
 	if err := put(written); err != nil {
 		t.Errorf("with space again: %v", err)
+	}
+	if r := s.WriteRefusal(); r.Since.IsZero() {
+		t.Error("one small write ends the refusal")
+	}
+	s.refusal.last = time.Now().Add(-refusedFor)
+	if err := put(written + 1); err != nil || s.WriteRefusal() != (nodes.Refusal{}) {
+		t.Errorf("later, with space again: %v, %+v", err, s.WriteRefusal())
 	}
 }

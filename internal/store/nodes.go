@@ -35,11 +35,21 @@ type nodeJSON struct {
 type nodeRedisJSON struct {
 	Reachable       bool        `json:"reachable"`
 	Since           time.Time   `json:"since,omitzero"`
+	Err             string      `json:"error,omitempty"`
+	Refusal         refusalJSON `json:"refusal,omitzero"`
+	LostAt          time.Time   `json:"lost_at,omitzero"`
+	Lost            string      `json:"lost,omitempty"`
 	Version         string      `json:"version,omitempty"`
 	MaxMemoryPolicy string      `json:"maxmemory_policy,omitempty"`
 	Mismatches      int64       `json:"mismatches,omitempty"`
 	BreakerOpened   int64       `json:"breaker_opened,omitempty"`
 	RoundTrips      latencyJSON `json:"round_trips,omitzero"`
+}
+
+type refusalJSON struct {
+	Since  time.Time `json:"since"`
+	Code   string    `json:"code"`
+	Answer string    `json:"answer"`
 }
 
 type nodeSnapshotJSON struct {
@@ -52,6 +62,7 @@ type nodeSnapshotJSON struct {
 }
 
 type nodeDatabaseJSON struct {
+	Refusal  refusalJSON `json:"refusal,omitzero"`
 	ReportUS int64       `json:"report_us,omitempty"`
 	Polls    latencyJSON `json:"polls,omitzero"`
 }
@@ -70,6 +81,7 @@ type nodeCountsJSON struct {
 	WaitingUS       int64     `json:"waiting_us,omitempty"`
 	FlushedAt       time.Time `json:"flushed_at,omitzero"`
 	FailingSince    time.Time `json:"failing_since,omitzero"`
+	Failure         string    `json:"failure,omitempty"`
 	Folded          int64     `json:"folded,omitempty"`
 	NotKept         int64     `json:"not_kept,omitempty"`
 }
@@ -84,20 +96,22 @@ func writeNode(n *nodes.Node) (string, error) {
 		Version: n.Version, GoVersion: n.GoVersion, StartedAt: stored(n.StartedAt), At: stored(n.At),
 		Draining: n.Draining, Limiter: n.Limiter, Sharing: n.Sharing,
 		Redis: nodeRedisJSON{
-			n.Redis.Reachable, stored(n.Redis.Since), n.Redis.Version, n.Redis.MaxMemoryPolicy,
+			n.Redis.Reachable, stored(n.Redis.Since), n.Redis.Err, writeRefusal(n.Redis.Refusal), stored(n.Redis.LostAt), n.Redis.Lost, n.Redis.Version, n.Redis.MaxMemoryPolicy,
 			n.Redis.Mismatches, n.Redis.BreakerOpened, writeLatency(n.Redis.RoundTrips),
 		},
 		Snapshot: nodeSnapshotJSON{
 			n.Snapshot.Revision, stored(n.Snapshot.ConfirmedAt), n.Snapshot.Listening, n.Snapshot.Problems, n.Snapshot.Held, n.Snapshot.Failing,
 		},
-		Database: nodeDatabaseJSON{n.Database.Report.Microseconds(), writeLatency(n.Database.Polls)},
+		Database: nodeDatabaseJSON{writeRefusal(n.Database.Refusal), n.Database.Report.Microseconds(), writeLatency(n.Database.Polls)},
 		Counts: nodeCountsJSON{
 			n.Counts.Decisions, n.Counts.Interval.Microseconds(), n.Counts.WaitingRows, n.Counts.WaitingRefusals, n.Counts.Waiting.Microseconds(),
-			stored(n.Counts.FlushedAt), stored(n.Counts.FailingSince), n.Counts.Folded, n.Counts.NotKept,
+			stored(n.Counts.FlushedAt), stored(n.Counts.FailingSince), n.Counts.Failure, n.Counts.Folded, n.Counts.NotKept,
 		},
 		Process: nodeProcessJSON{n.Process.Heap, n.Process.Goroutines},
 	})
 }
+
+func writeRefusal(r nodes.Refusal) refusalJSON { return refusalJSON{stored(r.Since), r.Code, r.Answer} }
 
 func writeLatency(l nodes.Latency) latencyJSON {
 	return latencyJSON{l.P50.Microseconds(), l.P99.Microseconds(), l.Calls}
@@ -116,18 +130,19 @@ func readNode(doc string, n *nodes.Node) error {
 	n.Version, n.GoVersion, n.StartedAt, n.At = in.Version, in.GoVersion, in.StartedAt, in.At
 	n.Draining, n.Limiter, n.Sharing = in.Draining, in.Limiter, in.Sharing
 	n.Redis = nodes.Redis{
-		Reachable: in.Redis.Reachable, Since: in.Redis.Since, Version: in.Redis.Version, MaxMemoryPolicy: in.Redis.MaxMemoryPolicy,
+		Reachable: in.Redis.Reachable, Since: in.Redis.Since, Err: in.Redis.Err, Refusal: nodes.Refusal(in.Redis.Refusal),
+		LostAt: in.Redis.LostAt, Lost: in.Redis.Lost, Version: in.Redis.Version, MaxMemoryPolicy: in.Redis.MaxMemoryPolicy,
 		Mismatches: in.Redis.Mismatches, BreakerOpened: in.Redis.BreakerOpened, RoundTrips: readLatency(in.Redis.RoundTrips),
 	}
 	n.Snapshot = nodes.Snapshot{
 		Revision: in.Snapshot.Revision, ConfirmedAt: in.Snapshot.ConfirmedAt, Listening: in.Snapshot.Listening,
 		Problems: in.Snapshot.Problems, Held: in.Snapshot.Held, Failing: in.Snapshot.Failing,
 	}
-	n.Database = nodes.Database{Report: microseconds(in.Database.ReportUS), Polls: readLatency(in.Database.Polls)}
+	n.Database = nodes.Database{Refusal: nodes.Refusal(in.Database.Refusal), Report: microseconds(in.Database.ReportUS), Polls: readLatency(in.Database.Polls)}
 	n.Counts = nodes.Counts{
 		Decisions: in.Counts.Decisions, Interval: microseconds(in.Counts.IntervalUS),
 		WaitingRows: in.Counts.WaitingRows, WaitingRefusals: in.Counts.WaitingRefusals, Waiting: microseconds(in.Counts.WaitingUS),
-		FlushedAt: in.Counts.FlushedAt, FailingSince: in.Counts.FailingSince, Folded: in.Counts.Folded, NotKept: in.Counts.NotKept,
+		FlushedAt: in.Counts.FlushedAt, FailingSince: in.Counts.FailingSince, Failure: in.Counts.Failure, Folded: in.Counts.Folded, NotKept: in.Counts.NotKept,
 	}
 	n.Process = nodes.Process{Heap: in.Process.HeapBytes, Goroutines: in.Process.Goroutines}
 	return nil

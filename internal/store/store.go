@@ -62,6 +62,7 @@ type Store struct {
 	timeout time.Duration
 	log     *slog.Logger
 	now     func() time.Time
+	refusal refusal
 }
 
 // An engine has the differences between the databases.

@@ -137,6 +137,9 @@ func (w *pages) nodeView(r *nodes.Report, o *nodes.Overview) views.FleetNode {
 		add("Problems", views.Count(int64(r.Snapshot.Problems)), "objects that it cannot use", "warn")
 	}
 	redisFacts(r, o.At, add)
+	if f := r.Database.Refusal; !f.Since.IsZero() {
+		add("Database", word("refuses writes"), "for "+views.Duration(max(0, r.Ago(f.Since, o.At)).Truncate(time.Second)).Text+": "+f.Answer, "bad")
+	}
 	if l := r.Database.Polls; l.Calls > 0 {
 		add("Database", views.Duration(l.P50), "median, "+views.Duration(l.P99).Text+" p99 of a read", "")
 	}
@@ -170,7 +173,16 @@ func redisFacts(r *nodes.Report, now time.Time, add func(name string, value view
 		add(name, views.Number{Text: "away", Exact: "away for " + since.Exact}, "breaker open for "+since.Text, "bad")
 		return
 	}
-	add(name, views.Number{Text: "reachable", Exact: "for " + since.Exact}, "for "+since.Text, "")
+	if f := r.Redis.Refusal; !f.Since.IsZero() {
+		refused := views.Duration(max(0, r.Ago(f.Since, now)).Truncate(time.Second))
+		add(name, views.Number{Text: "refuses writes", Exact: f.Answer}, "for "+refused.Text+": "+f.Code, "bad")
+	} else {
+		add(name, views.Number{Text: "reachable", Exact: "for " + since.Exact}, "for "+since.Text, "")
+	}
+	if !r.Redis.LostAt.IsZero() {
+		lost := views.Duration(max(0, r.Ago(r.Redis.LostAt, now)).Truncate(time.Second))
+		add("Lost counts", views.Number{Text: lost.Text + " ago", Exact: r.Redis.Lost}, "", "bad")
+	}
 	if l := r.Redis.RoundTrips; l.Calls > 0 {
 		add("Round trip", views.Duration(l.P50), "median, "+views.Duration(l.P99).Text+" p99", "")
 	}

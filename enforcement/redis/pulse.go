@@ -1,0 +1,281 @@
+package redis
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	pulseEvery = 400 * time.Millisecond // while the breaker is closed
+	// refusedFor is how long a refusal of a write counts after the last one, so
+	// that a server at the edge of its memory does not change its state with each
+	// call.
+	refusedFor = time.Second
+)
+
+var pulseScript = newBody(scriptText("pulse.lua"))
+
+// A Refusal is how Redis answers while it is reachable and refuses writes.
+type Refusal struct {
+	// Since is when the first call of this time was refused; zero: none is.
+	Since time.Time
+	// Code is the first word of the answer where this package knows it, like
+	// READONLY or OOM, otherwise "other".
+	Code string
+	// Answer is what Redis answered last.
+	Answer string
+}
+
+// A Loss is one time at which Redis was found without data that it had.
+type Loss struct {
+	// At is when this node noticed the loss; zero: there was none.
+	At time.Time
+	// Restarted reports that another server process answers than before.
+	Restarted bool
+	// All reports that Redis has none of the earlier data.
+	All bool
+	// Newest is the time of the newest data that Redis still has, by its own clock,
+	// to half a second. Zero: unless All is set, not known.
+	Newest time.Time
+}
+
+// String says what was lost, in plain words.
+func (l Loss) String() string {
+	cause := "was emptied (FLUSHALL, FLUSHDB)"
+	if l.Restarted {
+		cause = "restarted, or another server took its place"
+	}
+	switch {
+	case l.All:
+		return "Redis " + cause + " and has none of the earlier counts"
+	case l.Newest.IsZero():
+		return "Redis " + cause + " and has an older copy of the counts"
+	}
+	return "Redis " + cause + " and has no counts after " + l.Newest.UTC().Format(time.RFC3339)
+}
+
+// marks are what this node knows of the markers by which lost data is noticed:
+// one pair, or on a cluster one for each home. h.mu guards all but node.
+type marks struct {
+	node  string          // the end of the names of this node's own markers
+	last  map[string]mark // by home
+	epoch string          // of all; "" before the first pulse
+	run   string          // run_id of the server at the last change; "" on a cluster
+	loss  Loss
+	count int64
+}
+
+type mark struct {
+	epoch  string
+	number int64
+}
+
+// pulseHomes are the homes whose markers are looked at: on a cluster those of all
+// tenants without a home of their own, so that each server has some.
+func (l *Limiter) pulseHomes() []string {
+	if !l.clocks.byHome {
+		return []string{"00"}
+	}
+	homes := make([]string, l.config.Tags)
+	for i := range homes {
+		homes[i] = fmt.Sprintf("%02x", i)
+	}
+	return homes
+}
+
+// A pulseReply is what pulse.lua says of one marker.
+type pulseReply struct {
+	home, kind, refused string
+	mark
+	newest int64
+}
+
+// pulse writes the markers on the probe's connection. It notes whether Redis
+// takes writes, and whether it lost data. It returns false without an answer; the
+// probes find out what that means.
+func (l *Limiter) pulse(ctx context.Context) bool {
+	if l.config.Now != nil {
+		return true // a simulation counts in keys of its own
+	}
+	h, sent := &l.health, time.Now()
+	homes := l.pulseHomes()
+	h.mu.Lock()
+	last := h.marks.last
+	h.mu.Unlock()
+	commands, _ := l.probe.Pipelined(ctx, func(p redis.Pipeliner) error {
+		for _, home := range homes {
+			known := last[home]
+			// No cell has these names: one is shorter, the other is longer.
+			marker := l.config.Prefix + "{" + home + "}m"
+			p.Eval(ctx, pulseScript.text, []string{marker, marker + h.marks.node}, randomID(), known.epoch, known.number)
+		}
+		return nil
+	})
+	replies := make([]pulseReply, 0, len(homes))
+	for i, command := range commands {
+		reply, err := readPulse(homes[i], command.(*redis.Cmd))
+		switch {
+		case err != nil && !isReply(err):
+			return false
+		case err != nil:
+			l.refusedBy(err.Error())
+			return true
+		case reply.refused != "":
+			l.refusedBy(reply.refused)
+			return true
+		}
+		replies = append(replies, reply)
+	}
+	h.accepted(sent, l.log)
+	l.compare(ctx, replies)
+	return true
+}
+
+func randomID() string {
+	var b [16]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return hex.EncodeToString(b[:])
+}
+
+func readPulse(home string, command *redis.Cmd) (r pulseReply, err error) {
+	list, err := command.Slice()
+	if err != nil {
+		return r, err
+	}
+	fields := [5]bool{len(list) == 5}
+	if fields[0] {
+		r.home = home
+		r.epoch, fields[0] = list[0].(string)
+		r.number, fields[1] = list[1].(int64)
+		r.kind, fields[2] = list[2].(string)
+		r.newest, fields[3] = list[3].(int64)
+		r.refused, fields[4] = list[4].(string)
+	}
+	if fields != [5]bool{true, true, true, true, true} {
+		return r, fmt.Errorf("redis: pulse: the reply has another form: %.80v", list)
+	}
+	return r, nil
+}
+
+// compare finds out from the markers whether data was lost since the last pulse.
+func (l *Limiter) compare(ctx context.Context, replies []pulseReply) {
+	h := &l.health
+	h.mu.Lock()
+	changed, lost, all, newest := h.marks.epoch == "", false, true, int64(0)
+	for i := range replies {
+		r := &replies[i]
+		if known := h.marks.last[r.home]; known.epoch != r.epoch {
+			changed = true
+			if known.epoch != "" {
+				lost = true
+				all = all && r.kind == "empty"
+				newest = max(newest, r.newest)
+			}
+		}
+	}
+	was := h.marks.run
+	h.mu.Unlock()
+	run := was
+	if changed && !l.clocks.byHome {
+		info, _ := l.probe.Info(ctx, "server").Result() // a user may not be allowed to ask
+		run = infoField(info, "run_id")
+	}
+
+	sum := sha256.New()
+	next := make(map[string]mark, len(replies))
+	for i := range replies {
+		next[replies[i].home] = replies[i].mark
+		sum.Write([]byte(replies[i].epoch))
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.marks.last, h.marks.run, h.marks.epoch = next, run, replies[0].epoch
+	if len(replies) > 1 {
+		h.marks.epoch = hex.EncodeToString(sum.Sum(nil)[:16])
+	}
+	if lost {
+		loss := Loss{At: time.Now(), Restarted: run != was, All: all}
+		if !all && newest > 0 {
+			loss.Newest = time.UnixMicro(newest)
+		}
+		h.marks.lose(loss, l.log)
+	}
+}
+
+func (m *marks) lose(loss Loss, log *slog.Logger) {
+	m.loss, m.count = loss, m.count+1
+	log.Error("redis lost data: what was used before is forgotten, and quota is handed out again", "what", loss.String())
+}
+
+// Expect says which data Redis had when Headgate last recorded it: Status.Epoch
+// of that time. If Redis has other data now, that is a loss which no running node
+// noticed. It reports false while no pulse has been answered.
+func (l *Limiter) Expect(epoch string) bool {
+	h := &l.health
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.marks.epoch == "" {
+		return false
+	}
+	if epoch != "" && epoch != h.marks.epoch && h.marks.count == 0 {
+		h.marks.lose(Loss{At: time.Now(), Restarted: true, All: true}, l.log)
+	}
+	return true
+}
+
+// refusedBy notes that Redis answered a write with an error.
+func (l *Limiter) refusedBy(answer string) {
+	code := errorCode(answer)
+	switch code {
+	case "NOSCRIPT", "MOVED", "ASK", "TRYAGAIN":
+		return // not about writes
+	case "":
+		code = "other"
+	}
+	h, now := &l.health, time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.refusedAt = now
+	began := h.refusing.Since.IsZero()
+	if began {
+		h.refusing.Since = now
+	}
+	h.refusing.Code, h.refusing.Answer = strings.TrimPrefix(code, "ERR "), brief(answer)
+	if began {
+		l.log.Warn("redis refuses writes; the policies' on_failure decides", "answer", h.refusing.Answer)
+	}
+}
+
+// accepted notes that Redis took the writes of a pulse.
+func (h *health) accepted(sent time.Time, log *slog.Logger) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.refusing.Since.IsZero() || sent.Sub(h.refusedAt) < refusedFor {
+		return
+	}
+	log.Info("redis takes writes again", "after", time.Since(h.refusing.Since).Round(time.Millisecond).String())
+	h.refusing = Refusal{}
+}
+
+// brief is an answer in a form that can be shown: cut, without control characters.
+func brief(answer string) string {
+	const most = 160
+	answer = strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f {
+			return ' '
+		}
+		return r
+	}, strings.ToValidUTF8(strings.TrimPrefix(answer, "-"), "?"))
+	if len(answer) > most {
+		answer = strings.ToValidUTF8(answer[:most], "") + "…"
+	}
+	return strings.TrimSpace(answer)
+}

@@ -1,0 +1,44 @@
+-- pulse: tries a write, and finds out whether the server still has its data.
+--
+-- KEYS     the marker of all nodes, and the marker of the calling node.
+--
+-- ARGV     a new epoch (hexadecimal); the epoch and the number that the node got
+--          last, "" and 0 before its first pulse.
+--
+-- reply    epoch, number, kind, newest, and the error with which the server
+--          refused to write, or "". Only the error is valid when there is one.
+--
+-- The value of all nodes is epoch, kind and newest; that of the node is the
+-- number, which rises with each pulse, and the time of the last pulse by the
+-- server's clock in microseconds. The epoch is new when the marker was absent
+-- (kind "empty"), and when the server has forgotten a pulse of the calling node
+-- (kind "older"; newest is then the time of the last pulse of this node that it
+-- still has, or 0).
+
+local function get(key)
+  local value = redis.pcall('GET', key)
+  return type(value) == 'string' and value or ''
+end
+
+local epoch, kind, newest = string.match(get(KEYS[1]), '^(%x+) (%a+) (%d+)$')
+local number, at = string.match(get(KEYS[2]), '^(%d+) (%d+)$')
+number, at = tonumber(number) or 0, tonumber(at) or 0
+local known, last = ARGV[2], tonumber(ARGV[3])
+local changed = true
+if not epoch then
+  epoch, kind, newest = ARGV[1], 'empty', 0
+elseif epoch == known and number < last then
+  epoch, kind, newest = ARGV[1], 'older', at
+else
+  changed = false
+end
+number = math.max(number, last) + 1
+local time = redis.call('TIME')
+local set = redis.pcall('SET', KEYS[2], string.format('%.0f %.0f', number, time[1] * 1000000 + time[2]), 'PX', 86400000)
+if set.err then
+  return { '', 0, '', 0, set.err }
+end
+if changed then
+  redis.call('SET', KEYS[1], string.format('%s %s %.0f', epoch, kind, newest))
+end
+return { epoch, number, kind, tonumber(newest), '' }
