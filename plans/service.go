@@ -63,10 +63,7 @@ func (s *Service) CreatePlan(ctx context.Context, slug string, draft Document) (
 		return Plan{}, err
 	}
 	p := Plan{ID: audit.NewID(), Slug: slug, Draft: draft}
-	e, err := entry(ctx, "plan.create", p, nil, &auditPlan{Draft: &draft})
-	if err != nil {
-		return Plan{}, err
-	}
+	e := entry(ctx, "plan.create", p, nil, &auditPlan{Draft: &draft})
 	return s.store.CreatePlan(ctx, p, e)
 }
 
@@ -80,10 +77,7 @@ func (s *Service) SaveDraft(ctx context.Context, idOrSlug string, draft Document
 	if err := draft.Validate(); err != nil {
 		return Plan{}, err
 	}
-	e, err := entry(ctx, "plan.save_draft", p, &auditPlan{Draft: &p.Draft}, &auditPlan{Draft: &draft})
-	if err != nil {
-		return Plan{}, err
-	}
+	e := entry(ctx, "plan.save_draft", p, &auditPlan{Draft: &p.Draft}, &auditPlan{Draft: &draft})
 	return s.store.SaveDraft(ctx, p.ID, draft, ifRevision, e)
 }
 
@@ -197,7 +191,7 @@ func (s *Service) publishEntry(ctx context.Context, p Plan, after auditPlan) (au
 	if err != nil {
 		return audit.Entry{}, err
 	}
-	return entry(ctx, "plan.publish", p, before, &after)
+	return entry(ctx, "plan.publish", p, before, &after), nil
 }
 
 // DeletePlan deletes a plan with its versions if the plan's revision is
@@ -218,10 +212,7 @@ func (s *Service) DeletePlan(ctx context.Context, idOrSlug string, ifRevision in
 		before = &auditPlan{}
 	}
 	before.Draft = &p.Draft
-	e, err := entry(ctx, "plan.delete", p, before, nil)
-	if err != nil {
-		return err
-	}
+	e := entry(ctx, "plan.delete", p, before, nil)
 	return s.store.DeletePlan(ctx, p.ID, ifRevision, e)
 }
 
@@ -343,22 +334,18 @@ type auditPlan struct {
 	Note    string    `json:"note,omitempty"`
 }
 
-func (a *auditPlan) json(p Plan) (json.RawMessage, error) {
+// of returns the document of plan p for the audit log, or nil.
+func (a *auditPlan) of(p Plan) any {
 	if a == nil {
-		return nil, nil
+		return nil
 	}
 	a.ID, a.Slug = p.ID, p.Slug
-	return enforcement.MarshalJSON(a)
+	return a
 }
 
-func entry(ctx context.Context, action string, p Plan, before, after *auditPlan) (audit.Entry, error) {
-	documentBefore, err := before.json(p)
-	if err != nil {
-		return audit.Entry{}, fmt.Errorf("encode plan %s for the audit log: %w", p.Slug, err)
-	}
-	documentAfter, err := after.json(p)
-	if err != nil {
-		return audit.Entry{}, fmt.Errorf("encode plan %s for the audit log: %w", p.Slug, err)
-	}
-	return audit.Complete(ctx, audit.Entry{Action: action, Object: p.ID, ObjectName: p.Slug}, documentBefore, documentAfter)
+// JSON encodes the document without escapes for HTML.
+func (a *auditPlan) JSON() (json.RawMessage, error) { return enforcement.MarshalJSON(a) }
+
+func entry(ctx context.Context, action string, p Plan, before, after *auditPlan) audit.Entry {
+	return audit.Complete(ctx, audit.Entry{Action: action, Object: p.ID, ObjectName: p.Slug}, before.of(p), after.of(p))
 }

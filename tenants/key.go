@@ -107,10 +107,7 @@ func (s *Service) createKey(ctx context.Context, of owner, n NewKey) (Key, strin
 		return Key{}, "", err
 	}
 	k, token := mint(tenantID, n, now)
-	e, err := keyEntry(ctx, "create", k, nil, k)
-	if err != nil {
-		return Key{}, "", err
-	}
+	e := keyEntry(ctx, "create", k, nil, k)
 	created, err := s.store.CreateKey(ctx, k, e)
 	if err != nil {
 		return Key{}, "", err
@@ -132,10 +129,7 @@ func (s *Service) rotateKey(ctx context.Context, of owner, id string, overlap ti
 	}
 	n := NewKey{Name: old.Name, Scopes: old.Scopes, ExpiresAt: renew(old.CreatedAt, old.ExpiresAt, now)}
 	next, token := mint(old.TenantID, n, now)
-	e, err := keyEntry(ctx, "rotate", old, old, next)
-	if err != nil {
-		return Key{}, "", err
-	}
+	e := keyEntry(ctx, "rotate", old, old, next)
 	created, err := s.store.RotateKey(ctx, old.TenantID, old.ID, now.Add(overlap), next, e)
 	if err != nil {
 		return Key{}, "", err
@@ -154,10 +148,7 @@ func (s *Service) revokeKey(ctx context.Context, of owner, id string) (Key, erro
 	}
 	after := k
 	after.RevokedAt = now
-	e, err := keyEntry(ctx, "revoke", k, k, after)
-	if err != nil {
-		return Key{}, err
-	}
+	e := keyEntry(ctx, "revoke", k, k, after)
 	return s.store.RevokeKey(ctx, k.TenantID, k.ID, now, e)
 }
 
@@ -203,7 +194,7 @@ func mint(tenantID string, n NewKey, now time.Time) (Key, string) {
 
 // keyEntry returns the audit entry of what was done to k: verb is create, rotate
 // or revoke.
-func keyEntry(ctx context.Context, verb string, k Key, before, after any) (audit.Entry, error) {
+func keyEntry(ctx context.Context, verb string, k Key, before, after any) audit.Entry {
 	e := audit.Entry{TenantID: k.TenantID, Action: k.Kind() + "." + verb, Object: k.ID, ObjectName: k.Name}
 	return audit.Complete(ctx, e, before, after)
 }

@@ -57,10 +57,7 @@ func (s *Service) CreateTenant(ctx context.Context, slug string, d Document) (Te
 		return Tenant{}, err
 	}
 	t := Tenant{ID: audit.NewID(), Slug: slug, Document: d}
-	e, err := tenantEntry(ctx, "tenant.create", t, nil, t)
-	if err != nil {
-		return Tenant{}, err
-	}
+	e := tenantEntry(ctx, "tenant.create", t, nil, t)
 	return s.store.CreateTenant(ctx, t, e)
 }
 
@@ -79,10 +76,7 @@ func (s *Service) UpdateTenant(ctx context.Context, idOrSlug string, d Document,
 	if err := Validate(after.Document); err != nil {
 		return Tenant{}, err
 	}
-	e, err := tenantEntry(ctx, "tenant.update", before, before, after)
-	if err != nil {
-		return Tenant{}, err
-	}
+	e := tenantEntry(ctx, "tenant.update", before, before, after)
 	return s.store.UpdateTenant(ctx, after, ifRevision, e)
 }
 
@@ -96,10 +90,7 @@ func (s *Service) DeleteTenant(ctx context.Context, idOrSlug string, ifRevision 
 	if t.Revision != ifRevision {
 		return stale(t.Slug)
 	}
-	e, err := tenantEntry(ctx, "tenant.delete", t, t, nil)
-	if err != nil {
-		return err
-	}
+	e := tenantEntry(ctx, "tenant.delete", t, t, nil)
 	return s.store.DeleteTenant(ctx, t.ID, ifRevision, e)
 }
 
@@ -108,7 +99,7 @@ func stale(slug string) error {
 	return problem.New(problem.Stale, "tenant %s was changed since it was read", slug)
 }
 
-func tenantEntry(ctx context.Context, action string, t Tenant, before, after any) (audit.Entry, error) {
+func tenantEntry(ctx context.Context, action string, t Tenant, before, after any) audit.Entry {
 	return audit.Complete(ctx, audit.Entry{TenantID: t.ID, Action: action, Object: t.ID, ObjectName: t.Slug}, before, after)
 }
 

@@ -76,10 +76,7 @@ func (p *People) invite(ctx context.Context, i Invitation, life time.Duration) (
 	i.CreatedBy, _ = audit.Who(ctx)
 	i.CreatedAt = p.instant()
 	i.ExpiresAt = i.CreatedAt.Add(life)
-	e, err := invitationEntry(ctx, "user.invite", i, nil, i)
-	if err != nil {
-		return Invitation{}, "", err
-	}
+	e := invitationEntry(ctx, "user.invite", i, nil, i)
 	made, err := p.store.CreateInvitation(ctx, i, e)
 	if err != nil {
 		return Invitation{}, "", err
@@ -141,10 +138,7 @@ func (p *People) Withdraw(ctx context.Context, by Principal, tenantID, id string
 		if i.ID != id {
 			continue
 		}
-		e, err := invitationEntry(ctx, "invitation.withdraw", i, i, nil)
-		if err != nil {
-			return err
-		}
+		e := invitationEntry(ctx, "invitation.withdraw", i, i, nil)
 		return p.store.DeleteInvitation(ctx, tenantID, id, e)
 	}
 	return problem.New(problem.NotFound, "there is no such invitation")
@@ -235,11 +229,8 @@ func (p *People) acceptPassword(ctx context.Context, i Invitation, password stri
 }
 
 func (p *People) take(ctx context.Context, i Invitation, u User, action string, before any) (User, error) {
-	e, err := userEntry(ctx, u.Actor(), action, u, before, u)
-	if err != nil {
-		return User{}, err
-	}
-	u, err = p.store.AcceptInvitation(ctx, i.Hash, p.instant(), u, e)
+	e := userEntry(ctx, u.Actor(), action, u, before, u)
+	u, err := p.store.AcceptInvitation(ctx, i.Hash, p.instant(), u, e)
 	if problem.Is(err, problem.NotFound) {
 		return User{}, errNoLink
 	}

@@ -137,10 +137,7 @@ func (p *People) change(ctx context.Context, by Principal, tenantID, id string, 
 
 // update writes a changed user.
 func (p *People) update(ctx context.Context, action string, before, after User, keep string) (User, error) {
-	e, err := userEntry(ctx, audit.Actor{}, action, before, before, after)
-	if err != nil {
-		return User{}, err
-	}
+	e := userEntry(ctx, audit.Actor{}, action, before, before, after)
 	return p.store.UpdateUser(ctx, after, before.Revision, keep, e)
 }
 
@@ -151,9 +148,6 @@ func (p *People) Remove(ctx context.Context, by Principal, tenantID, id string) 
 	if err != nil {
 		return err
 	}
-	e, err := userEntry(ctx, audit.Actor{}, "user.remove", u, u, nil)
-	if err != nil {
-		return err
-	}
+	e := userEntry(ctx, audit.Actor{}, "user.remove", u, u, nil)
 	return p.store.DeleteUser(ctx, u.ID, e)
 }

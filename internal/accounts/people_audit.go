@@ -49,12 +49,12 @@ type auditSession struct {
 
 // userEntry returns the audit entry of a change of u. The actor is by, or that of
 // ctx if by is zero.
-func userEntry(ctx context.Context, by audit.Actor, action string, u User, before, after any) (audit.Entry, error) {
+func userEntry(ctx context.Context, by audit.Actor, action string, u User, before, after any) audit.Entry {
 	e := audit.Entry{Actor: by, TenantID: u.TenantID, Action: action, Object: u.ID, ObjectName: u.Email}
 	return audit.Complete(ctx, e, before, after)
 }
 
 // invitationEntry returns the audit entry of a change of i.
-func invitationEntry(ctx context.Context, action string, i Invitation, before, after any) (audit.Entry, error) {
+func invitationEntry(ctx context.Context, action string, i Invitation, before, after any) audit.Entry {
 	return audit.Complete(ctx, audit.Entry{TenantID: i.TenantID, Action: action, Object: i.ID, ObjectName: i.Email}, before, after)
 }

@@ -76,10 +76,7 @@ func (p *People) end(ctx context.Context, u User, action, id, keep string) (int,
 	if id == "" && keep == "" {
 		return 0, problem.New(problem.NotFound, "there is no such session")
 	}
-	e, err := userEntry(ctx, u.Actor(), action, u, nil, auditSession{Session: id})
-	if err != nil {
-		return 0, err
-	}
+	e := userEntry(ctx, u.Actor(), action, u, nil, auditSession{Session: id})
 	return p.store.EndSession(ctx, u.ID, id, keep, e)
 }
 

@@ -68,10 +68,7 @@ func (p *People) firstOwner(ctx context.Context, n NewPerson) (User, error) {
 	if err != nil {
 		return User{}, err
 	}
-	e, err := userEntry(ctx, u.Actor(), "user.set_up", u, nil, u)
-	if err != nil {
-		return User{}, err
-	}
+	e := userEntry(ctx, u.Actor(), "user.set_up", u, nil, u)
 	return p.store.CreateUser(ctx, u, true, e)
 }
 

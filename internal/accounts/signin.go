@@ -77,13 +77,10 @@ func orNobody(u User, err error) (User, error) {
 // typed, because the line does not prove that it was the user.
 func (p *People) failed(ctx context.Context, u User, name string, s auditSession, answer error) error {
 	name = audit.Clean(name)
-	e, err := audit.Complete(ctx, audit.Entry{
+	e := audit.Complete(ctx, audit.Entry{
 		Actor:  audit.Actor{Kind: "user", Name: name},
 		Action: "session.sign_in_failed", TenantID: u.TenantID, Object: u.ID, ObjectName: name,
 	}, nil, s)
-	if err != nil {
-		return err
-	}
 	if err := p.store.WriteAudit(ctx, e); err != nil {
 		return err
 	}
@@ -101,10 +98,7 @@ func (p *People) rehash(ctx context.Context, u User, password string) (User, err
 	if after.Password, err = p.passwords.hash(ctx, password); err != nil {
 		return User{}, err
 	}
-	e, err := userEntry(ctx, u.Actor(), "user.update", u, u, after)
-	if err != nil {
-		return User{}, err
-	}
+	e := userEntry(ctx, u.Actor(), "user.update", u, u, after)
 	after, err = p.store.UpdateUser(ctx, after, u.Revision, "", e)
 	if problem.Is(err, problem.Stale) {
 		return u, nil // the next sign-in will do it
@@ -131,11 +125,9 @@ func (p *People) begin(ctx context.Context, u User, by, address, agent string) (
 		ID: audit.NewID(), Hash: hash, UserID: u.ID, Address: audit.Clean(address), Agent: cutAgent(agent),
 		CreatedAt: now, SeenAt: now, ExpiresAt: now.Add(SessionLife),
 	}
-	e, err := userEntry(ctx, u.Actor(), "session.sign_in", u, nil, auditSession{Session: s.ID, By: by, Agent: s.Agent})
+	e := userEntry(ctx, u.Actor(), "session.sign_in", u, nil, auditSession{Session: s.ID, By: by, Agent: s.Agent})
+	s, err := p.store.CreateSession(ctx, s, e)
 	if err != nil {
-		return "", Session{}, User{}, err
-	}
-	if s, err = p.store.CreateSession(ctx, s, e); err != nil {
 		return "", Session{}, User{}, err
 	}
 	u.SignedInAt = now
@@ -202,9 +194,6 @@ func (p *People) identified(ctx context.Context, who Identity) (User, error) {
 	}
 	after := u
 	after.Issuer, after.Subject = who.Issuer, who.Subject
-	e, err := userEntry(ctx, u.Actor(), "user.update", u, u, after)
-	if err != nil {
-		return User{}, err
-	}
+	e := userEntry(ctx, u.Actor(), "user.update", u, u, after)
 	return p.store.UpdateUser(ctx, after, u.Revision, "", e)
 }

@@ -52,6 +52,8 @@ type Entry struct {
 	// or is none. They never contain a secret.
 	Before json.RawMessage
 	After  json.RawMessage
+	// Err is the error of Complete. A Store returns it and writes nothing.
+	Err error
 }
 
 // A Filter selects lines. Empty fields select all.

@@ -3,6 +3,7 @@ package audit
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -19,21 +20,21 @@ type Document interface {
 
 // Complete returns e with the actor and the origin of ctx and with the documents
 // before and after. An actor that e has already stays. A document is nil (there
-// is none), a Document, a json.RawMessage, or a value that Complete marshals.
-func Complete(ctx context.Context, e Entry, before, after any) (Entry, error) {
+// is none), a Document, a json.RawMessage, or a value that Complete marshals. If
+// a document cannot be marshaled, Complete sets e.Err.
+func Complete(ctx context.Context, e Entry, before, after any) Entry {
 	actor, origin := Who(ctx)
 	e.Origin = origin
 	if e.Actor.Kind == "" {
 		e.Actor = actor
 	}
-	var err error
-	if e.Before, err = document(before); err == nil {
-		e.After, err = document(after)
+	var faults [2]error
+	e.Before, faults[0] = document(before)
+	e.After, faults[1] = document(after)
+	if err := errors.Join(faults[:]...); err != nil {
+		e.Err = fmt.Errorf("describe %s of %s for the audit log: %w", e.Action, e.Object, err)
 	}
-	if err != nil {
-		return Entry{}, fmt.Errorf("describe %s of %s for the audit log: %w", e.Action, e.Object, err)
-	}
-	return e, nil
+	return e
 }
 
 func document(object any) (json.RawMessage, error) {

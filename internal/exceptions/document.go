@@ -1,7 +1,6 @@
 package exceptions
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -89,7 +88,7 @@ func (o Override) JSON() (json.RawMessage, error) {
 		}
 		out.Limits = append(out.Limits, limit)
 	}
-	return marshal(out)
+	return enforcement.MarshalJSON(out)
 }
 
 func unlessKept(n int64) *int64 {
@@ -118,7 +117,7 @@ func (n Entry) JSON() (json.RawMessage, error) {
 		end := n.ExpiresAt.UTC()
 		out.ExpiresAt = &end
 	}
-	return marshal(out)
+	return enforcement.MarshalJSON(out)
 }
 
 type jsonBlock struct {
@@ -132,7 +131,7 @@ type jsonBlock struct {
 
 // JSON gives the block's document, instants in UTC.
 func (b Block) JSON() (json.RawMessage, error) {
-	return marshal(jsonBlock{
+	return enforcement.MarshalJSON(jsonBlock{
 		ID: b.ID, Policy: b.Policy, Key: notNil(b.Key), Reason: b.Reason, ExpiresAt: b.ExpiresAt.UTC(), CreatedAt: b.CreatedAt.UTC(),
 	})
 }
@@ -145,7 +144,7 @@ type jsonReset struct {
 
 // JSON gives the reset's document.
 func (r Reset) JSON() (json.RawMessage, error) {
-	return marshal(jsonReset{Policy: r.Policy, Key: notNil(r.Key), Reason: r.Reason})
+	return enforcement.MarshalJSON(jsonReset{Policy: r.Policy, Key: notNil(r.Key), Reason: r.Reason})
 }
 
 // notNil: the key of a policy that counts the whole tenant is {}, not null.
@@ -154,15 +153,4 @@ func notNil(key map[string]string) map[string]string {
 		return map[string]string{}
 	}
 	return key
-}
-
-// marshal is json.Marshal that leaves <, > and & as they are.
-func marshal(v any) (json.RawMessage, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	if err := e.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(b.Bytes(), "\n"), nil
 }

@@ -63,10 +63,7 @@ func (s *Service) CreateOverride(ctx context.Context, tenant string, n NewOverri
 		return Override{}, err
 	}
 	o.ID, o.TenantID, o.CreatedAt = audit.NewID(), t.ID, now
-	e, err := entry(ctx, "override.create", o.TenantID, o.ID, o.Policy, nil, o)
-	if err != nil {
-		return Override{}, err
-	}
+	e := entry(ctx, "override.create", o.TenantID, o.ID, o.Policy, nil, o)
 	o.CreatedBy = e.Actor
 	return s.store.CreateOverride(ctx, o, e)
 }
@@ -77,10 +74,7 @@ func (s *Service) DeleteOverride(ctx context.Context, tenant, id string) error {
 	if err != nil {
 		return err
 	}
-	e, err := entry(ctx, "override.delete", o.TenantID, o.ID, o.Policy, o, nil)
-	if err != nil {
-		return err
-	}
+	e := entry(ctx, "override.delete", o.TenantID, o.ID, o.Policy, o, nil)
 	return s.store.DeleteOverride(ctx, o.TenantID, o.ID, e)
 }
 
@@ -108,10 +102,7 @@ func (s *Service) CreateEntry(ctx context.Context, tenant string, n NewEntry) (E
 		return Entry{}, err
 	}
 	made.ID, made.TenantID, made.CreatedAt = audit.NewID(), t.ID, now
-	e, err := entry(ctx, "list_entry.create", made.TenantID, made.ID, made.Value, nil, made)
-	if err != nil {
-		return Entry{}, err
-	}
+	e := entry(ctx, "list_entry.create", made.TenantID, made.ID, made.Value, nil, made)
 	made.CreatedBy = e.Actor
 	return s.store.CreateEntry(ctx, made, e)
 }
@@ -122,10 +113,7 @@ func (s *Service) DeleteEntry(ctx context.Context, tenant, id string) error {
 	if err != nil {
 		return err
 	}
-	e, err := entry(ctx, "list_entry.delete", n.TenantID, n.ID, n.Value, n, nil)
-	if err != nil {
-		return err
-	}
+	e := entry(ctx, "list_entry.delete", n.TenantID, n.ID, n.Value, n, nil)
 	return s.store.DeleteEntry(ctx, n.TenantID, n.ID, e)
 }
 
@@ -153,10 +141,7 @@ func (s *Service) CreateBlock(ctx context.Context, tenant string, n NewBlock) (B
 		return Block{}, err
 	}
 	b.ID, b.TenantID, b.CreatedAt = audit.NewID(), t.ID, now
-	e, err := entry(ctx, "block.create", b.TenantID, b.ID, b.Policy, nil, b)
-	if err != nil {
-		return Block{}, err
-	}
+	e := entry(ctx, "block.create", b.TenantID, b.ID, b.Policy, nil, b)
 	b.CreatedBy = e.Actor
 	return s.store.CreateBlock(ctx, b, e)
 }
@@ -167,10 +152,7 @@ func (s *Service) DeleteBlock(ctx context.Context, tenant, id string) error {
 	if err != nil {
 		return err
 	}
-	e, err := entry(ctx, "block.delete", b.TenantID, b.ID, b.Policy, b, nil)
-	if err != nil {
-		return err
-	}
+	e := entry(ctx, "block.delete", b.TenantID, b.ID, b.Policy, b, nil)
 	return s.store.DeleteBlock(ctx, b.TenantID, b.ID, e)
 }
 
@@ -199,10 +181,7 @@ func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[
 // NoteReset writes the line of a reset that is about to be made: a reset
 // without its line could not be found out, a line without its reset can.
 func (s *Service) NoteReset(ctx context.Context, r Reset) error {
-	e, err := entry(ctx, "counter.reset", r.Tenant.ID, r.Policy, r.Policy, nil, r)
-	if err != nil {
-		return err
-	}
+	e := entry(ctx, "counter.reset", r.Tenant.ID, r.Policy, r.Policy, nil, r)
 	return s.store.NoteReset(ctx, r.Tenant.ID, e)
 }
 
@@ -252,7 +231,7 @@ func one[T any](ctx context.Context, s *Service, tenant, id string, read func(co
 	return read(ctx, t.ID, id)
 }
 
-func entry(ctx context.Context, action, tenantID, object, name string, before, after any) (audit.Entry, error) {
+func entry(ctx context.Context, action, tenantID, object, name string, before, after any) audit.Entry {
 	e := audit.Entry{TenantID: tenantID, Action: action, Object: object, ObjectName: name}
 	return audit.Complete(ctx, e, before, after)
 }

@@ -1,8 +1,6 @@
 package simulation
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"strconv"
 	"strings"
@@ -112,9 +110,6 @@ func fieldPath(pointer string) string {
 }
 
 func quoted(s string) []byte {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string always encodes
-	return bytes.TrimSuffix(b.Bytes(), []byte("\n"))
+	text, _ := enforcement.MarshalJSON(s) // a string always encodes
+	return text
 }

@@ -186,13 +186,11 @@ func readKeyValues(text string) (map[string]string, error) {
 
 // writeJSON gives compact text that says what it means: no escapes for HTML.
 func writeJSON(v any) (string, error) {
-	var b bytes.Buffer
-	encoder := json.NewEncoder(&b)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
+	text, err := enforcement.MarshalJSON(v)
+	if err != nil {
 		return "", fmt.Errorf("write as JSON: %w", err)
 	}
-	return string(bytes.TrimSuffix(b.Bytes(), []byte("\n"))), nil
+	return string(text), nil
 }
 
 func readJSON(text string, v any) error {

@@ -60,6 +60,9 @@ func (s *Store) aside(ctx context.Context, e audit.Entry, change func(context.Co
 }
 
 func (s *Store) write(ctx context.Context, e audit.Entry, raises bool, change func(context.Context, *edit) error) error {
+	if e.Err != nil {
+		return e.Err
+	}
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	for try := 1; ; try++ {
