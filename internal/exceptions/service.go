@@ -58,7 +58,7 @@ func (s *Service) CreateOverride(ctx context.Context, tenant string, n NewOverri
 	}
 	now := s.instant()
 	var f problem.Fields
-	o := n.judge(&f, t, now)
+	o := n.validate(&f, t, now)
 	if err := f.Err(); err != nil {
 		return Override{}, err
 	}
@@ -93,7 +93,7 @@ func (s *Service) Entry(ctx context.Context, tenant, id string) (Entry, error) {
 func (s *Service) CreateEntry(ctx context.Context, tenant string, n NewEntry) (Entry, error) {
 	now := s.instant()
 	var f problem.Fields
-	made := n.judge(&f, now)
+	made := n.validate(&f, now)
 	if err := f.Err(); err != nil {
 		return Entry{}, err
 	}
@@ -136,7 +136,7 @@ func (s *Service) CreateBlock(ctx context.Context, tenant string, n NewBlock) (B
 	}
 	now := s.instant()
 	var f problem.Fields
-	b := n.judge(&f, t, now)
+	b := n.validate(&f, t, now)
 	if err := f.Err(); err != nil {
 		return Block{}, err
 	}

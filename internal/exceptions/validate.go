@@ -13,11 +13,8 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// The one typed attribute, and the way of counting by it that is no attribute.
-const (
-	attributeIP  = "ip"
-	countByIPNet = enforcement.IPNetwork
-)
+// attributeIP is the only attribute whose values have a canonical form.
+const attributeIP = "ip"
 
 // A NewOverride is what an operator says of an override.
 type NewOverride struct {
@@ -30,7 +27,7 @@ type NewOverride struct {
 }
 
 // judge gives the override, and notes everything that is wrong with it.
-func (n NewOverride) judge(f *problem.Fields, t tenantWithPlan, now time.Time) Override {
+func (n NewOverride) validate(f *problem.Fields, t tenantWithPlan, now time.Time) Override {
 	o := Override{
 		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix,
 		Factor: n.Factor, Limits: n.Limits, Reason: n.Reason,
@@ -42,7 +39,7 @@ func (n NewOverride) judge(f *problem.Fields, t tenantWithPlan, now time.Time) O
 	if known {
 		scopeFaults(f, p, n.Attribute)
 	}
-	o.Value, o.Prefix = n.scope(f, known && slices.Contains(p.CountBy, countByIPNet))
+	o.Value, o.Prefix = n.scope(f, known && slices.Contains(p.CountBy, enforcement.IPNetwork))
 	n.numberFaults(f, p, known)
 	f.Line("/reason", n.Reason, 1, MaxReason)
 	o.ExpiresAt = end(f, n.ExpiresAt, now)
@@ -58,21 +55,17 @@ type NewEntry struct {
 	ExpiresAt time.Time
 }
 
-func (n NewEntry) judge(f *problem.Fields, now time.Time) Entry {
+func (n NewEntry) validate(f *problem.Fields, now time.Time) Entry {
 	made := Entry{List: n.List, Attribute: n.Attribute, Value: n.Value, Reason: n.Reason}
 	if n.List != Deny && n.List != Allow {
 		f.Add("/list", "must be deny or allow")
 	}
 	if fault := enforcement.AttributeNameFault(n.Attribute); fault != "" {
 		f.Add("/attribute", "%s", fault)
-	} else if n.Attribute == countByIPNet {
+	} else if n.Attribute == enforcement.IPNetwork {
 		f.Add("/attribute", "must be ip: a whole network is a value of it")
 	}
-	if n.Attribute == attributeIP {
-		made.Value = network(f, "/value", n.Value)
-	} else {
-		textFault(f, "/value", n.Value)
-	}
+	made.Value = canonicalAt(f, "/value", n.Attribute, n.Value, true)
 	f.Line("/reason", n.Reason, 0, MaxReason)
 	if !n.ExpiresAt.IsZero() {
 		made.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Millisecond)
@@ -94,7 +87,7 @@ type NewBlock struct {
 	ExpiresAt time.Time // zero: in DefaultLife
 }
 
-func (n NewBlock) judge(f *problem.Fields, t tenantWithPlan, now time.Time) Block {
+func (n NewBlock) validate(f *problem.Fields, t tenantWithPlan, now time.Time) Block {
 	b := Block{Policy: n.Policy, Reason: n.Reason}
 	b.Key = t.key(f, n.Policy, n.Key)
 	f.Line("/reason", n.Reason, 1, MaxReason)
@@ -130,10 +123,11 @@ func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]str
 			f.Add(at, "the policy counts the whole tenant: its one key has no values")
 		case known && !slices.Contains(names, name):
 			f.Add(at, "the policy does not count by this; it counts by %s", strings.Join(names, ", "))
-		case name == attributeIP:
-			value = address(f, at, within(p, value))
 		default:
-			textFault(f, at, value)
+			if name == attributeIP {
+				value = within(p, value)
+			}
+			value = canonicalAt(f, at, name, value, false)
 		}
 		canonical[name] = value
 	}
@@ -143,7 +137,7 @@ func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]str
 // within gives an address of a /64, if a policy counts by these: a key of it may
 // be written as the network that a ranking of keys shows.
 func within(p plans.Policy, value string) string {
-	if slices.Contains(p.CountBy, countByIPNet) {
+	if slices.Contains(p.CountBy, enforcement.IPNetwork) {
 		if n, err := netip.ParsePrefix(value); err == nil && n.Addr().Is6() && !n.Addr().Is4In6() && n.Bits() == 64 && n == n.Masked() {
 			return n.Addr().String()
 		}
@@ -151,11 +145,11 @@ func within(p plans.Policy, value string) string {
 	return value
 }
 
-// attributes are those that a policy counts by; ip/64 is of the attribute ip.
+// attributes returns the attributes that a policy counts by.
 func attributes(p plans.Policy) []string {
-	names := slices.Clone(p.CountBy)
-	if i := slices.Index(names, countByIPNet); i >= 0 {
-		names[i] = attributeIP
+	var names []string
+	for _, entry := range p.CountBy {
+		names = append(names, enforcement.CountedAttribute(entry))
 	}
 	return names
 }
@@ -188,18 +182,14 @@ func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) 
 		}
 	case (value == "") == (prefix == ""):
 		f.Add("/value", "give either value or prefix")
-	case n.Attribute != attributeIP && value != "":
-		textFault(f, "/value", value)
-	case n.Attribute != attributeIP:
-		textFault(f, "/prefix", prefix)
 	case value != "":
-		value = address(f, "/value", value)
-		if by64 && strings.Contains(value, ":") {
+		value = canonicalAt(f, "/value", n.Attribute, value, false)
+		if by64 && n.Attribute == attributeIP && strings.Contains(value, ":") {
 			f.Add("/value", "the policy counts IPv6 addresses by their /64: give the network as prefix")
 		}
 	default:
-		prefix = network(f, "/prefix", prefix)
-		if p, _, err := enforcement.ParseNetwork(prefix); err == nil && by64 && p.Addr().Is6() && p.Bits() > 64 {
+		prefix = canonicalAt(f, "/prefix", n.Attribute, prefix, true)
+		if p, _, err := enforcement.ParseNetwork(prefix); err == nil && by64 && n.Attribute == attributeIP && p.Addr().Is6() && p.Bits() > 64 {
 			f.Add("/prefix", "the policy counts IPv6 addresses by their /64: the network must not be smaller")
 		}
 	}
@@ -279,29 +269,24 @@ func end(f *problem.Fields, at, now time.Time) time.Time {
 	return at
 }
 
-// textFault rejects a value that no request can have.
-func textFault(f *problem.Fields, at, value string) {
-	if _, fault := enforcement.CanonicalValue("", value); fault != "" {
-		f.Add(at, "%s", fault)
+// CanonicalValue is enforcement.CanonicalValue. With networks, a value of ip can
+// also be a network.
+func CanonicalValue(attribute, value string, networks bool) (canonical, fault string) {
+	if attribute != attributeIP || !networks {
+		return enforcement.CanonicalValue(attribute, value)
 	}
-}
-
-// address gives the canonical form of an address, network that of an address or
-// a network.
-func address(f *problem.Fields, at, value string) string {
-	_, canonical, err := enforcement.CanonicalIP(value)
-	return noted(f, at, value, canonical, err)
-}
-
-func network(f *problem.Fields, at, value string) string {
 	_, canonical, err := enforcement.ParseNetwork(value)
-	return noted(f, at, value, canonical, err)
+	if err != nil {
+		return value, err.Error()
+	}
+	return canonical, ""
 }
 
-func noted(f *problem.Fields, at, value, canonical string, err error) string {
-	if err != nil {
-		f.Add(at, "%v", err)
-		return value
+// canonicalAt is CanonicalValue. It adds a fault at pointer.
+func canonicalAt(f *problem.Fields, pointer, attribute, value string, networks bool) string {
+	out, fault := CanonicalValue(attribute, value, networks)
+	if fault != "" {
+		f.Add(pointer, "%s", fault)
 	}
-	return canonical
+	return out
 }

@@ -13,28 +13,17 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// ErrHeld is in the chain of Report.Held: the world that was read looks like a
-// lost or restored database and waits for an operator. The snapshot before
-// stays in force.
-var ErrHeld = errors.New("held for an operator")
-
-// fewTenants is from how many objects on a world that lost more than half of
-// them is not believed; below it, an operator may well be trying things out.
-const fewTenants = 20
-
 // Options of Compile; the zero value is usable.
 type Options struct {
-	// Full says that changes are the whole world: what is not in them is gone.
-	// Always so without a previous snapshot.
+	// Full says that the changes are the whole state: what they lack is gone.
+	// It is implied without a previous snapshot.
 	Full bool
-	// Accept takes a world that would be held. Default false.
-	Accept bool
-	// Now tells the time of problems and of HasOperatorKey; default time.Now.
+	// Now returns the time of problems and of HasOperatorKey. Default time.Now.
 	Now func() time.Time
-	// MaxTenants, MaxKeys, MaxPolicies and MaxExceptions (overrides, list entries,
-	// blocks and changes of policies together): beyond them a world is held,
-	// before it fills the memory. Default 1,000,000 each, keys 2,000,000, MaxExceptions
-	// 5,000,000: sixteen tenants with all that one may have, at some 0.6 kB a row.
+	// The largest number of rows of each kind. MaxExceptions is the number of
+	// overrides, list entries, blocks and policy changes together. Compile holds a
+	// larger state before it fills the memory. Default 1,000,000 each, keys
+	// 2,000,000, exceptions 5,000,000.
 	MaxTenants, MaxKeys, MaxPolicies, MaxExceptions int
 }
 
@@ -42,232 +31,90 @@ type Options struct {
 type Report struct {
 	Revision int64
 	Full     bool
-	// Plans, Tenants and Keys that were compiled anew.
+	// Plans, Tenants and Keys are the numbers of compiled objects.
 	Plans, Tenants, Keys int
-	// ExceptionsCompiled is of how many tenants what was set beside their plans was
-	// compiled anew.
+	// ExceptionsCompiled is the number of tenants whose exceptions were compiled.
 	ExceptionsCompiled int
-	// Problems in the new snapshot.
+	// Problems is the number of problems in the new snapshot.
 	Problems int
-	// Held says why the new world was not taken, with ErrHeld in its chain; the
-	// snapshot is then the previous one.
+	// Held is the reason why Compile rejected the new state and returned the
+	// previous snapshot. ErrHeld is in its chain.
 	Held error
 }
 
-// Compile makes the snapshot after changes. Without a previous one (nil)
-// changes are the whole world. Only what changed is compiled and copied; both
-// snapshots may be used afterwards.
+// Compile returns the snapshot after changes. Without a previous snapshot (nil),
+// changes are the whole state. It compiles and copies only what changed. Both
+// snapshots can be used afterwards.
 func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report) {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	b := newBuilder(previous, changes, o)
-	if err := b.held(); err != nil {
+	err := b.implausible()
+	if err == nil {
+		b.remove(changes.Removed)
+		b.addPlans(changes.Plans)
+		b.addTenants(changes.Tenants)
+		b.addExceptions(&changes)
+		b.updateExceptions()
+		for i := range changes.Keys {
+			b.addKey(&changes.Keys[i])
+		}
+		b.finish()
+		err = b.tooMuch()
+	}
+	if err != nil {
 		return previous, Report{Revision: changes.Revision, Full: b.full, Held: err}
 	}
-	b.remove(changes.Removed)
-	b.addPlans(changes.Plans)
-	b.addTenants(changes.Tenants)
-	b.addExceptions(&changes)
-	b.updateExceptions()
-	b.addKeys(changes.Keys)
 	b.report.Problems = len(b.faults)
-	next := b.snapshot()
-	if err := b.tooMuch(next); err != nil {
-		return previous, Report{Revision: changes.Revision, Full: b.full, Held: err}
-	}
-	return next, b.report
+	return &b.Snapshot, b.report
 }
 
-// A builder is a snapshot that is being made.
+// A builder makes a snapshot. It edits the Snapshot in it, which begins as a copy
+// of previous, or empty if full is set.
 type builder struct {
+	Snapshot
 	o        Options
 	changes  *Changes
 	full     bool
-	previous *Snapshot // nil at start; on a full reload only for last good versions
-	base     *Snapshot // what is edited: previous, or nothing
+	previous *Snapshot // nil at the start; if full is set, only last good versions are used
+	oldEnds  []int64   // Snapshot.ends of the copied snapshot
 	report   Report
 
 	by         *cow.Owner
-	keys       cow.Map[[32]byte, *Key]
-	keyIDs     cow.Map[string, keyRef]
-	tenants    cow.Map[string, *tenant]
-	slugs      cow.Map[string, string]
-	numbers    cow.Map[uint32, string]
-	rows       cow.Map[object, rowRef]
-	size       exceptionCounts
-	rowEdits   map[string]*rowEdit // by tenant: those whose exceptions are to be compiled again
-	plans      map[string]*plan
-	faults     map[object]Problem
-	operators  map[string]*Key
-	generation uint64
+	rowEdits   map[string]*rowEdit // by tenant: whose exceptions are to be compiled again
 	dirtyPlans map[string]bool
 }
 
 func newBuilder(previous *Snapshot, changes Changes, o Options) *builder {
-	base, full := previous, o.Full || previous == nil
-	if full {
-		base = newSnapshot(o.Now)
-	}
+	full := o.Full || previous == nil
 	b := &builder{
-		o: o, changes: &changes, full: full, previous: previous, base: base,
-		report:     Report{Revision: changes.Revision, Full: full},
-		by:         new(cow.Owner),
-		keys:       base.keys,
-		keyIDs:     base.keyIDs,
-		tenants:    base.tenants,
-		slugs:      base.slugs,
-		numbers:    base.numbers,
-		rows:       base.rows,
-		size:       base.size,
-		rowEdits:   map[string]*rowEdit{},
-		plans:      maps.Clone(base.plans),
-		faults:     maps.Clone(base.faults),
-		operators:  maps.Clone(base.operators),
-		dirtyPlans: map[string]bool{},
+		o: o, changes: &changes, full: full, previous: previous,
+		report: Report{Revision: changes.Revision, Full: full},
+		by:     new(cow.Owner), rowEdits: map[string]*rowEdit{}, dirtyPlans: map[string]bool{},
+	}
+	if full {
+		b.plans, b.faults, b.operators = map[string]*plan{}, map[object]Problem{}, map[string]*Key{}
+	} else {
+		b.Snapshot = *previous
+		b.plans, b.faults, b.operators = maps.Clone(b.plans), maps.Clone(b.faults), maps.Clone(b.operators)
 	}
 	if previous != nil {
 		b.generation = previous.generation + 1
 	}
+	b.now, b.revision, b.oldEnds = o.Now, changes.Revision, b.ends
 	return b
 }
 
-func (b *builder) snapshot() *Snapshot {
-	s := &Snapshot{
-		revision:   b.changes.Revision,
-		now:        b.o.Now,
-		generation: b.generation,
-		keys:       b.keys,
-		keyIDs:     b.keyIDs,
-		tenants:    b.tenants,
-		slugs:      b.slugs,
-		numbers:    b.numbers,
-		rows:       b.rows,
-		size:       b.size,
-		plans:      b.plans,
-		faults:     b.faults,
-		operators:  b.operators,
-	}
-	s.ends = b.ends()
-	for _, end := range s.ends {
-		s.nextEnd = earlier(s.nextEnd, end)
+// finish sets the fields that are computed from others.
+func (b *builder) finish() {
+	b.ends, b.nextEnd, b.operatorUntil = b.chunkEnds(), 0, 0
+	for _, end := range b.ends {
+		b.nextEnd = earlier(b.nextEnd, end)
 	}
 	for _, k := range b.operators {
-		s.operatorUntil = max(s.operatorUntil, k.until())
+		b.operatorUntil = max(b.operatorUntil, k.until())
 	}
-	return s
-}
-
-// held says why the world is not to be believed, before anything is compiled.
-func (b *builder) held() error {
-	if b.previous == nil || b.o.Accept {
-		return nil
-	}
-	if b.changes.Revision < b.previous.revision {
-		return fmt.Errorf("%w: the revision went back from %d to %d", ErrHeld, b.previous.revision, b.changes.Revision)
-	}
-	if !b.full {
-		return nil
-	}
-	had, gone := b.vanishedTenants()
-	hadPlans, gonePlans := b.vanishedPlans()
-	switch {
-	case gone > 0 && gone == had:
-		return fmt.Errorf("%w: all %d tenants are gone, and nobody removed them", ErrHeld, had)
-	case had >= fewTenants && gone > had/2:
-		return fmt.Errorf("%w: %d of %d tenants are gone, and nobody removed them", ErrHeld, gone, had)
-	case gonePlans > 0 && gonePlans == hadPlans || hadPlans >= fewTenants && gonePlans > hadPlans/2:
-		return fmt.Errorf("%w: %d of %d plans are gone, and nobody removed them", ErrHeld, gonePlans, hadPlans)
-	}
-	return nil
-}
-
-func (b *builder) vanishedTenants() (had, gone int) {
-	here := make(map[string]bool, len(b.changes.Tenants))
-	for i := range b.changes.Tenants {
-		here[b.changes.Tenants[i].ID] = true
-	}
-	removed := b.removed("tenant")
-	for id, t := range b.previous.tenants.All {
-		if !t.row.known {
-			continue
-		}
-		had++
-		if !here[id] && !removed[id] {
-			gone++
-		}
-	}
-	return had, gone
-}
-
-func (b *builder) vanishedPlans() (had, gone int) {
-	here := make(map[string]bool, len(b.changes.Plans))
-	for i := range b.changes.Plans {
-		here[b.changes.Plans[i].ID] = true
-	}
-	removed := b.removed("plan")
-	for id := range b.previous.plans {
-		if !here[id] && !removed[id] {
-			gone++
-		}
-	}
-	return len(b.previous.plans), gone
-}
-
-func (b *builder) removed(kind string) map[string]bool {
-	ids := map[string]bool{}
-	for _, t := range b.changes.Removed {
-		if t.Kind == kind {
-			ids[t.ID] = true
-		}
-	}
-	return ids
-}
-
-// tooMuch holds a world that is larger than it may be, or in which every quota
-// became 0.
-func (b *builder) tooMuch(next *Snapshot) error {
-	if b.o.Accept {
-		return nil
-	}
-	c := next.Counts()
-	for _, m := range []struct {
-		what    string
-		n, most int
-	}{
-		{"tenants", c.Tenants, orElse(b.o.MaxTenants, 1_000_000)},
-		{"keys", c.Keys, orElse(b.o.MaxKeys, 2_000_000)},
-		{"policies", c.Policies, orElse(b.o.MaxPolicies, 1_000_000)},
-		{"overrides, list entries, blocks and changes", next.size.all(), orElse(b.o.MaxExceptions, 5_000_000)},
-	} {
-		if m.n > m.most {
-			return fmt.Errorf("%w: %d %s are more than the %d that are taken", ErrHeld, m.n, m.what, m.most)
-		}
-	}
-	if b.previous == nil || c.Tenants < fewTenants {
-		return nil
-	}
-	_, before := countLimits(b.previous.plans)
-	limits, positive := countLimits(next.plans)
-	if before > 0 && limits > 0 && positive == 0 {
-		return fmt.Errorf("%w: every quota of every plan became 0", ErrHeld)
-	}
-	return nil
-}
-
-func countLimits(all map[string]*plan) (limits, positive int) {
-	for _, p := range all {
-		limits += p.limits
-		positive += p.positive
-	}
-	return limits, positive
-}
-
-func orElse(n, otherwise int) int {
-	if n <= 0 {
-		return otherwise
-	}
-	return n
 }
 
 // fault notes an object that cannot be used as it is; a fault that was known
@@ -417,7 +264,7 @@ func (b *builder) addTenants(rows []tenants.Tenant) {
 		}
 	}
 	for _, t := range moved {
-		b.judge(b.mutable(t))
+		b.compileTenant(b.mutable(t))
 	}
 }
 
@@ -437,11 +284,11 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 		id: r.ID, slug: r.Slug, home: r.Home, number: r.Number, status: r.Status, noPolicy: r.NoPolicy,
 		planID: r.PlanID, planRevision: r.PlanRevision, revision: r.Revision, known: true, redact: r.RedactValues,
 	}
-	b.judge(t)
+	b.compileTenant(t)
 }
 
 // judge makes the subject of a tenant from its row, or keeps the last good one.
-func (b *builder) judge(t *tenant) {
+func (b *builder) compileTenant(t *tenant) {
 	b.report.Tenants++
 	before := t.subject
 	if before == nil && b.full && b.previous != nil {
@@ -539,63 +386,4 @@ func (b *builder) taken(t *tenant, slug string, number uint32) error {
 		return fmt.Errorf("number %d belongs to tenant %s", number, id)
 	}
 	return nil
-}
-
-func (b *builder) addKeys(keys []tenants.Key) {
-	for i := range keys {
-		b.addKey(&keys[i])
-	}
-}
-
-func (b *builder) addKey(row *tenants.Key) {
-	b.report.Keys++
-	fail := func(format string, args ...any) {
-		b.fault(row.Kind(), row.ID, row.Name, row.Revision, false, fmt.Errorf("key %s: %w", row.ID, fmt.Errorf(format, args...)))
-	}
-	if holder, ok := b.keys.Get(row.Hash); row.Hash == [32]byte{} || ok && holder.ID != row.ID {
-		fail("its hash is empty or that of another key")
-		b.removeKey(row.ID) // an ambiguous key must not authenticate
-		return
-	}
-	b.good(row.Kind(), row.ID)
-	set, ok := ScopesOf(row.Scopes)
-	if !ok {
-		fail("an unknown scope in %q; it grants nothing", row.Scopes)
-	}
-	if ref, ok := b.keyIDs.Get(row.ID); ok && (ref.hash != row.Hash || ref.tenantID != row.TenantID) {
-		b.removeKey(row.ID)
-	}
-	if _, ok := b.keyIDs.Get(row.ID); !ok {
-		b.keyIDs.Put(b.by, row.ID, keyRef{hash: row.Hash, tenantID: row.TenantID})
-		if !row.Operator() {
-			t := b.record(row.TenantID)
-			t.keys = append(t.keys, row.Hash)
-		}
-	}
-	var subject *enforcement.Subject
-	if !row.Operator() {
-		t, _ := b.tenants.Get(row.TenantID)
-		subject = t.subject
-	}
-	b.putKey(row.Hash, Key{
-		ID: row.ID, Name: row.Name, Operator: row.Operator(), Scopes: set,
-		ExpiresAt: micros(row.ExpiresAt), RevokedAt: micros(row.RevokedAt),
-	}, subject)
-}
-
-func (b *builder) putKey(hash [32]byte, k Key, s *enforcement.Subject) {
-	k.Subject = s
-	b.keys.Put(b.by, hash, &k)
-	if k.Operator {
-		b.operators[k.ID] = &k
-	}
-}
-
-// micros is an instant in microseconds since the epoch; 0 for the zero time. An
-// instant before the epoch stays in the past.
-func micros(t time.Time) int64 {
-	if t.IsZero() {
-		return 0
-	}
-	return max(t.UnixMicro(), 1)
 }

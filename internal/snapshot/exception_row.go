@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,86 +12,65 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// What exceptions.Service has refused never comes here, but rows may have been
-// written past it. Whatever a row says that does not depend on a plan is asked
-// again, so that no number outside the bounds reaches the arithmetic.
+// exceptions.Service has validated these rows, but other programs may have written
+// them. The functions of this file validate all that does not depend on a plan, so
+// that no number outside its bounds reaches the arithmetic.
 
-// lastInstant is beyond any end that can be set: the end of the year 9999.
+// lastInstant is later than every end that can be set: the end of the year 9999.
 var lastInstant = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// ipAttribute is the one attribute with a form of its own; ipNetAttribute is a
-// way of counting by it, and no attribute.
-const (
-	ipAttribute    = "ip"
-	ipNetAttribute = enforcement.IPNetwork
-)
-
-// maxReason is how many bytes of a reason are kept.
+// maxReason is the length of the longest reason, in bytes.
 const maxReason = exceptions.MaxReason * utf8.UTFMax
 
-// judgeOverride puts an override into the words of enforcement. newest is the
-// revision of the world that it is part of.
-func judgeOverride(r *exceptions.Override, newest int64) (enforcement.Override, error) {
-	none := enforcement.Override{}
+// readOverride converts an override. newest is the revision of the changes that it
+// is part of.
+func readOverride(r *exceptions.Override, newest int64) (enforcement.Override, error) {
 	o := enforcement.Override{
 		ID: r.ID, Policy: r.Policy, Attribute: r.Attribute, Value: r.Value, Prefix: r.Prefix,
-		Factor: r.Factor, Limits: r.Limits, Revision: r.Revision, Reason: r.Reason,
+		Factor: r.Factor, Limits: r.Limits, Revision: r.Revision, Reason: r.Reason, From: micros(r.CreatedAt),
 	}
 	var err error
-	if o.Until, err = judgeEnd(r.ExpiresAt, true); err != nil {
-		return none, err
+	if o.Until, err = validateCommon(r.Policy, r.Reason, r.ExpiresAt); err != nil {
+		return o, err
 	}
-	if err := judgePolicyAndReason(r.Policy, r.Reason); err != nil {
-		return none, err
-	}
-	if o.From = micros(r.CreatedAt); o.From == 0 || o.From >= o.Until {
-		return none, fmt.Errorf("it does not begin before it ends")
+	if o.From == 0 || o.From >= o.Until {
+		return o, errors.New("it does not begin before it ends")
 	}
 	if r.Revision < 1 || r.Revision > newest {
-		return none, fmt.Errorf("revision %d is not a revision", r.Revision)
+		return o, fmt.Errorf("revision %d is not a revision", r.Revision)
 	}
-	if err := judgeScope(&o); err != nil {
-		return none, err
+	if err := validateScope(&o); err != nil {
+		return o, err
 	}
-	return o, judgeNumbers(&o)
+	return o, validateNumbers(&o)
 }
 
-// judgeScope asks for which keys an override is, and puts an ip into its
-// canonical form.
-func judgeScope(o *enforcement.Override) error {
-	if o.Attribute == "" {
-		if o.Value != "" || o.Prefix != "" {
-			return fmt.Errorf("a value without an attribute")
-		}
+// validateScope validates the attribute, value and prefix, and makes an ip
+// canonical.
+func validateScope(o *enforcement.Override) (err error) {
+	switch {
+	case o.Attribute == "" && o.Value+o.Prefix != "":
+		return errors.New("a value without an attribute")
+	case o.Attribute == "":
 		return nil
+	case (o.Value == "") == (o.Prefix == ""):
+		return errors.New("it has not one of a value and a prefix")
+	case o.Value != "":
+		o.Value, err = canonical(o.Attribute, o.Value, false)
+	default:
+		o.Prefix, err = canonical(o.Attribute, o.Prefix, true)
 	}
-	if err := judgeAttribute(o.Attribute); err != nil {
-		return err
-	}
-	if (o.Value == "") == (o.Prefix == "") {
-		return fmt.Errorf("it has not one of a value and a prefix")
-	}
-	if o.Attribute != ipAttribute {
-		return judgeText("value", o.Value+o.Prefix)
-	}
-	var err error
-	if o.Value != "" {
-		_, o.Value, err = enforcement.CanonicalIP(o.Value)
-		return err
-	}
-	_, o.Prefix, err = enforcement.ParseNetwork(o.Prefix)
 	return err
 }
 
-// judgeNumbers holds an override to the bounds within which the arithmetic is
-// exact. What depends on the limit that they are for is asked when they are
-// compiled.
-func judgeNumbers(o *enforcement.Override) error {
+// validateNumbers validates the numbers without the plan's limit. Their effect on
+// that limit is validated when the override is compiled.
+func validateNumbers(o *enforcement.Override) error {
 	if o.Factor < 0 || o.Factor > enforcement.MaxFactor {
 		return fmt.Errorf("factor %d is not within 1 and %d thousandths", o.Factor, enforcement.MaxFactor)
 	}
 	if (o.Factor == 0) == (len(o.Limits) == 0) {
-		return fmt.Errorf("it has not one of a factor and limits")
+		return errors.New("it has not one of a factor and limits")
 	}
 	names := make(map[string]bool, len(o.Limits))
 	for _, l := range o.Limits {
@@ -105,97 +85,70 @@ func judgeNumbers(o *enforcement.Override) error {
 	return nil
 }
 
-func judgeEntry(r *exceptions.Entry) (enforcement.ListEntry, error) {
-	none := enforcement.ListEntry{}
-	n := enforcement.ListEntry{ID: r.ID, Attribute: r.Attribute, Value: r.Value, Reason: r.Reason}
+func readListEntry(r *exceptions.Entry) (enforcement.ListEntry, error) {
+	n := enforcement.ListEntry{ID: r.ID, Attribute: r.Attribute, Value: r.Value, Reason: r.Reason, Until: micros(r.ExpiresAt)}
 	if r.List != exceptions.Deny && r.List != exceptions.Allow {
-		return none, fmt.Errorf("list %.64q is neither deny nor allow", r.List)
-	}
-	if err := judgeAttribute(r.Attribute); err != nil {
-		return none, err
+		return n, fmt.Errorf("list %.64q is neither deny nor allow", r.List)
 	}
 	var err error
-	if r.Attribute == ipAttribute {
-		_, n.Value, err = enforcement.ParseNetwork(r.Value)
-	} else {
-		err = judgeText("value", r.Value)
+	if n.Value, err = canonical(r.Attribute, r.Value, true); err != nil {
+		return n, err
 	}
-	if err != nil {
-		return none, err
-	}
-	if len(r.Reason) > maxReason {
-		return none, fmt.Errorf("a reason of %d bytes is too long", len(r.Reason))
-	}
-	n.Until, err = judgeEnd(r.ExpiresAt, false)
-	return n, err
+	return n, validateReasonAndEnd(r.Reason, r.ExpiresAt)
 }
 
-func judgeBlock(r *exceptions.Block) (enforcement.Block, error) {
-	none := enforcement.Block{}
+func readBlock(r *exceptions.Block) (enforcement.Block, error) {
 	block := enforcement.Block{ID: r.ID, Policy: r.Policy, Reason: r.Reason}
 	var err error
-	if block.Until, err = judgeEnd(r.ExpiresAt, true); err != nil {
-		return none, err
-	}
-	if err := judgePolicyAndReason(r.Policy, r.Reason); err != nil {
-		return none, err
+	if block.Until, err = validateCommon(r.Policy, r.Reason, r.ExpiresAt); err != nil {
+		return block, err
 	}
 	if len(r.Key) > enforcement.MaxAttributes {
-		return none, fmt.Errorf("a key of %d values", len(r.Key))
+		return block, fmt.Errorf("a key of %d values", len(r.Key))
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Key)) {
-		value := r.Key[name]
-		if err := judgeAttribute(name); err != nil {
-			return none, err
-		}
-		if name == ipAttribute {
-			_, value, err = enforcement.CanonicalIP(value)
-		} else {
-			err = judgeText("value", value)
-		}
+		value, err := canonical(name, r.Key[name], false)
 		if err != nil {
-			return none, fmt.Errorf("attribute %q: %w", name, err)
+			return block, err
 		}
 		block.Key = append(block.Key, enforcement.Attribute{Name: name, Value: value})
 	}
 	return block, nil
 }
 
-func judgePolicyAndReason(policy, reason string) error {
-	if !slugForm.MatchString(policy) {
-		return fmt.Errorf("policy %.64q is not a slug", policy)
-	}
-	if len(reason) > maxReason {
-		return fmt.Errorf("a reason of %d bytes is too long", len(reason))
-	}
-	return nil
-}
-
-// judgeEnd gives an end in microseconds since the epoch; 0: without one, which
-// must may forbid.
-func judgeEnd(end time.Time, must bool) (int64, error) {
+// validateCommon validates what overrides and blocks have in common, and returns
+// their end in microseconds since the epoch.
+func validateCommon(policy, reason string, end time.Time) (until int64, err error) {
 	switch {
-	case end.IsZero() && must:
-		return 0, fmt.Errorf("it has no end")
+	case end.IsZero():
+		return 0, errors.New("it has no end")
+	case !slugForm.MatchString(policy):
+		return 0, fmt.Errorf("policy %.64q is not a slug", policy)
+	}
+	return micros(end), validateReasonAndEnd(reason, end)
+}
+
+func validateReasonAndEnd(reason string, end time.Time) error {
+	switch {
+	case len(reason) > maxReason:
+		return fmt.Errorf("a reason of %d bytes is too long", len(reason))
 	case end.After(lastInstant):
-		return 0, fmt.Errorf("its end is beyond the year 9999")
-	}
-	return micros(end), nil
-}
-
-func judgeAttribute(name string) error {
-	if name == ipNetAttribute {
-		return fmt.Errorf("%s is not an attribute", ipNetAttribute)
-	}
-	if fault := enforcement.AttributeNameFault(name); fault != "" {
-		return fmt.Errorf("the attribute name %.64q %s", name, fault)
+		return errors.New("its end is beyond the year 9999")
 	}
 	return nil
 }
 
-func judgeText(what, text string) error {
-	if _, fault := enforcement.CanonicalValue("", text); fault != "" {
-		return fmt.Errorf("the %s %.64q %s", what, text, fault)
+// canonical validates a value of an attribute and returns its one spelling.
+func canonical(attribute, value string, networks bool) (string, error) {
+	if attribute == enforcement.IPNetwork {
+		return "", fmt.Errorf("%s is not an attribute", attribute)
 	}
-	return nil
+	if fault := enforcement.AttributeNameFault(attribute); fault != "" {
+		return "", fmt.Errorf("the attribute name %.64q %s", attribute, fault)
+	}
+	out, fault := exceptions.CanonicalValue(attribute, value, networks)
+	if fault != "" {
+		return "", fmt.Errorf("the value %.64q of %q %s", value, attribute, fault)
+	}
+	return out, nil
 }

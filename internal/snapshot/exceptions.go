@@ -187,7 +187,7 @@ func (b *builder) dropRows(t *tenant) {
 func (b *builder) addExceptions(c *Changes) {
 	for i := range c.Overrides {
 		r := &c.Overrides[i]
-		o, err := judgeOverride(r, c.Revision)
+		o, err := readOverride(r, c.Revision)
 		if b.usable("override", r.ID, r.TenantID, r.Revision, err) {
 			e := b.putRow(object{"override", r.ID}, rowRef{r.TenantID, amongOverrides, o.Until})
 			e.rows.overrides.Put(b.by, r.ID, &o)
@@ -196,7 +196,7 @@ func (b *builder) addExceptions(c *Changes) {
 	}
 	for i := range c.Entries {
 		r := &c.Entries[i]
-		n, err := judgeEntry(r)
+		n, err := readListEntry(r)
 		switch {
 		case !b.usable("list_entry", r.ID, r.TenantID, r.Revision, err):
 		case r.List == exceptions.Deny:
@@ -211,7 +211,7 @@ func (b *builder) addExceptions(c *Changes) {
 	}
 	for i := range c.Blocks {
 		r := &c.Blocks[i]
-		block, err := judgeBlock(r)
+		block, err := readBlock(r)
 		if b.usable("block", r.ID, r.TenantID, r.Revision, err) {
 			e := b.putRow(object{"block", r.ID}, rowRef{r.TenantID, amongBlocks, block.Until})
 			e.rows.blocks.Put(b.by, r.ID, &block)
@@ -387,11 +387,11 @@ func current[T any](m *cow.Map[string, *T], added []*T, id func(*T) string) []*T
 
 // ends gives, for each chunk of the index of rows, when the first of its rows
 // ends; 0: none does. Only chunks that were written are looked through.
-func (b *builder) ends() []int64 {
+func (b *builder) chunkEnds() []int64 {
 	ends := make([]int64, b.rows.NumChunks())
 	b.rows.Chunks(b.by, func(i int, rows map[object]rowRef, written bool) {
 		if !written {
-			ends[i] = b.base.ends[i] // more chunks are all written
+			ends[i] = b.oldEnds[i] // more chunks are all written
 			return
 		}
 		for _, ref := range rows {

@@ -216,15 +216,6 @@ type plan struct {
 	limits   int
 }
 
-func newSnapshot(now func() time.Time) *Snapshot {
-	return &Snapshot{
-		now:       now,
-		plans:     map[string]*plan{},
-		faults:    map[object]Problem{},
-		operators: map[string]*Key{},
-	}
-}
-
 // A tenant with what is needed to judge it again when its plan changes.
 type tenant struct {
 	row     tenantRow

@@ -23,7 +23,7 @@ type Config struct {
 	// RetryMin and RetryMax bound the wait, doubling and jittered, between
 	// attempts while the source is away; default 500ms and 30s.
 	RetryMin, RetryMax time.Duration
-	// Compile has the options of compiling; Full and Accept are the Watcher's own.
+	// Compile has the options of Compile. The Watcher sets Full itself.
 	Compile Options
 	// Logger; default slog.Default.
 	Logger *slog.Logger
@@ -209,17 +209,6 @@ func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 // Refresh asks the source now and takes what is new.
 func (w *Watcher) Refresh(ctx context.Context) error { return w.sync(ctx, ByRefresh, Options{}) }
 
-// Reload reads the whole world now; rows that vanished become visible.
-func (w *Watcher) Reload(ctx context.Context) error {
-	return w.sync(ctx, ByRefresh, Options{Full: true})
-}
-
-// Accept takes the whole world as it is now, also one that was held. It is the
-// operator's word.
-func (w *Watcher) Accept(ctx context.Context) error {
-	return w.sync(ctx, ByRefresh, Options{Full: true, Accept: true})
-}
-
 // WaitFor returns once a snapshot of at least revision is in force; 0 waits for
 // the first one. After an edit the node that made it reads its own writes so: it
 // asks the source at once. If the source is behind or away it waits until ctx
@@ -287,7 +276,7 @@ func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 	if err != nil {
 		return fmt.Errorf("read the revision: %w", err)
 	}
-	if current != nil && !o.Accept {
+	if current != nil {
 		if done, err := w.settled(current, revision, how, &o); done {
 			return err
 		}
@@ -317,22 +306,15 @@ func (w *Watcher) take(ctx context.Context, current *Snapshot, revision int64, h
 	if err != nil {
 		return fmt.Errorf("load changes since revision %d: %w", since, err)
 	}
-	o = w.options(o)
-	o.Full = o.Full || since == 0
-	next, report := Compile(current, changes, o)
+	compile := w.cfg.Compile
+	compile.Full = o.Full || since == 0
+	next, report := Compile(current, changes, compile)
 	if report.Held != nil {
 		w.rewound = w.rewound || changes.Revision < current.revision
 		return w.hold(report.Held, revision, report.Full)
 	}
 	w.swap(next, report, how)
 	return nil
-}
-
-// options are the configured ones of compiling with what this load asks for.
-func (w *Watcher) options(o Options) Options {
-	c := w.cfg.Compile
-	c.Full, c.Accept = o.Full, o.Accept
-	return c
 }
 
 // settled decides whether anything is to be loaded at all.

@@ -220,19 +220,6 @@ func TestRestoredBackup(t *testing.T) {
 		if got := subject(t, watcher.Current(), "tenant-1"); got.Plan.Slug != "plan-3" {
 			t.Errorf("tenant-1 is on %s", got.Plan.Slug)
 		}
-
-		// Or the operator says so.
-		w.with(func() { w.revision = 3 })
-		pass(time.Minute)
-		if watcher.Status().Held == nil {
-			t.Fatal("not held")
-		}
-		if err := watcher.Accept(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if s := watcher.Status(); s.Held != nil || s.Revision != 3 {
-			t.Errorf("accepted: %+v", s)
-		}
 	})
 }
 
@@ -261,7 +248,7 @@ func TestVanishedRows(t *testing.T) {
 				w.tenants[tenantID(i+1)] = aTenant(i+1, 1)
 			}
 		})
-		if err := watcher.Reload(t.Context()); err != nil || watcher.Status().Held != nil {
+		if err := watcher.sync(t.Context(), ByRefresh, Options{Full: true}); err != nil || watcher.Status().Held != nil {
 			t.Errorf("after the repair: %v, %+v", err, watcher.Status())
 		}
 	})
@@ -276,7 +263,7 @@ func TestReloadKnowsWhatWasRemoved(t *testing.T) {
 			w.remove("tenant", tenantID(i+1))
 		}
 		w.with(func() { w.forgetful = true })
-		if err := watcher.Reload(t.Context()); err != nil || watcher.Current().Counts().Tenants != 0 {
+		if err := watcher.sync(t.Context(), ByRefresh, Options{Full: true}); err != nil || watcher.Current().Counts().Tenants != 0 {
 			t.Errorf("Reload = %v; %+v", err, watcher.Current().Counts())
 		}
 	})

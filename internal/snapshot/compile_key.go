@@ -1,0 +1,62 @@
+package snapshot
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/tenants"
+)
+
+func (b *builder) addKey(row *tenants.Key) {
+	b.report.Keys++
+	fail := func(format string, args ...any) {
+		b.fault(row.Kind(), row.ID, row.Name, row.Revision, false, fmt.Errorf("key %s: %w", row.ID, fmt.Errorf(format, args...)))
+	}
+	if holder, ok := b.keys.Get(row.Hash); row.Hash == [32]byte{} || ok && holder.ID != row.ID {
+		fail("its hash is empty or that of another key")
+		b.removeKey(row.ID) // an ambiguous key must not authenticate
+		return
+	}
+	b.good(row.Kind(), row.ID)
+	set, ok := ScopesOf(row.Scopes)
+	if !ok {
+		fail("an unknown scope in %q; it grants nothing", row.Scopes)
+	}
+	if ref, ok := b.keyIDs.Get(row.ID); ok && (ref.hash != row.Hash || ref.tenantID != row.TenantID) {
+		b.removeKey(row.ID)
+	}
+	if _, ok := b.keyIDs.Get(row.ID); !ok {
+		b.keyIDs.Put(b.by, row.ID, keyRef{hash: row.Hash, tenantID: row.TenantID})
+		if !row.Operator() {
+			t := b.record(row.TenantID)
+			t.keys = append(t.keys, row.Hash)
+		}
+	}
+	var subject *enforcement.Subject
+	if !row.Operator() {
+		t, _ := b.tenants.Get(row.TenantID)
+		subject = t.subject
+	}
+	b.putKey(row.Hash, Key{
+		ID: row.ID, Name: row.Name, Operator: row.Operator(), Scopes: set,
+		ExpiresAt: micros(row.ExpiresAt), RevokedAt: micros(row.RevokedAt),
+	}, subject)
+}
+
+func (b *builder) putKey(hash [32]byte, k Key, s *enforcement.Subject) {
+	k.Subject = s
+	b.keys.Put(b.by, hash, &k)
+	if k.Operator {
+		b.operators[k.ID] = &k
+	}
+}
+
+// micros is an instant in microseconds since the epoch; 0 for the zero time. An
+// instant before the epoch stays in the past.
+func micros(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return max(t.UnixMicro(), 1)
+}

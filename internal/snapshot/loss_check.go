@@ -1,0 +1,101 @@
+package snapshot
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+)
+
+// ErrHeld is in the chain of Report.Held: the state that was read looks like a
+// lost or restored database. The previous snapshot stays in force until the state
+// changes or the node restarts.
+var ErrHeld = errors.New("held for an operator")
+
+// minForLossCheck is the number of tenants or plans from which a loss of more than
+// half of them is held. A smaller system may be a trial.
+const minForLossCheck = 20
+
+// implausible returns why the new state is not compiled: it is older than the
+// previous one, or lost most of its objects without tombstones.
+func (b *builder) implausible() error {
+	if b.previous == nil {
+		return nil
+	}
+	if b.changes.Revision < b.previous.revision {
+		return fmt.Errorf("%w: the revision went back from %d to %d", ErrHeld, b.previous.revision, b.changes.Revision)
+	}
+	if !b.full {
+		return nil
+	}
+	present := map[object]bool{}
+	for i := range b.changes.Tenants {
+		present[object{"tenant", b.changes.Tenants[i].ID}] = true
+	}
+	for i := range b.changes.Plans {
+		present[object{"plan", b.changes.Plans[i].ID}] = true
+	}
+	for _, t := range b.changes.Removed {
+		present[object{t.Kind, t.ID}] = true
+	}
+	had, lost := map[string]int{}, map[string]int{}
+	count := func(kind, id string) {
+		had[kind]++
+		if !present[object{kind, id}] {
+			lost[kind]++
+		}
+	}
+	for id, t := range b.previous.tenants.All {
+		if t.row.known {
+			count("tenant", id)
+		}
+	}
+	for id := range b.previous.plans {
+		count("plan", id)
+	}
+	for _, kind := range []string{"tenant", "plan"} {
+		had, lost := had[kind], lost[kind]
+		switch {
+		case lost > 0 && lost == had:
+			return fmt.Errorf("%w: all %d %ss are gone, and nobody removed them", ErrHeld, had, kind)
+		case had >= minForLossCheck && lost > had/2:
+			return fmt.Errorf("%w: %d of %d %ss are gone, and nobody removed them", ErrHeld, lost, had, kind)
+		}
+	}
+	return nil
+}
+
+// tooMuch returns why the new snapshot is held: it is too large, or every quota
+// became 0.
+func (b *builder) tooMuch() error {
+	c := b.Counts()
+	for _, m := range []struct {
+		what    string
+		n, most int
+	}{
+		{"tenants", c.Tenants, cmp.Or(b.o.MaxTenants, 1_000_000)},
+		{"keys", c.Keys, cmp.Or(b.o.MaxKeys, 2_000_000)},
+		{"policies", c.Policies, cmp.Or(b.o.MaxPolicies, 1_000_000)},
+		{"overrides, list entries, blocks and changes", b.size.all(), cmp.Or(b.o.MaxExceptions, 5_000_000)},
+	} {
+		if m.n > m.most {
+			return fmt.Errorf("%w: %d %s are more than the %d that are taken", ErrHeld, m.n, m.what, m.most)
+		}
+	}
+	if b.previous == nil || c.Tenants < minForLossCheck {
+		return nil
+	}
+	_, before := countLimits(b.previous.plans)
+	limits, positive := countLimits(b.plans)
+	if before > 0 && limits > 0 && positive == 0 {
+		return fmt.Errorf("%w: every quota of every plan became 0", ErrHeld)
+	}
+	return nil
+}
+
+func countLimits(all map[string]*plan) (limits, positive int) {
+	for _, p := range all {
+		limits += p.limits
+		positive += p.positive
+	}
+	return limits, positive
+}
