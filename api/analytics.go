@@ -6,6 +6,7 @@ import (
 	"math"
 	"time"
 
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/problem"
 )
@@ -252,11 +253,8 @@ func showTopKey(who caller, k *metrics.TopKey) TopKey {
 		Redacted: k.Redacted, Count: k.Count, Error: k.Error,
 	}
 	for i, name := range k.Names {
-		if name == "ip/64" {
-			name = "ip"
-		}
 		if !k.Missing[i] {
-			out.Key[name] = k.Values[i]
+			out.Key[enforcement.CountedAttribute(name)] = k.Values[i]
 		}
 	}
 	return out

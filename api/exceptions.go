@@ -48,7 +48,7 @@ func (c caller) rule(tenantID, policy string) *enforcement.Rule {
 
 // countsBy reports whether a rule counts by an attribute.
 func countsBy(r *enforcement.Rule, attribute string) bool {
-	return slices.Contains(r.CountBy, attribute) || attribute == "ip" && slices.Contains(r.CountBy, "ip/64")
+	return slices.ContainsFunc(r.CountBy, func(entry string) bool { return enforcement.CountedAttribute(entry) == attribute })
 }
 
 // usable reports whether an exception, or a part of it, has an effect with the

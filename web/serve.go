@@ -8,10 +8,10 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 )
@@ -28,11 +28,7 @@ const (
 func RequestID(c echo.Context) string {
 	h := c.Response().Header()
 	if h.Get(requestIDHeader) == "" {
-		id, err := uuid.NewV7()
-		if err != nil {
-			id = uuid.New()
-		}
-		h.Set(requestIDHeader, id.String())
+		h.Set(requestIDHeader, audit.NewID())
 	}
 	return h.Get(requestIDHeader)
 }

@@ -41,7 +41,7 @@ type signInLimit struct {
 // The attributes by which failures are counted.
 const (
 	byAccount = "account"
-	byAddress = "ip/64"
+	byAddress = enforcement.IPNetwork
 )
 
 func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {

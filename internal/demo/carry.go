@@ -62,12 +62,8 @@ func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Su
 func carry(ctx context.Context, to enforcement.Limiter, all map[enforcement.Key]used) error {
 	outcomes := make([]enforcement.Outcome, 1)
 	for key, u := range all {
-		id, err := uuid.NewV7()
-		if err != nil {
-			return err
-		}
 		to.Take(ctx, []enforcement.Request{{
-			ID: id, Mode: enforcement.Force, Home: u.subject.Home,
+			ID: uuid.Must(uuid.NewV7()), Mode: enforcement.Force, Home: u.subject.Home,
 			Charges: []enforcement.Charge{{Key: key, Meter: u.limit.Meter, Rev: max(u.limit.Meter.Rev, u.subject.PlanRevision), Cost: u.cost}},
 		}}, outcomes)
 		if !outcomes[0].Verdict.Decided() {

@@ -137,7 +137,7 @@ func proPlan(version int) plans.Content {
 		Slug:        "api-per-address",
 		Description: "Tried out in shadow: would one address be too many users at once?",
 		Match:       plans.Match{Path: "/v1/*"},
-		CountBy:     []string{"ip/64"},
+		CountBy:     []string{enforcement.IPNetwork},
 		Mode:        enforcement.PolicyShadow,
 		Limits:      []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: 20, Window: time.Minute, Burst: 10}},
 	})
@@ -171,7 +171,7 @@ func enterprisePlan(version int) plans.Content {
 		Name:        "Enterprise (demo)",
 		Description: "A high ceiling for the whole company, with room for batch jobs and a brake on exports.",
 		Policies: []plans.Policy{
-			login(10, "ip/64"),
+			login(10, enforcement.IPNetwork),
 			{
 				Slug:        "api-per-user",
 				Description: "Ten calls a second and user, in the long run and at once.",

@@ -3,6 +3,7 @@ package preview
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -60,20 +61,8 @@ func (p party) meets(q party) bool {
 // them under the same keys.
 func sameRequests(p, q *plans.Policy) bool {
 	return sameSet(p.Match.Methods, q.Match.Methods) && cmp.Or(p.Match.Path, "*") == cmp.Or(q.Match.Path, "*") &&
-		sameAttributes(p.Match.Attributes, q.Match.Attributes) &&
+		maps.Equal(p.Match.Attributes, q.Match.Attributes) &&
 		slices.Equal(p.CountBy, q.CountBy) && p.Missing == q.Missing
-}
-
-func sameAttributes(a, b map[string]string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for name, value := range a {
-		if other, both := b[name]; !both || other != value {
-			return false
-		}
-	}
-	return true
 }
 
 func sameSet(a, b []string) bool {

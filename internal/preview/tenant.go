@@ -2,6 +2,7 @@ package preview
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -257,7 +258,7 @@ func rankings(k metrics.KeyMinutes, m *minutes, source *plans.Policy) ranked {
 	r := ranked{list: k.Keys, ids: make(map[string]int), floor: make([]int64, n), keys: make([]map[string]metrics.KeyCount, n)}
 	ids := make([]string, len(k.Keys))
 	for i := range k.Keys {
-		if key := &k.Keys[i]; key.Policy == source.Slug && sameNames(key.Names, source.CountBy) {
+		if key := &k.Keys[i]; key.Policy == source.Slug && slices.Equal(key.Names, source.CountBy) {
 			ids[i] = identity(key)
 			r.ids[ids[i]] = i
 		}
@@ -274,10 +275,6 @@ func rankings(k metrics.KeyMinutes, m *minutes, source *plans.Policy) ranked {
 		}
 	}
 	return r
-}
-
-func sameNames(a, b []string) bool {
-	return len(a) == len(b) && strings.Join(a, "\x00") == strings.Join(b, "\x00")
 }
 
 // identity tells keys of one policy apart.

@@ -2,6 +2,7 @@ package usage
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -161,7 +162,7 @@ func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 	shown := make(map[string]bool)
 	for i := range c.busy {
 		k := &c.busy[i]
-		if k.Policy != r.Policy || !sameNames(k.Names, r.CountBy) {
+		if k.Policy != r.Policy || !slices.Equal(k.Names, r.CountBy) {
 			continue // of another policy, or from before a change of count_by
 		}
 		key := KeyUsage{Key: partsOf(k), Redacted: k.Redacted}
@@ -177,18 +178,6 @@ func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 		}
 	}
 	return p
-}
-
-func sameNames(a, b []string) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i] != b[i] {
-			return false
-		}
-	}
-	return true
 }
 
 // paceOf returns the pace of all keys of a policy together.

@@ -152,7 +152,7 @@ func keyOf(r *enforcement.Rule, key map[string]string) ([]enforcement.KeyPart, e
 		switch {
 		case len(r.CountBy) == 0:
 			f.Add(at, "the policy counts the whole tenant, so its key has no values")
-		case !slices.ContainsFunc(r.CountBy, func(by string) bool { return attributeOf(by) == name }):
+		case !slices.ContainsFunc(r.CountBy, func(by string) bool { return enforcement.CountedAttribute(by) == name }):
 			f.Add(at, "the policy does not count by this; it counts by %s", strings.Join(attributesOf(r), ", "))
 		case value == "":
 			f.Add(at, "must not be empty: leave out a missing attribute")
@@ -172,7 +172,7 @@ func keyOf(r *enforcement.Rule, key map[string]string) ([]enforcement.KeyPart, e
 // address parses the value of ip. For a policy that counts by ip/64, the value may
 // be a /64 network.
 func address(f *problem.Fields, at string, r *enforcement.Rule, value string) string {
-	if n, err := netip.ParsePrefix(value); err == nil && slices.Contains(r.CountBy, "ip/64") && n.Addr().Is6() && n.Bits() == 64 && n == n.Masked() {
+	if n, err := netip.ParsePrefix(value); err == nil && slices.Contains(r.CountBy, enforcement.IPNetwork) && n.Addr().Is6() && n.Bits() == 64 && n == n.Masked() {
 		value = n.Addr().String()
 	}
 	_, canonical, err := enforcement.CanonicalIP(value)
@@ -182,18 +182,10 @@ func address(f *problem.Fields, at string, r *enforcement.Rule, value string) st
 	return canonical
 }
 
-// attributeOf returns the attribute that an entry of count_by reads.
-func attributeOf(by string) string {
-	if by == "ip/64" {
-		return "ip"
-	}
-	return by
-}
-
 func attributesOf(r *enforcement.Rule) []string {
 	var list []string
 	for _, by := range r.CountBy {
-		if name := attributeOf(by); !slices.Contains(list, name) {
+		if name := enforcement.CountedAttribute(by); !slices.Contains(list, name) {
 			list = append(list, name)
 		}
 	}

@@ -116,7 +116,7 @@ type InForce struct {
 func (k *KeyUsage) Attributes() map[string]string {
 	key := make(map[string]string, len(k.Key))
 	for _, part := range k.Key {
-		name := attributeOf(part.Name)
+		name := enforcement.CountedAttribute(part.Name)
 		if _, whole := key[name]; part.Missing || whole && name != part.Name {
 			continue // the address of ip includes ip/64
 		}
