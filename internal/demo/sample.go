@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
@@ -40,107 +41,100 @@ const (
 	deniedIP  = "198.51.100.23"
 )
 
-func login(quota int64, by string) plans.Policy {
-	return plans.Policy{
-		Slug:        "login-per-ip",
-		Description: "Slows down guessing of passwords: exact, so that a burst at the end of a window helps nobody.",
-		Match:       plans.Match{Methods: []string{"POST"}, Path: "/v1/login"},
-		CountBy:     []string{by},
-		OnFailure:   enforcement.OnFailureLocal,
-		Limits:      []enforcement.Limit{{Algorithm: enforcement.SlidingWindowLog, Quota: quota, Window: time.Minute}},
-	}
+// limits of the sample plans.
+func limit(a enforcement.Algorithm, quota int64, window time.Duration) enforcement.Limit {
+	return enforcement.Limit{Algorithm: a, Quota: quota, Window: window}
 }
 
-// freePlan in its first and second version.
+func bucket(a enforcement.Algorithm, quota, burst int64) enforcement.Limit {
+	return enforcement.Limit{Algorithm: a, Quota: quota, Window: time.Minute, Burst: burst}
+}
+
+func byClock(quota int64, window time.Duration) enforcement.Limit {
+	return enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: quota, Window: window, Anchor: enforcement.Clock}
+}
+
+// policy returns an enforced policy. match is "*", a path, or a method and a path;
+// countBy is "" for the whole tenant.
+func policy(slug, description, match, countBy string, limits ...enforcement.Limit) plans.Policy {
+	p := plans.Policy{Slug: slug, Description: description, Limits: limits}
+	if method, path, both := strings.Cut(match, " "); both {
+		p.Match = plans.Match{Methods: []string{method}, Path: path}
+	} else {
+		p.Match.Path = match
+	}
+	if countBy != "" {
+		p.CountBy = []string{countBy}
+	}
+	return p
+}
+
+func shadowed(p plans.Policy) plans.Policy {
+	p.Mode = enforcement.PolicyShadow
+	return p
+}
+
+func onFailure(f enforcement.OnFailure, p plans.Policy) plans.Policy {
+	p.OnFailure = f
+	return p
+}
+
+func login(quota int64, by string) plans.Policy {
+	return policy("login-per-ip", "Slows down guessing of passwords: exact, so that a burst at the end of a window helps nobody.",
+		"POST /v1/login", by, limit(enforcement.SlidingWindowLog, quota, time.Minute))
+}
+
+const month = 30 * 24 * time.Hour
+
+// freePlan returns the first or the second version.
 func freePlan(version int) plans.Content {
-	d := plans.Content{
+	monthly := int64(400_000)
+	if version == 1 {
+		monthly = 300_000
+	}
+	return plans.Content{
 		Name:        "Free (demo)",
 		Description: "Enough to try the API: a small steady rate for each user, and a month's quota for all of them together.",
 		Policies: []plans.Policy{
 			login(5, "ip"),
-			{
-				Slug:        "api-per-user",
-				Description: "A steady rate with a little room for a page that asks several things at once.",
-				Match:       plans.Match{Path: "/v1/*"},
-				CountBy:     []string{"user"},
-				Limits:      []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 30, Window: time.Minute, Burst: 10}},
-			},
-			{
-				Slug:        "tenant-per-minute",
-				Description: "The most that all users may call together.",
-				Limits:      []enforcement.Limit{{Algorithm: enforcement.SlidingWindowCounter, Quota: 90, Window: time.Minute}},
-			},
-			{
-				Slug:        "tenant-per-month",
-				Description: "What the plan includes in thirty days.",
-				Limits:      []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 400_000, Window: 30 * 24 * time.Hour, Anchor: enforcement.Clock}},
-			},
+			policy("api-per-user", "A steady rate with a little room for a page that asks several things at once.",
+				"/v1/*", "user", bucket(enforcement.GCRA, 30, 10)),
+			policy("tenant-per-minute", "The most that all users may call together.",
+				"*", "", limit(enforcement.SlidingWindowCounter, 90, time.Minute)),
+			policy("tenant-per-month", "What the plan includes in thirty days.", "*", "", byClock(monthly, month)),
 		},
 	}
-	if version == 1 {
-		d.Policies[3].Limits[0].Quota = 300_000
-	}
-	return d
 }
 
-// proPlan in its first and second version.
+// proPlan returns the first or the second version.
 func proPlan(version int) plans.Content {
+	searches := int64(8)
+	if version == 1 {
+		searches = 20
+	}
+	beta := policy("beta-per-user", "Users of the beta have more room in it, and are not held to the common rate there.",
+		"/v1/beta/*", "user", bucket(enforcement.GCRA, 300, 60))
+	beta.Match.Attributes, beta.Replaces = map[string]string{"tier": "beta"}, []string{"api-per-user"}
 	d := plans.Content{
 		Name:        "Pro (demo)",
-		Description: "For a product with users of its own: limits by user, dear routes apart, and beta features with more room.",
+		Description: "For a product with users of its own: limits by user, expensive routes apart, and beta features with more room.",
 		Policies: []plans.Policy{
 			login(8, "ip"),
-			{
-				Slug:        "api-per-user",
-				Description: "Two calls a second, and bursts for pages that load everything at once.",
-				Match:       plans.Match{Path: "/v1/*"},
-				CountBy:     []string{"user"},
-				Limits:      []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: 120, Window: time.Minute, Burst: 30}},
-			},
-			{
-				Slug:        "search-per-user",
-				Description: "Searches are dear.",
-				Match:       plans.Match{Methods: []string{"GET"}, Path: "/v1/search"},
-				CountBy:     []string{"user"},
-				Limits:      []enforcement.Limit{{Algorithm: enforcement.SlidingWindowCounter, Quota: 8, Window: time.Minute}},
-			},
-			{
-				Slug:        "beta-per-user",
-				Description: "Users of the beta have more room in it, and are not held to the common rate there.",
-				Match:       plans.Match{Path: "/v1/beta/*", Attributes: map[string]string{"tier": "beta"}},
-				CountBy:     []string{"user"},
-				Replaces:    []string{"api-per-user"},
-				Limits:      []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 300, Window: time.Minute, Burst: 60}},
-			},
-			{
-				Slug:        "orders-per-month",
-				Description: "What a user may order in thirty days from the first order on.",
-				Match:       plans.Match{Methods: []string{"POST"}, Path: "/v1/orders"},
-				CountBy:     []string{"user"},
-				OnFailure:   enforcement.OnFailureClosed,
-				Limits:      []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 2_000, Window: 30 * 24 * time.Hour}},
-			},
-			{
-				Slug:        "feeds-per-ip",
-				Description: "Feeds change once an hour: whoever reads them every second waits.",
-				Match:       plans.Match{Methods: []string{"GET"}, Path: "/feeds/*"},
-				CountBy:     []string{"ip"},
-				Limits:      []enforcement.Limit{{Algorithm: enforcement.SlidingWindowCounter, Quota: 20, Window: time.Minute}},
-			},
+			policy("api-per-user", "Two calls a second, and bursts for pages that load everything at once.",
+				"/v1/*", "user", bucket(enforcement.TokenBucket, 120, 30)),
+			policy("search-per-user", "Searches are expensive.",
+				"GET /v1/search", "user", limit(enforcement.SlidingWindowCounter, searches, time.Minute)),
+			beta,
+			onFailure(enforcement.OnFailureClosed, policy("orders-per-month", "What a user may order in thirty days from the first order on.",
+				"POST /v1/orders", "user", limit(enforcement.FixedWindow, 2_000, month))),
+			policy("feeds-per-ip", "Feeds change once an hour: a client that reads them every second waits.",
+				"GET /feeds/*", "ip", limit(enforcement.SlidingWindowCounter, 20, time.Minute)),
 		},
 	}
-	if version == 1 {
-		d.Policies[2].Limits[0].Quota = 20
-		return d
+	if version > 1 {
+		d.Policies = append(d.Policies, shadowed(policy("api-per-address", "Tried out in shadow: would one address be too many users at once?",
+			"/v1/*", enforcement.IPNetwork, bucket(enforcement.TokenBucket, 20, 10))))
 	}
-	d.Policies = append(d.Policies, plans.Policy{
-		Slug:        "api-per-address",
-		Description: "Tried out in shadow: would one address be too many users at once?",
-		Match:       plans.Match{Path: "/v1/*"},
-		CountBy:     []string{enforcement.IPNetwork},
-		Mode:        enforcement.PolicyShadow,
-		Limits:      []enforcement.Limit{{Algorithm: enforcement.TokenBucket, Quota: 20, Window: time.Minute, Burst: 10}},
-	})
 	return d
 }
 
@@ -149,65 +143,40 @@ func samplePlans(version int) []plans.Document {
 	return []plans.Document{plans.New(freePlan(version)), plans.New(proPlan(version)), plans.New(enterprisePlan(version))}
 }
 
-// proDraft is what is being edited and not published.
+// proDraft is a draft that is not published.
 func proDraft() plans.Document {
 	d := proPlan(2)
 	d.Policies[1].Limits[0].Burst = 15
 	d.Policies[2].Limits[0].Quota = 6
-	d.Policies[4].Description = "What a user may order in thirty days from the first order on. Under discussion with sales."
-	d.Policies = append(d.Policies, plans.Policy{
-		Slug:        "carts-per-address",
-		Description: "An idea: shops behind one address would share their carts' rate.",
-		Match:       plans.Match{Methods: []string{"POST"}, Path: "/v1/carts"},
-		CountBy:     []string{"ip"},
-		Limits:      []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 60, Window: time.Minute, Burst: 20}},
-	})
+	d.Policies[4].Description += " Under discussion with sales."
+	d.Policies = append(d.Policies, policy("carts-per-address", "An idea: shops behind one address would share their carts' rate.",
+		"POST /v1/carts", "ip", bucket(enforcement.GCRA, 60, 20)))
 	return plans.New(d)
 }
 
-// enterprisePlan in its first and second version.
+// enterprisePlan returns the first or the second version.
 func enterprisePlan(version int) plans.Content {
-	d := plans.Content{
+	hourly := int64(200_000)
+	if version == 1 {
+		hourly = 150_000
+	}
+	api := policy("api-per-user", "Ten calls a second and user, in the long run and at once.", "/v1/*", "user",
+		bucket(enforcement.TokenBucket, 600, 60), limit(enforcement.SlidingWindowCounter, 3_000, time.Hour))
+	api.Limits[0].Name, api.Limits[1].Name = "burst", "hour"
+	return plans.Content{
 		Name:        "Enterprise (demo)",
 		Description: "A high ceiling for the whole company, with room for batch jobs and a brake on exports.",
 		Policies: []plans.Policy{
 			login(10, enforcement.IPNetwork),
-			{
-				Slug:        "api-per-user",
-				Description: "Ten calls a second and user, in the long run and at once.",
-				Match:       plans.Match{Path: "/v1/*"},
-				CountBy:     []string{"user"},
-				Limits: []enforcement.Limit{
-					{Name: "burst", Algorithm: enforcement.TokenBucket, Quota: 600, Window: time.Minute, Burst: 60},
-					{Name: "hour", Algorithm: enforcement.SlidingWindowCounter, Quota: 3_000, Window: time.Hour},
-				},
-			},
-			{
-				Slug:        "exports",
-				Description: "Exports of all users together: they load the database.",
-				Match:       plans.Match{Methods: []string{"POST"}, Path: "/v1/exports/*"},
-				Limits:      []enforcement.Limit{{Algorithm: enforcement.SlidingWindowCounter, Quota: 60, Window: time.Minute}},
-			},
-			{
-				Slug:        "reports-per-user",
-				Description: "Tried out in shadow before it is enforced.",
-				Match:       plans.Match{Methods: []string{"GET"}, Path: "/v1/reports/{report}"},
-				CountBy:     []string{"user"},
-				Mode:        enforcement.PolicyShadow,
-				Limits:      []enforcement.Limit{{Algorithm: enforcement.SlidingWindowCounter, Quota: 2, Window: time.Minute}},
-			},
-			{
-				Slug:        "company-per-hour",
-				Description: "The most that the whole company may call.",
-				OnFailure:   enforcement.OnFailureOpen,
-				Limits:      []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 200_000, Window: time.Hour, Anchor: enforcement.Clock}},
-			},
+			api,
+			policy("exports", "Exports of all users together: they load the database.",
+				"POST /v1/exports/*", "", limit(enforcement.SlidingWindowCounter, 60, time.Minute)),
+			shadowed(policy("reports-per-user", "Tried out in shadow before it is enforced.",
+				"GET /v1/reports/{report}", "user", limit(enforcement.SlidingWindowCounter, 2, time.Minute))),
+			onFailure(enforcement.OnFailureOpen, policy("company-per-hour", "The most that the whole company may call.",
+				"*", "", byClock(hourly, time.Hour))),
 		},
 	}
-	if version == 1 {
-		d.Policies[4].Limits[0].Quota = 150_000
-	}
-	return d
 }
 
 // A sampleTenant is a tenant with what is set for it.
