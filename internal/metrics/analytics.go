@@ -4,21 +4,19 @@ import (
 	"time"
 )
 
-// What can be asked of the counts: the answers that api and web show.
-
-// A Query says of whom and of when. From and To are widened to whole steps, and
-// To is cut to the step that is now.
+// A Query selects counts. From and To are widened to whole steps, and To is cut to the current
+// step.
 type Query struct {
 	Tenant   uint32 // number; 0: all together
 	Policy   string // slug; at most one of Policy and Route, where an answer can be of one
 	Route    string
 	From, To time.Time // To after From, by at most 3 years
-	// Step of the points; "": the finest that keeps an answer small.
+	// Step of the points; "": the finest step that keeps the answer small.
 	Step  Step
 	Limit int // of rankings; 0: 10, and at most 100
 }
 
-// A Span is the time that an answer is about, in whole steps.
+// A Span is the time that an answer covers, in whole steps.
 type Span struct {
 	From, To time.Time
 	Step     Step
@@ -37,30 +35,30 @@ type Point struct {
 	Counts
 }
 
-// RouteRanking has routes, or policies, with the most requests first.
+// RouteRanking lists routes or policies, those with the most requests first.
 type RouteRanking struct {
 	Span
 	Routes []RouteTraffic
-	// More tells that there are, or may be, others.
+	// More is set if there may be others.
 	More bool
 }
 
-// A RouteTraffic is a route or a policy with its counts, over the span and by step.
+// A RouteTraffic is the counts of a route or a policy.
 type RouteTraffic struct {
 	Name   string
 	Total  Counts
 	Points []Point // of the first ten only: every step of the span
 }
 
-// A Measure is what tenants are ranked by.
+// A Measure ranks tenants.
 type Measure string
 
 // The measures.
 const (
 	ByRequests Measure = "requests"
 	ByLimited  Measure = "limited" // refusals by limits
-	// ByRate ranks those with the most refusals by limits by what these are of
-	// their requests: few of few do not hide many of many.
+	// ByRate ranks the tenants with the most denials by limits by their denial rate. A tenant with
+	// few requests does not hide one with many.
 	ByRate Measure = "rate"
 )
 
@@ -68,8 +66,8 @@ const (
 type TenantRanking struct {
 	Span
 	Tenants []TenantTraffic
-	// Floor: a tenant that is not there has at most so many requests or, by
-	// limited and by rate, refusals by limits; or it comes later in the ranking.
+	// Floor is the most requests (ByRequests) or denials by limits (ByLimited, ByRate) of a tenant
+	// that is not listed.
 	Floor int64
 }
 
@@ -79,7 +77,7 @@ type TenantTraffic struct {
 	Counts
 }
 
-// A KeyRanking is what keys are ranked by.
+// A KeyRanking ranks keys.
 type KeyRanking string
 
 // The rankings of keys.
@@ -88,12 +86,12 @@ const (
 	AllowedKeys KeyRanking = "allowed" // by allowed decisions
 )
 
-// A TopKey is a key in a ranking. The true number is within Count-Error and Count.
+// A TopKey is a key in a ranking. Its true number is from Count-Error to Count.
 type TopKey struct {
 	Tenant uint32
 	Policy string // slug
-	// Values of the policy's count_by, in its order; Missing tells which were not
-	// sent. Redacted values are a hash.
+	// Values of the policy's count_by, in its order. Missing marks those that the requests did not
+	// have. Redacted values are hashes.
 	Names    []string
 	Values   []string
 	Missing  []bool
@@ -102,7 +100,7 @@ type TopKey struct {
 	Error    int64
 }
 
-// TopKeys is a ranking of keys. What is not in it has at most Floor.
+// TopKeys is a ranking of keys. A key that is not listed has at most Floor.
 type TopKeys struct {
 	Span
 	Keys  []TopKey
@@ -110,8 +108,7 @@ type TopKeys struct {
 	Total int64 // of all keys of all policies
 }
 
-// KeyTraffic is one key over time. The true numbers are within Count-Error and
-// Count; a key that is not among the top ones of a time may have none of it.
+// KeyTraffic is one key over time. The true numbers are from Count-Error to Count.
 type KeyTraffic struct {
 	Span
 	Count, Error int64
@@ -124,13 +121,13 @@ type KeyPoint struct {
 	Count, Error int64
 }
 
-// A Bucket of a histogram: values above From and up to To, in its unit.
+// A Bucket of a histogram counts values above From and up to To.
 type Bucket struct {
 	From, To int64
 	Count    int64
 }
 
-// A Histogram with the quantiles read from its buckets.
+// A Histogram with quantiles, which are upper ends of buckets.
 type Histogram struct {
 	Span
 	Buckets       []Bucket // without empty ones at both ends
@@ -139,15 +136,14 @@ type Histogram struct {
 	P50, P95, P99 int64 // upper ends of their buckets; 0 without values
 }
 
-// Remaining says how much of its quota was left when decisions were made.
+// Remaining says how much quota was left when decisions were made.
 type Remaining struct {
 	Span
 	Policies []PolicyRemaining // by slug
 }
 
-// PolicyRemaining is a histogram of what remained of a policy's quota, in
-// percent, of a sample of its decisions. It has every bucket, each 5 wide; the
-// first is that nothing was left.
+// PolicyRemaining is a histogram of the remaining quota of a policy in percent, from a sample of
+// its decisions. It has every bucket, each 5 wide; the first counts decisions with nothing left.
 type PolicyRemaining struct {
 	Policy  string
 	Count   int64
@@ -161,16 +157,15 @@ type LatencyPoint struct {
 	P50, P95, P99 int64
 }
 
-// Latency is the limiter's time in microseconds: of both limiters together, of
-// the one that all nodes share (or that a node alone has), and of the one that
-// stands in for it.
+// Latency is the limiter's time in microseconds: of both limiters together, of the shared one (or
+// the only one of a node), and of the local one that replaces it.
 type Latency struct {
 	Histogram
 	Shared, Local Histogram
 	Points        []LatencyPoint // of both together; every step of the span
 }
 
-// A Second is what this node decided in one second.
+// A Second is the counts of this node for one second.
 type Second struct {
 	At time.Time
 	Counts

@@ -7,21 +7,20 @@ import (
 	"time"
 )
 
-// foldedName is the name of counts that gave up their own, for want of memory.
+// foldedName replaces the names of counts that were merged to save memory.
 const foldedName = "(folded)"
 
-// Refusals that wait are bounded by number, a minute's worth, and by bytes.
+// Bounds of the refusals that wait: a minute's worth.
 const (
 	maxWaitingRefusals     = 6_000
 	maxWaitingRefusalBytes = 16 << 20
 )
 
-// keptMinutes is how long sketches of a minute that is over stay in memory
-// after they were written: what comes late is absorbed, and they are written
-// anew.
+// keptMinutes is how many minutes a written sketch stays in memory after its minute, so that late
+// counts can be added to it.
 const keptMinutes = 2
 
-// waiting is what was drained and is in no batch yet. It is not for concurrent use.
+// waiting holds what was drained and is in no batch yet. It is not safe for concurrent use.
 type waiting struct {
 	counts       map[CountKey]*Counts
 	sketches     map[SketchKey]*waitingSketch
@@ -29,13 +28,13 @@ type waiting struct {
 	allowance    int // weight of sketches that may be written before they are due
 	refusals     []Refusal
 	refusalBytes int
-	// forgotten is the newest minute of which sketches were let go. One that is not
-	// here and as old has been written, maybe: what comes of it now would replace it.
+	// forgotten is the newest minute whose sketches were dropped. Counts for a sketch of this
+	// minute or an older one are discarded: writing them would replace the complete sketch.
 	forgotten int64
 }
 
-// A waitingSketch is a sketch of one minute, also after it was written: a later
-// writing has all of the minute.
+// A waitingSketch is a sketch of one minute. It stays after it is written, because each write
+// contains the whole minute.
 type waitingSketch struct {
 	sketch
 	weight  int
@@ -47,8 +46,7 @@ func newWaiting() waiting {
 	return waiting{counts: make(map[CountKey]*Counts), sketches: make(map[SketchKey]*waitingSketch)}
 }
 
-// take adds what was drained by now, which belongs to w then, and tells how many
-// refusals found no room.
+// take adds drained counts, which it then owns. It returns how many refusals did not fit.
 func (w *waiting) take(d *drained, now time.Time) (notKept int64) {
 	for key, counts := range d.counts {
 		w.add(key, counts)
@@ -95,7 +93,7 @@ func (w *waiting) absorb(key SketchKey, s sketch, now time.Time) {
 	w.weight += mine.weight
 }
 
-// weightOf a sketch in rows of counts.
+// weightOf returns the memory of a sketch, in rows of counts.
 func weightOf(s sketch) int {
 	const perRow = 40 // numbers
 	switch s := s.(type) {
@@ -111,7 +109,7 @@ func weightOf(s sketch) int {
 	return 1
 }
 
-// refusalBytes is about what a refusal takes in memory.
+// refusalBytes estimates the memory of a refusal.
 func refusalBytes(r *Refusal) int {
 	n := 400 + len(r.Path) + 200*len(r.Limits) + 150*len(r.Policies)
 	for _, a := range r.Attributes {
@@ -120,7 +118,7 @@ func refusalBytes(r *Refusal) int {
 	return n
 }
 
-// unwritten is how many sketches wait to be written.
+// unwritten returns the number of changed sketches.
 func (w *waiting) unwritten() (n int) {
 	for _, s := range w.sketches {
 		if s.changed {
@@ -130,9 +128,8 @@ func (w *waiting) unwritten() (n int) {
 	return n
 }
 
-// allow says how much of the sketches one flush may write before they are due: a
-// budget, or one of so many parts of all that changed, so that a large system
-// writes as much in each flush.
+// allow sets how much weight of sketches a flush may write before they are due: the budget, or the
+// given fraction of all changed sketches if that is more.
 func (w *waiting) allow(budget, parts int) {
 	changed := 0
 	for _, s := range w.sketches {
@@ -143,9 +140,9 @@ func (w *waiting) allow(budget, parts int) {
 	w.allowance = max(budget, changed/max(1, parts))
 }
 
-// give moves what is due into a batch, oldest first, up to a batch's bounds, and
-// sketches also within the allowance. A sketch is due when its minute is over or
-// it is unwritten for so long; with all every one is.
+// give moves due rows into a batch, oldest first, within the bounds of a batch. A sketch is due if
+// its minute is over, if it is unwritten for longer than longest, or if all is set. Other sketches
+// are written within the allowance.
 func (w *waiting) give(b *Batch, now time.Time, longest time.Duration, all bool) {
 	keys := slices.Collect(maps.Keys(w.counts))
 	if len(keys) > batchRows {
@@ -185,8 +182,7 @@ func (w *waiting) giveSketches(b *Batch, now time.Time, longest time.Duration, a
 	}
 }
 
-// longestUnwritten gives the sketches that changed, those first that did so
-// first.
+// longestUnwritten returns the changed sketches, those that changed first first.
 func (w *waiting) longestUnwritten() []SketchKey {
 	keys := make([]SketchKey, 0, len(w.sketches))
 	for key, s := range w.sketches {
@@ -206,11 +202,10 @@ func compareCountKeys(a, b CountKey) int {
 
 func minuteOver(at int64, now time.Time) bool { return at+60 <= now.Unix() }
 
-// forget lets sketches go that were written and are so old that nothing more
-// comes.
+// forget drops written sketches that no late counts can reach.
 func (w *waiting) forget(now time.Time) { w.forgetBefore(now.Unix() - (1+keptMinutes)*60) }
 
-// forgetBefore lets written sketches of minutes go that begin before an instant.
+// forgetBefore drops written sketches of minutes before at.
 func (w *waiting) forgetBefore(at int64) {
 	for key, s := range w.sketches {
 		if key.At < at && !s.changed {
@@ -225,11 +220,10 @@ func (w *waiting) drop(key SketchKey) {
 	w.forgotten = max(w.forgotten, key.At)
 }
 
-// fold keeps w within a number of rows, and tells how many rows gave up their
-// identity. Sketches go first, those that were written before others; then
-// counts of the oldest minutes lose their routes and policies, and then their
-// minute: they become their hour's. What is left is at most three rows a tenant
-// and hour, and every tenant's sums are what they were.
+// fold reduces w to at most most rows. It first drops sketches. Then counts of the oldest minutes
+// lose their route or policy, and then their minute: they become counts of the hour. At most three
+// rows per tenant and hour remain, and the sums of every tenant stay exact. It returns the number
+// of rows that lost their identity.
 func (w *waiting) fold(most int, now time.Time) (folded int64) {
 	if w.size() <= most {
 		return 0
@@ -259,10 +253,9 @@ func (w *waiting) fold(most int, now time.Time) (folded int64) {
 	return folded
 }
 
-// size of w in rows.
 func (w *waiting) size() int { return len(w.counts) + w.weight }
 
-// minutes of the sketches, oldest first.
+// minutes returns the minutes of the sketches, oldest first.
 func (w *waiting) minutes() []int64 {
 	all := make(map[int64]bool)
 	for key := range w.sketches {
@@ -283,7 +276,7 @@ func (w *waiting) dropSketches(at int64) (dropped int64) {
 	return dropped
 }
 
-// unnamed is the row of all routes, or policies, of a minute.
+// unnamed returns the key without its route or policy.
 func unnamed(key CountKey) CountKey {
 	if key.Kind != KindTotal {
 		key.Name = foldedName
@@ -291,7 +284,7 @@ func unnamed(key CountKey) CountKey {
 	return key
 }
 
-// hourly is the row, without a name, of the first minute of an hour.
+// hourly returns the unnamed key of the first minute of the hour.
 func hourly(key CountKey) CountKey {
 	key.At -= key.At % int64(Hour.Duration()/time.Second)
 	return unnamed(key)

@@ -6,12 +6,9 @@ import (
 	"time"
 )
 
-// What is kept of decisions, for people to look at. Everything here is counted
-// by its tenant's number; number 0 is all tenants together.
-//
-// There are two sorts of row. Counts add up: a flush adds to what is there.
-// Sketches are small summaries (top keys, histograms) that can be merged: each
-// node keeps its own row of a minute and writes it whole.
+// There are two kinds of row, both by the number of the tenant; 0 is all tenants
+// together. Counts are added to the stored row. Sketches are small summaries (top
+// keys, histograms): each node replaces its own row of a minute.
 
 // A Step is the length of a row.
 type Step string
@@ -34,7 +31,7 @@ func (s Step) Duration() time.Duration {
 	return time.Minute
 }
 
-// A Kind says what a row of counts is about.
+// A Kind is the subject of a row of counts.
 type Kind string
 
 // The kinds of rows.
@@ -44,7 +41,7 @@ const (
 	KindPolicy Kind = "policy" // each policy that applied; a refusal belongs to the enforced limit with the longest retry
 )
 
-// A CountKey is the identity of a row of counts.
+// A CountKey identifies a row of counts.
 type CountKey struct {
 	At     int64  // beginning of the step, in seconds since the epoch
 	Tenant uint32 // number; 0: all together
@@ -52,16 +49,15 @@ type CountKey struct {
 	Name   string
 }
 
-// Counts are numbers of decisions. Every decision is in Requests and in one of
-// the fields from OK to Unavailable; peeks are in none.
+// Counts are numbers of decisions. Each decision is in Requests and in one of the fields from OK
+// to Unavailable. Peeks are not counted.
 type Counts struct {
 	Requests int64
 	// Allowed by reason.
 	OK, Listed, Unmatched int64
-	// OverLimit and NeverFits are the refusals by limits (over_limit,
-	// cost_exceeds_quota): over Requests they are the 429 rate. Of a policy's row
-	// only those that belong to it; a refusal that belongs to another policy is in
-	// OtherPolicy.
+	// OverLimit and NeverFits are denials by limits (over_limit, cost_exceeds_quota). Divided by
+	// Requests they are the 429 rate. In a row of a policy they are only the denials that belong
+	// to it; those of other policies are in OtherPolicy.
 	OverLimit, NeverFits, OtherPolicy int64
 	// Other refusals by reason.
 	Blocked, DeniedByList, MissingAttribute, DeniedUnmatched, Suspended, BatchRefused, Unavailable int64
@@ -82,10 +78,10 @@ func (c *Counts) Add(o *Counts) {
 	}
 }
 
-// Limited are the refusals by limits.
+// Limited returns the denials by limits.
 func (c *Counts) Limited() int64 { return c.OverLimit + c.NeverFits }
 
-// Allowed decisions.
+// Allowed returns the allowed decisions.
 func (c *Counts) Allowed() int64 { return c.OK + c.Listed + c.Unmatched }
 
 // Columns are the names of the fields in a store, in the order of Fields.
@@ -95,7 +91,7 @@ var Columns = []string{
 	"forced", "shadow_refused", "degraded", "local", "cost",
 }
 
-// Fields gives the fields for scanning, in the order of Columns.
+// Fields returns pointers to the fields, in the order of Columns.
 func (c *Counts) Fields() []any {
 	out := make([]any, 0, len(Columns))
 	for _, f := range c.fields() {
@@ -104,8 +100,8 @@ func (c *Counts) Fields() []any {
 	return out
 }
 
-// FieldsOf gives some of the fields for scanning, by their names in Columns; ok
-// is false when one is no such name.
+// FieldsOf returns pointers to some fields by their names in Columns; ok is false for an unknown
+// name.
 func (c *Counts) FieldsOf(names []string) (list []any, ok bool) {
 	fields := c.fields()
 	for _, name := range names {
@@ -126,7 +122,7 @@ func (c *Counts) fields() []*int64 {
 	}
 }
 
-// A CountRow is counts with their identity.
+// A CountRow is counts with their key.
 type CountRow struct {
 	CountKey
 	Counts
@@ -144,7 +140,7 @@ const (
 	SketchLatency        = "latency"         // of tenant 0: histogram of the limiter's time in microseconds, by shared and local
 )
 
-// A SketchKey is the identity of a sketch's row.
+// A SketchKey identifies a row of a sketch.
 type SketchKey struct {
 	At     int64 // beginning of the step, in seconds since the epoch
 	Tenant uint32
@@ -153,7 +149,7 @@ type SketchKey struct {
 	Node string
 }
 
-// A SketchRow is a sketch with its identity.
+// A SketchRow is a sketch with its key.
 type SketchRow struct {
 	SketchKey
 	Doc []byte // JSON
@@ -163,57 +159,52 @@ type SketchRow struct {
 type Batch struct {
 	// Node is the process that counted: a UUID made at its start.
 	Node string
-	// Seq rises by one with each batch of a node, from 1. A batch that was sent
-	// and not answered is sent again with the same Seq and content.
+	// Seq is 1 for the first batch of a node and rises by one. A batch without an answer is sent
+	// again with the same Seq and content.
 	Seq      int64
 	Counts   []CountRow  // of minutes: to add
 	Sketches []SketchRow // of minutes: to write whole
 	Refusals []Refusal
 }
 
-// A Store keeps counts. Implementations pass storetest.Run.
+// A Store stores counts. Implementations pass storetest.Run.
 type Store interface {
-	// AddCounts applies a batch in one transaction, once: when a batch of this
-	// node with the same Seq or a higher one is there already, it changes
-	// nothing. It notes which hours it touched, so that they are rolled up.
+	// AddCounts applies a batch in one transaction, once: if a batch of this node with the same
+	// Seq or a higher one exists, it changes nothing. It notes which hours need a roll-up.
 	AddCounts(ctx context.Context, b Batch) error
 
-	// Kept tells, of [from, to) in seconds since the epoch, which rows hold what
-	// was counted.
+	// Kept returns which rows hold the counts of [from, to), in seconds since the epoch.
 	Kept(ctx context.Context, from, to int64) (Kept, error)
-	// Mark tells which batches were added.
+	// Mark returns a value that changes with each added batch.
 	Mark(ctx context.Context) (Mark, error)
-	// Counts gives rows of one step, newest first.
+	// Counts returns rows of one step, newest first.
 	Counts(ctx context.Context, q CountQuery) ([]CountRow, error)
-	// SumCounts gives, for each tenant and name of the query, the sum over its
-	// time, largest Requests first. At is the query's From.
+	// SumCounts returns the sum over the time of the query for each tenant and name, largest
+	// Requests first. At is the query's From.
 	SumCounts(ctx context.Context, q CountQuery) ([]CountRow, error)
-	// Sketches gives rows of one step, of every node.
+	// Sketches returns rows of one step, of every node.
 	Sketches(ctx context.Context, q SketchQuery) ([]SketchRow, error)
-	// Refusal finds by decision id; NotFound. tenant, unless 0, must be its
-	// tenant's number.
+	// Refusal finds by decision ID; NotFound. A tenant other than 0 must match.
 	Refusal(ctx context.Context, id [16]byte, tenant uint32) (Refusal, error)
-	// Refusals gives those that a filter lets through, newest first.
+	// Refusals returns the refusals that match a filter, newest first.
 	Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, error)
 
-	// TakeLease gives a lease to a holder until now + life, if nobody else holds
-	// it; whoever holds it can take it again.
+	// TakeLease gives a lease to a holder until now + life, unless another holder has it. A holder
+	// can renew its lease.
 	TakeLease(ctx context.Context, name, holder string, life time.Duration) (bool, error)
-	// RollUpsDue gives the steps above minutes that are over (their end is at or
-	// before now) and whose rows do not hold all that is below them, oldest first,
-	// hours before days.
+	// RollUpsDue returns the hours and days that are over at now and do not contain all rows of
+	// the step below, oldest first, hours before days.
 	RollUpsDue(ctx context.Context, now time.Time, limit int) ([]RollUp, error)
-	// RollUp writes the rows of one hour or day anew from the rows below it, in
-	// one transaction, if it is due; merge joins the sketches of one key, and
-	// gives nil to leave them out.
+	// RollUp rebuilds the rows of one hour or day from the step below, in one transaction, if it
+	// is due. merge joins the sketches of one key; nil leaves them out.
 	RollUp(ctx context.Context, r RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error
-	// Prune removes what is older than it should be, at most a bounded number of
-	// rows a call, and tells whether something may be left.
+	// Prune removes expired rows, at most a bounded number per call. more reports whether some may
+	// be left.
 	Prune(ctx context.Context, r Retention) (more bool, err error)
 }
 
-// A Mark stands for the batches that were added, of all nodes. Two that are equal
-// (==) say that none was added in between; there is no order.
+// A Mark identifies the set of added batches of all nodes. Equal marks mean that no batch was
+// added in between; marks have no order.
 type Mark struct{ Nodes, Batches, Times int64 }
 
 // A RollUp is an hour or a day to be written anew.
@@ -222,17 +213,16 @@ type RollUp struct {
 	At   int64
 }
 
-// Kept tells which rows hold what was counted. An hour or day that is not due,
-// and a day that has no hour that is due, is held whole by its own rows; one that
-// is due by those below it.
+// Kept says which rows hold the counts. An hour or a day is complete in its own row, unless it is
+// due, or an hour of the day is. Otherwise the rows below it are complete.
 type Kept struct {
-	// Minutes and Hours are from where on these rows are kept.
+	// Minutes and Hours are the first instants of the existing rows of these steps.
 	Minutes, Hours int64
-	// Due are the steps that are due, over or not, of every day of the span.
+	// Due are the due hours and days of every day of the span.
 	Due []RollUp
 }
 
-// A CountQuery asks for rows of counts in [From, To) of a step's table.
+// A CountQuery selects rows in [From, To) of one step.
 type CountQuery struct {
 	Step     Step
 	From, To int64 // seconds since the epoch, multiples of the step
@@ -244,7 +234,7 @@ type CountQuery struct {
 	Limit    int      // rows; 0: all
 }
 
-// A SketchQuery asks for sketches in [From, To) of a step's table.
+// A SketchQuery selects sketches in [From, To) of one step.
 type SketchQuery struct {
 	Step     Step
 	From, To int64
@@ -253,13 +243,13 @@ type SketchQuery struct {
 	Limit    int
 }
 
-// Retention says what Prune removes: rows that begin before an instant, in
-// seconds since the epoch. Rows that were not rolled up yet stay.
+// Retention says what Prune removes: rows before an instant, in seconds since the epoch. Rows that
+// were not rolled up stay.
 type Retention struct {
 	Minutes, Hours, Days int64
-	// Refusals older than this, and the oldest beyond MaxRefusals.
+	// Refusals before this instant, and the oldest beyond MaxRefusals.
 	Refusals    int64
 	MaxRefusals int
-	// Nodes: the marks of nodes that wrote nothing since then.
+	// Nodes: marks of nodes that wrote nothing since then.
 	Nodes int64
 }

@@ -6,28 +6,26 @@ import (
 	"sync"
 )
 
-// drained is what was counted since the drain before.
+// drained is what was counted since the previous drain.
 type drained struct {
-	// counts are by minute and tenant. Of tenant 0 it has only what belongs to no
-	// other row; together adds the rest.
+	// counts are by minute and tenant. Tenant 0 has only counts without another row; together adds
+	// the rest.
 	counts map[CountKey]*Counts
-	// sketches are by minute and tenant, also of tenant 0, without a node. Whoever
-	// keeps those of a minute absorbs the later ones into the first.
+	// sketches are by minute and tenant, also of tenant 0, without a node.
 	sketches map[SketchKey]sketch
 	refusals []Refusal // oldest first
-	// folded are decisions that had no room and count only in the sums above a row.
+	// folded is the number of decisions that did not fit and count only in sums.
 	folded int64
 }
 
-// drainState is what one drain leaves for the next.
+// drainState is kept from one drain to the next.
 type drainState struct {
 	mu              sync.Mutex // drains one after the other
 	shared, standIn [maxLogBuckets]uint64
 }
 
-// drain takes out what was counted: every decision whose Record had returned,
-// exactly once. It waits for nobody but for a Record that has a shard at that
-// moment, and Record waits for it no longer than it takes to swap a pointer.
+// drain takes out each decision whose Record has returned, exactly once. It waits only for a
+// Record call that holds a shard; Record waits only for the swap of a pointer.
 func (r *Recorder) drain() *drained {
 	r.drains.mu.Lock()
 	defer r.drains.mu.Unlock()
@@ -53,7 +51,7 @@ func (r *Recorder) drain() *drained {
 	return out
 }
 
-// take adds what a shard counted.
+// take adds the content of a shard.
 func (o *drained) take(c *content, r *Recorder) {
 	for _, p := range c.pages {
 		if !p.used {
@@ -75,7 +73,6 @@ func (o *drained) take(c *content, r *Recorder) {
 	o.folded += c.folded
 }
 
-// page adds a page.
 func (o *drained) page(p *page) {
 	at := int64(p.minute) * 60
 	for i := range p.seconds {
@@ -128,7 +125,7 @@ func (o *drained) add(key CountKey, counts *Counts) {
 	mine.Add(counts)
 }
 
-// absorb adds a sketch, which belongs to o from then on.
+// absorb adds a sketch, which o then owns.
 func (o *drained) absorb(key SketchKey, s sketch) {
 	if mine := o.sketches[key]; mine != nil {
 		mine.absorb(s)
@@ -137,7 +134,7 @@ func (o *drained) absorb(key SketchKey, s sketch) {
 	o.sketches[key] = s
 }
 
-// ranking makes the rankings of tenants.
+// ranking adds the rankings of tenants.
 func (o *drained) ranking() {
 	var totals []CountKey
 	for key := range o.counts {
@@ -167,7 +164,7 @@ func (o *drained) rank(key CountKey, name string, n int64) {
 	}
 }
 
-// allTenants makes the sketches of all tenants together.
+// allTenants adds the sketches of all tenants together.
 func (o *drained) allTenants() {
 	var keys []SketchKey
 	for key := range o.sketches {
@@ -198,7 +195,7 @@ func (o *drained) allTenants() {
 	}
 }
 
-// emptySketch makes a histogram of a name.
+// emptySketch returns an empty histogram sketch.
 func emptySketch(name string) sketch {
 	if name == SketchRemaining {
 		return remainingShares{}
@@ -206,7 +203,7 @@ func emptySketch(name string) sketch {
 	return new(retryTimes)
 }
 
-// together adds every tenant's counts to those of tenant 0. It is for once.
+// together adds every tenant's counts to tenant 0. Call it once.
 func (o *drained) together() {
 	for key, counts := range o.counts {
 		if key.Tenant != 0 {

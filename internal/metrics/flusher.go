@@ -15,30 +15,25 @@ import (
 
 // FlusherConfig of a Flusher; the zero value is usable.
 type FlusherConfig struct {
-	// Node is the process that counts. It must never be used again, by whatever
-	// process: default a new UUID.
+	// Node is the ID of this process, which is never used again. Default: a new UUID.
 	Node string
 	// Interval between two flushes. Default 1 s.
 	Interval time.Duration
-	// SketchBudget is how much of the changed sketches is written with every flush
-	// while their minute lasts, by the rows that a sketch weighs: one a key of a
-	// top list. A small system writes all of them. Default 2,000: some 200 kB.
+	// SketchBudget is the weight of changed sketches that each flush writes before their minute is
+	// over: one per key of a top list. Default 2,000: about 200 kB.
 	SketchBudget int
-	// SketchInterval bounds how long a sketch stays unwritten beyond the budget,
-	// where those go first that wait longest; when its minute is over it is
-	// written at once. Default 10 s.
+	// SketchInterval bounds how long a sketch of the current minute stays unwritten. Default 10 s.
 	SketchInterval time.Duration
 	// Timeout of one batch. Default 10 s.
 	Timeout time.Duration
-	// StopTimeout bounds the last flush, when Run's context has ended. Default 5 s.
+	// StopTimeout bounds the last flush, after ctx of Run has ended. Default 5 s.
 	StopTimeout time.Duration
-	// MaxRows bounds what waits while the database is away, in rows of about 320
-	// bytes; a key of a sketch is as much as one. Default 100,000: 32 MB.
+	// MaxRows bounds the backlog while the database is unavailable, in rows of about 320 bytes; a
+	// key of a sketch weighs one row. Default 100,000: 32 MB.
 	MaxRows int
-	// Logger hears when flushes begin to fail and when they succeed again.
-	// Default: silent.
+	// Logger reports the first failed flush and the recovery. Default: none.
 	Logger *slog.Logger
-	// Now is the clock by which a minute is over. Default time.Now.
+	// Now returns the time. Default time.Now.
 	Now func() time.Time
 }
 
@@ -50,17 +45,15 @@ const (
 	batchRefusals = 500
 )
 
-// longestPause between two tries while the database is away.
+// longestPause bounds the time between two attempts.
 const longestPause = 5 * time.Second
 
-// A Flusher brings what a Recorder counted to a Store: every decision once.
+// A Flusher writes the counts of a Recorder to a Store, each decision once.
 //
-// What was drained waits in memory. A batch of it is frozen, with the next
-// number, and sent until the Store has it: the Store knows the number, so that
-// a batch whose answer was lost is not added twice. New counts gather behind it
-// meanwhile. What was counted and not flushed is lost with the process: at most
-// an interval's counts while the database is there, nothing when Run ends in
-// time.
+// It sends a numbered batch until the Store has it. The Store knows the number, so a batch whose
+// answer was lost is not added twice. New counts wait in memory meanwhile. Counts that were not
+// flushed are lost with the process: at most one interval's counts while the database is
+// available.
 type Flusher struct {
 	recorder *Recorder
 	store    Store
@@ -71,14 +64,14 @@ type Flusher struct {
 	mu      sync.Mutex
 	waiting waiting
 	frozen  *Batch // sent, or about to be, and not acknowledged
-	// since is when the oldest of what waits, and of frozen, was drained.
+	// since is the drain time of the oldest waiting row, frozenSince that of frozen.
 	since, frozenSince time.Time
 	seq                int64
 	state              FlushState
 	failing            int // flushes one after the other
 }
 
-// NewFlusher makes the one Flusher of a Recorder. Run runs it.
+// NewFlusher returns the Flusher of a Recorder. A Recorder has only one.
 func NewFlusher(r *Recorder, s Store, c FlusherConfig) *Flusher {
 	if c.Node == "" {
 		c.Node = uuid.NewString()
@@ -111,9 +104,8 @@ func NewFlusher(r *Recorder, s Store, c FlusherConfig) *Flusher {
 	return &Flusher{recorder: r, store: s, cfg: c, waiting: newWaiting()}
 }
 
-// Run flushes every interval until ctx ends, and then all that is left, within
-// StopTimeout. It is drained every interval also while a flush does not end, so
-// that memory is bounded here and not in the Recorder.
+// Run flushes every interval until ctx ends, and then everything that is left, within StopTimeout.
+// It drains the Recorder also during a flush, which bounds the Recorder's memory.
 func (f *Flusher) Run(ctx context.Context) error {
 	tick := time.NewTicker(f.cfg.Interval)
 	defer tick.Stop()
@@ -143,13 +135,13 @@ func (f *Flusher) Run(ctx context.Context) error {
 	}
 }
 
-// Flush writes everything that was counted until now, sketches included.
+// Flush writes everything counted so far, including sketches.
 func (f *Flusher) Flush(ctx context.Context) error {
 	f.collect()
 	return f.send(ctx, true)
 }
 
-// finish is the last flush. ctx has ended.
+// finish is the last flush, after ctx has ended.
 func (f *Flusher) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.StopTimeout)
 	defer cancel()
@@ -166,7 +158,7 @@ func (f *Flusher) finish(ctx context.Context) {
 	}
 }
 
-// sleep waits between half of d and d, or until ctx ends.
+// sleep waits between d/2 and d, or until ctx ends.
 func sleep(ctx context.Context, d time.Duration) {
 	timer := time.NewTimer(d/2 + rand.N(d/2+1))
 	defer timer.Stop()
@@ -176,8 +168,7 @@ func sleep(ctx context.Context, d time.Duration) {
 	}
 }
 
-// pause is how long nothing is sent: longer with each failure, and not the same
-// on every node.
+// pause returns how long to wait before the next attempt: exponential, with jitter.
 func (f *Flusher) pause() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -188,8 +179,7 @@ func (f *Flusher) pause() time.Duration {
 	return d/2 + rand.N(d/2+1)
 }
 
-// collect moves what was counted into what waits, and keeps that within its
-// bounds.
+// collect drains the Recorder into waiting and bounds it.
 func (f *Flusher) collect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -204,7 +194,7 @@ func (f *Flusher) collect() {
 	f.waiting.allow(f.cfg.SketchBudget, int(f.cfg.SketchInterval/f.cfg.Interval))
 }
 
-// send sends batches until nothing is due: with all, everything.
+// send sends batches until nothing is due, or with all until nothing waits.
 func (f *Flusher) send(ctx context.Context, all bool) error {
 	f.sending.Lock()
 	defer f.sending.Unlock()
@@ -248,9 +238,8 @@ func (f *Flusher) sendOne(ctx context.Context, b *Batch) error {
 	return err
 }
 
-// plainer takes out of a batch what a Store may not be able to keep: one
-// refusal that cannot be stored must not stop all counts. The Store has said
-// that it changed nothing, so the batch may keep its number.
+// plainer removes the names, sketches and refusals of a batch that the Store rejected, so that one
+// bad row does not stop all counts. The Store has changed nothing, so the batch keeps its number.
 func (f *Flusher) plainer(b *Batch, err error) {
 	f.cfg.Logger.Error("a batch of counts cannot be stored; it goes on without names, sketches and refusals", "batch", b.Seq, "error", err)
 	f.state.NotKept += int64(len(b.Refusals))
@@ -266,8 +255,7 @@ func (f *Flusher) plainer(b *Batch, err error) {
 	f.frozen = &plain
 }
 
-// freeze gives the batch to send: the one that was not acknowledged, or a new
-// one of what is due; nil when nothing is.
+// freeze returns the batch to send: the unacknowledged one, or a new one; nil if nothing is due.
 func (f *Flusher) freeze(all bool) *Batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -287,7 +275,7 @@ func (f *Flusher) freeze(all bool) *Batch {
 	return f.frozen
 }
 
-// rows that wait. f.mu is held.
+// rows returns the number of waiting rows. f.mu must be held.
 func (f *Flusher) rows() int {
 	n := len(f.waiting.counts) + len(f.waiting.refusals) + f.waiting.unwritten()
 	if f.frozen != nil {
@@ -296,7 +284,7 @@ func (f *Flusher) rows() int {
 	return n
 }
 
-// Status tells how flushing goes.
+// Status returns the state of flushing.
 func (f *Flusher) Status() FlushState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -315,8 +303,8 @@ func (f *Flusher) Status() FlushState {
 	return s
 }
 
-// PendingRefusal gives a refusal that is not in the Store yet, as far as is known.
-// Ask it before the Store: in between it may have arrived there.
+// PendingRefusal finds a refusal that is not in the Store yet. Call it before reading the Store:
+// the refusal may be written in between.
 func (f *Flusher) PendingRefusal(id [16]byte) (Refusal, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

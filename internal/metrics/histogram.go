@@ -9,29 +9,23 @@ import (
 	"time"
 )
 
-// One scheme of buckets serves everything that spreads over orders of
-// magnitude: retry times in milliseconds and the limiter's time in microseconds.
-// Bounds are the powers of 2^(1/8), eight an octave, as whole numbers: 0, 1, 2,
-// 3, 4, … each by itself up to 14, then (14, 16], (16, 17], (17, 19], and so on up to
-// 2^45. They are fixed, so that histograms of all nodes and days add up.
-//
-// A quantile is told as the upper end of its bucket: never below the true value,
-// and at most 9.1 % above it. The middle of a bucket is within 4.4 % of what is in it.
+// Retry times (milliseconds) and the limiter's time (microseconds) use the same
+// buckets: their bounds are the powers of 2^(1/8) as integers, up to 2^45. They are
+// fixed, so that histograms of all nodes and days can be added. A quantile is the
+// upper end of its bucket: at least the true value, and at most 9.1 % above it.
 
 const (
 	perOctave = 8
 	octaves   = 45 // 2^45 ms are 1,115 years, 2^45 µs more than one
 )
 
-// powers are 2^(i/8) in units of 2^-52, rounded down: integers, so that every
-// machine has the same bounds.
+// powers are 2^(i/8) in units of 2^-52, rounded down, so that every machine has the same bounds.
 var powers = [perOctave]uint64{
 	4503599627370496, 4911210218475898, 5355712719992597, 5840446135085607,
 	6369051672525772, 6945500098633947, 7574121564787629, 8259638134547591,
 }
 
-// logBounds are the upper ends of the buckets, included. A value beyond the last
-// one counts as that.
+// logBounds are the upper ends of the buckets, inclusive. Larger values count in the last one.
 var logBounds = makeLogBounds()
 
 func makeLogBounds() []int64 {
@@ -45,8 +39,7 @@ func makeLogBounds() []int64 {
 	return append(bounds, 1<<octaves)
 }
 
-// octaveStarts has, for each number of bits, the bucket of the smallest value of
-// so many.
+// octaveStarts maps a number of bits to the bucket of the smallest value of that size.
 var octaveStarts = makeOctaveStarts()
 
 func makeOctaveStarts() (starts [octaves + 2]int16) {
@@ -57,7 +50,7 @@ func makeOctaveStarts() (starts [octaves + 2]int16) {
 	return starts
 }
 
-// bucketOf gives the bucket of a value.
+// bucketOf returns the bucket of a value.
 func bucketOf(v int64) int {
 	if v <= 0 {
 		return 0
@@ -72,8 +65,8 @@ func bucketOf(v int64) int {
 	return i
 }
 
-// A logHistogram counts values by bucket. The zero value is empty. It is not for
-// concurrent use.
+// A logHistogram counts values by bucket. The zero value is empty. It is not safe for concurrent
+// use.
 type logHistogram struct {
 	counts []int64 // by bucket, up to the highest that was used
 }
@@ -87,7 +80,7 @@ func (h *logHistogram) addTo(bucket int, n int64) {
 	h.counts[bucket] += n
 }
 
-// reset empties h; it keeps its memory.
+// reset empties h and keeps its memory.
 func (h *logHistogram) reset() { h.counts = h.counts[:0] }
 
 func (h *logHistogram) merge(o *logHistogram) {
@@ -98,7 +91,7 @@ func (h *logHistogram) merge(o *logHistogram) {
 	}
 }
 
-// count of all values.
+// count returns the number of values.
 func (h *logHistogram) count() (n int64) {
 	for _, c := range h.counts {
 		n += c
@@ -106,8 +99,8 @@ func (h *logHistogram) count() (n int64) {
 	return n
 }
 
-// quantile gives the upper end of the bucket that has the value below which, or
-// at which, permille thousandths of all are; 0 without values.
+// quantile returns the upper end of the bucket that contains the quantile, in thousandths; 0
+// without values.
 func (h *logHistogram) quantile(permille int64) int64 {
 	all := h.count()
 	want := all/1000*permille + (all%1000*permille+999)/1000 // rounded up
@@ -119,7 +112,7 @@ func (h *logHistogram) quantile(permille int64) int64 {
 	return 0
 }
 
-// buckets gives the buckets from the first to the last that has something.
+// buckets returns the buckets from the first to the last nonempty one.
 func (h *logHistogram) buckets() []Bucket {
 	used := func(n int64) bool { return n != 0 }
 	first := slices.IndexFunc(h.counts, used)
@@ -141,7 +134,7 @@ func (h *logHistogram) buckets() []Bucket {
 	return list
 }
 
-// pairs are the buckets of a histogram in a document: upper end and number.
+// pairs are the nonempty buckets in a document: upper end and count.
 type pairs [][2]int64
 
 func (h *logHistogram) pairs() pairs {
@@ -154,7 +147,7 @@ func (h *logHistogram) pairs() pairs {
 	return list
 }
 
-// histogram reads what pairs wrote, and nothing else.
+// histogram reads the output of pairs and rejects anything else.
 func (p pairs) histogram() (h logHistogram, err error) {
 	for i, pair := range p {
 		at, known := slices.BinarySearch(logBounds, pair[0])
@@ -166,20 +159,18 @@ func (p pairs) histogram() (h logHistogram, err error) {
 	return h, nil
 }
 
-// A sketch is one of the summaries that counts.go names. Each encodes itself as
-// JSON; decodeSketch reads it.
+// A sketch is one of the summaries in counts.go. decodeSketch reads what encode returns.
 type sketch interface {
-	// absorb adds what another one of the same name counted, and may keep parts
-	// of it.
+	// absorb adds the counts of another sketch of the same name. It may keep parts of it.
 	absorb(o sketch)
 	encode() []byte
-	// size is about how many bytes it keeps.
+	// size estimates the memory in bytes.
 	size() int
 }
 
 func (t *topKeys) absorb(o sketch) { t.merge(o.(*topKeys)) }
 
-// retryTimes is SketchRetryAfter: in milliseconds.
+// retryTimes is SketchRetryAfter, in milliseconds.
 type retryTimes struct {
 	histogram logHistogram
 	never     int64 // waiting does not help; not in the histogram
@@ -213,8 +204,8 @@ func decodeRetryTimes(text []byte) (*retryTimes, error) {
 	return &retryTimes{h, doc.Never}, err
 }
 
-// latencies is SketchLatency, in microseconds: of the limiter that all nodes
-// share (or that a node alone has), and of the one that stands in for it.
+// latencies is SketchLatency, in microseconds: of the shared limiter (or the only one), and of the
+// local one that replaces it.
 type latencies struct{ shared, local logHistogram }
 
 type latencyDoc struct {
@@ -246,13 +237,12 @@ func decodeLatencies(text []byte) (*latencies, error) {
 	return &latencies{shared, local}, err
 }
 
-// remainingBuckets are those of what remains of a quota: nothing, up to 5 %, up
-// to 10 %, … up to all of it.
+// remainingBuckets are: nothing left, up to 5 %, up to 10 %, … up to 100 % of the quota.
 const remainingBuckets = 21
 
 type remainingCounts = [remainingBuckets]int64
 
-// remainingBucket of remaining units of a quota.
+// remainingBucket returns the bucket of remaining units of a quota.
 func remainingBucket(remaining, quota int64) int {
 	if remaining <= 0 || quota <= 0 {
 		return 0
@@ -264,7 +254,7 @@ func remainingBucket(remaining, quota int64) int {
 	return int((remaining*steps + quota - 1) / quota) // no quota is above 10^12
 }
 
-// remainingShares is SketchRemaining: by policy's slug.
+// remainingShares is SketchRemaining, by the slug of the policy.
 type remainingShares map[string]*remainingCounts
 
 type remainingDoc struct {
@@ -314,7 +304,7 @@ func decodeRemaining(text []byte) (remainingShares, error) {
 	return r, nil
 }
 
-// decodeSketch reads a document of a name. What encode did not write is an error.
+// decodeSketch reads a document. It rejects text that encode did not write.
 func decodeSketch(name string, doc []byte) (s sketch, err error) {
 	switch name {
 	case SketchLimitedKeys, SketchAllowedKeys, SketchLimitedTenants, SketchBusyTenants:
@@ -334,7 +324,7 @@ func decodeSketch(name string, doc []byte) (s sketch, err error) {
 	return s, nil
 }
 
-// mergeSketches joins documents of one name into one.
+// mergeSketches joins documents of one name.
 func mergeSketches(name string, docs [][]byte) ([]byte, error) {
 	var all sketch
 	for _, doc := range docs {
@@ -354,14 +344,13 @@ func mergeSketches(name string, docs [][]byte) ([]byte, error) {
 	return all.encode(), nil
 }
 
-// A histogram in the same buckets that any number of goroutines may add to. It
-// takes no lock.
+// A histogram has the same buckets and is safe for concurrent use. It takes no lock.
 type histogram struct {
 	bucket [maxLogBuckets]atomic.Uint64
 	sum    atomic.Uint64 // in the unit of whoever observes
 }
 
-// maxLogBuckets is more than there are.
+// maxLogBuckets is an upper bound of len(logBounds).
 const maxLogBuckets = perOctave*octaves + 2
 
 func (h *histogram) observe(v int64, sum uint64) {
@@ -369,16 +358,15 @@ func (h *histogram) observe(v int64, sum uint64) {
 	h.sum.Add(sum)
 }
 
-// observeTime adds a duration in microseconds, rounded up; its sum is in
+// observeTime adds a duration to the buckets in microseconds, rounded up, and to the sum in
 // nanoseconds.
 func (h *histogram) observeTime(d time.Duration) {
 	d = max(d, 0)
 	h.observe(int64((d+time.Microsecond-1)/time.Microsecond), uint64(d))
 }
 
-// upTo gives, of each bound, how many values are not above it, and how many
-// there are. The bounds ascend, and are bounds of buckets. An observation beside
-// it may be in the sum and not yet in the count.
+// upTo returns how many values are at most each bound, and how many there are. The bounds ascend
+// and are bounds of buckets. A concurrent observation may be in the sum and not yet in the count.
 func (h *histogram) upTo(bounds []int64) (counts []uint64, all uint64) {
 	counts = make([]uint64, 0, len(bounds))
 	for i, upper := range logBounds {
@@ -393,7 +381,7 @@ func (h *histogram) upTo(bounds []int64) (counts []uint64, all uint64) {
 	return counts, all
 }
 
-// since gives what came since the last call with the same before.
+// since returns the values since the last call with the same before.
 func (h *histogram) since(before *[maxLogBuckets]uint64) (fresh logHistogram) {
 	for i := range logBounds {
 		n := h.bucket[i].Load()

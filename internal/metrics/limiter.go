@@ -8,8 +8,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// nVerdicts counts those of enforcement, which begin at 1; place 0 has what is
-// none of them.
+// nVerdicts is the number of verdicts; index 0 counts unknown ones.
 const nVerdicts = int(enforcement.Unknown) + 1
 
 type limiterCounts struct {
@@ -17,15 +16,14 @@ type limiterCounts struct {
 	verdicts [nVerdicts]atomic.Uint64
 }
 
-// InstrumentLimiter gives a Limiter that does what l does, and counts how long
-// each call takes and how its requests end: the limiter that an Engine asks.
+// InstrumentLimiter returns a Limiter that calls l, and counts the time of each call and the
+// verdicts.
 func (r *Recorder) InstrumentLimiter(l enforcement.Limiter) enforcement.Limiter {
 	return &instrumented{next: l, counts: &r.limiter}
 }
 
-// InstrumentLocal does the same for the limiter that stands in while the shared
-// one is away. It counts apart: in SketchLatency as local, and not in
-// headgate_limiter_seconds.
+// InstrumentLocal does the same for the local limiter that replaces an unavailable shared one. It
+// counts in SketchLatency as local, and not in headgate_limiter_seconds.
 func (r *Recorder) InstrumentLocal(l enforcement.Limiter) enforcement.Limiter {
 	return &instrumented{next: l, counts: &r.standIn}
 }

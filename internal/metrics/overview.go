@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// An Overview is what the first page shows of one span.
+// An Overview is the data of the first page for one span.
 type Overview struct {
 	Traffic Traffic
 	Before  Traffic // of the same length just before, without points
@@ -20,10 +20,9 @@ type Overview struct {
 	Tenants TenantRanking
 }
 
-// Overview gives all that the first page shows, of a tenant or of all together.
-// Its parts are asked at once. With three nodes it reads at most 5,000 rows;
-// each further one adds its sketches of at most some 200 minutes. When one part
-// cannot be answered, none is given. Step is that of Traffic.
+// Overview reads the data of the first page, of a tenant or of all together, concurrently. With
+// three nodes it reads at most 5,000 rows; each further node adds its sketches of at most about
+// 200 minutes. If one part fails, it returns an error. Step applies to Traffic only.
 func (a *Analytics) Overview(ctx context.Context, q Query) (Overview, error) {
 	var o Overview
 	group, ctx := errgroup.WithContext(ctx)
@@ -45,7 +44,7 @@ func (a *Analytics) Overview(ctx context.Context, q Query) (Overview, error) {
 	return o, group.Wait()
 }
 
-// ask puts one question in a group.
+// ask runs one query in a group.
 func ask[T any](ctx context.Context, group *errgroup.Group, into *T, q Query, question func(context.Context, Query) (T, error)) {
 	group.Go(func() (err error) {
 		*into, err = question(ctx, q)
