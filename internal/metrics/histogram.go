@@ -192,10 +192,7 @@ func (r *retryTimes) encode() []byte { return mustJSON(retryDoc{r.histogram.pair
 func decodeRetryTimes(text []byte) (*retryTimes, error) {
 	doc, ok := scanRetryTimes(string(text))
 	if !ok {
-		doc = retryDoc{}
-		if err := strictJSON(text, &doc); err != nil {
-			return nil, err
-		}
+		return nil, errDocument
 	}
 	if !within(doc.Never) {
 		return nil, fmt.Errorf("never %d", doc.Never)
@@ -224,10 +221,7 @@ func (l *latencies) encode() []byte { return mustJSON(latencyDoc{l.shared.pairs(
 func decodeLatencies(text []byte) (*latencies, error) {
 	doc, ok := scanLatencies(string(text))
 	if !ok {
-		doc = latencyDoc{}
-		if err := strictJSON(text, &doc); err != nil {
-			return nil, err
-		}
+		return nil, errDocument
 	}
 	shared, err := doc.Shared.histogram()
 	if err != nil {
@@ -289,10 +283,7 @@ func (r remainingShares) encode() []byte {
 func decodeRemaining(text []byte) (remainingShares, error) {
 	doc, ok := scanRemaining(string(text))
 	if !ok {
-		doc = remainingDoc{}
-		if err := strictJSON(text, &doc); err != nil {
-			return nil, err
-		}
+		return nil, errDocument
 	}
 	r := make(remainingShares, len(doc.Policies))
 	for policy, counts := range doc.Policies {

@@ -112,7 +112,7 @@ func (r remainingShares) size() int {
 }
 
 func (t *topKeys) size() int {
-	const entry = unsafe.Sizeof(topEntry{}) + unsafe.Sizeof(topGroup{}) + 2*(unsafe.Sizeof(topID{})+4)
+	const entry = unsafe.Sizeof(topEntry{}) + 2*(unsafe.Sizeof(topID{})+4) + 4
 	size := int(unsafe.Sizeof(*t)) + cap(t.entries)*int(entry)
 	for i := range t.entries {
 		for _, v := range t.entries[i].text.values {

@@ -70,33 +70,38 @@ func (t *topKeys) check(tb testing.TB, truth map[topID]int64) {
 	if len(truth) <= t.capacity && len(truth) != len(held) && t.absent == 0 {
 		tb.Fatalf("%d of %d keys", len(held), len(truth))
 	}
-	t.checkLinks(tb)
+	t.checkHeap(tb)
 }
 
-// checkLinks walks the stream summary.
-func (t *topKeys) checkLinks(tb testing.TB) {
+// checkHeap checks the order of the heap and the places in it.
+func (t *topKeys) checkHeap(tb testing.TB) {
 	tb.Helper()
-	seen, before := 0, int64(0)
-	for g, prev := t.lowest, int32(none); g != none; g, prev = t.groups[g].next, g {
-		group := &t.groups[g]
-		if group.count <= before || group.prev != prev || group.first == none {
-			tb.Fatalf("group %+v after %d", group, before)
-		}
-		before = group.count
-		last := int32(none)
-		for e := group.first; e != none; e = t.entries[e].next {
-			if t.entries[e].group != g || t.entries[e].prev != last || t.places[t.entries[e].id] != e {
-				tb.Fatalf("entry %d of group %d is misplaced", e, g)
-			}
-			last = e
-			seen++
-		}
-		if group.last != last {
-			tb.Fatal("a group's last is not its last")
+	if len(t.heap) != len(t.entries) || len(t.places) != len(t.entries) {
+		tb.Fatalf("%d in the heap, %d entries, %d places", len(t.heap), len(t.entries), len(t.places))
+	}
+	for at, place := range t.heap {
+		e := &t.entries[place]
+		if e.at != at || t.places[e.id] != place || at > 0 && !t.less((at-1)/2, at) {
+			tb.Fatalf("entry %d is misplaced: %+v", place, e)
 		}
 	}
-	if seen != len(t.entries) || seen != len(t.places) {
-		tb.Fatalf("%d linked, %d entries, %d places", seen, len(t.entries), len(t.places))
+}
+
+// TestTheOldestOfTheLowestIsReplaced: of keys with the lowest count, the one that
+// reached it first gives way.
+func TestTheOldestOfTheLowestIsReplaced(t *testing.T) {
+	t.Parallel()
+	top := newTopKeys(3)
+	for _, i := range []int{0, 1, 2, 0, 3, 4, 5} {
+		count(top, i, 1)
+	}
+	// 1 and 2 give way to 3 and 4, which have 2 as 0 has; of these 0 is the oldest.
+	var got []string
+	for _, k := range top.top(0) {
+		got = append(got, fmt.Sprint(k.Values[0], k.Count))
+	}
+	if want := []string{"u53", "u32", "u42"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -1,0 +1,129 @@
+package metrics
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// A topText says of a key what people look at. Its memory is used again.
+type topText struct {
+	tenant   uint32
+	policy   string // slug; "": the key is the tenant itself
+	names    []string
+	values   []topValue
+	redacted bool
+}
+
+type topValue struct {
+	text    string // at most maxTopValue bytes
+	missing bool
+}
+
+// maxTopValue bounds a value that is kept for people to look at, in bytes. A
+// longer one keeps its beginning, and a mark that tells it from its like.
+const (
+	maxTopValue = 128
+	keptOfValue = maxTopValue - len("…") - hashedDigits
+)
+
+// hashedDigits of SHA-256 stand for a value, in hexadecimal.
+const hashedDigits = 12
+
+// describe writes the key under which a rule counts a check. parts is memory to
+// use, and is given back.
+func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enforcement.Check, parts []enforcement.KeyPart) []enforcement.KeyPart {
+	parts = r.KeyOf(c, parts[:0])
+	x.tenant, x.policy, x.names, x.values, x.redacted = s.Number, r.Policy, r.CountBy, x.values[:0], s.Redact
+	for i := range parts {
+		v := topValue{missing: parts[i].Missing}
+		switch {
+		case v.missing:
+		case s.Redact:
+			v.text = redact(s.Number, r.Policy, parts[i].Value)
+		default:
+			v.text = shorten(parts[i].Value)
+		}
+		x.values = append(x.values, v)
+	}
+	return parts
+}
+
+// redact is what stands for a value of a tenant that does not let them be kept.
+// The same value of the same policy has the same, so that it can be counted.
+func redact(tenant uint32, policy, value string) string {
+	text := binary.BigEndian.AppendUint32(nil, tenant)
+	text = binary.BigEndian.AppendUint32(text, uint32(len(policy)))
+	text = append(append(text, policy...), value...)
+	return "sha256:" + digits(text)
+}
+
+// shorten copies a value, cut to maxTopValue bytes.
+func shorten(value string) string {
+	if len(value) <= maxTopValue {
+		return strings.Clone(value)
+	}
+	end := keptOfValue
+	for end > 0 && !utf8.RuneStart(value[end]) {
+		end--
+	}
+	return value[:end] + "…" + digits([]byte(value))
+}
+
+func digits(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:hashedDigits/2])
+}
+
+// id of a key that is told apart by its text.
+func (x *topText) id() topID {
+	var room [512]byte
+	sum := sha256.Sum256(x.appendTo(room[:0]))
+	id := topID{scope: x.tenant}
+	copy(id.partition[:], sum[:])
+	return id
+}
+
+// appendTo writes what tells keys of a tenant apart.
+func (x *topText) appendTo(text []byte) []byte {
+	text = appendText(text, x.policy)
+	for _, name := range x.names {
+		text = appendText(text, name)
+	}
+	for _, v := range x.values {
+		if v.missing {
+			text = append(text, 0xff, 0xff, 0xff, 0xff)
+			continue
+		}
+		text = appendText(text, v.text)
+	}
+	return text
+}
+
+func appendText(to []byte, text string) []byte {
+	return append(binary.BigEndian.AppendUint32(to, uint32(len(text))), text...)
+}
+
+// compare orders keys by their text.
+func (x *topText) compare(o *topText) int {
+	return cmp.Or(
+		cmp.Compare(x.tenant, o.tenant),
+		cmp.Compare(x.policy, o.policy),
+		slices.Compare(x.names, o.names),
+		slices.CompareFunc(x.values, o.values, func(a, b topValue) int {
+			return cmp.Or(cmp.Compare(a.text, b.text), cmp.Compare(truthNumber(a.missing), truthNumber(b.missing)))
+		}))
+}
+
+func truthNumber(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}

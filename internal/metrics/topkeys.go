@@ -1,0 +1,269 @@
+package metrics
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+)
+
+// topCapacity is the number of keys of a sketch of top keys. The error of each is
+// at most a hundredth of the total.
+const topCapacity = 100
+
+// topKeys finds the most frequent of any number of keys in bounded memory:
+// Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent
+// and Top-k Elements in Data Streams", 2005), with a heap of the entries.
+//
+// The true number of a listed key is from count-error to count; of another key, at
+// most floor. No error and no floor is above total / capacity, so every key with
+// more than that is listed. As long as there are at most capacity keys, all numbers
+// are exact. This holds after merges too, in any order: Agarwal et al., "Mergeable
+// Summaries", 2012; Cafaro, Pulimeno and Tempesta, "A parallel space saving
+// algorithm for frequent items and the Hurwitz zeta distribution", 2016.
+//
+// It is not safe for concurrent use. newTopKeys makes one.
+type topKeys struct {
+	capacity int
+	total    int64 // of all keys
+	// absent is the largest number that a key can have had that a merge dropped.
+	absent  int64
+	entries []topEntry
+	places  map[topID]int32 // of entries
+	// heap has the places of the entries: the lowest count first, and of equal
+	// counts the one that was reached first.
+	heap  []int32
+	steps int64 // number of changes, for topEntry.since
+}
+
+// A topID identifies a key: by policy and Key.Partition in a page, by tenant and a
+// hash of the text in a gathered sketch.
+type topID struct {
+	scope     uint32
+	partition [16]byte
+}
+
+// A topEntry is one key.
+type topEntry struct {
+	id           topID
+	count, error int64
+	since        int64 // topKeys.steps at the last change of count
+	at           int   // in topKeys.heap
+	text         topText
+}
+
+func newTopKeys(capacity int) *topKeys { return &topKeys{capacity: capacity} }
+
+// reset empties t for other keys and keeps its memory.
+func (t *topKeys) reset() {
+	clear(t.places)
+	*t = topKeys{capacity: t.capacity, entries: t.entries[:0], places: t.places, heap: t.heap[:0]}
+}
+
+// floor is the largest number that a key can have that is not in t.
+func (t *topKeys) floor() int64 {
+	if len(t.entries) == t.capacity {
+		return max(t.absent, t.entries[t.heap[0]].count)
+	}
+	return t.absent
+}
+
+// add counts a key n times, n > 0. A new key replaces the one with the lowest count,
+// and add returns its entry, whose text the caller sets; otherwise nil.
+func (t *topKeys) add(id topID, n int64) *topEntry {
+	t.total += n
+	if place, known := t.places[id]; known {
+		t.setCount(place, t.entries[place].count+n)
+		return nil
+	}
+	floor := t.floor()
+	if len(t.entries) < t.capacity {
+		return t.insert(id, floor+n, floor)
+	}
+	place := t.heap[0]
+	e := &t.entries[place]
+	delete(t.places, e.id)
+	t.places[id] = place
+	e.id, e.error = id, floor
+	t.setCount(place, floor+n)
+	return e
+}
+
+// insert adds an entry. Its text may have the memory of an earlier one.
+func (t *topKeys) insert(id topID, count, wrong int64) *topEntry {
+	if t.places == nil {
+		t.places = make(map[topID]int32)
+	}
+	n := len(t.entries)
+	if n < cap(t.entries) {
+		t.entries = t.entries[:n+1]
+	} else {
+		t.entries = append(t.entries, topEntry{})
+	}
+	t.places[id], t.heap = int32(n), append(t.heap, int32(n))
+	e := &t.entries[n]
+	e.id, e.error, e.at = id, wrong, n
+	t.setCount(int32(n), count)
+	return e
+}
+
+func (t *topKeys) setCount(place int32, count int64) {
+	e := &t.entries[place]
+	t.steps++
+	e.count, e.since = count, t.steps
+	at := e.at
+	for ; at > 0 && t.less(at, (at-1)/2); at = (at - 1) / 2 {
+		t.swap(at, (at-1)/2)
+	}
+	for child := 2*at + 1; child < len(t.heap); child = 2*at + 1 {
+		if child+1 < len(t.heap) && t.less(child+1, child) {
+			child++
+		}
+		if !t.less(child, at) {
+			return
+		}
+		t.swap(child, at)
+		at = child
+	}
+}
+
+func (t *topKeys) less(i, j int) bool {
+	a, b := &t.entries[t.heap[i]], &t.entries[t.heap[j]]
+	return a.count < b.count || a.count == b.count && a.since < b.since
+}
+
+func (t *topKeys) swap(i, j int) {
+	t.heap[i], t.heap[j] = t.heap[j], t.heap[i]
+	t.entries[t.heap[i]].at, t.entries[t.heap[j]].at = i, j
+}
+
+// A ranked is a key with its numbers, outside the order of a topKeys.
+type ranked struct {
+	id           topID
+	count, error int64
+	text         topText
+}
+
+// ranking gives the keys with the highest counts first; among equals those with
+// the smaller error, then by their text.
+func (t *topKeys) ranking() []ranked {
+	return sortRanked(t.appendTo(make([]ranked, 0, len(t.entries))))
+}
+
+// appendTo appends the keys of t to list.
+func (t *topKeys) appendTo(list []ranked) []ranked {
+	for i := range t.entries {
+		e := &t.entries[i]
+		list = append(list, ranked{e.id, e.count, e.error, e.text})
+	}
+	return list
+}
+
+func sortRanked(list []ranked) []ranked {
+	slices.SortFunc(list, func(a, b ranked) int {
+		switch {
+		case a.count != b.count:
+			return cmp.Compare(b.count, a.count)
+		case a.error != b.error:
+			return cmp.Compare(a.error, b.error)
+		}
+		return a.text.compare(&b.text)
+	})
+	return list
+}
+
+// gathered gives the keys of t told apart by their text, in memory of its own,
+// with room for so many. Keys of one text become one.
+func (t *topKeys) gathered(capacity int) *topKeys {
+	list, places := make([]ranked, 0, len(t.entries)), make(map[topID]int, len(t.entries))
+	for _, k := range t.ranking() {
+		k.text.values = slices.Clone(k.text.values)
+		k.id = k.text.id()
+		if at, known := places[k.id]; known {
+			list[at].count += k.count
+			list[at].error += k.error
+			continue
+		}
+		places[k.id] = len(list)
+		list = append(list, k)
+	}
+	out := newTopKeys(capacity)
+	out.total = t.total
+	out.fill(sortRanked(list), t.floor())
+	return out
+}
+
+// fill puts a ranking into an empty t: as many as it can hold. absent is the
+// most that a key may have had that is not in the list.
+func (t *topKeys) fill(list []ranked, absent int64) {
+	t.absent = absent
+	if len(list) > t.capacity {
+		t.absent = max(absent, list[t.capacity].count)
+		list = list[:t.capacity]
+	}
+	t.entries = slices.Grow(t.entries, len(list))
+	for _, k := range slices.Backward(list) {
+		t.insert(k.id, k.count, k.error).text = k.text
+	}
+}
+
+// mergeOthers adds what sketches counted of which each has keys of its own, that
+// none of the others can have: those of another tenant. So no floor adds to a
+// count.
+func (t *topKeys) mergeOthers(others []*topKeys) {
+	others = append(slices.Clip(others), t)
+	var list []ranked
+	total, absent := int64(0), int64(0)
+	for _, o := range others {
+		total, absent = total+o.total, max(absent, o.floor())
+		list = o.appendTo(list)
+	}
+	merged := newTopKeys(t.capacity)
+	merged.total = total
+	list, dropped := highest(list, t.capacity)
+	merged.fill(sortRanked(list), max(absent, dropped))
+	*t = *merged
+}
+
+// highest keeps the n keys with the highest counts; of equals those with the
+// lowest ids, which is quicker told than their texts. dropped is the highest
+// count of the others.
+func highest(list []ranked, n int) (kept []ranked, dropped int64) {
+	if len(list) <= n {
+		return list, 0
+	}
+	slices.SortFunc(list, func(a, b ranked) int {
+		return cmp.Or(
+			cmp.Compare(b.count, a.count), cmp.Compare(a.error, b.error),
+			bytes.Compare(a.id.partition[:], b.id.partition[:]), cmp.Compare(a.id.scope, b.id.scope))
+	})
+	return list[:n], list[n].count
+}
+
+// merge adds what o counted. A key that only one of them has may have had up to
+// the other's floor there.
+func (t *topKeys) merge(o *topKeys) {
+	mine, theirs := t.floor(), o.floor()
+	list := make([]ranked, 0, len(t.entries)+len(o.entries))
+	for i := range t.entries {
+		e := &t.entries[i]
+		k := ranked{e.id, e.count, e.error, e.text}
+		if place, known := o.places[e.id]; known {
+			k.count += o.entries[place].count
+			k.error += o.entries[place].error
+		} else {
+			k.count += theirs
+			k.error += theirs
+		}
+		list = append(list, k)
+	}
+	for i := range o.entries {
+		e := &o.entries[i]
+		if _, known := t.places[e.id]; !known {
+			list = append(list, ranked{e.id, e.count + mine, e.error + mine, e.text})
+		}
+	}
+	merged := newTopKeys(t.capacity)
+	merged.total = t.total + o.total
+	merged.fill(sortRanked(list), mine+theirs)
+	*t = *merged
+}
