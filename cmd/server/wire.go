@@ -122,6 +122,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	if n.shared != nil {
 		tasks.Go(func() error { return n.shared.Run(work) })
 		tasks.Go(func() error { return n.leases.Run(work) })
+		tasks.Go(func() error { return n.noteLosses(work, log) })
 	}
 	if err := n.watcher.WaitFor(ctx, 0); err != nil {
 		return nil, fmt.Errorf("load tenants and plans: %w", err)
@@ -276,17 +277,6 @@ func (n *node) snapshotState() metrics.SnapshotState {
 		state.Tenants, state.Keys, state.Plans = counts.Tenants, counts.Keys, counts.Plans
 	}
 	return state
-}
-
-func (n *node) redisState() func() metrics.RedisState {
-	if n.shared == nil {
-		return nil
-	}
-	return func() metrics.RedisState {
-		status := n.shared.Status()
-		return metrics.RedisState{Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches, Calls: status.Calls, Recalled: status.Recalled,
-			Losses: status.Losses, Refusing: metrics.Refusing{Since: status.Refusal.Since, Code: status.Refusal.Code}}
-	}
 }
 
 func (n *node) leaseState() func() metrics.LeaseState {

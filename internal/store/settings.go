@@ -21,13 +21,37 @@ func (s *Store) Setting(ctx context.Context, name string) (string, error) {
 func (s *Store) PutSetting(ctx context.Context, name, value string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		ed.concerns("", name, name)
-		_, err := ed.exec(ctx, `
-			INSERT INTO settings (name, value, revision, updated_at)
-			VALUES ($1, $2, $3, $4)
-			ON CONFLICT (name) DO UPDATE
-			SET value = excluded.value, revision = excluded.revision, updated_at = excluded.updated_at`,
-			name, value, ed.revision, ed.at)
-		return err
+		return ed.putSetting(ctx, name, value)
 	})
 	return s.fail(err, "write setting %s", name)
+}
+
+func (e *edit) putSetting(ctx context.Context, name, value string) error {
+	_, err := e.exec(ctx, `
+		INSERT INTO settings (name, value, revision, updated_at)
+		VALUES ($1, $2, $3, $4)
+		ON CONFLICT (name) DO UPDATE
+		SET value = excluded.value, revision = excluded.revision, updated_at = excluded.updated_at`,
+		name, value, e.revision, e.at)
+	return err
+}
+
+// NoteSetting writes a setting that nodes find out by themselves. It does nothing
+// if the setting has this value, so that of several nodes only the first writes
+// the audit line. A setting without a value gets it without an audit line.
+func (s *Store) NoteSetting(ctx context.Context, name, value string, e audit.Entry) error {
+	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
+		var was string
+		err := ed.tx.QueryRowContext(ctx, `SELECT value FROM settings WHERE name = $1`, name).Scan(&was)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			ed.lines = nil
+		case err != nil:
+			return err
+		case was == value:
+			return errUnchanged
+		}
+		return ed.putSetting(ctx, name, value)
+	})
+	return s.fail(err, "note setting %s", name)
 }

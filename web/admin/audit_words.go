@@ -56,6 +56,7 @@ var actions = map[string]string{
 	"plan.delete":            "deleted the plan",
 	"plan.publish":           "published the plan",
 	"plan.save_draft":        "edited the draft of the plan",
+	"redis.lost":             "found that counts are missing in",
 	"session.end":            "ended sessions of",
 	"session.sign_in":        "signed in as",
 	"session.sign_in_failed": "failed to sign in as",

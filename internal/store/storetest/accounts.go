@@ -3,8 +3,10 @@ package storetest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
 )
@@ -79,6 +81,23 @@ func testSettings(s *suite) {
 		value, err = s.Other.Setting(s.ctx, "title")
 		s.must(err)
 		s.same("read back", value, want)
+	}
+}
+
+// Of nodes that note the same value, only the first writes a line, and the first
+// value of all has none.
+func testNotedSettings(s *suite) {
+	for i, note := range []struct {
+		value string
+		lines int
+	}{{"a", 0}, {"a", 0}, {"b", 1}, {"b", 1}, {"a", 2}} {
+		for _, store := range []Store{s.Store, s.Other} {
+			s.must(store.NoteSetting(s.ctx, "redis", note.value, entry("redis.lost")))
+		}
+		value, err := s.Store.Setting(s.ctx, "redis")
+		s.must(err)
+		s.same(fmt.Sprintf("value %d", i), value, note.value)
+		s.same(fmt.Sprintf("lines after %d", i), len(s.lines(audit.Filter{Action: "redis.lost"})), note.lines)
 	}
 }
 

@@ -41,6 +41,7 @@ type Store interface {
 	demo.Store
 	nodes.Store
 	Empty(ctx context.Context) (bool, error)
+	NoteSetting(ctx context.Context, name, value string, e audit.Entry) error
 }
 
 // A Fixture is a fresh, migrated, empty database.
@@ -103,6 +104,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"operator keys are made, rotated and revoked", testOperatorKeyLife},
 		{"the last operator key stays", testLastOperatorKey},
 		{"settings are kept", testSettings},
+		{"what nodes find out is noted once", testNotedSettings},
 		{"a lease has one holder until it is dropped", testDropLease},
 		{"plans are made, read, changed and deleted", testPlanLife},
 		{"a plan's writes are refused for a reason", testPlanRefusals},

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/metrics"
+)
+
+func (n *node) redisState() func() metrics.RedisState {
+	if n.shared == nil {
+		return nil
+	}
+	return func() metrics.RedisState {
+		status := n.shared.Status()
+		return metrics.RedisState{
+			Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches, Calls: status.Calls, Recalled: status.Recalled,
+			Losses: status.Losses, Refusing: metrics.Refusing{Since: status.Refusal.Since, Code: status.Refusal.Code},
+		}
+	}
+}
+
+// epochSetting has redis.Status.Epoch as the nodes found it last. A node that
+// finds another one writes the audit line of the loss.
+const epochSetting = "redis_epoch"
+
+// noteLosses writes an audit line when Redis lost data, one for all nodes, also
+// if no node ran at that time. It tries again until the database takes the line.
+func (n *node) noteLosses(ctx context.Context, log *slog.Logger) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var noted string
+	for expected := false; ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if !expected {
+			was, err := n.store.Setting(ctx, epochSetting)
+			if expected = err == nil && n.shared.Expect(was); !expected {
+				continue
+			}
+			noted = was
+		}
+		status := n.shared.Status()
+		if status.Epoch == noted {
+			continue
+		}
+		entry := audit.Entry{Action: "redis.lost", Object: "redis", ObjectName: "Redis"}
+		entry = audit.Complete(ctx, entry, nil, lossLine{status.Loss.String(), instant(status.Loss.At)})
+		if err := n.store.NoteSetting(ctx, epochSetting, status.Epoch, entry); err != nil {
+			log.Warn("the audit line of lost counts is not written; trying again", "error", err)
+			continue
+		}
+		noted = status.Epoch
+	}
+}
+
+// A lossLine is what the audit log has of a loss.
+type lossLine struct {
+	What      string `json:"what"`
+	NoticedAt string `json:"noticed_at"`
+}
