@@ -24,11 +24,14 @@ type conn struct {
 	net.Conn
 	server   *Server
 	listener *listener
+	socket   *socket
+	isSocket bool // step reads and writes the file descriptor of socket
 	ctx      context.Context
-	extended time.Time // when the deadlines were set; zero: set them before the next read
+	extended time.Time // when the deadlines were set; zero: set them before the next wait
 
 	buffer   []byte
 	from, to int // the bytes of buffer that no request has used
+	found    found
 
 	head    []byte       // line and headers of the last request, from which parsed was made
 	parsed  http.Request // without a body
@@ -39,8 +42,8 @@ type conn struct {
 }
 
 func newConn(s *Server, l *listener, inner net.Conn) *conn {
-	c := &conn{Conn: inner, server: s, listener: l, buffer: make([]byte, bufferSize)}
-	c.ctx = connContext{context.Background(), newPeeker(inner)}
+	c := &conn{Conn: inner, server: s, listener: l, socket: newSocket(inner), buffer: make([]byte, bufferSize)}
+	c.ctx = connContext{context.Background(), c.socket}
 	return c
 }
 
@@ -48,50 +51,115 @@ func newConn(s *Server, l *listener, inner net.Conn) *conn {
 // has the method Left.
 type connContext struct {
 	context.Context
-	*peeker
+	*socket
 }
 
 // serve answers requests until the connection ends or goes to HTTP.
 func (c *conn) serve() {
-	passed := false
 	defer func() {
 		cause := recover()
 		c.server.remove(c)
-		if !passed {
+		if cause != nil || c.found != other {
 			_ = c.Close()
 		}
 		if cause != nil && cause != http.ErrAbortHandler { //nolint:errorlint // net/http compares it too
 			c.server.HTTP.ErrorLog.Printf("http: panic serving %v: %v\n%s", c.RemoteAddr(), cause, debug.Stack())
 		}
 	}()
+	// net/http waits as long for the first request.
+	_ = c.SetReadDeadline(time.Now().Add(c.server.HTTP.ReadHeaderTimeout))
+	if c.server.closing.Load() {
+		return
+	}
+	c.isSocket = true
+	if !c.socket.await(c.step) {
+		c.isSocket = false
+		c.step(0)
+	}
+	if c.found == part { // the rest of the request does not come
+		c.found = other
+	}
+	if c.found == other {
+		c.listener.pass(c.Conn, c.buffer[c.from:c.to])
+	}
+}
+
+// A found is what the unused bytes of a connection begin with.
+type found int
+
+const (
+	nothing found = iota
+	usual         // a request, which is in c.request
+	part          // the head of a usual request, and not all of its body
+	other         // a request that HTTP serves
+	ended         // the end of the connection
+)
+
+// step reads what arrives and answers the requests in it. It returns true when the
+// connection ends or goes to HTTP. A socket's step does not wait for bytes: it
+// returns false when it has read all that have arrived.
+func (c *conn) step(fd uintptr) (done bool) {
 	for {
-		switch c.next() {
-		case ended:
-			return
-		case other:
-			passed = true
-			c.listener.pass(c.Conn, c.buffer[c.from:c.to])
-			return
+		n, wait := c.read(fd, c.buffer[c.to:])
+		if wait {
+			return false
 		}
-		if !c.respond() {
-			return
+		if n == 0 {
+			if c.found != part {
+				c.found = ended
+			}
+			return true
+		}
+		c.to += n
+		if c.answerAll(fd) {
+			return true
 		}
 	}
 }
 
-// A found is what next found.
-type found int
+// read reads into b. If a socket has nothing to read, wait is true. n is 0 at the
+// end of the connection and after an error.
+func (c *conn) read(fd uintptr, b []byte) (n int, wait bool) {
+	if c.isSocket {
+		return c.socket.read(fd, b)
+	}
+	n, _ = c.Read(b)
+	return n, false
+}
 
-const (
-	usual found = iota // a request, which is in c.request
-	other              // a request that HTTP serves
-	ended              // the end of the connection
-)
+// answerAll answers all complete requests in the buffer, and prepares the
+// connection for the wait for more bytes. It returns true if none are to be read.
+func (c *conn) answerAll(fd uintptr) (done bool) {
+	began := c.found == part
+	for c.found = c.next(); c.found == usual; c.found = c.next() {
+		began = false
+		if !c.respond(fd) {
+			c.found = ended
+			return true
+		}
+	}
+	switch c.found {
+	case nothing:
+		c.from, c.to = 0, 0
+		c.extend()
+		// Shutdown sets closing before it ends the reads: it does so after this
+		// deadline was set, or closing is set here.
+		return c.server.closing.Load()
+	case part:
+		c.from, c.to = 0, copy(c.buffer, c.buffer[c.from:c.to])
+		if !began { // further bytes of the same request do not renew the deadline
+			_ = c.SetReadDeadline(time.Now().Add(c.server.HTTP.ReadTimeout))
+			c.extended = time.Time{}
+		}
+		return false
+	}
+	return true
+}
 
-// next reads and parses a request.
+// next parses the next request in the buffer.
 func (c *conn) next() found {
-	if c.from == c.to && !c.fill() {
-		return ended
+	if c.from == c.to {
+		return nothing
 	}
 	unused := c.buffer[c.from:c.to]
 	head := bytes.Index(unused, headEnd) + len(headEnd)
@@ -99,10 +167,13 @@ func (c *conn) next() found {
 		return other
 	}
 	size := head + int(c.parsed.ContentLength)
-	if !c.complete(size) {
+	switch {
+	case size > len(c.buffer):
 		return other
+	case size > len(unused):
+		return part
 	}
-	c.body.Reset(c.buffer[c.from+head : c.from+size])
+	c.body.Reset(unused[head:size])
 	c.from += size
 	c.request = c.parsed
 	c.request.Body = &c.body
@@ -110,44 +181,6 @@ func (c *conn) next() found {
 }
 
 var headEnd = []byte("\r\n\r\n")
-
-// fill waits for the first bytes of a request.
-func (c *conn) fill() bool {
-	c.from, c.to = 0, 0
-	if c.head == nil { // net/http waits as long for the first request
-		_ = c.SetReadDeadline(time.Now().Add(c.server.HTTP.ReadHeaderTimeout))
-	} else {
-		c.extend()
-	}
-	// Shutdown sets closing before it ends the reads: it does so after this
-	// deadline was set, or closing is set here.
-	if c.server.closing.Load() {
-		return false
-	}
-	c.to, _ = c.Read(c.buffer)
-	return c.to > 0
-}
-
-// complete waits until the buffer has so many bytes of a request.
-func (c *conn) complete(size int) bool {
-	if c.to-c.from >= size {
-		return true
-	}
-	if size > len(c.buffer) {
-		return false
-	}
-	c.from, c.to = 0, copy(c.buffer, c.buffer[c.from:c.to])
-	_ = c.SetReadDeadline(time.Now().Add(c.server.HTTP.ReadTimeout))
-	c.extended = time.Time{}
-	for c.to < size {
-		n, err := c.Read(c.buffer[c.to:])
-		c.to += n
-		if err != nil {
-			return c.to >= size
-		}
-	}
-	return true
-}
 
 // extend renews the deadlines if they are old.
 func (c *conn) extend() {
@@ -162,13 +195,20 @@ func (c *conn) extend() {
 
 // respond calls the handler and writes the answer. It returns false if the
 // connection is to be closed.
-func (c *conn) respond() bool {
+func (c *conn) respond(fd uintptr) bool {
 	c.answer.reset()
 	c.server.HTTP.Handler.ServeHTTP(&c.answer, &c.request)
 	wire, last := c.answer.encode(time.Now())
-	c.extend()
-	_, err := c.Write(wire)
-	return err == nil && !last
+	if c.isSocket {
+		wire = wire[c.socket.write(fd, wire):]
+	}
+	if len(wire) > 0 {
+		c.extend()
+		if _, err := c.Write(wire); err != nil {
+			return false
+		}
+	}
+	return !last
 }
 
 // A body is that of the request that is being answered.

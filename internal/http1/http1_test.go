@@ -10,6 +10,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,7 +86,13 @@ func exchange(t testing.TB, address string, parts ...string) (answers []string, 
 		}
 	}
 	_ = c.(*net.TCPConn).CloseWrite()
-	return readAll(bufio.NewReader(c))
+	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second)) // less than the timeouts of the server
+	in := bufio.NewReader(c)
+	answers, servers = readAll(in)
+	if _, err := in.ReadByte(); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Errorf("%q: the server has not closed the connection", parts)
+	}
+	return answers, servers
 }
 
 func readAll(in *bufio.Reader) (answers, servers []string) {
