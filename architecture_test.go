@@ -49,6 +49,7 @@ var imports = map[string][]string{
 
 	"internal/admission": {},
 	"internal/http1":     {},
+	"internal/connlimit": {},
 	"internal/logging":   {},
 
 	"internal/nodes": {}, // what a node says of itself is found out by cmd/server

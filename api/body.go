@@ -19,6 +19,9 @@ const (
 	maxPlan  = plans.MaxBytes // where the body is a plan's document
 )
 
+// MaxBody is the maximum size of any body, in bytes.
+const MaxBody = max(maxBody, maxBatch, maxPlan)
+
 // readBody reads a JSON body of at most limit bytes into b.
 func readBody(b *bytes.Buffer, r *http.Request, limit int64) error {
 	if err := checkMediaType(r.Header); err != nil {

@@ -16,7 +16,7 @@ func Server(addr string, handler http.Handler, logger *slog.Logger) *http.Server
 		Addr:              addr,
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       15 * time.Second,
+		ReadTimeout:       9 * time.Second, // with what comes before and behind it, a body ends within 10 s
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       120 * time.Second,
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -32,9 +32,14 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 		_, _ = w.Write([]byte("ok\n"))
 	default:
-		w.Header().Set("Content-Type", "application/problem+json")
-		w.Header().Set("Retry-After", "1")
-		w.WriteHeader(http.StatusServiceUnavailable)
-		_, _ = w.Write([]byte(`{"type":"/docs/problems/unavailable","title":"Unavailable","status":503,"detail":"the node is starting: it waits for its database"}` + "\n"))
+		unavailable(w, "the node is starting: it waits for its database")
 	}
+}
+
+// unavailable answers 503 with a problem. The detail has no character that JSON escapes.
+func unavailable(w http.ResponseWriter, detail string) {
+	w.Header().Set("Content-Type", "application/problem+json")
+	w.Header().Set("Retry-After", "1")
+	w.WriteHeader(http.StatusServiceUnavailable)
+	_, _ = w.Write([]byte(`{"type":"/docs/problems/unavailable","title":"Unavailable","status":503,"detail":"` + detail + `"}` + "\n"))
 }

@@ -11,7 +11,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/internal/http1"
 	"github.com/headgate/headgate/internal/logging"
 	"github.com/headgate/headgate/internal/problem"
@@ -55,15 +54,16 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	// The node answers from now on, though only that it lives: whoever starts it
 	// can tell "waits for its database" from "is not there".
 	g := &gate{}
-	server := &http1.Server{HTTP: api.Server("", g, log), Path: api.CheckPath}
+	limited := s.limitConnections(listener, log)
+	server := s.server(limited, g, log)
 	served := make(chan error, 1)
-	go func() { served <- s.serve(server, listener) }()
+	go func() { served <- s.serve(server, limited) }()
 
 	// Work goes on while the node drains, so it does not end with ctx.
 	work, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWork()
 	tasks, work := errgroup.WithContext(work)
-	n, err := s.wire(ctx, work, tasks, g, log)
+	n, err := s.wire(ctx, work, tasks, g, limited, log)
 	if err == nil {
 		g.open(n.handler)
 		greet(p.stdout, s.origin(listener), n.made, n.keyless)
@@ -122,7 +122,7 @@ func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgr
 
 func (s *serveCommand) serve(server *http1.Server, l net.Listener) error {
 	if s.TLSCertFile != "" {
-		return server.HTTP.ServeTLS(l, s.TLSCertFile, s.TLSKeyFile)
+		return server.ServeTLS(l, s.TLSCertFile, s.TLSKeyFile)
 	}
 	return server.Serve(l)
 }

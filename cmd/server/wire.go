@@ -21,6 +21,7 @@ import (
 	"github.com/headgate/headgate/enforcement/redis"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/internal/connlimit"
 	"github.com/headgate/headgate/internal/demo"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
@@ -64,6 +65,7 @@ type node struct {
 
 	polls, trips nodes.Stopwatch // of the database's revision, and of Redis
 
+	connections     *connlimit.Listener
 	metricsListener net.Listener // nil when /metrics is beside the API
 	handler         http.Handler
 	made            credentials
@@ -74,8 +76,8 @@ type node struct {
 
 // wire builds a node. ctx ends when the node is told to stop; work is where
 // its tasks run, which end later. An error leaves nothing open.
-func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g *gate, log *slog.Logger) (_ *node, err error) {
-	n := &node{id: uuid.NewString(), endTraffic: func() {}}
+func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g *gate, connections *connlimit.Listener, log *slog.Logger) (_ *node, err error) {
+	n := &node{id: uuid.NewString(), connections: connections, endTraffic: func() {}}
 	defer func() {
 		if err != nil {
 			if n.metricsListener != nil {
@@ -159,7 +161,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Log: s.log.Status,
+		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Connections: n.connectionState, Log: s.log.Status,
 		Database: func() metrics.Refusing {
 			r := n.store.WriteRefusal()
 			return metrics.Refusing{Since: r.Since, Code: r.Code}
@@ -193,8 +195,10 @@ func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, log *sl
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", n.recorder.Handler())
 	server := api.Server(addr, mux, log)
+	limited := connlimit.Wrap(n.metricsListener, connlimit.Limits{Total: metricsConnections}, nil)
+	server.ConnState = limited.ConnState
 	tasks.Go(func() error {
-		if err := server.Serve(n.metricsListener); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Serve(limited); !errors.Is(err, http.ErrServerClosed) {
 			return fmt.Errorf("serve %s: %w", addr, err)
 		}
 		return nil
@@ -240,6 +244,10 @@ func (n *node) newAdmission(s *serveCommand) *admission.Gate {
 func (n *node) admissionState() metrics.AdmissionState {
 	s := n.admission.Status()
 	return metrics.AdmissionState{InService: s.InService, Waiting: s.Waiting, Overloaded: s.Overloaded}
+}
+
+func (n *node) connectionState() metrics.ConnectionState {
+	return metrics.ConnectionState(n.connections.Status())
 }
 
 // newEngine puts the engine before the limiter that counts.

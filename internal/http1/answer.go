@@ -48,6 +48,10 @@ func (a *answer) Write(b []byte) (int, error) {
 // encode returns the answer as it is sent, and whether it closes the connection.
 func (a *answer) encode(now time.Time) (wire []byte, last bool) {
 	a.WriteHeader(http.StatusOK)
+	bodiless := a.status == http.StatusNoContent || a.status == http.StatusNotModified
+	if bodiless {
+		a.body = a.body[:0]
+	}
 	if _, ok := a.header["Content-Type"]; !ok && len(a.body) > 0 {
 		a.header["Content-Type"] = []string{http.DetectContentType(a.body)}
 	}
@@ -73,8 +77,10 @@ func (a *answer) encode(now time.Time) (wire []byte, last bool) {
 	}
 	b = append(b, "\r\nDate: "...)
 	b = now.UTC().AppendFormat(b, http.TimeFormat)
-	b = append(b, "\r\nContent-Length: "...)
-	b = strconv.AppendInt(b, int64(len(a.body)), 10)
+	if !bodiless {
+		b = append(b, "\r\nContent-Length: "...)
+		b = strconv.AppendInt(b, int64(len(a.body)), 10)
+	}
 	b = append(b, "\r\n\r\n"...)
 	a.wire = append(b, a.body...)
 	return a.wire, last

@@ -17,6 +17,9 @@ const (
 	// extendEvery is how often a connection in use renews its deadlines. They are
 	// later than the timeouts of the Server by as much.
 	extendEvery = 10 * time.Second
+	// bodyWithin is how long a body may take here. A slower one goes to net/http,
+	// whose ReadTimeout then begins.
+	bodyWithin = 500 * time.Millisecond
 )
 
 // A conn is a connection of a Server. Only the goroutine of serve uses its fields.
@@ -27,10 +30,13 @@ type conn struct {
 	socket   *socket
 	isSocket bool // step reads and writes the file descriptor of socket
 	ctx      context.Context
+	watched  watched   // nil: the listener does not count
+	taken    bool      // from HTTP, during a request
 	extended time.Time // when the deadlines were set; zero: set them before the next wait
 
 	buffer   []byte
-	from, to int // the bytes of buffer that no request has used
+	from, to int    // the bytes of buffer that no request has used
+	pending  []byte // they come before those of the connection
 	found    found
 
 	head    []byte       // line and headers of the last request, from which parsed was made
@@ -43,8 +49,16 @@ type conn struct {
 
 func newConn(s *Server, l *listener, inner net.Conn) *conn {
 	c := &conn{Conn: inner, server: s, listener: l, socket: newSocket(inner), buffer: make([]byte, bufferSize)}
+	c.watched, _ = inner.(watched)
 	c.ctx = connContext{context.Background(), c.socket}
 	return c
+}
+
+// A watched connection is told whether it waits for a request. Busy returns false if
+// the listener has closed it.
+type watched interface {
+	Idle()
+	Busy() bool
 }
 
 // A connContext is the context of all requests of a connection. It does not end. It
@@ -66,8 +80,11 @@ func (c *conn) serve() {
 			c.server.HTTP.ErrorLog.Printf("http: panic serving %v: %v\n%s", c.RemoteAddr(), cause, debug.Stack())
 		}
 	}()
-	// net/http waits as long for the first request.
-	_ = c.SetReadDeadline(time.Now().Add(c.server.HTTP.ReadHeaderTimeout))
+	if c.head == nil { // net/http waits as long for the first request
+		_ = c.SetReadDeadline(time.Now().Add(c.server.HTTP.ReadHeaderTimeout))
+	} else {
+		c.rest()
+	}
 	if c.server.closing.Load() {
 		return
 	}
@@ -80,7 +97,7 @@ func (c *conn) serve() {
 		c.found = other
 	}
 	if c.found == other {
-		c.listener.pass(c.Conn, c.buffer[c.from:c.to])
+		c.listener.pass(&passed{Conn: c.Conn, unused: c.buffer[c.from:c.to], framedOnce: c.lacksLength()})
 	}
 }
 
@@ -111,6 +128,10 @@ func (c *conn) step(fd uintptr) (done bool) {
 			return true
 		}
 		c.to += n
+		if c.watched != nil && !c.watched.Busy() {
+			c.found = ended
+			return true
+		}
 		if c.answerAll(fd) {
 			return true
 		}
@@ -120,6 +141,11 @@ func (c *conn) step(fd uintptr) (done bool) {
 // read reads into b. If a socket has nothing to read, wait is true. n is 0 at the
 // end of the connection and after an error.
 func (c *conn) read(fd uintptr, b []byte) (n int, wait bool) {
+	if len(c.pending) > 0 {
+		n = copy(b, c.pending)
+		c.pending = c.pending[n:]
+		return n, false
+	}
 	if c.isSocket {
 		return c.socket.read(fd, b)
 	}
@@ -141,14 +167,14 @@ func (c *conn) answerAll(fd uintptr) (done bool) {
 	switch c.found {
 	case nothing:
 		c.from, c.to = 0, 0
-		c.extend()
+		c.rest()
 		// Shutdown sets closing before it ends the reads: it does so after this
 		// deadline was set, or closing is set here.
 		return c.server.closing.Load()
 	case part:
 		c.from, c.to = 0, copy(c.buffer, c.buffer[c.from:c.to])
 		if !began { // further bytes of the same request do not renew the deadline
-			_ = c.SetReadDeadline(time.Now().Add(c.server.HTTP.ReadTimeout))
+			_ = c.SetReadDeadline(time.Now().Add(min(bodyWithin, c.server.HTTP.ReadTimeout)))
 			c.extended = time.Time{}
 		}
 		return false
@@ -180,7 +206,25 @@ func (c *conn) next() found {
 	return usual
 }
 
-var headEnd = []byte("\r\n\r\n")
+var (
+	headEnd    = []byte("\r\n\r\n")
+	lengthName = []byte("content-length")
+)
+
+// lacksLength reports whether the whole head of a request is in the buffer and has no
+// Content-Length.
+func (c *conn) lacksLength() bool {
+	head, _, whole := bytes.Cut(c.buffer[c.from:c.to], headEnd)
+	return whole && !bytes.Contains(bytes.ToLower(head), lengthName)
+}
+
+// rest prepares the wait for the next request.
+func (c *conn) rest() {
+	c.extend()
+	if c.watched != nil {
+		c.watched.Idle()
+	}
+}
 
 // extend renews the deadlines if they are old.
 func (c *conn) extend() {
@@ -197,7 +241,7 @@ func (c *conn) extend() {
 // connection is to be closed.
 func (c *conn) respond(fd uintptr) bool {
 	c.answer.reset()
-	c.server.HTTP.Handler.ServeHTTP(&c.answer, &c.request)
+	c.server.handler.ServeHTTP(&c.answer, &c.request)
 	wire, last := c.answer.encode(time.Now())
 	if c.isSocket {
 		wire = wire[c.socket.write(fd, wire):]

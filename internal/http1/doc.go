@@ -8,5 +8,9 @@
 // connection until it ends. So net/http implements every rule of HTTP that this
 // package does not.
 //
+// One kind of request returns from net/http: one whose body arrives in chunks. This
+// package reads its chunks, because net/http does not show their sizes, nor whether
+// the request also had a Content-Length.
+//
 // The package imports only the standard library.
 package http1

@@ -1,7 +1,10 @@
 package http1
 
 import (
+	"bufio"
 	"context"
+	"io"
+	"math"
 	"net"
 	"net/http"
 )
@@ -17,3 +20,8 @@ func Parse(path string, head []byte) (*http.Request, bool) {
 type nowhere struct{ net.Conn }
 
 func (nowhere) RemoteAddr() net.Addr { return &net.TCPAddr{} }
+
+// Chunks returns the body in chunks that in has.
+func Chunks(in io.Reader) io.Reader {
+	return &chunks{in: bufio.NewReader(in), limit: math.MaxInt64}
+}

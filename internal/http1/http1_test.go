@@ -29,7 +29,7 @@ func start(t testing.TB, handler http.HandlerFunc) (*http1.Server, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &http1.Server{Path: path, HTTP: &http.Server{
+	s := &http1.Server{Path: path, MaxBody: func(*http.Request) int64 { return 1 << 20 }, HTTP: &http.Server{
 		Handler: handler, ErrorLog: log.New(io.Discard, "", 0),
 		ReadHeaderTimeout: time.Minute, ReadTimeout: time.Minute, WriteTimeout: time.Minute, IdleTimeout: time.Minute,
 	}}
@@ -144,8 +144,9 @@ var requests = []struct {
 	{"different lengths", usual("{}", "Content-Length: 3"), false},
 	{"a bad length", "POST /v1/check HTTP/1.1\r\nHost: h\r\nContent-Length: +2\r\n\r\n{}", false},
 	{"a huge length", "POST /v1/check HTTP/1.1\r\nHost: h\r\nContent-Length: 70000\r\n\r\n{}", false},
-	{"chunked", "POST /v1/check HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", false},
-	{"chunked and a length", usual("2\r\n{}\r\n0\r\n\r\n", "Transfer-Encoding: chunked"), false},
+	{"chunked", "POST /v1/check HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", true},
+	{"chunked with extensions and a trailer", "POST /v1/check HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1;a=b\r\n{\r\n01 \r\n}\r\n0\r\nX-A: 1\r\n\r\n", true},
+	{"chunked with another path", "POST /v1/checks HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n", true},
 	{"close", usual("{}", "Connection: close"), false},
 	{"expect", usual("{}", "Expect: 100-continue"), false},
 	{"upgrade", usual("{}", "Connection: Upgrade", "Upgrade: h2c"), false},
@@ -194,7 +195,11 @@ func TestSameAnswersAsNetHTTP(t *testing.T) {
 			if !r.own { // net/http may close the connection before the second part arrives
 				return
 			}
+			end := strings.Index(r.text, "\r\n\r\n") + 4
 			for _, cut := range []int{1, 10, strings.Index(r.text, "\r\n\r\n") + 2, strings.Index(r.text, "\r\n\r\n") + 4, len(r.text) - 1} {
+				if strings.Contains(r.text, "chunked") && cut < end {
+					continue // the connection closes: only a whole head shows that there is no Content-Length
+				}
 				if cut > 0 && cut < len(r.text) {
 					same(t, requests[1].text, r.text[:cut], r.text[cut:])
 				}

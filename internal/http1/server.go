@@ -20,8 +20,12 @@ type Server struct {
 	HTTP *http.Server
 	// Path of the requests that the Server answers.
 	Path string
+	// MaxBody returns the maximum size of the body of a request, in bytes. A chunk
+	// that announces more is rejected before its bytes arrive. nil: no maximum.
+	MaxBody func(*http.Request) int64
 
-	closing atomic.Bool // set before the connections are told to end
+	handler http.Handler // HTTP's, before prepare
+	closing atomic.Bool  // set before the connections are told to end
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
@@ -32,8 +36,32 @@ type Server struct {
 // HTTP.Serve, which is never nil.
 func (s *Server) Serve(l net.Listener) error {
 	rest := &listener{Listener: l, conns: make(chan net.Conn), failed: make(chan error), done: make(chan struct{})}
+	s.prepare(rest)
 	go s.accept(rest)
 	return s.HTTP.Serve(rest)
+}
+
+// ServeTLS accepts connections with TLS until Shutdown or Close. HTTP serves all of
+// them.
+func (s *Server) ServeTLS(l net.Listener, cert, key string) error {
+	s.prepare(nil)
+	return s.HTTP.ServeTLS(l, cert, key)
+}
+
+// prepare makes the handlers of s and of HTTP. l is nil if no connection returns to s.
+func (s *Server) prepare(l *listener) {
+	s.handler = s.HTTP.Handler
+	s.HTTP.Handler = s.unchunk(l)
+	inner := s.HTTP.ConnContext
+	s.HTTP.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		if inner != nil {
+			ctx = inner(ctx, c)
+		}
+		if p, ok := c.(*passed); ok {
+			return context.WithValue(ctx, passedKey{}, p)
+		}
+		return ctx
+	}
 }
 
 // Shutdown closes the listener and the idle connections, and waits for requests
@@ -74,7 +102,9 @@ func (s *Server) end() <-chan struct{} {
 		}
 	}
 	for c := range s.conns {
-		_ = c.SetReadDeadline(past)
+		if !c.taken {
+			_ = c.SetReadDeadline(past)
+		}
 	}
 	return s.ended
 }
@@ -95,7 +125,9 @@ func (s *Server) accept(l *listener) {
 				return
 			}
 		}
-		if c := newConn(s, l, inner); s.add(c) {
+		if r, ok := inner.(interface{ Reserved() bool }); ok && r.Reserved() {
+			l.pass(&passed{Conn: inner})
+		} else if c := newConn(s, l, inner); s.add(c) {
 			go c.serve()
 		} else {
 			_ = inner.Close()
@@ -153,20 +185,23 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// pass gives HTTP a connection, and the bytes that were read from it and not used.
-func (l *listener) pass(c net.Conn, unused []byte) {
-	_ = c.SetDeadline(time.Time{})
+// pass gives HTTP a connection.
+func (l *listener) pass(p *passed) {
+	_ = p.SetDeadline(time.Time{})
 	select {
-	case l.conns <- &passed{Conn: c, unused: unused}:
+	case l.conns <- p:
 	case <-l.done:
-		_ = c.Close()
+		_ = p.Close()
 	}
 }
 
-// A passed connection first returns the unused bytes.
+// A passed connection first returns the bytes that were read and not used.
 type passed struct {
 	net.Conn
 	unused []byte
+	// framedOnce means that the first request has no Content-Length.
+	framedOnce bool
+	requests   int // that HTTP has served
 }
 
 // Read reads from the connection.
@@ -179,4 +214,16 @@ func (p *passed) Read(b []byte) (int, error) {
 		p.unused = nil
 	}
 	return n, nil
+}
+
+// NetConn returns the connection.
+func (p *passed) NetConn() net.Conn { return p.Conn }
+
+// CloseWrite closes the sending side, so that the client reads the last answer
+// before the connection ends.
+func (p *passed) CloseWrite() error {
+	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return errors.ErrUnsupported
 }

@@ -114,6 +114,10 @@ var (
 	waitingDesc    = desc("admission_waiting", "Weight of the checks that wait in the queue in front of the limiter: 1 for a check, an eighth of its checks for a batch.")
 	inServiceDesc  = desc("admission_in_service", "Weight of the checks that the limiter decides or whose answer is written.")
 
+	connectionsDesc      = desc("connections", "Connections that the listener has now.")
+	connectionsLimitDesc = desc("connections_limit", "Connections that the listener may have.")
+	connectionsEndedDesc = desc("connections_ended_total", "Connections that the listener ended at its limit: idle ones that were closed, and new ones that were refused.", "cause")
+
 	logDroppedDesc = desc("log_lines_dropped_total", "Log lines that were dropped because the log target was blocked.")
 	logFoldedDesc  = desc("log_lines_folded_total", "Warnings and errors that repeat another of the same minute and were folded into one line.")
 
@@ -132,7 +136,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 		snapshotSwapsDesc, snapshotObjectsDesc, redisReachableDesc, redisBreakerDesc, redisMismatchDesc,
 		redisCallsDesc, redisRecalledDesc, redisWritableDesc, redisRefusingDesc, redisLostDesc, databaseWritableDesc, databaseRefusingDesc,
 		leasesDrawnDesc, leasesSpentDesc, leasesReturnedDesc, leasesChecksDesc, leasesHeldDesc, leasesCountersDesc,
-		overloadedDesc, waitingDesc, inServiceDesc, logDroppedDesc, logFoldedDesc, buildDesc,
+		overloadedDesc, waitingDesc, inServiceDesc, connectionsDesc, connectionsLimitDesc, connectionsEndedDesc, logDroppedDesc, logFoldedDesc, buildDesc,
 	} {
 		out <- d
 	}
@@ -175,6 +179,13 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter(overloadedDesc, uint64(max(state.Overloaded, 0)))
 		s.gauge(waitingDesc, float64(state.Waiting))
 		s.gauge(inServiceDesc, float64(state.InService))
+	}
+	if c.r.cfg.Connections != nil {
+		state := c.r.cfg.Connections()
+		s.gauge(connectionsDesc, float64(state.Open))
+		s.gauge(connectionsLimitDesc, float64(state.Limit))
+		s.counter(connectionsEndedDesc, uint64(max(state.Evicted, 0)), "idle")
+		s.counter(connectionsEndedDesc, uint64(max(state.Refused, 0)), "refused")
 	}
 	if c.r.cfg.Log != nil {
 		state := c.r.cfg.Log()

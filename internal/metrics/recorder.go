@@ -30,6 +30,8 @@ type Config struct {
 	// Admission returns the load of the queue in front of the limiter; default:
 	// no such series.
 	Admission func() AdmissionState
+	// Connections returns the load of the listener; default: no such series.
+	Connections func() ConnectionState
 	// Leases returns what the node drew ahead of leased policies; default: no such
 	// series.
 	Leases func() LeaseState
@@ -79,6 +81,12 @@ type RedisState struct {
 type Refusing struct {
 	Since time.Time
 	Code  string
+}
+
+// ConnectionState is the load of the listener.
+type ConnectionState struct {
+	Open, Limit      int
+	Evicted, Refused int64
 }
 
 // AdmissionState is the load of the queue in front of the limiter.

@@ -70,7 +70,7 @@ func everySeries() *Recorder {
 		Snapshot: func() SnapshotState { return SnapshotState{} }, Redis: func() RedisState { return RedisState{Refusing: Refusing{Since: time.Now(), Code: "OOM"}} },
 		Database: func() Refusing { return Refusing{Since: time.Now(), Code: "full"} },
 		Flush:    func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
-		Admission: func() AdmissionState { return AdmissionState{} }, Leases: func() LeaseState { return LeaseState{} },
+		Admission: func() AdmissionState { return AdmissionState{} }, Connections: func() ConnectionState { return ConnectionState{} }, Leases: func() LeaseState { return LeaseState{} },
 		Log: func() logging.Status { return logging.Status{} },
 	})
 }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/internal/connlimit"
+	"github.com/headgate/headgate/internal/http1"
+	"github.com/headgate/headgate/web"
+)
+
+const (
+	// metricsConnections bounds the listener of /metrics.
+	metricsConnections = 32
+	// leastFiles is how many files remain, at least, for the databases, the log and
+	// the metrics.
+	leastFiles = 64
+)
+
+// connectionLimits returns the bounds of the listener. files is the number of files
+// that the process may open; 0: unknown.
+func (s *serveSettings) connectionLimits(files int) connlimit.Limits {
+	total := s.MaxConnections
+	if files > 0 {
+		total = min(total, max(files-max(leastFiles, files/4), 16))
+	}
+	limits := connlimit.Limits{Total: total, Reserve: min(max(total/16, 4), 64), PerAddress: s.MaxPerAddress}
+	if limits.PerAddress == 0 {
+		limits.PerAddress = total / 2
+	}
+	return limits
+}
+
+// limitConnections bounds the connections of l.
+func (s *serveSettings) limitConnections(l net.Listener, log *slog.Logger) *connlimit.Listener {
+	files := openFiles()
+	limits := s.connectionLimits(files)
+	if limits.Total < s.MaxConnections {
+		log.Warn("the process may open too few files for "+settingName("max-connections"), "files", files, "connections", limits.Total)
+	}
+	return connlimit.Wrap(l, limits, func(status connlimit.Status) {
+		log.Warn("the connections are at their limit: idle ones are closed, and further ones are refused",
+			"open", status.Open, "limit", status.Limit, "closed", status.Evicted, "refused", status.Refused)
+	})
+}
+
+// server makes the server of the API and the pages.
+func (s *serveSettings) server(l *connlimit.Listener, g *gate, log *slog.Logger) *http1.Server {
+	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		unavailable(w, "the node has as many connections as it may have")
+	})
+	server := api.Server("", l.Handler(g, refuse, vital), log)
+	server.ConnState, server.ConnContext = l.ConnState, l.ConnContext
+	return &http1.Server{HTTP: server, Path: api.CheckPath, MaxBody: func(r *http.Request) int64 {
+		if api.Serves(r.URL.Path) {
+			return api.MaxBody
+		}
+		return web.MaxPlanForm
+	}}
+}
+
+// vital reports whether a request is answered while all connections are in use.
+func vital(r *http.Request) bool {
+	switch r.URL.Path {
+	case "/livez", "/healthz", "/readyz", "/metrics":
+		return true
+	}
+	return false
+}

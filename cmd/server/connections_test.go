@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/internal/connlimit"
+)
+
+// The limit of connections leaves files for everything else.
+func TestConnectionLimits(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		connections, perAddress, files int
+		want                           connlimit.Limits
+	}{
+		{10_000, 0, 0, connlimit.Limits{Total: 10_000, Reserve: 64, PerAddress: 5000}},
+		{10_000, 0, 1_048_576, connlimit.Limits{Total: 10_000, Reserve: 64, PerAddress: 5000}},
+		{10_000, 700, 1024, connlimit.Limits{Total: 768, Reserve: 48, PerAddress: 700}},
+		{10_000, 0, 256, connlimit.Limits{Total: 192, Reserve: 12, PerAddress: 96}},
+		{10_000, 0, 64, connlimit.Limits{Total: 16, Reserve: 4, PerAddress: 8}},
+		{100, 0, 256, connlimit.Limits{Total: 100, Reserve: 6, PerAddress: 50}},
+	} {
+		s := serveSettings{MaxConnections: c.connections, MaxPerAddress: c.perAddress}
+		if got := s.connectionLimits(c.files); got != c.want {
+			t.Errorf("%d, %d, %d files: %+v, want %+v", c.connections, c.perAddress, c.files, got, c.want)
+		}
+	}
+}
+
+// Connections that send nothing keep no client out, and health answers while all
+// others are in use.
+func TestSilentConnectionsKeepNoClientOut(t *testing.T) {
+	t.Parallel()
+	node := start(t, map[string]string{
+		"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap,
+		"HEADGATE_MAX_CONNECTIONS": "16", "HEADGATE_MAX_CONNECTIONS_PER_ADDRESS": "16",
+	})
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", strings.TrimPrefix(node.origin, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}
+	ask := func(path string) (status int) {
+		c := dial()
+		_, _ = io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer "+bootstrap+"\r\n\r\n")
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(path, err)
+		}
+		return r.StatusCode
+	}
+	for range 40 {
+		dial()
+	}
+	for range 20 {
+		if got := ask("/v1/tenants"); got != http.StatusOK {
+			t.Fatalf("a client beside silent connections gets %d", got)
+		}
+	}
+	for range 12 { // each waits for its body
+		c := dial()
+		_, _ = io.WriteString(c, "POST /v1/tenants HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nAuthorization: Bearer "+bootstrap+
+			"\r\nExpect: 100-continue\r\nContent-Length: 9\r\n\r\n")
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+			t.Fatal(line, err)
+		}
+	}
+	if got := ask("/v1/tenants"); got != http.StatusServiceUnavailable {
+		t.Errorf("a request above the limit gets %d", got)
+	}
+	if got := ask("/readyz"); got != http.StatusOK {
+		t.Errorf("readiness is %d while all connections are in use", got)
+	}
+	node.await(node.logs, regexp.MustCompile("the connections are at their limit"))
+}
+
+// A body ends within 10 s, in one piece and in chunks, and a chunk that is larger
+// than any body at its size line.
+func TestBodiesEnd(t *testing.T) {
+	t.Parallel()
+	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap})
+	for body, want := range map[string]int{
+		"Transfer-Encoding: chunked\r\n\r\n7fffffff\r\n": http.StatusRequestEntityTooLarge,
+		"Transfer-Encoding: chunked\r\n\r\n1\r\n{\r\n":   http.StatusBadRequest,
+		"Content-Length: 9\r\n\r\n{":                     http.StatusBadRequest,
+	} {
+		t.Run(fmt.Sprint(want), func(t *testing.T) {
+			t.Parallel()
+			c, err := net.Dial("tcp", strings.TrimPrefix(node.origin, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer c.Close()
+			_, _ = io.WriteString(c, "POST /v1/check HTTP/1.1\r\nHost: h\r\nContent-Type: application/json\r\nAuthorization: Bearer "+bootstrap+"\r\n"+body)
+			_ = c.SetReadDeadline(time.Now().Add(13 * time.Second)) // ends within 10 s; the old bound was 15 s
+			r, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.StatusCode != want || r.Header.Get("X-Request-Id") == "" {
+				t.Errorf("%v", r)
+			}
+		})
+	}
+}
