@@ -1,6 +1,9 @@
 package enforcement
 
-import "context"
+import (
+	"context"
+	"errors"
+)
 
 // answerEach fills in the decisions of items that are decided one by one.
 func (e *Engine) answerEach(ctx context.Context, w *call) {
@@ -55,11 +58,11 @@ func (e *Engine) answer(ctx context.Context, w *call, items []item, o *Outcome, 
 }
 
 // undecided answers items that the limiter did not decide. The failure modes of
-// their policies decide, unless ctx has ended. If ctx has ended, no caller reads
+// their policies decide, unless the caller has left. If it has, no caller reads
 // the answer, and the request says nothing about the limiter: the items are denied
 // with ReasonLimiterUnavailable, and are neither degraded, charged nor recorded.
 func (e *Engine) undecided(ctx context.Context, w *call, items []item, o *Outcome) {
-	if ctx.Err() == nil {
+	if ctx.Err() == nil && !errors.Is(o.Err, ErrLeft) {
 		e.logUnavailable(ctx, o)
 		e.fallBack(ctx, w, items)
 		return

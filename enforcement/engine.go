@@ -212,13 +212,13 @@ func (e *Engine) decideTogether(ctx context.Context, w *call) {
 	setNumbersUntil(w.items)
 }
 
-// take charges the shared limiter, unless ctx has ended.
+// take charges the shared limiter, unless the caller has left.
 func (e *Engine) take(ctx context.Context, w *call) {
 	w.outcomes = resized(w.outcomes, len(w.requests))
 	if len(w.requests) == 0 {
 		return
 	}
-	if err := ctx.Err(); err != nil {
+	if err := HasLeft(ctx, true); err != nil {
 		for i := range w.outcomes {
 			w.outcomes[i].Verdict, w.outcomes[i].Err = Failed, err
 		}

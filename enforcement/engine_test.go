@@ -878,10 +878,13 @@ func TestCallerLeaves(t *testing.T) {
 		enforcement.RuleSpec{Policy: "x", Path: "/x"})
 	for name, c := range map[string]struct {
 		before bool // the caller leaves before the limiter is asked, or while it is
+		caller bool // the connection says so, and not the context
 		atomic bool
 		mode   enforcement.Mode
 	}{
-		"before":              {before: true},
+		"before":                    {before: true},
+		"before, by its connection": {before: true, caller: true},
+		"atomic batch, before, by its connection": {before: true, caller: true, atomic: true},
 		"while":               {},
 		"force, before":       {before: true, mode: enforcement.Force},
 		"force, while":        {mode: enforcement.Force},
@@ -891,7 +894,10 @@ func TestCallerLeaves(t *testing.T) {
 			t.Parallel()
 			ctx, leave := context.WithCancel(context.Background())
 			defer leave()
-			if c.before {
+			switch {
+			case c.caller:
+				ctx = enforcement.WithCaller(ctx, gone{})
+			case c.before:
 				leave()
 			}
 			asked, local, heard := 0, newCounters(), new(recorded)
@@ -920,6 +926,11 @@ func TestCallerLeaves(t *testing.T) {
 		})
 	}
 }
+
+// gone is a caller that has left.
+type gone struct{}
+
+func (gone) Left(context.Context, bool) bool { return true }
 
 // The engine passes the caller's context on as it is: limiters bound their calls.
 func TestLimiterHasTheCallersContext(t *testing.T) {

@@ -25,9 +25,8 @@ type Limiter interface {
 	// replied that it did nothing.
 	//
 	// Take may wait for the store, and for earlier calls. A Limiter in this process
-	// does not wait and never fails for lack of time. Take checks ctx at most once
-	// per request, before it decides or sends the request. If ctx has ended, the
-	// request is Failed. After a request is sent, it is decided even if ctx ends.
+	// does not wait and never fails for lack of time. Take checks ctx before it
+	// decides or sends a request. If ctx has ended, the request is Failed. After a request is sent, it is decided even if ctx ends.
 	//
 	// The store that holds the state supplies the clock.
 	Take(ctx context.Context, requests []Request, outcomes []Outcome)

@@ -56,6 +56,8 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	g := &gate{}
 	limited := s.limitConnections(listener, log)
 	server := s.server(limited, g, log)
+	stalls := newStalls()
+	server.HTTP.ConnContext = stalls.connContext
 	served := make(chan error, 1)
 	go func() { served <- s.serve(server, limited) }()
 
@@ -63,6 +65,7 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	work, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWork()
 	tasks, work := errgroup.WithContext(work)
+	go stalls.run(work)
 	n, err := s.wire(ctx, work, tasks, g, limited, log)
 	if err == nil {
 		g.open(n.handler)

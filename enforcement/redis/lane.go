@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -43,6 +45,7 @@ const stuckAfter = 5 * time.Millisecond
 
 // A member is the part of one Take that one lane decides: requests in order.
 type member struct {
+	ctx      context.Context
 	requests []enforcement.Request
 	outcomes []enforcement.Outcome
 	numbers  []int // which of requests are the member's; nil: all of them
@@ -68,9 +71,9 @@ var memberPool = sync.Pool{New: func() any {
 	return &member{wake: make(chan signal, 2)}
 }}
 
-func newMember(requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) *member {
+func newMember(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) *member {
 	m := memberPool.Get().(*member)
-	m.requests, m.outcomes, m.numbers, m.next = requests, outcomes, numbers, 0
+	m.ctx, m.requests, m.outcomes, m.numbers, m.next = ctx, requests, outcomes, numbers, 0
 	m.count = len(requests)
 	if numbers != nil {
 		m.count = len(numbers)
@@ -80,7 +83,7 @@ func newMember(requests []enforcement.Request, outcomes []enforcement.Outcome, n
 }
 
 func (m *member) free() {
-	m.requests, m.outcomes, m.numbers, m.after = nil, nil, nil, nil
+	m.ctx, m.requests, m.outcomes, m.numbers, m.after = nil, nil, nil, nil, nil
 	memberPool.Put(m)
 }
 
@@ -137,8 +140,8 @@ func (ls *lanes) of(l *Limiter, home string) *lane {
 }
 
 // decide sets the outcomes of the numbered requests; nil numbers are all.
-func (ln *lane) decide(requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) {
-	m := newMember(requests, outcomes, numbers)
+func (ln *lane) decide(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) {
+	m := newMember(ctx, requests, outcomes, numbers)
 	ln.take(m)
 	m.free()
 }
@@ -190,7 +193,8 @@ type part struct {
 type trip struct {
 	*call
 	parts []part
-	over  bool // the call is not in flight any more
+	left  []part // members whose callers left before the call was formed
+	over  bool   // the call is not in flight any more
 }
 
 var trips = sync.Pool{New: func() any { return new(trip) }}
@@ -210,6 +214,9 @@ func (ln *lane) lead(m *member) {
 	ln.form(t)
 	ln.started, ln.shared = time.Now(), len(t.parts) > 1
 	ln.mu.Unlock()
+	for _, p := range t.left {
+		p.member.settle(p.count)
+	}
 	concluded := false
 	defer func() {
 		if !concluded { // a panic: nobody else would wake the members
@@ -228,7 +235,7 @@ func (ln *lane) lead(m *member) {
 	concluded = true
 	t.settle(err)
 	t.free()
-	t.call, t.parts, t.over = nil, t.parts[:0], false
+	t.call, t.parts, t.left, t.over = nil, t.parts[:0], t.left[:0], false
 	trips.Put(t)
 }
 
@@ -259,7 +266,7 @@ func (ln *lane) ended(t *trip, err error) {
 func (t *trip) settle(err error) {
 	for _, p := range t.parts {
 		if err != nil {
-			p.count += p.member.abandon(err)
+			p.count += p.member.abandon(earlier(err))
 		}
 		p.member.settle(p.count)
 	}
@@ -286,6 +293,10 @@ func (ln *lane) appoint() {
 // so that its requests are decided in order. ln.mu is held.
 func (ln *lane) form(t *trip) {
 	for m := ln.queue.head; m != nil; m = ln.queue.head {
+		if err := enforcement.HasLeft(m.ctx, false); err != nil {
+			ln.leave(t, m, err)
+			continue
+		}
 		from := m.next
 		full := false
 		for ; m.next < m.count && !full; m.next++ {
@@ -310,13 +321,25 @@ func (ln *lane) form(t *trip) {
 	}
 }
 
-// abandon fails the requests of a member that no call has taken, after a call
-// that was not decided: their order would not hold. It returns how many.
+// leave takes the head of the queue out of it: its caller has left, so none of its
+// requests is sent any more. ln.mu is held.
+func (ln *lane) leave(t *trip, m *member, err error) {
+	ln.queue.pop()
+	for i := m.next; i < m.count; i++ {
+		r, _ := m.at(i)
+		ln.charges -= len(r.Charges)
+	}
+	t.left = append(t.left, part{m, m.abandon(fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, err))})
+}
+
+// abandon fails the requests of a member that no call has taken: their caller has
+// left, or a call before them was not decided, so that their order would not hold.
+// It returns how many.
 func (m *member) abandon(err error) int {
 	n := m.count - m.next
 	for ; m.next < m.count; m.next++ {
 		_, out := m.at(m.next)
-		fail(out, enforcement.Failed, earlier(err))
+		fail(out, enforcement.Failed, err)
 	}
 	return n
 }

@@ -3,6 +3,8 @@
 package redis_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -206,5 +208,47 @@ func TestHungServerEndsWaiting(t *testing.T) {
 	}
 	if n := used(t, l, 1); n != 1 {
 		t.Errorf("%d charges, want the first alone", n)
+	}
+}
+
+// caller is an enforcement.Caller that leaves when it is told to.
+type caller struct{ left atomic.Bool }
+
+func (c *caller) Left(context.Context, bool) bool { return c.left.Load() }
+
+// A request whose caller leaves while it queues behind another call is not sent.
+func TestCallerLeavesTheQueue(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	l := open(t, redis.Config{URL: server.URL(), Connections: 1})
+	mustTake(t, l, request(charge(1, perHour, 1)))
+	server.Pause()
+	defer server.Resume()
+	var staying, leaving caller
+	var sent, kept, left enforcement.Outcome
+	var all sync.WaitGroup
+	queued := func(n int) {
+		eventually(t, "a request waits", func() bool {
+			requests, calls := redis.Waiting(l)
+			return requests == n && calls == 1
+		})
+	}
+	all.Go(func() { sent = take(enforcement.WithCaller(t.Context(), &leaving), l, request(charge(1, perHour, 1))) })
+	queued(0)
+	all.Go(func() { left = take(enforcement.WithCaller(t.Context(), &leaving), l, request(charge(1, perHour, 1))) })
+	queued(1)
+	all.Go(func() { kept = take(enforcement.WithCaller(t.Context(), &staying), l, request(charge(1, perHour, 1))) })
+	queued(2)
+	leaving.left.Store(true)
+	server.Resume()
+	all.Wait()
+	if sent.Verdict != enforcement.Granted || kept.Verdict != enforcement.Granted {
+		t.Errorf("sent before: %s, %v; the caller stays: %s, %v", sent.Verdict, sent.Err, kept.Verdict, kept.Err)
+	}
+	if left.Verdict != enforcement.Failed || !errors.Is(left.Err, enforcement.ErrLeft) {
+		t.Errorf("the caller left: %s, %v", left.Verdict, left.Err)
+	}
+	if n := used(t, l, 1); n != 3 {
+		t.Errorf("%d charges, want 3", n)
 	}
 }

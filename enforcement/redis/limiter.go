@@ -76,8 +76,8 @@ func (l *Limiter) Close() error { return errors.Join(l.client.Close(), l.probe.C
 const takeWorkers = 8
 
 // Take decides requests as [enforcement.Limiter] says. It checks ctx before it
-// begins and not afterwards: a request that waits for its turn, or for the
-// server, is not abandoned. Requests of other callers may share its calls.
+// begins, and whether the caller has left when its turn comes. A request that was
+// sent is not abandoned. Requests of other callers may share its calls.
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	if err := l.admit(ctx); err != nil {
 		for i := range outcomes {
@@ -90,10 +90,10 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 		return
 	}
 	if !l.clocks.byHome {
-		l.lanes.one.decide(requests, outcomes, numbers)
+		l.lanes.one.decide(ctx, requests, outcomes, numbers)
 		return
 	}
-	l.takeHomes(requests, outcomes, numbers)
+	l.takeHomes(ctx, requests, outcomes, numbers)
 }
 
 // admit returns why no call may be made now.
@@ -143,10 +143,10 @@ func (l *Limiter) recall(r *enforcement.Request, out *enforcement.Outcome) bool 
 }
 
 // takeHomes asks several homes at once, and each home in order.
-func (l *Limiter) takeHomes(requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) {
+func (l *Limiter) takeHomes(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) {
 	if numbers == nil {
 		if home := requests[0].Home; !slices.ContainsFunc(requests, func(r enforcement.Request) bool { return r.Home != home }) {
-			l.lanes.of(l, home).decide(requests, outcomes, nil)
+			l.lanes.of(l, home).decide(ctx, requests, outcomes, nil)
 			return
 		}
 		for i := range requests {
@@ -169,7 +169,7 @@ func (l *Limiter) takeHomes(requests []enforcement.Request, outcomes []enforceme
 	var next atomic.Int32
 	work := func() {
 		for at := int(next.Add(1)) - 1; at < len(homes); at = int(next.Add(1)) - 1 {
-			l.lanes.of(l, homes[at]).decide(requests, outcomes, parts[at])
+			l.lanes.of(l, homes[at]).decide(ctx, requests, outcomes, parts[at])
 		}
 	}
 	var workers sync.WaitGroup

@@ -50,7 +50,11 @@ type conn struct {
 func newConn(s *Server, l *listener, inner net.Conn) *conn {
 	c := &conn{Conn: inner, server: s, listener: l, socket: newSocket(inner), buffer: make([]byte, bufferSize)}
 	c.watched, _ = inner.(watched)
-	c.ctx = connContext{context.Background(), c.socket}
+	ctx := context.Background()
+	if s.HTTP.ConnContext != nil {
+		ctx = s.HTTP.ConnContext(ctx, inner)
+	}
+	c.ctx = connContext{ctx, c.socket}
 	return c
 }
 

@@ -15,8 +15,8 @@ import (
 type Server struct {
 	// HTTP serves the connections that the Server passes on. The Server uses its
 	// Handler, ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout and
-	// ErrorLog too. All must be set. The Handler must not change the headers of a
-	// request.
+	// ErrorLog too. All must be set. It uses ConnContext if that is set. The Handler
+	// must not change the headers of a request.
 	HTTP *http.Server
 	// Path of the requests that the Server answers.
 	Path string
@@ -193,6 +193,16 @@ func (l *listener) pass(p *passed) {
 	case <-l.done:
 		_ = p.Close()
 	}
+}
+
+// Left returns a function that reports whether the client has closed a connection,
+// also of the connections that HTTP serves. The function does not wait, and reads
+// nothing.
+func Left(c net.Conn) func() bool {
+	if p, ok := c.(*passed); ok {
+		c = p.Conn
+	}
+	return newSocket(c).Left
 }
 
 // A passed connection first returns the bytes that were read and not used.
