@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -71,18 +72,10 @@ type auditRefusal struct {
 
 // NewRefusals returns a Refusals. Run writes what it records.
 func NewRefusals(store PeopleStore, cfg RefusalsConfig) *Refusals {
-	if cfg.Interval <= 0 {
-		cfg.Interval = time.Minute
-	}
-	if cfg.Most <= 0 {
-		cfg.Most = 1000
-	}
-	if cfg.StopTimeout <= 0 {
-		cfg.StopTimeout = 5 * time.Second
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Interval = cmp.Or(cfg.Interval, time.Minute)
+	cfg.Most = cmp.Or(cfg.Most, 1000)
+	cfg.StopTimeout = cmp.Or(cfg.StopTimeout, 5*time.Second)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	r := &Refusals{store: store, cfg: cfg}
 	r.take()
 	return r

@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -68,12 +69,8 @@ func NewService(s Store, t *tenants.Service, p *plans.Service, e *exceptions.Ser
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.History <= 0 {
-		c.History = 7 * 24 * time.Hour
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.History = cmp.Or(c.History, 7*24*time.Hour)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return &Service{store: s, tenants: t, plans: p, exceptions: e, now: c.Now, history: c.History, log: c.Logger}
 }
 

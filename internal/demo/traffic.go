@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -47,15 +48,11 @@ const (
 
 // NewTraffic makes one. Run runs it.
 func (s *Service) NewTraffic(c TrafficConfig) *Traffic {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Tick <= 0 {
-		c.Tick = 50 * time.Millisecond
-	}
+	c.Tick = cmp.Or(c.Tick, 50*time.Millisecond)
 	return &Traffic{service: s, cfg: c, world: newWorld(seed), holder: uuid.NewString()}
 }
 

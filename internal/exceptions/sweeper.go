@@ -1,6 +1,7 @@
 package exceptions
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -39,21 +40,15 @@ type Sweeper struct {
 
 // NewSweeper makes a Sweeper; Run runs it.
 func NewSweeper(cfg SweeperConfig) *Sweeper {
-	if cfg.Every <= 0 {
-		cfg.Every = time.Second
-	}
-	if cfg.Jitter <= 0 {
-		cfg.Jitter = cfg.Every / 4
-	}
+	cfg.Every = cmp.Or(cfg.Every, time.Second)
+	cfg.Jitter = cmp.Or(cfg.Jitter, cfg.Every/4)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	if cfg.Changed == nil {
 		cfg.Changed = func(context.Context) {}
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Sweeper{cfg: cfg}
 }
 

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -73,31 +74,11 @@ type Flusher struct {
 
 // NewFlusher returns the Flusher of a Recorder. A Recorder has only one.
 func NewFlusher(r *Recorder, s Store, c FlusherConfig) *Flusher {
-	if c.Node == "" {
-		c.Node = uuid.NewString()
-	}
-	for _, d := range []struct {
-		value   *time.Duration
-		usually time.Duration
-	}{
-		{&c.Interval, time.Second},
-		{&c.SketchInterval, 10 * time.Second},
-		{&c.Timeout, 10 * time.Second},
-		{&c.StopTimeout, 5 * time.Second},
-	} {
-		if *d.value <= 0 {
-			*d.value = d.usually
-		}
-	}
-	if c.SketchBudget <= 0 {
-		c.SketchBudget = 2_000
-	}
-	if c.MaxRows <= 0 {
-		c.MaxRows = 100_000
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Node = cmp.Or(c.Node, uuid.NewString())
+	c.Interval, c.SketchInterval = cmp.Or(c.Interval, time.Second), cmp.Or(c.SketchInterval, 10*time.Second)
+	c.Timeout, c.StopTimeout = cmp.Or(c.Timeout, 10*time.Second), cmp.Or(c.StopTimeout, 5*time.Second)
+	c.SketchBudget, c.MaxRows = cmp.Or(c.SketchBudget, 2_000), cmp.Or(c.MaxRows, 100_000)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}

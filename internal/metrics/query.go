@@ -28,31 +28,25 @@ type AnalyticsConfig struct {
 //
 // What nobody counted is zero: an unknown tenant, policy or route is no error.
 type Analytics struct {
-	store   Store
-	now     func() time.Time
-	live    func(tenant uint32, since time.Time) []Second
-	pending func(id [16]byte) (Refusal, bool)
-	log     *slog.Logger
-	memory  memory
-	marked  sharedMark
+	store  Store
+	cfg    AnalyticsConfig
+	memory memory
+	marked sharedMark
 }
 
 // NewAnalytics makes Analytics over a store.
 func NewAnalytics(store Store, c AnalyticsConfig) *Analytics {
-	a := &Analytics{store: store, now: c.Now, live: c.Live, pending: c.Pending, log: c.Logger, marked: newSharedMark()}
-	if a.now == nil {
-		a.now = time.Now
+	if c.Now == nil {
+		c.Now = time.Now
 	}
-	if a.live == nil {
-		a.live = func(uint32, time.Time) []Second { return nil }
+	if c.Live == nil {
+		c.Live = func(uint32, time.Time) []Second { return nil }
 	}
-	if a.pending == nil {
-		a.pending = func([16]byte) (Refusal, bool) { return Refusal{}, false }
+	if c.Pending == nil {
+		c.Pending = func([16]byte) (Refusal, bool) { return Refusal{}, false }
 	}
-	if a.log == nil {
-		a.log = slog.New(slog.DiscardHandler)
-	}
-	return a
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	return &Analytics{store: store, cfg: c, marked: newSharedMark()}
 }
 
 // Traffic gives decisions over time: of the tenant, or of one policy or route.
@@ -348,7 +342,7 @@ func (a *Analytics) Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, e
 // Refusal finds one refusal by its decision id, also one that this node has not
 // stored yet; NotFound. tenant, unless 0, must be its tenant's number.
 func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Refusal, error) {
-	if r, found := a.pending(id); found && (tenant == 0 || tenant == r.Tenant) {
+	if r, found := a.cfg.Pending(id); found && (tenant == 0 || tenant == r.Tenant) {
 		return r, nil
 	}
 	return a.store.Refusal(ctx, id, tenant)
@@ -361,4 +355,6 @@ const liveSpan = 15 * time.Minute
 // node's are known: what is stored of all nodes is by minutes, and so are the
 // points of Traffic over 15 minutes. With one node they can be drawn finer from
 // here; with several only the minutes are true of all.
-func (a *Analytics) Live(tenant uint32) []Second { return a.live(tenant, a.now().Add(-liveSpan)) }
+func (a *Analytics) Live(tenant uint32) []Second {
+	return a.cfg.Live(tenant, a.cfg.Now().Add(-liveSpan))
+}

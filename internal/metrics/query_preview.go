@@ -142,7 +142,7 @@ func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking
 		rows = rows[n:]
 	}
 	if broken > 0 {
-		a.log.ErrorContext(ctx, "sketches cannot be read; they are left out", "tenant", tenant, "name", by.sketch(), "rows", broken, "first", first)
+		a.cfg.Logger.ErrorContext(ctx, "sketches cannot be read; they are left out", "tenant", tenant, "name", by.sketch(), "rows", broken, "first", first)
 	}
 	return out, nil
 }

@@ -126,7 +126,7 @@ func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, er
 	if err != nil {
 		return reading{}, err
 	}
-	now, held := a.now().Unix()+1, newHeld(kept.Due)
+	now, held := a.cfg.Now().Unix()+1, newHeld(kept.Due)
 	var allowed []string
 	for _, step := range steps {
 		r, ok := lay(from, min(to, ceilTo(now, step)), step, kept, held, b)

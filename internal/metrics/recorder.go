@@ -180,7 +180,7 @@ func (r *Recorder) Record(d *enforcement.Decision) {
 	if d.Allowed {
 		return
 	}
-	if o.field.hasRetry() && d.RetryAfter != enforcement.Never {
+	if hasRetry(d.Reason) && d.RetryAfter != enforcement.Never {
 		r.retry.observe(d.RetryAfter, uint64(max(d.RetryAfter, 0)))
 	}
 	if r.refusals.admit(at, d.Subject.Number) {
@@ -233,18 +233,18 @@ func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
 // find sets the policy that a denial belongs to. For a denial by limits, that is the
 // policy of Decision.DenyingLimit.
 func (o *outcome) find(d *enforcement.Decision) {
-	switch o.field {
-	case fieldOverLimit, fieldNeverFits:
+	switch d.Reason {
+	case enforcement.ReasonOverLimit, enforcement.ReasonCostExceedsQuota:
 		if longest := d.DenyingLimit(); longest != nil {
 			o.owner, o.limit, o.key = longest.Rule, longest.Limit.Name, longest.Partition
 		}
-	case fieldBlocked, fieldMissingAttribute:
+	case enforcement.ReasonBlocked, enforcement.ReasonMissingAttribute:
 		if d.Subject.Plan == nil {
 			return
 		}
 		if rule, known := d.Subject.Plan.Rule(d.Policy); known {
 			o.owner = rule
-			if o.field == fieldBlocked {
+			if d.Reason == enforcement.ReasonBlocked {
 				o.key = partitionOf(rule, d)
 			}
 		}
@@ -277,7 +277,7 @@ func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 		c.folded++
 	}
 	c.policies(p, d, o)
-	if o.field.hasRetry() {
+	if hasRetry(d.Reason) {
 		if d.RetryAfter == enforcement.Never {
 			p.retry.never++
 		} else {
@@ -351,65 +351,52 @@ func leastRemaining(limits []enforcement.LimitState) int {
 }
 
 // A field is one of the fields of Counts that every decision is in once.
-type field uint8
+type field func(*Counts) *int64
 
-const (
-	fieldOtherPolicy field = iota
-	fieldOK
-	fieldListed
-	fieldUnmatched
-	fieldOverLimit
-	fieldNeverFits
-	fieldBlocked
-	fieldDeniedByList
-	fieldMissingAttribute
-	fieldDeniedUnmatched
-	fieldSuspended
-	fieldBatchRefused
-	fieldUnavailable
-)
-
-// hasRetry reports whether it is a refusal that counts in SketchRetryAfter.
-func (f field) hasRetry() bool {
-	return f == fieldOverLimit || f == fieldNeverFits || f == fieldBlocked
+// fieldsByReason has the fields of the reasons that only allow or only deny.
+var fieldsByReason = map[enforcement.Reason]field{
+	enforcement.ReasonAllowedByList:    func(c *Counts) *int64 { return &c.Listed },
+	enforcement.ReasonOverLimit:        func(c *Counts) *int64 { return &c.OverLimit },
+	enforcement.ReasonCostExceedsQuota: func(c *Counts) *int64 { return &c.NeverFits },
+	enforcement.ReasonBlocked:          func(c *Counts) *int64 { return &c.Blocked },
+	enforcement.ReasonDeniedByList:     func(c *Counts) *int64 { return &c.DeniedByList },
+	enforcement.ReasonMissingAttribute: func(c *Counts) *int64 { return &c.MissingAttribute },
+	enforcement.ReasonTenantSuspended:  func(c *Counts) *int64 { return &c.Suspended },
+	enforcement.ReasonBatchRefused:     func(c *Counts) *int64 { return &c.BatchRefused },
 }
 
-// fieldOf tells where a decision counts. A refusal with a reason from elsewhere
-// counts as unavailable, so that the sum of the fields stays that of Requests.
+func fieldOK(c *Counts) *int64          { return &c.OK }
+func fieldOtherPolicy(c *Counts) *int64 { return &c.OtherPolicy }
+
+// fieldOf returns the field that counts a decision. A denial with an unknown reason
+// counts as unavailable, so that the fields add up to Requests.
 func fieldOf(d *enforcement.Decision) field {
-	switch d.Reason {
-	case enforcement.ReasonAllowedByList:
-		return fieldListed
-	case enforcement.ReasonNoPolicy:
-		if d.Allowed {
-			return fieldUnmatched
-		}
-		return fieldDeniedUnmatched
-	case enforcement.ReasonOverLimit:
-		return fieldOverLimit
-	case enforcement.ReasonCostExceedsQuota:
-		return fieldNeverFits
-	case enforcement.ReasonBlocked:
-		return fieldBlocked
-	case enforcement.ReasonDeniedByList:
-		return fieldDeniedByList
-	case enforcement.ReasonMissingAttribute:
-		return fieldMissingAttribute
-	case enforcement.ReasonTenantSuspended:
-		return fieldSuspended
-	case enforcement.ReasonBatchRefused:
-		return fieldBatchRefused
+	switch {
+	case d.Allowed && d.Reason == enforcement.ReasonOK:
+		return fieldOK
+	case d.Reason == enforcement.ReasonNoPolicy && d.Allowed:
+		return func(c *Counts) *int64 { return &c.Unmatched }
+	case d.Reason == enforcement.ReasonNoPolicy:
+		return func(c *Counts) *int64 { return &c.DeniedUnmatched }
+	}
+	if f := fieldsByReason[d.Reason]; f != nil {
+		return f
 	}
 	if d.Allowed {
 		return fieldOK
 	}
-	return fieldUnavailable
+	return func(c *Counts) *int64 { return &c.Unavailable }
+}
+
+// hasRetry reports whether a denial counts in SketchRetryAfter.
+func hasRetry(r enforcement.Reason) bool {
+	return r == enforcement.ReasonOverLimit || r == enforcement.ReasonCostExceedsQuota || r == enforcement.ReasonBlocked
 }
 
 // count counts one decision.
 func (c *Counts) count(f field, m *marks) {
 	c.Requests++
-	*c.at(f)++
+	*f(c)++
 	c.Cost += m.cost
 	if m.forced {
 		c.Forced++
@@ -423,34 +410,4 @@ func (c *Counts) count(f field, m *marks) {
 			c.Local++
 		}
 	}
-}
-
-func (c *Counts) at(f field) *int64 {
-	switch f {
-	case fieldOK:
-		return &c.OK
-	case fieldListed:
-		return &c.Listed
-	case fieldUnmatched:
-		return &c.Unmatched
-	case fieldOverLimit:
-		return &c.OverLimit
-	case fieldNeverFits:
-		return &c.NeverFits
-	case fieldBlocked:
-		return &c.Blocked
-	case fieldDeniedByList:
-		return &c.DeniedByList
-	case fieldMissingAttribute:
-		return &c.MissingAttribute
-	case fieldDeniedUnmatched:
-		return &c.DeniedUnmatched
-	case fieldSuspended:
-		return &c.Suspended
-	case fieldBatchRefused:
-		return &c.BatchRefused
-	case fieldUnavailable:
-		return &c.Unavailable
-	}
-	return &c.OtherPolicy
 }

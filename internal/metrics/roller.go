@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -48,30 +49,11 @@ type Roller struct {
 
 // NewRoller makes one. Run runs it.
 func NewRoller(s Store, c RollerConfig) *Roller {
-	if c.Holder == "" {
-		c.Holder = uuid.NewString()
-	}
 	const day = 24 * time.Hour
-	for _, d := range []struct {
-		value   *time.Duration
-		usually time.Duration
-	}{
-		{&c.Every, 10 * time.Second},
-		{&c.Minutes, 48 * time.Hour},
-		{&c.Hours, 90 * day},
-		{&c.Days, 3 * 365 * day},
-		{&c.Refusals, day},
-	} {
-		if *d.value <= 0 {
-			*d.value = d.usually
-		}
-	}
-	if c.MaxRefusals <= 0 {
-		c.MaxRefusals = 100_000
-	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Holder, c.Every = cmp.Or(c.Holder, uuid.NewString()), cmp.Or(c.Every, 10*time.Second)
+	c.Minutes, c.Hours, c.Days = cmp.Or(c.Minutes, 2*day), cmp.Or(c.Hours, 90*day), cmp.Or(c.Days, 3*365*day)
+	c.Refusals, c.MaxRefusals = cmp.Or(c.Refusals, day), cmp.Or(c.MaxRefusals, 100_000)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}

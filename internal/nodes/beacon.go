@@ -1,6 +1,7 @@
 package nodes
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"math/rand/v2"
@@ -37,12 +38,8 @@ type Beacon struct {
 
 // NewBeacon makes a Beacon; Run runs it.
 func NewBeacon(cfg Config) *Beacon {
-	if cfg.Every <= 0 {
-		cfg.Every = Every
-	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.New(slog.DiscardHandler)
-	}
+	cfg.Every = cmp.Or(cfg.Every, Every)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	return &Beacon{cfg: cfg, soon: make(chan struct{}, 1)}
 }
 

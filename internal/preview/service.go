@@ -48,9 +48,7 @@ func NewService(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	c.Rows, c.Rankings = cmp.Or(c.Rows, 30_000), cmp.Or(c.Rankings, 4_500)
 	return &Service{c}
 }

@@ -1,6 +1,7 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -92,30 +93,20 @@ type Watcher struct {
 
 // NewWatcher makes a Watcher of source. Nothing is loaded before Run or Refresh.
 func NewWatcher(source Source, cfg Config) *Watcher {
-	if cfg.Poll <= 0 {
-		cfg.Poll = 500 * time.Millisecond
-	}
+	cfg.Poll = cmp.Or(cfg.Poll, 500*time.Millisecond)
 	if cfg.FullReload == 0 {
 		cfg.FullReload = time.Hour
 	}
-	if cfg.Timeout <= 0 {
-		cfg.Timeout = 5 * time.Second
-	}
-	if cfg.RetryMin <= 0 {
-		cfg.RetryMin = 500 * time.Millisecond
-	}
-	if cfg.RetryMax <= 0 {
-		cfg.RetryMax = 30 * time.Second
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
+	cfg.RetryMin = cmp.Or(cfg.RetryMin, 500*time.Millisecond)
+	cfg.RetryMax = cmp.Or(cfg.RetryMax, 30*time.Second)
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
 	if cfg.Compile.Now == nil {
 		cfg.Compile.Now = cfg.Now
 	}
-	if cfg.Logger == nil {
-		cfg.Logger = slog.Default()
-	}
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
 	return &Watcher{
 		source: source, cfg: cfg, log: cfg.Logger,
 		hint:    make(chan struct{}, 1),

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -100,12 +101,8 @@ type engine interface {
 // problem.Unavailable, and a retry may help. All other errors need a person.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{timeout: c.Timeout, log: c.Logger, now: c.Now}
-	if s.timeout <= 0 {
-		s.timeout = 5 * time.Second
-	}
-	if s.log == nil {
-		s.log = slog.New(slog.DiscardHandler)
-	}
+	s.timeout = cmp.Or(s.timeout, 5*time.Second)
+	s.log = cmp.Or(s.log, slog.New(slog.DiscardHandler))
 	if s.now == nil {
 		s.now = time.Now
 	}

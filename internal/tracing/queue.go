@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"sync/atomic"
@@ -26,9 +27,7 @@ type queue struct {
 }
 
 func newQueue(exporter sdk.SpanExporter, log *slog.Logger, now func() time.Time) *queue {
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
+	log = cmp.Or(log, slog.New(slog.DiscardHandler))
 	if now == nil {
 		now = time.Now
 	}
