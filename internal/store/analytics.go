@@ -340,9 +340,5 @@ func (s *Store) refusalRowsFor(ctx context.Context, f metrics.RefusalFilter, rea
 	if f.After != [16]byte{} {
 		where.and(`id > ?`, f.After[:])
 	}
-	query := `
-		SELECT ` + refusalColumns + `
-		FROM recent_refusals ` + where.where() + `
-		ORDER BY id DESC ` + where.limit(limit)
-	return queryAll(ctx, s, scanRefusal, query, where.args...)
+	return queryPage(ctx, s, scanRefusal, page{refusalColumns, `recent_refusals`, where, `id DESC`, limit})
 }

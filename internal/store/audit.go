@@ -115,11 +115,7 @@ func text(document json.RawMessage) sql.NullString {
 // before them, ordered by id.
 func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
 	where := narrowed(f)
-	query := `
-		SELECT ` + entryColumns + `
-		FROM audit_log ` + where.where() + `
-		ORDER BY revision DESC, id DESC ` + where.limit(f.Limit)
-	list, err := queryAll(ctx, s, scanEntry, query, where.args...)
+	list, err := queryPage(ctx, s, scanEntry, page{entryColumns, `audit_log`, where, `revision DESC, id DESC`, f.Limit})
 	return list, s.fail(err, "list audit entries")
 }
 

@@ -76,13 +76,13 @@ func changes(ctx context.Context, tx *sql.Tx, since int64) (c snapshot.Changes, 
 
 // exceptionChanges adds what is set for tenants beside their plans.
 func exceptionChanges(ctx context.Context, tx *sql.Tx, since int64, c *snapshot.Changes) (err error) {
-	if c.Overrides, err = overrides.changed(ctx, tx, since); err != nil {
+	if c.Overrides, err = overrides.since(ctx, tx, since); err != nil {
 		return fmt.Errorf("overrides: %w", err)
 	}
-	if c.Entries, err = listEntries.changed(ctx, tx, since); err != nil {
+	if c.Entries, err = listEntries.since(ctx, tx, since); err != nil {
 		return fmt.Errorf("list entries: %w", err)
 	}
-	if c.Blocks, err = blocks.changed(ctx, tx, since); err != nil {
+	if c.Blocks, err = blocks.since(ctx, tx, since); err != nil {
 		return fmt.Errorf("blocks: %w", err)
 	}
 	rows, err := tx.QueryContext(ctx, `SELECT tenant_id, policy, revision FROM policy_changes WHERE revision > $1`, since)

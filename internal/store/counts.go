@@ -32,9 +32,7 @@ func tableOf(what string, s metrics.Step) string { return what + "_" + string(s)
 // alone, with one clock, so that no batch falls between two nodes' clocks. It is
 // one row a flush.
 func (s *Store) AddCounts(ctx context.Context, b metrics.Batch) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		claimed, err := claim(ctx, tx, b.Node, b.Seq, s.now())
 		if err != nil || !claimed {
 			return err
@@ -51,8 +49,16 @@ func (s *Store) AddCounts(ctx context.Context, b metrics.Batch) error {
 	return s.fail(err, "add batch %d of node %s to the counts", b.Seq, b.Node)
 }
 
-// repeat runs fn in one transaction, and again when it lost against another or
-// the connection was lost, also in the commit: doing it twice must do it once.
+// change is repeat within the timeout of a method.
+func (s *Store) change(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
+	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	return s.repeat(ctx, fn)
+}
+
+// repeat runs fn in one transaction. It runs fn again after a conflict with another
+// transaction and after a lost connection, also in the commit. So a repetition of fn
+// must change nothing.
 func (s *Store) repeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	for try := 1; ; try++ {
 		err := s.attempt(ctx, fn)
@@ -339,31 +345,14 @@ func (u upsert) runPieces(ctx context.Context, tx *sql.Tx, size, from, to int, v
 }
 
 func (u upsert) statement(rows int) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "INSERT INTO %s (%s) VALUES ", u.table, strings.Join(u.columns, ", "))
-	for i := range rows * len(u.columns) {
-		switch {
-		case i == 0:
-			b.WriteString("(")
-		case i%len(u.columns) == 0:
-			b.WriteString("), (")
-		default:
-			b.WriteString(", ")
-		}
-		fmt.Fprintf(&b, "$%d", i+1)
-	}
-	b.WriteString(") ")
-	b.WriteString(u.then)
-	return b.String()
+	return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s %s", u.table, strings.Join(u.columns, ", "), placeholders(rows, len(u.columns)), u.then)
 }
 
 // TakeLease gives a lease to one holder at a time, by the clocks of those who
 // ask: two whose clocks differ by more than life may both have it.
 func (s *Store) TakeLease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	var taken bool
-	err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		now := s.now()
 		n, err := execIn(ctx, tx, `
 			INSERT INTO leases (name, holder, ends_us)
@@ -379,9 +368,7 @@ func (s *Store) TakeLease(ctx context.Context, name, holder string, life time.Du
 
 // DropLease ends a lease if the holder still has it.
 func (s *Store) DropLease(ctx context.Context, name, holder string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := execIn(ctx, tx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)
 		return err
 	})

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -12,43 +13,110 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Overrides, list entries and blocks are kept alike: rows of one tenant that
-// never change, are removed by hand or when they have ended, and leave a
-// tombstone. What is alike stands here.
-
-// A settingOf is how one kind of them is kept.
-type settingOf[T any] struct {
+// An exceptionKind stores overrides, list entries, or blocks: rows of one tenant
+// that never change, are deleted by hand or after their end, and leave a tombstone.
+type exceptionKind[T any] struct {
 	table, columns string
-	kind           string // of its tombstones, and the object of its actions
-	words          string // for people
+	written        string // further columns that create writes
+	conflict       string // clause of INSERT; without an inserted row, create returns taken
+	taken          error
+	kind           string // of tombstones, and the object of audit actions
+	words, plural  string // in errors
+	most           int    // rows of one tenant
+	code           string // of the error for more rows; default: too_many_ and plural
 	scan           func(row) (T, error)
-	about          func(T) setting
-	// removed is what else follows from removing one; nil: nothing.
-	removed func(context.Context, *edit, setting) error
+	values         func(T) ([]any, error) // of columns and written
+	stamps         func(*T) stamps
+	about          func(T) exception
+	changed        func(context.Context, *edit, exception) error // called after a creation or a removal; may be nil
 }
 
-// A setting is what an audit line and a tombstone tell of one.
-type setting struct {
+// stamps are the fields that create sets.
+type stamps struct {
+	id                 *string
+	expiresAt, created *time.Time
+	revision           *int64
+}
+
+// An exception is what audit entries and tombstones need of a row.
+type exception struct {
 	id, tenantID string
 	name         string // in the audit log
 	policy       string // slug; of overrides and blocks
 	json         func() (json.RawMessage, error)
 }
 
-// list gives the rows of one tenant, newest first.
-func (k *settingOf[T]) list(ctx context.Context, s *Store, where filter, after string, limit int) ([]T, error) {
-	if after != "" {
-		where.and(`id < ?`, after)
+// list returns the rows of one tenant, newest first.
+func (k *exceptionKind[T]) list(ctx context.Context, s *Store, tenantID string, f exceptions.Filter) ([]T, error) {
+	var where filter
+	where.and(`tenant_id = ?`, tenantID)
+	lists := k.kind == listEntries.kind
+	if f.Policy != "" && !lists {
+		where.and(`policy = ?`, f.Policy)
 	}
-	query := `
-		SELECT ` + k.columns + `
-		FROM ` + k.table + ` ` + where.where() + `
-		ORDER BY id DESC ` + where.limit(limit)
-	return queryAll(ctx, s, k.scan, query, where.args...)
+	if f.List != "" && lists {
+		where.and(`list = ?`, string(f.List))
+	}
+	if f.Query != "" && lists {
+		where.and(`search LIKE ? ESCAPE '\'`, contains(f.Query))
+	}
+	if f.After != "" {
+		where.and(`id < ?`, f.After)
+	}
+	list, err := queryPage(ctx, s, k.scan, page{k.columns, k.table, where, `id DESC`, f.Limit})
+	return list, s.fail(err, "list %s of tenant %s", k.plural, tenantID)
+}
+
+// create adds a row. before runs in the same transaction; it may be nil.
+func (k *exceptionKind[T]) create(
+	ctx context.Context, s *Store, v T, e audit.Entry, before func(context.Context, *edit, T) error,
+) (T, error) {
+	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
+		at := k.stamps(&v)
+		*at.id, *at.created, *at.revision = cmp.Or(*at.id, audit.NewID()), ed.at, ed.revision
+		if !at.expiresAt.IsZero() {
+			*at.expiresAt = stored(*at.expiresAt)
+		}
+		is := k.about(v)
+		if _, err := ed.tenant(ctx, is.tenantID); err != nil {
+			return err
+		}
+		if before != nil {
+			if err := before(ctx, ed, v); err != nil {
+				return err
+			}
+		}
+		if err := k.room(ctx, ed, is.tenantID); err != nil {
+			return err
+		}
+		values, err := k.values(v)
+		if err != nil {
+			return err
+		}
+		n, err := ed.exec(ctx, `
+			INSERT INTO `+k.table+` (`+k.columns+k.written+`)
+			VALUES `+placeholders(1, len(values))+` `+k.conflict, values...)
+		if err != nil {
+			return fmt.Errorf("add a %s: %w", k.words, err)
+		}
+		if n == 0 {
+			return k.taken
+		}
+		ed.concerns(is.tenantID, is.id, is.name)
+		return k.noteChange(ctx, ed, is)
+	})
+	return v, s.fail(err, "create a %s of tenant %s", k.words, k.about(v).tenantID)
+}
+
+func (k *exceptionKind[T]) noteChange(ctx context.Context, ed *edit, is exception) error {
+	if k.changed == nil {
+		return nil
+	}
+	return k.changed(ctx, ed, is)
 }
 
 // one gives a row of one tenant by id.
-func (k *settingOf[T]) one(ctx context.Context, s *Store, tenantID, id string) (T, error) {
+func (k *exceptionKind[T]) one(ctx context.Context, s *Store, tenantID, id string) (T, error) {
 	var v T
 	err := s.read(ctx, func(ctx context.Context) (err error) {
 		v, err = k.find(ctx, s.reader, tenantID, id)
@@ -62,7 +130,7 @@ type asker interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-func (k *settingOf[T]) find(ctx context.Context, q asker, tenantID, id string) (T, error) {
+func (k *exceptionKind[T]) find(ctx context.Context, q asker, tenantID, id string) (T, error) {
 	v, err := k.scan(q.QueryRowContext(ctx, `
 		SELECT `+k.columns+`
 		FROM `+k.table+`
@@ -71,7 +139,7 @@ func (k *settingOf[T]) find(ctx context.Context, q asker, tenantID, id string) (
 }
 
 // delete removes a row of one tenant by hand.
-func (k *settingOf[T]) delete(ctx context.Context, s *Store, tenantID, id string, e audit.Entry) error {
+func (k *exceptionKind[T]) delete(ctx context.Context, s *Store, tenantID, id string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		v, err := k.find(ctx, ed.tx, tenantID, id)
 		if err != nil {
@@ -84,21 +152,18 @@ func (k *settingOf[T]) delete(ctx context.Context, s *Store, tenantID, id string
 	return s.fail(err, "delete %s %s", k.words, id)
 }
 
-func (k *settingOf[T]) remove(ctx context.Context, ed *edit, is setting) error {
+func (k *exceptionKind[T]) remove(ctx context.Context, ed *edit, is exception) error {
 	if _, err := ed.exec(ctx, `DELETE FROM `+k.table+` WHERE tenant_id = $1 AND id = $2`, is.tenantID, is.id); err != nil {
 		return fmt.Errorf("remove %s %s: %w", k.words, is.id, err)
 	}
 	if err := ed.bury(ctx, k.kind, is.id); err != nil {
 		return fmt.Errorf("bury %s %s: %w", k.words, is.id, err)
 	}
-	if k.removed == nil {
-		return nil
-	}
-	return k.removed(ctx, ed, is)
+	return k.noteChange(ctx, ed, is)
 }
 
 // expire removes rows that have ended, with a line of the system for each.
-func (k *settingOf[T]) expire(ctx context.Context, ed *edit, ended []T) error {
+func (k *exceptionKind[T]) expire(ctx context.Context, ed *edit, ended []T) error {
 	for _, v := range ended {
 		is := k.about(v)
 		before, err := is.json()
@@ -118,7 +183,7 @@ func (k *settingOf[T]) expire(ctx context.Context, ed *edit, ended []T) error {
 
 // expireDue removes what ended at or before now, at most limit rows, and gives
 // how many there were.
-func (k *settingOf[T]) expireDue(ctx context.Context, ed *edit, now time.Time, limit int) (int, error) {
+func (k *exceptionKind[T]) expireDue(ctx context.Context, ed *edit, now time.Time, limit int) (int, error) {
 	rows, err := ed.tx.QueryContext(ctx, `
 		SELECT `+k.columns+`
 		FROM `+k.table+`
@@ -132,25 +197,26 @@ func (k *settingOf[T]) expireDue(ctx context.Context, ed *edit, now time.Time, l
 	return len(ended), k.expire(ctx, ed, ended)
 }
 
-// room refuses one more row than a tenant may have. What has ended and was not
-// removed yet does not count.
-func (k *settingOf[T]) room(ctx context.Context, ed *edit, tenantID string, most int, code, plural string) error {
+// room returns a Conflict if the tenant has as many rows as it may have. Rows that
+// have ended do not count.
+func (k *exceptionKind[T]) room(ctx context.Context, ed *edit, tenantID string) error {
 	var n int
 	err := ed.tx.QueryRowContext(ctx, `
 		SELECT count(*)
 		FROM `+k.table+`
 		WHERE tenant_id = $1 AND (expires_at IS NULL OR expires_at > $2)`, tenantID, ed.at).Scan(&n)
 	if err != nil {
-		return fmt.Errorf("count %s: %w", plural, err)
+		return fmt.Errorf("count %s: %w", k.plural, err)
 	}
-	if n >= most {
-		return problem.WithCode(problem.Conflict, code, "the tenant has %d %s, and more are not possible; remove some first", n, plural)
+	if n >= k.most {
+		return problem.WithCode(problem.Conflict, cmp.Or(k.code, "too_many_"+k.plural),
+			"the tenant has %d %s, and more are not possible; remove some first", n, k.plural)
 	}
 	return nil
 }
 
-// changed gives the rows that changed after a revision.
-func (k *settingOf[T]) changed(ctx context.Context, tx *sql.Tx, since int64) ([]T, error) {
+// since returns the rows that changed after a revision.
+func (k *exceptionKind[T]) since(ctx context.Context, tx *sql.Tx, since int64) ([]T, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` WHERE revision > $1`, since)
 	return collect(rows, err, k.scan)
 }

@@ -88,11 +88,7 @@ func (s *Store) Invitation(ctx context.Context, hash [32]byte, now time.Time) (a
 func (s *Store) Invitations(ctx context.Context, f accounts.UserFilter) ([]accounts.Invitation, error) {
 	var where filter
 	where.whose(f, "")
-	query := `
-		SELECT ` + invitationColumns + `
-		FROM invitations ` + where.where() + `
-		ORDER BY id ` + where.limit(f.Limit)
-	list, err := queryAll(ctx, s, scanInvitation, query, where.args...)
+	list, err := queryPage(ctx, s, scanInvitation, page{invitationColumns, `invitations`, where, `id`, f.Limit})
 	return list, s.fail(err, "list invitations")
 }
 

@@ -40,11 +40,7 @@ func (s *Store) Keys(ctx context.Context, tenantID string, f tenants.Filter) ([]
 	if f.After != "" {
 		where.and(`id > ?`, f.After)
 	}
-	query := `
-		SELECT ` + keyColumns + `
-		FROM api_keys ` + where.where() + `
-		ORDER BY id ` + where.limit(f.Limit)
-	list, err := queryAll(ctx, s, scanKey, query, where.args...)
+	list, err := queryPage(ctx, s, scanKey, page{keyColumns, `api_keys`, where, `id`, f.Limit})
 	return list, s.fail(err, "list keys of %s", ownerName(tenantID))
 }
 

@@ -157,14 +157,12 @@ func microseconds(n int64) time.Duration { return time.Duration(n) * time.Micros
 // PutNode keeps a node's last report. One transaction writes it and removes
 // those that are gone: some milliseconds of the one writer of a SQLite file.
 func (s *Store) PutNode(ctx context.Context, n nodes.Node) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
 	doc, err := writeNode(&n)
 	if err != nil {
 		return err
 	}
 	now := s.engine.clock()
-	err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, `
 			INSERT INTO nodes (id, name, seen_at_us, doc)
 			VALUES ($1, $2, `+now+`, $3)
@@ -183,9 +181,7 @@ func (s *Store) PutNode(ctx context.Context, n nodes.Node) error {
 
 // RemoveNode removes a node.
 func (s *Store) RemoveNode(ctx context.Context, id string) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM nodes WHERE id = $1`, id)
 		return err
 	})

@@ -82,11 +82,7 @@ func (s *Store) oneUser(ctx context.Context, condition string, args ...any) (acc
 func (s *Store) Users(ctx context.Context, f accounts.UserFilter) ([]accounts.User, error) {
 	var where filter
 	where.whose(f, "u.")
-	query := `
-		SELECT ` + userColumns + `
-		FROM users u ` + where.where() + `
-		ORDER BY u.id ` + where.limit(f.Limit)
-	list, err := queryAll(ctx, s, scanUser, query, where.args...)
+	list, err := queryPage(ctx, s, scanUser, page{userColumns, `users u`, where, `u.id`, f.Limit})
 	return list, s.fail(err, "list users")
 }
 

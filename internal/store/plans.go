@@ -49,11 +49,7 @@ func (s *Store) Plans(ctx context.Context, f plans.Filter) ([]plans.Plan, error)
 	if f.After != "" {
 		where.and(`p.id > ?`, f.After)
 	}
-	query := `
-		SELECT ` + planColumns + `
-		FROM plans p ` + where.where() + `
-		ORDER BY p.id ` + where.limit(f.Limit)
-	list, err := queryAll(ctx, s, scanPlan, query, where.args...)
+	list, err := queryPage(ctx, s, scanPlan, page{planColumns, `plans p`, where, `p.id`, f.Limit})
 	return list, s.fail(err, "list plans")
 }
 
@@ -175,11 +171,7 @@ func (s *Store) Versions(ctx context.Context, planID string, before, limit int) 
 	if before > 0 {
 		where.and(`number < ?`, before)
 	}
-	query := `
-		SELECT ` + versionColumns + `
-		FROM plan_versions ` + where.where() + `
-		ORDER BY number DESC ` + where.limit(limit)
-	list, err := queryAll(ctx, s, scanVersion, query, where.args...)
+	list, err := queryPage(ctx, s, scanVersion, page{versionColumns, `plan_versions`, where, `number DESC`, limit})
 	return list, s.fail(err, "list versions of plan %s", planID)
 }
 

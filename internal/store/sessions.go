@@ -131,9 +131,7 @@ func (s *Store) noteSeen(ctx context.Context, n *accounts.Session, now time.Time
 
 // RenewSession replaces the hash of a session.
 func (s *Store) RenewSession(ctx context.Context, id string, hash [32]byte) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	err := s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		n, err := execIn(ctx, tx, `UPDATE sessions SET hash = $2 WHERE id = $1`, id, hash[:])
 		if err == nil && n == 0 {
 			err = missing(sql.ErrNoRows, "session")
@@ -205,9 +203,7 @@ func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
 }
 
 func (s *Store) removePiece(ctx context.Context, table, column string, before time.Time) (n int64, err error) {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
+	err = s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		n, err = execIn(ctx, tx, `
 			DELETE FROM `+table+`
 			WHERE id IN (SELECT id FROM `+table+` WHERE `+column+` <= $1 LIMIT $2)`, before, overRows)

@@ -227,6 +227,21 @@ func queryOne[T any](ctx context.Context, s *Store, what string, scan func(row) 
 	return v, err
 }
 
+// A page selects rows of a listing: at most limit rows of a table, or the default
+// number if limit is 0.
+type page struct {
+	columns, table string
+	where          filter
+	order          string
+	limit          int
+}
+
+// queryPage returns the rows of a page.
+func queryPage[T any](ctx context.Context, s *Store, scan func(row) (T, error), p page) ([]T, error) {
+	query := `SELECT ` + p.columns + ` FROM ` + p.table + ` ` + p.where.where() + ` ORDER BY ` + p.order + ` ` + p.where.limit(p.limit)
+	return queryAll(ctx, s, scan, query, p.where.args...)
+}
+
 // A filter collects the conditions of a WHERE clause.
 type filter struct {
 	conditions []string

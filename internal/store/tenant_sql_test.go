@@ -17,13 +17,14 @@ import (
 // it in their WHERE, each with its reason.
 var wide = map[string]string{
 	// Snapshots and the log hold all tenants.
-	"changes": snapshots, "changed": snapshots, "exceptionChanges": snapshots,
+	"changes": snapshots, "since": snapshots, "exceptionChanges": snapshots,
 	"walkLines": "the chain goes through all lines", "verifyAudit": "the chain goes through all lines",
 	// The system works on all of them.
 	"expireDue": system, "removePiece": system, "remove": system, "refusalsBefore": system, "tenantsIn": system, "sketchIDs": system,
 	// What the operator reads is of all, or of the one that the filter has.
 	"Counts": filtered, "SumCounts": filtered, "Sketches": filtered, "Refusal": filtered, "refusalRowsFor": filtered,
-	"AuditEntries": filtered, "narrowed": filtered, "Users": filtered, "Invitations": filtered, "list": filtered,
+	"AuditEntries": filtered, "narrowed": filtered, "Users": filtered, "Invitations": filtered,
+	"queryPage": "its callers are checked themselves",
 	"Empty": "whether there is anything at all",
 	// The tenants themselves.
 	"Tenant": itself, "Tenants": itself, "tenant": itself,
@@ -87,9 +88,16 @@ func sqlText(e ast.Expr) (string, bool) {
 	return "{call}", false
 }
 
-// statements gives the SQL texts of a function.
+// statements gives the SQL texts of a function, and "FROM table" for each page.
 func statements(f *ast.FuncDecl) (list []string) {
 	ast.Inspect(f.Body, func(n ast.Node) bool {
+		if p, ok := n.(*ast.CompositeLit); ok && len(p.Elts) > 1 {
+			if name, ok := p.Type.(*ast.Ident); ok && name.Name == "page" {
+				table, _ := sqlText(p.Elts[1])
+				list = append(list, "FROM "+table)
+				return false
+			}
+		}
 		e, ok := n.(ast.Expr)
 		if !ok {
 			return true

@@ -55,11 +55,7 @@ func (s *Store) Tenants(ctx context.Context, f tenants.Filter) ([]tenants.Tenant
 	if f.After != "" {
 		where.and(`t.id > ?`, f.After)
 	}
-	query := `
-		SELECT ` + tenantColumns + `
-		FROM ` + tenantTables + ` ` + where.where() + `
-		ORDER BY t.id ` + where.limit(f.Limit)
-	list, err := queryAll(ctx, s, scanTenant, query, where.args...)
+	list, err := queryPage(ctx, s, scanTenant, page{tenantColumns, tenantTables, where, `t.id`, f.Limit})
 	return list, s.fail(err, "list tenants")
 }
 
