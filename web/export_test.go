@@ -39,10 +39,14 @@ func (w *Shell) TakeSlot(t testing.TB, party string) {
 func (w *Shell) SlotsTaken() int { return w.slots.taken }
 
 // SetStreams sets the number of open streams of the node.
-func (w *Shell) SetStreams(n int64) { w.streams.open.Store(n) }
+func (w *Shell) SetStreams(n int) { w.streams.open = n }
 
 // Streams returns the number of open streams of the node.
-func (w *Shell) Streams() int64 { return w.streams.open.Load() }
+func (w *Shell) Streams() int {
+	w.streams.mu.Lock()
+	defer w.streams.mu.Unlock()
+	return w.streams.open
+}
 
 // SetStreamsOf sets the number of open streams of one person.
 func (w *Shell) SetStreamsOf(user string, n int) { w.streams.own = map[string]int{user: n} }

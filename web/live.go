@@ -1,16 +1,12 @@
 package web
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/a-h/templ"
@@ -25,54 +21,71 @@ import (
 // events with HTML in them.
 
 const (
-	// maxStreams is how many live pages one node serves at once; what comes
-	// beyond is answered "not available", and its page stands still.
+	// maxStreams is the number of live pages of a node. A page above it is answered
+	// "not available" and stands still.
 	maxStreams = 1000
-	// maxOwnStreams is how many of them one person has at most: nobody takes the
-	// live pages of all others.
-	maxOwnStreams = 40
+	// maxTenantStreams is the part of them that the people of all tenants may have.
+	// The rest is for the operator's people.
+	maxTenantStreams = 800
+	// maxOwnStreams is the number of live pages of one person, and
+	// maxPartyStreams that of the people of one tenant.
+	maxOwnStreams   = 40
+	maxPartyStreams = 100
 	// heartbeat keeps proxies from closing a stream that has nothing to say.
 	heartbeat = 15 * time.Second
 	// recheck is how often a stream asks whether its session still lives.
 	recheck = 15 * time.Second
-	// writeWithin is how long a browser may take to take what it is sent.
+	// WriteWithin is how long a browser may take to take what it is sent.
 	WriteWithin = 10 * time.Second
 )
 
 type streams struct {
-	open    atomic.Int64
 	recheck time.Duration // 0: as often as the constant says
 
-	mu  sync.Mutex
-	own map[string]int // of each person who has any, by the user's id
+	mu       sync.Mutex
+	open     int
+	tenants  int            // those of the people of tenants
+	own      map[string]int // of each person, by the user's id
+	party    map[string]int // of each tenant, by its id
+	drawings map[string]*drawing
 }
 
 // enter counts a stream of a person in, and gives what counts it out; false when
 // there are as many as there may be.
-func (s *streams) enter(user string) (leave func(), ok bool) {
+func (s *streams) enter(u accounts.User) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.own[user] >= maxOwnStreams || s.open.Load() >= maxStreams {
+	if s.own[u.ID] >= maxOwnStreams || s.open >= maxStreams ||
+		u.TenantID != "" && (s.party[u.TenantID] >= maxPartyStreams || s.tenants >= maxTenantStreams) {
 		return nil, false
 	}
 	if s.own == nil {
-		s.own = make(map[string]int)
+		s.own = map[string]int{}
 	}
-	s.own[user]++
-	s.open.Add(1)
+	s.count(u, 1)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.open.Add(-1)
-		if s.own[user]--; s.own[user] == 0 {
-			delete(s.own, user)
-		}
+		s.count(u, -1)
 	}, true
 }
 
-// streamLines ends lines as a browser takes them to: in a stream a carriage
-// return begins a new line too, and a text with one begins no event of its own.
-var streamLines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
+func (s *streams) count(u accounts.User, n int) {
+	s.open += n
+	if s.own[u.ID] += n; s.own[u.ID] == 0 {
+		delete(s.own, u.ID)
+	}
+	if u.TenantID == "" {
+		return
+	}
+	if s.party == nil {
+		s.party = map[string]int{}
+	}
+	s.tenants += n
+	if s.party[u.TenantID] += n; s.party[u.TenantID] == 0 {
+		delete(s.party, u.TenantID)
+	}
+}
 
 // A Fragment is a part of a page: the name of its event, which the page's
 // sse-swap has, and what it shows.
@@ -84,8 +97,12 @@ type Fragment struct {
 // Stream sends what draw gives, first at once and then every so often; each
 // fragment only when it changed. It ends when the browser leaves, the session
 // ends or the node stops; when draw fails it waits and tries again.
+//
+// All streams of one address that people of one role and tenant have are drawn
+// once. So draw may depend only on the address, the role and the tenant.
 func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Context) ([]Fragment, error)) error {
-	leave, ok := w.streams.enter(VisitorOf(c).User.ID)
+	visitor := VisitorOf(c)
+	leave, ok := w.streams.enter(visitor.User)
 	if !ok {
 		return problem.New(problem.Unavailable, "this node serves as many live pages as it can: reload to see what is new")
 	}
@@ -97,32 +114,34 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no")
-	s := &sender{to: c.Response(), control: http.NewResponseController(c.Response()), sent: map[string][sha256.Size]byte{}}
+	s := &sender{to: c.Response(), control: http.NewResponseController(c.Response())}
 	if err := s.write("retry: 2000\n\n"); err != nil {
 		return nil // the browser is gone
 	}
+	me := w.streams.view(strings.Join([]string{visitor.User.TenantID, string(visitor.User.Role), w.Origin(c), c.Request().URL.RequestURI()}, "\n"))
+	defer w.streams.unview(me)
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()
-	var spoke, checked time.Time
-	checked = time.Now()
+	var spoke time.Time
+	checked := time.Now()
 	again := cmp.Or(w.streams.recheck, recheck)
 	for {
 		if time.Since(checked) >= again {
-			if !w.lives(ctx, VisitorOf(c)) {
+			if !w.lives(ctx, visitor) {
 				return nil
 			}
 			checked = time.Now()
 		}
-		said, err := w.send(ctx, s, draw)
-		if err != nil {
-			return nil // the browser is gone
+		if me.due(every) {
+			w.draw(ctx, me, draw)
 		}
-		switch {
-		case said:
-			spoke = time.Now()
-		case time.Since(spoke) >= heartbeat:
-			if s.write(": still here\n\n") != nil {
-				return nil
+		text, changed := me.news()
+		if text == "" && time.Since(spoke) >= heartbeat {
+			text = ": still here\n\n"
+		}
+		if text != "" {
+			if s.write(text) != nil {
+				return nil // the browser is gone
 			}
 			spoke = time.Now()
 		}
@@ -130,26 +149,25 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 		case <-ctx.Done():
 			return nil
 		case <-ticks.C:
+		case <-changed:
 		}
 	}
 }
 
-// send draws once and sends what changed. Its error is the connection's.
-func (w *Shell) send(ctx context.Context, s *sender, draw func(context.Context) ([]Fragment, error)) (said bool, err error) {
+// draw draws once for all who view the same.
+func (w *Shell) draw(ctx context.Context, me *viewer, draw func(context.Context) ([]Fragment, error)) {
+	defer me.drawn()
 	bounded, cancel := context.WithTimeoutCause(ctx, max(w.cfg.Timeout, 5*time.Second), ErrSlow)
 	defer cancel()
-	list, failed := draw(bounded)
+	list, err := draw(bounded)
 	for _, f := range list {
-		changed, err := s.send(bounded, f)
-		if err != nil {
-			return said, err
+		if failed := me.publish(bounded, f); failed != nil {
+			err = failed
 		}
-		said = said || changed
 	}
-	if failed != nil && ctx.Err() == nil {
-		w.cfg.Logger.Warn("a live page could not be drawn anew; it stands still", "error", failed)
+	if err != nil && ctx.Err() == nil {
+		w.cfg.Logger.Warn("a live page could not be drawn anew; it stands still", "error", err)
 	}
-	return said, nil
 }
 
 // lives reports whether a visitor's session has not ended. Asking does not keep
@@ -168,26 +186,6 @@ func (w *Shell) lives(ctx context.Context, v Visitor) bool {
 type sender struct {
 	to      http.ResponseWriter
 	control *http.ResponseController
-	sent    map[string][sha256.Size]byte // of each event, what was sent last
-}
-
-func (s *sender) send(ctx context.Context, f Fragment) (changed bool, err error) {
-	var b bytes.Buffer
-	if err := f.Body.Render(ctx, &b); err != nil {
-		return false, fmt.Errorf("render %s: %w", f.Event, err)
-	}
-	sum := sha256.Sum256(b.Bytes())
-	if last, known := s.sent[f.Event]; known && last == sum {
-		return false, nil
-	}
-	s.sent[f.Event] = sum
-	var event strings.Builder
-	event.WriteString("event: " + f.Event + "\n")
-	for line := range strings.Lines(streamLines.Replace(b.String())) {
-		event.WriteString("data: " + strings.TrimRight(line, "\n") + "\n")
-	}
-	event.WriteString("\n")
-	return true, s.write(event.String())
 }
 
 func (s *sender) write(text string) error {

@@ -10,6 +10,8 @@ import (
 
 var PasswordFault = passwordFault
 
+const MaxMembers = maxMembers
+
 // CountHashes counts the hashes that a People makes from now on, under a cost
 // that tests can pay.
 func CountHashes(p *People) *atomic.Int64 {

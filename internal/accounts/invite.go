@@ -14,6 +14,10 @@ import (
 // the operator.
 const maxInvitations = 500
 
+// maxMembers is the maximum number of people of one tenant, with those who have an
+// open invitation.
+const maxMembers = 500
+
 // errNoLink is the error for a used, expired, withdrawn or forged link alike.
 var errNoLink = problem.New(problem.NotFound, "this link has been used, has ended or never was: ask for a new one")
 
@@ -22,7 +26,7 @@ func (i Invitation) setsUp() bool { return i.Email == "" && i.UserID == "" }
 
 // Invite creates a link by which a new person gets an account with a role. It
 // returns the token, which is not stored. NotFound, Forbidden, Invalid,
-// Conflict (codes email_taken, too_many_invitations).
+// Conflict (codes email_taken, too_many_invitations, too_many_members).
 //
 // A caller of a tenant does not learn whether a person outside of the tenant
 // has the address: Invite succeeds, and the link does not work.
@@ -52,6 +56,15 @@ func (p *People) Invite(ctx context.Context, by Principal, tenantID, email strin
 	}
 	if len(open) >= maxInvitations {
 		return Invitation{}, "", problem.WithCode(problem.Conflict, "too_many_invitations", "%d invitations are open: withdraw some", len(open))
+	}
+	if tenantID != "" {
+		members, err := p.store.Users(ctx, UserFilter{TenantID: tenantID, Limit: maxMembers})
+		if err != nil {
+			return Invitation{}, "", err
+		}
+		if len(members)+len(open) >= maxMembers {
+			return Invitation{}, "", problem.WithCode(problem.Conflict, "too_many_members", "the tenant has %d people, with open invitations: remove some", len(members)+len(open))
+		}
 	}
 	return p.invite(ctx, Invitation{Email: email, Role: role, TenantID: tenantID}, InvitationLife)
 }

@@ -1,6 +1,7 @@
 package accounts_test
 
 import (
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -70,6 +71,26 @@ func TestInvitations(t *testing.T) {
 	if open, err := h.Invitations(ctx, by, h.tenant.ID); len(open) != 0 || err != nil {
 		t.Errorf("open %+v, %v", open, err)
 	}
+}
+
+// A tenant has a bounded number of people. Open invitations count, and the
+// operator's people do not.
+func TestMembersAreBounded(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	owner := h.owner()
+	ctx, by := h.as(owner), owner.Principal()
+	for i := range accounts.MaxMembers - 1 {
+		u := accounts.User{ID: audit.NewID(), Email: fmt.Sprintf("m%d@example.com", i), Name: "M", Role: accounts.TenantViewer, TenantID: h.tenant.ID, CreatedAt: h.clock.now(), UpdatedAt: h.clock.now()}
+		_, err := h.store.CreateUser(ctx, u, false, audit.Entry{ID: audit.NewID(), Action: "user.create", TenantID: h.tenant.ID, Actor: owner.Actor(), At: h.clock.now()})
+		h.must(err)
+	}
+	_, _, err := h.Invite(ctx, by, h.tenant.ID, "last@example.com", accounts.TenantViewer)
+	h.must(err)
+	_, _, err = h.Invite(ctx, by, h.tenant.ID, "more@example.com", accounts.TenantViewer)
+	h.kind(err, problem.Conflict, "too_many_members")
+	_, _, err = h.Invite(ctx, by, "", "operator@example.com", accounts.Viewer)
+	h.must(err)
 }
 
 func TestOneOfManyAccepts(t *testing.T) {
