@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/net/html"
 
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/web"
 )
 
@@ -235,14 +236,16 @@ func TestCookies(t *testing.T) {
 			t.Errorf("%s: sign-in %d, account %d", name, signIn.Code, replies["account"].Code)
 		}
 		for page, r := range replies {
-			if want := page != "account"; (len(r.Result().Cookies()) == 1) != want {
+			sets := map[string]int{"account": 0, "sign-in": 2, "password": 1, "sign-out": 1}[page] // a sign-in also marks the browser
+			if len(r.Result().Cookies()) != sets {
 				t.Errorf("%s, %s: %d and the cookies %v", name, page, r.Code, r.Result().Cookies())
 			}
 			for i, cookie := range r.Result().Cookies() {
 				raw := r.Result().Header.Values("Set-Cookie")[i]
-				if cookie.Name != cookieName || cookie.Path != "/" || cookie.Domain != "" || !cookie.HttpOnly ||
+				marks := page == "sign-in" && cookie.Name == cookieName+"-browser"
+				if cookie.Name != cookieName && !marks || cookie.Path != "/" || cookie.Domain != "" || !cookie.HttpOnly ||
 					cookie.Secure != c.https || cookie.SameSite != http.SameSiteLaxMode || !cookie.Expires.IsZero() ||
-					len(raw) >= 4096 || (cookie.MaxAge == -1) != (page == "sign-out") || cookie.MaxAge > 0 {
+					len(raw) >= 4096 || (cookie.MaxAge == -1) != (page == "sign-out") || (cookie.MaxAge > 0) != marks {
 					t.Errorf("%s, %s: %s", name, page, raw)
 				}
 			}
@@ -503,5 +506,27 @@ func TestSignInTellsNothing(t *testing.T) {
 		if pages[0] != pages[1] {
 			t.Errorf("the answers differ:\n%s\n%s", pages[0], pages[1])
 		}
+	}
+}
+
+// Failures of others do not lock out a browser that signed in before.
+func TestSignInFromAKnownBrowser(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	in := url.Values{"email": {"owner@people.example"}, "password": {password}}
+	first := w.send("POST", "/sign-in", "", in)
+	for range accounts.FailuresPerAccount {
+		w.send("POST", "/sign-in", "", url.Values{"email": in["email"], "password": {"wrong"}})
+	}
+	if got := w.send("POST", "/sign-in", "", in); got.Code != http.StatusTooManyRequests {
+		t.Errorf("an unknown browser: %d", got.Code)
+	}
+	known := func(r *http.Request) {
+		for _, cookie := range first.Result().Cookies() {
+			r.AddCookie(cookie)
+		}
+	}
+	if got := w.send("POST", "/sign-in", "", in, known); got.Code != http.StatusSeeOther {
+		t.Errorf("a known browser: %d", got.Code)
 	}
 }

@@ -31,7 +31,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		Tenants: n.tenants, Plans: n.plans, Audit: n.store,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
 		Exceptions: n.exceptions, Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
-		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies), Logger: log,
+		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies, log), Logger: log,
 	}
 	if s.MetricsAddr == "" {
 		cfg.Metrics = n.recorder.Handler()
@@ -174,18 +174,4 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 // simulateOne answers POST /v1/simulate.
 func simulateOne(ctx context.Context, scenario []byte) ([]byte, error) {
 	return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: inProcessLimiter})
-}
-
-// clientAddress tells where a request comes from. Forwarding headers count
-// only when the connection comes from a network that the setting names.
-func clientAddress(trusted string) func(*http.Request) string {
-	networks, _ := parseNetworks(trusted) // validated
-	if len(networks) == 0 {
-		return nil
-	}
-	options := []echo.TrustOption{echo.TrustLoopback(false), echo.TrustLinkLocal(false), echo.TrustPrivateNet(false)}
-	for _, network := range networks {
-		options = append(options, echo.TrustIPRange(network))
-	}
-	return echo.ExtractIPFromXFFHeader(options...)
 }

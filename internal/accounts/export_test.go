@@ -10,7 +10,10 @@ import (
 
 var PasswordFault = passwordFault
 
-const MaxMembers = maxMembers
+const (
+	MaxMembers  = maxMembers
+	MaxSessions = maxSessions
+)
 
 // CountHashes counts the hashes that a People makes from now on, under a cost
 // that tests can pay.

@@ -1,8 +1,10 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/enforcement"
@@ -21,14 +23,16 @@ var errSignIn = problem.WithCode(problem.Unauthenticated, "sign_in_failed", "the
 // The answer and the work are the same for an unknown person, a disabled one
 // and a wrong password: one read of the store, one hash, one audit line.
 func (p *People) SignIn(ctx context.Context, email, password, address, agent string) (string, Session, User, error) {
+	return p.SignInFrom(ctx, "", email, password, address, agent)
+}
+
+// SignInFrom is SignIn from a browser that sends a value of RememberBrowser. If the
+// value is one of this user, failures count for the browser alone: those of others
+// do not lock it out. Any other value changes nothing.
+func (p *People) SignInFrom(ctx context.Context, browser, email, password, address, agent string) (string, Session, User, error) {
 	email = strings.TrimSpace(email)
-	tried, err := p.limit.charge(ctx, FoldEmail(email), address)
+	u, tried, err := p.try(ctx, browser, email, address)
 	if err != nil {
-		return "", Session{}, User{}, err
-	}
-	u, err := p.byEmail(ctx, email)
-	if err != nil {
-		tried.refund(ctx) // nobody learnt anything
 		return "", Session{}, User{}, err
 	}
 	right, err := p.passwords.verify(ctx, u.Password, password)
@@ -50,6 +54,29 @@ func (p *People) SignIn(ctx context.Context, email, password, address, agent str
 		err = errSignIn // removed or disabled meanwhile
 	}
 	return token, session, u, err
+}
+
+// try finds the user and charges a failed sign-in.
+func (p *People) try(ctx context.Context, browser, email, address string) (User, *attempt, error) {
+	if nonce, _ := splitBrowser(browser); nonce != nil {
+		u, err := p.byEmail(ctx, email)
+		if err != nil {
+			return User{}, nil, err
+		}
+		if remembers(u, browser) {
+			tried, err := p.limit.chargeBrowser(ctx, string(nonce), u.ID)
+			return u, tried, err
+		}
+	}
+	tried, err := p.limit.charge(ctx, FoldEmail(email), address)
+	if err != nil {
+		return User{}, nil, err
+	}
+	u, err := p.byEmail(ctx, email)
+	if err != nil {
+		tried.refund(ctx) // nobody learnt anything
+	}
+	return u, tried, err
 }
 
 // noAddress replaces an invalid e-mail address in the audit log, because people
@@ -131,7 +158,28 @@ func (p *People) begin(ctx context.Context, u User, by, address, agent string) (
 		return "", Session{}, User{}, err
 	}
 	u.SignedInAt = now
-	return token, s, u, nil
+	return token, s, u, p.endOldest(ctx, u, s)
+}
+
+// maxSessions is the maximum number of sessions of one person.
+const maxSessions = 20
+
+// endOldest ends the oldest sessions of a user who has too many, but not s.
+func (p *People) endOldest(ctx context.Context, u User, s Session) error {
+	list, err := p.store.Sessions(ctx, u.ID, s.CreatedAt)
+	if err != nil || len(list) <= maxSessions {
+		return err
+	}
+	slices.SortFunc(list, func(a, b Session) int {
+		return cmp.Or(b.CreatedAt.Compare(a.CreatedAt), strings.Compare(b.ID, a.ID))
+	})
+	for _, old := range list[maxSessions:] {
+		e := userEntry(ctx, u.Actor(), "session.end", u, nil, auditSession{Session: old.ID, Why: "too many sessions"})
+		if _, err := p.store.EndSession(ctx, u.ID, old.ID, "", e); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // An Identity is a person as an OpenID provider describes them.

@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 const (
 	FailuresPerAccount = 5
 	FailuresPerAddress = 20 // IPv6 by its /64
+	FailuresPerBrowser = 5  // of one person in a browser that signed in before
 	FailureWindow      = 15 * time.Minute
 )
 
@@ -35,13 +37,15 @@ type signInLimit struct {
 	engine  *enforcement.Engine
 	limiter enforcement.Limiter
 	local   enforcement.Limiter
-	subject *enforcement.Subject
+	subject *enforcement.Subject // for browsers that are not known
+	known   *enforcement.Subject
 }
 
 // The attributes by which failures are counted.
 const (
 	byAccount = "account"
 	byAddress = enforcement.IPNetwork
+	byBrowser = "browser"
 )
 
 func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
@@ -52,11 +56,15 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 			Limits: []enforcement.RuleLimit{{Limit: l, Cell: cell, Meter: l.Compile(1)}},
 		}
 	}
-	plan, err := enforcement.CompilePlan("sign-in", 1, []enforcement.RuleSpec{
-		rule("failures-per-account", byAccount, FailuresPerAccount, 1),
-		rule("failures-per-address", byAddress, FailuresPerAddress, 2),
-	})
-	if err != nil {
+	var faults [2]error
+	subject := func(i int, rules ...enforcement.RuleSpec) *enforcement.Subject {
+		var plan *enforcement.Plan
+		plan, faults[i] = enforcement.CompilePlan("sign-in", 1, rules)
+		return &enforcement.Subject{Tenant: "sign-in", Home: "sign-in", PlanRevision: 1, Plan: plan}
+	}
+	unknown := subject(0, rule("failures-per-account", byAccount, FailuresPerAccount, 1), rule("failures-per-address", byAddress, FailuresPerAddress, 2))
+	known := subject(1, rule("failures-per-browser", byBrowser, FailuresPerBrowser, 3))
+	if err := errors.Join(faults[:]...); err != nil {
 		return nil, fmt.Errorf("compile the limits of signing in: %w", err)
 	}
 	return &signInLimit{
@@ -65,7 +73,8 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 		}),
 		limiter: cfg.Limiter,
 		local:   cfg.Local,
-		subject: &enforcement.Subject{Tenant: "sign-in", Home: "sign-in", PlanRevision: 1, Plan: plan},
+		subject: unknown,
+		known:   known,
 	}, nil
 }
 
@@ -84,8 +93,17 @@ func (l *signInLimit) charge(ctx context.Context, account, address string) (*att
 		check.IP = ip
 		check.Attributes = append(check.Attributes, enforcement.Attribute{Name: "ip", Value: canonical})
 	}
+	return l.take(ctx, l.subject, check)
+}
+
+// chargeBrowser is charge for a browser in which the user has signed in before.
+func (l *signInLimit) chargeBrowser(ctx context.Context, nonce, userID string) (*attempt, error) {
+	return l.take(ctx, l.known, &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: byBrowser, Value: nonce + " " + userID}}})
+}
+
+func (l *signInLimit) take(ctx context.Context, subject *enforcement.Subject, check *enforcement.Check) (*attempt, error) {
 	a := &attempt{limit: l}
-	l.engine.Decide(ctx, l.subject, check, &a.decision)
+	l.engine.Decide(ctx, subject, check, &a.decision)
 	switch d := &a.decision; {
 	case d.Allowed:
 		return a, nil

@@ -288,3 +288,85 @@ func TestSignInByProvider(t *testing.T) {
 		t.Error("an identity without issuer and subject signed in")
 	}
 }
+
+// Failures of others lock out neither the account nor the address for a browser in
+// which the person has signed in before. It has a limit of its own.
+func TestKnownBrowser(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	owner := h.owner()
+	ann := h.join(owner, "", "ann@example.com", accounts.Viewer)
+	enter := func(browser, email, password string) (accounts.User, error) {
+		_, _, u, err := h.SignInFrom(t.Context(), browser, email, password, "192.0.2.9", "Browser/1")
+		return u, err
+	}
+	u, err := enter("", "olga@example.com", goodPassword)
+	h.must(err)
+	known := h.RememberBrowser(u, "")
+	if again := h.RememberBrowser(u, known); again != known {
+		t.Error("the browser gets another nonce")
+	}
+	limited := func(err error) bool { return errors.As(err, new(*accounts.LimitedError)) }
+	for range accounts.FailuresPerAccount { // of the account, which is also all of a proxy's address soon
+		_, err := enter("", "olga@example.com", "wrong")
+		h.kind(err, problem.Unauthenticated, "sign_in_failed")
+	}
+	for i := range accounts.FailuresPerAddress {
+		_, _ = enter("", fmt.Sprintf("x%d@example.com", i), "wrong")
+	}
+	forged := known[:len(known)-2] + "AA"
+	for _, browser := range []string{"", "x", forged, h.RememberBrowser(ann, "")} {
+		if _, err := enter(browser, "olga@example.com", goodPassword); !limited(err) {
+			t.Errorf("the browser %q is not limited: %v", browser, err)
+		}
+	}
+	if _, err := enter(known, "ann@example.com", goodPassword); !limited(err) {
+		t.Errorf("the browser is known for another person: %v", err)
+	}
+	_, err = enter(known, "olga@example.com", goodPassword)
+	h.must(err)
+	for range accounts.FailuresPerBrowser {
+		_, err := enter(known, "olga@example.com", "wrong")
+		h.kind(err, problem.Unauthenticated, "sign_in_failed")
+	}
+	if _, err := enter(known, "olga@example.com", goodPassword); !limited(err) {
+		t.Errorf("a known browser has no limit: %v", err)
+	}
+	h.clock.advance(accounts.FailureWindow)
+	token, s, u, err := h.SignInFrom(t.Context(), known, "olga@example.com", goodPassword, "192.0.2.9", "Browser/1")
+	h.must(err)
+	_ = token
+	_, err = h.ChangePassword(h.as(u), u, s, goodPassword, "another four quiet herons")
+	h.must(err)
+	for range accounts.FailuresPerAccount {
+		_, _ = enter(known, "olga@example.com", goodPassword)
+	}
+	if _, err := enter(known, "olga@example.com", "another four quiet herons"); !limited(err) {
+		t.Errorf("the value outlives the password: %v", err)
+	}
+	if got := h.RememberBrowser(accounts.User{ID: "u"}, ""); got != "" {
+		t.Errorf("a user without a password gets %q", got)
+	}
+}
+
+// A person has a bounded number of sessions, and the oldest ends.
+func TestSessionsAreBounded(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	h.owner()
+	var tokens []string
+	for range accounts.MaxSessions + 2 {
+		h.clock.advance(time.Second)
+		token, _, _ := h.signIn("olga@example.com")
+		tokens = append(tokens, token)
+	}
+	for i, token := range tokens {
+		_, _, err := h.Session(t.Context(), token)
+		if ended := problem.Is(err, problem.Unauthenticated); ended != (i < 2) {
+			t.Errorf("session %d has ended: %v, %v", i, ended, err)
+		}
+	}
+	if e := h.lines()[0]; e.Action != "session.end" || !strings.Contains(string(e.After), "too many") {
+		t.Errorf("line %+v", e)
+	}
+}

@@ -49,11 +49,34 @@ func (w *pages) signIn(c echo.Context) error {
 		return err
 	}
 	ctx, r := c.Request().Context(), c.Request()
-	token, _, _, err := w.cfg.People.SignIn(ctx, f.Get("email"), f.Get("password"), w.ClientAddress(r), r.UserAgent())
+	browser := w.browser(r)
+	token, _, u, err := w.cfg.People.SignInFrom(ctx, browser, f.Get("email"), f.Get("password"), w.ClientAddress(r), r.UserAgent())
 	if err != nil {
 		return w.signInFailed(c, f.Get("email"), f.Get("next"), err)
 	}
+	if browser = w.cfg.People.RememberBrowser(u, browser); browser != "" {
+		c.SetCookie(&http.Cookie{
+			Name: w.browserCookie(r), Value: browser, Path: "/", MaxAge: browserLife,
+			HttpOnly: true, Secure: w.HTTPS(r), SameSite: http.SameSiteLaxMode,
+		})
+	}
 	return w.begin(c, token, f.Get("next"))
+}
+
+// browserLife is how long a browser is known, in seconds: as long as browsers keep a
+// cookie.
+const browserLife = 400 * 24 * 60 * 60
+
+// browserCookie is the name of the cookie that says who signed in before.
+func (w *pages) browserCookie(r *http.Request) string { return w.CookieName(r) + "-browser" }
+
+// browser is the value of that cookie; "" without one.
+func (w *pages) browser(r *http.Request) string {
+	cookie, err := r.Cookie(w.browserCookie(r))
+	if err != nil {
+		return ""
+	}
+	return cookie.Value
 }
 
 // begin puts a new session in the place of the one before.

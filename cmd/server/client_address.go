@@ -1,0 +1,66 @@
+package main
+
+import (
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// forwardingHeaders are those by which proxies name the client.
+var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
+
+// clientAddress returns where a request comes from: the last address of
+// X-Forwarded-For that is none of a trusted network. The header counts only if the
+// connection comes from such a network; otherwise it is logged once, because all
+// clients of a proxy then share one address.
+func clientAddress(trusted string, log *slog.Logger) func(*http.Request) string {
+	networks, _ := parseNetworks(trusted) // validated
+	trusts := func(ip netip.Addr) bool {
+		return slices.ContainsFunc(networks, func(n *net.IPNet) bool { return n.Contains(ip.AsSlice()) })
+	}
+	var warned sync.Once
+	return func(r *http.Request) string {
+		at, ok := forwardedAddress(r.RemoteAddr)
+		if !ok {
+			return r.RemoteAddr
+		}
+		if !trusts(at) {
+			for _, name := range forwardingHeaders {
+				if r.Header.Get(name) != "" {
+					warned.Do(func() {
+						log.Warn("a header names the client, and the address that sent it is not trusted: if it is a proxy, all its clients count as one address",
+							"header", name, "address", at.String(), "setting", settingName("trusted-proxies"))
+					})
+				}
+			}
+			return at.String()
+		}
+		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+		for _, hop := range slices.Backward(hops) {
+			before, ok := forwardedAddress(strings.TrimSpace(hop))
+			if !ok {
+				break
+			}
+			if at = before; !trusts(at) {
+				break
+			}
+		}
+		return at.String()
+	}
+}
+
+// forwardedAddress reads an address with or without a port; one of IPv6 may be in
+// brackets.
+func forwardedAddress(text string) (netip.Addr, bool) {
+	if host, _, err := net.SplitHostPort(text); err == nil {
+		text = host
+	} else if inner, ok := strings.CutPrefix(text, "["); ok {
+		text, _ = strings.CutSuffix(inner, "]")
+	}
+	ip, err := netip.ParseAddr(text)
+	return ip.Unmap().WithZone(""), err == nil
+}
