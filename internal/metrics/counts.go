@@ -129,7 +129,7 @@ type CountRow struct {
 }
 
 // The names of sketches. Those of a tenant's keys and of histograms have a form
-// of their own each; sketch.go and histogram.go encode, decode and merge them.
+// of their own each; topkeys_doc.go and histogram.go encode, decode and merge them.
 const (
 	SketchLimitedKeys    = "limited_keys"    // top keys by refusals that belong to their policy
 	SketchAllowedKeys    = "allowed_keys"    // top keys by allowed decisions, of enforced policies that count by something

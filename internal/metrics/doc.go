@@ -1,31 +1,32 @@
-// Package metrics counts each decision once, and answers what was counted.
+// Package metrics counts each decision once and answers queries about the counts.
 //
-// Decisions come in at Recorder.Record, on the path of every check: it takes one
-// of several shards for itself without a lock, adds to plain memory, and in the
-// steady state allocates nothing; a refusal that is kept is copied. What was
-// counted goes out two ways: at Handler, to Prometheus, and every second by way
-// of a drain to the database, from where every node answers for all.
+// Recorder.Record receives decisions, on the path of every check. It takes one of
+// several shards without a lock, adds to plain memory, and allocates nothing in the
+// steady state. Handler serves the counts to Prometheus. The Flusher drains them to
+// the database every second, from where every node answers for all nodes.
 //
-//	recorder.go    what of a decision is counted where
-//	shard.go       the memory that is counted in, and its bound
-//	tally.go       the counters of Prometheus in a shard
-//	sketch.go      top keys: Space-Saving, with the error of each
-//	sketch_scan.go reads their documents in the form that is written, quicker than JSON in any form
-//	histogram.go   fixed logarithmic buckets; documents of sketches, and merging them
-//	refuse.go      which refusals are kept, and their explanation
-//	drain.go       takes out what was counted since the last time
-//	ring.go        the last quarter of an hour by second, of this node
-//	limiter.go     how long the limiter takes and how its requests end
-//	prometheus.go  reads the counters when it is scraped
-//	counts.go      rows of counts, sketches, and the Store that keeps them
-//	refusal.go     a kept refusal
-//	flusher.go     adds what was counted to the Store, each batch once; batch.go makes them
-//	roller.go      rolls minutes up to hours and days, on one node
-//	analytics.go   what can be asked; query.go and its like answer, overview.go all of a page
-//	tail.go        whether anything came, and the refusals that did
+//	recorder.go             which counts a decision changes
+//	shard.go                the memory of the counts, and its bound
+//	prometheus_counters.go  the counters of Prometheus in a shard
+//	prometheus.go           the series of /metrics
+//	topkeys.go              top keys: Space-Saving, with the error of each
+//	topkeys_doc.go          their stored documents; sketch_scan.go reads these
+//	topkeys_union.go        rankings of several documents together
+//	key_text.go             the text by which people see a key
+//	histogram.go            fixed logarithmic buckets; documents of histograms
+//	denial_samples.go       which denials are kept, and their explanation
+//	denial.go               a kept denial
+//	denial_tail.go          follows kept denials as they arrive
+//	drain.go                takes out the counts since the last drain
+//	ring.go                 the last 15 minutes by second, of this node
+//	limiter.go              the time and the verdicts of the limiter
+//	counts.go               rows of counts, sketches, and the Store contract
+//	flusher.go              writes counts to the Store; batch.go makes the batches
+//	roller.go               rolls minutes up to hours and days, on one node
+//	analytics.go            the results; query*.go and overview.go make them
+//	sketch_cache.go         caches decoded sketches
 //
-// No label of a series holds a key, route or value, and none a tenant but those
-// that a setting names: the number of series is fixed when the program starts.
-// The package refuses to know HTTP routes, SQL, and where the snapshot and Redis
-// are: it is handed functions that tell their state.
+// No label has a key, route or value, and only tenants that a setting names have
+// series: the number of series is fixed at the start. The package must not depend
+// on HTTP routes, SQL, the snapshot, or Redis.
 package metrics

@@ -1,25 +1,24 @@
-// Package nodes is what every node says of itself, so that any of them can show
-// all: which release it runs, which revision it has in force, whether Redis
-// answers it, how long the database takes, and what waits in it.
+// Package nodes holds the reports of all nodes: release, revision, Redis, database,
+// and backlog. Any node can show all of them.
 //
-//	node.go       Node: what one process says; Store: where it says so
-//	beacon.go     Beacon: says it every five seconds, and takes it back at the end
+//	node.go       Node: the report of one process; Store
+//	beacon.go     Beacon: reports every five seconds, and removes the report at the end
 //	overview.go   Service: all nodes together
-//	verdict.go    the rules of what is not well, in words
-//	stopwatch.go  Stopwatch: how long calls take, between two reports
+//	warnings.go   the rules by which a node gets warnings
+//	stopwatch.go  Stopwatch: latencies between two reports
 //
-// A report is no edit: it raises no revision, leaves no audit line and tells
-// nobody. Nothing depends on it. A node that cannot report goes on as it is, and
-// is called silent by the others.
+// A report is not an edit: it changes no revision and writes no audit entry. Nothing
+// depends on it. A node that cannot report continues to serve; the others show it as
+// silent.
 //
 // # Clocks
 //
-// Each node has a clock of its own, and they may disagree. When a node was seen
-// is told by the database's clock, and so is the moment at which all are read:
-// how long a node is silent is right whatever its clock shows. What a node says
-// itself is by its own clock, with the time of saying beside it: an age is
-// computed from those two (Node.Ago), and the difference of the clocks is Node.Skew.
+// The clocks of nodes may differ. The database's clock sets the time at which a node
+// was last seen, and the time of a census, so the silence of a node is correct
+// whatever its own clock shows. The times inside a report are those of the node's
+// clock, with the time of the report beside them: Node.Ago computes ages from both,
+// and Node.Skew is the difference of the clocks.
 //
-// The package refuses to know where reports are kept, how what they say is
-// found out, and how it is drawn.
+// The package must not depend on where reports are stored, how a node collects them,
+// or how pages show them.
 package nodes

@@ -6,11 +6,11 @@
 // which Config.NewLimiter makes; only its clock is the scenario's. A line that
 // cannot be played gives an error line that names the field.
 //
-//	scenario.go  what a line may say, read strictly
-//	policy.go    the limits in force, and what set_limits does to them
-//	play.go      the steps, one after the other
-//	answer.go    the line that comes out
-//	run.go       lines in, lines out
+//	scenario.go        what a line may say, read strictly
+//	limit_counters.go  the limits in force, and what set_limits does to them
+//	play.go            the steps, one after the other
+//	answer.go          the line that comes out
+//	run.go             lines in, lines out
 //
 // The package refuses to know HTTP, SQL, tenants and plans.
 package simulation

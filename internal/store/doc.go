@@ -6,7 +6,7 @@
 // the SQL beside its scan function. The engine interface has the differences:
 //
 //	store.go       opening; reading with a timeout and one retry
-//	edit.go        writing: change, audit lines, revision and notification, in one transaction
+//	transaction.go writing: change, audit lines, revision and notification, in one transaction
 //	audit.go       audit lines, each with a hash of the one before, and their verification
 //	fault.go       driver errors to kinds of problems, by code and constraint
 //	postgres.go    pgx pool, LISTEN and NOTIFY, advisory locks
@@ -29,7 +29,7 @@
 // from people and scripts, a few per second at most, so this costs little.
 //
 // Sessions, and audit lines without a change, do not raise the revision (see
-// aside in edit.go). They wait only for the head of the audit log, which is the
+// aside in transaction.go). They wait only for the head of the audit log, which is the
 // last lock of every transaction.
 //
 // Counts of decisions are written every second by every node. Their transactions

@@ -48,8 +48,8 @@ func testCountsFound(s *suite) {
 	route := func(at int64, tenant uint32, name string, n int64) metrics.CountRow {
 		return countOf(metrics.KindRoute, name, count(at, tenant, n))
 	}
-	a, b, c, d := route(noon, 1, "/a", 10), route(noon, 1, "/b", 20), route(noon+aMinute, 1, "/a", 30), route(noon, 2, "/c", 40)
-	s.add("n", 1, a, b, c, d, count(noon, 1, 60), countOf(metrics.KindPolicy, "/a", count(noon, 1, 70)))
+	a, b, c, d := route(midday, 1, "/a", 10), route(midday, 1, "/b", 20), route(midday+aMinute, 1, "/a", 30), route(midday, 2, "/c", 40)
+	s.add("n", 1, a, b, c, d, count(midday, 1, 60), countOf(metrics.KindPolicy, "/a", count(midday, 1, 70)))
 	ask := func(what string, q metrics.CountQuery, want ...metrics.CountRow) {
 		s.Helper()
 		q.Step, q.Kind = metrics.Minute, metrics.KindRoute
@@ -57,27 +57,27 @@ func testCountsFound(s *suite) {
 		s.must(err)
 		s.same(what, rows, want)
 	}
-	all := metrics.CountQuery{From: noon, To: noon + anHour, Tenant: 1}
+	all := metrics.CountQuery{From: midday, To: midday + anHour, Tenant: 1}
 	ask("newest first", all, c, b, a)
 	all.Limit = 2
 	ask("the newest", all, c, b)
-	ask("by name", metrics.CountQuery{From: noon, To: noon + anHour, Tenant: 1, Names: []string{"/a", "/x"}}, c, a)
-	ask("before a time", metrics.CountQuery{From: noon, To: noon + aMinute, Tenant: 1}, b, a)
-	ask("from a time", metrics.CountQuery{From: noon + 1, To: noon + anHour, Tenant: 1}, c)
-	ask("of tenants", metrics.CountQuery{From: noon, To: noon + aMinute, Tenant: 9, Tenants: []uint32{1, 2}, Names: []string{"/b", "/c"}}, d, b)
+	ask("by name", metrics.CountQuery{From: midday, To: midday + anHour, Tenant: 1, Names: []string{"/a", "/x"}}, c, a)
+	ask("before a time", metrics.CountQuery{From: midday, To: midday + aMinute, Tenant: 1}, b, a)
+	ask("from a time", metrics.CountQuery{From: midday + 1, To: midday + anHour, Tenant: 1}, c)
+	ask("of tenants", metrics.CountQuery{From: midday, To: midday + aMinute, Tenant: 9, Tenants: []uint32{1, 2}, Names: []string{"/b", "/c"}}, d, b)
 	if _, err := s.Store.Counts(s.ctx, metrics.CountQuery{Step: "week"}); err == nil {
 		s.Error("counts of a week were found")
 	}
 	if _, err := s.Store.Counts(s.ctx, metrics.CountQuery{Step: metrics.Minute, Fields: []string{"ok", "ok; SELECT"}}); err == nil {
 		s.Error("counts of what is not counted were found")
 	}
-	full := metrics.CountRow{CountKey: metrics.CountKey{At: noon, Tenant: 4, Kind: metrics.KindRoute, Name: "/f"}}
+	full := metrics.CountRow{CountKey: metrics.CountKey{At: midday, Tenant: 4, Kind: metrics.KindRoute, Name: "/f"}}
 	for i, f := range full.Fields() {
 		*f.(*int64) = int64(i + 1)
 	}
 	s.add("n", 2, full)
 	narrow := metrics.CountRow{CountKey: full.CountKey, Counts: metrics.Counts{Forced: full.Forced, OK: full.OK}}
-	q := metrics.CountQuery{From: noon, To: noon + anHour, Tenant: 4, Fields: []string{"forced", "ok"}}
+	q := metrics.CountQuery{From: midday, To: midday + anHour, Tenant: 4, Fields: []string{"forced", "ok"}}
 	ask("some fields", q, narrow)
 	q.Step, q.Kind = metrics.Minute, metrics.KindRoute
 	rows, err := s.Store.SumCounts(s.ctx, q)
@@ -86,19 +86,19 @@ func testCountsFound(s *suite) {
 }
 
 func testCountsSummed(s *suite) {
-	s.add("n", 1, count(noon, 1, 10), count(noon+aMinute, 1, 20), count(noon, 2, 100), count(noon, 3, 1000), count(noon-aMinute, 1, 500))
-	q := metrics.CountQuery{Step: metrics.Minute, From: noon, To: noon + anHour, Tenants: []uint32{1, 2, 7}, Kind: metrics.KindTotal}
+	s.add("n", 1, count(midday, 1, 10), count(midday+aMinute, 1, 20), count(midday, 2, 100), count(midday, 3, 1000), count(midday-aMinute, 1, 500))
+	q := metrics.CountQuery{Step: metrics.Minute, From: midday, To: midday + anHour, Tenants: []uint32{1, 2, 7}, Kind: metrics.KindTotal}
 	rows, err := s.Store.SumCounts(s.ctx, q)
 	s.must(err)
-	s.same("sums", rows, []metrics.CountRow{count(noon, 2, 100), count(noon, 1, 30)})
+	s.same("sums", rows, []metrics.CountRow{count(midday, 2, 100), count(midday, 1, 30)})
 	q.Limit = 1
 	rows, err = s.Store.SumCounts(s.ctx, q)
 	s.must(err)
-	s.same("the first", rows, []metrics.CountRow{count(noon, 2, 100)})
+	s.same("the first", rows, []metrics.CountRow{count(midday, 2, 100)})
 }
 
 func testKept(s *suite) {
-	day := noon - noon%aDay
+	day := midday - midday%aDay
 	s.add("n", 1, count(day-1*anHour, 1, 1), count(day, 1, 1), count(day+5*anHour, 1, 1), count(day+aDay, 1, 1))
 	due := func(from, to int64) []metrics.RollUp {
 		s.Helper()
@@ -145,7 +145,7 @@ func (c counted) over(q metrics.Query, kind metrics.Kind, span metrics.Span) (to
 // whenever; and every answer is what a plain sum of all that was added says.
 func testAnalyticsModel(s *suite) {
 	random := rand.New(rand.NewPCG(1, uint64(len(s.Name()))))
-	begin := noon - noon%aDay - 3*aDay
+	begin := midday - midday%aDay - 3*aDay
 	now := begin + 20*anHour
 	a := metrics.NewAnalytics(s.Other, metrics.AnalyticsConfig{Now: func() time.Time { return time.Unix(now, 0) }})
 	var all counted
@@ -251,7 +251,7 @@ func (s *suite) compareAnswers(a *metrics.Analytics, all counted, q metrics.Quer
 // One day, asked for before and after its hours and it itself are rolled up,
 // and when something comes late.
 func testAnalyticsEdges(s *suite) {
-	day := noon - noon%aDay
+	day := midday - midday%aDay
 	now := day + 2*anHour + 30*aMinute
 	a := metrics.NewAnalytics(s.Other, metrics.AnalyticsConfig{Now: func() time.Time { return time.Unix(now, 0) }})
 	want, seq := int64(0), int64(0)
@@ -309,12 +309,12 @@ func testManyRoutes(s *suite) {
 	var rows []metrics.CountRow
 	for minute := range int64(minutes) {
 		for i := range int64(routes) {
-			rows = append(rows, countOf(metrics.KindRoute, fmt.Sprintf("/%03d", i), count(noon+minute*aMinute, 1, 1+i)))
+			rows = append(rows, countOf(metrics.KindRoute, fmt.Sprintf("/%03d", i), count(midday+minute*aMinute, 1, 1+i)))
 		}
 	}
 	s.add("n", 1, rows...)
-	a := metrics.NewAnalytics(s.Other, metrics.AnalyticsConfig{Now: func() time.Time { return time.Unix(noon+minutes*aMinute-1, 0) }})
-	r, err := a.Routes(s.ctx, metrics.Query{Tenant: 1, From: time.Unix(noon, 0), To: time.Unix(noon+anHour, 0)})
+	a := metrics.NewAnalytics(s.Other, metrics.AnalyticsConfig{Now: func() time.Time { return time.Unix(midday+minutes*aMinute-1, 0) }})
+	r, err := a.Routes(s.ctx, metrics.Query{Tenant: 1, From: time.Unix(midday, 0), To: time.Unix(midday+anHour, 0)})
 	s.must(err)
 	if len(r.Routes) != 10 || !r.More {
 		s.Fatalf("%d routes, more: %t; want 10 and more", len(r.Routes), r.More)
@@ -515,13 +515,13 @@ func testMark(s *suite) {
 	}
 	is("nothing", false)
 	is("nothing again", true)
-	s.add("n", 1, count(noon, 1, 1))
+	s.add("n", 1, count(midday, 1, 1))
 	is("a batch", false)
-	s.add("n", 1, count(noon, 1, 1))
+	s.add("n", 1, count(midday, 1, 1))
 	is("the same batch", true)
-	s.add("n", 2, count(noon, 1, 1))
+	s.add("n", 2, count(midday, 1, 1))
 	is("the next batch", false)
-	s.add("other", 1, count(noon, 1, 1))
+	s.add("other", 1, count(midday, 1, 1))
 	is("another node's", false)
 	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{Node: "other", Seq: 2, Refusals: []metrics.Refusal{refusal(7, 1, s.Clock.Now())}}))
 	is("a refusal", false)

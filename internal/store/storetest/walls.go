@@ -65,8 +65,8 @@ func (s *suite) walled() walled {
 	w.member = s.user(accounts.TenantAdmin, w.own.ID)
 	w.invitation = s.invite(accounts.Invitation{Email: "new@example.com", Role: accounts.TenantViewer, TenantID: w.own.ID})
 	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{
-		Node: "a", Seq: 1, Counts: []metrics.CountRow{count(noon, w.own.Number, 10)},
-		Sketches: []metrics.SketchRow{sketch(noon, w.own.Number, "a", "1")},
+		Node: "a", Seq: 1, Counts: []metrics.CountRow{count(midday, w.own.Number, 10)},
+		Sketches: []metrics.SketchRow{sketch(midday, w.own.Number, "a", "1")},
 		Refusals: []metrics.Refusal{refusal(1, w.own.Number, s.Clock.Now())},
 	}))
 	return w
@@ -78,9 +78,9 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 	late := s.Clock.Now().Add(time.Hour)
 	b := w.other.ID
 	counts := metrics.CountQuery{
-		Step: metrics.Minute, From: noon, To: noon + anHour, Tenant: w.other.Number, Tenants: []uint32{w.other.Number}, Kind: metrics.KindTotal,
+		Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: w.other.Number, Tenants: []uint32{w.other.Number}, Kind: metrics.KindTotal,
 	}
-	sketches := metrics.SketchQuery{Step: metrics.Minute, From: noon, To: noon + anHour, Tenant: w.other.Number, Name: metrics.SketchLimitedKeys}
+	sketches := metrics.SketchQuery{Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: w.other.Number, Name: metrics.SketchLimitedKeys}
 	return map[string]func() (int, error){
 		"Keys": func() (int, error) { l, err := s.Store.Keys(s.ctx, b, tenants.Filter{}); return len(l), err },
 		"Key":  func() (int, error) { _, err := s.Store.Key(s.ctx, b, w.key.ID); return 1, err },
