@@ -25,7 +25,7 @@ var wide = map[string]string{
 	"Counts": filtered, "SumCounts": filtered, "Sketches": filtered, "Refusal": filtered, "refusalRowsFor": filtered,
 	"AuditEntries": filtered, "narrowed": filtered, "Users": filtered, "Invitations": filtered,
 	"queryPage": "its callers are checked themselves",
-	"Empty": "whether there is anything at all",
+	"Empty":     "whether there is anything at all",
 	// The tenants themselves.
 	"Tenant": itself, "Tenants": itself, "tenant": itself,
 	// Whoever has the secret, or the address, is yet to be told apart.

@@ -143,7 +143,7 @@ func testAddCounts(s *suite) {
 	}
 	s.add("b", 1, count(midday, 1, 100)) // another node's numbers are its own
 	s.add("b", 7, count(midday, 2, 1))   // and may have gaps
-	s.add("b", 8)                      // and be empty
+	s.add("b", 8)                        // and be empty
 	want := count(midday, 1, 0)
 	for _, n := range []int64{10, 5, 100} {
 		r := count(midday, 1, n)
