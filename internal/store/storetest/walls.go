@@ -28,7 +28,7 @@ var noTenant = []string{
 	// The operator's.
 	"Tenant", "Tenants", "CreateTenant", "UpdateTenant", "DeleteTenant",
 	"Plan", "Plans", "CreatePlan", "SaveDraft", "Publish", "PublishVersion", "DeletePlan", "Version", "Versions",
-	"Setting", "PutSetting",
+	"Setting", "PutSetting", "NoteSetting",
 	// The system's.
 	"Revision", "Changes", "Notify", "Empty", "EndExpired", "EndOverSessions", "VerifyAudit", "WriteAudit",
 	"PutNode", "RemoveNode", "Census",
