@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -54,19 +55,13 @@ func (k keyList) Run(ctx context.Context, p program) error {
 	return k.withTenants(ctx, p, "key list", func(ctx context.Context, t *tenants.Service) error {
 		table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "ID\tNAME\tKEY\tSCOPES\tCREATED\tSTATE")
-		for after := ""; ; {
-			page, err := t.OperatorKeys(ctx, tenants.Filter{After: after, Limit: 100})
-			if err != nil {
-				return err
-			}
-			for _, key := range page {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%v\t%s\t%s\n", key.ID, key.Name, key.Hint, key.Scopes, key.CreatedAt.Format(time.RFC3339), keyState(key))
-			}
-			if len(page) < 100 {
-				return table.Flush()
-			}
-			after = page[len(page)-1].ID
-		}
+		err := eachRow(func(key tenants.Key) {
+			fmt.Fprintf(table, "%s\t%s\t%s\t%v\t%s\t%s\n",
+				key.ID, key.Name, key.Hint, key.Scopes, key.CreatedAt.Format(time.RFC3339), keyState(key))
+		}, func(key tenants.Key) string { return key.ID }, func(after string, limit int) ([]tenants.Key, error) {
+			return t.OperatorKeys(ctx, tenants.Filter{After: after, Limit: limit})
+		})
+		return errors.Join(err, table.Flush())
 	})
 }
 

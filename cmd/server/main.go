@@ -16,8 +16,9 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/headgate/headgate/internal/logging"
 	_ "time/tzdata" // tenants have time zones, and images have no zone files
+
+	"github.com/headgate/headgate/internal/logging"
 )
 
 // version is set by the build.

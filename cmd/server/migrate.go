@@ -20,12 +20,7 @@ type migrateCommand struct {
 type migrateUp struct{ databaseSettings }
 
 func (m migrateUp) Run(ctx context.Context, p program) error {
-	return m.withStore(ctx, p, func(st *store.Store) error {
-		if err := st.Migrate(ctx); err != nil {
-			return err
-		}
-		return printStatus(ctx, p, st)
-	})
+	return m.migrate(ctx, p, store.Config{}, func(st *store.Store) error { return st.Migrate(ctx) })
 }
 
 type migrateDown struct {
@@ -41,18 +36,13 @@ func (m migrateDown) Run(ctx context.Context, p program) error {
 	if !m.Yes {
 		return usageError{errors.New("taking back migrations loses data: add --yes if that is meant")}
 	}
-	return m.withStoreAlone(ctx, p, func(st *store.Store) error {
-		if err := st.MigrateDown(ctx, m.Steps); err != nil {
-			return err
-		}
-		return printStatus(ctx, p, st)
-	})
+	return m.migrate(ctx, p, store.Config{Serve: true}, func(st *store.Store) error { return st.MigrateDown(ctx, m.Steps) })
 }
 
 type migrateStatus struct{ databaseSettings }
 
 func (m migrateStatus) Run(ctx context.Context, p program) error {
-	return m.withStore(ctx, p, func(st *store.Store) error { return printStatus(ctx, p, st) })
+	return m.migrate(ctx, p, store.Config{}, func(*store.Store) error { return nil })
 }
 
 type migrateForce struct {
@@ -61,19 +51,26 @@ type migrateForce struct {
 }
 
 func (m migrateForce) Run(ctx context.Context, p program) error {
-	return m.withStoreAlone(ctx, p, func(st *store.Store) error {
-		if err := st.MigrateForce(ctx, m.Version); err != nil {
+	return m.migrate(ctx, p, store.Config{Serve: true}, func(st *store.Store) error { return st.MigrateForce(ctx, m.Version) })
+}
+
+// migrate opens the database, does the work, and prints the schema's version. With
+// Config.Serve it fails on SQLite while a node serves, because it would remove tables
+// that the node uses.
+func (d databaseSettings) migrate(ctx context.Context, p program, cfg store.Config, work func(*store.Store) error) error {
+	return d.openFor(ctx, p, cfg, func(st *store.Store) error {
+		if err := work(st); err != nil {
 			return err
 		}
-		return printStatus(ctx, p, st)
+		status, err := st.MigrationStatus(ctx)
+		if err != nil {
+			return err
+		}
+		return p.printSchema(status)
 	})
 }
 
-func printStatus(ctx context.Context, p program, st *store.Store) error {
-	status, err := st.MigrationStatus(ctx)
-	if err != nil {
-		return err
-	}
+func (p program) printSchema(status store.MigrationStatus) error {
 	state := "current"
 	switch {
 	case status.Dirty:
@@ -83,19 +80,13 @@ func printStatus(ctx context.Context, p program, st *store.Store) error {
 	case status.Version < status.Latest:
 		state = fmt.Sprintf("behind: this headgate knows up to %d", status.Latest)
 	}
-	_, err = fmt.Fprintf(p.stdout, "schema version %d, %s\n", status.Version, state)
+	_, err := fmt.Fprintf(p.stdout, "schema version %d, %s\n", status.Version, state)
 	return err
 }
 
 // withStore opens the database without migrating it, beside nodes that serve.
 func (d databaseSettings) withStore(ctx context.Context, p program, work func(*store.Store) error) error {
 	return d.openFor(ctx, p, store.Config{}, work)
-}
-
-// withStoreAlone is withStore for what would take a table from under a serving
-// node: on SQLite it is refused while one serves.
-func (d databaseSettings) withStoreAlone(ctx context.Context, p program, work func(*store.Store) error) error {
-	return d.openFor(ctx, p, store.Config{Serve: true}, work)
 }
 
 func (d databaseSettings) openFor(ctx context.Context, p program, cfg store.Config, work func(*store.Store) error) (err error) {

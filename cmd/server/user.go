@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,11 +42,19 @@ type userNamed struct {
 	Email string `arg:"" help:"Their e-mail address, from headgate user list."`
 }
 
-// A peopleWork is what a command does, as itself, in a place.
-type peopleWork func(ctx context.Context, people *accounts.People, by accounts.Principal, tenantID string) error
+// A peopleCommand is a command that works on the people of a tenant, or of the
+// operator.
+type peopleCommand struct {
+	*accounts.People
+	by       accounts.Principal
+	tenantID string
+}
+
+// A userWork is what a command does with one user.
+type userWork func(ctx context.Context, people peopleCommand, user accounts.User) error
 
 // withPeople opens the database for one short piece of work by a command.
-func (u userPlace) withPeople(ctx context.Context, p program, name string, work peopleWork) error {
+func (u userPlace) withPeople(ctx context.Context, p program, name string, work func(context.Context, peopleCommand) error) error {
 	return u.withStore(ctx, p, func(st *store.Store) error {
 		if err := st.Migrate(ctx); err != nil {
 			return err
@@ -63,57 +72,70 @@ func (u userPlace) withPeople(ctx context.Context, p program, name string, work 
 			return err
 		}
 		ctx := audit.With(ctx, audit.Actor{Kind: "command", ID: name, Name: name}, audit.Origin{})
-		return work(ctx, people, accounts.CommandPrincipal(name), tenantID)
+		return work(ctx, peopleCommand{people, accounts.CommandPrincipal(name), tenantID})
 	})
 }
 
 // withUser is withPeople for somebody who exists.
-func (u userNamed) withUser(ctx context.Context, p program, name string, work func(context.Context, *accounts.People, accounts.Principal, accounts.User) error) error {
-	return u.withPeople(ctx, p, name, func(ctx context.Context, people *accounts.People, by accounts.Principal, tenantID string) error {
-		for after := ""; ; {
-			page, err := people.Users(ctx, by, tenantID, accounts.UserFilter{Query: u.Email, After: after, Limit: 100})
-			if err != nil {
-				return err
+func (u userNamed) withUser(ctx context.Context, p program, name string, work userWork) error {
+	return u.withPeople(ctx, p, name, func(ctx context.Context, people peopleCommand) error {
+		var found *accounts.User
+		err := eachUser(ctx, people, u.Email, func(user accounts.User) {
+			if accounts.FoldEmail(user.Email) == accounts.FoldEmail(u.Email) {
+				found = &user
 			}
-			for _, user := range page {
-				if accounts.FoldEmail(user.Email) == accounts.FoldEmail(u.Email) {
-					return work(ctx, people, by, user)
-				}
-			}
-			if len(page) < 100 {
-				return fmt.Errorf("nobody here has the e-mail address %s: see headgate user list", u.Email)
-			}
-			after = page[len(page)-1].ID
+		})
+		switch {
+		case err != nil:
+			return err
+		case found == nil:
+			return fmt.Errorf("nobody here has the e-mail address %s: see headgate user list", u.Email)
 		}
+		return work(ctx, people, *found)
 	})
+}
+
+func eachUser(ctx context.Context, people peopleCommand, query string, do func(accounts.User)) error {
+	return eachRow(do, func(u accounts.User) string { return u.ID }, func(after string, limit int) ([]accounts.User, error) {
+		return people.Users(ctx, people.by, people.tenantID, accounts.UserFilter{Query: query, After: after, Limit: limit})
+	})
+}
+
+// eachRow calls do with every row of a listing. page returns the rows after an ID.
+func eachRow[T any](do func(T), id func(T) string, page func(after string, limit int) ([]T, error)) error {
+	const limit = 100
+	for after := ""; ; {
+		rows, err := page(after, limit)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			do(row)
+		}
+		if len(rows) < limit {
+			return nil
+		}
+		after = id(rows[len(rows)-1])
+	}
 }
 
 type userList struct{ userPlace }
 
 func (u userList) Run(ctx context.Context, p program) error {
-	return u.withPeople(ctx, p, "user list", func(ctx context.Context, people *accounts.People, by accounts.Principal, tenantID string) error {
+	return u.withPeople(ctx, p, "user list", func(ctx context.Context, people peopleCommand) error {
 		table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "E-MAIL\tNAME\tROLE\tLAST SIGN-IN\tSTATE")
-		for after := ""; ; {
-			page, err := people.Users(ctx, by, tenantID, accounts.UserFilter{After: after, Limit: 100})
-			if err != nil {
-				return err
+		err := eachUser(ctx, people, "", func(user accounts.User) {
+			seen, state := "never", "enabled"
+			if !user.SignedInAt.IsZero() {
+				seen = user.SignedInAt.Format(time.RFC3339)
 			}
-			for _, user := range page {
-				seen, state := "never", "enabled"
-				if !user.SignedInAt.IsZero() {
-					seen = user.SignedInAt.Format(time.RFC3339)
-				}
-				if user.Disabled {
-					state = "disabled"
-				}
-				fmt.Fprintf(table, "%s\t%q\t%s\t%s\t%s\n", user.Email, user.Name, user.Role, seen, state)
+			if user.Disabled {
+				state = "disabled"
 			}
-			if len(page) < 100 {
-				return table.Flush()
-			}
-			after = page[len(page)-1].ID
-		}
+			fmt.Fprintf(table, "%s\t%q\t%s\t%s\t%s\n", user.Email, user.Name, user.Role, seen, state)
+		})
+		return errors.Join(err, table.Flush())
 	})
 }
 
@@ -129,18 +151,14 @@ func (u userCreate) Run(ctx context.Context, p program) error {
 	if err != nil {
 		return usageError{err}
 	}
-	return u.withPeople(ctx, p, "user create", func(ctx context.Context, people *accounts.People, by accounts.Principal, tenantID string) error {
-		i, token, err := people.Invite(ctx, by, tenantID, u.Email, accounts.Role(u.Role))
+	return u.withPeople(ctx, p, "user create", func(ctx context.Context, people peopleCommand) error {
+		i, token, err := people.Invite(ctx, people.by, people.tenantID, u.Email, accounts.Role(u.Role))
 		if err != nil {
 			return err
 		}
-		name := u.Name
-		if name == "" {
-			name = u.Email
-		}
-		user, err := people.Accept(ctx, token, accounts.NewPerson{Name: name, Password: password})
+		user, err := people.Accept(ctx, token, accounts.NewPerson{Name: cmp.Or(u.Name, u.Email), Password: password})
 		if err != nil { // an invitation that stayed would let in by an OpenID provider
-			return errors.Join(err, people.Withdraw(ctx, by, tenantID, i.ID))
+			return errors.Join(err, people.Withdraw(ctx, people.by, people.tenantID, i.ID))
 		}
 		_, err = fmt.Fprintf(p.stderr, "%s can sign in as %s\n", user.Email, user.Role)
 		return err
@@ -186,8 +204,8 @@ type userInvite struct {
 }
 
 func (u userInvite) Run(ctx context.Context, p program) error {
-	return u.withPeople(ctx, p, "user invite", func(ctx context.Context, people *accounts.People, by accounts.Principal, tenantID string) error {
-		i, token, err := people.Invite(ctx, by, tenantID, u.Email, accounts.Role(u.Role))
+	return u.withPeople(ctx, p, "user invite", func(ctx context.Context, people peopleCommand) error {
+		i, token, err := people.Invite(ctx, people.by, people.tenantID, u.Email, accounts.Role(u.Role))
 		if err != nil {
 			return err
 		}
@@ -201,8 +219,8 @@ type userLink struct {
 }
 
 func (u userLink) Run(ctx context.Context, p program) error {
-	return u.withUser(ctx, p, "user link", func(ctx context.Context, people *accounts.People, by accounts.Principal, user accounts.User) error {
-		i, token, err := people.NewLink(ctx, by, user.TenantID, user.ID)
+	return u.withUser(ctx, p, "user link", func(ctx context.Context, people peopleCommand, user accounts.User) error {
+		i, token, err := people.NewLink(ctx, people.by, user.TenantID, user.ID)
 		if err != nil {
 			return err
 		}
@@ -216,12 +234,8 @@ type userRole struct {
 }
 
 func (u userRole) Run(ctx context.Context, p program) error {
-	return u.withUser(ctx, p, "user role", func(ctx context.Context, people *accounts.People, by accounts.Principal, user accounts.User) error {
-		user, err := people.ChangeRole(ctx, by, user.TenantID, user.ID, accounts.Role(u.Role))
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(p.stderr, "%s is %s\n", user.Email, user.Role)
+	return u.change(ctx, p, "user role", "is "+u.Role, func(ctx context.Context, people peopleCommand, user accounts.User) error {
+		_, err := people.ChangeRole(ctx, people.by, user.TenantID, user.ID, accounts.Role(u.Role))
 		return err
 	})
 }
@@ -229,11 +243,8 @@ func (u userRole) Run(ctx context.Context, p program) error {
 type userDisable struct{ userNamed }
 
 func (u userDisable) Run(ctx context.Context, p program) error {
-	return u.withUser(ctx, p, "user disable", func(ctx context.Context, people *accounts.People, by accounts.Principal, user accounts.User) error {
-		if _, err := people.Disable(ctx, by, user.TenantID, user.ID); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(p.stderr, "%s is kept out\n", user.Email)
+	return u.change(ctx, p, "user disable", "is kept out", func(ctx context.Context, people peopleCommand, user accounts.User) error {
+		_, err := people.Disable(ctx, people.by, user.TenantID, user.ID)
 		return err
 	})
 }
@@ -241,11 +252,19 @@ func (u userDisable) Run(ctx context.Context, p program) error {
 type userEnable struct{ userNamed }
 
 func (u userEnable) Run(ctx context.Context, p program) error {
-	return u.withUser(ctx, p, "user enable", func(ctx context.Context, people *accounts.People, by accounts.Principal, user accounts.User) error {
-		if _, err := people.Enable(ctx, by, user.TenantID, user.ID); err != nil {
+	return u.change(ctx, p, "user enable", "can sign in again", func(ctx context.Context, people peopleCommand, user accounts.User) error {
+		_, err := people.Enable(ctx, people.by, user.TenantID, user.ID)
+		return err
+	})
+}
+
+// change is withUser, and prints what the user is afterwards.
+func (u userNamed) change(ctx context.Context, p program, name, after string, work userWork) error {
+	return u.withUser(ctx, p, name, func(ctx context.Context, people peopleCommand, user accounts.User) error {
+		if err := work(ctx, people, user); err != nil {
 			return err
 		}
-		_, err := fmt.Fprintf(p.stderr, "%s can sign in again\n", user.Email)
+		_, err := fmt.Fprintf(p.stderr, "%s %s\n", user.Email, after)
 		return err
 	})
 }

@@ -109,6 +109,21 @@ func (p *People) ChangeRole(ctx context.Context, by Principal, tenantID, id stri
 	})
 }
 
+// ChangeAccess sets the role of a user and whether they are disabled, in one
+// edit, if their revision is ifRevision. It ends their sessions. NotFound,
+// Forbidden, Invalid, Stale, Conflict (code last_owner).
+func (p *People) ChangeAccess(ctx context.Context, by Principal, tenantID, id string, role Role, disabled bool, ifRevision int64) (User, error) {
+	var f problem.Fields
+	return p.change(ctx, by, tenantID, id, func(u *User) error {
+		if u.Revision != ifRevision {
+			return problem.New(problem.Stale, "it was changed since it was read")
+		}
+		validRole(&f, role, tenantID)
+		u.Role, u.Disabled = role, disabled
+		return f.Err()
+	})
+}
+
 // Disable disables a user and ends their sessions; errors as of ChangeRole.
 func (p *People) Disable(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	return p.change(ctx, by, tenantID, id, func(u *User) error { u.Disabled = true; return nil })

@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"regexp"
 
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
@@ -81,4 +82,26 @@ func (p *People) person(ctx context.Context, n NewPerson, role Role, tenantID st
 	var err error
 	u.Password, err = p.passwords.hash(ctx, n.Password)
 	return u, err
+}
+
+// ValidFirstOwner checks the e-mail address and the password of the first owner
+// from the settings, before the database is opened; Invalid.
+func ValidFirstOwner(email, password string) error {
+	return NewPerson{Email: email, Name: firstOwnerName, Password: password}.validate()
+}
+
+// firstOwnerName is the name of the first owner from the settings, until they
+// change it.
+const firstOwnerName = "Owner"
+
+var bootstrapForm = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{32,128}$`)
+
+// ValidBootstrapKey returns an error for a key that HEADGATE_BOOTSTRAP_KEY cannot
+// have. Automation chooses that key, so it needs no checksum, and its form is one
+// that any secret store can generate. The error does not contain the key.
+func ValidBootstrapKey(key string) error {
+	if !bootstrapForm.MatchString(key) {
+		return problem.New(problem.Invalid, "must be 32 to 128 characters out of A-Z a-z 0-9 . _ ~ + / = -")
+	}
+	return nil
 }
