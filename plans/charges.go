@@ -123,7 +123,8 @@ func (m *matcher) meets(o *matcher) bool {
 
 // covers reports whether m applies to every request that o matches.
 func (m *matcher) covers(o *matcher) bool {
-	if len(m.Match.Methods) > 0 && (len(o.Match.Methods) == 0 || slices.ContainsFunc(o.Match.Methods, func(name string) bool { return !m.takes(name) })) {
+	if len(m.Match.Methods) > 0 && (len(o.Match.Methods) == 0 || slices.ContainsFunc(o.Match.Methods,
+		func(name string) bool { return !m.takes(name) })) {
 		return false
 	}
 	for name, value := range m.Match.Attributes {

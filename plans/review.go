@@ -80,7 +80,8 @@ func warnLimit(f *problem.Fields, at string, l enforcement.Limit) {
 	case l.Quota == 0:
 		f.Add(at+"/quota", "0 denies every request that matches")
 	case l.Algorithm == enforcement.FixedWindow:
-		f.Add(at+"/algorithm", "a fixed_window can allow up to 2 × %s within a short time around the boundary of two windows; sliding_window_counter does not", thousands(l.Quota))
+		f.Add(at+"/algorithm", "a fixed_window can allow up to 2 × %s within a short time around the boundary of two windows; "+
+			"sliding_window_counter does not", thousands(l.Quota))
 	case l.Algorithm.Bucket() && l.Burst > l.Quota:
 		f.Add(at+"/burst", "up to %s can pass in one window after a pause: the burst plus the refill", thousands(l.Burst+l.Quota))
 	}

@@ -74,7 +74,8 @@ func separateDemo(parser *kong.Kong) {
 // fails if the folder is not marked or has files that the demo did not write.
 func (d *demoCommand) reset() error {
 	if d.production() {
-		return usageError{fmt.Errorf("--reset deletes a folder, and %s names a Postgres database: drop and create that database instead", settingName("database-url"))}
+		return usageError{fmt.Errorf("--reset deletes a folder, and %s names a Postgres database: drop and create that database instead",
+			settingName("database-url"))}
 	}
 	path, err := store.SQLitePath(d.DatabaseURL)
 	if err != nil {

@@ -39,12 +39,16 @@ func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, opera
 	if err != nil {
 		return made, fmt.Errorf("create the sample tenant: %w", err)
 	}
-	_, made.tenant, err = t.CreateKey(ctx, tenant.ID, tenants.NewKey{Name: "first start", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead}})
+	_, made.tenant, err = t.CreateKey(ctx, tenant.ID, tenants.NewKey{
+		Name: "first start", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead},
+	})
 	if err != nil {
 		return made, fmt.Errorf("create the sample tenant's key: %w", err)
 	}
 	if operatorKey {
-		_, made.operator, err = t.CreateOperatorKey(ctx, tenants.NewKey{Name: "first start", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage}})
+		_, made.operator, err = t.CreateOperatorKey(ctx, tenants.NewKey{
+			Name: "first start", Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage},
+		})
 		if err != nil {
 			return made, fmt.Errorf("create the operator key: %w", err)
 		}
@@ -71,7 +75,8 @@ func greet(w io.Writer, origin string, made credentials, keyless bool) {
 		default:
 			operator = "the one in HEADGATE_BOOTSTRAP_KEY"
 		}
-		fmt.Fprintf(w, "  operator key  %s\n  tenant key    %s  (tenant %s)\n\nThese keys are shown once: only their hashes are kept.\n", operator, made.tenant, made.slug)
+		fmt.Fprintf(w, "  operator key  %s\n  tenant key    %s  (tenant %s)\n\nThese keys are shown once: only their hashes are kept.\n",
+			operator, made.tenant, made.slug)
 	case keyless:
 		fmt.Fprint(w, "Make an operator key with: headgate key create --name first\n")
 	}

@@ -122,7 +122,8 @@ func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 			r.Warnings = append(r.Warnings, "a newer world is held for an operator: "+status.Held.Error())
 		}
 		if status.Problems > 0 {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("%d rows cannot be used as stored: plans and tenants keep their last good version, anything else is left out; the log names them", status.Problems))
+			r.Warnings = append(r.Warnings, fmt.Sprintf("%d rows cannot be used as stored: plans and tenants keep their last good version, "+
+				"anything else is left out; the log names them", status.Problems))
 		}
 		n.warnOfDatabase(&r)
 		n.warnOfRedis(&r)
@@ -133,7 +134,8 @@ func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 // warnOfDatabase says what the database answers to writes, and which counts wait.
 func (n *node) warnOfDatabase(r *api.Readiness) {
 	if f := n.store.WriteRefusal(); !f.Since.IsZero() {
-		r.Warnings = append(r.Warnings, "the database has refused writes since "+instant(f.Since)+" ("+f.Answer+"): edits are refused and counts wait")
+		r.Warnings = append(r.Warnings,
+			"the database has refused writes since "+instant(f.Since)+" ("+f.Answer+"): edits are refused and counts wait")
 	}
 	if s := n.flusher.Status(); !s.FailingSince.IsZero() {
 		r.Warnings = append(r.Warnings, fmt.Sprintf("counts have not been written since %s: %d rows wait, the oldest for %s",
@@ -164,10 +166,12 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 		r.Warnings = append(r.Warnings, "Redis lost counts, noticed at "+instant(at)+": "+status.Loss.String()+"; quota was handed out again")
 	}
 	if status.Evicts() {
-		r.Warnings = append(r.Warnings, "Redis may evict counters (maxmemory-policy "+status.MaxMemoryPolicy+"): quota can be forgotten; set noeviction")
+		r.Warnings = append(r.Warnings,
+			"Redis may evict counters (maxmemory-policy "+status.MaxMemoryPolicy+"): quota can be forgotten; set noeviction")
 	}
 	if status.Mismatches > 0 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("%d decisions of the script differed from the reference: please report this", status.Mismatches))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("%d decisions of the script differed from the reference: please report this",
+			status.Mismatches))
 	}
 }
 

@@ -96,8 +96,10 @@ func (p program) run(ctx context.Context, args []string) (err error) {
 func (p program) parser(ctx context.Context) (*kong.Kong, error) {
 	parser, err := kong.New(&commands{},
 		kong.Name("headgate"),
-		kong.Description("A multi-tenant quota and rate-limit service. With nothing configured it runs alone on SQLite and in-process counters.\n\n"+
-			"A flag with a name in brackets is also that environment variable; the flag wins. A secret may stand in a file named by the variable with _FILE behind it."),
+		kong.Description("A multi-tenant quota and rate-limit service. With nothing configured it runs alone on SQLite and in-process "+
+			"counters.\n\n"+
+			"A flag with a name in brackets is also that environment variable; the flag wins. A secret may stand in a file named by the variable "+
+			"with _FILE behind it."),
 		kong.UsageOnError(),
 		kong.Writers(p.stdout, p.stderr),
 		kong.Exit(func(code int) { panic(exitNow(code)) }),

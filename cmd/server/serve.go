@@ -104,7 +104,8 @@ func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgr
 	}
 	err := server.Shutdown(deadline)
 	if err != nil {
-		err = fmt.Errorf("%s: requests were still running after %s: %w", settingName("shutdown-timeout"), s.ShutdownTimeout, errors.Join(err, server.Close()))
+		err = fmt.Errorf("%s: requests were still running after %s: %w", settingName("shutdown-timeout"), s.ShutdownTimeout,
+			errors.Join(err, server.Close()))
 	}
 	if n != nil {
 		n.endTraffic() // before what counts it

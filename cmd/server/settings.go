@@ -96,7 +96,8 @@ const (
 
 // secrets reads what has no flag.
 func (s *serveSettings) secrets(getenv func(string) string) (err error) {
-	for name, value := range map[string]*string{bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword, oidcSecretSetting: &s.OIDCClientSecret} {
+	for name, value := range map[string]*string{bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword,
+		oidcSecretSetting: &s.OIDCClientSecret} {
 		if *value, err = secretFrom(getenv, name); err != nil {
 			return err
 		}
@@ -153,7 +154,8 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		}
 	}
 	if s.ShutdownDelay > s.ShutdownTimeout {
-		return fmt.Errorf("%s: is %s, and must be within %s (%s)", settingName("shutdown-delay"), s.ShutdownDelay, settingName("shutdown-timeout"), s.ShutdownTimeout)
+		return fmt.Errorf("%s: is %s, and must be within %s (%s)", settingName("shutdown-delay"), s.ShutdownDelay,
+			settingName("shutdown-timeout"), s.ShutdownTimeout)
 	}
 	return nil
 }

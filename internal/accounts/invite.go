@@ -63,7 +63,8 @@ func (p *People) Invite(ctx context.Context, by Principal, tenantID, email strin
 			return Invitation{}, "", err
 		}
 		if len(members)+len(open) >= maxMembers {
-			return Invitation{}, "", problem.WithCode(problem.Conflict, "too_many_members", "the tenant has %d people, with open invitations: remove some", len(members)+len(open))
+			return Invitation{}, "", problem.WithCode(problem.Conflict, "too_many_members",
+				"the tenant has %d people, with open invitations: remove some", len(members)+len(open))
 		}
 	}
 	return p.invite(ctx, Invitation{Email: email, Role: role, TenantID: tenantID}, InvitationLife)

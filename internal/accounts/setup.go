@@ -12,7 +12,8 @@ import (
 // creates the first owner, or a setting names one.
 
 // errSetUp is the error of every set-up after the first user exists.
-var errSetUp = problem.WithCode(problem.Conflict, "already_set_up", "this server has been set up already: sign in, or ask for an invitation")
+var errSetUp = problem.WithCode(problem.Conflict, "already_set_up",
+	"this server has been set up already: sign in, or ask for an invitation")
 
 // SetupLink returns the token of a link that creates the first owner. The link
 // works once, within SetupLife. The token is "" if there is a user.

@@ -140,9 +140,11 @@ func (w *Walk) against(h Head, outside int64) *Broken {
 	case w.lines > h.Seq:
 		return &Broken{Seq: h.Seq + 1, What: fmt.Sprintf("is one too many: the head of the chain tells of %d lines", h.Seq)}
 	case w.last != h.Hash:
-		return &Broken{Seq: h.Seq, What: "has not the hash that the head of the chain has: the head was changed, or the last lines were written anew"}
+		return &Broken{Seq: h.Seq,
+			What: "has not the hash that the head of the chain has: the head was changed, or the last lines were written anew"}
 	case outside != h.Outside:
-		return &Broken{What: fmt.Sprintf("are %d, and were %d when the chain began: some were removed, or put in by hand or by an older headgate", outside, h.Outside)}
+		return &Broken{What: fmt.Sprintf("are %d, and were %d when the chain began: some were removed, or put in by hand or by an older "+
+			"headgate", outside, h.Outside)}
 	}
 	return nil
 }

@@ -302,7 +302,8 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 		return fmt.Errorf("write the demo's history: %w", err)
 	}
 	f.carry(context.WithoutCancel(ctx), told, who(end))
-	f.log.Info("the demo's history is written", "from", from.UTC().Format(time.RFC3339), "took", time.Since(began).Round(time.Millisecond).String())
+	f.log.Info("the demo's history is written", "from", from.UTC().Format(time.RFC3339), "took",
+		time.Since(began).Round(time.Millisecond).String())
 	return nil
 }
 

@@ -47,7 +47,8 @@ type history struct {
 // newHistory makes one that writes into a store. What is before the boundary
 // counts in the first minute of its hour; at the end it ends, by which its
 // density goes. observe, unless nil, hears of every decision.
-func newHistory(w *world, newLimiter func(now func() int64) enforcement.Limiter, s metrics.Store, boundary, end time.Time, observe func(*enforcement.Decision)) *history {
+func newHistory(w *world, newLimiter func(now func() int64) enforcement.Limiter, s metrics.Store, boundary, end time.Time,
+	observe func(*enforcement.Decision)) *history {
 	h := &history{world: w, boundary: boundary, until: end, ids: rand.New(rand.NewPCG(w.seed, 1))}
 	clock := func() time.Time { return time.UnixMicro(h.now.Load()) }
 	node := "demo-" + uuid.NewString()
@@ -85,7 +86,8 @@ func (h *history) newID() (id [16]byte) {
 // tell decides what is asked in [from, to), whole seconds, and writes it. who
 // gives the tenants of the crowds at an instant, by their slug; between is called
 // now and then.
-func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Time) map[string]*enforcement.Subject, between func(context.Context) error) error {
+func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Time) map[string]*enforcement.Subject,
+	between func(context.Context) error) error {
 	next := from
 	for at := from; at.Before(to); at = at.Add(time.Second) {
 		if !at.Before(next) {

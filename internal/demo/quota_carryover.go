@@ -67,7 +67,8 @@ func carry(ctx context.Context, to enforcement.Limiter, all map[enforcement.Key]
 			Charges: []enforcement.Charge{{Key: key, Meter: u.limit.Meter, Rev: max(u.limit.Meter.Rev, u.subject.PlanRevision), Cost: u.cost}},
 		}}, outcomes)
 		if !outcomes[0].Verdict.Decided() {
-			return fmt.Errorf("charge what limit %s of tenant %s was used: %s: %w", u.limit.Name, u.subject.Tenant, outcomes[0].Verdict, outcomes[0].Err)
+			return fmt.Errorf("charge what limit %s of tenant %s was used: %s: %w", u.limit.Name, u.subject.Tenant, outcomes[0].Verdict,
+				outcomes[0].Err)
 		}
 	}
 	return nil

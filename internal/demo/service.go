@@ -116,7 +116,8 @@ func Check(ctx context.Context, s Store) error {
 		return err
 	}
 	if i.Making {
-		return problem.New(problem.Conflict, "the demo in this database is incomplete: another process is still making it, or was stopped before it was done")
+		return problem.New(problem.Conflict,
+			"the demo in this database is incomplete: another process is still making it, or was stopped before it was done")
 	}
 	if i.Present {
 		return nil

@@ -211,7 +211,9 @@ func (s *Service) tenantWithPlan(ctx context.Context, idOrSlug string) (tenantWi
 // instant is now in the precision that every store keeps.
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-func list[T any](ctx context.Context, s *Service, tenant string, f Filter, read func(context.Context, string, Filter) ([]T, error)) ([]T, error) {
+func list[T any](
+	ctx context.Context, s *Service, tenant string, f Filter, read func(context.Context, string, Filter) ([]T, error),
+) ([]T, error) {
 	t, err := s.tenants.Tenant(ctx, tenant)
 	if err != nil {
 		return nil, err

@@ -191,7 +191,8 @@ func (w *waiting) longestUnwritten() []SketchKey {
 		}
 	}
 	slices.SortFunc(keys, func(a, b SketchKey) int {
-		return cmp.Or(w.sketches[a].since.Compare(w.sketches[b].since), cmp.Compare(a.At, b.At), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(w.sketches[a].since.Compare(w.sketches[b].since), cmp.Compare(a.At, b.At), cmp.Compare(a.Tenant, b.Tenant),
+			cmp.Compare(a.Name, b.Name))
 	})
 	return keys
 }

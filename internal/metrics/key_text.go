@@ -38,7 +38,8 @@ const hashedDigits = 12
 
 // describe writes the key under which a rule counts a check. parts is memory to
 // use, and is given back.
-func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enforcement.Check, parts []enforcement.KeyPart) []enforcement.KeyPart {
+func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enforcement.Check,
+	parts []enforcement.KeyPart) []enforcement.KeyPart {
 	parts = r.KeyOf(c, parts[:0])
 	x.tenant, x.policy, x.names, x.values, x.redacted = s.Number, r.Policy, r.CountBy, x.values[:0], s.Redact
 	for i := range parts {

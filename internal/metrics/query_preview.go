@@ -112,7 +112,8 @@ type KeyCount struct {
 // [from, to), whole minutes both. Of more than most rows it says so and gives
 // nothing. A row that cannot be read is left out: Total is then less than what
 // was counted.
-func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking, policies []string, from, to time.Time, most int) (KeyMinutes, error) {
+func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking, policies []string, from, to time.Time,
+	most int) (KeyMinutes, error) {
 	rows, err := a.store.Sketches(ctx, SketchQuery{
 		Step: Minute, From: from.Unix(), To: to.Unix(), Tenant: tenant, Name: by.sketch(), Limit: most + 1,
 	})
@@ -142,7 +143,8 @@ func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking
 		rows = rows[n:]
 	}
 	if broken > 0 {
-		a.cfg.Logger.ErrorContext(ctx, "sketches cannot be read; they are left out", "tenant", tenant, "name", by.sketch(), "rows", broken, "first", first)
+		a.cfg.Logger.ErrorContext(ctx, "sketches cannot be read; they are left out", "tenant", tenant, "name", by.sketch(), "rows", broken,
+			"first", first)
 	}
 	return out, nil
 }

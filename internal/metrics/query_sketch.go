@@ -33,7 +33,8 @@ func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, na
 		}
 	}
 	if broken > 0 {
-		a.cfg.Logger.ErrorContext(ctx, "sketches cannot be read; they are left out", "tenant", tenant, "name", name, "rows", broken, "first", first)
+		a.cfg.Logger.ErrorContext(ctx, "sketches cannot be read; they are left out", "tenant", tenant, "name", name, "rows", broken, "first",
+			first)
 	}
 	return nil
 }

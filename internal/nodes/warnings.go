@@ -184,7 +184,8 @@ func judgeCounts(r *Report, say sayer) {
 	if c.Waiting <= waitingAfter {
 		return
 	}
-	say(Warning, "waiting", "counts waiting: %s, the oldest for %s%s", plural(c.WaitingRows, "row", "rows"), span(c.Waiting+r.SilentFor), because(c.Failure))
+	say(Warning, "waiting", "counts waiting: %s, the oldest for %s%s", plural(c.WaitingRows, "row", "rows"), span(c.Waiting+r.SilentFor),
+		because(c.Failure))
 }
 
 // span is a duration in words: whole seconds, minutes, hours or days, rounded

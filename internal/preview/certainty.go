@@ -147,7 +147,8 @@ func judgeOne(draft, published *side, i int) verdict {
 		if other := changedBeside(draft, published, p.Slug); other == "" {
 			v.how, v.why = howCounted, "The policy is as published, and nothing that is enforced beside it changes: these are its counted refusals."
 			if p.Mode == enforcement.PolicyShadow {
-				v.how, v.why = howShadow, "The policy is in shadow as published, and nothing that is enforced beside it changes: this is its live figure."
+				v.how, v.why = howShadow, "The policy is in shadow as published, and nothing that is enforced beside it changes: this is its live "+
+					"figure."
 			}
 			return v
 		}
@@ -159,9 +160,11 @@ func judgeOne(draft, published *side, i int) verdict {
 	q := &published.policies[v.source]
 	if p.Mode != q.Mode && slices.Equal(p.Limits, q.Limits) && alone(draft, published, i, v.source) {
 		v.moved = true
-		v.how, v.why = howCounted, "The policy goes into shadow with the numbers that it has, and no other one that is enforced meets it: it would refuse what was refused."
+		v.how, v.why = howCounted, "The policy goes into shadow with the numbers that it has, and no other one that is enforced meets it: it "+
+			"would refuse what was refused."
 		if q.Mode == enforcement.PolicyShadow {
-			v.how, v.why = howShadow, "The policy is published in shadow with these numbers, and no other one that is enforced meets it: this is its live figure."
+			v.how, v.why = howShadow, "The policy is published in shadow with these numbers, and no other one that is enforced meets it: this is "+
+				"its live figure."
 		}
 		return v
 	}
@@ -183,7 +186,8 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 		}
 	}
 	if len(p.CountBy) > 0 && q.Mode != enforcement.PolicyEnforce {
-		return none("The policy counts by %s, and what each key was allowed is only known of policies that are enforced.", strings.Join(p.CountBy, ", "))
+		return none("The policy counts by %s, and what each key was allowed is only known of policies that are enforced.",
+			strings.Join(p.CountBy, ", "))
 	}
 	v.certainty, v.how = Estimated, howReplayed
 	of := "its requests of each minute"
@@ -193,9 +197,11 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 	v.why = "Only numbers differ from what is published: " + of + " are replayed; their order within a minute is not known."
 	switch {
 	case p.Slug == q.Slug && sameDecisions(p, q):
-		v.why = "The policy is as published, but another one that is enforced changes and may leave it more or less to refuse: " + of + " are replayed."
+		v.why = "The policy is as published, but another one that is enforced changes and may leave it more or less to refuse: " +
+			of + " are replayed."
 	case p.Slug != q.Slug:
-		v.why = "The policy is new, and applies and counts as " + q.Slug + " does: " + of + " are replayed; their order within a minute is not known."
+		v.why = "The policy is new, and applies and counts as " + q.Slug + " does: " + of + " are replayed; their order within a minute is not " +
+			"known."
 	}
 	return v
 }
@@ -236,7 +242,8 @@ func (v *verdict) find(draft, published *side, i int) (why string) {
 	}
 	best := -1
 	for at := range published.policies {
-		if at != v.source && usable(at) == "" && (best < 0 || published.policies[at].Mode == enforcement.PolicyEnforce && published.policies[best].Mode != enforcement.PolicyEnforce) {
+		if at != v.source && usable(at) == "" && (best < 0 || published.policies[at].Mode == enforcement.PolicyEnforce &&
+			published.policies[best].Mode != enforcement.PolicyEnforce) {
 			best = at
 		}
 	}

@@ -143,19 +143,23 @@ func (r *run) doubt(out *Policy, i int) {
 		return
 	}
 	if n := why[unreadMany]; n > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("The minutes of the busiest tenants are replayed; %s with %s of the requests are counted as refused as before, and their bounds are all that is possible.",
+		out.Notes = append(out.Notes, fmt.Sprintf("The minutes of the busiest tenants are replayed; %s with %s of the requests are counted as "+
+			"refused as before, and their bounds are all that is possible.",
 			number(n, "other tenant", "other tenants"), share(requests[unreadMany])))
 	}
 	if n := why[unreadOverrides]; n > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("%s with %s of the requests have overrides of the policy, which go on with their own numbers: they are counted as refused as before.",
+		out.Notes = append(out.Notes, fmt.Sprintf("%s with %s of the requests have overrides of the policy, which go on with their own numbers: "+
+			"they are counted as refused as before.",
 			number(n, "tenant", "tenants"), share(requests[unreadOverrides])))
 	}
 	if n := why[unreadCost]; n > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("%s with %s of the requests have requests that cost other than 1: they are counted as refused as before.",
-			number(n, "tenant", "tenants"), share(requests[unreadCost])))
+		out.Notes = append(out.Notes,
+			fmt.Sprintf("%s with %s of the requests have requests that cost other than 1: they are counted as refused as before.",
+				number(n, "tenant", "tenants"), share(requests[unreadCost])))
 	}
 	if warm := int(r.preview.From.Sub(r.data).Minutes()); warm < warmUp(r.draft.policies[i].Limits) {
-		out.Notes = append(out.Notes, "What was counted does not go back one window before the span, so counters may have been used up at its beginning: the upper bound takes them for that.")
+		out.Notes = append(out.Notes, "What was counted does not go back one window before the span, so counters may have been used up at its "+
+			"beginning: the upper bound takes them for that.")
 	}
 }
 
@@ -234,7 +238,8 @@ func (s *sums) figure() *Figure {
 
 func (s *sums) topKeys() []KeyFigure {
 	slices.SortStableFunc(s.keys, func(a, b KeyFigure) int {
-		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Tenant, b.Tenant), slices.Compare(a.Values, b.Values))
+		return cmp.Or(cmp.Compare(b.Refused, a.Refused), cmp.Compare(b.Requests, a.Requests), cmp.Compare(a.Tenant, b.Tenant),
+			slices.Compare(a.Values, b.Values))
 	})
 	return s.keys[:min(maxShown, len(s.keys))]
 }

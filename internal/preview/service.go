@@ -364,7 +364,8 @@ func (r *run) replayTenants(ctx context.Context) error {
 	r.chooseMinutes()
 	order := slices.Clone(r.members)
 	slices.SortStableFunc(order, func(a, b *member) int {
-		return cmp.Or(cmp.Compare(b.total.Limited()+b.total.ShadowRefused, a.total.Limited()+a.total.ShadowRefused), cmp.Compare(b.total.Requests, a.total.Requests))
+		return cmp.Or(cmp.Compare(b.total.Limited()+b.total.ShadowRefused, a.total.Limited()+a.total.ShadowRefused),
+			cmp.Compare(b.total.Requests, a.total.Requests))
 	})
 	rows, rankings := r.service.c.Rows, r.service.c.Rankings
 	for _, m := range order {

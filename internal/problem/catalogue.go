@@ -58,12 +58,15 @@ var Catalogue = []Type{
 	},
 	{
 		"overloaded", 503, "Overloaded",
-		"More checks wait on this node than HEADGATE_MAX_WAITING allows, and the tenant of this check holds more than its share of the queue. The check was not decided and nothing was charged.",
-		"Try again after Retry-After, or at another node. Operators: headgate_overloaded_total counts these answers; add nodes or processors, or slow down the tenant that the log names.",
+		"More checks wait on this node than HEADGATE_MAX_WAITING allows, and the tenant of this check holds more than its share of the queue. " +
+			"The check was not decided and nothing was charged.",
+		"Try again after Retry-After, or at another node. Operators: headgate_overloaded_total counts these answers; add nodes or processors, " +
+			"or slow down the tenant that the log names.",
 	},
 	{
 		"malformed-request", 400, "Malformed request",
-		"The request cannot be read: it is not one JSON value, or a member is unknown, duplicate, misspelt, null or of the wrong type, or a parameter is unknown. Nothing was charged or changed.",
+		"The request cannot be read: it is not one JSON value, or a member is unknown, duplicate, misspelt, null or of the wrong type, or a " +
+			"parameter is unknown. Nothing was charged or changed.",
 		"Correct the places that errors names.",
 	},
 	{

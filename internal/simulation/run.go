@@ -188,7 +188,8 @@ func RunOne(ctx context.Context, text []byte, cfg Config) ([]byte, error) {
 	if at, ok := scenario.within(MaxOneRepetitions, maxOneEvaluations); !ok {
 		err := &problem.Problem{Kind: problem.Malformed, Message: "the scenario is too much work", Fields: []problem.Field{{
 			Pointer: "/steps/" + strconv.Itoa(at) + "/repeat",
-			Message: fmt.Sprintf("the steps may repeat %d times together, and ask %d limits; headgate simulate has no such bound", MaxOneRepetitions, maxOneEvaluations),
+			Message: fmt.Sprintf("the steps may repeat %d times together, and ask %d limits; headgate simulate has no such bound",
+				MaxOneRepetitions, maxOneEvaluations),
 		}}}
 		return failed(scenario.id, idKnown, err), err
 	}

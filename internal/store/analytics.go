@@ -314,7 +314,9 @@ func within(has, asked enforcement.Attribute) bool {
 }
 
 // refusalRowsFor gives the newest rows of one reason; "": of all.
-func (s *Store) refusalRowsFor(ctx context.Context, f metrics.RefusalFilter, reason enforcement.Reason, limit int) (list []refusalRow, err error) {
+func (s *Store) refusalRowsFor(
+	ctx context.Context, f metrics.RefusalFilter, reason enforcement.Reason, limit int,
+) (list []refusalRow, err error) {
 	var where filter
 	if f.Tenant != 0 {
 		where.and(`tenant = ?`, int64(f.Tenant))

@@ -34,10 +34,12 @@ func (m MigrationStatus) Current() bool { return m.Version == m.Latest && !m.Dir
 func (m MigrationStatus) err() error {
 	switch {
 	case m.Version > m.Latest:
-		return fmt.Errorf("database schema is at version %d, this headgate knows up to %d: run a newer headgate, or restore the backup made before the upgrade",
+		return fmt.Errorf("database schema is at version %d, this headgate knows up to %d: run a newer headgate, or restore the backup made "+
+			"before the upgrade",
 			m.Version, m.Latest)
 	case m.Dirty:
-		return fmt.Errorf("migration %d of the database schema was begun and its end was not noted (dirty). Each migration is one transaction, so it is there whole or not at all. "+
+		return fmt.Errorf("migration %d of the database schema was begun and its end was not noted (dirty). Each migration is one transaction, "+
+			"so it is there whole or not at all. "+
 			"Look whether what it makes is there: if it is, run `headgate migrate force %d`, else `headgate migrate force %d`; then start again",
 			m.Version, m.Version, m.Version-1)
 	}

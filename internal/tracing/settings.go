@@ -88,7 +88,8 @@ func (env environment) sampler() (sdk.Sampler, error) {
 		}
 		return sdk.ParentBased(ratio), nil
 	}
-	return nil, fmt.Errorf("%s: %q is none of always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off, parentbased_traceidratio",
+	return nil, fmt.Errorf("%s: %q is none of always_on, always_off, traceidratio, parentbased_always_on, parentbased_always_off, "+
+		"parentbased_traceidratio",
 		samplerVariable, name)
 }
 

@@ -172,7 +172,8 @@ func keyOf(r *enforcement.Rule, key map[string]string) ([]enforcement.KeyPart, e
 // address parses the value of ip. For a policy that counts by ip/64, the value may
 // be a /64 network.
 func address(f *problem.Fields, at string, r *enforcement.Rule, value string) string {
-	if n, err := netip.ParsePrefix(value); err == nil && slices.Contains(r.CountBy, enforcement.IPNetwork) && n.Addr().Is6() && n.Bits() == 64 && n == n.Masked() {
+	if n, err := netip.ParsePrefix(value); err == nil && slices.Contains(r.CountBy, enforcement.IPNetwork) && n.Addr().Is6() &&
+		n.Bits() == 64 && n == n.Masked() {
 		value = n.Addr().String()
 	}
 	_, canonical, err := enforcement.CanonicalIP(value)

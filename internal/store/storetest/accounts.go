@@ -56,7 +56,8 @@ func testLastOperatorKey(s *suite) {
 
 	_, err := s.Store.RotateKey(s.ctx, "", first.ID, s.Clock.Now(), s.newOperatorKey(tenants.ScopeRead), entry("operator_key.rotate"))
 	s.wantKind(err, problem.Conflict, "last_operator_key") // the next one could not manage
-	second, err := s.Store.RotateKey(s.ctx, "", first.ID, s.Clock.Now().Add(time.Hour), s.newOperatorKey(tenants.ScopeManage), entry("operator_key.rotate"))
+	second, err := s.Store.RotateKey(s.ctx, "", first.ID, s.Clock.Now().Add(time.Hour), s.newOperatorKey(tenants.ScopeManage),
+		entry("operator_key.rotate"))
 	s.must(err)
 	s.wantKind(revoke(second.ID), problem.Conflict, "last_operator_key") // the first one ends by itself
 

@@ -64,7 +64,8 @@ func testCountsFound(s *suite) {
 	ask("by name", metrics.CountQuery{From: midday, To: midday + anHour, Tenant: 1, Names: []string{"/a", "/x"}}, c, a)
 	ask("before a time", metrics.CountQuery{From: midday, To: midday + aMinute, Tenant: 1}, b, a)
 	ask("from a time", metrics.CountQuery{From: midday + 1, To: midday + anHour, Tenant: 1}, c)
-	ask("of tenants", metrics.CountQuery{From: midday, To: midday + aMinute, Tenant: 9, Tenants: []uint32{1, 2}, Names: []string{"/b", "/c"}}, d, b)
+	ask("of tenants", metrics.CountQuery{From: midday, To: midday + aMinute, Tenant: 9, Tenants: []uint32{1, 2}, Names: []string{"/b",
+		"/c"}}, d, b)
 	if _, err := s.Store.Counts(s.ctx, metrics.CountQuery{Step: "week"}); err == nil {
 		s.Error("counts of a week were found")
 	}
@@ -86,7 +87,8 @@ func testCountsFound(s *suite) {
 }
 
 func testCountsSummed(s *suite) {
-	s.add("n", 1, count(midday, 1, 10), count(midday+aMinute, 1, 20), count(midday, 2, 100), count(midday, 3, 1000), count(midday-aMinute, 1, 500))
+	s.add("n", 1, count(midday, 1, 10), count(midday+aMinute, 1, 20), count(midday, 2, 100), count(midday, 3, 1000), count(midday-aMinute, 1,
+		500))
 	q := metrics.CountQuery{Step: metrics.Minute, From: midday, To: midday + anHour, Tenants: []uint32{1, 2, 7}, Kind: metrics.KindTotal}
 	rows, err := s.Store.SumCounts(s.ctx, q)
 	s.must(err)
@@ -124,7 +126,8 @@ func testKept(s *suite) {
 type counted []metrics.CountRow
 
 // over sums what a query is about, within a span, by step and name.
-func (c counted) over(q metrics.Query, kind metrics.Kind, span metrics.Span) (total metrics.Counts, points map[time.Time]metrics.Counts, names map[string]int64) {
+func (c counted) over(q metrics.Query, kind metrics.Kind, span metrics.Span) (total metrics.Counts, points map[time.Time]metrics.Counts,
+	names map[string]int64) {
 	points, names = make(map[time.Time]metrics.Counts), make(map[string]int64)
 	for i := range c {
 		at := time.Unix(c[i].At, 0).UTC()
@@ -322,7 +325,8 @@ func testManyRoutes(s *suite) {
 	for i, route := range r.Routes {
 		n := int64(routes - i)
 		if want := fmt.Sprintf("/%03d", n-1); route.Name != want || route.Total.Requests != n*minutes || len(route.Points) != minutes {
-			s.Errorf("place %d: %s with %d requests and %d points, want %s with %d", i, route.Name, route.Total.Requests, len(route.Points), want, n*minutes)
+			s.Errorf("place %d: %s with %d requests and %d points, want %s with %d", i, route.Name, route.Total.Requests, len(route.Points), want,
+				n*minutes)
 		}
 	}
 }
@@ -375,7 +379,8 @@ func testRefusalPages(s *suite) {
 	at := func(i int) time.Time { return s.Clock.Now().Add(time.Duration(i) * time.Second) }
 	s.same("all", s.refusals(metrics.RefusalFilter{}), all)
 	s.same("of a tenant", s.refusals(metrics.RefusalFilter{Tenant: 2}), only(func(r *metrics.Refusal) bool { return r.Tenant == 2 }))
-	s.same("of a policy", s.refusals(metrics.RefusalFilter{Tenant: 2, Policy: "q"}), only(func(r *metrics.Refusal) bool { return r.Tenant == 2 && r.Policy == "q" }))
+	s.same("of a policy", s.refusals(metrics.RefusalFilter{Tenant: 2, Policy: "q"}),
+		only(func(r *metrics.Refusal) bool { return r.Tenant == 2 && r.Policy == "q" }))
 	s.same("of a route", s.refusals(metrics.RefusalFilter{Route: "/b"}), only(func(r *metrics.Refusal) bool { return r.Route == "/b" }))
 	s.same("for a reason", s.refusals(metrics.RefusalFilter{Reason: enforcement.ReasonBlocked}),
 		only(func(r *metrics.Refusal) bool { return r.Reason == enforcement.ReasonBlocked }))
@@ -419,7 +424,8 @@ func testRefusalAttributes(s *suite) {
 	}
 	f := metrics.RefusalFilter{Tenant: 2, Limit: 1000, Attributes: []enforcement.Attribute{{Name: "user", Value: "u3"}}}
 	s.same("of a user", s.refusals(f), want)
-	for network, list := range map[string][]metrics.Refusal{"192.0.2.0/24": want, "192.0.2.1/32": want, "198.51.100.0/24": {}, "2001:db8::/64": {}, "x/24": {}} {
+	for network, list := range map[string][]metrics.Refusal{"192.0.2.0/24": want, "192.0.2.1/32": want, "198.51.100.0/24": {},
+		"2001:db8::/64": {}, "x/24": {}} {
 		in := f
 		in.Attributes = append(slices.Clone(f.Attributes), enforcement.Attribute{Name: "ip", Value: network})
 		s.same("of a user in "+network, s.refusals(in), list)
@@ -472,13 +478,15 @@ func testRefusalReasons(s *suite) {
 	two := []enforcement.Reason{enforcement.ReasonTenantSuspended, enforcement.ReasonBlocked, enforcement.ReasonTenantSuspended}
 	of := func(r *metrics.Refusal) bool { return slices.Contains(two, r.Reason) }
 	ask("of two reasons", metrics.RefusalFilter{Reasons: two, Limit: 170}, of)
-	ask("of two reasons and a tenant", metrics.RefusalFilter{Reasons: two, Tenant: 2, Limit: 170}, func(r *metrics.Refusal) bool { return of(r) && r.Tenant == 2 })
+	ask("of two reasons and a tenant", metrics.RefusalFilter{Reasons: two, Tenant: 2, Limit: 170},
+		func(r *metrics.Refusal) bool { return of(r) && r.Tenant == 2 })
 	ask("of one of two reasons", metrics.RefusalFilter{Reasons: two, Reason: enforcement.ReasonBlocked, Limit: 170},
 		func(r *metrics.Refusal) bool { return r.Reason == enforcement.ReasonBlocked })
 	ask("of none of two reasons", metrics.RefusalFilter{Reasons: two, Reason: enforcement.ReasonOverLimit, Limit: 170},
 		func(*metrics.Refusal) bool { return false })
 	ask("degraded", metrics.RefusalFilter{Degraded: true, Limit: 20}, func(r *metrics.Refusal) bool { return r.Degraded })
-	ask("degraded, of two reasons", metrics.RefusalFilter{Degraded: true, Reasons: two, Limit: 20}, func(r *metrics.Refusal) bool { return of(r) && r.Degraded })
+	ask("degraded, of two reasons", metrics.RefusalFilter{Degraded: true, Reasons: two, Limit: 20},
+		func(r *metrics.Refusal) bool { return of(r) && r.Degraded })
 }
 
 func testRefusalsAfter(s *suite) {

@@ -74,7 +74,8 @@ func testAuditLines(s *suite) {
 	o := s.operatorKey(tenants.ScopeManage)
 	written++
 	wrote("operator_key.create", "", o.ID, o.Name)
-	_, err = s.Store.RotateKey(s.ctx, "", o.ID, s.Clock.Now().Add(time.Hour), s.newOperatorKey(tenants.ScopeManage), entry("operator_key.rotate"))
+	_, err = s.Store.RotateKey(s.ctx, "", o.ID, s.Clock.Now().Add(time.Hour), s.newOperatorKey(tenants.ScopeManage),
+		entry("operator_key.rotate"))
 	s.must(err)
 	wrote("operator_key.rotate", "", o.ID, o.Name)
 	_, err = s.Store.RevokeKey(s.ctx, "", o.ID, s.Clock.Now(), entry("operator_key.revoke"))
@@ -150,7 +151,8 @@ func testAuditFilter(s *suite) {
 	if !slices.IsSortedFunc(all, func(a, b audit.Entry) int { return int(b.Revision - a.Revision) }) || len(all) != 8 {
 		s.Fatalf("%d lines, newest first: %v", len(all), ids(all, entryID))
 	}
-	if got := s.lines(audit.Filter{Action: "tenant.update"})[0]; string(got.Before) != string(e.Before) || string(got.After) != string(e.After) {
+	if got := s.lines(audit.Filter{Action: "tenant.update"})[0]; string(got.Before) != string(e.Before) ||
+		string(got.After) != string(e.After) {
 		s.Errorf("before %s, after %s", got.Before, got.After)
 	}
 	for _, test := range []struct {
@@ -340,7 +342,8 @@ func testFailedEdit(s *suite) {
 		s.Errorf("the next edit has revision %d, want %d", after.Revision, before+1)
 	}
 	// What the schema refuses has a kind too, and leaves nothing.
-	long := plans.Plan{ID: "short", Slug: "pro", Draft: document("Pro", policy("all", enforcement.Limit{Algorithm: enforcement.GCRA, Quota: 1, Window: time.Second}))}
+	long := plans.Plan{ID: "short", Slug: "pro", Draft: document("Pro", policy("all", enforcement.Limit{Algorithm: enforcement.GCRA,
+		Quota: 1, Window: time.Second}))}
 	_, err = s.Store.CreatePlan(s.ctx, long, entry("plan.create"))
 	s.wantKind(err, problem.Invalid, "")
 	if n := s.revision(); n != before+1 {

@@ -150,7 +150,8 @@ func testAddCounts(s *suite) {
 		want.Add(&r.Counts)
 	}
 	s.same("tenant 1", s.counts(metrics.Minute, 1, metrics.KindTotal), []metrics.CountRow{want, count(midday+aMinute, 1, 7)})
-	s.same("its routes", s.counts(metrics.Minute, 1, metrics.KindRoute), []metrics.CountRow{countOf(metrics.KindRoute, "/v1/*", count(midday, 1, 10))})
+	s.same("its routes", s.counts(metrics.Minute, 1, metrics.KindRoute), []metrics.CountRow{countOf(metrics.KindRoute, "/v1/*", count(midday,
+		1, 10))})
 	s.same("tenant 2", s.counts(metrics.Minute, 2, metrics.KindTotal), []metrics.CountRow{count(midday, 2, 1)})
 	s.same("all together", s.counts(metrics.Minute, 0, metrics.KindTotal), []metrics.CountRow{count(midday, 0, 10)})
 	s.same("nobody", s.counts(metrics.Minute, 3, metrics.KindTotal), noCounts)
@@ -269,7 +270,8 @@ func refusal(n byte, tenant uint32, at time.Time) metrics.Refusal {
 			Policy: "p", Limit: "l1", Mode: enforcement.PolicyEnforce, Algorithm: "gcra", Quota: 1, Burst: 2,
 			WindowMS: 1000, Cost: 2, Remaining: 0, ResetAfterMS: 3, RetryAfterMS: enforcement.Never, Override: "o",
 		}},
-		Policies: []metrics.RefusalPolicy{{Policy: "p", Mode: enforcement.PolicyEnforce, Matches: true, Applies: true, Why: enforcement.WhyApplies}},
+		Policies: []metrics.RefusalPolicy{{Policy: "p", Mode: enforcement.PolicyEnforce, Matches: true, Applies: true,
+			Why: enforcement.WhyApplies}},
 	}
 }
 

@@ -87,7 +87,8 @@ func testInvitationRefusals(s *suite) {
 	s.wantKind(create(accounts.Invitation{
 		Email: member.Email, Role: accounts.TenantAdmin, TenantID: other.ID, UserID: member.ID,
 	}), problem.NotFound, "")
-	s.wantKind(create(accounts.Invitation{Email: "a@example.com", Role: accounts.Viewer, Hash: link.Hash}), problem.Conflict, "invitation_exists")
+	s.wantKind(create(accounts.Invitation{Email: "a@example.com", Role: accounts.Viewer, Hash: link.Hash}), problem.Conflict,
+		"invitation_exists")
 	_, err := s.accept(setup, s.newUser("", ""))
 	s.wantKind(err, problem.Conflict, "already_set_up")
 	_, err = s.accept(accounts.Invitation{Hash: s.hash()}, s.newUser("", ""))
@@ -138,7 +139,8 @@ func testPasswordLink(s *suite) {
 	n := s.session(u.ID)
 	older := s.invite(accounts.Invitation{Email: u.Email, Role: u.Role, UserID: u.ID})
 	link := s.invite(accounts.Invitation{Email: u.Email, Role: accounts.Owner, UserID: u.ID})
-	got, err := s.accept(link, accounts.User{Email: "other@example.com", Name: "Other", Password: "another", Role: accounts.Owner, Issuer: "x", Subject: "y"})
+	got, err := s.accept(link, accounts.User{Email: "other@example.com", Name: "Other", Password: "another", Role: accounts.Owner,
+		Issuer: "x", Subject: "y"})
 	s.must(err)
 	want := u
 	want.Password, want.SignedInAt, want.UpdatedAt, want.Revision = "another", s.Clock.stored(), s.Clock.stored(), s.revision()

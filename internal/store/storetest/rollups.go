@@ -16,7 +16,8 @@ func testRollUp(s *suite) {
 	for hour := range int64(3) {
 		for minute := range int64(60) {
 			at := day + hour*anHour + minute*aMinute
-			rows = append(rows, count(at, 1, 10), count(at, 2, 1), countOf(metrics.KindRoute, "/a", count(at, 1, 4)), countOf(metrics.KindRoute, "/b", count(at, 1, 6)))
+			rows = append(rows, count(at, 1, 10), count(at, 2, 1), countOf(metrics.KindRoute, "/a", count(at, 1, 4)), countOf(metrics.KindRoute,
+				"/b", count(at, 1, 6)))
 		}
 	}
 	s.add("a", 1, rows...)

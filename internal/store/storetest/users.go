@@ -89,7 +89,8 @@ func testUserRefusals(s *suite) {
 	s.wantKind(update(is, is.Revision, func(u *accounts.User) { u.Role = accounts.TenantAdmin }), problem.Invalid, "")
 	s.wantKind(update(member, member.Revision, func(u *accounts.User) { u.TenantID = other.ID }), problem.NotFound, "")
 	s.wantKind(update(member, member.Revision, func(u *accounts.User) { u.TenantID, u.Role = "", accounts.Owner }), problem.NotFound, "")
-	s.wantKind(update(member, member.Revision, func(u *accounts.User) { u.Issuer, u.Subject = "https://id", "1" }), problem.Conflict, "link_taken")
+	s.wantKind(update(member, member.Revision, func(u *accounts.User) { u.Issuer, u.Subject = "https://id", "1" }), problem.Conflict,
+		"link_taken")
 	s.wantKind(s.Store.DeleteUser(s.ctx, nobody, entry("user.delete")), problem.NotFound, "")
 	for _, find := range []func() (accounts.User, error){
 		func() (accounts.User, error) { return s.Store.User(s.ctx, nobody) },

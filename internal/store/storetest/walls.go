@@ -58,9 +58,11 @@ func (s *suite) walled() walled {
 	var err error
 	w.override, err = s.Store.CreateOverride(s.ctx, s.newOverride(w.own.ID, "all"), entry("override.create"))
 	s.must(err)
-	w.listed, err = s.Store.CreateEntry(s.ctx, exceptions.Entry{TenantID: w.own.ID, List: exceptions.Deny, Attribute: "user", Value: "u"}, entry("list_entry.create"))
+	w.listed, err = s.Store.CreateEntry(s.ctx, exceptions.Entry{TenantID: w.own.ID, List: exceptions.Deny, Attribute: "user", Value: "u"},
+		entry("list_entry.create"))
 	s.must(err)
-	w.block, err = s.Store.CreateBlock(s.ctx, exceptions.Block{TenantID: w.own.ID, Policy: "all", Reason: "r", ExpiresAt: until}, entry("block.create"))
+	w.block, err = s.Store.CreateBlock(s.ctx, exceptions.Block{TenantID: w.own.ID, Policy: "all", Reason: "r", ExpiresAt: until},
+		entry("block.create"))
 	s.must(err)
 	w.member = s.user(accounts.TenantAdmin, w.own.ID)
 	w.invitation = s.invite(accounts.Invitation{Email: "new@example.com", Role: accounts.TenantViewer, TenantID: w.own.ID})
@@ -80,7 +82,8 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 	counts := metrics.CountQuery{
 		Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: w.other.Number, Tenants: []uint32{w.other.Number}, Kind: metrics.KindTotal,
 	}
-	sketches := metrics.SketchQuery{Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: w.other.Number, Name: metrics.SketchLimitedKeys}
+	sketches := metrics.SketchQuery{Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: w.other.Number,
+		Name: metrics.SketchLimitedKeys}
 	return map[string]func() (int, error){
 		"Keys": func() (int, error) { l, err := s.Store.Keys(s.ctx, b, tenants.Filter{}); return len(l), err },
 		"Key":  func() (int, error) { _, err := s.Store.Key(s.ctx, b, w.key.ID); return 1, err },
@@ -109,7 +112,8 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 		"Entries": func() (int, error) { l, err := s.Store.Entries(s.ctx, b, exceptions.Filter{}); return len(l), err },
 		"Entry":   func() (int, error) { _, err := s.Store.Entry(s.ctx, b, w.listed.ID); return 1, err },
 		"CreateEntry": func() (int, error) {
-			_, err := s.Store.CreateEntry(s.ctx, exceptions.Entry{ID: w.listed.ID, TenantID: b, List: exceptions.Deny, Attribute: "user", Value: "u"}, entry("x"))
+			_, err := s.Store.CreateEntry(s.ctx, exceptions.Entry{ID: w.listed.ID, TenantID: b, List: exceptions.Deny, Attribute: "user",
+				Value: "u"}, entry("x"))
 			return 1, err
 		},
 		"DeleteEntry": func() (int, error) { return 1, s.Store.DeleteEntry(s.ctx, b, w.listed.ID, entry("x")) },
@@ -117,7 +121,8 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 		"Blocks": func() (int, error) { l, err := s.Store.Blocks(s.ctx, b, exceptions.Filter{}); return len(l), err },
 		"Block":  func() (int, error) { _, err := s.Store.Block(s.ctx, b, w.block.ID); return 1, err },
 		"CreateBlock": func() (int, error) {
-			_, err := s.Store.CreateBlock(s.ctx, exceptions.Block{ID: w.block.ID, TenantID: b, Policy: "all", Reason: "r", ExpiresAt: late}, entry("x"))
+			_, err := s.Store.CreateBlock(s.ctx, exceptions.Block{ID: w.block.ID, TenantID: b, Policy: "all", Reason: "r", ExpiresAt: late},
+				entry("x"))
 			return 1, err
 		},
 		"DeleteBlock": func() (int, error) { return 1, s.Store.DeleteBlock(s.ctx, b, w.block.ID, entry("x")) },
