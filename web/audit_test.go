@@ -101,7 +101,7 @@ func TestAuditPage(t *testing.T) {
 		}
 	}
 	for query, want := range map[string]string{
-		"tenant=none": "no tenant of this name", "from=x&to=y": "Give both times",
+		"tenant=none": "No tenant has this name", "from=x&to=y": "Enter both times",
 	} {
 		if page := w.get("/audit?"+query, "owner"); page.Code != http.StatusUnprocessableEntity || !strings.Contains(page.body, want) {
 			t.Errorf("%s: %d, does not say %q", query, page.Code, want)
@@ -295,23 +295,23 @@ func (tampered) VerifyAudit(context.Context) (audit.Verdict, error) {
 func TestVerifyTheChain(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	if page := w.get("/audit", "owner"); strings.Contains(page.body, "unbroken") {
+	if page := w.get("/audit", "owner"); strings.Contains(page.body, "intact") {
 		t.Error("the page speaks of a chain that nobody walked")
 	}
 	lines, err := w.store.AuditEntries(t.Context(), audit.Filter{Limit: 1000})
 	must(t, err)
-	want := fmt.Sprintf("unbroken up to line %d", len(lines))
+	want := fmt.Sprintf("intact up to entry %d", len(lines))
 	if page := w.post("/audit/verify", "viewer", nil); page.Code != http.StatusOK || !strings.Contains(page.body, want) {
 		t.Errorf("verify: %d, does not say %q", page.Code, want)
 	}
 	if page := w.get("/audit", "owner"); !strings.Contains(page.body, want) {
 		t.Error("the verdict is not remembered")
 	}
-	if page := w.get("/tenants/acme/audit", "acme-admin"); strings.Contains(page.body, "unbroken") || strings.Contains(page.body, "/audit/verify") {
+	if page := w.get("/tenants/acme/audit", "acme-admin"); strings.Contains(page.body, "intact") || strings.Contains(page.body, "/audit/verify") {
 		t.Error("a tenant's people see the chain of all")
 	}
 	w = newWorld(t, func(c *config) { c.admin.Audit = tampered{c.admin.Audit} })
-	if page := w.post("/audit/verify", "viewer", nil); !strings.Contains(page.body, "not as it was written: line 3 is missing") || strings.Contains(page.body, "unbroken") {
+	if page := w.post("/audit/verify", "viewer", nil); !strings.Contains(page.body, "changed after it was written: line 3 is missing") || strings.Contains(page.body, "intact") {
 		t.Errorf("a broken chain: %d", page.Code)
 	}
 }

@@ -44,7 +44,7 @@ func TestInABrowser(t *testing.T) {
 		chromedp.SendKeys("#password", password), chromedp.Click("main button[type=submit]"))
 	page("Overview", chromedp.SendKeys("#email", "ada@example.com"), chromedp.SendKeys("#password", password), chromedp.Click("main button[type=submit]"))
 	page("People", chromedp.Click(`nav a[href="/people"]`))
-	page("One of people", chromedp.Click(`main th a`))
+	page("Person", chromedp.Click(`main th a`))
 	page("Your account", chromedp.Click(`a.side-person`))
 	page("Headgate", chromedp.Click(`nav a[href="/docs"]`))
 	page("Your account", chromedp.Click(`.who a[href="/account"]`))

@@ -159,13 +159,13 @@ func TestOneDenial(t *testing.T) {
 	w, ids := deniedWorld(t)
 	for name, want := range map[string][]string{
 		"login": {
-			"Refused with 429 because the policy login-per-ip counted 5 of 5 in a window of 1 minute.", "It would have passed after 1 min, if nothing else had come.",
-			"5 per minute", "5 of 5 used", "The policy is for another path.", "curl -i 'http://limits.example/v1/check'", `"ip":"203.0.113.9"`, "busy, version 1", "node-1",
+			"Denied with 429: over the limit of policy login-per-ip.", "The same request passes after 1 min without other requests.",
+			"5 per minute", "5 of 5 used", "The policy was for another path.", "curl -i 'http://limits.example/v1/check'", `"ip":"203.0.113.9"`, "busy, version 1", "node-1",
 		},
-		"report":  {"because the policy reports-per-user counts by the attribute user, which was not sent.", "refused"},
-		"costly":  {"it costs 6, and the policy login-per-ip can never hold more than 5.", "Waiting does not help"},
-		"globex":  {"because the tenant is suspended."},
-		"nothing": {"no policy of the plan matches it"},
+		"report":  {"Denied with 403: policy reports-per-user counts by the attribute user, which was not sent.", "denied"},
+		"costly":  {"policy login-per-ip can never hold this cost.", "0 of 5 used, this request costs 6", "Waiting does not help"},
+		"globex":  {"tenant globex is suspended."},
+		"nothing": {"no policy of the tenant's plan matches"},
 	} {
 		page := w.get("/denials/"+ids[name], "viewer")
 		text := strings.NewReplacer("  ", " ").Replace(textOf(page.tree(t)))
@@ -266,10 +266,10 @@ func TestDegradedDenials(t *testing.T) {
 	away.Decide(t.Context(), subject, &check, &decision)
 	w.flushNow()
 	page := w.get("/denials?degraded=1", "viewer")
-	if list := denied(page.tree(t)); len(list) != 1 || !strings.Contains(page.body, "Limiter away") {
+	if list := denied(page.tree(t)); len(list) != 1 || !strings.Contains(page.body, "Limiter unavailable") {
 		t.Errorf("%q", list)
 	}
-	if page := w.get("/denials/"+uuid.UUID(decision.ID).String(), "viewer"); !strings.Contains(page.body, "the limiter was away") || !strings.Contains(page.body, ">503<") {
+	if page := w.get("/denials/"+uuid.UUID(decision.ID).String(), "viewer"); !strings.Contains(page.body, "the limiter is unavailable") || !strings.Contains(page.body, ">503<") {
 		t.Errorf("%s", page.body)
 	}
 	if tile := texts(w.get("/overview", "viewer").tree(t), classed("tile-warn")); len(tile) != 1 || !strings.HasPrefix(tile[0], "Degraded 100 %") {
@@ -448,7 +448,7 @@ func TestTheOverviewEmptiesItself(t *testing.T) {
 		return e.name == "tiles" && strings.Contains(e.data, "37.5 %")
 	})
 	w.now.Add((20 * time.Minute).Microseconds())
-	if e := next(t, events, "the empty page", all); !strings.Contains(e.data, "No request was decided") || strings.Contains(e.data, "37.5") {
+	if e := next(t, events, "the empty page", all); !strings.Contains(e.data, "No requests in this time") || strings.Contains(e.data, "37.5") {
 		t.Errorf("after a quarter of an hour of silence: %s", e.data)
 	}
 	w.login("acme", "203.0.113.10", 1)

@@ -186,15 +186,15 @@ func TestExplainVerdicts(t *testing.T) {
 	for query, want := range map[string]string{
 		"tenant=acme&method=GET&path=/x&name=user&value=u1&cost=1":                "Would pass: 119 of 120 left in policy api after it.",
 		"tenant=acme&method=GET&path=/x&name=user&value=u7&cost=40":               "Would pass: 200 of 240 left in policy api after it.",
-		"tenant=acme&method=POST&path=/v1/login&name=ip&value=2001:db8::2&cost=1": "Would be refused with 429: policy login-per-ip has counted 5 of 5; passes at 09:01:00 UTC (in 41 s).",
-		"tenant=acme&method=POST&path=/v1/login&name=ip&value=2001:db8::2&cost=2": "Would be refused with 429: policy login-per-ip has counted 5 of 5, and this takes 2; passes at 09:01:00 UTC (in 41 s).",
-		"tenant=acme&method=POST&path=/v1/login&cost=6":                           "Would be refused with 429: policy login-per-ip never holds 6: 5 at most.",
-		"tenant=acme&path=/x&name=user&value=u9":                                  "Would be refused with 429: its key of policy api is blocked; passes at 09:30:00 UTC (in 29.7 min).",
-		"tenant=acme&path=/x&name=ip&value=203.0.113.9":                           "Would be refused with 403: the deny list has ip 203.0.113.0/24.",
+		"tenant=acme&method=POST&path=/v1/login&name=ip&value=2001:db8::2&cost=1": "Would be denied with 429: over the limit of policy login-per-ip; passes at 09:01:00 UTC (in 41 s).",
+		"tenant=acme&method=POST&path=/v1/login&name=ip&value=2001:db8::2&cost=2": "Would be denied with 429: over the limit of policy login-per-ip; passes at 09:01:00 UTC (in 41 s).",
+		"tenant=acme&method=POST&path=/v1/login&cost=6":                           "Would be denied with 429: policy login-per-ip can never hold this cost.",
+		"tenant=acme&path=/x&name=user&value=u9":                                  "Would be denied with 429: the key of policy api is blocked until 2026-11-21T09:30:00.000Z; passes at 09:30:00 UTC (in 29.7 min).",
+		"tenant=acme&path=/x&name=ip&value=203.0.113.9":                           "Would be denied with 403: the attribute ip has a value that is on the tenant's deny list.",
 		"tenant=acme&path=/x&name=user&value=probe":                               "Would pass: the allow list has user probe, and no limit is charged.",
-		"tenant=acme&path=/v1/strict":                                             "Would be refused with 403: policy strict counts by app, which was not sent.",
+		"tenant=acme&path=/v1/strict":                                             "Would be denied with 403: policy strict counts by the attribute app, which was not sent.",
 		"tenant=acme&path=/x&k.tier=free&k.user=u1":                               "Would pass: 2 of 3 left in policy free after it.",
-		"tenant=globex&path=/x":                                                   "Would be refused with 403: the tenant is suspended.",
+		"tenant=globex&path=/x":                                                   "Would be denied with 403: tenant globex is suspended.",
 	} {
 		page := w.get("/explain?"+query, "viewer")
 		if got := textIn(byID(page.tree(t), "verdict")); page.Code != http.StatusOK || got != want {
@@ -279,7 +279,7 @@ func TestExplainLinks(t *testing.T) {
 	}
 	key := "/tenants/acme/usage/login-per-ip?k.ip=198.51.100.7"
 	writes := []string{
-		"/tenants/acme/overrides/new?attribute=ip&k.ip=198.51.100.7&policy=login-per-ip&value=198.51.100.7",
+		"/tenants/acme/overrides/new?attribute=ip&policy=login-per-ip&value=198.51.100.7",
 		"/tenants/acme/blocks/new?k.user=u1&policy=api", "/tenants/acme/reset?k.user=u1&policy=api",
 		"/tenants/acme/lists/new?attribute=user&list=allow&value=u1",
 	}

@@ -9,83 +9,59 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// Places are the fields of a form where faults can stand.
-type Places struct {
-	Inputs  []*views.Input
-	Choice  *views.Choice
-	Choices []*views.Choice // beside choice
-	Selects []*views.Select
-	Checks  []*views.Checks
-	// renamed gives the field of a pointer (without its first slash) whose field
-	// has another name.
-	Renamed map[string]string
+// takenWords are the faults of fields whose value another object has, by the code
+// of the problem.
+var takenWords = map[string]problem.Field{
+	"email_taken": {Pointer: "/email", Message: "is taken: another person has it"},
+	"slug_taken":  {Pointer: "/slug", Message: "is taken: choose another one"},
 }
 
-// Report puts what is wrong with an input to its fields and into the list above
-// the form, and gives the status. Anything but a fault of the input is an error.
-func (p Places) Report(err error) ([]views.Fault, int, error) {
-	told := (*problem.Problem)(nil)
-	if !errors.As(err, &told) || told.Kind != problem.Invalid && told.Kind != problem.Conflict {
-		return nil, 0, err
+// Retry shows a form again after err. It stores the faults of err in the controls
+// of form, which points to a view, and in list, and calls show with the status of
+// the page. renamed maps pointers, without the first slash, to the controls of other
+// names. Retry returns err if err is not a fault of the input.
+func Retry(err error, form any, list *[]views.Fault, renamed map[string]string, show func(status int) error) error {
+	p := (*problem.Problem)(nil)
+	if !errors.As(err, &p) || p.Kind != problem.Invalid && p.Kind != problem.Conflict {
+		return err
 	}
-	var list []views.Fault
-	for _, f := range told.Fields {
-		list = append(list, p.ReportAt(strings.TrimPrefix(f.Pointer, "/"), f.Message))
+	fields := p.Fields
+	if taken, known := takenWords[p.Code]; known && len(fields) == 0 {
+		fields = problem.Fields{taken}
 	}
-	if told.Code == "email_taken" && len(list) == 0 {
-		list = append(list, p.ReportAt("email", "is taken: somebody already has it"))
+	*list = nil
+	for _, f := range fields {
+		*list = append(*list, reportAt(form, f, renamed))
 	}
-	if told.Code == "slug_taken" && len(list) == 0 {
-		list = append(list, p.ReportAt("slug", "is taken: choose another one"))
+	if len(*list) == 0 {
+		*list = []views.Fault{{Message: Sentence(p.Message)}}
 	}
-	if len(list) == 0 {
-		list = []views.Fault{{Message: Sentence(told.Message)}}
+	if p.Kind == problem.Conflict && (*list)[0].Field == "" {
+		return show(http.StatusConflict)
 	}
-	status := http.StatusUnprocessableEntity
-	if told.Kind == problem.Conflict && list[0].Field == "" {
-		status = http.StatusConflict
-	}
-	return list, status, nil
+	return show(http.StatusUnprocessableEntity)
 }
 
-// ReportAt notes a fault of one field; that of a field which the form does not have
-// concerns the whole form.
-func (p Places) ReportAt(name, message string) views.Fault {
-	if other, has := p.Renamed[name]; has {
+// reportAt stores a fault in its control. A fault of a field that the form does
+// not have concerns the whole form.
+func reportAt(form any, f problem.Field, renamed map[string]string) views.Fault {
+	name := strings.TrimPrefix(f.Pointer, "/")
+	if other, has := renamed[name]; has {
 		name = other
+	} else if attribute, is := strings.CutPrefix(name, "key/"); is {
+		name = KeyFieldPrefix + Unescape(attribute)
 	}
-	label, fault := p.place(name)
+	id, label, fault := views.FindControl(form, name)
 	if fault == nil {
-		return views.Fault{Message: Sentence(message)}
+		return views.Fault{Message: Sentence(f.Message)}
 	}
 	if *fault == "" {
-		*fault = Sentence(message)
+		*fault = Sentence(f.Message)
 	}
-	return views.Fault{Field: name, Message: label + " " + EndSentence(message)}
+	return views.Fault{Field: id, Message: label + " " + EndSentence(f.Message)}
 }
 
-// place finds the label of a field, and where its fault stands; nil: there is no
-// such field.
-func (p Places) place(name string) (label string, fault *string) {
-	for _, i := range p.Inputs {
-		if i.Name == name {
-			return i.Label, &i.Error
-		}
-	}
-	for _, s := range p.Selects {
-		if s.Name == name {
-			return s.Label, &s.Error
-		}
-	}
-	for _, k := range p.Checks {
-		if k.Name == name {
-			return k.Label, &k.Error
-		}
-	}
-	for _, k := range append(p.Choices, p.Choice) {
-		if k != nil && k.Name == name {
-			return k.Label, &k.Error
-		}
-	}
-	return "", nil
+// Unescape returns a segment of a JSON pointer as text.
+func Unescape(segment string) string {
+	return strings.NewReplacer("~1", "/", "~0", "~").Replace(segment)
 }

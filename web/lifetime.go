@@ -9,30 +9,10 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A Lifetime is a length of time that something may have.
+// A Lifetime is a length of time that a form offers.
 type Lifetime struct {
 	Value, Label string
 	Length       time.Duration
-}
-
-// EndingField is the field of an end. optional says what stands for none; "": it
-// must end. chosen is the length that is offered first.
-func EndingField(optional, chosen string, lives ...Lifetime) views.Ending {
-	e := views.Ending{
-		Life: views.Select{Name: "life", Label: "Ends", Value: chosen},
-		Until: views.Input{
-			Name: "until", Label: "At (UTC)", Type: "datetime-local", Optional: true,
-			Hint: "Counts when Ends is “at a time”.",
-		},
-	}
-	if optional != "" {
-		e.Life.Options = append(e.Life.Options, views.Option{Value: "never", Label: optional})
-	}
-	for _, l := range lives {
-		e.Life.Options = append(e.Life.Options, views.Option{Value: l.Value, Label: l.Label})
-	}
-	e.Life.Options = append(e.Life.Options, views.Option{Value: "at", Label: "at a time"})
-	return e
 }
 
 var (
@@ -46,7 +26,31 @@ var (
 	KeyLives = []Lifetime{{"30d", "in 30 days", 30 * Day}, {"90d", "in 90 days", 90 * Day}, {"365d", "in a year", 365 * Day}}
 )
 
-// ParseEnding reads when something ends; zero: never, if that is offered.
+// LifetimeOptions returns the options of a Select.
+func LifetimeOptions(lives []Lifetime) []views.Option {
+	var list []views.Option
+	for _, l := range lives {
+		list = append(list, views.Option{Value: l.Value, Label: l.Label})
+	}
+	return list
+}
+
+// EndingField returns the field of an end. optional is the label for no end, or ""
+// if an end is required. chosen is the first choice.
+func EndingField(optional, chosen string, lives ...Lifetime) views.Ending {
+	e := views.Ending{
+		Life:  views.Select{Name: "life", Label: "Ends", Value: chosen, Options: LifetimeOptions(lives)},
+		Until: views.OptionalInput("until", "At (UTC)", "", "Used if Ends is “at a time”."),
+	}
+	e.Until.Type, e.Until.Autocomplete = "datetime-local", ""
+	if optional != "" {
+		e.Life.Options = slices.Insert(e.Life.Options, 0, views.Option{Value: "never", Label: optional})
+	}
+	e.Life.Options = append(e.Life.Options, views.Option{Value: "at", Label: "at a time"})
+	return e
+}
+
+// ParseEnding reads an end. The zero time is no end.
 func ParseEnding(f url.Values, e *views.Ending, now time.Time, lives []Lifetime) (time.Time, error) {
 	e.Life.Value, e.Until.Value = f.Get("life"), f.Get("until")
 	if !slices.ContainsFunc(e.Life.Options, func(o views.Option) bool { return o.Value == e.Life.Value }) {
@@ -63,12 +67,4 @@ func ParseEnding(f url.Values, e *views.Ending, now time.Time, lives []Lifetime)
 		return time.Time{}, problem.At("/until", "must be a time like 2026-11-21T09:30, in UTC")
 	}
 	return at, nil
-}
-
-// EndingFieldName is where a fault of an end stands.
-func EndingFieldName(e views.Ending) string {
-	if e.Life.Value == "at" {
-		return "until"
-	}
-	return "life"
 }

@@ -123,11 +123,7 @@ func theme(r *http.Request) string {
 
 // chooseTheme is POST /preferences/theme: it is remembered by the browser, for a
 // year, and needs no account.
-func (w *Shell) chooseTheme(c echo.Context) error {
-	f, err := Form(c, "theme", "back")
-	if err != nil {
-		return err
-	}
+func (w *Shell) chooseTheme(c echo.Context, f url.Values) error {
 	chosen := f.Get("theme")
 	cookie := &http.Cookie{
 		Name: themeCookie, Value: chosen, Path: "/", MaxAge: 365 * 24 * 60 * 60,

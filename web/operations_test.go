@@ -52,13 +52,13 @@ func TestSystem(t *testing.T) {
 		want  []string
 		not   []string
 	}{
-		"none": {nil, []string{"No node has told of itself yet"}, []string{"well"}},
+		"none": {nil, []string{"No node has reported yet"}, []string{"well"}},
 		"alone": {
 			[]func(*nodes.Node){func(n *nodes.Node) { n.Limiter, n.Redis, n.Sharing = nodes.LimiterInProcess, nodes.Redis{}, 1 }},
-			[]string{"1 node, well, revision", "One node that counts by itself is a whole Headgate", "120 / s", "40 MiB"},
+			[]string{"1 node, healthy, revision", "One node needs no other services", "120 / s", "40 MiB"},
 			[]string{"Redis 8"},
 		},
-		"three": {[]func(*nodes.Node){same, same, same}, []string{"3 nodes, all well, one version", "Redis 8.2.1", "300 µs", "2.00 ms p99", "1.00 ms"}, []string{"Different versions"}},
+		"three": {[]func(*nodes.Node){same, same, same}, []string{"3 nodes, all healthy, one version", "Redis 8.2.1", "300 µs", "2.00 ms p99", "1.00 ms"}, []string{"Different versions"}},
 		"upgrade": {
 			[]func(*nodes.Node){same, same, func(n *nodes.Node) { n.Version = "v1.3.0" }},
 			[]string{"2 versions", "v1.2.3 on 2 nodes, v1.3.0 on 1 node"},
@@ -66,29 +66,29 @@ func TestSystem(t *testing.T) {
 		},
 		"away": {
 			[]func(*nodes.Node){same, func(n *nodes.Node) { n.Redis.Reachable, n.Redis.Since = false, n.At.Add(-40*time.Second) }},
-			[]string{"2 nodes, 1 not well", "Redis away for 4", "breaker open"},
+			[]string{"2 nodes, 1 with problems", "Redis away for 4", "breaker open"},
 			nil,
 		},
 		"refusing": {
 			[]func(*nodes.Node){same, func(n *nodes.Node) {
 				n.Redis.Refusal = nodes.Refusal{Since: n.At.Add(-40 * time.Second), Code: "OOM", Answer: "OOM command not allowed"}
 			}},
-			[]string{"2 nodes, 1 not well", "Redis refuses writes for 4", "OOM command not allowed", "refuses writes"},
-			[]string{"all well"},
+			[]string{"2 nodes, 1 with problems", "Redis refuses writes for 4", "OOM command not allowed", "refuses writes"},
+			[]string{"all healthy"},
 		},
 		"lost": {
 			[]func(*nodes.Node){same, func(n *nodes.Node) { n.Redis.LostAt, n.Redis.Lost = n.At.Add(-40*time.Second), "Redis was emptied" }},
-			[]string{"2 nodes, 1 not well", "Redis lost counts 4", "Redis was emptied", "Lost counts"},
-			[]string{"all well"},
+			[]string{"2 nodes, 1 with problems", "Redis lost counts 4", "Redis was emptied", "Lost counts"},
+			[]string{"all healthy"},
 		},
 		"database": {
 			[]func(*nodes.Node){same, func(n *nodes.Node) {
 				n.Database.Refusal = nodes.Refusal{Since: n.At.Add(-40 * time.Second), Code: "full", Answer: "the database has no space left"}
 			}},
-			[]string{"2 nodes, 1 not well", "the database refuses writes for 4", "no space left"},
-			[]string{"all well"},
+			[]string{"2 nodes, 1 with problems", "the database refuses writes for 4", "no space left"},
+			[]string{"all healthy"},
 		},
-		"waiting": {[]func(*nodes.Node){func(n *nodes.Node) { n.Counts.Waiting, n.Counts.WaitingRows = time.Minute, 4000 }}, []string{"1 not well", "counts waiting: 4,000 rows"}, nil},
+		"waiting": {[]func(*nodes.Node){func(n *nodes.Node) { n.Counts.Waiting, n.Counts.WaitingRows = time.Minute, 4000 }}, []string{"1 with problems", "counts waiting: 4,000 rows"}, nil},
 	} {
 		w := newWorld(t)
 		for i, change := range c.nodes {
@@ -231,7 +231,7 @@ func TestSettingsPages(t *testing.T) {
 		t.Errorf("%d %q", to.Code, to.Header().Get("Location"))
 	}
 	page := textOf(w.get("/settings/retention", "viewer").tree(t))
-	for _, words := range []string{"Counts by the minute 2 days HEADGATE_RETENTION_MINUTES", "24 h, at most 5,000", "Lines for ever"} {
+	for _, words := range []string{"Counts by the minute 2 days HEADGATE_RETENTION_MINUTES", "24 h, at most 5,000", "Lines forever"} {
 		if !strings.Contains(page, words) {
 			t.Errorf("the page does not say %q:\n%s", words, page)
 		}

@@ -140,16 +140,16 @@ func TestOverviewShowsWhatWasCounted(t *testing.T) {
 	}
 	tree := page.tree(t)
 	tiles := texts(tree, classed("tile"))
-	for i, want := range []string{"Requests 10", "Allowed 6", "Limited (429) 3", "429 rate 30.0 %", "Limiter, p95", "Degraded 0 %"} {
+	for i, want := range []string{"Requests 10", "Allowed 6", "Denied by limits 3", "429 rate 30.0 %", "Limiter, p95", "Degraded 0 %"} {
 		if i >= len(tiles) || !strings.HasPrefix(tiles[i], want) {
 			t.Errorf("the tiles are %q, want %q", tiles, want)
 		}
 	}
 	for id, want := range map[string][]string{
-		"traffic":     {"10 requests: 60.0 % passed, limits refused 30.0 %, and 10.0 % refused for other reasons."},
-		"rate":        {"Limits refused 30.0 %"},
-		"split":       {"Every decision was made with the limiter that all nodes share."},
-		"retry-after": {"Half of those refused were told to wait up to"},
+		"traffic":     {"10 requests: 60.0 % allowed, 30.0 % denied by limits, 10.0 % denied for other reasons."},
+		"rate":        {"Limits denied 30.0 %"},
+		"split":       {"The shared limiter made all decisions."},
+		"retry-after": {"50 % of the denials had a retry time of up to"},
 	} {
 		figure := texts(tree, withID(id))
 		for _, text := range want {
@@ -206,7 +206,7 @@ func TestOverviewIsNarrowed(t *testing.T) {
 	} {
 		page := w.get(fmt.Sprintf(address, ""), "owner")
 		tree := page.tree(t)
-		if page.Code != http.StatusUnprocessableEntity || len(texts(tree, classed("error"))) != 1 || !strings.Contains(page.body, "Nothing is shown") {
+		if page.Code != http.StatusUnprocessableEntity || len(texts(tree, classed("error"))) != 1 || !strings.Contains(page.body, "Nothing to show") {
 			t.Errorf("%s: %d, the faults %q", address, page.Code, texts(tree, classed("error")))
 		}
 		if strings.Contains(page.body, "203.0.113.9") || strings.Contains(page.body, "sse-connect") || !strings.Contains(page.body, `value="`+typed+`"`) {
@@ -217,7 +217,7 @@ func TestOverviewIsNarrowed(t *testing.T) {
 		}
 	}
 	for _, address := range []string{"/overview?tenant=globex", "/overview?policy=none"} {
-		if page := w.get(address, "owner"); !strings.Contains(page.body, "No request was decided in this time") {
+		if page := w.get(address, "owner"); !strings.Contains(page.body, "No requests in this time") {
 			t.Errorf("%s is not empty: %s", address, page.body)
 		}
 	}
@@ -228,7 +228,7 @@ func TestOverviewWithoutTraffic(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	page := w.get("/overview", "owner")
-	if !strings.Contains(page.body, "curl -i &#39;http://limits.example/v1/check&#39;") || !strings.Contains(page.body, "&#34;tenant&#34;: &#34;") {
+	if !strings.Contains(page.body, "curl -i &#39;http://limits.example/v1/check&#39;") || !strings.Contains(page.body, "&#34;tenant&#34;:&#34;") {
 		t.Errorf("there is no command to paste: %s", page.body)
 	}
 	if live := texts(page.tree(t), func(n *html.Node) bool { return attr(n, "sse-connect") != "" }); len(live) != 1 || !strings.Contains(page.body, "empty=1") {

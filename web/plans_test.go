@@ -71,12 +71,12 @@ func links(t *testing.T, page reply) []string {
 func TestPlanPages(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	says(t, "no plans", w.get("/plans", "viewer"), 200, []string{"There is no plan yet"}, "Make the first one", "New plan")
-	says(t, "no plans", w.get("/plans", "editor"), 200, []string{"Make the first one", "New plan"})
+	says(t, "no plans", w.get("/plans", "viewer"), 200, []string{"A plan sets what its tenants may call"}, "Create a plan", "New plan")
+	says(t, "no plans", w.get("/plans", "editor"), 200, []string{"Create a plan", "New plan"})
 	w.furnish(t)
 	_, err := w.plans.CreatePlan(t.Context(), "free", plans.Sample())
 	must(t, err)
-	says(t, "list", w.get("/plans", "viewer"), 200, []string{"Pro pro version 1 differs 4 1", "Starter free not published nothing but a draft 4 0"})
+	says(t, "list", w.get("/plans", "viewer"), 200, []string{"Pro pro version 1 differs 4 1", "Starter free not published only a draft 4 0"})
 	says(t, "search", w.get("/plans?q=star", "viewer"), 200, []string{"Starter"}, "Pro pro")
 	says(t, "nothing found", w.get("/plans?q=zzz", "viewer"), 200, []string{"No plan name or slug contains: zzz"})
 
@@ -84,8 +84,8 @@ func TestPlanPages(t *testing.T) {
 	says(t, "plan", page, 200, []string{
 		"version 1 in force", "draft differs", "1 tenant", "For teams.",
 		"120 per minute, bursts of 20", "5 per minute, exact", "10 per minute, sliding", "100,000 per day",
-		"POST requests to /v1/login", "each ip, IPv6 by its /64 network", "the whole tenant together", "every request",
-		"refused with 503 while the counters are away", "shadow", "enforced", "See what they would deny",
+		"POST requests to /v1/login", "each ip (IPv6 by its /64 network)", "the whole tenant", "every request",
+		"denied with 503 while Redis does not answer", "shadow", "enforced", "See what they would deny",
 	}, "Edit the draft", "Delete")
 	for _, link := range links(t, page) {
 		if strings.Contains(link, "/edit") || strings.Contains(link, "/publish") || strings.Contains(link, "/delete") {
@@ -217,7 +217,7 @@ func TestTwoEditors(t *testing.T) {
 	conflict := w.post("/plans/gold/edit", "editor", second)
 	says(t, "conflict", conflict, http.StatusConflict, []string{
 		"Somebody else saved this draft while you edited it", "The other draft was saved by owner@people.example",
-		"Changes in the other draft", "Limit l1, aloud 120 per minute, sliding 240 per minute, sliding",
+		"Changes in the other draft", "Limit l1 120 per minute, sliding 240 per minute, sliding",
 		"Your changes", "Limit l1, quota 100,000 5,000", "Differences between the other draft and yours", "240 per minute, sliding 120 per minute, sliding",
 	})
 	strict(t, "conflict", conflict.tree(t))
@@ -293,7 +293,7 @@ func TestDraftAsJSON(t *testing.T) {
 		"unknown":    {strings.Replace(good, `"description": "A sample`, `"descr": "A sample`, 1), "save", []string{"Line 3, /descr: unknown field"}},
 		"window":     {strings.Replace(good, `"window": "1s"`, `"window": "month"`, 1), "save", []string{"/policies/2/limits/0/window: calendar windows are not supported yet"}},
 		"quota":      {strings.Replace(good, `"quota": 120`, `"quota": -1`, 1), "save", []string{"/policies/1/limits/0/quota: must be 0 to"}},
-		"not a form": {`{"name": 5}`, "form", []string{"This cannot be shown as a form before it is right", "/name"}},
+		"not a form": {`{"name": 5}`, "form", []string{"Correct the JSON to show it as a form", "/name"}},
 		"nothing":    {"", "form", []string{"Line 1"}},
 	} {
 		if c.text == good {
@@ -345,15 +345,15 @@ func TestDiffAndPublish(t *testing.T) {
 	})
 	page := w.get("/plans/pro/diff", "viewer")
 	says(t, "diff", page, 200, []string{
-		"From version 1 to the draft", "tenant-total removed", "per-ip added", "Limit l1, aloud 120 per minute, sliding 60 per minute, sliding",
+		"From version 1 to the draft", "tenant-total removed", "per-ip added", "Limit l1 120 per minute, sliding 60 per minute, sliding",
 		"Limit l1, quota 120 60", "Attribute a/b – x", "Limit l1, algorithm token_bucket gcra",
-		"api-per-user, l1 counts go on", "search-per-user, l1 counts from nothing: algorithm changed", "tenant-total, l1 counted no more", "per-ip, l1 counts from nothing",
+		"api-per-user, l1 counters keep their values", "search-per-user, l1 counters start at zero: algorithm changed", "tenant-total, l1 no longer counted", "per-ip, l1 counters start at zero",
 		`- /policies/api-per-user/limits/l1/quota: 120`, `+ /policies/api-per-user/limits/l1/quota: 60`,
 	}, "Publish…")
 	strict(t, "diff", page.tree(t))
 
 	confirm := w.get("/plans/pro/publish", "editor")
-	says(t, "publish", confirm, 200, []string{"Publish the draft as version 2", "It is in force for 1 tenant", "Publish for 1 tenant", "Limit l1, quota 120 60"})
+	says(t, "publish", confirm, 200, []string{"Publish the draft as version 2", "It applies to 1 tenant", "Publish for 1 tenant", "Limit l1, quota 120 60"})
 	revision := fmt.Sprint(p.DraftRevision)
 	long := w.post("/plans/pro/publish", "editor", url.Values{"revision": {revision}, "note": {strings.Repeat("x", plans.MaxNote+1)}})
 	says(t, "a long note", long, 422, []string{"The note must have at most 500 characters"})
@@ -362,7 +362,7 @@ func TestDiffAndPublish(t *testing.T) {
 	}
 	p = save(func(d *plans.Content) { d.Policies[1].Limits[0].Quota = 70 })
 	stale := w.post("/plans/pro/publish", "editor", url.Values{"revision": {revision}, "note": {"why not"}})
-	says(t, "stale", stale, http.StatusConflict, []string{"nothing was published", "Limit l1, quota 120 70", "why not"})
+	says(t, "stale", stale, http.StatusConflict, []string{"Nothing was published", "Limit l1, quota 120 70", "why not"})
 	if after, err := w.plans.Plan(t.Context(), "pro"); err != nil || after.Published != 1 {
 		t.Errorf("published %d, %v", after.Published, err)
 	}
@@ -384,11 +384,11 @@ func TestDiffAndPublish(t *testing.T) {
 		}))
 	}
 	where := done.Header().Get("Location")
-	says(t, "nobody told", w.get(where, "viewer"), 200, []string{"Version 2 is published", "No node has told yet"})
+	says(t, "nobody told", w.get(where, "viewer"), 200, []string{"Version 2 is published", "No node has reported yet"})
 	node("a", after.Revision)
 	node("b", after.Revision-1)
 	waiting := w.get(where, "viewer")
-	says(t, "waiting", waiting, 200, []string{"in force on 1 of 2 nodes", "b:8080 not yet", "a:8080 in force"})
+	says(t, "waiting", waiting, 200, []string{"In force on 1 of 2 nodes", "b:8080 not yet", "a:8080 in force"})
 	polls := func(page reply) bool { return strings.Contains(page.body, `hx-trigger="every 2s"`) }
 	if !polls(waiting) {
 		t.Error("the page does not ask again")
@@ -399,7 +399,7 @@ func TestDiffAndPublish(t *testing.T) {
 	}
 	node("b", after.Revision+3)
 	all := w.get(where, "viewer")
-	says(t, "all", all, 200, []string{"in force on 2 nodes: all of them"})
+	says(t, "all", all, 200, []string{"In force on 2 nodes: all of them"})
 	if polls(all) {
 		t.Error("the page still asks")
 	}
@@ -443,7 +443,7 @@ func TestHistoryAndRollback(t *testing.T) {
 	strict(t, "version", version.tree(t))
 
 	confirm := w.get("/plans/pro/versions/1/publish", "editor")
-	says(t, "roll back", confirm, 200, []string{"Go back to version 1", "Publish version 1 for 1 tenant", "Limit l1, quota 60 120"})
+	says(t, "roll back", confirm, 200, []string{"Roll back to version 1", "Publish version 1 for 1 tenant", "Limit l1, quota 60 120"})
 	// Somebody publishes meanwhile.
 	if got := w.post("/plans/pro/versions/1/publish", "editor", url.Values{"in_force": {"1"}, "note": {"x"}}); got.Code != http.StatusConflict {
 		t.Errorf("stale: %d", got.Code)
@@ -482,8 +482,8 @@ func TestPreviewPage(t *testing.T) {
 	must(t, err)
 	page := w.get("/plans/pro/preview?range=6h", "editor")
 	says(t, "preview", page, 200, []string{
-		"What the draft would have denied", "Requests", "Refused by what is published", "Refused by the draft", "In shadow", "Would refuse",
-		"exact", "estimated", "needs shadow", "Refused as published", "Set this policy to shadow in the draft fresh", "1 tenant",
+		"What the draft would have denied", "Requests", "Denied by the published version", "Denied by the draft", "In shadow", "Would deny",
+		"exact", "estimated", "needs shadow", "Denied as published", "Set this policy to shadow in the draft fresh", "1 tenant",
 	})
 	strict(t, "preview", page.tree(t))
 	says(t, "for a viewer", w.get("/plans/pro/preview", "viewer"), 200, []string{"needs shadow"}, "Put this policy in shadow")
@@ -521,7 +521,7 @@ func TestPreviewPage(t *testing.T) {
 	// What is left of the time is told, not what was asked for.
 	_, _, err = w.plans.Publish(t.Context(), "pro", plans.Publish{IfRevision: now.DraftRevision})
 	must(t, err)
-	says(t, "cut", w.get("/plans/pro/preview", "editor"), 200, []string{"UTC: of the last 24 hours, what can be told"}, "The last 24 hours, ")
+	says(t, "cut", w.get("/plans/pro/preview", "editor"), 200, []string{"UTC: the part of the last 24 hours that has counts"}, "The last 24 hours, ")
 	// A plan that nobody asked anything of.
 	_, err = w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
 	must(t, err)

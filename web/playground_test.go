@@ -141,8 +141,8 @@ func TestPlaygroundShowsTheFlawOfFixedWindows(t *testing.T) {
 		t.Errorf("the lanes are %v", got)
 	}
 	for algorithm, want := range map[string]string{
-		"fixed_window":       "Refuses nothing. Lets 20 requests pass in the 1m from 50s, 2 times the quota of 10, as its count begins anew at 1m.",
-		"sliding_window_log": "Refuses 10 of 20, the first at 1m. In no 1m do more than 10 requests pass, of a quota of 10. At that first refusal it remembers 10, and the next would pass when enough of them are 1m old, 50s later.",
+		"fixed_window":       "Denies nothing. Allows 20 requests in the 1m from 50s: 2 times the quota of 10, because its count starts at zero at 1m.",
+		"sliding_window_log": "Denies 10 of 20 requests, the first at 1m. Allows at most 10 requests in any 1m; the quota is 10. At the first denial it stores 10. The next request would pass when enough of them are 1m old, 50s later.",
 	} {
 		if text := textIn(withClass(byID(tree, algorithm), "lane-sentence")[0]); text != want {
 			t.Errorf("%s: %s\nwant %s", algorithm, text, want)

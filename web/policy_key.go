@@ -8,49 +8,60 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 )
 
-// MatchWords say what a policy applies to.
-func MatchWords(methods []string, path string, attributes int) string {
-	words := strings.Join(methods, ", ")
-	if words == "" {
-		words = "any method"
+// ListWords returns "a", "a and b", "a, b and c".
+func ListWords(list []string) string {
+	if len(list) < 2 {
+		return strings.Join(list, "")
 	}
-	if path == "" || path == "*" {
-		words += " on any path"
-	} else {
-		words += " " + path
-	}
-	if attributes > 0 {
-		words += " with certain attributes"
-	}
-	if len(methods) == 0 && (path == "" || path == "*") && attributes == 0 {
-		return "every request"
-	}
-	return words
+	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
 }
 
-// CountByWords say by what a policy counts.
+// MatchWords says which requests a policy applies to.
+func MatchWords(m plans.Match) string {
+	text := "requests"
+	if len(m.Methods) > 0 {
+		text = ListWords(m.Methods) + " requests"
+	}
+	if m.Path != "" && m.Path != "*" {
+		text += " to " + m.Path
+	}
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(m.Attributes)) {
+		parts = append(parts, name+" is "+m.Attributes[name])
+	}
+	if len(parts) > 0 {
+		text += " where " + ListWords(parts)
+	}
+	if text == "requests" {
+		return "every request"
+	}
+	return text
+}
+
+// CountByWords says what has a counter of its own.
 func CountByWords(by []string) string {
-	if i := slices.Index(by, PrefixAttribute); i >= 0 {
+	if i := slices.Index(by, enforcement.IPNetwork); i >= 0 {
 		by = slices.Clone(by)
-		by[i] = "ip (IPv6 by its /64)"
+		by[i] = "ip (IPv6 by its /64 network)"
 	}
 	switch len(by) {
 	case 0:
-		return "for the whole tenant together"
+		return "the whole tenant"
 	case 1:
-		return "for each " + by[0]
+		return "each " + by[0]
 	}
-	return "for each " + strings.Join(by[:len(by)-1], ", ") + " and " + by[len(by)-1]
+	return "each combination of " + ListWords(by)
 }
 
-// KeyFieldPrefix is before the name of an attribute in forms and addresses.
+// KeyFieldPrefix precedes the name of an attribute in forms and addresses.
 const KeyFieldPrefix = "k."
 
-// Policies are the policies that the tenant of the path follows.
+// Policies returns the policies of the plan of the tenant in the path.
 func (w *Shell) Policies(c echo.Context) ([]plans.Policy, error) {
 	d, err := w.PublishedDocument(c.Request().Context(), TenantOf(c).Plan)
 	return d.Policies(), err
@@ -64,25 +75,24 @@ func PolicyBySlug(list []plans.Policy, slug string) (plans.Policy, bool) {
 	return list[i], true
 }
 
-// KeyAttributes are the attributes that a policy counts by, each once.
+// KeyAttributes returns the attributes that a policy counts by, each once.
 func KeyAttributes(countBy []string) []string {
 	var list []string
 	for _, name := range countBy {
-		name, _, _ = strings.Cut(name, "/64")
-		if !slices.Contains(list, name) {
+		if name = enforcement.CountedAttribute(name); !slices.Contains(list, name) {
 			list = append(list, name)
 		}
 	}
 	return list
 }
 
-// AppliesWords say what a policy matches and what it counts.
+// AppliesWords says what a policy matches and how it counts.
 func AppliesWords(p plans.Policy) string {
-	return MatchWords(p.Match.Methods, p.Match.Path, len(p.Match.Attributes)) + ", counted " + CountByWords(p.CountBy)
+	return MatchWords(p.Match) + ", counted for " + CountByWords(p.CountBy)
 }
 
-// KeyFromForm reads the key of a policy from a form or an address: what is empty was
-// not sent.
+// KeyFromForm reads the key of a policy from a form or an address. An attribute without
+// a value is not sent.
 func KeyFromForm(q url.Values, p plans.Policy) map[string]string {
 	key := map[string]string{}
 	for _, name := range KeyAttributes(p.CountBy) {
@@ -93,7 +103,7 @@ func KeyFromForm(q url.Values, p plans.Policy) map[string]string {
 	return key
 }
 
-// KeyQuery is a key as an address has it.
+// KeyQuery returns a key as parameters of an address.
 func KeyQuery(key map[string]string) url.Values {
 	q := url.Values{}
 	for name, value := range key {
@@ -102,8 +112,8 @@ func KeyQuery(key map[string]string) url.Values {
 	return q
 }
 
-// KeyWords say a key: "user 42, ip 192.0.2.1"; "the whole tenant" for the key of
-// a policy that counts no attribute.
+// KeyWords returns a key: "user 42, ip 192.0.2.1", or "the whole tenant" for a policy
+// that counts by no attribute.
 func KeyWords(key map[string]string, countBy []string) string {
 	if len(countBy) == 0 && len(key) == 0 {
 		return "the whole tenant"
@@ -127,12 +137,12 @@ func KeyWords(key map[string]string, countBy []string) string {
 	return strings.Join(words, ", ")
 }
 
-// KeyURL is the page of one counted key.
+// KeyURL returns the page of one key.
 func KeyURL(t tenants.Tenant, policy string, key map[string]string) string {
 	return AppendQuery(TenantURL(t, "/usage/")+url.PathEscape(policy), KeyQuery(key))
 }
 
-// AppendQuery adds to the query of an address.
+// AppendQuery adds parameters to an address.
 func AppendQuery(address string, q url.Values) string {
 	if len(q) == 0 {
 		return address
@@ -142,6 +152,3 @@ func AppendQuery(address string, q url.Values) string {
 	}
 	return address + "?" + q.Encode()
 }
-
-// PrefixAttribute counts IPv6 addresses by their network: no request has it.
-const PrefixAttribute = "ip/64"

@@ -2,6 +2,7 @@ package web
 
 import (
 	"net/http"
+	"net/url"
 
 	"github.com/labstack/echo/v4"
 
@@ -33,9 +34,21 @@ func Get(path string, action accounts.Action, handler echo.HandlerFunc) Route {
 	return Route{Method: http.MethodGet, Path: path, Action: action, Handler: handler}
 }
 
-// Post returns a row for a write.
+// Post returns a row for a write. The handler reads the form itself.
 func Post(path string, action accounts.Action, handler echo.HandlerFunc) Route {
 	return Route{Method: http.MethodPost, Path: path, Action: action, Handler: handler}
+}
+
+// PostForm returns a row for a write whose form has these fields, each at most
+// once, and no others.
+func PostForm(path string, action accounts.Action, handler func(echo.Context, url.Values) error, fields ...string) Route {
+	return Post(path, action, func(c echo.Context) error {
+		f, err := Form(c, fields...)
+		if err != nil {
+			return err
+		}
+		return handler(c, f)
+	})
 }
 
 // As returns the row with another kind than Bounded.
@@ -60,7 +73,7 @@ func (w *Shell) ownRoutes() []Route {
 	}
 	return append(rows,
 		Get("/", public, w.home),
-		Post("/preferences/theme", public, w.chooseTheme),
+		PostForm("/preferences/theme", public, w.chooseTheme, "theme", "back"),
 		Get("/jump", self, w.jump),
 		Get("/jump/found", self, w.jumpFragment),
 	)

@@ -33,8 +33,8 @@ func TestSettingsAndStaleEdits(t *testing.T) {
 	to(t, "save", w.post(settings, "owner", url.Values{"name": {"Acme Ltd."}, "no_policy": {"deny"}, "redact_values": {"keep"}, "version": {opened}}), settings+"?done=tenant-saved")
 	late := w.post(settings, "editor", url.Values{"name": {"Acme GmbH"}, "no_policy": {"allow"}, "redact_values": {"keep"}, "version": {opened}})
 	text := words(t, late)
-	if late.Code != http.StatusConflict || !strings.Contains(text, "Acme GmbH your value") || !strings.Contains(text, "Acme Ltd. stored value") || !strings.Contains(text, "passes your value") ||
-		!strings.Contains(text, "is refused stored value") || strings.Contains(text, "Values of attributes") {
+	if late.Code != http.StatusConflict || !strings.Contains(text, "Acme GmbH your value") || !strings.Contains(text, "Acme Ltd. stored value") || !strings.Contains(text, "Allow your value") ||
+		!strings.Contains(text, "Deny stored value") || strings.Contains(text, "Attribute values") {
 		t.Fatalf("%d %s", late.Code, text)
 	}
 	if got := w.tenant("acme"); got.Name != "Acme Ltd." || got.NoPolicy != tenants.Deny {
@@ -66,7 +66,7 @@ func TestChangeOfPlan(t *testing.T) {
 	const plan = acme + "/settings/plan"
 	page := w.get(plan+"?to=other", "editor")
 	text := words(t, page)
-	for _, want := range []string{"per-user", "10 per minute, bursts of 5", "20 per minute, bursts of 5", "changed", "total", "removed", "1 override and 1 block have no effect any more"} {
+	for _, want := range []string{"per-user", "10 per minute, bursts of 5", "20 per minute, bursts of 5", "changed", "total", "removed", "1 override and 1 block lose their effect"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the comparison does not say %q: %s", want, text)
 		}
@@ -74,7 +74,7 @@ func TestChangeOfPlan(t *testing.T) {
 	form := url.Values{"plan": {"other"}, "version": {typedIn(t, page, "version")}}
 	w.now.Add(1000)
 	late := url.Values{"plan": {"other"}, "version": {"1"}}
-	if got := w.post(plan, "editor", late); got.Code != http.StatusConflict || !strings.Contains(words(t, got), "Somebody else changed the tenant") {
+	if got := w.post(plan, "editor", late); got.Code != http.StatusConflict || !strings.Contains(words(t, got), "Another person changed the tenant") {
 		t.Errorf("late: %d", got.Code)
 	}
 	to(t, "change", w.post(plan, "editor", form), acme+"/settings?done=tenant-plan")
@@ -93,7 +93,7 @@ func TestSuspendResumeDelete(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
 	const settings = acme + "/settings"
-	if text := words(t, w.get(settings+"/suspend", "owner")); !strings.Contains(text, "Every check of it is answered 403") {
+	if text := words(t, w.get(settings+"/suspend", "owner")); !strings.Contains(text, "answers every check of this tenant with 403") {
 		t.Errorf("%s", text)
 	}
 	to(t, "suspend", w.post(settings+"/suspend", "owner", nil), settings+"?done=tenant-suspended")
@@ -182,7 +182,7 @@ func TestOverrides(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
 	const overrides = acme + "/overrides"
-	if pick := words(t, w.get(overrides+"/new?attribute=user&value=u1", "editor")); !strings.Contains(pick, "choose it first") {
+	if pick := words(t, w.get(overrides+"/new?attribute=user&value=u1", "editor")); !strings.Contains(pick, "Choose the policy first") {
 		t.Errorf("%s", pick)
 	}
 	filled := w.get(overrides+"/new?policy=per-user&attribute=user&value=u1", "editor")
@@ -193,7 +193,7 @@ func TestOverrides(t *testing.T) {
 		"policy": {"per-user"}, "scope": {"value"}, "attribute": {"user"}, "value": {"u1"}, "how": {"limits"}, "quota.l1": {"60"}, "burst.l1": {"30"},
 		"reason": {"launch week"}, "life": {"24h"}, "step": {"look"},
 	}
-	if look := w.post(overrides, "editor", form); look.Code != http.StatusOK || !strings.Contains(words(t, look), "l1: 60 per minute, bursts of 30, where the plan has 10 per minute, bursts of 5") || typedIn(t, look, "quota.l1") != "60" {
+	if look := w.post(overrides, "editor", form); look.Code != http.StatusOK || !strings.Contains(words(t, look), "l1: 60 per minute, bursts of 30 (plan: 10 per minute, bursts of 5)") || typedIn(t, look, "quota.l1") != "60" {
 		t.Errorf("%d %s", look.Code, words(t, look))
 	}
 	for name, c := range map[string]struct {
@@ -231,9 +231,9 @@ func TestOverrides(t *testing.T) {
 		t.Error("the override does not hold")
 	}
 	for user, want := range map[string]string{
-		"u1": "per-user in force user u1 this very value",
-		"u2": "per-user in force user that begins with u a prefix of 1 byte",
-		"x":  "per-user in force every key of the tenant for every key",
+		"u1": "per-user in force user u1 this exact value",
+		"u2": "per-user in force user with the prefix u a prefix of 1 byte",
+		"x":  "per-user in force every key of the tenant every key",
 	} {
 		text := words(t, w.get(overrides+"?policy=per-user&k.user="+user, "acme-viewer"))
 		if _, preview, _ := strings.Cut(text, "Find the override of a key"); !strings.Contains(preview, want) || strings.Count(preview, " in force ") != 1 {
@@ -243,7 +243,7 @@ func TestOverrides(t *testing.T) {
 	list, err := w.exceptions.Overrides(t.Context(), "acme", exceptions.Filter{Limit: 10})
 	must(t, err)
 	one := overrides + "/" + list[0].ID + "/delete"
-	if ask := words(t, w.get(one, "editor")); !strings.Contains(ask, "user that begins with u") {
+	if ask := words(t, w.get(one, "editor")); !strings.Contains(ask, "user with the prefix u") {
 		t.Errorf("%s", ask)
 	}
 	to(t, "end", w.post(one, "editor", nil), overrides+"?done=override-deleted")
@@ -271,7 +271,7 @@ func TestListsAndBlocks(t *testing.T) {
 	if d := w.decide("acme", enforcement.Check{Path: "/", Attributes: attributes("ip", "203.0.113.9"), IP: netip.MustParseAddr("203.0.113.9"), Cost: 1}); d[0].Reason != enforcement.ReasonDeniedByList {
 		t.Errorf("%s", d[0].Reason)
 	}
-	if text := words(t, w.get(lists+"?list=allow", "acme-viewer")); !strings.Contains(text, "Nothing like this") {
+	if text := words(t, w.get(lists+"?list=allow", "acme-viewer")); !strings.Contains(text, "No entry matches") {
 		t.Errorf("%s", text)
 	}
 	if text := words(t, w.get(lists+"?list=deny&q=203", "acme-viewer")); !strings.Contains(text, "203.0.113.0/24 ip deny never scrapers by") {
@@ -320,8 +320,8 @@ func TestCountedKey(t *testing.T) {
 	page := w.get(key, "editor")
 	text := words(t, page)
 	for _, want := range []string{
-		"user u1", "5 of 5 used", "used up", "Allowed 5 times, refused by a limit or a block 2 times.", "GET /v1/search",
-		"The limit l1 of 10 per 1m had 0 left, and the request cost 1.", "after 6 s", `"user":"u1"`,
+		"user u1", "5 of 5 used", "used up", "Allowed 5 times, denied by a limit or a block 2 times.", "GET /v1/search",
+		"Over the limit of policy per-user.", "after 6 s", `"user":"u1"`,
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page does not say %q: %s", want, text)

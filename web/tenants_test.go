@@ -195,7 +195,7 @@ func TestTenantsByPages(t *testing.T) {
 func TestTenantHome(t *testing.T) {
 	t.Parallel()
 	w := newMetered(t)
-	if empty := words(t, w.get("/tenants/acme", "acme-viewer")); !strings.Contains(empty, "100 per hour") || !strings.Contains(empty, "0 of 100 used") || !strings.Contains(empty, "No key was counted in the last hour.") {
+	if empty := words(t, w.get("/tenants/acme", "acme-viewer")); !strings.Contains(empty, "100 per hour") || !strings.Contains(empty, "0 of 100 used") || !strings.Contains(empty, "No key has requests in the last hour.") {
 		t.Errorf("%s", empty)
 	}
 	for range 5 {
@@ -208,14 +208,14 @@ func TestTenantHome(t *testing.T) {
 		text := words(t, w.get("/tenants/acme", caller))
 		for _, want := range []string{
 			"plan metered · version 1", "200 per hour 50 of 200 used", "override until 28 Nov", "blocked until 28 Nov", "used up in", "per minute",
-			"user u1", "10 per minute, bursts of 5", "Overrides 1 next ends in 7 days", "List entries 1 without an end", "Blocks 1 next ends in 7 days",
+			"user u1", "10 per minute, bursts of 5", "Overrides 1 next ends in 7 days", "List entries 1 no end", "Blocks 1 next ends in 7 days",
 		} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%s does not see %q:\n%s", caller, want, text)
 			}
 		}
 	}
-	if none := words(t, w.get("/tenants/globex", "globex-admin")); !strings.Contains(none, "No plan, no limits") || !strings.Contains(none, "This tenant is suspended") {
+	if none := words(t, w.get("/tenants/globex", "globex-admin")); !strings.Contains(none, "Headgate counts nothing for a tenant without a plan") || !strings.Contains(none, "This tenant is suspended") {
 		t.Errorf("%s", none)
 	}
 }
@@ -298,7 +298,7 @@ func TestTenantHomeWithLongLists(t *testing.T) {
 		_, err := w.exceptions.CreateEntry(t.Context(), "acme", exceptions.NewEntry{List: exceptions.Deny, Attribute: "user", Value: strconv.Itoa(i), ExpiresAt: w.clock().Add(time.Hour)})
 		must(t, err)
 	}
-	if text := words(t, w.get("/tenants/acme", "owner")); !strings.Contains(text, "List entries 500+ the newest are counted Blocks 0") {
+	if text := words(t, w.get("/tenants/acme", "owner")); !strings.Contains(text, "List entries 500+ only the newest are counted Blocks 0") {
 		t.Errorf("%s", text)
 	}
 }

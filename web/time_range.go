@@ -1,6 +1,7 @@
 package web
 
 import (
+	"maps"
 	"net/url"
 	"time"
 
@@ -8,26 +9,25 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A TimeRange is the time that a page is about, as its address says it: range is one
-// of the presets, or from and to, both in UTC.
+// A TimeRange is the time that a page shows. Its address has range, which names a
+// preset, or from and to in UTC.
 type TimeRange struct {
-	Preset   string // "" for an own time
+	Preset   string // "" for a custom time
 	From, To time.Time
 	Live     bool
-	Fault    string // what is wrong with the time that was asked for
+	Fault    string // what is wrong with the time in the address
 }
 
-// A Preset is a time up to now.
+// A Preset is a length of time that ends now.
 type Preset struct {
 	Name, Label string
 	Length      time.Duration
-	// every is how often a live page of it is drawn anew.
+	// every is how often a live page with this preset is updated.
 	every time.Duration
 }
 
 const Day = 24 * time.Hour
 
-// presets from a quarter of an hour to 90 days.
 var presets = []Preset{
 	{"15m", "The last 15 minutes", 15 * time.Minute, time.Second},
 	{"1h", "The last hour", time.Hour, time.Second},
@@ -40,7 +40,7 @@ var presets = []Preset{
 
 const (
 	DefaultPreset = "1h"
-	RangeForm     = "2006-01-02T15:04" // of a field of type datetime-local
+	RangeForm     = "2006-01-02T15:04" // of an input of type datetime-local
 	longestSpan   = 3 * 366 * Day
 )
 
@@ -53,8 +53,8 @@ func PresetNamed(name string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// ParseTimeRange reads the time of an address. What it cannot read is told in fault, and
-// the default is shown.
+// ParseTimeRange reads the time of an address. If it is invalid, ParseTimeRange sets
+// Fault and returns the default.
 func ParseTimeRange(q url.Values, now time.Time) TimeRange {
 	now = now.UTC()
 	s := TimeRange{Preset: q.Get("range"), Live: q.Get("live") != "0"}
@@ -66,7 +66,7 @@ func ParseTimeRange(q url.Values, now time.Time) TimeRange {
 	p, known := PresetNamed(s.Preset)
 	if !known {
 		if s.Preset != "" && s.Fault == "" {
-			s.Fault = "There is no range of this name."
+			s.Fault = "No range has this name."
 		}
 		p, _ = PresetNamed(DefaultPreset)
 	}
@@ -74,31 +74,31 @@ func ParseTimeRange(q url.Values, now time.Time) TimeRange {
 	return s
 }
 
-// SetCustom reads a time of the reader's own.
+// SetCustom reads a custom time, or sets Fault.
 func (s *TimeRange) SetCustom(from, to string, now time.Time) {
 	var err1, err2 error
 	s.From, err1 = time.Parse(RangeForm, from)
 	s.To, err2 = time.Parse(RangeForm, to)
 	switch {
 	case err1 != nil || err2 != nil:
-		s.Fault = "Give both times as 2026-11-21T09:30, in UTC."
+		s.Fault = "Enter both times as 2026-11-21T09:30, in UTC."
 	case !s.To.After(s.From):
-		s.Fault = "The end must be after the beginning."
+		s.Fault = "The end must be after the start."
 	case s.To.Sub(s.From) > longestSpan:
 		s.Fault = "A range has at most three years."
 	case s.From.After(now):
-		s.Fault = "The beginning is in the future."
+		s.Fault = "The start is in the future."
 	default:
 		s.Preset, s.Live = "", false
 	}
 }
 
-// Query is what Analytics is asked for a tenant's number; 0: all together.
+// Query returns the query for a tenant number, or for all tenants (0).
 func (s TimeRange) Query(tenant uint32) metrics.Query {
 	return metrics.Query{Tenant: tenant, From: s.From, To: s.To}
 }
 
-// Interval is how often the page is drawn anew while it is live.
+// Interval returns how often a live page is updated.
 func (s TimeRange) Interval() time.Duration {
 	if p, ok := PresetNamed(s.Preset); ok {
 		return p.every
@@ -106,7 +106,7 @@ func (s TimeRange) Interval() time.Duration {
 	return time.Minute
 }
 
-// Values are the parts of the address that say the time.
+// Values returns the parts of the address that set the time.
 func (s TimeRange) Values() url.Values {
 	v := url.Values{}
 	if s.Preset == "" {
@@ -120,8 +120,17 @@ func (s TimeRange) Values() url.Values {
 	return v
 }
 
-// Address is a page with this time and with other parts of its query. Parts
-// without a value are left out.
+// Hidden returns Values as hidden fields of a form.
+func (s TimeRange) Hidden() []views.Hidden {
+	var list []views.Hidden
+	for name, values := range s.Values() {
+		list = append(list, views.Hidden{Name: name, Value: values[0]})
+	}
+	return list
+}
+
+// Address returns the address of a page with this time and with other parameters.
+// It leaves out parameters without a value.
 func (s TimeRange) Address(path string, also url.Values) string {
 	v := s.Values()
 	for name, values := range also {
@@ -129,14 +138,26 @@ func (s TimeRange) Address(path string, also url.Values) string {
 			v.Set(name, values[0])
 		}
 	}
-	if len(v) == 0 {
-		return path
-	}
-	return path + "?" + v.Encode()
+	return AppendQuery(path, v)
 }
 
-// Picker is where the reader chooses the time. also are the other parts of the
-// page's address; streams tells that the page can be live.
+// SpanWords returns a time as text.
+func SpanWords(from, to time.Time) string {
+	return from.UTC().Format("2 Jan 2006 15:04") + " to " + to.UTC().Format("2 Jan 2006 15:04 UTC")
+}
+
+// With returns a query with one parameter changed. "" removes the parameter.
+func With(q url.Values, name, value string) url.Values {
+	out := url.Values{}
+	maps.Copy(out, q)
+	if out.Del(name); value != "" {
+		out.Set(name, value)
+	}
+	return out
+}
+
+// Picker returns the choice of the time. also has the other parameters of the page.
+// streams is set if the page can be live.
 func (s TimeRange) Picker(path string, also url.Values, streams bool) views.Ranges {
 	r := views.Ranges{Action: path, Error: s.Fault, From: s.From.Format(RangeForm), To: s.To.Format(RangeForm)}
 	for _, p := range presets {
@@ -150,23 +171,17 @@ func (s TimeRange) Picker(path string, also url.Values, streams bool) views.Rang
 			r.Hidden = append(r.Hidden, views.Hidden{Name: name, Value: values[0]})
 		}
 	}
-	if r.Shown = s.From.Format("2 Jan 2006 15:04") + " to " + s.To.Format("2 Jan 2006 15:04 UTC"); s.Preset != "" {
-		p, _ := PresetNamed(s.Preset)
+	r.Shown = SpanWords(s.From, s.To)
+	if p, is := PresetNamed(s.Preset); is {
 		r.Shown = p.Label
 	}
 	if !streams || s.Preset == "" {
 		return r
 	}
-	with := url.Values{}
-	for name, values := range also {
-		with[name] = values
-	}
 	if s.Live {
-		with.Set("live", "0")
-		r.PauseURL = s.Address(path, with)
+		r.PauseURL = s.Address(path, With(also, "live", "0"))
 	} else {
-		with.Del("live")
-		r.LiveURL = s.Address(path, with)
+		r.LiveURL = s.Address(path, With(also, "live", ""))
 	}
 	return r
 }

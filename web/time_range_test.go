@@ -20,14 +20,14 @@ func TestSpanOf(t *testing.T) {
 		{"", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, ""},
 		{"range=15m", "15m", "2026-11-21T09:15", "2026-11-21T09:30", true, ""},
 		{"range=90d&live=0", "90d", "2026-08-23T09:30", "2026-11-21T09:30", false, ""},
-		{"range=2h", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, "There is no range of this name."},
+		{"range=2h", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, "No range has this name."},
 		{"from=2026-11-20T00:00&to=2026-11-20T12:00", "", "2026-11-20T00:00", "2026-11-20T12:00", false, ""},
 		{"from=2026-11-20T00:00&to=2026-11-20T12:00&range=7d", "", "2026-11-20T00:00", "2026-11-20T12:00", false, ""},
-		{"from=2026-11-20T12:00&to=2026-11-20T12:00", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, "The end must be after the beginning."},
-		{"from=2026-11-22T12:00&to=2026-11-23T12:00", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, "The beginning is in the future."},
+		{"from=2026-11-20T12:00&to=2026-11-20T12:00", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, "The end must be after the start."},
+		{"from=2026-11-22T12:00&to=2026-11-23T12:00", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, "The start is in the future."},
 		{"from=2020-11-20T12:00&to=2026-11-20T12:00", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, "A range has at most three years."},
-		{"from=yesterday&to=2026-11-20T12:00", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, "Give both times as 2026-11-21T09:30, in UTC."},
-		{"to=2026-11-20T12:00", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, "Give both times as 2026-11-21T09:30, in UTC."},
+		{"from=yesterday&to=2026-11-20T12:00", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, "Enter both times as 2026-11-21T09:30, in UTC."},
+		{"to=2026-11-20T12:00", "1h", "2026-11-21T08:30", "2026-11-21T09:30", true, "Enter both times as 2026-11-21T09:30, in UTC."},
 	} {
 		q, err := url.ParseQuery(test.query)
 		must(t, err)

@@ -191,11 +191,11 @@ func TestDashboardWalk(t *testing.T) {
 	second.sees("429", "per-user", "u1", "/v1/items")
 
 	second.press("Explain it now", 200)
-	second.sees("Would be refused with 429", "per-user")
+	second.sees("Would be denied with 429", "per-user")
 	second.open("/denials/" + decision.ID)
 
 	// Lifted for this user, by the way that the page shows.
-	second.press("Give it other numbers", 200)
+	second.press("Override the limits", 200)
 	second.fill("factor", "2", "reason", "launch week")
 	second.press("Create the override", 200)
 	second.sees("launch week")

@@ -3,6 +3,7 @@ package admin
 import (
 	"context"
 	"net/http"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -15,9 +16,9 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A chain is what this node last found of the log's chain.
+// A chain is the last verification of the log's hash chain on this node.
 type chain struct {
-	walking sync.Mutex // held while somebody verifies
+	walking sync.Mutex // held during a verification
 	mu      sync.Mutex
 	at      time.Time
 	verdict audit.Verdict
@@ -31,33 +32,30 @@ func (k *chain) view(now time.Time) *views.ChainVerdict {
 	}
 	v := &views.ChainVerdict{Good: k.verdict.Broken == nil, At: views.NewMoment(k.at, now)}
 	if !v.Good {
-		v.Text = "The log is not as it was written: " + k.verdict.Broken.Error() + "."
+		v.Text = "The log was changed after it was written: " + k.verdict.Broken.Error() + "."
 		return v
 	}
-	if v.Text = "The chain is unbroken up to line " + strconv.FormatInt(k.verdict.Lines, 10) + "."; k.verdict.Lines == 0 {
-		v.Text = "The chain has no line yet."
+	if v.Text = "The chain is intact up to entry " + strconv.FormatInt(k.verdict.Lines, 10) + "."; k.verdict.Lines == 0 {
+		v.Text = "The chain has no entry yet."
 	}
 	if n := k.verdict.Head.Outside; n > 0 {
-		v.Text += " " + strconv.FormatInt(n, 10) + " older lines are from before the chain, and only counted."
+		v.Text += " " + strconv.FormatInt(n, 10) + " older entries are not part of the chain."
 	}
 	return v
 }
 
-// verifyAudit is POST /audit/verify: it walks the whole chain and tells what it
-// found. One walk at a time on each node.
-func (w *pages) verifyAudit(c echo.Context) error {
-	if _, err := web.Form(c); err != nil {
-		return err
-	}
+// verifyAudit is POST /audit/verify. It verifies the whole chain. Each node runs one
+// verification at a time.
+func (w *pages) verifyAudit(c echo.Context, _ url.Values) error {
 	verifier, ok := w.cfg.Audit.(audit.Verifier)
 	if !ok {
-		return problem.New(problem.Unavailable, "this log cannot be verified here")
+		return problem.New(problem.Unavailable, "this database cannot verify the audit log")
 	}
 	if !w.chain.walking.TryLock() {
-		return problem.New(problem.Unavailable, "this node is verifying the chain already: look again in a moment")
+		return problem.New(problem.Unavailable, "this node is already verifying the chain: try again in a moment")
 	}
 	defer w.chain.walking.Unlock()
-	ctx, cancel := context.WithTimeoutCause(c.Request().Context(), verifyWithin, web.ErrSlow)
+	ctx, cancel := context.WithTimeoutCause(c.Request().Context(), verifyTimeout, web.ErrSlow)
 	defer cancel()
 	verdict, err := verifier.VerifyAudit(ctx)
 	if err != nil {

@@ -10,16 +10,16 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// An actorKind is how a kind of actor is shown.
+// An actorKind is a kind of actor on the pages.
 type actorKind struct{ label, icon string }
 
 var actorKinds = map[string]actorKind{
 	"user":         {"A person", "user-round"},
 	"operator_key": {"An operator key", "key-round"},
 	"tenant_key":   {"A key of the tenant", "key-round"},
-	"command":      {"A command at the machine", "command"},
+	"command":      {"A command on a server", "command"},
 	"system":       {"Headgate itself", "server"},
-	"operator":     {"Somebody of the operator", "building-2"},
+	"operator":     {"The operator", "building-2"},
 }
 
 func actorKindOf(kind string) actorKind {
@@ -29,29 +29,28 @@ func actorKindOf(kind string) actorKind {
 	return actorKind{kind, "circle-help"}
 }
 
-// actions are the words of what a line says was done; the name of what it was
-// done to follows.
+// actions are the words of actions. The name of the object follows them.
 var actions = map[string]string{
-	"access.refused":         "was refused",
+	"access.refused":         "was denied",
 	"block.create":           "blocked a key of",
 	"block.delete":           "ended the block of a key of",
-	"block.expire":           "let a block end of",
+	"block.expire":           "removed the expired block of a key of",
 	"counter.reset":          "reset the counters of",
-	"demo.begin":             "began to make the demo data",
-	"demo.make":              "made the demo data",
+	"demo.begin":             "started to create the demo data",
+	"demo.make":              "created the demo data",
 	"invitation.withdraw":    "withdrew the invitation of",
 	"key.create":             "created the API key",
 	"key.revoke":             "revoked the API key",
 	"key.rotate":             "rotated the API key",
-	"list_entry.create":      "put on a list",
-	"list_entry.delete":      "took off a list",
-	"list_entry.expire":      "let end on a list",
+	"list_entry.create":      "added to a list",
+	"list_entry.delete":      "removed from a list",
+	"list_entry.expire":      "removed as expired from a list",
 	"operator_key.create":    "created the operator key",
 	"operator_key.revoke":    "revoked the operator key",
 	"operator_key.rotate":    "rotated the operator key",
 	"override.create":        "created an override of",
 	"override.delete":        "ended an override of",
-	"override.expire":        "let an override end of",
+	"override.expire":        "removed the expired override of",
 	"plan.create":            "created the plan",
 	"plan.delete":            "deleted the plan",
 	"plan.publish":           "published the plan",
@@ -75,7 +74,7 @@ var actions = map[string]string{
 	"user.update":            "changed the person",
 }
 
-// actionWords words an action; one that is not known stands as it is.
+// actionWords returns the words of an action, or the action itself if it is unknown.
 func actionWords(action string) string {
 	if words, known := actions[action]; known {
 		return words
@@ -88,9 +87,9 @@ const (
 	noInstant    = "0001-01-01T00:00:00Z"
 )
 
-// fieldChanges compares two documents field by field: what was added, removed or
-// changed, by the fields' names. Elements of a list go by their slug, name or id,
-// if all have one. A document that is no JSON is one field.
+// fieldChanges compares two documents field by field. Elements of a list have their
+// slug, name or id in the path of the field, if all elements have one. A document
+// that is not JSON is one field.
 func fieldChanges(before, after json.RawMessage) []views.FieldChange {
 	old, now := fieldsOf(before), fieldsOf(after)
 	var names []string
@@ -121,14 +120,14 @@ func fieldChanges(before, after json.RawMessage) []views.FieldChange {
 	return list
 }
 
-// fieldsOf are the leaves of a document by their paths.
+// fieldsOf returns the leaves of a document by their paths.
 func fieldsOf(document json.RawMessage) map[string]string {
 	fields := map[string]string{}
 	if len(document) == 0 {
 		return fields
 	}
 	d := json.NewDecoder(bytes.NewReader(document))
-	d.UseNumber() // numbers stay as they are written
+	d.UseNumber() // keeps numbers as they are written
 	var v any
 	if d.Decode(&v) != nil {
 		fields["document"] = shortened(string(document))
@@ -165,7 +164,7 @@ func leaves(fields map[string]string, path string, v any) {
 	}
 }
 
-// named is a path, or a word for the document itself.
+// named returns a path, or "document" for the document itself.
 func named(path string) string {
 	if path == "" {
 		return "document"
@@ -173,7 +172,7 @@ func named(path string) string {
 	return path
 }
 
-// plainList is a list of texts and numbers as one text.
+// plainList returns a list of texts and numbers as one text.
 func plainList(list []any) (string, bool) {
 	words := make([]string, len(list))
 	for i, v := range list {
@@ -189,8 +188,8 @@ func plainList(list []any) (string, bool) {
 	return shortened(strings.Join(words, ", ")), true
 }
 
-// elementNames tells the elements of a list apart: by the first of slug, name and
-// id that all have and no two share, else by their places.
+// elementNames returns a name for each element of a list: the first of slug, name
+// and id that all elements have and no two share, or else the position.
 func elementNames(list []any) []string {
 	for _, field := range []string{"slug", "name", "id"} {
 		names, seen := make([]string, 0, len(list)), map[string]bool{}
@@ -214,7 +213,7 @@ func elementNames(list []any) []string {
 	return names
 }
 
-// leaf words one value.
+// leaf returns one value as text.
 func leaf(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -245,7 +244,7 @@ func shortened(text string) string {
 	return text
 }
 
-// indented is a document with a line for each field; "" for none.
+// indented returns a document as indented JSON, or "" without one.
 func indented(document json.RawMessage) string {
 	if len(document) == 0 {
 		return ""

@@ -1,13 +1,14 @@
 package admin
 
 import (
+	"cmp"
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/accounts"
@@ -17,256 +18,305 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// keysOnPage is how many keys stand on one page of the list.
-const keysOnPage = 50
+const operatorKeysPath = "/settings/keys"
 
-// scopesOf are what a key of a tenant may do, in words.
-var scopesOf = []struct {
-	scope       tenants.Scope
-	label, hint string
-}{
-	{tenants.ScopeCheck, "check", "Asks whether a request may pass. What a gateway needs, and nothing else."},
-	{tenants.ScopeRead, "read", "Reads the tenant's usage, refusals and settings."},
-	{tenants.ScopeManage, "manage", "Makes and revokes keys and members of the tenant, and reads."},
+// A keyring is the keys of one tenant or of the operator, with the words of their
+// pages.
+type keyring struct {
+	head  views.TenantHead
+	base  string // path of the list
+	write bool   // the visitor may create keys
+
+	list   func(context.Context, tenants.Filter) ([]tenants.Key, error)
+	get    func(ctx context.Context, id string) (tenants.Key, error)
+	create func(context.Context, tenants.NewKey) (tenants.Key, string, error)
+	rotate func(ctx context.Context, id string, overlap time.Duration) (tenants.Key, string, error)
+	revoke func(ctx context.Context, id string) (tenants.Key, error)
+
+	title, newTitle string
+	lead            string
+	empty           views.Empty
+	nameHint, life  string // life is the first choice of when a key ends
+	scopes          []keyScope
+	// try returns a command that shows the key at work, or "".
+	try func(origin, token string, scopes []tenants.Scope) string
+}
+
+// A keyScope is a scope in a form.
+type keyScope struct {
+	scope   tenants.Scope
+	hint    string
+	checked bool
+}
+
+const storedPart = "Headgate keeps only the first and last characters of a key."
+
+// keyring returns the keys that the path names: those of a tenant, or the
+// operator's.
+func (w *pages) keyring(c echo.Context) keyring {
+	s, t := w.cfg.Tenants, web.TenantOf(c)
+	if t.ID == "" {
+		return keyring{
+			head: views.TenantHead{Tabs: w.settingsTabs(c, operatorKeysPath), Settings: true}, base: operatorKeysPath,
+			write: web.May(c, accounts.OperatorKeysWr),
+			list:  s.OperatorKeys, get: s.OperatorKey, create: s.CreateOperatorKey, rotate: s.RotateOperatorKey, revoke: s.RevokeOperatorKey,
+			title: "Operator keys", newTitle: "New operator key",
+			lead: "Operator keys give automation and operators access to every tenant through the API. " + storedPart,
+			empty: views.Empty{
+				Title: "No operator keys", Text: "Create a key for automation. A program can do with it through the API what you do here.",
+			},
+			nameHint: "What the key is for: “terraform, production”.", life: "90d",
+			scopes: []keyScope{
+				{tenants.ScopeRead, "Read tenants, plans, people, usage, and the audit log.", true},
+				{tenants.ScopeManage, "Read and change all of them.", false},
+				{tenants.ScopeCheck, "Check requests of any tenant. Prefer a key of the tenant.", false},
+			},
+			try: func(origin, token string, scopes []tenants.Scope) string {
+				if !slices.Contains(scopes, tenants.ScopeRead) && !slices.Contains(scopes, tenants.ScopeManage) {
+					return ""
+				}
+				return "curl " + origin + "/v1/tenants \\\n  -H 'Authorization: Bearer " + token + "'"
+			},
+		}
+	}
+	return keyring{
+		head: w.TenantHead(c, "/keys"), base: web.APIKeysURL(t), write: web.MayInTenant(c, accounts.KeysWrite),
+		list: func(ctx context.Context, f tenants.Filter) ([]tenants.Key, error) { return s.Keys(ctx, t.ID, f) },
+		get:  func(ctx context.Context, id string) (tenants.Key, error) { return s.Key(ctx, t.ID, id) },
+		create: func(ctx context.Context, n tenants.NewKey) (tenants.Key, string, error) {
+			return s.CreateKey(ctx, t.ID, n)
+		},
+		rotate: func(ctx context.Context, id string, overlap time.Duration) (tenants.Key, string, error) {
+			return s.RotateKey(ctx, t.ID, id, overlap)
+		},
+		revoke: func(ctx context.Context, id string) (tenants.Key, error) { return s.RevokeKey(ctx, t.ID, id) },
+		title:  "API keys", newTitle: "New key",
+		lead: "Your gateway or backend uses an API key to check requests. " + storedPart,
+		empty: views.Empty{
+			Title: "No API keys", Text: "Every check needs a key. Create one for each gateway or service, so that you can revoke them one by one.",
+		},
+		nameHint: "Where the key is used: “edge gateway, Frankfurt”.", life: "never",
+		scopes: []keyScope{
+			{tenants.ScopeCheck, "Check requests. A gateway needs only this scope.", true},
+			{tenants.ScopeRead, "Read the tenant's usage, denials, and settings.", false},
+			{tenants.ScopeManage, "Read, and create and revoke keys and members of the tenant.", false},
+		},
+		try: func(origin, token string, scopes []tenants.Scope) string {
+			if !slices.Contains(scopes, tenants.ScopeCheck) {
+				return ""
+			}
+			return "curl " + origin + "/v1/check \\\n  -H 'Authorization: Bearer " + token +
+				"' \\\n  -H 'Content-Type: application/json' \\\n" +
+				"  -d '{\"method\":\"GET\",\"path\":\"/\",\"attributes\":{\"user\":\"42\"}}'"
+		},
+	}
+}
+
+// page returns the frame of a page of the keyring. title is "" for the list.
+func (w *pages) keyPage(c echo.Context, k keyring, title string) views.Page {
+	above := []views.Link{{Text: k.title, URL: k.base}}
+	if title == "" {
+		title, above = k.title, nil
+	}
+	if web.TenantOf(c).ID == "" {
+		return w.settingsPage(c, title, above...)
+	}
+	return w.TenantPage(c, title, above...)
 }
 
 func (w *pages) listKeys(c echo.Context) error {
-	t := web.TenantOf(c)
-	after := c.QueryParam("after")
-	if uuid.Validate(after) != nil {
-		after = ""
-	}
-	list, err := w.cfg.Tenants.Keys(c.Request().Context(), t.ID, tenants.Filter{After: after, Limit: keysOnPage + 1})
+	k := w.keyring(c)
+	rows, err := k.list(c.Request().Context(), tenants.Filter{After: web.After(c), Limit: web.PageRows + 1})
 	if err != nil {
 		return err
 	}
-	v := views.Keys{Head: w.TenantHead(c, "/keys"), Notice: web.Notice(c), Empty: views.Empty{
-		Title: "There are no keys yet",
-		Text:  "Without a key nobody can ask for a decision. Make one for each gateway or service, so that you can revoke them one by one.",
-	}}
-	write := web.MayInTenant(c, accounts.KeysWrite)
-	if write {
-		v.NewURL = web.APIKeysURL(t) + "/new"
-		v.Empty.Link = views.Link{Text: "New key", URL: v.NewURL}
+	newURL := ""
+	if k.write {
+		newURL = k.base + "/new"
+		k.empty.Link = views.Link{Text: k.newTitle, URL: newURL}
 	}
-	if len(list) > keysOnPage {
-		list = list[:keysOnPage]
-		v.Next = web.APIKeysURL(t) + "?" + url.Values{"after": {list[keysOnPage-1].ID}}.Encode()
-	}
-	for _, k := range list {
-		v.Rows = append(v.Rows, w.apiKey(t, k, write))
-	}
-	return w.Render(c, http.StatusOK, views.KeysPage(w.TenantPage(c, "API keys"), v))
+	v := views.Keys{Title: k.title, NewTitle: k.newTitle, Lead: k.lead}
+	v.List = web.NewList(c, rows, func(key tenants.Key) string { return key.ID }, newURL, func(key tenants.Key) views.APIKey {
+		return k.row(key, w.Now())
+	})
+	v.Head, v.Empty = k.head, k.empty
+	return w.Render(c, http.StatusOK, views.KeysPage(w.keyPage(c, k, ""), v))
 }
 
-func (w *pages) apiKey(t tenants.Tenant, k tenants.Key, write bool) views.APIKey {
-	now := w.Now()
+// row returns a key as the list shows it.
+func (k *keyring) row(key tenants.Key, now time.Time) views.APIKey {
 	r := views.APIKey{
-		Name: k.Name, Hint: k.Hint, Created: views.NewMoment(k.CreatedAt, now), Expires: views.NewMoment(k.ExpiresAt, now),
+		Name: key.Name, Hint: key.Hint, Created: views.NewMoment(key.CreatedAt, now), Expires: views.NewMoment(key.ExpiresAt, now),
 		Status: "Active", Tone: "good",
 	}
-	for _, s := range k.Scopes {
+	for _, s := range key.Scopes {
 		r.Scopes = append(r.Scopes, string(s))
 	}
 	over := false
 	switch {
-	case !k.RevokedAt.IsZero() && !now.Before(k.RevokedAt):
-		r.Status, r.Tone, r.Ends, over = "Revoked", "bad", views.NewMoment(k.RevokedAt, now), true
-	case !k.ExpiresAt.IsZero() && !now.Before(k.ExpiresAt):
+	case !key.RevokedAt.IsZero() && !now.Before(key.RevokedAt):
+		r.Status, r.Tone, r.Ends, over = "Revoked", "bad", views.NewMoment(key.RevokedAt, now), true
+	case !key.ExpiresAt.IsZero() && !now.Before(key.ExpiresAt):
 		r.Status, r.Tone, over = "Expired", "bad", true
-	case !k.RevokedAt.IsZero():
-		r.Status, r.Tone, r.Ends = "Rotated, ends", "warn", views.NewMoment(k.RevokedAt, now)
+	case !key.RevokedAt.IsZero():
+		r.Status, r.Tone, r.Ends = "Rotated, ends", "warn", views.NewMoment(key.RevokedAt, now)
 	}
-	if write && !over {
-		r.RevokeURL = web.APIKeysURL(t) + "/" + k.ID + "/revoke"
-		if tenants.Rotatable(k.ExpiresAt, k.RevokedAt, now) == nil {
-			r.RotateURL = web.APIKeysURL(t) + "/" + k.ID + "/rotate"
+	if k.write && !over {
+		r.RevokeURL = k.base + "/" + key.ID + "/revoke"
+		if tenants.Rotatable(key.ExpiresAt, key.RevokedAt, now) == nil {
+			r.RotateURL = k.base + "/" + key.ID + "/rotate"
 		}
 	}
 	return r
 }
 
-func (w *pages) keyForm(c echo.Context) views.KeyForm {
-	t := web.TenantOf(c)
+func (k *keyring) form() views.KeyForm {
 	v := views.KeyForm{
-		Head: w.TenantHead(c, "/keys"), Action: web.APIKeysURL(t), Back: web.APIKeysURL(t),
-		Name: views.Input{
-			Name: "name", Label: "Name", Type: "text", Autocomplete: "off",
-			Hint: "Where it is used: “edge gateway, Frankfurt”.",
-		},
-		Scopes: views.Checks{Name: "scopes", Label: "It may"},
-		End:    web.EndingField("never", "never", web.KeyLives...),
+		Head: k.head, Title: k.newTitle, Action: k.base, Back: k.base, Name: views.TextInput("name", "Name", "", k.nameHint),
+		Scopes: views.Checks{Name: "scopes", Label: "Scopes"}, End: web.EndingField("never", k.life, web.KeyLives...),
 	}
-	for _, s := range scopesOf {
+	for _, s := range k.scopes {
 		v.Scopes.Options = append(v.Scopes.Options, views.CheckBox{
-			Name: "scope-" + string(s.scope), Label: s.label, Hint: s.hint, Checked: s.scope == tenants.ScopeCheck,
+			Name: "scope-" + string(s.scope), Label: string(s.scope), Hint: s.hint, Checked: s.checked,
 		})
 	}
 	return v
 }
 
 func (w *pages) newKeyForm(c echo.Context) error {
-	return w.showKeyForm(c, http.StatusOK, w.keyForm(c))
+	k := w.keyring(c)
+	return w.Render(c, http.StatusOK, views.KeyFormPage(w.keyPage(c, k, k.newTitle), k.form()))
 }
 
-func (w *pages) showKeyForm(c echo.Context, status int, v views.KeyForm) error {
-	return w.Render(c, status, views.KeyFormPage(w.TenantPage(c, "New key",
-		views.Link{Text: "API keys", URL: web.APIKeysURL(web.TenantOf(c))}), v))
-}
-
-// createKey makes a key and shows its token, this once.
-func (w *pages) createKey(c echo.Context) error {
-	f, err := web.Form(c, "name", "scope-check", "scope-read", "scope-manage", "life", "until")
-	if err != nil {
-		return err
-	}
-	ctx, t, v := c.Request().Context(), web.TenantOf(c), w.keyForm(c)
+// createKey creates a key. Its page is the only one that shows the token.
+func (w *pages) createKey(c echo.Context, f url.Values) error {
+	ctx, k := c.Request().Context(), w.keyring(c)
+	v := k.form()
 	v.Name.Value = f.Get("name")
 	n := tenants.NewKey{Name: strings.TrimSpace(f.Get("name"))}
-	for i, s := range scopesOf {
+	for i, s := range k.scopes {
 		box := &v.Scopes.Options[i]
 		if box.Checked = f.Get(box.Name) == "on"; box.Checked {
 			n.Scopes = append(n.Scopes, s.scope)
 		}
 	}
-	var k tenants.Key
+	var key tenants.Key
 	var token string
+	var err error
 	if n.ExpiresAt, err = web.ParseEnding(f, &v.End, w.Now(), web.KeyLives); err == nil {
-		k, token, err = w.cfg.Tenants.CreateKey(ctx, t.ID, n)
+		key, token, err = k.create(ctx, n)
 	}
 	if err == nil {
 		w.Changed(ctx)
-		return w.showToken(c, views.KeyMade{Title: "The key is ready", Lead: "It works from now on, on every node within seconds."}, k, token)
+		return w.showToken(c, k, views.KeyMade{Title: "Key created", Lead: "Every node accepts the key within seconds."}, key, token)
 	}
-	list, status, err := web.Places{
-		Inputs: []*views.Input{&v.Name, &v.End.Until}, Selects: []*views.Select{&v.End.Life}, Checks: []*views.Checks{&v.Scopes},
-		Renamed: map[string]string{"expires_at": web.EndingFieldName(v.End), "scopes/0": "scopes", "scopes/1": "scopes", "scopes/2": "scopes"},
-	}.Report(err)
-	if err != nil {
-		return err
-	}
-	v.Faults = list
-	return w.showKeyForm(c, status, v)
+	return web.Retry(err, &v, &v.Faults, nil, func(status int) error {
+		return w.Render(c, status, views.KeyFormPage(w.keyPage(c, k, k.newTitle), v))
+	})
 }
 
-// showToken is the one page that has a token: nothing keeps it.
-func (w *pages) showToken(c echo.Context, v views.KeyMade, k tenants.Key, token string) error {
-	v.Head, v.Name, v.Token, v.Back = w.TenantHead(c, "/keys"), k.Name, token, web.APIKeysURL(web.TenantOf(c))
-	if slices.Contains(k.Scopes, tenants.ScopeCheck) {
-		v.Curl = "curl " + w.Origin(c) + "/v1/check \\\n  -H 'Authorization: Bearer " + token +
-			"' \\\n  -H 'Content-Type: application/json' \\\n" +
-			"  -d '{\"method\":\"GET\",\"path\":\"/\",\"attributes\":{\"user\":\"42\"}}'"
-	}
-	c.Response().Header().Set("Cache-Control", "no-store")
-	return w.Render(c, http.StatusCreated, views.KeyMadePage(w.TenantPage(c, v.Title, views.Link{Text: "API keys", URL: v.Back}), v))
+// showToken shows the token of a key. Headgate does not keep the token.
+func (w *pages) showToken(c echo.Context, k keyring, v views.KeyMade, key tenants.Key, token string) error {
+	v.Head, v.Name, v.Token, v.Back, v.Curl = k.head, key.Name, token, k.base, k.try(w.Origin(c), token, key.Scopes)
+	return w.Render(c, http.StatusCreated, views.KeyMadePage(w.keyPage(c, k, v.Title), v))
 }
 
-// namedKey finds the key that the path names.
-func (w *pages) namedKey(c echo.Context) (tenants.Key, error) {
+// keyOf returns the key that the path names.
+func (w *pages) keyOf(c echo.Context) (keyring, tenants.Key, error) {
+	k := w.keyring(c)
 	id, err := web.PathID(c, "key")
 	if err != nil {
-		return tenants.Key{}, err
+		return k, tenants.Key{}, err
 	}
-	return w.cfg.Tenants.Key(c.Request().Context(), web.TenantOf(c).ID, id)
+	key, err := k.get(c.Request().Context(), id)
+	return k, key, err
 }
 
+// overlaps are how long a rotated key can stay valid.
 var overlaps = []web.Lifetime{
 	{Value: "0", Label: "ends at once", Length: 0},
-	{Value: "1h", Label: "goes on for an hour", Length: time.Hour},
-	{Value: "24h", Label: "goes on for 24 hours", Length: web.Day},
-	{Value: "7d", Label: "goes on for 7 days", Length: 7 * web.Day},
+	{Value: "1h", Label: "ends in an hour", Length: time.Hour},
+	{Value: "24h", Label: "ends in 24 hours", Length: web.Day},
+	{Value: "7d", Label: "ends in 7 days", Length: 7 * web.Day},
 }
 
-func (w *pages) rotateView(c echo.Context, k tenants.Key) views.Confirm {
-	t := web.TenantOf(c)
+func (k *keyring) confirm(key tenants.Key, verb string) views.Confirm {
 	v := views.Confirm{
-		Head: w.TenantHead(c, "/keys"), Title: "Rotate the key " + k.Name, Button: "Make the new key",
-		Action: web.APIKeysURL(t) + "/" + k.ID + "/rotate", Back: web.APIKeysURL(t),
-		Text: []string{
-			"You get a new key with the same name, scopes and length of life. It is shown once.",
-			"Choose how long the old one goes on beside it, so that you can change it everywhere without a gap.",
-		},
-		Facts: []views.Fact{{Name: "Key", Value: k.Hint}}, WithOverlap: true,
-		Overlap: views.Select{Name: "overlap", Label: "The old key", Value: "24h"},
+		Head: k.head, Facts: []views.Fact{{Name: "Key", Value: cmp.Or(key.Hint, key.ID)}}, Action: k.base + "/" + key.ID + "/" + verb, Back: k.base,
 	}
-	for _, l := range overlaps {
-		v.Overlap.Options = append(v.Overlap.Options, views.Option{Value: l.Value, Label: l.Label})
+	if verb == "revoke" {
+		v.Title, v.Button, v.Bad = "Revoke the key "+key.Name+"?", "Revoke the key", true
+		v.Text = []string{
+			"Every node answers requests with this key with 401 within seconds. You cannot undo this.",
+			"To replace a key without a gap, rotate it instead.",
+		}
+		return v
 	}
+	v.Title, v.Button, v.WithOverlap = "Rotate the key "+key.Name, "Create the new key", true
+	v.Text = []string{
+		"The new key has the same name, scopes, and lifetime. It is shown once.",
+		"Choose how long the old key stays valid, so that you can replace it without a gap.",
+	}
+	v.Overlap = views.Select{Name: "overlap", Label: "The old key", Value: "24h", Options: web.LifetimeOptions(overlaps)}
 	return v
 }
 
-func (w *pages) rotateForm(c echo.Context) error {
-	k, err := w.namedKey(c)
-	if err != nil {
-		return err
+// confirmKey returns the handler of the page that asks before a key is rotated or
+// revoked.
+func (w *pages) confirmKey(verb, title string) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		k, key, err := w.keyOf(c)
+		if err != nil {
+			return err
+		}
+		return w.Render(c, http.StatusOK, views.ConfirmPage(w.keyPage(c, k, title), k.confirm(key, verb)))
 	}
-	return w.ShowConfirm(c, http.StatusOK, "Rotate", "API keys", w.rotateView(c, k))
 }
 
-func (w *pages) rotateKey(c echo.Context) error {
-	f, err := web.Form(c, "overlap")
+func (w *pages) rotateKey(c echo.Context, f url.Values) error {
+	k, key, err := w.keyOf(c)
 	if err != nil {
 		return err
 	}
-	k, err := w.namedKey(c)
-	if err != nil {
-		return err
-	}
-	ctx, v := c.Request().Context(), w.rotateView(c, k)
+	ctx, v := c.Request().Context(), k.confirm(key, "rotate")
 	v.Overlap.Value = f.Get("overlap")
 	i := slices.IndexFunc(overlaps, func(l web.Lifetime) bool { return l.Value == v.Overlap.Value })
 	if i < 0 {
 		err = problem.At("/overlap", "must be one of the list")
-	} else {
-		next, token, failed := w.cfg.Tenants.RotateKey(ctx, web.TenantOf(c).ID, k.ID, overlaps[i].Length)
-		if err = failed; err == nil {
-			w.Changed(ctx)
-			old, err := w.cfg.Tenants.Key(ctx, web.TenantOf(c).ID, k.ID)
-			if err != nil {
-				return err
-			}
-			return w.showToken(c, views.KeyMade{
-				Title: "The new key is ready", Lead: "Change it where the old one is used.",
-				Rotated: true, OldEnds: views.NewMoment(old.RevokedAt, w.Now()),
-			}, next, token)
+	} else if next, token, failed := k.rotate(ctx, key.ID, overlaps[i].Length); failed == nil {
+		w.Changed(ctx)
+		old, err := k.get(ctx, key.ID)
+		if err != nil {
+			return err
 		}
+		ends := old.RevokedAt
+		if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(ends) {
+			ends = old.ExpiresAt
+		}
+		return w.showToken(c, k, views.KeyMade{
+			Title: "New key created", Lead: "Replace the old key where it is used.", Rotated: true, OldEnds: views.NewMoment(ends, w.Now()),
+		}, next, token)
+	} else {
+		err = failed
 	}
-	list, status, err := web.Places{Selects: []*views.Select{&v.Overlap}}.Report(err)
-	if err != nil {
-		return err
-	}
-	v.Faults = list
-	return w.ShowConfirm(c, status, "Rotate", "API keys", v)
+	return w.retryKey(c, k, "Rotate", v, err)
 }
 
-func (w *pages) revokeForm(c echo.Context) error {
-	k, err := w.namedKey(c)
+func (w *pages) revokeKey(c echo.Context, _ url.Values) error {
+	k, key, err := w.keyOf(c)
 	if err != nil {
 		return err
 	}
-	t := web.TenantOf(c)
-	return w.ShowConfirm(c, http.StatusOK, "Revoke", "API keys", views.Confirm{
-		Head: w.TenantHead(c, "/keys"), Title: "Revoke the key " + k.Name + "?", Button: "Revoke the key", Bad: true,
-		Text: []string{
-			"Every request with it is answered 401 at once, on every node within seconds. This cannot be undone.",
-			"To change a key without a gap, rotate it instead.",
-		},
-		Facts: []views.Fact{{Name: "Key", Value: k.Hint}}, Action: web.APIKeysURL(t) + "/" + k.ID + "/revoke", Back: web.APIKeysURL(t),
+	ctx := c.Request().Context()
+	if _, err = k.revoke(ctx, key.ID); err == nil {
+		w.Changed(ctx)
+		return c.Redirect(http.StatusSeeOther, k.base+"?done=key-revoked")
+	}
+	return w.retryKey(c, k, "Revoke", k.confirm(key, "revoke"), err)
+}
+
+func (w *pages) retryKey(c echo.Context, k keyring, title string, v views.Confirm, err error) error {
+	return web.Retry(err, &v, &v.Faults, nil, func(status int) error {
+		return w.Render(c, status, views.ConfirmPage(w.keyPage(c, k, title), v))
 	})
-}
-
-func (w *pages) revokeKey(c echo.Context) error {
-	if _, err := web.Form(c); err != nil {
-		return err
-	}
-	k, err := w.namedKey(c)
-	if err != nil {
-		return err
-	}
-	ctx, t := c.Request().Context(), web.TenantOf(c)
-	if _, err := w.cfg.Tenants.RevokeKey(ctx, t.ID, k.ID); err != nil {
-		return err
-	}
-	w.Changed(ctx)
-	return c.Redirect(http.StatusSeeOther, web.APIKeysURL(t)+"?done=key-revoked")
 }

@@ -46,43 +46,36 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	return slices.Concat(
 		w.peopleRoutes("/people", accounts.PeopleRead, accounts.PeopleWrite),
 		w.peopleRoutes(web.TenantPath+"/members", accounts.MembersRead, accounts.MembersWrite),
-		w.keyRoutes(), w.auditRoutes(), w.settingsRoutes())
+		w.keyRoutes(web.TenantPath+"/keys", accounts.KeysRead, accounts.KeysWrite),
+		w.keyRoutes(operatorKeysPath, accounts.OperatorKeysRd, accounts.OperatorKeysWr),
+		w.auditRoutes(), w.settingsRoutes())
 }
 
 // peopleRoutes are the rows of the operator's people, or of a tenant's members.
 func (w *pages) peopleRoutes(base string, read, write accounts.Action) []web.Route {
 	return []web.Route{
 		web.Get(base, read, w.listPeople),
-		web.Post(base, write, w.invite),
-		web.Post(base+"/invitations/:invitation/withdraw", write, w.withdraw),
+		web.PostForm(base, write, w.invite, "email", "role"),
+		web.PostForm(base+"/invitations/:invitation/withdraw", write, w.withdraw),
 		web.Get(base+"/:user", read, w.onePerson),
-		web.Post(base+"/:user/role", write, w.changeRole),
-		web.Post(base+"/:user/link", write, w.newLink),
-		web.Post(base+"/:user/disable", write, w.disable),
-		web.Post(base+"/:user/enable", write, w.enable),
-		web.Post(base+"/:user/remove", write, w.remove),
+		web.PostForm(base+"/:user/role", write, w.change(w.changeRole), "role"),
+		web.PostForm(base+"/:user/link", write, w.newLink),
+		web.PostForm(base+"/:user/disable", write, w.change(w.disable)),
+		web.PostForm(base+"/:user/enable", write, w.change(w.enable)),
+		web.PostForm(base+"/:user/remove", write, w.change(w.remove), "confirm"),
 	}
 }
 
-func (w *pages) keyRoutes() []web.Route {
-	const write, operatorWrite = accounts.KeysWrite, accounts.OperatorKeysWr
-	const base = web.TenantPath + "/keys"
+// keyRoutes are the rows of the keys of a tenant, or of the operator.
+func (w *pages) keyRoutes(base string, read, write accounts.Action) []web.Route {
 	return []web.Route{
-		web.Get(base, accounts.KeysRead, w.listKeys),
-		web.Post(base, write, w.createKey),
+		web.Get(base, read, w.listKeys),
+		web.PostForm(base, write, w.createKey, "name", "scope-check", "scope-read", "scope-manage", "life", "until"),
 		web.Get(base+"/new", write, w.newKeyForm),
-		web.Get(base+"/:key/rotate", write, w.rotateForm),
-		web.Post(base+"/:key/rotate", write, w.rotateKey),
-		web.Get(base+"/:key/revoke", write, w.revokeForm),
-		web.Post(base+"/:key/revoke", write, w.revokeKey),
-
-		web.Get(operatorKeysPath, accounts.OperatorKeysRd, w.listOperatorKeys),
-		web.Post(operatorKeysPath, operatorWrite, w.createOperatorKey),
-		web.Get(operatorKeysPath+"/new", operatorWrite, w.newOperatorKey),
-		web.Get(operatorKeysPath+"/:key/rotate", operatorWrite, w.rotateOperatorForm),
-		web.Post(operatorKeysPath+"/:key/rotate", operatorWrite, w.rotateOperatorKey),
-		web.Get(operatorKeysPath+"/:key/revoke", operatorWrite, w.revokeOperatorForm),
-		web.Post(operatorKeysPath+"/:key/revoke", operatorWrite, w.revokeOperatorKey),
+		web.Get(base+"/:key/rotate", write, w.confirmKey("rotate", "Rotate")),
+		web.PostForm(base+"/:key/rotate", write, w.rotateKey, "overlap"),
+		web.Get(base+"/:key/revoke", write, w.confirmKey("revoke", "Revoke")),
+		web.PostForm(base+"/:key/revoke", write, w.revokeKey),
 	}
 }
 
@@ -92,7 +85,7 @@ func (w *pages) auditRoutes() []web.Route {
 	return []web.Route{
 		web.Get("/audit", all, w.showAudit),
 		web.Get("/audit.csv", all, w.auditCSV).As(web.SlowExpensive),
-		web.Post("/audit/verify", all, w.verifyAudit).As(web.SlowExpensive),
+		web.PostForm("/audit/verify", all, w.verifyAudit).As(web.SlowExpensive),
 		web.Get("/audit/:line", all, w.showAuditLine),
 		web.Get(ofTenant, own, w.showAudit),
 		web.Get(ofTenant+".csv", own, w.auditCSV).As(web.SlowExpensive),

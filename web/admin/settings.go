@@ -29,7 +29,7 @@ func (w *pages) settingsTabs(c echo.Context, current string) []views.Tab {
 	return list
 }
 
-// settingsPage is a page below /settings, with its crumbs.
+// settingsPage returns a page below /settings with its crumbs.
 func (w *pages) settingsPage(c echo.Context, title string, above ...views.Link) views.Page {
 	p := w.Page(c, title)
 	p.Crumbs = append(append([]views.Link{{Text: "Settings", URL: "/settings"}}, above...), views.Link{Text: title})
@@ -44,16 +44,15 @@ func (w *pages) showRetention(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.KeptPage(w.settingsPage(c, "Retention"), v))
 }
 
-// actionsTold are the actions of the table of roles, in words and in the order in
-// which they are shown.
-var actionsTold = []struct {
+// roleActions are the actions of the table of roles, in its order.
+var roleActions = []struct {
 	action accounts.Action
 	words  string
 }{
-	{accounts.Check, "Ask for decisions"},
-	{accounts.Simulate, "Play scenarios"},
+	{accounts.Check, "Check requests"},
+	{accounts.Simulate, "Simulate scenarios"},
 	{accounts.TenantsList, "See all tenants, the system and the whole audit log"},
-	{accounts.TenantRead, "See a tenant: its usage, refusals, overrides, lists and audit log"},
+	{accounts.TenantRead, "See a tenant: its usage, denials, overrides, lists and audit log"},
 	{accounts.TenantWrite, "Create, change, suspend and delete tenants"},
 	{accounts.KeysRead, "See a tenant's API keys"},
 	{accounts.KeysWrite, "Create, rotate and revoke a tenant's API keys"},
@@ -69,13 +68,13 @@ var actionsTold = []struct {
 	{accounts.Self, "Change one's own name, password and sessions"},
 }
 
-// showRoles draws the table that Authorize asks.
+// showRoles shows the table of accounts.Authorize.
 func (w *pages) showRoles(c echo.Context) error {
 	v := views.RoleTable{Tabs: w.settingsTabs(c, "/settings/roles")}
 	for _, r := range accounts.Roles() {
 		v.Roles = append(v.Roles, web.RoleName(r))
 	}
-	for _, a := range actionsTold {
+	for _, a := range roleActions {
 		operator, tenant := accounts.NeededScopes(a.action)
 		r := views.RoleRow{Words: a.words, Action: string(a.action), OperatorKey: string(operator), TenantKey: string(tenant)}
 		for _, role := range accounts.Roles() {
@@ -88,15 +87,9 @@ func (w *pages) showRoles(c echo.Context) error {
 
 func (w *pages) showAbout(c echo.Context) error {
 	v := views.About{Tabs: w.settingsTabs(c, "/settings/about"), Licenses: w.AssetURL("LICENSES.txt")}
-	for _, f := range []views.AuditFact{
-		{Name: "Version", Text: w.Version()},
-		{Name: "Build", Text: w.cfg.Process.Build},
-		{Name: "Go", Text: w.cfg.Process.GoVersion},
-		{Name: "Address", Text: w.Origin(c)},
-	} {
-		if f.Text != "" {
-			v.Facts = append(v.Facts, f)
-		}
-	}
+	v.Facts.Add("Version", w.Version())
+	v.Facts.Add("Build", w.cfg.Process.Build)
+	v.Facts.Add("Go", w.cfg.Process.GoVersion)
+	v.Facts.Add("Address", w.Origin(c))
 	return w.Render(c, http.StatusOK, views.AboutPage(w.settingsPage(c, "About"), v))
 }

@@ -16,30 +16,30 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A Process is what pages tell of the process that serves them. Every field may
-// be empty: then nothing is said of it.
+// A Process describes the process that serves the pages. The pages leave out empty
+// fields.
 type Process struct {
-	// Node is its id in the fleet.
+	// Node is its id among the nodes.
 	Node string
 	// Database is the engine: "SQLite", "PostgreSQL".
 	Database string
-	// Schema gives the version of the database's schema, and the newest that this
-	// release knows.
+	// Schema returns the version of the database's schema, and the newest version that
+	// this release knows.
 	Schema func(context.Context) (version, latest int, err error)
-	// Limiter that counts, as nodes.Node has it.
+	// Limiter is the limiter in use, as in nodes.Node.
 	Limiter string
-	// Retention is how long things are kept.
+	// Retention is how long data are kept.
 	Retention []Retention
 	// GoVersion and Build say how the binary was made.
 	GoVersion, Build string
 }
 
-// A Retention is how long one kind of thing is kept.
+// A Retention is how long one kind of data is kept.
 type Retention struct {
 	What string
-	Kept time.Duration // 0: for ever
-	Most int           // of them at the same time; 0: any number
-	// Setting is the environment variable that changes it; "": it is fixed.
+	Kept time.Duration // 0: forever
+	Most int           // rows at the same time; 0: any number
+	// Setting is the environment variable that changes it. It is "" if it is fixed.
 	Setting string
 }
 
@@ -69,16 +69,11 @@ func (w *pages) liveSystem(c echo.Context) error {
 }
 
 func (w *pages) processFacts(ctx context.Context) ([]views.AuditFact, error) {
-	var list []views.AuditFact
-	add := func(name, text string) {
-		if text != "" {
-			list = append(list, views.AuditFact{Name: name, Text: text})
-		}
-	}
+	var list views.AuditFacts
 	process := w.cfg.Process
-	add("Version", w.Version())
-	add("Go", process.GoVersion)
-	add("Database", process.Database)
+	list.Add("Version", w.Version())
+	list.Add("Go", process.GoVersion)
+	list.Add("Database", process.Database)
 	if process.Schema != nil {
 		version, latest, err := process.Schema(ctx)
 		if err != nil {
@@ -88,11 +83,11 @@ func (w *pages) processFacts(ctx context.Context) ([]views.AuditFact, error) {
 		if version != latest {
 			text = fmt.Sprintf("migration %d; this release knows %d", version, latest)
 		}
-		add("Schema", text)
+		list.Add("Schema", text)
 	}
-	add("Limiter", limiterWords(process.Limiter))
+	list.Add("Limiter", limiterWords(process.Limiter))
 	for _, r := range process.Retention {
-		add(r.What, keptWords(r))
+		list.Add(r.What, keptWords(r))
 	}
 	return list, nil
 }
@@ -100,16 +95,16 @@ func (w *pages) processFacts(ctx context.Context) ([]views.AuditFact, error) {
 func limiterWords(kind string) string {
 	switch kind {
 	case nodes.LimiterRedis:
-		return "counts in Redis, shared by all nodes"
+		return "Redis, shared by all nodes"
 	case nodes.LimiterInProcess:
-		return "counts in this process"
+		return "in this process"
 	}
 	return kind
 }
 
-// keptWords says how long something is kept.
+// keptWords says how long data are kept.
 func keptWords(r Retention) string {
-	text := "kept for ever"
+	text := "kept forever"
 	if r.Kept > 0 {
 		text = "kept " + views.Duration(r.Kept).Text
 	}
@@ -119,20 +114,20 @@ func keptWords(r Retention) string {
 	return text
 }
 
-// toMend says what to do about an object that cannot be used.
-var toMend = map[string]string{
+// repairs says how to repair an object that the node cannot use.
+var repairs = map[string]string{
 	"plan":          "Open the plan, correct its draft and publish it.",
 	"policy_change": "Open the plan, correct the policy and publish it.",
 	"tenant":        "Open the tenant's settings, correct them and save.",
-	"key":           "Revoke the key and make a new one.",
-	"operator_key":  "Revoke the key and make a new one.",
-	"override":      "End the override and set it anew.",
-	"list_entry":    "Take the entry off the list and put it there anew.",
-	"block":         "End the block and set it anew.",
-	"steering":      "Look at the tenant's overrides, lists and blocks, and end those that are wrong.",
+	"key":           "Revoke the key and create a new one.",
+	"operator_key":  "Revoke the key and create a new one.",
+	"override":      "End the override and create it again.",
+	"list_entry":    "Remove the entry from the list and add it again.",
+	"block":         "End the block and create it again.",
+	"steering":      "Check the tenant's overrides, lists, and blocks, and end those that are wrong.",
 }
 
-// mostProblems is how many are shown.
+// mostProblems is the maximum number of problems on the page.
 const mostProblems = 100
 
 func (w *pages) systemProblems(c echo.Context) []views.SystemProblem {
@@ -153,7 +148,7 @@ func (w *pages) systemProblems(c echo.Context) []views.SystemProblem {
 func (w *pages) systemProblem(c echo.Context, p snapshot.Problem) views.SystemProblem {
 	v := views.SystemProblem{
 		Kind: strings.ReplaceAll(p.Kind, "_", " "), Name: cmp.Or(p.Name, p.ID), Since: views.NewMoment(p.Since, w.Now()), Kept: p.Kept,
-		What: cmp.Or(toMend[p.Kind], "Look at the log of this node."),
+		What: cmp.Or(repairs[p.Kind], "Check the log of this node."),
 	}
 	if p.Err != nil {
 		v.Why = web.Sentence(p.Err.Error())

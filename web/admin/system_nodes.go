@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// fleetView is the nodes as a page shows them.
+// fleetView returns the nodes as the page shows them.
 func (w *pages) fleetView(ctx context.Context) (views.Fleet, error) {
 	o, err := w.cfg.Nodes.Overview(ctx)
 	if err != nil {
@@ -21,7 +21,7 @@ func (w *pages) fleetView(ctx context.Context) (views.Fleet, error) {
 	f := views.Fleet{Headline: headline(&o), Tone: "good"}
 	switch {
 	case len(o.Nodes) == 0:
-		f.Tone, f.Hint = "warn", "A node tells of itself some seconds after its start."
+		f.Tone, f.Hint = "warn", "A node reports some seconds after its start."
 	case o.Unwell > 0:
 		f.Tone = "bad"
 		for i := range o.Nodes {
@@ -31,9 +31,9 @@ func (w *pages) fleetView(ctx context.Context) (views.Fleet, error) {
 		}
 	}
 	if !o.OneVersion() {
-		f.Hint = "Different versions run: " + versionWords(o.Versions) + ". That is usual during an upgrade, and works; finish it."
+		f.Hint = "Different versions run: " + versionWords(o.Versions) + ". This is normal during an upgrade. Finish the upgrade."
 	} else if len(o.Nodes) == 1 && o.Nodes[0].Limiter == nodes.LimiterInProcess {
-		f.Hint = "One node that counts by itself is a whole Headgate. Before a second one is started, give both a Redis and a PostgreSQL."
+		f.Hint = "One node needs no other services. Before you start a second node, configure Redis and PostgreSQL for both."
 	}
 	for i := range o.Nodes {
 		f.Nodes = append(f.Nodes, w.nodeView(&o.Nodes[i], &o))
@@ -41,19 +41,19 @@ func (w *pages) fleetView(ctx context.Context) (views.Fleet, error) {
 	return f, nil
 }
 
-// headline says in one line how all nodes are.
+// headline summarizes the state of all nodes in one line.
 func headline(o *nodes.Overview) string {
 	if len(o.Nodes) == 0 {
-		return "No node has told of itself yet"
+		return "No node has reported yet"
 	}
-	parts := []string{counted(len(o.Nodes), "node", "nodes")}
+	parts := []string{views.Quantity(int64(len(o.Nodes)), "node", "nodes")}
 	switch {
 	case o.Unwell == 0 && len(o.Nodes) == 1:
-		parts = append(parts, "well")
+		parts = append(parts, "healthy")
 	case o.Unwell == 0:
-		parts = append(parts, "all well")
+		parts = append(parts, "all healthy")
 	default:
-		parts = append(parts, fmt.Sprintf("%d not well", o.Unwell))
+		parts = append(parts, fmt.Sprintf("%d with problems", o.Unwell))
 	}
 	if o.Silent > 0 {
 		parts = append(parts, fmt.Sprintf("%d silent", o.Silent))
@@ -68,22 +68,14 @@ func headline(o *nodes.Overview) string {
 	return strings.Join(append(parts, "revision "+strconv.FormatInt(o.Revision, 10)), ", ")
 }
 
-func counted(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
-}
-
 func versionWords(list []nodes.Release) string {
 	words := make([]string, len(list))
 	for i, r := range list {
-		words[i] = cmp.Or(r.Version, "unknown") + " on " + counted(r.Nodes, "node", "nodes")
+		words[i] = cmp.Or(r.Version, "unknown") + " on " + views.Quantity(int64(r.Nodes), "node", "nodes")
 	}
 	return strings.Join(words, ", ")
 }
 
-// toneOf a level.
 func toneOf(l nodes.Level) string {
 	switch l {
 	case nodes.Alarm:
@@ -96,7 +88,8 @@ func toneOf(l nodes.Level) string {
 	return "good"
 }
 
-// nodeView is one node. Of a silent one only what is true for long is shown.
+// nodeView returns one node. For a silent node, it leaves out values that change
+// quickly.
 func (w *pages) nodeView(r *nodes.Report, o *nodes.Overview) views.FleetNode {
 	n := views.FleetNode{
 		ID: r.ID, Name: r.Name, This: r.ID == w.cfg.Process.Node && r.ID != "", Silent: r.Silent,
@@ -122,7 +115,7 @@ func (w *pages) nodeView(r *nodes.Report, o *nodes.Overview) views.FleetNode {
 	if r.Silent {
 		add("Last seen", views.Number{Text: seen.Text + " ago", Exact: seen.Exact}, "", "bad")
 		add("Was up", views.Duration(r.Up.Truncate(time.Second)), "", "")
-		add("Revision", word(strconv.FormatInt(r.Snapshot.Revision, 10)), "when it was last seen", "")
+		add("Revision", word(strconv.FormatInt(r.Snapshot.Revision, 10)), "in its last report", "")
 		return n
 	}
 	add("Up", views.Duration(r.Up.Truncate(time.Second)), "since "+r.StartedAt.UTC().Format("2 Jan 15:04 UTC"), "")
@@ -134,7 +127,7 @@ func (w *pages) nodeView(r *nodes.Report, o *nodes.Overview) views.FleetNode {
 	add("Confirmed", views.Number{Text: views.Duration(r.Confirmed.Truncate(time.Second)).Text + " ago", Exact: r.Confirmed.String()},
 		"by the database", "")
 	if r.Snapshot.Problems > 0 {
-		add("Problems", views.Count(int64(r.Snapshot.Problems)), "objects that it cannot use", "warn")
+		add("Problems", views.Count(int64(r.Snapshot.Problems)), "objects that the node cannot use", "warn")
 	}
 	redisFacts(r, o.At, add)
 	if f := r.Database.Refusal; !f.Since.IsZero() {
@@ -144,24 +137,24 @@ func (w *pages) nodeView(r *nodes.Report, o *nodes.Overview) views.FleetNode {
 		add("Database", views.Duration(l.P50), "median, "+views.Duration(l.P99).Text+" p99 of a read", "")
 	}
 	if d := r.Database.Report; d > 0 {
-		add("Write", views.Duration(d), "of its last report", "")
+		add("Write", views.Duration(d), "of the last report", "")
 	}
 	add("Decisions", views.Number{
 		Text:  views.Count(int64(r.Counts.Rate()+0.5)).Text + " / s",
 		Exact: strconv.FormatFloat(r.Counts.Rate(), 'f', 2, 64),
 	}, "", "")
-	add("Waiting", views.Count(r.Counts.WaitingRows), "rows of counts, "+views.Count(r.Counts.WaitingRefusals).Text+" refusals", "")
+	add("Waiting", views.Count(r.Counts.WaitingRows), "rows of counts, "+views.Count(r.Counts.WaitingRefusals).Text+" denials", "")
 	if !r.Counts.FailingSince.IsZero() {
 		add("Counts", word("not written"), "for "+views.Duration(max(0, r.Ago(r.Counts.FailingSince, o.At)).Truncate(time.Second)).Text, "bad")
 	}
 	if r.Counts.Folded+r.Counts.NotKept > 0 {
-		add("Left out", views.Count(r.Counts.Folded), "counts folded, "+views.Count(r.Counts.NotKept).Text+" refusals not kept", "warn")
+		add("Left out", views.Count(r.Counts.Folded), "counts folded, "+views.Count(r.Counts.NotKept).Text+" denials not kept", "warn")
 	}
 	add("Heap", bytesNumber(r.Process.Heap), views.Count(r.Process.Goroutines).Text+" goroutines", "")
 	return n
 }
 
-// redisFacts are what a node says of its limiter.
+// redisFacts adds what a node reports about its limiter.
 func redisFacts(r *nodes.Report, now time.Time, add func(name string, value views.Number, note, tone string)) {
 	if r.Limiter != nodes.LimiterRedis {
 		add("Limiter", views.Number{Text: "in this process", Exact: r.Limiter}, "", "")
@@ -170,7 +163,7 @@ func redisFacts(r *nodes.Report, now time.Time, add func(name string, value view
 	since := views.Duration(max(0, r.Ago(r.Redis.Since, now)).Truncate(time.Second))
 	name := strings.TrimSpace("Redis " + r.Redis.Version)
 	if !r.Redis.Reachable {
-		add(name, views.Number{Text: "away", Exact: "away for " + since.Exact}, "breaker open for "+since.Text, "bad")
+		add(name, views.Number{Text: "unreachable", Exact: "unreachable for " + since.Exact}, "breaker open for "+since.Text, "bad")
 		return
 	}
 	if f := r.Redis.Refusal; !f.Since.IsZero() {
@@ -187,11 +180,11 @@ func redisFacts(r *nodes.Report, now time.Time, add func(name string, value view
 		add("Round trip", views.Duration(l.P50), "median, "+views.Duration(l.P99).Text+" p99", "")
 	}
 	if n := r.Redis.BreakerOpened; n > 0 {
-		add("Breaker", views.Count(n), "times opened since the start", "")
+		add("Breaker", views.Count(n), "times open since the start", "")
 	}
 }
 
-// bytesNumber words a size.
+// bytesNumber returns a size for people.
 func bytesNumber(n int64) views.Number {
 	exact := views.Count(n).Exact + " bytes"
 	size := float64(n)

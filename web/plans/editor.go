@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
@@ -17,31 +17,27 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// The editor of drafts: a form, and the same draft as JSON. What is sent comes
-// back as it was typed until it is saved; nothing is kept between.
+// The editor shows a draft as a form or as JSON. The server keeps nothing of what was
+// typed before it is saved: each answer contains it.
 
-// editDraft is GET /plans/:plan/edit: the saved draft. ?policy= opens one policy.
-func (w *pages) editDraft(c echo.Context) error {
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
-	e := editor{plan: p, form: formOf(p.Draft), revision: p.DraftRevision, open: -1}
-	if slug := c.QueryParam("policy"); slug != "" {
-		e.open = slices.IndexFunc(e.form.policies, func(f policyForm) bool { return f.slug == slug })
-	}
-	return w.showEditor(c, http.StatusOK, e)
-}
-
-// An editor is the form as it is to be drawn.
+// An editor is the form on one page.
 type editor struct {
 	plan     plans.Plan
 	form     draftForm
-	revision int64 // of the draft that it began with
+	revision int64 // of the draft from which the form was drawn
 	faults   problem.Fields
 	unsaved  bool
-	next     string // the field that comes next
-	open     int    // the policy that is open; -1: none in particular
+	next     string // the field that gets the focus
+	open     int    // the policy to open; -1: none
+}
+
+// editDraft is GET /plans/:plan/edit: the saved draft. ?policy= opens one policy.
+func (w *pages) editDraft(c echo.Context, p plans.Plan) error {
+	e := editor{plan: p, form: formOf(p.Draft), revision: p.DraftRevision, open: -1}
+	if slug := c.QueryParam("policy"); slug != "" {
+		e.open = slices.IndexFunc(e.form.policies, func(f policyForm) bool { return f.fields["slug"] == slug })
+	}
+	return w.showEditor(c, http.StatusOK, e)
 }
 
 // postDraft is POST /plans/:plan/edit.
@@ -50,44 +46,41 @@ func (w *pages) postDraft(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
-	revision, err := formRevision(f.Get("revision"))
-	if err != nil {
-		return err
-	}
-	e := editor{plan: p, form: readDraft(f), revision: revision, unsaved: true, open: -1}
-	switch do := f.Get("do"); do {
-	case "save", "":
-		r := e.form.judged()
-		if e.faults = r.faults; len(e.faults) > 0 {
-			return w.showEditor(c, http.StatusUnprocessableEntity, e)
-		}
-		return w.saveDraft(c, p, r.document, revision)
-	case "json":
-		r := e.form.read()
-		if e.faults = r.faults; len(e.faults) > 0 {
-			return w.showEditor(c, http.StatusUnprocessableEntity, e)
-		}
-		text, err := documentText(r.document)
-		if err != nil {
-			return err
-		}
-		return w.showText(c, http.StatusOK, p, revision, text, nil, true)
-	default:
-		next, open, known := e.form.do(do)
-		if !known {
-			return problem.New(problem.Malformed, "the form has a button that the page does not")
-		}
-		e.next, e.open = next, open
-		return w.showEditor(c, http.StatusOK, e)
-	}
+	return w.atRevision(w.changeDraft)(c, f)
 }
 
-// saveDraft saves, or shows both drafts when somebody else was quicker. Who sends
-// the same form twice has saved it once.
+func (w *pages) changeDraft(c echo.Context, p plans.Plan, f url.Values, revision int64) error {
+	e := editor{plan: p, form: readDraft(f), revision: revision, unsaved: true, open: -1}
+	var r reading
+	switch do := f.Get("do"); do {
+	case "save", "":
+		r = e.form.validated()
+	case "json":
+		r = e.form.read()
+	default:
+		var known bool
+		if e.next, e.open, known = e.form.do(do); !known {
+			return errNoButton
+		}
+		return w.showEditor(c, http.StatusOK, e)
+	}
+	if e.faults = r.faults; len(e.faults) > 0 {
+		return w.showEditor(c, http.StatusUnprocessableEntity, e)
+	}
+	if f.Get("do") != "json" {
+		return w.saveDraft(c, p, r.document, revision)
+	}
+	text, err := documentText(r.document)
+	if err != nil {
+		return err
+	}
+	return w.showText(c, http.StatusOK, p, revision, text, nil, true)
+}
+
+var errNoButton = problem.New(problem.Malformed, "the form has a button that the page does not have")
+
+// saveDraft saves a draft, or shows both drafts if another person saved one in the
+// meantime. A form that is sent twice is saved once.
 func (w *pages) saveDraft(c echo.Context, p plans.Plan, d plans.Document, revision int64) error {
 	ctx := c.Request().Context()
 	_, err := w.cfg.Plans.SaveDraft(ctx, p.ID, d, revision)
@@ -96,11 +89,11 @@ func (w *pages) saveDraft(c echo.Context, p plans.Plan, d plans.Document, revisi
 		if failed != nil {
 			return failed
 		}
-		apart, failed := plans.Compare(now.Draft, d)
+		diff, failed := plans.Compare(now.Draft, d)
 		if failed != nil {
 			return failed
 		}
-		if !apart.Empty() {
+		if !diff.Empty() {
 			return w.showConflict(c, now, d, revision)
 		}
 		err = nil
@@ -146,8 +139,8 @@ func (w *pages) showConflict(c echo.Context, p plans.Plan, mine plans.Document, 
 	return w.Render(c, http.StatusConflict, views.DraftConflictPage(w.planPage(c, p, "Two drafts"), v))
 }
 
-// draftsBefore looks the audit log through for the draft of a revision and for
-// the line that made the one of now; nil for what it does not tell.
+// draftsBefore searches the audit log for the draft of a revision, and for the entry
+// of the current draft. Each is nil if the log does not have it.
 func (w *pages) draftsBefore(ctx context.Context, p plans.Plan, revision int64) (base *plans.Document, last *audit.Entry, err error) {
 	const most = 100
 	lines, err := w.cfg.Audit.AuditEntries(ctx, audit.Filter{Object: p.ID, Limit: most})
@@ -177,7 +170,7 @@ func (w *pages) showEditor(c echo.Context, status int, e editor) error {
 	}
 	v := views.DraftForm{
 		PlanHead: head, Action: planPath(e.plan) + "/edit", JSONURL: planPath(e.plan) + "/edit/json", Revision: strconv.FormatInt(e.revision, 10),
-		Unsaved: e.unsaved, Algorithms: algorithmChoices(true),
+		Unsaved: e.unsaved, Algorithms: algorithmOptions,
 	}
 	r := e.form.read()
 	m := marker{errors: map[string]string{}, next: e.next}
@@ -186,22 +179,12 @@ func (w *pages) showEditor(c echo.Context, status int, e editor) error {
 		if _, twice := m.errors[field]; !twice {
 			m.errors[field] = web.Sentence(f.Message)
 		}
-		message := web.Sentence(f.Message)
-		if whose := e.form.whose(field); whose != "" {
-			message = whose + ": " + web.EndSentence(f.Message)
-		}
-		v.Faults = append(v.Faults, views.Fault{Field: field, Message: message})
+		v.Faults = append(v.Faults, views.Fault{Field: field, Message: e.form.message(field, f.Message)})
 	}
 	if len(r.faults) == 0 && len(e.faults) == 0 {
-		for _, f := range w.cfg.Plans.Inspect(r.document).Warnings {
-			message := web.Sentence(f.Message)
-			if whose := e.form.whose(r.field(f.Pointer)); whose != "" {
-				message = whose + ": " + web.EndSentence(f.Message)
-			}
-			v.Warnings = append(v.Warnings, views.Fault{Message: message})
-		}
+		v.Warnings = e.form.reviewFaults(&r, w.cfg.Plans.Inspect(r.document).Warnings)
 	}
-	v.Name = m.input("name", "Name", e.form.name)
+	v.Name = m.input("name", "Name", e.form.name, "")
 	v.Description = m.lines("description", "Description", e.form.description)
 	fields, read := 4, r.document.Policies()
 	for i := range e.form.policies {
@@ -216,29 +199,12 @@ func (w *pages) showEditor(c echo.Context, status int, e editor) error {
 	return w.Render(c, status, views.DraftFormPage(w.planPage(c, e.plan, "Edit draft"), v))
 }
 
-var (
-	modeChoices = []views.Option{
-		{Value: string(enforcement.PolicyEnforce), Label: "Enforce: refuse what is beyond the limits"},
-		{Value: string(enforcement.PolicyShadow), Label: "Shadow: count, and refuse nothing"},
-		{Value: string(enforcement.PolicyOff), Label: "Off: do nothing"},
+// reviewFaults returns the faults or warnings of a review with the names of their
+// fields.
+func (f draftForm) reviewFaults(r *reading, list problem.Fields) []views.Fault {
+	var out []views.Fault
+	for _, p := range list {
+		out = append(out, views.Fault{Message: f.message(r.field(p.Pointer), p.Message)})
 	}
-	missingChoices = []views.Option{
-		{Value: string(enforcement.MissingShared), Label: "Share one counter among such requests"},
-		{Value: string(enforcement.MissingSkip), Label: "Skip: the policy does not apply"},
-		{Value: string(enforcement.MissingDeny), Label: "Deny: refuse with 403"},
-	}
-	failureChoices = []views.Option{
-		{Value: string(enforcement.OnFailureLocal), Label: "Local: each node limits by itself, with its share"},
-		{Value: string(enforcement.OnFailureOpen), Label: "Open: let requests pass"},
-		{Value: string(enforcement.OnFailureClosed), Label: "Closed: refuse with 503"},
-	}
-	consistencyChoices = []views.Option{
-		{Value: string(enforcement.Exact), Label: "Exact: every request is counted where all nodes see it"},
-		{Value: string(enforcement.Leased), Label: "Leased: nodes draw quota ahead, and answer without Redis"},
-	}
-	anchorChoices = []views.Option{
-		{Value: enforcement.FirstHit.String(), Label: "At the first request"},
-		{Value: enforcement.Clock.String(), Label: "By the clock (UTC)"},
-	}
-	commonMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
-)
+	return out
+}

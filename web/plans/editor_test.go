@@ -20,7 +20,7 @@ func TestUnreadableNumbersAreNotSaidAloud(t *testing.T) {
 		{"", "", ""},
 	} {
 		f := formOf(plans.New(plans.Content{Policies: []plans.Policy{{Slug: "a", Limits: []enforcement.Limit{{Algorithm: enforcement.GCRA, Quota: 1, Window: time.Minute}}}}}))
-		f.policies[0].limits[0].quota, f.policies[0].limits[0].burst = test.quota, test.burst
+		f.policies[0].limits[0]["quota"], f.policies[0].limits[0]["burst"] = test.quota, test.burst
 		m := marker{errors: map[string]string{}}
 		if got := m.policy(&f, 0, f.read().document.Policies()).Aloud; got != test.want {
 			t.Errorf("%q, burst %q: %q, want %q", test.quota, test.burst, got, test.want)

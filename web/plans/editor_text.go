@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 
@@ -17,11 +18,7 @@ import (
 )
 
 // editDraftText is GET /plans/:plan/edit/json.
-func (w *pages) editDraftText(c echo.Context) error {
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
+func (w *pages) editDraftText(c echo.Context, p plans.Plan) error {
 	text, err := documentText(p.Draft)
 	if err != nil {
 		return err
@@ -35,19 +32,15 @@ func (w *pages) postDraftText(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
-	revision, err := formRevision(f.Get("revision"))
-	if err != nil {
-		return err
-	}
+	return w.atRevision(w.changeDraftText)(c, f)
+}
+
+func (w *pages) changeDraftText(c echo.Context, p plans.Plan, f url.Values, revision int64) error {
 	text := f.Get("json")
 	d, err := plans.Parse([]byte(text))
 	toForm := f.Get("do") == "form"
 	if !toForm && f.Get("do") != "save" && f.Get("do") != "" {
-		return problem.New(problem.Malformed, "the form has a button that the page does not")
+		return errNoButton
 	}
 	if err == nil && !toForm {
 		err = d.Validate()
@@ -64,17 +57,17 @@ func (w *pages) postDraftText(c echo.Context) error {
 	return w.showEditor(c, http.StatusOK, editor{plan: p, form: formOf(d), revision: revision, unsaved: true, open: -1})
 }
 
-// shownFaults is how many faults of a text are shown: to find the line of one
+// shownFaults is the maximum number of faults on the page. Finding the line of a fault
 // reads the text.
 const shownFaults = 50
 
-// textFaults names the lines of faults.
+// textFaults returns faults with their lines.
 func textFaults(text string, list problem.Fields, toForm bool) []views.Fault {
 	more := len(list) - shownFaults
 	list = list[:min(len(list), shownFaults)]
 	var out []views.Fault
 	if toForm {
-		out = append(out, views.Fault{Message: "This cannot be shown as a form before it is right:"})
+		out = append(out, views.Fault{Message: "Correct the JSON to show it as a form:"})
 	}
 	for _, f := range list {
 		where := "Line " + strconv.Itoa(lineOf(text, f.Pointer))
@@ -89,9 +82,8 @@ func textFaults(text string, list problem.Fields, toForm bool) []views.Fault {
 	return out
 }
 
-// lineOf gives the line of a place in a JSON text, from 1: of the value that the
-// pointer names, or of the last one above it that is there; of what breaks the
-// syntax if that comes first.
+// lineOf returns the line of a pointer in a JSON text, from 1. If the value does not
+// exist, it is the line of the nearest value above, or of the syntax error.
 func lineOf(text, pointer string) int {
 	d := json.NewDecoder(strings.NewReader(text))
 	want := strings.Split(pointer, "/")[1:]
@@ -109,8 +101,8 @@ func lineOf(text, pointer string) int {
 	return 1 + strings.Count(text[:min(at, len(text))], "\n")
 }
 
-// offsetOf reads on to the value that the rest of a pointer names and gives the
-// offset before it, or before the last one above it; -1 when the text breaks off.
+// offsetOf reads on to the value at the rest of a pointer. It returns the offset of
+// that value, or of the nearest one above, or -1 if the text ends before.
 func offsetOf(d *json.Decoder, want []string) int {
 	start := int(d.InputOffset())
 	if len(want) == 0 {
@@ -156,8 +148,8 @@ func (w *pages) showText(c echo.Context, status int, p plans.Plan, revision int6
 		PlanHead: head, Action: planPath(p) + "/edit/json", FormURL: planPath(p) + "/edit", Revision: strconv.FormatInt(revision, 10),
 		Faults: list, Unsaved: unsaved,
 		JSON: views.Text{
-			Name: "json", Label: "The draft as the API has it", Value: text, Rows: min(40, max(12, strings.Count(text, "\n")+3)), Mono: true,
-			Hint: "What PUT /v1/plans/" + p.Slug + "/draft takes. Defaults may be left out.",
+			Name: "json", Label: "The draft as in the API", Value: text, Rows: min(40, max(12, strings.Count(text, "\n")+3)), Mono: true,
+			Hint: "The body of PUT /v1/plans/" + p.Slug + "/draft. You can leave out defaults.",
 		},
 	}
 	if len(list) > 0 {

@@ -21,11 +21,11 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// plansPage is how many plans stand on one page of the list.
+// plansPage is the number of plans on one page of the list.
 const plansPage = 25
 
-// planPath is the address of a plan. One whose slug is the address of another
-// page has its id there.
+// planPath returns the address of a plan. If its slug is the address of another page,
+// the address has its id.
 func planPath(p plans.Plan) string {
 	if p.Slug == problem.ReservedSlug {
 		return "/plans/" + p.ID
@@ -33,7 +33,7 @@ func planPath(p plans.Plan) string {
 	return "/plans/" + p.Slug
 }
 
-// planOf finds the plan that the path names.
+// planOf returns the plan that the path names.
 func (w *pages) planOf(c echo.Context) (plans.Plan, error) {
 	ref := c.Param("plan")
 	if !problem.ValidSlug(ref) && uuid.Validate(ref) != nil {
@@ -42,8 +42,7 @@ func (w *pages) planOf(c echo.Context) (plans.Plan, error) {
 	return w.cfg.Plans.Plan(c.Request().Context(), ref)
 }
 
-// inForce is the document that tenants of a plan follow; false when nothing is
-// published.
+// inForce returns the published document of a plan, or false if there is none.
 func (w *pages) inForce(ctx context.Context, p plans.Plan) (plans.Document, bool, error) {
 	if p.Published == 0 {
 		return plans.Document{}, false, nil
@@ -52,48 +51,39 @@ func (w *pages) inForce(ctx context.Context, p plans.Plan) (plans.Document, bool
 	return v.Document, err == nil, err
 }
 
-// differs reports whether the draft is not what is published.
-func (w *pages) differs(ctx context.Context, p plans.Plan) (bool, error) {
-	now, published, err := w.inForce(ctx, p)
-	if err != nil || !published {
-		return false, err
-	}
-	d, err := plans.Compare(now, p.Draft)
-	return !d.Empty(), err
+func mayEditPlans(c echo.Context) bool { return web.May(c, accounts.PlansWrite) }
+
+func tenantsWords(n int) string { return views.Quantity(int64(n), "tenant", "tenants") }
+
+// planTabs are the pages of a plan.
+var planTabs = []struct{ text, path string }{
+	{"Policies", ""}, {"Edit draft", "/edit"}, {"Changes", "/diff"}, {"Preview", "/preview"}, {"History", "/history"},
 }
 
-func mayEditPlans(c echo.Context) bool {
-	return accounts.Authorize(web.VisitorOf(c).Principal(), accounts.PlansWrite) == nil
-}
-
-// planHead is what every page of a plan begins with; tab is the path below the
-// plan of the page.
+// planHead returns the head of the pages of a plan. tab is the path of the page below
+// the plan.
 func (w *pages) planHead(c echo.Context, p plans.Plan, tab string) (views.PlanHead, error) {
 	base := planPath(p)
 	h := views.PlanHead{
-		Name: p.Draft.Name(), Slug: p.Slug, URL: base, Tenants: planCount(p.Tenants, "tenant", "tenants"), MayWrite: mayEditPlans(c),
-		Notice: web.Notice(c),
+		Name: p.Draft.Name(), Slug: p.Slug, URL: base, Tenants: tenantsWords(p.Tenants), MayWrite: mayEditPlans(c), Notice: web.Notice(c),
 	}
-	var err error
-	if h.Differs, err = w.differs(c.Request().Context(), p); err != nil {
-		return h, err
-	}
-	if p.Published > 0 {
-		h.Published = versionName(p.Published) + " in force"
-	}
-	for _, t := range []struct{ text, path string }{
-		{"Policies", ""}, {"Edit draft", "/edit"}, {"Changes", "/diff"}, {"Preview", "/preview"}, {"History", "/history"},
-	} {
+	for _, t := range planTabs {
 		if t.path != "/edit" || h.MayWrite {
 			h.Tabs = append(h.Tabs, views.Tab{Text: t.text, URL: base + t.path, Current: t.path == tab})
 		}
 	}
-	return h, nil
+	now, published, err := w.inForce(c.Request().Context(), p)
+	if err != nil || !published {
+		return h, err
+	}
+	d, err := plans.Compare(now, p.Draft)
+	h.Published, h.Differs = versionName(p.Published)+" in force", !d.Empty()
+	return h, err
 }
 
 func versionName(n int) string { return "version " + strconv.Itoa(n) }
 
-// planPage is the frame of a page of one plan.
+// planPage returns the frame of a page of one plan.
 func (w *pages) planPage(c echo.Context, p plans.Plan, title string) views.Page {
 	page := w.Page(c, title+" · "+p.Draft.Name())
 	page.Crumbs = []views.Link{{Text: "Plans", URL: "/plans"}, {Text: p.Draft.Name(), URL: planPath(p)}}
@@ -107,26 +97,17 @@ func (w *pages) planPage(c echo.Context, p plans.Plan, title string) views.Page 
 }
 
 func (w *pages) listPlans(c echo.Context) error {
-	ctx := c.Request().Context()
-	query, after := c.QueryParam("q"), c.QueryParam("after")
-	if uuid.Validate(after) != nil {
-		after = ""
-	}
-	list, err := w.cfg.Plans.Plans(ctx, plans.Filter{Query: strings.TrimSpace(query), After: after, Limit: plansPage + 1})
+	ctx, query := c.Request().Context(), c.QueryParam("q")
+	list, err := w.cfg.Plans.Plans(ctx, plans.Filter{Query: strings.TrimSpace(query), After: web.After(c), Limit: plansPage + 1})
 	if err != nil {
 		return err
 	}
-	v := views.PlanList{
-		Query: query, MayWrite: mayEditPlans(c), Notice: web.Notice(c),
-		Empty: views.Empty{Title: "There is no plan yet", Text: "A plan says what its tenants may call, and how much."},
-	}
+	v := views.PlanList{Query: query, MayWrite: mayEditPlans(c)}
+	v.Notice, v.Empty = web.Notice(c), views.Empty{Title: "No plans", Text: "A plan sets what its tenants may call, and how often."}
 	if v.MayWrite {
-		v.Empty.Link = views.Link{Text: "Make the first one", URL: "/plans/new"}
+		v.Empty.Link = views.Link{Text: "Create a plan", URL: "/plans/new"}
 	}
-	if len(list) > plansPage {
-		list = list[:plansPage]
-		v.Next = "/plans?" + url.Values{"q": {query}, "after": {list[plansPage-1].ID}}.Encode()
-	}
+	list, v.Next = web.Cut(c, list, plansPage, func(p plans.Plan) string { return p.ID })
 	for _, p := range list {
 		row, err := w.planRow(ctx, p)
 		if err != nil {
@@ -140,52 +121,49 @@ func (w *pages) listPlans(c echo.Context) error {
 func (w *pages) planRow(ctx context.Context, p plans.Plan) (views.PlanRow, error) {
 	r := views.PlanRow{
 		Name: p.Draft.Name(), Slug: p.Slug, URL: planPath(p), Policies: len(p.Draft.Policies()), Tenants: views.Count(int64(p.Tenants)),
-		Draft: "nothing but a draft",
+		Draft: "only a draft",
 	}
-	if p.Published == 0 {
-		return r, nil
-	}
-	now, _, err := w.inForce(ctx, p)
-	if err != nil {
+	now, published, err := w.inForce(ctx, p)
+	if err != nil || !published {
 		return r, err
 	}
 	d, err := plans.Compare(now, p.Draft)
-	if err != nil {
-		return r, err
-	}
 	r.Published, r.Policies, r.Draft, r.Differs = versionName(p.Published), len(now.Policies()), "as published", !d.Empty()
 	if r.Differs {
 		r.Draft = "differs"
 	}
-	return r, nil
+	return r, err
 }
 
-// newPlanView is the empty form. Plans to begin with are the first ones of the
-// list; any other can be named by the address, as "Copy" on its page does.
-func (w *pages) newPlanView(c echo.Context, from string) (views.NewPlan, error) {
+// newPlanView returns the form of a new plan. It offers to copy the first plans of the
+// list, and the plan that from names.
+func (w *pages) newPlanView(c echo.Context, q url.Values) (views.NewPlan, error) {
 	list, err := w.cfg.Plans.Plans(c.Request().Context(), plans.Filter{Limit: 200})
+	from := q.Get("from")
 	v := views.NewPlan{
-		Name: views.Input{Name: "name", Label: "Name", Type: "text", Hint: "As people read it."},
-		Slug: views.Input{
-			Name: "slug", Label: "Slug", Type: "text",
-			Hint: "As addresses and the API have it; it stays. Lower-case letters, digits and hyphens.",
-		},
+		Name: views.TextInput("name", "Name", q.Get("name"), "The name on the pages."),
+		Slug: views.TextInput("slug", "Slug", q.Get("slug"),
+			"The name in addresses and in the API. It cannot be changed. Lowercase letters, digits, and hyphens."),
 		From: views.Select{
-			Name: "from", Label: "Begin with", Value: from,
-			Options: []views.Option{{Value: "", Label: "One first policy: 120 requests per minute for each ip"}}, Optional: true,
+			Name: "from", Label: "Start with", Value: from, Optional: true,
+			Options: []views.Option{{Value: "", Label: "One policy: 120 requests per minute for each ip"}},
 		},
 	}
+	var slugs []string
 	for _, p := range list {
-		v.From.Options = append(v.From.Options, views.Option{Value: p.Slug, Label: "A copy of " + p.Slug + " (its draft)"})
+		slugs = append(slugs, p.Slug)
 	}
-	if problem.ValidSlug(from) && !slices.ContainsFunc(v.From.Options, func(o views.Option) bool { return o.Value == from }) {
-		v.From.Options = append(v.From.Options, views.Option{Value: from, Label: "A copy of " + from + " (its draft)"})
+	if problem.ValidSlug(from) && !slices.Contains(slugs, from) {
+		slugs = append(slugs, from)
+	}
+	for _, slug := range slugs {
+		v.From.Options = append(v.From.Options, views.Option{Value: slug, Label: "A copy of the draft of " + slug})
 	}
 	return v, err
 }
 
 func (w *pages) newPlanForm(c echo.Context) error {
-	v, err := w.newPlanView(c, c.QueryParam("from"))
+	v, err := w.newPlanView(c, url.Values{"from": {c.QueryParam("from")}})
 	if err != nil {
 		return err
 	}
@@ -198,30 +176,26 @@ func (w *pages) showNewPlan(c echo.Context, status int, v views.NewPlan) error {
 	return w.Render(c, status, views.NewPlanPage(page, v))
 }
 
-// firstPolicy is what a plan begins with that is not a copy.
+// firstPolicy is the policy of a plan that is not a copy.
 func firstPolicy() plans.Policy {
 	return plans.Policy{
-		Slug: "per-ip", Description: "Keeps one address from taking all.", CountBy: []string{"ip"},
+		Slug: "per-ip", Description: "Limits the requests of each address.", CountBy: []string{"ip"},
 		Limits: []enforcement.Limit{{Algorithm: enforcement.SlidingWindowCounter, Quota: 120, Window: time.Minute}},
 	}
 }
 
-func (w *pages) createPlan(c echo.Context) error {
-	f, err := web.Form(c, "slug", "name", "from")
-	if err != nil {
-		return err
-	}
-	ctx, from := c.Request().Context(), f.Get("from")
-	draft := plans.Content{Policies: []plans.Policy{firstPolicy()}}
-	var p plans.Plan
-	if from != "" {
+func (w *pages) createPlan(c echo.Context, f url.Values) error {
+	ctx, draft := c.Request().Context(), plans.Content{Policies: []plans.Policy{firstPolicy()}}
+	var err error
+	if from := f.Get("from"); from != "" {
 		var origin plans.Plan
 		if origin, err = w.cfg.Plans.Plan(ctx, from); problem.Is(err, problem.NotFound) {
-			err = problem.At("/from", "there is no such plan")
+			err = problem.At("/from", "names a plan that does not exist")
 		}
 		draft = origin.Draft.Content()
 	}
 	draft.Name = f.Get("name")
+	var p plans.Plan
 	if err == nil {
 		p, err = w.cfg.Plans.CreatePlan(ctx, f.Get("slug"), plans.New(draft))
 	}
@@ -229,40 +203,18 @@ func (w *pages) createPlan(c echo.Context) error {
 		w.Changed(ctx)
 		return c.Redirect(http.StatusSeeOther, planPath(p)+"/edit?done=plan-created")
 	}
-	v, failed := w.newPlanView(c, from)
+	v, failed := w.newPlanView(c, f)
 	if failed != nil {
 		return failed
 	}
-	v.Slug.Value, v.Name.Value = f.Get("slug"), f.Get("name")
-	if told := problemOf(err); told != nil && told.Code == "slug_taken" {
-		err = problem.At("/slug", "is taken: another plan has it")
-	}
-	for _, fault := range faultsOf(err) {
-		switch fault.Pointer {
-		case "/from":
-			v.From.Error = web.Sentence(fault.Message)
-			v.Faults = append(v.Faults, views.Fault{Field: "from", Message: "Begin with: " + web.EndSentence(fault.Message)})
-		default:
-			v.Faults = append(v.Faults, web.Places{Inputs: []*views.Input{&v.Slug, &v.Name}}.ReportAt(strings.TrimPrefix(fault.Pointer, "/"),
-				fault.Message))
-		}
-	}
-	if len(v.Faults) == 0 {
-		return err
-	}
-	return w.showNewPlan(c, http.StatusUnprocessableEntity, v)
+	return web.Retry(err, &v, &v.Faults, nil, func(status int) error { return w.showNewPlan(c, status, v) })
 }
 
-func (w *pages) showPlan(c echo.Context) error {
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
+func (w *pages) showPlan(c echo.Context, p plans.Plan) error {
 	return w.planPageWith(c, http.StatusOK, p, "", nil)
 }
 
-// planPageWith shows a plan; typed and faults are those of the form that deletes
-// it.
+// planPageWith shows a plan. typed and faults are those of the form that deletes it.
 func (w *pages) planPageWith(c echo.Context, status int, p plans.Plan, typed string, faults []views.Fault) error {
 	head, err := w.planHead(c, p, "")
 	if err != nil {
@@ -281,37 +233,23 @@ func (w *pages) planPageWith(c echo.Context, status int, p plans.Plan, typed str
 		edit = planPath(p) + "/edit"
 	}
 	v.Policies = policyCards(shown, edit)
-	for _, policy := range shown.Policies() {
-		v.Shadow = v.Shadow || published && policy.Mode == enforcement.PolicyShadow
-	}
+	v.Shadow = published && slices.ContainsFunc(shown.Policies(), func(p plans.Policy) bool { return p.Mode == enforcement.PolicyShadow })
 	if head.MayWrite && p.Tenants == 0 {
 		v.Delete = &views.DeletePlan{
 			URL: planPath(p) + "/delete", Revision: strconv.FormatInt(p.Revision, 10), Faults: faults,
-			Confirm: views.Input{Name: "confirm", Label: "Type " + p.Slug + " to confirm", Type: "text", Autocomplete: "off", Value: typed},
+			Confirm: views.TextInput("confirm", "Type "+p.Slug+" to confirm", typed, ""),
 		}
 		if len(faults) > 0 {
-			v.Delete.Confirm.Error = "Is not the slug: nothing was deleted."
+			v.Delete.Confirm.Error = faults[0].Message
 		}
 	}
 	return w.Render(c, status, views.PlanReadPage(w.planPage(c, p, "Plan"), v))
 }
 
-func (w *pages) deletePlan(c echo.Context) error {
-	f, err := web.Form(c, "revision", "confirm")
-	if err != nil {
-		return err
-	}
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
-	revision, err := formRevision(f.Get("revision"))
-	if err != nil {
-		return err
-	}
+func (w *pages) deletePlan(c echo.Context, p plans.Plan, f url.Values, revision int64) error {
 	if strings.TrimSpace(f.Get("confirm")) != p.Slug && p.Tenants == 0 {
 		return w.planPageWith(c, http.StatusUnprocessableEntity, p, f.Get("confirm"),
-			[]views.Fault{{Field: "confirm", Message: "What you typed is not the slug: nothing was deleted."}})
+			[]views.Fault{{Field: "confirm", Message: "This is not the slug: nothing was deleted."}})
 	}
 	if err := w.cfg.Plans.DeletePlan(c.Request().Context(), p.ID, revision); err != nil {
 		return err
@@ -320,7 +258,7 @@ func (w *pages) deletePlan(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, "/plans?done=plan-deleted")
 }
 
-// formRevision reads the revision that a form was drawn at.
+// formRevision reads the revision at which a form was drawn.
 func formRevision(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 {
@@ -329,19 +267,10 @@ func formRevision(text string) (int64, error) {
 	return n, nil
 }
 
-// problemOf gives the problem in an error; nil without one.
-func problemOf(err error) *problem.Problem {
-	told := (*problem.Problem)(nil)
-	if !errors.As(err, &told) {
-		return nil
-	}
-	return told
-}
-
-// faultsOf gives the places at fault.
+// faultsOf returns the fields of a problem.
 func faultsOf(err error) problem.Fields {
-	if told := problemOf(err); told != nil {
-		return told.Fields
+	if p := (*problem.Problem)(nil); errors.As(err, &p) {
+		return p.Fields
 	}
 	return nil
 }

@@ -16,23 +16,22 @@ import (
 )
 
 const (
-	// looks is how often what is left is looked at, besides at the edges of
-	// windows: often enough for a line.
+	// looks is the number of peeks that draw the line of the remaining quota, in
+	// addition to those at the edges of windows.
 	looks = 120
-	// maxEdges is how many edges of windows are looked at.
+	// maxEdges is the maximum number of edges of windows with a peek.
 	maxEdges = 60
-	// maxArrivals leaves a simulation room for the looks.
+	// maxArrivals leaves room for the peeks in a simulation.
 	maxArrivals = simulation.MaxOneRepetitions - looks - 2*maxEdges - 2
-	// shownScenarios is how many bytes of scenarios stand on the page; more is to
-	// be downloaded.
+	// shownScenarios is the maximum size of the scenarios on the page, in bytes. Larger
+	// ones can be downloaded.
 	shownScenarios = 6 << 10
 )
 
 // playground is GET /playground.
 func (w *pages) playground(c echo.Context) error {
-	g := readGame(c.QueryParams())
+	g := readPlayForm(c.QueryParams())
 	v := g.form()
-	status := http.StatusOK
 	var list []*played
 	err := g.faults.Err()
 	for _, l := range lanes {
@@ -45,18 +44,12 @@ func (w *pages) playground(c echo.Context) error {
 		}
 	}
 	if err != nil {
-		at := web.Places{
-			Inputs:  []*views.Input{&v.Quota, &v.Window, &v.Burst, &v.Requests, &v.Every, &v.Seed, &v.Cost, &v.Duration, &v.Times},
-			Selects: []*views.Select{&v.Anchor, &v.Pattern},
-			Renamed: map[string]string{
-				"limits/0/quota": "quota", "limits/0/window": "window", "limits/0/burst": "burst",
-				"limits/0/anchor": "anchor",
-			},
+		renamed := map[string]string{
+			"limits/0/quota": "quota", "limits/0/window": "window", "limits/0/burst": "burst", "limits/0/anchor": "anchor",
 		}
-		if v.Faults, status, err = at.Report(err); err != nil {
-			return err
-		}
-		return w.Render(c, status, views.PlaygroundPage(w.Page(c, "Playground"), v))
+		return web.Retry(err, &v, &v.Faults, renamed, func(status int) error {
+			return w.Render(c, status, views.PlaygroundPage(w.Page(c, "Playground"), v))
+		})
 	}
 	for _, p := range list {
 		v.Lanes = append(v.Lanes, p.lane(g))
@@ -72,13 +65,13 @@ func (w *pages) playground(c echo.Context) error {
 	if len(scenarios) <= shownScenarios {
 		v.Command = "headgate simulate <<'END'\n" + scenarios + "END"
 	}
-	return w.Render(c, status, views.PlaygroundPage(w.Page(c, "Playground"), v))
+	return w.Render(c, http.StatusOK, views.PlaygroundPage(w.Page(c, "Playground"), v))
 }
 
-// playedScenarios is GET /playground/scenarios: what the page plays, one scenario
-// a line, for headgate simulate.
+// playedScenarios is GET /playground/scenarios: the scenarios of the page, one on each
+// line, for headgate simulate.
 func (w *pages) playedScenarios(c echo.Context) error {
-	g := readGame(c.QueryParams())
+	g := readPlayForm(c.QueryParams())
 	if err := g.faults.Err(); err != nil {
 		return err
 	}
@@ -90,10 +83,10 @@ func (w *pages) playedScenarios(c echo.Context) error {
 	return c.Blob(http.StatusOK, "application/x-ndjson", []byte(text))
 }
 
-// lengthWords are milliseconds as "59.5s", "1m9.5s".
+// lengthWords returns milliseconds as "59.5s", "1m9.5s".
 func lengthWords(ms int64) string { return views.Elapsed(time.Duration(ms) * time.Millisecond) }
 
-// perUnit is how long a bucket takes for one unit, about.
+// perUnit returns the approximate time in which a bucket gains one unit.
 func perUnit(l enforcement.Limit) time.Duration {
 	if l.Quota == 0 {
 		return 0
@@ -101,7 +94,7 @@ func perUnit(l enforcement.Limit) time.Duration {
 	return (l.Window / time.Duration(l.Quota)).Round(time.Microsecond)
 }
 
-// ratio is a/b with two digits behind the point, but for zeros.
+// ratio returns a/b with at most two decimals.
 func ratio(a, b int64) string {
 	return strings.TrimRight(strings.TrimRight(strconv.FormatFloat(float64(a)/float64(b), 'f', 2, 64), "0"), ".")
 }

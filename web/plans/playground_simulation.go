@@ -16,16 +16,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// wireLimit and the others are a scenario as simulation reads it.
-type wireLimit struct {
-	Name      string `json:"name"`
-	Algorithm string `json:"algorithm"`
-	Quota     int64  `json:"quota"`
-	Window    string `json:"window"`
-	Burst     int64  `json:"burst,omitempty"`
-	Anchor    string `json:"anchor,omitempty"`
-}
-
+// wireStep and wireScenario are a scenario as internal/simulation reads it.
 type wireStep struct {
 	At     int64  `json:"at_ms"`
 	Op     string `json:"op,omitempty"`
@@ -34,25 +25,17 @@ type wireStep struct {
 }
 
 type wireScenario struct {
-	ID     string      `json:"id"`
-	Start  int64       `json:"start_ms"`
-	Limits []wireLimit `json:"limits"`
-	Steps  []wireStep  `json:"steps"`
+	ID     string              `json:"id"`
+	Start  int64               `json:"start_ms"`
+	Limits []enforcement.Limit `json:"limits"`
+	Steps  []wireStep          `json:"steps"`
 }
 
-func wireOf(l enforcement.Limit) wireLimit {
-	out := wireLimit{Name: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, Window: enforcement.FormatWindow(l.Window), Burst: l.Burst}
-	if l.Algorithm.Windowed() {
-		out.Anchor = l.Anchor.String()
-	}
-	return out
-}
-
-// scenario is a lane for headgate simulate. With looks it also asks, charging
-// nothing, what is left in between.
-func (g *game) scenario(a enforcement.Algorithm, withLooks bool) wireScenario {
+// scenario returns a lane for headgate simulate. With looks, it has peeks between the
+// requests.
+func (g *playForm) scenario(a enforcement.Algorithm, withLooks bool) wireScenario {
 	window := g.window.Milliseconds()
-	s := wireScenario{ID: a.String(), Start: (epoch + window - 1) / window * window, Limits: []wireLimit{wireOf(g.limit(a))}}
+	s := wireScenario{ID: a.String(), Start: (epoch + window - 1) / window * window, Limits: []enforcement.Limit{g.limit(a)}}
 	var peeks []int64
 	if withLooks {
 		peeks = g.looks()
@@ -77,12 +60,12 @@ func (g *game) scenario(a enforcement.Algorithm, withLooks bool) wireScenario {
 	return s
 }
 
-// looks are the instants at which what is left is looked at.
-func (g *game) looks() []int64 {
+// looks returns the instants of the peeks.
+func (g *playForm) looks() []int64 {
 	duration, window := g.duration.Milliseconds(), g.window.Milliseconds()
 	var at []int64
 	for i := range int64(looks + 1) {
-		at = append(at, min(duration*i/looks, duration-1)) // at the end is already the next window
+		at = append(at, min(duration*i/looks, duration-1)) // the end belongs to the next window
 	}
 	if duration/window <= maxEdges {
 		for edge := window; edge < duration; edge += window {
@@ -93,11 +76,10 @@ func (g *game) looks() []int64 {
 	return slices.Compact(at)
 }
 
-// A played lane is what the simulation answered.
+// A played is the answer of the simulation for one lane.
 type played struct {
-	limit enforcement.Limit
-	// Of each arrival: how many passed, what was left, and when it would pass again.
-	answers []playedAnswer
+	limit   enforcement.Limit
+	answers []playedAnswer // by arrival
 	left    []views.LanePoint
 }
 
@@ -107,13 +89,12 @@ type playedAnswer struct {
 	retry                     *int64 // nil: never
 }
 
-// play has the simulation decide a lane. What is wrong with the limit is told as
-// the form names it.
-func (w *pages) play(ctx context.Context, g *game, a enforcement.Algorithm) (*played, error) {
+// play runs one lane in the simulation.
+func (w *pages) play(ctx context.Context, g *playForm, a enforcement.Algorithm) (*played, error) {
 	scenario := g.scenario(a, true)
 	text, err := json.Marshal(scenario)
 	if err == nil && len(text) > simulation.MaxOneBytes {
-		scenario = g.scenario(a, false) // so many requests draw the line themselves
+		scenario = g.scenario(a, false) // with so many requests, the line needs no peeks
 		text, err = json.Marshal(scenario)
 	}
 	if err != nil {
@@ -125,7 +106,7 @@ func (w *pages) play(ctx context.Context, g *game, a enforcement.Algorithm) (*pl
 			field = "times"
 		}
 		return nil, problem.At("/"+field,
-			"come at %s different instants, which is more than one simulation takes: ask for fewer, or for a shorter duration",
+			"arrive at %s different instants, which is too many for one simulation: use fewer requests or a shorter duration",
 			views.Count(int64(len(g.arrivals))).Exact)
 	}
 	line, err := w.cfg.Simulate(ctx, text)
@@ -170,8 +151,8 @@ func (w *pages) play(ctx context.Context, g *game, a enforcement.Algorithm) (*pl
 	return p, nil
 }
 
-// scenarios are the lanes as headgate simulate reads them.
-func (g *game) scenarios() (string, error) {
+// scenarios returns the lanes for headgate simulate.
+func (g *playForm) scenarios() (string, error) {
 	var b strings.Builder
 	for _, l := range lanes {
 		if !slices.Contains(g.chosen, l.algorithm) {
@@ -187,11 +168,11 @@ func (g *game) scenarios() (string, error) {
 	return b.String(), nil
 }
 
-// lane is what was decided, as the page draws it.
-func (p *played) lane(g *game) views.Lane {
+// lane returns the decisions as the page draws them.
+func (p *played) lane(g *playForm) views.Lane {
 	v := views.Lane{
 		Algorithm: p.limit.Algorithm.String(), Aloud: plans.Describe(p.limit), Quota: g.quota, Duration: g.duration, Window: g.window,
-		Holds: web.Capacity(&enforcement.RuleLimit{Limit: p.limit}), Points: p.left,
+		Holds: p.limit.Capacity(), Points: p.left,
 	}
 	for _, l := range lanes {
 		if l.algorithm == p.limit.Algorithm {
@@ -199,8 +180,8 @@ func (p *played) lane(g *game) views.Lane {
 		}
 	}
 	for _, a := range p.answers {
-		d := views.LaneMark{At: a.at, Allowed: a.allowed, Refused: a.n - a.allowed, Left: a.remaining}
-		if d.Refused > 0 {
+		d := views.LaneMark{At: a.at, Allowed: a.allowed, Denied: a.n - a.allowed, Left: a.remaining}
+		if d.Denied > 0 {
 			d.Again = "never"
 			if a.retry != nil {
 				d.Again = lengthWords(*a.retry)
@@ -208,28 +189,28 @@ func (p *played) lane(g *game) views.Lane {
 		}
 		v.Marks = append(v.Marks, d)
 		v.Allowed += d.Allowed
-		v.Refused += d.Refused
+		v.Denied += d.Denied
 	}
 	v.Run, v.RunAt = p.longestRun()
 	v.Most, v.MostFrom = p.most(g)
-	v.Limit = web.JSONText(wireOf(p.limit))
+	v.Limit = web.JSONText(p.limit)
 	v.Sentence = p.sentence(g, &v)
 	return v
 }
 
-// longestRun is the most requests in a row that were refused, and when the first
-// of them came.
+// longestRun returns the length of the longest run of denied requests, and the instant
+// of its first one.
 func (p *played) longestRun() (longest, from int64) {
 	run, began := int64(0), int64(0)
 	for _, a := range p.answers {
-		if a.allowed > 0 { // of one instant the first pass
+		if a.allowed > 0 { // of one instant, the first ones pass
 			run = 0
 		}
-		if refused := a.n - a.allowed; refused > 0 {
+		if denied := a.n - a.allowed; denied > 0 {
 			if run == 0 {
 				began = a.at
 			}
-			if run += refused; run > longest {
+			if run += denied; run > longest {
 				longest, from = run, began
 			}
 		}
@@ -237,10 +218,10 @@ func (p *played) longestRun() (longest, from int64) {
 	return longest, from
 }
 
-// most is the most units that passed in any one window, wherever it begins: the
-// windows that begin with a request that passed are enough. A window has its
-// beginning and not its end.
-func (p *played) most(g *game) (most, from int64) {
+// most returns the maximum number of units that passed in any window, and the start of
+// that window. It checks the windows that start with an allowed request. A window
+// includes its start, but not its end.
+func (p *played) most(g *playForm) (most, from int64) {
 	window, units, last := g.window.Milliseconds(), int64(0), 0
 	for i := range p.answers {
 		for last < len(p.answers) && p.answers[last].at < p.answers[i].at+window {
@@ -255,8 +236,8 @@ func (p *played) most(g *game) (most, from int64) {
 	return most, from
 }
 
-// sentence says what the algorithm does with the pattern, from its numbers.
-func (p *played) sentence(g *game, v *views.Lane) string {
+// sentence describes the result.
+func (p *played) sentence(g *playForm, v *views.Lane) string {
 	count := func(n int64) string { return views.Count(n).Exact }
 	window, units := views.Elapsed(g.window), "requests"
 	if g.cost != 1 {
@@ -265,17 +246,17 @@ func (p *played) sentence(g *game, v *views.Lane) string {
 	var parts []string
 	first := slices.IndexFunc(p.answers, func(a playedAnswer) bool { return a.allowed < a.n })
 	if first < 0 {
-		parts = append(parts, "Refuses nothing.")
+		parts = append(parts, "Denies nothing.")
 	} else {
-		parts = append(parts, fmt.Sprintf("Refuses %s of %s, the first at %s.", count(v.Refused), count(v.Allowed+v.Refused),
+		parts = append(parts, fmt.Sprintf("Denies %s of %s requests, the first at %s.", count(v.Denied), count(v.Allowed+v.Denied),
 			lengthWords(p.answers[first].at)))
 	}
 	switch {
 	case v.Most > g.quota && g.quota > 0:
-		parts = append(parts, fmt.Sprintf("Lets %s %s pass in the %s from %s, %s times the quota of %s%s.",
+		parts = append(parts, fmt.Sprintf("Allows %s %s in the %s from %s: %s times the quota of %s%s.",
 			count(v.Most), units, window, lengthWords(v.MostFrom), ratio(v.Most, g.quota), count(g.quota), p.because(g, v)))
 	case v.Most > 0:
-		parts = append(parts, fmt.Sprintf("In no %s do more than %s %s pass, of a quota of %s.", window, count(v.Most), units, count(g.quota)))
+		parts = append(parts, fmt.Sprintf("Allows at most %[2]s %[3]s in any %[1]s; the quota is %[4]s.", window, count(v.Most), units, count(g.quota)))
 	}
 	if first < 0 {
 		return strings.Join(parts, " ")
@@ -283,35 +264,35 @@ func (p *played) sentence(g *game, v *views.Lane) string {
 	a := p.answers[first]
 	switch {
 	case a.retry == nil:
-		parts = append(parts, "It never holds as many as one request takes.")
+		parts = append(parts, "The limit can never hold the cost of one request.")
 	case p.limit.Algorithm == enforcement.SlidingWindowCounter:
 		parts = append(parts,
-			fmt.Sprintf("At that first refusal it counts %s, the window before in proportion, and the next would pass %s later.",
+			fmt.Sprintf("At the first denial it counts %s, with the previous window in proportion. The next request would pass %s later.",
 				count(v.Holds-a.remaining), lengthWords(*a.retry)))
 	case p.limit.Algorithm == enforcement.SlidingWindowLog:
 		parts = append(parts,
-			fmt.Sprintf("At that first refusal it remembers %s, and the next would pass when enough of them are %s old, %s later.",
+			fmt.Sprintf("At the first denial it stores %s. The next request would pass when enough of them are %s old, %s later.",
 				count(v.Holds-a.remaining), window, lengthWords(*a.retry)))
 	case p.limit.Algorithm == enforcement.FixedWindow:
-		parts = append(parts, fmt.Sprintf("At that first refusal its window has %s left, and the next would pass %s later.",
+		parts = append(parts, fmt.Sprintf("At the first denial the window ends in %s. The next request would pass %s later.",
 			lengthWords(a.reset), lengthWords(*a.retry)))
 	default:
-		parts = append(parts, fmt.Sprintf("It begins with %s and gains one each %s: of the %s %s that pass, %s are of what it gained.",
+		parts = append(parts, fmt.Sprintf("It starts with %s and gains one every %s: of the %s %s that pass, it gained %s.",
 			count(v.Holds), views.Elapsed(perUnit(p.limit)), count(v.Allowed*g.cost), units, count(max(0, v.Allowed*g.cost-v.Holds))))
 	}
 	return strings.Join(parts, " ")
 }
 
-// because says why more than the quota pass in one window.
-func (p *played) because(g *game, v *views.Lane) string {
+// because says why more than the quota passed in one window.
+func (p *played) because(g *playForm, v *views.Lane) string {
 	i := slices.IndexFunc(p.answers, func(a playedAnswer) bool { return a.at == v.MostFrom })
 	switch {
 	case p.limit.Algorithm == enforcement.FixedWindow && i >= 0:
-		return ", as its count begins anew at " + lengthWords(p.answers[i].at+p.answers[i].reset)
+		return ", because its count starts at zero at " + lengthWords(p.answers[i].at+p.answers[i].reset)
 	case p.limit.Algorithm == enforcement.SlidingWindowCounter:
-		return ", as it takes the window before for spread evenly"
+		return ", because it assumes that the previous window was even"
 	case p.limit.Algorithm.Bucket():
-		return fmt.Sprintf(": what the bucket held, up to %s, and what it gained meanwhile", views.Count(v.Holds).Exact)
+		return fmt.Sprintf(": the units in the bucket, up to %s, and those that it gained", views.Count(v.Holds).Exact)
 	}
 	return ""
 }

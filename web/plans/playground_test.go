@@ -40,7 +40,7 @@ func TestPatternsComeWhenTheySay(t *testing.T) {
 		"own times":      {playing("pattern", "own", "times", "2, 0.5;1500ms 0x3 2s", "duration", "1m"), "0x3 500 1500 2000x2"},
 		"own in minutes": {playing("pattern", "own", "times", "1.5m 1h", "duration", "2h"), "90000 3600000"},
 	} {
-		g := readGame(c.query)
+		g := readPlayForm(c.query)
 		if c.want == "" {
 			if g.faults.Err() == nil {
 				t.Errorf("%s is taken", name)
@@ -60,7 +60,7 @@ func TestPatternsComeWhenTheySay(t *testing.T) {
 		}
 	}
 	of := func(seed string) []arrival {
-		return readGame(playing("pattern", "random", "requests", "1000", "every", "1m", "duration", "4m", "seed", seed)).arrivals
+		return readPlayForm(playing("pattern", "random", "requests", "1000", "every", "1m", "duration", "4m", "seed", seed)).arrivals
 	}
 	var n int64
 	for _, a := range of("1") {
@@ -76,7 +76,7 @@ func TestMostInAnyWindowIsExact(t *testing.T) {
 	t.Parallel()
 	dice := rand.New(rand.NewPCG(3, 4))
 	for range 300 {
-		g := &game{window: time.Duration(1+dice.Int64N(40)) * time.Millisecond, cost: dice.Int64N(4)}
+		g := &playForm{window: time.Duration(1+dice.Int64N(40)) * time.Millisecond, cost: dice.Int64N(4)}
 		var p played
 		at := int64(0)
 		for range dice.IntN(30) {
@@ -121,10 +121,13 @@ func TestLongestRun(t *testing.T) {
 // The limit to use in a plan is one that plans accept.
 func TestPlayedLimitFitsAPlan(t *testing.T) {
 	t.Parallel()
-	g := readGame(playing("burst", "20", "anchor", "first_hit"))
+	g := readPlayForm(playing("burst", "20", "anchor", "first_hit"))
 	for _, l := range lanes {
-		text := web.JSONText(wireOf(g.limit(l.algorithm)))
-		var read wireLimit
+		text := web.JSONText(g.limit(l.algorithm))
+		var read struct {
+			Algorithm, Window, Anchor string
+			Burst                     int64
+		}
 		if err := json.Unmarshal([]byte(text), &read); err != nil {
 			t.Fatal(err)
 		}

@@ -2,6 +2,7 @@ package plans
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,15 +18,11 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// previewSpans are the times that a draft can be held against.
+// previewSpans are the times for which a draft can be replayed.
 var previewSpans = []string{"6h", "24h", "7d"}
 
 // previewPlan is GET /plans/:plan/preview.
-func (w *pages) previewPlan(c echo.Context) error {
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
+func (w *pages) previewPlan(c echo.Context, p plans.Plan) error {
 	name := c.QueryParam("range")
 	if !slices.Contains(previewSpans, name) {
 		name = "24h"
@@ -59,11 +56,11 @@ func (w *pages) previewPlan(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.PlanPreviewPage(w.planPage(c, made.Plan, "Preview"), v))
 }
 
-// previewSpan says what time the figures are of: of one that was cut, first what
-// is left.
+// previewSpan returns the time of the figures. If the counts do not cover the whole
+// time, it starts with the part that they cover.
 func previewSpan(asked web.Preset, p preview.Preview) string {
 	if p.Clipped != "" {
-		return spanWords(p.From, p.To) + ": of " + strings.ToLower(asked.Label[:1]) + asked.Label[1:] + ", what can be told"
+		return spanWords(p.From, p.To) + ": the part of " + strings.ToLower(asked.Label[:1]) + asked.Label[1:] + " that has counts"
 	}
 	return asked.Label + ", " + spanWords(p.From, p.To)
 }
@@ -78,24 +75,23 @@ func previewNotes(p preview.Preview) []string {
 		out = append(out, web.Sentence(p.Clipped))
 	}
 	if p.Left > 0 {
-		out = append(out, planCount(p.Left, "tenant of the plan is", "tenants of the plan are")+
-			" not in these figures: the plan has more than can be read at once.")
+		out = append(out, views.Quantity(int64(p.Left), "tenant of the plan is", "tenants of the plan are")+
+			" not in these figures, because the plan has too many tenants to read.")
 	}
 	if p.Joined > 0 {
-		out = append(out, planCount(p.Joined, "tenant was", "tenants were")+" put on the plan within this time and left out.")
+		out = append(out, views.Quantity(int64(p.Joined), "tenant", "tenants")+" got the plan in this time and are left out.")
 	}
 	return out
 }
 
 func previewTiles(p preview.Preview) []views.Tile {
 	tiles := []views.Tile{
-		{Label: "Requests", Value: views.Count(p.Requests), Note: strconv.Itoa(p.Active) + " of " + planCount(p.Tenants, "tenant", "tenants") +
-			" asked something"},
-		{Label: "Refused by what is published", Value: views.Count(p.Refused), Note: views.Percent(p.Refused, p.Requests).Text + " of requests"},
+		{Label: "Requests", Value: views.Count(p.Requests), Note: strconv.Itoa(p.Active) + " of " + tenantsWords(p.Tenants) + " sent requests"},
+		{Label: "Denied by the published version", Value: views.Count(p.Refused), Note: views.Percent(p.Refused, p.Requests).Text + " of requests"},
 	}
 	would := views.Tile{
-		Label: "Refused by the draft", Value: views.Number{Text: "not known", Exact: "a policy needs shadow"},
-		Note: "a policy that would be enforced needs shadow",
+		Label: "Denied by the draft", Value: views.Number{Text: "unknown", Exact: "a policy needs shadow"},
+		Note: "an enforced policy of the draft needs shadow",
 	}
 	if p.Total != nil {
 		would.Value, would.Note = boundsNumber(*p.Total), views.Percent(p.Total.High, p.Requests).Text+" of requests, at most"
@@ -106,7 +102,7 @@ func previewTiles(p preview.Preview) []views.Tile {
 	return append(tiles, would)
 }
 
-// boundsNumber is "12" or "12 to 40".
+// boundsNumber returns "12" or "12 – 40".
 func boundsNumber(b preview.Bounds) views.Number {
 	low, high := views.Count(b.Low), views.Count(b.High)
 	if b.Low == b.High {
@@ -116,9 +112,9 @@ func boundsNumber(b preview.Bounds) views.Number {
 }
 
 var certainties = map[preview.Certainty]views.ModeBadge{
-	preview.Exact:       {Text: "exact", Tone: "good", Title: "as it was counted"},
-	preview.Estimated:   {Text: "estimated", Tone: "warn", Title: "from counts of each minute, with bounds that hold"},
-	preview.NeedsShadow: {Text: "needs shadow", Tone: "violet", Title: "nothing that was counted can say"},
+	preview.Exact:       {Text: "exact", Tone: "good", Title: "computed from the counts"},
+	preview.Estimated:   {Text: "estimated", Tone: "warn", Title: "computed from counts per minute, with bounds"},
+	preview.NeedsShadow: {Text: "needs shadow", Tone: "violet", Title: "the counts do not show it"},
 }
 
 func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *preview.Policy) views.PreviewPolicy {
@@ -133,15 +129,15 @@ func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *pre
 		v.Notes = append(v.Notes, web.Sentence(n))
 	}
 	if p.Published != nil {
-		v.Figures = append(v.Figures, drawFigure(v.ID+"-published", "Refused as published", p.Requests, p.Published))
+		v.Figures = append(v.Figures, drawFigure(v.ID+"-published", "Denied as published", p.Requests, p.Published))
 	}
 	if p.Shadow != nil {
-		v.Figures = append(v.Figures, drawFigure(v.ID+"-shadow", "Would have refused, in shadow", p.Requests, p.Shadow))
+		v.Figures = append(v.Figures, drawFigure(v.ID+"-shadow", "Would have denied, in shadow", p.Requests, p.Shadow))
 	}
 	if p.Draft != nil && p.Change != preview.Removed {
-		title := "The draft would refuse"
+		title := "The draft would deny"
 		if p.Mode == enforcement.PolicyShadow {
-			title = "The draft would refuse, were it enforced"
+			title = "The draft would deny if it were enforced"
 		}
 		v.Figures = append(v.Figures, drawFigure(v.ID+"-draft", title, p.Requests, p.Draft))
 	}
@@ -151,21 +147,20 @@ func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *pre
 	return v
 }
 
-// drawShadow is a policy that is published in shadow: what it would have refused,
-// of whom and where.
+// drawShadow returns what a policy that is published in shadow would have denied.
 func drawShadow(p *preview.Policy) views.PreviewPolicy {
 	v := views.PreviewPolicy{ID: "preview-" + p.Slug, Slug: p.Slug}
-	f := drawFigure(v.ID+"-live", "Would refuse", p.Requests, p.Shadow)
+	f := drawFigure(v.ID+"-live", "Would deny", p.Requests, p.Shadow)
 	const named = 3
 	var routes []string
 	for _, r := range p.Shadow.Routes[:min(named, len(p.Shadow.Routes))] {
 		routes = append(routes, r.Route)
 	}
 	if more := len(p.Shadow.Routes) - len(routes); more > 0 {
-		routes = append(routes, planCount(more, "more", "more"))
+		routes = append(routes, views.Count(int64(more)).Text+" more")
 	}
-	if f.Summary = planCount(p.Shadow.AllTenants, "tenant", "tenants"); len(routes) > 0 {
-		f.Summary += ": " + listed(routes, "and")
+	if f.Summary = tenantsWords(p.Shadow.AllTenants); len(routes) > 0 {
+		f.Summary += ": " + web.ListWords(routes)
 	}
 	v.Figures = []views.Figure{f}
 	return v
@@ -178,10 +173,10 @@ func drawFigure(id, title string, requests int64, f *preview.Figure) views.Figur
 	}
 	var parts []string
 	if f.AllTenants > 0 {
-		parts = append(parts, planCount(f.AllTenants, "tenant", "tenants"))
+		parts = append(parts, tenantsWords(f.AllTenants))
 	}
 	if n := len(f.Routes); n > 0 {
-		parts = append(parts, planCount(n, "route", "routes"))
+		parts = append(parts, views.Quantity(int64(n), "route", "routes"))
 	}
 	v.Summary = strings.Join(parts, ", ")
 	for _, t := range f.Tenants {
@@ -197,7 +192,7 @@ func drawFigure(id, title string, requests int64, f *preview.Figure) views.Figur
 	for _, r := range f.Routes {
 		row := views.FigureRoute{Route: r.Route, Refused: views.Count(r.Refused), Requests: views.Count(r.Requests)}
 		if !r.Exact {
-			row.Note = "with what other policies refused there"
+			row.Note = "includes denials by other policies"
 		}
 		v.Routes = append(v.Routes, row)
 	}
@@ -210,7 +205,7 @@ func drawFigure(id, title string, requests int64, f *preview.Figure) views.Figur
 	return v
 }
 
-// keyText is a key's parts in words.
+// keyText returns the parts of a key.
 func keyText(k preview.KeyFigure) string {
 	var parts []string
 	for i, name := range k.Names {
@@ -228,25 +223,13 @@ func keyText(k preview.KeyFigure) string {
 	return text
 }
 
-// shadowPolicy is POST /plans/:plan/preview/shadow: one policy of the draft is put
-// in shadow.
-func (w *pages) shadowPolicy(c echo.Context) error {
-	f, err := web.Form(c, "policy", "revision")
-	if err != nil {
-		return err
-	}
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
-	revision, err := formRevision(f.Get("revision"))
-	if err != nil {
-		return err
-	}
+// shadowPolicy is POST /plans/:plan/preview/shadow. It sets one policy of the draft to
+// shadow.
+func (w *pages) shadowPolicy(c echo.Context, p plans.Plan, f url.Values, revision int64) error {
 	draft := p.Draft.Content()
 	at := slices.IndexFunc(draft.Policies, func(o plans.Policy) bool { return o.Slug == f.Get("policy") })
 	if at < 0 {
-		return problem.New(problem.Conflict, "the draft has no such policy any more")
+		return problem.New(problem.Conflict, "the draft no longer has this policy")
 	}
 	draft.Policies[at].Mode = enforcement.PolicyShadow
 	ctx := c.Request().Context()

@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/audit"
@@ -19,28 +18,15 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// reviewFaults are the faults or warnings of a review, with the policy that they
-// are about.
+// reviewFaults returns the faults or warnings of a review with their policies.
 func reviewFaults(d plans.Document, list problem.Fields) []views.Fault {
 	f := formOf(d)
 	r := f.read()
-	var out []views.Fault
-	for _, p := range list {
-		message := web.Sentence(p.Message)
-		if whose := f.whose(r.field(p.Pointer)); whose != "" {
-			message = whose + ": " + web.EndSentence(p.Message)
-		}
-		out = append(out, views.Fault{Message: message})
-	}
-	return out
+	return f.reviewFaults(&r, list)
 }
 
 // diffPlan is GET /plans/:plan/diff.
-func (w *pages) diffPlan(c echo.Context) error {
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
+func (w *pages) diffPlan(c echo.Context, p plans.Plan) error {
 	head, err := w.planHead(c, p, "/diff")
 	if err != nil {
 		return err
@@ -67,16 +53,12 @@ func (w *pages) diffPlan(c echo.Context) error {
 }
 
 // publishForm is GET /plans/:plan/publish.
-func (w *pages) publishForm(c echo.Context) error {
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
+func (w *pages) publishForm(c echo.Context, p plans.Plan) error {
 	return w.showPublish(c, http.StatusOK, p, p.Draft, 0, "", nil)
 }
 
-// showPublish asks whether a document is to be published: the draft, or with a
-// number a version from before.
+// showPublish asks whether to publish a document: the draft, or the version with this
+// number.
 func (w *pages) showPublish(c echo.Context, status int, p plans.Plan, to plans.Document, number int, note string,
 	list []views.Fault,
 ) error {
@@ -91,7 +73,7 @@ func (w *pages) showPublish(c echo.Context, status int, p plans.Plan, to plans.D
 	v := views.PublishPage{
 		PlanHead: head, Title: "Publish the draft as " + versionName(p.Latest+1), Button: "Publish for " + head.Tenants,
 		Action: planPath(p) + "/publish", BackURL: planPath(p) + "/diff",
-		Lead:   "It is in force for " + head.Tenants + " as soon as each node has heard of it: within a second, usually.",
+		Lead:   "It applies to " + head.Tenants + ". Each node loads it, usually within a second.",
 		Hidden: []views.Hidden{{Name: "revision", Value: strconv.FormatInt(p.DraftRevision, 10)}}, Faults: list,
 		Note: views.Text{
 			Name: "note", Label: "Why (optional)", Value: note, Rows: 2, Optional: true,
@@ -99,7 +81,7 @@ func (w *pages) showPublish(c echo.Context, status int, p plans.Plan, to plans.D
 		},
 	}
 	if number > 0 {
-		v.Title, v.Button = "Go back to "+versionName(number), "Publish "+versionName(number)+" for "+head.Tenants
+		v.Title, v.Button = "Roll back to "+versionName(number), "Publish "+versionName(number)+" for "+head.Tenants
 		v.Action, v.BackURL = versionPath(p, number)+"/publish", versionPath(p, number)
 		v.Hidden = []views.Hidden{{Name: "in_force", Value: strconv.Itoa(p.Published)}}
 		if number > p.Published {
@@ -124,26 +106,13 @@ func (w *pages) showPublish(c echo.Context, status int, p plans.Plan, to plans.D
 }
 
 // publishPlan is POST /plans/:plan/publish.
-func (w *pages) publishPlan(c echo.Context) error {
-	f, err := web.Form(c, "revision", "note")
-	if err != nil {
-		return err
-	}
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
-	revision, err := formRevision(f.Get("revision"))
-	if err != nil {
-		return err
-	}
-	ctx := c.Request().Context()
-	after, _, err := w.cfg.Plans.Publish(ctx, p.ID, plans.Publish{IfRevision: revision, Note: f.Get("note")})
+func (w *pages) publishPlan(c echo.Context, p plans.Plan, f url.Values, revision int64) error {
+	after, _, err := w.cfg.Plans.Publish(c.Request().Context(), p.ID, plans.Publish{IfRevision: revision, Note: f.Get("note")})
 	return w.published(c, p, p.Draft, 0, f.Get("note"), after, err)
 }
 
-// published goes on to where the new version can be watched, or shows the form
-// again.
+// published goes to the page that shows the new version on each node, or shows the
+// form again.
 func (w *pages) published(c echo.Context, p plans.Plan, to plans.Document, number int, note string, after plans.Plan, err error) error {
 	switch {
 	case err == nil:
@@ -159,8 +128,7 @@ func (w *pages) published(c echo.Context, p plans.Plan, to plans.Document, numbe
 			to = now.Draft
 		}
 		return w.showPublish(c, http.StatusConflict, now, to, number, note, []views.Fault{{
-			Message: "Somebody else changed the plan since you opened this page, so nothing was published. " +
-				"This is how it stands now: look at it again.",
+			Message: "Another person changed the plan after you opened this page. Nothing was published. Check the current changes first.",
 		}})
 	case problem.Is(err, problem.Invalid):
 		var list []views.Fault
@@ -174,17 +142,13 @@ func (w *pages) published(c echo.Context, p plans.Plan, to plans.Document, numbe
 	return err
 }
 
-// pollFor is how long after an edit of a plan the page of its nodes asks again by
-// itself. A page that is left open does not keep its session alive for ever.
+// pollFor is how long after an edit of a plan the page of its nodes reloads itself. An
+// open page does not keep its session alive forever.
 const pollFor = 10 * time.Minute
 
-// rollout is GET /plans/:plan/rollout: on which nodes the revision of the address
+// rollout is GET /plans/:plan/rollout: the nodes on which the revision in the address
 // is in force.
-func (w *pages) rollout(c echo.Context) error {
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
+func (w *pages) rollout(c echo.Context, p plans.Plan) error {
 	revision, err := strconv.ParseInt(c.QueryParam("revision"), 10, 64)
 	if err != nil || revision <= 0 || revision > p.Revision {
 		revision = p.Revision
@@ -211,8 +175,8 @@ func (w *pages) rollout(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.PlanRolloutPage(w.planPage(c, p, "In force"), v))
 }
 
-// drawRollout says which nodes have a revision. Nodes that are not heard of are
-// shown and not waited for.
+// drawRollout returns which nodes have a revision. Silent nodes are shown, but the
+// page does not wait for them.
 func drawRollout(o nodes.Overview, revision int64) views.Rollout {
 	var v views.Rollout
 	have, all, silent := 0, 0, 0
@@ -221,7 +185,7 @@ func drawRollout(o nodes.Overview, revision int64) views.Rollout {
 		row := views.RolloutNode{Name: n.Name, State: "not yet", Tone: "warn", Seen: views.NewMoment(n.SeenAt, o.At)}
 		switch {
 		case n.Silent:
-			row.State, row.Tone = "not heard of", "bad"
+			row.State, row.Tone = "silent", "bad"
 			silent++
 		case n.Snapshot.Revision >= revision:
 			row.State, row.Tone = "in force", "good"
@@ -238,46 +202,33 @@ func drawRollout(o nodes.Overview, revision int64) views.Rollout {
 	v.Done = all > 0 && have == all
 	switch {
 	case all == 0:
-		v.Summary = "No node has told yet what it has in force. Each tells every few seconds."
+		v.Summary = "No node has reported yet. Nodes report every few seconds."
 	case v.Done:
-		v.Summary = "It is in force on " + planCount(all, "node: the only one", "nodes: all of them") + "."
+		v.Summary = "In force on " + views.Quantity(int64(all), "node: the only one", "nodes: all of them") + "."
 	default:
-		v.Summary = "It is in force on " + strconv.Itoa(have) + " of " + planCount(all, "node", "nodes") +
-			". What nodes tell is up to five seconds old."
+		v.Summary = "In force on " + strconv.Itoa(have) + " of " + views.Quantity(int64(all), "node", "nodes") +
+			". Reports of nodes are up to five seconds old."
 	}
 	if silent > 0 {
-		v.Silent = planCount(silent, "node was", "nodes were") + " not heard of for a while, and not waited for."
+		v.Silent = views.Quantity(int64(silent), "node is", "nodes are") + " silent. This page does not wait for them."
 	}
 	return v
 }
 
-// historyPage is how many publications stand on one page.
-const historyPage = 50
-
 // planHistory is GET /plans/:plan/history.
-func (w *pages) planHistory(c echo.Context) error {
-	p, err := w.planOf(c)
-	if err != nil {
-		return err
-	}
+func (w *pages) planHistory(c echo.Context, p plans.Plan) error {
 	head, err := w.planHead(c, p, "/history")
 	if err != nil {
 		return err
 	}
-	after := c.QueryParam("after")
-	if uuid.Validate(after) != nil {
-		after = ""
-	}
-	lines, err := w.cfg.Audit.AuditEntries(c.Request().Context(),
-		audit.Filter{Object: p.ID, Action: "plan.publish", After: after, Limit: historyPage + 1})
+	after := web.After(c)
+	filter := audit.Filter{Object: p.ID, Action: "plan.publish", After: after, Limit: web.PageRows + 1}
+	lines, err := w.cfg.Audit.AuditEntries(c.Request().Context(), filter)
 	if err != nil {
 		return err
 	}
 	v := views.History{PlanHead: head}
-	if len(lines) > historyPage {
-		lines = lines[:historyPage]
-		v.Next = planPath(p) + "/history?after=" + lines[historyPage-1].ID
-	}
+	lines, v.Next = web.Cut(c, lines, web.PageRows, func(e audit.Entry) string { return e.ID })
 	highest := 0
 	for i, l := range slices.Backward(lines) { // oldest first
 		pub, is := plans.PublicationOf(l)
@@ -298,7 +249,7 @@ func versionPath(p plans.Plan, number int) string {
 	return planPath(p) + "/versions/" + strconv.Itoa(number)
 }
 
-// versionOf finds the version that the path names.
+// versionOf returns the version that the path names.
 func (w *pages) versionOf(c echo.Context) (plans.Plan, plans.Version, error) {
 	p, err := w.planOf(c)
 	if err != nil {
@@ -314,11 +265,7 @@ func (w *pages) versionOf(c echo.Context) (plans.Plan, plans.Version, error) {
 }
 
 // planVersion is GET /plans/:plan/versions/:version.
-func (w *pages) planVersion(c echo.Context) error {
-	p, of, err := w.versionOf(c)
-	if err != nil {
-		return err
-	}
+func (w *pages) planVersion(c echo.Context, p plans.Plan, of plans.Version) error {
 	head, err := w.planHead(c, p, "/history")
 	if err != nil {
 		return err
@@ -351,21 +298,13 @@ func (w *pages) planVersion(c echo.Context) error {
 }
 
 // rollbackForm is GET /plans/:plan/versions/:version/publish.
-func (w *pages) rollbackForm(c echo.Context) error {
-	p, of, err := w.versionOf(c)
-	if err != nil {
-		return err
-	}
+func (w *pages) rollbackForm(c echo.Context, p plans.Plan, of plans.Version) error {
 	return w.showPublish(c, http.StatusOK, p, of.Document, of.Number, "", nil)
 }
 
-// rollBack is POST /plans/:plan/versions/:version/publish. The form names what was
-// in force when its difference was shown.
-func (w *pages) rollBack(c echo.Context) error {
-	f, err := web.Form(c, "in_force", "note")
-	if err != nil {
-		return err
-	}
+// rollBack is POST /plans/:plan/versions/:version/publish. The form has the version
+// that was in force when the page showed the differences.
+func (w *pages) rollBack(c echo.Context, f url.Values) error {
 	p, of, err := w.versionOf(c)
 	if err != nil {
 		return err
@@ -374,16 +313,13 @@ func (w *pages) rollBack(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	after, _, err := w.cfg.Plans.PublishVersion(c.Request().Context(), p.ID, plans.PublishVersion{Number: of.Number, IfPublished: int(shown), Note: f.Get("note")})
+	how := plans.PublishVersion{Number: of.Number, IfPublished: int(shown), Note: f.Get("note")}
+	after, _, err := w.cfg.Plans.PublishVersion(c.Request().Context(), p.ID, how)
 	return w.published(c, p, of.Document, of.Number, f.Get("note"), after, err)
 }
 
 // copyVersion is POST /plans/:plan/versions/:version/copy.
-func (w *pages) copyVersion(c echo.Context) error {
-	f, err := web.Form(c, "revision")
-	if err != nil {
-		return err
-	}
+func (w *pages) copyVersion(c echo.Context, f url.Values) error {
 	p, of, err := w.versionOf(c)
 	if err != nil {
 		return err

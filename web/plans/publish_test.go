@@ -22,11 +22,11 @@ func TestRolloutOfSilentNodes(t *testing.T) {
 		done  bool
 		says  string
 	}{
-		"none":      {nil, false, "No node has told yet"},
+		"none":      {nil, false, "No node has reported yet"},
 		"the only":  {[]nodes.Node{node("a", 7, 0)}, true, "1 node: the only one"},
 		"one is":    {[]nodes.Node{node("a", 7, 0), node("b", 6, time.Second)}, false, "1 of 2 nodes"},
 		"one gone":  {[]nodes.Node{node("a", 8, 0), node("b", 6, time.Hour)}, true, "1 node: the only one"},
-		"all gone":  {[]nodes.Node{node("b", 9, time.Hour)}, false, "No node has told yet"},
+		"all gone":  {[]nodes.Node{node("b", 9, time.Hour)}, false, "No node has reported yet"},
 		"both have": {[]nodes.Node{node("a", 8, 0), node("b", 7, time.Second)}, true, "2 nodes: all of them"},
 	} {
 		v := drawRollout(nodes.Judge(nodes.Census{At: start, Revision: 9, Nodes: c.nodes}), 7)

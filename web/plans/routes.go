@@ -5,6 +5,9 @@ package plans
 
 import (
 	"context"
+	"net/url"
+
+	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
@@ -39,26 +42,64 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	return []web.Route{
 		web.Get("/plans", read, w.listPlans),
 		web.Get("/plans/new", write, w.newPlanForm),
-		web.Post("/plans/new", write, w.createPlan),
-		web.Get(plan, read, w.showPlan),
-		web.Post(plan+"/delete", write, w.deletePlan),
-		web.Get(plan+"/edit", write, w.editDraft),
+		web.PostForm("/plans/new", write, w.createPlan, "slug", "name", "from"),
+		web.Get(plan, read, w.ofPlan(w.showPlan)),
+		web.PostForm(plan+"/delete", write, w.atRevision(w.deletePlan), "revision", "confirm"),
+		web.Get(plan+"/edit", write, w.ofPlan(w.editDraft)),
 		web.Post(plan+"/edit", write, w.postDraft),
-		web.Get(plan+"/edit/json", write, w.editDraftText),
+		web.Get(plan+"/edit/json", write, w.ofPlan(w.editDraftText)),
 		web.Post(plan+"/edit/json", write, w.postDraftText),
-		web.Get(plan+"/diff", read, w.diffPlan),
-		web.Get(plan+"/publish", write, w.publishForm),
-		web.Post(plan+"/publish", write, w.publishPlan),
-		web.Get(plan+"/rollout", read, w.rollout),
-		web.Get(plan+"/history", read, w.planHistory),
-		web.Get(plan+"/preview", read, w.previewPlan).As(web.SlowExpensive),
-		web.Post(plan+"/preview/shadow", write, w.shadowPolicy),
-		web.Get(version, read, w.planVersion),
-		web.Get(version+"/publish", write, w.rollbackForm),
-		web.Post(version+"/publish", write, w.rollBack),
-		web.Post(version+"/copy", write, w.copyVersion),
+		web.Get(plan+"/diff", read, w.ofPlan(w.diffPlan)),
+		web.Get(plan+"/publish", write, w.ofPlan(w.publishForm)),
+		web.PostForm(plan+"/publish", write, w.atRevision(w.publishPlan), "revision", "note"),
+		web.Get(plan+"/rollout", read, w.ofPlan(w.rollout)),
+		web.Get(plan+"/history", read, w.ofPlan(w.planHistory)),
+		web.Get(plan+"/preview", read, w.ofPlan(w.previewPlan)).As(web.SlowExpensive),
+		web.PostForm(plan+"/preview/shadow", write, w.atRevision(w.shadowPolicy), "policy", "revision"),
+		web.Get(version, read, w.ofVersion(w.planVersion)),
+		web.Get(version+"/publish", write, w.ofVersion(w.rollbackForm)),
+		web.PostForm(version+"/publish", write, w.rollBack, "in_force", "note"),
+		web.PostForm(version+"/copy", write, w.copyVersion, "revision"),
 
 		web.Get("/playground", simulate, w.playground).As(web.Expensive),
 		web.Get("/playground/scenarios", simulate, w.playedScenarios).As(web.Expensive),
+	}
+}
+
+// ofPlan returns a handler that first finds the plan of the path.
+func (w *pages) ofPlan(h func(echo.Context, plans.Plan) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		p, err := w.planOf(c)
+		if err != nil {
+			return err
+		}
+		return h(c, p)
+	}
+}
+
+// ofVersion returns a handler that first finds the version of the path.
+func (w *pages) ofVersion(h func(echo.Context, plans.Plan, plans.Version) error) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		p, v, err := w.versionOf(c)
+		if err != nil {
+			return err
+		}
+		return h(c, p, v)
+	}
+}
+
+// atRevision returns a handler of a form about the plan of the path. The form has the
+// revision at which it was drawn.
+func (w *pages) atRevision(h func(echo.Context, plans.Plan, url.Values, int64) error) func(echo.Context, url.Values) error {
+	return func(c echo.Context, f url.Values) error {
+		p, err := w.planOf(c)
+		if err != nil {
+			return err
+		}
+		revision, err := formRevision(f.Get("revision"))
+		if err != nil {
+			return err
+		}
+		return h(c, p, f, revision)
 	}
 }

@@ -3,107 +3,15 @@ package plans
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/views"
 )
-
-// Plans in words.
-
-func planCount(n int, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return strconv.Itoa(n) + " " + many
-}
-
-// listed is "a", "a and b", "a, b and c".
-func listed(list []string, last string) string {
-	if len(list) < 2 {
-		return strings.Join(list, "")
-	}
-	return strings.Join(list[:len(list)-1], ", ") + " " + last + " " + list[len(list)-1]
-}
-
-// appliesTo says what a policy applies to.
-func appliesTo(m plans.Match) string {
-	text := "requests"
-	if len(m.Methods) > 0 {
-		text = listed(m.Methods, "and") + " requests"
-	}
-	if m.Path != "" && m.Path != "*" {
-		text += " to " + m.Path
-	}
-	var parts []string
-	for _, name := range slices.Sorted(maps.Keys(m.Attributes)) {
-		parts = append(parts, name+" is "+m.Attributes[name])
-	}
-	if len(parts) > 0 {
-		text += " where " + listed(parts, "and")
-	}
-	if text == "requests" {
-		return "every request"
-	}
-	return text
-}
-
-// countedByWords says what is counted by itself.
-func countedByWords(names []string) string {
-	switch {
-	case len(names) == 0:
-		return "the whole tenant together"
-	case len(names) == 1 && names[0] == "ip/64":
-		return "each ip, IPv6 by its /64 network"
-	case len(names) == 1:
-		return "each " + names[0]
-	}
-	return "each combination of " + listed(names, "and")
-}
-
-func missingWords(m enforcement.Missing) string {
-	switch m {
-	case enforcement.MissingSkip:
-		return "the policy does not apply"
-	case enforcement.MissingDeny:
-		return "refused with 403"
-	}
-	return "such requests share one counter"
-}
-
-func failureWords(m enforcement.OnFailure) string {
-	switch m {
-	case enforcement.OnFailureOpen:
-		return "let pass while the counters are away"
-	case enforcement.OnFailureClosed:
-		return "refused with 503 while the counters are away"
-	}
-	return "while the counters are away, each node limits by itself, with its share"
-}
-
-// consistencyWords says what a policy that is not exact may do; "" if it is exact.
-func consistencyWords(c enforcement.Consistency) string {
-	if c != enforcement.Leased {
-		return ""
-	}
-	return "leased: each node spends quota that it drew ahead; never more than the limit, and at times about a tenth of it less"
-}
-
-func planMode(m enforcement.PolicyMode) views.ModeBadge {
-	switch m {
-	case enforcement.PolicyShadow:
-		return views.ModeBadge{Text: "shadow", Tone: "violet", Title: "counts, and refuses nothing"}
-	case enforcement.PolicyOff:
-		return views.ModeBadge{Text: "off", Title: "does nothing"}
-	case enforcement.PolicyEnforce:
-		return views.ModeBadge{Text: "enforced", Tone: "good", Title: "refuses what is beyond its limits"}
-	}
-	return views.ModeBadge{Text: string(m), Tone: "bad"}
-}
 
 func limitWords(limits []enforcement.Limit) []views.LimitWords {
 	var out []views.LimitWords
@@ -113,18 +21,14 @@ func limitWords(limits []enforcement.Limit) []views.LimitWords {
 	return out
 }
 
-// policyCards are the policies of a document in words. edit is the address of the
-// editor; "" when the visitor may not.
+// policyCards returns the policies of a document. edit is the address of the editor, or
+// "" if the visitor must not edit.
 func policyCards(d plans.Document, edit string) []views.PolicyCard {
 	var out []views.PolicyCard
 	for i, p := range d.Policies() {
 		c := views.PolicyCard{
-			ID: "policy-" + p.Slug, Slug: p.Slug, Description: p.Description, Matches: appliesTo(p.Match), CountedBy: countedByWords(p.CountBy),
-			Limits: limitWords(p.Limits), Mode: planMode(p.Mode), Failure: failureWords(p.OnFailure), Replaces: p.Replaces,
-			Consistency: consistencyWords(p.Consistency),
-		}
-		if len(p.CountBy) > 0 {
-			c.Missing = missingWords(p.Missing)
+			ID: "policy-" + p.Slug, Slug: p.Slug, Description: p.Description, Matches: web.MatchWords(p.Match),
+			CountedBy: web.CountByWords(p.CountBy), Limits: limitWords(p.Limits), Mode: planMode(p.Mode), Facts: choiceFacts(p), Replaces: p.Replaces,
 		}
 		if edit != "" {
 			c.EditURL = edit + "?policy=" + p.Slug + "#policies." + strconv.Itoa(i)
@@ -134,7 +38,7 @@ func policyCards(d plans.Document, edit string) []views.PolicyCard {
 	return out
 }
 
-// diffView shows what turns one document into another.
+// diffView returns the differences between two documents.
 func diffView(id string, from, to plans.Document) (views.PlanDiff, error) {
 	d, err := plans.Compare(from, to)
 	if err != nil {
@@ -167,59 +71,48 @@ func diffView(id string, from, to plans.Document) (views.PlanDiff, error) {
 	return v, nil
 }
 
-// policyWords says what a whole policy does.
+// policyWords describes a policy.
 func policyWords(p plans.Policy) []string {
 	var out []string
 	for _, l := range p.Limits {
 		out = append(out, plans.Describe(l))
 	}
-	text := planMode(p.Mode).Text
-	return append(out, "For "+appliesTo(p.Match)+", counted by "+countedByWords(p.CountBy)+"; "+text)
+	return append(out, "For "+web.AppliesWords(p)+"; "+planMode(p.Mode).Text)
 }
 
-// limitRows are the limits that read differently.
+// limitRows returns the limits whose description differs.
 func limitRows(from, to plans.Policy) []views.DiffRow {
 	var out []views.DiffRow
 	for _, l := range to.Limits {
 		at := slices.IndexFunc(from.Limits, func(o enforcement.Limit) bool { return o.Name == l.Name })
 		if at >= 0 && plans.Describe(from.Limits[at]) != plans.Describe(l) {
-			out = append(out, views.DiffRow{Field: "Limit " + l.Name + ", aloud", From: plans.Describe(from.Limits[at]), To: plans.Describe(l)})
+			out = append(out, views.DiffRow{Field: "Limit " + l.Name, From: plans.Describe(from.Limits[at]), To: plans.Describe(l)})
 		}
 	}
 	return out
 }
 
-var diffWords = map[string]string{
-	"/name": "Name", "/description": "Description", "/match/methods": "Methods", "/match/path": "Path", "/count_by": "Counted by",
-	"/missing": "Without the attribute", "/replaces": "Replaces", "/mode": "Mode", "/on_failure": "On failure",
-	"/consistency": "Consistency", "/limits": "Limits",
-}
-
 func changeRows(list []plans.Change) []views.DiffRow {
 	var out []views.DiffRow
 	for _, c := range list {
-		out = append(out, views.DiffRow{Field: fieldName(c.Field), From: valueWords(c.From), To: valueWords(c.To)})
+		out = append(out, views.DiffRow{Field: changeName(c.Field), From: valueWords(c.From), To: valueWords(c.To)})
 	}
 	return out
 }
 
-// fieldName is a pointer of plans.Change in words.
-func fieldName(pointer string) string {
-	if text, known := diffWords[pointer]; known {
-		return text
-	}
-	unescape := strings.NewReplacer("~1", "/", "~0", "~").Replace
+// changeName returns the name of a pointer of plans.Change.
+func changeName(pointer string) string {
 	if name, is := strings.CutPrefix(pointer, "/match/attributes/"); is {
-		return "Attribute " + unescape(name)
+		return "Attribute " + web.Unescape(name)
 	}
 	if rest, is := strings.CutPrefix(pointer, "/limits/"); is {
 		name, field, _ := strings.Cut(rest, "/")
-		return "Limit " + unescape(name) + ", " + field
+		return "Limit " + web.Unescape(name) + ", " + field
 	}
-	return pointer
+	return fieldName(strings.TrimPrefix(strings.TrimPrefix(pointer, "/match"), "/"))
 }
 
-// valueWords is a JSON value without its marks.
+// valueWords returns a JSON value as text.
 func valueWords(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return "–"
@@ -258,12 +151,12 @@ func changeLines(at string, list []plans.Change) []views.DiffLine {
 	return out
 }
 
-// policyDiffLines is a whole policy as the lines of its JSON.
+// policyDiffLines returns a policy as lines of JSON.
 func policyDiffLines(sign string, p plans.Policy) []views.DiffLine {
 	text, err := enforcement.MarshalJSON(p)
 	var b bytes.Buffer
 	if err != nil || json.Indent(&b, text, "", "  ") != nil {
-		return nil // the store has encoded it before
+		return nil // not reached: the store has encoded it before
 	}
 	var out []views.DiffLine
 	for line := range strings.Lines(b.String()) {
@@ -278,17 +171,13 @@ func recountViews(from, to plans.Document) []views.DiffCount {
 		v := views.DiffCount{Policy: r.Policy, Limit: r.Limit}
 		switch r.Fate {
 		case plans.Kept:
-			v.Words, v.Tone = "counts go on", "good"
+			v.Words, v.Tone = "counters keep their values", "good"
 		case plans.Dropped:
-			v.Words, v.Tone = "counted no more", "warn"
+			v.Words, v.Tone = "no longer counted", "warn"
 		case plans.Fresh:
-			v.Words, v.Tone = "counts from nothing", "warn"
+			v.Words, v.Tone = "counters start at zero", "warn"
 			if len(r.Because) > 0 {
-				var names []string
-				for _, name := range r.Because {
-					names = append(names, map[string]string{"count_by": "what it is counted by"}[name]+strings.Replace(name, "count_by", "", 1))
-				}
-				v.Words += ": " + listed(names, "and") + " changed"
+				v.Words += ": " + strings.ReplaceAll(web.ListWords(r.Because), "_", " ") + " changed"
 			}
 		}
 		out = append(out, v)
@@ -296,7 +185,7 @@ func recountViews(from, to plans.Document) []views.DiffCount {
 	return out
 }
 
-// documentText is a document as the API's JSON, for people.
+// documentText returns a document as indented JSON.
 func documentText(d plans.Document) (string, error) {
 	text, err := d.MarshalJSON()
 	if err != nil {

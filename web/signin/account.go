@@ -2,18 +2,19 @@ package signin
 
 import (
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/views"
 )
 
-const passwordHint = "At least 12 characters. A few words that belong together only for you are easy to keep in mind."
+const passwordHint = "At least 12 characters. Several words are easy to remember."
 
-// accountView is the page as it stands, without faults.
+// accountView returns the page without faults.
 func (w *pages) accountView(c echo.Context) (views.Account, error) {
 	v := web.VisitorOf(c)
 	sessions, err := w.cfg.People.Sessions(c.Request().Context(), v.User)
@@ -50,12 +51,8 @@ func (w *pages) showAccount(c echo.Context, status int, a views.Account) error {
 	return w.Render(c, status, views.AccountPage(w.Page(c, "Your account"), a))
 }
 
-func (w *pages) changeName(c echo.Context) error {
-	f, err := web.Form(c, "name")
-	if err != nil {
-		return err
-	}
-	_, err = w.cfg.People.ChangeName(c.Request().Context(), web.VisitorOf(c).User, f.Get("name"))
+func (w *pages) changeName(c echo.Context, f url.Values) error {
+	_, err := w.cfg.People.ChangeName(c.Request().Context(), web.VisitorOf(c).User, f.Get("name"))
 	if err == nil {
 		return c.Redirect(http.StatusSeeOther, "/account?done=renamed")
 	}
@@ -64,20 +61,11 @@ func (w *pages) changeName(c echo.Context) error {
 		return failed
 	}
 	a.Name.Value = f.Get("name")
-	list, status, err := web.Places{Inputs: []*views.Input{&a.Name}}.Report(err)
-	if err != nil {
-		return err
-	}
-	a.NameFaults = list
-	return w.showAccount(c, status, a)
+	return web.Retry(err, &a, &a.NameFaults, nil, func(status int) error { return w.showAccount(c, status, a) })
 }
 
-// changePassword gives this session a new token, and ends all others.
-func (w *pages) changePassword(c echo.Context) error {
-	f, err := web.Form(c, "current_password", "password", "username") // the last is there for password managers
-	if err != nil {
-		return err
-	}
+// changePassword gives the session a new token and ends all other sessions.
+func (w *pages) changePassword(c echo.Context, f url.Values) error {
 	v := web.VisitorOf(c)
 	token, err := w.cfg.People.ChangePassword(c.Request().Context(), v.User, v.Session, f.Get("current_password"), f.Get("password"))
 	if err == nil {
@@ -92,21 +80,13 @@ func (w *pages) changePassword(c echo.Context) error {
 		a.PasswordFault = []views.Fault{{Message: wait}}
 		return w.showAccount(c, http.StatusTooManyRequests, a)
 	}
-	list, status, err := web.Places{Inputs: []*views.Input{&a.Current, &a.New}}.Report(err)
-	if err != nil {
-		return err
-	}
-	a.PasswordFault = list
-	return w.showAccount(c, status, a)
+	return web.Retry(err, &a, &a.PasswordFault, nil, func(status int) error { return w.showAccount(c, status, a) })
 }
 
-func (w *pages) endSession(c echo.Context) error {
-	if _, err := web.Form(c); err != nil {
+func (w *pages) endSession(c echo.Context, _ url.Values) error {
+	id, err := web.PathID(c, "session")
+	if err != nil {
 		return err
-	}
-	id := c.Param("session")
-	if uuid.Validate(id) != nil {
-		return web.ErrNoPage
 	}
 	if err := w.cfg.People.EndSession(c.Request().Context(), web.VisitorOf(c).User, id); err != nil {
 		return err
@@ -114,10 +94,7 @@ func (w *pages) endSession(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, "/account?done=ended")
 }
 
-func (w *pages) endOthers(c echo.Context) error {
-	if _, err := web.Form(c); err != nil {
-		return err
-	}
+func (w *pages) endOthers(c echo.Context, _ url.Values) error {
 	v := web.VisitorOf(c)
 	if _, err := w.cfg.People.EndOtherSessions(c.Request().Context(), v.User, v.Session); err != nil {
 		return err
@@ -125,10 +102,13 @@ func (w *pages) endOthers(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, "/account?done=alone")
 }
 
-// device words a User-Agent: which browser on which system, as far as it says so.
-func device(agent string) string {
-	name, system := "A browser", ""
-	for _, known := range []struct{ mark, name string }{
+// A mark in a User-Agent and the name that it stands for.
+type agentMark struct{ mark, name string }
+
+// browsers and systems are in the order of the checks: the agent of one browser
+// may have the marks of another.
+var (
+	browsers = []agentMark{
 		{"Edg/", "Edge"},
 		{"OPR/", "Opera"},
 		{"Firefox/", "Firefox"},
@@ -136,25 +116,24 @@ func device(agent string) string {
 		{"Chrome/", "Chrome"},
 		{"Safari/", "Safari"},
 		{"curl/", "curl"},
-	} {
-		if strings.Contains(agent, known.mark) {
-			name = known.name
-			break
-		}
+		{"", "A browser"},
 	}
-	for _, known := range []struct{ mark, name string }{
-		{"iPhone", "iPhone"},
-		{"iPad", "iPad"},
-		{"Android", "Android"},
-		{"Windows", "Windows"},
-		{"Mac OS X", "macOS"},
-		{"CrOS", "ChromeOS"},
-		{"Linux", "Linux"},
-	} {
-		if strings.Contains(agent, known.mark) {
-			system = " on " + known.name
-			break
-		}
+	systems = []agentMark{
+		{"iPhone", " on iPhone"},
+		{"iPad", " on iPad"},
+		{"Android", " on Android"},
+		{"Windows", " on Windows"},
+		{"Mac OS X", " on macOS"},
+		{"CrOS", " on ChromeOS"},
+		{"Linux", " on Linux"},
+		{"", ""},
 	}
-	return name + system
+)
+
+// device returns the browser and the system of a User-Agent.
+func device(agent string) string {
+	name := func(list []agentMark) string {
+		return list[slices.IndexFunc(list, func(m agentMark) bool { return strings.Contains(agent, m.mark) })].name
+	}
+	return name(browsers) + name(systems)
 }

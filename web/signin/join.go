@@ -3,6 +3,7 @@ package signin
 import (
 	"errors"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -13,12 +14,12 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// joinView is the form behind a link: to set Headgate up, to join, or to choose
-// a new password.
+// joinView returns the form behind a link: to set up Headgate, to join, or to
+// choose a new password.
 func (w *pages) joinView(c echo.Context, i accounts.Invitation) views.Join {
 	v := views.Join{
 		Action:   c.Request().URL.Path,
-		Email:    views.Input{Name: "email", Label: "E-mail", Type: "email", Value: i.Email, Autocomplete: "username", ReadOnly: i.Email != ""},
+		Email:    views.Input{Name: "email", Label: "Email", Type: "email", Value: i.Email, Autocomplete: "username", ReadOnly: i.Email != ""},
 		Name:     views.Input{Name: "name", Label: "Your name", Type: "text", Autocomplete: "name"},
 		Password: views.Input{Name: "password", Label: "Password", Type: "password", Autocomplete: "new-password", Hint: passwordHint},
 		HasName:  i.UserID == "",
@@ -29,10 +30,10 @@ func (w *pages) joinView(c echo.Context, i accounts.Invitation) views.Join {
 	switch {
 	case i.UserID != "":
 		v.Title, v.Button, v.Password.Label = "Choose a new password", "Save password", "New password"
-		v.Intro = "All your sessions end with it, and you sign in again."
+		v.Intro = "All your sessions end. Then sign in with the new password."
 	case setsUp(c):
 		v.Title, v.Button = "Set up Headgate", "Create the first account"
-		v.Intro = "You become the owner: you can do everything, and invite others."
+		v.Intro = "You become the owner: you may do everything, and you can invite others."
 	default:
 		v.Title, v.Button = "Join Headgate", "Create account"
 		v.Intro = "You are invited as " + strings.ToLower(web.RoleName(i.Role)) + "."
@@ -42,8 +43,8 @@ func (w *pages) joinView(c echo.Context, i accounts.Invitation) views.Join {
 
 func setsUp(c echo.Context) bool { return strings.HasPrefix(c.Path(), "/setup/") }
 
-// invitation finds what a link is for. A set-up link is good at its own address
-// only, and so is an invitation.
+// invitation returns what a link is for. A set-up link and an invitation each work
+// only at their own address.
 func (w *pages) invitation(c echo.Context) (accounts.Invitation, error) {
 	ctx, token := c.Request().Context(), c.Param("token")
 	if setsUp(c) {
@@ -52,7 +53,8 @@ func (w *pages) invitation(c echo.Context) (accounts.Invitation, error) {
 	return w.cfg.People.Invitation(ctx, token)
 }
 
-// deadLink answers for a link that is used, over, withdrawn or never was.
+// deadLink answers for a link that does not exist, or that was used, has expired, or
+// was withdrawn.
 func (w *pages) deadLink(c echo.Context, err error) error {
 	used := (*problem.Problem)(nil)
 	if !problem.Is(err, problem.NotFound) && (!errors.As(err, &used) || used.Code != "already_set_up") {
@@ -60,7 +62,7 @@ func (w *pages) deadLink(c echo.Context, err error) error {
 	}
 	return w.Render(c, http.StatusNotFound, views.ErrorPage(w.Page(c, "This link does not work"), views.Error{
 		Status: "404", Title: "This link does not work",
-		Text: "It has been used, it has ended, or it was withdrawn. Ask whoever sent it for a new one. Have you used it already? Then sign in.",
+		Text: "The link was used, has expired, or was withdrawn. Ask the person who sent it for a new one. If you have used it, sign in.",
 		Back: "Sign in", BackURL: "/sign-in",
 	}))
 }
@@ -77,22 +79,21 @@ func (w *pages) showJoin(c echo.Context, status int, v views.Join) error {
 	return w.Render(c, status, views.JoinPage(w.Page(c, v.Title), v))
 }
 
-// join makes the account, or sets the new password. Nobody is signed in by it:
-// the sign-in that follows makes sure that the password was kept.
-func (w *pages) join(c echo.Context) error {
-	f, err := web.Form(c, "email", "name", "password")
-	if err != nil {
-		return err
-	}
+// join creates the account or sets the new password. It does not sign the person
+// in: the sign-in that follows shows that the person has the password.
+func (w *pages) join(c echo.Context, f url.Values) error {
 	i, err := w.invitation(c)
 	if err != nil {
 		return w.deadLink(c, err)
 	}
-	n := accounts.NewPerson{Name: f.Get("name"), Password: f.Get("password")}
+	ctx, token, n := c.Request().Context(), c.Param("token"), accounts.NewPerson{Name: f.Get("name"), Password: f.Get("password")}
 	if setsUp(c) {
 		n.Email = f.Get("email")
+		_, err = w.cfg.People.SetUp(ctx, token, n)
+	} else {
+		_, err = w.cfg.People.Accept(ctx, token, n)
 	}
-	if err = w.accept(c, n); err == nil {
+	if err == nil {
 		notice := "joined"
 		if i.UserID != "" {
 			notice = "password"
@@ -104,21 +105,14 @@ func (w *pages) join(c echo.Context) error {
 	if setsUp(c) {
 		v.Email.Value = n.Email
 	}
-	list, status, unfit := web.Places{Inputs: []*views.Input{&v.Email, &v.Name, &v.Password}}.Report(err)
-	if unfit != nil || status == http.StatusConflict {
-		return w.deadLink(c, err)
+	failed := web.Retry(err, &v, &v.Faults, nil, func(status int) error {
+		if status == http.StatusConflict {
+			return err
+		}
+		return w.showJoin(c, status, v)
+	})
+	if failed != nil {
+		return w.deadLink(c, failed)
 	}
-	v.Faults = list
-	return w.showJoin(c, status, v)
-}
-
-func (w *pages) accept(c echo.Context, n accounts.NewPerson) error {
-	ctx, token := c.Request().Context(), c.Param("token")
-	var err error
-	if setsUp(c) {
-		_, err = w.cfg.People.SetUp(ctx, token, n)
-	} else {
-		_, err = w.cfg.People.Accept(ctx, token, n)
-	}
-	return err
+	return nil
 }

@@ -17,25 +17,26 @@ import (
 
 // A Provider signs people in by OpenID Connect.
 type Provider interface {
-	// Start gives the provider's page to send somebody to, and what Finish needs
-	// of their browser: letters, digits, hyphens and underscores.
+	// Start returns the page of the provider, and a value for a cookie that Finish
+	// needs: letters, digits, hyphens and underscores.
 	Start(ctx context.Context) (page, cookie string, err error)
-	// Finish says who came back; Unauthenticated, Unavailable.
+	// Finish returns the person who signed in. Its errors are Unauthenticated and
+	// Unavailable.
 	Finish(ctx context.Context, cookie, code, state string) (accounts.Identity, error)
 }
 
-// How long somebody may stay at the provider, and what stands in the cookie
-// between Finish's part and the path to go on to.
 const (
-	awayLife  = 10 * time.Minute
-	awaySplit = "~"
+	// providerTime is how long a sign-in at the provider may take.
+	providerTime = 10 * time.Minute
+	// cookieSplit separates, in the cookie, the value of Start and the next page.
+	cookieSplit = "~"
 )
 
-// rememberAway keeps what belongs to a sign-in at the provider; "" takes it away.
-func (w *pages) rememberAway(c echo.Context, value string) {
+// setProviderCookie stores the state of a sign-in at the provider. "" removes it.
+func (w *pages) setProviderCookie(c echo.Context, value string) {
 	cookie := &http.Cookie{
-		Name: w.CookieName(c.Request()) + "-oidc", Value: value, Path: "/", MaxAge: int(awayLife / time.Second),
-		HttpOnly: true, Secure: w.HTTPS(c.Request()), SameSite: http.SameSiteLaxMode, // Lax: it comes back from another site
+		Name: w.CookieName(c.Request()) + "-oidc", Value: value, Path: "/", MaxAge: int(providerTime / time.Second),
+		HttpOnly: true, Secure: w.HTTPS(c.Request()), SameSite: http.SameSiteLaxMode, // Lax: the provider redirects from another site
 	}
 	if value == "" {
 		cookie.MaxAge = -1
@@ -43,26 +44,25 @@ func (w *pages) rememberAway(c echo.Context, value string) {
 	c.SetCookie(cookie)
 }
 
-// toProvider sends somebody to the provider.
+// toProvider redirects to the provider.
 func (w *pages) toProvider(c echo.Context) error {
 	page, cookie, err := w.cfg.Provider.Start(c.Request().Context())
 	if err != nil {
 		return w.providerFailed(c, "", err)
 	}
-	w.rememberAway(c, cookie+awaySplit+w.SafeNext(c.QueryParam("next")))
+	w.setProviderCookie(c, cookie+cookieSplit+w.SafeNext(c.QueryParam("next")))
 	return c.Redirect(http.StatusSeeOther, page)
 }
 
-// fromProvider is where the provider sends them back. What was remembered
-// serves once.
+// fromProvider is the page to which the provider redirects. The cookie works once.
 func (w *pages) fromProvider(c echo.Context) error {
 	r := c.Request()
 	value := ""
 	if cookie, err := r.Cookie(w.CookieName(r) + "-oidc"); err == nil {
 		value = cookie.Value
 	}
-	w.rememberAway(c, "")
-	cookie, next, _ := strings.Cut(value, awaySplit)
+	w.setProviderCookie(c, "")
+	cookie, next, _ := strings.Cut(value, cookieSplit)
 	who, err := w.cfg.Provider.Finish(r.Context(), cookie, c.QueryParam("code"), c.QueryParam("state"))
 	if err != nil {
 		return w.providerFailed(c, next, err)
@@ -74,7 +74,7 @@ func (w *pages) fromProvider(c echo.Context) error {
 	return w.begin(c, token, next)
 }
 
-// providerFailed shows the sign-in with what went wrong at the provider.
+// providerFailed shows the sign-in page with the error of the provider.
 func (w *pages) providerFailed(c echo.Context, next string, err error) error {
 	told := (*problem.Problem)(nil)
 	if !errors.As(err, &told) {

@@ -27,18 +27,19 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	w := &pages{Shell: shell, cfg: cfg}
 	rows := []web.Route{
 		web.Get("/sign-in", public, w.signInForm),
-		web.Post("/sign-in", public, w.signIn).As(web.Slow),
+		web.PostForm("/sign-in", public, w.signIn, "email", "password", "next").As(web.Slow),
 		web.Get("/setup/:token", public, w.joinForm),
-		web.Post("/setup/:token", public, w.join).As(web.Slow),
+		web.PostForm("/setup/:token", public, w.join, "email", "name", "password").As(web.Slow),
 		web.Get("/invite/:token", public, w.joinForm),
-		web.Post("/invite/:token", public, w.join).As(web.Slow),
-		web.Post("/sign-out", self, w.signOut),
+		web.PostForm("/invite/:token", public, w.join, "email", "name", "password").As(web.Slow),
+		web.PostForm("/sign-out", self, w.signOut),
 
 		web.Get("/account", self, w.account),
-		web.Post("/account/name", self, w.changeName),
-		web.Post("/account/password", self, w.changePassword).As(web.Slow),
-		web.Post("/account/sessions/end-others", self, w.endOthers),
-		web.Post("/account/sessions/:session/end", self, w.endSession),
+		web.PostForm("/account/name", self, w.changeName, "name"),
+		// Password managers need the field username.
+		web.PostForm("/account/password", self, w.changePassword, "current_password", "password", "username").As(web.Slow),
+		web.PostForm("/account/sessions/end-others", self, w.endOthers),
+		web.PostForm("/account/sessions/:session/end", self, w.endSession),
 	}
 	if cfg.Provider == nil {
 		return rows

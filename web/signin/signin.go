@@ -15,10 +15,10 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// signInView is the empty form.
+// signInView returns the empty form.
 func (w *pages) signInView(email, next string) views.SignIn {
 	v := views.SignIn{
-		Email:    views.Input{Name: "email", Label: "E-mail", Type: "email", Value: email, Autocomplete: "username", Autofocus: email == ""},
+		Email:    views.Input{Name: "email", Label: "Email", Type: "email", Value: email, Autocomplete: "username", Autofocus: email == ""},
 		Password: views.Input{Name: "password", Label: "Password", Type: "password", Autocomplete: "current-password", Autofocus: email != ""},
 		Next:     w.SafeNext(next),
 	}
@@ -41,13 +41,8 @@ func (w *pages) signInForm(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.SignInPage(w.Page(c, "Sign in"), view))
 }
 
-// signIn always makes a new session: what cookie the browser came with is never
-// taken over, and the session behind it ends.
-func (w *pages) signIn(c echo.Context) error {
-	f, err := web.Form(c, "email", "password", "next")
-	if err != nil {
-		return err
-	}
+// signIn always creates a new session. It ends the session of the browser's cookie.
+func (w *pages) signIn(c echo.Context, f url.Values) error {
 	ctx, r := c.Request().Context(), c.Request()
 	browser := w.browser(r)
 	token, _, u, err := w.cfg.People.SignInFrom(ctx, browser, f.Get("email"), f.Get("password"), w.ClientAddress(r), r.UserAgent())
@@ -63,14 +58,15 @@ func (w *pages) signIn(c echo.Context) error {
 	return w.begin(c, token, f.Get("next"))
 }
 
-// browserLife is how long a browser is known, in seconds: as long as browsers keep a
-// cookie.
+// browserLife is the lifetime of the cookie of a browser, in seconds. It is the maximum
+// that browsers allow.
 const browserLife = 400 * 24 * 60 * 60
 
-// browserCookie is the name of the cookie that says who signed in before.
+// browserCookie is the name of the cookie that identifies a browser with an earlier
+// sign-in.
 func (w *pages) browserCookie(r *http.Request) string { return w.CookieName(r) + "-browser" }
 
-// browser is the value of that cookie; "" without one.
+// browser returns the value of that cookie, or "".
 func (w *pages) browser(r *http.Request) string {
 	cookie, err := r.Cookie(w.browserCookie(r))
 	if err != nil {
@@ -79,7 +75,7 @@ func (w *pages) browser(r *http.Request) string {
 	return cookie.Value
 }
 
-// begin puts a new session in the place of the one before.
+// begin replaces the session of the browser.
 func (w *pages) begin(c echo.Context, token, next string) error {
 	if v := web.VisitorOf(c); v.SignedIn() {
 		if err := w.cfg.People.SignOut(c.Request().Context(), v.User, v.Session); err != nil {
@@ -90,15 +86,15 @@ func (w *pages) begin(c echo.Context, token, next string) error {
 	return w.onward(c, next)
 }
 
-// signInFailed shows the form again. Whether the person exists makes no
-// difference.
+// signInFailed shows the form again. The page does not reveal whether the person
+// exists.
 func (w *pages) signInFailed(c echo.Context, email, next string, err error) error {
 	view, status := w.signInView(email, next), http.StatusUnprocessableEntity
 	if wait, limited := retryAfter(c, err); limited {
 		status = http.StatusTooManyRequests
 		view.Faults = []views.Fault{{Message: wait}}
 	} else if problem.Is(err, problem.Unauthenticated) {
-		view.Password.Error = "The e-mail address or the password is wrong."
+		view.Password.Error = "The email address or the password is wrong."
 		view.Faults = []views.Fault{{Field: view.Password.Name, Message: view.Password.Error}}
 	} else {
 		return err
@@ -106,8 +102,8 @@ func (w *pages) signInFailed(c echo.Context, email, next string, err error) erro
 	return w.Render(c, status, views.SignInPage(w.Page(c, "Sign in"), view))
 }
 
-// retryAfter says how long to wait after too many failures; false for any other
-// error.
+// retryAfter says how long to wait after too many failed sign-ins. It returns false
+// for any other error.
 func retryAfter(c echo.Context, err error) (string, bool) {
 	limited := (*accounts.LimitedError)(nil)
 	if !errors.As(err, &limited) {
@@ -118,7 +114,7 @@ func retryAfter(c echo.Context, err error) (string, bool) {
 	return "Too many sign-ins have failed. Try again in " + views.Wait(wait*time.Second+time.Minute-1) + ".", true
 }
 
-// onward leads to where the visitor wanted to go.
+// onward goes to the page that the visitor opened before the sign-in.
 func (w *pages) onward(c echo.Context, next string) error {
 	if next = w.SafeNext(next); next == "" {
 		next = "/"
@@ -126,10 +122,7 @@ func (w *pages) onward(c echo.Context, next string) error {
 	return c.Redirect(http.StatusSeeOther, next)
 }
 
-func (w *pages) signOut(c echo.Context) error {
-	if _, err := web.Form(c); err != nil {
-		return err
-	}
+func (w *pages) signOut(c echo.Context, _ url.Values) error {
 	v := web.VisitorOf(c)
 	if err := w.cfg.People.SignOut(c.Request().Context(), v.User, v.Session); err != nil {
 		return err

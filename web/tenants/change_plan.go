@@ -4,6 +4,7 @@ import (
 	"context"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 
@@ -43,8 +44,8 @@ func (w *pages) showPlanChange(c echo.Context, status int, to string, list []vie
 	if v.Rows, err = planRows(before, after); err != nil {
 		return err
 	}
-	v.Notes = append(v.Notes, "Checks are decided by the new plan at once, on every node within seconds.",
-		"Where a policy and a limit of the same name count in the same way in both plans, what was used stays used. Everything else begins anew.")
+	v.Notes = append(v.Notes, "The new plan decides checks on every node within seconds.",
+		"A counter keeps its value if both plans have its policy and limit and count in the same way. All other counters start at zero.")
 	left, err := w.exceptionsLeft(ctx, t, before, after)
 	if err != nil {
 		return err
@@ -52,11 +53,11 @@ func (w *pages) showPlanChange(c echo.Context, status int, to string, list []vie
 	if left != "" {
 		v.Notes = append(v.Notes, left)
 	}
-	return w.Render(c, status, views.PlanChangePage(w.TenantPage(c, "Change of plan", views.Link{Text: "Settings", URL: web.SettingsURL(t)}),
-		v))
+	page := w.TenantPage(c, "Change plan", views.Link{Text: "Settings", URL: web.SettingsURL(t)})
+	return w.Render(c, status, views.PlanChangePage(page, v))
 }
 
-// planRows puts two documents side by side, policy by policy.
+// planRows compares two documents, policy by policy.
 func planRows(before, after plans.Document) ([]views.PlanChangeRow, error) {
 	diff, err := plans.Compare(before, after)
 	if err != nil {
@@ -90,9 +91,9 @@ func planRows(before, after plans.Document) ([]views.PlanChangeRow, error) {
 	return rows, nil
 }
 
-// policyLines say a policy in a few lines.
+// policyLines describes a policy in a few lines.
 func policyLines(p plans.Policy) []string {
-	lines := []string{web.MatchWords(p.Match.Methods, p.Match.Path, len(p.Match.Attributes)), "counted " + web.CountByWords(p.CountBy)}
+	lines := []string{web.MatchWords(p.Match), "counted for " + web.CountByWords(p.CountBy)}
 	for _, l := range p.Limits {
 		lines = append(lines, plans.Describe(l))
 	}
@@ -102,7 +103,8 @@ func policyLines(p plans.Policy) []string {
 	return lines
 }
 
-// exceptionsLeft says which overrides and blocks lose their policy; "" for none.
+// exceptionsLeft says how many overrides and blocks lose their policy. It returns
+// "" for none.
 func (w *pages) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, after plans.Document) (string, error) {
 	gone := map[string]bool{}
 	for _, p := range before.Policies() {
@@ -111,7 +113,7 @@ func (w *pages) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, af
 	for _, p := range after.Policies() {
 		delete(gone, p.Slug)
 	}
-	o, b := 0, 0
+	o, b, begin := 0, 0, ""
 	for _, policy := range slices.Sorted(maps.Keys(gone)) {
 		of := exceptions.Filter{Policy: policy, Limit: web.MaxCountedExceptions}
 		overrides, err := w.cfg.Exceptions.Overrides(ctx, t.ID, of)
@@ -123,31 +125,21 @@ func (w *pages) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, af
 			return "", err
 		}
 		if o, b = o+len(overrides), b+len(blocks); max(o, b) >= web.MaxCountedExceptions {
-			return "At least " + numberOf(o, "override") + " and " + numberOf(b, "block") +
-				" have no effect any more, as their policies are not in the new plan.", nil
+			begin = "At least "
+			break
 		}
 	}
 	if o+b == 0 {
 		return "", nil
 	}
-	return numberOf(o, "override") + " and " + numberOf(b, "block") + " have no effect any more, as their policies are not in the new plan.",
-		nil
+	return begin + numberOf(o, "override") + " and " + numberOf(b, "block") + " lose their effect, because the new plan does not have their policies.", nil
 }
 
-// numberOf words a number of things: "1 override", "3 overrides".
-func numberOf(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return views.Count(int64(n)).Exact + " " + thing + "s"
-}
+// numberOf returns a number of things: "1 override", "3 overrides".
+func numberOf(n int, thing string) string { return views.Quantity(int64(n), thing, thing+"s") }
 
 // changePlan is POST /tenants/{tenant}/settings/plan.
-func (w *pages) changePlan(c echo.Context) error {
-	f, err := web.Form(c, "plan", "version")
-	if err != nil {
-		return err
-	}
+func (w *pages) changePlan(c echo.Context, f url.Values) error {
 	revision, err := revisionOf(f)
 	if err != nil {
 		return err
@@ -155,27 +147,17 @@ func (w *pages) changePlan(c echo.Context) error {
 	if !f.Has("plan") {
 		return problem.New(problem.Malformed, "the form does not say which plan")
 	}
-	ctx, t := c.Request().Context(), web.TenantOf(c)
+	t := web.TenantOf(c)
 	d := t.Document
 	d.Plan = f.Get("plan")
-	_, err = w.cfg.Tenants.UpdateTenant(ctx, t.ID, d, revision)
+	_, err = w.cfg.Tenants.UpdateTenant(c.Request().Context(), t.ID, d, revision)
 	switch {
 	case err == nil:
-		w.Changed(ctx)
-		return c.Redirect(http.StatusSeeOther, web.SettingsURL(t)+"?done=tenant-plan")
+		return w.done(c, web.SettingsURL(t), "tenant-plan")
 	case problem.Is(err, problem.Stale):
 		return w.showPlanChange(c, http.StatusConflict, d.Plan, []views.Fault{{
-			Message: "Somebody else changed the tenant since you opened this. Here is what the change would mean now: look at it again.",
+			Message: "Another person changed the tenant after you opened this page. Check the change again: it starts from the current plan now.",
 		}})
 	}
-	v, failed := w.settingsView(c)
-	if failed != nil {
-		return failed
-	}
-	list, status, err := web.Places{Selects: []*views.Select{&v.PlanForm}, Renamed: map[string]string{"plan": "to"}}.Report(err)
-	if err != nil {
-		return err
-	}
-	v.Faults = list
-	return w.showSettings(c, status, v)
+	return w.retrySettings(c, err, map[string]string{"plan": "to"}, func(v *views.TenantSettings) *[]views.Fault { return &v.Faults })
 }

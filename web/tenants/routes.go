@@ -3,6 +3,8 @@
 package tenants
 
 import (
+	"slices"
+
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
@@ -36,39 +38,38 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 	const settings, overrides, lists = web.TenantPath + "/settings", web.TenantPath + "/overrides", web.TenantPath + "/lists"
 	const blocks, reset = web.TenantPath + "/blocks", web.TenantPath + "/reset"
 	w := &pages{Shell: shell, cfg: cfg}
-	return []web.Route{
+	rows := []web.Route{
 		web.Get("/tenants", accounts.TenantsList, w.listTenants),
-		web.Post("/tenants", write, w.createTenant),
+		web.PostForm("/tenants", write, w.createTenant, "name", "slug", "plan", "no_policy"),
 		web.Get("/tenants/new", write, w.newTenantForm),
 
 		web.Get(settings, write, w.tenantSettings),
-		web.Post(settings, write, w.saveTenant),
+		web.PostForm(settings, write, w.saveTenant, "name", "no_policy", "redact_values", "version"),
 		web.Get(settings+"/plan", write, w.comparePlans),
-		web.Post(settings+"/plan", write, w.changePlan),
+		web.PostForm(settings+"/plan", write, w.changePlan, "plan", "version"),
 		web.Get(settings+"/suspend", write, w.suspendForm),
-		web.Post(settings+"/suspend", write, w.suspendTenant),
-		web.Post(settings+"/resume", write, w.resumeTenant),
-		web.Post(settings+"/delete", write, w.deleteTenant),
+		web.PostForm(settings+"/suspend", write, w.setStatus(tenants.Suspended, "tenant-suspended")),
+		web.PostForm(settings+"/resume", write, w.setStatus(tenants.Active, "tenant-resumed")),
+		web.PostForm(settings+"/delete", write, w.deleteTenant, "confirm", "version"),
 
 		web.Get(overrides, read, w.listOverrides),
 		web.Post(overrides, except, w.createOverride),
 		web.Get(overrides+"/new", except, w.newOverrideForm),
-		web.Get(overrides+"/:override/delete", except, w.deleteOverrideForm),
-		web.Post(overrides+"/:override/delete", except, w.deleteOverride),
 
 		web.Get(lists, read, w.listEntries),
-		web.Post(lists, except, w.createEntry),
+		web.PostForm(lists, except, w.createEntry, "list", "attribute", "value", "reason", "life", "until"),
 		web.Get(lists+"/new", except, w.newEntryForm),
-		web.Get(lists+"/:entry/delete", except, w.deleteEntryForm),
-		web.Post(lists+"/:entry/delete", except, w.deleteEntry),
 
 		web.Get(blocks, read, w.listBlocks),
 		web.Post(blocks, except, w.createBlock),
-		web.Get(blocks+"/new", except, w.newBlockForm),
-		web.Get(blocks+"/:block/delete", except, w.deleteBlockForm),
-		web.Post(blocks+"/:block/delete", except, w.deleteBlock),
+		web.Get(blocks+"/new", except, w.newKeyForm("Block a key", "A block belongs to one policy. Choose the policy first.", "/blocks", w.blockForm)),
 
-		web.Get(reset, except, w.resetForm),
+		web.Get(reset, except, w.newKeyForm("Reset a key", "Counters belong to one policy. Choose the policy first.", "", w.resetForm)),
 		web.Post(reset, except, w.resetKey),
 	}
+	e := cfg.Exceptions
+	return slices.Concat(rows,
+		deleteRoutes(w, "/overrides", "override", "Overrides", "override-deleted", e.Override, e.DeleteOverride, confirmOverride),
+		deleteRoutes(w, "/lists", "entry", "Lists", "entry-deleted", e.Entry, e.DeleteEntry, confirmEntry),
+		deleteRoutes(w, "/blocks", "block", "Blocks", "block-deleted", e.Block, e.DeleteBlock, confirmBlock))
 }

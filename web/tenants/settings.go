@@ -15,22 +15,22 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// redactChoice is whether values are kept.
+// redactChoice says whether the tenant keeps attribute values.
 func redactChoice(redact bool) views.Choice {
-	value := "keep"
-	if redact {
-		value = "hash"
-	}
-	return views.Choice{
-		Name: "redact_values", Label: "Values of attributes", Value: value,
+	c := views.Choice{
+		Name: "redact_values", Label: "Attribute values", Value: "keep",
 		Options: []views.Option{
-			{Value: "keep", Label: "are kept", Hint: "Rankings and refusals show users, addresses and what else is sent."},
+			{Value: "keep", Label: "Keep values", Hint: "Rankings and denials show users, addresses and other attributes."},
 			{
-				Value: "hash", Label: "are not kept",
-				Hint: "People see hashes in rankings and nothing in refusals. What was kept before stays until it is removed by age.",
+				Value: "hash", Label: "Do not keep values",
+				Hint: "Rankings show hashes, and denials show no values. Values that are already stored stay until they expire.",
 			},
 		},
 	}
+	if redact {
+		c.Value = "hash"
+	}
+	return c
 }
 
 func (w *pages) settingsView(c echo.Context) (views.TenantSettings, error) {
@@ -39,10 +39,9 @@ func (w *pages) settingsView(c echo.Context) (views.TenantSettings, error) {
 	return views.TenantSettings{
 		Head: w.TenantHead(c, "/settings"), Base: web.SettingsURL(t), Notice: web.Notice(c), Slug: t.Slug, ID: t.ID,
 		Created: views.NewMoment(t.CreatedAt, now), Updated: views.NewMoment(t.UpdatedAt, now), Revision: strconv.FormatInt(t.Revision, 10),
-		Name:     views.Input{Name: "name", Label: "Name", Type: "text", Value: t.Name, Autocomplete: "off"},
-		NoPolicy: noPolicyChoice(t.NoPolicy), Redact: redactChoice(t.RedactValues),
+		Name: views.TextInput("name", "Name", t.Name, ""), NoPolicy: noPolicyChoice(t.NoPolicy), Redact: redactChoice(t.RedactValues),
 		Plan: t.Plan, PlanURL: web.PlanURL(t.Plan), PlanForm: plan, Suspended: t.Status == tenants.Suspended,
-		Confirm: views.Input{Name: "confirm", Label: "Type the slug " + t.Slug + " to confirm", Type: "text", Autocomplete: "off"},
+		Confirm: views.TextInput("confirm", "Type the slug "+t.Slug+" to confirm", "", ""),
 	}, err
 }
 
@@ -58,7 +57,18 @@ func (w *pages) showSettings(c echo.Context, status int, v views.TenantSettings)
 	return w.Render(c, status, views.TenantSettingsPage(w.TenantPage(c, "Settings"), v))
 }
 
-// revisionOf reads the revision that a form was made at.
+// retrySettings shows the settings again after err. change stores in the view what
+// was sent, and returns where the faults go.
+func (w *pages) retrySettings(c echo.Context, err error, renamed map[string]string, change func(*views.TenantSettings) *[]views.Fault) error {
+	v, failed := w.settingsView(c)
+	if failed != nil {
+		return failed
+	}
+	list := change(&v)
+	return web.Retry(err, &v, list, renamed, func(status int) error { return w.showSettings(c, status, v) })
+}
+
+// revisionOf reads the revision at which a form was drawn.
 func revisionOf(f url.Values) (int64, error) {
 	n, err := strconv.ParseInt(f.Get("version"), 10, 64)
 	if err != nil {
@@ -68,43 +78,32 @@ func revisionOf(f url.Values) (int64, error) {
 }
 
 // saveTenant is POST /tenants/{tenant}/settings.
-func (w *pages) saveTenant(c echo.Context) error {
-	f, err := web.Form(c, "name", "no_policy", "redact_values", "version")
-	if err != nil {
-		return err
-	}
+func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	revision, err := revisionOf(f)
 	if err != nil {
 		return err
 	}
-	ctx, t := c.Request().Context(), web.TenantOf(c)
+	t := web.TenantOf(c)
 	d := t.Document
 	d.Name, d.NoPolicy, d.RedactValues = strings.TrimSpace(f.Get("name")), tenants.NoPolicy(f.Get("no_policy")),
 		f.Get("redact_values") == "hash"
-	_, err = w.cfg.Tenants.UpdateTenant(ctx, t.ID, d, revision)
+	_, err = w.cfg.Tenants.UpdateTenant(c.Request().Context(), t.ID, d, revision)
 	switch {
 	case err == nil:
-		w.Changed(ctx)
-		return c.Redirect(http.StatusSeeOther, web.SettingsURL(t)+"?done=tenant-saved")
+		return w.done(c, web.SettingsURL(t), "tenant-saved")
 	case problem.Is(err, problem.Stale):
 		return w.staleSettings(c, d)
 	}
-	v, failed := w.settingsView(c)
-	if failed != nil {
-		return failed
-	}
-	v.Name.Value, v.Revision = f.Get("name"), f.Get("version")
-	chooses(&v.NoPolicy, f.Get("no_policy"))
-	chooses(&v.Redact, f.Get("redact_values"))
-	list, status, err := web.Places{Inputs: []*views.Input{&v.Name}, Choices: []*views.Choice{&v.NoPolicy, &v.Redact}}.Report(err)
-	if err != nil {
-		return err
-	}
-	v.Faults = list
-	return w.showSettings(c, status, v)
+	return w.retrySettings(c, err, nil, func(v *views.TenantSettings) *[]views.Fault {
+		v.Name.Value, v.Revision = f.Get("name"), f.Get("version")
+		v.NoPolicy.Choose(f.Get("no_policy"))
+		v.Redact.Choose(f.Get("redact_values"))
+		return &v.Faults
+	})
 }
 
-// staleSettings shows an edit beside what somebody else stored meanwhile.
+// staleSettings shows an edit next to the values that another person stored in
+// the meantime.
 func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 	stored, err := w.cfg.Tenants.Tenant(c.Request().Context(), web.TenantOf(c).ID)
 	if err != nil {
@@ -116,8 +115,8 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 	}
 	for _, field := range []struct{ name, label, yours, stored string }{
 		{"name", "Name", yours.Name, stored.Name},
-		{"no_policy", "A request that matches no policy", string(yours.NoPolicy), string(stored.NoPolicy)},
-		{"redact_values", "Values of attributes", redactChoice(yours.RedactValues).Value, redactChoice(stored.RedactValues).Value},
+		{"no_policy", "Requests that match no policy", string(yours.NoPolicy), string(stored.NoPolicy)},
+		{"redact_values", "Attribute values", redactChoice(yours.RedactValues).Value, redactChoice(stored.RedactValues).Value},
 	} {
 		if field.yours == field.stored {
 			v.Same = append(v.Same, views.Hidden{Name: field.name, Value: field.stored})
@@ -131,7 +130,7 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 	return w.Render(c, http.StatusConflict, views.StalePage(w.TenantPage(c, "Settings"), v))
 }
 
-// optionWords are what a value of a field reads as.
+// optionWords returns the label of a value of a field.
 func optionWords(field, value string) string {
 	for _, k := range []views.Choice{noPolicyChoice(""), redactChoice(false)} {
 		if i := slices.IndexFunc(k.Options, func(o views.Option) bool { return o.Value == value }); k.Name == field && i >= 0 {
@@ -143,71 +142,48 @@ func optionWords(field, value string) string {
 
 func (w *pages) suspendForm(c echo.Context) error {
 	t := web.TenantOf(c)
-	return w.Render(c, http.StatusOK, views.ConfirmPage(w.TenantPage(c, "Suspend", views.Link{Text: "Settings", URL: web.SettingsURL(t)}),
-		views.Confirm{
-			Head: w.TenantHead(c, "/settings"), Title: "Suspend " + t.Name + "?", Button: "Suspend the tenant", Bad: true,
-			Text: []string{
-				"Every check of it is answered 403 with the reason tenant_suspended, on every node within seconds, until you resume it.",
-				"Its API keys and its people can still read, and change nothing. Nothing is deleted, and counters go on by their time.",
-			},
-			Action: web.SettingsURL(t) + "/suspend", Back: web.SettingsURL(t),
-		}))
-}
-
-// suspendTenant and resumeTenant ask for no version: they mean the same whatever
-// else was changed.
-func (w *pages) suspendTenant(c echo.Context) error {
-	return w.setStatus(c, tenants.Suspended, "tenant-suspended")
-}
-
-func (w *pages) resumeTenant(c echo.Context) error {
-	return w.setStatus(c, tenants.Active, "tenant-resumed")
-}
-
-func (w *pages) setStatus(c echo.Context, status tenants.Status, done string) error {
-	if _, err := web.Form(c); err != nil {
-		return err
+	v := views.Confirm{
+		Head: w.TenantHead(c, "/settings"), Title: "Suspend " + t.Name + "?", Button: "Suspend the tenant", Bad: true,
+		Text: []string{
+			"Headgate answers every check of this tenant with 403 and the reason tenant_suspended, on every node within seconds.",
+			"Its API keys and members can read, but change nothing. Nothing is deleted. Windows continue.",
+		},
+		Action: web.SettingsURL(t) + "/suspend", Back: web.SettingsURL(t),
 	}
-	ctx, t := c.Request().Context(), web.TenantOf(c)
-	d := t.Document
-	d.Status = status
-	if _, err := w.cfg.Tenants.UpdateTenant(ctx, t.ID, d, t.Revision); err != nil {
-		return err
-	}
-	w.Changed(ctx)
-	return c.Redirect(http.StatusSeeOther, web.SettingsURL(t)+"?done="+done)
+	return w.Render(c, http.StatusOK, views.ConfirmPage(w.TenantPage(c, "Suspend", views.Link{Text: "Settings", URL: v.Back}), v))
 }
 
-// deleteTenant asks for the slug to be typed, as nothing brings a tenant back.
-func (w *pages) deleteTenant(c echo.Context) error {
-	f, err := web.Form(c, "confirm", "version")
-	if err != nil {
-		return err
+// setStatus returns a handler that changes the status of a tenant. It needs no
+// revision: the change means the same after any other edit.
+func (w *pages) setStatus(status tenants.Status, done string) func(echo.Context, url.Values) error {
+	return func(c echo.Context, _ url.Values) error {
+		t := web.TenantOf(c)
+		d := t.Document
+		d.Status = status
+		if _, err := w.cfg.Tenants.UpdateTenant(c.Request().Context(), t.ID, d, t.Revision); err != nil {
+			return err
+		}
+		return w.done(c, web.SettingsURL(t), done)
 	}
+}
+
+// deleteTenant deletes a tenant if its slug was typed.
+func (w *pages) deleteTenant(c echo.Context, f url.Values) error {
 	revision, err := revisionOf(f)
 	if err != nil {
 		return err
 	}
-	ctx, t := c.Request().Context(), web.TenantOf(c)
+	t := web.TenantOf(c)
 	if strings.TrimSpace(f.Get("confirm")) != t.Slug {
 		err = problem.At("/confirm", "is not the slug: nothing was deleted")
-	} else if err = w.cfg.Tenants.DeleteTenant(ctx, t.ID, revision); err == nil {
-		w.Changed(ctx)
-		return c.Redirect(http.StatusSeeOther, "/tenants?done=tenant-deleted")
+	} else if err = w.cfg.Tenants.DeleteTenant(c.Request().Context(), t.ID, revision); err == nil {
+		return w.done(c, "/tenants", "tenant-deleted")
 	}
-	v, failed := w.settingsView(c)
-	if failed != nil {
-		return failed
-	}
-	v.Confirm.Value = f.Get("confirm")
 	if problem.Is(err, problem.Stale) {
-		v.DelFaults = []views.Fault{{Message: "Somebody else changed the tenant since you opened this: look at it again, and then delete it."}}
-		return w.showSettings(c, http.StatusConflict, v)
+		err = problem.New(problem.Conflict, "another person changed the tenant after you opened this page: check it, and then delete it")
 	}
-	list, status, err := web.Places{Inputs: []*views.Input{&v.Confirm}}.Report(err)
-	if err != nil {
-		return err
-	}
-	v.DelFaults = list
-	return w.showSettings(c, status, v)
+	return w.retrySettings(c, err, nil, func(v *views.TenantSettings) *[]views.Fault {
+		v.Confirm.Value = f.Get("confirm")
+		return &v.DelFaults
+	})
 }

@@ -7,7 +7,6 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/accounts"
@@ -18,62 +17,41 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// tenantsOnPage is how many tenants stand on one page of the list.
-const tenantsOnPage = 50
-
-// plansInForm is how many plans a form offers to choose from.
+// plansInForm is the maximum number of plans that a form offers.
 const plansInForm = 500
 
 // listTenants is GET /tenants.
 func (w *pages) listTenants(c echo.Context) error {
-	ctx := c.Request().Context()
-	query, after := c.QueryParam("q"), c.QueryParam("after")
-	if uuid.Validate(after) != nil {
-		after = ""
-	}
-	list, err := w.cfg.Tenants.Tenants(ctx, tenants.Filter{Query: strings.TrimSpace(query), After: after, Limit: tenantsOnPage + 1})
+	ctx, query := c.Request().Context(), c.QueryParam("q")
+	list, err := w.cfg.Tenants.Tenants(ctx, tenants.Filter{Query: strings.TrimSpace(query), After: web.After(c), Limit: web.PageRows + 1})
 	if err != nil {
 		return err
-	}
-	v := views.Tenants{Query: query, Notice: web.Notice(c), Empty: views.Empty{
-		Title: "There are no tenants yet", Text: "A tenant is one of your customers. Make the first one, give it a key, and send its checks.",
-	}}
-	address := func(after string) string {
-		q := url.Values{}
-		if query != "" {
-			q.Set("q", query)
-		}
-		if after != "" {
-			q.Set("after", after)
-		}
-		if len(q) == 0 {
-			return "/tenants"
-		}
-		return "/tenants?" + q.Encode()
-	}
-	if web.May(c, accounts.TenantWrite) {
-		v.NewURL = "/tenants/new"
-		v.Empty.Link = views.Link{Text: "New tenant", URL: "/tenants/new"}
-	}
-	if len(list) > tenantsOnPage {
-		list = list[:tenantsOnPage]
-		v.NextURL = address(list[tenantsOnPage-1].ID)
-	}
-	if after != "" {
-		v.FirstURL = address("")
 	}
 	counts, err := w.lastDay(ctx, list)
 	if err != nil {
 		return err
 	}
-	for _, t := range list {
-		v.Rows = append(v.Rows, w.listed(t, counts[t.Number]))
+	v, newURL := views.Tenants{Query: query}, ""
+	if web.May(c, accounts.TenantWrite) {
+		newURL = "/tenants/new"
+	}
+	v.List = web.NewList(c, list, func(t tenants.Tenant) string { return t.ID }, newURL, func(t tenants.Tenant) views.ListedTenant {
+		return w.listed(t, counts[t.Number])
+	})
+	if web.After(c) != "" {
+		v.FirstURL = web.AddressAfter(c, "")
+	}
+	v.Empty = views.Empty{
+		Title: "No tenants", Text: "A tenant is one of your customers. Create a tenant, create an API key for it, and send its checks.",
+	}
+	if newURL != "" {
+		v.Empty.Link = views.Link{Text: "New tenant", URL: newURL}
 	}
 	return w.Render(c, http.StatusOK, views.TenantsPage(w.Page(c, "Tenants"), v))
 }
 
-// lastDay gives what was counted of some tenants in the last 24 hours, by their
-// numbers, in one reading.
+// lastDay returns the counts of tenants in the last 24 hours, by tenant number. It
+// reads them in one query.
 func (w *pages) lastDay(ctx context.Context, list []tenants.Tenant) (map[uint32]metrics.Counts, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -99,7 +77,7 @@ func (w *pages) listed(t tenants.Tenant, counts metrics.Counts) views.ListedTena
 	}
 }
 
-// rateTone tells whether a rate of 429 is worth a look.
+// rateTone returns the tone of a 429 rate: "bad" from 20 %, "warn" from 2 %.
 func rateTone(c metrics.Counts) string {
 	switch limited := c.Limited(); {
 	case limited*5 >= c.Requests && limited > 0:
@@ -110,11 +88,11 @@ func rateTone(c metrics.Counts) string {
 	return ""
 }
 
-// planSelect offers the published plans, and what is chosen already.
+// planSelect offers the published plans and the chosen one.
 func (w *pages) planSelect(ctx context.Context, name, chosen string) (views.Select, error) {
 	s := views.Select{
 		Name: name, Label: "Plan", Value: chosen, Optional: true,
-		Options: []views.Option{{Value: "", Label: "No plan: nothing is counted"}},
+		Options: []views.Option{{Value: "", Label: "No plan: Headgate counts nothing"}},
 	}
 	list, err := w.cfg.Plans.Plans(ctx, plans.Filter{Limit: plansInForm})
 	for _, p := range list {
@@ -135,34 +113,32 @@ func planLabel(p plans.Plan) string {
 
 func noPolicyChoice(chosen tenants.NoPolicy) views.Choice {
 	return views.Choice{
-		Name: "no_policy", Label: "A request that matches no policy", Value: string(cmp.Or(chosen, tenants.Allow)),
+		Name: "no_policy", Label: "Requests that match no policy", Value: string(cmp.Or(chosen, tenants.Allow)),
 		Options: []views.Option{
-			{Value: string(tenants.Allow), Label: "passes", Hint: "Nothing of it is counted against a limit."},
-			{Value: string(tenants.Deny), Label: "is refused", Hint: "Answered 403: only what the plan names may be called."},
+			{Value: string(tenants.Allow), Label: "Allow", Hint: "They are charged to no limit."},
+			{Value: string(tenants.Deny), Label: "Deny", Hint: "They are denied with 403: only requests that a policy matches are allowed."},
 		},
 	}
 }
 
-// tenantForm is the empty form of a new tenant.
-func (w *pages) tenantForm(ctx context.Context) (views.TenantForm, error) {
+// tenantForm returns the form of a new tenant.
+func (w *pages) tenantForm(ctx context.Context, q url.Values) (views.TenantForm, error) {
 	plan, err := w.planSelect(ctx, "plan", "")
-	return views.TenantForm{
-		Name: views.Input{Name: "name", Label: "Name", Type: "text", Autocomplete: "off", Hint: "As people know it."},
-		Slug: views.Input{
-			Name: "slug", Label: "Slug", Type: "text", Autocomplete: "off",
-			Hint: "In addresses and in the API, and never changed: lower-case letters, digits and hyphens.",
-		},
-		Plan:     plan,
-		NoPolicy: noPolicyChoice(""),
-	}, err
+	plan.Value = q.Get("plan")
+	v := views.TenantForm{
+		Name: views.TextInput("name", "Name", q.Get("name"), "The name on the pages."), Plan: plan, NoPolicy: noPolicyChoice(""),
+		Slug: views.TextInput("slug", "Slug", q.Get("slug"),
+			"The name in addresses and in the API. It cannot be changed. Lowercase letters, digits, and hyphens."),
+	}
+	v.NoPolicy.Choose(q.Get("no_policy"))
+	return v, err
 }
 
 func (w *pages) newTenantForm(c echo.Context) error {
-	v, err := w.tenantForm(c.Request().Context())
+	v, err := w.tenantForm(c.Request().Context(), c.QueryParams())
 	if err != nil {
 		return err
 	}
-	v.Name.Value, v.Slug.Value, v.Plan.Value = c.QueryParam("name"), c.QueryParam("slug"), c.QueryParam("plan")
 	return w.showTenantForm(c, http.StatusOK, v)
 }
 
@@ -173,40 +149,16 @@ func (w *pages) showTenantForm(c echo.Context, status int, v views.TenantForm) e
 }
 
 // createTenant is POST /tenants.
-func (w *pages) createTenant(c echo.Context) error {
-	f, err := web.Form(c, "name", "slug", "plan", "no_policy")
-	if err != nil {
-		return err
-	}
+func (w *pages) createTenant(c echo.Context, f url.Values) error {
 	ctx := c.Request().Context()
 	d := tenants.Document{Name: strings.TrimSpace(f.Get("name")), Plan: f.Get("plan"), NoPolicy: tenants.NoPolicy(f.Get("no_policy"))}
-	slug := strings.TrimSpace(f.Get("slug"))
-	made, err := w.cfg.Tenants.CreateTenant(ctx, slug, d)
+	t, err := w.cfg.Tenants.CreateTenant(ctx, strings.TrimSpace(f.Get("slug")), d)
 	if err == nil {
-		w.Changed(ctx)
-		return c.Redirect(http.StatusSeeOther, web.RouteForTenant(web.TenantPath, made.Slug)+"?done=tenant-created")
+		return w.done(c, web.RouteForTenant(web.TenantPath, t.Slug), "tenant-created")
 	}
-	v, failed := w.tenantForm(ctx)
+	v, failed := w.tenantForm(ctx, f)
 	if failed != nil {
 		return failed
 	}
-	v.Name.Value, v.Slug.Value, v.Plan.Value, v.NoPolicy.Value = f.Get("name"), f.Get("slug"), f.Get("plan"), f.Get("no_policy")
-	list, status, err := web.Places{
-		Inputs: []*views.Input{&v.Name, &v.Slug}, Selects: []*views.Select{&v.Plan},
-		Choice: &v.NoPolicy,
-	}.Report(err)
-	if err != nil {
-		return err
-	}
-	v.Faults = list
-	return w.showTenantForm(c, status, v)
-}
-
-// chooses sets the field of a choice if it is one of its options.
-func chooses(k *views.Choice, value string) {
-	for _, o := range k.Options {
-		if o.Value == value {
-			k.Value = value
-		}
-	}
+	return web.Retry(err, &v, &v.Faults, nil, func(status int) error { return w.showTenantForm(c, status, v) })
 }

@@ -23,43 +23,43 @@ import (
 
 const (
 	denialsOnPage = 50
-	denialParts   = 3 // attributes in a row
-	// denialAttributes is how many attributes narrow a list at most.
+	denialParts   = 3 // attributes of a row
+	// denialAttributes is the maximum number of attributes to filter by.
 	denialAttributes = 8
-	// newsCounted is up to how many new ones a page that stands still counts.
+	// newsCounted is the maximum number of new denials that a paused page counts.
 	newsCounted = 100
-	// denialsEvery is how often a live list asks whether anything came: with the
-	// second that a node takes to flush, a refusal is there within two.
+	// denialsEvery is how often a live list checks for new denials. Nodes flush every
+	// second, so that a denial appears within two seconds.
 	denialsEvery = 500 * time.Millisecond
-	// denialsAgain is when a live list is drawn without news: time went on.
+	// denialsAgain is how often a live list is drawn without new denials, because its
+	// time moves.
 	denialsAgain = 15 * time.Second
-	keyPrefix    = "k." // of the parts of an address that name an attribute
 )
 
-// reasons of refusals, as people call them.
+// reasons are the reasons of denials.
 var reasons = []struct {
 	reason enforcement.Reason
 	words  views.ReasonWords
 	status string
 }{
 	{enforcement.ReasonOverLimit, views.ReasonWords{Text: "Over the limit", Tone: "bad"}, "429"},
-	{enforcement.ReasonCostExceedsQuota, views.ReasonWords{Text: "Costs too much", Tone: "bad"}, "429"},
+	{enforcement.ReasonCostExceedsQuota, views.ReasonWords{Text: "Cost above the limit", Tone: "bad"}, "429"},
 	{enforcement.ReasonBlocked, views.ReasonWords{Text: "Blocked", Tone: "violet"}, "429"},
 	{enforcement.ReasonDeniedByList, views.ReasonWords{Text: "On the deny list", Tone: "violet"}, "403"},
 	{enforcement.ReasonMissingAttribute, views.ReasonWords{Text: "Attribute missing", Tone: "warn"}, "403"},
 	{enforcement.ReasonNoPolicy, views.ReasonWords{Text: "No policy", Tone: ""}, "403"},
 	{enforcement.ReasonTenantSuspended, views.ReasonWords{Text: "Tenant suspended", Tone: ""}, "403"},
-	{enforcement.ReasonBatchRefused, views.ReasonWords{Text: "Refused with its batch", Tone: ""}, "429"},
-	{enforcement.ReasonLimiterUnavailable, views.ReasonWords{Text: "Limiter away", Tone: "warn"}, "503"},
+	{enforcement.ReasonBatchRefused, views.ReasonWords{Text: "Denied with its batch", Tone: ""}, "429"},
+	{enforcement.ReasonLimiterUnavailable, views.ReasonWords{Text: "Limiter unavailable", Tone: "warn"}, "503"},
 }
 
-// reasonGroups are several reasons under one name.
+// reasonGroups are groups of reasons to filter by.
 var reasonGroups = []struct {
 	name, text string
 	reasons    []enforcement.Reason
 }{
 	{"limited", "Any limit (429)", []enforcement.Reason{enforcement.ReasonOverLimit, enforcement.ReasonCostExceedsQuota}},
-	{"other", "Anything but limits", []enforcement.Reason{
+	{"other", "Other reasons", []enforcement.Reason{
 		enforcement.ReasonBlocked, enforcement.ReasonDeniedByList, enforcement.ReasonMissingAttribute, enforcement.ReasonNoPolicy,
 		enforcement.ReasonTenantSuspended, enforcement.ReasonBatchRefused, enforcement.ReasonLimiterUnavailable,
 	}},
@@ -74,19 +74,18 @@ func reasonWords(r enforcement.Reason) (views.ReasonWords, string) {
 	return views.ReasonWords{Text: string(r)}, "429"
 }
 
-// A denialsView is a list of refusals as its address says it.
+// A denialsView is a list of denials with the filters of its address.
 type denialsView struct {
 	span   web.TimeRange
 	base   string // the page's path
 	tenant tenants.Tenant
 	filter metrics.RefusalFilter
-	also   url.Values // what narrows it
+	also   url.Values // the filters
 	faults map[string]string
-	paged  bool // older ones than the newest
+	paged  bool // it does not start with the newest denial
 }
 
-// denialsOf reads an address. In a tenant's page the tenant is the path's,
-// whatever the query says.
+// denialsOf reads an address. On a page of a tenant, it ignores the parameter tenant.
 func (w *pages) denialsOf(c echo.Context) (denialsView, error) {
 	q := c.QueryParams()
 	v := denialsView{span: web.ParseTimeRange(q, w.Now()), base: "/denials", also: url.Values{}, faults: map[string]string{}}
@@ -131,7 +130,7 @@ func (w *pages) denialsTenant(c echo.Context, v *denialsView, slug string) error
 	t, err := w.cfg.Tenants.Tenant(c.Request().Context(), slug)
 	switch {
 	case problem.Is(err, problem.NotFound):
-		v.faults["tenant"] = "There is no tenant of this name."
+		v.faults["tenant"] = "No tenant has this name."
 	case err != nil:
 		return err
 	default:
@@ -159,28 +158,27 @@ func (v *denialsView) reason(name string) {
 			return
 		}
 	}
-	v.faults["reason"] = "There is no reason of this name."
+	v.faults["reason"] = "No reason has this name."
 }
 
-// attributes reads those that narrow the list: k.user=u1, and what was typed as
-// user=u1.
+// attributes reads the attributes to filter by: k.user=u1, and user=u1 in the form.
 func (v *denialsView) attributes(q url.Values) {
 	add := func(name, value string) {
 		switch {
 		case name == "" || value == "":
-		case v.also.Get(keyPrefix+name) != "":
-			if v.also.Get(keyPrefix+name) != value {
-				v.faults["attribute"] = "The list is narrowed by another value of " + name + " already: take that away first."
+		case v.also.Get(web.KeyFieldPrefix+name) != "":
+			if v.also.Get(web.KeyFieldPrefix+name) != value {
+				v.faults["attribute"] = "The list is already filtered by another value of " + name + ". Remove that filter first."
 			}
 		case len(v.filter.Attributes) == denialAttributes:
-			v.faults["attribute"] = fmt.Sprintf("At most %d attributes narrow the list.", denialAttributes)
+			v.faults["attribute"] = fmt.Sprintf("The list can be filtered by at most %d attributes.", denialAttributes)
 		default:
 			v.filter.Attributes = append(v.filter.Attributes, enforcement.Attribute{Name: name, Value: canonical(name, value)})
-			v.set(keyPrefix+name, value)
+			v.set(web.KeyFieldPrefix+name, value)
 		}
 	}
 	for _, part := range slices.Sorted(maps.Keys(q)) {
-		if name, is := strings.CutPrefix(part, keyPrefix); is {
+		if name, is := strings.CutPrefix(part, web.KeyFieldPrefix); is {
 			add(name, q.Get(part))
 		}
 	}
@@ -190,13 +188,13 @@ func (v *denialsView) attributes(q url.Values) {
 	}
 	name, value, both := strings.Cut(typed, "=")
 	if name, value = strings.TrimSpace(name), strings.TrimSpace(value); !both || name == "" || value == "" {
-		v.faults["attribute"] = "Give a name and a value, as user=u1."
+		v.faults["attribute"] = "Enter a name and a value, like user=u1."
 		return
 	}
 	add(name, value)
 }
 
-// canonical is an address as checks keep it, and a network in its one spelling.
+// canonical returns an address or a network in its canonical spelling.
 func canonical(name, value string) string {
 	if name == "ip" {
 		if _, text, err := enforcement.ParseNetwork(value); err == nil {
@@ -214,12 +212,12 @@ func (w *pages) showDenials(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	find := views.FilterField{Name: "decision", Label: "Decision id", Value: strings.TrimSpace(c.QueryParam("decision"))}
+	find := views.FilterField{Name: "decision", Label: "Decision ID", Value: strings.TrimSpace(c.QueryParam("decision"))}
 	if find.Value != "" {
 		if id, err := uuid.Parse(find.Value); err == nil {
 			return c.Redirect(http.StatusSeeOther, v.base+"/"+id.String())
 		}
-		find.Error = "This is no decision id: it looks like 0190f5c4-7e1a-7b3c-8d2e-0123456789ab."
+		find.Error = "This is not a decision ID. An ID looks like 0190f5c4-7e1a-7b3c-8d2e-0123456789ab."
 	}
 	var rows []metrics.Refusal
 	status := http.StatusOK
@@ -229,7 +227,7 @@ func (w *pages) showDenials(c echo.Context) error {
 		return err
 	}
 	d := views.Denials{
-		Title: "Denials", Lead: "The latest refusals and why. Each is kept for 24 hours.",
+		Title: "Denials", Lead: "The latest denials with their reasons. Headgate keeps denials for 24 hours.",
 		Ranges: v.span.Picker(v.base, paused(v.span, v.also), v.streams()), Filters: w.denialFilters(c, &v), Find: find,
 	}
 	p := w.Page(c, d.Title)
@@ -239,7 +237,7 @@ func (w *pages) showDenials(c echo.Context) error {
 	}
 	if len(rows) > denialsOnPage {
 		rows = rows[:denialsOnPage]
-		d.OlderURL = v.span.Address(v.base, with(v.also, "before", uuid.UUID(rows[len(rows)-1].ID).String()))
+		d.OlderURL = v.span.Address(v.base, web.With(v.also, "before", uuid.UUID(rows[len(rows)-1].ID).String()))
 	}
 	if v.paged {
 		d.NewestURL = v.span.Address(v.base, v.also)
@@ -247,9 +245,9 @@ func (w *pages) showDenials(c echo.Context) error {
 	if v.streams() {
 		stream := v.also
 		if d.Event = "denials"; !v.span.Live {
-			stream, d.Event = with(stream, "live", "0"), "news"
+			stream, d.Event = web.With(stream, "live", "0"), "news"
 			if len(rows) > 0 {
-				stream = with(stream, "after", uuid.UUID(rows[0].ID).String())
+				stream = web.With(stream, "after", uuid.UUID(rows[0].ID).String())
 			}
 		}
 		p.Live = v.span.Address(v.base+"/live", stream)
@@ -260,8 +258,8 @@ func (w *pages) showDenials(c echo.Context) error {
 	return w.Render(c, status, views.DenialsPage(p, d))
 }
 
-// liveDenials sends the list again when refusals came; to a page that stands
-// still, how many.
+// liveDenials sends the list again after new denials. To a paused page, it sends their
+// number.
 func (w *pages) liveDenials(c echo.Context) error {
 	params := c.QueryParams()
 	first, err := w.denialsOf(c)
@@ -282,7 +280,7 @@ func (w *pages) liveDenials(c echo.Context) error {
 	return w.Stream(c, denialsEvery, draw)
 }
 
-// firstAt is the lowest decision id of an instant.
+// firstAt returns the lowest decision ID of an instant.
 func firstAt(t time.Time) (id [16]byte) {
 	ms := uint64(t.UnixMilli())
 	for i := range 6 {
@@ -291,8 +289,8 @@ func firstAt(t time.Time) (id [16]byte) {
 	return id
 }
 
-// drawDenials draws the list of a view, whose time goes on while what narrows it
-// stays: also when its tenant is deleted meanwhile.
+// drawDenials returns a function that draws the list. Its time moves, but its filters
+// stay, also if the tenant is deleted.
 func (w *pages) drawDenials(c echo.Context, v denialsView) func(context.Context) ([]web.Fragment, error) {
 	params := c.QueryParams()
 	var mark metrics.Mark
@@ -334,7 +332,6 @@ func (w *pages) drawNews(v denialsView, after uuid.UUID) func(context.Context) (
 }
 
 func (w *pages) denialFilters(c echo.Context, v *denialsView) views.Filters {
-	f := views.Filters{Action: v.base, ClearURL: v.span.Address(v.base, nil)}
 	options := []views.Option{{Value: "", Label: "Any"}}
 	for _, g := range reasonGroups {
 		options = append(options, views.Option{Value: g.name, Label: g.text})
@@ -353,52 +350,34 @@ func (w *pages) denialFilters(c echo.Context, v *denialsView) views.Filters {
 	if v.tenant.ID != "" {
 		fields = fields[1:]
 	}
-	typed := c.QueryParams()
-	for _, field := range fields {
-		field.Value, field.Error = v.also.Get(field.Name), v.faults[field.Name]
-		if field.Error != "" {
-			field.Value = typed.Get(field.Name)
-		} else if field.Value != "" {
-			chip := views.Chip{Name: field.Label, Value: field.Value, RemoveURL: v.span.Address(v.base, with(v.also, field.Name, ""))}
-			for _, o := range field.Options {
-				if o.Value == field.Value {
-					chip.Value = o.Label
-				}
-			}
-			if field.Check {
-				chip.Name, chip.Value = field.Label, "yes"
-			}
-			f.Chips = append(f.Chips, chip)
-		}
-		f.Fields = append(f.Fields, field)
-	}
+	address := func(name, value string) string { return v.span.Address(v.base, web.With(v.also, name, value)) }
+	f := web.Filters(c, v.base, fields, v.faults, v.also.Get, address)
+	f.ClearURL = v.span.Address(v.base, nil)
 	for _, part := range slices.Sorted(maps.Keys(v.also)) {
-		if name, is := strings.CutPrefix(part, keyPrefix); is {
-			f.Chips = append(f.Chips, views.Chip{Name: name, Value: v.also.Get(part), RemoveURL: v.span.Address(v.base, with(v.also, part, ""))})
+		if name, is := strings.CutPrefix(part, web.KeyFieldPrefix); is {
+			f.Chips = append(f.Chips, views.Chip{Name: name, Value: v.also.Get(part), RemoveURL: address(part, "")})
 			f.Hidden = append(f.Hidden, views.Hidden{Name: part, Value: v.also.Get(part)})
 		}
 	}
-	for name, values := range v.span.Values() {
-		f.Hidden = append(f.Hidden, views.Hidden{Name: name, Value: values[0]})
-	}
+	f.Hidden = append(f.Hidden, v.span.Hidden()...)
 	return f
 }
 
 func (w *pages) denialList(c echo.Context, v *denialsView, rows []metrics.Refusal) views.DenialList {
 	l := views.DenialList{Tenants: v.tenant.ID == "" && v.also.Get("tenant") == "", Empty: views.Empty{
-		Title: "Nothing was refused in this time",
-		Text:  "Refusals are here within two seconds and are kept for 24 hours, up to 100 a second and node.",
+		Title: "No denials in this time",
+		Text:  "Denials appear within two seconds. Headgate keeps them for 24 hours, up to 100 per second and node.",
 	}}
 	if len(v.also) > 0 {
-		l.Empty.Title = "No refusal fits these filters in this time"
+		l.Empty.Title = "No denial in this time matches these filters"
 	}
 	for i := range rows {
 		l.Rows = append(l.Rows, w.denialRow(v, &rows[i]))
 	}
-	l.Summary = count(int64(len(rows)), "refusal", "refusals") + ", the newest first."
+	l.Summary = views.Quantity(int64(len(rows)), "denial", "denials") + ", newest first."
 	if len(rows) < denialsOnPage && (len(v.filter.Attributes) > 0 || v.filter.Degraded) {
-		l.Summary += " For attributes and degraded ones, at most the latest 5,000 refusals are looked through."
-		l.Empty.Text += " For attributes and degraded ones, at most the latest 5,000 are looked through."
+		l.Summary += " Filters by attribute and degraded search the latest 5,000 denials."
+		l.Empty.Text += " Filters by attribute and degraded search the latest 5,000 denials."
 	}
 	return l
 }
@@ -408,10 +387,13 @@ func (w *pages) denialRow(v *denialsView, r *metrics.Refusal) views.Denial {
 	words, _ := reasonWords(r.Reason)
 	d := views.Denial{
 		ID: id, URL: v.base + "/" + id, Time: views.NewStamp(r.At, w.Now()), Tenant: r.TenantSlug, Method: r.Method, Path: r.Path,
-		Policy: r.Policy, Limit: limitName(r), Reason: words, Redacted: r.Redacted, RetryAfter: retryNumber(r), Degraded: r.Degraded,
+		Policy: r.Policy, Reason: words, Redacted: r.Redacted, RetryAfter: retryNumber(r), Degraded: r.Degraded,
 	}
 	if w.slugOf(r.Tenant) != "" {
 		d.TenantURL = v.span.Address("/tenants/"+w.slugOf(r.Tenant), nil)
+	}
+	if severalLimits(r, r.Policy) {
+		d.Limit = r.Limit
 	}
 	d.Parts = w.keyFirst(r)
 	if len(d.Parts) > denialParts {
@@ -420,33 +402,19 @@ func (w *pages) denialRow(v *denialsView, r *metrics.Refusal) views.Denial {
 	return d
 }
 
-// limitName is the limit that refused, when its policy has several.
-func limitName(r *metrics.Refusal) string {
-	n := 0
-	for i := range r.Limits {
-		if r.Limits[i].Policy == r.Policy {
-			n++
-		}
-	}
-	if n < 2 {
-		return ""
-	}
-	return r.Limit
-}
-
 func retryNumber(r *metrics.Refusal) views.Number {
 	switch {
 	case r.RetryAfterMS == enforcement.Never:
 		return views.Number{Text: "never", Exact: "waiting does not help"}
 	case r.RetryAfterMS == 0:
-		return views.Number{Text: "–", Exact: "not told"}
+		return views.Number{Text: "–", Exact: "no wait"}
 	}
 	return millis(r.RetryAfterMS)
 }
 
-// countedBy are the attributes that the refusing policy counts by now; none when
-// it is not known any more.
-func (w *pages) countedBy(r *metrics.Refusal) (names []string, known bool) {
+// countedBy returns the count_by of the denying policy in the current plan, or false if
+// the plan no longer has the policy.
+func (w *pages) countedBy(r *metrics.Refusal) (countBy []string, known bool) {
 	subject, ok := w.cfg.Snapshot().SubjectByNumber(r.Tenant)
 	if !ok || subject.Plan == nil || r.Policy == "" {
 		return nil, false
@@ -455,29 +423,22 @@ func (w *pages) countedBy(r *metrics.Refusal) (names []string, known bool) {
 	if !ok {
 		return nil, false
 	}
-	for _, name := range rule.CountBy {
-		if name == web.PrefixAttribute {
-			name = "ip"
-		}
-		if !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names, true
+	return rule.CountBy, true
 }
 
-// keyFirst are the attributes of a refused request, first those that the policy
-// counts by.
+// keyFirst returns the attributes of a denied request. Those that the policy counts by
+// come first.
 func (w *pages) keyFirst(r *metrics.Refusal) []views.KeyPart {
-	names, _ := w.countedBy(r)
+	countBy, _ := w.countedBy(r)
+	names := web.KeyAttributes(countBy)
 	parts := make([]views.KeyPart, 0, len(r.Attributes))
 	for _, name := range names {
 		at := slices.IndexFunc(r.Attributes, func(a enforcement.Attribute) bool { return a.Name == name })
-		if at < 0 {
-			parts = append(parts, views.KeyPart{Name: name, Missing: true})
-			continue
+		part := views.KeyPart{Name: name, Missing: at < 0}
+		if at >= 0 {
+			part.Value = r.Attributes[at].Value
 		}
-		parts = append(parts, views.KeyPart{Name: name, Value: r.Attributes[at].Value})
+		parts = append(parts, part)
 	}
 	for _, a := range r.Attributes {
 		if !slices.Contains(names, a.Name) {
@@ -485,10 +446,4 @@ func (w *pages) keyFirst(r *metrics.Refusal) []views.KeyPart {
 		}
 	}
 	return parts
-}
-
-// denialSummary names a refusal in a title.
-func denialSummary(r *metrics.Refusal) string {
-	words, status := reasonWords(r.Reason)
-	return fmt.Sprintf("%s %s", status, words.Text)
 }

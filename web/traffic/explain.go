@@ -1,8 +1,8 @@
 package traffic
 
 import (
-	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -21,28 +21,28 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// tenantsInForm is how many tenants a field suggests.
+// tenantsInForm is the maximum number of tenants that a field suggests.
 const tenantsInForm = 200
 
 // A question is a request as it was typed, and as a check.
 type question struct {
 	tenant, method, path, cost string
 	names, values              []string // of the attributes, row by row
-	asked                      bool     // more than the tenant was given
-	more                       bool     // more rows are wanted, and no answer yet
+	asked                      bool     // the address has more than the tenant
+	more                       bool     // the form needs more rows; no answer yet
 	check                      enforcement.Check
 	faults                     problem.Fields
 }
 
-// readQuestion reads the address of a page. What /v1/check would refuse is a
-// fault at its field.
+// readQuestion reads the address of a page. Values that /v1/check would reject are
+// faults of their fields.
 func readQuestion(params url.Values) question {
 	q := question{more: params.Has("more")}
 	one := func(name string) string {
 		given := params[name]
 		switch {
 		case len(given) > 1:
-			q.faults.Add("/"+name, "is given more than once")
+			q.faults.Add("/"+name, "must not be repeated")
 		case len(given) == 1 && !utf8.ValidString(given[0]):
 			q.faults.Add("/"+name, "must be UTF-8")
 		}
@@ -74,14 +74,14 @@ func readQuestion(params url.Values) question {
 	return q
 }
 
-// readAttributes reads the attributes: the rows of the form, and those that a link
-// names as k.user=u1. One without a value is as one that was not sent.
+// readAttributes reads the attributes: the rows of the form, and k.user=u1 in links. An
+// attribute without a value is not sent.
 func (q *question) readAttributes(params url.Values) {
 	rows := max(len(params["name"]), len(params["value"]))
 	q.names = append(slices.Clone(params["name"]), make([]string, rows-len(params["name"]))...)
 	q.values = append(slices.Clone(params["value"]), make([]string, rows-len(params["value"]))...)
-	for _, field := range sortedNames(params) {
-		if name, linked := strings.CutPrefix(field, keyPrefix); linked {
+	for _, field := range slices.Sorted(maps.Keys(params)) {
+		if name, linked := strings.CutPrefix(field, web.KeyFieldPrefix); linked {
 			for _, value := range params[field] {
 				q.names, q.values, q.asked = append(q.names, name), append(q.values, value), true
 			}
@@ -98,7 +98,7 @@ func (q *question) readAttributes(params url.Values) {
 			q.faults.Add("/"+field, "must be UTF-8, and so must its name")
 			continue
 		case name != "" && slices.Contains(q.names[:i], name) && q.values[slices.Index(q.names, name)] != "":
-			q.faults.Add("/"+field, "is the second of its name: each attribute has one value")
+			q.faults.Add("/"+field, "has a name that is used twice: each attribute has one value")
 			continue
 		}
 		if err := q.check.AddAttribute(name, value); err != nil {
@@ -107,28 +107,27 @@ func (q *question) readAttributes(params url.Values) {
 	}
 }
 
-// explainAny is GET /explain: for any tenant, which is asked for first.
+// explainAny is GET /explain: for any tenant.
 func (w *pages) explainAny(c echo.Context) error {
 	q := readQuestion(c.QueryParams())
 	list, err := w.cfg.Tenants.Tenants(c.Request().Context(), tenants.Filter{Limit: tenantsInForm})
 	if err != nil {
 		return err
 	}
-	v := views.Explain{Action: "/explain", AnyTenant: true, Tenant: views.Input{
-		Name: "tenant", Label: "Tenant", Type: "text", Autocomplete: "off", Value: q.tenant, List: "tenants", Hint: "Its slug.",
-	}}
+	v := views.Explain{Action: "/explain", AnyTenant: true, Tenant: views.TextInput("tenant", "Tenant", q.tenant, "The slug.")}
+	v.Tenant.List = "tenants"
 	for _, t := range list {
 		v.Tenants = append(v.Tenants, views.Option{Value: t.Slug, Label: t.Name})
 	}
 	var subject *enforcement.Subject
 	if q.tenant != "" {
 		if subject, err = w.subject(q.tenant); problem.Is(err, problem.NotFound) {
-			q.faults.Add("/tenant", "is none that this node knows")
+			q.faults.Add("/tenant", "is unknown to this node")
 		} else if err != nil {
 			return err
 		}
 	} else if q.asked {
-		q.faults.Add("/tenant", "is needed: whose request is it?")
+		q.faults.Add("/tenant", "is required")
 	}
 	p := w.Page(c, "Explain")
 	return w.explain(c, p, v, q, subject)
@@ -147,11 +146,11 @@ func (w *pages) explainTenant(c echo.Context) error {
 	return w.explain(c, w.TenantPage(c, "Explain"), v, q, subject)
 }
 
-// subject is a tenant as this node serves it, by its id or slug.
+// subject returns a tenant in the snapshot of this node, by its id or slug.
 func (w *pages) subject(ref string) (*enforcement.Subject, error) {
 	s := w.cfg.Snapshot()
 	if s == nil {
-		return nil, problem.New(problem.Unavailable, "this node has no plans and tenants yet")
+		return nil, problem.New(problem.Unavailable, "this node has not loaded its plans and tenants yet")
 	}
 	subject, ok := s.Subject(ref)
 	if !ok {
@@ -160,34 +159,23 @@ func (w *pages) subject(ref string) (*enforcement.Subject, error) {
 	return subject, nil
 }
 
-// explain shows the form, and the answer if something was asked.
+// explain shows the form, and the answer if the address has a request.
 func (w *pages) explain(c echo.Context, p views.Page, v views.Explain, q question, subject *enforcement.Subject) error {
-	v.Method = views.Input{
-		Name: "method", Label: "Method", Type: "text", Autocomplete: "off", Value: q.method, Optional: true,
-		List: "methods",
-	}
-	v.Path = views.Input{
-		Name: "path", Label: "Path", Type: "text", Autocomplete: "off", Value: q.path, Optional: true,
-		Hint: "As the gateway sees it. Empty: the caller sends none.",
-	}
-	v.Cost = views.Input{Name: "cost", Label: "Cost", Type: "text", Autocomplete: "off", Value: q.cost, Optional: true}
+	v.Method, v.Cost = views.OptionalInput("method", "Method", q.method, ""), views.OptionalInput("cost", "Cost", q.cost, "")
+	v.Path = views.OptionalInput("path", "Path", q.path, "As the gateway receives it. Empty: the request has no path.")
+	v.Method.List = "methods"
 	if !q.asked {
 		v.Method.Value, v.Cost.Value = "GET", "1"
 	}
 	v.Rows, v.Names, v.CanMore = q.rows(subject)
 	status := http.StatusOK
 	if err := q.faults.Err(); q.asked && !q.more && err != nil {
-		at := web.Places{Inputs: []*views.Input{&v.Tenant, &v.Method, &v.Path, &v.Cost}}
-		for i := range v.Rows {
-			at.Inputs = append(at.Inputs, &v.Rows[i].Value)
-		}
-		list, code, err := at.Report(err)
+		err = web.Retry(err, &v, &v.Faults, nil, func(code int) error { status = code; return nil })
 		if err != nil {
 			return err
 		}
-		v.Faults, status = list, code
 	} else if q.tenant != "" && subject == nil && err != nil {
-		v.Tenant.Error, status = "This node knows no tenant of this name.", http.StatusUnprocessableEntity
+		v.Tenant.Error, status = "This node knows no tenant with this name.", http.StatusUnprocessableEntity
 	}
 	if status == http.StatusOK && q.asked && !q.more && subject != nil {
 		var x enforcement.Explanation
@@ -199,8 +187,8 @@ func (w *pages) explain(c echo.Context, p views.Page, v views.Explain, q questio
 	return w.Render(c, status, views.ExplainPage(p, v))
 }
 
-// rows are those that were sent, then the names that the plan asks for, and
-// empty ones.
+// rows returns the attributes of the address, then those that the plan uses, and then
+// empty rows.
 func (q *question) rows(s *enforcement.Subject) (rows []views.AttributeRow, suggested []string, more bool) {
 	add := func(name, value string) {
 		n := strconv.Itoa(len(rows) + 1)
@@ -210,7 +198,7 @@ func (q *question) rows(s *enforcement.Subject) (rows []views.AttributeRow, sugg
 		})
 	}
 	for i := range q.names {
-		if q.names[i] != "" || q.values[i] != "" || len(q.faults) > 0 { // faults name rows by their place
+		if q.names[i] != "" || q.values[i] != "" || len(q.faults) > 0 { // faults name rows by their position
 			add(q.names[i], q.values[i])
 		}
 	}
@@ -232,7 +220,7 @@ func (q *question) rows(s *enforcement.Subject) (rows []views.AttributeRow, sugg
 	return rows, suggested, len(rows) < enforcement.MaxAttributes
 }
 
-// attributeNames are those that a tenant's plan asks requests for, in its order.
+// attributeNames returns the attributes that a tenant's plan uses, in its order.
 func attributeNames(s *enforcement.Subject) []string {
 	var names []string
 	add := func(name string) {
@@ -245,25 +233,16 @@ func attributeNames(s *enforcement.Subject) []string {
 	}
 	for _, r := range s.Plan.Rules {
 		for _, name := range r.CountBy {
-			add(strings.TrimSuffix(name, "/64"))
+			add(enforcement.CountedAttribute(name))
 		}
-		for _, name := range sortedNames(r.Attributes) {
+		for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 			add(name)
 		}
 	}
 	return names
 }
 
-func sortedNames[V any](m map[string]V) []string {
-	var names []string
-	for name := range m {
-		names = append(names, name)
-	}
-	slices.Sort(names)
-	return names
-}
-
-// explained is an explanation as the page shows it.
+// explained returns an explanation as the page shows it.
 func (w *pages) explained(c echo.Context, s *enforcement.Subject, q question, x *enforcement.Explanation) views.Explained {
 	d := &x.Decision
 	status, header := w.cfg.Answer(d)
@@ -282,7 +261,7 @@ func (w *pages) explained(c echo.Context, s *enforcement.Subject, q question, x 
 		v.Path = d.Check.Path
 	}
 	if x.PassesAt != enforcement.Never && !d.Allowed {
-		v.PassesAt = roundedUp(x.PassesAt).Format(time.RFC3339Nano)
+		v.PassesAt = enforcement.Instant(x.PassesAt).Format(time.RFC3339Nano)
 	}
 	e := explainer{w: w, c: c, x: x, tenant: s.Tenant, now: now, write: web.May(c, accounts.ExceptionsWrite)}
 	v.List = e.list()
@@ -305,37 +284,24 @@ func (w *pages) explained(c echo.Context, s *enforcement.Subject, q question, x 
 	return v
 }
 
-// body is the question as the API takes it.
+// body returns the question as the API reads it.
 func (q *question) body(tenant string) string {
-	asked := struct {
-		Tenant     string            `json:"tenant"`
-		Method     string            `json:"method,omitempty"`
-		Path       string            `json:"path,omitempty"`
-		Attributes map[string]string `json:"attributes,omitempty"`
-		Cost       json.Number       `json:"cost,omitempty"`
-	}{Tenant: tenant, Method: q.method, Path: q.path, Attributes: map[string]string{}}
+	body := checkBody{Tenant: tenant, Method: q.method, Path: q.path, Attributes: map[string]string{}, Cost: costOf(q.check.Cost)}
 	for i, name := range q.names {
 		if q.values[i] != "" {
-			asked.Attributes[name] = q.values[i]
+			body.Attributes[name] = q.values[i]
 		}
 	}
-	if q.check.Cost != 1 {
-		asked.Cost = json.Number(strconv.FormatInt(q.check.Cost, 10))
-	}
-	return web.JSONText(asked)
+	return web.JSONText(body)
 }
 
-// answerText is the status and the headers of a decision, to copy.
+// answerText returns the status and the headers of a decision, to copy.
 func answerText(status int, header http.Header) string {
 	lines := []string{fmt.Sprintf("HTTP/1.1 %d %s", status, http.StatusText(status))}
-	var names []string
-	for name := range header {
-		if name != "Cache-Control" && name != "Content-Type" {
-			names = append(names, name)
+	for _, name := range slices.Sorted(maps.Keys(header)) {
+		if name == "Cache-Control" || name == "Content-Type" {
+			continue
 		}
-	}
-	slices.Sort(names)
-	for _, name := range names {
 		for _, value := range header[name] {
 			lines = append(lines, name+": "+value)
 		}

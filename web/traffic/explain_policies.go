@@ -2,7 +2,9 @@ package traffic
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,7 +16,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// An explainer draws the parts of an explanation.
+// An explainer shows the parts of an explanation.
 type explainer struct {
 	w      *pages
 	c      echo.Context
@@ -24,8 +26,8 @@ type explainer struct {
 	write  bool // the visitor may set exceptions
 }
 
-// page is the address of a page of the tenant, "" if there is none, or if it is
-// not for the visitor.
+// page returns the address of a page of the tenant, or "" if the visitor must not open
+// it.
 func (e *explainer) page(below string) string {
 	if !e.w.CanOpen(e.c, web.TenantPath+below) {
 		return ""
@@ -33,7 +35,7 @@ func (e *explainer) page(below string) string {
 	return web.RouteForTenant(web.TenantPath+below, e.tenant)
 }
 
-// list is the entry that answered; nil: none did.
+// list returns the entry of a list that decided, or nil.
 func (e *explainer) list() *views.ExplainedList {
 	d := &e.x.Decision
 	if d.List == nil {
@@ -48,12 +50,12 @@ func (e *explainer) list() *views.ExplainedList {
 	}
 	v.Ends = views.Moment{Words: "none"}
 	if d.List.Until != 0 {
-		v.Ends = views.NewMoment(roundedUp(d.List.Until), e.now)
+		v.Ends = views.NewMoment(enforcement.Instant(d.List.Until), e.now)
 	}
 	return v
 }
 
-// policy is one policy of the plan.
+// policy returns one policy of the plan.
 func (e *explainer) policy(p *enforcement.PolicyExplanation) views.ExplainedPolicy {
 	r := p.Rule
 	v := views.ExplainedPolicy{
@@ -82,107 +84,81 @@ func (e *explainer) policy(p *enforcement.PolicyExplanation) views.ExplainedPoli
 	if r.Path != "" && r.Path != "*" {
 		v.Path = r.Path
 	}
-	for _, name := range sortedNames(r.Attributes) {
+	for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 		v.Attributes = append(v.Attributes, views.KeyFact{Name: name, Value: r.Attributes[name]})
 	}
 	for _, part := range r.KeyOf(e.x.Decision.Check, nil) {
 		v.Key = append(v.Key, views.KeyFact{Name: part.Name, Value: part.Value, Missing: part.Missing})
 	}
 	e.exceptions(p, &v)
-	refusing := map[string]bool{}
-	for i := range e.x.Decision.Limits {
-		if l := &e.x.Decision.Limits[i]; l.Rule == r && !l.Allowed {
-			refusing[l.Limit.Name] = true
-		}
-	}
 	for _, now := range p.Limits {
-		most := web.Capacity(now.Limit)
-		l := views.ExplainedLimit{
-			Name: now.Limit.Name, Aloud: plans.Describe(now.Limit.Limit), Used: max(0, most-now.Remaining), Most: most,
-			Left:  views.Count(now.Remaining),
-			Holds: views.Count(most), Refuses: refusing[now.Limit.Name], Remaining: now.Remaining, ResetMillis: now.ResetAfter,
-		}
-		if l.Tone = "good"; l.Refuses || now.Remaining == 0 {
-			l.Tone = "bad"
-		} else if now.Remaining*4 < most {
-			l.Tone = "warn"
-		}
-		if now.LeasedElsewhere > 0 {
-			l.Leased = fmt.Sprintf("Leased: this node may deny up to %s units early, which other nodes hold; never more than the limit is allowed.",
-				views.Count(now.LeasedElsewhere).Text)
-		}
-		if now.ResetAfter > 0 {
-			l.Reset = "as new in " + waitWords(time.Duration(now.ResetAfter)*time.Millisecond)
-		}
-		v.Limits = append(v.Limits, l)
+		v.Limits = append(v.Limits, e.limit(r, now))
 	}
 	return v
 }
 
-// exceptions adds what is set for the key, and where it can be changed.
-func (e *explainer) exceptions(p *enforcement.PolicyExplanation, v *views.ExplainedPolicy) {
-	key := url.Values{}
-	var attribute, value string
-	for _, name := range p.Rule.CountBy {
-		name = strings.TrimSuffix(name, "/64")
-		for _, a := range e.x.Decision.Check.Attributes {
-			if a.Name == name && a.Value != "" {
-				key.Set(keyPrefix+name, a.Value)
-				if attribute == "" {
-					attribute, value = name, a.Value
-				}
-			}
+func (e *explainer) limit(r *enforcement.Rule, now enforcement.LimitNow) views.ExplainedLimit {
+	most := now.Limit.Capacity()
+	l := views.ExplainedLimit{
+		Name: now.Limit.Name, Aloud: plans.Describe(now.Limit.Limit), Used: max(0, most-now.Remaining), Most: most, Tone: "good",
+		Left: views.Count(now.Remaining), Holds: views.Count(most), Remaining: now.Remaining, ResetMillis: now.ResetAfter,
+	}
+	for i := range e.x.Decision.Limits {
+		if d := &e.x.Decision.Limits[i]; d.Rule == r && !d.Allowed && d.Limit.Name == l.Name {
+			l.Denies = true
 		}
 	}
-	of := func(below string, also ...string) string {
-		page := e.page(below)
-		if page == "" {
-			return ""
+	if l.Denies || now.Remaining == 0 {
+		l.Tone = "bad"
+	} else if now.Remaining*4 < most {
+		l.Tone = "warn"
+	}
+	if now.LeasedElsewhere > 0 {
+		l.Leased = fmt.Sprintf("Leased: other nodes hold up to %s units, so this node may deny that many units early. "+
+			"The policy never allows more than the limit.", views.Count(now.LeasedElsewhere).Text)
+	}
+	if now.ResetAfter > 0 {
+		l.Reset = "resets in " + waitWords(time.Duration(now.ResetAfter)*time.Millisecond)
+	}
+	return l
+}
+
+// exceptions adds the override and the block of the key, and the links to change them.
+func (e *explainer) exceptions(p *enforcement.PolicyExplanation, v *views.ExplainedPolicy) {
+	key := map[string]string{}
+	for _, a := range e.x.Decision.Check.Attributes {
+		if slices.Contains(web.KeyAttributes(p.Rule.CountBy), a.Name) && a.Value != "" {
+			key[a.Name] = a.Value
 		}
-		q := url.Values{"policy": {p.Rule.Policy}}
-		for name, values := range key {
-			q[name] = values
-		}
-		for i := 0; i+1 < len(also); i += 2 {
-			q.Set(also[i], also[i+1])
-		}
-		return page + "?" + q.Encode()
 	}
 	if o := p.Override; o != nil {
-		v.Override, v.OverrideURL = "in force", of("/overrides")
-		v.OverrideEnds = views.NewMoment(roundedUp(o.Until), e.now)
+		v.Override, v.OverrideEnds = "in force", views.NewMoment(enforcement.Instant(o.Until), e.now)
+		if page := e.page("/overrides"); page != "" {
+			v.OverrideURL = web.AppendQuery(page, web.With(web.KeyQuery(key), "policy", p.Rule.Policy))
+		}
 	}
 	if b := p.Block; b != nil {
 		v.Block, v.BlockURL, v.BlockReason = "in force", e.page("/blocks"), b.Reason
-		v.BlockEnds = views.NewMoment(roundedUp(b.Until), e.now)
+		v.BlockEnds = views.NewMoment(enforcement.Instant(b.Until), e.now)
 	}
 	if !p.Matches {
 		return
 	}
-	link := func(text, address string) {
-		if address != "" {
+	link := func(below, text, address string) {
+		if e.page(below) != "" {
 			v.Links = append(v.Links, views.Link{Text: text, URL: address})
 		}
 	}
-	if page := e.page("/usage/:policy"); page != "" && len(p.Rule.Limits) > 0 {
-		address := strings.TrimSuffix(page, ":policy") + url.PathEscape(p.Rule.Policy)
-		if len(key) > 0 {
-			address += "?" + key.Encode()
-		}
-		link("This key", address)
+	links, limits := linksOf(e.tenant, p.Rule.Policy, p.Rule.CountBy, key), len(p.Rule.Limits) > 0
+	if limits {
+		page := web.RouteForTenant(web.TenantPath+"/usage/", e.tenant) + url.PathEscape(p.Rule.Policy)
+		link("/usage/:policy", "This key", web.AppendQuery(page, web.KeyQuery(key)))
 	}
-	if !e.write {
-		return
+	if e.write && limits {
+		link("/overrides/new", "Override", links.override)
+		link("/reset", "Reset", links.reset)
 	}
-	if len(p.Rule.Limits) > 0 {
-		if attribute != "" {
-			link("Override", of("/overrides/new", "attribute", attribute, "value", value))
-		} else {
-			link("Override", of("/overrides/new"))
-		}
-		link("Reset", of("/reset"))
-	}
-	if p.Block == nil {
-		link("Block", of("/blocks/new"))
+	if e.write && p.Block == nil {
+		link("/blocks/new", "Block", links.block)
 	}
 }

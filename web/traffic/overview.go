@@ -16,34 +16,18 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// trafficParts is everything that is counted of a tenant's number over a time,
-// as a page shows it (views.LiveTraffic), and the fragments of its stream; of 0
-// of all tenants together. It is what /overview shows, and what a tenant's own
-// page can show:
-//
-//	traffic, _, err := w.trafficParts(ctx, s, tenant.Number, path, also)
-//	…
-//	@LiveTraffic(traffic)
-//
-// path and also are the page's address without its time, which links keep; also
-// may have policy or route, and then it is of that one only. The page must have
-// Charts, and its stream sends the fragments:
-//
-//	return w.stream(c, s.every(), w.liveTraffic(c, tenant.Number, path, also))
-//
-// Several who ask the same at once share one answer.
-func (w *pages) trafficParts(ctx context.Context, s web.TimeRange, tenant uint32, path string, also url.Values) (views.Traffic,
-	[]web.Fragment, error,
-) {
+// traffic returns the counts of a tenant number, or of all tenants (0). path and also
+// are the address of the page without its time. also can have a policy or a route.
+// Concurrent calls for the same counts share one load.
+func (w *pages) traffic(ctx context.Context, s web.TimeRange, tenant uint32, path string, also url.Values) (views.Traffic, error) {
 	o, err := w.overview(ctx, trafficQuery(s, tenant, also))
 	if err != nil {
-		return views.Traffic{}, nil, err
+		return views.Traffic{}, err
 	}
-	t := w.drawTraffic(o, s, tenant, path, also)
-	return t, trafficFragments(t), nil
+	return w.drawTraffic(o, s, tenant, path, also), nil
 }
 
-// trafficFragments are the parts of a page of traffic that change.
+// trafficFragments returns the parts of a page of traffic that change.
 func trafficFragments(t views.Traffic) []web.Fragment {
 	if t.Empty != nil {
 		return nil
@@ -74,9 +58,9 @@ func trafficFragments(t views.Traffic) []web.Fragment {
 	return list
 }
 
-// liveTraffic draws the stream of a page of traffic. A page that was empty gets
-// all of it when the first request comes, and one whose last request grew too old
-// is empty again. The stream of a page that was drawn empty has empty=1.
+// liveTraffic returns a function that draws the stream of a page of traffic. If the
+// first request comes, or the last one leaves the time of the page, it sends the whole
+// page. The address of the stream has empty=1 if the page was drawn empty.
 func (w *pages) liveTraffic(c echo.Context, tenant uint32, path string, also url.Values) func(context.Context) ([]web.Fragment, error) {
 	params := c.QueryParams()
 	empty := params.Get("empty") == "1"
@@ -98,24 +82,20 @@ func (w *pages) liveTraffic(c echo.Context, tenant uint32, path string, also url
 	}
 }
 
-// trafficLive is the address of the stream of a page of traffic; "" when it
-// stands still.
+// trafficLive returns the address of the stream of a page of traffic, or "" if the page
+// is paused.
 func trafficLive(s web.TimeRange, path string, also url.Values, t views.Traffic) string {
 	if !s.Live {
 		return ""
 	}
-	with := url.Values{}
-	for name, values := range also {
-		with[name] = values
-	}
 	if t.Empty != nil {
-		with.Set("empty", "1")
+		also = web.With(also, "empty", "1")
 	}
-	return s.Address(path, with)
+	return s.Address(path, also)
 }
 
-// trafficQuery is what is asked: in whole minutes, so that all who look at a
-// preset ask the same, and a preset in whole points of its charts.
+// trafficQuery returns the query of a page. Its times are whole minutes, or whole points
+// of the charts for a preset, so that all viewers of a preset have the same query.
 func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) metrics.Query {
 	unit, now := time.Minute, s.Preset != ""
 	if now {
@@ -131,18 +111,15 @@ func trafficQuery(s web.TimeRange, tenant uint32, also url.Values) metrics.Query
 	return q
 }
 
-// errNoFilter is the answer to a stream whose filter names what is not there:
-// without it, the stream would be of everything.
-var errNoFilter = problem.New(problem.Invalid, "a filter of this page cannot be used")
+// errNoFilter is the answer to a stream with an invalid filter.
+var errNoFilter = problem.New(problem.Invalid, "one filter of this page is invalid")
 
-// unfiltered is in the place of what a page would show when a filter of its
-// cannot be used: what it was not asked for would look like an answer.
+// unfiltered replaces the content of a page with an invalid filter.
 func unfiltered() *views.Empty {
-	return &views.Empty{Title: "Nothing is shown", Text: "A filter cannot be used: its field says why. Mend it, or take it away."}
+	return &views.Empty{Title: "Nothing to show", Text: "One filter is invalid. Fix or remove it."}
 }
 
-// overviewOf reads what narrows the overview. What cannot be used is told at its
-// field: the page then shows nothing.
+// overviewOf reads the filters of the overview. Invalid filters have a fault.
 func (w *pages) overviewOf(c echo.Context) (tenant uint32, also url.Values, faults map[string]string, err error) {
 	q, faults := c.QueryParams(), map[string]string{}
 	also = url.Values{}
@@ -159,7 +136,7 @@ func (w *pages) overviewOf(c echo.Context) (tenant uint32, also url.Values, faul
 		t, err := w.cfg.Tenants.Tenant(c.Request().Context(), slug)
 		switch {
 		case problem.Is(err, problem.NotFound):
-			faults["tenant"] = "There is no tenant of this name."
+			faults["tenant"] = "No tenant has this name."
 			also.Del("tenant")
 		case err != nil:
 			return 0, nil, nil, err
@@ -178,25 +155,22 @@ func (w *pages) showOverview(c echo.Context) error {
 		return err
 	}
 	s := web.ParseTimeRange(c.QueryParams(), w.Now())
+	v := views.Overview{Ranges: s.Picker(path, paused(s, also), len(faults) == 0), Filters: overviewFilters(c, s, path, also, faults)}
+	p := w.Page(c, "Overview")
 	if len(faults) > 0 {
-		return w.Render(c, http.StatusUnprocessableEntity, views.OverviewPage(w.Page(c, "Overview"), views.Overview{
-			Ranges: s.Picker(path, also, false), Filters: w.overviewFilters(c, s, path, also, faults), Traffic: views.Traffic{Empty: unfiltered()},
-		}))
+		v.Traffic.Empty = unfiltered()
+		return w.Render(c, http.StatusUnprocessableEntity, views.OverviewPage(p, v))
 	}
-	traffic, _, err := w.trafficParts(c.Request().Context(), s, tenant, path, also)
-	if err != nil {
+	if v.Traffic, err = w.traffic(c.Request().Context(), s, tenant, path, also); err != nil {
 		return err
 	}
-	if traffic.Empty != nil {
-		if traffic.Empty, err = w.emptyTraffic(c, also); err != nil {
+	if v.Traffic.Empty != nil {
+		if v.Traffic.Empty, err = w.emptyTraffic(c, also); err != nil {
 			return err
 		}
 	}
-	p := w.Page(c, "Overview")
-	p.Charts, p.Live = true, trafficLive(s, path+"/live", also, traffic)
-	return w.Render(c, http.StatusOK, views.OverviewPage(p, views.Overview{
-		Ranges: s.Picker(path, paused(s, also), true), Filters: w.overviewFilters(c, s, path, also, faults), Traffic: traffic,
-	}))
+	p.Charts, p.Live = true, trafficLive(s, path+"/live", also, v.Traffic)
+	return w.Render(c, http.StatusOK, views.OverviewPage(p, v))
 }
 
 func (w *pages) liveOverview(c echo.Context) error {
@@ -211,58 +185,29 @@ func (w *pages) liveOverview(c echo.Context) error {
 	return w.Stream(c, s.Interval(), w.liveTraffic(c, tenant, "/overview", also))
 }
 
-// paused keeps in links that a page stands still.
+// paused keeps a page paused in its links.
 func paused(s web.TimeRange, also url.Values) url.Values {
 	if s.Live || s.Preset == "" {
 		return also
 	}
-	return with(also, "live", "0")
+	return web.With(also, "live", "0")
 }
 
-// with is a query with one part changed; "": without it.
-func with(also url.Values, name, value string) url.Values {
-	out := url.Values{}
-	for n, values := range also {
-		if n != name {
-			out[n] = values
-		}
-	}
-	if value != "" {
-		out.Set(name, value)
-	}
-	return out
-}
-
-// overviewFilters is where the overview is narrowed.
-func (w *pages) overviewFilters(c echo.Context, s web.TimeRange, path string, also url.Values, faults map[string]string) views.Filters {
-	f := views.Filters{Action: path, ClearURL: s.Address(path, nil)}
-	for _, field := range []views.FilterField{
+func overviewFilters(c echo.Context, s web.TimeRange, path string, also url.Values, faults map[string]string) views.Filters {
+	f := web.Filters(c, path, []views.FilterField{
 		{Name: "tenant", Label: "Tenant", Placeholder: "acme"},
 		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip"},
 		{Name: "route", Label: "Route", Placeholder: "/v1/login"},
-	} {
-		field.Value, field.Error = also.Get(field.Name), faults[field.Name]
-		if field.Error != "" {
-			field.Value = c.QueryParam(field.Name)
-			f.Fields = append(f.Fields, field)
-			continue
-		}
-		f.Fields = append(f.Fields, field)
-		if field.Value != "" {
-			f.Chips = append(f.Chips, views.Chip{Name: field.Label, Value: field.Value, RemoveURL: s.Address(path, with(also, field.Name, ""))})
-		}
-	}
-	for name, values := range s.Values() {
-		f.Hidden = append(f.Hidden, views.Hidden{Name: name, Value: values[0]})
-	}
+	}, faults, also.Get, func(name, value string) string { return s.Address(path, web.With(also, name, value)) })
+	f.ClearURL, f.Hidden = s.Address(path, nil), s.Hidden()
 	return f
 }
 
-// emptyTraffic says what to do when nothing was decided in a time.
+// emptyTraffic says how to get traffic onto an empty page.
 func (w *pages) emptyTraffic(c echo.Context, also url.Values) (*views.Empty, error) {
-	e := &views.Empty{Title: "No request was decided in this time"}
+	e := &views.Empty{Title: noRequests}
 	if also.Get("policy") != "" || also.Get("route") != "" {
-		e.Text = "Nothing was counted of this policy or route. Take the filter away, or choose a longer time."
+		e.Text = "This policy or route has no counts. Remove the filter, or choose a longer time."
 		return e, nil
 	}
 	tenant := also.Get("tenant")
@@ -272,24 +217,21 @@ func (w *pages) emptyTraffic(c echo.Context, also url.Values) (*views.Empty, err
 			return nil, err
 		}
 		if len(list) == 0 {
-			e.Text = "There is no tenant yet. Create one with a plan and an API key: its first check is here within three seconds."
+			e.Text = "There is no tenant yet. Create a tenant with a plan and an API key. Its first check appears here within three seconds."
 			e.Link = views.Link{Text: "Create a tenant", URL: "/tenants"}
 			return e, nil
 		}
 		tenant = list[0].Slug
 	}
-	e.Text = "Send a check: it is here within three seconds. " +
-		"The key is an operator's, or one of the tenant, which are made under API keys on the tenant's page."
+	e.Text = "Send a check. It appears here within three seconds. Use an operator key, or an API key of the tenant."
 	e.Curl = checkCurl(w.Origin(c), tenant)
 	e.Link = views.Link{Text: "API keys of " + tenant, URL: "/tenants/" + tenant + "/keys"}
 	return e, nil
 }
 
-// checkCurl is a check to paste; tenant "": of the key's own.
+const noRequests = "No requests in this time"
+
+// checkCurl returns a check to paste. tenant is "" for the tenant of the key.
 func checkCurl(origin, tenant string) string {
-	body := `{"method": "GET", "path": "/v1/search", "attributes": {"user": "u1"}}`
-	if tenant != "" {
-		body = `{"tenant": ` + web.JSONText(tenant) + `, "method": "GET", "path": "/v1/search", "attributes": {"user": "u1"}}`
-	}
-	return web.Curl(origin+"/v1/check", body)
+	return checkBody{Tenant: tenant, Method: "GET", Path: "/v1/search", Attributes: map[string]string{"user": "u1"}}.command(origin)
 }

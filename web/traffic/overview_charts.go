@@ -11,17 +11,15 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// How what was counted becomes pictures, tables and sentences.
-
-// A drawing is one page of traffic being made.
+// A drawing draws the counts of one page of traffic.
 type drawing struct {
 	w      *pages
 	o      *overview
 	s      web.TimeRange
-	tenant uint32 // number; 0: of all together
+	tenant uint32 // number; 0: all tenants
 	path   string
 	also   url.Values
-	// elapsed is how much of the time is over, length how long the time before was.
+	// elapsed is how much of the time is over. length is the length of the time before.
 	elapsed, length time.Duration
 }
 
@@ -29,8 +27,7 @@ func (w *pages) drawTraffic(o *overview, s web.TimeRange, tenant uint32, path st
 	d := drawing{w: w, o: o, s: s, tenant: tenant, path: path, also: also}
 	if o.Traffic.Total.Requests == 0 {
 		return views.Traffic{Empty: &views.Empty{
-			Title: "No request was decided in this time",
-			Text:  "Choose a longer time, or send a check: it is here within three seconds.",
+			Title: noRequests, Text: "Choose a longer time, or send a check. It appears here within three seconds.",
 		}}
 	}
 	end := o.Traffic.To
@@ -45,7 +42,7 @@ func (w *pages) drawTraffic(o *overview, s web.TimeRange, tenant uint32, path st
 		Tiles: d.tiles(whole), Requests: d.requests(points, step, quiet), Rate: d.rate(points, step), Split: d.split(points, step, quiet),
 	}
 	if also.Get("route") == "" {
-		t.Limited = d.keys("limited", "Top limited keys", "Limited", "bad", &o.Limited)
+		t.Limited = d.keys("limited", "Top limited keys", "Denied", "bad", &o.Limited)
 		t.Allowed = d.keys("allowed", "Top allowed keys", "Allowed", "", &o.Allowed)
 	}
 	if also.Get("policy") == "" {
@@ -58,29 +55,29 @@ func (w *pages) drawTraffic(o *overview, s web.TimeRange, tenant uint32, path st
 			t.Latency, t.Tenants = d.latency(), d.tenants()
 		}
 	case also.Get("route") != "":
-		t.Note = "Keys and retry times are counted by tenant and policy, not by route: they are left out."
+		t.Note = "Keys and retry times are counted by tenant and policy, not by route. This page does not show them."
 	default:
-		t.Note = "Retry times are counted by tenant, and routes without their policies: they are left out."
+		t.Note = "Retry times and routes are not counted by policy. This page does not show them."
 	}
 	return t
 }
 
-// chartPoints is how many points a chart has at most, stripCells how many a row
+// chartPoints is the maximum number of points of a chart. stripCells is that of a row
 // of the heat map.
 const (
 	chartPoints = 190
 	stripCells  = 48
 )
 
-// multiples are how many steps make one point: what people count in.
+// multiples are the numbers of steps that one point can have.
 var multiples = map[time.Duration][]int{
 	time.Minute: {1, 2, 5, 10, 15, 30, 60, 120, 240, 720, 1440},
 	time.Hour:   {1, 2, 3, 6, 12, 24, 48, 168},
 	web.Day:     {1, 2, 7, 14, 28, 56},
 }
 
-// together is how many steps of a length one point has, so that n of them are at
-// most most points.
+// together returns how many steps one point has, so that n steps are at most most
+// points.
 func together(step time.Duration, n, most int) int {
 	list := multiples[step]
 	for _, m := range list {
@@ -91,7 +88,7 @@ func together(step time.Duration, n, most int) int {
 	return list[len(list)-1]
 }
 
-// pointOf is the length of a point in the charts of a time up to now.
+// pointOf returns the length of a point in the charts of a preset.
 func pointOf(length time.Duration) time.Duration {
 	switch {
 	case length <= 3*time.Hour:
@@ -108,10 +105,10 @@ func pointOf(length time.Duration) time.Duration {
 	return web.Day
 }
 
-// grouped adds up points until there are at most most, each at a whole multiple
-// of its length. It gives their length.
+// grouped merges points until there are at most most. It returns them and their length.
+// Each point starts at a multiple of the length.
 func grouped(points []metrics.Point, step time.Duration, most int) ([]metrics.Point, time.Duration) {
-	// One more than fits into whole ones, as the first may begin in the middle.
+	// The first point can start in the middle, which makes one more point.
 	m := together(step, len(points), most-1)
 	if m == 1 {
 		return points, step
@@ -128,8 +125,8 @@ func grouped(points []metrics.Point, step time.Duration, most int) ([]metrics.Po
 	return out, length
 }
 
-// quiet is how many points there are before the first count of all: when the
-// time before had none either, nothing is known of them.
+// quiet returns the number of points before the first count, if the time before has no
+// counts either. The charts show a gap there.
 func (d *drawing) quiet(points []metrics.Point) int {
 	if d.o.Before.Total.Requests > 0 {
 		return 0
@@ -142,8 +139,7 @@ func (d *drawing) quiet(points []metrics.Point) int {
 	return len(points)
 }
 
-// change compares a count with that of the time before, both by how long they
-// lasted: the time that is now is not over.
+// change compares the rate of a count with that of the time before.
 func (d *drawing) change(now, before int64, rise int) views.Change {
 	if now == before && now == 0 || d.elapsed <= 0 || d.length <= 0 {
 		return views.ChangeOf(0, 0, rise)
@@ -151,10 +147,10 @@ func (d *drawing) change(now, before int64, rise int) views.Change {
 	return views.ChangeOf(float64(now)/d.elapsed.Seconds(), float64(before)/d.length.Seconds(), rise)
 }
 
-// sharesChange compares two shares, in percentage points.
+// sharesChange compares two shares in percentage points.
 func sharesChange(now, nowOf, before, beforeOf int64, rise int) views.Change {
 	if beforeOf == 0 || nowOf == 0 {
-		return views.Change{Text: "nothing before"}
+		return views.Change{Text: "no data before"}
 	}
 	was, is := 100*float64(before)/float64(beforeOf), 100*float64(now)/float64(nowOf)
 	c := views.ChangeOf(is, was, rise)
@@ -166,7 +162,7 @@ func sharesChange(now, nowOf, before, beforeOf int64, rise int) views.Change {
 	return c
 }
 
-// denials is the page of refusals with the time and the filters of this one.
+// denials returns the page of denials with the time and the filters of this page.
 func (d *drawing) denials(of url.Values) string {
 	for _, name := range []string{"tenant", "policy", "route"} {
 		if v := d.also.Get(name); v != "" && of.Get(name) == "" {
@@ -192,8 +188,8 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 			Note: views.Percent(now.Allowed(), now.Requests).Text + " of requests",
 		},
 		{
-			Label: "Limited (429)", Value: views.Count(now.Limited()), Change: d.change(now.Limited(), before.Limited(), -1),
-			URL: d.denials(url.Values{"reason": {"limited"}}), Note: count(other, "other refusal", "other refusals"),
+			Label: "Denied by limits", Value: views.Count(now.Limited()), Change: d.change(now.Limited(), before.Limited(), -1),
+			URL: d.denials(url.Values{"reason": {"limited"}}), Note: views.Quantity(other, "other denial", "other denials"),
 		},
 		{
 			Label: "429 rate", Value: views.Percent(now.Limited(), now.Requests),
@@ -202,13 +198,13 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 		},
 	}
 	if d.also.Get("route") != "" {
-		list[1].URL = "" // its page has no ranking of keys
+		list[1].URL = "" // the page of a route has no ranking of keys
 	}
 	if whole && d.tenant == 0 {
 		l, was := &d.o.Latency, &d.o.before
-		change := views.Change{Text: "nothing before"}
+		change := views.Change{Text: "no data before"}
 		if was.Count > 0 && l.Count > 0 {
-			rise := 0 // below a millisecond nobody minds
+			rise := 0 // a change below a millisecond is neither good nor bad
 			if max(l.P95, was.P95) >= 1000 {
 				rise = -1
 			}
@@ -222,7 +218,7 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 	tile := views.Tile{
 		Label: "Degraded", Value: views.Percent(now.Degraded, now.Requests),
 		Change: sharesChange(now.Degraded, now.Requests, before.Degraded, before.Requests, -1), URL: d.denials(url.Values{"degraded": {"1"}}),
-		Note: "Shared limiter only",
+		Note: "The shared limiter made all decisions",
 	}
 	if now.Degraded > 0 {
 		tile.Tone = "warn"
@@ -231,7 +227,7 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 	return append(list, tile)
 }
 
-// busiest says when the most was limited.
+// busiest says when limits denied the most requests.
 func (d *drawing) busiest() string {
 	var most *metrics.Point
 	for i := range d.o.Traffic.Points {
@@ -241,12 +237,12 @@ func (d *drawing) busiest() string {
 		}
 	}
 	if most == nil {
-		return "Nothing was limited"
+		return "No request was over a limit"
 	}
 	return "Most " + d.when(most.At, d.o.Traffic.Step.Duration())
 }
 
-// when names a step in a sentence.
+// when returns the time of a step.
 func (d *drawing) when(t time.Time, step time.Duration) string {
 	switch {
 	case step >= web.Day:
@@ -264,26 +260,18 @@ func perSecond(n int64, over time.Duration) string {
 	rate := float64(n) / over.Seconds()
 	switch {
 	case rate >= 100:
-		return views.Count(int64(rate+0.5)).Text + " a second"
+		return views.Count(int64(rate+0.5)).Text + " per second"
 	case rate >= 1:
-		return strconv.FormatFloat(rate, 'f', 1, 64) + " a second"
+		return strconv.FormatFloat(rate, 'f', 1, 64) + " per second"
 	}
-	return strconv.FormatFloat(rate*60, 'f', 1, 64) + " a minute"
+	return strconv.FormatFloat(rate*60, 'f', 1, 64) + " per minute"
 }
 
 func micros(us int64) views.Number {
 	if us == 0 {
-		return views.Number{Text: "–", Exact: "nothing was measured"}
+		return views.Number{Text: "–", Exact: "no data"}
 	}
 	return views.Duration(time.Duration(us) * time.Microsecond)
-}
-
-// count is a number with its noun.
-func count(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return views.Count(n).Text + " " + many
 }
 
 func (d *drawing) zoom() string {
@@ -293,7 +281,7 @@ func (d *drawing) zoom() string {
 func (d *drawing) requests(points []metrics.Point, step time.Duration, quiet int) views.Chart {
 	c := views.Chart{
 		ID: "traffic", Title: "Requests", Kind: "area", Step: step, Zoom: d.zoom(),
-		Series: []views.Series{{Name: "Allowed", Color: "good"}, {Name: "Limited (429)", Color: "bad"}, {Name: "Other refusals", Color: "warn"}},
+		Series: []views.Series{{Name: "Allowed", Color: "good"}, {Name: "Denied by limits", Color: "bad"}, {Name: "Other denials", Color: "warn"}},
 	}
 	busiest := 0
 	for i := range points {
@@ -309,12 +297,12 @@ func (d *drawing) requests(points []metrics.Point, step time.Duration, quiet int
 	}
 	t := &d.o.Traffic.Total
 	other := t.Requests - t.Allowed() - t.Limited()
-	c.Summary = fmt.Sprintf("%s: %s passed, limits refused %s", count(t.Requests, "request", "requests"),
+	c.Summary = fmt.Sprintf("%s: %s allowed, %s denied by limits", views.Quantity(t.Requests, "request", "requests"),
 		views.Percent(t.Allowed(), t.Requests).Text, views.Percent(t.Limited(), t.Requests).Text)
 	if other > 0 {
-		c.Summary += fmt.Sprintf(", and %s refused for other reasons", views.Percent(other, t.Requests).Text)
+		c.Summary += fmt.Sprintf(", %s denied for other reasons", views.Percent(other, t.Requests).Text)
 	}
-	c.Summary += fmt.Sprintf(". Most came %s: %s.", d.when(points[busiest].At, step), views.Count(points[busiest].Requests).Text)
+	c.Summary += fmt.Sprintf(". The maximum was %[2]s, %[1]s.", d.when(points[busiest].At, step), views.Count(points[busiest].Requests).Text)
 	return c
 }
 
@@ -338,20 +326,20 @@ func (d *drawing) rate(points []metrics.Point, step time.Duration) views.Chart {
 	}
 	t := &d.o.Traffic.Total
 	if highest < 0 {
-		c.Summary = "No limit refused anything."
+		c.Summary = "Limits denied no requests."
 		return c
 	}
-	c.Summary = fmt.Sprintf("Limits refused %s; the highest was %s, %s.", views.Percent(t.Limited(), t.Requests).Text,
+	c.Summary = fmt.Sprintf("Limits denied %s of the requests. The maximum was %s, %s.", views.Percent(t.Limited(), t.Requests).Text,
 		views.Percent(points[highest].Limited(), points[highest].Requests).Text, d.when(points[highest].At, step))
 	return c
 }
 
 func (d *drawing) split(points []metrics.Point, step time.Duration, quiet int) views.Chart {
 	c := views.Chart{
-		ID: "split", Title: "Who decided", Kind: "area", Step: step, Zoom: d.zoom(),
+		ID: "split", Title: "Decided by", Kind: "area", Step: step, Zoom: d.zoom(),
 		Series: []views.Series{
 			{Name: "Shared limiter", Color: "accent"},
-			{Name: "Local stand-in", Color: "violet"},
+			{Name: "Local share", Color: "violet"},
 			{Name: "Failure mode", Color: "warn"},
 		},
 	}
@@ -363,15 +351,15 @@ func (d *drawing) split(points []metrics.Point, step time.Duration, quiet int) v
 	}
 	t := &d.o.Traffic.Total
 	if t.Degraded == 0 {
-		c.Summary = "Every decision was made with the limiter that all nodes share."
+		c.Summary = "The shared limiter made all decisions."
 		return c
 	}
-	c.Summary = fmt.Sprintf("While the shared limiter was away, nodes decided %s by themselves, and the policies' failure modes %s.",
+	c.Summary = fmt.Sprintf("While the shared limiter was unavailable, nodes decided %s with their local share, and failure modes %s.",
 		views.Percent(t.Local, t.Requests).Text, views.Percent(t.Degraded-t.Local, t.Requests).Text)
 	return c
 }
 
-// slugOf is the slug of a tenant's number; "" for one that is gone.
+// slugOf returns the slug of a tenant number, or "" for a deleted tenant.
 func (w *pages) slugOf(number uint32) string {
 	if s, ok := w.cfg.Snapshot().SubjectByNumber(number); ok {
 		return s.Tenant
@@ -384,7 +372,7 @@ func (d *drawing) latency() *views.Chart {
 	c := &views.Chart{
 		ID: "latency", Title: "Limiter latency", Kind: "line", Unit: "µs", Step: l.Step.Duration(), Zoom: d.zoom(),
 		Series:  []views.Series{{Name: "p50", Color: "accent"}, {Name: "p95", Color: "violet"}, {Name: "p99", Color: "warn"}},
-		Summary: "The limiter was not asked in this time.",
+		Summary: "No check used the limiter in this time.",
 	}
 	for i := range l.Points {
 		p := &l.Points[i]
@@ -395,7 +383,7 @@ func (d *drawing) latency() *views.Chart {
 		c.Points = append(c.Points, views.ChartPoint{At: p.At, Values: []float64{float64(p.P50), float64(p.P95), float64(p.P99)}})
 	}
 	if l.Count > 0 {
-		c.Summary = fmt.Sprintf("Half of the calls took up to %s, 95 %% up to %s and 99 %% up to %s.", micros(l.P50).Text, micros(l.P95).Text,
+		c.Summary = fmt.Sprintf("50 %% of the calls took up to %s, 95 %% up to %s, and 99 %% up to %s.", micros(l.P50).Text, micros(l.P95).Text,
 			micros(l.P99).Text)
 	}
 	return c

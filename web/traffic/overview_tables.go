@@ -7,13 +7,13 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/views"
 )
 
-// mark names something by its content, so that the same has the same id in each
-// drawing of a page.
+// mark returns an id by content, which is the same each time the page is drawn.
 func mark(prefix string, parts ...string) string {
 	h := fnv.New64a()
 	for _, p := range parts {
@@ -25,10 +25,10 @@ func mark(prefix string, parts ...string) string {
 func (d *drawing) keys(id, title, label, tone string, top *metrics.TopKeys) *views.KeyTable {
 	t := &views.KeyTable{
 		ID: id, Title: title, CountLabel: label, Tone: tone, Tenants: d.tenant == 0,
-		Empty: "No key was limited in this time.",
+		Empty: "Limits denied no key in this time.",
 	}
 	if id == "allowed" {
-		t.Empty = "No request of a policy that counts by keys passed in this time."
+		t.Empty = "No policy that counts by key allowed a request in this time."
 	}
 	for i := range top.Keys {
 		k := &top.Keys[i]
@@ -38,17 +38,17 @@ func (d *drawing) keys(id, title, label, tone string, top *metrics.TopKeys) *vie
 	}
 	if len(t.Rows) > 0 {
 		first := &t.Rows[0]
-		verb := "was limited most"
+		verb := "has the most denials"
 		if id == "allowed" {
-			verb = "passed most"
+			verb = "has the most allowed requests"
 		}
-		t.Summary = fmt.Sprintf("%s %s: %s, %s of all by key.", keyWords(first), verb,
-			count(first.N, "time", "times"), views.Percent(first.N, max(top.Total, first.N)).Text)
+		t.Summary = fmt.Sprintf("%s %s: %s, %s of all.", keyWords(first), verb,
+			views.Count(first.N).Text, views.Percent(first.N, max(top.Total, first.N)).Text)
 	}
 	return t
 }
 
-// keyWords name a key in a sentence.
+// keyWords returns a key in a sentence.
 func keyWords(k *views.KeyRow) string {
 	if len(k.Parts) == 0 {
 		return "The whole tenant"
@@ -73,26 +73,20 @@ func keyWords(k *views.KeyRow) string {
 func (d *drawing) keyRow(id string, k *metrics.TopKey) views.KeyRow {
 	row := views.KeyRow{Policy: k.Policy, Redacted: k.Redacted, N: k.Count, Count: views.Count(k.Count)}
 	row.Count.Exact = views.Between(k.Count-k.Error, k.Count)
-	identity := []string{strconv.Itoa(int(k.Tenant)), k.Policy}
-	page, refusals := url.Values{}, url.Values{"policy": {k.Policy}}
+	identity, page := []string{strconv.Itoa(int(k.Tenant)), k.Policy}, url.Values{}
 	for i, name := range k.Names {
 		part := views.KeyPart{Name: name, Value: k.Values[i], Missing: i < len(k.Missing) && k.Missing[i]}
 		row.Parts = append(row.Parts, part)
 		identity = append(identity, name, part.Value, strconv.FormatBool(part.Missing))
+		field := web.KeyFieldPrefix + enforcement.CountedAttribute(name)
 		if part.Missing {
 			page.Add("missing", name)
-			continue
+		} else if name != enforcement.IPNetwork || !page.Has(field) {
+			page.Set(field, part.Value)
 		}
-		if name == web.PrefixAttribute { // no request has it: its address is one of the network
-			if page.Get(keyPrefix+"ip") == "" {
-				page.Set(keyPrefix+"ip", part.Value)
-				refusals.Set(keyPrefix+"ip", part.Value)
-			}
-			continue
-		}
-		page.Set(keyPrefix+name, part.Value)
-		refusals.Set(keyPrefix+name, part.Value)
 	}
+	refusals := web.With(page, "policy", k.Policy)
+	refusals.Del("missing")
 	row.ID = mark(id, identity...)
 	row.Tenant = d.w.slugOf(k.Tenant)
 	if row.Tenant == "" {
@@ -101,35 +95,18 @@ func (d *drawing) keyRow(id string, k *metrics.TopKey) views.KeyRow {
 	}
 	row.TenantURL = d.s.Address("/tenants/"+row.Tenant, nil)
 	if k.Redacted {
-		return row // a hash leads nowhere: what the key was is not kept
+		return row // the value is unknown
 	}
-	row.URL = d.s.Address("/tenants/"+row.Tenant+"/usage/"+url.PathEscape(k.Policy), nil)
-	if len(page) > 0 {
-		row.URL = joined(row.URL, page)
-	}
+	row.URL = web.AppendQuery(d.s.Address("/tenants/"+row.Tenant+"/usage/"+url.PathEscape(k.Policy), nil), page)
 	if id == "limited" {
 		row.DenialsURL = d.s.Address("/tenants/"+row.Tenant+"/denials", refusals)
 	}
 	return row
 }
 
-// joined adds parts to the query of an address.
-func joined(address string, more url.Values) string {
-	u, err := url.Parse(address)
-	if err != nil {
-		return address // it is ours
-	}
-	q := u.Query()
-	for name, values := range more {
-		q[name] = values
-	}
-	u.RawQuery = q.Encode()
-	return u.String()
-}
-
 func (d *drawing) routes() *views.RouteTable {
 	o := &d.o.Routes
-	t := &views.RouteTable{ID: "routes", Title: "Hot routes", More: o.More, Empty: "No route was asked for in this time."}
+	t := &views.RouteTable{ID: "routes", Title: "Hot routes", More: o.More, Empty: "No requests in this time."}
 	var strips [][]metrics.Point
 	var step time.Duration
 	most := int64(0)
@@ -145,7 +122,7 @@ func (d *drawing) routes() *views.RouteTable {
 		r := &o.Routes[i]
 		row := views.RouteRow{
 			ID: mark("route", r.Name), Name: r.Name, Total: views.Count(r.Total.Requests), Limited: views.Count(r.Total.Limited()),
-			Rate: views.Percent(r.Total.Limited(), r.Total.Requests), URL: d.s.Address(d.path, with(d.also, "route", r.Name)),
+			Rate: views.Percent(r.Total.Limited(), r.Total.Requests), URL: d.s.Address(d.path, web.With(d.also, "route", r.Name)),
 		}
 		if r.Total.Limited() > 0 {
 			row.DenialsURL = d.denials(url.Values{"route": {r.Name}, "reason": {"limited"}})
@@ -153,12 +130,12 @@ func (d *drawing) routes() *views.RouteTable {
 				hottest = i
 			}
 		}
-		row.Strip.Label = count(r.Total.Limited(), "request", "requests") + " limited, of " + views.Count(r.Total.Requests).Text
+		row.Strip.Label = views.Quantity(r.Total.Limited(), "request", "requests") + " denied of " + views.Count(r.Total.Requests).Text
 		for k := range strips[i] {
 			p := &strips[i][k]
 			cell := views.Cell{Level: views.HeatLevel(p.Limited(), most)}
 			if p.Requests > 0 {
-				cell.Title = stamp(p.At, step) + ": " + views.Count(p.Limited()).Text + " limited of " + views.Count(p.Requests).Text
+				cell.Title = stamp(p.At, step) + ": " + views.Count(p.Limited()).Text + " denied of " + views.Count(p.Requests).Text
 			}
 			row.Strip.Cells = append(row.Strip.Cells, cell)
 		}
@@ -170,16 +147,16 @@ func (d *drawing) routes() *views.RouteTable {
 	switch {
 	case hottest >= 0:
 		r := &o.Routes[hottest]
-		t.Summary = fmt.Sprintf("Limits refuse most of %s: %s of its %s.", r.Name,
-			views.Percent(r.Total.Limited(), r.Total.Requests).Text, count(r.Total.Requests, "request", "requests"))
+		t.Summary = fmt.Sprintf("%s has the highest rate: limits denied %s of its %s.", r.Name,
+			views.Percent(r.Total.Limited(), r.Total.Requests).Text, views.Quantity(r.Total.Requests, "request", "requests"))
 	case len(t.Rows) > 0:
-		t.Summary = fmt.Sprintf("Nothing was limited. The busiest is %s with %s.", o.Routes[0].Name,
-			count(o.Routes[0].Total.Requests, "request", "requests"))
+		t.Summary = fmt.Sprintf("Limits denied no requests. The busiest route is %s with %s.", o.Routes[0].Name,
+			views.Quantity(o.Routes[0].Total.Requests, "request", "requests"))
 	}
 	return t
 }
 
-// stamp is when a cell was, as exact as its length.
+// stamp returns the time of a cell, as exact as its length.
 func stamp(t time.Time, step time.Duration) string {
 	switch {
 	case step >= web.Day:
@@ -190,7 +167,7 @@ func stamp(t time.Time, step time.Duration) string {
 	return t.UTC().Format("15:04")
 }
 
-// waits are the buckets of retry times that people tell apart.
+// waits are the buckets of the histogram of retry times.
 var waits = []struct {
 	to    time.Duration
 	label string
@@ -209,12 +186,12 @@ var waits = []struct {
 	{-1, "more than 1 day", "longer"},
 }
 
-// retryAfter is a histogram of what refused requests were told.
+// retryAfter returns the histogram of the retry times of denied requests.
 func (d *drawing) retryAfter() *views.Bars {
 	h := &d.o.RetryAfter
 	b := &views.Bars{
-		ID: "retry-after", Title: "Retry after", ValueLabel: "Told to wait", CountLabel: "Refusals",
-		Empty: "No refusal told when to come again in this time.",
+		ID: "retry-after", Title: "Retry after", ValueLabel: "Retry after", CountLabel: "Denials",
+		Empty: "No denial had a retry time in this time.",
 	}
 	if h.Count+h.Never == 0 {
 		return b
@@ -223,7 +200,7 @@ func (d *drawing) retryAfter() *views.Bars {
 		b.Bars = append(b.Bars, views.Bar{Label: wait.label, Tick: wait.tick})
 	}
 	for _, bucket := range h.Buckets {
-		// The bucket is told by its middle: it is narrower than any of ours.
+		// The middle stands for the bucket, which is narrower than these buckets.
 		value, place := time.Duration((bucket.From+bucket.To+1)/2)*time.Millisecond, 0
 		for waits[place].to >= 0 && value > waits[place].to {
 			place++
@@ -234,13 +211,13 @@ func (d *drawing) retryAfter() *views.Bars {
 		b.Bars = append(b.Bars, views.Bar{Label: "waiting does not help", Tick: "never", Count: h.Never, Tone: "quiet"})
 	}
 	if h.Count > 0 {
-		b.Summary = fmt.Sprintf("Half of those refused were told to wait up to %s, 95 %% up to %s.", millis(h.P50).Text, millis(h.P95).Text)
+		b.Summary = fmt.Sprintf("50 %% of the denials had a retry time of up to %s, 95 %% of up to %s.", millis(h.P50).Text, millis(h.P95).Text)
 	}
 	if h.Never > 0 {
 		if b.Summary != "" {
 			b.Summary += " "
 		}
-		b.Summary += "Waiting does not help " + count(h.Never, "of them", "of them") + "."
+		b.Summary += "For " + views.Quantity(h.Never, "denial", "denials") + ", waiting does not help."
 	}
 	return b
 }
@@ -249,7 +226,7 @@ func millis(ms int64) views.Number { return views.Duration(time.Duration(ms) * t
 
 func (d *drawing) tenants() *views.TenantTable {
 	o := &d.o.Tenants
-	t := &views.TenantTable{ID: "tenants", Title: "Tenants by 429 rate", Empty: "No tenant's requests were limited in this time."}
+	t := &views.TenantTable{ID: "tenants", Title: "Tenants by 429 rate", Empty: "Limits denied no tenant in this time."}
 	for i := range o.Tenants {
 		x := &o.Tenants[i]
 		if x.Limited() == 0 {
@@ -263,15 +240,15 @@ func (d *drawing) tenants() *views.TenantTable {
 		if slug == "" {
 			row.Name = "deleted tenant"
 		} else {
-			row.URL = d.s.Address(d.path, with(d.also, "tenant", slug))
+			row.URL = d.s.Address(d.path, web.With(d.also, "tenant", slug))
 			row.DenialsURL = d.denials(url.Values{"tenant": {slug}, "reason": {"limited"}})
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	if len(t.Rows) > 0 {
 		first := &t.Rows[0]
-		t.Summary = fmt.Sprintf("Of those that are limited most, %s has the highest rate: %s of %s.", first.Name, first.Rate.Text,
-			count(first.Most, "request", "requests"))
+		t.Summary = fmt.Sprintf("Among the tenants with the most denials, %s has the highest rate: %s of %s.", first.Name, first.Rate.Text,
+			views.Quantity(first.Most, "request", "requests"))
 	}
 	return t
 }

@@ -23,7 +23,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// leftEvery is how often a live page asks the limiter again.
+// leftEvery is how often a live page reads the limiter.
 const leftEvery = 2 * time.Second
 
 // tenantHome is GET /tenants/{tenant}.
@@ -44,11 +44,11 @@ func (w *pages) tenantHome(c echo.Context) error {
 	if v.Beside, err = w.besides(ctx, t); err != nil {
 		return err
 	}
-	if v.Traffic, _, err = w.trafficParts(ctx, s, t.Number, path, nil); err != nil {
+	if v.Traffic, err = w.traffic(ctx, s, t.Number, path, nil); err != nil {
 		return err
 	}
 	if v.Traffic.Empty != nil {
-		named := "" // people of the tenant have its key, which names it
+		named := "" // members of the tenant use its key, which names the tenant
 		if web.VisitorOf(c).User.TenantID == "" {
 			named = t.Slug
 		}
@@ -59,13 +59,13 @@ func (w *pages) tenantHome(c echo.Context) error {
 	p := w.Page(c, t.Name)
 	p.Crumbs = w.TenantCrumbs(c, "")
 	if len(p.Crumbs) == 1 {
-		p.Crumbs = nil // they would say the title only
+		p.Crumbs = nil // only the title
 	}
 	p.Charts, p.Live = true, trafficLive(s, path+"/live", nil, v.Traffic)
 	return w.Render(c, http.StatusOK, views.TenantHomePage(p, v))
 }
 
-// tenantLive is the stream of that page.
+// tenantLive is the stream of the page.
 func (w *pages) tenantLive(c echo.Context) error {
 	t := web.TenantOf(c)
 	s := web.ParseTimeRange(c.QueryParams(), w.Now())
@@ -85,13 +85,12 @@ func (w *pages) tenantLive(c echo.Context) error {
 	})
 }
 
-// inPlace reports whether an error of usage is shown in its place, and not instead
-// of the page.
+// inPlace reports whether an error of usage replaces the usage, and not the page.
 func inPlace(err error) bool {
 	return problem.Is(err, problem.Unavailable) || problem.Is(err, problem.NotFound)
 }
 
-// left is what the path's tenant has left, with the version of its plan in words.
+// left returns the remaining quota of the tenant of the path, and the version of its plan.
 func (w *pages) left(c echo.Context) (views.Left, string, error) {
 	t := web.TenantOf(c)
 	u, err := w.cfg.Usage.Tenant(c.Request().Context(), t.ID)
@@ -109,18 +108,17 @@ func (w *pages) left(c echo.Context) (views.Left, string, error) {
 	return l, version, nil
 }
 
-// leftOf words what a tenant has left.
+// leftOf returns the remaining quota of a tenant.
 func (w *pages) leftOf(t tenants.Tenant, u usage.Usage, err error) views.Left {
 	switch {
 	case problem.Is(err, problem.NotFound):
-		return views.Left{Error: "This node does not know the tenant yet: look again in a moment."}
+		return views.Left{Error: "This node has not loaded the tenant yet. Try again in a moment."}
 	case err != nil:
-		return views.Left{Error: "What is left is not known: the counters cannot be reached. " +
-			"Checks are answered as each policy says for this case."}
+		return views.Left{Error: "The remaining quota is unknown because Redis does not answer. The failure modes of the policies decide checks."}
 	case u.Plan == "":
-		return views.Left{Empty: views.Empty{Title: "No plan, no limits", Text: "Nothing is counted while the tenant follows no plan."}}
+		return views.Left{Empty: views.Empty{Title: "No plan", Text: "Headgate counts nothing for a tenant without a plan."}}
 	case len(u.Policies) == 0:
-		return views.Left{Empty: views.Empty{Title: "No limits", Text: "The plan has no policies: nothing is counted."}}
+		return views.Left{Empty: views.Empty{Title: "No policies", Text: "The plan has no policies, so Headgate counts nothing."}}
 	}
 	var l views.Left
 	for i := range u.Policies {
@@ -132,28 +130,28 @@ func (w *pages) leftOf(t tenants.Tenant, u usage.Usage, err error) views.Left {
 func leftPolicy(t tenants.Tenant, p *usage.PolicyUsage) views.LeftPolicy {
 	v := views.LeftPolicy{
 		ID: "left-" + p.Policy, Slug: p.Policy, Whole: len(p.CountBy) == 0,
-		Applies: web.MatchWords(p.Methods, p.Path, len(p.Attributes)) + ", counted " + web.CountByWords(p.CountBy),
+		Applies: web.MatchWords(plans.Match{Methods: p.Methods, Path: p.Path, Attributes: p.Attributes}) + ", counted for " + web.CountByWords(p.CountBy),
 	}
 	if p.Mode != enforcement.PolicyEnforce {
 		v.Mode = string(p.Mode)
 	}
 	if !v.Whole && p.Pace.Known && p.Pace.PerMinute+p.Pace.RefusedPerMinute > 0 {
-		v.Pace = "All keys together: " + paceWords(&p.Pace) + "."
+		v.Pace = "All keys: " + paceWords(&p.Pace) + "."
 	}
 	for i := range p.Keys {
 		v.Keys = append(v.Keys, leftKey(t, p, i))
 	}
 	switch {
 	case p.Mode == enforcement.PolicyOff:
-		v.Note = "The policy is off: it counts nothing."
+		v.Note = "The policy is off and counts nothing."
 	case len(p.Keys) == 0 && p.Mode == enforcement.PolicyShadow:
-		v.Note = "The policy only watches: which of its keys are busy is not ranked."
+		v.Note = "The policy is in shadow. Its keys are not ranked."
 	case len(p.Keys) == 0:
-		v.Note = "No key was counted in the last hour."
+		v.Note = "No key has requests in the last hour."
 	case p.Keys[0].Redacted:
-		v.Note = "Values are not kept for this tenant: what each of these keys has left is not known."
+		v.Note = "This tenant does not keep values, so the remaining quota of each key is unknown."
 	case p.More && !v.Whole:
-		v.Note = "These are the busiest keys of the last hour. There are others."
+		v.Note = "These are the busiest keys of the last hour. There are more."
 	}
 	return v
 }
@@ -178,7 +176,7 @@ func leftKey(t tenants.Tenant, p *usage.PolicyUsage, i int) views.LeftKey {
 	return v
 }
 
-// hashes of a key whose values are not kept, shortened for the eye.
+// hashes returns the shortened hashes of a key whose values are not kept.
 func hashes(key []enforcement.KeyPart) []string {
 	var list []string
 	for _, part := range key {
@@ -194,29 +192,29 @@ func leftLimit(l *usage.LimitUsage, pace *usage.Pace) views.LeftLimit {
 		N:    l.Used, Most: max(l.Capacity, 1),
 	}
 	if l.ResetAfter > 0 {
-		v.Reset = "as new in " + views.Duration(l.ResetAfter).Text
+		v.Reset = "resets in " + views.Duration(l.ResetAfter).Text
 	}
 	switch {
 	case l.Remaining == 0:
 		v.Tone, v.Ends = "bad", "used up"
 	case l.ExhaustedAfter != nil && *l.ExhaustedAfter == 0:
-		v.Tone, v.Ends = "bad", "the next request is refused, at "+paceWords(pace)
+		v.Tone, v.Ends = "bad", "the next request is denied at "+paceWords(pace)
 	case l.ExhaustedAfter != nil:
 		v.Ends = "used up in " + views.Duration(*l.ExhaustedAfter).Text + " at " + paceWords(pace)
 		if *l.ExhaustedAfter < l.Limit.Window || l.Used*10 >= l.Capacity*8 {
 			v.Tone = "warn"
 		}
 	case !pace.Known:
-		v.Ends = "how fast it is used is not known"
+		v.Ends = "the rate is unknown"
 	case pace.PerMinute+pace.RefusedPerMinute == 0:
-		v.Ends = "nothing was asked in the last minutes"
+		v.Ends = "no requests in the last minutes"
 	default:
-		v.Ends = "does not run out at this pace, " + paceWords(pace)
+		v.Ends = "does not run out at " + paceWords(pace)
 	}
 	return v
 }
 
-// paceWords say a pace: "83 per minute", "80 to 83 per minute".
+// paceWords returns a pace: "83 per minute", "80 to 83 per minute".
 func paceWords(p *usage.Pace) string {
 	most := p.PerMinute + p.RefusedPerMinute
 	words := rateWords(most)
@@ -233,7 +231,7 @@ func rateWords(f float64) string {
 	return views.Count(int64(f + 0.5)).Text
 }
 
-// besides are what is in force beside the plan.
+// besides returns the exceptions in force.
 func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, error) {
 	now := w.Now()
 	overrides, err := w.cfg.Exceptions.Overrides(ctx, t.ID, web.CountedExceptions)
@@ -260,8 +258,8 @@ func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, 
 	}
 	var list []views.Beside
 	for i, what := range []struct{ label, path, none string }{
-		{"Overrides", "/overrides", "the plan's numbers hold"},
-		{"List entries", "/lists", "nothing is denied or let pass by a list"},
+		{"Overrides", "/overrides", "the numbers of the plan apply"},
+		{"List entries", "/lists", "the lists are empty"},
 		{"Blocks", "/blocks", "no key is blocked"},
 	} {
 		n, next := inForce(ends[i], now)
@@ -271,10 +269,10 @@ func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, 
 			b.Count, b.Text = views.Number{
 				Text:  strconv.Itoa(web.MaxCountedExceptions) + "+",
 				Exact: "more than " + strconv.Itoa(web.MaxCountedExceptions),
-			}, "the newest are counted"
-			next = time.Time{} // of those that were not read nothing is known
+			}, "only the newest are counted"
+			next = time.Time{} // of those that were not read, the end is unknown
 		case n > 0:
-			b.Text = "without an end"
+			b.Text = "no end"
 		}
 		if !next.IsZero() {
 			b.Next, b.HasNext = views.NewMoment(next, now), true
@@ -284,7 +282,8 @@ func (w *pages) besides(ctx context.Context, t tenants.Tenant) ([]views.Beside, 
 	return list, nil
 }
 
-// inForce counts what has not ended, and tells the next end; zero: none does.
+// inForce returns how many have not ended, and the next end. The end is zero if none
+// ends.
 func inForce(ends []time.Time, now time.Time) (n int, next time.Time) {
 	for _, end := range ends {
 		if end.IsZero() {
@@ -301,7 +300,7 @@ func inForce(ends []time.Time, now time.Time) (n int, next time.Time) {
 	return n, next
 }
 
-// tenantCSV is GET /tenants/{tenant}/usage.csv: every policy, hour by hour.
+// tenantCSV is GET /tenants/{tenant}/usage.csv: every policy by hour.
 func (w *pages) tenantCSV(c echo.Context) error {
 	ctx, t := c.Request().Context(), web.TenantOf(c)
 	s := web.ParseTimeRange(c.QueryParams(), w.Now())
@@ -327,7 +326,7 @@ func (w *pages) tenantCSV(c echo.Context) error {
 	}
 	var b bytes.Buffer
 	out := csv.NewWriter(&b)
-	_ = out.Write([]string{"policy", "hour", "requests", "allowed", "limited", "cost"}) // a buffer takes all
+	_ = out.Write([]string{"policy", "hour", "requests", "allowed", "limited", "cost"}) // a buffer accepts all writes
 	for _, slug := range slugs {
 		q := metrics.Query{Tenant: t.Number, Policy: slug, From: s.From, To: s.To, Step: metrics.Hour}
 		traffic, err := w.cfg.Analytics.Traffic(ctx, q)
@@ -339,7 +338,7 @@ func (w *pages) tenantCSV(c echo.Context) error {
 				continue
 			}
 			_ = out.Write([]string{
-				cell(slug), p.At.UTC().Format(time.RFC3339), strconv.FormatInt(p.Requests, 10),
+				web.CSVText(slug), p.At.UTC().Format(time.RFC3339), strconv.FormatInt(p.Requests, 10),
 				strconv.FormatInt(p.Allowed(), 10), strconv.FormatInt(p.Limited(), 10), strconv.FormatInt(p.Cost, 10),
 			})
 		}
@@ -348,12 +347,4 @@ func (w *pages) tenantCSV(c echo.Context) error {
 	h := c.Response().Header()
 	h.Set("Content-Disposition", `attachment; filename="headgate-`+t.Slug+`-usage.csv"`)
 	return c.Blob(http.StatusOK, "text/csv; charset=utf-8", b.Bytes())
-}
-
-// cell is a text that a spreadsheet does not take for a formula.
-func cell(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
-		return "'" + text
-	}
-	return text
 }

@@ -1,43 +1,55 @@
 package views
 
-// An Audit is a page of lines of the log, newest first.
+// An Audit is a page of entries of the log, newest first.
 type Audit struct {
 	Title, Lead string
-	Tabs        []Tab // of the tenant whose lines they are
+	Tabs        []Tab // of the tenant of the page
 	Ranges      Ranges
 	Filters     Filters
 	Rows        []AuditRow
-	// Tenants: lines name their tenant; Chain: they show their place in the chain.
+	// Tenants is set if entries name their tenant, and Chain if they show their place
+	// in the chain.
 	Tenants, Chain bool
 	NextURL        string // "" on the last page
 	FirstURL       string // "" on the first page
 	CSVURL         string
-	CSVLimit       string // how many lines a file has at most
+	CSVLimit       string // the maximum number of lines of a file
 	Columns        []AuditFact
-	// VerifyURL is where the chain is verified; "": the reader may not.
+	// VerifyURL verifies the chain. It is "" if the reader must not.
 	VerifyURL string
-	Verdict   *ChainVerdict // nil: this node has not verified it
+	Verdict   *ChainVerdict // nil: this node has not verified the chain
 	Empty     Empty
 }
 
-// An AuditFact is a name with a text: of a line, or a column of the file.
+// An AuditFact is a name with a text: of an entry, of a process, or a column of the
+// file.
 type AuditFact struct{ Name, Text string }
 
-// A ChainVerdict is what a walk through the chain found.
+// AuditFacts are facts that are not empty.
+type AuditFacts []AuditFact
+
+// Add adds a fact if its text is not empty.
+func (l *AuditFacts) Add(name, text string) {
+	if text != "" {
+		*l = append(*l, AuditFact{Name: name, Text: text})
+	}
+}
+
+// A ChainVerdict is the result of the last verification of the chain.
 type ChainVerdict struct {
 	Good bool
 	Text string
 	At   Moment
 }
 
-// An AuditRow is one line of the log.
+// An AuditRow is one entry of the log.
 type AuditRow struct {
-	URL  string // the line's own page
-	Seq  string // "" outside the chain, or when it is not shown
+	URL  string // the page of the entry
+	Seq  string // "" outside the chain, or if it is not shown
 	When Moment
-	// Icon and Kind say what kind of actor it was, Who which.
+	// Icon and Kind are the kind of actor. Who is the name of the actor.
 	Icon, Kind, Who string
-	Address         string // "" when it is not known, or not shown
+	Address         string // "" if it is unknown or not shown
 	RequestID       string
 	Words           string // "published the plan"
 	Action          string // "plan.publish"
@@ -46,10 +58,10 @@ type AuditRow struct {
 	Tenant          string
 	TenantURL       string
 	Changes         []FieldChange
-	More            int // changes that only the line's own page shows
+	More            int // number of changes that only the page of the entry shows
 }
 
-// A FieldChange is one field that is not as it was.
+// A FieldChange is one field that changed.
 type FieldChange struct {
 	Field string // "policies[api].limits[l1].quota"
 	// What is "added", "removed" or "changed".
@@ -57,12 +69,12 @@ type FieldChange struct {
 	Before, After string
 }
 
-// An AuditLine is the page of one line.
+// An AuditLine is the page of one entry.
 type AuditLine struct {
 	Tabs          []Tab
 	Row           AuditRow
 	Back          string
 	Facts         []AuditFact
 	Before, After string // JSON, indented; "" for none
-	Nothing       string // why there is nothing to compare; "": there is
+	Nothing       string // why there is nothing to compare; "" otherwise
 }

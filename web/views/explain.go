@@ -2,55 +2,54 @@ package views
 
 import "strconv"
 
-// An Explain is the page that says what a request would be answered, and why.
+// An Explain is the page that shows the answer to a request and its reasons.
 type Explain struct {
-	// Tabs of the tenant; none when any tenant can be asked for.
+	// Tabs are those of the tenant. They are empty if the form asks for the tenant.
 	Tabs   []Tab
 	Action string // where the form goes
 	Faults []Fault
-	// AnyTenant: Tenant is asked for, with Tenants as suggestions.
-	AnyTenant bool
-	Tenant    Input
-	Tenants   []Option
-	// What the request is.
+	// AnyTenant is set if the form asks for the tenant. Tenants are its suggestions.
+	AnyTenant          bool
+	Tenant             Input
+	Tenants            []Option
 	Method, Path, Cost Input
 	Rows               []AttributeRow
 	Names              []string // of attributes, suggested
 	CanMore            bool     // more rows fit
-	// Answer is nil before anything was asked.
+	// Answer is nil if the address has no request.
 	Answer *Explained
 }
 
 // An AttributeRow is one attribute of the form.
 type AttributeRow struct{ Name, Value Input }
 
-// An Explained is the answer of an Explain.
+// An Explained is the answer to a request.
 type Explained struct {
 	Verdict string // in a sentence
 	Allowed bool
 	Status  int
 	Reason  string
-	// PassesAt is when a refused request would pass, in RFC 3339; "": never.
+	// PassesAt is when a denied request would pass, in RFC 3339. It is "" for never.
 	PassesAt string
 	Degraded bool
 	Answer   string // status line and headers
 	Plan     string
 	Route    string
-	Path     string // as it is matched, if it was written otherwise
+	Path     string // the normalized path, if it differs
 	List     *ExplainedList
 	Policies []ExplainedPolicy
-	// ListURL leads to the form of list entries, "" if there is none; Listings
-	// have it filled in with each attribute.
+	// ListURL is the form of list entries, or "". Listings have it filled in for each
+	// attribute.
 	ListURL  string
 	Listings []Listing
-	// The question as calls of the API.
+	// The request as calls of the API.
 	ExplainCurl, CheckCurl string
 }
 
-// A Listing puts the value of an attribute on a list.
+// A Listing adds the value of an attribute to a list.
 type Listing struct{ Attribute, Value, AllowURL, DenyURL string }
 
-// An ExplainedList is the entry of a list that answered.
+// An ExplainedList is the entry of a list that decided.
 type ExplainedList struct {
 	Name, Attribute, Value, Reason, URL string
 	Ends                                Moment
@@ -60,13 +59,12 @@ type ExplainedList struct {
 type ExplainedPolicy struct {
 	Slug, Badge, Tone, Because, Mode string
 	Applies                          bool
-	// What it matches.
-	Method, Path string
-	Attributes   []KeyFact
-	// Key is what it counts the request by; none: the tenant as a whole.
+	Method, Path                     string
+	Attributes                       []KeyFact
+	// Key is the key of the request. It is empty if the policy counts the whole tenant.
 	Key        []KeyFact
 	ReplacedBy string
-	// What is set for the key; "": nothing.
+	// Override and Block are "" if the key has none.
 	Override, OverrideURL        string
 	Block, BlockURL, BlockReason string
 	OverrideEnds, BlockEnds      Moment
@@ -80,22 +78,22 @@ type KeyFact struct {
 	Missing     bool // it was not sent
 }
 
-// An ExplainedLimit is what a limit holds now.
+// An ExplainedLimit is the current state of a limit.
 type ExplainedLimit struct {
 	Name, Aloud string
 	Used, Most  int64
 	Left, Holds Number
 	Tone        string
-	Refuses     bool
-	Reset       string // "as new in 41 s"; "": it is as new
-	Leased      string // how early it may deny; "": it is decided exactly
-	// Remaining in units, ResetMillis in milliseconds, exactly.
+	Denies      bool
+	Reset       string // "resets in 41 s"; "" if nothing is used
+	Leased      string // how early it may deny; "" if the policy is exact
+	// Remaining is in units, and ResetMillis in milliseconds.
 	Remaining, ResetMillis int64
 }
 
 func whole(n int64) string { return strconv.FormatInt(n, 10) }
 
-// after is when the limit is as new, behind what it has left.
+// after returns the reset, to follow the remaining units.
 func (l ExplainedLimit) after() string {
 	if l.Reset == "" {
 		return ""

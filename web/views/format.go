@@ -28,6 +28,14 @@ func Count(n int64) Number {
 	return Number{threeDigits(float64(n)/size) + " T", exact}
 }
 
+// Quantity returns a number with its noun: "1 node", "3 nodes".
+func Quantity(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return Count(n).Text + " " + many
+}
+
 // threeDigits shows f, below 1,000, with three digits that count.
 func threeDigits(f float64) string {
 	places := 0

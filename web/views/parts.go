@@ -1,10 +1,6 @@
 package views
 
-import (
-	"strings"
-
-	"github.com/a-h/templ"
-)
+import "github.com/a-h/templ"
 
 // A Ranges is where the reader chooses the time that a page is about.
 type Ranges struct {
@@ -27,9 +23,6 @@ type RangeLink struct {
 	Current          bool
 }
 
-// Hidden is a hidden field of a form.
-type Hidden struct{ Name, Value string }
-
 // An Empty says why there is nothing, and what to do.
 type Empty struct {
 	Title, Text string
@@ -37,37 +30,6 @@ type Empty struct {
 	Curl string
 	// Link leads to what to do; its Text is "" for none.
 	Link Link
-}
-
-// A Select is a choice from a list.
-type Select struct {
-	Name, Label, Value, Hint, Error string
-	Options                         []Option
-	Optional                        bool
-}
-
-func (s Select) formField() FormField {
-	return FormField{Name: s.Name, Label: s.Label, Hint: s.Hint, Error: s.Error}
-}
-
-// A Text is a field of several lines.
-type Text struct {
-	Name, Label, Value, Hint, Error string
-	Rows                            int
-	Mono, Optional                  bool
-}
-
-// inside is the value as it stands in a textarea: browsers drop the first line
-// break there.
-func (t Text) inside() string {
-	if strings.HasPrefix(t.Value, "\n") {
-		return "\n" + t.Value
-	}
-	return t.Value
-}
-
-func (t Text) formField() FormField {
-	return FormField{Name: t.Name, Label: t.Label, Hint: t.Hint, Error: t.Error}
 }
 
 // rangeError are the attributes of the field that a wrong time belongs to.

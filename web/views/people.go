@@ -5,34 +5,6 @@ import (
 	"time"
 )
 
-// An Input is one field of a form with what was typed and what is wrong with it.
-type Input struct {
-	Name, Label, Value, Hint, Error string
-	Type                            string // of the input element
-	Autocomplete                    string // what a password manager or browser may fill in
-	ReadOnly, Autofocus, Optional   bool
-	List                            string // the id of a datalist with suggestions; "": none
-}
-
-func (i Input) formField() FormField {
-	return FormField{Name: i.Name, Label: i.Label, Hint: i.Hint, Error: i.Error}
-}
-
-// A Choice is a set of radio buttons.
-type Choice struct {
-	Name, Label, Value, Error string
-	Options                   []Option
-}
-
-func (c Choice) formField() FormField { return FormField{Name: c.Name, Error: c.Error} }
-
-// An Option is one of them.
-type Option struct{ Value, Label, Hint string }
-
-// A Fault is one entry of the list above a form; Field is "" for what concerns
-// the whole form.
-type Fault struct{ Field, Message string }
-
 // A Moment is an instant for people: in words, and exactly on hover.
 type Moment struct{ ISO, Exact, Words string }
 

@@ -8,12 +8,9 @@ import (
 
 // A PlanList is all plans.
 type PlanList struct {
+	List[PlanRow]
 	Query    string
-	Rows     []PlanRow
-	Next     string // URL of the next page, "" on the last
 	MayWrite bool
-	Notice   string
-	Empty    Empty
 }
 
 // A PlanRow is one of them.
@@ -66,11 +63,9 @@ type DeletePlan struct {
 type PolicyCard struct {
 	ID, Slug, Description string
 	Matches, CountedBy    string
-	Missing               string // "" when it makes no difference
 	Limits                []LimitWords
 	Mode                  ModeBadge
-	Failure               string
-	Consistency           string // "" when it is exact
+	Facts                 []Fact
 	Replaces              []string
 	EditURL               string // "" when the visitor may not
 }
@@ -99,26 +94,26 @@ type DraftForm struct {
 
 // PolicyFields is a policy of the editor. ID is the prefix of its fields.
 type PolicyFields struct {
-	ID, Was                     string
-	Number                      string
-	Title, Aloud                string
-	Mode                        ModeBadge
-	Open, First, Last           bool
-	Error                       string // of the policy as a whole
-	Slug                        Input
-	Description                 Text
-	Methods                     Boxes
-	OtherMethods, Path          Input
-	Attributes                  []AttributeFields
-	AttributesError             string
-	CountBy                     []Input
-	CountByError                string
-	Missing, ModeField, Failure Select
-	Consistency                 Select
-	Replaces                    Boxes
-	OtherReplaces               *Input // instead of boxes where there would be too many
-	Limits                      []LimitFields
-	LimitsError                 string
+	ID, Was            string
+	Number             string
+	Title, Aloud       string
+	Mode               ModeBadge
+	Open, First, Last  bool
+	Error              string // of the policy as a whole
+	Slug               Input
+	Description        Text
+	Methods            Boxes
+	OtherMethods, Path Input
+	Attributes         []AttributeFields
+	AttributesError    string
+	CountBy            []Input
+	CountByError       string
+	ModeField          Select
+	Choices            []Select // the other fields with a fixed set of values
+	Replaces           Boxes
+	OtherReplaces      *Input // instead of boxes where there would be too many
+	Limits             []LimitFields
+	LimitsError        string
 }
 
 // AttributeFields is one row of the attributes that must be there.

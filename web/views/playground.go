@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Playground is limits and a traffic pattern, and what each algorithm does.
+// A Playground compares algorithms on one traffic pattern.
 type Playground struct {
 	Faults []Fault
 	// The limit.
@@ -18,47 +18,49 @@ type Playground struct {
 	Requests, Every, Seed, Cost, Duration, Times Input
 	Examples                                     []Tab
 	Said                                         string // the pattern, in a sentence
-	// Lanes are what was played; none when the form has faults.
+	// Lanes are the results. They are empty if the form has faults.
 	Lanes []Lane
-	// Command plays the same; "": it is too long, and ScenariosURL has it.
+	// Command runs the same scenarios. It is "" if it is too long; ScenariosURL always
+	// has the scenarios.
 	Command, ScenariosURL string
-	PlansURL              string // where a plan is made; "": nowhere
+	PlansURL              string // the form of a new plan; "" if the visitor must not open it
 }
 
-// A PlayedAlgorithm can be chosen.
+// A PlayedAlgorithm is an algorithm of the form.
 type PlayedAlgorithm struct {
 	Name, Label string
 	Chosen      bool
 }
 
-// A Lane is what one algorithm did with the traffic.
+// A Lane is the result of one algorithm.
 type Lane struct {
 	Algorithm, Title, Aloud string
-	Sentence                string // what is to be seen, from the numbers
+	Sentence                string // the result in words
 	Limit                   string // as JSON, for a plan
 	Quota, Holds            int64
 	Duration, Window        time.Duration
-	Allowed, Refused        int64 // requests
-	// Run is the most refused in a row, from RunAt on; Most the most units that
-	// passed in any one window, which begins at MostFrom. In milliseconds.
+	Allowed, Denied         int64 // requests
+	// Run is the length of the longest run of denied requests, which starts at RunAt.
+	// Most is the maximum number of units that passed in any window; that window starts
+	// at MostFrom. Times are in milliseconds.
 	Run, RunAt     int64
 	Most, MostFrom int64
-	Marks          []LaneMark  // in the order of time
-	Points         []LanePoint // what is left, in the order of time
+	Marks          []LaneMark  // by time
+	Points         []LanePoint // the remaining units, by time
 }
 
-// A LaneMark is the requests of one instant, in milliseconds from the beginning.
+// A LaneMark is the requests of one instant, in milliseconds from the start.
 type LaneMark struct {
-	At, Allowed, Refused, Left int64
-	Again                      string // in how long the next would pass; "": it passed
+	At, Allowed, Denied, Left int64
+	Again                     string // the time until the next request would pass; "" if all passed
 }
 
-// A LanePoint is what is left at an instant.
+// A LanePoint is the remaining units at an instant.
 type LanePoint struct{ At, Left int64 }
 
 const (
 	laneWidth, laneHeight  = 720, 120
-	laneMiddle             = 38.0 // what passes stands above it, what is refused hangs below
+	laneMiddle             = 38.0 // allowed requests are above it, denied ones below
 	laneReach              = 32.0
 	leftFoot, leftReach    = 117.0, 36.0
 	laneBins               = 120
@@ -66,7 +68,7 @@ const (
 	laneEdges, laneColumns = 24, 4
 )
 
-// Elapsed words a time from the beginning, exactly: "59.5s", "1m9.5s", "2h".
+// Elapsed returns a time from the start, exactly: "59.5s", "1m9.5s", "2h".
 func Elapsed(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -80,22 +82,22 @@ func Elapsed(d time.Duration) string {
 
 func elapsed(ms int64) string { return Elapsed(time.Duration(ms) * time.Millisecond) }
 
-// x is where an instant is.
+// x returns the position of an instant.
 func (l *Lane) x(ms int64) float64 {
 	return float64(ms) / float64(l.Duration.Milliseconds()) * laneWidth
 }
 
-// dense tells that single requests would not be seen.
+// dense reports whether single requests are too close to draw.
 func (l *Lane) dense() bool {
 	for _, m := range l.Marks {
-		if m.Allowed+m.Refused > 1 {
+		if m.Allowed+m.Denied > 1 {
 			return true
 		}
 	}
 	return len(l.Marks) > laneTicks
 }
 
-// bins are the marks by equal parts of the time.
+// bins returns the marks by equal parts of the time.
 func (l *Lane) bins() []LaneMark {
 	bins := make([]LaneMark, laneBins)
 	length := l.Duration.Milliseconds()
@@ -105,60 +107,54 @@ func (l *Lane) bins() []LaneMark {
 	for _, m := range l.Marks {
 		b := &bins[min(laneBins-1, m.At*laneBins/length)]
 		b.Allowed += m.Allowed
-		b.Refused += m.Refused
+		b.Denied += m.Denied
 		b.Left, b.Again = m.Left, m.Again
 	}
 	return bins
 }
 
-// highest is the most of a bin: the same in every lane, as all have the same
-// requests.
+// highest returns the maximum of the bins. It is the same in every lane.
 func (l *Lane) highest(bins []LaneMark) int64 {
 	most := int64(1)
 	for _, b := range bins {
-		most = max(most, b.Allowed+b.Refused)
+		most = max(most, b.Allowed+b.Denied)
 	}
 	return most
 }
 
-// passed and refused are the paths of what passed and of what did not.
+// passed and denied are the paths of the allowed and of the denied requests.
 func (l *Lane) passed() string {
+	return l.path(-laneReach, func(m LaneMark) int64 { return m.Allowed }, func(x float64) string {
+		return "M" + exact(x) + " " + exact(laneMiddle-laneReach) + "V" + exact(laneMiddle-2)
+	})
+}
+
+func (l *Lane) denied() string {
+	return l.path(laneReach, func(m LaneMark) int64 { return m.Denied }, func(x float64) string {
+		return "M" + exact(x-2) + " " + exact(laneMiddle+8) + "l4 10m-4 0l4 -10"
+	})
+}
+
+// path draws a mark for each instant with a number, or bars if the lane is dense.
+func (l *Lane) path(reach float64, number func(LaneMark) int64, mark func(x float64) string) string {
 	var b strings.Builder
 	if l.dense() {
 		bins := l.bins()
 		most := l.highest(bins)
 		for _, bin := range bins {
-			l.bar(&b, bin.At, -laneReach*float64(bin.Allowed)/float64(most))
+			l.bar(&b, bin.At, reach*float64(number(bin))/float64(most))
 		}
 		return b.String()
 	}
 	for _, m := range l.Marks {
-		if m.Allowed > 0 {
-			b.WriteString("M" + exact(l.x(m.At)) + " " + exact(laneMiddle-laneReach) + "V" + exact(laneMiddle-2))
+		if number(m) > 0 {
+			b.WriteString(mark(l.x(m.At)))
 		}
 	}
 	return b.String()
 }
 
-func (l *Lane) refused() string {
-	var b strings.Builder
-	if l.dense() {
-		bins := l.bins()
-		most := l.highest(bins)
-		for _, bin := range bins {
-			l.bar(&b, bin.At, laneReach*float64(bin.Refused)/float64(most))
-		}
-		return b.String()
-	}
-	for _, m := range l.Marks {
-		if m.Refused > 0 {
-			b.WriteString("M" + exact(l.x(m.At)-2) + " " + exact(laneMiddle+8) + "l4 10m-4 0l4 -10")
-		}
-	}
-	return b.String()
-}
-
-// bar appends a bar that stands on the middle, or hangs from it.
+// bar appends a bar above or below the middle.
 func (l *Lane) bar(b *strings.Builder, at int64, height float64) {
 	const width = laneWidth / laneBins * 0.8
 	if height == 0 {
@@ -172,7 +168,7 @@ func (l *Lane) bar(b *strings.Builder, at int64, height float64) {
 	b.WriteString("M" + exact(l.x(at)+0.6) + " " + exact(laneMiddle) + "v" + exact(height) + "h" + exact(width) + "v" + exact(-height) + "z")
 }
 
-// leftLine is what is left over the time; leftArea the same down to nothing.
+// leftLine is the path of the remaining units. leftArea is the area below it.
 func (l *Lane) leftLine() string {
 	var b strings.Builder
 	for i, p := range l.Points {
@@ -197,7 +193,7 @@ func (l *Lane) leftArea() string {
 	return l.leftLine() + "L" + exact(l.x(last.At)) + " " + exact(leftFoot) + "L" + exact(l.x(first.At)) + " " + exact(leftFoot) + "z"
 }
 
-// edges are where windows by the clock begin.
+// edges is the path of the starts of windows by the clock.
 func (l *Lane) edges() string {
 	var b strings.Builder
 	length, window := l.Duration.Milliseconds(), l.Window.Milliseconds()
@@ -210,7 +206,7 @@ func (l *Lane) edges() string {
 	return b.String()
 }
 
-// mostX and mostWidth are the window in which most passed.
+// mostX and mostWidth are the window in which the most units passed.
 func (l *Lane) mostX() string { return exact(l.x(l.MostFrom)) }
 
 func (l *Lane) mostWidth() string {
@@ -218,12 +214,12 @@ func (l *Lane) mostWidth() string {
 	return exact(l.x(end) - l.x(l.MostFrom))
 }
 
-// label is the picture in a sentence.
+// label describes the picture.
 func (l *Lane) label() string {
-	return l.Title + ": " + grouped(l.Allowed) + " requests pass, " + grouped(l.Refused) + " are denied. The table lists the times."
+	return l.Title + ": " + grouped(l.Allowed) + " requests pass, " + grouped(l.Denied) + " are denied. The table lists the times."
 }
 
-// axis are the times below a lane.
+// axis returns the times below a lane.
 func (l *Lane) axis() []string {
 	var list []string
 	for i := range int64(laneColumns + 1) {
@@ -236,21 +232,21 @@ func (l *Lane) axis() []string {
 	return list
 }
 
-// rows are the marks as a table: by parts of the time when there are many.
+// rows returns the rows of the table: the marks, or the bins if there are too many.
 func (l *Lane) rows() []LaneMark {
 	if len(l.Marks) <= laneRows {
 		return l.Marks
 	}
 	var list []LaneMark
 	for _, b := range l.bins() {
-		if b.Allowed+b.Refused > 0 {
+		if b.Allowed+b.Denied > 0 {
 			list = append(list, b)
 		}
 	}
 	return list
 }
 
-// tone of the most that passed in one window.
+// tone is "over" if more units than the quota passed in a window.
 func (l *Lane) tone() string {
 	if l.Most > l.Quota {
 		return "over"
@@ -258,7 +254,7 @@ func (l *Lane) tone() string {
 	return ""
 }
 
-// exact is a place in a picture: windows differ by less than a tenth.
+// exact returns a coordinate with two decimals.
 func exact(f float64) string {
 	return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(f, 'f', 2, 64), "0"), ".")
 }

@@ -8,7 +8,7 @@ package views
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// PlaygroundPage plays a traffic pattern against limits.
+// PlaygroundPage compares algorithms on a traffic pattern.
 func PlaygroundPage(p Page, v Playground) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -301,7 +301,7 @@ func playgroundForm(v Playground) templ.Component {
 	})
 }
 
-// compared is the lanes in numbers.
+// compared shows the numbers of the lanes.
 func compared(v Playground) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -452,7 +452,7 @@ func compared(v Playground) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = textCell(Count(l.Refused).Exact).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = textCell(Count(l.Denied).Exact).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -485,8 +485,8 @@ func compared(v Playground) templ.Component {
 	})
 }
 
-// lane is one algorithm: above the line what passed, below it what was refused,
-// and under both what is left.
+// lane is one algorithm: above the line the allowed requests, below it the denied
+// ones, and below both the remaining units.
 func lane(v Playground, l Lane) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -701,9 +701,9 @@ func lane(v Playground, l Lane) templ.Component {
 				return templ_7745c5c3_Err
 			}
 			var templ_7745c5c3_Var35 string
-			templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.ResolveAttributeValue(l.refused())
+			templ_7745c5c3_Var35, templ_7745c5c3_Err = templ.ResolveAttributeValue(l.denied())
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `playground.templ`, Line: 105, Col: 85}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `playground.templ`, Line: 105, Col: 84}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ_7745c5c3_Var35)
 			if templ_7745c5c3_Err != nil {
@@ -779,7 +779,7 @@ func lane(v Playground, l Lane) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = number(Count(l.Refused)).Render(ctx, templ_7745c5c3_Buffer)
+			templ_7745c5c3_Err = number(Count(l.Denied)).Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
@@ -985,7 +985,7 @@ func lane(v Playground, l Lane) templ.Component {
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
-					templ_7745c5c3_Err = textCell(Count(m.Refused).Exact).Render(ctx, templ_7745c5c3_Buffer)
+					templ_7745c5c3_Err = textCell(Count(m.Denied).Exact).Render(ctx, templ_7745c5c3_Buffer)
 					if templ_7745c5c3_Err != nil {
 						return templ_7745c5c3_Err
 					}
@@ -1049,7 +1049,7 @@ func lane(v Playground, l Lane) templ.Component {
 	})
 }
 
-// takeAway is the same to play elsewhere.
+// takeAway offers the scenarios for the command line.
 func takeAway(v Playground) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

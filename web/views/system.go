@@ -1,24 +1,24 @@
 package views
 
-// A System is how the nodes and what they keep things in are.
+// A System is the state of the nodes and their stores.
 type System struct {
 	Fleet    Fleet
 	Facts    []AuditFact // of the process that serves the page
 	Problems []SystemProblem
 }
 
-// A Fleet is the nodes; the stream sends it again.
+// A Fleet is the nodes. The stream updates it.
 type Fleet struct {
-	Headline string // "3 nodes, all well, one version, revision 118"
+	Headline string // "3 nodes, all healthy, one version, revision 118"
 	Tone     string // "good", "warn", "bad"
-	Hint     string // what there is to know of it; "": nothing
+	Hint     string // a hint about all nodes; "": none
 	Nodes    []FleetNode
 }
 
-// A FleetNode is one process.
+// A FleetNode is one node.
 type FleetNode struct {
 	ID, Name string
-	This     bool   // it serves the page
+	This     bool   // the node serves the page
 	Level    string // "well", "note", "warning", "alarm"
 	Tone     string // of the level
 	Silent   bool
@@ -26,10 +26,10 @@ type FleetNode struct {
 	Facts    []FleetFact
 }
 
-// A FleetVerdict is one thing that is not as it should be.
+// A FleetVerdict is one problem of a node.
 type FleetVerdict struct{ Level, Tone, Text string }
 
-// A FleetFact is one number or word of a node.
+// A FleetFact is one value of a node.
 type FleetFact struct {
 	Name  string
 	Value Number
@@ -37,7 +37,7 @@ type FleetFact struct {
 	Tone  string
 }
 
-// A SystemProblem is a row that this node cannot use as it is stored.
+// A SystemProblem is a stored object that this node cannot use.
 type SystemProblem struct {
 	Kind, Name, URL string
 	Why, What       string // what to do

@@ -62,25 +62,25 @@ type Beside struct {
 
 // A CountedKey is the page of one counted key.
 type CountedKey struct {
-	Head         TenantHead
-	Notice       string
-	Policy       string
-	Words        string
-	Applies      string
-	Left         Left
-	Actions      []Link
-	Ranges       Ranges
-	Chart        Chart
-	HasChart     bool
-	ChartNote    string
-	Refusals     []RefusalRow
-	RefusalsNote string
-	MoreURL      string
-	Curl         string
+	Head        TenantHead
+	Notice      string
+	Policy      string
+	Words       string
+	Applies     string
+	Left        Left
+	Actions     []Link
+	Ranges      Ranges
+	Chart       Chart
+	HasChart    bool
+	ChartNote   string
+	Denials     []KeyDenial
+	DenialsNote string
+	MoreURL     string
+	Curl        string
 }
 
-// A RefusalRow is one refusal of a key.
-type RefusalRow struct {
+// A KeyDenial is one refusal of a key.
+type KeyDenial struct {
 	At       Moment
 	URL      string // of the decision; "": it has no page
 	Request  string // "GET /v1/search"

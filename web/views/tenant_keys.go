@@ -1,16 +1,12 @@
 package views
 
-// Keys are the API keys of a tenant.
+// Keys are the keys of a tenant or of the operator.
 type Keys struct {
-	Head   TenantHead
-	Notice string
-	Rows   []APIKey
-	NewURL string // "" for those who may not make one
-	Next   string // "" on the last page
-	Empty  Empty
+	List[APIKey]
+	Title, NewTitle, Lead string
 }
 
-// A APIKey is one key; its token is nowhere.
+// An APIKey is one key. Headgate does not keep its token.
 type APIKey struct {
 	Name, Hint           string
 	Scopes               []string
@@ -23,17 +19,12 @@ type APIKey struct {
 // A KeyForm makes a key.
 type KeyForm struct {
 	Head         TenantHead
+	Title        string
 	Faults       []Fault
 	Name         Input
 	Scopes       Checks
 	End          Ending
 	Action, Back string
-}
-
-// An Ending is the field of when something ends: a length of time, or an instant.
-type Ending struct {
-	Life  Select
-	Until Input
 }
 
 // A KeyMade shows a key's token, this once.

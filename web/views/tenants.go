@@ -4,17 +4,24 @@ package views
 type TenantHead struct {
 	Tabs      []Tab
 	Suspended bool
+	Settings  bool // the tabs are those of the settings, not of a tenant
+}
+
+// A List is what pages with a list have.
+type List[R any] struct {
+	Head   TenantHead
+	Notice string
+	Rows   []R
+	NewURL string // "" if the visitor must not add rows
+	Next   string // the address of the next page; "" on the last page
+	Empty  Empty
 }
 
 // Tenants is the list of tenants.
 type Tenants struct {
+	List[ListedTenant]
 	Query    string
-	Rows     []ListedTenant
-	NextURL  string // "" on the last page
 	FirstURL string // "" on the first page
-	NewURL   string // "" for those who may not make one
-	Empty    Empty
-	Notice   string
 }
 
 // A ListedTenant is one tenant of the list, with its last 24 hours.
@@ -33,20 +40,6 @@ type TenantForm struct {
 	Slug, Name Input
 	Plan       Select
 	NoPolicy   Choice
-}
-
-// A Checks is a set of check boxes; each is a field of its own.
-type Checks struct {
-	Name, Label, Error string
-	Options            []CheckBox
-}
-
-func (c Checks) formField() FormField { return FormField{Name: c.Name, Error: c.Error} }
-
-// A CheckBox is one of them; its field is "on" when it is checked.
-type CheckBox struct {
-	Name, Label, Hint string
-	Checked           bool
 }
 
 // A Confirm asks once more before something that ends, or that cannot be undone.

@@ -15,29 +15,29 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// epoch is near where scenarios begin: at the first edge of a window after it, so
-// that windows by the clock begin with the scenario.
+// epoch precedes the start of scenarios. A scenario starts at the next edge of a window,
+// so that windows by the clock start with it.
 var epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli()
 
-// patterns of traffic, as the form offers them.
+// patterns are the traffic patterns of the form.
 var patterns = []views.Option{
 	{
 		Value: "edge", Label: "Attack at a window's edge",
-		Hint: "the requests in the last sixth of the first window, and as many in the first sixth of the next; " +
-			"windows that begin at the first request are opened by one at 0",
+		Hint: "the requests in the last sixth of the first window, and again in the first sixth of the next one; " +
+			"one request at 0 starts windows that start at the first request",
 	},
 	{Value: "steady", Label: "Steady", Hint: "the requests spread evenly over each period"},
-	{Value: "bursts", Label: "Bursts", Hint: "the requests all at once, at the beginning of each period"},
-	{Value: "ramp", Label: "Ramp", Hint: "from none, growing evenly up to the requests in each period at the end"},
+	{Value: "bursts", Label: "Bursts", Hint: "all requests at once, at the start of each period"},
+	{Value: "ramp", Label: "Ramp", Hint: "from zero, growing evenly up to the requests of a period at the end"},
 	{
 		Value: "random", Label: "Random",
-		Hint: "as many on average, each independent of the others (Poisson); the same seed gives the same times",
+		Hint: "the same number on average, each independent of the others (Poisson); the same seed gives the same times",
 	},
-	{Value: "own", Label: "Own times", Hint: "the times below"},
+	{Value: "own", Label: "Custom times", Hint: "the times below"},
 }
 
-// lanes are the algorithms in the order of the page, and whether they are chosen
-// if nobody chooses.
+// lanes are the algorithms in the order of the page. Those with first are chosen by
+// default.
 var lanes = []struct {
 	algorithm enforcement.Algorithm
 	first     bool
@@ -50,14 +50,14 @@ var lanes = []struct {
 	{enforcement.GCRA, false, "GCRA (decides as the token bucket)"},
 }
 
-// An arrival is requests of one instant.
+// An arrival is the requests of one instant.
 type arrival struct {
-	at int64 // milliseconds from the beginning
+	at int64 // milliseconds from the start
 	n  int64
 }
 
-// A game is what the form of the playground says.
-type game struct {
+// A playForm is the content of the form of the playground.
+type playForm struct {
 	text     map[string]string // as typed, by field
 	chosen   []enforcement.Algorithm
 	quota    int64
@@ -74,16 +74,16 @@ type game struct {
 	faults   problem.Fields
 }
 
-// gameDefaults show at first sight what the algorithms differ in.
-var gameDefaults = map[string]string{
+// playDefaults show the differences between the algorithms.
+var playDefaults = map[string]string{
 	"quota": "10", "window": "1m", "burst": "", "anchor": "clock", "pattern": "edge", "requests": "10", "every": "1m",
 	"seed": "1", "times": "", "cost": "1", "duration": "2m",
 }
 
-// readGame reads an address; what is not in it is as it is by default.
-func readGame(params url.Values) *game {
-	g := &game{text: map[string]string{}}
-	for name, value := range gameDefaults {
+// readPlayForm reads an address. Missing parameters have their defaults.
+func readPlayForm(params url.Values) *playForm {
+	g := &playForm{text: map[string]string{}}
+	for name, value := range playDefaults {
 		if params.Has(name) {
 			value = strings.ToValidUTF8(strings.TrimSpace(params.Get(name)), "\ufffd")
 		}
@@ -103,7 +103,7 @@ func readGame(params url.Values) *game {
 		g.faults.Add("/anchor", "must be first_hit or clock")
 	}
 	if g.pattern = g.text["pattern"]; !slices.ContainsFunc(patterns, func(o views.Option) bool { return o.Value == g.pattern }) {
-		g.faults.Add("/pattern", "is none of those in the list")
+		g.faults.Add("/pattern", "must be one of the list")
 	}
 	g.requests = g.number("requests", 1, maxArrivals)
 	g.every = g.length("every")
@@ -116,11 +116,11 @@ func readGame(params url.Values) *game {
 	return g
 }
 
-func (g *game) readAlgorithms(names []string) {
+func (g *playForm) readAlgorithms(names []string) {
 	for _, name := range names {
 		a, known := enforcement.ParseAlgorithm(name)
 		if !known {
-			g.faults.Add("/algorithm", "has one that is not known")
+			g.faults.Add("/algorithm", "has an unknown algorithm")
 			return
 		}
 		if !slices.Contains(g.chosen, a) {
@@ -134,8 +134,8 @@ func (g *game) readAlgorithms(names []string) {
 	}
 }
 
-// number reads a whole number; commas at the thousands are no matter.
-func (g *game) number(field string, least, most int64) int64 {
+// number reads a whole number with or without commas.
+func (g *playForm) number(field string, least, most int64) int64 {
 	n, err := strconv.ParseInt(strings.ReplaceAll(g.text[field], ",", ""), 10, 64)
 	if err != nil || n < least || n > most {
 		g.faults.Add("/"+field, "must be a whole number from %s to %s", views.Count(least).Exact, views.Count(most).Exact)
@@ -143,7 +143,7 @@ func (g *game) number(field string, least, most int64) int64 {
 	return n
 }
 
-func (g *game) length(field string) time.Duration {
+func (g *playForm) length(field string) time.Duration {
 	d, err := enforcement.ParseWindow(g.text[field])
 	if err != nil {
 		g.faults.Add("/"+field, "%v", err)
@@ -151,12 +151,12 @@ func (g *game) length(field string) time.Duration {
 	return d
 }
 
-// arrive makes the times of the pattern.
-func (g *game) arrive() {
+// arrive computes the arrivals of the pattern.
+func (g *playForm) arrive() {
 	duration, every := g.duration.Milliseconds(), g.every.Milliseconds()
 	field := "requests"
 	total := int64(0)
-	// add tells whether there may be more.
+	// add returns false if no more arrivals fit.
 	add := func(at, n int64) bool {
 		if at >= duration || total > maxArrivals {
 			return false
@@ -179,7 +179,7 @@ func (g *game) arrive() {
 		for i := int64(0); add(i*every, g.requests); i++ {
 		}
 	case "ramp":
-		// After t there were requests·t²/(2·every·duration).
+		// At t, the number of requests is requests·t²/(2·every·duration).
 		for i := int64(1); add(int64(math.Sqrt(2*float64(every)*float64(duration)*float64(i)/float64(g.requests))), 1); i++ {
 		}
 	case "random":
@@ -196,18 +196,18 @@ func (g *game) arrive() {
 	switch {
 	case len(g.faults) > 0:
 	case total > maxArrivals:
-		g.faults.Add("/"+field, "come to more than %s requests in this duration: one simulation takes no more", views.Count(maxArrivals).Exact)
+		g.faults.Add("/"+field, "give more than %s requests in this duration, the maximum of one simulation", views.Count(maxArrivals).Exact)
 	case total == 0:
-		g.faults.Add("/"+field, "come to no request in this duration")
+		g.faults.Add("/"+field, "give no request in this duration")
 	}
 }
 
-// edge is the requests just before the first window ends, and as many just after.
-func (g *game) edge(add func(at, n int64) bool) {
+// edge adds the requests just before the first window ends, and again just after.
+func (g *playForm) edge(add func(at, n int64) bool) {
 	window := g.window.Milliseconds()
 	part := max(1, window/6)
 	if g.duration.Milliseconds() < window+part {
-		g.faults.Add("/duration", "must be a window and a sixth at least, for an attack at its edge")
+		g.faults.Add("/duration", "must be at least a window and a sixth for an attack at the edge")
 		return
 	}
 	if g.anchor == enforcement.FirstHit {
@@ -222,14 +222,14 @@ func (g *game) edge(add func(at, n int64) bool) {
 
 var ownTime = regexp.MustCompile(`^([0-9]{1,9})(?:\.([0-9]{1,3}))?(ms|s|m|h)?(?:x([1-9][0-9]{0,4}))?$`)
 
-// own reads times like 0 0.5 59.9s 1mx10: seconds if no unit is said, and behind
-// an x how many come at once.
-func (g *game) own(duration int64) []arrival {
+// own reads times like 0 0.5 59.9s 1mx10: seconds without a unit, and after an x the
+// number of requests at that time.
+func (g *playForm) own(duration int64) []arrival {
 	var list []arrival
 	for text := range strings.FieldsFuncSeq(g.text["times"], func(r rune) bool { return strings.ContainsRune(" ,;\t\r\n", r) }) {
 		m := ownTime.FindStringSubmatch(text)
 		if m == nil || m[2] != "" && m[3] == "ms" {
-			g.faults.Add("/times", "has %.40q, which is no time like 0, 0.5, 500ms, 2m or 60x10", text)
+			g.faults.Add("/times", "has %.40q, which is not a time like 0, 0.5, 500ms, 2m or 60x10", text)
 			return nil
 		}
 		units, _ := strconv.ParseInt(m[1], 10, 64) // at most nine digits
@@ -240,11 +240,11 @@ func (g *game) own(duration int64) []arrival {
 			a.n, _ = strconv.ParseInt(m[4], 10, 64) // at most five digits
 		}
 		if a.at >= duration {
-			g.faults.Add("/times", "has %.40q, which is not before the duration ends", text)
+			g.faults.Add("/times", "has %.40q, which is after the end of the duration", text)
 			return nil
 		}
 		if list = append(list, a); len(list) > maxArrivals {
-			g.faults.Add("/times", "are more than one simulation takes")
+			g.faults.Add("/times", "are too many for one simulation")
 			return nil
 		}
 	}
@@ -252,8 +252,8 @@ func (g *game) own(duration int64) []arrival {
 	return list
 }
 
-// limit is that of a lane.
-func (g *game) limit(a enforcement.Algorithm) enforcement.Limit {
+// limit returns the limit of a lane.
+func (g *playForm) limit(a enforcement.Algorithm) enforcement.Limit {
 	l := enforcement.Limit{Name: "l1", Algorithm: a, Quota: g.quota, Window: g.window}
 	if a.Bucket() {
 		l.Burst = g.burst
@@ -264,8 +264,8 @@ func (g *game) limit(a enforcement.Algorithm) enforcement.Limit {
 	return l
 }
 
-// values are the game as an address.
-func (g *game) values() url.Values {
+// values returns the form as parameters of an address.
+func (g *playForm) values() url.Values {
 	v := url.Values{}
 	for name, text := range g.text {
 		if text != "" {
@@ -278,22 +278,20 @@ func (g *game) values() url.Values {
 	return v
 }
 
-// form is what was typed.
-func (g *game) form() views.Playground {
+// form returns the form with what was typed.
+func (g *playForm) form() views.Playground {
 	in := func(name, label, hint string) views.Input {
-		return views.Input{Name: name, Label: label, Hint: hint, Type: "text", Autocomplete: "off", Value: g.text[name], Optional: true}
+		return views.OptionalInput(name, label, g.text[name], hint)
 	}
 	v := views.Playground{
 		Quota: in("quota", "Quota", ""), Window: in("window", "Window", "like 1s, 1m, 24h"),
-		Burst: in("burst", "Burst", "Of buckets. Empty: the quota."),
-		Anchor: views.Select{Name: "anchor", Label: "Windows begin", Value: g.text["anchor"], Options: []views.Option{
-			{Value: "clock", Label: "by the clock"}, {Value: "first_hit", Label: "at the first request"},
-		}},
+		Burst:    in("burst", "Burst", "For buckets. Empty: the quota."),
+		Anchor:   views.Select{Name: "anchor", Label: "Windows start", Value: g.text["anchor"], Options: anchorOptions},
 		Pattern:  views.Select{Name: "pattern", Label: "Pattern", Value: g.text["pattern"], Options: patterns},
-		Requests: in("requests", "Requests", ""), Every: in("every", "In each period of", "Not for the attack."),
-		Seed: in("seed", "Seed", "Of random."),
-		Cost: in("cost", "Cost of each", ""), Duration: in("duration", "Duration", ""),
-		Times: in("times", "Own times", "In seconds: 0 0.5 59.9, or with ms, s, m, h; x10 for ten at once: 1mx10."),
+		Requests: in("requests", "Requests", ""), Every: in("every", "Per", "Not used for the attack."),
+		Seed: in("seed", "Seed", "For the random pattern."),
+		Cost: in("cost", "Cost of each request", ""), Duration: in("duration", "Duration", ""),
+		Times: in("times", "Custom times", "In seconds: 0 0.5 59.9, or with ms, s, m, h. x10 means ten requests: 1mx10."),
 	}
 	for _, o := range patterns {
 		if o.Value == g.pattern {
@@ -308,7 +306,7 @@ func (g *game) form() views.Playground {
 	}
 	for _, e := range []struct{ text, pattern, requests, every, duration string }{
 		{"Attack at the edge", "edge", "10", "1m", "2m"},
-		{"A little too fast", "steady", "15", "1m", "4m"},
+		{"Slightly too fast", "steady", "15", "1m", "4m"},
 		{"Bursts", "bursts", "15", "30s", "4m"},
 		{"Ramp", "ramp", "30", "1m", "4m"},
 		{"Random", "random", "10", "1m", "6m"},
@@ -319,9 +317,9 @@ func (g *game) form() views.Playground {
 	return v
 }
 
-// isExample reports whether the game is the one of an example.
-func (g *game) isExample(q url.Values) bool {
-	for name, value := range gameDefaults {
+// isExample reports whether the form has the values of an example.
+func (g *playForm) isExample(q url.Values) bool {
+	for name, value := range playDefaults {
 		if q.Has(name) {
 			value = q.Get(name)
 		}

@@ -2,12 +2,7 @@ package views
 
 // Overrides are other numbers that hold for a tenant for a time.
 type Overrides struct {
-	Head    TenantHead
-	Notice  string
-	Rows    []OverrideRow
-	NewURL  string // "" for those who may not make one
-	Next    string
-	Empty   Empty
+	List[OverrideRow]
 	Preview Precedence
 }
 
@@ -76,16 +71,10 @@ type OverrideLimit struct {
 
 // Lists are the allow and the deny list of a tenant.
 type Lists struct {
-	Head   TenantHead
-	Notice string
-	Base   string
-	Query  string
-	List   Select
-	Rows   []ListRow
-	NewURL string
-	Next   string
-	Empty  Empty
-	Narrow bool // a filter is set
+	List[ListRow]
+	Base, Query string
+	Which       Select
+	Narrow      bool // a filter is set
 }
 
 // A ListRow is one entry.
@@ -108,16 +97,6 @@ type EntryForm struct {
 	Value        Input
 	Reason       Input
 	End          Ending
-}
-
-// Blocks are keys that are refused for a time.
-type Blocks struct {
-	Head   TenantHead
-	Notice string
-	Rows   []BlockRow
-	NewURL string
-	Next   string
-	Empty  Empty
 }
 
 // A BlockRow is one blocked key.
@@ -144,5 +123,6 @@ type BoundForm struct {
 	HasEnd       bool
 	End          Ending
 	Button       string
+	List         string // the title of the list that the form adds to; "" for a reset
 	Bad          bool
 }

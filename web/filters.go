@@ -1,0 +1,45 @@
+package web
+
+import (
+	"strings"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/web/views"
+)
+
+// Filters returns the form that filters a page, with a chip for each filter that is
+// set. get returns the value of a filter, and address the page with one filter
+// changed; "" removes the filter. A filter with a fault keeps what was typed.
+func Filters(c echo.Context, action string, fields []views.FilterField, faults map[string]string, get func(name string) string,
+	address func(name, value string) string,
+) views.Filters {
+	f := views.Filters{Action: action}
+	for _, field := range fields {
+		field.Value, field.Error = get(field.Name), faults[field.Name]
+		if field.Error != "" {
+			field.Value = c.QueryParam(field.Name)
+		} else if field.Value != "" {
+			chip := views.Chip{Name: field.Label, Value: field.Value, RemoveURL: address(field.Name, "")}
+			for _, o := range field.Options {
+				if o.Value == field.Value {
+					chip.Value = o.Label
+				}
+			}
+			if field.Check {
+				chip.Value = "yes"
+			}
+			f.Chips = append(f.Chips, chip)
+		}
+		f.Fields = append(f.Fields, field)
+	}
+	return f
+}
+
+// CSVText returns a text that a spreadsheet does not read as a formula.
+func CSVText(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}

@@ -1,0 +1,151 @@
+package plans
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/web/views"
+)
+
+// A choiceField has the words of a field of a policy that has a fixed set of values.
+type choiceField struct {
+	label string // in the form, in the list of faults and in differences
+	hint  string // in the form
+	fact  string // the name on the plan page; "" if the page does not show the field
+	// byKey is set if the field has an effect only on policies that count by attributes.
+	byKey  bool
+	values map[string]choiceValue
+}
+
+// A choiceValue is a value in the form and on the plan page. The plan page does not
+// show a value without a fact.
+type choiceValue struct{ label, fact string }
+
+// choiceFields has the words of the fields of Policy.Choices. A field or a value
+// without words is shown by its name.
+var choiceFields = map[string]choiceField{
+	"mode": {label: "Mode", values: map[string]choiceValue{
+		string(enforcement.PolicyEnforce): {label: "Enforce: deny requests over the limits"},
+		string(enforcement.PolicyShadow):  {label: "Shadow: count, and deny nothing"},
+		string(enforcement.PolicyOff):     {label: "Off: do nothing"},
+	}},
+	"missing": {label: "Requests without the attribute", fact: "Without it", byKey: true, values: map[string]choiceValue{
+		string(enforcement.MissingShared): {"Share one counter", "these requests share one counter"},
+		string(enforcement.MissingSkip):   {"Skip: the policy does not apply", "the policy does not apply"},
+		string(enforcement.MissingDeny):   {"Deny with 403", "denied with 403"},
+	}},
+	"on_failure": {label: "While Redis does not answer", fact: "On failure", values: map[string]choiceValue{
+		string(enforcement.OnFailureLocal):  {"Local: each node limits its share of the quota", "each node limits its share of the quota"},
+		string(enforcement.OnFailureOpen):   {"Open: allow requests", "allowed while Redis does not answer"},
+		string(enforcement.OnFailureClosed): {"Closed: deny requests with 503", "denied with 503 while Redis does not answer"},
+	}},
+	"consistency": {
+		label: "Counting", fact: "Counted",
+		hint: "Leased never allows more than the limit. It may deny early, by up to about a tenth of the limit, which other nodes hold. " +
+			"Limits below 100 and logs stay exact. Without Redis, both are the same.",
+		values: map[string]choiceValue{
+			string(enforcement.Exact): {label: "Exact: every request is counted where all nodes read it"},
+			string(enforcement.Leased): {
+				"Leased: nodes draw quota ahead, and answer without Redis",
+				"leased: each node spends quota that it drew ahead; never more than the limit, and at times about a tenth of it less",
+			},
+		},
+	},
+}
+
+// fieldNames are the names of the other fields of a policy and of a limit.
+var fieldNames = map[string]string{
+	"name": "Name", "description": "Description", "policies": "Policies", "slug": "Slug", "path": "Path", "methods": "Methods",
+	"attributes": "Attribute", "count_by": "Counted by", "replaces": "Replaces", "limits": "Limits", "quota": "Requests", "window": "Window",
+	"burst": "Burst", "anchor": "Anchor", "algorithm": "Algorithm",
+}
+
+// fieldName returns the name of a field for people.
+func fieldName(field string) string {
+	if c, known := choiceFields[field]; known {
+		return c.label
+	}
+	if name, known := fieldNames[field]; known {
+		return name
+	}
+	return strings.ReplaceAll(field, "_", " ")
+}
+
+// choiceOptions returns the options of a field in the form.
+func choiceOptions(c enforcement.Choice) []views.Option {
+	var list []views.Option
+	for _, value := range c.Values {
+		o := views.Option{Value: value, Label: choiceFields[c.Field].values[value].label}
+		if o.Label == "" {
+			o.Label = value
+		}
+		list = append(list, o)
+	}
+	return list
+}
+
+// choiceFacts returns what the plan page shows of these fields.
+func choiceFacts(p plans.Policy) []views.Fact {
+	var list []views.Fact
+	for _, c := range p.Choices() {
+		f, known := choiceFields[c.Field]
+		if !known {
+			f = choiceField{fact: fieldName(c.Field), values: map[string]choiceValue{*c.Value: {fact: *c.Value}}}
+		}
+		if fact := f.values[*c.Value].fact; f.fact != "" && fact != "" && (!f.byKey || len(p.CountBy) > 0) {
+			list = append(list, views.Fact{Name: f.fact, Value: fact})
+		}
+	}
+	return list
+}
+
+// modeBadges are the modes of policies.
+var modeBadges = map[enforcement.PolicyMode]views.ModeBadge{
+	enforcement.PolicyShadow:  {Text: "shadow", Tone: "violet", Title: "counts, and denies nothing"},
+	enforcement.PolicyOff:     {Text: "off", Title: "does nothing"},
+	enforcement.PolicyEnforce: {Text: "enforced", Tone: "good", Title: "denies requests over its limits"},
+}
+
+func planMode(m enforcement.PolicyMode) views.ModeBadge {
+	if b, known := modeBadges[m]; known {
+		return b
+	}
+	return views.ModeBadge{Text: string(m), Tone: "bad"}
+}
+
+// algorithmOptions are the algorithms with their properties.
+var algorithmOptions = []views.Option{
+	{
+		Value: enforcement.SlidingWindowCounter.String(), Label: "Sliding window counter",
+		Hint: "Two counters, weighted by time. Cheap and smooth, with a small error. A good default.",
+	},
+	{
+		Value: enforcement.FixedWindow.String(), Label: "Fixed window",
+		Hint: "One counter for each window. The cheapest. Up to twice the quota may pass around the edge of two windows.",
+	},
+	{
+		Value: enforcement.SlidingWindowLog.String(), Label: "Sliding window log",
+		Hint: "Stores every request of the window. Exact. For small quotas, such as sign-ins.",
+	},
+	{
+		Value: enforcement.TokenBucket.String(), Label: "Token bucket",
+		Hint: "Fills at a steady rate up to the burst. For APIs where clients may catch up after a pause.",
+	},
+	{Value: enforcement.GCRA.String(), Label: "GCRA", Hint: "Decides as a token bucket, with one number of state. Even spacing, with a burst."},
+}
+
+// withoutHints removes the hints of options, which a select does not show.
+func withoutHints(list []views.Option) []views.Option {
+	list = slices.Clone(list)
+	for i := range list {
+		list[i].Hint = ""
+	}
+	return list
+}
+
+var anchorOptions = []views.Option{
+	{Value: enforcement.FirstHit.String(), Label: "At the first request"},
+	{Value: enforcement.Clock.String(), Label: "By the clock (UTC)"},
+}

@@ -1,0 +1,174 @@
+package views
+
+import (
+	"reflect"
+	"strings"
+)
+
+// An Input is a field of one line.
+type Input struct {
+	Name, Label, Value, Hint, Error string
+	Type                            string // of the input element
+	Autocomplete                    string // what a browser or password manager may fill in
+	ReadOnly, Autofocus, Optional   bool
+	List                            string // the id of a datalist with suggestions; "": none
+}
+
+// TextInput returns a text field that browsers do not fill in.
+func TextInput(name, label, value, hint string) Input {
+	return Input{Name: name, Label: label, Value: value, Hint: hint, Type: "text", Autocomplete: "off"}
+}
+
+// OptionalInput returns a TextInput that can stay empty.
+func OptionalInput(name, label, value, hint string) Input {
+	i := TextInput(name, label, value, hint)
+	i.Optional = true
+	return i
+}
+
+// A Select is a choice from a list.
+type Select struct {
+	Name, Label, Value, Hint, Error string
+	Options                         []Option
+	Optional                        bool
+}
+
+// A Choice is a set of radio buttons.
+type Choice struct {
+	Name, Label, Value, Error string
+	Options                   []Option
+}
+
+// Choose sets the value of the choice if value is one of its options.
+func (c *Choice) Choose(value string) {
+	for _, o := range c.Options {
+		if o.Value == value {
+			c.Value = value
+		}
+	}
+}
+
+// An Option is a value of a Select or a Choice.
+type Option struct{ Value, Label, Hint string }
+
+// A Checks is a set of check boxes. Each is a field.
+type Checks struct {
+	Name, Label, Error string
+	Options            []CheckBox
+}
+
+// A CheckBox is one box of a Checks. Its field has the value "on" if it is checked.
+type CheckBox struct {
+	Name, Label, Hint string
+	Checked           bool
+}
+
+// A Text is a field of several lines.
+type Text struct {
+	Name, Label, Value, Hint, Error string
+	Rows                            int
+	Mono, Optional                  bool
+}
+
+// inside returns the content of the textarea. Browsers drop the first line break.
+func (t Text) inside() string { return when(strings.HasPrefix(t.Value, "\n"), "\n") + t.Value }
+
+// An Ending is when something ends: after a length of time, or at an instant.
+type Ending struct {
+	Life  Select
+	Until Input
+}
+
+// Hidden is a hidden field of a form.
+type Hidden struct{ Name, Value string }
+
+// A Fault is one entry of the list above a form. Field is "" if the fault concerns
+// the whole form.
+type Fault struct{ Field, Message string }
+
+func (i Input) formField() FormField {
+	return FormField{Name: i.Name, Label: i.Label, Hint: i.Hint, Error: i.Error}
+}
+
+func (s Select) formField() FormField {
+	return FormField{Name: s.Name, Label: s.Label, Hint: s.Hint, Error: s.Error}
+}
+
+func (t Text) formField() FormField {
+	return FormField{Name: t.Name, Label: t.Label, Hint: t.Hint, Error: t.Error}
+}
+func (c Choice) formField() FormField { return FormField{Name: c.Name, Error: c.Error} }
+func (c Checks) formField() FormField { return FormField{Name: c.Name, Error: c.Error} }
+
+// A Control is a field of a form that shows what is wrong with its value.
+type Control interface {
+	// control returns the id, the label and the place of the error, if a fault at
+	// name belongs to the control.
+	control(name string) (id, label string, fault *string)
+}
+
+func (i *Input) control(name string) (id, label string, fault *string) {
+	return found(name == i.Name, i.Name, i.Label, &i.Error)
+}
+
+func (s *Select) control(name string) (id, label string, fault *string) {
+	return found(name == s.Name, s.Name, s.Label, &s.Error)
+}
+
+func (t *Text) control(name string) (id, label string, fault *string) {
+	return found(name == t.Name, t.Name, t.Label, &t.Error)
+}
+
+func (c *Choice) control(name string) (id, label string, fault *string) {
+	return found(name == c.Name, c.Name, c.Label, &c.Error)
+}
+
+func (c *Checks) control(name string) (id, label string, fault *string) {
+	return found(name == c.Name || strings.HasPrefix(name, c.Name+"/"), c.Name, c.Label, &c.Error)
+}
+
+func (e *Ending) control(name string) (id, label string, fault *string) {
+	if name == "expires_at" {
+		if name = e.Life.Name; e.Life.Value == "at" {
+			name = e.Until.Name
+		}
+	}
+	if id, label, fault = e.Life.control(name); fault == nil {
+		id, label, fault = e.Until.control(name)
+	}
+	return id, label, fault
+}
+
+func found(is bool, id, label string, fault *string) (string, string, *string) {
+	if !is {
+		return "", "", nil
+	}
+	return id, label, fault
+}
+
+// FindControl finds the control of a form for a fault at name. form points to a
+// view. fault is nil if the form has no such control.
+func FindControl(form any, name string) (id, label string, fault *string) {
+	return findControl(reflect.ValueOf(form).Elem(), name)
+}
+
+func findControl(v reflect.Value, name string) (id, label string, fault *string) {
+	if c, is := v.Addr().Interface().(Control); is {
+		return c.control(name)
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		for i := range v.NumField() {
+			if f := v.Field(i); fault == nil && f.CanInterface() {
+				id, label, fault = findControl(f, name)
+			}
+		}
+	case reflect.Slice:
+		for i := range v.Len() {
+			if fault == nil {
+				id, label, fault = findControl(v.Index(i), name)
+			}
+		}
+	}
+	return id, label, fault
+}
