@@ -34,11 +34,12 @@ var auditGroups = []views.Option{
 	{Value: "access", Label: "Denied accesses"},
 	{Value: "operator_key", Label: "Operator keys"},
 	{Value: "setting", Label: "Settings"},
+	{Value: "redis", Label: "Lost counters"},
 	{Value: "demo", Label: "Demo data"},
 }
 
 // operatorOnly are groups without entries of a tenant.
-var operatorOnly = map[string]bool{"plan": true, "operator_key": true, "setting": true, "demo": true}
+var operatorOnly = map[string]bool{"plan": true, "operator_key": true, "setting": true, "redis": true, "demo": true}
 
 // auditRanges are the times that a page offers. The first one has no bound.
 var auditRanges = []struct {
