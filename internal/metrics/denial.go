@@ -6,8 +6,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Refusal is one refused decision as it is kept for a day, with its
-// explanation of that moment. Values are left out when the tenant redacts them.
+// A Refusal is a denied decision with its explanation at that time, kept for a day. Values are
+// empty if the tenant redacts them.
 type Refusal struct {
 	ID           [16]byte // the decision's
 	At           time.Time
@@ -35,7 +35,7 @@ type Refusal struct {
 	Policies []RefusalPolicy
 }
 
-// A RefusalLimit is one limit of a kept refusal.
+// A RefusalLimit is one limit of a kept denial.
 type RefusalLimit struct {
 	Policy       string                 `json:"policy"`
 	Limit        string                 `json:"limit"`
@@ -52,7 +52,7 @@ type RefusalLimit struct {
 	Override     string                 `json:"override,omitempty"` // id
 }
 
-// A RefusalPolicy is one policy of the plan of a kept refusal.
+// A RefusalPolicy is one policy of the plan of a kept denial.
 type RefusalPolicy struct {
 	Policy     string                 `json:"policy"`
 	Mode       enforcement.PolicyMode `json:"mode"`
@@ -65,8 +65,7 @@ type RefusalPolicy struct {
 	Block      string                 `json:"block,omitempty"`    // id
 }
 
-// A RefusalFilter narrows a reading of refusals; empty fields do not, and what is
-// said by several must all hold.
+// A RefusalFilter selects denials. Empty fields select all; all set fields must match.
 type RefusalFilter struct {
 	Tenant   uint32
 	Policy   string
@@ -81,11 +80,10 @@ type RefusalFilter struct {
 	// Degraded are those that were decided while the limiter that all share was
 	// away. Rows are looked through for them as for Attributes.
 	Degraded bool
-	// Before is the decision id of the last row of the page before: only older ones.
+	// Before is the decision ID of the last row of the previous page: only older ones.
 	Before [16]byte
-	// After is a decision id: only newer ones. When there are none, that is found
-	// at once. Ids are in the order of decisions and not of their arrival: Tail
-	// follows what arrives.
+	// After is a decision ID: only newer ones. IDs are in the order of decisions, not of arrival;
+	// Tail follows arrivals.
 	After [16]byte
 	Limit int
 }

@@ -10,13 +10,10 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Refusals are kept with their explanation, so that somebody can ask why. On
-// the path they are only copied; the explanation is made at the drain.
-
-// Of each second a node keeps commonRefusals first come, whoever's they are, and
-// besides fairRefusals of tenants that have fewer than fairShare in that second:
-// so one tenant gets at most half of the room, however many it has refused, and
-// the others find some.
+// Denials are kept with their explanation. Record only copies them; the drain makes
+// the explanation. For each second, a node keeps the first commonRefusals of all
+// tenants, and fairRefusals more of tenants with fewer than fairShare in that second:
+// one tenant gets at most half of the places.
 const (
 	commonRefusals = 50
 	fairRefusals   = 50
@@ -27,12 +24,12 @@ const (
 	maxRefusalPath = 1 << 10
 )
 
-// A sampler says which refusals are kept. It takes no lock.
+// A sampler decides which denials are kept. It takes no lock.
 type sampler struct {
-	// room has a second, and how many of its common and of its fair places are taken.
+	// room has a second, and how many common and fair places are taken in it.
 	room atomic.Uint64
-	// tenants has, at the tenant's number modulo, a second and how many were
-	// kept in it. Tenants of one place have one share.
+	// tenants has a second and a number of kept denials, at the tenant's number modulo 512.
+	// Tenants at one index share their share.
 	tenants [512]atomic.Uint64
 	held    atomic.Int64 // that no drain has taken yet
 	notKept atomic.Uint64
@@ -42,8 +39,8 @@ type sampler struct {
 func pack(at, common, fair uint64) uint64       { return at<<16 | common<<8 | fair }
 func unpack(v uint64) (at, common, fair uint64) { return v >> 16, v >> 8 & 0xff, v & 0xff }
 
-// admit reports whether a refusal of a tenant in a second is kept. A second
-// that is over counts as the newest.
+// admit reports whether a denial of a tenant at a second is kept. An older second counts as the
+// newest.
 func (s *sampler) admit(at int64, tenant uint32) bool {
 	if s.held.Add(1) <= maxHeldRefusals && s.takeRoom(uint64(max(at, 0)), tenant) {
 		return true
@@ -76,7 +73,7 @@ func (s *sampler) takeRoom(at uint64, tenant uint32) bool {
 	}
 }
 
-// kept is how many a tenant has in a second.
+// kept returns how many denials of a tenant were kept in a second.
 func kept(v, at uint64) uint64 {
 	if second, n, _ := unpack(v); second == at {
 		return n
@@ -84,7 +81,7 @@ func kept(v, at uint64) uint64 {
 	return 0
 }
 
-// keep counts one more of a tenant.
+// keep adds one.
 func keep(own *atomic.Uint64, at uint64) {
 	for {
 		before := own.Load()
@@ -94,8 +91,7 @@ func keep(own *atomic.Uint64, at uint64) {
 	}
 }
 
-// A sample is a copy of a refused decision that shares no memory with it that
-// may change.
+// A sample is a deep copy of a denied decision.
 type sample struct {
 	decision      enforcement.Decision
 	policy, limit string // that the refusal belongs to
@@ -162,8 +158,7 @@ func refusalLimits(limits []enforcement.LimitState) []RefusalLimit {
 	return list
 }
 
-// refusalPolicies says of each policy of the plan what it had to say at an
-// instant, in microseconds since the epoch.
+// refusalPolicies explains each policy of the plan at an instant, in microseconds since the epoch.
 func refusalPolicies(s *enforcement.Subject, c *enforcement.Check, at int64) []RefusalPolicy {
 	explained := enforcement.ExplainPolicies(s, c, at)
 	list := make([]RefusalPolicy, len(explained))
@@ -183,10 +178,10 @@ func refusalPolicies(s *enforcement.Subject, c *enforcement.Check, at int64) []R
 	return list
 }
 
-// millisecondsOf gives the instant in a UUIDv7, since the epoch.
+// millisecondsOf returns the instant in a UUIDv7, since the epoch.
 func millisecondsOf(id [16]byte) int64 { return int64(binary.BigEndian.Uint64(id[:8]) >> 16) }
 
-// cut gives at most so many bytes of a text, with a mark where it was cut.
+// cut shortens a text to most bytes and marks the cut.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -195,7 +190,7 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
-// PendingRefusal gives a refusal that no drain has taken yet.
+// PendingRefusal finds a denial that was not drained yet.
 func (r *Recorder) PendingRefusal(id [16]byte) (Refusal, bool) {
 	for _, s := range r.shards {
 		if found, ok := s.sampleOf(id); ok {
@@ -205,8 +200,8 @@ func (r *Recorder) PendingRefusal(id [16]byte) (Refusal, bool) {
 	return Refusal{}, false
 }
 
-// sampleOf finds a sample in a shard. What it shares with the one that stays is
-// not written any more, but for attributes of a redacted tenant.
+// sampleOf returns a copy of a sample. The attributes are copied, because explaining a sample of a
+// redacted tenant clears them.
 func (s *shard) sampleOf(id [16]byte) (sample, bool) {
 	s.take()
 	defer s.busy.Store(false)

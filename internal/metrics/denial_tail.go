@@ -6,14 +6,11 @@ import (
 	"time"
 )
 
-// What live pages ask all the time: whether anything came, and what.
-
-// markShared is how long all who ask share one answer about what came: many
-// viewers cost the database as much as one.
+// markShared is how long all callers share one Mark, so that many viewers cost as much as one.
 const markShared = 250 * time.Millisecond
 
-// A sharedMark is the last Mark and when it was read, in a channel of one that
-// whoever looks at it holds.
+// A sharedMark is the last Mark and the time of its read, in a channel of one that serves as a
+// lock.
 type sharedMark chan readMark
 
 type readMark struct {
@@ -27,10 +24,8 @@ func newSharedMark() sharedMark {
 	return m
 }
 
-// Mark tells which batches were added, up to a quarter of a second ago. As long
-// as it stays the same (==), nothing new was counted or refused, and the answers
-// over a fixed span are the same. It is meant to be asked each second by every
-// live page.
+// Mark returns a value that changes with each added batch, at most 250 ms old. While it is equal
+// (==), the results for a fixed span are the same. Live pages call it every second.
 func (a *Analytics) Mark(ctx context.Context) (Mark, error) {
 	var last readMark
 	select {
@@ -50,13 +45,12 @@ func (a *Analytics) Mark(ctx context.Context) (Mark, error) {
 	return mark, nil
 }
 
-// tailOverlap is how much later than a newer one a refusal may arrive and still
-// be given: nodes flush each second, by clocks of their own.
+// tailOverlap is how much later than a newer denial an older one may arrive and still be returned.
+// Nodes flush every second, by their own clocks.
 const tailOverlap = 10 * time.Second
 
-// A Tail follows the refusals that a filter lets through as they arrive, also
-// those that arrive after newer ones of another node, up to ten seconds late.
-// It is not for concurrent use.
+// A Tail follows the denials that match a filter as they arrive, including those that arrive up to
+// ten seconds after newer ones. It is not safe for concurrent use.
 type Tail struct {
 	analytics *Analytics
 	filter    RefusalFilter
@@ -66,9 +60,8 @@ type Tail struct {
 	given     map[[16]byte]struct{} // newer than after
 }
 
-// Tail begins to follow. The filter's After is where it begins, and its Limit
-// how many one call gives at most, 100 if it does not say; To and Before would
-// keep it from new ones and are ignored.
+// Tail starts to follow after the filter's After. The filter's Limit bounds one call of Next
+// (default 100). To and Before are ignored.
 func (a *Analytics) Tail(f RefusalFilter) *Tail {
 	if f.Limit <= 0 {
 		f.Limit = 100
@@ -78,10 +71,8 @@ func (a *Analytics) Tail(f RefusalFilter) *Tail {
 	return &Tail{analytics: a, filter: f, after: f.After, given: make(map[[16]byte]struct{})}
 }
 
-// Next gives what arrived since the last call, newest first: the first one the
-// newest that there are. More tells that as many arrived as one call gives or
-// more: the oldest of these are not given any more. While nothing was added it
-// reads no refusals.
+// Next returns what arrived since the last call, newest first. more reports that older ones were
+// left out because of the limit. Without a new batch it reads no denials.
 func (t *Tail) Next(ctx context.Context) (list []Refusal, more bool, err error) {
 	mark, err := t.analytics.Mark(ctx)
 	if err != nil || t.began && mark == t.mark {
@@ -107,8 +98,8 @@ func (t *Tail) Next(ctx context.Context) (list []Refusal, more bool, err error) 
 	return list[:min(t.filter.Limit, len(list))], more, nil
 }
 
-// note remembers what was read, as far as it will be read again; full tells that
-// older ones may have been left out, which stay so.
+// note remembers the denials that will be read again. full reports that older ones may have been
+// left out.
 func (t *Tail) note(rows []Refusal, full bool) {
 	if len(rows) == 0 {
 		return
@@ -133,13 +124,13 @@ func (t *Tail) raise(to [16]byte) {
 
 func later(a, b [16]byte) bool { return string(a[:]) > string(b[:]) }
 
-// firstID is the lowest decision id of a millisecond since the epoch.
+// firstID returns the lowest decision ID of a millisecond since the epoch.
 func firstID(at int64) (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:8], uint64(max(0, at))<<16)
 	return id
 }
 
-// idBefore is the id next to one, downwards.
+// idBefore returns the next lower ID.
 func idBefore(id [16]byte) [16]byte {
 	for i := len(id) - 1; i >= 0; i-- {
 		id[i]--

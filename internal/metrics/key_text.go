@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A topText says of a key what people look at. Its memory is used again.
+// A topText is the readable form of a key. Its memory is reused.
 type topText struct {
 	tenant   uint32
 	policy   string // slug; "": the key is the tenant itself
@@ -33,11 +33,11 @@ const (
 	keptOfValue = maxTopValue - len("…") - hashedDigits
 )
 
-// hashedDigits of SHA-256 stand for a value, in hexadecimal.
+// hashedDigits is the number of hexadecimal digits of SHA-256 that replace a value.
 const hashedDigits = 12
 
-// describe writes the key under which a rule counts a check. parts is memory to
-// use, and is given back.
+// describe sets the key under which a rule counts a check. It uses the memory of parts and returns
+// it.
 func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enforcement.Check,
 	parts []enforcement.KeyPart) []enforcement.KeyPart {
 	parts = r.KeyOf(c, parts[:0])
@@ -56,8 +56,8 @@ func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enfor
 	return parts
 }
 
-// redact is what stands for a value of a tenant that does not let them be kept.
-// The same value of the same policy has the same, so that it can be counted.
+// redact returns a hash that replaces a value of a tenant with redact_values. Equal values of a
+// policy have equal hashes, so they can be counted.
 func redact(tenant uint32, policy, value string) string {
 	text := binary.BigEndian.AppendUint32(nil, tenant)
 	text = binary.BigEndian.AppendUint32(text, uint32(len(policy)))
@@ -82,7 +82,7 @@ func digits(text []byte) string {
 	return hex.EncodeToString(sum[:hashedDigits/2])
 }
 
-// id of a key that is told apart by its text.
+// id returns the identity of a key by its text.
 func (x *topText) id() topID {
 	var room [512]byte
 	sum := sha256.Sum256(x.appendTo(room[:0]))
@@ -91,7 +91,7 @@ func (x *topText) id() topID {
 	return id
 }
 
-// appendTo writes what tells keys of a tenant apart.
+// appendTo appends an unambiguous encoding of the key, without the tenant.
 func (x *topText) appendTo(text []byte) []byte {
 	text = appendText(text, x.policy)
 	for _, name := range x.names {

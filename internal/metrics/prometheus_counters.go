@@ -58,9 +58,8 @@ const (
 
 var modeNames = [nModes]string{enforcement.Enforce.String(), enforcement.Force.String()}
 
-// tallies are what a shard counted since the process began, for Prometheus. Only
-// who has the shard adds to them, and anybody may read: a sum over all shards
-// never goes back.
+// tallies are the counters of a shard since the start, for Prometheus. Only the holder of the
+// shard adds; anybody may read.
 type tallies struct {
 	decisions [nOutcomes][nReasons][nModes]atomic.Uint64
 	degraded  atomic.Uint64
@@ -96,13 +95,13 @@ func (t *totals) add(o *tallies) {
 	t.shadow += o.shadow.Load()
 }
 
-// maxTenantSeries bounds for how many tenants /metrics has series of their own.
+// maxTenantSeries is the largest number of tenants with their own series.
 const maxTenantSeries = 20
 
 // tenantTally counts the decisions of one tenant by outcome.
 type tenantTally [nOutcomes]atomic.Uint64
 
-// tenantSeries makes the counters of the tenants that are named.
+// tenantSeries returns the counters of the named tenants.
 func tenantSeries(slugs []string) map[string]*tenantTally {
 	series := make(map[string]*tenantTally)
 	for _, slug := range slugs {

@@ -13,20 +13,18 @@ import (
 
 // AnalyticsConfig configures Analytics.
 type AnalyticsConfig struct {
-	// Now is the clock that an answer ends at. Default time.Now.
+	// Now is the end of the available time. Default time.Now.
 	Now func() time.Time
-	// Live gives this node's last seconds of a tenant. Default: none.
+	// Live returns this node's last seconds of a tenant. Default: none.
 	Live func(tenant uint32, since time.Time) []Second
-	// Pending finds a refusal that waits on this node to be stored. Default: none.
+	// Pending finds a denial that this node has not stored yet. Default: none.
 	Pending func(id [16]byte) (Refusal, bool)
-	// Logger hears of rows that cannot be read. Default: silent.
+	// Logger reports unreadable rows. Default: none.
 	Logger *slog.Logger
 }
 
-// Analytics answers from what is stored: up to the last flush of every node. It
-// may be called from several goroutines.
-//
-// What nobody counted is zero: an unknown tenant, policy or route is no error.
+// Analytics answers queries from the Store, up to the last flush of every node. It is safe for
+// concurrent use. Counts of an unknown tenant, policy or route are zero, without an error.
 type Analytics struct {
 	store  Store
 	cfg    AnalyticsConfig
@@ -34,7 +32,7 @@ type Analytics struct {
 	marked sharedMark
 }
 
-// NewAnalytics makes Analytics over a store.
+// NewAnalytics returns Analytics over a store.
 func NewAnalytics(store Store, c AnalyticsConfig) *Analytics {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -49,7 +47,7 @@ func NewAnalytics(store Store, c AnalyticsConfig) *Analytics {
 	return &Analytics{store: store, cfg: c, marked: newSharedMark()}
 }
 
-// Traffic gives decisions over time: of the tenant, or of one policy or route.
+// Traffic returns decisions over time: of a tenant, a policy, or a route.
 func (a *Analytics) Traffic(ctx context.Context, q Query) (Traffic, error) {
 	of, err := q.counts()
 	if err != nil {
@@ -71,8 +69,8 @@ func (a *Analytics) Traffic(ctx context.Context, q Query) (Traffic, error) {
 	return t, nil
 }
 
-// Total is Traffic without points: from few rows, to the minute while minutes
-// are kept. It is for the period before another one.
+// Total is Traffic without points. It reads few rows, and is exact to the minute while minutes are
+// kept.
 func (a *Analytics) Total(ctx context.Context, q Query) (Traffic, error) {
 	of, err := q.counts()
 	if err != nil {
@@ -90,7 +88,7 @@ func (a *Analytics) Total(ctx context.Context, q Query) (Traffic, error) {
 	return t, err
 }
 
-// counts says which rows have the traffic that is asked for.
+// counts returns the rows that Traffic reads.
 func (q *Query) counts() (CountQuery, error) {
 	of := CountQuery{Tenant: q.Tenant, Kind: KindTotal}
 	switch {
@@ -104,7 +102,6 @@ func (q *Query) counts() (CountQuery, error) {
 	return of, nil
 }
 
-// counts reads all rows of a reading.
 func (a *Analytics) counts(ctx context.Context, r reading, of CountQuery) (list []CountRow, err error) {
 	for _, p := range r.parts {
 		rows, err := a.store.Counts(ctx, p.query(of))
@@ -116,7 +113,7 @@ func (a *Analytics) counts(ctx context.Context, r reading, of CountQuery) (list 
 	return list, nil
 }
 
-// Policies gives the policies of a tenant, those with the most requests first.
+// Policies returns the policies of a tenant, those with the most requests first.
 func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error) {
 	if q.Route != "" {
 		return RouteRanking{}, notHere("route")
@@ -124,7 +121,7 @@ func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error)
 	return a.rank(ctx, q, CountQuery{Tenant: q.Tenant, Kind: KindPolicy}, q.Policy, wholeRank)
 }
 
-// Routes gives the routes of a tenant, those with the most requests first.
+// Routes returns the routes of a tenant, those with the most requests first.
 func (a *Analytics) Routes(ctx context.Context, q Query) (RouteRanking, error) {
 	if q.Policy != "" {
 		return RouteRanking{}, notHere("policy")
@@ -138,10 +135,9 @@ func (a *Analytics) routes(ctx context.Context, q Query, b rankBounds) (RouteRan
 
 func notHere(pointer string) error { return problem.At(pointer, "cannot be chosen here") }
 
-// rankBounds are how many rows a ranking of names reads. Names are few: patterns
-// and slugs of plans. If there are more than fit, those that were busiest of
-// late, as far as the first rows reach, are read in a second pass of all the time
-// before. A span of more steps than 90 days have reads more, for ten names.
+// rankBounds bounds the rows that a ranking of names reads. If the rows of all names exceed
+// newest, a second pass reads the older rows of the names that were busiest in the newest rows. A
+// span with more steps than 90 days have reads more, for ten names.
 type rankBounds struct {
 	newest int // rows of all names
 	exact  int // rows of the busiest names
@@ -179,9 +175,8 @@ func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only strin
 	return out, nil
 }
 
-// newest reads the newest rows of all names, at most most. rest is the time of
-// which not all are among them, with the oldest step of the list; none: these
-// are all.
+// newest reads at most most rows of all names, newest first. rest is the time whose rows are
+// incomplete, including the oldest step of list; none if list is complete.
 func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most int) (list []CountRow, rest []part, err error) {
 	for i, p := range r.parts {
 		of.Limit = most - len(list) + 1
@@ -199,8 +194,8 @@ func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most i
 	return list, nil, nil
 }
 
-// complete gives all rows of the names of a query: those of the newest rows, and
-// those of the rest of the time, which it reads.
+// complete returns all rows of the names of a query: those of newest, and those of rest, which it
+// reads.
 func (a *Analytics) complete(ctx context.Context, newest []CountRow, rest []part, of CountQuery) ([]CountRow, error) {
 	older, err := a.counts(ctx, reading{parts: rest}, of)
 	if err != nil {
@@ -212,7 +207,7 @@ func (a *Analytics) complete(ctx context.Context, newest []CountRow, rest []part
 	return append(list, older...), nil
 }
 
-// busiestFirst sums rows by name, most requests first; limit 0: all.
+// busiestFirst sums rows by name, most requests first. Limit 0 means all.
 func busiestFirst(rows []CountRow, limit int) []RouteTraffic {
 	sums := make(map[string]*Counts)
 	for i := range rows {
@@ -244,7 +239,7 @@ func names(list []RouteTraffic) []string {
 	return out
 }
 
-// addPoints gives each of list its points, from the rows of its name.
+// addPoints sets the points of list from rows.
 func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
 	places := make(map[string]int, len(list))
 	for i := range list {
@@ -258,14 +253,13 @@ func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
 	}
 }
 
-// How many rows a ranking of tenants reads for exact counts, of ten at the least.
+// The number of rows that a ranking of tenants reads for exact counts; at least those of ten tenants.
 const (
 	tenantRows      = 1400
 	shortTenantRows = 600 // beside other answers
 )
 
-// Tenants ranks the tenants: those that the sketches of all tenants together
-// name, by their exact counts.
+// Tenants ranks the tenants in the sketches of all tenants, by their exact counts.
 func (a *Analytics) Tenants(ctx context.Context, q Query, by Measure) (TenantRanking, error) {
 	return a.tenants(ctx, q, by, tenantRows)
 }
@@ -305,7 +299,7 @@ func (a *Analytics) tenants(ctx context.Context, q Query, by Measure, rows int) 
 	return TenantRanking{r.Span, list[:min(q.limit(), len(list))], floor}, nil
 }
 
-// tenantSums gives the exact counts of each tenant of a sketch.
+// tenantSums returns the exact counts of the tenants of a sketch.
 func (a *Analytics) tenantSums(ctx context.Context, r reading, named []ranked) (map[uint32]*Counts, error) {
 	sums := make(map[uint32]*Counts, len(named))
 	for i := range named {
@@ -327,10 +321,10 @@ func (a *Analytics) tenantSums(ctx context.Context, r reading, named []ranked) (
 	return sums, nil
 }
 
-// maxRefusals is how many refusals one page has at most.
+// maxRefusals is the largest number of denials of a page.
 const maxRefusals = 500
 
-// Refusals gives kept refusals, newest first.
+// Refusals returns kept denials, newest first.
 func (a *Analytics) Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, error) {
 	if !f.From.IsZero() && !f.To.IsZero() && !f.To.After(f.From) {
 		return nil, notAfter()
@@ -339,8 +333,8 @@ func (a *Analytics) Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, e
 	return a.store.Refusals(ctx, f)
 }
 
-// Refusal finds one refusal by its decision id, also one that this node has not
-// stored yet; NotFound. tenant, unless 0, must be its tenant's number.
+// Refusal finds a denial by its decision ID, also one that this node has not stored yet; NotFound.
+// A tenant other than 0 must match.
 func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Refusal, error) {
 	if r, found := a.cfg.Pending(id); found && (tenant == 0 || tenant == r.Tenant) {
 		return r, nil
@@ -348,13 +342,11 @@ func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Re
 	return a.store.Refusal(ctx, id, tenant)
 }
 
-// liveSpan is how far back this node's seconds are shown.
+// liveSpan is the age of the oldest second of Live.
 const liveSpan = 15 * time.Minute
 
-// Live gives this node's last seconds of a tenant; 0: of all together. No other
-// node's are known: what is stored of all nodes is by minutes, and so are the
-// points of Traffic over 15 minutes. With one node they can be drawn finer from
-// here; with several only the minutes are true of all.
+// Live returns this node's last seconds of a tenant, or of all together (0). The seconds of other
+// nodes are unknown: the Store has minutes of all nodes.
 func (a *Analytics) Live(tenant uint32) []Second {
 	return a.cfg.Live(tenant, a.cfg.Now().Add(-liveSpan))
 }

@@ -7,10 +7,7 @@ import (
 	"time"
 )
 
-// What a preview of a plan's draft asks: sums of many tenants at once, and the
-// minutes of one tenant's policies and keys.
-
-// A SumQuery asks for sums of several tenants.
+// A SumQuery selects sums of several tenants.
 type SumQuery struct {
 	From, To time.Time
 	Tenants  []uint32
@@ -18,19 +15,17 @@ type SumQuery struct {
 	Names    []string // none: all
 }
 
-// previewed are the fields that a preview needs; without the others a row is
-// read in half the time.
+// previewed are the fields that a preview needs. Reading only these takes half the time.
 var previewed = []string{
 	"requests", "ok", "unmatched", "over_limit", "never_fits", "blocked", "forced", "shadow_refused", "degraded", "cost",
 }
 
-// sumTenants is how many tenants are asked for at once: a statement has so many
-// arguments at most.
+// sumTenants is the largest number of tenants in one statement, whose arguments are bounded.
 const sumTenants = 1000
 
-// Sums gives one row for each tenant and name of which anything was counted, in
-// no order; At is 0, and so are fields of other refusals, Listed and Local. The span is widened to whole minutes, and to whole hours or
-// days where minutes or hours are not kept any more; it is given back.
+// Sums returns one row for each tenant and name with any count, unordered; At is 0, and so are
+// Listed, Local, and the other denials. It returns the span, widened to whole minutes, and to
+// whole hours or days where finer rows do not exist any more.
 func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, error) {
 	r, err := a.reading(ctx, Query{From: q.From, To: q.To}, bounds{rows: maxRows})
 	if err != nil {
@@ -62,8 +57,7 @@ func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, err
 	return list, r.Span, nil
 }
 
-// MinutesKept gives the first instant of a span from which on every minute is
-// kept; not before from.
+// MinutesKept returns the first instant, not before from, from which every minute is kept.
 func (a *Analytics) MinutesKept(ctx context.Context, from, to time.Time) (time.Time, error) {
 	kept, err := a.store.Kept(ctx, from.Unix(), to.Unix())
 	if err != nil {
@@ -75,29 +69,29 @@ func (a *Analytics) MinutesKept(ctx context.Context, from, to time.Time) (time.T
 	return from, nil
 }
 
-// PolicyMinutes gives the minutes in [from, to), whole minutes both, of some
-// policies of one tenant, in no order, with the fields that Sums has.
+// PolicyMinutes returns the minutes in [from, to) of some policies of a tenant, unordered, with
+// the fields of Sums. from and to are whole minutes.
 func (a *Analytics) PolicyMinutes(ctx context.Context, tenant uint32, policies []string, from, to time.Time) ([]CountRow, error) {
 	return a.store.Counts(ctx, CountQuery{
 		Step: Minute, From: from.Unix(), To: to.Unix(), Tenant: tenant, Kind: KindPolicy, Names: policies, Fields: previewed,
 	})
 }
 
-// KeyMinutes are the keys of one tenant, by minute.
+// KeyMinutes are the keys of one tenant by minute.
 type KeyMinutes struct {
 	// Keys are those of the policies that were asked for; their numbers are sums.
 	Keys []TopKey
-	// Minutes of which anything is known, oldest first.
+	// Minutes with any key, oldest first.
 	Minutes []KeyMinute
-	// Cut tells that there is more than was to be read: nothing else is given.
+	// Cut is set if there are more rows than allowed. Then the other fields are empty.
 	Cut bool
 }
 
-// A KeyMinute is one minute of a ranking, of all nodes together.
+// A KeyMinute is one minute of a ranking of all nodes.
 type KeyMinute struct {
 	At int64 // seconds since the epoch
-	// Floor is the most that a key had that is not in Keys. Total is of all keys
-	// of all policies.
+	// Floor is the largest count of a key that is not in Keys. Total counts all keys of all
+	// policies.
 	Floor, Total int64
 	Keys         []KeyCount
 }
@@ -108,10 +102,9 @@ type KeyCount struct {
 	Count, Error int64
 }
 
-// KeyMinutes gives the keys of some policies of a tenant minute by minute in
-// [from, to), whole minutes both. Of more than most rows it says so and gives
-// nothing. A row that cannot be read is left out: Total is then less than what
-// was counted.
+// KeyMinutes returns the keys of some policies of a tenant for each minute in [from, to), which
+// are whole minutes. If there are more than most rows, it sets Cut only. It leaves out unreadable
+// rows; Total is then too low.
 func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking, policies []string, from, to time.Time,
 	most int) (KeyMinutes, error) {
 	rows, err := a.store.Sketches(ctx, SketchQuery{
@@ -149,7 +142,7 @@ func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking
 	return out, nil
 }
 
-// add takes over one minute. What a key has in a union is above the sum of floors.
+// add adds one minute. The numbers in a union are relative to the sum of floors.
 func (k *KeyMinutes) add(u *union, at int64, policies []string, places map[textMark]int) {
 	m := KeyMinute{At: at, Floor: u.floor, Total: u.total}
 	for mark, place := range u.places {

@@ -8,15 +8,14 @@ import (
 	"time"
 )
 
-// How many rows of sketches an answer reads of each node: of a histogram or a
-// ranking over the whole span, and of one with points.
+// The numbers of sketches that a query reads of each node: for the whole span, and with points.
 var (
 	wholeSketches = bounds{rows: 200}
 	pointSketches = bounds{points: 200, rows: 350}
 )
 
-// sketchRows reads the rows of a reading, oldest first in each part. One that
-// cannot be read is left out, and told to the log once an answer.
+// sketchRows calls each with the rows of a reading, oldest first within a part. It leaves out rows
+// for which each returns an error, and logs them once.
 func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, name string, each func(s Step, row *SketchRow) error) error {
 	broken := 0
 	var first error
@@ -39,7 +38,7 @@ func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, na
 	return nil
 }
 
-// sketches reads histograms. They are remembered: they must not be changed.
+// sketches reads histograms. They are cached and must not be changed.
 func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, s sketch)) error {
 	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
 		s, err := remember(&a.memory, step, row, decodeSketch)
@@ -50,7 +49,7 @@ func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name
 	})
 }
 
-// lists reads rankings.
+// lists reads rankings of keys.
 func (a *Analytics) lists(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, t *topList)) error {
 	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
 		t, err := remember(&a.memory, step, row, decodeTopList)
@@ -74,7 +73,7 @@ func (k KeyRanking) sketch() string {
 	return SketchLimitedKeys
 }
 
-// Keys ranks the keys of a tenant, or of one policy of it.
+// Keys ranks the keys of a tenant or of one of its policies.
 func (a *Analytics) Keys(ctx context.Context, q Query, by KeyRanking) (TopKeys, error) {
 	if q.Route != "" {
 		return TopKeys{}, notHere("route")
@@ -107,8 +106,8 @@ func (k *ranked) key() TopKey {
 	return out
 }
 
-// Key gives one key over time. It is told by Tenant, Policy, Names, Values and
-// Missing, as Keys gives them.
+// Key returns one key over time. Tenant, Policy, Names, Values and Missing identify it, as in the
+// result of Keys.
 func (a *Analytics) Key(ctx context.Context, q Query, key TopKey, by KeyRanking) (KeyTraffic, error) {
 	text := topText{tenant: key.Tenant, policy: key.Policy, names: key.Names}
 	for i, v := range key.Values {
@@ -132,8 +131,7 @@ func (a *Analytics) Key(ctx context.Context, q Query, key TopKey, by KeyRanking)
 	return out, err
 }
 
-// RetryAfter gives what refusals by limits and blocks said of when to come
-// again, in milliseconds.
+// RetryAfter returns the retry-after times of denials by limits and blocks, in milliseconds.
 func (a *Analytics) RetryAfter(ctx context.Context, q Query) (Histogram, error) {
 	if err := q.whole(); err != nil {
 		return Histogram{}, err
@@ -159,7 +157,7 @@ func (h *logHistogram) shown(s Span) Histogram {
 	}
 }
 
-// Remaining gives what remained of the quotas of a tenant's policies, or of one.
+// Remaining returns what was left of the quotas of a tenant's policies, or of one policy.
 func (a *Analytics) Remaining(ctx context.Context, q Query) (Remaining, error) {
 	if q.Route != "" {
 		return Remaining{}, notHere("route")
@@ -194,7 +192,7 @@ func remainingShown(policy string, counts *remainingCounts) PolicyRemaining {
 	return out
 }
 
-// Latency gives the limiter's time, of all tenants together.
+// Latency returns the limiter's time for all tenants together.
 func (a *Analytics) Latency(ctx context.Context, q Query) (Latency, error) {
 	if err := q.whole(); err != nil {
 		return Latency{}, err

@@ -9,17 +9,13 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Which rows make an answer.
-//
-// An hour is read from its own row when that holds all of its minutes, and from
-// its minutes otherwise: while it is not over, until it is rolled up, and again
-// when a flush came late. Store.Kept says which: it is due or not. A day is read
-// from its own row when neither it nor an hour of it is due. So every decision
-// is in exactly one row that is read, and an answer is as fresh as the last
-// flush. What comes or is rolled up while an answer is read changes it by that
-// at most, and counts nothing twice.
+// An hour is read from its own row if the row is complete, and from its minutes
+// otherwise: before its end, before its roll-up, and after a late flush. Store.Kept
+// says which hours are due. A day is read from its own row if neither it nor an hour
+// of it is due. So each decision is in exactly one row that is read, and an answer is
+// as recent as the last flush.
 
-// bounds are how much one answer may have and read.
+// bounds are the largest numbers of points and rows of one answer.
 type bounds struct {
 	points int64 // of an answer with points; 0: it has none
 	rows   int64 // of one name
@@ -39,8 +35,8 @@ var steps = [...]Step{Minute, Hour, Day}
 
 func (s Step) seconds() int64 { return int64(s.Duration() / time.Second) }
 
-// floorTo is the beginning of the step that an instant lies in, ceilTo the first
-// one that is not before it.
+// floorTo returns the start of the step that contains at. ceilTo returns the first start that is
+// not before at.
 func floorTo(at int64, s Step) int64 { return at - at%s.seconds() }
 
 func ceilTo(at int64, s Step) int64 { return floorTo(at+s.seconds()-1, s) }
@@ -56,14 +52,14 @@ func (p part) query(of CountQuery) CountQuery {
 	return of
 }
 
-// A reading is the span of an answer and the rows that it is made from.
+// A reading is the span of an answer and the rows that it reads.
 type reading struct {
 	Span
 	parts []part // newest first; together the span
 	rows  int64  // of one name, if each step has one
 }
 
-// points gives every step of the span, empty.
+// points returns every step of the span, empty.
 func (r *reading) points() []Point {
 	list := make([]Point, r.place(r.To.Unix()))
 	for i := range list {
@@ -72,7 +68,7 @@ func (r *reading) points() []Point {
 	return list
 }
 
-// at is where a point begins, place the point of an instant.
+// at returns the start of a point; place returns the point of an instant.
 func (r *reading) at(place int) time.Time {
 	return r.From.Add(time.Duration(place) * r.Step.Duration())
 }
@@ -88,7 +84,7 @@ func (q *Query) limit() int {
 	return min(q.Limit, 100)
 }
 
-// whole refuses to narrow what is kept of a tenant as a whole.
+// whole rejects filters where counts are kept only for whole tenants.
 func (q *Query) whole() error {
 	switch {
 	case q.Policy != "":
@@ -99,7 +95,7 @@ func (q *Query) whole() error {
 	return nil
 }
 
-// seconds gives the span of a query in whole seconds, widened.
+// seconds returns the span in whole seconds, widened.
 func (q *Query) seconds() (from, to int64, err error) {
 	if !q.To.After(q.From) {
 		return 0, 0, notAfter()
@@ -114,9 +110,8 @@ func (q *Query) seconds() (from, to int64, err error) {
 	return max(0, from), max(0, to), nil
 }
 
-// reading chooses the step and the rows of an answer: the step that is asked
-// for, else the finest whose rows are kept and that keeps the bounds. Days are
-// always allowed: while nothing is rolled up, they read more.
+// reading chooses the step and the rows: the step of the query, or the finest one whose rows are
+// kept and within the bounds. Days are always allowed.
 func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, error) {
 	from, to, err := q.seconds()
 	if err != nil {
@@ -141,8 +136,8 @@ func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, er
 	return reading{}, problem.At("step", "must be %s for this time", strings.Join(allowed, " or "))
 }
 
-// lay finds the rows of a span of a step; false: that is more than the bounds
-// allow, or not kept any more.
+// lay returns the rows of a span in a step; false if they exceed the bounds or are not kept any
+// more.
 func lay(from, to int64, step Step, kept Kept, held held, b bounds) (reading, bool) {
 	from, to = floorTo(from, step), ceilTo(to, step)
 	to = max(from, to)
@@ -170,7 +165,7 @@ func lay(from, to int64, step Step, kept Kept, held held, b bounds) (reading, bo
 	return r, r.rows <= b.rows || step == Day
 }
 
-// held tells which hours and days are due, or have something that is.
+// held has the hours and days that are due, and the days with an hour that is due.
 type held map[RollUp]bool
 
 func newHeld(due []RollUp) held {
@@ -182,8 +177,8 @@ func newHeld(due []RollUp) held {
 	return h
 }
 
-// longest gives the longest step, up to most, whose row at an instant ends by to
-// and holds all that is below it.
+// longest returns the longest step, up to most, whose row at an instant ends by to and is
+// complete.
 func (h held) longest(at, to int64, most Step) Step {
 	for _, s := range slices.Backward(steps[1:]) {
 		fits := at%s.seconds() == 0 && at+s.seconds() <= to && s.seconds() <= most.seconds()

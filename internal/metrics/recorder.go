@@ -15,15 +15,14 @@ import (
 type Config struct {
 	// Version and Revision of the program, for headgate_build_info; default "unknown".
 	Version, Revision string
-	// Node is the name of this process in kept refusals; default "".
+	// Node is the name of this process in kept denials; default "".
 	Node string
-	// Tenants are the slugs of those that have a series of their own, at most
-	// maxTenantSeries; default: none.
+	// Tenants are the slugs of the tenants with their own series, at most maxTenantSeries;
+	// default: none.
 	Tenants []string
-	// Snapshot tells the state of the control plane's snapshot when it is
-	// scraped; default: no such series.
+	// Snapshot returns the state of the snapshot; default: no such series.
 	Snapshot func() SnapshotState
-	// Redis tells the state of the shared limiter; default: no such series.
+	// Redis returns the state of the shared limiter; default: no such series.
 	Redis func() RedisState
 	// Database tells whether the database refuses to write; default: no such series.
 	Database func() Refusing
@@ -32,20 +31,18 @@ type Config struct {
 	Admission func() AdmissionState
 	// Connections returns the load of the listener; default: no such series.
 	Connections func() ConnectionState
-	// Leases returns what the node drew ahead of leased policies; default: no such
-	// series.
+	// Leases returns the quota that the node drew ahead; default: no such series.
 	Leases func() LeaseState
 	// Log returns the counts of log lines that were not written; default: no
 	// such series.
 	Log func() logging.Status
-	// Flush tells what became of counts on their way to the database; default:
-	// no such series.
+	// Flush returns the state of the Flusher; default: no such series.
 	Flush func() FlushState
-	// Now is the clock of what is not a decision; default: time.Now.
+	// Now is the clock for everything but decisions; default: time.Now.
 	Now func() time.Time
 }
 
-// SnapshotState is what there is to know of the snapshot.
+// SnapshotState is the state of the control plane's snapshot.
 type SnapshotState struct {
 	Loaded    bool
 	Revision  int64
@@ -59,16 +56,15 @@ type SnapshotState struct {
 	Plans     int
 }
 
-// RedisState is what there is to know of the shared limiter.
+// RedisState is the state of the shared limiter.
 type RedisState struct {
 	Reachable   bool // the last call was answered
 	BreakerOpen bool // calls are not tried, failure modes answer at once
-	// Mismatches are requests that the script decided otherwise than the reference.
+	// Mismatches are requests that the script and the reference decided differently.
 	Mismatches int64
-	// Calls are script calls that were answered; concurrent checks share them.
+	// Calls are answered script calls; concurrent checks share them.
 	Calls int64
-	// Recalled are requests that were denied without a call, from counters that
-	// denied a moment before.
+	// Recalled are requests denied without a call, because their counters denied a moment before.
 	Recalled int64
 	// Refusing is set while the shared limiter is reachable and refuses to write.
 	Refusing Refusing
@@ -105,25 +101,25 @@ type LeaseState struct {
 	Held, Counters int64
 }
 
-// FlushState is what there is to know of counts on their way to the database.
+// FlushState is the state of counts that are not in the database yet.
 type FlushState struct {
 	WaitingRows     int           // not in the database yet
 	Waiting         time.Duration // age of the oldest count among them; 0 without one
 	Flushed, Failed int64         // flushes by how they ended
-	// WaitingRefusals are those of the waiting rows that are refusals.
+	// WaitingRefusals are the denials among the waiting rows.
 	WaitingRefusals int
-	// FlushedAt is when a batch was last written, and FailingSince when writing began
-	// to fail; zero: never, and while it goes well.
+	// FlushedAt is when a batch was last written (zero: never), FailingSince when writing began to
+	// fail (zero: it does not).
 	FlushedAt, FailingSince time.Time
 	// Failure is the error with which writing fails.
 	Failure error
-	// Folded are counts that the flusher gave to the sums above them, to stay
-	// within its memory; NotKept are refusals that it gave up.
+	// Folded are counts that lost their row for want of memory; NotKept are denials that were
+	// dropped.
 	Folded, NotKept int64
 }
 
-// A Recorder counts decisions. It is an enforcement.Recorder, and safe for any
-// number of goroutines. NewRecorder makes one.
+// A Recorder counts decisions. It is an enforcement.Recorder and safe for concurrent use.
+// NewRecorder makes one.
 type Recorder struct {
 	cfg      Config
 	registry *prometheus.Registry
@@ -140,7 +136,7 @@ type Recorder struct {
 	drains   drainState
 }
 
-// An outcome is what of a decision is the same for every row it is counted in.
+// An outcome is the part of a decision that is the same for all its rows.
 type outcome struct {
 	field field
 	owner *enforcement.Rule // that the refusal belongs to; nil: none
@@ -149,7 +145,7 @@ type outcome struct {
 	marks
 }
 
-// marks are counted beside the field.
+// marks are counted in addition to the field.
 type marks struct {
 	forced   bool
 	shadow   bool // a shadow policy would have refused
@@ -158,7 +154,7 @@ type marks struct {
 	cost     int64 // that was charged
 }
 
-// Record counts a decision once. Peeks do not count. It does not keep d.
+// Record counts a decision once. It ignores peeks. It does not keep d.
 func (r *Recorder) Record(d *enforcement.Decision) {
 	mode := modeEnforce
 	switch d.Check.Mode {
@@ -188,7 +184,6 @@ func (r *Recorder) Record(d *enforcement.Decision) {
 	}
 }
 
-// outcomeOf reads a decision.
 func outcomeOf(d *enforcement.Decision) outcome {
 	o := outcome{field: fieldOf(d)}
 	o.forced, o.degraded = d.Check.Mode == enforcement.Force, d.Degraded
@@ -212,7 +207,7 @@ func outcomeOf(d *enforcement.Decision) outcome {
 	return o
 }
 
-// allFit reports whether no limit refuses.
+// allFit reports whether every limit allows.
 func allFit(limits []enforcement.LimitState) bool {
 	for i := range limits {
 		if !limits[i].Allowed {
@@ -222,7 +217,7 @@ func allFit(limits []enforcement.LimitState) bool {
 	return true
 }
 
-// limitsOf gives how many of the first limits are a policy's.
+// limitsOf returns how many of the first limits belong to a policy.
 func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
 	for n < len(limits) && limits[n].Rule == rule {
 		n++
@@ -251,8 +246,8 @@ func (o *outcome) find(d *enforcement.Decision) {
 	}
 }
 
-// partitionOf gives the key of a policy that applied. Its limits have it, unless
-// no counter was asked.
+// partitionOf returns the key of a policy that applied. Its limits have the key, unless no counter
+// was read.
 func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
 	for i := range d.Limits {
 		if d.Limits[i].Rule == rule && d.Limits[i].Partition != ([16]byte{}) {
@@ -262,7 +257,7 @@ func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
 	return rule.PartitionOf(d.Check)
 }
 
-// record counts a decision of a second in every row that it belongs to.
+// record counts a decision at a second in all its rows.
 func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 	p := c.page(minuteOf(at), d.Subject)
 	if p == nil {
@@ -289,7 +284,7 @@ func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 	}
 }
 
-// sampledOf is of how many decisions one is looked at for what remains.
+// sampledOf: one of so many decisions is sampled for the remaining quota.
 const sampledOf = 16
 
 // policies counts a decision for each policy that applied.
@@ -320,7 +315,7 @@ func (c *content) policies(p *page, d *enforcement.Decision, o *outcome) {
 	}
 }
 
-// of narrows an outcome's marks to one of the policies, with its limits.
+// of returns the marks of one policy with its limits.
 func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d *enforcement.Decision) marks {
 	own := o.marks
 	own.local = o.local && len(limits) > 0
@@ -336,7 +331,7 @@ func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d 
 	return own
 }
 
-// leastRemaining gives the bucket of the limit of which the least is left.
+// leastRemaining returns the bucket of the limit with the least left.
 func leastRemaining(limits []enforcement.LimitState) int {
 	least := remainingBuckets - 1
 	for i := range limits {

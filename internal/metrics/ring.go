@@ -6,16 +6,14 @@ import (
 	"time"
 )
 
-// ringSeconds is how far the live view goes back.
+// ringSeconds is the number of seconds of the live view.
 const ringSeconds = 900
 
-// maxRings bounds for how many tenants seconds are kept: who counted nothing for
-// the longest time goes first. A tenant that counts something in every minute
-// takes about 75 kB.
+// maxRings is the largest number of tenants with seconds. The tenant without counts for the
+// longest time is evicted. A tenant with counts in every minute takes about 75 kB.
 const maxRings = 1_000
 
-// A ring keeps what was counted by second, of every tenant and of all together
-// (number 0). It is filled at the drain.
+// A ring has the counts by second, of every tenant and of all together (number 0). Drains fill it.
 type ring struct {
 	mu      sync.Mutex
 	tenants map[uint32]*list.Element // of recent; their values are *tenantRing
@@ -25,8 +23,7 @@ type ring struct {
 	end int64
 }
 
-// A tenantRing has the seconds of one tenant, by minute modulo; nil where
-// nothing was counted.
+// A tenantRing has the seconds of one tenant, by minute modulo; nil without counts.
 type tenantRing struct {
 	tenant  uint32
 	minutes [ringSeconds / 60]*ringMinute
@@ -37,7 +34,7 @@ type ringMinute struct {
 	seconds [60]ringSecond
 }
 
-// A ringSecond is Counts in half the memory: numbers stop at 4,294,967,295.
+// A ringSecond is Counts in half the memory: numbers saturate at 4,294,967,295.
 type ringSecond struct {
 	fields [countFields - 1]uint32
 	cost   int64
@@ -56,14 +53,14 @@ func (r *ring) add(tenant uint32, at int64, counts *Counts) {
 	}
 }
 
-// until says that everything before a second was added.
+// until notes that all counts before a second were added.
 func (r *ring) until(end int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end = end
 }
 
-// of gives a tenant's ring, and room for it. r.mu is held.
+// of returns a tenant's ring, which it makes if needed. r.mu must be held.
 func (r *ring) of(tenant uint32) *tenantRing {
 	if e := r.tenants[tenant]; e != nil {
 		r.recent.MoveToFront(e)
@@ -108,11 +105,9 @@ func (s *ringSecond) counts() (c Counts) {
 	return c
 }
 
-// Seconds gives what this node decided since an instant, of a tenant or of all
-// together (0), by second, oldest first. It goes back a quarter of an hour at
-// most; a second in which nothing was decided is there and empty. The last one
-// is the last that was over when what was counted was drained, a second ago or
-// two; a decision that was under way then may still be added to it.
+// Seconds returns this node's counts by second since an instant, of a tenant or of all together
+// (0), oldest first, for at most 15 minutes. Seconds without decisions are empty. The last second
+// is one or two seconds old; a decision in progress may still be added to it.
 func (r *Recorder) Seconds(tenant uint32, since time.Time) []Second {
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()

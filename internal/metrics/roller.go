@@ -13,41 +13,40 @@ import (
 
 // RollerConfig of a Roller; the zero value is usable.
 type RollerConfig struct {
-	// Holder is the name under which this process takes the lease. Default a new UUID.
+	// Holder is the name of this process in the lease. Default a new UUID.
 	Holder string
-	// Every is how often it looks. Default 10 s.
+	// Every is the interval. Default 10 s.
 	Every time.Duration
 	// How long rows are kept. Default: minutes 48 h, hours 90 days, days 3 years,
 	// refusals 24 h.
 	Minutes, Hours, Days, Refusals time.Duration
-	// MaxRefusals are kept at most. Default 100,000.
+	// MaxRefusals is the largest number of kept denials. Default 100,000.
 	MaxRefusals int
-	// Logger hears when rolling up begins to fail. Default: silent.
+	// Logger reports the first failure and the recovery. Default: none.
 	Logger *slog.Logger
-	// Now is the clock by which an hour is over and a row is old. Default time.Now.
+	// Now returns the time. Default time.Now.
 	Now func() time.Time
 }
 
-// The lease under which one process at a time rolls up. Two that hold it, whose
-// clocks differ, do no harm: a roll-up that another did is not done again.
+// The lease of the process that rolls up. Two holders, because of clock skew, do no harm: a roll-up is not done twice.
 const (
 	rollUpLease     = "roll-up"
 	rollUpLeaseLife = 30 * time.Second
 )
 
-// nodesKept is how long the mark of a node that writes nothing is kept: one whose
-// database was away for longer might add its last batch twice.
+// nodesKept is how long the mark of an inactive node is kept. A node whose database was
+// unavailable for longer might add its last batch twice.
 const nodesKept = 30 * 24 * time.Hour
 
-// A Roller makes hours from minutes and days from hours, and removes what is
-// old. Every node runs one; the lease says whose turn it is.
+// A Roller makes hours from minutes and days from hours, and removes old rows. Every node runs
+// one; the holder of the lease works.
 type Roller struct {
 	store   Store
 	cfg     RollerConfig
 	failing bool
 }
 
-// NewRoller makes one. Run runs it.
+// NewRoller returns a Roller.
 func NewRoller(s Store, c RollerConfig) *Roller {
 	const day = 24 * time.Hour
 	c.Holder, c.Every = cmp.Or(c.Holder, uuid.NewString()), cmp.Or(c.Every, 10*time.Second)
@@ -60,7 +59,7 @@ func NewRoller(s Store, c RollerConfig) *Roller {
 	return &Roller{store: s, cfg: c}
 }
 
-// Run takes turns until ctx ends.
+// Run works every interval until ctx ends.
 func (r *Roller) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r.note(ctx, r.Turn(ctx))
@@ -69,7 +68,7 @@ func (r *Roller) Run(ctx context.Context) error {
 	return nil
 }
 
-// note logs when turns begin to fail, and when they no longer do.
+// note logs the first failure and the recovery.
 func (r *Roller) note(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -81,7 +80,7 @@ func (r *Roller) note(ctx context.Context, err error) {
 	r.failing = err != nil
 }
 
-// Turn does all that is due, if this process has or gets the lease.
+// Turn does everything that is due, if this process has or gets the lease.
 func (r *Roller) Turn(ctx context.Context) error {
 	mine, err := r.lease(ctx)
 	if err != nil || !mine {
@@ -99,11 +98,11 @@ func (r *Roller) lease(ctx context.Context) (bool, error) {
 	return mine, nil
 }
 
-// rollUpPiece is how many roll-ups are asked for at once.
+// rollUpPiece is how many roll-ups are read at once.
 const rollUpPiece = 24
 
-// rollUp does what is due, oldest first, and renews the lease before each. One
-// that fails is left for the next turn, and the others are done.
+// rollUp does the due roll-ups, oldest first, and renews the lease before each. A failed one is
+// tried again in the next turn.
 func (r *Roller) rollUp(ctx context.Context) error {
 	done := make(map[RollUp]bool)
 	var errs []error
@@ -136,8 +135,8 @@ func (r *Roller) rollUp(ctx context.Context) error {
 	}
 }
 
-// merge joins the sketches of one key. What cannot be read, such as those of a
-// newer release, is left out: counts do not wait for it.
+// merge joins the sketches of one key. It leaves out unreadable ones, such as those of a newer
+// release.
 func (r *Roller) merge(name string, docs [][]byte) ([]byte, error) {
 	readable := make([][]byte, 0, len(docs))
 	var unread error
@@ -157,7 +156,7 @@ func (r *Roller) merge(name string, docs [][]byte) ([]byte, error) {
 	return mergeSketches(name, readable)
 }
 
-// prunePieces bounds the calls of one turn; the next one goes on.
+// prunePieces is the largest number of calls of Prune in one turn.
 const prunePieces = 50
 
 func (r *Roller) prune(ctx context.Context) error {

@@ -8,10 +8,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A shard is memory that one goroutine at a time counts in, so that it needs no
-// lock: who finds it busy takes the next one. There are more shards than
-// processors, so hardly anybody ever waits; the drain takes each for the moment
-// that it needs to put an empty content in.
+// A shard is memory in which one goroutine at a time counts, without a lock. A goroutine that
+// finds it busy takes the next one. There are more shards than processors, so waiting is rare. The
+// drain holds a shard only while it swaps the content.
 type shard struct {
 	busy  atomic.Bool
 	index int
@@ -20,7 +19,7 @@ type shard struct {
 	spare   *content // emptied, for the next drain
 }
 
-// acquire gives a shard that nobody else has until release.
+// acquire returns a shard for exclusive use until release.
 func (r *Recorder) acquire() *shard {
 	s := r.pool.Get().(*shard)
 	for tries := 1; !s.busy.CompareAndSwap(false, true); tries++ {
@@ -32,7 +31,6 @@ func (r *Recorder) acquire() *shard {
 	return s
 }
 
-// release gives a shard back.
 func (r *Recorder) release(s *shard) {
 	s.busy.Store(false)
 	r.pool.Put(s)
@@ -45,42 +43,40 @@ func (s *shard) take() {
 	}
 }
 
-// A content is what one shard counted since the drain before. It is used again:
-// what a tenant needed in one second it probably needs in the next.
+// A content has the counts of a shard since the last drain. It is reused: a tenant probably needs
+// the same rows in the next second.
 type content struct {
 	pages map[pageKey]*page
 	last  *page // that was used last
-	// size is about how much memory the pages take, in bytes; it stays below max.
+	// size estimates the memory of the pages in bytes; it stays below max.
 	size, max int
-	// together counts what found no room, by second.
+	// together counts decisions without a page, by second.
 	together []secondCounts
 	folded   int64
 	samples  []sample
 	parts    []enforcement.KeyPart // to use
 }
 
-// maxContents bounds what all shards hold between two drains, in bytes: enough
-// for 50,000 tenants in one second, with three policies and a route each. When
-// it is full, a tenant, route or policy that is new in that second counts only
-// in the sums above it, and sketches stop growing: they stay true, with a larger
-// error.
+// maxContents bounds the memory of all shards in bytes: enough for 50,000 tenants in one second,
+// with three policies and a route each. When it is full, a new tenant, route or policy counts only
+// in sums, and sketches stop growing; they stay correct, with a larger error.
 const maxContents = 128 << 20
 
-// About how much memory things take, in bytes.
+// Estimated sizes in bytes.
 const (
 	pageSize = 512
 	rowSize  = 384
 	keySize  = 256
 )
 
-// A pageKey is the identity of a page.
+// A pageKey identifies a page.
 type pageKey struct {
 	minute uint32 // since the epoch
 	tenant uint32
 	plan   *enforcement.Plan
 }
 
-// A page is one tenant's minute, under one version of its plan.
+// A page is one tenant's minute under one plan version.
 type page struct {
 	pageKey
 	used    bool // since the drain before
@@ -95,13 +91,13 @@ type page struct {
 	retry   retryTimes
 }
 
-// secondCounts are those of one second.
+// secondCounts are the counts of one second.
 type secondCounts struct {
 	at int64 // since the epoch
 	Counts
 }
 
-// ruleCounts are those of one policy.
+// ruleCounts are the counts of one policy.
 type ruleCounts struct {
 	Counts
 	remaining remainingCounts
@@ -112,7 +108,7 @@ func newContent(size int) *content {
 	return &content{pages: make(map[pageKey]*page), max: size}
 }
 
-// page gives the page of a decision, or nil without room for a new one.
+// page returns the page of a decision, or nil if a new one does not fit.
 func (c *content) page(minute uint32, s *enforcement.Subject) *page {
 	key := pageKey{minute, s.Number, s.Plan}
 	p := c.last
@@ -143,7 +139,7 @@ func (c *content) grow(p *page, size int) {
 	p.size += size
 }
 
-// second gives the counts of a second.
+// second returns the counts of a second.
 func second(list *[]secondCounts, at int64) *Counts {
 	l := *list
 	for i := len(l) - 1; i >= 0; i-- {
@@ -155,7 +151,7 @@ func second(list *[]secondCounts, at int64) *Counts {
 	return &(*list)[len(*list)-1].Counts
 }
 
-// onRoute gives the counts of a route, or nil without room for a new one.
+// onRoute returns the counts of a route, or nil if a new one does not fit.
 func (c *content) onRoute(p *page, route string) *Counts {
 	if p.routed != nil && p.route == route {
 		return p.routed
@@ -173,7 +169,7 @@ func (c *content) onRoute(p *page, route string) *Counts {
 	return counts
 }
 
-// ofRule gives the counts of a policy, or nil without room for a new one.
+// ofRule returns the counts of a policy, or nil if a new one does not fit.
 func (c *content) ofRule(p *page, r *enforcement.Rule) *ruleCounts {
 	if r.Index >= len(p.rules) || p.rules[r.Index] == nil {
 		if r.Index >= len(p.rules) || !c.fits(rowSize) {
@@ -185,7 +181,7 @@ func (c *content) ofRule(p *page, r *enforcement.Rule) *ruleCounts {
 	return p.rules[r.Index]
 }
 
-// key counts a key of a policy in one of a page's sketches.
+// key counts a key of a policy in a sketch of a page.
 func (c *content) key(p *page, top *topKeys, r *enforcement.Rule, partition [16]byte, d *enforcement.Decision) {
 	held := cap(top.entries)
 	if n := len(top.entries); n == held && n > 0 && !c.fits(keySize*n) {
@@ -198,8 +194,7 @@ func (c *content) key(p *page, top *topKeys, r *enforcement.Rule, partition [16]
 	c.grow(p, keySize*(cap(top.entries)-held))
 }
 
-// reset empties c after a drain. Pages that were not used since the one before
-// are given up, others are kept for the same tenant.
+// reset empties c after a drain. It drops the pages that were not used since the drain before.
 func (c *content) reset() {
 	for key, p := range c.pages {
 		if !p.used {
@@ -231,5 +226,5 @@ func (p *page) reset() {
 	p.retry.never = 0
 }
 
-// minuteOf gives the minute of a second, in minutes since the epoch.
+// minuteOf returns the minute of a second, since the epoch.
 func minuteOf(at int64) uint32 { return uint32(min(max(at/60, 0), math.MaxUint32)) }

@@ -6,13 +6,11 @@ import (
 	"unsafe"
 )
 
-// Reading a sketch's document takes longer than all the rest of an answer, and
-// rows of hours and days that are over hardly ever change. So those that were
-// read are remembered, as long as the stored text is the same.
+// Decoding a sketch takes longer than the rest of a query, and the rows of past hours
+// and days rarely change. So decoded sketches are cached while the stored text is the
+// same.
 
-// maxRemembered bounds what is remembered, in bytes: some 4,000 full rankings of
-// keys, which are the pages of all together over every span and of the tenants
-// that people look at.
+// maxRemembered bounds the cache in bytes: about 4,000 full rankings of keys.
 const maxRemembered = 64 << 20
 
 type memory struct {
@@ -28,23 +26,23 @@ type memoryKey struct {
 }
 
 type memorized struct {
-	text   documentMark
+	text documentMark
+	// sketch is shared by many results and must not be changed.
 	sketch any // of many answers: it is never changed
 	size   int
 }
 
-// A documentMark tells documents of one row apart within this process.
+// A documentMark identifies a document within this process.
 type documentMark struct {
 	hash   uint64
 	length int
 }
 
-// memoryEntry is what the map keeps of one sketch beside it: a place and the
-// texts of its key, and that maps have free places.
+// memoryEntry is the memory that the map needs per sketch.
 const memoryEntry = 2*int(unsafe.Sizeof(memoryKey{})+unsafe.Sizeof(memorized{})) + 64
 
-// remember gives the sketch of a row: what decode made of the same document
-// before, or makes of it now. The caller must not change it.
+// remember returns the decoded sketch of a row, from the cache if its document is the same. The
+// caller must not change it.
 func remember[T interface{ size() int }](m *memory, step Step, r *SketchRow, decode func(name string, doc []byte) (T, error)) (T, error) {
 	key := memoryKey{step, r.SketchKey}
 	text := documentMark{maphash.Bytes(markSeeds[0], r.Doc), len(r.Doc)}
@@ -63,7 +61,7 @@ func remember[T interface{ size() int }](m *memory, step Step, r *SketchRow, dec
 	return s, nil
 }
 
-// keep puts a sketch into the memory, and forgets others if it is full.
+// keep caches a sketch and evicts random others if the cache is full.
 func (m *memory) keep(key memoryKey, s memorized) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -7,20 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// Reading sketches is most of what an answer takes, and encoding/json most of
-// reading them. A scan reads their documents exactly as encode writes them: these
-// members in this order, without spaces. Of anything else it says that it cannot,
-// and encoding/json reads it or says what is wrong. So there is one definition of
-// what a document may be, and the scan is only quicker.
+// Most of the time of a query is spent on decoding sketches, and encoding/json would
+// take several times as long. A scan reads documents exactly as encode writes them:
+// the same members in the same order, without spaces. It rejects anything else.
 
-// A scan goes through a document. Once bad it stays bad.
+// A scan reads a document. After an error, bad stays set.
 type scan struct {
 	text string
 	at   int
 	bad  bool
 }
 
-// is goes over a text if it is next.
+// is skips a text if it is next.
 func (s *scan) is(next string) bool {
 	if s.bad || !strings.HasPrefix(s.text[s.at:], next) {
 		return false
@@ -29,17 +27,17 @@ func (s *scan) is(next string) bool {
 	return true
 }
 
-// want goes over a text that must be next.
+// want skips a text that must be next.
 func (s *scan) want(next string) {
 	if !s.is(next) {
 		s.bad = true
 	}
 }
 
-// end tells whether all was read, and well.
+// end reports whether the whole document was read without an error.
 func (s *scan) end() bool { return !s.bad && s.at == len(s.text) }
 
-// number reads a whole number from 0 to below 10^18.
+// number reads an integer from 0 to below 10^18.
 func (s *scan) number() (n int64) {
 	from := s.at
 	for s.at < len(s.text) && s.text[s.at] >= '0' && s.text[s.at] <= '9' {
@@ -54,7 +52,7 @@ func (s *scan) number() (n int64) {
 	return n
 }
 
-// string reads a text. Without escapes it is a piece of the document.
+// string reads a string. Without escapes it is a part of the document.
 func (s *scan) string() string {
 	s.want(`"`)
 	from, escaped := s.at, false
@@ -84,7 +82,7 @@ func (s *scan) string() string {
 	return piece
 }
 
-// list reads a list by reading each element.
+// list calls element for each element of a list.
 func (s *scan) list(element func()) {
 	s.want("[")
 	if s.is("]") {
@@ -112,7 +110,6 @@ func (s *scan) pairs() pairs {
 	return list
 }
 
-// scanRetryTimes reads a retryDoc; false: not by a scan.
 func scanRetryTimes(text string) (doc retryDoc, ok bool) {
 	s := scan{text: text}
 	s.want(`{"buckets":`)
@@ -124,7 +121,6 @@ func scanRetryTimes(text string) (doc retryDoc, ok bool) {
 	return doc, s.end()
 }
 
-// scanLatencies reads a latencyDoc; false: not by a scan.
 func scanLatencies(text string) (doc latencyDoc, ok bool) {
 	s := scan{text: text}
 	s.want(`{"shared":`)
@@ -135,7 +131,6 @@ func scanLatencies(text string) (doc latencyDoc, ok bool) {
 	return doc, s.end()
 }
 
-// scanRemaining reads a remainingDoc; false: not by a scan.
 func scanRemaining(text string) (doc remainingDoc, ok bool) {
 	s := scan{text: text}
 	s.want(`{"policies":{`)
@@ -157,7 +152,7 @@ func scanRemaining(text string) (doc remainingDoc, ok bool) {
 	return doc, s.end()
 }
 
-// scanTop reads a topDoc; false: not by a scan. Texts are pieces of the document.
+// scanTop reads a topDoc. Strings are parts of the document.
 func scanTop(text string) (r topRead, ok bool) {
 	s := scan{text: text}
 	s.want(`{"capacity":`)
@@ -192,10 +187,10 @@ func scanTop(text string) (r topRead, ok bool) {
 	return r, s.end()
 }
 
-// usualValues is more values than keys usually have.
+// usualValues is more values than most keys have.
 const usualValues = 8
 
-// key reads one key, and adds its values to others.
+// key reads one key and appends its values.
 func (s *scan) key(r *topRead, values []topValue) []topValue {
 	var k topReadKey
 	s.want(`{"t":`)

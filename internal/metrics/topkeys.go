@@ -136,15 +136,15 @@ func (t *topKeys) swap(i, j int) {
 	t.entries[t.heap[i]].at, t.entries[t.heap[j]].at = i, j
 }
 
-// A ranked is a key with its numbers, outside the order of a topKeys.
+// A ranked is a key with its numbers, outside of a topKeys.
 type ranked struct {
 	id           topID
 	count, error int64
 	text         topText
 }
 
-// ranking gives the keys with the highest counts first; among equals those with
-// the smaller error, then by their text.
+// ranking returns the keys with the highest counts first; equal ones by smaller error, then by
+// text.
 func (t *topKeys) ranking() []ranked {
 	return sortRanked(t.appendTo(make([]ranked, 0, len(t.entries))))
 }
@@ -171,8 +171,8 @@ func sortRanked(list []ranked) []ranked {
 	return list
 }
 
-// gathered gives the keys of t told apart by their text, in memory of its own,
-// with room for so many. Keys of one text become one.
+// gathered returns a copy whose keys are identified by their text, with room for capacity keys.
+// Keys with equal texts become one.
 func (t *topKeys) gathered(capacity int) *topKeys {
 	list, places := make([]ranked, 0, len(t.entries)), make(map[topID]int, len(t.entries))
 	for _, k := range t.ranking() {
@@ -192,8 +192,8 @@ func (t *topKeys) gathered(capacity int) *topKeys {
 	return out
 }
 
-// fill puts a ranking into an empty t: as many as it can hold. absent is the
-// most that a key may have had that is not in the list.
+// fill puts the first keys of a sorted list into an empty t. absent is the largest number of a key
+// that is not in the list.
 func (t *topKeys) fill(list []ranked, absent int64) {
 	t.absent = absent
 	if len(list) > t.capacity {
@@ -206,9 +206,8 @@ func (t *topKeys) fill(list []ranked, absent int64) {
 	}
 }
 
-// mergeOthers adds what sketches counted of which each has keys of its own, that
-// none of the others can have: those of another tenant. So no floor adds to a
-// count.
+// mergeOthers adds sketches whose keys are disjoint, as those of different tenants are. So no
+// floor adds to a count.
 func (t *topKeys) mergeOthers(others []*topKeys) {
 	others = append(slices.Clip(others), t)
 	var list []ranked
@@ -224,9 +223,8 @@ func (t *topKeys) mergeOthers(others []*topKeys) {
 	*t = *merged
 }
 
-// highest keeps the n keys with the highest counts; of equals those with the
-// lowest ids, which is quicker told than their texts. dropped is the highest
-// count of the others.
+// highest keeps the n keys with the highest counts; of equal ones, those with the lowest ids.
+// dropped is the highest count of the others.
 func highest(list []ranked, n int) (kept []ranked, dropped int64) {
 	if len(list) <= n {
 		return list, 0
@@ -239,8 +237,8 @@ func highest(list []ranked, n int) (kept []ranked, dropped int64) {
 	return list[:n], list[n].count
 }
 
-// merge adds what o counted. A key that only one of them has may have had up to
-// the other's floor there.
+// merge adds the counts of o. A key that only one of both has may have had up to the floor of the
+// other.
 func (t *topKeys) merge(o *topKeys) {
 	mine, theirs := t.floor(), o.floor()
 	list := make([]ranked, 0, len(t.entries)+len(o.entries))

@@ -10,7 +10,7 @@ import (
 // errDocument is the error for a document that encode did not write.
 var errDocument = errors.New("not a document of this release")
 
-// topDoc is topKeys as JSON. Policies stand once, and keys in their order.
+// topDoc is topKeys as JSON, with each policy once, and the keys in the order of ranking.
 type topDoc struct {
 	Capacity int         `json:"capacity"`
 	Total    int64       `json:"total"`
@@ -55,11 +55,10 @@ func (t *topKeys) encode() []byte {
 	return mustJSON(doc)
 }
 
-// maxSketchCount bounds a number in a document, so that no sum of documents
-// overflows.
+// maxSketchCount bounds the numbers in a document, so that sums do not overflow.
 const maxSketchCount = 1 << 53
 
-// A topRead is a topDoc as it is read.
+// A topRead is a decoded topDoc.
 type topRead struct {
 	capacity     int
 	total, floor int64
@@ -75,8 +74,8 @@ type topReadKey struct {
 	count, error int64
 }
 
-// readTop reads what encode wrote, and nothing else. Whether a key is there
-// twice is left to the caller.
+// readTop reads the output of encode and rejects anything else. It does not check for duplicate
+// keys.
 func readTop(text []byte) (r topRead, err error) {
 	r, ok := scanTop(string(text))
 	if !ok {
@@ -118,8 +117,8 @@ func (r *topRead) text(i int) topText {
 
 func errTwice(i int) error { return fmt.Errorf("key %d: is there twice", i) }
 
-// decodeTopKeys reads what encode wrote, to count on or to merge. What is only
-// looked at is read as a topList.
+// decodeTopKeys reads the output of encode for counting and merging. A topList is enough for
+// reading.
 func decodeTopKeys(text []byte) (*topKeys, error) {
 	r, err := readTop(text)
 	if err != nil {
@@ -141,7 +140,7 @@ func decodeTopKeys(text []byte) (*topKeys, error) {
 
 func within(n int64) bool { return n >= 0 && n <= maxSketchCount }
 
-// mustJSON writes a value of types that can always be written.
+// mustJSON encodes a value that has a JSON form.
 func mustJSON(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {

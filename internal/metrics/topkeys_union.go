@@ -9,8 +9,8 @@ import (
 	"unsafe"
 )
 
-// A topList is a ranking that was stored, to look at: what a topKeys of the same
-// document says, in less memory and sooner made. It is never changed.
+// A topList is a decoded ranking for reading. It needs less memory and time than a topKeys. It
+// never changes.
 type topList struct {
 	// floor is the most that a key may have had that is not in the list.
 	floor, total int64
@@ -18,16 +18,15 @@ type topList struct {
 	kept         int      // bytes
 }
 
-// A listed is a key with its numbers in a topList.
+// A listed is a key of a topList with its numbers.
 type listed struct {
 	mark         textMark
 	count, error int64
 	text         topText
 }
 
-// A textMark tells keys apart by their text within this process: 128 bits of two
-// hashes whose seeds nobody outside knows. So nobody can make two keys that are
-// taken for one, and among as many as one answer reads it does not happen by itself.
+// A textMark identifies a key by two hashes of its text. Their seeds are random and known only to
+// this process, so nobody can craft two keys with one mark.
 type textMark [2]uint64
 
 var markSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -41,7 +40,7 @@ func (x *topText) mark() (m textMark) {
 	return m
 }
 
-// decodeTopList reads what encode of a topKeys of that name wrote, and nothing else.
+// decodeTopList reads the output of topKeys.encode and rejects anything else.
 func decodeTopList(name string, doc []byte) (*topList, error) {
 	r, err := readTop(doc)
 	if err == nil {
@@ -53,7 +52,7 @@ func decodeTopList(name string, doc []byte) (*topList, error) {
 	return nil, fmt.Errorf("sketch %q: %w", name, err)
 }
 
-// list makes the list of a document of so many bytes.
+// list converts a document of length bytes.
 func (r *topRead) list(length int) (*topList, error) {
 	t := &topList{floor: r.floor, total: r.total, keys: make([]listed, len(r.keys))}
 	known := newMarkSet(len(r.keys))
@@ -77,7 +76,7 @@ func (r *topRead) list(length int) (*topList, error) {
 	return t, nil
 }
 
-// A markSet has marks, as many as it was made for.
+// A markSet is a set of at most as many marks as it was made for.
 type markSet []textMark // open addresses; a zero is free
 
 func newMarkSet(n int) markSet {
@@ -88,7 +87,7 @@ func newMarkSet(n int) markSet {
 	return make(markSet, room)
 }
 
-// add reports whether a mark was not there.
+// add reports whether m is new.
 func (s markSet) add(m textMark) bool {
 	for at := m[0]; ; at++ {
 		place := &s[at&uint64(len(s)-1)]
@@ -102,7 +101,7 @@ func (s markSet) add(m textMark) bool {
 	}
 }
 
-// of gives what t says of a key, also of one that is not in it.
+// of returns the numbers of a key, also of one that is not in t.
 func (t *topList) of(mark textMark) (count, wrong int64) {
 	for i := range t.keys {
 		if k := &t.keys[i]; k.mark == mark {
@@ -112,8 +111,8 @@ func (t *topList) of(mark textMark) (count, wrong int64) {
 	return t.floor, t.floor
 }
 
-// A union adds up many rankings at once. What one of them does not have of a key
-// is at most its floor. That is tighter than merging two at a time.
+// A union adds up many rankings. A key that one of them lacks has at most its floor there. This is
+// tighter than merging them in pairs.
 type union struct {
 	places       map[textMark]int32
 	keys         []summed // numbers above the sum of floors
@@ -145,7 +144,7 @@ func (u *union) add(t *topList) {
 	}
 }
 
-// compare is the order of sortRanked.
+// compare has the order of sortRanked.
 func (k *summed) compare(o *summed) int {
 	switch {
 	case k.count != o.count:
@@ -156,9 +155,8 @@ func (k *summed) compare(o *summed) int {
 	return k.text.compare(o.text)
 }
 
-// ranking gives the first keys of a choice, at most so many, in the order of
-// sortRanked; nil chooses all. floor is the most that a key of the choice may have
-// that is not among them.
+// ranking returns the first limit keys that choose accepts (nil: all), in the order of sortRanked.
+// floor is the largest number of an accepted key that is not listed.
 func (u *union) ranking(choose func(*topText) bool, limit int) (list []ranked, floor int64) {
 	first := make([]*summed, 0, limit+1) // the highest so far, in order
 	for i := range u.keys {
