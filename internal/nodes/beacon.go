@@ -13,18 +13,16 @@ import (
 type Config struct {
 	// Store is where it reports to.
 	Store Store
-	// Report gives what the process says now. The Beacon adds At and
-	// Database.Report. It is called by Run only, and must not block.
+	// Report returns the current report. The Beacon adds At and Database.Report. Only Run calls
+	// it; it must not block.
 	Report func(context.Context) Node
-	// Every is the time between two reports, a tenth more or less. Default
-	// Every, five seconds.
+	// Every is the interval, plus or minus a tenth. Default: the constant Every.
 	Every time.Duration
-	// Logger hears when reports begin to fail and when they succeed again.
-	// Default: silent.
+	// Logger reports the first failure and the recovery. Default: none.
 	Logger *slog.Logger
 }
 
-// A Beacon reports of this process again and again, while it lives.
+// A Beacon reports the state of this process periodically.
 type Beacon struct {
 	cfg  Config
 	soon chan struct{} // holds one
@@ -36,7 +34,7 @@ type Beacon struct {
 	failing bool
 }
 
-// NewBeacon makes a Beacon; Run runs it.
+// NewBeacon returns a Beacon.
 func NewBeacon(cfg Config) *Beacon {
 	cfg.Every = cmp.Or(cfg.Every, Every)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
@@ -47,8 +45,7 @@ func NewBeacon(cfg Config) *Beacon {
 // this process shows of itself while the database takes no reports.
 func (b *Beacon) Unwritten() *Node { return b.last.Load() }
 
-// Soon asks for a report now: what others should know has changed. It does not
-// wait for it.
+// Soon requests a report now, without waiting for it.
 func (b *Beacon) Soon() {
 	select {
 	case b.soon <- struct{}{}:
@@ -56,10 +53,9 @@ func (b *Beacon) Soon() {
 	}
 }
 
-// Run reports at once, and then again and again until ctx ends; then it takes the
-// node out. Its error is always nil: what goes wrong is logged once, and tried
-// again with the next report. The end of ctx does not cut a write off, of which
-// nobody would know whether it comes after the removal: both have putTimeout.
+// Run reports periodically until ctx ends, and then removes the node. It logs errors and returns
+// nil. A write continues after ctx has ended, for at most putTimeout, so that it cannot come after
+// the removal.
 func (b *Beacon) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -99,7 +95,7 @@ func (b *Beacon) report(ctx context.Context) {
 	b.failing = err != nil
 }
 
-// leave takes the node out: it ended as it should, and is not to be missed.
+// leave removes the node, so that the others do not show it as silent.
 func (b *Beacon) leave(ctx context.Context) {
 	if b.id == "" {
 		return

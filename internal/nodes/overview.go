@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// A Service tells how the fleet is.
+// A Service reads all nodes.
 type Service struct {
 	store Store
 	own   atomic.Pointer[Beacon]
 }
 
-// NewService makes a Service over a Store.
+// NewService returns a Service.
 func NewService(s Store) *Service { return &Service{store: s} }
 
 // ShowOwn makes the Service show the report of this process also while the
 // database takes no reports.
 func (s *Service) ShowOwn(b *Beacon) { s.own.Store(b) }
 
-// An Overview is the fleet at one moment.
+// An Overview is all nodes at one time.
 type Overview struct {
 	// At is that moment by the database's clock.
 	At time.Time
@@ -29,43 +29,42 @@ type Overview struct {
 	Revision int64
 	// Nodes by name, those of one name by when they started.
 	Nodes []Report
-	// Versions that nodes run which are not silent, the one that most run first. More
-	// than one: an upgrade is not finished.
+	// Versions of the nodes that are not silent, the most frequent first. More than one: an
+	// upgrade is not complete.
 	Versions []Release
-	// Silent is how many nodes are silent, Unwell how many have a Verdict of Warning
-	// or above, the silent ones among them.
+	// Silent is the number of silent nodes, Unwell the number of nodes with a warning or an alarm,
+	// including silent ones.
 	Silent, Unwell int
 }
 
-// OneVersion reports whether all nodes that are not silent run the same release.
+// OneVersion reports whether all nodes that are not silent run one release.
 func (o *Overview) OneVersion() bool { return len(o.Versions) <= 1 }
 
-// A Release is how many nodes run a version.
+// A Release is a version and the number of its nodes.
 type Release struct {
 	Version string
 	Nodes   int
 }
 
-// A Report is a node with what there is to say of it.
+// A Report is a node with its warnings.
 type Report struct {
 	Node
-	// Silent: it was not seen for Silence. All else that it said is old then.
+	// Silent means that the rest of the report is old.
 	Silent bool
 	// SilentFor is how long ago it was seen.
 	SilentFor time.Duration
-	// Up is how long it has been serving, until it was last seen.
+	// Up is the time from the start to the last report.
 	Up time.Duration
-	// Confirmed is how long ago the database last told it that its revision is the
-	// newest.
+	// Confirmed is the age of the last confirmation that the revision is the newest.
 	Confirmed time.Duration
-	// Behind is how many revisions it lacked when all were read. A few are usual for
-	// some seconds after an edit: what it said is up to five seconds old.
+	// Behind is how many revisions the node lacked. A few are usual just after an edit, because
+	// reports are up to five seconds old.
 	Behind int64
-	// Verdicts are what is not well, the gravest first; empty: all is.
+	// Verdicts are the warnings, the most severe first.
 	Verdicts []Verdict
 }
 
-// Level is how grave a Verdict is; the zero value when there is none.
+// Level returns the most severe level; the zero value without warnings.
 func (r *Report) Level() Level {
 	if len(r.Verdicts) == 0 {
 		return 0
@@ -73,7 +72,7 @@ func (r *Report) Level() Level {
 	return r.Verdicts[0].Level
 }
 
-// Overview reads all nodes and judges each.
+// Overview reads all nodes and adds their warnings.
 func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	c, err := s.store.Census(ctx)
 	if err != nil {
@@ -82,7 +81,7 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	if b := s.own.Load(); b != nil {
 		c.put(b.Unwritten())
 	}
-	return Judge(c), nil
+	return OverviewOf(c), nil
 }
 
 // put puts a report in the place of the node's stored one.
@@ -100,8 +99,8 @@ func (c *Census) put(n *Node) {
 	c.Nodes[at] = own
 }
 
-// Judge says how the nodes of a Census are.
-func Judge(c Census) Overview {
+// OverviewOf returns the overview of a Census.
+func OverviewOf(c Census) Overview {
 	o := Overview{At: c.At, Revision: c.Revision, Nodes: make([]Report, len(c.Nodes))}
 	live, refused := c.live(), c.refused()
 	for i := range c.Nodes {
@@ -123,7 +122,7 @@ func Judge(c Census) Overview {
 	return o
 }
 
-// live is how many nodes count: those that are neither silent nor stopping.
+// live returns the number of nodes that are neither silent nor stopping.
 func (c *Census) live() (n int) {
 	for i := range c.Nodes {
 		if node := &c.Nodes[i]; !node.Silent(c.At) && !node.Draining {

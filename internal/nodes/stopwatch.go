@@ -6,26 +6,23 @@ import (
 	"time"
 )
 
-// A Stopwatch gathers how long calls take, from any number of goroutines and
-// without a lock. The zero value is ready.
-//
-// It counts microseconds, rounded up, in buckets: each of the first sixteen by
-// itself, then eight an octave.
+// A Stopwatch records latencies. It is safe for concurrent use and takes no lock. The
+// zero value is ready. Its buckets are microseconds, rounded up: 0 to 15 one by one,
+// then eight per octave.
 type Stopwatch struct {
 	buckets [8*longestOctave + 16]atomic.Int64
 }
 
-// longestOctave is that of the last bucket, in which all counts that takes more
-// than an hour.
+// longestOctave is that of the last bucket, which counts everything above an hour.
 const longestOctave = 28
 
-// Observe adds a call. A negative time counts as none.
+// Observe adds a call. A negative time counts as 0.
 func (s *Stopwatch) Observe(took time.Duration) {
 	s.buckets[bucketOf((max(took, 0)+time.Microsecond-1)/time.Microsecond)].Add(1)
 }
 
-// Lap gives what was observed since the last Lap, and forgets it. What is observed
-// meanwhile is in this one or in the next.
+// Lap returns the latencies since the last Lap. A concurrent call of Observe counts in this one or
+// the next.
 func (s *Stopwatch) Lap() Latency {
 	var counts [len(s.buckets)]int64
 	var l Latency
@@ -37,8 +34,7 @@ func (s *Stopwatch) Lap() Latency {
 	return l
 }
 
-// quantile gives the upper end of the bucket at or below which so many of a
-// hundred are; 0 without calls.
+// quantile returns the upper end of the bucket that has the quantile; 0 without calls.
 func quantile(counts *[8*longestOctave + 16]int64, all, percent int64) time.Duration {
 	want := (all*percent + 99) / 100
 	for i, n := range counts {
@@ -57,7 +53,7 @@ func bucketOf(micros time.Duration) int {
 	return 8*octave + int(micros>>octave)
 }
 
-// upperEnd is the largest number of microseconds in a bucket.
+// upperEnd returns the largest value of a bucket in microseconds.
 func upperEnd(bucket int) time.Duration {
 	if bucket < 16 {
 		return time.Duration(bucket)

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// A Level is how grave a Verdict is.
+// A Level is the severity of a Verdict.
 type Level uint8
 
 // The levels, from what is as it should be to what harms callers now.
 const (
 	Note    Level = iota + 1 // to be known; nothing is wrong
-	Warning                  // for somebody to mend in the morning
-	Alarm                    // limits are not exact, edits do not come into force, or a node is missed
+	Warning                  // fix within a day
+	Alarm                    // limits are not exact, edits have no effect, or a node is missing
 )
 
 // String gives "note", "warning" or "alarm"; "well" for none.
@@ -31,10 +31,10 @@ func (l Level) String() string {
 	return "well"
 }
 
-// A Verdict is one thing to say of a node.
+// A Verdict is one note, warning or alarm about a node.
 type Verdict struct {
 	Level Level
-	// Code names the rule, for tests and links; it does not change.
+	// Code names the rule, for tests and links. It never changes.
 	Code string
 	// Text in plain words, without a full stop: "Redis away for 40 s".
 	Text string
@@ -42,22 +42,19 @@ type Verdict struct {
 
 // Bounds of what is as it should be.
 const (
-	// staleAfter is how long a node may not have heard from the database which
-	// revision is the newest: it asks twice a second.
+	// staleAfter is the longest usual time between two confirmations of the revision; a node polls
+	// twice a second.
 	staleAfter = 5 * time.Second
-	// waitingAfter is how old counts may grow in memory: they are written every
-	// second.
+	// waitingAfter is the longest usual age of counts in memory; they are written every second.
 	waitingAfter = 10 * time.Second
-	// skewed is by how much clocks may differ. A report may be as late as putTimeout
-	// without that.
+	// skewed is the largest usual clock difference, because a write may take putTimeout.
 	skewed = putTimeout
-	// missed is how long a silent node is an alarm. After that it has been seen to,
-	// or was removed without being told to stop.
+	// missed is how long a silent node is an alarm. After that it is a note.
 	missed = time.Hour
 )
 
-// verdicts says what is not well with a node, the gravest first. now is by the
-// database's clock, live how many nodes count.
+// verdicts returns the warnings of a node, the most severe first. now is by the database's clock;
+// live is the number of live nodes.
 func verdicts(r *Report, now time.Time, live int) []Verdict {
 	if r.Silent {
 		return []Verdict{silence(r)} // all else that it said is old
@@ -69,10 +66,10 @@ func verdicts(r *Report, now time.Time, live int) []Verdict {
 	say := func(l Level, code, format string, args ...any) {
 		list = append(list, Verdict{l, code, fmt.Sprintf(format, args...)})
 	}
-	judgeLimiter(r, now, live, say)
-	judgeSnapshot(r, say)
+	warnAboutLimiter(r, now, live, say)
+	warnAboutSnapshot(r, say)
 	judgeDatabase(r, now, say)
-	judgeCounts(r, say)
+	warnAboutCounts(r, say)
 	switch skew := r.Skew(); {
 	case skew > skewed:
 		say(Warning, "clock", "its clock is %s ahead of the database's", span(skew))
@@ -86,7 +83,7 @@ func verdicts(r *Report, now time.Time, live int) []Verdict {
 	return list
 }
 
-// silence says since when nothing is heard, and what may be lost with the node.
+// silence describes a silent node, and which counts may be lost.
 func silence(r *Report) Verdict {
 	text := "silent for " + span(r.SilentFor)
 	if r.Draining {
@@ -103,8 +100,8 @@ func silence(r *Report) Verdict {
 
 type sayer func(l Level, code, format string, args ...any)
 
-// judgeLimiter says what makes limits other than they should be.
-func judgeLimiter(r *Report, now time.Time, live int, say sayer) {
+// warnAboutLimiter adds warnings about limits that are not exact.
+func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 	if r.Limiter != LimiterRedis {
 		if live > 1 && !r.Draining {
 			say(Alarm, "alone", "counts alone, without Redis, and %d nodes run: each gives out the whole quota", live)
@@ -156,10 +153,9 @@ func judgeDatabase(r *Report, now time.Time, say sayer) {
 	}
 }
 
-// judgeSnapshot says what keeps edits from coming into force. Whether a node is
-// behind goes by what it knew when it reported, not by its revision alone: an
-// edit of a moment ago is not in its report yet.
-func judgeSnapshot(r *Report, say sayer) {
+// warnAboutSnapshot adds warnings about edits that do not take effect. It compares the revision at the
+// time of the report, because a recent edit is not in the report.
+func warnAboutSnapshot(r *Report, say sayer) {
 	s := &r.Snapshot
 	stale := r.At.Sub(s.ConfirmedAt) > staleAfter
 	switch {
@@ -178,8 +174,8 @@ func judgeSnapshot(r *Report, say sayer) {
 	}
 }
 
-// judgeCounts says what keeps counts from the database.
-func judgeCounts(r *Report, say sayer) {
+// warnAboutCounts adds warnings about counts that are not written.
+func warnAboutCounts(r *Report, say sayer) {
 	c := &r.Counts
 	if c.Waiting <= waitingAfter {
 		return
@@ -188,8 +184,7 @@ func judgeCounts(r *Report, say sayer) {
 		because(c.Failure))
 }
 
-// span is a duration in words: whole seconds, minutes, hours or days, rounded
-// down, so that it does not say more than is known.
+// span returns a duration in words, rounded down.
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {

@@ -126,7 +126,7 @@ func TestVerdicts(t *testing.T) {
 			for i := range test.others {
 				c.Nodes = append(c.Nodes, well(fmt.Sprintf("b%d", i)))
 			}
-			o := Judge(c)
+			o := OverviewOf(c)
 			var got []string
 			for _, v := range o.Nodes[0].Verdicts {
 				got = append(got, fmt.Sprintf("%s %s: %s", v.Level, v.Code, v.Text))
@@ -161,7 +161,7 @@ func TestOverview(t *testing.T) {
 	for _, n := range []*Node{&c, &a, &stuck, &ahead} {
 		n.Sharing = 4
 	}
-	o := Judge(Census{At: moment, Revision: newest, Nodes: []Node{c, a, gone, stuck, ahead}})
+	o := OverviewOf(Census{At: moment, Revision: newest, Nodes: []Node{c, a, gone, stuck, ahead}})
 	type line struct {
 		ID               string
 		Silent           bool
@@ -190,7 +190,7 @@ func TestOverview(t *testing.T) {
 	if o.Silent != 1 || o.Unwell != 2 || o.Revision != newest || !o.At.Equal(moment) {
 		t.Errorf("%d silent, %d unwell, revision %d at %s", o.Silent, o.Unwell, o.Revision, o.At)
 	}
-	if empty := Judge(Census{At: moment}); !empty.OneVersion() || len(empty.Nodes) != 0 {
+	if empty := OverviewOf(Census{At: moment}); !empty.OneVersion() || len(empty.Nodes) != 0 {
 		t.Errorf("of no nodes: %+v", empty)
 	}
 }

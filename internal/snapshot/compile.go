@@ -117,8 +117,8 @@ func (b *builder) finish() {
 	}
 }
 
-// fault notes an object that cannot be used as it is; a fault that was known
-// before keeps its time.
+// fault notes an object that cannot be used. A fault that the previous snapshot has keeps its
+// time.
 func (b *builder) fault(kind, id, name string, revision int64, kept bool, err error) {
 	p := Problem{Kind: kind, ID: id, Name: name, Revision: revision, Err: err, Since: b.o.Now(), Kept: kept}
 	if b.previous != nil {
@@ -167,7 +167,7 @@ func (b *builder) removeTenant(id string) {
 	b.tenants.Delete(b.by, id)
 }
 
-// release gives a tenant's slug and number back.
+// release frees a tenant's slug and number.
 func (b *builder) release(t *tenant) {
 	if t.subject != nil {
 		b.slugs.Delete(b.by, t.subject.Tenant)
@@ -189,7 +189,7 @@ func (b *builder) removeKey(id string) {
 	}
 }
 
-// mutable gives a tenant's record that this builder may write.
+// mutable returns a record of the tenant that this builder may change.
 func (b *builder) mutable(t *tenant) *tenant {
 	if t.generation == b.generation {
 		return t
@@ -268,7 +268,7 @@ func (b *builder) addTenants(rows []tenants.Tenant) {
 	}
 }
 
-// settled reports whether a tenant has the slug and number that it had before.
+// settled reports whether a tenant has the same slug and number as before.
 func (b *builder) settled(r *tenants.Tenant) bool {
 	t, ok := b.previous.tenants.Get(r.ID)
 	return ok && t.subject != nil && t.subject.Tenant == r.Slug && t.subject.Number == r.Number
@@ -287,7 +287,7 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 	b.compileTenant(t)
 }
 
-// judge makes the subject of a tenant from its row, or keeps the last good one.
+// compileTenant makes the subject of a tenant from its row, or keeps the last good one.
 func (b *builder) compileTenant(t *tenant) {
 	b.report.Tenants++
 	before := t.subject
@@ -332,7 +332,7 @@ func (b *builder) compileTenant(t *tenant) {
 	}
 }
 
-// subject makes the subject that a tenant's row asks for.
+// subject returns the subject of a tenant's row.
 func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 	row := &t.row
 	switch {
@@ -376,8 +376,8 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 	return s, nil
 }
 
-// taken says whether another tenant has a slug or number: two tenants would
-// then share counters.
+// taken returns an error if another tenant has the slug or the number: two tenants would share
+// counters.
 func (b *builder) taken(t *tenant, slug string, number uint32) error {
 	if id, ok := b.slugs.Get(slug); ok && id != t.row.id {
 		return fmt.Errorf("slug %s belongs to tenant %s", slug, id)

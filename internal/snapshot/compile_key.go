@@ -52,8 +52,8 @@ func (b *builder) putKey(hash [32]byte, k Key, s *enforcement.Subject) {
 	}
 }
 
-// micros is an instant in microseconds since the epoch; 0 for the zero time. An
-// instant before the epoch stays in the past.
+// micros returns microseconds since the epoch; 0 for the zero time. A time before the epoch
+// becomes 1, so that it stays in the past.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

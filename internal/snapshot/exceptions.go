@@ -11,14 +11,12 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// What was set for tenants beside their plans comes as rows. A tenant that has
-// any keeps them, judged, in the words of enforcement; its Subject.Exceptions is
-// made of them. When rows come or go it is edited, which costs as much as those
-// rows; when the plan or the plan's version changes, or the world is read whole,
-// it is compiled from all of them. A tenant without rows has nothing of this.
+// A tenant with exceptions keeps their rows as enforcement types. A changed row edits
+// Subject.Exceptions, which costs as much as the changed rows. A changed plan or plan
+// version, and a full reload, compile it from all rows.
 
-// tenantRows are the rows of one tenant, by id. They are immutable once their
-// snapshot is made: an edit makes new ones, which share most of their memory.
+// tenantRows are the valid rows of one tenant, by ID. They are immutable once their snapshot is
+// made; an edit copies only what it changes.
 type tenantRows struct {
 	deny, allow cow.Map[string, *enforcement.ListEntry]
 	blocks      cow.Map[string, *enforcement.Block]
@@ -34,7 +32,7 @@ func (r *tenantRows) unset() bool {
 	return r.deny.Len()+r.allow.Len()+r.blocks.Len()+r.overrides.Len()+len(r.changed) == 0
 }
 
-// all calls yield with every row but the policy changes.
+// all calls yield for every row except policy changes.
 func (r *tenantRows) all(yield func(object) bool) {
 	for _, list := range []*cow.Map[string, *enforcement.ListEntry]{&r.deny, &r.allow} {
 		for id := range list.All {
@@ -60,7 +58,7 @@ func (r *tenantRows) all(yield func(object) bool) {
 	}
 }
 
-// rows returns those that can be compiled.
+// rows returns the rows to compile.
 func (r *tenantRows) rows() enforcement.ExceptionRows {
 	return enforcement.ExceptionRows{
 		Deny: values(&r.deny), Allow: values(&r.allow), Blocks: values(&r.blocks), Overrides: values(&r.overrides),
@@ -75,16 +73,16 @@ func values[T any](m *cow.Map[string, *T]) []*T {
 	return list
 }
 
-// A rowRef leads from a row's kind and id to where it is.
+// A rowRef locates a row by its kind and ID.
 type rowRef struct {
 	tenantID string
 	place    place
-	// until is when the row ends, in microseconds since the epoch; 0: never, or
-	// it is left out.
+	// until is when the row ends, in microseconds since the epoch; 0: never, or the row is
+	// invalid.
 	until int64
 }
 
-// A place is where a row stands in its tenant's rows.
+// A place names the collection of tenantRows that has a row.
 type place uint8
 
 const (
@@ -96,7 +94,7 @@ const (
 	places
 )
 
-// exceptionCounts is how many rows there are.
+// exceptionCounts are the numbers of rows.
 type exceptionCounts struct {
 	rows    [places]int
 	changes int // of policies
@@ -110,14 +108,14 @@ func (z *exceptionCounts) all() int {
 	return n
 }
 
-// A rowEdit is what comes to the rows of one tenant, and what goes.
+// A rowEdit collects the added and removed rows of one tenant.
 type rowEdit struct {
 	rows           *tenantRows // after the edit; nil: the tenant is gone
 	added, removed enforcement.ExceptionRows
 	changed        bool // rows.changed is this edit's to write
 }
 
-// touch notes that a tenant's exceptions may have to be compiled again.
+// touch returns the edit of a tenant, whose exceptions are then compiled again.
 func (b *builder) touch(tenantID string) *rowEdit {
 	e, ok := b.rowEdits[tenantID]
 	if !ok {
@@ -130,7 +128,7 @@ func (b *builder) touch(tenantID string) *rowEdit {
 	return e
 }
 
-// putRow notes where a row now is. A row is in one place only.
+// putRow notes the place of a row. A row is in one place only.
 func (b *builder) putRow(o object, ref rowRef) *rowEdit {
 	b.dropRow(o)
 	b.rows.Put(b.by, o, ref)
@@ -160,14 +158,14 @@ func (b *builder) dropRow(o object) {
 	}
 }
 
-// take moves a row to the list of those that are removed.
+// take moves a row to the removed ones.
 func take[T any](by *cow.Owner, m *cow.Map[string, *T], id string, removed []*T) []*T {
 	row, _ := m.Get(id)
 	m.Delete(by, id)
 	return append(removed, row)
 }
 
-// dropRows forgets what was set for a tenant that goes.
+// dropRows removes the exceptions of a removed tenant.
 func (b *builder) dropRows(t *tenant) {
 	if t.rows == nil {
 		return
@@ -181,9 +179,8 @@ func (b *builder) dropRows(t *tenant) {
 	b.good("steering", t.row.id)
 }
 
-// addExceptions judges rows and puts the good ones where they belong. A bad one
-// is left out, and is a problem until it is removed: also one of a deny list,
-// as nobody can say whom it was to keep out.
+// addExceptions validates rows and adds the valid ones. An invalid row has no effect and is a
+// problem until it is removed, also on a deny list: the entry does not say which values it denies.
 func (b *builder) addExceptions(c *Changes) {
 	for i := range c.Overrides {
 		r := &c.Overrides[i]
@@ -223,7 +220,7 @@ func (b *builder) addExceptions(c *Changes) {
 	}
 }
 
-// usable notes what judging a row came to.
+// usable reports whether a row is valid, and notes the fault of an invalid one.
 func (b *builder) usable(kind, id, tenantID string, revision int64, err error) bool {
 	switch {
 	case id == "":
@@ -247,9 +244,8 @@ func (b *builder) usable(kind, id, tenantID string, revision int64, err error) b
 	return false
 }
 
-// addChange notes at which revision a policy's numbers last changed for a
-// tenant. A revision of the future would keep counters from being converted
-// for ever.
+// addChange notes the revision at which a policy's numbers last changed for a tenant. It rejects a
+// future revision, which would prevent the conversion of counters.
 func (b *builder) addChange(r *exceptions.Change) {
 	id := r.TenantID + "/" + r.Policy
 	var err error
@@ -287,8 +283,8 @@ func (b *builder) addChange(r *exceptions.Change) {
 	e.rows.changed[r.Policy] = r.Revision
 }
 
-// updateExceptions makes the exceptions of every tenant whose rows, plan or plan's version
-// changed.
+// updateExceptions compiles the exceptions of every tenant with a changed row, plan, or plan
+// version.
 func (b *builder) updateExceptions() {
 	for id, e := range b.rowEdits {
 		t, ok := b.tenants.Get(id)
@@ -309,7 +305,6 @@ func (b *builder) updateExceptions() {
 	}
 }
 
-// updateTenantExceptions updates a tenant's exceptions to its rows and its plan.
 func (b *builder) updateTenantExceptions(t *tenant, e *rowEdit) {
 	if t.subject == nil || t.rows == nil && t.subject.Exceptions == nil {
 		b.good("steering", t.row.id)
@@ -333,8 +328,8 @@ func (b *builder) updateTenantExceptions(t *tenant, e *rowEdit) {
 	}
 }
 
-// lastExceptions is the exceptions that a tenant had, if it was made for the plan
-// that the tenant has.
+// lastExceptions returns the previous exceptions of a tenant if they were compiled for the same
+// plan version.
 func (b *builder) lastExceptions(t *tenant) *enforcement.Exceptions {
 	if b.previous == nil {
 		return nil
@@ -346,10 +341,9 @@ func (b *builder) lastExceptions(t *tenant) *enforcement.Exceptions {
 	return old.subject.Exceptions
 }
 
-// compileExceptions compiles the exceptions of a tenant's subject after an edit of its
-// rows. A panic below is an error of this tenant. What its plan does not have is
-// no fault: after a plan's change an override may well wait for its policy to
-// come back.
+// compileExceptions compiles the exceptions of a tenant after an edit of its rows. It returns a
+// panic as an error. An override of a policy that the plan does not have is not an error: the
+// policy may come back.
 func compileExceptions(t *tenant, e *rowEdit) (made *enforcement.Exceptions, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -368,7 +362,7 @@ func compileExceptions(t *tenant, e *rowEdit) (made *enforcement.Exceptions, err
 	return made, nil
 }
 
-// current returns the added rows that no later row of the edit has replaced.
+// current returns the added rows that no later row of the edit replaced.
 func (e *rowEdit) current() enforcement.ExceptionRows {
 	return enforcement.ExceptionRows{
 		Deny:      current(&e.rows.deny, e.added.Deny, func(n *enforcement.ListEntry) string { return n.ID }),
@@ -385,8 +379,8 @@ func current[T any](m *cow.Map[string, *T], added []*T, id func(*T) string) []*T
 	})
 }
 
-// ends gives, for each chunk of the index of rows, when the first of its rows
-// ends; 0: none does. Only chunks that were written are looked through.
+// chunkEnds returns the first end of the rows in each chunk of the index; 0: none. It reads only
+// the chunks that changed.
 func (b *builder) chunkEnds() []int64 {
 	ends := make([]int64, b.rows.NumChunks())
 	b.rows.Chunks(b.by, func(i int, rows map[object]rowRef, written bool) {
@@ -401,7 +395,7 @@ func (b *builder) chunkEnds() []int64 {
 	return ends
 }
 
-// earlier is the earlier of two ends, of which 0 is none.
+// earlier returns the earlier end; 0 is none.
 func earlier(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -409,9 +403,8 @@ func earlier(a, b int64) int64 {
 	return min(a, b)
 }
 
-// NextEnd is when the first of the overrides, list entries and blocks that are
-// in the snapshot ends; the zero time when none does. It may be past: what has
-// ended stays until it is removed from the store.
+// NextEnd returns when the first exception ends; the zero time without one. It may be in the past:
+// an ended exception stays until it is removed from the store.
 func (s *Snapshot) NextEnd() time.Time {
 	if s.nextEnd == 0 {
 		return time.Time{}

@@ -11,8 +11,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Snapshot is the control plane at one revision, compiled for look-ups. It is
-// immutable: whoever holds one may read it for as long as they like.
+// A Snapshot is the control plane at one revision, compiled for look-ups. It is immutable.
 type Snapshot struct {
 	revision int64
 	now      func() time.Time
@@ -47,8 +46,8 @@ const (
 	scopeManage
 )
 
-// ScopesOf makes the set; manage brings read with it. ok is false when a word
-// is not a scope: it grants nothing.
+// ScopesOf returns the set; manage implies read. ok is false for an unknown scope, which grants
+// nothing.
 func ScopesOf(words []tenants.Scope) (set Scopes, ok bool) {
 	ok = true
 	for _, w := range words {
@@ -72,7 +71,7 @@ func (s Scopes) Has(scope tenants.Scope) bool {
 	return ok && s&one == one
 }
 
-// A Key is an API key, ready to be asked.
+// A Key is a compiled API key.
 type Key struct {
 	ID       string
 	Name     string
@@ -90,7 +89,7 @@ type Key struct {
 // in microseconds since the epoch.
 func (k *Key) Valid(nowMicros int64) bool { return nowMicros < k.until() }
 
-// until is the instant at which the key ends.
+// until returns when the key ends.
 func (k *Key) until() int64 {
 	until := int64(math.MaxInt64)
 	if k.ExpiresAt != 0 {
@@ -102,8 +101,7 @@ func (k *Key) until() int64 {
 	return until
 }
 
-// Key finds a key by the SHA-256 of its token, also an expired or revoked one:
-// ask Valid.
+// Key finds a key by the SHA-256 of its token, also an expired or revoked one: see Valid.
 func (s *Snapshot) Key(hash [32]byte) (*Key, bool) {
 	k, ok := s.keys.Get(hash)
 	if !ok || k.Subject == nil && !k.Operator {
@@ -138,25 +136,24 @@ func (s *Snapshot) SubjectByNumber(number uint32) (*enforcement.Subject, bool) {
 	return t.subject, true
 }
 
-// Revision is the control-plane revision that the snapshot shows.
+// Revision returns the revision of the control plane.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
-// HasOperatorKey reports whether a valid operator key exists now. While one
-// does, the bootstrap key is dead.
+// HasOperatorKey reports whether a valid operator key exists now. The bootstrap key is valid only
+// while none does.
 func (s *Snapshot) HasOperatorKey() bool { return s.now().UnixMicro() < s.operatorUntil }
 
-// Counts is how much a snapshot holds.
+// Counts are the numbers of usable objects.
 type Counts struct {
 	Plans    int // with a version that can be used
 	Policies int // of those
 	Tenants  int // that can be used
 	Keys     int // tenants' and operator's, ended ones too
-	// What was set beside plans, ended ones too, and those whose policy the plan
-	// does not have.
+	// Exceptions, including those that have ended or whose policy the plan does not have.
 	Overrides, Entries, Blocks int
 }
 
-// Counts of usable objects.
+// Counts returns the numbers of usable objects.
 func (s *Snapshot) Counts() Counts {
 	c := Counts{
 		Tenants: s.numbers.Len(), Keys: s.keys.Len(),
@@ -173,7 +170,7 @@ func (s *Snapshot) Counts() Counts {
 	return c
 }
 
-// A Problem is an object that could not be used as it is stored.
+// A Problem is an object that cannot be used as stored.
 type Problem struct {
 	// Kind is "plan", "tenant", "key", "operator_key", "override", "list_entry",
 	// "block", "policy_change" (its ID is tenant/policy), or "steering": all that
@@ -193,7 +190,7 @@ type Problem struct {
 
 type object struct{ kind, id string }
 
-// Problems lists what could not be used, by kind and id.
+// Problems lists the objects that cannot be used, by kind and ID.
 func (s *Snapshot) Problems() []Problem {
 	list := make([]Problem, 0, len(s.faults))
 	for _, p := range s.faults {
@@ -205,10 +202,10 @@ func (s *Snapshot) Problems() []Problem {
 	return list
 }
 
-// ProblemCount is the length of Problems, without making them.
+// ProblemCount returns the length of Problems without building the list.
 func (s *Snapshot) ProblemCount() int { return len(s.faults) }
 
-// A plan as it is followed.
+// A plan has the last good version of a published plan.
 type plan struct {
 	slug     string
 	compiled *enforcement.Plan // the last good version; nil: there never was one
@@ -216,7 +213,7 @@ type plan struct {
 	limits   int
 }
 
-// A tenant with what is needed to judge it again when its plan changes.
+// A tenant has the data that is needed to compile it again when its plan changes.
 type tenant struct {
 	row     tenantRow
 	subject *enforcement.Subject // nil: not usable
@@ -241,7 +238,7 @@ type tenantRow struct {
 	redact         bool
 }
 
-// A keyRef leads from a key's id to it.
+// A keyRef locates a key by its ID.
 type keyRef struct {
 	hash     [32]byte
 	tenantID string // "" for an operator key

@@ -8,16 +8,15 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Source is where the world comes from. store implements it.
+// A Source provides the rows of the control plane. store implements it.
 type Source interface {
-	// Revision is the control plane's revision: it rises by one with every edit.
+	// Revision returns the revision, which rises by one with each edit.
 	Revision(ctx context.Context) (int64, error)
-	// Changes gives what changed after revision since, all of one moment: 0
-	// gives the whole world. Rows come as they are, also bad ones: judging them
-	// is the compiler's work.
+	// Changes returns what changed after revision since, in one state of the database; 0 returns
+	// everything. It also returns invalid rows: Compile validates them.
 	Changes(ctx context.Context, since int64) (Changes, error)
-	// Notify runs until the context ends and calls changed whenever the source
-	// says that the revision rose. It is a hint: the Watcher also polls.
+	// Notify runs until the context ends and calls changed when the revision rises. It may miss
+	// changes: the Watcher also polls.
 	Notify(ctx context.Context, changed func()) error
 }
 
@@ -41,14 +40,13 @@ type PublishedPlan struct {
 	Slug     string
 	Version  int
 	Revision int64
-	// Document is the version as stored; Broken says why it cannot be read, then
-	// Document is empty.
+	// Document is the stored version. If it cannot be read, it is empty and Broken says why.
 	Document plans.Document
 	Broken   string
 	Limits   []plans.Published
 }
 
-// A Tombstone is an object that was removed.
+// A Tombstone is a removed object.
 type Tombstone struct {
 	Kind string // "plan", "tenant", "key", "operator_key", "override", "list_entry", "block"
 	ID   string

@@ -14,15 +14,15 @@ import (
 
 // Config of a Watcher; the zero value is usable.
 type Config struct {
-	// Poll is how often the revision is asked, whatever is heard; default 500ms.
+	// Poll is the interval between two reads of the revision; default 500ms.
 	Poll time.Duration
-	// FullReload is how often the whole world is read again, which alone shows
-	// rows that vanished without a tombstone; default 1h, negative: never.
+	// FullReload is the interval between two reads of all rows, which show rows that vanished
+	// without a tombstone; default 1h, negative: never.
 	FullReload time.Duration
-	// Timeout of asking for the revision; a load has ten times as long. Default 5s.
+	// Timeout of a read of the revision. A load may take ten times as long. Default 5s.
 	Timeout time.Duration
-	// RetryMin and RetryMax bound the wait, doubling and jittered, between
-	// attempts while the source is away; default 500ms and 30s.
+	// RetryMin and RetryMax bound the exponential, jittered wait between attempts while the source
+	// is unavailable; default 500ms and 30s.
 	RetryMin, RetryMax time.Duration
 	// Compile has the options of Compile. The Watcher sets Full itself.
 	Compile Options
@@ -30,12 +30,11 @@ type Config struct {
 	Logger *slog.Logger
 	// Now; default time.Now.
 	Now func() time.Time
-	// OnSwap hears of each new snapshot, after it can be read; it must not block.
-	// Default none.
+	// OnSwap is called after each new snapshot is in force; it must not block. Default none.
 	OnSwap func(*Snapshot, Report)
 }
 
-// How a change was learnt.
+// How says how the node learned of a change.
 type How string
 
 // The ways of learning of a change.
@@ -46,31 +45,31 @@ const (
 	ByRefresh      How = "refresh" // this node asked, after an edit of its own
 )
 
-// Status is what there is to know of a Watcher.
+// Status is the state of a Watcher.
 type Status struct {
 	// Revision in force; 0 and Loaded false before the first one.
 	Revision int64
 	Loaded   bool
-	// SwappedAt is when it came into force, ConfirmedAt when the source last
-	// said that it is the newest.
+	// SwappedAt is when the snapshot came into force, ConfirmedAt when the source last confirmed
+	// that it is the newest.
 	SwappedAt, ConfirmedAt time.Time
-	// Learnt tells how the last change was learnt.
+	// Learnt is how the node learned of the last change.
 	Learnt How
 	// Listening: notifications are being listened for.
 	Listening bool
-	// Swaps is how many snapshots have come into force.
+	// Swaps is the number of snapshots that were put into force.
 	Swaps int64
-	// Held says why a newer world is not taken (ErrHeld), nil when none waits.
+	// Held is why a newer state is held (ErrHeld), or nil.
 	Held error
-	// Err is the last error of the source, nil when the last attempt went well.
+	// Err is the error of the last attempt, or nil.
 	Err error
 	// Problems in force.
 	Problems int
 }
 
-// A Watcher keeps one Snapshot current. Its notification is a hint and the
-// revision is the truth: it also polls. When the source goes away the last
-// snapshot stays; an older revision never follows a newer one.
+// A Watcher keeps one Snapshot current. It is notified of changes and also polls the revision.
+// While the source is unavailable, the last snapshot stays in force. An older revision never
+// replaces a newer one.
 type Watcher struct {
 	source  Source
 	cfg     Config
@@ -91,7 +90,7 @@ type Watcher struct {
 	swapped chan struct{} // closed at the next swap
 }
 
-// NewWatcher makes a Watcher of source. Nothing is loaded before Run or Refresh.
+// NewWatcher returns a Watcher of source. It loads nothing before Run or Refresh.
 func NewWatcher(source Source, cfg Config) *Watcher {
 	cfg.Poll = cmp.Or(cfg.Poll, 500*time.Millisecond)
 	if cfg.FullReload == 0 {
@@ -115,18 +114,18 @@ func NewWatcher(source Source, cfg Config) *Watcher {
 	}
 }
 
-// Current gives the snapshot in force, or nil before the first.
+// Current returns the snapshot in force, or nil before the first.
 func (w *Watcher) Current() *Snapshot { return w.current.Load() }
 
-// Status tells what is in force and how it came to be.
+// Status returns the state of the Watcher.
 func (w *Watcher) Status() Status {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.status
 }
 
-// Run loads the world, again and again until the source is there, and then
-// keeps it current until ctx ends, which is not an error.
+// Run loads all rows, retrying until the source is available, and then keeps the snapshot current
+// until ctx ends, which is not an error.
 func (w *Watcher) Run(ctx context.Context) error {
 	var listener sync.WaitGroup
 	defer listener.Wait()
@@ -146,7 +145,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// pause waits for a notification, or for the time to poll.
+// pause waits for a notification or for the time to poll.
 func (w *Watcher) pause(ctx context.Context, d time.Duration) How {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -160,8 +159,7 @@ func (w *Watcher) pause(ctx context.Context, d time.Duration) How {
 	}
 }
 
-// listen hears notifications until ctx ends; when the source breaks off it
-// tries again, while polling goes on.
+// listen receives notifications until ctx ends, and reconnects when they break off.
 func (w *Watcher) listen(ctx context.Context) {
 	wait := w.cfg.RetryMin
 	for ctx.Err() == nil {
@@ -197,13 +195,12 @@ func (w *Watcher) changed() {
 // jitter spreads a wait over its last half.
 func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// Refresh asks the source now and takes what is new.
+// Refresh reads the source now and puts changes into force.
 func (w *Watcher) Refresh(ctx context.Context) error { return w.sync(ctx, ByRefresh, Options{}) }
 
-// WaitFor returns once a snapshot of at least revision is in force; 0 waits for
-// the first one. After an edit the node that made it reads its own writes so: it
-// asks the source at once. If the source is behind or away it waits until ctx
-// ends. What is held is told at once (ErrHeld).
+// WaitFor returns once a snapshot of at least revision is in force; 0 waits for the first one. It
+// reads the source at once, so that a node sees its own edits. If the source is unavailable, it
+// waits until ctx ends. For a held state it returns ErrHeld at once.
 func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		w.mu.Lock()
@@ -226,7 +223,7 @@ func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	}
 }
 
-// await waits for the next swap, but no longer than a poll, or for ctx.
+// await waits for the next swap, for at most the polling interval.
 func (w *Watcher) await(ctx context.Context, swapped <-chan struct{}) error {
 	t := time.NewTimer(w.cfg.Poll)
 	defer t.Stop()
@@ -253,7 +250,7 @@ func (w *Watcher) sync(ctx context.Context, how How, o Options) error {
 	return err
 }
 
-// load is sync with the turn.
+// load is sync for the caller whose turn it is.
 func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 	defer func() {
 		if r := recover(); r != nil { // whatever rows there are, the last snapshot goes on
@@ -308,7 +305,7 @@ func (w *Watcher) take(ctx context.Context, current *Snapshot, revision int64, h
 	return nil
 }
 
-// settled decides whether anything is to be loaded at all.
+// settled reports whether there is nothing to load.
 func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options) (done bool, err error) {
 	if revision < current.revision {
 		w.rewound = true
@@ -333,7 +330,7 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 	return false, nil
 }
 
-// hold keeps the snapshot in force and says why.
+// hold keeps the snapshot in force and notes why.
 func (w *Watcher) hold(why error, revision int64, full bool) error {
 	before := w.Status().Held
 	if before == nil || before.Error() != why.Error() {
@@ -373,7 +370,7 @@ func (w *Watcher) swap(next *Snapshot, report Report, how How) {
 	}
 }
 
-// logProblems logs those that are new, a few of them by name.
+// logProblems logs new problems, a few of them by name.
 func (w *Watcher) logProblems(before, next *Snapshot) {
 	const byName = 10
 	fresh := 0
@@ -393,7 +390,7 @@ func (w *Watcher) logProblems(before, next *Snapshot) {
 	}
 }
 
-// noteError keeps the error for Status and logs it when it is another one.
+// noteError keeps the error for Status and logs it if it changed.
 func (w *Watcher) noteError(err error) {
 	if errors.Is(err, ErrHeld) {
 		return // logged, and in Status.Held

@@ -29,14 +29,14 @@ func TestRolloutOfSilentNodes(t *testing.T) {
 		"all gone":  {[]nodes.Node{node("b", 9, time.Hour)}, false, "No node has reported yet"},
 		"both have": {[]nodes.Node{node("a", 8, 0), node("b", 7, time.Second)}, true, "2 nodes: all of them"},
 	} {
-		v := drawRollout(nodes.Judge(nodes.Census{At: start, Revision: 9, Nodes: c.nodes}), 7)
+		v := drawRollout(nodes.OverviewOf(nodes.Census{At: start, Revision: 9, Nodes: c.nodes}), 7)
 		if v.Done != c.done || !strings.Contains(v.Summary, c.says) || (v.Silent != "") != strings.Contains(name, "gone") {
 			t.Errorf("%s: %+v", name, v)
 		}
 	}
 	held := node("a", 6, 0)
 	held.Snapshot.Held = "too many were removed"
-	if v := drawRollout(nodes.Judge(nodes.Census{At: start, Revision: 9, Nodes: []nodes.Node{held}}), 7); v.Nodes[0].State != "held: too many were removed" {
+	if v := drawRollout(nodes.OverviewOf(nodes.Census{At: start, Revision: 9, Nodes: []nodes.Node{held}}), 7); v.Nodes[0].State != "held: too many were removed" {
 		t.Errorf("held: %+v", v.Nodes)
 	}
 }
