@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math"
@@ -11,10 +12,10 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// What was counted, on the wire. Tenants are counted by number and shown by
-// slug; a tenant key is bound to its own.
+// Counts have tenant numbers, and the API has slugs. A key of a tenant reads the counts
+// of its own tenant.
 
-// counts tells whether this node can say what was counted.
+// counts returns an error if this node has no counts.
 func (a *API) counts() error {
 	if a.cfg.Analytics == nil {
 		return problem.New(problem.Unavailable, "this node does not count")
@@ -22,8 +23,8 @@ func (a *API) counts() error {
 	return nil
 }
 
-// countedTenant is the number of the tenant to which a reading is bound; 0 for
-// all, which only the operator can have.
+// countedTenant returns the number of the tenant whose counts the caller reads. It is 0
+// for all tenants, which only the operator may read.
 func (a *API) countedTenant(ctx context.Context, ref string) (uint32, error) {
 	if err := a.counts(); err != nil {
 		return 0, err
@@ -45,36 +46,33 @@ func (a *API) countedTenant(ctx context.Context, ref string) (uint32, error) {
 	return t.Number, nil
 }
 
-// defaultSpan is how long a range is whose beginning is not said.
+// defaultSpan is the length of a range without from.
 const defaultSpan = time.Hour
 
-// span fills in what a range leaves out.
-func (a *API) span(from, to time.Time) (metrics.Query, error) {
-	q := metrics.Query{From: from, To: to}
+// counted reads counts of a tenant in a range. narrow sets the rest of the query.
+func counted[T any](ctx context.Context, a *API, tenant string, from, to time.Time, narrow func(*metrics.Query),
+	read func(context.Context, metrics.Query) (T, error),
+) (none T, err error) {
+	number, err := a.countedTenant(ctx, tenant)
+	if err != nil {
+		return none, err
+	}
+	q := metrics.Query{Tenant: number, From: from, To: to}
 	if q.To.IsZero() {
 		q.To = a.cfg.Now()
 		if !q.From.IsZero() && !q.From.Before(q.To) {
-			return q, malformedAt("from", "must be before now, as to is left out")
+			return none, malformedAt("from", "must be before now, because to is missing")
 		}
 	}
 	if q.From.IsZero() {
 		q.From = q.To.Add(-defaultSpan)
 	}
-	return q, nil
+	narrow(&q)
+	t, err := read(ctx, q)
+	return t, asked(err)
 }
 
-// query is what the parameters of a reading ask for.
-func (a *API) query(ctx context.Context, tenant string, from, to time.Time) (metrics.Query, error) {
-	number, err := a.countedTenant(ctx, tenant)
-	if err != nil {
-		return metrics.Query{}, err
-	}
-	q, err := a.span(from, to)
-	q.Tenant = number
-	return q, err
-}
-
-// slugOf is a tenant's slug by its number.
+// slugOf returns the slug of a tenant number.
 func (c caller) slugOf(number uint32) string {
 	if s, ok := c.world.SubjectByNumber(number); ok {
 		return s.Tenant
@@ -118,8 +116,7 @@ func showHistogram(h *metrics.Histogram) Histogram {
 	return Histogram{Count: h.Count, P50: h.P50, P95: h.P95, P99: h.P99, Buckets: showBuckets(h.Buckets)}
 }
 
-// asked turns what Analytics refuses into a fault of a parameter: what a query
-// asks for is 400, as what it cannot say.
+// asked returns a rejected query as a fault of a parameter, which is 400.
 func asked(err error) error {
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Kind == problem.Invalid {
 		fault := *p
@@ -132,35 +129,25 @@ func asked(err error) error {
 // GetTraffic is GET /v1/analytics/traffic.
 func (a *API) GetTraffic(ctx context.Context, r GetTrafficRequestObject) (GetTrafficResponseObject, error) {
 	p := r.Params
-	q, err := a.query(ctx, p.Tenant, p.From, p.To)
-	if err != nil {
-		return nil, err
-	}
 	if p.Policy != "" && p.Route != "" {
-		return nil, malformedAt("route", "cannot be together with policy")
+		if _, err := a.countedTenant(ctx, p.Tenant); err != nil {
+			return nil, err
+		}
+		return nil, malformedAt("route", "cannot be combined with policy")
 	}
-	q.Policy, q.Route, q.Step = p.Policy, p.Route, metrics.Step(p.Step)
-	t, err := a.cfg.Analytics.Traffic(ctx, q)
-	if err != nil {
-		return nil, asked(err)
-	}
+	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) {
+		q.Policy, q.Route, q.Step = p.Policy, p.Route, metrics.Step(p.Step)
+	}, a.cfg.Analytics.Traffic)
 	return GetTraffic200JSONResponse{
 		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Total: showCounts(&t.Total), Points: showPoints(t.Points),
-	}, nil
+	}, err
 }
 
 // GetPolicyTraffic is GET /v1/analytics/policies.
 func (a *API) GetPolicyTraffic(ctx context.Context, r GetPolicyTrafficRequestObject) (GetPolicyTrafficResponseObject, error) {
 	p := r.Params
-	q, err := a.query(ctx, p.Tenant, p.From, p.To)
-	if err != nil {
-		return nil, err
-	}
-	q.Step, q.Limit = metrics.Step(p.Step), p.Limit
-	t, err := a.cfg.Analytics.Policies(ctx, q)
-	if err != nil {
-		return nil, asked(err)
-	}
+	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) { q.Step, q.Limit = metrics.Step(p.Step), p.Limit },
+		a.cfg.Analytics.Policies)
 	out := GetPolicyTraffic200JSONResponse{
 		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Policies: make([]CountedPolicy, len(t.Routes)), More: t.More,
 	}
@@ -168,21 +155,14 @@ func (a *API) GetPolicyTraffic(ctx context.Context, r GetPolicyTrafficRequestObj
 		p := &t.Routes[i]
 		out.Policies[i] = CountedPolicy{Policy: p.Name, Total: showCounts(&p.Total), Points: showPoints(p.Points)}
 	}
-	return out, nil
+	return out, err
 }
 
 // GetRouteTraffic is GET /v1/analytics/routes.
 func (a *API) GetRouteTraffic(ctx context.Context, r GetRouteTrafficRequestObject) (GetRouteTrafficResponseObject, error) {
 	p := r.Params
-	q, err := a.query(ctx, p.Tenant, p.From, p.To)
-	if err != nil {
-		return nil, err
-	}
-	q.Step, q.Limit = metrics.Step(p.Step), p.Limit
-	t, err := a.cfg.Analytics.Routes(ctx, q)
-	if err != nil {
-		return nil, asked(err)
-	}
+	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) { q.Step, q.Limit = metrics.Step(p.Step), p.Limit },
+		a.cfg.Analytics.Routes)
 	out := GetRouteTraffic200JSONResponse{
 		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Routes: make([]CountedRoute, len(t.Routes)), More: t.More,
 	}
@@ -190,63 +170,45 @@ func (a *API) GetRouteTraffic(ctx context.Context, r GetRouteTrafficRequestObjec
 		p := &t.Routes[i]
 		out.Routes[i] = CountedRoute{Route: p.Name, Total: showCounts(&p.Total), Points: showPoints(p.Points)}
 	}
-	return out, nil
+	return out, err
 }
 
 // GetTenantTraffic is GET /v1/analytics/tenants.
 func (a *API) GetTenantTraffic(ctx context.Context, r GetTenantTrafficRequestObject) (GetTenantTrafficResponseObject, error) {
 	p := r.Params
-	q, err := a.query(ctx, "", p.From, p.To)
-	if err != nil {
-		return nil, err
-	}
-	q.Limit = p.Limit
-	by := metrics.ByLimited
-	if p.Sort != "" {
-		by = metrics.Measure(p.Sort)
-	}
-	t, err := a.cfg.Analytics.Tenants(ctx, q, by)
-	if err != nil {
-		return nil, asked(err)
-	}
-	who := callerOf(ctx)
+	by := cmp.Or(metrics.Measure(p.Sort), metrics.ByLimited)
+	t, err := counted(ctx, a, "", p.From, p.To, func(q *metrics.Query) { q.Limit = p.Limit },
+		func(ctx context.Context, q metrics.Query) (metrics.TenantRanking, error) {
+			return a.cfg.Analytics.Tenants(ctx, q, by)
+		})
 	out := GetTenantTraffic200JSONResponse{
 		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Tenants: make([]CountedTenant, len(t.Tenants)), Floor: t.Floor,
 	}
 	for i := range t.Tenants {
-		out.Tenants[i] = CountedTenant{Tenant: who.slugOf(t.Tenants[i].Tenant), Counts: showCounts(&t.Tenants[i].Counts)}
+		out.Tenants[i] = CountedTenant{Tenant: callerOf(ctx).slugOf(t.Tenants[i].Tenant), Counts: showCounts(&t.Tenants[i].Counts)}
 	}
-	return out, nil
+	return out, err
 }
 
 // GetTopKeys is GET /v1/analytics/keys.
 func (a *API) GetTopKeys(ctx context.Context, r GetTopKeysRequestObject) (GetTopKeysResponseObject, error) {
 	p := r.Params
-	q, err := a.query(ctx, p.Tenant, p.From, p.To)
-	if err != nil {
-		return nil, err
-	}
-	q.Policy, q.Limit = p.Policy, p.Limit
-	by := metrics.LimitedKeys
-	if p.Outcome != "" {
-		by = metrics.KeyRanking(p.Outcome)
-	}
-	t, err := a.cfg.Analytics.Keys(ctx, q, by)
-	if err != nil {
-		return nil, asked(err)
-	}
-	who := callerOf(ctx)
+	by := cmp.Or(metrics.KeyRanking(p.Outcome), metrics.LimitedKeys)
+	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) { q.Policy, q.Limit = p.Policy, p.Limit },
+		func(ctx context.Context, q metrics.Query) (metrics.TopKeys, error) {
+			return a.cfg.Analytics.Keys(ctx, q, by)
+		})
 	out := GetTopKeys200JSONResponse{
 		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Keys: make([]TopKey, len(t.Keys)), Floor: t.Floor, Total: t.Total,
 	}
 	for i := range t.Keys {
-		out.Keys[i] = showTopKey(who, &t.Keys[i])
+		out.Keys[i] = showTopKey(callerOf(ctx), &t.Keys[i])
 	}
-	return out, nil
+	return out, err
 }
 
-// showTopKey shows a key as blocks and resets take it: ip/64 is of the attribute
-// ip, and what was not sent is left out.
+// showTopKey returns a key in the form of blocks and resets, with ip for ip/64. It leaves
+// out attributes that were not sent.
 func showTopKey(who caller, k *metrics.TopKey) TopKey {
 	out := TopKey{
 		Tenant: who.slugOf(k.Tenant), Policy: k.Policy, Key: make(map[string]string, len(k.Names)),
@@ -262,53 +224,31 @@ func showTopKey(who caller, k *metrics.TopKey) TopKey {
 
 // GetRetryAfter is GET /v1/analytics/retry-after.
 func (a *API) GetRetryAfter(ctx context.Context, r GetRetryAfterRequestObject) (GetRetryAfterResponseObject, error) {
-	q, err := a.query(ctx, r.Params.Tenant, r.Params.From, r.Params.To)
-	if err != nil {
-		return nil, err
-	}
-	h, err := a.cfg.Analytics.RetryAfter(ctx, q)
-	if err != nil {
-		return nil, asked(err)
-	}
+	p := r.Params
+	h, err := counted(ctx, a, p.Tenant, p.From, p.To, func(*metrics.Query) {}, a.cfg.Analytics.RetryAfter)
 	return GetRetryAfter200JSONResponse{
 		From: h.From.UTC(), To: h.To.UTC(), Step: CountStep(h.Step), Count: h.Count, Never: h.Never,
 		P50: h.P50, P95: h.P95, P99: h.P99, Buckets: showBuckets(h.Buckets),
-	}, nil
+	}, err
 }
 
 // GetRemaining is GET /v1/analytics/remaining.
 func (a *API) GetRemaining(ctx context.Context, r GetRemainingRequestObject) (GetRemainingResponseObject, error) {
 	p := r.Params
-	q, err := a.query(ctx, p.Tenant, p.From, p.To)
-	if err != nil {
-		return nil, err
-	}
-	q.Policy = p.Policy
-	t, err := a.cfg.Analytics.Remaining(ctx, q)
-	if err != nil {
-		return nil, asked(err)
-	}
+	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) { q.Policy = p.Policy }, a.cfg.Analytics.Remaining)
 	out := GetRemaining200JSONResponse{
 		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Policies: make([]PolicyRemaining, len(t.Policies)),
 	}
 	for i, p := range t.Policies {
 		out.Policies[i] = PolicyRemaining{Policy: p.Policy, Count: p.Count, Buckets: showBuckets(p.Buckets)}
 	}
-	return out, nil
+	return out, err
 }
 
 // GetLatency is GET /v1/analytics/latency.
 func (a *API) GetLatency(ctx context.Context, r GetLatencyRequestObject) (GetLatencyResponseObject, error) {
 	p := r.Params
-	q, err := a.query(ctx, "", p.From, p.To)
-	if err != nil {
-		return nil, err
-	}
-	q.Step = metrics.Step(p.Step)
-	l, err := a.cfg.Analytics.Latency(ctx, q)
-	if err != nil {
-		return nil, asked(err)
-	}
+	l, err := counted(ctx, a, "", p.From, p.To, func(q *metrics.Query) { q.Step = metrics.Step(p.Step) }, a.cfg.Analytics.Latency)
 	out := GetLatency200JSONResponse{
 		From: l.From.UTC(), To: l.To.UTC(), Step: CountStep(l.Step), Count: l.Count, P50: l.P50, P95: l.P95, P99: l.P99,
 		Buckets: showBuckets(l.Buckets), Shared: showHistogram(&l.Shared), Local: showHistogram(&l.Local),
@@ -317,7 +257,7 @@ func (a *API) GetLatency(ctx context.Context, r GetLatencyRequestObject) (GetLat
 	for i, p := range l.Points {
 		out.Points[i] = LatencyPoint{At: p.At.UTC(), Count: p.Count, P50: p.P50, P95: p.P95, P99: p.P99}
 	}
-	return out, nil
+	return out, err
 }
 
 // GetLive is GET /v1/analytics/live.

@@ -335,7 +335,7 @@ func (w *world) kept(ids []string) {
 	}
 	allowed := w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: `{}`})
 	unknown := read(w.globex, "01939c1e-0000-7000-8000-00000000ffff")
-	if unknown.status != 404 || !strings.Contains(unknown.body, "kept for 24 hours, up to 100 a second and node, 100,000 in all; decisions that allowed are not kept") {
+	if unknown.status != 404 || !strings.Contains(unknown.body, "stored for 24 hours, up to 100 per second and node, and 100,000 in all; allowed decisions are not stored") {
 		w.t.Errorf("unknown: %+v", unknown)
 	}
 	for _, id := range []string{ids[0], between(allowed.body, `"decision_id":"`, `"`), "nothing"} {

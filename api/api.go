@@ -23,72 +23,70 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// Config of an API. What has no default must be set for the operations that
-// need it; those of the others work without.
+// Config of an API. An operation needs the fields without a default that it uses.
 type Config struct {
-	// Snapshot gives the world in force, nil before the first one: Watcher.Current.
+	// Snapshot returns the snapshot in force, or nil before the first one: Watcher.Current.
 	Snapshot func() *snapshot.Snapshot
-	// Decider answers checks.
+	// Decider decides checks.
 	Decider enforcement.Decider
-	// Admission bounds the checks in service. Default: no bound.
+	// Admission bounds concurrent checks. Default: no bound.
 	Admission *admission.Gate
 	// Tenants and Plans are the services behind management.
 	Tenants *tenants.Service
 	Plans   *plans.Service
-	// People is the service behind members and people. Default: none, and 503.
+	// People is the service behind members and people. Without it, the answer is 503.
 	People *accounts.People
-	// Refusals notes what keys were refused, for the audit log. Default: nobody does.
+	// Refusals records denied accesses in the audit log. Default: no records.
 	Refusals *accounts.Refusals
-	// Exceptions is the service behind overrides, lists and blocks. Default: none, and
-	// 503.
+	// Exceptions is the service behind overrides, lists and blocks. Without it, the
+	// answer is 503.
 	Exceptions *exceptions.Service
-	// Usage tells what is left, and resets. Default: none, and 503.
+	// Usage returns remaining quotas and resets counters. Without it, the answer is 503.
 	Usage *usage.Service
-	// Analytics answers what was counted. Default: none, and 503.
+	// Analytics reads counts. Without it, the answer is 503.
 	Analytics *metrics.Analytics
-	// Audit is where the log is read.
+	// Audit reads the audit log.
 	Audit audit.Store
-	// Changed is called after every write that succeeded, before it is answered,
-	// so that this node's next check knows of it. Default: nothing.
+	// Changed is called after every successful write, before its answer, so that the
+	// next check on this node uses it. Default: nothing.
 	Changed func(ctx context.Context)
-	// Simulate answers one scenario: simulation.RunOne. Default: none, and 503.
+	// Simulate runs one scenario: simulation.RunOne. Without it, the answer is 503.
 	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
-	// Ready tells how the node is. Default: ready once there is a snapshot.
+	// Ready returns the state of the node. Default: ready after the first snapshot.
 	Ready func(ctx context.Context) Readiness
-	// Metrics serves GET /metrics. Default: none, and 404.
+	// Metrics serves GET /metrics. Without it, the answer is 404.
 	Metrics http.Handler
-	// BootstrapKey is an operator key with every scope while no other operator
-	// key is valid. Default: none.
+	// BootstrapKey is an operator key with every scope. It is valid while no operator key
+	// exists. Default: none.
 	BootstrapKey string
-	// Headers are the dialects of decisions: see ParseHeaders. The zero value
-	// writes none, so set Draft11 for the default.
+	// Headers are the header dialects of decisions: see ParseHeaders. The zero value is
+	// none.
 	Headers Headers
-	// PublicURL is put before the paths of problem types. Default: none, and
-	// types are relative references.
+	// PublicURL is the base of the URIs of problem types. Without it, they are relative
+	// references.
 	PublicURL string
-	// ClientAddress tells where a request comes from, for the audit log.
-	// Default: the address of the connection.
+	// ClientAddress returns the address of a client, for the audit log. Default: the
+	// address of the connection.
 	ClientAddress func(*http.Request) string
-	// Timeout of management and simulation. Default 10s.
+	// Timeout bounds management and simulation. Default: 10s.
 	Timeout time.Duration
-	// Logger hears of internal errors. Default: none.
+	// Logger logs internal errors. Default: no log.
 	Logger *slog.Logger
-	// Now tells the time. Default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// An API answers the paths of openapi.yaml, but /docs, which web serves.
+// An API serves the paths of openapi.yaml except /docs, which web serves.
 type API struct {
 	cfg       Config
 	echo      *echo.Echo
 	bootstrap *[32]byte // hash of the bootstrap key
 	types     problemTypes
 	spec      document
-	// checkRoute and checkGate are those of POST /v1/check, which is answered
-	// without the router.
+	// checkRoute and checkGate belong to POST /v1/check, which bypasses the router.
 	checkRoute route
 	checkGate  *gate
-	turned     atomic.Int64 // when the log last named a tenant whose check was turned away, in ns since the epoch
+	turned     atomic.Int64 // when the log last had a tenant whose check was overloaded, in ns since the epoch
 }
 
 // New makes an API.
@@ -119,7 +117,7 @@ func New(cfg Config) *API {
 	a.echo.HTTPErrorHandler = a.fail
 	for _, r := range a.routes() {
 		if r.path == CheckPath {
-			// ServeHTTP answers this path; the router has it for the other methods on it.
+			// ServeHTTP serves this path. The router serves other methods on it.
 			a.checkRoute, a.checkGate = r, newGate(r.action)
 			a.echo.Add(r.method, r.path, func(c echo.Context) error { a.serveCheck(c.Response(), c.Request()); return nil })
 			continue
@@ -133,7 +131,7 @@ func New(cfg Config) *API {
 	return a
 }
 
-// Serves reports whether a path is the API's; the others are web's.
+// Serves reports whether the API serves a path. web serves the others.
 func Serves(path string) bool {
 	switch path {
 	case "/v1", "/healthz", "/livez", "/readyz", "/metrics", "/openapi.yaml":
@@ -142,7 +140,7 @@ func Serves(path string) bool {
 	return strings.HasPrefix(path, "/v1/")
 }
 
-// connectionAddress is the host of the connection's other end.
+// connectionAddress returns the address of the client of a connection.
 func connectionAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

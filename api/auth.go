@@ -20,14 +20,14 @@ const (
 	tenantKey   = "tenant_key"
 )
 
-// A caller is whoever a request's key belongs to, with the world in which the
-// key was found: one request sees one snapshot.
+// A caller is the key of a request, with the snapshot that has the key. A request uses
+// one snapshot.
 type caller struct {
 	world *snapshot.Snapshot
 	key   *snapshot.Key
 }
 
-// tenant is the caller's own tenant; nil for the operator.
+// tenant returns the caller's own tenant, or nil for the operator.
 func (c caller) tenant() *enforcement.Subject { return c.key.Subject }
 
 // is reports whether ref names the caller's own tenant.
@@ -36,7 +36,7 @@ func (c caller) is(ref string) bool {
 	return t != nil && (ref == t.Tenant || ref == t.TenantID)
 }
 
-// actor is the caller in the audit log.
+// actor returns the caller for the audit log.
 func (c caller) actor() audit.Actor {
 	kind := tenantKey
 	if c.key.Operator {
@@ -45,20 +45,20 @@ func (c caller) actor() audit.Actor {
 	return audit.Actor{Kind: kind, ID: c.key.ID, Name: c.key.Name}
 }
 
-// bootstrapKey is what the bootstrap key may do: everything.
+// bootstrapKey is the bootstrap key, which has every scope.
 var bootstrapKey = func() *snapshot.Key {
 	all, _ := snapshot.ScopesOf([]tenants.Scope{tenants.ScopeCheck, tenants.ScopeManage})
 	return &snapshot.Key{ID: "bootstrap", Name: "bootstrap key", Operator: true, Scopes: all}
 }()
 
-// errUnauthenticated is the same whatever is wrong with a key.
+// errUnauthenticated is the same for every fault of a key.
 var errUnauthenticated = problem.New(problem.Unauthenticated, "a valid API key is needed, as Authorization: Bearer hg_…")
 
-// errForeign is the same for every other tenant, real or not.
+// errForeign is the same for every other tenant, whether it exists or not.
 var errForeign = problem.New(problem.Forbidden, "this key reaches only its own tenant")
 
-// authenticate finds the caller in the snapshot. A token of the wrong form is
-// refused without looking; no database is asked in any case.
+// authenticate finds the caller in the snapshot. It rejects a token of the wrong form
+// without a lookup. It never queries a database.
 func (a *API) authenticate(r *http.Request) (caller, error) {
 	var world *snapshot.Snapshot
 	if a.cfg.Snapshot != nil {
@@ -90,11 +90,10 @@ func (a *API) authenticate(r *http.Request) (caller, error) {
 	return caller{}, errUnauthenticated
 }
 
-// maxToken bounds what is hashed of an Authorization header: the longest
-// bootstrap key.
+// maxToken bounds the length of a token: that of the longest bootstrap key.
 const maxToken = 128
 
-// bearer takes the token out of the one Authorization header.
+// bearer returns the token of the Authorization header.
 func bearer(headers []string) (string, bool) {
 	const scheme = "Bearer "
 	if len(headers) != 1 || len(headers[0]) <= len(scheme) || !strings.EqualFold(headers[0][:len(scheme)], scheme) {
@@ -104,19 +103,19 @@ func bearer(headers []string) (string, bool) {
 	return token, len(token) <= maxToken
 }
 
-// A gate is accounts.Authorize for one action, asked of every key that can be:
-// a check builds no Principal.
+// A gate has the result of accounts.Authorize for one action and for every possible
+// key, so that a check builds no Principal.
 type gate struct {
-	// open: nobody is asked for a key.
+	// open is set if the action needs no key.
 	open bool
-	// refused tells by operator or tenant, and by set of scopes, what such a key
-	// is answered; nil: it may.
+	// refused has the error for a key, by operator or tenant and by set of scopes. nil
+	// allows the action.
 	refused [2][8]error
-	// writes: a tenant's key needs manage.
+	// writes is set if a tenant's key needs the scope manage.
 	writes bool
 }
 
-// newGate asks the table about an action.
+// newGate returns the gate of an action.
 func newGate(action accounts.Action) *gate {
 	g := &gate{open: accounts.Authorize(accounts.Principal{}, action) == nil}
 	words := []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead, tenants.ScopeManage}
@@ -137,8 +136,8 @@ func newGate(action accounts.Action) *gate {
 	return g
 }
 
-// authorize says whether a caller may call a route: by the table, then by the
-// tenant that the path names; "" if it names none.
+// authorize returns an error if a caller must not call a route. ref is the tenant in the
+// path, or "".
 func (g *gate) authorize(c caller, ref string) error {
 	kind := 0
 	if !c.key.Operator {
@@ -158,8 +157,7 @@ func (g *gate) authorize(c caller, ref string) error {
 	return nil
 }
 
-// subject finds the tenant that a check is about. An empty ref is a tenant
-// key's own tenant.
+// subject returns the tenant of a check. An empty ref is the own tenant of a tenant key.
 func (c caller) subject(ref string) (*enforcement.Subject, error) {
 	if own := c.tenant(); own != nil {
 		if ref == "" || c.is(ref) {
@@ -176,7 +174,7 @@ func (c caller) subject(ref string) (*enforcement.Subject, error) {
 
 type callerKey struct{}
 
-// callerOf gives the caller of a management request.
+// callerOf returns the caller of a management request.
 func callerOf(ctx context.Context) caller {
 	c, _ := ctx.Value(callerKey{}).(caller)
 	return c

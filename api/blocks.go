@@ -78,9 +78,5 @@ func (a *API) GetBlock(ctx context.Context, r GetBlockRequestObject) (GetBlockRe
 
 // DeleteBlock is DELETE /v1/tenants/{tenant}/blocks/{block}.
 func (a *API) DeleteBlock(ctx context.Context, r DeleteBlockRequestObject) (DeleteBlockResponseObject, error) {
-	if err := a.cfg.Exceptions.DeleteBlock(ctx, r.Tenant, r.Block.String()); err != nil {
-		return nil, err
-	}
-	a.cfg.Changed(ctx)
-	return DeleteBlock204Response{}, nil
+	return DeleteBlock204Response{}, a.changed(ctx, a.cfg.Exceptions.DeleteBlock(ctx, r.Tenant, r.Block.String()))
 }

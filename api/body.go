@@ -12,11 +12,11 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// How large bodies may be.
+// The maximum sizes of bodies.
 const (
 	maxBody  = 64 << 10
 	maxBatch = 1 << 20
-	maxPlan  = plans.MaxBytes // where the body is a plan's document
+	maxPlan  = plans.MaxBytes // of a body with the document of a plan
 )
 
 // MaxBody is the maximum size of any body, in bytes.
@@ -34,7 +34,7 @@ func readBody(b *bytes.Buffer, r *http.Request, limit int64) error {
 		b.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
 	body := io.Reader(r.Body)
-	if r.ContentLength < 0 { // else the server reads no more than was announced
+	if r.ContentLength < 0 { // otherwise the server reads at most ContentLength
 		body = io.LimitReader(body, limit+1)
 	}
 	n, err := b.ReadFrom(body)
@@ -59,7 +59,7 @@ func tooLarge(limit int64) error {
 	return problem.New(problem.TooLarge, "the body has more than %d bytes", limit)
 }
 
-// checkMediaType takes application/json, in UTF-8, not compressed.
+// checkMediaType accepts uncompressed application/json in UTF-8.
 func checkMediaType(h http.Header) error {
 	if coding := h["Content-Encoding"]; len(coding) > 0 && (len(coding) > 1 || !strings.EqualFold(coding[0], "identity")) {
 		return problem.New(problem.Unsupported, "the body must not be compressed")

@@ -11,11 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// conform holds a management body against the generated type that
-// encoding/json will decode it into, since that would take members that are
-// unknown, misspelt in case, duplicate or null. What does not fit is Malformed;
-// a member that is empty to mean its default is Invalid, as that is said by
-// leaving it out.
+// conform checks a management body against the generated type. encoding/json would
+// accept members that are unknown, duplicate or null, or that differ in case; these are
+// Malformed. An empty member is Invalid: clients leave out a member for its default.
 func conform(body []byte, t reflect.Type) error {
 	var f problem.Fields
 	var d strictjson.Decoder
@@ -29,7 +27,7 @@ func conform(body []byte, t reflect.Type) error {
 
 var (
 	typeTime = reflect.TypeFor[time.Time]()
-	// A number that is kept as its digits: its decimals are counted.
+	// typeNumber is a number with all its digits.
 	typeNumber = reflect.TypeFor[json.Number]()
 	typeRaw    = reflect.TypeFor[json.RawMessage]()
 )
@@ -98,12 +96,12 @@ func conformStruct(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
 	}
 }
 
-// emptyNext reports whether the next value is the zero value by which the type
-// says that a member was left out.
+// emptyNext reports whether the next value is the zero value, which stands for a missing
+// member.
 func emptyNext(d *strictjson.Decoder, t reflect.Type) bool {
 	next := d.Rest()
 	if t == typeNumber {
-		return false // the service judges 0 as any other number
+		return false // the service validates 0 like any other number
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -130,9 +128,9 @@ func tag(f reflect.StructField) (name string, optional bool) {
 
 const notInstant = "must be an instant of RFC 3339 from 1970 to 9999, like 2026-11-21T09:00:00Z"
 
-// instantForm reports whether s is an instant that is taken. time.Parse alone
-// takes a comma for the point, hours of one digit and offsets of a day; and the
-// year 1 is where Go's zero lies, which would mean that none was given.
+// instantForm reports whether s is a valid instant. time.Parse also accepts a comma,
+// hours with one digit and offsets of a day. The year 1 is Go's zero time, which stands
+// for a missing instant.
 func instantForm(s string) bool {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil || s[13] != ':' || strings.Contains(s, ",") {

@@ -1,17 +1,14 @@
-// Package api is the REST API: what openapi.yaml says, over echo.
+// Package api serves the REST API of openapi.yaml over echo.
 //
-// A request comes in at API.ServeHTTP and finds its row in the route table
-// (routes.go), which says who may call it. Authentication asks the snapshot
-// (auth.go), never a database. POST /v1/check and its batch are decided by an
-// enforcement.Decider (check.go, batch.go) and written by appending
-// (decision.go, headers.go). All else goes through the generated strict server:
-// management and exceptions call the services (tenants.go, keys.go, plans.go,
-// overrides.go, lists.go, blocks.go, reset.go, audit.go), explain.go asks the
-// Decider why, and analytics.go and refusals.go what was counted. Every error
-// leaves through one table (problems.go).
+// A request enters at API.ServeHTTP. Its row in the route table (routes.go) has the
+// action that authorizes it. Authentication uses the snapshot (auth.go), never a
+// database. An enforcement.Decider decides POST /v1/check and batches (check.go,
+// batch.go); decision.go and headers.go write the answers. All other operations use the
+// generated strict server and call the services. explain.go explains a check, and
+// analytics.go and refusals.go read the counts. problems.go writes every error.
 //
-// The package translates and decides nothing: it refuses to know SQL, counters
-// and what a plan may say.
+// The package translates requests and answers. It contains no SQL, no counters, and no
+// rules of plans.
 package api
 
 //go:generate go tool -modfile=../tools/go.mod oapi-codegen -config oapi-codegen.yaml ../openapi.yaml

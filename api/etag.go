@@ -7,11 +7,11 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// etag is the entity tag of a revision.
+// etag returns the entity tag of a revision.
 func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
 // matches reports whether a list of entity tags names tag, or is *. Weak tags
-// match only when weak comparison is asked for (RFC 9110 section 13.1).
+// match only with weak (RFC 9110 section 13.1).
 func matches(headers []string, tag string, weak bool) bool {
 	for _, h := range headers {
 		for part := range strings.SplitSeq(h, ",") {
@@ -27,10 +27,10 @@ func matches(headers []string, tag string, weak bool) bool {
 	return false
 }
 
-// ifMatch holds the If-Match of a write against the revision in force.
+// ifMatch returns an error if the If-Match of a write does not match the revision.
 func ifMatch(header string, revision int64) error {
 	if !matches([]string{header}, etag(revision), false) {
-		return problem.New(problem.Stale, "it was changed since it was read: the ETag is now %s", etag(revision))
+		return problem.New(problem.Stale, "the object changed after you read it: its ETag is now %s", etag(revision))
 	}
 	return nil
 }

@@ -10,28 +10,27 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Readiness is how a node is. It is ready when every check is OK.
+// Readiness is the state of a node. The node is ready if every check is OK.
 type Readiness struct {
 	Checks []ReadyCheck
-	// Degraded: the shared limiter is away, and failure modes answer.
+	// Degraded is set if the shared limiter is unavailable and failure modes decide.
 	Degraded bool
-	// Revision of the snapshot in force, and how long ago it was last known to
-	// be current.
+	// Revision is that of the snapshot in force. Age is the time since the snapshot was
+	// last known to be current.
 	Revision int64
 	Age      time.Duration
-	// Warnings for an operator to look at: Redis may evict, a plan that does not
-	// compile.
+	// Warnings are for the operator: Redis may evict keys, a plan does not compile.
 	Warnings []string
 }
 
-// A ReadyCheck is one thing that readiness is made of.
+// A ReadyCheck is one condition of readiness. Detail says what is wrong.
 type ReadyCheck struct {
-	Name   string
-	OK     bool
-	Detail string // what is wrong
+	Name   string `json:"name"`
+	OK     bool   `json:"ok"`
+	Detail string `json:"detail,omitempty"`
 }
 
-// Ready reports whether traffic should come here.
+// Ready reports whether the node should get traffic.
 func (r Readiness) Ready() bool {
 	for _, c := range r.Checks {
 		if !c.OK {
@@ -48,10 +47,10 @@ func (a *API) ready(context.Context) Readiness {
 			return Readiness{Checks: []ReadyCheck{{Name: "snapshot", OK: true}}, Revision: s.Revision()}
 		}
 	}
-	return Readiness{Checks: []ReadyCheck{{Name: "snapshot", Detail: "none is loaded yet"}}}
+	return Readiness{Checks: []ReadyCheck{{Name: "snapshot", Detail: "no snapshot is loaded yet"}}}
 }
 
-// alive is GET /livez and /healthz. It looks at no dependency.
+// alive is GET /livez and /healthz. It checks no dependency.
 func (a *API) alive(c echo.Context) error {
 	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.Blob(http.StatusOK, "application/json", []byte(`{"status":"ok"}`))
@@ -60,15 +59,9 @@ func (a *API) alive(c echo.Context) error {
 type wireReadiness struct {
 	Status   string        `json:"status"`
 	Degraded bool          `json:"degraded"`
-	Checks   []wireCheck   `json:"checks,omitempty"`
+	Checks   []ReadyCheck  `json:"checks,omitempty"`
 	Snapshot *wireSnapshot `json:"snapshot,omitempty"`
 	Warnings *[]string     `json:"warnings,omitempty"`
-}
-
-type wireCheck struct {
-	Name   string `json:"name"`
-	OK     bool   `json:"ok"`
-	Detail string `json:"detail,omitempty"`
 }
 
 type wireSnapshot struct {
@@ -91,9 +84,7 @@ func (a *API) readyz(c echo.Context) error {
 		out.Status, status = "not_ready", http.StatusServiceUnavailable
 	}
 	if verbose {
-		for _, check := range r.Checks {
-			out.Checks = append(out.Checks, wireCheck(check))
-		}
+		out.Checks = r.Checks
 		warnings := append([]string{}, r.Warnings...)
 		out.Snapshot, out.Warnings = &wireSnapshot{r.Revision, r.Age.Milliseconds()}, &warnings
 	}
@@ -105,7 +96,7 @@ func (a *API) readyz(c echo.Context) error {
 // metrics is GET /metrics.
 func (a *API) metrics(c echo.Context) error {
 	if a.cfg.Metrics == nil {
-		return problem.New(problem.NotFound, "there is nothing at this address")
+		return problem.New(problem.NotFound, "this address does not exist")
 	}
 	a.cfg.Metrics.ServeHTTP(c.Response(), c.Request())
 	return nil

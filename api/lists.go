@@ -47,9 +47,5 @@ func (a *API) GetEntry(ctx context.Context, r GetEntryRequestObject) (GetEntryRe
 
 // DeleteEntry is DELETE /v1/tenants/{tenant}/lists/{entry}.
 func (a *API) DeleteEntry(ctx context.Context, r DeleteEntryRequestObject) (DeleteEntryResponseObject, error) {
-	if err := a.cfg.Exceptions.DeleteEntry(ctx, r.Tenant, r.Entry.String()); err != nil {
-		return nil, err
-	}
-	a.cfg.Changed(ctx)
-	return DeleteEntry204Response{}, nil
+	return DeleteEntry204Response{}, a.changed(ctx, a.cfg.Exceptions.DeleteEntry(ctx, r.Tenant, r.Entry.String()))
 }

@@ -19,20 +19,18 @@ const codeOverloaded = "overloaded"
 // errOverloaded answers a batch for which the queue has no room.
 var errOverloaded = &problem.Problem{
 	Kind: problem.Unavailable, Code: codeOverloaded,
-	Message: "more checks wait on this node than it serves soon; this one was not decided, and nothing was charged",
+	Message: "too many checks wait on this node; this check was not decided, and nothing was charged",
 }
 
-// checksPerSlot is how many checks of a batch weigh as much as one check of
-// its own: a batch shares the cost of its HTTP request, and its charges go to
-// the limiter in few calls.
+// checksPerSlot is the number of checks of a batch that have the weight of one single
+// check. A batch is one HTTP request, and its charges need few calls of the limiter.
 const checksPerSlot = 8
 
 // batchWeight is the weight of a batch for admission.Gate.
 func batchWeight(checks int) int { return (checks + checksPerSlot - 1) / checksPerSlot }
 
-// admit waits until a check or batch of a tenant may be served. An error is
-// errOverloaded. If the client has gone while it waited, admit ends the
-// request: no answer can reach the client.
+// admit waits for a slot for a check or a batch of a tenant. Its error is errOverloaded.
+// If the client closed the connection, admit aborts the request.
 func (a *API) admit(ctx context.Context, s *enforcement.Subject, weight int) error {
 	err := a.cfg.Admission.Enter(ctx, s.Number, weight)
 	switch {
@@ -48,14 +46,12 @@ func (a *API) admit(ctx context.Context, s *enforcement.Subject, weight int) err
 	return errOverloaded
 }
 
-// overloadedRetry returns retry_after_ms of an overloaded answer: 1 s on average,
-// spread so that callers do not return together. Retry-After is then 1 or 2
-// seconds, each for half of the answers.
+// overloadedRetry returns retry_after_ms of an overloaded answer: 1 s on average, at
+// random so that callers do not retry together. Retry-After is 1 or 2 seconds.
 func overloadedRetry() int64 { return 501 + rand.Int64N(1000) }
 
-// overloaded is the answer to a check for which the queue has no room. It is
-// no decision of the engine: it is not recorded, and GET /v1/explain does not
-// find it.
+// overloaded sets the answer to a check for which the queue has no room. The engine does
+// not decide it, the recorder does not count it, and GET /v1/explain does not find it.
 func overloaded(d *enforcement.Decision, s *enforcement.Subject, c *enforcement.Check) {
 	*d = enforcement.Decision{
 		ID: uuidV7(), Subject: s, Check: c,
@@ -63,7 +59,7 @@ func overloaded(d *enforcement.Decision, s *enforcement.Subject, c *enforcement.
 	}
 }
 
-// retryAfterOf is the value of Retry-After for a problem of kind Unavailable.
+// retryAfterOf returns Retry-After for a problem of kind Unavailable.
 func retryAfterOf(p *problem.Problem) string {
 	if p.Code == codeOverloaded {
 		return strconv.FormatInt(seconds(overloadedRetry()), 10)

@@ -157,11 +157,7 @@ func (a *API) GetOverride(ctx context.Context, r GetOverrideRequestObject) (GetO
 
 // DeleteOverride is DELETE /v1/tenants/{tenant}/overrides/{override}.
 func (a *API) DeleteOverride(ctx context.Context, r DeleteOverrideRequestObject) (DeleteOverrideResponseObject, error) {
-	if err := a.cfg.Exceptions.DeleteOverride(ctx, r.Tenant, r.Override.String()); err != nil {
-		return nil, err
-	}
-	a.cfg.Changed(ctx)
-	return DeleteOverride204Response{}, nil
+	return DeleteOverride204Response{}, a.changed(ctx, a.cfg.Exceptions.DeleteOverride(ctx, r.Tenant, r.Override.String()))
 }
 
 // utcOrZero returns t in UTC. A zero time stays zero.

@@ -128,6 +128,14 @@ func written[T, U any](ctx context.Context, a *API, show func(T) (U, error)) fun
 	})
 }
 
+// changed loads the change of a write without a result on this node.
+func (a *API) changed(ctx context.Context, err error) error {
+	if err == nil {
+		a.cfg.Changed(ctx)
+	}
+	return err
+}
+
 // filters returns the query parameters that filter a listing, as pairs of name and
 // value, without the empty ones.
 func filters(pairs ...string) url.Values {

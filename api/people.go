@@ -97,11 +97,7 @@ func (a *API) changePerson(ctx context.Context, tenantID, id, match string, to A
 
 // removePerson deletes one of the people of a tenant, or of the operator ("").
 func (a *API) removePerson(ctx context.Context, tenantID, id string) error {
-	if err := a.cfg.People.Remove(ctx, callerOf(ctx).principal(), tenantID, id); err != nil {
-		return err
-	}
-	a.cfg.Changed(ctx)
-	return nil
+	return a.changed(ctx, a.cfg.People.Remove(ctx, callerOf(ctx).principal(), tenantID, id))
 }
 
 // ListPeople is GET /v1/people.

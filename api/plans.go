@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
@@ -63,11 +62,7 @@ func (a *API) DeletePlan(ctx context.Context, r DeletePlanRequestObject) (Delete
 	if err := ifMatch(r.Params.IfMatch, p.Revision); err != nil {
 		return nil, err
 	}
-	if err := a.cfg.Plans.DeletePlan(ctx, p.ID, p.Revision); err != nil {
-		return nil, err
-	}
-	a.cfg.Changed(ctx)
-	return DeletePlan204Response{}, nil
+	return DeletePlan204Response{}, a.changed(ctx, a.cfg.Plans.DeletePlan(ctx, p.ID, p.Revision))
 }
 
 // GetDraft is GET /v1/plans/{plan}/draft.
@@ -139,35 +134,23 @@ func showChanges(d plans.Diff) ([]Change, error) {
 			changes = append(changes, c)
 		}
 	}
-	whole := func(list []plans.Policy, set func(c *Change, policy json.RawMessage)) error {
-		documents, err := policyDocuments(list)
-		for i := range documents {
-			c := Change{Pointer: "/policies/" + list[i].Slug}
-			set(&c, documents[i])
-			changes = append(changes, c)
-		}
-		return err
-	}
 	note("", d.Fields)
 	for _, p := range d.Changed {
 		note("/policies/"+p.Slug, p.Fields)
 	}
-	if err := whole(d.Added, func(c *Change, p json.RawMessage) { c.Kind, c.After = ChangeKindAdded, p }); err != nil {
-		return nil, err
-	}
-	err := whole(d.Removed, func(c *Change, p json.RawMessage) { c.Kind, c.Before = ChangeKindRemoved, p })
-	return changes, err
-}
-
-// policyDocuments returns the JSON form of policies.
-func policyDocuments(list []plans.Policy) ([]json.RawMessage, error) {
-	out := make([]json.RawMessage, len(list))
-	for i, p := range list {
+	for _, p := range d.Added {
 		text, err := enforcement.MarshalJSON(p)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = text
+		changes = append(changes, Change{Pointer: "/policies/" + p.Slug, Kind: ChangeKindAdded, After: text})
 	}
-	return out, nil
+	for _, p := range d.Removed {
+		text, err := enforcement.MarshalJSON(p)
+		if err != nil {
+			return nil, err
+		}
+		changes = append(changes, Change{Pointer: "/policies/" + p.Slug, Kind: ChangeKindRemoved, Before: text})
+	}
+	return changes, nil
 }

@@ -14,8 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// kindTypes is the one table from a kind of problem to its type in
-// problem.Catalogue, which has title and status.
+// kindTypes maps the kind of a problem to the name of its type in problem.Catalogue.
 var kindTypes = map[problem.Kind]string{
 	problem.Internal:        "internal-error",
 	problem.Malformed:       "malformed-request",
@@ -32,16 +31,16 @@ var kindTypes = map[problem.Kind]string{
 	problem.Unavailable:     "unavailable",
 }
 
-// quotaExceeded is the one registered type; the others are pages of ours.
+// quotaExceeded is a registered type. The other types are pages of Headgate.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// A problemType is a type with its URI made.
+// A problemType is a type with its URI.
 type problemType struct {
 	uri, title string
 	status     int
 }
 
-// problemTypes by name, and by kind for speed.
+// problemTypes are the types by name.
 type problemTypes struct {
 	byName map[string]problemType
 }
@@ -54,7 +53,7 @@ func newProblemTypes(publicURL string) problemTypes {
 	return t
 }
 
-// of returns the type of a problem: that of its kind, but for errOverloaded.
+// of returns the type of a problem: that of its kind, except for errOverloaded.
 func (t problemTypes) of(p *problem.Problem) problemType {
 	if p.Code == codeOverloaded {
 		return t.byName[codeOverloaded]
@@ -62,8 +61,8 @@ func (t problemTypes) of(p *problem.Problem) problemType {
 	return t.byName[kindTypes[p.Kind]]
 }
 
-// asProblem gives the problem in err's chain; what has none is internal, but for
-// echo's own errors and a deadline of ours.
+// asProblem returns the problem of an error. An error without one is Internal, except
+// for errors of echo and exceeded deadlines.
 func asProblem(err error) *problem.Problem {
 	var p *problem.Problem
 	if errors.As(err, &p) {
@@ -74,33 +73,33 @@ func asProblem(err error) *problem.Problem {
 		return fromEcho(h)
 	}
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return &problem.Problem{Kind: problem.Unavailable, Message: "this took too long", Cause: err}
+		return &problem.Problem{Kind: problem.Unavailable, Message: "the operation timed out", Cause: err}
 	}
 	return &problem.Problem{Kind: problem.Internal, Message: "internal error", Cause: err}
 }
 
-// pathIDs are the parts of paths that have a form of their own.
+// pathIDs are the parameters of paths that have a format.
 var pathIDs = []string{"key", "version", "override", "entry", "block", "member", "person"}
 
-// fromEcho turns what the router and the generated binder say into a problem.
+// fromEcho returns an error of the router or the generated binder as a problem.
 func fromEcho(h *echo.HTTPError) *problem.Problem {
 	text := fmt.Sprint(h.Message)
 	switch h.Code {
 	case http.StatusNotFound:
-		return problem.New(problem.NotFound, "there is nothing at this address")
+		return problem.New(problem.NotFound, "this address does not exist")
 	case http.StatusMethodNotAllowed:
-		return problem.New(problem.NotAllowed, "this address does not answer to this method")
+		return problem.New(problem.NotAllowed, "this address does not support this method")
 	case http.StatusBadRequest:
 		name, _, named := strings.Cut(strings.TrimPrefix(text, "Invalid format for parameter "), ":")
 		switch {
-		case named && name == "decision": // a part of the path, as the next
+		case named && name == "decision": // a parameter of the path
 			return errNotKept
 		case named && slices.Contains(pathIDs, name):
-			return problem.New(problem.NotFound, "there is nothing at this address")
+			return problem.New(problem.NotFound, "this address does not exist")
 		case named:
 			return &problem.Problem{
 				Kind: problem.Malformed, Message: "a parameter cannot be read",
-				Fields: []problem.Field{{Pointer: name, Message: "is not of the form that it must have"}}, Cause: h,
+				Fields: []problem.Field{{Pointer: name, Message: "has the wrong format"}}, Cause: h,
 			}
 		}
 		return &problem.Problem{Kind: problem.Malformed, Message: "the request cannot be read", Cause: h}
@@ -108,7 +107,7 @@ func fromEcho(h *echo.HTTPError) *problem.Problem {
 	return &problem.Problem{Kind: problem.Internal, Message: "internal error", Cause: h}
 }
 
-// fail answers an error. It is echo's error handler.
+// fail writes the answer for an error. It is echo's error handler.
 func (a *API) fail(err error, c echo.Context) {
 	p := asProblem(err)
 	if p.Kind == problem.Internal || p.Kind == problem.Unavailable && p.Cause != nil {
@@ -126,7 +125,7 @@ func (a *API) fail(err error, c echo.Context) {
 	case problem.Unavailable:
 		h.Set("Retry-After", retryAfterOf(p))
 	case problem.TooLarge:
-		h.Set("Connection", "close") // the rest of the body is not worth reading
+		h.Set("Connection", "close") // the rest of the body is not read
 	case problem.NotAllowed:
 		if allow, ok := c.Get(echo.ContextKeyHeaderAllow).(string); ok {
 			h.Set("Allow", allow)
@@ -142,7 +141,8 @@ func (a *API) fail(err error, c echo.Context) {
 	}
 }
 
-// appendProblem writes a problem; its pointers get a prefix (of a batch's item).
+// appendProblem appends a problem. prefix, which is for an item of a batch, precedes its
+// pointers.
 func (a *API) appendProblem(b []byte, p *problem.Problem, id, prefix string) []byte {
 	t := a.types.of(p)
 	message, code, fields := p.Message, p.Code, p.Fields
@@ -194,8 +194,7 @@ func faultsOf(fields []problem.Field) []Fault {
 	return out
 }
 
-// under puts a prefix before the pointers of an Invalid problem: what a service
-// says of a document, said of the body that held it.
+// under adds a prefix to the pointers of a problem, for a document inside a body.
 func under(prefix string, err error) error {
 	var p *problem.Problem
 	if !errors.As(err, &p) || len(p.Fields) == 0 {

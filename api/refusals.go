@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// showRefusal is a kept refusal on the wire, without its explanation.
+// showRefusal returns a stored denial in its wire format, without its explanation.
 func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
 	out := RecentRefusal{
 		DecisionId: r.ID, At: r.At.UTC(), Tenant: r.TenantSlug, Plan: r.Plan, PlanVersion: r.PlanVersion, Route: r.Route,
@@ -24,7 +24,7 @@ func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
 	return out, nil
 }
 
-// showRetry is a retry time on the wire: null when waiting cannot help.
+// showRetry returns a retry time in its wire format: null if waiting does not help.
 func showRetry(ms int64) RetryAfter {
 	if ms == enforcement.Never {
 		return nil
@@ -32,7 +32,7 @@ func showRetry(ms int64) RetryAfter {
 	return &ms
 }
 
-// showKept is a kept refusal with its explanation of that moment.
+// showKept returns a stored denial with its explanation.
 func showKept(r metrics.Refusal) (KeptRefusal, error) {
 	s, err := showRefusal(r)
 	out := KeptRefusal{

@@ -45,10 +45,42 @@ func (r *route) maxBody() int64 {
 // document that a client sends by mistake is not silently ignored.
 type nothing struct{}
 
-var paging = names("limit cursor")
+func row(method string) func(path, operation string, action accounts.Action, handler echo.HandlerFunc) route {
+	return func(path, operation string, action accounts.Action, handler echo.HandlerFunc) route {
+		return route{method: method, path: path, operation: operation, action: action, handler: handler}
+	}
+}
 
-// names returns the words of a text.
-func names(text string) []string { return strings.Fields(text) }
+var get, post, put, del = row(http.MethodGet), row(http.MethodPost), row(http.MethodPut), row(http.MethodDelete)
+
+// params returns the row with query parameters, separated by spaces.
+func (r route) params(names string) route {
+	r.query = strings.Fields(names)
+	return r
+}
+
+// json returns the row with a JSON body.
+func (r route) json(body reflect.Type) route {
+	r.body = body
+	return r
+}
+
+func (r route) optionalJSON(body reflect.Type) route {
+	r.body, r.bodyOptional = body, true
+	return r
+}
+
+// conditional returns the row with a required If-Match.
+func (r route) conditional() route {
+	r.ifMatch = true
+	return r
+}
+
+// decides returns the row with a handler that decides.
+func (r route) decides(h func(http.ResponseWriter, *http.Request, caller) error) route {
+	r.decide = h
+	return r
+}
 
 // body returns the type of a JSON body.
 func body[T any]() reflect.Type { return reflect.TypeFor[T]() }
@@ -81,257 +113,93 @@ func Routes() []Row {
 
 // routes returns the route table. Tests compare it with openapi.yaml.
 func (a *API) routes() []route {
-	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	g := ServerInterfaceWrapper{Handler: NewStrictHandler(a, nil)}
 	exceptions := needs(a.cfg.Exceptions != nil, "this node does not manage overrides, lists and blocks")
 	people := needs(a.cfg.People != nil, "this node does not manage people")
 	usage := needs(a.cfg.Usage != nil, "this node does not show usage or reset counters")
 	return []route{
-		{method: post, path: "/v1/check", operation: "check", action: accounts.Check, query: names("deny_status")}, // serveCheck
-		{
-			method: post, path: "/v1/check/batch", operation: "checkBatch", action: accounts.Check,
-			decide: a.checkBatch, query: names("deny_status"),
-		},
-		{method: post, path: "/v1/explain", operation: "explain", action: accounts.TenantRead, decide: a.explain},
-		{method: get, path: "/v1/explain/:decision", operation: "getExplanation", action: accounts.TenantRead, handler: g.GetExplanation},
-		{method: post, path: "/v1/simulate", operation: "simulate", action: accounts.Simulate, handler: a.simulate},
+		post("/v1/check", "check", accounts.Check, nil).params("deny_status"), // answered by serveCheck
+		post("/v1/check/batch", "checkBatch", accounts.Check, nil).decides(a.checkBatch).params("deny_status"),
+		post("/v1/explain", "explain", accounts.TenantRead, nil).decides(a.explain),
+		get("/v1/explain/:decision", "getExplanation", accounts.TenantRead, g.GetExplanation),
+		post("/v1/simulate", "simulate", accounts.Simulate, a.simulate),
 
-		{
-			method: get, path: "/v1/tenants", operation: "listTenants", action: accounts.TenantsList,
-			handler: g.ListTenants, query: names("q status plan limit cursor"),
-		},
-		{
-			method: post, path: "/v1/tenants", operation: "createTenant", action: accounts.TenantWrite,
-			handler: g.CreateTenant, body: body[NewTenant](),
-		},
-		{method: get, path: "/v1/tenants/:tenant", operation: "getTenant", action: accounts.TenantRead, handler: g.GetTenant},
-		{
-			method: put, path: "/v1/tenants/:tenant", operation: "updateTenant", action: accounts.TenantWrite,
-			handler: g.UpdateTenant, body: body[TenantDocument](), ifMatch: true,
-		},
-		{
-			method: del, path: "/v1/tenants/:tenant", operation: "deleteTenant", action: accounts.TenantWrite,
-			handler: g.DeleteTenant, ifMatch: true,
-		},
+		get("/v1/tenants", "listTenants", accounts.TenantsList, g.ListTenants).params("q status plan limit cursor"),
+		post("/v1/tenants", "createTenant", accounts.TenantWrite, g.CreateTenant).json(body[NewTenant]()),
+		get("/v1/tenants/:tenant", "getTenant", accounts.TenantRead, g.GetTenant),
+		put("/v1/tenants/:tenant", "updateTenant", accounts.TenantWrite, g.UpdateTenant).json(body[TenantDocument]()).conditional(),
+		del("/v1/tenants/:tenant", "deleteTenant", accounts.TenantWrite, g.DeleteTenant).conditional(),
 
-		{
-			method: get, path: "/v1/tenants/:tenant/keys", operation: "listKeys", action: accounts.KeysRead,
-			handler: g.ListKeys, query: paging,
-		},
-		{
-			method: post, path: "/v1/tenants/:tenant/keys", operation: "createKey", action: accounts.KeysWrite,
-			handler: g.CreateKey, body: body[NewKey](),
-		},
-		{method: get, path: "/v1/tenants/:tenant/keys/:key", operation: "getKey", action: accounts.KeysRead, handler: g.GetKey},
-		{method: del, path: "/v1/tenants/:tenant/keys/:key", operation: "revokeKey", action: accounts.KeysWrite, handler: g.RevokeKey},
-		{
-			method: post, path: "/v1/tenants/:tenant/keys/:key/rotate", operation: "rotateKey", action: accounts.KeysWrite,
-			handler: g.RotateKey, body: body[RotateKey](), bodyOptional: true,
-		},
+		get("/v1/tenants/:tenant/keys", "listKeys", accounts.KeysRead, g.ListKeys).params("limit cursor"),
+		post("/v1/tenants/:tenant/keys", "createKey", accounts.KeysWrite, g.CreateKey).json(body[NewKey]()),
+		get("/v1/tenants/:tenant/keys/:key", "getKey", accounts.KeysRead, g.GetKey),
+		del("/v1/tenants/:tenant/keys/:key", "revokeKey", accounts.KeysWrite, g.RevokeKey),
+		post("/v1/tenants/:tenant/keys/:key/rotate", "rotateKey", accounts.KeysWrite, g.RotateKey).optionalJSON(body[RotateKey]()),
 
-		{
-			method: get, path: "/v1/tenants/:tenant/overrides", operation: "listOverrides", action: accounts.TenantRead,
-			handler: exceptions(g.ListOverrides), query: names("policy limit cursor"),
-		},
-		{
-			method: post, path: "/v1/tenants/:tenant/overrides", operation: "createOverride", action: accounts.ExceptionsWrite,
-			handler: exceptions(g.CreateOverride), body: body[NewOverride](),
-		},
-		{
-			method: get, path: "/v1/tenants/:tenant/overrides/:override", operation: "getOverride", action: accounts.TenantRead,
-			handler: exceptions(g.GetOverride),
-		},
-		{
-			method: del, path: "/v1/tenants/:tenant/overrides/:override", operation: "deleteOverride", action: accounts.ExceptionsWrite,
-			handler: exceptions(g.DeleteOverride),
-		},
-		{
-			method: get, path: "/v1/tenants/:tenant/lists", operation: "listEntries", action: accounts.TenantRead,
-			handler: exceptions(g.ListEntries), query: names("list q limit cursor"),
-		},
-		{
-			method: post, path: "/v1/tenants/:tenant/lists", operation: "createEntry", action: accounts.ExceptionsWrite,
-			handler: exceptions(g.CreateEntry), body: body[NewListEntry](),
-		},
-		{
-			method: get, path: "/v1/tenants/:tenant/lists/:entry", operation: "getEntry", action: accounts.TenantRead,
-			handler: exceptions(g.GetEntry),
-		},
-		{
-			method: del, path: "/v1/tenants/:tenant/lists/:entry", operation: "deleteEntry", action: accounts.ExceptionsWrite,
-			handler: exceptions(g.DeleteEntry),
-		},
-		{
-			method: get, path: "/v1/tenants/:tenant/blocks", operation: "listBlocks", action: accounts.TenantRead,
-			handler: exceptions(g.ListBlocks), query: names("policy limit cursor"),
-		},
-		{
-			method: post, path: "/v1/tenants/:tenant/blocks", operation: "createBlock", action: accounts.ExceptionsWrite,
-			handler: exceptions(g.CreateBlock), body: body[NewBlock](),
-		},
-		{
-			method: get, path: "/v1/tenants/:tenant/blocks/:block", operation: "getBlock", action: accounts.TenantRead,
-			handler: exceptions(g.GetBlock),
-		},
-		{
-			method: del, path: "/v1/tenants/:tenant/blocks/:block", operation: "deleteBlock", action: accounts.ExceptionsWrite,
-			handler: exceptions(g.DeleteBlock),
-		},
-		{
-			method: post, path: "/v1/tenants/:tenant/reset", operation: "resetKey", action: accounts.ExceptionsWrite,
-			handler: usage(g.ResetKey), body: body[Reset](),
-		},
+		get("/v1/tenants/:tenant/overrides", "listOverrides", accounts.TenantRead, exceptions(g.ListOverrides)).params("policy limit cursor"),
+		post("/v1/tenants/:tenant/overrides", "createOverride", accounts.ExceptionsWrite, exceptions(g.CreateOverride)).json(body[NewOverride]()),
+		get("/v1/tenants/:tenant/overrides/:override", "getOverride", accounts.TenantRead, exceptions(g.GetOverride)),
+		del("/v1/tenants/:tenant/overrides/:override", "deleteOverride", accounts.ExceptionsWrite, exceptions(g.DeleteOverride)),
+		get("/v1/tenants/:tenant/lists", "listEntries", accounts.TenantRead, exceptions(g.ListEntries)).params("list q limit cursor"),
+		post("/v1/tenants/:tenant/lists", "createEntry", accounts.ExceptionsWrite, exceptions(g.CreateEntry)).json(body[NewListEntry]()),
+		get("/v1/tenants/:tenant/lists/:entry", "getEntry", accounts.TenantRead, exceptions(g.GetEntry)),
+		del("/v1/tenants/:tenant/lists/:entry", "deleteEntry", accounts.ExceptionsWrite, exceptions(g.DeleteEntry)),
+		get("/v1/tenants/:tenant/blocks", "listBlocks", accounts.TenantRead, exceptions(g.ListBlocks)).params("policy limit cursor"),
+		post("/v1/tenants/:tenant/blocks", "createBlock", accounts.ExceptionsWrite, exceptions(g.CreateBlock)).json(body[NewBlock]()),
+		get("/v1/tenants/:tenant/blocks/:block", "getBlock", accounts.TenantRead, exceptions(g.GetBlock)),
+		del("/v1/tenants/:tenant/blocks/:block", "deleteBlock", accounts.ExceptionsWrite, exceptions(g.DeleteBlock)),
+		post("/v1/tenants/:tenant/reset", "resetKey", accounts.ExceptionsWrite, usage(g.ResetKey)).json(body[Reset]()),
 
-		{
-			method: get, path: "/v1/tenants/:tenant/usage", operation: "getUsage", action: accounts.TenantRead,
-			handler: usage(g.GetUsage), query: names("policy key"),
-		},
+		get("/v1/tenants/:tenant/usage", "getUsage", accounts.TenantRead, usage(g.GetUsage)).params("policy key"),
 
-		{
-			method: get, path: "/v1/tenants/:tenant/members", operation: "listMembers", action: accounts.MembersRead,
-			handler: people(g.ListMembers), query: names("q limit cursor"),
-		},
-		{
-			method: post, path: "/v1/tenants/:tenant/members", operation: "inviteMember", action: accounts.MembersWrite,
-			handler: people(g.InviteMember), body: body[NewInvitation](),
-		},
-		{
-			method: get, path: "/v1/tenants/:tenant/members/:member", operation: "getMember", action: accounts.MembersRead,
-			handler: people(g.GetMember),
-		},
-		{
-			method: put, path: "/v1/tenants/:tenant/members/:member", operation: "updateMember", action: accounts.MembersWrite,
-			handler: people(g.UpdateMember), body: body[Access](), ifMatch: true,
-		},
-		{
-			method: del, path: "/v1/tenants/:tenant/members/:member", operation: "removeMember", action: accounts.MembersWrite,
-			handler: people(g.RemoveMember),
-		},
-		{
-			method: get, path: "/v1/people", operation: "listPeople", action: accounts.PeopleRead,
-			handler: people(g.ListPeople), query: names("q limit cursor"),
-		},
-		{
-			method: post, path: "/v1/people", operation: "invitePerson", action: accounts.PeopleWrite,
-			handler: people(g.InvitePerson), body: body[NewInvitation](),
-		},
-		{method: get, path: "/v1/people/:person", operation: "getPerson", action: accounts.PeopleRead, handler: people(g.GetPerson)},
-		{
-			method: put, path: "/v1/people/:person", operation: "updatePerson", action: accounts.PeopleWrite,
-			handler: people(g.UpdatePerson), body: body[Access](), ifMatch: true,
-		},
-		{
-			method: del, path: "/v1/people/:person", operation: "removePerson", action: accounts.PeopleWrite,
-			handler: people(g.RemovePerson),
-		},
+		get("/v1/tenants/:tenant/members", "listMembers", accounts.MembersRead, people(g.ListMembers)).params("q limit cursor"),
+		post("/v1/tenants/:tenant/members", "inviteMember", accounts.MembersWrite, people(g.InviteMember)).json(body[NewInvitation]()),
+		get("/v1/tenants/:tenant/members/:member", "getMember", accounts.MembersRead, people(g.GetMember)),
+		put("/v1/tenants/:tenant/members/:member", "updateMember", accounts.MembersWrite, people(g.UpdateMember)).
+			json(body[Access]()).conditional(),
+		del("/v1/tenants/:tenant/members/:member", "removeMember", accounts.MembersWrite, people(g.RemoveMember)),
+		get("/v1/people", "listPeople", accounts.PeopleRead, people(g.ListPeople)).params("q limit cursor"),
+		post("/v1/people", "invitePerson", accounts.PeopleWrite, people(g.InvitePerson)).json(body[NewInvitation]()),
+		get("/v1/people/:person", "getPerson", accounts.PeopleRead, people(g.GetPerson)),
+		put("/v1/people/:person", "updatePerson", accounts.PeopleWrite, people(g.UpdatePerson)).json(body[Access]()).conditional(),
+		del("/v1/people/:person", "removePerson", accounts.PeopleWrite, people(g.RemovePerson)),
 
-		{
-			method: get, path: "/v1/operator-keys", operation: "listOperatorKeys", action: accounts.OperatorKeysRd,
-			handler: g.ListOperatorKeys, query: paging,
-		},
-		{
-			method: post, path: "/v1/operator-keys", operation: "createOperatorKey", action: accounts.OperatorKeysWr,
-			handler: g.CreateOperatorKey, body: body[NewKey](),
-		},
-		{
-			method: get, path: "/v1/operator-keys/:key", operation: "getOperatorKey", action: accounts.OperatorKeysRd,
-			handler: g.GetOperatorKey,
-		},
-		{
-			method: del, path: "/v1/operator-keys/:key", operation: "revokeOperatorKey", action: accounts.OperatorKeysWr,
-			handler: g.RevokeOperatorKey,
-		},
-		{
-			method: post, path: "/v1/operator-keys/:key/rotate", operation: "rotateOperatorKey", action: accounts.OperatorKeysWr,
-			handler: g.RotateOperatorKey, body: body[RotateKey](), bodyOptional: true,
-		},
+		get("/v1/operator-keys", "listOperatorKeys", accounts.OperatorKeysRd, g.ListOperatorKeys).params("limit cursor"),
+		post("/v1/operator-keys", "createOperatorKey", accounts.OperatorKeysWr, g.CreateOperatorKey).json(body[NewKey]()),
+		get("/v1/operator-keys/:key", "getOperatorKey", accounts.OperatorKeysRd, g.GetOperatorKey),
+		del("/v1/operator-keys/:key", "revokeOperatorKey", accounts.OperatorKeysWr, g.RevokeOperatorKey),
+		post("/v1/operator-keys/:key/rotate", "rotateOperatorKey", accounts.OperatorKeysWr, g.RotateOperatorKey).optionalJSON(body[RotateKey]()),
 
-		{
-			method: get, path: "/v1/plans", operation: "listPlans", action: accounts.PlansRead,
-			handler: g.ListPlans, query: names("q limit cursor"),
-		},
-		{
-			method: post, path: "/v1/plans", operation: "createPlan", action: accounts.PlansWrite,
-			handler: g.CreatePlan, body: body[NewPlan](),
-		},
-		{method: get, path: "/v1/plans/:plan", operation: "getPlan", action: accounts.PlansRead, handler: g.GetPlan},
-		{
-			method: del, path: "/v1/plans/:plan", operation: "deletePlan", action: accounts.PlansWrite,
-			handler: g.DeletePlan, ifMatch: true,
-		},
-		{method: get, path: "/v1/plans/:plan/draft", operation: "getDraft", action: accounts.PlansRead, handler: g.GetDraft},
-		{
-			method: put, path: "/v1/plans/:plan/draft", operation: "saveDraft", action: accounts.PlansWrite,
-			handler: g.SaveDraft, body: body[PlanDocument](), ifMatch: true,
-		},
-		{
-			method: post, path: "/v1/plans/:plan/draft/validate", operation: "validateDraft", action: accounts.PlansRead,
-			handler: g.ValidateDraft, body: body[nothing](), bodyOptional: true,
-		},
-		{method: get, path: "/v1/plans/:plan/diff", operation: "diffPlan", action: accounts.PlansRead, handler: g.DiffPlan},
-		{
-			method: post, path: "/v1/plans/:plan/publish", operation: "publishPlan", action: accounts.PlansWrite,
-			handler: g.PublishPlan, body: body[Publish](), bodyOptional: true,
-		},
-		{
-			method: get, path: "/v1/plans/:plan/versions", operation: "listVersions", action: accounts.PlansRead,
-			handler: g.ListVersions, query: paging,
-		},
-		{
-			method: get, path: "/v1/plans/:plan/versions/:version", operation: "getVersion", action: accounts.PlansRead,
-			handler: g.GetVersion,
-		},
+		get("/v1/plans", "listPlans", accounts.PlansRead, g.ListPlans).params("q limit cursor"),
+		post("/v1/plans", "createPlan", accounts.PlansWrite, g.CreatePlan).json(body[NewPlan]()),
+		get("/v1/plans/:plan", "getPlan", accounts.PlansRead, g.GetPlan),
+		del("/v1/plans/:plan", "deletePlan", accounts.PlansWrite, g.DeletePlan).conditional(),
+		get("/v1/plans/:plan/draft", "getDraft", accounts.PlansRead, g.GetDraft),
+		put("/v1/plans/:plan/draft", "saveDraft", accounts.PlansWrite, g.SaveDraft).json(body[PlanDocument]()).conditional(),
+		post("/v1/plans/:plan/draft/validate", "validateDraft", accounts.PlansRead, g.ValidateDraft).optionalJSON(body[nothing]()),
+		get("/v1/plans/:plan/diff", "diffPlan", accounts.PlansRead, g.DiffPlan),
+		post("/v1/plans/:plan/publish", "publishPlan", accounts.PlansWrite, g.PublishPlan).optionalJSON(body[Publish]()),
+		get("/v1/plans/:plan/versions", "listVersions", accounts.PlansRead, g.ListVersions).params("limit cursor"),
+		get("/v1/plans/:plan/versions/:version", "getVersion", accounts.PlansRead, g.GetVersion),
 
-		{
-			method: get, path: "/v1/analytics/traffic", operation: "getTraffic", action: accounts.TenantRead,
-			handler: g.GetTraffic, query: names("tenant policy route from to step"),
-		},
-		{
-			method: get, path: "/v1/analytics/policies", operation: "getPolicyTraffic", action: accounts.TenantRead,
-			handler: g.GetPolicyTraffic, query: names("tenant from to step limit"),
-		},
-		{
-			method: get, path: "/v1/analytics/routes", operation: "getRouteTraffic", action: accounts.TenantRead,
-			handler: g.GetRouteTraffic, query: names("tenant from to step limit"),
-		},
-		{
-			method: get, path: "/v1/analytics/keys", operation: "getTopKeys", action: accounts.TenantRead,
-			handler: g.GetTopKeys, query: names("tenant policy from to outcome limit"),
-		},
-		{
-			method: get, path: "/v1/analytics/tenants", operation: "getTenantTraffic", action: accounts.TenantsList,
-			handler: g.GetTenantTraffic, query: names("from to sort limit"),
-		},
-		{
-			method: get, path: "/v1/analytics/retry-after", operation: "getRetryAfter", action: accounts.TenantRead,
-			handler: g.GetRetryAfter, query: names("tenant from to"),
-		},
-		{
-			method: get, path: "/v1/analytics/remaining", operation: "getRemaining", action: accounts.TenantRead,
-			handler: g.GetRemaining, query: names("tenant policy from to"),
-		},
-		{
-			method: get, path: "/v1/analytics/latency", operation: "getLatency", action: accounts.TenantsList,
-			handler: g.GetLatency, query: names("from to step"),
-		},
-		{
-			method: get, path: "/v1/analytics/refusals", operation: "listRefusals", action: accounts.TenantRead,
-			handler: g.ListRefusals, query: names("tenant policy route reason from to limit cursor"),
-		},
-		{
-			method: get, path: "/v1/analytics/live", operation: "getLive", action: accounts.TenantRead,
-			handler: g.GetLive, query: names("tenant"),
-		},
+		get("/v1/analytics/traffic", "getTraffic", accounts.TenantRead, g.GetTraffic).params("tenant policy route from to step"),
+		get("/v1/analytics/policies", "getPolicyTraffic", accounts.TenantRead, g.GetPolicyTraffic).params("tenant from to step limit"),
+		get("/v1/analytics/routes", "getRouteTraffic", accounts.TenantRead, g.GetRouteTraffic).params("tenant from to step limit"),
+		get("/v1/analytics/keys", "getTopKeys", accounts.TenantRead, g.GetTopKeys).params("tenant policy from to outcome limit"),
+		get("/v1/analytics/tenants", "getTenantTraffic", accounts.TenantsList, g.GetTenantTraffic).params("from to sort limit"),
+		get("/v1/analytics/retry-after", "getRetryAfter", accounts.TenantRead, g.GetRetryAfter).params("tenant from to"),
+		get("/v1/analytics/remaining", "getRemaining", accounts.TenantRead, g.GetRemaining).params("tenant policy from to"),
+		get("/v1/analytics/latency", "getLatency", accounts.TenantsList, g.GetLatency).params("from to step"),
+		get("/v1/analytics/refusals", "listRefusals", accounts.TenantRead, g.ListRefusals).
+			params("tenant policy route reason from to limit cursor"),
+		get("/v1/analytics/live", "getLive", accounts.TenantRead, g.GetLive).params("tenant"),
 
-		{
-			method: get, path: "/v1/audit", operation: "listAudit", action: accounts.TenantRead,
-			handler: g.ListAudit, query: names("tenant action object from to limit cursor"),
-		},
+		get("/v1/audit", "listAudit", accounts.TenantRead, g.ListAudit).params("tenant action object from to limit cursor"),
 
-		{method: get, path: "/healthz", operation: "healthz", action: accounts.Public, handler: a.alive},
-		{method: get, path: "/livez", operation: "livez", action: accounts.Public, handler: a.alive},
-		{method: get, path: "/readyz", operation: "readyz", action: accounts.Public, handler: a.readyz, query: names("verbose")},
-		{method: get, path: "/metrics", operation: "metrics", action: accounts.Public, handler: a.metrics},
-		{method: get, path: "/openapi.yaml", operation: "openapi", action: accounts.Public, handler: a.openapi},
+		get("/healthz", "healthz", accounts.Public, a.alive),
+		get("/livez", "livez", accounts.Public, a.alive),
+		get("/readyz", "readyz", accounts.Public, a.readyz).params("verbose"),
+		get("/metrics", "metrics", accounts.Public, a.metrics),
+		get("/openapi.yaml", "openapi", accounts.Public, a.openapi),
 	}
 }

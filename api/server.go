@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// maxHeaderBytes bounds a request's line and headers.
+// maxHeaderBytes bounds the request line and the headers.
 const maxHeaderBytes = 16 << 10
 
-// Server makes an http.Server whose headers, times and connections are
-// bounded: a client that trickles its request is cut off.
+// Server returns an http.Server with bounded headers and times, against slow clients.
 func Server(addr string, handler http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Addr:              addr,

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// simulate is POST /v1/simulate: one scenario in, its answer out.
+// simulate is POST /v1/simulate. It runs one scenario.
 func (a *API) simulate(c echo.Context) error {
 	if a.cfg.Simulate == nil {
 		return problem.New(problem.Unavailable, "this node does not simulate")
@@ -21,7 +21,7 @@ func (a *API) simulate(c echo.Context) error {
 	}
 	answer, err := a.cfg.Simulate(c.Request().Context(), body.Bytes())
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Kind == problem.Invalid {
-		asked := *p // a question, not a document: all that is wrong with it is 400
+		asked := *p // every fault of a scenario is 400
 		asked.Kind = problem.Malformed
 		return &asked
 	}

@@ -98,14 +98,10 @@ func (a *API) DeleteTenant(ctx context.Context, r DeleteTenantRequestObject) (De
 	if err != nil {
 		return nil, err
 	}
-	if err := a.cfg.Tenants.DeleteTenant(ctx, t.ID, t.Revision); err != nil {
-		return nil, err
-	}
-	a.cfg.Changed(ctx)
-	return DeleteTenant204Response{}, nil
+	return DeleteTenant204Response{}, a.changed(ctx, a.cfg.Tenants.DeleteTenant(ctx, t.ID, t.Revision))
 }
 
-// underUnless is under for every field but own, which is at the top of the body.
+// underUnless is under for every field except own, which is at the top of the body.
 func underUnless(own, prefix string, err error) error {
 	moved := under(prefix, err)
 	if p := asProblem(moved); p != asProblem(err) && p.Kind == problem.Invalid {

@@ -15,7 +15,7 @@ func (a *API) GetUsage(ctx context.Context, r GetUsageRequestObject) (GetUsageRe
 	var err error
 	switch p := r.Params; {
 	case p.Key != nil && p.Policy == "":
-		return nil, malformedAt("key", "can only be together with policy")
+		return nil, malformedAt("key", "needs policy")
 	case p.Key != nil:
 		u, err = s.Key(ctx, r.Tenant, p.Policy, p.Key)
 	case p.Policy != "":
@@ -98,5 +98,5 @@ func showPace(p usage.Pace) *UsagePace {
 
 func thousandths(x float64) float64 { return math.Round(x*1000) / 1000 }
 
-// roundedUp gives milliseconds.
+// roundedUp returns milliseconds, rounded up.
 func roundedUp(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }
