@@ -63,34 +63,43 @@ func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
 			s.T, s.A, s.B = s.T+m.Window, 0, s.A
 		}
 	case SlidingWindowLog:
-		gone := 0
-		for gone < len(s.Log) && max(now, s.T)-s.Log[gone].T >= m.Window {
-			s.A -= s.Log[gone].Units
-			gone++
-		}
-		s.Log = s.Log[gone:]
-		s.B -= int64(gone)
-		if s.B == 0 {
+		if m.expire(s, now); s.B == 0 {
 			*s = State{}
 			return false
 		}
 	default:
-		if s.Rev != rev || s.A >= m.Capacity { // else the state needs no conversion
-			*s = m.convert(*s, rev, now)
-		}
-		if s.B >= m.Q {
-			s.B = 0 // corrupt: a fraction is below one unit
-		}
-		if now > s.T {
-			s.A, s.B = refill(s.A, s.B, now-s.T, &m.Numbers)
-			s.T = now
-		}
-		if s.Rev > rev {
-			s.B = 0 // the fraction is in this Q; a reader with the later Q must not use it
-		}
+		m.settleBucket(s, rev, now)
 	}
 	s.Rev = max(s.Rev, rev)
 	return clamped
+}
+
+// expire removes the entries of a log that are as old as the window.
+func (m *Meter) expire(s *State, now int64) {
+	gone := 0
+	for gone < len(s.Log) && max(now, s.T)-s.Log[gone].T >= m.Window {
+		s.A -= s.Log[gone].Units
+		gone++
+	}
+	s.Log = s.Log[gone:]
+	s.B -= int64(gone)
+}
+
+// settleBucket converts a bucket to the numbers in force and refills it up to now.
+func (m *Meter) settleBucket(s *State, rev, now int64) {
+	if s.Rev != rev || s.A >= m.Capacity { // otherwise the state needs no conversion
+		*s = m.convert(*s, rev, now)
+	}
+	if s.B >= m.Q {
+		s.B = 0 // corrupt: a fraction is below one unit
+	}
+	if now > s.T {
+		s.A, s.B = refill(s.A, s.B, now-s.T, &m.Numbers)
+		s.T = now
+	}
+	if s.Rev > rev {
+		s.B = 0 // the fraction is in this Q; a reader with the later Q must not use it
+	}
 }
 
 // fresh returns the settled state of a counter without a stored state. It is the

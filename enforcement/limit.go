@@ -11,12 +11,12 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// An Algorithm counts a limit. DESIGN: docs/algorithms.md has each with a
-// picture; algorithm.go has them as integer functions.
+// An Algorithm is the way in which a limit counts. docs/algorithms.md describes the
+// algorithms with pictures; algorithm.go implements them as integer functions.
 type Algorithm uint8
 
-// The algorithms. TokenBucket and GCRA are one code with two names; a change
-// from one name to the other is a change of algorithm all the same.
+// The algorithms. TokenBucket and GCRA share one implementation. A change from one
+// name to the other still starts new counters.
 const (
 	FixedWindow Algorithm = iota + 1
 	SlidingWindowLog
@@ -27,7 +27,7 @@ const (
 
 var algorithmNames = [...]string{"", "fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra"}
 
-// String gives the name on the wire.
+// String returns the name on the wire.
 func (a Algorithm) String() string {
 	if int(a) < len(algorithmNames) {
 		return algorithmNames[a]
@@ -35,7 +35,7 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// ParseAlgorithm knows the names on the wire.
+// ParseAlgorithm returns the algorithm with a name on the wire.
 func ParseAlgorithm(name string) (Algorithm, bool) {
 	for i, n := range algorithmNames {
 		if i > 0 && n == name {
@@ -51,7 +51,7 @@ func (a Algorithm) Bucket() bool { return a == TokenBucket || a == GCRA }
 // Windowed reports whether the algorithm has an anchor.
 func (a Algorithm) Windowed() bool { return a == FixedWindow || a == SlidingWindowCounter }
 
-// An Anchor says where windows begin.
+// An Anchor determines where windows begin.
 type Anchor uint8
 
 // The anchors: at the first charge, or at multiples of the window since the epoch.
@@ -60,7 +60,7 @@ const (
 	Clock
 )
 
-// String gives the name on the wire.
+// String returns the name on the wire.
 func (a Anchor) String() string {
 	if a == Clock {
 		return "clock"
@@ -68,7 +68,7 @@ func (a Anchor) String() string {
 	return "first_hit"
 }
 
-// ParseAnchor knows the names on the wire.
+// ParseAnchor returns the anchor with a name on the wire.
 func ParseAnchor(name string) (Anchor, bool) {
 	switch name {
 	case "first_hit":
@@ -79,32 +79,32 @@ func ParseAnchor(name string) (Anchor, bool) {
 	return 0, false
 }
 
-// Bounds of what a limit may be. Within them every sum and product of the
-// algorithms is exact, here and in Lua.
+// The bounds of a valid limit. Within them, every sum and product of the algorithms
+// is exact, in Go and in Lua.
 const (
 	MaxQuota     = 1_000_000_000_000 // also the largest burst
 	MaxWindow    = 366 * 24 * time.Hour
 	MinWindow    = time.Millisecond
 	MaxCost      = 1<<31 - 1
 	maxLimitName = 32                    // bytes
-	MaxLog       = 10_000                // entries a log may hold
-	maxCount     = 1_000_000_000_000_000 // where a forced count stops
-	maxForever   = 1 << 53               // where a retry time stops, in microseconds: 285 years
+	MaxLog       = 10_000                // the most entries of a log
+	maxCount     = 1_000_000_000_000_000 // the largest forced count
+	maxForever   = 1 << 53               // the longest retry time in microseconds: 285 years
 )
 
-// A Limit is how much, of a policy: what an administrator writes.
+// A Limit is one limit of a policy, as an administrator writes it.
 type Limit struct {
-	Name      string        // unique in its policy
-	Algorithm Algorithm     //
-	Quota     int64         // units a window, 0 to MaxQuota; 0 refuses everything
+	Name      string // unique in its policy
+	Algorithm Algorithm
+	Quota     int64         // units per window, 0 to MaxQuota; 0 denies every request
 	Window    time.Duration // MinWindow to MaxWindow, whole milliseconds
-	Burst     int64         // buckets: the capacity, 1 to MaxQuota; 0: as Quota
-	Anchor    Anchor        // windows and sliding counters
+	Burst     int64         // of a bucket: the capacity, 1 to MaxQuota; 0 stands for Quota
+	Anchor    Anchor        // of fixed windows and sliding counters
 }
 
-// Validate returns all faults of the limit. It is the one place that says which
-// limits are valid: plans, overrides, snapshots and scenarios call it. The
-// pointers are relative to the limit: "/quota".
+// Validate returns all faults of the limit. It is the only definition of a valid
+// limit: plans, overrides, snapshots and scenarios call it. The pointers are
+// relative to the limit, for example "/quota".
 func (l Limit) Validate() problem.Fields {
 	var f problem.Fields
 	if l.Name == "" || len(l.Name) > maxLimitName || strings.Trim(l.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
@@ -119,22 +119,28 @@ func (l Limit) Validate() problem.Fields {
 	} else if l.Algorithm == SlidingWindowLog && l.Quota > MaxLog {
 		f.Add("/quota", "must be 0 to %d: a sliding_window_log stores every request; use sliding_window_counter for more", MaxLog)
 	}
-	if known && l.Burst != 0 && !l.Algorithm.Bucket() {
-		f.Add("/burst", burstMisplaced)
-	} else if l.Burst < 0 || l.Burst > MaxQuota {
-		f.Add("/burst", burstRange)
-	}
 	if l.Window < MinWindow || l.Window > MaxWindow {
 		f.Add("/window", "must be from %s to %s", FormatWindow(MinWindow), FormatWindow(MaxWindow))
 	} else if exact, err := ParseWindow(FormatWindow(l.Window)); err != nil || exact != l.Window {
 		f.Add("/window", "must be a whole number of ms, s, m, h or d, of at most ten digits")
+	}
+	l.validateOptional(&f, known)
+	return f
+}
+
+// validateOptional adds the faults of burst and anchor, which only some algorithms
+// have. An unknown algorithm may have both.
+func (l Limit) validateOptional(f *problem.Fields, known bool) {
+	if known && l.Burst != 0 && !l.Algorithm.Bucket() {
+		f.Add("/burst", burstMisplaced)
+	} else if l.Burst < 0 || l.Burst > MaxQuota {
+		f.Add("/burst", burstRange)
 	}
 	if known && l.Anchor != FirstHit && !l.Algorithm.Windowed() {
 		f.Add("/anchor", anchorMisplaced)
 	} else if l.Anchor > Clock {
 		f.Add("/anchor", anchorUnknown)
 	}
-	return f
 }
 
 const (
@@ -153,8 +159,8 @@ func algorithmFault(name string) string {
 	return known
 }
 
-// ValidateLimits returns all faults of limits that belong together, including
-// names that occur twice. The pointers are relative to the list: "/0/quota".
+// ValidateLimits returns all faults of the limits of one policy, including names
+// that occur twice. The pointers are relative to the list, for example "/0/quota".
 func ValidateLimits(limits []Limit) problem.Fields {
 	var f problem.Fields
 	for i, l := range limits {
@@ -167,38 +173,37 @@ func ValidateLimits(limits []Limit) problem.Fields {
 	return f
 }
 
-// Numbers are what may change of a limit while it stays the same counter, in
-// the form in which the arithmetic reads them.
+// Numbers are the numbers of a limit, in the form that the arithmetic uses. If only
+// they change, the counters stay.
 type Numbers struct {
-	Quota    int64 // units a window
+	Quota    int64 // units per window
 	Window   int64 // microseconds
-	Capacity int64 // buckets: units
-	P, Q     int64 // buckets: the rate is P/Q units a microsecond, reduced
+	Capacity int64 // of a bucket: units
+	P, Q     int64 // of a bucket: the rate is P/Q units per microsecond, reduced
 }
 
-// A Former is the numbers that a meter had before. State of a bucket that was
-// written under them flows at their rate up to Until.
+// A Former holds numbers that a meter had before. A bucket whose state has these
+// numbers refills at their rate until the instant Until.
 type Former struct {
 	Numbers
-	Rev   int64 // from which control-plane revision they held
-	Until int64 // to which instant, microseconds since the epoch
+	Rev   int64 // the control-plane revision from which the numbers were in force
+	Until int64 // the instant at which they ended, in microseconds since the epoch
 }
 
-// A Meter is a Limit compiled for speed. It is immutable and shared by all
-// requests.
+// A Meter is a compiled Limit. It is immutable, and all requests share it.
 type Meter struct {
 	Numbers
 	Algorithm Algorithm
 	Anchor    Anchor
 	// Rev is the control-plane revision at which the numbers last changed.
 	Rev int64
-	// Formers are the numbers before, oldest first. A few are enough: state
-	// older than them flows at the oldest one's rate.
+	// Formers are the former numbers, oldest first. A few are enough: a bucket with an
+	// older state refills at the rate of the oldest.
 	Formers []Former
 }
 
-// Compile makes the meter of a limit whose numbers hold since revision rev.
-// The limit must be within the bounds above.
+// Compile returns the meter of a limit whose numbers are in force since revision
+// rev. The limit must be valid.
 func (l Limit) Compile(rev int64) *Meter {
 	return &Meter{Numbers: l.Numbers(), Algorithm: l.Algorithm, Anchor: l.Anchor, Rev: rev}
 }
@@ -212,7 +217,7 @@ func (l Limit) Capacity() int64 {
 	return l.Quota
 }
 
-// Numbers gives the limit's numbers in the form of the arithmetic.
+// Numbers returns the limit's numbers in the form that the arithmetic uses.
 func (l Limit) Numbers() Numbers {
 	n := Numbers{Quota: l.Quota, Window: l.Window.Microseconds()}
 	if l.Algorithm.Bucket() {
@@ -230,8 +235,9 @@ func gcd(a, b int64) int64 {
 	return max(a, 1)
 }
 
-// mulAddDiv is floor((a*b + c) / m) and the remainder, for a, b, c >= 0 and
-// m > 0, in 128 bits. ok is false when the quotient does not fit 63 bits.
+// mulAddDiv returns floor((a*b + c) / m) and the remainder, for a, b, c >= 0 and
+// m > 0. It computes with 128 bits. ok is false if the quotient needs more than 63
+// bits.
 func mulAddDiv(a, b, c, m int64) (quo, rem int64, ok bool) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))
 	lo, carry := bits.Add64(lo, uint64(c), 0)

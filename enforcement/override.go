@@ -32,7 +32,9 @@ func (x *overridesOf) empty() bool { return x.exact.Len()+x.prefixes.by.Len()+x.
 
 // overridesOf returns the overrides of an attribute for writing.
 func (s *ruleExceptions) overridesOf(by *cow.Owner, attribute string) *overridesOf {
-	at, found := slices.BinarySearchFunc(s.overrides, attribute, func(x *overridesOf, name string) int { return strings.Compare(x.attribute, name) })
+	at, found := slices.BinarySearchFunc(s.overrides, attribute, func(x *overridesOf, name string) int {
+		return strings.Compare(x.attribute, name)
+	})
 	if !found {
 		s.overrides = slices.Insert(slices.Clip(s.overrides), at, &overridesOf{attribute: attribute, owner: by})
 	}

@@ -52,7 +52,8 @@ func ParsePattern(pattern string) (Pattern, error) {
 			return Pattern{}, fmt.Errorf("has * within the segment %q: it stands alone, at the end", segment)
 		case strings.ContainsAny(segment, "{}"):
 			if !variable(segment) {
-				return Pattern{}, fmt.Errorf("has the segment %q: braces stand around a whole segment, with a name of letters, digits, _ and - between", segment)
+				return Pattern{}, fmt.Errorf("has the segment %q: braces must enclose a whole segment, as in /{name}; "+
+					"the name has letters, digits, _ and -", segment)
 			}
 			p.segments[i] = ""
 		}

@@ -356,26 +356,35 @@ func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforce
 			}
 		}
 		for k := from; k < to; k++ {
-			charge, h := &r.Charges[k], &holds[k]
-			switch {
-			case !charge.Leased:
-			case h.asked < 0 && !kept:
-				if r.Mode == enforcement.Enforce {
-					l.put(charge, h)
-				}
-				out.Charges[k].State = charge.Meter.Refund(out.Charges[k].State, charge.Cost)
-			case h.asked >= 0:
-				retry = l.told(w, r, charge, h, out, k, kept) || retry
-			}
-			if kept && r.Mode == enforcement.Enforce {
-				w.spent += h.sum()
-			}
+			retry = l.mergeCharge(w, r, k, &holds[k], out, kept) || retry
 		}
 	}
 	if len(r.Charges) > 1 {
 		addUp(r, out)
 	}
 	return retry && o.Verdict == enforcement.Refused
+}
+
+// mergeCharge completes the outcome of charge k. kept reports whether the group of
+// the charge was charged. retry is as in merge.
+func (l *Limiter) mergeCharge(
+	w *work, r *enforcement.Request, k int, h *hold, out *enforcement.Outcome, kept bool,
+) (retry bool) {
+	charge := &r.Charges[k]
+	switch {
+	case !charge.Leased:
+	case h.asked >= 0:
+		retry = l.told(w, r, charge, h, out, k, kept)
+	case !kept:
+		if r.Mode == enforcement.Enforce {
+			l.put(charge, h)
+		}
+		out.Charges[k].State = charge.Meter.Refund(out.Charges[k].State, charge.Cost)
+	}
+	if kept && r.Mode == enforcement.Enforce {
+		w.spent += h.sum()
+	}
+	return retry
 }
 
 // put returns what was taken of a charge.

@@ -2,6 +2,7 @@ package limitertest
 
 import (
 	"fmt"
+	"iter"
 	"math/big"
 	"slices"
 
@@ -65,54 +66,83 @@ const (
 	logHolds   = 10_000
 )
 
+// A ruling is one request while the model decides it.
+type ruling struct {
+	request *enforcement.Request
+	answer  Answer
+	now     int64
+	// counters holds the counter of each key at now, with the charges applied so far.
+	counters map[enforcement.Key]*counter
+	// changed has the keys whose counters must be stored.
+	changed map[enforcement.Key]bool
+}
+
 // Take decides one request at the instant now.
 func (d *Model) Take(r *enforcement.Request, now int64) Answer {
-	a := Answer{Verdict: enforcement.Granted, Charges: make([]Answered, len(r.Charges))}
-	work, clamped := map[enforcement.Key]*counter{}, map[enforcement.Key]bool{}
+	w := &ruling{
+		request: r, now: now, counters: map[enforcement.Key]*counter{}, changed: map[enforcement.Key]bool{},
+		answer: Answer{Verdict: enforcement.Granted, Charges: make([]Answered, len(r.Charges))},
+	}
 	for i := range r.Charges {
 		c := &r.Charges[i]
-		if work[c.Key] == nil {
+		if w.counters[c.Key] == nil {
 			stored := d.counters[c.Key]
 			if stored == nil {
 				stored = new(counter)
 			}
-			work[c.Key], clamped[c.Key] = stored.at(c.Meter, c.Rev, now)
+			w.counters[c.Key], w.changed[c.Key] = stored.at(c.Meter, c.Rev, now)
 		}
 	}
-	changed := map[enforcement.Key]bool{}
-	for from := 0; from < len(r.Charges); {
-		to := from
-		for to < len(r.Charges) && r.Charges[to].Group == r.Charges[from].Group {
-			to++
-		}
-		d.group(r, &a, from, to, now, work, changed)
-		from = to
+	for from, to := range groups(r.Charges) {
+		d.group(w, from, to)
 	}
 	if r.Mode == enforcement.Peek {
-		return a
+		return w.answer
 	}
-	for key, c := range work {
+	for key, c := range w.counters {
 		switch {
 		case r.Mode == enforcement.Reset:
 			delete(d.counters, key)
-		case changed[key] || clamped[key]:
+		case w.changed[key]:
 			d.counters[key] = c
 		}
 	}
-	return a
+	return w.answer
 }
 
 // group decides the charges [from, to), which are one group.
-func (d *Model) group(r *enforcement.Request, a *Answer, from, to int, now int64, work map[enforcement.Key]*counter, changed map[enforcement.Key]bool) {
-	charges, answers := r.Charges[from:to], a.Charges[from:to]
-	sum, fits, smallest := map[enforcement.Key]int64{}, true, int64(-1)
+func (d *Model) group(w *ruling, from, to int) {
+	charges, answers := w.request.Charges[from:to], w.answer.Charges[from:to]
+	sum := map[enforcement.Key]int64{}
 	for i := range charges {
 		sum[charges[i].Key] += charges[i].Cost
 	}
+	fits := w.fit(charges, answers, sum)
+	forced := w.request.Mode == enforcement.Force
+	if charges[0].Group == 0 && !fits && !forced {
+		w.answer.Verdict = enforcement.Refused
+	}
+	if w.answer.Verdict == enforcement.Granted && (fits || forced) {
+		d.apply(w, charges, sum)
+	}
 	for i := range charges {
-		c, left := &charges[i], work[charges[i].Key].left(charges[i].Meter, now)
+		c := w.counters[charges[i].Key].clone()
+		answers[i].counter = c
+		if charges[i].Meter.Quota > 0 {
+			answers[i].Remaining = max(c.left(charges[i].Meter, w.now), 0)
+		}
+	}
+}
+
+// fit compares each charge of a group with what is left of its counter. sum has the
+// cost of the group for each key. It reports whether the group can be charged.
+func (w *ruling) fit(charges []enforcement.Charge, answers []Answered, sum map[enforcement.Key]int64) bool {
+	fits, smallest := true, int64(-1)
+	for i := range charges {
+		c := &charges[i]
+		left := w.counters[c.Key].left(c.Meter, w.now)
 		answers[i].Cost = sum[c.Key]
-		switch r.Mode {
+		switch w.request.Mode {
 		case enforcement.Refund, enforcement.Reset:
 			answers[i].Fits = true
 		case enforcement.TakeUpTo:
@@ -129,42 +159,48 @@ func (d *Model) group(r *enforcement.Request, a *Answer, from, to int, now int64
 		}
 		fits = fits && answers[i].Fits
 	}
-	if r.Mode == enforcement.TakeUpTo {
-		a.Units = smallest
+	if w.request.Mode == enforcement.TakeUpTo {
+		w.answer.Units = smallest
 		fits = smallest > 0
 	}
-	first := from == 0 && r.Charges[0].Group == 0
-	if first && !fits && r.Mode != enforcement.Force {
-		a.Verdict = enforcement.Refused
-	}
-	if a.Verdict == enforcement.Granted && (fits || r.Mode == enforcement.Force) {
-		for key, cost := range sum {
-			m, rev := meterOf(charges, key)
-			if r.Mode == enforcement.TakeUpTo {
-				cost = a.Units
-			}
-			switch r.Mode {
-			case enforcement.Reset:
-				work[key] = new(counter)
-				work[key], _ = work[key].at(m, rev, now)
-			case enforcement.Refund:
-				changed[key] = changed[key] || cost > 0 && d.counters[key] != nil
-				work[key].refund(m, cost)
-			default:
-				changed[key] = changed[key] || cost > 0
-				work[key].charge(m, rev, now, cost)
-			}
+	return fits
+}
+
+// apply changes the counters of a granted group.
+func (d *Model) apply(w *ruling, charges []enforcement.Charge, sum map[enforcement.Key]int64) {
+	for key, cost := range sum {
+		m, rev := meterOf(charges, key)
+		switch w.request.Mode {
+		case enforcement.Reset:
+			w.counters[key], _ = new(counter).at(m, rev, w.now)
+			continue
+		case enforcement.Refund:
+			w.changed[key] = w.changed[key] || cost > 0 && d.counters[key] != nil
+			w.counters[key].refund(m, cost)
+			continue
+		case enforcement.TakeUpTo:
+			cost = w.answer.Units
 		}
+		w.changed[key] = w.changed[key] || cost > 0
+		w.counters[key].charge(m, rev, w.now, cost)
 	}
-	for i := range charges {
-		c := work[charges[i].Key].clone()
-		answers[i].counter = c
-		if charges[i].Meter.Quota > 0 {
-			answers[i].Remaining = max(c.left(charges[i].Meter, now), 0)
+}
+
+// groups returns the bounds of each group: charges [from, to) have one Group.
+func groups(charges []enforcement.Charge) iter.Seq2[int, int] {
+	return func(yield func(from, to int) bool) {
+		for from, to := 0, 0; from < len(charges); from = to {
+			for to < len(charges) && charges[to].Group == charges[from].Group {
+				to++
+			}
+			if !yield(from, to) {
+				return
+			}
 		}
 	}
 }
 
+// meterOf returns the meter and the revision of the first charge on a key.
 func meterOf(charges []enforcement.Charge, key enforcement.Key) (*enforcement.Meter, int64) {
 	for i := range charges {
 		if charges[i].Key == key {

@@ -6,14 +6,15 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A reference is the reference functions of enforcement over a plain map: what
-// a Limiter must keep and hand out to the last digit. Model says whether the
-// functions are right; this says whether a Limiter uses them as they are meant.
+// A reference is the reference functions of enforcement over a plain map. A Limiter
+// must store and return exactly its states. Model shows that the functions are
+// correct; reference shows that a Limiter applies them correctly.
 type reference struct {
 	states map[enforcement.Key]enforcement.State
 }
 
-// take decides the request at now and gives the state for each of its charges.
+// take decides the request at now and returns the state for each of its charges. The
+// answer of the model says which groups are charged: sequences compares it separately.
 func (f *reference) take(r *enforcement.Request, a *Answer, now int64) []enforcement.State {
 	work, write := map[enforcement.Key]enforcement.State{}, map[enforcement.Key]bool{}
 	for i := range r.Charges {
@@ -23,32 +24,13 @@ func (f *reference) take(r *enforcement.Request, a *Answer, now int64) []enforce
 		}
 	}
 	states := make([]enforcement.State, len(r.Charges))
-	for from, to := 0, 0; from < len(r.Charges); from = to {
-		for to < len(r.Charges) && r.Charges[to].Group == r.Charges[from].Group {
-			to++
-		}
-		// Which groups are charged is the model's word: it is compared elsewhere.
+	for from, to := range groups(r.Charges) {
 		charged := a.Verdict == enforcement.Granted
-		for i := from; i < to && r.Mode == enforcement.Enforce || i < to && r.Mode == enforcement.Peek; i++ {
+		for i := from; i < to && (r.Mode == enforcement.Enforce || r.Mode == enforcement.Peek); i++ {
 			charged = charged && a.Charges[i].Fits
 		}
 		for i := from; i < to && charged; i++ {
-			c := &r.Charges[i]
-			cost := c.Cost
-			switch r.Mode {
-			case enforcement.Refund:
-				write[c.Key] = write[c.Key] || cost > 0 && f.states[c.Key].Rev > 0
-				work[c.Key] = c.Meter.Refund(work[c.Key], cost)
-				continue
-			case enforcement.Reset:
-				delete(f.states, c.Key)
-				work[c.Key], write[c.Key] = c.Meter.Settle(enforcement.State{}, c.Rev, now)
-				continue
-			case enforcement.TakeUpTo:
-				cost = a.Units
-			}
-			work[c.Key] = c.Meter.Charge(work[c.Key], c.Rev, now, cost)
-			write[c.Key] = write[c.Key] || cost > 0
+			f.apply(r.Mode, &r.Charges[i], a.Units, now, work, write)
 		}
 		for i := from; i < to; i++ {
 			states[i] = work[r.Charges[i].Key]
@@ -64,8 +46,30 @@ func (f *reference) take(r *enforcement.Request, a *Answer, now int64) []enforce
 	return states
 }
 
-// same compares what a Limiter handed out with the reference. Of a log it may
-// have handed out the oldest entries only.
+// apply changes the state of a charge in work as the mode does, and sets write if the
+// state must be stored. units is the number of units that TakeUpTo granted.
+func (f *reference) apply(mode enforcement.Mode, c *enforcement.Charge, units, now int64,
+	work map[enforcement.Key]enforcement.State, write map[enforcement.Key]bool,
+) {
+	cost := c.Cost
+	switch mode {
+	case enforcement.Refund:
+		write[c.Key] = write[c.Key] || cost > 0 && f.states[c.Key].Rev > 0
+		work[c.Key] = c.Meter.Refund(work[c.Key], cost)
+		return
+	case enforcement.Reset:
+		delete(f.states, c.Key)
+		work[c.Key], write[c.Key] = c.Meter.Settle(enforcement.State{}, c.Rev, now)
+		return
+	case enforcement.TakeUpTo:
+		cost = units
+	}
+	work[c.Key] = c.Meter.Charge(work[c.Key], c.Rev, now, cost)
+	write[c.Key] = write[c.Key] || cost > 0
+}
+
+// same compares a state that a Limiter returned with the state of the reference. A
+// Limiter may return only the oldest entries of a log.
 func same(got, want *enforcement.State) error {
 	if got.Rev != want.Rev || got.A != want.A || got.B != want.B || got.T != want.T || len(got.Log) > len(want.Log) {
 		return fmt.Errorf("state %+v, the reference functions say %+v", *got, *want)

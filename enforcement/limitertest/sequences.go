@@ -263,10 +263,9 @@ func (p *player) move(m *move) error {
 	if err != nil {
 		return err
 	}
-	for i := range m.requests {
-		if last := i == len(m.requests)-1; last && m.requests[i].follow && requests[i].Mode == enforce && outcomes[i].Verdict == enforcement.Refused {
-			return p.follow(requests[i], &outcomes[i])
-		}
+	last := len(requests) - 1
+	if m.requests[last].follow && requests[last].Mode == enforce && outcomes[last].Verdict == enforcement.Refused {
+		return p.follow(requests[last], &outcomes[last])
 	}
 	return nil
 }

@@ -107,7 +107,10 @@ var stepTests = []test{
 	{"SlidingCounter/Clock", func(w *world) {
 		w.play(slidingCounter(10, 10*second, enforcement.Clock), []step{
 			{at: 9 * second, cost: 10, left: 0, reset: 11 * second},
-			{at: 10 * second, cost: 1, no: true, left: 0, reset: 10 * second, retry: micro, what: "the previous window weighs 10 at its end, and less a microsecond later"},
+			{
+				at: 10 * second, cost: 1, no: true, left: 0, reset: 10 * second, retry: micro,
+				what: "the previous window counts 10 at its end, and less a microsecond later",
+			},
 			{at: 15 * second, cost: 5, left: 0, reset: 15 * second},
 			{at: 20 * second, cost: 5, left: 0, reset: 20 * second},
 			{at: 40 * second, cost: 10, left: 0, reset: 20 * second},
@@ -285,7 +288,9 @@ var stepTests = []test{
 	}},
 	{"Force/CountStops", func(w *world) {
 		// 466,000 times the largest cost passes 10^15; the state says where it stops.
-		for _, limit := range []enforcement.Limit{fixedWindow(10, second, enforcement.FirstHit), slidingCounter(10, second, enforcement.FirstHit), slidingLog(10, second)} {
+		for _, limit := range []enforcement.Limit{
+			fixedWindow(10, second, enforcement.FirstHit), slidingCounter(10, second, enforcement.FirstHit), slidingLog(10, second),
+		} {
 			w.renew()
 			m := limit.Compile(1)
 			charges := make([]enforcement.Charge, 3000) // of one request: their costs add up
@@ -348,7 +353,10 @@ var stepTests = []test{
 			{at: 5 * second, cost: 4, left: 0, reset: 20 * second},
 			{at: 15 * second, cost: 1, no: true, left: 0, reset: 10 * second, retry: micro},
 			{at: 20 * second, cost: 2, left: 0, reset: 15 * second},
-			{at: 12 * second, cost: 1, no: true, left: 0, reset: 23 * second, retry: 3*second + 5*second + micro, what: "before the window's start counts as its start"},
+			{
+				at: 12 * second, cost: 1, no: true, left: 0, reset: 23 * second, retry: 3*second + 5*second + micro,
+				what: "an instant before the window's start counts as its start",
+			},
 		})
 		w.renew()
 		w.play(tokenBucket(1, second, 3), []step{
@@ -390,8 +398,14 @@ var stepTests = []test{
 	{"NumbersChanged/Windows", func(w *world) {
 		w.play(fixedWindow(10, 10*second, enforcement.FirstHit), []step{
 			{cost: 8, left: 2, reset: 10 * second},
-			{at: 1 * second, to: ptr(fixedWindow(5, 10*second, enforcement.FirstHit)), cost: 1, no: true, left: 0, reset: 9 * second, retry: 9 * second, what: "fewer: none left, never less"},
-			{at: 2 * second, to: ptr(fixedWindow(20, 30*second, enforcement.FirstHit)), cost: 1, left: 11, reset: 28 * second, what: "the window keeps its start"},
+			{
+				at: 1 * second, to: ptr(fixedWindow(5, 10*second, enforcement.FirstHit)),
+				cost: 1, no: true, left: 0, reset: 9 * second, retry: 9 * second, what: "a smaller quota: 0 left, not less than 0",
+			},
+			{
+				at: 2 * second, to: ptr(fixedWindow(20, 30*second, enforcement.FirstHit)),
+				cost: 1, left: 11, reset: 28 * second, what: "the window keeps its start",
+			},
 			{at: 30 * second, cost: 20, left: 0, reset: 30 * second},
 		})
 		w.renew()
@@ -412,7 +426,10 @@ var stepTests = []test{
 			{cost: 2, left: 8, reset: 2 * second},
 			{at: 1 * second, to: ptr(tokenBucket(10, 10*second, 5)), cost: 0, left: 5, what: "cut to the new capacity"},
 			{at: 1 * second, cost: 5, left: 0, reset: 5 * second},
-			{at: 3 * second, to: ptr(tokenBucket(100, 10*second, 50)), cost: 2, left: 0, reset: 5 * second, what: "until the change it flowed at the former rate"},
+			{
+				at: 3 * second, to: ptr(tokenBucket(100, 10*second, 50)),
+				cost: 2, left: 0, reset: 5 * second, what: "the bucket refilled at the former rate until the change",
+			},
 			{at: 4 * second, cost: 10, left: 0, reset: 5 * second, what: "and then at the new one"},
 		})
 		w.renew()

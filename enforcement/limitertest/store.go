@@ -58,35 +58,29 @@ func (s *Store) Take(ctx context.Context, requests []enforcement.Request, outcom
 	}
 }
 
-// decide judges every charge by the state after those before it in the request,
-// so that charges on one key add up, and keeps the group's states if all fit.
+// decide decides one request. It applies a group only if all charges of the group fit.
 func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 	o.Verdict = enforcement.Granted
-	for from, to := 0, 0; from < len(r.Charges); from = to {
-		for to < len(r.Charges) && r.Charges[to].Group == r.Charges[from].Group {
-			to++
-		}
+	for from, to := range groups(r.Charges) {
 		group := r.Charges[from:to]
-		lefts, fits, costs := make([]int64, len(group)), r.Mode == enforcement.Force, map[enforcement.Key]int64{}
+		costs := map[enforcement.Key]int64{}
 		for i := range group {
 			costs[group[i].Key] += group[i].Cost
 		}
-		all, units := true, group[0].Cost
+		lefts := s.settleGroup(r.Mode, group, o.At)
+		fits, units := true, group[0].Cost
 		for i := range group {
-			c := &group[i]
-			settled, clamped := c.Meter.Settle(s.states[c.Key], c.Rev, o.At)
-			if clamped && r.Mode != enforcement.Peek {
-				s.states[c.Key] = settled
-			}
-			lefts[i] = c.Meter.Left(settled, o.At)
-			all = all && (r.Mode > enforcement.Force || c.Meter.Admits(lefts[i], costs[c.Key]))
+			fits = fits && chargeFits(r.Mode, &group[i], lefts[i], costs[group[i].Key])
 			units = max(min(units, lefts[i]), 0)
 		}
-		fits = fits || all
-		if r.Mode == enforcement.TakeUpTo {
+		switch r.Mode {
+		case enforcement.Force:
+			fits = true
+		case enforcement.TakeUpTo:
 			o.Units, fits = units, units > 0
 		}
-		if fits && o.Verdict == enforcement.Granted {
+		applied := fits && o.Verdict == enforcement.Granted
+		if applied {
 			s.apply(r, group, o)
 		} else if !fits && group[0].Group == 0 {
 			o.Verdict = enforcement.Refused
@@ -94,22 +88,42 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 		for i := range group {
 			c := &group[i]
 			state, _ := c.Meter.Settle(s.states[c.Key], c.Rev, o.At)
-			fit := c.Meter.Admits(lefts[i], costs[c.Key])
-			switch r.Mode {
-			case enforcement.Refund, enforcement.Reset:
-				fit = true
-			case enforcement.TakeUpTo:
-				fit = lefts[i] > 0
-			case enforcement.Peek:
-				if fits && o.Verdict == enforcement.Granted {
-					state = c.Meter.Charge(state, c.Rev, o.At, costs[c.Key])
-				}
+			if applied && r.Mode == enforcement.Peek {
+				state = c.Meter.Charge(state, c.Rev, o.At, costs[c.Key])
 			}
-			o.Charges = append(o.Charges, enforcement.Charged{State: state, Cost: costs[c.Key], Fits: fit})
+			o.Charges = append(o.Charges, enforcement.Charged{
+				State: state, Cost: costs[c.Key], Fits: chargeFits(r.Mode, c, lefts[i], costs[c.Key]),
+			})
 		}
 	}
 }
 
+// settleGroup returns what is left of the counter of each charge, and stores the
+// states that Settle clamped.
+func (s *Store) settleGroup(mode enforcement.Mode, group []enforcement.Charge, now int64) (lefts []int64) {
+	for i := range group {
+		c := &group[i]
+		settled, clamped := c.Meter.Settle(s.states[c.Key], c.Rev, now)
+		if clamped && mode != enforcement.Peek {
+			s.states[c.Key] = settled
+		}
+		lefts = append(lefts, c.Meter.Left(settled, now))
+	}
+	return lefts
+}
+
+// chargeFits returns Charged.Fits of a charge. cost is the sum of its group on its key.
+func chargeFits(mode enforcement.Mode, c *enforcement.Charge, left, cost int64) bool {
+	switch mode {
+	case enforcement.Refund, enforcement.Reset:
+		return true
+	case enforcement.TakeUpTo:
+		return left > 0
+	}
+	return c.Meter.Admits(left, cost)
+}
+
+// apply changes the states of a granted group.
 func (s *Store) apply(r *enforcement.Request, group []enforcement.Charge, o *enforcement.Outcome) {
 	for i := range group {
 		c := &group[i]

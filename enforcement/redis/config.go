@@ -131,14 +131,14 @@ func (l *Limiter) probeOptions(o *redis.UniversalOptions) *redis.UniversalOption
 	return &probes
 }
 
-// parseURL reads the URL without ever repeating it in an error: it may hold a
-// password.
+// parseURL returns the options in a URL. Its errors do not contain the URL, because
+// it may contain a password.
 func parseURL(text string) (*redis.UniversalOptions, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
 		return nil, errors.New("redis: the URL has no scheme: redis://, rediss:// or unix://")
 	}
-	// The addresses are taken out first: net/url knows only one.
+	// net/url accepts only one address, so the addresses are removed before the URL is parsed.
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		authority, tail = rest[:i], rest[i:]
@@ -156,13 +156,33 @@ func parseURL(text string) (*redis.UniversalOptions, error) {
 		o.Username = u.User.Username()
 		o.Password, _ = u.User.Password()
 	}
-	database := strings.Trim(u.Path, "/")
+	database, err := setAddresses(o, scheme, hosts, u.Path)
+	if err != nil {
+		return nil, err
+	}
+	if err := setParameters(o, u.Query(), database); err != nil {
+		return nil, err
+	}
+	switch {
+	case o.IsClusterMode && o.MasterName != "":
+		return nil, errors.New("redis: the URL has both cluster and master_name: remove one")
+	case o.IsClusterMode && o.DB != 0:
+		return nil, errors.New("redis: a cluster has database 0 only")
+	case len(o.Addrs) > 1 && o.MasterName == "":
+		o.IsClusterMode = true
+	}
+	return o, nil
+}
+
+// setAddresses sets the addresses and the TLS settings of the scheme. It returns the
+// database in the path of the URL.
+func setAddresses(o *redis.UniversalOptions, scheme, hosts, path string) (database string, err error) {
 	switch scheme {
 	case "redis", "rediss":
 		for host := range strings.SplitSeq(hosts, ",") {
 			address, err := withPort(host)
 			if err != nil {
-				return nil, err
+				return "", err
 			}
 			o.Addrs = append(o.Addrs, address)
 		}
@@ -172,20 +192,26 @@ func parseURL(text string) (*redis.UniversalOptions, error) {
 				o.TLSConfig.ServerName, _, _ = net.SplitHostPort(o.Addrs[0])
 			}
 		}
+		return strings.Trim(path, "/"), nil
 	case "unix":
-		if hosts != "" || u.Path == "" {
-			return nil, errors.New("redis: a unix URL is unix:///path/of/socket or unix://user:password@/path/of/socket")
+		if hosts != "" || path == "" {
+			return "", errors.New("redis: a unix URL is unix:///path/of/socket or unix://user:password@/path/of/socket")
 		}
-		o.Addrs, database = []string{u.Path}, ""
-	default:
-		return nil, fmt.Errorf("redis: unknown scheme %q: redis://, rediss:// or unix://", scheme)
+		o.Addrs = []string{path}
+		return "", nil
 	}
-	for name, values := range u.Query() {
+	return "", fmt.Errorf("redis: unknown scheme %q: redis://, rediss:// or unix://", scheme)
+}
+
+// setParameters sets the options in the query of the URL. Its parameter db replaces
+// the database of the path.
+func setParameters(o *redis.UniversalOptions, query url.Values, database string) (err error) {
+	for name, values := range query {
 		value := values[len(values)-1]
 		switch name {
 		case "cluster":
 			if o.IsClusterMode, err = strconv.ParseBool(value); err != nil {
-				return nil, errors.New("redis: cluster in the URL is not true or false")
+				return errors.New("redis: cluster in the URL is not true or false")
 			}
 		case "master_name":
 			o.MasterName = value
@@ -196,23 +222,15 @@ func parseURL(text string) (*redis.UniversalOptions, error) {
 		case "db":
 			database = value
 		default:
-			return nil, fmt.Errorf("redis: unknown parameter %q in the URL", name)
+			return fmt.Errorf("redis: unknown parameter %q in the URL", name)
 		}
 	}
 	if database != "" {
 		if o.DB, err = strconv.Atoi(database); err != nil || o.DB < 0 {
-			return nil, errors.New("redis: the database in the URL is not a number")
+			return errors.New("redis: the database in the URL is not a number")
 		}
 	}
-	switch {
-	case o.IsClusterMode && o.MasterName != "":
-		return nil, errors.New("redis: the URL asks for both a cluster and a master of Sentinels")
-	case o.IsClusterMode && o.DB != 0:
-		return nil, errors.New("redis: a cluster has database 0 only")
-	case len(o.Addrs) > 1 && o.MasterName == "":
-		o.IsClusterMode = true
-	}
-	return o, nil
+	return nil
 }
 
 func withPort(host string) (string, error) {

@@ -43,7 +43,8 @@ func newBody(text string) body {
 
 // common is what the scripts that take requests have in common.
 func common() string {
-	return scriptText("cell.lua") + "\nlocal function settling(now)\n" + scriptText("arith.lua") + "\n" + scriptText("settle.lua") + "\nend\n\n"
+	settling := scriptText("arith.lua") + "\n" + scriptText("settle.lua")
+	return scriptText("cell.lua") + "\nlocal function settling(now)\n" + settling + "\nend\n\n"
 }
 
 var includes = regexp.MustCompile(`(?m)^ *-- include: (.*)$`)

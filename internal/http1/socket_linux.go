@@ -66,7 +66,8 @@ func (s *socket) write(fd uintptr, b []byte) int {
 // transfer calls recvfrom or sendto without an address and without waiting.
 func transfer(call, fd uintptr, b []byte, flags uintptr) (int, syscall.Errno) {
 	for {
-		n, _, err := syscall.RawSyscall6(call, fd, uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), flags|syscall.MSG_DONTWAIT, 0, 0)
+		n, _, err := syscall.RawSyscall6(call, fd,
+			uintptr(unsafe.Pointer(unsafe.SliceData(b))), uintptr(len(b)), flags|syscall.MSG_DONTWAIT, 0, 0)
 		if err == 0 {
 			return int(n), 0
 		}
