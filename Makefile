@@ -36,7 +36,7 @@ CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load fuzz screenshots bench bench-peers check current audit views
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load test-faults fuzz screenshots bench bench-peers check current audit views
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,7 +72,7 @@ fmt: ## format the Go code (gofumpt) and the templates
 lint: ## look for mistakes: vet, gofumpt, staticcheck, golangci-lint (.golangci.yaml)
 	go vet ./...
 	go vet -tags quick ./...
-	go vet -tags screenshots ./cmd/server
+	go vet -tags screenshots,faults ./cmd/server
 	go -C bench vet ./...
 	@echo "gofumpt -l"; unformatted=$$($(TOOL) gofumpt -l $(GO_FILES)); \
 		if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
@@ -101,6 +101,12 @@ test-load: bin/with-servers ## show that limits stay exact under load, in full (
 	HEADGATE_TEST_LOAD=full $(SERVERS) go test -count=1 -timeout 60m -v -parallel 1 \
 		-run '^Test(Exact|Concurrent|Largest|Slow|Silent|Hung|Flood|Paused|Overload|ClientsThatLeave|RedisHangs)' ./enforcement/redis ./cmd/server \
 		| grep --line-buffered -v -e '^=== ' -e '^    --- PASS'
+
+# One scenario at a time. FAULTS=short is the part that CI runs; it writes nothing.
+FAULTS ?= full
+test-faults: bin/with-servers ## cause each fault of docs/faults.md under load (about 25 minutes), and write the table of docs/operations.md: FAULTS=short, ONLY=F-R7b
+	HEADGATE_TEST_FAULTS=$(FAULTS) $(if $(filter full,$(FAULTS)),HEADGATE_FAULTS_PAGE=$(CURDIR)/docs/operations.md) $(SERVERS) go test -tags faults -vet=off \
+		-count=1 -timeout 90m -v -run '^TestFaults$$/$(if $(ONLY),^$(ONLY)$$)' ./cmd/server
 
 fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCES (100000) random sequences on every limiter
 	@for package in $$(go list ./...); do \

@@ -61,6 +61,12 @@ func launchIn(t *testing.T, folder string, settings map[string]string, args ...s
 	if err != nil {
 		t.Fatal(err)
 	}
+	return launchBinary(t, path, folder, settings, args...)
+}
+
+// launchBinary starts a binary of this or of another release.
+func launchBinary(t *testing.T, path, folder string, settings map[string]string, args ...string) *process {
+	t.Helper()
 	r := &running{t: t, out: newOutput(), logs: newOutput(), stopped: make(chan error, 1)}
 	p := &process{running: r, command: exec.Command(path, args...), ended: make(chan struct{})}
 	p.command.Dir = folder

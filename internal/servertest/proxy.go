@@ -16,19 +16,22 @@ import (
 // followed by bytes from the server, are a request and its reply. That holds
 // for Redis and Postgres as long as a client waits for its replies.
 type Proxy struct {
-	target   string // host:port
 	url      *url.URL
 	listener net.Listener
 	running  sync.WaitGroup
 	closed   chan struct{}
 
-	mu    sync.Mutex
-	open  map[*link]struct{}
-	total int
-	cut   bool
-	gate  chan struct{} // not nil while in a black hole; closed by Heal
-	delay time.Duration
-	lost  []*loss
+	mu       sync.Mutex
+	target   string // host:port
+	open     map[*link]struct{}
+	total    int
+	cut      bool
+	gate     chan struct{} // not nil while in a black hole; closed by Heal
+	delay    time.Duration
+	slice    int           // bytes of a reply that are written at once; 0: all
+	pause    time.Duration // after each slice
+	cutAfter int           // bytes of replies after which a connection is reset; 0: never
+	lost     []*loss
 }
 
 // Loss says which reply the proxy loses, and how.
@@ -56,6 +59,7 @@ type link struct {
 	request  []byte // since the server last spoke
 	answered bool   // the server has spoken since the client did
 	silent   bool
+	replied  int // bytes of replies that were written while replies are cut
 }
 
 // maxRequestBytes of a request are searched; more than any script call has.
@@ -106,6 +110,37 @@ func (p *Proxy) Delay(d time.Duration) {
 	p.delay = d
 }
 
+// Trickle writes replies in slices of so many bytes, with a pause after each,
+// from now on.
+func (p *Proxy) Trickle(slice int, pause time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.slice, p.pause = slice, pause
+}
+
+// CutAfter resets each connection once it has written n more bytes of replies.
+func (p *Proxy) CutAfter(n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cutAfter = n
+}
+
+// Retarget resets all connections and passes new ones to another server, as a
+// name or an address does that moves in a failover.
+func (p *Proxy) Retarget(t testing.TB, serverURL string) {
+	t.Helper()
+	u, err := url.Parse(serverURL)
+	if err != nil || u.Port() == "" {
+		t.Fatal("servertest: a proxy needs a URL with host and port")
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.target = u.Host
+	for l := range p.open {
+		l.reset()
+	}
+}
+
 // Cut resets all connections, and each new one as it comes, until [Proxy.Heal].
 func (p *Proxy) Cut() {
 	p.mu.Lock()
@@ -126,11 +161,11 @@ func (p *Proxy) Blackhole() {
 	}
 }
 
-// Heal ends Cut, Blackhole and Delay. Planned losses stay.
+// Heal ends Cut, Blackhole, Delay, Trickle and CutAfter. Planned losses stay.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.cut, p.delay = false, 0
+	p.cut, p.delay, p.slice, p.pause, p.cutAfter = false, 0, 0, 0, 0
 	if p.gate != nil {
 		close(p.gate)
 		p.gate = nil
@@ -171,7 +206,10 @@ func (p *Proxy) serve(client net.Conn) {
 	if !p.pass() {
 		return
 	}
-	server, err := net.DialTimeout("tcp", p.target, 10*time.Second)
+	p.mu.Lock()
+	target := p.target
+	p.mu.Unlock()
+	server, err := net.DialTimeout("tcp", target, 10*time.Second)
 	if err != nil {
 		l.reset() // what the client would see without us
 		return
@@ -180,8 +218,8 @@ func (p *Proxy) serve(client net.Conn) {
 		return
 	}
 	var pumps sync.WaitGroup
-	pumps.Go(func() { p.pump(l, client, server, l.asked) })
-	pumps.Go(func() { p.pump(l, server, client, p.answer(l)) })
+	pumps.Go(func() { p.pump(l, client, server, l.asked, server.Write) })
+	pumps.Go(func() { p.pump(l, server, client, p.answer(l), p.reply(l)) })
 	pumps.Wait()
 }
 
@@ -235,8 +273,47 @@ func (p *Proxy) pass() bool {
 	}
 }
 
+// reply writes a chunk of a reply to the client, in slices if told to.
+func (p *Proxy) reply(l *link) func([]byte) (int, error) {
+	return func(chunk []byte) (written int, err error) {
+		for written < len(chunk) {
+			p.mu.Lock()
+			slice, pause, cutAfter := p.slice, p.pause, p.cutAfter
+			p.mu.Unlock()
+			if cutAfter == 0 {
+				l.replied = 0
+			} else {
+				left := cutAfter - l.replied
+				if left <= 0 {
+					l.reset()
+					return written, io.ErrClosedPipe
+				}
+				if slice == 0 || slice > left {
+					slice = left
+				}
+			}
+			if slice == 0 || slice > len(chunk)-written {
+				slice = len(chunk) - written
+			}
+			n, err := l.client.Write(chunk[written : written+slice])
+			written += n
+			l.replied += n
+			if err != nil {
+				return written, err
+			}
+			if pause > 0 {
+				select {
+				case <-time.After(pause):
+				case <-p.closed:
+				}
+			}
+		}
+		return written, nil
+	}
+}
+
 // pump copies one direction until it ends; seen may hold a chunk back.
-func (p *Proxy) pump(l *link, from, to net.Conn, seen func([]byte) bool) {
+func (p *Proxy) pump(l *link, from, to net.Conn, seen func([]byte) bool, write func([]byte) (int, error)) {
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
@@ -245,7 +322,7 @@ func (p *Proxy) pump(l *link, from, to net.Conn, seen func([]byte) bool) {
 				return
 			}
 			if seen(buf[:n]) {
-				if _, err := to.Write(buf[:n]); err != nil {
+				if _, err := write(buf[:n]); err != nil {
 					_ = from.Close()
 					return
 				}

@@ -246,3 +246,51 @@ func TestProxyResetsWhenTheServerIsNotThere(t *testing.T) {
 		t.Errorf("answered %q without a server", got)
 	}
 }
+
+func TestProxySlicesReplies(t *testing.T) {
+	t.Parallel()
+	proxy := servertest.StartProxy(t, startShouter(t).url)
+	c := dial(t, proxy.URL())
+	proxy.Trickle(1, 2*time.Millisecond)
+	start := time.Now()
+	if got, err := c.ask("slices"); err != nil || got != "SLICES" {
+		t.Errorf("in slices: %q, %v", got, err)
+	}
+	if took := time.Since(start); took < 12*time.Millisecond {
+		t.Errorf("six slices with pauses of 2 ms came after %s", took)
+	}
+}
+
+func TestProxyCutsAReplyInTheMiddle(t *testing.T) {
+	t.Parallel()
+	proxy := servertest.StartProxy(t, startShouter(t).url)
+	c := dial(t, proxy.URL())
+	proxy.CutAfter(9)
+	if got, err := c.ask("four"); err != nil || got != "FOUR" {
+		t.Errorf("before the cut: %q, %v", got, err)
+	}
+	if got, err := c.ask("eight..."); err == nil {
+		t.Errorf("a reply that was cut: %q", got)
+	}
+	proxy.Heal()
+	if got, err := askOnce(proxy.URL(), "twelve chars"); err != nil || got != "TWELVE CHARS" {
+		t.Errorf("after healing: %q, %v", got, err)
+	}
+}
+
+func TestProxyMovesToAnotherServer(t *testing.T) {
+	t.Parallel()
+	first, second := startShouter(t), startShouter(t)
+	proxy := servertest.StartProxy(t, first.url)
+	c := dial(t, proxy.URL())
+	if _, err := c.ask("one"); err != nil {
+		t.Fatal(err)
+	}
+	proxy.Retarget(t, second.url)
+	if got, err := c.ask("two"); err == nil {
+		t.Errorf("an open connection answered %q after the move", got)
+	}
+	if got, err := askOnce(proxy.URL(), "three"); err != nil || got != "THREE" || second.lines.Load() != 1 {
+		t.Errorf("after the move: %q, %v; the second server got %d lines", got, err, second.lines.Load())
+	}
+}
