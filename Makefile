@@ -28,7 +28,7 @@ export HEADGATE_FUZZ_SEED = $(SEED)
 ORDER := $(if $(filter 1,$(SEED)),,-shuffle=$(SEED))
 
 # SQLite is C code that was translated to Go. The race detector makes it many times
-# slower, and nobody here could fix what it finds there.
+# slower, and its findings there cannot be fixed here.
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 
 # The packages whose code or tests start goroutines or synchronize them.
@@ -81,7 +81,7 @@ lint: ## look for mistakes: vet, gofumpt, staticcheck, golangci-lint (.golangci.
 	$(LINT) golangci-lint run ./...
 
 # -vet=off, because make lint runs all of vet. The modules bench and composetest
-# have dependencies that the product has not.
+# have dependencies that the product does not have.
 test: bin/with-servers ## run the tests with real servers; as root, install what is missing (SEED=1)
 	$(SERVERS) go test -vet=off $(ORDER) -timeout 20m ./...
 	go -C bench test -vet=off $(ORDER) -timeout 10m ./...
@@ -97,7 +97,7 @@ test-ci: ## run the tests of deploy/grafana (the first run compiles Prometheus, 
 test-quick: ## run the tests that need no server
 	go test -tags quick -vet=off $(ORDER) -timeout 10m ./...
 
-test-load: bin/with-servers ## show that limits stay exact under load, in full (about 15 minutes): up to 9 nodes and 2,000 connections
+test-load: bin/with-servers ## show that limits stay exact under load, in full (about 5 minutes): up to 9 nodes and 2,000 connections
 	HEADGATE_TEST_LOAD=full $(SERVERS) go test -count=1 -timeout 60m -v -parallel 1 \
 		-run '^Test(Exact|Concurrent|Largest|Slow|Silent|Hung|Flood|Paused|Overload|ClientsThatLeave|RedisHangs)' ./enforcement/redis ./cmd/server \
 		| grep --line-buffered -v -e '^=== ' -e '^    --- PASS'
@@ -123,7 +123,7 @@ fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCE
 	@seed=$(if $(filter file,$(origin SEED)),1$$RANDOM$$RANDOM,$(SEED)); echo "== $(SEQUENCES) sequences; to repeat them: make fuzz SEED=$$seed"; \
 		HEADGATE_FUZZ_SEED=$$seed HEADGATE_FUZZ_SEQUENCES=$(SEQUENCES) $(SERVERS) go test -timeout 120m -count=1 ./enforcement/...
 
-screenshots: bin/with-servers ## take the pictures of the README anew, of the demo, in a browser
+screenshots: bin/with-servers ## take new screenshots of the demo for the README, in a browser
 	$(SERVERS) go test -tags screenshots -run '^TestScreenshots$$' -count=1 -timeout 10m -v ./cmd/server
 
 views: ## serve every component of the dashboard in every state, at http://127.0.0.1:8090
@@ -132,7 +132,7 @@ views: ## serve every component of the dashboard in every state, at http://127.0
 bench: bin/with-servers ## run the benchmarks, BENCHTIME (1s) each
 	$(SERVERS) go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 20m ./...
 
-# A module of its own: the limiters it compares with are no dependencies.
+# bench is a separate module, so that the limiters it compares with are no dependencies of Headgate.
 ROUNDS  ?= 5
 SECONDS ?= 1.5
 ONLY    ?=
@@ -154,7 +154,7 @@ audit: ## look for known holes in dependencies; needs the network, so it is no p
 			echo "audit: offline: the database https://vuln.go.dev cannot be reached, so nothing was checked" >&2; \
 		fi; exit $$status; }
 
-# Always asked for: go build knows better than make whether it is current.
+# Phony, because go build finds out whether the file is current.
 .PHONY: bin/with-servers
 bin/with-servers:
 	@mkdir -p bin

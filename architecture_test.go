@@ -17,45 +17,45 @@ import (
 
 const module = "github.com/headgate/headgate"
 
-// imports says which of our packages each of our packages may import. Arrows
-// point down; "." is the root package, which embeds openapi.yaml. Change this
-// table in the commit that moves the wall, and say there why.
+// imports lists, for each package of this module, the packages of this module that it
+// may import. "." is the root package, which embeds openapi.yaml. Change this table in
+// the commit that changes an import, and give the reason in the commit message.
 var imports = map[string][]string{
 	".": {},
 
 	"internal/problem":    {},
 	"internal/strictjson": {"internal/problem"},
-	"internal/audit":      {"internal/problem"},
-	"enforcement":         {"internal/problem", "internal/strictjson", "internal/cow"}, // a policy reads its own JSON
-	"internal/cow":        {},                                                          // maps whose versions share memory: snapshots are made of them
+	"internal/audit":      {},
+	"enforcement":         {"internal/problem", "internal/strictjson", "internal/cow"}, // policies parse their JSON
+	"internal/cow":        {},                                                          // maps whose versions share memory; snapshots use them
 
 	"plans":   {"enforcement", "internal/problem", "internal/audit", "internal/strictjson"},
-	"tenants": {"internal/problem", "internal/audit", "internal/strictjson"},
-	// Operator keys have the scopes of tenants' keys; failed sign-ins are counted by our own limits.
-	"internal/accounts": {"enforcement", "internal/problem", "internal/audit", "internal/strictjson", "tenants"},
+	"tenants": {"internal/problem", "internal/audit"},
+	// Operator keys have the scopes of tenants' keys; the enforcement package limits failed sign-ins.
+	"internal/accounts": {"enforcement", "internal/problem", "internal/audit", "tenants"},
 
-	"internal/exceptions": {"plans", "tenants", "enforcement", "internal/problem", "internal/audit"}, // an override is held against the tenant's plan
+	"internal/exceptions": {"plans", "tenants", "enforcement", "internal/problem", "internal/audit"}, // an override is validated with the tenant's plan
 
-	"internal/snapshot":   {"plans", "tenants", "internal/accounts", "internal/exceptions", "enforcement", "internal/problem", "internal/cow"},
+	"internal/snapshot":   {"plans", "tenants", "internal/exceptions", "enforcement", "internal/problem", "internal/cow"},
 	"internal/metrics":    {"enforcement", "internal/problem", "internal/logging"},
 	"internal/tracing":    {"enforcement"},
 	"internal/simulation": {"enforcement", "internal/problem", "internal/strictjson"},
 	"internal/oidc":       {"internal/accounts", "internal/problem"},
-	"internal/usage":      {"internal/snapshot", "internal/metrics", "internal/exceptions", "enforcement", "internal/problem"}, // what the snapshot knows, what was counted and what the limiter holds, in one answer
+	"internal/usage":      {"internal/snapshot", "internal/metrics", "internal/exceptions", "enforcement", "internal/problem"}, // one answer from the snapshot, the recorded counts, and the limiter
 
-	"internal/preview": {"internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // a plan's draft, held against what was counted of its tenants
+	"internal/preview": {"internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // a plan's draft, compared with the recorded counts of its tenants
 
-	"internal/demo": {"internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // uses the services as people do
+	"internal/demo": {"internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // calls the services, like a person
 
 	"internal/admission": {},
 	"internal/http1":     {},
 	"internal/connlimit": {},
 	"internal/logging":   {},
 
-	"internal/nodes": {}, // what a node says of itself is found out by cmd/server
+	"internal/nodes": {}, // cmd/server collects the report of this node
 
 	"api": {".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
-	// The shell of the dashboard, and its page groups, which never import each other.
+	// The shell of the dashboard, and its page groups. A page group imports no other one.
 	"web":         {"enforcement", "internal/accounts", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
 	"web/signin":  {"internal/accounts", "internal/problem", "web", "web/views"},
 	"web/traffic": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
@@ -64,22 +64,22 @@ var imports = map[string][]string{
 	"web/admin":   {"internal/accounts", "internal/audit", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},
 	"web/views":   {"internal/problem"}, // view models with ready values
 
-	// At the side: known to cmd/server and to tests.
+	// Implementations. Only cmd/server and tests import them.
 	"internal/store":           {"internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
-	"internal/store/storetest": {"internal/store", "internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
+	"internal/store/storetest": {"internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
 	"migrations":               {},
-	"enforcement/inprocess":    {"enforcement", "internal/problem"},
-	"enforcement/redis":        {"enforcement", "internal/problem"},
-	"enforcement/lease":        {"enforcement", "internal/problem"},
-	"enforcement/limitertest":  {"enforcement", "internal/problem"},
+	"enforcement/inprocess":    {"enforcement"},
+	"enforcement/redis":        {"enforcement"},
+	"enforcement/lease":        {"enforcement"},
+	"enforcement/limitertest":  {"enforcement"},
 
 	// The load generator of headgate bench and of the module bench.
 	"internal/load": {},
 
 	"cmd/server": anything,
-	"cmd/views":  {"web", "web/views", "internal/problem"},
+	"cmd/views":  {"web/views"},
 
-	// Test harness: nothing of the product, and nobody's import outside tests.
+	// The test harness. Only tests import it.
 	"internal/servertest":                  {"internal/servertest/process", "internal/testseed"},
 	"internal/servertest/process":          {},
 	"internal/testseed":                    {},
@@ -89,8 +89,8 @@ var imports = map[string][]string{
 
 var anything = []string{"*"}
 
-// testsToo is what the tests of every package may import beside that: the real
-// implementations, which the suites have proved equal, instead of mocks.
+// testsToo lists what the tests of every package may also import: the real
+// implementations. Tests use them instead of mocks.
 var testsToo = []string{
 	"internal/store", "internal/store/storetest", "migrations", "internal/servertest", "internal/servertest/process", "internal/servertest/browser",
 	"enforcement/inprocess", "enforcement/redis", "enforcement/limitertest", "enforcement",
@@ -98,24 +98,23 @@ var testsToo = []string{
 	"internal/http1",
 }
 
-// outerSuites are tests of several packages together, in the package that the
-// others import. They assemble what cmd/server assembles.
+// outerSuites lists packages whose tests cover several packages together, and what
+// these tests may also import. They assemble the same parts as cmd/server.
 var outerSuites = map[string][]string{
 	"web": {".", "web/signin", "web/traffic", "web/plans", "web/tenants", "web/admin", "internal/usage", "internal/preview", "internal/nodes", "internal/simulation"},
 }
 
-// bottom packages stay at the bottom in their tests as well: what they promise
-// can be shown without anything above them.
+// bottom lists packages whose tests must not import the packages of testsToo.
 var bottom = []string{"internal/problem", "internal/strictjson", "internal/audit"}
 
-// drivers says who may know a library: one driver, one package. In tests
-// "*" lets everybody.
+// drivers lists the packages that may import a library. "*" in tests allows the tests
+// of all packages.
 var drivers = []struct {
-	path     string // an import path; everything below it counts
+	path     string // an import path; the packages below it are included
 	packages []string
-	tests    []string // and the tests of these
+	tests    []string // packages whose tests may import it, too
 }{
-	{"database/sql", []string{"internal/store"}, []string{"cmd/server", "web"}}, // web: a benchmark writes 90 days of rows straight
+	{"database/sql", []string{"internal/store"}, []string{"cmd/server", "web"}}, // a benchmark of web inserts 90 days of rows
 	{"github.com/jackc/pgx", []string{"internal/store", "internal/servertest"}, nil},
 	{"modernc.org/sqlite", []string{"internal/store"}, nil},
 	{"github.com/golang-migrate/migrate", []string{"internal/store"}, nil},
@@ -131,13 +130,12 @@ var drivers = []struct {
 	{"golang.org/x/oauth2", []string{"internal/oidc"}, nil},
 	{"golang.org/x/crypto", []string{"internal/accounts"}, nil},
 	{"github.com/chromedp", []string{"internal/servertest/browser"}, []string{"web", "cmd/server"}}, // a real browser
-	{"github.com/getkin/kin-openapi", nil, []string{"api", "web"}},                                  // the tests' judge
+	{"github.com/getkin/kin-openapi", nil, []string{"api", "web"}},                                  // tests check requests and responses against openapi.yaml
 	{"testing", []string{"internal/testseed", "internal/servertest", "internal/servertest/browser", "internal/store/storetest", "enforcement/limitertest"}, anything},
 }
 
-// standardOnly packages import nothing from outside Go's standard library but
-// the identifiers that the whole product uses, and the standard library's own
-// annex, x/crypto, where drivers lets them.
+// standardOnly lists packages that import only the standard library, google/uuid, and
+// x/crypto where drivers allows it.
 var standardOnly = []string{"internal/problem", "internal/strictjson", "enforcement", "internal/audit", "plans", "tenants", "internal/accounts", "internal/exceptions", "internal/nodes", "migrations", "internal/admission", "internal/logging", "internal/cow", "internal/servertest/process", "internal/servertest/cmd/with-servers"}
 
 type listed struct {
@@ -145,8 +143,8 @@ type listed struct {
 	Imports, TestImports, XTestImports, GoFiles []string
 }
 
-// packages is what go list knows of every package of this module. A package
-// that does not compile is listed all the same; the compiler reports that.
+// packages returns the result of go list for every package of this module. It includes
+// packages that do not compile.
 func packages(t *testing.T) map[string]listed {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-e", "-json=ImportPath,Doc,Imports,TestImports,XTestImports,GoFiles", "./...")
@@ -169,8 +167,8 @@ func packages(t *testing.T) map[string]listed {
 	}
 }
 
-// short is our name of an import path: "plans", "." for the root; "" when it is
-// not ours.
+// short returns the path of a package in this module, such as "plans", or "." for the
+// root. It returns "" for other modules.
 func short(importPath string) string {
 	if importPath == module {
 		return "."
@@ -185,17 +183,17 @@ func allows(list []string, name string) bool {
 	return slices.Contains(list, "*") || slices.Contains(list, name)
 }
 
-func TestPackagesImportOnlyWhatStandsBelowThem(t *testing.T) {
+func TestImportsFollowTheTable(t *testing.T) {
 	t.Parallel()
 	for name, p := range packages(t) {
 		allowed, known := imports[name]
 		if !known {
-			t.Errorf("package %s is not in the table: say what it may import, or put the code where its concept lives", name)
+			t.Errorf("package %s is not in the table imports: add it, or move the code to an existing package", name)
 			continue
 		}
 		for _, path := range p.Imports {
 			if to := short(path); to != "" && !allows(allowed, to) {
-				t.Errorf("%s imports %s, which is not below it", name, to)
+				t.Errorf("%s imports %s, which the table imports does not allow", name, to)
 			}
 		}
 		inTests := slices.Concat(allowed, []string{name, "internal/testseed"})
@@ -205,7 +203,7 @@ func TestPackagesImportOnlyWhatStandsBelowThem(t *testing.T) {
 		inTests = slices.Concat(inTests, outerSuites[name])
 		for _, path := range slices.Concat(p.TestImports, p.XTestImports) {
 			if to := short(path); to != "" && !allows(inTests, to) {
-				t.Errorf("a test of %s imports %s", name, to)
+				t.Errorf("a test of %s imports %s, which the tables do not allow", name, to)
 			}
 		}
 	}
@@ -228,15 +226,15 @@ func TestOneDriverOnePackage(t *testing.T) {
 		}
 		for _, path := range p.Imports {
 			if first, _, _ := strings.Cut(path, "/"); strings.Contains(first, ".") && short(path) == "" && path != "github.com/google/uuid" && !strings.HasPrefix(path, "golang.org/x/crypto/") {
-				t.Errorf("%s imports %s: it keeps to the standard library", name, path)
+				t.Errorf("%s imports %s, and is in standardOnly", name, path)
 			}
 		}
 	}
 }
 
-// TestTablesNameWhatExists fails for a row of a table that names no package, and for
-// a driver that none of its packages imports.
-func TestTablesNameWhatExists(t *testing.T) {
+// TestTablesHaveNoDeadRows fails for a row that names no package, for a permission that
+// no import uses, and for a driver that its packages do not import.
+func TestTablesHaveNoDeadRows(t *testing.T) {
 	t.Parallel()
 	found := packages(t)
 	exists := func(table string, names ...string) {
@@ -248,6 +246,21 @@ func TestTablesNameWhatExists(t *testing.T) {
 	}
 	for name, allowed := range imports {
 		exists("imports", append([]string{name}, allowed...)...)
+		p := found[name]
+		for _, to := range allowed {
+			uses := func(path string) bool { return short(path) == to }
+			if to != "*" && !slices.ContainsFunc(slices.Concat(p.Imports, p.TestImports, p.XTestImports), uses) {
+				t.Errorf("imports allows %s to import %s, which it does not: remove it", name, to)
+			}
+		}
+	}
+	for name, allowed := range outerSuites {
+		exists("outerSuites", append([]string{name}, allowed...)...)
+		for _, to := range allowed {
+			if !slices.ContainsFunc(found[name].XTestImports, func(path string) bool { return short(path) == to }) {
+				t.Errorf("outerSuites allows tests of %s to import %s, which they do not: remove it", name, to)
+			}
+		}
 	}
 	exists("testsToo", testsToo...)
 	exists("bottom", bottom...)
@@ -259,18 +272,18 @@ func TestTablesNameWhatExists(t *testing.T) {
 		}
 		for _, name := range d.packages {
 			if !uses(found[name].Imports) {
-				t.Errorf("drivers lets %s import %s, which it does not", name, d.path)
+				t.Errorf("drivers allows %s to import %s, which it does not: remove it", name, d.path)
 			}
 		}
 		for _, name := range d.tests {
 			if name != "*" && !uses(slices.Concat(found[name].TestImports, found[name].XTestImports)) {
-				t.Errorf("drivers lets tests of %s import %s, which they do not", name, d.path)
+				t.Errorf("drivers allows tests of %s to import %s, which they do not: remove it", name, d.path)
 			}
 		}
 	}
 }
 
-func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
+func TestEveryPackageHasADocComment(t *testing.T) {
 	t.Parallel()
 	for name, p := range packages(t) {
 		if len(p.GoFiles) > 0 && p.Doc == "" {
@@ -279,9 +292,9 @@ func TestEveryPackageSaysWhatItIsFor(t *testing.T) {
 	}
 }
 
-// mentioned finds paths in backticks and in links: something with a slash, or
-// a file at the root. What is no path of ours looks different: routes begin
-// with a slash, patterns have signs that no file of ours has.
+// These patterns find paths in documents: in backticks, in links, and in trees. A path
+// has a slash, or is a file in the root. Routes do not match, because they begin with a
+// slash.
 var (
 	backticked = regexp.MustCompile("`([A-Za-z0-9_.-]+(?:/[A-Za-z0-9_.-]+)*/?)`")
 	linked     = regexp.MustCompile(`\]\(([A-Za-z0-9_./-]+)(?:#[^)]*)?\)`)
@@ -289,13 +302,13 @@ var (
 	ourFile    = regexp.MustCompile(`^(?:[A-Z][A-Za-z]*file|[A-Za-z0-9_.-]+\.(?:go|md|ya?ml|templ|sql|lua|css|js|mod|sum))$`)
 )
 
-// notPaths look like paths in the documents and are something else.
+// notPaths lists texts in documents that look like paths and are not.
 var notPaths = []string{
 	"bin/headgate", "data/headgate.db", "data/", "./data", "bin/", // made by make run
 	"application/json", "application/problem+json", "text/plain", "text/html",
 }
 
-// documentPaths returns every path that a document claims to exist.
+// documentPaths returns every path in a document.
 func documentPaths(text string) []string {
 	var found []string
 	for _, m := range backticked.FindAllStringSubmatch(text, -1) {
@@ -315,9 +328,9 @@ func documentPaths(text string) []string {
 	return slices.Concat(found, treePaths(text))
 }
 
-// treePaths reads code blocks: each line that begins with a folder or a file.
-// One that stands indented below a folder is in that folder; a line that is no
-// path, such as a journey's title, ends the folders above it.
+// treePaths returns the paths in code blocks: of each line that begins with a folder
+// or a file. An indented line below a folder is in that folder. Any other line that is
+// not indented ends the folders above it.
 func treePaths(text string) []string {
 	type folder struct {
 		indent int

@@ -6,10 +6,10 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// What a decided request does to a counter. All of it runs with the counter's
-// shard locked.
+// This file has the changes that a decided request makes to a counter. The caller of
+// these functions holds the lock of the counter's shard.
 
-// own gives the counter a cell.
+// own returns the shard of the counter. It inserts a cell if the counter has none.
 func (l *Limiter) own(w *work) *shard {
 	s := &l.shards[shardOf(w.hash)]
 	if w.cell == none {
@@ -22,7 +22,7 @@ func (l *Limiter) own(w *work) *shard {
 	return s
 }
 
-// keepClamp stores a state that was cut from the future to now.
+// keepClamp stores a state that Settle clamped to now.
 func (l *Limiter) keepClamp(w *work, m *enforcement.Meter, now int64) {
 	s := l.own(w)
 	s.write(w.cell, m, &w.state, now)
@@ -31,7 +31,7 @@ func (l *Limiter) keepClamp(w *work, m *enforcement.Meter, now int64) {
 	}
 }
 
-// keepEntries makes all the whole log of the counter.
+// keepEntries replaces the log of the counter by all.
 func (l *Limiter) keepEntries(s *shard, w *work, all []enforcement.Entry) {
 	e := s.log(w.cell)
 	before := e.blocks()
@@ -40,7 +40,7 @@ func (l *Limiter) keepEntries(s *shard, w *work, all []enforcement.Entry) {
 	w.state.Log = all
 }
 
-// log gives cell i its entries.
+// log returns the entries of cell i. It creates them if the cell has none.
 func (s *shard) log(i int32) *entries {
 	c := s.cell(i)
 	if c.log == 0 {
@@ -56,7 +56,7 @@ func (s *shard) log(i int32) *entries {
 	return s.logs[c.log-1]
 }
 
-// charge takes cost. A cost of 0 changes nothing.
+// charge charges cost to the counter. A cost of 0 changes nothing.
 func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 	if cost == 0 {
 		return
@@ -69,15 +69,15 @@ func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 	}
 	e := s.log(w.cell)
 	before := e.blocks()
-	e.drop(len(e.live()) - len(w.state.Log)) // what Settle saw leave
+	e.drop(len(e.live()) - len(w.state.Log)) // the entries that Settle removed
 	was := w.state
 	w.state = chargedLog(was, c, cost, now)
 	switch cost = w.state.A - was.A; {
 	case w.state.B == was.B:
 		e.all[len(e.all)-1].Units += cost
 	case len(e.all) == cap(e.all) && len(e.live()) > 0 && l.counted.full(w.key.Tenant):
-		// No memory for one more entry: the newest takes the units and becomes
-		// as young as they are. It stays longer than it should, never shorter.
+		// There is no memory for another entry: add the units to the newest one and set
+		// its time to now. Its old units then count longer than they should, never shorter.
 		last := &e.all[len(e.all)-1]
 		last.T, last.Units = now, last.Units+cost
 		w.state.B = was.B
@@ -91,8 +91,8 @@ func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 	s.write(w.cell, c.Meter, &w.state, now)
 }
 
-// chargedLog is the state of a log after a charge, all but the entries: Charge
-// would copy them.
+// chargedLog returns the state of a log after a charge, without the entries, because
+// Charge would copy them.
 func chargedLog(s enforcement.State, c *enforcement.Charge, cost, now int64) enforcement.State {
 	if s.Rev == 0 {
 		return enforcement.State{Rev: c.Rev, A: cost, B: 1, T: now}
@@ -101,21 +101,21 @@ func chargedLog(s enforcement.State, c *enforcement.Charge, cost, now int64) enf
 	return c.Meter.Charge(s, c.Rev, now, cost)
 }
 
-// peeked is the state as if it had been charged.
+// peeked returns the state as it would be after the charge.
 func peeked(s enforcement.State, c *enforcement.Charge, cost, now int64) enforcement.State {
 	if c.Meter.Algorithm != enforcement.SlidingWindowLog || cost == 0 {
 		return c.Meter.Charge(s, c.Rev, now, cost)
 	}
 	after := chargedLog(s, c, cost, now)
 	after.Log = s.Log
-	if after.B == s.B && int64(len(s.Log)) == s.B { // the newest entry would have grown
+	if after.B == s.B && int64(len(s.Log)) == s.B { // the charge would change the newest entry
 		after.Log = s.Log[:len(s.Log)-1]
 	}
 	return after
 }
 
-// refund gives cost back. What is not kept has nothing to get back, and an
-// overflow counter keeps what it has: others' counts are in it.
+// refund returns cost to the counter. It does nothing if the counter is not stored. It
+// does not change an overflow counter, because that counts other keys, too.
 func (l *Limiter) refund(w *work, c *enforcement.Charge, cost, now int64) {
 	if w.cell == none || w.shared || cost == 0 {
 		return
@@ -133,7 +133,8 @@ func (l *Limiter) refund(w *work, c *enforcement.Charge, cost, now int64) {
 	}
 }
 
-// reset forgets the counter; an overflow counter is not one key's to forget.
+// reset deletes the counter. It does not delete an overflow counter, which counts other
+// keys, too.
 func (l *Limiter) reset(w *work, c *enforcement.Charge, now int64) {
 	if w.shared {
 		return

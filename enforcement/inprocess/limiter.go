@@ -16,24 +16,23 @@ import (
 
 // Config of a Limiter. The zero value is usable.
 type Config struct {
-	// Now is the clock, in microseconds since the epoch. Default: the wall
-	// clock when the Limiter was made, and the monotonic time since; it never
-	// steps back.
+	// Now returns the time in microseconds since the epoch. Default: the wall clock at
+	// the call of New plus the monotonic time since then, which never steps back.
 	Now func() int64
-	// MaxCells bounds memory: how many counters, and entries of sliding logs in
-	// fours, are kept at once; each takes about 85 bytes. Above it new keys of
-	// one tenant and limit share an overflow counter. Default: 4,000,000.
+	// MaxCells bounds memory: the number of counters plus a quarter of the number of
+	// entries of sliding logs. Each counts about 85 bytes. Above it, new keys of one
+	// tenant and limit share an overflow counter. Default: 4,000,000.
 	MaxCells int
-	// TenantCells is the same bound for one tenant, so that a flood of one
-	// tenant's keys takes no room from the others. Tenants whose numbers are
-	// equal modulo 4,096 have one bound together. Default: a quarter of MaxCells.
+	// TenantCells is the same bound for one tenant, so that a flood of keys of one tenant
+	// does not use the memory of others. Tenants whose numbers are equal modulo 4,096
+	// share one bound. Default: a quarter of MaxCells.
 	TenantCells int
-	// SeenCells bounds how many states of shared counters are remembered, besides
-	// MaxCells; one tenant may use as large a part of it as of MaxCells. The share
-	// of a key that is not remembered starts full. Default: a quarter of MaxCells.
+	// SeenCells bounds the number of remembered states of shared counters, which do not
+	// count for MaxCells. One tenant may use the same part of SeenCells as of MaxCells.
+	// The share of a key that is not remembered starts full. Default: a quarter of MaxCells.
 	SeenCells int
-	// SweepEvery is how often Run looks for counters that are as new. Default:
-	// one second.
+	// SweepEvery is the interval at which Run deletes counters that are in their initial
+	// state. Default: one second.
 	SweepEvery time.Duration
 }
 
@@ -46,8 +45,8 @@ const (
 	shareCount = 4096 // of budget.shares
 )
 
-// overflow is the partition of the overflow counters. No value has it: a
-// partition is a hash, and the whole tenant is zero.
+// overflow is the partition of the overflow counters. No key has it: the partition of a
+// key is a hash, or zero for the whole tenant.
 var overflow = [16]byte{
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 }
@@ -56,7 +55,7 @@ var overflow = [16]byte{
 type Limiter struct {
 	now   func() int64
 	every time.Duration
-	seed  [3]uint64 // random, of hash: callers cannot choose keys that collide
+	seed  [3]uint64 // random seed of hash, so that callers cannot choose keys that collide
 
 	counted    budget       // counters, and blocks of log entries
 	remembered budget       // states of shared counters
@@ -95,7 +94,7 @@ func New(config Config) *Limiter {
 	return l
 }
 
-// Len is how many counters are kept.
+// Len returns the number of stored counters.
 func (l *Limiter) Len() int {
 	n := 0
 	for i := range l.shards {
@@ -107,9 +106,9 @@ func (l *Limiter) Len() int {
 	return n
 }
 
-// Take decides the requests as enforcement.Limiter says. It does not wait, so it
-// ignores the deadline of ctx: the processor may have been busy until after it.
-// A canceled ctx fails the requests that are not decided yet.
+// Take implements enforcement.Limiter. It does not wait and ignores the deadline of ctx:
+// on a busy processor, the deadline may have passed before Take runs. If ctx is
+// canceled, Take fails the requests that are not decided yet.
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range requests {
 		r, o := &requests[i], &outcomes[i]
@@ -135,10 +134,10 @@ func simple(r *enforcement.Request) bool {
 		r.Charges[0].Meter.Algorithm != enforcement.SlidingWindowLog
 }
 
-// hash mixes the three words of a key with the seed by two multiplications to
-// 128 bits, as wyhash does: the numbers first, which differ little, and then the
-// partition, which is a part of a SHA-256 and spread already. The seed keeps
-// callers from searching for values that collide.
+// hash mixes the three words of a key with the seed by two multiplications to 128 bits,
+// like wyhash. The first multiplication mixes the tenant and the cell, which differ
+// little. The second adds the partition, which is part of a SHA-256 sum. The seed
+// prevents callers from searching for values that collide.
 func (l *Limiter) hash(key *enforcement.Key) uint64 {
 	hi, lo := bits.Mul64((uint64(key.Tenant)|uint64(key.Cell)<<32)^l.seed[0], l.seed[1])
 	first, second := binary.LittleEndian.Uint64(key.Partition[:8]), binary.LittleEndian.Uint64(key.Partition[8:])
@@ -148,14 +147,14 @@ func (l *Limiter) hash(key *enforcement.Key) uint64 {
 
 func shardOf(hash uint64) int { return int(hash >> (64 - shardBits)) }
 
-// A budget bounds how many cells are kept, of all tenants and of each.
+// A budget bounds the number of cells of all tenants, and of each tenant.
 type budget struct {
 	max, share int64
 	used       atomic.Int64
 	shares     [shareCount]atomic.Int64 // by tenant
 }
 
-// add notes n more cells of a tenant.
+// add adds n cells to the counts of a tenant.
 func (b *budget) add(tenant uint32, n int64) {
 	b.used.Add(n)
 	b.shares[tenant%shareCount].Add(n)
@@ -166,19 +165,19 @@ func (b *budget) full(tenant uint32) bool {
 	return b.used.Load() >= b.max || b.shares[tenant%shareCount].Load() >= b.share
 }
 
-// crowded reports whether a tenant's key without a cell may have to share one.
+// crowded reports whether a key without a cell may have to use an overflow counter.
 func (l *Limiter) crowded(tenant uint32) bool {
 	return l.counted.full(tenant) || l.overflows.Load() > 0
 }
 
-// takeOne is takeAll for the most frequent request, one enforced charge. false:
-// it is not for this function, and nothing has been done. It works in the
-// caller's State, so that nothing is copied but the cell.
+// takeOne is takeAll for the most frequent request: one enforced charge. It returns
+// false without a change if takeAll must decide the request. It computes in the
+// caller's State, so that it copies only the cell.
 func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	c, out := &r.Charges[0], &o.Charges[0]
 	m, hash, state := c.Meter, l.hash(&c.Key), &out.State
 	s := &l.shards[shardOf(hash)]
-	now := l.now() // before the lock, which is then held for half as long
+	now := l.now() // read before the lock, so that the lock is held for half the time
 	s.lock()
 	i := s.find(&c.Key, uint32(hash))
 	if i == none {
@@ -213,11 +212,11 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	return true
 }
 
-// write stores a settled state in cell i; of a log, all but the entries.
+// write stores a settled state in cell i, without the entries of a log.
 func (t *table) write(i int32, m *enforcement.Meter, state *enforcement.State, now int64) {
 	c := t.cell(i)
-	// A charge by the same numbers never makes a bucket full sooner. Then the tick
-	// is right as long as the bucket is full by its end.
+	// A charge with the same numbers never makes a bucket full sooner. Then due stays
+	// correct if the bucket is full by the end of that tick.
 	later := c.rev == state.Rev && c.a >= state.A && c.t <= state.T
 	c.rev, c.a, c.b, c.t = state.Rev, state.A, state.B, state.T
 	if stillDue(m, state, c.due, later) {
@@ -229,10 +228,10 @@ func (t *table) write(i int32, m *enforcement.Meter, state *enforcement.State, n
 	}
 }
 
-// stillDue reports whether due would give the same tick again, of a bucket that
-// is not full: most charges of a busy one move the instant at which it is full
-// within one tick, and to ask that costs no division. later says that it cannot
-// be full sooner than when the tick was computed.
+// stillDue reports whether due would return the same tick for a bucket that is not full.
+// It avoids the division of due: most charges of a busy bucket move the instant at which
+// it is full within one tick. later reports that the bucket cannot be full sooner than
+// at the time for which tick was computed.
 func stillDue(m *enforcement.Meter, state *enforcement.State, tick uint32, later bool) bool {
 	if !m.Algorithm.Bucket() || m.P == 0 || state.A >= m.Capacity || tick <= keepTicks || tick == lastTick {
 		return false
@@ -241,41 +240,41 @@ func stillDue(m *enforcement.Meter, state *enforcement.State, tick uint32, later
 	return (later || !m.ResetBy(state, begins-1)) && m.ResetBy(state, begins+1<<dueBits-1)
 }
 
-// keepTicks is for how long a state that is as new is kept: for two seconds at
-// least, so that a small step of the clock finds it still.
+// keepTicks is the number of ticks for which a counter in its initial state is kept: at
+// least two seconds, so that it still exists after a small step back of the clock.
 const keepTicks = 2
 
 const lastTick = 1<<32 - 1
 
-// due is the tick at which a state may be dropped: it is as new, and has been
-// for keepTicks, of which the first has begun already.
+// due returns the tick at which a counter may be deleted: it has been in its initial
+// state for keepTicks ticks, the first of which may be partial.
 func due(m *enforcement.Meter, state *enforcement.State, now int64) uint32 {
 	after := m.ResetAfter(*state, now)
 	if m.Quota == 0 {
-		after = m.Window // a bucket that never fills has no better time
+		after = m.Window // this bucket never fills
 	}
 	return uint32(min(max((now+after)>>dueBits+keepTicks, 1), lastTick))
 }
 
 // A work is one charge of a request while it is decided.
 type work struct {
-	key    enforcement.Key // the counter: the charge's key, or an overflow
+	key    enforcement.Key // of the counter: the key of the charge, or of an overflow counter
 	hash   uint64
 	cell   int32
 	leader int32 // the first charge on the same counter; only its work is used
-	shared bool  // the charge's key has no room of its own
+	shared bool  // set if the charge uses an overflow counter
 	write  bool
-	state  enforcement.State // settled; its Log is a view of the entries
+	state  enforcement.State // settled; its Log shares memory with the entries
 	sum    int64             // of the group's costs
 	count  int64             // of the group's charges
 }
 
-// few is how many charges are decided without allocating.
+// few is the number of charges that takeAll decides without allocating.
 const few = 8
 
-// takeAll decides a request of any kind. Unless wide, it gives up (false, and
-// nothing is done) when a key without a cell may have to share one: for that the
-// overflow counters' shards must be locked too.
+// takeAll decides any request. With wide, it also locks the shards of the overflow
+// counters. Without wide, it returns false and changes nothing if a key without a cell
+// may have to use an overflow counter.
 func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide bool) bool {
 	var some [few]work
 	ws := some[:min(len(r.Charges), few)]
@@ -321,7 +320,8 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 	return true
 }
 
-// resolve finds the counter of a charge.
+// resolve finds the counter of a charge: its own or an overflow counter. It returns
+// false if it needs the lock of an overflow counter, which only wide has.
 func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	w.cell = l.shards[shardOf(w.hash)].find(&w.key, uint32(w.hash))
 	if w.cell != none || !l.crowded(w.key.Tenant) {
@@ -335,15 +335,15 @@ func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	hash := l.hash(&shared)
 	s := &l.shards[shardOf(hash)]
 	i := s.find(&shared, uint32(hash))
-	// A key that has counted on the overflow goes on there until that is as
-	// new, also when there is room again: else its count would be lost.
+	// A key that was counted on the overflow counter stays there until that counter is in
+	// its initial state, even if there is room again. Otherwise its count would be lost.
 	if l.counted.full(w.key.Tenant) || i != none && s.cell(i).due > tick(now) {
 		w.key, w.hash, w.cell, w.shared = shared, hash, i, true
 	}
 	return true
 }
 
-// lead tells each charge the first one on its counter.
+// lead sets the leader of each charge: the first charge on the same counter.
 func lead(ws []work) {
 	if len(ws) <= 4*few {
 		for i := range ws {
@@ -366,7 +366,7 @@ func lead(ws []work) {
 	}
 }
 
-// load is the state as stored.
+// load returns the stored state.
 func (l *Limiter) load(w *work) (state enforcement.State) {
 	if w.cell == none {
 		return state
@@ -427,7 +427,7 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 	}
 }
 
-// apply does what the mode does on each counter of a granted group, once.
+// apply changes each counter of a granted group once, as the mode requires.
 func (l *Limiter) apply(r *enforcement.Request, ws []work, from, to int, units, now int64) {
 	for i := from; i < to; i++ {
 		c, w := &r.Charges[i], &ws[ws[i].leader]
@@ -452,9 +452,9 @@ func (l *Limiter) apply(r *enforcement.Request, ws []work, from, to int, units, 
 	}
 }
 
-// handOut copies a state to the caller's, with as many of a log's oldest
-// entries as it takes to say when the cost would fit, and one unit at least:
-// a TakeUpTo that granted nothing is asked about that.
+// handOut copies a state to the outcome. Of a log, it copies the oldest entries that
+// RetryAfter needs for the cost, and at least those for one unit: after a TakeUpTo that
+// granted nothing, the caller computes when one unit fits.
 func handOut(out *enforcement.Charged, c *enforcement.Charge, state *enforcement.State, now int64) {
 	log := out.State.Log[:0]
 	if len(state.Log) > 0 {

@@ -6,14 +6,14 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// entries is one sliding log: a queue in a slice. What has left is moved over
-// only when it is half of the slice, so a charge costs the same at any length.
+// entries is one sliding log: a queue in a slice. Removed entries are overwritten only
+// when they are half of the slice, so a charge takes the same time at any length.
 type entries struct {
 	all  []enforcement.Entry
-	gone int // all[:gone] have left
+	gone int // all[:gone] are removed
 }
 
-// live are the entries as Settle reads them.
+// live returns the entries that are not removed.
 func (e *entries) live() []enforcement.Entry {
 	if e == nil {
 		return nil
@@ -21,7 +21,7 @@ func (e *entries) live() []enforcement.Entry {
 	return e.all[e.gone:]
 }
 
-// drop forgets the n oldest.
+// drop removes the n oldest entries.
 func (e *entries) drop(n int) {
 	e.gone += n
 	if 2*e.gone >= len(e.all) {
@@ -33,8 +33,8 @@ func (e *entries) drop(n int) {
 	}
 }
 
-// blockEntries is how many entries are counted as one cell of memory.
+// blockEntries is the number of entries that count as one cell in a budget.
 const blockEntries = 4
 
-// blocks is what a log counts in cells.
+// blocks returns the number of cells that the log counts as.
 func (e *entries) blocks() int64 { return int64((cap(e.all) + blockEntries - 1) / blockEntries) }

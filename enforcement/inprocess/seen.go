@@ -6,16 +6,16 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// What shared counters were last seen to hold. A remembered state lies in the
-// shard of its key, in a table of its own: so Start moves it into the counter
-// under the lock under which Take finds the counter.
+// This file remembers the last known states of shared counters. A remembered state is
+// in the shard of its key, in the table seen. Start can therefore move it to the counter
+// under the lock that Take uses.
 
 var _ enforcement.ShareMemory = (*Limiter)(nil)
 
-// Now is the limiter's clock, in microseconds since the epoch.
+// Now returns the time of the limiter's clock, in microseconds since the epoch.
 func (l *Limiter) Now() int64 { return l.now() }
 
-// Remember notes what a shared counter holds, as enforcement.ShareMemory says.
+// Remember stores the state of a shared counter. It implements enforcement.ShareMemory.
 func (l *Limiter) Remember(c *enforcement.Charge, state *enforcement.State, at, now int64) {
 	hash := l.hash(&c.Key)
 	s := &l.shards[shardOf(hash)]
@@ -44,12 +44,13 @@ func (l *Limiter) Remember(c *enforcement.Charge, state *enforcement.State, at, 
 	s.seen.cell(i).log = stamp
 }
 
-// stepMillis is how far a shared limiter's clock must go back for its states to
-// replace those from before: by less, they are of decisions that end out of order.
+// stepMillis is the step in milliseconds by which the shared limiter's clock must go
+// back before its states replace the remembered ones. After a smaller step, the state
+// comes from a decision that ended out of order.
 const stepMillis = 10_000
 
-// newer reports whether a state that was decided at stamp replaces a remembered
-// one. Of two of one millisecond the one that leaves less stays.
+// newer reports whether a state that was decided at stamp replaces the remembered one.
+// Of two states of the same millisecond, the one with fewer units left is kept.
 func newer(c *cell, m *enforcement.Meter, state *enforcement.State, stamp uint32) bool {
 	switch age := int32(stamp - c.log); {
 	case age != 0:
@@ -60,10 +61,10 @@ func newer(c *cell, m *enforcement.Meter, state *enforcement.State, stamp uint32
 	return state.A >= c.a
 }
 
-// Start begins the counter of a charge with what is left of the shared one, as
-// enforcement.ShareMemory says. The remembered state's place in memory becomes the
-// counter's, so a key that was remembered has a counter of its own above
-// Config.MaxCells too.
+// Start sets the counter of a charge to this node's share of what is left of the shared
+// counter. It implements enforcement.ShareMemory. The counter replaces the remembered
+// state in memory. A remembered key therefore does not use the overflow counter, even
+// above Config.MaxCells.
 func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes int) {
 	w := work{key: c.Key, hash: l.hash(&c.Key)}
 	s := &l.shards[shardOf(w.hash)]
@@ -89,11 +90,11 @@ func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes 
 	}
 }
 
-// forget removes remembered cell i.
+// forget removes cell i of the table seen.
 func (l *Limiter) forget(s *shard, i int32, hash uint64) {
 	c := s.seen.cell(i)
 	tenant := c.key.Tenant
-	c.log = 0 // no log of the table
+	c.log = 0 // here log is a time, not a position in table.logs
 	s.seen.remove(i, uint32(hash))
 	l.remembered.add(tenant, -1)
 }

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// sweepStep is how many cells are looked at while a shard is locked.
+// sweepStep is the number of cells that sweepTable visits under one lock.
 const sweepStep = 512
 
-// Run drops counters that are as new until ctx ends; then it returns nil.
-// Without Run the Limiter decides the same, and keeps every counter it ever
-// had, up to Config.MaxCells.
+// Run deletes counters that are in their initial state, until ctx ends. Then it returns
+// nil. Without Run, the Limiter makes the same decisions and keeps all counters, up to
+// Config.MaxCells.
 func (l *Limiter) Run(ctx context.Context) error {
 	ticker := time.NewTicker(l.every)
 	defer ticker.Stop()
@@ -24,10 +24,10 @@ func (l *Limiter) Run(ctx context.Context) error {
 	}
 }
 
-// tick is the number of the tick that has passed at now.
+// tick returns the number of the tick that contains now.
 func tick(now int64) uint32 { return uint32(min(max(now>>dueBits, 0), 1<<32-1)) }
 
-// sweep looks once at every table that may have a cell to drop.
+// sweep visits every table once that may have a cell to delete.
 func (l *Limiter) sweep() {
 	for i := range l.shards {
 		s := &l.shards[i]
@@ -36,7 +36,7 @@ func (l *Limiter) sweep() {
 	}
 }
 
-// sweepTable drops the cells of one of a shard's tables that are as new.
+// sweepTable deletes the cells of one table of a shard that are in their initial state.
 func (l *Limiter) sweepTable(s *shard, t *table, drop func(s *shard, i int32, hash uint64)) {
 	for from := uint32(0); ; {
 		s.lock()
@@ -46,7 +46,7 @@ func (l *Limiter) sweepTable(s *shard, t *table, drop func(s *shard, i int32, ha
 				s.unlock()
 				return
 			}
-			t.next = lastTick // write lowers it for cells that are made while the shard is unlocked
+			t.next = lastTick // write lowers it for cells that are inserted while the shard is unlocked
 		}
 		to := min(from+sweepStep, t.made)
 		for ; from < to && from < t.made; from++ {

@@ -7,18 +7,18 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A cell is one counter: 64 bytes and no pointer, so that the garbage collector
-// passes over millions of them.
+// A cell is one counter. It has 64 bytes and no pointer, so the garbage collector does
+// not scan cells.
 type cell struct {
 	key  enforcement.Key
 	rev  int64 // 0: the cell is free
 	a, b int64
 	t    int64
-	// due is when the cell is as new and may be dropped, in ticks of dueBits.
+	// due is the tick of dueBits at which the cell is in its initial state and may be deleted.
 	due uint32
-	// log is 1 + the place of a log's entries in table.logs, 0 for none. Of a
-	// free cell it is 1 + the next free cell. Of a cell in shard.seen it is when
-	// the shared limiter decided, in milliseconds: the low 32 bits.
+	// log is 1 + the position of the entries in table.logs, or 0 without entries. In a
+	// free cell, it is 1 + the number of the next free cell. In a cell of shard.seen, it
+	// is the time of the shared limiter's decision: the low 32 bits of the milliseconds.
 	log uint32
 }
 
@@ -29,46 +29,46 @@ const (
 	none      = -1             // no cell
 )
 
-// A shard is a part of the keys, chosen by the top bits of their hash.
+// A shard holds the keys whose hashes have the same top bits.
 type shard struct {
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the other fields
 	table            // the counters
-	seen  table      // what shared counters were last seen to hold
+	seen  table      // the last known states of shared counters
 
 	_ [24]byte // two shards never share a cache line
 }
 
 // A table holds the cells of a shard.
 type table struct {
-	// slots finds cells by open addressing with linear probing: the low 32 bits
-	// of the hash above, 1 + the cell's number below; 0 is empty. At most three
-	// quarters are used.
+	// slots is a hash table with open addressing and linear probing. A slot has the low
+	// 32 bits of the hash in its high half and 1 + the number of the cell in its low half.
+	// An empty slot is 0. At most three quarters are used.
 	slots []uint64
 	// chunks hold the cells; a cell never moves.
 	chunks []*[chunkSize]cell
-	made   uint32 // cells ever made: all numbers below are free or live
+	made   uint32 // number of allocated cells, free and live
 	free   uint32 // 1 + the first free cell
 	live   uint32
-	// next is at least as early as the first due of a cell, when sweep looks again.
+	// next is the tick at which sweep visits the table again. No cell is due before it.
 	next uint32
 	logs []*entries
-	// freeLogs are places in logs without entries.
+	// freeLogs has the unused positions in logs.
 	freeLogs []uint32
 }
 
-// A goroutine that finds a shard locked asks again after lockPause steps of work that
-// touch no memory, then after twice as many, up to lockTries times, before it lets other
-// goroutines run. It does so lockYields times before it parks.
+// A goroutine that finds a shard locked tries again after lockPause steps of wait, then
+// after twice as many, up to lockTries times. Then it yields the processor. It does all
+// this lockYields times before it blocks on the mutex.
 const (
 	lockPause  = 512
 	lockTries  = 4
 	lockYields = 64
 )
 
-// lock takes the mutex. A shard is held for some ten nanoseconds, so it is free
-// again long before a parked goroutine would be woken, and sync.Mutex parks as
-// soon as other goroutines are ready to run. Only a holder that lost its
-// processor makes the others park.
+// lock locks the mutex. A goroutine holds a shard for some ten nanoseconds, which is
+// much shorter than the wake-up of a blocked goroutine. sync.Mutex blocks as soon as
+// other goroutines are ready to run. lock therefore spins first, and blocks only if the
+// holder is not running.
 func (s *shard) lock() {
 	if !s.mu.TryLock() {
 		s.contend()
@@ -88,7 +88,7 @@ func (s *shard) contend() {
 	s.mu.Lock()
 }
 
-// wait spends some nanoseconds for each ten steps. It does not read the shard, so that
+// wait takes some nanoseconds for ten steps. It does not read the shard, so that
 // the holder keeps the shard in the cache of its processor, and decides several requests
 // before the next goroutine gets it.
 //
@@ -106,7 +106,7 @@ func (s *shard) unlock() { s.mu.Unlock() }
 
 func (t *table) cell(i int32) *cell { return &t.chunks[uint32(i)>>chunkBits][uint32(i)%chunkSize] }
 
-// find gives the number of key's cell, or none.
+// find returns the number of key's cell, or none.
 func (t *table) find(key *enforcement.Key, hash uint32) int32 {
 	if len(t.slots) == 0 {
 		return none
@@ -125,7 +125,7 @@ func (t *table) find(key *enforcement.Key, hash uint32) int32 {
 	}
 }
 
-// insert makes a cell for key, which must have none.
+// insert allocates a cell for key, which must have none.
 func (t *table) insert(key *enforcement.Key, hash uint32) int32 {
 	if uint32(len(t.slots))*3 <= t.live*4 {
 		t.grow()
@@ -165,7 +165,8 @@ func (t *table) grow() {
 	}
 }
 
-// remove frees cell i. The slots behind it close up, so that no mark stays.
+// remove frees cell i. It moves the following slots forward, so that no deleted slot
+// has to be marked.
 func (t *table) remove(i int32, hash uint32) {
 	mask := uint32(len(t.slots) - 1)
 	p := hash & mask
@@ -178,7 +179,7 @@ func (t *table) remove(i int32, hash uint32) {
 		if slot == 0 {
 			break
 		}
-		// A slot may move to p when its own place is not within (p, q].
+		// A slot may move to p if its hash position is not in (p, q].
 		if home := uint32(slot>>32) & mask; (q-home)&mask >= (q-p)&mask {
 			t.slots[p] = slot
 			p = q
@@ -192,7 +193,7 @@ func (t *table) remove(i int32, hash uint32) {
 	}
 	*c = cell{log: t.free}
 	t.free = uint32(i) + 1
-	if t.live--; t.live == 0 { // give a flood's memory back
+	if t.live--; t.live == 0 { // release the memory after a flood of keys
 		t.slots, t.chunks, t.logs, t.freeLogs = nil, nil, nil, nil
 		t.made, t.free, t.next = 0, 0, 0
 	}
