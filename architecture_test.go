@@ -406,3 +406,36 @@ func TestDocumentPathsAreFound(t *testing.T) {
 		t.Errorf("found %q, want %q", got, want)
 	}
 }
+
+// unsafeFile is the file that may make pointers of package unsafe; internal/metrics may
+// use its Sizeof. rawHTML are the files that may use templ.Raw: docs/adr/0028-where-unsafe-and-raw-html-stand.md says why.
+var (
+	unsafeFile = "internal/http1/socket_linux.go"
+	unsafeUse  = regexp.MustCompile(`\bunsafe\.[A-Z]\w*`)
+	rawHTML    = []string{"web/views/layout.templ", "web/views/layout_templ.go"}
+)
+
+func TestUnsafeAndRawHTML(t *testing.T) {
+	t.Parallel()
+	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasSuffix(path, "_test.go") || !slices.Contains([]string{".go", ".templ"}, filepath.Ext(path)) {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, use := range unsafeUse.FindAllString(string(text), -1) {
+			if path != unsafeFile && (use != "unsafe.Sizeof" || !strings.HasPrefix(path, "internal/metrics/")) {
+				t.Errorf("%s uses %s", path, use)
+			}
+		}
+		if strings.Contains(string(text), "templ.Raw(") && !slices.Contains(rawHTML, path) {
+			t.Errorf("%s uses templ.Raw", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

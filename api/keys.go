@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -55,6 +57,38 @@ func (a *API) issued(ctx context.Context, path string) func(tenants.Key, string,
 	}
 }
 
+// mayIssue rejects scopes that the caller's own key does not have. A key that only
+// manages can therefore not make one that decides checks, nor rotate one into its
+// hands.
+func mayIssue(ctx context.Context, scopes []tenants.Scope) error {
+	own := callerOf(ctx).key.Scopes
+	for _, s := range scopes {
+		if _, known := snapshot.ScopesOf([]tenants.Scope{s}); known && !own.Has(s) {
+			return problem.New(problem.Forbidden, "the new key would have the scope %s, which this key does not have", s)
+		}
+	}
+	return nil
+}
+
+// create makes a key with a service's create, if the caller may issue it.
+func (a *API) create(ctx context.Context, n tenants.NewKey, create func(tenants.NewKey) (tenants.Key, string, error)) (tenants.Key, string, error) {
+	if err := mayIssue(ctx, n.Scopes); err != nil {
+		return tenants.Key{}, "", err
+	}
+	return create(n)
+}
+
+// rotate makes the successor of a key with a service's rotate, if the caller may issue it.
+func (a *API) rotate(ctx context.Context, old tenants.Key, err error, rotate func() (tenants.Key, string, error)) (tenants.Key, string, error) {
+	if err == nil {
+		err = mayIssue(ctx, old.Scopes)
+	}
+	if err != nil {
+		return tenants.Key{}, "", err
+	}
+	return rotate()
+}
+
 const operatorKeysPath = "/v1/operator-keys"
 
 func keysPath(tenant string) string { return "/v1/tenants/" + tenant + "/keys" }
@@ -69,7 +103,9 @@ func (a *API) ListKeys(ctx context.Context, r ListKeysRequestObject) (ListKeysRe
 
 // CreateKey is POST /v1/tenants/{tenant}/keys.
 func (a *API) CreateKey(ctx context.Context, r CreateKeyRequestObject) (CreateKeyResponseObject, error) {
-	k, at, err := a.issued(ctx, keysPath(r.Tenant))(a.cfg.Tenants.CreateKey(ctx, r.Tenant, newKey(*r.Body)))
+	k, at, err := a.issued(ctx, keysPath(r.Tenant))(a.create(ctx, newKey(*r.Body), func(n tenants.NewKey) (tenants.Key, string, error) {
+		return a.cfg.Tenants.CreateKey(ctx, r.Tenant, n)
+	}))
 	return CreateKey201JSONResponse{k, CreateKey201ResponseHeaders{at}}, err
 }
 
@@ -87,7 +123,10 @@ func (a *API) RevokeKey(ctx context.Context, r RevokeKeyRequestObject) (RevokeKe
 
 // RotateKey is POST /v1/tenants/{tenant}/keys/{key}/rotate.
 func (a *API) RotateKey(ctx context.Context, r RotateKeyRequestObject) (RotateKeyResponseObject, error) {
-	k, at, err := a.issued(ctx, keysPath(r.Tenant))(a.cfg.Tenants.RotateKey(ctx, r.Tenant, r.Key.String(), overlap(r.Body)))
+	old, err := a.cfg.Tenants.Key(ctx, r.Tenant, r.Key.String())
+	k, at, err := a.issued(ctx, keysPath(r.Tenant))(a.rotate(ctx, old, err, func() (tenants.Key, string, error) {
+		return a.cfg.Tenants.RotateKey(ctx, r.Tenant, r.Key.String(), overlap(r.Body))
+	}))
 	return RotateKey201JSONResponse{k, RotateKey201ResponseHeaders{at}}, err
 }
 
@@ -101,7 +140,9 @@ func (a *API) ListOperatorKeys(ctx context.Context, r ListOperatorKeysRequestObj
 
 // CreateOperatorKey is POST /v1/operator-keys.
 func (a *API) CreateOperatorKey(ctx context.Context, r CreateOperatorKeyRequestObject) (CreateOperatorKeyResponseObject, error) {
-	k, at, err := a.issued(ctx, operatorKeysPath)(a.cfg.Tenants.CreateOperatorKey(ctx, newKey(*r.Body)))
+	k, at, err := a.issued(ctx, operatorKeysPath)(a.create(ctx, newKey(*r.Body), func(n tenants.NewKey) (tenants.Key, string, error) {
+		return a.cfg.Tenants.CreateOperatorKey(ctx, n)
+	}))
 	return CreateOperatorKey201JSONResponse{k, CreateOperatorKey201ResponseHeaders{at}}, err
 }
 
@@ -119,6 +160,9 @@ func (a *API) RevokeOperatorKey(ctx context.Context, r RevokeOperatorKeyRequestO
 
 // RotateOperatorKey is POST /v1/operator-keys/{key}/rotate.
 func (a *API) RotateOperatorKey(ctx context.Context, r RotateOperatorKeyRequestObject) (RotateOperatorKeyResponseObject, error) {
-	k, at, err := a.issued(ctx, operatorKeysPath)(a.cfg.Tenants.RotateOperatorKey(ctx, r.Key.String(), overlap(r.Body)))
+	old, err := a.cfg.Tenants.OperatorKey(ctx, r.Key.String())
+	k, at, err := a.issued(ctx, operatorKeysPath)(a.rotate(ctx, old, err, func() (tenants.Key, string, error) {
+		return a.cfg.Tenants.RotateOperatorKey(ctx, r.Key.String(), overlap(r.Body))
+	}))
 	return RotateOperatorKey201JSONResponse{k, RotateOperatorKey201ResponseHeaders{at}}, err
 }

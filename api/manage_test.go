@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/tenants"
 )
 
 // What is read under tenant and draft is what is written, and the ETag with it.
@@ -334,4 +335,35 @@ func TestPanicInTheMiddleOfAnAnswer(t *testing.T) {
 		}
 	}()
 	w.api.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+}
+
+// A key creates and rotates no key with a scope that it does not have itself.
+func TestKeysIssueNoMoreThanTheyHave(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	root := w.operatorKey(t.Context(), "root", tenants.ScopeCheck, tenants.ScopeManage)
+	must(t, w.watcher.Refresh(t.Context()))
+	issue := func(key, path, scopes string) answer {
+		return w.do(call{method: "POST", path: path, key: key, body: `{"name":"k","scopes":` + scopes + `}`})
+	}
+	token := func(a answer) (made struct {
+		Token string
+		Key   struct{ ID string }
+	}) {
+		t.Helper()
+		must(t, json.Unmarshal([]byte(a.body), &made))
+		return made
+	}
+	for _, path := range []string{"/v1/tenants/acme/keys", "/v1/operator-keys"} {
+		all := token(issue(root, path, `["check","manage"]`))
+		manager := token(issue(all.Token, path, `["manage"]`))
+		for scopes, want := range map[string]int{`["check"]`: 403, `["check","manage"]`: 403, `["read"]`: 201, `["manage"]`: 201, `["admin"]`: 422} {
+			if got := issue(manager.Token, path, scopes); got.status != want {
+				t.Errorf("%s, %s: %d %s", path, scopes, got.status, got.body)
+			}
+		}
+		if got := w.do(call{method: "POST", path: path + "/" + all.Key.ID + "/rotate", key: manager.Token, body: `{}`}); got.status != 403 {
+			t.Errorf("%s: rotated: %d %s", path, got.status, got.body)
+		}
+	}
 }

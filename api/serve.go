@@ -26,10 +26,13 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
+var noSniff = []string{"nosniff"}
+
 const requestIDHeader = "X-Request-Id"
 
 // ServeHTTP answers a request.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header()["X-Content-Type-Options"] = noSniff
 	if r.Method == http.MethodPost && r.URL.Path == CheckPath && r.URL.RawPath == "" {
 		a.serveCheck(w, r)
 		return

@@ -95,7 +95,8 @@ func (v *viewer) publish(ctx context.Context, f Fragment) error {
 	if err := f.Body.Render(ctx, &b); err != nil {
 		return fmt.Errorf("render %s: %w", f.Event, err)
 	}
-	sum := sha256.Sum256(b.Bytes())
+	body := showDirections(b.Bytes())
+	sum := sha256.Sum256(body)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	events := v.events[:0:0] // those who read have the old slice
@@ -107,7 +108,7 @@ func (v *viewer) publish(ctx context.Context, f Fragment) error {
 		}
 	}
 	v.last++
-	v.events = append(events, drawnEvent{f.Event, eventText(f.Event, b.String()), v.last, sum})
+	v.events = append(events, drawnEvent{f.Event, eventText(f.Event, string(body)), v.last, sum})
 	close(v.changed)
 	v.changed = make(chan struct{})
 	return nil

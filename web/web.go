@@ -200,5 +200,5 @@ func (w *Shell) Render(c echo.Context, status int, page templ.Component) error {
 	if err := page.Render(c.Request().Context(), &b); err != nil {
 		return fmt.Errorf("render %s: %w", c.Path(), err)
 	}
-	return c.HTMLBlob(status, b.Bytes())
+	return c.HTMLBlob(status, showDirections(b.Bytes()))
 }

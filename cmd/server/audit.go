@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/store"
@@ -15,7 +19,10 @@ type auditCommand struct {
 }
 
 // auditVerify names the first line that is not as it was written.
-type auditVerify struct{ databaseSettings }
+type auditVerify struct {
+	databaseSettings
+	Head []string `setting:"false" placeholder:"NUMBER:HASH" help:"A head that was noted before, from the log or from this command: the chain must contain it. May be repeated."`
+}
 
 // Help is shown by headgate audit verify --help.
 func (auditVerify) Help() string {
@@ -23,10 +30,18 @@ func (auditVerify) Help() string {
 		"Ends with 0 when all lines are as they were written, and with 1 and the first line that was changed, removed, moved or put in. " +
 		"It only reads, and may run beside nodes that serve.\n\n" +
 		"Lines from before the chain was introduced are only counted. Somebody who may write to the database can write a whole new chain: " +
-		"note the last line's number and hash elsewhere from time to time, and compare."
+		"serving nodes therefore log its head every hour and when they start (audit head). Keep their logs elsewhere, and compare with --head."
 }
 
 func (a auditVerify) Run(ctx context.Context, p program) error {
+	var noted []audit.Head
+	for _, text := range a.Head {
+		head, err := audit.ParseHead(text)
+		if err != nil {
+			return usageError{fmt.Errorf("--head: %w", err)}
+		}
+		noted = append(noted, head)
+	}
 	return a.withStore(ctx, p, func(st *store.Store) error {
 		schema, err := st.MigrationStatus(ctx)
 		if err != nil {
@@ -35,7 +50,7 @@ func (a auditVerify) Run(ctx context.Context, p program) error {
 		if !schema.Current() {
 			return errors.New("the database's schema is not the one that this headgate works with: run headgate migrate")
 		}
-		v, err := st.VerifyAudit(ctx)
+		v, err := st.VerifyAudit(ctx, noted...)
 		if err != nil {
 			return err
 		}
@@ -48,8 +63,37 @@ func (p program) printVerdict(v audit.Verdict) error {
 		return fmt.Errorf("the audit log is not as it was written: %w", v.Broken)
 	}
 	fmt.Fprintf(p.stdout, "the audit log is as it was written: %d lines, the last has the hash %s\n", v.Lines, v.Head.Hash)
+	fmt.Fprintf(p.stdout, "note the head elsewhere, for --head: %s\n", v.Head)
 	if n := v.Head.Outside; n > 0 {
 		fmt.Fprintf(p.stdout, "%d older lines are from before the chain, and only counted\n", n)
 	}
 	return nil
+}
+
+// headEvery is how often a node publishes the head of the audit log.
+const headEvery = time.Hour
+
+// publishHead logs the head of the audit log now and every hour, so that a chain that
+// was written anew differs from logs that are kept elsewhere.
+func (n *node) publishHead(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
+	publish := func() {
+		head, err := n.store.AuditHead(work)
+		if err != nil {
+			log.Warn("the head of the audit log cannot be read", "error", err)
+			return
+		}
+		n.auditLines.Store(head.Seq)
+		log.Info("audit head", "head", head.String())
+	}
+	tasks.Go(func() error {
+		ticks := time.NewTicker(headEvery)
+		defer ticks.Stop()
+		for publish(); ; publish() {
+			select {
+			case <-work.Done():
+				return nil
+			case <-ticks.C:
+			}
+		}
+	})
 }

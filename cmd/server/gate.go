@@ -27,6 +27,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		(*next).ServeHTTP(w, r)
 		return
 	}
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	switch r.URL.Path {
 	case "/livez", "/healthz":
 		w.Header().Set("Content-Type", "text/plain; charset=utf-8")

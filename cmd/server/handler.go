@@ -82,7 +82,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		}
 		e.ServeHTTP(w, r)
 	})
-	return n.tracer.Handler(both, func(r *http.Request) string { return r.Pattern }), nil
+	return n.tracer.Handler(checkHost(s.allowedHosts(), both), func(r *http.Request) string { return r.Pattern }), nil
 }
 
 // refresh makes this node's own edits count at once; other nodes hear of them.

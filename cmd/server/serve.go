@@ -46,6 +46,7 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	defer func() { _ = s.log.Close(logTimeout) }()
 	log := s.log.Logger
 	tuneCollector(p.getenv, log)
+	s.warnOfOpenFiles(log)
 	listener, err := net.Listen("tcp", s.Addr)
 	if err != nil {
 		return fmt.Errorf("%s: %w", settingName("addr"), err)

@@ -66,6 +66,7 @@ type serveSettings struct {
 	RetentionDays    lifetime `default:"1095d" help:"How long counts by the day are kept, at least as long as hours."`
 
 	PublicURL       string        `placeholder:"URL" help:"The address that callers use, for links in answers and examples."`
+	AllowedHosts    string        `placeholder:"HOST,..." help:"Hosts that requests may name, without ports; others are answered 421. The host of the public URL is always allowed, and so is every host for health and metrics. Empty: all."`
 	TrustedProxies  string        `placeholder:"CIDR,..." help:"Networks whose X-Forwarded-For is believed; empty: none."`
 	TLSCertFile     string        `name:"tls-cert-file" placeholder:"FILE" help:"Certificate chain (PEM): serve https."`
 	TLSKeyFile      string        `name:"tls-key-file" placeholder:"FILE" help:"Key of the certificate (PEM)."`
@@ -136,6 +137,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"retention-hours", within(s.RetentionHours, max(lifetime(2*day), s.RetentionMinutes), lifetime(10*366*day))},
 		{"retention-days", within(s.RetentionDays, s.RetentionHours, lifetime(10*366*day))},
 		{"public-url", validPublicURL(s.PublicURL)},
+		{"allowed-hosts", validHosts(s.AllowedHosts)},
 		{"trusted-proxies", validNetworks(s.TrustedProxies)},
 		{"headers", validHeaders(s.Headers)},
 		{"admin-email", validAdmin(s.AdminEmail, s.AdminPassword)},

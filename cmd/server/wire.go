@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/google/uuid"
@@ -65,6 +66,7 @@ type node struct {
 
 	polls, trips nodes.Stopwatch // of the database's revision, and of Redis
 
+	auditLines      atomic.Int64 // of the head that was published last
 	connections     *connlimit.Listener
 	metricsListener net.Listener // nil when /metrics is beside the API
 	handler         http.Handler
@@ -137,6 +139,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	}
 	n.count(work, tasks, s, log)
 	n.sweep(work, tasks, log)
+	n.publishHead(work, tasks, log)
 	n.engine = n.newEngine(s, log)
 	n.usage = usage.NewService(usage.Config{Snapshot: n.watcher.Current, Engine: n.engine, Analytics: n.analytics, Exceptions: n.exceptions})
 	n.preview = preview.NewService(preview.Config{
@@ -162,7 +165,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Connections: n.connectionState, Log: s.log.Status,
+		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Connections: n.connectionState, AuditLines: n.auditLines.Load, Log: s.log.Status,
 		Database: func() metrics.Refusing {
 			r := n.store.WriteRefusal()
 			return metrics.Refusing{Since: r.Since, Code: r.Code}

@@ -2,6 +2,7 @@ package accounts
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -207,7 +208,10 @@ func (p *People) stillGranted(ctx context.Context, i Invitation) error {
 // Accept accepts an invitation. It creates a user with the name and the
 // password of n, or sets the new password of an existing user, which ends their
 // sessions. The e-mail address, role and tenant are those of the invitation.
-// Invalid, NotFound, Conflict (code email_taken).
+// Invalid, NotFound, Conflict (code email_taken, of the operator's people).
+//
+// For an invitation of a tenant, an address that has an account elsewhere is no
+// error: Accept uses the invitation up, changes no user, and returns the zero User.
 func (p *People) Accept(ctx context.Context, token string, n NewPerson) (User, error) {
 	i, err := p.Invitation(ctx, token)
 	if err != nil {
@@ -221,7 +225,17 @@ func (p *People) Accept(ctx context.Context, token string, n NewPerson) (User, e
 	if err != nil {
 		return User{}, err
 	}
-	return p.take(ctx, i, u, "user.create", nil)
+	if u, err = p.take(ctx, i, u, "user.create", nil); i.TenantID == "" || !emailTaken(err) {
+		return u, err
+	}
+	// The address has an account outside of the tenant. The answer does not show it, and
+	// the link is used up as any other.
+	return User{}, p.store.DeleteInvitation(ctx, i.TenantID, i.ID, invitationEntry(ctx, "invitation.withdraw", i, i, nil))
+}
+
+func emailTaken(err error) bool {
+	taken := (*problem.Problem)(nil)
+	return errors.As(err, &taken) && taken.Code == "email_taken"
 }
 
 func (p *People) acceptPassword(ctx context.Context, i Invitation, password string) (User, error) {

@@ -362,10 +362,19 @@ func TestInvitingTellsNothingOfOtherTenants(t *testing.T) {
 	owner := h.owner()
 	admin := h.join(owner, h.tenant.ID, "ann@example.com", accounts.TenantAdmin)
 	for _, email := range []string{"olga@example.com", "nobody@example.com"} {
-		_, _, err := h.Invite(h.as(admin), admin.Principal(), h.tenant.ID, email, accounts.TenantViewer)
+		_, token, err := h.Invite(h.as(admin), admin.Principal(), h.tenant.ID, email, accounts.TenantViewer)
 		if err != nil {
 			t.Errorf("%s: %v", email, err)
 		}
+		if _, err = h.Accept(t.Context(), token, accounts.NewPerson{Name: "Eve", Password: goodPassword}); err != nil {
+			t.Errorf("%s joins: %v", email, err)
+		}
+		if _, err = h.Invitation(t.Context(), token); !problem.Is(err, problem.NotFound) {
+			t.Errorf("the link of %s works again: %v", email, err)
+		}
+	}
+	if u, err := h.store.UserByEmail(t.Context(), "olga@example.com"); err != nil || u.ID != owner.ID || u.TenantID != "" {
+		t.Errorf("%+v, %v", u, err)
 	}
 	_, _, err := h.Invite(h.as(admin), admin.Principal(), h.tenant.ID, "ANN@example.com", accounts.TenantViewer)
 	h.kind(err, problem.Conflict, "email_taken")

@@ -86,7 +86,9 @@ type Verifier interface {
 	// VerifyAudit verifies every line of the chain, in one state of the
 	// database. A broken chain is a Verdict, not an error. The duration depends
 	// on the number of lines: bound ctx.
-	VerifyAudit(ctx context.Context) (Verdict, error)
+	//
+	// Each of the noted heads was published before: the chain must contain it.
+	VerifyAudit(ctx context.Context, noted ...Head) (Verdict, error)
 }
 
 type contextKey struct{}

@@ -6,6 +6,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strconv"
+	"strings"
 )
 
 // A Hash is the hash of a line of the chain. The zero Hash precedes the first
@@ -102,6 +105,8 @@ func (b *Broken) Error() string {
 
 // A Walk verifies the lines of a chain in the order of Seq.
 type Walk struct {
+	// Noted are heads that were published before: the chain must contain them.
+	Noted  []Head
 	last   Hash
 	lines  int64
 	broken *Broken
@@ -119,8 +124,18 @@ func (w *Walk) Next(e *Entry) bool {
 		w.broken = &Broken{Seq: place, ID: e.ID, What: "is not what was written here: it was changed, put in or moved"}
 	default:
 		w.last, w.lines = e.Hash, place
+		w.compare()
 	}
 	return w.broken == nil
+}
+
+// compare compares the last line with the noted heads.
+func (w *Walk) compare() {
+	for _, h := range w.Noted {
+		if h.Seq == w.lines && h.Hash != w.last {
+			w.broken = &Broken{Seq: h.Seq, What: "has not the hash that was noted: it, or a line before it, was written anew"}
+		}
+	}
 }
 
 // End returns the result after all lines, or after Next returned false. outside
@@ -132,6 +147,25 @@ func (w *Walk) End(h Head, outside int64) Verdict {
 	return Verdict{Head: h, Lines: w.lines, Broken: w.broken}
 }
 
+// shorter reports whether a noted head is behind the last line.
+func (w *Walk) shorter() bool {
+	return slices.ContainsFunc(w.Noted, func(h Head) bool { return h.Seq > w.lines })
+}
+
+// ParseHead reads the form of Head.String.
+func ParseHead(text string) (Head, error) {
+	number, hash, _ := strings.Cut(text, ":")
+	seq, err := strconv.ParseInt(number, 10, 64)
+	raw, failed := hex.DecodeString(hash)
+	if err != nil || failed != nil || seq < 1 || len(raw) != sha256.Size {
+		return Head{}, fmt.Errorf("%q is not a head like 42:0f3a…, a line's number and its hash of 64 digits", text)
+	}
+	return Head{Seq: seq, Hash: Hash(raw)}, nil
+}
+
+// String returns the number and the hash of the last line.
+func (h Head) String() string { return strconv.FormatInt(h.Seq, 10) + ":" + h.Hash.String() }
+
 // against compares the lines with the head.
 func (w *Walk) against(h Head, outside int64) *Broken {
 	switch {
@@ -142,6 +176,8 @@ func (w *Walk) against(h Head, outside int64) *Broken {
 	case w.last != h.Hash:
 		return &Broken{Seq: h.Seq,
 			What: "has not the hash that the head of the chain has: the head was changed, or the last lines were written anew"}
+	case w.shorter():
+		return &Broken{Seq: w.lines + 1, What: "is missing: a head behind it was noted"}
 	case outside != h.Outside:
 		return &Broken{What: fmt.Sprintf("are %d, and were %d when the chain began: some were removed, or put in by hand or by an older "+
 			"headgate", outside, h.Outside)}

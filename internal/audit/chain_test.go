@@ -146,3 +146,47 @@ func TestCleanLeavesGoodWords(t *testing.T) {
 		t.Errorf("a word with control characters became %q", got)
 	}
 }
+
+// A chain that was cut, or written anew, with a head that fits it, does not contain
+// the head that was noted before.
+func TestNotedHeads(t *testing.T) {
+	t.Parallel()
+	chain := func(names ...string) (lines []audit.Entry, head audit.Head) {
+		for i, name := range names {
+			e := line()
+			e.Seq, e.ObjectName = int64(i+1), name
+			e.Hash = e.Sum(head.Hash)
+			lines, head = append(lines, e), audit.Head{Seq: e.Seq, Hash: e.Hash}
+		}
+		return lines, head
+	}
+	_, noted := chain("a", "b")
+	read, err := audit.ParseHead(noted.String())
+	if err != nil || read != noted {
+		t.Fatalf("%v, %v", read, err)
+	}
+	for _, text := range []string{"", "2", "0:" + noted.Hash.String(), "2:00", "x:" + noted.Hash.String(), noted.String() + "00"} {
+		if _, err := audit.ParseHead(text); err == nil {
+			t.Errorf("%q is a head", text)
+		}
+	}
+	for name, c := range map[string]struct {
+		lines  []string
+		broken int64
+	}{"grown": {[]string{"a", "b", "c"}, 0}, "cut": {[]string{"a"}, 2}, "written anew": {[]string{"a", "x", "c"}, 2}, "all anew": {[]string{"x", "b"}, 2}, "empty": {nil, 1}} {
+		lines, head := chain(c.lines...)
+		walk := audit.Walk{Noted: []audit.Head{noted}}
+		for i := range lines {
+			if !walk.Next(&lines[i]) {
+				break
+			}
+		}
+		var at int64
+		if v := walk.End(head, 0); v.Broken != nil {
+			at = v.Broken.Seq
+		}
+		if at != c.broken {
+			t.Errorf("%s: broken at %d, want %d", name, at, c.broken)
+		}
+	}
+}

@@ -112,6 +112,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			float64(state.Waiting))
 		s.gauge("admission_in_service", "Weight of the checks that the limiter decides or whose answer is written.", float64(state.InService))
 	}
+	if c.r.cfg.AuditLines != nil {
+		s.gauge("audit_lines", "Lines of the audit log when the node last published its head, which is in the log.", float64(c.r.cfg.AuditLines()))
+	}
 	if c.r.cfg.Connections != nil {
 		state := c.r.cfg.Connections()
 		s.gauge("connections", "Connections that the listener has now.", float64(state.Open))

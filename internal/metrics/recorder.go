@@ -31,6 +31,9 @@ type Config struct {
 	Admission func() AdmissionState
 	// Connections returns the load of the listener; default: no such series.
 	Connections func() ConnectionState
+	// AuditLines returns the number of lines of the audit log when its head was
+	// published last; default: no such series.
+	AuditLines func() int64
 	// Leases returns the quota that the node drew ahead; default: no such series.
 	Leases func() LeaseState
 	// Log returns the counts of log lines that were not written; default: no

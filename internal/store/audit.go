@@ -156,12 +156,22 @@ func narrowed(f audit.Filter) (where filter) {
 const verifyPage = 1000
 
 // VerifyAudit verifies the chain in one transaction that sees one state.
-func (s *Store) VerifyAudit(ctx context.Context) (audit.Verdict, error) {
-	v, err := s.verifyAudit(ctx)
+func (s *Store) VerifyAudit(ctx context.Context, noted ...audit.Head) (audit.Verdict, error) {
+	v, err := s.verifyAudit(ctx, noted)
 	return v, s.fail(err, "verify the audit log")
 }
 
-func (s *Store) verifyAudit(ctx context.Context) (audit.Verdict, error) {
+// AuditHead returns the end of the chain.
+func (s *Store) AuditHead(ctx context.Context) (h audit.Head, err error) {
+	var hash []byte
+	err = s.reader.QueryRowContext(ctx, auditHead).Scan(&h.Seq, &hash, &h.Outside)
+	copy(h.Hash[:], hash)
+	return h, s.fail(err, "read the head of the audit log")
+}
+
+const auditHead = `SELECT seq, hash, outside FROM audit_head WHERE id = 1`
+
+func (s *Store) verifyAudit(ctx context.Context, noted []audit.Head) (audit.Verdict, error) {
 	tx, err := s.reader.BeginTx(ctx, s.engine.oneMoment())
 	if err != nil {
 		return audit.Verdict{}, err
@@ -169,7 +179,7 @@ func (s *Store) verifyAudit(ctx context.Context) (audit.Verdict, error) {
 	defer tx.Rollback()
 	var head audit.Head
 	var hash []byte
-	err = tx.QueryRowContext(ctx, `SELECT seq, hash, outside FROM audit_head WHERE id = 1`).Scan(&head.Seq, &hash, &head.Outside)
+	err = tx.QueryRowContext(ctx, auditHead).Scan(&head.Seq, &hash, &head.Outside)
 	if errors.Is(err, sql.ErrNoRows) {
 		return audit.Verdict{Broken: &audit.Broken{What: "have no head beside them: it was removed"}}, nil
 	}
@@ -177,7 +187,7 @@ func (s *Store) verifyAudit(ctx context.Context) (audit.Verdict, error) {
 		return audit.Verdict{}, err
 	}
 	copy(head.Hash[:], hash)
-	var walk audit.Walk
+	walk := audit.Walk{Noted: noted}
 	if err := walkLines(ctx, tx, &walk); err != nil {
 		return audit.Verdict{}, err
 	}
