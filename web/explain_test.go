@@ -27,7 +27,7 @@ func explainable(t *testing.T) *world {
 		return []enforcement.Limit{{Algorithm: a, Quota: quota, Window: time.Minute}}
 	}
 	w.publish("pro", plans.Content{Name: "Pro", Policies: []plans.Policy{
-		{Slug: "api", CountBy: []string{"user"}, Limits: limits(enforcement.TokenBucket, 120)},
+		{Slug: "api", CountBy: []string{"user"}, Consistency: enforcement.Leased, Limits: limits(enforcement.TokenBucket, 120)},
 		{Slug: "login-per-ip", Match: plans.Match{Methods: []string{"POST"}, Path: "/v1/login"}, CountBy: []string{"ip/64"}, Limits: limits(enforcement.SlidingWindowLog, 5)},
 		{Slug: "off", Mode: enforcement.PolicyOff, Limits: limits(enforcement.FixedWindow, 1)},
 		{Slug: "seen", Mode: enforcement.PolicyShadow, CountBy: []string{"ip"}, Missing: enforcement.MissingSkip, Limits: limits(enforcement.SlidingWindowCounter, 2)},
@@ -152,6 +152,9 @@ func TestExplainPageIsTheEnginesExplanation(t *testing.T) {
 			p := &x.Policies[i]
 			whys[p.Why] = true
 			line := fmt.Sprintf("%s %v %s", p.Rule.Policy, p.Applies, web.Sentence(p.Because(&x.Decision)))
+			if p.Rule.Consistency == enforcement.Leased {
+				line += " leased"
+			}
 			for _, l := range p.Limits {
 				line += fmt.Sprintf(" %s %d %d", l.Limit.Name, l.Remaining, l.ResetAfter)
 			}
@@ -159,6 +162,9 @@ func TestExplainPageIsTheEnginesExplanation(t *testing.T) {
 		}
 		for _, n := range find(tree, "data-policy") {
 			line := attr(n, "data-policy") + " " + attr(n, "data-applies") + " " + textIn(withClass(n, "because")[0])
+			if strings.Contains(textIn(n), "leased: each node draws quota ahead") {
+				line += " leased"
+			}
 			for _, l := range find(n, "data-limit") {
 				line += " " + attr(l, "data-limit") + " " + attr(l, "data-remaining") + " " + attr(l, "data-reset")
 			}

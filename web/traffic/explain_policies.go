@@ -60,6 +60,7 @@ func (e *explainer) policy(p *enforcement.PolicyExplanation) views.ExplainedPoli
 	r := p.Rule
 	v := views.ExplainedPolicy{
 		Slug: r.Policy, Applies: p.Applies, Because: web.Sentence(p.Because(&e.x.Decision)), ReplacedBy: p.ReplacedBy,
+		Leased: r.Consistency == enforcement.Leased,
 		Method: "every method", Path: "every path", Mode: string(r.Mode),
 	}
 	switch p.Why {

@@ -63,6 +63,7 @@ type ExplainedPolicy struct {
 	Attributes                       []KeyFact
 	// Key is the key of the request. It is empty if the policy counts the whole tenant.
 	Key        []KeyFact
+	Leased     bool // nodes draw quota ahead
 	ReplacedBy string
 	// Override and Block are "" if the key has none.
 	Override, OverrideURL        string
