@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// A side is one of the two documents that are held against each other.
+// A side is one of the two compared documents.
 type side struct {
 	policies []plans.Policy
 	patterns []enforcement.Pattern
@@ -27,7 +27,7 @@ func newSide(d plans.Document) side {
 	return s
 }
 
-// place of a policy by its slug; -1 without it.
+// place returns the index of a policy by its slug, or -1.
 func (s *side) place(slug string) int {
 	return slices.IndexFunc(s.policies, func(p plans.Policy) bool { return p.Slug == slug })
 }
@@ -40,7 +40,7 @@ type party struct {
 
 func (s *side) party(i int) party { return party{&s.policies[i], s.patterns[i]} }
 
-// meets reports whether one request could match both, whatever replaces what.
+// meets reports whether one request can match both policies, ignoring replaces.
 func (p party) meets(q party) bool {
 	if !p.pattern.Overlaps(q.pattern) {
 		return false
@@ -57,8 +57,8 @@ func (p party) meets(q party) bool {
 	return true
 }
 
-// sameRequests reports whether two policies match the same requests and count
-// them under the same keys.
+// sameRequests reports whether two policies match the same requests and count them by the same
+// keys.
 func sameRequests(p, q *plans.Policy) bool {
 	return sameSet(p.Match.Methods, q.Match.Methods) && cmp.Or(p.Match.Path, "*") == cmp.Or(q.Match.Path, "*") &&
 		maps.Equal(p.Match.Attributes, q.Match.Attributes) &&
@@ -69,13 +69,13 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// sameDecisions reports whether two policies decide alike while the limiter is
-// there: what is on the failure mode and the description is left out.
+// sameDecisions reports whether two policies decide alike while the limiter is available. It
+// ignores the failure mode and the description.
 func sameDecisions(p, q *plans.Policy) bool {
 	return sameRequests(p, q) && p.Mode == q.Mode && sameSet(p.Replaces, q.Replaces) && slices.Equal(p.Limits, q.Limits)
 }
 
-// replacers are the policies that remove another one where they apply.
+// replacers returns the policies that replace another one.
 func (s *side) replacers(slug string) (list []plans.Policy) {
 	for _, p := range s.policies {
 		if p.Mode == enforcement.PolicyEnforce && slices.Contains(p.Replaces, slug) {
@@ -91,22 +91,21 @@ func sameReplacers(a, b []plans.Policy) bool {
 	})
 }
 
-// A verdict says how a policy of the draft can be told from what was counted.
+// A verdict says how the figure of a draft's policy is computed.
 type verdict struct {
 	certainty Certainty
 	why       string
 	how       how
-	// source is the place of the published policy that is counted; -1: none.
+	// source is the index of the published policy whose counts are used; -1: none.
 	source int
-	// moved tells that counts of one mode stand for the other: only where nothing
-	// but limits answered.
+	// moved is set if the counts of one mode are used for the other. This is valid only if nothing
+	// but limits denied.
 	moved bool
-	// rivals are the enforced policies of the draft that may refuse its requests
-	// first, by their places.
+	// rivals are the indexes of enforced policies of the draft that may deny its requests first.
 	rivals []int
 }
 
-// how a figure is made.
+// how says how a figure is computed.
 type how int
 
 const (
@@ -117,7 +116,7 @@ const (
 	howReplayed     // from minutes
 )
 
-// judge says of each policy of the draft how it can be told.
+// judge returns the verdict of each policy of the draft.
 func judge(draft, published *side) []verdict {
 	list := make([]verdict, len(draft.policies))
 	for i := range list {
@@ -171,7 +170,7 @@ func judgeOne(draft, published *side, i int) verdict {
 	return v.replays(p, q)
 }
 
-// replays makes a verdict an estimate, if minutes can tell it.
+// replays returns a verdict for an estimate, if minutes are sufficient.
 func (v verdict) replays(p, q *plans.Policy) verdict {
 	next := advice
 	if p.Mode == enforcement.PolicyShadow && q.Mode == enforcement.PolicyShadow {
@@ -206,15 +205,14 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 	return v
 }
 
-// advice is what to do about a policy that needs shadow.
+// advice says what to do about a policy that needs shadow.
 const advice = " Publish it in mode shadow: then it counts what it would refuse, and refuses nothing."
 
-// inShadowAlready is what to do about one that is in shadow and stays there.
+// inShadowAlready is the advice for a policy that is in shadow and stays there.
 const inShadowAlready = " It is in shadow already, and stays there: once the draft is published, its live figure tells."
 
-// find looks for the published policy whose counts tell those of a policy of the
-// draft: of the same slug if it counts the same, else another. It says why there
-// is none.
+// find sets source to the published policy whose counts describe a policy of the draft: that of
+// the same slug if it counts the same, else another. It returns the reason if there is none.
 func (v *verdict) find(draft, published *side, i int) (why string) {
 	p := &draft.policies[i]
 	usable := func(at int) string {
@@ -261,9 +259,8 @@ func words(countBy []string) string {
 	return strings.Join(countBy, ", ")
 }
 
-// alone reports whether no other enforced policy, of the draft or published,
-// meets a policy: then nothing but its own limits refuses its requests. Its
-// source, when that has another slug, is another one.
+// alone reports whether no other enforced policy of either document meets a policy, so that only
+// its own limits deny its requests, and source has its slug.
 func alone(draft, published *side, i, source int) bool {
 	p := draft.party(i)
 	for _, s := range []*side{draft, published} {
@@ -277,9 +274,9 @@ func alone(draft, published *side, i, source int) bool {
 	return published.policies[source].Slug == p.Slug
 }
 
-// changedBeside gives a policy that changes and has a say in what another one,
-// which stays, decides: an enforced one that meets it, or that meets such a one,
-// or that stands before instead of behind another. "" without one.
+// changedBeside returns a changed policy that affects the decisions of an unchanged one: an
+// enforced policy that meets it, directly or through others, or that changed its place. "" if
+// there is none.
 func changedBeside(draft, published *side, slug string) string {
 	say := map[string]bool{slug: true}
 	for grown := true; grown; {
@@ -320,7 +317,7 @@ func changedBeside(draft, published *side, slug string) string {
 	return ""
 }
 
-// meetsAny reports whether a policy meets one of some, as s has them.
+// meetsAny reports whether a policy meets one of some policies of s.
 func (s *side) meetsAny(q party, some map[string]bool) bool {
 	for i := range s.policies {
 		if some[s.policies[i].Slug] && s.party(i).meets(q) {

@@ -7,28 +7,24 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// How much limits refuse of requests of which only the number in each minute is
-// known. The order within a minute is not, nor what a counter held before; so
-// there are two numbers, and every order and every counter gives one between
-// them. Every request costs 1. docs/preview.md has the proofs in short.
+// The functions of this file bound how many requests limits deny if only the number of
+// requests in each minute is known. The order within a minute and the former state of
+// the counter are unknown; the true number is between both bounds. Each request costs
+// 1. docs/preview.md has the proofs. They also hold if other policies deny some of the
+// requests first:
 //
-// What both rest on holds also when other policies refuse some of the requests
-// first, which then charge nothing:
-//
-//   - must: whatever is admitted conforms to a token bucket that is at least as
-//     wide as the limit, so no more is admitted than that bucket lets through.
-//   - can: a limit that refuses a request has admitted its quota within a known
-//     time before it, so of all that came in that time the quota passed.
+//   - must: admitted requests conform to a token bucket at least as wide as the limit,
+//     so at most those that pass this bucket are admitted.
+//   - can: a limit that denies a request has admitted its quota within a known time
+//     before it.
 
-// A series is how many requests came in each minute, oldest first. The first
-// warm minutes only tell what counters may hold: what is refused in them is not
-// asked.
+// A series is the number of requests in each minute, oldest first. The first warm minutes only
+// determine the state of the counters; their denials are not counted.
 type series struct {
 	start time.Time
 	warm  int
 	n     []int64
-	// forced tells that some may have been charged whatever was left: then a
-	// bucket may be in debt.
+	// forced means that some requests may have been forced, so that a bucket may be in debt.
 	forced bool
 }
 
@@ -39,8 +35,8 @@ func sum(n []int64) (total int64) {
 	return total
 }
 
-// warmUp is how long before a span requests matter to it, in minutes: a counter
-// that nobody charges for so long is as new, whatever it held.
+// warmUp returns how many minutes before a span affect it: after that time without charges, a
+// counter is unused.
 func warmUp(limits []enforcement.Limit) int {
 	longest := 0
 	for _, l := range limits {
@@ -53,7 +49,7 @@ func warmUp(limits []enforcement.Limit) int {
 	return longest
 }
 
-// calm is how many requests of one key never fill a limit, however they come.
+// calm returns how many requests of one key never fill a limit, in any order.
 func calm(limits []enforcement.Limit) int64 {
 	least := int64(math.MaxInt64)
 	for _, l := range limits {
@@ -69,7 +65,7 @@ func calm(limits []enforcement.Limit) int64 {
 	return least
 }
 
-// mustRefuse is the least that limits refuse of s after its warm minutes.
+// mustRefuse returns the least number of denials of s after its warm minutes.
 func mustRefuse(limits []enforcement.Limit, s series) int64 {
 	all, most := sum(s.n[s.warm:]), int64(0)
 	for _, l := range limits {
@@ -84,7 +80,7 @@ func mustRefuse(limits []enforcement.Limit, s series) int64 {
 	return most
 }
 
-// canRefuse is the most that limits refuse of s after its warm minutes.
+// canRefuse returns the largest number of denials of s after its warm minutes.
 func canRefuse(limits []enforcement.Limit, s series) int64 {
 	var total int64
 	for _, l := range limits {
@@ -102,15 +98,14 @@ func canRefuse(limits []enforcement.Limit, s series) int64 {
 	return min(total, sum(s.n[s.warm:]))
 }
 
-// aligned reports whether a limit's windows are whole minutes of the clock: then
-// the order within a minute makes no difference.
+// aligned reports whether a limit's windows are whole minutes of the clock, so that the order
+// within a minute has no effect.
 func aligned(l enforcement.Limit) bool {
 	return l.Algorithm == enforcement.FixedWindow && l.Anchor == enforcement.Clock && l.Window%time.Minute == 0
 }
 
-// refusedByClock is what a window by the clock refuses: what comes beyond its
-// quota. most says whether a window that began before s was used up then; for
-// the least, nothing was charged before what is asked about.
+// refusedByClock returns what exceeds the quota of windows by the clock. With most, a window that
+// began before s was used up; otherwise it was unused.
 func refusedByClock(l enforcement.Limit, s series, most bool) (refused int64) {
 	minutes := int64(l.Window / time.Minute)
 	first := s.start.Unix() / 60
@@ -141,7 +136,7 @@ const (
 	exactLevel = 1 << 32
 )
 
-// slack is what rounding may make of a level that is too high to be exact.
+// slack returns the rounding error of a level that is too high to be exact.
 func slack(level float64) float64 {
 	if math.Abs(level) <= exactLevel {
 		return 0
@@ -151,15 +146,15 @@ func slack(level float64) float64 {
 
 func floor(level float64) int64 { return int64(math.Floor(level)) }
 
-// perMinute is how much of a limit's quota flows in a minute, between two steps.
+// perMinute returns bounds of the quota that flows in per minute.
 func perMinute(l enforcement.Limit) (low, high float64) {
 	flow := float64(l.Quota) * float64(time.Minute) / float64(l.Window)
 	return math.Floor(flow*grain) / grain, math.Ceil(flow*grain) / grain
 }
 
-// capacity is the least bucket that everything which a limit admits conforms to,
-// filled at its quota a window. Windows admit their quota twice within a short
-// time, around an edge; logs and, of buckets, the burst once.
+// capacity returns the size of the smallest bucket that all admitted requests conform to, at a
+// rate of the quota per window. Windows admit twice their quota around an edge; logs admit it
+// once, and buckets their burst.
 func capacity(l enforcement.Limit) float64 {
 	switch {
 	case l.Quota == 0:
@@ -172,9 +167,8 @@ func capacity(l enforcement.Limit) float64 {
 	return float64(l.Quota)
 }
 
-// mostAdmitted is the most that a limit admits: what its bucket, full at first,
-// lets through when each minute's requests come as late as helps, and nothing
-// flows over but at the end of a minute.
+// mostAdmitted returns the most that a limit admits: what passes its bucket, full at first, if the
+// requests of each minute come at the best time.
 func mostAdmitted(l enforcement.Limit, n []int64) (admitted int64) {
 	room := capacity(l)
 	_, flow := perMinute(l)
@@ -188,10 +182,9 @@ func mostAdmitted(l enforcement.Limit, n []int64) (admitted int64) {
 	return admitted
 }
 
-// mostRefusedByBucket is the most that a bucket refuses: when each minute's
-// requests come at its beginning, and what flows in then flows over as if they
-// had come at its end. It begins empty or in the deepest debt, or where the warm
-// minutes leave it at least.
+// mostRefusedByBucket returns the most that a bucket denies: if the requests of each minute come
+// at its start. The bucket starts empty or in the deepest debt, or at the least level after the
+// warm minutes.
 func mostRefusedByBucket(l enforcement.Limit, s series) (refused int64) {
 	room := capacity(l)
 	flow, _ := perMinute(l)
@@ -212,9 +205,8 @@ func mostRefusedByBucket(l enforcement.Limit, s series) (refused int64) {
 	return refused
 }
 
-// blockOf is how many minutes a limit's memory touches at most: a refusal means
-// that its quota was admitted in the window before it, or in two windows of a
-// sliding counter, whose previous window fades.
+// blockOf returns how many minutes a limit's memory spans. A denial means that the quota was
+// admitted in the window before it, or in two windows for a sliding counter.
 func blockOf(l enforcement.Limit) int {
 	memory := l.Window
 	if l.Algorithm == enforcement.SlidingWindowCounter {
@@ -223,11 +215,10 @@ func blockOf(l enforcement.Limit) int {
 	return int((memory+time.Minute-1)/time.Minute) + 1
 }
 
-// mostRefusedInBlocks is the most that windows and logs refuse. All refusals lie
-// in blocks of time that do not overlap, in each of which the quota was admitted.
-// A minute at the edge of two blocks counts best for one of them alone, since
-// what is refused of a block is a convex function of what came; and of all
-// blocks that end at a minute the longest is best.
+// mostRefusedInBlocks returns the most that windows and logs deny. All denials lie in disjoint
+// blocks of time, and each block admitted the quota. Denials are a convex function of the requests
+// of a block, so a minute at the edge of two blocks counts for one of them, and the longest block
+// is best.
 func mostRefusedInBlocks(l enforcement.Limit, s series) int64 {
 	block := blockOf(l)
 	// Up to each minute: what came, what of it is asked about, and the answer.

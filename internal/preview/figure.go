@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// show adds up what was found, policy by policy.
+// show adds the figures of all policies to the result.
 func (r *run) show(ctx context.Context) error {
 	for i := range r.draft.policies {
 		if err := r.showPolicy(ctx, i); err != nil {
@@ -66,7 +66,7 @@ func (r *run) showPolicy(ctx context.Context, i int) (err error) {
 	return nil
 }
 
-// showRemoved shows a policy that the draft does not have.
+// showRemoved adds a policy that the draft does not have.
 func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
 	out := Policy{
 		Slug: p.Slug, Change: Removed, Mode: p.Mode, Was: p.Mode, CountBy: p.CountBy, Limits: p.Limits, Source: p.Slug,
@@ -80,7 +80,7 @@ func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
 	return err
 }
 
-// recorded gives what a published policy refused, or would have in shadow.
+// recorded returns what a published policy denied, or would have denied in shadow.
 func (r *run) recorded(ctx context.Context, p *plans.Policy) (published, shadow *Figure, err error) {
 	of := (*metrics.Counts).Limited
 	if p.Mode == enforcement.PolicyShadow {
@@ -104,7 +104,7 @@ func (r *run) recorded(ctx context.Context, p *plans.Policy) (published, shadow 
 	return f, nil, nil
 }
 
-// drafted gives the figure of a policy of the draft.
+// drafted returns the figure of a policy of the draft.
 func (r *run) drafted(ctx context.Context, i int) (f *Figure, err error) {
 	var s sums
 	for _, m := range r.members {
@@ -120,8 +120,8 @@ func (r *run) drafted(ctx context.Context, i int) (f *Figure, err error) {
 	return f, err
 }
 
-// doubt notes what an estimate leaves out, and takes it back where most of it
-// could not be replayed.
+// doubt adds notes about what an estimate leaves out. If it leaves out most requests, the policy
+// needs shadow.
 func (r *run) doubt(out *Policy, i int) {
 	var all, wide int64
 	why := map[string]int{}
@@ -170,7 +170,7 @@ func number(n int, one, many string) string {
 	return fmt.Sprintf("%d %s", n, many)
 }
 
-// showTotal bounds what all enforced policies of the draft refuse together.
+// showTotal adds bounds of the denials of all enforced policies together.
 func (r *run) showTotal() {
 	if r.preview.Published == 0 {
 		return
@@ -194,7 +194,7 @@ func (r *run) showTotal() {
 	r.preview.Total = total
 }
 
-// sums are a figure on its way.
+// sums are an incomplete figure.
 type sums struct {
 	f       Figure
 	request int64
@@ -244,13 +244,11 @@ func (s *sums) topKeys() []KeyFigure {
 	return s.keys[:min(maxShown, len(s.keys))]
 }
 
-// routeTenants is of how many tenants the routes are read: those with the most
-// refusals.
+// routeTenants is the number of tenants whose routes are read: those with the most denials.
 const routeTenants = 100
 
-// routes gives where the refusals of a published policy were counted. Routes are
-// counted for all policies together, so a number is that policy's where no other
-// one of its mode can refuse there, and the most that can be otherwise.
+// routes returns the routes of the denials of a published policy. Counts of a route are those of
+// all policies, so a number is exact only if no other policy of the mode can deny there.
 func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigure, error) {
 	if len(s.numbers) == 0 {
 		return nil, nil
@@ -291,8 +289,8 @@ func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigu
 	return list[:min(maxShown, len(list))], nil
 }
 
-// refusers tells whether a published policy can refuse requests of a route, and
-// how many others of its mode can.
+// refusers reports whether a published policy can deny requests of a route, and how many others of
+// its mode can.
 func (r *run) refusers(p *plans.Policy, route string) (mine bool, others int) {
 	pattern, err := enforcement.ParsePattern(route)
 	if err != nil {

@@ -6,17 +6,15 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// slots are how many times a minute requests are replayed at most: those of a
-// slot come at one instant.
+// slots is the largest number of instants per minute at which requests are replayed.
 const slots = 6
 
-// longLog is the window from which on a log is replayed in one slot a minute: it
-// has an entry for each.
+// longLog is the window from which a log is replayed at one instant per minute, because it stores
+// each entry.
 const longLog = time.Hour
 
-// replay gives what limits refuse of s after its warm minutes, each minute's
-// requests spread evenly, by the arithmetic that decides checks. Every request
-// costs 1 and is charged on all limits or on none.
+// replay returns the denials of s after its warm minutes, with the requests of each minute spread
+// evenly, by the arithmetic of checks. Each request costs 1 and is charged on all limits or none.
 func replay(limits []enforcement.Limit, s series) (refused int64) {
 	meters := make([]*enforcement.Meter, len(limits))
 	states := make([]enforcement.State, len(limits))

@@ -24,26 +24,24 @@ type Config struct {
 	Tenants    *tenants.Service
 	Exceptions *exceptions.Service
 	Analytics  *metrics.Analytics
-	// Audit has the audit log: since when a version is
-	// published, and tenants are on their plan.
+	// Audit has the publications of versions and the assignments of plans.
 	Audit audit.Store
-	// Subject finds a tenant by its number as this node has it compiled, to pass
-	// by those that have no override. Default: every tenant is asked for them.
+	// Subject returns the compiled tenant with a number, to skip tenants without overrides.
+	// Default: the overrides of every tenant are read.
 	Subject func(number uint32) (*enforcement.Subject, bool)
-	// Rows is how many rows of minutes an answer reads at most, and Rankings how
-	// many minutes of rankings of keys: of the busiest tenants. Default 30,000 and
-	// 4,500, some tenths of a second each.
+	// Rows bounds the rows of minutes, and Rankings the minutes of rankings of keys, that one
+	// preview reads, of the busiest tenants. Default 30,000 and 4,500.
 	Rows, Rankings int
-	// Now is the clock. Default time.Now.
+	// Now returns the time. Default time.Now.
 	Now func() time.Time
-	// Logger hears of what could not be read. Default: silent.
+	// Logger reports unreadable rows. Default: none.
 	Logger *slog.Logger
 }
 
-// A Service answers what drafts would do. It is safe for concurrent use.
+// A Service previews drafts. It is safe for concurrent use.
 type Service struct{ c Config }
 
-// NewService makes a Service.
+// NewService returns a Service.
 func NewService(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -53,9 +51,9 @@ func NewService(c Config) *Service {
 	return &Service{c}
 }
 
-// Draft holds the draft of a plan against what its tenants did in [from, to),
-// widened to whole minutes. Zero from or to mean the last defaultSpan. Invalid
-// (at from or to) when that is empty or longer than maxSpan; NotFound.
+// Draft compares the draft of a plan with the counts of its tenants in [from, to), widened to
+// whole minutes. Zero from or to mean the last defaultSpan. Invalid (at from or to) for an empty
+// span or one longer than maxSpan; NotFound.
 func (s *Service) Draft(ctx context.Context, plan string, from, to time.Time) (Preview, error) {
 	r, err := s.begin(ctx, plan, from, to)
 	if err != nil {
@@ -80,7 +78,7 @@ func (s *Service) Draft(ctx context.Context, plan string, from, to time.Time) (P
 	return r.preview, nil
 }
 
-// A run makes one answer.
+// A run computes one preview.
 type run struct {
 	service          *Service
 	preview          Preview
@@ -94,7 +92,7 @@ type run struct {
 	members          []*member
 }
 
-// A member is a tenant of the plan with what was counted of it.
+// A member is a tenant of the plan with its counts.
 type member struct {
 	tenants.Tenant
 	total    metrics.Counts
@@ -102,7 +100,7 @@ type member struct {
 	parts    []part // of each policy of the draft
 }
 
-// begin reads the plan and judges its draft.
+// begin reads the plan and determines the verdicts.
 func (s *Service) begin(ctx context.Context, idOrSlug string, from, to time.Time) (*run, error) {
 	from, to, err := s.span(from, to)
 	if err != nil {
@@ -124,7 +122,7 @@ func (s *Service) begin(ctx context.Context, idOrSlug string, from, to time.Time
 	return r, nil
 }
 
-// span fills in what is not given and widens it to whole minutes.
+// span sets defaults and widens the span to whole minutes.
 func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
 	if to.IsZero() {
 		to = s.c.Now()
@@ -146,15 +144,14 @@ func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
 	return from, to, nil
 }
 
-// settling is how long every node may need to follow a version that was
-// published.
+// settling is how long nodes may need to load a published version.
 const settling = time.Minute
 
-// maxWarmUp bounds what is read before a span.
+// maxWarmUp bounds the time before a span that is read.
 const maxWarmUp = 24 * time.Hour
 
-// settleSpan has the span begin when the published version held, and when
-// minutes are kept, if they are needed.
+// settleSpan moves the start of the span to the publication of the version, and to the first kept
+// minute if minutes are needed.
 func (r *run) settleSpan(ctx context.Context) error {
 	p := &r.preview
 	if p.Plan.Latest > 1 {
@@ -231,8 +228,7 @@ func maxTime(a, b time.Time) time.Time {
 
 const tenantPage = 1000
 
-// readTenants reads the tenants of the plan, without those that came to it
-// within the span.
+// readTenants reads the tenants of the plan, without those that joined within the span.
 func (r *run) readTenants(ctx context.Context) error {
 	p := &r.preview
 	if p.Published == 0 {
@@ -274,8 +270,8 @@ func (r *run) readTenants(ctx context.Context) error {
 	return nil
 }
 
-// joined reports whether a tenant was put on the plan since a revision, after
-// something may have been counted of it.
+// joined reports whether a tenant was put on the plan after a revision and may have counts from
+// before.
 func (r *run) joined(ctx context.Context, t *tenants.Tenant, before int64) (bool, error) {
 	if t.PlanRevision <= before {
 		return false, nil
@@ -287,7 +283,7 @@ func (r *run) joined(ctx context.Context, t *tenants.Tenant, before int64) (bool
 	return len(lines) == 0 || lines[0].Revision != t.PlanRevision, err
 }
 
-// readSums reads what was counted of every tenant over the span.
+// readSums reads the counts of every tenant over the span.
 func (r *run) readSums(ctx context.Context) error {
 	p := &r.preview
 	if len(r.members) == 0 || !p.To.After(p.From) {
@@ -329,7 +325,7 @@ func (r *run) readSums(ctx context.Context) error {
 	return nil
 }
 
-// counts of a policy of a tenant; zero without any.
+// counts returns the counts of a policy; zero without any.
 func (m *member) counts(policy string) *metrics.Counts {
 	if c := m.policies[policy]; c != nil {
 		return c
@@ -337,8 +333,8 @@ func (m *member) counts(policy string) *metrics.Counts {
 	return new(metrics.Counts)
 }
 
-// reconsider takes back that counts of one mode stand for the other, where
-// something else than limits answered: that answers otherwise in the other mode.
+// reconsider replaces verdicts that use the counts of another mode, if something else than limits
+// denied.
 func (r *run) reconsider() {
 	for i := range r.verdicts {
 		v := &r.verdicts[i]
@@ -358,8 +354,7 @@ func (r *run) reconsider() {
 	}
 }
 
-// replayTenants makes every tenant's part of every policy of the draft, the
-// busiest tenants first.
+// replayTenants computes the parts of every tenant, the busiest first.
 func (r *run) replayTenants(ctx context.Context) error {
 	r.chooseMinutes()
 	order := slices.Clone(r.members)
@@ -386,8 +381,7 @@ func (r *run) replayTenants(ctx context.Context) error {
 	return nil
 }
 
-// chooseMinutes says which minutes are read of a tenant: of the policies that are
-// replayed, and with keys of all that may have some in a ranking.
+// chooseMinutes determines which policies are read by minute and by key.
 func (r *run) chooseMinutes() {
 	add := func(list *[]string, slug string) {
 		if !slices.Contains(*list, slug) {
@@ -412,7 +406,7 @@ func (r *run) chooseMinutes() {
 	}
 }
 
-// plainPart is the part of a tenant where no arithmetic is needed.
+// plainPart returns the part of a tenant without a replay.
 func (r *run) plainPart(m *member, i int) part {
 	v := &r.verdicts[i]
 	if v.source < 0 {
@@ -430,8 +424,7 @@ func (r *run) plainPart(m *member, i int) part {
 	return counted(c.Requests, 0)
 }
 
-// replayMember replays the minutes of one tenant, as long as there are rows to
-// read.
+// replayMember replays one tenant, as long as there are rows to read.
 func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) error {
 	asked := false
 	for i := range r.verdicts {
@@ -482,7 +475,6 @@ func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) 
 	return nil
 }
 
-// replayPart replays one policy of one tenant.
 func (r *run) replayPart(ctx context.Context, m *member, mins *minutes, i int, c *metrics.Counts, rankings *int) (part, error) {
 	v := &r.verdicts[i]
 	source, limits := &r.published.policies[v.source], r.draft.policies[i].Limits
@@ -505,9 +497,8 @@ func (r *run) replayPart(ctx context.Context, m *member, mins *minutes, i int, c
 	return mins.replayKeys(limits, source, &r.published, m.Slug, c.Requests), nil
 }
 
-// leaveToRivals lowers what policies must refuse of a tenant by what others that
-// are enforced can refuse first: that charges nothing, and is not theirs. It
-// then brings every guess between its bounds.
+// leaveToRivals lowers the least denials of policies by those that other enforced policies can
+// deny first. It then brings every estimate between its bounds.
 func (r *run) leaveToRivals(m *member) {
 	for i := range r.verdicts {
 		v, p := &r.verdicts[i], &m.parts[i]

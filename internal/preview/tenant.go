@@ -32,14 +32,13 @@ const (
 	unreadOverrides = "has overrides of the policy"
 )
 
-// unread is the part of a tenant whose minutes are not replayed: the best guess
-// is what was refused, and nothing bounds it but its requests.
+// unread returns the part of a tenant whose minutes are not replayed: the estimate is the former
+// denials, and the only bound is the number of requests.
 func unread(c *metrics.Counts, why string) part {
 	return part{requests: c.Requests, refused: c.Limited() + c.ShadowRefused, high: c.Requests, unread: why}
 }
 
-// costsOne reports whether every request that a policy was charged for cost 1,
-// as far as their sum can tell.
+// costsOne reports whether every charged request cost 1, as far as the sum shows.
 func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 	charged := c.OK + c.Unmatched
 	if mode == enforcement.PolicyShadow {
@@ -59,7 +58,7 @@ func (s *Service) overridden(ctx context.Context, t *tenants.Tenant, policy stri
 	return len(list) > 0, err
 }
 
-// minutes are what one tenant's policies and keys did in each minute of a span.
+// minutes are the counts of one tenant's policies and keys by minute.
 type minutes struct {
 	start    time.Time
 	warm     int // minutes before what is asked about
@@ -69,12 +68,10 @@ type minutes struct {
 
 // keyed are the keys of a tenant by minute.
 type keyed struct {
-	// allowed and limited keys, and what of them is in no row.
 	allowed, limited metrics.KeyMinutes
 }
 
-// readMinutes reads the minutes of a tenant's policies, and tells how many rows
-// that took.
+// readMinutes reads the minutes of a tenant's policies. It returns the number of rows.
 func (r *run) readMinutes(ctx context.Context, number uint32) (*minutes, int, error) {
 	rows, err := r.service.c.Analytics.PolicyMinutes(ctx, number, r.counted, r.data, r.preview.To)
 	if err != nil {
@@ -92,7 +89,7 @@ func (r *run) readMinutes(ctx context.Context, number uint32) (*minutes, int, er
 	return m, len(rows), nil
 }
 
-// readKeys reads the keys of some policies, if that takes no more than most rows.
+// readKeys reads the keys of some policies if that takes at most most rows.
 func (r *run) readKeys(ctx context.Context, number uint32, m *minutes, most int) (read int, err error) {
 	if most <= 0 {
 		return 0, nil
@@ -111,7 +108,7 @@ func (r *run) readKeys(ctx context.Context, number uint32, m *minutes, most int)
 	return len(k.allowed.Minutes) + len(k.limited.Minutes), nil
 }
 
-// series of a policy as if all its requests were one key's; empty without any.
+// series returns the requests of a policy as if they had one key; empty without counts.
 func (m *minutes) series(policy string, of func(*metrics.Counts) int64) series {
 	list := m.policies[policy]
 	s := series{start: m.start, warm: m.warm, n: make([]int64, len(list))}
@@ -134,8 +131,7 @@ func judged(c *metrics.Counts) int64 {
 	return max(0, c.OK+c.Unmatched+c.OverLimit+c.NeverFits-c.Forced)
 }
 
-// replayTenant gives the part of a tenant in a policy that counts all its
-// requests together.
+// replayTenant returns the part of a tenant in a policy that counts the whole tenant.
 func (m *minutes) replayTenant(limits []enforcement.Limit, source string, requests int64) part {
 	every := m.series(source, all)
 	p := part{requests: requests, low: mustRefuse(limits, m.series(source, judged)), high: canRefuse(limits, every)}
@@ -145,7 +141,7 @@ func (m *minutes) replayTenant(limits []enforcement.Limit, source string, reques
 	return p
 }
 
-// A keyLine is one key with the minutes of which anything is known of it.
+// A keyLine is one key with the minutes that are known of it.
 type keyLine struct {
 	key    metrics.TopKey
 	at     []int32
@@ -154,8 +150,8 @@ type keyLine struct {
 	most   int64 // sum of hi
 }
 
-// lines gives every key of a policy that was listed in a minute, what no key is
-// named for in each minute, and the most that a key had which was not listed.
+// lines returns every listed key of a policy, the requests of each minute without a named key, and
+// the most requests of a key that was not listed.
 func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine, rest, absent []int64) {
 	list := m.policies[source.Slug]
 	rest, absent = make([]int64, len(list)), make([]int64, len(list))
@@ -211,8 +207,8 @@ func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine
 	return lines, rest, absent
 }
 
-// gaps are what rankings do not have of each minute that was counted: of the
-// newest minutes they are written some seconds later.
+// gaps returns what the rankings lack of each minute, because the newest ones are written some
+// seconds later.
 func (m *minutes) gaps(published *side) (allowed, limited []int64) {
 	for slug, list := range m.policies {
 		at := published.place(slug)
@@ -277,7 +273,7 @@ func rankings(k metrics.KeyMinutes, m *minutes, source *plans.Policy) ranked {
 	return r
 }
 
-// identity tells keys of one policy apart.
+// identity returns a unique text for a key of one policy.
 func identity(k *metrics.TopKey) string {
 	var b strings.Builder
 	for i, v := range k.Values {
@@ -290,7 +286,7 @@ func identity(k *metrics.TopKey) string {
 	return b.String()
 }
 
-// of gives a key that one of two rankings has.
+// of returns a key of one of two rankings.
 func (r ranked) of(other ranked, id string) metrics.TopKey {
 	if at, known := r.ids[id]; known {
 		return r.list[at]
@@ -298,7 +294,7 @@ func (r ranked) of(other ranked, id string) metrics.TopKey {
 	return other.list[other.ids[id]]
 }
 
-// replayKeys gives the part of a tenant in a policy that counts by something.
+// replayKeys returns the part of a tenant in a policy that counts by attributes.
 func (m *minutes) replayKeys(limits []enforcement.Limit, source *plans.Policy, published *side, slug string, requests int64) part {
 	p := part{requests: requests}
 	lines, rest, absent := m.lines(source, published)

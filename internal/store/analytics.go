@@ -16,11 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// What was counted is read by ranges of a primary key or of the index by name;
-// which rows make an answer is metrics.Analytics' matter.
-
-// Kept gives, as of one moment, from where on rows are kept, and what is due of
-// the days that a span touches.
+// Kept returns which rows exist, and what is due on the days that a span touches, in one state of
+// the database.
 func (s *Store) Kept(ctx context.Context, from, to int64) (metrics.Kept, error) {
 	type line struct {
 		due  bool
@@ -47,12 +44,12 @@ func (s *Store) Kept(ctx context.Context, from, to int64) (metrics.Kept, error) 
 	return k, s.fail(err, "read which counts are kept")
 }
 
-// dayAfter is the first beginning of a day that is not before an instant.
+// dayAfter returns the first start of a day that is not before at.
 func dayAfter(at int64) int64 {
 	return floor(at+int64(metrics.Day.Duration()/time.Second)-1, metrics.Day)
 }
 
-// Mark reads a row of each process that added anything of late.
+// Mark reads one row for each process that added counts recently.
 func (s *Store) Mark(ctx context.Context) (m metrics.Mark, err error) {
 	err = s.read(ctx, func(ctx context.Context) error {
 		return s.reader.QueryRowContext(ctx, `
@@ -62,7 +59,7 @@ func (s *Store) Mark(ctx context.Context) (m metrics.Mark, err error) {
 	return m, s.fail(err, "read what was added to the counts")
 }
 
-// Counts gives rows of one step, newest first.
+// Counts returns rows of one step, newest first.
 func (s *Store) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
 	where, err := countsWhere(q)
 	if err != nil {
@@ -75,7 +72,7 @@ func (s *Store) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.Cou
 	return s.countRows(ctx, query, where, q)
 }
 
-// SumCounts gives one row for each tenant and name; its At is the query's From.
+// SumCounts returns one row for each tenant and name; its At is the query's From.
 func (s *Store) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
 	where, err := countsWhere(q)
 	if err != nil {
@@ -99,7 +96,7 @@ func (s *Store) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.
 	return s.countRows(ctx, query, where, q)
 }
 
-// countFields are the columns of numbers that a query asks for.
+// countFields returns the columns that a query reads.
 func countFields(q metrics.CountQuery) []string {
 	if len(q.Fields) == 0 {
 		return metrics.Columns
@@ -115,8 +112,8 @@ func (s *Store) countRows(ctx context.Context, query string, where filter, q met
 	return list, s.fail(err, "read counts")
 }
 
-// countScanner gives a function that scans rows of counts, all into one place:
-// an answer has thousands of them.
+// countScanner returns a function that scans rows into one variable, because a result has
+// thousands of rows.
 func countScanner(fields []string) func(row) (metrics.CountRow, error) {
 	var c metrics.CountRow
 	into, _ := c.FieldsOf(fields) // countsWhere has looked at their names
@@ -156,7 +153,7 @@ func anyOf[T any](f *filter, column string, values []T, arg func(T) any) {
 	f.and(column+" IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(values)), ", ")+")", args...)
 }
 
-// Sketches gives rows of one step in the order of time.
+// Sketches returns rows of one step in the order of time.
 func (s *Store) Sketches(ctx context.Context, q metrics.SketchQuery) ([]metrics.SketchRow, error) {
 	if !slices.Contains(levels[:], q.Step) {
 		return nil, fmt.Errorf("sketches of a %q are not kept", q.Step)
@@ -179,7 +176,7 @@ func (s *Store) Sketches(ctx context.Context, q metrics.SketchQuery) ([]metrics.
 	return list, s.fail(err, "read sketches")
 }
 
-// refusalRow is a kept refusal as it is found; it may not be readable.
+// refusalRow is the stored form of a denial, which may be unreadable.
 type refusalRow struct {
 	id     []byte
 	tenant uint32
@@ -190,8 +187,8 @@ const refusalColumns = "id, tenant, doc"
 
 func scanRefusal(r row) (f refusalRow, err error) { return f, r.Scan(&f.id, &f.tenant, &f.doc) }
 
-// refusal reads the document, and nothing that it does not know: half of an
-// explanation would be a wrong one.
+// refusal decodes the document. It rejects unknown members, because a partial explanation would be
+// wrong.
 func (f *refusalRow) refusal() (r metrics.Refusal, err error) {
 	if err := readJSON(f.doc, &r); err != nil {
 		return metrics.Refusal{}, err
@@ -203,7 +200,7 @@ func (f *refusalRow) refusal() (r metrics.Refusal, err error) {
 	return r, nil
 }
 
-// Refusal finds a kept refusal. One of another tenant is not there.
+// Refusal finds a kept denial; NotFound for another tenant's.
 func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metrics.Refusal, error) {
 	var where filter
 	where.and(`id = ?`, id[:])
@@ -226,14 +223,13 @@ func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metric
 
 const (
 	refusalsUsual = 100
-	// refusalsLooked is how many rows at most are looked through for what no column
-	// holds.
+	// refusalsLooked is the largest number of rows that a filter without a column reads.
 	refusalsLooked = 5000
 	refusalsPiece  = 500
 )
 
-// Refusals gives kept refusals in the order of their ids, newest first. A row
-// that cannot be read is left out, and told to the log once a call.
+// Refusals returns kept denials in the order of their IDs, newest first. It leaves out unreadable
+// rows and logs them once.
 func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metrics.Refusal, error) {
 	if f.Limit <= 0 {
 		f.Limit = refusalsUsual
@@ -269,9 +265,8 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 	return list, nil
 }
 
-// refusalRows gives the newest rows. Of several reasons each is asked for by
-// itself: the index has those of one in the order of ids, and a search for all
-// at once would sort every row of each.
+// refusalRows returns the newest rows. It runs one query for each reason, because the index has
+// the rows of one reason in the order of IDs, and one query for all reasons would sort every row.
 func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit int) (list []refusalRow, err error) {
 	if len(f.Reasons) == 0 {
 		return s.refusalRowsFor(ctx, f, f.Reason, limit)
@@ -300,7 +295,7 @@ func hasAttributes(r *metrics.Refusal, asked []enforcement.Attribute) bool {
 	return true
 }
 
-// within reports whether an address is of the network that is asked for.
+// within reports whether an address is in the network of a filter.
 func within(has, asked enforcement.Attribute) bool {
 	if has.Name != "ip" || asked.Name != "ip" || !strings.Contains(asked.Value, "/") {
 		return false
@@ -313,7 +308,7 @@ func within(has, asked enforcement.Attribute) bool {
 	return err == nil && network.Contains(address)
 }
 
-// refusalRowsFor gives the newest rows of one reason; "": of all.
+// refusalRowsFor returns the newest rows of one reason, or of all for "".
 func (s *Store) refusalRowsFor(
 	ctx context.Context, f metrics.RefusalFilter, reason enforcement.Reason, limit int,
 ) (list []refusalRow, err error) {

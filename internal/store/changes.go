@@ -11,13 +11,13 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// Revision is how many edits there were.
+// Revision returns the number of edits.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	n, err := queryOne(ctx, s, "", scanValue[int64], `SELECT n FROM revision WHERE id = 1`)
 	return n, s.fail(err, "read the revision")
 }
 
-// Empty reports whether nothing was ever set up: no tenant, plan or operator key.
+// Empty reports whether there is no tenant, plan and operator key.
 func (s *Store) Empty(ctx context.Context) (bool, error) {
 	empty, err := queryOne(ctx, s, "", scanValue[bool], `
 		SELECT NOT EXISTS (SELECT 1 FROM tenants)
@@ -26,9 +26,9 @@ func (s *Store) Empty(ctx context.Context) (bool, error) {
 	return empty, s.fail(err, "look whether the database is empty")
 }
 
-// Changes gives what changed after revision since, all of one moment; 0 gives
-// the whole world. What cannot be read of one plan is told in its Broken; an
-// override or a block of which it cannot be read is such as no compiler takes.
+// Changes returns what changed after revision since, in one state of the database; 0 returns
+// everything. An unreadable plan has the error in Broken. An unreadable override or block has
+// values that no compiler accepts.
 func (s *Store) Changes(ctx context.Context, since int64) (snapshot.Changes, error) {
 	var c snapshot.Changes
 	err := s.readWithin(ctx, 12*s.timeout, func(ctx context.Context) error {
@@ -74,7 +74,7 @@ func changes(ctx context.Context, tx *sql.Tx, since int64) (c snapshot.Changes, 
 	return c, nil
 }
 
-// exceptionChanges adds what is set for tenants beside their plans.
+// exceptionChanges adds overrides, list entries, blocks, and policy changes.
 func exceptionChanges(ctx context.Context, tx *sql.Tx, since int64, c *snapshot.Changes) (err error) {
 	if c.Overrides, err = overrides.since(ctx, tx, since); err != nil {
 		return fmt.Errorf("overrides: %w", err)
@@ -152,7 +152,7 @@ func scanPublishedPlan(r row) (snapshot.PublishedPlan, error) {
 // An identity is the five parts of a cell as text.
 type identity struct{ policy, limit, algorithm, countBy, anchor string }
 
-// A storedLimit is a row of plan_limits with its cell, not yet judged.
+// A storedLimit is a row of plan_limits with its cell, not validated.
 type storedLimit struct {
 	identity
 	planID                 string
@@ -172,7 +172,7 @@ func scanStoredLimit(r row) (storedLimit, error) {
 	return l, err
 }
 
-// limitsInForce finds the row of every limit of a document, in its order.
+// limitsInForce returns the row of every limit of a document, in its order.
 func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Published, error) {
 	var list []plans.Published
 	for _, p := range d.Policies() {
@@ -195,7 +195,7 @@ func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Pub
 	return list, nil
 }
 
-// read judges a row: c is its identity in the document's own types.
+// read converts a row. c is its identity in the types of the document.
 func (l storedLimit) read(c plans.Cell) (plans.Published, error) {
 	c.Number = l.cell
 	formers, err := readFormers(l.formers, c.Algorithm)

@@ -15,22 +15,20 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// Counts are written beside the control plane: no revision, no audit line, and
-// no lock that an edit of it waits for on Postgres.
+// Writing counts changes no revision and writes no audit entry. On Postgres, edits do
+// not wait for it.
 
-// levels are the steps, each above the one that it is made from.
+// levels are the steps; each is made from the one before.
 var levels = [...]metrics.Step{metrics.Minute, metrics.Hour, metrics.Day}
 
-// tableOf names the table of a step: counts_minutes, sketches_days.
+// tableOf returns the table of a step: counts_minutes, sketches_days.
 func tableOf(what string, s metrics.Step) string { return what + "_" + string(s) + "s" }
 
 // AddCounts applies a batch once.
 //
-// The batch's mark is claimed first, so that a second sender of it waits for the
-// first, and finds it done. Each hour that the batch touches is noted as due,
-// also the one that is not over: whether it is over is asked by RollUpsDue
-// alone, with one clock, so that no batch falls between two nodes' clocks. It is
-// one row a flush.
+// It first claims the mark of the batch, so that a second sender waits for the first and finds the
+// batch applied. It notes each touched hour as due, also the current one: only RollUpsDue decides
+// whether an hour is over, with one clock, so that clock skew between nodes loses no batch.
 func (s *Store) AddCounts(ctx context.Context, b metrics.Batch) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		claimed, err := claim(ctx, tx, b.Node, b.Seq, s.now())
@@ -83,7 +81,7 @@ func (s *Store) attempt(ctx context.Context, fn func(context.Context, *sql.Tx) e
 	return tx.Commit()
 }
 
-// claim moves a node's mark up to seq; false means that it is there already.
+// claim moves a node's mark up to seq. It returns false if the mark is there already.
 func claim(ctx context.Context, tx *sql.Tx, node string, seq int64, now time.Time) (bool, error) {
 	n, err := execIn(ctx, tx, `
 		INSERT INTO flush_marks (node, seq, at)
@@ -96,7 +94,7 @@ func claim(ctx context.Context, tx *sql.Tx, node string, seq int64, now time.Tim
 	return n > 0, nil
 }
 
-// execIn runs a statement and gives the number of rows that it touched.
+// execIn runs a statement and returns the number of affected rows.
 func execIn(ctx context.Context, tx *sql.Tx, query string, args ...any) (int64, error) {
 	result, err := tx.ExecContext(ctx, query, args...)
 	if err != nil {
@@ -105,8 +103,8 @@ func execIn(ctx context.Context, tx *sql.Tx, query string, args ...any) (int64, 
 	return result.RowsAffected()
 }
 
-// keptSince gives, by step, from where on rows are kept: what is older goes one
-// step up. Days have no end to it.
+// keptSince returns the first instant of the rows of each step. Older counts go one step up. Days
+// have no such instant.
 func keptSince(ctx context.Context, tx *sql.Tx) (map[metrics.Step]int64, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT step, before FROM pruned`)
 	type mark struct {
@@ -124,14 +122,14 @@ func keptSince(ctx context.Context, tx *sql.Tx) (map[metrics.Step]int64, error) 
 	return kept, nil
 }
 
-// floor is the beginning of the step that an instant lies in.
+// floor returns the start of the step that contains at.
 func floor(at int64, s metrics.Step) int64 {
 	length := int64(s.Duration() / time.Second)
 	return at - at%length
 }
 
-// A sorted batch has what goes to each table, in the order in which every node
-// locks rows, so that no two wait for each other.
+// sorted is a batch by table, in the order in which every node locks rows, so that nodes do not
+// deadlock.
 type sorted struct {
 	counts   map[metrics.Step][]metrics.CountRow
 	sketches []metrics.SketchRow
@@ -139,9 +137,8 @@ type sorted struct {
 	due      []metrics.RollUp
 }
 
-// sortOut finds the table of each row. Counts of a minute that was given up are
-// added to their hour, or day, which nobody writes anew any more; sketches of
-// such a minute are left out.
+// sortOut finds the table of each row. Counts of a minute that was given up go to its hour or day;
+// sketches of such a minute are left out.
 func sortOut(b metrics.Batch, kept map[metrics.Step]int64) sorted {
 	out := sorted{counts: make(map[metrics.Step][]metrics.CountRow), refusals: b.Refusals}
 	due := make(map[metrics.RollUp]bool)
@@ -174,8 +171,8 @@ func sortOut(b metrics.Batch, kept map[metrics.Step]int64) sorted {
 	return out
 }
 
-// mergeSorted sorts rows and joins those of one key. Tenant 0, which every node
-// adds to, comes last: its rows are locked for the shortest time.
+// mergeSorted sorts rows and joins those with one key. Tenant 0 comes last, because every node
+// adds to it and its rows should be locked for the shortest time.
 func mergeSorted(rows []metrics.CountRow) []metrics.CountRow {
 	slices.SortFunc(rows, func(a, b metrics.CountRow) int {
 		return cmp.Or(cmp.Compare(b.Tenant, a.Tenant), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.At, b.At), cmp.Compare(a.Name, b.Name))
@@ -191,7 +188,7 @@ func mergeSorted(rows []metrics.CountRow) []metrics.CountRow {
 	return out
 }
 
-// aboveOf is the step that rolls a step up; days have none.
+// aboveOf returns the step that is made from s; days have none.
 func aboveOf(s metrics.Step) (metrics.Step, bool) {
 	i := slices.Index(levels[:], s)
 	if i < 0 || i+1 == len(levels) {
@@ -271,19 +268,19 @@ func addRefusals(ctx context.Context, tx *sql.Tx, list []metrics.Refusal) error 
 	})
 }
 
-// An upsert writes rows of one table, many by one statement.
+// An upsert writes rows of one table, several per statement.
 type upsert struct {
 	table   string
 	columns []string
 	then    string // ON CONFLICT …
 }
 
-// addTo adds to counts that are there.
+// addTo adds to existing counts.
 func addTo(table string) upsert {
 	return upsert{table, countColumns, countConflict(func(c string) string { return table + "." + c + " + excluded." + c })}
 }
 
-// sketchesInto replaces sketches that are there.
+// sketchesInto replaces existing sketches.
 func sketchesInto(s metrics.Step) upsert {
 	return upsert{
 		tableOf("sketches", s),
@@ -294,7 +291,7 @@ func sketchesInto(s metrics.Step) upsert {
 
 var countColumns = append([]string{"at", "tenant", "kind", "name"}, metrics.Columns...)
 
-// countConflict says what becomes of each number when the row is there.
+// countConflict returns the conflict clause; becomes returns the new value of a column.
 func countConflict(becomes func(column string) string) string {
 	set := make([]string, len(metrics.Columns))
 	for i, c := range metrics.Columns {
@@ -303,12 +300,11 @@ func countConflict(becomes func(column string) string) string {
 	return "ON CONFLICT (tenant, kind, at, name) DO UPDATE SET " + strings.Join(set, ", ")
 }
 
-// pieces are how many rows one statement has: few different texts, each prepared
-// once a transaction. SQLite finds parameters by going through all of them, so
-// that larger pieces are slower there, and on Postgres not much quicker.
+// pieces are the numbers of rows per statement. Few different statements are prepared once per
+// transaction. More rows per statement are slower on SQLite and hardly faster on Postgres.
 var pieces = [...]int{16, 1}
 
-// run writes n rows, of which values gives each.
+// run writes n rows; values returns each.
 func (u upsert) run(ctx context.Context, tx *sql.Tx, n int, values func(i int) []any) error {
 	done := 0
 	for _, size := range pieces {
@@ -323,8 +319,7 @@ func (u upsert) run(ctx context.Context, tx *sql.Tx, n int, values func(i int) [
 	return nil
 }
 
-// runPieces writes the rows from one to before another, as many as fill pieces
-// of one size.
+// runPieces writes rows [from, to) with as many statements of one size as fit.
 func (u upsert) runPieces(ctx context.Context, tx *sql.Tx, size, from, to int, values func(i int) []any) error {
 	statement, err := tx.PrepareContext(ctx, u.statement(size))
 	if err != nil {
@@ -348,8 +343,8 @@ func (u upsert) statement(rows int) string {
 	return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s %s", u.table, strings.Join(u.columns, ", "), placeholders(rows, len(u.columns)), u.then)
 }
 
-// TakeLease gives a lease to one holder at a time, by the clocks of those who
-// ask: two whose clocks differ by more than life may both have it.
+// TakeLease gives a lease to one holder at a time, by the clocks of the callers. With a clock skew
+// above life, two holders are possible.
 func (s *Store) TakeLease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
 	var taken bool
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {

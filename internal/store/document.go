@@ -55,7 +55,7 @@ func readDocument(text string) (plans.Document, error) {
 	return plans.Document{}, fmt.Errorf("the document has form %d, and this headgate reads forms 1 and %d", in.Form, form)
 }
 
-// A formerJSON is an enforcement.Former as the limit that its numbers are of.
+// A formerJSON is an enforcement.Former with the numbers of a limit.
 type formerJSON struct {
 	Quota    int64 `json:"quota"`
 	WindowMS int64 `json:"window_ms"`
@@ -72,7 +72,7 @@ func writeFormers(formers []enforcement.Former) (string, error) {
 	return writeJSON(out)
 }
 
-// readFormers reads the former numbers of a limit of an algorithm.
+// readFormers reads the former numbers of a limit with an algorithm.
 func readFormers(text string, a enforcement.Algorithm) ([]enforcement.Former, error) {
 	var in []formerJSON
 	if err := readJSON(text, &in); err != nil {
@@ -89,8 +89,7 @@ func readFormers(text string, a enforcement.Algorithm) ([]enforcement.Former, er
 	return out, nil
 }
 
-// An overrideLimitJSON is the numbers that an override gives a limit; what is
-// not there stays the plan's.
+// An overrideLimitJSON has the numbers that an override changes; others are absent.
 type overrideLimitJSON struct {
 	Name     string `json:"name"`
 	Quota    *int64 `json:"quota,omitempty"`
@@ -98,7 +97,7 @@ type overrideLimitJSON struct {
 	WindowMS *int64 `json:"window_ms,omitempty"`
 }
 
-// writeOverrideLimits refuses what could not be read back, as writeDocument does.
+// writeOverrideLimits rejects limits that it could not read back.
 func writeOverrideLimits(limits []enforcement.OverrideLimit) (string, error) {
 	out := []overrideLimitJSON{}
 	for _, l := range limits {
@@ -129,7 +128,7 @@ func writeOverrideLimits(limits []enforcement.OverrideLimit) (string, error) {
 	return text, nil
 }
 
-// readOverrideLimits reads what writeOverrideLimits wrote, and nothing else.
+// readOverrideLimits reads the output of writeOverrideLimits and rejects anything else.
 func readOverrideLimits(text string) ([]enforcement.OverrideLimit, error) {
 	var in []overrideLimitJSON
 	if err := readJSON(text, &in); err != nil {
@@ -155,8 +154,7 @@ func readOverrideLimits(text string) ([]enforcement.OverrideLimit, error) {
 	return out, nil
 }
 
-// writeKeyValues gives the text of a block's key, and refuses what could not be
-// read back.
+// writeKeyValues returns the text of a block's key. It rejects a key that it could not read back.
 func writeKeyValues(key map[string]string) (string, error) {
 	if key == nil {
 		key = map[string]string{}
@@ -184,7 +182,7 @@ func readKeyValues(text string) (map[string]string, error) {
 	return key, err
 }
 
-// writeJSON gives compact text that says what it means: no escapes for HTML.
+// writeJSON returns compact JSON without escapes for HTML.
 func writeJSON(v any) (string, error) {
 	text, err := enforcement.MarshalJSON(v)
 	if err != nil {

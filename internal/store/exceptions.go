@@ -115,7 +115,7 @@ func (k *exceptionKind[T]) noteChange(ctx context.Context, ed *edit, is exceptio
 	return k.changed(ctx, ed, is)
 }
 
-// one gives a row of one tenant by id.
+// one returns a row of one tenant by ID.
 func (k *exceptionKind[T]) one(ctx context.Context, s *Store, tenantID, id string) (T, error) {
 	var v T
 	err := s.read(ctx, func(ctx context.Context) (err error) {
@@ -138,7 +138,7 @@ func (k *exceptionKind[T]) find(ctx context.Context, q asker, tenantID, id strin
 	return v, missing(err, k.words)
 }
 
-// delete removes a row of one tenant by hand.
+// delete removes a row of one tenant for a request.
 func (k *exceptionKind[T]) delete(ctx context.Context, s *Store, tenantID, id string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		v, err := k.find(ctx, ed.tx, tenantID, id)
@@ -162,7 +162,7 @@ func (k *exceptionKind[T]) remove(ctx context.Context, ed *edit, is exception) e
 	return k.noteChange(ctx, ed, is)
 }
 
-// expire removes rows that have ended, with a line of the system for each.
+// expire removes ended rows, with an audit entry of the system for each.
 func (k *exceptionKind[T]) expire(ctx context.Context, ed *edit, ended []T) error {
 	for _, v := range ended {
 		is := k.about(v)
@@ -181,8 +181,7 @@ func (k *exceptionKind[T]) expire(ctx context.Context, ed *edit, ended []T) erro
 	return nil
 }
 
-// expireDue removes what ended at or before now, at most limit rows, and gives
-// how many there were.
+// expireDue removes at most limit rows that ended at or before now. It returns their number.
 func (k *exceptionKind[T]) expireDue(ctx context.Context, ed *edit, now time.Time, limit int) (int, error) {
 	rows, err := ed.tx.QueryContext(ctx, `
 		SELECT `+k.columns+`
@@ -231,8 +230,8 @@ func (s *Store) NoteReset(ctx context.Context, tenantID string, e audit.Entry) e
 	return s.fail(err, "note a reset for tenant %s", tenantID)
 }
 
-// EndExpired removes what ended at or before now, in one edit for at most limit
-// rows. Edits take turns, so of several that try at once only one finds a row.
+// EndExpired removes at most limit rows that ended at or before now, in one edit. Edits are
+// serialized, so concurrent calls do not remove a row twice.
 func (s *Store) EndExpired(ctx context.Context, now time.Time, limit int) (int, error) {
 	now = stored(now)
 	var total int
@@ -261,8 +260,7 @@ func (s *Store) EndExpired(ctx context.Context, now time.Time, limit int) (int, 
 	return total, nil
 }
 
-// policyChanged notes that a tenant's numbers of a policy are others from this
-// edit on.
+// policyChanged notes that a tenant's numbers of a policy change with this edit.
 func (e *edit) policyChanged(ctx context.Context, tenantID, policy string) error {
 	_, err := e.exec(ctx, `
 		INSERT INTO policy_changes (tenant_id, policy, revision)

@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// A lockFile is an advisory lock on a file beside the database. The system ends
-// it with the process, however that ends. The file stays: removing it would let
-// two processes lock two files of one name.
+// A lockFile is an advisory lock on a file beside the database. The system releases it when the
+// process ends. The file stays: if it were removed, two processes could lock two files of one
+// name.
 type lockFile struct{ f *os.File }
 
 func openLockFile(path string) (*lockFile, error) {
@@ -23,8 +23,8 @@ func openLockFile(path string) (*lockFile, error) {
 
 func (l *lockFile) unlock() error { return l.f.Close() }
 
-// lockServing holds the database against another process that serves. The lock
-// file has the id of the process that holds it.
+// lockServing locks the database against another serving process. The lock file has the ID of its
+// holder.
 func lockServing(path string) (*lockFile, error) {
 	l, err := openLockFile(path + ".serve.lock")
 	if err != nil {
@@ -44,7 +44,7 @@ func lockServing(path string) (*lockFile, error) {
 	return l, nil
 }
 
-// sign writes this process's id into the file.
+// sign writes this process's ID into the file.
 func (l *lockFile) sign() error {
 	if err := l.f.Truncate(0); err != nil {
 		return fmt.Errorf("write the lock file: %w", err)
@@ -55,7 +55,7 @@ func (l *lockFile) sign() error {
 	return nil
 }
 
-// holder reads who signed the file.
+// holder reads the ID of the holder.
 func (l *lockFile) holder() string {
 	text, _ := io.ReadAll(io.LimitReader(l.f, 32))
 	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {

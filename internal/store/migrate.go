@@ -13,24 +13,23 @@ import (
 	"github.com/headgate/headgate/migrations"
 )
 
-// patience is how long a start waits while another process migrates.
+// patience is how long a start waits for another process that migrates.
 const patience = 5 * time.Minute
 
-// A MigrationStatus says where a database's schema stands.
+// A MigrationStatus is the version of a database's schema.
 type MigrationStatus struct {
-	// Version is the step that was last begun; 0: none.
+	// Version is the last step that was begun; 0: none.
 	Version int
-	// Latest is the step up to which this program knows the schema.
+	// Latest is the newest step that this program has.
 	Latest int
-	// Dirty: the step Version was begun and its end was not noted.
+	// Dirty means that the end of step Version was not recorded.
 	Dirty bool
 }
 
-// Current reports whether the schema is the one that this program works with.
+// Current reports whether this program works with the schema.
 func (m MigrationStatus) Current() bool { return m.Version == m.Latest && !m.Dirty }
 
-// err is the line for a schema that cannot be worked with and not be mended by
-// migrating; nil otherwise.
+// err returns an error for a schema that migrating cannot repair, or nil.
 func (m MigrationStatus) err() error {
 	switch {
 	case m.Version > m.Latest:
@@ -46,8 +45,8 @@ func (m MigrationStatus) err() error {
 	return nil
 }
 
-// MigrationStatus reads where the schema stands. It waits for nobody and
-// changes nothing: while another process migrates, Dirty may be seen true.
+// MigrationStatus reads the version of the schema. It does not wait; while another process
+// migrates, Dirty may be true.
 func (s *Store) MigrationStatus(ctx context.Context) (MigrationStatus, error) {
 	m := MigrationStatus{Latest: migrations.Latest()}
 	err := s.read(ctx, func(ctx context.Context) error {
@@ -64,9 +63,8 @@ func (s *Store) MigrationStatus(ctx context.Context) (MigrationStatus, error) {
 	return m, s.fail(err, "read the schema's version")
 }
 
-// Migrate brings the schema to the version that this program knows. Several
-// processes may do so at once: one migrates, the others wait. A schema that is
-// newer, or dirty, is refused with what to do about it.
+// Migrate updates the schema. If several processes call it, one migrates and the others wait. It
+// returns an error for a newer or dirty schema.
 func (s *Store) Migrate(ctx context.Context) error {
 	m, err := s.MigrationStatus(ctx)
 	if err != nil || m.Current() {
@@ -78,8 +76,8 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Up() })
 }
 
-// MigrateDown takes the newest steps back, with everything that they hold; more
-// than there are is all of them.
+// MigrateDown reverts the newest steps and deletes their data. A larger number than there are
+// steps reverts all.
 func (s *Store) MigrateDown(ctx context.Context, steps int) error {
 	if steps < 1 {
 		return errors.New("say how many migrations to take back: at least 1")
@@ -95,9 +93,8 @@ func (s *Store) MigrateDown(ctx context.Context, steps int) error {
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Steps(-steps) })
 }
 
-// MigrateForce notes that the schema is at a version, and clean, without
-// running anything: the way out of a migration that was cut off. 0 is the empty
-// schema.
+// MigrateForce records that the schema is at a version, and clean, without running a step. It
+// repairs an interrupted migration. 0 is the empty schema.
 func (s *Store) MigrateForce(ctx context.Context, version int) error {
 	if latest := migrations.Latest(); version < 0 || version > latest {
 		return fmt.Errorf("there is no migration %d: this headgate knows 0 to %d", version, latest)
@@ -108,8 +105,7 @@ func (s *Store) MigrateForce(ctx context.Context, version int) error {
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Force(version) })
 }
 
-// migrate runs fn when it is this process's turn. It stops between two steps
-// when ctx ends.
+// migrate runs fn under the lock. When ctx ends, it stops between two steps.
 func (s *Store) migrate(ctx context.Context, fn func(*migrate.Migrate) error) (err error) {
 	waiting, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

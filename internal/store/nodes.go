@@ -24,8 +24,7 @@ func storeTimes(n *nodes.Node) {
 	}
 }
 
-// PutNode keeps a node's last report. One transaction writes it and removes
-// those that are gone: some milliseconds of the one writer of a SQLite file.
+// PutNode replaces a node's report and removes old nodes, in one transaction.
 func (s *Store) PutNode(ctx context.Context, n nodes.Node) error {
 	storeTimes(&n)
 	doc, err := writeJSON(&n)
@@ -59,8 +58,8 @@ func (s *Store) RemoveNode(ctx context.Context, id string) error {
 	return s.fail(err, "remove node %s", id)
 }
 
-// Census gives all nodes, the newest revision and the database's clock, in one
-// moment.
+// Census returns all nodes, the newest revision and the database's clock, in one state of the
+// database.
 func (s *Store) Census(ctx context.Context) (nodes.Census, error) {
 	var c nodes.Census
 	err := s.read(ctx, func(ctx context.Context) error {

@@ -31,7 +31,7 @@ func scanPlan(r row) (plans.Plan, error) {
 	return p, nil
 }
 
-// Plan finds by id or slug.
+// Plan finds a plan by ID or slug.
 func (s *Store) Plan(ctx context.Context, idOrSlug string) (plans.Plan, error) {
 	p, err := queryOne(ctx, s, "plan", scanPlan, `
 		SELECT `+planColumns+`
@@ -40,7 +40,7 @@ func (s *Store) Plan(ctx context.Context, idOrSlug string) (plans.Plan, error) {
 	return p, s.fail(err, "load plan %s", idOrSlug)
 }
 
-// Plans lists by id, oldest first.
+// Plans lists plans by ID, oldest first.
 func (s *Store) Plans(ctx context.Context, f plans.Filter) ([]plans.Plan, error) {
 	var where filter
 	if f.Query != "" {
@@ -106,8 +106,8 @@ func (s *Store) SaveDraft(ctx context.Context, planID string, d plans.Document, 
 	return p, s.fail(err, "save the draft of plan %s", planID)
 }
 
-// DeletePlan removes a plan without tenants, with its versions and numbers.
-// Cells stay: what they number must not be counted under another number.
+// DeletePlan deletes a plan without tenants, with its versions and numbers. Its cells stay,
+// because their numbers must not be reused.
 func (s *Store) DeletePlan(ctx context.Context, planID string, ifRevision int64, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		slug, err := ed.planAt(ctx, planID, `revision`, ifRevision)
@@ -164,7 +164,7 @@ func (s *Store) Version(ctx context.Context, planID string, number int) (plans.V
 	return v, s.fail(err, "load version %d of plan %s", number, planID)
 }
 
-// Versions lists newest first, those before a number; 0 begins with the newest.
+// Versions lists versions newest first, those below the number before; 0 starts with the newest.
 func (s *Store) Versions(ctx context.Context, planID string, before, limit int) ([]plans.Version, error) {
 	var where filter
 	where.and(`plan_id = ?`, planID)
@@ -183,9 +183,8 @@ func (e *edit) plan(ctx context.Context, id string) (plans.Plan, error) {
 	return p, missing(err, "plan")
 }
 
-// planAt gives the slug of a plan, if the revision in column is still the one
-// that was read. It works without reading the draft: a broken one can be
-// replaced, and a plan with one deleted.
+// planAt returns the slug of a plan if the revision in column is the given one. It does not read
+// the draft, so that an unreadable draft can be replaced or deleted.
 func (e *edit) planAt(ctx context.Context, id, column string, revision int64) (slug string, err error) {
 	var now int64
 	err = e.tx.QueryRowContext(ctx, `SELECT slug, `+column+` FROM plans WHERE id = $1`, id).Scan(&slug, &now)

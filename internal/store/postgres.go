@@ -24,17 +24,17 @@ import (
 	"github.com/headgate/headgate/migrations"
 )
 
-// channel is where edits are announced.
+// channel is the channel of notifications of edits.
 const channel = "headgate_revision"
 
-// server is the engine of production: a Postgres.
+// server is the engine for Postgres.
 type server struct {
 	pool *pgxpool.Pool
 	db   *sql.DB // over pool
 	log  *slog.Logger
 }
 
-// openPostgres connects. Settings that the URL has itself are left alone.
+// openPostgres connects. Settings in the URL have precedence.
 func (s *Store) openPostgres(ctx context.Context, address string) error {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
@@ -82,12 +82,12 @@ func (e *server) oneMoment() *sql.TxOptions {
 	return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 }
 
-// clock is that of the moment, not of the transaction's beginning.
+// clock returns the current time, not the time of the transaction's start.
 func (e *server) clock() string {
 	return `CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)`
 }
 
-// announce sends the hint with the commit.
+// announce sends the notification with the commit.
 func (e *server) announce(ctx context.Context, tx *sql.Tx, revision int64) error {
 	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, strconv.FormatInt(revision, 10))
 	return err
@@ -95,8 +95,8 @@ func (e *server) announce(ctx context.Context, tx *sql.Tx, revision int64) error
 
 func (e *server) announced() {}
 
-// notify listens on a connection of its own, and makes a new one when that is
-// lost. What was announced in between is made up for by one call of changed.
+// notify listens on its own connection and reconnects when it is lost. After that it calls changed
+// once, for missed notifications.
 func (e *server) notify(ctx context.Context, changed func()) error {
 	const shortest, longest = 500 * time.Millisecond, 30 * time.Second
 	wait := shortest
@@ -114,7 +114,7 @@ func (e *server) notify(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// listen calls changed once it listens, and at each announcement.
+// listen calls changed once it listens, and for each notification.
 func (e *server) listen(ctx context.Context, changed func()) error {
 	conn, err := pgx.ConnectConfig(ctx, e.pool.Config().ConnConfig)
 	if err != nil {
@@ -136,11 +136,10 @@ func (e *server) listen(ctx context.Context, changed func()) error {
 	}
 }
 
-// countsLock is the number of the advisory lock of the counts in this database.
+// countsLock is the number of the advisory lock of the counts.
 const countsLock = 0x6865616467617465
 
-// lockCounts takes an advisory lock: it leaves no trace on disk, as a shared
-// lock of a row would.
+// lockCounts takes an advisory lock, which writes nothing to disk, unlike a row lock.
 func (e *server) lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error {
 	lock := `SELECT pg_advisory_xact_lock($1)`
 	if shared {
@@ -150,7 +149,7 @@ func (e *server) lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error 
 	return err
 }
 
-// sqlStates are the codes and classes of Postgres that mean something here.
+// sqlStates maps codes and classes of Postgres errors.
 var sqlStates = map[string]fault{
 	"08":    faultAway,      // connection exception
 	"57P01": faultAway,      // admin shutdown
@@ -195,8 +194,8 @@ func (e *server) fault(err error) (fault, string) {
 	return faultOther, ""
 }
 
-// migrations gives a driver over a connection of its own: the driver's Close
-// closes it. A step may take as long as it must.
+// migrations returns a driver with its own connection, which the driver's Close closes, without
+// timeouts.
 func (e *server) migrations() (fs.FS, string, database.Driver, error) {
 	config := e.pool.Config().ConnConfig
 	for _, name := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
@@ -211,7 +210,7 @@ func (e *server) migrations() (fs.FS, string, database.Driver, error) {
 	return migrations.Postgres, "postgres", driver, nil
 }
 
-// lockMigrations has nothing to do: golang-migrate takes an advisory lock.
+// lockMigrations does nothing: golang-migrate takes an advisory lock.
 func (e *server) lockMigrations(context.Context) (unlock func(), err error) {
 	return func() {}, nil
 }

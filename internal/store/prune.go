@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// pruneRows is how many rows of a table one call of Prune removes: some tens of
-// milliseconds of the one writer of a SQLite file.
+// pruneRows is the number of rows of a table that one call of Prune removes, so that the writer of
+// a SQLite file is blocked for some tens of milliseconds only.
 const pruneRows = 2000
 
-// Prune removes what is too old, in one transaction a table.
+// Prune removes old rows, in one transaction per table.
 //
-// Minutes and hours are given up before they are removed: from then on nobody
-// adds to them, and they are never summed again. So removing them in pieces
-// takes nothing from the rows above, and what comes later is added to those.
+// Minutes and hours are given up before they are removed: from then on, no batch adds to them and
+// no roll-up reads them. So removing them in pieces does not change the rows above, and later
+// counts are added to those.
 func (s *Store) Prune(ctx context.Context, r metrics.Retention) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
 	defer cancel()
@@ -53,10 +53,8 @@ func (s *Store) prune(ctx context.Context, r metrics.Retention) (more bool, err 
 	return more, nil
 }
 
-// giveUp moves the marks up to where rows are kept, as far as everything before
-// is rolled up, and gives them. It waits for whoever is adding, and holds off
-// those who come: what they added is noted as due by then, what they add next
-// goes by the new marks.
+// giveUp raises the marks of the kept rows, as far as everything before is rolled up, and returns
+// them. It waits for transactions that add counts, and later ones use the new marks.
 func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metrics.Step]int64, err error) {
 	minutes, hours := floor(r.Minutes, metrics.Hour), floor(r.Hours, metrics.Day)
 	err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -82,8 +80,8 @@ func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metri
 	return kept, err
 }
 
-// moveMark raises the mark of a step to at most a wanted instant, and to no more
-// than the oldest roll-up that reads its rows. It gives where the mark is then.
+// moveMark raises the mark of a step to at most wanted, and at most to the oldest roll-up that
+// reads its rows. It returns the new mark.
 func moveMark(ctx context.Context, tx *sql.Tx, s metrics.Step, is, wanted int64) (int64, error) {
 	above, _ := aboveOf(s)
 	var due sql.NullInt64
@@ -101,8 +99,8 @@ func moveMark(ctx context.Context, tx *sql.Tx, s metrics.Step, is, wanted int64)
 	return wanted, err
 }
 
-// refusalsBefore is the instant, in microseconds, before which refusals go: by
-// their age, or so that no more than MaxRefusals are left.
+// refusalsBefore returns the instant, in microseconds, before which denials are removed: by age,
+// or to keep at most MaxRefusals.
 func (s *Store) refusalsBefore(ctx context.Context, r metrics.Retention) (int64, error) {
 	before := r.Refusals * 1_000_000
 	if r.MaxRefusals <= 0 {
@@ -123,13 +121,13 @@ func (s *Store) refusalsBefore(ctx context.Context, r metrics.Retention) (int64,
 	return before, err
 }
 
-// A removal is of rows whose time is before an instant.
+// A removal selects rows before an instant.
 type removal struct {
 	table, key, time string
 	before           int64
 }
 
-// remove takes a piece of the oldest rows; full tells that there may be more.
+// remove removes the oldest rows, at most pruneRows. full reports that there may be more.
 func (s *Store) remove(ctx context.Context, r removal) (full bool, err error) {
 	if r.before <= 0 {
 		return false, nil

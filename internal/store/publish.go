@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// Publish makes the draft the next version, if its revision is ifRevision, and
-// moves the pointer to it.
+// Publish makes the draft the next version, if its revision is ifRevision, and points the plan to
+// it.
 func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e audit.Entry) (plans.Plan, plans.Version, error) {
 	var p plans.Plan
 	var v plans.Version
@@ -44,8 +44,7 @@ func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e 
 	return p, v, s.fail(err, "publish plan %s", planID)
 }
 
-// PublishVersion moves the pointer to a version that exists, back or forth again,
-// if ifPublished is in force.
+// PublishVersion points the plan to an existing version if ifPublished is in force.
 func (s *Store) PublishVersion(ctx context.Context, planID string, number, ifPublished int, e audit.Entry) (plans.Plan, plans.Version,
 	error) {
 	var p plans.Plan
@@ -87,9 +86,9 @@ func (e *edit) point(ctx context.Context, planID string, number int) (plans.Plan
 	return p, v, err
 }
 
-// putInForce gives every limit of a document its cell, and the numbers that
-// differ from those in force the edit's revision, with the old ones behind them.
-// A plan may have thousands of limits: statements are about many of them.
+// putInForce gives every limit of a document its cell. Changed numbers get the revision of the
+// edit, with the old ones as formers. A plan may have thousands of limits, so each statement
+// writes many.
 func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) error {
 	cells, err := e.cells(ctx, d)
 	if err != nil {
@@ -153,10 +152,10 @@ func (e *edit) formers(old storedLimit, known bool, l enforcement.Limit) (text s
 	return text, true, err
 }
 
-// rowsAtOnce is how many rows one INSERT has.
+// rowsAtOnce is the largest number of rows of one INSERT.
 const rowsAtOnce = 1_000
 
-// insert adds rows of so many values each.
+// insert adds rows with a number of columns.
 func (e *edit) insert(ctx context.Context, into string, columns int, values []any, conflict string) error {
 	for len(values) > 0 {
 		some := values[:min(len(values), rowsAtOnce*columns)]
@@ -168,7 +167,7 @@ func (e *edit) insert(ctx context.Context, into string, columns int, values []an
 	return nil
 }
 
-// placeholders are those of so many rows.
+// placeholders returns the placeholders of VALUES.
 func placeholders(rows, columns int) string {
 	var b strings.Builder
 	for i := range rows * columns {
@@ -187,8 +186,8 @@ func placeholders(rows, columns int) string {
 	return b.String()
 }
 
-// cellOf gives the identity of a limit's counters, without its number. Where an
-// algorithm has no anchor, none makes a difference.
+// cellOf returns the identity of a limit's counters, without its number. The anchor is empty for
+// algorithms without one.
 func cellOf(p plans.Policy, l enforcement.Limit) plans.Cell {
 	c := plans.Cell{Policy: p.Slug, Limit: l.Name, Algorithm: l.Algorithm, CountBy: p.CountBy}
 	if l.Algorithm.Windowed() {
@@ -197,7 +196,7 @@ func cellOf(p plans.Policy, l enforcement.Limit) plans.Cell {
 	return c
 }
 
-// countBy is the text that stands for the attributes of a cell.
+// countBy returns the stored text of the attributes of a cell.
 func countBy(attributes []string) (string, error) {
 	if len(attributes) == 0 {
 		return "[]", nil
@@ -205,15 +204,15 @@ func countBy(attributes []string) (string, error) {
 	return writeJSON(attributes)
 }
 
-// identityOf is the identity of a limit's cell.
+// identityOf returns the identity of a limit's cell.
 func identityOf(p plans.Policy, l enforcement.Limit) (identity, error) {
 	c := cellOf(p, l)
 	attributes, err := countBy(c.CountBy)
 	return identity{c.Policy, c.Limit, c.Algorithm.String(), attributes, c.Anchor.String()}, err
 }
 
-// cells returns the number of every cell that the limits of a document have, and
-// allocates those that are missing. It may return others, too.
+// cells returns the number of every cell of a document's limits and allocates missing ones. It may
+// return other cells too.
 func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32, error) {
 	found := make(map[identity]uint32)
 	if err := e.findCells(ctx, d.Policies(), found); err != nil {
@@ -246,8 +245,7 @@ func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32
 	return found, e.insert(ctx, `INSERT INTO cells (number, policy, limit_name, algorithm, count_by, anchor)`, 6, values, ``)
 }
 
-// findCells adds the cells of all limits that ever were of policies with these
-// slugs.
+// findCells adds the cells of all limits, present and former, of policies with these slugs.
 func (e *edit) findCells(ctx context.Context, policies []plans.Policy, found map[identity]uint32) error {
 	for some := range slices.Chunk(policies, rowsAtOnce) {
 		slugs := make([]any, len(some))
@@ -272,8 +270,8 @@ func (e *edit) findCells(ctx context.Context, policies []plans.Policy, found map
 	return nil
 }
 
-// retire adds numbers that end now to those before, and drops the oldest. Ends
-// never go back, whatever the clock does.
+// retire adds numbers that end now to formers, and drops the oldest. Ends never go back, even if
+// the clock does.
 func (e *edit) retire(formers []enforcement.Former, last enforcement.Former) []enforcement.Former {
 	last.Until = e.at.UnixMicro()
 	if n := len(formers); n > 0 {

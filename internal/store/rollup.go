@@ -12,11 +12,11 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// errNotDue ends a roll-up that another was quicker with, or that must begin
-// anew because more came.
+// errNotDue ends a roll-up that another process finished first, or that must start again because
+// counts were added.
 var errNotDue = errors.New("not due")
 
-// RollUpsDue gives what is over and not rolled up, hours before days.
+// RollUpsDue returns the steps that are over and not rolled up, hours before days.
 func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]metrics.RollUp, error) {
 	scan := func(r row) (u metrics.RollUp, err error) { err = r.Scan(&u.Step, &u.At); return u, err }
 	list, err := queryAll(ctx, s, scan, `
@@ -27,15 +27,14 @@ func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]met
 	return list, s.fail(err, "list what is to be rolled up")
 }
 
-// RollUp writes an hour or a day anew, if it is due.
+// RollUp rebuilds an hour or a day, if it is due.
 //
-// The note that it is due has a number that rises with each addition. Sketches
-// are read and merged outside of any transaction, so that the one writer of a
-// SQLite file is not held meanwhile, and written in pieces; counts are summed a
-// few tenants at a time. Each of these transactions finds the number as it was at
-// the beginning, and holds it: else more came, or another process was quicker, and
-// the roll-up ends without changing anything more. It stays due then, or is done.
-// Nobody reads what is half written: while it is due, answers are made from below.
+// The note that it is due has a number that rises with each addition. Sketches are merged outside
+// of transactions and written in pieces, and counts are summed a few tenants at a time, so that
+// the one writer of a SQLite file is not blocked for long. Each transaction requires the number
+// from the beginning and locks it. If it changed, the roll-up ends without a further change, and
+// is still due or done by another process. Queries read the rows below while a step is due, so
+// they do not read a partial result.
 func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
 	defer cancel()
@@ -55,7 +54,7 @@ func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name st
 	return s.fail(err, "roll up the %s at %d", r.Step, r.At)
 }
 
-// below is the step that a step is made from.
+// below returns the step that s is made from.
 func below(s metrics.Step) metrics.Step {
 	if s == metrics.Day {
 		return metrics.Hour
@@ -63,12 +62,12 @@ func below(s metrics.Step) metrics.Step {
 	return metrics.Minute
 }
 
-// span is the time of a roll-up.
+// span returns the time of a roll-up.
 func span(r metrics.RollUp) (from, to int64) {
 	return r.At, r.At + int64(r.Step.Duration()/time.Second)
 }
 
-// note gives the number of the note that r is due; errNotDue.
+// note returns the number of the note that r is due; errNotDue.
 func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error) {
 	n, err = queryOne(ctx, s, "", scanValue[int64], `
 		SELECT n FROM roll_ups_due
@@ -79,8 +78,7 @@ func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error)
 	return n, err
 }
 
-// countPiece is how many tenants one transaction sums the counts of: it holds the
-// one writer of a SQLite file for some tens of milliseconds.
+// countPiece is the number of tenants whose counts one transaction sums.
 const countPiece = 50
 
 func (s *Store) rollUpCounts(ctx context.Context, r metrics.RollUp, n int64) error {
@@ -106,7 +104,7 @@ func (s *Store) rollUpCounts(ctx context.Context, r metrics.RollUp, n int64) err
 	return nil
 }
 
-// tenantsIn are the numbers of those that have counts of the time of a roll-up.
+// tenantsIn returns the numbers of the tenants with counts.
 func (s *Store) tenantsIn(ctx context.Context, r metrics.RollUp) ([]int64, error) {
 	from, to := span(r)
 	return queryAll(ctx, s, scanValue[int64], `
@@ -130,8 +128,8 @@ func sumCounts(ctx context.Context, tx *sql.Tx, r metrics.RollUp, tenants []int6
 	return nil
 }
 
-// endRollUp ends the note that r is due, and notes the step above. When rows
-// below were given up, nothing was written, and nothing is due above.
+// endRollUp removes the note that r is due, and notes the step above. If the rows below were given
+// up, nothing was written, and nothing is due above.
 func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	ended, err := execIn(ctx, tx, `
 		DELETE FROM roll_ups_due
@@ -153,9 +151,9 @@ func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error
 	return noteDue(ctx, tx, metrics.RollUp{Step: above, At: floor(r.At, above)})
 }
 
-// sumInto writes the rows of one step and tenant from those of the step below.
-// Its parameters are the step's beginning, the tenant, and the beginning and end
-// of its time. The kinds are named so that the primary key finds the rows.
+// sumInto returns the statement that sums the rows of one tenant. Its parameters are the start of
+// the step, the tenant, and the start and end of its time. It names the kinds, so that the primary
+// key applies.
 func sumInto(s metrics.Step) string {
 	sums := make([]string, len(metrics.Columns))
 	for i, c := range metrics.Columns {
@@ -169,13 +167,13 @@ func sumInto(s metrics.Step) string {
 		` + countConflict(func(c string) string { return "excluded." + c })
 }
 
-// A sketchID is what sketches of all nodes and times have in common.
+// A sketchID identifies the sketches of all nodes and times.
 type sketchID struct {
 	tenant uint32
 	name   string
 }
 
-// sketchPiece is how many merged sketches one transaction writes.
+// sketchPiece is the number of merged sketches that one transaction writes.
 const sketchPiece = 100
 
 func (s *Store) rollUpSketches(ctx context.Context, r metrics.RollUp, n int64, merge func(string, [][]byte) ([]byte, error)) error {
@@ -207,7 +205,7 @@ func (s *Store) rollUpSketches(ctx context.Context, r metrics.RollUp, n int64, m
 	return nil
 }
 
-// mergePiece gives the rows of some merged sketches.
+// mergePiece returns the rows of some merged sketches.
 func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketchID, merge func(string, [][]byte) ([]byte,
 	error)) ([][]any, error) {
 	var rows [][]any
@@ -227,7 +225,7 @@ func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketch
 	return rows, nil
 }
 
-// hold locks the note of a roll-up, if it still has the number n; errNotDue.
+// hold locks the note of a roll-up if its number is still n; errNotDue.
 func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	held, err := execIn(ctx, tx, `
 		UPDATE roll_ups_due SET n = n
@@ -238,8 +236,7 @@ func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	return err
 }
 
-// rowsKept tells whether what r is made from was not given up. It cannot be
-// while r is due.
+// rowsKept reports whether the rows below r were not given up. They are not while r is due.
 func (s *Store) rowsKept(ctx context.Context, r metrics.RollUp) (bool, error) {
 	return queryOne(ctx, s, "", scanValue[bool], `
 		SELECT before <= $1 FROM pruned

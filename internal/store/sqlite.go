@@ -22,8 +22,8 @@ import (
 	"github.com/headgate/headgate/migrations"
 )
 
-// embedded is the engine of the embedded default: a SQLite file. One connection
-// writes, others read; in WAL mode neither waits for the other.
+// embedded is the engine for a SQLite file. One connection writes, others read; in WAL mode
+// neither waits for the other.
 type embedded struct {
 	path           string
 	writer, reader *sql.DB
@@ -33,7 +33,7 @@ type embedded struct {
 	watchers map[chan struct{}]bool // one hint may wait in each
 }
 
-// openSQLite opens the file, and makes it with its folder if there is none.
+// openSQLite opens the file, and creates it with its folder if needed.
 func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err error) {
 	path, err := SQLitePath(address)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 	return nil
 }
 
-// look refuses a file that is damaged: serving from it could make it worse.
+// look returns an error for a damaged file: serving it could make the damage worse.
 func (e *embedded) look(ctx context.Context) error {
 	var verdict string
 	if err := e.reader.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
@@ -130,8 +130,8 @@ func DeleteSQLite(path string) error {
 	return errors.Join(append(errs, lock.unlock())...)
 }
 
-// makeFile makes the folder and an empty file, closed to others, where there
-// are none. Nothing is changed of what is there.
+// makeFile creates the folder and an empty file, readable by the owner only. It does not change
+// existing ones.
 func makeFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)
@@ -143,11 +143,8 @@ func makeFile(path string) error {
 	return f.Close()
 }
 
-// openFile opens a pool on the file and tries it.
-//
-// Times are stored as microseconds. synchronous is FULL because every write
-// here is an edit that was acknowledged to somebody: NORMAL could lose the last
-// ones with the power.
+// openFile opens a pool on the file and tests it. Times are stored as microseconds. synchronous is
+// FULL because NORMAL could lose acknowledged edits in a power failure.
 func openFile(ctx context.Context, path string, busy time.Duration, options ...string) (*sql.DB, error) {
 	options = append(options,
 		"_time_integer_format=unix_micro", "_inttotime=1", "_dqs=0",
@@ -183,10 +180,10 @@ func (e *embedded) close() error {
 
 func (e *embedded) oneMoment() *sql.TxOptions { return &sql.TxOptions{ReadOnly: true} }
 
-// clock has milliseconds. It is this machine's.
+// clock returns this machine's time in milliseconds.
 func (e *embedded) clock() string { return `CAST(round(unixepoch('subsec') * 1000) * 1000 AS INTEGER)` }
 
-// announce has nothing to do before the commit.
+// announce does nothing before the commit.
 func (e *embedded) announce(context.Context, *sql.Tx, int64) error { return nil }
 
 func (e *embedded) announced() {
@@ -220,7 +217,7 @@ func (e *embedded) notify(ctx context.Context, changed func()) error {
 	}
 }
 
-// lockCounts has nothing to do: a transaction that writes has the file alone.
+// lockCounts does nothing: a writing transaction locks the file.
 func (e *embedded) lockCounts(context.Context, *sql.Tx, bool) error { return nil }
 
 func (e *embedded) fault(err error) (fault, string) {
@@ -249,7 +246,7 @@ func (e *embedded) fault(err error) (fault, string) {
 	return faultOther, ""
 }
 
-// migrations gives a driver over a pool of its own: the driver's Close closes it.
+// migrations returns a driver with its own pool, which the driver's Close closes.
 func (e *embedded) migrations() (fs.FS, string, database.Driver, error) {
 	db, err := openFile(context.Background(), e.path, time.Minute, "_txlock=immediate")
 	if err != nil {
@@ -264,8 +261,8 @@ func (e *embedded) migrations() (fs.FS, string, database.Driver, error) {
 	return migrations.SQLite, "sqlite", driver, nil
 }
 
-// lockMigrations waits for its turn: golang-migrate's own lock for SQLite keeps
-// out only the same process.
+// lockMigrations waits for a lock file: golang-migrate's lock for SQLite works within one process
+// only.
 func (e *embedded) lockMigrations(ctx context.Context) (unlock func(), err error) {
 	f, err := openLockFile(e.path + ".migrate.lock")
 	if err != nil {
