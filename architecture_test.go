@@ -36,8 +36,8 @@ var imports = map[string][]string{
 
 	"internal/exceptions": {"plans", "tenants", "enforcement", "internal/problem", "internal/audit"}, // an override is validated with the tenant's plan
 
-	"internal/snapshot":   {"plans", "tenants", "internal/exceptions", "enforcement", "internal/problem", "internal/cow"},
-	"internal/metrics":    {"enforcement", "internal/problem", "internal/logging"},
+	"internal/snapshot":   {"internal/retry", "plans", "tenants", "internal/exceptions", "enforcement", "internal/problem", "internal/cow"},
+	"internal/metrics":    {"internal/retry", "enforcement", "internal/problem", "internal/logging"},
 	"internal/tracing":    {"enforcement"},
 	"internal/simulation": {"enforcement", "internal/problem", "internal/strictjson"},
 	"internal/oidc":       {"internal/accounts", "internal/problem"},
@@ -45,12 +45,13 @@ var imports = map[string][]string{
 
 	"internal/preview": {"internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // a plan's draft, compared with the recorded counts of its tenants
 
-	"internal/demo": {"internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // calls the services, like a person
+	"internal/demo": {"internal/retry", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // calls the services, like a person
 
 	"internal/admission": {},
 	"internal/http1":     {},
 	"internal/connlimit": {},
 	"internal/logging":   {},
+	"internal/retry":     {},
 
 	"internal/nodes": {}, // cmd/server collects the report of this node
 
@@ -65,7 +66,7 @@ var imports = map[string][]string{
 	"web/views":   {"internal/problem"}, // view models with ready values
 
 	// Implementations. Only cmd/server and tests import them.
-	"internal/store":           {"internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
+	"internal/store":           {"internal/retry", "internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
 	"internal/store/storetest": {"internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
 	"migrations":               {},
 	"enforcement/inprocess":    {"enforcement"},
@@ -136,7 +137,7 @@ var drivers = []struct {
 
 // standardOnly lists packages that import only the standard library, google/uuid, and
 // x/crypto where drivers allows it.
-var standardOnly = []string{"internal/problem", "internal/strictjson", "enforcement", "internal/audit", "plans", "tenants", "internal/accounts", "internal/exceptions", "internal/nodes", "migrations", "internal/admission", "internal/logging", "internal/cow", "internal/servertest/process", "internal/servertest/cmd/with-servers"}
+var standardOnly = []string{"internal/problem", "internal/strictjson", "enforcement", "internal/audit", "plans", "tenants", "internal/accounts", "internal/exceptions", "internal/nodes", "migrations", "internal/admission", "internal/logging", "internal/retry", "internal/cow", "internal/servertest/process", "internal/servertest/cmd/with-servers"}
 
 type listed struct {
 	ImportPath, Doc                             string

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"time"
 
@@ -14,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/http1"
 	"github.com/headgate/headgate/internal/logging"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/retry"
 	"github.com/headgate/headgate/internal/store"
 )
 
@@ -162,7 +162,7 @@ func (d databaseSettings) databaseKind() string {
 // for, with growing pauses, as long as ctx lives; anything else is an error at
 // once.
 func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger) (*store.Store, error) {
-	pause := 500 * time.Millisecond
+	retries := retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	for {
 		st, err := store.Open(ctx, store.Config{URL: s.DatabaseURL, Logger: log, Serve: true})
 		if err == nil {
@@ -182,12 +182,10 @@ func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger) (*sto
 		if !problem.Is(err, problem.Unavailable) || ctx.Err() != nil {
 			return nil, err
 		}
+		pause := retries.Next()
 		log.Warn("the database is away; trying again", "error", err, "pause", pause.String())
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(pause/2 + rand.N(pause)):
+		if err := retry.Wait(ctx, pause); err != nil {
+			return nil, err
 		}
-		pause = min(2*pause, 30*time.Second)
 	}
 }

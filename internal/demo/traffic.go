@@ -9,6 +9,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/retry"
 	"github.com/headgate/headgate/internal/snapshot"
 )
 
@@ -66,19 +67,9 @@ func (t *Traffic) Run(ctx context.Context) error {
 		case len(info.subjects(t.cfg.Snapshot())) > 0:
 			t.turn(ctx, info)
 		}
-		pause(ctx, time.Second)
+		_ = retry.Wait(ctx, time.Second)
 	}
 	return nil
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // turn asks as long as this process has the lease and the tenants are there.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
@@ -12,6 +11,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/retry"
 )
 
 // FlusherConfig of a Flusher; the zero value is usable.
@@ -135,17 +135,7 @@ func (f *Flusher) finish(ctx context.Context) {
 			f.cfg.Logger.Error("counts are lost: they could not be written before the end", "rows", f.Status().WaitingRows, "error", err)
 			return
 		}
-		sleep(ctx, 100*time.Millisecond)
-	}
-}
-
-// sleep waits between d/2 and d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d/2 + rand.N(d/2+1))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
+		_ = retry.Wait(ctx, retry.Jitter(100*time.Millisecond))
 	}
 }
 
@@ -156,8 +146,7 @@ func (f *Flusher) pause() time.Duration {
 	if f.failing == 0 {
 		return 0
 	}
-	d := min(f.cfg.Interval<<min(f.failing, 10), longestPause)
-	return d/2 + rand.N(d/2+1)
+	return retry.Jitter(min(f.cfg.Interval<<min(f.failing, 10), longestPause))
 }
 
 // collect drains the Recorder into waiting and bounds it.

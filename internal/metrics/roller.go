@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"github.com/headgate/headgate/internal/retry"
 )
 
 // RollerConfig of a Roller; the zero value is usable.
@@ -63,7 +65,7 @@ func NewRoller(s Store, c RollerConfig) *Roller {
 func (r *Roller) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r.note(ctx, r.Turn(ctx))
-		sleep(ctx, r.cfg.Every)
+		_ = retry.Wait(ctx, retry.Jitter(r.cfg.Every))
 	}
 	return nil
 }

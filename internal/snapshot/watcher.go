@@ -6,10 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/retry"
 )
 
 // Config of a Watcher; the zero value is usable.
@@ -131,14 +132,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 	defer listener.Wait()
 	listener.Go(func() { w.listen(ctx) })
 
-	how, wait := ByStart, w.cfg.RetryMin
+	how, retries := ByStart, w.retries()
 	for ctx.Err() == nil {
 		err := w.sync(ctx, how, Options{})
-		pause := jitter(w.cfg.Poll)
+		pause := retry.Jitter(w.cfg.Poll)
 		if w.Current() == nil && err != nil {
 			// Nothing can be served yet: the tries are spread, so that many nodes
 			// starting at once do not press a source that is just coming back.
-			pause, wait = jitter(wait), min(2*wait, w.cfg.RetryMax)
+			pause = retries.Next()
 		}
 		how = w.pause(ctx, pause)
 	}
@@ -161,7 +162,7 @@ func (w *Watcher) pause(ctx context.Context, d time.Duration) How {
 
 // listen receives notifications until ctx ends, and reconnects when they break off.
 func (w *Watcher) listen(ctx context.Context) {
-	wait := w.cfg.RetryMin
+	retries := w.retries()
 	for ctx.Err() == nil {
 		w.set(func(s *Status) { s.Listening = true })
 		began := time.Now()
@@ -172,17 +173,15 @@ func (w *Watcher) listen(ctx context.Context) {
 		}
 		w.log.Warn("snapshot: notifications broke off; polling goes on", "error", err)
 		if time.Since(began) > w.cfg.RetryMax {
-			wait = w.cfg.RetryMin
+			retries.Reset()
 		}
 		w.changed() // what came meanwhile was not heard
-		t := time.NewTimer(jitter(wait))
-		select {
-		case <-t.C:
-		case <-ctx.Done():
-		}
-		t.Stop()
-		wait = min(2*wait, w.cfg.RetryMax)
+		_ = retry.Wait(ctx, retries.Next())
 	}
+}
+
+func (w *Watcher) retries() retry.Backoff {
+	return retry.Backoff{First: w.cfg.RetryMin, Longest: w.cfg.RetryMax}
 }
 
 func (w *Watcher) changed() {
@@ -191,9 +190,6 @@ func (w *Watcher) changed() {
 	default:
 	}
 }
-
-// jitter spreads a wait over its last half.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
 // Refresh reads the source now and puts changes into force.
 func (w *Watcher) Refresh(ctx context.Context) error { return w.sync(ctx, ByRefresh, Options{}) }
@@ -314,7 +310,7 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 	now := w.cfg.Now()
 	if !o.Full && !w.rewound && revision == current.revision && w.cfg.FullReload > 0 && !now.Before(w.fullDue) {
 		o.Full = true
-		w.fullDue = now.Add(jitter(w.cfg.FullReload))
+		w.fullDue = now.Add(retry.Jitter(w.cfg.FullReload))
 	}
 	held := w.Status().Held
 	switch {
@@ -346,7 +342,7 @@ func (w *Watcher) swap(next *Snapshot, report Report, how How) {
 	now := w.cfg.Now()
 	if report.Full {
 		w.rewound = false
-		w.fullDue = now.Add(jitter(max(w.cfg.FullReload, 0)))
+		w.fullDue = now.Add(retry.Jitter(max(w.cfg.FullReload, 0)))
 	}
 	before := w.current.Swap(next)
 	w.mu.Lock()

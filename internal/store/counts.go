@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/retry"
 )
 
 // Writing counts changes no revision and writes no audit entry. On Postgres, edits do
@@ -65,7 +66,7 @@ func (s *Store) repeat(ctx context.Context, fn func(context.Context, *sql.Tx) er
 		if f != faultAgain && f != faultAway || try == maxTries || ctx.Err() != nil {
 			return err
 		}
-		jitter(ctx, time.Duration(try)*20*time.Millisecond)
+		_ = retry.Wait(ctx, retry.Jitter(time.Duration(try)*20*time.Millisecond))
 	}
 }
 

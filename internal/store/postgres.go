@@ -21,6 +21,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/headgate/headgate/internal/retry"
 	"github.com/headgate/headgate/migrations"
 )
 
@@ -98,17 +99,15 @@ func (e *server) announced() {}
 // notify listens on its own connection and reconnects when it is lost. After that it calls changed
 // once, for missed notifications.
 func (e *server) notify(ctx context.Context, changed func()) error {
-	const shortest, longest = 500 * time.Millisecond, 30 * time.Second
-	wait := shortest
+	retries := retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	for ctx.Err() == nil {
 		err := e.listen(ctx, func() {
-			wait = shortest
+			retries.Reset()
 			changed()
 		})
-		if ctx.Err() == nil {
+		if wait := retries.Next(); ctx.Err() == nil {
 			e.log.WarnContext(ctx, "not listening to the database; it is polled meanwhile", "error", err, "retry", wait)
-			jitter(ctx, wait)
-			wait = min(2*wait, longest)
+			_ = retry.Wait(ctx, wait)
 		}
 	}
 	return nil

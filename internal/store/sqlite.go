@@ -19,6 +19,7 @@ import (
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
+	"github.com/headgate/headgate/internal/retry"
 	"github.com/headgate/headgate/migrations"
 )
 
@@ -274,8 +275,7 @@ func (e *embedded) lockMigrations(ctx context.Context) (unlock func(), err error
 			return func() { _ = f.unlock() }, nil // a lock ends with its file at the latest
 		}
 		if err == nil {
-			jitter(ctx, 50*time.Millisecond)
-			err = ctx.Err()
+			err = retry.Wait(ctx, retry.Jitter(50*time.Millisecond))
 		}
 		if err != nil {
 			_ = f.unlock()

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"strings"
 	"time"
 
@@ -146,16 +145,6 @@ func (s *Store) readWithin(ctx context.Context, most time.Duration, fn func(cont
 		err = fn(ctx)
 	}
 	return err
-}
-
-// jitter waits for a random time between half of d and d, or until ctx ends.
-func jitter(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d/2 + rand.N(d/2+1))
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }
 
 // stored returns a time in the precision of the databases.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/retry"
 )
 
 // maxTries is the maximum number of attempts of a transaction that the database
@@ -84,7 +85,7 @@ func (s *Store) write(ctx context.Context, e audit.Entry, raises bool, change fu
 		if f != faultAgain && f != faultAway || try == maxTries || ctx.Err() != nil {
 			return err
 		}
-		jitter(ctx, time.Duration(try)*20*time.Millisecond)
+		_ = retry.Wait(ctx, retry.Jitter(time.Duration(try)*20*time.Millisecond))
 	}
 }
 
