@@ -73,6 +73,9 @@ type Request struct {
 	Home string
 	// IdempotencyKey is reserved for checks with idempotency keys. No Limiter reads it.
 	IdempotencyKey string
+	// MaxKeys is how many live counters the tenant may have in the shared store. 0: as
+	// many as the store's default. Above it, new counters of a limit share one.
+	MaxKeys int64
 	// Charges are sorted by Group.
 	Charges []Charge
 }

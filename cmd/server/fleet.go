@@ -65,6 +65,10 @@ func (a *account) report(context.Context) nodes.Node {
 			Reachable: status.Reachable, Since: status.Since, Refusal: nodes.Refusal(status.Refusal), LostAt: status.Loss.At, Version: status.Version, MaxMemoryPolicy: status.MaxMemoryPolicy,
 			Mismatches: status.Mismatches, BreakerOpened: status.BreakerOpened, RoundTrips: a.trips.Lap(),
 		}
+		n.Redis.UsedMemory, n.Redis.MaxMemory = status.UsedMemory, status.MaxMemory
+		for _, k := range a.keys() {
+			n.Redis.Keys = append(n.Redis.Keys, nodes.TenantKeys(k))
+		}
 		if !status.Loss.At.IsZero() {
 			n.Redis.Lost = status.Loss.String()
 		}

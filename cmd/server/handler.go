@@ -165,6 +165,14 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 	if at := status.Loss.At; !at.IsZero() && time.Since(at) < lossTold {
 		r.Warnings = append(r.Warnings, "Redis lost counts, noticed at "+instant(at)+": "+status.Loss.String()+"; quota was handed out again")
 	}
+	if used, most := status.UsedMemory, status.MaxMemory; most > 0 && used >= most*8/10 {
+		r.Warnings = append(r.Warnings, fmt.Sprintf("Redis uses %d %% of its maxmemory: when it is full, it refuses writes", used*100/most))
+	}
+	for _, k := range n.keys() {
+		if k.Full || k.Live >= k.Max*8/10 {
+			r.Warnings = append(r.Warnings, fmt.Sprintf("tenant %s has about %d of the %d counters in Redis that it may have; above them, new keys share one counter for each limit", k.Tenant, k.Live, k.Max))
+		}
+	}
 	if status.Evicts() {
 		r.Warnings = append(r.Warnings,
 			"Redis may evict counters (maxmemory-policy "+status.MaxMemoryPolicy+"): quota can be forgotten; set noeviction")

@@ -17,9 +17,23 @@ func (n *node) redisState() func() metrics.RedisState {
 		status := n.shared.Status()
 		return metrics.RedisState{
 			Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches, Calls: status.Calls, Recalled: status.Recalled,
-			Losses: status.Losses, Refusing: metrics.Refusing{Since: status.Refusal.Since, Code: status.Refusal.Code},
+			Losses: status.Losses, UsedMemory: status.UsedMemory, MaxMemory: status.MaxMemory, Keys: n.keys(), Refusing: metrics.Refusing{Since: status.Refusal.Since, Code: status.Refusal.Code},
 		}
 	}
+}
+
+// keys are the tenants with most of the keys in Redis that they may have.
+func (n *node) keys() (list []metrics.TenantKeys) {
+	world := n.watcher.Current()
+	if world == nil {
+		return nil
+	}
+	for _, k := range n.shared.Tenants() {
+		if s, ok := world.SubjectByNumber(k.Tenant); ok {
+			list = append(list, metrics.TenantKeys{Tenant: s.Tenant, Live: k.Live, Max: k.Bound, Full: k.Full})
+		}
+	}
+	return list
 }
 
 // epochSetting has redis.Status.Epoch as the nodes found it last. A node that

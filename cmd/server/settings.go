@@ -55,6 +55,7 @@ type serveSettings struct {
 	LimiterTimeout time.Duration `default:"50ms" help:"How long Redis may take to answer a call, from when it is written, before the policies' on_failure answers. Time inside the node is not part of it; a check behind a call that is not answered waits up to about twice as long, and longer on a machine that is short of processors."`
 	MaxWaiting     int           `default:"8192" help:"How many checks may wait on this node before further ones are answered 503 with Retry-After; a batch counts as an eighth of its checks. 0: none waits."`
 	MaxCounters    int           `default:"4000000" help:"How many counters this process keeps at once, about 85 bytes each, of one tenant at most a quarter. Further keys of a tenant and limit share one counter."`
+	MaxKeys        int           `default:"1000000" help:"How many live counters a tenant may have in Redis, about 160 bytes each, unless its document says otherwise. Further keys of a tenant and limit share one counter."`
 	MaxConnections int           `default:"10000" help:"How many connections this process accepts at once; at most three quarters of the files that it may open. Above it, idle connections are closed first; a small reserve answers health and metrics only."`
 	MaxPerAddress  int           `name:"max-connections-per-address" default:"0" help:"How many of them one IPv4 address, or one IPv6 /64 network, may have. 0: half of them."`
 	Headers        string        `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers: draft-11, draft-06, x-ratelimit, several by comma, or off."`
@@ -128,6 +129,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"limiter-timeout", within(s.LimiterTimeout, time.Millisecond, time.Minute)},
 		{"shutdown-timeout", within(s.ShutdownTimeout, 0, 10*time.Minute)},
 		{"max-counters", within(s.MaxCounters, 1000, 1_000_000_000)},
+		{"max-keys", within(s.MaxKeys, 1000, 1_000_000_000)},
 		{"max-waiting", within(s.MaxWaiting, 0, 1_000_000)},
 		{"max-connections", within(s.MaxConnections, 16, 1_000_000)},
 		{"max-connections-per-address", within(s.MaxPerAddress, 0, s.MaxConnections)},

@@ -221,7 +221,7 @@ func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logg
 		return nil
 	}
 	shared, err := redis.New(ctx, redis.Config{URL: s.RedisURL, Prefix: s.RedisPrefix, Timeout: s.LimiterTimeout, Observe: n.trips.Observe,
-		Logger: log})
+		Keys: int64(s.MaxKeys), Logger: log})
 	if err != nil {
 		return fmt.Errorf("%s: %w", settingName("redis-url"), err)
 	}

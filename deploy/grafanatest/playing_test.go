@@ -25,6 +25,11 @@ load 1m
 	headgate_redis_reachable{job="headgate",instance="a"} 1x120
 	headgate_redis_breaker_open{job="headgate",instance="a"} 0x120
 	headgate_redis_data_lost_total{job="headgate",instance="a"} 1x120
+	headgate_redis_memory_used_bytes{job="headgate",instance="a"} 1000x120
+	headgate_redis_memory_max_bytes{job="headgate",instance="a"} 0x120
+	headgate_redis_memory_used_bytes{job="headgate",instance="b"} 79x120
+	headgate_redis_memory_max_bytes{job="headgate",instance="b"} 100x120
+	headgate_redis_fullest_tenant_ratio{job="headgate",instance="a"} 0.79x120
 	headgate_redis_mismatches_total{job="headgate",instance="a"} 0x120
 	headgate_degraded_total{job="headgate",instance="a"} 5x120
 	headgate_overloaded_total{job="headgate",instance="a"} 9x120
@@ -64,6 +69,8 @@ var faults = map[string]struct {
 	"HeadgateRedisRefusesWrites":    {`headgate_redis_refusing_since_timestamp_seconds{job="headgate",instance="a",code="OOM"} _x10 600x50`, 11, 12, "answers OOM to aRedis has refused writes since 1970-01-01 00:10:00"},
 	"HeadgateRedisLostData":         {`headgate_redis_data_lost_total{job="headgate",instance="a"} 1x9 2x50`, 11, 12, "counters of a"},
 	"HeadgateDatabaseRefusesWrites": {`headgate_database_refusing_since_timestamp_seconds{job="headgate",instance="a",code="full"} _x10 600x50`, 11, 12, "of a (full)"},
+	"HeadgateRedisMemory":           {"headgate_redis_memory_used_bytes{job=\"headgate\",instance=\"a\"} 79x9 81x50\n\theadgate_redis_memory_max_bytes{job=\"headgate\",instance=\"a\"} 100x60", 11, 12, "Redis uses 81B"},
+	"HeadgateTenantKeys":            {`headgate_redis_fullest_tenant_ratio{job="headgate",instance="a"} 0.79x9 0.9x50`, 11, 12, "A tenant has 90%"},
 	"HeadgateScriptDisagrees":       {`headgate_redis_mismatches_total{job="headgate",instance="a"} 0x9 1x50`, 11, 12, "than a expects"},
 	"HeadgateDegraded":              {`headgate_degraded_total{job="headgate",instance="a"} 5x9 65+60x50`, 15, 16, "1.0 degraded"},
 	"HeadgateChecksUnavailable":     {`headgate_decisions_total{job="headgate",instance="a",outcome="refused",reason="limiter_unavailable",mode="enforce"} 7x9 127+120x50`, 12, 13, "with 503"},

@@ -71,6 +71,10 @@ type cell struct {
 	param uint16 // of its first charge
 	place uint16 // among KEYS
 	uses  uint16 // merged charges that name it, up to 2
+
+	shared bool  // the limit's overflow counter decides in its place
+	bound  int64 // Request.MaxKeys
+	ends   int64 // when the value that was read is over; 0: there was none
 }
 
 // A place is the identity of a cell in a call: a tenant that moves to another
@@ -195,7 +199,7 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 		if i > 0 && charge.Group != r.Charges[i-1].Group {
 			group = len(c.charges)
 		}
-		at := c.cellOf(r.Home, charge, r.Mode)
+		at := c.cellOf(r, charge)
 		m := group
 		for m < len(c.charges) && c.charges[m].cell != at {
 			m++
@@ -243,12 +247,13 @@ func (c *call) find(home string, key *enforcement.Key) (at uint16, found bool) {
 	return 0, false
 }
 
-func (c *call) cellOf(home string, charge *enforcement.Charge, mode enforcement.Mode) uint16 {
+func (c *call) cellOf(r *enforcement.Request, charge *enforcement.Charge) uint16 {
+	home := r.Home
 	at, found := c.find(home, &charge.Key)
 	if !found {
 		at = uint16(len(c.cells))
 		log := charge.Meter.Algorithm == enforcement.SlidingWindowLog
-		c.cells = append(c.cells, cell{home: home, key: charge.Key, log: log, param: c.paramOf(charge)})
+		c.cells = append(c.cells, cell{home: home, key: charge.Key, log: log, param: c.paramOf(charge), bound: r.MaxKeys})
 		switch n := len(c.cells); {
 		case n == linearCells+1:
 			for i := range c.cells {
@@ -258,7 +263,7 @@ func (c *call) cellOf(home string, charge *enforcement.Charge, mode enforcement.
 			c.index[place{home, charge.Key}] = at
 		}
 	}
-	if mode == enforcement.Refund && c.cells[at].log {
+	if r.Mode == enforcement.Refund && c.cells[at].log {
 		c.cells[at].whole = true // its newest entries are needed
 	}
 	return at
@@ -390,6 +395,7 @@ func (c *call) encodeKeys(prefix string) (plain int) {
 		}
 	}
 	place, b, ends := plain, c.keys[:0], c.ends[:0]
+	c.names = c.names[:0]
 	for _, logs := range [2]bool{false, true} {
 		for i := range c.cells {
 			cell := &c.cells[i]

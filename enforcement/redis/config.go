@@ -41,6 +41,10 @@ type Config struct {
 	// Denials is how many denied requests are remembered for up to a second, so
 	// that they are denied again without a call. Negative: none. Default: 16,384.
 	Denials int
+	// Keys is how many live keys a tenant may have whose requests name no bound of
+	// their own. Above it, new keys of the tenant share one overflow counter for each
+	// limit. Default: 1,000,000.
+	Keys int64
 	// Now replaces Redis' clock, in microseconds since the epoch, for tests and
 	// simulations; keys then live for an hour, whatever the window. It must be
 	// nil where real traffic is limited. Default: nil.
@@ -57,6 +61,7 @@ func (c Config) withDefaults() Config {
 	c.Prefix = cmp.Or(c.Prefix, "hg:")
 	c.Tags = cmp.Or(c.Tags, 64)
 	c.Timeout = cmp.Or(c.Timeout, 50*time.Millisecond)
+	c.Keys = cmp.Or(c.Keys, 1_000_000)
 	if c.Observe == nil {
 		c.Observe = func(time.Duration) {}
 	}

@@ -26,8 +26,13 @@
 // the way and is delivered later does nothing.
 //
 // Keys are prefix, {home}, the tenant's and the cell's number as uvarints, and
-// the partition's 16 bytes. Beside them stands only prefix + "format", which
-// tells other versions of Headgate how these are made.
+// the partition's 16 bytes. Beside them stand prefix + "format", which tells other
+// versions of Headgate how these are made; the markers of pulse.go, {home}m and
+// {home}m with the node's ID; and for tenants with many keys those of live.go: the
+// tenant's number and F, and the numbers of the tenant and the cell and N.
+//
+// A tenant has at most Config.Keys live keys (live.go). Nodes count in the background
+// how many there are. The scripts look at the bound only when a key is absent.
 //
 // A user of an ACL needs, on the keys below the prefix:
 //

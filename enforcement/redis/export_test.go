@@ -1,6 +1,9 @@
 package redis
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // SetClock makes l believe that its server's clock shows t now.
 func SetClock(l *Limiter, t time.Time) {
@@ -25,4 +28,12 @@ func TakeOnly(l *Limiter) { l.scripts.only = true }
 // ScriptCalls is how many calls were made for each script.
 func ScriptCalls(l *Limiter) (take, batch, single int64) {
 	return l.scripts.take.calls.Load(), l.scripts.batch.calls.Load(), l.scripts.single.calls.Load()
+}
+
+// WithoutKeyBound makes l count no keys, and makes its scripts ask for no bound.
+func WithoutKeyBound(l *Limiter) {
+	l.live.off = true
+	for _, s := range []*script{&l.scripts.single, &l.scripts.batch} {
+		s.body = newBody(strings.ReplaceAll(s.text, scriptText("full.lua"), ""))
+	}
 }

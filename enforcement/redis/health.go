@@ -22,6 +22,7 @@ const (
 	probeEvery    = 200 * time.Millisecond // while the breaker is open, a quarter more or less
 	lookEvery     = time.Second            // while it is closed and no call is made
 	policyEvery   = time.Minute
+	memoryEvery   = 5 * time.Second
 	tellEvery     = time.Minute // between two lines of one kind in the log
 	minVersion    = "6.2"
 	formatVersion = 1 // of keys and values
@@ -60,6 +61,9 @@ type Status struct {
 	// Losses how often that happened since the start.
 	Loss   Loss
 	Losses int64
+	// UsedMemory and MaxMemory of the server in bytes, 0 while unknown; MaxMemory is 0
+	// too if there is no limit.
+	UsedMemory, MaxMemory int64
 	// Epoch names the data that Redis has: another epoch is other data. "" before
 	// the first pulse.
 	Epoch string
@@ -79,6 +83,7 @@ func (l *Limiter) Status() Status {
 		Mismatches: h.mismatches.n.Load(), Unreadable: h.unreadable.n.Load(),
 		ScriptLoads: h.loads.Load(), BreakerOpened: h.opened.Load(), Calls: h.calls.Load(), Recalled: l.denials.answered.Load(),
 		Refusal: h.refusing, Loss: h.marks.loss, Losses: h.marks.count, Epoch: h.marks.epoch,
+		UsedMemory: h.usedMemory, MaxMemory: h.maxMemory,
 	}
 }
 
@@ -118,6 +123,8 @@ type health struct {
 	refusing  Refusal
 	refusedAt time.Time // when a write was refused last
 	marks     marks
+
+	usedMemory, maxMemory int64
 }
 
 func (h *health) start(now time.Time) {
@@ -242,6 +249,7 @@ func (l *Limiter) Run(ctx context.Context) error {
 	defer l.health.setRunning(false)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	var memoryAt time.Time
 	for policyAt, pulseAt := time.Now().Add(policyEvery), time.Now().Add(pulseEvery); ; {
 		asked := false
 		select {
@@ -261,6 +269,11 @@ func (l *Limiter) Run(ctx context.Context) error {
 		}
 		if now := time.Now(); now.After(pulseAt) && l.health.closed.Load() && l.pulse(ctx) {
 			pulseAt = now.Add(pulseEvery)
+			l.countKeys(ctx)
+			if now.After(memoryAt) {
+				l.readMemory(ctx)
+				memoryAt = now.Add(memoryEvery)
+			}
 		}
 		timer.Reset(probeEvery*3/4 + rand.N(probeEvery/2))
 	}
@@ -403,6 +416,20 @@ func (l *Limiter) readPolicy(ctx context.Context) {
 	if changed && policy != "" && policy != "noeviction" {
 		l.log.Warn("redis may evict counters when its memory is full, and quota is then handed out again: set maxmemory-policy to noeviction", "maxmemory-policy", policy)
 	}
+}
+
+// readMemory reads how much memory the server uses and may use. It may not be allowed
+// to ask. On a cluster it is one of the servers.
+func (l *Limiter) readMemory(ctx context.Context) {
+	info, err := l.probe.Info(ctx, "memory").Result()
+	if err != nil {
+		return
+	}
+	used, _ := strconv.ParseInt(infoField(info, "used_memory"), 10, 64)
+	most, _ := strconv.ParseInt(infoField(info, "maxmemory"), 10, 64)
+	l.health.mu.Lock()
+	defer l.health.mu.Unlock()
+	l.health.usedMemory, l.health.maxMemory = used, most
 }
 
 // DeleteAll deletes every key below the prefix. It is for simulations and

@@ -305,6 +305,7 @@ func (ln *lane) form(t *trip) {
 				break
 			}
 			t.add(r, out)
+			t.special = t.special || ln.limiter.live.full(r)
 			ln.charges -= len(r.Charges)
 		}
 		if m.next > from {

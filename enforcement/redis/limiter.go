@@ -25,6 +25,7 @@ type Limiter struct {
 	denials denials
 	clocks  clocks
 	health  health
+	live    live
 	log     *slog.Logger
 }
 
@@ -59,6 +60,7 @@ func New(ctx context.Context, config Config) (*Limiter, error) {
 	l.lanes.open(l)
 	l.denials.open(config.Denials)
 	l.health.start(time.Now())
+	l.live.open(config.Keys)
 	if err := l.verify(ctx); err != nil {
 		if l.health.refused() != nil {
 			_ = l.Close()
@@ -214,6 +216,11 @@ func (l *Limiter) exchange(c *call) (answer reply, err error) {
 			answer.clock = now
 			return answer, nil
 		}
+		if answer.full {
+			l.live.found(c)
+			c.special = true
+			c.encode(l.scripts, l.config.Prefix, l.config.Now != nil, now)
+		}
 		c.work = c.work[:0]
 	}
 	if err != nil {
@@ -236,7 +243,14 @@ func (l *Limiter) conclude(c *call, answer *reply, err error) {
 		c.fail(verdict, err)
 		return
 	}
+	counted := l.config.Now == nil && !l.live.off
+	if counted {
+		c.noteEnds()
+	}
 	n := c.fill(answer, answer.clock)
+	if counted {
+		l.live.note(c, answer.clock)
+	}
 	for i := range c.requests {
 		l.denials.note(c.requests[i].request, c.requests[i].outcome)
 	}

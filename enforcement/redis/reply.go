@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/headgate/headgate/enforcement"
 )
@@ -14,6 +15,7 @@ const (
 	statePlain      = 1
 	stateLog        = 2
 	stateUnreadable = 4
+	stateShared     = 5
 
 	plainSize = 28 // of a state, with that byte
 	entrySize = 14 // of an entry of a log
@@ -22,9 +24,11 @@ const (
 // A reply is what the script says, before the replay.
 type reply struct {
 	done       bool
+	full       bool  // nothing was done: take.lua must decide
 	clock      int64 // Redis', in microseconds since the epoch
 	verdicts   []byte
-	unreadable int // cells whose value was not ours to read
+	unreadable int  // cells whose value was not ours to read
+	shared     bool // a cell is shared
 }
 
 // readReply reads the script's answer; the cells' states go to c.work.
@@ -32,7 +36,7 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 	if len(b) < 9 {
 		return r, errors.New("redis: the reply is too short")
 	}
-	r.done, r.clock, b = b[0] == 1, int64At(b, 1), b[9:]
+	r.done, r.full, r.clock, b = b[0] == 1, b[0] == 2, int64At(b, 1), b[9:]
 	if !r.done {
 		return r, nil
 	}
@@ -48,6 +52,9 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 			if c.cells[i].log != logs {
 				continue
 			}
+			if len(b) > 0 && b[0] == stateShared {
+				c.cells[i].shared, r.shared, b = true, true, b[1:]
+			}
 			size, unreadable := readState(b, &c.work[i])
 			if size == 0 {
 				return r, errors.New("redis: the reply breaks off within a state")
@@ -61,7 +68,43 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 	if len(b) > 0 {
 		return r, fmt.Errorf("redis: the reply has %d bytes too many", len(b))
 	}
+	if r.shared {
+		c.join()
+	}
 	return r, nil
+}
+
+// join makes the shared cells of one limit one cell, as take.lua does, and charges
+// those of one group as one.
+func (c *call) join() {
+	for i := range c.cells {
+		if !c.cells[i].shared {
+			continue
+		}
+		first := slices.IndexFunc(c.cells[:i+1], func(other cell) bool {
+			return other.shared && other.home == c.cells[i].home && other.key.Tenant == c.cells[i].key.Tenant && other.key.Cell == c.cells[i].key.Cell
+		})
+		for k := range c.charges {
+			if c.charges[k].cell == uint16(i) {
+				c.charges[k].cell = uint16(first)
+			}
+		}
+	}
+	for i := range c.requests {
+		s := &c.requests[i]
+		for k := s.from; k < s.to; k++ {
+			if !c.cells[c.charges[k].cell].shared || s.mode == enforcement.TakeUpTo {
+				continue
+			}
+			for j := s.from; j < k; j++ {
+				if c.charges[j].cell == c.charges[k].cell && c.charges[j].group == c.charges[k].group {
+					c.charges[j].cost += c.charges[k].cost
+					c.charges[k].cost = 0
+					break
+				}
+			}
+		}
+	}
 }
 
 // readState reads one state and says how many bytes it had, 0 when b is too short.
@@ -189,6 +232,9 @@ func (c *call) apply(s *span, from, to int, now, units int64) {
 		m, u := &c.charges[k], &c.used[k-s.from]
 		p := &c.params[m.param]
 		cost := m.cost
+		if c.cells[m.cell].shared && (s.mode == enforcement.Reset || s.mode == enforcement.Refund) {
+			continue // the counts of others are in it
+		}
 		switch s.mode {
 		case enforcement.Reset:
 			c.work[m.cell] = enforcement.State{}

@@ -188,12 +188,13 @@ func TestNoUnboundedLabels(t *testing.T) {
 func TestGauges(t *testing.T) {
 	t.Parallel()
 	r := NewRecorder(Config{
-		Version: "1.2.3",
+		Version: "1.2.3", Tenants: []string{"b"},
 		Snapshot: func() SnapshotState {
 			return SnapshotState{Loaded: true, Revision: 42, Age: 1500 * time.Millisecond, Problems: 3, Held: true, Swaps: 7, Tenants: 5}
 		},
 		Redis: func() RedisState {
-			return RedisState{BreakerOpen: true, Mismatches: 4, Calls: 90, Recalled: 6, Losses: 2, Refusing: Refusing{Since: time.Unix(1700000000, 5e8), Code: "READONLY"}}
+			return RedisState{BreakerOpen: true, Mismatches: 4, Calls: 90, Recalled: 6, Losses: 2, UsedMemory: 80, MaxMemory: 100,
+				Keys: []TenantKeys{{"a", 900, 1000, true}, {"b", 40, 100, false}}, Refusing: Refusing{Since: time.Unix(1700000000, 5e8), Code: "READONLY"}}
 		},
 		Database: func() Refusing { return Refusing{} },
 	})
@@ -203,7 +204,8 @@ func TestGauges(t *testing.T) {
 		"headgate_snapshot_problems": 3, "headgate_snapshot_held": 1, "headgate_snapshot_listening": 0,
 		"headgate_snapshot_swaps_total": 7, "headgate_redis_reachable": 0, "headgate_redis_breaker_open": 1, "headgate_redis_mismatches_total": 4,
 		"headgate_redis_calls_total": 90, "headgate_redis_recalled_denials_total": 6, "headgate_redis_writable": 0, "headgate_redis_data_lost_total": 2,
-		"headgate_database_writable": 1,
+		"headgate_database_writable": 1, "headgate_redis_memory_used_bytes": 80, "headgate_redis_memory_max_bytes": 100,
+		"headgate_redis_full_tenants": 1, "headgate_redis_fullest_tenant_ratio": 0.9,
 	} {
 		if got := value(t, families, name); got != want {
 			t.Errorf("%s = %v, want %v", name, got, want)
@@ -216,6 +218,9 @@ func TestGauges(t *testing.T) {
 		if _, ok := families[name]; !ok {
 			t.Errorf("no %s", name)
 		}
+	}
+	if got := value(t, families, "headgate_redis_tenant_keys", "tenant", "b"); got != 40 {
+		t.Errorf("%v keys of the named tenant", got)
 	}
 	if got := value(t, families, "headgate_redis_refusing_since_timestamp_seconds", "code", "READONLY"); got != 1700000000.5 {
 		t.Errorf("refusing since %v", got)

@@ -88,6 +88,9 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 			state.Recalled)
 		s.counter("redis_data_lost_total", "Times at which the shared limiter was found without data that it had.", state.Losses)
 		s.refusing("redis", "shared limiter", state.Refusing)
+		s.gauge("redis_memory_used_bytes", "Memory that the shared limiter uses; 0 while unknown.", float64(state.UsedMemory))
+		s.gauge("redis_memory_max_bytes", "Memory that the shared limiter may use; 0 while unknown, and without a limit.", float64(state.MaxMemory))
+		c.r.collectKeys(s, state.Keys)
 	}
 	if c.r.cfg.Database != nil {
 		s.refusing("database", "database", c.r.cfg.Database())
@@ -165,6 +168,23 @@ func (r *Recorder) collectTenants(s sink) {
 			s.counter("tenant_decisions_total", "Decisions of the tenants in HEADGATE_METRICS_TENANTS, by outcome.",
 				int64(r.tenants[slug][o].Load()), "tenant", slug, "outcome", outcomeNames[o])
 		}
+	}
+}
+
+// collectKeys shows how full tenants are: by name only those that a setting names.
+func (r *Recorder) collectKeys(s sink, tenants []TenantKeys) {
+	full, fullest, live := 0, 0.0, map[string]int64{}
+	for _, t := range tenants {
+		if t.Full {
+			full++
+		}
+		fullest = max(fullest, float64(t.Live)/float64(max(t.Max, 1)))
+		live[t.Tenant] = t.Live
+	}
+	s.gauge("redis_full_tenants", "Tenants whose new keys share counters, because they have as many keys as they may have.", float64(full))
+	s.gauge("redis_fullest_tenant_ratio", "The largest part that a tenant uses of the keys that it may have.", fullest)
+	for _, slug := range slices.Sorted(maps.Keys(r.tenants)) {
+		s.gauge("redis_tenant_keys", "Estimate of the live keys of the tenants that a setting names.", float64(live[slug]), "tenant", slug)
 	}
 }
 

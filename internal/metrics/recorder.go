@@ -73,6 +73,18 @@ type RedisState struct {
 	Refusing Refusing
 	// Losses is how often the shared limiter was found without data that it had.
 	Losses int64
+	// UsedMemory and MaxMemory in bytes; 0: not known, or no limit.
+	UsedMemory, MaxMemory int64
+	// Keys are the tenants with most of the keys that they may have, the fullest first.
+	Keys []TenantKeys
+}
+
+// TenantKeys is about how many live counters a tenant has in the shared limiter, and
+// how many it may have. If it is full, new counters of a limit share one.
+type TenantKeys struct {
+	Tenant    string // slug
+	Live, Max int64
+	Full      bool
 }
 
 // Refusing is since when a store refuses to write, and the class of its answer.

@@ -77,6 +77,11 @@ type Redis struct {
 	// says what happened; zero: never.
 	LostAt time.Time `json:"lost_at,omitzero"`
 	Lost   string    `json:"lost,omitempty"`
+	// UsedMemory and MaxMemory of the server in bytes; 0: not known, or no limit.
+	UsedMemory int64 `json:"used_memory,omitempty"`
+	MaxMemory  int64 `json:"max_memory,omitempty"`
+	// Keys are the tenants with most of the keys that they may have, the fullest first.
+	Keys []TenantKeys `json:"keys,omitempty"`
 	// Version of the server and its maxmemory-policy, "" while unknown.
 	Version         string `json:"version,omitempty"`
 	MaxMemoryPolicy string `json:"maxmemory_policy,omitempty"`
@@ -89,6 +94,15 @@ type Redis struct {
 	// without checks, one probe per second. The time includes waiting for a connection, but not
 	// waiting for a batch.
 	RoundTrips Latency `json:"round_trips,omitzero"`
+}
+
+// TenantKeys is about how many live counters a tenant has in Redis, and how many it may
+// have. If it is full, new counters of a limit share one.
+type TenantKeys struct {
+	Tenant string `json:"tenant"` // slug
+	Live   int64  `json:"live"`
+	Max    int64  `json:"max"`
+	Full   bool   `json:"full,omitempty"`
 }
 
 // A Refusal is how a store answers that is reachable and refuses to write. The

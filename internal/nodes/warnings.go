@@ -51,6 +51,10 @@ const (
 	skewed = putTimeout
 	// missed is how long a silent node is an alarm. After that it is a note.
 	missed = time.Hour
+	// nearlyFull is the part of a bound from which on it is told.
+	nearlyFull = 0.8
+	// mostTold is of how many tenants a node tells that they are full.
+	mostTold = 5
 )
 
 // verdicts returns the warnings of a node, the most severe first. now is by the database's clock;
@@ -116,6 +120,17 @@ func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 	}
 	if !r.Redis.LostAt.IsZero() {
 		judgeLoss(max(0, r.Ago(r.Redis.LostAt, now)), r.Redis.Lost, say)
+	}
+	if used, most := r.Redis.UsedMemory, r.Redis.MaxMemory; most > 0 && float64(used) >= nearlyFull*float64(most) {
+		say(Warning, "redis_memory", "Redis uses %d %% of the memory that it may use", used*100/most)
+	}
+	for _, k := range r.Redis.Keys[:min(len(r.Redis.Keys), mostTold)] {
+		switch {
+		case k.Full:
+			say(Warning, "tenant_full", "tenant %s has as many counters as it may have (%s): new keys share one counter for each limit", k.Tenant, plural(k.Max, "counter", "counters"))
+		case float64(k.Live) >= nearlyFull*float64(k.Max):
+			say(Warning, "tenant_nearly_full", "tenant %s has %d %% of the counters that it may have", k.Tenant, k.Live*100/k.Max)
+		}
 	}
 	if n := r.Redis.Mismatches; n > 0 {
 		say(Warning, "redis_mismatches", "Redis decided %s otherwise than the reference", plural(n, "request", "requests"))

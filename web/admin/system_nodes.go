@@ -179,6 +179,19 @@ func redisFacts(r *nodes.Report, now time.Time, add func(name string, value view
 	if l := r.Redis.RoundTrips; l.Calls > 0 {
 		add("Round trip", views.Duration(l.P50), "median, "+views.Duration(l.P99).Text+" p99", "")
 	}
+	if used, most := r.Redis.UsedMemory, r.Redis.MaxMemory; used > 0 {
+		note := "no limit"
+		if most > 0 {
+			note = "of " + bytesNumber(most).Text
+		}
+		add("Redis memory", bytesNumber(used), note, "")
+	}
+	for i, k := range r.Redis.Keys {
+		if i == 3 {
+			break
+		}
+		add("Counters of "+k.Tenant, views.Count(k.Live), "about, of "+views.Count(k.Max).Text, "")
+	}
 	if n := r.Redis.BreakerOpened; n > 0 {
 		add("Breaker", views.Count(n), "times open since the start", "")
 	}

@@ -14,7 +14,8 @@
 --                     u1, from 1. A decision names a cell once. The number is 0
 --                     for one charge of a cell that no other charge names.
 --
--- reply    as of take.lua.
+-- reply    as of take.lua; or 2 u1 and Redis' clock i8: nothing was done, and
+--          take.lua decides.
 --
 -- Nothing is written before all is decided. The first write is a SET or a
 -- SETRANGE of a string: Redis refuses both when it may not write, so the call
@@ -47,7 +48,7 @@ local said, at = { byte(arg, pos, -1) }, n + 1 -- the parameters of the cells, t
 -- on, how many could be charged at first, a, b, t and place. revs and cuts are
 -- of the rare cells.
 local writes, lives, lefts, settled, revs, cuts = {}, {}
-local parameter, opened
+local parameter, opened, checked
 local last, kind, rev, x, y, z
 local reply = { pack('<Bi8', 1, real) }
 for d = 1, decisions do
@@ -71,6 +72,10 @@ for d = 1, decisions do
       end
       local v = values[i]
       local a, b, t, place, r, cut
+      if not v then
+        local name = keys[i]
+        -- include: full.lua
+      end
       -- include: swift.lua
       if not l then
         if not parameter then

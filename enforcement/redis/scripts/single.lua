@@ -7,7 +7,8 @@
 --          is the clock), clock i8, cost i8, a parameter as cell.lua has it, and
 --          its formers.
 --
--- reply    as of take.lua.
+-- reply    as of take.lua; or 2 u1 and Redis' clock i8: nothing was done, and
+--          take.lua decides.
 
 local arg, key, param = ARGV[1], KEYS[1], 26
 local time = call('TIME')
@@ -22,6 +23,10 @@ if not passed then
 end
 
 local v = redis.pcall('GET', key) -- of another type: an error, a table of no elements
+if not v then
+  local name, checked = key
+  -- include: full.lua
+end
 local l, a, b, t, place, r, cut
 -- include: swift.lua
 if not l then

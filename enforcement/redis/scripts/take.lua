@@ -19,7 +19,9 @@
 --          (counts as absent), 1 and the rest of the value as below, or, for a
 --          log, 2 and its state settled at this instant: rev i8, units i8,
 --          entries i8, newest i8, units before the first entry i8, number of
---          entries that follow u2, and these.
+--          entries that follow u2, and these. An absent cell whose tenant is
+--          full (see full.lua) is its limit's overflow counter: u1 5, and that
+--          counter as above.
 --
 -- A log's value is u1 2, rev i6, units i7, entries u2, newest i7, sum i7, dead
 -- u4, and the entries, oldest first: t i7, sum i7. An entry's sum counts all
@@ -52,7 +54,7 @@ end
 
 local parameter, _, plain_value, settle, left_of = settling(now)
 
-local params = {}
+local cells, params = {}, {}
 for i = 1, param_count do
   params[i] = parameter(arg, parameters + 62 * (i - 1))
 end
@@ -96,6 +98,47 @@ local function look(c, p)
 end
 
 local logs -- log_functions, once made
+
+-- overflow gives the overflow counter in place of an absent cell, or nil if the
+-- cell may be made. All such cells of a limit are one table, which open made. If
+-- the tenant is not full any more, a cell may be made when its limit's overflow
+-- counter equals an unused one; own finds that out of a plain one.
+local overflows = {}
+local function overflow(key, open)
+  local base = sub(key, 1, -17)
+  local c = overflows[base]
+  if c == nil then
+    local name = base .. '\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255\255'
+    local last = -1
+    while byte(base, last - 1) > 127 do
+      last = last - 1
+    end
+    local full = call('MGET', sub(base, 1, last - 1) .. 'F', name)
+    c = false
+    if full[1] or full[2] then
+      c = open(name, full[2])
+      c.key, c.shared, c.full = name, true, full[1]
+      if c.log and c.r == 0 and not c.full then
+        c = false
+      end
+    end
+    overflows[base] = c
+  end
+  return c or nil
+end
+
+-- own is the cell i, or in place of an unused overflow counter a new one.
+local function own(i, p)
+  local c = cells[i]
+  if c.shared and not c.full and not c.log then
+    left(c, p)
+    if c.sr == 0 or p.kind == BUCKET and c.sa >= p.x then
+      c = { r = 0, a = 0, b = 0, t = 0, state = '\0' }
+      cells[i] = c
+    end
+  end
+  return c
+end
 
 local function charge(c, p, cost)
   if cost == 0 then
@@ -358,14 +401,16 @@ end
 
 -- Load.
 
-local cells = {}
 local cell_count = #KEYS
 if plain > 0 then
   local values = call('MGET', unpack(KEYS, 1, plain))
-  for i = 1, plain do
+  local function open_plain(_, value)
     local c = {}
-    c.r, c.a, c.b, c.t, c.state = plain_value(values[i])
-    cells[i] = c
+    c.r, c.a, c.b, c.t, c.state = plain_value(value)
+    return c
+  end
+  for i = 1, plain do
+    cells[i] = not values[i] and overflow(KEYS[i], open_plain) or open_plain(nil, values[i])
   end
 end
 if cell_count > plain then
@@ -374,7 +419,14 @@ end
 for i = plain + 1, cell_count do
   local p, whole
   p, whole, pos = read('<I2B', arg, pos)
-  cells[i] = logs.load(KEYS[i], params[p + 1], whole == 1)
+  local function open_log(key)
+    return logs.load(key, params[p + 1], whole == 1)
+  end
+  local c = open_log(KEYS[i])
+  if c.state == '\0' then
+    c = overflow(KEYS[i], open_log) or c
+  end
+  cells[i] = c
 end
 
 -- Decide.
@@ -412,6 +464,9 @@ end
 -- refund gives cost back; what is not kept has nothing to get back. A state
 -- that is over is forgotten, so that a clock set back does not find it again.
 local function refund(c, p, cost)
+  if c.shared then
+    return -- the counts of others are in it
+  end
   look(c, p)
   if cost == 0 or c.r == 0 and not c.stale then
     return
@@ -442,8 +497,16 @@ for d = 1, decision_count do
   for k = 1, n do
     local c, p
     c, p, gs[k], ks[k], pos = read('<I2I2I2i8', arg, pos)
-    cs[k], ps[k] = cells[c + 1], params[p + 1]
+    cs[k], ps[k] = own(c + 1, params[p + 1]), params[p + 1]
     total = total + ks[k]
+    if cs[k].shared and mode ~= TAKE_UP_TO then -- cells of a group that are one counter are charged as one
+      for j = 1, k - 1 do
+        if cs[j] == cs[k] and gs[j] == gs[k] then
+          ks[j], ks[k] = ks[j] + ks[k], 0
+          break
+        end
+      end
+    end
   end
 
   local verdict = '\1'
@@ -485,8 +548,10 @@ for d = 1, decision_count do
     end
   else
     for k = 1, n do
-      forget(cs[k])
-      cs[k].dirty, cs[k].clamped = true, false
+      if not cs[k].shared then
+        forget(cs[k])
+        cs[k].dirty, cs[k].clamped = true, false
+      end
     end
   end
   verdicts[d] = verdict
@@ -497,11 +562,11 @@ end
 local reply = { pack('<Bi8', 1, real), table.concat(verdicts) }
 for i = 1, cell_count do
   local c = cells[i]
+  local state = c.state
   if i > plain and c.n > 0 and not c.whole then
-    reply[i + 2] = logs.oldest(c)
-  else
-    reply[i + 2] = c.state
+    state = logs.oldest(c)
   end
+  reply[i + 2] = c.shared and '\5' .. state or state
 end
 
 -- Store.
@@ -509,6 +574,8 @@ end
 for i = 1, cell_count do
   local c = cells[i]
   if c.dirty and c.r ~= 0 then
+    local key = c.key or KEYS[i]
+    c.dirty = false -- a shared one is stored once
     if c.log then
       logs.store(c, c.by)
     else
@@ -516,9 +583,9 @@ for i = 1, cell_count do
       local value, life
       -- include: keep.lua
       if life then
-        call('SET', KEYS[i], value, 'PX', life)
+        call('SET', key, value, 'PX', life)
       else
-        call('SET', KEYS[i], value, 'KEEPTTL')
+        call('SET', key, value, 'KEEPTTL')
       end
     end
   end

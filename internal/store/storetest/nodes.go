@@ -39,7 +39,8 @@ func (s *suite) node(name string) nodes.Node {
 		Redis: nodes.Redis{
 			Reachable: true, Since: now.Add(-time.Minute), Err: "dial", Refusal: nodes.Refusal{Since: now.Add(-time.Second), Code: "OOM",
 				Answer: "OOM no"},
-			LostAt: now.Add(-time.Hour), Lost: "all", Version: "7.2.5", MaxMemoryPolicy: "noeviction", Mismatches: 1, BreakerOpened: 2,
+			LostAt: now.Add(-time.Hour), Lost: "all", UsedMemory: 80, MaxMemory: 100,
+			Keys: []nodes.TenantKeys{{Tenant: "acme", Live: 5, Max: 10, Full: true}}, Version: "7.2.5", MaxMemoryPolicy: "noeviction", Mismatches: 1, BreakerOpened: 2,
 			RoundTrips: nodes.Latency{P50: 250 * time.Microsecond, P99: 4 * time.Millisecond, Calls: 1 << 40},
 		},
 		Snapshot: nodes.Snapshot{Revision: 1 << 50, ConfirmedAt: now.Add(-time.Second), Listening: true, Problems: 4,

@@ -1,0 +1,192 @@
+//go:build !quick
+
+package redis_test
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/redis"
+	"github.com/headgate/headgate/internal/servertest"
+)
+
+// keyed is a charge of one of many keys of a tenant's limit.
+func keyed(tenant, cell uint32, n int, m *enforcement.Meter, cost int64) enforcement.Charge {
+	c := enforcement.Charge{Key: enforcement.Key{Tenant: tenant, Cell: cell}, Meter: m, Rev: m.Rev, Cost: cost}
+	binary.BigEndian.PutUint64(c.Key.Partition[:], uint64(n)+1)
+	return c
+}
+
+// fill makes so many keys of a limit, and waits until the tenant is full.
+func fill(t *testing.T, l *redis.Limiter, tenant, cell uint32, m *enforcement.Meter, keys int) {
+	t.Helper()
+	requests, outcomes := make([]enforcement.Request, keys), make([]enforcement.Outcome, keys)
+	for i := range requests {
+		requests[i] = request(keyed(tenant, cell, i, m, 1))
+	}
+	l.Take(context.Background(), requests, outcomes)
+	for i := range outcomes {
+		if outcomes[i].Verdict != enforcement.Granted {
+			t.Fatalf("key %d: %s, %v", i, outcomes[i].Verdict, outcomes[i].Err)
+		}
+	}
+	eventually(t, "the tenant is full", func() bool {
+		for _, k := range l.Tenants() {
+			if k.Tenant == tenant {
+				return k.Full && k.Live >= int64(keys)
+			}
+		}
+		return false
+	})
+}
+
+// A tenant that has as many keys as it may have gets no more. New keys share one
+// counter for each limit; the keys that exist, and those of other tenants, stay
+// exact. Another node does the same, without having seen how the keys were made.
+func TestKeysOfATenantAreBounded(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	raw, prefix := client(t, server.URL()), newPrefix()
+	const bound, quota = 1000, 5
+	config := redis.Config{URL: server.URL(), Prefix: prefix, Keys: bound}
+	l, other := open(t, config), open(t, config)
+	running(t, l)
+	take3 := func(tenant, cell uint32, n int, m *enforcement.Meter) (granted int) {
+		for i := range 3 * quota {
+			at := l
+			if i%2 > 0 {
+				at = other
+			}
+			if mustTake(t, at, request(keyed(tenant, cell, n, m, 1))).Verdict == enforcement.Granted {
+				granted++
+			}
+		}
+		return granted
+	}
+	for i, algorithm := range []enforcement.Algorithm{
+		enforcement.FixedWindow, enforcement.SlidingWindowLog, enforcement.SlidingWindowCounter, enforcement.TokenBucket,
+	} {
+		t.Run(algorithm.String(), func(t *testing.T) {
+			m := enforcement.Limit{Algorithm: algorithm, Quota: quota, Window: 24 * time.Hour}.Compile(1)
+			tenant, free := uint32(100+i), uint32(200+i)
+			fill(t, l, tenant, 1, m, bound)
+			before := raw.DBSize(t.Context()).Val()
+
+			var granted int
+			many, outcomes := make([]enforcement.Request, 500), make([]enforcement.Outcome, 500)
+			for n := range many { // one after the other, in calls of many, and on the other node
+				many[n] = request(keyed(tenant, 1, 10_000+n, m, 1))
+				if n%100 == 0 && mustTake(t, other, request(keyed(tenant, 1, 20_000+n, m, 1))).Verdict == enforcement.Granted {
+					granted++
+				}
+			}
+			l.Take(t.Context(), many, outcomes)
+			for _, o := range outcomes {
+				if !o.Verdict.Decided() {
+					t.Fatalf("%s: %v", o.Verdict, o.Err)
+				}
+				if o.Verdict == enforcement.Granted {
+					granted++
+				}
+			}
+			if granted != quota {
+				t.Errorf("%d requests of new keys were granted; they share a quota of %d", granted, quota)
+			}
+			if grown := raw.DBSize(t.Context()).Val() - before; grown > 5 { // the overflow counter, and what counts keys
+				t.Errorf("%d keys more", grown)
+			}
+			if n := take3(tenant, 1, 7, m); n != quota-1 {
+				t.Errorf("a key that exists and was used once: %d granted, want %d", n, quota-1)
+			}
+			if n := take3(free, 1, 7, m); n != quota {
+				t.Errorf("a new key of another tenant: %d granted, want %d", n, quota)
+			}
+			if n := take3(tenant, 1, 30_000, m); n != 0 {
+				t.Errorf("another new key: %d granted", n)
+			}
+		})
+	}
+	if s, o := l.Status(), other.Status(); s.Mismatches+o.Mismatches > 0 {
+		t.Errorf("%d and %d requests were decided otherwise than by the reference", s.Mismatches, o.Mismatches)
+	}
+}
+
+// A request that charges several new keys of a full tenant charges their overflow
+// counter once with the sum, with all charges or none. A refund and a reset of such
+// a key leave the counter alone, because it has the counts of others.
+func TestOverflowOfOneRequest(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	l := open(t, redis.Config{URL: server.URL(), Keys: 100})
+	running(t, l)
+	m := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 10, Window: time.Hour}.Compile(1)
+	fill(t, l, 7, 1, m, 100)
+	two := func(mode enforcement.Mode, from int, cost int64) enforcement.Outcome {
+		r := request(keyed(7, 1, from, m, cost), keyed(7, 1, from+1, m, cost), keyed(8, 1, 1, m, 1))
+		r.Mode = mode
+		return mustTake(t, l, r)
+	}
+	for i, step := range []struct {
+		mode    enforcement.Mode
+		cost    int64
+		verdict enforcement.Verdict
+		used    int64 // of the overflow counter, afterwards
+	}{
+		{enforcement.Enforce, 6, enforcement.Refused, 0},
+		{enforcement.Peek, 4, enforcement.Granted, 0},
+		{enforcement.Enforce, 4, enforcement.Granted, 8},
+		{enforcement.Enforce, 2, enforcement.Refused, 8},
+		{enforcement.Refund, 4, enforcement.Granted, 8},
+		{enforcement.Reset, 0, enforcement.Granted, 8},
+		{enforcement.Enforce, 1, enforcement.Granted, 10},
+		{enforcement.Force, 3, enforcement.Granted, 16},
+	} {
+		if o := two(step.mode, 1000*(i+1), step.cost); o.Verdict != step.verdict {
+			t.Errorf("step %d: %s, want %s", i, o.Verdict, step.verdict)
+		}
+		peek := request(keyed(7, 1, 500_000, m, 0))
+		peek.Mode = enforcement.Peek
+		if used := mustTake(t, l, peek).Charges[0].State.A; used != step.used {
+			t.Errorf("step %d: the overflow counter has %d, want %d", i, used, step.used)
+		}
+	}
+	if n := l.Status().Mismatches; n > 0 {
+		t.Errorf("%d requests were decided otherwise than by the reference", n)
+	}
+}
+
+// The bound is one for all limits of a tenant, and a request may name another one.
+// When the keys have expired, new keys are exact again.
+func TestKeysOfATenantExpire(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	l := open(t, redis.Config{URL: server.URL(), Keys: 100})
+	running(t, l)
+	long := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 3, Window: time.Hour}.Compile(1)
+	short := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 3, Window: 2 * time.Second}.Compile(1)
+	fill(t, l, 7, 1, short, 100)
+	granted := func(bound int64, m *enforcement.Meter) (n int) {
+		for key := range 50 {
+			r := request(keyed(7, uint32(m.Window/1000), int(time.Now().UnixNano())+key, m, 1))
+			r.MaxKeys = bound
+			if mustTake(t, l, r).Verdict == enforcement.Granted {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "another limit of the tenant is full too", func() bool { return granted(0, long) == 0 })
+	eventually(t, "a larger bound leaves room when the overflow counter has ended", func() bool { return granted(1_000_000, short) == 50 })
+	eventually(t, fmt.Sprintf("the keys of %s expire", short.Algorithm), func() bool {
+		for _, k := range l.Tenants() {
+			if k.Tenant == 7 && k.Live >= 100 {
+				return false
+			}
+		}
+		return true
+	})
+}
