@@ -62,7 +62,8 @@ func (a *account) report(context.Context) nodes.Node {
 	if a.shared != nil {
 		status := a.shared.Status()
 		n.Redis = nodes.Redis{
-			Reachable: status.Reachable, Since: status.Since, Refusal: nodes.Refusal(status.Refusal), LostAt: status.Loss.At, Version: status.Version, MaxMemoryPolicy: status.MaxMemoryPolicy,
+			Reachable: status.Reachable, Since: status.Since, Refusal: nodes.Refusal(status.Refusal), LostAt: status.Loss.At,
+			Version: status.Version, MaxMemoryPolicy: status.MaxMemoryPolicy,
 			Mismatches: status.Mismatches, BreakerOpened: status.BreakerOpened, RoundTrips: a.trips.Lap(),
 		}
 		n.Redis.UsedMemory, n.Redis.MaxMemory = status.UsedMemory, status.MaxMemory

@@ -170,7 +170,9 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 	}
 	for _, k := range n.keys() {
 		if k.Full || k.Live >= k.Max*8/10 {
-			r.Warnings = append(r.Warnings, fmt.Sprintf("tenant %s has about %d of the %d counters in Redis that it may have; above them, new keys share one counter for each limit", k.Tenant, k.Live, k.Max))
+			r.Warnings = append(r.Warnings, fmt.Sprintf(
+				"tenant %s has about %d of the %d counters in Redis that it may have; above them, new keys share one counter for each limit",
+				k.Tenant, k.Live, k.Max))
 		}
 	}
 	if status.Evicts() {

@@ -16,8 +16,10 @@ func (n *node) redisState() func() metrics.RedisState {
 	return func() metrics.RedisState {
 		status := n.shared.Status()
 		return metrics.RedisState{
-			Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches, Calls: status.Calls, Recalled: status.Recalled,
-			Losses: status.Losses, UsedMemory: status.UsedMemory, MaxMemory: status.MaxMemory, Keys: n.keys(), Refusing: metrics.Refusing{Since: status.Refusal.Since, Code: status.Refusal.Code},
+			Reachable: status.Reachable, BreakerOpen: !status.Reachable, Mismatches: status.Mismatches,
+			Calls: status.Calls, Recalled: status.Recalled, Losses: status.Losses,
+			UsedMemory: status.UsedMemory, MaxMemory: status.MaxMemory, Keys: n.keys(),
+			Refusing: metrics.Refusing{Since: status.Refusal.Since, Code: status.Refusal.Code},
 		}
 	}
 }

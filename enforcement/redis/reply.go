@@ -82,7 +82,8 @@ func (c *call) join() {
 			continue
 		}
 		first := slices.IndexFunc(c.cells[:i+1], func(other cell) bool {
-			return other.shared && other.home == c.cells[i].home && other.key.Tenant == c.cells[i].key.Tenant && other.key.Cell == c.cells[i].key.Cell
+			same := &c.cells[i]
+			return other.shared && other.home == same.home && other.key.Tenant == same.key.Tenant && other.key.Cell == same.key.Cell
 		})
 		for k := range c.charges {
 			if c.charges[k].cell == uint16(i) {
