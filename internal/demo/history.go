@@ -14,21 +14,20 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// How the past is written. Rows of minutes are kept for two days and roll up to
-// hours, so what is older than a day is counted in the first minute of its hour:
-// the hour is what it would have been, with a sixtieth of the rows. The limiter
-// sees the true instants throughout.
+// Rows of minutes are kept for two days and roll up to hours. So what is older than a day
+// counts in the first minute of its hour: the hour is the same, with a sixtieth of the
+// rows. The limiter uses the true instants.
 const (
 	byTheMinute  = 25 * time.Hour // or a quarter of a shorter history
 	keptRefusals = 24 * time.Hour
-	// flushEvery is how much of the time that is counted by the minute one batch
-	// has; of the older time it is some hours.
+	// flushEvery is the time that one batch covers where counts are by minute, flushEveryOlder
+	// before that.
 	flushEvery      = 5 * time.Minute
 	flushEveryOlder = 6 * time.Hour
 )
 
-// A history decides the calls of a stretch of the past: by the real engine, on a
-// limiter and with a recorder whose clock is the time that is told of.
+// A history decides the requests of a past time, with the real engine, on a limiter and with a
+// recorder whose clock is that time.
 type history struct {
 	world           *world
 	boundary, until time.Time
@@ -44,9 +43,8 @@ type history struct {
 	decision enforcement.Decision
 }
 
-// newHistory makes one that writes into a store. What is before the boundary
-// counts in the first minute of its hour; at the end it ends, by which its
-// density goes. observe, unless nil, hears of every decision.
+// newHistory returns a history that writes into a store. What is before the boundary counts in the
+// first minute of its hour. observe, unless nil, receives every decision.
 func newHistory(w *world, newLimiter func(now func() int64) enforcement.Limiter, s metrics.Store, boundary, end time.Time,
 	observe func(*enforcement.Decision)) *history {
 	h := &history{world: w, boundary: boundary, until: end, ids: rand.New(rand.NewPCG(w.seed, 1))}
@@ -61,7 +59,7 @@ func newHistory(w *world, newLimiter func(now func() int64) enforcement.Limiter,
 	return h
 }
 
-// observed has somebody else hear of decisions, too.
+// observed passes decisions to a second function.
 type observed struct {
 	*metrics.Recorder
 	observe func(*enforcement.Decision)
@@ -74,7 +72,7 @@ func (o observed) Record(d *enforcement.Decision) {
 	}
 }
 
-// newID makes a UUIDv7 of the time that is told of.
+// newID returns a UUIDv7 of the simulated time.
 func (h *history) newID() (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:], uint64(h.stamp)<<16|h.ids.Uint64()&0x0fff)
 	binary.BigEndian.PutUint64(id[8:], h.ids.Uint64())
@@ -83,9 +81,8 @@ func (h *history) newID() (id [16]byte) {
 	return id
 }
 
-// tell decides what is asked in [from, to), whole seconds, and writes it. who
-// gives the tenants of the crowds at an instant, by their slug; between is called
-// now and then.
+// tell decides the requests in [from, to), whole seconds, and writes the counts. who returns the
+// tenants by slug at an instant; between is called at each flush.
 func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Time) map[string]*enforcement.Subject,
 	between func(context.Context) error) error {
 	next := from
@@ -125,7 +122,7 @@ func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Ti
 	return h.flush(ctx)
 }
 
-// flush hands over what was decided. It is written behind.
+// flush passes the counts to behind, which writes them.
 func (h *history) flush(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -136,9 +133,8 @@ func (h *history) flush(ctx context.Context) error {
 // end waits until everything is written.
 func (h *history) end() error { return h.behind.end() }
 
-// behind is a store of counts that writes batches while the next are made, in
-// their order, and leaves out refusals that nobody keeps so long. Its other
-// methods are the store's.
+// behind is a store of counts that writes batches in a goroutine, in order, while the next ones
+// are made. It drops denials that are too old.
 type behind struct {
 	metrics.Store
 	kept    time.Time // refusals from then on
@@ -159,7 +155,7 @@ func newBehind(s metrics.Store, kept time.Time) *behind {
 	return b
 }
 
-// AddCounts hands a batch over. An error is that of one before.
+// AddCounts queues a batch. An error is that of an earlier batch.
 func (b *behind) AddCounts(ctx context.Context, batch metrics.Batch) error {
 	kept := batch.Refusals[:0]
 	for i := range batch.Refusals {
@@ -190,7 +186,7 @@ func (b *behind) run() {
 	}
 }
 
-// write writes one batch; its number keeps it from being added twice.
+// write writes one batch. Its number prevents a double addition.
 func (b *behind) write(w work) (err error) {
 	for range 5 {
 		if err = b.Store.AddCounts(w.ctx, w.batch); !problem.Is(err, problem.Unavailable) {

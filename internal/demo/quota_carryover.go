@@ -10,8 +10,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// longWindow is from when on what was used in the history still matters live:
-// shorter windows are over before somebody has looked.
+// longWindow is the shortest window whose usage in the history still matters live.
 const longWindow = time.Hour
 
 // A used is what a counter was charged in the history.
@@ -21,8 +20,7 @@ type used struct {
 	cost    int64
 }
 
-// usage adds what the long windows of every user's counters hold at the end of
-// the history, by counter.
+// usage adds what the long windows of every user's counters hold at the end of the history.
 func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Subject, into map[enforcement.Key]used) {
 	h.now.Store(h.until.UnixMicro())
 	seen := make(map[enforcement.Key]bool)
@@ -56,9 +54,8 @@ func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Su
 	}
 }
 
-// carry charges what was used to the limiter that counts live checks, so that a
-// quota of a month is as far used as the history says. It is no decision and
-// counts nowhere.
+// carry charges the usage of the history to the live limiter, so that a monthly quota is used as
+// the history says. It is not a decision and is not counted.
 func carry(ctx context.Context, to enforcement.Limiter, all map[enforcement.Key]used) error {
 	outcomes := make([]enforcement.Outcome, 1)
 	for key, u := range all {

@@ -13,9 +13,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A world is the synthetic users: who asks what in which second. It is a
-// function of a seed and the time alone, so that the same week is the same
-// however it is cut into pieces.
+// A world is the synthetic users and their requests by second. It depends only on a seed and the
+// time, so a week is the same in any division into parts.
 type world struct {
 	seed   uint64
 	crowds []crowd
@@ -24,10 +23,9 @@ type world struct {
 // A crowd is the users of one tenant.
 type crowd struct {
 	tenant string // slug
-	// perSecond is how often they ask on average, all together.
+	// perSecond is the average rate of all users together.
 	perSecond float64
-	// zone is by how many hours their clock differs from UTC, peak the hour of
-	// their day when most of them are there.
+	// zone is the difference of their clock from UTC in hours, peak the busiest hour of their day.
 	zone, peak float64
 	swing      float64 // of the day: 0 none, 1 down to nothing
 	weekend    float64 // factor on Saturday and Sunday
@@ -48,28 +46,28 @@ type route struct {
 	method string
 	paths  []string
 	weight float64
-	// bursts: a page that asks for it asks for several.
+	// bursts means that a page sends several of these requests at once.
 	bursts bool
 }
 
-// A machine asks by a rule of its own, not with the crowd.
+// A machine sends requests at its own rate, independent of the crowd.
 type machine struct {
 	user  user
 	route route
-	// rate is calls a second, at an instant and so long before the end of the
-	// history; the age of live traffic is 0.
+	// rate returns requests per second at an instant; age is the time until the end of the
+	// history, 0 for live traffic.
 	rate func(at time.Time, age time.Duration) float64
 }
 
-// An event is one call.
+// An event is one request.
 type event struct {
 	at    int64 // microseconds since the epoch
 	crowd int
 	check enforcement.Check
 }
 
-// density of the history by age, of what crowds ask on average: sparse days are
-// quicker to make, and the last hours come up to what live traffic is.
+// density returns the fraction of the average rate by age: old days are sparse, so that they are
+// quick to make, and the last hours rise to the live rate.
 func density(age time.Duration) float64 {
 	const sparse, full, live = 0.22, 1, 2
 	switch hours := age.Hours(); {
@@ -83,8 +81,8 @@ func density(age time.Duration) float64 {
 	}
 }
 
-// second appends the events of a second, in their order. age is how long before
-// the end of the history it is; 0: live.
+// second appends the requests of a second, in order. age is the time until the end of the history;
+// 0: live.
 func (w *world) second(to []event, at time.Time, age time.Duration) []event {
 	from := len(to)
 	second := at.Unix()
@@ -105,7 +103,7 @@ func (w *world) second(to []event, at time.Time, age time.Duration) []event {
 	return to
 }
 
-// ask appends what one user asks: one call, or those of a page.
+// ask appends the requests of one user: one, or those of a page.
 func (c *crowd) ask(to []event, r *rand.Rand, crowd int, second int64) []event {
 	u := &c.users[pick(r, c.weights)]
 	route := &c.routes[pick(r, c.shares)]
@@ -126,7 +124,7 @@ func checkOf(u *user, on *route, r *rand.Rand) enforcement.Check {
 	return enforcement.Check{Method: on.method, Path: on.paths[r.IntN(len(on.paths))], Attributes: u.attributes, IP: u.ip, Cost: 1}
 }
 
-// rhythm is how busy the crowd is at an instant; 1 on an average weekday.
+// rhythm returns the activity of the crowd at an instant; 1 on an average weekday.
 func (c *crowd) rhythm(at time.Time) float64 {
 	local := at.UTC().Add(time.Duration(c.zone * float64(time.Hour)))
 	hour := float64(local.Hour()) + float64(local.Minute())/60
@@ -137,7 +135,7 @@ func (c *crowd) rhythm(at time.Time) float64 {
 	return f
 }
 
-// poisson draws a number of events by their mean (Knuth), which is small.
+// poisson returns a random number of events with a small mean (Knuth).
 func poisson(r *rand.Rand, mean float64) (n int) {
 	if mean <= 0 {
 		return 0
@@ -148,7 +146,7 @@ func poisson(r *rand.Rand, mean float64) (n int) {
 	return n
 }
 
-// pick draws a place by weights that were summed up.
+// pick returns a random index by cumulative weights.
 func pick(r *rand.Rand, sums []float64) int {
 	return min(sort.SearchFloat64s(sums, r.Float64()*sums[len(sums)-1]), len(sums)-1)
 }
@@ -246,12 +244,12 @@ func cobalt() crowd {
 	}
 }
 
-// always is a rate that does not change, nor with the density of the history.
+// always returns a constant rate.
 func always(perSecond float64) func(time.Time, time.Duration) float64 {
 	return func(time.Time, time.Duration) float64 { return perSecond }
 }
 
-// minutes is a rate in one minute of every hour.
+// minutes returns a rate in one minute of every hour.
 func minutes(perSecond float64, minute int) func(time.Time, time.Duration) float64 {
 	return func(at time.Time, _ time.Duration) float64 {
 		if at.Minute() != minute {
@@ -261,8 +259,8 @@ func minutes(perSecond float64, minute int) func(time.Time, time.Duration) float
 	}
 }
 
-// attacks is a rate in two minutes of ten, in some hours, and in the last two of
-// the history and live in every one.
+// attacks returns a rate in two minutes of ten: in some hours, in the last two of the history, and
+// live.
 func attacks(perSecond float64) func(time.Time, time.Duration) float64 {
 	return func(at time.Time, age time.Duration) float64 {
 		hour := at.Unix() / 3600
@@ -280,7 +278,7 @@ var (
 		"moreau", "novak", "okafor", "petit", "quist"}
 )
 
-// people makes users, the first of them by name.
+// people makes users, the first ones with given names.
 func people(n int, ip func(i int) string, tier func(i int) string, named ...string) []user {
 	list := make([]user, n)
 	for i := range list {
@@ -296,7 +294,7 @@ func people(n int, ip func(i int) string, tier func(i int) string, named ...stri
 	return list
 }
 
-// someone has a name, or none, and an address.
+// someone makes a user with an address and, unless name is "", a name.
 func someone(name, ip string) user {
 	u := user{ip: netip.MustParseAddr(ip)}
 	if name != "" {

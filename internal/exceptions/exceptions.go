@@ -1,11 +1,11 @@
-// Package exceptions holds what an operator sets for one tenant beside its plan,
-// while the system runs: overrides of a policy's numbers, deny and allow lists,
-// blocks of one key, and the reset of one key.
+// Package exceptions holds what an operator sets for one tenant beside its plan:
+// overrides of a policy's numbers, deny and allow lists, blocks of one key, and the
+// reset of one key.
 //
-// A request comes in at Service (validated against the tenant's published
-// plan, audited) and goes out at Store; what has ended is removed by a Sweeper.
-// What it means for a check is said once, in enforcement. The package refuses to
-// know HTTP, SQL, and how limits are counted.
+// A request enters at Service, which validates it with the tenant's published plan
+// and audits it, and leaves at Store. A Sweeper removes ended exceptions. Package
+// enforcement defines their effect on checks. The package must not depend on HTTP,
+// SQL, and how limits are counted.
 package exceptions
 
 import (
@@ -26,15 +26,14 @@ const (
 	MaxEntries   = 100_000 // of both lists together
 )
 
-// An Override gives one policy of a tenant other numbers until an instant. It
-// never changes: a newer one goes before it, and it can be ended early.
+// An Override replaces the numbers of one policy for a tenant until it ends. It never changes: a
+// newer one has precedence, and it can be ended early.
 type Override struct {
 	ID       string // UUIDv7
 	TenantID string
 	Policy   string // slug
-	// Attribute is one of the policy's count_by names; "": all keys of the
-	// tenant. Otherwise one of Value and Prefix is set; a Prefix of ip is a
-	// network.
+	// Attribute is one of the policy's count_by names; "" means all keys of the tenant. Otherwise
+	// either Value or Prefix is set; a Prefix of ip is a network.
 	Attribute, Value, Prefix string
 	// Factor in thousandths, 1 to enforcement.MaxFactor; 0: Limits say.
 	Factor    int64
@@ -69,13 +68,11 @@ type Entry struct {
 	Revision  int64
 }
 
-// A Block refuses one key of one policy until an instant.
+// A Block denies one key of one policy until it ends.
 type Block struct {
-	ID       string // UUIDv7
-	TenantID string
-	Policy   string // slug
-	// Key has the values of count_by by attribute name; ip/64 takes an ip. A
-	// name that is left out is the key of those who sent none.
+	ID        string // UUIDv7
+	TenantID  string
+	Policy    string // slug
 	Key       map[string]string
 	Reason    string // 1 to MaxReason characters
 	ExpiresAt time.Time
@@ -84,15 +81,15 @@ type Block struct {
 	Revision  int64
 }
 
-// A Change says at which revision an override of a policy last began or ended
-// for a tenant. It outlives the override.
+// A Change is the revision at which an override of a policy last began or ended for a tenant. It
+// outlives the override.
 type Change struct {
 	TenantID string
 	Policy   string
 	Revision int64
 }
 
-// Filter of a listing; After is the id of the last row of the page before.
+// A Filter selects rows of a listing. After is the ID of the last row of the previous page.
 type Filter struct {
 	Policy string // slug; of overrides and blocks
 	List   List   // of entries
@@ -101,14 +98,13 @@ type Filter struct {
 	Limit  int
 }
 
-// A Store keeps what is set; the contract of tenants.Store (one transaction,
-// audit line, revision, tombstone) holds here too. What has ended stays until
-// EndExpired removes it, and is listed until then. Implementations pass
-// storetest.Run.
+// A Store stores exceptions, with the contract of tenants.Store: one transaction with audit entry,
+// revision and tombstone. An ended exception is listed until EndExpired removes it.
+// Implementations pass storetest.Run.
 type Store interface {
 	// Overrides of one tenant, newest first.
 	Overrides(ctx context.Context, tenantID string, f Filter) ([]Override, error)
-	// Override of one tenant by id; NotFound also for another tenant's.
+	// Override of one tenant by ID; NotFound also for another tenant's.
 	Override(ctx context.Context, tenantID, id string) (Override, error)
 	// CreateOverride sets Revision, CreatedAt and the tenant's Change of the
 	// policy; NotFound, Conflict (code too_many_overrides).
@@ -119,8 +115,7 @@ type Store interface {
 	// Entries of one tenant's lists, newest first.
 	Entries(ctx context.Context, tenantID string, f Filter) ([]Entry, error)
 	Entry(ctx context.Context, tenantID, id string) (Entry, error)
-	// CreateEntry adds to a list; NotFound, Conflict (codes entry_exists for a
-	// value that is on that list, too_many_entries).
+	// CreateEntry adds to a list; NotFound, Conflict (codes entry_exists, too_many_entries).
 	CreateEntry(ctx context.Context, n Entry, e audit.Entry) (Entry, error)
 	DeleteEntry(ctx context.Context, tenantID, id string, e audit.Entry) error
 
@@ -134,8 +129,8 @@ type Store interface {
 	// NoteReset writes the audit line of a reset, which has no row of its own.
 	NoteReset(ctx context.Context, tenantID string, e audit.Entry) error
 
-	// EndExpired removes what ended at or before now, each with an audit line of
-	// the system and a tombstone, in one edit for at most limit of them, and
-	// gives how many there were. Without any nothing is written.
+	// EndExpired removes at most limit rows that ended at or before now, in one edit, each with an
+	// audit entry of the system and a tombstone. It returns their number. Without such rows it
+	// writes nothing.
 	EndExpired(ctx context.Context, now time.Time, limit int) (int, error)
 }

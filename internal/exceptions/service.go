@@ -17,10 +17,9 @@ type Config struct {
 	Now func() time.Time
 }
 
-// A Service is the one way to set exceptions: it holds what is asked for against the
-// version that the tenant's plan has published, fills defaults, and writes what
-// is done into the audit log. Wherever an id of a tenant is asked for, its slug
-// will do; what is another tenant's is NotFound. It is safe for concurrent use.
+// A Service sets exceptions. It validates them with the published version of the tenant's plan,
+// fills in defaults, and writes the audit log. A tenant's slug can replace its ID. Exceptions of
+// other tenants are NotFound. A Service is safe for concurrent use.
 type Service struct {
 	store   Store
 	tenants *tenants.Service
@@ -36,7 +35,7 @@ func NewService(store Store, t *tenants.Service, p *plans.Service, cfg Config) *
 	return &Service{store: store, tenants: t, plans: p, now: cfg.Now}
 }
 
-// DefaultPage is how many rows a listing has when its filter does not say.
+// DefaultPage is the number of rows of a listing whose filter has no limit.
 const DefaultPage = 100
 
 // Overrides lists the overrides of one tenant, newest first.
@@ -49,8 +48,8 @@ func (s *Service) Override(ctx context.Context, tenant, id string) (Override, er
 	return one(ctx, s, tenant, id, s.store.Override)
 }
 
-// CreateOverride gives a policy of the tenant's plan other numbers; Invalid,
-// NotFound, Conflict (code too_many_overrides).
+// CreateOverride replaces numbers of a policy of the tenant's plan; Invalid, NotFound, Conflict
+// (code too_many_overrides).
 func (s *Service) CreateOverride(ctx context.Context, tenant string, n NewOverride) (Override, error) {
 	t, err := s.tenantWithPlan(ctx, tenant)
 	if err != nil {
@@ -127,8 +126,8 @@ func (s *Service) Block(ctx context.Context, tenant, id string) (Block, error) {
 	return one(ctx, s, tenant, id, s.store.Block)
 }
 
-// CreateBlock refuses one key of one policy until an instant; Invalid, NotFound,
-// Conflict (code too_many_blocks).
+// CreateBlock denies one key of one policy until an instant; Invalid, NotFound, Conflict (code
+// too_many_blocks).
 func (s *Service) CreateBlock(ctx context.Context, tenant string, n NewBlock) (Block, error) {
 	t, err := s.tenantWithPlan(ctx, tenant)
 	if err != nil {
@@ -156,7 +155,7 @@ func (s *Service) DeleteBlock(ctx context.Context, tenant, id string) error {
 	return s.store.DeleteBlock(ctx, b.TenantID, b.ID, e)
 }
 
-// A Reset makes the counters of one key of one policy as if new.
+// A Reset deletes the counters of one key of one policy.
 type Reset struct {
 	Tenant tenants.Tenant
 	Policy string            // slug
@@ -164,8 +163,8 @@ type Reset struct {
 	Reason string            // up to MaxReason characters
 }
 
-// PlanReset says which key is meant; Invalid, NotFound. Nothing is done yet:
-// NoteReset comes next, and then the limiter.
+// PlanReset validates a reset; Invalid, NotFound. It changes nothing: the caller calls NoteReset
+// and then the limiter.
 func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[string]string, reason string) (Reset, error) {
 	t, err := s.tenantWithPlan(ctx, tenant)
 	if err != nil {
@@ -178,8 +177,8 @@ func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[
 	return r, f.Err()
 }
 
-// NoteReset writes the line of a reset that is about to be made: a reset
-// without its line could not be found out, a line without its reset can.
+// NoteReset writes the audit entry of a reset, before the reset. An entry without its reset can be
+// detected; a reset without its entry cannot.
 func (s *Service) NoteReset(ctx context.Context, r Reset) error {
 	e := entry(ctx, "counter.reset", r.Tenant.ID, r.Policy, r.Policy, nil, r)
 	return s.store.NoteReset(ctx, r.Tenant.ID, e)

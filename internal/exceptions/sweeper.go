@@ -11,34 +11,33 @@ import (
 // SweeperConfig of a Sweeper.
 type SweeperConfig struct {
 	Store Store
-	// Due is when the first of what this node knows ends; the zero time: nothing
-	// does.
+	// Due returns when the first exception that this node knows ends; the zero time: none ends.
 	Due func() time.Time
-	// Every is how often Due is asked. Default 1 s.
+	// Every is the interval between two calls of Due. Default 1 s.
 	Every time.Duration
-	// Jitter is up to how much longer it waits each time, so that nodes do not
-	// come at once. Default a quarter of Every.
+	// Jitter is the largest random addition to Every, so that nodes do not sweep at once. Default
+	// a quarter of Every.
 	Jitter time.Duration
 	// Now tells the time; default time.Now.
 	Now func() time.Time
-	// Changed is called after a sweep, to load what it changed; default nothing.
+	// Changed is called after a sweep, to load its changes; default nothing.
 	Changed func(context.Context)
-	// Logger hears of sweeps that went wrong. Default: silent.
+	// Logger reports failed sweeps. Default: none.
 	Logger *slog.Logger
 }
 
-// A Sweeper removes what has ended from the Store. Every node has one: a check
-// asks its own clock, so nothing waits for a sweep, but counters are converted
-// to the numbers that follow an override only when its end has a revision.
+// A Sweeper removes ended exceptions from the Store. Every node runs one. Checks compare the end
+// with the clock, so they do not wait for a sweep. But counters are converted to the numbers after
+// an override only once its end has a revision.
 type Sweeper struct {
 	cfg SweeperConfig
-	// failing says that the last sweep went wrong, and logged when that was last
-	// told. Only Run touches them.
+	// failing is set after a failed sweep, and logged is when that was last logged. Only Run uses
+	// them.
 	failing bool
 	logged  time.Time
 }
 
-// NewSweeper makes a Sweeper; Run runs it.
+// NewSweeper returns a Sweeper.
 func NewSweeper(cfg SweeperConfig) *Sweeper {
 	cfg.Every = cmp.Or(cfg.Every, time.Second)
 	cfg.Jitter = cmp.Or(cfg.Jitter, cfg.Every/4)
@@ -60,8 +59,7 @@ const (
 	logEvery = time.Minute
 )
 
-// Run sweeps until ctx ends. Its error is always nil: what goes wrong is logged,
-// once a minute while it goes on, and tried again.
+// Run sweeps until ctx ends. It logs errors, at most once a minute, retries, and returns nil.
 func (s *Sweeper) Run(ctx context.Context) error {
 	timer := time.NewTimer(s.pause())
 	defer timer.Stop()
@@ -78,8 +76,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 
 func (s *Sweeper) pause() time.Duration { return s.cfg.Every + rand.N(s.cfg.Jitter+1) }
 
-// sweep removes what is due. Where another node was quicker there is nothing
-// left to remove, but still something to load.
+// sweep removes what is due. If another node removed it first, it only loads the change.
 func (s *Sweeper) sweep(ctx context.Context) {
 	now := s.cfg.Now()
 	due := s.cfg.Due()
@@ -102,7 +99,7 @@ func (s *Sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// note logs that sweeps go wrong, or are well again.
+// note logs a failure or the recovery.
 func (s *Sweeper) note(ctx context.Context, err error) {
 	switch now := s.cfg.Now(); {
 	case err == nil && s.failing:

@@ -16,7 +16,7 @@ import (
 // attributeIP is the only attribute whose values have a canonical form.
 const attributeIP = "ip"
 
-// A NewOverride is what an operator says of an override.
+// A NewOverride is the input of CreateOverride.
 type NewOverride struct {
 	Policy                   string // slug
 	Attribute, Value, Prefix string
@@ -26,7 +26,7 @@ type NewOverride struct {
 	ExpiresAt                time.Time // zero: in DefaultLife
 }
 
-// judge gives the override, and notes everything that is wrong with it.
+// validate returns the override and adds all its faults.
 func (n NewOverride) validate(f *problem.Fields, t tenantWithPlan, now time.Time) Override {
 	o := Override{
 		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix,
@@ -46,7 +46,7 @@ func (n NewOverride) validate(f *problem.Fields, t tenantWithPlan, now time.Time
 	return o
 }
 
-// A NewEntry is what an operator says of an entry of a list.
+// A NewEntry is the input of CreateEntry.
 type NewEntry struct {
 	List      List
 	Attribute string // name
@@ -79,7 +79,7 @@ func (n NewEntry) validate(f *problem.Fields, now time.Time) Entry {
 	return made
 }
 
-// A NewBlock is what an operator says of a block.
+// A NewBlock is the input of CreateBlock.
 type NewBlock struct {
 	Policy    string // slug
 	Key       map[string]string
@@ -95,8 +95,7 @@ func (n NewBlock) validate(f *problem.Fields, t tenantWithPlan, now time.Time) B
 	return b
 }
 
-// policy finds a policy of the version that the tenant follows, or notes that
-// there is none.
+// policy finds a policy of the published version, or adds a fault.
 func (t tenantWithPlan) policy(f *problem.Fields, slug string) (plans.Policy, bool) {
 	if t.PlanID == "" {
 		f.Add("/policy", "the tenant has no plan, and so no policies")
@@ -110,8 +109,7 @@ func (t tenantWithPlan) policy(f *problem.Fields, slug string) (plans.Policy, bo
 	return t.policies[i], true
 }
 
-// key gives one key of a policy in canonical form. A name of count_by that is
-// not there stands for a missing value.
+// key returns a key of a policy in canonical form. An absent name of count_by is a missing value.
 func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]string) map[string]string {
 	p, known := t.policy(f, policy)
 	names := attributes(p)
@@ -134,8 +132,8 @@ func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]str
 	return canonical
 }
 
-// within gives an address of a /64, if a policy counts by these: a key of it may
-// be written as the network that a ranking of keys shows.
+// within returns an address of a /64 network if the policy counts by networks, because rankings
+// show keys as networks.
 func within(p plans.Policy, value string) string {
 	if slices.Contains(p.CountBy, enforcement.IPNetwork) {
 		if n, err := netip.ParsePrefix(value); err == nil && n.Addr().Is6() && !n.Addr().Is4In6() && n.Bits() == 64 && n == n.Masked() {
@@ -154,8 +152,8 @@ func attributes(p plans.Policy) []string {
 	return names
 }
 
-// scopeFaults: were an override for values that the policy does not count by,
-// one counter would have two sets of numbers.
+// scopeFaults rejects an attribute that the policy does not count by: one counter would have two
+// sets of numbers.
 func scopeFaults(f *problem.Fields, p plans.Policy, attribute string) {
 	names := attributes(p)
 	switch {
@@ -167,8 +165,8 @@ func scopeFaults(f *problem.Fields, p plans.Policy, attribute string) {
 	}
 }
 
-// scope gives value and prefix in canonical form. With by64 the policy counts
-// IPv6 addresses by their /64, and less than that has no counter of its own.
+// scope returns value and prefix in canonical form. With by64, the policy counts IPv6 addresses by
+// their /64, so smaller networks have no counter.
 func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) {
 	value, prefix = n.Value, n.Prefix
 	switch {
@@ -196,8 +194,8 @@ func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) 
 	return value, prefix
 }
 
-// numberFaults notes what is wrong with the numbers. Without a known policy
-// only what holds for all of them is asked.
+// numberFaults adds the faults of the numbers. Without a known policy it applies the general
+// bounds only.
 func (n NewOverride) numberFaults(f *problem.Fields, p plans.Policy, known bool) {
 	switch {
 	case n.Factor == 0 && len(n.Limits) == 0:
@@ -257,7 +255,7 @@ func limitNames(p plans.Policy) string {
 	return strings.Join(names, ", ")
 }
 
-// end gives when an override or a block ends: each must.
+// end returns when an override or a block ends.
 func end(f *problem.Fields, at, now time.Time) time.Time {
 	if at.IsZero() {
 		return now.Add(DefaultLife)
