@@ -6,38 +6,38 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// All times in this package are in microseconds. Those of the store are since
-// the epoch, those of the node since the Limiter was made.
+// All times in this package are in microseconds. Times of the store count from the
+// epoch, times of the node from the call of New. "The store" is the shared limiter.
 
-// A reading is the node's clocks at one instant.
+// A reading has the time of the node's clocks at one instant.
 type reading struct {
-	mono int64
-	skew int64 // of the wall clock, against mono
+	mono int64 // monotonic clock
+	skew int64 // wall clock minus monotonic clock
 }
 
 const (
-	apart      = 5_000       // how far the wall clock may move against the monotonic one
-	margin     = apart       // by which a lot ends early, since a suspension may be as short
-	drift      = 1000        // a clock is wrong by less than one part in so many
-	longest    = 150_000_000 // after which the store's clock must be read again
-	burst      = 5_000_000   // for how long a large batch should last
-	lifetime   = 60_000_000  // for how long a small batch should last, at most
-	small      = 128         // units of a small batch at most
-	least      = 16          // and at least
-	share      = 8           // a batch is small up to the node's most divided by this
-	slowness   = 120_000_000 // a cell that holds nothing and is idle is forgotten after so long
-	pause      = 100_000     // between a draw that brought nothing and the next
-	ramp       = 8           // by which a batch grows at most
-	first      = 32          // units of the first batch at most
+	apart      = 5_000       // largest change of reading.skew that is not a suspension
+	margin     = apart       // a lot ends earlier by this time, because a suspension may be as short
+	drift      = 1000        // the speed of a clock is wrong by less than 1/drift
+	longest    = 150_000_000 // the longest time without a reading of the store's clock
+	burst      = 5_000_000   // how long a large batch should last
+	lifetime   = 60_000_000  // how long a small batch should last, at most
+	small      = 128         // most units of a small batch
+	least      = 16          // least units of a small batch
+	share      = 8           // a small batch has at most 1/share of the largest batch
+	slowness   = 120_000_000 // idle time after which an empty cell is deleted
+	pause      = 100_000     // time between a draw without a result and the next draw
+	ramp       = 8           // a batch has at most ramp times the units of the last one
+	first      = 32          // most units of the first batch
 	returnSoon = 2 * sweepEvery
 	sweepEvery = 100_000
-	gather     = 2_000     // for how long draws wait for others to share a call
-	idle       = 2_000_000 // after which a large batch is given back, at most
-	atOnce     = 64        // draws in one call
+	gather     = 2_000     // how long draws wait for others to share a call
+	idle       = 2_000_000 // idle time after which a large batch is returned, at most
+	atOnce     = 64        // most draws in one call
 	shards     = 256
 )
 
-// A shard is a part of the cells. Its lock protects them, too.
+// A shard holds a part of the cells. Its lock protects the cells, too.
 type shard struct {
 	mu    sync.Mutex
 	cells map[enforcement.Key]*cell
@@ -46,61 +46,61 @@ type shard struct {
 	_     [32]byte
 }
 
-// A cell is what this node holds of one counter.
+// A cell holds the quota of one counter that this node drew.
 type cell struct {
 	in    *shard
 	home  string
 	key   enforcement.Key
 	meter *enforcement.Meter
 	rev   int64
-	batch int64 // the most that the node holds
-	epoch int64 // of a bucket's leases; of windows 0
-	start int64 // of the window that lots belong to; of buckets 0
+	batch int64 // most units that the node holds
+	epoch int64 // length of a lease epoch of a bucket; 0 for windows
+	start int64 // start of the window of the lots; 0 for buckets
 
-	lots  [2]lot            // the one that ends first, first
-	state enforcement.State // as the store last told it: the lots are charged
-	told  int64             // when, by its clock
-	// At the store's instant at, the node's clocks showed sent or more.
+	lots  [2]lot            // in the order in which they end
+	state enforcement.State // last state from the store, in which the lots are charged
+	told  int64             // time of state by the store's clock
+	// When the store's clock showed at, the node's clocks showed sent or later.
 	at   int64
 	sent reading
 
-	queued  bool          // a draw is queued or under way
-	closing bool          // the next draw gives everything back
-	gave    bool          // the draw under way does so
-	refresh bool          // the next draw asks for nothing
-	done    chan struct{} // closed when the draw has ended; nil: nothing waits for it
-	reports uint32        // draws so far: what was taken of a bucket before one cannot be put back after it
-	flight  uint32        // reports, as of the draw under way
+	queued  bool          // set while a draw is queued or under way
+	closing bool          // set if the next draw returns all units
+	gave    bool          // set if the draw under way returns all units
+	refresh bool          // set if the next draw only reads the state
+	done    chan struct{} // closed when the draw has ended; nil if no check waits for it
+	reports uint32        // number of draws; put compares it with hold.reports
+	flight  uint32        // value of reports at the draw under way
 
-	used, mark, wanted int64 // units since mark, by the node's clock; the last draw's Want
-	checks             int64 // since mark
-	last               int64 // when it was last used
-	retry              int64 // when a draw may bring something again
-	correct            int64 // when a denial by a bucket may be corrected again
+	used, mark, wanted int64 // units used since the node's time mark; units wanted by the last draw
+	checks             int64 // number of checks since mark
+	last               int64 // time of the last check
+	retry              int64 // time before which no draw begins
+	correct            int64 // time before which a denial starts no draw that corrects the state
 }
 
-// A lot is units that were drawn and not spent.
-// Spent are those that the store was not told of; of windows it is not counted.
+// A lot holds units of one draw until the instant until. units are not spent yet. spent
+// are spent and not yet reported to the store; it is 0 for windows.
 type lot struct{ until, units, spent int64 }
 
 func (c *cell) held() int64 { return c.lots[0].units + c.lots[1].units }
 
-// store is the store's clock at now, or a little later.
+// store returns the time of the store's clock at now. It may be slightly late.
 func (c *cell) store(now reading) int64 { return c.at + now.mono - c.sent.mono }
 
-// sure reports whether the node can tell when lots end: nothing suspended the
-// machine, and the store's clock was read not too long ago.
+// sure reports whether the node knows when lots end: the machine was not suspended, and
+// the reading of the store's clock is recent.
 func (c *cell) sure(now reading) bool {
 	moved := now.skew - c.sent.skew
 	return moved <= apart && moved >= -apart && now.mono-c.sent.mono <= longest
 }
 
-// latest is the latest that the store's clock can show.
+// latest returns the latest time that the store's clock can show at now.
 func (c *cell) latest(now reading) int64 {
 	return c.store(now) + (now.mono-c.sent.mono)/drift + margin
 }
 
-// serves reports whether a charge has the numbers of the cell.
+// serves reports whether the cell has the numbers and the home of a charge.
 func (c *cell) serves(charge *enforcement.Charge, home string) bool {
 	if c.rev != charge.Rev || c.home != home || c.closing {
 		return false
@@ -109,17 +109,17 @@ func (c *cell) serves(charge *enforcement.Charge, home string) bool {
 	return c.meter == m || c.meter.Numbers == m.Numbers && c.meter.Algorithm == m.Algorithm && c.meter.Anchor == m.Anchor
 }
 
-// A hold is what a charge took of a cell.
+// A hold has the units that a charge took from a cell.
 type hold struct {
 	units   [2]int64
 	until   [2]int64
 	reports uint32
-	asked   int // the place of the rest among what the shared limiter is asked; -1: there is none
+	asked   int // position of the remaining charge in the request to the store; -1 if nothing remains
 }
 
 func (h *hold) sum() int64 { return h.units[0] + h.units[1] }
 
-// take spends up to cost of the lots that have not ended.
+// take spends up to cost units of the lots that have not ended.
 func (c *cell) take(cost int64, now reading) (h hold) {
 	h.reports = c.reports
 	if cost > 0 && c.held() == 0 || !c.sure(now) {
@@ -130,7 +130,7 @@ func (c *cell) take(cost int64, now reading) (h hold) {
 		lot := &c.lots[i]
 		if latest >= lot.until {
 			if c.epoch > 0 {
-				lot.units, lot.spent = 0, 0 // it lapsed: nothing of it can be settled
+				lot.units, lot.spent = 0, 0 // the store no longer accepts reports of an ended lot
 			}
 			continue
 		}
@@ -145,8 +145,8 @@ func (c *cell) take(cost int64, now reading) (h hold) {
 	return h
 }
 
-// spend takes cost of the lots: all of it, or nothing. A lot that has ended is left
-// to take.
+// spend spends cost units of the lots, or nothing if they do not suffice. It also spends
+// nothing if a lot has ended, because take handles ended lots.
 func (c *cell) spend(cost int64, now reading) bool {
 	if cost == 0 || c.held() < cost || !c.sure(now) {
 		return false
@@ -173,8 +173,8 @@ func (c *cell) live(now reading) bool {
 	return c.sure(now) && (c.lots[0].units > 0 && latest < c.lots[0].until || c.lots[1].units > 0 && latest < c.lots[1].until)
 }
 
-// put returns what was taken to its lots. Of a bucket a draw may have told
-// meanwhile that it was spent; then it is lost until its lot lapses.
+// put returns the units of a hold to their lots. If a draw of a bucket has reported them
+// as spent meanwhile, put does not return them, and they are unusable until the lot ends.
 func (c *cell) put(h *hold) {
 	for k, units := range h.units {
 		if units == 0 || c.epoch > 0 && h.reports != c.reports {
@@ -192,7 +192,7 @@ func (c *cell) put(h *hold) {
 	}
 }
 
-// view is the counter as this node knows it: what it holds is not charged.
+// view returns the state of the counter without the charges for units that the node holds.
 func (c *cell) view(now reading) enforcement.State {
 	s := c.state
 	if c.meter.Algorithm.Bucket() {
@@ -204,7 +204,7 @@ func (c *cell) view(now reading) enforcement.State {
 	return s
 }
 
-// begin gives the cell the numbers of a charge.
+// begin empties the cell and sets the numbers of a charge.
 func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now reading) {
 	*c = cell{
 		in: c.in, home: home, key: charge.Key, meter: charge.Meter, rev: charge.Rev, batch: batch,
@@ -215,9 +215,9 @@ func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now r
 	}
 }
 
-// learn takes over what the store told of the counter at an instant. Answers may
-// come in another order than that in which the store gave them; one from long
-// before the last means that its clock went back.
+// learn stores the state that the store returned at an instant. Replies can arrive out
+// of order, so learn ignores an older state. If it is more than a second older, the
+// store's clock went back, and learn stores it.
 func (c *cell) learn(s *enforcement.State, at int64, sent reading) {
 	if at >= c.told || at < c.told-1_000_000 {
 		c.state, c.told = *s, at
@@ -227,8 +227,8 @@ func (c *cell) learn(s *enforcement.State, at int64, sent reading) {
 	}
 }
 
-// count adds a check of this cost to the rate of the cell. After a lull longer than
-// a batch lasts, the rate starts again.
+// count adds a check of this cost to the rate of the cell. If the cell was idle for
+// longer than the life of a batch, the rate starts from 0.
 func (c *cell) count(cost int64, now reading) {
 	if now.mono-c.mark > c.life() && c.held() == 0 && !c.queued {
 		c.mark, c.used, c.checks = now.mono, 0, min(c.checks, 1)
@@ -238,10 +238,10 @@ func (c *cell) count(cost int64, now reading) {
 	c.last = now.mono
 }
 
-// horizon is for how long a large batch should last.
+// horizon returns how long a large batch should last.
 func (c *cell) horizon() int64 { return min(c.life(), burst) }
 
-// life is for how long a small batch should last: a lot lives no longer.
+// life returns how long a small batch should last. No lot lasts longer.
 func (c *cell) life() int64 {
 	if c.epoch > 0 {
 		return c.epoch
@@ -249,10 +249,10 @@ func (c *cell) life() int64 {
 	return min(c.meter.Window/4, lifetime)
 }
 
-// want is how many units the cell should have besides those that it holds: what
-// is used within the horizon, or within the life of a lot if that is few units.
-// So a key with some checks in a second needs a draw every minute, and a key
-// with many holds no more than it soon uses.
+// want returns the number of units that the cell needs in addition to those it holds:
+// the usage within the horizon, or within the life of a lot if that is few units. A key
+// with a few checks per second therefore draws once per minute, and a key with many
+// holds only what it uses soon.
 func (c *cell) want(now reading) int64 {
 	elapsed, rest := max(now.mono-c.mark, 1000), int64(1<<62)
 	if c.epoch == 0 {
@@ -264,8 +264,8 @@ func (c *cell) want(now reading) int64 {
 	return min(max(large, few), max(first, ramp*c.wanted), c.batch) - c.held()
 }
 
-// soon is how long before its end a lot is given back. Lots of many buckets end at
-// one instant. The cells give them back one after another, over a quarter of a lot's life.
+// soon returns how long before its end a lot is returned. Lots of many buckets end at
+// the same instant, so the cells return them spread over a quarter of the epoch.
 func (c *cell) soon() int64 {
 	soon := min(c.horizon()/2, returnSoon)
 	if c.epoch > 0 {
@@ -274,7 +274,7 @@ func (c *cell) soon() int64 {
 	return soon
 }
 
-// patience is for how long a cell keeps what it does not use.
+// patience returns how long a cell keeps unused units.
 func (c *cell) patience() int64 {
 	if c.held() <= min(small, c.batch/share) {
 		return 2 * c.life()
@@ -282,7 +282,7 @@ func (c *cell) patience() int64 {
 	return min(c.horizon(), idle)
 }
 
-// due is when sweep has to visit the cell, by the node's clock.
+// due returns the time by the node's clock at which sweep must visit the cell.
 func (c *cell) due() int64 {
 	if c.held() == 0 && c.lots[0].spent+c.lots[1].spent == 0 {
 		return c.last + slowness
@@ -307,7 +307,8 @@ func (c *cell) low(now reading) bool {
 	return 4*c.held() < max(c.wanted, 1) && c.want(now) >= enforcement.LeaseLeast
 }
 
-// draw settles the lots and asks for more. It is sent at now.
+// draw returns the next draw of the cell, which is sent at now. It reports the spent
+// units and wants more.
 func (c *cell) draw(now reading, part int64) enforcement.Draw {
 	d := enforcement.Draw{
 		Home: c.home, Key: c.key, Meter: c.meter, Rev: c.rev, Start: c.start,
@@ -329,12 +330,12 @@ func (c *cell) draw(now reading, part int64) enforcement.Draw {
 	}
 	if d.Want = max(c.want(now), 0); d.Want > 0 {
 		c.wanted = d.Want + c.held()
-		c.used, c.mark = c.used/2, now.mono-(now.mono-c.mark)/2 // half of the past counts on
+		c.used, c.mark = c.used/2, now.mono-(now.mono-c.mark)/2 // keep half of the past in the rate
 	}
 	return d
 }
 
-// drew takes over the answer to d.
+// drew stores the result of d.
 func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading) {
 	c.queued, c.refresh = false, false
 	if c.done != nil {
@@ -350,7 +351,7 @@ func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading
 		c.in.count.Returned += d.Lots[0].Back + d.Lots[1].Back
 	}
 	switch {
-	case c.reports != c.flight || c.start != d.Start: // the numbers, the window or the counter changed meanwhile
+	case c.reports != c.flight || c.start != d.Start: // begin or a new window emptied the cell meanwhile
 		return
 	case a.Err != nil:
 		c.retry = now.mono + pause
@@ -373,8 +374,8 @@ func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading
 	last.units += a.Units
 }
 
-// ending reports whether a lot with units is about to end and takes them back, or
-// the store's clock has to be read again.
+// ending reports whether a draw is needed because a lot with units ends soon, or because
+// the store's clock must be read again.
 func (c *cell) ending(now reading) bool {
 	if now.mono-c.sent.mono > longest/2 {
 		return true

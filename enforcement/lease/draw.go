@@ -8,11 +8,11 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// workers is how many calls of draws may be under way at once.
+// workers is the largest number of concurrent calls of Draw.
 const workers = 2
 
-// Run draws quota and returns what is not used until ctx ends. Then it returns
-// everything.
+// Run draws quota and gives unused quota back to the shared limiter, until ctx ends.
+// Then it gives back all quota.
 func (l *Limiter) Run(ctx context.Context) error {
 	l.running.Store(true)
 	var all sync.WaitGroup
@@ -44,8 +44,8 @@ func (l *Limiter) Run(ctx context.Context) error {
 	return nil
 }
 
-// Return gives back all quota that the node holds, and holds none from now on.
-// It ends when that is done, with ctx, or when draws fail.
+// Return gives all quota back to the shared limiter. After it, the Limiter draws and
+// spends no quota. Return ends when all draws have ended, or with ctx.
 func (l *Limiter) Return(ctx context.Context) {
 	l.stopped.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, 4*l.config.Timeout)
@@ -58,8 +58,8 @@ func (l *Limiter) Return(ctx context.Context) {
 	})
 	for l.pump(ctx) {
 	}
-	// What could not be given back in time ends with its lease. A check that waits
-	// for such a draw goes on.
+	// Units that were not returned in time are unusable until their lots end. Checks that
+	// wait for such a draw continue.
 	for cells := l.next(); len(cells) > 0; cells = l.next() {
 		for _, c := range cells {
 			c.in.mu.Lock()
@@ -85,7 +85,7 @@ func (l *Limiter) each(do func(c *cell)) {
 	}
 }
 
-// enqueue has the cell's draw done by Run. The caller holds the cell's lock.
+// enqueue queues a draw of the cell for Run. The caller holds the cell's lock.
 func (l *Limiter) enqueue(c *cell) {
 	if c.queued {
 		return
@@ -97,7 +97,7 @@ func (l *Limiter) enqueue(c *cell) {
 	l.signal()
 }
 
-// gather waits until the queue fills a call, or for a moment.
+// gather waits a moment for more draws, unless the queue already fills a call.
 func (l *Limiter) gather() {
 	l.mu.Lock()
 	full := len(l.queue) >= atOnce
@@ -114,7 +114,7 @@ func (l *Limiter) signal() {
 	}
 }
 
-// next takes cells off the queue.
+// next removes up to atOnce cells from the queue and returns them.
 func (l *Limiter) next() []*cell {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -127,16 +127,16 @@ func (l *Limiter) next() []*cell {
 	return cells
 }
 
-// pump makes one call of draws; false: there is nothing to draw, or ctx has ended.
+// pump makes one call of Draw. It returns false if the queue is empty or ctx has ended.
 func (l *Limiter) pump(ctx context.Context) bool {
-	if ctx.Err() != nil { // before cells leave the queue: they would be lost
+	if ctx.Err() != nil { // checked first, because cells that leave the queue must be drawn
 		return false
 	}
 	cells := l.next()
 	if len(cells) == 0 {
 		return false
 	}
-	sent := l.read() // before the call: the life of what it brings counts from here
+	sent := l.read() // before the call, because the lives of the new lots count from here
 	draws, drawn := l.draws(cells, sent), make([]enforcement.Drawn, len(cells))
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.config.Timeout)
 	l.shared.Draw(call, draws, drawn)
@@ -169,9 +169,9 @@ func (l *Limiter) drew(cells []*cell, draws []enforcement.Draw, drawn []enforcem
 	}
 }
 
-// sweep gives back what was not used for a while, or cannot be used any more,
-// and forgets cells that hold nothing. It visits the shards that are due, and all if
-// the clocks have moved apart.
+// sweep queues the return of units that are idle or no longer usable, and deletes idle
+// empty cells. It visits the shards that are due, or all shards if the wall clock and the
+// monotonic clock have moved apart.
 func (l *Limiter) sweep(now reading) {
 	all := now.skew > l.swept+apart/2 || now.skew < l.swept-apart/2
 	if all {
@@ -187,7 +187,7 @@ func (l *Limiter) sweep(now reading) {
 	}
 }
 
-// visit is sweep for one shard, which is locked.
+// visit sweeps one shard. The caller holds its lock.
 func (l *Limiter) visit(s *shard, now reading) {
 	s.due = 1 << 62
 	for _, c := range s.cells {

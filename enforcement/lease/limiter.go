@@ -13,16 +13,16 @@ import (
 
 // Config of a Limiter.
 type Config struct {
-	// Nodes is among how many nodes a limit is shared. A wrong number never allows
-	// more; it moves the bound of what is denied early. Default: 1.
+	// Nodes is the number of nodes that share the limits. A wrong number never allows
+	// more requests; it changes only how many may be denied early. Default: 1.
 	Nodes int
-	// Keys is how many counters the node holds quota of at most. Checks of others
-	// are decided exactly. Default: 100,000.
+	// Keys is the largest number of counters of which the node holds quota. The shared
+	// limiter decides all other checks. Default: 100,000.
 	Keys int
-	// Timeout of a draw. Default: 250 ms.
+	// Timeout is the timeout of a draw. Default: 250 ms.
 	Timeout time.Duration
-	// Clock replaces the node's clocks, for tests: the monotonic one and the one on
-	// the wall, in microseconds. Default: those of time.Now.
+	// Clock replaces the node's monotonic clock and wall clock in tests. It returns
+	// microseconds. Default: the clocks of time.Now.
 	Clock func() (mono, wall int64)
 }
 
@@ -35,7 +35,7 @@ type Limiter struct {
 	shards [shards]shard
 	pool   sync.Pool // of *work
 
-	// Of requests that are not decided by spend.
+	// Stats.Answered and Stats.Spent of requests that spend did not decide.
 	answered, spent atomic.Int64
 
 	running atomic.Bool
@@ -50,8 +50,8 @@ type Limiter struct {
 
 var _ enforcement.Limiter = (*Limiter)(nil)
 
-// New makes a Limiter in front of a shared one. Until [Limiter.Run] runs it
-// draws nothing.
+// New returns a Limiter that draws quota from the shared limiter. It draws only while
+// [Limiter.Run] runs.
 func New(shared enforcement.Drawer, config Config) *Limiter {
 	config.Nodes = max(config.Nodes, 1)
 	config.Keys = cmp.Or(config.Keys, 100_000)
@@ -77,17 +77,17 @@ func (l *Limiter) read() reading {
 	return reading{mono: mono, skew: wall - mono}
 }
 
-// shard gives the part of the cells that a key is in.
+// shard returns the shard of a key.
 func (l *Limiter) shard(key *enforcement.Key) *shard {
 	h := binary.LittleEndian.Uint64(key.Partition[:8]) ^ uint64(key.Tenant)<<32 ^ uint64(key.Cell)
 	h *= 0x9e3779b97f4a7c15
 	return &l.shards[h>>56]
 }
 
-// mostCharges of a request of which some may be leased.
+// mostCharges is the largest number of charges in a request that uses leases.
 const mostCharges = 64
 
-// work is what one call needs and the next can use again.
+// work has the memory of one call of take. The next call reuses it.
 type work struct {
 	now      reading
 	asks     []ask
@@ -96,21 +96,20 @@ type work struct {
 	requests []enforcement.Request
 	outcomes []enforcement.Outcome
 
-	answered, spent int64 // of Stats, not yet added
+	answered, spent int64 // not yet added to Limiter.answered and Limiter.spent
 }
 
-// An ask is a request that the shared limiter has to decide, in part or, without
-// holds, as a whole.
+// An ask is a request that the shared limiter must decide in part or as a whole.
 type ask struct {
-	index    int // among the requests of the caller
-	number   int // among those that are asked
-	holds    int // where its holds begin
-	from, to int // its charges
-	whole    bool
+	index    int  // position in the caller's requests
+	number   int  // position in work.requests
+	holds    int  // position of its first hold in work.holds
+	from, to int  // its charges in work.charges
+	whole    bool // set if the node holds nothing of the request; holds, from and to are then unused
 }
 
-// Take decides requests. It asks the shared limiter only what the quota that the
-// node holds does not cover.
+// Take implements enforcement.Limiter. It sends only the part of the requests to the
+// shared limiter that the node's quota does not cover.
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	now, live := l.read(), !l.stopped.Load() && ctx.Err() == nil
 	if len(requests) == 1 && live && l.spend(&requests[0], &outcomes[0], now) {
@@ -119,7 +118,7 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	if !l.take(ctx, requests, outcomes, now, live) {
 		return
 	}
-	// What this node was drawing, or giving back, was missing.
+	// A draw or a return of this node may be the reason of a denial: wait for it and try again.
 	for i := range requests {
 		if outcomes[i].Verdict != enforcement.Refused {
 			continue
@@ -130,8 +129,8 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	}
 }
 
-// take decides requests. retry: one was denied, and this node may have quota of
-// it on the way. live: the node may spend what it holds.
+// take decides requests. If live is false, it spends no quota of the node. retry reports
+// that a request was denied while a draw was under way that may bring the missing units.
 func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, now reading, live bool) (
 	retry bool,
 ) {
@@ -167,8 +166,8 @@ func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outc
 	return retry
 }
 
-// spend decides a request with one leased charge if the node holds the whole cost. It
-// reports whether it did; if not, nothing has changed.
+// spend decides a request with one leased charge if the node holds the whole cost.
+// Otherwise it changes nothing and returns false.
 func (l *Limiter) spend(r *enforcement.Request, out *enforcement.Outcome, now reading) bool {
 	if len(r.Charges) != 1 || r.Mode != enforcement.Enforce || !r.Charges[0].Leased {
 		return false
@@ -198,7 +197,7 @@ func (l *Limiter) release(w *work) {
 		l.spent.Add(w.spent)
 		w.answered, w.spent = 0, 0
 	}
-	for i := range w.outcomes { // a limiter that ran out of time may still read the request
+	for i := range w.outcomes { // a shared limiter that timed out may still read w.requests
 		if !w.outcomes[i].Verdict.Decided() {
 			return
 		}
@@ -209,7 +208,7 @@ func (l *Limiter) release(w *work) {
 	l.pool.Put(w)
 }
 
-// leased reports whether the node may hold quota that a request can spend.
+// leased reports whether a request may spend quota of the node.
 func leased(r *enforcement.Request) bool {
 	if r.Mode != enforcement.Enforce && r.Mode != enforcement.Peek || len(r.Charges) > mostCharges {
 		return false
@@ -222,8 +221,8 @@ func leased(r *enforcement.Request) bool {
 	return false
 }
 
-// cover takes what the node holds of a request's charges, and fills the outcome.
-// What is missing it leaves to be asked.
+// cover spends the node's quota on the leased charges of a request and fills in the
+// outcome. It appends an ask for the rest to w.asks.
 func (l *Limiter) cover(w *work, index int, r *enforcement.Request, out *enforcement.Outcome) {
 	a := ask{index: index, holds: len(w.holds), from: len(w.charges)}
 	*out = enforcement.Outcome{Verdict: enforcement.Granted, Charges: out.Charges[:0]}
@@ -258,7 +257,7 @@ func (l *Limiter) cover(w *work, index int, r *enforcement.Request, out *enforce
 	}
 }
 
-// hold takes what the node holds of one charge. covered: that is all of it.
+// hold spends the node's quota on one charge. covered reports whether it suffices.
 func (l *Limiter) hold(w *work, r *enforcement.Request, charge *enforcement.Charge, out *enforcement.Outcome, k int) (
 	h hold, covered bool,
 ) {
@@ -286,8 +285,8 @@ func (l *Limiter) hold(w *work, r *enforcement.Request, charge *enforcement.Char
 	return h, covered
 }
 
-// addUp gives the charges of a request on one counter the sum of their costs,
-// and what becomes of one becomes of all.
+// addUp sets the cost of each charge to the sum of its group on its key. If one of these
+// charges does not fit, none fits.
 func addUp(r *enforcement.Request, out *enforcement.Outcome) {
 	for i := range r.Charges {
 		sum, fits := int64(0), true
@@ -304,7 +303,7 @@ func addUp(r *enforcement.Request, out *enforcement.Outcome) {
 	}
 }
 
-// nextOutcome appends an outcome that keeps the room of the one that was there.
+// nextOutcome appends an outcome that reuses the memory of an earlier call.
 func (w *work) nextOutcome() []enforcement.Outcome {
 	n := len(w.outcomes)
 	if n == cap(w.outcomes) {
@@ -315,7 +314,7 @@ func (w *work) nextOutcome() []enforcement.Outcome {
 	return w.outcomes
 }
 
-// ask has the shared limiter decide what is left of the requests.
+// ask sends the asks to the shared limiter.
 func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range w.asks {
 		a := &w.asks[i]
@@ -332,9 +331,9 @@ func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Reque
 	l.shared.Take(ctx, w.requests, w.outcomes)
 }
 
-// merge makes the outcome of a request of what the node took and of what the
-// shared limiter decided. If that did not grant it, the node keeps what it took.
-// retry: it was denied, and this node may have quota of it on the way.
+// merge computes the outcome of a request from the holds of the node and the outcome o
+// of the shared limiter. If o is not granted, merge returns the holds to their cells.
+// retry is as in take.
 func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforcement.Outcome) (retry bool) {
 	holds := w.holds[a.holds : a.holds+len(r.Charges)]
 	if !o.Verdict.Decided() || len(o.Charges) != len(w.requests[a.number].Charges) {
@@ -387,7 +386,7 @@ func (l *Limiter) mergeCharge(
 	return retry
 }
 
-// put returns what was taken of a charge.
+// put returns a hold to its cell, if that still exists.
 func (l *Limiter) put(charge *enforcement.Charge, h *hold) {
 	if h.sum() == 0 {
 		return
@@ -401,9 +400,8 @@ func (l *Limiter) put(charge *enforcement.Charge, h *hold) {
 	}
 }
 
-// told takes over what the shared limiter said of a charge, whose state becomes
-// that with what the node holds. retry: the charge was denied, and a draw is
-// under way that may bring or give back what it lacks.
+// told updates the cell of charge k from its result of the shared limiter. It adds the
+// units that the node holds to the state in out. retry is as in take.
 func (l *Limiter) told(w *work, r *enforcement.Request, charge *enforcement.Charge, h *hold, out *enforcement.Outcome, k int,
 	kept bool,
 ) (retry bool) {
@@ -436,9 +434,9 @@ func (l *Limiter) told(w *work, r *enforcement.Request, charge *enforcement.Char
 	return retry
 }
 
-// lagging reports whether a denial may be for what this node has on the way, or
-// for what the state of a bucket lags while quota is drawn of it: see
-// limitertest.Outstanding. A draw corrects it.
+// lagging reports whether a draw is under way after which a denied charge may fit. It
+// queues a draw for a bucket, whose state may show too few units while quota is drawn:
+// see limitertest.Outstanding. The draw corrects the state.
 func (l *Limiter) lagging(c *cell, charge *enforcement.Charge, now reading) bool {
 	if !l.running.Load() || !charge.Meter.Possible(charge.Cost) {
 		return false
@@ -450,8 +448,8 @@ func (l *Limiter) lagging(c *cell, charge *enforcement.Charge, now reading) bool
 	return c.queued
 }
 
-// note makes or updates the cell of a charge that the shared limiter decided.
-// charged: it was charged there.
+// note creates or updates the cell of a charge that the shared limiter decided. charged
+// reports whether the shared limiter charged it.
 func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforcement.Charge, told *enforcement.Charged,
 	charged bool, at int64, sent reading,
 ) *cell {
@@ -470,7 +468,7 @@ func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforc
 		if c.rev > charge.Rev || c.closing {
 			return nil
 		}
-		if c.queued || c.held() > 0 { // of other numbers
+		if c.queued || c.held() > 0 { // the cell has former numbers: return their quota first
 			c.closing = true
 			l.enqueue(c)
 			return nil
@@ -491,8 +489,8 @@ func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforc
 	return c
 }
 
-// room reports whether a shard has room for another cell, for which it may forget a
-// random one that holds nothing.
+// room reports whether a shard has room for another cell. If it is full, room deletes a
+// random cell that holds nothing.
 func (l *Limiter) room(s *shard) bool {
 	if len(s.cells) < max(l.config.Keys/shards, 1) {
 		return true
@@ -510,7 +508,7 @@ func (l *Limiter) room(s *shard) bool {
 	return false
 }
 
-// forget drops what the node holds of counters that are reset.
+// forget drops the node's quota of counters that are reset.
 func (l *Limiter) forget(r *enforcement.Request) {
 	for k := range r.Charges {
 		s := l.shard(&r.Charges[k].Key)
@@ -523,8 +521,8 @@ func (l *Limiter) forget(r *enforcement.Request) {
 	}
 }
 
-// settled waits for the draws that a denied request lacks; false: there is none
-// any more, or ctx ends.
+// settled waits for the draws of the counters that deny a request. It returns false if
+// there are none, or if ctx ends.
 func (l *Limiter) settled(ctx context.Context, r *enforcement.Request, o *enforcement.Outcome) bool {
 	waited := false
 	for k := range r.Charges {

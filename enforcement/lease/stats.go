@@ -1,19 +1,21 @@
 package lease
 
-// Stats is what a Limiter has done since it was made, and what it holds.
+// Stats has counts of a Limiter since New, and the quota that it holds.
 type Stats struct {
-	// Drawn is how many units the node drew ahead. They were spent, returned, are
-	// held, or were lost: with a reply, or with a lot that ended.
+	// Drawn is the number of units that the node drew. They are spent, returned, held, or
+	// lost with a reply or an ended lot.
 	Drawn int64
-	// Spent and Returned are how many of them checks used and the node gave back.
+	// Spent is the number of units that checks used, Returned the number of units that
+	// the node returned to the shared limiter.
 	Spent, Returned int64
-	// Answered is how many checks needed no call of the shared limiter.
+	// Answered is the number of checks that needed no call of the shared limiter.
 	Answered int64
-	// Held is how many units the node holds now, of so many Counters.
+	// Held is the number of units that the node holds now, Counters the number of
+	// counters that these units belong to.
 	Held, Counters int64
 }
 
-// Stats returns the sums now.
+// Stats returns the current counts.
 func (l *Limiter) Stats() Stats {
 	sum := Stats{Answered: l.answered.Load(), Spent: l.spent.Load()}
 	for i := range l.shards {

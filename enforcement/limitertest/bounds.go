@@ -21,12 +21,12 @@ var boundTests = []test{
 		w.limiter.Take(ctx, r, o)
 		for i := range o {
 			w.same(o[i].Verdict, enforcement.Failed, "a context that has ended")
-			w.same(errors.Is(o[i].Err, enforcement.ErrNotReached), true, "the error says that nothing was sent")
-			w.same(errors.Is(o[i].Err, context.Canceled), true, "and why")
+			w.same(errors.Is(o[i].Err, enforcement.ErrNotReached), true, "the error wraps ErrNotReached")
+			w.same(errors.Is(o[i].Err, context.Canceled), true, "the error wraps the error of the context")
 		}
 		w.same(w.take(r[0])[0].Verdict, enforcement.Granted, "nothing was charged")
 	}},
-	// However many ask at once, exactly the quota is admitted.
+	// Concurrent requests are granted exactly the quota.
 	{"Concurrent", func(w *world) {
 		for _, limit := range each(97, minute) {
 			w.renew()
@@ -56,8 +56,8 @@ var boundTests = []test{
 			w.admits(units.Load(), 500, limit.Algorithm.String())
 		}
 	}},
-	// Two counters charged together stay equal, whoever else charges them
-	// in whatever order.
+	// Two counters that are always charged together stay equal, although the requests
+	// name them in different orders.
 	{"ConcurrentPairs", func(w *world) {
 		for _, limit := range each(60, minute) {
 			w.renew()
@@ -73,7 +73,7 @@ var boundTests = []test{
 			w.same(w.left(m, w.key(1, 0)), w.left(m, w.key(2, 0)), limit.Algorithm.String()+": left of both")
 		}
 	}},
-	// A key per goroutine, all beside each other in one call, and one shared.
+	// Each request of a batch charges a separate key and a shared key.
 	{"ConcurrentBatches", func(w *world) {
 		m := slidingLog(100, minute).Compile(1)
 		admitted := w.together(8, 10, func(g, i int) []enforcement.Request {
@@ -86,7 +86,7 @@ var boundTests = []test{
 		w.admits(admitted, 100, "the shared key")
 	}},
 	{"NeverMoreOverTime", func(w *world) {
-		// A burst, then 10 seconds in small steps: at most the burst and what flowed in.
+		// A burst, then 10 seconds in small steps: the burst and the refill are granted.
 		for _, limit := range []enforcement.Limit{tokenBucket(10, second, 20), gcra(10, second, 20)} {
 			w.renew()
 			m, admitted := limit.Compile(1), int64(0)
@@ -111,7 +111,7 @@ func (w *world) admits(admitted, quota int64, what string) {
 	}
 }
 
-// together has goroutines ask so often each, and counts what was granted.
+// together makes requests from concurrent goroutines and returns the number of granted ones.
 func (w *world) together(goroutines, times int, ask func(g, i int) []enforcement.Request) int64 {
 	w.Helper()
 	var granted atomic.Int64
@@ -127,7 +127,8 @@ func (w *world) together(goroutines, times int, ask func(g, i int) []enforcement
 	return granted.Load()
 }
 
-// concurrently has goroutines ask so often each.
+// concurrently calls Take from concurrent goroutines, times times each. ask returns the
+// requests of a call and the function that receives their outcomes.
 func (w *world) concurrently(goroutines, times int, ask func(g, i int) ([]enforcement.Request, func([]enforcement.Outcome))) {
 	w.Helper()
 	var all sync.WaitGroup

@@ -48,8 +48,8 @@ type test struct {
 	run  func(w *world)
 }
 
-// A world is what one test has to itself: a limiter, its clock, and counters
-// that nobody else uses.
+// A world is the fixture of one test: a limiter, its clock, and counters that no other
+// test uses.
 type world struct {
 	*testing.T
 	clock   *Clock
@@ -67,7 +67,7 @@ func newWorld(t *testing.T, factory Factory) *world {
 	return w
 }
 
-// renew turns to counters that nobody has used.
+// renew switches the world to unused counters.
 func (w *world) renew() {
 	w.tenant = rand.Uint32()
 	for i := range w.salt {
@@ -75,7 +75,7 @@ func (w *world) renew() {
 	}
 }
 
-// key is one of the world's own counters.
+// key returns the key of a counter of the world.
 func (w *world) key(cell uint32, partition byte) enforcement.Key {
 	k := enforcement.Key{Tenant: w.tenant, Cell: cell}
 	copy(k.Partition[:], w.salt[:])
@@ -83,10 +83,10 @@ func (w *world) key(cell uint32, partition byte) enforcement.Key {
 	return k
 }
 
-// homeOf gives each tenant the one home that all its counters have.
+// homeOf returns the home of a tenant. All counters of a tenant have one home.
 func homeOf(tenant uint32) string { return fmt.Sprintf("%02x", tenant%64) }
 
-// request makes a request of charges, which must be of one tenant.
+// request returns a request with charges, which must be of one tenant.
 func (w *world) request(mode enforcement.Mode, charges ...enforcement.Charge) enforcement.Request {
 	r := enforcement.Request{Mode: mode, Charges: charges, Home: homeOf(w.tenant)}
 	if len(charges) > 0 {
@@ -98,7 +98,7 @@ func (w *world) request(mode enforcement.Mode, charges ...enforcement.Charge) en
 	return r
 }
 
-// take has the requests decided in one call and fails the test unless all are.
+// take calls Take once. It fails the test unless all requests are decided.
 func (w *world) take(requests ...enforcement.Request) []enforcement.Outcome {
 	w.Helper()
 	outcomes := make([]enforcement.Outcome, len(requests))
@@ -111,7 +111,7 @@ func (w *world) take(requests ...enforcement.Request) []enforcement.Outcome {
 	return outcomes
 }
 
-// check holds an outcome to what every decided outcome has.
+// check returns an error unless the outcome is decided, now, with all charges.
 func check(r *enforcement.Request, o *enforcement.Outcome, now int64) error {
 	switch {
 	case !o.Verdict.Decided() || o.Err != nil:
@@ -124,7 +124,7 @@ func check(r *enforcement.Request, o *enforcement.Outcome, now int64) error {
 	return nil
 }
 
-// A limited is a limit in force, with the numbers that it had before.
+// A limited is a limit with the meters of all its revisions.
 type limited struct {
 	limit  enforcement.Limit
 	meters []*enforcement.Meter // by revision, the first at 1
@@ -134,7 +134,7 @@ func newLimited(limit enforcement.Limit) *limited {
 	return &limited{limit: limit, meters: []*enforcement.Meter{limit.Compile(1)}}
 }
 
-// change puts other numbers in force at now, one revision higher.
+// change adds a revision with other numbers, in force from now.
 func (l *limited) change(limit enforcement.Limit, now int64) {
 	old := l.now()
 	m := limit.Compile(old.Rev + 1)
@@ -143,10 +143,10 @@ func (l *limited) change(limit enforcement.Limit, now int64) {
 	l.limit, l.meters = limit, append(l.meters, m)
 }
 
-// now is the meter in force.
+// now returns the meter in force.
 func (l *limited) now() *enforcement.Meter { return l.meters[len(l.meters)-1] }
 
-// at is the meter that was in force at a revision; 0 is the present one.
+// at returns the meter of a revision. Revision 0 stands for the present one.
 func (l *limited) at(rev int64) *enforcement.Meter {
 	if rev == 0 {
 		return l.now()
@@ -154,10 +154,10 @@ func (l *limited) at(rev int64) *enforcement.Meter {
 	return l.meters[rev-1]
 }
 
-// never is a retry time that will not come.
+// never is the result of retryOf if the cost never fits.
 const never time.Duration = -1
 
-// retryOf turns what RetryAfter says into a duration; never when it cannot be.
+// retryOf returns the result of RetryAfter as a duration, or never.
 func retryOf(m *enforcement.Meter, s enforcement.State, at, cost int64) time.Duration {
 	micros, ok := m.RetryAfter(s, at, cost)
 	if !ok {
@@ -166,30 +166,30 @@ func retryOf(m *enforcement.Meter, s enforcement.State, at, cost int64) time.Dur
 	return time.Duration(micros) * time.Microsecond
 }
 
-// A step is one request on one counter, and what must come of it. Every number
-// is compared.
+// A step is one request on one counter, and its expected result. compare compares every
+// number.
 type step struct {
 	at   time.Duration // after Start
 	mode enforcement.Mode
 	cost int64
-	no   bool // refused
-	over bool // forced, though it did not fit
+	no   bool // expect Refused
+	over bool // expect Granted in mode Force although the cost does not fit
 	left int64
-	// reset is when the counter will be as new.
+	// reset is the expected ResetAfter.
 	reset time.Duration
-	// retry is when a refused cost would pass.
+	// retry is the expected RetryAfter of a refused cost.
 	retry time.Duration
-	units int64 // granted by TakeUpTo
-	n     int   // how often, at one instant; the last is compared, 0 is once
-	// to changes the numbers before the step.
+	units int64 // expected Units
+	n     int   // number of equal requests, of which the last is compared; 0 stands for 1
+	// to has the numbers that come into force before the step.
 	to *enforcement.Limit
-	// rev asks with the numbers of an earlier revision.
+	// rev is the revision of the request; 0 stands for the present one.
 	rev int64
-	// what says what the step shows.
+	// what describes the step in a failure.
 	what string
 }
 
-// play plays steps on a counter that is new.
+// play plays steps on an unused counter.
 func (w *world) play(limit enforcement.Limit, steps []step) {
 	w.Helper()
 	l := newLimited(limit)
@@ -211,7 +211,7 @@ func (w *world) play(limit enforcement.Limit, steps []step) {
 	}
 }
 
-// compare holds one outcome against the step.
+// compare compares an outcome with the expected result of the step.
 func (s *step) compare(m *enforcement.Meter, o *enforcement.Outcome) error {
 	c := &o.Charges[0]
 	if granted := o.Verdict == enforcement.Granted; granted == s.no {
@@ -240,11 +240,11 @@ func (s *step) compare(m *enforcement.Meter, o *enforcement.Outcome) error {
 	return nil
 }
 
-// asks reports whether a mode compares the cost with what is left; a refund and
-// a reset have nothing to fit.
+// asks reports whether a mode compares the cost with what is left. Refund and Reset do
+// not.
 func asks(m enforcement.Mode) bool { return m != enforcement.Refund && m != enforcement.Reset }
 
-// same fails the test when got is not want.
+// same fails the test if got is not want.
 func (w *world) same(got, want any, what string) {
 	w.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {

@@ -9,45 +9,46 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Model is a Limiter written straight from the definitions of the
-// algorithms: whole counters in a map, lists for logs, rational numbers for
-// levels and weights, and no formula for when something will be: it answers
-// only "does it fit now?", and is asked about other instants. It shares no
-// arithmetic with package enforcement.
+// A Model is an independent implementation of the algorithms from their definitions. It
+// uses a map of counters, lists for logs, and rational numbers for levels and weights.
+// It has no formula for reset and retry times: it only decides whether a cost fits at an
+// instant, and checkTimes calls it for several instants. It shares no arithmetic with
+// package enforcement.
 //
 // It is not safe for use by several goroutines.
 type Model struct {
 	counters map[enforcement.Key]*counter
 }
 
-// NewModel gives a model in which every counter is new.
+// NewModel returns a Model without counters.
 func NewModel() *Model { return &Model{counters: map[enforcement.Key]*counter{}} }
 
-// An Answer is what the model says to one request.
+// An Answer is the model's result for one request.
 type Answer struct {
 	Verdict enforcement.Verdict
 	Units   int64
 	Charges []Answered
 }
 
-// Answered is what the model says to one charge.
+// Answered is the model's result for one charge.
 type Answered struct {
 	Cost, Remaining int64
 	Fits            bool
-	counter         *counter // as it then was
+	counter         *counter // a copy of the counter after the charge
 }
 
-// A counter is what one key has used.
+// A counter has the usage of one key.
 type counter struct {
 	rev int64
-	// open: something has been charged. A counter that is not open is as new.
+	// open is set after a charge. A counter that is not open is in its initial state.
 	open bool
-	// start, current and previous of windows.
+	// start is the start of a window, the time of the newest log entry, or the instant of
+	// level. current and previous are the units of two windows.
 	start             int64
 	current, previous int64
-	// entries of a log, oldest first.
+	// entries are the entries of a log, oldest first.
 	entries []enforcement.Entry
-	// level of a bucket at the instant start; nil of the others.
+	// level is the level of a bucket at the instant start. It is nil for other algorithms.
 	level *big.Rat
 }
 
@@ -60,7 +61,7 @@ func (c *counter) clone() *counter {
 	return &n
 }
 
-// The bounds of DESIGN: where a forced count stops, and how much a log holds.
+// countStops is the largest forced count. logHolds is the largest number of log entries.
 const (
 	countStops = 1_000_000_000_000_000
 	logHolds   = 10_000
@@ -210,8 +211,8 @@ func meterOf(charges []enforcement.Charge, key enforcement.Key) (*enforcement.Me
 	return nil, 0
 }
 
-// at is the counter at the instant now; it does not change c. clamped is true
-// when c lay further in the future than could be believed.
+// at returns the counter at the instant now. It does not change c. clamped is true if
+// the state of c was too far in the future, as maxAhead defines it.
 func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped bool) {
 	n = c.clone()
 	if !n.open {
@@ -220,7 +221,7 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 		}
 		return n, false
 	}
-	if n.start > now+believed(m) {
+	if n.start > now+maxAhead(m) {
 		clamped = true
 		n.start = now
 		for i := range n.entries {
@@ -253,9 +254,9 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 	return n, clamped
 }
 
-// believed is how far in the future a state may lie: one window, or the time
-// in which the bucket fills.
-func believed(m *enforcement.Meter) int64 {
+// maxAhead returns how far in the future a state may be: one window, or the time in
+// which a bucket fills.
+func maxAhead(m *enforcement.Meter) int64 {
 	if !m.Algorithm.Bucket() || m.Quota == 0 {
 		return m.Window
 	}
@@ -268,10 +269,9 @@ func believed(m *enforcement.Meter) int64 {
 	return fill.Int64()
 }
 
-// flow fills a bucket up to now: at the rates of former numbers as long as they
-// held, then at the present one. What is less than a unit is kept to the part
-// that the numbers in force can write, and not at all where the numbers that
-// wrote it are not known.
+// flow refills a bucket up to now: at the rates of former numbers while they were in
+// force, then at the present rate. It rounds a fraction of a unit down to what the
+// numbers in force can store. It drops a fraction that unknown numbers stored.
 func (c *counter) flow(m *enforcement.Meter, rev, now int64) {
 	written := c.rev
 	if c.rev < rev && rev == m.Rev {
@@ -304,11 +304,11 @@ func (c *counter) flow(m *enforcement.Meter, rev, now int64) {
 		c.start = now
 	}
 	if c.rev > rev {
-		c.whole() // the stored revision writes its fractions otherwise
+		c.whole() // the later revision has another denominator
 	}
 }
 
-// fill lets a bucket fill for elapsed microseconds.
+// fill adds the units of elapsed microseconds to a bucket.
 func (c *counter) fill(n enforcement.Numbers, elapsed int64) {
 	if n.Quota == 0 {
 		return
@@ -324,8 +324,8 @@ func (c *counter) cut(capacity int64) {
 	}
 }
 
-// round rounds the level down to what numbers n can write: multiples of one
-// microsecond's part.
+// round rounds the level down to a multiple of the smallest fraction that the numbers n
+// can store.
 func (c *counter) round(n enforcement.Numbers) {
 	if n.Quota == 0 {
 		c.whole()
@@ -343,7 +343,7 @@ func floor(r *big.Rat) *big.Int {
 	return new(big.Int).Div(r.Num(), r.Denom()) // Euclidean: down, as Denom is positive
 }
 
-// left is how many units fit; c must be at now.
+// left returns the number of units that fit. c must be the counter at now.
 func (c *counter) left(m *enforcement.Meter, now int64) int64 {
 	switch m.Algorithm {
 	case enforcement.FixedWindow:
@@ -367,7 +367,7 @@ func (c *counter) left(m *enforcement.Meter, now int64) int64 {
 	}
 }
 
-// charge takes cost, whatever is left.
+// charge charges cost, whether it fits or not.
 func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64) {
 	if cost == 0 {
 		return
@@ -405,7 +405,7 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64) {
 	}
 }
 
-// refund gives cost back.
+// refund returns cost to the counter.
 func (c *counter) refund(m *enforcement.Meter, cost int64) {
 	if !c.open || cost == 0 {
 		return
@@ -441,28 +441,29 @@ func (c *counter) refund(m *enforcement.Meter, cost int64) {
 	}
 }
 
-// asNew reports whether nothing of what was used is felt any more.
-func (c *counter) asNew(m *enforcement.Meter) bool {
+// initial reports whether the counter is in its initial state.
+func (c *counter) initial(m *enforcement.Meter) bool {
 	if m.Algorithm.Bucket() {
 		return m.Quota == 0 || c.level.Cmp(new(big.Rat).SetInt64(m.Capacity)) >= 0
 	}
 	return !c.open
 }
 
-// later is the counter after micros in which nothing came.
+// later returns the counter after micros microseconds without a charge.
 func (c *counter) later(m *enforcement.Meter, rev, now, micros int64) *counter {
 	n, _ := c.at(m, max(rev, c.rev), now+micros)
 	return n
 }
 
-// checkTimes holds the two times that a caller is told against their
-// definitions: reset is the first instant at which the counter is as new, retry
-// the first at which cost fits.
+// checkTimes checks the reset and retry times of a Limiter against their definitions:
+// reset is the first instant at which the counter is in its initial state, and retry is
+// the first instant at which cost fits. possible reports whether the Limiter returned a
+// retry time.
 func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, retryAfter int64, possible bool) error {
-	const forever = 1 << 53 // where both stop
-	asNew := func(micros int64) bool { return c.later(m, rev, now, micros).asNew(m) }
-	if resetAfter < 0 || resetAfter < forever && !asNew(resetAfter) || resetAfter > 0 && asNew(resetAfter-1) {
-		return fmt.Errorf("reset after %d µs is not the first instant at which the counter is as new", resetAfter)
+	const forever = 1 << 53 // the largest value of both times
+	initial := func(micros int64) bool { return c.later(m, rev, now, micros).initial(m) }
+	if resetAfter < 0 || resetAfter < forever && !initial(resetAfter) || resetAfter > 0 && initial(resetAfter-1) {
+		return fmt.Errorf("reset after %d µs is not the first instant at which the counter is in its initial state", resetAfter)
 	}
 	fits := func(micros int64) bool {
 		return m.Quota > 0 && cost <= c.later(m, rev, now, micros).left(m, now+micros)
@@ -473,7 +474,7 @@ func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, r
 	}
 	switch ever := m.Quota > 0 && cost <= most; {
 	case ever != possible:
-		return fmt.Errorf("cost %d can ever fit: %t, told %t", cost, ever, possible)
+		return fmt.Errorf("cost %d can ever fit: %t; the limiter returned %t", cost, ever, possible)
 	case !ever:
 		return nil
 	case retryAfter < 0 || retryAfter < forever && !fits(retryAfter) || retryAfter > 0 && fits(retryAfter-1):

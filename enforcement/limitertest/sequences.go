@@ -14,16 +14,16 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// stepsInSequence is how many steps a random sequence has.
+// stepsInSequence is the number of steps of a random sequence.
 const stepsInSequence = 50
 
-// Sequences plays n random sequences of 50 steps, dealt evenly to the mixes of
-// algorithms, and compares every answer with Model and with the reference
-// functions.
+// Sequences plays n random sequences of 50 steps and compares every result with Model
+// and with the reference functions. Each mix of algorithms gets the same number of
+// sequences.
 //
-// n of 0 is HEADGATE_FUZZ_SEQUENCES, by default 2000. seed of 0 is
-// HEADGATE_FUZZ_SEED, by default a random one. A failure prints the seed and
-// the shortest list of steps that still fails.
+// If n is 0, Sequences uses HEADGATE_FUZZ_SEQUENCES, by default 2000. If seed is 0, it
+// uses HEADGATE_FUZZ_SEED, by default a random one. A failure prints the seed and the
+// shortest list of steps that still fails.
 func Sequences(t *testing.T, factory Factory, n int, seed uint64) {
 	t.Helper()
 	if n == 0 {
@@ -61,7 +61,7 @@ func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
 	return value
 }
 
-// A kind of limit that a sequence may have.
+// A kind is an algorithm with an anchor.
 type kind struct {
 	algorithm enforcement.Algorithm
 	anchor    enforcement.Anchor
@@ -77,7 +77,7 @@ var (
 	gcras        = kind{enforcement.GCRA, enforcement.FirstHit}
 )
 
-// mixes are the kinds that one sequence draws its limits from.
+// mixes lists the sets of kinds. Each sequence has limits of one mix.
 var mixes = []struct {
 	name   string
 	limits []kind
@@ -90,17 +90,17 @@ var mixes = []struct {
 	{"mixed", []kind{fixedFirst, fixedClock, logs, counterFirst, counterClock, tokens, gcras}},
 }
 
-// A sequence is a random scenario: it holds all that is needed to play it again.
+// A sequence is a random scenario. It can be played repeatedly.
 type sequence struct {
 	limits []enforcement.Limit
 	steps  []move
 }
 
-// A move is one step of a sequence: the clock is set, perhaps numbers change,
-// and one call of Take follows.
+// A move is one step of a sequence. It sets the clock, may change the numbers of a
+// limit, and calls Take once.
 type move struct {
 	at       int64 // after Start, microseconds
-	change   int   // which limit gets other numbers; -1: none
+	change   int   // the limit that changes its numbers; -1 for none
 	to       enforcement.Limit
 	requests []ask
 }
@@ -108,7 +108,7 @@ type move struct {
 // An ask is one request of a move.
 type ask struct {
 	mode    enforcement.Mode
-	follow  bool // when it is refused, try at its retry time and a millisecond before
+	follow  bool // if it is refused, also try at its retry time and a millisecond before
 	charges []askCharge
 }
 
@@ -117,7 +117,7 @@ type askCharge struct {
 	partition byte
 	group     uint16
 	cost      int64
-	back      int64 // how many revisions behind the caller is
+	back      int64 // number of revisions by which the caller's snapshot is old
 }
 
 func newSequence(r *rand.Rand, kinds []kind) *sequence {
@@ -146,8 +146,8 @@ func newSequence(r *rand.Rand, kinds []kind) *sequence {
 	return s
 }
 
-// gap is how far the clock goes: nowhere, a little, to an edge, up to three
-// windows, and sometimes back.
+// gap returns the random change of the clock before a step: none, a little, to the end
+// of a window, up to three windows, or back.
 func gap(r *rand.Rand, window int64) int64 {
 	switch r.IntN(12) {
 	case 0, 1, 2:
@@ -209,7 +209,7 @@ func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 		if r.IntN(15) == 0 {
 			c.back = 1
 		}
-		// One request sees one snapshot: charges on one counter have one revision.
+		// A request uses one snapshot, so its charges on one counter have one revision.
 		for i := range a.charges {
 			if a.charges[i].limit == c.limit {
 				c.back = a.charges[i].back
@@ -235,7 +235,7 @@ type player struct {
 	reference *reference
 }
 
-// playOn plays s on counters that nobody has used.
+// playOn plays s on unused counters.
 func (s *sequence) playOn(w *world) error {
 	w.renew()
 	p := &player{w: w, model: NewModel(), reference: &reference{states: map[enforcement.Key]enforcement.State{}}}
@@ -280,7 +280,8 @@ func (p *player) request(a *ask) enforcement.Request {
 	return p.w.request(a.mode, charges...)
 }
 
-// take has the requests decided by all three and compares.
+// take passes the requests to the limiter, the model and the reference, and compares
+// the results.
 func (p *player) take(requests []enforcement.Request) ([]enforcement.Outcome, error) {
 	now := p.w.clock.Now()
 	outcomes := make([]enforcement.Outcome, len(requests))
@@ -304,8 +305,7 @@ func (p *player) take(requests []enforcement.Request) ([]enforcement.Outcome, er
 	return outcomes, nil
 }
 
-// compare holds what a Limiter said of one charge against the model and the
-// reference.
+// compare compares the Limiter's result for one charge with the model and the reference.
 func compare(c *enforcement.Charge, o *enforcement.Outcome, j int, want *Answered, state *enforcement.State) error {
 	got := &o.Charges[j]
 	if got.Cost != want.Cost || got.Fits != want.Fits {
@@ -318,14 +318,14 @@ func compare(c *enforcement.Charge, o *enforcement.Outcome, j int, want *Answere
 		return fmt.Errorf("%d remaining, the model says %d", left, want.Remaining)
 	}
 	if got.Fits && o.At%4 != 0 {
-		return nil // the times take longest to judge: of those that fit, every fourth
+		return nil // checkTimes is slow, so it checks only a fourth of the charges that fit
 	}
 	retryAfter, possible := c.Meter.RetryAfter(got.State, o.At, got.Cost)
 	return want.counter.checkTimes(c.Meter, c.Rev, o.At, got.Cost, c.Meter.ResetAfter(got.State, o.At), retryAfter, possible)
 }
 
-// follow waits as a refused caller is told, to the millisecond: then the same
-// request is granted, and a millisecond before it is refused still. It only peeks.
+// follow checks the retry time of a refused request, rounded up to a millisecond: at
+// that time a Peek of the request is granted, and a millisecond before it is refused.
 func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 	var longest int64
 	for i := range r.Charges {
@@ -334,10 +334,10 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 			continue
 		}
 		if c.Rev < got.State.Rev {
-			return nil // a caller on old numbers is told a time that is not exact
+			return nil // the retry time is not exact for a caller with old numbers
 		}
 		if slices.ContainsFunc(c.Meter.Formers, func(f enforcement.Former) bool { return o.At < f.Until }) {
-			return nil // the clock stepped back before a change: until then a former rate is in force
+			return nil // the clock stepped back before a change, so a former rate is in force
 		}
 		micros, ok := c.Meter.RetryAfter(got.State, o.At, got.Cost)
 		if !ok || micros >= 1<<50 {
@@ -356,14 +356,14 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 			return fmt.Errorf("following the retry time of %d µs: %w", longest, err)
 		}
 		if outcomes[0].Verdict != try.want {
-			return fmt.Errorf("%d µs after a refusal that said %d: %s", try.at-o.At, longest, outcomes[0].Verdict)
+			return fmt.Errorf("%d µs after a denial with a retry time of %d µs: %s", try.at-o.At, longest, outcomes[0].Verdict)
 		}
 	}
 	p.w.clock.Set(o.At)
 	return nil
 }
 
-// shrink leaves out what the failure does not need.
+// shrink returns a shorter sequence that still fails.
 func (s *sequence) shrink(w *world) *sequence {
 	short := &sequence{limits: s.limits, steps: slices.Clone(s.steps)}
 	for size := len(short.steps) / 2; size > 0; size /= 2 {
@@ -379,7 +379,7 @@ func (s *sequence) shrink(w *world) *sequence {
 	return short
 }
 
-// String lists the sequence for a person.
+// String returns the limits and steps as text.
 func (s *sequence) String() string {
 	var b strings.Builder
 	for i, l := range s.limits {
@@ -395,7 +395,7 @@ func describe(l enforcement.Limit) string {
 	return fmt.Sprintf("%s %d per %s, burst %d, %s", l.Algorithm, l.Quota, l.Window, l.Burst, l.Anchor)
 }
 
-// String lists the move for a person.
+// String returns the move as text.
 func (m *move) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "at %dµs", m.at)

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Store is the reference of an [enforcement.Drawer]: the reference functions
-// over a plain map. enforcement/redis/scripts/lease.lua translates its Draw.
+// A Store is the reference implementation of an [enforcement.Drawer]: the reference
+// functions over a plain map. enforcement/redis/scripts/lease.lua translates Draw to Lua.
 type Store struct {
 	now func() int64
 
@@ -20,25 +20,24 @@ type Store struct {
 
 var _ enforcement.Drawer = (*Store)(nil)
 
-// NewStore makes a Store that takes the time, in microseconds since the epoch,
-// from now.
+// NewStore returns a Store. now returns the time in microseconds since the epoch.
 func NewStore(now func() int64) *Store {
 	return &Store{now: now, states: map[enforcement.Key]enforcement.State{}, drawn: map[enforcement.Key]*Outstanding{}}
 }
 
-// Outstanding is what was drawn of a bucket and not settled.
+// Outstanding has the units that were drawn from a bucket and not reported or returned.
 //
-// Its Level, with the fraction Part at the instant At, is what the bucket holds
-// and what is outstanding, at most the capacity. The state of the counter shows
-// what the bucket alone holds, to those who know nothing of draws: it does not
-// refill before Shown, which is so late that until the last lot lapses no more
-// is in it than capacity - outstanding.
+// Level is the sum of the units in the bucket and the outstanding units, with the
+// fraction Part, at the instant At. It is at most the capacity. The state of the counter
+// has only the units in the bucket, and code that knows no draws reads it. Its time is
+// Shown, so it does not refill before Shown. Shown is late enough that the bucket has at
+// most capacity - outstanding units until the last lot ends.
 type Outstanding struct {
 	Rev, Level, Part, At, Shown int64
-	Lots                        [2]OutstandingLot // the one that lapses first, first
+	Lots                        [2]OutstandingLot // in the order in which they end
 }
 
-// An OutstandingLot is what was drawn in one epoch.
+// An OutstandingLot has the outstanding units of one epoch. It ends at Until.
 type OutstandingLot struct{ Until, Units int64 }
 
 func (o *Outstanding) units() int64 { return o.Lots[0].Units + o.Lots[1].Units }
@@ -149,7 +148,7 @@ func (s *Store) apply(r *enforcement.Request, group []enforcement.Charge, o *enf
 	}
 }
 
-// Draw does each draw.
+// Draw implements enforcement.Drawer.
 func (s *Store) Draw(ctx context.Context, draws []enforcement.Draw, drawn []enforcement.Drawn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -168,7 +167,7 @@ func (s *Store) Draw(ctx context.Context, draws []enforcement.Draw, drawn []enfo
 	}
 }
 
-// drawWindow charges the units to the window and takes unspent ones off it.
+// drawWindow subtracts returned units from the window and charges the drawn units to it.
 func (s *Store) drawWindow(d *enforcement.Draw, a *enforcement.Drawn) {
 	m, back := d.Meter, d.Lots[0].Back+d.Lots[1].Back
 	state := s.states[d.Key]
@@ -191,7 +190,8 @@ func (s *Store) drawWindow(d *enforcement.Draw, a *enforcement.Drawn) {
 	a.State, _ = m.Settle(state, max(d.Rev, state.Rev), a.At)
 }
 
-// drawBucket settles lots and moves units from the bucket to a lot.
+// drawBucket applies the reports of a draw to the lots and moves units from the bucket
+// to a lot.
 func (s *Store) drawBucket(d *enforcement.Draw, a *enforcement.Drawn) {
 	m, now := d.Meter, a.At
 	state := s.states[d.Key]
@@ -207,9 +207,9 @@ func (s *Store) drawBucket(d *enforcement.Draw, a *enforcement.Drawn) {
 	for i := range o.Lots {
 		lot := &o.Lots[i]
 		if lot.Until <= now {
-			lot.Units = 0 // the room returns, and no tokens do
+			lot.Units = 0 // the bucket may refill in their place, but the units do not return
 		}
-		lot.Until = min(lot.Until, now+2*epoch) // the clock went back
+		lot.Until = min(lot.Until, now+2*epoch) // shorter if the clock went back
 	}
 	level := units + o.units()
 	if level >= m.Capacity {
@@ -238,8 +238,8 @@ func (s *Store) drawBucket(d *enforcement.Draw, a *enforcement.Drawn) {
 	a.State = enforcement.State{Rev: d.Rev, A: level - o.units(), B: part, T: now}
 }
 
-// held is what the bucket holds at now: what its state shows, or more if what
-// was charged since the last draw is known.
+// held returns the units in the bucket at now: those of its state, or more if held can
+// compute the charges since the last draw. The state lags behind: see Outstanding.
 func (o *Outstanding) held(d *enforcement.Draw, state enforcement.State, now int64) (units, part int64) {
 	flows := func(a, b, from, to int64) (int64, int64) {
 		if to <= from {
@@ -272,7 +272,7 @@ func (o *Outstanding) held(d *enforcement.Draw, state enforcement.State, now int
 	return units, part
 }
 
-// open is the lot of an epoch, or nil while both are of other epochs.
+// open returns the lot of an epoch. It returns nil while both lots are of other epochs.
 func (o *Outstanding) open(until int64) *OutstandingLot {
 	first, last := &o.Lots[0], &o.Lots[1]
 	switch {
@@ -287,7 +287,7 @@ func (o *Outstanding) open(until int64) *OutstandingLot {
 	return last
 }
 
-// show says from when the state of the counter refills.
+// show sets Shown.
 func (o *Outstanding) show(m *enforcement.Meter, now int64) {
 	o.Shown = now
 	full := m.Capacity - o.units()

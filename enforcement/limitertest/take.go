@@ -6,22 +6,22 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// on makes a charge of the first revision.
+// on returns a charge with the revision of its meter.
 func (w *world) on(m *enforcement.Meter, key enforcement.Key, cost int64, group uint16) enforcement.Charge {
 	return enforcement.Charge{Key: key, Meter: m, Rev: m.Rev, Cost: cost, Group: group}
 }
 
-// left asks what is left of a counter.
+// left returns what is left of a counter.
 func (w *world) left(m *enforcement.Meter, key enforcement.Key) int64 {
 	w.Helper()
 	o := w.take(w.request(peek, w.on(m, key, 0, 0)))[0]
 	return m.Remaining(o.Charges[0].State, o.At)
 }
 
-// takeTests hold what one call of Take promises about several charges.
+// takeTests test calls of Take with several charges or several requests.
 var takeTests = []test{
 	{"AllOrNothing", func(w *world) {
-		for i, last := range each(2, minute) { // whichever refuses, nothing is charged
+		for i, last := range each(2, minute) { // each limit in both positions
 			w.renew()
 			a, b := fixedWindow(10, minute, enforcement.FirstHit).Compile(1), last.Compile(1)
 			charges := func(cost int64) []enforcement.Charge {
@@ -35,9 +35,9 @@ var takeTests = []test{
 			w.same(o[0].Verdict, enforcement.Granted, "both fit")
 			w.same(o[1].Verdict, enforcement.Refused, "the second limit is full")
 			w.same(o[1].Charges[i%2].Fits, true, "the first limit had room")
-			w.same(o[1].Charges[1-i%2].Fits, false, "the second had not")
+			w.same(o[1].Charges[1-i%2].Fits, false, "the second limit had no room")
 			w.same(a.Remaining(o[1].Charges[i%2].State, o[1].At), 8, "the first limit is not charged")
-			w.same(w.left(a, w.key(1, 0)), 8, "nor is it later")
+			w.same(w.left(a, w.key(1, 0)), 8, "the first limit is not charged later")
 			w.same(w.left(b, w.key(2, 0)), 0, "the second is full")
 		}
 	}},
@@ -49,7 +49,7 @@ var takeTests = []test{
 		o = w.take(w.request(takeUpTo, w.on(a, w.key(1, 0), 7, 0), w.on(b, w.key(2, 0), 7, 0)))[0]
 		w.same(o.Verdict, enforcement.Refused, "granting nothing is a refusal")
 		w.same(o.Units, 0, "units of a refusal")
-		w.same([]bool{o.Charges[0].Fits, o.Charges[1].Fits}, []bool{true, false}, "what had anything left")
+		w.same([]bool{o.Charges[0].Fits, o.Charges[1].Fits}, []bool{true, false}, "the limit with units left fits")
 		w.same(w.left(a, w.key(1, 0)), 6, "a refusal charges nothing")
 	}},
 	{"SameKeyInOneRequest", func(w *world) {
@@ -87,14 +87,14 @@ var takeTests = []test{
 		o := w.take(ask(1))[0]
 		w.same(fits(o), []bool{true, true, true, true}, "everything fits")
 		o = w.take(ask(2))[0]
-		w.same(o.Verdict, enforcement.Granted, "a shadow policy refuses nobody")
+		w.same(o.Verdict, enforcement.Granted, "a shadow policy denies no request")
 		w.same(fits(o), []bool{true, true, false, false}, "the narrow ones are full")
 		w.same([]int64{w.left(m, w.key(1, 0)), w.left(m, w.key(2, 0)), w.left(narrow, w.key(3, 0))}, []int64{0, 2, 0},
 			"the enforced limit is charged, the shadow policy not at all")
 		w.take(w.request(reset, w.on(narrow, w.key(3, 0), 0, 0)), w.request(reset, w.on(narrow, w.key(4, 0), 0, 0)))
 		o = w.take(ask(1))[0]
 		w.same(o.Verdict, enforcement.Refused, "the enforced limit is full")
-		w.same(fits(o), []bool{false, true, true, true}, "what a shadow policy would have said")
+		w.same(fits(o), []bool{false, true, true, true}, "fits of shadow policies on a denied request")
 		w.same([]int64{w.left(narrow, w.key(3, 0)), w.left(narrow, w.key(4, 0))}, []int64{1, 1},
 			"a denied check charges no shadow policy")
 
@@ -110,8 +110,8 @@ var takeTests = []test{
 		w.same(o[1].Verdict, enforcement.Granted, "a shadow policy with room")
 		w.same(w.left(m, w.key(1, 0)), 0, "the second was charged")
 	}},
-	// Many requests in one call: each is decided on its own and in order. Costs
-	// that are added up beforehand would refuse the third.
+	// Take decides the requests of one call one by one and in order. A limiter that adds
+	// up their costs first denies the third.
 	{"InOrder", func(w *world) {
 		for _, limit := range each(5, minute) {
 			w.renew()
@@ -179,7 +179,7 @@ var takeTests = []test{
 			w.same(o[i].Verdict, want[i], "request")
 		}
 	}},
-	// k: keys that differ in one byte share nothing.
+	// Keys that differ in one byte have separate counters.
 	{"Isolated", func(w *world) {
 		m := fixedWindow(1, minute, enforcement.FirstHit).Compile(1)
 		k := w.key(1, 0)
@@ -198,16 +198,16 @@ var takeTests = []test{
 		other.Partition = [16]byte{} // the whole tenant
 		others = append(others, other)
 		for _, other := range others {
-			w.same(w.take(w.request(enforce, w.on(m, other, 1, 0)))[0].Verdict, enforcement.Granted, "a neighbour")
-			w.same(w.take(w.request(enforce, w.on(m, other, 1, 0)))[0].Verdict, enforcement.Refused, "the neighbour again")
+			w.same(w.take(w.request(enforce, w.on(m, other, 1, 0)))[0].Verdict, enforcement.Granted, "a key that differs in one byte")
+			w.same(w.take(w.request(enforce, w.on(m, other, 1, 0)))[0].Verdict, enforcement.Refused, "that key again")
 			w.same(w.take(w.request(enforce, w.on(m, k, 1, 0)))[0].Verdict, enforcement.Refused, "the key itself again")
 			if other.Tenant == k.Tenant {
 				w.take(w.request(reset, w.on(m, other, 0, 0)))
-				w.same(w.left(m, k), 0, "a neighbour's reset")
+				w.same(w.left(m, k), 0, "after the reset of the other key")
 			}
 		}
 	}},
-	// What an outcome held before does not show in the next one.
+	// Take overwrites the previous contents of an outcome.
 	{"OutcomesReused", func(w *world) {
 		log, window := slidingLog(2, minute).Compile(1), fixedWindow(1, minute, enforcement.FirstHit).Compile(1)
 		ctx, outcomes := context.Background(), make([]enforcement.Outcome, 1)
@@ -229,10 +229,10 @@ var takeTests = []test{
 		cancel()
 		w.limiter.Take(ended, []enforcement.Request{w.request(enforce, w.on(window, w.key(3, 0), 1, 0))}, outcomes)
 		o = run(w.request(enforce, w.on(window, w.key(4, 0), 1, 0)))
-		w.same(o.Err, nil, "the error of before")
+		w.same(o.Err, nil, "the error of the previous call")
 	}},
 	{"Nothing", func(w *world) {
 		w.limiter.Take(context.Background(), nil, nil)
-		w.same(w.take(w.request(enforce))[0].Verdict, enforcement.Granted, "no charge refuses")
+		w.same(w.take(w.request(enforce))[0].Verdict, enforcement.Granted, "a request without charges")
 	}},
 }

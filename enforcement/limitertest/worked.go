@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// workedTests are the worked examples of the field, by name.
+// workedTests are well-known worked examples of the algorithms.
 var workedTests = []test{
 	{"WindowFrom45To145", func(w *world) {
 		// 10 a minute: the first at 00:00:45 opens a window until 00:01:45.
