@@ -159,9 +159,9 @@ func algorithmFault(name string) string {
 	return known
 }
 
-// ValidateLimits returns all faults of the limits of one policy, including names
+// validateLimits returns all faults of the limits of one policy, including names
 // that occur twice. The pointers are relative to the list, for example "/0/quota".
-func ValidateLimits(limits []Limit) problem.Fields {
+func validateLimits(limits []Limit) problem.Fields {
 	var f problem.Fields
 	for i, l := range limits {
 		at := "/" + strconv.Itoa(i)

@@ -47,8 +47,8 @@ func (s *ruleExceptions) overridesOf(by *cow.Owner, attribute string) *overrides
 	return s.overrides[at]
 }
 
-// override adds or removes an override. Its limits that the policy does not have
-// are faults of their own.
+// override adds or removes an override. A limit that the policy does not have is a fault
+// of that limit.
 func (c *exceptionsEdit) override(o *Override, remove bool) error {
 	r, err := c.rule(o.Policy)
 	if err != nil {
@@ -81,15 +81,15 @@ func (c *exceptionsEdit) override(o *Override, remove bool) error {
 	return nil
 }
 
-// overrideIP adds or removes an override of an address or a network. Unless
-// whole addresses are counted, IPv6 goes by its /64: half of a counter cannot
-// have other numbers.
+// overrideIP adds or removes an override of an address or a network. If the policy counts
+// by ip/64, an IPv6 network must be a /64 or larger, because a counter has one set of
+// numbers.
 func (c *exceptionsEdit) overrideIP(r *Rule, o *override, remove bool) error {
 	network, canonical, err := ParseNetwork(cmp.Or(o.Value, o.Prefix))
 	if err != nil {
 		return err
 	}
-	// One that counts by the address itself tells addresses of a /64 apart.
+	// A policy that counts by whole addresses distinguishes the addresses of a /64.
 	whole := slices.Contains(r.slots, slot{name: ipAttribute})
 	if network.Addr().Is6() && network.Bits() > 64 && !whole {
 		return fmt.Errorf("%s is within one /64, and the policy counts by ip/64", canonical)
@@ -180,7 +180,7 @@ func scaled(n, factor, bound int64) int64 {
 	return min(max(n*factor/1000, 1), bound)
 }
 
-// Validate returns the faults of the numbers that n gives to a limit of the plan.
+// Validate returns the faults of the numbers that n sets for a limit of the plan.
 // The pointers are relative to n: "/quota". If the limit is not known, planned is
 // the zero Limit, and Validate checks what does not depend on the algorithm.
 func (n OverrideLimit) Validate(planned Limit) problem.Fields {
@@ -193,7 +193,7 @@ func (n OverrideLimit) Validate(planned Limit) problem.Fields {
 	return slices.DeleteFunc(l.Limit.Validate(), func(f problem.Field) bool { return !given[f.Pointer] })
 }
 
-// set replaces the numbers that n gives.
+// set replaces the numbers that n has.
 func (l *RuleLimit) set(n OverrideLimit) {
 	if n.Quota != Keep {
 		l.Quota = n.Quota
@@ -272,10 +272,10 @@ func (s *Exceptions) OverridesOf(r *Rule, key []Attribute) []*Override {
 	return list
 }
 
-// choose gives the override in force for a check, or nil: an exact value goes
-// before prefixes, a longer prefix before a shorter, and both before all keys;
-// the newest of equals. ended is how many would go before it if they had not
-// ended: as long as they are here, nobody has raised the revision for their end.
+// choose returns the override in force for a check, or nil. An exact value has
+// precedence over prefixes, a longer prefix over a shorter one, and a prefix over an
+// override of all keys. Among equals, the newest has precedence. ended is the number of
+// ended overrides that would have precedence over best: no revision has removed them yet.
 func (s *ruleExceptions) choose(c *Check, now int64) (best *override, ended int64) {
 	rank, over := -1, false
 	before := func(o *override, r int) bool {

@@ -119,9 +119,9 @@ func (p Pattern) Overlaps(q Pattern) bool {
 	return p.rest || len(p.segments) == len(q.segments)
 }
 
-// Literals is how many literal segments the pattern has: the more, the more
-// specific it is.
-func (p Pattern) Literals() int {
+// literals returns the number of literal segments. A pattern with more of them is more
+// specific.
+func (p Pattern) literals() int {
 	n := 0
 	for _, s := range p.segments {
 		if s != "" {
@@ -131,7 +131,7 @@ func (p Pattern) Literals() int {
 	return n
 }
 
-// String gives the pattern in normal form.
+// String returns the pattern in normal form.
 func (p Pattern) String() string {
 	if p.text == "" {
 		return "*"

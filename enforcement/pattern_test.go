@@ -123,7 +123,7 @@ func TestPatternOverlaps(t *testing.T) {
 func TestPatternLiterals(t *testing.T) {
 	t.Parallel()
 	for pattern, want := range map[string]int{"*": 0, "/": 0, "/*": 0, "/a": 1, "/a/{b}/c/*": 2, "/{a}": 0} {
-		if got := mustPattern(t, pattern).Literals(); got != want {
+		if got := mustPattern(t, pattern).literals(); got != want {
 			t.Errorf("%q has %d literal segments", pattern, got)
 		}
 	}

@@ -291,7 +291,7 @@ func (p *Policy) validate() problem.Fields {
 	case len(p.Limits) > MaxPolicyLimits:
 		f.Add("/limits", "must be at most %d limits", MaxPolicyLimits)
 	default:
-		f.AddAll("/limits", ValidateLimits(p.Limits))
+		f.AddAll("/limits", validateLimits(p.Limits))
 	}
 	return f
 }

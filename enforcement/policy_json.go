@@ -37,7 +37,7 @@ func ReadPolicy(d *strictjson.Decoder, fault Fault) (p Policy) {
 		case "limits":
 			limits = true
 			for range d.Elements() {
-				p.Limits = append(p.Limits, ReadLimit(d, fault))
+				p.Limits = append(p.Limits, readLimit(d, fault))
 			}
 		default:
 			readChoice(d, fault, choices, member)
@@ -77,8 +77,8 @@ func readMatch(d *strictjson.Decoder) (m Match) {
 	return m
 }
 
-// ReadLimit reads the JSON form of a limit, as ReadPolicy reads a policy.
-func ReadLimit(d *strictjson.Decoder, fault Fault) Limit {
+// readLimit reads the JSON form of a limit, as ReadPolicy reads a policy.
+func readLimit(d *strictjson.Decoder, fault Fault) Limit {
 	r := limitReader{fault: fault}
 	return r.read(d)
 }

@@ -48,7 +48,7 @@ type Plan struct {
 	places map[string]int // of the rules, by slug
 }
 
-// Rule gives the rule of a policy by its slug.
+// Rule returns the rule of the policy with a slug.
 func (p *Plan) Rule(slug string) (*Rule, bool) {
 	place, ok := p.places[slug]
 	if !ok {
@@ -57,7 +57,7 @@ func (p *Plan) Rule(slug string) (*Rule, bool) {
 	return p.Rules[place], true
 }
 
-// MaxRules is how many policies a plan may have. It fits uint16, the type of their
+// MaxRules is the largest number of policies of a plan. It fits uint16, the type of their
 // places.
 const MaxRules = 1_000
 
@@ -73,7 +73,7 @@ type slot struct {
 	prefix bool   // ip/64
 }
 
-// Pattern gives the paths that the rule matches.
+// Pattern returns the pattern of the paths that the rule matches.
 func (r *Rule) Pattern() Pattern { return r.pattern }
 
 // CompilePlan makes the rules of a plan's version, in order. Empty modes are
@@ -279,7 +279,7 @@ func rank(rules []*Rule) {
 	order := slices.Clone(rules)
 	slices.SortFunc(order, func(a, b *Rule) int {
 		return cmp.Or(
-			cmp.Compare(b.pattern.Literals(), a.pattern.Literals()),
+			cmp.Compare(b.pattern.literals(), a.pattern.literals()),
 			cmp.Compare(min(len(b.Methods), 1), min(len(a.Methods), 1)),
 			strings.Compare(a.Policy, b.Policy))
 	})
@@ -288,8 +288,7 @@ func rank(rules []*Rule) {
 	}
 }
 
-// wants reports whether a check has every attribute that match asks for. One
-// that is missing does not match.
+// wants reports whether a check has every attribute value that match requires.
 func (r *Rule) wants(c *Check) bool {
 	for _, want := range r.attributes {
 		if value, ok := c.attribute(want.Name); !ok || value != want.Value {
@@ -299,7 +298,7 @@ func (r *Rule) wants(c *Check) bool {
 	return true
 }
 
-// missing gives the first attribute of count_by that a check does not have, or "".
+// missing returns the first attribute of count_by that a check does not have, or "".
 func (r *Rule) missing(c *Check) string {
 	for _, s := range r.slots {
 		if _, ok := c.attribute(s.name); !ok {
@@ -309,8 +308,8 @@ func (r *Rule) missing(c *Check) string {
 	return ""
 }
 
-// partition is where the rule counts a check. A missing value has a place of
-// its own among the others, which still separate.
+// partition returns the partition in which the rule counts a check. A missing value
+// counts as a separate value of its attribute.
 func (r *Rule) partition(c *Check, p *Partition) [16]byte {
 	for _, s := range r.slots {
 		value, ok := c.attribute(s.name)
@@ -326,7 +325,7 @@ func (r *Rule) partition(c *Check, p *Partition) [16]byte {
 	return p.Sum()
 }
 
-// attribute gives an attribute's value; an empty one is missing.
+// attribute returns the value of an attribute. An empty value counts as missing.
 func (c *Check) attribute(name string) (string, bool) {
 	for i := range c.Attributes {
 		if c.Attributes[i].Name == name {
@@ -336,7 +335,7 @@ func (c *Check) attribute(name string) (string, bool) {
 	return "", false
 }
 
-// shares are the meters of limits for one of so many nodes.
+// shares caches the meters of one node's share of limits.
 type shares struct{ made atomic.Pointer[sharesOf] }
 
 type sharesOf struct {
@@ -344,8 +343,8 @@ type sharesOf struct {
 	meters []*Meter
 }
 
-// of gives the meters by which one of nodes nodes decides limits alone. They
-// are made once.
+// of returns the meters of the share that one node has of limits if nodes nodes divide
+// them. It caches the meters of the last number of nodes.
 func (s *shares) of(limits []RuleLimit, nodes int) []*Meter {
 	if made := s.made.Load(); made != nil && made.nodes == nodes {
 		return made.meters
@@ -360,8 +359,8 @@ func (s *shares) of(limits []RuleLimit, nodes int) []*Meter {
 	return made.meters
 }
 
-// shareOf is max(1, ceil(n / nodes)); 0 (a quota that refuses everything, a
-// burst that is the quota) stays 0.
+// shareOf returns ceil(n / nodes). 0 stays 0: a quota of 0 denies every request, and a
+// burst of 0 stands for the quota.
 func shareOf(n int64, nodes int) int64 {
 	if n == 0 {
 		return 0

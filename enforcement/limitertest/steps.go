@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Short names, for the tables.
+// Short names for the tables of steps.
 const (
 	second = time.Second
 	minute = time.Minute
@@ -42,25 +42,26 @@ func gcra(quota int64, window time.Duration, burst int64) enforcement.Limit {
 	return l
 }
 
-// ms is a number of milliseconds.
+// ms returns a number of milliseconds as a duration.
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// stepTests hold the promises of each algorithm, one counter at a time.
+// stepTests test each algorithm on one counter. A letter at the beginning of a comment
+// names the promise that the test checks.
 var stepTests = []test{
 	// c: a window is half open.
 	{"FixedWindow/FirstHit", func(w *world) {
 		w.play(fixedWindow(3, 10*second, enforcement.FirstHit), []step{
 			{at: 1 * second, cost: 2, left: 1, reset: 10 * second, what: "the first charge opens the window"},
-			{at: 4 * second, cost: 2, no: true, left: 1, reset: 7 * second, retry: 7 * second, what: "what is left is said"},
+			{at: 4 * second, cost: 2, no: true, left: 1, reset: 7 * second, retry: 7 * second, what: "a denial reports what is left"},
 			{at: 4 * second, cost: 1, left: 0, reset: 7 * second},
 			{at: 11*second - micro, cost: 1, no: true, left: 0, reset: micro, retry: micro, what: "the last instant"},
-			{at: 11 * second, cost: 1, left: 2, reset: 10 * second, what: "half open: over at its end"},
+			{at: 11 * second, cost: 1, left: 2, reset: 10 * second, what: "the window is half open and ends at this instant"},
 			{at: 100 * second, cost: 3, left: 0, reset: 10 * second, what: "a window opens at its first charge, not at a multiple"},
 		})
 	}},
 	{"FixedWindow/Clock", func(w *world) {
 		w.play(fixedWindow(3, 10*second, enforcement.Clock), []step{
-			{at: 9 * second, cost: 3, left: 0, reset: 1 * second, what: "opened at the multiple before"},
+			{at: 9 * second, cost: 3, left: 0, reset: 1 * second, what: "the window began at the last multiple"},
 			{at: 10*second - micro, cost: 1, no: true, left: 0, reset: micro, retry: micro},
 			{at: 10 * second, cost: 3, left: 0, reset: 10 * second},
 			{at: 37 * second, cost: 1, left: 2, reset: 3 * second},
@@ -71,9 +72,9 @@ var stepTests = []test{
 			{cost: 1, left: 2, reset: 10 * second},
 			{at: 4 * second, cost: 2, left: 0, reset: 10 * second},
 			{at: 9 * second, cost: 1, no: true, left: 0, reset: 5 * second, retry: 1 * second},
-			{at: 9 * second, cost: 2, no: true, left: 0, reset: 5 * second, retry: 5 * second, what: "two must leave"},
+			{at: 9 * second, cost: 2, no: true, left: 0, reset: 5 * second, retry: 5 * second, what: "two entries must expire"},
 			{at: 10*second - micro, cost: 1, no: true, left: 0, reset: 4*second + micro, retry: micro},
-			{at: 10 * second, cost: 1, left: 0, reset: 10 * second, what: "an entry leaves when it is as old as the window"},
+			{at: 10 * second, cost: 1, left: 0, reset: 10 * second, what: "an entry expires when it is as old as the window"},
 			{at: 14 * second, cost: 2, left: 0, reset: 10 * second},
 			{at: 24 * second, cost: 3, left: 0, reset: 10 * second},
 		})
@@ -85,7 +86,7 @@ var stepTests = []test{
 		}
 		w.play(slidingLog(100, second), append(steps,
 			step{at: ms(100), cost: 1, no: true, reset: ms(999), retry: ms(900)},
-			step{at: ms(100), cost: 70, no: true, reset: ms(999), retry: ms(969), what: "the 70th entry must leave"},
+			step{at: ms(100), cost: 70, no: true, reset: ms(999), retry: ms(969), what: "the 70th entry must expire"},
 			step{at: ms(100), cost: 100, no: true, reset: ms(999), retry: ms(999)},
 			step{at: ms(1069), cost: 70, left: 0, reset: second},
 			step{at: ms(1069), cost: 1, no: true, reset: second, retry: ms(1), what: "the 71st"},
@@ -96,12 +97,12 @@ var stepTests = []test{
 			{at: 3 * second, cost: 8, left: 2, reset: 20 * second},
 			{
 				at: 13*second - micro, cost: 3, no: true, left: 2, reset: 10*second + micro, retry: 2 * micro,
-				what: "the 8 weigh less than 8 a microsecond into the next window",
+				what: "the 8 count less than 8 one microsecond after the start of the next window",
 			},
 			{at: 13 * second, cost: 2, left: 0, reset: 20 * second, what: "the next window begins where the first ended"},
 			{at: 18 * second, cost: 4, left: 0, reset: 15 * second, what: "8 * 0.5 + 2 + 4"},
 			{at: 33*second - micro, cost: 5, left: 5, reset: 10*second + micro},
-			{at: 43 * second, cost: 10, left: 0, reset: 20 * second, what: "after two windows the counter is as new"},
+			{at: 43 * second, cost: 10, left: 0, reset: 20 * second, what: "after two windows the counter is in its initial state"},
 		})
 	}},
 	{"SlidingCounter/Clock", func(w *world) {
@@ -136,13 +137,13 @@ var stepTests = []test{
 	}},
 	{"GCRA/Refill", func(w *world) {
 		w.play(gcra(10, 1*second, 0), []step{
-			{cost: 10, left: 0, reset: second, what: "the burst is the quota when none is said"},
+			{cost: 10, left: 0, reset: second, what: "without a burst, the burst is the quota"},
 			{at: ms(99), cost: 1, no: true, left: 0, reset: ms(901), retry: ms(1)},
 			{at: ms(100), cost: 1, left: 0, reset: second},
 			{at: ms(350), cost: 2, left: 0, reset: ms(950)},
 		})
 	}},
-	// j: no drift. 3 in 7 ms is 2333.3 µs a unit; after many of them the sum is exact.
+	// j: no drift. 3 in 7 ms is 2333.3 µs per unit; the sum of many units is exact.
 	{"TokenBucket/NoDrift", func(w *world) {
 		limit := tokenBucket(3, ms(7), 2)
 		steps := []step{{cost: 2, left: 0, reset: 4667 * micro}}
@@ -161,10 +162,10 @@ var stepTests = []test{
 			{cost: 700_000, left: 0, reset: second},
 			{at: 1 * micro, cost: 1, no: true, left: 0, reset: second - micro, retry: micro, what: "0.7 of a unit"},
 			{at: 2 * micro, cost: 1, left: 0, reset: second, what: "1.4 of a unit"},
-			{at: 10 * micro, cost: 6, left: 0, reset: second, what: "all 7 units of 10 µs have been given"},
+			{at: 10 * micro, cost: 6, left: 0, reset: second, what: "all 7 units of 10 µs are granted"},
 		})
 	}},
-	// i: quota 0 refuses everything, cost 0 too.
+	// i: quota 0 denies every request, including cost 0.
 	{"QuotaZero", func(w *world) {
 		for _, limit := range each(0, second) {
 			w.renew()
@@ -210,15 +211,15 @@ var stepTests = []test{
 		}
 		w.renew()
 		w.play(tokenBucket(10, second, 3), []step{
-			{cost: 4, no: true, left: 3, retry: never, what: "a bucket's bound is its capacity"},
+			{cost: 4, no: true, left: 3, retry: never, what: "the largest cost for a bucket is its capacity"},
 			{cost: 3, left: 0, reset: ms(300)},
 		})
 	}},
-	// f: a refund never lifts a counter above as new.
+	// f: a refund never raises a counter above its initial state.
 	{"Refund", func(w *world) {
 		for _, limit := range each(10, 10*second) {
 			w.renew()
-			w.play(limit, []step{{mode: refund, cost: 5, left: 10, what: "nothing to give back"}})
+			w.play(limit, []step{{mode: refund, cost: 5, left: 10, what: "nothing is charged, so nothing is refunded"}})
 			full := resetOf(limit, 0, 10)
 			w.renew()
 			w.play(limit, []step{
@@ -240,14 +241,14 @@ var stepTests = []test{
 		w.play(slidingLog(10, 10*second), []step{
 			{cost: 4, left: 6, reset: 10 * second},
 			{at: 2 * second, cost: 4, left: 2, reset: 10 * second},
-			{at: 3 * second, mode: refund, cost: 5, left: 7, reset: 7 * second, what: "the newest entry goes, and one unit of the older"},
+			{at: 3 * second, mode: refund, cost: 5, left: 7, reset: 7 * second, what: "refunds the newest entry and one unit of the older"},
 			{at: 10 * second, cost: 10, left: 0, reset: 10 * second},
 		})
 		w.renew()
 		w.play(slidingCounter(10, 10*second, enforcement.FirstHit), []step{
 			{cost: 8, left: 2, reset: 20 * second},
 			{at: 15 * second, cost: 2, left: 4, reset: 15 * second},
-			{at: 15 * second, mode: refund, cost: 4, left: 7, reset: 5 * second, what: "the current window, then two of the previous"},
+			{at: 15 * second, mode: refund, cost: 4, left: 7, reset: 5 * second, what: "refunds the current window, then two units of the previous"},
 		})
 	}},
 	{"Reset", func(w *world) {
@@ -255,14 +256,14 @@ var stepTests = []test{
 			w.renew()
 			full := resetOf(limit, 0, 10)
 			w.play(limit, []step{
-				{mode: reset, left: 10, what: "a counter that nobody used"},
+				{mode: reset, left: 10, what: "an unused counter"},
 				{cost: 10, left: 0, reset: full},
 				{at: second, mode: reset, left: 10},
-				{at: second, cost: 10, left: 0, reset: resetOf(limit, second, 10), what: "as new"},
+				{at: second, cost: 10, left: 0, reset: resetOf(limit, second, 10), what: "the counter is in its initial state"},
 			})
 		}
 	}},
-	// Force is charged whatever is left, up to its caps.
+	// Force charges whether the cost fits or not, up to the caps.
 	{"Force", func(w *world) {
 		for _, limit := range []enforcement.Limit{
 			fixedWindow(10, 10*second, enforcement.FirstHit), fixedWindow(10, 10*second, enforcement.Clock), slidingLog(10, 10*second),
@@ -270,7 +271,7 @@ var stepTests = []test{
 			w.renew()
 			w.play(limit, []step{
 				{mode: force, cost: 9, left: 1, reset: 10 * second},
-				{mode: force, cost: 9, over: true, left: 0, reset: 10 * second, what: "overrun: none is left, never less"},
+				{mode: force, cost: 9, over: true, left: 0, reset: 10 * second, what: "above the quota: 0 left, not less than 0"},
 				{cost: 1, no: true, left: 0, reset: 10 * second, retry: 10 * second},
 				{mode: refund, cost: 9, left: 1, reset: 10 * second},
 			})
@@ -283,7 +284,7 @@ var stepTests = []test{
 		})
 		w.renew()
 		w.play(fixedWindow(0, 10*second, enforcement.FirstHit), []step{
-			{mode: force, cost: 5, over: true, left: 0, reset: 10 * second, what: "quota 0 is forced too"},
+			{mode: force, cost: 5, over: true, left: 0, reset: 10 * second, what: "force also charges a quota of 0"},
 		})
 	}},
 	{"Force/CountStops", func(w *world) {
@@ -311,13 +312,14 @@ var stepTests = []test{
 			w.play(limit, []step{
 				{mode: takeUpTo, cost: 3, units: 3, left: 7, reset: resetOf(limit, 0, 3)},
 				{mode: takeUpTo, cost: 30, units: 7, left: 0, reset: full},
-				{mode: takeUpTo, cost: 1, no: true, left: 0, reset: full, retry: retryForOne(limit), what: "nothing is a refusal"},
+				{mode: takeUpTo, cost: 1, no: true, left: 0, reset: full, retry: retryForOne(limit), what: "with nothing left, the verdict is Refused"},
 			})
 		}
 	}},
-	// e: what was granted nothing may ask when one unit comes, whatever it asked for.
+	// e: after a TakeUpTo that granted nothing, the caller can compute when one unit fits,
+	// for any cost of the request.
 	{"TakeUpTo/OneUnitOfALongLog", func(w *world) {
-		for _, n := range []int64{3, 100} { // a limiter may hold long logs otherwise
+		for _, n := range []int64{3, 100} { // a limiter may store long logs in another form
 			w.renew()
 			limit := slidingLog(n, minute)
 			m := limit.Compile(1)
@@ -333,7 +335,7 @@ var stepTests = []test{
 			}
 		}
 	}},
-	// h: a clock that steps back gives nothing twice.
+	// h: a clock that steps back grants no unit twice.
 	{"ClockBack/Little", func(w *world) {
 		w.play(fixedWindow(2, 10*second, enforcement.FirstHit), []step{
 			{at: 5 * second, cost: 2, left: 0, reset: 10 * second},
@@ -344,7 +346,7 @@ var stepTests = []test{
 		w.renew()
 		w.play(slidingLog(3, 10*second), []step{
 			{at: 5 * second, cost: 2, left: 1, reset: 10 * second},
-			{at: 0, cost: 1, left: 0, reset: 15 * second, what: "counts as the newest entry's instant"},
+			{at: 0, cost: 1, left: 0, reset: 15 * second, what: "an earlier instant counts as that of the newest entry"},
 			{at: 10 * second, cost: 1, no: true, left: 0, reset: 5 * second, retry: 5 * second},
 			{at: 15 * second, cost: 3, left: 0, reset: 10 * second},
 		})
@@ -366,16 +368,16 @@ var stepTests = []test{
 			{at: 3 * second, cost: 1, left: 0, reset: 3 * second},
 		})
 	}},
-	// A step back of more than a window is cut, and the cut is stored: nobody is
-	// refused for longer than one window more.
+	// If the clock steps back by more than a window, the state is clamped and stored.
+	// Requests are denied for at most one more window.
 	{"ClockBack/Far", func(w *world) {
 		hour := time.Hour
 		for _, limit := range []enforcement.Limit{fixedWindow(2, 10*second, enforcement.FirstHit), slidingLog(2, 10*second)} {
 			w.renew()
 			w.play(limit, []step{
 				{at: hour, cost: 2, left: 0, reset: 10 * second},
-				{at: 0, mode: peek, cost: 1, no: true, left: 0, reset: 10 * second, retry: 10 * second, what: "peek does not store the cut"},
-				{at: 1 * second, cost: 1, no: true, left: 0, reset: 10 * second, retry: 10 * second, what: "a refusal does"},
+				{at: 0, mode: peek, cost: 1, no: true, left: 0, reset: 10 * second, retry: 10 * second, what: "peek does not store the clamped state"},
+				{at: 1 * second, cost: 1, no: true, left: 0, reset: 10 * second, retry: 10 * second, what: "a denial stores the clamped state"},
 				{at: 5 * second, cost: 1, no: true, left: 0, reset: 6 * second, retry: 6 * second},
 				{at: 11 * second, cost: 2, left: 0, reset: 10 * second},
 			})
@@ -390,11 +392,11 @@ var stepTests = []test{
 		w.renew()
 		w.play(tokenBucket(1, second, 3), []step{
 			{at: hour, cost: 3, left: 0, reset: 3 * second},
-			{at: 1 * second, cost: 1, no: true, left: 0, reset: 3 * second, retry: 1 * second, what: "cut to now, the level stays"},
+			{at: 1 * second, cost: 1, no: true, left: 0, reset: 3 * second, retry: 1 * second, what: "clamped to now; the level stays"},
 			{at: 2 * second, cost: 1, left: 0, reset: 3 * second},
 		})
 	}},
-	// g: changed numbers keep what was used.
+	// g: the usage stays after a change of the numbers.
 	{"NumbersChanged/Windows", func(w *world) {
 		w.play(fixedWindow(10, 10*second, enforcement.FirstHit), []step{
 			{cost: 8, left: 2, reset: 10 * second},
@@ -430,7 +432,7 @@ var stepTests = []test{
 				at: 3 * second, to: ptr(tokenBucket(100, 10*second, 50)),
 				cost: 2, left: 0, reset: 5 * second, what: "the bucket refilled at the former rate until the change",
 			},
-			{at: 4 * second, cost: 10, left: 0, reset: 5 * second, what: "and then at the new one"},
+			{at: 4 * second, cost: 10, left: 0, reset: 5 * second, what: "then it refills at the new rate"},
 		})
 		w.renew()
 		w.play(gcra(10, 10*second, 10), []step{
@@ -439,16 +441,16 @@ var stepTests = []test{
 			{at: 3 * second, to: ptr(gcra(0, second, 0)), mode: peek, cost: 0, no: true, left: 0, retry: never},
 			{
 				at: 4 * second, to: ptr(gcra(10, 10*second, 10)), mode: peek, cost: 0, left: 0, reset: 10 * second,
-				what: "a quota of 0 has no room: what was there is cut",
+				what: "the capacity is 0 at a quota of 0, so the level is cut to 0",
 			},
 		})
 	}},
-	// Two nodes on two snapshots take turns: nothing is minted.
+	// Requests of two nodes with different snapshots alternate: no units appear.
 	{"NumbersChanged/FlipFlop", func(w *world) {
 		w.play(tokenBucket(100, 10*second, 100), []step{
 			{cost: 50, left: 50, reset: 5 * second},
 			{to: ptr(tokenBucket(10, 10*second, 10)), cost: 1, left: 9, reset: second},
-			{rev: 1, cost: 1, left: 8, reset: 9200 * time.Millisecond, what: "the higher capacity of before brings nothing back"},
+			{rev: 1, cost: 1, left: 8, reset: 9200 * time.Millisecond, what: "the former higher capacity adds no units"},
 			{cost: 1, left: 7, reset: 3 * second},
 			{rev: 1, cost: 8, no: true, left: 7, reset: 9300 * time.Millisecond, retry: ms(100)},
 			{cost: 7, left: 0, reset: 10 * second},
@@ -469,7 +471,7 @@ var stepTests = []test{
 
 func ptr(l enforcement.Limit) *enforcement.Limit { return &l }
 
-// each is one limit of every algorithm and anchor.
+// each returns one limit of every algorithm and anchor.
 func each(quota int64, window time.Duration) []enforcement.Limit {
 	return []enforcement.Limit{
 		fixedWindow(quota, window, enforcement.FirstHit), fixedWindow(quota, window, enforcement.Clock),
@@ -479,7 +481,8 @@ func each(quota int64, window time.Duration) []enforcement.Limit {
 	}
 }
 
-// resetOf is when a counter as new is so again, after used units at an instant.
+// resetOf returns ResetAfter of an unused counter after a charge of used units at an
+// instant.
 func resetOf(l enforcement.Limit, at time.Duration, used int64) time.Duration {
 	if l.Algorithm.Bucket() {
 		return l.Window * time.Duration(used) / time.Duration(l.Quota)
@@ -494,8 +497,8 @@ func resetOf(l enforcement.Limit, at time.Duration, used int64) time.Duration {
 	return end
 }
 
-// retryForOne is when one unit more fits, after units of this instant. A
-// sliding counter lets it in as soon as they begin to fade.
+// retryForOne returns the time until one unit fits, after the quota was used up at this
+// instant. In a sliding counter, it fits as soon as the previous window counts less.
 func retryForOne(l enforcement.Limit) time.Duration {
 	switch {
 	case l.Algorithm.Bucket():
@@ -506,8 +509,8 @@ func retryForOne(l enforcement.Limit) time.Duration {
 	return l.Window
 }
 
-// emptied is what is left of the reset time when a first charge is given back:
-// a window stays open.
+// emptied returns ResetAfter after a refund of the first charge at the same instant. A
+// window stays open.
 func emptied(l enforcement.Limit) time.Duration {
 	if l.Algorithm.Windowed() {
 		return l.Window

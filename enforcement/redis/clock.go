@@ -6,28 +6,29 @@ import (
 	"time"
 )
 
-// clocks estimates Redis' clock: what it last said, and the time on our
-// monotonic clock since that call was sent. So it is never late, and early by
-// at most the time that one request took to get there.
+// clocks estimates the clock of Redis: the time in the last reply, plus the time on this
+// node's monotonic clock since that call was sent. The server read its clock after that,
+// so the estimate is ahead of the server's clock by at most the time that the call took to reach Redis.
 type clocks struct {
-	byHome bool // each home may lie on a server of its own
+	byHome bool // set for a cluster, where homes may be on different servers
 	one    atomic.Pointer[reading]
 	homes  sync.Map // home -> *reading
 }
 
-// A reading is the server's time at a moment not before sent.
+// A reading is the server's time at an instant that is not before sent.
 type reading struct {
 	sent   time.Time
 	server int64
 }
 
-// learnEvery is how old a reading may be; a clock does not drift much meanwhile.
+// learnEvery is the age from which a reading is replaced. A clock drifts little in
+// that time.
 const learnEvery = 20 * time.Millisecond
 
-// learn takes what the server said of its time in answer to a call.
+// learn stores the server's time from the reply to a call that was sent at sent.
 func (c *clocks) learn(home string, sent time.Time, server int64) {
 	if last := c.last(home); last != nil {
-		off := last.at(sent) - server // the estimate should not lie far from what the server says
+		off := last.at(sent) - server // difference of the estimate from the server's time
 		if sent.Sub(last.sent) < learnEvery && off < 1000 && off > -1000 {
 			return
 		}
@@ -50,8 +51,8 @@ func (c *clocks) last(home string) *reading {
 	return nil
 }
 
-// deadline is what the server's clock will show left after started; 0 when its
-// clock is not known yet.
+// deadline returns the server's time at which left has passed since started. It returns
+// 0 if the server's time is not known yet.
 func (c *clocks) deadline(home string, started time.Time, left time.Duration) int64 {
 	last := c.last(home)
 	if last == nil {
@@ -60,16 +61,16 @@ func (c *clocks) deadline(home string, started time.Time, left time.Duration) in
 	return last.at(started) + left.Microseconds()
 }
 
-// suspended reports whether the machine slept since the reading: monotonic time
-// stands still meanwhile, so at would be late.
+// suspended reports whether the machine was suspended since the reading. The monotonic
+// clock stops during a suspension, so at would return a time before the server's.
 func (r *reading) suspended(now time.Time) bool {
 	skew := now.UnixMicro() - r.sent.UnixMicro() - now.Sub(r.sent).Microseconds()
 	return skew > maxSkew || skew < -maxSkew
 }
 
-// maxSkew is how far, in microseconds, the wall clock and the monotonic clock may
-// move apart before the estimate is not trusted. A step of the wall clock costs
-// the memory of denials until the next answer, no more.
+// maxSkew is the largest change, in microseconds, of the difference between the wall
+// clock and the monotonic clock that does not count as a suspension. A step of the wall
+// clock only disables the memory of denials until the next reply.
 const maxSkew = 5000
 
 func (r *reading) at(now time.Time) int64 { return r.server + now.Sub(r.sent).Microseconds() }

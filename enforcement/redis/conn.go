@@ -10,44 +10,42 @@ import (
 	"time"
 )
 
-// patienceSlices is into how many parts a connection divides the time that it
-// waits for an answer.
+// patienceSlices is the number of slices into which a connection divides its timeout.
 const patienceSlices = 5
 
-// mostPatience bounds a wait on a machine that is short of processors, as a
-// multiple of the patience.
+// mostPatience bounds a wait on an overloaded machine, as a multiple of the timeout.
 const mostPatience = 20
 
-// A conn bounds how long the server may take to answer, counted from the last
-// write, in time in which this process could have seen the answer.
+// A conn bounds the time that the server may take to answer, counted from the last
+// write. It does not count time in which this process did not run.
 //
-// The wait is divided into slices. A slice whose end this process notices on
-// time counts in full. One that it notices late counts less, in the proportion
-// of its length to the time that passed: this process waited for a processor, and
-// a server on the same machine probably did too. Before it gives up, the
-// connection reads what the kernel received meanwhile.
+// The wait is divided into slices. A slice counts in full if this process runs at its
+// end. If the process runs later, the slice counts less: its length times its length,
+// divided by the time that passed. The process then waited for a processor, and a server
+// on the same machine probably waited, too. Before a timeout, the connection reads what
+// the kernel has received.
 type conn struct {
 	net.Conn
-	patience time.Duration // for one answer
-	silent   func()        // called once in a wait, after a number of slices
-	after    int           // that number
+	patience time.Duration // timeout of one answer
+	silent   func()        // called once in a wait, when after slices are used up
+	after    int
 
-	left  time.Duration // of patience, since the last write
+	left  time.Duration // unused part of patience since the last write
 	wrote time.Time
 }
 
 // Write starts the wait for an answer.
 func (c *conn) Write(b []byte) (int, error) {
 	c.left, c.wrote = c.patience, time.Now()
-	// A deadline that has passed when the write begins fails it at once. This
-	// process may stall in between for longer than patience.
+	// This process may stall between here and the write for longer than patience. The
+	// write would then fail, so its deadline is later.
 	if err := c.Conn.SetWriteDeadline(c.wrote.Add(mostPatience * c.patience)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(b)
 }
 
-// Read waits for the server within what is left of the patience.
+// Read waits for the server for at most the unused part of patience.
 func (c *conn) Read(b []byte) (int, error) {
 	slice := c.patience / patienceSlices
 	for {
@@ -55,7 +53,7 @@ func (c *conn) Read(b []byte) (int, error) {
 		last := c.left <= 0 || began.Sub(c.wrote) > mostPatience*c.patience
 		wait := min(c.left, slice)
 		if last {
-			wait = slice / 10 // one more look: the answer may have arrived in a late slice
+			wait = slice / 10 // a last read: the answer may have arrived in a late slice
 		}
 		if err := c.Conn.SetReadDeadline(began.Add(wait)); err != nil {
 			return 0, err
@@ -69,7 +67,7 @@ func (c *conn) Read(b []byte) (int, error) {
 			return 0, err
 		}
 		if last {
-			continue // this process stalled before it looked
+			continue // this process stalled before the last read
 		}
 		before := c.left
 		c.left -= max(time.Duration(float64(wait)*float64(wait)/float64(time.Since(began))), 1)
@@ -79,35 +77,35 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 }
 
-// passed returns how many slices of the patience are used up when left remains.
+// passed returns the number of used slices if left of patience remains.
 func (c *conn) passed(left time.Duration) int {
 	slice := c.patience / patienceSlices
 	return int((c.patience - left + slice/4) / slice)
 }
 
-// The deadlines are the connection's own; those of the client are ignored.
+// The connection sets its deadlines itself and ignores those of the client.
 
 func (c *conn) SetDeadline(time.Time) error      { return nil }
 func (c *conn) SetReadDeadline(time.Time) error  { return nil }
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// A plainConn is a conn without TLS. It lets the client look whether the server
-// has closed the connection. Below TLS there is nothing to look at: bytes that
-// wait there need not be an answer.
+// A plainConn is a conn without TLS. The client can check whether the server has closed
+// it. A connection with TLS has no such check, because bytes that wait below TLS need
+// not be an answer.
 type plainConn struct {
 	*conn
 	raw syscall.Conn
 }
 
-// SyscallConn gives access to the socket.
+// SyscallConn returns the socket, for the client's check.
 func (c plainConn) SyscallConn() (syscall.RawConn, error) {
 	raw, err := c.raw.SyscallConn()
 	return look{raw}, err
 }
 
-// A look reads from a connection whatever its deadline is: that of the last
-// answer has passed when the client looks whether the server closed the
-// connection meanwhile.
+// A look reads from a connection regardless of its deadline. The deadline of the last
+// answer may have passed when the client checks whether the server closed the
+// connection.
 type look struct{ syscall.RawConn }
 
 // Read calls f once, and does not wait.
@@ -115,9 +113,8 @@ func (l look) Read(f func(fd uintptr) (done bool)) error {
 	return l.Control(func(fd uintptr) { f(fd) })
 }
 
-// dialer returns the function by which a client opens its connections.
-// silent is called once in each wait in which the server sends nothing for a
-// number of slices.
+// dialer returns the function with which a client opens its connections. A connection
+// calls silent once in each wait in which the server sends nothing for after slices.
 func dialer(config *tls.Config, patience time.Duration, after int, silent func()) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		d := net.Dialer{Timeout: mostPatience * patience / 2, KeepAlive: 5 * time.Minute}

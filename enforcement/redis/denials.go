@@ -12,15 +12,14 @@ import (
 // such a request is denied again without a call. The reference functions evaluate
 // the states at the estimated time of the server.
 //
-// A count that only grows keeps denying, so the verdict is that of the server. It
-// differs only if other nodes gave units back meanwhile (a refund, a reset, a
-// returned lease): this node sees such units after at most denialAge. The state
-// follows every answer that this node receives. A change of the numbers that this
-// node has seen changes the meters or revisions of the request, which are then
-// unknown here.
+// A counter that only grows keeps denying, so the verdict is the same as that of the
+// server. It differs only if another node returned units (a refund, a reset, a returned
+// lease). This node sees such units after at most denialAge. Every reply to this node
+// updates the remembered state. If the numbers change, the request has another meter or
+// revision, for which nothing is remembered.
 //
-// Only requests with mode Enforce and without an idempotency key are answered.
-// The memory is a table of fixed size; an entry replaces the one in its place.
+// The memory answers only requests with mode Enforce and without an idempotency key. It
+// is a table of fixed size. A new entry replaces the one at its position.
 type denials struct {
 	slots    []atomic.Pointer[denial] // by cell
 	mask     uint64
@@ -30,22 +29,22 @@ type denials struct {
 const (
 	denialAge     = 1_000_000 // microseconds
 	denialSlots   = 1 << 14   // about 3 MB when every slot is used
-	denialCharges = 32        // of a request that is remembered
+	denialCharges = 32        // most charges of a remembered request
 )
 
-// A denial is one counter as an answer of the server left it. It is immutable.
+// A denial is the state of one counter from a reply of the server. It is immutable.
 type denial struct {
 	home  string
 	key   enforcement.Key
-	meter *enforcement.Meter // nil: the state is not known
+	meter *enforcement.Meter // nil if the state is not known
 	rev   int64
-	at    int64 // of the state, by the server's clock
-	cost  int64 // logs: up to which cost the state has the entries
+	at    int64 // time of the state by the server's clock
+	cost  int64 // of a log: the largest cost for which the state has enough entries
 	state enforcement.State
 }
 
-// open makes room for a number of counters; 0 is the default, and a negative
-// number none.
+// open allocates the table. slots is the number of counters: 0 stands for the default,
+// and a negative number disables the memory.
 func (ds *denials) open(slots int) {
 	if slots < 0 {
 		return
@@ -57,14 +56,15 @@ func (ds *denials) open(slots int) {
 	ds.slots, ds.mask = make([]atomic.Pointer[denial], n), uint64(n-1)
 }
 
-// slot is where a counter is remembered. Partitions are hashes already.
+// slot returns the position of a counter. It needs little mixing, because partitions are
+// hashes.
 func (ds *denials) slot(k *enforcement.Key) *atomic.Pointer[denial] {
 	h := (binary.LittleEndian.Uint64(k.Partition[:]) ^ uint64(k.Tenant)<<32 ^ uint64(k.Cell)) * 0x9e3779b97f4a7c15
 	return &ds.slots[h>>32&ds.mask]
 }
 
-// note remembers the counters of a denied request, and brings those of any other
-// request up to date if they are remembered.
+// note remembers the counters of a denied request. For other requests, it updates the
+// counters that are remembered.
 func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
 	if len(ds.slots) == 0 || r.Mode == enforcement.Peek {
 		return
@@ -76,8 +76,8 @@ func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
 		for was := slot.Load(); denied || was != nil && was.key == c.Key && was.home == r.Home; was = slot.Load() {
 			d := &denial{home: r.Home, key: c.Key, at: o.At}
 			log := c.Meter.Algorithm == enforcement.SlidingWindowLog
-			// Of answers that are read in another order than they were given, or
-			// across a step of the clock, none is known to be the last.
+			// If replies arrive out of order, or the clock went back, the newest state is
+			// not known.
 			ordered := was == nil || was.key != c.Key || was.home != r.Home || was.at <= o.At
 			if ordered && settlesOn(c, &charged.State, o.At) && (denied || r.Mode == enforcement.Enforce && !log) {
 				d.meter, d.rev, d.cost, d.state = c.Meter, c.Rev, charged.Cost, charged.State
@@ -90,8 +90,8 @@ func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
 	}
 }
 
-// drop forgets a counter that was changed at an instant otherwise than by a
-// request: a draw may have given units back.
+// drop forgets the state of a counter that a draw changed at an instant, because the
+// draw may have returned units.
 func (ds *denials) drop(home string, key *enforcement.Key, at int64) {
 	if len(ds.slots) == 0 {
 		return
@@ -104,10 +104,10 @@ func (ds *denials) drop(home string, key *enforcement.Key, at int64) {
 	}
 }
 
-// settlesOn tells whether a state that was settled at the instant at settles on
-// from there as the stored state does. A bucket does not if it flowed at former
-// numbers that hold beyond at, or if a caller of an older revision lost its
-// fraction: a denial stores neither.
+// settlesOn reports whether a state that was settled at the instant at later settles to
+// the same result as the stored state. A bucket does not if former numbers stay in force
+// after at, or if the caller has an older revision and dropped the fraction. A denial
+// does not store these changes.
 func settlesOn(c *enforcement.Charge, s *enforcement.State, at int64) bool {
 	if !c.Meter.Algorithm.Bucket() {
 		return true
@@ -121,7 +121,7 @@ func settlesOn(c *enforcement.Charge, s *enforcement.State, at int64) bool {
 }
 
 // answer denies a request from the memory at the instant now, in microseconds of
-// the server's clock. It returns false if the request has to be asked.
+// the server's clock. It returns false if the server must decide the request.
 func (ds *denials) answer(r *enforcement.Request, now int64, out *enforcement.Outcome) bool {
 	if len(ds.slots) == 0 || r.Mode != enforcement.Enforce || r.IdempotencyKey != "" || len(r.Charges) > denialCharges {
 		return false
@@ -155,12 +155,12 @@ func (ds *denials) state(r *enforcement.Request, i int, now int64) (s enforcemen
 	}
 	for k := range i {
 		if r.Charges[k].Key == c.Key {
-			return s, false // the costs add up: rare, and left to the server
+			return s, false // rare: the costs add up, so the server decides
 		}
 	}
 	s, clamped := c.Meter.Settle(d.state, c.Rev, now)
 	if c.Meter.Algorithm == enforcement.SlidingWindowLog && (c.Cost > d.cost || s.B > 0 && len(s.Log) == 0) {
-		return s, false // entries that the answer did not carry matter
+		return s, false // the decision needs entries that the reply did not have
 	}
-	return s, !clamped // the server has to store a state that it cuts
+	return s, !clamped // the server must store a clamped state
 }

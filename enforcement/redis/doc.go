@@ -38,11 +38,10 @@
 //
 //	+evalsha +eval +time +mget +get +set +getrange +strlen +append +setrange +pexpire +del
 //
-// and may have +info and +config|get, by which the version is checked and the
-// operator is warned when Redis may forget counters, and +scan for DeleteAll.
-// With rediss:// or a cluster, what the client itself needs comes on top
-// (+cluster, +hello, +select, +ping).
+// and may have +info and +config|get, to check the version and to warn if Redis may evict
+// counters, and +scan for DeleteAll. With rediss:// or a cluster, the client also needs
+// +cluster, +hello, +select and +ping.
 //
-// The package does not know policies, tenants' plans or failure modes: it says
+// The package does not depend on policies, plans or failure modes. An outcome reports
 // whether a request was decided, and if not, whether it may have been charged.
 package redis

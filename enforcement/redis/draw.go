@@ -15,12 +15,11 @@ var leaseScript = newBody(scriptText("arith.lua") + "\n" + scriptText("lease.lua
 
 var _ enforcement.Drawer = (*Limiter)(nil)
 
-// drawSize is how many bytes the script answers for one draw.
+// drawSize is the number of bytes in the script's reply for one draw.
 const drawSize = 48
 
-// Draw draws quota ahead as [enforcement.Drawer] says, in one call; on a cluster,
-// in one for each home. It has nothing to do with whether Redis counts as away: a
-// draw that fails costs no check anything.
+// Draw implements [enforcement.Drawer] with one call, or on a cluster with one call for
+// each home. A failed draw does not open the breaker, because no check depends on it.
 func (l *Limiter) Draw(ctx context.Context, draws []enforcement.Draw, drawn []enforcement.Drawn) {
 	if !l.clocks.byHome {
 		l.draw(ctx, draws, drawn)
@@ -46,11 +45,11 @@ func (l *Limiter) Draw(ctx context.Context, draws []enforcement.Draw, drawn []en
 	}
 }
 
-// draw makes one call.
+// draw makes one call of the script for draws.
 func (l *Limiter) draw(ctx context.Context, draws []enforcement.Draw, drawn []enforcement.Drawn) {
 	b, err := l.runDraws(ctx, draws)
 	if err == nil && len(b) != 8+drawSize*len(draws) {
-		err = errors.New("the reply has another length")
+		err = errors.New("the reply has a wrong length")
 	}
 	for i := range drawn {
 		if err != nil {
@@ -70,8 +69,8 @@ func (l *Limiter) draw(ctx context.Context, draws []enforcement.Draw, drawn []en
 	}
 }
 
-// runDraws sends the script once, with its text when the server does not know
-// its hash: then it was not run.
+// runDraws runs the script once. If the server does not know its hash, the script did
+// not run, and runDraws sends its text.
 func (l *Limiter) runDraws(ctx context.Context, draws []enforcement.Draw) ([]byte, error) {
 	keys := make([]string, 0, 2*len(draws))
 	now := int64(0)
@@ -83,7 +82,7 @@ func (l *Limiter) runDraws(ctx context.Context, draws []enforcement.Draw) ([]byt
 	for i := range draws {
 		d := &draws[i]
 		name := appendKey(nil, l.config.Prefix, d.Home, &d.Key)
-		// No cell has this name: the partition at a name's end has a fixed length.
+		// No counter has the second name, because the names of counters have a fixed end.
 		keys = append(keys, string(name), string(append(name, 'L')))
 		m, epoch := d.Meter, int64(0)
 		if m.Algorithm.Bucket() {

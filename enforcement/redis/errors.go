@@ -11,26 +11,26 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// notDone are the error replies after which nothing has been charged: Redis
-// gives them before it runs a script, or instead of the script's first write.
-// What is not here may have been charged.
+// notDone has the error replies after which nothing was charged, and what they mean.
+// Redis sends them before it runs a script, or instead of the script's first write.
+// After any other error, the request may have been charged.
 var notDone = map[string]string{
 	"READONLY":                  "the server is a replica",
 	"LOADING":                   "the server is still loading its data",
 	"OOM":                       "the server's memory is full",
 	"MASTERDOWN":                "the replica has lost its master",
-	"MISCONF":                   "the server cannot save and takes no writes",
+	"MISCONF":                   "the server cannot save its data and accepts no writes",
 	"BUSY":                      "the server runs another script",
-	"NOREPLICAS":                "the server has too few replicas to take writes",
-	"NOAUTH":                    "the server wants a password",
-	"WRONGPASS":                 "the server does not take the user and password",
-	"NOPERM":                    "the user may not do this: see the package's list of commands",
-	"CLUSTERDOWN":               "the cluster has no quorum, or a slot no server",
+	"NOREPLICAS":                "the server has too few replicas to accept writes",
+	"NOAUTH":                    "the server requires a password",
+	"WRONGPASS":                 "the server rejects the user and password",
+	"NOPERM":                    "the user lacks a permission: see the package's list of commands",
+	"CLUSTERDOWN":               "the cluster has no quorum, or a slot has no server",
 	"TRYAGAIN":                  "the keys' slot is moving",
 	"CROSSSLOT":                 "the keys of one home have several slots",
-	"MOVED":                     "the keys' slot has moved; the client learns where",
+	"MOVED":                     "the keys' slot has moved; the client updates its slots",
 	"ASK":                       "the keys' slot is moving",
-	"NOSCRIPT":                  "the server forgets scripts at once",
+	"NOSCRIPT":                  "the server does not keep scripts",
 	"NOPROTO":                   "the server does not speak the protocol",
 	"DENIED":                    "the server is in protected mode",
 	"EXECABORT":                 "the server refused the call",
@@ -40,8 +40,8 @@ var notDone = map[string]string{
 	"ERR unknown command":       "the server does not know EVALSHA or EVAL",
 }
 
-// errorCode is the code of an error reply, "" when it is none of the table's.
-// Before Redis 7 an error within a script stands inside the text.
+// errorCode returns the code of an error reply in notDone, or "". Before Redis 7, the
+// code of an error within a script is inside the text.
 func errorCode(text string) string {
 	text = strings.TrimPrefix(text, "-")
 	code, _, _ := strings.Cut(text, " ")
@@ -63,8 +63,8 @@ func errorCode(text string) string {
 	return ""
 }
 
-// classify says what a call that ended in err leaves its requests as. sent
-// tells whether the call was put on a connection.
+// classify returns the verdict and the error of the requests of a call that failed with
+// err. sent reports whether the call was written to a connection.
 func classify(err error, sent bool) (enforcement.Verdict, error) {
 	var reply redis.Error
 	switch {
@@ -82,13 +82,13 @@ func classify(err error, sent bool) (enforcement.Verdict, error) {
 	return enforcement.Unknown, fmt.Errorf("redis: sent and not answered: %w", err)
 }
 
-// isReply reports whether Redis answered, if only with an error.
+// isReply reports whether err is an error reply of Redis.
 func isReply(err error) bool {
 	var reply redis.Error
 	return errors.As(err, &reply)
 }
 
-// isTimeout reports whether Redis was silent for too long.
+// isTimeout reports whether err is a timeout.
 func isTimeout(err error) bool {
 	var timeout net.Error
 	return errors.As(err, &timeout) && timeout.Timeout()

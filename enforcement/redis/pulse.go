@@ -15,39 +15,39 @@ import (
 
 const (
 	pulseEvery = 400 * time.Millisecond // while the breaker is closed
-	// refusedFor is how long a refusal of a write counts after the last one, so
-	// that a server at the edge of its memory does not change its state with each
-	// call.
+	// refusedFor is the time for which a refusal lasts after the last refused write.
+	// Without it, a server near its memory limit would change its status with each call.
 	refusedFor = time.Second
 )
 
 var pulseScript = newBody(scriptText("pulse.lua"))
 
-// A Refusal is how Redis answers while it is reachable and refuses writes.
+// A Refusal describes a period in which Redis is reachable and refuses writes.
 type Refusal struct {
-	// Since is when the first call of this time was refused; zero: none is.
+	// Since is the time of the first refused call of the period. It is zero while Redis
+	// accepts writes.
 	Since time.Time
-	// Code is the first word of the answer where this package knows it, like
-	// READONLY or OOM, otherwise "other".
+	// Code is the error code of the reply, such as READONLY or OOM, or "other" for codes
+	// that are not in notDone.
 	Code string
-	// Answer is what Redis answered last.
+	// Answer is the text of the last reply.
 	Answer string
 }
 
-// A Loss is one time at which Redis was found without data that it had.
+// A Loss describes a loss of data in Redis that this node noticed.
 type Loss struct {
-	// At is when this node noticed the loss; zero: there was none.
+	// At is the time at which this node noticed the loss. It is zero without a loss.
 	At time.Time
-	// Restarted reports that another server process answers than before.
+	// Restarted reports that a new server process answers.
 	Restarted bool
-	// All reports that Redis has none of the earlier data.
+	// All reports that all earlier data is lost.
 	All bool
-	// Newest is the time of the newest data that Redis still has, by its own clock,
-	// to half a second. Zero: unless All is set, not known.
+	// Newest is the time of the newest data that is left, by the clock of Redis, with an
+	// error of at most half a second. It is zero if All is set, or if it is not known.
 	Newest time.Time
 }
 
-// String says what was lost, in plain words.
+// String describes the loss in a sentence for operators.
 func (l Loss) String() string {
 	cause := "was emptied (FLUSHALL, FLUSHDB)"
 	if l.Restarted {
@@ -62,12 +62,12 @@ func (l Loss) String() string {
 	return "Redis " + cause + " and has no counts after " + l.Newest.UTC().Format(time.RFC3339)
 }
 
-// marks are what this node knows of the markers by which lost data is noticed:
-// one pair, or on a cluster one for each home. h.mu guards all but node.
+// marks has the last values of the markers, with which this node notices lost data:
+// one pair of markers, or on a cluster one for each home. h.mu guards all but node.
 type marks struct {
-	node  string          // the end of the names of this node's own markers
+	node  string          // suffix of the names of this node's markers
 	last  map[string]mark // by home
-	epoch string          // of all; "" before the first pulse
+	epoch string          // of all markers; "" before the first pulse
 	run   string          // run_id of the server at the last change; "" on a cluster
 	loss  Loss
 	count int64
@@ -78,8 +78,8 @@ type mark struct {
 	number int64
 }
 
-// pulseHomes are the homes whose markers are looked at: on a cluster those of all
-// tenants without a home of their own, so that each server has some.
+// pulseHomes returns the homes with markers. On a cluster, these are all shared homes,
+// so that each server has markers.
 func (l *Limiter) pulseHomes() []string {
 	if !l.clocks.byHome {
 		return []string{"00"}
@@ -91,19 +91,19 @@ func (l *Limiter) pulseHomes() []string {
 	return homes
 }
 
-// A pulseReply is what pulse.lua says of one marker.
+// A pulseReply is the reply of pulse.lua for one marker.
 type pulseReply struct {
 	home, kind, refused string
 	mark
 	newest int64
 }
 
-// pulse writes the markers on the probe's connection. It notes whether Redis
-// takes writes, and whether it lost data. It returns false without an answer; the
-// probes find out what that means.
+// pulse writes the markers on the connection of the probes. It records whether Redis
+// accepts writes, and whether it lost data. It returns false if Redis does not answer.
+// The probes handle that case.
 func (l *Limiter) pulse(ctx context.Context) bool {
 	if l.config.Now != nil {
-		return true // a simulation counts in keys of its own
+		return true // a simulation uses separate keys
 	}
 	h, sent := &l.health, time.Now()
 	homes := l.pulseHomes()
@@ -113,7 +113,7 @@ func (l *Limiter) pulse(ctx context.Context) bool {
 	commands, _ := l.probe.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, home := range homes {
 			known := last[home]
-			// No cell has these names: one is shorter, the other is longer.
+			// No counter has these names: the first is shorter, the second is longer.
 			marker := l.config.Prefix + "{" + home + "}m"
 			p.Eval(ctx, pulseScript.text, []string{marker, marker + h.marks.node}, randomID(), known.epoch, known.number)
 		}
@@ -160,12 +160,12 @@ func readPulse(home string, command *redis.Cmd) (r pulseReply, err error) {
 		r.refused, fields[4] = list[4].(string)
 	}
 	if fields != [5]bool{true, true, true, true, true} {
-		return r, fmt.Errorf("redis: pulse: the reply has another form: %.80v", list)
+		return r, fmt.Errorf("redis: pulse: the reply has a wrong form: %.80v", list)
 	}
 	return r, nil
 }
 
-// compare finds out from the markers whether data was lost since the last pulse.
+// compare compares the markers with the last pulse and records a loss of data.
 func (l *Limiter) compare(ctx context.Context, replies []pulseReply) {
 	h := &l.health
 	h.mu.Lock()
@@ -185,7 +185,7 @@ func (l *Limiter) compare(ctx context.Context, replies []pulseReply) {
 	h.mu.Unlock()
 	run := was
 	if changed && !l.clocks.byHome {
-		info, _ := l.probe.Info(ctx, "server").Result() // a user may not be allowed to ask
+		info, _ := l.probe.Info(ctx, "server").Result() // ignored, because the user may lack the permission
 		run = infoField(info, "run_id")
 	}
 
@@ -212,12 +212,12 @@ func (l *Limiter) compare(ctx context.Context, replies []pulseReply) {
 
 func (m *marks) lose(loss Loss, log *slog.Logger) {
 	m.loss, m.count = loss, m.count+1
-	log.Error("redis lost data: what was used before is forgotten, and quota is handed out again", "what", loss.String())
+	log.Error("redis lost data: earlier usage is lost, and used quota is available again", "what", loss.String())
 }
 
-// Expect says which data Redis had when Headgate last recorded it: Status.Epoch
-// of that time. If Redis has other data now, that is a loss which no running node
-// noticed. It reports false while no pulse has been answered.
+// Expect compares the data in Redis with epoch, a Status.Epoch that Headgate recorded
+// earlier. If they differ, data was lost while no node ran, and Expect records the loss.
+// It returns false if no pulse was answered yet; the caller then tries again.
 func (l *Limiter) Expect(epoch string) bool {
 	h := &l.health
 	h.mu.Lock()
@@ -231,12 +231,12 @@ func (l *Limiter) Expect(epoch string) bool {
 	return true
 }
 
-// refusedBy notes that Redis answered a write with an error.
+// refusedBy records that Redis refused a write with an error.
 func (l *Limiter) refusedBy(answer string) {
 	code := errorCode(answer)
 	switch code {
 	case "NOSCRIPT", "MOVED", "ASK", "TRYAGAIN":
-		return // not about writes
+		return // these errors do not concern writes
 	case "":
 		code = "other"
 	}
@@ -254,18 +254,18 @@ func (l *Limiter) refusedBy(answer string) {
 	}
 }
 
-// accepted notes that Redis took the writes of a pulse.
+// accepted records that Redis accepted the writes of a pulse.
 func (h *health) accepted(sent time.Time, log *slog.Logger) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.refusing.Since.IsZero() || sent.Sub(h.refusedAt) < refusedFor {
 		return
 	}
-	log.Info("redis takes writes again", "after", time.Since(h.refusing.Since).Round(time.Millisecond).String())
+	log.Info("redis accepts writes again", "after", time.Since(h.refusing.Since).Round(time.Millisecond).String())
 	h.refusing = Refusal{}
 }
 
-// brief is an answer in a form that can be shown: cut, without control characters.
+// brief returns an answer for display: shortened and without control characters.
 func brief(answer string) string {
 	const most = 160
 	answer = strings.Map(func(r rune) rune {

@@ -11,12 +11,12 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// scripts are the scripts of a Limiter. A call chooses one of them by its shape.
+// scripts has the scripts of a Limiter. A call selects one by the form of its requests.
 type scripts struct {
-	take   script // decides every shape
+	take   script // decides every call
 	batch  script // decides plain calls
 	single script // decides a plain call of one charge
-	only   bool   // tests choose take alone
+	only   bool   // set by tests that use only take
 }
 
 func newScripts() *scripts {
@@ -27,8 +27,7 @@ func newScripts() *scripts {
 	}
 }
 
-// A script is a text, the hash by which Redis knows it, and how many calls were
-// encoded for it.
+// A script has a body and the number of calls that were encoded for it.
 type script struct {
 	body
 	calls atomic.Int64
@@ -37,11 +36,11 @@ type script struct {
 type body struct{ text, sha string }
 
 func newBody(text string) body {
-	sum := sha1.Sum([]byte(text)) // Redis' choice of hash; it is a name, not a seal
+	sum := sha1.Sum([]byte(text)) // Redis names scripts by their SHA-1; this use needs no security
 	return body{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
-// common is what the scripts that take requests have in common.
+// common returns the text at the beginning of all scripts that decide requests.
 func common() string {
 	settling := scriptText("arith.lua") + "\n" + scriptText("settle.lua")
 	return scriptText("cell.lua") + "\nlocal function settling(now)\n" + settling + "\nend\n\n"
@@ -49,11 +48,11 @@ func common() string {
 
 var includes = regexp.MustCompile(`(?m)^ *-- include: (.*)$`)
 
-// scriptText is a file of scripts, with the files that it includes.
+// scriptText returns the text of a script file, with the files that it includes.
 func scriptText(name string) string {
 	text, err := scriptFiles.ReadFile("scripts/" + name)
 	if err != nil {
-		panic(err) // a file that a script of this package names
+		panic(err) // this package names only embedded files
 	}
 	return includes.ReplaceAllStringFunc(string(text), func(line string) string {
 		return scriptText(includes.FindStringSubmatch(line)[1])

@@ -115,7 +115,7 @@ func hasLeft(ctx context.Context) bool {
 	return ok && client.Left()
 }
 
-// Leave gives back what Enter took.
+// Leave frees the slots of an Enter.
 func (g *Gate) Leave(weight int) {
 	if g == nil {
 		return

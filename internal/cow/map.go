@@ -1,7 +1,7 @@
 // Package cow holds a hash map whose versions share memory: an edit copies only
 // the part of the map that it writes, and every older version stays as it was.
 //
-// It knows nothing of the product. Compiled snapshots are made of such maps.
+// Compiled snapshots consist of such maps.
 package cow
 
 import (
@@ -10,13 +10,13 @@ import (
 	"slices"
 )
 
-// perChunk is how many entries a chunk has on average before a Map makes more
+// perChunk is the average number of entries of a chunk above which a Map makes more
 // chunks; an edit of one entry copies one chunk and the slice of all chunks. At
 // 100,000 entries that is up to 128 entries and 50 kB.
 const perChunk = 128
 
-// An Owner is the right to write in place. Each edit makes one, and drops it
-// when the version that it made is published.
+// An Owner allows its holder to write in place. Each edit creates an Owner, and drops it
+// when its version is published.
 type Owner struct{ _ byte } // not empty, so that no two owners share an address
 
 // A Map is a hash map in chunks. The zero value is an empty Map. A copy of the

@@ -58,8 +58,9 @@ func newConn(s *Server, l *listener, inner net.Conn) *conn {
 	return c
 }
 
-// A watched connection is told whether it waits for a request. Busy returns false if
-// the listener has closed it.
+// A watched connection counts idle connections in its listener. The Server calls Idle
+// when the connection begins to wait for a request, and Busy when a request arrives. Busy
+// returns false if the listener has closed the connection.
 type watched interface {
 	Idle()
 	Busy() bool

@@ -158,7 +158,7 @@ func (s *Server) remove(c *conn) {
 	}
 }
 
-// A listener gives HTTP the connections that the Server passes on.
+// A listener returns the connections that the Server passes to HTTP.
 type listener struct {
 	net.Listener
 	conns  chan net.Conn
@@ -185,7 +185,7 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// pass gives HTTP a connection.
+// pass passes a connection to HTTP.
 func (l *listener) pass(p *passed) {
 	_ = p.SetDeadline(time.Time{})
 	select {

@@ -18,11 +18,11 @@ type Config struct {
 	Dial func(context.Context) (net.Conn, error)
 	// Request is what each connection sends. Required.
 	Request Request
-	// Checks is how many checks a request holds. Default: 1.
+	// Checks is the number of checks in a request. Default: 1.
 	Checks int
-	// Connections is how many connections send. Default: 1.
+	// Connections is the number of connections. Default: 1.
 	Connections int
-	// Rate is how many requests are due each second, over all connections. A
+	// Rate is the number of requests that are due per second, over all connections. A
 	// request that is due while all connections wait for answers is sent by the
 	// first connection that becomes free. Default: 0, a closed loop.
 	Rate float64
@@ -33,9 +33,9 @@ type Config struct {
 // A Result is what a Run measured.
 type Result struct {
 	Counts
-	// Requests is how many requests were answered.
+	// Requests is the number of answered requests.
 	Requests int64
-	// Unsent is how many requests of an open loop were due and not sent when the
+	// Unsent is the number of requests of an open loop that were due and not sent when the
 	// time was over, because the server was too slow.
 	Unsent int64
 	// Elapsed is the time from the first request to the last answer.
@@ -126,7 +126,7 @@ func (r *run) dueAt(n int64) time.Time {
 	return r.began.Add(time.Duration(float64(n) / r.Rate * float64(time.Second)))
 }
 
-// due is how many requests of an open loop are due before the end.
+// due returns the number of requests of an open loop that are due before the end.
 func (r *run) due() int64 {
 	n := int64(r.Rate * r.Duration.Seconds())
 	for r.dueAt(n).Before(r.end) {

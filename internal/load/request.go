@@ -7,11 +7,12 @@ import (
 	"strings"
 )
 
-// KeyPlace stands in a body where each request gets the number of a key, as
-// many decimal digits as KeyPlace has bytes. All requests therefore have one length.
+// KeyPlace is a placeholder in a body. Each request has the number of a key in its
+// place, with as many decimal digits as KeyPlace has bytes. All requests therefore have
+// one length.
 const KeyPlace = "########"
 
-// MaxKeys is how many keys KeyPlace can number.
+// MaxKeys is the number of keys that KeyPlace can number.
 const MaxKeys = 100_000_000
 
 // A Request is the bytes of a request, up to the numbers of its keys.
@@ -41,7 +42,7 @@ func NewRequest(host, path, body string, keys int, header ...string) Request {
 	}
 }
 
-// copy returns a request with bytes of its own.
+// copy returns a deep copy of the request.
 func (r Request) copy() Request {
 	r.text = bytes.Clone(r.text)
 	return r

@@ -18,15 +18,15 @@ import (
 // statementDeadline bounds one CREATE or DROP DATABASE on a busy machine.
 const statementDeadline = 60 * time.Second
 
-// Postgres returns the URL of a new, empty database on the shared server. It is
-// dropped after the test, with whatever connections are still open.
+// Postgres returns the URL of a new, empty database on the shared server. The database
+// is dropped after the test, even if connections are open.
 func Postgres(t testing.TB) string {
 	t.Helper()
 	return newDatabase(t, "")
 }
 
 // PostgresFrom is [Postgres] with the content of another database of the shared
-// server, given by its URL or its name. Nobody may be connected to that one.
+// server, given by its URL or its name. That database must have no connections.
 // To prepare a database once and copy it often, use [Template].
 func PostgresFrom(t testing.TB, template string) string {
 	t.Helper()
@@ -46,8 +46,8 @@ type Template struct {
 	name func() (string, error)
 }
 
-// NewTemplate starts nothing yet. prepare gets an empty database and must close
-// its connections before it returns.
+// NewTemplate returns a Template. It starts no server. prepare receives an empty database
+// and must close its connections before it returns.
 func NewTemplate(prepare func(ctx context.Context, url string) error) *Template {
 	return &Template{name: sync.OnceValues(func() (string, error) {
 		ctx := context.Background()
@@ -97,8 +97,8 @@ func newDatabase(t testing.TB, template string) string {
 	return address
 }
 
-// cloning admits one CREATE DATABASE at a time: Postgres refuses to copy a
-// database that anybody else is connected to, and copies are heavy on the disk.
+// cloning allows one CREATE DATABASE at a time. Postgres cannot copy a database with
+// connections, and copies load the disk.
 var cloning sync.Mutex
 
 func createDatabase(ctx context.Context, template string) (string, error) {
@@ -123,9 +123,9 @@ func dropDatabase(ctx context.Context, name string) error {
 	return nil
 }
 
-// onServer runs one statement in the server's maintenance database. "Object in
-// use" is tried again: a connection that was just closed, or another process
-// copying template1, may still count for a moment.
+// onServer runs one statement in the server's maintenance database. It retries after
+// "object in use": a connection that was just closed, or another process that copies
+// template1, may still count for a moment.
 func onServer(ctx context.Context, statement string) error {
 	address, err := postgresURL()
 	if err != nil {
@@ -153,7 +153,7 @@ func onServer(ctx context.Context, statement string) error {
 	}
 }
 
-// databaseURL is the shared server's URL with another database in it.
+// databaseURL returns the shared server's URL with another database.
 func databaseURL(name string) (string, error) {
 	address, err := postgresURL()
 	if err != nil {
@@ -174,9 +174,9 @@ func dropTemplates() {
 	own := shared.postgres != nil
 	shared.mu.Unlock()
 	if own {
-		return // they go with the server
+		return // the server and its data are deleted
 	}
 	for _, name := range names {
-		_ = dropDatabase(context.Background(), name) // a server that is gone keeps nothing
+		_ = dropDatabase(context.Background(), name) // fails if the server has stopped; its data is then deleted
 	}
 }

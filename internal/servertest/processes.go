@@ -6,9 +6,8 @@ import (
 	"github.com/headgate/headgate/internal/servertest/process"
 )
 
-// A RedisProcess is one test's own Redis server, for tests of what happens when
-// it goes away. Methods that can fail end the test, so call them from the
-// test's own goroutine.
+// A RedisProcess is a private Redis server of one test, for tests of failures. Methods
+// that fail end the test, so call them from the goroutine of the test.
 type RedisProcess struct {
 	t     testing.TB
 	redis *process.Redis
@@ -30,14 +29,14 @@ func StartRedis(t testing.TB, args ...string) *RedisProcess {
 // URL stays the same over restarts.
 func (r *RedisProcess) URL() string { return r.redis.URL() }
 
-// Kill ends the server as a power cut does.
+// Kill stops the server without a shutdown, as a power failure does.
 func (r *RedisProcess) Kill() { r.redis.Kill() }
 
-// Stop ends the server in its own order.
+// Stop shuts the server down.
 func (r *RedisProcess) Stop() { r.redis.Stop() }
 
-// Pause holds the server: connections stay open, new ones are made by the
-// kernel, and nothing answers until [RedisProcess.Resume].
+// Pause stops the processes of the server until [RedisProcess.Resume]. Connections stay
+// open, the kernel accepts new ones, and the server does not answer.
 func (r *RedisProcess) Pause() {
 	r.t.Helper()
 	if err := r.redis.Pause(); err != nil {
@@ -45,19 +44,19 @@ func (r *RedisProcess) Pause() {
 	}
 }
 
-// Resume lets a paused server go on; what was sent meanwhile is then answered.
+// Resume continues a paused server, which then answers the waiting requests.
 func (r *RedisProcess) Resume() { r.redis.Resume() }
 
-// Prefer lets the server answer at once however busy the machine is, where the
-// tests have the right (root) to raise its priority. It is for tests that load
-// the machine and assert what happens while Redis is well. It returns r.
+// Prefer raises the priority of the server, so that it answers quickly on a busy machine.
+// It has no effect if the tests do not run as root. It is for tests that load the machine
+// and need a healthy Redis. It returns r.
 func (r *RedisProcess) Prefer() *RedisProcess {
 	r.redis.Prefer()
 	return r
 }
 
-// Restart kills the server if it runs, and starts it on the same port and
-// folder. It answers when this returns.
+// Restart kills the server if it runs, and starts it on the same port and folder. It
+// waits until the server answers.
 func (r *RedisProcess) Restart() {
 	r.t.Helper()
 	r.redis.Kill()
@@ -66,14 +65,14 @@ func (r *RedisProcess) Restart() {
 	}
 }
 
-// A PostgresProcess is one test's own Postgres server; see [RedisProcess].
+// A PostgresProcess is a private Postgres server of one test; see [RedisProcess].
 type PostgresProcess struct {
 	t        testing.TB
 	postgres *process.Postgres
 }
 
-// StartPostgres makes a cluster, which takes a second or two, and starts a
-// server that ends with the test.
+// StartPostgres creates a cluster, which takes a second or two, and starts a server. The
+// server stops at the end of the test.
 func StartPostgres(t testing.TB) *PostgresProcess {
 	t.Helper()
 	p, err := process.StartPostgres()
@@ -84,10 +83,10 @@ func StartPostgres(t testing.TB) *PostgresProcess {
 	return &PostgresProcess{t: t, postgres: p}
 }
 
-// URL is an empty database; it stays the same over restarts.
+// URL returns the URL of an empty database. It does not change at a restart.
 func (p *PostgresProcess) URL() string { return p.postgres.URL() }
 
-// Stop ends the server as a crash does. What was committed is kept.
+// Stop stops the server as a crash does. Committed data is kept.
 func (p *PostgresProcess) Stop() { p.postgres.Stop() }
 
 // Start starts a stopped server on the same port and data.
@@ -98,8 +97,8 @@ func (p *PostgresProcess) Start() {
 	}
 }
 
-// Pause holds the server and its sessions: connections stay open and nothing
-// answers until [PostgresProcess.Resume].
+// Pause stops the processes of the server and its sessions until
+// [PostgresProcess.Resume]. Connections stay open, and the server does not answer.
 func (p *PostgresProcess) Pause() {
 	p.t.Helper()
 	if err := p.postgres.Pause(); err != nil {
@@ -107,5 +106,5 @@ func (p *PostgresProcess) Pause() {
 	}
 }
 
-// Resume lets a paused server go on.
+// Resume continues a paused server.
 func (p *PostgresProcess) Resume() { p.postgres.Resume() }

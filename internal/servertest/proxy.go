@@ -11,10 +11,9 @@ import (
 	"time"
 )
 
-// A Proxy stands before a server and passes bytes both ways, until it is told
-// to misbehave. It knows of the protocol only this: bytes from the client,
-// followed by bytes from the server, are a request and its reply. That holds
-// for Redis and Postgres as long as a client waits for its replies.
+// A Proxy forwards connections to a server and can inject faults. It treats bytes from
+// the client, followed by bytes from the server, as a request and its reply. That is
+// correct for Redis and Postgres if the client waits for each reply.
 type Proxy struct {
 	url      *url.URL
 	listener net.Listener
@@ -26,23 +25,24 @@ type Proxy struct {
 	open     map[*link]struct{}
 	total    int
 	cut      bool
-	gate     chan struct{} // not nil while in a black hole; closed by Heal
+	gate     chan struct{} // not nil after Blackhole; closed by Heal
 	delay    time.Duration
-	slice    int           // bytes of a reply that are written at once; 0: all
+	slice    int           // bytes of a reply in one write; 0 for all
 	pause    time.Duration // after each slice
-	cutAfter int           // bytes of replies after which a connection is reset; 0: never
+	cutAfter int           // bytes of replies after which a connection is reset; 0 for never
 	lost     []*loss
 }
 
-// Loss says which reply the proxy loses, and how.
+// Loss selects a reply that the proxy drops, and how.
 type Loss struct {
-	// Request is what the request must contain, in whatever case. Default: any request,
-	// those by which a client introduces itself included.
+	// Request is a text that the request must contain, ignoring case. Default: every
+	// request matches, including the handshake of a client.
 	Request string
-	// Nth counts the matching requests of all connections from now on. Default: 1.
+	// Nth is the number of the matching request, counted over all connections from the
+	// call of Lose. Default: 1.
 	Nth int
-	// Silent keeps the connection open and passes nothing on it ever again, so
-	// that the client runs into its deadline. Default: the client sees a reset.
+	// Silent keeps the connection open without any further bytes, so that the client times
+	// out. Default: the proxy resets the connection.
 	Silent bool
 }
 
@@ -51,22 +51,22 @@ type loss struct {
 	happened chan struct{}
 }
 
-// link is one client's connection and ours to the server.
+// link is a connection of a client and the proxy's connection to the server.
 type link struct {
 	client, server net.Conn
 
 	mu       sync.Mutex
-	request  []byte // since the server last spoke
-	answered bool   // the server has spoken since the client did
+	request  []byte // bytes from the client since the last bytes from the server
+	answered bool   // set if the last bytes came from the server
 	silent   bool
 	replied  int // bytes of replies that were written while replies are cut
 }
 
-// maxRequestBytes of a request are searched; more than any script call has.
+// maxRequestBytes is the part of a request that is searched. No script call is longer.
 const maxRequestBytes = 64 << 10
 
-// StartProxy listens on a loopback port before the server of a redis:// or
-// postgres:// URL, and ends with the test.
+// StartProxy starts a proxy on a loopback port in front of the server of a redis:// or
+// postgres:// URL. It stops at the end of the test.
 func StartProxy(t testing.TB, serverURL string) *Proxy {
 	t.Helper()
 	u, err := url.Parse(serverURL)
@@ -86,12 +86,12 @@ func StartProxy(t testing.TB, serverURL string) *Proxy {
 	return p
 }
 
-// URL is the server's URL by way of the proxy.
+// URL returns the server's URL with the address of the proxy.
 func (p *Proxy) URL() string { return p.url.String() }
 
-// Lose has the proxy pass one request on, wait for the server's reply, and lose
-// that: the server has done it and the client cannot know. The channel is
-// closed when it has happened.
+// Lose makes the proxy forward one request and drop the reply: the server executes the
+// request, and the client does not know. The channel is closed when the reply is
+// dropped.
 func (p *Proxy) Lose(l Loss) (happened <-chan struct{}) {
 	if l.Nth == 0 {
 		l.Nth = 1
@@ -103,30 +103,30 @@ func (p *Proxy) Lose(l Loss) (happened <-chan struct{}) {
 	return planned.happened
 }
 
-// Delay holds each chunk of a reply for d from now on.
+// Delay delays each chunk of a reply by d from now on.
 func (p *Proxy) Delay(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.delay = d
 }
 
-// Trickle writes replies in slices of so many bytes, with a pause after each,
-// from now on.
+// Trickle writes replies in slices of that many bytes, with a pause after each, from now
+// on.
 func (p *Proxy) Trickle(slice int, pause time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.slice, p.pause = slice, pause
 }
 
-// CutAfter resets each connection once it has written n more bytes of replies.
+// CutAfter resets each connection after n more bytes of replies.
 func (p *Proxy) CutAfter(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.cutAfter = n
 }
 
-// Retarget resets all connections and passes new ones to another server, as a
-// name or an address does that moves in a failover.
+// Retarget resets all connections and forwards new ones to another server, like a
+// failover that moves an address.
 func (p *Proxy) Retarget(t testing.TB, serverURL string) {
 	t.Helper()
 	u, err := url.Parse(serverURL)
@@ -141,7 +141,7 @@ func (p *Proxy) Retarget(t testing.TB, serverURL string) {
 	}
 }
 
-// Cut resets all connections, and each new one as it comes, until [Proxy.Heal].
+// Cut resets all connections, and each new connection, until [Proxy.Heal].
 func (p *Proxy) Cut() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -151,8 +151,8 @@ func (p *Proxy) Cut() {
 	}
 }
 
-// Blackhole lets connections be and be made, and passes nothing either way.
-// After [Proxy.Heal] what was held goes its way, as after a lost route.
+// Blackhole keeps connections open and accepts new ones, but forwards no bytes until
+// [Proxy.Heal], which forwards the waiting bytes. It simulates a lost route.
 func (p *Proxy) Blackhole() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -161,7 +161,7 @@ func (p *Proxy) Blackhole() {
 	}
 }
 
-// Heal ends Cut, Blackhole, Delay, Trickle and CutAfter. Planned losses stay.
+// Heal ends Cut, Blackhole, Delay, Trickle and CutAfter. It does not end Lose.
 func (p *Proxy) Heal() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -172,7 +172,7 @@ func (p *Proxy) Heal() {
 	}
 }
 
-// Connections is how many connections were taken so far, ended ones included.
+// Connections returns the number of accepted connections, including closed ones.
 func (p *Proxy) Connections() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -211,7 +211,7 @@ func (p *Proxy) serve(client net.Conn) {
 	p.mu.Unlock()
 	server, err := net.DialTimeout("tcp", target, 10*time.Second)
 	if err != nil {
-		l.reset() // what the client would see without us
+		l.reset() // as without the proxy
 		return
 	}
 	if !p.joined(l, server) {
@@ -234,7 +234,7 @@ func (p *Proxy) enter(l *link) bool {
 	return true
 }
 
-// joined gives the link its server side, unless the link was cut meanwhile.
+// joined sets the server side of the link, unless the link was reset meanwhile.
 func (p *Proxy) joined(l *link, server net.Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -256,7 +256,7 @@ func (p *Proxy) leave(l *link) {
 	}
 }
 
-// pass waits while there is a black hole; false means that the proxy ended.
+// pass waits until Blackhole ends. It returns false if the proxy ended.
 func (p *Proxy) pass() bool {
 	for {
 		p.mu.Lock()
@@ -273,7 +273,7 @@ func (p *Proxy) pass() bool {
 	}
 }
 
-// reply writes a chunk of a reply to the client, in slices if told to.
+// reply writes a chunk of a reply to the client, in slices after Trickle.
 func (p *Proxy) reply(l *link) func([]byte) (int, error) {
 	return func(chunk []byte) (written int, err error) {
 		for written < len(chunk) {
@@ -312,7 +312,7 @@ func (p *Proxy) reply(l *link) func([]byte) (int, error) {
 	}
 }
 
-// pump copies one direction until it ends; seen may hold a chunk back.
+// pump copies the bytes of one direction until it ends. seen may drop a chunk.
 func (p *Proxy) pump(l *link, from, to net.Conn, seen func([]byte) bool, write func([]byte) (int, error)) {
 	buf := make([]byte, 32<<10)
 	for {
@@ -333,14 +333,14 @@ func (p *Proxy) pump(l *link, from, to net.Conn, seen func([]byte) bool, write f
 		case errors.Is(err, io.EOF) && !l.isSilent():
 			_ = to.(*net.TCPConn).CloseWrite()
 			return
-		default: // one side was reset: so is the other
+		default: // one side was reset, so reset the other one
 			l.reset()
 			return
 		}
 	}
 }
 
-// asked remembers the request that the next reply will answer.
+// asked stores the request of the next reply.
 func (l *link) asked(chunk []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -351,7 +351,7 @@ func (l *link) asked(chunk []byte) bool {
 	return !l.silent
 }
 
-// answer decides on each chunk from the server: passed on, late, or lost.
+// answer handles a chunk from the server: it forwards, delays, or drops it.
 func (p *Proxy) answer(l *link) func([]byte) bool {
 	return func([]byte) bool {
 		l.mu.Lock()
@@ -380,7 +380,8 @@ func (p *Proxy) answer(l *link) func([]byte) bool {
 	}
 }
 
-// due counts request against each planned loss, and returns the one whose turn it is.
+// due counts request for each Loss that it matches, and returns the Loss that applies
+// now.
 func (p *Proxy) due(request []byte) *loss {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -417,7 +418,7 @@ func (l *link) isSilent() bool {
 	return l.silent
 }
 
-// reset ends both connections; the client sees a reset, not an orderly end.
+// reset resets both connections, without an orderly close.
 func (l *link) reset() {
 	if tcp, ok := l.client.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0)

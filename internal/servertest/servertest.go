@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/internal/testseed"
 )
 
-// shared holds the servers that this test process started because nobody had
-// named one, and the templates it made.
+// shared has the servers that this test process started because no variable named one,
+// and its templates.
 var shared struct {
 	mu        sync.Mutex
 	postgres  *process.Postgres
@@ -27,8 +27,8 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// Shutdown is the part of [Main] after the tests, for a TestMain that has more
-// to do. No test may be running.
+// Shutdown does what [Main] does after the tests, for a TestMain with other work. No
+// test may be running.
 func Shutdown() {
 	dropTemplates()
 	shared.mu.Lock()
@@ -43,7 +43,7 @@ func Shutdown() {
 	}
 }
 
-// postgresURL is where the shared Postgres is; the first call may start it.
+// postgresURL returns the URL of the shared Postgres. The first call may start it.
 func postgresURL() (string, error) {
 	if url := os.Getenv(process.DatabaseVariable); url != "" {
 		return url, nil

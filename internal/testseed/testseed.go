@@ -1,5 +1,5 @@
-// Package testseed gives random tests their seed: HEADGATE_FUZZ_SEED if it is set,
-// as make test does, or else a random one.
+// Package testseed sets the seed of random tests: HEADGATE_FUZZ_SEED, which make test
+// sets, or a random one.
 //
 // A package with tests of pgregory.net/rapid has this TestMain:
 //
@@ -23,8 +23,8 @@ func Main(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// SetRapid sets the flag -rapid.seed to the seed, for a TestMain that has more to
-// do. The command line overrides it.
+// SetRapid sets the flag -rapid.seed to the seed, for a TestMain with other work. The
+// command line overrides it.
 func SetRapid() {
 	seed := os.Getenv(variable)
 	if seed == "" || flag.Lookup("rapid.seed") == nil {

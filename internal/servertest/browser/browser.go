@@ -23,9 +23,9 @@ import (
 	"github.com/headgate/headgate/internal/servertest/process"
 )
 
-// A Browser is one window, which talks to nobody of itself.
+// A Browser is one browser window without background traffic.
 type Browser struct {
-	// Context is what chromedp's actions run in. It ends with the test.
+	// Context is the context of chromedp's actions. It ends with the test.
 	Context context.Context
 
 	t        testing.TB
@@ -35,8 +35,8 @@ type Browser struct {
 	requests int
 }
 
-// Start opens a window for pages of one address, such as http://127.0.0.1:8080:
-// a request to any other is a complaint.
+// Start opens a window for pages of one address, such as http://127.0.0.1:8080. A request
+// to another address is recorded as a complaint.
 func Start(t testing.TB, origin string) *Browser {
 	t.Helper()
 	program, err := process.Program("chromium")
@@ -112,15 +112,15 @@ func (b *Browser) Complaints(expected ...int) []string {
 	return left
 }
 
-// Requests is how many requests the window has made.
+// Requests returns the number of requests of the window.
 func (b *Browser) Requests() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.requests
 }
 
-// Cookies takes all cookies away and sets those given, for an address; one
-// without a value is not set.
+// Cookies replaces all cookies by the given ones, for an address. It does not set cookies
+// without a value.
 func (b *Browser) Cookies(origin string, cookies map[string]string) {
 	b.t.Helper()
 	if _, err := chromedp.Call(b.Context, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
@@ -144,13 +144,13 @@ func (b *Browser) Do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// Open goes to an address and gives the answer's status.
+// Open opens an address and returns the status of the response.
 func (b *Browser) Open(address string) int {
 	b.t.Helper()
 	return b.Follow(chromedp.Navigate(address))
 }
 
-// Follow does what leads to another page, and gives the status of its answer.
+// Follow runs steps that lead to another page, and returns the status of the response.
 func (b *Browser) Follow(steps ...chromedp.Action[chromedp.Void]) int {
 	b.t.Helper()
 	response, err := chromedp.RunResponse(b.Context, steps...)
@@ -160,19 +160,19 @@ func (b *Browser) Follow(steps ...chromedp.Action[chromedp.Void]) int {
 	return int(response.Status)
 }
 
-// Text is what a page shows within the first element of a selector.
+// Text returns the visible text of the first element of a selector.
 func (b *Browser) Text(selector string) string {
 	b.t.Helper()
 	return Evaluate[string](b, fmt.Sprintf(`document.querySelector(%q)?.innerText ?? ""`, selector))
 }
 
-// Title of the page.
+// Title returns the title of the page.
 func (b *Browser) Title() string {
 	b.t.Helper()
 	return Evaluate[string](b, `document.title`)
 }
 
-// Picture is the window's whole page as PNG.
+// Picture returns a screenshot of the whole page as PNG.
 func (b *Browser) Picture() []byte {
 	b.t.Helper()
 	picture, err := chromedp.Run(b.Context, chromedp.FullScreenshot(100))
@@ -182,8 +182,7 @@ func (b *Browser) Picture() []byte {
 	return picture
 }
 
-// Evaluate gives the value of an expression in the page; of a promise what it
-// brings.
+// Evaluate returns the value of an expression in the page. It awaits a promise.
 func Evaluate[T any](b *Browser, expression string) T {
 	b.t.Helper()
 	value, err := chromedp.Run(b.Context, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))

@@ -1,11 +1,10 @@
-// Package process finds, installs, starts and stops the real servers that the
-// tests use: Postgres and Redis, each private to whoever started it, on a free
-// loopback port, with its files in a folder of its own.
+// Package process finds, installs, starts and stops the real servers that the tests use:
+// Postgres and Redis. Each server is private to the process that started it. It listens
+// on a free loopback port and has a separate folder.
 //
-// It needs the standard library only, so the command that surrounds the tests
-// builds in a moment. Package servertest puts it into a test's hands.
+// The package imports only the standard library, so that the command with-servers builds
+// quickly. Tests use package servertest instead of this one.
 //
-// A server that was started here does not outlive the process that started it:
-// Stop ends it, and where nobody came to call Stop the kernel does (on Linux).
-// Nothing here ends a process that it did not start.
+// A server ends with the process that started it: Stop ends it, or on Linux the kernel
+// ends it if the process dies before Stop. The package ends no other processes.
 package process

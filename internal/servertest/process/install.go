@@ -11,9 +11,9 @@ import (
 	"slices"
 )
 
-// Provide makes sure that programs of Needs are installed: those named, or all.
-// As root with apt-get it installs the missing ones; otherwise it returns one
-// *MissingError that names all of them. It writes what it does to log.
+// Provide installs the named programs of Needs, or all of them, if they are missing. It
+// needs root and apt-get. Without them, it returns one *MissingError that names all
+// missing programs. It writes its steps to log.
 func Provide(ctx context.Context, log io.Writer, programs ...string) error {
 	missing := Missing()
 	if len(programs) > 0 {
@@ -37,8 +37,8 @@ func Provide(ctx context.Context, log io.Writer, programs ...string) error {
 	return nil
 }
 
-// install runs apt-get so that no packaged server starts or stays running: the
-// tests have their own, and the machine's ports are not theirs to take.
+// install runs apt-get. It prevents the packages from starting their servers, because the
+// tests start private ones and must not use the machine's default ports.
 func install(ctx context.Context, apt string, packages []string, log io.Writer) error {
 	undo, err := forbidServices()
 	if err != nil {
@@ -59,15 +59,15 @@ func install(ctx context.Context, apt string, packages []string, log io.Writer) 
 	return nil
 }
 
-// forbidServices writes the two files by which Debian asks the administrator
-// whether a package may start its server and make its first cluster. A file
-// that exists is the administrator's own answer and stays; ours are removed.
+// forbidServices writes the two files that forbid Debian packages to start a server and
+// to create a first cluster. It does not replace a file of the administrator. The
+// returned function removes the files that it wrote.
 func forbidServices() (undo func(), err error) {
 	var made []string
 	undo = func() {
 		for _, path := range made {
 			_ = os.Remove(path)
-			// The package's own, which it put aside because ours was there.
+			// dpkg stored the file of the package under this name, because ours existed.
 			_ = os.Rename(path+".ucf-dist", path)
 		}
 	}
@@ -76,7 +76,10 @@ func forbidServices() (undo func(), err error) {
 		mode       os.FileMode
 	}{
 		{"/usr/sbin/policy-rc.d", "#!/bin/sh\n# Written by Headgate's tests while they install packages.\nexit 101\n", 0o755},
-		{"/etc/postgresql-common/createcluster.conf", "# Written by Headgate's tests while they install packages.\ncreate_main_cluster = false\n", 0o644},
+		{
+			"/etc/postgresql-common/createcluster.conf",
+			"# Written by Headgate's tests while they install packages.\ncreate_main_cluster = false\n", 0o644,
+		},
 	} {
 		if err := os.MkdirAll(filepath.Dir(answer.path), 0o755); err != nil {
 			undo()

@@ -2,6 +2,6 @@ package process
 
 import "syscall"
 
-// dieWithParent has the kernel send sig to the child when the thread that
-// starts it ends, also when this process is killed and can clean up nothing.
+// dieWithParent makes the kernel send sig to the child when the thread that starts it
+// ends, even if this process is killed.
 func dieWithParent(attr *syscall.SysProcAttr, sig syscall.Signal) { attr.Pdeathsig = sig }

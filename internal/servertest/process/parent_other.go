@@ -4,6 +4,6 @@ package process
 
 import "syscall"
 
-// dieWithParent does nothing here: only Linux has a parent's death signal. A
-// server outlives a parent that was killed, until somebody ends it.
+// dieWithParent does nothing, because only Linux has a death signal of the parent. A
+// server continues to run if its parent is killed.
 func dieWithParent(*syscall.SysProcAttr, syscall.Signal) {}

@@ -29,8 +29,8 @@ type Postgres struct {
 
 const postgresUser = "headgate"
 
-// StartPostgres makes a new cluster and starts a server on it; it returns once
-// the server takes connections.
+// StartPostgres creates a cluster, starts a server on it, and waits until the server
+// accepts connections.
 func StartPostgres() (*Postgres, error) {
 	initdb, err := Program("initdb")
 	if err != nil {
@@ -67,7 +67,7 @@ func (p *Postgres) initialise(initdb string) error {
 	if err != nil {
 		return err
 	}
-	// The same order of strings everywhere, and every script can be stored.
+	// Strings have the same order on every machine, and all of Unicode can be stored.
 	locale := "C"
 	if runtime.GOOS == "linux" {
 		locale = "C.UTF-8"
@@ -96,12 +96,12 @@ func (p *Postgres) Start() error {
 		"-D", p.data(), "-p", strconv.Itoa(p.port), "-h", "127.0.0.1",
 		"-c", "unix_socket_directories=", // no socket: the path could be too long
 		"-c", "max_connections=200",
-		// The data is thrown away: it has to survive the server, not the machine.
+		// The data must survive a crash of the server, but not of the machine.
 		"-c", "fsync=off", "-c", "full_page_writes=off",
 		"-c", "max_wal_size=256MB", "-c", "shared_buffers=64MB",
 		"-c", "log_min_messages=warning", "-c", "log_min_error_statement=panic")
 	cmd.Stdout, cmd.Stderr = p.log, p.log
-	// SIGQUIT is an immediate shutdown, the children included.
+	// SIGQUIT is an immediate shutdown that includes the children.
 	server, err := Launch(cmd, syscall.SIGQUIT)
 	if err != nil {
 		return fmt.Errorf("start %s: %w", p.program, err)
@@ -114,8 +114,8 @@ func (p *Postgres) Start() error {
 	return nil
 }
 
-// ready reads what pg_ctl --wait reads: the eighth line of postmaster.pid. The
-// first is the process id, which tells this start from the one before.
+// ready reads the eighth line of postmaster.pid, as pg_ctl --wait does. The first line is
+// the process ID, which distinguishes this start from the previous one.
 func (p *Postgres) ready() bool {
 	text, err := os.ReadFile(filepath.Join(p.data(), "postmaster.pid"))
 	if err != nil {
@@ -126,8 +126,8 @@ func (p *Postgres) ready() bool {
 		strings.TrimSpace(lines[7]) == "ready"
 }
 
-// Stop ends the server at once, as a crash does: open transactions are lost and
-// the next Start recovers.
+// Stop stops the server at once, as a crash does. Open transactions are lost, and the
+// next Start recovers.
 func (p *Postgres) Stop() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -141,8 +141,8 @@ func (p *Postgres) Close() {
 	p.home.remove()
 }
 
-// Pause holds the server and all its sessions: connections stay open and
-// nothing answers.
+// Pause stops the processes of the server and its sessions. Connections stay open, and
+// the server does not answer.
 func (p *Postgres) Pause() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -164,15 +164,15 @@ func (p *Postgres) Pause() error {
 	return nil
 }
 
-// Resume lets a paused server go on.
+// Resume continues a paused server.
 func (p *Postgres) Resume() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.resume()
 }
 
-// resume wakes the sessions before the postmaster: while it is held, none of
-// its children can be waited for, so their ids are still theirs.
+// resume continues the sessions before the postmaster. While the postmaster is stopped,
+// it does not reap its children, so their process IDs are not reused.
 func (p *Postgres) resume() {
 	for i := len(p.paused) - 1; i >= 0; i-- {
 		_ = syscall.Kill(p.paused[i], syscall.SIGCONT)
@@ -180,12 +180,12 @@ func (p *Postgres) resume() {
 	p.paused = nil
 }
 
-// URL is where the server's maintenance database is.
+// URL returns the URL of the server's maintenance database.
 func (p *Postgres) URL() string {
 	return fmt.Sprintf("postgres://%s:%s@127.0.0.1:%d/postgres?sslmode=disable", postgresUser, p.password, p.port)
 }
 
-// children lists the processes that parent has started, as /proc tells.
+// children returns the process IDs of the children of parent from /proc.
 func children(parent int) ([]int, error) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

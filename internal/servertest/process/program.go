@@ -13,14 +13,14 @@ import (
 	"time"
 )
 
-// A Need is a program that the tests call, and the Debian packages that bring it.
+// A Need is a program that the tests call, and the Debian packages that contain it.
 type Need struct {
 	Program  string
 	Packages []string
 	Why      string
 }
 
-// Needs is all that the tests want beside Go.
+// Needs lists the programs that the tests need besides Go.
 var Needs = []Need{
 	{"gcc", []string{"gcc", "libc6-dev"}, "go test -race is linked by a C compiler"},
 	{"initdb", []string{"postgresql"}, "makes a private Postgres cluster"},
@@ -30,16 +30,16 @@ var Needs = []Need{
 	{"chromium", []string{"chromium"}, "the browser of the pages' tests"},
 }
 
-// searched are the folders beside PATH where distributions put these programs;
-// Debian keeps Postgres' own out of PATH, one folder a version.
+// searched lists the folders besides PATH in which distributions install these programs.
+// Debian installs Postgres in a folder for each version.
 var searched = []string{
 	"/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin",
 	"/opt/homebrew/opt/postgresql@*/bin", "/usr/local/opt/postgresql@*/bin",
 	"/usr/local/sbin", "/usr/sbin", "/usr/local/bin", "/usr/bin",
 }
 
-// Program finds a program: on PATH, else in the folders of distributions, the
-// newest version first. An absent one is a *MissingError with its packages.
+// Program returns the path of a program in PATH, or else in the folders of distributions,
+// newest version first. If it is missing, the error is a *MissingError with its packages.
 func Program(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return filepath.Abs(path)
@@ -61,7 +61,7 @@ func Program(name string) (string, error) {
 	return "", fmt.Errorf("program %s: %w", name, exec.ErrNotFound)
 }
 
-// version is the number in a path like /usr/lib/postgresql/15/bin/initdb, or 0.
+// version returns the number in a path like /usr/lib/postgresql/15/bin/initdb, or 0.
 func version(path string) int {
 	digits := strings.Map(func(r rune) rune {
 		if r >= '0' && r <= '9' {
@@ -73,7 +73,7 @@ func version(path string) int {
 	return n
 }
 
-// Missing lists which of Needs this machine has not got.
+// Missing returns the programs of Needs that are not installed.
 func Missing() []Need {
 	var missing []Need
 	for _, n := range Needs {
@@ -90,8 +90,8 @@ func Missing() []Need {
 	return missing
 }
 
-// compilesC links a small program, because a compiler without the C library's
-// headers is as good as none.
+// compilesC reports whether the C compiler can link a small program. Without the headers
+// of the C library, it cannot.
 func compilesC() error {
 	compiler := os.Getenv("CC")
 	if compiler == "" {
@@ -111,10 +111,10 @@ func compilesC() error {
 	return exec.Command(strings.Fields(compiler)[0], args...).Run()
 }
 
-// A MissingError names everything that has to be installed, and how.
+// A MissingError names the missing programs and how to install them.
 type MissingError struct{ Needs []Need }
 
-// Packages are the Debian packages to install, each once.
+// Packages lists the Debian packages to install, without duplicates.
 func (e *MissingError) Packages() []string {
 	var names []string
 	for _, n := range e.Needs {
@@ -138,7 +138,7 @@ func (e *MissingError) Error() string {
 	return b.String()
 }
 
-// Version is the first line of what a program says about itself.
+// Version returns the first line of a program's version output.
 func Version(ctx context.Context, path string) string {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -150,7 +150,7 @@ func Version(ctx context.Context, path string) string {
 	return line
 }
 
-// IsMissing tells an absent program from a failing one.
+// IsMissing reports whether err says that a program is not installed.
 func IsMissing(err error) bool {
 	var m *MissingError
 	return errors.As(err, &m)

@@ -27,9 +27,8 @@ type Redis struct {
 	log    *tail
 }
 
-// StartRedis starts a server that keeps nothing on disk unless args, which are
-// redis-server's own, say so ("--appendonly", "yes"). It returns once the
-// server answers.
+// StartRedis starts a server and waits until it answers. The server stores nothing on
+// disk, unless args, the arguments of redis-server, change that ("--appendonly", "yes").
 func StartRedis(args ...string) (*Redis, error) {
 	program, err := Program("redis-server")
 	if err != nil {
@@ -59,7 +58,7 @@ func (r *Redis) Start() error {
 	if r.server != nil && !r.server.ended() {
 		return errors.New("redis is running already")
 	}
-	// In a file, because a command line can be read by every user.
+	// The password is in a file, because every user can read a command line.
 	conf, err := r.home.write("redis.conf", fmt.Sprintf(
 		"bind 127.0.0.1\nport %d\nrequirepass %s\ndir %s\nsave \"\"\nappendonly no\ndaemonize no\n",
 		r.port, r.password, r.home.path))
@@ -81,7 +80,7 @@ func (r *Redis) Start() error {
 	return nil
 }
 
-// ready asks the server itself; it says LOADING until its data is read.
+// ready reports whether the server answers. It answers LOADING until its data is read.
 func (r *Redis) ready() bool {
 	conn, err := net.DialTimeout("tcp", r.address(), time.Second)
 	if err != nil {
@@ -98,14 +97,14 @@ func (r *Redis) ready() bool {
 
 func (r *Redis) address() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(r.port)) }
 
-// Stop ends the server in its own order: what it keeps on disk is written.
+// Stop shuts the server down, which writes its data to disk.
 func (r *Redis) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.server.stop(syscall.SIGTERM)
 }
 
-// Kill ends the server as a power cut does.
+// Kill stops the server without a shutdown, as a power failure does.
 func (r *Redis) Kill() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -118,7 +117,7 @@ func (r *Redis) Close() {
 	r.home.remove()
 }
 
-// Pause holds the server: connections stay open and nothing answers.
+// Pause stops the process of the server. Connections stay open, and it does not answer.
 func (r *Redis) Pause() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -128,21 +127,20 @@ func (r *Redis) Pause() error {
 	return nil
 }
 
-// Resume lets a paused server go on.
+// Resume continues a paused server.
 func (r *Redis) Resume() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_ = r.server.signal(syscall.SIGCONT)
 }
 
-// Prefer has the kernel run the server before other processes, so that it
-// answers at once however busy the machine is. It needs the right to do so
-// (root); without it the server keeps its priority.
+// Prefer raises the priority of the server, so that it answers quickly on a busy machine.
+// It needs root; without root, it has no effect.
 func (r *Redis) Prefer() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	_ = syscall.Setpriority(syscall.PRIO_PROCESS, r.server.pid, -20)
 }
 
-// URL is where the server is.
+// URL returns the server's URL.
 func (r *Redis) URL() string { return fmt.Sprintf("redis://default:%s@%s", r.password, r.address()) }

@@ -21,33 +21,33 @@ import (
 	"time"
 )
 
-// The variables by which the tests' servers are named.
+// The environment variables with the URLs of the shared servers.
 const (
 	DatabaseVariable = "HEADGATE_TEST_DATABASE_URL"
 	RedisVariable    = "HEADGATE_TEST_REDIS_URL"
 )
 
 const (
-	// startDeadline is generous: initdb and the first start share two cores
-	// with a compiler.
+	// startDeadline is long, because initdb and the first start share two cores with a
+	// compiler.
 	startDeadline = 60 * time.Second
-	// stopDeadline is how long a server may take to end by itself.
+	// stopDeadline is the time that a server may take to shut down.
 	stopDeadline = 20 * time.Second
 	pollInterval = 10 * time.Millisecond
 )
 
-// A Running is one operating system process and the way to wait for its end.
+// A Running is an operating system process that can be waited for.
 type Running struct {
 	pid  int
 	done chan struct{} // closed once the process has been waited for
 	err  error         // how it ended; read after done
 }
 
-// Launch starts cmd in its own process group, so that an interrupt typed at the
-// terminal reaches the tests and not the servers under them.
+// Launch starts cmd in a new process group, so that an interrupt from the terminal
+// reaches only the tests and not their servers.
 //
-// The thread that started the child is kept until the child has ended: Linux
-// sends the parent's death signal when the thread goes, not the process.
+// The thread that starts the child stays until the child has ended, because Linux sends
+// the death signal when that thread ends, not when the process ends.
 func Launch(cmd *exec.Cmd, onParentDeath syscall.Signal) (*Running, error) {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
@@ -89,7 +89,7 @@ func (r *Running) ended() bool {
 // Done is closed when the process has ended and been waited for.
 func (r *Running) Done() <-chan struct{} { return r.done }
 
-// Err tells, after Done, how the process ended: nil for exit status 0.
+// Err returns the error of the process after Done, or nil for exit status 0.
 func (r *Running) Err() error { return r.err }
 
 // SignalGroup sends sig to the process and to all that it started.
@@ -107,7 +107,7 @@ func (r *Running) signal(sig syscall.Signal) error {
 	return syscall.Kill(r.pid, sig)
 }
 
-// stop asks with sig and, when that is not heard in time, kills.
+// stop sends sig, and kills the process if it does not end in time.
 func (r *Running) stop(sig syscall.Signal) {
 	_ = r.signal(sig)
 	_ = r.signal(syscall.SIGCONT) // a stopped process hears nothing else
@@ -119,12 +119,12 @@ func (r *Running) stop(sig syscall.Signal) {
 	}
 }
 
-// A home is the folder of one server. It is locked for as long as its owner
-// lives, so that whoever comes later can tell what was left behind.
+// A home is the folder of one server. Its owner holds a lock on it. If there is no lock,
+// the owner has died, and sweep removes the folder.
 type home struct {
 	path string
 	lock *os.File
-	// cred is the unprivileged user that owns the folder; nil for our own.
+	// cred is the unprivileged user that owns the folder; nil for the current user.
 	cred *syscall.Credential
 }
 
@@ -185,8 +185,8 @@ func (h *home) remove() {
 	_ = h.lock.Close()
 }
 
-// command is a program run as the folder's owner, inside the folder, with an
-// environment that says nothing about the caller's own databases.
+// command returns a command that runs as the folder's owner in the folder. Its environment
+// has no settings of the caller's databases.
 func (h *home) command(ctx context.Context, program string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir = h.path // the caller's folder may be closed to that user
@@ -195,8 +195,8 @@ func (h *home) command(ctx context.Context, program string, args ...string) *exe
 	return cmd
 }
 
-// sweep removes folders whose owners died without removing them. Their servers
-// died with them; an owner that lives holds the lock.
+// sweep removes the folders of owners that died. Their servers died, too. A living owner
+// holds the lock of its folder.
 func sweep(base string) {
 	left, _ := filepath.Glob(filepath.Join(base, homePrefix+"*"))
 	for _, path := range left {
@@ -211,8 +211,8 @@ func sweep(base string) {
 	}
 }
 
-// tempDir is the system's folder for temporary files, or /tmp when that folder
-// is closed to the user who is to own the data (root may have its own).
+// tempDir returns the system's folder for temporary files. It returns /tmp if the owner of
+// the data cannot use that folder, for example the private one of root.
 func tempDir(cred *syscall.Credential) string {
 	base := os.TempDir()
 	if cred == nil {
@@ -229,10 +229,9 @@ func tempDir(cred *syscall.Credential) string {
 	}
 }
 
-// freePort returns a loopback port that nobody listens on. It stays below the
-// range from which the kernel takes the ports of outgoing connections: else a
-// client that dials while its server is down could be given that very port,
-// and be connected to itself.
+// freePort returns an unused loopback port. The port is below the range that the kernel
+// uses for outgoing connections. Otherwise a client that dials while its server is down
+// could get this port as its local port and connect to itself.
 func freePort() (int, error) {
 	const low, high = 15000, 32000
 	for range 200 {
@@ -247,8 +246,8 @@ func freePort() (int, error) {
 	return 0, errors.New("no free loopback port between 15000 and 32000")
 }
 
-// onFreePort calls start with one port after another: between choosing a port
-// and listening on it, another process may be quicker.
+// onFreePort calls start with other ports until it succeeds, because another process may
+// take the port before start listens on it.
 func onFreePort(start func(port int) error) error {
 	var last error
 	for range 5 {
@@ -264,7 +263,7 @@ func onFreePort(start func(port int) error) error {
 	return last
 }
 
-// await polls until ready says yes, the process ends, or the deadline passes.
+// await polls until ready returns true, the process ends, or the deadline passes.
 func await(r *Running, ready func() bool) error {
 	deadline := time.NewTimer(startDeadline)
 	defer deadline.Stop()

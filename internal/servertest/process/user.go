@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// unprivileged is who runs the servers: Postgres refuses to run as root, and
-// Redis has no need to. Nil means ourselves, when we are not root.
+// unprivileged returns the user that runs the servers, because Postgres does not run as
+// root. It returns nil if the current user is not root.
 func unprivileged() (*syscall.Credential, error) {
 	if os.Geteuid() != 0 {
 		return nil, nil

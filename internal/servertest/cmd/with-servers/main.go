@@ -1,19 +1,18 @@
-// Command with-servers runs another command, usually go test, beside a private
-// Postgres and a private Redis, and takes both away afterwards:
+// Command with-servers starts a private Postgres and a private Redis, runs another
+// command, usually go test, and stops both servers:
 //
 //	go run ./internal/servertest/cmd/with-servers -- go test -race ./...
 //
-// It uses the servers named by HEADGATE_TEST_DATABASE_URL and
-// HEADGATE_TEST_REDIS_URL when these are set; else it starts its own from what
-// is installed, after installing what is missing when it runs as root on Debian
-// or Ubuntu. It says which it did. Where it may not install, it stops before the
-// command with one message that names everything missing.
+// If HEADGATE_TEST_DATABASE_URL or HEADGATE_TEST_REDIS_URL is set, it uses that server
+// instead of starting one. As root on Debian or Ubuntu, it first installs missing
+// programs. Otherwise it fails before the command, with one message that names all
+// missing programs. It prints what it does.
 //
-// The programs have to be installed in any case: tests of what happens when a
-// server goes away start their own.
+// The programs must be installed even if both variables are set, because tests of server
+// failures start private servers.
 //
-// The command gets both variables, nothing on its standard input, and every signal
-// that with-servers gets. The exit code is that of the command.
+// The command has both variables and an empty standard input, and receives every signal
+// that with-servers receives. The exit code is that of the command.
 package main
 
 import (
