@@ -19,7 +19,8 @@ COPY --from=build /headgate /headgate
 COPY --from=build --chown=65532:65532 /empty /data
 USER 65532:65532
 ENV HEADGATE_ADDR=0.0.0.0:8080 \
-    HEADGATE_DATABASE_URL=sqlite:///data/headgate.db
+    HEADGATE_DATABASE_URL=sqlite:///data/headgate.db \
+    HEADGATE_SNAPSHOT_FILE=/data/headgate.snapshot
 VOLUME ["/data"]
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=30s --retries=3 CMD ["/headgate", "healthcheck"]

@@ -118,6 +118,7 @@ func startCluster(t *testing.T, n int, settings map[string]string) *cluster {
 		// Exactness must not depend on how busy the machine is.
 		"HEADGATE_LIMITER_TIMEOUT": "30s",
 		"HEADGATE_SHUTDOWN_DELAY":  "0s",
+		"HEADGATE_SNAPSHOT_FILE":   "off",
 	}
 	for name, value := range settings {
 		all[name] = value

@@ -32,7 +32,15 @@ type running struct {
 // start runs headgate serve with settings and waits until it has greeted.
 func start(t testing.TB, settings map[string]string) *running {
 	t.Helper()
-	environment := map[string]string{"HEADGATE_ADDR": "127.0.0.1:0"}
+	r := launchInProcess(t, settings)
+	r.origin = r.await(r.out, servesAt)[1]
+	return r
+}
+
+// launchInProcess is start without the wait.
+func launchInProcess(t testing.TB, settings map[string]string) *running {
+	t.Helper()
+	environment := map[string]string{"HEADGATE_ADDR": "127.0.0.1:0", "HEADGATE_SNAPSHOT_FILE": "off"}
 	for name, value := range settings {
 		environment[name] = value
 	}
@@ -41,7 +49,6 @@ func start(t testing.TB, settings map[string]string) *running {
 	p := program{getenv: func(name string) string { return environment[name] }, stdin: strings.NewReader(""), stdout: r.out, stderr: r.logs}
 	go func() { r.stopped <- p.run(ctx, []string{"serve"}) }()
 	t.Cleanup(func() { r.end() })
-	r.origin = r.await(r.out, servesAt)[1]
 	return r
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -161,7 +162,10 @@ func (d databaseSettings) databaseKind() string {
 // openDatabase opens and migrates the store. Postgres that is away is waited
 // for, with growing pauses, as long as ctx lives; anything else is an error at
 // once.
-func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger) (*store.Store, error) {
+//
+// It calls away when Postgres is away for the first time.
+func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger, away func()) (*store.Store, error) {
+	away = sync.OnceFunc(away)
 	retries := retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	for {
 		st, err := store.Open(ctx, store.Config{URL: s.DatabaseURL, Logger: log, Serve: true})
@@ -182,6 +186,7 @@ func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger) (*sto
 		if !problem.Is(err, problem.Unavailable) || ctx.Err() != nil {
 			return nil, err
 		}
+		away()
 		pause := retries.Next()
 		log.Warn("the database is away; trying again", "error", err, "pause", pause.String())
 		if err := retry.Wait(ctx, pause); err != nil {

@@ -68,6 +68,7 @@ type node struct {
 
 	auditLines      atomic.Int64 // of the head that was published last
 	connections     *connlimit.Listener
+	metricsGate     gate
 	metricsListener net.Listener // nil when /metrics is beside the API
 	handler         http.Handler
 	made            credentials
@@ -103,7 +104,11 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 			return nil, fmt.Errorf("%s: %w", settingName("metrics-addr"), err)
 		}
 	}
-	if n.store, err = s.openDatabase(ctx, log); err != nil {
+	n.runLimiters(work, tasks)
+	if n.metricsListener != nil {
+		n.serveMetrics(work, tasks, log)
+	}
+	if n.store, err = s.openDatabase(ctx, log, func() { n.standBy(s, g, log) }); err != nil {
 		return nil, err
 	}
 	n.closers = append(n.closers, n.store)
@@ -123,10 +128,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.keyless = err == nil && len(operators) == 0 && s.BootstrapKey == "" // only for a hint: without an answer, none
 	n.watcher = snapshot.NewWatcher(timed{n.store, &n.polls}, snapshot.Config{Logger: log})
 	tasks.Go(func() error { return n.watcher.Run(work) })
-	tasks.Go(func() error { return n.local.Run(work) })
 	if n.shared != nil {
-		tasks.Go(func() error { return n.shared.Run(work) })
-		tasks.Go(func() error { return n.leases.Run(work) })
 		tasks.Go(func() error { return n.noteLosses(work, log) })
 	}
 	if err := n.watcher.WaitFor(ctx, 0); err != nil {
@@ -140,15 +142,14 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.count(work, tasks, s, log)
 	n.sweep(work, tasks, log)
 	n.publishHead(work, tasks, log)
+	n.saveSnapshots(work, tasks, s, log)
 	n.engine = n.newEngine(s, log)
 	n.usage = usage.NewService(usage.Config{Snapshot: n.watcher.Current, Engine: n.engine, Analytics: n.analytics, Exceptions: n.exceptions})
 	n.preview = preview.NewService(preview.Config{
 		Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Audit: n.store, Logger: log,
 		Subject: func(number uint32) (*enforcement.Subject, bool) { return n.watcher.Current().SubjectByNumber(number) },
 	})
-	if n.metricsListener != nil {
-		n.serveMetrics(work, tasks, log)
-	}
+	n.metricsGate.open(n.recorder.Handler())
 	if n.handler, err = n.newHandler(ctx, s, g, log); err != nil {
 		return nil, err
 	}
@@ -185,6 +186,15 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 	tasks.Go(func() error { return roller.Run(work) })
 }
 
+// runLimiters begins the work behind the limiters.
+func (n *node) runLimiters(work context.Context, tasks *errgroup.Group) {
+	tasks.Go(func() error { return n.local.Run(work) })
+	if n.shared != nil {
+		tasks.Go(func() error { return n.shared.Run(work) })
+		tasks.Go(func() error { return n.leases.Run(work) })
+	}
+}
+
 // sweep ends overrides, list entries and blocks when their time is over.
 func (n *node) sweep(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	sweeper := exceptions.NewSweeper(exceptions.SweeperConfig{
@@ -198,7 +208,7 @@ func (n *node) sweep(work context.Context, tasks *errgroup.Group, log *slog.Logg
 func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	addr := n.metricsListener.Addr().String()
 	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", n.recorder.Handler())
+	mux.Handle("GET /metrics", &n.metricsGate)
 	server := api.Server(addr, mux, log)
 	limited := connlimit.Wrap(n.metricsListener, connlimit.Limits{Total: metricsConnections}, nil)
 	server.ConnState = limited.ConnState

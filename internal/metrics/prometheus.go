@@ -239,6 +239,7 @@ func (s sink) snapshot(state SnapshotState) {
 	s.gauge("snapshot_revision", "Control-plane revision of the snapshot in force.", float64(state.Revision))
 	s.gauge("snapshot_age_seconds", "Seconds since the database last confirmed that the snapshot is the newest.", state.Age.Seconds())
 	s.gauge("snapshot_problems", "Tenants, plans and keys that cannot be used as they are stored.", float64(state.Problems))
+	s.gauge("snapshot_from_disk", "1 when the node started without its database, from the snapshot on disk.", truth(state.FromDisk))
 	s.gauge("snapshot_held", "1 when a newer state of the database is held for an operator.", truth(state.Held))
 	s.gauge("snapshot_listening", "1 when the node receives notifications of changes; otherwise it only polls.", truth(state.Listening))
 	s.counter("snapshot_swaps_total", "Snapshots that were put into force.", state.Swaps)

@@ -51,6 +51,7 @@ type SnapshotState struct {
 	Revision  int64
 	Age       time.Duration // since the source last said that it is the newest
 	Problems  int           // tenants, plans, keys and exceptions that cannot be used as stored
+	FromDisk  bool          // it is that of the disk: the database has been away since the start
 	Held      bool          // a newer world waits for an operator
 	Listening bool          // notifications are listened for
 	Swaps     int64

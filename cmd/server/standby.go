@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/snapshot"
+)
+
+const (
+	// noSnapshotFile is the value of the setting that keeps no file.
+	noSnapshotFile = "off"
+	// saveEvery is how often a changed snapshot is saved.
+	saveEvery = 30 * time.Second
+)
+
+// keepsSnapshot reports whether the node keeps a file: without Postgres, tenants and
+// plans are on the disk anyway.
+func (s *serveSettings) keepsSnapshot() bool {
+	return s.production() && s.SnapshotFile != "" && s.SnapshotFile != noSnapshotFile
+}
+
+// databaseName identifies the database in the file, without user and password.
+func (s *serveSettings) databaseName() string {
+	u, err := url.Parse(s.DatabaseURL)
+	if err != nil {
+		return ""
+	}
+	return u.Host + u.Path
+}
+
+// saveSnapshots saves the last good snapshot when it has changed, and when the node
+// stops.
+func (n *node) saveSnapshots(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
+	if !s.keepsSnapshot() {
+		return
+	}
+	saved := int64(-1)
+	save := func(ctx context.Context) {
+		status := n.watcher.Status()
+		if !status.Loaded || status.Held != nil || status.Err != nil || status.Revision == saved {
+			return
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveEvery)
+		defer cancel()
+		changes, err := n.store.Changes(ctx, 0)
+		if err == nil {
+			err = snapshot.WriteFile(s.SnapshotFile, snapshot.Saved{At: time.Now(), Database: s.databaseName(), Changes: changes})
+		}
+		if err != nil {
+			log.Warn("the snapshot cannot be saved on disk: a start without the database would answer 503", "setting", settingName("snapshot-file"), "error", err)
+			return
+		}
+		saved = changes.Revision
+	}
+	tasks.Go(func() error {
+		ticks := time.NewTicker(saveEvery)
+		defer ticks.Stop()
+		for {
+			save(work)
+			select {
+			case <-work.Done():
+				save(work)
+				return nil
+			case <-ticks.C:
+			}
+		}
+	})
+}
+
+// standBy serves checks from the snapshot on disk until the node is wired: its database
+// is away at the start. Counts of this time are only at /metrics.
+func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
+	if !s.keepsSnapshot() {
+		return
+	}
+	saved, err := snapshot.ReadFile(s.SnapshotFile, s.databaseName())
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			log.Error("the snapshot on disk cannot be used", "setting", settingName("snapshot-file"), "error", err)
+		}
+		return
+	}
+	world, report := snapshot.Compile(nil, saved.Changes, snapshot.Options{Full: true, Now: time.Now})
+	if report.Held != nil {
+		log.Error("the snapshot on disk cannot be used", "setting", settingName("snapshot-file"), "error", report.Held)
+		return
+	}
+	headers, err := api.ParseHeaders(s.Headers)
+	if err != nil {
+		return // validated
+	}
+	n.recorder = metrics.NewRecorder(metrics.Config{
+		Version: version, Node: n.id, Tenants: s.metricsTenants(),
+		Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Connections: n.connectionState, Log: s.log.Status,
+		Snapshot: func() metrics.SnapshotState {
+			counts := world.Counts()
+			return metrics.SnapshotState{
+				Loaded: true, FromDisk: true, Revision: world.Revision(), Age: time.Since(saved.At), Problems: world.ProblemCount(),
+				Tenants: counts.Tenants, Keys: counts.Keys, Plans: counts.Plans,
+			}
+		},
+	})
+	n.metricsGate.open(n.recorder.Handler())
+	cfg := api.Config{
+		Snapshot: func() *snapshot.Snapshot { return world }, Decider: n.newEngine(s, log), Admission: n.admission,
+		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies, log), Logger: log,
+		Ready: func(context.Context) api.Readiness {
+			r := api.Readiness{
+				Checks:   []api.ReadyCheck{{Name: "snapshot", OK: true}, {Name: "draining", OK: !g.draining.Load()}},
+				Revision: world.Revision(), Age: time.Since(saved.At),
+				Warnings: []string{"the database has been away since the start: checks are answered from the snapshot on disk of " +
+					saved.At.UTC().Format(time.RFC3339) + ", edits and pages are refused"},
+			}
+			n.warnOfRedis(&r)
+			return r
+		},
+	}
+	if s.MetricsAddr == "" {
+		cfg.Metrics = n.recorder.Handler()
+	}
+	rest := api.New(cfg)
+	g.open(checkHost(s.allowedHosts(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case api.CheckPath, "/v1/check/batch", "/livez", "/healthz", "/readyz", "/metrics", "/openapi.yaml":
+			rest.ServeHTTP(w, r)
+		default:
+			w.Header().Set("X-Content-Type-Options", "nosniff")
+			unavailable(w, "the database has been away since this node started: only checks are answered, from the snapshot on disk of "+
+				saved.At.UTC().Format(time.RFC3339))
+		}
+	})))
+	log.Warn("serving checks from the snapshot on disk", "addr", s.listensAt.String(), "revision", world.Revision(), "saved", saved.At.UTC().Format(time.RFC3339),
+		"problems", world.ProblemCount())
+}

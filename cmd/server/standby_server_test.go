@@ -1,0 +1,75 @@
+//go:build !quick
+
+package main
+
+import (
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/servertest"
+)
+
+// A node that starts while Postgres is away answers checks from the snapshot on disk,
+// says so, and refuses edits. When Postgres is back, it takes the newer state: also that
+// a key was revoked.
+func TestStartWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartPostgres(t)
+	settings := map[string]string{
+		"HEADGATE_DATABASE_URL": server.URL(), "HEADGATE_BOOTSTRAP_KEY": bootstrap, "HEADGATE_SHUTDOWN_DELAY": "0s",
+		"HEADGATE_SNAPSHOT_FILE": filepath.Join(t.TempDir(), "snapshot"),
+	}
+	first := start(t, settings)
+	call(t, bootstrap, "POST", first.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"name": "Acme"}}`).want(t, 201)
+	key := func() (made struct {
+		Token string
+		Key   struct{ ID string }
+	}) {
+		call(t, bootstrap, "POST", first.origin+"/v1/tenants/acme/keys", `{"name": "k", "scopes": ["check"]}`).want(t, 201).into(t, &made)
+		return made
+	}
+	kept, revoked := key(), key()
+	first.end() // it saves
+
+	// Revoked by a node with another file: the first one's does not know.
+	other := map[string]string{}
+	for name, value := range settings {
+		other[name] = value
+	}
+	other["HEADGATE_SNAPSHOT_FILE"] = "off"
+	second := start(t, other)
+	call(t, bootstrap, "DELETE", second.origin+"/v1/tenants/acme/keys/"+revoked.Key.ID, "").want(t, 200)
+	second.end()
+
+	server.Stop()
+	node := launchInProcess(t, settings)
+	at := node.await(node.logs, regexp.MustCompile(`serving checks from the snapshot on disk","addr":"([^"]+)"`))[1]
+	node.origin = "http://" + at
+	const check = `{"method": "GET", "path": "/v1/items"}`
+	for _, token := range []string{kept.Token, revoked.Token} {
+		call(t, token, "POST", node.origin+"/v1/check", check).want(t, 200)
+	}
+	call(t, "hg_tk_nothing", "POST", node.origin+"/v1/check", check).want(t, 401)
+	if ready := call(t, "", "GET", node.origin+"/readyz?verbose", "").want(t, 200); !strings.Contains(ready.body, "snapshot on disk") {
+		t.Errorf("readiness does not say so: %s", ready.body)
+	}
+	if all := call(t, "", "GET", node.origin+"/metrics", "").want(t, 200); !strings.Contains(all.body, "headgate_snapshot_from_disk 1") {
+		t.Error("/metrics does not say so")
+	}
+	for _, path := range []string{"/v1/tenants", "/overview", "/sign-in"} {
+		if got := call(t, bootstrap, "GET", node.origin+path, "").want(t, 503); !strings.Contains(got.body, "snapshot on disk") {
+			t.Errorf("%s: %s", path, got.body)
+		}
+	}
+
+	server.Start()
+	node.await(node.out, servesAt)
+	call(t, kept.Token, "POST", node.origin+"/v1/check", check).want(t, 200)
+	call(t, revoked.Token, "POST", node.origin+"/v1/check", check).want(t, 401)
+	call(t, bootstrap, "GET", node.origin+"/v1/tenants", "").want(t, 200)
+	if all := call(t, "", "GET", node.origin+"/metrics", "").want(t, 200); !strings.Contains(all.body, "headgate_snapshot_from_disk 0") {
+		t.Error("/metrics still says so")
+	}
+}

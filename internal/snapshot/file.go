@@ -1,0 +1,146 @@
+package snapshot
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/gob"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
+)
+
+// A Saved is the whole state of the control plane, as a file keeps it. A node starts
+// from it while its database is away.
+type Saved struct {
+	// At is when the state was read.
+	At time.Time
+	// Database identifies the database. A file of another one is not used.
+	Database string
+	Changes  Changes
+}
+
+// fileForm is the form of the file. A node does not read another one.
+const fileForm = 1
+
+// A fileHead is the first line of the file: the form, and the checksum of the rest.
+const fileHead = "headgate snapshot %d %s\n"
+
+// A savedFile is a Saved as the file holds it, with the documents of plans as JSON.
+type savedFile struct {
+	At            time.Time
+	Database      string
+	Revision      int64
+	Plans         []savedPlan
+	Tenants       []tenants.Tenant
+	Keys          []tenants.Key
+	Overrides     []exceptions.Override
+	Entries       []exceptions.Entry
+	Blocks        []exceptions.Block
+	PolicyChanges []exceptions.Change
+}
+
+// A savedPlan is a PublishedPlan.
+type savedPlan struct {
+	ID, Slug string
+	Version  int
+	Revision int64
+	Document []byte
+	Broken   string
+	Limits   []plans.Published
+}
+
+// WriteFile writes a file that only its owner may read. A reader finds the old file or
+// the new one.
+func WriteFile(path string, s Saved) (err error) {
+	c := s.Changes
+	out := savedFile{
+		At: s.At, Database: s.Database, Revision: c.Revision, Tenants: c.Tenants, Keys: c.Keys,
+		Overrides: c.Overrides, Entries: c.Entries, Blocks: c.Blocks, PolicyChanges: c.PolicyChanges,
+	}
+	for _, p := range c.Plans {
+		saved := savedPlan{ID: p.ID, Slug: p.Slug, Version: p.Version, Revision: p.Revision, Broken: p.Broken, Limits: p.Limits}
+		if p.Broken == "" {
+			if saved.Document, err = p.Document.MarshalJSON(); err != nil {
+				return fmt.Errorf("encode the plan %s: %w", p.Slug, err)
+			}
+		}
+		out.Plans = append(out.Plans, saved)
+	}
+	var body bytes.Buffer
+	if err := gob.NewEncoder(&body).Encode(out); err != nil {
+		return fmt.Errorf("encode the snapshot: %w", err)
+	}
+	sum := sha256.Sum256(body.Bytes())
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(file.Name()))
+		}
+	}()
+	_, err = fmt.Fprintf(file, fileHead, fileForm, hex.EncodeToString(sum[:]))
+	if err == nil {
+		_, err = file.Write(body.Bytes())
+	}
+	if err == nil {
+		err = file.Sync()
+	}
+	if err = errors.Join(err, file.Close()); err == nil {
+		err = os.Rename(file.Name(), path)
+	}
+	return err
+}
+
+// ReadFile reads a file of WriteFile. It returns an error for a file that other users
+// may read or write, that is damaged, of another form or of another database.
+func ReadFile(path, database string) (Saved, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return Saved{}, err
+	}
+	if info.Mode().Perm()&0o077 != 0 {
+		return Saved{}, fmt.Errorf("%s has the mode %v: only its owner may have access", path, info.Mode().Perm())
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return Saved{}, err
+	}
+	head, body, _ := bytes.Cut(text, []byte("\n"))
+	sum := sha256.Sum256(body)
+	if want := fmt.Sprintf(fileHead, fileForm, hex.EncodeToString(sum[:])); string(head)+"\n" != want {
+		return Saved{}, fmt.Errorf("%s is damaged, or of another form than %d", path, fileForm)
+	}
+	var in savedFile
+	if err := gob.NewDecoder(bytes.NewReader(body)).Decode(&in); err != nil {
+		return Saved{}, fmt.Errorf("%s cannot be read: %w", path, err)
+	}
+	if in.Database != database {
+		return Saved{}, fmt.Errorf("%s is of another database", path)
+	}
+	c := Changes{
+		Revision: in.Revision, Tenants: in.Tenants, Keys: in.Keys,
+		Overrides: in.Overrides, Entries: in.Entries, Blocks: in.Blocks, PolicyChanges: in.PolicyChanges,
+	}
+	for _, saved := range in.Plans {
+		p := PublishedPlan{ID: saved.ID, Slug: saved.Slug, Version: saved.Version, Revision: saved.Revision, Broken: saved.Broken, Limits: saved.Limits}
+		if p.Broken == "" {
+			if p.Document, err = plans.Parse(saved.Document); err != nil {
+				p.Broken = err.Error()
+			}
+		}
+		c.Plans = append(c.Plans, p)
+	}
+	return Saved{At: in.At, Database: in.Database, Changes: c}, nil
+}

@@ -1,0 +1,75 @@
+package snapshot
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/plans"
+)
+
+// A file gives back what was written, and no file that is damaged, open to others, of
+// another form or of another database is used.
+func TestFile(t *testing.T) {
+	t.Parallel()
+	w := smallWorld(3)
+	w.putOverride(anOverride("o", 1, "p1"))
+	w.putEntry(anEntry("e", 1, exceptions.Deny, "ann"))
+	w.putBlock(aBlock("b", 2, "p1", "bob"))
+	w.putPlan(PublishedPlan{ID: "broken", Slug: "broken", Version: 1, Broken: "no JSON"})
+	changes := w.changes()
+	path := filepath.Join(t.TempDir(), "snapshot")
+	want := Saved{At: time.Now().UTC(), Database: "a", Changes: changes}
+	for range 2 { // the second replaces the first
+		if err := WriteFile(path, want); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := ReadFile(path, "a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	same := cmp.Comparer(func(a, b plans.Document) bool { return cmp.Equal(a.Policies(), b.Policies(), cmpopts.EquateEmpty()) })
+	if diff := cmp.Diff(want, got, same, cmpopts.EquateEmpty()); diff != "" {
+		t.Error(diff)
+	}
+	if _, report := Compile(nil, got.Changes, Options{Full: true}); report.Problems == 0 || report.Plans < 1 || report.Held != nil {
+		t.Errorf("%+v", report)
+	}
+	if _, err := ReadFile(path, "b"); err == nil {
+		t.Error("a file of another database is read")
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info, err)
+	}
+	if left, err := filepath.Glob(path + ".*"); err != nil || len(left) > 0 {
+		t.Errorf("left: %v", left)
+	}
+	for name, change := range map[string]func([]byte) []byte{
+		"a bit": func(b []byte) []byte { b[len(b)/2] ^= 1; return b }, "cut": func(b []byte) []byte { return b[:len(b)-1] },
+		"form": func(b []byte) []byte { b[len("headgate snapshot ")]++; return b }, "empty": func([]byte) []byte { return nil },
+	} {
+		bad := path + name
+		if err := os.WriteFile(bad, change(append([]byte(nil), text...)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := ReadFile(bad, "a"); err == nil {
+			t.Errorf("%s: the file is read", name)
+		}
+	}
+	if err := os.Chmod(path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := ReadFile(path, "a"); err == nil {
+		t.Error("a file that others may read is read")
+	}
+}
