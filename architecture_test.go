@@ -391,6 +391,40 @@ func TestDocumentsNameOnlyPathsThatExist(t *testing.T) {
 	}
 }
 
+// docs/faults.md names tests that exist.
+func TestFaultsNameTestsThatExist(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("docs/faults.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	err = filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		file, err := os.ReadFile(path)
+		code.Write(file)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`\b(Test|Fuzz)[A-Z]\w*(/[\w-]+)?`).FindAllString(string(text), -1)
+	if len(names) < 100 {
+		t.Errorf("%d names of tests, want those of all goals", len(names))
+	}
+	for _, name := range names {
+		test, goal, scenario := strings.Cut(name, "/")
+		if !strings.Contains(code.String(), "func "+test+"(") {
+			t.Errorf("docs/faults.md names %s, which does not exist", name)
+		}
+		if scenario && !strings.Contains(code.String(), `goal: "`+goal) {
+			t.Errorf("docs/faults.md names the scenario %s, which does not exist", goal)
+		}
+	}
+}
+
 func TestDocumentPathsAreFound(t *testing.T) {
 	t.Parallel()
 	text := "See `api/check.go`, `go.mod`, `Makefile` and [why](docs/adr/0001-x.md#top); call `/v1/check` with `quota`,\n" +

@@ -94,7 +94,7 @@ var controlFaults = []faultScenario{
 			refusesEdits(b)
 		},
 		end: func(b *faultBench) {
-			b.sql(`SET default_transaction_read_only = off; ALTER SYSTEM SET default_transaction_read_only = off`, `SELECT pg_reload_conf()`)
+			b.sql(`ALTER SYSTEM SET default_transaction_read_only = off`, `SELECT pg_reload_conf()`)
 		},
 		seen: []string{"the database has refused writes"},
 	},

@@ -192,7 +192,8 @@ func (b *faultBench) dial(n int) (conns []net.Conn) {
 func startHot(b *faultBench) func() int64 {
 	var admitted atomic.Int64
 	var asking sync.WaitGroup
-	check := faultKey{mode: "closed", narrow: true, user: 1000}.check()
+	b.cluster.tenant("hot", "faults")
+	check := strings.Replace(faultKey{mode: "closed", narrow: true, user: 1}.check(), `"faults"`, `"hot"`, 1)
 	begin := time.Now()
 	asking.Go(func() {
 		for n := 0; b.ctx.Err() == nil; n++ {
@@ -222,14 +223,16 @@ func slowClients(b *faultBench) {
 			defer open.Add(-1)
 			defer c.Close()
 			if i < 100 {
-				request := post("/v1/check", `{"tenant": "faults", "mode": "peek"}`)
-				_ = c.SetWriteDeadline(time.Now().Add(18 * time.Second))
-				for range 20_000 {
-					if _, err := c.Write(request); err != nil {
+				_ = c.(*net.TCPConn).SetReadBuffer(4096)
+				_ = c.SetDeadline(time.Now().Add(19 * time.Second))
+				_, _ = io.WriteString(c, strings.Repeat("GET /metrics HTTP/1.1\r\nHost: headgate\r\n\r\n", 100))
+				_, _ = c.Read(make([]byte, 1))
+				for { // a reset shows when the node has closed
+					if _, err := c.Write([]byte("\r\n")); err != nil {
 						return
 					}
+					await(time.Now().Add(100 * time.Millisecond))
 				}
-				return
 			}
 			ended := make(chan struct{})
 			go func() {
@@ -490,7 +493,7 @@ func startRedisWithClock(t *testing.T) (*servertest.RedisProcess, func(time.Dura
 }
 
 // redisClock: a step forward admits at most the quota once more, a step back
-// admits nothing and denies for at most one window.
+// admits nothing and denies for at most one window more.
 func redisClock(t *testing.T) (row faultRow) {
 	server, move := startRedisWithClock(t)
 	f := startCluster(t, 1, map[string]string{"HEADGATE_REDIS_URL": server.URL(), "HEADGATE_LIMITER_TIMEOUT": ""})
@@ -526,7 +529,7 @@ func redisClock(t *testing.T) (row faultRow) {
 		if off := raw.Time(t.Context()).Val().Sub(time.Now()) - step; off.Abs() > 30*time.Second {
 			t.Fatalf("the clock of Redis did not step: it is off by %s", off)
 		}
-		most, longest := 0, 0
+		most, longest, slowest := 0, 0, ""
 		for _, name := range exactNames {
 			admitted := 0
 			for range 3 * quota {
@@ -536,7 +539,9 @@ func redisClock(t *testing.T) (row faultRow) {
 					continue
 				}
 				after, _ := strconv.Atoi(a.header.Get("Retry-After"))
-				longest = max(longest, after)
+				if after > longest {
+					longest, slowest = after, name
+				}
 			}
 			most = max(most, admitted)
 			allowed := 0
@@ -550,8 +555,10 @@ func redisClock(t *testing.T) (row faultRow) {
 				t.Errorf("%s: %d checks above the quota of %d after a step of %s, want at most %d", name, admitted, quota, step, allowed)
 			}
 		}
-		if longest > 3600+1 {
-			t.Errorf("a step of %s denies for %d s, want at most one window", step, longest)
+		// A state at most a window in the future is kept, so a caller waits for at most
+		// one window more than without the step (docs/algorithms.md).
+		if longest > 2*3600+1 {
+			t.Errorf("a step of %s denies a key of %s for %d s, want at most two windows", step, slowest, longest)
 		}
 		fmt.Fprintf(w, "%s: %+d, denied for at most %d s; ", step, most, longest)
 	}

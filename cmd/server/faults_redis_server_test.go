@@ -167,7 +167,7 @@ var redisFaults = []faultScenario{
 		goal: "F-R11/BUSY", direct: true, fault: "a script of another client blocks Redis",
 		begin: func(b *faultBench) {
 			b.redisDo("CONFIG", "SET", "busy-reply-threshold", "200")
-			b.during.Go(func() { b.raw.Eval(context.WithoutCancel(b.ctx), "while true do end", nil) })
+			go b.raw.Eval(context.WithoutCancel(b.ctx), "while true do end", nil) // until end kills the script
 		},
 		end: func(b *faultBench) {
 			other := redisClient(b.T, b.redis.URL())

@@ -78,6 +78,7 @@ type faultBench struct {
 func (b *faultBench) restart(i int) {
 	b.Helper()
 	<-b.cluster.nodes[i].ended
+	b.settings[i]["HEADGATE_ADDR"] = strings.TrimPrefix(b.cluster.nodes[i].origin, "http://")
 	b.cluster.nodes[i] = launch(b.T, b.settings[i]).serving()
 }
 
@@ -127,12 +128,15 @@ func TestFaults(t *testing.T) {
 			if run == nil {
 				run = s.underLoad
 			}
-			row := run(t)
-			row.goal, row.fault = s.goal, s.fault
-			if t.Failed() && len(row.failed) == 0 {
-				row.failed = []string{"the test fails"}
-			}
-			table.add(row)
+			var row faultRow
+			defer func() { // also when the test ends early
+				row.goal, row.fault = s.goal, s.fault
+				if t.Failed() && len(row.failed) == 0 {
+					row.failed = []string{"the test fails"}
+				}
+				table.add(row)
+			}()
+			row = run(t)
 		})
 	}
 }
@@ -158,7 +162,7 @@ func newFaultBench(t *testing.T, s *faultScenario) *faultBench {
 	b.cluster = &cluster{t: t, databaseURL: settings["HEADGATE_DATABASE_URL"]}
 	for i := range 3 {
 		node := maps.Clone(settings)
-		node["HEADGATE_ADDR"], node["HEADGATE_REDIS_URL"] = freeAddr(t), b.redis.URL()
+		node["HEADGATE_REDIS_URL"] = b.redis.URL()
 		if !s.direct {
 			b.proxies = append(b.proxies, servertest.StartProxy(t, b.redis.URL()))
 			node["HEADGATE_REDIS_URL"] = b.proxies[i].URL()
