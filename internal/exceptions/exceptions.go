@@ -70,9 +70,11 @@ type Entry struct {
 
 // A Block denies one key of one policy until it ends.
 type Block struct {
-	ID        string // UUIDv7
-	TenantID  string
-	Policy    string // slug
+	ID       string // UUIDv7
+	TenantID string
+	Policy   string // slug
+	// Key has the values of count_by by attribute name; the value of ip/64 has the name ip. An
+	// absent name is the key of requests without that attribute.
 	Key       map[string]string
 	Reason    string // 1 to MaxReason characters
 	ExpiresAt time.Time
