@@ -24,8 +24,6 @@ import (
 
 func TestMain(m *testing.M) { servertest.Main(m) }
 
-const bootstrap = "bootstrap-0123456789-0123456789-0123456789"
-
 // binary builds headgate once for all tests that start real processes.
 var binary = sync.OnceValues(func() (string, error) {
 	folder, err := os.MkdirTemp("", "headgate-test-")

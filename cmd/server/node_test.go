@@ -19,6 +19,9 @@ import (
 // not to judge how quick the machine is.
 const patience = 5 * time.Minute
 
+// bootstrap is the operator key of the nodes that these tests start.
+const bootstrap = "bootstrap-0123456789-0123456789-0123456789"
+
 // A running node is the program's run in this process, just as main starts it.
 type running struct {
 	t       testing.TB
