@@ -102,7 +102,7 @@ test-load: bin/with-servers ## show that limits stay exact under load, in full (
 		-run '^Test(Exact|Concurrent|Largest|Slow|Silent|Hung|Flood|Paused|Overload|ClientsThatLeave|RedisHangs)' ./enforcement/redis ./cmd/server \
 		| grep --line-buffered -v -e '^=== ' -e '^    --- PASS'
 
-# One scenario at a time. FAULTS=short is the part that CI runs; it writes nothing.
+# One scenario at a time. FAULTS=short is about three minutes and writes nothing.
 FAULTS ?= full
 test-faults: bin/with-servers ## cause each fault of docs/faults.md under load (about 25 minutes), and write the table of docs/operations.md: FAULTS=short, ONLY=F-R7b
 	HEADGATE_TEST_FAULTS=$(FAULTS) $(if $(filter full,$(FAULTS)),HEADGATE_FAULTS_PAGE=$(CURDIR)/docs/operations.md) $(SERVERS) go test -tags faults -vet=off \
