@@ -17,8 +17,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// assets are the embedded static files under names that carry a hash of their
-// content, so that browsers may cache them forever. The files of static/css become
+// assets are the embedded static files. Their names have a hash of the content, so that
+// browsers can cache them forever. The files of static/css become
 // one file, headgate.css, in the order of their names. Each is one cascade layer.
 type assets struct {
 	byURL map[string]asset
@@ -27,11 +27,11 @@ type assets struct {
 
 type asset struct {
 	body        []byte
-	gzipped     []byte // nil: no smaller
+	gzipped     []byte // nil if it is not smaller
 	contentType string
 }
 
-// contentTypes are told here: what the machine's own table says of them differs.
+// contentTypes replace the table of the machine, which varies.
 var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2",
 	".txt": "text/plain; charset=utf-8",
@@ -59,7 +59,7 @@ func newAssets(files fs.FS) (*assets, error) {
 	return a, a.add("headgate.css", a.linked(css))
 }
 
-// linked puts the addresses of files in the places where a style sheet names them.
+// linked replaces the names of files in a style sheet by their addresses.
 func (a *assets) linked(css []byte) []byte {
 	for name, url := range a.urls {
 		css = bytes.ReplaceAll(css, []byte(`url("`+name+`")`), []byte(`url("`+url+`")`))
@@ -67,7 +67,7 @@ func (a *assets) linked(css []byte) []byte {
 	return css
 }
 
-// add takes a file in under its name.
+// add adds a file.
 func (a *assets) add(name string, body []byte) error {
 	sum := sha256.Sum256(body)
 	ext := path.Ext(name)
@@ -95,7 +95,7 @@ func (a *assets) add(name string, body []byte) error {
 	return nil
 }
 
-// url of a static file; a name that is not there is a bug that the tests find.
+// url returns the address of a static file.
 func (a *assets) url(name string) string { return a.urls[name] }
 
 func (a *assets) serve(c echo.Context) error {

@@ -7,27 +7,26 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Pages that are much work have few turns at once, so that somebody who asks for
-// them again and again does not take a node from everybody, nor from checks.
+// Few expensive pages run at once, so that they do not slow down other pages and checks.
 const (
-	// maxTurns is how many turns there are on a node at once, of all parties.
+	// maxSlots is the number of expensive pages that run on a node at once.
 	maxSlots = 8
-	// maxTurnsEach is how many of them one party has.
+	// maxSlotsEach is the maximum of one party.
 	maxSlotsEach = 2
 )
 
-// errBusy is the answer when no turn comes.
-var errBusy = problem.New(problem.Unavailable, "as much of this as this node does at once is under way: try again in a moment")
+// errBusy is the answer if no slot becomes free in time.
+var errBusy = problem.New(problem.Unavailable, "too many expensive pages are loading: try again in a moment")
 
-// slots are those of one node. The zero value has all of them free.
+// slots are the slots of one node. All slots of the zero value are free.
 type slots struct {
 	mu    sync.Mutex
 	taken int
 	of    map[string]int
-	freed chan struct{} // closed when a turn ends; nil while nobody waits
+	freed chan struct{} // closed when a slot becomes free; nil if no page waits
 }
 
-// take waits for a turn of a party until ctx ends; end gives it back.
+// take waits for a slot of a party until ctx ends. end frees the slot.
 func (t *slots) take(ctx context.Context, party string) (end func(), err error) {
 	for {
 		freed, ok := t.try(party)
@@ -42,7 +41,7 @@ func (t *slots) take(ctx context.Context, party string) (end func(), err error) 
 	}
 }
 
-// try takes a turn, or gives the signal that one ended.
+// try takes a slot, or returns a channel that is closed when a slot becomes free.
 func (t *slots) try(party string) (freed <-chan struct{}, ok bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

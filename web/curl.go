@@ -8,18 +8,16 @@ import (
 	"unicode/utf16"
 )
 
-// Curl is a call with a JSON body to paste into a shell; the key comes from
-// $HEADGATE_KEY.
+// Curl returns a shell command with a JSON body. The key comes from $HEADGATE_KEY.
 func Curl(address, body string) string {
 	return "curl -i " + shellQuoted(address) +
 		" \\\n  -H \"Authorization: Bearer $HEADGATE_KEY\" \\\n  -H 'Content-Type: application/json' \\\n  -d " + shellQuoted(body)
 }
 
-// shellQuoted puts text in single quotes for a shell.
+// shellQuoted quotes a text for a shell.
 func shellQuoted(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// JSONText is a value as JSON in letters that everybody can see: what is pasted
-// is what is read.
+// JSONText returns a value as JSON in visible ASCII characters.
 func JSONText(v any) string {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

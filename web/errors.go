@@ -19,30 +19,30 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// ErrNoPage is the answer for everything that is not there, or that the visitor
-// may not know of.
-var ErrNoPage = problem.New(problem.NotFound, "there is no such page")
+// ErrNoPage is the answer for pages that do not exist, or whose existence the visitor
+// must not learn.
+var ErrNoPage = problem.New(problem.NotFound, "this page does not exist")
 
-// A answer is how a kind of problem is told: the name of its type in
-// problem.Catalogue, whose status it has, and the title of its page.
+// An answer is the page of a kind of problem. name is its type in problem.Catalogue,
+// which has the status.
 type answer struct{ name, title string }
 
 var answers = map[problem.Kind]answer{
-	problem.Internal:        {name: "internal-error", title: "Something went wrong here"},
-	problem.Malformed:       {name: "malformed-request", title: "This cannot be read"},
-	problem.Invalid:         {name: "invalid-input", title: "This cannot be done"},
+	problem.Internal:        {name: "internal-error", title: "Internal error"},
+	problem.Malformed:       {name: "malformed-request", title: "The request cannot be read"},
+	problem.Invalid:         {name: "invalid-input", title: "The input is invalid"},
 	problem.Unauthenticated: {name: "unauthenticated", title: "Sign in first"},
-	problem.Forbidden:       {name: "forbidden", title: "You may not do this"},
-	problem.NotFound:        {name: "not-found", title: "There is no such page"},
-	problem.Conflict:        {name: "conflict", title: "This cannot be done now"},
-	problem.Stale:           {name: "precondition-failed", title: "Somebody else was quicker"},
-	problem.TooLarge:        {name: "request-too-large", title: "This is too large"},
-	problem.Unsupported:     {name: "unsupported-media-type", title: "This cannot be read"},
-	problem.NotAllowed:      {name: "method-not-allowed", title: "This cannot be done here"},
-	problem.Unavailable:     {name: "unavailable", title: "Not available at the moment"},
+	problem.Forbidden:       {name: "forbidden", title: "Access denied"},
+	problem.NotFound:        {name: "not-found", title: "Page not found"},
+	problem.Conflict:        {name: "conflict", title: "Not possible now"},
+	problem.Stale:           {name: "precondition-failed", title: "The object changed in the meantime"},
+	problem.TooLarge:        {name: "request-too-large", title: "The request is too large"},
+	problem.Unsupported:     {name: "unsupported-media-type", title: "The format is not supported"},
+	problem.NotAllowed:      {name: "method-not-allowed", title: "Method not allowed"},
+	problem.Unavailable:     {name: "unavailable", title: "Temporarily unavailable"},
 }
 
-// kindOf a failure. echo's own errors are those of its router.
+// kindOf returns the kind of an error. Errors of echo come from its router.
 func kindOf(err error) problem.Kind {
 	if h := (*echo.HTTPError)(nil); errors.As(err, &h) {
 		switch h.Code {
@@ -53,14 +53,13 @@ func kindOf(err error) problem.Kind {
 		}
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return problem.Unavailable // of serve: nothing else here has a deadline
+		return problem.Unavailable // the deadline of serve
 	}
 	return problem.Of(err)
 }
 
-// fail answers what no page does. It is echo's error handler: for a browser
-// every failure is a page, for everyone else a problem, as every path that is
-// not the API's comes here.
+// fail writes the answer for an error. It is echo's error handler. A browser gets a page,
+// and other clients get a problem: all paths that the API does not serve come here.
 func (w *Shell) fail(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
@@ -96,40 +95,40 @@ func (w *Shell) fail(err error, c echo.Context) {
 	_ = c.Blob(t.Status, "application/problem+json", body) // the client is gone if this fails
 }
 
-// errorPage is the page of a failure. That of what is not there says nothing of
-// what was asked for: it is the same for all that is hidden and all that is not.
+// errorPage returns the page of an error. The page for NotFound is the same for every
+// address, so that it does not reveal which objects exist.
 func (w *Shell) errorPage(c echo.Context, kind problem.Kind, known answer, t problem.Type, err error) templ.Component {
 	page := w.Page(c, known.title)
 	if kind == problem.NotFound {
 		page.Path, page.Self = "/", "/"
 		return views.NotFoundPage(page)
 	}
-	e := views.Error{Status: strconv.Itoa(t.Status), Title: known.title, Back: "Back to the beginning", BackURL: "/", RequestID: RequestID(c)}
-	if told := (*problem.Problem)(nil); errors.As(err, &told) && kind != problem.Internal {
-		e.Text = Sentence(told.Message)
+	e := views.Error{Status: strconv.Itoa(t.Status), Title: known.title, Back: "Back to the start page", BackURL: "/", RequestID: RequestID(c)}
+	if p := (*problem.Problem)(nil); errors.As(err, &p) && kind != problem.Internal {
+		e.Text = Sentence(p.Message)
 	}
 	switch kind {
 	case problem.Internal:
-		e.Text = "It is not your fault. Try again; if it stays, tell whoever runs Headgate the number of the request."
+		e.Text = "Try again. If the error persists, send the request ID to the operator of Headgate."
 	case problem.Unavailable:
-		e.Text = "The database is away, or this node is starting or stopping. Try again in a moment. Checks of the API go on meanwhile."
+		e.Text = "The database does not answer, or this node is starting or stopping. Try again in a moment. Checks continue."
 		e.Back, e.BackURL = "Try again", page.Self
 		if !reads(c.Request().Method) {
-			e.BackURL = "/" // a write is not repeated by a link
+			e.BackURL = "/" // a link cannot repeat a write
 		}
 	case problem.Forbidden:
-		e.Text += " Ask an owner of Headgate, or an admin of your tenant, if you need it."
+		e.Text += " If you need access, ask an owner of Headgate or an admin of your tenant."
 	case problem.Malformed:
-		e.Text += " Nothing was changed. Go back, reload the page and try once more."
+		e.Text += " Nothing was changed. Go back, reload the page, and try again."
 	case problem.NotAllowed:
-		e.Text = "This address takes what a form sends, and is no page of its own. Go back to the page with the form."
+		e.Text = "This address only accepts forms. Go back to the page with the form."
 	case problem.Stale:
-		e.Text = "Somebody else changed this since you opened it, so nothing was changed. Look at it again first."
+		e.Text = "Another person changed this after you opened it. Nothing was changed. Reload the page and check it first."
 	}
 	return views.ErrorPage(page, e)
 }
 
-// Sentence makes a problem's message one: a capital in front, a full stop behind.
+// Sentence returns a message with a capital letter and a full stop.
 func Sentence(message string) string {
 	if message == "" {
 		return ""
@@ -138,7 +137,7 @@ func Sentence(message string) string {
 	return EndSentence(string(unicode.ToUpper(r)) + message[size:])
 }
 
-// EndSentence ends a sentence, unless it has an end.
+// EndSentence adds a full stop unless the sentence has an end.
 func EndSentence(s string) string {
 	if strings.HasSuffix(s, ".") || strings.HasSuffix(s, "?") {
 		return s
@@ -146,7 +145,7 @@ func EndSentence(s string) string {
 	return s + "."
 }
 
-// recovered makes a panic of a page an error.
+// recovered returns a panic of a page as an error.
 func recovered(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) (err error) {
 		defer func() {

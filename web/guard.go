@@ -15,9 +15,9 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// maxForm bounds the body of a form, in bytes; maxWideForm and maxWideFields that
-// of one with rows. maxPlanForm is for a plan's document as indented JSON: in a
-// form's encoding it has several times the bytes that the API takes.
+// maxForm bounds the body of a form, in bytes. maxWideForm and MaxWideFields bound a form
+// with rows. MaxPlanForm is for a plan as indented JSON, whose form encoding has several
+// times the size of the document.
 const (
 	maxForm       = 64 << 10
 	maxWideForm   = 512 << 10
@@ -25,12 +25,12 @@ const (
 	MaxPlanForm   = 8 * plans.MaxBytes
 )
 
-// errForeignSite is the answer to a write that another site may have sent.
+// errForeignSite is the answer to a write that may come from another site.
 var errForeignSite = problem.New(problem.Forbidden,
-	"this came from another site, or from a browser that does not say where it came from; open the page again and repeat it there")
+	"the request came from another site, or from a browser that does not send its origin; open the page again and repeat it there")
 
-// newCrossOrigin makes the guard of all writes. Behind a proxy that names
-// another host the public address is the one that browsers send.
+// newCrossOrigin returns the check of all writes. Behind a proxy with another host name,
+// browsers send the public address.
 func newCrossOrigin(publicURL string) (*http.CrossOriginProtection, error) {
 	guard := http.NewCrossOriginProtection()
 	if publicURL == "" {
@@ -47,8 +47,8 @@ func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// guard refuses writes of other sites. A write that carries a session and does
-// not say where it comes from is refused too: every browser of today says it.
+// guard rejects writes from other sites. It also rejects a write with a session cookie
+// but without an origin, which every current browser sends.
 func (w *Shell) guard(r *http.Request) error {
 	if reads(r.Method) {
 		return nil
@@ -62,56 +62,54 @@ func (w *Shell) guard(r *http.Request) error {
 	return nil
 }
 
-// Form reads the form of a write: the fields named, each at most once, and no
-// others, so that nothing can be set that the page does not show.
+// Form reads a form with these fields, each at most once. It rejects other fields.
 func Form(c echo.Context, fields ...string) (url.Values, error) {
 	return StrictForm(c, maxForm, len(fields), func(name string) bool { return slices.Contains(fields, name) })
 }
 
-// WideForm is form for pages whose fields come in rows: known says which names
-// there are. It takes 512 KiB and 8,000 fields.
+// WideForm reads a form with rows. known reports whether a field exists.
 func WideForm(c echo.Context, known func(name string) bool) (url.Values, error) {
 	return StrictForm(c, maxWideForm, MaxWideFields, known)
 }
 
-// StrictForm reads a form of so many bytes and fields.
+// StrictForm reads a form with bounds for its bytes and its fields.
 func StrictForm(c echo.Context, bytes int64, fields int, known func(name string) bool) (url.Values, error) {
 	r := c.Request()
 	if media, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || media != "application/x-www-form-urlencoded" {
 		if r.ContentLength != 0 || fields > 0 {
-			return nil, problem.New(problem.Unsupported, "a form is sent as application/x-www-form-urlencoded")
+			return nil, problem.New(problem.Unsupported, "the form must be application/x-www-form-urlencoded")
 		}
 	}
 	r.Body = http.MaxBytesReader(c.Response(), r.Body, bytes)
 	if err := r.ParseForm(); err != nil {
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			return nil, problem.New(problem.TooLarge, "this form has at most %d KiB", bytes>>10)
+			return nil, problem.New(problem.TooLarge, "the form must have at most %d KiB", bytes>>10)
 		}
 		return nil, problem.New(problem.Malformed, "the form cannot be read")
 	}
 	if r.URL.RawQuery != "" {
-		return nil, problem.New(problem.Malformed, "a write takes no query")
+		return nil, problem.New(problem.Malformed, "the address of a form must not have a query")
 	}
 	for name, values := range r.PostForm {
 		switch {
 		case !known(name):
-			return nil, problem.New(problem.Malformed, "the form has a field that the page does not")
+			return nil, problem.New(problem.Malformed, "the form has an unknown field")
 		case len(values) != 1 || !utf8.ValidString(values[0]):
-			return nil, problem.New(problem.Malformed, "the field %s is there twice, or is not UTF-8", name)
+			return nil, problem.New(problem.Malformed, "the field %s is repeated or not UTF-8", name)
 		}
 	}
 	if len(r.PostForm) > fields {
-		return nil, problem.New(problem.TooLarge, "this form has at most %d fields", fields)
+		return nil, problem.New(problem.TooLarge, "the form must have at most %d fields", fields)
 	}
 	return r.PostForm, nil
 }
 
-// maxNextQuery bounds what of an address a sign-in remembers, in bytes.
+// maxNextQuery bounds the query of an address that a sign-in returns to, in bytes.
 const maxNextQuery = 2048
 
-// SafeNext is where a sign-in may lead: a page of ours that needs a session, with
-// what narrows it; "" for anything else. A query that leads on by itself, or that
-// says what was done, is nothing that a page was narrowed by.
+// SafeNext returns the address to which a sign-in may redirect: a page of Headgate that
+// needs a session, with its filters. It returns "" for other addresses, and for queries
+// with next or done.
 func (w *Shell) SafeNext(raw string) string {
 	path, query, _ := strings.Cut(raw, "?")
 	for _, row := range w.rows {
@@ -130,8 +128,8 @@ func (w *Shell) SafeNext(raw string) string {
 	return ""
 }
 
-// matches reports whether path is of the form of a route. Segments in the place
-// of parameters have only letters, digits and hyphens: ids and slugs.
+// matches reports whether a path matches a route. Parameters are ids and slugs: letters,
+// digits and hyphens.
 func matches(route, path string) bool {
 	want, got := strings.Split(route, "/"), strings.Split(path, "/")
 	if len(want) != len(got) {

@@ -12,12 +12,9 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// Jumping to a page, tenant or plan by its name: what the palette of the script
-// asks, and a page for those without.
+const jumpFound = 8 // results of each kind
 
-const jumpFound = 8 // of each sort
-
-// jump is GET /jump: the only match, or all of them.
+// jump is GET /jump. It redirects to the only match, or shows all matches.
 func (w *Shell) jump(c echo.Context) error {
 	q := strings.TrimSpace(c.QueryParam("q"))
 	groups := w.pagesNamed(VisitorOf(c), q)
@@ -32,7 +29,7 @@ func (w *Shell) jump(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.JumpPage(w.Page(c, "Jump to"), q, groups))
 }
 
-// jumpFragment is GET /jump/found: tenants and plans, for the palette.
+// jumpFragment is GET /jump/found: tenants and plans for the palette of the script.
 func (w *Shell) jumpFragment(c echo.Context) error {
 	groups, err := w.named(c.Request().Context(), VisitorOf(c), strings.TrimSpace(c.QueryParam("q")))
 	if err != nil {
@@ -41,7 +38,7 @@ func (w *Shell) jumpFragment(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.JumpFound(groups))
 }
 
-// pagesNamed are the pages of a visitor's navigation with q in their names.
+// pagesNamed returns the pages of a visitor's navigation with q in their names.
 func (w *Shell) pagesNamed(v Visitor, q string) []views.JumpGroup {
 	group := views.JumpGroup{Title: "Pages", Icon: "arrow-right"}
 	for _, g := range w.Person(v).Nav {
@@ -57,8 +54,7 @@ func (w *Shell) pagesNamed(v Visitor, q string) []views.JumpGroup {
 	return []views.JumpGroup{group}
 }
 
-// named are the tenants and plans that a visitor may see and that have q in
-// their names.
+// named returns the tenants and plans with q in their names that a visitor may see.
 func (w *Shell) named(ctx context.Context, v Visitor, q string) ([]views.JumpGroup, error) {
 	var groups []views.JumpGroup
 	if q == "" {

@@ -118,7 +118,8 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 	if err := s.write("retry: 2000\n\n"); err != nil {
 		return nil // the browser is gone
 	}
-	me := w.streams.view(strings.Join([]string{visitor.User.TenantID, string(visitor.User.Role), w.Origin(c), c.Request().URL.RequestURI()}, "\n"))
+	same := []string{visitor.User.TenantID, string(visitor.User.Role), w.Origin(c), c.Request().URL.RequestURI()}
+	me := w.streams.view(strings.Join(same, "\n"))
 	defer w.streams.unview(me)
 	ticks := time.NewTicker(every)
 	defer ticks.Stop()

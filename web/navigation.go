@@ -10,13 +10,12 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// home leads to where a visitor begins: the operator's people at the overview,
-// a tenant's at their tenant.
+// home redirects to the first page of a visitor.
 func (w *Shell) home(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, w.firstPage(VisitorOf(c)))
 }
 
-// firstPage is the first page of a visitor.
+// firstPage returns the first page of a visitor's navigation.
 func (w *Shell) firstPage(v Visitor) string {
 	if !v.SignedIn() {
 		return "/sign-in"
@@ -29,8 +28,8 @@ func (w *Shell) firstPage(v Visitor) string {
 	return "/account"
 }
 
-// A menuLink is an entry of the navigation that may be there: when the route
-// exists and the visitor's role may go there.
+// A menuLink is an entry of the navigation. A visitor sees it if the route exists and the
+// role may open it.
 type menuLink struct{ text, path, icon string }
 
 type menuGroup struct {
@@ -75,8 +74,7 @@ var tenantMenu = []menuGroup{
 	{"Help", []menuLink{{"API reference", "/docs", "book-open"}}},
 }
 
-// Person is the visitor as pages show them, with the pages that they may see;
-// nil for nobody.
+// Person returns the visitor with the navigation, or nil if the visitor is not signed in.
 func (w *Shell) Person(v Visitor) *views.Person {
 	if !v.SignedIn() {
 		return nil
@@ -101,7 +99,7 @@ func (w *Shell) Person(v Visitor) *views.Person {
 	return p
 }
 
-// RouteForTenant puts a tenant's slug into a path of the route table.
+// RouteForTenant replaces the parameter of a route by a tenant's slug.
 func RouteForTenant(path, slug string) string {
 	const prefix = "/tenants/:tenant"
 	if len(path) >= len(prefix) && path[:len(prefix)] == prefix {
@@ -112,7 +110,7 @@ func RouteForTenant(path, slug string) string {
 
 const themeCookie = "headgate-theme"
 
-// theme is what the visitor chose: "light" or "dark"; "": what the system has.
+// theme returns the theme of the visitor: "light", "dark", or "" for that of the system.
 func theme(r *http.Request) string {
 	cookie, err := r.Cookie(themeCookie)
 	if err != nil || cookie.Value != "light" && cookie.Value != "dark" {
@@ -121,8 +119,7 @@ func theme(r *http.Request) string {
 	return cookie.Value
 }
 
-// chooseTheme is POST /preferences/theme: it is remembered by the browser, for a
-// year, and needs no account.
+// chooseTheme is POST /preferences/theme. A cookie stores the theme for a year.
 func (w *Shell) chooseTheme(c echo.Context, f url.Values) error {
 	chosen := f.Get("theme")
 	cookie := &http.Cookie{
@@ -134,14 +131,13 @@ func (w *Shell) chooseTheme(c echo.Context, f url.Values) error {
 	case "":
 		cookie.MaxAge = -1
 	default:
-		return problem.At("theme", "must be light, dark, or nothing for the system's")
+		return problem.At("theme", "must be light, dark, or empty for the theme of the system")
 	}
 	c.SetCookie(cookie)
 	return c.Redirect(http.StatusSeeOther, w.back(f.Get("back")))
 }
 
-// back is where a choice was made, with its query, if that is one of our pages;
-// otherwise the first one.
+// back returns an address of Headgate, or the first page for any other address.
 func (w *Shell) back(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || w.SafeNext(u.Path) == "" || u.Host != "" || u.Scheme != "" {

@@ -4,41 +4,41 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// notices are the sentences that a page shows after a write. The address names
-// one, so that nobody can put words of their own into a page.
+// notices are the sentences that a page shows after a write. The address has the name
+// of a sentence, so that a link cannot put other text into a page.
 var notices = map[string]string{
-	"plan-created":     "The plan is made. Tenants see nothing of it before you publish it.",
+	"plan-created":     "The plan is created. It has no effect on tenants until you publish it.",
 	"plan-deleted":     "The plan is deleted.",
-	"draft-saved":      "The draft is saved. Tenants see nothing of it before you publish it.",
-	"draft-copied":     "The version is copied into the draft.",
-	"shadowed":         "The policy is in shadow in the draft. Publish the draft, and what it would refuse is counted from then on.",
-	"joined":           "Your account is ready. Sign in with your e-mail and password.",
+	"draft-saved":      "The draft is saved. It has no effect on tenants until you publish it.",
+	"draft-copied":     "The version is copied to the draft.",
+	"shadowed":         "The policy is in shadow in the draft. After you publish the draft, Headgate counts what the policy would deny.",
+	"joined":           "Your account is created. Sign in with your email address and password.",
 	"password":         "Your password is changed. Sign in with the new one.",
 	"left":             "You are signed out.",
 	"renamed":          "Your name is saved.",
-	"changed":          "Your password is changed, and your other sessions are ended.",
+	"changed":          "Your password is changed. Your other sessions are ended.",
 	"ended":            "The session is ended.",
 	"alone":            "Your other sessions are ended.",
 	"withdrawn":        "The invitation is withdrawn.",
-	"role":             "The role is saved. The person's sessions are ended.",
-	"disabled":         "The person is disabled, and all sessions are ended.",
+	"role":             "The role is saved. All sessions of the person are ended.",
+	"disabled":         "The person is disabled. All sessions are ended.",
 	"enabled":          "The person is enabled.",
 	"removed":          "The person is removed.",
-	"tenant-created":   "The tenant is there. Make an API key next, and send its checks.",
+	"tenant-created":   "The tenant is created. Create an API key next, and send checks.",
 	"tenant-saved":     "The settings are saved.",
-	"tenant-plan":      "The plan is changed. Checks are decided by it from now on.",
-	"tenant-suspended": "The tenant is suspended: its checks are answered 403.",
+	"tenant-plan":      "The plan is changed. It decides all checks from now on.",
+	"tenant-suspended": "The tenant is suspended. Headgate answers its checks with 403.",
 	"tenant-resumed":   "The tenant is resumed.",
 	"tenant-deleted":   "The tenant is deleted.",
-	"key-revoked":      "The key is revoked: requests with it are answered 401.",
+	"key-revoked":      "The key is revoked. Headgate answers requests with this key with 401.",
 	"override-created": "The override is in force.",
 	"override-deleted": "The override is ended.",
-	"entry-created":    "It is on the list.",
-	"entry-deleted":    "It is off the list.",
+	"entry-created":    "The entry is added.",
+	"entry-deleted":    "The entry is removed.",
 	"block-created":    "The key is blocked.",
 	"block-deleted":    "The block is ended.",
-	"key-reset":        "The counters of this key are as new.",
+	"key-reset":        "The counters of this key are reset.",
 }
 
-// Notice is the sentence that the address names in its parameter done.
+// Notice returns the sentence that the parameter done names.
 func Notice(c echo.Context) string { return notices[c.QueryParam("done")] }

@@ -275,7 +275,7 @@ func TestSlowDatabase(t *testing.T) {
 	w := newWorld(t, func(c *config) { c.admin.Audit, c.shell.Timeout = hanging{c.admin.Audit}, 2*time.Second })
 	page := w.get("/audit?kind=plan", "owner")
 	tree := textOf(page.tree(t))
-	if page.Code != http.StatusServiceUnavailable || !strings.Contains(tree, "Not available at the moment") || !strings.Contains(page.body, page.Header().Get("X-Request-Id")) {
+	if page.Code != http.StatusServiceUnavailable || !strings.Contains(tree, "Temporarily unavailable") || !strings.Contains(page.body, page.Header().Get("X-Request-Id")) {
 		t.Errorf("%d %s", page.Code, tree)
 	}
 	if !strings.Contains(page.body, `href="/audit?kind=plan"`) || !strings.Contains(page.body, "Other pages") {

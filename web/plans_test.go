@@ -120,7 +120,7 @@ func TestCreatePlan(t *testing.T) {
 	if made.Code != http.StatusSeeOther || made.Header().Get("Location") != "/plans/gold/edit?done=plan-created" {
 		t.Fatalf("%d %v", made.Code, made.Header())
 	}
-	says(t, "made", w.get("/plans/gold/edit?done=plan-created", "editor"), 200, []string{"The plan is made", "120 per minute, sliding"})
+	says(t, "made", w.get("/plans/gold/edit?done=plan-created", "editor"), 200, []string{"The plan is created", "120 per minute, sliding"})
 	copied := w.post("/plans/new", "editor", url.Values{"slug": {"silver"}, "name": {"Silver"}, "from": {"gold"}})
 	p, err := w.plans.Plan(t.Context(), "silver")
 	must(t, err)
@@ -216,7 +216,7 @@ func TestTwoEditors(t *testing.T) {
 	}
 	conflict := w.post("/plans/gold/edit", "editor", second)
 	says(t, "conflict", conflict, http.StatusConflict, []string{
-		"Somebody else saved this draft while you edited it", "The other draft was saved by owner@people.example",
+		"Another person saved this draft while you edited it", "The other draft was saved by owner@people.example",
 		"Changes in the other draft", "Limit l1 120 per minute, sliding 240 per minute, sliding",
 		"Your changes", "Limit l1, quota 100,000 5,000", "Differences between the other draft and yours", "240 per minute, sliding 120 per minute, sliding",
 	})

@@ -14,8 +14,7 @@ import (
 
 var methods = []string{"get", "post", "put", "patch", "delete"}
 
-// parseReference turns openapi.yaml into what the reference page shows, in the
-// order of the file.
+// parseReference reads openapi.yaml for the reference page, in the order of the file.
 func parseReference(spec []byte) (views.Reference, error) {
 	var document yaml.Node
 	if err := yaml.Unmarshal(spec, &document); err != nil {
@@ -43,7 +42,7 @@ func parseReference(spec []byte) (views.Reference, error) {
 	return r, nil
 }
 
-// specification walks the YAML tree; every step resolves references.
+// specification reads the YAML tree and resolves references.
 type specification struct{ root *yaml.Node }
 
 func (s specification) operation(path, method string, item, node *yaml.Node) views.Operation {
@@ -97,7 +96,7 @@ func (s specification) open(node *yaml.Node) bool {
 	return security == nil || len(security.Content) == 0
 }
 
-// fields flattens a schema's properties, three levels deep, as dotted names.
+// fields returns the properties of a schema as dotted names, three levels deep.
 func (s specification) fields(schema *yaml.Node, prefix string, depth int) []views.Field {
 	if schema == nil || depth > 2 {
 		return nil
@@ -158,8 +157,7 @@ func (s specification) typeName(schema *yaml.Node) string {
 	return name
 }
 
-// examples gives "example" or the named "examples" of a media type as indented
-// JSON.
+// examples returns the examples of a media type as indented JSON.
 func (s specification) examples(media *yaml.Node) []views.Example {
 	if one := s.get(media, "example"); one != nil {
 		return []views.Example{{JSON: s.json(one)}}
@@ -190,8 +188,8 @@ func (s specification) exampleText(parameter *yaml.Node) string {
 	return s.text(s.get(parameter, "schema"), "default")
 }
 
-// json writes a YAML value as indented JSON, members in the order of the file.
-// Text stays as it is.
+// json returns a YAML value as indented JSON, in the order of the file. A text stays
+// unchanged.
 func (s specification) json(node *yaml.Node) string {
 	node = s.resolve(node)
 	if node == nil {

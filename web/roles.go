@@ -5,15 +5,15 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// roles are the roles in words, for people to read and to choose from.
+// roles are the roles with their names and hints.
 var roles = []struct {
 	role       accounts.Role
 	name, hint string
 }{
-	{accounts.Owner, "Owner", "Everything, people and operator keys included"},
-	{accounts.Editor, "Editor", "Changes tenants, plans and overrides; reads the rest"},
+	{accounts.Owner, "Owner", "May do everything, including people and operator keys"},
+	{accounts.Editor, "Editor", "Changes tenants, plans, and overrides; reads the rest"},
 	{accounts.Viewer, "Viewer", "Reads everything, changes nothing"},
-	{accounts.TenantAdmin, "Tenant admin", "Manages the tenant's keys and members; reads the rest of the tenant"},
+	{accounts.TenantAdmin, "Tenant admin", "Manages keys and members of the tenant; reads the rest of the tenant"},
 	{accounts.TenantViewer, "Tenant viewer", "Reads the tenant, changes nothing"},
 }
 

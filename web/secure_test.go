@@ -375,7 +375,7 @@ func TestNextStaysHere(t *testing.T) {
 		{"/v1/tenants", "/"},
 		{"/sign-in", "/"},
 	} {
-		in := w.post("/sign-in", "", url.Values{"email": {"owner@people.example"}, "password": {password}, "next": {c.next}})
+		in := w.post("/sign-in", "", url.Values{"email": {"editor@people.example"}, "password": {password}, "next": {c.next}})
 		if got := in.Header().Get("Location"); in.Code != http.StatusSeeOther || got != c.want {
 			t.Errorf("next %q leads to %d %q, want %q", c.next, in.Code, got, c.want)
 		}

@@ -16,15 +16,15 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// ErrSlow is the answer when a page waits too long for what it shows.
-var ErrSlow = problem.New(problem.Unavailable, "the database, or what else this page asks, takes too long to answer")
+// ErrSlow is the answer if a page exceeds its time limit.
+var ErrSlow = problem.New(problem.Unavailable, "the database or another service of this page takes too long to answer")
 
 const (
 	requestIDHeader = "X-Request-Id"
-	TenantKey       = "tenant" // of echo's context: the tenant that the path names
+	TenantKey       = "tenant" // the tenant of the path in echo's context
 )
 
-// RequestID is the id that the answer carries and that the log has.
+// RequestID returns the id of the request in the answer and the log.
 func RequestID(c echo.Context) string {
 	h := c.Response().Header()
 	if h.Get(requestIDHeader) == "" {
@@ -33,7 +33,7 @@ func RequestID(c echo.Context) string {
 	return h.Get(requestIDHeader)
 }
 
-// serve is what every page goes through before its handler.
+// serve returns a handler that authenticates and authorizes before the handler of a row.
 func (w *Shell) serve(r Route) echo.HandlerFunc {
 	return recovered(func(c echo.Context) error {
 		w.setHeaders(c)
@@ -46,7 +46,7 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 		ctx, cancel := context.WithTimeoutCause(whole.Context(), w.cfg.Timeout, ErrSlow)
 		defer func() {
 			cancel()
-			c.SetRequest(whole) // what went wrong is still to be drawn
+			c.SetRequest(whole) // the page of an error needs the request
 		}()
 		c.SetRequest(whole.WithContext(ctx))
 		if err := w.guard(c.Request()); err != nil {
@@ -63,7 +63,7 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 			return w.toSignIn(c)
 		}
 		if err := w.authorize(c, v, r); err != nil {
-			w.refused(c, v, r, err)
+			w.noteDenied(c, v, r, err)
 			return err
 		}
 		if r.Kind == Expensive || r.Kind == SlowExpensive {
@@ -74,7 +74,7 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 			}
 			defer end()
 		}
-		if r.Kind == Slow || r.Kind == SlowExpensive { // who asks is known in time; what they ask for has its own
+		if r.Kind == Slow || r.Kind == SlowExpensive { // the handler sets its own time limit
 			c.SetRequest(whole)
 			acting()
 		}
@@ -82,16 +82,16 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 	})
 }
 
-// authorize asks the table whether the visitor may, and finds the tenant that
-// the path names. For the people of a tenant every other one is not there: what
-// they name is held against their own, and nothing is looked up.
+// authorize checks the table of actions and finds the tenant of the path. For members of
+// a tenant, other tenants do not exist: authorize compares the path with their own
+// tenant and looks up nothing.
 func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	ref := c.Param("tenant")
 	if ref != "" && v.User.TenantID != "" && ref != v.own.ID && ref != v.own.Slug {
 		return ErrNoPage
 	}
 	if accounts.Authorize(v.Principal(), r.Action) != nil {
-		return problem.New(problem.Forbidden, "this is not for your role, which is %s", strings.ToLower(RoleName(v.User.Role)))
+		return problem.New(problem.Forbidden, "your role, %s, does not allow this", strings.ToLower(RoleName(v.User.Role)))
 	}
 	if ref == "" {
 		return nil
@@ -103,27 +103,26 @@ func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 			return err
 		}
 	} else if tenant.Status == tenants.Suspended && !reads(r.Method) {
-		return problem.New(problem.Forbidden, "your tenant is suspended: its people may only read")
+		return problem.New(problem.Forbidden, "your tenant is suspended: its members may only read")
 	}
 	c.Set(TenantKey, tenant)
 	return nil
 }
 
-// refused notes that somebody who is signed in was refused a page: that it is
-// not for them, or that another tenant is.
-func (w *Shell) refused(c echo.Context, v Visitor, r Route, err error) {
+// noteDenied records that a visitor was denied a page or another tenant.
+func (w *Shell) noteDenied(c echo.Context, v Visitor, r Route, err error) {
 	if w.cfg.Refusals != nil && (problem.Is(err, problem.Forbidden) || errors.Is(err, ErrNoPage)) {
 		w.cfg.Refusals.Note(c.Request().Context(), v.Principal(), r.Action, r.Method+" "+r.Path, c.Param("tenant"))
 	}
 }
 
-// toSignIn sends nobody to the sign-in, and back afterwards.
+// toSignIn redirects to the sign-in, which redirects back.
 func (w *Shell) toSignIn(c echo.Context) error {
 	to := "/sign-in"
 	u := c.Request().URL
 	next := w.SafeNext(u.RequestURI())
 	if next == "" {
-		next = w.SafeNext(u.Path) // what it was narrowed by cannot be kept
+		next = w.SafeNext(u.Path) // without the query
 	}
 	if next != "" && reads(c.Request().Method) {
 		to += "?next=" + url.QueryEscape(next)
@@ -131,7 +130,7 @@ func (w *Shell) toSignIn(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, to)
 }
 
-// ClientAddress is where a request comes from.
+// ClientAddress returns the address of the client.
 func (w *Shell) ClientAddress(r *http.Request) string {
 	if w.cfg.ClientAddress != nil {
 		return w.cfg.ClientAddress(r)
@@ -143,7 +142,7 @@ func (w *Shell) ClientAddress(r *http.Request) string {
 	return host
 }
 
-// setHeaders sets what every page answers with.
+// setHeaders sets the headers of every page.
 func (w *Shell) setHeaders(c echo.Context) {
 	h := c.Response().Header()
 	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "+

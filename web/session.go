@@ -14,17 +14,18 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Visitor is who asks for a page; the zero value is nobody.
+// A Visitor is the user and the session of a request. The zero value is a visitor who is
+// not signed in.
 type Visitor struct {
 	User    accounts.User
 	Session accounts.Session
-	// own is the tenant that the user belongs to; zero for the operator's people.
+	// own is the tenant of the user. It is zero for the operator's people.
 	own tenants.Tenant
 }
 
 const visitorKey = "visitor"
 
-// VisitorOf gives the visitor that serve found.
+// VisitorOf returns the visitor of a request.
 func VisitorOf(c echo.Context) Visitor {
 	v, _ := c.Get(visitorKey).(Visitor)
 	return v
@@ -32,8 +33,8 @@ func VisitorOf(c echo.Context) Visitor {
 
 func (v Visitor) SignedIn() bool { return v.User.ID != "" }
 
-// party is whose share of a node the visitor uses: the people of a tenant have
-// one together, each of the operator's has an own one.
+// party returns whose share of the slots the visitor uses. The members of a tenant have
+// one share together.
 func (v Visitor) party() string {
 	if v.User.TenantID != "" {
 		return v.User.TenantID
@@ -41,7 +42,7 @@ func (v Visitor) party() string {
 	return v.User.ID
 }
 
-// Principal is the visitor as one who asks; the zero Principal for nobody.
+// Principal returns the visitor for accounts.Authorize.
 func (v Visitor) Principal() accounts.Principal {
 	if !v.SignedIn() {
 		return accounts.Principal{}
@@ -49,8 +50,8 @@ func (v Visitor) Principal() accounts.Principal {
 	return v.User.Principal()
 }
 
-// recognize finds the visitor by the cookie. A cookie that is no session, or one
-// that is over, is nobody's.
+// recognize finds the visitor by the cookie. The visitor of an invalid or expired session
+// is not signed in.
 func (w *Shell) recognize(r *http.Request) (Visitor, error) {
 	token, ok := w.token(r)
 	if !ok {
@@ -70,7 +71,7 @@ func (w *Shell) recognize(r *http.Request) (Visitor, error) {
 	return v, err
 }
 
-// acting notes who acts, for the audit log.
+// acting returns a context with the actor for the audit log.
 func (w *Shell) acting(c echo.Context, v Visitor) context.Context {
 	actor := audit.Actor{Kind: "system", ID: "sign-in", Name: "sign-in"}
 	if v.SignedIn() {
@@ -79,14 +80,13 @@ func (w *Shell) acting(c echo.Context, v Visitor) context.Context {
 	return audit.With(c.Request().Context(), actor, audit.Origin{RequestID: RequestID(c), Address: w.ClientAddress(c.Request())})
 }
 
-// HTTPS reports whether the browser speaks to us, or to the proxy before us, by
-// TLS.
+// HTTPS reports whether the browser uses TLS, to this node or to a proxy.
 func (w *Shell) HTTPS(r *http.Request) bool {
 	return r.TLS != nil || strings.HasPrefix(strings.ToLower(w.cfg.PublicURL), "https://")
 }
 
-// CookieName is that of the session. The prefix, which browsers take only with
-// TLS, keeps other hosts of the domain from setting it.
+// CookieName returns the name of the session cookie. With the prefix, which needs TLS,
+// other hosts of the domain cannot set the cookie.
 func (w *Shell) CookieName(r *http.Request) string {
 	if w.HTTPS(r) {
 		return "__Host-headgate"
@@ -94,7 +94,7 @@ func (w *Shell) CookieName(r *http.Request) string {
 	return "headgate"
 }
 
-// token is the session's token in the cookie; false without one that could be.
+// token returns the token in the cookie, or false if it has the wrong form.
 func (w *Shell) token(r *http.Request) (string, bool) {
 	cookie, err := r.Cookie(w.CookieName(r))
 	if err != nil {
@@ -104,7 +104,7 @@ func (w *Shell) token(r *http.Request) (string, bool) {
 	return cookie.Value, err == nil && len(raw) == 32
 }
 
-// SetSessionCookie puts a session's token into the cookie; "" takes it away.
+// SetSessionCookie stores a token in the cookie. "" removes the cookie.
 func (w *Shell) SetSessionCookie(c echo.Context, token string) {
 	cookie := &http.Cookie{
 		Name: w.CookieName(c.Request()), Value: token, Path: "/",

@@ -24,8 +24,7 @@ const MaxCountedExceptions = 500
 // CountedExceptions reads one row more than a page counts.
 var CountedExceptions = exceptions.Filter{Limit: MaxCountedExceptions + 1}
 
-// tenantPages are the pages of one tenant, as its tabs have them. Those that are
-// not in the route table yet, or that are not for the visitor, are left out.
+// tenantPages are the tabs of a tenant. A visitor sees those that the role may open.
 var tenantPages = []struct{ text, below string }{
 	{"Usage", ""},
 	{"Denials", "/denials"},
@@ -39,7 +38,7 @@ var tenantPages = []struct{ text, below string }{
 	{"Settings", "/settings"},
 }
 
-// TenantOf is the tenant that the path names: serve found it.
+// TenantOf returns the tenant of the path.
 func TenantOf(c echo.Context) tenants.Tenant {
 	t, _ := c.Get(TenantKey).(tenants.Tenant)
 	return t
@@ -50,15 +49,14 @@ func May(c echo.Context, a accounts.Action) bool {
 	return accounts.Authorize(VisitorOf(c).Principal(), a) == nil
 }
 
-// MayInTenant reports whether the visitor may do a write of the path's tenant:
-// the people of one that is suspended only read.
+// MayInTenant reports whether the visitor may do a write in the tenant of the path. The
+// members of a suspended tenant may only read.
 func MayInTenant(c echo.Context, a accounts.Action) bool {
 	return May(c, a) && (VisitorOf(c).User.TenantID == "" || TenantOf(c).Status != tenants.Suspended)
 }
 
-// TenantTabs are the pages of the tenant that the path names, those that the
-// visitor may see. current is what the open one's path has behind the tenant:
-// "" is the first page, "/keys" that of the keys.
+// TenantTabs returns the tabs of the tenant of the path that the visitor may open.
+// current is the path of the open page below the tenant: "" or "/keys".
 func (w *Shell) TenantTabs(c echo.Context, current string) []views.Tab {
 	var list []views.Tab
 	for _, page := range tenantPages {
@@ -69,8 +67,8 @@ func (w *Shell) TenantTabs(c echo.Context, current string) []views.Tab {
 	return list
 }
 
-// TenantCrumbs lead from the list of tenants, for those who may see it, and the
-// tenant to a page of it; above are what lies between the tenant and the page.
+// TenantCrumbs returns the crumbs of a page of the tenant of the path. above are the
+// pages between the tenant and the page.
 func (w *Shell) TenantCrumbs(c echo.Context, title string, above ...views.Link) []views.Link {
 	var list []views.Link
 	if w.CanOpen(c, "/tenants") {
@@ -88,7 +86,7 @@ func (w *Shell) TenantCrumbs(c echo.Context, title string, above ...views.Link) 
 	return list
 }
 
-// TenantPage is a page of the tenant that the path names, with its crumbs.
+// TenantPage returns the frame of a page of the tenant of the path.
 func (w *Shell) TenantPage(c echo.Context, title string, above ...views.Link) views.Page {
 	p := w.Page(c, title+" · "+TenantOf(c).Name)
 	p.Crumbs = w.TenantCrumbs(c, title, above...)
@@ -97,15 +95,9 @@ func (w *Shell) TenantPage(c echo.Context, title string, above ...views.Link) vi
 
 func APIKeysURL(t tenants.Tenant) string { return RouteForTenant(TenantPath+"/keys", t.Slug) }
 
-// ShowConfirm shows a page that asks once more; list is the name of the page
-// that it goes back to.
-func (w *Shell) ShowConfirm(c echo.Context, status int, title, list string, v views.Confirm) error {
-	return w.Render(c, status, views.ConfirmPage(w.TenantPage(c, title, views.Link{Text: list, URL: v.Back}), v))
-}
-
 func SettingsURL(t tenants.Tenant) string { return RouteForTenant(TenantPath+"/settings", t.Slug) }
 
-// PublishedDocument is what a plan's tenants follow; the zero one without a plan.
+// PublishedDocument returns the published document of a plan, or the zero document.
 func (w *Shell) PublishedDocument(ctx context.Context, slug string) (plans.Document, error) {
 	if slug == "" {
 		return plans.Document{}, nil
@@ -118,9 +110,8 @@ func (w *Shell) PublishedDocument(ctx context.Context, slug string) (plans.Docum
 	return v.Document, err
 }
 
-// TenantURL is a page of a tenant.
-// below is the address of a page of a tenant. The first page of one whose slug
-// is the address of another page, as old ones may have, has its id there.
+// TenantURL returns the address of a page of a tenant. If the slug is the address of
+// another page, the first page has the id of the tenant.
 func TenantURL(t tenants.Tenant, path string) string {
 	if path == "" && t.Slug == problem.ReservedSlug {
 		return RouteForTenant(TenantPath, t.ID)
@@ -128,7 +119,7 @@ func TenantURL(t tenants.Tenant, path string) string {
 	return RouteForTenant(TenantPath+path, t.Slug)
 }
 
-// PlanURL is the page of a plan; "" when there is none at its slug.
+// PlanURL returns the page of a plan, or "".
 func PlanURL(slug string) string {
 	if slug == "" || slug == problem.ReservedSlug {
 		return ""
@@ -136,12 +127,12 @@ func PlanURL(slug string) string {
 	return "/plans/" + slug
 }
 
-// TenantHead is above the pages of the tenant that the path names.
+// TenantHead returns the head of the pages of the tenant of the path.
 func (w *Shell) TenantHead(c echo.Context, current string) views.TenantHead {
 	return views.TenantHead{Tabs: w.TenantTabs(c, current), Suspended: TenantOf(c).Status == tenants.Suspended}
 }
 
-// PathID is an id in the path; NotFound for what is none.
+// PathID returns an id in the path. Its error is NotFound.
 func PathID(c echo.Context, name string) (string, error) {
 	id := c.Param(name)
 	if uuid.Validate(id) != nil {

@@ -157,7 +157,7 @@ func (w *Shell) problems(c echo.Context) error {
 func (w *Shell) problemType(c echo.Context) error {
 	t, ok := problem.TypeByName(c.Param("type"))
 	if !ok {
-		return w.Render(c, http.StatusNotFound, views.NotFoundPage(w.Page(c, "There is no such page")))
+		return w.Render(c, http.StatusNotFound, views.NotFoundPage(w.Page(c, "Page not found")))
 	}
 	return w.Render(c, http.StatusOK, views.ProblemPage(w.Page(c, t.Title), t))
 }

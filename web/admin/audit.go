@@ -49,7 +49,8 @@ func (w *pages) renderAudit(c echo.Context, status int) error {
 
 func (r *auditReading) view(ctx context.Context) (views.Audit, error) {
 	v := views.Audit{
-		Title: "Audit", Lead: "Every change, with its author and its origin. Entries are never changed or deleted.", Tenants: true, Chain: !r.member,
+		Title: "Audit", Lead: "Every change, with its author and its origin. Entries are never changed or deleted.",
+		Tenants: true, Chain: !r.member,
 		CSVURL: r.address(r.base+".csv", nil), CSVLimit: views.Count(int64(r.w.cfg.AuditLines)).Exact, Columns: auditColumns,
 		Ranges: r.ranges(), VerifyURL: "/audit/verify", Verdict: r.w.chain.view(r.w.Now()),
 		Empty: views.Empty{Title: "No entry matches", Text: "Remove a filter, or choose a longer time."},

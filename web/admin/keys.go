@@ -242,7 +242,8 @@ var overlaps = []web.Lifetime{
 
 func (k *keyring) confirm(key tenants.Key, verb string) views.Confirm {
 	v := views.Confirm{
-		Head: k.head, Facts: []views.Fact{{Name: "Key", Value: cmp.Or(key.Hint, key.ID)}}, Action: k.base + "/" + key.ID + "/" + verb, Back: k.base,
+		Head: k.head, Facts: []views.Fact{{Name: "Key", Value: cmp.Or(key.Hint, key.ID)}},
+		Action: k.base + "/" + key.ID + "/" + verb, Back: k.base,
 	}
 	if verb == "revoke" {
 		v.Title, v.Button, v.Bad = "Revoke the key "+key.Name+"?", "Revoke the key", true

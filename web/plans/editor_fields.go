@@ -138,7 +138,8 @@ func (m *marker) replaces(v *views.PolicyFields, f *draftForm, i int) {
 // chosen: if that differs from the order of known, the chosen values come first.
 func (m *marker) boxes(id, label, hint string, chosen, known []string) views.Boxes {
 	list := union(known, chosen)
-	if checked := slices.DeleteFunc(slices.Clone(list), func(v string) bool { return !slices.Contains(chosen, v) }); !slices.Equal(checked, chosen) {
+	checked := slices.DeleteFunc(slices.Clone(list), func(v string) bool { return !slices.Contains(chosen, v) })
+	if !slices.Equal(checked, chosen) {
 		list = append(slices.Clone(chosen), slices.DeleteFunc(slices.Clone(known), func(v string) bool { return slices.Contains(chosen, v) })...)
 	}
 	b := views.Boxes{ID: id, Label: label, Hint: hint, Error: m.errors[id]}

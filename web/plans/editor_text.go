@@ -145,7 +145,7 @@ func (w *pages) showText(c echo.Context, status int, p plans.Plan, revision int6
 		return err
 	}
 	v := views.DraftText{
-		PlanHead: head, Action: planPath(p) + "/edit/json", FormURL: planPath(p) + "/edit", Revision: strconv.FormatInt(revision, 10),
+		PlanHead: head, Action: planPath(p) + "/edit/json", Revision: strconv.FormatInt(revision, 10),
 		Faults: list, Unsaved: unsaved,
 		JSON: views.Text{
 			Name: "json", Label: "The draft as in the API", Value: text, Rows: min(40, max(12, strings.Count(text, "\n")+3)), Mono: true,

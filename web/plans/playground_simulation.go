@@ -256,7 +256,8 @@ func (p *played) sentence(g *playForm, v *views.Lane) string {
 		parts = append(parts, fmt.Sprintf("Allows %s %s in the %s from %s: %s times the quota of %s%s.",
 			count(v.Most), units, window, lengthWords(v.MostFrom), ratio(v.Most, g.quota), count(g.quota), p.because(g, v)))
 	case v.Most > 0:
-		parts = append(parts, fmt.Sprintf("Allows at most %[2]s %[3]s in any %[1]s; the quota is %[4]s.", window, count(v.Most), units, count(g.quota)))
+		parts = append(parts, fmt.Sprintf("Allows at most %[2]s %[3]s in any %[1]s; the quota is %[4]s.",
+			window, count(v.Most), units, count(g.quota)))
 	}
 	if first < 0 {
 		return strings.Join(parts, " ")

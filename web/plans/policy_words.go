@@ -133,7 +133,7 @@ var algorithmOptions = []views.Option{
 		Value: enforcement.TokenBucket.String(), Label: "Token bucket",
 		Hint: "Fills at a steady rate up to the burst. For APIs where clients may catch up after a pause.",
 	},
-	{Value: enforcement.GCRA.String(), Label: "GCRA", Hint: "Decides as a token bucket, with one number of state. Even spacing, with a burst."},
+	{Value: enforcement.GCRA.String(), Label: "GCRA", Hint: "Decides as a token bucket, with one number of state. Even spacing and a burst."},
 }
 
 // withoutHints removes the hints of options, which a select does not show.

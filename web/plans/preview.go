@@ -87,7 +87,10 @@ func previewNotes(p preview.Preview) []string {
 func previewTiles(p preview.Preview) []views.Tile {
 	tiles := []views.Tile{
 		{Label: "Requests", Value: views.Count(p.Requests), Note: strconv.Itoa(p.Active) + " of " + tenantsWords(p.Tenants) + " sent requests"},
-		{Label: "Denied by the published version", Value: views.Count(p.Refused), Note: views.Percent(p.Refused, p.Requests).Text + " of requests"},
+		{
+			Label: "Denied by the published version", Value: views.Count(p.Refused),
+			Note: views.Percent(p.Refused, p.Requests).Text + " of requests",
+		},
 	}
 	would := views.Tile{
 		Label: "Denied by the draft", Value: views.Number{Text: "unknown", Exact: "a policy needs shadow"},
@@ -167,7 +170,7 @@ func drawShadow(p *preview.Policy) views.PreviewPolicy {
 }
 
 func drawFigure(id, title string, requests int64, f *preview.Figure) views.Figure {
-	v := views.Figure{ID: id, Title: title, Refused: views.Count(f.Refused), Rate: views.Percent(f.Refused, requests), None: f.Refused == 0}
+	v := views.Figure{ID: id, Title: title, Refused: views.Count(f.Refused), Rate: views.Percent(f.Refused, requests)}
 	if f.Low != f.High {
 		v.Bounds = "between " + views.Count(f.Low).Exact + " and " + views.Count(f.High).Exact
 	}

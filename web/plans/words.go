@@ -28,7 +28,8 @@ func policyCards(d plans.Document, edit string) []views.PolicyCard {
 	for i, p := range d.Policies() {
 		c := views.PolicyCard{
 			ID: "policy-" + p.Slug, Slug: p.Slug, Description: p.Description, Matches: web.MatchWords(p.Match),
-			CountedBy: web.CountByWords(p.CountBy), Limits: limitWords(p.Limits), Mode: planMode(p.Mode), Facts: choiceFacts(p), Replaces: p.Replaces,
+			CountedBy: web.CountByWords(p.CountBy), Limits: limitWords(p.Limits),
+			Mode: planMode(p.Mode), Facts: choiceFacts(p), Replaces: p.Replaces,
 		}
 		if edit != "" {
 			c.EditURL = edit + "?policy=" + p.Slug + "#policies." + strconv.Itoa(i)

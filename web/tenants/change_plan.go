@@ -132,7 +132,8 @@ func (w *pages) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, af
 	if o+b == 0 {
 		return "", nil
 	}
-	return begin + numberOf(o, "override") + " and " + numberOf(b, "block") + " lose their effect, because the new plan does not have their policies.", nil
+	return begin + numberOf(o, "override") + " and " + numberOf(b, "block") +
+		" lose their effect, because the new plan does not have their policies.", nil
 }
 
 // numberOf returns a number of things: "1 override", "3 overrides".

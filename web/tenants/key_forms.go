@@ -31,7 +31,7 @@ func (w *pages) listBlocks(c echo.Context) error {
 		return w.blockRow(c, t, b, policies)
 	})
 	v.Head = w.TenantHead(c, "/blocks")
-	v.Empty = views.Empty{Title: "No blocks", Text: "A block denies all requests of one key of a policy until it ends, for example to stop abuse."}
+	v.Empty = views.Empty{Title: "No blocks", Text: "A block denies all requests of one key of a policy until it ends."}
 	return w.Render(c, http.StatusOK, views.BlocksPage(w.TenantPage(c, "Blocks"), v))
 }
 

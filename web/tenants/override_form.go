@@ -45,7 +45,8 @@ func (w *pages) overrideForm(c echo.Context, p plans.Policy, q url.Values) views
 		v.Scope.Options = append(v.Scope.Options,
 			views.Option{Value: "value", Label: "one value", Hint: "The keys with this exact value."},
 			views.Option{
-				Value: "prefix", Label: "a prefix or a network", Hint: "The keys whose value has this prefix. For ip, a network such as 203.0.113.0/24.",
+				Value: "prefix", Label: "a prefix or a network",
+				Hint: "The keys whose value has this prefix. For ip, a network such as 203.0.113.0/24.",
 			})
 	}
 	for _, name := range names {

@@ -120,7 +120,8 @@ func (w *pages) keyChart(ctx context.Context, v *views.CountedKey, t tenants.Ten
 	q := s.Query(t.Number)
 	q.Policy = p.Slug
 	v.Chart = views.Chart{
-		ID: "used", Title: "Requests over time", Kind: "area", Series: []views.Series{{Name: "Allowed", Color: "good"}, {Name: "Denied", Color: "bad"}},
+		ID: "used", Title: "Requests over time", Kind: "area",
+		Series: []views.Series{{Name: "Allowed", Color: "good"}, {Name: "Denied", Color: "bad"}},
 	}
 	if len(p.CountBy) == 0 {
 		traffic, err := w.cfg.Analytics.Traffic(ctx, q)
@@ -230,7 +231,8 @@ func ofKey(r *metrics.Refusal, parts []enforcement.KeyPart) bool {
 
 func (w *pages) keyDenial(t tenants.Tenant, r *metrics.Refusal) views.KeyDenial {
 	v := views.KeyDenial{
-		At: views.NewMoment(r.At, w.Now()), Request: strings.TrimSpace(r.Method + " " + r.Path), Sentence: web.Sentence(denialSentence(r)), Wait: "–",
+		At: views.NewMoment(r.At, w.Now()), Request: strings.TrimSpace(r.Method + " " + r.Path),
+		Sentence: web.Sentence(denialSentence(r)), Wait: "–",
 		URL: web.TenantURL(t, "/denials/") + uuid.UUID(r.ID).String(),
 	}
 	if v.Request == "" {

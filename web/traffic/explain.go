@@ -268,13 +268,12 @@ func (w *pages) explained(c echo.Context, s *enforcement.Subject, q question, x 
 	for i := range x.Policies {
 		v.Policies = append(v.Policies, e.policy(&x.Policies[i]))
 	}
-	if v.ListURL = e.page("/lists/new"); v.ListURL != "" && e.write && v.List == nil {
+	if page := e.page("/lists/new"); page != "" && e.write && v.List == nil {
 		for _, a := range d.Check.Attributes {
 			allow := url.Values{"list": {"allow"}, "attribute": {a.Name}, "value": {a.Value}}
 			deny := url.Values{"list": {"deny"}, "attribute": {a.Name}, "value": {a.Value}}
 			v.Listings = append(v.Listings, views.Listing{
-				Attribute: a.Name, Value: a.Value, AllowURL: v.ListURL + "?" + allow.Encode(),
-				DenyURL: v.ListURL + "?" + deny.Encode(),
+				Attribute: a.Name, Value: a.Value, AllowURL: page + "?" + allow.Encode(), DenyURL: page + "?" + deny.Encode(),
 			})
 		}
 	}

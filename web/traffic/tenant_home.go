@@ -130,7 +130,8 @@ func (w *pages) leftOf(t tenants.Tenant, u usage.Usage, err error) views.Left {
 func leftPolicy(t tenants.Tenant, p *usage.PolicyUsage) views.LeftPolicy {
 	v := views.LeftPolicy{
 		ID: "left-" + p.Policy, Slug: p.Policy, Whole: len(p.CountBy) == 0,
-		Applies: web.MatchWords(plans.Match{Methods: p.Methods, Path: p.Path, Attributes: p.Attributes}) + ", counted for " + web.CountByWords(p.CountBy),
+		Applies: web.MatchWords(plans.Match{Methods: p.Methods, Path: p.Path, Attributes: p.Attributes}) +
+			", counted for " + web.CountByWords(p.CountBy),
 	}
 	if p.Mode != enforcement.PolicyEnforce {
 		v.Mode = string(p.Mode)

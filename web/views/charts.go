@@ -12,11 +12,11 @@ type Tile struct {
 	Value  Number
 	Change Change // Text "": none
 	Note   string
-	URL    string // of what it is made of; "": none
+	URL    string // of its details, or ""
 	Tone   string // "good", "warn", "bad"; "": none
 }
 
-// id keeps the focus on the tile's link when the tiles are drawn again.
+// id keeps the focus on the link of the tile when the stream replaces it.
 func (t Tile) id() string {
 	return "tile-" + strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -26,12 +26,11 @@ func (t Tile) id() string {
 	}, strings.ToLower(t.Label)), "-")
 }
 
-// A Chart is numbers over time. The script draws it from the table, which is
-// what there is without the script.
+// A Chart is numbers over time. The script draws it from the table.
 type Chart struct {
 	// ID is the chart's in the page, and the name of its event in the stream.
 	ID, Title string
-	// Summary says in a sentence what is to be seen.
+	// Summary describes the numbers.
 	Summary string
 	// Kind is "area" (series stacked), "line" or "bars".
 	Kind string
@@ -39,7 +38,7 @@ type Chart struct {
 	Unit   string
 	Series []Series
 	Points []ChartPoint
-	// Zoom is the address of the page without a time; "": no zooming.
+	// Zoom is the address of the page without a time, or "".
 	Zoom string
 	// Step is the length of one point.
 	Step time.Duration
@@ -54,17 +53,17 @@ type Series struct {
 // A ChartPoint is one step of a chart.
 type ChartPoint struct {
 	At time.Time
-	// Values of the series in their order; Gap: nothing is known of the step.
+	// Values are those of the series. Gap is set if there are no data.
 	Values []float64
 	Gap    bool
 }
 
 func (c Chart) eventName() string { return c.ID }
 
-// unix is an instant as the script reads it.
+// unix returns an instant for the script.
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// stepLabel is when a step was, as exact as its length.
+// stepLabel returns the time of a step, as exact as its length.
 func stepLabel(t time.Time, step time.Duration) string {
 	if step >= 24*time.Hour {
 		return t.UTC().Format("2 Jan 2006")
@@ -72,10 +71,10 @@ func stepLabel(t time.Time, step time.Duration) string {
 	return t.UTC().Format("2 Jan 15:04")
 }
 
-// value is a number for the script.
+// value returns a number for the script.
 func value(f float64) string { return strconv.FormatFloat(f, 'g', 12, 64) }
 
-// shown is a number of a chart for people.
+// shown returns a number of a chart for people.
 func (c Chart) shown(f float64) string {
 	switch c.Unit {
 	case "µs":
@@ -89,13 +88,13 @@ func (c Chart) shown(f float64) string {
 	return short(f)
 }
 
-// A Bars is a histogram: drawn by the server, with its table.
+// A Bars is a histogram with its table. The server draws it.
 type Bars struct {
 	ID, Title, Summary string
 	// ValueLabel and CountLabel head the table's columns.
 	ValueLabel, CountLabel string
 	Bars                   []Bar
-	Empty                  string // what to say without any
+	Empty                  string // shown without bars
 }
 
 // A Bar is one bucket.
@@ -115,7 +114,6 @@ const (
 type drawnBar struct {
 	Bar
 	x, y, w, h string
-	middle     string
 }
 
 func (b Bars) drawn() []drawnBar {
@@ -135,7 +133,6 @@ func (b Bars) drawn() []drawnBar {
 		}
 		list[i] = drawnBar{
 			bar, fixed(float64(i)*step + step*0.08), fixed(barsHeight - barsFoot - h), fixed(max(1, step*0.84)), fixed(h),
-			fixed(float64(i)*step + step/2),
 		}
 	}
 	return list
@@ -145,18 +142,17 @@ func fixed(f float64) string { return strings.TrimSuffix(strconv.FormatFloat(f, 
 
 // A Strip is one row of a heat map: a cell for each step.
 type Strip struct {
-	Label string // for readers: what is to be seen
+	Label string // for screen readers
 	Cells []Cell
 }
 
-// A Cell is one step of a strip: Level 0 is nothing, 9 the most of the map.
+// A Cell is one step of a strip. Level is 0 for zero and 9 for the maximum of the map.
 type Cell struct {
 	Level int
 	Title string
 }
 
-// HeatLevel is how hot a cell is, of the hottest of the map; a cell that has
-// anything is never 0.
+// HeatLevel returns the level of a cell. It is at least 1 if n is not zero.
 func HeatLevel(n, most int64) int {
 	if n <= 0 || most <= 0 {
 		return 0
@@ -170,7 +166,7 @@ func (s Strip) viewBox() string {
 	return "0 0 " + strconv.Itoa(max(1, len(s.Cells))*cellWidth) + " " + strconv.Itoa(cellHeight)
 }
 
-// share is a part of a whole in percent, for a bar's width.
+// share returns a part of a whole in percent, for the width of a bar.
 func share(n, most int64) string {
 	if most <= 0 {
 		return "0"
@@ -178,7 +174,7 @@ func share(n, most int64) string {
 	return fixed(min(100, 100*float64(n)/float64(most)))
 }
 
-// unixSeconds is a length of time in seconds.
+// unixSeconds returns a duration in seconds.
 func unixSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
 
 // columns are the headings of the table behind the chart.

@@ -2,7 +2,7 @@ package views
 
 import "time"
 
-// A Denials is a page of kept refusals.
+// A Denials is a page of stored denials.
 type Denials struct {
 	Title, Lead string
 	Tabs        []Tab // of the tenant that it is of
@@ -10,14 +10,14 @@ type Denials struct {
 	Filters     Filters
 	Find        FilterField // a decision id
 	List        DenialList
-	// Event is what the stream replaces: "denials", the list; "news", how many came
-	// since, while the page stands still; "": there is no stream.
+	// Event is the event of the stream: "denials" replaces the list, "news" is the number
+	// of new denials on a paused page, and "" is no stream.
 	Event string
-	// Older and Newest lead to other pages of the list; "": there are none.
+	// OlderURL and NewestURL are other pages of the list, or "".
 	OlderURL, NewestURL string
 }
 
-// A DenialList is what of a page of refusals changes.
+// A DenialList is the part of a page of denials that the stream replaces.
 type DenialList struct {
 	Rows    []Denial
 	Tenants bool // rows name their tenant
@@ -25,7 +25,7 @@ type DenialList struct {
 	Empty   Empty // what to say without any
 }
 
-// A Denial is one refusal in a list.
+// A Denial is one denial in a list.
 type Denial struct {
 	ID, URL           string
 	Time              Stamp
@@ -40,11 +40,10 @@ type Denial struct {
 	Degraded          bool
 }
 
-// A Stamp is an instant as a log shows it: the time, with the day when it is
-// another one.
+// A Stamp is an instant in a list: the time, and the day if it is not today.
 type Stamp struct{ ISO, Exact, Text string }
 
-// NewStamp words an instant as seen at now.
+// NewStamp returns an instant as seen at now.
 func NewStamp(t, now time.Time) Stamp {
 	t, now = t.UTC(), now.UTC()
 	s := Stamp{ISO: t.Format(time.RFC3339), Exact: t.Format("2 January 2006, 15:04:05.000 UTC"), Text: t.Format("15:04:05")}
@@ -54,19 +53,19 @@ func NewStamp(t, now time.Time) Stamp {
 	return s
 }
 
-// ReasonWords are the reason of a refusal for people.
+// ReasonWords are the reason of a denial for people.
 type ReasonWords struct {
 	Text string
 	Tone string // "bad", "warn", "violet"; "": quiet
 }
 
-// A DenialPage is one refusal, explained.
+// A DenialPage is one denial with its explanation.
 type DenialPage struct {
 	Tabs   []Tab
 	ID     string
 	Reason ReasonWords
 	Status string // "429"
-	// Sentence says why it was refused, and Then when it would have passed.
+	// Sentence is why the request was denied. Then is when it would pass.
 	Sentence, Then string
 	Time           Moment
 	Facts          []DenialFact
@@ -78,31 +77,31 @@ type DenialPage struct {
 	Curl           string
 }
 
-// A DenialFact is one thing that is known of a refused request.
+// A DenialFact is one property of a denied request.
 type DenialFact struct {
 	Name, Value, URL string
 	Mono             bool
 }
 
-// A DenialPolicy is what one policy of the plan had to say.
+// A DenialPolicy is what one policy of the plan decided.
 type DenialPolicy struct {
 	Slug    string
-	Outcome ReasonWords // "refused", "passed", "did not apply"
+	Outcome ReasonWords // "denied", "would pass", "did not apply"
 	Why     string
 	Limits  []DenialLimit
 }
 
-// A DenialLimit is what one limit held when it was asked.
+// A DenialLimit is the state of a limit at the decision.
 type DenialLimit struct {
 	Name       string // "" when the policy has one
 	Numbers    string // "5 per minute"
-	State      string // "5 of 5 counted, this request costs 1"
-	Then       string // "would pass after 41 s"
+	State      string // "5 of 5 used, this request costs 2"
+	Then       string // "Passes after 41 s."
 	Used, Most int64
 	Tone       string
 }
 
-// A DenialAction is what can be done about it.
+// A DenialAction is a page that helps with the denial.
 type DenialAction struct {
 	Text, Hint, URL, Icon string
 }

@@ -8,7 +8,7 @@ package views
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// DenialsPage lists kept refusals, the newest first.
+// DenialsPage lists stored denials, newest first.
 func DenialsPage(p Page, d Denials) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -286,7 +286,7 @@ func DenialsPage(p Page, d Denials) templ.Component {
 	})
 }
 
-// DenialNews says how many came while the page stands still.
+// DenialNews shows the number of new denials on a paused page.
 func DenialNews(n int, more bool, url string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -326,7 +326,7 @@ func DenialNews(n int, more bool, url string) templ.Component {
 	})
 }
 
-// DenialRows is the list; the stream sends it again.
+// DenialRows is the list. The stream replaces it.
 func DenialRows(l DenialList) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -795,7 +795,7 @@ func keyPart(part KeyPart, redacted bool) templ.Component {
 	})
 }
 
-// DenialDetail is one refusal, explained.
+// DenialDetail shows one denial with its explanation.
 func DenialDetail(p Page, d DenialPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1338,7 +1338,7 @@ func DenialDetail(p Page, d DenialPage) templ.Component {
 	})
 }
 
-// DenialGone says that a refusal is not kept, and how long they are.
+// DenialGone says that a denial is not stored.
 func DenialGone(p Page, id, back string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -1,3 +1,3 @@
-// Package views draws pages: templ components over view models with ready
-// values. It asks nothing and decides nothing.
+// Package views has the templ components of the pages and their view models. It reads no
+// data and makes no decisions.
 package views

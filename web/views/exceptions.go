@@ -1,6 +1,6 @@
 package views
 
-// Overrides are other numbers that hold for a tenant for a time.
+// Overrides is the list of overrides of a tenant.
 type Overrides struct {
 	List[OverrideRow]
 	Preview Precedence
@@ -12,25 +12,25 @@ type OverrideRow struct {
 	Numbers      []string
 	Reason, By   string
 	Ends         Moment
-	Idle         string // why it has no effect; "" when it has one
-	DeleteURL    string // "" for those who may not
-	InForce      bool   // of a precedence: the one that wins
-	SpecificNote string // of a precedence: why it stands where it stands
+	Idle         string // why it has no effect, or ""
+	DeleteURL    string // "" if the visitor must not
+	InForce      bool   // in a precedence: the override in force
+	SpecificNote string // in a precedence: how closely it matches
 }
 
-// A Precedence shows which override wins for one key.
+// A Precedence shows which override is in force for one key.
 type Precedence struct {
 	Action   string
 	Policies []Option
 	Policy   string
-	Keys     []Input // the values of the policy; none before one is chosen, or of the whole tenant
+	Keys     []Input // the attributes of the policy
 	Asked    bool
 	Error    string
 	Rows     []OverrideRow
-	Limits   []string // read aloud, as they hold for this key
+	Limits   []string // in force for this key
 }
 
-// A PolicyPick is the first step of a form that is about one policy.
+// A PolicyPick is the first step of a form about one policy.
 type PolicyPick struct {
 	Head   TenantHead
 	Title  string
@@ -39,15 +39,15 @@ type PolicyPick struct {
 	Back   string
 	Hidden []Hidden
 	Policy Select
-	Empty  Empty // Title "": there are policies
+	Empty  Empty // Title is "" if there are policies
 }
 
-// An OverrideForm makes an override of one policy.
+// An OverrideForm creates an override of one policy.
 type OverrideForm struct {
 	Head         TenantHead
 	Faults       []Fault
 	Action, Back string
-	PickURL      string // where to choose another policy
+	PickURL      string // chooses another policy
 	Policy       string
 	Applies      string // what the policy matches and counts
 	Scope        Choice
@@ -59,17 +59,17 @@ type OverrideForm struct {
 	Limits       []OverrideLimit
 	Reason       Input
 	End          Ending
-	Aloud        []string // what the limits become, read aloud
+	Aloud        []string // the resulting limits
 }
 
-// An OverrideLimit is the fields of one limit, with what the plan has.
+// An OverrideLimit has the fields of one limit, and the limit of the plan.
 type OverrideLimit struct {
 	Name, Plan           string
 	Quota, Burst, Window Input
 	HasBurst             bool
 }
 
-// Lists are the allow and the deny list of a tenant.
+// Lists has the allow list and the deny list of a tenant.
 type Lists struct {
 	List[ListRow]
 	Base, Query string
@@ -87,7 +87,7 @@ type ListRow struct {
 	DeleteURL        string
 }
 
-// An EntryForm puts a value on a list.
+// An EntryForm adds a value to a list.
 type EntryForm struct {
 	Head         TenantHead
 	Faults       []Fault
@@ -102,14 +102,14 @@ type EntryForm struct {
 // A BlockRow is one blocked key.
 type BlockRow struct {
 	Policy, Key string
-	KeyURL      string // the key's page; "" when it has none
+	KeyURL      string // the page of the key, or ""
 	Reason, By  string
 	Ends        Moment
 	Idle        string
 	DeleteURL   string
 }
 
-// A BoundForm is about one key of one policy: a block of it, or a reset.
+// A BoundForm is a form about one key of one policy: a block or a reset.
 type BoundForm struct {
 	Head         TenantHead
 	Title, Lead  string

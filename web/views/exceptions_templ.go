@@ -201,7 +201,7 @@ func reasonCell(reason, by string) templ.Component {
 	})
 }
 
-// OverridesPage lists overrides, and tells which wins.
+// OverridesPage lists overrides, and finds the override of a key.
 func OverridesPage(p Page, o Overrides) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -918,7 +918,7 @@ func ofPolicy(slug, applies, other string) templ.Component {
 	})
 }
 
-// OverrideFormPage makes an override.
+// OverrideFormPage creates an override.
 func OverrideFormPage(p Page, f OverrideForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1478,7 +1478,7 @@ func ListsPage(p Page, l Lists) templ.Component {
 	})
 }
 
-// EntryFormPage puts a value on a list.
+// EntryFormPage adds a value to a list.
 func EntryFormPage(p Page, f EntryForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1608,7 +1608,7 @@ func EntryFormPage(p Page, f EntryForm) templ.Component {
 	})
 }
 
-// BlocksPage shows what is blocked.
+// BlocksPage lists blocks.
 func BlocksPage(p Page, b List[BlockRow]) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1848,7 +1848,7 @@ func BlocksPage(p Page, b List[BlockRow]) templ.Component {
 	})
 }
 
-// BoundFormPage is about one key of one policy.
+// BoundFormPage is a form about one key of one policy.
 func BoundFormPage(p Page, f BoundForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

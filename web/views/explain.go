@@ -38,9 +38,7 @@ type Explained struct {
 	Path     string // the normalized path, if it differs
 	List     *ExplainedList
 	Policies []ExplainedPolicy
-	// ListURL is the form of list entries, or "". Listings have it filled in for each
-	// attribute.
-	ListURL  string
+	// Listings are the form of list entries, filled in for each attribute.
 	Listings []Listing
 	// The request as calls of the API.
 	ExplainCurl, CheckCurl string

@@ -11,7 +11,7 @@ import (
 // A Number is a count for people: short, and exact on hover.
 type Number struct{ Text, Exact string }
 
-// Count words a number: "940", "12.3 k", "4.56 M".
+// Count returns a number for people: "940", "12.3 k", "4.56 M".
 func Count(n int64) Number {
 	exact := grouped(n)
 	if n > -10_000 && n < 10_000 {
@@ -19,7 +19,7 @@ func Count(n int64) Number {
 	}
 	size := 1e3
 	for _, unit := range []string{"k", "M", "G"} {
-		// As it would be written, 999,999 is 1.00 M and not 1000 k.
+		// Rounded, 999,999 is 1.00 M and not 1000 k.
 		if math.Abs(float64(n))/size < 999.5 {
 			return Number{threeDigits(float64(n)/size) + " " + unit, exact}
 		}
@@ -36,7 +36,7 @@ func Quantity(n int64, one, many string) string {
 	return Count(n).Text + " " + many
 }
 
-// threeDigits shows f, below 1,000, with three digits that count.
+// threeDigits returns f, which is below 1,000, with three significant digits.
 func threeDigits(f float64) string {
 	places := 0
 	switch a := math.Abs(f); {
@@ -48,7 +48,7 @@ func threeDigits(f float64) string {
 	return strconv.FormatFloat(f, 'f', places, 64)
 }
 
-// grouped writes a number with commas.
+// grouped returns a number with commas.
 func grouped(n int64) string {
 	s := strconv.FormatInt(n, 10)
 	sign := ""
@@ -61,7 +61,7 @@ func grouped(n int64) string {
 	return sign + s
 }
 
-// Percent words part of whole: "1.8 %", "0 %", "< 0.01 %"; "–" of nothing.
+// Percent returns part of whole: "1.8 %", "0 %", "< 0.01 %", or "–" without data.
 func Percent(part, whole int64) Number {
 	if whole == 0 {
 		return Number{"–", "no data"}
@@ -86,8 +86,8 @@ func percentWords(part, whole int64) string {
 	return strconv.FormatFloat(p, 'f', 1, 64) + " %"
 }
 
-// Duration words a length of time with two or three digits: "840 µs", "1.34 s",
-// "12 min", "3.5 h", "9 days".
+// Duration returns a duration with two or three digits: "840 µs", "1.34 s", "12 min",
+// "3.5 h", "9 days".
 func Duration(d time.Duration) Number {
 	exact := d.String()
 	// The bounds are where the rounded number would reach the next unit.
@@ -110,20 +110,20 @@ func Duration(d time.Duration) Number {
 	return Number{short(float64(d)/float64(24*time.Hour)) + " days", exact}
 }
 
-// short shows f with a digit behind the point, unless that is a zero.
+// short returns f with one decimal unless that is zero.
 func short(f float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0")
 }
 
-// A Change is how a number stands to the one of the period before.
+// A Change compares a number with that of the period before.
 type Change struct {
 	Text string // "+12 %", "new", "same"
-	// Up and Down tell the direction; Good and Bad what it means, if anything.
+	// Up and Down are the direction. Good and Bad are its meaning, if any.
 	Up, Down, Good, Bad bool
 }
 
-// ChangeOf compares a number with the one before. rise tells what it means when
-// it rises: +1 good, -1 bad, 0 nothing.
+// ChangeOf compares a number with the one before. A rise is good for +1, bad for -1, and
+// neutral for 0.
 func ChangeOf(now, before float64, rise int) Change {
 	c := Change{Up: now > before, Down: now < before}
 	c.Good = rise > 0 && c.Up || rise < 0 && c.Down

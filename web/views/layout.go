@@ -2,25 +2,25 @@ package views
 
 import "github.com/a-h/templ"
 
-// A Page is what the frame around every page shows.
+// A Page is the content of the frame of a page.
 type Page struct {
 	Title, Version string
 	Path           string // of the address
 	Self           string // the address with its query
 	Assets         Assets
-	// Theme is "light" or "dark"; "": what the system has.
+	// Theme is "light", "dark", or "" for that of the system.
 	Theme string
-	// Person is who looks at it; nil: nobody is signed in, or the page is the same
-	// for everybody. AccountURL then leads to one's own, "" on a node without people.
+	// Person is the visitor. It is nil if the visitor is not signed in, or if the page is
+	// the same for all visitors. AccountURL is then the account, or "".
 	Person     *Person
 	AccountURL string
-	// Crumbs lead from the page above to this one's.
+	// Crumbs are the pages above, and the page.
 	Crumbs []Link
 	// Demo is set if the page shows the banner of a demo database.
 	Demo bool
-	// Charts tells that the page draws some.
+	// Charts is set if the page has charts.
 	Charts bool
-	// Live is the address of the page's stream of changes; "": none, or paused.
+	// Live is the address of the stream of the page, or "".
 	Live string
 }
 
@@ -30,7 +30,7 @@ type Assets struct {
 	Htmx, SSE, UPlot, Script, Chart string
 }
 
-// A Person is who looks at a page; nil: nobody is signed in.
+// A Person is the visitor of a page.
 type Person struct {
 	Name, Email string
 	Role        string // in words: "Tenant admin"
@@ -49,13 +49,13 @@ type NavLink struct {
 	Text, URL, Icon string
 }
 
-// within reports whether a page is the link's, or below it.
+// within reports whether a path is that of the link or below it.
 func (l NavLink) within(path string) bool {
 	return path == l.URL || len(path) > len(l.URL) && path[:len(l.URL)] == l.URL && path[len(l.URL)] == '/'
 }
 
-// current marks the link of a list that is open: kind is page, or true where the
-// link is a choice. An empty aria-current says nothing to a screen reader.
+// current returns the attributes of the open link of a list. kind is "page", or "true"
+// for a choice.
 func current(kind string, open bool) templ.Attributes {
 	if !open {
 		return nil
@@ -63,8 +63,8 @@ func current(kind string, open bool) templ.Attributes {
 	return templ.Attributes{"aria-current": kind}
 }
 
-// current gives the entry of the navigation that a page belongs to: the one with
-// the longest address above it.
+// current returns the address of the navigation entry of a page: the longest one that is
+// a prefix of the path.
 func (p *Person) current(path string) string {
 	longest := ""
 	for _, g := range p.Nav {
@@ -77,7 +77,7 @@ func (p *Person) current(path string) string {
 	return longest
 }
 
-// A Link is a text that leads somewhere.
+// A Link is a text with an address.
 type Link struct{ Text, URL string }
 
 // A Tab is one of the pages that belong to one thing.

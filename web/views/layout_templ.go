@@ -172,8 +172,8 @@ func head(p Page) templ.Component {
 	})
 }
 
-// frame is around every page: for those who are signed in with the navigation at
-// the side, for others with a line above.
+// frame is the frame of a page: with the navigation at
+// the side for visitors who are signed in, and with a header for others.
 func frame(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -794,7 +794,7 @@ func crumbs(list []Link) templ.Component {
 	})
 }
 
-// palette jumps to a page by its name; the script opens it with Ctrl K.
+// palette finds a page by its name. The script opens it with Ctrl K.
 func palette(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1204,7 +1204,7 @@ func NotFoundPage(p Page) templ.Component {
 	})
 }
 
-// ErrorPage says that something could not be done, and what now.
+// ErrorPage is the page of an error.
 func ErrorPage(p Page, e Error) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1329,7 +1329,7 @@ func ErrorPage(p Page, e Error) templ.Component {
 	})
 }
 
-// waysOn are where somebody who is signed in may go from a page that says no.
+// waysOn are the pages that a visitor may open, on the page of an error.
 func waysOn(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

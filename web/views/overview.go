@@ -1,24 +1,22 @@
 package views
 
-// A Traffic is what was decided in a time: of all tenants together, or of one,
-// one policy or one route. Parts that cannot be told of it are left out.
+// A Traffic is the decisions in a time: of all tenants, or of one tenant, policy or
+// route. Parts without data are nil.
 type Traffic struct {
-	// Empty says what to do when nothing was decided; nil: something was, and the
-	// rest is filled in.
+	// Empty replaces the other parts if there are no decisions.
 	Empty *Empty
 	Tiles []Tile
-	// Requests are the decisions over time, Rate those that limits refused, in
-	// percent.
+	// Requests are the decisions over time. Rate is the percentage that limits denied.
 	Requests, Rate Chart
-	// Limited and Allowed are the top keys; nil: not of this view.
+	// Limited and Allowed are the keys with the most denials and allowed requests.
 	Limited, Allowed *KeyTable
 	Routes           *RouteTable
 	RetryAfter       *Bars
-	// Latency is how long the limiter took, Split who answered.
+	// Latency is that of the limiter. Split shows who decided.
 	Latency *Chart
 	Split   Chart
 	Tenants *TenantTable
-	// Note says what is left out, and why; "": nothing is.
+	// Note says which parts are missing, or "".
 	Note string
 }
 
@@ -34,15 +32,15 @@ type KeyTable struct {
 
 // A KeyRow is one key of a ranking.
 type KeyRow struct {
-	ID     string // of the row's link, the same for the same key
+	ID     string // of the link of the row, which stays the same
 	Policy string
 	Parts  []KeyPart
-	// Redacted: the values are hashes.
+	// Redacted is set if the values are hashes.
 	Redacted          bool
 	Tenant, TenantURL string
-	// URL is the key's page, DenialsURL its refusals; "": there are none.
+	// URL is the page of the key. DenialsURL lists its denials. Each can be "".
 	URL, DenialsURL string
-	Count           Number // Exact says what the true number is between
+	Count           Number // Exact has the bounds of the true number
 	N, Most         int64  // for the bar
 }
 
@@ -52,7 +50,7 @@ type KeyPart struct {
 	Missing     bool // it was not sent
 }
 
-// Short is a value of a hash, shortened for the eye.
+// short returns a shortened hash.
 func (k KeyRow) short(value string) string {
 	const enough = 12
 	if k.Redacted && len(value) > enough {
@@ -65,7 +63,7 @@ func (k KeyRow) short(value string) string {
 type RouteTable struct {
 	ID, Title, Summary string
 	Rows               []RouteRow
-	// Begin and End are of the strips, for the eye.
+	// Begin and End are the times of the first and the last cell.
 	Begin, End string
 	More       bool
 	Empty      string
@@ -75,10 +73,10 @@ type RouteTable struct {
 type RouteRow struct {
 	ID, Name, URL, DenialsURL string
 	Total, Limited, Rate      Number
-	Strip                     Strip // without cells: beyond the first ten
+	Strip                     Strip // empty after the first ten rows
 }
 
-// A TenantTable ranks tenants by what limits refuse of their requests.
+// A TenantTable ranks tenants by their 429 rate.
 type TenantTable struct {
 	ID, Title, Summary string
 	Rows               []TenantRow
@@ -92,17 +90,17 @@ type TenantRow struct {
 	N, Most                   int64 // for the bar
 }
 
-// A Chip is a filter that is on.
+// A Chip is an active filter.
 type Chip struct {
 	Name, Value string
 	RemoveURL   string
 }
 
-// A FilterField is one field of a form that narrows a page.
+// A FilterField is one field of the filter form.
 type FilterField struct {
 	Name, Label, Value, Placeholder, Error string
-	Options                                []Option // a choice; none: a text
-	Check                                  bool     // a box to tick: Value is "1" when it is
+	Options                                []Option // of a choice; empty for a text
+	Check                                  bool     // a check box; Value is "1" if it is checked
 	List                                   []string // suggestions for a text
 }
 
@@ -113,7 +111,7 @@ func (f FilterField) formField() FormField {
 	return FormField{Name: f.id(), Label: f.Label, Error: f.Error}
 }
 
-// A Filters is the form that narrows a page, and what narrows it now.
+// A Filters is the filter form of a page with the active filters.
 type Filters struct {
 	Action   string
 	Fields   []FilterField
@@ -122,7 +120,7 @@ type Filters struct {
 	ClearURL string
 }
 
-// Open: the form is shown without being asked for, as something in it is wrong.
+// open reports whether the form is open, because a field has an error.
 func (f Filters) open() bool {
 	for _, field := range f.Fields {
 		if field.Error != "" {
@@ -132,7 +130,7 @@ func (f Filters) open() bool {
 	return false
 }
 
-// An Overview is the first page of the operator's people.
+// An Overview is the first page of the operator.
 type Overview struct {
 	Lead    string
 	Ranges  Ranges
@@ -140,7 +138,7 @@ type Overview struct {
 	Traffic Traffic
 }
 
-// Between words what is known of a number: "12,300 to 12,340".
+// Between returns the bounds of a number: "12,300 to 12,340".
 func Between(low, high int64) string {
 	if low >= high {
 		return grouped(high)

@@ -2,18 +2,17 @@ package views
 
 import "github.com/a-h/templ"
 
-// A Ranges is where the reader chooses the time that a page is about.
+// A Ranges is the choice of the time of a page.
 type Ranges struct {
 	Presets []RangeLink
-	// From and To fill the form of an own time, as "2006-01-02T15:04" in UTC;
-	// Action is where it goes, Hidden what else the address holds.
+	// From and To are the form of a custom time, as "2006-01-02T15:04" in UTC. Hidden are
+	// the other parameters of the address.
 	From, To string
 	Action   string
 	Hidden   []Hidden
-	Error    string // what is wrong with the time that was asked for
+	Error    string // what is wrong with the time in the address
 	Shown    string // the time that is shown, in words
-	// LiveURL turns the stream on, PauseURL off; the one that would change nothing
-	// is "".
+	// LiveURL starts the stream, and PauseURL stops it. One of them is "".
 	LiveURL, PauseURL string
 }
 
@@ -23,7 +22,7 @@ type RangeLink struct {
 	Current          bool
 }
 
-// An Empty says why there is nothing, and what to do.
+// An Empty says why a list is empty and what to do.
 type Empty struct {
 	Title, Text string
 	// Curl is a command to paste; "": none.
@@ -32,7 +31,7 @@ type Empty struct {
 	Link Link
 }
 
-// rangeError are the attributes of the field that a wrong time belongs to.
+// rangeError returns the attributes of a field with a wrong time.
 func rangeError(message string) templ.Attributes {
 	return FormField{Name: "range", Error: message}.attributes()
 }

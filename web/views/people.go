@@ -8,7 +8,7 @@ import (
 // A Moment is an instant for people: in words, and exactly on hover.
 type Moment struct{ ISO, Exact, Words string }
 
-// NewMoment words t as seen at now; the zero time is "never".
+// NewMoment returns t as seen at now. The zero time is "never".
 func NewMoment(t, now time.Time) Moment {
 	if t.IsZero() {
 		return Moment{Words: "never"}
@@ -31,7 +31,7 @@ func NewMoment(t, now time.Time) Moment {
 	return m
 }
 
-// Wait words a duration in its largest whole unit, a minute at least.
+// Wait returns a duration in its largest whole unit, at least a minute.
 func Wait(d time.Duration) string {
 	n, unit := int(max(1, d/time.Minute)), "minute"
 	if d >= 48*time.Hour {
@@ -50,8 +50,8 @@ type SignIn struct {
 	Email, Password Input
 	Faults          []Fault
 	Notice          string
-	Next            string // where to go afterwards, "" for the account
-	// Provider is the label of the button of OpenID Connect, ProviderURL where it leads; "": none.
+	Next            string // where to go afterwards; "" for the first page
+	// Provider is the label of the button of OpenID Connect, or "".
 	Provider, ProviderURL string
 }
 
@@ -65,20 +65,20 @@ type Join struct {
 	Provider, ProviderURL string
 }
 
-// Account is one's own page.
+// Account is the page of the visitor's own account.
 type Account struct {
 	Person        Person
 	SignedIn      Moment
 	Name          Input
 	NameFaults    []Fault
-	HasPassword   bool // false: signs in by OpenID Connect only
+	HasPassword   bool // false if the person signs in only with OpenID Connect
 	Current, New  Input
 	PasswordFault []Fault
 	Sessions      []Session
 	Notice        string
 }
 
-// Others reports whether there are sessions beside this one.
+// Others reports whether there are other sessions.
 func (a Account) Others() bool { return len(a.Sessions) > 1 }
 
 // A Session is one browser that is signed in.
@@ -112,14 +112,14 @@ type Row struct {
 	SignedIn                       Moment
 }
 
-// An Invitation is a link that nobody has used yet.
+// An Invitation is a link that is not used yet.
 type Invitation struct {
 	Email, Role, By, WithdrawURL string
-	Renews                       bool // a new password for somebody who exists
+	Renews                       bool // the link sets a new password
 	Expires                      Moment
 }
 
-// PersonPage is what may be done with one person.
+// PersonPage is the page of one person.
 type PersonPage struct {
 	Tabs     []Tab // of the tenant whose member it is
 	Row      Row
@@ -134,7 +134,7 @@ type PersonPage struct {
 	Notice   string
 }
 
-// NewLink shows a link, this once.
+// NewLink shows a new link.
 type NewLink struct {
 	Title, URL, For, Base, BaseName string
 	Renews                          bool

@@ -1207,7 +1207,7 @@ func DraftTextPage(p Page, v DraftText) templ.Component {
 	})
 }
 
-// DraftConflictPage shows two people's drafts and loses neither.
+// DraftConflictPage shows two drafts that were edited at the same time.
 func DraftConflictPage(p Page, v Conflict) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1263,7 +1263,7 @@ func DraftConflictPage(p Page, v Conflict) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 97, "<div role=\"alert\" class=\"notice notice-warn\"><p class=\"title\">Somebody else saved this draft while you edited it. Your changes are not saved.</p><p>Both drafts are here. Choose the one to keep.</p>")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 97, "<div role=\"alert\" class=\"notice notice-warn\"><p class=\"title\">Another person saved this draft while you edited it. Your changes are not saved.</p><p>Both drafts are here. Choose the one to keep.</p>")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

@@ -8,7 +8,7 @@ package views
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// PlanPreviewPage is the draft held against what was counted.
+// PlanPreviewPage shows the effect of the draft on the recorded counts.
 func PlanPreviewPage(p Page, v PlanPreview) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -232,7 +232,7 @@ func PlanPreviewPage(p Page, v PlanPreview) templ.Component {
 	})
 }
 
-// inShadow tells of each policy that is published in shadow what it would refuse.
+// inShadow shows what the policies that are published in shadow would deny.
 func inShadow(v PlanPreview) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -6,50 +6,50 @@ import (
 	"github.com/a-h/templ"
 )
 
-// A PlanList is all plans.
+// A PlanList is the list of plans.
 type PlanList struct {
 	List[PlanRow]
 	Query    string
 	MayWrite bool
 }
 
-// A PlanRow is one of them.
+// A PlanRow is one plan of the list.
 type PlanRow struct {
 	Name, Slug, URL string
-	Published       string // "version 3", "" when nothing is
-	Draft           string // how the draft stands to it, in words
+	Published       string // "version 3", or ""
+	Draft           string // how the draft differs from it
 	Differs         bool
 	Policies        int
 	Tenants         Number
 }
 
-// NewPlan is the form that makes one.
+// NewPlan is the form of a new plan.
 type NewPlan struct {
 	Slug, Name Input
 	From       Select
 	Faults     []Fault
 }
 
-// A PlanHead is what every page of a plan begins with.
+// A PlanHead is the head of the pages of a plan.
 type PlanHead struct {
 	Name, Slug, URL string
-	Published       string // in words
-	Differs         bool   // the draft
+	Published       string // "version 3 in force", or ""
+	Differs         bool   // the draft differs from the published version
 	Tenants         string // "12 tenants"
 	Tabs            []Tab
 	MayWrite        bool
 	Notice          string
 }
 
-// A PlanPage is the published version as a person reads it.
+// A PlanPage shows the published version.
 type PlanPage struct {
 	PlanHead
 	Description string
-	Unpublished bool // it shows the draft, as nothing is published
+	Unpublished bool // no version is published: the page shows the draft
 	Policies    []PolicyCard
-	Shadow      bool // some are in shadow
+	Shadow      bool // some policies are in shadow
 	PreviewURL  string
-	Delete      *DeletePlan // nil when it cannot be, or not by this visitor
+	Delete      *DeletePlan // nil if the visitor must not delete the plan
 }
 
 // DeletePlan is the form that removes a plan.
@@ -67,13 +67,13 @@ type PolicyCard struct {
 	Mode                  ModeBadge
 	Facts                 []Fact
 	Replaces              []string
-	EditURL               string // "" when the visitor may not
+	EditURL               string // "" if the visitor must not edit
 }
 
-// A ModeBadge is a policy's mode; Tone is the badge's.
+// A ModeBadge is the mode of a policy.
 type ModeBadge struct{ Text, Tone, Title string }
 
-// LimitWords is a limit read aloud.
+// LimitWords describes a limit.
 type LimitWords struct{ Name, Words, Algorithm string }
 
 // A DraftForm is the editor.
@@ -85,9 +85,8 @@ type DraftForm struct {
 	Policies         []PolicyFields
 	Faults           []Fault
 	Warnings         []Fault
-	Unsaved          bool   // what is shown is not what is saved
-	Focus            string // the field that comes next
-	TooLarge         string // why the form cannot show the draft; "" when it can
+	Unsaved          bool   // the form has unsaved changes
+	TooLarge         string // why the form cannot show the draft, or ""
 	JSONURL          string
 	Algorithms       []Option
 }
@@ -111,12 +110,12 @@ type PolicyFields struct {
 	ModeField          Select
 	Choices            []Select // the other fields with a fixed set of values
 	Replaces           Boxes
-	OtherReplaces      *Input // instead of boxes where there would be too many
+	OtherReplaces      *Input // replaces the boxes if there are too many
 	Limits             []LimitFields
 	LimitsError        string
 }
 
-// AttributeFields is one row of the attributes that must be there.
+// AttributeFields is one row of the attributes of match.
 type AttributeFields struct{ Name, Value Input }
 
 // LimitFields is a limit of the editor.
@@ -126,13 +125,13 @@ type LimitFields struct {
 	Algorithm, Anchor          Select
 }
 
-// keepsPlaces reports whether a button of the editor leaves each policy where it
-// is, so that the script can leave open what was.
+// keepsPlaces reports whether a button of the editor keeps the order of the policies, so
+// that the script can keep them open.
 func keepsPlaces(do string) bool {
 	return do == "add-policy" || strings.Contains(do, ".add-") || strings.Contains(do, ".limits.")
 }
 
-// redraws are the attributes of a button that redraws the form.
+// redraws returns the attributes of a button that redraws the form.
 func redraws(action, at, do string) templ.Attributes {
 	return templ.Attributes{
 		"id": "do-" + do, "formaction": action + at, "hx-post": action, "hx-target": "#draft", "hx-select": "#draft",
@@ -140,13 +139,13 @@ func redraws(action, at, do string) templ.Attributes {
 	}
 }
 
-// Boxes is a group of boxes to tick.
+// Boxes is a group of check boxes.
 type Boxes struct {
 	ID, Label, Error, Hint string
 	List                   []Box
 }
 
-// A Box is one of them; Name is its id too.
+// A Box is one check box. Name is also its id.
 type Box struct {
 	Name, Value string
 	Checked     bool
@@ -157,56 +156,56 @@ func (b Boxes) formField() FormField { return FormField{Name: b.ID, Hint: b.Hint
 // A DraftText is the editor of the JSON.
 type DraftText struct {
 	PlanHead
-	Action, Revision, FormURL string
-	JSON                      Text
-	Faults                    []Fault
-	Unsaved                   bool
+	Action, Revision string
+	JSON             Text
+	Faults           []Fault
+	Unsaved          bool
 }
 
-// A Conflict is two people's drafts.
+// A Conflict has two drafts that were edited at the same time.
 type Conflict struct {
 	PlanHead
 	Who, Mine, Revision string // Mine as JSON
 	When                Moment
-	Action              string // of saving it as JSON
+	Action              string // where the draft is saved as JSON
 	EditURL             string
-	TheirChanges        *PlanDiff // nil when it is not known what both began with
+	TheirChanges        *PlanDiff // nil if the common base is unknown
 	MyChanges           *PlanDiff
-	Apart               PlanDiff // from theirs to mine
+	Apart               PlanDiff // from the other draft to mine
 }
 
-// A PlanDiff is what one document has that another has not.
+// A PlanDiff is the differences between two documents.
 type PlanDiff struct {
 	ID       string // prefix of its ids
 	Empty    bool
 	Rows     []DiffRow // of the plan itself
 	Policies []DiffPolicy
-	Order    bool // the policies stand in another order
+	Order    bool // the order of the policies differs
 	Counts   []DiffCount
-	Lines    []DiffLine // all of it as JSON
+	Lines    []DiffLine // all differences as JSON
 }
 
-// A DiffRow is one field that differs, in words.
+// A DiffRow is one field that differs.
 type DiffRow struct{ Field, From, To string }
 
 // A DiffPolicy is a policy that was added, removed or changed.
 type DiffPolicy struct {
 	Slug, Kind string // "added", "removed", "changed"
 	Tone       string
-	Words      []string // what it does, of an added or removed one
+	Words      []string // describes an added or removed policy
 	Rows       []DiffRow
 }
 
 // A DiffLine is a line of JSON with its sign.
 type DiffLine struct{ Sign, Text string }
 
-// A DiffCount is what becomes of a limit's counts.
+// A DiffCount is the effect on the counters of a limit.
 type DiffCount struct {
 	Policy, Limit, Words string
 	Tone                 string
 }
 
-// DiffPage is the draft against what is published.
+// DiffPage compares the draft with the published version.
 type DiffPage struct {
 	PlanHead
 	From, To string
@@ -215,7 +214,7 @@ type DiffPage struct {
 	Faults   []Fault
 }
 
-// A PublishPage asks whether it is meant.
+// A PublishPage asks before a version is published.
 type PublishPage struct {
 	PlanHead
 	Title, Lead, Action, Button string
@@ -223,24 +222,23 @@ type PublishPage struct {
 	Note                        Text
 	Diff                        PlanDiff
 	Warnings, Faults            []Fault
-	Blocked                     bool // it would be refused
+	Blocked                     bool // the document is invalid
 	BackURL                     string
 }
 
-// A Rollout is on which nodes a revision is in force.
+// A Rollout shows the nodes on which a revision is in force.
 type Rollout struct {
 	PlanHead
-	Version  string
-	Done     bool // all nodes have it
-	Poll     bool // the page asks again by itself
-	Summary  string
-	Nodes    []RolloutNode
-	Silent   string // how many are not counted, in words; "" without any
-	URL      string // of itself
-	AuditURL string
+	Version string
+	Done    bool // all nodes have it
+	Poll    bool // the page reloads itself
+	Summary string
+	Nodes   []RolloutNode
+	Silent  string // the number of silent nodes, or ""
+	URL     string // of the page
 }
 
-// A RolloutNode is one of them.
+// A RolloutNode is one node.
 type RolloutNode struct {
 	Name, State, Tone string
 	Seen              Moment
@@ -253,11 +251,11 @@ type History struct {
 	Next string
 }
 
-// A Publication is one time at which a version came into force.
+// A Publication is one publication of a version.
 type Publication struct {
 	Version, URL, By, Note string
 	At                     Moment
-	Current, Back          bool // in force now; went back to a version from before
+	Current, Back          bool // in force now; published again
 }
 
 // A VersionPage is one version.
@@ -269,18 +267,18 @@ type VersionPage struct {
 	At        Moment
 	Name      string
 	Policies  []PolicyCard
-	Before    *PlanDiff // to the version before; nil for the first
+	Before    *PlanDiff // from the version before; nil for the first
 	BeforeNo  string
 	Draft     PlanDiff // from it to the draft
-	Rollback  string   // where it is published again; "" when it may not be
-	CopyURL   string   // where it becomes the draft; "" when it may not, or is
+	Rollback  string   // publishes the version again; "" if the visitor must not
+	CopyURL   string   // copies the version to the draft; "" if the visitor must not
 	Revision  string   // of the draft
 	Older     string
 	Newer     string
 	Published string
 }
 
-// A PlanPreview is the draft held against what was counted.
+// A PlanPreview is the effect of the draft on the recorded counts.
 type PlanPreview struct {
 	PlanHead
 	Spans    []RangeLink
@@ -289,12 +287,13 @@ type PlanPreview struct {
 	Tiles    []Tile
 	Policies []PreviewPolicy
 	InShadow []PreviewPolicy // those that are published in shadow
-	// Refused by what is published, and its part of all requests.
+	// Refused is what the published version denied. RefusedRate is its share of all
+	// requests.
 	Refused, RefusedRate Number
 	Empty                bool
 }
 
-// A PreviewPolicy is what was and would be refused by one policy.
+// A PreviewPolicy is what one policy denied or would deny.
 type PreviewPolicy struct {
 	ID, Slug  string
 	Change    string // "added", …; "" for the same
@@ -304,12 +303,12 @@ type PreviewPolicy struct {
 	Notes     []string
 	Requests  Number
 	Figures   []Figure
-	ShadowURL string // where it is put in shadow; "" when that is no use or not allowed
+	ShadowURL string // sets the policy to shadow; "" if that has no use or the visitor must not
 	Revision  string
 	Limits    []LimitWords
 }
 
-// A Figure is what a policy refused, or would refuse.
+// A Figure is what a policy denied or would deny.
 type Figure struct {
 	ID      string
 	Title   string
@@ -320,23 +319,22 @@ type Figure struct {
 	Summary string // "14 tenants, 3 routes"
 	Routes  []FigureRoute
 	Keys    []FigureKey
-	None    bool
 }
 
-// FigureTenant is a tenant's part of it.
+// FigureTenant is the part of one tenant.
 type FigureTenant struct {
 	Name, URL, Note   string
 	Refused, Requests Number
 	Bounds            string
 }
 
-// FigureRoute is a route's part of it.
+// FigureRoute is the part of one route.
 type FigureRoute struct {
 	Route, Note       string
 	Refused, Requests Number
 }
 
-// FigureKey is a key's part of it.
+// FigureKey is the part of one key.
 type FigureKey struct {
 	Tenant, Key       string
 	Refused, Requests Number

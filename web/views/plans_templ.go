@@ -306,7 +306,7 @@ func PlansPage(p Page, l PlanList) templ.Component {
 	})
 }
 
-// NewPlanPage makes a plan.
+// NewPlanPage creates a plan.
 func NewPlanPage(p Page, n NewPlan) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -527,7 +527,7 @@ func planHead(h PlanHead) templ.Component {
 	})
 }
 
-// modeBadge shows a mode, or how sure something is.
+// modeBadge shows a mode, or a certainty.
 func modeBadge(m ModeBadge) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -557,7 +557,7 @@ func modeBadge(m ModeBadge) templ.Component {
 	})
 }
 
-// PlanReadPage shows a plan as a person reads it.
+// PlanReadPage shows the published version of a plan.
 func PlanReadPage(p Page, v PlanPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1525,7 +1525,7 @@ func warnings(title string, list []Fault) templ.Component {
 	})
 }
 
-// PlanDiffPage is the draft against what is published.
+// PlanDiffPage compares the draft with the published version.
 func PlanDiffPage(p Page, v DiffPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1638,7 +1638,7 @@ func PlanDiffPage(p Page, v DiffPage) templ.Component {
 	})
 }
 
-// PlanPublishPage asks whether it is meant.
+// PlanPublishPage asks before a version is published.
 func PlanPublishPage(p Page, v PublishPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1826,8 +1826,8 @@ func PlanPublishPage(p Page, v PublishPage) templ.Component {
 	})
 }
 
-// PlanRolloutPage tells on which nodes a version is in force; while it is new and
-// not on all of them the page asks again.
+// PlanRolloutPage shows on which nodes a version is in force. While a new version is
+// not on all nodes, the page reloads itself.
 func PlanRolloutPage(p Page, v Rollout) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

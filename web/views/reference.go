@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// An Error is a page that says what could not be done.
+// An Error is the page of an error.
 type Error struct {
 	Status, Title, Text string
-	RequestID           string // "" when there is nothing to look up
+	RequestID           string // or ""
 	Back, BackURL       string
 }
 
@@ -64,7 +64,7 @@ type Response struct {
 	Examples []Example
 }
 
-// GroupOf finds the group of a tag, or makes it.
+// GroupOf returns the group of a tag. It adds the group if it is missing.
 func (r *Reference) GroupOf(name string) *Group {
 	for i := range r.Groups {
 		if r.Groups[i].Name == name {
@@ -75,13 +75,13 @@ func (r *Reference) GroupOf(name string) *Group {
 	return &r.Groups[len(r.Groups)-1]
 }
 
-// At gives the reference with examples for the server at origin.
+// At returns the reference with examples for the server at origin.
 func (r Reference) At(origin string) Reference {
 	r.origin = origin
 	return r
 }
 
-// Curl is a call to paste: the key comes from $HEADGATE_KEY.
+// Curl returns a command. The key comes from $HEADGATE_KEY.
 func (r Reference) Curl(op Operation) string {
 	var b strings.Builder
 	b.WriteString("curl -i")
@@ -117,10 +117,10 @@ func (r Reference) Curl(op Operation) string {
 	return b.String()
 }
 
-// quote puts text in single quotes for a shell.
+// quote quotes a text for a shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
-// Anchor is the id of an operation in its page.
+// Anchor returns the id of an operation on the page.
 func (op Operation) Anchor() string { return "op-" + op.ID }
 
 // Prose is text with paragraphs, `code` and **strong** words.
@@ -132,7 +132,7 @@ type Span struct {
 	Code, Strong bool
 }
 
-// Paragraphs splits at empty lines, and each at its marks.
+// Paragraphs splits a text at empty lines, and each paragraph at its marks.
 func (p Prose) Paragraphs() [][]Span {
 	var out [][]Span
 	for paragraph := range strings.SplitSeq(string(p), "\n\n") {

@@ -8,7 +8,7 @@ package views
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// SignInPage is where people come in.
+// SignInPage is the sign-in form.
 func SignInPage(p Page, s SignIn) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -113,7 +113,7 @@ func SignInPage(p Page, s SignIn) templ.Component {
 	})
 }
 
-// JoinPage is behind a link: whoever follows it sets a name and a password.
+// JoinPage is the page of an invitation or a set-up link.
 func JoinPage(p Page, j Join) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -235,7 +235,7 @@ func JoinPage(p Page, j Join) templ.Component {
 	})
 }
 
-// plain is the frame of pages for people who are not signed in yet.
+// plain is the frame of the pages of the sign-in.
 func plain(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -1,10 +1,10 @@
 package views
 
-// TenantHome is the first page of a tenant: what is left now, and its traffic.
+// TenantHome is the first page of a tenant: the remaining quota and the traffic.
 type TenantHome struct {
 	Head          TenantHead
 	Name, Slug    string
-	Plan, PlanURL string // Plan "": it follows none
+	Plan, PlanURL string // Plan is "" if the tenant has none
 	Version       string
 	Notice        string
 	CSVURL        string
@@ -14,45 +14,44 @@ type TenantHome struct {
 	Traffic       Traffic
 }
 
-// Left is what a tenant and its keys have left at an instant.
+// Left is the remaining quota of a tenant and its keys.
 type Left struct {
-	// Error says why it is not known; "": it is.
+	// Error says why it is unknown, or "".
 	Error    string
-	Empty    Empty // Title "": there are policies
+	Empty    Empty // Title is "" if there are policies
 	Policies []LeftPolicy
 }
 
-// A LeftPolicy is one policy with the keys that are shown of it.
+// A LeftPolicy is one policy with some of its keys.
 type LeftPolicy struct {
 	ID, Slug, Applies string
 	Mode              string // "shadow" or "off"; "" when it is enforced
-	Counted           string // "for each user"
 	Pace              string
-	Whole             bool // the whole tenant is the one key
+	Whole             bool // the policy counts the whole tenant
 	Keys              []LeftKey
-	Note              string // what is not shown, and why
+	Note              string // which keys are not shown
 }
 
 // A LeftKey is one key with its limits.
 type LeftKey struct {
 	ID, Words, URL  string
-	Override, Block string // what is in force for it; "": nothing
+	Override, Block string // in force for the key, or ""
 	Limits          []LeftLimit
 	Pace            string
 }
 
-// A LeftLimit is what one limit holds for one key.
+// A LeftLimit is the state of a limit for one key.
 type LeftLimit struct {
 	Name, Aloud    string
 	Used, Capacity Number
 	N, Most        int64
 	Tone           string // of the bar: "", "warn", "bad"
 	Ends           string // "used up in 12 min at 83 per minute"
-	Reset          string // "as new in 43 s"; "": it is
+	Reset          string // "resets in 43 s", or ""
 	Left           Number
 }
 
-// A Beside is what is in force beside the plan.
+// A Beside is a kind of exceptions in force.
 type Beside struct {
 	Label, Text, URL string
 	Count            Number
@@ -79,10 +78,10 @@ type CountedKey struct {
 	Curl        string
 }
 
-// A KeyDenial is one refusal of a key.
+// A KeyDenial is one denial of a key.
 type KeyDenial struct {
 	At       Moment
-	URL      string // of the decision; "": it has no page
+	URL      string // of the decision
 	Request  string // "GET /v1/search"
 	Sentence string
 	Wait     string

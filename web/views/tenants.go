@@ -27,14 +27,14 @@ type Tenants struct {
 // A ListedTenant is one tenant of the list, with its last 24 hours.
 type ListedTenant struct {
 	Name, Slug, URL string
-	Plan, PlanURL   string // PlanURL "": no page of it
+	Plan, PlanURL   string // PlanURL is "" if there is no page
 	Suspended       bool
 	Requests, Rate  Number
 	Tone            string // of the rate: "bad", "warn" or ""
 	Created         Moment
 }
 
-// A TenantForm makes a tenant.
+// A TenantForm creates a tenant.
 type TenantForm struct {
 	Faults     []Fault
 	Slug, Name Input
@@ -42,7 +42,7 @@ type TenantForm struct {
 	NoPolicy   Choice
 }
 
-// A Confirm asks once more before something that ends, or that cannot be undone.
+// A Confirm asks before a write that ends something or cannot be undone.
 type Confirm struct {
 	Head        TenantHead
 	Title       string
@@ -50,19 +50,19 @@ type Confirm struct {
 	Facts       []Fact
 	Action      string
 	Button      string
-	Bad         bool // it destroys
+	Bad         bool // the write deletes
 	Back        string
 	Hidden      []Hidden
 	Faults      []Fault
-	Typed       Input // what must be typed; Name "": nothing
+	Typed       Input // what must be typed; Name is "" for nothing
 	Overlap     Select
 	WithOverlap bool
 }
 
-// A Fact is a name with a value that somebody may have written.
+// A Fact is a name with a value.
 type Fact struct{ Name, Value string }
 
-// TenantSettings is what can be changed of a tenant.
+// TenantSettings are the settings of a tenant.
 type TenantSettings struct {
 	Head      TenantHead
 	Base      string // "/tenants/acme/settings"
@@ -83,26 +83,25 @@ type TenantSettings struct {
 	Suspended bool
 }
 
-// A Stale shows an edit that came too late beside what is stored: the reader
-// chooses for each field.
+// A Stale shows an edit next to newer stored values. The visitor chooses for each field.
 type Stale struct {
 	Head     TenantHead
 	Action   string
 	Back     string
-	Revision string // that is stored now
+	Revision string // of the stored values
 	Fields   []StaleField
-	Same     []Hidden // fields in which both agree
+	Same     []Hidden // equal fields
 	Updated  Moment
 }
 
-// A StaleField is one field in which the versions differ.
+// A StaleField is one field that differs.
 type StaleField struct {
 	Name, Label         string
-	Yours, Stored       string // as people read them
-	YoursRaw, StoredRaw string // as the form has them
+	Yours, Stored       string // for people
+	YoursRaw, StoredRaw string // in the form
 }
 
-// A PlanChange shows what a tenant's change of plan means.
+// A PlanChange compares the current plan of a tenant with another one.
 type PlanChange struct {
 	Head     TenantHead
 	Action   string

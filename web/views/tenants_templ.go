@@ -681,7 +681,7 @@ func tenantStatus(suspended bool) templ.Component {
 	})
 }
 
-// NewTenantPage makes a tenant.
+// NewTenantPage creates a tenant.
 func NewTenantPage(p Page, f TenantForm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -817,7 +817,7 @@ func NewTenantPage(p Page, f TenantForm) templ.Component {
 	})
 }
 
-// ConfirmPage asks once more.
+// ConfirmPage asks before a write.
 func ConfirmPage(p Page, f Confirm) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1433,7 +1433,7 @@ func TenantSettingsPage(p Page, s TenantSettings) templ.Component {
 	})
 }
 
-// StalePage shows an edit that came too late.
+// StalePage shows an edit next to newer stored values.
 func StalePage(p Page, s Stale) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1475,7 +1475,7 @@ func StalePage(p Page, s Stale) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "<h1>Somebody else changed this</h1><p class=\"lead\">")
+			templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 103, "<h1>Another person changed this</h1><p class=\"lead\">")
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}

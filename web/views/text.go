@@ -7,16 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// A Piece is a part of a text that somebody wrote: as it is, or the escape of a
-// character that nobody would see, or that would change how the rest reads.
+// A Piece is a part of a text from outside: plain text, or the escape of a character that
+// is invisible or changes the direction of the text.
 type Piece struct {
 	Text   string
 	Escape bool
 }
 
-// Pieces takes a text apart so that it can be shown without tricks: marks of
-// direction, characters of no width, control and private ones become U+202E and
-// the like; the letters around them stay.
+// Pieces splits a text. Marks of direction, characters without width, control characters
+// and private characters become escapes like U+202E.
 func Pieces(s string) []Piece {
 	var list []Piece
 	var plain strings.Builder
@@ -44,8 +43,7 @@ func Pieces(s string) []Piece {
 	return list
 }
 
-// unseen characters have no picture of their own: they hide, or they turn the
-// direction of what follows.
+// unseen reports whether a character is invisible or changes the direction of the text.
 func unseen(r rune) bool {
 	switch r {
 	case 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0, utf8.RuneError:
@@ -56,8 +54,8 @@ func unseen(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Z) || !unicode.IsGraphic(r)
 }
 
-// MixedAlphabets reports whether a word of s mixes letters that are easily taken
-// for each other: Latin with Cyrillic, Greek, Armenian or Cherokee ones.
+// MixedAlphabets reports whether a word of s mixes similar letters: Latin with Cyrillic,
+// Greek, Armenian or Cherokee.
 func MixedAlphabets(s string) bool {
 	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		latin, other := false, false
