@@ -443,7 +443,7 @@ func TestDocumentPathsAreFound(t *testing.T) {
 }
 
 // unsafeFile is the file that may make pointers of package unsafe; internal/metrics may
-// use its Sizeof. rawHTML are the files that may use templ.Raw: docs/adr/0028-where-unsafe-and-raw-html-stand.md says why.
+// use its Sizeof. rawHTML are the files that may use templ.Raw: docs/adr/0030-where-unsafe-and-raw-html-stand.md says why.
 var (
 	unsafeFile = "internal/http1/socket_linux.go"
 	unsafeUse  = regexp.MustCompile(`\bunsafe\.[A-Z]\w*`)
