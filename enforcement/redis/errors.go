@@ -41,8 +41,13 @@ var notDone = map[string]string{
 }
 
 // errorCode returns the code of an error reply in notDone, or "". Before Redis 7, the
-// code of an error within a script is inside the text.
+// code of an error within a script is inside the text: of an error that ended the
+// script "ERR Error running script …: -CODE …", and of one that the script caught
+// "@user_script: 37: -CODE …".
 func errorCode(text string) string {
+	if caught, ok := strings.CutPrefix(text, "@user_script: "); ok {
+		_, text, _ = strings.Cut(caught, ": ")
+	}
 	text = strings.TrimPrefix(text, "-")
 	code, _, _ := strings.Cut(text, " ")
 	if code != "ERR" {

@@ -109,6 +109,7 @@ func TestErrorsAreClassified(t *testing.T) {
 		{redisReply("ASK 3999 127.0.0.1:6381"), true, enforcement.Failed},
 		{redisReply("ERR max number of clients reached"), true, enforcement.Failed},
 		{redisReply("ERR Error running script (call to f_1): @user_script:9: @user_script: 9: -OOM command not allowed"), true, enforcement.Failed},
+		{redisReply("@user_script: 37: -READONLY You can't write against a read only replica."), true, enforcement.Failed},
 		{redisReply("ERR Error running script (call to f_1): @user_script:9: attempt to index a nil value"), true, enforcement.Unknown},
 		{redisReply("ERR user_script:9: attempt to index a nil value"), true, enforcement.Unknown},
 		{redisReply("ERR something new"), true, enforcement.Unknown},
