@@ -145,32 +145,37 @@ func (a *API) GetTraffic(ctx context.Context, r GetTrafficRequestObject) (GetTra
 
 // GetPolicyTraffic is GET /v1/analytics/policies.
 func (a *API) GetPolicyTraffic(ctx context.Context, r GetPolicyTrafficRequestObject) (GetPolicyTrafficResponseObject, error) {
-	p := r.Params
-	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) { q.Step, q.Limit = metrics.Step(p.Step), p.Limit },
-		a.cfg.Analytics.Policies)
-	out := GetPolicyTraffic200JSONResponse{
-		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Policies: make([]CountedPolicy, len(t.Routes)), More: t.More,
-	}
-	for i := range t.Routes {
-		p := &t.Routes[i]
-		out.Policies[i] = CountedPolicy{Policy: p.Name, Total: showCounts(&p.Total), Points: showPoints(p.Points)}
-	}
-	return out, err
+	t, rows, err := ranked(ctx, a, r.Params, a.cfg.Analytics.Policies, func(name string, total Counts, points []CountPoint) CountedPolicy {
+		return CountedPolicy{Policy: name, Total: total, Points: points}
+	})
+	return GetPolicyTraffic200JSONResponse{
+		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Policies: rows, More: t.More,
+	}, err
 }
 
 // GetRouteTraffic is GET /v1/analytics/routes.
 func (a *API) GetRouteTraffic(ctx context.Context, r GetRouteTrafficRequestObject) (GetRouteTrafficResponseObject, error) {
-	p := r.Params
-	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) { q.Step, q.Limit = metrics.Step(p.Step), p.Limit },
-		a.cfg.Analytics.Routes)
-	out := GetRouteTraffic200JSONResponse{
-		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Routes: make([]CountedRoute, len(t.Routes)), More: t.More,
-	}
+	p := GetPolicyTrafficParams(r.Params)
+	t, rows, err := ranked(ctx, a, p, a.cfg.Analytics.Routes, func(name string, total Counts, points []CountPoint) CountedRoute {
+		return CountedRoute{Route: name, Total: total, Points: points}
+	})
+	return GetRouteTraffic200JSONResponse{
+		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Routes: rows, More: t.More,
+	}, err
+}
+
+// ranked reads the ranking of the policies or of the routes, and makes a row of each entry.
+func ranked[Row any](ctx context.Context, a *API, p GetPolicyTrafficParams,
+	read func(context.Context, metrics.Query) (metrics.RouteRanking, error),
+	row func(name string, total Counts, points []CountPoint) Row,
+) (metrics.RouteRanking, []Row, error) {
+	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) { q.Step, q.Limit = metrics.Step(p.Step), p.Limit }, read)
+	rows := make([]Row, len(t.Routes))
 	for i := range t.Routes {
-		p := &t.Routes[i]
-		out.Routes[i] = CountedRoute{Route: p.Name, Total: showCounts(&p.Total), Points: showPoints(p.Points)}
+		r := &t.Routes[i]
+		rows[i] = row(r.Name, showCounts(&r.Total), showPoints(r.Points))
 	}
-	return out, err
+	return t, rows, err
 }
 
 // GetTenantTraffic is GET /v1/analytics/tenants.

@@ -39,17 +39,9 @@ func conformValue(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
 	case t == typeRaw:
 		d.Skip()
 	case t == typeTime:
-		at := d.Pointer()
-		if text := d.Text(); d.Err() == nil {
-			if !instantForm(text) {
-				d.FailAt(at, "%s", notInstant)
-			}
-		}
+		conformInstant(d)
 	case t == typeNumber:
-		if kind := d.Kind(); kind != 0 && kind != '-' && (kind < '0' || kind > '9') {
-			d.Fail("must be a number")
-		}
-		d.Skip()
+		conformNumber(d)
 	case t.Kind() == reflect.Map:
 		for range d.Members() {
 			conformValue(d, t.Elem(), f)
@@ -71,6 +63,20 @@ func conformValue(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
 	default:
 		panic("api: no rule for " + t.String())
 	}
+}
+
+func conformInstant(d *strictjson.Decoder) {
+	at := d.Pointer()
+	if text := d.Text(); d.Err() == nil && !instantForm(text) {
+		d.FailAt(at, "%s", notInstant)
+	}
+}
+
+func conformNumber(d *strictjson.Decoder) {
+	if kind := d.Kind(); kind != 0 && kind != '-' && (kind < '0' || kind > '9') {
+		d.Fail("must be a number")
+	}
+	d.Skip()
 }
 
 func conformStruct(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {

@@ -14,8 +14,9 @@ import (
 // errNotKept is the error for an ID that does not exist, an allowed decision, an
 // expired one, and one of another tenant. It is the same for all of them, so that it
 // does not reveal which IDs other tenants have.
-var errNotKept = problem.New(problem.NotFound, "no denial with this id is stored: denials are stored for 24 hours, up to 100 per second and node, "+
-	"and 100,000 in all; allowed decisions are not stored")
+var errNotKept = problem.New(problem.NotFound,
+	"no denial with this id is stored: denials are stored for 24 hours, up to 100 per second and node, "+
+		"and 100,000 in all; allowed decisions are not stored")
 
 // explain is POST /v1/explain. The request has the body of a check. The response has
 // the body of its answer, and the reasons. It charges and counts nothing.

@@ -71,7 +71,9 @@ func mayIssue(ctx context.Context, scopes []tenants.Scope) error {
 }
 
 // create makes a key with a service's create, if the caller may issue it.
-func (a *API) create(ctx context.Context, n tenants.NewKey, create func(tenants.NewKey) (tenants.Key, string, error)) (tenants.Key, string, error) {
+func (a *API) create(ctx context.Context, n tenants.NewKey,
+	create func(tenants.NewKey) (tenants.Key, string, error),
+) (tenants.Key, string, error) {
 	if err := mayIssue(ctx, n.Scopes); err != nil {
 		return tenants.Key{}, "", err
 	}
@@ -79,7 +81,9 @@ func (a *API) create(ctx context.Context, n tenants.NewKey, create func(tenants.
 }
 
 // rotate makes the successor of a key with a service's rotate, if the caller may issue it.
-func (a *API) rotate(ctx context.Context, old tenants.Key, err error, rotate func() (tenants.Key, string, error)) (tenants.Key, string, error) {
+func (a *API) rotate(ctx context.Context, old tenants.Key, err error,
+	rotate func() (tenants.Key, string, error),
+) (tenants.Key, string, error) {
 	if err == nil {
 		err = mayIssue(ctx, old.Scopes)
 	}

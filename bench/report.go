@@ -110,7 +110,8 @@ func (r *results) writeMachine(b *strings.Builder, o *options) {
 	m := r.machine
 	fmt.Fprintf(b, "Measured %s on %d processors (%s, %s) with %s and Redis %s; Headgate at %s.\n",
 		time.Now().UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), m.cpu, m.kernel, runtime.Version(), m.redis, m.commit)
-	fmt.Fprintf(b, "Command: `make bench-peers ROUNDS=%d SECONDS=%g ONLY=%s`, in %s: rounds after a warm-up round, seconds for each service in a round.\n",
+	fmt.Fprintf(b, "Command: `make bench-peers ROUNDS=%d SECONDS=%g ONLY=%s`, in %s: "+
+		"rounds after a warm-up round, seconds for each service in a round.\n",
 		o.rounds, o.seconds, strings.Join(o.groups, ","), r.took.Round(time.Second))
 	fmt.Fprintf(b, "Meanwhile %s.\n", r.others)
 	if r.gogc != "" {
@@ -227,7 +228,9 @@ func (r *results) writeBatch(b *strings.Builder) {
 	for _, name := range slices.Sorted(maps.Keys(r.batch)) {
 		all := r.batch[name]
 		against := func(base string) string { return number(pair(r.batch, perSecond, name, base, ratio)) }
-		row(b, slices.Concat([]string{name, number(all.median(perSecond)), against(single(exactTCP)), against(noop), all.latencies()}, all.times())...)
+		row(b, slices.Concat([]string{
+			name, number(all.median(perSecond)), against(single(exactTCP)), against(noop), all.latencies(),
+		}, all.times())...)
 	}
 }
 

@@ -280,7 +280,8 @@ func (b *bench) startEnvoy() (*service, error) {
 	if err := os.MkdirAll(config, 0o700); err != nil {
 		return nil, err
 	}
-	domain := "domain: bench\ndescriptors:\n  - key: user\n    rate_limit:\n      unit: hour\n      requests_per_unit: " + strconv.Itoa(quota) + "\n"
+	domain := "domain: bench\ndescriptors:\n  - key: user\n    rate_limit:\n" +
+		"      unit: hour\n      requests_per_unit: " + strconv.Itoa(quota) + "\n"
 	if err := os.WriteFile(filepath.Join(config, "bench.yaml"), []byte(domain), 0o600); err != nil {
 		return nil, err
 	}

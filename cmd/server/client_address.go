@@ -32,7 +32,8 @@ func clientAddress(trusted string, log *slog.Logger) func(*http.Request) string 
 			for _, name := range forwardingHeaders {
 				if r.Header.Get(name) != "" {
 					warned.Do(func() {
-						log.Warn("a header names the client, and the address that sent it is not trusted: if it is a proxy, all its clients count as one address",
+						log.Warn("a header names the client, and the address that sent it is not trusted: "+
+							"if it is a proxy, all its clients count as one address",
 							"header", name, "address", at.String(), "setting", settingName("trusted-proxies"))
 					})
 				}

@@ -22,6 +22,7 @@ func warnOfOpenFile(log *slog.Logger, setting, file string) {
 		return
 	}
 	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
-		log.Warn("other users of this machine may read a file with a secret: chmod 600", "setting", setting, "file", file, "mode", info.Mode().Perm().String())
+		log.Warn("other users of this machine may read a file with a secret: chmod 600",
+			"setting", setting, "file", file, "mode", info.Mode().Perm().String())
 	}
 }

@@ -57,7 +57,8 @@ func (n *node) saveSnapshots(work context.Context, tasks *errgroup.Group, s *ser
 			err = snapshot.WriteFile(s.SnapshotFile, snapshot.Saved{At: time.Now(), Database: s.databaseName(), Changes: changes})
 		}
 		if err != nil {
-			log.Warn("the snapshot cannot be saved on disk: a start without the database would answer 503", "setting", settingName("snapshot-file"), "error", err)
+			log.Warn("the snapshot cannot be saved on disk: a start without the database would answer 503",
+				"setting", settingName("snapshot-file"), "error", err)
 			return
 		}
 		saved = changes.Revision
@@ -139,6 +140,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 				saved.At.UTC().Format(time.RFC3339))
 		}
 	})))
-	log.Warn("serving checks from the snapshot on disk", "addr", s.listensAt.String(), "revision", world.Revision(), "saved", saved.At.UTC().Format(time.RFC3339),
+	log.Warn("serving checks from the snapshot on disk", "addr", s.listensAt.String(),
+		"revision", world.Revision(), "saved", saved.At.UTC().Format(time.RFC3339),
 		"problems", world.ProblemCount())
 }

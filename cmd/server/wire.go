@@ -166,7 +166,8 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Connections: n.connectionState, AuditLines: n.auditLines.Load, Log: s.log.Status,
+		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState,
+		Connections: n.connectionState, AuditLines: n.auditLines.Load, Log: s.log.Status,
 		Database: func() metrics.Refusing {
 			r := n.store.WriteRefusal()
 			return metrics.Refusing{Since: r.Since, Code: r.Code}

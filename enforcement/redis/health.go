@@ -18,7 +18,7 @@ import (
 const (
 	breakAfter    = 5                      // unanswered calls in a row open the breaker
 	suspectAfter  = 1                      // slices that a call has waited when a probe is sent
-	silentAfter   = 4                      // slices that a probe has waited when it counts as silent; with those before it, a call's whole wait
+	silentAfter   = 4                      // slices that a silent probe has waited; suspectAfter+silentAfter are the whole wait of a call
 	probeEvery    = 200 * time.Millisecond // while the breaker is open, a quarter more or less
 	lookEvery     = time.Second            // while it is closed and no call is made
 	policyEvery   = time.Minute
@@ -396,7 +396,8 @@ func (l *Limiter) checkFormat(ctx context.Context) (refusal, err error) {
 		return nil, fmt.Errorf("redis: read %s: %w", key, err)
 	}
 	if theirs != ours {
-		return fmt.Errorf("redis: the keys below %q were made with other settings or by another version: %s is %.80q, and here it is %q; use another prefix, or delete them all while no node runs",
+		return fmt.Errorf("redis: the keys below %q were made with other settings or by another version: "+
+			"%s is %.80q, and here it is %q; use another prefix, or delete them all while no node runs",
 			l.config.Prefix, key, theirs, ours), nil
 	}
 	return nil, nil
@@ -414,7 +415,8 @@ func (l *Limiter) readPolicy(ctx context.Context) {
 	l.health.policy = policy
 	l.health.mu.Unlock()
 	if changed && policy != "" && policy != "noeviction" {
-		l.log.Warn("redis may evict counters when its memory is full, and quota is then handed out again: set maxmemory-policy to noeviction", "maxmemory-policy", policy)
+		l.log.Warn("redis may evict counters when its memory is full, and quota is then handed out again: "+
+			"set maxmemory-policy to noeviction", "maxmemory-policy", policy)
 	}
 }
 

@@ -203,7 +203,8 @@ func (l *Limiter) exchange(c *call) (answer reply, err error) {
 	began := time.Now()
 	for range attempts {
 		answer, err = l.send(c)
-		if err != nil && !c.argument.sent && !isReply(err) && time.Since(began) < mostPatience*l.config.Timeout && l.probeOnce(context.Background()) == nil {
+		if err != nil && !c.argument.sent && !isReply(err) &&
+			time.Since(began) < mostPatience*l.config.Timeout && l.probeOnce(context.Background()) == nil {
 			continue
 		}
 		if err != nil {

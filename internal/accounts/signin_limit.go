@@ -62,7 +62,9 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 		plan, faults[i] = enforcement.CompilePlan("sign-in", 1, rules)
 		return &enforcement.Subject{Tenant: "sign-in", Home: "sign-in", PlanRevision: 1, Plan: plan}
 	}
-	unknown := subject(0, rule("failures-per-account", byAccount, FailuresPerAccount, 1), rule("failures-per-address", byAddress, FailuresPerAddress, 2))
+	unknown := subject(0,
+		rule("failures-per-account", byAccount, FailuresPerAccount, 1),
+		rule("failures-per-address", byAddress, FailuresPerAddress, 2))
 	known := subject(1, rule("failures-per-browser", byBrowser, FailuresPerBrowser, 3))
 	if err := errors.Join(faults[:]...); err != nil {
 		return nil, fmt.Errorf("compile the limits of signing in: %w", err)
@@ -98,7 +100,9 @@ func (l *signInLimit) charge(ctx context.Context, account, address string) (*att
 
 // chargeBrowser is charge for a browser in which the user has signed in before.
 func (l *signInLimit) chargeBrowser(ctx context.Context, nonce, userID string) (*attempt, error) {
-	return l.take(ctx, l.known, &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: byBrowser, Value: nonce + " " + userID}}})
+	return l.take(ctx, l.known, &enforcement.Check{
+		Cost: 1, Attributes: []enforcement.Attribute{{Name: byBrowser, Value: nonce + " " + userID}},
+	})
 }
 
 func (l *signInLimit) take(ctx context.Context, subject *enforcement.Subject, check *enforcement.Check) (*attempt, error) {

@@ -89,7 +89,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter("redis_data_lost_total", "Times at which the shared limiter was found without data that it had.", state.Losses)
 		s.refusing("redis", "shared limiter", state.Refusing)
 		s.gauge("redis_memory_used_bytes", "Memory that the shared limiter uses; 0 while unknown.", float64(state.UsedMemory))
-		s.gauge("redis_memory_max_bytes", "Memory that the shared limiter may use; 0 while unknown, and without a limit.", float64(state.MaxMemory))
+		s.gauge("redis_memory_max_bytes", "Memory that the shared limiter may use; 0 while unknown, and without a limit.",
+			float64(state.MaxMemory))
 		c.r.collectKeys(s, state.Keys)
 	}
 	if c.r.cfg.Database != nil {
@@ -116,7 +117,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.gauge("admission_in_service", "Weight of the checks that the limiter decides or whose answer is written.", float64(state.InService))
 	}
 	if c.r.cfg.AuditLines != nil {
-		s.gauge("audit_lines", "Lines of the audit log when the node last published its head, which is in the log.", float64(c.r.cfg.AuditLines()))
+		s.gauge("audit_lines", "Lines of the audit log when the node last published its head, which is in the log.",
+			float64(c.r.cfg.AuditLines()))
 	}
 	if c.r.cfg.Connections != nil {
 		state := c.r.cfg.Connections()

@@ -127,7 +127,8 @@ func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 	for _, k := range r.Redis.Keys[:min(len(r.Redis.Keys), mostTold)] {
 		switch {
 		case k.Full:
-			say(Warning, "tenant_full", "tenant %s has as many counters as it may have (%s): new keys share one counter for each limit", k.Tenant, plural(k.Max, "counter", "counters"))
+			say(Warning, "tenant_full", "tenant %s has as many counters as it may have (%s): new keys share one counter for each limit",
+				k.Tenant, plural(k.Max, "counter", "counters"))
 		case float64(k.Live) >= nearlyFull*float64(k.Max):
 			say(Warning, "tenant_nearly_full", "tenant %s has %d %% of the counters that it may have", k.Tenant, k.Live*100/k.Max)
 		}

@@ -97,7 +97,9 @@ func checkURL(name, text string) error {
 
 // errAway is what people are told while the provider cannot be asked.
 func errAway(cause error) error {
-	return &problem.Problem{Kind: problem.Unavailable, Message: "the sign-in provider does not answer: try again soon, or sign in by password", Cause: cause}
+	return &problem.Problem{
+		Kind: problem.Unavailable, Message: "the sign-in provider does not answer: try again soon, or sign in by password", Cause: cause,
+	}
 }
 
 // errRefused is the same for everything that is wrong with what came back.

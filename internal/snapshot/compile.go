@@ -290,26 +290,11 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 // compileTenant makes the subject of a tenant from its row, or keeps the last good one.
 func (b *builder) compileTenant(t *tenant) {
 	b.report.Tenants++
-	before := t.subject
-	if before == nil && b.full && b.previous != nil {
-		if old, ok := b.previous.tenants.Get(t.row.id); ok {
-			before = old.subject
-		}
-	}
+	before := b.lastSubject(t)
 	next, err := b.subject(t)
 	if err != nil {
 		b.fault("tenant", t.row.id, t.row.slug, t.row.revision, before != nil, fmt.Errorf("tenant %s: %w", t.row.slug, err))
-		if next = before; next != nil {
-			// Whatever else is wrong with the row, a suspension counts, and values
-			// that are not to be kept are not kept.
-			stricter := *next
-			stricter.Suspended = next.Suspended || t.row.status == tenants.Suspended
-			stricter.Redact = next.Redact || t.row.redact
-			next = &stricter
-		}
-		if next != nil && b.taken(t, next.Tenant, next.Number) != nil {
-			next = nil // on a full reload another tenant has come to its place
-		}
+		next = b.fallback(t, before)
 	} else {
 		b.good("tenant", t.row.id)
 	}
@@ -330,6 +315,29 @@ func (b *builder) compileTenant(t *tenant) {
 			b.putKey(hash, *k, next)
 		}
 	}
+}
+
+// lastSubject returns the subject that a tenant had before this compilation, or nil.
+func (b *builder) lastSubject(t *tenant) *enforcement.Subject {
+	if t.subject == nil && b.full && b.previous != nil {
+		if old, ok := b.previous.tenants.Get(t.row.id); ok {
+			return old.subject
+		}
+	}
+	return t.subject
+}
+
+// fallback returns the subject of a tenant whose row does not compile: the last good one,
+// with a suspension and a redaction of the row. It returns nil if there is none, or if on a
+// full reload another tenant has its slug or number.
+func (b *builder) fallback(t *tenant, last *enforcement.Subject) *enforcement.Subject {
+	if last == nil || b.taken(t, last.Tenant, last.Number) != nil {
+		return nil
+	}
+	stricter := *last
+	stricter.Suspended = last.Suspended || t.row.status == tenants.Suspended
+	stricter.Redact = last.Redact || t.row.redact
+	return &stricter
 }
 
 // subject returns the subject of a tenant's row.

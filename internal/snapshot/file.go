@@ -134,7 +134,9 @@ func ReadFile(path, database string) (Saved, error) {
 		Overrides: in.Overrides, Entries: in.Entries, Blocks: in.Blocks, PolicyChanges: in.PolicyChanges,
 	}
 	for _, saved := range in.Plans {
-		p := PublishedPlan{ID: saved.ID, Slug: saved.Slug, Version: saved.Version, Revision: saved.Revision, Broken: saved.Broken, Limits: saved.Limits}
+		p := PublishedPlan{
+			ID: saved.ID, Slug: saved.Slug, Version: saved.Version, Revision: saved.Revision, Broken: saved.Broken, Limits: saved.Limits,
+		}
 		if p.Broken == "" {
 			if p.Document, err = plans.Parse(saved.Document); err != nil {
 				p.Broken = err.Error()

@@ -39,7 +39,8 @@ type server struct {
 func (s *Store) openPostgres(ctx context.Context, address string) error {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
-		return errors.New("the database url cannot be read: it should be postgres://user:password@host:5432/database") // err may hold the password
+		// err may contain the password.
+		return errors.New("the database url cannot be read: it should be postgres://user:password@host:5432/database")
 	}
 	setDefault(config, "application_name", "headgate")
 	// Waiting for a lock ends before the caller's patience, a lost statement some time.

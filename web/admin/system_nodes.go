@@ -131,7 +131,8 @@ func (w *pages) nodeView(r *nodes.Report, o *nodes.Overview) views.FleetNode {
 	}
 	redisFacts(r, o.At, add)
 	if f := r.Database.Refusal; !f.Since.IsZero() {
-		add("Database", word("refuses writes"), "for "+views.Duration(max(0, r.Ago(f.Since, o.At)).Truncate(time.Second)).Text+": "+f.Answer, "bad")
+		since := views.Duration(max(0, r.Ago(f.Since, o.At)).Truncate(time.Second))
+		add("Database", word("refuses writes"), "for "+since.Text+": "+f.Answer, "bad")
 	}
 	if l := r.Database.Polls; l.Calls > 0 {
 		add("Database", views.Duration(l.P50), "median, "+views.Duration(l.P99).Text+" p99 of a read", "")

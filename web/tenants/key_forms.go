@@ -86,7 +86,9 @@ func (w *pages) resetForm(c echo.Context, p plans.Policy, q url.Values) views.Bo
 
 // newKeyForm returns the handler of an empty form about a key. It first asks for
 // the policy.
-func (w *pages) newKeyForm(title, lead, current string, form func(echo.Context, plans.Policy, url.Values) views.BoundForm) echo.HandlerFunc {
+func (w *pages) newKeyForm(title, lead, current string,
+	form func(echo.Context, plans.Policy, url.Values) views.BoundForm,
+) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		list, err := w.Policies(c)
 		if err != nil {

@@ -30,7 +30,8 @@ func (w *pages) listEntries(c echo.Context) error {
 			{Value: "", Label: "Both"}, {Value: "deny", Label: "Deny"}, {Value: "allow", Label: "Allow"},
 		}},
 	}
-	v.List = web.NewList(c, rows, func(n exceptions.Entry) string { return n.ID }, newURL(c, "/lists"), func(n exceptions.Entry) views.ListRow {
+	id := func(n exceptions.Entry) string { return n.ID }
+	v.List = web.NewList(c, rows, id, newURL(c, "/lists"), func(n exceptions.Entry) views.ListRow {
 		return views.ListRow{
 			Deny: n.List == exceptions.Deny, Attribute: n.Attribute, Value: n.Value, Reason: n.Reason, By: n.CreatedBy.Name,
 			Ends: views.NewMoment(n.ExpiresAt, now), Over: !n.ExpiresAt.IsZero() && !now.Before(n.ExpiresAt),

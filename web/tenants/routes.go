@@ -62,7 +62,8 @@ func Routes(shell *web.Shell, cfg Config) []web.Route {
 
 		web.Get(blocks, read, w.listBlocks),
 		web.Post(blocks, except, w.createBlock),
-		web.Get(blocks+"/new", except, w.newKeyForm("Block a key", "A block belongs to one policy. Choose the policy first.", "/blocks", w.blockForm)),
+		web.Get(blocks+"/new", except, w.newKeyForm("Block a key",
+			"A block belongs to one policy. Choose the policy first.", "/blocks", w.blockForm)),
 
 		web.Get(reset, except, w.newKeyForm("Reset a key", "Counters belong to one policy. Choose the policy first.", "", w.resetForm)),
 		web.Post(reset, except, w.resetKey),

@@ -59,7 +59,9 @@ func (w *pages) showSettings(c echo.Context, status int, v views.TenantSettings)
 
 // retrySettings shows the settings again after err. change stores in the view what
 // was sent, and returns where the faults go.
-func (w *pages) retrySettings(c echo.Context, err error, renamed map[string]string, change func(*views.TenantSettings) *[]views.Fault) error {
+func (w *pages) retrySettings(c echo.Context, err error, renamed map[string]string,
+	change func(*views.TenantSettings) *[]views.Fault,
+) error {
 	v, failed := w.settingsView(c)
 	if failed != nil {
 		return failed

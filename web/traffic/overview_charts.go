@@ -281,7 +281,9 @@ func (d *drawing) zoom() string {
 func (d *drawing) requests(points []metrics.Point, step time.Duration, quiet int) views.Chart {
 	c := views.Chart{
 		ID: "traffic", Title: "Requests", Kind: "area", Step: step, Zoom: d.zoom(),
-		Series: []views.Series{{Name: "Allowed", Color: "good"}, {Name: "Denied by limits", Color: "bad"}, {Name: "Other denials", Color: "warn"}},
+		Series: []views.Series{
+			{Name: "Allowed", Color: "good"}, {Name: "Denied by limits", Color: "bad"}, {Name: "Other denials", Color: "warn"},
+		},
 	}
 	busiest := 0
 	for i := range points {

@@ -249,13 +249,15 @@ func testChangesSince(s *suite) {
 func testChangesBroken(s *suite) {
 	good := s.plan("good", policy("all", window(10)))
 	for slug, statement := range map[string]string{
-		"syntax":     `{"form":1,`,
-		"unknown":    `{"form":1,"name":"x","colour":"red"}`,
-		"future":     `{"form":2,"name":"x"}`,
-		"twice":      `{"form":1,"name":"x","name":"y"}`,
-		"null":       `{"form":1,"name":null}`,
-		"numberless": `{"form":1,"name":"x","policies":[{"slug":"p","limits":[{"name":"l1","algorithm":"gcra","quota":1,"window_ms":1,"anchor":"first_hit"}]}]}`,
-		"algorithm":  `{"form":1,"name":"x","policies":[{"slug":"p","limits":[{"name":"l1","algorithm":"guess","quota":1,"window_ms":1,"anchor":"first_hit"}]}]}`,
+		"syntax":  `{"form":1,`,
+		"unknown": `{"form":1,"name":"x","colour":"red"}`,
+		"future":  `{"form":2,"name":"x"}`,
+		"twice":   `{"form":1,"name":"x","name":"y"}`,
+		"null":    `{"form":1,"name":null}`,
+		"numberless": `{"form":1,"name":"x","policies":[{"slug":"p",` +
+			`"limits":[{"name":"l1","algorithm":"gcra","quota":1,"window_ms":1,"anchor":"first_hit"}]}]}`,
+		"algorithm": `{"form":1,"name":"x","policies":[{"slug":"p",` +
+			`"limits":[{"name":"l1","algorithm":"guess","quota":1,"window_ms":1,"anchor":"first_hit"}]}]}`,
 	} {
 		p := s.plan(slug, policy("all", window(10)))
 		s.must(s.Exec(`INSERT INTO plan_versions (plan_id, number, document, published_at, actor_kind, actor_id, actor_name, revision)

@@ -396,7 +396,9 @@ func testExceptionsChanges(s *suite) {
 // What cannot be read of one row is such that nobody uses it, and harms no other.
 func testExceptionsBroken(s *suite) {
 	acme := s.tenant("acme", "")
-	for _, text := range []string{`[`, ``, `[{"name":"l1","quota":"5"}]`, `[{"name":"l1","colour":1}]`, `[{"name":"l1","window_ms":0}]`, `[null]`, `[{}] x`} {
+	for _, text := range []string{
+		`[`, ``, `[{"name":"l1","quota":"5"}]`, `[{"name":"l1","colour":1}]`, `[{"name":"l1","window_ms":0}]`, `[null]`, `[{}] x`,
+	} {
 		o := s.newOverride(acme.ID, "all")
 		o.Factor, o.Limits = 0, []enforcement.OverrideLimit{{Name: "l1", Quota: 1, Burst: enforcement.Keep}}
 		o = s.override(o)

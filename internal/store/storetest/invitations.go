@@ -32,7 +32,8 @@ func testInvitationLife(s *suite) {
 	u, err := s.accept(made, asked)
 	s.must(err)
 	wantUser := asked
-	wantUser.ID, wantUser.Email, wantUser.Role, wantUser.TenantID, wantUser.Disabled = u.ID, "Ada@Example.com", accounts.TenantAdmin, acme.ID, false
+	wantUser.ID, wantUser.Email = u.ID, "Ada@Example.com"
+	wantUser.Role, wantUser.TenantID, wantUser.Disabled = accounts.TenantAdmin, acme.ID, false
 	wantUser.CreatedAt, wantUser.UpdatedAt, wantUser.Revision = s.Clock.stored(), s.Clock.stored(), s.revision()
 	s.same("the user", u, wantUser)
 	_, err = s.accept(made, s.newUser(accounts.Owner, ""))

@@ -80,7 +80,8 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 	late := s.Clock.Now().Add(time.Hour)
 	b := w.other.ID
 	counts := metrics.CountQuery{
-		Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: w.other.Number, Tenants: []uint32{w.other.Number}, Kind: metrics.KindTotal,
+		Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: w.other.Number,
+		Tenants: []uint32{w.other.Number}, Kind: metrics.KindTotal,
 	}
 	sketches := metrics.SketchQuery{Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: w.other.Number,
 		Name: metrics.SketchLimitedKeys}
