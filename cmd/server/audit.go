@@ -21,7 +21,7 @@ type auditCommand struct {
 // auditVerify names the first line that is not as it was written.
 type auditVerify struct {
 	databaseSettings
-	Head []string `setting:"false" placeholder:"NUMBER:HASH" help:"A head that was noted before, from the log or from this command: the chain must contain it. May be repeated."`
+	Head []string `setting:"false" placeholder:"NUMBER:HASH" help:"An earlier head, which the chain must contain. May be repeated."`
 }
 
 // Help is shown by headgate audit verify --help.

@@ -31,16 +31,16 @@ const longestBench = 5 * time.Minute
 
 // benchCommand measures an installation: it sends checks and times the answers.
 type benchCommand struct {
-	URL         string        `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" setting:"false" help:"The installation to measure: a node, or what balances between nodes."`
-	KeyFile     string        `placeholder:"FILE" setting:"false" help:"File with an API key that may check for the tenant; default: HEADGATE_BENCH_KEY, or the file that HEADGATE_BENCH_KEY_FILE names."`
+	URL         string        `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" setting:"false" help:"The node or load balancer."`
+	KeyFile     string        `placeholder:"FILE" setting:"false" help:"File with an API key that may check for the tenant; default: HEADGATE_BENCH_KEY or HEADGATE_BENCH_KEY_FILE."`
 	Tenant      string        `required:"" placeholder:"SLUG" setting:"false" help:"The tenant that is charged. Use one without real traffic."`
 	Method      string        `default:"GET" setting:"false" help:"Method of each check."`
 	Path        string        `default:"/" setting:"false" help:"Path of each check."`
-	Mode        string        `default:"enforce" enum:"enforce,peek" setting:"false" help:"enforce charges each check, as real traffic does; peek charges nothing, and costs less than real traffic."`
+	Mode        string        `default:"enforce" enum:"enforce,peek" setting:"false" help:"enforce charges like real traffic; peek charges nothing, and costs less."`
 	Connections int           `default:"64" setting:"false" help:"How many connections send at once, at most 1024."`
 	Duration    time.Duration `default:"10s" setting:"false" help:"How long to send, at most 5m."`
-	Rate        float64       `default:"0" setting:"false" help:"Requests a second, sent at fixed moments; a latency is the time from the moment at which a request is due to its answer. 0: each connection sends again when it has an answer."`
-	Keys        int           `default:"10000" setting:"false" help:"How many values the attribute user takes, at random: bench-00000000, bench-00000001, ..."`
+	Rate        float64       `default:"0" setting:"false" help:"Requests a second, sent at fixed times; a latency counts from when a request is due. 0: each connection sends again after an answer."`
+	Keys        int           `default:"10000" setting:"false" help:"Number of random values of the attribute user: bench-00000000, ..."`
 	Batch       int           `default:"1" setting:"false" help:"Checks in each request, at most 1000; more than 1 uses POST /v1/check/batch."`
 }
 

@@ -23,7 +23,7 @@ type keyCommand struct {
 type keyCreate struct {
 	databaseSettings
 	Name    string        `required:"" setting:"false" help:"What the key is for."`
-	Scopes  []string      `default:"check,read,manage" enum:"check,read,manage" setting:"false" help:"What it may do: check, read, manage, several by comma."`
+	Scopes  []string      `default:"check,read,manage" enum:"check,read,manage" setting:"false" help:"Scopes by comma: check, read, manage."`
 	Expires time.Duration `setting:"false" help:"After how long it ends, like 720h; default: never."`
 }
 

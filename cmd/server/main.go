@@ -34,7 +34,7 @@ type program struct {
 // commands is the whole command line.
 type commands struct {
 	Serve       serveCommand       `cmd:"" default:"withargs" help:"Serve the API (the default command)."`
-	Demo        demoCommand        `cmd:"" help:"Serve sample plans and tenants, a week of history and live traffic, from a database of their own."`
+	Demo        demoCommand        `cmd:"" help:"Serve sample plans and tenants, a week of history and live traffic from a separate database."`
 	Migrate     migrateCommand     `cmd:"" help:"Bring the database's schema up to date, or look at it."`
 	Key         keyCommand         `cmd:"" help:"Create, list and revoke operator keys."`
 	User        userCommand        `cmd:"" help:"List, create, invite and disable people who sign in."`

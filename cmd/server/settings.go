@@ -51,21 +51,23 @@ type serveSettings struct {
 	logSettings
 
 	Addr           string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen."`
-	SnapshotFile   string        `default:"data/headgate.snapshot" placeholder:"FILE" help:"Where a node with Postgres keeps the last tenants and plans, with the hashes of keys. A node that starts while Postgres is away serves checks from it. off: nowhere."`
+	SnapshotFile   string        `default:"data/headgate.snapshot" placeholder:"FILE" help:"Where a node with Postgres stores its last tenants, plans and hashes of keys. A node that starts while Postgres is away serves checks from this file. off: no file."`
 	Nodes          int           `default:"1" help:"How many nodes share the limits: with Redis away, each gives out a share of 1/nodes; of a leased policy, each holds at most 1/nodes of the tenth of a limit that may be leased."`
 	LimiterTimeout time.Duration `default:"50ms" help:"How long Redis may take to answer a call, from when it is written, before the policies' on_failure answers. Time inside the node is not part of it; a check behind a call that is not answered waits up to about twice as long, and longer on a machine that is short of processors."`
-	MaxWaiting     int           `default:"8192" help:"How many checks may wait on this node before further ones are answered 503 with Retry-After; a batch counts as an eighth of its checks. 0: none waits."`
-	MaxCounters    int           `default:"4000000" help:"How many counters this process keeps at once, about 85 bytes each, of one tenant at most a quarter. Further keys of a tenant and limit share one counter."`
-	MaxKeys        int           `default:"1000000" help:"How many live counters a tenant may have in Redis, about 160 bytes each. Further keys of a tenant and limit share one counter."`
-	MaxConnections int           `default:"10000" help:"How many connections this process accepts at once; at most three quarters of the files that it may open. Above it, idle connections are closed first; a small reserve answers health and metrics only."`
-	MaxPerAddress  int           `name:"max-connections-per-address" default:"0" help:"How many of them one IPv4 address, or one IPv6 /64 network, may have. 0: half of them."`
-	Headers        string        `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers: draft-11, draft-06, x-ratelimit, several by comma, or off."`
-	MetricsAddr    string        `placeholder:"HOST:PORT" help:"Serve /metrics there instead of beside the API."`
-	MetricsTenants string        `placeholder:"SLUG,..." help:"Tenants whose decisions /metrics also counts by name, at most 20; empty: none."`
 
-	RetentionMinutes lifetime `default:"2d" help:"How long counts by the minute are kept, at least 3h. They roll up to hours."`
-	RetentionHours   lifetime `default:"90d" help:"How long counts by the hour are kept, at least 2d and as long as minutes. They roll up to days."`
-	RetentionDays    lifetime `default:"1095d" help:"How long counts by the day are kept, at least as long as hours."`
+	MaxWaiting     int `default:"8192" help:"How many checks may wait on this node before further ones are answered 503 with Retry-After; a batch counts as an eighth of its checks. 0: none waits."`
+	MaxCounters    int `default:"4000000" help:"How many counters this process keeps at once, about 85 bytes each; a tenant has at most a quarter. Further keys of a limit share one counter."`
+	MaxKeys        int `default:"1000000" help:"How many live counters a tenant may have in Redis, about 160 bytes each. Further keys of a limit share one counter."`
+	MaxConnections int `default:"10000" help:"How many connections this process accepts at once; at most three quarters of the files that it may open. Above it, idle connections are closed first; a small reserve answers health and metrics only."`
+	MaxPerAddress  int `name:"max-connections-per-address" default:"0" help:"How many connections one IPv4 address or IPv6 /64 network may have. 0: half of the maximum for all addresses."`
+
+	Headers        string `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers, by comma: draft-11, draft-06, x-ratelimit; or off."`
+	MetricsAddr    string `placeholder:"HOST:PORT" help:"Serve /metrics there instead of beside the API."`
+	MetricsTenants string `placeholder:"SLUG,..." help:"Tenants whose decisions /metrics also counts by name, at most 20; empty: none."`
+
+	RetentionMinutes lifetime `default:"2d" help:"How long minute counts are kept, at least 3h. They roll up to hours."`
+	RetentionHours   lifetime `default:"90d" help:"How long hour counts are kept, at least 2d and as long as minutes. They roll up to days."`
+	RetentionDays    lifetime `default:"1095d" help:"How long day counts are kept, at least as long as hours."`
 
 	PublicURL       string        `placeholder:"URL" help:"The address that callers use, for links in answers and examples."`
 	AllowedHosts    string        `placeholder:"HOST,..." help:"Hosts that requests may name, without ports; others are answered 421. The host of the public URL is always allowed, and so is every host for health and metrics. Empty: all."`
@@ -73,9 +75,9 @@ type serveSettings struct {
 	TLSCertFile     string        `name:"tls-cert-file" placeholder:"FILE" help:"Certificate chain (PEM): serve https."`
 	TLSKeyFile      string        `name:"tls-key-file" placeholder:"FILE" help:"Key of the certificate (PEM)."`
 	ShutdownTimeout time.Duration `default:"10s" help:"How long a stop may take, the delay included."`
-	ShutdownDelay   time.Duration `default:"-1s" placeholder:"DURATION" help:"How long to go on serving while /readyz already says no, so that a balancer turns away first; default: 2s with Postgres, else 0s."`
-	Sample          bool          `default:"true" negatable:"" help:"Create the sample plan, tenant and keys at the first start on an empty SQLite file."`
-	AdminEmail      string        `placeholder:"E-MAIL" help:"Make this first owner, with HEADGATE_ADMIN_PASSWORD, while there is no user; empty: print a set-up link."`
+	ShutdownDelay   time.Duration `default:"-1s" placeholder:"DURATION" help:"How long to serve after /readyz fails, so that load balancers stop first; default: 2s with Postgres, else 0s."`
+	Sample          bool          `default:"true" negatable:"" help:"Create a sample plan, tenant and keys in an empty SQLite file."`
+	AdminEmail      string        `placeholder:"E-MAIL" help:"First owner, with HEADGATE_ADMIN_PASSWORD; empty: print a set-up link."`
 	OIDCIssuer      string        `name:"oidc-issuer" placeholder:"URL" help:"OpenID provider at which people can sign in; empty: none."`
 	OIDCClientID    string        `name:"oidc-client-id" help:"What Headgate is called at the provider."`
 	OIDCName        string        `name:"oidc-name" default:"your organisation" help:"What the button to sign in there says."`

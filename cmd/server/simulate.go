@@ -15,7 +15,7 @@ import (
 
 // simulateCommand plays scenarios on their own clock.
 type simulateCommand struct {
-	Redis string `placeholder:"URL" setting:"false" help:"Play on this Redis instead of in process. Keys have a random prefix and are deleted at the end."`
+	Redis string `placeholder:"URL" setting:"false" help:"Play on this Redis, with a random key prefix; delete the keys at the end."`
 }
 
 func (s simulateCommand) Run(ctx context.Context, p program) error {

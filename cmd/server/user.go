@@ -22,12 +22,12 @@ import (
 // nobody can sign in any more. Running nodes see it with the next request.
 type userCommand struct {
 	List    userList    `cmd:"" help:"List the operator's people, or those of a tenant."`
-	Create  userCreate  `cmd:"" help:"Make a user whose password is the first line of standard input: headgate user create --email ann@example.com --role owner < password.txt"`
-	Invite  userInvite  `cmd:"" help:"Print a link by which somebody new sets a name and a password: headgate user invite --email ann@example.com --role editor"`
-	Link    userLink    `cmd:"" help:"Print a link by which somebody sets a new password: headgate user link ann@example.com"`
-	Role    userRole    `cmd:"" help:"Give somebody another role, which ends their sessions: headgate user role ann@example.com viewer"`
-	Disable userDisable `cmd:"" help:"Keep somebody out, and end their sessions at once: headgate user disable ann@example.com"`
-	Enable  userEnable  `cmd:"" help:"Let somebody in again: headgate user enable ann@example.com"`
+	Create  userCreate  `cmd:"" help:"Create a user; the first line of standard input is the password: headgate user create --email ann@example.com --role owner < password.txt"`
+	Invite  userInvite  `cmd:"" help:"Print an invitation link for a new user: headgate user invite --email ann@example.com --role editor"`
+	Link    userLink    `cmd:"" help:"Print a link that sets a new password: headgate user link ann@example.com"`
+	Role    userRole    `cmd:"" help:"Change a user's role, and end the user's sessions: headgate user role ann@example.com viewer"`
+	Disable userDisable `cmd:"" help:"Disable a user, and end the user's sessions at once: headgate user disable ann@example.com"`
+	Enable  userEnable  `cmd:"" help:"Enable a disabled user: headgate user enable ann@example.com"`
 }
 
 // userPlace says whose people a command is about.
@@ -143,7 +143,7 @@ type userCreate struct {
 	userPlace
 	Email string `required:"" setting:"false" help:"E-mail address to sign in with."`
 	Name  string `setting:"false" help:"Default: the e-mail address."`
-	Role  string `required:"" setting:"false" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"owner, editor or viewer; of a tenant tenant_admin or tenant_viewer."`
+	Role  string `required:"" setting:"false" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"One of ${enum}."`
 }
 
 func (u userCreate) Run(ctx context.Context, p program) error {
@@ -200,7 +200,7 @@ type userInvite struct {
 	userPlace
 	linkSettings
 	Email string `required:"" setting:"false" help:"E-mail address to sign in with."`
-	Role  string `required:"" setting:"false" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"owner, editor or viewer; of a tenant tenant_admin or tenant_viewer."`
+	Role  string `required:"" setting:"false" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"One of ${enum}."`
 }
 
 func (u userInvite) Run(ctx context.Context, p program) error {
@@ -230,7 +230,7 @@ func (u userLink) Run(ctx context.Context, p program) error {
 
 type userRole struct {
 	userNamed
-	Role string `arg:"" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"owner, editor or viewer; of a tenant tenant_admin or tenant_viewer."`
+	Role string `arg:"" enum:"owner,editor,viewer,tenant_admin,tenant_viewer" help:"One of ${enum}."`
 }
 
 func (u userRole) Run(ctx context.Context, p program) error {
