@@ -119,23 +119,27 @@ func (l Limit) Validate() problem.Fields {
 	} else if l.Algorithm == SlidingWindowLog && l.Quota > MaxLog {
 		f.Add("/quota", "must be 0 to %d: a sliding_window_log stores every request; use sliding_window_counter for more", MaxLog)
 	}
+	l.validateBurst(&f, known)
 	if l.Window < MinWindow || l.Window > MaxWindow {
 		f.Add("/window", "must be from %s to %s", FormatWindow(MinWindow), FormatWindow(MaxWindow))
 	} else if exact, err := ParseWindow(FormatWindow(l.Window)); err != nil || exact != l.Window {
 		f.Add("/window", "must be a whole number of ms, s, m, h or d, of at most ten digits")
 	}
-	l.validateOptional(&f, known)
+	l.validateAnchor(&f, known)
 	return f
 }
 
-// validateOptional adds the faults of burst and anchor, which only some algorithms
-// have. An unknown algorithm may have both.
-func (l Limit) validateOptional(f *problem.Fields, known bool) {
+// validateBurst adds the faults of the burst. An unknown algorithm may have one.
+func (l Limit) validateBurst(f *problem.Fields, known bool) {
 	if known && l.Burst != 0 && !l.Algorithm.Bucket() {
 		f.Add("/burst", burstMisplaced)
 	} else if l.Burst < 0 || l.Burst > MaxQuota {
 		f.Add("/burst", burstRange)
 	}
+}
+
+// validateAnchor adds the faults of the anchor. An unknown algorithm may have one.
+func (l Limit) validateAnchor(f *problem.Fields, known bool) {
 	if known && l.Anchor != FirstHit && !l.Algorithm.Windowed() {
 		f.Add("/anchor", anchorMisplaced)
 	} else if l.Anchor > Clock {

@@ -31,7 +31,7 @@ func TestPagesWhileTheDatabaseHangs(t *testing.T) {
 	defer server.Resume()
 	for _, path := range []string{"/audit", "/system", "/settings/keys"} {
 		page := call(t, "", "GET", node.origin+path, "", "Accept", "text/html", "Cookie", "headgate="+b.session()).want(t, 503)
-		if !strings.Contains(page.body, "Not available at the moment") || !strings.Contains(page.body, page.header.Get("X-Request-Id")) {
+		if !strings.Contains(page.body, "Temporarily unavailable") || !strings.Contains(page.body, page.header.Get("X-Request-Id")) {
 			t.Errorf("%s: %s", path, page.body)
 		}
 	}

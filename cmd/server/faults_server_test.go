@@ -449,7 +449,7 @@ func watchFault(ctx context.Context, origins []string) (said func() []string) {
 	}
 }
 
-var summary = regexp.MustCompile(`\d+ nodes?, (?:all well|well|\d+ not well)`)
+var summary = regexp.MustCompile(`\d+ nodes?, (?:all healthy|healthy|\d+ with problems)`)
 
 // systemSummary is what the System page says of all nodes.
 func systemSummary(b *browser) string {

@@ -52,7 +52,7 @@ func TestStoresThatRefuseWrites(t *testing.T) {
 		t.Fatalf("a check is answered %d", status)
 	}
 	says("readyz", `"degraded":false`, `"warnings":[]`)
-	says("/system", "1 node, well")
+	says("/system", "1 node, healthy")
 
 	raw := redisClient(t, redis.URL())
 	if err := raw.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(); err != nil {
@@ -63,7 +63,7 @@ func TestStoresThatRefuseWrites(t *testing.T) {
 	}
 	says("readyz", `"degraded":true`, "Redis has refused writes since 20", "NOREPLICAS")
 	says("/metrics", "headgate_redis_reachable 1", "headgate_redis_writable 0", `headgate_redis_refusing_since_timestamp_seconds{code="NOREPLICAS"} 1.`)
-	says("/system", "1 not well", "Redis refuses writes for", "NOREPLICAS")
+	says("/system", "1 with problems", "Redis refuses writes for", "NOREPLICAS")
 	if err := raw.ConfigSet(t.Context(), "min-replicas-to-write", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -93,9 +93,9 @@ func TestStoresThatRefuseWrites(t *testing.T) {
 		t.Errorf("a check is answered %d", status)
 	}
 	says("/metrics", "headgate_database_writable 0", `headgate_database_refusing_since_timestamp_seconds{code="read_only"} 1.`)
-	says("/system", "1 not well", "the database refuses writes for", "read-only")
+	says("/system", "1 with problems", "the database refuses writes for", "read-only")
 	readOnly("off")
 	says("readyz", `"warnings":[]`)
 	says("/metrics", "headgate_database_writable 1")
-	says("/system", "1 node, well")
+	says("/system", "1 node, healthy")
 }

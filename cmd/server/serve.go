@@ -59,7 +59,10 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	limited := s.limitConnections(listener, log)
 	server := s.server(limited, g, log)
 	stalls := newStalls()
-	server.HTTP.ConnContext = stalls.connContext
+	reserve := server.HTTP.ConnContext
+	server.HTTP.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
+		return stalls.connContext(reserve(ctx, c), c)
+	}
 	served := make(chan error, 1)
 	go func() { served <- s.serve(server, limited) }()
 

@@ -454,6 +454,9 @@ func (w *walls) lookIntoRedis(url, prefix string) {
 			continue
 		}
 		_, rest, ok := strings.Cut(string(name), "}")
+		if ok && strings.HasPrefix(rest, "m") && (len(rest) == 1 || len(rest) == 33) { // the markers of the nodes
+			continue
+		}
 		tenant, size := encoding.Uvarint([]byte(rest))
 		_, cell := encoding.Uvarint([]byte(rest)[max(size, 0):])
 		if !ok || name[0] != '{' || size <= 0 || cell <= 0 || len(rest) != size+cell+16 {
