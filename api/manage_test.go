@@ -349,7 +349,8 @@ func TestKeysIssueNoMoreThanTheyHave(t *testing.T) {
 	token := func(a answer) (made struct {
 		Token string
 		Key   struct{ ID string }
-	}) {
+	},
+	) {
 		t.Helper()
 		must(t, json.Unmarshal([]byte(a.body), &made))
 		return made

@@ -75,8 +75,8 @@ type paged[U any] struct {
 }
 
 // list returns the page that the parameters limit and cursor select, and its Link
-// header. fetch returns the rows after the place after, at most limit of them.
-// place returns the place of a row, which is in the cursor.
+// header. fetch returns up to limit rows that follow a position. place returns the
+// position of a row; the cursor contains it. show converts a row for the answer.
 func list[T, U any](
 	path string, filter url.Values, limit int, cursor string,
 	fetch func(after string, limit int) ([]T, error), place func(T) string, show func(T) (U, error),

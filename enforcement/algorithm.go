@@ -123,7 +123,7 @@ func (m *Meter) horizon() int64 {
 // flow returns the time in microseconds in which a bucket refills need units, if
 // b/Q of a unit has refilled already: ceil((need*Q - b) / P), at most maxForever.
 func (m *Meter) flow(need, b int64) int64 {
-	// ceil((x - b) / P) = floor((x + (P - 1 - b)) / P); b < Q <= x keeps it positive.
+	// need*Q = quo*P + rem.
 	quo, rem, ok := mulAddDiv(need, m.Q, 0, m.P)
 	if !ok || quo >= maxForever {
 		return maxForever

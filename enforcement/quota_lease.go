@@ -40,7 +40,8 @@ type Draw struct {
 
 // A Lot reports the use of units from an earlier draw.
 type Lot struct {
-	// Until identifies the lot: it is Drawn.Until of that draw.
+	// Until identifies the lot: it is the Drawn.Until that the draw of these units
+	// returned.
 	Until int64
 	// Spent units leave a bucket. A window was charged when they were drawn.
 	Spent int64

@@ -229,7 +229,9 @@ func (r *Rule) compileReplaces(places map[string]int) error {
 	return nil
 }
 
-// claimCells refuses two limits on one counter: they would charge it twice.
+// claimCells adds the cells of a rule's limits to cells, which has those of the plan's
+// earlier rules. It fails if a cell is there already: two limits would charge one
+// counter.
 func claimCells(cells map[uint32]string, r *Rule) error {
 	for i := range r.Limits {
 		l := &r.Limits[i]

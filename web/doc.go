@@ -10,7 +10,7 @@
 //	routes.go       rows of the route table, and the shell's own rows
 //	serve.go        what happens before each handler; session.go, guard.go, concurrency.go with it
 //	errors.go       the page of an error
-//	forms.go        faults of a form at their fields
+//	form_retry.go   faults of a form at their fields
 //	navigation.go   menus and themes; jump.go finds pages, tenants and plans by name
 //	tenant.go       what the pages of one tenant share
 //	time_range.go   the time that a page shows

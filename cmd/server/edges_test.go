@@ -14,9 +14,17 @@ func TestNoSniff(t *testing.T) {
 	t.Parallel()
 	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap})
 	for _, ask := range [][4]string{
-		{bootstrap, "POST", "/v1/check", `{"tenant":"acme","method":"GET","path":"/"}`}, {"", "POST", "/v1/check", "{}"}, {bootstrap, "POST", "/v1/check?deny_status=200", "{}"},
-		{bootstrap, "GET", "/v1/tenants", ""}, {"", "GET", "/v1/tenants", ""}, {bootstrap, "GET", "/v1/nothing", ""}, {bootstrap, "PATCH", "/v1/check", ""},
-		{"", "GET", "/livez", ""}, {"", "GET", "/readyz", ""}, {"", "GET", "/openapi.yaml", ""}, {"", "GET", "/nothing", ""},
+		{bootstrap, "POST", "/v1/check", `{"tenant":"acme","method":"GET","path":"/"}`},
+		{"", "POST", "/v1/check", "{}"},
+		{bootstrap, "POST", "/v1/check?deny_status=200", "{}"},
+		{bootstrap, "GET", "/v1/tenants", ""},
+		{"", "GET", "/v1/tenants", ""},
+		{bootstrap, "GET", "/v1/nothing", ""},
+		{bootstrap, "PATCH", "/v1/check", ""},
+		{"", "GET", "/livez", ""},
+		{"", "GET", "/readyz", ""},
+		{"", "GET", "/openapi.yaml", ""},
+		{"", "GET", "/nothing", ""},
 	} {
 		if a := call(t, ask[0], ask[1], node.origin+ask[2], ask[3]); a.header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%v: %d %v", ask, a.status, a.header)

@@ -96,7 +96,8 @@ func (k keyRevoke) Run(ctx context.Context, p program) error {
 
 // withTenants opens the database for one short piece of work by a command.
 func (d databaseSettings) withTenants(ctx context.Context, p program, name string,
-	work func(context.Context, *tenants.Service) error) error {
+	work func(context.Context, *tenants.Service) error,
+) error {
 	return d.withStore(ctx, p, func(st *store.Store) error {
 		if err := st.Migrate(ctx); err != nil {
 			return err

@@ -101,8 +101,10 @@ const (
 
 // secrets reads what has no flag.
 func (s *serveSettings) secrets(getenv func(string) string) (err error) {
-	for name, value := range map[string]*string{bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword,
-		oidcSecretSetting: &s.OIDCClientSecret} {
+	for name, value := range map[string]*string{
+		bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword,
+		oidcSecretSetting: &s.OIDCClientSecret,
+	} {
 		if *value, err = secretFrom(getenv, name); err != nil {
 			return err
 		}

@@ -26,7 +26,8 @@ func TestStartWithoutTheDatabase(t *testing.T) {
 	key := func() (made struct {
 		Token string
 		Key   struct{ ID string }
-	}) {
+	},
+	) {
 		call(t, bootstrap, "POST", first.origin+"/v1/tenants/acme/keys", `{"name": "k", "scopes": ["check"]}`).want(t, 201).into(t, &made)
 		return made
 	}

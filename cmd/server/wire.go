@@ -80,7 +80,8 @@ type node struct {
 // wire builds a node. ctx ends when the node is told to stop; work is where
 // its tasks run, which end later. An error leaves nothing open.
 func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g *gate, connections *connlimit.Listener,
-	log *slog.Logger) (_ *node, err error) {
+	log *slog.Logger,
+) (_ *node, err error) {
 	n := &node{id: uuid.NewString(), connections: connections, endTraffic: func() {}}
 	defer func() {
 		if err != nil {
@@ -181,8 +182,10 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 		Refusals: refusalsKept, MaxRefusals: mostRefusals,
 		Logger: log,
 	})
-	n.analytics = metrics.NewAnalytics(n.store, metrics.AnalyticsConfig{Live: n.recorder.Seconds, Pending: n.flusher.PendingRefusal,
-		Logger: log})
+	n.analytics = metrics.NewAnalytics(n.store, metrics.AnalyticsConfig{
+		Live: n.recorder.Seconds, Pending: n.flusher.PendingRefusal,
+		Logger: log,
+	})
 	tasks.Go(func() error { return n.flusher.Run(work) })
 	tasks.Go(func() error { return roller.Run(work) })
 }
@@ -231,8 +234,10 @@ func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logg
 	if s.RedisURL == "" {
 		return nil
 	}
-	shared, err := redis.New(ctx, redis.Config{URL: s.RedisURL, Prefix: s.RedisPrefix, Timeout: s.LimiterTimeout, Observe: n.trips.Observe,
-		Keys: int64(s.MaxKeys), Logger: log})
+	shared, err := redis.New(ctx, redis.Config{
+		URL: s.RedisURL, Prefix: s.RedisPrefix, Timeout: s.LimiterTimeout, Observe: n.trips.Observe,
+		Keys: int64(s.MaxKeys), Logger: log,
+	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", settingName("redis-url"), err)
 	}

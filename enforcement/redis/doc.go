@@ -16,7 +16,7 @@
 // policies.
 //
 // Redis has Config.Timeout to answer a call, from when the call is written to its
-// connection (conn.go). Time that a request waits in this process is not part of
+// connection (answer_timeout.go). Time that a request waits in this process is not part of
 // it. Calls that were written and not answered, and probes on a connection of
 // their own, feed the breaker (health.go).
 //

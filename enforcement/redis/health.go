@@ -339,8 +339,9 @@ func (l *Limiter) verify(ctx context.Context) error {
 	return nil
 }
 
-// meet asks what must be known before the first call. A refusal is an answer
-// with which Redis must not be used.
+// meet reads the clock and the version of Redis and checks the format of the keys,
+// before the first call. refusal says why this Redis must not be used. err means that
+// Redis could not be asked.
 func (l *Limiter) meet(ctx context.Context) (version string, refusal, err error) {
 	if err := l.readTime(ctx); err != nil {
 		return "", nil, err

@@ -58,7 +58,7 @@ type member struct {
 	after   *member // in members
 }
 
-// A signal wakes the goroutine of a member.
+// A signal wakes the goroutine that waits in take for its member.
 type signal uint8
 
 const (

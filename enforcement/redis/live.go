@@ -275,8 +275,9 @@ func (v *live) due(now time.Time) (pushes []push) {
 	return pushes
 }
 
-// sweep forgets limits whose keys have expired, some in each round: the map begins at
-// another place each time. v.mu is held.
+// sweep removes limits whose keys have expired. It looks at no more than mostSwept
+// limits in a call; the random order of a Go map lets later calls reach the others.
+// v.mu is held.
 func (v *live) sweep(now time.Time) {
 	looked := 0
 	for id, k := range v.limits {

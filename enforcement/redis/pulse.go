@@ -98,9 +98,9 @@ type pulseReply struct {
 	newest int64
 }
 
-// pulse writes the markers on the connection of the probes. It records whether Redis
-// accepts writes, and whether it lost data. It returns false if Redis does not answer.
-// The probes handle that case.
+// pulse writes the marker keys of this node to Redis, over the connection of the
+// probes. It records whether Redis accepts writes and whether Redis lost data. It
+// returns false if Redis does not answer; the probes record that.
 func (l *Limiter) pulse(ctx context.Context) bool {
 	if l.config.Now != nil {
 		return true // a simulation uses separate keys

@@ -9,7 +9,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Bytes that the script puts before a cell's state; the head of take.lua says more.
+// The first byte of a cell in the reply says what follows; see the head of
+// scripts/take.lua. The sizes are in bytes.
 const (
 	stateAbsent     = 0
 	statePlain      = 1

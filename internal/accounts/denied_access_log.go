@@ -97,8 +97,10 @@ func (r *Refusals) Note(ctx context.Context, who Principal, action Action, route
 		return
 	}
 	_, origin := audit.Who(ctx)
-	r.add(refusal{kind: who.Kind, id: who.ID, action: action, route: route, tenant: audit.Clean(tenant)}, refusals{who: who, origin: origin,
-		count: 1})
+	r.add(refusal{kind: who.Kind, id: who.ID, action: action, route: route, tenant: audit.Clean(tenant)}, refusals{
+		who: who, origin: origin,
+		count: 1,
+	})
 }
 
 func (r *Refusals) add(what refusal, more refusals) {

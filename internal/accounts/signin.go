@@ -17,8 +17,9 @@ import (
 var errSignIn = problem.WithCode(problem.Unauthenticated, "sign_in_failed", "the e-mail address or the password is wrong")
 
 // SignIn begins a session of the user with the e-mail address and the password.
-// It returns the value of the session cookie, which is not stored.
-// Unauthenticated (code sign_in_failed), *LimitedError, Unavailable.
+// It returns the value of the session cookie; only a hash of the value is stored.
+// The errors are Unauthenticated (code sign_in_failed), *LimitedError and
+// Unavailable.
 //
 // The answer and the work are the same for an unknown person, a disabled one
 // and a wrong password: one read of the store, one hash, one audit line.

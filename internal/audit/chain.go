@@ -174,8 +174,10 @@ func (w *Walk) against(h Head, outside int64) *Broken {
 	case w.lines > h.Seq:
 		return &Broken{Seq: h.Seq + 1, What: fmt.Sprintf("is one too many: the head of the chain tells of %d lines", h.Seq)}
 	case w.last != h.Hash:
-		return &Broken{Seq: h.Seq,
-			What: "has not the hash that the head of the chain has: the head was changed, or the last lines were written anew"}
+		return &Broken{
+			Seq:  h.Seq,
+			What: "has not the hash that the head of the chain has: the head was changed, or the last lines were written anew",
+		}
 	case w.shorter():
 		return &Broken{Seq: w.lines + 1, What: "is missing: a head behind it was noted"}
 	case outside != h.Outside:

@@ -181,8 +181,8 @@ func (f *filling) makeTenant(ctx context.Context, t sampleTenant) (Made, error) 
 // node follows them by then.
 const settled = time.Minute
 
-// revise publishes the second versions, as of some time before the boundary, and
-// leaves a draft behind one.
+// revise publishes the second version of each sample plan, dated settled before the
+// boundary. One plan then also gets a draft that is not published.
 func (s *Service) revise(ctx context.Context, boundary time.Time) error {
 	then := audit.Dated(ctx, boundary.Add(-settled))
 	for k, document := range samplePlans(2) {

@@ -46,7 +46,8 @@ type history struct {
 // newHistory returns a history that writes into a store. What is before the boundary counts in the
 // first minute of its hour. observe, unless nil, receives every decision.
 func newHistory(w *world, newLimiter func(now func() int64) enforcement.Limiter, s metrics.Store, boundary, end time.Time,
-	observe func(*enforcement.Decision)) *history {
+	observe func(*enforcement.Decision),
+) *history {
 	h := &history{world: w, boundary: boundary, until: end, ids: rand.New(rand.NewPCG(w.seed, 1))}
 	clock := func() time.Time { return time.UnixMicro(h.now.Load()) }
 	node := "demo-" + uuid.NewString()
@@ -84,7 +85,8 @@ func (h *history) newID() (id [16]byte) {
 // tell decides the requests in [from, to), whole seconds, and writes the counts. who returns the
 // tenants by slug at an instant; between is called at each flush.
 func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Time) map[string]*enforcement.Subject,
-	between func(context.Context) error) error {
+	between func(context.Context) error,
+) error {
 	next := from
 	for at := from; at.Before(to); at = at.Add(time.Second) {
 		if !at.Before(next) {

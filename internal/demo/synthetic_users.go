@@ -272,10 +272,14 @@ func attacks(perSecond float64) func(time.Time, time.Duration) float64 {
 }
 
 var (
-	firstNames = []string{"ada", "ben", "cleo", "dina", "emil", "fay", "gus", "hana", "ivo", "juno", "kai", "lena", "milo", "nora", "otto",
-		"pia", "quin", "rosa", "sven", "tara"}
-	lastNames = []string{"abara", "berg", "castro", "dahl", "eriksen", "fontaine", "grau", "haas", "iqbal", "jensen", "koch", "lund",
-		"moreau", "novak", "okafor", "petit", "quist"}
+	firstNames = []string{
+		"ada", "ben", "cleo", "dina", "emil", "fay", "gus", "hana", "ivo", "juno", "kai", "lena", "milo", "nora", "otto",
+		"pia", "quin", "rosa", "sven", "tara",
+	}
+	lastNames = []string{
+		"abara", "berg", "castro", "dahl", "eriksen", "fontaine", "grau", "haas", "iqbal", "jensen", "koch", "lund",
+		"moreau", "novak", "okafor", "petit", "quist",
+	}
 )
 
 // people makes users, the first ones with given names.

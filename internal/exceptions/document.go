@@ -19,9 +19,9 @@ const maxFactorText = 32
 
 var errFactor = errors.New("must be a decimal number from 0.001 to 1000 with at most three decimals, like 1.5")
 
-// ParseFactor reads a factor as it stands in JSON, into thousandths: digits,
-// and a point with decimals, of which those beyond the third are 0. The error
-// says what would be right.
+// ParseFactor parses a decimal number from 0.001 to 1000, as JSON spells it but
+// without an exponent, and returns thousandths. Only zeros may follow the third
+// decimal. The error says which values are valid.
 func ParseFactor(text string) (int64, error) {
 	whole, decimals, point := strings.Cut(text, ".")
 	if len(text) > maxFactorText || !digits(whole) || point && !digits(decimals) || len(whole) > 1 && whole[0] == '0' {

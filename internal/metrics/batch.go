@@ -221,10 +221,10 @@ func (w *waiting) drop(key SketchKey) {
 	w.forgotten = max(w.forgotten, key.At)
 }
 
-// fold reduces w to at most most rows. It first drops sketches. Then counts of the oldest minutes
-// lose their route or policy, and then their minute: they become counts of the hour. At most three
-// rows per tenant and hour remain, and the sums of every tenant stay exact. It returns the number
-// of rows that lost their identity.
+// fold makes room if w has more rows than most. It stops when three quarters of most are left.
+// First it drops sketches, the oldest first. Then it merges counts, the oldest first: those of
+// different routes or policies, then those of one hour. The sums of every tenant stay exact, and
+// at most three rows per tenant and hour remain. It returns the number of merged rows.
 func (w *waiting) fold(most int, now time.Time) (folded int64) {
 	if w.size() <= most {
 		return 0

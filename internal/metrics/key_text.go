@@ -39,7 +39,8 @@ const hashedDigits = 12
 // describe sets the key under which a rule counts a check. It uses the memory of parts and returns
 // it.
 func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enforcement.Check,
-	parts []enforcement.KeyPart) []enforcement.KeyPart {
+	parts []enforcement.KeyPart,
+) []enforcement.KeyPart {
 	parts = r.KeyOf(c, parts[:0])
 	x.tenant, x.policy, x.names, x.values, x.redacted = s.Number, r.Policy, r.CountBy, x.values[:0], s.Redact
 	for i := range parts {

@@ -193,8 +193,10 @@ func TestGauges(t *testing.T) {
 			return SnapshotState{Loaded: true, Revision: 42, Age: 1500 * time.Millisecond, Problems: 3, Held: true, Swaps: 7, Tenants: 5}
 		},
 		Redis: func() RedisState {
-			return RedisState{BreakerOpen: true, Mismatches: 4, Calls: 90, Recalled: 6, Losses: 2, UsedMemory: 80, MaxMemory: 100,
-				Keys: []TenantKeys{{"a", 900, 1000, true}, {"b", 40, 100, false}}, Refusing: Refusing{Since: time.Unix(1700000000, 5e8), Code: "READONLY"}}
+			return RedisState{
+				BreakerOpen: true, Mismatches: 4, Calls: 90, Recalled: 6, Losses: 2, UsedMemory: 80, MaxMemory: 100,
+				Keys: []TenantKeys{{"a", 900, 1000, true}, {"b", 40, 100, false}}, Refusing: Refusing{Since: time.Unix(1700000000, 5e8), Code: "READONLY"},
+			}
 		},
 		Database: func() Refusing { return Refusing{} },
 	})

@@ -87,7 +87,7 @@ type KeyMinutes struct {
 	Cut bool
 }
 
-// A KeyMinute is one minute of a ranking of all nodes.
+// A KeyMinute is the ranking of keys in one minute, merged over all nodes.
 type KeyMinute struct {
 	At int64 // seconds since the epoch
 	// Floor is the largest count of a key that is not in Keys. Total counts all keys of all
@@ -106,7 +106,8 @@ type KeyCount struct {
 // are whole minutes. If there are more than most rows, it sets Cut only. It leaves out unreadable
 // rows; Total is then too low.
 func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking, policies []string, from, to time.Time,
-	most int) (KeyMinutes, error) {
+	most int,
+) (KeyMinutes, error) {
 	rows, err := a.store.Sketches(ctx, SketchQuery{
 		Step: Minute, From: from.Unix(), To: to.Unix(), Tenant: tenant, Name: by.sketch(), Limit: most + 1,
 	})

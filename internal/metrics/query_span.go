@@ -124,7 +124,7 @@ func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, er
 	now, held := a.cfg.Now().Unix()+1, newHeld(kept.Due)
 	var allowed []string
 	for _, step := range steps {
-		r, ok := lay(from, min(to, ceilTo(now, step)), step, kept, held, b)
+		r, ok := planReading(from, min(to, ceilTo(now, step)), step, kept, held, b)
 		if !ok {
 			continue
 		}
@@ -136,9 +136,10 @@ func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, er
 	return reading{}, problem.At("step", "must be %s for this time", strings.Join(allowed, " or "))
 }
 
-// lay returns the rows of a span in a step; false if they exceed the bounds or are not kept any
-// more.
-func lay(from, to int64, step Step, kept Kept, held held, b bounds) (reading, bool) {
+// planReading plans how to read a span in a step: which parts come from rows of minutes, hours or
+// days, and how many rows that is. It returns false if the rows exceed the bounds or are not kept
+// any more.
+func planReading(from, to int64, step Step, kept Kept, held held, b bounds) (reading, bool) {
 	from, to = floorTo(from, step), ceilTo(to, step)
 	to = max(from, to)
 	r := reading{Span: Span{time.Unix(from, 0).UTC(), time.Unix(to, 0).UTC(), step}}

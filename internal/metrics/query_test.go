@@ -69,7 +69,7 @@ func TestLay(t *testing.T) {
 		if !test.whole {
 			b.points = maxPoints
 		}
-		r, ok := lay(midnight+test.from, midnight+test.to, test.step, Kept{}, newHeld(test.due), b)
+		r, ok := planReading(midnight+test.from, midnight+test.to, test.step, Kept{}, newHeld(test.due), b)
 		if !ok {
 			t.Errorf("%s: not allowed", test.name)
 		}
@@ -104,7 +104,7 @@ func TestLayAnyDue(t *testing.T) {
 			b.points = 1 << 40
 		}
 		step := steps[random.IntN(3)]
-		r, ok := lay(from, to, step, Kept{}, newHeld(due), b)
+		r, ok := planReading(from, to, step, Kept{}, newHeld(due), b)
 		if !ok {
 			t.Fatalf("[%d, %d) by %s is not allowed", from, to, step)
 		}

@@ -107,7 +107,7 @@ type AdmissionState struct {
 	Overloaded         int64 // checks that were turned away since the start
 }
 
-// LeaseState is the quota that the node drew ahead of leased policies.
+// LeaseState describes the quota that this node drew in advance for leased policies.
 type LeaseState struct {
 	// Drawn, Spent and Returned are units since the start.
 	Drawn, Spent, Returned int64

@@ -72,7 +72,7 @@ func everySeries() *Recorder {
 		Flush:    func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
 		Admission: func() AdmissionState { return AdmissionState{} }, Connections: func() ConnectionState { return ConnectionState{} }, Leases: func() LeaseState { return LeaseState{} },
 		AuditLines: func() int64 { return 0 },
-		Log: func() logging.Status { return logging.Status{} },
+		Log:        func() logging.Status { return logging.Status{} },
 	})
 }
 

@@ -211,8 +211,9 @@ const advice = " Publish it in mode shadow: then it counts what it would refuse,
 // inShadowAlready is the advice for a policy that is in shadow and stays there.
 const inShadowAlready = " It is in shadow already, and stays there: once the draft is published, its live figure tells."
 
-// find sets source to the published policy whose counts describe a policy of the draft: that of
-// the same slug if it counts the same, else another. It returns the reason if there is none.
+// find sets v.source to the published policy whose recorded counts can stand for policy i of the
+// draft: the one with the same slug if it counts the same keys, else another. It returns the reason
+// if there is none.
 func (v *verdict) find(draft, published *side, i int) (why string) {
 	p := &draft.policies[i]
 	usable := func(at int) string {

@@ -289,8 +289,8 @@ func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigu
 	return list[:min(maxShown, len(list))], nil
 }
 
-// refusers reports whether a published policy can deny requests of a route, and how many others of
-// its mode can.
+// refusers looks for published policies with the mode of p that can deny requests of a route. mine
+// is true if p is one of them. others is the number of the rest.
 func (r *run) refusers(p *plans.Policy, route string) (mine bool, others int) {
 	pattern, err := enforcement.ParsePattern(route)
 	if err != nil {

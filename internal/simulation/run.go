@@ -155,8 +155,9 @@ func (s *stage) scenario(ctx context.Context, scenario *scenario, idKnown bool) 
 	return line(nil).scenario(scenario.id, answers), nil
 }
 
-// refuse is the error line of a text that cannot be read. Its id may stand
-// behind the place at fault.
+// refuse returns the error line for a text that cannot be read. If the id is not
+// known yet, refuse looks for it in the whole text, because it may come after the
+// fault.
 func refuse(text []byte, id string, idKnown bool, err error) line {
 	var p *problem.Problem
 	if errors.As(err, &p) && len(p.Fields) > 0 && p.Fields[0].Pointer == "/id" {

@@ -8,8 +8,8 @@
 //
 //	source.go         the rows; store implements it
 //	snapshot.go       the lookup; its maps are those of internal/cow
-//	compile.go        rows to lookup, only what changed; compile_key.go: API keys
-//	loss_check.go     which states are held
+//	compile.go        rows to lookup, only what changed; compile_api_key.go: API keys
+//	plausibility.go   which states are held
 //	exceptions.go     overrides, lists and blocks; exception_row.go validates their rows
 //	plan.go           a published plan to enforcement.Plan
 //	watcher.go        notification, polling, swapping

@@ -82,7 +82,7 @@ type rowRef struct {
 	until int64
 }
 
-// A place names the collection of tenantRows that has a row.
+// A place says in which map of tenantRows a row is kept.
 type place uint8
 
 const (

@@ -46,7 +46,8 @@ func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e 
 
 // PublishVersion points the plan to an existing version if ifPublished is in force.
 func (s *Store) PublishVersion(ctx context.Context, planID string, number, ifPublished int, e audit.Entry) (plans.Plan, plans.Version,
-	error) {
+	error,
+) {
 	var p plans.Plan
 	var v plans.Version
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {

@@ -207,7 +207,8 @@ func (s *Store) rollUpSketches(ctx context.Context, r metrics.RollUp, n int64, m
 
 // mergePiece returns the rows of some merged sketches.
 func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketchID, merge func(string, [][]byte) ([]byte,
-	error)) ([][]any, error) {
+	error),
+) ([][]any, error) {
 	var rows [][]any
 	for _, k := range piece {
 		docs, err := s.sketchDocs(ctx, r, k)

@@ -92,7 +92,8 @@ func (s *Store) write(ctx context.Context, e audit.Entry, raises bool, change fu
 // tryWrite makes one attempt. committing reports whether the error came from
 // the commit, so that the outcome is unknown.
 func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change func(context.Context, *edit) error) (committing bool,
-	err error) {
+	err error,
+) {
 	tx, err := s.writer.BeginTx(ctx, nil)
 	if err != nil {
 		return false, err

@@ -8,7 +8,7 @@
 //
 //	usage.go    the results
 //	service.go  Service: the requests
-//	counted.go  recorded counts: the busiest keys, and the pace of the last minutes
+//	pace_and_busy_keys.go  recorded counts: the busiest keys, and the pace of the last minutes
 //	reset.go    resets one key
 //
 // The package does not depend on HTTP, SQL, or how limits are counted. The

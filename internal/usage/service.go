@@ -288,8 +288,9 @@ func (p *Pace) requests() (cost, every int64, ok bool) {
 	return int64(each), max(int64(math.Round(each*minute/minutely)), 1), true
 }
 
-// closest compares keys for sorting: first the key that is exhausted first, then
-// the key with the smallest fraction left. Redacted keys come last.
+// closest compares keys for sorting by the time until a limit denies at the present
+// pace, the soonest first, and then by the smallest fraction left. Redacted keys come
+// last.
 func closest(a, b KeyUsage) int {
 	if a.Redacted != b.Redacted {
 		if a.Redacted {

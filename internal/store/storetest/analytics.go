@@ -64,8 +64,10 @@ func testCountsFound(s *suite) {
 	ask("by name", metrics.CountQuery{From: midday, To: midday + anHour, Tenant: 1, Names: []string{"/a", "/x"}}, c, a)
 	ask("before a time", metrics.CountQuery{From: midday, To: midday + aMinute, Tenant: 1}, b, a)
 	ask("from a time", metrics.CountQuery{From: midday + 1, To: midday + anHour, Tenant: 1}, c)
-	ask("of tenants", metrics.CountQuery{From: midday, To: midday + aMinute, Tenant: 9, Tenants: []uint32{1, 2}, Names: []string{"/b",
-		"/c"}}, d, b)
+	ask("of tenants", metrics.CountQuery{From: midday, To: midday + aMinute, Tenant: 9, Tenants: []uint32{1, 2}, Names: []string{
+		"/b",
+		"/c",
+	}}, d, b)
 	if _, err := s.Store.Counts(s.ctx, metrics.CountQuery{Step: "week"}); err == nil {
 		s.Error("counts of a week were found")
 	}
@@ -127,7 +129,8 @@ type counted []metrics.CountRow
 
 // over sums what a query is about, within a span, by step and name.
 func (c counted) over(q metrics.Query, kind metrics.Kind, span metrics.Span) (total metrics.Counts, points map[time.Time]metrics.Counts,
-	names map[string]int64) {
+	names map[string]int64,
+) {
 	points, names = make(map[time.Time]metrics.Counts), make(map[string]int64)
 	for i := range c {
 		at := time.Unix(c[i].At, 0).UTC()
@@ -424,8 +427,10 @@ func testRefusalAttributes(s *suite) {
 	}
 	f := metrics.RefusalFilter{Tenant: 2, Limit: 1000, Attributes: []enforcement.Attribute{{Name: "user", Value: "u3"}}}
 	s.same("of a user", s.refusals(f), want)
-	for network, list := range map[string][]metrics.Refusal{"192.0.2.0/24": want, "192.0.2.1/32": want, "198.51.100.0/24": {},
-		"2001:db8::/64": {}, "x/24": {}} {
+	for network, list := range map[string][]metrics.Refusal{
+		"192.0.2.0/24": want, "192.0.2.1/32": want, "198.51.100.0/24": {},
+		"2001:db8::/64": {}, "x/24": {},
+	} {
 		in := f
 		in.Attributes = append(slices.Clone(f.Attributes), enforcement.Attribute{Name: "ip", Value: network})
 		s.same("of a user in "+network, s.refusals(in), list)

@@ -344,8 +344,10 @@ func testFailedEdit(s *suite) {
 		s.Errorf("the next edit has revision %d, want %d", after.Revision, before+1)
 	}
 	// What the schema refuses has a kind too, and leaves nothing.
-	long := plans.Plan{ID: "short", Slug: "pro", Draft: document("Pro", policy("all", enforcement.Limit{Algorithm: enforcement.GCRA,
-		Quota: 1, Window: time.Second}))}
+	long := plans.Plan{ID: "short", Slug: "pro", Draft: document("Pro", policy("all", enforcement.Limit{
+		Algorithm: enforcement.GCRA,
+		Quota:     1, Window: time.Second,
+	}))}
 	_, err = s.Store.CreatePlan(s.ctx, long, entry("plan.create"))
 	s.wantKind(err, problem.Invalid, "")
 	if n := s.revision(); n != before+1 {

@@ -270,8 +270,10 @@ func refusal(n byte, tenant uint32, at time.Time) metrics.Refusal {
 			Policy: "p", Limit: "l1", Mode: enforcement.PolicyEnforce, Algorithm: "gcra", Quota: 1, Burst: 2,
 			WindowMS: 1000, Cost: 2, Remaining: 0, ResetAfterMS: 3, RetryAfterMS: enforcement.Never, Override: "o",
 		}},
-		Policies: []metrics.RefusalPolicy{{Policy: "p", Mode: enforcement.PolicyEnforce, Matches: true, Applies: true,
-			Why: enforcement.WhyApplies}},
+		Policies: []metrics.RefusalPolicy{{
+			Policy: "p", Mode: enforcement.PolicyEnforce, Matches: true, Applies: true,
+			Why: enforcement.WhyApplies,
+		}},
 	}
 }
 

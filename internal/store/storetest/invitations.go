@@ -140,8 +140,10 @@ func testPasswordLink(s *suite) {
 	n := s.session(u.ID)
 	older := s.invite(accounts.Invitation{Email: u.Email, Role: u.Role, UserID: u.ID})
 	link := s.invite(accounts.Invitation{Email: u.Email, Role: accounts.Owner, UserID: u.ID})
-	got, err := s.accept(link, accounts.User{Email: "other@example.com", Name: "Other", Password: "another", Role: accounts.Owner,
-		Issuer: "x", Subject: "y"})
+	got, err := s.accept(link, accounts.User{
+		Email: "other@example.com", Name: "Other", Password: "another", Role: accounts.Owner,
+		Issuer: "x", Subject: "y",
+	})
 	s.must(err)
 	want := u
 	want.Password, want.SignedInAt, want.UpdatedAt, want.Revision = "another", s.Clock.stored(), s.Clock.stored(), s.revision()

@@ -37,17 +37,23 @@ func (s *suite) node(name string) nodes.Node {
 		ID: uuid.NewString(), Name: name, Version: "1.2.3", GoVersion: "go1.99",
 		StartedAt: now.Add(-time.Hour), At: now, Draining: true, Limiter: nodes.LimiterRedis, Sharing: 3,
 		Redis: nodes.Redis{
-			Reachable: true, Since: now.Add(-time.Minute), Err: "dial", Refusal: nodes.Refusal{Since: now.Add(-time.Second), Code: "OOM",
-				Answer: "OOM no"},
+			Reachable: true, Since: now.Add(-time.Minute), Err: "dial", Refusal: nodes.Refusal{
+				Since: now.Add(-time.Second), Code: "OOM",
+				Answer: "OOM no",
+			},
 			LostAt: now.Add(-time.Hour), Lost: "all", UsedMemory: 80, MaxMemory: 100,
 			Keys:    []nodes.TenantKeys{{Tenant: "acme", Live: 5, Max: 10, Full: true}},
 			Version: "7.2.5", MaxMemoryPolicy: "noeviction", Mismatches: 1, BreakerOpened: 2,
 			RoundTrips: nodes.Latency{P50: 250 * time.Microsecond, P99: 4 * time.Millisecond, Calls: 1 << 40},
 		},
-		Snapshot: nodes.Snapshot{Revision: 1 << 50, ConfirmedAt: now.Add(-time.Second), Listening: true, Problems: 4,
-			Held: "more than \"half\" <vanished>\x00\nü", Failing: true},
-		Database: nodes.Database{Refusal: nodes.Refusal{Since: now.Add(-time.Minute), Code: "full", Answer: "no space"},
-			Report: 3 * time.Millisecond, Polls: nodes.Latency{P50: 1, P99: 999, Calls: 0}},
+		Snapshot: nodes.Snapshot{
+			Revision: 1 << 50, ConfirmedAt: now.Add(-time.Second), Listening: true, Problems: 4,
+			Held: "more than \"half\" <vanished>\x00\nü", Failing: true,
+		},
+		Database: nodes.Database{
+			Refusal: nodes.Refusal{Since: now.Add(-time.Minute), Code: "full", Answer: "no space"},
+			Report:  3 * time.Millisecond, Polls: nodes.Latency{P50: 1, P99: 999, Calls: 0},
+		},
 		Counts: nodes.Counts{
 			Decisions: 10_000, Interval: 5 * time.Second, WaitingRows: 12_000, WaitingRefusals: 7, Waiting: 90 * time.Second,
 			FlushedAt: now.Add(-2 * time.Minute), FailingSince: now.Add(-91 * time.Second), Failure: "no space", Folded: 8, NotKept: 9,

@@ -231,8 +231,10 @@ func testCells(s *suite) {
 		s.Errorf("the same limit with other numbers has cell %d in another plan, want %d", n, first)
 	}
 	clocked := base
-	clocked.Limits = []enforcement.Limit{{Name: "l1", Algorithm: enforcement.FixedWindow, Quota: 10, Window: time.Minute,
-		Anchor: enforcement.Clock}}
+	clocked.Limits = []enforcement.Limit{{
+		Name: "l1", Algorithm: enforcement.FixedWindow, Quota: 10, Window: time.Minute,
+		Anchor: enforcement.Clock,
+	}}
 	named := window(10)
 	named.Name = "l2"
 	for i, p := range []plans.Policy{

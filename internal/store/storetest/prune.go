@@ -15,8 +15,10 @@ func testPruneKeeps(s *suite) {
 	}))
 	all := metrics.Retention{Minutes: day + 9*aDay, Hours: day + 9*aDay, Days: day}
 	s.prune(all)
-	s.same("minutes before they are rolled up", s.counts(metrics.Minute, 1, metrics.KindTotal), []metrics.CountRow{count(day, 1, 10),
-		count(day+anHour, 1, 20)})
+	s.same("minutes before they are rolled up", s.counts(metrics.Minute, 1, metrics.KindTotal), []metrics.CountRow{
+		count(day, 1, 10),
+		count(day+anHour, 1, 20),
+	})
 	s.must(s.Store.RollUp(s.ctx, metrics.RollUp{Step: metrics.Hour, At: day}, joined))
 	s.prune(all)
 	s.same("minutes of the hour that is not", s.counts(metrics.Minute, 1, metrics.KindTotal), []metrics.CountRow{count(day+anHour, 1, 20)})

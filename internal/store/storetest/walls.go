@@ -83,8 +83,10 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 		Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: w.other.Number,
 		Tenants: []uint32{w.other.Number}, Kind: metrics.KindTotal,
 	}
-	sketches := metrics.SketchQuery{Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: w.other.Number,
-		Name: metrics.SketchLimitedKeys}
+	sketches := metrics.SketchQuery{
+		Step: metrics.Minute, From: midday, To: midday + anHour, Tenant: w.other.Number,
+		Name: metrics.SketchLimitedKeys,
+	}
 	return map[string]func() (int, error){
 		"Keys": func() (int, error) { l, err := s.Store.Keys(s.ctx, b, tenants.Filter{}); return len(l), err },
 		"Key":  func() (int, error) { _, err := s.Store.Key(s.ctx, b, w.key.ID); return 1, err },
@@ -113,8 +115,10 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 		"Entries": func() (int, error) { l, err := s.Store.Entries(s.ctx, b, exceptions.Filter{}); return len(l), err },
 		"Entry":   func() (int, error) { _, err := s.Store.Entry(s.ctx, b, w.listed.ID); return 1, err },
 		"CreateEntry": func() (int, error) {
-			_, err := s.Store.CreateEntry(s.ctx, exceptions.Entry{ID: w.listed.ID, TenantID: b, List: exceptions.Deny, Attribute: "user",
-				Value: "u"}, entry("x"))
+			_, err := s.Store.CreateEntry(s.ctx, exceptions.Entry{
+				ID: w.listed.ID, TenantID: b, List: exceptions.Deny, Attribute: "user",
+				Value: "u",
+			}, entry("x"))
 			return 1, err
 		},
 		"DeleteEntry": func() (int, error) { return 1, s.Store.DeleteEntry(s.ctx, b, w.listed.ID, entry("x")) },
