@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/connlimit"
 	"github.com/headgate/headgate/internal/http1"
@@ -86,13 +87,42 @@ func (c *client) ask(method, path string) int {
 	return r.StatusCode
 }
 
+// patience is how long a step of a test may take before it fails.
+const patience = time.Minute
+
+// idle waits until n connections wait for a request. A client can read its answer
+// before the server marks the connection as idle.
+func (s *site) idle(n int) {
+	s.t.Helper()
+	for end := time.Now().Add(patience); s.Idle() != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("%d connections are idle, want %d", s.Idle(), n)
+		}
+	}
+}
+
+// open waits until n connections are open. A client can read the end of a connection
+// before the server counts it out.
+func (s *site) open(n int) {
+	s.t.Helper()
+	for end := time.Now().Add(patience); s.Status().Open != n; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			s.t.Fatalf("%+v, want %d open", s.Status(), n)
+		}
+	}
+}
+
 // wait sends a request that is not answered before the end of the test.
 func (s *site) wait(c *client, method, path string) {
 	s.t.Helper()
 	if _, err := fmt.Fprintf(c, "%s %s HTTP/1.1\r\nHost: h\r\nX-Wait: 1\r\nContent-Length: 0\r\n\r\n", method, path); err != nil {
 		s.t.Fatal(err)
 	}
-	<-s.waiting
+	select {
+	case <-s.waiting:
+	case <-time.After(patience):
+		s.t.Fatal("the request did not arrive")
+	}
 }
 
 // Connections that never sent a request make room first, then those that wait for
@@ -106,11 +136,13 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 		if got := c.ask("POST", "/check"); got != http.StatusOK {
 			t.Fatal(got)
 		}
+		s.idle(4)
 	}
 	if got := page.ask("GET", "/"); got != http.StatusOK {
 		t.Fatal(got)
 	}
 	s.wait(busy, "POST", "/check")
+	s.idle(3)
 	fourth := s.dial() // silent goes
 	if got := fourth.ask("POST", "/check"); got != http.StatusOK {
 		t.Fatal(got)
@@ -118,6 +150,7 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	if got := silent.ask("POST", "/check"); got != 0 {
 		t.Errorf("a connection without a request was kept: %d", got)
 	}
+	s.idle(3)
 	fifth := s.dial() // check goes: it waits for the longest time
 	if got := fifth.ask("GET", "/"); got != http.StatusOK {
 		t.Fatal(got)
@@ -158,6 +191,7 @@ func TestReserve(t *testing.T) {
 		if got := c.ask("GET", "/health"); got != 0 {
 			t.Errorf("a connection of the reserve was kept: %d", got)
 		}
+		s.open(4) // three in use, and one silent
 	}
 	if status := s.Status(); status.Open > 5 || status.Refused != 2 {
 		t.Errorf("%+v", status)
@@ -173,6 +207,7 @@ func TestPerAddress(t *testing.T) {
 	if got := idle.ask("POST", "/check"); got != http.StatusOK {
 		t.Fatal(got)
 	}
+	s.idle(1)
 	s.wait(s.dial(), "POST", "/check")
 	s.wait(s.dial(), "POST", "/check") // idle goes
 	if got := idle.ask("POST", "/check"); got != 0 {
