@@ -37,7 +37,7 @@ type Config struct {
 	// People is the service behind members and people. Without it, the answer is 503.
 	People *accounts.People
 	// Refusals records denied accesses in the audit log. Default: no records.
-	Refusals *accounts.Refusals
+	Refusals *accounts.DeniedAccessLog
 	// Exceptions is the service behind overrides, lists and blocks. Without it, the
 	// answer is 503.
 	Exceptions *exceptions.Service

@@ -64,9 +64,9 @@ func TestForeignTenantsAreAlike(t *testing.T) {
 // alike, under its own tenant.
 func TestRefusedKeysLeaveALine(t *testing.T) {
 	t.Parallel()
-	var refusals *accounts.Refusals
+	var refusals *accounts.DeniedAccessLog
 	w := newWorld(t, func(c *api.Config) {
-		c.Refusals = accounts.NewRefusals(c.Audit.(*store.Store), accounts.RefusalsConfig{})
+		c.Refusals = accounts.NewDeniedAccessLog(c.Audit.(*store.Store), accounts.DeniedAccessConfig{})
 		refusals = c.Refusals
 	})
 	for range 3 {

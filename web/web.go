@@ -41,7 +41,7 @@ type Config struct {
 	Tenants *tenants.Service
 	Plans   *plans.Service
 	// Refusals records which pages were forbidden to whom. If nil, nothing is recorded.
-	Refusals *accounts.Refusals
+	Refusals *accounts.DeniedAccessLog
 	// ClientAddress returns the address of a client. The default is the remote
 	// address of the connection.
 	ClientAddress func(*http.Request) string

@@ -59,7 +59,7 @@ type world struct {
 	store      *store.Store
 	people     *accounts.People
 	tenants    *tenants.Service
-	refusals   *accounts.Refusals
+	refusals   *accounts.DeniedAccessLog
 	plans      *plans.Service
 	exceptions *exceptions.Service
 	watcher    *snapshot.Watcher
@@ -117,7 +117,7 @@ func (w *world) open(ctx context.Context, path string) error {
 	w.tenants = tenants.NewService(w.store, tenants.Config{Now: w.clock})
 	w.plans = plans.NewService(w.store, plans.Config{})
 	w.exceptions = exceptions.NewService(w.store, w.tenants, w.plans, exceptions.Config{Now: w.clock})
-	w.refusals = accounts.NewRefusals(w.store, accounts.RefusalsConfig{})
+	w.refusals = accounts.NewDeniedAccessLog(w.store, accounts.DeniedAccessConfig{})
 	w.people, err = accounts.NewPeople(w.store, accounts.PeopleConfig{
 		Limiter: inprocess.New(inprocess.Config{Now: w.now.Load}), Now: w.clock,
 	})

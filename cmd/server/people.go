@@ -46,7 +46,7 @@ func (n *node) openPeople(ctx context.Context, s *serveCommand, log *slog.Logger
 // keepPeople removes sessions that are over, and brings refused accesses to the
 // audit log.
 func (n *node) keepPeople(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
-	n.refusals = accounts.NewRefusals(n.store, accounts.RefusalsConfig{Logger: log})
+	n.refusals = accounts.NewDeniedAccessLog(n.store, accounts.DeniedAccessConfig{Logger: log})
 	tasks.Go(func() error { return n.refusals.Run(work) })
 	tasks.Go(func() error {
 		tick := time.NewTicker(10 * time.Minute)

@@ -60,7 +60,7 @@ type node struct {
 	usage      *usage.Service
 	preview    *preview.Service
 	people     *accounts.People
-	refusals   *accounts.Refusals
+	refusals   *accounts.DeniedAccessLog
 	fleet      *nodes.Service
 	beacon     *nodes.Beacon
 

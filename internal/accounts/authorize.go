@@ -7,47 +7,47 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// An Action is what a route does, for the one table that says who may.
+// An Action names what a route does. The table grants says which roles and keys may do each action.
 type Action string
 
-// The actions. Those below TenantRead are of one tenant, and whoever belongs to
-// a tenant may do them with that one only.
+// The actions. The actions from TenantRead to ExceptionsWrite concern one tenant. A member or a key of a tenant may
+// do them for that tenant only.
 const (
-	Public          Action = "public"             // nobody is asked who they are
-	Self            Action = "self"               // one's own account: everybody who is signed in
-	Check           Action = "check"              // decide
-	Simulate        Action = "simulate"           // play a scenario
-	TenantRead      Action = "tenant.read"        // the tenant, its plan, exceptions, analytics, usage, audit
-	TenantWrite     Action = "tenant.write"       // create, change, delete
-	KeysRead        Action = "keys.read"          // of a tenant
-	KeysWrite       Action = "keys.write"         //
-	MembersRead     Action = "members.read"       // people of a tenant
-	MembersWrite    Action = "members.write"      //
-	ExceptionsWrite Action = "steering.write"     // overrides, lists, blocks, resets
-	TenantsList     Action = "tenants.list"       // all tenants, and what concerns all
-	PlansRead       Action = "plans.read"         //
-	PlansWrite      Action = "plans.write"        //
-	PeopleRead      Action = "people.read"        // of the operator
-	PeopleWrite     Action = "people.write"       //
-	OperatorKeysRd  Action = "operator_keys.read" //
+	Public          Action = "public"             // anybody may do it, without signing in
+	Self            Action = "self"               // to use one's own account; allowed for every person who is signed in
+	Check           Action = "check"              // to decide whether a request is allowed
+	Simulate        Action = "simulate"           // to run a simulated scenario
+	TenantRead      Action = "tenant.read"        // to read a tenant, its plan, exceptions, analytics, usage and audit log
+	TenantWrite     Action = "tenant.write"       // to create, change or delete a tenant
+	KeysRead        Action = "keys.read"          // to read the API keys of a tenant
+	KeysWrite       Action = "keys.write"         // to create, change or revoke the API keys of a tenant
+	MembersRead     Action = "members.read"       // to read the members of a tenant
+	MembersWrite    Action = "members.write"      // to invite, change or remove members of a tenant
+	ExceptionsWrite Action = "steering.write"     // to change overrides, lists and blocks of a tenant, and to reset its counters
+	TenantsList     Action = "tenants.list"       // to list all tenants, and to read data that covers all tenants
+	PlansRead       Action = "plans.read"         // to read plans
+	PlansWrite      Action = "plans.write"        // to create, change, publish or delete plans
+	PeopleRead      Action = "people.read"        // to read the operator's people
+	PeopleWrite     Action = "people.write"       // to invite, change or remove the operator's people
+	OperatorKeysRd  Action = "operator_keys.read" // to read the operator's API keys
 	OperatorKeysWr  Action = "operator_keys.write"
 )
 
-// A Principal is whoever asks: a key or a person. The zero value is nobody.
+// A Principal is the authenticated caller: a key or a person. The zero value is an anonymous caller.
 type Principal struct {
-	// Kind is "operator_key", "tenant_key" or "user"; "" for nobody.
+	// Kind is "operator_key", "tenant_key", "user" or "command"; "" for an anonymous caller.
 	Kind   string
 	ID     string
 	Name   string
-	Scopes []tenants.Scope // of a key
-	Role   Role            // of a user
-	// TenantID is the tenant that it belongs to; "" for the operator's.
+	Scopes []tenants.Scope // of a key; nil for a user
+	Role   Role            // of a user; "" for a key
+	// TenantID is the tenant that the key or the person belongs to; "" if it belongs to the operator.
 	TenantID string
 }
 
-// A grant says who may do an action.
+// A grant says which keys and which roles may do an action.
 type grant struct {
-	operatorKey, tenantKey tenants.Scope // the scope that such a key needs; "": none may
+	operatorKey, tenantKey tenants.Scope // the scope that a key of this kind needs; if "", no key of this kind may do the action
 	roles                  []Role
 }
 
@@ -56,8 +56,8 @@ var (
 	everybody = []Role{Owner, Editor, Viewer, TenantAdmin, TenantViewer}
 )
 
-// grants is the table: every action has a row. api and web ask it through
-// Authorize, and tests walk it with every route and every caller.
+// grants has one row for each action. The packages api and web read it through Authorize. Tests check every route
+// with every kind of caller against it.
 var grants = map[Action]grant{
 	Self:            {roles: everybody},
 	Check:           {operatorKey: tenants.ScopeCheck, tenantKey: tenants.ScopeCheck},
@@ -88,24 +88,23 @@ func Actions() []Action {
 	return list
 }
 
-// Roles lists every role, the operator's first, those that may more before those
-// that may less.
+// Roles lists every role: first the operator's, then a tenant's, each from the most rights to the fewest.
 func Roles() []Role { return slices.Clone(everybody) }
 
-// Allowed reports whether people of a role may do an action: those of a tenant
-// with their own only.
+// Allowed reports whether a person with the role may do the action. A person with a role of a tenant may do it for
+// that tenant only; Reaches checks the tenant.
 func Allowed(a Action, r Role) bool {
 	return a == Public || slices.Contains(grants[a].roles, r)
 }
 
-// NeededScopes gives the scope that an operator's and a tenant's key need for an
-// action; "": no such key may do it. For Public there is nothing to need.
+// NeededScopes returns the scope that an operator key and a tenant key need for an action. If a scope is "", no key
+// of that kind may do the action. Both are "" for Public, which needs no key.
 func NeededScopes(a Action) (operatorKey, tenantKey tenants.Scope) {
 	return grants[a].operatorKey, grants[a].tenantKey
 }
 
-// Authorize says whether somebody may do an action; Unauthenticated for nobody,
-// Forbidden otherwise. Of which tenant is Reaches' matter.
+// Authorize returns nil if the caller may do the action. The error is problem.Unauthenticated for an anonymous caller
+// and problem.Forbidden for others. Authorize does not check which tenant the action concerns; Reaches does.
 func Authorize(p Principal, a Action) error {
 	if a == Public {
 		return nil
@@ -115,7 +114,7 @@ func Authorize(p Principal, a Action) error {
 		return problem.New(problem.Unauthenticated, "sign in, or send an API key as Authorization: Bearer hg_…")
 	}
 	if !known {
-		return problem.New(problem.Forbidden, "nobody may do this")
+		return problem.New(problem.Forbidden, "no role and no key may do this")
 	}
 	if p.Kind == "user" {
 		if slices.Contains(g.roles, p.Role) && p.Role.Operator() == (p.TenantID == "") {
@@ -138,8 +137,8 @@ func Authorize(p Principal, a Action) error {
 	return problem.New(problem.Forbidden, "this key lacks the scope %s", scope)
 }
 
-// Reaches reports whether somebody may know of a tenant: the operator of all,
-// others of their own.
+// Reaches reports whether the caller may access a tenant. The operator's keys and people reach all tenants; those of
+// a tenant reach that tenant only.
 func (p Principal) Reaches(tenantID string) bool {
 	return p.Kind != "" && (p.TenantID == "" || p.TenantID == tenantID)
 }

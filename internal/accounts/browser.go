@@ -7,15 +7,15 @@ import (
 	"encoding/base64"
 )
 
-// A browser that signed a person in keeps a value that proves it: a random nonce, and
-// a code over the nonce and the user's id. The key of the code is made from the stored
-// hash of the password, so that all nodes know it, and a new password ends the value.
+// A browser in which a person signed in keeps a value that proves it: a random nonce, and an HMAC over the nonce and
+// the user ID. The HMAC's key is derived from the stored password hash. So every node can verify the value, and the
+// value becomes invalid when the password changes.
 
 const nonceSize = 16
 
-// RememberBrowser returns the value that the browser of a user keeps, who has just
-// signed in with a password. before is the value that the browser sent: its nonce
-// stays. "" for a user without a password.
+// RememberBrowser returns the value for the browser of a user who has just signed in with a password. before is the
+// value that the browser sent. If before is valid for the user, the new value has the same nonce. The result is ""
+// for a user without a password.
 func (p *People) RememberBrowser(u User, before string) string {
 	if u.Password == "" {
 		return ""
@@ -28,13 +28,13 @@ func (p *People) RememberBrowser(u User, before string) string {
 	return base64.RawURLEncoding.EncodeToString(append(nonce, browserCode(u, nonce)...))
 }
 
-// remembers reports whether a value was made for the user, with this password.
+// remembers reports whether the value was made for the user while the user had the current password.
 func remembers(u User, value string) bool {
 	nonce, code := splitBrowser(value)
 	return nonce != nil && u.Password != "" && hmac.Equal(code, browserCode(u, nonce))
 }
 
-// splitBrowser returns the parts of a value; nil for an impossible one.
+// splitBrowser returns the nonce and the HMAC of a value, or nil for a malformed value.
 func splitBrowser(value string) (nonce, code []byte) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(value)
 	if err != nil || len(raw) != nonceSize+sha256.Size {

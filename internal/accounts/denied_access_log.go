@@ -13,102 +13,100 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// RefusalsConfig of a Refusals.
-type RefusalsConfig struct {
-	// Interval is the time within which equal denials share one line. Default:
-	// one minute.
+// DeniedAccessConfig configures a DeniedAccessLog.
+type DeniedAccessConfig struct {
+	// Interval is the time between two writes. Equal denials within it share one audit line. Default: one minute.
 	Interval time.Duration
-	// Most is the maximum number of different denials between two writes. All
-	// further denials share one line that has their number. Default: 1,000.
+	// Most is the maximum number of different denials that are recorded between two writes. All further denials share
+	// one audit line that contains their number. Default: 1,000.
 	Most int
-	// StopTimeout bounds the last write. Default: 5 s.
+	// StopTimeout bounds the last write, when the process stops. Default: 5 s.
 	StopTimeout time.Duration
-	// Logger reports lines that could not be written. Default: none.
+	// Logger logs an error when denials cannot be written to the audit log. Default: no logging.
 	Logger *slog.Logger
 }
 
-// Refusals records accesses that were denied to a key or a person, and writes
-// them to the audit log. A thousand equal denials become one line with a count.
-// Note does not wait for a store. Refusals is safe for concurrent use.
-type Refusals struct {
+// DeniedAccessLog records denied accesses in memory and writes them to the audit log at an interval: a caller tried an
+// action that its role or scope does not allow. Equal denials become one audit line with a count. It is safe for
+// concurrent use.
+type DeniedAccessLog struct {
 	store PeopleStore
-	cfg   RefusalsConfig
+	cfg   DeniedAccessConfig
 
 	mu    sync.Mutex
-	noted map[refusal]*refusals
-	named map[refusal]int // how many tenants are noted of a refusal, told without one
+	noted map[deniedAccess]*deniedCount
+	named map[deniedAccess]int // number of distinct tenants recorded for a denial, keyed by the denial with tenant ""
 }
 
-// namedTenants is the maximum number of tenants that lines name for one caller
-// at one route. Further tenants share a line without a name. This bounds what
-// one caller can write to the log by naming random tenants.
+// namedTenants is the maximum number of tenants that audit lines name for one caller at one route. Denials for
+// further tenants share one line that names no tenant. The bound limits how many lines a caller can cause with random
+// tenant IDs.
 const namedTenants = 10
 
-// A refusal is the key by which denials are grouped.
-type refusal struct {
-	kind, id string // of who was refused
+// A deniedAccess is the key by which denials are grouped.
+type deniedAccess struct {
+	kind, id string // kind and ID of the denied caller
 	action   Action
 	route    string
 	tenant   string
 }
 
-// beyondMost is the key of all denials beyond Most.
-var beyondMost = refusal{}
+// beyondMost is the key under which all denials are counted once DeniedAccessConfig.Most different ones are recorded.
+var beyondMost = deniedAccess{}
 
-// refusals counts the denials with one key.
-type refusals struct {
+// deniedCount counts the denials with one key.
+type deniedCount struct {
 	who    Principal
-	origin audit.Origin // of the first
+	origin audit.Origin // of the first denial
 	count  int
 }
 
-// auditRefusal is a denied access in the audit log.
-type auditRefusal struct {
+// auditDeniedAccess is the JSON form of a denied access in the audit log.
+type auditDeniedAccess struct {
 	Action Action `json:"action,omitempty"`
 	Route  string `json:"route,omitempty"`
-	Tenant string `json:"tenant,omitempty"` // as it was named
+	Tenant string `json:"tenant,omitempty"` // as the request named it; the tenant may not exist
 	Count  int    `json:"count"`
 }
 
-// NewRefusals returns a Refusals. Run writes what it records.
-func NewRefusals(store PeopleStore, cfg RefusalsConfig) *Refusals {
+// NewDeniedAccessLog returns an empty DeniedAccessLog. Run must run, because it writes the recorded denials.
+func NewDeniedAccessLog(store PeopleStore, cfg DeniedAccessConfig) *DeniedAccessLog {
 	cfg.Interval = cmp.Or(cfg.Interval, time.Minute)
 	cfg.Most = cmp.Or(cfg.Most, 1000)
 	cfg.StopTimeout = cmp.Or(cfg.StopTimeout, 5*time.Second)
 	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
-	r := &Refusals{store: store, cfg: cfg}
+	r := &DeniedAccessLog{store: store, cfg: cfg}
 	r.take()
 	return r
 }
 
-// take returns the recorded denials and resets the record.
-func (r *Refusals) take() map[refusal]*refusals {
+// take returns the recorded denials and clears the record. The caller must hold mu.
+func (r *DeniedAccessLog) take() map[deniedAccess]*deniedCount {
 	noted := r.noted
-	r.noted, r.named = map[refusal]*refusals{}, map[refusal]int{}
+	r.noted, r.named = map[deniedAccess]*deniedCount{}, map[deniedAccess]int{}
 	return noted
 }
 
-// Note records that who was denied an action at a route. tenant is the tenant
-// that the request named, or "". ctx has the origin (see audit.With); a line
-// shows the origin of its first denial. Note only touches memory. It ignores
-// requests without a principal.
-func (r *Refusals) Note(ctx context.Context, who Principal, action Action, route, tenant string) {
+// Note records that the caller was denied an action at a route. tenant is the tenant that the request named, or "".
+// The request's origin comes from ctx (see audit.With); an audit line shows the origin of its first denial. Note
+// writes to memory only and never blocks on the store. It ignores anonymous callers.
+func (r *DeniedAccessLog) Note(ctx context.Context, who Principal, action Action, route, tenant string) {
 	if who.Kind == "" {
 		return
 	}
 	_, origin := audit.Who(ctx)
-	r.add(refusal{kind: who.Kind, id: who.ID, action: action, route: route, tenant: audit.Clean(tenant)}, refusals{
+	r.add(deniedAccess{kind: who.Kind, id: who.ID, action: action, route: route, tenant: audit.Clean(tenant)}, deniedCount{
 		who: who, origin: origin,
 		count: 1,
 	})
 }
 
-func (r *Refusals) add(what refusal, more refusals) {
+func (r *DeniedAccessLog) add(what deniedAccess, more deniedCount) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	room := r.cfg.Most
 	if _, crowded := r.noted[beyondMost]; crowded {
-		room++ // it takes nobody's place
+		room++ // the shared entry does not count toward Most
 	}
 	here, known := r.noted[what]
 	nameless := what
@@ -132,9 +130,8 @@ func (r *Refusals) add(what refusal, more refusals) {
 	}
 }
 
-// Run writes the record every interval until ctx ends, and once more at the
-// end.
-func (r *Refusals) Run(ctx context.Context) error {
+// Run writes the recorded denials to the audit log every interval, and once more when ctx ends.
+func (r *DeniedAccessLog) Run(ctx context.Context) error {
 	tick := time.NewTicker(r.cfg.Interval)
 	defer tick.Stop()
 	for {
@@ -143,20 +140,20 @@ func (r *Refusals) Run(ctx context.Context) error {
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StopTimeout)
 			defer cancel()
 			if err := r.Flush(last); err != nil {
-				r.cfg.Logger.Error("refused accesses are not in the audit log: they could not be written before the end", "error", err)
+				r.cfg.Logger.Error("denied accesses could not be written to the audit log before the shutdown", "error", err)
 			}
 			return nil
 		case <-tick.C:
 			if err := r.Flush(ctx); err != nil && ctx.Err() == nil {
-				r.cfg.Logger.Warn("refused accesses wait for the audit log", "error", err)
+				r.cfg.Logger.Warn("denied accesses could not be written to the audit log; the next write includes them", "error", err)
 			}
 		}
 	}
 }
 
-// Flush writes the record, one line for each key. It keeps what it could not
-// write for the next call.
-func (r *Refusals) Flush(ctx context.Context) error {
+// Flush writes the recorded denials to the audit log, one line for each key. After an error, it keeps the unwritten
+// denials for the next call.
+func (r *DeniedAccessLog) Flush(ctx context.Context) error {
 	r.mu.Lock()
 	noted := r.take()
 	r.mu.Unlock()
@@ -172,15 +169,15 @@ func (r *Refusals) Flush(ctx context.Context) error {
 	return nil
 }
 
-func (r *Refusals) write(ctx context.Context, what refusal, some *refusals) error {
+func (r *DeniedAccessLog) write(ctx context.Context, what deniedAccess, some *deniedCount) error {
 	e := audit.Entry{
 		Actor: audit.Actor{Kind: some.who.Kind, ID: some.who.ID, Name: some.who.Name}, Origin: some.origin,
 		TenantID: some.who.TenantID, Action: "access.refused", Object: string(what.action), ObjectName: audit.Clean(what.route),
 	}
 	var err error
-	e.After, err = json.Marshal(auditRefusal{Action: what.action, Route: audit.Clean(what.route), Tenant: what.tenant, Count: some.count})
+	e.After, err = json.Marshal(auditDeniedAccess{Action: what.action, Route: audit.Clean(what.route), Tenant: what.tenant, Count: some.count})
 	if err != nil {
-		return fmt.Errorf("describe a refused access for the audit log: %w", err)
+		return fmt.Errorf("encode a denied access for the audit log: %w", err)
 	}
 	return r.store.WriteAudit(ctx, e)
 }

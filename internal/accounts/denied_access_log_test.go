@@ -34,10 +34,10 @@ func (h *house) refused() (lines []audit.Entry, said []refusedLine) {
 	return lines, said
 }
 
-func TestEqualRefusalsAreOneLine(t *testing.T) {
+func TestEqualDenialsAreOneLine(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	r := accounts.NewRefusals(h.store, accounts.RefusalsConfig{})
+	r := accounts.NewDeniedAccessLog(h.store, accounts.DeniedAccessConfig{})
 	ann := accounts.Principal{Kind: "user", ID: "ann", Name: "ann@example.com", TenantID: h.tenant.ID}
 	key := accounts.Principal{Kind: "operator_key", ID: "k1", Name: "console"}
 	from := audit.With(t.Context(), audit.Actor{}, audit.Origin{RequestID: "first", Address: "192.0.2.7"})
@@ -84,7 +84,7 @@ func TestEqualRefusalsAreOneLine(t *testing.T) {
 func TestOneDoesNotFillTheLog(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	r := accounts.NewRefusals(h.store, accounts.RefusalsConfig{Most: 30})
+	r := accounts.NewDeniedAccessLog(h.store, accounts.DeniedAccessConfig{Most: 30})
 	eve := accounts.Principal{Kind: "user", ID: "eve", Name: "eve@example.com"}
 	ann := accounts.Principal{Kind: "user", ID: "ann", Name: "ann@example.com"}
 	for i := range 500 {
@@ -101,14 +101,14 @@ func TestOneDoesNotFillTheLog(t *testing.T) {
 		}
 	}
 	if named != 10 || len(lines) != 12 || counts["eve"] != 500 || counts["ann"] != 1 {
-		t.Errorf("%d lines, %d name a tenant, refusals by actor %v", len(lines), named, counts)
+		t.Errorf("%d lines, %d name a tenant, denials by actor %v", len(lines), named, counts)
 	}
 }
 
-func TestRefusalsAreBounded(t *testing.T) {
+func TestDenialsAreBounded(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
-	r := accounts.NewRefusals(h.store, accounts.RefusalsConfig{Most: 10})
+	r := accounts.NewDeniedAccessLog(h.store, accounts.DeniedAccessConfig{Most: 10})
 	for i := range 500 {
 		key := accounts.Principal{Kind: "tenant_key", ID: fmt.Sprint("k", i)}
 		r.Note(t.Context(), key, accounts.Check, "/v1/check", "other")
@@ -123,7 +123,7 @@ func TestRefusalsAreBounded(t *testing.T) {
 		}
 	}
 	if len(lines) != 11 || total != 500 || rest != 490 {
-		t.Errorf("%d lines for %d refusals, %d of them in the one of the rest", len(lines), total, rest)
+		t.Errorf("%d lines for %d denials, %d of them in the one of the rest", len(lines), total, rest)
 	}
 }
 
@@ -140,12 +140,12 @@ func (s *awayStore) WriteAudit(ctx context.Context, e audit.Entry) error {
 	return s.PeopleStore.WriteAudit(ctx, e)
 }
 
-func TestRefusalsWaitForTheStore(t *testing.T) {
+func TestDenialsWaitForTheStore(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)
 	st := &awayStore{PeopleStore: h.store}
 	st.away.Store(true)
-	r := accounts.NewRefusals(st, accounts.RefusalsConfig{Most: 2, Interval: time.Hour})
+	r := accounts.NewDeniedAccessLog(st, accounts.DeniedAccessConfig{Most: 2, Interval: time.Hour})
 	note := func() {
 		for i := range 3 {
 			r.Note(t.Context(), accounts.Principal{Kind: "user", ID: fmt.Sprint("u", i), Name: "u"}, accounts.PeopleRead, "/people", "")
@@ -168,6 +168,6 @@ func TestRefusalsWaitForTheStore(t *testing.T) {
 		total += l.Count
 	}
 	if len(said) != 3 || total != 9 {
-		t.Errorf("%d lines for %d refusals, want 3 and 9", len(said), total)
+		t.Errorf("%d lines for %d denials, want 3 and 9", len(said), total)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxEmail is the longest e-mail address, in bytes.
+// MaxEmail is the maximum length of an e-mail address, in bytes.
 const MaxEmail = 254
 
 // ValidEmail reports whether s has the form of an e-mail address: a local part,
@@ -20,9 +20,9 @@ func ValidEmail(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })
 }
 
-// FoldEmail returns the spelling by which addresses are compared: in lower
-// case. It does not change characters outside of ASCII whose lower case is
-// ASCII, like the Kelvin sign: such an address is a different one.
+// FoldEmail returns the lower-case form of an address, by which addresses are compared. It leaves a non-ASCII
+// character unchanged if its lower case is ASCII, like the Kelvin sign. So such an address never equals an ASCII
+// address.
 func FoldEmail(s string) string {
 	return strings.Map(func(r rune) rune {
 		if lower := unicode.ToLower(r); r < utf8.RuneSelf || lower >= utf8.RuneSelf {

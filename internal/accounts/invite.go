@@ -11,26 +11,26 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// maxInvitations is the maximum number of open invitations of one tenant, or of
-// the operator.
+// maxInvitations is the maximum number of open invitations of one tenant. The same maximum applies to the operator's
+// invitations.
 const maxInvitations = 500
 
-// maxMembers is the maximum number of people of one tenant, with those who have an
-// open invitation.
+// maxMembers is the maximum number of members of one tenant. People with an open invitation count as members.
 const maxMembers = 500
 
-// errNoLink is the error for a used, expired, withdrawn or forged link alike.
-var errNoLink = problem.New(problem.NotFound, "this link has been used, has ended or never was: ask for a new one")
+// errNoLink is the error for every link that does not work. It is the same for a used, an expired, a withdrawn and a
+// forged link, so that it does not show which case it is.
+var errNoLink = problem.New(problem.NotFound, "this link is used, expired or unknown: ask for a new one")
 
-// setsUp reports whether an invitation is the set-up link of the first run.
+// setsUp reports whether the invitation is the set-up link of the first start, which creates the first owner.
 func (i Invitation) setsUp() bool { return i.Email == "" && i.UserID == "" }
 
-// Invite creates a link by which a new person gets an account with a role. It
-// returns the token, which is not stored. NotFound, Forbidden, Invalid,
-// Conflict (codes email_taken, too_many_invitations, too_many_members).
+// Invite creates a link with which a new person creates an account with the given role. It returns the token of the
+// link, which is not stored. Errors: problem.NotFound, problem.Forbidden, problem.Invalid, and problem.Conflict with
+// the code email_taken, too_many_invitations or too_many_members.
 //
-// A caller of a tenant does not learn whether a person outside of the tenant
-// has the address: Invite succeeds, and the link does not work.
+// If the address belongs to a user outside of the tenant, Invite succeeds for a caller of the tenant, and the link
+// does not work. So the caller does not learn that the address has an account.
 func (p *People) Invite(ctx context.Context, by Principal, tenantID, email string, role Role) (Invitation, string, error) {
 	if err := mayWrite(by, tenantID); err != nil {
 		return Invitation{}, "", err
@@ -71,8 +71,8 @@ func (p *People) Invite(ctx context.Context, by Principal, tenantID, email strin
 	return p.invite(ctx, Invitation{Email: email, Role: role, TenantID: tenantID}, InvitationLife)
 }
 
-// NewLink creates a link by which a user sets a new password. NotFound,
-// Forbidden (also for oneself), Conflict (code disabled).
+// NewLink creates a link with which an existing user sets a new password. Errors: problem.NotFound;
+// problem.Forbidden, also if the caller is that user; problem.Conflict with the code disabled.
 func (p *People) NewLink(ctx context.Context, by Principal, tenantID, id string) (Invitation, string, error) {
 	u, err := p.other(ctx, by, tenantID, id)
 	if err != nil {
@@ -99,8 +99,8 @@ func (p *People) invite(ctx context.Context, i Invitation, life time.Duration) (
 	return made, token, nil
 }
 
-// Invitations lists the open invitations of a tenant, or of the operator,
-// oldest first, with links for new passwords; NotFound, Forbidden.
+// Invitations lists the open invitations of a tenant, or of the operator if tenantID is "", oldest first. The list
+// includes links for new passwords. Errors: problem.NotFound, problem.Forbidden.
 func (p *People) Invitations(ctx context.Context, by Principal, tenantID string) ([]Invitation, error) {
 	if err := mayRead(by, tenantID); err != nil {
 		return nil, err
@@ -119,7 +119,7 @@ func (p *People) openInvitations(ctx context.Context, tenantID string) ([]Invita
 	return open, err
 }
 
-// eachInvitation calls do with every open invitation until do returns false.
+// eachInvitation calls do for every invitation that is not expired, until do returns false.
 func (p *People) eachInvitation(ctx context.Context, f UserFilter, do func(Invitation) bool) error {
 	now := p.instant()
 	f.Limit = tenants.DefaultPage
@@ -140,7 +140,7 @@ func (p *People) eachInvitation(ctx context.Context, f UserFilter, do func(Invit
 	}
 }
 
-// Withdraw deletes an invitation; NotFound, Forbidden.
+// Withdraw deletes an open invitation. Errors: problem.NotFound, problem.Forbidden.
 func (p *People) Withdraw(ctx context.Context, by Principal, tenantID, id string) error {
 	if err := mayWrite(by, tenantID); err != nil {
 		return err
@@ -159,8 +159,8 @@ func (p *People) Withdraw(ctx context.Context, by Principal, tenantID, id string
 	return problem.New(problem.NotFound, "there is no such invitation")
 }
 
-// Invitation finds the invitation of a link; NotFound for every link that does
-// not work.
+// Invitation returns the invitation of a link's token. The error is problem.NotFound for every link that does not
+// work.
 func (p *People) Invitation(ctx context.Context, token string) (Invitation, error) {
 	i, err := p.open(ctx, token)
 	if err != nil {
@@ -175,7 +175,7 @@ func (p *People) Invitation(ctx context.Context, token string) (Invitation, erro
 	return i, nil
 }
 
-// open finds an invitation that has not expired.
+// open returns the invitation of a token. The error is errNoLink if it is unknown or expired.
 func (p *People) open(ctx context.Context, token string) (Invitation, error) {
 	hash, ok := hashSecret(token)
 	if !ok {
@@ -188,9 +188,8 @@ func (p *People) open(ctx context.Context, token string) (Invitation, error) {
 	return i, err
 }
 
-// stillGranted returns an error if the user who created the invitation no
-// longer has the right to create it. A person who is removed, disabled or
-// demoted keeps no way back in.
+// stillGranted returns errNoLink if the user who created the invitation may no longer create it. So a person who is
+// removed, disabled or demoted cannot return through an invitation that they created for themselves.
 func (p *People) stillGranted(ctx context.Context, i Invitation) error {
 	if i.CreatedBy.Kind != "user" {
 		return nil
@@ -205,13 +204,13 @@ func (p *People) stillGranted(ctx context.Context, i Invitation) error {
 	return nil
 }
 
-// Accept accepts an invitation. It creates a user with the name and the
-// password of n, or sets the new password of an existing user, which ends their
-// sessions. The e-mail address, role and tenant are those of the invitation.
-// Invalid, NotFound, Conflict (code email_taken, of the operator's people).
+// Accept uses an invitation up. It creates a user with the name and the password of n. If the invitation is a link
+// for a new password, it sets the password of the existing user and ends the user's sessions. The e-mail address,
+// role and tenant are those of the invitation. Errors: problem.Invalid, problem.NotFound, and problem.Conflict with
+// the code email_taken, for the operator's people only.
 //
-// For an invitation of a tenant, an address that has an account elsewhere is no
-// error: Accept uses the invitation up, changes no user, and returns the zero User.
+// If a tenant's invitation is for an address that already has an account, Accept uses the invitation up, changes no
+// user, and returns the zero User without an error.
 func (p *People) Accept(ctx context.Context, token string, n NewPerson) (User, error) {
 	i, err := p.Invitation(ctx, token)
 	if err != nil {
@@ -228,8 +227,8 @@ func (p *People) Accept(ctx context.Context, token string, n NewPerson) (User, e
 	if u, err = p.take(ctx, i, u, "user.create", nil); i.TenantID == "" || !emailTaken(err) {
 		return u, err
 	}
-	// The address has an account outside of the tenant. The answer does not show it, and
-	// the link is used up as any other.
+	// The address has an account outside of the tenant. The result does not show it, and the link is used up like any
+	// other link.
 	return User{}, p.store.DeleteInvitation(ctx, i.TenantID, i.ID, invitationEntry(ctx, "invitation.withdraw", i, i, nil))
 }
 
@@ -265,8 +264,8 @@ func (p *People) take(ctx context.Context, i Invitation, u User, action string, 
 	return u, err
 }
 
-// invited creates the user of an open invitation for the verified address of an
-// identity. It returns the zero User if there is no invitation.
+// invited creates the user of an open invitation for the verified e-mail address that the OpenID provider reports. It
+// returns the zero User if there is no such invitation.
 func (p *People) invited(ctx context.Context, who Identity) (User, error) {
 	var found []Invitation
 	err := p.eachInvitation(ctx, UserFilter{Query: who.Email}, func(i Invitation) bool {
@@ -293,7 +292,8 @@ func (p *People) invited(ctx context.Context, who Identity) (User, error) {
 	return User{}, nil
 }
 
-// nameOf returns the name that the provider reports, or the address, shortened.
+// nameOf returns the name that the provider reports. If that name is not valid, it returns the e-mail address,
+// shortened.
 func nameOf(who Identity) string {
 	var f problem.Fields
 	if f.Line("/name", who.Name, 1, tenants.MaxName); f.Err() == nil {

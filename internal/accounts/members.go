@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// mayWrite checks whether by may change the people of a tenant, or of the
-// operator (""): NotFound if by may not know of the tenant, otherwise
-// Forbidden. The right includes all roles there: an owner grants every role, an
-// editor the roles of tenants, an admin of a tenant the roles of that tenant.
+// mayWrite returns nil if the caller may change the members of a tenant, or the operator's people if tenantID is "".
+// The error is problem.NotFound if the caller cannot access the tenant, otherwise problem.Forbidden. The right
+// includes granting every role there: an owner grants all roles, an editor and a tenant admin grant the tenant's
+// roles.
 func mayWrite(by Principal, tenantID string) error {
 	return may(by, tenantID, PeopleWrite, MembersWrite)
 }
 
-// mayRead is mayWrite for reading.
+// mayRead is like mayWrite, but for reading the list of people.
 func mayRead(by Principal, tenantID string) error { return may(by, tenantID, PeopleRead, MembersRead) }
 
 func may(by Principal, tenantID string, operators, members Action) error {
@@ -33,14 +33,14 @@ func may(by Principal, tenantID string, operators, members Action) error {
 	return Authorize(by, action)
 }
 
-// errNobody is the error for an unknown person and for a person of another
-// tenant alike.
+// errNobody is the error for an unknown user ID and for a user of another tenant, so that it does not show which case
+// it is.
 var errNobody = problem.New(problem.NotFound, "there is no such person")
 
-// errSelf prevents people from removing their own rights.
-var errSelf = problem.WithCode(problem.Forbidden, "own_account", "nobody does this to their own account: ask somebody else with the right")
+// errSelf is the error for a change of one's own role or access, which could lock out the last person with the right.
+var errSelf = problem.WithCode(problem.Forbidden, "own_account", "you cannot do this to your own account: ask another person who has this right")
 
-// validRole adds a fault for a role that does not exist in that place.
+// validRole adds a fault if the role is not one of the tenant's roles, or of the operator's if tenantID is "".
 func validRole(f *problem.Fields, role Role, tenantID string) {
 	switch {
 	case tenantID == "" && !role.Operator():
@@ -50,9 +50,8 @@ func validRole(f *problem.Fields, role Role, tenantID string) {
 	}
 }
 
-// Users lists the people of a tenant, or of the operator if tenantID is "", by
-// id, oldest first. It uses Query, After and Limit of the filter. NotFound,
-// Forbidden.
+// Users lists the members of a tenant, or the operator's people if tenantID is "", ordered by ID, oldest first. It
+// uses only Query, After and Limit of the filter. Errors: problem.NotFound, problem.Forbidden.
 func (p *People) Users(ctx context.Context, by Principal, tenantID string, f UserFilter) ([]User, error) {
 	if err := mayRead(by, tenantID); err != nil {
 		return nil, err
@@ -64,8 +63,8 @@ func (p *People) Users(ctx context.Context, by Principal, tenantID string, f Use
 	return p.store.Users(ctx, f)
 }
 
-// User finds one of the people of a tenant or of the operator; NotFound,
-// Forbidden.
+// User returns one member of a tenant, or one of the operator's people if tenantID is "". Errors: problem.NotFound,
+// problem.Forbidden.
 func (p *People) User(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	if err := mayRead(by, tenantID); err != nil {
 		return User{}, err
@@ -73,7 +72,7 @@ func (p *People) User(ctx context.Context, by Principal, tenantID, id string) (U
 	return p.member(ctx, tenantID, id)
 }
 
-// member finds a user of a tenant; NotFound for users of other tenants too.
+// member returns a user of a tenant. The error is errNobody if the user is unknown or belongs to another tenant.
 func (p *People) member(ctx context.Context, tenantID, id string) (User, error) {
 	u, err := orNobody(p.store.User(ctx, id))
 	if err != nil {
@@ -85,8 +84,7 @@ func (p *People) member(ctx context.Context, tenantID, id string) (User, error) 
 	return u, nil
 }
 
-// other finds a user whom by wants to change. It is an error if they are the
-// same person.
+// other returns the user whom the caller wants to change. The error is errSelf if the caller is that user.
 func (p *People) other(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	if err := mayWrite(by, tenantID); err != nil {
 		return User{}, err
@@ -98,8 +96,8 @@ func (p *People) other(ctx context.Context, by Principal, tenantID, id string) (
 	return u, err
 }
 
-// ChangeRole changes the role of a user within the same tenant and ends their
-// sessions; NotFound, Forbidden, Invalid, Stale, Conflict (code last_owner).
+// ChangeRole changes the role of a user within the same tenant and ends the user's sessions. Errors:
+// problem.NotFound, problem.Forbidden, problem.Invalid, problem.Stale, and problem.Conflict with the code last_owner.
 func (p *People) ChangeRole(ctx context.Context, by Principal, tenantID, id string, role Role) (User, error) {
 	var f problem.Fields
 	return p.change(ctx, by, tenantID, id, func(u *User) error {
@@ -109,9 +107,9 @@ func (p *People) ChangeRole(ctx context.Context, by Principal, tenantID, id stri
 	})
 }
 
-// ChangeAccess sets the role of a user and whether they are disabled, in one
-// edit, if their revision is ifRevision. It ends their sessions. NotFound,
-// Forbidden, Invalid, Stale, Conflict (code last_owner).
+// ChangeAccess sets a user's role and disabled state in one edit and ends the user's sessions. The error is
+// problem.Stale if the user's revision is not ifRevision. Other errors: problem.NotFound, problem.Forbidden,
+// problem.Invalid, and problem.Conflict with the code last_owner.
 func (p *People) ChangeAccess(
 	ctx context.Context, by Principal, tenantID, id string, role Role, disabled bool, ifRevision int64,
 ) (User, error) {
@@ -126,17 +124,17 @@ func (p *People) ChangeAccess(
 	})
 }
 
-// Disable disables a user and ends their sessions; errors as of ChangeRole.
+// Disable disables a user and ends the user's sessions. It returns the same errors as ChangeRole.
 func (p *People) Disable(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	return p.change(ctx, by, tenantID, id, func(u *User) error { u.Disabled = true; return nil })
 }
 
-// Enable enables a user; errors as of ChangeRole.
+// Enable enables a disabled user. It returns the same errors as ChangeRole.
 func (p *People) Enable(ctx context.Context, by Principal, tenantID, id string) (User, error) {
 	return p.change(ctx, by, tenantID, id, func(u *User) error { u.Disabled = false; return nil })
 }
 
-// change edits a user other than by. It writes nothing if nothing changes.
+// change applies edit to a user who is not the caller. It writes nothing if edit changes nothing.
 func (p *People) change(ctx context.Context, by Principal, tenantID, id string, edit func(*User) error) (User, error) {
 	before, err := p.other(ctx, by, tenantID, id)
 	if err != nil {
@@ -152,14 +150,14 @@ func (p *People) change(ctx context.Context, by Principal, tenantID, id string, 
 	return p.update(ctx, "user.update", before, after, "")
 }
 
-// update writes a changed user.
+// update writes a changed user and its audit line. The session with the ID keep stays signed in.
 func (p *People) update(ctx context.Context, action string, before, after User, keep string) (User, error) {
 	e := userEntry(ctx, audit.Actor{}, action, before, before, after)
 	return p.store.UpdateUser(ctx, after, before.Revision, keep, e)
 }
 
-// Remove deletes a user and their sessions; NotFound, Forbidden, Conflict (code
-// last_owner).
+// Remove deletes a user and the user's sessions. Errors: problem.NotFound, problem.Forbidden, and problem.Conflict
+// with the code last_owner.
 func (p *People) Remove(ctx context.Context, by Principal, tenantID, id string) error {
 	u, err := p.other(ctx, by, tenantID, id)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/crypto/argon2"
 )
 
-// hashCost is the cost of one argon2id hash.
+// hashCost holds the cost parameters of an argon2id hash.
 type hashCost struct {
 	memory uint32 // KiB
 	passes uint32
@@ -24,8 +24,8 @@ type hashCost struct {
 // replaced at the next sign-in.
 var currentCost = hashCost{memory: 19 * 1024, passes: 2, lanes: 1}
 
-// Bounds of the costs of a stored hash, so that a manipulated row cannot use
-// all memory.
+// Upper bounds of the cost parameters of a stored hash. Without them, a manipulated database row could make a sign-in
+// use all memory.
 const (
 	mostMemory = 256 * 1024 // KiB
 	mostPasses = 16
@@ -33,7 +33,7 @@ const (
 
 	saltBytes    = 16
 	keyBytes     = 32
-	hashesAtOnce = 4 // and so 76 MiB at most
+	hashesAtOnce = 4 // maximum number of concurrent hashes, which bounds their memory to 76 MiB
 )
 
 // A passwordHash is a parsed argon2id hash.
@@ -42,9 +42,8 @@ type passwordHash struct {
 	salt, key []byte
 }
 
-// phc returns the hash in the form that parseHash reads:
-// $argon2id$v=19$m=19456,t=2,p=1$<salt>$<key>, with salt and key in base64
-// without padding.
+// phc formats the hash as text that parseHash reads: $argon2id$v=19$m=19456,t=2,p=1$<salt>$<key>, with salt and key
+// in base64 without padding.
 func (h passwordHash) phc() string {
 	b := base64.RawStdEncoding
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version,
@@ -53,8 +52,8 @@ func (h passwordHash) phc() string {
 
 var errHashForm = errors.New("not an argon2id hash in PHC form")
 
-// parseHash parses a hash in the form of phc, with costs within the bounds. The
-// error does not contain the hash.
+// parseHash parses a hash in the form that phc writes. The cost parameters must be within the bounds above. The error
+// does not contain the hash.
 func parseHash(text string) (passwordHash, error) {
 	parts := strings.Split(text, "$")
 	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != "v="+strconv.Itoa(argon2.Version) {
@@ -93,15 +92,15 @@ func costNumber(text, name string, most uint64) (uint32, bool) {
 type passwords struct {
 	cost  hashCost
 	slots chan struct{}
-	dummy passwordHash // no password's: what is compared for somebody without one
-	// key derives the key of a password. Tests replace it to count its calls.
+	dummy passwordHash // a random hash; verify compares with it if the user has no valid hash
+	// key derives the argon2id key of a password. Tests replace it to count its calls.
 	key func(password string, salt []byte, cost hashCost, length int) []byte
 }
 
 func newPasswords() *passwords {
 	p := &passwords{cost: currentCost, slots: make(chan struct{}, hashesAtOnce), key: argon2Key}
 	p.dummy = passwordHash{cost: p.cost, salt: make([]byte, saltBytes), key: make([]byte, keyBytes)}
-	rand.Read(p.dummy.key) // so that no known password has it
+	rand.Read(p.dummy.key) // so that no known password matches
 	return p
 }
 
@@ -109,7 +108,7 @@ func argon2Key(password string, salt []byte, cost hashCost, length int) []byte {
 	return argon2.IDKey([]byte(password), salt, cost.passes, cost.memory, cost.lanes, uint32(length))
 }
 
-// derive returns a key when a slot is free, or the error of ctx.
+// derive waits for a free slot and derives a key. It returns an error if ctx ends while it waits.
 func (p *passwords) derive(ctx context.Context, password string, salt []byte, cost hashCost, length int) ([]byte, error) {
 	select {
 	case p.slots <- struct{}{}:
@@ -120,7 +119,7 @@ func (p *passwords) derive(ctx context.Context, password string, salt []byte, co
 	return p.key(password, salt, cost, length), nil
 }
 
-// hash returns the hash of a password with a new salt, in the form of phc.
+// hash returns the hash of a password with a new random salt, in the form that phc writes.
 func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	h := passwordHash{cost: p.cost, salt: make([]byte, saltBytes)}
 	rand.Read(h.salt) // never fails: crypto/rand ends the program instead
@@ -131,9 +130,8 @@ func (p *passwords) hash(ctx context.Context, password string) (string, error) {
 	return h.phc(), nil
 }
 
-// verify reports whether a password matches a stored hash. It always hashes
-// exactly once, also if the stored hash is "" or invalid or the password is too
-// long, so that the duration does not show which case it was.
+// verify reports whether a password matches a stored hash. It always computes exactly one hash, even if the stored
+// hash is "" or invalid or the password is too long. So its duration does not show which case it was.
 func (p *passwords) verify(ctx context.Context, stored, password string) (bool, error) {
 	h, err := parseHash(stored)
 	known := err == nil
@@ -150,7 +148,7 @@ func (p *passwords) verify(ctx context.Context, stored, password string) (bool, 
 	return subtle.ConstantTimeCompare(key, h.key) == 1 && known, nil
 }
 
-// outdated reports whether a stored hash has a lower cost than new ones.
+// outdated reports whether a stored hash has lower cost parameters than new hashes have.
 func (p *passwords) outdated(stored string) bool {
 	h, err := parseHash(stored)
 	return err == nil && (h.cost.memory < p.cost.memory || h.cost.passes < p.cost.passes || len(h.key) < keyBytes || len(h.salt) < saltBytes)

@@ -9,21 +9,21 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a password.
+// Rules for a new password.
 const (
 	MinPassword      = 12   // characters
 	MaxPassword      = 128  // characters
-	maxPasswordBytes = 1024 // more is not hashed; 128 characters have 512 at most
+	maxPasswordBytes = 1024 // bytes; verify does not hash longer input; 128 characters have at most 512 bytes
 
-	leastDifferent = 5 // characters
-	ownWord        = 4 // characters: shorter words of a name stand in too much
-	leastBeside    = 6 // characters that are in no straight sequence
-	straight       = 4 // characters that make one
-	mostCommon     = 2 // words: with a third a phrase begins
+	leastDifferent = 5 // minimum number of different characters
+	ownWord        = 4 // characters; shorter words of the user's name are ignored, because they occur in many passwords
+	leastBeside    = 6 // minimum number of characters that are not part of a keyboard or alphabet sequence
+	straight       = 4 // characters; the minimum length of such a sequence
+	mostCommon     = 2 // maximum number of common words; three words count as a passphrase
 )
 
-// passwordFault returns what is wrong with a new password and how to fix it, or
-// "" for a valid one. The text does not contain the password.
+// passwordFault returns a text that says what is wrong with a new password and how to fix it, or "" for a valid
+// password. The text does not contain the password.
 func passwordFault(password, email, name string) string {
 	switch n := utf8.RuneCountInString(password); {
 	case !utf8.ValidString(password):
@@ -58,8 +58,8 @@ func different(s string) int {
 	return len(seen)
 }
 
-// ownWords returns the words of an e-mail address and a name in lower case,
-// without the last label of the address.
+// ownWords returns the words of an e-mail address and a name in lower case, without the top-level domain of the
+// address. Words shorter than ownWord are left out.
 func ownWords(email, name string) []string {
 	if dot := strings.LastIndexByte(email, '.'); dot > strings.LastIndexByte(email, '@') {
 		email = email[:dot]
@@ -68,15 +68,14 @@ func ownWords(email, name string) []string {
 	return slices.DeleteFunc(words, func(w string) bool { return utf8.RuneCountInString(w) < ownWord })
 }
 
-// rows are the rows of a keyboard and the alphabet, each also backwards.
+// rows are the rows of common keyboards, the digits, and the alphabet. runLength also matches them backwards.
 var rows = []string{
 	"01234567890", "abcdefghijklmnopqrstuvwxyz",
 	"qwertyuiop", "asdfghjkl", "zxcvbnm", "qwertzuiop", "yxcvbnm", "azertyuiop", "qsdfghjklm", "wxcvbn",
 	"1qaz2wsx3edc4rfv5tgb6yhn7ujm", "!@#$%^&*()",
 }
 
-// besideSequences returns the number of characters outside of sequences along a
-// row.
+// besideSequences returns the number of characters that are not part of a sequence along one of the rows.
 func besideSequences(s string) int {
 	text := []rune(s)
 	beside := 0
@@ -91,7 +90,7 @@ func besideSequences(s string) int {
 	return beside
 }
 
-// runLength returns how many characters from the first one on follow one row.
+// runLength returns the number of characters at the start of text that follow one row, forward or backward.
 func runLength(text []rune) int {
 	longest := 1
 	for _, row := range rows {
@@ -113,7 +112,7 @@ func backwards(s string) string {
 //go:embed common.txt
 var commonText string
 
-// common are the words of common.txt.
+// common returns the set of words of common.txt.
 var common = sync.OnceValue(func() map[string]bool {
 	words := map[string]bool{}
 	for line := range strings.Lines(commonText) {
@@ -124,12 +123,11 @@ var common = sync.OnceValue(func() map[string]bool {
 	return words
 })
 
-// disguises maps signs to the letters that they replace in passwords.
+// disguises maps digits and signs to the letters that people replace with them in passwords.
 var disguises = strings.NewReplacer("@", "a", "4", "a", "3", "e", "1", "i", "!", "i", "0", "o", "$", "s", "5", "s", "7", "t")
 
-// isCommon reports whether a password in lower case consists of one or two
-// words of common.txt and digits and signs around them, either as it is or with
-// its signs read as letters.
+// isCommon reports whether a password consists of one or two words of common.txt, apart from digits and signs. It
+// also checks the password with digits and signs read as letters, like "p4ssw0rd". s is in lower case.
 func isCommon(s string) bool {
 	return fewCommonWords(letters(s)) || fewCommonWords(letters(disguises.Replace(s))) ||
 		fewCommonWords(letters(disguises.Replace(strings.TrimRightFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }))))
@@ -144,8 +142,7 @@ func letters(s string) string {
 	}, s)
 }
 
-// fewCommonWords reports whether s consists of at most mostCommon different
-// words of common.txt. The empty text does.
+// fewCommonWords reports whether s consists of at most mostCommon words of common.txt. It is true for "".
 func fewCommonWords(s string) bool {
 	for most := range mostCommon + 1 {
 		if madeOf(s, "", most) {
@@ -155,8 +152,8 @@ func fewCommonWords(s string) bool {
 	return false
 }
 
-// madeOf reports whether s consists of at most so many common words.
-// Repetitions of the last word do not count.
+// madeOf reports whether s consists of at most most common words. Repetitions of the word last, which precedes s, do
+// not count.
 func madeOf(s, last string, most int) bool {
 	if s == "" {
 		return true

@@ -7,17 +7,17 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// A Role is what a person may do. Those of the operator reach every tenant,
-// those of a tenant only theirs.
+// A Role is a set of rights of a person. The operator's roles apply to every tenant; a tenant's roles apply to that
+// tenant only.
 type Role string
 
 // The roles.
 const (
-	Owner        Role = "owner"         // everything, people and operator keys included
-	Editor       Role = "editor"        // tenants, plans and exceptions; reads the rest
-	Viewer       Role = "viewer"        // reads
-	TenantAdmin  Role = "tenant_admin"  // its tenant's keys and members; reads the rest of its tenant
-	TenantViewer Role = "tenant_viewer" // reads its tenant
+	Owner        Role = "owner"         // may do everything, including people and operator keys
+	Editor       Role = "editor"        // may change tenants, plans and exceptions, and read everything else
+	Viewer       Role = "viewer"        // may read everything
+	TenantAdmin  Role = "tenant_admin"  // may change the keys and members of one tenant, and read the rest of that tenant
+	TenantViewer Role = "tenant_viewer" // may read one tenant
 )
 
 // Operator reports whether the role is one of the operator's.
@@ -29,37 +29,37 @@ func (r Role) Tenant() bool { return r == TenantAdmin || r == TenantViewer }
 // A User is a person who signs in.
 type User struct {
 	ID    string // UUIDv7
-	Email string // as written; unique in lower case
+	Email string // as the person wrote it; unique when compared in lower case
 	Name  string // 1 to 200 characters
 	Role  Role
-	// TenantID is the tenant of a tenant's role; "" for the operator's.
+	// TenantID is the tenant of a member. It is "" for the operator's people.
 	TenantID string
-	// Password is an argon2id hash in PHC form; "": signs in by OpenID Connect only.
+	// Password is an argon2id hash in PHC form. It is "" for a user who signs in with OpenID Connect only.
 	Password string
-	// Issuer and Subject are the person at an OpenID provider; "": none linked.
+	// Issuer and Subject identify the person at an OpenID provider. Both are "" if no provider is linked.
 	Issuer, Subject string
 	Disabled        bool
 	CreatedAt       time.Time
 	UpdatedAt       time.Time
-	// SignedInAt is the last sign-in; zero: never.
+	// SignedInAt is the time of the last sign-in; zero if the user has never signed in.
 	SignedInAt time.Time
 	Revision   int64
 }
 
 // A Session is one browser that is signed in.
 type Session struct {
-	ID   string // UUIDv7: for people, and to end it
+	ID   string // UUIDv7, shown to people, who use it to end the session
 	Hash [32]byte
-	// Hash is the SHA-256 of the cookie's value, which is not kept.
+	// Hash is the SHA-256 of the cookie's value. The value itself is not stored.
 	UserID    string
-	Address   string // where it signed in from
-	Agent     string // User-Agent, cut
+	Address   string // IP address from which the user signed in
+	Agent     string // User-Agent header, shortened
 	CreatedAt time.Time
-	SeenAt    time.Time // at most a minute late
-	ExpiresAt time.Time // absolute
+	SeenAt    time.Time // time of the last request; up to a minute old, because it is written at most once a minute
+	ExpiresAt time.Time // the session ends then even if it is in use
 }
 
-// How long sessions and links live.
+// Lifetimes of sessions and links. SeenGranularity is how often Session.SeenAt is written.
 const (
 	SessionIdle     = 30 * time.Minute
 	SessionLife     = 12 * time.Hour
@@ -68,79 +68,78 @@ const (
 	SeenGranularity = time.Minute
 )
 
-// An Invitation is a link by which one person sets a name and a password, once.
+// An Invitation is a link with which one person sets a name and a password once.
 type Invitation struct {
 	ID   string // UUIDv7
 	Hash [32]byte
-	// Hash is the SHA-256 of the link's token, which is not kept.
-	Email    string // "": of the set-up link, whose user chooses it
+	// Hash is the SHA-256 of the link's token. The token itself is not stored.
+	Email    string // "" for the set-up link, whose user enters an address
 	Role     Role
 	TenantID string
-	// UserID is of a person who exists and gets a new password; "": a new one.
+	// UserID is the existing user who sets a new password with the link. It is "" if the link creates a user.
 	UserID    string
 	CreatedBy audit.Actor
 	CreatedAt time.Time
 	ExpiresAt time.Time
 }
 
-// UserFilter narrows a listing; After is the id of the last row of the page
-// before. The zero value is everybody, of all tenants and the operator.
+// UserFilter selects users or invitations of a listing. The zero value selects those of the operator and of all
+// tenants. After is the ID of the last row of the previous page.
 type UserFilter struct {
-	TenantID string // of one tenant; "": see Operator
+	TenantID string // only this tenant's; "": see Operator
 	Operator bool   // only the operator's people
-	Query    string // part of e-mail or name
+	Query    string // a part of the e-mail address or the name
 	After    string
 	Limit    int
 }
 
-// A PeopleStore keeps users, sessions and invitations. Changes of users and
-// invitations are edits like those of tenants.Store: one transaction with the
-// audit line and the revision. Sessions come and go without one, but with the
-// line that is handed over. Implementations pass storetest.Run.
+// A PeopleStore stores users, sessions and invitations. A change of a user or an invitation is an edit as in
+// tenants.Store: one transaction that also writes the audit line and a new revision. A change of a session writes the
+// audit line that the caller passes, but no new revision. Implementations pass storetest.Run.
 type PeopleStore interface {
-	// User finds by id; UserByEmail by address in any case; NotFound.
+	// User finds a user by ID. UserByEmail finds a user by address and ignores case. The error is problem.NotFound if
+	// there is no such user.
 	User(ctx context.Context, id string) (User, error)
 	UserByEmail(ctx context.Context, email string) (User, error)
 	UserBySubject(ctx context.Context, issuer, subject string) (User, error)
 	Users(ctx context.Context, f UserFilter) ([]User, error)
-	// CreateUser: Conflict (code email_taken). With setup the user is made only
-	// while there is no user at all: Conflict (code already_set_up).
+	// CreateUser adds a user. The error is problem.Conflict with the code email_taken if the address is in use. If
+	// setup is true, the error is problem.Conflict with the code already_set_up if any user exists.
 	CreateUser(ctx context.Context, u User, setup bool, e audit.Entry) (User, error)
-	// UpdateUser writes name, role, password, link and disabled if the revision is
-	// ifRevision, and ends the sessions that keep does not name when any of role,
-	// password or disabled changed; NotFound, Stale, Conflict (code last_owner).
+	// UpdateUser writes name, role, password, provider link and disabled state. The error is problem.Stale if the
+	// user's revision is not ifRevision. If role, password or disabled state change, it ends the user's sessions
+	// except keep. Other errors: problem.NotFound, problem.Conflict with the code last_owner.
 	UpdateUser(ctx context.Context, u User, ifRevision int64, keep string, e audit.Entry) (User, error)
-	// DeleteUser removes a user with sessions; NotFound, Conflict (code last_owner).
+	// DeleteUser removes a user and the user's sessions. Errors: problem.NotFound, problem.Conflict with the code
+	// last_owner.
 	DeleteUser(ctx context.Context, id string, e audit.Entry) error
 
-	// CreateInvitation: NotFound for a tenant that is not there. Whether somebody
-	// has the address already is not its matter: whoever invites for one tenant must
-	// not learn who belongs to another. AcceptInvitation
-	// takes it and makes the user u, or, with UserID, gives that user u's password
-	// and nothing else of u, in one transaction; NotFound for one that is used, over
-	// or unknown, Conflict (code email_taken).
+	// CreateInvitation adds an invitation. The error is problem.NotFound if the tenant does not exist. It does not
+	// check whether the address has an account, because a tenant must not learn who belongs to another tenant.
+	// AcceptInvitation deletes the invitation and creates the user u in one transaction. If the invitation has a
+	// UserID, it sets that user's password to that of u instead. Errors: problem.NotFound if the invitation is used,
+	// expired or unknown; problem.Conflict with the code email_taken.
 	CreateInvitation(ctx context.Context, i Invitation, e audit.Entry) (Invitation, error)
 	Invitation(ctx context.Context, hash [32]byte, now time.Time) (Invitation, error)
-	// Invitations lists by id, also those that are over and not removed yet.
+	// Invitations lists invitations by ID, including expired ones that are not deleted yet.
 	Invitations(ctx context.Context, f UserFilter) ([]Invitation, error)
 	AcceptInvitation(ctx context.Context, hash [32]byte, now time.Time, u User, e audit.Entry) (User, error)
 	DeleteInvitation(ctx context.Context, tenantID, id string, e audit.Entry) error
 
-	// CreateSession adds a session, notes the sign-in on its user and writes the line.
+	// CreateSession adds a session, sets the user's SignedInAt, and writes the audit line e.
 	CreateSession(ctx context.Context, s Session, e audit.Entry) (Session, error)
-	// Session finds a session with its user, unless it is over at now (absolute or
-	// idle) or its user is disabled; NotFound. It notes that it was seen when the
-	// last note is older than SeenGranularity.
+	// Session finds a session and its user. The error is problem.NotFound if the session has expired at now (absolute
+	// or idle) or its user is disabled. It updates SeenAt if the stored time is older than SeenGranularity.
 	Session(ctx context.Context, hash [32]byte, now time.Time) (Session, User, error)
-	// RenewSession gives a session another hash; NotFound.
+	// RenewSession replaces the hash of a session. The error is problem.NotFound if there is no such session.
 	RenewSession(ctx context.Context, id string, hash [32]byte) error
 	Sessions(ctx context.Context, userID string, now time.Time) ([]Session, error)
-	// EndSession of a user; id "" ends all but keep. It gives how many ended.
+	// EndSession ends one session of a user. If id is "", it ends all sessions of the user except keep. It returns
+	// the number of sessions that it ended.
 	EndSession(ctx context.Context, userID, id, keep string, e audit.Entry) (int, error)
-	// EndOverSessions removes what is over.
+	// EndOverSessions deletes the sessions that have expired at now.
 	EndOverSessions(ctx context.Context, now time.Time) error
 
-	// WriteAudit adds a line that belongs to no change: a sign-in that failed, an
-	// access that was refused.
+	// WriteAudit writes an audit line that belongs to no change, for a failed sign-in or a denied access.
 	WriteAudit(ctx context.Context, e audit.Entry) error
 }

@@ -8,10 +8,9 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// The documents of people in the audit log. None contains a password, a hash, a
-// token or a cookie.
+// The JSON documents of people in the audit log. None contains a password, a hash, a token or a cookie.
 
-// JSON returns the user as the audit log shows it.
+// JSON returns the audit log's document of the user.
 func (u User) JSON() (json.RawMessage, error) {
 	return json.Marshal(struct {
 		ID          string `json:"id"`
@@ -26,7 +25,7 @@ func (u User) JSON() (json.RawMessage, error) {
 	}{u.ID, u.Email, u.Name, u.Role, u.TenantID, u.Disabled, u.Password != "", u.Issuer, u.Subject})
 }
 
-// JSON returns the invitation as the audit log shows it.
+// JSON returns the audit log's document of the invitation.
 func (i Invitation) JSON() (json.RawMessage, error) {
 	return json.Marshal(struct {
 		ID        string    `json:"id"`
@@ -38,7 +37,7 @@ func (i Invitation) JSON() (json.RawMessage, error) {
 	}{i.ID, i.Email, i.Role, i.TenantID, i.UserID, i.ExpiresAt.UTC()})
 }
 
-// An auditSession is a session, or a sign-in that failed, in the audit log.
+// An auditSession is the audit log's document of a session or of a failed sign-in.
 type auditSession struct {
 	Session string `json:"session,omitempty"`
 	By      string `json:"by,omitempty"` // "password" or "oidc"
@@ -47,14 +46,13 @@ type auditSession struct {
 	Ended   int    `json:"ended,omitempty"`
 }
 
-// userEntry returns the audit entry of a change of u. The actor is by, or that of
-// ctx if by is zero.
+// userEntry returns the audit entry for a change of the user u. If by is zero, the actor is that of ctx.
 func userEntry(ctx context.Context, by audit.Actor, action string, u User, before, after any) audit.Entry {
 	e := audit.Entry{Actor: by, TenantID: u.TenantID, Action: action, Object: u.ID, ObjectName: u.Email}
 	return audit.Complete(ctx, e, before, after)
 }
 
-// invitationEntry returns the audit entry of a change of i.
+// invitationEntry returns the audit entry for a change of the invitation i. The actor is that of ctx.
 func invitationEntry(ctx context.Context, action string, i Invitation, before, after any) audit.Entry {
 	return audit.Complete(ctx, audit.Entry{TenantID: i.TenantID, Action: action, Object: i.ID, ObjectName: i.Email}, before, after)
 }

@@ -15,26 +15,24 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// PeopleConfig of a People.
+// PeopleConfig configures a People.
 type PeopleConfig struct {
 	// Limiter counts failed sign-ins. Required.
 	Limiter enforcement.Limiter
-	// Local counts failed sign-ins while Limiter is unavailable. Default: none;
-	// then nobody can sign in by password.
+	// Local counts failed sign-ins while Limiter is unavailable. Default: none; then passwords are not accepted while
+	// Limiter is unavailable.
 	Local enforcement.Limiter
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Logger reports an unavailable limiter. Default: none.
+	// Logger logs when the limiter is unavailable. Default: no logging.
 	Logger *slog.Logger
 }
 
-// People is the only way to sign in and to change users, sessions and
-// invitations. It validates, limits, authorizes, and writes audit lines. It is
-// safe for concurrent use.
+// People implements sign-in and all changes of users, sessions and invitations. It validates input, limits failed
+// sign-ins, authorizes the caller, and writes audit lines. It is safe for concurrent use.
 //
-// Methods that concern other people take the Principal who asks and the tenant
-// of those people; "" is the operator. For a Principal who does not reach that
-// tenant, the error is the same as for an unknown id.
+// Methods that concern other people take the Principal of the caller and the tenant of those people; "" means the
+// operator. If the caller may not access that tenant, the error is the same as for an unknown ID.
 type People struct {
 	store     PeopleStore
 	limit     *signInLimit
@@ -42,10 +40,10 @@ type People struct {
 	now       func() time.Time
 }
 
-// NewPeople returns a People on a PeopleStore.
+// NewPeople returns a People that stores its data in store.
 func NewPeople(store PeopleStore, cfg PeopleConfig) (*People, error) {
 	if cfg.Limiter == nil {
-		return nil, fmt.Errorf("people without a limiter: sign-ins must be counted")
+		return nil, fmt.Errorf("PeopleConfig.Limiter is required: it counts failed sign-ins")
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -57,29 +55,27 @@ func NewPeople(store PeopleStore, cfg PeopleConfig) (*People, error) {
 	return &People{store: store, limit: limit, passwords: newPasswords(), now: cfg.Now}, nil
 }
 
-// Principal returns the user as a Principal.
+// Principal returns the Principal of the user, for Authorize.
 func (u User) Principal() Principal {
 	return Principal{Kind: "user", ID: u.ID, Name: u.Email, Role: u.Role, TenantID: u.TenantID}
 }
 
-// Actor returns the user as an actor of the audit log.
+// Actor returns the user in the form in which the audit log names who made a change.
 func (u User) Actor() audit.Actor { return audit.Actor{Kind: "user", ID: u.ID, Name: u.Email} }
 
-// CommandPrincipal returns the Principal of a command on the machine with the
-// database. It has the rights of an operator key with every scope.
+// CommandPrincipal returns the Principal of a command that runs on the server with direct access to the database. It
+// has the rights of an operator key with every scope.
 func CommandPrincipal(name string) Principal {
 	return Principal{Kind: "command", ID: name, Name: name, Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeManage}}
 }
 
-// instant returns the current time in the precision that every store keeps.
+// instant returns the current time in UTC, truncated to milliseconds, which every store can represent.
 func (p *People) instant() time.Time { return p.now().UTC().Truncate(time.Millisecond) }
 
-// secretBytes is the size of a cookie's value or a link's token: 256 random
-// bits.
+// secretBytes is the size of the random value of a session cookie or of a link's token.
 const secretBytes = 32
 
-// newSecret returns a cookie's value or a link's token, and the hash that is
-// stored.
+// newSecret returns a random value for a session cookie or a link, and the hash of it that is stored.
 func newSecret() (string, [32]byte) {
 	var raw [secretBytes]byte
 	rand.Read(raw[:]) // never fails: crypto/rand ends the program instead
@@ -87,8 +83,7 @@ func newSecret() (string, [32]byte) {
 	return secret, sha256.Sum256([]byte(secret))
 }
 
-// hashSecret returns the stored hash of a secret. It returns false for an
-// impossible secret.
+// hashSecret returns the hash under which a secret is stored. It returns false if the secret is malformed.
 func hashSecret(secret string) ([32]byte, bool) {
 	if len(secret) != base64.RawURLEncoding.EncodedLen(secretBytes) {
 		return [32]byte{}, false
@@ -99,20 +94,20 @@ func hashSecret(secret string) ([32]byte, bool) {
 	return sha256.Sum256([]byte(secret)), true
 }
 
-// anybody reports whether there is a user.
+// anybody reports whether at least one user exists.
 func (p *People) anybody(ctx context.Context) (bool, error) {
 	some, err := p.store.Users(ctx, UserFilter{Limit: 1})
 	return len(some) > 0, err
 }
 
-// A NewPerson has what a person enters to get an account.
+// A NewPerson holds what a person enters to create an account.
 type NewPerson struct {
-	Email    string // only of a set-up: an invitation has its own
+	Email    string // only for a set-up link; otherwise the address comes from the invitation
 	Name     string // 1 to 200 characters
 	Password string
 }
 
-// validate returns all faults, as an Invalid problem with JSON pointers.
+// validate returns nil, or a problem.Invalid that lists each faulty field with its JSON pointer.
 func (n NewPerson) validate() error {
 	var f problem.Fields
 	if !ValidEmail(n.Email) {

@@ -8,14 +8,14 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// The operations of people on their own accounts.
+// The operations of people on their own sessions and accounts.
 
-// errNoSession is the error for a forged, expired or ended session alike.
+// errNoSession is the error for every session cookie that does not work: forged, expired or ended.
 var errNoSession = problem.New(problem.Unauthenticated, "sign in")
 
-// Session finds the session of a cookie's value and its user, and updates when
-// it was last seen; Unauthenticated. An impossible value causes no read of the
-// store.
+// Session returns the session of a cookie's value and its user, and records that the session is in use. The error is
+// problem.Unauthenticated if the session does not exist or has expired. A malformed value is rejected without a read
+// of the store.
 func (p *People) Session(ctx context.Context, cookie string) (Session, User, error) {
 	hash, ok := hashSecret(cookie)
 	if !ok {
@@ -28,8 +28,8 @@ func (p *People) Session(ctx context.Context, cookie string) (Session, User, err
 	return s, u, err
 }
 
-// Renew replaces the cookie's value of a session. The value before it ends.
-// Unauthenticated if the session has ended.
+// Renew replaces the cookie value of a session, and the previous value stops working. The error is
+// problem.Unauthenticated if the session has ended.
 func (p *People) Renew(ctx context.Context, s Session) (string, error) {
 	token, hash := newSecret()
 	err := p.store.RenewSession(ctx, s.ID, hash)
@@ -42,11 +42,11 @@ func (p *People) Renew(ctx context.Context, s Session) (string, error) {
 	return token, nil
 }
 
-// SignOut ends the session of a user. It is no error if the session has ended.
+// SignOut ends the session of a user. It returns nil if the session has already ended.
 func (p *People) SignOut(ctx context.Context, u User, s Session) error {
 	_, err := p.end(ctx, u, "session.sign_out", s.ID, "")
 	if problem.Is(err, problem.NotFound) {
-		return nil // the user is gone, and the session with them
+		return nil // the user is removed, and the session with it
 	}
 	return err
 }
@@ -56,8 +56,7 @@ func (p *People) Sessions(ctx context.Context, u User) ([]Session, error) {
 	return p.store.Sessions(ctx, u.ID, p.instant())
 }
 
-// EndSession ends one of a user's own sessions; NotFound, also for sessions of
-// others.
+// EndSession ends one of a user's own sessions. The error is problem.NotFound if the user has no such session.
 func (p *People) EndSession(ctx context.Context, u User, id string) error {
 	n, err := p.end(ctx, u, "session.end", id, "")
 	if err == nil && n == 0 {
@@ -66,8 +65,7 @@ func (p *People) EndSession(ctx context.Context, u User, id string) error {
 	return err
 }
 
-// EndOtherSessions ends all sessions of a user except one. It returns their
-// number.
+// EndOtherSessions ends all sessions of a user except but. It returns the number of sessions that it ended.
 func (p *People) EndOtherSessions(ctx context.Context, u User, but Session) (int, error) {
 	return p.end(ctx, u, "session.end", "", but.ID)
 }
@@ -80,13 +78,12 @@ func (p *People) end(ctx context.Context, u User, action, id, keep string) (int,
 	return p.store.EndSession(ctx, u.ID, id, keep, e)
 }
 
-// EndOverSessions removes expired sessions. It can run at any time and on every
-// node.
+// EndOverSessions deletes expired sessions. Every node may call it at any time.
 func (p *People) EndOverSessions(ctx context.Context) error {
 	return p.store.EndOverSessions(ctx, p.instant())
 }
 
-// ChangeName changes the name of a user; Invalid, NotFound, Stale.
+// ChangeName changes the name of a user. Errors: problem.Invalid, problem.NotFound, problem.Stale.
 func (p *People) ChangeName(ctx context.Context, u User, name string) (User, error) {
 	var f problem.Fields
 	if f.Line("/name", name, 1, tenants.MaxName); f.Err() != nil {
@@ -101,10 +98,9 @@ func (p *People) ChangeName(ctx context.Context, u User, name string) (User, err
 	return p.update(ctx, "user.update", before, after, "")
 }
 
-// ChangePassword changes the password of a user and ends their other sessions.
-// It returns the new cookie's value of this session. Invalid (at
-// /current_password and /password), NotFound, Stale; *LimitedError: a wrong
-// current password counts as a failed sign-in.
+// ChangePassword changes the password of a user and ends the user's other sessions. It returns the new cookie value
+// of the session s. A wrong current password counts as a failed sign-in, so the error can be a *LimitedError. Other
+// errors: problem.Invalid (at /current_password or /password), problem.NotFound, problem.Stale.
 func (p *People) ChangePassword(ctx context.Context, u User, s Session, current, next string) (string, error) {
 	_, origin := audit.Who(ctx)
 	address := origin.Address
@@ -137,7 +133,7 @@ func (p *People) ChangePassword(ctx context.Context, u User, s Session, current,
 
 func (p *People) replacePassword(ctx context.Context, before User, s Session, current, next string) error {
 	if next == current {
-		return problem.At("/password", "is the one that you have: choose another")
+		return problem.At("/password", "is your current password: choose another one")
 	}
 	if fault := passwordFault(next, before.Email, before.Name); fault != "" {
 		return problem.At("/password", "%s", fault)

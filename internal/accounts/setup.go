@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The first run: while there is no user, the link that the program prints
-// creates the first owner, or a setting names one.
+// The first start: while no user exists, the server prints a set-up link that creates the first owner. Alternatively,
+// settings hold the first owner's e-mail address and password.
 
-// errSetUp is the error of every set-up after the first user exists.
+// errSetUp is the error for a set-up link that is used after the first user exists.
 var errSetUp = problem.WithCode(problem.Conflict, "already_set_up",
 	"this server has been set up already: sign in, or ask for an invitation")
 
-// SetupLink returns the token of a link that creates the first owner. The link
-// works once, within SetupLife. The token is "" if there is a user.
+// SetupLink returns the token of a link that creates the first owner. The link works once, within SetupLife. If a
+// user exists, SetupLink returns "".
 func (p *People) SetupLink(ctx context.Context) (string, error) {
 	if some, err := p.anybody(ctx); some || err != nil {
 		return "", err
@@ -25,8 +25,8 @@ func (p *People) SetupLink(ctx context.Context) (string, error) {
 	return token, err
 }
 
-// ReadySetup returns an error if a set-up link cannot be used: NotFound, or
-// Conflict (code already_set_up).
+// ReadySetup returns nil if a set-up link can be used. Errors: problem.NotFound if the link does not work, and
+// problem.Conflict with the code already_set_up if a user exists.
 func (p *People) ReadySetup(ctx context.Context, token string) error {
 	i, err := p.open(ctx, token)
 	if err != nil {
@@ -43,8 +43,8 @@ func (p *People) ReadySetup(ctx context.Context, token string) error {
 	return nil
 }
 
-// SetUp creates the first owner; Invalid, NotFound, Conflict (code
-// already_set_up).
+// SetUp creates the first owner through a set-up link. Errors: problem.Invalid, problem.NotFound, and
+// problem.Conflict with the code already_set_up.
 func (p *People) SetUp(ctx context.Context, token string, n NewPerson) (User, error) {
 	if err := p.ReadySetup(ctx, token); err != nil {
 		return User{}, err
@@ -52,8 +52,8 @@ func (p *People) SetUp(ctx context.Context, token string, n NewPerson) (User, er
 	return p.firstOwner(ctx, n)
 }
 
-// FirstOwner creates an owner from settings while there is no user. It returns
-// false if there is one. Invalid.
+// FirstOwner creates the first owner from the settings. If a user exists, it changes nothing and returns false. The
+// error is problem.Invalid if the address or the password is not valid.
 func (p *People) FirstOwner(ctx context.Context, email, password string) (User, bool, error) {
 	if some, err := p.anybody(ctx); some || err != nil {
 		return User{}, false, err
@@ -74,7 +74,7 @@ func (p *People) firstOwner(ctx context.Context, n NewPerson) (User, error) {
 	return p.store.CreateUser(ctx, u, true, e)
 }
 
-// person returns a validated new user with a password hash.
+// person validates n and returns the new user with its password hash. It does not store the user.
 func (p *People) person(ctx context.Context, n NewPerson, role Role, tenantID string) (User, error) {
 	if err := n.validate(); err != nil {
 		return User{}, err
@@ -85,21 +85,20 @@ func (p *People) person(ctx context.Context, n NewPerson, role Role, tenantID st
 	return u, err
 }
 
-// ValidFirstOwner checks the e-mail address and the password of the first owner
-// from the settings, before the database is opened; Invalid.
+// ValidFirstOwner checks the e-mail address and the password of the first owner in the settings. The server calls it
+// before it opens the database. The error is problem.Invalid.
 func ValidFirstOwner(email, password string) error {
 	return NewPerson{Email: email, Name: firstOwnerName, Password: password}.validate()
 }
 
-// firstOwnerName is the name of the first owner from the settings, until they
-// change it.
+// firstOwnerName is the name of a first owner that the settings create. The owner can change it.
 const firstOwnerName = "Owner"
 
 var bootstrapForm = regexp.MustCompile(`^[A-Za-z0-9._~+/=-]{32,128}$`)
 
-// ValidBootstrapKey returns an error for a key that HEADGATE_BOOTSTRAP_KEY cannot
-// have. Automation chooses that key, so it needs no checksum, and its form is one
-// that any secret store can generate. The error does not contain the key.
+// ValidBootstrapKey returns an error if a key does not have the form that HEADGATE_BOOTSTRAP_KEY requires. Deployment
+// tools choose this key, so it has no checksum and a form that any secret store can generate. The error does not
+// contain the key.
 func ValidBootstrapKey(key string) error {
 	if !bootstrapForm.MatchString(key) {
 		return problem.New(problem.Invalid, "must be 32 to 128 characters out of A-Z a-z 0-9 . _ ~ + / = -")

@@ -12,24 +12,23 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// errSignIn is the error for an unknown person, a wrong password and a disabled
-// account alike.
+// errSignIn is the error for an unknown address, a wrong password and a disabled account. It is the same error, so
+// that it does not show whether the account exists.
 var errSignIn = problem.WithCode(problem.Unauthenticated, "sign_in_failed", "the e-mail address or the password is wrong")
 
-// SignIn begins a session of the user with the e-mail address and the password.
-// It returns the value of the session cookie; only a hash of the value is stored.
-// The errors are Unauthenticated (code sign_in_failed), *LimitedError and
-// Unavailable.
+// SignIn starts a session of the user with the e-mail address and the password. It returns the value of the session
+// cookie; only a hash of the value is stored. Errors: problem.Unauthenticated with the code sign_in_failed,
+// *LimitedError, problem.Unavailable.
 //
-// The answer and the work are the same for an unknown person, a disabled one
-// and a wrong password: one read of the store, one hash, one audit line.
+// An unknown address, a disabled account and a wrong password cause the same response and the same work: one read of
+// the store, one hash, one audit line.
 func (p *People) SignIn(ctx context.Context, email, password, address, agent string) (string, Session, User, error) {
 	return p.SignInFrom(ctx, "", email, password, address, agent)
 }
 
-// SignInFrom is SignIn from a browser that sends a value of RememberBrowser. If the
-// value is one of this user, failures count for the browser alone: those of others
-// do not lock it out. Any other value changes nothing.
+// SignInFrom is SignIn for a browser that sends a value of RememberBrowser. If the value is valid for this user,
+// failed sign-ins of the browser are counted separately. So failures from other browsers do not lock the user out. An
+// invalid value has no effect.
 func (p *People) SignInFrom(ctx context.Context, browser, email, password, address, agent string) (string, Session, User, error) {
 	email = strings.TrimSpace(email)
 	u, tried, err := p.try(ctx, browser, email, address)
@@ -57,7 +56,7 @@ func (p *People) SignInFrom(ctx context.Context, browser, email, password, addre
 	return token, session, u, err
 }
 
-// try finds the user and charges a failed sign-in.
+// try finds the user and charges one failed sign-in in advance. SignInFrom refunds it if the password is right.
 func (p *People) try(ctx context.Context, browser, email, address string) (User, *attempt, error) {
 	if nonce, _ := splitBrowser(browser); nonce != nil {
 		u, err := p.byEmail(ctx, email)
@@ -75,16 +74,16 @@ func (p *People) try(ctx context.Context, browser, email, address string) (User,
 	}
 	u, err := p.byEmail(ctx, email)
 	if err != nil {
-		tried.refund(ctx) // nobody learnt anything
+		tried.refund(ctx) // the caller learned nothing about the password
 	}
 	return u, tried, err
 }
 
-// noAddress replaces an invalid e-mail address in the audit log, because people
-// type passwords into that field by mistake.
+// noAddress replaces an invalid e-mail address in the audit log, because people sometimes type their password into
+// that field.
 const noAddress = "(no e-mail address)"
 
-// byEmail finds a user. It returns the zero User if there is none.
+// byEmail finds a user by address. It returns the zero User if there is none.
 func (p *People) byEmail(ctx context.Context, email string) (User, error) {
 	if !ValidEmail(email) {
 		return User{}, nil
@@ -92,7 +91,7 @@ func (p *People) byEmail(ctx context.Context, email string) (User, error) {
 	return orNobody(p.store.UserByEmail(ctx, email))
 }
 
-// orNobody replaces NotFound by the zero User.
+// orNobody returns the zero User and no error if err is problem.NotFound.
 func orNobody(u User, err error) (User, error) {
 	if problem.Is(err, problem.NotFound) {
 		return User{}, nil
@@ -100,9 +99,8 @@ func orNobody(u User, err error) (User, error) {
 	return u, err
 }
 
-// failed writes the audit line of a failed sign-in and returns answer. u is the
-// user of the account, or the zero User. The actor has only the name that was
-// typed, because the line does not prove that it was the user.
+// failed writes the audit line of a failed sign-in and returns answer. u is the user whose account it concerns, or
+// the zero User. The actor of the line is only the typed name, because a failed sign-in does not prove who typed it.
 func (p *People) failed(ctx context.Context, u User, name string, s auditSession, answer error) error {
 	name = audit.Clean(name)
 	e := audit.Complete(ctx, audit.Entry{
@@ -115,8 +113,8 @@ func (p *People) failed(ctx context.Context, u User, name string, s auditSession
 	return answer
 }
 
-// rehash replaces a stored hash that has a lower cost than new ones. Other
-// sessions of the user end, as with every new hash.
+// rehash replaces a stored password hash that has lower cost parameters than new hashes have. The user's other
+// sessions end, as they do after every change of the hash.
 func (p *People) rehash(ctx context.Context, u User, password string) (User, error) {
 	if !p.passwords.outdated(u.Password) {
 		return u, nil
@@ -129,7 +127,7 @@ func (p *People) rehash(ctx context.Context, u User, password string) (User, err
 	e := userEntry(ctx, u.Actor(), "user.update", u, u, after)
 	after, err = p.store.UpdateUser(ctx, after, u.Revision, "", e)
 	if problem.Is(err, problem.Stale) {
-		return u, nil // the next sign-in will do it
+		return u, nil // the next sign-in replaces the hash
 	}
 	return after, err
 }
@@ -142,7 +140,7 @@ func cutAgent(agent string) string {
 	return string(cut[:min(len(cut), maxAgent)])
 }
 
-// begin creates a session; NotFound for a user who was removed or disabled.
+// begin creates a session. The error is problem.NotFound if the user has been removed or disabled.
 func (p *People) begin(ctx context.Context, u User, by, address, agent string) (string, Session, User, error) {
 	if _, canonical, err := enforcement.CanonicalIP(address); err == nil {
 		address = canonical
@@ -165,7 +163,7 @@ func (p *People) begin(ctx context.Context, u User, by, address, agent string) (
 // maxSessions is the maximum number of sessions of one person.
 const maxSessions = 20
 
-// endOldest ends the oldest sessions of a user who has too many, but not s.
+// endOldest ends the oldest sessions of a user who has more than maxSessions. It never ends s.
 func (p *People) endOldest(ctx context.Context, u User, s Session) error {
 	list, err := p.store.Sessions(ctx, u.ID, s.CreatedAt)
 	if err != nil || len(list) <= maxSessions {
@@ -183,24 +181,23 @@ func (p *People) endOldest(ctx context.Context, u User, s Session) error {
 	return nil
 }
 
-// An Identity is a person as an OpenID provider describes them.
+// An Identity describes a person as an OpenID provider reports it.
 type Identity struct {
 	Issuer, Subject string
-	Email           string // "": it does not say
+	Email           string // "" if the provider does not report one
 	// Verified means that the provider has verified the address.
 	Verified bool
 	Name     string
 }
 
-// errUnknownIdentity is the error for every identity that may not sign in.
+// errUnknownIdentity is the error for an identity that has no account and no invitation, and for a disabled account.
 var errUnknownIdentity = problem.WithCode(problem.Unauthenticated, "unknown_person",
-	"nobody here has this account: ask for an invitation to the e-mail address that your provider has verified")
+	"no user here is linked to this account: ask for an invitation to the e-mail address that your provider has verified")
 
-// SignInWith begins a session of a person whom an OpenID provider has
-// authenticated. It uses the user that is linked to the identity. Without one,
-// it links the user with the same verified e-mail address, or accepts an open
-// invitation for that address. It creates no other users. Unauthenticated (code
-// unknown_person).
+// SignInWith starts a session of a person whom an OpenID provider has authenticated. It uses the user that is linked
+// to the identity. If there is none, it links the user with the same verified e-mail address, or accepts an open
+// invitation for that address. It creates no other users. The error is problem.Unauthenticated with the code
+// unknown_person if no user is found.
 func (p *People) SignInWith(ctx context.Context, who Identity, address, agent string) (string, Session, User, error) {
 	if who.Issuer == "" || who.Subject == "" {
 		return "", Session{}, User{}, fmt.Errorf("sign in with an identity that has no issuer or subject")
@@ -223,8 +220,8 @@ func (p *People) SignInWith(ctx context.Context, who Identity, address, agent st
 	return token, session, u, err
 }
 
-// identified finds, links or creates the user of an identity. It returns the
-// zero User for an unknown identity.
+// identified finds the user of an identity, links a user to it, or creates one from an invitation. It returns the
+// zero User if none of these applies.
 func (p *People) identified(ctx context.Context, who Identity) (User, error) {
 	u, err := orNobody(p.store.UserBySubject(ctx, who.Issuer, who.Subject))
 	if err != nil || u.ID != "" || !who.Verified || !ValidEmail(who.Email) {
@@ -237,7 +234,7 @@ func (p *People) identified(ctx context.Context, who Identity) (User, error) {
 	case u.ID == "":
 		return p.invited(ctx, who)
 	case u.Issuer != "":
-		return User{}, nil // linked to somebody else: the address has moved on
+		return User{}, nil // already linked to another identity: the address now belongs to another person
 	case u.Disabled:
 		return u, nil
 	}

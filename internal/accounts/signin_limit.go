@@ -10,18 +10,18 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// The limits of failed sign-ins.
+// The maximum numbers of failed sign-ins in a FailureWindow.
 const (
 	FailuresPerAccount = 5
-	FailuresPerAddress = 20 // IPv6 by its /64
-	FailuresPerBrowser = 5  // of one person in a browser that signed in before
+	FailuresPerAddress = 20 // an IPv6 address counts as its /64 network
+	FailuresPerBrowser = 5  // for one user in one browser in which the user signed in before
 	FailureWindow      = 15 * time.Minute
 )
 
-// A LimitedError means that too many sign-ins failed, of this account or from
-// this address. It is the same whether the account exists or not.
+// A LimitedError means that too many sign-ins to this account or from this address have failed. It is the same
+// whether or not the account exists.
 type LimitedError struct {
-	// RetryAfter is the time until the next attempt is possible; at least 1 ms.
+	// RetryAfter is the time until the next attempt is allowed; at least 1 ms.
 	RetryAfter time.Duration
 }
 
@@ -30,18 +30,17 @@ func (e *LimitedError) Error() string {
 	return fmt.Sprintf("too many sign-ins have failed: try again in %v", e.RetryAfter.Round(time.Second))
 }
 
-// A signInLimit counts failed sign-ins in the limiter that also decides the
-// tenants' checks, so that all nodes share the counters. The counters belong to
-// tenant 0, which is no tenant's number.
+// A signInLimit counts failed sign-ins in the limiter that also decides the tenants' checks, so that all nodes share
+// the counters. The counters use the tenant number 0, which no tenant has.
 type signInLimit struct {
 	engine  *enforcement.Engine
 	limiter enforcement.Limiter
 	local   enforcement.Limiter
-	subject *enforcement.Subject // for browsers that are not known
+	subject *enforcement.Subject // the limits for a browser that sends no valid value of RememberBrowser
 	known   *enforcement.Subject
 }
 
-// The attributes by which failures are counted.
+// The attributes of a check by which failed sign-ins are counted.
 const (
 	byAccount = "account"
 	byAddress = enforcement.IPNetwork
@@ -80,15 +79,15 @@ func newSignInLimit(cfg PeopleConfig) (*signInLimit, error) {
 	}, nil
 }
 
-// An attempt is one failure that was charged before the password is verified.
+// An attempt is the charge of one failed sign-in. It is made before the password is verified.
 type attempt struct {
 	limit    *signInLimit
 	decision enforcement.Decision
 }
 
-// charge charges a failure of an account (in the spelling of FoldEmail) from an
-// address before the password is verified, so that concurrent attempts count
-// too. The error is a *LimitedError, or Unavailable if no limiter answers.
+// charge charges one failed sign-in to an account (in the form of FoldEmail) and to an address. It runs before the
+// password is verified, so that concurrent attempts count too. The error is *LimitedError, or problem.Unavailable if
+// no limiter is available.
 func (l *signInLimit) charge(ctx context.Context, account, address string) (*attempt, error) {
 	check := &enforcement.Check{Cost: 1, Attributes: []enforcement.Attribute{{Name: byAccount, Value: account}}}
 	if ip, canonical, err := enforcement.CanonicalIP(address); err == nil {
@@ -98,7 +97,7 @@ func (l *signInLimit) charge(ctx context.Context, account, address string) (*att
 	return l.take(ctx, l.subject, check)
 }
 
-// chargeBrowser is charge for a browser in which the user has signed in before.
+// chargeBrowser is charge for a browser in which the user has signed in before. It counts for that browser only.
 func (l *signInLimit) chargeBrowser(ctx context.Context, nonce, userID string) (*attempt, error) {
 	return l.take(ctx, l.known, &enforcement.Check{
 		Cost: 1, Attributes: []enforcement.Attribute{{Name: byBrowser, Value: nonce + " " + userID}},
@@ -118,8 +117,8 @@ func (l *signInLimit) take(ctx context.Context, subject *enforcement.Subject, ch
 	}
 }
 
-// refund returns the charge, because the sign-in did not fail. If the refund
-// fails, the charge stays until its window ends.
+// refund takes the charge back because the sign-in did not fail. If the refund itself fails, the charge stays until
+// its window ends.
 func (a *attempt) refund(ctx context.Context) {
 	limiter := a.limit.limiter
 	if a.decision.Degraded {
