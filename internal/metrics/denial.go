@@ -82,8 +82,7 @@ type RefusalFilter struct {
 	Degraded bool
 	// Before is the decision ID of the last row of the previous page: only older ones.
 	Before [16]byte
-	// After is a decision ID: only newer ones. IDs are in the order of decisions, not of arrival;
-	// Tail follows arrivals.
+	// After is a decision ID: only newer ones. IDs are in the order of decisions, not of arrival.
 	After [16]byte
 	Limit int
 }

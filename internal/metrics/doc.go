@@ -16,7 +16,7 @@
 //	histogram.go            fixed logarithmic buckets; documents of histograms
 //	denial_samples.go       which denials are kept, and their explanation
 //	denial.go               a kept denial
-//	denial_tail.go          follows kept denials as they arrive
+//	mark.go                 the mark of the counts, shared by all callers
 //	drain.go                takes out the counts since the last drain
 //	ring.go                 the last 15 minutes by second, of this node
 //	limiter.go              the time and the verdicts of the limiter
