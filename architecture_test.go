@@ -53,7 +53,7 @@ var imports = map[string][]string{
 	"internal/logging":   {},
 	"internal/retry":     {},
 
-	"internal/nodes": {}, // cmd/server collects the report of this node
+	"internal/nodes": {"internal/latency"}, // cmd/server collects the report of this node
 
 	"api": {".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
 	// The shell of the dashboard, and its page groups. A page group imports no other one.
@@ -75,7 +75,8 @@ var imports = map[string][]string{
 	"enforcement/limitertest":  {"enforcement"},
 
 	// The load generator of headgate bench and of the module bench.
-	"internal/load": {},
+	"internal/load":    {"internal/latency"},
+	"internal/latency": {},
 
 	"cmd/server": anything,
 	"cmd/views":  {"web/views"},

@@ -20,6 +20,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/headgate/headgate/internal/latency"
 	"github.com/headgate/headgate/internal/load"
 )
 
@@ -253,7 +254,7 @@ func (b *benchCommand) report(w io.Writer, r *load.Result, limited bool) error {
 	row("answers", "%s", strings.Join(statuses, ", "))
 	for _, of := range []struct {
 		prefix  string
-		latency *load.Histogram
+		latency *latency.Histogram
 	}{{"", &r.Latency}, {"503 ", &r.UnavailableLatency}} {
 		for _, q := range quantiles {
 			if of.latency.Count() >= q.samples {

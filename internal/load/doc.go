@@ -10,5 +10,5 @@
 //
 // It writes prepared bytes and reads only what it counts, because it shares
 // the machine with the server that it measures. It must not import packages of
-// the product.
+// the product, except package latency.
 package load

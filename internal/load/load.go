@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/headgate/headgate/internal/latency"
 )
 
 // Config of a Run.
@@ -41,10 +43,10 @@ type Result struct {
 	// Elapsed is the time from the first request to the last answer.
 	Elapsed time.Duration
 	// Latency is that of requests of which a check was decided.
-	Latency Histogram
+	Latency latency.Histogram
 	// UnavailableLatency is that of requests of which no check was decided and at
 	// least one was answered 503.
-	UnavailableLatency Histogram
+	UnavailableLatency latency.Histogram
 	// Statuses counts answers by status.
 	Statuses map[int]int64
 	// Err is the first error of a connection.

@@ -14,19 +14,19 @@ func microseconds(n int64) time.Duration { return time.Duration(n) * time.Micros
 type latencyJSON struct {
 	P50 int64 `json:"p50_us"`
 	P99 int64 `json:"p99_us"`
-	*latency
+	*plainLatency
 }
 
-type latency Latency
+type plainLatency Latency
 
 // MarshalJSON implements json.Marshaler.
 func (l Latency) MarshalJSON() ([]byte, error) {
-	return json.Marshal(latencyJSON{l.P50.Microseconds(), l.P99.Microseconds(), (*latency)(&l)})
+	return json.Marshal(latencyJSON{l.P50.Microseconds(), l.P99.Microseconds(), (*plainLatency)(&l)})
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
 func (l *Latency) UnmarshalJSON(text []byte) error {
-	in := latencyJSON{latency: (*latency)(l)}
+	in := latencyJSON{plainLatency: (*plainLatency)(l)}
 	err := json.Unmarshal(text, &in)
 	l.P50, l.P99 = microseconds(in.P50), microseconds(in.P99)
 	return err

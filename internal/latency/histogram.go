@@ -1,4 +1,6 @@
-package load
+// Package latency counts durations for quantiles. The load generator and the report
+// of a node use it. The buckets of package metrics are stored, so they are fixed there.
+package latency
 
 import (
 	"math/bits"
@@ -6,9 +8,7 @@ import (
 )
 
 // A Histogram counts durations in buckets that are at most 1/128 wider than
-// their lower bound. The buckets of package metrics are up to 1/11 wide, which
-// is too wide for the difference of two latencies. The zero value is empty. It
-// is not safe for concurrent use.
+// their lower bound. The zero value is empty. It is not safe for concurrent use.
 type Histogram struct {
 	counts []int64 // by bucket, up to the highest in use
 	total  int64
