@@ -243,7 +243,7 @@ func exampleAddress(w *world, path string, op *openapi3.Operation) string {
 	return path
 }
 
-var perRun = regexp.MustCompile(`^(id|plan_id|tenant_id|object|request_id|decision_id|token|link|hint|next_cursor|revision|draft_revision|age_ms|node|.*_at|at)$`)
+var perRun = regexp.MustCompile(`^(id|plan_id|tenant_id|object|request_id|decision_id|token|link|hint|next_cursor|revision|draft_revision|age_ms|node|created_by|.*_at|at)$`)
 
 // masked replaces what differs from run to run by its type.
 func masked(name string, v any) any {

@@ -19,6 +19,11 @@ func showKey(k tenants.Key) (Key, error) {
 		Id: id, Name: k.Name, Hint: k.Hint, Scopes: make([]Scope, len(k.Scopes)),
 		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: k.ExpiresAt.UTC(), RevokedAt: k.RevokedAt.UTC(),
 	}
+	if k.CreatedBy != "" {
+		if shown.CreatedBy, err = parseUUID(k.CreatedBy); err != nil {
+			return Key{}, err
+		}
+	}
 	for i, s := range k.Scopes {
 		shown.Scopes[i] = Scope(s)
 	}
@@ -121,7 +126,11 @@ func (a *API) GetKey(ctx context.Context, r GetKeyRequestObject) (GetKeyResponse
 
 // RevokeKey is DELETE /v1/tenants/{tenant}/keys/{key}.
 func (a *API) RevokeKey(ctx context.Context, r RevokeKeyRequestObject) (RevokeKeyResponseObject, error) {
-	k, err := written(ctx, a, showKey)(a.cfg.Tenants.RevokeKey(ctx, r.Tenant, r.Key.String()))
+	revoke := a.cfg.Tenants.RevokeKey
+	if bool(r.Params.WithCreated) {
+		revoke = a.cfg.Tenants.RevokeKeyAndCreated
+	}
+	k, err := written(ctx, a, showKey)(revoke(ctx, r.Tenant, r.Key.String()))
 	return RevokeKey200JSONResponse(k), err
 }
 
@@ -158,7 +167,11 @@ func (a *API) GetOperatorKey(ctx context.Context, r GetOperatorKeyRequestObject)
 
 // RevokeOperatorKey is DELETE /v1/operator-keys/{key}.
 func (a *API) RevokeOperatorKey(ctx context.Context, r RevokeOperatorKeyRequestObject) (RevokeOperatorKeyResponseObject, error) {
-	k, err := written(ctx, a, showKey)(a.cfg.Tenants.RevokeOperatorKey(ctx, r.Key.String()))
+	revoke := a.cfg.Tenants.RevokeOperatorKey
+	if bool(r.Params.WithCreated) {
+		revoke = a.cfg.Tenants.RevokeOperatorKeyAndCreated
+	}
+	k, err := written(ctx, a, showKey)(revoke(ctx, r.Key.String()))
 	return RevokeOperatorKey200JSONResponse(k), err
 }
 

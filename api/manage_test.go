@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -335,6 +336,80 @@ func TestPanicInTheMiddleOfAnAnswer(t *testing.T) {
 		}
 	}()
 	w.api.ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+}
+
+// A key shows which key created it. Its revocation ends, if asked, what it created,
+// also through other keys and in tenants, with an audit line each, and nothing else.
+func TestRevokeWhatAKeyCreated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	type issued struct {
+		Token string
+		Key   struct {
+			ID        string
+			CreatedBy string `json:"created_by"`
+		}
+	}
+	issue := func(key, path string) (made issued) {
+		t.Helper()
+		got := w.do(call{method: "POST", path: path, key: key, body: `{"name":"k","scopes":["manage"]}`})
+		if got.status != 201 {
+			t.Fatalf("%s: %d %s", path, got.status, got.body)
+		}
+		must(t, json.Unmarshal([]byte(got.body), &made))
+		return made
+	}
+	const operators, acme = "/v1/operator-keys", "/v1/tenants/acme/keys"
+	root := w.operatorKey(t.Context(), "root", tenants.ScopeManage)
+	must(t, w.watcher.Refresh(t.Context()))
+	leaked := issue(root, operators)
+	child, beside := issue(leaked.Token, operators), issue(root, operators)
+	grandchild, other := issue(child.Token, acme), issue(beside.Token, acme)
+	greatGrandchild := issue(grandchild.Token, acme)
+	if child.Key.CreatedBy != leaked.Key.ID || grandchild.Key.CreatedBy != child.Key.ID || greatGrandchild.Key.CreatedBy != grandchild.Key.ID {
+		t.Errorf("created by %q, %q, %q", child.Key.CreatedBy, grandchild.Key.CreatedBy, greatGrandchild.Key.CreatedBy)
+	}
+	if got := w.do(call{path: acme + "/" + grandchild.Key.ID, key: root}); !strings.Contains(got.body, `"created_by":"`+child.Key.ID+`"`) {
+		t.Errorf("read: %s", got.body)
+	}
+	works := func(what string, k issued, want bool) {
+		t.Helper()
+		if got := w.do(call{path: acme, key: k.Token}); (got.status == 200) != want {
+			t.Errorf("%s: %d, works should be %v", what, got.status, want)
+		}
+	}
+	revoke := func(path, query string, want int) {
+		t.Helper()
+		if got := w.do(call{method: "DELETE", path: path + query, key: root}); got.status != want {
+			t.Errorf("revoke %s%s: %d %s", path, query, got.status, got.body)
+		}
+	}
+	revoke(operators+"/"+leaked.Key.ID, "?with_created=perhaps", 400)
+	revoke(operators+"/"+leaked.Key.ID, "", 200)
+	works("leaked", leaked, false)
+	works("its child, not asked for", child, true)
+	for range 2 { // also when it has ended already; repeating it changes nothing
+		revoke(operators+"/"+leaked.Key.ID, "?with_created=true", 200)
+		works("child", child, false)
+		works("grandchild", grandchild, false)
+		works("great-grandchild", greatGrandchild, false)
+		works("the other's key", other, true)
+		works("the other", beside, true)
+	}
+	lines, err := w.store.AuditEntries(t.Context(), audit.Filter{Limit: 100})
+	must(t, err)
+	revoked := map[string]int{}
+	for _, l := range lines {
+		if strings.HasSuffix(l.Action, "key.revoke") {
+			revoked[l.Object]++
+		}
+	}
+	want := map[string]int{leaked.Key.ID: 1, child.Key.ID: 1, grandchild.Key.ID: 1, greatGrandchild.Key.ID: 1}
+	if !maps.Equal(revoked, want) {
+		t.Errorf("audit lines %v, want %v", revoked, want)
+	}
+	revoke(acme+"/"+other.Key.ID, "?with_created=true", 200)
+	works("the other's key, revoked by its tenant", other, false)
 }
 
 // A key creates and rotates no key with a scope that it does not have itself.

@@ -1049,6 +1049,9 @@ type Key struct {
 	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"created_at"`
 
+	// CreatedBy The ID of the key that created it, also by a rotation. Absent if a person, a command or the bootstrap key did.
+	CreatedBy openapi_types.UUID `json:"created_by,omitempty,omitzero"`
+
 	// ExpiresAt When it expires. Absent if never.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
 
@@ -2241,6 +2244,9 @@ type TenantStatusParameter = TenantStatus
 // VersionParameter defines model for VersionParameter.
 type VersionParameter = int32
 
+// WithCreatedParameter defines model for WithCreatedParameter.
+type WithCreatedParameter = bool
+
 // GetTopKeysParams defines parameters for GetTopKeys.
 type GetTopKeysParams struct {
 	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
@@ -2439,6 +2445,12 @@ type ListOperatorKeysParams struct {
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
+// RevokeOperatorKeyParams defines parameters for RevokeOperatorKey.
+type RevokeOperatorKeyParams struct {
+	// WithCreated Whether the keys that the key created are revoked too.
+	WithCreated WithCreatedParameter `form:"with_created,omitempty" json:"with_created,omitempty,omitzero"`
+}
+
 // ListPeopleParams defines parameters for ListPeople.
 type ListPeopleParams struct {
 	// Q Part of an e-mail address or name.
@@ -2545,6 +2557,12 @@ type ListKeysParams struct {
 
 	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// RevokeKeyParams defines parameters for RevokeKey.
+type RevokeKeyParams struct {
+	// WithCreated Whether the keys that the key created are revoked too.
+	WithCreated WithCreatedParameter `form:"with_created,omitempty" json:"with_created,omitempty,omitzero"`
 }
 
 // ListEntriesParams defines parameters for ListEntries.
@@ -2698,7 +2716,7 @@ type ServerInterface interface {
 	CreateOperatorKey(ctx echo.Context) error
 	// RevokeOperatorKey Revoke an operator key
 	// (DELETE /v1/operator-keys/{key})
-	RevokeOperatorKey(ctx echo.Context, key OperatorKeyParameter) error
+	RevokeOperatorKey(ctx echo.Context, key OperatorKeyParameter, params RevokeOperatorKeyParams) error
 	// GetOperatorKey Read an operator key
 	// (GET /v1/operator-keys/{key})
 	GetOperatorKey(ctx echo.Context, key OperatorKeyParameter) error
@@ -2788,7 +2806,7 @@ type ServerInterface interface {
 	CreateKey(ctx echo.Context, tenant TenantParameter) error
 	// RevokeKey Revoke a tenant's key
 	// (DELETE /v1/tenants/{tenant}/keys/{key})
-	RevokeKey(ctx echo.Context, tenant TenantParameter, key KeyParameter) error
+	RevokeKey(ctx echo.Context, tenant TenantParameter, key KeyParameter, params RevokeKeyParams) error
 	// GetKey Read a tenant's key
 	// (GET /v1/tenants/{tenant}/keys/{key})
 	GetKey(ctx echo.Context, tenant TenantParameter, key KeyParameter) error
@@ -3393,8 +3411,17 @@ func (w *ServerInterfaceWrapper) RevokeOperatorKey(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevokeOperatorKeyParams
+	// ------------- Optional query parameter "with_created" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "with_created", ctx.QueryParams(), &params.WithCreated, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter with_created: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RevokeOperatorKey(ctx, key)
+	err = w.Handler.RevokeOperatorKey(ctx, key, params)
 	return err
 }
 
@@ -4131,8 +4158,17 @@ func (w *ServerInterfaceWrapper) RevokeKey(ctx echo.Context) error {
 		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key: %s", err))
 	}
 
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RevokeKeyParams
+	// ------------- Optional query parameter "with_created" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "with_created", ctx.QueryParams(), &params.WithCreated, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter with_created: %s", err))
+	}
+
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.RevokeKey(ctx, tenant, key)
+	err = w.Handler.RevokeKey(ctx, tenant, key, params)
 	return err
 }
 
@@ -5059,7 +5095,8 @@ func (response CreateOperatorKey201JSONResponse) VisitCreateOperatorKeyResponse(
 }
 
 type RevokeOperatorKeyRequestObject struct {
-	Key OperatorKeyParameter `json:"key"`
+	Key    OperatorKeyParameter `json:"key"`
+	Params RevokeOperatorKeyParams
 }
 
 type RevokeOperatorKeyResponseObject interface {
@@ -5876,6 +5913,7 @@ func (response CreateKey201JSONResponse) VisitCreateKeyResponse(w http.ResponseW
 type RevokeKeyRequestObject struct {
 	Tenant TenantParameter `json:"tenant"`
 	Key    KeyParameter    `json:"key"`
+	Params RevokeKeyParams
 }
 
 type RevokeKeyResponseObject interface {
@@ -6910,10 +6948,11 @@ func (sh *strictHandler) CreateOperatorKey(ctx echo.Context) error {
 }
 
 // RevokeOperatorKey operation middleware
-func (sh *strictHandler) RevokeOperatorKey(ctx echo.Context, key OperatorKeyParameter) error {
+func (sh *strictHandler) RevokeOperatorKey(ctx echo.Context, key OperatorKeyParameter, params RevokeOperatorKeyParams) error {
 	var request RevokeOperatorKeyRequestObject
 
 	request.Key = key
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RevokeOperatorKey(ctx.Request().Context(), request.(RevokeOperatorKeyRequestObject))
@@ -7902,11 +7941,12 @@ func (sh *strictHandler) CreateKey(ctx echo.Context, tenant TenantParameter) err
 }
 
 // RevokeKey operation middleware
-func (sh *strictHandler) RevokeKey(ctx echo.Context, tenant TenantParameter, key KeyParameter) error {
+func (sh *strictHandler) RevokeKey(ctx echo.Context, tenant TenantParameter, key KeyParameter, params RevokeKeyParams) error {
 	var request RevokeKeyRequestObject
 
 	request.Tenant = tenant
 	request.Key = key
+	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.RevokeKey(ctx.Request().Context(), request.(RevokeKeyRequestObject))

@@ -133,7 +133,7 @@ func (a *API) routes() []route {
 		get("/v1/tenants/:tenant/keys", "listKeys", accounts.KeysRead, g.ListKeys).params("limit cursor"),
 		post("/v1/tenants/:tenant/keys", "createKey", accounts.KeysWrite, g.CreateKey).json(body[NewKey]()),
 		get("/v1/tenants/:tenant/keys/:key", "getKey", accounts.KeysRead, g.GetKey),
-		del("/v1/tenants/:tenant/keys/:key", "revokeKey", accounts.KeysWrite, g.RevokeKey),
+		del("/v1/tenants/:tenant/keys/:key", "revokeKey", accounts.KeysWrite, g.RevokeKey).params("with_created"),
 		post("/v1/tenants/:tenant/keys/:key/rotate", "rotateKey", accounts.KeysWrite, g.RotateKey).optionalJSON(body[RotateKey]()),
 
 		get("/v1/tenants/:tenant/overrides", "listOverrides", accounts.TenantRead, exceptions(g.ListOverrides)).params("policy limit cursor"),
@@ -167,7 +167,7 @@ func (a *API) routes() []route {
 		get("/v1/operator-keys", "listOperatorKeys", accounts.OperatorKeysRd, g.ListOperatorKeys).params("limit cursor"),
 		post("/v1/operator-keys", "createOperatorKey", accounts.OperatorKeysWr, g.CreateOperatorKey).json(body[NewKey]()),
 		get("/v1/operator-keys/:key", "getOperatorKey", accounts.OperatorKeysRd, g.GetOperatorKey),
-		del("/v1/operator-keys/:key", "revokeOperatorKey", accounts.OperatorKeysWr, g.RevokeOperatorKey),
+		del("/v1/operator-keys/:key", "revokeOperatorKey", accounts.OperatorKeysWr, g.RevokeOperatorKey).params("with_created"),
 		post("/v1/operator-keys/:key/rotate", "rotateOperatorKey", accounts.OperatorKeysWr, g.RotateOperatorKey).optionalJSON(body[RotateKey]()),
 
 		get("/v1/plans", "listPlans", accounts.PlansRead, g.ListPlans).params("q limit cursor"),

@@ -3,7 +3,10 @@ package tenants
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
@@ -65,6 +68,29 @@ func (s *Service) RevokeOperatorKey(ctx context.Context, id string) (Key, error)
 	return s.revokeKey(ctx, ofOperator, id)
 }
 
+// RevokeKeyAndCreated is RevokeKey, and also ends the keys that the key created,
+// directly or through other keys: all or none.
+func (s *Service) RevokeKeyAndCreated(ctx context.Context, tenantID, id string) (Key, error) {
+	return s.revokeKeyAndCreated(ctx, s.ofTenant(tenantID), id)
+}
+
+// RevokeOperatorKeyAndCreated is RevokeKeyAndCreated of the operator. It ends keys
+// of the operator and of all tenants.
+func (s *Service) RevokeOperatorKeyAndCreated(ctx context.Context, id string) (Key, error) {
+	return s.revokeKeyAndCreated(ctx, ofOperator, id)
+}
+
+// KeysCreatedBy lists the valid keys that a key created, directly or through other
+// keys, oldest first; NotFound.
+func (s *Service) KeysCreatedBy(ctx context.Context, tenantID, id string) ([]Key, error) {
+	return s.keysCreatedBy(ctx, s.ofTenant(tenantID), id)
+}
+
+// KeysCreatedByOperatorKey is KeysCreatedBy of the operator, with keys of all tenants.
+func (s *Service) KeysCreatedByOperatorKey(ctx context.Context, id string) ([]Key, error) {
+	return s.keysCreatedBy(ctx, ofOperator, id)
+}
+
 // An owner returns the TenantID of the keys that a call concerns. A tenant is
 // looked up, so that no empty argument can stand for the operator.
 type owner func(ctx context.Context) (tenantID string, err error)
@@ -106,7 +132,7 @@ func (s *Service) createKey(ctx context.Context, of owner, n NewKey) (Key, strin
 	if err != nil {
 		return Key{}, "", err
 	}
-	k, token := mint(tenantID, n, now)
+	k, token := mint(ctx, tenantID, n, now)
 	e := keyEntry(ctx, "create", k, nil, k)
 	created, err := s.store.CreateKey(ctx, k, e)
 	if err != nil {
@@ -128,7 +154,7 @@ func (s *Service) rotateKey(ctx context.Context, of owner, id string, overlap ti
 		return Key{}, "", err
 	}
 	n := NewKey{Name: old.Name, Scopes: old.Scopes, ExpiresAt: renew(old.CreatedAt, old.ExpiresAt, now)}
-	next, token := mint(old.TenantID, n, now)
+	next, token := mint(ctx, old.TenantID, n, now)
 	e := keyEntry(ctx, "rotate", old, old, next)
 	created, err := s.store.RotateKey(ctx, old.TenantID, old.ID, now.Add(overlap), next, e)
 	if err != nil {
@@ -146,10 +172,31 @@ func (s *Service) revokeKey(ctx context.Context, of owner, id string) (Key, erro
 	if !k.RevokedAt.IsZero() && !k.RevokedAt.After(now) {
 		return k, nil
 	}
+	return s.store.RevokeKey(ctx, k.TenantID, k.ID, now, revokeEntry(ctx, k, now))
+}
+
+func (s *Service) revokeKeyAndCreated(ctx context.Context, of owner, id string) (Key, error) {
+	k, err := s.key(ctx, of, id)
+	if err != nil {
+		return Key{}, err
+	}
+	now := s.instant()
+	entry := func(k Key) audit.Entry { return revokeEntry(ctx, k, now) }
+	return s.store.RevokeKeyAndCreated(ctx, k.TenantID, k.ID, now, entry(k), entry)
+}
+
+func (s *Service) keysCreatedBy(ctx context.Context, of owner, id string) ([]Key, error) {
+	k, err := s.key(ctx, of, id)
+	if err != nil {
+		return nil, err
+	}
+	return s.store.KeysCreatedBy(ctx, k.TenantID, k.ID, s.instant())
+}
+
+func revokeEntry(ctx context.Context, k Key, at time.Time) audit.Entry {
 	after := k
-	after.RevokedAt = now
-	e := keyEntry(ctx, "revoke", k, k, after)
-	return s.store.RevokeKey(ctx, k.TenantID, k.ID, now, e)
+	after.RevokedAt = at
+	return keyEntry(ctx, "revoke", k, k, after)
 }
 
 // Rotatable returns a Conflict for a key that has ended or that has a successor.
@@ -178,8 +225,8 @@ func renew(createdAt, expiresAt, now time.Time) time.Time {
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 // mint returns a new key and its token.
-func mint(tenantID string, n NewKey, now time.Time) (Key, string) {
-	k := Key{ID: audit.NewID(), TenantID: tenantID, Name: n.Name, Scopes: n.Scopes, CreatedAt: now}
+func mint(ctx context.Context, tenantID string, n NewKey, now time.Time) (Key, string) {
+	k := Key{ID: audit.NewID(), TenantID: tenantID, Name: n.Name, Scopes: n.Scopes, CreatedAt: now, CreatedBy: creator(ctx)}
 	kind := TenantToken
 	if k.Operator() {
 		kind = OperatorToken
@@ -190,6 +237,15 @@ func mint(tenantID string, n NewKey, now time.Time) (Key, string) {
 		k.ExpiresAt = n.ExpiresAt.UTC().Truncate(time.Millisecond)
 	}
 	return k, token
+}
+
+// creator returns the ID of the key that sent the request of ctx; empty without one.
+func creator(ctx context.Context) string {
+	actor, _ := audit.Who(ctx)
+	if !strings.HasSuffix(actor.Kind, "_key") || uuid.Validate(actor.ID) != nil { // the bootstrap key has no ID
+		return ""
+	}
+	return actor.ID
 }
 
 // keyEntry returns the audit entry of what was done to k: verb is create, rotate
@@ -210,5 +266,6 @@ func (k Key) JSON() (json.RawMessage, error) {
 		ExpiresAt time.Time `json:"expires_at,omitzero"`
 		RevokedAt time.Time `json:"revoked_at,omitzero"`
 		CreatedAt time.Time `json:"created_at"`
-	}{k.ID, k.Name, k.Hint, k.Scopes, k.ExpiresAt.UTC(), k.RevokedAt.UTC(), k.CreatedAt.UTC()})
+		CreatedBy string    `json:"created_by,omitempty"`
+	}{k.ID, k.Name, k.Hint, k.Scopes, k.ExpiresAt.UTC(), k.RevokedAt.UTC(), k.CreatedAt.UTC(), k.CreatedBy})
 }

@@ -84,6 +84,9 @@ type Key struct {
 	ExpiresAt time.Time // zero: never
 	RevokedAt time.Time // zero: not revoked; in the future: rotated, still valid until then
 	CreatedAt time.Time
+	// CreatedBy is the ID of the key whose request created this one, also as the
+	// successor in a rotation; empty if a person, a command or the bootstrap key did.
+	CreatedBy string
 	Revision  int64
 }
 
@@ -138,4 +141,11 @@ type Store interface {
 	// The operator's last valid key with the scope manage cannot be revoked:
 	// Conflict (code last_operator_key).
 	RevokeKey(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry) (Key, error)
+	// RevokeKeyAndCreated is RevokeKey, and ends the keys of KeysCreatedBy at the
+	// same instant, all or none. entry returns the audit line of each of those.
+	RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry, entry func(Key) audit.Entry) (Key, error)
+	// KeysCreatedBy returns the keys that are valid at an instant and that a key
+	// created, directly or through other keys, oldest first: of one tenant, or of
+	// the operator and all tenants if tenantID is "".
+	KeysCreatedBy(ctx context.Context, tenantID, id string, at time.Time) ([]Key, error)
 }

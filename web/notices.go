@@ -31,6 +31,7 @@ var notices = map[string]string{
 	"tenant-resumed":   "The tenant is resumed.",
 	"tenant-deleted":   "The tenant is deleted.",
 	"key-revoked":      "The key is revoked. Headgate answers requests with this key with 401.",
+	"keys-revoked":     "The key and the keys that it created are revoked. Headgate answers requests with them with 401.",
 	"override-created": "The override is in force.",
 	"override-deleted": "The override is ended.",
 	"entry-created":    "The entry is added.",

@@ -3,6 +3,7 @@ package web_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -217,6 +218,71 @@ func TestOperatorKeys(t *testing.T) {
 	if none := w.get("/settings/keys/"+w.ids["acme"]+"/revoke", "owner"); none.Code != http.StatusNotFound {
 		t.Errorf("no key: %d", none.Code)
 	}
+}
+
+// The list of keys names the key that created one. The page that asks before a
+// revocation lists what the key created, and ends that only if the box is checked.
+func TestKeysThatAKeyCreated(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	service := tenants.NewService(w.store, tenants.Config{Now: w.clock})
+	made := func(by tenants.Key, tenant, name string) tenants.Key {
+		t.Helper()
+		kind := "tenant_key"
+		if by.Operator() {
+			kind = "operator_key"
+		}
+		ctx := audit.With(t.Context(), audit.Actor{Kind: kind, ID: by.ID, Name: by.Name}, audit.Origin{})
+		n := tenants.NewKey{Name: name, Scopes: []tenants.Scope{tenants.ScopeManage}}
+		create := service.CreateOperatorKey
+		if tenant != "" {
+			create = func(ctx context.Context, n tenants.NewKey) (tenants.Key, string, error) {
+				return service.CreateKey(ctx, tenant, n)
+			}
+		}
+		k, _, err := create(ctx, n)
+		must(t, err)
+		return k
+	}
+	made(tenants.Key{}, "", "last")
+	leaked := made(tenants.Key{}, "", "terra\u202eform")
+	if page := w.get("/settings/keys/"+leaked.ID+"/revoke", "owner"); strings.Contains(page.body, "with-created") {
+		t.Error("a key that created nothing: its page has the box")
+	}
+	child := made(leaked, "", "child")
+	inTenant := made(child, "acme", "grandchild")
+	for i := range 25 {
+		made(inTenant, "acme", fmt.Sprintf("k%02d", i))
+	}
+	if text := words(t, w.get("/settings/keys", "owner")); !strings.Contains(text, "by the key terra") {
+		t.Errorf("the list: %s", text)
+	}
+	if text := words(t, w.get("/tenants/acme/keys", "acme-viewer")); !strings.Contains(text, "by an operator key") || !strings.Contains(text, "by the key grandchild") {
+		t.Errorf("the tenant's list: %s", text)
+	}
+	page := w.get("/settings/keys/"+leaked.ID+"/revoke", "owner")
+	if text := words(t, page); !strings.Contains(text, "child ("+child.Hint+"), grandchild (") || !strings.Contains(text, ", 7 more") ||
+		!strings.Contains(text, "The keys that it created (27)") || strings.Contains(page.body, `name="with-created" value="on" checked`) {
+		t.Errorf("asks: %s", text)
+	}
+	revoked := func(want int) {
+		t.Helper()
+		n := 0
+		list, err := service.Keys(t.Context(), "acme", tenants.Filter{})
+		must(t, err)
+		for _, k := range list {
+			if !k.RevokedAt.IsZero() {
+				n++
+			}
+		}
+		if n != want {
+			t.Errorf("%d keys of the tenant are revoked, want %d", n, want)
+		}
+	}
+	to(t, "without", w.post("/settings/keys/"+leaked.ID+"/revoke", "owner", nil), "/settings/keys?done=key-revoked")
+	revoked(0)
+	to(t, "with", w.post("/settings/keys/"+child.ID+"/revoke", "owner", url.Values{"with-created": {"on"}}), "/settings/keys?done=keys-revoked")
+	revoked(26)
 }
 
 // The pages of settings say what the process says.

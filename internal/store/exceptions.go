@@ -127,6 +127,7 @@ func (k *exceptionKind[T]) one(ctx context.Context, s *Store, tenantID, id strin
 
 // An asker is a pool or a transaction.
 type asker interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 

@@ -14,17 +14,17 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-const keyColumns = `id, tenant_id, name, hash, hint, scopes, expires_at, revoked_at, created_at, revision`
+const keyColumns = `id, tenant_id, name, hash, hint, scopes, expires_at, revoked_at, created_at, created_by, revision`
 
 func scanKey(r row) (tenants.Key, error) {
 	var k tenants.Key
-	var tenantID sql.NullString
+	var tenantID, createdBy sql.NullString
 	var hash []byte
 	var scopes string
 	var expires, revoked sql.NullTime
-	err := r.Scan(&k.ID, &tenantID, &k.Name, &hash, &k.Hint, &scopes, &expires, &revoked, &k.CreatedAt, &k.Revision)
+	err := r.Scan(&k.ID, &tenantID, &k.Name, &hash, &k.Hint, &scopes, &expires, &revoked, &k.CreatedAt, &createdBy, &k.Revision)
 	copy(k.Hash[:], hash)
-	k.TenantID, k.Scopes = tenantID.String, readScopes(scopes)
+	k.TenantID, k.CreatedBy, k.Scopes = tenantID.String, createdBy.String, readScopes(scopes)
 	k.ExpiresAt, k.RevokedAt, k.CreatedAt = instant(expires), instant(revoked), k.CreatedAt.UTC()
 	return k, err
 }
@@ -104,17 +104,89 @@ func (s *Store) RevokeKey(ctx context.Context, tenantID, id string, at time.Time
 			return errUnchanged
 		}
 		ed.concerns(tenantID, id, k.Name)
-		if err := ed.endKey(ctx, k, at); err != nil {
-			return err
-		}
-		k.RevokedAt, k.Revision = at, ed.revision
-		actor := "tenant_key"
-		if k.Operator() {
-			actor = "operator_key"
-		}
-		return ed.endLinksOf(ctx, actor, id)
+		return ed.revoke(ctx, &k, at)
 	})
 	return k, s.fail(err, "revoke key %s", id)
+}
+
+// RevokeKeyAndCreated is RevokeKey, and ends the valid keys that the key created,
+// directly or through other keys.
+func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry,
+	entry func(tenants.Key) audit.Entry,
+) (tenants.Key, error) {
+	var k tenants.Key
+	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
+		if k, err = findKey(ctx, ed.tx, tenantID, id); err != nil {
+			return err
+		}
+		at := stored(at)
+		ed.concerns(tenantID, id, k.Name)
+		if k.RevokedAt.IsZero() || k.RevokedAt.After(at) {
+			if err := ed.revoke(ctx, &k, at); err != nil {
+				return err
+			}
+		} else {
+			ed.lines = nil // the key has ended before: only what it created ends now
+		}
+		created, err := keysCreatedBy(ctx, ed.tx, tenantID, id, at)
+		if err != nil {
+			return err
+		}
+		for _, c := range created {
+			line := entry(c)
+			if line.Err != nil {
+				return line.Err
+			}
+			ed.lines = append(ed.lines, line)
+			if err := ed.revoke(ctx, &c, at); err != nil {
+				return err
+			}
+		}
+		if len(ed.lines) == 0 {
+			return errUnchanged
+		}
+		return nil
+	})
+	return k, s.fail(err, "revoke key %s and the keys that it created", id)
+}
+
+// KeysCreatedBy returns the keys that are valid at an instant and that a key
+// created, directly or through other keys, oldest first: of one tenant, or of the
+// operator and all tenants if tenantID is "".
+func (s *Store) KeysCreatedBy(ctx context.Context, tenantID, id string, at time.Time) ([]tenants.Key, error) {
+	var list []tenants.Key
+	err := s.read(ctx, func(ctx context.Context) (err error) {
+		list, err = keysCreatedBy(ctx, s.reader, tenantID, id, at)
+		return err
+	})
+	return list, s.fail(err, "list the keys that key %s created", id)
+}
+
+func keysCreatedBy(ctx context.Context, q asker, tenantID, id string, at time.Time) ([]tenants.Key, error) {
+	rows, err := q.QueryContext(ctx, `
+		WITH RECURSIVE created (id) AS (
+			SELECT id FROM api_keys WHERE created_by = $1
+			UNION
+			SELECT k.id FROM api_keys k JOIN created c ON k.created_by = c.id
+		)
+		SELECT `+keyColumns+` FROM api_keys
+		WHERE id IN (SELECT id FROM created) AND (tenant_id = $2 OR CAST($2 AS TEXT) IS NULL)
+			AND (revoked_at IS NULL OR revoked_at > $3) AND (expires_at IS NULL OR expires_at > $3)
+		ORDER BY id`, id, orNull(tenantID), stored(at))
+	return collect(rows, err, scanKey)
+}
+
+// revoke ends a key and the invitation links that it created.
+func (e *edit) revoke(ctx context.Context, k *tenants.Key, at time.Time) error {
+	if err := e.endKey(ctx, *k, at); err != nil {
+		return err
+	}
+	k.RevokedAt, k.Revision = at, e.revision
+	actor := "tenant_key"
+	if k.Operator() {
+		actor = "operator_key"
+	}
+	return e.endLinksOf(ctx, actor, k.ID)
 }
 
 // ownerName names the owner of keys in an error.
@@ -144,9 +216,10 @@ func (e *edit) addKey(ctx context.Context, k tenants.Key) (_ tenants.Key, err er
 	}
 	n, err := e.exec(ctx, `
 		INSERT INTO api_keys (`+keyColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, $9)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, $9, $10)
 		ON CONFLICT (hash) DO NOTHING`,
-		k.ID, orNull(k.TenantID), k.Name, k.Hash[:], k.Hint, writeScopes(k.Scopes), nullable(k.ExpiresAt), k.CreatedAt, k.Revision)
+		k.ID, orNull(k.TenantID), k.Name, k.Hash[:], k.Hint, writeScopes(k.Scopes), nullable(k.ExpiresAt), k.CreatedAt,
+		orNull(k.CreatedBy), k.Revision)
 	if err != nil {
 		return k, fmt.Errorf("add a key: %w", err)
 	}

@@ -3,6 +3,7 @@ package admin
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -32,6 +33,9 @@ type keyring struct {
 	create func(context.Context, tenants.NewKey) (tenants.Key, string, error)
 	rotate func(ctx context.Context, id string, overlap time.Duration) (tenants.Key, string, error)
 	revoke func(ctx context.Context, id string) (tenants.Key, error)
+	// created lists the valid keys that a key created; revokeAll revokes them with it.
+	created   func(ctx context.Context, id string) ([]tenants.Key, error)
+	revokeAll func(ctx context.Context, id string) (tenants.Key, error)
 
 	title, newTitle string
 	lead            string
@@ -60,6 +64,7 @@ func (w *pages) keyring(c echo.Context) keyring {
 			head: views.TenantHead{Tabs: w.settingsTabs(c, operatorKeysPath), Settings: true}, base: operatorKeysPath,
 			write: web.May(c, accounts.OperatorKeysWr),
 			list:  s.OperatorKeys, get: s.OperatorKey, create: s.CreateOperatorKey, rotate: s.RotateOperatorKey, revoke: s.RevokeOperatorKey,
+			created: s.KeysCreatedByOperatorKey, revokeAll: s.RevokeOperatorKeyAndCreated,
 			title: "Operator keys", newTitle: "New operator key",
 			lead: "Operator keys give automation and operators access to every tenant through the API. " + storedPart,
 			empty: views.Empty{
@@ -89,8 +94,12 @@ func (w *pages) keyring(c echo.Context) keyring {
 		rotate: func(ctx context.Context, id string, overlap time.Duration) (tenants.Key, string, error) {
 			return s.RotateKey(ctx, t.ID, id, overlap)
 		},
-		revoke: func(ctx context.Context, id string) (tenants.Key, error) { return s.RevokeKey(ctx, t.ID, id) },
-		title:  "API keys", newTitle: "New key",
+		revoke:  func(ctx context.Context, id string) (tenants.Key, error) { return s.RevokeKey(ctx, t.ID, id) },
+		created: func(ctx context.Context, id string) ([]tenants.Key, error) { return s.KeysCreatedBy(ctx, t.ID, id) },
+		revokeAll: func(ctx context.Context, id string) (tenants.Key, error) {
+			return s.RevokeKeyAndCreated(ctx, t.ID, id)
+		},
+		title: "API keys", newTitle: "New key",
 		lead: "Your gateway or backend uses an API key to check requests. " + storedPart,
 		empty: views.Empty{
 			Title: "No API keys", Text: "Every check needs a key. Create one for each gateway or service, so that you can revoke them one by one.",
@@ -130,6 +139,10 @@ func (w *pages) listKeys(c echo.Context) error {
 	if err != nil {
 		return err
 	}
+	creators, err := k.creators(c.Request().Context(), rows)
+	if err != nil {
+		return err
+	}
 	newURL := ""
 	if k.write {
 		newURL = k.base + "/new"
@@ -137,10 +150,32 @@ func (w *pages) listKeys(c echo.Context) error {
 	}
 	v := views.Keys{Title: k.title, NewTitle: k.newTitle, Lead: k.lead}
 	v.List = web.NewList(c, rows, func(key tenants.Key) string { return key.ID }, newURL, func(key tenants.Key) views.APIKey {
-		return k.row(key, w.Now())
+		row := k.row(key, w.Now())
+		row.CreatedBy = creators[key.CreatedBy]
+		return row
 	})
 	v.Head, v.Empty = k.head, k.empty
 	return w.Render(c, http.StatusOK, views.KeysPage(w.keyPage(c, k, ""), v))
+}
+
+// creators returns the names of the keys that created keys, by ID.
+func (k *keyring) creators(ctx context.Context, keys []tenants.Key) (map[string]string, error) {
+	names := make(map[string]string)
+	for _, key := range keys {
+		if _, done := names[key.CreatedBy]; done || key.CreatedBy == "" {
+			continue
+		}
+		creator, err := k.get(ctx, key.CreatedBy)
+		switch {
+		case problem.Is(err, problem.NotFound): // of the operator, on a tenant's page
+			names[key.CreatedBy] = "an operator key"
+		case err != nil:
+			return nil, err
+		default:
+			names[key.CreatedBy] = "the key " + creator.Name
+		}
+	}
+	return names, nil
 }
 
 // row returns a key as the list shows it.
@@ -240,6 +275,32 @@ var overlaps = []web.Lifetime{
 	{Value: "7d", Label: "ends in 7 days", Length: 7 * web.Day},
 }
 
+// maxCreatedShown is how many of the keys that a key created are named before it is
+// revoked.
+const maxCreatedShown = 20
+
+// offerCreated adds the keys that a key created to the page that asks before it is
+// revoked, with a box that revokes them too.
+func (k *keyring) offerCreated(ctx context.Context, key tenants.Key, v *views.Confirm) error {
+	created, err := k.created(ctx, key.ID)
+	if err != nil || len(created) == 0 {
+		return err
+	}
+	var names []string
+	for _, c := range created[:min(len(created), maxCreatedShown)] {
+		names = append(names, c.Name+" ("+c.Hint+")")
+	}
+	if more := len(created) - maxCreatedShown; more > 0 {
+		names = append(names, fmt.Sprintf("%d more", more))
+	}
+	v.Facts = append(v.Facts, views.Fact{Name: "Keys that it created", Value: strings.Join(names, ", ")})
+	v.Also = views.Checks{Name: "also", Label: "Also revoke", Options: []views.CheckBox{{
+		Name: "with-created", Label: fmt.Sprintf("The keys that it created (%d)", len(created)),
+		Hint: "Check this if another person may have had the key. It includes keys that those keys created.",
+	}}}
+	return nil
+}
+
 func (k *keyring) confirm(key tenants.Key, verb string) views.Confirm {
 	v := views.Confirm{
 		Head: k.head, Facts: []views.Fact{{Name: "Key", Value: cmp.Or(key.Hint, key.ID)}},
@@ -270,7 +331,13 @@ func (w *pages) confirmKey(verb, title string) echo.HandlerFunc {
 		if err != nil {
 			return err
 		}
-		return w.Render(c, http.StatusOK, views.ConfirmPage(w.keyPage(c, k, title), k.confirm(key, verb)))
+		v := k.confirm(key, verb)
+		if verb == "revoke" {
+			if err := k.offerCreated(c.Request().Context(), key, &v); err != nil {
+				return err
+			}
+		}
+		return w.Render(c, http.StatusOK, views.ConfirmPage(w.keyPage(c, k, title), v))
 	}
 }
 
@@ -303,17 +370,24 @@ func (w *pages) rotateKey(c echo.Context, f url.Values) error {
 	return w.retryKey(c, k, "Rotate", v, err)
 }
 
-func (w *pages) revokeKey(c echo.Context, _ url.Values) error {
+func (w *pages) revokeKey(c echo.Context, f url.Values) error {
 	k, key, err := w.keyOf(c)
 	if err != nil {
 		return err
 	}
-	ctx := c.Request().Context()
-	if _, err = k.revoke(ctx, key.ID); err == nil {
-		w.Changed(ctx)
-		return c.Redirect(http.StatusSeeOther, k.base+"?done=key-revoked")
+	ctx, revoke, done := c.Request().Context(), k.revoke, "key-revoked"
+	if f.Get("with-created") == "on" {
+		revoke, done = k.revokeAll, "keys-revoked"
 	}
-	return w.retryKey(c, k, "Revoke", k.confirm(key, "revoke"), err)
+	if _, err = revoke(ctx, key.ID); err == nil {
+		w.Changed(ctx)
+		return c.Redirect(http.StatusSeeOther, k.base+"?done="+done)
+	}
+	v := k.confirm(key, "revoke")
+	if failed := k.offerCreated(ctx, key, &v); failed != nil {
+		return failed
+	}
+	return w.retryKey(c, k, "Revoke", v, err)
 }
 
 func (w *pages) retryKey(c echo.Context, k keyring, title string, v views.Confirm, err error) error {

@@ -75,7 +75,7 @@ func (w *pages) keyRoutes(base string, read, write accounts.Action) []web.Route 
 		web.Get(base+"/:key/rotate", write, w.confirmKey("rotate", "Rotate")),
 		web.PostForm(base+"/:key/rotate", write, w.rotateKey, "overlap"),
 		web.Get(base+"/:key/revoke", write, w.confirmKey("revoke", "Revoke")),
-		web.PostForm(base+"/:key/revoke", write, w.revokeKey),
+		web.PostForm(base+"/:key/revoke", write, w.revokeKey, "with-created"),
 	}
 }
 

@@ -57,6 +57,7 @@ type Confirm struct {
 	Typed       Input // what must be typed; Name is "" for nothing
 	Overlap     Select
 	WithOverlap bool
+	Also        Checks // what else the write does; Name is "" for nothing
 }
 
 // A Fact is a name with a value.

@@ -100,6 +100,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"a tenant's plan revision moves with its plan only", testPlanRevision},
 		{"keys are made, rotated and revoked", testKeyLife},
 		{"keys are refused for a reason", testKeyRefusals},
+		{"a key is revoked with the keys that it created", testKeysCreatedBy},
 		{"nothing of a tenant is reached through another", testIsolation},
 		{"operator keys are made, rotated and revoked", testOperatorKeyLife},
 		{"the last operator key stays", testLastOperatorKey},

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
@@ -236,6 +237,69 @@ func testKeyRefusals(s *suite) {
 	s.must(err)
 	_, err = s.Store.RotateKey(s.ctx, acme.ID, k.ID, s.Clock.Now().Add(time.Hour), s.newKey(""), entry("key.rotate"))
 	s.wantKind(err, problem.Conflict, "key_revoked")
+}
+
+// testKeysCreatedBy revokes a key with what it created: all or none, and of a tenant
+// only its own.
+func testKeysCreatedBy(s *suite) {
+	acme, other := s.tenant("acme", ""), s.tenant("other", "")
+	made := func(tenantID, by string, expires time.Time, scopes ...tenants.Scope) tenants.Key {
+		n := s.newKey(tenantID)
+		n.CreatedBy, n.ExpiresAt = by, expires
+		if len(scopes) > 0 {
+			n.Scopes = scopes
+		}
+		k, err := s.Store.CreateKey(s.ctx, n, entry("key.create"))
+		s.must(err)
+		return k
+	}
+	var never time.Time
+	root := made("", "", never, tenants.ScopeManage)
+	a := made(acme.ID, root.ID, never)
+	expired := made(acme.ID, a.ID, s.Clock.Now().Add(time.Minute))
+	b := made(acme.ID, expired.ID, never) // its creator has ended, and counts all the same
+	c := made(other.ID, root.ID, never)
+	s.key(acme.ID) // of a person
+	s.Clock.Add(time.Hour)
+	created := func(tenantID, id string) []string {
+		list, err := s.Store.KeysCreatedBy(s.ctx, tenantID, id, s.Clock.Now())
+		s.must(err)
+		return ids(list, keyID)
+	}
+	s.same("of the operator's key", created("", root.ID), []string{a.ID, b.ID, c.ID})
+	s.same("of a tenant's key", created(acme.ID, a.ID), []string{b.ID})
+	s.same("for another tenant", created(other.ID, a.ID), []string(nil))
+
+	line := func(k tenants.Key) audit.Entry {
+		e := entry("key.revoke")
+		e.Object, e.TenantID = k.ID, k.TenantID
+		return e
+	}
+	revoke := func(tenantID, id string) (tenants.Key, error) {
+		return s.Store.RevokeKeyAndCreated(s.ctx, tenantID, id, s.Clock.Now(), entry("key.revoke"), line)
+	}
+	before := s.revision()
+	_, err := revoke("", root.ID) // the operator's last key
+	s.wantKind(err, problem.Conflict, "last_operator_key")
+	_, err = revoke(other.ID, a.ID)
+	s.wantKind(err, problem.NotFound, "")
+	s.same("after refusals", created("", root.ID), []string{a.ID, b.ID, c.ID})
+	if n := s.revision(); n != before {
+		s.Errorf("refusals took the revision from %d to %d", before, n)
+	}
+	made("", "", never, tenants.ScopeManage)
+	k, err := revoke("", root.ID)
+	s.must(err)
+	if !k.RevokedAt.Equal(s.Clock.stored()) || k.Revision != s.revision() {
+		s.Errorf("revoked %+v", k)
+	}
+	s.same("after the revocation", created("", root.ID), []string(nil))
+	again, err := revoke("", root.ID)
+	s.must(err)
+	s.same("revoked again", again, k)
+	if n := s.revision(); n != k.Revision {
+		s.Errorf("revoking again took the revision to %d", n)
+	}
 }
 
 func testIsolation(s *suite) {

@@ -101,6 +101,15 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 			return 1, err
 		},
 		"RevokeKey": func() (int, error) { _, err := s.Store.RevokeKey(s.ctx, b, w.key.ID, late, entry("x")); return 1, err },
+		"RevokeKeyAndCreated": func() (int, error) {
+			line := func(tenants.Key) audit.Entry { return entry("x") }
+			_, err := s.Store.RevokeKeyAndCreated(s.ctx, b, w.key.ID, late, entry("x"), line)
+			return 1, err
+		},
+		"KeysCreatedBy": func() (int, error) {
+			l, err := s.Store.KeysCreatedBy(s.ctx, b, w.key.ID, time.Time{})
+			return len(l), err
+		},
 
 		"Overrides": func() (int, error) { l, err := s.Store.Overrides(s.ctx, b, exceptions.Filter{}); return len(l), err },
 		"Override":  func() (int, error) { _, err := s.Store.Override(s.ctx, b, w.override.ID); return 1, err },
