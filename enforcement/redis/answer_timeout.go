@@ -13,17 +13,19 @@ import (
 // patienceSlices is the number of slices into which a connection divides its timeout.
 const patienceSlices = 5
 
-// mostPatience bounds a wait on an overloaded machine, as a multiple of the timeout.
+// mostPatience bounds the wall-clock time of one wait, as a multiple of the timeout. On
+// an overloaded machine, time in which this process did not run does not count against
+// the timeout, so a second bound is needed.
 const mostPatience = 20
 
-// A conn bounds the time that the server may take to answer, counted from the last
-// write. It does not count time in which this process did not run.
+// A conn is a connection to Redis that bounds the time until the server answers, counted
+// from the last write. Time in which this process did not run does not count.
 //
-// The wait is divided into slices. A slice counts in full if this process runs at its
-// end. If the process runs later, the slice counts less: its length times its length,
-// divided by the time that passed. The process then waited for a processor, and a server
-// on the same machine probably waited, too. Before a timeout, the connection reads what
-// the kernel has received.
+// The wait is divided into slices. A slice counts in full if this process runs again
+// exactly at its end. If the process runs later, it waited for a processor, and a server
+// on the same machine probably waited too. The slice then counts less: its length,
+// multiplied by its length, divided by the time that passed. Before a timeout, the
+// connection reads once more what the kernel has already received.
 type conn struct {
 	net.Conn
 	patience time.Duration // timeout of one answer
@@ -37,8 +39,9 @@ type conn struct {
 // Write starts the wait for an answer.
 func (c *conn) Write(b []byte) (int, error) {
 	c.left, c.wrote = c.patience, time.Now()
-	// This process may stall between here and the write for longer than patience. The
-	// write would then fail, so its deadline is later.
+	// This process may stall here, before the write, for longer than patience. The
+	// write deadline is therefore much later, so that such a stall does not fail the
+	// write.
 	if err := c.Conn.SetWriteDeadline(c.wrote.Add(mostPatience * c.patience)); err != nil {
 		return 0, err
 	}
@@ -77,35 +80,39 @@ func (c *conn) Read(b []byte) (int, error) {
 	}
 }
 
-// passed returns the number of used slices if left of patience remains.
+// passed returns the number of slices of the timeout that are used up when the time
+// left remains.
 func (c *conn) passed(left time.Duration) int {
 	slice := c.patience / patienceSlices
 	return int((c.patience - left + slice/4) / slice)
 }
 
-// The connection sets its deadlines itself and ignores those of the client.
+// The methods below do nothing: the connection sets its own deadlines, and ignores
+// those that the go-redis client sets.
 
 func (c *conn) SetDeadline(time.Time) error      { return nil }
 func (c *conn) SetReadDeadline(time.Time) error  { return nil }
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// A plainConn is a conn without TLS. The client can check whether the server has closed
-// it. A connection with TLS has no such check, because bytes that wait below TLS need
-// not be an answer.
+// A plainConn is a conn without TLS. It gives the client access to the socket, so that
+// the client can check whether the server has closed the connection. A TLS connection
+// has no such check, because bytes that wait below TLS are not always part of an
+// answer.
 type plainConn struct {
 	*conn
 	raw syscall.Conn
 }
 
-// SyscallConn returns the socket, for the client's check.
+// SyscallConn returns the socket. The client reads from it to check whether the server
+// closed the connection.
 func (c plainConn) SyscallConn() (syscall.RawConn, error) {
 	raw, err := c.raw.SyscallConn()
 	return look{raw}, err
 }
 
-// A look reads from a connection regardless of its deadline. The deadline of the last
-// answer may have passed when the client checks whether the server closed the
-// connection.
+// A look is a raw socket whose Read ignores the connection's deadline. When the client
+// checks for a closed connection, the deadline of the last answer may have passed
+// already.
 type look struct{ syscall.RawConn }
 
 // Read calls f once, and does not wait.
@@ -113,8 +120,9 @@ func (l look) Read(f func(fd uintptr) (done bool)) error {
 	return l.Control(func(fd uintptr) { f(fd) })
 }
 
-// dialer returns the function with which a client opens its connections. A connection
-// calls silent once in each wait in which the server sends nothing for after slices.
+// dialer returns the function with which a client opens its connections. Each
+// connection has the answer timeout patience. In a wait without an answer, a connection
+// calls silent once, after the first after slices of the timeout.
 func dialer(config *tls.Config, patience time.Duration, after int, silent func()) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		d := net.Dialer{Timeout: mostPatience * patience / 2, KeepAlive: 5 * time.Minute}

@@ -11,35 +11,35 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Bounds of one call. A request is never split, so one alone may pass them, up
-// to maxCharges.
+// Bounds of one script call. A request is never split between calls. One request alone
+// in a call may exceed callCells and callCharges, up to maxCharges.
 const (
 	callCells   = 64
 	callCharges = 256
-	maxCharges  = 4000 // of a request: what Lua's stack takes in one MGET
-	maxNumbers  = 255  // of cells, parameters, costs or charges that a byte of batch.lua names
+	maxCharges  = 4000 // of one request; the most keys that Lua's stack can hold for one MGET
+	maxNumbers  = 255  // of cells, parameters, costs or charges: batch.lua numbers them with one byte
 	maxExact    = 1 << 53
-	maxRev      = 1<<47 - 1 // what a value has room for
-	linearCells = 8         // up to which a cell is looked for one by one
+	maxRev      = 1<<47 - 1 // the largest revision that a stored value has room for
+	linearCells = 8         // up to this number of cells, find searches them one by one
 )
 
-// A call carries requests into one run of the script and its answers back. The
-// requests may belong to several callers and, on a single server, to several
-// homes. A call is reused.
+// A call is one run of a script in Redis. It carries the requests to the script and the
+// replies back. The requests may be from several callers and, on a single server, for
+// several homes. Calls are pooled.
 type call struct {
 	requests []span
 	charges  []merged
-	where    []uint16 // for each charge of each request: which of its merged ones it is
+	where    []uint16 // for each charge of each request: the index of its merged charge, relative to span.from
 	cells    []cell
-	index    map[place]uint16 // of cells; filled once there are more than linearCells
+	index    map[place]uint16 // index in cells; filled if there are more than linearCells
 	params   []param
-	costs    []int64 // the distinct ones; batch.lua
-	special  bool    // a request is not of the usual kind: see plain
+	costs    []int64 // the distinct costs; only for batch.lua
+	special  bool    // only take.lua can decide one of the requests; see isSpecial
 
 	script   *script // which encode chose
 	argument argument
 	keys     []byte
-	ends     []int // of each name in keys
+	ends     []int // the end of each name in keys
 	names    []string
 	args     []any
 
@@ -48,7 +48,7 @@ type call struct {
 	used  []charged
 }
 
-// A span is where the parts of one request lie in the call's lists.
+// A span is the range of one request in the call's slices charges and where.
 type span struct {
 	request  *enforcement.Request
 	outcome  *enforcement.Outcome
@@ -57,28 +57,28 @@ type span struct {
 	where    int // in where
 }
 
-// A merged charge stands for all charges of one group of a request on one cell.
+// A merged charge is the sum of all charges of one group of a request on one cell.
 type merged struct {
 	cell, param, group uint16
-	sum, cost          int64 // cost is what the script sees: for TakeUpTo of one charge
+	sum, cost          int64 // sum is for the outcome; the script gets cost, which for TakeUpTo is that of one charge
 }
 
 type cell struct {
 	home  string
 	key   enforcement.Key
 	log   bool
-	whole bool   // logs: the reply must carry every entry
-	param uint16 // of its first charge
+	whole bool   // only for logs: the reply must have every entry
+	param uint16 // the index in params of the first charge
 	place uint16 // among KEYS
-	uses  uint16 // merged charges that name it, up to 2
+	uses  uint16 // the number of merged charges on the cell; counted up to 2
 
-	shared bool  // the limit's overflow counter decides in its place
+	shared bool  // the tenant is full: the limit's overflow counter decides instead
 	bound  int64 // Request.MaxKeys
-	ends   int64 // when the value that was read is over; 0: there was none
+	ends   int64 // the time at which the value that the script read expires; 0: no value
 }
 
-// A place is the identity of a cell in a call: a tenant that moves to another
-// home has two cells for one key until every node has seen the move.
+// A place identifies a cell within a call by home and key. While a tenant moves to
+// another home, one key can occur with two homes, which are two cells in Redis.
 type place struct {
 	home string
 	key  enforcement.Key
@@ -94,8 +94,9 @@ type charged struct {
 	fits  bool
 }
 
-// An argument is the script's ARGV. It knows whether it was put on a
-// connection, and is not put on one twice unless asked again.
+// An argument is the script's ARGV. The client encodes it when it writes the call, so
+// sent records whether the call was written to a connection. A second encoding fails
+// until setDeadline clears sent, because a script that is sent twice charges twice.
 type argument struct {
 	bytes []byte
 	sent  bool
@@ -103,7 +104,8 @@ type argument struct {
 
 var errTwice = errors.New("redis: a call that was sent is not sent again")
 
-// MarshalBinary is called by the client when it writes the call.
+// MarshalBinary returns the bytes of ARGV. The client calls it when it writes the call
+// to a connection.
 func (a *argument) MarshalBinary() ([]byte, error) {
 	if a.sent {
 		return nil, errTwice
@@ -116,7 +118,8 @@ var calls = sync.Pool{New: func() any { return &call{index: map[place]uint16{}} 
 
 func newCall() *call { return calls.Get().(*call) }
 
-// free gives the call back; what it handed out (logs) is not reused.
+// free returns the call to the pool. Log entries are not reused, because outcomes still
+// point to them.
 func (c *call) free() {
 	c.clear()
 	calls.Put(c)
@@ -138,7 +141,7 @@ func (c *call) clear() {
 	c.names, c.args, c.work, c.saved, c.used = c.names[:0], c.args[:0], c.work[:0], c.saved[:0], c.used[:0]
 }
 
-// valid says why a request cannot be asked of Redis at all.
+// valid returns an error if a request cannot be sent to Redis.
 func valid(r *enforcement.Request) error {
 	switch {
 	case r.Home == "" || strings.ContainsAny(r.Home, "{}"):
@@ -162,7 +165,7 @@ func valid(r *enforcement.Request) error {
 	return nil
 }
 
-// takes reports whether the call has room for a request.
+// takes reports whether a request fits into the call beside the requests that it has.
 func (c *call) takes(r *enforcement.Request) bool {
 	if len(c.requests) == 0 {
 		return true
@@ -180,7 +183,8 @@ func (c *call) takes(r *enforcement.Request) bool {
 			}
 			continue
 		}
-		// A log is settled once in a call, by one set of numbers.
+		// The script settles a log only once in a call, so all charges of the log must
+		// have the same meter and revision.
 		if found := &c.cells[at]; found.log {
 			if p := &c.params[found.param]; p.meter != charge.Meter || p.rev != charge.Rev {
 				return false
@@ -190,10 +194,10 @@ func (c *call) takes(r *enforcement.Request) bool {
 	return true
 }
 
-// add puts a request into the call. fill or fail sets its outcome.
+// add appends a request to the call. fill or fail later sets the outcome.
 func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 	s := span{request: r, outcome: out, mode: r.Mode, from: len(c.charges), where: len(c.where)}
-	group := s.from // where the current group's merged charges begin
+	group := s.from // index of the first merged charge of the current group
 	for i := range r.Charges {
 		charge := &r.Charges[i]
 		if i > 0 && charge.Group != r.Charges[i-1].Group {
@@ -218,9 +222,9 @@ func (c *call) add(r *enforcement.Request, out *enforcement.Outcome) {
 	c.special = c.special || c.isSpecial(&s)
 }
 
-// isSpecial tells whether only take.lua can decide a request: its mode is not
-// enforce, it has shadow groups, it charges a log, or it charges a cell by other
-// numbers than an earlier request.
+// isSpecial reports whether only take.lua can decide a request. That is so if its mode
+// is not enforce, if it has shadow groups, if it charges a log, or if it charges a cell
+// with other numbers than an earlier request.
 func (c *call) isSpecial(s *span) bool {
 	if s.mode != enforcement.Enforce || s.to == s.from || s.to-s.from > maxNumbers {
 		return true
@@ -264,7 +268,7 @@ func (c *call) cellOf(r *enforcement.Request, charge *enforcement.Charge) uint16
 		}
 	}
 	if r.Mode == enforcement.Refund && c.cells[at].log {
-		c.cells[at].whole = true // its newest entries are needed
+		c.cells[at].whole = true // a refund reduces the newest entries first
 	}
 	return at
 }
@@ -279,9 +283,9 @@ func (c *call) paramOf(charge *enforcement.Charge) uint16 {
 	return uint16(len(c.params) - 1)
 }
 
-const paramSize = 62 // of a parameter, without its formers
+const paramSize = 62 // bytes of a parameter, without its former numbers
 
-// scriptKinds are the algorithms as the script numbers them.
+// scriptKinds maps each algorithm to its number in the scripts.
 var scriptKinds = [...]byte{
 	enforcement.FixedWindow:          1,
 	enforcement.SlidingWindowLog:     2,
@@ -290,8 +294,8 @@ var scriptKinds = [...]byte{
 	enforcement.GCRA:                 4,
 }
 
-// encode chooses the script and makes KEYS and all of ARGV but the deadline,
-// which setDeadline writes.
+// encode selects the script and builds KEYS and ARGV. setDeadline adds the deadline to
+// ARGV later. passed means that now replaces the clock of Redis.
 func (c *call) encode(s *scripts, prefix string, passed bool, now int64) {
 	plain := c.encodeKeys(prefix)
 	b := c.argument.bytes[:0]
@@ -310,8 +314,8 @@ func (c *call) encode(s *scripts, prefix string, passed bool, now int64) {
 	c.argument.bytes = b
 }
 
-// plain tells whether the call is of the shape that batch.lua decides, and
-// collects its costs.
+// plain reports whether batch.lua can decide the call. It fills c.costs with the
+// distinct costs.
 func (c *call) plain() bool {
 	if c.special || len(c.cells) > maxNumbers || len(c.params) > maxNumbers || len(c.requests) > callCharges {
 		return false
@@ -325,7 +329,7 @@ func (c *call) plain() bool {
 	return len(c.costs) <= maxNumbers
 }
 
-// appendBatch appends the rest of the argument of batch.lua.
+// appendBatch appends the part of ARGV that only batch.lua has.
 func (c *call) appendBatch(b []byte) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.requests)))
 	b = append(b, byte(len(c.costs)))
@@ -351,7 +355,7 @@ func (c *call) appendBatch(b []byte) []byte {
 	return b
 }
 
-// appendTake appends the rest of the argument of take.lua.
+// appendTake appends the part of ARGV that only take.lua has.
 func (c *call) appendTake(b []byte, plain int) []byte {
 	b = binary.LittleEndian.AppendUint16(b, uint16(plain))
 	b = binary.LittleEndian.AppendUint16(b, uint16(len(c.params)))
@@ -380,13 +384,15 @@ func (c *call) appendTake(b []byte, plain int) []byte {
 	return b
 }
 
-// setDeadline says until when, by Redis' clock, the call may be done; 0 is for ever.
+// setDeadline writes the deadline of the call into ARGV, in microseconds by the clock
+// of Redis. After the deadline, the script does nothing. 0 means no deadline.
 func (c *call) setDeadline(micros int64) {
 	binary.LittleEndian.PutUint64(c.argument.bytes, uint64(micros))
 	c.argument.sent = false
 }
 
-// encodeKeys names the cells, the plain ones first, and counts those.
+// encodeKeys builds the names of the cells in KEYS, plain cells before logs. It returns
+// the number of plain cells.
 func (c *call) encodeKeys(prefix string) (plain int) {
 	for i := range c.cells {
 		if !c.cells[i].log {
@@ -419,10 +425,10 @@ func (c *call) encodeKeys(prefix string) (plain int) {
 	return plain
 }
 
-// appendKey appends a cell's name in Redis. The numbers are written in as many
-// bytes as they need (their ends show, so no two names are the same): with up to
-// 2 million tenants and 16,000 cells a name has 28 bytes, and up to 30 an
-// allocation of 32 holds it.
+// appendKey appends the name of a cell in Redis: prefix, {home}, tenant, cell, and
+// partition. The numbers are uvarints, which mark their own end, so no two cells have
+// one name. Uvarints keep names short: with up to 2 million tenants and 16,000 cells, a
+// name has 28 bytes. Redis stores up to 30 bytes in an allocation of 32.
 func appendKey(b []byte, prefix, home string, key *enforcement.Key) []byte {
 	b = append(b, prefix...)
 	b = append(b, '{')
@@ -433,8 +439,8 @@ func appendKey(b []byte, prefix, home string, key *enforcement.Key) []byte {
 	return append(b, key.Partition[:]...)
 }
 
-// arguments is the encoded call as the client takes it: it names the script by
-// its hash, or carries the script's whole text.
+// arguments returns the Redis command of the encoded call. It is EVALSHA with the hash
+// of the script, or with whole, EVAL with the text of the script.
 func (c *call) arguments(whole bool) []any {
 	c.args = c.args[:0]
 	if whole {
@@ -449,8 +455,8 @@ func (c *call) arguments(whole bool) []any {
 	return append(c.args, &c.argument)
 }
 
-// appendParams appends the call's parameters and, after them, their formers, as
-// cell.lua has them.
+// appendParams appends the call's parameters and, after all of them, their former
+// numbers, in the form of cell.lua.
 func (c *call) appendParams(b []byte) []byte {
 	first := len(b)
 	for i := range c.params {
@@ -481,7 +487,8 @@ func (c *call) appendParams(b []byte) []byte {
 	return b
 }
 
-// lastFormers are as many of a bucket's former numbers as a parameter can carry.
+// lastFormers returns the newest former numbers of a bucket, at most 255, because a
+// parameter has one byte for their count.
 func lastFormers(m *enforcement.Meter) []enforcement.Former {
 	if !m.Algorithm.Bucket() {
 		return nil

@@ -6,26 +6,29 @@ import (
 	"time"
 )
 
-// clocks estimates the clock of Redis: the time in the last reply, plus the time on this
-// node's monotonic clock since that call was sent. The server read its clock after that,
-// so the estimate is ahead of the server's clock by at most the time that the call took to reach Redis.
+// clocks estimates the current time of the Redis server: the time in the last reply, plus the time on
+// this node's monotonic clock since that call was sent. The server read its clock after the call was
+// sent. Therefore the estimate is ahead of the server's clock by at most the time that the call took to
+// reach the server.
 type clocks struct {
 	byHome bool // set for a cluster, where homes may be on different servers
 	one    atomic.Pointer[reading]
 	homes  sync.Map // home -> *reading
 }
 
-// A reading is the server's time at an instant that is not before sent.
+// A reading is the server's time from one reply, with the time on this node at which
+// the call was sent.
 type reading struct {
 	sent   time.Time
 	server int64
 }
 
-// learnEvery is the age from which a reading is replaced. A clock drifts little in
-// that time.
+// learnEvery is the age at which a newer reply replaces a reading. Clocks drift little
+// in that time.
 const learnEvery = 20 * time.Millisecond
 
-// learn stores the server's time from the reply to a call that was sent at sent.
+// learn records the server's time from the reply to a call that was sent at the time
+// sent.
 func (c *clocks) learn(home string, sent time.Time, server int64) {
 	if last := c.last(home); last != nil {
 		off := last.at(sent) - server // difference of the estimate from the server's time
@@ -51,8 +54,8 @@ func (c *clocks) last(home string) *reading {
 	return nil
 }
 
-// deadline returns the server's time at which left has passed since started. It returns
-// 0 if the server's time is not known yet.
+// deadline returns the server's time at which left has passed since started, or 0 if no
+// reply from the server is known yet.
 func (c *clocks) deadline(home string, started time.Time, left time.Duration) int64 {
 	last := c.last(home)
 	if last == nil {
@@ -61,16 +64,17 @@ func (c *clocks) deadline(home string, started time.Time, left time.Duration) in
 	return last.at(started) + left.Microseconds()
 }
 
-// suspended reports whether the machine was suspended since the reading. The monotonic
-// clock stops during a suspension, so at would return a time before the server's.
+// suspended reports whether the machine was suspended after the reading. The monotonic
+// clock stops during a suspension, so the estimate of at would be before the server's
+// time.
 func (r *reading) suspended(now time.Time) bool {
 	skew := now.UnixMicro() - r.sent.UnixMicro() - now.Sub(r.sent).Microseconds()
 	return skew > maxSkew || skew < -maxSkew
 }
 
-// maxSkew is the largest change, in microseconds, of the difference between the wall
-// clock and the monotonic clock that does not count as a suspension. A step of the wall
-// clock only disables the memory of denials until the next reply.
+// maxSkew is how much, in microseconds, the wall clock and the monotonic clock may
+// diverge before suspended reports a suspension. After a step of the wall clock,
+// suspended is wrong. That only disables the memory of denials until the next reply.
 const maxSkew = 5000
 
 func (r *reading) at(now time.Time) int64 { return r.server + now.Sub(r.sent).Microseconds() }

@@ -16,44 +16,47 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// Config says where Redis is and how to use it.
+// Config has the address of Redis and the settings of a Limiter.
 type Config struct {
-	// URL is redis://, rediss:// or unix://, with user and password where there
-	// are some, several addresses separated by commas, the database as path, and
-	// as query cluster=true, or master_name (and sentinel_username,
-	// sentinel_password) when the addresses are Sentinels'. With unix:// the
-	// database is the query's db. Required.
+	// URL begins with redis://, rediss:// or unix://. It may have a user, a password,
+	// several addresses separated by commas, and the database as its path. In the
+	// query, cluster=true selects a cluster. master_name selects Sentinels; the
+	// addresses are then those of the Sentinels, and sentinel_username and
+	// sentinel_password sign in there. With unix://, the query parameter db selects the
+	// database. Required.
 	URL string
-	// TLS replaces the settings of rediss://. Default: the system's roots.
+	// TLS is the TLS configuration for rediss://. Default: nil, which uses the root
+	// certificates of the system.
 	TLS *tls.Config
-	// Prefix begins every key. It must not hold a brace. Default: "hg:".
+	// Prefix begins every key. It must not contain a brace. Default: "hg:".
 	Prefix string
-	// Tags is how many homes tenants share; all nodes must agree on it. Default: 64.
+	// Tags is the number of homes that tenants share. It must be the same on all nodes.
+	// Default: 64.
 	Tags int
-	// Timeout is how long Redis may take to answer a call, from when the call is
-	// written. Time that a request waits in this process is not part of it.
-	// Default: 50ms.
+	// Timeout is the time in which Redis must answer a call. It starts when the call is
+	// written to a connection, so it excludes the time that a request waits in this
+	// process. Default: 50ms.
 	Timeout time.Duration
-	// Connections is how many calls may be in flight at once, on a cluster for
-	// each home. Requests beyond them share the next call. Default: 4, and 1 on a
+	// Connections is the largest number of calls in flight; on a cluster, for each
+	// home. Further requests wait and share the next call. Default: 4, and 1 on a
 	// cluster.
 	Connections int
-	// Denials is how many denied requests are remembered for up to a second, so
-	// that they are denied again without a call. Negative: none. Default: 16,384.
+	// Denials is the number of denied requests that this node remembers, each for up to
+	// a second. The node denies such a request again without a call. A negative number
+	// disables the memory. Default: 16,384.
 	Denials int
-	// Keys is how many live keys a tenant may have whose requests name no bound of
-	// their own. Above it, new keys of the tenant share one overflow counter for each
-	// limit. Default: 1,000,000.
+	// Keys is the largest number of live keys of a tenant whose requests have no
+	// Request.MaxKeys. Above it, new keys of one limit of the tenant share one overflow
+	// counter. Default: 1,000,000.
 	Keys int64
-	// Now replaces Redis' clock, in microseconds since the epoch, for tests and
-	// simulations; keys then live for an hour, whatever the window. It must be
-	// nil where real traffic is limited. Default: nil.
+	// Now replaces the clock of Redis, in microseconds since the epoch, for tests and
+	// simulations. All keys then expire after an hour, whatever the window. Now must be
+	// nil for real traffic. Default: nil.
 	Now func() int64
-	// Observe is called with the time that each answered call took, of the calls
-	// that Take makes and of the probes. It must be quick, and safe for concurrent
-	// use. Default: none.
+	// Observe is called with the duration of each answered call and probe. It must
+	// return quickly and be safe for concurrent use. Default: none.
 	Observe func(time.Duration)
-	// Logger. Default: none.
+	// Logger logs failures of Redis and their ends. Default: none.
 	Logger *slog.Logger
 }
 
@@ -76,15 +79,15 @@ func (c *Config) check() error {
 	case c.URL == "":
 		return errors.New("redis: no URL")
 	case strings.ContainsAny(c.Prefix, "{}"):
-		return fmt.Errorf("redis: the prefix %q holds a brace", c.Prefix)
+		return fmt.Errorf("redis: the prefix %q contains a brace", c.Prefix)
 	case c.Timeout < 0 || c.Connections < 0 || c.Tags < 0:
 		return errors.New("redis: timeout, connections and tags must not be negative")
 	}
 	return nil
 }
 
-// options makes the client's options. Its own retries are off in every form: a
-// script that is sent twice charges twice.
+// options returns the options of the go-redis client. It disables the client's retries,
+// because a script that is sent twice charges twice.
 func (c *Config) options() (*redis.UniversalOptions, error) {
 	o, err := parseURL(c.URL)
 	if err != nil {
@@ -93,12 +96,12 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 	if c.TLS != nil && o.TLSConfig != nil {
 		o.TLSConfig = c.TLS
 	}
-	o.MaxRetries = -1   // 0 would mean 3
-	o.MaxRedirects = -1 // a cluster client repeats lost calls under this name
+	o.MaxRetries = -1   // disables retries; 0 would mean 3
+	o.MaxRedirects = -1 // for cluster clients, this setting disables retries
 	o.DialerRetries = 1
-	o.DialTimeout = mostPatience * c.Timeout / 2 // the breaker ends it earlier
-	o.ReadTimeout, o.WriteTimeout = -2, -2       // conn.go has the deadlines
-	o.PoolTimeout = time.Minute                  // a waiting call leaves when the breaker opens
+	o.DialTimeout = mostPatience * c.Timeout / 2 // the breaker ends a dial earlier
+	o.ReadTimeout, o.WriteTimeout = -2, -2       // -2: none, because conn has its own deadlines
+	o.PoolTimeout = time.Minute                  // the wait for a connection ends when the breaker opens
 	o.PipelinePoolSize = -1
 	o.ConnMaxIdleTime = 5 * time.Minute
 	o.DisableIdentity = true
@@ -112,11 +115,12 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 	return o, nil
 }
 
-// drawConnections are the connections of the client beside those of the lanes.
+// drawConnections is the number of connections for draws, in addition to those for
+// calls of the lanes.
 const drawConnections = 4
 
-// callOptions are those of the client that carries checks and draws. On a single
-// server there is a connection for every call that may be in flight.
+// callOptions returns the options of the client that sends checks and draws. On a
+// single server, its pool has a connection for each call that may be in flight.
 func (l *Limiter) callOptions(o *redis.UniversalOptions) *redis.UniversalOptions {
 	calls := *o
 	calls.PoolSize = l.config.Connections + drawConnections
@@ -127,8 +131,8 @@ func (l *Limiter) callOptions(o *redis.UniversalOptions) *redis.UniversalOptions
 	return &calls
 }
 
-// probeOptions are those of the client that only asks how Redis is. Its
-// connection is never behind a check.
+// probeOptions returns the options of the client that sends probes. Probes have their
+// own connection, so they never wait behind checks.
 func (l *Limiter) probeOptions(o *redis.UniversalOptions) *redis.UniversalOptions {
 	probes := *o
 	probes.PoolSize, probes.MinIdleConns = 2, 1
@@ -136,14 +140,15 @@ func (l *Limiter) probeOptions(o *redis.UniversalOptions) *redis.UniversalOption
 	return &probes
 }
 
-// parseURL returns the options in a URL. Its errors do not contain the URL, because
-// it may contain a password.
+// parseURL returns the options in a URL. Its errors do not contain the URL, which may
+// contain a password.
 func parseURL(text string) (*redis.UniversalOptions, error) {
 	scheme, rest, found := strings.Cut(text, "://")
 	if !found {
 		return nil, errors.New("redis: the URL has no scheme: redis://, rediss:// or unix://")
 	}
-	// net/url accepts only one address, so the addresses are removed before the URL is parsed.
+	// net/url accepts only one address, so parseURL removes the addresses before it parses the
+	// rest.
 	authority, tail := rest, ""
 	if i := strings.IndexAny(rest, "/?#"); i >= 0 {
 		authority, tail = rest[:i], rest[i:]
@@ -179,8 +184,8 @@ func parseURL(text string) (*redis.UniversalOptions, error) {
 	return o, nil
 }
 
-// setAddresses sets the addresses and the TLS settings of the scheme. It returns the
-// database in the path of the URL.
+// setAddresses sets the addresses in the options, and the TLS settings that the scheme
+// needs. It returns the database in the path of the URL.
 func setAddresses(o *redis.UniversalOptions, scheme, hosts, path string) (database string, err error) {
 	switch scheme {
 	case "redis", "rediss":
@@ -208,8 +213,8 @@ func setAddresses(o *redis.UniversalOptions, scheme, hosts, path string) (databa
 	return "", fmt.Errorf("redis: unknown scheme %q: redis://, rediss:// or unix://", scheme)
 }
 
-// setParameters sets the options in the query of the URL. Its parameter db replaces
-// the database of the path.
+// setParameters sets the options from the query of the URL. The query parameter db
+// replaces the database of the path.
 func setParameters(o *redis.UniversalOptions, query url.Values, database string) (err error) {
 	for name, values := range query {
 		value := values[len(values)-1]

@@ -8,18 +8,18 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// denials remember the counters of denied requests for at most denialAge, so that
-// such a request is denied again without a call. The reference functions evaluate
-// the states at the estimated time of the server.
+// denials is a memory of the counters of denied requests. For at most denialAge, this
+// node denies such a request again without a call to Redis. It computes the decision
+// from the remembered states at the estimated time of the server.
 //
-// A counter that only grows keeps denying, so the verdict is the same as that of the
-// server. It differs only if another node returned units (a refund, a reset, a returned
-// lease). This node sees such units after at most denialAge. Every reply to this node
-// updates the remembered state. If the numbers change, the request has another meter or
-// revision, for which nothing is remembered.
+// A counter that only grows keeps denying, so the decision is the same as that of the
+// server. It differs only if another node returned units: by a refund, a reset, or a
+// returned lease. This node sees such units after at most denialAge. Every reply to
+// this node updates the remembered states. If the numbers of a limit change, its
+// requests have another meter or revision, for which nothing is remembered.
 //
-// The memory answers only requests with mode Enforce and without an idempotency key. It
-// is a table of fixed size. A new entry replaces the one at its position.
+// The memory decides only requests with mode Enforce and without an idempotency key. It
+// is a hash table of fixed size. A new entry replaces the entry in its slot.
 type denials struct {
 	slots    []atomic.Pointer[denial] // by cell
 	mask     uint64
@@ -39,12 +39,12 @@ type denial struct {
 	meter *enforcement.Meter // nil if the state is not known
 	rev   int64
 	at    int64 // time of the state by the server's clock
-	cost  int64 // of a log: the largest cost for which the state has enough entries
+	cost  int64 // only for a log: the largest cost for which the state has enough entries
 	state enforcement.State
 }
 
-// open allocates the table. slots is the number of counters: 0 stands for the default,
-// and a negative number disables the memory.
+// open allocates the table. slots is the number of counters. 0 selects the default; a
+// negative number disables the memory.
 func (ds *denials) open(slots int) {
 	if slots < 0 {
 		return
@@ -56,15 +56,16 @@ func (ds *denials) open(slots int) {
 	ds.slots, ds.mask = make([]atomic.Pointer[denial], n), uint64(n-1)
 }
 
-// slot returns the position of a counter. It needs little mixing, because partitions are
-// hashes.
+// slot returns the slot of a counter in the hash table. The partition is part of a
+// SHA-256 sum already, so a simple combination with tenant and cell spreads the counters
+// evenly.
 func (ds *denials) slot(k *enforcement.Key) *atomic.Pointer[denial] {
 	h := (binary.LittleEndian.Uint64(k.Partition[:]) ^ uint64(k.Tenant)<<32 ^ uint64(k.Cell)) * 0x9e3779b97f4a7c15
 	return &ds.slots[h>>32&ds.mask]
 }
 
-// note remembers the counters of a denied request. For other requests, it updates the
-// counters that are remembered.
+// note stores the counters of a denied request. After any other request, it only
+// updates counters that are already stored.
 func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
 	if len(ds.slots) == 0 || r.Mode == enforcement.Peek {
 		return
@@ -76,12 +77,12 @@ func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
 		for was := slot.Load(); denied || was != nil && was.key == c.Key && was.home == r.Home; was = slot.Load() {
 			d := &denial{home: r.Home, key: c.Key, at: o.At}
 			log := c.Meter.Algorithm == enforcement.SlidingWindowLog
-			// If replies arrive out of order, or the clock went back, the newest state is
-			// not known.
+			// If replies arrive out of order, or if the server's clock stepped back, the
+			// order of the two states is unknown. The entry then has no state.
 			ordered := was == nil || was.key != c.Key || was.home != r.Home || was.at <= o.At
 			if ordered && settlesOn(c, &charged.State, o.At) && (denied || r.Mode == enforcement.Enforce && !log) {
 				d.meter, d.rev, d.cost, d.state = c.Meter, c.Rev, charged.Cost, charged.State
-				d.state.Log = append([]enforcement.Entry(nil), charged.State.Log...) // the caller reuses its outcome
+				d.state.Log = append([]enforcement.Entry(nil), charged.State.Log...) // a copy: the caller reuses it
 			}
 			if slot.CompareAndSwap(was, d) {
 				break
@@ -90,7 +91,7 @@ func (ds *denials) note(r *enforcement.Request, o *enforcement.Outcome) {
 	}
 }
 
-// drop forgets the state of a counter that a draw changed at an instant, because the
+// drop removes the state of a counter that a draw changed at the time at, because the
 // draw may have returned units.
 func (ds *denials) drop(home string, key *enforcement.Key, at int64) {
 	if len(ds.slots) == 0 {
@@ -104,10 +105,10 @@ func (ds *denials) drop(home string, key *enforcement.Key, at int64) {
 	}
 }
 
-// settlesOn reports whether a state that was settled at the instant at later settles to
-// the same result as the stored state. A bucket does not if former numbers stay in force
-// after at, or if the caller has an older revision and dropped the fraction. A denial
-// does not store these changes.
+// settlesOn reports whether the state, after it was settled at the time at, still leads
+// to exact results when it is settled again later. It does not for a bucket whose former
+// numbers stay in force after at. It does not either if the caller has an older revision
+// than the state, because that drops the fraction of a unit.
 func settlesOn(c *enforcement.Charge, s *enforcement.State, at int64) bool {
 	if !c.Meter.Algorithm.Bucket() {
 		return true
@@ -120,8 +121,8 @@ func settlesOn(c *enforcement.Charge, s *enforcement.State, at int64) bool {
 	return s.Rev <= c.Rev
 }
 
-// answer denies a request from the memory at the instant now, in microseconds of
-// the server's clock. It returns false if the server must decide the request.
+// answer denies a request from the memory at the time now, in microseconds of the
+// server's clock. It returns false if the memory cannot decide the request.
 func (ds *denials) answer(r *enforcement.Request, now int64, out *enforcement.Outcome) bool {
 	if len(ds.slots) == 0 || r.Mode != enforcement.Enforce || r.IdempotencyKey != "" || len(r.Charges) > denialCharges {
 		return false
@@ -146,7 +147,8 @@ func (ds *denials) answer(r *enforcement.Request, now int64, out *enforcement.Ou
 	return true
 }
 
-// state returns the state of charge number i of a request at the instant now.
+// state returns the state of the counter of charge i of a request at the time now.
+// known is false if the memory does not have it.
 func (ds *denials) state(r *enforcement.Request, i int, now int64) (s enforcement.State, known bool) {
 	c := &r.Charges[i]
 	d := ds.slot(&c.Key).Load()
@@ -155,12 +157,12 @@ func (ds *denials) state(r *enforcement.Request, i int, now int64) (s enforcemen
 	}
 	for k := range i {
 		if r.Charges[k].Key == c.Key {
-			return s, false // rare: the costs add up, so the server decides
+			return s, false // rare: several charges on one counter add up, so the server decides
 		}
 	}
 	s, clamped := c.Meter.Settle(d.state, c.Rev, now)
 	if c.Meter.Algorithm == enforcement.SlidingWindowLog && (c.Cost > d.cost || s.B > 0 && len(s.Log) == 0) {
-		return s, false // the decision needs entries that the reply did not have
+		return s, false // the reply had too few log entries for this cost
 	}
-	return s, !clamped // the server must store a clamped state
+	return s, !clamped // the server must store a state that was clamped to now
 }

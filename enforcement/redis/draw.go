@@ -15,11 +15,12 @@ var leaseScript = newBody(scriptText("arith.lua") + "\n" + scriptText("lease.lua
 
 var _ enforcement.Drawer = (*Limiter)(nil)
 
-// drawSize is the number of bytes in the script's reply for one draw.
+// drawSize is the number of bytes of one draw in the reply of lease.lua.
 const drawSize = 48
 
-// Draw implements [enforcement.Drawer] with one call, or on a cluster with one call for
-// each home. A failed draw does not open the breaker, because no check depends on it.
+// Draw implements [enforcement.Drawer]: it leases quota with one script call, or on a
+// cluster with one call for each home. A failed draw does not open the breaker, because
+// no check waits for it.
 func (l *Limiter) Draw(ctx context.Context, draws []enforcement.Draw, drawn []enforcement.Drawn) {
 	if !l.clocks.byHome {
 		l.draw(ctx, draws, drawn)
@@ -45,7 +46,7 @@ func (l *Limiter) Draw(ctx context.Context, draws []enforcement.Draw, drawn []en
 	}
 }
 
-// draw makes one call of the script for draws.
+// draw performs draws with one run of lease.lua.
 func (l *Limiter) draw(ctx context.Context, draws []enforcement.Draw, drawn []enforcement.Drawn) {
 	b, err := l.runDraws(ctx, draws)
 	if err == nil && len(b) != 8+drawSize*len(draws) {
@@ -69,8 +70,8 @@ func (l *Limiter) draw(ctx context.Context, draws []enforcement.Draw, drawn []en
 	}
 }
 
-// runDraws runs the script once. If the server does not know its hash, the script did
-// not run, and runDraws sends its text.
+// runDraws runs lease.lua by its hash. If the server replies that it does not know the
+// hash, nothing was done, and runDraws sends the text of the script.
 func (l *Limiter) runDraws(ctx context.Context, draws []enforcement.Draw) ([]byte, error) {
 	keys := make([]string, 0, 2*len(draws))
 	now := int64(0)
@@ -82,7 +83,8 @@ func (l *Limiter) runDraws(ctx context.Context, draws []enforcement.Draw) ([]byt
 	for i := range draws {
 		d := &draws[i]
 		name := appendKey(nil, l.config.Prefix, d.Home, &d.Key)
-		// No counter has the second name, because the names of counters have a fixed end.
+		// The second key stores the outstanding units of a bucket. No counter has that
+		// name, because names of counters end after a partition of fixed length.
 		keys = append(keys, string(name), string(append(name, 'L')))
 		m, epoch := d.Meter, int64(0)
 		if m.Algorithm.Bucket() {

@@ -11,9 +11,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// notDone has the error replies after which nothing was charged, and what they mean.
-// Redis sends them before it runs a script, or instead of the script's first write.
-// After any other error, the request may have been charged.
+// notDone maps the codes of error replies after which nothing was charged to their
+// meaning. Redis sends these errors before it runs a script, or instead of the script's
+// first write. After any other error, the request may have been charged.
 var notDone = map[string]string{
 	"READONLY":                  "the server is a replica",
 	"LOADING":                   "the server is still loading its data",
@@ -40,10 +40,10 @@ var notDone = map[string]string{
 	"ERR unknown command":       "the server does not know EVALSHA or EVAL",
 }
 
-// errorCode returns the code of an error reply in notDone, or "". Before Redis 7, the
-// code of an error within a script is inside the text: of an error that ended the
-// script "ERR Error running script …: -CODE …", and of one that the script caught
-// "@user_script: 37: -CODE …".
+// errorCode returns the code of an error reply if the code is in notDone, otherwise "".
+// Before Redis 7, the code of an error within a script is inside the text. For an error
+// that ended the script, the text is "ERR Error running script …: -CODE …". For one
+// that the script caught, it is "@user_script: 37: -CODE …".
 func errorCode(text string) string {
 	if caught, ok := strings.CutPrefix(text, "@user_script: "); ok {
 		_, text, _ = strings.Cut(caught, ": ")
@@ -68,8 +68,9 @@ func errorCode(text string) string {
 	return ""
 }
 
-// classify returns the verdict and the error of the requests of a call that failed with
-// err. sent reports whether the call was written to a connection.
+// classify returns the verdict and the error for the requests of a call that failed
+// with err. sent reports whether the call was written to a connection: if not, nothing
+// was charged.
 func classify(err error, sent bool) (enforcement.Verdict, error) {
 	var reply redis.Error
 	switch {

@@ -16,63 +16,67 @@ import (
 )
 
 const (
-	breakAfter    = 5                      // unanswered calls in a row open the breaker
-	suspectAfter  = 1                      // slices that a call has waited when a probe is sent
-	silentAfter   = 4                      // slices that a silent probe has waited; suspectAfter+silentAfter are the whole wait of a call
-	probeEvery    = 200 * time.Millisecond // while the breaker is open, a quarter more or less
-	lookEvery     = time.Second            // while it is closed and no call is made
+	breakAfter    = 5                      // the breaker opens after this number of unanswered calls in a row
+	suspectAfter  = 1                      // a probe is sent when a call has waited for so many slices
+	silentAfter   = 4                      // a probe is silent after so many slices; suspectAfter+silentAfter is the timeout of a call
+	probeEvery    = 200 * time.Millisecond // interval of probes while the breaker is open, plus or minus a quarter
+	lookEvery     = time.Second            // interval of probes while the breaker is closed and no call is made
 	policyEvery   = time.Minute
 	memoryEvery   = 5 * time.Second
-	tellEvery     = time.Minute // between two lines of one kind in the log
+	tellEvery     = time.Minute // least time between two log lines of one kind
 	minVersion    = "6.2"
-	formatVersion = 1 // of keys and values
+	formatVersion = 1 // format of keys and values
 )
 
-// A Status is what readiness and metrics say of Redis.
+// A Status is the state of Redis for readiness checks and metrics.
 type Status struct {
-	// Reachable is false while the breaker is open: Take then answers Failed at
-	// once, and probes look for Redis.
+	// Reachable is false while the breaker is open. Take then returns Failed at once,
+	// and probes check whether Redis answers again.
 	Reachable bool
-	// Since is when Reachable last changed.
+	// Since is the time at which Reachable last changed.
 	Since time.Time
-	// Err is why it is not reachable.
+	// Err is the reason why Redis is not reachable, or nil.
 	Err error
-	// Version of the server, "" while unknown.
+	// Version is the version of the server, or "" if it is not known.
 	Version string
-	// MaxMemoryPolicy of the server, "" while unknown. Any but "noeviction" may
-	// forget counters, and so hand out quota twice.
+	// MaxMemoryPolicy is the server's setting maxmemory-policy, or "" if it is not
+	// known. With any policy but "noeviction", Redis may evict counters, and requests
+	// above the quota then pass.
 	MaxMemoryPolicy string
-	// Mismatches is how many requests the script and the reference decided
-	// differently. It should stay 0.
+	// Mismatches is the number of requests that the script and the Go reference
+	// functions decided differently. It should stay 0.
 	Mismatches int64
-	// Unreadable is how many values were not ours to read and counted as new.
+	// Unreadable is the number of values that were not valid counters. Such a value
+	// counts as an unused counter.
 	Unreadable int64
-	// ScriptLoads is how often the server had to be sent the script's text.
+	// ScriptLoads is the number of times that the server did not know a script, so that
+	// its text was sent.
 	ScriptLoads int64
-	// BreakerOpened is how often the breaker opened.
+	// BreakerOpened is the number of times that the breaker opened.
 	BreakerOpened int64
-	// Calls is how many script calls were answered.
+	// Calls is the number of script calls that Redis answered.
 	Calls int64
-	// Recalled is how many requests were denied from the memory of denials.
+	// Recalled is the number of requests that were denied from the memory of denials.
 	Recalled int64
-	// Refusal is set while Redis answers calls and refuses to write.
+	// Refusal is set while Redis answers calls but does not accept writes.
 	Refusal Refusal
-	// Loss is the last time at which Redis was found without data that it had, and
-	// Losses how often that happened since the start.
+	// Loss describes the last loss of data in Redis that this node detected. Losses is
+	// the number of losses since this node started.
 	Loss   Loss
 	Losses int64
-	// UsedMemory and MaxMemory of the server in bytes, 0 while unknown; MaxMemory is 0
-	// too if there is no limit.
+	// UsedMemory and MaxMemory are the server's memory in use and its limit, in bytes.
+	// Both are 0 until they are known. MaxMemory is also 0 if there is no limit.
 	UsedMemory, MaxMemory int64
-	// Epoch names the data that Redis has: another epoch is other data. "" before
-	// the first pulse.
+	// Epoch identifies the data set in Redis. It changes when data is lost. It is ""
+	// before the first pulse.
 	Epoch string
 }
 
-// Evicts reports whether Redis is known to forget counters when memory is short.
+// Evicts reports whether Redis evicts counters when its memory is full. It returns
+// false if the policy is not known.
 func (s *Status) Evicts() bool { return s.MaxMemoryPolicy != "" && s.MaxMemoryPolicy != "noeviction" }
 
-// Status says how Redis is. It asks nothing of Redis.
+// Status returns the last known state of Redis. It sends nothing to Redis.
 func (l *Limiter) Status() Status {
 	h := &l.health
 	h.mu.Lock()
@@ -87,28 +91,27 @@ func (l *Limiter) Status() Status {
 	}
 }
 
-// health is what is known of Redis, and the breaker.
+// health has the circuit breaker and what this node knows about Redis.
 //
-// Two things feed the breaker: calls that were written to a connection and not
-// answered within the deadline, and probes on a connection of their own. Waiting
-// inside this process feeds it nothing.
+// Two kinds of failures count for the breaker: calls that were written to a connection
+// and not answered within the timeout, and failed probes on a separate connection. Time
+// that a request waits inside this process does not count.
 //
-// The breaker opens when a call and a probe beside it are not answered, after
-// breakAfter unanswered calls in a row, when a probe cannot connect, and when two
-// probes in a row are not answered while no call is. It closes when verify
-// succeeds.
+// The breaker opens in four cases: a call and a concurrent probe are not answered;
+// breakAfter calls in a row are not answered; a probe cannot connect; two probes in a
+// row are not answered while no call is answered. It closes when verify succeeds.
 type health struct {
-	closed   atomic.Bool  // the breaker: calls are made
+	closed   atomic.Bool  // the breaker is closed, so calls are made
 	failures atomic.Int32 // unanswered calls and probes since the last answer
-	probing  atomic.Bool  // a probe is under way
-	silent   atomic.Bool  // it has waited silentAfter slices
-	spoken   atomic.Int64 // when the last answered call was sent, Unix milliseconds
+	probing  atomic.Bool  // a probe is in flight
+	silent   atomic.Bool  // the probe in flight has waited for silentAfter slices
+	spoken   atomic.Int64 // when the last answered call or probe was sent, in Unix milliseconds
 	asked    chan struct{}
 
 	loads, opened, calls   atomic.Int64
-	mismatches, unreadable tally
+	mismatches, unreadable warningCounter
 
-	while atomic.Pointer[context.Context] // ends when the breaker opens
+	while atomic.Pointer[context.Context] // canceled when the breaker opens
 
 	mu      sync.Mutex
 	running bool // Run probes
@@ -116,12 +119,12 @@ type health struct {
 	since   time.Time
 	open    context.CancelFunc // ends while
 	err     error              // why the breaker is open
-	refusal error              // Redis answers, and must not be used
+	refusal error              // why Redis must not be used although it answers
 	version string
 	policy  string
 
 	refusing  Refusal
-	refusedAt time.Time // when a write was refused last
+	refusedAt time.Time // when Redis last denied a write
 	marks     marks
 
 	usedMemory, maxMemory int64
@@ -136,14 +139,14 @@ func (h *health) start(now time.Time) {
 	h.renew()
 }
 
-// renew makes the context of the calls that are made from now on. h.mu is held.
+// renew creates the context of the calls from now on. The caller holds h.mu.
 func (h *health) renew() {
 	ctx, cancel := context.WithCancel(context.Background())
 	h.while.Store(&ctx)
 	h.open = cancel
 }
 
-// whileClosed returns a context that ends when the breaker opens.
+// whileClosed returns a context that is canceled when the breaker opens.
 func (h *health) whileClosed() context.Context { return *h.while.Load() }
 
 func (h *health) refused() error {
@@ -161,18 +164,18 @@ func (h *health) lastError() error {
 	return h.err
 }
 
-// unanswered notes a call that was written and ended without an answer.
+// unanswered records a call that was written and got no answer.
 func (l *Limiter) unanswered(err error) {
 	h := &l.health
 	if h.failures.Add(1) >= breakAfter || h.silent.Load() {
 		h.trip(err, l.log)
 	}
 	if !h.suspect() {
-		_ = l.probeOnce(context.Background()) // no Run does it
+		_ = l.probeOnce(context.Background()) // Run is not running, so nothing else sends a probe
 	}
 }
 
-// suspect asks Run for a probe now. It returns false when Run is not running.
+// suspect makes Run send a probe now. It returns false if Run is not running.
 func (h *health) suspect() bool {
 	select {
 	case h.asked <- struct{}{}:
@@ -183,9 +186,10 @@ func (h *health) suspect() bool {
 	return h.running
 }
 
-// probeIsSilent notes that a probe has waited for silentAfter slices. The other
-// commands of the probe's connection say nothing. On a cluster a probe reaches any
-// of the servers, so its silence does not explain a call.
+// probeIsSilent records that a command on the probe connection has waited for
+// silentAfter slices. It only counts if that command is a probe. On a cluster it never
+// counts, because a probe reaches any one of the servers, and its silence does not
+// explain an unanswered call.
 func (l *Limiter) probeIsSilent() {
 	h := &l.health
 	if l.clocks.byHome || !h.probing.Load() {
@@ -210,10 +214,11 @@ func (h *health) trip(err error, log *slog.Logger) {
 	h.opened.Add(1)
 	h.err, h.since, h.nextTry = err, now, now.Add(probeEvery)
 	h.open()
-	log.Warn("redis does not answer; asking no more until it does", "error", err)
+	log.Warn("redis does not answer; making no calls until a probe is answered", "error", err)
 }
 
-// succeeded notes an answer to a call or a probe.
+// succeeded records that Redis answered a call or a probe that was sent at the time
+// sent.
 func (h *health) succeeded(sent time.Time) {
 	if h.failures.Load() != 0 {
 		h.failures.Store(0)
@@ -221,14 +226,15 @@ func (h *health) succeeded(sent time.Time) {
 	h.spoken.Store(sent.UnixMilli())
 }
 
-// answered notes a call that Redis answered.
+// answered records that Redis answered a call, and reports its duration to
+// Config.Observe.
 func (l *Limiter) answered(sent time.Time) {
 	l.health.succeeded(sent)
 	l.config.Observe(time.Since(sent))
 }
 
-// tryAgain lets one caller at a time look whether Redis is back, when nobody
-// runs Run.
+// tryAgain checks whether Redis answers again, if Run is not running. At most one
+// caller at a time makes the check.
 func (l *Limiter) tryAgain(ctx context.Context) bool {
 	h, now := &l.health, time.Now()
 	h.mu.Lock()
@@ -240,10 +246,11 @@ func (l *Limiter) tryAgain(ctx context.Context) bool {
 	return turn && l.verify(ctx) == nil
 }
 
-// Run looks for Redis while it is away, and notices when it goes away between
-// calls, when it refuses writes, and when it loses data. Once a minute it reads
-// whether Redis may evict. It returns nil when ctx ends. Without Run, now and then
-// a Take looks whether Redis is back.
+// Run monitors Redis until ctx ends, and then returns nil. While the breaker is open,
+// it checks whether Redis answers again. While it is closed, Run detects that Redis
+// stops answering, denies writes, or loses data. Once a minute, it reads whether Redis
+// may evict counters. If Run is not running, some calls of Take check whether Redis
+// answers again.
 func (l *Limiter) Run(ctx context.Context) error {
 	l.health.setRunning(true)
 	defer l.health.setRunning(false)
@@ -260,12 +267,12 @@ func (l *Limiter) Run(ctx context.Context) error {
 		case <-timer.C:
 		}
 		if !l.health.closed.Load() {
-			_ = l.verify(ctx) // the status has the error
+			_ = l.verify(ctx) // Status has the error
 		} else if now := time.Now(); now.After(policyAt) {
 			l.readPolicy(ctx)
 			policyAt = now.Add(policyEvery)
 		} else if asked || now.UnixMilli()-l.health.spoken.Load() >= lookEvery.Milliseconds() {
-			_ = l.probeOnce(ctx) // the breaker has the error
+			_ = l.probeOnce(ctx) // the breaker records the error
 		}
 		if now := time.Now(); now.After(pulseAt) && l.health.closed.Load() && l.pulse(ctx) {
 			pulseAt = now.Add(pulseEvery)
@@ -279,8 +286,8 @@ func (l *Limiter) Run(ctx context.Context) error {
 	}
 }
 
-// probeOnce asks Redis for its time on the probe's connection. If the connection
-// was closed, it tries another: a server that restarted answers there.
+// probeOnce reads the time of Redis on the probe connection. If the connection was
+// closed, it tries another one, because a restarted server answers there.
 func (l *Limiter) probeOnce(ctx context.Context) error {
 	sent := time.Now()
 	err := l.readTime(ctx)
@@ -294,7 +301,7 @@ func (l *Limiter) probeOnce(ctx context.Context) error {
 	if h.failures.Add(1) > 1 || !isTimeout(err) {
 		h.trip(err, l.log)
 	} else {
-		h.suspect() // the next probe decides
+		h.suspect() // the next probe decides whether the breaker opens
 	}
 	return err
 }
@@ -305,10 +312,10 @@ func (h *health) setRunning(running bool) {
 	h.running = running
 }
 
-// verify reaches Redis, and makes sure that its keys may be used by this
-// version of Headgate. It closes the breaker, or notes why it stays open.
+// verify connects to Redis and checks that this version of Headgate can use its keys.
+// If so, it closes the breaker. Otherwise it records why the breaker stays open.
 func (l *Limiter) verify(ctx context.Context) error {
-	version, refusal, err := l.meet(ctx)
+	version, refusal, err := l.inspect(ctx)
 	h := &l.health
 	h.mu.Lock()
 	if refusal != nil && h.refusal == nil {
@@ -339,10 +346,10 @@ func (l *Limiter) verify(ctx context.Context) error {
 	return nil
 }
 
-// meet reads the clock and the version of Redis and checks the format of the keys,
-// before the first call. refusal says why this Redis must not be used. err means that
-// Redis could not be asked.
-func (l *Limiter) meet(ctx context.Context) (version string, refusal, err error) {
+// inspect checks before the first call that Redis can be used. It reads the clock and
+// the version of Redis, and compares the format of the keys. refusal is the reason why
+// this Redis must not be used. err is set if Redis did not answer.
+func (l *Limiter) inspect(ctx context.Context) (version string, refusal, err error) {
 	if err := l.readTime(ctx); err != nil {
 		return "", nil, err
 	}
@@ -374,8 +381,9 @@ func (l *Limiter) readTime(ctx context.Context) error {
 	return nil
 }
 
-// checkFormat makes sure that all nodes make keys alike: others would split
-// counters in silence.
+// checkFormat compares the format of keys with the format that an earlier node wrote to
+// Redis. Nodes with different formats would count each request in different counters,
+// without an error.
 func (l *Limiter) checkFormat(ctx context.Context) (refusal, err error) {
 	key := l.config.Prefix + "format"
 	ours := fmt.Sprintf("headgate format=%d tags=%d", formatVersion, l.config.Tags)
@@ -404,7 +412,8 @@ func (l *Limiter) checkFormat(ctx context.Context) (refusal, err error) {
 	return nil, nil
 }
 
-// readPolicy warns when Redis may forget counters. It may not be allowed to ask.
+// readPolicy reads maxmemory-policy, and logs a warning if Redis may evict counters. It
+// ignores an error reply, because the Redis user may lack the permission.
 func (l *Limiter) readPolicy(ctx context.Context) {
 	found, err := l.probe.ConfigGet(ctx, "maxmemory-policy").Result()
 	policy := found["maxmemory-policy"]
@@ -421,8 +430,9 @@ func (l *Limiter) readPolicy(ctx context.Context) {
 	}
 }
 
-// readMemory reads how much memory the server uses and may use. It may not be allowed
-// to ask. On a cluster it is one of the servers.
+// readMemory reads the server's memory in use and its limit. It ignores errors, because
+// the Redis user may lack the permission. On a cluster, the values are those of one
+// server.
 func (l *Limiter) readMemory(ctx context.Context) {
 	info, err := l.probe.Info(ctx, "memory").Result()
 	if err != nil {
@@ -435,8 +445,8 @@ func (l *Limiter) readMemory(ctx context.Context) {
 	l.health.usedMemory, l.health.maxMemory = used, most
 }
 
-// DeleteAll deletes every key below the prefix. It is for simulations and
-// tests, and refuses where Config.Now is nil.
+// DeleteAll deletes every key with the prefix. It is only for simulations and tests: if
+// Config.Now is nil, it returns an error.
 func (l *Limiter) DeleteAll(ctx context.Context) error {
 	if l.config.Now == nil {
 		return errors.New("redis: the keys of real traffic are not deleted")
@@ -466,7 +476,8 @@ func (l *Limiter) deleteOn(ctx context.Context, c redis.Cmdable) error {
 	}
 }
 
-// infoField is a field of what INFO says.
+// infoField returns the value of a field in the reply of INFO, or "" if there is no
+// such field.
 func infoField(info, name string) string {
 	for line := range strings.Lines(info) {
 		if value, found := strings.CutPrefix(line, name+":"); found {
@@ -476,7 +487,8 @@ func infoField(info, name string) string {
 	return ""
 }
 
-// older compares the first two numbers of versions; what cannot be read is not older.
+// older reports whether a version is lower than another one. It compares the first two
+// numbers. If one is not a number, it returns false.
 func older(version, than string) bool {
 	a, b := strings.Split(version, "."), strings.Split(than, ".")
 	for i := range 2 {
@@ -492,10 +504,11 @@ func older(version, than string) bool {
 	return false
 }
 
-// A tally counts what should not happen, and tells it now and then.
-type tally struct{ n, told atomic.Int64 }
+// A warningCounter counts unexpected events. It logs their number, at most once in
+// tellEvery.
+type warningCounter struct{ n, told atomic.Int64 }
 
-func (t *tally) note(n int, log *slog.Logger, message string) {
+func (t *warningCounter) note(n int, log *slog.Logger, message string) {
 	total, now, told := t.n.Add(int64(n)), time.Now().UnixMilli(), t.told.Load()
 	if now-told >= tellEvery.Milliseconds() && t.told.CompareAndSwap(told, now) {
 		log.Warn("redis: "+message, "so far", total)

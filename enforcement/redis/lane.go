@@ -12,67 +12,69 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A lane gathers the requests that wait for one server, or on a cluster for one
-// home, into shared calls. There is no timer: while a call is in flight, the
-// requests that arrive form the next one.
+// A lane is the queue of the requests that wait for the next script call to one server,
+// or on a cluster to one home. One call carries the requests of several callers. There
+// is no timer: while a call is in flight, the requests that arrive form the next call.
 //
-// A caller that finds no call in flight sends its own at once. Otherwise it
-// queues. When a call returns, the caller at the head of the queue is woken and
-// sends the next call for as many of the queue as one call may hold. So a call
-// costs no goroutine of its own, and an idle lane adds no hand-off.
+// A caller that finds no call in flight sends its own call at once. Otherwise it
+// queues. When a call returns, the caller at the head of the queue wakes up. It sends
+// the next call with as many queued requests as fit. Therefore a call needs no
+// goroutine besides those of the callers, and an idle lane adds no switch between
+// goroutines.
 //
-// If the last call served several callers, the leader lets other goroutines run
-// before it forms the next one: callers whose requests have arrived then share it.
+// If the last call served several callers, the caller that sends the next call first
+// lets other goroutines run. Callers whose requests have just arrived can then share
+// the call.
 //
-// At most depth calls are in flight. A second one starts only when a full call
-// waits, or when the last one started stuckAfter ago: more calls at once would
-// only be smaller.
+// At most depth calls are in flight. A second one starts only if enough requests for a
+// full call wait, or if the last call was sent longer than stuckAfter ago. Otherwise
+// more concurrent calls would only be smaller calls.
 type lane struct {
 	limiter *Limiter
 	depth   int
 
 	mu       sync.Mutex
-	queue    members
-	charges  int // of the requests in queue
+	queue    waiters
+	charges  int // number of charges of the queued requests
 	inFlight int
 	started  time.Time // when the last call was sent
-	shared   bool      // the last call served several callers
+	shared   bool      // the last call had requests of several callers
 }
 
-// stuckAfter is how long a call is in flight before the next one no longer
-// waits for it.
+// stuckAfter is the time after which a call in flight no longer delays the next call.
 const stuckAfter = 5 * time.Millisecond
 
-// A member is the part of one Take that one lane decides: requests in order.
-type member struct {
+// A waiter is one caller of Take that waits in a lane, with its requests in order.
+type waiter struct {
 	ctx      context.Context
 	requests []enforcement.Request
 	outcomes []enforcement.Outcome
-	numbers  []int // which of requests are the member's; nil: all of them
+	numbers  []int // indexes in requests of those for this lane; nil: all of them
 	count    int   // how many
-	next     int   // the first that no call has taken; guarded by lane.mu
+	next     int   // index of the first request that is in no call yet; guarded by lane.mu
 
-	open    atomic.Int32 // requests whose outcome is not set yet
+	open    atomic.Int32 // number of requests without an outcome
 	wake    chan signal
-	leading bool    // lead was sent and not acted on; guarded by lane.mu
-	after   *member // in members
+	leading bool    // the lead signal was sent and not yet handled; guarded by lane.mu
+	after   *waiter // in waiters
 }
 
-// A signal wakes the goroutine that waits in take for its member.
+// A signal wakes the goroutine that waits in lane.take.
 type signal uint8
 
 const (
-	finished signal = iota // every outcome is set
+	finished signal = iota // all outcomes are set
 	lead                   // send the next call
 )
 
-var memberPool = sync.Pool{New: func() any {
-	// At most one lead is pending when finished is sent.
-	return &member{wake: make(chan signal, 2)}
+var waiterPool = sync.Pool{New: func() any {
+	// The channel never blocks a sender: when finished is sent, at most one lead is
+	// pending.
+	return &waiter{wake: make(chan signal, 2)}
 }}
 
-func newMember(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) *member {
-	m := memberPool.Get().(*member)
+func newWaiter(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) *waiter {
+	m := waiterPool.Get().(*waiter)
 	m.ctx, m.requests, m.outcomes, m.numbers, m.next = ctx, requests, outcomes, numbers, 0
 	m.count = len(requests)
 	if numbers != nil {
@@ -82,29 +84,29 @@ func newMember(ctx context.Context, requests []enforcement.Request, outcomes []e
 	return m
 }
 
-func (m *member) free() {
+func (m *waiter) free() {
 	m.ctx, m.requests, m.outcomes, m.numbers, m.after = nil, nil, nil, nil, nil
-	memberPool.Put(m)
+	waiterPool.Put(m)
 }
 
-func (m *member) at(i int) (*enforcement.Request, *enforcement.Outcome) {
+func (m *waiter) at(i int) (*enforcement.Request, *enforcement.Outcome) {
 	if m.numbers != nil {
 		i = m.numbers[i]
 	}
 	return &m.requests[i], &m.outcomes[i]
 }
 
-// settle notes that n more outcomes are set, and wakes the caller after the last.
-func (m *member) settle(n int) {
+// settle records that n more outcomes are set. After the last one, it wakes the caller.
+func (m *waiter) settle(n int) {
 	if n > 0 && m.open.Add(int32(-n)) == 0 {
 		m.wake <- finished
 	}
 }
 
-// members is a queue.
-type members struct{ head, tail *member }
+// waiters is a linked queue of the waiters of a lane.
+type waiters struct{ head, tail *waiter }
 
-func (q *members) push(m *member) {
+func (q *waiters) push(m *waiter) {
 	m.after = nil
 	if q.head == nil {
 		q.head = m
@@ -114,23 +116,23 @@ func (q *members) push(m *member) {
 	q.tail = m
 }
 
-func (q *members) pop() {
+func (q *waiters) pop() {
 	q.head = q.head.after
 	if q.head == nil {
 		q.tail = nil
 	}
 }
 
-// lanes are those of a Limiter: one for a single server, and on a cluster one
-// for each home, because one call reaches one slot.
+// lanes has the lanes of a Limiter. A single server has one lane. On a cluster, each
+// home has a lane, because all keys of one call must be in one hash slot.
 type lanes struct {
 	one  lane
-	home sync.Map // home -> *lane; homes are few (Config.Tags, and those of large tenants)
+	home sync.Map // home -> *lane; there are few homes: Config.Tags, and one for each large tenant
 }
 
 func (ls *lanes) open(l *Limiter) { ls.one.limiter, ls.one.depth = l, l.config.Connections }
 
-// of returns the lane of a home on a cluster.
+// of returns the lane of a home on a cluster. It creates the lane if it does not exist.
 func (ls *lanes) of(l *Limiter, home string) *lane {
 	if ln, ok := ls.home.Load(home); ok {
 		return ln.(*lane)
@@ -139,21 +141,23 @@ func (ls *lanes) of(l *Limiter, home string) *lane {
 	return ln.(*lane)
 }
 
-// decide sets the outcomes of the numbered requests; nil numbers are all.
+// decide sets the outcomes of the requests with these indexes. nil indexes mean all
+// requests.
 func (ln *lane) decide(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) {
-	m := newMember(ctx, requests, outcomes, numbers)
+	m := newWaiter(ctx, requests, outcomes, numbers)
 	ln.take(m)
 	m.free()
 }
 
-// take decides a member's requests. It returns when every outcome is set.
-func (ln *lane) take(m *member) {
+// take queues a waiter and returns when all its outcomes are set. Meanwhile it sends
+// calls for the lane when lead signals arrive.
+func (ln *lane) take(m *waiter) {
 	ln.mu.Lock()
 	ln.enqueue(m)
 	leads := ln.mayStart()
 	if leads {
 		ln.inFlight++
-		m.leading = true // until its call is formed, it is not appointed as well
+		m.leading = true // prevents a lead signal to this waiter until its call is formed
 	}
 	ln.mu.Unlock()
 	for leads || <-m.wake == lead {
@@ -162,8 +166,8 @@ func (ln *lane) take(m *member) {
 	}
 }
 
-// enqueue appends a member to the queue. ln.mu is held.
-func (ln *lane) enqueue(m *member) {
+// enqueue appends a waiter to the queue. The caller holds ln.mu.
+func (ln *lane) enqueue(m *waiter) {
 	ln.queue.push(m)
 	for i := m.next; i < m.count; i++ {
 		r, _ := m.at(i)
@@ -171,8 +175,8 @@ func (ln *lane) enqueue(m *member) {
 	}
 }
 
-// mayStart reports whether another call may be sent now. ln.mu is held, and the
-// queue is not empty.
+// mayStart reports whether another call may be sent now. The caller holds ln.mu, and
+// the queue is not empty.
 func (ln *lane) mayStart() bool {
 	switch {
 	case ln.inFlight == 0:
@@ -183,26 +187,26 @@ func (ln *lane) mayStart() bool {
 	return ln.charges >= callCells || time.Since(ln.started) >= stuckAfter
 }
 
-// A part is how many requests of a member are in a call.
+// A part is the number of requests of one waiter in a call.
 type part struct {
-	member *member
+	waiter *waiter
 	count  int
 }
 
-// A trip is one call with the members that it serves.
-type trip struct {
+// A sharedCall is one call with the waiters whose requests it carries.
+type sharedCall struct {
 	*call
 	parts []part
-	left  []part // members whose callers left before the call was formed
-	over  bool   // the call is not in flight any more
+	left  []part // waiters whose callers left before the call was formed
+	over  bool   // the call is no longer in flight
 }
 
-var trips = sync.Pool{New: func() any { return new(trip) }}
+var sharedCalls = sync.Pool{New: func() any { return new(sharedCall) }}
 
-// lead sends one call for the head of the queue. The caller has counted it in
-// ln.inFlight.
-func (ln *lane) lead(m *member) {
-	t := trips.Get().(*trip)
+// lead forms one call from the head of the queue, sends it, and sets the outcomes. The
+// caller has already counted the call in ln.inFlight.
+func (ln *lane) lead(m *waiter) {
+	t := sharedCalls.Get().(*sharedCall)
 	t.call = newCall()
 	ln.mu.Lock()
 	if ln.shared {
@@ -215,11 +219,11 @@ func (ln *lane) lead(m *member) {
 	ln.started, ln.shared = time.Now(), len(t.parts) > 1
 	ln.mu.Unlock()
 	for _, p := range t.left {
-		p.member.settle(p.count)
+		p.waiter.settle(p.count)
 	}
 	concluded := false
 	defer func() {
-		if !concluded { // a panic: nobody else would wake the members
+		if !concluded { // after a panic, nothing else would wake the waiters
 			ln.ended(t, errPanic)
 			t.fail(enforcement.Unknown, errPanic)
 			t.settle(errPanic)
@@ -230,20 +234,20 @@ func (ln *lane) lead(m *member) {
 	if len(t.requests) > 0 {
 		answer, err = ln.limiter.exchange(t.call)
 	}
-	ln.ended(t, err) // the next call leaves before the answers of this one are worked out
+	ln.ended(t, err) // the next call can start before the outcomes of this one are computed
 	ln.limiter.conclude(t.call, &answer, err)
 	concluded = true
 	t.settle(err)
 	t.free()
 	t.call, t.parts, t.left, t.over = nil, t.parts[:0], t.left[:0], false
-	trips.Put(t)
+	sharedCalls.Put(t)
 }
 
 var errPanic = errors.New("redis: the call ended in a panic")
 
-// ended takes a call out of flight, queues the rest of its members, and lets the
-// next call start.
-func (ln *lane) ended(t *trip, err error) {
+// ended records that a call is no longer in flight. It queues the waiters with further
+// requests again, and lets the next call start.
+func (ln *lane) ended(t *sharedCall, err error) {
 	ln.mu.Lock()
 	defer ln.mu.Unlock()
 	if t.over {
@@ -253,28 +257,28 @@ func (ln *lane) ended(t *trip, err error) {
 	ln.inFlight--
 	if err == nil {
 		for _, p := range t.parts {
-			if p.member.next < p.member.count {
-				ln.enqueue(p.member)
+			if p.waiter.next < p.waiter.count {
+				ln.enqueue(p.waiter)
 			}
 		}
 	}
 	ln.appoint()
 }
 
-// settle wakes the members whose last outcome is set. After an error, the
-// requests of a member that no call has taken fail too.
-func (t *trip) settle(err error) {
+// settle wakes the waiters whose last outcome is set. After an error, it first fails
+// the requests of these waiters that are in no call yet.
+func (t *sharedCall) settle(err error) {
 	for _, p := range t.parts {
 		if err != nil {
-			p.count += p.member.abandon(earlier(err))
+			p.count += p.waiter.abandon(earlier(err))
 		}
-		p.member.settle(p.count)
+		p.waiter.settle(p.count)
 	}
 }
 
-// appoint wakes a member of the queue to send the next call, if one may start.
-// The signal is sent under the lock: it arrives before the one that the member is
-// finished. ln.mu is held.
+// appoint wakes a waiter in the queue to send the next call, if another call may start.
+// It sends the signal while the lock is held, so that the waiter receives lead before
+// finished. The caller holds ln.mu.
 func (ln *lane) appoint() {
 	m := ln.queue.head
 	for m != nil && m.leading {
@@ -288,10 +292,11 @@ func (ln *lane) appoint() {
 	m.wake <- lead
 }
 
-// form takes requests from the head of the queue until the call is full. A member
-// of which some requests remain leaves the queue as well until the call returns,
-// so that its requests are decided in order. ln.mu is held.
-func (ln *lane) form(t *trip) {
+// form moves requests from the head of the queue to the call until the call is full. A
+// waiter leaves the queue even if some of its requests do not fit. It is queued again
+// when the call returns, so that its requests are decided in order. The caller holds
+// ln.mu.
+func (ln *lane) form(t *sharedCall) {
 	for m := ln.queue.head; m != nil; m = ln.queue.head {
 		if err := enforcement.HasLeft(m.ctx, false); err != nil {
 			ln.leave(t, m, err)
@@ -322,9 +327,9 @@ func (ln *lane) form(t *trip) {
 	}
 }
 
-// leave takes the head of the queue out of it: its caller has left, so none of its
-// requests is sent any more. ln.mu is held.
-func (ln *lane) leave(t *trip, m *member, err error) {
+// leave removes the waiter at the head of the queue, because its caller has left. None
+// of its remaining requests is sent. The caller holds ln.mu.
+func (ln *lane) leave(t *sharedCall, m *waiter, err error) {
 	ln.queue.pop()
 	for i := m.next; i < m.count; i++ {
 		r, _ := m.at(i)
@@ -333,10 +338,10 @@ func (ln *lane) leave(t *trip, m *member, err error) {
 	t.left = append(t.left, part{m, m.abandon(fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, err))})
 }
 
-// abandon fails the requests of a member that no call has taken: their caller has
-// left, or a call before them was not decided, so that their order would not hold.
-// It returns how many.
-func (m *member) abandon(err error) int {
+// abandon fails the requests of a waiter that are in no call yet, and returns their
+// number. Either the caller has left, or an earlier call was not decided, so that later
+// requests would be out of order.
+func (m *waiter) abandon(err error) int {
 	n := m.count - m.next
 	for ; m.next < m.count; m.next++ {
 		_, out := m.at(m.next)
@@ -345,7 +350,8 @@ func (m *member) abandon(err error) int {
 	return n
 }
 
-// home returns the home whose server the call goes to.
+// home returns the home of the first cell. It selects the server for the call and the
+// reading of its clock.
 func (c *call) home() string {
 	if len(c.cells) == 0 {
 		return ""

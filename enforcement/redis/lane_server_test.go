@@ -62,7 +62,7 @@ func TestConcurrentChecksShareACall(t *testing.T) {
 	}
 }
 
-// A gathered call whose reply is lost leaves its own members undecided, and no
+// A shared call whose reply is lost leaves its own callers undecided, and no
 // other. Each check is charged at most once.
 func TestLostReplyOfAGatheredCall(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestLostReplyOfAGatheredCall(t *testing.T) {
 		}
 	})
 	if verdicts[enforcement.Granted] != 1 || verdicts[enforcement.Unknown] != len(outcomes)-1 {
-		t.Errorf("verdicts %v, want the first granted and the members of the lost call unknown", verdicts)
+		t.Errorf("verdicts %v, want the first granted and those of the lost call unknown", verdicts)
 	}
 	if o := mustTake(t, l, request(charge(1, perHour, 1))); o.Verdict != enforcement.Granted {
 		t.Errorf("afterwards: %s", o.Verdict)

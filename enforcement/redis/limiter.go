@@ -19,7 +19,7 @@ import (
 type Limiter struct {
 	config  Config
 	client  redis.UniversalClient
-	probe   redis.UniversalClient // for probes; its connections carry no checks
+	probe   redis.UniversalClient // for probes only, so that they never wait behind checks
 	scripts *scripts
 	lanes   lanes
 	denials denials
@@ -31,20 +31,21 @@ type Limiter struct {
 
 var _ enforcement.Limiter = (*Limiter)(nil)
 
-// init keeps the client from writing each failed connection to standard error:
-// this package says once that Redis is away, by its Logger and Status. It is
-// done here because the client reads the setting without a lock.
+// init disables the go-redis client's log of failed connections on standard error. This
+// package reports a failure once, with its Logger and Status. The setting is global and
+// has no lock, so init changes it before any client exists.
 func init() { redis.SetLogger(quiet{}) }
 
 type quiet struct{}
 
-// Printf says nothing.
+// Printf discards the message.
 func (quiet) Printf(context.Context, string, ...any) {}
 
-// New makes a Limiter and tries to reach Redis. It fails when the configuration
-// is wrong, or when Redis answers and cannot serve: it is older than 6.2, or
-// holds keys of another format. When Redis does not answer, the Limiter is
-// given all the same, answers Failed, and looks again while [Limiter.Run] runs.
+// New returns a Limiter and tries to connect to Redis. It returns an error if the
+// configuration is invalid. It also returns an error if Redis answers but cannot be
+// used, because it is older than 6.2 or has keys of another format. If Redis does not
+// answer, New still returns a Limiter. That Limiter returns Failed, and connects later
+// while [Limiter.Run] runs.
 func New(ctx context.Context, config Config) (*Limiter, error) {
 	config = config.withDefaults()
 	if err := config.check(); err != nil {
@@ -71,15 +72,17 @@ func New(ctx context.Context, config Config) (*Limiter, error) {
 	return l, nil
 }
 
-// Close ends the connections. Calls under way end as they do when Redis goes away.
+// Close closes the connections. Calls in flight fail as if Redis became unreachable.
 func (l *Limiter) Close() error { return errors.Join(l.client.Close(), l.probe.Close()) }
 
-// takeWorkers is how many homes of one Take are asked at once on a cluster.
+// takeWorkers is the largest number of homes to which one Take sends calls at the same
+// time, on a cluster.
 const takeWorkers = 8
 
-// Take decides requests as [enforcement.Limiter] says. It checks ctx before it
-// begins, and whether the caller has left when its turn comes. A request that was
-// sent is not abandoned. Requests of other callers may share its calls.
+// Take implements [enforcement.Limiter]. It checks ctx before it begins. Before it
+// sends a request, it checks whether the caller has left. It always waits for the
+// result of a request that was sent. One call to Redis may carry requests of several
+// callers.
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	if err := l.admit(ctx); err != nil {
 		for i := range outcomes {
@@ -87,7 +90,7 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 		}
 		return
 	}
-	numbers := l.askable(requests, outcomes)
+	numbers := l.selectForCall(requests, outcomes)
 	if numbers != nil && len(numbers) == 0 || len(requests) == 0 {
 		return
 	}
@@ -98,7 +101,7 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	l.takeHomes(ctx, requests, outcomes, numbers)
 }
 
-// admit returns why no call may be made now.
+// admit returns the reason why no call may be made now, or nil.
 func (l *Limiter) admit(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, err)
@@ -109,17 +112,17 @@ func (l *Limiter) admit(ctx context.Context) error {
 	return fmt.Errorf("redis: %w: %w", enforcement.ErrNotReached, l.health.lastError())
 }
 
-// askable sets the outcomes of the requests that Redis is not asked: those that
-// cannot be asked, and those that the memory of denials answers. Behind a request
-// that is asked the memory is not used: that request may change the counters. It
-// returns the numbers of the others; nil means all.
-func (l *Limiter) askable(requests []enforcement.Request, outcomes []enforcement.Outcome) (numbers []int) {
-	begun := false // a request of this Take is asked
+// selectForCall returns the indexes of the requests that Redis must decide. nil means
+// all requests. It sets the outcomes of the others: invalid requests, and those that
+// the memory of denials can deny. Once a request needs Redis, the requests after it
+// need Redis too, because the earlier request may change their counters.
+func (l *Limiter) selectForCall(requests []enforcement.Request, outcomes []enforcement.Outcome) (numbers []int) {
+	needsRedis := false // an earlier request of this Take needs Redis
 	for i := range requests {
 		err := valid(&requests[i])
-		asked := err == nil && (begun || !l.recall(&requests[i], &outcomes[i]))
-		begun = begun || asked
-		if !asked && numbers == nil {
+		send := err == nil && (needsRedis || !l.denyFromMemory(&requests[i], &outcomes[i]))
+		needsRedis = needsRedis || send
+		if !send && numbers == nil {
 			numbers = make([]int, 0, len(requests)-1)
 			for k := range i {
 				numbers = append(numbers, k)
@@ -128,15 +131,16 @@ func (l *Limiter) askable(requests []enforcement.Request, outcomes []enforcement
 		switch {
 		case err != nil:
 			fail(&outcomes[i], enforcement.Failed, err)
-		case asked && numbers != nil:
+		case send && numbers != nil:
 			numbers = append(numbers, i)
 		}
 	}
 	return numbers
 }
 
-// recall answers a request from the memory of denials.
-func (l *Limiter) recall(r *enforcement.Request, out *enforcement.Outcome) bool {
+// denyFromMemory denies a request from the memory of denials. It returns false if Redis
+// must decide the request.
+func (l *Limiter) denyFromMemory(r *enforcement.Request, out *enforcement.Outcome) bool {
 	if l.config.Now != nil {
 		return l.denials.answer(r, l.config.Now(), out)
 	}
@@ -144,7 +148,8 @@ func (l *Limiter) recall(r *enforcement.Request, out *enforcement.Outcome) bool 
 	return last != nil && !last.suspended(now) && l.denials.answer(r, last.at(now), out)
 }
 
-// takeHomes asks several homes at once, and each home in order.
+// takeHomes decides requests on a cluster: several homes at the same time, and the
+// requests of one home in order.
 func (l *Limiter) takeHomes(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, numbers []int) {
 	if numbers == nil {
 		if home := requests[0].Home; !slices.ContainsFunc(requests, func(r enforcement.Request) bool { return r.Home != home }) {
@@ -182,14 +187,15 @@ func (l *Limiter) takeHomes(ctx context.Context, requests []enforcement.Request,
 	workers.Wait()
 }
 
-// attempts is how often a call is sent that the server is known not to have done:
-// it arrived past its fence, or it found no connection while probes are answered.
-// Each answer corrects the estimate of the server's clock, so a second attempt
-// arrives in time unless this process stalled again.
+// attempts is the largest number of times that a call is sent. It is repeated only if
+// the server did not run it: the call arrived after its deadline, or no connection was
+// available although probes are answered. Each reply corrects the estimate of the
+// server's clock, so a second attempt arrives in time unless this process stalls again.
 const attempts = 10
 
-// exchange sends a call and reads the answer. The answer says that the call was
-// done; otherwise there is an error, and verdict says what it leaves.
+// exchange sends a call and returns the reply of the script. If err is nil, the script
+// decided the requests. Otherwise conclude finds out from err and the call whether they
+// may have been charged.
 func (l *Limiter) exchange(c *call) (answer reply, err error) {
 	if !l.health.closed.Load() {
 		c.argument.sent = false
@@ -218,7 +224,7 @@ func (l *Limiter) exchange(c *call) (answer reply, err error) {
 			return answer, nil
 		}
 		if answer.full {
-			l.live.found(c)
+			l.live.foundFull(c)
 			c.special = true
 			c.encode(l.scripts, l.config.Prefix, l.config.Now != nil, now)
 		}
@@ -230,11 +236,11 @@ func (l *Limiter) exchange(c *call) (answer reply, err error) {
 	return reply{}, fmt.Errorf("%w, at %d by the server's clock", errLate, answer.clock)
 }
 
-// errLate is the error of a call that the server did not do because its fence had passed.
+// errLate is the error of a call that arrived after its deadline, so that the server did
+// nothing.
 var errLate = errors.New("redis: the call came too late")
 
-// conclude sets the outcomes of a call from its answer, or from the error that
-// it ended with.
+// conclude sets the outcomes of a call from the reply, or from the error of the call.
 func (l *Limiter) conclude(c *call, answer *reply, err error) {
 	if err != nil {
 		verdict := enforcement.Fenced
@@ -246,7 +252,7 @@ func (l *Limiter) conclude(c *call, answer *reply, err error) {
 	}
 	counted := l.config.Now == nil && !l.live.off
 	if counted {
-		c.noteEnds()
+		c.recordExpiries()
 	}
 	n := c.fill(answer, answer.clock)
 	if counted {
@@ -256,25 +262,26 @@ func (l *Limiter) conclude(c *call, answer *reply, err error) {
 		l.denials.note(c.requests[i].request, c.requests[i].outcome)
 	}
 	if n > 0 {
-		l.health.mismatches.note(n, l.log, "the script and the reference decided differently")
+		l.health.mismatches.note(n, l.log, "the script and the Go reference functions decided differently")
 	}
 	if answer.unreadable > 0 {
-		l.health.unreadable.note(answer.unreadable, l.log, "counters could not be read and count as new")
+		l.health.unreadable.note(answer.unreadable, l.log, "invalid counters in Redis; they count as unused")
 	}
 }
 
-// earlier is the error of requests that were not sent because a call before them
-// was not decided.
+// earlier returns the error for requests that were not sent because an earlier request
+// of the same Take was not decided.
 func earlier(err error) error {
 	return fmt.Errorf("redis: %w: an earlier call of the batch: %w", enforcement.ErrNotReached, err)
 }
 
-// send runs the script once, with its text when the server does not know its hash.
+// send runs the script once: by its hash, or with its text if the server does not know
+// the hash.
 func (l *Limiter) send(c *call) (reply, error) {
 	b, err := l.run(c, false)
 	if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-		// With the text there is no moment between loading and running in which
-		// another SCRIPT FLUSH could fall.
+		// EVAL sends the text and runs it in one step. Between SCRIPT LOAD and EVALSHA,
+		// another SCRIPT FLUSH could remove the script again.
 		l.health.loads.Add(1)
 		b, err = l.run(c, true)
 	}
@@ -284,8 +291,8 @@ func (l *Limiter) send(c *call) (reply, error) {
 	return c.readReply(b)
 }
 
-// run is one round trip. The connection bounds how long the server may take;
-// waiting for a connection ends when the breaker opens.
+// run makes one round trip to Redis. The connection bounds the time until the server
+// answers. The wait for a free connection ends when the breaker opens.
 func (l *Limiter) run(c *call, whole bool) ([]byte, error) {
 	home := c.home()
 	started := time.Now()

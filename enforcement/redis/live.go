@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	liveParts   = 8       // into how many parts of time the life of a key is divided
-	leastPart   = 1 << 20 // of a part, in microseconds
-	pushAfter   = 256     // changes of a limit after which Redis is told of them
-	mostPushed  = 128     // limits of which Redis is told at once
+	liveParts   = 8       // the life of a key is divided into this number of time intervals
+	leastPart   = 1 << 20 // least length of an interval, in microseconds
+	pushAfter   = 256     // a limit is reported to Redis after this number of changes
+	mostPushed  = 128     // largest number of limits in one report to Redis
 	fullFor     = 5 * time.Second
-	nearlyFull  = 0.8 // of a bound: from then on each round asks Redis
+	nearlyFull  = 0.8 // share of a tenant's bound above which each round reports to Redis
 	askEvery    = 5 * time.Second
 	mostSwept   = 1000
 	mostTenants = 20 // that Tenants returns
@@ -29,42 +29,43 @@ const (
 
 var keysScript = newBody(scriptText("keys.lua"))
 
-// live counts the keys that live in Redis, for each tenant and limit. A node notes
-// when the keys expire that its calls make and extend, and adds that to counts in
-// Redis in the background. So the counts are those of all nodes, they outlive the
-// nodes, and a check makes no further call.
+// live counts the live keys in Redis, for each tenant and limit. For each time
+// interval, a node records how many keys its calls created or extended that expire in
+// it. In the background, it adds these numbers to counts in Redis. The counts therefore
+// include the keys of all nodes and survive the nodes, and a check needs no further
+// call.
 type live struct {
 	bound int64
-	off   bool         // tests measure what it costs
-	busy  atomic.Int32 // tenants that are full
+	off   bool         // set by a benchmark that measures the cost of counting
+	busy  atomic.Int32 // number of full tenants
 
 	mu      sync.Mutex
 	limits  map[limitID]*limitKeys
-	ready   map[limitID]*limitKeys // those of limits that Redis is told of
+	ready   map[limitID]*limitKeys // the limits that Redis counts or will count soon
 	tenants map[uint32]*tenantKeys
-	filled  map[uint32]*tenantKeys // those of tenants that are full
+	filled  map[uint32]*tenantKeys // the full tenants
 }
 
 type limitID struct{ tenant, cell uint32 }
 
-// limitKeys are the keys of one limit of a tenant.
+// limitKeys counts the keys of one limit of a tenant.
 type limitKeys struct {
 	id      limitID
 	tenant  *tenantKeys
 	home    string
-	width   int64           // of a part of time, in microseconds
-	changes map[int64]int64 // not told to Redis yet: by how many the keys changed that expire in a part
-	pending int64           // how many changes these were
-	alive   int64           // as Redis said last
-	pushed  time.Time       // when Redis was told last
+	width   int64           // length of an interval, in microseconds
+	changes map[int64]int64 // not yet sent to Redis: by interval, the change of the number of keys that expire in it
+	pending int64           // number of changes that are not yet sent
+	alive   int64           // number of live keys in the last reply of Redis
+	pushed  time.Time       // when the changes were last sent to Redis
 	used    time.Time
 }
 
-// tenantKeys are the keys of a tenant: of its limits that Redis was told of.
+// tenantKeys sums the keys of those limits of a tenant that Redis counts.
 type tenantKeys struct {
 	alive, bound int64
 	limits       int
-	until        time.Time // it is full until then, as far as this node knows
+	until        time.Time // until then, this node treats the tenant as full
 }
 
 func (v *live) open(bound int64) {
@@ -73,15 +74,17 @@ func (v *live) open(bound int64) {
 	v.tenants, v.filled = map[uint32]*tenantKeys{}, map[uint32]*tenantKeys{}
 }
 
-// noteEnds notes when the values are over that the call read.
-func (c *call) noteEnds() {
+// recordExpiries stores in each cell the time at which the value that the call read
+// expires.
+func (c *call) recordExpiries() {
 	for i := range c.cells {
-		c.cells[i].ends = c.ends0(i)
+		c.cells[i].ends = c.expiry(i)
 	}
 }
 
-// ends0 is when the value of a cell is over, 0 without one.
-func (c *call) ends0(i int) int64 {
+// expiry returns the time at which the current value of a cell expires, or 0 if there
+// is no value.
+func (c *call) expiry(i int) int64 {
 	s := &c.work[i]
 	if s.Rev == 0 || c.cells[i].shared {
 		return 0
@@ -99,7 +102,8 @@ func (c *call) ends0(i int) int64 {
 	return s.T + m.Window
 }
 
-// partWidth is the width of the parts of time in which keys of a meter expire.
+// partWidth returns the length of the intervals into which the expiry times of a
+// meter's keys are divided, in microseconds. 0 means that the keys do not expire.
 func partWidth(m *enforcement.Meter) int64 {
 	life := float64(m.Window)
 	switch {
@@ -114,12 +118,12 @@ func partWidth(m *enforcement.Meter) int64 {
 	return max(int64(min(life, math.MaxInt64/4))/liveParts, leastPart)
 }
 
-// note notes which keys a decided call made, extended and deleted. now is Redis'
-// clock.
+// note counts the keys that a decided call created, extended and deleted. now is the
+// time by the clock of Redis.
 func (v *live) note(c *call, now int64) {
 	for i := range c.cells {
 		cell := &c.cells[i]
-		before, after := cell.ends, c.ends0(i)
+		before, after := cell.ends, c.expiry(i)
 		if cell.shared {
 			v.rebound(cell)
 			continue
@@ -140,7 +144,7 @@ func (v *live) change(cell *cell, width, before, after, now int64) {
 	defer v.mu.Unlock()
 	k := v.limit(cell, width)
 	k.used = time.Now()
-	if before >= now { // else it has expired, and its part is over
+	if before >= now { // otherwise the key has expired, and its interval is no longer counted
 		k.changes[before/width]--
 	}
 	if after != 0 {
@@ -152,7 +156,8 @@ func (v *live) change(cell *cell, width, before, after, now int64) {
 	}
 }
 
-// rebound notes the bound that a tenant has now: no key of it is noted while it is full.
+// rebound updates the bound of a tenant from the latest request. While the tenant is
+// full, its calls count no keys, so nothing else updates the bound.
 func (v *live) rebound(cell *cell) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -161,7 +166,8 @@ func (v *live) rebound(cell *cell) {
 	}
 }
 
-// limit returns the keys of a cell's limit. v.mu is held.
+// limit returns the key counts of a cell's limit, and creates them if necessary. The
+// caller holds v.mu.
 func (v *live) limit(cell *cell, width int64) *limitKeys {
 	id := limitID{cell.key.Tenant, cell.key.Cell}
 	k := v.limits[id]
@@ -175,14 +181,14 @@ func (v *live) limit(cell *cell, width int64) *limitKeys {
 		t.limits++
 		k = &limitKeys{id: id, tenant: t, home: cell.home, width: width, changes: map[int64]int64{}}
 		v.limits[id] = k
-	case k.width != width: // other numbers: the keys of the former ones are not counted any more
+	case k.width != width: // the numbers of the limit changed: keys of the former numbers no longer count
 		k.width, k.changes, k.pending = width, map[int64]int64{}, 0
 	}
 	return k
 }
 
-// full reports whether a request is of a full tenant, so that take.lua must decide
-// it. It is not needed for a right decision, but saves a call.
+// full reports whether a request is from a full tenant, so that take.lua must decide
+// it. A wrong result costs a second call, but the decision stays right.
 func (v *live) full(r *enforcement.Request) bool {
 	if v.busy.Load() == 0 || len(r.Charges) == 0 {
 		return false
@@ -192,8 +198,9 @@ func (v *live) full(r *enforcement.Request) bool {
 	return v.filled[r.Charges[0].Key.Tenant] != nil
 }
 
-// found notes that a tenant of the call is full, as Redis said. It did not say which.
-func (v *live) found(c *call) {
+// foundFull records that Redis reported a full tenant for a call. The reply does not
+// identify the tenant, so all tenants of the call count as full for a while.
+func (v *live) foundFull(c *call) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for i := range c.cells {
@@ -205,14 +212,14 @@ func (v *live) found(c *call) {
 	}
 }
 
-// fill marks the tenant of a limit as full for a while. v.mu is held.
+// fill marks the tenant of a limit as full for fullFor. The caller holds v.mu.
 func (v *live) fill(k *limitKeys) {
 	k.tenant.until = time.Now().Add(fullFor)
 	v.filled[k.id.tenant] = k.tenant
 	v.busy.Store(int32(len(v.filled)))
 }
 
-// A push is what Redis is told of one limit.
+// A push is the report of one limit to Redis.
 type push struct {
 	limit   *limitKeys
 	width   int64
@@ -221,8 +228,8 @@ type push struct {
 	command *redis.Cmd
 }
 
-// countKeys adds what this node noted to the counts in Redis, of the limits that
-// have enough changes or are nearly full.
+// countKeys adds the changes that this node recorded to the counts in Redis. It reports
+// limits with enough changes, and limits of tenants near their bound.
 func (l *Limiter) countKeys(ctx context.Context) {
 	pushes := l.live.due(time.Now())
 	if len(pushes) == 0 {
@@ -237,7 +244,8 @@ func (l *Limiter) countKeys(ctx context.Context) {
 			for part, n := range push.changes {
 				args = append(args, part, n)
 			}
-			// No cell has these names: they are shorter.
+			// No counter has one of these names, because they are shorter than any name
+			// of a counter.
 			push.command = p.Eval(ctx, keysScript.text, []string{counts, tenant + "F"}, args...)
 		}
 		return nil
@@ -245,8 +253,9 @@ func (l *Limiter) countKeys(ctx context.Context) {
 	l.live.pushed(pushes)
 }
 
-// due takes the changes that Redis is told of now. A tenant's bound is one for all of
-// its limits: what the others have is not free for a limit.
+// due returns the reports to send now and clears their changes. A tenant has one bound
+// for all its limits. Therefore the bound of a limit is the tenant's bound minus the
+// keys of the other limits.
 func (v *live) due(now time.Time) (pushes []push) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -275,9 +284,9 @@ func (v *live) due(now time.Time) (pushes []push) {
 	return pushes
 }
 
-// sweep removes limits whose keys have expired. It looks at no more than mostSwept
-// limits in a call; the random order of a Go map lets later calls reach the others.
-// v.mu is held.
+// sweep removes limits whose keys have all expired. One call looks at no more than
+// mostSwept limits; the random order of a Go map lets later calls reach the others. The
+// caller holds v.mu.
 func (v *live) sweep(now time.Time) {
 	looked := 0
 	for id, k := range v.limits {
@@ -293,7 +302,8 @@ func (v *live) sweep(now time.Time) {
 	}
 }
 
-// pushed takes the answers. Changes that Redis did not take wait for the next time.
+// pushed handles the replies. It keeps changes that Redis did not accept for the next
+// report.
 func (v *live) pushed(pushes []push) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -318,15 +328,15 @@ func (v *live) pushed(pushes []push) {
 	}
 }
 
-// TenantKeys is about how many live keys a tenant has in Redis.
+// TenantKeys is the approximate number of live keys that a tenant has in Redis.
 type TenantKeys struct {
 	Tenant      uint32 // its number
 	Live, Bound int64
 	Full        bool // new keys share overflow counters
 }
 
-// Tenants returns the tenants that have most of the keys that they may have, as far
-// as this node knows: tenants whose limits it told Redis of.
+// Tenants returns the tenants that use most of their bound on live keys, as far as this
+// node knows. It only knows tenants whose limits it reported to Redis.
 func (l *Limiter) Tenants() (list []TenantKeys) {
 	v := &l.live
 	v.mu.Lock()

@@ -15,16 +15,18 @@ import (
 
 const (
 	pulseEvery = 400 * time.Millisecond // while the breaker is closed
-	// refusedFor is the time for which a refusal lasts after the last refused write.
-	// Without it, a server near its memory limit would change its status with each call.
+	// refusedFor is the time after the last failed write for which Redis counts as
+	// refusing writes. Without it, the status of a server near its memory limit would
+	// change with each call.
 	refusedFor = time.Second
 )
 
 var pulseScript = newBody(scriptText("pulse.lua"))
 
-// A Refusal describes a period in which Redis is reachable and refuses writes.
+// A Refusal describes a period in which Redis answers but denies writes, for example
+// because its memory is full.
 type Refusal struct {
-	// Since is the time of the first refused call of the period. It is zero while Redis
+	// Since is the time of the first failed write of the period. It is zero while Redis
 	// accepts writes.
 	Since time.Time
 	// Code is the error code of the reply, such as READONLY or OOM, or "other" for codes
@@ -38,16 +40,17 @@ type Refusal struct {
 type Loss struct {
 	// At is the time at which this node noticed the loss. It is zero without a loss.
 	At time.Time
-	// Restarted reports that a new server process answers.
+	// Restarted reports that the server process is a new one.
 	Restarted bool
 	// All reports that all earlier data is lost.
 	All bool
-	// Newest is the time of the newest data that is left, by the clock of Redis, with an
-	// error of at most half a second. It is zero if All is set, or if it is not known.
+	// Newest is the time of the newest data that survived, by the clock of Redis, with
+	// an error of at most half a second. It is zero if All is set, or if it is not
+	// known.
 	Newest time.Time
 }
 
-// String describes the loss in a sentence for operators.
+// String describes the loss in one sentence, for operators.
 func (l Loss) String() string {
 	cause := "was emptied (FLUSHALL, FLUSHDB)"
 	if l.Restarted {
@@ -62,13 +65,14 @@ func (l Loss) String() string {
 	return "Redis " + cause + " and has no counts after " + l.Newest.UTC().Format(time.RFC3339)
 }
 
-// marks has the last values of the markers, with which this node notices lost data:
-// one pair of markers, or on a cluster one for each home. h.mu guards all but node.
+// marks has the last known values of the marker keys. This node detects lost data by
+// comparing them with the values in Redis. There is one pair of marker keys, or on a
+// cluster one pair for each home. health.mu guards all fields but node.
 type marks struct {
-	node  string          // suffix of the names of this node's markers
+	node  string          // suffix of the names of the marker keys of this node
 	last  map[string]mark // by home
-	epoch string          // of all markers; "" before the first pulse
-	run   string          // run_id of the server at the last change; "" on a cluster
+	epoch string          // epoch of the data in Redis; "" before the first pulse
+	run   string          // run_id of the server when the epoch last changed; "" on a cluster
 	loss  Loss
 	count int64
 }
@@ -78,8 +82,8 @@ type mark struct {
 	number int64
 }
 
-// pulseHomes returns the homes with markers. On a cluster, these are all shared homes,
-// so that each server has markers.
+// pulseHomes returns the homes that have marker keys. On a cluster these are all shared
+// homes, so that each server has marker keys.
 func (l *Limiter) pulseHomes() []string {
 	if !l.clocks.byHome {
 		return []string{"00"}
@@ -91,16 +95,16 @@ func (l *Limiter) pulseHomes() []string {
 	return homes
 }
 
-// A pulseReply is the reply of pulse.lua for one marker.
+// A pulseReply is the reply of pulse.lua for one home.
 type pulseReply struct {
 	home, kind, refused string
 	mark
 	newest int64
 }
 
-// pulse writes the marker keys of this node to Redis, over the connection of the
-// probes. It records whether Redis accepts writes and whether Redis lost data. It
-// returns false if Redis does not answer; the probes record that.
+// pulse writes the marker keys of this node to Redis, on the probe connection. From the
+// reply, it records whether Redis accepts writes and whether Redis lost data. It
+// returns false if Redis does not answer; the probes detect that.
 func (l *Limiter) pulse(ctx context.Context) bool {
 	if l.config.Now != nil {
 		return true // a simulation uses separate keys
@@ -113,7 +117,8 @@ func (l *Limiter) pulse(ctx context.Context) bool {
 	commands, _ := l.probe.Pipelined(ctx, func(p redis.Pipeliner) error {
 		for _, home := range homes {
 			known := last[home]
-			// No counter has these names: the first is shorter, the second is longer.
+			// No counter has one of these names: the first is shorter than the name of
+			// a counter, and the second is longer.
 			marker := l.config.Prefix + "{" + home + "}m"
 			p.Eval(ctx, pulseScript.text, []string{marker, marker + h.marks.node}, randomID(), known.epoch, known.number)
 		}
@@ -165,7 +170,8 @@ func readPulse(home string, command *redis.Cmd) (r pulseReply, err error) {
 	return r, nil
 }
 
-// compare compares the markers with the last pulse and records a loss of data.
+// compare compares the replies for the markers with those of the last pulse, and
+// records a loss of data.
 func (l *Limiter) compare(ctx context.Context, replies []pulseReply) {
 	h := &l.health
 	h.mu.Lock()
@@ -215,9 +221,10 @@ func (m *marks) lose(loss Loss, log *slog.Logger) {
 	log.Error("redis lost data: earlier usage is lost, and used quota is available again", "what", loss.String())
 }
 
-// Expect compares the data in Redis with epoch, a Status.Epoch that Headgate recorded
-// earlier. If they differ, data was lost while no node ran, and Expect records the loss.
-// It returns false if no pulse was answered yet; the caller then tries again.
+// Expect compares the data in Redis with epoch, a value of Status.Epoch that Headgate
+// recorded earlier. If they differ, data was lost while no node ran, and Expect records
+// the loss. It returns false if the first pulse is still missing; the caller then tries
+// again.
 func (l *Limiter) Expect(epoch string) bool {
 	h := &l.health
 	h.mu.Lock()
@@ -231,7 +238,7 @@ func (l *Limiter) Expect(epoch string) bool {
 	return true
 }
 
-// refusedBy records that Redis refused a write with an error.
+// refusedBy records that Redis denied a write with an error reply.
 func (l *Limiter) refusedBy(answer string) {
 	code := errorCode(answer)
 	switch code {
@@ -254,7 +261,8 @@ func (l *Limiter) refusedBy(answer string) {
 	}
 }
 
-// accepted records that Redis accepted the writes of a pulse.
+// accepted records that Redis accepted the writes of the pulse that was sent at the
+// time sent.
 func (h *health) accepted(sent time.Time, log *slog.Logger) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -265,7 +273,7 @@ func (h *health) accepted(sent time.Time, log *slog.Logger) {
 	h.refusing = Refusal{}
 }
 
-// brief returns an answer for display: shortened and without control characters.
+// brief shortens an error reply for display and removes control characters.
 func brief(answer string) string {
 	const most = 160
 	answer = strings.Map(func(r rune) rune {

@@ -9,8 +9,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// The first byte of a cell in the reply says what follows; see the head of
-// scripts/take.lua. The sizes are in bytes.
+// The first byte of a cell in the reply is the kind of its state, which determines the
+// bytes that follow. The head of scripts/take.lua describes the format. The sizes are
+// in bytes.
 const (
 	stateAbsent     = 0
 	statePlain      = 1
@@ -18,21 +19,23 @@ const (
 	stateUnreadable = 4
 	stateShared     = 5
 
-	plainSize = 28 // of a state, with that byte
-	entrySize = 14 // of an entry of a log
+	plainSize = 28 // size of a plain state, including the first byte
+	entrySize = 14 // size of an entry of a log
 )
 
-// A reply is what the script says, before the replay.
+// A reply is the script's reply, decoded. The Go functions replay the decisions
+// afterwards.
 type reply struct {
 	done       bool
-	full       bool  // nothing was done: take.lua must decide
-	clock      int64 // Redis', in microseconds since the epoch
+	full       bool  // the script did nothing, because a tenant is full: take.lua must decide
+	clock      int64 // the clock of Redis, in microseconds since the epoch
 	verdicts   []byte
-	unreadable int  // cells whose value was not ours to read
-	shared     bool // a cell is shared
+	unreadable int  // number of values that were not valid counters
+	shared     bool // a cell of the call uses an overflow counter
 }
 
-// readReply reads the script's answer; the cells' states go to c.work.
+// readReply decodes the reply of the script. It stores the states of the cells in
+// c.work.
 func (c *call) readReply(b []byte) (r reply, err error) {
 	if len(b) < 9 {
 		return r, errors.New("redis: the reply is too short")
@@ -75,8 +78,8 @@ func (c *call) readReply(b []byte) (r reply, err error) {
 	return r, nil
 }
 
-// join makes the shared cells of one limit one cell, as take.lua does, and charges
-// those of one group as one.
+// join makes all cells of one limit that use the overflow counter one cell. The charges
+// of one group on that cell become one charge. take.lua does the same.
 func (c *call) join() {
 	for i := range c.cells {
 		if !c.cells[i].shared {
@@ -109,7 +112,8 @@ func (c *call) join() {
 	}
 }
 
-// readState reads one state and says how many bytes it had, 0 when b is too short.
+// readState decodes one state at the beginning of b. It returns the number of bytes of
+// the state, or 0 if b is too short.
 func readState(b []byte, s *enforcement.State) (size int, unreadable bool) {
 	if len(b) == 0 {
 		return 0, false
@@ -146,7 +150,7 @@ func readState(b []byte, s *enforcement.State) (size int, unreadable bool) {
 
 func int64At(b []byte, at int) int64 { return int64(binary.LittleEndian.Uint64(b[at:])) }
 
-// intAt reads a signed integer of so many bytes.
+// intAt decodes a signed little-endian integer of size bytes.
 func intAt(b []byte, at, size int) int64 {
 	n := uint64(0)
 	for i := size - 1; i >= 0; i-- {
@@ -156,8 +160,9 @@ func intAt(b []byte, at, size int) int64 {
 	return int64(n<<unused) >> unused
 }
 
-// replay decides request number i of the call again, by the reference functions
-// on the states that the script read, and fills out. It gives its own verdict.
+// replay decides one request again in Go, from the states that the script read. It
+// fills in the outcome except for the verdict of the script, and returns its own
+// verdict for comparison.
 func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.Verdict {
 	verdict, write := enforcement.Granted, true
 	c.used, c.saved = c.used[:0], c.saved[:0]
@@ -172,7 +177,7 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 		for to < s.to && c.charges[to].group == c.charges[from].group {
 			to++
 		}
-		fits, units := c.judge(s, from, to, now)
+		fits, units := c.checkGroup(s, from, to, now)
 		if from == s.from && s.mode == enforcement.TakeUpTo {
 			out.Units = units
 		}
@@ -184,7 +189,9 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 		}
 		from = to
 	}
-	if s.mode == enforcement.Peek { // a cell that several groups charge was saved several times, first as it was
+	// In reverse order: a cell that several groups charge was saved several times, first
+	// in its original state.
+	if s.mode == enforcement.Peek {
 		for k := s.to - 1; k >= s.from; k-- {
 			c.work[c.charges[k].cell] = c.saved[k-s.from]
 		}
@@ -192,9 +199,10 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 	return verdict
 }
 
-// judge settles the cells of one group and tells whether it can be charged, and
-// for TakeUpTo with how many units.
-func (c *call) judge(s *span, from, to int, now int64) (fits bool, units int64) {
+// checkGroup settles the cells of the charges from..to, which are one group. It reports
+// whether the group can be charged. units is the number of units to charge, which is
+// less than the cost only for TakeUpTo.
+func (c *call) checkGroup(s *span, from, to int, now int64) (fits bool, units int64) {
 	fits, units = true, c.charges[from].cost
 	for k := from; k < to; k++ {
 		m, u := &c.charges[k], &c.used[k-s.from]
@@ -228,14 +236,15 @@ func (c *call) judge(s *span, from, to int, now int64) (fits bool, units int64) 
 	return fits, units
 }
 
-// apply does to the cells of one group what the mode says.
+// apply performs the mode of the request on the cells of one group: it charges,
+// refunds, or resets them.
 func (c *call) apply(s *span, from, to int, now, units int64) {
 	for k := from; k < to; k++ {
 		m, u := &c.charges[k], &c.used[k-s.from]
 		p := &c.params[m.param]
 		cost := m.cost
 		if c.cells[m.cell].shared && (s.mode == enforcement.Reset || s.mode == enforcement.Refund) {
-			continue // the counts of others are in it
+			continue // the overflow counter also has the counts of other keys
 		}
 		switch s.mode {
 		case enforcement.Reset:
@@ -245,7 +254,7 @@ func (c *call) apply(s *span, from, to int, now, units int64) {
 		case enforcement.Refund:
 			u.state = p.meter.Refund(u.state, cost)
 			if c.work[m.cell].Rev == 0 {
-				continue // what is not kept has nothing to get back
+				continue // no state is stored, so there is nothing to refund
 			}
 		case enforcement.TakeUpTo:
 			u.state = p.meter.Charge(u.state, p.rev, now, units)
@@ -258,8 +267,8 @@ func (c *call) apply(s *span, from, to int, now, units int64) {
 	}
 }
 
-// fill sets the outcomes of the call's requests. It returns for how many of them
-// the replay reached another verdict than the script.
+// fill sets the outcomes of the call's requests. It returns the number of requests for
+// which the replay has another verdict than the script.
 func (c *call) fill(r *reply, now int64) (mismatches int) {
 	for i := range c.requests {
 		s := &c.requests[i]
@@ -279,7 +288,7 @@ func (c *call) fill(r *reply, now int64) (mismatches int) {
 	return mismatches
 }
 
-// fail sets one undecided verdict for all requests of the call.
+// fail sets the same undecided verdict and error for all requests of the call.
 func (c *call) fail(verdict enforcement.Verdict, err error) {
 	for i := range c.requests {
 		fail(c.requests[i].outcome, verdict, err)

@@ -11,12 +11,13 @@ import (
 //go:embed scripts/*.lua
 var scriptFiles embed.FS
 
-// scripts has the scripts of a Limiter. A call selects one by the form of its requests.
+// scripts has the scripts that decide requests. A call selects one by the form of its
+// requests.
 type scripts struct {
 	take   script // decides every call
 	batch  script // decides plain calls
-	single script // decides a plain call of one charge
-	only   bool   // set by tests that use only take
+	single script // decides a plain call with one charge
+	only   bool   // set by tests that use only take.lua
 }
 
 func newScripts() *scripts {
@@ -36,7 +37,7 @@ type script struct {
 type body struct{ text, sha string }
 
 func newBody(text string) body {
-	sum := sha1.Sum([]byte(text)) // Redis names scripts by their SHA-1; this use needs no security
+	sum := sha1.Sum([]byte(text)) // Redis identifies scripts by their SHA-1 hash; security does not depend on it
 	return body{text: text, sha: hex.EncodeToString(sum[:])}
 }
 
