@@ -4,94 +4,95 @@ import (
 	"time"
 )
 
-// A Query selects counts. From and To are widened to whole steps, and To is cut to the current
-// step.
+// A Query selects counts of a time range. From is rounded down and To is rounded up to whole steps. To is at most the
+// end of the current step.
 type Query struct {
-	Tenant   uint32 // number; 0: all together
-	Policy   string // slug; at most one of Policy and Route, where an answer can be of one
+	Tenant   uint32 // the tenant's number; 0: the sum over all tenants
+	Policy   string // slug; "": all; at most one of Policy and Route may be set, and some queries support only one of them
 	Route    string
-	From, To time.Time // To after From, by at most 3 years
-	// Step of the points; "": the finest step that keeps the answer small.
+	From, To time.Time // after From, by at most 3 years
+	// Step is the length of one point. If "", it is the finest step for which the result stays within its size bound.
 	Step  Step
-	Limit int // of rankings; 0: 10, and at most 100
+	Limit int // maximum number of rows of a ranking; 0: 10; at most 100
 }
 
-// A Span is the time that an answer covers, in whole steps.
+// A Span is the time range of a result, which consists of whole steps.
 type Span struct {
 	From, To time.Time
 	Step     Step
 }
 
-// Traffic is decisions over time. Points has every step of the span.
+// Traffic is the number of decisions over time. Points contains every step of the span, oldest first.
 type Traffic struct {
 	Span
 	Total  Counts
 	Points []Point
 }
 
-// A Point is the counts of one step.
+// A Point contains the counts of one step.
 type Point struct {
 	At time.Time
 	Counts
 }
 
-// RouteRanking lists routes or policies, those with the most requests first.
+// RouteRanking ranks routes or policies by requests, the highest first.
 type RouteRanking struct {
 	Span
 	Routes []RouteTraffic
-	// More is set if there may be others.
+	// More is set if the span may contain further routes or policies that are not listed.
 	More bool
 }
 
-// A RouteTraffic is the counts of a route or a policy.
+// A RouteTraffic contains the counts of one route or one policy.
 type RouteTraffic struct {
 	Name   string
 	Total  Counts
-	Points []Point // of the first ten only: every step of the span
+	Points []Point // one for each step of the span; only set for the first ten routes
 }
 
-// A Measure ranks tenants.
+// A Measure is the number by which tenants are ranked.
 type Measure string
 
 // The measures.
 const (
 	ByRequests Measure = "requests"
-	ByLimited  Measure = "limited" // refusals by limits
-	// ByRate ranks the tenants with the most denials by limits by their denial rate. A tenant with
-	// few requests does not hide one with many.
+	ByLimited  Measure = "limited" // denials by limits
+	// ByRate takes the tenants with the most denials by limits and ranks them by denial rate. So tenants with very
+	// few requests do not take the first places.
 	ByRate Measure = "rate"
 )
 
-// TenantRanking has tenants, each with exact counts.
+// TenantRanking ranks tenants. The counts of each listed tenant are exact.
 type TenantRanking struct {
 	Span
 	Tenants []TenantTraffic
-	// Floor is the most requests (ByRequests) or denials by limits (ByLimited, ByRate) of a tenant
-	// that is not listed.
+	// Floor is the highest number that a tenant outside of the list can have: requests for ByRequests, otherwise
+	// denials by limits.
 	Floor int64
 }
 
-// A TenantTraffic is a tenant in a ranking.
+// A TenantTraffic contains the counts of one tenant in a ranking.
 type TenantTraffic struct {
 	Tenant uint32
 	Counts
 }
 
-// A KeyRanking ranks keys.
+// A KeyRanking is the number by which keys are ranked.
 type KeyRanking string
 
 // The rankings of keys.
 const (
-	LimitedKeys KeyRanking = "limited" // by refusals by limits
+	LimitedKeys KeyRanking = "limited" // by denials by limits
 	AllowedKeys KeyRanking = "allowed" // by allowed decisions
 )
 
-// A TopKey is a key in a ranking. Its true number is from Count-Error to Count.
+// A TopKey is one key of a ranking, with its counted number. The true number is at least Count-Error and at most
+// Count.
 type TopKey struct {
 	Tenant uint32
 	Policy string // slug
-	// Values of the policy's count_by, in its order. Missing marks those that the requests did not
-	// have. Redacted values are hashes.
+	// Names are the attributes in the policy's count_by, and Values their values in the same order. Missing marks the
+	// attributes that the requests did not have. If Redacted is set, the values are hashes.
 	Names    []string
 	Values   []string
 	Missing  []bool
@@ -100,15 +101,15 @@ type TopKey struct {
 	Error    int64
 }
 
-// TopKeys is a ranking of keys. A key that is not listed has at most Floor.
+// TopKeys is a ranking of keys. The number of a key that is not listed is at most Floor.
 type TopKeys struct {
 	Span
 	Keys  []TopKey
 	Floor int64
-	Total int64 // of all keys of all policies
+	Total int64 // sum over all keys of all policies
 }
 
-// KeyTraffic is one key over time. The true numbers are from Count-Error to Count.
+// KeyTraffic is one key over time. The true numbers are at least Count-Error and at most Count.
 type KeyTraffic struct {
 	Span
 	Count, Error int64
@@ -121,51 +122,52 @@ type KeyPoint struct {
 	Count, Error int64
 }
 
-// A Bucket of a histogram counts values above From and up to To.
+// A Bucket of a histogram counts the values that are greater than From and at most To.
 type Bucket struct {
 	From, To int64
 	Count    int64
 }
 
-// A Histogram with quantiles, which are upper ends of buckets.
+// A Histogram counts values by bucket. Its quantiles are the upper bounds of the buckets that contain them.
 type Histogram struct {
 	Span
-	Buckets       []Bucket // without empty ones at both ends
+	Buckets       []Bucket // without the empty buckets at both ends
 	Count         int64
-	Never         int64 // of retry_after: waiting does not help; not in Count
-	P50, P95, P99 int64 // upper ends of their buckets; 0 without values
+	Never         int64 // only for RetryAfter: denials for which waiting does not help; not included in Count
+	P50, P95, P99 int64 // upper bounds of their buckets; 0 without values
 }
 
-// Remaining says how much quota was left when decisions were made.
+// Remaining shows how much quota was left at the time of each decision.
 type Remaining struct {
 	Span
-	Policies []PolicyRemaining // by slug
+	Policies []PolicyRemaining // ordered by slug
 }
 
-// PolicyRemaining is a histogram of the remaining quota of a policy in percent, from a sample of
-// its decisions. It has every bucket, each 5 wide; the first counts decisions with nothing left.
+// PolicyRemaining is a histogram of the remaining quota of one policy, in percent, from a sample of its decisions. It
+// contains every bucket, each 5 % wide. The first bucket counts decisions with no quota left.
 type PolicyRemaining struct {
 	Policy  string
 	Count   int64
 	Buckets []Bucket
 }
 
-// LatencyPoint is the limiter's time in one step, in microseconds.
+// LatencyPoint summarizes the duration of limiter calls in one step, in microseconds.
 type LatencyPoint struct {
 	At            time.Time
 	Count         int64
 	P50, P95, P99 int64
 }
 
-// Latency is the limiter's time in microseconds: of both limiters together, of the shared one (or
-// the only one of a node), and of the local one that replaces it.
+// Latency is the duration of limiter calls in microseconds. Histogram covers all calls. Shared covers the limiter
+// that all nodes share, or the only one of a node. Local covers the node's own limiter, which replaces an unavailable
+// one.
 type Latency struct {
 	Histogram
 	Shared, Local Histogram
-	Points        []LatencyPoint // of both together; every step of the span
+	Points        []LatencyPoint // of all calls; one for each step of the span
 }
 
-// A Second is the counts of this node for one second.
+// A Second contains the counts of this node for one second.
 type Second struct {
 	At time.Time
 	Counts

@@ -7,46 +7,47 @@ import (
 	"time"
 )
 
-// foldedName replaces the names of counts that were merged to save memory.
+// foldedName replaces the route or policy of counts that were merged to save memory.
 const foldedName = "(folded)"
 
-// Bounds of the refusals that wait: a minute's worth.
+// Bounds of the denials that wait to be written: about one minute's worth of samples.
 const (
 	maxWaitingRefusals     = 6_000
 	maxWaitingRefusalBytes = 16 << 20
 )
 
-// keptMinutes is how many minutes a written sketch stays in memory after its minute, so that late
-// counts can be added to it.
+// keptMinutes is the number of minutes for which a written sketch stays in memory after its minute ends. Counts that
+// arrive late can then still be added to it.
 const keptMinutes = 2
 
-// waiting holds what was drained and is in no batch yet. It is not safe for concurrent use.
+// waiting is the backlog of drained counts that are not in a batch yet. It is not safe for concurrent use.
 type waiting struct {
 	counts       map[CountKey]*Counts
 	sketches     map[SketchKey]*waitingSketch
 	weight       int // of all sketches
-	allowance    int // weight of sketches that may be written before they are due
+	allowance    int // weight of sketches that the current flush may still write before their minute ends
 	refusals     []Refusal
 	refusalBytes int
-	// forgotten is the newest minute whose sketches were dropped. Counts for a sketch of this
-	// minute or an older one are discarded: writing them would replace the complete sketch.
+	// forgotten is the newest minute whose sketches were dropped from memory. Sketch counts for this minute or an
+	// older one are discarded: writing them would overwrite the complete sketch in the database.
 	forgotten int64
 }
 
-// A waitingSketch is a sketch of one minute. It stays after it is written, because each write
-// contains the whole minute.
+// A waitingSketch is a sketch of one minute. It stays in memory after it is written, because each write replaces the
+// stored sketch of the minute as a whole.
 type waitingSketch struct {
 	sketch
 	weight  int
-	changed bool      // since it was last written
-	since   time.Time // when it changed first, if it changed
+	changed bool      // it changed after it was last written
+	since   time.Time // time of the first unwritten change; only valid if changed
 }
 
 func newWaiting() waiting {
 	return waiting{counts: make(map[CountKey]*Counts), sketches: make(map[SketchKey]*waitingSketch)}
 }
 
-// take adds drained counts, which it then owns. It returns how many refusals did not fit.
+// take adds drained counts to the backlog and takes ownership of them. It returns the number of denials that did not
+// fit.
 func (w *waiting) take(d *drained, now time.Time) (notKept int64) {
 	for key, counts := range d.counts {
 		w.add(key, counts)
@@ -93,9 +94,9 @@ func (w *waiting) absorb(key SketchKey, s sketch, now time.Time) {
 	w.weight += mine.weight
 }
 
-// weightOf returns the memory of a sketch, in rows of counts.
+// weightOf estimates the memory of a sketch, in multiples of one row of counts.
 func weightOf(s sketch) int {
-	const perRow = 40 // numbers
+	const perRow = 40 // as many numbers need about the memory of one row
 	switch s := s.(type) {
 	case *topKeys:
 		return 1 + len(s.entries)
@@ -109,7 +110,7 @@ func weightOf(s sketch) int {
 	return 1
 }
 
-// refusalBytes estimates the memory of a refusal.
+// refusalBytes estimates the memory of a kept denial.
 func refusalBytes(r *Refusal) int {
 	n := 400 + len(r.Path) + 200*len(r.Limits) + 150*len(r.Policies)
 	for _, a := range r.Attributes {
@@ -118,7 +119,7 @@ func refusalBytes(r *Refusal) int {
 	return n
 }
 
-// unwritten returns the number of changed sketches.
+// unwritten returns the number of sketches that have unwritten changes.
 func (w *waiting) unwritten() (n int) {
 	for _, s := range w.sketches {
 		if s.changed {
@@ -128,8 +129,8 @@ func (w *waiting) unwritten() (n int) {
 	return n
 }
 
-// allow sets how much weight of sketches a flush may write before they are due: the budget, or the
-// given fraction of all changed sketches if that is more.
+// allow sets the weight of the sketches that the next flush may write before they are due. It is the budget, or the
+// total weight of the changed sketches divided by parts, if that is more.
 func (w *waiting) allow(budget, parts int) {
 	changed := 0
 	for _, s := range w.sketches {
@@ -140,9 +141,9 @@ func (w *waiting) allow(budget, parts int) {
 	w.allowance = max(budget, changed/max(1, parts))
 }
 
-// give moves due rows into a batch, oldest first, within the bounds of a batch. A sketch is due if
-// its minute is over, if it is unwritten for longer than longest, or if all is set. Other sketches
-// are written within the allowance.
+// give moves counts, denials and due sketches from the backlog into a batch, oldest first, up to the size of a batch.
+// A sketch is due if its minute is over, if it has been unwritten for at least longest, or if all is set. Sketches
+// that are not due are moved while the allowance lasts.
 func (w *waiting) give(b *Batch, now time.Time, longest time.Duration, all bool) {
 	keys := slices.Collect(maps.Keys(w.counts))
 	if len(keys) > batchRows {
@@ -182,7 +183,7 @@ func (w *waiting) giveSketches(b *Batch, now time.Time, longest time.Duration, a
 	}
 }
 
-// longestUnwritten returns the changed sketches, those that changed first first.
+// longestUnwritten returns the sketches with unwritten changes, ordered by the time of their first unwritten change.
 func (w *waiting) longestUnwritten() []SketchKey {
 	keys := make([]SketchKey, 0, len(w.sketches))
 	for key, s := range w.sketches {
@@ -203,10 +204,10 @@ func compareCountKeys(a, b CountKey) int {
 
 func minuteOver(at int64, now time.Time) bool { return at+60 <= now.Unix() }
 
-// forget drops written sketches that no late counts can reach.
+// forget drops written sketches whose minute is so old that no late counts can arrive for it.
 func (w *waiting) forget(now time.Time) { w.forgetBefore(now.Unix() - (1+keptMinutes)*60) }
 
-// forgetBefore drops written sketches of minutes before at.
+// forgetBefore drops written sketches of the minutes before at.
 func (w *waiting) forgetBefore(at int64) {
 	for key, s := range w.sketches {
 		if key.At < at && !s.changed {
@@ -221,16 +222,16 @@ func (w *waiting) drop(key SketchKey) {
 	w.forgotten = max(w.forgotten, key.At)
 }
 
-// fold makes room if w has more rows than most. It stops when three quarters of most are left.
-// First it drops sketches, the oldest first. Then it merges counts, the oldest first: those of
-// different routes or policies, then those of one hour. The sums of every tenant stay exact, and
-// at most three rows per tenant and hour remain. It returns the number of merged rows.
+// fold reduces the backlog to three quarters of most rows if it has more than most. First it drops sketches, the
+// oldest first. Then it merges rows of counts, the oldest first: rows of different routes or policies, then rows of
+// one hour. The sums of each tenant stay exact, and at most three rows per tenant and hour remain. It returns the
+// number of rows that were merged or dropped.
 func (w *waiting) fold(most int, now time.Time) (folded int64) {
 	if w.size() <= most {
 		return 0
 	}
 	w.forgetBefore(now.Unix() - 60)
-	goal := most / 4 * 3 // so that it is not done every time
+	goal := most / 4 * 3 // below most, so that not every call has to fold again
 	for _, at := range w.minutes() {
 		if w.size() <= goal {
 			return folded
@@ -256,7 +257,7 @@ func (w *waiting) fold(most int, now time.Time) (folded int64) {
 
 func (w *waiting) size() int { return len(w.counts) + w.weight }
 
-// minutes returns the minutes of the sketches, oldest first.
+// minutes returns the minutes for which there are sketches, oldest first.
 func (w *waiting) minutes() []int64 {
 	all := make(map[int64]bool)
 	for key := range w.sketches {
@@ -277,7 +278,7 @@ func (w *waiting) dropSketches(at int64) (dropped int64) {
 	return dropped
 }
 
-// unnamed returns the key without its route or policy.
+// unnamed returns the key with foldedName instead of its route or policy.
 func unnamed(key CountKey) CountKey {
 	if key.Kind != KindTotal {
 		key.Name = foldedName
@@ -285,7 +286,7 @@ func unnamed(key CountKey) CountKey {
 	return key
 }
 
-// hourly returns the unnamed key of the first minute of the hour.
+// hourly returns the unnamed key of the first minute of key's hour.
 func hourly(key CountKey) CountKey {
 	key.At -= key.At % int64(Hour.Duration()/time.Second)
 	return unnamed(key)

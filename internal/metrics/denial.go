@@ -6,10 +6,10 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Refusal is a denied decision with its explanation at that time, kept for a day. Values are
-// empty if the tenant redacts them.
+// A Refusal is a kept denial: a denied decision and the explanation for it at that time. By default, it is kept for a
+// day. If the tenant redacts values, the attribute values are empty.
 type Refusal struct {
-	ID           [16]byte // the decision's
+	ID           [16]byte // of the decision
 	At           time.Time
 	Tenant       uint32 // number
 	TenantSlug   string
@@ -17,9 +17,9 @@ type Refusal struct {
 	PlanVersion  int
 	Route        string
 	Reason       enforcement.Reason
-	Policy       string // that the refusal belongs to; "" when no policy refused
-	Limit        string // name; "" when no limit refused
-	RetryAfterMS int64  // enforcement.Never: waiting does not help
+	Policy       string // the policy that denied; "" if no policy denied
+	Limit        string // name of the limit that denied; "" if no limit denied
+	RetryAfterMS int64  // enforcement.Never if waiting does not help
 	Degraded     bool
 	Method       string
 	Path         string
@@ -27,15 +27,15 @@ type Refusal struct {
 	Redacted     bool
 	Cost         int64
 	Node         string
-	// ListEntry, Block: the id of what refused, "" otherwise.
+	// ListEntry and Block are the ID of the list entry or the block that denied, otherwise "".
 	ListEntry, Block string
-	// Limits are those of every policy that applied, as the answer had them.
+	// Limits are the limits of every policy that applied, as in the decision.
 	Limits []RefusalLimit
-	// Policies say of each policy of the plan why it applied or not.
+	// Policies explain for each policy of the plan why it applied or did not apply.
 	Policies []RefusalPolicy
 }
 
-// A RefusalLimit is one limit of a kept denial.
+// A RefusalLimit is the state of one limit in a kept denial.
 type RefusalLimit struct {
 	Policy       string                 `json:"policy"`
 	Limit        string                 `json:"limit"`
@@ -52,7 +52,7 @@ type RefusalLimit struct {
 	Override     string                 `json:"override,omitempty"` // id
 }
 
-// A RefusalPolicy is one policy of the plan of a kept denial.
+// A RefusalPolicy explains one policy of the plan in a kept denial.
 type RefusalPolicy struct {
 	Policy     string                 `json:"policy"`
 	Mode       enforcement.PolicyMode `json:"mode"`
@@ -65,24 +65,25 @@ type RefusalPolicy struct {
 	Block      string                 `json:"block,omitempty"`    // id
 }
 
-// A RefusalFilter selects denials. Empty fields select all; all set fields must match.
+// A RefusalFilter selects kept denials. An empty field matches every denial; all other fields must match.
 type RefusalFilter struct {
 	Tenant   uint32
 	Policy   string
 	Route    string
 	Reason   enforcement.Reason
-	Reasons  []enforcement.Reason // any of these
+	Reasons  []enforcement.Reason // matches any of these
 	From, To time.Time
-	// Attributes are all among the refusal's, with these values: its key. The value
-	// of ip may also be a network, 2001:db8::/64: all addresses in it are meant. Of
-	// each page at most 5,000 rows are looked through, so it may be short.
+	// Attributes selects denials that have all these attributes with these values. The value of ip may be a network,
+	// like 2001:db8::/64, and then matches all its addresses. The store examines at most 5,000 rows for one page, so
+	// a page may be short.
 	Attributes []enforcement.Attribute
-	// Degraded are those that were decided while the limiter that all share was
-	// away. Rows are looked through for them as for Attributes.
+	// Degraded selects denials that were decided while the shared limiter was unavailable. The store examines at most
+	// 5,000 rows for one page, as for Attributes.
 	Degraded bool
-	// Before is the decision ID of the last row of the previous page: only older ones.
+	// Before is the decision ID of the last row of the previous page. Only older denials match.
 	Before [16]byte
-	// After is a decision ID: only newer ones. IDs are in the order of decisions, not of arrival.
+	// After is a decision ID; only newer denials match. IDs are ordered by the time of the decision, not of the
+	// arrival in the database.
 	After [16]byte
 	Limit int
 }

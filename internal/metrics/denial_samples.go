@@ -18,29 +18,29 @@ const (
 	commonRefusals = 50
 	fairRefusals   = 50
 	fairShare      = 5
-	// maxHeldRefusals bounds what waits for a drain.
+	// maxHeldRefusals is the maximum number of samples that wait for the next drain.
 	maxHeldRefusals = 1_000
-	// maxRefusalPath bounds the path of a kept refusal, in bytes.
+	// maxRefusalPath is the maximum length of the path of a kept denial, in bytes.
 	maxRefusalPath = 1 << 10
 )
 
-// A sampler decides which denials are kept. It takes no lock.
+// A sampler decides which denials are kept with their explanation. It uses no lock.
 type sampler struct {
-	// room has a second, and how many common and fair places are taken in it.
+	// room packs a second and the numbers of common and fair places that are taken in it.
 	room atomic.Uint64
-	// tenants has a second and a number of kept denials, at the tenant's number modulo 512.
-	// Tenants at one index share their share.
+	// tenants packs a second and the tenant's number of kept denials in it. The index is the tenant's number modulo
+	// 512, so tenants with the same index share one fair share.
 	tenants [512]atomic.Uint64
-	held    atomic.Int64 // that no drain has taken yet
+	held    atomic.Int64 // number of samples that wait for the next drain
 	notKept atomic.Uint64
 }
 
-// Packed: a second above, two numbers of 8 bits below.
+// pack stores a second and two numbers of 8 bits in one word, so that they can be swapped atomically.
 func pack(at, common, fair uint64) uint64       { return at<<16 | common<<8 | fair }
 func unpack(v uint64) (at, common, fair uint64) { return v >> 16, v >> 8 & 0xff, v & 0xff }
 
-// admit reports whether a denial of a tenant at a second is kept. An older second counts as the
-// newest.
+// admit reports whether a tenant's denial in second at is kept. If at is before the newest second seen, the denial
+// counts for the newest second.
 func (s *sampler) admit(at int64, tenant uint32) bool {
 	if s.held.Add(1) <= maxHeldRefusals && s.takeRoom(uint64(max(at, 0)), tenant) {
 		return true
@@ -73,7 +73,7 @@ func (s *sampler) takeRoom(at uint64, tenant uint32) bool {
 	}
 }
 
-// kept returns how many denials of a tenant were kept in a second.
+// kept returns how many denials of a tenant were kept in second at. v is the tenant's entry in sampler.tenants.
 func kept(v, at uint64) uint64 {
 	if second, n, _ := unpack(v); second == at {
 		return n
@@ -81,7 +81,7 @@ func kept(v, at uint64) uint64 {
 	return 0
 }
 
-// keep adds one.
+// keep adds one to the number of kept denials of a tenant in second at.
 func keep(own *atomic.Uint64, at uint64) {
 	for {
 		before := own.Load()
@@ -91,10 +91,10 @@ func keep(own *atomic.Uint64, at uint64) {
 	}
 }
 
-// A sample is a deep copy of a denied decision.
+// A sample is a deep copy of a denied decision, because the caller reuses the memory of the decision.
 type sample struct {
 	decision      enforcement.Decision
-	policy, limit string // that the refusal belongs to
+	policy, limit string // the policy and the limit that denied
 }
 
 func newSample(d *enforcement.Decision, o *outcome) sample {
@@ -102,7 +102,7 @@ func newSample(d *enforcement.Decision, o *outcome) sample {
 	if o.owner != nil {
 		s.policy = o.owner.Policy
 	}
-	check := *d.Check // its strings are parts of the whole body
+	check := *d.Check // the copy below clones the strings, because they are slices of the request body
 	check.Method, check.Path = strings.Clone(check.Method), strings.Clone(check.Path)
 	check.Attributes = make([]enforcement.Attribute, len(d.Check.Attributes))
 	for i, a := range d.Check.Attributes {
@@ -112,7 +112,7 @@ func newSample(d *enforcement.Decision, o *outcome) sample {
 	return s
 }
 
-// refusal explains a sample.
+// refusal returns the kept denial of a sample, with its explanation.
 func (s *sample) refusal(node string) Refusal {
 	d := &s.decision
 	subject, check := d.Subject, d.Check
@@ -158,7 +158,7 @@ func refusalLimits(limits []enforcement.LimitState) []RefusalLimit {
 	return list
 }
 
-// refusalPolicies explains each policy of the plan at an instant, in microseconds since the epoch.
+// refusalPolicies explains each policy of the plan at the instant at, in microseconds since the epoch.
 func refusalPolicies(s *enforcement.Subject, c *enforcement.Check, at int64) []RefusalPolicy {
 	explained := enforcement.ExplainPolicies(s, c, at)
 	list := make([]RefusalPolicy, len(explained))
@@ -178,10 +178,10 @@ func refusalPolicies(s *enforcement.Subject, c *enforcement.Check, at int64) []R
 	return list
 }
 
-// millisecondsOf returns the instant in a UUIDv7, since the epoch.
+// millisecondsOf returns the time in a UUIDv7, in milliseconds since the epoch.
 func millisecondsOf(id [16]byte) int64 { return int64(binary.BigEndian.Uint64(id[:8]) >> 16) }
 
-// cut shortens a text to most bytes and marks the cut.
+// cut shortens a text to at most most bytes. A shortened text ends with "…".
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -190,7 +190,7 @@ func cut(text string, most int) string {
 	return strings.ToValidUTF8(text[:most-len(mark)], "") + mark
 }
 
-// PendingRefusal finds a denial that was not drained yet.
+// PendingRefusal returns a denial that is still in the Recorder, because it was not drained yet.
 func (r *Recorder) PendingRefusal(id [16]byte) (Refusal, bool) {
 	for _, s := range r.shards {
 		if found, ok := s.sampleOf(id); ok {
@@ -200,8 +200,8 @@ func (r *Recorder) PendingRefusal(id [16]byte) (Refusal, bool) {
 	return Refusal{}, false
 }
 
-// sampleOf returns a copy of a sample. The attributes are copied, because explaining a sample of a
-// redacted tenant clears them.
+// sampleOf returns a copy of the sample with a decision ID. The attributes are cloned, because refusal clears their
+// values if the tenant redacts them.
 func (s *shard) sampleOf(id [16]byte) (sample, bool) {
 	s.take()
 	defer s.busy.Store(false)

@@ -6,26 +6,26 @@ import (
 	"sync"
 )
 
-// drained is what was counted since the previous drain.
+// drained contains the counts since the previous drain.
 type drained struct {
-	// counts are by minute and tenant. Tenant 0 has only counts without another row; together adds
-	// the rest.
+	// counts are by minute and tenant. At first, tenant 0 contains only the decisions that have no row of their
+	// tenant; together adds the counts of all tenants to it.
 	counts map[CountKey]*Counts
-	// sketches are by minute and tenant, also of tenant 0, without a node.
+	// sketches are by minute and tenant. Tenant 0 combines all tenants. SketchKey.Node is "".
 	sketches map[SketchKey]sketch
 	refusals []Refusal // oldest first
-	// folded is the number of decisions that did not fit and count only in sums.
+	// folded is the number of decisions that did not fit in memory and count only in the sums of all tenants.
 	folded int64
 }
 
-// drainState is kept from one drain to the next.
+// drainState is the state that one drain keeps for the next one.
 type drainState struct {
-	mu              sync.Mutex // drains one after the other
+	mu              sync.Mutex // serializes drains
 	shared, standIn [maxLogBuckets]uint64
 }
 
-// drain takes out each decision whose Record has returned, exactly once. It waits only for a
-// Record call that holds a shard; Record waits only for the swap of a pointer.
+// drain removes and returns every decision whose Record has returned, each exactly once. It waits for Record calls
+// that hold a shard. Record waits for drain only while drain swaps a pointer.
 func (r *Recorder) drain() *drained {
 	r.drains.mu.Lock()
 	defer r.drains.mu.Unlock()
@@ -51,7 +51,7 @@ func (r *Recorder) drain() *drained {
 	return out
 }
 
-// take adds the content of a shard.
+// take adds the content of a shard to o.
 func (o *drained) take(c *content, r *Recorder) {
 	for _, p := range c.pages {
 		if !p.used {
@@ -125,7 +125,7 @@ func (o *drained) add(key CountKey, counts *Counts) {
 	mine.Add(counts)
 }
 
-// absorb adds a sketch, which o then owns.
+// absorb adds a sketch to o and takes ownership of it.
 func (o *drained) absorb(key SketchKey, s sketch) {
 	if mine := o.sketches[key]; mine != nil {
 		mine.absorb(s)
@@ -134,7 +134,7 @@ func (o *drained) absorb(key SketchKey, s sketch) {
 	o.sketches[key] = s
 }
 
-// ranking adds the rankings of tenants.
+// ranking computes the rankings of tenants from the tenants' total counts.
 func (o *drained) ranking() {
 	var totals []CountKey
 	for key := range o.counts {
@@ -164,7 +164,7 @@ func (o *drained) rank(key CountKey, name string, n int64) {
 	}
 }
 
-// allTenants adds the sketches of all tenants together.
+// allTenants combines the sketches of all tenants into the sketches of tenant 0.
 func (o *drained) allTenants() {
 	var keys []SketchKey
 	for key := range o.sketches {
@@ -172,7 +172,7 @@ func (o *drained) allTenants() {
 			keys = append(keys, key)
 		}
 	}
-	// In one order, so that the same counts give the same sketch.
+	// The order is fixed, so that the same counts always result in the same sketch.
 	slices.SortFunc(keys, func(a, b SketchKey) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Tenant, b.Tenant), cmp.Compare(a.Name, b.Name))
 	})
@@ -203,7 +203,7 @@ func emptySketch(name string) sketch {
 	return new(retryTimes)
 }
 
-// together adds every tenant's counts to tenant 0. Call it once.
+// together adds the counts of every tenant to tenant 0. The caller must call it only once.
 func (o *drained) together() {
 	for key, counts := range o.counts {
 		if key.Tenant != 0 {

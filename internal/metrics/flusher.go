@@ -14,47 +14,47 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// FlusherConfig of a Flusher; the zero value is usable.
+// FlusherConfig configures a Flusher. The zero value is usable.
 type FlusherConfig struct {
-	// Node is the ID of this process, which is never used again. Default: a new UUID.
+	// Node is the ID of this process. It must never be used by another process. Default: a new UUID.
 	Node string
-	// Interval between two flushes. Default 1 s.
+	// Interval is the time between two flushes. Default: 1 s.
 	Interval time.Duration
-	// SketchBudget is the weight of changed sketches that each flush writes before their minute is
-	// over: one per key of a top list. Default 2,000: about 200 kB.
+	// SketchBudget is the weight of changed sketches that each flush writes before their minute is over. One key of a
+	// top list weighs 1. Default: 2,000, which is about 200 kB.
 	SketchBudget int
-	// SketchInterval bounds how long a sketch of the current minute stays unwritten. Default 10 s.
+	// SketchInterval is the longest time for which a changed sketch of the current minute stays unwritten. Default:
+	// 10 s.
 	SketchInterval time.Duration
-	// Timeout of one batch. Default 10 s.
+	// Timeout bounds the writing of one batch. Default: 10 s.
 	Timeout time.Duration
-	// StopTimeout bounds the last flush, after ctx of Run has ended. Default 5 s.
+	// StopTimeout bounds the last flush, after the ctx of Run has ended. Default: 5 s.
 	StopTimeout time.Duration
-	// MaxRows bounds the backlog while the database is unavailable, in rows of about 320 bytes; a
-	// key of a sketch weighs one row. Default 100,000: 32 MB.
+	// MaxRows is the maximum backlog while the database is unavailable, in rows of about 320 bytes. One key of a
+	// sketch weighs one row. Default: 100,000, which is 32 MB.
 	MaxRows int
-	// Logger reports the first failed flush and the recovery. Default: none.
+	// Logger logs the first failed flush and the recovery. Default: no logging.
 	Logger *slog.Logger
-	// Now returns the time. Default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// Bounds of one batch, so that no transaction takes long: rows by number,
-// sketches by weight.
+// Bounds of one batch, so that no transaction takes long. batchRows and batchRefusals are numbers of rows;
+// batchWeight is the total weight of the sketches (see weightOf).
 const (
 	batchRows     = 2_000
 	batchWeight   = 20_000
 	batchRefusals = 500
 )
 
-// longestPause bounds the time between two attempts.
+// longestPause is the maximum time between two attempts to write a batch.
 const longestPause = 5 * time.Second
 
-// A Flusher writes the counts of a Recorder to a Store, each decision once.
+// A Flusher writes the counts of a Recorder to a Store, each decision exactly once.
 //
-// It sends a numbered batch until the Store has it. The Store knows the number, so a batch whose
-// answer was lost is not added twice. New counts wait in memory meanwhile. Counts that were not
-// flushed are lost with the process: at most one interval's counts while the database is
-// available.
+// It sends a numbered batch again and again until the Store confirms it. The Store remembers the number, so a batch
+// whose confirmation was lost is not added twice. Meanwhile, new counts wait in memory. If the process crashes, the
+// counts that were not flushed are lost: at most one interval's counts while the database is available.
 type Flusher struct {
 	recorder *Recorder
 	store    Store
@@ -64,15 +64,15 @@ type Flusher struct {
 
 	mu      sync.Mutex
 	waiting waiting
-	frozen  *Batch // sent, or about to be, and not acknowledged
-	// since is the drain time of the oldest waiting row, frozenSince that of frozen.
+	frozen  *Batch // the batch that is being sent or will be sent next, until the Store confirms it
+	// since is the drain time of the oldest row in waiting; frozenSince is that of the oldest row in frozen.
 	since, frozenSince time.Time
 	seq                int64
 	state              FlushState
-	failing            int // flushes one after the other
+	failing            int // number of consecutive failed flushes
 }
 
-// NewFlusher returns the Flusher of a Recorder. A Recorder has only one.
+// NewFlusher returns the Flusher of a Recorder. A Recorder must have only one Flusher.
 func NewFlusher(r *Recorder, s Store, c FlusherConfig) *Flusher {
 	c.Node = cmp.Or(c.Node, uuid.NewString())
 	c.Interval, c.SketchInterval = cmp.Or(c.Interval, time.Second), cmp.Or(c.SketchInterval, 10*time.Second)
@@ -85,12 +85,12 @@ func NewFlusher(r *Recorder, s Store, c FlusherConfig) *Flusher {
 	return &Flusher{recorder: r, store: s, cfg: c, waiting: newWaiting()}
 }
 
-// Run flushes every interval until ctx ends, and then everything that is left, within StopTimeout.
-// It drains the Recorder also during a flush, which bounds the Recorder's memory.
+// Run flushes every interval until ctx ends. Then it flushes everything that is left, within StopTimeout. It drains
+// the Recorder even while a batch is being sent, because that bounds the Recorder's memory.
 func (f *Flusher) Run(ctx context.Context) error {
 	tick := time.NewTicker(f.cfg.Interval)
 	defer tick.Stop()
-	var sent chan struct{} // closed when the sending that runs has ended; nil: none runs
+	var sent chan struct{} // closed when the running send ends; nil if no send is running
 	var next time.Time
 	for {
 		select {
@@ -109,20 +109,20 @@ func (f *Flusher) Run(ctx context.Context) error {
 				sent = make(chan struct{})
 				go func() {
 					defer close(sent)
-					_ = f.send(ctx, false) // noted and logged there
+					_ = f.send(ctx, false) // sendOne records and logs the error
 				}()
 			}
 		}
 	}
 }
 
-// Flush writes everything counted so far, including sketches.
+// Flush writes everything that was counted so far, including sketches that are not due.
 func (f *Flusher) Flush(ctx context.Context) error {
 	f.collect()
 	return f.send(ctx, true)
 }
 
-// finish is the last flush, after ctx has ended.
+// finish does the last flush, after ctx has ended.
 func (f *Flusher) finish(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), f.cfg.StopTimeout)
 	defer cancel()
@@ -139,7 +139,8 @@ func (f *Flusher) finish(ctx context.Context) {
 	}
 }
 
-// pause returns how long to wait before the next attempt: exponential, with jitter.
+// pause returns the time to wait before the next attempt. It grows exponentially with consecutive failures, with
+// jitter.
 func (f *Flusher) pause() time.Duration {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -149,11 +150,11 @@ func (f *Flusher) pause() time.Duration {
 	return retry.Jitter(min(f.cfg.Interval<<min(f.failing, 10), longestPause))
 }
 
-// collect drains the Recorder into waiting and bounds it.
+// collect drains the Recorder into the backlog and reduces the backlog to its bound.
 func (f *Flusher) collect() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	d := f.recorder.drain() // with f.mu held, so that a refusal is always found in one of both
+	d := f.recorder.drain() // f.mu is held, so that PendingRefusal always finds a denial in the Recorder or in the backlog
 	d.together()
 	now := f.cfg.Now()
 	if len(d.counts)+len(d.sketches)+len(d.refusals) > 0 && f.since.IsZero() {
@@ -164,7 +165,7 @@ func (f *Flusher) collect() {
 	f.waiting.allow(f.cfg.SketchBudget, int(f.cfg.SketchInterval/f.cfg.Interval))
 }
 
-// send sends batches until nothing is due, or with all until nothing waits.
+// send sends batches until nothing is due. If all is set, it sends batches until the backlog is empty.
 func (f *Flusher) send(ctx context.Context, all bool) error {
 	f.sending.Lock()
 	defer f.sending.Unlock()
@@ -208,8 +209,8 @@ func (f *Flusher) sendOne(ctx context.Context, b *Batch) error {
 	return err
 }
 
-// plainer removes the names, sketches and refusals of a batch that the Store rejected, so that one
-// bad row does not stop all counts. The Store has changed nothing, so the batch keeps its number.
+// plainer removes the names, sketches and denials from a batch that the Store rejected, so that one invalid row does
+// not block all counts. The Store has changed nothing, so the batch keeps its number.
 func (f *Flusher) plainer(b *Batch, err error) {
 	f.cfg.Logger.Error("a batch of counts cannot be stored; it goes on without names, sketches and refusals", "batch", b.Seq, "error", err)
 	f.state.NotKept += int64(len(b.Refusals))
@@ -225,7 +226,7 @@ func (f *Flusher) plainer(b *Batch, err error) {
 	f.frozen = &plain
 }
 
-// freeze returns the batch to send: the unacknowledged one, or a new one; nil if nothing is due.
+// freeze returns the batch to send next: the unconfirmed one, otherwise a new one. It returns nil if nothing is due.
 func (f *Flusher) freeze(all bool) *Batch {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -245,7 +246,7 @@ func (f *Flusher) freeze(all bool) *Batch {
 	return f.frozen
 }
 
-// rows returns the number of waiting rows. f.mu must be held.
+// rows returns the number of rows in the backlog. The caller must hold f.mu.
 func (f *Flusher) rows() int {
 	n := len(f.waiting.counts) + len(f.waiting.refusals) + f.waiting.unwritten()
 	if f.frozen != nil {
@@ -254,7 +255,7 @@ func (f *Flusher) rows() int {
 	return n
 }
 
-// Status returns the state of flushing.
+// Status returns the current state of the Flusher.
 func (f *Flusher) Status() FlushState {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -273,8 +274,8 @@ func (f *Flusher) Status() FlushState {
 	return s
 }
 
-// PendingRefusal finds a refusal that is not in the Store yet. Call it before reading the Store:
-// the refusal may be written in between.
+// PendingRefusal returns a denial that is not in the Store yet. Callers must call it before they read the Store,
+// because the denial may be written between the two calls.
 func (f *Flusher) PendingRefusal(id [16]byte) (Refusal, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -9,23 +9,23 @@ import (
 	"time"
 )
 
-// Retry times (milliseconds) and the limiter's time (microseconds) use the same
-// buckets: their bounds are the powers of 2^(1/8) as integers, up to 2^45. They are
-// fixed, so that histograms of all nodes and days can be added. A quantile is the
-// upper end of its bucket: at least the true value, and at most 9.1 % above it.
+// Histograms of retry times (milliseconds) and of limiter calls (microseconds) use the same buckets. The bounds are
+// the powers of 2^(1/8) as integers, up to 2^45. They are fixed, so that histograms of all nodes and days can be
+// added. A quantile is reported as the upper bound of its bucket: at least the true value, and at most 9.1 % above
+// it.
 
 const (
 	perOctave = 8
-	octaves   = 45 // 2^45 ms are 1,115 years, 2^45 µs more than one
+	octaves   = 45 // 2^45 ms are 1,115 years; 2^45 µs are more than one year
 )
 
-// powers are 2^(i/8) in units of 2^-52, rounded down, so that every machine has the same bounds.
+// powers are 2^(i/8) in units of 2^-52, rounded down. They are constants, so that every machine has the same bounds.
 var powers = [perOctave]uint64{
 	4503599627370496, 4911210218475898, 5355712719992597, 5840446135085607,
 	6369051672525772, 6945500098633947, 7574121564787629, 8259638134547591,
 }
 
-// logBounds are the upper ends of the buckets, inclusive. Larger values count in the last one.
+// logBounds are the inclusive upper bounds of the buckets. Larger values count in the last bucket.
 var logBounds = makeLogBounds()
 
 func makeLogBounds() []int64 {
@@ -39,7 +39,7 @@ func makeLogBounds() []int64 {
 	return append(bounds, 1<<octaves)
 }
 
-// octaveStarts maps a number of bits to the bucket of the smallest value of that size.
+// octaveStarts maps a bit length to the bucket of the smallest value with that bit length.
 var octaveStarts = makeOctaveStarts()
 
 func makeOctaveStarts() (starts [octaves + 2]int16) {
@@ -50,7 +50,7 @@ func makeOctaveStarts() (starts [octaves + 2]int16) {
 	return starts
 }
 
-// bucketOf returns the bucket of a value.
+// bucketOf returns the index of the bucket that contains a value.
 func bucketOf(v int64) int {
 	if v <= 0 {
 		return 0
@@ -65,10 +65,9 @@ func bucketOf(v int64) int {
 	return i
 }
 
-// A logHistogram counts values by bucket. The zero value is empty. It is not safe for concurrent
-// use.
+// A logHistogram counts values by logarithmic bucket. The zero value is empty. It is not safe for concurrent use.
 type logHistogram struct {
-	counts []int64 // by bucket, up to the highest that was used
+	counts []int64 // by bucket index, up to the highest bucket in use
 }
 
 func (h *logHistogram) add(v, n int64) { h.addTo(bucketOf(v), n) }
@@ -80,7 +79,7 @@ func (h *logHistogram) addTo(bucket int, n int64) {
 	h.counts[bucket] += n
 }
 
-// reset empties h and keeps its memory.
+// reset empties h and keeps its memory for reuse.
 func (h *logHistogram) reset() { h.counts = h.counts[:0] }
 
 func (h *logHistogram) merge(o *logHistogram) {
@@ -99,8 +98,8 @@ func (h *logHistogram) count() (n int64) {
 	return n
 }
 
-// quantile returns the upper end of the bucket that contains the quantile, in thousandths; 0
-// without values.
+// quantile returns the upper bound of the bucket that contains the quantile, which is given in thousandths. It
+// returns 0 if the histogram is empty.
 func (h *logHistogram) quantile(permille int64) int64 {
 	all := h.count()
 	want := all/1000*permille + (all%1000*permille+999)/1000 // rounded up
@@ -112,7 +111,7 @@ func (h *logHistogram) quantile(permille int64) int64 {
 	return 0
 }
 
-// buckets returns the buckets from the first to the last nonempty one.
+// buckets returns the buckets from the first to the last nonempty one, including empty ones between them.
 func (h *logHistogram) buckets() []Bucket {
 	used := func(n int64) bool { return n != 0 }
 	first := slices.IndexFunc(h.counts, used)
@@ -125,7 +124,7 @@ func (h *logHistogram) buckets() []Bucket {
 	}
 	list := make([]Bucket, 0, last-first+1)
 	for i := first; i <= last; i++ {
-		b := Bucket{From: -1, To: logBounds[i], Count: h.counts[i]} // 0 has a bucket of its own
+		b := Bucket{From: -1, To: logBounds[i], Count: h.counts[i]} // the value 0 has its own bucket
 		if i > 0 {
 			b.From = logBounds[i-1]
 		}
@@ -134,7 +133,7 @@ func (h *logHistogram) buckets() []Bucket {
 	return list
 }
 
-// pairs are the nonempty buckets in a document: upper end and count.
+// pairs are the nonempty buckets of a histogram in its stored form. Each pair is the upper bound and the count.
 type pairs [][2]int64
 
 func (h *logHistogram) pairs() pairs {
@@ -147,7 +146,7 @@ func (h *logHistogram) pairs() pairs {
 	return list
 }
 
-// histogram reads the output of pairs and rejects anything else.
+// histogram converts pairs to a histogram. It returns an error if logHistogram.pairs cannot have written them.
 func (p pairs) histogram() (h logHistogram, err error) {
 	for i, pair := range p {
 		at, known := slices.BinarySearch(logBounds, pair[0])
@@ -159,21 +158,21 @@ func (p pairs) histogram() (h logHistogram, err error) {
 	return h, nil
 }
 
-// A sketch is one of the summaries in counts.go. decodeSketch reads what encode returns.
+// A sketch is one of the summaries that counts.go lists. decodeSketch decodes what encode returns.
 type sketch interface {
-	// absorb adds the counts of another sketch of the same name. It may keep parts of it.
+	// absorb adds the counts of another sketch of the same name. It may keep memory of o.
 	absorb(o sketch)
 	encode() []byte
-	// size estimates the memory in bytes.
+	// size estimates the memory of the sketch in bytes.
 	size() int
 }
 
 func (t *topKeys) absorb(o sketch) { t.merge(o.(*topKeys)) }
 
-// retryTimes is SketchRetryAfter, in milliseconds.
+// retryTimes is the sketch SketchRetryAfter. Its values are in milliseconds.
 type retryTimes struct {
 	histogram logHistogram
-	never     int64 // waiting does not help; not in the histogram
+	never     int64 // denials for which waiting does not help; they are not in the histogram
 }
 
 type retryDoc struct {
@@ -201,8 +200,8 @@ func decodeRetryTimes(text []byte) (*retryTimes, error) {
 	return &retryTimes{h, doc.Never}, err
 }
 
-// latencies is SketchLatency, in microseconds: of the shared limiter (or the only one), and of the
-// local one that replaces it.
+// latencies is the sketch SketchLatency. Its values are in microseconds. shared is the limiter that all nodes share,
+// or the only one; local is the node's own limiter that replaces it while it is unavailable.
 type latencies struct{ shared, local logHistogram }
 
 type latencyDoc struct {
@@ -231,12 +230,12 @@ func decodeLatencies(text []byte) (*latencies, error) {
 	return &latencies{shared, local}, err
 }
 
-// remainingBuckets are: nothing left, up to 5 %, up to 10 %, … up to 100 % of the quota.
+// remainingBuckets is the number of buckets of remaining quota: nothing left, up to 5 %, up to 10 %, … up to 100 %.
 const remainingBuckets = 21
 
 type remainingCounts = [remainingBuckets]int64
 
-// remainingBucket returns the bucket of remaining units of a quota.
+// remainingBucket returns the index of the bucket for a remaining amount of a quota.
 func remainingBucket(remaining, quota int64) int {
 	if remaining <= 0 || quota <= 0 {
 		return 0
@@ -245,10 +244,10 @@ func remainingBucket(remaining, quota int64) int {
 		return remainingBuckets - 1
 	}
 	const steps = remainingBuckets - 1
-	return int((remaining*steps + quota - 1) / quota) // no quota is above 10^12
+	return int((remaining*steps + quota - 1) / quota) // does not overflow, because no quota is above 10^12
 }
 
-// remainingShares is SketchRemaining, by the slug of the policy.
+// remainingShares is the sketch SketchRemaining: a histogram for each policy slug.
 type remainingShares map[string]*remainingCounts
 
 type remainingDoc struct {
@@ -295,7 +294,7 @@ func decodeRemaining(text []byte) (remainingShares, error) {
 	return r, nil
 }
 
-// decodeSketch reads a document. It rejects text that encode did not write.
+// decodeSketch decodes the document of a sketch. It returns an error for text that encode cannot have written.
 func decodeSketch(name string, doc []byte) (s sketch, err error) {
 	switch name {
 	case SketchLimitedKeys, SketchAllowedKeys, SketchLimitedTenants, SketchBusyTenants:
@@ -315,7 +314,7 @@ func decodeSketch(name string, doc []byte) (s sketch, err error) {
 	return s, nil
 }
 
-// mergeSketches joins documents of one name.
+// mergeSketches merges the documents of several sketches with the same name into one.
 func mergeSketches(name string, docs [][]byte) ([]byte, error) {
 	var all sketch
 	for _, doc := range docs {
@@ -335,10 +334,10 @@ func mergeSketches(name string, docs [][]byte) ([]byte, error) {
 	return all.encode(), nil
 }
 
-// A histogram has the same buckets and is safe for concurrent use. It takes no lock.
+// A histogram has the same buckets as a logHistogram, but is safe for concurrent use. It uses no lock.
 type histogram struct {
 	bucket [maxLogBuckets]atomic.Uint64
-	sum    atomic.Uint64 // in the unit of whoever observes
+	sum    atomic.Uint64 // in the unit of the caller of observe
 }
 
 // maxLogBuckets is an upper bound of len(logBounds).
@@ -349,15 +348,14 @@ func (h *histogram) observe(v int64, sum uint64) {
 	h.sum.Add(sum)
 }
 
-// observeTime adds a duration to the buckets in microseconds, rounded up, and to the sum in
-// nanoseconds.
+// observeTime counts a duration: in the bucket of its microseconds, rounded up, and in the sum in nanoseconds.
 func (h *histogram) observeTime(d time.Duration) {
 	d = max(d, 0)
 	h.observe(int64((d+time.Microsecond-1)/time.Microsecond), uint64(d))
 }
 
-// upTo returns how many values are at most each bound, and how many there are. The bounds ascend
-// and are bounds of buckets. A concurrent observation may be in the sum and not yet in the count.
+// upTo returns for each bound how many values are at most that bound, and the number of all values. The bounds ascend
+// and are elements of logBounds. A concurrent observation may already be in the sum and not yet in the counts.
 func (h *histogram) upTo(bounds []int64) (counts []uint64, all uint64) {
 	counts = make([]uint64, 0, len(bounds))
 	for i, upper := range logBounds {
@@ -372,7 +370,7 @@ func (h *histogram) upTo(bounds []int64) (counts []uint64, all uint64) {
 	return counts, all
 }
 
-// since returns the values since the last call with the same before.
+// since returns the values that were observed since the last call with the same before, which it updates.
 func (h *histogram) since(before *[maxLogBuckets]uint64) (fresh logHistogram) {
 	for i := range logBounds {
 		n := h.bucket[i].Load()

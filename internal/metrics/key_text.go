@@ -12,10 +12,10 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A topText is the readable form of a key. Its memory is reused.
+// A topText is the readable form of a key. Its memory is reused for other keys.
 type topText struct {
 	tenant   uint32
-	policy   string // slug; "": the key is the tenant itself
+	policy   string // slug; "" if the key is the tenant itself
 	names    []string
 	values   []topValue
 	redacted bool
@@ -26,18 +26,17 @@ type topValue struct {
 	missing bool
 }
 
-// maxTopValue bounds a value that is kept for people to look at, in bytes. A
-// longer one keeps its beginning, and a mark that tells it from its like.
+// maxTopValue is the maximum length of an attribute value that is kept for people, in bytes. A longer value is
+// shortened to its beginning and a hash, which distinguishes it from values with the same beginning.
 const (
 	maxTopValue = 128
 	keptOfValue = maxTopValue - len("…") - hashedDigits
 )
 
-// hashedDigits is the number of hexadecimal digits of SHA-256 that replace a value.
+// hashedDigits is the number of hexadecimal digits of the SHA-256 hash in a shortened or redacted value.
 const hashedDigits = 12
 
-// describe sets the key under which a rule counts a check. It uses the memory of parts and returns
-// it.
+// describe sets x to the key under which a rule counts a check. It uses parts as scratch memory and returns it.
 func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enforcement.Check,
 	parts []enforcement.KeyPart,
 ) []enforcement.KeyPart {
@@ -57,8 +56,8 @@ func (x *topText) describe(s *enforcement.Subject, r *enforcement.Rule, c *enfor
 	return parts
 }
 
-// redact returns a hash that replaces a value of a tenant with redact_values. Equal values of a
-// policy have equal hashes, so they can be counted.
+// redact returns a hash that replaces a value, for a tenant with redact_values. Equal values of a policy have equal
+// hashes, so that they can still be counted.
 func redact(tenant uint32, policy, value string) string {
 	text := binary.BigEndian.AppendUint32(nil, tenant)
 	text = binary.BigEndian.AppendUint32(text, uint32(len(policy)))
@@ -66,7 +65,7 @@ func redact(tenant uint32, policy, value string) string {
 	return "sha256:" + digits(text)
 }
 
-// shorten copies a value, cut to maxTopValue bytes.
+// shorten returns a copy of a value. A value that is longer than maxTopValue is shortened.
 func shorten(value string) string {
 	if len(value) <= maxTopValue {
 		return strings.Clone(value)
@@ -83,7 +82,7 @@ func digits(text []byte) string {
 	return hex.EncodeToString(sum[:hashedDigits/2])
 }
 
-// id returns the identity of a key by its text.
+// id returns an identifier of the key that is computed from its text.
 func (x *topText) id() topID {
 	var room [512]byte
 	sum := sha256.Sum256(x.appendTo(room[:0]))
@@ -92,7 +91,7 @@ func (x *topText) id() topID {
 	return id
 }
 
-// appendTo appends an unambiguous encoding of the key, without the tenant.
+// appendTo appends an unambiguous encoding of the key, without the tenant, for hashing.
 func (x *topText) appendTo(text []byte) []byte {
 	text = appendText(text, x.policy)
 	for _, name := range x.names {
@@ -112,7 +111,7 @@ func appendText(to []byte, text string) []byte {
 	return append(binary.BigEndian.AppendUint32(to, uint32(len(text))), text...)
 }
 
-// compare orders keys by their text.
+// compare compares two keys by their text, for a stable order of rankings.
 func (x *topText) compare(o *topText) int {
 	return cmp.Or(
 		cmp.Compare(x.tenant, o.tenant),

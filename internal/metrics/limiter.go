@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// nVerdicts is the number of verdicts; index 0 counts unknown ones.
+// nVerdicts is the number of verdicts of the limiter. Index 0 counts values that are no verdict.
 const nVerdicts = int(enforcement.Unknown) + 1
 
 type limiterCounts struct {
@@ -16,14 +16,13 @@ type limiterCounts struct {
 	verdicts [nVerdicts]atomic.Uint64
 }
 
-// InstrumentLimiter returns a Limiter that calls l, and counts the time of each call and the
-// verdicts.
+// InstrumentLimiter returns a Limiter that calls l and counts the duration of each call and the verdicts.
 func (r *Recorder) InstrumentLimiter(l enforcement.Limiter) enforcement.Limiter {
 	return &instrumented{next: l, counts: &r.limiter}
 }
 
-// InstrumentLocal does the same for the local limiter that replaces an unavailable shared one. It
-// counts in SketchLatency as local, and not in headgate_limiter_seconds.
+// InstrumentLocal is InstrumentLimiter for the node's own limiter, which replaces an unavailable shared one. Its
+// calls count as local in SketchLatency and do not count in headgate_limiter_seconds.
 func (r *Recorder) InstrumentLocal(l enforcement.Limiter) enforcement.Limiter {
 	return &instrumented{next: l, counts: &r.standIn}
 }

@@ -6,28 +6,28 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// An Overview is the data of the first page for one span.
+// An Overview is the data of the overview page, the first page of the UI, for one span.
 type Overview struct {
 	Traffic Traffic
-	Before  Traffic // of the same length just before, without points
+	Before  Traffic // the span of the same length that ends where this one starts; without points
 	Limited TopKeys
 	Allowed TopKeys
 	Routes  RouteRanking
-	// RetryAfter is of the tenant, Latency of the limiter that all share.
+	// RetryAfter covers the queried tenant. Latency covers the shared limiter, for all tenants.
 	RetryAfter Histogram
 	Latency    Latency
-	// Tenants by rate; of all together only.
+	// Tenants ranks tenants by denial rate. It is only set if the query is for all tenants.
 	Tenants TenantRanking
 }
 
-// Overview reads the data of the first page, of a tenant or of all together, concurrently. With
-// three nodes it reads at most 5,000 rows; each further node adds its sketches of at most about
-// 200 minutes. If one part fails, it returns an error. Step applies to Traffic only.
+// Overview reads the data of the overview page for one tenant or for all tenants. It runs its queries concurrently.
+// With three nodes, it reads at most 5,000 rows; each further node adds its sketches, of at most about 200 minutes.
+// If one query fails, Overview returns the error. Step applies to Traffic only.
 func (a *Analytics) Overview(ctx context.Context, q Query) (Overview, error) {
 	var o Overview
 	group, ctx := errgroup.WithContext(ctx)
 	ask(ctx, group, &o.Traffic, q, a.Traffic)
-	q.Step = "" // of traffic only
+	q.Step = "" // the step of the query applies only to Traffic
 	before := q
 	before.From, before.To = q.From.Add(-q.To.Sub(q.From)), q.From
 	ask(ctx, group, &o.Before, before, a.Total)
@@ -44,7 +44,7 @@ func (a *Analytics) Overview(ctx context.Context, q Query) (Overview, error) {
 	return o, group.Wait()
 }
 
-// ask runs one query in a group.
+// ask runs one query in a group and stores its result.
 func ask[T any](ctx context.Context, group *errgroup.Group, into *T, q Query, question func(context.Context, Query) (T, error)) {
 	group.Go(func() (err error) {
 		*into, err = question(ctx, q)

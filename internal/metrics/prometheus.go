@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// NewRecorder makes a Recorder with a registry of its own.
+// NewRecorder returns a Recorder with its own Prometheus registry.
 func NewRecorder(cfg Config) *Recorder {
 	if cfg.Version == "" {
 		cfg.Version = "unknown"
@@ -40,13 +40,14 @@ func NewRecorder(cfg Config) *Recorder {
 	return r
 }
 
-// Bounds of histograms at /metrics, each a bound of ours as well.
+// Upper bounds of the histogram buckets at /metrics. Each one is also an element of logBounds, so that upTo can count
+// the values up to it exactly.
 var (
-	latencyBounds = powersOf2(24, 1) // in microseconds: 1 µs, each twice the one before, to 8.4 s
-	retryBounds   = powersOf2(16, 2) // in milliseconds: 1 ms, each four times the one before, to 12.4 days
+	latencyBounds = powersOf2(24, 1) // in microseconds, from 1 µs to 8.4 s; each bound is twice the previous one
+	retryBounds   = powersOf2(16, 2) // in milliseconds, from 1 ms to 12.4 days; each bound is four times the previous one
 )
 
-// powersOf2 gives n of them from 1 on, so many octaves apart.
+// powersOf2 returns n powers of 2, starting with 1. Each is 2^apart times the previous one.
 func powersOf2(n, apart int) []int64 {
 	list := make([]int64, n)
 	for i := range list {
@@ -55,18 +56,18 @@ func powersOf2(n, apart int) []int64 {
 	return list
 }
 
-// Handler serves what was counted, in the formats of Prometheus.
+// Handler returns the handler of /metrics, which serves the counts in the Prometheus formats.
 func (r *Recorder) Handler() http.Handler {
 	return promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{})
 }
 
-// A collector reads the counters of a Recorder when it is scraped.
+// A collector reads the counters of a Recorder each time Prometheus scrapes them.
 type collector struct{ r *Recorder }
 
-// Describe sends nothing: Collect creates the descriptions.
+// Describe sends nothing, because Collect creates the descriptions of the metrics.
 func (c *collector) Describe(chan<- *prometheus.Desc) {}
 
-// Collect sends the series with their values now.
+// Collect sends all series with their current values.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	s := sink(out)
 	c.r.collectDecisions(s)
@@ -146,8 +147,8 @@ func (r *Recorder) collectDecisions(s sink) {
 	for o := range nOutcomes {
 		for reason := range nReasons {
 			for m := range nModes {
-				// A series that was never counted is shown where it is to be
-				// expected, so that the first rate over it is right.
+				// Common combinations are shown even at 0. Otherwise the first denial would create the series, and
+				// rate() would miss it.
 				n := all.decisions[o][reason][m]
 				if n > 0 || m == modeEnforce && usual(o, enforcement.Reason(reasonNames[reason])) {
 					s.counter("decisions_total", "Decisions, by outcome, reason, and mode of the check. Peeks do not count.",
@@ -163,7 +164,7 @@ func (r *Recorder) collectDecisions(s sink) {
 		count, float64(r.retry.sum.Load())/1e3, retryBounds, upTo, 1e3)
 }
 
-// collectTenants shows the tenants that a setting names.
+// collectTenants sends the series of the tenants that HEADGATE_METRICS_TENANTS names.
 func (r *Recorder) collectTenants(s sink) {
 	for _, slug := range slices.Sorted(maps.Keys(r.tenants)) {
 		for o := range nOutcomes {
@@ -173,7 +174,8 @@ func (r *Recorder) collectTenants(s sink) {
 	}
 }
 
-// collectKeys shows how full tenants are: by name only those that a setting names.
+// collectKeys sends how full the tenants' key sets are. Only tenants that HEADGATE_METRICS_TENANTS names have their
+// own series.
 func (r *Recorder) collectKeys(s sink, tenants []TenantKeys) {
 	full, fullest, live := 0, 0.0, map[string]int64{}
 	for _, t := range tenants {
@@ -190,7 +192,7 @@ func (r *Recorder) collectKeys(s sink, tenants []TenantKeys) {
 	}
 }
 
-// collectCounts shows what became of counts after they were counted.
+// collectCounts sends the state of the counts that wait for the database or were folded.
 func (r *Recorder) collectCounts(s sink) {
 	var state FlushState
 	if r.cfg.Flush != nil {
@@ -206,7 +208,7 @@ func (r *Recorder) collectCounts(s sink) {
 		int64(r.refusals.notKept.Load())+max(state.NotKept, 0))
 }
 
-// usual reports whether an outcome goes with a reason.
+// usual reports whether an outcome and a reason normally occur together, so that their series is shown even at 0.
 func usual(outcome int, reason enforcement.Reason) bool {
 	switch reason {
 	case enforcement.ReasonOK, enforcement.ReasonAllowedByList:
@@ -250,7 +252,7 @@ func (s sink) snapshot(state SnapshotState) {
 	s.gauge("snapshot_objects", "Objects in the snapshot in force.", float64(state.Keys), "kind", "key")
 }
 
-// refusing shows whether a store accepts writes and, if not, since when.
+// refusing sends whether a store accepts writes and, if it does not, since when.
 func (s sink) refusing(name, store string, r Refusing) {
 	s.gauge(name+"_writable", "1 unless the "+store+" is reachable and rejects writes.", truth(r.Since.IsZero()))
 	if !r.Since.IsZero() {
@@ -260,10 +262,10 @@ func (s sink) refusing(name, store string, r Refusing) {
 	}
 }
 
-// A sink receives constant metrics.
+// A sink sends metrics with a fixed value to Prometheus. All names start with "headgate_".
 type sink chan<- prometheus.Metric
 
-// counter and gauge send a value. labels alternates names and values.
+// counter and gauge send one value. labels alternates between label names and label values.
 func (s sink) counter(name, help string, n int64, labels ...string) {
 	s.send(prometheus.CounterValue, name, help, float64(max(n, 0)), labels)
 }
@@ -280,7 +282,7 @@ func (s sink) send(kind prometheus.ValueType, name, help string, v float64, labe
 	s <- prometheus.MustNewConstMetric(prometheus.NewDesc("headgate_"+name, help, names, nil), kind, v, values...)
 }
 
-// histogram sends a histogram of seconds. The bounds are in units of 1/parts s.
+// histogram sends a histogram in seconds. bounds are in units of 1/parts seconds.
 func (s sink) histogram(name, help string, count uint64, sum float64, bounds []int64, upTo []uint64, parts float64) {
 	buckets := make(map[float64]uint64, len(bounds))
 	for i, bound := range bounds {

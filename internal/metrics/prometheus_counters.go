@@ -7,7 +7,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// outcomes of a decision.
+// The outcomes of a decision, as array indexes.
 const (
 	allowed = iota
 	refused
@@ -23,8 +23,8 @@ func outcomeIndex(d *enforcement.Decision) int {
 	return refused
 }
 
-// reasonNames are those that have a counter; another one counts as "other", so
-// that no text from elsewhere becomes a label.
+// reasonNames are the reasons that have their own counter. Any other reason counts as "other", so that the set of
+// label values is fixed.
 var reasonNames = [...]string{
 	string(enforcement.ReasonOK),
 	string(enforcement.ReasonAllowedByList),
@@ -49,7 +49,7 @@ func reasonIndex(reason enforcement.Reason) int {
 	return nReasons - 1
 }
 
-// modes of a check that are counted.
+// The modes of a check that are counted, as array indexes.
 const (
 	modeEnforce = iota
 	modeForce
@@ -58,15 +58,15 @@ const (
 
 var modeNames = [nModes]string{enforcement.Enforce.String(), enforcement.Force.String()}
 
-// tallies are the counters of a shard since the start, for Prometheus. Only the holder of the
-// shard adds; anybody may read.
+// tallies are the Prometheus counters of a shard since the start of the process. Only the goroutine that holds the
+// shard adds to them; any goroutine may read them.
 type tallies struct {
 	decisions [nOutcomes][nReasons][nModes]atomic.Uint64
 	degraded  atomic.Uint64
 	shadow    atomic.Uint64
 }
 
-// tally counts a decision.
+// tally counts one decision in the Prometheus counters.
 func (t *tallies) tally(d *enforcement.Decision, o *outcome, mode int) {
 	t.decisions[outcomeIndex(d)][reasonIndex(d.Reason)][mode].Add(1)
 	if o.degraded {
@@ -77,7 +77,7 @@ func (t *tallies) tally(d *enforcement.Decision, o *outcome, mode int) {
 	}
 }
 
-// totals are tallies added up.
+// totals are the sums of the tallies of several shards.
 type totals struct {
 	decisions        [nOutcomes][nReasons][nModes]uint64
 	degraded, shadow uint64
@@ -95,13 +95,13 @@ func (t *totals) add(o *tallies) {
 	t.shadow += o.shadow.Load()
 }
 
-// maxTenantSeries is the largest number of tenants with their own series.
+// maxTenantSeries is the maximum number of tenants that have their own Prometheus series.
 const maxTenantSeries = 20
 
-// tenantTally counts the decisions of one tenant by outcome.
+// tenantTally counts the decisions of one tenant, by outcome.
 type tenantTally [nOutcomes]atomic.Uint64
 
-// tenantSeries returns the counters of the named tenants.
+// tenantSeries returns empty counters for the tenants with the given slugs.
 func tenantSeries(slugs []string) map[string]*tenantTally {
 	series := make(map[string]*tenantTally)
 	for _, slug := range slugs {

@@ -13,18 +13,18 @@ import (
 
 // AnalyticsConfig configures Analytics.
 type AnalyticsConfig struct {
-	// Now is the end of the available time. Default time.Now.
+	// Now returns the current time, which is the end of the available data. Default: time.Now.
 	Now func() time.Time
-	// Live returns this node's last seconds of a tenant. Default: none.
+	// Live returns the last seconds of a tenant on this node. Default: none.
 	Live func(tenant uint32, since time.Time) []Second
-	// Pending finds a denial that this node has not stored yet. Default: none.
+	// Pending returns a denial that this node has not stored yet. Default: none.
 	Pending func(id [16]byte) (Refusal, bool)
-	// Logger reports unreadable rows. Default: none.
+	// Logger logs sketches that cannot be decoded. Default: no logging.
 	Logger *slog.Logger
 }
 
-// Analytics answers queries from the Store, up to the last flush of every node. It is safe for
-// concurrent use. Counts of an unknown tenant, policy or route are zero, without an error.
+// Analytics answers queries from the Store. The results include the last flush of every node. It is safe for
+// concurrent use. For an unknown tenant, policy or route, the counts are zero and there is no error.
 type Analytics struct {
 	store  Store
 	cfg    AnalyticsConfig
@@ -32,7 +32,7 @@ type Analytics struct {
 	marked sharedMark
 }
 
-// NewAnalytics returns Analytics over a store.
+// NewAnalytics returns an Analytics that reads from a store.
 func NewAnalytics(store Store, c AnalyticsConfig) *Analytics {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -47,7 +47,7 @@ func NewAnalytics(store Store, c AnalyticsConfig) *Analytics {
 	return &Analytics{store: store, cfg: c, marked: newSharedMark()}
 }
 
-// Traffic returns decisions over time: of a tenant, a policy, or a route.
+// Traffic returns the number of decisions over time for a tenant, a policy, or a route.
 func (a *Analytics) Traffic(ctx context.Context, q Query) (Traffic, error) {
 	of, err := q.counts()
 	if err != nil {
@@ -69,8 +69,8 @@ func (a *Analytics) Traffic(ctx context.Context, q Query) (Traffic, error) {
 	return t, nil
 }
 
-// Total is Traffic without points. It reads few rows, and is exact to the minute while minutes are
-// kept.
+// Total is Traffic without points. It reads few rows. The span is exact to the minute as long as the store keeps rows
+// of minutes.
 func (a *Analytics) Total(ctx context.Context, q Query) (Traffic, error) {
 	of, err := q.counts()
 	if err != nil {
@@ -88,7 +88,8 @@ func (a *Analytics) Total(ctx context.Context, q Query) (Traffic, error) {
 	return t, err
 }
 
-// counts returns the rows that Traffic reads.
+// counts returns the CountQuery for the tenant, policy or route of q. The error is problem.Invalid if q names both a
+// policy and a route.
 func (q *Query) counts() (CountQuery, error) {
 	of := CountQuery{Tenant: q.Tenant, Kind: KindTotal}
 	switch {
@@ -113,7 +114,7 @@ func (a *Analytics) counts(ctx context.Context, r reading, of CountQuery) (list 
 	return list, nil
 }
 
-// Policies returns the policies of a tenant, those with the most requests first.
+// Policies ranks the policies of a tenant by requests, the highest first.
 func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error) {
 	if q.Route != "" {
 		return RouteRanking{}, notHere("route")
@@ -121,7 +122,7 @@ func (a *Analytics) Policies(ctx context.Context, q Query) (RouteRanking, error)
 	return a.rank(ctx, q, CountQuery{Tenant: q.Tenant, Kind: KindPolicy}, q.Policy, wholeRank)
 }
 
-// Routes returns the routes of a tenant, those with the most requests first.
+// Routes ranks the routes of a tenant by requests, the highest first.
 func (a *Analytics) Routes(ctx context.Context, q Query) (RouteRanking, error) {
 	if q.Policy != "" {
 		return RouteRanking{}, notHere("policy")
@@ -135,20 +136,20 @@ func (a *Analytics) routes(ctx context.Context, q Query, b rankBounds) (RouteRan
 
 func notHere(pointer string) error { return problem.At(pointer, "cannot be chosen here") }
 
-// rankBounds bounds the rows that a ranking of names reads. If the rows of all names exceed
-// newest, a second pass reads the older rows of the names that were busiest in the newest rows. A
-// span with more steps than 90 days have reads more, for ten names.
+// rankBounds bounds the rows that a ranking of routes or policies reads. It first reads rows of all names, newest
+// first, up to newest rows. If there are more, it reads the older rows only of the names that were busiest in the
+// newest rows. For a span of more than 90 days in steps of a day, it may read more, for ten names.
 type rankBounds struct {
-	newest int // rows of all names
-	exact  int // rows of the busiest names
+	newest int // maximum number of rows of all names
+	exact  int // maximum number of rows of the busiest names
 }
 
 var (
 	wholeRank = rankBounds{newest: 3000, exact: 2000}
-	shortRank = rankBounds{newest: 900, exact: 1300} // beside other answers
+	shortRank = rankBounds{newest: 900, exact: 1300} // for Overview, which runs several queries
 )
 
-const rankShown = 10 // with points
+const rankShown = 10 // number of names that have points
 
 func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only string, b rankBounds) (RouteRanking, error) {
 	r, err := a.reading(ctx, q, bounds{points: 250, rows: 500})
@@ -175,8 +176,8 @@ func (a *Analytics) rank(ctx context.Context, q Query, of CountQuery, only strin
 	return out, nil
 }
 
-// newest reads at most most rows of all names, newest first. rest is the time whose rows are
-// incomplete, including the oldest step of list; none if list is complete.
+// newest reads at most most rows of all names, newest first. rest is the time range whose rows it did not read
+// completely, including the oldest step in list. rest is nil if list is complete.
 func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most int) (list []CountRow, rest []part, err error) {
 	for i, p := range r.parts {
 		of.Limit = most - len(list) + 1
@@ -194,8 +195,8 @@ func (a *Analytics) newest(ctx context.Context, r reading, of CountQuery, most i
 	return list, nil, nil
 }
 
-// complete returns all rows of the names of a query: those of newest, and those of rest, which it
-// reads.
+// complete returns all rows of the names of a query. It takes the rows of the newest steps from newest and reads the
+// rows of rest from the store.
 func (a *Analytics) complete(ctx context.Context, newest []CountRow, rest []part, of CountQuery) ([]CountRow, error) {
 	older, err := a.counts(ctx, reading{parts: rest}, of)
 	if err != nil {
@@ -207,7 +208,8 @@ func (a *Analytics) complete(ctx context.Context, newest []CountRow, rest []part
 	return append(list, older...), nil
 }
 
-// busiestFirst sums rows by name, most requests first. Limit 0 means all.
+// busiestFirst sums up rows by name and returns the sums, most requests first. It returns at most limit names; 0
+// means no maximum.
 func busiestFirst(rows []CountRow, limit int) []RouteTraffic {
 	sums := make(map[string]*Counts)
 	for i := range rows {
@@ -239,7 +241,7 @@ func names(list []RouteTraffic) []string {
 	return out
 }
 
-// addPoints sets the points of list from rows.
+// addPoints fills the points of each element of list from rows.
 func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
 	places := make(map[string]int, len(list))
 	for i := range list {
@@ -253,13 +255,14 @@ func (r *reading) addPoints(list []RouteTraffic, rows []CountRow) {
 	}
 }
 
-// The number of rows that a ranking of tenants reads for exact counts; at least those of ten tenants.
+// The number of rows that a ranking of tenants reads for exact counts. It always reads the rows of at least ten
+// tenants.
 const (
 	tenantRows      = 1400
-	shortTenantRows = 600 // beside other answers
+	shortTenantRows = 600 // for Overview, which runs several queries
 )
 
-// Tenants ranks the tenants in the sketches of all tenants, by their exact counts.
+// Tenants ranks the tenants that the sketches of top tenants contain. It orders them by their exact counts.
 func (a *Analytics) Tenants(ctx context.Context, q Query, by Measure) (TenantRanking, error) {
 	return a.tenants(ctx, q, by, tenantRows)
 }
@@ -299,7 +302,7 @@ func (a *Analytics) tenants(ctx context.Context, q Query, by Measure, rows int) 
 	return TenantRanking{r.Span, list[:min(q.limit(), len(list))], floor}, nil
 }
 
-// tenantSums returns the exact counts of the tenants of a sketch.
+// tenantSums returns the exact counts of the tenants in a ranking, by tenant number.
 func (a *Analytics) tenantSums(ctx context.Context, r reading, named []ranked) (map[uint32]*Counts, error) {
 	sums := make(map[uint32]*Counts, len(named))
 	for i := range named {
@@ -321,10 +324,10 @@ func (a *Analytics) tenantSums(ctx context.Context, r reading, named []ranked) (
 	return sums, nil
 }
 
-// maxRefusals is the largest number of denials of a page.
+// maxRefusals is the maximum number of denials on one page.
 const maxRefusals = 500
 
-// Refusals returns kept denials, newest first.
+// Refusals returns the kept denials that match a filter, newest first.
 func (a *Analytics) Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, error) {
 	if !f.From.IsZero() && !f.To.IsZero() && !f.To.After(f.From) {
 		return nil, notAfter()
@@ -333,8 +336,8 @@ func (a *Analytics) Refusals(ctx context.Context, f RefusalFilter) ([]Refusal, e
 	return a.store.Refusals(ctx, f)
 }
 
-// Refusal finds a denial by its decision ID, also one that this node has not stored yet; NotFound.
-// A tenant other than 0 must match.
+// Refusal returns a kept denial by its decision ID, even if this node has not stored it yet. The error is
+// problem.NotFound if there is none, or if tenant is not 0 and is not the denial's tenant.
 func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Refusal, error) {
 	if r, found := a.cfg.Pending(id); found && (tenant == 0 || tenant == r.Tenant) {
 		return r, nil
@@ -342,11 +345,11 @@ func (a *Analytics) Refusal(ctx context.Context, id [16]byte, tenant uint32) (Re
 	return a.store.Refusal(ctx, id, tenant)
 }
 
-// liveSpan is the age of the oldest second of Live.
+// liveSpan is the age of the oldest second that Live returns.
 const liveSpan = 15 * time.Minute
 
-// Live returns this node's last seconds of a tenant, or of all together (0). The seconds of other
-// nodes are unknown: the Store has minutes of all nodes.
+// Live returns the last seconds of a tenant, or of all tenants if tenant is 0. It covers this node only, because the
+// Store has rows of minutes, but no seconds of other nodes.
 func (a *Analytics) Live(tenant uint32) []Second {
 	return a.cfg.Live(tenant, a.cfg.Now().Add(-liveSpan))
 }

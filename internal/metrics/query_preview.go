@@ -7,25 +7,25 @@ import (
 	"time"
 )
 
-// A SumQuery selects sums of several tenants.
+// A SumQuery selects sums over a time range for several tenants.
 type SumQuery struct {
 	From, To time.Time
 	Tenants  []uint32
 	Kind     Kind
-	Names    []string // none: all
+	Names    []string // routes or policies; nil: all
 }
 
-// previewed are the fields that a preview needs. Reading only these takes half the time.
+// previewed are the columns that a preview needs. Reading only these takes half the time of reading all.
 var previewed = []string{
 	"requests", "ok", "unmatched", "over_limit", "never_fits", "blocked", "forced", "shadow_refused", "degraded", "cost",
 }
 
-// sumTenants is the largest number of tenants in one statement, whose arguments are bounded.
+// sumTenants is the maximum number of tenants in one SQL statement, because its number of arguments is bounded.
 const sumTenants = 1000
 
-// Sums returns one row for each tenant and name with any count, unordered; At is 0, and so are
-// Listed, Local, and the other denials. It returns the span, widened to whole minutes, and to
-// whole hours or days where finer rows do not exist any more.
+// Sums returns one row for each tenant and name that has counts, in no order. It reads only the columns in previewed;
+// all other fields and At are 0. It also returns the span that the sums cover. The span is widened to whole minutes,
+// or to whole hours or days where finer rows are already deleted.
 func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, error) {
 	r, err := a.reading(ctx, Query{From: q.From, To: q.To}, bounds{rows: maxRows})
 	if err != nil {
@@ -57,7 +57,7 @@ func (a *Analytics) Sums(ctx context.Context, q SumQuery) ([]CountRow, Span, err
 	return list, r.Span, nil
 }
 
-// MinutesKept returns the first instant, not before from, from which every minute is kept.
+// MinutesKept returns the start of the time from which on the store has rows of minutes. It is never before from.
 func (a *Analytics) MinutesKept(ctx context.Context, from, to time.Time) (time.Time, error) {
 	kept, err := a.store.Kept(ctx, from.Unix(), to.Unix())
 	if err != nil {
@@ -69,42 +69,42 @@ func (a *Analytics) MinutesKept(ctx context.Context, from, to time.Time) (time.T
 	return from, nil
 }
 
-// PolicyMinutes returns the minutes in [from, to) of some policies of a tenant, unordered, with
-// the fields of Sums. from and to are whole minutes.
+// PolicyMinutes returns the rows of minutes in [from, to) of some policies of a tenant, in no order. It reads only
+// the columns in previewed. from and to are whole minutes.
 func (a *Analytics) PolicyMinutes(ctx context.Context, tenant uint32, policies []string, from, to time.Time) ([]CountRow, error) {
 	return a.store.Counts(ctx, CountQuery{
 		Step: Minute, From: from.Unix(), To: to.Unix(), Tenant: tenant, Kind: KindPolicy, Names: policies, Fields: previewed,
 	})
 }
 
-// KeyMinutes are the keys of one tenant by minute.
+// KeyMinutes contains the top keys of one tenant for each minute.
 type KeyMinutes struct {
-	// Keys are those of the policies that were asked for; their numbers are sums.
+	// Keys are the keys of the queried policies. Their Count and Error are sums over all minutes.
 	Keys []TopKey
-	// Minutes with any key, oldest first.
+	// Minutes are the minutes that have at least one key, oldest first.
 	Minutes []KeyMinute
-	// Cut is set if there are more rows than allowed. Then the other fields are empty.
+	// Cut is set if there are more rows than the caller allowed. Then the other fields are empty.
 	Cut bool
 }
 
-// A KeyMinute is the ranking of keys in one minute, merged over all nodes.
+// A KeyMinute is the ranking of keys in one minute, combined from all nodes.
 type KeyMinute struct {
 	At int64 // seconds since the epoch
-	// Floor is the largest count of a key that is not in Keys. Total counts all keys of all
+	// Floor is the largest number that a key outside of Keys can have. Total is the sum over all keys of all
 	// policies.
 	Floor, Total int64
 	Keys         []KeyCount
 }
 
-// A KeyCount is one key in one minute: from Count-Error to Count.
+// A KeyCount is the number of one key in one minute. The true number is at least Count-Error and at most Count.
 type KeyCount struct {
-	Key          int // place in KeyMinutes.Keys
+	Key          int // index in KeyMinutes.Keys
 	Count, Error int64
 }
 
-// KeyMinutes returns the keys of some policies of a tenant for each minute in [from, to), which
-// are whole minutes. If there are more than most rows, it sets Cut only. It leaves out unreadable
-// rows; Total is then too low.
+// KeyMinutes returns the top keys of some policies of a tenant for each minute in [from, to), which are whole
+// minutes. If there are more than most rows, it only sets Cut. It leaves out sketches that cannot be decoded; then
+// Total is too low.
 func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking, policies []string, from, to time.Time,
 	most int,
 ) (KeyMinutes, error) {
@@ -143,7 +143,7 @@ func (a *Analytics) KeyMinutes(ctx context.Context, tenant uint32, by KeyRanking
 	return out, nil
 }
 
-// add adds one minute. The numbers in a union are relative to the sum of floors.
+// add adds the ranking of one minute. Numbers in a union are relative to its floor, so add adds the floor to them.
 func (k *KeyMinutes) add(u *union, at int64, policies []string, places map[textMark]int) {
 	m := KeyMinute{At: at, Floor: u.floor, Total: u.total}
 	for mark, place := range u.places {

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// The numbers of sketches that a query reads of each node: for the whole span, and with points.
+// The maximum numbers of sketches that a query reads per node: for a result without points, and for one with points.
 var (
 	wholeSketches = bounds{rows: 200}
 	pointSketches = bounds{points: 200, rows: 350}
 )
 
-// sketchRows calls each with the rows of a reading, oldest first within a part. It leaves out rows
-// for which each returns an error, and logs them once.
+// sketchRows calls each with every row that a query reads, oldest first within a part. It leaves out rows for which
+// each returns an error, and logs one line for all of them.
 func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, name string, each func(s Step, row *SketchRow) error) error {
 	broken := 0
 	var first error
@@ -38,7 +38,7 @@ func (a *Analytics) sketchRows(ctx context.Context, r reading, tenant uint32, na
 	return nil
 }
 
-// sketches reads histograms. They are cached and must not be changed.
+// sketches reads sketches that are histograms. They come from a cache, so each must not change them.
 func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, s sketch)) error {
 	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
 		s, err := remember(&a.memory, step, row, decodeSketch)
@@ -49,7 +49,7 @@ func (a *Analytics) sketches(ctx context.Context, r reading, tenant uint32, name
 	})
 }
 
-// lists reads rankings of keys.
+// lists reads sketches that are rankings of keys. They come from a cache, so each must not change them.
 func (a *Analytics) lists(ctx context.Context, r reading, tenant uint32, name string, each func(at int64, t *topList)) error {
 	return a.sketchRows(ctx, r, tenant, name, func(step Step, row *SketchRow) error {
 		t, err := remember(&a.memory, step, row, decodeTopList)
@@ -73,7 +73,7 @@ func (k KeyRanking) sketch() string {
 	return SketchLimitedKeys
 }
 
-// Keys ranks the keys of a tenant or of one of its policies.
+// Keys ranks the keys of a tenant, or of one policy of the tenant.
 func (a *Analytics) Keys(ctx context.Context, q Query, by KeyRanking) (TopKeys, error) {
 	if q.Route != "" {
 		return TopKeys{}, notHere("route")
@@ -106,8 +106,8 @@ func (k *ranked) key() TopKey {
 	return out
 }
 
-// Key returns one key over time. Tenant, Policy, Names, Values and Missing identify it, as in the
-// result of Keys.
+// Key returns the numbers of one key over time. The fields Tenant, Policy, Names, Values and Missing of key identify
+// it, as in the result of Keys.
 func (a *Analytics) Key(ctx context.Context, q Query, key TopKey, by KeyRanking) (KeyTraffic, error) {
 	text := topText{tenant: key.Tenant, policy: key.Policy, names: key.Names}
 	for i, v := range key.Values {
@@ -157,7 +157,7 @@ func (h *logHistogram) shown(s Span) Histogram {
 	}
 }
 
-// Remaining returns what was left of the quotas of a tenant's policies, or of one policy.
+// Remaining returns histograms of the remaining quota of a tenant's policies, or of one policy.
 func (a *Analytics) Remaining(ctx context.Context, q Query) (Remaining, error) {
 	if q.Route != "" {
 		return Remaining{}, notHere("route")
@@ -188,11 +188,11 @@ func remainingShown(policy string, counts *remainingCounts) PolicyRemaining {
 		out.Buckets[i] = Bucket{From: to - width, To: to, Count: n}
 		out.Count += n
 	}
-	out.Buckets[0].From = -1 // nothing has a bucket of its own
+	out.Buckets[0].From = -1 // the first bucket counts only "nothing left"
 	return out
 }
 
-// Latency returns the limiter's time for all tenants together.
+// Latency returns the duration of limiter calls, for all tenants together.
 func (a *Analytics) Latency(ctx context.Context, q Query) (Latency, error) {
 	if err := q.whole(); err != nil {
 		return Latency{}, err

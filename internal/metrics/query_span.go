@@ -9,39 +9,38 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// An hour is read from its own row if the row is complete, and from its minutes
-// otherwise: before its end, before its roll-up, and after a late flush. Store.Kept
-// says which hours are due. A day is read from its own row if neither it nor an hour
-// of it is due. So each decision is in exactly one row that is read, and an answer is
-// as recent as the last flush.
+// A query reads an hour from the hour's row if that row is complete. Otherwise it reads the hour's minutes: before
+// the hour ends, before its roll-up, and after a late flush. Store.Kept says which hours need a roll-up. A query
+// reads a day from the day's row if neither the day nor one of its hours needs a roll-up. So each decision is in
+// exactly one row that is read, and a result is as recent as the last flush.
 
-// bounds are the largest numbers of points and rows of one answer.
+// bounds are the maximum numbers of points and rows of one query.
 type bounds struct {
-	points int64 // of an answer with points; 0: it has none
-	rows   int64 // of one name
+	points int64 // 0 if the result has no points
+	rows   int64 // rows of one name
 }
 
-// An answer has at most maxPoints, and reads maxRows or less.
+// maxPoints is the maximum number of points of a result. maxRows is the maximum number of rows that a query reads.
 const (
 	maxPoints = 1500
 	maxRows   = 5000
 )
 
-// maxRange is 3 years.
+// maxRange is the longest time range of a query, about 3 years.
 const maxRange = 3 * 366 * 24 * time.Hour
 
-// steps, the finest first.
+// steps are all steps, the finest first.
 var steps = [...]Step{Minute, Hour, Day}
 
 func (s Step) seconds() int64 { return int64(s.Duration() / time.Second) }
 
-// floorTo returns the start of the step that contains at. ceilTo returns the first start that is
-// not before at.
+// floorTo returns the start of the step that contains the instant at. ceilTo returns the first start of a step that
+// is not before at.
 func floorTo(at int64, s Step) int64 { return at - at%s.seconds() }
 
 func ceilTo(at int64, s Step) int64 { return floorTo(at+s.seconds()-1, s) }
 
-// A part of a reading: rows of one step in [from, to).
+// A part is a time range [from, to) that a query reads from rows of one step.
 type part struct {
 	step     Step
 	from, to int64
@@ -52,14 +51,14 @@ func (p part) query(of CountQuery) CountQuery {
 	return of
 }
 
-// A reading is the span of an answer and the rows that it reads.
+// A reading is a query plan: the span of the result and the parts that are read for it.
 type reading struct {
 	Span
-	parts []part // newest first; together the span
-	rows  int64  // of one name, if each step has one
+	parts []part // newest first; together they cover the span
+	rows  int64  // number of rows of one name, if every step has one
 }
 
-// points returns every step of the span, empty.
+// points returns an empty point for every step of the span.
 func (r *reading) points() []Point {
 	list := make([]Point, r.place(r.To.Unix()))
 	for i := range list {
@@ -68,7 +67,7 @@ func (r *reading) points() []Point {
 	return list
 }
 
-// at returns the start of a point; place returns the point of an instant.
+// at returns the start of the point with an index; place returns the index of the point that contains an instant.
 func (r *reading) at(place int) time.Time {
 	return r.From.Add(time.Duration(place) * r.Step.Duration())
 }
@@ -84,7 +83,7 @@ func (q *Query) limit() int {
 	return min(q.Limit, 100)
 }
 
-// whole rejects filters where counts are kept only for whole tenants.
+// whole returns an error if the query names a policy or a route, because some counts exist only for whole tenants.
 func (q *Query) whole() error {
 	switch {
 	case q.Policy != "":
@@ -95,7 +94,7 @@ func (q *Query) whole() error {
 	return nil
 }
 
-// seconds returns the span in whole seconds, widened.
+// seconds returns the time range of the query in whole seconds: from is rounded down, to is rounded up.
 func (q *Query) seconds() (from, to int64, err error) {
 	if !q.To.After(q.From) {
 		return 0, 0, notAfter()
@@ -110,8 +109,8 @@ func (q *Query) seconds() (from, to int64, err error) {
 	return max(0, from), max(0, to), nil
 }
 
-// reading chooses the step and the rows: the step of the query, or the finest one whose rows are
-// kept and within the bounds. Days are always allowed.
+// reading plans a query. It uses the step of the query. If the query has none, it uses the finest step whose rows
+// still exist and that is within the bounds. The step of a day is always allowed.
 func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, error) {
 	from, to, err := q.seconds()
 	if err != nil {
@@ -136,9 +135,8 @@ func (a *Analytics) reading(ctx context.Context, q Query, b bounds) (reading, er
 	return reading{}, problem.At("step", "must be %s for this time", strings.Join(allowed, " or "))
 }
 
-// planReading plans how to read a span in a step: which parts come from rows of minutes, hours or
-// days, and how many rows that is. It returns false if the rows exceed the bounds or are not kept
-// any more.
+// planReading plans how to read a time range in one step. It returns which parts come from rows of minutes, hours or
+// days, and how many rows that is. It returns false if the number of rows exceeds the bounds or the rows are deleted.
 func planReading(from, to int64, step Step, kept Kept, held held, b bounds) (reading, bool) {
 	from, to = floorTo(from, step), ceilTo(to, step)
 	to = max(from, to)
@@ -148,7 +146,7 @@ func planReading(from, to int64, step Step, kept Kept, held held, b bounds) (rea
 	}
 	longest := Day
 	if b.points > 0 {
-		longest = step // a longer row is of several points
+		longest = step // a row of a longer step would cover several points
 		if (to-from)/step.seconds() > b.points && step != Day {
 			return r, false
 		}
@@ -166,7 +164,7 @@ func planReading(from, to int64, step Step, kept Kept, held held, b bounds) (rea
 	return r, r.rows <= b.rows || step == Day
 }
 
-// held has the hours and days that are due, and the days with an hour that is due.
+// held is the set of the hours and days whose own rows are incomplete, because they need a roll-up.
 type held map[RollUp]bool
 
 func newHeld(due []RollUp) held {
@@ -178,8 +176,7 @@ func newHeld(due []RollUp) held {
 	return h
 }
 
-// longest returns the longest step, up to most, whose row at an instant ends by to and is
-// complete.
+// longest returns the longest step, at most most, whose row starts at the instant at, ends by to, and is complete.
 func (h held) longest(at, to int64, most Step) Step {
 	for _, s := range slices.Backward(steps[1:]) {
 		fits := at%s.seconds() == 0 && at+s.seconds() <= to && s.seconds() <= most.seconds()

@@ -11,91 +11,90 @@ import (
 	"github.com/headgate/headgate/internal/logging"
 )
 
-// Config of a Recorder; the zero value is usable.
+// Config configures a Recorder. The zero value is usable.
 type Config struct {
-	// Version and Revision of the program, for headgate_build_info; default "unknown".
+	// Version and Revision of the program, for the metric headgate_build_info. Default: "unknown".
 	Version, Revision string
-	// Node is the name of this process in kept denials; default "".
+	// Node is the name of this process in kept denials. Default: "".
 	Node string
-	// Tenants are the slugs of the tenants with their own series, at most maxTenantSeries;
-	// default: none.
+	// Tenants are the slugs of the tenants that have their own Prometheus series, at most maxTenantSeries. Default:
+	// none.
 	Tenants []string
-	// Snapshot returns the state of the snapshot; default: no such series.
+	// Snapshot returns the state of the snapshot. Default: no metrics about it.
 	Snapshot func() SnapshotState
-	// Redis returns the state of the shared limiter; default: no such series.
+	// Redis returns the state of the shared limiter. Default: no metrics about it.
 	Redis func() RedisState
-	// Database tells whether the database refuses to write; default: no such series.
+	// Database returns since when the database rejects writes. Default: no metrics about it.
 	Database func() Refusing
-	// Admission returns the load of the queue in front of the limiter; default:
-	// no such series.
+	// Admission returns the load of the queue in front of the limiter. Default: no metrics about it.
 	Admission func() AdmissionState
-	// Connections returns the load of the listener; default: no such series.
+	// Connections returns the load of the listener. Default: no metrics about it.
 	Connections func() ConnectionState
-	// AuditLines returns the number of lines of the audit log when its head was
-	// published last; default: no such series.
+	// AuditLines returns the number of lines of the audit log when its newest hash was last published. Default: no
+	// metric about it.
 	AuditLines func() int64
-	// Leases returns the quota that the node drew ahead; default: no such series.
+	// Leases returns the state of the quota that the node charged in advance. Default: no metrics about it.
 	Leases func() LeaseState
-	// Log returns the counts of log lines that were not written; default: no
-	// such series.
+	// Log returns the numbers of log lines that could not be written. Default: no metrics about it.
 	Log func() logging.Status
-	// Flush returns the state of the Flusher; default: no such series.
+	// Flush returns the state of the Flusher. Default: no metrics about it.
 	Flush func() FlushState
-	// Now is the clock for everything but decisions; default: time.Now.
+	// Now returns the current time. Decisions use the time in their ID instead. Default: time.Now.
 	Now func() time.Time
 }
 
-// SnapshotState is the state of the control plane's snapshot.
+// SnapshotState is the state of the snapshot that the node decides with.
 type SnapshotState struct {
 	Loaded    bool
 	Revision  int64
-	Age       time.Duration // since the source last said that it is the newest
-	Problems  int           // tenants, plans, keys and exceptions that cannot be used as stored
-	FromDisk  bool          // it is that of the disk: the database has been away since the start
-	Held      bool          // a newer world waits for an operator
-	Listening bool          // notifications are listened for
+	Age       time.Duration // time since the database last confirmed that the snapshot is the newest
+	Problems  int           // number of tenants, plans, keys and exceptions that cannot be used as stored
+	FromDisk  bool          // the snapshot is from the disk, because the database has been unavailable since the start
+	Held      bool          // a newer state of the database waits for an operator's confirmation
+	Listening bool          // the node receives notifications of changes
 	Swaps     int64
 	Tenants   int
 	Keys      int
 	Plans     int
 }
 
-// RedisState is the state of the shared limiter.
+// RedisState is the state of the limiter that all nodes share.
 type RedisState struct {
-	Reachable   bool // the last call was answered
-	BreakerOpen bool // calls are not tried, failure modes answer at once
-	// Mismatches are requests that the script and the reference decided differently.
+	Reachable   bool // the last call succeeded
+	BreakerOpen bool // the node makes no calls; failure modes decide immediately
+	// Mismatches is the number of requests that the script and the Go reference decided differently.
 	Mismatches int64
-	// Calls are answered script calls; concurrent checks share them.
+	// Calls is the number of successful script calls. Concurrent checks share one call.
 	Calls int64
-	// Recalled are requests denied without a call, because their counters denied a moment before.
+	// Recalled is the number of requests that were denied without a call, because a recent call denied on the same
+	// counter.
 	Recalled int64
-	// Refusing is set while the shared limiter is reachable and refuses to write.
+	// Refusing is set while the shared limiter is reachable and rejects writes.
 	Refusing Refusing
-	// Losses is how often the shared limiter was found without data that it had.
+	// Losses is how often the shared limiter had lost data, for example after a restart.
 	Losses int64
-	// UsedMemory and MaxMemory in bytes; 0: not known, or no limit.
+	// UsedMemory and MaxMemory are in bytes. UsedMemory is 0 if unknown; MaxMemory is 0 if unknown or unlimited.
 	UsedMemory, MaxMemory int64
-	// Keys are the tenants with most of the keys that they may have, the fullest first.
+	// Keys lists the tenants that use the largest part of their maximum number of keys, the fullest first.
 	Keys []TenantKeys
 }
 
-// TenantKeys is about how many live counters a tenant has in the shared limiter, and
-// how many it may have. If it is full, new counters of a limit share one.
+// TenantKeys is the estimated number of live counters of a tenant in the shared limiter, and the maximum. If the
+// tenant is full, all new partitions of a limit share one counter.
 type TenantKeys struct {
 	Tenant    string // slug
 	Live, Max int64
 	Full      bool
 }
 
-// Refusing is since when a store refuses to write, and the class of its answer.
-// The zero value: it does not refuse.
+// Refusing describes a store that rejects writes: since when, and the class of its error. The zero value means that
+// the store accepts writes.
 type Refusing struct {
 	Since time.Time
 	Code  string
 }
 
-// ConnectionState is the load of the listener.
+// ConnectionState is the load of the HTTP listener.
 type ConnectionState struct {
 	Open, Limit      int
 	Evicted, Refused int64
@@ -103,74 +102,74 @@ type ConnectionState struct {
 
 // AdmissionState is the load of the queue in front of the limiter.
 type AdmissionState struct {
-	InService, Waiting int64 // weights of the checks in service, and of those that wait
-	Overloaded         int64 // checks that were turned away since the start
+	InService, Waiting int64 // total weight of the checks in service, and of the waiting ones
+	Overloaded         int64 // number of checks that were rejected since the start, because the queue was full
 }
 
-// LeaseState describes the quota that this node drew in advance for leased policies.
+// LeaseState describes the quota that this node charged in advance for policies with leases.
 type LeaseState struct {
-	// Drawn, Spent and Returned are units since the start.
+	// Drawn, Spent and Returned are numbers of units since the start.
 	Drawn, Spent, Returned int64
-	// Answered is how many checks needed no call of the shared limiter.
+	// Answered is the number of checks that were decided without a call of the shared limiter.
 	Answered int64
-	// Held is how many units the node holds now, of so many Counters.
+	// Held is the number of unspent units that the node holds now. Counters is the number of counters they belong to.
 	Held, Counters int64
 }
 
-// FlushState is the state of counts that are not in the database yet.
+// FlushState is the state of the counts that are not in the database yet.
 type FlushState struct {
-	WaitingRows     int           // not in the database yet
-	Waiting         time.Duration // age of the oldest count among them; 0 without one
-	Flushed, Failed int64         // flushes by how they ended
-	// WaitingRefusals are the denials among the waiting rows.
+	WaitingRows     int           // number of rows that are not in the database yet
+	Waiting         time.Duration // age of the oldest count that is not in the database yet; 0 if there is none
+	Flushed, Failed int64         // numbers of successful and failed flushes since the start
+	// WaitingRefusals is the number of denials among the waiting rows.
 	WaitingRefusals int
-	// FlushedAt is when a batch was last written (zero: never), FailingSince when writing began to
-	// fail (zero: it does not).
+	// FlushedAt is the time of the last successful write; zero if there was none. FailingSince is the time of the
+	// first of the current consecutive failures; zero if the last write succeeded.
 	FlushedAt, FailingSince time.Time
-	// Failure is the error with which writing fails.
+	// Failure is the error of the last write; nil if it succeeded.
 	Failure error
-	// Folded are counts that lost their row for want of memory; NotKept are denials that were
-	// dropped.
+	// Folded is the number of counts that were merged into other rows to save memory. NotKept is the number of
+	// denials that were dropped.
 	Folded, NotKept int64
 }
 
-// A Recorder counts decisions. It is an enforcement.Recorder and safe for concurrent use.
-// NewRecorder makes one.
+// A Recorder counts decisions in memory. It implements enforcement.Recorder and is safe for concurrent use.
+// NewRecorder creates one.
 type Recorder struct {
 	cfg      Config
 	registry *prometheus.Registry
 	shards   []*shard
-	next     atomic.Uint32 // shard for the next newcomer
-	pool     sync.Pool     // of *shard, so that a processor keeps to its own
+	next     atomic.Uint32 // index of the shard for the next goroutine whose processor has none
+	pool     sync.Pool     // of *shard; a sync.Pool, so that each processor keeps using the same shard
 	limiter  limiterCounts
 	standIn  limiterCounts
-	retry    histogram               // of refusals by limits and blocks, in milliseconds
-	tenants  map[string]*tenantTally // by slug; fixed
+	retry    histogram               // retry times of denials by limits and blocks, in milliseconds
+	tenants  map[string]*tenantTally // by slug; the set of tenants does not change
 	refusals sampler
-	folded   atomic.Uint64 // decisions without rows of their own
+	folded   atomic.Uint64 // number of decisions that did not get their own rows
 	ring     ring
 	drains   drainState
 }
 
-// An outcome is the part of a decision that is the same for all its rows.
+// An outcome is the part of a decision's result that is the same in all rows that count it.
 type outcome struct {
 	field field
-	owner *enforcement.Rule // that the refusal belongs to; nil: none
-	limit string            // of the owner, by its name
-	key   [16]byte          // partition of the owner
+	owner *enforcement.Rule // the policy that denied; nil if no policy denied
+	limit string            // name of the owner's limit that denied
+	key   [16]byte          // partition of the owner's counter
 	marks
 }
 
-// marks are counted in addition to the field.
+// marks are the properties of a decision that are counted in addition to its field.
 type marks struct {
 	forced   bool
-	shadow   bool // a shadow policy would have refused
+	shadow   bool // a shadow policy would have denied
 	degraded bool
 	local    bool
-	cost     int64 // that was charged
+	cost     int64 // cost that was charged
 }
 
-// Record counts a decision once. It ignores peeks. It does not keep d.
+// Record counts a decision once. It ignores peeks. It does not keep a reference to d.
 func (r *Recorder) Record(d *enforcement.Decision) {
 	mode := modeEnforce
 	switch d.Check.Mode {
@@ -203,7 +202,7 @@ func (r *Recorder) Record(d *enforcement.Decision) {
 func outcomeOf(d *enforcement.Decision) outcome {
 	o := outcome{field: fieldOf(d)}
 	o.forced, o.degraded = d.Check.Mode == enforcement.Force, d.Degraded
-	o.local = d.Degraded && len(d.Limits) > 0 // of limits that nobody decided nothing is there
+	o.local = d.Degraded && len(d.Limits) > 0 // degraded without limits means that no limiter decided
 	if !d.Allowed {
 		o.find(d)
 		return o
@@ -223,7 +222,7 @@ func outcomeOf(d *enforcement.Decision) outcome {
 	return o
 }
 
-// allFit reports whether every limit allows.
+// allFit reports whether every limit allows the request.
 func allFit(limits []enforcement.LimitState) bool {
 	for i := range limits {
 		if !limits[i].Allowed {
@@ -233,7 +232,7 @@ func allFit(limits []enforcement.LimitState) bool {
 	return true
 }
 
-// limitsOf returns how many of the first limits belong to a policy.
+// limitsOf returns how many limits at the start of the list belong to the policy of rule.
 func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
 	for n < len(limits) && limits[n].Rule == rule {
 		n++
@@ -241,8 +240,8 @@ func limitsOf(rule *enforcement.Rule, limits []enforcement.LimitState) (n int) {
 	return n
 }
 
-// find sets the policy that a denial belongs to. For a denial by limits, that is the
-// policy of Decision.DenyingLimit.
+// find sets the policy, the limit and the partition that caused a denial. For a denial by limits, that is the limit
+// which Decision.DenyingLimit returns.
 func (o *outcome) find(d *enforcement.Decision) {
 	switch d.Reason {
 	case enforcement.ReasonOverLimit, enforcement.ReasonCostExceedsQuota:
@@ -262,8 +261,8 @@ func (o *outcome) find(d *enforcement.Decision) {
 	}
 }
 
-// partitionOf returns the key of a policy that applied. Its limits have the key, unless no counter
-// was read.
+// partitionOf returns the partition of a policy that applied. It is in the policy's limits, unless no counter was
+// read; then partitionOf computes it.
 func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
 	for i := range d.Limits {
 		if d.Limits[i].Rule == rule && d.Limits[i].Partition != ([16]byte{}) {
@@ -273,7 +272,7 @@ func partitionOf(rule *enforcement.Rule, d *enforcement.Decision) [16]byte {
 	return rule.PartitionOf(d.Check)
 }
 
-// record counts a decision at a second in all its rows.
+// record counts a decision that was made in second at, in all rows that include it.
 func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 	p := c.page(minuteOf(at), d.Subject)
 	if p == nil {
@@ -300,12 +299,12 @@ func (c *content) record(d *enforcement.Decision, o *outcome, at int64) {
 	}
 }
 
-// sampledOf: one of so many decisions is sampled for the remaining quota.
+// sampledOf is the sampling rate for the remaining quota: one of sampledOf decisions is sampled.
 const sampledOf = 16
 
-// policies counts a decision for each policy that applied.
+// policies counts a decision in the row of each policy that applied.
 func (c *content) policies(p *page, d *enforcement.Decision, o *outcome) {
-	sampled := d.ID[15]%sampledOf == 0 // random bits of the id
+	sampled := d.ID[15]%sampledOf == 0 // the last byte of the ID is random
 	limits := d.Limits
 	for rule := range d.Applied {
 		n := limitsOf(rule, limits)
@@ -331,7 +330,7 @@ func (c *content) policies(p *page, d *enforcement.Decision, o *outcome) {
 	}
 }
 
-// of returns the marks of one policy with its limits.
+// of returns the marks of a decision for the row of one policy, given that policy's limits.
 func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d *enforcement.Decision) marks {
 	own := o.marks
 	own.local = o.local && len(limits) > 0
@@ -347,7 +346,7 @@ func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d 
 	return own
 }
 
-// leastRemaining returns the bucket of the limit with the least left.
+// leastRemaining returns the bucket of remaining quota for the limit that has the least quota left.
 func leastRemaining(limits []enforcement.LimitState) int {
 	least := remainingBuckets - 1
 	for i := range limits {
@@ -361,10 +360,11 @@ func leastRemaining(limits []enforcement.LimitState) int {
 	return least
 }
 
-// A field is one of the fields of Counts that every decision is in once.
+// A field selects the one field of Counts, besides Requests, in which a decision is counted.
 type field func(*Counts) *int64
 
-// fieldsByReason has the fields of the reasons that only allow or only deny.
+// fieldsByReason maps a reason to its field. It contains the reasons that occur only in allowed or only in denied
+// decisions.
 var fieldsByReason = map[enforcement.Reason]field{
 	enforcement.ReasonAllowedByList:    func(c *Counts) *int64 { return &c.Listed },
 	enforcement.ReasonOverLimit:        func(c *Counts) *int64 { return &c.OverLimit },
@@ -379,8 +379,8 @@ var fieldsByReason = map[enforcement.Reason]field{
 func fieldOK(c *Counts) *int64          { return &c.OK }
 func fieldOtherPolicy(c *Counts) *int64 { return &c.OtherPolicy }
 
-// fieldOf returns the field that counts a decision. A denial with an unknown reason
-// counts as unavailable, so that the fields add up to Requests.
+// fieldOf returns the field in which a decision is counted. A denial with an unknown reason counts as Unavailable, so
+// that the fields add up to Requests.
 func fieldOf(d *enforcement.Decision) field {
 	switch {
 	case d.Allowed && d.Reason == enforcement.ReasonOK:
@@ -399,12 +399,12 @@ func fieldOf(d *enforcement.Decision) field {
 	return func(c *Counts) *int64 { return &c.Unavailable }
 }
 
-// hasRetry reports whether a denial counts in SketchRetryAfter.
+// hasRetry reports whether denials with this reason are counted in SketchRetryAfter.
 func hasRetry(r enforcement.Reason) bool {
 	return r == enforcement.ReasonOverLimit || r == enforcement.ReasonCostExceedsQuota || r == enforcement.ReasonBlocked
 }
 
-// count counts one decision.
+// count adds one decision to c.
 func (c *Counts) count(f field, m *marks) {
 	c.Requests++
 	*f(c)++

@@ -6,24 +6,25 @@ import (
 	"time"
 )
 
-// ringSeconds is the number of seconds of the live view.
+// ringSeconds is the number of seconds that the live view covers.
 const ringSeconds = 900
 
-// maxRings is the largest number of tenants with seconds. The tenant without counts for the
-// longest time is evicted. A tenant with counts in every minute takes about 75 kB.
+// maxRings is the maximum number of tenants that have counts by second. If there are more, the tenant that was
+// counted least recently is evicted. A tenant with counts in every minute uses about 75 kB.
 const maxRings = 1_000
 
-// A ring has the counts by second, of every tenant and of all together (number 0). Drains fill it.
+// A ring contains counts by second for the last 15 minutes, for each tenant and for all tenants together (number 0).
+// Each drain adds to it.
 type ring struct {
 	mu      sync.Mutex
 	tenants map[uint32]*list.Element // of recent; their values are *tenantRing
-	recent  list.List                // the one that counted last in front; not tenant 0
+	recent  list.List                // ordered by the last count, the latest first; without tenant 0
 	all     tenantRing
-	// end is the first second that was not over when the last drain began.
+	// end is the second in which the last drain began. The seconds before it are complete.
 	end int64
 }
 
-// A tenantRing has the seconds of one tenant, by minute modulo; nil without counts.
+// A tenantRing contains the seconds of one tenant, by minute modulo the length of the array; nil: no counts.
 type tenantRing struct {
 	tenant  uint32
 	minutes [ringSeconds / 60]*ringMinute
@@ -34,16 +35,16 @@ type ringMinute struct {
 	seconds [60]ringSecond
 }
 
-// A ringSecond is Counts in half the memory: numbers saturate at 4,294,967,295.
+// A ringSecond is Counts in half the memory. Its numbers do not grow above 4,294,967,295.
 type ringSecond struct {
 	fields [countFields - 1]uint32
 	cost   int64
 }
 
-// countFields is the number of fields of Counts, of which Cost is the last.
+// countFields is the number of fields of Counts. Cost is the last one.
 const countFields = 19
 
-// add adds the counts of a second.
+// add adds the counts of one second of a tenant.
 func (r *ring) add(tenant uint32, at int64, counts *Counts) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -53,14 +54,14 @@ func (r *ring) add(tenant uint32, at int64, counts *Counts) {
 	}
 }
 
-// until notes that all counts before a second were added.
+// until records that all counts of the seconds before end were added.
 func (r *ring) until(end int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.end = end
 }
 
-// of returns a tenant's ring, which it makes if needed. r.mu must be held.
+// of returns the ring of a tenant and creates it if needed. The caller must hold r.mu.
 func (r *ring) of(tenant uint32) *tenantRing {
 	if e := r.tenants[tenant]; e != nil {
 		r.recent.MoveToFront(e)
@@ -86,7 +87,7 @@ func (t *tenantRing) add(at int64, counts *Counts) {
 	case *place == nil:
 		*place = &ringMinute{at: minute}
 	case (*place).at > minute:
-		return // a quarter of an hour late
+		return // the counts are older than the ring, which has overwritten their minute
 	case (*place).at < minute:
 		**place = ringMinute{at: minute}
 	}
@@ -105,15 +106,15 @@ func (s *ringSecond) counts() (c Counts) {
 	return c
 }
 
-// Seconds returns this node's counts by second since an instant, of a tenant or of all together
-// (0), oldest first, for at most 15 minutes. Seconds without decisions are empty. The last second
-// is one or two seconds old; a decision in progress may still be added to it.
+// Seconds returns this node's counts by second since an instant, oldest first, for at most 15 minutes. Tenant 0 is
+// the sum over all tenants. Seconds without decisions are included with zero counts. The last second is one or two
+// seconds old; the next drain may still add to it.
 func (r *Recorder) Seconds(tenant uint32, since time.Time) []Second {
 	r.ring.mu.Lock()
 	defer r.ring.mu.Unlock()
 	from := since.Unix()
 	if since.Nanosecond() > 0 {
-		from++ // only whole seconds
+		from++ // leave out the partial second
 	}
 	from = max(from, r.ring.end-ringSeconds)
 	t := &r.ring.all

@@ -13,42 +13,42 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// RollerConfig of a Roller; the zero value is usable.
+// RollerConfig configures a Roller. The zero value is usable.
 type RollerConfig struct {
-	// Holder is the name of this process in the lease. Default a new UUID.
+	// Holder is the name of this process as the holder of the lease. Default: a new UUID.
 	Holder string
-	// Every is the interval. Default 10 s.
+	// Every is the time between two runs. Default: 10 s.
 	Every time.Duration
-	// How long rows are kept. Default: minutes 48 h, hours 90 days, days 3 years,
-	// refusals 24 h.
+	// How long rows are kept. Default: minutes 48 h, hours 90 days, days 3 years, kept denials 24 h.
 	Minutes, Hours, Days, Refusals time.Duration
-	// MaxRefusals is the largest number of kept denials. Default 100,000.
+	// MaxRefusals is the maximum number of kept denials. Default: 100,000.
 	MaxRefusals int
-	// Logger reports the first failure and the recovery. Default: none.
+	// Logger logs the first failure and the recovery. Default: no logging.
 	Logger *slog.Logger
-	// Now returns the time. Default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// The lease of the process that rolls up. Two holders, because of clock skew, do no harm: a roll-up is not done twice.
+// The lease of the node that rolls up counts. If clock skew results in two holders, no harm is done: RollUp does
+// nothing if the roll-up is already done.
 const (
 	rollUpLease     = "roll-up"
 	rollUpLeaseLife = 30 * time.Second
 )
 
-// nodesKept is how long the mark of an inactive node is kept. A node whose database was
-// unavailable for longer might add its last batch twice.
+// nodesKept is how long the last batch number of an inactive node is kept. If the database is unavailable to a node
+// for longer, the node might add its last batch twice.
 const nodesKept = 30 * 24 * time.Hour
 
-// A Roller makes hours from minutes and days from hours, and removes old rows. Every node runs
-// one; the holder of the lease works.
+// A Roller rolls minutes up to hours and hours up to days, and deletes expired rows. Every node runs one, but only
+// the holder of the lease does the work.
 type Roller struct {
 	store   Store
 	cfg     RollerConfig
 	failing bool
 }
 
-// NewRoller returns a Roller.
+// NewRoller returns a Roller that works on a store.
 func NewRoller(s Store, c RollerConfig) *Roller {
 	const day = 24 * time.Hour
 	c.Holder, c.Every = cmp.Or(c.Holder, uuid.NewString()), cmp.Or(c.Every, 10*time.Second)
@@ -61,7 +61,7 @@ func NewRoller(s Store, c RollerConfig) *Roller {
 	return &Roller{store: s, cfg: c}
 }
 
-// Run works every interval until ctx ends.
+// Run calls Turn every interval until ctx ends.
 func (r *Roller) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		r.note(ctx, r.Turn(ctx))
@@ -70,7 +70,7 @@ func (r *Roller) Run(ctx context.Context) error {
 	return nil
 }
 
-// note logs the first failure and the recovery.
+// note logs the first failure of a series and the recovery.
 func (r *Roller) note(ctx context.Context, err error) {
 	switch {
 	case ctx.Err() != nil:
@@ -82,13 +82,13 @@ func (r *Roller) note(ctx context.Context, err error) {
 	r.failing = err != nil
 }
 
-// Turn does everything that is due, if this process has or gets the lease.
+// Turn does all due roll-ups and deletes expired rows, if this process holds or acquires the lease.
 func (r *Roller) Turn(ctx context.Context) error {
 	mine, err := r.lease(ctx)
 	if err != nil || !mine {
 		return err
 	}
-	// One hour that cannot be rolled up is no reason to keep refusals for ever.
+	// A failed roll-up must not prevent the deletion of expired rows.
 	return errors.Join(r.rollUp(ctx), r.prune(ctx))
 }
 
@@ -100,11 +100,11 @@ func (r *Roller) lease(ctx context.Context) (bool, error) {
 	return mine, nil
 }
 
-// rollUpPiece is how many roll-ups are read at once.
+// rollUpPiece is the number of due roll-ups that are read from the store at once.
 const rollUpPiece = 24
 
-// rollUp does the due roll-ups, oldest first, and renews the lease before each. A failed one is
-// tried again in the next turn.
+// rollUp does the due roll-ups, oldest first, and renews the lease before each one. The next call of Turn repeats the
+// failed ones.
 func (r *Roller) rollUp(ctx context.Context) error {
 	done := make(map[RollUp]bool)
 	var errs []error
@@ -116,7 +116,7 @@ func (r *Roller) rollUp(ctx context.Context) error {
 		fresh := 0
 		for _, u := range due {
 			if done[u] {
-				continue // failed, or due again already
+				continue // it failed, or a late flush made it due again
 			}
 			fresh++
 			done[u] = true
@@ -137,8 +137,8 @@ func (r *Roller) rollUp(ctx context.Context) error {
 	}
 }
 
-// merge joins the sketches of one key. It leaves out unreadable ones, such as those of a newer
-// release.
+// merge joins the documents of the sketches with one key. It leaves out documents that it cannot decode, such as
+// those of a newer release.
 func (r *Roller) merge(name string, docs [][]byte) ([]byte, error) {
 	readable := make([][]byte, 0, len(docs))
 	var unread error
@@ -158,7 +158,7 @@ func (r *Roller) merge(name string, docs [][]byte) ([]byte, error) {
 	return mergeSketches(name, readable)
 }
 
-// prunePieces is the largest number of calls of Prune in one turn.
+// prunePieces is the maximum number of calls of Store.Prune in one call of Turn.
 const prunePieces = 50
 
 func (r *Roller) prune(ctx context.Context) error {

@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A shard is memory in which one goroutine at a time counts, without a lock. A goroutine that
-// finds it busy takes the next one. There are more shards than processors, so waiting is rare. The
-// drain holds a shard only while it swaps the content.
+// A shard is memory in which one goroutine at a time counts decisions, without a lock. A goroutine that finds a shard
+// busy tries the next one. There are more shards than processors, so waiting is rare. A drain holds a shard only
+// while it swaps the content.
 type shard struct {
 	busy  atomic.Bool
 	index int
 	tallies
 	content *content
-	spare   *content // emptied, for the next drain
+	spare   *content // empty; the next drain swaps it with content
 }
 
 // acquire returns a shard for exclusive use until release.
@@ -36,33 +36,33 @@ func (r *Recorder) release(s *shard) {
 	r.pool.Put(s)
 }
 
-// take waits for a shard.
+// take waits until the shard is free and acquires it.
 func (s *shard) take() {
 	for !s.busy.CompareAndSwap(false, true) {
 		runtime.Gosched()
 	}
 }
 
-// A content has the counts of a shard since the last drain. It is reused: a tenant probably needs
-// the same rows in the next second.
+// A content contains the counts of a shard since the last drain. Its memory is reused, because a tenant probably
+// needs the same rows again in the next second.
 type content struct {
 	pages map[pageKey]*page
-	last  *page // that was used last
-	// size estimates the memory of the pages in bytes; it stays below max.
+	last  *page // the page that was used last
+	// size is the estimated memory of the pages in bytes. It stays below max.
 	size, max int
-	// together counts decisions without a page, by second.
+	// together counts, by second, the decisions whose page did not fit.
 	together []secondCounts
 	folded   int64
 	samples  []sample
-	parts    []enforcement.KeyPart // to use
+	parts    []enforcement.KeyPart // scratch memory for describe
 }
 
-// maxContents bounds the memory of all shards in bytes: enough for 50,000 tenants in one second,
-// with three policies and a route each. When it is full, a new tenant, route or policy counts only
-// in sums, and sketches stop growing; they stay correct, with a larger error.
+// maxContents is the maximum memory of all shards in bytes. It is enough for 50,000 tenants in one second, each with
+// three policies and one route. When it is full, decisions of a new tenant, route or policy count only in sums.
+// Sketches stop growing; their numbers stay correct, with a larger error.
 const maxContents = 128 << 20
 
-// Estimated sizes in bytes.
+// Estimated sizes of a page, a row of counts and a key, in bytes.
 const (
 	pageSize = 512
 	rowSize  = 384
@@ -71,21 +71,21 @@ const (
 
 // A pageKey identifies a page.
 type pageKey struct {
-	minute uint32 // since the epoch
+	minute uint32 // in minutes since the epoch
 	tenant uint32
 	plan   *enforcement.Plan
 }
 
-// A page is one tenant's minute under one plan version.
+// A page contains the counts of one tenant in one minute, for one version of the plan.
 type page struct {
 	pageKey
-	used    bool // since the drain before
+	used    bool // since the previous drain
 	size    int
 	seconds []secondCounts // of all decisions
 	routes  map[string]*Counts
-	route   string // that was used last
+	route   string // the route that was used last
 	routed  *Counts
-	rules   []*ruleCounts // by Rule.Index
+	rules   []*ruleCounts // index: Rule.Index
 	limited topKeys
 	allowed topKeys
 	retry   retryTimes
@@ -97,18 +97,18 @@ type secondCounts struct {
 	Counts
 }
 
-// ruleCounts are the counts of one policy.
+// ruleCounts are the counts of one policy on a page.
 type ruleCounts struct {
 	Counts
 	remaining remainingCounts
-	sampled   bool // remaining has something
+	sampled   bool // remaining has at least one sample
 }
 
 func newContent(size int) *content {
 	return &content{pages: make(map[pageKey]*page), max: size}
 }
 
-// page returns the page of a decision, or nil if a new one does not fit.
+// page returns the page for a decision of a tenant in a minute. It returns nil if a new page does not fit in memory.
 func (c *content) page(minute uint32, s *enforcement.Subject) *page {
 	key := pageKey{minute, s.Number, s.Plan}
 	p := c.last
@@ -139,7 +139,7 @@ func (c *content) grow(p *page, size int) {
 	p.size += size
 }
 
-// second returns the counts of a second.
+// second returns the counts of second at, and appends them to the list if needed.
 func second(list *[]secondCounts, at int64) *Counts {
 	l := *list
 	for i := len(l) - 1; i >= 0; i-- {
@@ -151,7 +151,7 @@ func second(list *[]secondCounts, at int64) *Counts {
 	return &(*list)[len(*list)-1].Counts
 }
 
-// onRoute returns the counts of a route, or nil if a new one does not fit.
+// onRoute returns the counts of a route on a page. It returns nil if a new row does not fit in memory.
 func (c *content) onRoute(p *page, route string) *Counts {
 	if p.routed != nil && p.route == route {
 		return p.routed
@@ -169,7 +169,7 @@ func (c *content) onRoute(p *page, route string) *Counts {
 	return counts
 }
 
-// ofRule returns the counts of a policy, or nil if a new one does not fit.
+// ofRule returns the counts of a policy on a page. It returns nil if a new row does not fit in memory.
 func (c *content) ofRule(p *page, r *enforcement.Rule) *ruleCounts {
 	if r.Index >= len(p.rules) || p.rules[r.Index] == nil {
 		if r.Index >= len(p.rules) || !c.fits(rowSize) {
@@ -181,7 +181,7 @@ func (c *content) ofRule(p *page, r *enforcement.Rule) *ruleCounts {
 	return p.rules[r.Index]
 }
 
-// key counts a key of a policy in a sketch of a page.
+// key counts one decision for a key of a policy in a top-keys sketch of a page.
 func (c *content) key(p *page, top *topKeys, r *enforcement.Rule, partition [16]byte, d *enforcement.Decision) {
 	held := cap(top.entries)
 	if n := len(top.entries); n == held && n > 0 && !c.fits(keySize*n) {
@@ -194,7 +194,8 @@ func (c *content) key(p *page, top *topKeys, r *enforcement.Rule, partition [16]
 	c.grow(p, keySize*(cap(top.entries)-held))
 }
 
-// reset empties c after a drain. It drops the pages that were not used since the drain before.
+// reset empties c after a drain. It drops the pages that were not used since the previous drain and keeps the memory
+// of the others.
 func (c *content) reset() {
 	for key, p := range c.pages {
 		if !p.used {
@@ -226,5 +227,5 @@ func (p *page) reset() {
 	p.retry.never = 0
 }
 
-// minuteOf returns the minute of a second, since the epoch.
+// minuteOf returns the minute that contains the second at, in minutes since the epoch.
 func minuteOf(at int64) uint32 { return uint32(min(max(at/60, 0), math.MaxUint32)) }

@@ -6,18 +6,17 @@ import (
 	"unsafe"
 )
 
-// Decoding a sketch takes longer than the rest of a query, and the rows of past hours
-// and days rarely change. So decoded sketches are cached while the stored text is the
-// same.
+// Decoding a sketch takes longer than the rest of a query, and the rows of past hours and days rarely change. So
+// decoded sketches are cached and used as long as the stored document is the same.
 
-// maxRemembered bounds the cache in bytes: about 4,000 full rankings of keys.
+// maxRemembered is the maximum size of the cache in bytes: about 4,000 full rankings of keys.
 const maxRemembered = 64 << 20
 
 type memory struct {
 	mu       sync.Mutex
 	sketches map[memoryKey]memorized
-	size     int // bytes, of what sketches keep and of the map itself
-	most     int // 0: maxRemembered
+	size     int // bytes, of the cached sketches and of the map
+	most     int // maximum of size; 0: maxRemembered
 }
 
 type memoryKey struct {
@@ -27,22 +26,22 @@ type memoryKey struct {
 
 type memorized struct {
 	text documentMark
-	// sketch is shared by many results and must not be changed.
-	sketch any // of many answers: it is never changed
+	// sketch is shared by the results of many queries and must not be changed.
+	sketch any
 	size   int
 }
 
-// A documentMark identifies a document within this process.
+// A documentMark identifies a document by its hash and its length. The hash is different in every process.
 type documentMark struct {
 	hash   uint64
 	length int
 }
 
-// memoryEntry is the memory that the map needs per sketch.
+// memoryEntry is the estimated memory that the map needs for each cached sketch, in bytes.
 const memoryEntry = 2*int(unsafe.Sizeof(memoryKey{})+unsafe.Sizeof(memorized{})) + 64
 
-// remember returns the decoded sketch of a row, from the cache if its document is the same. The
-// caller must not change it.
+// remember returns the decoded sketch of a row. It takes the sketch from the cache if the document has not changed.
+// The caller must not change the sketch.
 func remember[T interface{ size() int }](m *memory, step Step, r *SketchRow, decode func(name string, doc []byte) (T, error)) (T, error) {
 	key := memoryKey{step, r.SketchKey}
 	text := documentMark{maphash.Bytes(markSeeds[0], r.Doc), len(r.Doc)}
@@ -56,12 +55,12 @@ func remember[T interface{ size() int }](m *memory, step Step, r *SketchRow, dec
 	if err != nil {
 		return s, err
 	}
-	const rounding = 8 // an eighth: memory is given in classes of sizes
+	const rounding = 8 // one eighth, because the allocator rounds sizes up
 	m.keep(key, memorized{text, s, memoryEntry + s.size() + s.size()/rounding})
 	return s, nil
 }
 
-// keep caches a sketch and evicts random others if the cache is full.
+// keep adds a sketch to the cache. If the cache is full, it evicts random other sketches.
 func (m *memory) keep(key memoryKey, s memorized) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -76,7 +75,7 @@ func (m *memory) keep(key memoryKey, s memorized) {
 	if s.size > most {
 		return
 	}
-	for other := range m.sketches { // in no order: no pattern of reading makes it useless
+	for other := range m.sketches { // the order is random, so that no access pattern makes the cache useless
 		if m.size+s.size <= most {
 			break
 		}
@@ -91,7 +90,7 @@ func (m *memory) forget(key memoryKey) {
 	delete(m.sketches, key)
 }
 
-// The sizes of what is remembered, in bytes.
+// The following methods return the estimated memory of a decoded sketch in bytes.
 
 func (t *topList) size() int { return t.kept }
 

@@ -7,18 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// Most of the time of a query is spent on decoding sketches, and encoding/json would
-// take several times as long. A scan reads documents exactly as encode writes them:
-// the same members in the same order, without spaces. It rejects anything else.
+// Most of the time of a query is spent on decoding sketches. encoding/json would take several times as long as this
+// scanner. It accepts a document only in the exact form that encode writes: the same members in the same order,
+// without spaces.
 
-// A scan reads a document. After an error, bad stays set.
+// A scan is the state of decoding one document. bad is set after an error and stays set.
 type scan struct {
 	text string
 	at   int
 	bad  bool
 }
 
-// is skips a text if it is next.
+// is skips the text next and returns true, if the document continues with it.
 func (s *scan) is(next string) bool {
 	if s.bad || !strings.HasPrefix(s.text[s.at:], next) {
 		return false
@@ -27,7 +27,7 @@ func (s *scan) is(next string) bool {
 	return true
 }
 
-// want skips a text that must be next.
+// want skips the text next. If the document does not continue with it, want sets bad.
 func (s *scan) want(next string) {
 	if !s.is(next) {
 		s.bad = true
@@ -37,7 +37,7 @@ func (s *scan) want(next string) {
 // end reports whether the whole document was read without an error.
 func (s *scan) end() bool { return !s.bad && s.at == len(s.text) }
 
-// number reads an integer from 0 to below 10^18.
+// number reads an integer that is at least 0 and below 10^18.
 func (s *scan) number() (n int64) {
 	from := s.at
 	for s.at < len(s.text) && s.text[s.at] >= '0' && s.text[s.at] <= '9' {
@@ -52,7 +52,7 @@ func (s *scan) number() (n int64) {
 	return n
 }
 
-// string reads a string. Without escapes it is a part of the document.
+// string reads a string. If it has no escapes, the result is a slice of the document.
 func (s *scan) string() string {
 	s.want(`"`)
 	from, escaped := s.at, false
@@ -72,7 +72,7 @@ func (s *scan) string() string {
 	piece := s.text[from:s.at]
 	s.at++
 	if !utf8.ValidString(piece) {
-		s.bad = true // encoding/json replaces what is wrong
+		s.bad = true // encoding/json would replace invalid UTF-8, so encode cannot have written it
 	}
 	if escaped {
 		var out string
@@ -82,7 +82,7 @@ func (s *scan) string() string {
 	return piece
 }
 
-// list calls element for each element of a list.
+// list reads a list and calls element to read each element.
 func (s *scan) list(element func()) {
 	s.want("[")
 	if s.is("]") {
@@ -141,7 +141,7 @@ func scanRemaining(text string) (doc remainingDoc, ok bool) {
 		counts := make([]int64, 0, remainingBuckets)
 		s.list(func() { counts = append(counts, s.number()) })
 		if _, twice := doc.Policies[policy]; twice {
-			s.bad = true // the last one counts
+			s.bad = true // a duplicate; encode cannot have written it
 		}
 		doc.Policies[policy] = counts
 		if more = s.is(`,`); !more {
@@ -152,7 +152,7 @@ func scanRemaining(text string) (doc remainingDoc, ok bool) {
 	return doc, s.end()
 }
 
-// scanTop reads a topDoc. Strings are parts of the document.
+// scanTop decodes a topDoc. Strings without escapes are slices of the document.
 func scanTop(text string) (r topRead, ok bool) {
 	s := scan{text: text}
 	s.want(`{"capacity":`)
@@ -174,7 +174,7 @@ func scanTop(text string) (r topRead, ok bool) {
 	})
 	s.want(`,"keys":`)
 	r.keys = make([]topReadKey, 0, strings.Count(text[s.at:], `{"t":`))
-	var room []topValue // of the values of many keys
+	var room []topValue // values of several keys, allocated together
 	s.list(func() {
 		if cap(room)-len(room) < usualValues {
 			room = make([]topValue, 0, cap(r.keys)-len(r.keys)+usualValues)
@@ -187,10 +187,10 @@ func scanTop(text string) (r topRead, ok bool) {
 	return r, s.end()
 }
 
-// usualValues is more values than most keys have.
+// usualValues is the number of values for which memory is reserved per key. Most keys have fewer.
 const usualValues = 8
 
-// key reads one key and appends its values.
+// key reads one key and appends its values to values.
 func (s *scan) key(r *topRead, values []topValue) []topValue {
 	var k topReadKey
 	s.want(`{"t":`)

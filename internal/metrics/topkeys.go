@@ -6,60 +6,59 @@ import (
 	"slices"
 )
 
-// topCapacity is the number of keys of a sketch of top keys. The error of each is
-// at most a hundredth of the total.
+// topCapacity is the number of keys in a sketch of top keys. The error of each number is at most a hundredth of the
+// total.
 const topCapacity = 100
 
-// topKeys finds the most frequent of any number of keys in bounded memory:
-// Space-Saving (Metwally, Agrawal and El Abbadi, "Efficient Computation of Frequent
-// and Top-k Elements in Data Streams", 2005), with a heap of the entries.
+// topKeys finds the most frequent keys of a stream in bounded memory. It uses the Space-Saving algorithm (Metwally,
+// Agrawal and El Abbadi, "Efficient Computation of Frequent and Top-k Elements in Data Streams", 2005), with a heap
+// of the entries.
 //
-// The true number of a listed key is from count-error to count; of another key, at
-// most floor. No error and no floor is above total / capacity, so every key with
-// more than that is listed. As long as there are at most capacity keys, all numbers
-// are exact. This holds after merges too, in any order: Agarwal et al., "Mergeable
-// Summaries", 2012; Cafaro, Pulimeno and Tempesta, "A parallel space saving
-// algorithm for frequent items and the Hurwitz zeta distribution", 2016.
+// The true number of a listed key is at least count-error and at most count. The number of any other key is at most
+// floor. No error and no floor exceeds total / capacity, so every key with a higher number is listed. While there are
+// at most capacity keys, all numbers are exact. This also holds after merges in any order: Agarwal et al., "Mergeable
+// Summaries", 2012; Cafaro, Pulimeno and Tempesta, "A parallel space saving algorithm for frequent items and the
+// Hurwitz zeta distribution", 2016.
 //
-// It is not safe for concurrent use. newTopKeys makes one.
+// It is not safe for concurrent use. newTopKeys creates one.
 type topKeys struct {
 	capacity int
-	total    int64 // of all keys
-	// absent is the largest number that a key can have had that a merge dropped.
+	total    int64 // sum over all keys
+	// absent is the largest number that a key may have which a merge dropped.
 	absent  int64
 	entries []topEntry
-	places  map[topID]int32 // of entries
-	// heap has the places of the entries: the lowest count first, and of equal
-	// counts the one that was reached first.
+	places  map[topID]int32 // index of each key in entries
+	// heap contains indexes of entries, as a min-heap by count. Among equal counts, the entry that reached the count
+	// first comes first.
 	heap  []int32
 	steps int64 // number of changes, for topEntry.since
 }
 
-// A topID identifies a key: by policy and Key.Partition in a page, by tenant and a
-// hash of the text in a gathered sketch.
+// A topID identifies a key. On a page, it is the index of the policy and the key's partition. In a sketch that
+// gathered returns, it is the tenant and a hash of the key's text.
 type topID struct {
 	scope     uint32
 	partition [16]byte
 }
 
-// A topEntry is one key.
+// A topEntry is one listed key with its number.
 type topEntry struct {
 	id           topID
 	count, error int64
 	since        int64 // topKeys.steps at the last change of count
-	at           int   // in topKeys.heap
+	at           int   // index in topKeys.heap
 	text         topText
 }
 
 func newTopKeys(capacity int) *topKeys { return &topKeys{capacity: capacity} }
 
-// reset empties t for other keys and keeps its memory.
+// reset empties t and keeps its memory for reuse.
 func (t *topKeys) reset() {
 	clear(t.places)
 	*t = topKeys{capacity: t.capacity, entries: t.entries[:0], places: t.places, heap: t.heap[:0]}
 }
 
-// floor is the largest number that a key can have that is not in t.
+// floor returns the largest number that a key outside of t can have.
 func (t *topKeys) floor() int64 {
 	if len(t.entries) == t.capacity {
 		return max(t.absent, t.entries[t.heap[0]].count)
@@ -67,8 +66,9 @@ func (t *topKeys) floor() int64 {
 	return t.absent
 }
 
-// add counts a key n times, n > 0. A new key replaces the one with the lowest count,
-// and add returns its entry, whose text the caller sets; otherwise nil.
+// add adds n > 0 to the number of a key. If the key is not listed and t is full, it replaces the entry with the
+// lowest count. For a key that was not listed, add returns its entry, and the caller sets the text; otherwise it
+// returns nil.
 func (t *topKeys) add(id topID, n int64) *topEntry {
 	t.total += n
 	if place, known := t.places[id]; known {
@@ -88,7 +88,7 @@ func (t *topKeys) add(id topID, n int64) *topEntry {
 	return e
 }
 
-// insert adds an entry. Its text may have the memory of an earlier one.
+// insert adds an entry for a key. The entry's text may contain memory of an earlier entry for reuse.
 func (t *topKeys) insert(id topID, count, wrong int64) *topEntry {
 	if t.places == nil {
 		t.places = make(map[topID]int32)
@@ -136,15 +136,15 @@ func (t *topKeys) swap(i, j int) {
 	t.entries[t.heap[i]].at, t.entries[t.heap[j]].at = i, j
 }
 
-// A ranked is a key with its numbers, outside of a topKeys.
+// A ranked is a key with its numbers, as an element of a sorted list.
 type ranked struct {
 	id           topID
 	count, error int64
 	text         topText
 }
 
-// ranking returns the keys with the highest counts first; equal ones by smaller error, then by
-// text.
+// ranking returns the keys, the highest count first. Among equal counts, the smaller error comes first, then the
+// order of the texts.
 func (t *topKeys) ranking() []ranked {
 	return sortRanked(t.appendTo(make([]ranked, 0, len(t.entries))))
 }
@@ -171,8 +171,8 @@ func sortRanked(list []ranked) []ranked {
 	return list
 }
 
-// gathered returns a copy whose keys are identified by their text, with room for capacity keys.
-// Keys with equal texts become one.
+// gathered returns a copy of t with room for capacity keys, in which keys are identified by their text. Keys with
+// equal texts are combined.
 func (t *topKeys) gathered(capacity int) *topKeys {
 	list, places := make([]ranked, 0, len(t.entries)), make(map[topID]int, len(t.entries))
 	for _, k := range t.ranking() {
@@ -192,8 +192,8 @@ func (t *topKeys) gathered(capacity int) *topKeys {
 	return out
 }
 
-// fill puts the first keys of a sorted list into an empty t. absent is the largest number of a key
-// that is not in the list.
+// fill adds the first keys of a sorted list to an empty t. absent is the largest number that a key outside of the
+// list can have.
 func (t *topKeys) fill(list []ranked, absent int64) {
 	t.absent = absent
 	if len(list) > t.capacity {
@@ -206,8 +206,8 @@ func (t *topKeys) fill(list []ranked, absent int64) {
 	}
 }
 
-// mergeOthers adds sketches whose keys are disjoint, as those of different tenants are. So no
-// floor adds to a count.
+// mergeOthers adds sketches that have no key in common, such as those of different tenants. Because a key cannot be
+// missing from another sketch, no floor is added to its count, unlike in merge.
 func (t *topKeys) mergeOthers(others []*topKeys) {
 	others = append(slices.Clip(others), t)
 	var list []ranked
@@ -223,8 +223,8 @@ func (t *topKeys) mergeOthers(others []*topKeys) {
 	*t = *merged
 }
 
-// highest keeps the n keys with the highest counts; of equal ones, those with the lowest ids.
-// dropped is the highest count of the others.
+// highest returns the n keys with the highest counts. Among equal counts, it keeps the smaller errors, then the lower
+// IDs. dropped is the highest count of the other keys.
 func highest(list []ranked, n int) (kept []ranked, dropped int64) {
 	if len(list) <= n {
 		return list, 0
@@ -237,8 +237,8 @@ func highest(list []ranked, n int) (kept []ranked, dropped int64) {
 	return list[:n], list[n].count
 }
 
-// merge adds the counts of o. A key that only one of both has may have had up to the floor of the
-// other.
+// merge adds the counts of o. A key that only one of the two sketches lists may have had up to the floor of the other
+// one, so merge adds that floor to its count and error.
 func (t *topKeys) merge(o *topKeys) {
 	mine, theirs := t.floor(), o.floor()
 	list := make([]ranked, 0, len(t.entries)+len(o.entries))

@@ -7,10 +7,10 @@ import (
 	"slices"
 )
 
-// errDocument is the error for a document that encode did not write.
+// errDocument is the error for a document that encode of this release cannot have written.
 var errDocument = errors.New("not a document of this release")
 
-// topDoc is topKeys as JSON, with each policy once, and the keys in the order of ranking.
+// topDoc is the stored JSON form of topKeys. It lists each policy once, and the keys in the order of ranking.
 type topDoc struct {
 	Capacity int         `json:"capacity"`
 	Total    int64       `json:"total"`
@@ -26,14 +26,14 @@ type topPolicy struct {
 
 type topKeyDoc struct {
 	Tenant   uint32    `json:"t"`
-	Policy   int       `json:"p"` // place in Policies
-	Values   []*string `json:"v"` // null: missing
+	Policy   int       `json:"p"` // index in Policies
+	Values   []*string `json:"v"` // nil if the attribute was missing
 	Redacted bool      `json:"r,omitempty"`
 	Count    int64     `json:"c"`
 	Error    int64     `json:"e,omitempty"`
 }
 
-// encode gives t as JSON.
+// encode returns t as a JSON document.
 func (t *topKeys) encode() []byte {
 	doc := topDoc{Capacity: t.capacity, Total: t.total, Floor: t.floor(), Policies: []topPolicy{}, Keys: []topKeyDoc{}}
 	for _, k := range t.ranking() {
@@ -55,10 +55,10 @@ func (t *topKeys) encode() []byte {
 	return mustJSON(doc)
 }
 
-// maxSketchCount bounds the numbers in a document, so that sums do not overflow.
+// maxSketchCount is the maximum of a number in a document, so that sums do not overflow.
 const maxSketchCount = 1 << 53
 
-// A topRead is a decoded topDoc.
+// A topRead is a decoded topDoc that is not converted to a topKeys or topList yet.
 type topRead struct {
 	capacity     int
 	total, floor int64
@@ -68,13 +68,13 @@ type topRead struct {
 
 type topReadKey struct {
 	tenant       uint32
-	policy       int // place in policies
+	policy       int // index in policies
 	values       []topValue
 	redacted     bool
 	count, error int64
 }
 
-// readTop reads the output of encode and rejects anything else. It does not check for duplicate
+// readTop decodes the output of encode. It returns an error for anything else, but it does not check for duplicate
 // keys.
 func readTop(text []byte) (r topRead, err error) {
 	r, ok := scanTop(string(text))
@@ -108,7 +108,7 @@ func (k *topReadKey) check(policies []topPolicy) error {
 	return nil
 }
 
-// text of a key that was checked.
+// text returns the text of the key with index i. readTop has checked the key.
 func (r *topRead) text(i int) topText {
 	k := &r.keys[i]
 	p := &r.policies[k.policy]
@@ -117,8 +117,8 @@ func (r *topRead) text(i int) topText {
 
 func errTwice(i int) error { return fmt.Errorf("key %d: is there twice", i) }
 
-// decodeTopKeys reads the output of encode for counting and merging. A topList is enough for
-// reading.
+// decodeTopKeys decodes the output of encode into a sketch that can count and merge. For queries, use decodeTopList,
+// which is faster.
 func decodeTopKeys(text []byte) (*topKeys, error) {
 	r, err := readTop(text)
 	if err != nil {
@@ -140,7 +140,7 @@ func decodeTopKeys(text []byte) (*topKeys, error) {
 
 func within(n int64) bool { return n >= 0 && n <= maxSketchCount }
 
-// mustJSON encodes a value that has a JSON form.
+// mustJSON encodes a value that always has a JSON form. It panics on an error.
 func mustJSON(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {

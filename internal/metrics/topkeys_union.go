@@ -9,13 +9,12 @@ import (
 	"unsafe"
 )
 
-// A topList is a decoded ranking for reading. It needs less memory and time than a topKeys. It
-// never changes.
+// A topList is a decoded ranking of keys for queries. It needs less memory and time than a topKeys. It is immutable.
 type topList struct {
-	// floor is the most that a key may have had that is not in the list.
+	// floor is the largest number that a key outside of the list can have.
 	floor, total int64
-	keys         []listed // in no order
-	kept         int      // bytes
+	keys         []listed // in no particular order
+	kept         int      // estimated memory in bytes
 }
 
 // A listed is a key of a topList with its numbers.
@@ -25,8 +24,8 @@ type listed struct {
 	text         topText
 }
 
-// A textMark identifies a key by two hashes of its text. Their seeds are random and known only to
-// this process, so nobody can craft two keys with one mark.
+// A textMark identifies a key by two hashes of its text. The seeds are random for each process, so nobody can
+// construct two keys with the same mark.
 type textMark [2]uint64
 
 var markSeeds = [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()}
@@ -40,7 +39,7 @@ func (x *topText) mark() (m textMark) {
 	return m
 }
 
-// decodeTopList reads the output of topKeys.encode and rejects anything else.
+// decodeTopList decodes the output of topKeys.encode. It returns an error for anything else.
 func decodeTopList(name string, doc []byte) (*topList, error) {
 	r, err := readTop(doc)
 	if err == nil {
@@ -52,7 +51,7 @@ func decodeTopList(name string, doc []byte) (*topList, error) {
 	return nil, fmt.Errorf("sketch %q: %w", name, err)
 }
 
-// list converts a document of length bytes.
+// list converts r to a topList. length is the size of its document in bytes.
 func (r *topRead) list(length int) (*topList, error) {
 	t := &topList{floor: r.floor, total: r.total, keys: make([]listed, len(r.keys))}
 	known := newMarkSet(len(r.keys))
@@ -71,13 +70,13 @@ func (r *topRead) list(length int) (*topList, error) {
 	if len(t.keys) == r.capacity {
 		t.floor = max(t.floor, lowest)
 	}
-	// Texts are pieces of the document. Of values there may be room for some more.
+	// Texts are slices of the document. For values, there may be some spare room.
 	t.kept = int(unsafe.Sizeof(*t)) + len(t.keys)*int(unsafe.Sizeof(listed{})) + (values+usualValues)*int(unsafe.Sizeof(topValue{})) + length
 	return t, nil
 }
 
-// A markSet is a set of at most as many marks as it was made for.
-type markSet []textMark // open addresses; a zero is free
+// A markSet is a set of textMarks with a fixed maximum size.
+type markSet []textMark // a hash table with open addressing; a zero element is free
 
 func newMarkSet(n int) markSet {
 	room := 8
@@ -87,7 +86,7 @@ func newMarkSet(n int) markSet {
 	return make(markSet, room)
 }
 
-// add reports whether m is new.
+// add adds m and reports whether it was not in the set before.
 func (s markSet) add(m textMark) bool {
 	for at := m[0]; ; at++ {
 		place := &s[at&uint64(len(s)-1)]
@@ -101,7 +100,7 @@ func (s markSet) add(m textMark) bool {
 	}
 }
 
-// of returns the numbers of a key, also of one that is not in t.
+// of returns the numbers of a key. For a key that is not listed, both are the floor.
 func (t *topList) of(mark textMark) (count, wrong int64) {
 	for i := range t.keys {
 		if k := &t.keys[i]; k.mark == mark {
@@ -111,18 +110,18 @@ func (t *topList) of(mark textMark) (count, wrong int64) {
 	return t.floor, t.floor
 }
 
-// A union adds up many rankings. A key that one of them lacks has at most its floor there. This is
-// tighter than merging them in pairs.
+// A union adds up many rankings. In a ranking that does not list a key, the key's number is at most that ranking's
+// floor. Adding all rankings at once has smaller errors than merging them in pairs.
 type union struct {
 	places       map[textMark]int32
-	keys         []summed // numbers above the sum of floors
+	keys         []summed // counts and errors are relative to floor, which is the sum of all floors
 	floor, total int64
 }
 
-// A summed is a key of a union.
+// A summed is one key of a union with its summed numbers.
 type summed struct {
 	count, error int64
-	text         *topText // of one of the lists
+	text         *topText // from one of the added lists
 }
 
 func newUnion() *union { return &union{places: make(map[textMark]int32, 2*topCapacity)} }
@@ -144,7 +143,7 @@ func (u *union) add(t *topList) {
 	}
 }
 
-// compare has the order of sortRanked.
+// compare returns the order of two keys, the same as in sortRanked.
 func (k *summed) compare(o *summed) int {
 	switch {
 	case k.count != o.count:
@@ -155,8 +154,8 @@ func (k *summed) compare(o *summed) int {
 	return k.text.compare(o.text)
 }
 
-// ranking returns the first limit keys that choose accepts (nil: all), in the order of sortRanked.
-// floor is the largest number of an accepted key that is not listed.
+// ranking returns the first limit keys for which choose returns true, in the order of sortRanked. If choose is nil,
+// all keys qualify. floor is the largest number that a qualifying key outside of the list can have.
 func (u *union) ranking(choose func(*topText) bool, limit int) (list []ranked, floor int64) {
 	first := make([]*summed, 0, limit+1) // the highest so far, in order
 	for i := range u.keys {

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// markShared is how long all callers share one Mark, so that many viewers cost as much as one.
+// markShared is how long callers share one result of Store.Mark. So many viewers of live pages cost as much as one.
 const markShared = 250 * time.Millisecond
 
-// A sharedMark is the last Mark and the time of its read, in a channel of one that serves as a
-// lock.
+// A sharedMark caches the last result of Store.Mark and the time of its read. It is a channel with one element, so
+// that a caller can wait for the other reader and still stop when its context ends.
 type sharedMark chan readMark
 
 type readMark struct {
 	mark Mark
-	at   time.Time // zero: never
+	at   time.Time // zero: never read
 }
 
 func newSharedMark() sharedMark {
@@ -23,8 +23,8 @@ func newSharedMark() sharedMark {
 	return m
 }
 
-// Mark returns a value that changes with each added batch, at most 250 ms old. While it is equal
-// (==), the results for a fixed span are the same. Live pages call it every second.
+// Mark returns a value that changes whenever a batch is added. It is at most 250 ms old. As long as two marks are
+// equal (==), queries for a fixed span return the same results. Live pages call Mark every second.
 func (a *Analytics) Mark(ctx context.Context) (Mark, error) {
 	var last readMark
 	select {
