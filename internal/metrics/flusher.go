@@ -132,7 +132,7 @@ func (f *Flusher) finish(ctx context.Context) {
 			return
 		}
 		if ctx.Err() != nil {
-			f.cfg.Logger.Error("counts are lost: they could not be written before the end", "rows", f.Status().WaitingRows, "error", err)
+			f.cfg.Logger.Error("counts are lost: they could not be written before the shutdown", "rows", f.Status().WaitingRows, "error", err)
 			return
 		}
 		_ = retry.Wait(ctx, retry.Jitter(100*time.Millisecond))
@@ -212,7 +212,7 @@ func (f *Flusher) sendOne(ctx context.Context, b *Batch) error {
 // plainer removes the names, sketches and denials from a batch that the Store rejected, so that one invalid row does
 // not block all counts. The Store has changed nothing, so the batch keeps its number.
 func (f *Flusher) plainer(b *Batch, err error) {
-	f.cfg.Logger.Error("a batch of counts cannot be stored; it goes on without names, sketches and refusals", "batch", b.Seq, "error", err)
+	f.cfg.Logger.Error("the database rejected a batch of counts; it is sent again without names, sketches and denials", "batch", b.Seq, "error", err)
 	f.state.NotKept += int64(len(b.Refusals))
 	f.state.Folded += int64(len(b.Sketches))
 	plain := *b

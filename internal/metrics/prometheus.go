@@ -201,7 +201,7 @@ func (r *Recorder) collectCounts(s sink) {
 		s.gauge("counts_waiting_seconds", "Age of the oldest count that is not in the database yet.", state.Waiting.Seconds())
 		s.counter("count_flushes_total", "Transactions that add counts to the database, by result.", state.Flushed, "result", "ok")
 		s.counter("count_flushes_total", "Transactions that add counts to the database, by result.", state.Failed, "result", "failed")
-		s.counter("counts_folded_total", "Counts without a row, for want of memory. They are only in sums.",
+		s.counter("counts_folded_total", "Counts that were merged into sums to save memory.",
 			int64(r.folded.Load())+max(state.Folded, 0))
 	}
 	s.counter("refusals_not_kept_total", "Denials whose explanation was not stored, because there were too many.",
@@ -244,7 +244,7 @@ func (s sink) snapshot(state SnapshotState) {
 	s.gauge("snapshot_age_seconds", "Seconds since the database last confirmed that the snapshot is the newest.", state.Age.Seconds())
 	s.gauge("snapshot_problems", "Tenants, plans and keys that cannot be used as they are stored.", float64(state.Problems))
 	s.gauge("snapshot_from_disk", "1 when the node started without its database, from the snapshot on disk.", truth(state.FromDisk))
-	s.gauge("snapshot_held", "1 when a newer state of the database is held for an operator.", truth(state.Held))
+	s.gauge("snapshot_held", "1 when a newer state of the database waits for an operator's confirmation.", truth(state.Held))
 	s.gauge("snapshot_listening", "1 when the node receives notifications of changes; otherwise it only polls.", truth(state.Listening))
 	s.counter("snapshot_swaps_total", "Snapshots that were put into force.", state.Swaps)
 	s.gauge("snapshot_objects", "Objects in the snapshot in force.", float64(state.Plans), "kind", "plan")

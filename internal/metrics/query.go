@@ -94,7 +94,7 @@ func (q *Query) counts() (CountQuery, error) {
 	of := CountQuery{Tenant: q.Tenant, Kind: KindTotal}
 	switch {
 	case q.Policy != "" && q.Route != "":
-		return of, problem.At("route", "must not be asked together with policy")
+		return of, problem.At("route", "must not be set together with policy")
 	case q.Policy != "":
 		of.Kind, of.Names = KindPolicy, []string{q.Policy}
 	case q.Route != "":
@@ -134,7 +134,7 @@ func (a *Analytics) routes(ctx context.Context, q Query, b rankBounds) (RouteRan
 	return a.rank(ctx, q, CountQuery{Tenant: q.Tenant, Kind: KindRoute}, q.Route, b)
 }
 
-func notHere(pointer string) error { return problem.At(pointer, "cannot be chosen here") }
+func notHere(pointer string) error { return problem.At(pointer, "is not supported here") }
 
 // rankBounds bounds the rows that a ranking of routes or policies reads. It first reads rows of all names, newest
 // first, up to newest rows. If there are more, it reads the older rows only of the names that were busiest in the

@@ -239,11 +239,11 @@ func TestQueriesRefused(t *testing.T) {
 		})
 	}
 	span := Query{From: now, To: now.Add(time.Hour), Policy: "p", Route: "/r"}
-	wantField(t, ask["traffic"](span), "route", "must not be asked together with policy")
+	wantField(t, ask["traffic"](span), "route", "must not be set together with policy")
 	for name, pointer := range map[string]string{
 		"policies": "route", "routes": "policy", "tenants": "policy", "keys": "route", "retry-after": "policy", "remaining": "route", "latency": "policy",
 	} {
-		wantField(t, ask[name](span), pointer, "cannot be chosen here")
+		wantField(t, ask[name](span), pointer, "is not supported here")
 	}
 	_, err := a.Refusals(t.Context(), RefusalFilter{From: now, To: now})
 	wantField(t, err, "to", "must be after from")

@@ -115,7 +115,7 @@ func (r *topRead) text(i int) topText {
 	return topText{tenant: k.tenant, policy: p.Policy, names: p.CountBy, values: k.values, redacted: k.redacted}
 }
 
-func errTwice(i int) error { return fmt.Errorf("key %d: is there twice", i) }
+func errTwice(i int) error { return fmt.Errorf("key %d is a duplicate", i) }
 
 // decodeTopKeys decodes the output of encode into a sketch that can count and merge. For queries, use decodeTopList,
 // which is faster.
