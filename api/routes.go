@@ -96,21 +96,6 @@ func needs(has bool, message string) func(echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// A Row is a row of the route table, for tests that compare it with other tables.
-type Row struct {
-	Method, Path string // as in "/v1/tenants/:tenant"
-	Action       accounts.Action
-}
-
-// Routes returns the route table. A GET route also serves HEAD.
-func Routes() []Row {
-	var rows []Row
-	for _, r := range new(API).routes() {
-		rows = append(rows, Row{r.method, r.path, r.action})
-	}
-	return rows
-}
-
 // routes returns the route table. Tests compare it with openapi.yaml.
 func (a *API) routes() []route {
 	g := ServerInterfaceWrapper{Handler: NewStrictHandler(a, nil)}

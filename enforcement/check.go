@@ -23,7 +23,7 @@ type Attribute struct{ Name, Value string }
 
 // Bounds of a check. SetMethod, SetPath and AddAttribute enforce them.
 const (
-	MaxMethod         = 32      // bytes
+	maxMethod         = 32      // bytes
 	MaxPath           = 8 << 10 // bytes, before normalization
 	MaxAttributes     = 16
 	MaxAttributeName  = 64   // bytes
@@ -35,7 +35,7 @@ const (
 // without being counted, so SetMethod rejects it. The error says what is wrong.
 func (c *Check) SetMethod(method string) error {
 	if !methodToken(method) {
-		return fmt.Errorf("must be an HTTP method of 1 to %d characters, in upper case, like GET", MaxMethod)
+		return fmt.Errorf("must be an HTTP method of 1 to %d characters, in upper case, like GET", maxMethod)
 	}
 	c.Method = method
 	return nil
@@ -74,7 +74,7 @@ func (c *Check) AddAttribute(name, value string) error {
 
 // methodToken reports whether s is a token of RFC 9110 without lower-case letters.
 func methodToken(s string) bool {
-	if s == "" || len(s) > MaxMethod {
+	if s == "" || len(s) > maxMethod {
 		return false
 	}
 	for i := range len(s) {

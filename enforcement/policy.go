@@ -117,7 +117,6 @@ const (
 	MaxPolicyLimits      = 10
 	MaxPolicyMethods     = 16
 	MaxCountBy           = 8
-	maxMethod            = 32    // bytes
 	maxPatternBytes      = 2_048 // of match.path
 )
 
@@ -304,7 +303,7 @@ func (m *Match) validate() problem.Fields {
 		for i, name := range m.Methods {
 			at := "/methods/" + strconv.Itoa(i)
 			switch {
-			case !validMethod(name):
+			case !methodToken(name):
 				f.Add(at, "must be an HTTP method of 1 to %d characters, such as GET", maxMethod)
 			case slices.Index(m.Methods, name) < i:
 				f.Add(at, "%s is named twice", name)
@@ -385,15 +384,6 @@ func CanonicalValue(name, value string) (canonical, fault string) {
 		return value, "must be valid UTF-8 without NUL"
 	}
 	return value, ""
-}
-
-// validMethod reports whether s is a token of RFC 9110 without lower-case
-// letters. Methods are case-sensitive, and all registered methods are upper case.
-func validMethod(s string) bool {
-	if s == "" || len(s) > maxMethod {
-		return false
-	}
-	return strings.Trim(s, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789!#$%&'*+-.^_`|~") == ""
 }
 
 func (p *Policy) validateReplaces(places map[string]int) problem.Fields {

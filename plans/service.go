@@ -37,8 +37,8 @@ func NewService(store Store, cfg Config) *Service {
 	return &Service{store: store, work: cfg.SearchWork}
 }
 
-// DefaultPage is the number of rows of a listing whose filter has no limit.
-const DefaultPage = 100
+// defaultPage is the number of rows of a listing whose filter has no limit.
+const defaultPage = 100
 
 // Plan finds a plan; NotFound.
 func (s *Service) Plan(ctx context.Context, idOrSlug string) (Plan, error) {
@@ -48,7 +48,7 @@ func (s *Service) Plan(ctx context.Context, idOrSlug string) (Plan, error) {
 // Plans lists plans by id, oldest first.
 func (s *Service) Plans(ctx context.Context, f Filter) ([]Plan, error) {
 	if f.Limit <= 0 {
-		f.Limit = DefaultPage
+		f.Limit = defaultPage
 	}
 	return s.store.Plans(ctx, f)
 }
@@ -233,7 +233,7 @@ func (s *Service) Versions(ctx context.Context, idOrSlug string, before, limit i
 		return nil, err
 	}
 	if limit <= 0 {
-		limit = DefaultPage
+		limit = defaultPage
 	}
 	return s.store.Versions(ctx, p.ID, before, limit)
 }

@@ -142,7 +142,7 @@ func (s *Service) createKey(ctx context.Context, of owner, n NewKey) (Key, strin
 }
 
 func (s *Service) rotateKey(ctx context.Context, of owner, id string, overlap time.Duration) (Key, string, error) {
-	if err := ValidateOverlap(overlap); err != nil {
+	if err := validateOverlap(overlap); err != nil {
 		return Key{}, "", err
 	}
 	old, err := s.key(ctx, of, id)

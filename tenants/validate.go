@@ -32,9 +32,9 @@ func Normalise(d Document) Document {
 	return d
 }
 
-// Validate reports all faults of a normalised document, as an Invalid problem
+// validate reports all faults of a normalised document, as an Invalid problem
 // with JSON pointers into it. Whether the plan exists is the Store's word.
-func Validate(d Document) error {
+func validate(d Document) error {
 	var f problem.Fields
 	faults(&f, d)
 	return f.Err()
@@ -76,7 +76,7 @@ type NewKey struct {
 	ExpiresAt time.Time // zero: never
 }
 
-// Validate reports all faults, as an Invalid problem with JSON pointers.
+// validate reports all faults, as an Invalid problem with JSON pointers.
 func (k NewKey) Validate(now time.Time) error {
 	var f problem.Fields
 	f.Line("/name", k.Name, 1, MaxName)
@@ -108,8 +108,8 @@ func (k NewKey) Validate(now time.Time) error {
 // MaxOverlap is how long a rotated key can stay valid beside its successor.
 const MaxOverlap = 7 * 24 * time.Hour
 
-// ValidateOverlap refuses an overlap outside 0 to MaxOverlap.
-func ValidateOverlap(overlap time.Duration) error {
+// validateOverlap refuses an overlap outside 0 to MaxOverlap.
+func validateOverlap(overlap time.Duration) error {
 	if overlap < 0 || overlap > MaxOverlap {
 		return problem.At("/overlap_seconds", "must be 0 to %d (7 days)", int(MaxOverlap.Seconds()))
 	}

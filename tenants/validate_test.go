@@ -75,7 +75,7 @@ func TestValidate(t *testing.T) {
 	} {
 		d := Normalise(Document{Name: "Acme"})
 		c.edit(&d)
-		if got := pointers(t, Validate(d)); !slices.Equal(got, c.at) {
+		if got := pointers(t, validate(d)); !slices.Equal(got, c.at) {
 			t.Errorf("%s: faults at %q, want %q", c.name, got, c.at)
 		}
 	}
@@ -111,7 +111,7 @@ func TestValidateNewKey(t *testing.T) {
 func TestOverlapAndRenewal(t *testing.T) {
 	t.Parallel()
 	for overlap, want := range map[time.Duration]bool{0: true, MaxOverlap: true, MaxOverlap + 1: false, -1: false} {
-		if got := ValidateOverlap(overlap) == nil; got != want {
+		if got := validateOverlap(overlap) == nil; got != want {
 			t.Errorf("overlap %v: fine is %v, want %v", overlap, got, want)
 		}
 	}

@@ -21,7 +21,7 @@ var ErrSlow = problem.New(problem.Unavailable, "the database or another service 
 
 const (
 	requestIDHeader = "X-Request-Id"
-	TenantKey       = "tenant" // the tenant of the path in echo's context
+	tenantKey       = "tenant" // the tenant of the path in echo's context
 )
 
 // RequestID returns the id of the request in the answer and the log.
@@ -105,7 +105,7 @@ func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	} else if tenant.Status == tenants.Suspended && !reads(r.Method) {
 		return problem.New(problem.Forbidden, "your tenant is suspended: its members may only read")
 	}
-	c.Set(TenantKey, tenant)
+	c.Set(tenantKey, tenant)
 	return nil
 }
 

@@ -40,7 +40,7 @@ var tenantPages = []struct{ text, below string }{
 
 // TenantOf returns the tenant of the path.
 func TenantOf(c echo.Context) tenants.Tenant {
-	t, _ := c.Get(TenantKey).(tenants.Tenant)
+	t, _ := c.Get(tenantKey).(tenants.Tenant)
 	return t
 }
 

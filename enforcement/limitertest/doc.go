@@ -2,7 +2,7 @@
 //
 // Run runs tests of single promises: window edges, refunds, forced charges, clocks that
 // step back, changes of numbers, requests with several limits, isolation of keys, and
-// concurrency. Sequences plays random steps. It compares every result with Model, which
+// concurrency. Sequences plays random steps. It compares every result with a model, which
 // implements the definitions with rational numbers and plain lists, and with the
 // reference functions of enforcement.
 //

@@ -9,29 +9,29 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Model is an independent implementation of the algorithms from their definitions. It
+// A model is an independent implementation of the algorithms from their definitions. It
 // uses a map of counters, lists for logs, and rational numbers for levels and weights.
 // It has no formula for reset and retry times: it only decides whether a cost fits at an
 // instant, and checkTimes calls it for several instants. It shares no arithmetic with
 // package enforcement.
 //
 // It is not safe for use by several goroutines.
-type Model struct {
+type model struct {
 	counters map[enforcement.Key]*counter
 }
 
-// NewModel returns a Model without counters.
-func NewModel() *Model { return &Model{counters: map[enforcement.Key]*counter{}} }
+// newModel returns a model without counters.
+func newModel() *model { return &model{counters: map[enforcement.Key]*counter{}} }
 
-// An Answer is the model's result for one request.
-type Answer struct {
+// An answer is the model's result for one request.
+type answer struct {
 	Verdict enforcement.Verdict
 	Units   int64
-	Charges []Answered
+	Charges []answered
 }
 
-// Answered is the model's result for one charge.
-type Answered struct {
+// answered is the model's result for one charge.
+type answered struct {
 	Cost, Remaining int64
 	Fits            bool
 	counter         *counter // a copy of the counter after the charge
@@ -70,7 +70,7 @@ const (
 // A ruling is one request while the model decides it.
 type ruling struct {
 	request *enforcement.Request
-	answer  Answer
+	answer  answer
 	now     int64
 	// counters holds the counter of each key at now, with the charges applied so far.
 	counters map[enforcement.Key]*counter
@@ -79,10 +79,10 @@ type ruling struct {
 }
 
 // Take decides one request at the instant now.
-func (d *Model) Take(r *enforcement.Request, now int64) Answer {
+func (d *model) Take(r *enforcement.Request, now int64) answer {
 	w := &ruling{
 		request: r, now: now, counters: map[enforcement.Key]*counter{}, changed: map[enforcement.Key]bool{},
-		answer: Answer{Verdict: enforcement.Granted, Charges: make([]Answered, len(r.Charges))},
+		answer: answer{Verdict: enforcement.Granted, Charges: make([]answered, len(r.Charges))},
 	}
 	for i := range r.Charges {
 		c := &r.Charges[i]
@@ -112,7 +112,7 @@ func (d *Model) Take(r *enforcement.Request, now int64) Answer {
 }
 
 // group decides the charges [from, to), which are one group.
-func (d *Model) group(w *ruling, from, to int) {
+func (d *model) group(w *ruling, from, to int) {
 	charges, answers := w.request.Charges[from:to], w.answer.Charges[from:to]
 	sum := map[enforcement.Key]int64{}
 	for i := range charges {
@@ -137,7 +137,7 @@ func (d *Model) group(w *ruling, from, to int) {
 
 // fit compares each charge of a group with what is left of its counter. sum has the
 // cost of the group for each key. It reports whether the group can be charged.
-func (w *ruling) fit(charges []enforcement.Charge, answers []Answered, sum map[enforcement.Key]int64) bool {
+func (w *ruling) fit(charges []enforcement.Charge, answers []answered, sum map[enforcement.Key]int64) bool {
 	fits, smallest := true, int64(-1)
 	for i := range charges {
 		c := &charges[i]
@@ -168,7 +168,7 @@ func (w *ruling) fit(charges []enforcement.Charge, answers []Answered, sum map[e
 }
 
 // apply changes the counters of a granted group.
-func (d *Model) apply(w *ruling, charges []enforcement.Charge, sum map[enforcement.Key]int64) {
+func (d *model) apply(w *ruling, charges []enforcement.Charge, sum map[enforcement.Key]int64) {
 	for key, cost := range sum {
 		m, rev := meterOf(charges, key)
 		switch w.request.Mode {

@@ -7,7 +7,7 @@ import (
 )
 
 // A reference is the reference functions of enforcement over a plain map. A Limiter
-// must store and return exactly its states. Model shows that the functions are
+// must store and return exactly its states. The model shows that the functions are
 // correct; reference shows that a Limiter applies them correctly.
 type reference struct {
 	states map[enforcement.Key]enforcement.State
@@ -15,7 +15,7 @@ type reference struct {
 
 // take decides the request at now and returns the state for each of its charges. The
 // answer of the model says which groups are charged: sequences compares it separately.
-func (f *reference) take(r *enforcement.Request, a *Answer, now int64) []enforcement.State {
+func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforcement.State {
 	work, write := map[enforcement.Key]enforcement.State{}, map[enforcement.Key]bool{}
 	for i := range r.Charges {
 		c := &r.Charges[i]

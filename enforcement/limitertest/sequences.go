@@ -17,7 +17,7 @@ import (
 // stepsInSequence is the number of steps of a random sequence.
 const stepsInSequence = 50
 
-// Sequences plays n random sequences of 50 steps and compares every result with Model
+// Sequences plays n random sequences of 50 steps and compares every result with a model
 // and with the reference functions. Each mix of algorithms gets the same number of
 // sequences.
 //
@@ -231,14 +231,14 @@ func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 type player struct {
 	w         *world
 	limits    []*limited
-	model     *Model
+	model     *model
 	reference *reference
 }
 
 // playOn plays s on unused counters.
 func (s *sequence) playOn(w *world) error {
 	w.renew()
-	p := &player{w: w, model: NewModel(), reference: &reference{states: map[enforcement.Key]enforcement.State{}}}
+	p := &player{w: w, model: newModel(), reference: &reference{states: map[enforcement.Key]enforcement.State{}}}
 	for _, l := range s.limits {
 		p.limits = append(p.limits, newLimited(l))
 	}
@@ -306,7 +306,7 @@ func (p *player) take(requests []enforcement.Request) ([]enforcement.Outcome, er
 }
 
 // compare compares the Limiter's result for one charge with the model and the reference.
-func compare(c *enforcement.Charge, o *enforcement.Outcome, j int, want *Answered, state *enforcement.State) error {
+func compare(c *enforcement.Charge, o *enforcement.Outcome, j int, want *answered, state *enforcement.State) error {
 	got := &o.Charges[j]
 	if got.Cost != want.Cost || got.Fits != want.Fits {
 		return fmt.Errorf("cost %d, fits %t; the model says %d, %t", got.Cost, got.Fits, want.Cost, want.Fits)

@@ -34,11 +34,11 @@ func NewStore(now func() int64) *Store {
 // most capacity - outstanding units until the last lot ends.
 type Outstanding struct {
 	Rev, Level, Part, At, Shown int64
-	Lots                        [2]OutstandingLot // in the order in which they end
+	Lots                        [2]outstandingLot // in the order in which they end
 }
 
-// An OutstandingLot has the outstanding units of one epoch. It ends at Until.
-type OutstandingLot struct{ Until, Units int64 }
+// An outstandingLot has the outstanding units of one epoch. It ends at Until.
+type outstandingLot struct{ Until, Units int64 }
 
 func (o *Outstanding) units() int64 { return o.Lots[0].Units + o.Lots[1].Units }
 
@@ -273,12 +273,12 @@ func (o *Outstanding) held(d *enforcement.Draw, state enforcement.State, now int
 }
 
 // open returns the lot of an epoch. It returns nil while both lots are of other epochs.
-func (o *Outstanding) open(until int64) *OutstandingLot {
+func (o *Outstanding) open(until int64) *outstandingLot {
 	first, last := &o.Lots[0], &o.Lots[1]
 	switch {
 	case last.Units > 0 && last.Until == until:
 	case last.Units > 0 && last.Until < until && first.Units == 0:
-		*first, *last = *last, OutstandingLot{Until: until}
+		*first, *last = *last, outstandingLot{Until: until}
 	case last.Units == 0 && (first.Units == 0 || first.Until < until):
 		last.Until = until
 	default:

@@ -6,15 +6,15 @@ import (
 	"unicode/utf8"
 )
 
-// MaxEmail is the maximum length of an e-mail address, in bytes.
-const MaxEmail = 254
+// maxEmail is the maximum length of an e-mail address, in bytes.
+const maxEmail = 254
 
 // ValidEmail reports whether s has the form of an e-mail address: a local part,
 // one @ and a host, without spaces and control characters. It does not check
 // whether mail arrives there.
 func ValidEmail(s string) bool {
 	local, host, found := strings.Cut(s, "@")
-	if !found || local == "" || host == "" || strings.Contains(host, "@") || len(s) > MaxEmail || !utf8.ValidString(s) {
+	if !found || local == "" || host == "" || strings.Contains(host, "@") || len(s) > maxEmail || !utf8.ValidString(s) {
 		return false
 	}
 	return !strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || !unicode.IsGraphic(r) })

@@ -11,8 +11,8 @@ import (
 
 // Rules for a new password.
 const (
-	MinPassword      = 12   // characters
-	MaxPassword      = 128  // characters
+	minPassword      = 12   // characters
+	maxPassword      = 128  // characters
 	maxPasswordBytes = 1024 // bytes; verify does not hash longer input; 128 characters have at most 512 bytes
 
 	leastDifferent = 5 // minimum number of different characters
@@ -28,9 +28,9 @@ func passwordFault(password, email, name string) string {
 	switch n := utf8.RuneCountInString(password); {
 	case !utf8.ValidString(password):
 		return "must be valid UTF-8"
-	case n < MinPassword:
+	case n < minPassword:
 		return "must have at least 12 characters: a few words that do not belong together are long and easy to remember"
-	case n > MaxPassword:
+	case n > maxPassword:
 		return "must have at most 128 characters"
 	}
 	folded := strings.ToLower(password)

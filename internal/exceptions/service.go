@@ -35,8 +35,8 @@ func NewService(store Store, t *tenants.Service, p *plans.Service, cfg Config) *
 	return &Service{store: store, tenants: t, plans: p, now: cfg.Now}
 }
 
-// DefaultPage is the number of rows of a listing whose filter has no limit.
-const DefaultPage = 100
+// defaultPage is the number of rows of a listing whose filter has no limit.
+const defaultPage = 100
 
 // Overrides lists the overrides of one tenant, newest first.
 func (s *Service) Overrides(ctx context.Context, tenant string, f Filter) ([]Override, error) {
@@ -218,7 +218,7 @@ func list[T any](
 		return nil, err
 	}
 	if f.Limit <= 0 {
-		f.Limit = DefaultPage
+		f.Limit = defaultPage
 	}
 	return read(ctx, t.ID, f)
 }

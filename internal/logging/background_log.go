@@ -12,7 +12,7 @@ import (
 // written in the background.
 type Log struct {
 	*slog.Logger
-	handler *Handler
+	handler *handler
 	writer  *Writer
 }
 
@@ -28,7 +28,7 @@ func New(target io.Writer, format func(io.Writer) slog.Handler) *Log {
 		return line.Bytes()
 	}
 	w := NewWriter(target, notice)
-	h := NewHandler(format(w))
+	h := newHandler(format(w))
 	return &Log{Logger: slog.New(h), handler: h, writer: w}
 }
 

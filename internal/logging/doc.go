@@ -1,6 +1,6 @@
 // Package logging writes log lines without blocking the goroutine that logs.
 //
-// A [Handler] formats a line and puts it into a bounded queue. One goroutine
+// A handler formats a line and puts it into a bounded queue. One goroutine
 // writes the queue to the target. If the target blocks, for example a full
 // pipe, the queue fills and further lines are dropped and counted. Repeated
 // warnings and errors are folded: within a period the first one is written,

@@ -20,20 +20,20 @@ const (
 // values contain ports, durations, and counters.
 var unfolded = map[string]bool{"error": true, "err": true, "request_id": true, "addr": true}
 
-// A Handler is a slog.Handler that folds repeated warnings and errors.
+// A handler is a slog.Handler that folds repeated warnings and errors.
 //
 // Two records are equal if their level, message, and string attributes other
 // than error, request_id, and addr are equal. The first record of a period is
 // passed on. When the period ends, the last equal record follows, with the
 // attribute repeated, the number of records since the first. Records below
 // warning pass unchanged.
-type Handler struct {
+type handler struct {
 	next   slog.Handler
 	prefix string // of the attributes and groups that With added
 	folds  *folds // shared by all handlers that With derives
 }
 
-// folds is the state of a Handler.
+// folds is the state of a handler.
 type folds struct {
 	now    func() time.Time
 	after  func(time.Duration, func()) // time.AfterFunc
@@ -51,38 +51,38 @@ type fold struct {
 	ends     time.Time
 }
 
-// NewHandler returns a Handler that passes records to next.
-func NewHandler(next slog.Handler) *Handler {
-	return &Handler{next: next, folds: &folds{
+// newHandler returns a handler that passes records to next.
+func newHandler(next slog.Handler) *handler {
+	return &handler{next: next, folds: &folds{
 		now: time.Now, after: func(d time.Duration, f func()) { time.AfterFunc(d, f) },
 		open: map[string]*fold{},
 	}}
 }
 
 // Folded returns the number of records that were folded into others.
-func (h *Handler) Folded() int64 { return h.folds.folded.Load() }
+func (h *handler) Folded() int64 { return h.folds.folded.Load() }
 
 // Enabled implements slog.Handler.
-func (h *Handler) Enabled(ctx context.Context, level slog.Level) bool {
+func (h *handler) Enabled(ctx context.Context, level slog.Level) bool {
 	return h.next.Enabled(ctx, level)
 }
 
 // WithAttrs implements slog.Handler.
-func (h *Handler) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (h *handler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	prefix := h.prefix
 	for _, a := range attrs {
 		prefix += identity(a)
 	}
-	return &Handler{next: h.next.WithAttrs(attrs), prefix: prefix, folds: h.folds}
+	return &handler{next: h.next.WithAttrs(attrs), prefix: prefix, folds: h.folds}
 }
 
 // WithGroup implements slog.Handler.
-func (h *Handler) WithGroup(name string) slog.Handler {
-	return &Handler{next: h.next.WithGroup(name), prefix: h.prefix + "\x00" + name + ".", folds: h.folds}
+func (h *handler) WithGroup(name string) slog.Handler {
+	return &handler{next: h.next.WithGroup(name), prefix: h.prefix + "\x00" + name + ".", folds: h.folds}
 }
 
 // Handle implements slog.Handler.
-func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
+func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn && h.folds.fold(h.next, h.key(r), r) {
 		return nil
 	}
@@ -90,7 +90,7 @@ func (h *Handler) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // key returns what equal records have in common.
-func (h *Handler) key(r slog.Record) string {
+func (h *handler) key(r slog.Record) string {
 	key := r.Level.String() + "\x00" + r.Message + h.prefix
 	r.Attrs(func(a slog.Attr) bool {
 		key += identity(a)

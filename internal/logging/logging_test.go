@@ -95,10 +95,10 @@ func TestLongLinesAreCut(t *testing.T) {
 	}
 }
 
-// folding is a Handler with a clock of the test.
+// folding is a handler with a clock of the test.
 type folding struct {
 	*slog.Logger
-	handler *Handler
+	handler *handler
 	out     bytes.Buffer
 	clock   time.Time
 	timers  []timer
@@ -111,7 +111,7 @@ type timer struct {
 
 func newFolding() *folding {
 	f := &folding{clock: time.Unix(1_000_000, 0)}
-	f.handler = NewHandler(jsonLines(&f.out))
+	f.handler = newHandler(jsonLines(&f.out))
 	f.handler.folds.now = func() time.Time { return f.clock }
 	f.handler.folds.after = func(d time.Duration, do func()) { f.timers = append(f.timers, timer{f.clock.Add(d), do}) }
 	f.Logger = slog.New(f.handler)

@@ -18,9 +18,9 @@ const (
 	// maxShown is how many tenants, routes and keys a figure names, those with
 	// the most refusals first.
 	maxShown = 20
-	// MaxTenants is how many tenants of a plan are read at all. Of a plan with
+	// maxTenants is how many tenants of a plan are read at all. Of a plan with
 	// more those that were made first are, and Preview.Left says how many are not.
-	MaxTenants = 10_000
+	maxTenants = 10_000
 )
 
 // A Preview is a plan's draft held against what was counted of its tenants.
@@ -42,7 +42,7 @@ type Preview struct {
 	// asked anything.
 	Tenants, Active int
 	// Left is how many tenants of the plan were not read at all: the plan has more
-	// than MaxTenants. Joined is how many were put on it within the span; they are
+	// than maxTenants. Joined is how many were put on it within the span; they are
 	// left out, since what they did before was counted under another plan.
 	Left, Joined int
 	// Total bounds what all enforced policies of the draft together would

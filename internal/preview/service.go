@@ -244,7 +244,7 @@ func (r *run) readTenants(ctx context.Context) error {
 		before = lines[0].Revision
 	}
 	f := tenants.Filter{Plan: p.Plan.Slug, Limit: tenantPage}
-	for p.Tenants+p.Joined < MaxTenants {
+	for p.Tenants+p.Joined < maxTenants {
 		list, err := r.service.c.Tenants.Tenants(ctx, f)
 		if err != nil {
 			return err

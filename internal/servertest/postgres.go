@@ -25,17 +25,6 @@ func Postgres(t testing.TB) string {
 	return newDatabase(t, "")
 }
 
-// PostgresFrom is [Postgres] with the content of another database of the shared
-// server, given by its URL or its name. That database must have no connections.
-// To prepare a database once and copy it often, use [Template].
-func PostgresFrom(t testing.TB, template string) string {
-	t.Helper()
-	if u, err := url.Parse(template); err == nil && u.Scheme != "" {
-		template = strings.TrimPrefix(u.Path, "/")
-	}
-	return newDatabase(t, template)
-}
-
 // A Template is a database that is prepared once in a test process, by the
 // first test that wants a copy. Declare it as a package variable:
 //

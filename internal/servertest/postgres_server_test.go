@@ -94,19 +94,6 @@ func TestTemplateIsPreparedOnceAndClonedForEachTest(t *testing.T) {
 	}
 }
 
-func TestPostgresFromCopiesADatabaseByItsURL(t *testing.T) {
-	t.Parallel()
-	original := servertest.Postgres(t)
-	conn := connect(t, original)
-	exec(t, conn, `CREATE TABLE a (id int)`)
-	if err := conn.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if n := tables(t, connect(t, servertest.PostgresFrom(t, original))); n != 1 {
-		t.Errorf("the copy has %d tables, want 1", n)
-	}
-}
-
 func TestPostgresProcessKeepsWhatWasCommittedOverACrash(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartPostgres(t)

@@ -23,13 +23,13 @@ var shared struct {
 func Main(m *testing.M) {
 	testseed.SetRapid()
 	code := m.Run()
-	Shutdown()
+	shutdown()
 	os.Exit(code)
 }
 
-// Shutdown does what [Main] does after the tests, for a TestMain with other work. No
+// shutdown does what [Main] does after the tests, for a TestMain with other work. No
 // test may be running.
-func Shutdown() {
+func shutdown() {
 	dropTemplates()
 	shared.mu.Lock()
 	defer shared.mu.Unlock()

@@ -38,7 +38,7 @@ type Report struct {
 	// Problems is the number of problems in the new snapshot.
 	Problems int
 	// Held is the reason why Compile rejected the new state and returned the
-	// previous snapshot. ErrHeld is in its chain.
+	// previous snapshot. errHeld is in its chain.
 	Held error
 }
 

@@ -543,7 +543,7 @@ func TestHeldWorlds(t *testing.T) {
 				}
 				return
 			}
-			if next != s || !errors.Is(report.Held, ErrHeld) || !strings.Contains(report.Held.Error(), c.held) {
+			if next != s || !errors.Is(report.Held, errHeld) || !strings.Contains(report.Held.Error(), c.held) {
 				t.Fatalf("held = %v, the old one %t, want %q", report.Held, next == s, c.held)
 			}
 		})
@@ -563,7 +563,7 @@ func TestTooLargeIsHeld(t *testing.T) {
 	w := smallWorld(5)
 	s := compile(t, nil, w.changes(), Options{MaxTenants: 5})
 	w.putTenant(aTenant(6, 1))
-	if next, report := Compile(s, since(t, w, s), Options{MaxTenants: 5}); next != s || !errors.Is(report.Held, ErrHeld) {
+	if next, report := Compile(s, since(t, w, s), Options{MaxTenants: 5}); next != s || !errors.Is(report.Held, errHeld) {
 		t.Errorf("six tenants of five: %v", report.Held)
 	}
 }

@@ -559,7 +559,7 @@ func TestTooMuchExceptionsIsHeld(t *testing.T) {
 	w.putOverride(anOverride("o1", 1, "policy-0")) // and the change of its policy
 	s := compile(t, nil, w.changes(), o)
 	w.put(blockWith(func(b *exceptions.Block) { b.Policy = "" })) // what is left out takes room too
-	if next, report := Compile(s, since(t, w, s), o); next != s || !errors.Is(report.Held, ErrHeld) {
+	if next, report := Compile(s, since(t, w, s), o); next != s || !errors.Is(report.Held, errHeld) {
 		t.Errorf("four rows of three: %v", report.Held)
 	}
 	w.remove("list_entry", "e1")
@@ -596,7 +596,7 @@ func TestOverrideByNotification(t *testing.T) {
 		watcher := watch(t, w, Config{Poll: time.Hour, Logger: slog.New(slog.DiscardHandler)})
 		r := w.putOverride(anOverride("o1", 1, "policy-0"))
 		synctest.Wait() // no time passes
-		if s := watcher.Status(); s.Revision != r || s.Learnt != ByNotification {
+		if s := watcher.Status(); s.Revision != r || s.Learnt != byNotification {
 			t.Fatalf("after a notification: %+v", s)
 		}
 		if got := quota(t, subject(t, watcher.Current(), "tenant-1"), 0, "ann"); got != 20 {

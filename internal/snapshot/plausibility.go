@@ -6,10 +6,10 @@ import (
 	"fmt"
 )
 
-// ErrHeld is in the chain of Report.Held: the state that was read looks like a
+// errHeld is in the chain of Report.Held: the state that was read looks like a
 // lost or restored database. The previous snapshot stays in force until the state
 // changes or the node restarts.
-var ErrHeld = errors.New("held for an operator")
+var errHeld = errors.New("held for an operator")
 
 // minForLossCheck is the number of tenants or plans from which a loss of more than
 // half of them is held. A smaller system may be a trial.
@@ -22,7 +22,7 @@ func (b *builder) implausible() error {
 		return nil
 	}
 	if b.changes.Revision < b.previous.revision {
-		return fmt.Errorf("%w: the revision went back from %d to %d", ErrHeld, b.previous.revision, b.changes.Revision)
+		return fmt.Errorf("%w: the revision went back from %d to %d", errHeld, b.previous.revision, b.changes.Revision)
 	}
 	if !b.full {
 		return nil
@@ -56,9 +56,9 @@ func (b *builder) implausible() error {
 		had, lost := had[kind], lost[kind]
 		switch {
 		case lost > 0 && lost == had:
-			return fmt.Errorf("%w: all %d %ss are gone, and nobody removed them", ErrHeld, had, kind)
+			return fmt.Errorf("%w: all %d %ss are gone, and nobody removed them", errHeld, had, kind)
 		case had >= minForLossCheck && lost > had/2:
-			return fmt.Errorf("%w: %d of %d %ss are gone, and nobody removed them", ErrHeld, lost, had, kind)
+			return fmt.Errorf("%w: %d of %d %ss are gone, and nobody removed them", errHeld, lost, had, kind)
 		}
 	}
 	return nil
@@ -78,7 +78,7 @@ func (b *builder) tooMuch() error {
 		{"overrides, list entries, blocks and changes", b.size.all(), cmp.Or(b.o.MaxExceptions, 5_000_000)},
 	} {
 		if m.n > m.most {
-			return fmt.Errorf("%w: %d %s are more than the %d that are taken", ErrHeld, m.n, m.what, m.most)
+			return fmt.Errorf("%w: %d %s are more than the %d that are taken", errHeld, m.n, m.what, m.most)
 		}
 	}
 	if b.previous == nil || c.Tenants < minForLossCheck {
@@ -87,7 +87,7 @@ func (b *builder) tooMuch() error {
 	_, before := countLimits(b.previous.plans)
 	limits, positive := countLimits(b.plans)
 	if before > 0 && limits > 0 && positive == 0 {
-		return fmt.Errorf("%w: every quota of every plan became 0", ErrHeld)
+		return fmt.Errorf("%w: every quota of every plan became 0", errHeld)
 	}
 	return nil
 }

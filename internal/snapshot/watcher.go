@@ -40,10 +40,10 @@ type How string
 
 // The ways of learning of a change.
 const (
-	ByStart        How = "start"
-	ByNotification How = "notification"
-	ByPoll         How = "poll"
-	ByRefresh      How = "refresh" // this node asked, after an edit of its own
+	byStart        How = "start"
+	byNotification How = "notification"
+	byPoll         How = "poll"
+	byRefresh      How = "refresh" // this node asked, after an edit of its own
 )
 
 // Status is the state of a Watcher.
@@ -60,7 +60,7 @@ type Status struct {
 	Listening bool
 	// Swaps is the number of snapshots that were put into force.
 	Swaps int64
-	// Held is why a newer state is held (ErrHeld), or nil.
+	// Held is why a newer state is held (errHeld), or nil.
 	Held error
 	// Err is the error of the last attempt, or nil.
 	Err error
@@ -132,7 +132,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	defer listener.Wait()
 	listener.Go(func() { w.listen(ctx) })
 
-	how, retries := ByStart, w.retries()
+	how, retries := byStart, w.retries()
 	for ctx.Err() == nil {
 		err := w.sync(ctx, how, Options{})
 		pause := retry.Jitter(w.cfg.Poll)
@@ -152,11 +152,11 @@ func (w *Watcher) pause(ctx context.Context, d time.Duration) How {
 	defer t.Stop()
 	select {
 	case <-w.hint:
-		return ByNotification
+		return byNotification
 	case <-t.C:
-		return ByPoll
+		return byPoll
 	case <-ctx.Done():
-		return ByPoll
+		return byPoll
 	}
 }
 
@@ -192,11 +192,11 @@ func (w *Watcher) changed() {
 }
 
 // Refresh reads the source now and puts changes into force.
-func (w *Watcher) Refresh(ctx context.Context) error { return w.sync(ctx, ByRefresh, Options{}) }
+func (w *Watcher) Refresh(ctx context.Context) error { return w.sync(ctx, byRefresh, Options{}) }
 
 // WaitFor returns once a snapshot of at least revision is in force; 0 waits for the first one. It
 // reads the source at once, so that a node sees its own edits. If the source is unavailable, it
-// waits until ctx ends. For a held state it returns ErrHeld at once.
+// waits until ctx ends. For a held state it returns errHeld at once.
 func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		w.mu.Lock()
@@ -209,7 +209,7 @@ func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 		if c := w.Current(); err == nil && c != nil && c.Revision() >= revision {
 			return nil
 		}
-		if !errors.Is(err, ErrHeld) {
+		if !errors.Is(err, errHeld) {
 			err = errors.Join(w.await(ctx, swapped), err)
 			if ctx.Err() == nil {
 				continue
@@ -305,7 +305,7 @@ func (w *Watcher) take(ctx context.Context, current *Snapshot, revision int64, h
 func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options) (done bool, err error) {
 	if revision < current.revision {
 		w.rewound = true
-		return true, w.hold(fmt.Errorf("%w: the revision went back from %d to %d", ErrHeld, current.revision, revision), revision, true)
+		return true, w.hold(fmt.Errorf("%w: the revision went back from %d to %d", errHeld, current.revision, revision), revision, true)
 	}
 	now := w.cfg.Now()
 	if !o.Full && !w.rewound && revision == current.revision && w.cfg.FullReload > 0 && !now.Before(w.fullDue) {
@@ -318,7 +318,7 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 		return false, nil
 	case held != nil && (w.rewound || !w.heldFull):
 		// It is tried again when something changes, not at each poll.
-		return revision == w.heldAt && how == ByPoll, held
+		return revision == w.heldAt && how == byPoll, held
 	case revision == current.revision:
 		w.set(func(s *Status) { s.ConfirmedAt = now })
 		return true, nil
@@ -388,7 +388,7 @@ func (w *Watcher) logProblems(before, next *Snapshot) {
 
 // noteError keeps the error for Status and logs it if it changed.
 func (w *Watcher) noteError(err error) {
-	if errors.Is(err, ErrHeld) {
+	if errors.Is(err, errHeld) {
 		return // logged, and in Status.Held
 	}
 	text := ""

@@ -43,13 +43,13 @@ func TestNotificationAndPolling(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := smallWorld(3)
 		watcher := watch(t, w, Config{Poll: time.Second})
-		if s := watcher.Status(); !s.Loaded || s.Revision != 1 || s.Learnt != ByStart || !s.Listening || s.Swaps != 1 {
+		if s := watcher.Status(); !s.Loaded || s.Revision != 1 || s.Learnt != byStart || !s.Listening || s.Swaps != 1 {
 			t.Fatalf("at start: %+v", s)
 		}
 
 		r := w.putPlan(aPlan(1, 2, 5))
 		synctest.Wait() // no time passes
-		if s := watcher.Status(); s.Revision != r || s.Learnt != ByNotification {
+		if s := watcher.Status(); s.Revision != r || s.Learnt != byNotification {
 			t.Errorf("after a notification: %+v", s)
 		}
 
@@ -60,7 +60,7 @@ func TestNotificationAndPolling(t *testing.T) {
 			t.Error("learnt without being told or asking")
 		}
 		pass(time.Second)
-		if s := watcher.Status(); s.Revision != r || s.Learnt != ByPoll {
+		if s := watcher.Status(); s.Revision != r || s.Learnt != byPoll {
 			t.Errorf("after polling: %+v", s)
 		}
 
@@ -88,7 +88,7 @@ func TestListenerCut(t *testing.T) {
 		}
 		r := w.putPlan(aPlan(1, 2, 5))
 		pass(time.Second)
-		if s := watcher.Status(); s.Revision != r || s.Learnt != ByPoll {
+		if s := watcher.Status(); s.Revision != r || s.Learnt != byPoll {
 			t.Errorf("while nothing listens: %+v", s)
 		}
 		pass(time.Minute)
@@ -97,7 +97,7 @@ func TestListenerCut(t *testing.T) {
 		}
 		r = w.putPlan(aPlan(1, 3, 5))
 		synctest.Wait()
-		if s := watcher.Status(); s.Revision != r || s.Learnt != ByNotification {
+		if s := watcher.Status(); s.Revision != r || s.Learnt != byNotification {
 			t.Errorf("listening again: %+v", s)
 		}
 	})
@@ -158,7 +158,7 @@ func TestReadYourWrites(t *testing.T) {
 		if err := watcher.WaitFor(t.Context(), r); err != nil {
 			t.Fatal(err)
 		}
-		if _, ok := watcher.Current().Key(keyHash("new")); !ok || watcher.Status().Learnt != ByRefresh {
+		if _, ok := watcher.Current().Key(keyHash("new")); !ok || watcher.Status().Learnt != byRefresh {
 			t.Errorf("the new key is not there: %+v", watcher.Status())
 		}
 		// A revision that is yet to come is waited for.
@@ -202,10 +202,10 @@ func TestRestoredBackup(t *testing.T) {
 		good := watcher.Current()
 		w.with(func() { w.revision, w.loads = 5, 0 })
 		pass(time.Minute)
-		if s := watcher.Status(); watcher.Current() != good || !errors.Is(s.Held, ErrHeld) || w.loads != 0 {
+		if s := watcher.Status(); watcher.Current() != good || !errors.Is(s.Held, errHeld) || w.loads != 0 {
 			t.Fatalf("rewound: %+v after %d loads", s, w.loads)
 		}
-		if err := watcher.WaitFor(t.Context(), 6); !errors.Is(err, ErrHeld) {
+		if err := watcher.WaitFor(t.Context(), 6); !errors.Is(err, errHeld) {
 			t.Errorf("WaitFor = %v", err)
 		}
 		// Edits on the restored database reach our revision again: what lies
@@ -234,7 +234,7 @@ func TestVanishedRows(t *testing.T) {
 		}
 		pass(time.Hour)
 		s := watcher.Status()
-		if !errors.Is(s.Held, ErrHeld) || watcher.Current().Counts().Tenants != 30 {
+		if !errors.Is(s.Held, errHeld) || watcher.Current().Counts().Tenants != 30 {
 			t.Fatalf("an empty world: %+v", s)
 		}
 		// Edits go on beside it, and it stays visible.
@@ -248,7 +248,7 @@ func TestVanishedRows(t *testing.T) {
 				w.tenants[tenantID(i+1)] = aTenant(i+1, 1)
 			}
 		})
-		if err := watcher.sync(t.Context(), ByRefresh, Options{Full: true}); err != nil || watcher.Status().Held != nil {
+		if err := watcher.sync(t.Context(), byRefresh, Options{Full: true}); err != nil || watcher.Status().Held != nil {
 			t.Errorf("after the repair: %v, %+v", err, watcher.Status())
 		}
 	})
@@ -263,7 +263,7 @@ func TestReloadKnowsWhatWasRemoved(t *testing.T) {
 			w.remove("tenant", tenantID(i+1))
 		}
 		w.with(func() { w.forgetful = true })
-		if err := watcher.sync(t.Context(), ByRefresh, Options{Full: true}); err != nil || watcher.Current().Counts().Tenants != 0 {
+		if err := watcher.sync(t.Context(), byRefresh, Options{Full: true}); err != nil || watcher.Current().Counts().Tenants != 0 {
 			t.Errorf("Reload = %v; %+v", err, watcher.Current().Counts())
 		}
 	})
@@ -275,7 +275,7 @@ func TestHeldIncrementIsTriedOnceAnEdit(t *testing.T) {
 		watcher := watch(t, w, Config{Compile: Options{MaxTenants: 20}})
 		w.putTenant(aTenant(21, 1))
 		pass(time.Second)
-		if !errors.Is(watcher.Status().Held, ErrHeld) {
+		if !errors.Is(watcher.Status().Held, errHeld) {
 			t.Fatal("not held")
 		}
 		w.with(func() { w.loads = 0 })

@@ -34,7 +34,7 @@ func said(s string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		for _, p := range Pieces(s) {
+		for _, p := range pieces(s) {
 			if p.Escape {
 				templ_7745c5c3_Err = templruntime.WriteString(templ_7745c5c3_Buffer, 2, "<span class=\"escape\" title=\"invisible character\">")
 				if templ_7745c5c3_Err != nil {
@@ -69,7 +69,7 @@ func said(s string) templ.Component {
 		if templ_7745c5c3_Err != nil {
 			return templ_7745c5c3_Err
 		}
-		if MixedAlphabets(s) {
+		if mixedAlphabets(s) {
 			templ_7745c5c3_Err = badgeWithTitle("warn", "mixed alphabets", "similar letters from several alphabets").Render(ctx, templ_7745c5c3_Buffer)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err

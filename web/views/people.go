@@ -93,7 +93,6 @@ type Session struct {
 type People struct {
 	Tabs               []Tab  // of the tenant whose members they are
 	Title, Intro, Base string // Base is the path of the list
-	Tenant             string // the tenant's name, "" for the operator's people
 	Query              string
 	Rows               []Row
 	Next               string // URL of the next page, "" on the last

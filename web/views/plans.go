@@ -265,7 +265,6 @@ type VersionPage struct {
 	Current   bool
 	By        string
 	At        Moment
-	Name      string
 	Policies  []PolicyCard
 	Before    *PlanDiff // from the version before; nil for the first
 	BeforeNo  string
@@ -275,7 +274,6 @@ type VersionPage struct {
 	Revision  string   // of the draft
 	Older     string
 	Newer     string
-	Published string
 }
 
 // A PlanPreview is the effect of the draft on the recorded counts.

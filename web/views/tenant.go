@@ -37,7 +37,6 @@ type LeftKey struct {
 	ID, Words, URL  string
 	Override, Block string // in force for the key, or ""
 	Limits          []LeftLimit
-	Pace            string
 }
 
 // A LeftLimit is the state of a limit for one key.

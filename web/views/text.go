@@ -7,21 +7,21 @@ import (
 	"unicode/utf8"
 )
 
-// A Piece is a part of a text from outside: plain text, or the escape of a character that
+// A piece is a part of a text from outside: plain text, or the escape of a character that
 // is invisible or changes the direction of the text.
-type Piece struct {
+type piece struct {
 	Text   string
 	Escape bool
 }
 
-// Pieces splits a text. Marks of direction, characters without width, control characters
+// pieces splits a text. Marks of direction, characters without width, control characters
 // and private characters become escapes like U+202E.
-func Pieces(s string) []Piece {
-	var list []Piece
+func pieces(s string) []piece {
+	var list []piece
 	var plain strings.Builder
 	flush := func() {
 		if plain.Len() > 0 {
-			list = append(list, Piece{Text: plain.String()})
+			list = append(list, piece{Text: plain.String()})
 			plain.Reset()
 		}
 	}
@@ -30,10 +30,10 @@ func Pieces(s string) []Piece {
 		switch {
 		case r == utf8.RuneError && size == 1:
 			flush()
-			list = append(list, Piece{Text: fmt.Sprintf("\\x%02X", s[0]), Escape: true})
+			list = append(list, piece{Text: fmt.Sprintf("\\x%02X", s[0]), Escape: true})
 		case unseen(r):
 			flush()
-			list = append(list, Piece{Text: fmt.Sprintf("U+%04X", r), Escape: true})
+			list = append(list, piece{Text: fmt.Sprintf("U+%04X", r), Escape: true})
 		default:
 			plain.WriteRune(r)
 		}
@@ -54,9 +54,9 @@ func unseen(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Z) || !unicode.IsGraphic(r)
 }
 
-// MixedAlphabets reports whether a word of s mixes similar letters: Latin with Cyrillic,
+// mixedAlphabets reports whether a word of s mixes similar letters: Latin with Cyrillic,
 // Greek, Armenian or Cherokee.
-func MixedAlphabets(s string) bool {
+func mixedAlphabets(s string) bool {
 	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		latin, other := false, false
 		for _, r := range word {

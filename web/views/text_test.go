@@ -25,7 +25,7 @@ func TestPieces(t *testing.T) {
 		"tab\there\nline":      "tab[U+0009]here[U+000A]line",
 	} {
 		got := ""
-		for _, p := range Pieces(text) {
+		for _, p := range pieces(text) {
 			if p.Escape {
 				got += "[" + p.Text + "]"
 			} else {
@@ -43,7 +43,7 @@ func TestMixedAlphabets(t *testing.T) {
 	for text, want := range map[string]bool{
 		"paypal": false, "pаypal": true, "Иван Smith": false, "Ηeadgate": true, "αβγ": false, "李Smith": false, "": false,
 	} {
-		if MixedAlphabets(text) != want {
+		if mixedAlphabets(text) != want {
 			t.Errorf("MixedAlphabets(%q) is not %v", text, want)
 		}
 	}

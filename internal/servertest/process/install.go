@@ -11,18 +11,18 @@ import (
 	"slices"
 )
 
-// Provide installs the named programs of Needs, or all of them, if they are missing. It
-// needs root and apt-get. Without them, it returns one *MissingError that names all
+// Provide installs the named programs of needs, or all of them, if they are missing. It
+// needs root and apt-get. Without them, it returns one *missingError that names all
 // missing programs. It writes its steps to log.
 func Provide(ctx context.Context, log io.Writer, programs ...string) error {
-	missing := Missing()
+	lack := missing()
 	if len(programs) > 0 {
-		missing = slices.DeleteFunc(missing, func(n Need) bool { return !slices.Contains(programs, n.Program) })
+		lack = slices.DeleteFunc(lack, func(n need) bool { return !slices.Contains(programs, n.Program) })
 	}
-	if len(missing) == 0 {
+	if len(lack) == 0 {
 		return nil
 	}
-	lacking := &MissingError{Needs: missing}
+	lacking := &missingError{Needs: lack}
 	apt, err := exec.LookPath("apt-get")
 	if os.Geteuid() != 0 || err != nil {
 		return lacking
@@ -31,8 +31,8 @@ func Provide(ctx context.Context, log io.Writer, programs ...string) error {
 	if err := install(ctx, apt, lacking.Packages(), log); err != nil {
 		return fmt.Errorf("%w\n%w", err, lacking)
 	}
-	if still := Missing(); len(still) > 0 {
-		return fmt.Errorf("apt-get succeeded, and yet: %w", &MissingError{Needs: still})
+	if still := missing(); len(still) > 0 {
+		return fmt.Errorf("apt-get succeeded, and yet: %w", &missingError{Needs: still})
 	}
 	return nil
 }

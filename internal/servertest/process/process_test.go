@@ -12,12 +12,12 @@ import (
 
 func TestMissingErrorNamesEachPackageOnceAndTheCommand(t *testing.T) {
 	t.Parallel()
-	err := &MissingError{Needs: Needs}
+	err := &missingError{Needs: needs}
 	want := "apt-get install -y --no-install-recommends gcc libc6-dev postgresql redis-server nginx chromium"
 	if !strings.HasSuffix(err.Error(), want) {
 		t.Errorf("message\n%s\ndoes not end in\n%s", err, want)
 	}
-	for _, n := range Needs {
+	for _, n := range needs {
 		if !strings.Contains(err.Error(), n.Program) {
 			t.Errorf("message does not name %s:\n%s", n.Program, err)
 		}
@@ -34,7 +34,7 @@ func TestProgramPrefersPathAndNamesThePackageOfAnAbsentOne(t *testing.T) {
 	if got, err := Program("redis-server"); err != nil || got != mine {
 		t.Errorf("Program = %q, %v; want %q", got, err, mine)
 	}
-	if _, err := Program("no-such-program"); err == nil || IsMissing(err) {
+	if _, err := Program("no-such-program"); err == nil || errors.As(err, new(*missingError)) {
 		t.Errorf("an unknown program: %v, want an error that names no package", err)
 	}
 }

@@ -2,7 +2,6 @@ package process
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,15 +12,15 @@ import (
 	"time"
 )
 
-// A Need is a program that the tests call, and the Debian packages that contain it.
-type Need struct {
+// A need is a program that the tests call, and the Debian packages that contain it.
+type need struct {
 	Program  string
 	Packages []string
 	Why      string
 }
 
-// Needs lists the programs that the tests need besides Go.
-var Needs = []Need{
+// needs lists the programs that the tests need besides Go.
+var needs = []need{
 	{"gcc", []string{"gcc", "libc6-dev"}, "go test -race is linked by a C compiler"},
 	{"initdb", []string{"postgresql"}, "makes a private Postgres cluster"},
 	{"postgres", []string{"postgresql"}, "the server of the store's tests"},
@@ -39,7 +38,7 @@ var searched = []string{
 }
 
 // Program returns the path of a program in PATH, or else in the folders of distributions,
-// newest version first. If it is missing, the error is a *MissingError with its packages.
+// newest version first. If it is missing, the error is a *missingError with its packages.
 func Program(name string) (string, error) {
 	if path, err := exec.LookPath(name); err == nil {
 		return filepath.Abs(path)
@@ -53,9 +52,9 @@ func Program(name string) (string, error) {
 			}
 		}
 	}
-	for _, n := range Needs {
+	for _, n := range needs {
 		if n.Program == name {
-			return "", &MissingError{Needs: []Need{n}}
+			return "", &missingError{Needs: []need{n}}
 		}
 	}
 	return "", fmt.Errorf("program %s: %w", name, exec.ErrNotFound)
@@ -73,10 +72,10 @@ func version(path string) int {
 	return n
 }
 
-// Missing returns the programs of Needs that are not installed.
-func Missing() []Need {
-	var missing []Need
-	for _, n := range Needs {
+// missing returns the programs of needs that are not installed.
+func missing() []need {
+	var missing []need
+	for _, n := range needs {
 		if n.Program == "gcc" {
 			if compilesC() != nil {
 				missing = append(missing, n)
@@ -111,11 +110,11 @@ func compilesC() error {
 	return exec.Command(strings.Fields(compiler)[0], args...).Run()
 }
 
-// A MissingError names the missing programs and how to install them.
-type MissingError struct{ Needs []Need }
+// A missingError names the missing programs and how to install them.
+type missingError struct{ Needs []need }
 
 // Packages lists the Debian packages to install, without duplicates.
-func (e *MissingError) Packages() []string {
+func (e *missingError) Packages() []string {
 	var names []string
 	for _, n := range e.Needs {
 		for _, p := range n.Packages {
@@ -127,7 +126,7 @@ func (e *MissingError) Packages() []string {
 	return names
 }
 
-func (e *MissingError) Error() string {
+func (e *missingError) Error() string {
 	var b strings.Builder
 	b.WriteString("the tests need programs that are not installed:\n")
 	for _, n := range e.Needs {
@@ -148,10 +147,4 @@ func Version(ctx context.Context, path string) string {
 		return "of unknown version"
 	}
 	return line
-}
-
-// IsMissing reports whether err says that a program is not installed.
-func IsMissing(err error) bool {
-	var m *MissingError
-	return errors.As(err, &m)
 }
