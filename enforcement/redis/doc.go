@@ -1,46 +1,51 @@
-// Package redis is the enforcement.Limiter whose counters lie in Redis, shared
-// by all nodes.
+// Package redis is the enforcement.Limiter that stores its counters in Redis, so that all
+// nodes share them.
 //
-// Requests come in by [Limiter.Take]. A lane (lane.go) gathers those that wait at
-// the same time into one script call: one lane for a single server, one for each
-// home (a hash tag) on a cluster. The script loads each counter once, decides the
-// requests in order, stores what changed, and returns the time and the counters
-// as they were. This package replays the decisions with the reference functions
-// of enforcement, which fill the outcomes. If the two disagree, the script's
-// verdict counts, because it is what was charged; the mismatch is counted and
-// logged.
+// [Limiter.Take] passes the requests to a lane (lane.go), a queue for the next script
+// call. Requests that wait at the same time share one call. A single server has one lane.
+// A cluster has one lane for each home, which is a hash tag. The script reads each counter
+// once, decides the requests in order, and writes the counters that changed. Its reply has
+// the time and the counters as they were before. From these, this package decides the
+// requests again, with the reference functions of enforcement, to compute the outcomes. If
+// the two decisions differ, the verdict of the script counts, because that is what was
+// charged. Such a mismatch is counted and logged.
 //
-// scripts/take.lua decides every request. Most calls use smaller scripts, which
-// decide the same at a lower cost: scripts/single.lua one charge of one counter,
-// and scripts/batch.lua requests of mode enforce without logs and shadow
-// policies.
+// scripts/take.lua can decide every request. Most calls use a smaller and faster script
+// with the same decisions. scripts/single.lua decides one charge of one counter.
+// scripts/batch.lua decides requests with mode enforce that charge no logs and have no
+// shadow policies.
 //
-// Redis has Config.Timeout to answer a call, from when the call is written to its
-// connection (answer_timeout.go). Time that a request waits in this process is not part of
-// it. Calls that were written and not answered, and probes on a connection of
-// their own, feed the breaker (health.go).
+// Redis must answer a call within Config.Timeout. The timeout starts when the call is
+// written to its connection (answer_timeout.go), so it excludes the time that a request
+// waits in this process. A circuit breaker (health.go) stops calls while Redis does not
+// answer. It reacts to calls that were written and not answered, and to probes on a
+// separate connection.
 //
-// No request is charged twice. A script is sent again only when Redis said that
-// it did nothing: it did not know the script, or the call arrived past its fence,
-// a deadline in Redis' own time that each call carries. So a call that hangs on
-// the way and is delivered later does nothing.
+// No request is charged twice. A call is sent again only if Redis replied that it did
+// nothing: Redis did not know the script, or the call arrived after its deadline. Each
+// call carries such a deadline, in the time of Redis. Therefore a call that is delayed on
+// the network and arrives late does nothing.
 //
-// Keys are prefix, {home}, the tenant's and the cell's number as uvarints, and
-// the partition's 16 bytes. Beside them stand prefix + "format", which tells other
-// versions of Headgate how these are made; the markers of pulse.go, {home}m and
-// {home}m with the node's ID; and for tenants with many keys those of live.go: the
-// tenant's number and F, and the numbers of the tenant and the cell and N.
+// The key of a counter is the prefix, {home}, the numbers of the tenant and the cell as
+// uvarints, and the 16 bytes of the partition, without separators. Other keys are:
 //
-// A tenant has at most Config.Keys live keys (live.go). Nodes count in the background
-// how many there are. The scripts look at the bound only when a key is absent.
+//	prefix format                 version of the format of keys and values
+//	prefix {home} m               marker of all nodes (pulse.go), to detect lost data
+//	prefix {home} m node          marker of one node
+//	prefix {home} tenant F        the tenant is full: it has as many keys as it may have (live.go)
+//	prefix {home} tenant cell N   number of keys of one limit of the tenant
 //
-// A user of an ACL needs, on the keys below the prefix:
+// A tenant has at most Config.Keys live keys. Nodes count the keys in the background. The
+// scripts check whether the tenant is full only when a request needs a key that does not
+// exist.
+//
+// With an ACL, the Redis user needs these permissions for the keys with the prefix:
 //
 //	+evalsha +eval +time +mget +get +set +getrange +strlen +append +setrange +pexpire +del
 //
-// and may have +info and +config|get, to check the version and to warn if Redis may evict
-// counters, and +scan for DeleteAll. With rediss:// or a cluster, the client also needs
-// +cluster, +hello, +select and +ping.
+// The permissions +info and +config|get are optional: they serve to check the version and
+// to warn if Redis may evict counters. DeleteAll needs +scan. With rediss:// or a cluster,
+// the client also needs +cluster, +hello, +select and +ping.
 //
 // The package does not depend on policies, plans or failure modes. An outcome reports
 // whether a request was decided, and if not, whether it may have been charged.

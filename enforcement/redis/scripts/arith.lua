@@ -1,16 +1,16 @@
--- Integer arithmetic in doubles: exact for integers below 2^53, and no further.
--- This text stands before each script that counts. The Go functions of the same
--- names in enforcement are the reference.
+-- Integer arithmetic with Lua numbers, which are doubles: exact for integers below
+-- 2^53, but not above. This text is part of each script that counts. The Go functions
+-- with the same names in package enforcement are the reference.
 
 local floor = math.floor
-local FOREVER = 9007199254740992 -- 2^53 microseconds: where a time stops
+local FOREVER = 9007199254740992 -- 2^53 microseconds: the longest time
 
--- mul_add_div is floor((a*b + c) / m) and the remainder, for integers
--- 0 <= a < 2^53, 0 <= b < 2^45, 0 <= c < 2^50, 0 < m < 2^45; nil when the
--- quotient comes near 2^53 or passes it. When the product leaves the exact
--- range, floating division still gives the quotient to a few units; what it is
--- off by shows in a*b + c - quotient*m, which is small and is summed in limbs
--- of 26 bits so that each step is exact.
+-- mul_add_div returns floor((a*b + c) / m) and the remainder, for integers 0 <= a <
+-- 2^53, 0 <= b < 2^45, 0 <= c < 2^50, 0 < m < 2^45. It returns nil if the quotient is
+-- about 2^53 or larger. If the product is above 2^53, the floating-point quotient is
+-- still right to within a few units. The error is a*b + c - quotient*m divided by m.
+-- That difference is small. It is summed in limbs of 26 bits, so that each step is
+-- exact.
 local function mul_add_div(a, b, c, m)
   local p = a * b + c
   local q = floor(p / m)
@@ -33,8 +33,8 @@ local function mul_add_div(a, b, c, m)
   return q, r
 end
 
--- flow is how long, in microseconds, a bucket of rate P/Q needs for need units
--- when it has b/Q of one already.
+-- flow returns the time in microseconds in which a bucket with the rate P/Q refills
+-- need units, if b/Q of a unit has refilled already.
 local function flow(need, b, P, Q)
   local quo, rem = mul_add_div(need, Q, 0, P)
   if not quo then
@@ -47,7 +47,8 @@ local function flow(need, b, P, Q)
   return quo + floor((P - 1 - back) / P)
 end
 
--- refill lets elapsed microseconds flow into a bucket of level a + b/Q.
+-- refill returns the level a + b/Q of a bucket after elapsed microseconds, as units and
+-- a fraction.
 local function refill(a, b, elapsed, P, Q, capacity)
   if P == 0 then
     return a, b
@@ -59,7 +60,8 @@ local function refill(a, b, elapsed, P, Q, capacity)
   return a + units, fraction
 end
 
--- fade is what a previous count still weighs when rest of the window remains.
+-- fade returns how many units of the previous window still count if the time rest
+-- remains in the current window.
 local function fade(previous, rest, window)
   local weight = mul_add_div(previous, rest, 0, window)
   return weight

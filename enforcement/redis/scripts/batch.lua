@@ -1,25 +1,26 @@
--- batch: decides the usual kind of requests in one call: of mode enforce and
--- without shadow groups, on plain cells that each have one parameter. It
--- decides as take.lua does. All numbers are little-endian.
+-- batch: decides requests of the most common form in one call. The requests have mode
+-- enforce and no shadow groups. All their cells are plain, and each cell has one
+-- parameter. The decisions are the same as those of take.lua. All numbers are
+-- little-endian; u1, u2, u4 and i8 are unsigned and signed integers of so many bytes.
 --
--- KEYS     the distinct cells, at most 255.
+--   KEYS     the distinct cells, at most 255.
 --
--- ARGV[1]  head       deadline i8 (of Redis' clock; 0: none), passed u1 (1: the
---                     next field is the clock), clock i8, number of decisions
---                     u2, of costs u1, where the costs begin u4, from 1
---          parameters as cell.lua has them, and their formers
---          costs      the distinct costs, i8 each
---          cells      for each cell its parameter u1, from 0
---          decisions  number of charges u1; for each charge cell u1 and cost
---                     u1, from 1. A decision names a cell once. The number is 0
---                     for one charge of a cell that no other charge names.
+--   ARGV[1]  head       deadline i8 (by the clock of Redis; 0: none), passed u1 (1: the
+--                       next field replaces the clock), clock i8, number of decisions
+--                       u2, number of costs u1, position of the costs u4, from 1
+--            parameters in the form of cell.lua, followed by their former numbers
+--            costs      the distinct costs, i8 each
+--            cells      for each cell the index of its parameter u1, from 0
+--            decisions  number of charges u1; for each charge the index of the cell u1
+--                       and of the cost u1, from 1. A decision lists a cell once. The
+--                       number is 0 for one charge of a cell that no other charge uses.
 --
--- reply    as of take.lua; or 2 u1 and Redis' clock i8: nothing was done, and
---          take.lua decides.
+--   reply    as for take.lua; or 2 u1 and the clock of Redis i8: a tenant is full, the
+--            script did nothing, and take.lua must decide.
 --
--- Nothing is written before all is decided. The first write is a SET or a
--- SETRANGE of a string: Redis refuses both when it may not write, so the call
--- is done whole or not at all.
+-- The script decides all requests before it writes. The first write is a SET or a
+-- SETRANGE of a string. If Redis cannot write, it fails that first write, so that a
+-- call is applied completely or not at all.
 
 local arg, keys, byte = ARGV[1], KEYS, string.byte
 local time = call('TIME')
@@ -41,12 +42,13 @@ for i = 1, costs do
 end
 local said, at = { byte(arg, pos, -1) }, n + 1 -- the parameters of the cells, then the decisions
 
--- Decide. A cell is settled when the first charge names it; values become what
--- the reply says of it. A cell that only one charge of a decision names comes to
--- writes and lives at once, as keep.lua makes them. For the others, lefts is how
--- many units can be charged, and settled has, from five times the cell's number
--- on, how many could be charged at first, a, b, t and place. revs and cuts are
--- of the rare cells.
+-- Decide the requests. The script settles a cell when the first charge uses it, and
+-- replaces its entry in values by the state for the reply. For a cell that only one
+-- charge uses, writes and lives get the new value and its expiry at once, from
+-- keep.lua. For the other cells, lefts has the number of units that can still be
+-- charged. settled has five entries for each cell, from index 5*cell: the units that
+-- could be charged at first, a, b, t and place. revs and cuts are set only for cells
+-- that swift.lua cannot settle.
 local writes, lives, lefts, settled, revs, cuts = {}, {}
 local parameter, opened, checked
 local last, kind, rev, x, y, z
@@ -121,7 +123,7 @@ for d = 1, decisions do
 end
 reply[decisions + 2] = table.concat(values)
 
--- Store.
+-- Store the changed cells.
 
 for i = 1, n do
   local value, life = writes[i], lives[i]

@@ -1,25 +1,26 @@
--- Plain cells: what all scripts have in common. This text stands first in each.
--- A line "-- include: name" stands for the text of that file: a function would
--- cost more than what it does.
+-- Plain cells: the constants and the formats that all scripts share. A cell is one
+-- counter; a plain cell is a counter without a log. This text is the first part of each
+-- script. A line that begins with "include:" after the comment sign is replaced by the
+-- text of a file. A function instead would cost more time than the work that it does.
 --
--- A plain value is u1 1, rev i6, a i7, b i7, t i7: 28 bytes, the most that one
--- allocation of 48 holds.
+-- A plain value has 28 bytes: u1 1, rev i6, a i7, b i7, t i7. More bytes would not fit
+-- into the allocation of 48 bytes that Redis makes for such a value.
 --
--- A parameter is 62 bytes: algorithm u1 (1 fixed window, 2 log, 3 sliding
--- counter, 4 bucket), rev of the caller i8, then of a bucket capacity i8, P i8,
--- Q i8, and of the others quota i8, window i8, clock anchor i8; then, of all,
--- rev of the numbers i8, quota i8, window i8, number of formers u1 and where
--- they begin u4, counted from 1. A former is rev i8, until i8, capacity i8, P
--- i8, Q i8.
+-- A parameter has the numbers of a limit in 62 bytes. It begins with: algorithm u1 (1
+-- fixed window, 2 log, 3 sliding counter, 4 bucket), revision of the caller i8. For a
+-- bucket follow capacity i8, P i8, Q i8. For the others follow quota i8, window i8,
+-- clock anchor i8. At the end are, for all: revision of the numbers i8, quota i8,
+-- window i8, number of former numbers u1, their position u4, from 1. Former numbers are
+-- rev i8, until i8, capacity i8, P i8, Q i8.
 --
--- The expiry of a key is at least a second after the end of its value. Two kinds
--- of values may be changed in place, which does not move the expiry: the count
--- of a window, whose expiry follows from where the window begins; and a bucket
--- with a fraction. Time is divided into quarters of the time that the bucket
--- takes to fill. A bucket with a fraction is kept until it would be full if it
--- were emptied at the end of its quarter, so it may be changed in place within
--- that quarter. A bucket without a fraction, as the first charge leaves it, is
--- kept for as long as it needs to fill.
+-- A key expires at least a second after its value has no more effect. Two kinds of
+-- values can be changed in place (SETRANGE), which does not change the expiry. The
+-- first is the count of a window, because its expiry depends only on the start of the
+-- window. The second is a bucket with a fraction of a unit. Time is divided into
+-- quarters of the time in which the bucket fills. A bucket with a fraction expires when
+-- it would be full if it were emptied at the end of its quarter. Therefore it can be
+-- changed in place within that quarter. A bucket without a fraction, for example after
+-- its first charge, expires when it is full.
 
 local read, pack, call = struct.unpack, struct.pack, redis.call
 

@@ -1,12 +1,13 @@
--- Ends the script, with nothing done, if the absent key name must not be made:
--- its tenant has as many keys as it may have, or an overflow counter of the limit
--- lives. take.lua then decides the call. A name is that of the tenant, the limit,
--- and 16 bytes. The marker F beside the tenant says that it is full. The overflow
--- counter has 16 bytes that no other key of the limit has.
+-- Ends the script without any effect if the absent key name must not be created. That
+-- is so if its tenant is full, or if the limit has an overflow counter. take.lua then
+-- decides the call. The name consists of the tenant, the limit, and a partition of 16
+-- bytes. The key of the tenant with F at the end exists while the tenant is full. The
+-- overflow counter has a partition of 16 bytes 255, which no other key of the limit
+-- has.
 local base = string.sub(name, 1, -17)
 if base ~= checked then
   checked = base
-  local last = -1 -- where the number of the limit begins: its bytes but the last are above 127
+  local last = -1 -- position of the limit's number: all its bytes but the last one are above 127
   while string.byte(base, last - 1) > 127 do
     last = last - 1
   end

@@ -1,10 +1,10 @@
--- Makes what is to be stored of a cell: of its numbers a, b and t, charged by the
--- parameter at the place param of arg. r is their revision, nil when it is the
--- parameter's; place is as swift.lua sets it. Sets value, and life, the
--- milliseconds until the key expires, as text. Without life the expiry stays: a
--- value of 28 bytes replaces the old one, and a shorter one is written over the
--- old one from byte 7 on. Doubles are exact enough for an expiry: they are off by
--- a few microseconds, and two milliseconds are added.
+-- Builds the new value of a cell from its numbers a, b and t. param is the position in
+-- arg of the parameter of the charge. r is the revision of the numbers; nil means the
+-- revision of the parameter. place is as in swift.lua. The result is value, and life,
+-- the time in milliseconds until the key expires, as text. Without life, the expiry
+-- stays the same: a value of 28 bytes then replaces the old value, and a shorter one
+-- overwrites the old value from byte 7 on. Doubles are exact enough for an expiry: the
+-- error is a few microseconds, and two milliseconds are added.
 if place == 1 then
   value = pack('<i7', a)
 elseif place == 3 then
@@ -14,7 +14,7 @@ else
   value = pack(PLAIN_FORM, 1, r or rev, a, b, t)
   if passed then
     life = '3600000'
-  elseif kind == BUCKET or not r or r <= rev then -- else later numbers made the window and its expiry
+  elseif kind == BUCKET or not r or r <= rev then -- otherwise later numbers opened the window and set its expiry
     local till = t + window
     if kind == COUNTER then
       till = till + window

@@ -1,18 +1,19 @@
--- keys: adds up how many live keys a tenant has of one limit, from what nodes saw
--- being made, and marks the tenant as full.
+-- keys: adds the changes that a node reports to the number of live keys of one limit of
+-- a tenant. If the tenant has as many keys as it may have, the script marks it as full
+-- for 5 seconds.
 --
--- KEYS     the counts of the limit, and the marker F of full.lua.
+--   KEYS     the counts of the limit, and the marker F of full.lua.
 --
--- ARGV     the width of a part of time in microseconds; how many keys there may be
---          beside those of the tenant's other limits;
---          then pairs of the number of a part of time and by how many the keys
---          changed that expire in it.
+--   ARGV     the length of a time interval in microseconds; how many keys the limit may
+--            have, which is the tenant's bound minus the keys of its other limits;
+--            then pairs: the number of an interval, and the change of the number of
+--            keys that expire in it.
 --
--- reply    how many keys live.
+--   reply    the number of live keys of the limit.
 --
--- The value is the width, and the number of each part with its keys. Parts that
--- are over are dropped. A value of another width is of other numbers of the limit:
--- it is begun again.
+-- The value is the length of the intervals, then the number of each interval with its
+-- keys. The script drops intervals that have ended. If the stored length differs, the
+-- numbers of the limit changed, and the script starts again from zero.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]

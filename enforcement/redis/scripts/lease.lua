@@ -1,18 +1,19 @@
--- lease: draws quota ahead, and settles what was drawn. limitertest.Store has the
--- same in Go, with the reasons. All numbers are little-endian i8 unless marked.
+-- lease: draws quota for leases, and settles earlier draws. limitertest.Store does the
+-- same in Go and explains why. All numbers are little-endian i8 unless marked.
 --
--- KEYS     for each draw the cell, and beside it what of it is outstanding.
+--   KEYS     for each draw the cell, and the key of the cell's outstanding units.
 --
--- ARGV[1]  head    passed u1 (1: the next field is the clock), clock, number of draws u2
---          draws   algorithm u1 (as take has them), rev, quota, window, capacity, P,
---                  Q, epoch, start, want, least, part; for each of two lots until,
---                  spent, back
+--   ARGV[1]  head    passed u1 (1: the next field replaces the clock), clock, number of
+--                    draws u2
+--            draws   algorithm u1 (as in cell.lua), rev, quota, window, capacity, P,
+--                    Q, epoch, start, want, least, part; for each of two lots until,
+--                    spent, back
 --
--- reply    Redis' clock; for each draw: units, until, rev, a, b, t. A rev of 0:
---          the cell is absent, or of a bucket of another revision.
+--   reply    the clock of Redis; for each draw: units, until, rev, a, b, t. A rev of 0
+--            means that the cell is absent, or that it is a bucket of another revision.
 --
--- What is outstanding of a bucket is u1 3, rev i6, level i7, part i7, at i7, shown
--- i7, and for each of two lots until i7, units i7.
+-- The outstanding units of a bucket are stored as u1 3, rev i6, level i7, part i7, at
+-- i7, shown i7, and for each of two lots until i7, units i7.
 
 local read, pack, byte, call = struct.unpack, struct.pack, string.byte, redis.call
 local max, min = math.max, math.min
@@ -27,7 +28,8 @@ if passed == 1 then
   now = clock
 end
 
--- plain reads the value of a cell; rev 0 when there is none.
+-- plain returns the revision and the numbers of a plain cell. The revision is 0 if the
+-- cell does not exist.
 local function plain(key)
   local v = call('GET', key)
   if not v or #v ~= 28 or byte(v) ~= 1 then
@@ -64,7 +66,7 @@ local function window(d, key)
   return units, till, r, a, b, t
 end
 
--- flows is a level some time later.
+-- flows returns the level of a bucket at the time to, from its level at the time from.
 local function flows(d, a, b, from, to)
   if to <= from then
     return a, b
@@ -72,7 +74,7 @@ local function flows(d, a, b, from, to)
   return refill(a, b, to - from, d.P, d.Q, d.capacity)
 end
 
--- outstanding reads what was drawn of a bucket.
+-- outstanding reads the stored record of the outstanding units of a bucket.
 local function outstanding(key)
   local v = call('GET', key)
   local o = { rev = 0, level = 0, part = 0, at = 0, shown = 0, till1 = 0, units1 = 0, till2 = 0, units2 = 0 }
@@ -83,8 +85,9 @@ local function outstanding(key)
   return o
 end
 
--- held is what the bucket holds now: what its value shows, or more if what was
--- charged since the last draw is known.
+-- held returns the level of the bucket now, without the outstanding units. That is the
+-- level in its value, or a higher one if the record allows to compute what was charged
+-- since the last draw.
 local function held(d, o, a, b, t)
   local units, part = flows(d, a, b, t, now)
   if o.rev ~= d.rev then
@@ -120,7 +123,7 @@ local function bucket(d, key, beside)
   local o = outstanding(beside)
   local level, part = held(d, o, a, b, t)
   if o.till1 <= now then
-    o.units1 = 0 -- the room returns, and no tokens do
+    o.units1 = 0 -- after a lot lapses, its units no longer reduce the room for refills; tokens are not returned
   end
   if o.till2 <= now then
     o.units2 = 0
@@ -183,7 +186,7 @@ local function bucket(d, key, beside)
     if tokens < d.capacity then
       full = shown + flow(d.capacity - tokens, part, d.P, d.Q)
     end
-    if part > 0 and d.P > 0 then -- it may be changed in place: see cell.lua
+    if part > 0 and d.P > 0 then -- the value can be changed in place: see cell.lua
       local quarter = d.capacity * d.Q / d.P / 4
       full = max(full, shown - shown % quarter + 5 * quarter)
     end

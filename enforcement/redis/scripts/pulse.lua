@@ -1,19 +1,19 @@
--- pulse: tries a write, and finds out whether the server still has its data.
+-- pulse: tries a write, and detects whether the server has lost data.
 --
--- KEYS     the marker of all nodes, and the marker of the calling node.
+--   KEYS     the marker of all nodes, and the marker of the calling node.
 --
--- ARGV     a new epoch (hexadecimal); the epoch and the number that the node got
---          last, "" and 0 before its first pulse.
+--   ARGV     a new epoch (hexadecimal); then the epoch and the number from the node's
+--            last pulse, "" and 0 before the first one.
 --
--- reply    epoch, number, kind, newest, and the error with which the server
---          refused to write, or "". Only the error is valid when there is one.
+--   reply    epoch, number, kind, newest, and the error of a failed write, or "". With
+--            an error, the other fields are not valid.
 --
--- The value of all nodes is epoch, kind and newest; that of the node is the
--- number, which rises with each pulse, and the time of the last pulse by the
--- server's clock in microseconds. The epoch is new when the marker was absent
--- (kind "empty"), and when the server has forgotten a pulse of the calling node
--- (kind "older"; newest is then the time of the last pulse of this node that it
--- still has, or 0).
+-- The marker of all nodes stores epoch, kind and newest. The marker of a node stores a
+-- number that each pulse increments, and the time of the last pulse by the server's
+-- clock in microseconds. The script starts a new epoch in two cases. If the marker of
+-- all nodes is absent, the kind is "empty". If the server no longer has the last pulse
+-- of the calling node, the kind is "older". newest is then the time of the last pulse
+-- of this node that the server still has, or 0.
 
 local function get(key)
   local value = redis.pcall('GET', key)

@@ -1,16 +1,16 @@
--- Settling: how a plain cell comes to the instant now, with all care. The Go
--- functions of Meter of the same names are the reference.
+-- Settling computes the state of a plain cell at the time now, in all cases. The Go
+-- functions of Meter with the same names are the reference.
 --
--- Redis makes all functions of a script again each time the script runs. This
--- text, with arith.lua before it, is therefore the body of a function
--- settling(now), which a script calls only when it needs one of these. It uses
--- no local of the script, which would cost each run too.
+-- Redis creates all functions of a script again each time the script runs. To save
+-- that, this text, with arith.lua before it, is the body of one function settling(now).
+-- A script calls it only when it needs one of the functions. It uses no local variable
+-- of the script, because each captured variable would cost time in every run.
 
 local FIXED, COUNTER, BUCKET = 1, 3, 4
 local MAX_COUNT = 1000000000000000
 local read, max, min = struct.unpack, math.max, math.min
 
--- parameter reads the parameter at pos.
+-- parameter decodes the parameter at the position pos.
 local function parameter(arg, pos)
   local p, x, y, z, formers, at = {}
   p.kind, p.as, x, y, z, p.rev, p.quota, p.window, formers, at = read('<Bi8i8i8i8i8i8i8BI4', arg, pos)
@@ -26,8 +26,8 @@ local function parameter(arg, pos)
   return p
 end
 
--- plain gives the numbers of a value, 0 as the revision when there are none,
--- and what the reply says of it.
+-- plain decodes a value. It returns the revision, or 0 if there is no valid value, then
+-- a, b and t, and the state for the reply.
 local function plain(v)
   if not v then
     return 0, 0, 0, 0, '\0'
@@ -42,7 +42,7 @@ local function plain(v)
   return 0, 0, 0, 0, '\4'
 end
 
--- convert makes a bucket that other numbers wrote readable by p's.
+-- convert converts a bucket that was stored with other numbers to the numbers of p.
 local function convert(p, r, a, b, t)
   local held, as = r, p.as
   if r < as and as == p.rev and p.formers then
@@ -79,8 +79,8 @@ local function convert(p, r, a, b, t)
   return a, b, t
 end
 
--- settle is Meter.Settle of a state; the last result tells whether the state
--- was cut to now and must be stored by a denial too.
+-- settle settles a state, as Meter.Settle does. The last result is true if the state
+-- was in the future and was clamped to now. Then even a denial must store it.
 local function settle(p, r, a, b, t)
   local kind, window = p.kind, p.window
   if r == 0 or a < 0 and kind ~= BUCKET then
@@ -111,7 +111,7 @@ local function settle(p, r, a, b, t)
       t = now
     end
     if r > p.as then
-      b = 0 -- the stored revision writes its fractions otherwise
+      b = 0 -- the stored revision has another denominator for fractions
     end
   elseif kind == FIXED then
     if now >= t + window then
@@ -126,7 +126,7 @@ local function settle(p, r, a, b, t)
   return max(r, p.as), a, b, t, clamped
 end
 
--- left is Meter.Left of a settled state.
+-- left returns the units that can be charged, as Meter.Left does for a settled state.
 local function left(p, a, b, t)
   if p.kind == BUCKET then
     return a
@@ -137,10 +137,10 @@ local function left(p, a, b, t)
   return p.quota - a
 end
 
--- opened settles a value v by p. It gives how many units can be charged, -1 when
--- the quota is 0; the numbers from which a charge goes on, so an open window or
--- a bucket; 0 for a window and 2 for a bucket; what the reply says of the value;
--- the revision of these numbers; and whether the value was cut to now.
+-- opened settles a value v with the numbers of p. It returns: the units that can be
+-- charged, or -1 if the quota is 0; a, b and t of an open window or a bucket, to which
+-- a charge is added; 0 for a window or 2 for a bucket; the state for the reply; the
+-- revision of the numbers; and whether the state was clamped to now.
 local function opened(p, v)
   local r, a, b, t, state = plain(v)
   local cut

@@ -1,14 +1,14 @@
--- single: decides one request of mode enforce on one plain cell, as batch.lua
--- does. All numbers are little-endian.
+-- single: decides one request with mode enforce and one charge on one plain cell. The
+-- decision is the same as that of batch.lua. All numbers are little-endian.
 --
--- KEYS[1]  the cell.
+--   KEYS[1]  the cell.
 --
--- ARGV[1]  deadline i8 (of Redis' clock; 0: none), passed u1 (1: the next field
---          is the clock), clock i8, cost i8, a parameter as cell.lua has it, and
---          its formers.
+--   ARGV[1]  deadline i8 (by the clock of Redis; 0: none), passed u1 (1: the next field
+--            replaces the clock), clock i8, cost i8, a parameter in the form of
+--            cell.lua, and its former numbers.
 --
--- reply    as of take.lua; or 2 u1 and Redis' clock i8: nothing was done, and
---          take.lua decides.
+--   reply    as for take.lua; or 2 u1 and the clock of Redis i8: the tenant is full, the
+--            script did nothing, and take.lua must decide.
 
 local arg, key, param = ARGV[1], KEYS[1], 26
 local time = call('TIME')
@@ -22,7 +22,7 @@ if not passed then
   now = real
 end
 
-local v = redis.pcall('GET', key) -- of another type: an error, a table of no elements
+local v = redis.pcall('GET', key) -- for a value of another type, pcall returns an error, which is an empty table
 if not v then
   local name, checked = key
   -- include: full.lua

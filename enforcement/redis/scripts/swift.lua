@@ -1,10 +1,10 @@
--- Settles the value v by a parameter's kind, rev, x, y and z in all but the rare
--- cases. Sets l, how many units can be charged; a, b and t, from which a charge
--- goes on: the numbers of an open window or a bucket; and place, which is 0 for
--- a window and 2 for a bucket, and one more if a charge can be stored in place.
--- In the rare cases l stays nil: other numbers wrote the value, it cannot be
--- read, it lies in the future, a product leaves the exact range, or the quota is
--- 0.
+-- Settles the value v quickly, except in rare cases. kind, rev, x, y and z are the
+-- first numbers of the parameter. The results are l, the number of units that can be
+-- charged; a, b and t of an open window or a bucket, to which a charge is added; and
+-- place. place is 0 for a window and 2 for a bucket, plus 1 if a charge can be stored
+-- in place. In the rare cases l stays nil, and settle.lua must settle the value: other
+-- numbers stored it, it is invalid, it is in the future, a product exceeds 2^53, or the
+-- quota is 0.
 if not v then
   if x > 0 and y > 0 then
     l, a, b, t, place = x, 0, 0, now, 0

@@ -1,42 +1,44 @@
--- take: decides many requests in one call. All numbers are little-endian.
+-- take: decides requests of any form in one call. All numbers are little-endian; u1,
+-- u2, u4, i6, i7 and i8 are unsigned and signed integers of so many bytes. A cell is
+-- one counter.
 --
--- KEYS     the distinct cells: first the plain ones, then the logs.
+--   KEYS     the distinct cells: first the plain ones, then the logs.
 --
--- ARGV[1]  head       deadline i8 (of Redis' clock; 0: none), passed u1 (1: the
---                     next field is the clock), clock i8, number of plain cells
---                     u2, of parameters u2, of decisions u2, where the logs
---                     begin u4, from 1
---          parameters as cell.lua has them, and their formers
---          logs       for each log cell: parameter u2, whole u1 (1: the reply
---                     carries all its entries)
---          decisions  mode u1, number of charges u2; for each charge, in
---                     ascending order of group: cell u2, parameter u2, group
---                     u2, cost i8. A group names a cell once.
+--   ARGV[1]  head       deadline i8 (by the clock of Redis; 0: none), passed u1 (1: the
+--                       next field replaces the clock), clock i8, number of plain cells
+--                       u2, of parameters u2, of decisions u2, position of the logs
+--                       u4, from 1
+--            parameters in the form of cell.lua, followed by their former numbers
+--            logs       for each log cell: index of the parameter u2, whole u1 (1: the
+--                       reply must have all its entries)
+--            decisions  mode u1, number of charges u2; for each charge, in
+--                       ascending order of group: cell u2, parameter u2, group
+--                       u2, cost i8. A group lists a cell once.
 --
--- reply    done u1 (0: past the deadline, nothing was done), Redis' clock i8;
---          if done: one byte for each decision (1 granted, 2 refused); then
---          each cell as it was before the call: u1 0 absent, 4 unreadable
---          (counts as absent), 1 and the rest of the value as below, or, for a
---          log, 2 and its state settled at this instant: rev i8, units i8,
---          entries i8, newest i8, units before the first entry i8, number of
---          entries that follow u2, and these. An absent cell whose tenant is
---          full (see full.lua) is its limit's overflow counter: u1 5, and that
---          counter as above.
+--   reply    done u1 (0: the deadline has passed, the script did nothing), clock of
+--            Redis i8; if done: one byte for each decision (1 granted, 2 refused);
+--            then each cell as it was before the call: u1 0 absent, 4 invalid
+--            (counts as absent), 1 and the rest of the value as below, or, for a
+--            log, 2 and its state settled at this time: rev i8, units i8,
+--            entries i8, newest i8, units before the first entry i8, number of
+--            entries that follow u2, and these entries. If a cell is absent and its
+--            tenant is full (full.lua), the overflow counter of the limit replaces
+--            it: u1 5, then the overflow counter as above.
 --
--- A log's value is u1 2, rev i6, units i7, entries u2, newest i7, sum i7, dead
--- u4, and the entries, oldest first: t i7, sum i7. An entry's sum counts all
--- units up to it, so that what has left is found by bisection; dead is how many
--- bytes of entries have left.
+-- The value of a log is u1 2, rev i6, units i7, entries u2, newest i7, sum i7, dead u4,
+-- and the entries, oldest first: t i7, sum i7. The sum of an entry includes all units
+-- up to this entry, so that a bisection finds the entries that have left the window.
+-- dead is the number of bytes of entries that have left.
 --
--- Nothing is written before all is decided; the first write is one that Redis
--- refuses when it may not write, so the call is done whole or not at all.
+-- The script decides all requests before it writes. If Redis cannot write, it fails the
+-- first write, so that a call is applied completely or not at all.
 
 local sub, byte, floor = string.sub, string.byte, math.floor
 local max, min = math.max, math.min
 
 local ENFORCE, PEEK, FORCE, REFUND, RESET, TAKE_UP_TO = 0, 1, 2, 3, 4, 5
 local MAX_LOG = 10000
-local SMALL_LOG = 64      -- entries up to which a log is rewritten whole
+local SMALL_LOG = 64      -- a log with at most this number of entries is written again as a whole
 local HEADER, ENTRY = 34, 14
 local LOG_FORM, ENTRY_FORM = '<Bi6i7I2i7i7I4', '<i7i7'
 
@@ -59,10 +61,10 @@ for i = 1, param_count do
   params[i] = parameter(arg, parameters + 62 * (i - 1))
 end
 
--- Plain cells: r, a, b, t as stored (working copy); sr, sa, sb, st the same
--- settled by the numbers of p.
+-- Plain cells: r, a, b and t are the stored numbers, updated by this call. sr, sa, sb
+-- and st are the same numbers, settled with the parameter p.
 
--- left settles a cell and says how many units can be charged at once.
+-- left settles a cell and returns the number of units that can be charged.
 local function left(c, p)
   if c.log then
     return p.quota - c.a
@@ -74,8 +76,8 @@ local function left(c, p)
   return left_of(p, c.sa, c.sb, c.st)
 end
 
--- keep makes the settled form what will be stored. by are the numbers that its
--- expiry follows.
+-- keep marks a cell to be stored with its settled numbers. by is the parameter that
+-- determines the expiry.
 local function keep(c, p)
   if not c.log then
     c.r, c.a, c.b, c.t = c.sr, c.sa, c.sb, c.st
@@ -86,8 +88,8 @@ local function keep(c, p)
   end
 end
 
--- look is left for a decision that may write: a state cut to now is kept even
--- by a refusal.
+-- look is left for a decision that may write. If the state was in the future and was
+-- clamped to now, it is stored even if the request is denied.
 local function look(c, p)
   local l = left(c, p)
   if c.clamped then
@@ -99,10 +101,10 @@ end
 
 local logs -- log_functions, once made
 
--- overflow gives the overflow counter in place of an absent cell, or nil if the
--- cell may be made. All such cells of a limit are one table, which open made. If
--- the tenant is not full any more, a cell may be made when its limit's overflow
--- counter equals an unused one; own finds that out of a plain one.
+-- overflow returns the overflow counter that replaces an absent cell, or nil if the
+-- cell may be created. All absent cells of a limit share one table, which the function
+-- open creates. If the tenant is no longer full, a cell may be created if the overflow
+-- counter of its limit is unused again. For a plain cell, own checks that later.
 local overflows = {}
 local function overflow(key, open)
   local base = sub(key, 1, -17)
@@ -127,7 +129,8 @@ local function overflow(key, open)
   return c or nil
 end
 
--- own is the cell i, or in place of an unused overflow counter a new one.
+-- own returns the cell i. If the cell uses an overflow counter that is unused again,
+-- own returns a new cell instead.
 local function own(i, p)
   local c = cells[i]
   if c.shared and not c.full and not c.log then
@@ -162,7 +165,7 @@ local function charge(c, p, cost)
   keep(c, p)
 end
 
--- forget makes a cell as new.
+-- forget resets a cell to an unused one.
 local function forget(c)
   c.r, c.a, c.b, c.t, c.p, c.by = 0, 0, 0, 0, nil, nil
   if c.log then
@@ -170,10 +173,10 @@ local function forget(c)
   end
 end
 
--- log_functions are made only for a call that has logs: a script makes all its
--- functions anew each time it runs, and those of plain cells are few.
+-- log_functions creates the functions for logs. A script creates all its functions
+-- again each time it runs, so only a call with logs creates these.
 local function log_functions()
-  -- range reads entries of a stored log, by their offset in the value.
+  -- range returns the bytes of a stored log between two offsets.
   local function range(c, from, to)
     local at = from - c.from
     if at >= 0 and to - c.from <= #c.buf then
@@ -182,7 +185,8 @@ local function log_functions()
     return call('GETRANGE', c.key, from, to - 1)
   end
 
-  -- stored gives the time and the sum of a stored, live entry, counted from 0.
+  -- stored returns the time and the sum of entry i of a stored log. 0 is the oldest
+  -- entry within the window.
   local function stored(c, i)
     local from = HEADER + c.dead + ENTRY * i
     local at = from - c.from
@@ -192,7 +196,7 @@ local function log_functions()
     return read(ENTRY_FORM, call('GETRANGE', c.key, from, from + ENTRY - 1))
   end
 
-  -- body is the entries of a log as they are to be.
+  -- body returns the encoded entries of a log after this call.
   local function body(c)
     local text = c.body
     if not text then
@@ -207,7 +211,7 @@ local function log_functions()
     return text
   end
 
-  -- entries takes a body apart into times and units.
+  -- entries decodes a body. It returns the times and the units of the entries.
   local function entries(text, base)
     local ts, us = {}, {}
     for i = 0, #text / ENTRY - 1 do
@@ -218,7 +222,7 @@ local function log_functions()
     return ts, us
   end
 
-  -- rebuild gives a log new entries, with sums from 0.
+  -- rebuild replaces the entries of a log. The sums start from 0 again.
   local function rebuild(c, ts, us)
     local parts, sum = {}, 0
     for i = 1, #ts do
@@ -229,7 +233,8 @@ local function log_functions()
     c.appended, c.merged = false, false
   end
 
-  -- settle_log cuts a log that lies in the future and moves past what has left.
+  -- settle_log clamps a log that is in the future to now, and drops the entries that
+  -- have left the window.
   local function settle_log(c, p)
     if c.t > now + p.window then
       local ts, us = entries(range(c, HEADER + c.dead, c.size), c.sum - c.a)
@@ -245,7 +250,7 @@ local function log_functions()
       c.r = max(c.r, p.as)
       return true
     end
-    local lo, hi = 0, c.b - 1 -- lo has left; hi, the newest, is live
+    local lo, hi = 0, c.b - 1 -- lo has left the window; hi, the newest entry, has not
     local last = floor((c.from + #c.buf - HEADER - c.dead) / ENTRY) - 1
     if last > 0 and last < hi then
       if stored(c, last) > edge then
@@ -271,7 +276,7 @@ local function log_functions()
     return c.a >= 0 and c.a <= MAX_COUNT
   end
 
-  -- load_log reads and settles a log; state says what the reply calls it.
+  -- load_log reads and settles a log. c.state is its encoded state for the reply.
   local function load_log(key, p, whole)
     local c = { log = true, key = key, r = 0, a = 0, b = 0, t = 0, sum = 0, n = 0, dead = 0, body = '', state = '\0' }
     local buf = redis.pcall('GETRANGE', key, 0, HEADER + SMALL_LOG * ENTRY - 1)
@@ -318,13 +323,13 @@ local function log_functions()
     return c
   end
 
-  -- oldest is the reply's part of a long log: as many of the oldest entries as it
-  -- takes to free need units.
+  -- oldest returns the state of a long log for the reply, with its oldest entries: as
+  -- many as must leave the window until need units are free.
   local function oldest(c)
     if not c.need then
       return c.state .. '\0\0'
     end
-    local lo, hi = 0, c.n - 1 -- hi is enough, or all there is
+    local lo, hi = 0, c.n - 1 -- entries up to hi are enough, or hi is the newest
     while lo < hi do
       local mid = floor((lo + hi) / 2)
       local _, sum = stored(c, mid)
@@ -337,7 +342,7 @@ local function log_functions()
     return c.state .. pack('<I2', hi + 1) .. range(c, HEADER + c.dead, HEADER + c.dead + ENTRY * (hi + 1))
   end
 
-  -- charge_log adds to a log.
+  -- charge_log adds a charge to a log.
   local function charge_log(c, p, cost)
     cost = min(cost, MAX_COUNT - c.a)
     if c.r == 0 then
@@ -352,7 +357,7 @@ local function log_functions()
     keep(c, p)
   end
 
-  -- refund_log gives back, the newest entries first.
+  -- refund_log returns units to a log, from the newest entries first.
   local function refund_log(c, cost)
     local ts, us = entries(body(c), c.sum - c.a)
     local last = #ts
@@ -399,7 +404,7 @@ local function log_functions()
   return { load = load_log, oldest = oldest, charge = charge_log, refund = refund_log, store = store_log }
 end
 
--- Load.
+-- Load the cells.
 
 local cell_count = #KEYS
 if plain > 0 then
@@ -429,13 +434,14 @@ for i = plain + 1, cell_count do
   cells[i] = c
 end
 
--- Decide.
+-- Decide the requests.
 
 local verdicts = {}
-local cs, ps, gs, ks = {}, {}, {}, {} -- the cells, parameters, groups and costs of a decision's charges
+local cs, ps, gs, ks = {}, {}, {}, {} -- the cells, parameters, groups and costs of the charges of one decision
 
--- fits tells whether the charges from..to can all be made. All are looked at,
--- so that clamps are kept and logs know what the reply must carry.
+-- fits reports whether all charges from..to fit. It looks at every charge even after
+-- one does not fit: clamped states must be stored, and logs need to know how many
+-- entries the reply must have.
 local function fits(from, to, mode, total)
   local all = true
   for k = from, to do
@@ -449,8 +455,8 @@ local function fits(from, to, mode, total)
     if p.quota == 0 or cost > l then
       all = false
     end
-    local need = cost + total - l -- units that must leave the log, for all that a caller may ask about
-    if mode == TAKE_UP_TO then    -- who granted no more than is left, and may be asked for one unit
+    local need = cost + total - l -- units that must leave the log before the caller's request can fit
+    if mode == TAKE_UP_TO then    -- granted at most what is left; the caller may compute when one unit fits
       cost = min(max(cost, 1), p.quota)
       need = cost + min(total, max(l, 0)) - l
     end
@@ -461,11 +467,11 @@ local function fits(from, to, mode, total)
   return all
 end
 
--- refund gives cost back; what is not kept has nothing to get back. A state
--- that is over is forgotten, so that a clock set back does not find it again.
+-- refund returns cost to a cell. If no state is stored, there is nothing to refund. A
+-- state that has expired is deleted, so that it has no effect if the clock steps back.
 local function refund(c, p, cost)
   if c.shared then
-    return -- the counts of others are in it
+    return -- the overflow counter also has the counts of other keys
   end
   look(c, p)
   if cost == 0 or c.r == 0 and not c.stale then
@@ -499,7 +505,7 @@ for d = 1, decision_count do
     c, p, gs[k], ks[k], pos = read('<I2I2I2i8', arg, pos)
     cs[k], ps[k] = own(c + 1, params[p + 1]), params[p + 1]
     total = total + ks[k]
-    if cs[k].shared and mode ~= TAKE_UP_TO then -- cells of a group that are one counter are charged as one
+    if cs[k].shared and mode ~= TAKE_UP_TO then -- charges of one group on one overflow counter become one charge
       for j = 1, k - 1 do
         if cs[j] == cs[k] and gs[j] == gs[k] then
           ks[j], ks[k] = ks[j] + ks[k], 0
@@ -557,7 +563,7 @@ for d = 1, decision_count do
   verdicts[d] = verdict
 end
 
--- Reply, before the logs change.
+-- Build the reply before the logs change.
 
 local reply = { pack('<Bi8', 1, real), table.concat(verdicts) }
 for i = 1, cell_count do
@@ -569,13 +575,13 @@ for i = 1, cell_count do
   reply[i + 2] = c.shared and '\5' .. state or state
 end
 
--- Store.
+-- Store the changed cells.
 
 for i = 1, cell_count do
   local c = cells[i]
   if c.dirty and c.r ~= 0 then
     local key = c.key or KEYS[i]
-    c.dirty = false -- a shared one is stored once
+    c.dirty = false -- an overflow counter that replaces several cells is stored once
     if c.log then
       logs.store(c, c.by)
     else
