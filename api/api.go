@@ -56,6 +56,8 @@ type Config struct {
 	Ready func(ctx context.Context) Readiness
 	// Metrics serves GET /metrics. Without it, the answer is 404.
 	Metrics http.Handler
+	// MetricsPublic is set if GET /metrics needs no key.
+	MetricsPublic bool
 	// BootstrapKey is an operator key with every scope. It is valid while no operator key
 	// exists. Default: none.
 	BootstrapKey string

@@ -324,6 +324,7 @@ func TestPanicInTheMiddleOfAnAnswer(t *testing.T) {
 	var logged bytes.Buffer
 	w := newWorld(t, func(c *api.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&logged, nil))
+		c.MetricsPublic = true
 		c.Metrics = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			_, _ = w.Write([]byte("half of"))
 			panic("broken")

@@ -101,6 +101,10 @@ func (a *API) routes() []route {
 	g := ServerInterfaceWrapper{Handler: NewStrictHandler(a, nil)}
 	exceptions := needs(a.cfg.Exceptions != nil, "this node does not manage overrides, lists and blocks")
 	people := needs(a.cfg.People != nil, "this node does not manage people")
+	metrics := accounts.TenantsList // they sum all tenants
+	if a.cfg.MetricsPublic {
+		metrics = accounts.Public
+	}
 	usage := needs(a.cfg.Usage != nil, "this node does not show usage or reset counters")
 	return []route{
 		post("/v1/check", "check", accounts.Check, nil).params("deny_status"), // answered by serveCheck
@@ -184,7 +188,7 @@ func (a *API) routes() []route {
 		get("/healthz", "healthz", accounts.Public, a.alive),
 		get("/livez", "livez", accounts.Public, a.alive),
 		get("/readyz", "readyz", accounts.Public, a.readyz).params("verbose"),
-		get("/metrics", "metrics", accounts.Public, a.metrics),
+		get("/metrics", "metrics", metrics, a.metrics),
 		get("/openapi.yaml", "openapi", accounts.Public, a.openapi),
 	}
 }

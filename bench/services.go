@@ -134,7 +134,7 @@ func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, pref
 	if err != nil {
 		return nil, err
 	}
-	env := []string{"HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_LOG_LEVEL=error", "HEADGATE_DATABASE_URL=sqlite://" + database + "/headgate.db"}
+	env := []string{"HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_LOG_LEVEL=error", "HEADGATE_METRICS_PUBLIC=true", "HEADGATE_DATABASE_URL=sqlite://" + database + "/headgate.db"}
 	if redisURL != "" {
 		env = append(env, "HEADGATE_REDIS_URL="+redisURL, "HEADGATE_REDIS_PREFIX="+prefix)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"os"
 	"os/exec"
@@ -127,6 +128,38 @@ func TestKeyHint(t *testing.T) {
 		t.Errorf("there is an operator key already:\n%s", node.out)
 	}
 	call(t, strings.TrimSpace(token.String()), "GET", node.origin+"/v1/tenants", "").want(t, 200)
+}
+
+// /metrics sums all tenants: beside the API it needs an operator key that may read,
+// unless a setting opens it. Its own listener needs none.
+func TestMetricsNeedAKey(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		settings                   map[string]string
+		none, tenant, operator, at int
+	}{
+		{map[string]string{"HEADGATE_METRICS_PUBLIC": "false"}, 401, 403, 200, 0},
+		{map[string]string{"HEADGATE_METRICS_PUBLIC": "true"}, 200, 200, 200, 0},
+		{map[string]string{"HEADGATE_METRICS_PUBLIC": "false", "HEADGATE_METRICS_ADDR": freeAddr(t)}, 401, 403, 404, 200},
+	} {
+		settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_SAMPLE": "false", "HEADGATE_BOOTSTRAP_KEY": bootstrap}
+		maps.Copy(settings, test.settings)
+		node := start(t, settings)
+		call(t, bootstrap, "POST", node.origin+"/v1/tenants", `{"slug":"acme","tenant":{"name":"Acme"}}`).want(t, 201)
+		var made struct{ Token string }
+		call(t, bootstrap, "POST", node.origin+"/v1/tenants/acme/keys", `{"name":"k","scopes":["manage"]}`).want(t, 201).into(t, &made)
+		for key, want := range map[string]int{"": test.none, made.Token: test.tenant, bootstrap: test.operator} {
+			got := call(t, key, "GET", node.origin+"/metrics", "")
+			if got.status != want || (got.status == 200) != strings.Contains(got.body, "headgate_build_info") {
+				t.Errorf("%v, key %.6s: %d, want %d", test.settings, key, got.status, want)
+			}
+		}
+		if at := test.settings["HEADGATE_METRICS_ADDR"]; at != "" {
+			if got := call(t, "", "GET", "http://"+at+"/metrics", ""); got.status != test.at || !strings.Contains(got.body, "headgate_build_info") {
+				t.Errorf("its own listener: %d", got.status)
+			}
+		}
+	}
 }
 
 func TestPages(t *testing.T) {

@@ -34,7 +34,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies, log), Logger: log,
 	}
 	if s.MetricsAddr == "" {
-		cfg.Metrics = n.recorder.Handler()
+		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic
 	}
 	rest := api.New(cfg)
 	provider, err := s.provider()

@@ -43,7 +43,7 @@ func start(t testing.TB, settings map[string]string) *running {
 // launchInProcess is start without the wait.
 func launchInProcess(t testing.TB, settings map[string]string) *running {
 	t.Helper()
-	environment := map[string]string{"HEADGATE_ADDR": "127.0.0.1:0", "HEADGATE_SNAPSHOT_FILE": "off"}
+	environment := map[string]string{"HEADGATE_ADDR": "127.0.0.1:0", "HEADGATE_SNAPSHOT_FILE": "off", "HEADGATE_METRICS_PUBLIC": "true"}
 	for name, value := range settings {
 		environment[name] = value
 	}

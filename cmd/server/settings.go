@@ -62,7 +62,8 @@ type serveSettings struct {
 	MaxPerAddress  int `name:"max-connections-per-address" default:"0" help:"How many connections one IPv4 address or IPv6 /64 network may have. 0: half of the maximum for all addresses."`
 
 	Headers        string `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers, by comma: draft-11, draft-06, x-ratelimit; or off."`
-	MetricsAddr    string `placeholder:"HOST:PORT" help:"Serve /metrics there instead of beside the API."`
+	MetricsAddr    string `placeholder:"HOST:PORT" help:"Serve /metrics there, without a key, instead of beside the API."`
+	MetricsPublic  bool   `default:"false" help:"Answer /metrics beside the API also without an operator key with the scope read."`
 	MetricsTenants string `placeholder:"SLUG,..." help:"Tenants whose decisions /metrics also counts by name, at most 20; empty: none."`
 
 	RetentionMinutes lifetime `default:"2d" help:"How long minute counts are kept, at least 3h. They roll up to hours."`

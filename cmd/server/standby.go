@@ -127,7 +127,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 		},
 	}
 	if s.MetricsAddr == "" {
-		cfg.Metrics = n.recorder.Handler()
+		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic
 	}
 	rest := api.New(cfg)
 	g.open(checkHost(s.allowedHosts(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -85,6 +85,7 @@ func TestThreeNodesShareOneDatabaseAndOneRedis(t *testing.T) {
 	}
 	want := map[string]string{
 		"HEADGATE_ADDR":          "0.0.0.0:8080",
+		"HEADGATE_METRICS_ADDR":  "0.0.0.0:9464",
 		"HEADGATE_NODES":         "3",
 		"HEADGATE_DATABASE_URL":  "postgres://headgate:postgres-secret@postgres:5432/headgate?sslmode=disable",
 		"HEADGATE_REDIS_URL":     "redis://default:redis-secret@valkey:6379/0",
@@ -222,7 +223,7 @@ func TestPrometheusScrapesEveryNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, n := range nodes(p) {
-		if !strings.Contains(string(text), `"`+n.Name+`:8080"`) {
+		if !strings.Contains(string(text), `"`+n.Name+`:9464"`) {
 			t.Errorf("%s is not scraped", n.Name)
 		}
 	}
