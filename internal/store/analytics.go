@@ -16,8 +16,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Kept returns which rows exist, and what is due on the days that a span touches, in one state of
-// the database.
+// Kept returns which rows exist, and which roll-ups are due on the days of a span. One query reads both, so that they
+// are consistent.
 func (s *Store) Kept(ctx context.Context, from, to int64) (metrics.Kept, error) {
 	type line struct {
 		due  bool
@@ -44,19 +44,20 @@ func (s *Store) Kept(ctx context.Context, from, to int64) (metrics.Kept, error) 
 	return k, s.fail(err, "read which counts are kept")
 }
 
-// dayAfter returns the first start of a day that is not before at.
+// dayAfter returns the first start of a day that is not before the instant at.
 func dayAfter(at int64) int64 {
 	return floor(at+int64(metrics.Day.Duration()/time.Second)-1, metrics.Day)
 }
 
-// Mark reads one row for each process that added counts recently.
+// Mark returns a value that changes whenever a batch is added. It reads one row for each process that added counts in
+// the last 30 days.
 func (s *Store) Mark(ctx context.Context) (m metrics.Mark, err error) {
 	err = s.read(ctx, func(ctx context.Context) error {
 		return s.reader.QueryRowContext(ctx, `
 			SELECT count(*), CAST(coalesce(sum(seq), 0) AS BIGINT), CAST(coalesce(sum(at), 0) AS BIGINT)
 			FROM flush_marks`).Scan(&m.Nodes, &m.Batches, &m.Times)
 	})
-	return m, s.fail(err, "read what was added to the counts")
+	return m, s.fail(err, "read the mark of the counts")
 }
 
 // Counts returns rows of one step, newest first.
@@ -72,7 +73,7 @@ func (s *Store) Counts(ctx context.Context, q metrics.CountQuery) ([]metrics.Cou
 	return s.countRows(ctx, query, where, q)
 }
 
-// SumCounts returns one row for each tenant and name; its At is the query's From.
+// SumCounts returns one row of sums for each tenant and name. At is the start of the query's time range.
 func (s *Store) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.CountRow, error) {
 	where, err := countsWhere(q)
 	if err != nil {
@@ -96,7 +97,7 @@ func (s *Store) SumCounts(ctx context.Context, q metrics.CountQuery) ([]metrics.
 	return s.countRows(ctx, query, where, q)
 }
 
-// countFields returns the columns that a query reads.
+// countFields returns the columns of counts that a query reads.
 func countFields(q metrics.CountQuery) []string {
 	if len(q.Fields) == 0 {
 		return metrics.Columns
@@ -112,11 +113,11 @@ func (s *Store) countRows(ctx context.Context, query string, where filter, q met
 	return list, s.fail(err, "read counts")
 }
 
-// countScanner returns a function that scans rows into one variable, because a result has
-// thousands of rows.
+// countScanner returns a function that scans rows. It scans each row into the same variable and returns a copy,
+// because a result has thousands of rows.
 func countScanner(fields []string) func(row) (metrics.CountRow, error) {
 	var c metrics.CountRow
-	into, _ := c.FieldsOf(fields) // countsWhere has looked at their names
+	into, _ := c.FieldsOf(fields) // countsWhere has checked the names
 	into = append([]any{&c.At, &c.Tenant, &c.Kind, &c.Name}, into...)
 	return func(r row) (metrics.CountRow, error) {
 		err := r.Scan(into...)
@@ -126,10 +127,10 @@ func countScanner(fields []string) func(row) (metrics.CountRow, error) {
 
 func countsWhere(q metrics.CountQuery) (where filter, err error) {
 	if !slices.Contains(levels[:], q.Step) {
-		return where, fmt.Errorf("counts of a %q are not kept", q.Step)
+		return where, fmt.Errorf("there are no counts by %q", q.Step)
 	}
 	if _, known := new(metrics.Counts).FieldsOf(q.Fields); !known {
-		return where, fmt.Errorf("not all of %q are counted", q.Fields)
+		return where, fmt.Errorf("%q contains a name that is no column of counts", q.Fields)
 	}
 	if len(q.Tenants) == 0 {
 		where.and(`tenant = ?`, int64(q.Tenant))
@@ -153,10 +154,10 @@ func anyOf[T any](f *filter, column string, values []T, arg func(T) any) {
 	f.and(column+" IN ("+strings.TrimSuffix(strings.Repeat("?, ", len(values)), ", ")+")", args...)
 }
 
-// Sketches returns rows of one step in the order of time.
+// Sketches returns the sketches of one step, oldest first.
 func (s *Store) Sketches(ctx context.Context, q metrics.SketchQuery) ([]metrics.SketchRow, error) {
 	if !slices.Contains(levels[:], q.Step) {
-		return nil, fmt.Errorf("sketches of a %q are not kept", q.Step)
+		return nil, fmt.Errorf("there are no sketches by %q", q.Step)
 	}
 	var where filter
 	where.and(`tenant = ? AND name = ?`, int64(q.Tenant), q.Name)
@@ -176,7 +177,7 @@ func (s *Store) Sketches(ctx context.Context, q metrics.SketchQuery) ([]metrics.
 	return list, s.fail(err, "read sketches")
 }
 
-// refusalRow is the stored form of a denial, which may be unreadable.
+// refusalRow is the stored form of a denial. Its document may be unreadable.
 type refusalRow struct {
 	id     []byte
 	tenant uint32
@@ -187,8 +188,8 @@ const refusalColumns = "id, tenant, doc"
 
 func scanRefusal(r row) (f refusalRow, err error) { return f, r.Scan(&f.id, &f.tenant, &f.doc) }
 
-// refusal decodes the document. It rejects unknown members, because a partial explanation would be
-// wrong.
+// refusal decodes the document of a denial. It returns an error for unknown members, because an explanation with
+// missing parts would be wrong.
 func (f *refusalRow) refusal() (r metrics.Refusal, err error) {
 	if err := readJSON(f.doc, &r); err != nil {
 		return metrics.Refusal{}, err
@@ -200,7 +201,8 @@ func (f *refusalRow) refusal() (r metrics.Refusal, err error) {
 	return r, nil
 }
 
-// Refusal finds a kept denial; NotFound for another tenant's.
+// Refusal returns a kept denial by its decision ID. The error is problem.NotFound if there is none, or if tenant is
+// not 0 and is not the denial's tenant.
 func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metrics.Refusal, error) {
 	var where filter
 	where.and(`id = ?`, id[:])
@@ -214,7 +216,7 @@ func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metric
 	var r metrics.Refusal
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		err = problem.New(problem.NotFound, "no refusal with this decision id is kept")
+		err = problem.New(problem.NotFound, "no kept denial has this decision id")
 	case err == nil:
 		r, err = found.refusal()
 	}
@@ -223,13 +225,13 @@ func (s *Store) Refusal(ctx context.Context, id [16]byte, tenant uint32) (metric
 
 const (
 	refusalsUsual = 100
-	// refusalsLooked is the largest number of rows that a filter without a column reads.
+	// refusalsLooked is the maximum number of rows that Refusals reads for a filter that has no column in the table.
 	refusalsLooked = 5000
 	refusalsPiece  = 500
 )
 
-// Refusals returns kept denials in the order of their IDs, newest first. It leaves out unreadable
-// rows and logs them once.
+// Refusals returns kept denials in descending order of their IDs. It leaves out rows that it cannot decode and logs
+// one line for all of them.
 func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metrics.Refusal, error) {
 	if f.Limit <= 0 {
 		f.Limit = refusalsUsual
@@ -265,8 +267,8 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 	return list, nil
 }
 
-// refusalRows returns the newest rows. It runs one query for each reason, because the index has
-// the rows of one reason in the order of IDs, and one query for all reasons would sort every row.
+// refusalRows returns the newest rows that match the filter. It runs one query for each reason: the index contains
+// the rows of one reason in the order of IDs, whereas one query for all reasons would sort every row.
 func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit int) (list []refusalRow, err error) {
 	if len(f.Reasons) == 0 {
 		return s.refusalRowsFor(ctx, f, f.Reason, limit)
@@ -295,7 +297,7 @@ func hasAttributes(r *metrics.Refusal, asked []enforcement.Attribute) bool {
 	return true
 }
 
-// within reports whether an address is in the network of a filter.
+// within reports whether an attribute is an IP address in the network that the filter contains.
 func within(has, asked enforcement.Attribute) bool {
 	if has.Name != "ip" || asked.Name != "ip" || !strings.Contains(asked.Value, "/") {
 		return false
@@ -308,7 +310,7 @@ func within(has, asked enforcement.Attribute) bool {
 	return err == nil && network.Contains(address)
 }
 
-// refusalRowsFor returns the newest rows of one reason, or of all for "".
+// refusalRowsFor returns the newest rows with one reason, or with any reason if reason is "".
 func (s *Store) refusalRowsFor(
 	ctx context.Context, f metrics.RefusalFilter, reason enforcement.Reason, limit int,
 ) (list []refusalRow, err error) {

@@ -31,8 +31,8 @@ func scanEntry(r row) (audit.Entry, error) {
 	return e, err
 }
 
-// writeLines appends the lines of the edit to the chain. The lock of the head
-// serializes all writers of lines.
+// writeLines appends the audit lines of the edit to the hash chain. It locks the row that contains the newest hash,
+// which serializes all writers of audit lines.
 func (e *edit) writeLines(ctx context.Context) error {
 	if len(e.lines) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func (e *edit) writeLines(ctx context.Context) error {
 		return fmt.Errorf("take the head of the chain: %w", err)
 	}
 	if !e.raises {
-		// After the head: a line of an edit that comes before has no later revision.
+		// The revision is read after the lock, so that no line of an earlier edit has a later revision.
 		if err := e.tx.QueryRowContext(ctx, `SELECT n FROM revision WHERE id = 1`).Scan(&e.revision); err != nil {
 			return fmt.Errorf("read the revision: %w", err)
 		}
@@ -70,8 +70,8 @@ func (e *edit) writeLines(ctx context.Context) error {
 	return nil
 }
 
-// complete sets the fields of a line that the store determines. Without an
-// actor, the line gets the actor of ctx.
+// complete sets the fields of an audit line that the store determines. If the line has no actor, it gets the actor of
+// ctx.
 func (e *edit) complete(ctx context.Context, l *audit.Entry) (err error) {
 	l.ID = audit.NewID()
 	if l.Actor.Kind == "" {
@@ -95,13 +95,13 @@ func (e *edit) writeLine(ctx context.Context, l *audit.Entry) error {
 	return err
 }
 
-// WriteAudit adds a line that belongs to no change.
+// WriteAudit adds an audit line that belongs to no change, such as a failed sign-in.
 func (s *Store) WriteAudit(ctx context.Context, e audit.Entry) error {
 	err := s.aside(ctx, e, func(context.Context, *edit) error { return nil })
 	return s.fail(err, "write an audit line of %s", e.Action)
 }
 
-// orNull returns a text for a column that is NULL for "".
+// orNull returns the value for a column that is NULL if the text is "".
 func orNull(text string) sql.NullString {
 	return sql.NullString{String: text, Valid: text != ""}
 }
@@ -110,16 +110,15 @@ func text(document json.RawMessage) sql.NullString {
 	return sql.NullString{String: string(document), Valid: document != nil}
 }
 
-// AuditEntries returns lines newest first, in the order of their edits,
-// independent of the nodes' clocks. Lines without an edit follow the last edit
-// before them, ordered by id.
+// AuditEntries returns audit lines, newest first. They are ordered by revision, which does not depend on the clocks
+// of the nodes. A line that belongs to no edit follows the last edit before it; such lines are ordered by ID.
 func (s *Store) AuditEntries(ctx context.Context, f audit.Filter) ([]audit.Entry, error) {
 	where := narrowed(f)
 	list, err := queryPage(ctx, s, scanEntry, page{entryColumns, `audit_log`, where, `revision DESC, id DESC`, f.Limit})
 	return list, s.fail(err, "list audit entries")
 }
 
-// narrowed returns the conditions of a filter.
+// narrowed returns the SQL conditions of a filter of audit lines.
 func narrowed(f audit.Filter) (where filter) {
 	for _, column := range []struct{ condition, value string }{
 		{`id = ?`, f.ID},
@@ -139,7 +138,7 @@ func narrowed(f audit.Filter) (where filter) {
 		where.and(`(object = ? OR object_name = ?)`, f.Named, f.Named)
 	}
 	if f.Actor != "" {
-		// SQLite's lower knows ASCII only.
+		// SQLite's lower() changes ASCII letters only.
 		where.and(`(actor_id = ? OR lower(actor_name) LIKE ? ESCAPE '\' OR actor_name LIKE ? ESCAPE '\')`,
 			f.Actor, contains(f.Actor), "%"+escaped(f.Actor)+"%")
 	}
@@ -155,13 +154,14 @@ func narrowed(f audit.Filter) (where filter) {
 // verifyPage is the number of lines that VerifyAudit reads at once.
 const verifyPage = 1000
 
-// VerifyAudit verifies the chain in one transaction that sees one state.
+// VerifyAudit verifies the hash chain of the audit log. It reads all lines in one transaction, so that concurrent
+// edits do not disturb it.
 func (s *Store) VerifyAudit(ctx context.Context, noted ...audit.Head) (audit.Verdict, error) {
 	v, err := s.verifyAudit(ctx, noted)
 	return v, s.fail(err, "verify the audit log")
 }
 
-// AuditHead returns the end of the chain.
+// AuditHead returns the sequence number and the hash of the newest audit line.
 func (s *Store) AuditHead(ctx context.Context) (h audit.Head, err error) {
 	var hash []byte
 	err = s.reader.QueryRowContext(ctx, auditHead).Scan(&h.Seq, &hash, &h.Outside)
@@ -198,7 +198,7 @@ func (s *Store) verifyAudit(ctx context.Context, noted []audit.Head) (audit.Verd
 	return walk.End(head, outside), nil
 }
 
-// walkLines verifies lines in order until one is wrong.
+// walkLines verifies audit lines in order until it finds a wrong one.
 func walkLines(ctx context.Context, tx *sql.Tx, walk *audit.Walk) error {
 	for after := int64(0); ; {
 		rows, err := tx.QueryContext(ctx, `

@@ -16,20 +16,20 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// Writing counts changes no revision and writes no audit entry. On Postgres, edits do
-// not wait for it.
+// Transactions that add counts do not raise the revision and write no audit line. On Postgres, edits do not wait for
+// them.
 
-// levels are the steps; each is made from the one before.
+// levels are the steps of counts, the finest first. The rows of each step are computed from the step before.
 var levels = [...]metrics.Step{metrics.Minute, metrics.Hour, metrics.Day}
 
-// tableOf returns the table of a step: counts_minutes, sketches_days.
+// tableOf returns the name of the table for a step, like counts_minutes or sketches_days.
 func tableOf(what string, s metrics.Step) string { return what + "_" + string(s) + "s" }
 
-// AddCounts applies a batch once.
+// AddCounts writes a batch, at most once.
 //
-// It first claims the mark of the batch, so that a second sender waits for the first and finds the
-// batch applied. It notes each touched hour as due, also the current one: only RollUpsDue decides
-// whether an hour is over, with one clock, so that clock skew between nodes loses no batch.
+// It first records the batch's number, so that a second sender of the batch waits for the first and then finds the
+// batch added. It marks each touched hour as due for a roll-up, including the current hour. Only RollUpsDue decides
+// with one clock whether an hour is over. So clock skew between nodes loses no batch.
 func (s *Store) AddCounts(ctx context.Context, b metrics.Batch) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		claimed, err := claim(ctx, tx, b.Node, b.Seq, s.now())
@@ -48,16 +48,16 @@ func (s *Store) AddCounts(ctx context.Context, b metrics.Batch) error {
 	return s.fail(err, "add batch %d of node %s to the counts", b.Seq, b.Node)
 }
 
-// change is repeat within the timeout of a method.
+// change runs fn in one transaction, like repeat, within the timeout of a method.
 func (s *Store) change(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
 	return s.repeat(ctx, fn)
 }
 
-// repeat runs fn in one transaction. It runs fn again after a conflict with another
-// transaction and after a lost connection, also in the commit. So a repetition of fn
-// must change nothing.
+// repeat runs fn in one transaction. It repeats the transaction after a conflict with another one and after a lost
+// connection. The connection can be lost during the commit, so fn must be safe to run again after a successful
+// commit.
 func (s *Store) repeat(ctx context.Context, fn func(context.Context, *sql.Tx) error) error {
 	for try := 1; ; try++ {
 		err := s.attempt(ctx, fn)
@@ -82,7 +82,8 @@ func (s *Store) attempt(ctx context.Context, fn func(context.Context, *sql.Tx) e
 	return tx.Commit()
 }
 
-// claim moves a node's mark up to seq. It returns false if the mark is there already.
+// claim raises the recorded batch number of a node to seq. It returns false if the recorded number is not lower than
+// seq.
 func claim(ctx context.Context, tx *sql.Tx, node string, seq int64, now time.Time) (bool, error) {
 	n, err := execIn(ctx, tx, `
 		INSERT INTO flush_marks (node, seq, at)
@@ -104,8 +105,8 @@ func execIn(ctx context.Context, tx *sql.Tx, query string, args ...any) (int64, 
 	return result.RowsAffected()
 }
 
-// keptSince returns the first instant of the rows of each step. Older counts go one step up. Days
-// have no such instant.
+// keptSince returns the start of the rows that exist of each step. Counts before it are added to the next longer
+// step. Days have no such start.
 func keptSince(ctx context.Context, tx *sql.Tx) (map[metrics.Step]int64, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT step, before FROM pruned`)
 	type mark struct {
@@ -123,14 +124,14 @@ func keptSince(ctx context.Context, tx *sql.Tx) (map[metrics.Step]int64, error) 
 	return kept, nil
 }
 
-// floor returns the start of the step that contains at.
+// floor returns the start of the step that contains the instant at.
 func floor(at int64, s metrics.Step) int64 {
 	length := int64(s.Duration() / time.Second)
 	return at - at%length
 }
 
-// sorted is a batch by table, in the order in which every node locks rows, so that nodes do not
-// deadlock.
+// sorted contains the rows of a batch by table. They are in the order in which every node locks rows, so that nodes
+// do not deadlock.
 type sorted struct {
 	counts   map[metrics.Step][]metrics.CountRow
 	sketches []metrics.SketchRow
@@ -138,8 +139,8 @@ type sorted struct {
 	due      []metrics.RollUp
 }
 
-// sortOut finds the table of each row. Counts of a minute that was given up go to its hour or day;
-// sketches of such a minute are left out.
+// sortOut finds the table of each row of a batch. If the minutes of a time are already deleted, counts of that time
+// go to the row of their hour or day, and sketches of that time are left out.
 func sortOut(b metrics.Batch, kept map[metrics.Step]int64) sorted {
 	out := sorted{counts: make(map[metrics.Step][]metrics.CountRow), refusals: b.Refusals}
 	due := make(map[metrics.RollUp]bool)
@@ -172,8 +173,8 @@ func sortOut(b metrics.Batch, kept map[metrics.Step]int64) sorted {
 	return out
 }
 
-// mergeSorted sorts rows and joins those with one key. Tenant 0 comes last, because every node
-// adds to it and its rows should be locked for the shortest time.
+// mergeSorted sorts rows and combines rows with the same key. Tenant 0 comes last: every node adds to its rows, so
+// they should be locked for the shortest time.
 func mergeSorted(rows []metrics.CountRow) []metrics.CountRow {
 	slices.SortFunc(rows, func(a, b metrics.CountRow) int {
 		return cmp.Or(cmp.Compare(b.Tenant, a.Tenant), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.At, b.At), cmp.Compare(a.Name, b.Name))
@@ -189,7 +190,7 @@ func mergeSorted(rows []metrics.CountRow) []metrics.CountRow {
 	return out
 }
 
-// aboveOf returns the step that is made from s; days have none.
+// aboveOf returns the next longer step, whose rows are computed from s. It returns false for days.
 func aboveOf(s metrics.Step) (metrics.Step, bool) {
 	i := slices.Index(levels[:], s)
 	if i < 0 || i+1 == len(levels) {
@@ -231,12 +232,12 @@ func addBatch(ctx context.Context, tx *sql.Tx, b sorted) error {
 	return nil
 }
 
-// noteDue notes that a roll-up is due, because a row of its step lacks rows of the
-// step below. It locks the note until the transaction ends: a roll-up that would
-// remove the note waits.
+// noteDue records that a roll-up is due, because the row of its step does not include all rows of the next finer
+// step. The record is a row of roll_ups_due. It stays locked until the transaction ends, so a roll-up cannot delete
+// it before.
 //
-// The number of a new note is random. If it were always 1, a roll-up that began
-// before another one removed the note would take a later note for its own.
+// The number n of a new record is random. If it always started at 1, a roll-up could mistake a new record for the one
+// with which it started, if another roll-up deleted that one in between.
 func noteDue(ctx context.Context, tx *sql.Tx, r metrics.RollUp) error {
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO roll_ups_due (step, at, n)
@@ -269,19 +270,19 @@ func addRefusals(ctx context.Context, tx *sql.Tx, list []metrics.Refusal) error 
 	})
 }
 
-// An upsert writes rows of one table, several per statement.
+// An upsert is an INSERT … ON CONFLICT for one table. It writes several rows with each statement.
 type upsert struct {
 	table   string
 	columns []string
-	then    string // ON CONFLICT …
+	then    string // the ON CONFLICT clause
 }
 
-// addTo adds to existing counts.
+// addTo returns the upsert that adds counts to the existing rows.
 func addTo(table string) upsert {
 	return upsert{table, countColumns, countConflict(func(c string) string { return table + "." + c + " + excluded." + c })}
 }
 
-// sketchesInto replaces existing sketches.
+// sketchesInto returns the upsert that replaces existing sketches.
 func sketchesInto(s metrics.Step) upsert {
 	return upsert{
 		tableOf("sketches", s),
@@ -292,7 +293,7 @@ func sketchesInto(s metrics.Step) upsert {
 
 var countColumns = append([]string{"at", "tenant", "kind", "name"}, metrics.Columns...)
 
-// countConflict returns the conflict clause; becomes returns the new value of a column.
+// countConflict returns the ON CONFLICT clause for counts. becomes returns the SQL of a column's new value.
 func countConflict(becomes func(column string) string) string {
 	set := make([]string, len(metrics.Columns))
 	for i, c := range metrics.Columns {
@@ -301,11 +302,11 @@ func countConflict(becomes func(column string) string) string {
 	return "ON CONFLICT (tenant, kind, at, name) DO UPDATE SET " + strings.Join(set, ", ")
 }
 
-// pieces are the numbers of rows per statement. Few different statements are prepared once per
-// transaction. More rows per statement are slower on SQLite and hardly faster on Postgres.
+// pieces are the numbers of rows per statement, so that a transaction prepares only two statements. More rows per
+// statement are slower on SQLite and hardly faster on Postgres.
 var pieces = [...]int{16, 1}
 
-// run writes n rows; values returns each.
+// run writes n rows. values returns the values of the row with index i.
 func (u upsert) run(ctx context.Context, tx *sql.Tx, n int, values func(i int) []any) error {
 	done := 0
 	for _, size := range pieces {
@@ -320,13 +321,14 @@ func (u upsert) run(ctx context.Context, tx *sql.Tx, n int, values func(i int) [
 	return nil
 }
 
-// runPieces writes rows [from, to) with as many statements of one size as fit.
+// runPieces writes the rows [from, to) with statements of size rows each. It leaves the rest that does not fill a
+// statement.
 func (u upsert) runPieces(ctx context.Context, tx *sql.Tx, size, from, to int, values func(i int) []any) error {
 	statement, err := tx.PrepareContext(ctx, u.statement(size))
 	if err != nil {
 		return err
 	}
-	defer statement.Close() // with the transaction at the latest
+	defer statement.Close() // the end of the transaction would close it too
 	args := make([]any, 0, size*len(u.columns))
 	for ; to-from >= size; from += size {
 		args = args[:0]
@@ -344,8 +346,8 @@ func (u upsert) statement(rows int) string {
 	return fmt.Sprintf("INSERT INTO %s (%s) VALUES %s %s", u.table, strings.Join(u.columns, ", "), placeholders(rows, len(u.columns)), u.then)
 }
 
-// TakeLease gives a lease to one holder at a time, by the clocks of the callers. With a clock skew
-// above life, two holders are possible.
+// TakeLease acquires or renews a lease, unless another holder has it. It compares times of the callers' clocks. If
+// their clock skew exceeds life, two holders are possible.
 func (s *Store) TakeLease(ctx context.Context, name, holder string, life time.Duration) (bool, error) {
 	var taken bool
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -362,7 +364,7 @@ func (s *Store) TakeLease(ctx context.Context, name, holder string, life time.Du
 	return taken && err == nil, s.fail(err, "take lease %s", name)
 }
 
-// DropLease ends a lease if the holder still has it.
+// DropLease ends a lease if the holder still has it, so that another node can acquire it immediately.
 func (s *Store) DropLease(ctx context.Context, name, holder string) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := execIn(ctx, tx, `DELETE FROM leases WHERE name = $1 AND holder = $2`, name, holder)

@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// Databases of the first version hold documents of form 1: a flat match, and
-// windows in milliseconds. This file only reads it. It gets no new fields.
+// Databases of the first release contain documents of form 1, with a flat match and windows in milliseconds. This
+// file only reads them. Form 1 gets no new fields.
 
 type policyForm1 struct {
 	Slug        string                  `json:"slug"`

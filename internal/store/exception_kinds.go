@@ -36,8 +36,8 @@ var overrides = exceptionKind[exceptions.Override]{
 	},
 }
 
-// scanOverride returns an override without numbers if its limits cannot be read.
-// No compiler accepts that.
+// scanOverride scans an override. If its limits cannot be decoded, the override has no numbers, and the compiler of
+// the snapshot rejects it.
 func scanOverride(r row) (exceptions.Override, error) {
 	var o exceptions.Override
 	var limits string
@@ -53,12 +53,12 @@ func scanOverride(r row) (exceptions.Override, error) {
 	return o, nil
 }
 
-// Overrides of one tenant, newest first.
+// Overrides returns the overrides of one tenant, newest first.
 func (s *Store) Overrides(ctx context.Context, tenantID string, f exceptions.Filter) ([]exceptions.Override, error) {
 	return overrides.list(ctx, s, tenantID, f)
 }
 
-// Override of one tenant by id.
+// Override returns one override of a tenant. The error is problem.NotFound if the tenant has no such override.
 func (s *Store) Override(ctx context.Context, tenantID, id string) (exceptions.Override, error) {
 	return overrides.one(ctx, s, tenantID, id)
 }
@@ -68,7 +68,7 @@ func (s *Store) CreateOverride(ctx context.Context, o exceptions.Override, e aud
 	return overrides.create(ctx, s, o, e, nil)
 }
 
-// DeleteOverride ends an override now.
+// DeleteOverride deletes an override, so that it ends immediately.
 func (s *Store) DeleteOverride(ctx context.Context, tenantID, id string, e audit.Entry) error {
 	return overrides.delete(ctx, s, tenantID, id, e)
 }
@@ -100,18 +100,18 @@ var listEntries = exceptionKind[exceptions.Entry]{
 	},
 }
 
-// Entries of one tenant's lists, newest first.
+// Entries returns the list entries of one tenant, newest first.
 func (s *Store) Entries(ctx context.Context, tenantID string, f exceptions.Filter) ([]exceptions.Entry, error) {
 	return listEntries.list(ctx, s, tenantID, f)
 }
 
-// Entry of one tenant's lists by id.
+// Entry returns one list entry of a tenant. The error is problem.NotFound if the tenant has no such entry.
 func (s *Store) Entry(ctx context.Context, tenantID, id string) (exceptions.Entry, error) {
 	return listEntries.one(ctx, s, tenantID, id)
 }
 
-// CreateEntry adds a value to a list of a tenant. An ended entry with that value is
-// removed first.
+// CreateEntry adds a value to a list of a tenant. If an expired entry has the same value, CreateEntry deletes that
+// entry first.
 func (s *Store) CreateEntry(ctx context.Context, n exceptions.Entry, e audit.Entry) (exceptions.Entry, error) {
 	return listEntries.create(ctx, s, n, e, removeEndedEntry)
 }
@@ -121,7 +121,7 @@ func (s *Store) DeleteEntry(ctx context.Context, tenantID, id string, e audit.En
 	return listEntries.delete(ctx, s, tenantID, id, e)
 }
 
-// removeEndedEntry removes the entry with the value of n, if it has ended.
+// removeEndedEntry deletes the entry that has the value of n on the same list, if it has expired.
 func removeEndedEntry(ctx context.Context, e *edit, n exceptions.Entry) error {
 	ended, err := listEntries.scan(e.tx.QueryRowContext(ctx, `
 		SELECT `+listEntries.columns+`
@@ -155,8 +155,8 @@ var blocks = exceptionKind[exceptions.Block]{
 	},
 }
 
-// scanBlock returns a key that no policy counts by if the stored key cannot be read.
-// An empty key would be that of all requests without values.
+// scanBlock scans a block. If its key cannot be decoded, the block gets a key that matches no policy. It does not get
+// an empty key, because that would block all requests without attribute values.
 func scanBlock(r row) (exceptions.Block, error) {
 	var b exceptions.Block
 	var key string
@@ -172,12 +172,12 @@ func scanBlock(r row) (exceptions.Block, error) {
 	return b, nil
 }
 
-// Blocks of one tenant, newest first.
+// Blocks returns the blocks of one tenant, newest first.
 func (s *Store) Blocks(ctx context.Context, tenantID string, f exceptions.Filter) ([]exceptions.Block, error) {
 	return blocks.list(ctx, s, tenantID, f)
 }
 
-// Block of one tenant by id.
+// Block returns one block of a tenant. The error is problem.NotFound if the tenant has no such block.
 func (s *Store) Block(ctx context.Context, tenantID, id string) (exceptions.Block, error) {
 	return blocks.one(ctx, s, tenantID, id)
 }
@@ -187,7 +187,7 @@ func (s *Store) CreateBlock(ctx context.Context, b exceptions.Block, e audit.Ent
 	return blocks.create(ctx, s, b, e, nil)
 }
 
-// DeleteBlock ends a block now.
+// DeleteBlock deletes a block, so that it ends immediately.
 func (s *Store) DeleteBlock(ctx context.Context, tenantID, id string, e audit.Entry) error {
 	return blocks.delete(ctx, s, tenantID, id, e)
 }

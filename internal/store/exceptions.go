@@ -13,36 +13,36 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// An exceptionKind stores overrides, list entries, or blocks: rows of one tenant
-// that never change, are deleted by hand or after their end, and leave a tombstone.
+// An exceptionKind stores the overrides, the list entries, or the blocks of tenants. Their rows never change. They
+// are deleted by a person or after they expire, and leave a tombstone.
 type exceptionKind[T any] struct {
 	table, columns string
-	written        string // further columns that create writes
-	conflict       string // clause of INSERT; without an inserted row, create returns taken
+	written        string // more columns that create writes, but that are never read
+	conflict       string // ON CONFLICT clause of the INSERT; if it inserts no row, create returns taken
 	taken          error
-	kind           string // of tombstones, and the object of audit actions
-	words, plural  string // in errors
-	most           int    // rows of one tenant
-	code           string // of the error for more rows; default: too_many_ and plural
+	kind           string // kind of the tombstones; also the prefix of audit actions
+	words, plural  string // names of one and of several objects, for error messages
+	most           int    // maximum number of rows of one tenant
+	code           string // problem code if a tenant has too many rows; default: "too_many_" and plural
 	scan           func(row) (T, error)
-	values         func(T) ([]any, error) // of columns and written
+	values         func(T) ([]any, error) // values for columns and written
 	stamps         func(*T) stamps
 	about          func(T) exception
-	changed        func(context.Context, *edit, exception) error // called after a creation or a removal; may be nil
+	changed        func(context.Context, *edit, exception) error // called after each creation and removal; may be nil
 }
 
-// stamps are the fields that create sets.
+// stamps points to the fields of an object that create sets.
 type stamps struct {
 	id                 *string
 	expiresAt, created *time.Time
 	revision           *int64
 }
 
-// An exception is what audit entries and tombstones need of a row.
+// An exception contains the fields of a row that audit lines and tombstones need.
 type exception struct {
 	id, tenantID string
 	name         string // in the audit log
-	policy       string // slug; of overrides and blocks
+	policy       string // slug; "" for list entries
 	json         func() (json.RawMessage, error)
 }
 
@@ -67,7 +67,7 @@ func (k *exceptionKind[T]) list(ctx context.Context, s *Store, tenantID string, 
 	return list, s.fail(err, "list %s of tenant %s", k.plural, tenantID)
 }
 
-// create adds a row. before runs in the same transaction; it may be nil.
+// create adds a row to a tenant. before runs in the same transaction before the INSERT; it may be nil.
 func (k *exceptionKind[T]) create(
 	ctx context.Context, s *Store, v T, e audit.Entry, before func(context.Context, *edit, T) error,
 ) (T, error) {
@@ -115,7 +115,7 @@ func (k *exceptionKind[T]) noteChange(ctx context.Context, ed *edit, is exceptio
 	return k.changed(ctx, ed, is)
 }
 
-// one returns a row of one tenant by ID.
+// one returns one row of a tenant by its ID. The error is problem.NotFound if the tenant has no such row.
 func (k *exceptionKind[T]) one(ctx context.Context, s *Store, tenantID, id string) (T, error) {
 	var v T
 	err := s.read(ctx, func(ctx context.Context) (err error) {
@@ -125,13 +125,13 @@ func (k *exceptionKind[T]) one(ctx context.Context, s *Store, tenantID, id strin
 	return v, s.fail(err, "load %s %s", k.words, id)
 }
 
-// An asker is a pool or a transaction.
-type asker interface {
+// A querier runs queries. It is a connection pool or a transaction.
+type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-func (k *exceptionKind[T]) find(ctx context.Context, q asker, tenantID, id string) (T, error) {
+func (k *exceptionKind[T]) find(ctx context.Context, q querier, tenantID, id string) (T, error) {
 	v, err := k.scan(q.QueryRowContext(ctx, `
 		SELECT `+k.columns+`
 		FROM `+k.table+`
@@ -139,7 +139,7 @@ func (k *exceptionKind[T]) find(ctx context.Context, q asker, tenantID, id strin
 	return v, missing(err, k.words)
 }
 
-// delete removes a row of one tenant for a request.
+// delete deletes one row of a tenant, because a person or a script asked for it.
 func (k *exceptionKind[T]) delete(ctx context.Context, s *Store, tenantID, id string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		v, err := k.find(ctx, ed.tx, tenantID, id)
@@ -163,7 +163,7 @@ func (k *exceptionKind[T]) remove(ctx context.Context, ed *edit, is exception) e
 	return k.noteChange(ctx, ed, is)
 }
 
-// expire removes ended rows, with an audit entry of the system for each.
+// expire deletes expired rows and writes an audit line for each. The actor of these lines is the system.
 func (k *exceptionKind[T]) expire(ctx context.Context, ed *edit, ended []T) error {
 	for _, v := range ended {
 		is := k.about(v)
@@ -182,7 +182,7 @@ func (k *exceptionKind[T]) expire(ctx context.Context, ed *edit, ended []T) erro
 	return nil
 }
 
-// expireDue removes at most limit rows that ended at or before now. It returns their number.
+// expireDue deletes at most limit rows that expired at or before now. It returns the number of deleted rows.
 func (k *exceptionKind[T]) expireDue(ctx context.Context, ed *edit, now time.Time, limit int) (int, error) {
 	rows, err := ed.tx.QueryContext(ctx, `
 		SELECT `+k.columns+`
@@ -197,8 +197,7 @@ func (k *exceptionKind[T]) expireDue(ctx context.Context, ed *edit, now time.Tim
 	return len(ended), k.expire(ctx, ed, ended)
 }
 
-// room returns a Conflict if the tenant has as many rows as it may have. Rows that
-// have ended do not count.
+// room returns a problem.Conflict if the tenant already has the maximum number of rows. Expired rows do not count.
 func (k *exceptionKind[T]) room(ctx context.Context, ed *edit, tenantID string) error {
 	var n int
 	err := ed.tx.QueryRowContext(ctx, `
@@ -215,13 +214,13 @@ func (k *exceptionKind[T]) room(ctx context.Context, ed *edit, tenantID string) 
 	return nil
 }
 
-// since returns the rows that changed after a revision.
+// since returns the rows that were created after the revision since.
 func (k *exceptionKind[T]) since(ctx context.Context, tx *sql.Tx, since int64) ([]T, error) {
 	rows, err := tx.QueryContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` WHERE revision > $1`, since)
 	return collect(rows, err, k.scan)
 }
 
-// NoteReset writes the audit line of a reset, which has no row of its own.
+// NoteReset writes the audit line of a reset of counters. A reset changes no row of the database.
 func (s *Store) NoteReset(ctx context.Context, tenantID string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		t, err := ed.tenant(ctx, tenantID)
@@ -231,13 +230,13 @@ func (s *Store) NoteReset(ctx context.Context, tenantID string, e audit.Entry) e
 	return s.fail(err, "note a reset for tenant %s", tenantID)
 }
 
-// EndExpired removes at most limit rows that ended at or before now, in one edit. Edits are
-// serialized, so concurrent calls do not remove a row twice.
+// EndExpired deletes at most limit exceptions that expired at or before now, in one edit. Edits are serialized, so
+// concurrent calls do not delete a row twice.
 func (s *Store) EndExpired(ctx context.Context, now time.Time, limit int) (int, error) {
 	now = stored(now)
 	var total int
 	err := s.edit(ctx, audit.Entry{}, func(ctx context.Context, ed *edit) error {
-		total, ed.lines = 0, nil // each row has a line, the edit has none
+		total, ed.lines = 0, nil // each deleted row has its own audit line, so the edit itself has none
 		for _, expireDue := range []func(context.Context, *edit, time.Time, int) (int, error){
 			overrides.expireDue, listEntries.expireDue, blocks.expireDue,
 		} {
@@ -261,7 +260,8 @@ func (s *Store) EndExpired(ctx context.Context, now time.Time, limit int) (int, 
 	return total, nil
 }
 
-// policyChanged notes that a tenant's numbers of a policy change with this edit.
+// policyChanged records that this edit adds or removes an override of a policy for a tenant, which changes its
+// numbers.
 func (e *edit) policyChanged(ctx context.Context, tenantID, policy string) error {
 	_, err := e.exec(ctx, `
 		INSERT INTO policy_changes (tenant_id, policy, revision)

@@ -26,9 +26,8 @@ func scanInvitation(r row) (accounts.Invitation, error) {
 	return i, err
 }
 
-// CreateInvitation adds a link; NotFound for an unknown tenant or user. It does
-// not check whether a user has the address, because a tenant must not learn
-// about users of others.
+// CreateInvitation adds an invitation. The error is problem.NotFound if the tenant or the user does not exist. It
+// does not check whether the address has an account, because a tenant must not learn about users of others.
 func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e audit.Entry) (accounts.Invitation, error) {
 	var made accounts.Invitation
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -41,8 +40,8 @@ func (s *Store) CreateInvitation(ctx context.Context, i accounts.Invitation, e a
 	return made, s.fail(err, "create an invitation")
 }
 
-// mayInvite checks that the tenant and the user of a link exist and belong
-// together.
+// mayInvite returns an error unless the tenant and the user of an invitation exist and the user belongs to the
+// tenant.
 func (e *edit) mayInvite(ctx context.Context, i accounts.Invitation) error {
 	if err := e.tenantIfAny(ctx, i.TenantID); err != nil || i.UserID == "" {
 		return err
@@ -74,8 +73,8 @@ func (e *edit) addInvitation(ctx context.Context, i accounts.Invitation) (_ acco
 	return i, nil
 }
 
-// Invitation finds an invitation by the hash of its token; NotFound for an
-// expired one.
+// Invitation returns an invitation by the hash of its token. The error is problem.NotFound if it is unknown or
+// expired.
 func (s *Store) Invitation(ctx context.Context, hash [32]byte, now time.Time) (accounts.Invitation, error) {
 	i, err := queryOne(ctx, s, "invitation", scanInvitation, `
 		SELECT `+invitationColumns+`
@@ -84,7 +83,7 @@ func (s *Store) Invitation(ctx context.Context, hash [32]byte, now time.Time) (a
 	return i, s.fail(err, "load an invitation")
 }
 
-// Invitations lists invitations by id, oldest first, with expired ones.
+// Invitations lists invitations by ID, oldest first. The list includes expired invitations.
 func (s *Store) Invitations(ctx context.Context, f accounts.UserFilter) ([]accounts.Invitation, error) {
 	var where filter
 	where.whose(f, "")
@@ -92,9 +91,9 @@ func (s *Store) Invitations(ctx context.Context, f accounts.UserFilter) ([]accou
 	return list, s.fail(err, "list invitations")
 }
 
-// AcceptInvitation accepts a link, once. A new user gets the role, the tenant
-// and the address of the link, whatever u has. The set-up link has no address,
-// and creates a user only while there is none.
+// AcceptInvitation uses an invitation up and creates the user u or sets the user's new password. A new user gets the
+// role, the tenant and the address of the invitation, even if u has others. The set-up link has no address; it
+// creates a user only if there is none.
 func (s *Store) AcceptInvitation(ctx context.Context, hash [32]byte, now time.Time, u accounts.User, e audit.Entry) (accounts.User, error) {
 	var made accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -121,8 +120,7 @@ func (s *Store) AcceptInvitation(ctx context.Context, hash [32]byte, now time.Ti
 	return made, s.fail(err, "accept an invitation")
 }
 
-// renewUser sets a new password of a user. A link does not enable a disabled
-// user.
+// renewUser sets a new password for a user. It does not enable a disabled user.
 func (e *edit) renewUser(ctx context.Context, id string, u accounts.User) (accounts.User, error) {
 	before, err := e.user(ctx, id)
 	if err != nil {
@@ -137,8 +135,7 @@ func (e *edit) renewUser(ctx context.Context, id string, u accounts.User) (accou
 	return e.changeUser(ctx, before, after, "")
 }
 
-// DeleteInvitation removes a link of one tenant, or of the operator if tenantID
-// is "".
+// DeleteInvitation deletes an invitation of one tenant, or of the operator if tenantID is "".
 func (s *Store) DeleteInvitation(ctx context.Context, tenantID, id string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		i, err := scanInvitation(ed.tx.QueryRowContext(ctx, `

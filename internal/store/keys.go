@@ -29,8 +29,8 @@ func scanKey(r row) (tenants.Key, error) {
 	return k, err
 }
 
-// Keys of one tenant, or of the operator if tenantID is "", oldest first,
-// revoked ones too.
+// Keys returns the keys of one tenant, or of the operator if tenantID is "", oldest first. The list includes revoked
+// keys.
 func (s *Store) Keys(ctx context.Context, tenantID string, f tenants.Filter) ([]tenants.Key, error) {
 	var where filter
 	where.tenant(tenantID)
@@ -44,7 +44,7 @@ func (s *Store) Keys(ctx context.Context, tenantID string, f tenants.Filter) ([]
 	return list, s.fail(err, "list keys of %s", ownerName(tenantID))
 }
 
-// Key of one tenant, or of the operator, by id.
+// Key returns one key of a tenant, or of the operator if tenantID is "", by its ID.
 func (s *Store) Key(ctx context.Context, tenantID, id string) (tenants.Key, error) {
 	var k tenants.Key
 	err := s.read(ctx, func(ctx context.Context) (err error) {
@@ -68,8 +68,8 @@ func (s *Store) CreateKey(ctx context.Context, k tenants.Key, e audit.Entry) (te
 	return created, s.fail(err, "create a key of %s", ownerName(k.TenantID))
 }
 
-// RotateKey adds next and ends the old key at until. If the old key ends sooner,
-// it keeps its end.
+// RotateKey adds the key next and sets the end of the old key to until. If the old key ends sooner, its end does not
+// change.
 func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.Time, next tenants.Key, e audit.Entry) (tenants.Key, error) {
 	var created tenants.Key
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -82,7 +82,7 @@ func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.T
 		}
 		ed.concerns(tenantID, id, old.Name)
 		next.TenantID = tenantID
-		// First, so that the successor counts among the keys that can manage.
+		// The successor is added first, so that it counts among the keys with the scope manage.
 		if created, err = ed.addKey(ctx, next); err != nil {
 			return err
 		}
@@ -91,8 +91,8 @@ func (s *Store) RotateKey(ctx context.Context, tenantID, id string, until time.T
 	return created, s.fail(err, "rotate key %s", id)
 }
 
-// RevokeKey ends a key at an instant. A key that ends no later stays as it is.
-// The invitation links that the key created end with it.
+// RevokeKey sets the end of a key to the instant at. A key that ends earlier does not change. RevokeKey also deletes
+// the invitation links that the key created.
 func (s *Store) RevokeKey(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry) (tenants.Key, error) {
 	var k tenants.Key
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -109,8 +109,8 @@ func (s *Store) RevokeKey(ctx context.Context, tenantID, id string, at time.Time
 	return k, s.fail(err, "revoke key %s", id)
 }
 
-// RevokeKeyAndCreated is RevokeKey, and ends the valid keys that the key created,
-// directly or through other keys.
+// RevokeKeyAndCreated revokes a key like RevokeKey. It also revokes the valid keys that the key created, directly or
+// through other keys.
 func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry,
 	entry func(tenants.Key) audit.Entry,
 ) (tenants.Key, error) {
@@ -126,7 +126,7 @@ func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at
 				return err
 			}
 		} else {
-			ed.lines = nil // the key has ended before: only what it created ends now
+			ed.lines = nil // the key has already ended, so only the keys that it created change
 		}
 		created, err := keysCreatedBy(ctx, ed.tx, tenantID, id, at)
 		if err != nil {
@@ -150,9 +150,8 @@ func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at
 	return k, s.fail(err, "revoke key %s and the keys that it created", id)
 }
 
-// KeysCreatedBy returns the keys that are valid at an instant and that a key
-// created, directly or through other keys, oldest first: of one tenant, or of the
-// operator and all tenants if tenantID is "".
+// KeysCreatedBy returns the keys that a key created, directly or through other keys, and that are valid at an
+// instant, oldest first. They are those of one tenant, or of the operator and all tenants if tenantID is "".
 func (s *Store) KeysCreatedBy(ctx context.Context, tenantID, id string, at time.Time) ([]tenants.Key, error) {
 	var list []tenants.Key
 	err := s.read(ctx, func(ctx context.Context) (err error) {
@@ -162,7 +161,7 @@ func (s *Store) KeysCreatedBy(ctx context.Context, tenantID, id string, at time.
 	return list, s.fail(err, "list the keys that key %s created", id)
 }
 
-func keysCreatedBy(ctx context.Context, q asker, tenantID, id string, at time.Time) ([]tenants.Key, error) {
+func keysCreatedBy(ctx context.Context, q querier, tenantID, id string, at time.Time) ([]tenants.Key, error) {
 	rows, err := q.QueryContext(ctx, `
 		WITH RECURSIVE created (id) AS (
 			SELECT id FROM api_keys WHERE created_by = $1
@@ -176,7 +175,7 @@ func keysCreatedBy(ctx context.Context, q asker, tenantID, id string, at time.Ti
 	return collect(rows, err, scanKey)
 }
 
-// revoke ends a key and the invitation links that it created.
+// revoke sets the end of a key and deletes the invitation links that it created.
 func (e *edit) revoke(ctx context.Context, k *tenants.Key, at time.Time) error {
 	if err := e.endKey(ctx, *k, at); err != nil {
 		return err
@@ -189,7 +188,7 @@ func (e *edit) revoke(ctx context.Context, k *tenants.Key, at time.Time) error {
 	return e.endLinksOf(ctx, actor, k.ID)
 }
 
-// ownerName names the owner of keys in an error.
+// ownerName returns the owner of a key, for error messages.
 func ownerName(tenantID string) string {
 	if tenantID == "" {
 		return "the operator"
@@ -197,7 +196,7 @@ func ownerName(tenantID string) string {
 	return "tenant " + tenantID
 }
 
-func findKey(ctx context.Context, q asker, tenantID, id string) (tenants.Key, error) {
+func findKey(ctx context.Context, q querier, tenantID, id string) (tenants.Key, error) {
 	k, err := scanKey(q.QueryRowContext(ctx, `
 		SELECT `+keyColumns+`
 		FROM api_keys
@@ -229,8 +228,8 @@ func (e *edit) addKey(ctx context.Context, k tenants.Key) (_ tenants.Key, err er
 	return k, nil
 }
 
-// endKey sets the end of a key, unless it is the operator's last valid key with
-// the scope manage.
+// endKey sets the end of a key. It returns a problem.Conflict if the key is the operator's last valid key with the
+// scope manage.
 func (e *edit) endKey(ctx context.Context, k tenants.Key, at time.Time) error {
 	expired := !k.ExpiresAt.IsZero() && !k.ExpiresAt.After(e.at)
 	if k.Operator() && slices.Contains(k.Scopes, tenants.ScopeManage) && !expired {
@@ -249,8 +248,8 @@ func (e *edit) endKey(ctx context.Context, k tenants.Key, at time.Time) error {
 	return err
 }
 
-// managersBeside reports whether another operator key has the scope manage. A key
-// in its overlap after a rotation does not count, because it ends by itself.
+// managersBeside reports whether another valid operator key has the scope manage. A key that a rotation replaced does
+// not count, although it is still valid for a while.
 func (e *edit) managersBeside(ctx context.Context, id string) (bool, error) {
 	var left bool
 	err := e.tx.QueryRowContext(ctx, `
@@ -261,8 +260,8 @@ func (e *edit) managersBeside(ctx context.Context, id string) (bool, error) {
 	return left, err
 }
 
-// rotationEnd returns when a rotated key ends: at until, or now if until is zero,
-// but not later than before the rotation.
+// rotationEnd returns the end of a rotated key: until, or now if until is zero. It is never later than the end that
+// the key had before.
 func rotationEnd(revoked, until, now time.Time) time.Time {
 	if until.IsZero() {
 		until = now

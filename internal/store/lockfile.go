@@ -8,9 +8,8 @@ import (
 	"strings"
 )
 
-// A lockFile is an advisory lock on a file beside the database. The system releases it when the
-// process ends. The file stays: if it were removed, two processes could lock two files of one
-// name.
+// A lockFile is an advisory lock on a file beside the database. The operating system releases it when the process
+// ends. The file is never deleted: otherwise, two processes could lock two different files with the same name.
 type lockFile struct{ f *os.File }
 
 func openLockFile(path string) (*lockFile, error) {
@@ -23,8 +22,8 @@ func openLockFile(path string) (*lockFile, error) {
 
 func (l *lockFile) unlock() error { return l.f.Close() }
 
-// lockServing locks the database against another serving process. The lock file has the ID of its
-// holder.
+// lockServing prevents another process from serving the same database file. The lock file contains the ID of the
+// process that holds the lock.
 func lockServing(path string) (*lockFile, error) {
 	l, err := openLockFile(path + ".serve.lock")
 	if err != nil {
@@ -44,7 +43,7 @@ func lockServing(path string) (*lockFile, error) {
 	return l, nil
 }
 
-// sign writes this process's ID into the file.
+// sign writes the ID of this process into the lock file.
 func (l *lockFile) sign() error {
 	if err := l.f.Truncate(0); err != nil {
 		return fmt.Errorf("write the lock file: %w", err)
@@ -55,11 +54,11 @@ func (l *lockFile) sign() error {
 	return nil
 }
 
-// holder reads the ID of the holder.
+// holder returns the process ID in the lock file, for an error message.
 func (l *lockFile) holder() string {
 	text, _ := io.ReadAll(io.LimitReader(l.f, 32))
 	if pid, err := strconv.Atoi(strings.TrimSpace(string(text))); err == nil {
 		return strconv.Itoa(pid)
 	}
-	return "unknown" // it holds the lock and has not signed yet
+	return "unknown" // the other process holds the lock, but has not written its ID yet
 }

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// tryLock takes the lock, unless another open file has it.
+// tryLock acquires the lock. It returns false if another process holds it.
 func (l *lockFile) tryLock() (held bool, err error) {
 	for {
 		err := syscall.Flock(int(l.f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

@@ -13,23 +13,23 @@ import (
 	"github.com/headgate/headgate/migrations"
 )
 
-// patience is how long a start waits for another process that migrates.
-const patience = 5 * time.Minute
+// migrationWait is the maximum time that Migrate waits for another process that migrates.
+const migrationWait = 5 * time.Minute
 
-// A MigrationStatus is the version of a database's schema.
+// A MigrationStatus is the version of the database's schema.
 type MigrationStatus struct {
-	// Version is the last step that was begun; 0: none.
+	// Version is the number of the last migration that was started; 0 if there was none.
 	Version int
-	// Latest is the newest step that this program has.
+	// Latest is the number of the newest migration that this program contains.
 	Latest int
-	// Dirty means that the end of step Version was not recorded.
+	// Dirty means that migration Version was started, but its end was not recorded.
 	Dirty bool
 }
 
-// Current reports whether this program works with the schema.
+// Current reports whether the schema is the one that this program needs.
 func (m MigrationStatus) Current() bool { return m.Version == m.Latest && !m.Dirty }
 
-// err returns an error for a schema that migrating cannot repair, or nil.
+// err returns an error if the schema is newer than this program or dirty, because Migrate cannot repair either.
 func (m MigrationStatus) err() error {
 	switch {
 	case m.Version > m.Latest:
@@ -37,16 +37,16 @@ func (m MigrationStatus) err() error {
 			"before the upgrade",
 			m.Version, m.Latest)
 	case m.Dirty:
-		return fmt.Errorf("migration %d of the database schema was begun and its end was not noted (dirty). Each migration is one transaction, "+
-			"so it is there whole or not at all. "+
-			"Look whether what it makes is there: if it is, run `headgate migrate force %d`, else `headgate migrate force %d`; then start again",
+		return fmt.Errorf("migration %d of the database schema was started, but its end was not recorded (dirty). Each migration is one transaction, "+
+			"so it is applied completely or not at all. "+
+			"Check whether the database contains what it creates: if so, run `headgate migrate force %d`, otherwise `headgate migrate force %d`; then start headgate again",
 			m.Version, m.Version, m.Version-1)
 	}
 	return nil
 }
 
-// MigrationStatus reads the version of the schema. It does not wait; while another process
-// migrates, Dirty may be true.
+// MigrationStatus reads the version of the schema. It does not wait for a running migration, during which Dirty may
+// be true.
 func (s *Store) MigrationStatus(ctx context.Context) (MigrationStatus, error) {
 	m := MigrationStatus{Latest: migrations.Latest()}
 	err := s.read(ctx, func(ctx context.Context) error {
@@ -63,8 +63,8 @@ func (s *Store) MigrationStatus(ctx context.Context) (MigrationStatus, error) {
 	return m, s.fail(err, "read the schema's version")
 }
 
-// Migrate updates the schema. If several processes call it, one migrates and the others wait. It
-// returns an error for a newer or dirty schema.
+// Migrate updates the schema to the latest version. If several processes call it, one migrates and the others wait.
+// It returns an error if the schema is newer than this program or dirty.
 func (s *Store) Migrate(ctx context.Context) error {
 	m, err := s.MigrationStatus(ctx)
 	if err != nil || m.Current() {
@@ -76,11 +76,11 @@ func (s *Store) Migrate(ctx context.Context) error {
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Up() })
 }
 
-// MigrateDown reverts the newest steps and deletes their data. A larger number than there are
-// steps reverts all.
+// MigrateDown reverts the newest migrations and deletes their data. If steps is larger than the number of migrations,
+// it reverts all.
 func (s *Store) MigrateDown(ctx context.Context, steps int) error {
 	if steps < 1 {
-		return errors.New("say how many migrations to take back: at least 1")
+		return errors.New("the number of migrations to revert must be at least 1")
 	}
 	m, err := s.MigrationStatus(ctx)
 	if err != nil || m.Version == 0 {
@@ -93,21 +93,21 @@ func (s *Store) MigrateDown(ctx context.Context, steps int) error {
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Steps(-steps) })
 }
 
-// MigrateForce records that the schema is at a version, and clean, without running a step. It
-// repairs an interrupted migration. 0 is the empty schema.
+// MigrateForce records that the schema is at a version and not dirty. It runs no migration. It repairs the record
+// after an interrupted migration. Version 0 is the empty schema.
 func (s *Store) MigrateForce(ctx context.Context, version int) error {
 	if latest := migrations.Latest(); version < 0 || version > latest {
 		return fmt.Errorf("there is no migration %d: this headgate knows 0 to %d", version, latest)
 	}
 	if version == 0 {
-		version = -1 // golang-migrate's word for none
+		version = -1 // golang-migrate uses -1 for no version
 	}
 	return s.migrate(ctx, func(m *migrate.Migrate) error { return m.Force(version) })
 }
 
-// migrate runs fn under the lock. When ctx ends, it stops between two steps.
+// migrate runs fn while it holds the lock of migrations. When ctx ends, it stops after the current migration.
 func (s *Store) migrate(ctx context.Context, fn func(*migrate.Migrate) error) (err error) {
-	waiting, cancel := context.WithTimeout(ctx, patience)
+	waiting, cancel := context.WithTimeout(ctx, migrationWait)
 	defer cancel()
 	unlock, err := s.engine.lockMigrations(waiting)
 	if err != nil {
@@ -152,6 +152,6 @@ func (s *Store) migrator() (*migrate.Migrate, error) {
 		driver.Close()
 		return nil, err
 	}
-	m.LockTimeout = patience
+	m.LockTimeout = migrationWait
 	return m, nil
 }

@@ -11,10 +11,9 @@ import (
 	"github.com/headgate/headgate/internal/nodes"
 )
 
-// Reports of nodes are written beside the control plane, as counts are: without a
-// revision, an audit entry, or a notification.
+// Transactions that write reports of nodes do not raise the revision, write no audit line, and send no notification.
 
-// storeTimes gives the times of a report the precision of other stored times.
+// storeTimes rounds the times of a report to the precision of the databases.
 func storeTimes(n *nodes.Node) {
 	for _, at := range []*time.Time{
 		&n.StartedAt, &n.At, &n.Redis.Since, &n.Redis.Refusal.Since, &n.Redis.LostAt, &n.Snapshot.ConfirmedAt,
@@ -24,7 +23,7 @@ func storeTimes(n *nodes.Node) {
 	}
 }
 
-// PutNode replaces a node's report and removes old nodes, in one transaction.
+// PutNode replaces the report of a node and deletes the reports of nodes that are long gone, in one transaction.
 func (s *Store) PutNode(ctx context.Context, n nodes.Node) error {
 	storeTimes(&n)
 	doc, err := writeJSON(&n)
@@ -49,7 +48,7 @@ func (s *Store) PutNode(ctx context.Context, n nodes.Node) error {
 	return s.fail(err, "keep what node %s says", n.Name)
 }
 
-// RemoveNode removes a node.
+// RemoveNode deletes the report of a node, which is stopping.
 func (s *Store) RemoveNode(ctx context.Context, id string) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, `DELETE FROM nodes WHERE id = $1`, id)
@@ -58,8 +57,8 @@ func (s *Store) RemoveNode(ctx context.Context, id string) error {
 	return s.fail(err, "remove node %s", id)
 }
 
-// Census returns all nodes, the newest revision and the database's clock, in one state of the
-// database.
+// Census returns the reports of all nodes, the newest revision, and the time of the database's clock. It reads them
+// in one transaction, so that they are consistent.
 func (s *Store) Census(ctx context.Context) (nodes.Census, error) {
 	var c nodes.Census
 	err := s.read(ctx, func(ctx context.Context) error {
@@ -71,7 +70,7 @@ func (s *Store) Census(ctx context.Context) (nodes.Census, error) {
 		c, err = census(ctx, tx, s.engine.clock())
 		return err
 	})
-	return c, s.fail(err, "read what nodes say")
+	return c, s.fail(err, "read the reports of the nodes")
 }
 
 func census(ctx context.Context, tx *sql.Tx, clock string) (c nodes.Census, err error) {
@@ -83,7 +82,7 @@ func census(ctx context.Context, tx *sql.Tx, clock string) (c nodes.Census, err 
 		return nodes.Census{}, fmt.Errorf("read the nodes: %w", err)
 	}
 	slices.SortFunc(c.Nodes, nodes.Compare)
-	// The clock after the rows, so that none was seen in the future.
+	// The clock is read after the rows, so that no report appears to be from the future.
 	var at int64
 	if err := tx.QueryRowContext(ctx, `SELECT n, `+clock+` FROM revision WHERE id = 1`).Scan(&c.Revision, &at); err != nil {
 		return nodes.Census{}, fmt.Errorf("read the revision and the time: %w", err)
@@ -92,9 +91,9 @@ func census(ctx context.Context, tx *sql.Tx, clock string) (c nodes.Census, err 
 	return c, nil
 }
 
-// scanNode reads a row. It ignores unknown members, so that nodes of two releases read
-// each other's reports during an upgrade. An unreadable report is marked as such and
-// hides no other one.
+// scanNode scans a report. It ignores unknown members, so that nodes of two releases can read each other's reports
+// during an upgrade. A report that it cannot decode is returned with Unreadable set, so that the other reports are
+// still shown.
 func scanNode(r row) (n nodes.Node, err error) {
 	var seen int64
 	var doc string

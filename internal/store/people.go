@@ -12,12 +12,12 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Users and invitations have no tombstones, because no snapshot contains them.
+// Users and invitations leave no tombstones, because snapshots do not contain them.
 
 const userColumns = `u.id, u.tenant_id, u.email, u.name, u.role, u.password, u.issuer, u.subject, u.disabled,
 	u.created_at, u.updated_at, u.signed_in_at, u.revision`
 
-// A userRow scans userColumns.
+// A userRow is the scan target of userColumns.
 type userRow struct {
 	accounts.User
 	tenantID, issuer, subject sql.NullString
@@ -44,27 +44,26 @@ func scanUser(r row) (accounts.User, error) {
 }
 
 func emailTaken() error {
-	return problem.WithCode(problem.Conflict, "email_taken", "somebody has this e-mail address already")
+	return problem.WithCode(problem.Conflict, "email_taken", "another user has this e-mail address")
 }
 
 func linkTaken() error {
-	return problem.WithCode(problem.Conflict, "link_taken", "this identity of the sign-in provider belongs to somebody else")
+	return problem.WithCode(problem.Conflict, "link_taken", "this identity of the sign-in provider is linked to another user")
 }
 
-// User finds a user by id.
+// User returns a user by ID. The error is problem.NotFound if there is none.
 func (s *Store) User(ctx context.Context, id string) (accounts.User, error) {
 	u, err := s.oneUser(ctx, `u.id = $1`, id)
 	return u, s.fail(err, "load user %s", id)
 }
 
-// UserByEmail finds a user by e-mail address, in any case.
+// UserByEmail returns the user with an e-mail address. It ignores case.
 func (s *Store) UserByEmail(ctx context.Context, email string) (accounts.User, error) {
 	u, err := s.oneUser(ctx, `u.email_key = $1`, accounts.FoldEmail(email))
 	return u, s.fail(err, "load a user by e-mail")
 }
 
-// UserBySubject finds the user who is linked to an identity at an OpenID
-// provider.
+// UserBySubject returns the user that is linked to an identity at an OpenID provider.
 func (s *Store) UserBySubject(ctx context.Context, issuer, subject string) (accounts.User, error) {
 	u, err := s.oneUser(ctx, `u.issuer = $1 AND u.subject = $2`, issuer, subject)
 	return u, s.fail(err, "load a user by subject")
@@ -78,7 +77,7 @@ func (s *Store) oneUser(ctx context.Context, condition string, args ...any) (acc
 	return u, err
 }
 
-// Users lists users by id, oldest first.
+// Users lists users by ID, oldest first.
 func (s *Store) Users(ctx context.Context, f accounts.UserFilter) ([]accounts.User, error) {
 	var where filter
 	where.whose(f, "u.")
@@ -86,8 +85,8 @@ func (s *Store) Users(ctx context.Context, f accounts.UserFilter) ([]accounts.Us
 	return list, s.fail(err, "list users")
 }
 
-// whose adds the conditions of f on a table with the columns tenant_id, search
-// and id. prefix is "" or the table's name and a dot.
+// whose adds the conditions of f to a query of a table that has the columns tenant_id, search and id. prefix is "" or
+// the table's name and a dot.
 func (w *filter) whose(f accounts.UserFilter, prefix string) {
 	switch {
 	case f.TenantID != "":
@@ -103,7 +102,7 @@ func (w *filter) whose(f accounts.UserFilter, prefix string) {
 	}
 }
 
-// CreateUser adds a user; with setup only while there is no user.
+// CreateUser adds a user. If setup is true, it returns a problem.Conflict if any user exists.
 func (s *Store) CreateUser(ctx context.Context, u accounts.User, setup bool, e audit.Entry) (accounts.User, error) {
 	var made accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -118,8 +117,8 @@ func (s *Store) CreateUser(ctx context.Context, u accounts.User, setup bool, e a
 	return made, s.fail(err, "create a user")
 }
 
-// refuseSetUp returns a Conflict if there is a user. Edits are serialized, so
-// no other edit can create one in between.
+// refuseSetUp returns a problem.Conflict if any user exists. Edits are serialized, so no other edit can create one
+// before this edit commits.
 func (e *edit) refuseSetUp(ctx context.Context) error {
 	var is bool
 	err := e.tx.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM users)`).Scan(&is)
@@ -152,8 +151,8 @@ func (e *edit) addUser(ctx context.Context, u accounts.User) (_ accounts.User, e
 	return e.user(ctx, u.ID)
 }
 
-// userTaken returns a Conflict that names which identity of the user exists
-// already.
+// userTaken returns the problem.Conflict for a user that could not be inserted. It names the value that already
+// exists: the address, the provider identity, or the ID.
 func (e *edit) userTaken(ctx context.Context, u accounts.User) error {
 	taken, err := e.emailTaken(ctx, u.Email)
 	switch {
@@ -172,7 +171,7 @@ func (e *edit) emailTaken(ctx context.Context, email string) (taken bool, err er
 	return taken, err
 }
 
-// tenantIfAny returns NotFound for an unknown tenant; "" is the operator.
+// tenantIfAny returns problem.NotFound if the tenant does not exist. The ID "" is the operator and always exists.
 func (e *edit) tenantIfAny(ctx context.Context, tenantID string) error {
 	if tenantID == "" {
 		return nil
@@ -189,13 +188,11 @@ func (e *edit) user(ctx context.Context, id string) (accounts.User, error) {
 	return u, missing(err, "user")
 }
 
-// UpdateUser writes name, role, password, link and disabled if the stored
-// revision is ifRevision. A user cannot move to another tenant: a user of
-// another tenant than u.TenantID is not found.
+// UpdateUser writes name, role, password, provider link and disabled state if the stored revision is ifRevision. A
+// user cannot move to another tenant: if u.TenantID is not the stored tenant, the error is problem.NotFound.
 //
-// If role, password or disabled change, all sessions except keep end, and so do
-// the links by which the user could set a password. A disabled user keeps no
-// session.
+// If role, password or disabled state change, UpdateUser ends all sessions of the user except keep, and deletes the
+// open links with which the user could set a password. If the user is disabled, it also ends the session keep.
 func (s *Store) UpdateUser(ctx context.Context, u accounts.User, ifRevision int64, keep string, e audit.Entry) (accounts.User, error) {
 	var now accounts.User
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -215,8 +212,7 @@ func (s *Store) UpdateUser(ctx context.Context, u accounts.User, ifRevision int6
 	return now, s.fail(err, "update user %s", u.ID)
 }
 
-// changeUser writes the changeable fields of a user and ends sessions and
-// links.
+// changeUser writes the fields of a user that can change. If needed, it ends the user's sessions and links.
 func (e *edit) changeUser(ctx context.Context, before, u accounts.User, keep string) (accounts.User, error) {
 	_, err := e.exec(ctx, `
 		UPDATE users
@@ -226,7 +222,7 @@ func (e *edit) changeUser(ctx context.Context, before, u accounts.User, keep str
 		before.ID, u.Name, searchText(before.Email, u.Name), string(u.Role), u.Password, orNull(u.Issuer), orNull(u.Subject),
 		u.Disabled, e.at, e.revision)
 	if f, _ := e.engine.fault(err); f == faultUnique {
-		return u, linkTaken() // nothing else that is unique was written
+		return u, linkTaken() // the provider identity is the only unique value that was written
 	}
 	if err != nil {
 		return u, err
@@ -245,7 +241,7 @@ func (e *edit) changeUser(ctx context.Context, before, u accounts.User, keep str
 	return e.user(ctx, before.ID)
 }
 
-// endAccess ends the sessions of a user except keep, and their open links.
+// endAccess ends the sessions of a user except keep, and deletes the user's open links.
 func (e *edit) endAccess(ctx context.Context, userID, keep string) error {
 	if _, err := e.exec(ctx, `DELETE FROM sessions WHERE user_id = $1 AND id <> $2`, userID, keep); err != nil {
 		return fmt.Errorf("end its sessions: %w", err)
@@ -256,9 +252,8 @@ func (e *edit) endAccess(ctx context.Context, userID, keep string) error {
 	return nil
 }
 
-// keepAnOwner returns a Conflict if the user was an owner and no owner is left
-// who can sign in. It runs after the change. Edits are serialized, so two
-// owners cannot remove each other.
+// keepAnOwner returns a problem.Conflict if the user was an owner and no owner is left who can sign in. It runs after
+// the change, in the same transaction. Edits are serialized, so two owners cannot remove each other at the same time.
 func (e *edit) keepAnOwner(ctx context.Context, before accounts.User) error {
 	if before.Role != accounts.Owner || before.Disabled || before.Password == "" && before.Issuer == "" {
 		return nil
@@ -274,7 +269,7 @@ func (e *edit) keepAnOwner(ctx context.Context, before accounts.User) error {
 	return err
 }
 
-// DeleteUser removes a user with their sessions and links.
+// DeleteUser deletes a user and the user's sessions and links.
 func (s *Store) DeleteUser(ctx context.Context, id string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		before, err := ed.user(ctx, id)
@@ -290,7 +285,7 @@ func (s *Store) DeleteUser(ctx context.Context, id string, e audit.Entry) error 
 	return s.fail(err, "delete user %s", id)
 }
 
-// ownerOf adds the user and their tenant to the audit line of an aside.
+// ownerOf sets the user and the user's tenant in the audit line of a session's change.
 func (e *edit) ownerOf(ctx context.Context, userID string) error {
 	var email string
 	var tenantID sql.NullString

@@ -31,7 +31,7 @@ func scanPlan(r row) (plans.Plan, error) {
 	return p, nil
 }
 
-// Plan finds a plan by ID or slug.
+// Plan returns a plan by its ID or slug. The error is problem.NotFound if there is none.
 func (s *Store) Plan(ctx context.Context, idOrSlug string) (plans.Plan, error) {
 	p, err := queryOne(ctx, s, "plan", scanPlan, `
 		SELECT `+planColumns+`
@@ -53,7 +53,7 @@ func (s *Store) Plans(ctx context.Context, f plans.Filter) ([]plans.Plan, error)
 	return list, s.fail(err, "list plans")
 }
 
-// CreatePlan makes a plan with a draft.
+// CreatePlan adds a plan that has a draft and no published version.
 func (s *Store) CreatePlan(ctx context.Context, p plans.Plan, e audit.Entry) (plans.Plan, error) {
 	draft, err := writeDocument(p.Draft)
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Store) CreatePlan(ctx context.Context, p plans.Plan, e audit.Entry) (pl
 	return made, s.fail(err, "create plan %s", p.Slug)
 }
 
-// SaveDraft replaces the draft if its revision is ifRevision.
+// SaveDraft replaces the draft of a plan. The error is problem.Stale if the draft's revision is not ifRevision.
 func (s *Store) SaveDraft(ctx context.Context, planID string, d plans.Document, ifRevision int64, e audit.Entry) (plans.Plan, error) {
 	draft, err := writeDocument(d)
 	if err != nil {
@@ -106,8 +106,8 @@ func (s *Store) SaveDraft(ctx context.Context, planID string, d plans.Document, 
 	return p, s.fail(err, "save the draft of plan %s", planID)
 }
 
-// DeletePlan deletes a plan without tenants, with its versions and numbers. Its cells stay,
-// because their numbers must not be reused.
+// DeletePlan deletes a plan that no tenant uses, with its versions and limits. It does not delete the cells of the
+// limits, because their numbers must not be reused.
 func (s *Store) DeletePlan(ctx context.Context, planID string, ifRevision int64, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		slug, err := ed.planAt(ctx, planID, `revision`, ifRevision)
@@ -122,10 +122,10 @@ func (s *Store) DeletePlan(ctx context.Context, planID string, ifRevision int64,
 			return err
 		}
 		if inUse {
-			return problem.WithCode(problem.Conflict, "plan_in_use", "the plan has tenants; put them on another one first")
+			return problem.WithCode(problem.Conflict, "plan_in_use", "the plan has tenants; move them to another plan first")
 		}
 		for _, statement := range []string{
-			`UPDATE plans SET published = NULL WHERE id = $1`, // it refers to a version
+			`UPDATE plans SET published = NULL WHERE id = $1`, // the column refers to a version, which is deleted next
 			`DELETE FROM plan_versions WHERE plan_id = $1`,
 			`DELETE FROM plan_limits WHERE plan_id = $1`,
 			`DELETE FROM plans WHERE id = $1`,
@@ -155,7 +155,7 @@ func scanVersion(r row) (plans.Version, error) {
 	return v, nil
 }
 
-// Version of a plan.
+// Version returns one version of a plan. The error is problem.NotFound if there is none.
 func (s *Store) Version(ctx context.Context, planID string, number int) (plans.Version, error) {
 	v, err := queryOne(ctx, s, "version", scanVersion, `
 		SELECT `+versionColumns+`
@@ -164,7 +164,8 @@ func (s *Store) Version(ctx context.Context, planID string, number int) (plans.V
 	return v, s.fail(err, "load version %d of plan %s", number, planID)
 }
 
-// Versions lists versions newest first, those below the number before; 0 starts with the newest.
+// Versions lists the versions of a plan below the number before, newest first. If before is 0, it starts with the
+// newest.
 func (s *Store) Versions(ctx context.Context, planID string, before, limit int) ([]plans.Version, error) {
 	var where filter
 	where.and(`plan_id = ?`, planID)
@@ -183,8 +184,8 @@ func (e *edit) plan(ctx context.Context, id string) (plans.Plan, error) {
 	return p, missing(err, "plan")
 }
 
-// planAt returns the slug of a plan if the revision in column is the given one. It does not read
-// the draft, so that an unreadable draft can be replaced or deleted.
+// planAt returns the slug of a plan. The error is problem.Stale if the revision in the given column is not revision.
+// It does not read the draft, so that a draft which cannot be decoded can be replaced or deleted.
 func (e *edit) planAt(ctx context.Context, id, column string, revision int64) (slug string, err error) {
 	var now int64
 	err = e.tx.QueryRowContext(ctx, `SELECT slug, `+column+` FROM plans WHERE id = $1`, id).Scan(&slug, &now)

@@ -25,17 +25,17 @@ import (
 	"github.com/headgate/headgate/migrations"
 )
 
-// channel is the channel of notifications of edits.
+// channel is the name of the Postgres channel on which edits are announced.
 const channel = "headgate_revision"
 
-// server is the engine for Postgres.
-type server struct {
+// postgresEngine is the engine for Postgres.
+type postgresEngine struct {
 	pool *pgxpool.Pool
-	db   *sql.DB // over pool
+	db   *sql.DB // uses the connections of pool
 	log  *slog.Logger
 }
 
-// openPostgres connects. Settings in the URL have precedence.
+// openPostgres opens a connection pool and checks that the server answers. Settings in the URL override the defaults.
 func (s *Store) openPostgres(ctx context.Context, address string) error {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
@@ -43,7 +43,8 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 		return errors.New("the database url cannot be read: it should be postgres://user:password@host:5432/database")
 	}
 	setDefault(config, "application_name", "headgate")
-	// Waiting for a lock ends before the caller's patience, a lost statement some time.
+	// A lock wait ends before the caller's timeout. The longer statement timeout ends statements whose client is
+	// gone.
 	setDefault(config, "lock_timeout", milliseconds(s.timeout*4/5))
 	setDefault(config, "statement_timeout", milliseconds(12*s.timeout))
 	setDefault(config, "idle_in_transaction_session_timeout", milliseconds(12*s.timeout))
@@ -57,7 +58,7 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 	if err != nil {
 		return fmt.Errorf("open the database: %w", err)
 	}
-	e := &server{pool: pool, db: stdlib.OpenDBFromPool(pool), log: s.log}
+	e := &postgresEngine{pool: pool, db: stdlib.OpenDBFromPool(pool), log: s.log}
 	s.engine, s.writer, s.reader = e, e.db, e.db
 	err = s.read(ctx, pool.Ping)
 	if err != nil {
@@ -74,32 +75,32 @@ func setDefault(c *pgxpool.Config, name, value string) {
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(max(1, d.Milliseconds()), 10) }
 
-func (e *server) close() error {
+func (e *postgresEngine) close() error {
 	err := e.db.Close()
 	e.pool.Close()
 	return err
 }
 
-func (e *server) oneMoment() *sql.TxOptions {
+func (e *postgresEngine) oneMoment() *sql.TxOptions {
 	return &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
 }
 
-// clock returns the current time, not the time of the transaction's start.
-func (e *server) clock() string {
+// clock returns the SQL of the current time. now() would be the start of the transaction.
+func (e *postgresEngine) clock() string {
 	return `CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)`
 }
 
-// announce sends the notification with the commit.
-func (e *server) announce(ctx context.Context, tx *sql.Tx, revision int64) error {
+// announce sends the notification of an edit. Postgres delivers it when the transaction commits.
+func (e *postgresEngine) announce(ctx context.Context, tx *sql.Tx, revision int64) error {
 	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, strconv.FormatInt(revision, 10))
 	return err
 }
 
-func (e *server) announced() {}
+func (e *postgresEngine) announced() {}
 
-// notify listens on its own connection and reconnects when it is lost. After that it calls changed
-// once, for missed notifications.
-func (e *server) notify(ctx context.Context, changed func()) error {
+// notify listens on its own connection and reconnects when the connection is lost. After each connect it calls
+// changed, because notifications may have been lost.
+func (e *postgresEngine) notify(ctx context.Context, changed func()) error {
 	retries := retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	for ctx.Err() == nil {
 		err := e.listen(ctx, func() {
@@ -114,8 +115,8 @@ func (e *server) notify(ctx context.Context, changed func()) error {
 	return nil
 }
 
-// listen calls changed once it listens, and for each notification.
-func (e *server) listen(ctx context.Context, changed func()) error {
+// listen calls changed when it has started to listen, and then for each notification.
+func (e *postgresEngine) listen(ctx context.Context, changed func()) error {
 	conn, err := pgx.ConnectConfig(ctx, e.pool.Config().ConnConfig)
 	if err != nil {
 		return err
@@ -123,7 +124,7 @@ func (e *server) listen(ctx context.Context, changed func()) error {
 	defer func() {
 		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
 		defer cancel()
-		_ = conn.Close(closing) // the connection is given up either way
+		_ = conn.Close(closing) // the connection is abandoned even if this fails
 	}()
 	if _, err := conn.Exec(ctx, "LISTEN "+channel); err != nil {
 		return err
@@ -136,11 +137,11 @@ func (e *server) listen(ctx context.Context, changed func()) error {
 	}
 }
 
-// countsLock is the number of the advisory lock of the counts.
+// countsLock is the key of the advisory lock of the counts.
 const countsLock = 0x6865616467617465
 
-// lockCounts takes an advisory lock, which writes nothing to disk, unlike a row lock.
-func (e *server) lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error {
+// lockCounts acquires an advisory lock. Unlike a row lock, it writes nothing to disk.
+func (e *postgresEngine) lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error {
 	lock := `SELECT pg_advisory_xact_lock($1)`
 	if shared {
 		lock = `SELECT pg_advisory_xact_lock_shared($1)`
@@ -149,7 +150,7 @@ func (e *server) lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error 
 	return err
 }
 
-// sqlStates maps codes and classes of Postgres errors.
+// sqlStates maps the error codes of Postgres, and their classes of two characters, to faults.
 var sqlStates = map[string]fault{
 	"08":    faultAway,      // connection exception
 	"57P01": faultAway,      // admin shutdown
@@ -172,7 +173,7 @@ var sqlStates = map[string]fault{
 	"22":    faultCheck,     // data exception: out of range, a NUL in text
 }
 
-func (e *server) fault(err error) (fault, string) {
+func (e *postgresEngine) fault(err error) (fault, string) {
 	var refused *pgconn.PgError
 	if errors.As(err, &refused) {
 		f, ok := sqlStates[refused.Code]
@@ -194,9 +195,9 @@ func (e *server) fault(err error) (fault, string) {
 	return faultOther, ""
 }
 
-// migrations returns a driver with its own connection, which the driver's Close closes, without
-// timeouts.
-func (e *server) migrations() (fs.FS, string, database.Driver, error) {
+// migrations returns the migrations and a driver with its own connection, without timeouts. The driver's Close closes
+// the connection.
+func (e *postgresEngine) migrations() (fs.FS, string, database.Driver, error) {
 	config := e.pool.Config().ConnConfig
 	for _, name := range []string{"lock_timeout", "statement_timeout", "idle_in_transaction_session_timeout"} {
 		config.RuntimeParams[name] = "0"
@@ -210,12 +211,12 @@ func (e *server) migrations() (fs.FS, string, database.Driver, error) {
 	return migrations.Postgres, "postgres", driver, nil
 }
 
-// lockMigrations does nothing: golang-migrate takes an advisory lock.
-func (e *server) lockMigrations(context.Context) (unlock func(), err error) {
+// lockMigrations does nothing, because golang-migrate acquires an advisory lock.
+func (e *postgresEngine) lockMigrations(context.Context) (unlock func(), err error) {
 	return func() {}, nil
 }
 
-func (e *server) hasTable(ctx context.Context, name string) (bool, error) {
+func (e *postgresEngine) hasTable(ctx context.Context, name string) (bool, error) {
 	var has bool
 	err := e.db.QueryRowContext(ctx, `SELECT to_regclass($1) IS NOT NULL`, name).Scan(&has)
 	return has, err

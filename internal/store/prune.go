@@ -8,15 +8,15 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// pruneRows is the number of rows of a table that one call of Prune removes, so that the writer of
-// a SQLite file is blocked for some tens of milliseconds only.
+// pruneRows is the maximum number of rows of one table that one call of Prune deletes. The bound keeps the only
+// writer of a SQLite file blocked for less than about 100 milliseconds.
 const pruneRows = 2000
 
-// Prune removes old rows, in one transaction per table.
+// Prune deletes old rows, in one transaction for each table.
 //
-// Minutes and hours are given up before they are removed: from then on, no batch adds to them and
-// no roll-up reads them. So removing them in pieces does not change the rows above, and later
-// counts are added to those.
+// Before it deletes minutes or hours, it moves the recorded start of the existing rows (see giveUp). From then on, no
+// batch adds to the older rows and no roll-up reads them. So they can be deleted in pieces without a change of the
+// hours and days computed from them. Counts that arrive later are added to the hour or day directly.
 func (s *Store) Prune(ctx context.Context, r metrics.Retention) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
 	defer cancel()
@@ -53,8 +53,9 @@ func (s *Store) prune(ctx context.Context, r metrics.Retention) (more bool, err 
 	return more, nil
 }
 
-// giveUp raises the marks of the kept rows, as far as everything before is rolled up, and returns
-// them. It waits for transactions that add counts, and later ones use the new marks.
+// giveUp moves the recorded starts of the existing minutes and hours up to the retention, but not beyond rows that
+// are not rolled up. It returns the new starts. It waits for running transactions that add counts; later ones read
+// the new starts.
 func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metrics.Step]int64, err error) {
 	minutes, hours := floor(r.Minutes, metrics.Hour), floor(r.Hours, metrics.Day)
 	err = s.repeat(ctx, func(ctx context.Context, tx *sql.Tx) error {
@@ -65,14 +66,15 @@ func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metri
 		if err := s.engine.lockCounts(ctx, tx, false); err != nil {
 			return err
 		}
-		if kept, err = keptSince(ctx, tx); err != nil { // another process may have been quicker
+		if kept, err = keptSince(ctx, tx); err != nil { // another process may have moved them in between
 			return err
 		}
 		kept[metrics.Minute], err = moveMark(ctx, tx, metrics.Minute, kept[metrics.Minute], minutes)
 		if err != nil {
 			return err
 		}
-		// Of an hour that is kept with its minutes, the day may still be summed again.
+		// The minutes of an hour can still change the hour's sum, and so the day's. Therefore hours stay as long as
+		// minutes.
 		most := min(hours, floor(kept[metrics.Minute], metrics.Day))
 		kept[metrics.Hour], err = moveMark(ctx, tx, metrics.Hour, kept[metrics.Hour], most)
 		return err
@@ -80,8 +82,8 @@ func (s *Store) giveUp(ctx context.Context, r metrics.Retention) (kept map[metri
 	return kept, err
 }
 
-// moveMark raises the mark of a step to at most wanted, and at most to the oldest roll-up that
-// reads its rows. It returns the new mark.
+// moveMark moves the recorded start of a step's rows to at most wanted, and not beyond the oldest due roll-up that
+// reads them. It returns the new start.
 func moveMark(ctx context.Context, tx *sql.Tx, s metrics.Step, is, wanted int64) (int64, error) {
 	above, _ := aboveOf(s)
 	var due sql.NullInt64
@@ -99,8 +101,8 @@ func moveMark(ctx context.Context, tx *sql.Tx, s metrics.Step, is, wanted int64)
 	return wanted, err
 }
 
-// refusalsBefore returns the instant, in microseconds, before which denials are removed: by age,
-// or to keep at most MaxRefusals.
+// refusalsBefore returns the instant, in microseconds since the epoch, before which kept denials are deleted. It
+// depends on their age, and on MaxRefusals.
 func (s *Store) refusalsBefore(ctx context.Context, r metrics.Retention) (int64, error) {
 	before := r.Refusals * 1_000_000
 	if r.MaxRefusals <= 0 {
@@ -121,13 +123,13 @@ func (s *Store) refusalsBefore(ctx context.Context, r metrics.Retention) (int64,
 	return before, err
 }
 
-// A removal selects rows before an instant.
+// A removal selects the rows of a table whose time is before an instant.
 type removal struct {
 	table, key, time string
 	before           int64
 }
 
-// remove removes the oldest rows, at most pruneRows. full reports that there may be more.
+// remove deletes the oldest rows of a removal, at most pruneRows. full reports whether there may be more.
 func (s *Store) remove(ctx context.Context, r removal) (full bool, err error) {
 	if r.before <= 0 {
 		return false, nil

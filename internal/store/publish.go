@@ -13,8 +13,8 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// Publish makes the draft the next version, if its revision is ifRevision, and points the plan to
-// it.
+// Publish makes the draft of a plan its next version and makes that version current. The error is problem.Stale if
+// the draft's revision is not ifRevision.
 func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e audit.Entry) (plans.Plan, plans.Version, error) {
 	var p plans.Plan
 	var v plans.Version
@@ -44,7 +44,8 @@ func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e 
 	return p, v, s.fail(err, "publish plan %s", planID)
 }
 
-// PublishVersion points the plan to an existing version if ifPublished is in force.
+// PublishVersion makes an existing version of a plan current. The error is problem.Stale if the current version is
+// not ifPublished, unless ifPublished is plans.AnyVersion.
 func (s *Store) PublishVersion(ctx context.Context, planID string, number, ifPublished int, e audit.Entry) (plans.Plan, plans.Version,
 	error,
 ) {
@@ -62,7 +63,7 @@ func (s *Store) PublishVersion(ctx context.Context, planID string, number, ifPub
 	return p, v, s.fail(err, "publish version %d of plan %s", number, planID)
 }
 
-// point makes a version the one that tenants follow, and puts its numbers in force.
+// point makes a version of a plan current: it updates the plan and the numbers of its limits.
 func (e *edit) point(ctx context.Context, planID string, number int) (plans.Plan, plans.Version, error) {
 	var p plans.Plan
 	v, err := scanVersion(e.tx.QueryRowContext(ctx, `
@@ -87,9 +88,9 @@ func (e *edit) point(ctx context.Context, planID string, number int) (plans.Plan
 	return p, v, err
 }
 
-// putInForce gives every limit of a document its cell. Changed numbers get the revision of the
-// edit, with the old ones as formers. A plan may have thousands of limits, so each statement
-// writes many.
+// putInForce stores the numbers of every limit of a document, each with its cell. A limit whose numbers change gets
+// the revision of the edit, and its old numbers become formers. A plan may have thousands of limits, so each
+// statement writes many rows.
 func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) error {
 	cells, err := e.cells(ctx, d)
 	if err != nil {
@@ -133,8 +134,8 @@ func (e *edit) putInForce(ctx context.Context, planID string, d plans.Document) 
 	return nil
 }
 
-// formers returns the numbers before those of a limit, as they are stored, and
-// whether the limit's numbers differ from those in force.
+// formers returns the stored text of a limit's former numbers, including the ones that now end. It also returns
+// whether the numbers differ from the stored ones. If they do not, the text is "".
 func (e *edit) formers(old storedLimit, known bool, l enforcement.Limit) (text string, differs bool, err error) {
 	if !known {
 		return "[]", true, nil
@@ -153,10 +154,11 @@ func (e *edit) formers(old storedLimit, known bool, l enforcement.Limit) (text s
 	return text, true, err
 }
 
-// rowsAtOnce is the largest number of rows of one INSERT.
+// rowsAtOnce is the maximum number of rows of one INSERT.
 const rowsAtOnce = 1_000
 
-// insert adds rows with a number of columns.
+// insert adds rows. values are the values of all rows, one row after the other, each with the given number of
+// columns.
 func (e *edit) insert(ctx context.Context, into string, columns int, values []any, conflict string) error {
 	for len(values) > 0 {
 		some := values[:min(len(values), rowsAtOnce*columns)]
@@ -168,7 +170,7 @@ func (e *edit) insert(ctx context.Context, into string, columns int, values []an
 	return nil
 }
 
-// placeholders returns the placeholders of VALUES.
+// placeholders returns the list of placeholders for a VALUES clause, like "($1, $2), ($3, $4)".
 func placeholders(rows, columns int) string {
 	var b strings.Builder
 	for i := range rows * columns {
@@ -187,8 +189,8 @@ func placeholders(rows, columns int) string {
 	return b.String()
 }
 
-// cellOf returns the identity of a limit's counters, without its number. The anchor is empty for
-// algorithms without one.
+// cellOf returns the cell of a limit, without its number. A cell identifies the counters of a limit. Its anchor is
+// empty if the algorithm has none.
 func cellOf(p plans.Policy, l enforcement.Limit) plans.Cell {
 	c := plans.Cell{Policy: p.Slug, Limit: l.Name, Algorithm: l.Algorithm, CountBy: p.CountBy}
 	if l.Algorithm.Windowed() {
@@ -197,7 +199,7 @@ func cellOf(p plans.Policy, l enforcement.Limit) plans.Cell {
 	return c
 }
 
-// countBy returns the stored text of the attributes of a cell.
+// countBy returns the stored text of the attributes that a policy counts by.
 func countBy(attributes []string) (string, error) {
 	if len(attributes) == 0 {
 		return "[]", nil
@@ -205,15 +207,15 @@ func countBy(attributes []string) (string, error) {
 	return writeJSON(attributes)
 }
 
-// identityOf returns the identity of a limit's cell.
+// identityOf returns the text identity of a limit's cell.
 func identityOf(p plans.Policy, l enforcement.Limit) (identity, error) {
 	c := cellOf(p, l)
 	attributes, err := countBy(c.CountBy)
 	return identity{c.Policy, c.Limit, c.Algorithm.String(), attributes, c.Anchor.String()}, err
 }
 
-// cells returns the number of every cell of a document's limits and allocates missing ones. It may
-// return other cells too.
+// cells returns the cell number of every limit of a document. It allocates numbers for new cells. The result may
+// contain other cells too.
 func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32, error) {
 	found := make(map[identity]uint32)
 	if err := e.findCells(ctx, d.Policies(), found); err != nil {
@@ -246,7 +248,7 @@ func (e *edit) cells(ctx context.Context, d plans.Document) (map[identity]uint32
 	return found, e.insert(ctx, `INSERT INTO cells (number, policy, limit_name, algorithm, count_by, anchor)`, 6, values, ``)
 }
 
-// findCells adds the cells of all limits, present and former, of policies with these slugs.
+// findCells adds the cells of all current and former limits of policies with the same slugs to found.
 func (e *edit) findCells(ctx context.Context, policies []plans.Policy, found map[identity]uint32) error {
 	for some := range slices.Chunk(policies, rowsAtOnce) {
 		slugs := make([]any, len(some))
@@ -271,8 +273,8 @@ func (e *edit) findCells(ctx context.Context, policies []plans.Policy, found map
 	return nil
 }
 
-// retire adds numbers that end now to formers, and drops the oldest. Ends never go back, even if
-// the clock does.
+// retire adds the numbers that end now to formers, and drops the oldest ones beyond plans.MaxFormers. The end times
+// never decrease, even if the clock goes back.
 func (e *edit) retire(formers []enforcement.Former, last enforcement.Former) []enforcement.Former {
 	last.Until = e.at.UnixMicro()
 	if n := len(formers); n > 0 {

@@ -12,11 +12,11 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// errNotDue ends a roll-up that another process finished first, or that must start again because
-// counts were added.
+// errNotDue ends a roll-up that is not due any more, because another process finished it, or because counts were
+// added and it must start again.
 var errNotDue = errors.New("not due")
 
-// RollUpsDue returns the steps that are over and not rolled up, hours before days.
+// RollUpsDue returns the hours and days that are over and need a roll-up, hours before days.
 func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]metrics.RollUp, error) {
 	scan := func(r row) (u metrics.RollUp, err error) { err = r.Scan(&u.Step, &u.At); return u, err }
 	list, err := queryAll(ctx, s, scan, `
@@ -27,14 +27,13 @@ func (s *Store) RollUpsDue(ctx context.Context, now time.Time, limit int) ([]met
 	return list, s.fail(err, "list what is to be rolled up")
 }
 
-// RollUp rebuilds an hour or a day, if it is due.
+// RollUp rebuilds the rows of an hour or a day, if it is due.
 //
-// The note that it is due has a number that rises with each addition. Sketches are merged outside
-// of transactions and written in pieces, and counts are summed a few tenants at a time, so that
-// the one writer of a SQLite file is not blocked for long. Each transaction requires the number
-// from the beginning and locks it. If it changed, the roll-up ends without a further change, and
-// is still due or done by another process. Queries read the rows below while a step is due, so
-// they do not read a partial result.
+// The record that it is due (see noteDue) has a number, which increases whenever counts are added. RollUp merges
+// sketches outside of transactions, writes them in pieces, and sums the counts of a few tenants at a time, so that it
+// does not block the only writer of a SQLite file for long. Each of its transactions locks the record and checks that
+// the number has not changed. If it has changed, RollUp stops; then the roll-up is still due, or another process has
+// done it. While a roll-up is due, queries read the rows of the finer step, so they never read a partial result.
 func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name string, docs [][]byte) ([]byte, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, 12*s.timeout)
 	defer cancel()
@@ -54,7 +53,7 @@ func (s *Store) RollUp(ctx context.Context, r metrics.RollUp, merge func(name st
 	return s.fail(err, "roll up the %s at %d", r.Step, r.At)
 }
 
-// below returns the step that s is made from.
+// below returns the next finer step, from which the rows of s are computed.
 func below(s metrics.Step) metrics.Step {
 	if s == metrics.Day {
 		return metrics.Hour
@@ -62,12 +61,12 @@ func below(s metrics.Step) metrics.Step {
 	return metrics.Minute
 }
 
-// span returns the time of a roll-up.
+// span returns the start and the end of the hour or day of a roll-up, in seconds since the epoch.
 func span(r metrics.RollUp) (from, to int64) {
 	return r.At, r.At + int64(r.Step.Duration()/time.Second)
 }
 
-// note returns the number of the note that r is due; errNotDue.
+// note returns the number of the record that r is due. The error is errNotDue if there is no record.
 func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error) {
 	n, err = queryOne(ctx, s, "", scanValue[int64], `
 		SELECT n FROM roll_ups_due
@@ -78,7 +77,7 @@ func (s *Store) note(ctx context.Context, r metrics.RollUp) (n int64, err error)
 	return n, err
 }
 
-// countPiece is the number of tenants whose counts one transaction sums.
+// countPiece is the number of tenants whose counts one transaction sums up.
 const countPiece = 50
 
 func (s *Store) rollUpCounts(ctx context.Context, r metrics.RollUp, n int64) error {
@@ -104,7 +103,7 @@ func (s *Store) rollUpCounts(ctx context.Context, r metrics.RollUp, n int64) err
 	return nil
 }
 
-// tenantsIn returns the numbers of the tenants with counts.
+// tenantsIn returns the numbers of the tenants that have counts in the time of a roll-up.
 func (s *Store) tenantsIn(ctx context.Context, r metrics.RollUp) ([]int64, error) {
 	from, to := span(r)
 	return queryAll(ctx, s, scanValue[int64], `
@@ -128,8 +127,8 @@ func sumCounts(ctx context.Context, tx *sql.Tx, r metrics.RollUp, tenants []int6
 	return nil
 }
 
-// endRollUp removes the note that r is due, and notes the step above. If the rows below were given
-// up, nothing was written, and nothing is due above.
+// endRollUp deletes the record that r is due, and records that the next longer step is due. If the rows of the finer
+// step are deleted already, RollUp has written nothing, so the next longer step is not due.
 func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	ended, err := execIn(ctx, tx, `
 		DELETE FROM roll_ups_due
@@ -151,9 +150,9 @@ func endRollUp(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error
 	return noteDue(ctx, tx, metrics.RollUp{Step: above, At: floor(r.At, above)})
 }
 
-// sumInto returns the statement that sums the rows of one tenant. Its parameters are the start of
-// the step, the tenant, and the start and end of its time. It names the kinds, so that the primary
-// key applies.
+// sumInto returns the statement that sums up the rows of one tenant for a roll-up to step s. Its parameters are the
+// start of the step, the tenant, and the start and end of the time. It lists all kinds, so that the database can use
+// the primary key.
 func sumInto(s metrics.Step) string {
 	sums := make([]string, len(metrics.Columns))
 	for i, c := range metrics.Columns {
@@ -167,7 +166,7 @@ func sumInto(s metrics.Step) string {
 		` + countConflict(func(c string) string { return "excluded." + c })
 }
 
-// A sketchID identifies the sketches of all nodes and times.
+// A sketchID identifies the sketches of one tenant and name, of all nodes and times.
 type sketchID struct {
 	tenant uint32
 	name   string
@@ -205,7 +204,7 @@ func (s *Store) rollUpSketches(ctx context.Context, r metrics.RollUp, n int64, m
 	return nil
 }
 
-// mergePiece returns the rows of some merged sketches.
+// mergePiece merges the sketches of each ID of a piece and returns the rows to write.
 func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketchID, merge func(string, [][]byte) ([]byte,
 	error),
 ) ([][]any, error) {
@@ -226,7 +225,7 @@ func (s *Store) mergePiece(ctx context.Context, r metrics.RollUp, piece []sketch
 	return rows, nil
 }
 
-// hold locks the note of a roll-up if its number is still n; errNotDue.
+// hold locks the record that a roll-up is due, if its number is still n. Otherwise the error is errNotDue.
 func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	held, err := execIn(ctx, tx, `
 		UPDATE roll_ups_due SET n = n
@@ -237,7 +236,7 @@ func hold(ctx context.Context, tx *sql.Tx, r metrics.RollUp, n int64) error {
 	return err
 }
 
-// rowsKept reports whether the rows below r were not given up. They are not while r is due.
+// rowsKept reports whether the rows of the finer step still exist. They always do while r is due.
 func (s *Store) rowsKept(ctx context.Context, r metrics.RollUp) (bool, error) {
 	return queryOne(ctx, s, "", scanValue[bool], `
 		SELECT before <= $1 FROM pruned

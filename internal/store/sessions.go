@@ -14,7 +14,7 @@ import (
 
 const sessionColumns = `s.id, s.hash, s.user_id, s.address, s.agent, s.created_at, s.seen_at, s.expires_at`
 
-// A sessionRow scans sessionColumns.
+// A sessionRow is the scan target of sessionColumns.
 type sessionRow struct {
 	accounts.Session
 	hash []byte
@@ -36,9 +36,9 @@ func scanSession(r row) (accounts.Session, error) {
 	return n.session(), err
 }
 
-// CreateSession adds a session, updates the last sign-in of its user and writes
-// the audit line; NotFound for a user who was removed or disabled. By default a
-// session begins now and ends after accounts.SessionLife.
+// CreateSession adds a session, updates the last sign-in of its user, and writes the audit line e. The error is
+// problem.NotFound if the user is removed or disabled. If the times of n are zero, the session starts now and ends
+// after accounts.SessionLife.
 func (s *Store) CreateSession(ctx context.Context, n accounts.Session, e audit.Entry) (accounts.Session, error) {
 	var made accounts.Session
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -61,8 +61,8 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 	}
 	n.CreatedAt, n.SeenAt, n.ExpiresAt = stored(n.CreatedAt), stored(n.SeenAt), stored(n.ExpiresAt)
 	n.Address, n.Agent = audit.Clean(n.Address), audit.Clean(n.Agent)
-	// The user first: an edit that disables the user either waits for this
-	// session and ends it, or commits before and is visible here.
+	// The user is updated first. So a concurrent edit that disables the user either waits for this session and then
+	// ends it, or commits first and is visible here.
 	found, err := e.exec(ctx, `UPDATE users SET signed_in_at = $2 WHERE id = $1 AND NOT disabled`, n.UserID, n.CreatedAt)
 	if err == nil && found == 0 {
 		err = missing(sql.ErrNoRows, "user")
@@ -84,13 +84,11 @@ func (e *edit) addSession(ctx context.Context, n accounts.Session) (_ accounts.S
 	return n, err
 }
 
-// idleSince returns the time before which a session must have been seen to be
-// idle at now.
+// idleSince returns the time since which a session must have been used, so that it is not idle at now.
 func idleSince(now time.Time) time.Time { return stored(now.Add(-accounts.SessionIdle)) }
 
-// Session finds a session and its user in one query. It updates when the
-// session was last seen in a separate statement, so that people stay signed in
-// while the database is read-only.
+// Session returns a session and its user, read with one query. It updates the session's SeenAt with a separate
+// statement and ignores its error, so that people stay signed in while the database is read-only.
 func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time) (accounts.Session, accounts.User, error) {
 	var n sessionRow
 	var u userRow
@@ -109,14 +107,13 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time) (acco
 	found := n.session()
 	if now := stored(now); now.Sub(found.SeenAt) > accounts.SeenGranularity {
 		if err := s.noteSeen(ctx, &found, now); err != nil {
-			s.log.WarnContext(ctx, "that a session was seen could not be noted", "session", found.ID, "error", err)
+			s.log.WarnContext(ctx, "the time of a session's last request could not be stored", "session", found.ID, "error", err)
 		}
 	}
 	return found, u.user(), nil
 }
 
-// noteSeen updates when a session was last seen. It never moves the time back,
-// and it ignores a session whose token was renewed.
+// noteSeen updates a session's SeenAt. It never moves the time back. It ignores a session whose token was renewed.
 func (s *Store) noteSeen(ctx context.Context, n *accounts.Session, now time.Time) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
@@ -129,7 +126,7 @@ func (s *Store) noteSeen(ctx context.Context, n *accounts.Session, now time.Time
 	return err
 }
 
-// RenewSession replaces the hash of a session.
+// RenewSession replaces the hash of a session. The error is problem.NotFound if there is no such session.
 func (s *Store) RenewSession(ctx context.Context, id string, hash [32]byte) error {
 	err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
 		n, err := execIn(ctx, tx, `UPDATE sessions SET hash = $2 WHERE id = $1`, id, hash[:])
@@ -141,7 +138,7 @@ func (s *Store) RenewSession(ctx context.Context, id string, hash [32]byte) erro
 	return s.fail(err, "renew session %s", id)
 }
 
-// Sessions returns the open sessions of a user, newest first.
+// Sessions returns the sessions of a user that are neither expired nor idle, newest first.
 func (s *Store) Sessions(ctx context.Context, userID string, now time.Time) ([]accounts.Session, error) {
 	list, err := queryAll(ctx, s, scanSession, `
 		SELECT `+sessionColumns+`
@@ -151,8 +148,8 @@ func (s *Store) Sessions(ctx context.Context, userID string, now time.Time) ([]a
 	return list, s.fail(err, "list sessions of user %s", userID)
 }
 
-// EndSession removes one session of a user, or all except keep. It writes no
-// line if no session ends; NotFound for an unknown user.
+// EndSession deletes one session of a user, or all except keep if id is "". It writes the audit line only if a
+// session ends. The error is problem.NotFound if the user does not exist.
 func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit.Entry) (int, error) {
 	var ended int64
 	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -175,13 +172,11 @@ func (s *Store) EndSession(ctx context.Context, userID, id, keep string, e audit
 	return int(ended), nil
 }
 
-// overRows is the number of rows that EndOverSessions removes in one
-// transaction.
+// overRows is the maximum number of rows that EndOverSessions deletes in one transaction.
 const overRows = 1000
 
-// EndOverSessions removes expired sessions, and invitations some time after
-// they expired, so that people see for a while what became of them. It removes
-// rows in pieces, so that sign-ins do not wait.
+// EndOverSessions deletes expired sessions. It deletes invitations a week after they expire, so that people can see
+// for a while that they expired. It deletes rows in pieces, so that sign-ins do not wait.
 func (s *Store) EndOverSessions(ctx context.Context, now time.Time) error {
 	for _, over := range []struct {
 		table, column string

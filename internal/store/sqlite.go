@@ -23,18 +23,18 @@ import (
 	"github.com/headgate/headgate/migrations"
 )
 
-// embedded is the engine for a SQLite file. One connection writes, others read; in WAL mode
-// neither waits for the other.
-type embedded struct {
+// sqliteEngine is the engine for a SQLite file. One connection writes, the others read. In WAL mode, readers and the
+// writer do not wait for each other.
+type sqliteEngine struct {
 	path           string
 	writer, reader *sql.DB
-	serving        *lockFile // nil unless this process serves
+	serving        *lockFile // nil if this process does not serve checks
 
 	mu       sync.Mutex
-	watchers map[chan struct{}]bool // one hint may wait in each
+	watchers map[chan struct{}]bool // channels with room for one notification
 }
 
-// openSQLite opens the file, and creates it with its folder if needed.
+// openSQLite opens the database file. It creates the file and its folder if they do not exist.
 func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err error) {
 	path, err := SQLitePath(address)
 	if err != nil {
@@ -43,10 +43,10 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 	if err := makeFile(path); err != nil {
 		return err
 	}
-	e := &embedded{path: path, watchers: make(map[chan struct{}]bool)}
+	e := &sqliteEngine{path: path, watchers: make(map[chan struct{}]bool)}
 	defer func() {
 		if err != nil {
-			_ = e.close() // the first error says more
+			_ = e.close() // the first error is more useful
 		}
 	}()
 	if serve {
@@ -54,7 +54,7 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 			return err
 		}
 	}
-	// Turning WAL on needs the file alone, and does not wait by itself.
+	// Switching to WAL mode requires exclusive access to the file, and SQLite does not wait for it.
 	unlock, err := e.lockMigrations(ctx)
 	if err != nil {
 		return err
@@ -79,8 +79,8 @@ func (s *Store) openSQLite(ctx context.Context, address string, serve bool) (err
 	return nil
 }
 
-// look returns an error for a damaged file: serving it could make the damage worse.
-func (e *embedded) look(ctx context.Context) error {
+// look returns an error if the file is damaged, because serving it could make the damage worse.
+func (e *sqliteEngine) look(ctx context.Context) error {
 	var verdict string
 	if err := e.reader.QueryRowContext(ctx, `PRAGMA quick_check(1)`).Scan(&verdict); err != nil {
 		return fmt.Errorf("the database %s is damaged: restore a backup: %w", e.path, err)
@@ -92,8 +92,8 @@ func (e *embedded) look(ctx context.Context) error {
 	return nil
 }
 
-// SQLitePath returns the path of the file that a database URL names:
-// sqlite://data/h.db (relative) or sqlite:///abs/h.db.
+// SQLitePath returns the path of the file in a database URL, like sqlite://data/h.db (relative path) or
+// sqlite:///abs/h.db (absolute path).
 func SQLitePath(address string) (string, error) {
 	escaped, ok := strings.CutPrefix(address, "sqlite://")
 	path, err := url.PathUnescape(escaped)
@@ -108,15 +108,14 @@ func SQLitePath(address string) (string, error) {
 	return filepath.FromSlash(path), nil
 }
 
-// SQLiteFiles returns the names of the files that a SQLite database can consist
-// of, without their folder. path is that of the database file.
+// SQLiteFiles returns the names of all files that a SQLite database can consist of, without their folder. path is the
+// path of the database file.
 func SQLiteFiles(path string) []string {
 	name := filepath.Base(path)
 	return []string{name, name + "-wal", name + "-shm", name + "-journal", name + ".migrate.lock", name + ".serve.lock"}
 }
 
-// DeleteSQLite deletes the files of a SQLite database. It fails if a process
-// serves the database.
+// DeleteSQLite deletes all files of a SQLite database. It returns an error if a process serves the database.
 func DeleteSQLite(path string) error {
 	lock, err := lockServing(path)
 	if err != nil {
@@ -131,8 +130,7 @@ func DeleteSQLite(path string) error {
 	return errors.Join(append(errs, lock.unlock())...)
 }
 
-// makeFile creates the folder and an empty file, readable by the owner only. It does not change
-// existing ones.
+// makeFile creates the folder and an empty file that only the owner can read. It does not change an existing file.
 func makeFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return fmt.Errorf("make the folder of the database: %w", err)
@@ -144,20 +142,20 @@ func makeFile(path string) error {
 	return f.Close()
 }
 
-// openFile opens a pool on the file and tests it. Times are stored as microseconds. synchronous is
-// FULL because NORMAL could lose acknowledged edits in a power failure.
+// openFile opens a pool of connections to the file and runs a test query. Times are stored in microseconds. The
+// option synchronous is FULL, because NORMAL could lose committed edits in a power failure.
 func openFile(ctx context.Context, path string, busy time.Duration, options ...string) (*sql.DB, error) {
 	options = append(options,
 		"_time_integer_format=unix_micro", "_inttotime=1", "_dqs=0",
 		"_pragma=foreign_keys(1)", "_pragma=synchronous(FULL)",
 		fmt.Sprintf("_pragma=busy_timeout(%d)", busy.Milliseconds()))
-	// With file: the path's own ? and # stay part of it.
+	// The prefix file: is needed so that a ? or # in the path stays part of the path.
 	location := "file:" + (&url.URL{Path: filepath.ToSlash(path)}).EscapedPath()
 	db, err := sql.Open("sqlite", location+"?"+strings.Join(options, "&"))
 	if err != nil {
 		return nil, fmt.Errorf("open %s: %w", path, err)
 	}
-	// The first page is read, so that what is no database is found now.
+	// The query reads the first page, so that a file that is not a database is detected now.
 	var tables int
 	if err := db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(&tables); err != nil {
 		db.Close()
@@ -166,7 +164,7 @@ func openFile(ctx context.Context, path string, busy time.Duration, options ...s
 	return db, nil
 }
 
-func (e *embedded) close() error {
+func (e *sqliteEngine) close() error {
 	var errs []error
 	for _, db := range []*sql.DB{e.reader, e.writer} {
 		if db != nil {
@@ -179,26 +177,29 @@ func (e *embedded) close() error {
 	return errors.Join(errs...)
 }
 
-func (e *embedded) oneMoment() *sql.TxOptions { return &sql.TxOptions{ReadOnly: true} }
+func (e *sqliteEngine) oneMoment() *sql.TxOptions { return &sql.TxOptions{ReadOnly: true} }
 
-// clock returns this machine's time in milliseconds.
-func (e *embedded) clock() string { return `CAST(round(unixepoch('subsec') * 1000) * 1000 AS INTEGER)` }
+// clock returns the SQL of this machine's time, in microseconds. Its precision is one millisecond.
+func (e *sqliteEngine) clock() string {
+	return `CAST(round(unixepoch('subsec') * 1000) * 1000 AS INTEGER)`
+}
 
-// announce does nothing before the commit.
-func (e *embedded) announce(context.Context, *sql.Tx, int64) error { return nil }
+// announce does nothing. SQLite has no notifications; announced informs the watchers of this process after the
+// commit.
+func (e *sqliteEngine) announce(context.Context, *sql.Tx, int64) error { return nil }
 
-func (e *embedded) announced() {
+func (e *sqliteEngine) announced() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for w := range e.watchers {
 		select {
 		case w <- struct{}{}:
-		default: // a hint is waiting already
+		default: // a notification is already waiting
 		}
 	}
 }
 
-func (e *embedded) notify(ctx context.Context, changed func()) error {
+func (e *sqliteEngine) notify(ctx context.Context, changed func()) error {
 	w := make(chan struct{}, 1)
 	e.mu.Lock()
 	e.watchers[w] = true
@@ -218,17 +219,17 @@ func (e *embedded) notify(ctx context.Context, changed func()) error {
 	}
 }
 
-// lockCounts does nothing: a writing transaction locks the file.
-func (e *embedded) lockCounts(context.Context, *sql.Tx, bool) error { return nil }
+// lockCounts does nothing, because a writing transaction locks the whole file.
+func (e *sqliteEngine) lockCounts(context.Context, *sql.Tx, bool) error { return nil }
 
-func (e *embedded) fault(err error) (fault, string) {
+func (e *sqliteEngine) fault(err error) (fault, string) {
 	var refused *sqlite.Error
 	if !errors.As(err, &refused) {
 		return faultOther, ""
 	}
 	switch refused.Code() {
 	case sqlite3.SQLITE_CONSTRAINT_UNIQUE, sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY:
-		return faultUnique, "" // it does not say which: statements that care use ON CONFLICT
+		return faultUnique, "" // SQLite does not report the constraint; statements that need it use ON CONFLICT
 	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY, sqlite3.SQLITE_CONSTRAINT_TRIGGER:
 		return faultReference, ""
 	case sqlite3.SQLITE_CONSTRAINT_CHECK, sqlite3.SQLITE_CONSTRAINT_NOTNULL:
@@ -247,8 +248,8 @@ func (e *embedded) fault(err error) (fault, string) {
 	return faultOther, ""
 }
 
-// migrations returns a driver with its own pool, which the driver's Close closes.
-func (e *embedded) migrations() (fs.FS, string, database.Driver, error) {
+// migrations returns the migrations and a driver with its own pool. The driver's Close closes the pool.
+func (e *sqliteEngine) migrations() (fs.FS, string, database.Driver, error) {
 	db, err := openFile(context.Background(), e.path, time.Minute, "_txlock=immediate")
 	if err != nil {
 		return nil, "", nil, err
@@ -262,9 +263,9 @@ func (e *embedded) migrations() (fs.FS, string, database.Driver, error) {
 	return migrations.SQLite, "sqlite", driver, nil
 }
 
-// lockMigrations waits for a lock file: golang-migrate's lock for SQLite works within one process
-// only.
-func (e *embedded) lockMigrations(ctx context.Context) (unlock func(), err error) {
+// lockMigrations locks a file and waits if another process has locked it. golang-migrate's lock for SQLite works only
+// within one process.
+func (e *sqliteEngine) lockMigrations(ctx context.Context) (unlock func(), err error) {
 	f, err := openLockFile(e.path + ".migrate.lock")
 	if err != nil {
 		return nil, err
@@ -272,7 +273,7 @@ func (e *embedded) lockMigrations(ctx context.Context) (unlock func(), err error
 	for {
 		held, err := f.tryLock()
 		if err == nil && held {
-			return func() { _ = f.unlock() }, nil // a lock ends with its file at the latest
+			return func() { _ = f.unlock() }, nil // closing the file releases the lock in any case
 		}
 		if err == nil {
 			err = retry.Wait(ctx, retry.Jitter(50*time.Millisecond))
@@ -284,7 +285,7 @@ func (e *embedded) lockMigrations(ctx context.Context) (unlock func(), err error
 	}
 }
 
-func (e *embedded) hasTable(ctx context.Context, name string) (bool, error) {
+func (e *sqliteEngine) hasTable(ctx context.Context, name string) (bool, error) {
 	var has bool
 	err := e.reader.QueryRowContext(ctx, `
 		SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = $1)`, name).Scan(&has)

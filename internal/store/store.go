@@ -33,71 +33,64 @@ var (
 	_ snapshot.Source      = (*Store)(nil)
 )
 
-// Config of a Store.
+// Config configures a Store.
 type Config struct {
-	// URL of the database: sqlite://data/h.db (relative), sqlite:///abs/h.db
-	// (absolute) or postgres://…. Required.
+	// URL is the address of the database: sqlite://data/h.db (relative path), sqlite:///abs/h.db (absolute path) or
+	// postgres://…. Required.
 	URL string
-	// Serve means that this process serves checks. On SQLite, Open then takes a
-	// lock file, so that no other process serves the same file, and checks the
-	// file for damage. The check takes about one second for 100,000 tenants.
-	// Default false.
+	// Serve means that this process serves checks. On SQLite, Open then locks a file, so that no other process serves
+	// the same database, and checks the database for damage. The check takes about one second for 100,000 tenants.
+	// Default: false.
 	Serve bool
-	// Timeout bounds every method except Changes, which may take twelve times
-	// as long. Default 5 s.
+	// Timeout bounds every method. Changes, which reads everything, may take twelve times as long. Default: 5 s.
 	Timeout time.Duration
-	// Logger reports lost connections. Default: none.
+	// Logger logs lost connections. Default: no logging.
 	Logger *slog.Logger
-	// Now returns the time for created, updated and audited times. Default
-	// time.Now.
+	// Now returns the current time, which edits store as the time of the change. Default: time.Now.
 	Now func() time.Time
 }
 
-// A Store is a database with the schema of the package migrations. It is safe
-// for concurrent use.
+// A Store is a connection to a database that has the schema of the package migrations. It is safe for concurrent use.
 type Store struct {
 	engine  engine
 	writer  *sql.DB
-	reader  *sql.DB // the writer too on Postgres
+	reader  *sql.DB // the same as writer on Postgres
 	timeout time.Duration
 	log     *slog.Logger
 	now     func() time.Time
 	refusal refusal
 }
 
-// An engine has the differences between the databases.
+// An engine contains the differences between Postgres and SQLite.
 type engine interface {
-	// oneMoment returns the options of a transaction whose reads all see the
-	// same state.
+	// oneMoment returns the options of a read-only transaction in which all queries see the same state.
 	oneMoment() *sql.TxOptions
-	// clock returns an SQL expression for the database's own time, in
-	// microseconds since the epoch.
+	// clock returns an SQL expression for the current time of the database, in microseconds since the epoch.
 	clock() string
-	// announce sends the notification that the revision rose, in the edit's
-	// transaction. announced is called after the commit.
+	// announce sends the notification that the revision increased, within the transaction of the edit. announced is
+	// called after the commit.
 	announce(ctx context.Context, tx *sql.Tx, revision int64) error
 	announced()
-	// notify is snapshot.Source.Notify.
+	// notify implements snapshot.Source.Notify.
 	notify(ctx context.Context, changed func()) error
-	// lockCounts locks the counts until tx ends: shared for transactions that
-	// add counts, exclusive for one that moves the marks.
+	// lockCounts locks the tables of counts until tx ends. The lock is shared for transactions that add counts, and
+	// exclusive for one that moves the recorded start of the rows (see giveUp).
 	lockCounts(ctx context.Context, tx *sql.Tx, shared bool) error
-	// fault classifies a driver's error.
+	// fault returns the class of a driver's error and, if known, the violated constraint.
 	fault(err error) (f fault, constraint string)
-	// migrations returns the steps and a driver with its own connection, which
-	// the driver's Close closes.
+	// migrations returns the migrations and a driver with its own connection. The driver's Close closes the
+	// connection.
 	migrations() (steps fs.FS, folder string, driver database.Driver, err error)
-	// lockMigrations prevents other processes from migrating until unlock is
-	// called.
+	// lockMigrations prevents other processes from migrating until unlock is called.
 	lockMigrations(ctx context.Context) (unlock func(), err error)
 	// hasTable reports whether the database has a table of that name.
 	hasTable(ctx context.Context, name string) (bool, error)
 	close() error
 }
 
-// Open connects to the database. It neither reads nor changes the schema: see
-// Migrate. If a Postgres server is unavailable, the error has the kind
-// problem.Unavailable, and a retry may help. All other errors need a person.
+// Open connects to the database. It neither reads nor changes the schema; Migrate does. If a Postgres server is
+// unavailable, the error has the kind problem.Unavailable, and a later attempt may succeed. After any other error, an
+// operator must change the configuration or repair the database.
 func Open(ctx context.Context, c Config) (*Store, error) {
 	s := &Store{timeout: c.Timeout, log: c.Logger, now: c.Now}
 	s.timeout = cmp.Or(s.timeout, 5*time.Second)
@@ -121,18 +114,16 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	return s, nil
 }
 
-// Close closes all connections and releases locks. No method may be running.
+// Close closes all connections and releases the lock files. No other method may be running.
 func (s *Store) Close() error { return s.engine.close() }
 
-// Notify runs until ctx ends and calls changed when the database reports that
-// the revision rose: on Postgres by LISTEN, also for edits of other nodes; on
-// SQLite after edits of this process. Some calls may be lost.
+// Notify calls changed whenever the database reports that the revision increased, until ctx ends. On Postgres, that
+// includes edits of other nodes (LISTEN). On SQLite, it is only edits of this process. Notifications can be lost.
 func (s *Store) Notify(ctx context.Context, changed func()) error {
 	return s.engine.notify(ctx, changed)
 }
 
-// read runs fn within the timeout of a method. It runs fn again if the
-// connection was lost.
+// read runs fn within the timeout of a method. If the connection is lost, it runs fn once more.
 func (s *Store) read(ctx context.Context, fn func(context.Context) error) error {
 	return s.readWithin(ctx, s.timeout, fn)
 }
@@ -147,15 +138,15 @@ func (s *Store) readWithin(ctx context.Context, most time.Duration, fn func(cont
 	return err
 }
 
-// stored returns a time in the precision of the databases.
+// stored rounds a time down to microseconds, the precision of the databases.
 func stored(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
-// nullable returns a time for a column that is NULL for the zero time.
+// nullable returns the value for a column that is NULL if the time is zero.
 func nullable(t time.Time) sql.NullTime {
 	return sql.NullTime{Time: stored(t), Valid: !t.IsZero()}
 }
 
-// instant returns the time of a column that may be NULL.
+// instant returns the time of a column that may be NULL, or the zero time.
 func instant(t sql.NullTime) time.Time {
 	if !t.Valid {
 		return time.Time{}
@@ -163,10 +154,10 @@ func instant(t sql.NullTime) time.Time {
 	return t.Time.UTC()
 }
 
-// A row is a *sql.Row or a *sql.Rows.
+// A row is a result row that can be scanned: a *sql.Row or a *sql.Rows.
 type row interface{ Scan(dest ...any) error }
 
-// collect scans all rows and closes them.
+// collect scans all rows into a list and closes rows.
 func collect[T any](rows *sql.Rows, err error, scan func(row) (T, error)) ([]T, error) {
 	if err != nil {
 		return nil, err
@@ -190,7 +181,7 @@ func scanValue[T any](r row) (T, error) {
 	return v, err
 }
 
-// queryAll returns all rows of a query. It reads outside of any transaction.
+// queryAll runs a query outside of any transaction and returns all its rows.
 func queryAll[T any](ctx context.Context, s *Store, scan func(row) (T, error), query string, args ...any) ([]T, error) {
 	var list []T
 	err := s.read(ctx, func(ctx context.Context) error {
@@ -201,9 +192,8 @@ func queryAll[T any](ctx context.Context, s *Store, scan func(row) (T, error), q
 	return list, err
 }
 
-// queryOne returns the one row of a query. Without one the error is NotFound, with
-// what as the name of the object, or sql.ErrNoRows if what is "". It reads outside
-// of any transaction.
+// queryOne runs a query outside of any transaction and returns its only row. If there is no row, the error is
+// problem.NotFound and names the object as what. If what is "", the error is sql.ErrNoRows instead.
 func queryOne[T any](ctx context.Context, s *Store, what string, scan func(row) (T, error), query string, args ...any) (T, error) {
 	var v T
 	err := s.read(ctx, func(ctx context.Context) (err error) {
@@ -216,8 +206,7 @@ func queryOne[T any](ctx context.Context, s *Store, what string, scan func(row) 
 	return v, err
 }
 
-// A page selects rows of a listing: at most limit rows of a table, or the default
-// number if limit is 0.
+// A page describes a query of a list: at most limit rows of a table, or the default number if limit is 0.
 type page struct {
 	columns, table string
 	where          filter
@@ -225,19 +214,19 @@ type page struct {
 	limit          int
 }
 
-// queryPage returns the rows of a page.
+// queryPage runs the query of a page and returns its rows.
 func queryPage[T any](ctx context.Context, s *Store, scan func(row) (T, error), p page) ([]T, error) {
 	query := `SELECT ` + p.columns + ` FROM ` + p.table + ` ` + p.where.where() + ` ORDER BY ` + p.order + ` ` + p.where.limit(p.limit)
 	return queryAll(ctx, s, scan, query, p.where.args...)
 }
 
-// A filter collects the conditions of a WHERE clause.
+// A filter collects the conditions and the arguments of a WHERE clause.
 type filter struct {
 	conditions []string
 	args       []any
 }
 
-// and adds a condition that has a ? for each of args.
+// and adds a condition to the filter. The condition contains one ? for each of args.
 func (f *filter) and(condition string, args ...any) {
 	for _, arg := range args {
 		f.args = append(f.args, arg)
@@ -246,9 +235,8 @@ func (f *filter) and(condition string, args ...any) {
 	f.conditions = append(f.conditions, condition)
 }
 
-// tenant restricts a reading to the rows of one tenant, or of the operator if id
-// is "". Postgres uses an index for these conditions, but not for IS NOT DISTINCT
-// FROM.
+// tenant adds the condition that a row belongs to one tenant, or to the operator if id is "". It does not use IS NOT
+// DISTINCT FROM, because Postgres would not use an index for it.
 func (f *filter) tenant(id string) {
 	if id == "" {
 		f.conditions = append(f.conditions, `tenant_id IS NULL`)
@@ -265,7 +253,7 @@ func (f *filter) where() string {
 	return "WHERE " + strings.Join(f.conditions, " AND ")
 }
 
-// limit returns a LIMIT clause: of n rows, or of the default page if n is 0.
+// limit returns a LIMIT clause with n rows, or with the default number if n is 0.
 func (f *filter) limit(n int) string {
 	const usual = 100
 	if n <= 0 {
@@ -275,15 +263,13 @@ func (f *filter) limit(n int) string {
 	return fmt.Sprintf("LIMIT $%d", len(f.args))
 }
 
-// contains returns a LIKE pattern, with ESCAPE '\', for a text anywhere in a
-// column in lower case.
+// contains returns the LIKE pattern, with ESCAPE '\', for a column in lower case that contains the text anywhere.
 func contains(text string) string { return "%" + escaped(strings.ToLower(text)) + "%" }
 
-// escaped returns a LIKE pattern, with ESCAPE '\', that matches only the text
-// itself.
+// escaped returns a LIKE pattern, with ESCAPE '\', that matches only the text itself.
 func escaped(text string) string {
 	return strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text)
 }
 
-// searchText returns the text in which contains searches.
+// searchText returns the lower-case text of an object in which list queries search (see contains).
 func searchText(slug, name string) string { return strings.ToLower(slug + "\n" + name) }

@@ -12,8 +12,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// homes is how many hash tags tenants share by default: enough to spread over
-// a cluster, few enough that checks of many tenants still share calls.
+// homes is the default number of different Redis hash tags that tenants share. It is large enough to spread tenants
+// over a cluster, and small enough that checks of many tenants can share script calls.
 const homes = 64
 
 const tenantColumns = `t.id, t.slug, t.number, t.home, t.name, t.status, p.slug, t.time_zone, t.billing_anchor_day,
@@ -31,7 +31,7 @@ func scanTenant(r row) (tenants.Tenant, error) {
 	return t, err
 }
 
-// Tenant finds by id or slug.
+// Tenant returns a tenant by its ID or slug. The error is problem.NotFound if there is none.
 func (s *Store) Tenant(ctx context.Context, idOrSlug string) (tenants.Tenant, error) {
 	t, err := queryOne(ctx, s, "tenant", scanTenant, `
 		SELECT `+tenantColumns+`
@@ -40,7 +40,7 @@ func (s *Store) Tenant(ctx context.Context, idOrSlug string) (tenants.Tenant, er
 	return t, s.fail(err, "load tenant %s", idOrSlug)
 }
 
-// Tenants lists by id, oldest first.
+// Tenants lists tenants by ID, oldest first.
 func (s *Store) Tenants(ctx context.Context, f tenants.Filter) ([]tenants.Tenant, error) {
 	var where filter
 	if f.Query != "" {
@@ -59,7 +59,7 @@ func (s *Store) Tenants(ctx context.Context, f tenants.Filter) ([]tenants.Tenant
 	return list, s.fail(err, "list tenants")
 }
 
-// CreateTenant makes a tenant with a number that no other ever had.
+// CreateTenant adds a tenant. It allocates a number that no other tenant has or had.
 func (s *Store) CreateTenant(ctx context.Context, t tenants.Tenant, e audit.Entry) (tenants.Tenant, error) {
 	var made tenants.Tenant
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) (err error) {
@@ -92,7 +92,7 @@ func (s *Store) CreateTenant(ctx context.Context, t tenants.Tenant, e audit.Entr
 	return made, s.fail(err, "create tenant %s", t.Slug)
 }
 
-// UpdateTenant writes the Document if the stored revision is ifRevision.
+// UpdateTenant writes the document of a tenant. The error is problem.Stale if the stored revision is not ifRevision.
 func (s *Store) UpdateTenant(ctx context.Context, t tenants.Tenant, ifRevision int64, e audit.Entry) (tenants.Tenant, error) {
 	var now tenants.Tenant
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
@@ -125,14 +125,11 @@ func (s *Store) UpdateTenant(ctx context.Context, t tenants.Tenant, ifRevision i
 	return now, s.fail(err, "update tenant %s", t.ID)
 }
 
-// DeleteTenant removes a tenant with its keys and what is set for it beside its
-// plan. Its number is not given again.
+// DeleteTenant deletes a tenant with its keys, members and exceptions. Its number is never used again.
 //
-// Keys have tombstones of their own, because nodes find them without their
-// tenant. Overrides, list entries, blocks and policy changes go by the schema's
-// ON DELETE CASCADE, and the tenant's tombstone is theirs too: a snapshot drops
-// them with it. So do its people with their sessions and invitations, which no
-// snapshot has.
+// Each key gets its own tombstone, because nodes find keys without their tenant. Overrides, list entries, blocks and
+// policy changes are deleted by ON DELETE CASCADE. They need no tombstones: a snapshot drops them with their tenant.
+// Members, sessions and invitations are deleted by the cascade too; no snapshot contains them.
 func (s *Store) DeleteTenant(ctx context.Context, id string, ifRevision int64, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		before, err := ed.tenantAt(ctx, id, ifRevision)
@@ -165,7 +162,7 @@ func (e *edit) tenant(ctx context.Context, id string) (tenants.Tenant, error) {
 	return t, missing(err, "tenant")
 }
 
-// tenantAt is tenant, if its revision is still the one that was read.
+// tenantAt returns a tenant. The error is problem.Stale if its revision is not the given one.
 func (e *edit) tenantAt(ctx context.Context, id string, revision int64) (tenants.Tenant, error) {
 	t, err := e.tenant(ctx, id)
 	if err == nil && t.Revision != revision {
@@ -174,7 +171,8 @@ func (e *edit) tenantAt(ctx context.Context, id string, revision int64) (tenants
 	return t, err
 }
 
-// publishedPlan gives the id of a plan that a tenant may be put on; NULL for none.
+// publishedPlan returns the ID of the plan with a slug, or NULL for the slug "". The error is problem.Invalid if the
+// plan does not exist or has no published version.
 func (e *edit) publishedPlan(ctx context.Context, slug string) (id sql.NullString, err error) {
 	if slug == "" {
 		return id, nil

@@ -12,50 +12,47 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// maxTries is the maximum number of attempts of a transaction that the database
-// asks to repeat.
+// maxTries is the maximum number of attempts of a transaction that conflicts with others or loses its connection.
 const maxTries = 4
 
-// errUnchanged ends an edit that found nothing to do. The edit is rolled back,
-// writes no audit line, and returns no error to its caller.
+// errUnchanged ends an edit that has nothing to change. The transaction is rolled back without an audit line, and the
+// caller gets no error.
 var errUnchanged = errors.New("unchanged")
 
-// An edit is one change of the control plane, within its transaction.
+// An edit is one change of the configuration data, while its transaction runs.
 type edit struct {
 	tx     *sql.Tx
 	engine engine
-	// raises is false for an aside, which does not raise the revision.
+	// raises is false for a change that does not raise the revision (see aside).
 	raises bool
-	// revision is the edit's own revision. An aside has it once its lines are
-	// written.
+	// revision is the number of this edit. If raises is false, it is the latest revision, and it is set when the
+	// audit lines are written.
 	revision int64
-	// at is the creation time of what the edit creates: now, unless the context
-	// has another time (see audit.Dated).
+	// at is the creation time of the objects that the edit creates. It is now, unless the context has another time
+	// (see audit.Dated).
 	at, now time.Time
-	// lines are the audit lines, which are written at the end. The first one
-	// describes the request; change completes it and may add lines for further
-	// effects.
+	// lines are the audit lines, which are written at the end of the edit. The first one describes the request: the
+	// change function completes it, and may add lines for further effects.
 	lines []audit.Entry
 }
 
-// unknownCommit returns the error for a lost reply to a commit.
+// unknownCommit returns the error for a connection that was lost during the commit. Then the result is unknown.
 func unknownCommit(err error) error {
 	return &problem.Problem{
 		Kind: problem.Unavailable, Code: "commit_unknown", Cause: err,
-		Message: "the database was lost while the change was being committed; look whether it is there before repeating it",
+		Message: "the connection to the database was lost during the commit; check whether the change exists before you repeat it",
 	}
 }
 
-// edit runs change in one transaction, which also raises the revision, writes
-// the audit lines and sends the notification. change may run several times, but
-// not after a commit whose outcome is unknown.
+// edit runs change in one transaction, which also raises the revision, writes the audit lines, and sends the
+// notification. If the transaction fails, edit may repeat it, and change runs again. It does not repeat a transaction
+// whose commit may have succeeded.
 func (s *Store) edit(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) error {
 	return s.write(ctx, e, true, change)
 }
 
-// aside is edit for changes that no snapshot contains: sessions, and audit
-// lines without a change. It does not raise the revision. It waits only for the
-// head of the audit log.
+// aside is edit for changes that no snapshot contains: sessions, and audit lines without a change. It does not raise
+// the revision. It waits only for the lock of the newest audit hash.
 func (s *Store) aside(ctx context.Context, e audit.Entry, change func(context.Context, *edit) error) error {
 	return s.write(ctx, e, false, change)
 }
@@ -89,8 +86,8 @@ func (s *Store) write(ctx context.Context, e audit.Entry, raises bool, change fu
 	}
 }
 
-// tryWrite makes one attempt. committing reports whether the error came from
-// the commit, so that the outcome is unknown.
+// tryWrite makes one attempt of the transaction. committing reports whether the commit failed, so that the result may
+// be unknown.
 func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change func(context.Context, *edit) error) (committing bool,
 	err error,
 ) {
@@ -101,7 +98,7 @@ func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change
 	defer tx.Rollback()
 	now := s.now()
 	ed := &edit{tx: tx, engine: s.engine, raises: raises, at: stored(audit.When(ctx, now)), now: stored(now), lines: []audit.Entry{e}}
-	// First, because its lock makes edits take turns: see the package's comment.
+	// The revision is raised first, because its row lock serializes edits (see the package comment).
 	if err := ed.raise(ctx); err != nil {
 		return false, fmt.Errorf("raise the revision: %w", err)
 	}
@@ -122,7 +119,7 @@ func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change
 	return false, nil
 }
 
-// raise raises the revision, unless the edit is an aside.
+// raise increases the revision, unless the change is an aside.
 func (e *edit) raise(ctx context.Context) error {
 	if !e.raises {
 		return nil
@@ -139,7 +136,7 @@ func (e *edit) exec(ctx context.Context, query string, args ...any) (int64, erro
 	return result.RowsAffected()
 }
 
-// bury adds a tombstone, from which snapshots learn that an object was removed.
+// bury adds a tombstone, a row that makes snapshots drop the deleted object.
 func (e *edit) bury(ctx context.Context, kind, id string) error {
 	_, err := e.exec(ctx, `
 		INSERT INTO tombstones (revision, kind, object_id)
@@ -147,15 +144,15 @@ func (e *edit) bury(ctx context.Context, kind, id string) error {
 	return err
 }
 
-// numbers allocates numbers of a kind, which are never reused, and returns the
-// last one.
+// numbers allocates count numbers of a kind, such as "tenant" or "cell", and returns the last one. A number is never
+// reused.
 func (e *edit) numbers(ctx context.Context, kind string, count int) (last uint32, err error) {
 	err = e.tx.QueryRowContext(ctx, `
 		UPDATE counters SET n = n + $2 WHERE name = $1 RETURNING n`, kind, count).Scan(&last)
 	return last, err
 }
 
-// concerns completes the first audit line: its tenant, object and name.
+// concerns completes the first audit line: its tenant, its object, and the name of the object.
 func (e *edit) concerns(tenantID, object, name string) {
 	l := &e.lines[0]
 	if tenantID != "" {

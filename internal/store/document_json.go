@@ -15,22 +15,21 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// form is the number of the form in which this version writes documents: the JSON
-// form of plans.Document. readDocument also reads form 1.
+// form is the version of the JSON form in which this release writes documents: the JSON form of plans.Document.
+// readDocument also reads form 1.
 const form = 2
 
 type storedDocument struct {
 	Form     int             `json:"form"`
 	Document json.RawMessage `json:"document,omitempty"`
 
-	// The members of form 1.
+	// The following members are set in form 1 only.
 	Name        string        `json:"name,omitempty"`
 	Description string        `json:"description,omitempty"`
 	Policies    []policyForm1 `json:"policies,omitempty"`
 }
 
-// writeDocument returns the stored text of a document. It rejects a document that
-// it could not read back.
+// writeDocument returns the stored text of a document. It returns an error if readDocument could not read the text.
 func writeDocument(d plans.Document) (string, error) {
 	document, err := d.MarshalJSON()
 	if err != nil {
@@ -39,8 +38,8 @@ func writeDocument(d plans.Document) (string, error) {
 	return writeJSON(storedDocument{Form: form, Document: document})
 }
 
-// readDocument reads the text of writeDocument. It rejects any other text, so that
-// no document is enforced in part.
+// readDocument decodes the text that writeDocument returns. It returns an error for any other text, so that a
+// document is never enforced in part.
 func readDocument(text string) (plans.Document, error) {
 	var in storedDocument
 	if err := readJSON(text, &in); err != nil {
@@ -55,7 +54,7 @@ func readDocument(text string) (plans.Document, error) {
 	return plans.Document{}, fmt.Errorf("the document has form %d, and this headgate reads forms 1 and %d", in.Form, form)
 }
 
-// A formerJSON is an enforcement.Former with the numbers of a limit.
+// A formerJSON is the JSON form of an enforcement.Former: numbers that a limit had before a change.
 type formerJSON struct {
 	Quota    int64 `json:"quota"`
 	WindowMS int64 `json:"window_ms"`
@@ -72,7 +71,7 @@ func writeFormers(formers []enforcement.Former) (string, error) {
 	return writeJSON(out)
 }
 
-// readFormers reads the former numbers of a limit with an algorithm.
+// readFormers decodes the former numbers of a limit that has the algorithm a.
 func readFormers(text string, a enforcement.Algorithm) ([]enforcement.Former, error) {
 	var in []formerJSON
 	if err := readJSON(text, &in); err != nil {
@@ -89,7 +88,7 @@ func readFormers(text string, a enforcement.Algorithm) ([]enforcement.Former, er
 	return out, nil
 }
 
-// An overrideLimitJSON has the numbers that an override changes; others are absent.
+// An overrideLimitJSON contains the numbers of a limit that an override replaces. The other numbers are absent.
 type overrideLimitJSON struct {
 	Name     string `json:"name"`
 	Quota    *int64 `json:"quota,omitempty"`
@@ -97,7 +96,8 @@ type overrideLimitJSON struct {
 	WindowMS *int64 `json:"window_ms,omitempty"`
 }
 
-// writeOverrideLimits rejects limits that it could not read back.
+// writeOverrideLimits returns the stored text of an override's limits. It returns an error for limits that
+// readOverrideLimits could not read.
 func writeOverrideLimits(limits []enforcement.OverrideLimit) (string, error) {
 	out := []overrideLimitJSON{}
 	for _, l := range limits {
@@ -128,7 +128,7 @@ func writeOverrideLimits(limits []enforcement.OverrideLimit) (string, error) {
 	return text, nil
 }
 
-// readOverrideLimits reads the output of writeOverrideLimits and rejects anything else.
+// readOverrideLimits decodes the text that writeOverrideLimits returns. It returns an error for any other text.
 func readOverrideLimits(text string) ([]enforcement.OverrideLimit, error) {
 	var in []overrideLimitJSON
 	if err := readJSON(text, &in); err != nil {
@@ -154,7 +154,8 @@ func readOverrideLimits(text string) ([]enforcement.OverrideLimit, error) {
 	return out, nil
 }
 
-// writeKeyValues returns the text of a block's key. It rejects a key that it could not read back.
+// writeKeyValues returns the stored text of a block's key. It returns an error for a key that readKeyValues could not
+// read.
 func writeKeyValues(key map[string]string) (string, error) {
 	if key == nil {
 		key = map[string]string{}
@@ -182,7 +183,7 @@ func readKeyValues(text string) (map[string]string, error) {
 	return key, err
 }
 
-// writeJSON returns compact JSON without escapes for HTML.
+// writeJSON returns compact JSON. It does not escape the characters <, > and &.
 func writeJSON(v any) (string, error) {
 	text, err := enforcement.MarshalJSON(v)
 	if err != nil {
@@ -193,7 +194,7 @@ func writeJSON(v any) (string, error) {
 
 func readJSON(text string, v any) error {
 	if err := strictjson.Check([]byte(text), strictjson.MaxDepth); err != nil {
-		// Only the words: what is stored badly is no fault of a caller.
+		// Only the message is kept: an invalid stored document is not an error of the caller.
 		return errors.New("the stored document is not strict JSON: " + err.Error())
 	}
 	decoder := json.NewDecoder(bytes.NewReader([]byte(text)))

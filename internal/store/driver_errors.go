@@ -12,22 +12,22 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A fault is the class of a driver's error.
+// A fault is the class of a driver's error, which is the same for both databases.
 type fault uint8
 
 const (
-	faultOther     fault = iota // not known: internal
-	faultAway                   // no connection, or it was lost
-	faultAgain                  // the transaction lost against another: try again
-	faultBusy                   // a lock or a time-out: trying later may help
-	faultReadOnly               // nothing can be written now
-	faultFull                   // no space left
-	faultUnique                 // a value is taken
-	faultReference              // what is referred to is gone, or still referred to
-	faultCheck                  // a value that the schema refuses
+	faultOther     fault = iota // unknown error, reported as internal
+	faultAway                   // there is no connection, or it was lost
+	faultAgain                  // the transaction conflicted with another one: repeat it
+	faultBusy                   // a lock or a timeout: a later attempt may succeed
+	faultReadOnly               // the database is read-only
+	faultFull                   // the disk is full
+	faultUnique                 // a unique value already exists
+	faultReference              // a referenced row does not exist, or a row is still referenced
+	faultCheck                  // the schema rejects a value
 )
 
-// taken maps unique constraints to the problem that callers get.
+// taken maps the names of unique constraints to the problem that callers get.
 var taken = map[string]*problem.Problem{
 	"tenants_slug_key": slugTaken,
 	"plans_slug_key":   slugTaken,
@@ -35,8 +35,8 @@ var taken = map[string]*problem.Problem{
 
 var slugTaken = &problem.Problem{Kind: problem.Conflict, Code: "slug_taken", Message: "the slug is taken"}
 
-// fail adds to err what the method was doing, and the kind of the problem if
-// there is one. A Problem stays unchanged.
+// fail adds to err what the method was doing and, if the class of the error is known, the kind of problem. If err
+// contains a Problem, fail returns err unchanged.
 func (s *Store) fail(err error, doing string, args ...any) error {
 	if err == nil {
 		return nil
@@ -82,18 +82,18 @@ func (f fault) problem(constraint string, cause error) error {
 	return p
 }
 
-// refusedFor is how long a refusal of a write counts after the last one: on a full
-// disk, small writes succeed between larger ones that fail.
+// refusedFor is how long the database counts as rejecting writes after the last rejected one. On a full disk, small
+// writes succeed between larger ones that fail.
 const refusedFor = 10 * time.Second
 
-// A refusal notes whether the database refuses writes.
+// A refusal records whether the database rejects writes at the moment.
 type refusal struct {
 	mu   sync.Mutex
 	is   nodes.Refusal
-	last time.Time // when a write was refused last
+	last time.Time // when a write was last rejected
 }
 
-// note takes the end of a transaction that writes.
+// note records how a writing transaction ended. err is nil if it succeeded.
 func (r *refusal) note(f fault, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -114,15 +114,14 @@ func (r *refusal) note(f fault, err error) {
 	}
 }
 
-// WriteRefusal reports whether the database refuses to write, as the transactions of
-// this process found.
+// WriteRefusal returns whether the database rejects writes, as seen by the transactions of this process.
 func (s *Store) WriteRefusal() nodes.Refusal {
 	s.refusal.mu.Lock()
 	defer s.refusal.mu.Unlock()
 	return s.refusal.is
 }
 
-// missing replaces sql.ErrNoRows by NotFound.
+// missing replaces sql.ErrNoRows by problem.NotFound. It returns other errors unchanged.
 func missing(err error, what string) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return problem.New(problem.NotFound, "no such %s", what)
@@ -130,7 +129,7 @@ func missing(err error, what string) error {
 	return err
 }
 
-// stale returns the error for an edit that is based on an old revision.
+// stale returns the error for an edit that is based on an old revision of an object.
 func stale(what string) error {
 	return problem.New(problem.Stale, "the %s was changed since it was read", what)
 }

@@ -11,24 +11,24 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// Revision returns the number of edits.
+// Revision returns the number of the latest edit.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
 	n, err := queryOne(ctx, s, "", scanValue[int64], `SELECT n FROM revision WHERE id = 1`)
 	return n, s.fail(err, "read the revision")
 }
 
-// Empty reports whether there is no tenant, plan and operator key.
+// Empty reports whether the database has no tenants, no plans and no operator keys.
 func (s *Store) Empty(ctx context.Context) (bool, error) {
 	empty, err := queryOne(ctx, s, "", scanValue[bool], `
 		SELECT NOT EXISTS (SELECT 1 FROM tenants)
 			AND NOT EXISTS (SELECT 1 FROM plans)
 			AND NOT EXISTS (SELECT 1 FROM api_keys)`)
-	return empty, s.fail(err, "look whether the database is empty")
+	return empty, s.fail(err, "check whether the database is empty")
 }
 
-// Changes returns what changed after revision since, in one state of the database; 0 returns
-// everything. An unreadable plan has the error in Broken. An unreadable override or block has
-// values that no compiler accepts.
+// Changes returns all objects that changed after the revision since, or all objects if since is 0. It reads them in
+// one transaction, so that they are consistent. A plan that cannot be decoded has the error in Broken. An override or
+// a block that cannot be decoded gets values that the compiler of the snapshot rejects.
 func (s *Store) Changes(ctx context.Context, since int64) (snapshot.Changes, error) {
 	var c snapshot.Changes
 	err := s.readWithin(ctx, 12*s.timeout, func(ctx context.Context) error {
@@ -62,7 +62,7 @@ func changes(ctx context.Context, tx *sql.Tx, since int64) (c snapshot.Changes, 
 		return c, err
 	}
 	if since == 0 {
-		return c, nil // nobody has what was removed
+		return c, nil // everything is loaded, so there is nothing to remove
 	}
 	rows, err = tx.QueryContext(ctx, `
 		SELECT kind, object_id FROM tombstones
@@ -74,7 +74,7 @@ func changes(ctx context.Context, tx *sql.Tx, since int64) (c snapshot.Changes, 
 	return c, nil
 }
 
-// exceptionChanges adds overrides, list entries, blocks, and policy changes.
+// exceptionChanges adds the changed overrides, list entries, blocks and policy changes to c.
 func exceptionChanges(ctx context.Context, tx *sql.Tx, since int64, c *snapshot.Changes) (err error) {
 	if c.Overrides, err = overrides.since(ctx, tx, since); err != nil {
 		return fmt.Errorf("overrides: %w", err)
@@ -149,10 +149,10 @@ func scanPublishedPlan(r row) (snapshot.PublishedPlan, error) {
 	return p, nil
 }
 
-// An identity is the five parts of a cell as text.
+// An identity holds the five parts that identify a cell, as text. A cell is the number of a limit's counters in keys.
 type identity struct{ policy, limit, algorithm, countBy, anchor string }
 
-// A storedLimit is a row of plan_limits with its cell, not validated.
+// A storedLimit is a row of plan_limits joined with its cell. Its values are not validated.
 type storedLimit struct {
 	identity
 	planID                 string
@@ -172,7 +172,7 @@ func scanStoredLimit(r row) (storedLimit, error) {
 	return l, err
 }
 
-// limitsInForce returns the row of every limit of a document, in its order.
+// limitsInForce returns the stored numbers of every limit of a document, in the order of the document.
 func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Published, error) {
 	var list []plans.Published
 	for _, p := range d.Policies() {
@@ -195,7 +195,7 @@ func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Pub
 	return list, nil
 }
 
-// read converts a row. c is its identity in the types of the document.
+// read converts a stored limit. c is its cell, in the types of the document.
 func (l storedLimit) read(c plans.Cell) (plans.Published, error) {
 	c.Number = l.cell
 	formers, err := readFormers(l.formers, c.Algorithm)

@@ -8,7 +8,7 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// Setting returns the value of a setting, or "" without one.
+// Setting returns the value of a stored setting, or "" if it has none.
 func (s *Store) Setting(ctx context.Context, name string) (string, error) {
 	value, err := queryOne(ctx, s, "", scanValue[string], `SELECT value FROM settings WHERE name = $1`, name)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -17,7 +17,7 @@ func (s *Store) Setting(ctx context.Context, name string) (string, error) {
 	return value, s.fail(err, "read setting %s", name)
 }
 
-// PutSetting writes a setting.
+// PutSetting writes a setting and its audit line.
 func (s *Store) PutSetting(ctx context.Context, name, value string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		ed.concerns("", name, name)
@@ -36,9 +36,9 @@ func (e *edit) putSetting(ctx context.Context, name, value string) error {
 	return err
 }
 
-// NoteSetting writes a setting that nodes find out by themselves. It does nothing
-// if the setting has this value, so that of several nodes only the first writes
-// the audit line. A setting without a value gets it without an audit line.
+// NoteSetting writes a setting that every node detects independently. It does nothing if the setting already has this
+// value, so that only the first node writes the audit line. If the setting had no value before, it writes no audit
+// line.
 func (s *Store) NoteSetting(ctx context.Context, name, value string, e audit.Entry) error {
 	err := s.edit(ctx, e, func(ctx context.Context, ed *edit) error {
 		var was string
