@@ -3,11 +3,12 @@ package enforcement
 import "math/bits"
 
 // The algorithms are integer functions of (state, now, cost). The in-process limiter
-// calls them. The Redis scripts implement only Settle, Left and Charge; this file
-// computes Remaining, ResetAfter and RetryAfter from the states that they return.
+// calls them directly. The Redis scripts implement only Settle, Left and Charge. This
+// file computes Remaining, ResetAfter and RetryAfter from the states that the scripts
+// return.
 //
-// All functions except Settle require a settled state: the result of Settle on the
-// stored state at the same now.
+// All functions except Settle need a settled state: the result of Settle for the same
+// now.
 
 // Settle advances a stored state to the instant now. It converts a state of older
 // numbers, starts the next window when one has ended, removes expired log entries,
@@ -26,9 +27,9 @@ func (m *Meter) Settle(s State, rev, now int64) (settled State, clamped bool) {
 	return s, clamped
 }
 
-// Spend settles s and charges cost if it fits. write reports whether the caller
-// must store s, because it was charged or clamped. Spend combines Settle, Left,
-// Admits and Charge without copying the state.
+// Spend settles s and charges cost if it fits. write reports whether the caller must
+// store s, because s was charged or clamped. Spend is faster than Settle, Left, Admits
+// and Charge in sequence, because it does not copy the state.
 func (m *Meter) Spend(s *State, rev, now, cost int64) (fits, write bool) {
 	write = m.settle(s, rev, now)
 	if fits = m.Admits(m.left(s, now), cost); fits && cost > 0 {
@@ -38,9 +39,9 @@ func (m *Meter) Spend(s *State, rev, now, cost int64) (fits, write bool) {
 	return fits, write
 }
 
-// settle is Settle on the state itself.
+// settle is Settle without a copy: it changes the state s itself.
 func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
-	if s.Rev == 0 || s.A < 0 && !m.Algorithm.Bucket() { // corrupt: windows and logs are never negative
+	if s.Rev == 0 || s.A < 0 && !m.Algorithm.Bucket() { // invalid: the count of a window or a log is never negative
 		*s = m.fresh(rev, now)
 		return false
 	}
@@ -91,19 +92,19 @@ func (m *Meter) settleBucket(s *State, rev, now int64) {
 		*s = m.convert(*s, rev, now)
 	}
 	if s.B >= m.Q {
-		s.B = 0 // corrupt: a fraction is below one unit
+		s.B = 0 // invalid: a fraction is less than one unit
 	}
 	if now > s.T {
 		s.A, s.B = refill(s.A, s.B, now-s.T, &m.Numbers)
 		s.T = now
 	}
 	if s.Rev > rev {
-		s.B = 0 // the fraction is in this Q; a reader with the later Q must not use it
+		s.B = 0 // the denominator of the fraction is this Q; a caller with the later revision must not use it
 	}
 }
 
-// fresh returns the settled state of a counter without a stored state. It is the
-// zero State for windows and logs.
+// fresh returns the settled state of a counter that has no stored state: a full bucket,
+// or for windows and logs the zero State.
 func (m *Meter) fresh(rev, now int64) State {
 	if !m.Algorithm.Bucket() {
 		return State{}
@@ -111,8 +112,8 @@ func (m *Meter) fresh(rev, now int64) State {
 	return State{Rev: rev, A: m.Capacity, T: now}
 }
 
-// horizon returns how far in the future a state may be without being clamped, in
-// microseconds.
+// horizon returns how far in the future, in microseconds, the time of a state may be
+// before Settle clamps it.
 func (m *Meter) horizon() int64 {
 	if !m.Algorithm.Bucket() || m.P == 0 {
 		return m.Window
@@ -144,7 +145,7 @@ func refill(a, b, elapsed int64, n *Numbers) (int64, int64) {
 		return a, b
 	}
 	if hi, lo := bits.Mul64(uint64(elapsed), uint64(n.P)); hi == 0 && lo < uint64(n.Q) && b < n.Q-int64(lo) && a < n.Capacity {
-		return a, b + int64(lo) // less than one unit: no division
+		return a, b + int64(lo) // less than one unit refilled: no division needed
 	}
 	units, fraction, ok := mulAddDiv(elapsed, n.P, b, n.Q)
 	if !ok || units >= n.Capacity-a {
@@ -153,10 +154,11 @@ func refill(a, b, elapsed int64, n *Numbers) (int64, int64) {
 	return a + units, fraction
 }
 
-// convert converts a bucket state of other numbers. The bucket refills at each
-// former rate while that rate was in force, keeps its units, and is cut to the new
-// capacity. A fraction with an unknown denominator is dropped. A state of a later
-// revision than rev loses only its fraction.
+// convert converts the state of a bucket that was stored with other numbers, for
+// example before a change of the quota. The bucket refills at each former rate while
+// that rate was in force. It keeps its units, up to the new capacity. A fraction of a
+// unit with an unknown denominator is dropped. If the state has a later revision than
+// rev, only its fraction is dropped.
 func (m *Meter) convert(s State, rev, now int64) State {
 	denominator := s.Rev // the revision whose Q is the denominator of the fraction
 	if s.Rev < rev && rev == m.Rev {
@@ -191,7 +193,8 @@ func (m *Meter) convert(s State, rev, now int64) State {
 	return s
 }
 
-// cut moves a state from the future to now. Its count or level does not change.
+// cut sets the time of a state that is in the future to now. The count or the level
+// stays the same.
 func cut(s *State, now int64) {
 	s.T = now
 	if len(s.Log) > 0 {
@@ -204,10 +207,11 @@ func cut(s *State, now int64) {
 }
 
 // Left returns how many units can be charged now. It is negative if more units are
-// charged than the numbers now allow.
+// charged than the quota or the burst now allows, for example after a lower quota was
+// published.
 func (m *Meter) Left(s State, now int64) int64 { return m.left(&s, now) }
 
-// left is Left without a copy of the state.
+// left is Left for a pointer, which avoids a copy of the state.
 func (m *Meter) left(s *State, now int64) int64 {
 	if m.Algorithm.Bucket() {
 		return s.A
@@ -243,10 +247,10 @@ func (m *Meter) Possible(cost int64) bool {
 	return m.Quota > 0 && cost <= m.Quota
 }
 
-// Charge charges cost whether it fits or not. The caller checks Admits, unless the
-// mode is Force. A cost of 0 changes nothing and opens no window. A forced count
-// stops at 10^15, and the debt of a bucket at one capacity. A full log adds cost to
-// its newest entry.
+// Charge charges cost, even if it does not fit. The caller checks Admits first, except
+// in mode Force. A cost of 0 changes nothing and opens no window. Bounds apply to
+// forced charges: a count stops at 10^15, and a bucket is never more than one capacity
+// below zero. If a log has MaxLog entries, the cost is added to its newest entry.
 func (m *Meter) Charge(s State, rev, now, cost int64) State {
 	if cost != 0 {
 		m.charge(&s, rev, now, cost)
@@ -254,9 +258,9 @@ func (m *Meter) Charge(s State, rev, now, cost int64) State {
 	return s
 }
 
-// charge is Charge on the state itself. cost is above 0.
+// charge is Charge without a copy: it changes the state s itself. cost is above 0.
 func (m *Meter) charge(s *State, rev, now, cost int64) {
-	if s.Rev == 0 { // windows and logs only: a settled bucket has a state
+	if s.Rev == 0 { // only windows and logs: a settled bucket has a revision
 		*s = State{Rev: rev, T: now}
 		if m.Anchor == Clock && m.Algorithm.Windowed() {
 			s.T = now - floorMod(now, m.Window)
@@ -272,13 +276,13 @@ func (m *Meter) charge(s *State, rev, now, cost int64) {
 	}
 }
 
-// appendEntry adds cost to a log. It adds to the newest entry if that entry has
-// this instant or a later one, because the clock stepped back, or if the log is
-// full.
+// appendEntry adds cost to a log. Usually that is a new entry. It is added to the
+// newest entry if the log is full, or if the newest entry is not older than now because
+// the clock stepped back.
 func appendEntry(s State, now, cost int64) State {
 	cost = min(cost, maxCount-s.A)
 	s.A += cost
-	whole := int64(len(s.Log)) == s.B // otherwise Log has only the oldest entries
+	whole := int64(len(s.Log)) == s.B // false if Log has only the oldest entries
 	if s.B > 0 && (now <= s.T || s.B >= MaxLog) {
 		if whole {
 			last := len(s.Log) - 1
@@ -295,9 +299,9 @@ func appendEntry(s State, now, cost int64) State {
 	return s
 }
 
-// Refund returns cost: to a bucket up to its capacity, and to a count down to 0. It
-// reduces the current window before the previous one, and the newest log entries
-// first.
+// Refund returns cost to the counter. A bucket never exceeds its capacity, and a count
+// never goes below 0. For a sliding counter, the current window is reduced before the
+// previous one. For a log, the newest entries are reduced first.
 func (m *Meter) Refund(s State, cost int64) State {
 	if s.Rev == 0 || cost == 0 {
 		return s
@@ -334,8 +338,8 @@ func (m *Meter) Refund(s State, cost int64) State {
 	return s
 }
 
-// Remaining returns the units that are left, at least 0. For a bucket, it returns
-// whole units.
+// Remaining returns the number of units that are left, at least 0. A bucket's fraction
+// of a unit does not count.
 func (m *Meter) Remaining(s State, now int64) int64 {
 	if m.Quota == 0 {
 		return 0
@@ -343,8 +347,8 @@ func (m *Meter) Remaining(s State, now int64) int64 {
 	return max(m.Left(s, now), 0)
 }
 
-// ResetAfter returns the time in microseconds from now until the counter is in its
-// initial state: an ended window, an empty log or a full bucket.
+// ResetAfter returns the time in microseconds from now until the counter is as if
+// unused: its window has ended, its log is empty, or its bucket is full.
 func (m *Meter) ResetAfter(s State, now int64) int64 {
 	var at int64
 	switch {
@@ -363,8 +367,9 @@ func (m *Meter) ResetAfter(s State, now int64) int64 {
 	return min(at-now, maxForever)
 }
 
-// ResetBy reports whether ResetAfter has passed at the instant at. It avoids the
-// division for a bucket.
+// ResetBy reports whether the counter is as if unused at the time at, without further
+// charges. It gives the same result as ResetAfter, but without the division for a
+// bucket.
 func (m *Meter) ResetBy(s *State, at int64) bool {
 	switch {
 	case !m.Algorithm.Bucket():
@@ -412,11 +417,13 @@ func (m *Meter) RetryAfter(s State, now, cost int64) (micros int64, ok bool) {
 	return min(at-now, maxForever), true
 }
 
-// untilFaded returns the time from the start of the state's window until cost fits.
-// If current + cost is within the quota, that is in this window, when the previous
-// count has faded to A = quota - cost - current: at the least e with
-// floor(P*(W-e)/W) <= A, which is P*(W-e) <= (A+1)*W - 1. Otherwise it is in the
-// next window, where the current count is the previous one. docs/algorithms.md
+// untilFaded returns the time from the start of the state's window until cost fits a
+// sliding counter.
+//
+// If current + cost is within the quota, cost fits in this window, once the previous
+// count P has faded to A = quota - cost - current. That is the least e with
+// floor(P*(W-e)/W) <= A, or P*(W-e) <= (A+1)*W - 1. Otherwise cost fits in the next
+// window, where the current count has become the previous one. docs/algorithms.md
 // derives this.
 func (m *Meter) untilFaded(s State, cost int64) int64 {
 	w := m.Window
@@ -430,8 +437,8 @@ func (m *Meter) untilFaded(s State, cost int64) int64 {
 	return 2*w - fadesTo(room, s.A, w)
 }
 
-// fadesTo returns floor(((room+1)*w - 1) / count): the most that can remain of a
-// window while at most room units of count still count.
+// fadesTo returns floor(((room+1)*w - 1) / count). That is the longest remaining time
+// of a window in which at most room units of the previous count still count.
 func fadesTo(room, count, w int64) int64 {
 	quo, rem, _ := mulAddDiv(room+1, w, 0, count)
 	if rem == 0 {

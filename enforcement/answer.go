@@ -5,7 +5,8 @@ import (
 	"errors"
 )
 
-// answerEach fills in the decisions of items that are decided one by one.
+// answerEach fills in the decisions of the items from the outcomes of the limiter, one
+// item at a time.
 func (e *Engine) answerEach(ctx context.Context, w *call) {
 	for i := range w.items {
 		if it := &w.items[i]; it.hasCharges() {
@@ -15,12 +16,13 @@ func (e *Engine) answerEach(ctx context.Context, w *call) {
 	}
 }
 
-// answer fills in the decisions of items that one outcome decides: a single item
-// or an atomic batch. The charges of the outcome begin at base in w.charges.
+// answer fills in the decisions of the items that one outcome decides: a single item,
+// or all items of an atomic batch. base is the index in w.charges of the first charge
+// of the outcome.
 //
-// With a blocked item, the outcome is that of a peek. The items pass when the
-// blocks have ended and the limits allow all of them. The decisions then list no
-// limits, because the peek returned the states after the charges.
+// If an item is blocked, the request was a peek. Then the items are allowed when the
+// blocks have ended and the limits allow all items. Their decisions list no limits,
+// because the states of a peek include charges that were not made.
 func (e *Engine) answer(ctx context.Context, w *call, items []item, o *Outcome, base int) {
 	blocked := false
 	for i := range items {
@@ -57,10 +59,11 @@ func (e *Engine) answer(ctx context.Context, w *call, items []item, o *Outcome, 
 	shareDenial(items)
 }
 
-// undecided answers items that the limiter did not decide. The failure modes of
-// their policies decide, unless the caller has left. If it has, no caller reads
-// the answer, and the request says nothing about the limiter: the items are denied
-// with ReasonLimiterUnavailable, and are neither degraded, charged nor recorded.
+// undecided fills in the decisions of items that the limiter did not decide. The
+// failure modes of their policies decide, unless the caller has left. If the caller has
+// left, no client reads it, and the missing outcome does not show a failure of
+// the limiter. The items are then denied with ReasonLimiterUnavailable. They are not
+// degraded, charged or recorded.
 func (e *Engine) undecided(ctx context.Context, w *call, items []item, o *Outcome) {
 	if ctx.Err() == nil && !errors.Is(o.Err, ErrLeft) {
 		e.logUnavailable(ctx, o)
@@ -74,9 +77,10 @@ func (e *Engine) undecided(ctx context.Context, w *call, items []item, o *Outcom
 	}
 }
 
-// fillLimits fills in an item's limits from an outcome, whose charges begin at
-// base in w.charges. denied reports whether an enforced limit denies the item, and
-// retry is the longest RetryAfter of those limits.
+// fillLimits fills in the limits of an item's decision from an outcome. base is the
+// index in w.charges of the first charge of the outcome. denied reports whether an
+// enforced limit denies the item. retry is the longest RetryAfter of the denying
+// limits.
 func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry int64) {
 	d, forced := it.Decision, it.Check.Mode == Force
 	d.At = o.At
@@ -93,8 +97,9 @@ func (w *call) fillLimits(it *item, o *Outcome, base int) (denied bool, retry in
 	return denied, retry
 }
 
-// fill sets the state of a limit after its charge. A forced charge that did not
-// fit leaves nothing, even if the counter is at its bound.
+// fill sets the state of one limit in a decision from the result of its charge. A
+// forced charge that did not fit leaves no units, even if the counter is at its upper
+// bound.
 func (l *LimitState) fill(m *Meter, c *Charged, at int64, forced bool) {
 	l.Allowed = c.Fits
 	l.Remaining = m.Remaining(c.State, at)
@@ -111,7 +116,8 @@ func (l *LimitState) fill(m *Meter, c *Charged, at int64, forced bool) {
 	}
 }
 
-// denyByLimit denies a decision by limits. retry is the longest of their waits.
+// denyByLimit sets a decision to denied by limits. retry is the longest RetryAfter of
+// the denying limits, in milliseconds.
 func (d *Decision) denyByLimit(retry int64) {
 	d.Allowed, d.Reason, d.RetryAfter = false, ReasonOverLimit, retry
 	if retry == Never {
@@ -119,15 +125,16 @@ func (d *Decision) denyByLimit(retry int64) {
 	}
 }
 
-// dropLimits removes the limits of decisions that limits do not decide.
+// dropLimits removes the limits from the decisions of items that something other than
+// limits decided.
 func dropLimits(items []item) {
 	for i := range items {
 		items[i].Decision.Limits = items[i].Decision.Limits[:0]
 	}
 }
 
-// shareDenial denies all items of an atomic batch if one of them is denied. The
-// items then have the longest wait of the denied ones.
+// shareDenial denies all items of an atomic batch if one of them is denied. The items
+// that were allowed get the longest RetryAfter of the denied items.
 func shareDenial(items []item) {
 	if len(items) == 1 {
 		return
@@ -156,10 +163,10 @@ func longer(a, b int64) int64 {
 	return max(a, b)
 }
 
-// setNumbersUntil sets NumbersUntil of denied items that were decided together.
-// The wait of a denial is computed from the numbers in force now. If an override
-// ends before the wait does, the wait may change. If a block ends before the wait
-// does, the wait stays, but the reason changes from the block to a limit.
+// setNumbersUntil sets Decision.NumbersUntil of denied items that were decided
+// together. RetryAfter is computed from the quotas in force now. If an override ends
+// before RetryAfter has passed, RetryAfter may change. If a block ends before that,
+// RetryAfter stays, but the reason for the denial changes from the block to a limit.
 func setNumbersUntil(items []item) {
 	if items[0].Subject.Exceptions == nil || items[0].Decision.Allowed {
 		return
@@ -170,7 +177,7 @@ func setNumbersUntil(items []item) {
 		case ReasonOverLimit, ReasonCostExceedsQuota, ReasonBlocked, ReasonBatchRefused:
 			first = earlier(first, items[i].overridesUntil)
 		default:
-			return // the wait does not come from numbers
+			return // RetryAfter does not depend on quotas
 		}
 	}
 	for i := range items {
@@ -184,7 +191,7 @@ func setNumbersUntil(items []item) {
 	}
 }
 
-// earlier returns the earlier of two instants. 0 means no instant.
+// earlier returns the earlier of two times. 0 stands for no time.
 func earlier(a, b int64) int64 {
 	if a == 0 || b != 0 && b < a {
 		return b

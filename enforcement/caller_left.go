@@ -5,26 +5,29 @@ import (
 	"errors"
 )
 
-// A Caller is the client of a check, as the server of its connection knows it.
+// A Caller is the client of a check. The HTTP server that owns the client's connection
+// implements it.
 type Caller interface {
-	// Left reports whether the client may have left while this process could not
-	// notice, and has left. With wait it may wait some milliseconds to find out.
+	// Left reports whether the client has closed its connection. It only looks if this
+	// process was unable to notice that before, for example because it stalled. With
+	// wait, it may wait some milliseconds for the result.
 	Left(ctx context.Context, wait bool) bool
 }
 
-// ErrLeft is wrapped in Outcome.Err of a request whose caller left before the
-// request was sent.
+// ErrLeft is the error of a request whose caller left before the request was sent.
+// Outcome.Err wraps it.
 var ErrLeft = errors.New("the caller has left")
 
 type callerKey struct{}
 
-// WithCaller returns a context whose checks are not decided once the caller left.
+// WithCaller returns a context with the caller of a check. A check with this context is
+// not charged after the caller has left.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
-// HasLeft returns an error if the caller of ctx has left, or ctx has ended: the
-// answer would reach no client, so nothing must be charged.
+// HasLeft returns an error if the caller of ctx has left, or if ctx has ended. No
+// client would receive the decision, so nothing must be charged.
 func HasLeft(ctx context.Context, wait bool) error {
 	if err := ctx.Err(); err != nil {
 		return err

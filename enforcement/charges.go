@@ -2,7 +2,8 @@ package enforcement
 
 import "slices"
 
-// route returns the pattern of the most specific of the matching rules.
+// route returns the path pattern of the most specific rule among those that match a
+// check. Metrics group decisions by it. It returns "(none)" if no rule matches.
 func (p *Plan) route(matching []uint16) string {
 	var best *Rule
 	for _, i := range matching {
@@ -16,17 +17,17 @@ func (p *Plan) route(matching []uint16) string {
 	return best.pattern.String()
 }
 
-// apply appends the positions of the matching rules that apply. A rule does not
-// apply if it is off, if it skips a check without its attribute, or if another
-// rule replaces it. Only rules in mode enforce replace others, even if they are
-// replaced themselves.
+// apply selects the rules to charge from the rules that match a check. A rule does not
+// apply if it is off, if the check lacks an attribute and the rule skips such checks,
+// or if another rule replaces it. Only rules in mode enforce replace other rules; they
+// do so even if they are replaced themselves.
 //
-// enforced reports whether a rule in mode enforce applies. It is computed before
-// replacement. Without such a rule, the tenant's default decides: shadow policies
-// then do not change the answer, and a caller cannot bypass a default of deny by
-// leaving out an attribute. shadows is false if no shadow policy applies.
+// enforced reports whether a rule in mode enforce applies, before replacement. If none
+// does, Subject.DenyUnmatched decides the check. Therefore shadow policies do not
+// change decisions, and a caller cannot bypass DenyUnmatched by leaving out an
+// attribute. shadows is false if no shadow policy applies.
 func (p *Plan) apply(matching []uint16, c *Check, to []uint16) (applying []uint16, enforced, shadows bool) {
-	var space [64]uint16 // more replaced rules are rare
+	var space [64]uint16 // a check rarely has more replaced rules
 	applying, replaced := to, space[:0]
 	for _, i := range matching {
 		r := p.Rules[i]
@@ -49,19 +50,21 @@ func (p *Plan) apply(matching []uint16, c *Check, to []uint16) (applying []uint1
 }
 
 // skips reports whether the rule does not apply to a check that lacks one of its
-// attributes. A shadow policy that denies such checks has nothing to charge.
+// attributes. That includes a shadow policy that would deny such checks, because it
+// then has nothing to charge.
 func (r *Rule) skips() bool {
 	return r.Missing == MissingSkip || r.Missing == MissingDeny && r.Mode == PolicyShadow
 }
 
-// requestEach makes one request for each item that has charges.
+// requestEach creates one request to the limiter for each item that has charges.
 func (w *call) requestEach() {
 	for i := range w.items {
 		it, group := &w.items[i], uint16(0)
 		it.enforced = w.charge(it, PolicyEnforce, &group)
 		it.shadow = w.charge(it, PolicyShadow, &group)
 	}
-	// From here on, w.charges does not move.
+	// w.charges is complete now, so its memory no longer moves and requests can refer
+	// to parts of it.
 	for i := range w.items {
 		if it := &w.items[i]; it.hasCharges() {
 			it.request = len(w.requests)
@@ -70,8 +73,8 @@ func (w *call) requestEach() {
 	}
 }
 
-// requestTogether makes one request with the charges of all items. The enforced
-// charges of all items form group 0.
+// requestTogether creates one request to the limiter for an atomic batch. It has the
+// charges of all items. The enforced charges of all items are group 0.
 func (w *call) requestTogether() {
 	group, blocked := uint16(0), false
 	for i := range w.items {
@@ -87,8 +90,8 @@ func (w *call) requestTogether() {
 	}
 }
 
-// request appends a request. The request of a blocked item is a peek: it only
-// computes how long the limits would deny the check.
+// request appends a request to the limiter. If an item is blocked, the request is a
+// peek, because only the time until the limits allow the check is needed.
 func (w *call) request(it *item, charges []Charge, blocked bool) {
 	mode := it.Check.Mode
 	if blocked {
@@ -97,9 +100,9 @@ func (w *call) request(it *item, charges []Charge, blocked bool) {
 	w.requests = append(w.requests, Request{ID: it.Decision.ID, Mode: mode, Home: it.Subject.Home, Charges: charges})
 }
 
-// charge appends the charges of an item's rules of one mode, and returns their
-// span. The charges of enforced rules are in group 0. Each shadow rule increments
-// group and has a group of its own.
+// charge appends the charges of those rules of an item that have the given mode. It
+// returns their range in w.charges. Charges of enforced rules are in group 0. For each
+// shadow rule, charge increments group, so that each shadow rule has another group.
 func (w *call) charge(it *item, mode PolicyMode, group *uint16) span {
 	from, position := len(w.charges), 0
 	if it.denied || mode == PolicyShadow && !it.hasShadow {
@@ -120,7 +123,8 @@ func (w *call) charge(it *item, mode PolicyMode, group *uint16) span {
 		for range r.Limits {
 			l := &d.Limits[position]
 			l.Partition = partition
-			// append would build each charge twice.
+			// Growing the slice in place is faster than append, which would build the
+			// charge first and then copy it.
 			w.charges = slices.Grow(w.charges, 1)[:len(w.charges)+1]
 			w.charges[len(w.charges)-1] = Charge{
 				Key:   Key{Tenant: s.Number, Cell: l.Limit.Cell, Partition: partition},
@@ -138,8 +142,8 @@ func (w *call) charge(it *item, mode PolicyMode, group *uint16) span {
 	return span{from, len(w.charges)}
 }
 
-// partitionOf returns the partition of a check for a rule. It hashes the values
-// once for all rules with the same count_by.
+// partitionOf returns the partition in which a rule counts a check. Rules with the same
+// count_by share one hash of the values.
 func (w *call) partitionOf(r *Rule, c *Check) [16]byte {
 	if len(r.slots) == 0 {
 		return [16]byte{}

@@ -6,22 +6,24 @@ import (
 	"strings"
 )
 
-// A Check is a question to an Engine: may this request pass?
+// A Check is one request that an Engine allows or denies.
 type Check struct {
 	Method string // in upper case; "" if the caller sent none
 	Path   string // normalized by NormalizePath; "" if the caller sent none
-	// Attributes has at most MaxAttributes attributes. The ip attribute is in
-	// canonical form, and IP holds its parsed value.
+	// Attributes has at most MaxAttributes attributes. The value of ip is in canonical
+	// form, and IP has the parsed address.
 	Attributes []Attribute
 	IP         netip.Addr // invalid if the caller sent no ip
 	Cost       int64      // 0 to MaxCost
 	Mode       Mode       // Enforce, Peek or Force
 }
 
-// An Attribute is a named value of a request. An empty value counts as missing.
+// An Attribute is a named property of a request, for example ip or user. An empty value
+// counts as a missing attribute.
 type Attribute struct{ Name, Value string }
 
-// Bounds of a check. SetMethod, SetPath and AddAttribute enforce them.
+// Upper bounds of a check. SetMethod, SetPath and AddAttribute return an error for
+// larger values.
 const (
 	maxMethod         = 32      // bytes
 	MaxPath           = 8 << 10 // bytes, before normalization
@@ -30,9 +32,9 @@ const (
 	MaxAttributeValue = 1024 // bytes
 )
 
-// SetMethod sets the method: a token of RFC 9110 without lower-case letters.
-// Methods are case-sensitive. A lower-case "post" would match no policy and pass
-// without being counted, so SetMethod rejects it. The error says what is wrong.
+// SetMethod sets the method. It must be a token of RFC 9110 without lower-case letters;
+// otherwise SetMethod returns an error. Methods are case-sensitive, so a lower-case
+// "post" would match no policy and would not be counted.
 func (c *Check) SetMethod(method string) error {
 	if !methodToken(method) {
 		return fmt.Errorf("must be an HTTP method of 1 to %d characters, in upper case, like GET", maxMethod)
@@ -41,7 +43,7 @@ func (c *Check) SetMethod(method string) error {
 	return nil
 }
 
-// SetPath normalizes and sets the path. The error says what is wrong with it.
+// SetPath normalizes the path and sets it. It returns an error if the path is invalid.
 func (c *Check) SetPath(path string) (err error) {
 	if len(path) > MaxPath {
 		return fmt.Errorf("must be at most %d bytes", MaxPath)
@@ -50,9 +52,9 @@ func (c *Check) SetPath(path string) (err error) {
 	return err
 }
 
-// AddAttribute adds an attribute, an ip in its canonical form. The caller makes
-// sure that no two attributes have one name. After an error, which says what is
-// wrong, c is unchanged.
+// AddAttribute adds an attribute. It converts the value of ip to canonical form. The
+// caller must not add two attributes with one name. If AddAttribute returns an error, c
+// is unchanged.
 func (c *Check) AddAttribute(name, value string) error {
 	switch {
 	case len(c.Attributes) == MaxAttributes:

@@ -2,8 +2,8 @@ package enforcement
 
 import "context"
 
-// A Subject is a tenant with its compiled plan, as the snapshot holds it. It is
-// immutable.
+// A Subject is a tenant with its compiled plan and exceptions. The snapshot has one for
+// each tenant. It is immutable.
 type Subject struct {
 	TenantID  string // UUID
 	Tenant    string // slug
@@ -12,7 +12,8 @@ type Subject struct {
 	Suspended bool
 	// DenyUnmatched denies requests that no policy in mode enforce applies to.
 	DenyUnmatched bool
-	// PlanRevision is the control-plane revision at which the tenant got its plan.
+	// PlanRevision is the control-plane revision at which the tenant was assigned its
+	// plan.
 	PlanRevision int64
 	// Plan is nil for a tenant without a plan. No policy matches then.
 	Plan *Plan
@@ -23,7 +24,8 @@ type Subject struct {
 	Redact bool
 }
 
-// A Decision is the answer to one Check.
+// A Decision is the result of one Check: allowed or denied, why, and the state of each
+// limit.
 type Decision struct {
 	ID      [16]byte // UUIDv7
 	Subject *Subject
@@ -35,40 +37,44 @@ type Decision struct {
 	// It covers all denying enforced limits and the blocks of the key. It is 0 if
 	// the request is allowed, and Never if waiting does not help.
 	RetryAfter int64
-	// NumbersUntil is the first instant at which the numbers behind RetryAfter
-	// change, in microseconds since the epoch by this node's clock: an override in
-	// force has ended when the wait ends, or a block ends before the wait does. It
-	// is 0 if neither is the case.
+	// NumbersUntil is the first time at which the facts behind RetryAfter change, in
+	// microseconds since the epoch by this node's clock. An override in force ends by
+	// the time that RetryAfter passes, or a block ends before that. It is 0 if neither
+	// is the case.
 	NumbersUntil int64
 	// Degraded is set if the shared limiter was unavailable and failure modes decided.
 	Degraded bool
-	// Missing is the attribute behind ReasonMissingAttribute. Policy is the slug of
-	// the policy that denied the request for it, or whose key is blocked.
+	// Missing is the name of the missing attribute, with ReasonMissingAttribute. Policy
+	// is the slug of the policy that denied the request for a missing attribute, or
+	// whose key is blocked.
 	Missing, Policy string
-	// List is the entry behind ReasonAllowedByList and ReasonDeniedByList.
+	// List is the list entry that decided the check, with ReasonAllowedByList and
+	// ReasonDeniedByList. Otherwise it is nil.
 	List *ListEntry
-	// Block is the block behind ReasonBlocked.
+	// Block is the block that denied the check, with ReasonBlocked. Otherwise it is
+	// nil.
 	Block *Block
 	// Route is the pattern of the most specific matching policy, or "(none)".
 	// Counts are grouped by it.
 	Route string
-	// At is the instant of the decision by the limiter's clock, in microseconds
-	// since the epoch. It is 0 if no limiter was asked.
+	// At is the time of the decision by the limiter's clock, in microseconds since the
+	// epoch. It is 0 if no limiter was called.
 	At int64
 	// Limits has each limit of each policy that applied, enforced and shadow, in
 	// the order of the plan. It is empty if limits did not decide: for a denial by
 	// a list, a block or a missing attribute, for example.
 	Limits []LimitState
 
-	applied []uint16 // positions in Subject.Plan of the policies that applied, ascending
+	applied []uint16 // indexes in Subject.Plan.Rules of the policies that applied, ascending
 }
 
-// Reset empties d and keeps the memory of its slices.
+// Reset clears d, but keeps the memory of its slices for the next decision.
 func (d *Decision) Reset() { *d = Decision{Limits: d.Limits[:0], applied: d.applied[:0]} }
 
-// Applied calls yield with each policy that applied, in the order of the plan. It
-// includes policies without limits, and policies of a check that was denied before
-// their limits were asked. It is empty if a list or the tenant's status decided.
+// Applied calls yield with each policy that applied, in the order of the plan. That
+// includes policies without limits, and policies of a check that was denied before the
+// limiter was called. It calls yield for no policy if a list or the tenant's status
+// decided the check.
 func (d *Decision) Applied(yield func(*Rule) bool) {
 	for _, i := range d.applied {
 		if !yield(d.Subject.Plan.Rules[i]) {
@@ -77,13 +83,15 @@ func (d *Decision) Applied(yield func(*Rule) bool) {
 	}
 }
 
-// A LimitState is one limit in a Decision.
+// A LimitState is one limit of a Decision, with its state after the decision.
 type LimitState struct {
 	Rule *Rule
-	// Limit has the numbers in force: those of the plan or of Override.
+	// Limit has the quota, burst and window in force: those of the plan, or of
+	// Override.
 	Limit    *RuleLimit
 	Override *Override
-	// Partition is that of the counter's Key. It is zero if no counter was asked.
+	// Partition is the partition in the Key of the counter. It is zero if no counter
+	// was read.
 	Partition [16]byte
 	Cost      int64
 	// Remaining is the number of units left, after the charge if it was made.
@@ -91,10 +99,10 @@ type LimitState struct {
 	// ResetAfter and RetryAfter are in milliseconds, rounded up. RetryAfter may be Never.
 	ResetAfter, RetryAfter int64
 	Allowed                bool
-	// Shared is set if the shared limiter decided, and not a failure mode.
+	// Shared is set if the shared limiter decided this limit, and not a failure mode.
 	Shared bool
 
-	position uint16    // of the limit in its rule
+	position uint16    // index of the limit in its rule
 	override *override // compiled form of Override
 	rev      int64     // Charge.Rev
 }
@@ -103,8 +111,9 @@ type LimitState struct {
 // deny nothing.
 func (l *LimitState) Denies() bool { return !l.Allowed && l.Rule.Mode == PolicyEnforce }
 
-// DenyingLimit returns the denying limit with the longest RetryAfter, the first one
-// of equals. It returns nil if no limit denies.
+// DenyingLimit returns the limit that denies the request for the longest time. If
+// several have the same RetryAfter, it returns the first. It returns nil if no limit
+// denies.
 func (d *Decision) DenyingLimit() *LimitState {
 	var longest *LimitState
 	for i := range d.Limits {
@@ -119,8 +128,8 @@ func (d *Decision) DenyingLimit() *LimitState {
 	return longest
 }
 
-// A Recorder is called with each decision except peeks. It must not keep d and
-// must not block.
+// A Recorder is called with each decision, except those of peeks. It must not keep d
+// after it returns, and it must not block.
 type Recorder interface {
 	Record(d *Decision)
 }
@@ -132,18 +141,20 @@ type Decider interface {
 	// ReasonLimiterUnavailable that is neither Degraded nor recorded. If ctx ended
 	// before the call, nothing is charged.
 	Decide(ctx context.Context, s *Subject, c *Check, d *Decision)
-	// DecideBatch decides checks in order, each as Decide does. With atomic, all
-	// checks have one subject and one mode, and either all are charged or none.
+	// DecideBatch decides checks in order, each as Decide does. With atomic, it charges
+	// either all checks or none. All checks must then have the same subject and mode.
 	DecideBatch(ctx context.Context, items []BatchItem, atomic bool)
-	// Explain stores in x what Decide would answer now, and why. It reuses the
-	// slices of x. It charges nothing, records nothing, and ignores the mode of c.
+	// Explain stores in x the decision for a check now, and the reason why each policy
+	// applies or not. It reuses the slices of x. It charges and records nothing, and
+	// ignores the mode of c.
 	Explain(ctx context.Context, s *Subject, c *Check, x *Explanation)
-	// Reset deletes the counters of all limits of a policy for one partition. After
-	// an error, the counters may or may not be deleted; the caller can retry.
+	// Reset deletes the counters of all limits of a policy for one partition. If it
+	// returns an error, the counters may or may not be deleted. The caller can try
+	// again.
 	Reset(ctx context.Context, s *Subject, r *Rule, partition [16]byte) error
 }
 
-// A BatchItem is one check of a batch, and where its decision is stored.
+// A BatchItem is one check of a batch, and the place for its decision.
 type BatchItem struct {
 	Subject  *Subject
 	Check    *Check

@@ -2,7 +2,7 @@ package enforcement
 
 import "math/big"
 
-// maxWindowsAhead is how many windows ahead DeniedAfter looks.
+// maxWindowsAhead is the number of windows that DeniedAfter simulates before it stops.
 const maxWindowsAhead = 100
 
 // DeniedAfter returns the time in microseconds from now until the first denied
@@ -43,7 +43,7 @@ func (m *Meter) DeniedAfter(s State, now, cost, every int64) (micros int64, ok b
 	if m.Algorithm.Bucket() {
 		return m.bucketEmpty(s, cost, every)
 	}
-	if every >= 2*m.Window { // each request has left the window before the next one comes
+	if every >= 2*m.Window { // each request leaves the window before the next one comes
 		return 0, false
 	}
 	if m.Algorithm == SlidingWindowLog {
@@ -52,8 +52,8 @@ func (m *Meter) DeniedAfter(s State, now, cost, every int64) (micros int64, ok b
 	return m.windowFull(s, now, cost, every)
 }
 
-// bucketEmpty is DeniedAfter for a bucket. While the bucket drains, its capacity
-// does not matter: its level only falls.
+// bucketEmpty is DeniedAfter for a bucket. The requests cost more than refills, so the
+// level only falls, and the capacity does not matter.
 func (m *Meter) bucketEmpty(s State, cost, every int64) (int64, bool) {
 	product := func(a, b int64) *big.Int { return new(big.Int).Mul(big.NewInt(a), big.NewInt(b)) }
 	loss := product(cost, m.Q) // the loss of one interval, in 1/Q of a unit
@@ -69,10 +69,10 @@ func (m *Meter) bucketEmpty(s State, cost, every int64) (int64, bool) {
 	return min(k.Int64(), maxForever), true
 }
 
-// windowFull is DeniedAfter for windows and sliding counters. It simulates one
-// window after the other.
+// windowFull is DeniedAfter for fixed windows and sliding counters. It simulates the
+// requests of one window after the other.
 func (m *Meter) windowFull(s State, now, cost, every int64) (int64, bool) {
-	k := int64(0) // the first request that has no window yet
+	k := int64(0) // number of the first request of the window that is simulated
 	for seen := range maxWindowsAhead {
 		if seen >= 2 && m.sustains(cost, every) {
 			return 0, false
@@ -88,7 +88,7 @@ func (m *Meter) windowFull(s State, now, cost, every int64) (int64, bool) {
 			charged.A += j * cost
 			return !m.Admits(m.Left(charged, at+j*every), cost)
 		}
-		inWindow := (s.T + m.Window - at + every - 1) / every // requests in this window
+		inWindow := (s.T + m.Window - at + every - 1) / every // number of requests in this window
 		n := min(inWindow, (m.Quota-s.A)/cost+1)              // if the n-th is not the window's last, it is denied
 		switch {
 		case denied(0):
@@ -102,13 +102,14 @@ func (m *Meter) windowFull(s State, now, cost, every int64) (int64, bool) {
 	return 0, false
 }
 
-// sustains reports whether requests at a pace never use up a window, if no other
-// requests are in this window and the one before. A fixed window has at most
-// ceil(window/every) requests. The usage of a sliding counter is at most
-// 1 + window/every requests: if the previous window has p requests, and the first
-// request of this window comes at its time o, then p = floor((window+o)/every), and
-// at the m-th request the usage is
-// m+1 + p*(window-o-m*every)/window <= 1 + window/every.
+// sustains reports whether requests at this pace never use up a window, if this window
+// and the previous one have no other requests.
+//
+// A fixed window has at most ceil(window/every) requests. The usage of a sliding
+// counter is at most 1 + window/every requests. Proof: the previous window has p
+// requests, and the first request of this window comes at the time o after its start.
+// Then p = floor((window+o)/every), and at the m-th request the usage is m+1 +
+// p*(window-o-m*every)/window <= 1 + window/every.
 func (m *Meter) sustains(cost, every int64) bool {
 	if m.Algorithm == FixedWindow {
 		return (m.Window+every-1)/every <= m.Quota/cost
@@ -118,8 +119,9 @@ func (m *Meter) sustains(cost, every int64) bool {
 	return usage.Cmp(new(big.Int).Mul(big.NewInt(m.Quota+1), big.NewInt(every))) < 0
 }
 
-// first returns the least number from 0 to n-1 for which a condition is true. The
-// condition is true for n-1, and for every number above one for which it is true.
+// first returns the least number from 0 to n-1 for which a condition is true, by
+// bisection. The condition must be true for n-1. If it is true for a number, it must be
+// true for all larger numbers.
 func first(n int64, condition func(int64) bool) int64 {
 	from, to := int64(0), n-1
 	for from < to {
@@ -132,10 +134,10 @@ func first(n int64, condition func(int64) bool) int64 {
 	return to
 }
 
-// logFull is DeniedAfter for a log. The older units are constant between two
-// requests if no entry leaves the window between them.
+// logFull is DeniedAfter for a log. Between two times at which an entry leaves the
+// window, the units of the entries do not change.
 func (m *Meter) logFull(s State, now, cost, every int64) (int64, bool) {
-	n := (m.Window + every - 1) / every // request n comes when the first one leaves the window
+	n := (m.Window + every - 1) / every // request n comes when request 0 leaves the window
 	older, from := s.A, int64(0)
 	for _, e := range m.leaving(&s, now) {
 		to := min((e.T+m.Window-now+every-1)/every, n)
@@ -150,11 +152,12 @@ func (m *Meter) logFull(s State, now, cost, every int64) (int64, bool) {
 	return 0, false
 }
 
-// spreadEntries is the number of entries that stand for all missing entries.
+// spreadEntries is the number of entries with which leaving replaces all entries that
+// State.Log lacks.
 const spreadEntries = 64
 
-// leaving returns the entries of a log. spreadEntries even entries stand for the
-// missing ones.
+// leaving returns the entries of a log in the order in which they leave the window. If
+// State.Log lacks entries, spreadEntries evenly spaced entries replace them.
 func (m *Meter) leaving(s *State, now int64) []Entry {
 	missing := s.B - int64(len(s.Log))
 	if missing <= 0 {

@@ -11,27 +11,29 @@ import (
 	"time"
 )
 
-// Config of an Engine.
+// Config has the optional parts and settings of an Engine.
 type Config struct {
-	// Local is the in-process limiter of this node. It decides policies with the
-	// failure mode local while the shared limiter is unavailable. Default: none;
-	// those policies then act as closed.
+	// Local is the in-process limiter of this node. While the shared limiter is
+	// unavailable, it decides the policies with failure mode local. Default: none;
+	// those policies then deny, as with failure mode closed.
 	Local Limiter
-	// Memory stores the last states of shared counters. Local starts from them.
-	// Default: none; Local then starts with full counters.
+	// Memory stores the last known states of shared counters. While the shared limiter
+	// is unavailable, the counters of Local start from these states. Default: none; the
+	// counters of Local then start full.
 	Memory ShareMemory
-	// Nodes is the number of nodes that share the quota of Local. Default: 1.
+	// Nodes is the number of nodes. Each node's Local allows the quota divided by
+	// Nodes. Default: 1.
 	Nodes int
 	// Recorder is called once for each decision except peeks. Default: none.
 	Recorder Recorder
-	// Now is the clock for the ends of list entries, blocks and overrides, and for
-	// the timestamps in IDs of the default NewID. A call reads it at most once.
+	// Now is the clock that decides when list entries, blocks and overrides end. The
+	// default NewID uses it too. Each call of the engine reads it at most once.
 	// Default: time.Now.
 	Now func() time.Time
-	// NewID makes decision IDs. Default: UUIDv7 at the instant of Now.
+	// NewID returns the ID of a new decision. Default: a UUIDv7 with the time of Now.
 	NewID func() [16]byte
-	// Logger logs that the limiter is unavailable, at most once a second.
-	// Default: none.
+	// Logger logs when the limiter is unavailable, at most once a second. Default:
+	// none.
 	Logger *slog.Logger
 }
 
@@ -51,7 +53,7 @@ type Engine struct {
 	logged   atomic.Int64 // when logUnavailable last logged, in nanoseconds since the epoch
 }
 
-// NewEngine returns an Engine that charges a limiter.
+// NewEngine returns an Engine that charges the counters of a limiter.
 func NewEngine(limiter Limiter, cfg Config) *Engine {
 	e := &Engine{
 		limiter:  limiter,
@@ -93,7 +95,7 @@ func (e *Engine) DecideBatch(ctx context.Context, items []BatchItem, atomic bool
 	e.decide(ctx, w, atomic)
 }
 
-// A call is the state of one call of the engine. Calls are pooled.
+// A call has the state of one call of Decide, DecideBatch or Explain. Calls are pooled.
 type call struct {
 	items     []item
 	charges   []Charge // of all items
@@ -102,42 +104,43 @@ type call struct {
 	outcomes  []Outcome
 	now       int64 // by the node's clock, in microseconds since the epoch; 0: not read yet
 
-	// Scratch space for one item.
+	// Memory that is reused for each item.
 	partition Partition
 	matching  []uint16 // positions of rules in the plan
 	hashed    []hashedPartition
 }
 
-// A hashedPartition is the partition of all rules with one count_by. The first
-// rule with that count_by identifies it.
+// A hashedPartition is the partition of one check for all rules with the same count_by.
+// countedBy is the index of the first rule with that count_by.
 type hashedPartition struct {
 	countedBy int
 	sum       [16]byte
 }
 
-// An item is one check of a call and its state.
+// An item is one check of a call, with its decision and the state of its processing.
 type item struct {
 	BatchItem
 	enforced, shadow span  // in call.charges
-	request          int   // index in call.requests; meaningless without charges
+	request          int   // index in call.requests; only valid if the item has charges
 	now              int64 // copy of call.now; set only for a subject with exceptions
 	overridesUntil   int64 // the first end of the overrides in force on enforced limits; 0: none
-	denied           bool  // without the limiter: no charges are made
+	denied           bool  // denied without the limiter: the item has no charges
 	hasShadow        bool  // a shadow policy may apply
-	blocked          bool  // the key is blocked; the limiter is asked only for the wait
+	blocked          bool  // the key is blocked; the limiter only computes RetryAfter
 	abandoned        bool  // the caller left before the limiter decided; not recorded
 }
 
-// A span is a range of indexes: from is included, to is not.
+// A span is a range of indexes from from to to-1.
 type span struct{ from, to int }
 
 func (s span) len() int { return s.to - s.from }
 
-// hasCharges reports whether the item has charges. An item's spans are adjacent,
-// except in an atomic batch.
+// hasCharges reports whether the item has charges. The enforced and the shadow charges
+// of an item are adjacent in w.charges, except in an atomic batch.
 func (it *item) hasCharges() bool { return it.enforced.len()+it.shadow.len() > 0 }
 
-// maxPooledCharges bounds the size of a call that goes back to the pool.
+// maxPooledCharges is the largest capacity of a call's slices for which the call
+// returns to the pool. Larger calls are left to the garbage collector.
 const maxPooledCharges = 4096
 
 // newCall returns a call with n empty items.
@@ -153,8 +156,8 @@ func (e *Engine) newCall(n int) *call {
 // have arbitrary values.
 func resized[E any](s []E, n int) []E { return slices.Grow(s[:0], n)[:n] }
 
-// release clears the items and puts w back into the pool. It does not pool w if
-// the limiter returned without a decision: the limiter may still read w.
+// release clears the items and puts w back into the pool. If the limiter returned
+// without a decision, it may still read w, so release does not pool w.
 func (e *Engine) release(w *call) {
 	clear(w.items)
 	for i := range w.outcomes {
@@ -167,7 +170,7 @@ func (e *Engine) release(w *call) {
 	}
 }
 
-// decide decides the items of w with one Take, and releases w.
+// decide decides the items of w with one call of Limiter.Take, and then releases w.
 func (e *Engine) decide(ctx context.Context, w *call, atomic bool) {
 	for i := range w.items {
 		e.open(w, &w.items[i])
@@ -187,15 +190,15 @@ func (e *Engine) decide(ctx context.Context, w *call, atomic bool) {
 	e.release(w)
 }
 
-// decideEach decides each item by itself.
+// decideEach decides each item independently of the others.
 func (e *Engine) decideEach(ctx context.Context, w *call) {
 	w.requestEach()
 	e.take(ctx, w)
 	e.answerEach(ctx, w)
 }
 
-// decideTogether decides all items as one: it applies the enforced charges of all
-// items, or none.
+// decideTogether decides an atomic batch: it applies the enforced charges of all items,
+// or none.
 func (e *Engine) decideTogether(ctx context.Context, w *call) {
 	if slices.ContainsFunc(w.items, func(it item) bool { return it.denied }) {
 		dropLimits(w.items)
@@ -212,7 +215,7 @@ func (e *Engine) decideTogether(ctx context.Context, w *call) {
 	setNumbersUntil(w.items)
 }
 
-// take charges the shared limiter, unless the caller has left.
+// take passes all requests of w to the shared limiter, unless the caller has left.
 func (e *Engine) take(ctx context.Context, w *call) {
 	w.outcomes = resized(w.outcomes, len(w.requests))
 	if len(w.requests) == 0 {
@@ -227,9 +230,9 @@ func (e *Engine) take(ctx context.Context, w *call) {
 	takeFrom(ctx, e.limiter, w.requests, w.outcomes)
 }
 
-// takeFrom calls a limiter. The engine sets no deadline: a limiter bounds its own
-// calls. An outcome that the limiter did not set, or that does not have every
-// charge, is not a decision.
+// takeFrom calls Limiter.Take. An outcome that the limiter did not set, or that lacks
+// results of charges, counts as undecided. takeFrom sets no deadline, because a limiter
+// bounds the time of its own calls.
 func takeFrom(ctx context.Context, l Limiter, requests []Request, outcomes []Outcome) {
 	for i := range outcomes {
 		outcomes[i].Verdict, outcomes[i].Err = 0, nil
@@ -245,22 +248,22 @@ func takeFrom(ctx context.Context, l Limiter, requests []Request, outcomes []Out
 // noRoute is the Route of a request that no policy matches.
 const noRoute = "(none)"
 
-// open starts a decision. It decides what needs no counter, and fills in the
-// limits whose counters decide the rest.
+// open begins the decision of an item. It makes the decisions that need no counter. For
+// all other checks, it fills in the limits whose counters the limiter must check.
 //
-// Checks run in this order; the first match wins:
+// The following rules apply in this order; the first match wins:
 //
-//  1. the tenant is suspended
-//  2. the deny list
-//  3. the allow list: it allows the check
-//  4. no enforced policy applies, and the tenant denies such checks
-//  5. the check lacks an attribute, and a policy denies such checks; the first
-//     policy of the plan counts
-//  6. the key is blocked
+//  1. The tenant is suspended: deny.
+//  2. The deny list has an attribute value of the check: deny.
+//  3. The allow list has an attribute value of the check: allow.
+//  4. No enforced policy applies, and the tenant denies such checks: deny.
+//  5. The check lacks an attribute, and a policy denies such checks: deny. If there
+//     are several such policies, the first one of the plan is reported.
+//  6. The key is blocked: deny.
 //
-// These denials charge nothing. They take precedence over limits and over an
-// unavailable limiter. None of them denies a check in mode Force, because the
-// work is already done; the policies that apply are charged.
+// These denials charge nothing. They have precedence over limits and over an
+// unavailable limiter. They do not apply to a check in mode Force, because that work is
+// already done. For such a check, the policies that apply are charged.
 func (e *Engine) open(w *call, it *item) {
 	s, c, d := it.Subject, it.Check, it.Decision
 	*it = item{BatchItem: it.BatchItem}
@@ -301,7 +304,7 @@ func (e *Engine) open(w *call, it *item) {
 	}
 }
 
-// clock returns the time of this node's clock. A call reads the clock once.
+// clock returns the time of this node's clock. One call reads the clock only once.
 func (w *call) clock(e *Engine) int64 {
 	if w.now == 0 {
 		w.now = e.now().UnixMicro()
@@ -317,7 +320,7 @@ func (w *call) newID(e *Engine) [16]byte {
 	return newUUIDv7(w.clock(e))
 }
 
-// newIDAt returns the ID of a request that is not a decision.
+// newIDAt returns an ID for a request to the limiter that belongs to no decision.
 func (e *Engine) newIDAt(micros int64) [16]byte {
 	if e.newID != nil {
 		return e.newID()
@@ -325,14 +328,16 @@ func (e *Engine) newIDAt(micros int64) [16]byte {
 	return newUUIDv7(micros)
 }
 
-// deny denies a check without the limiter. Waiting does not help.
+// deny denies a check without the limiter. RetryAfter is Never, because waiting does
+// not help.
 func (it *item) deny(reason Reason) {
 	it.denied = true
 	it.Decision.Allowed, it.Decision.Reason, it.Decision.RetryAfter = false, reason, Never
 }
 
-// denyWithoutCounters denies a check that no enforced policy applies to, or that
-// lacks an attribute, if the tenant or a policy denies such checks.
+// denyWithoutCounters denies a check in two cases. No enforced policy applies, and the
+// tenant denies such checks. Or the check lacks an attribute, and a policy denies such
+// checks. It reports whether it denied the check.
 func (it *item) denyWithoutCounters(enforced bool) bool {
 	s, d := it.Subject, it.Decision
 	if !enforced && s.DenyUnmatched {
@@ -353,8 +358,9 @@ func (it *item) denyWithoutCounters(enforced bool) bool {
 	return false
 }
 
-// block denies a check with a blocked key. The wait lasts until the last block of
-// the key ends and the limits allow the check, so the limiter is still asked.
+// block denies a check whose key is blocked. RetryAfter is the time until the last
+// block of the key has ended and the limits allow the check. The limiter is still
+// called, because it computes the time for the limits.
 func (w *call) block(it *item) {
 	s, d := it.Subject, it.Decision
 	w.hashed = w.hashed[:0]
@@ -375,13 +381,15 @@ func (w *call) block(it *item) {
 	}
 }
 
-// wait returns the time from now to an instant, in milliseconds, rounded up.
+// wait returns the time from now until an instant, in milliseconds, rounded up.
 func (it *item) wait(instant int64) int64 { return Milliseconds(instant - it.now) }
 
-// addLimits appends the limits of a rule with the numbers in force.
+// addLimits appends the limits of a rule to the decision, with the quotas in force for
+// the check.
 func (it *item) addLimits(r *Rule) {
 	s, d, from := it.Subject, it.Decision, len(it.Decision.Limits)
-	// append would build each state twice.
+	// Growing the slice in place is faster than append, which would build the state
+	// first and then copy it.
 	d.Limits = slices.Grow(d.Limits, len(r.Limits))[:from+len(r.Limits)]
 	if s.Exceptions == nil {
 		for k := range r.Limits {
@@ -405,8 +413,8 @@ func (it *item) addLimits(r *Rule) {
 	}
 }
 
-// newUUIDv7 returns an ID with an instant in microseconds since the epoch and 74
-// random bits. The runtime's generator is secure and takes no lock.
+// newUUIDv7 returns a UUIDv7 from a time in microseconds since the epoch and 74 random
+// bits. The random generator of the Go runtime is secure and takes no lock.
 func newUUIDv7(micros int64) (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:8], uint64(micros/1000)<<16|rand.Uint64()>>52|0x7000)
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64()>>2|1<<63)

@@ -10,120 +10,128 @@ import (
 	"github.com/headgate/headgate/internal/cow"
 )
 
-// Exceptions are what an operator sets for one tenant beside its plan: list entries,
-// blocks and overrides. Checks run in this order; the first match wins:
+// Exceptions change what the plan decides for one tenant. An operator adds them:
+// entries of the deny list and the allow list, blocks, and overrides. They apply in
+// this order; the first match wins:
 //
-//	deny list       403 denied_by_list
-//	allow list      allowed; no charge, no limiter
-//	block           429 blocked; for one key of one policy
-//	override        other numbers for a policy: first an exact value, then the
-//	                longest prefix, then all keys; the newest of equals
-//	plan
+//	deny list       denies with 403 denied_by_list
+//	allow list      allows; nothing is charged, and the limiter is not called
+//	block           denies one key of one policy with 429 blocked
+//	override        replaces quota, burst or window of a policy: an override of an
+//	                exact value is first, then that of the longest prefix, then that of
+//	                all keys; among equals, the newest applies
+//	plan            decides all other checks
 //
-// For a tenant without exceptions, Subject.Exceptions is nil, and a check costs
-// nothing more.
+// For a tenant without exceptions, Subject.Exceptions is nil, and checks have no extra
+// cost.
 
-// An ExceptionSpec is the source form of a tenant's exceptions. The caller has
-// validated it (exceptions.Service). CompileExceptions returns the parts that do
-// not fit the plan as faults.
+// An ExceptionSpec is the input of CompileExceptions: all exceptions of a tenant.
+// Package exceptions has validated them. Those that do not fit the plan, for example
+// because it lacks their policy, become faults.
 type ExceptionSpec struct {
 	Deny, Allow []ListEntry
 	Blocks      []Block
 	Overrides   []Override
-	// Changed has, by policy slug, the revision at which an override of the policy
-	// last began, changed or ended for this tenant. Counters with an older revision
-	// are converted once.
+	// Changed is, by policy slug, the revision at which an override of the policy last
+	// began, changed or ended for this tenant. The next charge converts a counter with
+	// an older revision to the numbers in force.
 	Changed map[string]int64
 }
 
-// A ListEntry is one value of a deny or an allow list.
+// A ListEntry is an attribute value on the deny list or the allow list of a tenant.
 type ListEntry struct {
 	ID        string // UUID
 	Attribute string // name
-	// Value is an exact value. For ip, it is an address or a network in canonical form.
+	// Value is an exact value of the attribute. For ip, it is an address or a network
+	// in canonical form.
 	Value  string
 	Reason string
-	Until  int64 // microseconds since the epoch, excluded; 0: no end
+	Until  int64 // the end, in microseconds since the epoch, not included; 0: no end
 }
 
-// A Block denies one key of one policy until an instant.
+// A Block denies all requests with one key of one policy until a time.
 type Block struct {
 	ID     string // UUID
 	Policy string // slug
-	// Key has the values of the policy's count_by by attribute name. An attribute that
-	// is not in Key counts as missing. The value of ip is canonical.
+	// Key has the values of the policy's count_by attributes. An attribute that is not
+	// in Key counts as missing. The value of ip is in canonical form.
 	Key    []Attribute
 	Reason string
-	Until  int64 // microseconds since the epoch, excluded
+	Until  int64 // the end, in microseconds since the epoch, not included
 }
 
-// An Override sets other numbers for one policy: for all keys of the tenant, for
-// the keys with one value of an attribute, or for the keys with one prefix of it.
+// An Override replaces the quota, burst or window of one policy of a tenant. It applies
+// to all keys, to the keys with one value of an attribute, or to the keys whose value
+// has a prefix.
 type Override struct {
 	ID     string // UUID
 	Policy string // slug
-	// Attribute is one of the policy's count_by, and either Value or Prefix is set.
-	// "" selects all keys. For ip, Prefix is a network in canonical form.
+	// Attribute is in count_by of the policy. Value or Prefix selects its values;
+	// exactly one of them is set. If Attribute is "", the override applies to all keys.
+	// For ip, Prefix is a network in canonical form.
 	Attribute, Value, Prefix string
-	// Factor multiplies each quota and burst. It is in thousandths. The product is
-	// rounded down, but a number above 0 stays at least 1. 0 means that Limits has
-	// the numbers.
+	// Factor multiplies each quota and burst of the policy, in thousandths. The result
+	// is rounded down, but at least 1 unless the number is 0. If Factor is 0, Limits
+	// has the new numbers.
 	Factor int64
 	Limits []OverrideLimit
-	// Revision is the control-plane revision at which the override came into force.
-	// The override with the higher revision is newer.
+	// Revision is the control-plane revision at which the override began. Among
+	// overrides that match equally well, the one with the highest revision applies.
 	Revision    int64
-	From, Until int64 // microseconds since the epoch; Until is excluded
+	From, Until int64 // in microseconds since the epoch; Until is not included
 	Reason      string
 }
 
-// Keep as a number of an OverrideLimit keeps the number of the plan.
+// Keep is the value of OverrideLimit.Quota or Burst that leaves the number of the plan
+// in force.
 const Keep int64 = -1
 
-// An OverrideLimit sets other numbers for one limit of the policy.
+// An OverrideLimit has the numbers that an override sets for one limit of its policy.
 type OverrideLimit struct {
 	Name   string        // of the limit
 	Quota  int64         // or Keep
-	Burst  int64         // of a bucket; or Keep; 0: the quota
+	Burst  int64         // only for a bucket: the new burst, or Keep; 0 stands for the quota
 	Window time.Duration // 0: the plan's
 }
 
-// MaxFactor is the largest Override.Factor: 1000, in thousandths.
+// MaxFactor is the largest Override.Factor. It is in thousandths, so it multiplies by
+// 1000.
 const MaxFactor = 1_000_000
 
-// An ExceptionFault is a part of an ExceptionSpec that does not fit the plan. It has
-// no effect. The other parts are in force.
+// An ExceptionFault reports an entry, block or override that does not fit the plan, and
+// therefore has no effect. All other exceptions are in force.
 type ExceptionFault struct {
-	ID  string // of the entry, block or override
+	ID  string // ID of the entry, block or override
 	Err error
-	// Partial is set if the other limits of the override are in force.
+	// Partial is set if only one limit of an override does not fit, and its other
+	// limits are in force.
 	Partial bool
 }
 
-// Exceptions are the exceptions of a tenant, compiled for one plan. The value is
-// immutable. The cost of a check does not depend on the number of exceptions. Rows
-// are in maps whose versions share memory, so the cost of Edit does not depend on
-// it either.
+// Exceptions has the compiled exceptions of a tenant for one plan. It is immutable. The
+// time for a check does not depend on the number of exceptions. The maps of two
+// versions share memory, so the cost of Edit does not depend on that number either.
 type Exceptions struct {
 	plan         *Plan
 	planRevision int64
 	changed      map[string]int64
 	deny, allow  list
-	rules        []*ruleExceptions // by Rule.Index; nil when no rule has exceptions
+	rules        []*ruleExceptions // by Rule.Index; nil if no rule has exceptions
 }
 
-// ruleExceptions are the blocks and overrides of one rule.
+// ruleExceptions has the blocks and overrides of one rule.
 type ruleExceptions struct {
 	// rev is the revision at which an override of the rule last began, changed or
-	// ended, or at which the tenant got its plan. It never decreases.
+	// ended, or at which the tenant was assigned its plan. It never decreases.
 	rev    int64
 	blocks cow.Map[[16]byte, group[Block]] // by partition
-	// overrides are sorted by attribute. Overrides of all keys have the attribute "".
+	// overrides has the overrides by attribute, in sorted order. Overrides of all keys
+	// have the attribute "".
 	overrides []*overridesOf
 	owner     *cow.Owner
 }
 
-// of returns the exceptions of a rule, or nil.
+// of returns the blocks and overrides of a rule, or nil if there are none.
 func (s *Exceptions) of(r *Rule) *ruleExceptions {
 	if s == nil || len(s.rules) == 0 {
 		return nil
@@ -131,7 +139,8 @@ func (s *Exceptions) of(r *Rule) *ruleExceptions {
 	return s.rules[r.Index]
 }
 
-// block returns the block of a key that ends last, or nil.
+// block returns the block of a key, or nil. If there are several, it returns the one
+// that ends last.
 func (s *ruleExceptions) block(partition [16]byte) *Block {
 	if g, found := s.blocks.Get(partition); found {
 		return g.first()
@@ -139,12 +148,13 @@ func (s *ruleExceptions) block(partition [16]byte) *Block {
 	return nil
 }
 
-// CompileExceptions compiles the exceptions of a tenant that got a plan at a
-// revision. It returns nil if nothing can have an effect. plan may be nil; then only
-// lists have an effect.
+// CompileExceptions compiles the exceptions of a tenant. planRevision is the revision
+// at which the tenant was assigned its plan. plan may be nil; then only list entries
+// have an effect. It returns nil if no exception can have an effect.
 //
-// The faults are the parts without effect, so that they can be displayed as
-// inactive. An end in the past is not a fault: the engine compares it with the clock.
+// The faults list the exceptions without effect, so that pages can show them as
+// inactive. An exception whose end is in the past is not a fault, because the engine
+// compares the end with its clock for each check.
 func CompileExceptions(spec ExceptionSpec, plan *Plan, planRevision int64) (*Exceptions, []ExceptionFault) {
 	var rows ExceptionRows
 	for i := range spec.Deny {
@@ -162,33 +172,34 @@ func CompileExceptions(spec ExceptionSpec, plan *Plan, planRevision int64) (*Exc
 	return NewExceptions(plan, planRevision).Edit(ExceptionRows{}, rows, spec.Changed)
 }
 
-// ExceptionRows are rows that Edit adds or removes. The caller must not write to the
-// rows afterwards.
+// ExceptionRows has the entries, blocks and overrides that Edit adds or removes. The
+// caller must not change them after the call.
 type ExceptionRows struct {
 	Deny, Allow []*ListEntry
 	Blocks      []*Block
 	Overrides   []*Override
 }
 
-// NewExceptions returns an Exceptions without rows, for a tenant that got a plan at a
-// revision. plan may be nil.
+// NewExceptions returns an Exceptions without any entries, blocks or overrides.
+// planRevision is the revision at which the tenant was assigned the plan. plan may be
+// nil.
 func NewExceptions(plan *Plan, planRevision int64) *Exceptions {
 	return &Exceptions{plan: plan, planRevision: planRevision}
 }
 
-// For reports whether s was compiled for a plan that the tenant got at a revision.
+// For reports whether s was compiled for this plan and plan revision.
 func (s *Exceptions) For(plan *Plan, planRevision int64) bool {
 	return s != nil && s.plan == plan && s.planRevision == planRevision
 }
 
-// Edit returns s without the removed rows and with the added rows. It returns nil if
-// nothing can have an effect. s does not change. The cost depends only on the number
-// of rows in the edit.
+// Edit returns a copy of s without the removed rows and with the added rows. It returns
+// nil if no row can have an effect. s does not change. The cost depends only on the
+// number of rows in the edit.
 //
-// removed has the same pointers that were added; Edit ignores a pointer that s does
-// not have. changed is the complete ExceptionSpec.Changed after the edit; the caller
-// must not write to it afterwards, and its revisions never decrease. The faults are
-// those of added rows.
+// A removed row is identified by its pointer; Edit ignores a pointer that s does not
+// have. changed is the complete ExceptionSpec.Changed after the edit. The caller must
+// not change it after the call, and its revisions never decrease. The faults are those
+// of added rows.
 func (s *Exceptions) Edit(removed, added ExceptionRows, changed map[string]int64) (*Exceptions, []ExceptionFault) {
 	next := *s
 	next.changed, next.rules = changed, slices.Clone(s.rules)
@@ -209,11 +220,11 @@ func (s *Exceptions) Edit(removed, added ExceptionRows, changed map[string]int64
 	return &next, c.faults
 }
 
-// An exceptionsEdit is an Exceptions during Edit.
+// An exceptionsEdit is the new version of an Exceptions while Edit builds it.
 type exceptionsEdit struct {
 	*Exceptions
 	by     *cow.Owner
-	sorts  []func() // sort the row groups that changed; called after all rows are added
+	sorts  []func() // each function sorts a row group that changed; Edit calls them after it has added all rows
 	faults []ExceptionFault
 }
 
@@ -232,14 +243,16 @@ func (c *exceptionsEdit) rows(rows ExceptionRows, remove bool) {
 	}
 }
 
-// fault records why an added row has no effect. Removed rows have no faults.
+// fault records the reason why an added row has no effect. It ignores errors of removed
+// rows.
 func (c *exceptionsEdit) fault(id string, remove bool, err error) {
 	if err != nil && !remove {
 		c.faults = append(c.faults, ExceptionFault{ID: id, Err: err})
 	}
 }
 
-// rule returns the rule of a policy.
+// rule returns the compiled rule of a policy. It returns an error if the plan does not
+// have the policy.
 func (c *exceptionsEdit) rule(policy string) (*Rule, error) {
 	if c.plan == nil {
 		return nil, fmt.Errorf("the tenant has no plan")
@@ -251,8 +264,8 @@ func (c *exceptionsEdit) rule(policy string) (*Rule, error) {
 	return r, nil
 }
 
-// own returns the exceptions of a rule, copied for writing.
-func (c *exceptionsEdit) own(r *Rule) *ruleExceptions {
+// writable returns the exceptions of a rule in a copy that this edit may change.
+func (c *exceptionsEdit) writable(r *Rule) *ruleExceptions {
 	of := c.rules[r.Index]
 	switch {
 	case of == nil:
@@ -266,10 +279,11 @@ func (c *exceptionsEdit) own(r *Rule) *ruleExceptions {
 	return of
 }
 
-// revisions raises the revisions of rules before overrides of them are added.
+// revisions updates ruleExceptions.rev of all rules that changed. Edit calls it before
+// it adds overrides, because a compiled override depends on the revision.
 func (c *exceptionsEdit) revisions(overrides []*Override) {
 	for policy, revision := range c.changed {
-		if r, err := c.rule(policy); err == nil { // else the plan no longer has the policy
+		if r, err := c.rule(policy); err == nil { // an error means that the plan no longer has the policy
 			c.raise(r, revision)
 		}
 	}
@@ -280,22 +294,24 @@ func (c *exceptionsEdit) revisions(overrides []*Override) {
 	}
 }
 
-// raise raises the revision of a rule, unless that has no effect.
+// raise sets the revision of a rule's exceptions to a higher revision, if that has an
+// effect.
 func (c *exceptionsEdit) raise(r *Rule, revision int64) {
 	if of := c.rules[r.Index]; of != nil && of.rev >= revision || of == nil && !c.raises(r, revision) {
 		return
 	}
-	of := c.own(r)
+	of := c.writable(r)
 	of.rev = max(of.rev, revision)
 }
 
-// raises reports whether some limit of a rule is older than a revision.
+// raises reports whether a revision is higher than the revision of some limit of the
+// rule.
 func (c *exceptionsEdit) raises(r *Rule, revision int64) bool {
 	return slices.ContainsFunc(r.Limits, func(l RuleLimit) bool { return max(l.Meter.Rev, c.planRevision) < revision })
 }
 
-// prune removes the exceptions of rules that have no rows left. A revision without
-// rows is kept while some limit of the plan is older.
+// prune removes the exceptions of rules without blocks and overrides. It keeps the
+// revision of such a rule while some limit of the plan has an older revision.
 func (c *exceptionsEdit) prune() {
 	c.deny, c.allow = c.deny.prune(), c.allow.prune()
 	remaining := false
@@ -316,7 +332,7 @@ func (c *exceptionsEdit) prune() {
 	}
 }
 
-// block adds or removes a block by the partition of its key.
+// block adds or removes a block. Blocks are stored by the partition of their key.
 func (c *exceptionsEdit) block(b *Block, remove bool) error {
 	r, err := c.rule(b.Policy)
 	if err != nil {
@@ -330,24 +346,24 @@ func (c *exceptionsEdit) block(b *Block, remove bool) error {
 			return fmt.Errorf("policy %q does not count by %q", b.Policy, part.Name)
 		}
 	}
-	change(c.by, &c.sorts, &c.own(r).blocks, r.PartitionOf(&Check{Attributes: b.Key}), b, remove)
+	change(c.by, &c.sorts, &c.writable(r).blocks, r.PartitionOf(&Check{Attributes: b.Key}), b, remove)
 	return nil
 }
 
 func (b *Block) is(o *Block) bool { return b == o }
 
-// before sorts blocks: the one that ends last comes first. Only the first one counts.
+// before sorts blocks by their end, the latest first, because only the first one has an
+// effect.
 func (b *Block) before(o *Block) int {
 	return cmp.Or(cmp.Compare(o.Until, b.Until), strings.Compare(b.ID, o.ID))
 }
 
 func (b *Block) useful(rows []*Block) []*Block { return rows[:1] }
 
-// beforePolicies returns the reason of a check that is decided before any policy:
-// by the tenant's status, its deny list, or its allow list, in this order. It
-// returns "" if none of them decides. None of them denies a check in mode Force.
-// The allow list allows such a check without a charge, unless the deny list has an
-// entry for it too.
+// beforePolicies decides a check without any policy, if possible: by the tenant's
+// status, the deny list, or the allow list, in this order. It returns the reason, or ""
+// if none of them decides. A check in mode Force is never denied. The allow list allows
+// such a check without a charge, unless the deny list has an entry for it too.
 func (s *Subject) beforePolicies(c *Check, now int64) (reason Reason, entry *ListEntry) {
 	forced := c.Mode == Force
 	if s.Suspended && !forced {
@@ -368,16 +384,17 @@ func (s *Subject) beforePolicies(c *Check, now int64) (reason Reason, entry *Lis
 	return "", nil
 }
 
-// numbers are the limits of a rule that are in force for one check: those of the
-// plan or of an override.
+// numbers has the limits of a rule that are in force for one check: those of the plan,
+// or those of an override.
 type numbers struct {
 	limits   []RuleLimit
 	override *override
 	rev      int64 // the least Charge.Rev
-	ended    int64 // how much less than rev the charges use; see revision
+	ended    int64 // by how much the revision of charges is lower than rev; see revision
 }
 
-// numbers returns the limits of a rule that are in force for a check.
+// numbers returns the limits of a rule that are in force for a check, with or without
+// an override.
 func (s *Subject) numbers(r *Rule, c *Check, now int64) numbers {
 	n := numbers{limits: r.Limits, rev: s.PlanRevision}
 	if exceptions := s.Exceptions.of(r); exceptions != nil {
@@ -389,10 +406,10 @@ func (s *Subject) numbers(r *Rule, c *Check, now int64) numbers {
 	return n
 }
 
-// revision returns Charge.Rev for the limit at position k. When an override has
-// ended by the clock and no snapshot has raised the revision yet, the numbers after
-// it use a lower revision than the override did. They then read a state without its
-// fraction of a unit, which has the denominator of the override's rate.
+// revision returns Charge.Rev for limit k. After an override has ended by the clock,
+// the snapshot keeps the revision of the override until its next update. Until then,
+// charges use a lower revision than the override did. Then a bucket's fraction of a
+// unit is dropped, because its denominator belongs to the rate of the override.
 func (n *numbers) revision(k int) int64 {
 	return max(max(n.limits[k].Meter.Rev, n.rev)-n.ended, 1)
 }

@@ -6,23 +6,23 @@ import (
 	"strings"
 )
 
-// An Explanation is a decision with its reasons: the answer to a check now, and
-// for each policy of the plan why it applies or not.
+// An Explanation is the decision for a check now, without a charge, with the reason why
+// each policy of the plan applies or not.
 type Explanation struct {
-	// Decision is the answer to the check now, in mode Peek.
+	// Decision is the decision that the check would have now. Its mode is Peek.
 	Decision Decision
-	// PassesAt is the instant at which the same request passes, if no other request
-	// comes and the numbers in force do not change: microseconds since the epoch,
-	// or Never.
+	// PassesAt is the time at which the same request is allowed, if no other request
+	// comes and no quota changes. It is in microseconds since the epoch, or Never.
 	PassesAt int64
-	// Policies has each policy of the tenant's plan, in its order.
+	// Policies lists all policies of the tenant's plan, in the order of the plan.
 	Policies []PolicyExplanation
 }
 
-// A Why says why a policy applies or not. Its values are those on the wire.
+// A Why is the reason why a policy applies to a check or not. The API uses the same
+// values.
 type Why string
 
-// The values of Why. The first one that is true counts, in this order.
+// The values of Why. If several are true, the first one in this order is reported.
 const (
 	WhyOff       Why = "off"       // the policy is off
 	WhyMethod    Why = "method"    // the method differs
@@ -31,43 +31,47 @@ const (
 	WhySkipped   Why = "skipped"   // an attribute of count_by is missing, and missing is skip
 	WhyDenied    Why = "missing"   // an attribute of count_by is missing, and missing is deny
 	WhyReplaced  Why = "replaced"  // another policy that applies replaces this one
-	WhyListed    Why = "list"      // a list or the tenant's status decided before any policy
+	WhyListed    Why = "list"      // a list or the tenant's status decided the check before any policy
 	WhyBlocked   Why = "blocked"   // the policy applies, and the key is blocked
 	WhyApplies   Why = "applies"   // the policy applies
 )
 
-// A PolicyExplanation is one policy of the plan in an Explanation.
+// A PolicyExplanation is the part of an Explanation for one policy of the plan.
 type PolicyExplanation struct {
 	Rule *Rule
-	// Matches is set if method, path and attributes match, in any mode.
+	// Matches is set if the method, path and attributes of the check match, whatever
+	// the mode of the policy.
 	Matches bool
-	// Applies is set if the policy matches and is charged, enforced or in shadow.
+	// Applies is set if the policy matches and the check is charged to it, enforced or
+	// in shadow.
 	Applies bool
 	Why     Why
-	// Attribute is the one behind WhyAttribute, WhySkipped and WhyDenied.
+	// Attribute is the name of the attribute that did not match or is missing, with
+	// WhyAttribute, WhySkipped and WhyDenied.
 	Attribute string
-	// ReplacedBy is the slug of the policy behind WhyReplaced.
+	// ReplacedBy is the slug of the policy that replaces this one, with WhyReplaced.
 	ReplacedBy string
-	Override   *Override // in force for this request; nil: the plan's numbers
-	Block      *Block    // in force for this request's key; nil: none
-	// Limits has the current state of each limit of a matching policy. It is empty
+	Override   *Override // the override in force for this request; nil: the numbers of the plan apply
+	Block      *Block    // the block in force for the key of this request; nil: none
+	// Limits has the current state of each limit of a policy that matches. It is empty
 	// if the limiter is unavailable.
 	Limits []LimitNow
 }
 
 // A LimitNow is the current state of a limit for one key.
 type LimitNow struct {
-	Limit *RuleLimit // with the numbers in force
-	// Remaining is in units; ResetAfter is in milliseconds, rounded up.
+	Limit *RuleLimit // with the quota, burst and window in force
+	// Remaining is in units. ResetAfter is in milliseconds, rounded up.
 	Remaining, ResetAfter int64
-	// LeasedElsewhere is how many units of a leased policy other nodes may hold at
-	// most. The limit may deny that many units early. 0: the limit is exact.
+	// LeasedElsewhere is the largest number of units that other nodes may have leased.
+	// The limit may deny requests although that many units are unused. 0 means that the
+	// limit is exact.
 	LeasedElsewhere int64
 }
 
-// Explain stores in x what a check would be answered now, and why. It calls the
-// limiter once: with the check as a peek, and with a charge of 0 on each limit of
-// the matching policies.
+// Explain stores in x the decision that a check would have now, and the reasons. It
+// calls the limiter once, with a peek for the check and a charge of 0 for each limit of
+// the policies that match.
 func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanation) {
 	peek := *c
 	peek.Mode = Peek
@@ -78,7 +82,7 @@ func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanati
 	now := w.clock(e)
 	x.Policies = explainPolicies(x.Policies[:0], s, &peek, now)
 	nodes := e.nodes
-	if e.local == nil { // the only node leases nothing
+	if e.local == nil { // a single node leases no quota
 		nodes = 1
 	}
 	reads := x.addLimits(it.BatchItem, now, nodes)
@@ -94,7 +98,7 @@ func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanati
 	switch d := &x.Decision; {
 	case d.RetryAfter == Never:
 		x.PassesAt = Never
-	case d.At == 0: // no limiter dated the decision
+	case d.At == 0: // no limiter was called, so this node's clock counts
 		x.PassesAt = now + d.RetryAfter*1000
 	default:
 		x.PassesAt = d.At + d.RetryAfter*1000
@@ -102,8 +106,8 @@ func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanati
 	e.release(w)
 }
 
-// addLimits adds the limits of the matching policies, and returns a charge of 0 on
-// each of them. The outcome of such a charge is the current state of the counter.
+// addLimits adds the limits of the policies that match. It returns a charge of 0 for
+// each of them; the result of such a charge is the current state of the counter.
 func (x *Explanation) addLimits(item BatchItem, now int64, nodes int) (reads []Charge) {
 	for i := range x.Policies {
 		p := &x.Policies[i]
@@ -130,8 +134,8 @@ func (x *Explanation) addLimits(item BatchItem, now int64, nodes int) (reads []C
 	return reads
 }
 
-// fillLimits fills in the states of the limits, or removes the limits if the
-// limiter did not decide.
+// fillLimits fills in the states of the limits from an outcome. If the limiter did not
+// decide, it removes the limits.
 func (x *Explanation) fillLimits(reads []Charge, o *Outcome) {
 	next := 0
 	for i := range x.Policies {
@@ -149,14 +153,14 @@ func (x *Explanation) fillLimits(reads []Charge, o *Outcome) {
 	}
 }
 
-// ExplainPolicies returns for each policy of a tenant's plan why it applies to a
-// check or not, with the exceptions in force at now, in microseconds since the
-// epoch. It does not call the limiter: Limits are empty.
+// ExplainPolicies returns for each policy of a tenant's plan whether it applies to a
+// check, and why. now is the time for exceptions, in microseconds since the epoch.
+// ExplainPolicies does not call the limiter, so Limits are empty.
 func ExplainPolicies(s *Subject, c *Check, now int64) []PolicyExplanation {
 	return explainPolicies(nil, s, c, now)
 }
 
-// explainPolicies is ExplainPolicies that appends to a list.
+// explainPolicies appends the result of ExplainPolicies to a list.
 func explainPolicies(list []PolicyExplanation, s *Subject, c *Check, now int64) []PolicyExplanation {
 	if s.Plan == nil {
 		return list
@@ -186,7 +190,8 @@ func explainPolicies(list []PolicyExplanation, s *Subject, c *Check, now int64) 
 	return list
 }
 
-// mismatch returns why a rule does not match a check.
+// mismatch returns the reason why a rule does not match a check. attribute is set only
+// with WhyAttribute.
 func mismatch(r *Rule, c *Check) (why Why, attribute string) {
 	if len(r.Methods) > 0 && !slices.Contains(r.Methods, c.Method) {
 		return WhyMethod, ""
@@ -202,7 +207,7 @@ func mismatch(r *Rule, c *Check) (why Why, attribute string) {
 	return WhyAttribute, "" // unreachable: the rule matches
 }
 
-// setApplies sets the reason of a policy that applies.
+// setApplies sets Applies and Why of a policy that applies to the check.
 func (x *PolicyExplanation) setApplies(c *Check) {
 	x.Applies, x.Why = true, WhyApplies
 	if x.Rule.Missing == MissingDeny && c.Mode != Force {
@@ -212,7 +217,7 @@ func (x *PolicyExplanation) setApplies(c *Check) {
 	}
 }
 
-// setNotApplied sets the reason of a policy that matches and does not apply.
+// setNotApplied sets Why of a policy that matches the check but does not apply.
 func (x *PolicyExplanation) setNotApplied(p *Plan, matching []uint16, c *Check) {
 	name := x.Rule.missing(c)
 	if name != "" && x.Rule.skips() {
@@ -252,10 +257,9 @@ func (x *PolicyExplanation) addExceptions(s *Subject, c *Check, now int64) {
 	}
 }
 
-// Because returns a sentence that says why the policy applies to a request or
-// not. d is the decision of the same Explanation, or of the request that was passed
-// to ExplainPolicies. The sentence has no full stop. Its instants are in UTC,
-// rounded up to the millisecond.
+// Because returns Why as a sentence for people, without a full stop. d is the decision
+// of the same Explanation, or of the request that was passed to ExplainPolicies. Times
+// in the sentence are in UTC, rounded up to the millisecond.
 func (x *PolicyExplanation) Because(d *Decision) string {
 	r := x.Rule
 	switch x.Why {
@@ -295,7 +299,7 @@ func has(what, value string) string {
 	return "has the " + what + " " + value
 }
 
-// decider returns what decided before any policy.
+// decider returns the name of what decided a check before any policy, for a sentence.
 func decider(r Reason) string {
 	switch r {
 	case ReasonDeniedByList:

@@ -5,22 +5,23 @@ import (
 	"time"
 )
 
-// unavailableRetry is the RetryAfter of a denial, in milliseconds, if the only
-// known fact is that the limiter is unavailable.
+// unavailableRetry is the RetryAfter of a denial because the limiter is unavailable, in
+// milliseconds.
 const unavailableRetry = 1000
 
-// fallBack decides one item, or an atomic batch, by the failure modes of its
-// enforced policies. The shared limiter decided nothing.
+// fallBack decides one item, or an atomic batch, after the shared limiter did not. The
+// failure modes of the enforced policies decide:
 //
-//   - A closed policy denies. A local policy denies if there is no local limiter.
-//   - The other local policies are decided together by the local limiter, with
-//     this node's share of the numbers. The share starts from the last known state
-//     of the shared counter (ShareMemory).
-//   - An open policy allows.
+//   - closed: the policy denies the check.
+//   - local: the local limiter decides with this node's share of the quota. All such
+//     policies of the items are decided together. A local counter starts from the last
+//     known state of the shared counter (ShareMemory). Without a local limiter, the
+//     policy denies the check.
+//   - open: the policy allows the check.
 //
-// The decision lists only limits that the local limiter decided. Shadow policies
-// are not charged. A check in mode Force is always allowed; its local policies are
-// charged in the local limiter.
+// The decision lists only limits that the local limiter decided. Shadow policies are
+// not charged. A check in mode Force is always allowed; its local policies are charged
+// in the local limiter.
 func (e *Engine) fallBack(ctx context.Context, w *call, items []item) {
 	first := &items[0]
 	request := Request{ID: first.Decision.ID, Mode: first.Check.Mode, Home: first.Subject.Home}
@@ -30,7 +31,7 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item) {
 		it, d := &items[i], items[i].Decision
 		d.Degraded = it.hasCharges()
 		spans[i].from = len(request.Charges)
-		kept := d.Limits[:0] // positions ascend: no limit is overwritten before it is read
+		kept := d.Limits[:0] // reuses the slice: positions ascend, so each limit is read before it is overwritten
 		for k := it.enforced.from; k < it.enforced.to; k++ {
 			l := d.Limits[w.positions[k]]
 			switch mode := l.Rule.OnFailure; {
@@ -62,12 +63,13 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item) {
 	shareDenial(items)
 }
 
-// takeLocal decides items together in the local limiter. spans are their parts of
-// the request's charges, one charge for each limit.
+// takeLocal decides items together with the local limiter. spans has for each item the
+// range of its charges in the request, one charge for each limit.
 func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, spans []span) {
 	forced := request.Mode == Force
 	outcomes := make([]Outcome, 1)
-	// The deadline of the caller may be the reason for the fallback.
+	// The call must not end with ctx: a deadline of the caller may be the reason why
+	// the shared limiter did not decide.
 	takeFrom(context.WithoutCancel(ctx), e.local, []Request{request}, outcomes)
 	o := &outcomes[0]
 	for i, part := range spans {
@@ -88,7 +90,7 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 			l, charge, charged := &d.Limits[k], &request.Charges[part.from+k], &o.Charges[part.from+k]
 			l.fill(charge.Meter, charged, o.At, forced)
 			if l.RetryAfter == Never && l.Limit.Meter.Possible(charged.Cost) {
-				l.RetryAfter = unavailableRetry // it fits the limit, but never this node's share
+				l.RetryAfter = unavailableRetry // the cost fits the limit, but is more than this node's share
 			}
 			if !l.Allowed {
 				denied, retry = true, longer(retry, l.RetryAfter)
@@ -100,9 +102,9 @@ func (e *Engine) takeLocal(ctx context.Context, request Request, items []item, s
 	}
 }
 
-// remember stores the states of the shared counters of an item's local policies.
-// The charges of o begin at base in w.charges. A peek is not stored: its states
-// are those after a charge that was not made.
+// remember stores the states of the shared counters of an item's policies with failure
+// mode local. base is the index in w.charges of the first charge of o. It stores
+// nothing after a peek, because those states include charges that were not made.
 func (e *Engine) remember(w *call, it *item, o *Outcome, base int) {
 	if e.memory == nil || it.Check.Mode == Peek {
 		return
@@ -119,12 +121,13 @@ func (e *Engine) remember(w *call, it *item, o *Outcome, base int) {
 	}
 }
 
-// denyUnavailable denies a decision that no limiter can make.
+// denyUnavailable denies a check because the limiter is unavailable.
 func (d *Decision) denyUnavailable() {
 	d.Allowed, d.Reason, d.RetryAfter = false, ReasonLimiterUnavailable, unavailableRetry
 }
 
-// share returns the meter of the limit for one of so many nodes.
+// share returns the meter of the limit for the share of one node if nodes nodes divide
+// the quota.
 func (l *LimitState) share(nodes int) *Meter {
 	if o := l.override; o != nil {
 		return o.shares.of(o.limits, nodes)[l.position]
@@ -132,7 +135,8 @@ func (l *LimitState) share(nodes int) *Meter {
 	return l.Rule.shares.of(l.Rule.Limits, nodes)[l.position]
 }
 
-// logUnavailable logs that the limiter did not decide, unless ctx has ended.
+// logUnavailable logs that the limiter did not decide, at most once a second. It logs
+// nothing if ctx has ended.
 func (e *Engine) logUnavailable(ctx context.Context, o *Outcome) {
 	if ctx.Err() != nil {
 		return

@@ -2,35 +2,36 @@ package enforcement
 
 import "slices"
 
-// An index finds the rules whose path and method match a check. It is a tree of
-// the segments of all patterns: a walk along a path meets only rules that match it
-// so far, so that its cost does not grow with the number of rules. It grows with
-// the number of matching rules, and with the number of ways to read the path where
-// literal segments and {name} stand side by side.
+// An index finds the rules whose path pattern and method match a check. It is a tree
+// with one level for each segment of the patterns. A search follows the segments of the
+// check's path, so it visits only rules that match the path so far. Therefore its cost
+// does not grow with the number of rules, but only with the number of rules that match.
+// It also grows where a segment matches both a literal segment and a {name}, because
+// the search then follows both.
 type index struct {
-	everything ruleList // of rules that match every path, and checks without one
-	root       *node
+	everything ruleList // rules whose pattern matches all paths, and checks without a path
+	root       *segmentNode
 }
 
-// A node is what the patterns have in common up to a segment.
-type node struct {
-	literals map[string]*node // by the next segment
-	variable *node            // after {name}; nil: none
-	ends     ruleList         // of patterns that end here
-	rest     ruleList         // of patterns that end here with *, and match all below
+// A segmentNode stands for a common beginning of patterns, up to one segment.
+type segmentNode struct {
+	literals map[string]*segmentNode // child nodes by the next literal segment
+	variable *segmentNode            // child node if the next segment is {name}; nil: none
+	ends     ruleList                // rules whose pattern ends here
+	rest     ruleList                // rules whose pattern ends here with *, so that they match all longer paths
 }
 
-// A ruleList has an entry for each method that a rule lists, and one entry with the
-// method "" for a rule without a list of methods.
+// A ruleList has one entry for each method of each rule. A rule for all methods has one
+// entry with the method "".
 type ruleList []ruleEntry
 
 type ruleEntry struct {
 	method string
-	place  uint16 // of the rule in the plan
+	place  uint16 // index of the rule in the plan
 }
 
 func newIndex(rules []*Rule) index {
-	x := index{root: new(node)}
+	x := index{root: new(segmentNode)}
 	for _, r := range rules {
 		list := &x.everything
 		if r.pattern.text != "" {
@@ -41,12 +42,12 @@ func newIndex(rules []*Rule) index {
 	return x
 }
 
-// at returns the list of a pattern, and makes the nodes on the way.
-func (n *node) at(p Pattern) *ruleList {
+// at returns the rule list of a pattern. It creates the nodes that the tree lacks.
+func (n *segmentNode) at(p Pattern) *ruleList {
 	for _, segment := range p.segments {
 		if segment == "" {
 			if n.variable == nil {
-				n.variable = new(node)
+				n.variable = new(segmentNode)
 			}
 			n = n.variable
 			continue
@@ -54,9 +55,9 @@ func (n *node) at(p Pattern) *ruleList {
 		next := n.literals[segment]
 		if next == nil {
 			if n.literals == nil {
-				n.literals = make(map[string]*node)
+				n.literals = make(map[string]*segmentNode)
 			}
-			next = new(node)
+			next = new(segmentNode)
 			n.literals[segment] = next
 		}
 		n = next
@@ -79,7 +80,7 @@ func (l *ruleList) add(r *Rule) {
 	}
 }
 
-// find appends the rules of the list that match a method.
+// find appends the indexes of the rules in the list that match a method.
 func (l ruleList) find(method string, found []uint16) []uint16 {
 	for i := range l {
 		if e := &l[i]; e.method == "" || e.method == method {
@@ -89,8 +90,8 @@ func (l ruleList) find(method string, found []uint16) []uint16 {
 	return found
 }
 
-// find appends the rules whose pattern and methods match a path and a method, in
-// no order.
+// find appends the indexes of the rules whose pattern and methods match a path and a
+// method, in any order.
 func (x *index) find(path, method string, found []uint16) []uint16 {
 	found = x.everything.find(method, found)
 	if path == "" {
@@ -99,7 +100,7 @@ func (x *index) find(path, method string, found []uint16) []uint16 {
 	return x.root.find(path, method, found)
 }
 
-func (n *node) find(path, method string, found []uint16) []uint16 {
+func (n *segmentNode) find(path, method string, found []uint16) []uint16 {
 	for {
 		found = n.rest.find(method, found)
 		segment, below, ok := cutSegment(path)
@@ -122,8 +123,9 @@ func (n *node) find(path, method string, found []uint16) []uint16 {
 	}
 }
 
-// match appends the places of the rules whose method, path and attributes match a
-// check, whatever their mode, in the order of the plan. found is empty.
+// match returns the indexes of the rules whose method, path and attributes match a
+// check, in the order of the plan, whatever their mode. It uses the memory of found,
+// which is empty.
 func (p *Plan) match(c *Check, found []uint16) []uint16 {
 	found = p.index.find(c.Path, c.Method, found)
 	matching := found[:0]
@@ -136,7 +138,7 @@ func (p *Plan) match(c *Check, found []uint16) []uint16 {
 	return matching
 }
 
-// contains reports whether a list of places has one.
+// contains reports whether a sorted list of rule indexes contains an index.
 func contains(places []uint16, place int) bool {
 	_, ok := slices.BinarySearch(places, uint16(place))
 	return ok

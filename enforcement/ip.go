@@ -6,10 +6,9 @@ import (
 	"strings"
 )
 
-// CanonicalIP parses the value of the ip attribute: an address without port and
-// zone. It returns the address and its canonical spelling, by which the address is
-// counted and matched. An IPv4-mapped IPv6 address becomes IPv4. The error says
-// what is wrong with the value.
+// CanonicalIP parses a value of the ip attribute: an IP address without port and zone.
+// It returns the address and its canonical text. Limits and lists compare the canonical
+// text. An IPv4-mapped IPv6 address becomes an IPv4 address.
 func CanonicalIP(value string) (netip.Addr, string, error) {
 	addr, err := netip.ParseAddr(value)
 	if err != nil {
@@ -26,24 +25,23 @@ func CanonicalIP(value string) (netip.Addr, string, error) {
 	return addr, value, nil
 }
 
-// addPrefix adds the value of ip/64 for an address: the /64 network of an IPv6
-// address, or an IPv4 address itself.
+// addPrefix adds the value of ip/64 for an address to a partition: the /64 network of
+// an IPv6 address, or an IPv4 address itself.
 func (p *Partition) addPrefix(addr netip.Addr) {
 	var room [64]byte
 	text := addr.AppendTo(room[:0])
 	if addr.Is6() {
-		prefix, _ := addr.Prefix(64) // an error only when longer than the address
+		prefix, _ := addr.Prefix(64) // fails only if the prefix is longer than the address
 		text = prefix.AppendTo(room[:0])
 	}
 	p.Add(string(text))
 }
 
-// ParseNetwork parses a network of the ip attribute: a CIDR, or an address, which
-// is a network of one address. It returns the network and its canonical spelling. A
-// single address is spelled without a prefix length, and an IPv4-mapped IPv6
-// network becomes IPv4. A network with bits set beyond its prefix length is an
-// error, because the intended one of the two is unclear. The error says what is
-// wrong.
+// ParseNetwork parses a network in a value of ip: a CIDR, or an address, which is a
+// network of one address. It returns the network and its canonical text. The text of a
+// single address has no prefix length. An IPv4-mapped IPv6 network becomes an IPv4
+// network. If bits are set after the prefix, ParseNetwork returns an error, because it
+// is unclear whether the address or the network is meant.
 func ParseNetwork(text string) (netip.Prefix, string, error) {
 	if !strings.Contains(text, "/") {
 		addr, canonical, err := CanonicalIP(text)
@@ -68,7 +66,7 @@ func ParseNetwork(text string) (netip.Prefix, string, error) {
 	return network, spell(network), nil
 }
 
-// spell returns the canonical spelling of a network.
+// spell returns the canonical text of a network.
 func spell(network netip.Prefix) string {
 	if network.IsSingleIP() {
 		return network.Addr().String()

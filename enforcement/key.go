@@ -1,21 +1,21 @@
 package enforcement
 
-// A KeyPart is one entry of a policy's count_by with the value of a request, for
-// display.
+// A KeyPart is one attribute of a policy's key, with its value in a request. Pages
+// display it.
 type KeyPart struct {
 	Name    string // entry of count_by: ip, ip/64, or another attribute
-	Value   string // ip/64: an IPv6 address as its /64 network
+	Value   string // for ip/64, an IPv6 address becomes its /64 network
 	Missing bool   // the request has no value
 }
 
-// KeyOf appends the key of a check: its values in the order of count_by. It appends
-// nothing for a rule that counts the whole tenant.
+// KeyOf appends the key of a check: the values of the rule's count_by, in order. It
+// appends nothing for a rule that counts the whole tenant.
 func (r *Rule) KeyOf(c *Check, to []KeyPart) []KeyPart {
 	c = withIP(c)
 	for i, s := range r.slots {
 		value, ok := c.attribute(s.name)
 		if ok && s.prefix && c.IP.Is6() {
-			network, _ := c.IP.Prefix(64) // an error only when longer than the address
+			network, _ := c.IP.Prefix(64) // fails only if the prefix is longer than the address
 			value = network.String()
 		}
 		to = append(to, KeyPart{Name: r.CountBy[i], Value: value, Missing: !ok})
@@ -23,9 +23,10 @@ func (r *Rule) KeyOf(c *Check, to []KeyPart) []KeyPart {
 	return to
 }
 
-// PartitionOf returns Key.Partition of a check, or of a key that is written as
-// attributes. An attribute of count_by that is not in the check counts as missing.
-// For ip/64, the value of ip may be the network that KeyOf returns.
+// PartitionOf returns the partition in which the rule counts a check. The check may
+// also consist only of the attributes of a key. An attribute of count_by that the check
+// lacks counts as missing. For ip/64, the value of ip may be the network that KeyOf
+// returns.
 func (r *Rule) PartitionOf(c *Check) [16]byte {
 	return r.partition(withIP(c), new(Partition))
 }

@@ -7,43 +7,45 @@ import (
 	"slices"
 )
 
-// A CountedKey is one key of one policy.
+// A CountedKey identifies the counters of one key of one policy.
 type CountedKey struct {
 	Rule *Rule
-	// Key has the values of count_by by attribute name. An attribute that is not in
-	// Key counts as missing. The value of ip may be a network, as KeyOf returns it
-	// for ip/64.
+	// Key has the values of the count_by attributes. An attribute that is not in Key
+	// counts as missing. The value of ip may be a network, as KeyOf returns it for
+	// ip/64.
 	Key []Attribute
 }
 
-// A KeyState is the state of a key.
+// A KeyState has the current counters of one key of one policy, and the exceptions for
+// the key.
 type KeyState struct {
-	// Override and Block are in force for the key by this node's clock; nil: none.
+	// Override and Block are the exceptions in force for the key by this node's clock,
+	// or nil.
 	Override *Override
 	Block    *Block
-	// Limits are those of the policy, in its order, with the numbers in force.
+	// Limits has the limits of the policy in their order, with the quotas in force.
 	Limits []CounterState
 }
 
-// A CounterState is the counter of one limit for one key.
+// A CounterState is the current state of one limit's counter for one key.
 type CounterState struct {
 	Limit *RuleLimit
-	// State is settled at the instant of the answer. Limit.Meter reads it. A log has
-	// all its entries if its quota and those of the logs before it add up to at most
-	// 20,000. Otherwise it may have no entries.
+	// State is settled at the time that KeyStates returns. Use it with Limit.Meter. The
+	// entries of a log are complete if its quota, plus the quotas of the logs before
+	// it, is at most 20,000. Otherwise State may have no entries.
 	State State
 }
 
 const (
-	maxReadCharges = 4000   // charges in one request: every limiter decides them in one step
-	maxReadEntries = 20_000 // log entries in all answers: about 300 kB
+	maxReadCharges = 4000   // the most charges in one request, which every limiter decides in one step
+	maxReadEntries = 20_000 // the most log entries in all states together: about 300 kB
 )
 
-// KeyStates returns the states of keys of a subject's policies, in any mode of the
-// policy. at is their instant by the limiter's clock, in microseconds since the
-// epoch; it is 0 if the keys have no limits. KeyStates charges and records nothing.
-// It calls the limiter once. It reads up to 4000 limits in one step, at one
-// instant. An error means that the limiter did not answer.
+// KeyStates returns the states of the counters of several keys of one tenant, whatever
+// the mode of their policies. at is the time of the states by the limiter's clock, in
+// microseconds since the epoch. It is 0 if the keys have no limits. KeyStates charges
+// and records nothing. It calls the limiter once, and reads up to 4000 limits in one
+// step. It returns an error if the limiter does not answer.
 func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (at int64, states []KeyState, err error) {
 	states = make([]KeyState, len(keys))
 	now, entries := e.now().UnixMicro(), int64(maxReadEntries)
@@ -73,7 +75,7 @@ func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (
 			l, charged := &states[i].Limits[k], &o.Charges[n%maxReadCharges]
 			l.State = charged.State
 			if charge.Cost > 0 && charged.Fits {
-				l.State = State{} // an empty log: the whole quota would fit
+				l.State = State{} // the whole quota fits, so the log is empty
 			} else if o.At < at {
 				l.State, _ = l.Limit.Meter.Settle(l.State, charge.Rev, at)
 			}
@@ -83,10 +85,11 @@ func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (
 	return at, states, nil
 }
 
-// read sets the exceptions in force for a key, and appends a charge for each of
-// its limits. The charges cost 0, except those of logs: a limiter returns the
-// entries that must leave before the cost fits. A cost of the whole quota returns
-// all entries. entries is how many may still be requested in this way.
+// read sets the exceptions that are in force for a key, and appends a charge for each
+// of its limits. The charge has cost 0 except for a log. For a log, a limiter only
+// returns the entries that must leave before the cost fits, so a cost of the whole
+// quota returns all entries. entries is the number of log entries that may still be
+// requested in this way; read reduces it.
 func (h *KeyState) read(charges []Charge, s *Subject, key *CountedKey, now int64, entries *int64) []Charge {
 	r := key.Rule
 	c := r.checkOf(key.Key)
@@ -118,8 +121,8 @@ func (h *KeyState) read(charges []Charge, s *Subject, key *CountedKey, now int64
 	return charges
 }
 
-// checkOf returns a check that the rule counts under a key. It replaces a network
-// by its first address, which meets the overrides of the whole network.
+// checkOf returns a check that has this key for the rule. It replaces a network by its
+// first address; the overrides of the whole network also apply to that address.
 func (r *Rule) checkOf(key []Attribute) *Check {
 	c := &Check{Attributes: key}
 	for i, a := range key {
@@ -134,8 +137,8 @@ func (r *Rule) checkOf(key []Attribute) *Check {
 	return withIP(c)
 }
 
-// undecidedError returns an error for an outcome without a decision. action is
-// what the caller was doing.
+// undecidedError returns an error for an outcome without a decision. action describes
+// the operation of the caller.
 func (o *Outcome) undecidedError(action string) error {
 	if o.Err != nil {
 		return fmt.Errorf("%s: %w", action, o.Err)

@@ -61,7 +61,7 @@ func (c *exceptionsEdit) override(o *Override, remove bool) error {
 		}
 	}
 	if o.Attribute == "" {
-		change(c.by, &c.sorts, &c.own(r).overridesOf(c.by, "").exact, "", made, remove)
+		change(c.by, &c.sorts, &c.writable(r).overridesOf(c.by, "").exact, "", made, remove)
 		return nil
 	}
 	if !slices.ContainsFunc(r.slots, func(s slot) bool { return s.name == o.Attribute }) {
@@ -72,9 +72,9 @@ func (c *exceptionsEdit) override(o *Override, remove bool) error {
 	}
 	switch {
 	case o.Value != "":
-		change(c.by, &c.sorts, &c.own(r).overridesOf(c.by, o.Attribute).exact, o.Value, made, remove)
+		change(c.by, &c.sorts, &c.writable(r).overridesOf(c.by, o.Attribute).exact, o.Value, made, remove)
 	case o.Prefix != "":
-		changePrefix(c.by, &c.sorts, &c.own(r).overridesOf(c.by, o.Attribute).prefixes, o.Prefix, len(o.Prefix), made, remove)
+		changePrefix(c.by, &c.sorts, &c.writable(r).overridesOf(c.by, o.Attribute).prefixes, o.Prefix, len(o.Prefix), made, remove)
 	default:
 		return fmt.Errorf("it has neither a value nor a prefix of %q", o.Attribute)
 	}
@@ -97,7 +97,7 @@ func (c *exceptionsEdit) overrideIP(r *Rule, o *override, remove bool) error {
 	if o.Value != "" && !network.IsSingleIP() {
 		return fmt.Errorf("%s is a network: it can be a prefix", canonical)
 	}
-	x := c.own(r).overridesOf(c.by, ipAttribute)
+	x := c.writable(r).overridesOf(c.by, ipAttribute)
 	if o.Value != "" {
 		change(c.by, &c.sorts, &x.exact, canonical, o, remove)
 	} else {
