@@ -61,7 +61,7 @@ func (e *Engine) answer(ctx context.Context, w *call, items []item, o *Outcome, 
 
 // undecided fills in the decisions of items that the limiter did not decide. The
 // failure modes of their policies decide, unless the caller has left. If the caller has
-// left, no client reads it, and the missing outcome does not show a failure of
+// left, no client reads the decision, and the missing outcome does not show a failure of
 // the limiter. The items are then denied with ReasonLimiterUnavailable. They are not
 // degraded, charged or recorded.
 func (e *Engine) undecided(ctx context.Context, w *call, items []item, o *Outcome) {

@@ -10,21 +10,23 @@
 //	engine.go        Engine: the steps of one decision
 //	charges.go       which rules apply to a check, and their charges
 //	answer.go        decisions from the outcomes of the limiter
-//	fallback.go      decisions while the limiter is unavailable; local_share.go: their first states
+//	fallback.go      decisions while the limiter is unavailable
+//	local_share.go   this node's share of shared counters in that case
 //	check.go         Check; path.go and ip.go: canonical paths and addresses
 //	decision.go      Subject, Decision, Decider; reason.go: reasons and their sentences
 //	explain.go       why each policy applies to a check or not
-//	key_state.go     the current state of keys; denied_after.go: when a pace uses it up
+//	key_state.go     the current counters of keys
+//	denied_after.go  when requests at a constant rate are denied
 //	reset.go         deletes the counters of one key; key.go: keys for display
 //	rule.go          compiled policies; index.go and pattern.go find those that match a check
 //	exceptions.go    compiled exceptions of a tenant: list_entries.go, override.go, row_group.go
-//	limiter.go       the contract of a Limiter; quota_lease.go: of one that leases quota
+//	limiter.go       the interface Limiter; quota_lease.go: a Limiter that leases quota
 //	limit.go         what a limit is, and the bounds within which its arithmetic is exact
 //	state.go         what a counter stores
 //	algorithm.go     the algorithms as integer functions
 //
 // The package does not depend on HTTP, SQL, Redis, or the origin of plans. The
-// system that stores a counter supplies the clock for its limits. The engine's own
-// clock decides when list entries, blocks and overrides end, and dates IDs. The
-// engine sets no deadline: a Limiter bounds its own calls.
+// clock of the system that stores a counter determines the time of its limits. The
+// clock of the engine determines when list entries, blocks and overrides end, and the
+// time in IDs. The engine sets no deadline: a Limiter bounds the time of its calls.
 package enforcement

@@ -358,7 +358,7 @@ func (b *Block) before(o *Block) int {
 	return cmp.Or(cmp.Compare(o.Until, b.Until), strings.Compare(b.ID, o.ID))
 }
 
-func (b *Block) useful(rows []*Block) []*Block { return rows[:1] }
+func (b *Block) effective(rows []*Block) []*Block { return rows[:1] }
 
 // beforePolicies decides a check without any policy, if possible: by the tenant's
 // status, the deny list, or the allow list, in this order. It returns the reason, or ""

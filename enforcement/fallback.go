@@ -126,8 +126,8 @@ func (d *Decision) denyUnavailable() {
 	d.Allowed, d.Reason, d.RetryAfter = false, ReasonLimiterUnavailable, unavailableRetry
 }
 
-// share returns the meter of the limit for the share of one node if nodes nodes divide
-// the quota.
+// share returns the meter for one node's share of the limit: with its quota divided by
+// the number of nodes.
 func (l *LimitState) share(nodes int) *Meter {
 	if o := l.override; o != nil {
 		return o.shares.of(o.limits, nodes)[l.position]

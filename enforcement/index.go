@@ -130,7 +130,7 @@ func (p *Plan) match(c *Check, found []uint16) []uint16 {
 	found = p.index.find(c.Path, c.Method, found)
 	matching := found[:0]
 	for _, i := range found {
-		if p.Rules[i].wants(c) {
+		if p.Rules[i].attributesMatch(c) {
 			matching = append(matching, i)
 		}
 	}

@@ -11,12 +11,14 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// An Algorithm is the way in which a limit counts. docs/algorithms.md describes the
-// algorithms with pictures; algorithm.go implements them as integer functions.
+// An Algorithm is the way in which a limit counts, for example token_bucket.
+// docs/algorithms.md describes the algorithms with pictures. algorithm.go implements
+// them as integer functions.
 type Algorithm uint8
 
-// The algorithms. TokenBucket and GCRA share one implementation. A change from one
-// name to the other still starts new counters.
+// The algorithms. TokenBucket and GCRA have the same implementation. A change from one
+// to the other still starts new counters, because the algorithm is part of a counter's
+// identity.
 const (
 	FixedWindow Algorithm = iota + 1
 	SlidingWindowLog
@@ -27,7 +29,7 @@ const (
 
 var algorithmNames = [...]string{"", "fixed_window", "sliding_window_log", "sliding_window_counter", "token_bucket", "gcra"}
 
-// String returns the name on the wire.
+// String returns the name of the algorithm in the API, for example fixed_window.
 func (a Algorithm) String() string {
 	if int(a) < len(algorithmNames) {
 		return algorithmNames[a]
@@ -35,7 +37,8 @@ func (a Algorithm) String() string {
 	return fmt.Sprintf("algorithm %d", uint8(a))
 }
 
-// ParseAlgorithm returns the algorithm with a name on the wire.
+// ParseAlgorithm returns the algorithm that has this name in the API. The result is
+// false if there is none.
 func ParseAlgorithm(name string) (Algorithm, bool) {
 	for i, n := range algorithmNames {
 		if i > 0 && n == name {
@@ -45,22 +48,25 @@ func ParseAlgorithm(name string) (Algorithm, bool) {
 	return 0, false
 }
 
-// Bucket reports whether the algorithm refills instead of rolling windows.
+// Bucket reports whether the algorithm is a bucket that refills, in contrast to a
+// window.
 func (a Algorithm) Bucket() bool { return a == TokenBucket || a == GCRA }
 
-// Windowed reports whether the algorithm has an anchor.
+// Windowed reports whether the algorithm counts in windows, whose start an Anchor
+// determines.
 func (a Algorithm) Windowed() bool { return a == FixedWindow || a == SlidingWindowCounter }
 
-// An Anchor determines where windows begin.
+// An Anchor determines when windows begin.
 type Anchor uint8
 
-// The anchors: at the first charge, or at multiples of the window since the epoch.
+// The anchors. With FirstHit, a window begins at the first charge. With Clock, windows
+// begin at multiples of their length since the epoch.
 const (
 	FirstHit Anchor = iota
 	Clock
 )
 
-// String returns the name on the wire.
+// String returns the name of the anchor in the API.
 func (a Anchor) String() string {
 	if a == Clock {
 		return "clock"
@@ -68,7 +74,8 @@ func (a Anchor) String() string {
 	return "first_hit"
 }
 
-// ParseAnchor returns the anchor with a name on the wire.
+// ParseAnchor returns the anchor that has this name in the API. The result is false if
+// there is none.
 func ParseAnchor(name string) (Anchor, bool) {
 	switch name {
 	case "first_hit":
@@ -79,32 +86,32 @@ func ParseAnchor(name string) (Anchor, bool) {
 	return 0, false
 }
 
-// The bounds of a valid limit. Within them, every sum and product of the algorithms
-// is exact, in Go and in Lua.
+// Bounds of a valid limit. Within them, all sums and products of the algorithms are
+// exact, in Go and in Lua.
 const (
 	MaxQuota     = 1_000_000_000_000 // also the largest burst
 	MaxWindow    = 366 * 24 * time.Hour
 	MinWindow    = time.Millisecond
 	MaxCost      = 1<<31 - 1
 	maxLimitName = 32                    // bytes
-	MaxLog       = 10_000                // the most entries of a log
-	maxCount     = 1_000_000_000_000_000 // the largest forced count
-	maxForever   = 1 << 53               // the longest retry time in microseconds: 285 years
+	MaxLog       = 10_000                // largest number of entries of a sliding_window_log
+	maxCount     = 1_000_000_000_000_000 // largest count of a window after forced charges
+	maxForever   = 1 << 53               // longest RetryAfter and ResetAfter, in microseconds: 285 years
 )
 
-// A Limit is one limit of a policy, as an administrator writes it.
+// A Limit is one limit of a policy, in the form in which an administrator enters it.
 type Limit struct {
 	Name      string // unique in its policy
 	Algorithm Algorithm
 	Quota     int64         // units per window, 0 to MaxQuota; 0 denies every request
 	Window    time.Duration // MinWindow to MaxWindow, whole milliseconds
-	Burst     int64         // of a bucket: the capacity, 1 to MaxQuota; 0 stands for Quota
-	Anchor    Anchor        // of fixed windows and sliding counters
+	Burst     int64         // only for a bucket: the capacity, 1 to MaxQuota; 0 stands for Quota
+	Anchor    Anchor        // only for fixed windows and sliding counters
 }
 
-// Validate returns all faults of the limit. It is the only definition of a valid
-// limit: plans, overrides, snapshots and scenarios call it. The pointers are
-// relative to the limit, for example "/quota".
+// Validate returns all errors of the limit. Plans, overrides, snapshots and scenarios
+// use it, so that there is only one definition of a valid limit. The JSON pointers in
+// the errors are relative to the limit, for example "/quota".
 func (l Limit) Validate() problem.Fields {
 	var f problem.Fields
 	if l.Name == "" || len(l.Name) > maxLimitName || strings.Trim(l.Name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
@@ -129,7 +136,8 @@ func (l Limit) Validate() problem.Fields {
 	return f
 }
 
-// validateBurst adds the faults of the burst. An unknown algorithm may have one.
+// validateBurst adds the errors of the burst. known is false if the algorithm is
+// unknown; then any limit may have a burst.
 func (l Limit) validateBurst(f *problem.Fields, known bool) {
 	if known && l.Burst != 0 && !l.Algorithm.Bucket() {
 		f.Add("/burst", burstMisplaced)
@@ -138,7 +146,8 @@ func (l Limit) validateBurst(f *problem.Fields, known bool) {
 	}
 }
 
-// validateAnchor adds the faults of the anchor. An unknown algorithm may have one.
+// validateAnchor adds the errors of the anchor. known is false if the algorithm is
+// unknown; then any limit may have an anchor.
 func (l Limit) validateAnchor(f *problem.Fields, known bool) {
 	if known && l.Anchor != FirstHit && !l.Algorithm.Windowed() {
 		f.Add("/anchor", anchorMisplaced)
@@ -154,7 +163,7 @@ const (
 	anchorUnknown   = "must be first_hit or clock"
 )
 
-// algorithmFault returns the message for an unknown algorithm.
+// algorithmFault returns the error message for an algorithm with an unknown name.
 func algorithmFault(name string) string {
 	const known = "must be fixed_window, sliding_window_log, sliding_window_counter, token_bucket or gcra"
 	if name == "leaky_bucket" || name == "concurrency" {
@@ -163,8 +172,9 @@ func algorithmFault(name string) string {
 	return known
 }
 
-// validateLimits returns all faults of the limits of one policy, including names
-// that occur twice. The pointers are relative to the list, for example "/0/quota".
+// validateLimits returns all errors of the limits of one policy, including names that
+// occur twice. The JSON pointers in the errors are relative to the list, for example
+// "/0/quota".
 func validateLimits(limits []Limit) problem.Fields {
 	var f problem.Fields
 	for i, l := range limits {
@@ -177,43 +187,45 @@ func validateLimits(limits []Limit) problem.Fields {
 	return f
 }
 
-// Numbers are the numbers of a limit, in the form that the arithmetic uses. If only
-// they change, the counters stay.
+// Numbers are the quota, the window and the burst of a limit, in the form that the
+// algorithms use. A change of Numbers keeps the counters of the limit; other changes
+// start new counters.
 type Numbers struct {
 	Quota    int64 // units per window
 	Window   int64 // microseconds
-	Capacity int64 // of a bucket: units
-	P, Q     int64 // of a bucket: the rate is P/Q units per microsecond, reduced
+	Capacity int64 // of a bucket: the largest number of units
+	P, Q     int64 // of a bucket: it refills P/Q units per microsecond; the fraction is reduced
 }
 
-// A Former holds numbers that a meter had before. A bucket whose state has these
-// numbers refills at their rate until the instant Until.
+// A Former has Numbers that a meter had earlier. A bucket that was stored with these
+// Numbers refills at their rate until the time Until.
 type Former struct {
 	Numbers
-	Rev   int64 // the control-plane revision from which the numbers were in force
-	Until int64 // the instant at which they ended, in microseconds since the epoch
+	Rev   int64 // the control-plane revision at which the Numbers came into force
+	Until int64 // the time at which they ended, in microseconds since the epoch
 }
 
-// A Meter is a compiled Limit. It is immutable, and all requests share it.
+// A Meter is a Limit in the form that the algorithms use. It is immutable, and all
+// requests share it.
 type Meter struct {
 	Numbers
 	Algorithm Algorithm
 	Anchor    Anchor
-	// Rev is the control-plane revision at which the numbers last changed.
+	// Rev is the control-plane revision at which Numbers last changed.
 	Rev int64
-	// Formers are the former numbers, oldest first. A few are enough: a bucket with an
-	// older state refills at the rate of the oldest.
+	// Formers has the former Numbers, oldest first. The list may be incomplete: a
+	// bucket that is older than the list refills at the rate of the oldest entry.
 	Formers []Former
 }
 
-// Compile returns the meter of a limit whose numbers are in force since revision
-// rev. The limit must be valid.
+// Compile returns the meter of a valid limit whose Numbers came into force at revision
+// rev.
 func (l Limit) Compile(rev int64) *Meter {
 	return &Meter{Numbers: l.Numbers(), Algorithm: l.Algorithm, Anchor: l.Anchor, Rev: rev}
 }
 
-// Capacity returns the most units that can be charged at once: the burst of a
-// bucket, or the quota.
+// Capacity returns the largest cost that the limit can ever allow at once. That is the
+// burst of a bucket, or the quota.
 func (l Limit) Capacity() int64 {
 	if l.Algorithm.Bucket() && l.Burst != 0 {
 		return l.Burst
@@ -221,7 +233,8 @@ func (l Limit) Capacity() int64 {
 	return l.Quota
 }
 
-// Numbers returns the limit's numbers in the form that the arithmetic uses.
+// Numbers returns the quota, the window and the burst in the form that the algorithms
+// use.
 func (l Limit) Numbers() Numbers {
 	n := Numbers{Quota: l.Quota, Window: l.Window.Microseconds()}
 	if l.Algorithm.Bucket() {
@@ -239,8 +252,8 @@ func gcd(a, b int64) int64 {
 	return max(a, 1)
 }
 
-// mulAddDiv returns floor((a*b + c) / m) and the remainder, for a, b, c >= 0 and
-// m > 0. It computes with 128 bits. ok is false if the quotient needs more than 63
+// mulAddDiv returns floor((a*b + c) / m) and the remainder, for a, b, c >= 0 and m > 0.
+// Intermediate results have 128 bits. ok is false if the quotient needs more than 63
 // bits.
 func mulAddDiv(a, b, c, m int64) (quo, rem int64, ok bool) {
 	hi, lo := bits.Mul64(uint64(a), uint64(b))

@@ -7,55 +7,53 @@ import (
 	"fmt"
 )
 
-// A Limiter charges the costs of requests to counters. Implementations pass
-// limitertest.Run.
+// A Limiter stores counters and charges the costs of requests to them. All
+// implementations pass the tests of limitertest.Run.
 type Limiter interface {
-	// Take decides each request by itself, in order, each in one atomic step: it
-	// applies all enforced charges of the request, or none. If it applied them, it
-	// then decides each shadow group by itself. Charges of one request on one key
-	// are added up before they are compared with what is left.
+	// Take decides requests in order, each in one atomic step. It applies all enforced charges of a request, or none.
+	// If it applied them, it then decides each shadow group separately. If a request has several charges on one key,
+	// Take adds their costs before it compares them with what is left.
 	//
-	// Take stores the outcome of requests[i] in outcomes[i]. Both slices have one
-	// length. Take reuses or overwrites the contents of the outcomes.
+	// Take stores the outcome of requests[i] in outcomes[i]. Both slices have the same length. Take overwrites the
+	// outcomes and may reuse their memory.
 	//
-	// A denial is not an error. A verdict other than Granted and Refused means that
-	// the Limiter could not decide the request, and Outcome.Err says why. With
-	// Unknown, the request was charged once or not at all; with the other verdicts,
-	// it was not charged. Take never sends a request twice, unless the store
-	// replied that it did nothing.
+	// A denial is not an error. If the verdict is not Granted or Refused, the Limiter could not decide the request, and
+	// Outcome.Err is the reason. With the verdict Unknown, the request was charged once or not at all. With the other
+	// such verdicts, it was not charged. Take sends a request again only if the store replied that it did nothing.
 	//
-	// Take may wait for the store, and for earlier calls. A Limiter in this process
-	// does not wait and never fails for lack of time. Take checks ctx before it
-	// decides or sends a request. If ctx has ended, the request is Failed. After a request is sent, it is decided even if ctx ends.
+	// Take may wait for the store and for earlier calls. A Limiter in this process does not wait, and never fails
+	// because of a timeout. Take checks ctx before it decides or sends a request. If ctx has ended, the verdict is
+	// Failed. After a request is sent, it is decided even if ctx ends.
 	//
-	// The store that holds the state supplies the clock.
+	// The time comes from the clock of the store that has the counters.
 	Take(ctx context.Context, requests []Request, outcomes []Outcome)
 }
 
-// A Mode is the operation of a request.
+// A Mode is the operation that a request performs on its counters.
 type Mode uint8
 
-// The modes. A check has Enforce, Peek or Force. The others serve refunds, resets
-// and the simulation.
+// The modes. A check has Enforce, Peek or Force. The others are for refunds, resets and
+// the simulation.
 const (
-	// Enforce applies all enforced charges or none.
+	// Enforce applies all enforced charges if all of them fit, otherwise none.
 	Enforce Mode = iota
-	// Peek returns the outcome of Enforce and changes nothing.
+	// Peek returns the same outcome as Enforce, but changes nothing.
 	Peek
-	// Force applies every charge in full, whether it fits or not.
+	// Force applies all charges, whether they fit or not.
 	Force
-	// Refund returns the costs to the counters.
+	// Refund returns the costs of an earlier charge to the counters.
 	Refund
 	// Reset deletes the counters.
 	Reset
-	// TakeUpTo charges min(cost, the least left) on every charge. All charges have
-	// one cost. If nothing is left, the verdict is Refused.
+	// TakeUpTo charges as much as fits: the cost, or if less is left on some counter,
+	// that number of units. It charges the same number to all counters. All charges
+	// have the same cost. If nothing is left, the verdict is Refused.
 	TakeUpTo
 )
 
 var modeNames = [...]string{"enforce", "peek", "force", "refund", "reset", "take_up_to"}
 
-// String returns the name on the wire.
+// String returns the name of the mode in the API.
 func (m Mode) String() string {
 	if int(m) < len(modeNames) {
 		return modeNames[m]
@@ -63,72 +61,76 @@ func (m Mode) String() string {
 	return fmt.Sprintf("mode %d", uint8(m))
 }
 
-// A Request is one decision of a Limiter.
+// A Request is an operation on the counters of one tenant that a Limiter decides in one
+// step.
 type Request struct {
 	// ID is the ID of the decision, a UUIDv7.
 	ID   [16]byte
 	Mode Mode
-	// Home is the hash tag of all counters of the request. One atomic step can access
-	// only the counters of one tag.
+	// Home is the Redis hash tag of all counters of the request. One atomic step can
+	// only access counters with one tag.
 	Home string
-	// IdempotencyKey is reserved for checks with idempotency keys. No Limiter reads it.
+	// IdempotencyKey is reserved for idempotent checks. No Limiter reads it.
 	IdempotencyKey string
-	// MaxKeys is how many live counters the tenant may have in the shared store. 0: as
-	// many as the store's default. Above it, new counters of a limit share one.
+	// MaxKeys is the largest number of live counters that the tenant may have in the
+	// shared store. 0 selects the default of the store. Above it, all new counters of
+	// one limit share one overflow counter.
 	MaxKeys int64
-	// Charges are sorted by Group.
+	// Charges are the costs for the counters, sorted by Group.
 	Charges []Charge
 }
 
-// A Charge is a cost for one counter.
+// A Charge is the cost of a request for one counter.
 type Charge struct {
 	Key   Key
 	Meter *Meter
-	// Rev is the control-plane revision at which the numbers came into force for this
-	// tenant: Meter.Rev, or a later one if the tenant got the numbers later. It is at
-	// least 1.
+	// Rev is the control-plane revision at which the quota came into force for this
+	// tenant. That is Meter.Rev, or a later revision if the tenant was assigned the
+	// plan later. It is at least 1.
 	Rev  int64
 	Cost int64
-	// Group is 0 for enforced charges, which are applied all or none. Each shadow policy
-	// has another group.
+	// Group is 0 for enforced charges, which are applied together or not at all. The
+	// charges of each shadow policy have another group number.
 	Group uint16
-	// Leased allows a node to charge quota that it drew ahead. Only package lease reads it.
+	// Leased is set if a node may serve the charge from quota that it leased. Only package
+	// lease reads it.
 	Leased bool
-	// Lease is reserved for limits on concurrency. No Limiter reads it.
+	// Lease is reserved for concurrency limits. No Limiter reads it.
 	Lease string
 }
 
-// A Key identifies one counter. Its size is fixed, whatever the caller sends.
+// A Key identifies one counter. Its size does not depend on the values in the request.
 type Key struct {
-	// Tenant is the tenant's number.
+	// Tenant is the tenant's number in the database.
 	Tenant uint32
-	// Cell is the number of (policy slug, limit name, algorithm, count_by, anchor). It
-	// is allocated once and is the same in all plans.
+	// Cell is a number that identifies the combination of policy slug, limit name,
+	// algorithm, count_by and anchor. It is the same in all plans.
 	Cell uint32
-	// Partition is Partition.Sum of the values of count_by.
+	// Partition identifies the values of count_by; see type Partition.
 	Partition [16]byte
 }
 
-// A Partition computes Key.Partition from the values of count_by: the first 128
-// bits of SHA-256 over each value and its length. Different lists of values have
-// different sums, whatever bytes they contain. Without values, the sum is zero: the
-// whole tenant.
+// A Partition computes Key.Partition. The result is the first 128 bits of SHA-256 over
+// the count_by values, each preceded by its length. Therefore different lists of values
+// have different results, whatever bytes they contain. Without values the result is
+// zero, which stands for the whole tenant.
 type Partition struct{ text []byte }
 
-// Add appends a value.
+// Add appends the next value of count_by.
 func (p *Partition) Add(value string) {
 	p.length(uint32(len(value)) + 1)
 	p.text = append(p.text, value...)
 }
 
-// addMissing appends a missing value. It differs from every value, including "".
+// addMissing appends a marker for a missing value. The marker differs from every value,
+// including "".
 func (p *Partition) addMissing() { p.length(0) }
 
 func (p *Partition) length(n uint32) {
 	p.text = append(p.text, byte(n>>24), byte(n>>16), byte(n>>8), byte(n))
 }
 
-// Sum returns the partition and empties p.
+// Sum returns Key.Partition for the values that were added, and resets p.
 func (p *Partition) Sum() (sum [16]byte) {
 	if len(p.text) == 0 {
 		return sum
@@ -139,22 +141,26 @@ func (p *Partition) Sum() (sum [16]byte) {
 	return sum
 }
 
-// A Verdict is the result of a request.
+// A Verdict is the kind of result of a request.
 type Verdict uint8
 
-// The verdicts. After Failed and the following ones, the request is not decided.
+// The verdicts. With Granted and Refused, the request was decided. With the others, it
+// was not.
 const (
-	// Granted: the request was charged, or for Peek, would be.
+	// Granted means that the request was charged, or for Peek, that it would be.
 	Granted Verdict = iota + 1
-	// Refused: an enforced charge did not fit. Nothing was charged.
+	// Refused means that an enforced charge did not fit. Nothing was charged.
 	Refused
-	// Failed: the store is unavailable. Nothing was charged.
+	// Failed means that the store is unavailable. Nothing was charged.
 	Failed
-	// Fenced: the request reached the store after its deadline. Nothing was charged.
+	// Fenced means that the request reached the store after its deadline. Nothing was
+	// charged.
 	Fenced
-	// Lost: the store lost its data and is not reconciled. Nothing was charged.
+	// Lost means that the store lost its data and is not restored yet. Nothing was
+	// charged.
 	Lost
-	// Unknown: the store did not reply. The request was charged once or not at all.
+	// Unknown means that the store did not reply. The request was charged once or not
+	// at all.
 	Unknown
 )
 
@@ -168,35 +174,38 @@ func (v Verdict) String() string {
 	return fmt.Sprintf("verdict %d", uint8(v))
 }
 
-// Decided reports whether the verdict is Granted or Refused.
+// Decided reports whether the request was decided: the verdict is Granted or Refused.
 func (v Verdict) Decided() bool { return v == Granted || v == Refused }
 
 // An Outcome is the result of one Request.
 type Outcome struct {
 	Verdict Verdict
-	// At is the instant of the decision by the store's clock, in microseconds since the
+	// At is the time of the decision by the store's clock, in microseconds since the
 	// epoch.
 	At int64
-	// Units is the number of units that TakeUpTo charged.
+	// Units is the number of units that a request with mode TakeUpTo charged.
 	Units int64
-	// Err says why the request was not decided.
+	// Err is the reason why the request was not decided. It is nil for Granted and
+	// Refused.
 	Err error
-	// Charges has the results of the charges of the request, in their order.
+	// Charges has one result for each charge of the request, in the same order.
 	Charges []Charged
 }
 
-// Charged is the result of one Charge.
+// Charged is the result of one Charge of a request.
 type Charged struct {
 	// State is the state of the counter, settled at Outcome.At. It includes the charge
-	// if that was applied, or for Peek, if it would be.
+	// if the charge was applied. For Peek, it includes the charge if it would be
+	// applied.
 	State State
-	// Cost is the sum of the costs of the charge's group on this key.
+	// Cost is the sum of the costs that the charge's group has on this counter.
 	Cost int64
-	// Fits reports whether Cost was at most what was left before the charge. For
-	// TakeUpTo, it reports whether anything was left. If a charge of group 0 does not
-	// fit, the verdict is Refused.
+	// Fits reports whether Cost was at most the number of units left before the charge.
+	// For TakeUpTo, it reports whether any unit was left. If a charge of group 0 does
+	// not fit, the verdict is Refused.
 	Fits bool
 }
 
-// ErrNotReached is wrapped in Outcome.Err of a request that was not sent.
+// ErrNotReached is the error of a request that was not sent to the store. Outcome.Err
+// wraps it.
 var ErrNotReached = errors.New("limiter not reached")

@@ -9,10 +9,11 @@ import (
 	"github.com/headgate/headgate/internal/cow"
 )
 
-// A list is a deny list or an allow list, sorted by attribute.
+// A list is the deny list or the allow list of a tenant, compiled and sorted by
+// attribute.
 type list []*listOf
 
-// listOf are the entries of one attribute.
+// A listOf has the entries of a list for one attribute.
 type listOf struct {
 	attribute string
 	exact     cow.Map[string, group[ListEntry]]
@@ -20,7 +21,7 @@ type listOf struct {
 	owner     *cow.Owner
 }
 
-// entries returns the entries of an attribute, copied for writing.
+// entries returns the entries of an attribute, in a copy that this edit may change.
 func (l *list) entries(by *cow.Owner, attribute string) *listOf {
 	at, found := slices.BinarySearchFunc(*l, attribute, func(of *listOf, name string) int { return strings.Compare(of.attribute, name) })
 	if !found {
@@ -35,8 +36,8 @@ func (l *list) entries(by *cow.Owner, attribute string) *listOf {
 	return (*l)[at]
 }
 
-// list adds or removes an entry. Of several entries with one value, the one that
-// ends last counts.
+// list adds an entry to a list, or removes it. If several entries have the same value,
+// only the one that ends last has an effect.
 func (c *exceptionsEdit) list(l *list, e *ListEntry, remove bool) error {
 	value, network := e.Value, netip.Prefix{}
 	if e.Attribute == ipAttribute {
@@ -54,7 +55,7 @@ func (c *exceptionsEdit) list(l *list, e *ListEntry, remove bool) error {
 	return nil
 }
 
-// prune returns the list without the attributes that have no entries.
+// prune returns the list without attributes that have no entries left.
 func (l list) prune() list {
 	l = slices.DeleteFunc(slices.Clone(l), func(of *listOf) bool { return of.exact.Len() == 0 && of.networks.by.Len() == 0 })
 	if len(l) == 0 {
@@ -65,7 +66,8 @@ func (l list) prune() list {
 
 func (e *ListEntry) is(o *ListEntry) bool { return e == o }
 
-// before sorts entries: the one that ends last comes first. Only the first one counts.
+// before sorts entries with the same value by their end, the latest first, because only
+// the first one has an effect.
 func (e *ListEntry) before(o *ListEntry) int {
 	if (e.Until == 0) != (o.Until == 0) {
 		if e.Until == 0 {
@@ -76,11 +78,11 @@ func (e *ListEntry) before(o *ListEntry) int {
 	return cmp.Or(cmp.Compare(o.Until, e.Until), strings.Compare(e.ID, o.ID))
 }
 
-func (e *ListEntry) useful(rows []*ListEntry) []*ListEntry { return rows[:1] }
+func (e *ListEntry) effective(rows []*ListEntry) []*ListEntry { return rows[:1] }
 
-// find returns the entry in force that matches a check, or nil. It searches the
-// attributes by name, an exact value before networks, and a longer network before a
-// shorter one.
+// find returns the entry in force that matches a check, or nil. It looks at the
+// attributes in the order of their names. For ip, it looks at exact addresses first,
+// then at networks, the smallest first.
 func (l list) find(c *Check, now int64) *ListEntry {
 	for _, of := range l {
 		value, ok := c.attribute(of.attribute)

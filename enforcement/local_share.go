@@ -1,23 +1,25 @@
 package enforcement
 
 // A ShareMemory stores the last known states of shared counters. When the shared
-// limiter becomes unavailable, this node's share of a limit starts from them, and
-// not from a full counter in the middle of a window. The in-process limiter that is
-// Config.Local implements it.
+// limiter becomes unavailable, this node decides with its share of each quota. The
+// local counters then start from these states. Without them, they would start full,
+// although a part of the quota has been used. The in-process limiter in Config.Local
+// implements ShareMemory.
 type ShareMemory interface {
 	// Now returns the time of the local limiter's clock, in microseconds since the epoch.
 	Now() int64
-	// Remember stores the state that the shared limiter returned for a charge. The
-	// state was settled at the instant at by the shared limiter's clock, and arrived
-	// at the instant now by Now. The difference moves its instants to the clock of
-	// Now. Remember ignores a state that is older than the stored one. A state that
-	// is Fresh removes the stored one. When the memory is full, Remember ignores new
-	// keys.
+	// Remember stores the state of a counter that the shared limiter returned for a
+	// charge. The state was settled at the time at by the clock of the shared limiter.
+	// It arrived at the time now by the clock of this ShareMemory. Remember corrects
+	// the times in the state by the difference of the clocks. It ignores a state that
+	// is older than the stored one. A state that is Fresh removes the stored one. If
+	// the memory is full, Remember ignores new keys.
 	Remember(c *Charge, state *State, at, now int64)
 	// Start sets the local counter of a charge to StartShare of the remembered state,
-	// and deletes that state. The Meter of the charge is this node's share. Without a
-	// Remember after it, a second Start changes nothing. If the local limiter already
-	// has the counter, Start sets it to the Stricter of both states.
+	// and then deletes the remembered state. The Meter of the charge is that of this
+	// node's share; shared is the meter of the shared counter. If the local limiter
+	// already has the counter, Start sets it to the Stricter of both states. A second
+	// Start without a Remember in between changes nothing.
 	Start(c *Charge, shared *Meter, nodes int)
 }
 
@@ -37,7 +39,7 @@ type ShareMemory interface {
 // The zero State means that the share is full.
 func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) State {
 	if m.Algorithm == SlidingWindowLog && seen.Rev != 0 && int64(len(seen.Log)) != seen.B {
-		seen.B, seen.Log = 1, []Entry{{T: seen.T, Units: seen.A}} // Log has only the oldest entries
+		seen.B, seen.Log = 1, []Entry{{T: seen.T, Units: seen.A}} // one entry replaces those that Log lacks
 	}
 	if seen, _ = m.Settle(seen, rev, now); seen.Fresh() {
 		return State{}
@@ -55,7 +57,8 @@ func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) 
 		}
 		s.A = max(left, -max(full, 1))
 	case share.Algorithm == SlidingWindowCounter && seen.A == 0:
-		// The least previous count whose weight is at least A: floor(B*rest/W) >= A.
+		// Compute the least previous count B that still counts as at least A:
+		// floor(B*rest/W) >= A.
 		rest := m.Window - max(now-s.T, 0)
 		s.B, _, _ = mulAddDiv(s.A, m.Window, rest-1, rest)
 		s.A = 0
@@ -71,9 +74,9 @@ func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) 
 	return s
 }
 
-// Stricter returns a state that has no more units left than either of two states,
-// both settled at now. For buckets, it is the lower level. Otherwise, it is the
-// state that ends later; if the other one has less left, the difference is charged.
+// Stricter combines two states, both settled at now, into one that has no more units
+// left than either. For buckets, it is the lower level. Otherwise it is the state that
+// ends later, with an additional charge if the other state has less left.
 func (m *Meter) Stricter(a, b State, rev, now int64) State {
 	switch {
 	case a.Fresh():

@@ -12,16 +12,17 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// An override compiled: the limits of its rule with its numbers.
+// An override is an Override, compiled. limits are the limits of its rule with the
+// numbers of the override.
 type override struct {
 	*Override
-	limits []RuleLimit // in the order of the rule's
+	limits []RuleLimit // in the order of the rule's limits
 	shares shares
 }
 
-// overridesOf are a rule's overrides of one attribute.
+// An overridesOf has the overrides of a rule for one attribute.
 type overridesOf struct {
-	attribute string // "": of all keys, which are in exact under ""
+	attribute string // "" for overrides of all keys, which are in exact under ""
 	exact     cow.Map[string, group[override]]
 	prefixes  prefixes[string, override]
 	networks  prefixes[netip.Prefix, override]
@@ -30,7 +31,8 @@ type overridesOf struct {
 
 func (x *overridesOf) empty() bool { return x.exact.Len()+x.prefixes.by.Len()+x.networks.by.Len() == 0 }
 
-// overridesOf returns the overrides of an attribute for writing.
+// overridesOf returns the overrides of an attribute, in a copy that this edit may
+// change.
 func (s *ruleExceptions) overridesOf(by *cow.Owner, attribute string) *overridesOf {
 	at, found := slices.BinarySearchFunc(s.overrides, attribute, func(x *overridesOf, name string) int {
 		return strings.Compare(x.attribute, name)
@@ -47,8 +49,8 @@ func (s *ruleExceptions) overridesOf(by *cow.Owner, attribute string) *overrides
 	return s.overrides[at]
 }
 
-// override adds or removes an override. A limit that the policy does not have is a fault
-// of that limit.
+// override adds an override, or removes it. If the override sets a limit that the policy
+// lacks, only that part of the override becomes a fault.
 func (c *exceptionsEdit) override(o *Override, remove bool) error {
 	r, err := c.rule(o.Policy)
 	if err != nil {
@@ -82,14 +84,14 @@ func (c *exceptionsEdit) override(o *Override, remove bool) error {
 }
 
 // overrideIP adds or removes an override of an address or a network. If the policy counts
-// by ip/64, an IPv6 network must be a /64 or larger, because a counter has one set of
-// numbers.
+// by ip/64, all addresses of a /64 share one counter. Then an IPv6 network must be a /64
+// or larger, so that each counter has only one quota.
 func (c *exceptionsEdit) overrideIP(r *Rule, o *override, remove bool) error {
 	network, canonical, err := ParseNetwork(cmp.Or(o.Value, o.Prefix))
 	if err != nil {
 		return err
 	}
-	// A policy that counts by whole addresses distinguishes the addresses of a /64.
+	// A policy that counts by ip has one counter for each address, even within a /64.
 	whole := slices.Contains(r.slots, slot{name: ipAttribute})
 	if network.Addr().Is6() && network.Bits() > 64 && !whole {
 		return fmt.Errorf("%s is within one /64, and the policy counts by ip/64", canonical)
@@ -106,17 +108,18 @@ func (c *exceptionsEdit) overrideIP(r *Rule, o *override, remove bool) error {
 	return nil
 }
 
-// is reports whether two are of the same row.
+// is reports whether both were compiled from the same Override.
 func (o *override) is(p *override) bool { return o.Override == p.Override }
 
-// before orders overrides: the newest comes first.
+// before sorts overrides by revision, the newest first.
 func (o *override) before(p *override) int {
 	return cmp.Or(cmp.Compare(p.Revision, o.Revision), strings.Compare(o.ID, p.ID))
 }
 
-// useful drops what is never in force: while a newer override for the very same
-// values lasts as long, no check has an older one's numbers.
-func (o *override) useful(rows []*override) []*override {
+// effective removes overrides that are never in force: those for which a newer override
+// with the same values ends at the same time or later. rows is sorted, the newest
+// first.
+func (o *override) effective(rows []*override) []*override {
 	last, list := int64(math.MinInt64), []*override(nil)
 	for _, o := range rows {
 		if o.Until > last {
@@ -126,7 +129,7 @@ func (o *override) useful(rows []*override) []*override {
 	return list
 }
 
-// overrideLimits are the limits of a rule with an override's numbers.
+// overrideLimits returns the limits of a rule with the numbers of an override.
 func (c *exceptionsEdit) overrideLimits(r *Rule, o *Override) ([]RuleLimit, error) {
 	if o.Factor < 0 || o.Factor > MaxFactor || o.Factor > 0 == (len(o.Limits) > 0) {
 		return nil, fmt.Errorf("it has neither a factor from 1 to %d thousandths nor limits", MaxFactor)
@@ -158,8 +161,9 @@ func (c *exceptionsEdit) overrideLimits(r *Rule, o *Override) ([]RuleLimit, erro
 	return limits, nil
 }
 
-// scale multiplies quota and burst by thousandths, rounded down; what is at
-// least 1 stays so, and what cannot be counted is cut. 0 changes nothing.
+// scale multiplies the quota and the burst by a factor in thousandths. The results are
+// rounded down, but are at least 1 and at most the bound of a valid limit. A number of
+// 0 stays 0. A factor of 0 changes nothing.
 func (l *RuleLimit) scale(factor int64) {
 	if factor == 0 {
 		return
@@ -172,7 +176,7 @@ func (l *RuleLimit) scale(factor int64) {
 	l.Burst = scaled(l.Burst, factor, MaxQuota)
 }
 
-// scaled does not overflow: MaxQuota * MaxFactor is 10^18.
+// The product cannot overflow: MaxQuota * MaxFactor is 10^18.
 func scaled(n, factor, bound int64) int64 {
 	if n == 0 {
 		return 0
@@ -180,20 +184,21 @@ func scaled(n, factor, bound int64) int64 {
 	return min(max(n*factor/1000, 1), bound)
 }
 
-// Validate returns the faults of the numbers that n sets for a limit of the plan.
-// The pointers are relative to n: "/quota". If the limit is not known, planned is
-// the zero Limit, and Validate checks what does not depend on the algorithm.
+// Validate returns the errors in the numbers that n sets for a limit. planned is the
+// limit in the plan. If that is not known, it is the zero Limit, and Validate checks
+// only what does not depend on the algorithm. The JSON pointers in the errors are
+// relative to n, for example "/quota".
 func (n OverrideLimit) Validate(planned Limit) problem.Fields {
 	l := RuleLimit{Limit: planned}
 	l.set(n)
 	if n.Burst != Keep {
-		l.Burst = n.Burst // also without a bucket, which is a fault
+		l.Burst = n.Burst // set even if the limit is no bucket, because Validate then reports an error
 	}
 	given := map[string]bool{"/quota": n.Quota != Keep, "/burst": n.Burst != Keep, "/window": n.Window != 0}
 	return slices.DeleteFunc(l.Limit.Validate(), func(f problem.Field) bool { return !given[f.Pointer] })
 }
 
-// set replaces the numbers that n has.
+// set replaces the numbers of a limit by those that n sets.
 func (l *RuleLimit) set(n OverrideLimit) {
 	if n.Quota != Keep {
 		l.Quota = n.Quota
@@ -206,12 +211,15 @@ func (l *RuleLimit) set(n OverrideLimit) {
 	}
 }
 
-// overrideMeter compiles a limit with an override's numbers at the revision at
-// which they came into force: the override's, the plan's numbers', or that of the
-// tenant coming to the plan. If that was the override's, what older numbers wrote
-// flows at their rate until the override began. When another override of the
-// policy begins or ends later, charges have a later revision than the meter, and
-// the former numbers are not asked.
+// overrideMeter compiles a limit with the numbers of an override. The revision of the
+// meter is the one at which these numbers came into force. That is the latest of three:
+// the revision of the override, of the plan's numbers, and of the assignment of the
+// plan to the tenant.
+//
+// If the override is the latest, the numbers of the plan become former numbers: a
+// bucket that was stored with them refills at their rate until the override began. If
+// another override of the policy begins or ends later, charges have a later revision
+// than the meter. The former numbers then have no effect.
 func (c *exceptionsEdit) overrideMeter(l *RuleLimit, o *Override) *Meter {
 	plan := l.Meter
 	from := max(plan.Rev, c.planRevision)
@@ -226,14 +234,16 @@ func (c *exceptionsEdit) overrideMeter(l *RuleLimit, o *Override) *Meter {
 	return m
 }
 
-// The rank of an override among those that a check meets: all keys, then a
-// prefix by its bits, then an exact value.
+// Ranks of overrides that match a check; the highest rank applies. Overrides of all
+// keys have rankAll. Prefixes are between the two constants, by their length in bits.
+// Exact values have rankExact.
 const (
 	rankAll   = 0
 	rankExact = 1 << 20
 )
 
-// candidates calls yield with every override that a check meets, ended or not.
+// candidates calls yield with every override that matches a check, including those that
+// have ended.
 func (s *ruleExceptions) candidates(c *Check, yield func(o *override, rank int)) {
 	for _, x := range s.overrides {
 		value, ok, rank := "", true, rankAll
@@ -262,8 +272,9 @@ func (s *ruleExceptions) candidates(c *Check, yield func(o *override, rank int))
 	}
 }
 
-// OverridesOf returns the overrides of a rule that a key meets, ended or not, and
-// those that a newer one for the same values outlasts left out, in no order.
+// OverridesOf returns the overrides of a rule that apply to a key, in any order. The
+// result includes overrides that have ended. It excludes an override if a newer one for
+// the same values ends at the same time or later.
 func (s *Exceptions) OverridesOf(r *Rule, key []Attribute) []*Override {
 	var list []*Override
 	if of := s.of(r); of != nil {
@@ -272,10 +283,11 @@ func (s *Exceptions) OverridesOf(r *Rule, key []Attribute) []*Override {
 	return list
 }
 
-// choose returns the override in force for a check, or nil. An exact value has
-// precedence over prefixes, a longer prefix over a shorter one, and a prefix over an
-// override of all keys. Among equals, the newest has precedence. ended is the number of
-// ended overrides that would have precedence over best: no revision has removed them yet.
+// choose returns the override in force for a check, or nil. An exact value has precedence
+// over prefixes, a longer prefix over a shorter one, and a prefix over an override of all
+// keys. Among equals, the newest has precedence. ended is the number of overrides that
+// have ended by the clock and would have precedence over best. The snapshot has not
+// removed them yet.
 func (s *ruleExceptions) choose(c *Check, now int64) (best *override, ended int64) {
 	rank, over := -1, false
 	before := func(o *override, r int) bool {

@@ -6,25 +6,26 @@ import (
 	"strings"
 )
 
-// NormalizePath returns the canonical spelling of a request's path. Policies match
-// this spelling, so that no other spelling bypasses them. NormalizePath removes the
-// query and the fragment. It decodes escapes of unreserved characters, once, and
-// writes other escapes in upper case. It escapes bytes that a path must not
-// contain. Then it removes doubled and trailing slashes, and dot segments, in this
-// order. It keeps case. It keeps %2F, which separates no segments. A semicolon is
-// an ordinary character.
+// NormalizePath returns the canonical form of a request's path. Policies match this
+// form, so that another spelling of a path does not bypass them. NormalizePath makes
+// these changes, in this order: it removes the query and the fragment; decodes escapes
+// of unreserved characters, once; writes other escapes in upper case; escapes bytes
+// that a path must not contain; removes double and trailing slashes; and resolves "."
+// and ".." segments. It keeps upper and lower case. It keeps %2F, which does not
+// separate segments. A semicolon is an ordinary character.
 //
-// The error says what is wrong with the path. Paths that servers interpret
-// differently are errors: a backslash or a control character, escaped or not;
-// overlong UTF-8; an invalid escape; a path that climbs above its root; and a
-// segment in which further decoding produces a "." or ".." segment.
+// NormalizePath returns an error for a path that servers interpret differently: a
+// backslash or a control character, escaped or not; overlong UTF-8; an invalid escape;
+// a ".." above the root; or a segment in which further decoding produces a "." or ".."
+// segment.
 //
-// NormalizePath of a canonical path returns the same path and allocates nothing.
+// A canonical path is returned unchanged, without an allocation.
 func NormalizePath(path string) (string, error) {
 	return normalize(path, false)
 }
 
-// normalize is NormalizePath. For a pattern, it keeps braces.
+// normalize is NormalizePath, and with pattern also the normalization of a path
+// pattern, in which it keeps braces.
 func normalize(path string, pattern bool) (string, error) {
 	if path == "" || path[0] != '/' {
 		return "", errors.New("must begin with /")
@@ -48,7 +49,7 @@ func normalize(path string, pattern bool) (string, error) {
 		at += length
 		if normal {
 			if strings.IndexByte(segment, '%') >= 0 {
-				if err := uncovers(segment); err != nil {
+				if err := checkDecoded(segment); err != nil {
 					return "", err
 				}
 			}
@@ -68,8 +69,8 @@ func normalize(path string, pattern bool) (string, error) {
 	return string(out), nil
 }
 
-// segmentNormal reports whether a segment is canonical. Only uncovers can find an
-// error in a canonical segment.
+// segmentNormal reports whether a segment is in canonical form. Only checkDecoded can
+// still find an error in such a segment.
 func segmentNormal(segment string, pattern bool) bool {
 	if segment == "" || segment == "." || segment == ".." {
 		return false
@@ -97,8 +98,8 @@ func segmentNormal(segment string, pattern bool) bool {
 	return true
 }
 
-// appendSegment appends a slash and the canonical form of a segment. For a "..", it
-// removes the last segment.
+// appendSegment appends a slash and the canonical form of a segment. For "..", it
+// removes the last segment instead. For ".", it appends nothing.
 func appendSegment(out []byte, segment string, pattern bool) ([]byte, error) {
 	if segment == "" {
 		return out, nil
@@ -137,15 +138,14 @@ func appendSegment(out []byte, segment string, pattern bool) ([]byte, error) {
 		}
 		return out[:start], nil
 	}
-	return out, uncovers(out[start+1:])
+	return out, checkDecoded(out[start+1:])
 }
 
-// uncovers returns an error if repeated decoding of a canonical segment produces a
-// "." or ".." segment, or if the segment has overlong UTF-8, which can hide them
-// too. It takes linear time: it decodes an escape as soon as its last digit is at
-// the end of the decoded bytes. Escapes do not overlap, so the order of decoding
-// does not matter.
-func uncovers[T string | []byte](segment T) error {
+// checkDecoded returns an error if repeated decoding of a canonical segment produces a
+// "." or ".." segment. It also returns an error for overlong UTF-8, which can hide such
+// segments. It decodes each escape as soon as it has read its last digit, so it takes
+// linear time. Escapes do not overlap, so the order of decoding does not matter.
+func checkDecoded[T string | []byte](segment T) error {
 	var room [128]byte
 	full := room[:0]
 	for i := 0; i < len(segment); i++ {
@@ -171,7 +171,8 @@ func uncovers[T string | []byte](segment T) error {
 	return nil
 }
 
-// overlong reports whether two bytes start an overlong UTF-8 sequence.
+// overlong reports whether two bytes begin a UTF-8 sequence that is longer than
+// necessary.
 func overlong(first, second byte) bool {
 	switch first {
 	case 0xC0, 0xC1:
@@ -186,8 +187,8 @@ func overlong(first, second byte) bool {
 
 const hexDigits = "0123456789ABCDEF"
 
-// The kinds of bytes, as in RFC 3986. An unreserved byte means the same with and
-// without an escape. A plain byte needs no escape in a path.
+// Properties of bytes in a path, as in RFC 3986. An unreserved byte means the same with
+// and without an escape. A plain byte needs no escape.
 const (
 	kindUnreserved = 1 << iota
 	kindPlain

@@ -6,22 +6,21 @@ import (
 	"strings"
 )
 
-// A Pattern says which paths a policy matches: literal segments, {name} for any
-// one segment, and a final * for all below ("/api/*" matches "/api", "/api/a"
-// and "/api/a/b"). "*" alone matches everything, also a check without a path;
-// so does the zero Pattern.
+// A Pattern matches the paths to which a policy applies. It consists of literal
+// segments, {name} for any single segment, and optionally a final * for any further
+// segments. For example, "/api/*" matches "/api", "/api/a" and "/api/a/b". "*" alone
+// matches all paths, and also checks without a path. The zero Pattern is "*".
 type Pattern struct {
 	text     string   // "" for everything
 	segments []string // "" for any one segment
 	rest     bool     // ends with /*
 }
 
-// maxName bounds the name of a {name} in a pattern.
+// maxName is the largest length of a name in braces, in bytes.
 const maxName = 64
 
-// ParsePattern reads a pattern; "" is "*". Its literal segments are normalised
-// as NormalizePath does it with paths, so that a pattern matches however it is
-// written. The error says what is wrong with the pattern.
+// ParsePattern parses a path pattern; "" stands for "*". It normalizes the literal
+// segments in the same way as NormalizePath, so that all spellings of a path match.
 func ParsePattern(pattern string) (Pattern, error) {
 	if pattern == "" || pattern == "*" {
 		return Pattern{}, nil
@@ -61,7 +60,7 @@ func ParsePattern(pattern string) (Pattern, error) {
 	return p, nil
 }
 
-// variable reports whether a segment is {name}.
+// variable reports whether a segment is a valid {name}.
 func variable(segment string) bool {
 	name, opened := strings.CutPrefix(segment, "{")
 	name, closed := strings.CutSuffix(name, "}")
@@ -76,7 +75,8 @@ func variable(segment string) bool {
 	return true
 }
 
-// Match reports whether a normalised path matches; "" is a check without one.
+// Match reports whether the pattern matches a normalized path. "" stands for a check
+// without a path.
 func (p Pattern) Match(path string) bool {
 	if p.text == "" {
 		return true
@@ -91,8 +91,8 @@ func (p Pattern) Match(path string) bool {
 	return path == "/" || path == "" && len(p.segments) > 0 || p.rest && path != ""
 }
 
-// cutSegment takes the first segment off a normalised path. ok is false when
-// there is none.
+// cutSegment splits the first segment off a normalized path. below is the rest. ok is
+// false if the path has no segment.
 func cutSegment(path string) (segment, below string, ok bool) {
 	if len(path) < 2 {
 		return "", "", false
@@ -103,7 +103,7 @@ func cutSegment(path string) (segment, below string, ok bool) {
 	return path[1:], "", true
 }
 
-// Overlaps reports whether one check could match both patterns.
+// Overlaps reports whether there is a path that both patterns match.
 func (p Pattern) Overlaps(q Pattern) bool {
 	if p.text == "" || q.text == "" {
 		return true
@@ -119,8 +119,8 @@ func (p Pattern) Overlaps(q Pattern) bool {
 	return p.rest || len(p.segments) == len(q.segments)
 }
 
-// literals returns the number of literal segments. A pattern with more of them is more
-// specific.
+// literals returns the number of literal segments. A pattern with more literal segments
+// is more specific.
 func (p Pattern) literals() int {
 	n := 0
 	for _, s := range p.segments {
@@ -131,7 +131,7 @@ func (p Pattern) literals() int {
 	return n
 }
 
-// String returns the pattern in normal form.
+// String returns the normalized text of the pattern.
 func (p Pattern) String() string {
 	if p.text == "" {
 		return "*"

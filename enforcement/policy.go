@@ -11,18 +11,19 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Policy is one rule of a plan. The plan document, the database, the API and
-// the compiler all use this type; policy_json.go reads its JSON form.
+// A Policy says which requests of a tenant are limited, and how. A plan is a list of
+// policies. The plan document, the database, the API and the compiler all use this
+// type. policy_json.go reads its JSON form.
 //
-// To add a field with a fixed set of values, add it here and in choices. To add
-// any other field, add it here, in Canonical, in Validate and in ReadPolicy.
-// If the engine reads the field, add it to RuleSpec too.
+// To add a field with a fixed set of values, add it here and in choices. To add any
+// other field, add it here, in Canonical, in Validate and in ReadPolicy. If the engine
+// reads the field, add it to RuleSpec too.
 type Policy struct {
 	Slug        string `json:"slug"`
 	Description string `json:"description"`
 	Match       Match  `json:"match"`
-	// CountBy lists attribute names, or "ip/64". An empty list counts the whole
-	// tenant under one key.
+	// CountBy lists attribute names, or "ip/64". Each combination of their values has a
+	// separate counter. An empty list means one counter for the whole tenant.
 	CountBy     []string    `json:"count_by"`
 	Missing     Missing     `json:"missing"`
 	Replaces    []string    `json:"replaces"` // slugs of policies of the same plan
@@ -32,7 +33,7 @@ type Policy struct {
 	Limits      []Limit     `json:"limits"`
 }
 
-// A RuleSpec is a policy with compiled limits: the input of CompilePlan.
+// A RuleSpec is a policy whose limits are compiled. CompilePlan makes a Rule from it.
 type RuleSpec struct {
 	Policy      string // slug
 	Methods     []string
@@ -47,7 +48,8 @@ type RuleSpec struct {
 	Limits      []RuleLimit
 }
 
-// RuleSpec returns p with compiled limits in place of its own.
+// RuleSpec returns the policy as the input of CompilePlan, with limits that are already
+// compiled.
 func (p *Policy) RuleSpec(limits []RuleLimit) RuleSpec {
 	return RuleSpec{
 		Policy: p.Slug, Methods: p.Match.Methods, Path: p.Match.Path, Attributes: p.Match.Attributes, CountBy: p.CountBy,
@@ -58,12 +60,12 @@ func (p *Policy) RuleSpec(limits []RuleLimit) RuleSpec {
 // A Match selects the requests that a policy applies to. The zero value selects
 // every request.
 type Match struct {
-	Methods    []string          `json:"methods"` // an empty list selects all methods
-	Path       string            `json:"path"`    // a pattern; "" and "*" select all paths
+	Methods    []string          `json:"methods"` // an empty list matches all methods
+	Path       string            `json:"path"`    // a pattern; "" and "*" match all paths
 	Attributes map[string]string `json:"attributes"`
 }
 
-// A PolicyMode is the mode of a policy.
+// A PolicyMode says whether a policy denies requests, only counts them, or is off.
 type PolicyMode string
 
 const (
@@ -75,43 +77,47 @@ const (
 	PolicyOff PolicyMode = "off"
 )
 
-// A Missing is the effect of a missing attribute of count_by.
+// A Missing says what a policy does with a request that lacks an attribute of count_by.
 type Missing string
 
 const (
-	// MissingShared counts the missing attribute as a value of its own.
+	// MissingShared counts all such requests together, as if missing were one more
+	// value.
 	MissingShared Missing = "shared"
-	// MissingSkip does not apply the policy.
+	// MissingSkip does not apply the policy to such requests.
 	MissingSkip Missing = "skip"
-	// MissingDeny denies the request with 403.
+	// MissingDeny denies such requests with 403.
 	MissingDeny Missing = "deny"
 )
 
-// An OnFailure is the effect of a policy while the limiter is unavailable.
+// An OnFailure is the failure mode of a policy: how it decides while the shared limiter
+// is unavailable.
 type OnFailure string
 
 const (
-	// OnFailureLocal limits in this process, with this node's share of the quota.
+	// OnFailureLocal lets the in-process limiter decide, with this node's share of the
+	// quota.
 	OnFailureLocal OnFailure = "local"
-	// OnFailureOpen allows the request.
+	// OnFailureOpen allows all requests.
 	OnFailureOpen OnFailure = "open"
-	// OnFailureClosed answers 503.
+	// OnFailureClosed denies all requests with 503.
 	OnFailureClosed OnFailure = "closed"
 )
 
-// A Consistency says where the charges of a policy are counted.
+// A Consistency says whether a policy counts each request in the shared store, or
+// leases quota for each node.
 type Consistency string
 
 const (
-	// Exact counts every charge where all nodes read it.
+	// Exact counts each charge in the shared store, which all nodes use.
 	Exact Consistency = "exact"
-	// Leased lets each node draw quota ahead and spend it locally. A leased policy
-	// never allows more than Exact. It may deny early, by the quota that other
-	// nodes hold.
+	// Leased lets each node draw quota in advance, and charge requests to it locally. A
+	// leased policy never allows more than an exact one. It may deny requests although
+	// other nodes still have unused quota.
 	Leased Consistency = "leased"
 )
 
-// Bounds of a policy.
+// Upper bounds of the fields of a policy.
 const (
 	MaxPolicyDescription = 2_000 // characters
 	MaxPolicyLimits      = 10
@@ -127,8 +133,8 @@ type Choice struct {
 	Values []string // all values; the first one is the default
 }
 
-// Choices returns the fields of p that have a fixed set of values. Canonical,
-// Validate, ReadPolicy and the form of the dashboard use this list.
+// Choices returns the fields of p that have a fixed set of values. Canonical, Validate,
+// ReadPolicy and the policy form in the web interface use this list.
 func (p *Policy) Choices() []Choice {
 	return choices(&p.Missing, &p.Mode, &p.OnFailure, &p.Consistency)
 }
@@ -149,7 +155,7 @@ func (c Choice) fillDefault() {
 	}
 }
 
-// fault returns a message if the value is not one of Values, and "" otherwise.
+// fault returns an error message if the value is not one of Values, otherwise "".
 func (c Choice) fault() string {
 	if slices.Contains(c.Values, *c.Value) {
 		return ""
@@ -158,9 +164,9 @@ func (c Choice) fault() string {
 	return "must be " + strings.Join(c.Values[:last], ", ") + " or " + c.Values[last]
 }
 
-// Canonical returns a deep copy of p with every default filled in, and with
-// patterns, methods and addresses in their one spelling. It leaves invalid values
-// as they are. Canonical of a canonical policy is equal to that policy.
+// Canonical returns a deep copy of p with all defaults filled in. Patterns, methods and
+// addresses are in their canonical form. Invalid values stay unchanged. The canonical
+// form of a canonical policy is the same policy.
 func (p Policy) Canonical() Policy {
 	p.Description = strings.ReplaceAll(p.Description, "\r\n", "\n")
 	p.Match = p.Match.canonical()
@@ -195,9 +201,9 @@ func (m Match) canonical() Match {
 	return m
 }
 
-// nameLimits returns a copy of the limits in which each limit without a name has
-// the first free name of l1, l2, and so on. The document keeps these names, so a
-// limit keeps its name when the limits are reordered.
+// nameLimits returns a copy of the limits with a name for each limit. A limit without a
+// name is assigned the first free name of l1, l2, and so on. The plan document stores
+// these names, so a limit keeps its name when the limits are reordered.
 func nameLimits(given []Limit) []Limit {
 	limits := append([]Limit{}, given...)
 	used := make(map[string]bool, len(limits))
@@ -218,12 +224,12 @@ func nameLimits(given []Limit) []Limit {
 	return limits
 }
 
-// IPNetwork in count_by counts IPv6 addresses by their /64, and IPv4 addresses
-// one by one.
+// IPNetwork is an entry of count_by. It counts IPv6 addresses by their /64 network, and
+// each IPv4 address separately.
 const IPNetwork = ipPrefix
 
-// CountedAttribute returns the attribute that an entry of count_by reads: ip for
-// ip/64, otherwise the entry itself.
+// CountedAttribute returns the name of the attribute that an entry of count_by uses: ip
+// for ip/64, otherwise the entry itself.
 func CountedAttribute(entry string) string {
 	if entry == ipPrefix {
 		return ipAttribute
@@ -231,8 +237,8 @@ func CountedAttribute(entry string) string {
 	return entry
 }
 
-// upperASCII changes only ASCII letters. Other letters stay, and Validate reports
-// them as they were written.
+// upperASCII converts ASCII letters to upper case. It leaves other letters unchanged,
+// so that an error of Validate shows them as they were entered.
 func upperASCII(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' {
@@ -242,8 +248,9 @@ func upperASCII(s string) string {
 	}, s)
 }
 
-// ValidatePolicies returns all faults of the canonical policies of one plan. The
-// pointers are relative to the list: "/0/limits/1/quota".
+// ValidatePolicies returns all errors of the policies of one plan. The policies must be
+// canonical. The JSON pointers in the errors are relative to the list, for example
+// "/0/limits/1/quota".
 func ValidatePolicies(policies []Policy) problem.Fields {
 	var f problem.Fields
 	if len(policies) > MaxRules {
@@ -268,7 +275,8 @@ func ValidatePolicies(policies []Policy) problem.Fields {
 	return f
 }
 
-// validate returns the faults of p that do not depend on other policies.
+// validate returns the errors of p that do not depend on the other policies of the
+// plan.
 func (p *Policy) validate() problem.Fields {
 	var f problem.Fields
 	f.Text("/description", p.Description, MaxPolicyDescription)
@@ -354,8 +362,8 @@ func validateCountBy(names []string) problem.Fields {
 	return f
 }
 
-// AttributeNameFault returns a message if name cannot be the name of an
-// attribute, and "" otherwise.
+// AttributeNameFault returns an error message if name is not a valid attribute name,
+// otherwise "".
 func AttributeNameFault(name string) string {
 	switch {
 	case name == "" || len(name) > MaxAttributeName:
@@ -366,9 +374,9 @@ func AttributeNameFault(name string) string {
 	return ""
 }
 
-// CanonicalValue returns the one spelling of an attribute value: of an address
-// for ip, otherwise the value itself. fault is a message if no request can have
-// the value, and "" otherwise.
+// CanonicalValue returns the canonical form of an attribute value. For ip, that is the
+// canonical address; otherwise it is the value itself. fault is an error message if no
+// request can have the value, otherwise "".
 func CanonicalValue(name, value string) (canonical, fault string) {
 	if name == ipAttribute {
 		_, canonical, err := CanonicalIP(value)
@@ -409,9 +417,9 @@ func (p *Policy) validateReplaces(places map[string]int) problem.Fields {
 	return f
 }
 
-// validateCycles adds one fault for each policy that closes a cycle of replaces,
-// in the order of the plan. validateReplaces reports policies that replace
-// themselves.
+// validateCycles adds an error for each cycle of policies that replace one another. The
+// error is at the policy that closes the cycle in the order of the plan.
+// validateReplaces reports a policy that replaces itself.
 func validateCycles(f *problem.Fields, policies []Policy, places map[string]int) {
 	const open, done = 1, 2
 	state := make([]int, len(policies))
@@ -428,7 +436,7 @@ func validateCycles(f *problem.Fields, policies []Policy, places map[string]int)
 			if state[next] == open {
 				cycle := append(path[slices.Index(path, slug):len(path):len(path)], slug)
 				f.Add("/"+strconv.Itoa(i)+"/replaces", "the policies replace one another in a cycle: %s", strings.Join(cycle, " → "))
-				break // one cycle for each policy
+				break // reports one cycle for each policy
 			}
 			visit(next)
 		}

@@ -10,15 +10,16 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// A Fault function receives the place and the message of a value that the type
-// being read cannot hold.
+// A Fault function is called with an invalid value that the result type cannot
+// represent, for example an unknown algorithm. pointer is the JSON pointer of the
+// value.
 type Fault func(pointer, message string)
 
 const emptyWord = "must not be empty; leave it out for the default"
 
-// ReadPolicy reads the JSON form of a policy. It rejects unknown, duplicate and
-// missing members. It reports values that no Policy can hold to fault; Validate
-// reports all other invalid values.
+// ReadPolicy reads a policy from JSON. Unknown, duplicate and missing members are
+// errors of the decoder. Invalid values that a Policy cannot represent are reported to
+// fault. Policy.Validate reports all other invalid values.
 func ReadPolicy(d *strictjson.Decoder, fault Fault) (p Policy) {
 	at, slug, limits := d.Pointer(), false, false
 	choices := p.Choices()
@@ -77,14 +78,15 @@ func readMatch(d *strictjson.Decoder) (m Match) {
 	return m
 }
 
-// readLimit reads the JSON form of a limit, as ReadPolicy reads a policy.
+// readLimit reads a limit from JSON. It reports errors in the same way as ReadPolicy.
 func readLimit(d *strictjson.Decoder, fault Fault) Limit {
 	r := limitReader{fault: fault}
 	return r.read(d)
 }
 
-// ReadScenarioLimit reads a limit of a scenario. A scenario can give the window
-// in milliseconds (window_ms) instead of text.
+// ReadScenarioLimit reads a limit of a simulation scenario from JSON. In contrast to
+// other limits, the window may be a number of milliseconds, window_ms. windowAt is the
+// JSON pointer of the window, relative to the limit.
 func ReadScenarioLimit(d *strictjson.Decoder, fault Fault) (l Limit, windowAt string) {
 	r := limitReader{fault: fault, scenario: true}
 	l = r.read(d)
@@ -94,7 +96,7 @@ func ReadScenarioLimit(d *strictjson.Decoder, fault Fault) (l Limit, windowAt st
 	return l, "/window"
 }
 
-// A limitReader holds which members of a limit were present.
+// A limitReader reads a limit and records which members were present.
 type limitReader struct {
 	fault                                             Fault
 	scenario                                          bool // window_ms is allowed
@@ -116,8 +118,8 @@ func (r *limitReader) read(d *strictjson.Decoder) (l Limit) {
 	case r.window && r.windowMS:
 		d.FailAt(at+"/window", "only one of window and window_ms is allowed")
 	}
-	// A Limit without a burst or with the default anchor is valid, so Validate does
-	// not report these members.
+	// A Limit without a burst, or with the default anchor, is valid. Therefore Validate
+	// does not report these members, even if the algorithm does not allow them.
 	if r.burst && l.Burst == 0 {
 		r.fault(at+"/burst", burstRange)
 	} else if r.burst && l.Algorithm != 0 && !l.Algorithm.Bucket() {
@@ -162,7 +164,8 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 		}
 		r.windowMS = true
 		ms := d.Int(math.MinInt64, math.MaxInt64)
-		// Out of range, the product could overflow; 0 is as invalid.
+		// If ms is out of range, the product may overflow. Then the window stays 0,
+		// which Validate rejects.
 		if ms > 0 && ms <= MaxWindow.Milliseconds() {
 			l.Window = time.Duration(ms) * time.Millisecond
 		}
@@ -171,7 +174,8 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 	}
 }
 
-// readWord reads a text whose empty form would mean the default.
+// readWord reads a text that must not be empty, because an empty text would stand for
+// the default.
 func readWord(d *strictjson.Decoder, fault Fault) string {
 	s := d.Text()
 	if s == "" && d.Err() == nil {
@@ -188,15 +192,16 @@ func readTexts(d *strictjson.Decoder) []string {
 	return out
 }
 
-// requireMember rejects the object at a place if it lacks a member.
+// requireMember reports an error if the JSON object at a pointer lacks a member.
 func requireMember(d *strictjson.Decoder, at, member string, present bool) {
 	if !present {
 		d.FailAt(at+"/"+member, "is required")
 	}
 }
 
-// MarshalJSON returns the JSON form of a limit. It leaves out a burst of 0 and an
-// anchor that the algorithm does not have. The error names what has no JSON form.
+// MarshalJSON returns the JSON form of a limit. It omits a burst of 0, and an anchor if
+// the algorithm has none. It returns an error if the algorithm or the window has no
+// JSON form.
 func (l Limit) MarshalJSON() ([]byte, error) {
 	out := struct {
 		Name      string `json:"name"`
@@ -221,7 +226,7 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 	return MarshalJSON(out)
 }
 
-// MarshalJSON is json.Marshal without HTML escapes.
+// MarshalJSON is json.Marshal without the escapes for HTML.
 func MarshalJSON(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

@@ -2,80 +2,84 @@ package enforcement
 
 import "context"
 
-// A Drawer is a Limiter from which a node can lease quota. The counter is charged
-// when the node draws units. Checks then spend the units without a call of the
-// store.
+// A Drawer is a Limiter that leases quota to nodes. A node draws units, which are
+// charged to the shared counter at once. Later, checks on the node spend these units
+// without a call to the store.
 //
-// Units drawn from a window are charged to that window and end with it. Units drawn
-// from a bucket are outstanding until they are reported or lapse. The bucket keeps
-// tokens + outstanding <= capacity: a refill stops at capacity - outstanding.
-// Therefore the units that all nodes spend in any interval are at most those that
-// one exact bucket would allow.
+// Units drawn from a window are charged to that window and expire with it. Units drawn
+// from a bucket are outstanding until the node reports them or they lapse. The bucket
+// keeps tokens + outstanding <= capacity, because refills stop at capacity -
+// outstanding. Therefore all nodes together spend at most as many units in any interval
+// as one exact bucket would allow.
 //
 // limitertest.Store is the reference implementation.
 type Drawer interface {
 	Limiter
-	// Draw performs each draw in one atomic step, and stores the result of draws[i]
-	// in drawn[i]. It sends no draw twice. A draw with an error was performed once or
-	// not at all: the caller must not spend its units, and must not report its lots
+	// Draw performs each draw in one atomic step. It stores the result of draws[i] in
+	// drawn[i], and sends no draw twice. A draw with an error was performed once or not
+	// at all. The caller must then not spend its units, and must not report its lots
 	// again.
 	Draw(ctx context.Context, draws []Draw, drawn []Drawn)
 }
 
-// A Draw reports the use of earlier units of one counter, and requests more.
+// A Draw requests units of one counter for a node. It also reports how the node used
+// units of earlier draws.
 type Draw struct {
 	Home  string
 	Key   Key
 	Meter *Meter
 	Rev   int64
-	// Start is the start of the window that Want and returned units belong to, as an
-	// admitted check returned it. A draw never opens a window. 0 for buckets.
+	// Start is the start of the window to which Want and the returned units belong. An
+	// admitted check returned it. A draw never opens a window. It is 0 for buckets.
 	Start int64
-	// Want is the most units to draw. The counter grants at most 1/Part of the units
-	// left. It grants nothing if that is less than Least, if it has no state, or if
-	// its state has another revision.
+	// Want is the largest number of units to draw. The counter grants at most 1/Part of
+	// the units that are left. It grants nothing if that is less than Least, if the
+	// counter does not exist, or if the counter has another revision.
 	Want, Least, Part int64
 	Lots              [2]Lot
 }
 
-// A Lot reports the use of units from an earlier draw.
+// A Lot is the part of a Draw that reports the use of units from one earlier draw.
 type Lot struct {
-	// Until identifies the lot: it is the Drawn.Until that the draw of these units
-	// returned.
+	// Until identifies the lot. It is the Drawn.Until of the draw of these units.
 	Until int64
-	// Spent units leave a bucket. A window was charged when they were drawn.
+	// Spent is the number of units that checks used. They leave a bucket now. A window
+	// was charged for them at the draw.
 	Spent int64
-	// Back is the number of units that are returned unspent. A window that has ended
-	// accepts none, except that the next window of a sliding counter subtracts them
-	// from the previous count. A lot that lapsed returns none.
+	// Back is the number of units that the node returns unspent. After a window has
+	// ended, it accepts none. An exception is the next window of a sliding counter,
+	// which subtracts them from the previous count. Units of a lot that has lapsed
+	// cannot be returned.
 	Back int64
 }
 
-// A Drawn is the result of a Draw.
+// A Drawn is the result of one Draw.
 type Drawn struct {
 	Err error
-	// At is the instant by the store's clock, in microseconds since the epoch.
+	// At is the time of the draw by the store's clock, in microseconds since the epoch.
 	At int64
-	// Units were drawn. They can be spent before Until, by the same clock.
+	// Units is the number of units that were drawn. The node may spend them before the
+	// time Until, by the store's clock.
 	Units, Until int64
-	// State is the counter after the draw, settled at At. Every unit that was drawn
-	// and not returned is charged. It is zero if the counter has no state.
+	// State is the state of the counter after the draw, settled at At. Units that were
+	// drawn and not returned count as charged. It is the zero State if the counter does
+	// not exist.
 	State State
 }
 
-// LeaseLeast is the least number of units that is worth a draw.
+// LeaseLeast is the smallest number of units for which a draw is made.
 const LeaseLeast = 4
 
 const (
-	leaseQuota  = 100        // smaller limits are never leased
-	leaseWindow = 100_000    // microseconds; shorter windows are never leased
-	leaseEpoch  = 100_000    // microseconds; buckets with shorter epochs are never leased
+	leaseQuota  = 100        // limits with a smaller quota or capacity are never leased
+	leaseWindow = 100_000    // in microseconds; limits with shorter windows are never leased
+	leaseEpoch  = 100_000    // in microseconds; buckets with shorter lease epochs are never leased
 	longEpoch   = 60_000_000 // microseconds
 )
 
-// LeaseBatch returns how many units of a leased limit one of so many nodes holds at
-// most. All nodes together hold at most a tenth of the limit. 0 means that the limit
-// is always decided exactly.
+// LeaseBatch returns the largest number of units of a limit that one of these nodes may
+// have leased. All nodes together lease at most a tenth of the
+// limit. 0 means that the limit is never leased, so that each check is decided exactly.
 func (m *Meter) LeaseBatch(nodes int) int64 {
 	size := m.Quota
 	switch {
@@ -91,9 +95,9 @@ func (m *Meter) LeaseBatch(nodes int) int64 {
 	return batch
 }
 
-// LeaseEpoch returns the length in microseconds of the epochs of a bucket's leases.
-// Units that are drawn in epoch n lapse at the end of epoch n+1. An epoch is an
-// eighth of the time in which the bucket fills, and at most a minute.
+// LeaseEpoch returns the length of the lease epochs of a bucket, in microseconds. Units
+// drawn in epoch n lapse at the end of epoch n+1. The length is an eighth of the time
+// in which the bucket fills, but at most a minute.
 func (m *Meter) LeaseEpoch() int64 {
 	if m.P == 0 {
 		return 0

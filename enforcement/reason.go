@@ -2,14 +2,15 @@ package enforcement
 
 import "time"
 
-// A Reason says why a request is allowed or denied. Its values are those on the wire.
+// A Reason is the reason why a request is allowed or denied. The API uses the same
+// values.
 type Reason string
 
-// The reasons.
+// The reasons for decisions, in the form in which the API returns them.
 const (
 	ReasonOK                 Reason = "ok"
 	ReasonAllowedByList      Reason = "allowed_by_list"
-	ReasonNoPolicy           Reason = "no_policy" // allowed or denied, by Subject.DenyUnmatched
+	ReasonNoPolicy           Reason = "no_policy" // allowed or denied, as Subject.DenyUnmatched says
 	ReasonOverLimit          Reason = "over_limit"
 	ReasonCostExceedsQuota   Reason = "cost_exceeds_quota"
 	ReasonBlocked            Reason = "blocked"
@@ -18,20 +19,20 @@ const (
 	ReasonTenantSuspended    Reason = "tenant_suspended"
 	ReasonBatchRefused       Reason = "batch_refused"
 	ReasonLimiterUnavailable Reason = "limiter_unavailable"
-	// ReasonOverloaded is the reason of a check that package api denied before the
-	// engine decided it. No Engine returns it.
+	// ReasonOverloaded is the reason if package api denied a check because this node is
+	// overloaded. The engine never returns it.
 	ReasonOverloaded Reason = "overloaded"
 )
 
-// Never is the RetryAfter of a request that no wait makes possible.
+// Never is the value of RetryAfter if waiting does not help.
 const Never int64 = -1
 
-// Sentence returns a sentence that says why the decision d is a denial. It has no
-// capital letter and no full stop.
+// Sentence returns the reason for a denied decision as a sentence for people. The
+// sentence begins with a lower-case letter and has no full stop.
 func (r Reason) Sentence(d *Decision) string { return string(r.AppendSentence(nil, d)) }
 
-// AppendSentence appends Sentence to b. For a denial by a limit, it allocates
-// nothing except space in b.
+// AppendSentence appends Sentence to b. For a denial by a limit, it allocates memory
+// only if b has to grow.
 func (r Reason) AppendSentence(b []byte, d *Decision) []byte {
 	switch r {
 	case ReasonOverLimit:
@@ -60,9 +61,9 @@ func (r Reason) AppendSentence(b []byte, d *Decision) []byte {
 	return append(b, "denied"...)
 }
 
-// AppendDenyingNames appends the header names of the denying limits. Each name is
-// between two quotes, and sep is between the names. With never, it appends only
-// limits that no wait satisfies.
+// AppendDenyingNames appends the header names of the limits that deny the decision.
+// Each name is enclosed in quote, and sep is between two names. With never, it appends
+// only limits for which waiting does not help.
 func (d *Decision) AppendDenyingNames(b []byte, quote, sep string, never bool) []byte {
 	from := len(b)
 	for i := range d.Limits {
@@ -80,8 +81,8 @@ func (d *Decision) AppendDenyingNames(b []byte, quote, sep string, never bool) [
 	return b
 }
 
-// appendNumbersUntil appends when the numbers of a denial end, if that is before
-// its wait does.
+// appendNumbersUntil appends the time at which other numbers come into force, if
+// NumbersUntil is set.
 func (d *Decision) appendNumbersUntil(b []byte) []byte {
 	if d.NumbersUntil == 0 {
 		return b
@@ -89,11 +90,12 @@ func (d *Decision) appendNumbersUntil(b []byte) []byte {
 	return appendInstant(append(b, "; other numbers are in force from "...), d.NumbersUntil)
 }
 
-// Milliseconds returns microseconds as milliseconds, rounded up.
+// Milliseconds converts microseconds to milliseconds, rounded up.
 func Milliseconds(micros int64) int64 { return (micros + 999) / 1000 }
 
-// Instant returns microseconds since the epoch as a time in UTC, rounded up to the
-// millisecond. What ends at an instant has ended at the time that is displayed.
+// Instant converts microseconds since the epoch to a time in UTC, rounded up to the
+// millisecond. Because of the rounding, an exception has really ended at the time that
+// a page displays as its end.
 func Instant(micros int64) time.Time { return time.UnixMilli(Milliseconds(micros)).UTC() }
 
 // InstantLayout is RFC 3339 with milliseconds.

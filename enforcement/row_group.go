@@ -7,59 +7,61 @@ import (
 	"github.com/headgate/headgate/internal/cow"
 )
 
-// A group has the rows for one value: almost always one.
+// A group has the rows (entries, blocks or overrides) with the same value. Almost all
+// groups have one row.
 type group[T any] struct {
 	row     *T
-	several *several[T] // for more than one row; row is then nil
+	several *several[T] // the rows, if there are several; row is then nil
 }
 
-// several are the rows of a group with more than one.
+// several has the rows of a group with more than one row.
 type several[T any] struct {
-	rows   []*T // sorted when Edit is done
-	useful []*T // the rows that a check reads, sorted
-	owner  *cow.Owner
+	rows      []*T // all rows; sorted at the end of Exceptions.Edit
+	effective []*T // the rows that can have an effect, sorted
+	owner     *cow.Owner
 }
 
-// first returns the first row of a group.
+// first returns the row of a group that has precedence.
 func (g group[T]) first() *T {
 	if g.several != nil {
-		return g.several.useful[0]
+		return g.several.effective[0]
 	}
 	return g.row
 }
 
-// each calls yield with the rows that a check reads.
+// each calls yield with the rows of a group that can have an effect.
 func (g group[T]) each(yield func(*T)) {
 	if g.row != nil {
 		yield(g.row)
 	}
 	if g.several != nil {
-		for _, row := range g.several.useful {
+		for _, row := range g.several.effective {
 			yield(row)
 		}
 	}
 }
 
-// A groupable is a row type that groups can have.
+// A groupable is a type of rows that can be in a group.
 type groupable[T any] interface {
 	*T
 	// is reports whether both are the same row.
 	is(o *T) bool
-	// before compares rows for sorting: below 0 if the receiver comes first.
+	// before compares rows for sorting. It is negative if the receiver comes first.
 	before(o *T) int
-	// useful returns the rows that a check reads. rows is sorted and not empty, and
-	// must not be written.
-	useful(rows []*T) []*T
+	// effective returns those of several rows that can have an effect. rows is sorted
+	// and not empty, and must not be changed.
+	effective(rows []*T) []*T
 }
 
-// change adds a row to the group of a key, or removes it. For a group with several
-// rows, it appends a function to sorts that sorts the group.
+// change adds a row to the group with a key, or removes it. If the group has several
+// rows, change appends a function to sorts. The caller calls these functions after all
+// changes; they sort the groups.
 func change[K comparable, T any, P groupable[T]](
 	by *cow.Owner, sorts *[]func(), m *cow.Map[K, group[T]], key K, row *T, remove bool,
 ) {
 	g, found := m.Get(key)
 	switch {
-	case remove && (!found || g.several == nil && !P(row).is(g.row)): // the group does not have the row
+	case remove && (!found || g.several == nil && !P(row).is(g.row)): // the group does not have the row to remove
 	case !found:
 		m.Put(by, key, group[T]{row: row})
 	case g.several == nil && remove:
@@ -85,26 +87,29 @@ func change[K comparable, T any, P groupable[T]](
 	}
 }
 
-// sortGroup sorts a group with several rows.
+// sortGroup sorts the rows of a group and computes which of them can have an effect. A
+// group with one row left no longer needs a several.
 func sortGroup[K comparable, T any, P groupable[T]](by *cow.Owner, m *cow.Map[K, group[T]], key K, s *several[T]) {
 	if g, _ := m.Get(key); g.several != s {
-		return // the group was replaced after the change
+		return // the group was deleted or replaced after this change
 	}
 	if len(s.rows) == 1 {
 		m.Put(by, key, group[T]{row: s.rows[0]})
 		return
 	}
 	slices.SortFunc(s.rows, func(a, b *T) int { return P(a).before(b) })
-	s.useful = P(s.rows[0]).useful(s.rows)
+	s.effective = P(s.rows[0]).effective(s.rows)
 }
 
-// prefixes are groups by prefix. A search looks up each length in use once.
+// prefixes has groups by prefix. lengths has all lengths of its prefixes, so that a
+// search makes one lookup for each length.
 type prefixes[K comparable, T any] struct {
 	by      cow.Map[K, group[T]]
 	lengths lengths
 }
 
-// changePrefix is change for the group of a prefix. length is in bytes or bits.
+// changePrefix adds a row to the group of a prefix, or removes it, as change does.
+// length is the length of the prefix, in bytes of a text or bits of a network.
 func changePrefix[K comparable, T any, P groupable[T]](
 	by *cow.Owner, sorts *[]func(), p *prefixes[K, T], key K, length int, row *T, remove bool,
 ) {
@@ -113,7 +118,8 @@ func changePrefix[K comparable, T any, P groupable[T]](
 	p.lengths = p.lengths.with(length, p.by.Len()-before)
 }
 
-// networkAt returns the group of the network of that many bits that contains addr.
+// networkAt returns the group of the network that contains addr and has a prefix of
+// bits bits.
 func networkAt[T any](p *prefixes[netip.Prefix, T], addr netip.Addr, bits int) (g group[T], found bool) {
 	network, err := addr.Prefix(bits)
 	if err != nil {
@@ -122,12 +128,14 @@ func networkAt[T any](p *prefixes[netip.Prefix, T], addr netip.Addr, bits int) (
 	return p.by.Get(network)
 }
 
-// lengths are the lengths of prefixes in use, longest first.
+// lengths has the distinct lengths of the prefixes in a map, longest first, with the
+// number of prefixes of each length.
 type lengths []lengthInUse
 
 type lengthInUse struct{ length, prefixes int }
 
-// with returns the lengths after more prefixes get this one; more may be negative.
+// with returns a copy of l in which the number of prefixes with one length has changed
+// by more, which may be negative.
 func (l lengths) with(length, more int) lengths {
 	at, found := slices.BinarySearchFunc(l, length, func(x lengthInUse, length int) int { return length - x.length })
 	switch {

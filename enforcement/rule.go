@@ -8,47 +8,49 @@ import (
 	"sync/atomic"
 )
 
-// A Policy compiled for speed is a Rule; a plan's rules with their index are a
-// Plan. Both are immutable and shared by all tenants of the plan.
+// A Rule is a Policy, compiled for fast decisions. A Plan has the rules of one plan and
+// an index for them. Both are immutable, and all tenants of the plan share them.
 
-// A RuleLimit is one limit of a rule.
+// A RuleLimit is one limit of a rule, compiled.
 type RuleLimit struct {
 	Limit
-	// Cell is the number in Key.Cell.
+	// Cell is the number of the limit in the Key of its counters.
 	Cell uint32
-	// Meter is the limit compiled, with its revision and former numbers.
+	// Meter is the limit in the form that the algorithms use, with its revision and
+	// former numbers.
 	Meter *Meter
-	// HeaderName is the limit's name in headers: the policy's slug, or
-	// slug.limit when the policy has several. CompilePlan sets it.
+	// HeaderName is the name of the limit in response headers. It is the slug of the
+	// policy, or "slug.limit" if the policy has several limits. CompilePlan sets it.
 	HeaderName string
 }
 
-// A Rule is a policy compiled.
+// A Rule is a compiled policy.
 type Rule struct {
 	RuleSpec
-	// Index is the place in the plan.
+	// Index is the index of the rule in Plan.Rules.
 	Index int
 
 	pattern    Pattern
-	attributes []Attribute // that match asks for, by name
+	attributes []Attribute // required by match, sorted by name
 	slots      []slot      // of count_by
-	countedBy  int         // the first rule of the plan with the same count_by
-	replaces   []uint16    // their places in the plan, ascending
-	rank       int         // among the plan's rules, 0 the most specific
+	countedBy  int         // index of the first rule of the plan with the same count_by
+	replaces   []uint16    // indexes in the plan of the rules that this rule replaces, ascending
+	rank       int         // position among the rules of the plan by how specific they are; 0 is the most specific
 	shares     shares
 }
 
-// A Plan is a published version compiled.
+// A Plan is one published version of a plan, compiled.
 type Plan struct {
 	Slug    string
 	Version int
 	Rules   []*Rule
 
 	index  index
-	places map[string]int // of the rules, by slug
+	places map[string]int // index in Rules by policy slug
 }
 
-// Rule returns the rule of the policy with a slug.
+// Rule returns the rule of the policy with a slug. The result is false if there is
+// none.
 func (p *Plan) Rule(slug string) (*Rule, bool) {
 	place, ok := p.places[slug]
 	if !ok {
@@ -57,17 +59,18 @@ func (p *Plan) Rule(slug string) (*Rule, bool) {
 	return p.Rules[place], true
 }
 
-// MaxRules is the largest number of policies of a plan. It fits uint16, the type of their
-// places.
+// MaxRules is the largest number of policies in a plan. Indexes of rules have the type
+// uint16, so it must be below 2^16.
 const MaxRules = 1_000
 
-// ipPrefix in count_by counts IPv6 addresses by their /64.
+// The attribute ip, and ip/64, the entry of count_by that counts IPv6 addresses by
+// their /64 network.
 const (
 	ipAttribute = "ip"
 	ipPrefix    = "ip/64"
 )
 
-// A slot is one place of count_by.
+// A slot is one entry of count_by.
 type slot struct {
 	name   string // of the attribute
 	prefix bool   // ip/64
@@ -76,9 +79,9 @@ type slot struct {
 // Pattern returns the pattern of the paths that the rule matches.
 func (r *Rule) Pattern() Pattern { return r.pattern }
 
-// CompilePlan makes the rules of a plan's version, in order. Empty modes are
-// the defaults. It takes nothing for granted: what it cannot compile is an
-// error that names the policy, never a panic.
+// CompilePlan compiles the policies of one version of a plan. The rules have the order
+// of specs. Empty modes get their defaults. It does not rely on earlier validation: an
+// invalid policy leads to an error that names the policy, never to a panic.
 func CompilePlan(slug string, version int, specs []RuleSpec) (*Plan, error) {
 	if len(specs) > MaxRules {
 		return nil, fmt.Errorf("plan %s has %d policies: at most %d", slug, len(specs), MaxRules)
@@ -113,8 +116,8 @@ func CompilePlan(slug string, version int, specs []RuleSpec) (*Plan, error) {
 		}
 		r.countedBy = countedBy[by]
 	}
-	if r := cyclic(p.Rules); r != nil {
-		return nil, fmt.Errorf("plan %s: policy %s: replaces itself by way of others", slug, r.Policy)
+	if r := findCycle(p.Rules); r != nil {
+		return nil, fmt.Errorf("plan %s: policy %s: replaces itself through other policies", slug, r.Policy)
 	}
 	rank(p.Rules)
 	p.index, p.places = newIndex(p.Rules), places
@@ -152,7 +155,8 @@ func compileRule(spec RuleSpec, place int) (*Rule, error) {
 	return r, r.compileLimits()
 }
 
-// compileAttributes lists what match asks for, ip in its canonical form.
+// compileAttributes returns the attribute values that a policy requires, sorted by
+// name. The value of ip is in canonical form.
 func compileAttributes(match map[string]string) ([]Attribute, error) {
 	var list []Attribute
 	for name, value := range match {
@@ -192,7 +196,8 @@ func (r *Rule) compileLimits() error {
 	return nil
 }
 
-// check rejects a limit that is invalid, or whose meter is not its own.
+// check returns an error if a limit is invalid, or if its meter was compiled from
+// another limit.
 func (l *RuleLimit) check() error {
 	if faults := l.Validate(); len(faults) > 0 {
 		return fmt.Errorf("%s %s", faults[0].Pointer[1:], faults[0].Message)
@@ -201,24 +206,24 @@ func (l *RuleLimit) check() error {
 	case l.Meter == nil:
 		return fmt.Errorf("has no meter")
 	case l.Meter.Algorithm != l.Algorithm || l.Meter.Numbers != l.Numbers():
-		return fmt.Errorf("its meter is that of another limit")
+		return fmt.Errorf("its meter belongs to another limit")
 	case l.Meter.Rev < 1:
 		return fmt.Errorf("its meter has no revision")
 	}
 	for _, f := range l.Meter.Formers {
 		if l.Algorithm.Bucket() && (f.Q < 1 || f.P < 0 || f.Capacity < 0) {
-			return fmt.Errorf("its former numbers cannot be read")
+			return fmt.Errorf("its former numbers are invalid")
 		}
 	}
 	return nil
 }
 
-// compileReplaces turns the slugs that the rule replaces into places.
+// compileReplaces sets r.replaces to the indexes of the rules that this rule replaces.
 func (r *Rule) compileReplaces(places map[string]int) error {
 	for _, slug := range r.Replaces {
 		place, known := places[slug]
 		if !known {
-			return fmt.Errorf("replaces %q, which is no policy of the plan", slug)
+			return fmt.Errorf("replaces %q, which is not a policy of the plan", slug)
 		}
 		if place == r.Index {
 			return fmt.Errorf("replaces itself")
@@ -229,9 +234,9 @@ func (r *Rule) compileReplaces(places map[string]int) error {
 	return nil
 }
 
-// claimCells adds the cells of a rule's limits to cells, which has those of the plan's
-// earlier rules. It fails if a cell is there already: two limits would charge one
-// counter.
+// claimCells adds the cell numbers of a rule's limits to cells, which has those of the
+// earlier rules of the plan. It returns an error if a cell is already used, because two
+// limits would then charge the same counter.
 func claimCells(cells map[uint32]string, r *Rule) error {
 	for i := range r.Limits {
 		l := &r.Limits[i]
@@ -243,8 +248,9 @@ func claimCells(cells map[uint32]string, r *Rule) error {
 	return nil
 }
 
-// cyclic returns a rule that replaces itself by way of others, or nil.
-func cyclic(rules []*Rule) *Rule {
+// findCycle returns a rule that replaces itself through other rules, or nil if there is
+// none.
+func findCycle(rules []*Rule) *Rule {
 	const entered, left = 1, 2
 	visited := make([]uint8, len(rules))
 	var visit func(r *Rule) *Rule
@@ -275,8 +281,9 @@ func cyclic(rules []*Rule) *Rule {
 	return nil
 }
 
-// rank orders rules by how specific they are: the most literal segments first,
-// then those with a list of methods, then by slug.
+// rank sets Rule.rank. The most specific rules have the lowest rank: those with the
+// most literal segments, then those with a list of methods, then in the order of the
+// slugs.
 func rank(rules []*Rule) {
 	order := slices.Clone(rules)
 	slices.SortFunc(order, func(a, b *Rule) int {
@@ -290,8 +297,9 @@ func rank(rules []*Rule) {
 	}
 }
 
-// wants reports whether a check has every attribute value that match requires.
-func (r *Rule) wants(c *Check) bool {
+// attributesMatch reports whether a check has all attribute values that the policy
+// requires.
+func (r *Rule) attributesMatch(c *Check) bool {
 	for _, want := range r.attributes {
 		if value, ok := c.attribute(want.Name); !ok || value != want.Value {
 			return false
@@ -300,7 +308,8 @@ func (r *Rule) wants(c *Check) bool {
 	return true
 }
 
-// missing returns the first attribute of count_by that a check does not have, or "".
+// missing returns the name of the first attribute of count_by that the check lacks, or
+// "".
 func (r *Rule) missing(c *Check) string {
 	for _, s := range r.slots {
 		if _, ok := c.attribute(s.name); !ok {
@@ -311,7 +320,7 @@ func (r *Rule) missing(c *Check) string {
 }
 
 // partition returns the partition in which the rule counts a check. A missing value
-// counts as a separate value of its attribute.
+// counts like one more value of its attribute.
 func (r *Rule) partition(c *Check, p *Partition) [16]byte {
 	for _, s := range r.slots {
 		value, ok := c.attribute(s.name)
@@ -327,7 +336,8 @@ func (r *Rule) partition(c *Check, p *Partition) [16]byte {
 	return p.Sum()
 }
 
-// attribute returns the value of an attribute. An empty value counts as missing.
+// attribute returns the value of an attribute. The result is false if the attribute is
+// missing or empty.
 func (c *Check) attribute(name string) (string, bool) {
 	for i := range c.Attributes {
 		if c.Attributes[i].Name == name {
@@ -337,7 +347,7 @@ func (c *Check) attribute(name string) (string, bool) {
 	return "", false
 }
 
-// shares caches the meters of one node's share of limits.
+// shares caches the meters for one node's share of a rule's limits.
 type shares struct{ made atomic.Pointer[sharesOf] }
 
 type sharesOf struct {
@@ -345,8 +355,8 @@ type sharesOf struct {
 	meters []*Meter
 }
 
-// of returns the meters of the share that one node has of limits if nodes nodes divide
-// them. It caches the meters of the last number of nodes.
+// of returns the meters of one node's share: the limits with their quotas divided by
+// the number of nodes. It caches the meters for the last number of nodes.
 func (s *shares) of(limits []RuleLimit, nodes int) []*Meter {
 	if made := s.made.Load(); made != nil && made.nodes == nodes {
 		return made.meters
@@ -361,8 +371,8 @@ func (s *shares) of(limits []RuleLimit, nodes int) []*Meter {
 	return made.meters
 }
 
-// shareOf returns ceil(n / nodes). 0 stays 0: a quota of 0 denies every request, and a
-// burst of 0 stands for the quota.
+// shareOf returns n divided by the number of nodes, rounded up. 0 stays 0, because a
+// quota of 0 denies all requests, and a burst of 0 stands for the quota.
 func shareOf(n int64, nodes int) int64 {
 	if n == 0 {
 		return 0

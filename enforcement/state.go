@@ -13,18 +13,18 @@ package enforcement
 // Instants are microseconds since the epoch. The zero State is an unused counter: a
 // closed window, an empty log or a full bucket.
 type State struct {
-	// Rev is the control-plane revision of the numbers that wrote the state. It is 0
-	// only in the zero State.
+	// Rev is the control-plane revision of the quota with which the state was stored.
+	// It is 0 only in the zero State.
 	Rev  int64
 	A, B int64
 	T    int64
 	// Log has the entries of a sliding_window_log, oldest first. A limiter may return
-	// only the oldest entries, as many as RetryAfter needs. A, B and T cover all
+	// only the oldest entries, as many as RetryAfter needs. A, B and T include all
 	// entries.
 	Log []Entry
 }
 
-// An Entry is the number of units that a log admitted at one instant.
+// An Entry has the units that a log admitted at one time.
 type Entry struct {
 	T     int64 // microseconds since the epoch
 	Units int64

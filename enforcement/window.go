@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// windowUnits are the units of windows, longest first. FormatWindow tries them in
-// this order.
+// windowUnits has the units of windows, longest first. FormatWindow uses the first unit
+// that divides a window.
 var windowUnits = []struct {
 	name string
 	size time.Duration
@@ -22,8 +22,9 @@ var windowUnits = []struct {
 
 var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,9})(ms|s|m|h|d)$`)
 
-// ParseWindow parses a window: a whole number without leading zeros and a unit, ms,
-// s, m, h or d, from MinWindow to MaxWindow. A day has 24 hours.
+// ParseWindow parses the length of a window: a whole number without leading zeros,
+// followed by the unit ms, s, m, h or d. A day has 24 hours. The length must be from
+// MinWindow to MaxWindow.
 func ParseWindow(text string) (time.Duration, error) {
 	switch text {
 	case "day", "week", "month", "year":
@@ -33,7 +34,7 @@ func ParseWindow(text string) (time.Duration, error) {
 	if m == nil {
 		return 0, fmt.Errorf("must be a whole number with a unit (ms, s, m, h or d), like 1m")
 	}
-	n, err := strconv.ParseInt(m[1], 10, 64) // at most ten digits
+	n, err := strconv.ParseInt(m[1], 10, 64) // no overflow: at most ten digits
 	if err != nil {
 		return 0, fmt.Errorf("must be a whole number with a unit: %w", err)
 	}
@@ -41,7 +42,7 @@ func ParseWindow(text string) (time.Duration, error) {
 		if u.name != m[2] {
 			continue
 		}
-		if n > int64(MaxWindow/u.size) { // before the product, which could overflow
+		if n > int64(MaxWindow/u.size) { // checked before the multiplication, which could overflow
 			return 0, fmt.Errorf("must be from %s to %s", FormatWindow(MinWindow), FormatWindow(MaxWindow))
 		}
 		return time.Duration(n) * u.size, nil
@@ -49,8 +50,8 @@ func ParseWindow(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("unknown unit %q", m[2])
 }
 
-// FormatWindow formats a window in the longest unit that divides it: "1m", "90s",
-// "1d". ParseWindow parses the result, if the window is within its bounds.
+// FormatWindow formats the length of a window in the longest unit that divides it:
+// "1m", "90s", "1d". ParseWindow accepts the result if the length is within its bounds.
 func FormatWindow(window time.Duration) string {
 	for _, u := range windowUnits {
 		if window%u.size == 0 && window != 0 {
