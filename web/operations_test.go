@@ -67,7 +67,7 @@ func TestSystem(t *testing.T) {
 		},
 		"away": {
 			[]func(*nodes.Node){same, func(n *nodes.Node) { n.Redis.Reachable, n.Redis.Since = false, n.At.Add(-40*time.Second) }},
-			[]string{"2 nodes, 1 with problems", "Redis away for 4", "breaker open"},
+			[]string{"2 nodes, 1 with problems", "Redis unreachable for 4", "breaker open"},
 			nil,
 		},
 		"refusing": {

@@ -1,9 +1,8 @@
-// Package audit holds the line that every change leaves.
+// Package audit defines the audit log, in which every change writes a line.
 //
-// Services build an Entry and hand it to their Store together with the change;
-// the Store writes both in one transaction, so that there is neither a change
-// without its line nor a line without its change. The package refuses to know
-// what was changed: before and after are documents.
+// Services build an Entry and pass it to their Store together with the change. The Store writes both in one
+// transaction, so that there is never a change without its line or a line without its change. The package must not
+// depend on the changed objects; it stores them as JSON documents.
 package audit
 
 import (
@@ -16,78 +15,75 @@ import (
 type Actor struct {
 	// Kind is "operator_key", "tenant_key", "user", "command" or "system".
 	Kind string
-	// ID is the id of the key or user. For commands it is the command, like
-	// "key create".
+	// ID identifies the key or the user. For a command, it is the command, like "key create".
 	ID string
-	// Name is the name for people.
+	// Name is the name of the actor that is shown to people.
 	Name string
 }
 
-// An Origin is where a request came from. It is empty for commands.
+// An Origin describes where a request came from. It is empty for commands.
 type Origin struct {
 	RequestID string
 	Address   string
 }
 
-// An Entry is one line of the log. Lines are never changed or removed.
+// An Entry is one line of the audit log. Lines are never changed or removed.
 type Entry struct {
 	ID string // UUIDv7
-	// Seq is the place in the chain, from 1. It is 0 for a line outside of the
-	// chain. Hash is the line's hash: see Sum. A Store sets both.
+	// Seq is the position of the line in the hash chain, starting at 1. It is 0 for a line from before the chain
+	// existed. Hash is the hash of the line (see Sum). The Store sets both.
 	Seq      int64
 	Hash     Hash
 	At       time.Time
 	Revision int64
 	Actor    Actor
 	Origin   Origin
-	// TenantID is set when the change belongs to one tenant.
+	// TenantID is the tenant that the change belongs to; "" if it belongs to none.
 	TenantID string
-	// Action is object.verb: "plan.publish", "key.revoke".
+	// Action is the kind of the object and a verb, like "plan.publish" or "key.revoke".
 	Action string
-	// Object is the id of the changed object, ObjectName its slug or name. A
-	// Store applies Clean to them and to all texts above.
+	// Object is the ID of the changed object, and ObjectName its slug or name. The Store applies Clean to these and
+	// to all texts above.
 	Object     string
 	ObjectName string
-	// Before and After are the object as the API shows it, or nil if there was
-	// or is none. They never contain a secret.
+	// Before and After are the object as the API shows it, before and after the change. They are nil if the object
+	// did not exist then. They never contain a secret.
 	Before json.RawMessage
 	After  json.RawMessage
-	// Err is the error of Complete. A Store returns it and writes nothing.
+	// Err is set by Complete if it fails. A Store then returns Err and writes nothing.
 	Err error
 }
 
-// A Filter selects lines. Empty fields select all.
+// A Filter selects lines of the audit log. An empty field selects all lines.
 type Filter struct {
 	// ID selects one line.
 	ID       string
 	TenantID string
-	// Action is a whole action. Group is the part before its dot, like "plan".
+	// Action is a whole action. Group is the part of the action before the dot, like "plan".
 	Action, Group string
-	// Object is the id of the changed object. Named is its id, or its name as
-	// in the line.
+	// Object is the ID of the changed object. Named is its ID, or its name as the line contains it.
 	Object, Named string
-	// Actor is the id of the actor, or a part of the name. ASCII letters match
-	// in any case; other letters match as they are or in lower case.
+	// Actor is the ID of the actor, or a part of its name. ASCII letters match regardless of case. Other letters
+	// match the name as it is, or in lower case.
 	Actor    string
 	From, To time.Time // [From, To)
-	// After is the id of the last line of the page before.
+	// After is the ID of the last line of the previous page.
 	After string
 	Limit int
 }
 
-// A Store reads the log. The stores of the changed objects write it.
+// A Store reads the audit log. The stores of the changed objects write the lines.
 type Store interface {
-	// AuditEntries returns lines newest first.
+	// AuditEntries returns the lines that match a filter, newest first.
 	AuditEntries(ctx context.Context, f Filter) ([]Entry, error)
 }
 
-// A Verifier is a Store that can verify its chain.
+// A Verifier is a Store that can verify the hash chain of its lines.
 type Verifier interface {
-	// VerifyAudit verifies every line of the chain, in one state of the
-	// database. A broken chain is a Verdict, not an error. The duration depends
-	// on the number of lines: bound ctx.
+	// VerifyAudit verifies every line of the hash chain, in one consistent state of the database. A broken chain is a
+	// Verdict, not an error. The duration depends on the number of lines, so the caller should bound ctx.
 	//
-	// Each of the noted heads was published before: the chain must contain it.
+	// noted are heads that were published earlier. VerifyAudit also checks that the chain still contains them.
 	VerifyAudit(ctx context.Context, noted ...Head) (Verdict, error)
 }
 
@@ -98,22 +94,21 @@ type source struct {
 	origin Origin
 }
 
-// With returns a context with the actor and the origin. The edge calls it once
-// for each request. Complete and Who read it.
+// With returns a context that contains the actor and the origin of a request. The API and the pages call it once for
+// each request. Complete and Who read it.
 func With(ctx context.Context, a Actor, o Origin) context.Context {
 	return context.WithValue(ctx, contextKey{}, source{a, o})
 }
 
 type datedKey struct{}
 
-// Dated returns a context in which created plans, versions, tenants and keys
-// get the creation time at. The demo uses it to have a past. Audit lines have
-// the real time.
+// Dated returns a context in which created plans, versions, tenants and keys get the creation time at. The demo uses
+// it to create objects that look older. Audit lines still get the real time.
 func Dated(ctx context.Context, at time.Time) context.Context {
 	return context.WithValue(ctx, datedKey{}, at)
 }
 
-// When returns the time of Dated, or now.
+// When returns the time that Dated has set in ctx, or now if there is none.
 func When(ctx context.Context, now time.Time) time.Time {
 	if at, ok := ctx.Value(datedKey{}).(time.Time); ok {
 		return at
@@ -121,8 +116,7 @@ func When(ctx context.Context, now time.Time) time.Time {
 	return now
 }
 
-// Who returns the actor and the origin of With. Without With, the actor is
-// "system".
+// Who returns the actor and the origin that With has set in ctx. If there is none, the actor is "system".
 func Who(ctx context.Context) (Actor, Origin) {
 	s, ok := ctx.Value(contextKey{}).(source)
 	if !ok {

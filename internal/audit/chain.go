@@ -11,26 +11,23 @@ import (
 	"strings"
 )
 
-// A Hash is the hash of a line of the chain. The zero Hash precedes the first
-// line.
+// A Hash is the hash of a line of the chain. The hash of the line before the first one is the zero Hash.
 type Hash [sha256.Size]byte
 
 // String returns the hash in hexadecimal.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// Sum is the hash of the line e behind a line with the hash before:
+// Sum returns the hash of the line e, given the hash of the previous line:
 //
 //	SHA-256(before ‖ line)
 //
-// where line is, in this order: the integers Seq, At (microseconds since 1970)
-// and Revision; the texts ID, Actor.Kind, Actor.ID, Actor.Name,
-// Origin.RequestID, Origin.Address, TenantID, Action, Object and ObjectName;
-// the documents Before and After.
+// The bytes of line are, in this order: the integers Seq, At (microseconds since 1970) and Revision; the texts ID,
+// Actor.Kind, Actor.ID, Actor.Name, Origin.RequestID, Origin.Address, TenantID, Action, Object and ObjectName; the
+// documents Before and After.
 //
-// An integer is 8 bytes, the highest first. A text is its length in bytes as
-// such an integer, then its bytes in UTF-8. A document is the integer 0 if there
-// is none, else the integer 1 and its text. Lengths keep what stands in one
-// field from being taken for the next.
+// An integer is 8 bytes in big-endian order. A text is its length in bytes as an integer, followed by its bytes in
+// UTF-8. A document is the integer 0 if it is nil, otherwise the integer 1 followed by its text. Because of the
+// lengths, bytes cannot move from one field to the next without a change of the hash.
 func (e *Entry) Sum(before Hash) Hash {
 	line := append(make([]byte, 0, 512), before[:]...)
 	for _, n := range []int64{e.Seq, e.At.UnixMicro(), e.Revision} {
@@ -62,36 +59,35 @@ func appendDocument(line []byte, document json.RawMessage) []byte {
 	return appendText(appendInteger(line, 1), document)
 }
 
-// A Head is the end of the chain, which a Store keeps beside the lines.
+// A Head is the position and the hash of the last line of the chain. The Store stores it separately from the lines.
 type Head struct {
-	// Seq and Hash are those of the last line; 0 and zero without lines.
+	// Seq and Hash are those of the last line. They are zero if there are no lines.
 	Seq  int64
 	Hash Hash
-	// Outside is the number of lines that were written before the chain
-	// existed. Only their number is verified.
+	// Outside is the number of lines from before the chain existed. Only their number is verified.
 	Outside int64
 }
 
-// A Verdict is the result of verifying the chain.
+// A Verdict is the result of the verification of the chain.
 type Verdict struct {
 	Head Head
-	// Lines is the number of correct lines, from the first one on.
+	// Lines is the number of correct lines at the start of the chain.
 	Lines int64
-	// Broken is the first incorrect line, or nil.
+	// Broken describes the first incorrect line; nil if all are correct.
 	Broken *Broken
 }
 
-// Broken describes the place where a chain was changed.
+// Broken describes the first place where the chain is not intact.
 type Broken struct {
-	// Seq is the place of the line; 0: it is outside of the chain.
+	// Seq is the position of the line; 0 for the lines from before the chain existed.
 	Seq int64
-	// ID is the id of the line; "" for a missing line.
+	// ID is the ID of the line; "" if the line is missing.
 	ID string
-	// What describes the fault. It follows the name of the line in a sentence.
+	// What describes the fault. In an error message, it follows the name of the line.
 	What string
 }
 
-// Error names the line and its fault.
+// Error returns a sentence that names the line and its fault.
 func (b *Broken) Error() string {
 	name := fmt.Sprintf("line %d", b.Seq)
 	if b.Seq == 0 {
@@ -103,25 +99,25 @@ func (b *Broken) Error() string {
 	return name + " " + b.What
 }
 
-// A Walk verifies the lines of a chain in the order of Seq.
+// A Walk verifies the lines of a chain one by one, in the order of Seq.
 type Walk struct {
-	// Noted are heads that were published before: the chain must contain them.
+	// Noted are heads that were published earlier. The chain must contain them.
 	Noted  []Head
 	last   Hash
 	lines  int64
 	broken *Broken
 }
 
-// Next verifies the next line. It returns false if the walk ends there.
+// Next verifies the next line. It returns false if a fault was found, so that the verification ends.
 func (w *Walk) Next(e *Entry) bool {
 	place := w.lines + 1
 	switch {
 	case e.Seq > place:
 		w.broken = &Broken{Seq: place, What: fmt.Sprintf("is missing: the next one is %d", e.Seq)}
 	case e.Seq < place:
-		w.broken = &Broken{Seq: e.Seq, ID: e.ID, What: "is there twice"}
+		w.broken = &Broken{Seq: e.Seq, ID: e.ID, What: "is a duplicate"}
 	case e.Sum(w.last) != e.Hash:
-		w.broken = &Broken{Seq: place, ID: e.ID, What: "is not what was written here: it was changed, put in or moved"}
+		w.broken = &Broken{Seq: place, ID: e.ID, What: "does not match its hash: it was changed, inserted or moved"}
 	default:
 		w.last, w.lines = e.Hash, place
 		w.compare()
@@ -129,17 +125,17 @@ func (w *Walk) Next(e *Entry) bool {
 	return w.broken == nil
 }
 
-// compare compares the last line with the noted heads.
+// compare compares the last verified line with the noted head of the same position.
 func (w *Walk) compare() {
 	for _, h := range w.Noted {
 		if h.Seq == w.lines && h.Hash != w.last {
-			w.broken = &Broken{Seq: h.Seq, What: "has not the hash that was noted: it, or a line before it, was written anew"}
+			w.broken = &Broken{Seq: h.Seq, What: "does not have the published hash: it, or a line before it, was rewritten"}
 		}
 	}
 }
 
-// End returns the result after all lines, or after Next returned false. outside
-// is the number of lines that are outside of the chain.
+// End returns the result after the last line, or after Next returned false. outside is the number of lines from
+// before the chain existed.
 func (w *Walk) End(h Head, outside int64) Verdict {
 	if w.broken == nil {
 		w.broken = w.against(h, outside)
@@ -147,12 +143,12 @@ func (w *Walk) End(h Head, outside int64) Verdict {
 	return Verdict{Head: h, Lines: w.lines, Broken: w.broken}
 }
 
-// shorter reports whether a noted head is behind the last line.
+// shorter reports whether a noted head has a position after the last line.
 func (w *Walk) shorter() bool {
 	return slices.ContainsFunc(w.Noted, func(h Head) bool { return h.Seq > w.lines })
 }
 
-// ParseHead reads the form of Head.String.
+// ParseHead parses the text that Head.String returns.
 func ParseHead(text string) (Head, error) {
 	number, hash, _ := strings.Cut(text, ":")
 	seq, err := strconv.ParseInt(number, 10, 64)
@@ -163,25 +159,25 @@ func ParseHead(text string) (Head, error) {
 	return Head{Seq: seq, Hash: Hash(raw)}, nil
 }
 
-// String returns the number and the hash of the last line.
+// String returns the position and the hash of the last line, like "42:0f3a…".
 func (h Head) String() string { return strconv.FormatInt(h.Seq, 10) + ":" + h.Hash.String() }
 
-// against compares the lines with the head.
+// against compares the verified lines with the stored head, and returns a fault or nil.
 func (w *Walk) against(h Head, outside int64) *Broken {
 	switch {
 	case w.lines < h.Seq:
-		return &Broken{Seq: w.lines + 1, What: fmt.Sprintf("is missing: the head of the chain tells of %d lines", h.Seq)}
+		return &Broken{Seq: w.lines + 1, What: fmt.Sprintf("is missing: according to its head, the chain has %d lines", h.Seq)}
 	case w.lines > h.Seq:
-		return &Broken{Seq: h.Seq + 1, What: fmt.Sprintf("is one too many: the head of the chain tells of %d lines", h.Seq)}
+		return &Broken{Seq: h.Seq + 1, What: fmt.Sprintf("is unexpected: according to its head, the chain has %d lines", h.Seq)}
 	case w.last != h.Hash:
 		return &Broken{
 			Seq:  h.Seq,
-			What: "has not the hash that the head of the chain has: the head was changed, or the last lines were written anew",
+			What: "does not have the hash of the chain's head: the head was changed, or the last lines were rewritten",
 		}
 	case w.shorter():
-		return &Broken{Seq: w.lines + 1, What: "is missing: a head behind it was noted"}
+		return &Broken{Seq: w.lines + 1, What: "is missing: a head of a later line was published"}
 	case outside != h.Outside:
-		return &Broken{What: fmt.Sprintf("are %d, and were %d when the chain began: some were removed, or put in by hand or by an older "+
+		return &Broken{What: fmt.Sprintf("are %d, and were %d when the chain began: some were removed, or inserted by hand or by an older "+
 			"headgate", outside, h.Outside)}
 	}
 	return nil

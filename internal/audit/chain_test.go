@@ -107,7 +107,7 @@ func TestWalk(t *testing.T) {
 	}{
 		{lines[:2], 2, "line 3 is missing"},
 		{[]audit.Entry{lines[0], lines[2]}, 2, "line 2 is missing: the next one is 3"},
-		{[]audit.Entry{lines[0], lines[0]}, 2, "line 1 (" + lines[0].ID + ") is there twice"},
+		{[]audit.Entry{lines[0], lines[0]}, 2, "line 1 (" + lines[0].ID + ") is a duplicate"},
 		{[]audit.Entry{lines[1]}, 2, "line 1 is missing"},
 		{lines, 1, "the lines outside the chain are 1, and were 2"},
 	} {

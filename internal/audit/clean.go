@@ -7,12 +7,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxWord is the maximum length of a word in a line, in characters.
+// maxWord is the maximum length of a text in an audit line, in characters.
 const maxWord = 256
 
-// Clean returns a text that is safe in a line: at most 256 characters, with …
-// at the end of a shortened text. It replaces line ends, control characters and
-// direction marks by their number (\u000a), and invalid UTF-8 by \ufffd.
+// Clean returns a text that is safe to display in an audit line. The text has at most 256 characters; a shortened
+// text ends with …. Line breaks, control characters and direction marks are replaced by their number, like \u000a.
+// Invalid UTF-8 is replaced by \ufffd.
 func Clean(word string) string {
 	if isClean(word) {
 		return word
@@ -41,8 +41,7 @@ func isClean(word string) bool {
 	return utf8.RuneCountInString(word) <= maxWord && !strings.ContainsFunc(word, unfit)
 }
 
-// unfit reports whether a character changes how the line around it is
-// displayed.
+// unfit reports whether a character could change how the text around it is displayed.
 func unfit(r rune) bool {
 	return r == utf8.RuneError || unicode.IsControl(r) || unicode.In(r, unicode.Zl, unicode.Zp, unicode.Bidi_Control)
 }

@@ -9,19 +9,17 @@ import (
 	"github.com/google/uuid"
 )
 
-// NewID returns a new UUIDv7: the id of an entry, or of an object that entries
-// name.
+// NewID returns a new UUIDv7, for an audit entry or for another object.
 func NewID() string { return uuid.Must(uuid.NewV7()).String() } // the random source never fails
 
-// A Document is an object with its own JSON for the log.
+// A Document is an object that provides its own JSON for the audit log.
 type Document interface {
 	JSON() (json.RawMessage, error)
 }
 
-// Complete returns e with the actor and the origin of ctx and with the documents
-// before and after. An actor that e has already stays. A document is nil (there
-// is none), a Document, a json.RawMessage, or a value that Complete marshals. If
-// a document cannot be marshaled, Complete sets e.Err.
+// Complete returns e with the origin of ctx, and with the documents before and after. If e has no actor, it also gets
+// the actor of ctx. A document is nil if the object does not exist. Otherwise it is a Document, a json.RawMessage, or
+// a value that Complete encodes as JSON. If a document cannot be encoded, Complete sets e.Err.
 func Complete(ctx context.Context, e Entry, before, after any) Entry {
 	actor, origin := Who(ctx)
 	e.Origin = origin

@@ -1,5 +1,5 @@
-// Package latency counts durations for quantiles. The load generator and the report
-// of a node use it. The buckets of package metrics are stored, so they are fixed there.
+// Package latency computes quantiles of durations. The load generator and the reports of nodes use it. The package
+// metrics has its own histogram, because its buckets are stored in the database and must not change.
 package latency
 
 import (
@@ -7,19 +7,19 @@ import (
 	"time"
 )
 
-// A Histogram counts durations in buckets that are at most 1/128 wider than
-// their lower bound. The zero value is empty. It is not safe for concurrent use.
+// A Histogram counts durations by bucket. The width of a bucket is at most 1/128 of its lower bound. The zero value is
+// empty. It is not safe for concurrent use.
 type Histogram struct {
 	counts []int64 // by bucket, up to the highest in use
 	total  int64
 	most   time.Duration
 }
 
-// subBits is the logarithm of the number of buckets in which an octave is cut.
+// subBits is the base-2 logarithm of the number of buckets for each power of two.
 const subBits = 7
 
-// bucketOf returns the bucket of v nanoseconds: v itself below 128, else the
-// octave and the 7 bits below the highest bit.
+// bucketOf returns the index of the bucket that contains v nanoseconds. Below 128, it is v. Above, it consists of the
+// position of the highest bit of v and the next 7 bits.
 func bucketOf(v int64) int {
 	octave := bits.Len64(uint64(v)) - 1 - subBits
 	if octave <= 0 {
@@ -28,7 +28,7 @@ func bucketOf(v int64) int {
 	return octave<<subBits + int(v>>octave)
 }
 
-// upper returns the largest value of a bucket.
+// upper returns the largest value of a bucket, in nanoseconds.
 func upper(bucket int) int64 {
 	octave := bucket>>subBits - 1
 	if octave <= 0 {
@@ -37,7 +37,7 @@ func upper(bucket int) int64 {
 	return int64(bucket-octave<<subBits+1)<<octave - 1
 }
 
-// Add counts d. A negative d counts as 0.
+// Add counts a duration. A negative d counts as 0.
 func (h *Histogram) Add(d time.Duration) {
 	d = max(d, 0)
 	bucket := bucketOf(int64(d))
@@ -49,7 +49,7 @@ func (h *Histogram) Add(d time.Duration) {
 	h.most = max(h.most, d)
 }
 
-// Merge adds what o has counted.
+// Merge adds the counts of o to h.
 func (h *Histogram) Merge(o *Histogram) {
 	if more := len(o.counts) - len(h.counts); more > 0 {
 		h.counts = append(h.counts, make([]int64, more)...)
@@ -64,11 +64,11 @@ func (h *Histogram) Merge(o *Histogram) {
 // Count returns the number of durations.
 func (h *Histogram) Count() int64 { return h.total }
 
-// Max returns the longest duration, 0 without any.
+// Max returns the longest duration, or 0 if none was counted.
 func (h *Histogram) Max() time.Duration { return h.most }
 
-// Quantile returns the upper end of the bucket that holds the q-quantile, with
-// q from 0 to 1. It is at most 1/128 above the true value, and 0 without any.
+// Quantile returns the upper bound of the bucket that contains the q-quantile, with q from 0 to 1. It is at most 1/128
+// above the true value. It is 0 if no duration was counted.
 func (h *Histogram) Quantile(q float64) time.Duration {
 	left := int64(q * float64(h.total))
 	if float64(left) < q*float64(h.total) {

@@ -9,28 +9,28 @@ import (
 	"time"
 )
 
-// Config of a Beacon.
+// Config configures a Beacon.
 type Config struct {
-	// Store is where it reports to.
+	// Store is where the Beacon writes its reports.
 	Store Store
-	// Report returns the current report. The Beacon adds At and Database.Report. Only Run calls
-	// it; it must not block.
+	// Report returns the current report of this process. The Beacon sets At and Database.Report. Only Run calls
+	// Report; it must not block.
 	Report func(context.Context) Node
-	// Every is the interval, plus or minus a tenth. Default: the constant Every.
+	// Every is the time between two reports. It varies randomly by up to a tenth. Default: the constant Every.
 	Every time.Duration
-	// Logger reports the first failure and the recovery. Default: none.
+	// Logger logs the first failure and the recovery. Default: no logging.
 	Logger *slog.Logger
 }
 
-// A Beacon reports the state of this process periodically.
+// A Beacon writes a report about this process to the Store periodically.
 type Beacon struct {
 	cfg  Config
-	soon chan struct{} // holds one
+	soon chan struct{} // has room for one request to report now
 	last atomic.Pointer[Node]
 
-	// Only Run touches these.
-	id      string        // as it reported last; "" when it never did
-	took    time.Duration // the last write; 0 when it failed
+	// The following fields are used by Run only.
+	id      string        // ID in the last report; "" before the first report
+	took    time.Duration // duration of the last write; 0 if it failed
 	failing bool
 }
 
@@ -41,20 +41,20 @@ func NewBeacon(cfg Config) *Beacon {
 	return &Beacon{cfg: cfg, soon: make(chan struct{}, 1)}
 }
 
-// Unwritten is the last report if it could not be written, otherwise nil: what
-// this process shows of itself while the database takes no reports.
+// Unwritten returns the last report if it could not be written, otherwise nil. Pages of this process show it while
+// the database rejects reports.
 func (b *Beacon) Unwritten() *Node { return b.last.Load() }
 
-// Soon requests a report now, without waiting for it.
+// Soon makes Run write a report as soon as possible. It returns immediately.
 func (b *Beacon) Soon() {
 	select {
 	case b.soon <- struct{}{}:
-	default: // one is asked for already
+	default: // a report is already requested
 	}
 }
 
-// Run reports periodically until ctx ends, and then removes the node. It logs errors and returns
-// nil. A write continues after ctx has ended, for at most putTimeout, so that it cannot come after
+// Run writes reports periodically until ctx ends, and then removes the report. It logs errors and returns nil. A
+// running write continues after ctx has ended, for at most putTimeout, so that it cannot recreate the report after
 // the removal.
 func (b *Beacon) Run(ctx context.Context) error {
 	timer := time.NewTimer(0)
@@ -87,15 +87,15 @@ func (b *Beacon) report(ctx context.Context) {
 		b.took = 0
 		b.last.Store(&n)
 		if !b.failing {
-			b.cfg.Logger.WarnContext(ctx, "fleet: this node cannot report; others will call it silent", "error", err)
+			b.cfg.Logger.WarnContext(ctx, "this node cannot write its report; other nodes will show it as silent", "error", err)
 		}
 	case b.failing:
-		b.cfg.Logger.InfoContext(ctx, "fleet: this node reports again")
+		b.cfg.Logger.InfoContext(ctx, "this node writes its report again")
 	}
 	b.failing = err != nil
 }
 
-// leave removes the node, so that the others do not show it as silent.
+// leave removes the report of this process, so that other nodes do not show it as silent.
 func (b *Beacon) leave(ctx context.Context) {
 	if b.id == "" {
 		return
@@ -103,6 +103,6 @@ func (b *Beacon) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
 	defer cancel()
 	if err := b.cfg.Store.RemoveNode(ctx, b.id); err != nil {
-		b.cfg.Logger.WarnContext(ctx, "fleet: this node could not be taken out; others will call it silent for a day", "error", err)
+		b.cfg.Logger.WarnContext(ctx, "the report of this node could not be removed; other nodes will show it as silent for a day", "error", err)
 	}
 }

@@ -224,8 +224,8 @@ func TestBeaconWaitsForTheDatabase(t *testing.T) {
 		b.fails(nil)
 		time.Sleep(Every * 12 / 10)
 		end()
-		want := `level=WARN msg="fleet: this node cannot report; others will call it silent" error="no connection"
-level=INFO msg="fleet: this node reports again"
+		want := `level=WARN msg="this node cannot write its report; other nodes will show it as silent" error="no connection"
+level=INFO msg="this node writes its report again"
 `
 		if logged.String() != want {
 			t.Errorf("logged:\n%swant:\n%s", logged, want)
@@ -249,7 +249,7 @@ func TestBeaconGivesUpOnAHungDatabase(t *testing.T) {
 			t.Errorf("the end took %s", took)
 		}
 		b.want(t, "put failed", "put failed", "remove n1 failed")
-		if !strings.Contains(logged.String(), "could not be taken out") {
+		if !strings.Contains(logged.String(), "could not be removed") {
 			t.Errorf("logged: %s", logged)
 		}
 	})

@@ -6,23 +6,23 @@ import (
 	"time"
 )
 
-// A Node is the last report of one process. Times are those of its own clock unless stated
-// otherwise; see Ago.
+// A Node is the last report of one process. Its times are those of the node's own clock unless stated otherwise; Ago
+// converts them.
 type Node struct {
-	// ID of the process: a UUID that is made at its start. A restarted node is another process.
+	// ID identifies the process: a UUID that is created at its start. A restarted node has a new ID.
 	ID string `json:"-"`
-	// Name is the host name and the listen address, "web-1:8080".
+	// Name is the host name and the listen address, like "web-1:8080".
 	Name string `json:"-"`
-	// Version of Headgate and of Go.
+	// Version is the release of Headgate, GoVersion that of Go.
 	Version   string `json:"version"`
 	GoVersion string `json:"go_version"`
-	// StartedAt is when the process began to serve.
+	// StartedAt is when the process started to serve.
 	StartedAt time.Time `json:"started_at,omitzero"`
-	// At is when it made the report.
+	// At is when the process made the report.
 	At time.Time `json:"at,omitzero"`
 	// SeenAt is when the database stored the report, by the database's clock. The Store sets it.
 	SeenAt time.Time `json:"-"`
-	// Unreadable means that the report cannot be read: only ID, Name and SeenAt are set. The Store
+	// Unreadable means that this release cannot decode the report. Only ID, Name and SeenAt are set then. The Store
 	// sets it.
 	Unreadable bool `json:"-"`
 	// Draining means that the node is stopping.
@@ -30,9 +30,9 @@ type Node struct {
 
 	// Limiter is LimiterRedis or LimiterInProcess.
 	Limiter string `json:"limiter"`
-	// Sharing is HEADGATE_NODES: how many nodes share the limits while Redis is unavailable.
+	// Sharing is HEADGATE_NODES: the number of nodes that share the limits while Redis is unavailable.
 	Sharing int `json:"sharing"`
-	// Redis as it sees it; zero without Redis.
+	// Redis is the state of Redis as this node sees it; zero if the node has no Redis.
 	Redis Redis `json:"redis,omitzero"`
 
 	Snapshot Snapshot `json:"snapshot"`
@@ -49,7 +49,7 @@ const (
 
 // Snapshot is the state of a node's snapshot.
 type Snapshot struct {
-	// Revision in force.
+	// Revision is the revision of the snapshot that the node decides with.
 	Revision int64 `json:"revision"`
 	// ConfirmedAt is when the database last confirmed that the revision is the newest.
 	ConfirmedAt time.Time `json:"confirmed_at,omitzero"`
@@ -57,47 +57,46 @@ type Snapshot struct {
 	Listening bool `json:"listening"`
 	// Problems is the number of objects that cannot be used as stored.
 	Problems int `json:"problems,omitempty"`
-	// Held is why a newer state is held; "" if none is.
+	// Held is the reason why the node did not load a newer state of the database; "" if it did.
 	Held string `json:"held,omitempty"`
 	// Failing means that the last read of the database failed.
 	Failing bool `json:"failing,omitempty"`
 }
 
-// Redis is the state of Redis for one node.
+// Redis is the state of Redis as one node sees it.
 type Redis struct {
-	// Reachable is false while the node does not call Redis and on_failure decides.
+	// Reachable is false while the node does not call Redis. Then the failure modes of the policies decide.
 	Reachable bool `json:"reachable"`
 	// Since is when Reachable last changed.
 	Since time.Time `json:"since,omitzero"`
-	// Err is why it is not reachable; "" while it is.
+	// Err is the reason why Redis is not reachable; "" while it is.
 	Err string `json:"error,omitempty"`
-	// Refusal is set while Redis answers and refuses to write.
+	// Refusal is set while Redis is reachable but rejects writes.
 	Refusal Refusal `json:"refusal,omitzero"`
-	// LostAt is when the node last found Redis without data that it had, and Lost
-	// says what happened; zero: never.
+	// LostAt is when the node last found that Redis had lost data; zero if never. Lost says what happened.
 	LostAt time.Time `json:"lost_at,omitzero"`
 	Lost   string    `json:"lost,omitempty"`
-	// UsedMemory and MaxMemory of the server in bytes; 0: not known, or no limit.
+	// UsedMemory and MaxMemory of the Redis server are in bytes. 0 means unknown; for MaxMemory also unlimited.
 	UsedMemory int64 `json:"used_memory,omitempty"`
 	MaxMemory  int64 `json:"max_memory,omitempty"`
-	// Keys are the tenants with most of the keys that they may have, the fullest first.
+	// Keys lists the tenants that use the largest part of their maximum number of keys, the fullest first.
 	Keys []TenantKeys `json:"keys,omitempty"`
-	// Version of the server and its maxmemory-policy, "" while unknown.
+	// Version is the release of the Redis server. It and MaxMemoryPolicy are "" if unknown.
 	Version         string `json:"version,omitempty"`
 	MaxMemoryPolicy string `json:"maxmemory_policy,omitempty"`
-	// Mismatches are requests since the start that the script and the reference decided
-	// differently. It should stay 0.
+	// Mismatches is the number of requests since the start that the script and the Go reference decided differently.
+	// It should stay 0.
 	Mismatches int64 `json:"mismatches,omitempty"`
-	// BreakerOpened is how often the breaker opened since the start.
+	// BreakerOpened is how often the circuit breaker opened since the start.
 	BreakerOpened int64 `json:"breaker_opened,omitempty"`
-	// RoundTrips are the calls that Redis answered since the last report: those of checks or,
-	// without checks, one probe per second. The time includes waiting for a connection, but not
-	// waiting for a batch.
+	// RoundTrips measures the successful calls of Redis since the last report: those of checks or, without checks,
+	// one probe per second. The time includes waiting for a connection, but not waiting for other checks of the
+	// batch.
 	RoundTrips Latency `json:"round_trips,omitzero"`
 }
 
-// TenantKeys is about how many live counters a tenant has in Redis, and how many it may
-// have. If it is full, new counters of a limit share one.
+// TenantKeys is the estimated number of live counters of a tenant in Redis, and the maximum. If the tenant is full,
+// all new partitions of a limit share one counter.
 type TenantKeys struct {
 	Tenant string `json:"tenant"` // slug
 	Live   int64  `json:"live"`
@@ -105,61 +104,59 @@ type TenantKeys struct {
 	Full   bool   `json:"full,omitempty"`
 }
 
-// A Refusal is how a store answers that is reachable and refuses to write. The
-// zero value: it does not.
+// A Refusal describes a store that is reachable but rejects writes. The zero value means that it accepts writes.
 type Refusal struct {
-	// Since is when the first write of this time was refused.
+	// Since is when the store rejected the first write.
 	Since time.Time `json:"since"`
-	// Code is the class of the answer, for metrics: READONLY, OOM, read_only, full.
+	// Code is the class of the error, for metrics: READONLY, OOM, read_only, full.
 	Code string `json:"code"`
-	// Answer is what the store answered last.
+	// Answer is the store's last error message.
 	Answer string `json:"answer"`
 }
 
-// Database is the state of the database for one node.
+// Database is the state of the database as one node sees it.
 type Database struct {
-	// Refusal is set while the database refuses to write.
+	// Refusal is set while the database rejects writes.
 	Refusal Refusal `json:"refusal,omitzero"`
-	// Report is how long the write of the previous report took. On SQLite it includes waiting for
-	// the writer and the disk. 0: unknown.
+	// Report is the duration of the previous report's write. On SQLite, it includes the wait for the writer
+	// connection and for the disk. 0: unknown.
 	Report time.Duration `json:"-"`
-	// Polls are the reads of the revision since the last report, about two per second.
+	// Polls measures the reads of the revision since the last report, about two per second.
 	Polls Latency `json:"polls,omitzero"`
 }
 
-// Latency of the calls of an interval. P50 and P99 are at least the true values, and at most an
-// eighth and a microsecond above; 0 without calls.
+// Latency measures the calls of an interval. P50 and P99 are at least the true values, and at most about 1 % plus one
+// microsecond above them. They are 0 if there were no calls.
 type Latency struct {
 	P50   time.Duration `json:"-"`
 	P99   time.Duration `json:"-"`
 	Calls int64         `json:"calls"`
 }
 
-// Counts is the state of a node's counts before they are in the database.
+// Counts is the state of the decision counts that are not in the database yet.
 type Counts struct {
-	// Decisions is the number in Interval, which ends one or two seconds before the report.
-	// Interval is 0 in a first report.
+	// Decisions is the number of decisions in Interval, which ends one or two seconds before the report. Interval is
+	// 0 in the first report.
 	Decisions int64         `json:"decisions,omitempty"`
 	Interval  time.Duration `json:"-"`
-	// WaitingRows are not in the database yet. WaitingRefusals of them are refusals
-	// with their explanation.
+	// WaitingRows is the number of rows that are not in the database yet. WaitingRefusals of them are kept denials.
 	WaitingRows     int64 `json:"waiting_rows,omitempty"`
 	WaitingRefusals int64 `json:"waiting_refusals,omitempty"`
-	// Waiting is the age of the oldest waiting row. Nodes flush every second, so more than ten
+	// Waiting is the age of the oldest row that is not in the database. Nodes flush every second, so more than ten
 	// seconds mean that the database does not accept counts.
 	Waiting time.Duration `json:"-"`
-	// FlushedAt is when counts were last written; zero: never yet.
+	// FlushedAt is the time of the last successful write; zero if there was none.
 	FlushedAt time.Time `json:"flushed_at,omitzero"`
-	// FailingSince is when writing began to fail; zero: it does not fail.
+	// FailingSince is the time of the first of the current consecutive failures; zero if the last write succeeded.
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	Failure      string    `json:"failure,omitempty"`
-	// Folded are counts that found no room in memory and are only in the sums above
-	// them, NotKept refusals that found none, both since the start.
+	// Folded is the number of counts that were merged into other rows to save memory. NotKept is the number of
+	// denials that were dropped for the same reason. Both are since the start.
 	Folded  int64 `json:"folded,omitempty"`
 	NotKept int64 `json:"not_kept,omitempty"`
 }
 
-// Rate returns the decisions per second; 0 if unknown.
+// Rate returns the number of decisions per second, or 0 if it is unknown.
 func (c Counts) Rate() float64 {
 	if c.Interval <= 0 {
 		return 0
@@ -174,23 +171,24 @@ type Process struct {
 	Goroutines int64 `json:"goroutines"`
 }
 
-// Ago returns how long before now something happened that the node reported. It uses the node's
-// clock up to the report, and the database's clock since. now is by the database's clock.
+// Ago returns how long before now an event in the report happened. said is the time of the event by the node's clock;
+// now is by the database's clock. Ago uses the node's clock up to the report and the database's clock after it.
 func (n *Node) Ago(said, now time.Time) time.Duration {
 	return n.At.Sub(said) + n.SilentFor(now)
 }
 
-// SilentFor returns how long before now the node was last seen, by the database's clock.
+// SilentFor returns the time since the node's last report, by the database's clock.
 func (n *Node) SilentFor(now time.Time) time.Duration { return max(0, now.Sub(n.SeenAt)) }
 
-// Silent reports whether the node is probably gone. now is by the database's clock.
+// Silent reports whether the node has missed several reports, so that it probably stopped. now is by the database's
+// clock.
 func (n *Node) Silent(now time.Time) bool { return n.SilentFor(now) > Silence }
 
-// Skew returns how far the node's clock is ahead of the database's. The time of the write, at most
-// putTimeout, makes it smaller.
+// Skew returns how far the node's clock is ahead of the database's clock. It is too low by the duration of the
+// report's write, which is at most putTimeout.
 func (n *Node) Skew() time.Duration { return n.At.Sub(n.SeenAt) }
 
-// How often nodes report, and when they are missed.
+// How often nodes report, and when a node without reports is silent.
 const (
 	// Every is the interval between two reports, plus or minus a tenth.
 	Every = 5 * time.Second
@@ -198,20 +196,20 @@ const (
 	putTimeout = 2 * time.Second
 	// Silence is the age of a report after which the node is silent: two reports are missing.
 	Silence = 15 * time.Second
-	// Keep is how long a silent node is shown.
+	// Keep is how long the report of a silent node is kept.
 	Keep = 24 * time.Hour
-	// MaxNodes bounds Census.
+	// MaxNodes is the maximum number of nodes in a Census.
 	MaxNodes = 1000
 )
 
-// A Census is all nodes at one time.
+// A Census contains the reports of all nodes at one time.
 type Census struct {
-	// At is that moment by the database's clock.
+	// At is the time of the census by the database's clock.
 	At time.Time
-	// Revision is the newest there is, by the database itself.
+	// Revision is the newest revision in the database.
 	Revision int64
-	// Nodes by name, those of one name by when they started; at most MaxNodes, those
-	// that were seen last.
+	// Nodes are ordered by name, then by start. If there are more than MaxNodes, they are the ones that were seen
+	// last.
 	Nodes []Node
 }
 
@@ -220,14 +218,13 @@ func Compare(a, b Node) int {
 	return cmp.Or(cmp.Compare(a.Name, b.Name), a.StartedAt.Compare(b.StartedAt), cmp.Compare(a.ID, b.ID))
 }
 
-// A Store keeps the last report of each node. Its methods change no revision and write no audit
-// entry.
+// A Store stores the last report of each node. Its methods change no revision and write no audit entry.
 type Store interface {
-	// PutNode replaces a node's report. It removes silent nodes of the same name, which this
-	// process replaces, and nodes not seen for Keep.
+	// PutNode replaces the report of a node. It deletes the reports of silent nodes with the same name, because this
+	// process replaces them, and of nodes that have not reported for Keep.
 	PutNode(ctx context.Context, n Node) error
-	// RemoveNode removes a node. It is not an error if the node does not exist.
+	// RemoveNode deletes the report of a node. It returns nil if there is none.
 	RemoveNode(ctx context.Context, id string) error
-	// Census returns all nodes.
+	// Census returns the reports of all nodes.
 	Census(ctx context.Context) (Census, error)
 }

@@ -5,9 +5,8 @@ import (
 	"time"
 )
 
-// The JSON form of a Node has durations in microseconds. No member changes its
-// meaning or unit: a changed value gets another name, because nodes of two releases
-// read each other's reports.
+// In the JSON form of a Node, durations are in microseconds. A member must never change its meaning or unit, because
+// nodes of two releases read each other's reports. A changed value gets a new name.
 
 func microseconds(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
 

@@ -8,63 +8,62 @@ import (
 	"time"
 )
 
-// A Service reads all nodes.
+// A Service reads the reports of all nodes.
 type Service struct {
 	store Store
 	own   atomic.Pointer[Beacon]
 }
 
-// NewService returns a Service.
+// NewService returns a Service that reads from a store.
 func NewService(s Store) *Service { return &Service{store: s} }
 
-// ShowOwn makes the Service show the report of this process also while the
-// database takes no reports.
+// ShowOwn makes Overview include the report of this process even while the database rejects reports.
 func (s *Service) ShowOwn(b *Beacon) { s.own.Store(b) }
 
-// An Overview is all nodes at one time.
+// An Overview contains the reports of all nodes at one time, with warnings.
 type Overview struct {
-	// At is that moment by the database's clock.
+	// At is the time of the overview by the database's clock.
 	At time.Time
-	// Revision is the newest there is.
+	// Revision is the newest revision in the database.
 	Revision int64
-	// Nodes by name, those of one name by when they started.
+	// Nodes are ordered by name, then by start.
 	Nodes []Report
-	// Versions of the nodes that are not silent, the most frequent first. More than one: an
-	// upgrade is not complete.
+	// Versions are the releases of the nodes that are not silent, the most frequent first. If there is more than one,
+	// an upgrade is not complete.
 	Versions []Release
-	// Silent is the number of silent nodes, Unwell the number of nodes with a warning or an alarm,
-	// including silent ones.
+	// Silent is the number of silent nodes. Unwell is the number of nodes with a warning or an alarm; it includes
+	// silent ones.
 	Silent, Unwell int
 }
 
-// OneVersion reports whether all nodes that are not silent run one release.
+// OneVersion reports whether all nodes that are not silent run the same release.
 func (o *Overview) OneVersion() bool { return len(o.Versions) <= 1 }
 
-// A Release is a version and the number of its nodes.
+// A Release is a version of Headgate and the number of nodes that run it.
 type Release struct {
 	Version string
 	Nodes   int
 }
 
-// A Report is a node with its warnings.
+// A Report is the report of a node with its warnings.
 type Report struct {
 	Node
-	// Silent means that the rest of the report is old.
+	// Silent means that the node has missed several reports, so that the other fields are out of date.
 	Silent bool
-	// SilentFor is how long ago it was seen.
+	// SilentFor is the time since the node's last report.
 	SilentFor time.Duration
-	// Up is the time from the start to the last report.
+	// Up is the time from the node's start to its last report.
 	Up time.Duration
-	// Confirmed is the age of the last confirmation that the revision is the newest.
+	// Confirmed is the time since the database last confirmed to the node that its revision is the newest.
 	Confirmed time.Duration
-	// Behind is how many revisions the node lacked. A few are usual just after an edit, because
-	// reports are up to five seconds old.
+	// Behind is the number of revisions by which the node's snapshot is behind. A few are normal after an edit,
+	// because reports are up to five seconds old.
 	Behind int64
-	// Verdicts are the warnings, the most severe first.
+	// Verdicts are the notes, warnings and alarms about the node, the most severe first.
 	Verdicts []Verdict
 }
 
-// Level returns the most severe level; the zero value without warnings.
+// Level returns the most severe level of the verdicts, or 0 if there are none.
 func (r *Report) Level() Level {
 	if len(r.Verdicts) == 0 {
 		return 0
@@ -72,7 +71,7 @@ func (r *Report) Level() Level {
 	return r.Verdicts[0].Level
 }
 
-// Overview reads all nodes and adds their warnings.
+// Overview returns the reports of all nodes with their warnings.
 func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	c, err := s.store.Census(ctx)
 	if err != nil {
@@ -84,7 +83,7 @@ func (s *Service) Overview(ctx context.Context) (Overview, error) {
 	return OverviewOf(c), nil
 }
 
-// put puts a report in the place of the node's stored one.
+// put replaces the stored report of a node by n. It does nothing if n is nil.
 func (c *Census) put(n *Node) {
 	if n == nil {
 		return
@@ -99,7 +98,7 @@ func (c *Census) put(n *Node) {
 	c.Nodes[at] = own
 }
 
-// OverviewOf returns the overview of a Census.
+// OverviewOf computes the overview of a Census.
 func OverviewOf(c Census) Overview {
 	o := Overview{At: c.At, Revision: c.Revision, Nodes: make([]Report, len(c.Nodes))}
 	live, refused := c.live(), c.refused()
@@ -108,7 +107,7 @@ func OverviewOf(c Census) Overview {
 		*r = report(&c.Nodes[i], c)
 		r.Verdicts = verdicts(r, c.At, live)
 		if r.Silent && !refused.IsZero() && r.SeenAt.After(refused.Add(-Silence)) {
-			r.Verdicts = []Verdict{{Warning, "unreported", "not known for " + span(r.SilentFor) + ": the database takes no reports"}}
+			r.Verdicts = []Verdict{{Warning, "unreported", "no report for " + span(r.SilentFor) + ": the database rejects writes"}}
 		}
 		if r.Silent {
 			o.Silent++
@@ -132,8 +131,8 @@ func (c *Census) live() (n int) {
 	return n
 }
 
-// refused is since when the database refuses writes, by its own clock; zero: it
-// takes them, as far as a node that is not silent says.
+// refused returns the time since which the database rejects writes, by the database's clock. It is zero if no node
+// that is not silent reports a rejection.
 func (c *Census) refused() (since time.Time) {
 	for i := range c.Nodes {
 		n := &c.Nodes[i]
@@ -158,7 +157,7 @@ func report(n *Node, c Census) Report {
 	return r
 }
 
-// releases counts the versions of nodes that are not silent.
+// releases returns the releases of the nodes that are not silent, with the number of nodes of each.
 func releases(nodes []Report) []Release {
 	var list []Release
 	for i := range nodes {

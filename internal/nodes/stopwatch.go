@@ -7,14 +7,14 @@ import (
 	"github.com/headgate/headgate/internal/latency"
 )
 
-// A Stopwatch records latencies. It is safe for concurrent use. The zero value is ready.
+// A Stopwatch records the latencies of calls. It is safe for concurrent use. The zero value is ready to use.
 type Stopwatch struct {
 	mu  sync.Mutex
 	lap latency.Histogram
 }
 
-// Observe adds a call, rounded up to microseconds, which a report holds. A negative time
-// counts as 0.
+// Observe records the duration of a call, rounded up to microseconds, the unit of reports. A negative duration counts
+// as 0.
 func (s *Stopwatch) Observe(took time.Duration) {
 	took = (max(took, 0) + time.Microsecond - 1).Truncate(time.Microsecond)
 	s.mu.Lock()
@@ -22,7 +22,7 @@ func (s *Stopwatch) Observe(took time.Duration) {
 	s.lap.Add(took)
 }
 
-// Lap returns the latencies since the last Lap.
+// Lap returns the latencies since the last call of Lap.
 func (s *Stopwatch) Lap() Latency {
 	s.mu.Lock()
 	lap := s.lap

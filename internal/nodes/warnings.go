@@ -8,17 +8,17 @@ import (
 	"time"
 )
 
-// A Level is the severity of a Verdict.
+// A Level is the severity of a Verdict about a node.
 type Level uint8
 
-// The levels, from what is as it should be to what harms callers now.
+// The levels, from the least to the most severe.
 const (
-	Note    Level = iota + 1 // to be known; nothing is wrong
-	Warning                  // fix within a day
+	Note    Level = iota + 1 // worth knowing; nothing is wrong
+	Warning                  // an operator should fix it within a day
 	Alarm                    // limits are not exact, edits have no effect, or a node is missing
 )
 
-// String gives "note", "warning" or "alarm"; "well" for none.
+// String returns "note", "warning" or "alarm". It returns "well" for 0.
 func (l Level) String() string {
 	switch l {
 	case Note:
@@ -34,34 +34,34 @@ func (l Level) String() string {
 // A Verdict is one note, warning or alarm about a node.
 type Verdict struct {
 	Level Level
-	// Code names the rule, for tests and links. It never changes.
+	// Code identifies the rule, for tests and links. It never changes.
 	Code string
-	// Text in plain words, without a full stop: "Redis away for 40 s".
+	// Text describes the problem in plain words, without a period, like "Redis unreachable for 40 s".
 	Text string
 }
 
-// Bounds of what is as it should be.
+// Bounds beyond which a value is reported.
 const (
-	// staleAfter is the longest usual time between two confirmations of the revision; a node polls
-	// twice a second.
+	// staleAfter is the longest normal time between two confirmations of the revision. A node asks twice a second.
 	staleAfter = 5 * time.Second
-	// waitingAfter is the longest usual age of counts in memory; they are written every second.
+	// waitingAfter is the longest normal age of counts in memory. They are written every second.
 	waitingAfter = 10 * time.Second
-	// skewed is the largest usual clock difference, because a write may take putTimeout.
+	// skewed is the largest normal difference between two clocks. A write may take putTimeout, which looks like a
+	// skew.
 	skewed = putTimeout
-	// missed is how long a silent node is an alarm. After that it is a note.
+	// missed is how long a silent node is an alarm. After that, it is a note.
 	missed = time.Hour
-	// nearlyFull is the part of a bound from which on it is told.
+	// nearlyFull is the fraction of a maximum from which on a warning is shown.
 	nearlyFull = 0.8
-	// mostTold is of how many tenants a node tells that they are full.
+	// mostTold is the maximum number of full tenants that a node's warnings name.
 	mostTold = 5
 )
 
-// verdicts returns the warnings of a node, the most severe first. now is by the database's clock;
-// live is the number of live nodes.
+// verdicts returns the warnings of a node, the most severe first. now is by the database's clock. live is the number
+// of nodes that are neither silent nor stopping.
 func verdicts(r *Report, now time.Time, live int) []Verdict {
 	if r.Silent {
-		return []Verdict{silence(r)} // all else that it said is old
+		return []Verdict{silence(r)} // the rest of the report is out of date
 	}
 	if r.Unreadable {
 		return []Verdict{{Warning, "unreadable", "its report cannot be read by this release"}}
@@ -72,7 +72,7 @@ func verdicts(r *Report, now time.Time, live int) []Verdict {
 	}
 	warnAboutLimiter(r, now, live, say)
 	warnAboutSnapshot(r, say)
-	judgeDatabase(r, now, say)
+	warnAboutDatabase(r, now, say)
 	warnAboutCounts(r, say)
 	switch skew := r.Skew(); {
 	case skew > skewed:
@@ -81,20 +81,20 @@ func verdicts(r *Report, now time.Time, live int) []Verdict {
 		say(Warning, "clock", "its clock is %s behind the database's", span(-skew))
 	}
 	if r.Draining {
-		say(Note, "stopping", "it was told to stop and finishes what it has begun")
+		say(Note, "stopping", "is stopping and finishes running requests")
 	}
 	slices.SortStableFunc(list, func(a, b Verdict) int { return cmp.Compare(b.Level, a.Level) })
 	return list
 }
 
-// silence describes a silent node, and which counts may be lost.
+// silence returns the verdict about a silent node, with the counts that it may have lost.
 func silence(r *Report) Verdict {
 	text := "silent for " + span(r.SilentFor)
 	if r.Draining {
-		text += ", since it was told to stop"
+		text += ", since it began to stop"
 	}
 	if n := r.Counts.WaitingRows; n > 0 && r.Counts.Waiting > waitingAfter {
-		text += "; " + plural(n, "row", "rows") + " of counts waited in it"
+		text += "; " + plural(n, "row", "rows") + " of counts were not in the database"
 	}
 	if r.SilentFor > missed {
 		return Verdict{Note, "silent", text}
@@ -104,22 +104,22 @@ func silence(r *Report) Verdict {
 
 type sayer func(l Level, code, format string, args ...any)
 
-// warnAboutLimiter adds warnings about limits that are not exact.
+// warnAboutLimiter adds warnings about conditions under which limits are not exact.
 func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 	if r.Limiter != LimiterRedis {
 		if live > 1 && !r.Draining {
-			say(Alarm, "alone", "counts alone, without Redis, and %d nodes run: each gives out the whole quota", live)
+			say(Alarm, "alone", "counts without Redis, but %d nodes run: each allows the whole quota", live)
 		}
 		return
 	}
 	if !r.Redis.Reachable {
-		say(Alarm, "redis_away", "Redis away for %s%s", span(max(0, r.Ago(r.Redis.Since, now))), because(r.Redis.Err))
+		say(Alarm, "redis_away", "Redis unreachable for %s%s", span(max(0, r.Ago(r.Redis.Since, now))), because(r.Redis.Err))
 	}
 	if f := r.Redis.Refusal; !f.Since.IsZero() {
 		say(Alarm, "redis_refuses", "Redis refuses writes for %s%s", span(max(0, r.Ago(f.Since, now))), because(f.Answer))
 	}
 	if !r.Redis.LostAt.IsZero() {
-		judgeLoss(max(0, r.Ago(r.Redis.LostAt, now)), r.Redis.Lost, say)
+		warnAboutLoss(max(0, r.Ago(r.Redis.LostAt, now)), r.Redis.Lost, say)
 	}
 	if used, most := r.Redis.UsedMemory, r.Redis.MaxMemory; most > 0 && float64(used) >= nearlyFull*float64(most) {
 		say(Warning, "redis_memory", "Redis uses %d %% of the memory that it may use", used*100/most)
@@ -134,18 +134,18 @@ func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 		}
 	}
 	if n := r.Redis.Mismatches; n > 0 {
-		say(Warning, "redis_mismatches", "Redis decided %s otherwise than the reference", plural(n, "request", "requests"))
+		say(Warning, "redis_mismatches", "Redis decided %s differently from the reference", plural(n, "request", "requests"))
 	}
 	if p := r.Redis.MaxMemoryPolicy; p != "" && p != "noeviction" {
 		say(Warning, "redis_evicts", "Redis may forget counters when its memory is full: its maxmemory-policy is %s", p)
 	}
 	if live > r.Sharing && !r.Draining {
-		say(Warning, "sharing", "HEADGATE_NODES is %d, and %d nodes run: while Redis is away they give out more than the limits", r.Sharing, live)
+		say(Warning, "sharing", "HEADGATE_NODES is %d, and %d nodes run: while Redis is unreachable, they allow more than the limits", r.Sharing, live)
 	}
 }
 
-// judgeLoss says that counts are missing. Limits are exact again from then on.
-func judgeLoss(ago time.Duration, what string, say sayer) {
+// warnAboutLoss adds a verdict about data that Redis lost some time ago. Since then, limits are exact again.
+func warnAboutLoss(ago time.Duration, what string, say sayer) {
 	switch {
 	case ago < missed:
 		say(Alarm, "redis_lost", "Redis lost counts %s ago: %s", span(ago), what)
@@ -154,7 +154,7 @@ func judgeLoss(ago time.Duration, what string, say sayer) {
 	}
 }
 
-// because adds the cause to a text.
+// because returns the text that appends a cause to a message, or "" without a cause.
 func because(cause string) string {
 	if cause == "" {
 		return ""
@@ -162,35 +162,35 @@ func because(cause string) string {
 	return ": " + cause
 }
 
-// judgeDatabase says what keeps edits and counts from being written.
-func judgeDatabase(r *Report, now time.Time, say sayer) {
+// warnAboutDatabase adds an alarm if the database rejects writes, because then no edits and counts can be stored.
+func warnAboutDatabase(r *Report, now time.Time, say sayer) {
 	if f := r.Database.Refusal; !f.Since.IsZero() {
 		say(Alarm, "database_refuses", "the database refuses writes for %s%s", span(max(0, r.Ago(f.Since, now))), because(f.Answer))
 	}
 }
 
-// warnAboutSnapshot adds warnings about edits that do not take effect. It compares the revision at the
-// time of the report, because a recent edit is not in the report.
+// warnAboutSnapshot adds warnings about edits that do not take effect. It uses the revision at the time of the
+// report, because a later edit cannot be in the report.
 func warnAboutSnapshot(r *Report, say sayer) {
 	s := &r.Snapshot
 	stale := r.At.Sub(s.ConfirmedAt) > staleAfter
 	switch {
 	case s.Held != "":
-		say(Alarm, "held", "does not take a newer world: %s", s.Held)
+		say(Alarm, "held", "keeps its snapshot instead of a newer state of the database: %s", s.Held)
 	case stale && r.Behind > 0:
 		say(Alarm, "behind", "behind by %s for %s", plural(r.Behind, "revision", "revisions"), span(r.Confirmed))
 	case stale:
-		say(Alarm, "unconfirmed", "not heard from the database for %s which revision is the newest", span(r.Confirmed))
+		say(Alarm, "unconfirmed", "revision not confirmed by the database for %s", span(r.Confirmed))
 	}
 	if !s.Listening {
-		say(Warning, "deaf", "hears no notifications of changes and polls for them")
+		say(Warning, "deaf", "receives no notifications of changes and polls for them")
 	}
 	if n := s.Problems; n > 0 {
 		say(Warning, "problems", "%s cannot be used as stored", plural(int64(n), "object", "objects"))
 	}
 }
 
-// warnAboutCounts adds warnings about counts that are not written.
+// warnAboutCounts adds a warning if counts of decisions are not written to the database.
 func warnAboutCounts(r *Report, say sayer) {
 	c := &r.Counts
 	if c.Waiting <= waitingAfter {
@@ -200,7 +200,7 @@ func warnAboutCounts(r *Report, say sayer) {
 		because(c.Failure))
 }
 
-// span returns a duration in words, rounded down.
+// span returns a duration as text, rounded down, like "40 s" or "3 days".
 func span(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -214,7 +214,7 @@ func span(d time.Duration) string {
 	return plural(int64(d/day), "day", "days")
 }
 
-// plural is a number with its noun: "1 row", "12,000 rows".
+// plural returns a number with the right form of a noun, like "1 row" or "12,000 rows".
 func plural(n int64, one, many string) string {
 	digits := strconv.FormatInt(n, 10)
 	for at := len(digits) - 3; at > 0; at -= 3 {

@@ -58,23 +58,23 @@ func TestVerdicts(t *testing.T) {
 		{"silent with what waited", func(n *Node) {
 			n.SeenAt = moment.Add(-seconds(40))
 			n.Counts = Counts{WaitingRows: 12_000, Waiting: time.Minute}
-		}, 0, []string{"alarm silent: silent for 40 s; 12,000 rows of counts waited in it"}},
-		{"silent while it stopped", func(n *Node) { n.SeenAt, n.Draining = moment.Add(-seconds(200)), true }, 0, []string{"alarm silent: silent for 3 min, since it was told to stop"}},
+		}, 0, []string{"alarm silent: silent for 40 s; 12,000 rows of counts were not in the database"}},
+		{"silent while it stopped", func(n *Node) { n.SeenAt, n.Draining = moment.Add(-seconds(200)), true }, 0, []string{"alarm silent: silent for 3 min, since it began to stop"}},
 		{"silent for long", func(n *Node) { n.SeenAt = moment.Add(-5 * time.Hour) }, 0, []string{"note silent: silent for 5 h"}},
 		{"silent and all else wrong", func(n *Node) {
 			n.SeenAt, n.Redis.Reachable, n.Snapshot.Listening, n.Snapshot.Held = moment.Add(-seconds(16)), false, false, "x"
 		}, 0, []string{"alarm silent: silent for 16 s"}},
 		{"unreadable", func(n *Node) { *n = Node{ID: n.ID, Name: n.Name, SeenAt: n.SeenAt, Unreadable: true} }, 0, []string{"warning unreadable: its report cannot be read by this release"}},
-		{"stopping", func(n *Node) { n.Draining = true }, 0, []string{"note stopping: it was told to stop and finishes what it has begun"}},
+		{"stopping", func(n *Node) { n.Draining = true }, 0, []string{"note stopping: is stopping and finishes running requests"}},
 
-		{"redis away", func(n *Node) { n.Redis.Reachable, n.Redis.Since = false, n.At.Add(-seconds(38)) }, 0, []string{"alarm redis_away: Redis away for 39 s"}},
+		{"redis away", func(n *Node) { n.Redis.Reachable, n.Redis.Since = false, n.At.Add(-seconds(38)) }, 0, []string{"alarm redis_away: Redis unreachable for 39 s"}},
 		{"redis away by a wrong clock", func(n *Node) {
 			n.Redis.Reachable, n.Redis.Since = false, n.At.Add(-seconds(38))
 			skew(n, time.Hour)
-		}, 0, []string{"alarm redis_away: Redis away for 39 s", "warning clock: its clock is 59 min ahead of the database's"}},
+		}, 0, []string{"alarm redis_away: Redis unreachable for 39 s", "warning clock: its clock is 59 min ahead of the database's"}},
 		{"redis away, with the error", func(n *Node) {
 			n.Redis.Reachable, n.Redis.Since, n.Redis.Err = false, n.At.Add(-seconds(38)), "refused"
-		}, 0, []string{"alarm redis_away: Redis away for 39 s: refused"}},
+		}, 0, []string{"alarm redis_away: Redis unreachable for 39 s: refused"}},
 		{"redis refuses", func(n *Node) { n.Redis.Refusal = Refusal{n.At.Add(-seconds(38)), "OOM", "OOM command not allowed"} }, 0, []string{"alarm redis_refuses: Redis refuses writes for 39 s: OOM command not allowed"}},
 		{"redis lost counts", func(n *Node) { n.Redis.LostAt, n.Redis.Lost = n.At.Add(-seconds(38)), "Redis restarted" }, 0, []string{"alarm redis_lost: Redis lost counts 39 s ago: Redis restarted"}},
 		{"redis lost counts long ago", func(n *Node) { n.Redis.LostAt, n.Redis.Lost = n.At.Add(-3*time.Hour), "Redis restarted" }, 0, []string{"note redis_lost: Redis lost counts 3 h ago: Redis restarted"}},
@@ -92,11 +92,11 @@ func TestVerdicts(t *testing.T) {
 			"warning tenant_nearly_full: tenant globex has 80 % of the counters that it may have",
 		}},
 		{"redis may evict", func(n *Node) { n.Redis.MaxMemoryPolicy = "allkeys-lru" }, 0, []string{"warning redis_evicts: Redis may forget counters when its memory is full: its maxmemory-policy is allkeys-lru"}},
-		{"redis disagreed", func(n *Node) { n.Redis.Mismatches = 1 }, 0, []string{"warning redis_mismatches: Redis decided 1 request otherwise than the reference"}},
+		{"redis disagreed", func(n *Node) { n.Redis.Mismatches = 1 }, 0, []string{"warning redis_mismatches: Redis decided 1 request differently from the reference"}},
 
-		{"two in process", func(n *Node) { n.Limiter, n.Redis = LimiterInProcess, Redis{} }, 1, []string{"alarm alone: counts alone, without Redis, and 2 nodes run: each gives out the whole quota"}},
-		{"the last of a restart in process", func(n *Node) { n.Limiter, n.Redis, n.Draining = LimiterInProcess, Redis{}, true }, 1, []string{"note stopping: it was told to stop and finishes what it has begun"}},
-		{"more nodes than were set", func(*Node) {}, 2, []string{"warning sharing: HEADGATE_NODES is 1, and 3 nodes run: while Redis is away they give out more than the limits"}},
+		{"two in process", func(n *Node) { n.Limiter, n.Redis = LimiterInProcess, Redis{} }, 1, []string{"alarm alone: counts without Redis, but 2 nodes run: each allows the whole quota"}},
+		{"the last of a restart in process", func(n *Node) { n.Limiter, n.Redis, n.Draining = LimiterInProcess, Redis{}, true }, 1, []string{"note stopping: is stopping and finishes running requests"}},
+		{"more nodes than were set", func(*Node) {}, 2, []string{"warning sharing: HEADGATE_NODES is 1, and 3 nodes run: while Redis is unreachable, they allow more than the limits"}},
 		{"as many nodes as were set", func(n *Node) { n.Sharing = 3 }, 2, nil},
 		{"fewer nodes than were set", func(n *Node) { n.Sharing = 9 }, 2, nil},
 
@@ -106,11 +106,11 @@ func TestVerdicts(t *testing.T) {
 			n.Snapshot.Revision, n.Snapshot.ConfirmedAt = newest-1, n.At.Add(-seconds(10.5))
 			skew(n, -time.Minute)
 		}, 0, []string{"alarm behind: behind by 1 revision for 12 s", "warning clock: its clock is 60 s behind the database's"}},
-		{"not heard from the database", func(n *Node) { n.Snapshot.ConfirmedAt = n.At.Add(-seconds(10.5)) }, 0, []string{"alarm unconfirmed: not heard from the database for 12 s which revision is the newest"}},
+		{"not heard from the database", func(n *Node) { n.Snapshot.ConfirmedAt = n.At.Add(-seconds(10.5)) }, 0, []string{"alarm unconfirmed: revision not confirmed by the database for 12 s"}},
 		{"held", func(n *Node) {
 			n.Snapshot.Held, n.Snapshot.Revision, n.Snapshot.ConfirmedAt = "tenants vanished", newest-3, n.At.Add(-time.Hour)
-		}, 0, []string{"alarm held: does not take a newer world: tenants vanished"}},
-		{"not listening", func(n *Node) { n.Snapshot.Listening = false }, 0, []string{"warning deaf: hears no notifications of changes and polls for them"}},
+		}, 0, []string{"alarm held: keeps its snapshot instead of a newer state of the database: tenants vanished"}},
+		{"not listening", func(n *Node) { n.Snapshot.Listening = false }, 0, []string{"warning deaf: receives no notifications of changes and polls for them"}},
 		{"problems", func(n *Node) { n.Snapshot.Problems = 2 }, 0, []string{"warning problems: 2 objects cannot be used as stored"}},
 
 		{"counts of a slow flush", func(n *Node) { n.Counts = Counts{WaitingRows: 90_000, Waiting: seconds(10)} }, 0, nil},
@@ -119,7 +119,7 @@ func TestVerdicts(t *testing.T) {
 		{"a clock within bounds", func(n *Node) { n.SeenAt = n.At.Add(putTimeout) }, 0, nil},
 		{"gravest first", func(n *Node) {
 			n.Draining, n.Snapshot.Problems, n.Redis.Reachable, n.Redis.Since = true, 1, false, n.At
-		}, 0, []string{"alarm redis_away: Redis away for 1 s", "warning problems: 1 object cannot be used as stored", "note stopping: it was told to stop and finishes what it has begun"}},
+		}, 0, []string{"alarm redis_away: Redis unreachable for 1 s", "warning problems: 1 object cannot be used as stored", "note stopping: is stopping and finishes running requests"}},
 	}
 	codes := map[string]bool{}
 	for _, test := range tests {
@@ -228,7 +228,7 @@ func TestOverviewOfADatabaseThatRefuses(t *testing.T) {
 	}
 	want := []string{
 		"a: alarm database_refuses: the database refuses writes for 40 s: the database is read-only",
-		"b: warning unreported: not known for 42 s: the database takes no reports",
+		"b: warning unreported: no report for 42 s: the database rejects writes",
 		"c: alarm silent: silent for 3 min",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

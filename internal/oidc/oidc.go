@@ -1,11 +1,8 @@
-// Package oidc signs people in at an OpenID provider: the authorization code
-// flow with PKCE, state and nonce.
+// Package oidc signs people in at an OpenID provider. It uses the authorization code flow with PKCE, state and nonce.
 //
-// A sign-in comes in at Start, which gives the provider's page and a cookie,
-// and goes out of Finish as an accounts.Identity whose token was verified.
-// Whether that somebody has an account is accounts' matter. The package
-// refuses to know pages and cookies' attributes, and it alone imports the
-// libraries.
+// Start returns the provider's sign-in page and a cookie. Finish verifies the provider's token and returns an
+// accounts.Identity. The package accounts decides whether that identity has an account. This package must not depend
+// on pages and on attributes of cookies. No other package imports the OpenID libraries.
 package oidc
 
 import (
@@ -30,37 +27,35 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Config of a Provider.
+// Config configures a Provider.
 type Config struct {
-	// Issuer is the provider's URL, exactly as it calls itself. https, but for a
-	// provider on this machine. Needed.
+	// Issuer is the provider's URL, exactly as the provider reports it. It must be https, except for a provider on
+	// this machine. Required.
 	Issuer string
-	// ClientID and ClientSecret are Headgate's at the provider. The secret may be
-	// empty for a public client.
+	// ClientID and ClientSecret identify Headgate at the provider. The secret may be empty for a public client.
 	ClientID, ClientSecret string
-	// RedirectURL is where the provider sends people back: the page that calls
-	// Finish. Needed.
+	// RedirectURL is the page to which the provider sends people back. That page calls Finish. Required.
 	RedirectURL string
-	// HTTPClient asks the provider. Default: one that waits 10 s at most.
+	// HTTPClient sends the requests to the provider. Default: a client with a timeout of 10 s.
 	HTTPClient *http.Client
-	// Now tells the time, for the expiry of tokens. Default: time.Now.
+	// Now returns the current time, with which the expiry of tokens is checked. Default: time.Now.
 	Now func() time.Time
 }
 
 // A Provider is one OpenID provider. It is safe for concurrent use.
 type Provider struct {
 	cfg   Config
-	found chan *discovered // holds one: what discovery found, nil before
+	found chan *discovered // a channel with one element, used as a lock: the discovered endpoints, or nil before the discovery
 }
 
-// discovered is what the provider says of itself.
+// discovered contains the provider's endpoints and keys.
 type discovered struct {
 	oauth    oauth2.Config
 	verifier *oidclib.IDTokenVerifier
 }
 
-// New makes a Provider. It asks nobody: a provider that is away at the start is
-// looked for at the next sign-in. The error names the setting at fault.
+// New returns a Provider. It sends no request, so it succeeds even if the provider is unavailable; the next sign-in
+// contacts the provider. The error names the invalid setting.
 func New(cfg Config) (*Provider, error) {
 	if err := checkURL("issuer", cfg.Issuer); err != nil {
 		return nil, err
@@ -82,8 +77,8 @@ func New(cfg Config) (*Provider, error) {
 	return p, nil
 }
 
-// checkURL takes https, and http on this machine. The error never has a
-// password of the URL in it.
+// checkURL returns an error unless the URL is https, or http on this machine. The error never contains a password
+// from the URL.
 func checkURL(name, text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || (u.Scheme != "https" && u.Scheme != "http") {
@@ -95,14 +90,14 @@ func checkURL(name, text string) error {
 	return nil
 }
 
-// errAway is what people are told while the provider cannot be asked.
+// errAway returns the error for a provider that is unavailable.
 func errAway(cause error) error {
 	return &problem.Problem{
 		Kind: problem.Unavailable, Message: "the sign-in provider does not answer: try again soon, or sign in by password", Cause: cause,
 	}
 }
 
-// errRefused is the same for everything that is wrong with what came back.
+// errRefused returns the error for a sign-in that is not valid. Its message is the same for every cause.
 func errRefused(cause error) error {
 	return &problem.Problem{
 		Kind: problem.Unauthenticated, Code: "oidc_refused",
@@ -110,8 +105,8 @@ func errRefused(cause error) error {
 	}
 }
 
-// discover asks the provider for its endpoints and keys once; a failure is
-// asked again by the next caller. One asks at a time.
+// discover requests the provider's endpoints and keys and keeps them. After a failure, the next call repeats the
+// request. Only one request runs at a time.
 func (p *Provider) discover(ctx context.Context) (*discovered, error) {
 	var found *discovered
 	select {
@@ -137,8 +132,8 @@ func (p *Provider) discover(ctx context.Context) (*discovered, error) {
 	return found, nil
 }
 
-// Start begins a sign-in: the provider's page to send somebody to, and the
-// value of the cookie that Finish needs. Unavailable.
+// Start begins a sign-in. It returns the URL of the provider's page, and the value of a cookie that Finish needs. The
+// error is problem.Unavailable if the provider is unavailable.
 func (p *Provider) Start(ctx context.Context) (page, cookie string, err error) {
 	d, err := p.discover(ctx)
 	if err != nil {
@@ -151,18 +146,17 @@ func (p *Provider) Start(ctx context.Context) (page, cookie string, err error) {
 		oauth2.S256ChallengeOption(derive(cookie, "verifier"))), cookie, nil
 }
 
-// derive makes state, nonce and PKCE verifier from the cookie: what binds a
-// sign-in to one browser is one secret that never leaves it, and the provider
-// sees only what was made from it.
+// derive computes the state, the nonce and the PKCE verifier from the cookie. So one secret that never leaves the
+// browser binds the sign-in to that browser, and the provider sees only values derived from the secret.
 func derive(cookie, what string) string {
 	mac := hmac.New(sha256.New, []byte(cookie))
 	mac.Write([]byte(what))
 	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
 }
 
-// Finish ends a sign-in with the cookie of Start and what the provider sent
-// back by way of the browser. Whoever calls it has the cookie deleted, whatever
-// it answers: a state serves once. Unauthenticated, Unavailable.
+// Finish completes a sign-in. It takes the cookie from Start and the parameters that the provider sent through the
+// browser. The caller must delete the cookie in any case, because a state must be used only once. Errors:
+// problem.Unauthenticated, problem.Unavailable.
 func (p *Provider) Finish(ctx context.Context, cookie, code, state string) (accounts.Identity, error) {
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(cookie)
 	if err != nil || len(secret) != 32 || code == "" {
@@ -187,13 +181,12 @@ func (p *Provider) Finish(ctx context.Context, cookie, code, state string) (acco
 
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
-// exchange gives the verified token for a code: issuer, audience, expiry,
-// algorithm and signature are as they must be.
+// exchange exchanges a code for a token. It verifies the token's issuer, audience, expiry, algorithm and signature.
 func (p *Provider) exchange(ctx context.Context, d *discovered, code, verifier string) (*oidclib.IDToken, error) {
 	ctx = oidclib.ClientContext(ctx, p.cfg.HTTPClient)
 	tokens, err := d.oauth.Exchange(ctx, code, oauth2.VerifierOption(verifier))
 	if refused := (*oauth2.RetrieveError)(nil); errors.As(err, &refused) && refused.Response.StatusCode < http.StatusInternalServerError {
-		// Its text has the provider's answer, which may have what we sent.
+		// The error's text contains the provider's response, which may contain secrets that this node sent.
 		return nil, errRefused(fmt.Errorf("the provider refused the code with status %d (%.64q)", refused.Response.StatusCode, refused.ErrorCode))
 	}
 	if err != nil {
@@ -207,11 +200,11 @@ func (p *Provider) exchange(ctx context.Context, d *discovered, code, verifier s
 	return token, nil
 }
 
-// identity reads the claims.
+// identity returns the person that the claims of a token describe.
 func identity(token *oidclib.IDToken) (accounts.Identity, error) {
 	var claims struct {
 		Email    string          `json:"email"`
-		Verified json.RawMessage `json:"email_verified"` // some providers send text
+		Verified json.RawMessage `json:"email_verified"` // some providers send it as text
 		Name     string          `json:"name"`
 	}
 	if err := token.Claims(&claims); err != nil {

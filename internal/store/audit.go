@@ -181,7 +181,7 @@ func (s *Store) verifyAudit(ctx context.Context, noted []audit.Head) (audit.Verd
 	var hash []byte
 	err = tx.QueryRowContext(ctx, auditHead).Scan(&head.Seq, &hash, &head.Outside)
 	if errors.Is(err, sql.ErrNoRows) {
-		return audit.Verdict{Broken: &audit.Broken{What: "have no head beside them: it was removed"}}, nil
+		return audit.Verdict{Broken: &audit.Broken{What: "have no head: it was removed"}}, nil
 	}
 	if err != nil {
 		return audit.Verdict{}, err
