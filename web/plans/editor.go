@@ -118,7 +118,7 @@ func (w *pages) showConflict(c echo.Context, p plans.Plan, mine plans.Document, 
 	if v.Mine, err = documentText(mine); err != nil {
 		return err
 	}
-	if v.Apart, err = diffView("apart", p.Draft, mine); err != nil {
+	if v.Apart, err = diffView(p.Draft, mine); err != nil {
 		return err
 	}
 	base, last, err := w.draftsBefore(c.Request().Context(), p, revision)
@@ -129,8 +129,8 @@ func (w *pages) showConflict(c echo.Context, p plans.Plan, mine plans.Document, 
 		v.Who, v.When = last.Actor.Name, views.NewMoment(last.At, w.Now())
 	}
 	if base != nil {
-		theirs, err1 := diffView("theirs", *base, p.Draft)
-		yours, err2 := diffView("yours", *base, mine)
+		theirs, err1 := diffView(*base, p.Draft)
+		yours, err2 := diffView(*base, mine)
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}

@@ -123,7 +123,6 @@ var certainties = map[preview.Certainty]views.ModeBadge{
 func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *preview.Policy) views.PreviewPolicy {
 	v := views.PreviewPolicy{
 		ID: "preview-" + p.Slug, Slug: p.Slug, Mode: planMode(p.Mode), Certainty: certainties[p.Certainty], Why: web.Sentence(p.Why),
-		Requests: views.Count(p.Requests), Limits: limitWords(p.Limits),
 	}
 	if p.Change != preview.Same {
 		v.Change = string(p.Change)
@@ -132,17 +131,17 @@ func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *pre
 		v.Notes = append(v.Notes, web.Sentence(n))
 	}
 	if p.Published != nil {
-		v.Figures = append(v.Figures, drawFigure(v.ID+"-published", "Denied as published", p.Requests, p.Published))
+		v.Figures = append(v.Figures, drawFigure("Denied as published", p.Requests, p.Published))
 	}
 	if p.Shadow != nil {
-		v.Figures = append(v.Figures, drawFigure(v.ID+"-shadow", "Would have denied, in shadow", p.Requests, p.Shadow))
+		v.Figures = append(v.Figures, drawFigure("Would have denied, in shadow", p.Requests, p.Shadow))
 	}
 	if p.Draft != nil && p.Change != preview.Removed {
 		title := "The draft would deny"
 		if p.Mode == enforcement.PolicyShadow {
 			title = "The draft would deny if it were enforced"
 		}
-		v.Figures = append(v.Figures, drawFigure(v.ID+"-draft", title, p.Requests, p.Draft))
+		v.Figures = append(v.Figures, drawFigure(title, p.Requests, p.Draft))
 	}
 	if p.Certainty == preview.NeedsShadow && p.Mode == enforcement.PolicyEnforce && p.Change != preview.Removed && mayEditPlans(c) {
 		v.ShadowURL, v.Revision = planPath(plan)+"/preview/shadow", strconv.FormatInt(made.Plan.DraftRevision, 10)
@@ -153,7 +152,7 @@ func drawPreviewed(c echo.Context, plan plans.Plan, made preview.Preview, p *pre
 // drawShadow returns what a policy that is published in shadow would have denied.
 func drawShadow(p *preview.Policy) views.PreviewPolicy {
 	v := views.PreviewPolicy{ID: "preview-" + p.Slug, Slug: p.Slug}
-	f := drawFigure(v.ID+"-live", "Would deny", p.Requests, p.Shadow)
+	f := drawFigure("Would deny", p.Requests, p.Shadow)
 	const named = 3
 	var routes []string
 	for _, r := range p.Shadow.Routes[:min(named, len(p.Shadow.Routes))] {
@@ -169,8 +168,8 @@ func drawShadow(p *preview.Policy) views.PreviewPolicy {
 	return v
 }
 
-func drawFigure(id, title string, requests int64, f *preview.Figure) views.Figure {
-	v := views.Figure{ID: id, Title: title, Refused: views.Count(f.Refused), Rate: views.Percent(f.Refused, requests)}
+func drawFigure(title string, requests int64, f *preview.Figure) views.Figure {
+	v := views.Figure{Title: title, Refused: views.Count(f.Refused), Rate: views.Percent(f.Refused, requests)}
 	if f.Low != f.High {
 		v.Bounds = "between " + views.Count(f.Low).Exact + " and " + views.Count(f.High).Exact
 	}

@@ -43,7 +43,7 @@ func (w *pages) diffPlan(c echo.Context, p plans.Plan) error {
 	if published {
 		v.From = versionName(p.Published)
 	}
-	if v.Diff, err = diffView("draft", now, p.Draft); err != nil {
+	if v.Diff, err = diffView(now, p.Draft); err != nil {
 		return err
 	}
 	if v.Diff.Empty {
@@ -93,7 +93,7 @@ func (w *pages) showPublish(c echo.Context, status int, p plans.Plan, to plans.D
 			v.Note.Error = f.Message
 		}
 	}
-	if v.Diff, err = diffView("publish", now, to); err != nil {
+	if v.Diff, err = diffView(now, to); err != nil {
 		return err
 	}
 	review := w.cfg.Plans.Inspect(to)
@@ -274,12 +274,12 @@ func (w *pages) planVersion(c echo.Context, p plans.Plan, of plans.Version) erro
 		PlanHead: head, Version: "Version " + strconv.Itoa(of.Number), Current: of.Number == p.Published, By: of.PublishedBy.Name,
 		At: views.NewMoment(of.PublishedAt, w.Now()), Policies: policyCards(of.Document, ""), Revision: strconv.FormatInt(p.DraftRevision, 10),
 	}
-	if v.Draft, err = diffView("to-draft", of.Document, p.Draft); err != nil {
+	if v.Draft, err = diffView(of.Document, p.Draft); err != nil {
 		return err
 	}
 	if of.Number > 1 {
 		before, err1 := w.cfg.Plans.Version(c.Request().Context(), p.ID, of.Number-1)
-		diff, err2 := diffView("before", before.Document, of.Document)
+		diff, err2 := diffView(before.Document, of.Document)
 		if err := errors.Join(err1, err2); err != nil {
 			return err
 		}

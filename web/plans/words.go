@@ -40,12 +40,12 @@ func policyCards(d plans.Document, edit string) []views.PolicyCard {
 }
 
 // diffView returns the differences between two documents.
-func diffView(id string, from, to plans.Document) (views.PlanDiff, error) {
+func diffView(from, to plans.Document) (views.PlanDiff, error) {
 	d, err := plans.Compare(from, to)
 	if err != nil {
 		return views.PlanDiff{}, err
 	}
-	v := views.PlanDiff{ID: id, Empty: d.Empty(), Order: d.Reordered, Rows: changeRows(d.Fields)}
+	v := views.PlanDiff{Empty: d.Empty(), Order: d.Reordered, Rows: changeRows(d.Fields)}
 	v.Lines = append(v.Lines, changeLines("", d.Fields)...)
 	for _, p := range d.Removed {
 		v.Policies = append(v.Policies, views.DiffPolicy{Slug: p.Slug, Kind: "removed", Tone: "bad", Words: policyWords(p)})

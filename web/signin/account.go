@@ -32,7 +32,7 @@ func (w *pages) accountView(c echo.Context) (views.Account, error) {
 	for _, s := range sessions {
 		a.Sessions = append(a.Sessions, views.Session{
 			Device: device(s.Agent), Agent: s.Agent, Address: s.Address, This: s.ID == v.Session.ID,
-			SignedIn: views.NewMoment(s.CreatedAt, now), Seen: views.NewMoment(s.SeenAt, now), Expires: views.NewMoment(s.ExpiresAt, now),
+			SignedIn: views.NewMoment(s.CreatedAt, now), Seen: views.NewMoment(s.SeenAt, now),
 			EndURL: "/account/sessions/" + s.ID + "/end",
 		})
 	}

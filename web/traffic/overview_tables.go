@@ -121,7 +121,7 @@ func (d *drawing) routes() *views.RouteTable {
 	for i := range o.Routes {
 		r := &o.Routes[i]
 		row := views.RouteRow{
-			ID: mark("route", r.Name), Name: r.Name, Total: views.Count(r.Total.Requests), Limited: views.Count(r.Total.Limited()),
+			ID: mark("route", r.Name), Name: r.Name, Total: views.Count(r.Total.Requests),
 			Rate: views.Percent(r.Total.Limited(), r.Total.Requests), URL: d.s.Address(d.path, web.With(d.also, "route", r.Name)),
 		}
 		if r.Total.Limited() > 0 {

@@ -188,9 +188,8 @@ func hashes(key []enforcement.KeyPart) []string {
 
 func leftLimit(l *usage.LimitUsage, pace *usage.Pace) views.LeftLimit {
 	v := views.LeftLimit{
-		Name: l.Limit.Name, Aloud: plans.Describe(l.Limit), Used: views.Count(l.Used), Capacity: views.Count(l.Capacity),
-		Left: views.Count(l.Remaining),
-		N:    l.Used, Most: max(l.Capacity, 1),
+		Aloud: plans.Describe(l.Limit), Used: views.Count(l.Used), Capacity: views.Count(l.Capacity),
+		N: l.Used, Most: max(l.Capacity, 1),
 	}
 	if l.ResetAfter > 0 {
 		v.Reset = "resets in " + views.Duration(l.ResetAfter).Text

@@ -72,7 +72,7 @@ type RouteTable struct {
 // A RouteRow is one route.
 type RouteRow struct {
 	ID, Name, URL, DenialsURL string
-	Total, Limited, Rate      Number
+	Total, Rate               Number
 	Strip                     Strip // empty after the first ten rows
 }
 

@@ -83,10 +83,10 @@ func (a Account) Others() bool { return len(a.Sessions) > 1 }
 
 // A Session is one browser that is signed in.
 type Session struct {
-	Device, Agent, Address  string
-	SignedIn, Seen, Expires Moment
-	This                    bool
-	EndURL                  string
+	Device, Agent, Address string
+	SignedIn, Seen         Moment
+	This                   bool
+	EndURL                 string
 }
 
 // People is the list of the operator's people, or of a tenant's members.

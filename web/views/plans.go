@@ -176,7 +176,6 @@ type Conflict struct {
 
 // A PlanDiff is the differences between two documents.
 type PlanDiff struct {
-	ID       string // prefix of its ids
 	Empty    bool
 	Rows     []DiffRow // of the plan itself
 	Policies []DiffPolicy
@@ -261,19 +260,19 @@ type Publication struct {
 // A VersionPage is one version.
 type VersionPage struct {
 	PlanHead
-	Version   string
-	Current   bool
-	By        string
-	At        Moment
-	Policies  []PolicyCard
-	Before    *PlanDiff // from the version before; nil for the first
-	BeforeNo  string
-	Draft     PlanDiff // from it to the draft
-	Rollback  string   // publishes the version again; "" if the visitor must not
-	CopyURL   string   // copies the version to the draft; "" if the visitor must not
-	Revision  string   // of the draft
-	Older     string
-	Newer     string
+	Version  string
+	Current  bool
+	By       string
+	At       Moment
+	Policies []PolicyCard
+	Before   *PlanDiff // from the version before; nil for the first
+	BeforeNo string
+	Draft    PlanDiff // from it to the draft
+	Rollback string   // publishes the version again; "" if the visitor must not
+	CopyURL  string   // copies the version to the draft; "" if the visitor must not
+	Revision string   // of the draft
+	Older    string
+	Newer    string
 }
 
 // A PlanPreview is the effect of the draft on the recorded counts.
@@ -299,16 +298,13 @@ type PreviewPolicy struct {
 	Certainty ModeBadge
 	Why       string
 	Notes     []string
-	Requests  Number
 	Figures   []Figure
 	ShadowURL string // sets the policy to shadow; "" if that has no use or the visitor must not
 	Revision  string
-	Limits    []LimitWords
 }
 
 // A Figure is what a policy denied or would deny.
 type Figure struct {
-	ID      string
 	Title   string
 	Refused Number
 	Rate    Number

@@ -41,13 +41,12 @@ type LeftKey struct {
 
 // A LeftLimit is the state of a limit for one key.
 type LeftLimit struct {
-	Name, Aloud    string
+	Aloud          string
 	Used, Capacity Number
 	N, Most        int64
 	Tone           string // of the bar: "", "warn", "bad"
 	Ends           string // "used up in 12 min at 83 per minute"
 	Reset          string // "resets in 43 s", or ""
-	Left           Number
 }
 
 // A Beside is a kind of exceptions in force.
