@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
@@ -14,7 +13,7 @@ func (a *API) showBlock(who caller) func(exceptions.Block) (Block, error) {
 		if err != nil {
 			return Block{}, err
 		}
-		why := a.idleBlock(who, b)
+		why := InactiveBecause(b.Idle(who.tenantSubject(b.TenantID), a.cfg.Now()).Code)
 		return Block{
 			Id: m.id, TenantId: m.tenant, Policy: b.Policy, Key: showPartition(b.Key), Reason: b.Reason,
 			Active: why == "", InactiveBecause: why, ExpiresAt: b.ExpiresAt.UTC(), CreatedAt: b.CreatedAt.UTC(), CreatedBy: m.by,
@@ -28,28 +27,6 @@ func showPartition(key map[string]string) PartitionKey {
 		return PartitionKey{}
 	}
 	return key
-}
-
-// idleBlock returns why a block has no effect, or "" if it has one.
-func (a *API) idleBlock(who caller, b exceptions.Block) InactiveBecause {
-	if why := a.ended(b.ExpiresAt); why != "" {
-		return why
-	}
-	r := who.rule(b.TenantID, b.Policy)
-	if r == nil {
-		return InactiveBecauseNoPolicy
-	}
-	block := enforcement.Block{ID: b.ID, Policy: b.Policy, Until: b.ExpiresAt.UnixMicro()}
-	for name, value := range b.Key {
-		if !countsBy(r, name) {
-			return InactiveBecauseNoAttribute
-		}
-		block.Key = append(block.Key, enforcement.Attribute{Name: name, Value: value})
-	}
-	if !who.usable(b.TenantID, enforcement.ExceptionSpec{Blocks: []enforcement.Block{block}}) {
-		return InactiveBecauseNotPossible
-	}
-	return ""
 }
 
 // ListBlocks is GET /v1/tenants/{tenant}/blocks.

@@ -12,7 +12,7 @@ func (a *API) showListEntry(e exceptions.Entry) (ListEntry, error) {
 	if err != nil {
 		return ListEntry{}, err
 	}
-	why := a.ended(e.ExpiresAt)
+	why := InactiveBecause(e.Idle(a.cfg.Now()).Code)
 	return ListEntry{
 		Id: m.id, TenantId: m.tenant, List: ListName(e.List), Attribute: e.Attribute, Value: e.Value, Reason: e.Reason,
 		Active: why == "", InactiveBecause: why, ExpiresAt: utcOrZero(e.ExpiresAt), CreatedAt: e.CreatedAt.UTC(), CreatedBy: m.by,

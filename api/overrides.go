@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"math"
-	"slices"
 	"strconv"
 	"time"
 
@@ -89,7 +88,7 @@ func (a *API) showOverride(who caller) func(exceptions.Override) (Override, erro
 		if err != nil {
 			return Override{}, err
 		}
-		why := a.idleOverride(who, o)
+		why := InactiveBecause(o.Idle(who.tenantSubject(o.TenantID), a.cfg.Now()).Code)
 		out := Override{
 			Id: m.id, TenantId: m.tenant, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Reason: o.Reason,
 			Active: why == "", InactiveBecause: why, ExpiresAt: o.ExpiresAt.UTC(), CreatedAt: o.CreatedAt.UTC(), CreatedBy: m.by,
@@ -97,36 +96,6 @@ func (a *API) showOverride(who caller) func(exceptions.Override) (Override, erro
 		out.Factor, out.Limits = showNumbers(o.Factor, o.Limits)
 		return out, nil
 	}
-}
-
-// idleOverride returns why an override has no effect, or "" if it has one.
-func (a *API) idleOverride(who caller, o exceptions.Override) InactiveBecause {
-	if why := a.ended(o.ExpiresAt); why != "" {
-		return why
-	}
-	r := who.rule(o.TenantID, o.Policy)
-	switch {
-	case r == nil:
-		return InactiveBecauseNoPolicy
-	case o.Attribute != "" && !countsBy(r, o.Attribute):
-		return InactiveBecauseNoAttribute
-	case len(o.Limits) > 0 && !slices.ContainsFunc(o.Limits, func(l enforcement.OverrideLimit) bool { return hasLimit(r, l.Name) }):
-		return InactiveBecauseNoLimit // an override of some existing limits has an effect on those
-	case r.Mode == enforcement.PolicyOff:
-		return InactiveBecauseNotPossible
-	}
-	spec := enforcement.ExceptionSpec{Overrides: []enforcement.Override{{
-		ID: o.ID, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Factor: o.Factor, Limits: o.Limits,
-		Revision: o.Revision, From: o.CreatedAt.UnixMicro(), Until: o.ExpiresAt.UnixMicro(),
-	}}}
-	if !who.usable(o.TenantID, spec) {
-		return InactiveBecauseNotPossible
-	}
-	return ""
-}
-
-func hasLimit(r *enforcement.Rule, name string) bool {
-	return slices.ContainsFunc(r.Limits, func(l enforcement.RuleLimit) bool { return l.Name == name })
 }
 
 // ListOverrides is GET /v1/tenants/{tenant}/overrides.

@@ -176,6 +176,18 @@ func (l *RuleLimit) scale(factor int64) {
 	l.Burst = scaled(l.Burst, factor, MaxQuota)
 }
 
+// Overridden returns the limit with the numbers of an override, and whether the
+// override sets any for it.
+func (l Limit) Overridden(factor int64, limits []OverrideLimit) (Limit, bool) {
+	r := RuleLimit{Limit: l}
+	r.scale(factor)
+	at := slices.IndexFunc(limits, func(n OverrideLimit) bool { return n.Name == l.Name })
+	if at >= 0 {
+		r.set(limits[at])
+	}
+	return r.Limit, factor != 0 || at >= 0
+}
+
 // The product cannot overflow: MaxQuota * MaxFactor is 10^18.
 func scaled(n, factor, bound int64) int64 {
 	if n == 0 {

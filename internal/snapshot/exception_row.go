@@ -25,10 +25,8 @@ const maxReason = exceptions.MaxReason * utf8.UTFMax
 // readOverride converts an override. newest is the revision of the changes that it
 // is part of.
 func readOverride(r *exceptions.Override, newest int64) (enforcement.Override, error) {
-	o := enforcement.Override{
-		ID: r.ID, Policy: r.Policy, Attribute: r.Attribute, Value: r.Value, Prefix: r.Prefix,
-		Factor: r.Factor, Limits: r.Limits, Revision: r.Revision, Reason: r.Reason, From: micros(r.CreatedAt),
-	}
+	o := r.Spec()
+	o.From = micros(r.CreatedAt)
 	var err error
 	if o.Until, err = validateCommon(r.Policy, r.Reason, r.ExpiresAt); err != nil {
 		return o, err

@@ -12,6 +12,7 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
@@ -82,32 +83,17 @@ func (w *pages) done(c echo.Context, page, notice string) error {
 	return c.Redirect(http.StatusSeeOther, page+"?done="+notice)
 }
 
-// idle returns why an exception has no effect, or "" if it has one. why is the
-// first reason that the caller knows.
-func (w *pages) idle(t tenants.Tenant, expires time.Time, why string, spec enforcement.ExceptionSpec) string {
-	switch {
-	case !w.Now().Before(expires):
-		return "ended"
-	case why != "":
-		return "no effect: " + why
-	case !w.usable(t, spec):
-		return "no effect with the current plan"
-	}
-	return ""
-}
-
-// usable reports whether an exception has an effect with the snapshot of this node.
-func (w *pages) usable(t tenants.Tenant, spec enforcement.ExceptionSpec) bool {
+// idle returns why an exception has no effect with the snapshot of this node, or "".
+func (w *pages) idle(t tenants.Tenant, of interface {
+	Idle(s *enforcement.Subject, now time.Time) exceptions.Idle
+},
+) string {
 	current := w.cfg.Snapshot()
 	if current == nil {
-		return true // unknown
+		return "" // unknown
 	}
-	s, known := current.Subject(t.ID)
-	if !known {
-		return false
-	}
-	_, faults := enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
-	return !slices.ContainsFunc(faults, func(f enforcement.ExceptionFault) bool { return !f.Partial })
+	s, _ := current.Subject(t.ID)
+	return of.Idle(s, w.Now()).Words
 }
 
 // keyFields returns the names of the fields of the keys of all policies.

@@ -7,7 +7,6 @@ import (
 
 	"github.com/labstack/echo/v4"
 
-	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
@@ -40,18 +39,11 @@ func (w *pages) blockRow(c echo.Context, t tenants.Tenant, b exceptions.Block, p
 	r := views.BlockRow{
 		Policy: b.Policy, Key: web.KeyWords(b.Key, p.CountBy), Reason: b.Reason, By: b.CreatedBy.Name,
 		Ends: views.NewMoment(b.ExpiresAt, w.Now()), DeleteURL: deleteURL(c, "/blocks", b.ID),
+		Idle: w.idle(t, b),
 	}
-	spec := enforcement.Block{ID: b.ID, Policy: b.Policy, Until: b.ExpiresAt.UnixMicro()}
-	for name, value := range b.Key {
-		spec.Key = append(spec.Key, enforcement.Attribute{Name: name, Value: value})
+	if known {
+		r.KeyURL = web.KeyURL(t, b.Policy, b.Key)
 	}
-	why := ""
-	if !known {
-		why = "the plan does not have this policy"
-	} else if r.KeyURL = web.KeyURL(t, b.Policy, b.Key); p.Mode != enforcement.PolicyEnforce {
-		why = "the policy is not enforced"
-	}
-	r.Idle = w.idle(t, b.ExpiresAt, why, enforcement.ExceptionSpec{Blocks: []enforcement.Block{spec}})
 	return r
 }
 

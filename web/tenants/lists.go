@@ -34,7 +34,7 @@ func (w *pages) listEntries(c echo.Context) error {
 	v.List = web.NewList(c, rows, id, newURL(c, "/lists"), func(n exceptions.Entry) views.ListRow {
 		return views.ListRow{
 			Deny: n.List == exceptions.Deny, Attribute: n.Attribute, Value: n.Value, Reason: n.Reason, By: n.CreatedBy.Name,
-			Ends: views.NewMoment(n.ExpiresAt, now), Over: !n.ExpiresAt.IsZero() && !now.Before(n.ExpiresAt),
+			Ends: views.NewMoment(n.ExpiresAt, now), Over: n.Idle(now) != (exceptions.Idle{}),
 			DeleteURL: deleteURL(c, "/lists", n.ID),
 		}
 	})

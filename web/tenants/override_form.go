@@ -194,7 +194,7 @@ func (w *pages) createOverride(c echo.Context) error {
 	t, v := web.TenantOf(c), w.overrideForm(c, p, f)
 	n, err := readOverride(f, &v, p, w.Now())
 	for _, l := range p.Limits {
-		if become, changed := overridden(l, n.Factor, n.Limits); changed && err == nil {
+		if become, changed := l.Overridden(n.Factor, n.Limits); changed && err == nil {
 			v.Aloud = append(v.Aloud, l.Name+": "+plans.Describe(become)+" (plan: "+plans.Describe(l)+")")
 		}
 	}

@@ -47,23 +47,10 @@ func (w *pages) listOverrides(c echo.Context) error {
 }
 
 func (w *pages) overrideRow(t tenants.Tenant, o exceptions.Override, policies []plans.Policy) views.OverrideRow {
-	p, known := web.PolicyBySlug(policies, o.Policy)
-	why := ""
-	switch {
-	case !known:
-		why = "the plan does not have this policy"
-	case o.Attribute != "" && !slices.Contains(web.KeyAttributes(p.CountBy), o.Attribute):
-		why = "the policy does not count by " + o.Attribute
-	case p.Mode == enforcement.PolicyOff:
-		why = "the policy is off"
-	}
-	spec := enforcement.ExceptionSpec{Overrides: []enforcement.Override{{
-		ID: o.ID, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Factor: o.Factor, Limits: o.Limits,
-		Revision: o.Revision, From: o.CreatedAt.UnixMicro(), Until: o.ExpiresAt.UnixMicro(),
-	}}}
+	p, _ := web.PolicyBySlug(policies, o.Policy)
 	return views.OverrideRow{
 		Policy: o.Policy, For: scopeWords(o), Numbers: numberLines(o, p.Limits), Reason: o.Reason, By: o.CreatedBy.Name,
-		Ends: views.NewMoment(o.ExpiresAt, w.Now()), Idle: w.idle(t, o.ExpiresAt, why, spec),
+		Ends: views.NewMoment(o.ExpiresAt, w.Now()), Idle: w.idle(t, o),
 	}
 }
 
@@ -87,7 +74,7 @@ func numberLines(o exceptions.Override, planned []enforcement.Limit) []string {
 		lines = append(lines, exceptions.FormatFactor(o.Factor)+" times the plan's numbers")
 	}
 	for _, l := range planned {
-		if become, changed := overridden(l, o.Factor, o.Limits); changed {
+		if become, changed := l.Overridden(o.Factor, o.Limits); changed {
 			lines = append(lines, l.Name+": "+plans.Describe(become))
 		}
 	}
@@ -97,30 +84,6 @@ func numberLines(o exceptions.Override, planned []enforcement.Limit) []string {
 		}
 	}
 	return lines
-}
-
-// overridden returns a limit with the numbers of an override.
-func overridden(l enforcement.Limit, factor int64, limits []enforcement.OverrideLimit) (enforcement.Limit, bool) {
-	if factor != 0 {
-		for _, n := range []*int64{&l.Quota, &l.Burst} {
-			if *n != 0 {
-				*n = max(1, *n*factor/1000)
-			}
-		}
-		return l, true
-	}
-	i := slices.IndexFunc(limits, func(o enforcement.OverrideLimit) bool { return o.Name == l.Name })
-	if i < 0 {
-		return l, false
-	}
-	if limits[i].Quota != enforcement.Keep {
-		l.Quota = limits[i].Quota
-	}
-	if limits[i].Burst != enforcement.Keep {
-		l.Burst = limits[i].Burst
-	}
-	l.Window = cmp.Or(limits[i].Window, l.Window)
-	return l, true
 }
 
 // precedence shows which override is in force for the key in the address.

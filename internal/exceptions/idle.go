@@ -1,0 +1,111 @@
+package exceptions
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// Idle says why an exception has no effect. The zero value: it has one.
+type Idle struct {
+	Code  string // inactive_because of the API
+	Words string // for pages
+}
+
+var (
+	idleEnded       = Idle{"ended", "ended"}
+	idleNoPolicy    = Idle{"no_policy", "no effect: the plan does not have this policy"}
+	idleOff         = Idle{"not_possible", "no effect: the policy is off"}
+	idleNotEnforced = Idle{"not_possible", "no effect: the policy is not enforced"}
+	idleNoLimit     = Idle{"no_limit", "no effect with the current plan"}
+	idleNotPossible = Idle{"not_possible", "no effect with the current plan"}
+)
+
+// idle returns the reason that does not depend on the kind of the exception, and the
+// rule of the policy if there is none.
+func idle(s *enforcement.Subject, policy string, ends, now time.Time) (Idle, *enforcement.Rule) {
+	if !now.Before(ends) {
+		return idleEnded, nil
+	}
+	if s == nil || s.Plan == nil {
+		return idleNoPolicy, nil
+	}
+	r, known := s.Plan.Rule(policy)
+	if !known {
+		return idleNoPolicy, nil
+	}
+	return Idle{}, r
+}
+
+// compiles reports whether an exception, or a part of it, has an effect with the plan
+// of a tenant.
+func compiles(s *enforcement.Subject, spec enforcement.ExceptionSpec) bool {
+	_, faults := enforcement.CompileExceptions(spec, s.Plan, s.PlanRevision)
+	return !slices.ContainsFunc(faults, func(f enforcement.ExceptionFault) bool { return !f.Partial })
+}
+
+func countsBy(r *enforcement.Rule, attribute string) bool {
+	return slices.ContainsFunc(r.CountBy, func(entry string) bool { return enforcement.CountedAttribute(entry) == attribute })
+}
+
+// Idle returns why the override has no effect for its tenant, whose subject is nil if
+// it is not in the snapshot.
+func (o Override) Idle(s *enforcement.Subject, now time.Time) Idle {
+	why, r := idle(s, o.Policy, o.ExpiresAt, now)
+	switch {
+	case r == nil:
+		return why
+	case o.Attribute != "" && !countsBy(r, o.Attribute):
+		return Idle{"no_attribute", "no effect: the policy does not count by " + o.Attribute}
+	case len(o.Limits) > 0 && !slices.ContainsFunc(o.Limits, func(l enforcement.OverrideLimit) bool {
+		return slices.ContainsFunc(r.Limits, func(of enforcement.RuleLimit) bool { return of.Name == l.Name })
+	}):
+		return idleNoLimit // an override of some existing limits has an effect on those
+	case r.Mode == enforcement.PolicyOff:
+		return idleOff
+	case !compiles(s, enforcement.ExceptionSpec{Overrides: []enforcement.Override{o.Spec()}}):
+		return idleNotPossible
+	}
+	return Idle{}
+}
+
+// Spec returns the override as the engine compiles it.
+func (o Override) Spec() enforcement.Override {
+	return enforcement.Override{
+		ID: o.ID, Policy: o.Policy, Attribute: o.Attribute, Value: o.Value, Prefix: o.Prefix, Factor: o.Factor, Limits: o.Limits,
+		Revision: o.Revision, Reason: o.Reason, From: o.CreatedAt.UnixMicro(), Until: o.ExpiresAt.UnixMicro(),
+	}
+}
+
+// Idle returns why the block has no effect for its tenant, whose subject is nil if it
+// is not in the snapshot.
+func (b Block) Idle(s *enforcement.Subject, now time.Time) Idle {
+	why, r := idle(s, b.Policy, b.ExpiresAt, now)
+	if r == nil {
+		return why
+	}
+	spec := enforcement.Block{ID: b.ID, Policy: b.Policy, Until: b.ExpiresAt.UnixMicro()}
+	for _, name := range slices.Sorted(maps.Keys(b.Key)) {
+		if !countsBy(r, name) {
+			return Idle{"no_attribute", "no effect: the policy does not count by " + name}
+		}
+		spec.Key = append(spec.Key, enforcement.Attribute{Name: name, Value: b.Key[name]})
+	}
+	switch {
+	case r.Mode != enforcement.PolicyEnforce:
+		return idleNotEnforced
+	case !compiles(s, enforcement.ExceptionSpec{Blocks: []enforcement.Block{spec}}):
+		return idleNotPossible
+	}
+	return Idle{}
+}
+
+// Idle returns why the entry has no effect.
+func (n Entry) Idle(now time.Time) Idle {
+	if !n.ExpiresAt.IsZero() && !now.Before(n.ExpiresAt) {
+		return idleEnded
+	}
+	return Idle{}
+}
