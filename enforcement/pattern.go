@@ -119,6 +119,10 @@ func (p Pattern) Overlaps(q Pattern) bool {
 	return p.rest || len(p.segments) == len(q.segments)
 }
 
+// HasLiterals reports whether the pattern has a literal segment. The case and the
+// ; of such a segment count, which not every back end does.
+func (p Pattern) HasLiterals() bool { return p.literals() > 0 }
+
 // literals returns the number of literal segments. A pattern with more literal segments
 // is more specific.
 func (p Pattern) literals() int {

@@ -193,6 +193,42 @@ func TestDraftsComeBackAsTheyAre(t *testing.T) {
 
 // Every button changes what it says and nothing else, and nothing that was typed
 // is lost.
+// The editor says once that other spellings avoid a literal path, at the first one.
+func TestSpellingsOfAPath(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
+	must(t, err)
+	_, typed := filled(t, w.get("/plans/gold/edit", "editor").tree(t), "draft", "save")
+	for paths, want := range map[string]int{
+		"/v1/login /a/* /b": 0, "* /a/{x} /b": 1, "/{x} /{x}/* /v1": 2, "* /{x} ": -1, "/a* {b /c": 2,
+	} {
+		for i, path := range append(strings.Split(paths, " "), "*")[:4] {
+			typed.Set(fmt.Sprintf("policies.%d.path", i), path)
+		}
+		typed.Set("do", "policies.0.add-limit")
+		page := w.post("/plans/gold/edit", "editor", typed)
+		got := -1
+		for n := range page.tree(t).Descendants() {
+			var i int
+			if _, err := fmt.Sscanf(attr(n, "id"), "policies.%d.path-hint", &i); err != nil {
+				continue
+			}
+			for d := range n.Descendants() {
+				if strings.Contains(d.Data, "/login;x") {
+					if got >= 0 {
+						t.Errorf("%s: twice", paths)
+					}
+					got = i
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%s: the hint is at %d, want %d (%d)", paths, got, want, page.Code)
+		}
+	}
+}
+
 func TestDraftButtons(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)

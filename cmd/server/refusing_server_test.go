@@ -24,7 +24,7 @@ func TestStoresThatRefuseWrites(t *testing.T) {
 		"HEADGATE_ADMIN_EMAIL": "ann@example.com", "HEADGATE_ADMIN_PASSWORD": ownerPassword,
 	})
 	f := &cluster{t: t, nodes: []*process{{running: node}}}
-	f.publish("plan", `[{"slug": "all", "on_failure": "closed", "limits": [{"algorithm": "fixed_window", "quota": 1000, "window": "1d"}]}]`)
+	f.publish("plan", `[{"slug": "all", "on_failure": "closed", "limits": [{"algorithm": "fixed_window", "quota": 1000000, "window": "1d"}]}]`)
 	f.tenant("acme", "plan")
 	check := func() int {
 		return call(t, bootstrap, "POST", node.origin+"/v1/check", `{"tenant": "acme"}`).status
@@ -88,7 +88,10 @@ func TestStoresThatRefuseWrites(t *testing.T) {
 	}
 	readOnly("on")
 	defer readOnly("off")
+	readiness := said["readyz"]
+	said["readyz"] = func() string { check(); return readiness() } // so that counts wait, whenever the last flush was
 	says("readyz", `"degraded":false`, "the database has refused writes since 20", "read-only", "counts have not been written since 20", "rows wait")
+	said["readyz"] = readiness
 	if status := check(); status != http.StatusOK {
 		t.Errorf("a check is answered %d", status)
 	}

@@ -362,6 +362,7 @@ func TestInvitingTellsNothingOfOtherTenants(t *testing.T) {
 	owner := h.owner()
 	admin := h.join(owner, h.tenant.ID, "ann@example.com", accounts.TenantAdmin)
 	for _, email := range []string{"olga@example.com", "nobody@example.com"} {
+		before, lines := h.hashes.Load(), len(h.lines())
 		_, token, err := h.Invite(h.as(admin), admin.Principal(), h.tenant.ID, email, accounts.TenantViewer)
 		if err != nil {
 			t.Errorf("%s: %v", email, err)
@@ -371,6 +372,9 @@ func TestInvitingTellsNothingOfOtherTenants(t *testing.T) {
 		}
 		if _, err = h.Invitation(t.Context(), token); !problem.Is(err, problem.NotFound) {
 			t.Errorf("the link of %s works again: %v", email, err)
+		}
+		if hashes, wrote := h.hashes.Load()-before, len(h.lines())-lines; hashes != 1 || wrote != 2 {
+			t.Errorf("%s: %d hashes and %d lines, want 1 and 2", email, hashes, wrote)
 		}
 	}
 	if u, err := h.store.UserByEmail(t.Context(), "olga@example.com"); err != nil || u.ID != owner.ID || u.TenantID != "" {

@@ -173,7 +173,7 @@ func (w *pages) showEditor(c echo.Context, status int, e editor) error {
 		Unsaved: e.unsaved, Algorithms: algorithmOptions,
 	}
 	r := e.form.read()
-	m := marker{errors: map[string]string{}, next: e.next}
+	m := marker{errors: map[string]string{}, next: e.next, literal: firstLiteral(e.form.policies)}
 	for _, f := range e.faults {
 		field := r.field(f.Pointer)
 		if _, twice := m.errors[field]; !twice {

@@ -16,6 +16,8 @@ var commonMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "O
 type marker struct {
 	errors map[string]string // by field
 	next   string            // the field that gets the focus
+	// literal is the index of the policy whose path gets the warning of pathHint.
+	literal int
 }
 
 // within reports whether a policy has a fault.
@@ -56,7 +58,7 @@ func (m *marker) policy(f *draftForm, i int, policies []plans.Policy) views.Poli
 		CountByError: m.errors[id+".count_by"], LimitsError: m.errors[id+".limits"],
 		Slug:         m.input(id+".slug", "Slug", slug, "The name in answers and charts. A new slug starts new counters."),
 		Description:  m.lines(id+".description", "Description", p.fields["description"]),
-		Path:         m.input(id+".path", "Path", p.fields["path"], "/v1/login, /users/{id}, /api/* for all paths below; * for every request."),
+		Path:         m.input(id+".path", "Path", p.fields["path"], m.pathHint(i)),
 		OtherMethods: m.input(id+".other_methods", "Other methods", p.fields["other_methods"], "Separated by spaces: PURGE REPORT."),
 		Methods:      m.boxes(id+".methods", "Methods", "None checked: all methods.", p.methods, commonMethods),
 	}
@@ -82,6 +84,25 @@ func (m *marker) policy(f *draftForm, i int, policies []plans.Policy) views.Poli
 	}
 	v.Aloud = strings.Join(limits, " · ")
 	return v
+}
+
+// firstLiteral returns the index of the first policy whose path has a literal segment.
+func firstLiteral(policies []policyForm) int {
+	return slices.IndexFunc(policies, func(p policyForm) bool {
+		pattern, err := enforcement.ParsePattern(p.fields["path"])
+		return err == nil && pattern.HasLiterals()
+	})
+}
+
+// pathHint returns the hint of the field Path of policy i. The first literal path of a
+// plan gets a warning: a caller can avoid it by another spelling.
+func (m *marker) pathHint(i int) string {
+	const forms = "/v1/login, /users/{id}, /api/* for all paths below; * for every request."
+	if i != m.literal {
+		return forms
+	}
+	return forms + " Case and ; count: if your back end serves /LOGIN or /login;x like /login, callers can avoid this policy. " +
+		"Reject such spellings, or limit them with a policy for *."
 }
 
 // rows adds the rows of attributes and of count_by. An empty list gets one empty row.
