@@ -6,11 +6,12 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// This file has the changes that a decided request makes to a counter. The caller of
-// these functions holds the lock of the counter's shard.
+// This file has the functions with which a decided request changes a counter. Their
+// caller must hold the lock of the counter's shard.
 
-// own returns the shard of the counter. It inserts a cell if the counter has none.
-func (l *Limiter) own(w *work) *shard {
+// insertIfMissing returns the shard of a counter. If the counter has no cell yet, it
+// inserts one.
+func (l *Limiter) insertIfMissing(w *work) *shard {
 	s := &l.shards[shardOf(w.hash)]
 	if w.cell == none {
 		w.cell = s.insert(&w.key, uint32(w.hash))
@@ -22,16 +23,16 @@ func (l *Limiter) own(w *work) *shard {
 	return s
 }
 
-// keepClamp stores a state that Settle clamped to now.
+// keepClamp stores a state whose time was in the future and that Settle clamped to now.
 func (l *Limiter) keepClamp(w *work, m *enforcement.Meter, now int64) {
-	s := l.own(w)
+	s := l.insertIfMissing(w)
 	s.write(w.cell, m, &w.state, now)
 	if m.Algorithm == enforcement.SlidingWindowLog {
 		l.keepEntries(s, w, slices.Clone(w.state.Log))
 	}
 }
 
-// keepEntries replaces the log of the counter by all.
+// keepEntries replaces the stored log entries of a counter by the entries all.
 func (l *Limiter) keepEntries(s *shard, w *work, all []enforcement.Entry) {
 	e := s.log(w.cell)
 	before := e.blocks()
@@ -40,7 +41,7 @@ func (l *Limiter) keepEntries(s *shard, w *work, all []enforcement.Entry) {
 	w.state.Log = all
 }
 
-// log returns the entries of cell i. It creates them if the cell has none.
+// log returns the log entries of cell i. It creates an empty log if the cell has none.
 func (s *shard) log(i int32) *entries {
 	c := s.cell(i)
 	if c.log == 0 {
@@ -56,12 +57,12 @@ func (s *shard) log(i int32) *entries {
 	return s.logs[c.log-1]
 }
 
-// charge charges cost to the counter. A cost of 0 changes nothing.
+// charge charges cost to a counter and stores it. A cost of 0 changes nothing.
 func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 	if cost == 0 {
 		return
 	}
-	s := l.own(w)
+	s := l.insertIfMissing(w)
 	if c.Meter.Algorithm != enforcement.SlidingWindowLog {
 		w.state = c.Meter.Charge(w.state, c.Rev, now, cost)
 		s.write(w.cell, c.Meter, &w.state, now)
@@ -69,15 +70,16 @@ func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 	}
 	e := s.log(w.cell)
 	before := e.blocks()
-	e.drop(len(e.live()) - len(w.state.Log)) // the entries that Settle removed
+	e.drop(len(e.live()) - len(w.state.Log)) // removes the entries that Settle removed from the state
 	was := w.state
 	w.state = chargedLog(was, c, cost, now)
 	switch cost = w.state.A - was.A; {
 	case w.state.B == was.B:
 		e.all[len(e.all)-1].Units += cost
 	case len(e.all) == cap(e.all) && len(e.live()) > 0 && l.counted.full(w.key.Tenant):
-		// There is no memory for another entry: add the units to the newest one and set
-		// its time to now. Its old units then count longer than they should, never shorter.
+		// The memory bound allows no further entry. Add the units to the newest entry and
+		// set its time to now. Its earlier units then count longer than they should, but
+		// never shorter.
 		last := &e.all[len(e.all)-1]
 		last.T, last.Units = now, last.Units+cost
 		w.state.B = was.B
@@ -91,8 +93,8 @@ func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 	s.write(w.cell, c.Meter, &w.state, now)
 }
 
-// chargedLog returns the state of a log after a charge, without the entries, because
-// Charge would copy them.
+// chargedLog returns the state of a log after a charge, but without the entries.
+// Meter.Charge would copy all entries.
 func chargedLog(s enforcement.State, c *enforcement.Charge, cost, now int64) enforcement.State {
 	if s.Rev == 0 {
 		return enforcement.State{Rev: c.Rev, A: cost, B: 1, T: now}
@@ -101,26 +103,28 @@ func chargedLog(s enforcement.State, c *enforcement.Charge, cost, now int64) enf
 	return c.Meter.Charge(s, c.Rev, now, cost)
 }
 
-// peeked returns the state as it would be after the charge.
+// peeked returns the state that a counter would have after the charge. It stores
+// nothing.
 func peeked(s enforcement.State, c *enforcement.Charge, cost, now int64) enforcement.State {
 	if c.Meter.Algorithm != enforcement.SlidingWindowLog || cost == 0 {
 		return c.Meter.Charge(s, c.Rev, now, cost)
 	}
 	after := chargedLog(s, c, cost, now)
 	after.Log = s.Log
-	if after.B == s.B && int64(len(s.Log)) == s.B { // the charge would change the newest entry
+	if after.B == s.B && int64(len(s.Log)) == s.B { // the charge changes the newest entry, so leave it out
 		after.Log = s.Log[:len(s.Log)-1]
 	}
 	return after
 }
 
-// refund returns cost to the counter. It does nothing if the counter is not stored. It
-// does not change an overflow counter, because that counts other keys, too.
+// refund returns cost to a stored counter. If the counter is not stored, it does
+// nothing. It does not change an overflow counter, because that also has the counts of
+// other keys.
 func (l *Limiter) refund(w *work, c *enforcement.Charge, cost, now int64) {
 	if w.cell == none || w.shared || cost == 0 {
 		return
 	}
-	s := l.own(w)
+	s := l.insertIfMissing(w)
 	w.state = c.Meter.Refund(w.state, cost)
 	if w.state.Fresh() {
 		l.drop(s, w.cell, w.hash)
@@ -133,8 +137,8 @@ func (l *Limiter) refund(w *work, c *enforcement.Charge, cost, now int64) {
 	}
 }
 
-// reset deletes the counter. It does not delete an overflow counter, which counts other
-// keys, too.
+// reset deletes a counter. It does not delete an overflow counter, because that also
+// has the counts of other keys.
 func (l *Limiter) reset(w *work, c *enforcement.Charge, now int64) {
 	if w.shared {
 		return
@@ -146,7 +150,7 @@ func (l *Limiter) reset(w *work, c *enforcement.Charge, now int64) {
 	w.state, _ = c.Meter.Settle(enforcement.State{}, c.Rev, now)
 }
 
-// drop removes cell i.
+// drop deletes cell i and its log entries.
 func (l *Limiter) drop(s *shard, i int32, hash uint64) {
 	c, freed := s.cell(i), int64(1)
 	tenant := c.key.Tenant

@@ -14,25 +14,27 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Config of a Limiter. The zero value is usable.
+// Config has the settings of a Limiter. The zero value selects the defaults.
 type Config struct {
 	// Now returns the time in microseconds since the epoch. Default: the wall clock at
 	// the call of New plus the monotonic time since then, which never steps back.
 	Now func() int64
-	// MaxCells bounds memory: the number of counters plus a quarter of the number of
-	// entries of sliding logs. Each counts about 85 bytes. Above it, new keys of one
-	// tenant and limit share an overflow counter. Default: 4,000,000.
+	// MaxCells bounds the memory for counters: their number, plus a quarter of the
+	// number of entries of sliding logs. Each takes about 85 bytes. Above the bound,
+	// all new keys of one tenant and limit share an overflow counter. Default:
+	// 4,000,000.
 	MaxCells int
-	// TenantCells is the same bound for one tenant, so that a flood of keys of one tenant
-	// does not use the memory of others. Tenants whose numbers are equal modulo 4,096
-	// share one bound. Default: a quarter of MaxCells.
+	// TenantCells is the bound for the counters of one tenant, so that many keys of one
+	// tenant do not use up the memory of others. Tenants whose numbers are equal modulo
+	// 4,096 share one bound. Default: a quarter of MaxCells.
 	TenantCells int
-	// SeenCells bounds the number of remembered states of shared counters, which do not
-	// count for MaxCells. One tenant may use the same part of SeenCells as of MaxCells.
-	// The share of a key that is not remembered starts full. Default: a quarter of MaxCells.
+	// SeenCells bounds the number of stored states of shared counters. These states do not
+	// count for MaxCells. The part of SeenCells that one tenant may use is the same as for
+	// MaxCells. If the state of a key is not stored, this node's share of its quota starts
+	// full. Default: a quarter of MaxCells.
 	SeenCells int
-	// SweepEvery is the interval at which Run deletes counters that are in their initial
-	// state. Default: one second.
+	// SweepEvery is the interval at which Run deletes counters that are as if unused.
+	// Default: one second.
 	SweepEvery time.Duration
 }
 
@@ -45,20 +47,21 @@ const (
 	shareCount = 4096 // of budget.shares
 )
 
-// overflow is the partition of the overflow counters. No key has it: the partition of a
-// key is a hash, or zero for the whole tenant.
+// overflow is the partition of all overflow counters. No other key has this partition,
+// because the partition of a key is a hash, or zero for the whole tenant.
 var overflow = [16]byte{
 	0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff,
 }
 
-// A Limiter counts in this process. It is safe for use by many goroutines.
+// A Limiter stores its counters in the memory of this process. It is safe for
+// concurrent use.
 type Limiter struct {
 	now   func() int64
 	every time.Duration
-	seed  [3]uint64 // random seed of hash, so that callers cannot choose keys that collide
+	seed  [3]uint64 // random seed of hash, so that clients cannot construct keys with equal hashes
 
-	counted    budget       // counters, and blocks of log entries
-	remembered budget       // states of shared counters
+	counted    budget       // bound for counters and for blocks of log entries
+	remembered budget       // bound for the stored states of shared counters
 	overflows  atomic.Int64 // overflow counters
 
 	shards [shardCount]shard
@@ -66,7 +69,7 @@ type Limiter struct {
 
 var _ enforcement.Limiter = (*Limiter)(nil)
 
-// New makes a Limiter without counters.
+// New returns a Limiter without counters.
 func New(config Config) *Limiter {
 	l := &Limiter{now: config.Now, every: config.SweepEvery}
 	for i := range l.seed {
@@ -106,9 +109,9 @@ func (l *Limiter) Len() int {
 	return n
 }
 
-// Take implements enforcement.Limiter. It does not wait and ignores the deadline of ctx:
-// on a busy processor, the deadline may have passed before Take runs. If ctx is
-// canceled, Take fails the requests that are not decided yet.
+// Take implements enforcement.Limiter. It does not wait, and it ignores the deadline of
+// ctx: on a busy machine, the deadline may have passed before Take runs. If ctx is
+// canceled, the requests that are not decided yet are Failed.
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range requests {
 		r, o := &requests[i], &outcomes[i]
@@ -128,16 +131,18 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	}
 }
 
-// simple reports whether takeOne may decide the request.
+// simple reports whether takeOne may decide the request: it has one enforced charge and
+// mode Enforce.
 func simple(r *enforcement.Request) bool {
 	return len(r.Charges) == 1 && r.Mode == enforcement.Enforce && r.Charges[0].Group == 0 &&
 		r.Charges[0].Meter.Algorithm != enforcement.SlidingWindowLog
 }
 
-// hash mixes the three words of a key with the seed by two multiplications to 128 bits,
-// like wyhash. The first multiplication mixes the tenant and the cell, which differ
-// little. The second adds the partition, which is part of a SHA-256 sum. The seed
-// prevents callers from searching for values that collide.
+// hash returns the hash of a key: the three words of the key and the seed, combined by
+// two multiplications to 128 bits, like wyhash. The first multiplication spreads the
+// tenant and the cell, which are small numbers. The second adds the partition, which is
+// already a part of a SHA-256 sum. Because of the seed, clients cannot search for
+// values with equal hashes.
 func (l *Limiter) hash(key *enforcement.Key) uint64 {
 	hi, lo := bits.Mul64((uint64(key.Tenant)|uint64(key.Cell)<<32)^l.seed[0], l.seed[1])
 	first, second := binary.LittleEndian.Uint64(key.Partition[:8]), binary.LittleEndian.Uint64(key.Partition[8:])
@@ -147,37 +152,39 @@ func (l *Limiter) hash(key *enforcement.Key) uint64 {
 
 func shardOf(hash uint64) int { return int(hash >> (64 - shardBits)) }
 
-// A budget bounds the number of cells of all tenants, and of each tenant.
+// A budget counts cells and bounds their number: for all tenants together, and for each
+// tenant.
 type budget struct {
 	max, share int64
 	used       atomic.Int64
 	shares     [shareCount]atomic.Int64 // by tenant
 }
 
-// add adds n cells to the counts of a tenant.
+// add adds n to the number of cells of a tenant. n may be negative.
 func (b *budget) add(tenant uint32, n int64) {
 	b.used.Add(n)
 	b.shares[tenant%shareCount].Add(n)
 }
 
-// full reports whether a tenant has no room for another cell.
+// full reports whether a tenant may not have another cell.
 func (b *budget) full(tenant uint32) bool {
 	return b.used.Load() >= b.max || b.shares[tenant%shareCount].Load() >= b.share
 }
 
-// crowded reports whether a key without a cell may have to use an overflow counter.
+// crowded reports whether a new key of a tenant may have to use an overflow counter.
 func (l *Limiter) crowded(tenant uint32) bool {
 	return l.counted.full(tenant) || l.overflows.Load() > 0
 }
 
-// takeOne is takeAll for the most frequent request: one enforced charge. It returns
-// false without a change if takeAll must decide the request. It computes in the
-// caller's State, so that it copies only the cell.
+// takeOne decides the most frequent form of request faster than takeAll: a request with
+// one enforced charge. It returns false, without any change, if takeAll must decide the
+// request. It computes in the memory of the caller's outcome, so that it copies only
+// the cell.
 func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	c, out := &r.Charges[0], &o.Charges[0]
 	m, hash, state := c.Meter, l.hash(&c.Key), &out.State
 	s := &l.shards[shardOf(hash)]
-	now := l.now() // read before the lock, so that the lock is held for half the time
+	now := l.now() // read before the lock, which halves the time for which the lock is held
 	s.lock()
 	i := s.find(&c.Key, uint32(hash))
 	if i == none {
@@ -189,7 +196,7 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	} else {
 		cell := s.cell(i)
 		state.Rev, state.A, state.B, state.T = cell.rev, cell.a, cell.b, cell.t
-		if state.T > now { // another request got the lock first and read the clock later
+		if state.T > now { // another request read the clock later but got the lock earlier
 			now = l.now()
 		}
 	}
@@ -212,11 +219,12 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	return true
 }
 
-// write stores a settled state in cell i, without the entries of a log.
+// write stores a settled state in cell i, except the entries of a log.
 func (t *table) write(i int32, m *enforcement.Meter, state *enforcement.State, now int64) {
 	c := t.cell(i)
-	// A charge with the same numbers never makes a bucket full sooner. Then due stays
-	// correct if the bucket is full by the end of that tick.
+	// If the numbers are the same, a charge only delays the time at which a bucket is
+	// full. The stored due tick then stays right if the bucket is still full by the end
+	// of that tick.
 	later := c.rev == state.Rev && c.a >= state.A && c.t <= state.T
 	c.rev, c.a, c.b, c.t = state.Rev, state.A, state.B, state.T
 	if stillDue(m, state, c.due, later) {
@@ -229,9 +237,9 @@ func (t *table) write(i int32, m *enforcement.Meter, state *enforcement.State, n
 }
 
 // stillDue reports whether due would return the same tick for a bucket that is not full.
-// It avoids the division of due: most charges of a busy bucket move the instant at which
-// it is full within one tick. later reports that the bucket cannot be full sooner than
-// at the time for which tick was computed.
+// It is faster, because it needs no division. Most charges of a busy bucket move the
+// time at which the bucket is full by less than a tick. later means that this time is
+// not earlier than the one for which tick was computed.
 func stillDue(m *enforcement.Meter, state *enforcement.State, tick uint32, later bool) bool {
 	if !m.Algorithm.Bucket() || m.P == 0 || state.A >= m.Capacity || tick <= keepTicks || tick == lastTick {
 		return false
@@ -240,14 +248,15 @@ func stillDue(m *enforcement.Meter, state *enforcement.State, tick uint32, later
 	return (later || !m.ResetBy(state, begins-1)) && m.ResetBy(state, begins+1<<dueBits-1)
 }
 
-// keepTicks is the number of ticks for which a counter in its initial state is kept: at
-// least two seconds, so that it still exists after a small step back of the clock.
+// keepTicks is the number of ticks for which an unused counter is kept before Run
+// deletes it. That is at least two seconds, so that the counter still exists if the
+// clock steps back a little.
 const keepTicks = 2
 
 const lastTick = 1<<32 - 1
 
-// due returns the tick at which a counter may be deleted: it has been in its initial
-// state for keepTicks ticks, the first of which may be partial.
+// due returns the tick at which a counter may be deleted. It has then been as if unused
+// for keepTicks ticks; the first one may be partial.
 func due(m *enforcement.Meter, state *enforcement.State, now int64) uint32 {
 	after := m.ResetAfter(*state, now)
 	if m.Quota == 0 {
@@ -256,25 +265,25 @@ func due(m *enforcement.Meter, state *enforcement.State, now int64) uint32 {
 	return uint32(min(max((now+after)>>dueBits+keepTicks, 1), lastTick))
 }
 
-// A work is one charge of a request while it is decided.
+// A work is one charge of a request while the request is decided.
 type work struct {
-	key    enforcement.Key // of the counter: the key of the charge, or of an overflow counter
+	key    enforcement.Key // key of the counter: that of the charge, or of an overflow counter
 	hash   uint64
 	cell   int32
-	leader int32 // the first charge on the same counter; only its work is used
-	shared bool  // set if the charge uses an overflow counter
+	leader int32 // index of the first charge on the same counter; only the work of that charge is used
+	shared bool  // set if an overflow counter replaces the counter
 	write  bool
-	state  enforcement.State // settled; its Log shares memory with the entries
-	sum    int64             // of the group's costs
-	count  int64             // of the group's charges
+	state  enforcement.State // the settled state; its Log shares memory with the stored entries
+	sum    int64             // sum of the costs of the group on this counter
+	count  int64             // number of charges of the group on this counter
 }
 
-// few is the number of charges that takeAll decides without allocating.
+// few is the largest number of charges for which takeAll needs no memory allocation.
 const few = 8
 
-// takeAll decides any request. With wide, it also locks the shards of the overflow
-// counters. Without wide, it returns false and changes nothing if a key without a cell
-// may have to use an overflow counter.
+// takeAll decides any request. If a key without a cell may have to use an overflow
+// counter, wide is needed: takeAll then also locks the shards of the overflow counters.
+// Without wide, takeAll returns false in that case and changes nothing.
 func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide bool) bool {
 	var some [few]work
 	ws := some[:min(len(r.Charges), few)]
@@ -320,8 +329,9 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 	return true
 }
 
-// resolve finds the counter of a charge: its own or an overflow counter. It returns
-// false if it needs the lock of an overflow counter, which only wide has.
+// resolve finds the counter of a charge: that of the charge's key, or an overflow
+// counter. It returns false if it needs the lock of an overflow counter but wide is
+// false.
 func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	w.cell = l.shards[shardOf(w.hash)].find(&w.key, uint32(w.hash))
 	if w.cell != none || !l.crowded(w.key.Tenant) {
@@ -335,15 +345,16 @@ func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	hash := l.hash(&shared)
 	s := &l.shards[shardOf(hash)]
 	i := s.find(&shared, uint32(hash))
-	// A key that was counted on the overflow counter stays there until that counter is in
-	// its initial state, even if there is room again. Otherwise its count would be lost.
+	// A key that was counted on the overflow counter continues to use it until that
+	// counter is as if unused, even if memory is available again. With a new counter, the
+	// earlier count of the key would be lost.
 	if l.counted.full(w.key.Tenant) || i != none && s.cell(i).due > tick(now) {
 		w.key, w.hash, w.cell, w.shared = shared, hash, i, true
 	}
 	return true
 }
 
-// lead sets the leader of each charge: the first charge on the same counter.
+// lead sets work.leader of all charges: the first charge on the same counter.
 func lead(ws []work) {
 	if len(ws) <= 4*few {
 		for i := range ws {
@@ -366,7 +377,7 @@ func lead(ws []work) {
 	}
 }
 
-// load returns the stored state.
+// load returns the stored state of a counter.
 func (l *Limiter) load(w *work) (state enforcement.State) {
 	if w.cell == none {
 		return state
@@ -380,7 +391,7 @@ func (l *Limiter) load(w *work) (state enforcement.State) {
 	return state
 }
 
-// takeGroup decides the charges [from, to), which are one group.
+// takeGroup decides the charges from..to-1, which are one group.
 func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws []work, from, to int) {
 	charges, now := r.Charges, o.At
 	for i := from; i < to; i++ {
@@ -427,12 +438,13 @@ func (l *Limiter) takeGroup(r *enforcement.Request, o *enforcement.Outcome, ws [
 	}
 }
 
-// apply changes each counter of a granted group once, as the mode requires.
+// apply changes the counters of a group that was granted, as the mode requires. It
+// changes each counter once.
 func (l *Limiter) apply(r *enforcement.Request, ws []work, from, to int, units, now int64) {
 	for i := from; i < to; i++ {
 		c, w := &r.Charges[i], &ws[ws[i].leader]
 		if w.count == 0 {
-			continue // done at an earlier charge of the group
+			continue // already changed at the first charge on this counter
 		}
 		cost := w.sum
 		if r.Mode == enforcement.TakeUpTo {
@@ -452,9 +464,9 @@ func (l *Limiter) apply(r *enforcement.Request, ws []work, from, to int, units, 
 	}
 }
 
-// handOut copies a state to the outcome. Of a log, it copies the oldest entries that
-// RetryAfter needs for the cost, and at least those for one unit: after a TakeUpTo that
-// granted nothing, the caller computes when one unit fits.
+// handOut copies a state to the outcome. From a log, it copies only the oldest entries,
+// as many as RetryAfter needs for the cost. After a TakeUpTo that granted nothing, the
+// caller computes when one unit fits, so handOut copies at least the entries for that.
 func handOut(out *enforcement.Charged, c *enforcement.Charge, state *enforcement.State, now int64) {
 	log := out.State.Log[:0]
 	if len(state.Log) > 0 {
@@ -468,13 +480,13 @@ func handOut(out *enforcement.Charged, c *enforcement.Charge, state *enforcement
 	out.State.Log = log
 }
 
-// A shardSet is a set of shards.
+// A shardSet is a set of shards to lock.
 type shardSet [shardCount / 64]uint64
 
 func (set *shardSet) add(i int) { set[i/64] |= 1 << (i % 64) }
 
-// lock locks the shards in ascending order, so that no two requests wait for
-// each other.
+// lock locks the shards of the set in ascending order. Because all requests use the
+// same order, they cannot deadlock.
 func (set *shardSet) lock(l *Limiter) {
 	for i, word := range set {
 		for ; word != 0; word &= word - 1 {

@@ -6,14 +6,15 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// entries is one sliding log: a queue in a slice. Removed entries are overwritten only
-// when they are half of the slice, so a charge takes the same time at any length.
+// entries has the entries of one sliding log. It is a queue in a slice. Removed entries
+// stay in the slice until they are half of it. Therefore the average time of a charge
+// does not depend on the length of the log.
 type entries struct {
 	all  []enforcement.Entry
 	gone int // all[:gone] are removed
 }
 
-// live returns the entries that are not removed.
+// live returns the entries that have not been removed.
 func (e *entries) live() []enforcement.Entry {
 	if e == nil {
 		return nil
@@ -36,5 +37,5 @@ func (e *entries) drop(n int) {
 // blockEntries is the number of entries that count as one cell in a budget.
 const blockEntries = 4
 
-// blocks returns the number of cells that the log counts as.
+// blocks returns the number of cells as which the log counts in a budget.
 func (e *entries) blocks() int64 { return int64((cap(e.all) + blockEntries - 1) / blockEntries) }

@@ -5,11 +5,12 @@ import (
 	"time"
 )
 
-// sweepStep is the number of cells that sweepTable visits under one lock.
+// sweepStep is the number of cells that sweepTable looks at before it releases the lock
+// of the shard.
 const sweepStep = 512
 
-// Run deletes counters that are in their initial state, until ctx ends. Then it returns
-// nil. Without Run, the Limiter makes the same decisions and keeps all counters, up to
+// Run deletes counters that are as if unused, until ctx ends. Then it returns nil.
+// Without Run, the decisions are the same, but the Limiter keeps all counters, up to
 // Config.MaxCells.
 func (l *Limiter) Run(ctx context.Context) error {
 	ticker := time.NewTicker(l.every)
@@ -24,10 +25,10 @@ func (l *Limiter) Run(ctx context.Context) error {
 	}
 }
 
-// tick returns the number of the tick that contains now.
+// tick returns the number of the tick that contains the time now.
 func tick(now int64) uint32 { return uint32(min(max(now>>dueBits, 0), 1<<32-1)) }
 
-// sweep visits every table once that may have a cell to delete.
+// sweep visits each table that may have a cell to delete.
 func (l *Limiter) sweep() {
 	for i := range l.shards {
 		s := &l.shards[i]
@@ -36,7 +37,7 @@ func (l *Limiter) sweep() {
 	}
 }
 
-// sweepTable deletes the cells of one table of a shard that are in their initial state.
+// sweepTable deletes the cells of one table that are as if unused.
 func (l *Limiter) sweepTable(s *shard, t *table, drop func(s *shard, i int32, hash uint64)) {
 	for from := uint32(0); ; {
 		s.lock()
@@ -46,7 +47,7 @@ func (l *Limiter) sweepTable(s *shard, t *table, drop func(s *shard, i int32, ha
 				s.unlock()
 				return
 			}
-			t.next = lastTick // write lowers it for cells that are inserted while the shard is unlocked
+			t.next = lastTick // write sets an earlier tick for cells that are inserted while the shard is not locked
 		}
 		to := min(from+sweepStep, t.made)
 		for ; from < to && from < t.made; from++ {

@@ -7,68 +7,72 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A cell is one counter. It has 64 bytes and no pointer, so the garbage collector does
-// not scan cells.
+// A cell stores one counter in 64 bytes. It has no pointer, so that the garbage
+// collector does not scan cells.
 type cell struct {
 	key  enforcement.Key
-	rev  int64 // 0: the cell is free
+	rev  int64 // 0 if the cell is free
 	a, b int64
 	t    int64
-	// due is the tick of dueBits at which the cell is in its initial state and may be deleted.
+	// due is the tick, of 2^dueBits microseconds, at which the counter is as if unused, so
+	// that the cell may be deleted.
 	due uint32
-	// log is 1 + the position of the entries in table.logs, or 0 without entries. In a
-	// free cell, it is 1 + the number of the next free cell. In a cell of shard.seen, it
-	// is the time of the shared limiter's decision: the low 32 bits of the milliseconds.
+	// log is 1 + the index of the log entries in table.logs, or 0 if there are none. In
+	// a free cell, it is 1 + the index of the next free cell. In a cell of the table
+	// seen, it is the time of the shared limiter's decision: the low 32 bits of its
+	// milliseconds.
 	log uint32
 }
 
 const (
-	dueBits   = 21 // a tick is 2^21 microseconds, two seconds: 32 bits reach the year 2255
+	dueBits   = 21 // a tick is 2^21 microseconds, about two seconds; 32 bits last until the year 2255
 	chunkBits = 6
-	chunkSize = 1 << chunkBits // 4 KiB of cells
+	chunkSize = 1 << chunkBits // a chunk of cells has 4 KiB
 	none      = -1             // no cell
 )
 
-// A shard holds the keys whose hashes have the same top bits.
+// A shard has the counters of all keys whose hashes have the same highest bits.
 type shard struct {
-	mu    sync.Mutex // guards the other fields
+	mu    sync.Mutex // guards all other fields
 	table            // the counters
 	seen  table      // the last known states of shared counters
 
-	_ [24]byte // two shards never share a cache line
+	_ [24]byte // padding, so that two shards never share a cache line
 }
 
-// A table holds the cells of a shard.
+// A table stores the cells of a shard.
 type table struct {
-	// slots is a hash table with open addressing and linear probing. A slot has the low
-	// 32 bits of the hash in its high half and 1 + the number of the cell in its low half.
-	// An empty slot is 0. At most three quarters are used.
+	// slots is a hash table with open addressing and linear probing. The high half of a
+	// slot is the low 32 bits of the hash. The low half is 1 + the index of the cell. An
+	// empty slot is 0. At most three quarters of the slots are in use.
 	slots []uint64
-	// chunks hold the cells; a cell never moves.
+	// chunks has the cells in fixed blocks, so that a cell never moves.
 	chunks []*[chunkSize]cell
-	made   uint32 // number of allocated cells, free and live
-	free   uint32 // 1 + the first free cell
+	made   uint32 // number of cells allocated so far, both free and in use
+	free   uint32 // 1 + the index of the first free cell
 	live   uint32
-	// next is the tick at which sweep visits the table again. No cell is due before it.
+	// next is the tick at which sweep next visits the table. No cell may be deleted
+	// earlier.
 	next uint32
 	logs []*entries
-	// freeLogs has the unused positions in logs.
+	// freeLogs has the unused indexes in logs.
 	freeLogs []uint32
 }
 
-// A goroutine that finds a shard locked tries again after lockPause steps of wait, then
-// after twice as many, up to lockTries times. Then it yields the processor. It does all
-// this lockYields times before it blocks on the mutex.
+// These constants limit how long a goroutine spins when a shard is locked. It tries the
+// lock again after lockPause steps of wait, then after twice as many, up to lockTries
+// times. Then it yields the processor. It repeats all this lockYields times before it
+// blocks on the mutex.
 const (
 	lockPause  = 512
 	lockTries  = 4
 	lockYields = 64
 )
 
-// lock locks the mutex. A goroutine holds a shard for some ten nanoseconds, which is
-// much shorter than the wake-up of a blocked goroutine. sync.Mutex blocks as soon as
-// other goroutines are ready to run. lock therefore spins first, and blocks only if the
-// holder is not running.
+// lock locks the mutex of a shard. A shard is locked for only about ten nanoseconds,
+// but to wake a blocked goroutine takes much longer. sync.Mutex blocks as soon as other
+// goroutines can run. Therefore lock spins first, and blocks only if the goroutine with
+// the lock is not running.
 func (s *shard) lock() {
 	if !s.mu.TryLock() {
 		s.contend()
@@ -88,9 +92,9 @@ func (s *shard) contend() {
 	s.mu.Lock()
 }
 
-// wait takes some nanoseconds for ten steps. It does not read the shard, so that
-// the holder keeps the shard in the cache of its processor, and decides several requests
-// before the next goroutine gets it.
+// wait spins for some nanoseconds per ten steps. It does not read the shard. The shard
+// then stays in the cache of the processor whose goroutine has the lock, and that
+// goroutine can decide several requests in a row.
 //
 //go:noinline
 func wait(steps int) {
@@ -106,7 +110,7 @@ func (s *shard) unlock() { s.mu.Unlock() }
 
 func (t *table) cell(i int32) *cell { return &t.chunks[uint32(i)>>chunkBits][uint32(i)%chunkSize] }
 
-// find returns the number of key's cell, or none.
+// find returns the index of the cell of a key, or none.
 func (t *table) find(key *enforcement.Key, hash uint32) int32 {
 	if len(t.slots) == 0 {
 		return none
@@ -125,7 +129,7 @@ func (t *table) find(key *enforcement.Key, hash uint32) int32 {
 	}
 }
 
-// insert allocates a cell for key, which must have none.
+// insert allocates a cell for a key that has no cell yet, and returns its index.
 func (t *table) insert(key *enforcement.Key, hash uint32) int32 {
 	if uint32(len(t.slots))*3 <= t.live*4 {
 		t.grow()
@@ -165,8 +169,8 @@ func (t *table) grow() {
 	}
 }
 
-// remove frees cell i. It moves the following slots forward, so that no deleted slot
-// has to be marked.
+// remove frees cell i. It moves the following slots forward, so that the hash table
+// needs no markers for deleted slots.
 func (t *table) remove(i int32, hash uint32) {
 	mask := uint32(len(t.slots) - 1)
 	p := hash & mask
@@ -179,7 +183,7 @@ func (t *table) remove(i int32, hash uint32) {
 		if slot == 0 {
 			break
 		}
-		// A slot may move to p if its hash position is not in (p, q].
+		// The slot at q may move to p if its hash position is not in (p, q].
 		if home := uint32(slot>>32) & mask; (q-home)&mask >= (q-p)&mask {
 			t.slots[p] = slot
 			p = q
@@ -193,7 +197,7 @@ func (t *table) remove(i int32, hash uint32) {
 	}
 	*c = cell{log: t.free}
 	t.free = uint32(i) + 1
-	if t.live--; t.live == 0 { // release the memory after a flood of keys
+	if t.live--; t.live == 0 { // the last cell is gone: release all memory, for example after a flood of keys
 		t.slots, t.chunks, t.logs, t.freeLogs = nil, nil, nil, nil
 		t.made, t.free, t.next = 0, 0, 0
 	}

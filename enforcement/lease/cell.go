@@ -6,101 +6,106 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// All times in this package are in microseconds. Times of the store count from the
-// epoch, times of the node from the call of New. "The store" is the shared limiter.
+// All times in this package are in microseconds. Times of the store are since the
+// epoch; times of the node are since the call of New. "The store" is the shared
+// limiter, from which this node leases quota.
 
-// A reading has the time of the node's clocks at one instant.
+// A reading has the node's clocks, read at the same time.
 type reading struct {
 	mono int64 // monotonic clock
-	skew int64 // wall clock minus monotonic clock
+	skew int64 // the wall clock minus the monotonic clock
 }
 
 const (
-	apart      = 5_000       // largest change of reading.skew that is not a suspension
-	margin     = apart       // a lot ends earlier by this time, because a suspension may be as short
-	drift      = 1000        // the speed of a clock is wrong by less than 1/drift
-	longest    = 150_000_000 // the longest time without a reading of the store's clock
-	burst      = 5_000_000   // how long a large batch should last
-	lifetime   = 60_000_000  // how long a small batch should last, at most
-	small      = 128         // most units of a small batch
-	least      = 16          // least units of a small batch
+	apart      = 5_000       // a larger change of reading.skew means that the machine was suspended
+	margin     = apart       // a lot ends earlier by this time, because a suspension below apart is not detected
+	drift      = 1000        // the rate of a clock is wrong by less than 1/drift
+	longest    = 150_000_000 // longest time without a reading of the store's clock
+	burst      = 5_000_000   // the time for which a large batch should last
+	lifetime   = 60_000_000  // longest time for which a small batch should last
+	small      = 128         // largest number of units of a small batch
+	least      = 16          // smallest number of units of a small batch
 	share      = 8           // a small batch has at most 1/share of the largest batch
-	slowness   = 120_000_000 // idle time after which an empty cell is deleted
+	slowness   = 120_000_000 // an empty cell is deleted after this time without checks
 	pause      = 100_000     // time between a draw without a result and the next draw
-	ramp       = 8           // a batch has at most ramp times the units of the last one
-	first      = 32          // most units of the first batch
+	ramp       = 8           // a batch has at most this many times the units of the previous one
+	first      = 32          // largest number of units of the first batch
 	returnSoon = 2 * sweepEvery
 	sweepEvery = 100_000
-	gather     = 2_000     // how long draws wait for others to share a call
-	idle       = 2_000_000 // idle time after which a large batch is returned, at most
-	atOnce     = 64        // most draws in one call
+	gather     = 2_000     // a call of Draw waits for this time, so that more draws share it
+	idle       = 2_000_000 // a large batch is returned after at most this time without checks
+	atOnce     = 64        // largest number of draws in one call
 	shards     = 256
 )
 
-// A shard holds a part of the cells. Its lock protects the cells, too.
+// A shard has some of the cells. Its lock also protects the fields of these cells.
 type shard struct {
 	mu    sync.Mutex
 	cells map[enforcement.Key]*cell
-	due   int64 // when sweep has to visit the shard, by the node's clock
-	count Stats // without Held and Counters
+	due   int64 // when sweep must visit the shard, by the node's clock
+	count Stats // sums for Stats, except Held and Counters
 	_     [32]byte
 }
 
-// A cell holds the quota of one counter that this node drew.
+// A cell has the quota of one counter that this node drew and has not spent.
 type cell struct {
 	in    *shard
 	home  string
 	key   enforcement.Key
 	meter *enforcement.Meter
 	rev   int64
-	batch int64 // most units that the node holds
-	epoch int64 // length of a lease epoch of a bucket; 0 for windows
-	start int64 // start of the window of the lots; 0 for buckets
+	batch int64 // largest number of units that the node may hold
+	epoch int64 // only for buckets: length of a lease epoch; 0 for windows
+	start int64 // only for windows: start of the window of the lots; 0 for buckets
 
-	lots  [2]lot            // in the order in which they end
-	state enforcement.State // last state from the store, in which the lots are charged
-	told  int64             // time of state by the store's clock
-	// When the store's clock showed at, the node's clocks showed sent or later.
+	lots  [2]lot            // in the order of their ends
+	state enforcement.State // last state from the store; it counts the units of the lots as charged
+	told  int64             // the store's time of state
+	// When the store's clock was at the time at, the node's clocks were at sent or
+	// later.
 	at   int64
 	sent reading
 
-	queued  bool          // set while a draw is queued or under way
-	closing bool          // set if the next draw returns all units
-	gave    bool          // set if the draw under way returns all units
-	refresh bool          // set if the next draw only reads the state
-	done    chan struct{} // closed when the draw has ended; nil if no check waits for it
-	reports uint32        // number of draws; put compares it with hold.reports
-	flight  uint32        // value of reports at the draw under way
+	queued  bool          // a draw is queued or in flight
+	closing bool          // the next draw returns all units
+	gave    bool          // the draw in flight returns all units
+	refresh bool          // the next draw only reads the state
+	done    chan struct{} // closed when the draw ends; nil if no check waits for it
+	reports uint32        // number of draws and resets; put compares it with hold.reports
+	flight  uint32        // value of reports at the draw in flight
 
-	used, mark, wanted int64 // units used since the node's time mark; units wanted by the last draw
-	checks             int64 // number of checks since mark
+	used, mark, wanted int64 // units used since the time mark, by the node's clock; units requested by the last draw
+	checks             int64 // number of checks since the time mark
 	last               int64 // time of the last check
-	retry              int64 // time before which no draw begins
-	correct            int64 // time before which a denial starts no draw that corrects the state
+	retry              int64 // no draw begins before this time
+	correct            int64 // before this time, a denial starts no draw to correct the state
 }
 
-// A lot holds units of one draw until the instant until. units are not spent yet. spent
-// are spent and not yet reported to the store; it is 0 for windows.
+// A lot has the units of one draw. They may be spent before the time until. units is
+// the number of unspent units. spent is the number of spent units that are not yet
+// reported to the store; for windows it is 0.
 type lot struct{ until, units, spent int64 }
 
 func (c *cell) held() int64 { return c.lots[0].units + c.lots[1].units }
 
-// store returns the time of the store's clock at now. It may be slightly late.
+// store returns the estimated time of the store's clock. It may be slightly ahead of
+// the store's clock, but never behind it.
 func (c *cell) store(now reading) int64 { return c.at + now.mono - c.sent.mono }
 
-// sure reports whether the node knows when lots end: the machine was not suspended, and
-// the reading of the store's clock is recent.
+// sure reports whether the node knows reliably when lots end. That is so if the machine
+// was not suspended since the last reading of the store's clock, and if that reading is
+// recent.
 func (c *cell) sure(now reading) bool {
 	moved := now.skew - c.sent.skew
 	return moved <= apart && moved >= -apart && now.mono-c.sent.mono <= longest
 }
 
-// latest returns the latest time that the store's clock can show at now.
+// latest returns the latest time that the store's clock can have now.
 func (c *cell) latest(now reading) int64 {
 	return c.store(now) + (now.mono-c.sent.mono)/drift + margin
 }
 
-// serves reports whether the cell has the numbers and the home of a charge.
+// serves reports whether the cell has the same numbers and home as a charge.
 func (c *cell) serves(charge *enforcement.Charge, home string) bool {
 	if c.rev != charge.Rev || c.home != home || c.closing {
 		return false
@@ -109,17 +114,17 @@ func (c *cell) serves(charge *enforcement.Charge, home string) bool {
 	return c.meter == m || c.meter.Numbers == m.Numbers && c.meter.Algorithm == m.Algorithm && c.meter.Anchor == m.Anchor
 }
 
-// A hold has the units that a charge took from a cell.
+// A hold has the units that a request took from a cell while it is decided.
 type hold struct {
 	units   [2]int64
 	until   [2]int64
 	reports uint32
-	asked   int // position of the remaining charge in the request to the store; -1 if nothing remains
+	asked   int // index of the charge for the missing units in the request to the store; -1 if no units are missing
 }
 
 func (h *hold) sum() int64 { return h.units[0] + h.units[1] }
 
-// take spends up to cost units of the lots that have not ended.
+// take takes up to cost units from the lots that have not ended.
 func (c *cell) take(cost int64, now reading) (h hold) {
 	h.reports = c.reports
 	if cost > 0 && c.held() == 0 || !c.sure(now) {
@@ -130,7 +135,7 @@ func (c *cell) take(cost int64, now reading) (h hold) {
 		lot := &c.lots[i]
 		if latest >= lot.until {
 			if c.epoch > 0 {
-				lot.units, lot.spent = 0, 0 // the store no longer accepts reports of an ended lot
+				lot.units, lot.spent = 0, 0 // the lot has ended, and the store no longer accepts reports of it
 			}
 			continue
 		}
@@ -145,8 +150,8 @@ func (c *cell) take(cost int64, now reading) (h hold) {
 	return h
 }
 
-// spend spends cost units of the lots, or nothing if they do not suffice. It also spends
-// nothing if a lot has ended, because take handles ended lots.
+// spend takes exactly cost units from the lots. If they have fewer units, or if a lot
+// has ended, it takes nothing and returns false. take handles lots that have ended.
 func (c *cell) spend(cost int64, now reading) bool {
 	if cost == 0 || c.held() < cost || !c.sure(now) {
 		return false
@@ -167,14 +172,15 @@ func (c *cell) spend(cost int64, now reading) bool {
 	return true
 }
 
-// live reports whether a lot with units has not ended.
+// live reports whether a lot that has not ended has units.
 func (c *cell) live(now reading) bool {
 	latest := c.latest(now)
 	return c.sure(now) && (c.lots[0].units > 0 && latest < c.lots[0].until || c.lots[1].units > 0 && latest < c.lots[1].until)
 }
 
-// put returns the units of a hold to their lots. If a draw of a bucket has reported them
-// as spent meanwhile, put does not return them, and they are unusable until the lot ends.
+// put returns the units of a hold to their lots. If a draw of a bucket has meanwhile
+// reported the units as spent, put does not return them. They then stay unusable until
+// the lot ends.
 func (c *cell) put(h *hold) {
 	for k, units := range h.units {
 		if units == 0 || c.epoch > 0 && h.reports != c.reports {
@@ -192,7 +198,8 @@ func (c *cell) put(h *hold) {
 	}
 }
 
-// view returns the state of the counter without the charges for units that the node holds.
+// view returns the state of the counter as if the units that the node holds were not
+// charged.
 func (c *cell) view(now reading) enforcement.State {
 	s := c.state
 	if c.meter.Algorithm.Bucket() {
@@ -204,7 +211,7 @@ func (c *cell) view(now reading) enforcement.State {
 	return s
 }
 
-// begin empties the cell and sets the numbers of a charge.
+// begin empties the cell and gives it the numbers and the home of a charge.
 func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now reading) {
 	*c = cell{
 		in: c.in, home: home, key: charge.Key, meter: charge.Meter, rev: charge.Rev, batch: batch,
@@ -215,9 +222,9 @@ func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now r
 	}
 }
 
-// learn stores the state that the store returned at an instant. Replies can arrive out
-// of order, so learn ignores an older state. If it is more than a second older, the
-// store's clock went back, and learn stores it.
+// learn stores a state that the store returned at the time at. Replies can arrive out
+// of order, so learn ignores an older state. If a state is older by more than a second,
+// the store's clock stepped back, and learn stores it.
 func (c *cell) learn(s *enforcement.State, at int64, sent reading) {
 	if at >= c.told || at < c.told-1_000_000 {
 		c.state, c.told = *s, at
@@ -227,8 +234,8 @@ func (c *cell) learn(s *enforcement.State, at int64, sent reading) {
 	}
 }
 
-// count adds a check of this cost to the rate of the cell. If the cell was idle for
-// longer than the life of a batch, the rate starts from 0.
+// count adds a check to the usage from which the cell computes its rate. If the cell
+// was idle for longer than a batch lasts, it first sets the usage to 0.
 func (c *cell) count(cost int64, now reading) {
 	if now.mono-c.mark > c.life() && c.held() == 0 && !c.queued {
 		c.mark, c.used, c.checks = now.mono, 0, min(c.checks, 1)
@@ -238,10 +245,10 @@ func (c *cell) count(cost int64, now reading) {
 	c.last = now.mono
 }
 
-// horizon returns how long a large batch should last.
+// horizon returns the time for which a large batch should last.
 func (c *cell) horizon() int64 { return min(c.life(), burst) }
 
-// life returns how long a small batch should last. No lot lasts longer.
+// life returns the time for which a small batch should last. No lot lasts longer.
 func (c *cell) life() int64 {
 	if c.epoch > 0 {
 		return c.epoch
@@ -249,23 +256,24 @@ func (c *cell) life() int64 {
 	return min(c.meter.Window/4, lifetime)
 }
 
-// want returns the number of units that the cell needs in addition to those it holds:
-// the usage within the horizon, or within the life of a lot if that is few units. A key
-// with a few checks per second therefore draws once per minute, and a key with many
-// holds only what it uses soon.
+// want returns the number of units to draw in addition to those that the cell has. That
+// is the expected usage within horizon, or, for a small number of units, within life.
+// Therefore a key with few checks per second draws once a minute, and a key with many
+// checks does not hold units that it uses only later.
 func (c *cell) want(now reading) int64 {
 	elapsed, rest := max(now.mono-c.mark, 1000), int64(1<<62)
 	if c.epoch == 0 {
 		rest = max(c.start+c.meter.Window-c.latest(now), 0)
 	}
-	used := min(c.used, 1<<32) // the bound keeps the products in range
+	used := min(c.used, 1<<32) // the bound prevents an overflow of the products
 	large := used * min(c.horizon(), rest) / elapsed
 	few := min(max(used*min(c.life(), rest)/elapsed, least), small, c.batch/share)
 	return min(max(large, few), max(first, ramp*c.wanted), c.batch) - c.held()
 }
 
-// soon returns how long before its end a lot is returned. Lots of many buckets end at
-// the same instant, so the cells return them spread over a quarter of the epoch.
+// soon returns the time before the end of a lot at which the cell returns its units.
+// Lots of many buckets end at the same time, so soon differs between cells: they return
+// their lots spread over a quarter of the epoch.
 func (c *cell) soon() int64 {
 	soon := min(c.horizon()/2, returnSoon)
 	if c.epoch > 0 {
@@ -274,7 +282,7 @@ func (c *cell) soon() int64 {
 	return soon
 }
 
-// patience returns how long a cell keeps unused units.
+// patience returns the time after which a cell without checks returns its units.
 func (c *cell) patience() int64 {
 	if c.held() <= min(small, c.batch/share) {
 		return 2 * c.life()
@@ -282,7 +290,7 @@ func (c *cell) patience() int64 {
 	return min(c.horizon(), idle)
 }
 
-// due returns the time by the node's clock at which sweep must visit the cell.
+// due returns the time, by the node's clock, at which sweep must next visit the cell.
 func (c *cell) due() int64 {
 	if c.held() == 0 && c.lots[0].spent+c.lots[1].spent == 0 {
 		return c.last + slowness
@@ -292,14 +300,14 @@ func (c *cell) due() int64 {
 		return due
 	}
 	for i := range c.lots {
-		if c.lots[i].units > 0 { // c.latest runs ahead of the clock by at most longest/drift
+		if c.lots[i].units > 0 { // latest is ahead of the store's clock by at most longest/drift
 			due = min(due, c.lots[i].until-c.soon()-margin-longest/drift-c.at+c.sent.mono)
 		}
 	}
 	return due
 }
 
-// low reports whether a draw should begin.
+// low reports whether the cell has so few units that a draw should begin.
 func (c *cell) low(now reading) bool {
 	if c.queued || c.closing || c.checks < 2 || now.mono < c.retry {
 		return false
@@ -307,8 +315,8 @@ func (c *cell) low(now reading) bool {
 	return 4*c.held() < max(c.wanted, 1) && c.want(now) >= enforcement.LeaseLeast
 }
 
-// draw returns the next draw of the cell, which is sent at now. It reports the spent
-// units and wants more.
+// draw returns the next draw of the cell. now is the time at which it is sent. The draw
+// reports the spent units and requests more.
 func (c *cell) draw(now reading, part int64) enforcement.Draw {
 	d := enforcement.Draw{
 		Home: c.home, Key: c.key, Meter: c.meter, Rev: c.rev, Start: c.start,
@@ -330,12 +338,12 @@ func (c *cell) draw(now reading, part int64) enforcement.Draw {
 	}
 	if d.Want = max(c.want(now), 0); d.Want > 0 {
 		c.wanted = d.Want + c.held()
-		c.used, c.mark = c.used/2, now.mono-(now.mono-c.mark)/2 // keep half of the past in the rate
+		c.used, c.mark = c.used/2, now.mono-(now.mono-c.mark)/2 // later checks count more: halve the usage so far
 	}
 	return d
 }
 
-// drew stores the result of d.
+// drew stores the result of the draw d.
 func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading) {
 	c.queued, c.refresh = false, false
 	if c.done != nil {
@@ -351,7 +359,7 @@ func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading
 		c.in.count.Returned += d.Lots[0].Back + d.Lots[1].Back
 	}
 	switch {
-	case c.reports != c.flight || c.start != d.Start: // begin or a new window emptied the cell meanwhile
+	case c.reports != c.flight || c.start != d.Start: // begin or a new window emptied the cell after the draw
 		return
 	case a.Err != nil:
 		c.retry = now.mono + pause
@@ -374,8 +382,8 @@ func (c *cell) drew(d *enforcement.Draw, a *enforcement.Drawn, sent, now reading
 	last.units += a.Units
 }
 
-// ending reports whether a draw is needed because a lot with units ends soon, or because
-// the store's clock must be read again.
+// ending reports whether a draw is needed even if the cell has enough units: a lot ends
+// soon, or the reading of the store's clock is too old.
 func (c *cell) ending(now reading) bool {
 	if now.mono-c.sent.mono > longest/2 {
 		return true

@@ -11,8 +11,8 @@ import (
 // workers is the largest number of concurrent calls of Draw.
 const workers = 2
 
-// Run draws quota and gives unused quota back to the shared limiter, until ctx ends.
-// Then it gives back all quota.
+// Run draws quota from the shared limiter, and returns unused quota to it, until ctx
+// ends. Then it returns all quota.
 func (l *Limiter) Run(ctx context.Context) error {
 	l.running.Store(true)
 	var all sync.WaitGroup
@@ -44,8 +44,8 @@ func (l *Limiter) Run(ctx context.Context) error {
 	return nil
 }
 
-// Return gives all quota back to the shared limiter. After it, the Limiter draws and
-// spends no quota. Return ends when all draws have ended, or with ctx.
+// Return returns all quota to the shared limiter. Afterwards the Limiter draws and
+// spends no quota. Return waits until all draws have ended, or until ctx ends.
 func (l *Limiter) Return(ctx context.Context) {
 	l.stopped.Store(true)
 	ctx, cancel := context.WithTimeout(ctx, 4*l.config.Timeout)
@@ -58,8 +58,8 @@ func (l *Limiter) Return(ctx context.Context) {
 	})
 	for l.pump(ctx) {
 	}
-	// Units that were not returned in time are unusable until their lots end. Checks that
-	// wait for such a draw continue.
+	// Cells that are still queued could not return their units in time. These units stay
+	// unusable until their lots end. Checks that wait for such a draw must continue.
 	for cells := l.next(); len(cells) > 0; cells = l.next() {
 		for _, c := range cells {
 			c.in.mu.Lock()
@@ -73,7 +73,7 @@ func (l *Limiter) Return(ctx context.Context) {
 	}
 }
 
-// each calls do for every cell, under its lock.
+// each calls do for each cell, while the lock of the cell's shard is held.
 func (l *Limiter) each(do func(c *cell)) {
 	for i := range l.shards {
 		s := &l.shards[i]
@@ -85,7 +85,7 @@ func (l *Limiter) each(do func(c *cell)) {
 	}
 }
 
-// enqueue queues a draw of the cell for Run. The caller holds the cell's lock.
+// enqueue queues a cell for a draw by Run. The caller holds the cell's lock.
 func (l *Limiter) enqueue(c *cell) {
 	if c.queued {
 		return
@@ -97,7 +97,8 @@ func (l *Limiter) enqueue(c *cell) {
 	l.signal()
 }
 
-// gather waits a moment for more draws, unless the queue already fills a call.
+// gather waits a short time so that more draws share the next call. It does not wait if
+// the queue already fills a call.
 func (l *Limiter) gather() {
 	l.mu.Lock()
 	full := len(l.queue) >= atOnce
@@ -127,16 +128,17 @@ func (l *Limiter) next() []*cell {
 	return cells
 }
 
-// pump makes one call of Draw. It returns false if the queue is empty or ctx has ended.
+// pump makes one call of Draw for the queued cells. It returns false if the queue is
+// empty or ctx has ended.
 func (l *Limiter) pump(ctx context.Context) bool {
-	if ctx.Err() != nil { // checked first, because cells that leave the queue must be drawn
+	if ctx.Err() != nil { // must come first, because cells that next has removed from the queue must be drawn
 		return false
 	}
 	cells := l.next()
 	if len(cells) == 0 {
 		return false
 	}
-	sent := l.read() // before the call, because the lives of the new lots count from here
+	sent := l.read() // read before the call, because new lots last from this time on
 	draws, drawn := l.draws(cells, sent), make([]enforcement.Drawn, len(cells))
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.config.Timeout)
 	l.shared.Draw(call, draws, drawn)
@@ -169,9 +171,9 @@ func (l *Limiter) drew(cells []*cell, draws []enforcement.Draw, drawn []enforcem
 	}
 }
 
-// sweep queues the return of units that are idle or no longer usable, and deletes idle
-// empty cells. It visits the shards that are due, or all shards if the wall clock and the
-// monotonic clock have moved apart.
+// sweep queues draws that return units: idle units, and units that are no longer usable.
+// It deletes idle cells without units. It visits only the shards that are due. If the
+// wall clock and the monotonic clock have diverged, it visits all shards.
 func (l *Limiter) sweep(now reading) {
 	all := now.skew > l.swept+apart/2 || now.skew < l.swept-apart/2
 	if all {
@@ -187,7 +189,7 @@ func (l *Limiter) sweep(now reading) {
 	}
 }
 
-// visit sweeps one shard. The caller holds its lock.
+// visit sweeps the cells of one shard. The caller holds its lock.
 func (l *Limiter) visit(s *shard, now reading) {
 	s.due = 1 << 62
 	for _, c := range s.cells {

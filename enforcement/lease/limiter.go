@@ -11,23 +11,24 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Config of a Limiter.
+// Config has the settings of a Limiter.
 type Config struct {
-	// Nodes is the number of nodes that share the limits. A wrong number never allows
-	// more requests; it changes only how many may be denied early. Default: 1.
+	// Nodes is the number of nodes. It determines how much quota this node may draw.
+	// With a wrong number, the limits still never allow too much, but they may deny
+	// more requests early. Default: 1.
 	Nodes int
-	// Keys is the largest number of counters of which the node holds quota. The shared
+	// Keys is the largest number of counters whose quota this node leases. The shared
 	// limiter decides all other checks. Default: 100,000.
 	Keys int
-	// Timeout is the timeout of a draw. Default: 250 ms.
+	// Timeout is the longest time that a draw may take. Default: 250 ms.
 	Timeout time.Duration
 	// Clock replaces the node's monotonic clock and wall clock in tests. It returns
 	// microseconds. Default: the clocks of time.Now.
 	Clock func() (mono, wall int64)
 }
 
-// A Limiter spends quota that it drew from a Drawer. It is safe for use by many
-// goroutines.
+// A Limiter decides checks with quota that it leased from a Drawer. It is safe for
+// concurrent use.
 type Limiter struct {
 	shared enforcement.Drawer
 	config Config
@@ -35,23 +36,24 @@ type Limiter struct {
 	shards [shards]shard
 	pool   sync.Pool // of *work
 
-	// Stats.Answered and Stats.Spent of requests that spend did not decide.
+	// answered and spent are the Stats of the same names, for requests that take
+	// decided. Shards count those that spend decided.
 	answered, spent atomic.Int64
 
 	running atomic.Bool
 	stopped atomic.Bool
-	wake    chan struct{} // holds one token while the queue has cells
+	wake    chan struct{} // has one token while the queue is not empty
 
 	mu    sync.Mutex
 	queue []*cell
 
-	swept int64 // the skew of the clocks when sweep last visited all cells
+	swept int64 // the skew of the clocks at the last complete sweep
 }
 
 var _ enforcement.Limiter = (*Limiter)(nil)
 
-// New returns a Limiter that draws quota from the shared limiter. It draws only while
-// [Limiter.Run] runs.
+// New returns a Limiter that leases quota from the shared limiter. It leases quota only
+// while [Limiter.Run] runs.
 func New(shared enforcement.Drawer, config Config) *Limiter {
 	config.Nodes = max(config.Nodes, 1)
 	config.Keys = cmp.Or(config.Keys, 100_000)
@@ -84,10 +86,10 @@ func (l *Limiter) shard(key *enforcement.Key) *shard {
 	return &l.shards[h>>56]
 }
 
-// mostCharges is the largest number of charges in a request that uses leases.
+// mostCharges is the largest number of charges of a request that may use leased quota.
 const mostCharges = 64
 
-// work has the memory of one call of take. The next call reuses it.
+// work has the memory for one call of take. Later calls reuse it.
 type work struct {
 	now      reading
 	asks     []ask
@@ -96,20 +98,20 @@ type work struct {
 	requests []enforcement.Request
 	outcomes []enforcement.Outcome
 
-	answered, spent int64 // not yet added to Limiter.answered and Limiter.spent
+	answered, spent int64 // not yet added to the same fields of Limiter
 }
 
-// An ask is a request that the shared limiter must decide in part or as a whole.
+// An ask is a request that the shared limiter must decide, completely or in part.
 type ask struct {
-	index    int  // position in the caller's requests
+	index    int  // index in the caller's requests
 	number   int  // position in work.requests
-	holds    int  // position of its first hold in work.holds
-	from, to int  // its charges in work.charges
-	whole    bool // set if the node holds nothing of the request; holds, from and to are then unused
+	holds    int  // index of its first hold in work.holds
+	from, to int  // range of its charges in work.charges
+	whole    bool // the shared limiter decides the complete request; holds, from and to are then unused
 }
 
-// Take implements enforcement.Limiter. It sends only the part of the requests to the
-// shared limiter that the node's quota does not cover.
+// Take implements enforcement.Limiter. It decides requests with leased quota, and sends
+// only the rest to the shared limiter.
 func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	now, live := l.read(), !l.stopped.Load() && ctx.Err() == nil
 	if len(requests) == 1 && live && l.spend(&requests[0], &outcomes[0], now) {
@@ -118,7 +120,8 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	if !l.take(ctx, requests, outcomes, now, live) {
 		return
 	}
-	// A draw or a return of this node may be the reason of a denial: wait for it and try again.
+	// A draw or a return of quota by this node may have caused the denial. Wait for it, then
+	// decide the request again.
 	for i := range requests {
 		if outcomes[i].Verdict != enforcement.Refused {
 			continue
@@ -129,8 +132,8 @@ func (l *Limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	}
 }
 
-// take decides requests. If live is false, it spends no quota of the node. retry reports
-// that a request was denied while a draw was under way that may bring the missing units.
+// take decides requests. If live is false, it uses no leased quota. retry reports that a
+// request was denied although a draw is in flight that may bring the missing units.
 func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome, now reading, live bool) (
 	retry bool,
 ) {
@@ -166,8 +169,8 @@ func (l *Limiter) take(ctx context.Context, requests []enforcement.Request, outc
 	return retry
 }
 
-// spend decides a request with one leased charge if the node holds the whole cost.
-// Otherwise it changes nothing and returns false.
+// spend decides a request with a single leased charge, if the node has leased the whole
+// cost. Otherwise it changes nothing and returns false.
 func (l *Limiter) spend(r *enforcement.Request, out *enforcement.Outcome, now reading) bool {
 	if len(r.Charges) != 1 || r.Mode != enforcement.Enforce || !r.Charges[0].Leased {
 		return false
@@ -197,7 +200,7 @@ func (l *Limiter) release(w *work) {
 		l.spent.Add(w.spent)
 		w.answered, w.spent = 0, 0
 	}
-	for i := range w.outcomes { // a shared limiter that timed out may still read w.requests
+	for i := range w.outcomes { // after a timeout, the shared limiter may still read w.requests
 		if !w.outcomes[i].Verdict.Decided() {
 			return
 		}
@@ -208,7 +211,7 @@ func (l *Limiter) release(w *work) {
 	l.pool.Put(w)
 }
 
-// leased reports whether a request may spend quota of the node.
+// leased reports whether leased quota may be used for a request.
 func leased(r *enforcement.Request) bool {
 	if r.Mode != enforcement.Enforce && r.Mode != enforcement.Peek || len(r.Charges) > mostCharges {
 		return false
@@ -221,8 +224,8 @@ func leased(r *enforcement.Request) bool {
 	return false
 }
 
-// cover spends the node's quota on the leased charges of a request and fills in the
-// outcome. It appends an ask for the rest to w.asks.
+// cover takes leased quota for the charges of a request and fills in the outcome. If
+// that is not enough, it appends an ask for the missing part to w.asks.
 func (l *Limiter) cover(w *work, index int, r *enforcement.Request, out *enforcement.Outcome) {
 	a := ask{index: index, holds: len(w.holds), from: len(w.charges)}
 	*out = enforcement.Outcome{Verdict: enforcement.Granted, Charges: out.Charges[:0]}
@@ -257,7 +260,8 @@ func (l *Limiter) cover(w *work, index int, r *enforcement.Request, out *enforce
 	}
 }
 
-// hold spends the node's quota on one charge. covered reports whether it suffices.
+// hold takes leased quota for one charge. covered reports whether that is the whole
+// cost.
 func (l *Limiter) hold(w *work, r *enforcement.Request, charge *enforcement.Charge, out *enforcement.Outcome, k int) (
 	h hold, covered bool,
 ) {
@@ -285,8 +289,8 @@ func (l *Limiter) hold(w *work, r *enforcement.Request, charge *enforcement.Char
 	return h, covered
 }
 
-// addUp sets the cost of each charge to the sum of its group on its key. If one of these
-// charges does not fit, none fits.
+// addUp handles several charges on one key in one group. It sets the cost of each of
+// them to their sum. If one of them does not fit, none of them fits.
 func addUp(r *enforcement.Request, out *enforcement.Outcome) {
 	for i := range r.Charges {
 		sum, fits := int64(0), true
@@ -303,7 +307,8 @@ func addUp(r *enforcement.Request, out *enforcement.Outcome) {
 	}
 }
 
-// nextOutcome appends an outcome that reuses the memory of an earlier call.
+// nextOutcome appends an outcome, and reuses the memory that an earlier call left in
+// it.
 func (w *work) nextOutcome() []enforcement.Outcome {
 	n := len(w.outcomes)
 	if n == cap(w.outcomes) {
@@ -314,7 +319,7 @@ func (w *work) nextOutcome() []enforcement.Outcome {
 	return w.outcomes
 }
 
-// ask sends the asks to the shared limiter.
+// ask lets the shared limiter decide the asks in w.asks.
 func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range w.asks {
 		a := &w.asks[i]
@@ -331,9 +336,9 @@ func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Reque
 	l.shared.Take(ctx, w.requests, w.outcomes)
 }
 
-// merge computes the outcome of a request from the holds of the node and the outcome o
-// of the shared limiter. If o is not granted, merge returns the holds to their cells.
-// retry is as in take.
+// merge computes the outcome of a request from the node's holds and from o, the outcome
+// of the shared limiter. If o is not granted, merge returns the units of the holds to
+// their cells. retry is as in take.
 func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforcement.Outcome) (retry bool) {
 	holds := w.holds[a.holds : a.holds+len(r.Charges)]
 	if !o.Verdict.Decided() || len(o.Charges) != len(w.requests[a.number].Charges) {
@@ -364,8 +369,8 @@ func (l *Limiter) merge(w *work, a *ask, r *enforcement.Request, o, out *enforce
 	return retry && o.Verdict == enforcement.Refused
 }
 
-// mergeCharge completes the outcome of charge k. kept reports whether the group of
-// the charge was charged. retry is as in merge.
+// mergeCharge completes the outcome of charge k of a request. kept reports whether the
+// group of the charge was charged. retry is as in take.
 func (l *Limiter) mergeCharge(
 	w *work, r *enforcement.Request, k int, h *hold, out *enforcement.Outcome, kept bool,
 ) (retry bool) {
@@ -373,7 +378,7 @@ func (l *Limiter) mergeCharge(
 	switch {
 	case !charge.Leased:
 	case h.asked >= 0:
-		retry = l.told(w, r, charge, h, out, k, kept)
+		retry = l.update(w, r, charge, h, out, k, kept)
 	case !kept:
 		if r.Mode == enforcement.Enforce {
 			l.put(charge, h)
@@ -386,7 +391,7 @@ func (l *Limiter) mergeCharge(
 	return retry
 }
 
-// put returns a hold to its cell, if that still exists.
+// put returns the units of a hold to their cell, if the cell still exists.
 func (l *Limiter) put(charge *enforcement.Charge, h *hold) {
 	if h.sum() == 0 {
 		return
@@ -400,9 +405,10 @@ func (l *Limiter) put(charge *enforcement.Charge, h *hold) {
 	}
 }
 
-// told updates the cell of charge k from its result of the shared limiter. It adds the
-// units that the node holds to the state in out. retry is as in take.
-func (l *Limiter) told(w *work, r *enforcement.Request, charge *enforcement.Charge, h *hold, out *enforcement.Outcome, k int,
+// update updates the cell of a charge from the shared limiter's result for it. In out,
+// it adds the units that the node holds to the state, because they are still available.
+// retry is as in take.
+func (l *Limiter) update(w *work, r *enforcement.Request, charge *enforcement.Charge, h *hold, out *enforcement.Outcome, k int,
 	kept bool,
 ) (retry bool) {
 	s := l.shard(&charge.Key)
@@ -434,9 +440,10 @@ func (l *Limiter) told(w *work, r *enforcement.Request, charge *enforcement.Char
 	return retry
 }
 
-// lagging reports whether a draw is under way after which a denied charge may fit. It
-// queues a draw for a bucket, whose state may show too few units while quota is drawn:
-// see limitertest.Outstanding. The draw corrects the state.
+// lagging reports whether a draw is queued or in flight after which a denied charge may
+// fit. For a bucket, it queues such a draw if necessary. While quota is leased, the
+// state of a bucket may show too few units (see limitertest.Outstanding), and a draw
+// corrects it.
 func (l *Limiter) lagging(c *cell, charge *enforcement.Charge, now reading) bool {
 	if !l.running.Load() || !charge.Meter.Possible(charge.Cost) {
 		return false
@@ -449,7 +456,7 @@ func (l *Limiter) lagging(c *cell, charge *enforcement.Charge, now reading) bool
 }
 
 // note creates or updates the cell of a charge that the shared limiter decided. charged
-// reports whether the shared limiter charged it.
+// reports whether the shared limiter charged the cost.
 func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforcement.Charge, told *enforcement.Charged,
 	charged bool, at int64, sent reading,
 ) *cell {
@@ -468,7 +475,7 @@ func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforc
 		if c.rev > charge.Rev || c.closing {
 			return nil
 		}
-		if c.queued || c.held() > 0 { // the cell has former numbers: return their quota first
+		if c.queued || c.held() > 0 { // the cell has quota of former numbers, which must be returned first
 			c.closing = true
 			l.enqueue(c)
 			return nil
@@ -489,8 +496,8 @@ func (l *Limiter) note(s *shard, c *cell, r *enforcement.Request, charge *enforc
 	return c
 }
 
-// room reports whether a shard has room for another cell. If it is full, room deletes a
-// random cell that holds nothing.
+// room reports whether a shard may have another cell. If the shard is full, room
+// deletes some cell without units to make room.
 func (l *Limiter) room(s *shard) bool {
 	if len(s.cells) < max(l.config.Keys/shards, 1) {
 		return true
@@ -508,7 +515,7 @@ func (l *Limiter) room(s *shard) bool {
 	return false
 }
 
-// forget drops the node's quota of counters that are reset.
+// forget discards the leased quota of counters that are reset.
 func (l *Limiter) forget(r *enforcement.Request) {
 	for k := range r.Charges {
 		s := l.shard(&r.Charges[k].Key)
@@ -521,8 +528,8 @@ func (l *Limiter) forget(r *enforcement.Request) {
 	}
 }
 
-// settled waits for the draws of the counters that deny a request. It returns false if
-// there are none, or if ctx ends.
+// settled waits until the draws of the counters that deny a request have ended. It
+// returns false if there are no such draws, or if ctx ends first.
 func (l *Limiter) settled(ctx context.Context, r *enforcement.Request, o *enforcement.Outcome) bool {
 	waited := false
 	for k := range r.Charges {

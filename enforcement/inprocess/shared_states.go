@@ -6,16 +6,17 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// This file remembers the last known states of shared counters. A remembered state is
-// in the shard of its key, in the table seen. Start can therefore move it to the counter
-// under the lock that Take uses.
+// This file stores the last known states of shared counters. The state of a key is in
+// the shard of the key, in the table seen. Therefore Start can use it for the local
+// counter under the lock that Take uses.
 
 var _ enforcement.ShareMemory = (*Limiter)(nil)
 
 // Now returns the time of the limiter's clock, in microseconds since the epoch.
 func (l *Limiter) Now() int64 { return l.now() }
 
-// Remember stores the state of a shared counter. It implements enforcement.ShareMemory.
+// Remember stores the last known state of a shared counter. It implements
+// enforcement.ShareMemory.
 func (l *Limiter) Remember(c *enforcement.Charge, state *enforcement.State, at, now int64) {
 	hash := l.hash(&c.Key)
 	s := &l.shards[shardOf(hash)]
@@ -44,13 +45,13 @@ func (l *Limiter) Remember(c *enforcement.Charge, state *enforcement.State, at, 
 	s.seen.cell(i).log = stamp
 }
 
-// stepMillis is the step in milliseconds by which the shared limiter's clock must go
-// back before its states replace the remembered ones. After a smaller step, the state
-// comes from a decision that ended out of order.
+// stepMillis is the size of a backward step of the shared limiter's clock, in
+// milliseconds, from which on newer states replace stored states. If a state is older
+// by less, its decision arrived out of order.
 const stepMillis = 10_000
 
-// newer reports whether a state that was decided at stamp replaces the remembered one.
-// Of two states of the same millisecond, the one with fewer units left is kept.
+// newer reports whether a state with the time stamp replaces the stored state. If both
+// are of the same millisecond, the state with fewer units left is kept.
 func newer(c *cell, m *enforcement.Meter, state *enforcement.State, stamp uint32) bool {
 	switch age := int32(stamp - c.log); {
 	case age != 0:
@@ -61,10 +62,10 @@ func newer(c *cell, m *enforcement.Meter, state *enforcement.State, stamp uint32
 	return state.A >= c.a
 }
 
-// Start sets the counter of a charge to this node's share of what is left of the shared
-// counter. It implements enforcement.ShareMemory. The counter replaces the remembered
-// state in memory. A remembered key therefore does not use the overflow counter, even
-// above Config.MaxCells.
+// Start sets the local counter of a charge to this node's share of what is left of the
+// shared counter. It implements enforcement.ShareMemory. The counter takes the place of
+// the stored state in memory. Therefore such a key does not use the overflow counter,
+// even above Config.MaxCells.
 func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes int) {
 	w := work{key: c.Key, hash: l.hash(&c.Key)}
 	s := &l.shards[shardOf(w.hash)]
@@ -83,18 +84,18 @@ func (l *Limiter) Start(c *enforcement.Charge, shared *enforcement.Meter, nodes 
 	w.cell = s.find(&w.key, uint32(w.hash))
 	w.state, _ = c.Meter.Settle(l.load(&w), c.Rev, now)
 	w.state = c.Meter.Stricter(w.state, start, c.Rev, now)
-	l.own(&w)
+	l.insertIfMissing(&w)
 	s.write(w.cell, c.Meter, &w.state, now)
 	if c.Meter.Algorithm == enforcement.SlidingWindowLog {
 		l.keepEntries(s, &w, slices.Clone(w.state.Log))
 	}
 }
 
-// forget removes cell i of the table seen.
+// forget deletes cell i of the table seen.
 func (l *Limiter) forget(s *shard, i int32, hash uint64) {
 	c := s.seen.cell(i)
 	tenant := c.key.Tenant
-	c.log = 0 // here log is a time, not a position in table.logs
+	c.log = 0 // clears the time in c.log, so that remove does not read it as an index of log entries
 	s.seen.remove(i, uint32(hash))
 	l.remembered.add(tenant, -1)
 }
