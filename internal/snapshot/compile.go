@@ -13,21 +13,20 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// Options of Compile; the zero value is usable.
+// Options configures Compile. The zero value is usable.
 type Options struct {
-	// Full says that the changes are the whole state: what they lack is gone.
-	// It is implied without a previous snapshot.
+	// Full means that the changes contain all objects, so that an object which they lack no longer exists. Without a
+	// previous snapshot, Full is always assumed.
 	Full bool
-	// Now returns the time of problems and of HasOperatorKey. Default time.Now.
+	// Now returns the current time, for Problem.Since and for HasOperatorKey. Default: time.Now.
 	Now func() time.Time
-	// The largest number of rows of each kind. MaxExceptions is the number of
-	// overrides, list entries, blocks and policy changes together. Compile holds a
-	// larger state before it fills the memory. Default 1,000,000 each, keys
+	// The maximum numbers of objects. MaxExceptions is the sum of overrides, list entries, blocks and policy changes.
+	// If the new state has more, Compile rejects it, so that it cannot fill the memory. Default: 1,000,000 each, keys
 	// 2,000,000, exceptions 5,000,000.
 	MaxTenants, MaxKeys, MaxPolicies, MaxExceptions int
 }
 
-// A Report says what Compile did.
+// A Report describes the result of Compile.
 type Report struct {
 	Revision int64
 	Full     bool
@@ -35,16 +34,15 @@ type Report struct {
 	Plans, Tenants, Keys int
 	// ExceptionsCompiled is the number of tenants whose exceptions were compiled.
 	ExceptionsCompiled int
-	// Problems is the number of problems in the new snapshot.
+	// Problems is the number of unusable objects in the new snapshot.
 	Problems int
-	// Held is the reason why Compile rejected the new state and returned the
-	// previous snapshot. errHeld is in its chain.
+	// Held is the reason why Compile rejected the new state and returned the previous snapshot; nil if it did not. Held
+	// wraps errHeld.
 	Held error
 }
 
-// Compile returns the snapshot after changes. Without a previous snapshot (nil),
-// changes are the whole state. It compiles and copies only what changed. Both
-// snapshots can be used afterwards.
+// Compile applies changes to a previous snapshot and returns the new snapshot. If previous is nil, changes must
+// contain all objects. Compile copies and compiles only what changed. Both snapshots can be used afterwards.
 func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -70,19 +68,19 @@ func Compile(previous *Snapshot, changes Changes, o Options) (*Snapshot, Report)
 	return &b.Snapshot, b.report
 }
 
-// A builder makes a snapshot. It edits the Snapshot in it, which begins as a copy
-// of previous, or empty if full is set.
+// A builder builds a snapshot. It edits the embedded Snapshot, which starts as a copy of previous, or empty if full
+// is set.
 type builder struct {
 	Snapshot
 	o        Options
 	changes  *Changes
 	full     bool
-	previous *Snapshot // nil at the start; if full is set, only last good versions are used
+	previous *Snapshot // nil for the first snapshot; if full is set, used only for the last valid versions of objects
 	oldEnds  []int64   // Snapshot.ends of the copied snapshot
 	report   Report
 
 	by         *cow.Owner
-	rowEdits   map[string]*rowEdit // by tenant: whose exceptions are to be compiled again
+	rowEdits   map[string]*rowEdit // the tenants whose exceptions must be compiled again, by tenant ID
 	dirtyPlans map[string]bool
 }
 
@@ -106,7 +104,7 @@ func newBuilder(previous *Snapshot, changes Changes, o Options) *builder {
 	return b
 }
 
-// finish sets the fields that are computed from others.
+// finish sets the fields of the snapshot that are computed from other fields.
 func (b *builder) finish() {
 	b.ends, b.nextEnd, b.operatorUntil = b.chunkEnds(), 0, 0
 	for _, end := range b.ends {
@@ -117,8 +115,8 @@ func (b *builder) finish() {
 	}
 }
 
-// fault notes an object that cannot be used. A fault that the previous snapshot has keeps its
-// time.
+// fault records that an object cannot be used as stored. If the previous snapshot has a fault of the same object, the
+// new fault keeps its time. kept means that the last valid version of the object stays in use.
 func (b *builder) fault(kind, id, name string, revision int64, kept bool, err error) {
 	p := Problem{Kind: kind, ID: id, Name: name, Revision: revision, Err: err, Since: b.o.Now(), Kept: kept}
 	if b.previous != nil {
@@ -167,7 +165,7 @@ func (b *builder) removeTenant(id string) {
 	b.tenants.Delete(b.by, id)
 }
 
-// release frees a tenant's slug and number.
+// release makes the slug and the number of a tenant available to others.
 func (b *builder) release(t *tenant) {
 	if t.subject != nil {
 		b.slugs.Delete(b.by, t.subject.Tenant)
@@ -189,7 +187,8 @@ func (b *builder) removeKey(id string) {
 	}
 }
 
-// mutable returns a record of the tenant that this builder may change.
+// mutable returns a record of the tenant that this builder may change. It copies the record if it belongs to an older
+// snapshot.
 func (b *builder) mutable(t *tenant) *tenant {
 	if t.generation == b.generation {
 		return t
@@ -246,7 +245,7 @@ func (b *builder) addTenants(rows []tenants.Tenant) {
 	var later []*tenants.Tenant
 	for i := range rows {
 		if b.full && b.previous != nil && !b.settled(&rows[i]) {
-			later = append(later, &rows[i]) // whoever had a slug and number keeps them
+			later = append(later, &rows[i]) // so that tenants which already had their slug and number keep them
 			continue
 		}
 		b.addTenant(&rows[i])
@@ -268,7 +267,7 @@ func (b *builder) addTenants(rows []tenants.Tenant) {
 	}
 }
 
-// settled reports whether a tenant has the same slug and number as before.
+// settled reports whether a tenant has the same slug and number as in the previous snapshot.
 func (b *builder) settled(r *tenants.Tenant) bool {
 	t, ok := b.previous.tenants.Get(r.ID)
 	return ok && t.subject != nil && t.subject.Tenant == r.Slug && t.subject.Number == r.Number
@@ -287,7 +286,8 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 	b.compileTenant(t)
 }
 
-// compileTenant makes the subject of a tenant from its row, or keeps the last good one.
+// compileTenant compiles the row of a tenant to a subject. If the row is invalid, the tenant keeps its last valid
+// subject.
 func (b *builder) compileTenant(t *tenant) {
 	b.report.Tenants++
 	before := b.lastSubject(t)
@@ -300,7 +300,7 @@ func (b *builder) compileTenant(t *tenant) {
 	}
 	b.release(t)
 	if next != nil && before != nil && next.Exceptions == nil && before.Exceptions.For(next.Plan, next.PlanRevision) {
-		next.Exceptions = before.Exceptions // rows that are the same are not compiled again
+		next.Exceptions = before.Exceptions // the rows did not change, so they are not compiled again
 	}
 	t.subject = next
 	if t.rows != nil || next != nil && next.Exceptions != nil {
@@ -317,7 +317,7 @@ func (b *builder) compileTenant(t *tenant) {
 	}
 }
 
-// lastSubject returns the subject that a tenant had before this compilation, or nil.
+// lastSubject returns the subject that the tenant has in the previous snapshot, or nil.
 func (b *builder) lastSubject(t *tenant) *enforcement.Subject {
 	if t.subject == nil && b.full && b.previous != nil {
 		if old, ok := b.previous.tenants.Get(t.row.id); ok {
@@ -327,9 +327,9 @@ func (b *builder) lastSubject(t *tenant) *enforcement.Subject {
 	return t.subject
 }
 
-// fallback returns the subject of a tenant whose row does not compile: the last good one,
-// with a suspension and a redaction of the row. It returns nil if there is none, or if on a
-// full reload another tenant has its slug or number.
+// fallback returns the subject for a tenant whose row is invalid: the last valid one, but suspended or redacting if
+// the row says so. It returns nil if there is none, or if another tenant has taken its slug or number during a full
+// reload.
 func (b *builder) fallback(t *tenant, last *enforcement.Subject) *enforcement.Subject {
 	if last == nil || b.taken(t, last.Tenant, last.Number) != nil {
 		return nil
@@ -340,7 +340,7 @@ func (b *builder) fallback(t *tenant, last *enforcement.Subject) *enforcement.Su
 	return &stricter
 }
 
-// subject returns the subject of a tenant's row.
+// subject compiles the row of a tenant to a new subject. It returns an error if the row is invalid.
 func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 	row := &t.row
 	switch {
@@ -376,15 +376,15 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 	}
 	s.Plan = p.compiled
 	if s.Plan == nil {
-		// There never was a good version: nobody knows how much may pass, so
-		// nothing does. The plan is among the problems.
+		// The plan never had a valid version, so its limits are unknown. Therefore every request of the tenant is
+		// denied. The plan is listed as a problem.
 		s.Plan = &enforcement.Plan{Slug: p.slug}
 		s.DenyUnmatched = true
 	}
 	return s, nil
 }
 
-// taken returns an error if another tenant has the slug or the number: two tenants would share
+// taken returns an error if another tenant has the slug or the number, because both tenants would use the same
 // counters.
 func (b *builder) taken(t *tenant, slug string, number uint32) error {
 	if id, ok := b.slugs.Get(slug); ok && id != t.row.id {

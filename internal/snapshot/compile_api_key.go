@@ -52,8 +52,8 @@ func (b *builder) putKey(hash [32]byte, k Key, s *enforcement.Subject) {
 	}
 }
 
-// micros returns microseconds since the epoch; 0 for the zero time. A time before the epoch
-// becomes 1, so that it stays in the past.
+// micros returns a time in microseconds since the epoch, or 0 for the zero time. A time before the epoch becomes 1,
+// so that it is not mistaken for the zero time.
 func micros(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

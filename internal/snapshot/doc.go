@@ -1,18 +1,19 @@
-// Package snapshot compiles tenants, keys and plans into one immutable lookup,
-// and swaps it when they change.
+// Package snapshot compiles tenants, keys and plans into one immutable lookup structure, and replaces it when they
+// change.
 //
-// Source provides the stored rows. Compile validates them: an invalid plan or tenant
-// keeps its last good version and is listed in Problems, and a state that looks like
-// a lost or restored database is held. A Watcher keeps one Snapshot current. A request
-// reads it with one atomic load, without a database.
+// A Source provides the stored rows. Compile validates them. An invalid plan or tenant keeps its last valid version
+// and is listed in Problems. If the new state looks like a lost or restored database, Compile rejects it and keeps
+// the previous snapshot. A Watcher keeps one Snapshot up to date. A request reads it with one atomic load and without
+// a database.
 //
-//	source.go         the rows; store implements it
-//	snapshot.go       the lookup; its maps are those of internal/cow
-//	compile.go        rows to lookup, only what changed; compile_api_key.go: API keys
-//	plausibility.go   which states are held
+//	source.go         the rows; store implements Source
+//	snapshot.go       the lookup structure; its maps are those of internal/cow
+//	compile.go        compiles only the rows that changed; compile_api_key.go does so for API keys
+//	plausibility.go   which new states are rejected
 //	exceptions.go     overrides, lists and blocks; exception_row.go validates their rows
-//	plan.go           a published plan to enforcement.Plan
-//	watcher.go        notification, polling, swapping
+//	plan.go           compiles a published plan to an enforcement.Plan
+//	watcher.go        notifications, polling, and the replacement of the snapshot
+//	file.go           a copy of all rows on disk, for a start without the database
 //
-// The package must not depend on HTTP, SQL and how limits are counted.
+// The package must not depend on HTTP, SQL or how limits are counted.
 package snapshot

@@ -12,18 +12,17 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// exceptions.Service has validated these rows, but other programs may have written
-// them. The functions of this file validate all that does not depend on a plan, so
-// that no number outside its bounds reaches the arithmetic.
+// exceptions.Service has validated these rows when they were created, but other programs may have written them. The
+// functions of this file validate everything that does not depend on a plan. So no number outside its bounds reaches
+// the arithmetic of the limits.
 
-// lastInstant is later than every end that can be set: the end of the year 9999.
+// lastInstant is later than every end that an exception can have, which is at most the end of the year 9999.
 var lastInstant = time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// maxReason is the length of the longest reason, in bytes.
+// maxReason is the maximum length of a reason, in bytes.
 const maxReason = exceptions.MaxReason * utf8.UTFMax
 
-// readOverride converts an override. newest is the revision of the changes that it
-// is part of.
+// readOverride validates an override and converts it. newest is the revision of the changes that contain it.
 func readOverride(r *exceptions.Override, newest int64) (enforcement.Override, error) {
 	o := r.Spec()
 	o.From = micros(r.CreatedAt)
@@ -32,7 +31,7 @@ func readOverride(r *exceptions.Override, newest int64) (enforcement.Override, e
 		return o, err
 	}
 	if o.From == 0 || o.From >= o.Until {
-		return o, errors.New("it does not begin before it ends")
+		return o, errors.New("it must begin before it ends")
 	}
 	if r.Revision < 1 || r.Revision > newest {
 		return o, fmt.Errorf("revision %d is not a revision", r.Revision)
@@ -43,8 +42,8 @@ func readOverride(r *exceptions.Override, newest int64) (enforcement.Override, e
 	return o, validateNumbers(&o)
 }
 
-// validateScope validates the attribute, value and prefix, and makes an ip
-// canonical.
+// validateScope validates the attribute, the value and the prefix of an override. It replaces an IP address by its
+// canonical spelling.
 func validateScope(o *enforcement.Override) (err error) {
 	switch {
 	case o.Attribute == "" && o.Value+o.Prefix != "":
@@ -52,7 +51,7 @@ func validateScope(o *enforcement.Override) (err error) {
 	case o.Attribute == "":
 		return nil
 	case (o.Value == "") == (o.Prefix == ""):
-		return errors.New("it has not one of a value and a prefix")
+		return errors.New("it must have either a value or a prefix")
 	case o.Value != "":
 		o.Value, err = canonical(o.Attribute, o.Value, false)
 	default:
@@ -61,14 +60,14 @@ func validateScope(o *enforcement.Override) (err error) {
 	return err
 }
 
-// validateNumbers validates the numbers without the plan's limit. Their effect on
-// that limit is validated when the override is compiled.
+// validateNumbers validates the numbers of an override without the plan's limits. Their effect on a limit is
+// validated when the override is compiled.
 func validateNumbers(o *enforcement.Override) error {
 	if o.Factor < 0 || o.Factor > enforcement.MaxFactor {
 		return fmt.Errorf("factor %d is not within 1 and %d thousandths", o.Factor, enforcement.MaxFactor)
 	}
 	if (o.Factor == 0) == (len(o.Limits) == 0) {
-		return errors.New("it has not one of a factor and limits")
+		return errors.New("it must have either a factor or limits")
 	}
 	names := make(map[string]bool, len(o.Limits))
 	for _, l := range o.Limits {
@@ -114,8 +113,8 @@ func readBlock(r *exceptions.Block) (enforcement.Block, error) {
 	return block, nil
 }
 
-// validateCommon validates what overrides and blocks have in common, and returns
-// their end in microseconds since the epoch.
+// validateCommon validates the fields that overrides and blocks share. It returns their end in microseconds since the
+// epoch.
 func validateCommon(policy, reason string, end time.Time) (until int64, err error) {
 	switch {
 	case end.IsZero():
@@ -136,7 +135,7 @@ func validateReasonAndEnd(reason string, end time.Time) error {
 	return nil
 }
 
-// canonical validates a value of an attribute and returns its one spelling.
+// canonical validates the value of an attribute and returns its canonical spelling.
 func canonical(attribute, value string, networks bool) (string, error) {
 	if attribute == enforcement.IPNetwork {
 		return "", fmt.Errorf("%s is not an attribute", attribute)

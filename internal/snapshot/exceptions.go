@@ -11,12 +11,12 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// A tenant with exceptions keeps their rows as enforcement types. A changed row edits
-// Subject.Exceptions, which costs as much as the changed rows. A changed plan or plan
-// version, and a full reload, compile it from all rows.
+// The rows of a tenant's exceptions stay in memory as enforcement types. When a row changes, Subject.Exceptions is
+// edited, at a cost proportional to the number of changed rows. When the plan or its version changes, and after a
+// full reload, it is compiled from all rows.
 
-// tenantRows are the valid rows of one tenant, by ID. They are immutable once their snapshot is
-// made; an edit copies only what it changes.
+// tenantRows contains the valid exceptions of one tenant, by ID. It is immutable as soon as its snapshot is complete;
+// an edit copies only what it changes.
 type tenantRows struct {
 	deny, allow cow.Map[string, *enforcement.ListEntry]
 	blocks      cow.Map[string, *enforcement.Block]
@@ -27,12 +27,12 @@ type tenantRows struct {
 
 func (r *tenantRows) empty() bool { return r.unset() && r.bad.Len() == 0 }
 
-// unset reports whether there is nothing to compile.
+// unset reports whether the tenant has no valid rows, so that there is nothing to compile.
 func (r *tenantRows) unset() bool {
 	return r.deny.Len()+r.allow.Len()+r.blocks.Len()+r.overrides.Len()+len(r.changed) == 0
 }
 
-// all calls yield for every row except policy changes.
+// all calls yield for every row except policy changes, until yield returns false.
 func (r *tenantRows) all(yield func(object) bool) {
 	for _, list := range []*cow.Map[string, *enforcement.ListEntry]{&r.deny, &r.allow} {
 		for id := range list.All {
@@ -58,7 +58,7 @@ func (r *tenantRows) all(yield func(object) bool) {
 	}
 }
 
-// rows returns the rows to compile.
+// rows returns all rows in the form in which enforcement compiles them.
 func (r *tenantRows) rows() enforcement.ExceptionRows {
 	return enforcement.ExceptionRows{
 		Deny: values(&r.deny), Allow: values(&r.allow), Blocks: values(&r.blocks), Overrides: values(&r.overrides),
@@ -73,20 +73,19 @@ func values[T any](m *cow.Map[string, *T]) []*T {
 	return list
 }
 
-// A rowRef locates a row by its kind and ID.
+// A rowRef says where the row of an exception is: in which tenant, and in which map.
 type rowRef struct {
 	tenantID string
 	place    place
-	// until is when the row ends, in microseconds since the epoch; 0: never, or the row is
-	// invalid.
+	// until is the end of the row in microseconds since the epoch. It is 0 if the row never ends or is invalid.
 	until int64
 }
 
-// A place says in which map of tenantRows a row is kept.
+// A place is the map of tenantRows that contains a row.
 type place uint8
 
 const (
-	leftOut place = iota // it cannot be used
+	leftOut place = iota // the row is invalid
 	amongOverrides
 	amongDenied
 	amongAllowed
@@ -94,10 +93,10 @@ const (
 	places
 )
 
-// exceptionCounts are the numbers of rows.
+// exceptionCounts are the numbers of stored exceptions.
 type exceptionCounts struct {
 	rows    [places]int
-	changes int // of policies
+	changes int // number of policy changes
 }
 
 func (z *exceptionCounts) all() int {
@@ -108,14 +107,14 @@ func (z *exceptionCounts) all() int {
 	return n
 }
 
-// A rowEdit collects the added and removed rows of one tenant.
+// A rowEdit collects the added and removed exceptions of one tenant during a compilation.
 type rowEdit struct {
-	rows           *tenantRows // after the edit; nil: the tenant is gone
+	rows           *tenantRows // after the edit; empty if the tenant was removed
 	added, removed enforcement.ExceptionRows
-	changed        bool // rows.changed is this edit's to write
+	changed        bool // rows.changed is a copy that this edit may write
 }
 
-// touch returns the edit of a tenant, whose exceptions are then compiled again.
+// touch returns the rowEdit of a tenant. The tenant's exceptions are then compiled again.
 func (b *builder) touch(tenantID string) *rowEdit {
 	e, ok := b.rowEdits[tenantID]
 	if !ok {
@@ -128,7 +127,7 @@ func (b *builder) touch(tenantID string) *rowEdit {
 	return e
 }
 
-// putRow notes the place of a row. A row is in one place only.
+// putRow records the place of a row and removes the row from its earlier place.
 func (b *builder) putRow(o object, ref rowRef) *rowEdit {
 	b.dropRow(o)
 	b.rows.Put(b.by, o, ref)
@@ -158,14 +157,14 @@ func (b *builder) dropRow(o object) {
 	}
 }
 
-// take moves a row to the removed ones.
+// take removes a row from a map and appends it to the removed rows.
 func take[T any](by *cow.Owner, m *cow.Map[string, *T], id string, removed []*T) []*T {
 	row, _ := m.Get(id)
 	m.Delete(by, id)
 	return append(removed, row)
 }
 
-// dropRows removes the exceptions of a removed tenant.
+// dropRows removes all exceptions of a removed tenant.
 func (b *builder) dropRows(t *tenant) {
 	if t.rows == nil {
 		return
@@ -179,8 +178,9 @@ func (b *builder) dropRows(t *tenant) {
 	b.good("steering", t.row.id)
 }
 
-// addExceptions validates rows and adds the valid ones. An invalid row has no effect and is a
-// problem until it is removed, also on a deny list: the entry does not say which values it denies.
+// addExceptions validates rows and adds the valid ones. An invalid row has no effect and is listed as a problem until
+// it is removed. That is also true for an entry of a deny list, because an invalid entry does not say which values to
+// deny.
 func (b *builder) addExceptions(c *Changes) {
 	for i := range c.Overrides {
 		r := &c.Overrides[i]
@@ -220,7 +220,7 @@ func (b *builder) addExceptions(c *Changes) {
 	}
 }
 
-// usable reports whether a row is valid, and notes the fault of an invalid one.
+// usable reports whether a row is valid. For an invalid row, it records the problem and leaves the row out.
 func (b *builder) usable(kind, id, tenantID string, revision int64, err error) bool {
 	switch {
 	case id == "":
@@ -244,8 +244,8 @@ func (b *builder) usable(kind, id, tenantID string, revision int64, err error) b
 	return false
 }
 
-// addChange notes the revision at which a policy's numbers last changed for a tenant. It rejects a
-// future revision, which would prevent the conversion of counters.
+// addChange records the revision at which the numbers of a policy last changed for a tenant. It rejects a revision in
+// the future, because that would prevent the conversion of counters to the new numbers.
 func (b *builder) addChange(r *exceptions.Change) {
 	id := r.TenantID + "/" + r.Policy
 	var err error
@@ -283,8 +283,7 @@ func (b *builder) addChange(r *exceptions.Change) {
 	e.rows.changed[r.Policy] = r.Revision
 }
 
-// updateExceptions compiles the exceptions of every tenant with a changed row, plan, or plan
-// version.
+// updateExceptions compiles the exceptions of every tenant that has a changed row, plan, or plan version.
 func (b *builder) updateExceptions() {
 	for id, e := range b.rowEdits {
 		t, ok := b.tenants.Get(id)
@@ -292,7 +291,7 @@ func (b *builder) updateExceptions() {
 			if e.rows.empty() {
 				continue
 			}
-			t = b.record(id) // its tenant is yet to come
+			t = b.record(id) // the rows of exceptions may arrive before their tenant
 		}
 		t = b.mutable(t)
 		if len(e.rows.changed) == 0 {
@@ -328,8 +327,8 @@ func (b *builder) updateTenantExceptions(t *tenant, e *rowEdit) {
 	}
 }
 
-// lastExceptions returns the previous exceptions of a tenant if they were compiled for the same
-// plan version.
+// lastExceptions returns the exceptions of a tenant in the previous snapshot, if they were compiled for the same plan
+// version. Otherwise it returns nil.
 func (b *builder) lastExceptions(t *tenant) *enforcement.Exceptions {
 	if b.previous == nil {
 		return nil
@@ -341,13 +340,12 @@ func (b *builder) lastExceptions(t *tenant) *enforcement.Exceptions {
 	return old.subject.Exceptions
 }
 
-// compileExceptions compiles the exceptions of a tenant after an edit of its rows. It returns a
-// panic as an error. An override of a policy that the plan does not have is not an error: the
-// policy may come back.
+// compileExceptions compiles the exceptions of a tenant after an edit of its rows. It returns a panic as an error. An
+// override of a policy that the plan does not have is not an error, because a later version may have the policy.
 func compileExceptions(t *tenant, e *rowEdit) (made *enforcement.Exceptions, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			made, err = nil, fmt.Errorf("compiling what was set beside its plan panicked: %v", r)
+			made, err = nil, fmt.Errorf("compiling its exceptions panicked: %v", r)
 		}
 	}()
 	if t.rows == nil || t.rows.unset() {
@@ -362,7 +360,7 @@ func compileExceptions(t *tenant, e *rowEdit) (made *enforcement.Exceptions, err
 	return made, nil
 }
 
-// current returns the added rows that no later row of the edit replaced.
+// current returns the added rows without those that a later row of the same edit replaced.
 func (e *rowEdit) current() enforcement.ExceptionRows {
 	return enforcement.ExceptionRows{
 		Deny:      current(&e.rows.deny, e.added.Deny, func(n *enforcement.ListEntry) string { return n.ID }),
@@ -379,13 +377,13 @@ func current[T any](m *cow.Map[string, *T], added []*T, id func(*T) string) []*T
 	})
 }
 
-// chunkEnds returns the first end of the rows in each chunk of the index; 0: none. It reads only
-// the chunks that changed.
+// chunkEnds returns the earliest end of the exceptions in each chunk of the index; 0 if none ends. It reads only the
+// chunks that changed.
 func (b *builder) chunkEnds() []int64 {
 	ends := make([]int64, b.rows.NumChunks())
 	b.rows.Chunks(b.by, func(i int, rows map[object]rowRef, written bool) {
 		if !written {
-			ends[i] = b.oldEnds[i] // more chunks are all written
+			ends[i] = b.oldEnds[i] // chunks beyond the old ones are always written
 			return
 		}
 		for _, ref := range rows {
@@ -395,7 +393,7 @@ func (b *builder) chunkEnds() []int64 {
 	return ends
 }
 
-// earlier returns the earlier end; 0 is none.
+// earlier returns the earlier of two ends. 0 means no end.
 func earlier(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -403,8 +401,8 @@ func earlier(a, b int64) int64 {
 	return min(a, b)
 }
 
-// NextEnd returns when the first exception ends; the zero time without one. It may be in the past:
-// an ended exception stays until it is removed from the store.
+// NextEnd returns when the first exception ends, or the zero time if none ends. It may be in the past, because an
+// expired exception stays in the snapshot until it is deleted from the store.
 func (s *Snapshot) NextEnd() time.Time {
 	if s.nextEnd == 0 {
 		return time.Time{}

@@ -16,23 +16,23 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Saved is the whole state of the control plane, as a file keeps it. A node starts
-// from it while its database is away.
+// A Saved is a copy of all rows of a Source, which is stored in a file. A node can start from the file while its
+// database is unavailable.
 type Saved struct {
-	// At is when the state was read.
+	// At is when the rows were read from the database.
 	At time.Time
-	// Database identifies the database. A file of another one is not used.
+	// Database identifies the database. A node does not use a file of another database.
 	Database string
 	Changes  Changes
 }
 
-// fileForm is the form of the file. A node does not read another one.
+// fileForm is the version of the file format. A node does not read a file of another version.
 const fileForm = 1
 
-// A fileHead is the first line of the file: the form, and the checksum of the rest.
+// A fileHead is the format of the first line of the file: fileForm, and the checksum of the rest of the file.
 const fileHead = "headgate snapshot %d %s\n"
 
-// A savedFile is a Saved as the file holds it, with the documents of plans as JSON.
+// A savedFile is the encoded form of a Saved. Documents of plans are encoded as JSON.
 type savedFile struct {
 	At            time.Time
 	Database      string
@@ -46,7 +46,7 @@ type savedFile struct {
 	PolicyChanges []exceptions.Change
 }
 
-// A savedPlan is a PublishedPlan.
+// A savedPlan is the encoded form of a PublishedPlan.
 type savedPlan struct {
 	ID, Slug string
 	Version  int
@@ -56,8 +56,8 @@ type savedPlan struct {
 	Limits   []plans.Published
 }
 
-// WriteFile writes a file that only its owner may read. A reader finds the old file or
-// the new one.
+// WriteFile writes a Saved to a file that only its owner can read. It replaces the file atomically, so that a reader
+// finds either the old or the new content.
 func WriteFile(path string, s Saved) (err error) {
 	c := s.Changes
 	out := savedFile{
@@ -81,7 +81,7 @@ func WriteFile(path string, s Saved) (err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // mode 0600
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // CreateTemp uses the mode 0600
 	if err != nil {
 		return err
 	}
@@ -103,8 +103,8 @@ func WriteFile(path string, s Saved) (err error) {
 	return err
 }
 
-// ReadFile reads a file of WriteFile. It returns an error for a file that other users
-// may read or write, that is damaged, of another form or of another database.
+// ReadFile reads a file that WriteFile wrote. It returns an error if other users can access the file, if it is
+// damaged, or if it has another format version or belongs to another database.
 func ReadFile(path, database string) (Saved, error) {
 	info, err := os.Stat(path)
 	if err != nil {

@@ -6,17 +6,16 @@ import (
 	"fmt"
 )
 
-// errHeld is in the chain of Report.Held: the state that was read looks like a
-// lost or restored database. The previous snapshot stays in force until the state
-// changes or the node restarts.
+// errHeld is wrapped by Report.Held if the new state looks like a lost or restored database. Then the previous snapshot
+// stays in use until the state changes or the node restarts.
 var errHeld = errors.New("held for an operator")
 
-// minForLossCheck is the number of tenants or plans from which a loss of more than
-// half of them is held. A smaller system may be a trial.
+// minForLossCheck is the minimum number of tenants or plans for the check whether more than half of them vanished. A
+// smaller system may be a trial in which that is normal.
 const minForLossCheck = 20
 
-// implausible returns why the new state is not compiled: it is older than the
-// previous one, or lost most of its objects without tombstones.
+// implausible returns an error if the new state must not be compiled: its revision is lower than that of the previous
+// snapshot, or most objects vanished without tombstones.
 func (b *builder) implausible() error {
 	if b.previous == nil {
 		return nil
@@ -56,16 +55,15 @@ func (b *builder) implausible() error {
 		had, lost := had[kind], lost[kind]
 		switch {
 		case lost > 0 && lost == had:
-			return fmt.Errorf("%w: all %d %ss are gone, and nobody removed them", errHeld, had, kind)
+			return fmt.Errorf("%w: all %d %ss vanished without an edit that removed them", errHeld, had, kind)
 		case had >= minForLossCheck && lost > had/2:
-			return fmt.Errorf("%w: %d of %d %ss are gone, and nobody removed them", errHeld, lost, had, kind)
+			return fmt.Errorf("%w: %d of %d %ss vanished without an edit that removed them", errHeld, lost, had, kind)
 		}
 	}
 	return nil
 }
 
-// tooMuch returns why the new snapshot is held: it is too large, or every quota
-// became 0.
+// tooMuch returns an error if the new snapshot must not be used: it has too many objects, or every quota became 0.
 func (b *builder) tooMuch() error {
 	c := b.Counts()
 	for _, m := range []struct {
@@ -78,7 +76,7 @@ func (b *builder) tooMuch() error {
 		{"overrides, list entries, blocks and changes", b.size.all(), cmp.Or(b.o.MaxExceptions, 5_000_000)},
 	} {
 		if m.n > m.most {
-			return fmt.Errorf("%w: %d %s are more than the %d that are taken", errHeld, m.n, m.what, m.most)
+			return fmt.Errorf("%w: %d %s are more than the maximum of %d", errHeld, m.n, m.what, m.most)
 		}
 	}
 	if b.previous == nil || c.Tenants < minForLossCheck {

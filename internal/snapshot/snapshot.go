@@ -11,33 +11,33 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Snapshot is the control plane at one revision, compiled for look-ups. It is immutable.
+// A Snapshot contains all tenants, keys and plans of one revision, compiled for lookups. It is immutable.
 type Snapshot struct {
 	revision int64
 	now      func() time.Time
-	// generation tells the records made for this snapshot from older ones.
+	// generation is the number of the snapshot. Only records with this generation may be changed while it is built.
 	generation uint64
 
-	keys    cow.Map[[32]byte, *Key]  // by the hash of their token, also those of unusable tenants
+	keys    cow.Map[[32]byte, *Key]  // by the hash of the token; includes keys of unusable tenants
 	keyIDs  cow.Map[string, keyRef]  // by id
 	tenants cow.Map[string, *tenant] // by id
-	slugs   cow.Map[string, string]  // slug of a usable tenant to its id
-	numbers cow.Map[uint32, string]  // number of a usable tenant to its id
-	rows    cow.Map[object, rowRef]  // of what was set beside plans
+	slugs   cow.Map[string, string]  // slugs of usable tenants to their IDs
+	numbers cow.Map[uint32, string]  // numbers of usable tenants to their IDs
+	rows    cow.Map[object, rowRef]  // places of overrides, list entries and blocks
 	plans   map[string]*plan         // by id
-	faults  map[object]Problem       // what could not be used
-	// operators are the operator keys by id; operatorUntil is when the last
-	// valid one ends, in microseconds since the epoch.
+	faults  map[object]Problem       // objects that cannot be used
+	// operators are the operator keys by ID. operatorUntil is when the last valid one ends, in microseconds since the
+	// epoch.
 	operators     map[string]*Key
 	operatorUntil int64
-	// size is how many rows there are; ends has the first end in each chunk of
-	// them (0: none), nextEnd the first of all, in microseconds since the epoch.
+	// size is the number of exceptions. ends contains the earliest end in each chunk of rows (0: none), and nextEnd
+	// the earliest of all, in microseconds since the epoch.
 	size    exceptionCounts
 	ends    []int64
 	nextEnd int64
 }
 
-// Scopes is a set of tenants.Scope.
+// Scopes is a set of tenants.Scope values, as bits.
 type Scopes uint8
 
 const (
@@ -46,8 +46,8 @@ const (
 	scopeManage
 )
 
-// ScopesOf returns the set; manage implies read. ok is false for an unknown scope, which grants
-// nothing.
+// ScopesOf returns the set of some scopes. The scope manage includes read. ok is false if a scope is unknown; an
+// unknown scope grants nothing.
 func ScopesOf(words []tenants.Scope) (set Scopes, ok bool) {
 	ok = true
 	for _, w := range words {
@@ -71,25 +71,24 @@ func (s Scopes) Has(scope tenants.Scope) bool {
 	return ok && s&one == one
 }
 
-// A Key is a compiled API key.
+// A Key is an API key, compiled for authentication.
 type Key struct {
 	ID       string
 	Name     string
 	Operator bool
 	Scopes   Scopes
-	// ExpiresAt and RevokedAt in microseconds since the epoch; 0: never. A
-	// RevokedAt in the future is a rotated key, valid until then.
+	// ExpiresAt and RevokedAt are in microseconds since the epoch; 0 means never. If RevokedAt is in the future, the
+	// key was rotated and is valid until then.
 	ExpiresAt int64
 	RevokedAt int64
-	// Subject is the key's tenant; nil for operator keys.
+	// Subject is the tenant of the key; nil for an operator key.
 	Subject *enforcement.Subject
 }
 
-// Valid reports whether the key is neither expired nor revoked at an instant,
-// in microseconds since the epoch.
+// Valid reports whether the key is neither expired nor revoked at an instant, in microseconds since the epoch.
 func (k *Key) Valid(nowMicros int64) bool { return nowMicros < k.until() }
 
-// until returns when the key ends.
+// until returns the end of the key in microseconds since the epoch.
 func (k *Key) until() int64 {
 	until := int64(math.MaxInt64)
 	if k.ExpiresAt != 0 {
@@ -101,7 +100,7 @@ func (k *Key) until() int64 {
 	return until
 }
 
-// Key finds a key by the SHA-256 of its token, also an expired or revoked one: see Valid.
+// Key returns a key by the SHA-256 of its token. It also returns expired and revoked keys; Valid tells them apart.
 func (s *Snapshot) Key(hash [32]byte) (*Key, bool) {
 	k, ok := s.keys.Get(hash)
 	if !ok || k.Subject == nil && !k.Operator {
@@ -110,7 +109,7 @@ func (s *Snapshot) Key(hash [32]byte) (*Key, bool) {
 	return k, true
 }
 
-// Subject finds a tenant by id or slug.
+// Subject returns a usable tenant by its ID or slug.
 func (s *Snapshot) Subject(idOrSlug string) (*enforcement.Subject, bool) {
 	id, ok := s.slugs.Get(idOrSlug)
 	if !ok {
@@ -123,7 +122,7 @@ func (s *Snapshot) Subject(idOrSlug string) (*enforcement.Subject, bool) {
 	return t.subject, true
 }
 
-// SubjectByNumber finds a tenant by its number.
+// SubjectByNumber returns a usable tenant by its number.
 func (s *Snapshot) SubjectByNumber(number uint32) (*enforcement.Subject, bool) {
 	id, ok := s.numbers.Get(number)
 	if !ok {
@@ -136,20 +135,20 @@ func (s *Snapshot) SubjectByNumber(number uint32) (*enforcement.Subject, bool) {
 	return t.subject, true
 }
 
-// Revision returns the revision of the control plane.
+// Revision returns the revision of the rows that the snapshot was compiled from.
 func (s *Snapshot) Revision() int64 { return s.revision }
 
-// HasOperatorKey reports whether a valid operator key exists now. The bootstrap key is valid only
-// while none does.
+// HasOperatorKey reports whether a valid operator key exists now. The bootstrap key is valid only while there is
+// none.
 func (s *Snapshot) HasOperatorKey() bool { return s.now().UnixMicro() < s.operatorUntil }
 
 // Counts are the numbers of usable objects.
 type Counts struct {
-	Plans    int // with a version that can be used
-	Policies int // of those
-	Tenants  int // that can be used
-	Keys     int // tenants' and operator's, ended ones too
-	// Exceptions, including those that have ended or whose policy the plan does not have.
+	Plans    int // plans that have a usable version
+	Policies int // policies of these plans
+	Tenants  int // usable tenants
+	Keys     int // keys of tenants and of the operator, including ended ones
+	// Exceptions, including expired ones and those of a policy that the plan does not have.
 	Overrides, Entries, Blocks int
 }
 
@@ -170,27 +169,26 @@ func (s *Snapshot) Counts() Counts {
 	return c
 }
 
-// A Problem is an object that cannot be used as stored.
+// A Problem describes an object that cannot be used as stored.
 type Problem struct {
-	// Kind is "plan", "tenant", "key", "operator_key", "override", "list_entry",
-	// "block", "policy_change" (its ID is tenant/policy), or "steering": all that
-	// was set for the tenant with that ID.
+	// Kind is "plan", "tenant", "key", "operator_key", "override", "list_entry", "block", "policy_change" (its ID is
+	// tenant/policy), or "steering". The latter means all exceptions of the tenant with that ID.
 	Kind string
 	ID   string
-	Name string // slug, for what was set beside a plan the tenant's; or a key's name
-	// Revision of the row at fault.
+	Name string // slug; for an exception, the slug of its tenant; for a key, its name
+	// Revision is the revision of the invalid row.
 	Revision int64
 	Err      error
-	// Since is when it was first seen.
+	// Since is when this node first found the problem.
 	Since time.Time
-	// Kept: the last good version is still in force. Otherwise there was none: a
-	// tenant or key is unknown, and the tenants of a plan are refused.
+	// Kept means that the last valid version of the object is still in use. Otherwise there was none: a tenant or a
+	// key is unknown, and all requests of a plan's tenants are denied.
 	Kept bool
 }
 
 type object struct{ kind, id string }
 
-// Problems lists the objects that cannot be used, by kind and ID.
+// Problems returns the objects that cannot be used, ordered by kind and ID.
 func (s *Snapshot) Problems() []Problem {
 	list := make([]Problem, 0, len(s.faults))
 	for _, p := range s.faults {
@@ -205,23 +203,24 @@ func (s *Snapshot) Problems() []Problem {
 // ProblemCount returns the length of Problems without building the list.
 func (s *Snapshot) ProblemCount() int { return len(s.faults) }
 
-// A plan has the last good version of a published plan.
+// A plan is the last valid version of a published plan.
 type plan struct {
 	slug     string
-	compiled *enforcement.Plan // the last good version; nil: there never was one
-	positive int               // limits of it with a quota above 0
+	compiled *enforcement.Plan // nil if there never was a valid version
+	positive int               // number of limits with a quota above 0
 	limits   int
 }
 
-// A tenant has the data that is needed to compile it again when its plan changes.
+// A tenant contains the data that is needed to compile the tenant again when its plan changes.
 type tenant struct {
 	row     tenantRow
-	subject *enforcement.Subject // nil: not usable
+	subject *enforcement.Subject // nil if the tenant cannot be used
 	keys    [][32]byte           // hashes
-	rows    *tenantRows          // what was set beside its plan; nil: nothing
-	// exceptionsCompiled: subject.Exceptions has every row that can have an effect.
+	rows    *tenantRows          // its exceptions; nil if it has none
+	// exceptionsCompiled means that subject.Exceptions includes all valid rows.
 	exceptionsCompiled bool
-	// generation of the snapshot that it was made for, which alone may write it.
+	// generation is the number of the snapshot for which this record was created. Only its builder may change the
+	// record.
 	generation uint64
 }
 
@@ -234,11 +233,11 @@ type tenantRow struct {
 	planID         string
 	planRevision   int64
 	revision       int64
-	known          bool // a row was seen, not only what belongs to it
+	known          bool // the tenant's row was read, not only its keys or exceptions
 	redact         bool
 }
 
-// A keyRef locates a key by its ID.
+// A keyRef says which hash and which tenant belong to the ID of a key.
 type keyRef struct {
 	hash     [32]byte
 	tenantID string // "" for an operator key

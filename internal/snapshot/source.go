@@ -8,25 +8,25 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A Source provides the rows of the control plane. store implements it.
+// A Source provides the stored rows of tenants, keys, plans and exceptions. store.Store implements it.
 type Source interface {
-	// Revision returns the revision, which rises by one with each edit.
+	// Revision returns the latest revision, which increases by one with each edit.
 	Revision(ctx context.Context) (int64, error)
-	// Changes returns what changed after revision since, in one state of the database; 0 returns
-	// everything. It also returns invalid rows: Compile validates them.
+	// Changes returns all objects that changed after the revision since, or all objects if since is 0. They are
+	// consistent with each other. They include invalid rows, because Compile validates them.
 	Changes(ctx context.Context, since int64) (Changes, error)
-	// Notify runs until the context ends and calls changed when the revision rises. It may miss
-	// changes: the Watcher also polls.
+	// Notify calls changed whenever the revision increases, until ctx ends. It may miss changes, so the Watcher also
+	// polls.
 	Notify(ctx context.Context, changed func()) error
 }
 
-// Changes is what changed between two revisions.
+// Changes contains the objects that changed between two revisions.
 type Changes struct {
-	Revision int64 // of the moment of reading
+	Revision int64 // the latest revision when the objects were read
 	Plans    []PublishedPlan
 	Tenants  []tenants.Tenant
 	Keys     []tenants.Key // of tenants and of the operator
-	// What was set for tenants beside their plans.
+	// The exceptions of tenants.
 	Overrides     []exceptions.Override
 	Entries       []exceptions.Entry
 	Blocks        []exceptions.Block
@@ -34,19 +34,19 @@ type Changes struct {
 	Removed       []Tombstone
 }
 
-// A PublishedPlan is the version of a plan that tenants follow.
+// A PublishedPlan is the current version of a plan.
 type PublishedPlan struct {
 	ID       string
 	Slug     string
 	Version  int
 	Revision int64
-	// Document is the stored version. If it cannot be read, it is empty and Broken says why.
+	// Document is the stored version. If it cannot be decoded, it is empty and Broken is the reason.
 	Document plans.Document
 	Broken   string
 	Limits   []plans.Published
 }
 
-// A Tombstone is a removed object.
+// A Tombstone names a deleted object.
 type Tombstone struct {
 	Kind string // "plan", "tenant", "key", "operator_key", "override", "list_entry", "block"
 	ID   string

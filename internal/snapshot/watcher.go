@@ -13,85 +13,84 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// Config of a Watcher; the zero value is usable.
+// Config configures a Watcher. The zero value is usable.
 type Config struct {
-	// Poll is the interval between two reads of the revision; default 500ms.
+	// Poll is the time between two reads of the revision. Default: 500 ms.
 	Poll time.Duration
-	// FullReload is the interval between two reads of all rows, which show rows that vanished
-	// without a tombstone; default 1h, negative: never.
+	// FullReload is the time between two reads of all rows. They detect rows that vanished without a tombstone.
+	// Default: 1 h; negative: never.
 	FullReload time.Duration
-	// Timeout of a read of the revision. A load may take ten times as long. Default 5s.
+	// Timeout bounds a read of the revision. A read of rows may take ten times as long. Default: 5 s.
 	Timeout time.Duration
-	// RetryMin and RetryMax bound the exponential, jittered wait between attempts while the source
-	// is unavailable; default 500ms and 30s.
+	// RetryMin and RetryMax bound the wait between two attempts while the source is unavailable. The wait grows
+	// exponentially, with jitter. Default: 500 ms and 30 s.
 	RetryMin, RetryMax time.Duration
-	// Compile has the options of Compile. The Watcher sets Full itself.
+	// Compile contains the options of Compile. The Watcher sets Full itself.
 	Compile Options
-	// Logger; default slog.Default.
+	// Logger logs problems and errors. Default: slog.Default.
 	Logger *slog.Logger
-	// Now; default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// OnSwap is called after each new snapshot is in force; it must not block. Default none.
+	// OnSwap is called after each replacement of the snapshot. It must not block. Default: none.
 	OnSwap func(*Snapshot, Report)
 }
 
-// How says how the node learned of a change.
+// How is the way in which the node detected a change.
 type How string
 
-// The ways of learning of a change.
+// The ways in which a node detects a change.
 const (
 	byStart        How = "start"
 	byNotification How = "notification"
 	byPoll         How = "poll"
-	byRefresh      How = "refresh" // this node asked, after an edit of its own
+	byRefresh      How = "refresh" // this node called Refresh, usually after its own edit
 )
 
 // Status is the state of a Watcher.
 type Status struct {
-	// Revision in force; 0 and Loaded false before the first one.
+	// Revision is the revision of the current snapshot. Before the first snapshot, Revision is 0 and Loaded is false.
 	Revision int64
 	Loaded   bool
-	// SwappedAt is when the snapshot came into force, ConfirmedAt when the source last confirmed
-	// that it is the newest.
+	// SwappedAt is when the current snapshot came into use. ConfirmedAt is when the source last confirmed that it is
+	// the newest.
 	SwappedAt, ConfirmedAt time.Time
-	// Learnt is how the node learned of the last change.
+	// Learnt is the way in which the node detected the last change.
 	Learnt How
-	// Listening: notifications are being listened for.
+	// Listening means that the node receives notifications of changes.
 	Listening bool
-	// Swaps is the number of snapshots that were put into force.
+	// Swaps is the number of snapshots that came into use since the start.
 	Swaps int64
-	// Held is why a newer state is held (errHeld), or nil.
+	// Held is the reason why a newer state was rejected. It wraps errHeld. It is nil if no state was rejected.
 	Held error
-	// Err is the error of the last attempt, or nil.
+	// Err is the error of the last attempt to load; nil if it succeeded.
 	Err error
-	// Problems in force.
+	// Problems is the number of problems in the current snapshot.
 	Problems int
 }
 
-// A Watcher keeps one Snapshot current. It is notified of changes and also polls the revision.
-// While the source is unavailable, the last snapshot stays in force. An older revision never
-// replaces a newer one.
+// A Watcher keeps one Snapshot up to date. It receives notifications of changes and also polls the revision. While
+// the source is unavailable, the last snapshot stays in use. A snapshot never replaces one with a higher revision.
 type Watcher struct {
 	source  Source
 	cfg     Config
 	log     *slog.Logger
 	current atomic.Pointer[Snapshot]
-	hint    chan struct{} // holds one: the source said that something changed
-	turn    chan struct{} // holds one: the right to load and swap
+	hint    chan struct{} // has room for one notification that something changed
+	turn    chan struct{} // a channel with one element, used as a lock: only its holder loads and swaps
 
-	// With the turn only:
-	rewound  bool      // a revision below ours was seen: increments are not trusted
-	heldFull bool      // what is held was a whole world: increments go on beside it
-	heldAt   int64     // the source's revision when it was last held
-	fullDue  time.Time // when the whole world is read again
-	lastFail string    // the error last logged
+	// The holder of turn may access the following fields:
+	rewound  bool      // the source had a lower revision than the snapshot, so only a full reload is trusted
+	heldFull bool      // the rejected state came from a full reload, so incremental changes are still loaded
+	heldAt   int64     // revision of the source at the last rejection
+	fullDue  time.Time // time of the next full reload
+	lastFail string    // the error that was logged last
 
-	mu      sync.Mutex // over what follows
+	mu      sync.Mutex // guards the following fields
 	status  Status
 	swapped chan struct{} // closed at the next swap
 }
 
-// NewWatcher returns a Watcher of source. It loads nothing before Run or Refresh.
+// NewWatcher returns a Watcher of a source. It loads nothing before Run or Refresh is called.
 func NewWatcher(source Source, cfg Config) *Watcher {
 	cfg.Poll = cmp.Or(cfg.Poll, 500*time.Millisecond)
 	if cfg.FullReload == 0 {
@@ -115,7 +114,7 @@ func NewWatcher(source Source, cfg Config) *Watcher {
 	}
 }
 
-// Current returns the snapshot in force, or nil before the first.
+// Current returns the current snapshot, or nil before the first one is loaded.
 func (w *Watcher) Current() *Snapshot { return w.current.Load() }
 
 // Status returns the state of the Watcher.
@@ -125,8 +124,8 @@ func (w *Watcher) Status() Status {
 	return w.status
 }
 
-// Run loads all rows, retrying until the source is available, and then keeps the snapshot current
-// until ctx ends, which is not an error.
+// Run loads all rows, and repeats that until the source is available. Then it keeps the snapshot up to date until ctx
+// ends. It returns nil.
 func (w *Watcher) Run(ctx context.Context) error {
 	var listener sync.WaitGroup
 	defer listener.Wait()
@@ -137,8 +136,8 @@ func (w *Watcher) Run(ctx context.Context) error {
 		err := w.sync(ctx, how, Options{})
 		pause := retry.Jitter(w.cfg.Poll)
 		if w.Current() == nil && err != nil {
-			// Nothing can be served yet: the tries are spread, so that many nodes
-			// starting at once do not press a source that is just coming back.
+			// The node cannot serve yet. The wait between attempts grows, so that many nodes that start at the same
+			// time do not overload a source that has just recovered.
 			pause = retries.Next()
 		}
 		how = w.pause(ctx, pause)
@@ -146,7 +145,7 @@ func (w *Watcher) Run(ctx context.Context) error {
 	return nil
 }
 
-// pause waits for a notification or for the time to poll.
+// pause waits for a notification, but at most for d. It returns which of them ended the wait.
 func (w *Watcher) pause(ctx context.Context, d time.Duration) How {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -160,7 +159,7 @@ func (w *Watcher) pause(ctx context.Context, d time.Duration) How {
 	}
 }
 
-// listen receives notifications until ctx ends, and reconnects when they break off.
+// listen receives notifications until ctx ends. It reconnects after a lost connection.
 func (w *Watcher) listen(ctx context.Context) {
 	retries := w.retries()
 	for ctx.Err() == nil {
@@ -171,11 +170,11 @@ func (w *Watcher) listen(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		w.log.Warn("snapshot: notifications broke off; polling goes on", "error", err)
+		w.log.Warn("the connection for notifications of changes was lost; the node polls the database", "error", err)
 		if time.Since(began) > w.cfg.RetryMax {
 			retries.Reset()
 		}
-		w.changed() // what came meanwhile was not heard
+		w.changed() // notifications may have been lost in between
 		_ = retry.Wait(ctx, retries.Next())
 	}
 }
@@ -191,12 +190,12 @@ func (w *Watcher) changed() {
 	}
 }
 
-// Refresh reads the source now and puts changes into force.
+// Refresh reads the source now and replaces the snapshot if something changed.
 func (w *Watcher) Refresh(ctx context.Context) error { return w.sync(ctx, byRefresh, Options{}) }
 
-// WaitFor returns once a snapshot of at least revision is in force; 0 waits for the first one. It
-// reads the source at once, so that a node sees its own edits. If the source is unavailable, it
-// waits until ctx ends. For a held state it returns errHeld at once.
+// WaitFor returns when the current snapshot has at least the given revision; 0 waits for the first snapshot. It reads
+// the source immediately, so that a node sees its own edits. If the source is unavailable, it waits until ctx ends. If
+// the new state is rejected, it returns errHeld immediately.
 func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	for {
 		w.mu.Lock()
@@ -219,7 +218,7 @@ func (w *Watcher) WaitFor(ctx context.Context, revision int64) error {
 	}
 }
 
-// await waits for the next swap, for at most the polling interval.
+// await waits for the next swap, but at most for the polling interval.
 func (w *Watcher) await(ctx context.Context, swapped <-chan struct{}) error {
 	t := time.NewTimer(w.cfg.Poll)
 	defer t.Stop()
@@ -231,7 +230,7 @@ func (w *Watcher) await(ctx context.Context, swapped <-chan struct{}) error {
 	return ctx.Err()
 }
 
-// sync brings the snapshot to the source's revision, one caller at a time.
+// sync loads what changed up to the latest revision. Only one caller at a time loads; the others wait.
 func (w *Watcher) sync(ctx context.Context, how How, o Options) error {
 	select {
 	case w.turn <- struct{}{}:
@@ -246,10 +245,10 @@ func (w *Watcher) sync(ctx context.Context, how How, o Options) error {
 	return err
 }
 
-// load is sync for the caller whose turn it is.
+// load does the work of sync. The caller must hold w.turn.
 func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 	defer func() {
-		if r := recover(); r != nil { // whatever rows there are, the last snapshot goes on
+		if r := recover(); r != nil { // the last snapshot stays in use if any row causes a panic
 			err = fmt.Errorf("compile snapshot: panicked: %v", r)
 		}
 	}()
@@ -265,8 +264,8 @@ func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 			return err
 		}
 		if o.Full && !w.rewound && revision > current.revision {
-			// First what changed, with its tombstones: the whole world has none, and
-			// what somebody removed would look as if it had vanished.
+			// The changes are loaded before the full reload, because they contain tombstones. A full reload contains
+			// none, so a deleted object would look as if it had vanished.
 			if err := w.take(ctx, current, revision, how, Options{}); err != nil {
 				return err
 			}
@@ -276,7 +275,7 @@ func (w *Watcher) load(ctx context.Context, how How, o Options) (err error) {
 	return w.take(ctx, current, revision, how, o)
 }
 
-// take loads, compiles and swaps.
+// take loads changes, compiles them and swaps the snapshot.
 func (w *Watcher) take(ctx context.Context, current *Snapshot, revision int64, how How, o Options) error {
 	since := int64(0)
 	if current == nil || o.Full || w.rewound {
@@ -301,7 +300,7 @@ func (w *Watcher) take(ctx context.Context, current *Snapshot, revision int64, h
 	return nil
 }
 
-// settled reports whether there is nothing to load.
+// settled reports whether there is nothing to load. It sets o.Full if a full reload is due.
 func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options) (done bool, err error) {
 	if revision < current.revision {
 		w.rewound = true
@@ -317,7 +316,7 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 	case o.Full:
 		return false, nil
 	case held != nil && (w.rewound || !w.heldFull):
-		// It is tried again when something changes, not at each poll.
+		// A rejected state is loaded again only after a change, not at each poll.
 		return revision == w.heldAt && how == byPoll, held
 	case revision == current.revision:
 		w.set(func(s *Status) { s.ConfirmedAt = now })
@@ -326,18 +325,18 @@ func (w *Watcher) settled(current *Snapshot, revision int64, how How, o *Options
 	return false, nil
 }
 
-// hold keeps the snapshot in force and notes why.
+// hold records the reason why a new state was rejected. The current snapshot stays in use.
 func (w *Watcher) hold(why error, revision int64, full bool) error {
 	before := w.Status().Held
 	if before == nil || before.Error() != why.Error() {
-		w.log.Error("snapshot: the new world is held; the last good one stays in force", "reason", why, "revision", revision)
+		w.log.Error("the new state of the database was rejected; the last valid snapshot stays in use", "reason", why, "revision", revision)
 	}
 	w.heldAt, w.heldFull = revision, full
 	w.set(func(s *Status) { s.Held = why })
 	return why
 }
 
-// swap puts a snapshot into force.
+// swap replaces the current snapshot.
 func (w *Watcher) swap(next *Snapshot, report Report, how How) {
 	now := w.cfg.Now()
 	if report.Full {
@@ -366,7 +365,7 @@ func (w *Watcher) swap(next *Snapshot, report Report, how How) {
 	}
 }
 
-// logProblems logs new problems, a few of them by name.
+// logProblems logs the problems that the previous snapshot did not have. It names at most ten of them.
 func (w *Watcher) logProblems(before, next *Snapshot) {
 	const byName = 10
 	fresh := 0
@@ -377,19 +376,19 @@ func (w *Watcher) logProblems(before, next *Snapshot) {
 			}
 		}
 		if fresh++; fresh <= byName {
-			w.log.Error("snapshot: cannot be used as stored", "kind", p.Kind, "id", p.ID, "name", p.Name,
+			w.log.Error("an object cannot be used as stored", "kind", p.Kind, "id", p.ID, "name", p.Name,
 				"error", p.Err, "last_good_kept", p.Kept)
 		}
 	}
 	if fresh > byName {
-		w.log.Error("snapshot: more cannot be used as stored", "count", fresh-byName)
+		w.log.Error("more objects cannot be used as stored", "count", fresh-byName)
 	}
 }
 
-// noteError keeps the error for Status and logs it if it changed.
+// noteError stores the error for Status. It logs the error only if it differs from the last one.
 func (w *Watcher) noteError(err error) {
 	if errors.Is(err, errHeld) {
-		return // logged, and in Status.Held
+		return // hold has logged it, and it is in Status.Held
 	}
 	text := ""
 	if err != nil {
@@ -397,9 +396,9 @@ func (w *Watcher) noteError(err error) {
 	}
 	if text != w.lastFail {
 		if err != nil {
-			w.log.Warn("snapshot: the source is away", "error", err, "serving_revision", w.Status().Revision, "loaded", w.Current() != nil)
+			w.log.Warn("the snapshot cannot be updated: the database is unavailable", "error", err, "serving_revision", w.Status().Revision, "loaded", w.Current() != nil)
 		} else {
-			w.log.Info("snapshot: the source is back")
+			w.log.Info("the snapshot is updated again")
 		}
 		w.lastFail = text
 	}
