@@ -32,9 +32,9 @@ var imports = map[string][]string{
 	"plans":   {"enforcement", "internal/problem", "internal/audit", "internal/strictjson"},
 	"tenants": {"internal/problem", "internal/audit"},
 	// Operator keys have the scopes of tenants' keys; the enforcement package limits failed sign-ins.
-	"internal/accounts": {"enforcement", "internal/problem", "internal/audit", "tenants"},
+	"internal/accounts": {"internal/retry", "enforcement", "internal/problem", "internal/audit", "tenants"},
 
-	"internal/exceptions": {"plans", "tenants", "enforcement", "internal/problem", "internal/audit"}, // an override is validated with the tenant's plan
+	"internal/exceptions": {"internal/retry", "plans", "tenants", "enforcement", "internal/problem", "internal/audit"}, // an override is validated with the tenant's plan
 
 	"internal/snapshot":   {"internal/retry", "plans", "tenants", "internal/exceptions", "enforcement", "internal/problem", "internal/cow"},
 	"internal/metrics":    {"internal/retry", "enforcement", "internal/problem", "internal/logging"},

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/retry"
 	"github.com/headgate/headgate/internal/store"
 )
 
@@ -86,14 +87,8 @@ func (n *node) publishHead(work context.Context, tasks *errgroup.Group, log *slo
 		log.Info("audit head", "head", head.String())
 	}
 	tasks.Go(func() error {
-		ticks := time.NewTicker(headEvery)
-		defer ticks.Stop()
-		for publish(); ; publish() {
-			select {
-			case <-work.Done():
-				return nil
-			case <-ticks.C:
-			}
+		for publish(); retry.Wait(work, headEvery) == nil; publish() {
 		}
+		return nil
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/oidc"
+	"github.com/headgate/headgate/internal/retry"
 	"github.com/headgate/headgate/web/signin"
 )
 
@@ -49,18 +50,12 @@ func (n *node) keepPeople(work context.Context, tasks *errgroup.Group, log *slog
 	n.refusals = accounts.NewDeniedAccessLog(n.store, accounts.DeniedAccessConfig{Logger: log})
 	tasks.Go(func() error { return n.refusals.Run(work) })
 	tasks.Go(func() error {
-		tick := time.NewTicker(10 * time.Minute)
-		defer tick.Stop()
-		for {
-			select {
-			case <-work.Done():
-				return nil
-			case <-tick.C:
-				if err := n.people.EndOverSessions(work); err != nil {
-					log.Warn("sessions that are over could not be removed", "error", err)
-				}
+		for retry.Wait(work, 10*time.Minute) == nil {
+			if err := n.people.EndOverSessions(work); err != nil {
+				log.Warn("sessions that are over could not be removed", "error", err)
 			}
 		}
+		return nil
 	})
 }
 

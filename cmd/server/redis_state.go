@@ -7,6 +7,7 @@ import (
 
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/retry"
 )
 
 func (n *node) redisState() func() metrics.RedisState {
@@ -45,15 +46,8 @@ const epochSetting = "redis_epoch"
 // noteLosses writes an audit line when Redis lost data, one for all nodes, also
 // if no node ran at that time. It tries again until the database takes the line.
 func (n *node) noteLosses(ctx context.Context, log *slog.Logger) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
 	var noted string
-	for expected := false; ; {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	for expected := false; retry.Wait(ctx, time.Second) == nil; {
 		if !expected {
 			was, err := n.store.Setting(ctx, epochSetting)
 			if expected = err == nil && n.shared.Expect(was); !expected {
@@ -73,6 +67,7 @@ func (n *node) noteLosses(ctx context.Context, log *slog.Logger) error {
 		}
 		noted = status.Epoch
 	}
+	return nil
 }
 
 // A lossLine is what the audit log has of a loss.

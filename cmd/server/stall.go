@@ -9,6 +9,7 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/http1"
+	"github.com/headgate/headgate/internal/retry"
 )
 
 const (
@@ -97,12 +98,5 @@ func (c *connCaller) Left(ctx context.Context, wait bool) bool {
 	if !c.secure || !wait {
 		return c.left()
 	}
-	timer := time.NewTimer(closeWait)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return true
-	case <-timer.C:
-		return c.left()
-	}
+	return retry.Wait(ctx, closeWait) != nil || c.left()
 }

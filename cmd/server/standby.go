@@ -13,6 +13,7 @@ import (
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/retry"
 	"github.com/headgate/headgate/internal/snapshot"
 )
 
@@ -64,17 +65,10 @@ func (n *node) saveSnapshots(work context.Context, tasks *errgroup.Group, s *ser
 		saved = changes.Revision
 	}
 	tasks.Go(func() error {
-		ticks := time.NewTicker(saveEvery)
-		defer ticks.Stop()
-		for {
-			save(work)
-			select {
-			case <-work.Done():
-				save(work)
-				return nil
-			case <-ticks.C:
-			}
+		for save(work); retry.Wait(work, saveEvery) == nil; save(work) {
 		}
+		save(work)
+		return nil
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/retry"
 )
 
 // DeniedAccessConfig configures a DeniedAccessLog.
@@ -132,23 +133,17 @@ func (r *DeniedAccessLog) add(what deniedAccess, more deniedCount) {
 
 // Run writes the recorded denials to the audit log every interval, and once more when ctx ends.
 func (r *DeniedAccessLog) Run(ctx context.Context) error {
-	tick := time.NewTicker(r.cfg.Interval)
-	defer tick.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StopTimeout)
-			defer cancel()
-			if err := r.Flush(last); err != nil {
-				r.cfg.Logger.Error("denied accesses could not be written to the audit log before the shutdown", "error", err)
-			}
-			return nil
-		case <-tick.C:
-			if err := r.Flush(ctx); err != nil && ctx.Err() == nil {
-				r.cfg.Logger.Warn("denied accesses could not be written to the audit log; the next write includes them", "error", err)
-			}
+	for retry.Wait(ctx, r.cfg.Interval) == nil {
+		if err := r.Flush(ctx); err != nil && ctx.Err() == nil {
+			r.cfg.Logger.Warn("denied accesses could not be written to the audit log; the next write includes them", "error", err)
 		}
 	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.cfg.StopTimeout)
+	defer cancel()
+	if err := r.Flush(last); err != nil {
+		r.cfg.Logger.Error("denied accesses could not be written to the audit log before the shutdown", "error", err)
+	}
+	return nil
 }
 
 // Flush writes the recorded denials to the audit log, one line for each key. After an error, it keeps the unwritten

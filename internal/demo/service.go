@@ -13,6 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/retry"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 )
@@ -152,17 +153,13 @@ func (s *Service) note(ctx context.Context, i Info, action string) error {
 // await takes a lease as soon as no other process has it. The lease of a process
 // that was killed ends after leaseLife.
 func (s *Service) await(ctx context.Context, name, holder string) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
 	for {
 		mine, err := s.store.TakeLease(ctx, name, holder, leaseLife)
 		if err != nil || mine {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
+		if err := retry.Wait(ctx, 50*time.Millisecond); err != nil {
+			return err
 		}
 	}
 }

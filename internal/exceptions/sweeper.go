@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"time"
+
+	"github.com/headgate/headgate/internal/retry"
 )
 
 // SweeperConfig of a Sweeper.
@@ -61,20 +63,11 @@ const (
 
 // Run sweeps until ctx ends. It logs errors, at most once a minute, retries, and returns nil.
 func (s *Sweeper) Run(ctx context.Context) error {
-	timer := time.NewTimer(s.pause())
-	defer timer.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-timer.C:
-		}
+	for retry.Wait(ctx, s.cfg.Every+rand.N(s.cfg.Jitter+1)) == nil {
 		s.sweep(ctx)
-		timer.Reset(s.pause())
 	}
+	return nil
 }
-
-func (s *Sweeper) pause() time.Duration { return s.cfg.Every + rand.N(s.cfg.Jitter+1) }
 
 // sweep removes what is due. If another node removed it first, it only loads the change.
 func (s *Sweeper) sweep(ctx context.Context) {
