@@ -7,57 +7,58 @@ import (
 	"sync/atomic"
 )
 
-// Config of a Gate; the zero value is usable.
+// Config has the bounds of a Gate. The zero value selects the defaults.
 type Config struct {
-	// Slots is the total weight of the checks that are served at once. Default 128.
+	// Slots bounds the sum of the weights of the checks that are served at the same
+	// time. Default: 128.
 	Slots int
-	// Waiting is the total weight of the checks that may wait for a slot.
-	// A negative value lets no check wait. Default 8192.
+	// Waiting bounds the sum of the weights of the checks that wait for a slot. With a
+	// negative value, no check waits. Default: 8192.
 	Waiting int
 }
 
-// ErrOverloaded is the answer to a check for which the queue has no room.
+// ErrOverloaded is the error for a check that can neither be served nor wait.
 var ErrOverloaded = errors.New("more checks than this node can serve")
 
-// A Gate admits checks. It is safe for any number of goroutines. A nil Gate
-// admits every check at once.
+// A Gate limits the number of concurrent checks. It is safe for concurrent use. A nil
+// Gate admits every check at once.
 //
-// While no check waits, Enter and Leave are one compare-and-swap each, and
-// allocate nothing.
+// While no check waits, Enter and Leave each take one compare-and-swap and allocate no
+// memory.
 type Gate struct {
 	slots, room int64
 
-	// state is twice the weight in service, plus 1 while checks wait. While
-	// that bit is set, only holders of mu change state.
+	// state is twice the weight of the checks in service, plus 1 while checks wait.
+	// While that lowest bit is set, only a goroutine that holds mu changes state.
 	state      atomic.Int64
-	overloaded atomic.Int64 // checks that got ErrOverloaded
+	overloaded atomic.Int64 // number of checks that ended with ErrOverloaded
 	waiters    sync.Pool    // of *waiter
 
 	mu      sync.Mutex
-	queues  map[uint32]*queue // of the tenants that wait, by tenant
-	turn    *queue            // the next one to be served; nil: no check waits
-	waiting int64             // weight of all queues
+	queues  map[uint32]*queue // queues of the tenants with waiting checks
+	turn    *queue            // the queue that is served next; nil: no check waits
+	waiting int64             // sum of the weights of all waiting checks
 }
 
-// A queue holds the waiting checks of one tenant, in order of arrival. The
-// queues form a ring in the order in which they are served.
+// A queue has the waiting checks of one tenant in the order of their arrival. The
+// queues form a ring, in the order in which they are served.
 type queue struct {
 	tenant      uint32
 	first, last *waiter
 	weight      int64 // of its checks
-	credit      int64 // turns that the first check has waited for
+	credit      int64 // number of rounds that the first check has waited for
 	prev, next  *queue
 }
 
-// A waiter is one waiting check.
+// A waiter is one check that waits for slots.
 type waiter struct {
-	answer     chan error // capacity 1; receives the one result of Enter
+	answer     chan error // has capacity 1; receives the result of Enter
 	weight     int64
-	queue      *queue // nil once it is answered
+	queue      *queue // nil after the result was sent
 	prev, next *waiter
 }
 
-// New makes a Gate.
+// New returns a Gate with the bounds of cfg.
 func New(cfg Config) *Gate {
 	if cfg.Slots <= 0 {
 		cfg.Slots = 128
@@ -70,15 +71,16 @@ func New(cfg Config) *Gate {
 	return g
 }
 
-// Enter takes weight slots for a check of a tenant, and waits for them if it
-// must. Weights below 1 count as 1, and those above Config.Slots as
-// Config.Slots, so that every check can be served. After nil, the caller calls
-// Leave with the same weight.
+// Enter reserves weight slots for a check of a tenant. If too few slots are free, it
+// waits. A weight below 1 counts as 1, and a weight above Config.Slots counts as
+// Config.Slots, so that every check can be served. If Enter returns nil, the caller
+// must call Leave with the same weight.
 //
-// Enter returns ErrOverloaded if the queue is full, without waiting, and the
-// error of ctx if ctx ends before the slots are free. If ctx has a method Left, as
-// that of package http1 has, Enter calls it when the slots are free for a check
-// that waited, and returns context.Canceled if the client has left.
+// If the check may not wait because too many checks wait already, Enter returns
+// ErrOverloaded at once. If ctx ends while the check waits, Enter returns the error of
+// ctx. A context of package http1 has a method Left. If the check waited, Enter calls
+// it before it returns nil. If the client has left, Enter returns context.Canceled
+// instead.
 func (g *Gate) Enter(ctx context.Context, tenant uint32, weight int) error {
 	if g == nil {
 		return nil
@@ -115,7 +117,7 @@ func hasLeft(ctx context.Context) bool {
 	return ok && client.Left()
 }
 
-// Leave frees the slots of an Enter.
+// Leave releases the slots that Enter reserved. The weight must be the same.
 func (g *Gate) Leave(weight int) {
 	if g == nil {
 		return
@@ -136,24 +138,25 @@ func (g *Gate) Leave(weight int) {
 	g.serve()
 }
 
-// A Status is the load of a Gate.
+// A Status is the current load of a Gate.
 type Status struct {
-	InService  int64 // weight of the checks in service
-	Waiting    int64 // weight of the checks that wait
-	Overloaded int64 // checks that got ErrOverloaded since the start
+	InService  int64 // sum of the weights of the checks in service
+	Waiting    int64 // sum of the weights of the checks that wait
+	Overloaded int64 // number of checks that ended with ErrOverloaded since the start
 }
 
-// Status returns the load now.
+// Status returns the current load.
 func (g *Gate) Status() Status {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return Status{InService: g.state.Load() / 2, Waiting: g.waiting, Overloaded: g.overloaded.Load()}
 }
 
-// bounded returns the weight as it counts.
+// bounded returns the number of slots for a weight: at least 1, at most all slots.
 func (g *Gate) bounded(weight int) int64 { return min(max(int64(weight), 1), g.slots) }
 
-// claim takes slots if enough are free and no check waits.
+// claim reserves n slots if they are free and no check waits. It reports whether it
+// did.
 func (g *Gate) claim(n int64) bool {
 	for {
 		s := g.state.Load()
@@ -166,8 +169,8 @@ func (g *Gate) claim(n int64) bool {
 	}
 }
 
-// enqueue adds a check to the queue of its tenant. It returns nil if there is
-// no room.
+// enqueue appends a check to the queue of its tenant. It returns nil if the check may
+// not wait.
 func (g *Gate) enqueue(tenant uint32, n int64) *waiter {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,14 +194,14 @@ func (g *Gate) enqueue(tenant uint32, n int64) *waiter {
 	q.weight += n
 	g.waiting += n
 	g.state.Or(1)
-	g.serve() // slots may have become free before the bit was set
+	g.serve() // slots may have become free before the lowest bit of state was set
 	return w
 }
 
-// makeRoom reports whether a check of a tenant may wait. If the room is full,
-// it may do so only while its tenant holds at most its share, which is the
-// room divided by the number of tenants that wait. The newest checks of the
-// tenants that hold most then get ErrOverloaded in its place.
+// makeRoom reports whether a check of a tenant may wait. If the bound for waiting
+// checks is reached, each waiting tenant has an equal share of it. The check may then
+// wait only if its tenant stays within its share. Instead, the newest checks of the
+// tenant with the most waiting checks end with ErrOverloaded.
 func (g *Gate) makeRoom(tenant uint32, n int64) bool {
 	for g.waiting+n > g.room {
 		own, tenants := n, int64(len(g.queues))
@@ -210,8 +213,8 @@ func (g *Gate) makeRoom(tenant uint32, n int64) bool {
 		if own*tenants > g.room {
 			return false
 		}
-		// The sum is above the room and the newcomer is within its share, so
-		// that another tenant is above it.
+		// All waiting weights together exceed the bound, and this tenant is within its
+		// share. Therefore another tenant exceeds its share.
 		var most *queue
 		for _, q := range g.queues {
 			if most == nil || q.weight > most.weight {
@@ -225,8 +228,8 @@ func (g *Gate) makeRoom(tenant uint32, n int64) bool {
 	return true
 }
 
-// withdraw takes a check out of its queue. It reports false if the check has
-// its answer already.
+// withdraw removes a check from its queue. It returns false if the result was sent to
+// the check already.
 func (g *Gate) withdraw(w *waiter) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -238,10 +241,10 @@ func (g *Gate) withdraw(w *waiter) bool {
 	return true
 }
 
-// serve gives free slots to the queues in turn (deficit round robin: a check
-// of weight n waits for n turns, so that tenants share weight, not checks).
-// A check whose turn has come but for which too few slots are free holds up
-// the others: it is not overtaken for ever by lighter ones.
+// serve gives free slots to the queues by deficit round robin. A check of weight n
+// waits for n rounds, so that tenants have equal shares of the weight, and not of the
+// number of checks. If too few slots are free for the check that is next, the other
+// queues wait too. Otherwise lighter checks could overtake a heavy one again and again.
 func (g *Gate) serve() {
 	for g.turn != nil {
 		q := g.turn
@@ -263,7 +266,7 @@ func (g *Gate) serve() {
 	g.state.And(^1)
 }
 
-// remove takes a check out of its queue, and an empty queue out of the ring.
+// remove removes a check from its queue, and the queue from the ring if it is empty.
 func (g *Gate) remove(w *waiter) {
 	q := w.queue
 	if w.prev != nil {
@@ -293,7 +296,7 @@ func (g *Gate) remove(w *waiter) {
 	}
 }
 
-// link puts a queue behind all others: it is served last in this round.
+// link adds a queue to the ring at the position that is served last.
 func (g *Gate) link(q *queue) {
 	if g.turn == nil {
 		q.prev, q.next, g.turn = q, q, q

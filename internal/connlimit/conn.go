@@ -9,25 +9,27 @@ import (
 	"time"
 )
 
-// evicted is since of a connection that the Listener closed.
+// evicted is the value of Conn.since after the Listener closed the connection to make
+// room for another one.
 const evicted = -1
 
-// A Conn is a connection of a Listener.
+// A Conn is a connection that a Listener accepted.
 type Conn struct {
 	net.Conn
 	listener *Listener
 	address  netip.Addr
 	reserved bool
 
-	since atomic.Int64 // when it began to wait for a request, in nanoseconds; 0: a request is under way
-	used  atomic.Bool  // it had a request
+	since atomic.Int64 // when the connection became idle, in nanoseconds since the epoch; 0: it serves a request
+	used  atomic.Bool  // the connection has had a request
 }
 
-// Idle marks that the connection waits for a request: it may be closed for another.
+// Idle records that the connection waits for a request. The Listener may then close it
+// to make room for another connection.
 func (c *Conn) Idle() { c.since.CompareAndSwap(0, time.Now().UnixNano()) }
 
-// Busy marks that a request has begun. It returns false if the connection was closed
-// for another.
+// Busy records that a request has begun. It returns false if the Listener has closed
+// the connection to make room for another one.
 func (c *Conn) Busy() bool {
 	for {
 		since := c.since.Load()
@@ -41,10 +43,10 @@ func (c *Conn) Busy() bool {
 	}
 }
 
-// Reserved reports whether the connection is one of the reserve.
+// Reserved reports whether the connection was accepted from the reserve.
 func (c *Conn) Reserved() bool { return c.reserved }
 
-// Close closes the connection and counts it out.
+// Close closes the connection, which no longer counts for the bounds.
 func (c *Conn) Close() error {
 	err := c.Conn.Close()
 	c.listener.mu.Lock()
@@ -53,8 +55,8 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// CloseWrite closes the sending side, so that the client reads the last answer
-// before the connection ends.
+// CloseWrite closes the sending direction, so that the client can read the last
+// response before the connection ends.
 func (c *Conn) CloseWrite() error {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
@@ -62,7 +64,7 @@ func (c *Conn) CloseWrite() error {
 	return errors.ErrUnsupported
 }
 
-// SyscallConn returns the socket.
+// SyscallConn returns the underlying socket.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) {
 	if socket, ok := c.Conn.(syscall.Conn); ok {
 		return socket.SyscallConn()

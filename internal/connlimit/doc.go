@@ -1,13 +1,13 @@
-// Package connlimit bounds the connections of a listener.
+// Package connlimit bounds the number of connections of a listener.
 //
-// [Wrap] makes a [Listener] that accepts at most so many connections, and so many
-// of each address. Above a bound it first closes connections that wait for a
-// request, and of these first the ones that never sent one. If all connections are
-// in use, a new one is accepted from a reserve: [Listener.Handler] answers its
-// request only if it asks for the health of the process, and otherwise with 503.
+// [Wrap] returns a [Listener] with two bounds: for all connections, and for those of
+// one address. At a bound, it closes idle connections to make room for a new one, first
+// those that never sent a request. If all connections are in use, it accepts a new
+// connection from a reserve. On such a connection, [Listener.Handler] only serves
+// health requests. It answers all others with 503.
 //
-// The server reports when a connection waits for a request: that of net/http
-// through [Listener.ConnState], any other through [Conn.Idle] and [Conn.Busy].
+// The Listener needs to know which connections are idle. A server of net/http reports
+// this through [Listener.ConnState], other servers through [Conn.Idle] and [Conn.Busy].
 //
 // The package imports only the standard library.
 package connlimit

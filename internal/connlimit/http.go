@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// ConnState is a http.Server's ConnState.
+// ConnState records whether a connection is idle. Set it as the field ConnState of an
+// http.Server.
 func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	if own := find(c); own != nil {
 		switch state {
@@ -18,8 +19,8 @@ func (l *Listener) ConnState(c net.Conn, state http.ConnState) {
 	}
 }
 
-// find returns the Conn inside a connection of TLS or of another wrapper; nil if there
-// is none.
+// find returns the Conn inside a TLS connection or another wrapper, or nil if there is
+// none.
 func find(c net.Conn) *Conn {
 	for c != nil {
 		if own, ok := c.(*Conn); ok {
@@ -36,7 +37,8 @@ func find(c net.Conn) *Conn {
 
 type reservedKey struct{}
 
-// ConnContext is a http.Server's ConnContext. Handler needs it.
+// ConnContext stores the connection in the context of its requests, for Handler. Set it
+// as the field ConnContext of an http.Server.
 func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context {
 	if own := find(c); own != nil && own.reserved {
 		return context.WithValue(ctx, reservedKey{}, true)
@@ -44,9 +46,9 @@ func (l *Listener) ConnContext(ctx context.Context, c net.Conn) context.Context 
 	return ctx
 }
 
-// Handler passes all requests to next, except those on connections of the reserve
-// that are not vital. It answers these with refuse. A connection of the reserve
-// ends after one request.
+// Handler returns a handler that passes requests to next. On connections of the
+// reserve, it passes only vital requests, and answers all others with refuse. A
+// connection of the reserve is closed after one request.
 func (l *Listener) Handler(next, refuse http.Handler, vital func(*http.Request) bool) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Context().Value(reservedKey{}) == nil {

@@ -9,27 +9,27 @@ import (
 	"time"
 )
 
-// Limits are the bounds of a Listener.
+// Limits has the bounds of a Listener.
 type Limits struct {
-	// Total is the number of connections at once, with the reserve.
+	// Total is the largest number of open connections, including the reserve.
 	Total int
-	// Reserve is the part of Total that is only used while all other connections
-	// are in use.
+	// Reserve is the number of connections, out of Total, that are used only while all
+	// other connections are in use.
 	Reserve int
-	// PerAddress is the number of connections of one IPv4 address, or of the first
-	// 64 bits of one IPv6 address; 0: no bound.
+	// PerAddress is the largest number of open connections from one IPv4 address, or
+	// from one /64 network of IPv6 addresses. 0 means no bound.
 	PerAddress int
 }
 
-// Status is the state of a Listener.
+// Status has the current numbers of a Listener.
 type Status struct {
 	Open    int   // connections now
 	Limit   int   // of Open
-	Evicted int64 // idle connections that were closed to accept new ones
-	Refused int64 // new connections that were closed, or answered 503
+	Evicted int64 // number of idle connections that were closed to make room for new ones
+	Refused int64 // number of new connections that were closed at once or answered with 503
 }
 
-// A Listener accepts a bounded number of connections.
+// A Listener accepts connections within its Limits.
 type Listener struct {
 	net.Listener
 	limits   Limits
@@ -37,23 +37,24 @@ type Listener struct {
 
 	mu       sync.Mutex
 	conns    map[*Conn]struct{}
-	of       map[netip.Addr]int // connections of each address
-	reserved int                // connections of the reserve
+	of       map[netip.Addr]int // number of connections of each address
+	reserved int                // number of connections of the reserve
 	evicted  int64
 	refused  int64
-	reported time.Time // when pressure was called last
+	reported time.Time // when pressure was last called
 }
 
-// reportEvery is how often a Listener reports pressure at most.
+// reportEvery is the shortest time between two calls of pressure.
 const reportEvery = time.Minute
 
-// Wrap bounds the connections of l. It calls pressure, at most once a minute, after
-// it closed or refused a connection; nil: never.
+// Wrap returns a Listener that accepts the connections of l within limits. After it has
+// closed or rejected a connection, it calls pressure, at most once a minute. pressure
+// may be nil.
 func Wrap(l net.Listener, limits Limits, pressure func(Status)) *Listener {
 	return &Listener{Listener: l, limits: limits, pressure: pressure, conns: map[*Conn]struct{}{}, of: map[netip.Addr]int{}}
 }
 
-// Status returns the state of the Listener.
+// Status returns the current numbers of the Listener.
 func (l *Listener) Status() Status {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,7 +65,8 @@ func (l *Listener) status() Status {
 	return Status{Open: len(l.conns), Limit: l.limits.Total, Evicted: l.evicted, Refused: l.refused}
 }
 
-// Accept waits for a connection within the bounds.
+// Accept waits for a connection and accepts it if the bounds allow that. It closes the
+// others.
 func (l *Listener) Accept() (net.Conn, error) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -78,7 +80,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// admit counts a connection in. It returns nil if there is no place for it.
+// admit registers a new connection. It returns nil if the bounds do not allow it.
 func (l *Listener) admit(inner net.Conn) *Conn {
 	c := &Conn{Conn: inner, listener: l, address: addressOf(inner.RemoteAddr())}
 	c.since.Store(time.Now().UnixNano())
@@ -111,8 +113,8 @@ func (l *Listener) admit(inner net.Conn) *Conn {
 	return c
 }
 
-// place finds a place for a connection. It removes the connections that are to be
-// closed for it.
+// place decides whether the bounds allow a new connection. victims are the idle
+// connections that the caller must close for it; place has already unregistered them.
 func (l *Listener) place(c *Conn) (victims []*Conn, ok bool) {
 	if l.limits.PerAddress > 0 && l.of[c.address] >= l.limits.PerAddress {
 		victims = l.evict(l.of[c.address], func(other *Conn) bool { return other.address == c.address })
@@ -136,12 +138,13 @@ func (l *Listener) place(c *Conn) (victims []*Conn, ok bool) {
 	return append(victims, more...), len(more) > 0
 }
 
-// evictPart is the part of the connections that one search for idle ones closes, so
-// that a search is rare in a flood.
+// evictPart determines how many idle connections one search closes: 1/evictPart of all
+// connections. If many new connections arrive, a search is then rarely needed.
 const evictPart = 64
 
-// evict removes idle connections of the n that match: those that were never used,
-// then those that are idle for the longest time.
+// evict unregisters some of the idle connections that match, and returns them. n is the
+// number of connections that match. It first selects connections that never had a
+// request, then those that have been idle for the longest time.
 func (l *Listener) evict(n int, match func(*Conn) bool) []*Conn {
 	type candidate struct {
 		*Conn
@@ -168,7 +171,7 @@ func (l *Listener) evict(n int, match func(*Conn) bool) []*Conn {
 		if len(victims) > n/evictPart {
 			break
 		}
-		if c.Conn.since.CompareAndSwap(c.since, evicted) { // else a request has arrived
+		if c.Conn.since.CompareAndSwap(c.since, evicted) { // false: a request has arrived meanwhile
 			l.remove(c.Conn)
 			victims = append(victims, c.Conn)
 		}
@@ -190,8 +193,9 @@ func (l *Listener) remove(c *Conn) {
 	}
 }
 
-// addressOf returns an IPv4 address, the first 64 bits of an IPv6 address, and the
-// zero Addr for a connection that is not over IP.
+// addressOf returns the address by which a connection is counted. That is an IPv4
+// address, or the /64 network of an IPv6 address. For a connection that does not use
+// IP, it returns the zero Addr.
 func addressOf(a net.Addr) netip.Addr {
 	tcp, ok := a.(*net.TCPAddr)
 	if !ok {
@@ -199,7 +203,7 @@ func addressOf(a net.Addr) netip.Addr {
 	}
 	ip := tcp.AddrPort().Addr().Unmap().WithZone("")
 	if ip.Is6() {
-		prefix, _ := ip.Prefix(64) // 64 bits are in range
+		prefix, _ := ip.Prefix(64) // cannot fail, because IPv6 addresses have 128 bits
 		return prefix.Addr()
 	}
 	return ip

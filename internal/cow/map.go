@@ -1,7 +1,7 @@
-// Package cow holds a hash map whose versions share memory: an edit copies only
-// the part of the map that it writes, and every older version stays as it was.
+// Package cow has a copy-on-write hash map. Versions of a map share memory: an edit
+// copies only the parts of the map that it changes, and older versions stay unchanged.
 //
-// Compiled snapshots consist of such maps.
+// The snapshot consists of such maps.
 package cow
 
 import (
@@ -10,27 +10,29 @@ import (
 	"slices"
 )
 
-// perChunk is the average number of entries of a chunk above which a Map makes more
-// chunks; an edit of one entry copies one chunk and the slice of all chunks. At
-// 100,000 entries that is up to 128 entries and 50 kB.
+// perChunk is the average number of entries per chunk above which a Map is divided into
+// more chunks. An edit of one entry copies one chunk and the slice of all chunks. For
+// 100,000 entries, that is up to 128 entries and 50 kB.
 const perChunk = 128
 
-// An Owner allows its holder to write in place. Each edit creates an Owner, and drops it
-// when its version is published.
-type Owner struct{ _ byte } // not empty, so that no two owners share an address
+// An Owner identifies an edit. Parts of a Map that were copied for an Owner may be
+// changed in place with the same Owner. Each edit creates an Owner, and drops it when
+// the new version is published.
+type Owner struct{ _ byte } // not empty, because all pointers to empty structs may be equal
 
-// A Map is a hash map in chunks. The zero value is an empty Map. A copy of the
-// struct is a version of its own, if each of the two is written with another
-// Owner. A Map may be read by several goroutines, and written by none meanwhile.
+// A Map is a hash map that is divided into chunks. The zero value is an empty Map. A
+// copy of the struct is a new version of the Map. The original and the copy are
+// independent if they are changed with different Owners. Several goroutines may read a
+// Map at the same time if no goroutine changes it.
 type Map[K comparable, V any] struct {
-	chunks []chunk[K, V] // a power of two of them; nil without entries
-	owner  *Owner        // writes chunks in place
+	chunks []chunk[K, V] // their number is a power of two; nil without entries
+	owner  *Owner        // the Owner that may change the slice chunks in place
 	n      int
 }
 
 type chunk[K comparable, V any] struct {
 	entries map[K]V
-	owner   *Owner // writes entries in place
+	owner   *Owner // the Owner that may change entries in place
 }
 
 var seed = maphash.MakeSeed()
@@ -39,13 +41,13 @@ func (m *Map[K, V]) at(k K) int {
 	if len(m.chunks) == 1 {
 		return 0
 	}
-	return int(maphash.Comparable(seed, k) & uint64(len(m.chunks)-1)) //nolint:gosec // the mask keeps it small
+	return int(maphash.Comparable(seed, k) & uint64(len(m.chunks)-1)) //nolint:gosec // at most the mask
 }
 
-// Len is the number of entries.
+// Len returns the number of entries.
 func (m *Map[K, V]) Len() int { return m.n }
 
-// Get returns the value of a key.
+// Get returns the value for a key. ok is false if the key does not exist.
 func (m *Map[K, V]) Get(k K) (v V, ok bool) {
 	if m.n == 0 {
 		return v, false
@@ -54,7 +56,7 @@ func (m *Map[K, V]) Get(k K) (v V, ok bool) {
 	return v, ok
 }
 
-// All calls yield with every entry, in no order.
+// All calls yield for each entry, in any order.
 func (m *Map[K, V]) All(yield func(K, V) bool) {
 	for i := range m.chunks {
 		for k, v := range m.chunks[i].entries {
@@ -65,23 +67,24 @@ func (m *Map[K, V]) All(yield func(K, V) bool) {
 	}
 }
 
-// Chunks calls yield with the entries of every chunk, by its number, and with
-// whether an edit wrote it. The entries must not be written.
+// Chunks calls yield for each chunk with its index and its entries. written reports
+// whether the edit with the Owner by changed the chunk. yield must not change the
+// entries.
 func (m *Map[K, V]) Chunks(by *Owner, yield func(i int, entries map[K]V, written bool)) {
 	for i := range m.chunks {
 		yield(i, m.chunks[i].entries, m.chunks[i].owner == by)
 	}
 }
 
-// NumChunks is the number of chunks.
+// NumChunks returns the number of chunks.
 func (m *Map[K, V]) NumChunks() int { return len(m.chunks) }
 
-// Put sets the value of a key.
+// Put sets the value for a key. by is the Owner of the edit.
 func (m *Map[K, V]) Put(by *Owner, k K, v V) {
 	if m.chunks == nil {
 		m.chunks, m.owner = make([]chunk[K, V], 1), by
 	}
-	entries := m.own(by, m.at(k))
+	entries := m.writable(by, m.at(k))
 	before := len(entries)
 	entries[k] = v
 	m.n += len(entries) - before
@@ -90,7 +93,7 @@ func (m *Map[K, V]) Put(by *Owner, k K, v V) {
 	}
 }
 
-// Delete removes a key.
+// Delete deletes a key. by is the Owner of the edit.
 func (m *Map[K, V]) Delete(by *Owner, k K) {
 	if _, ok := m.Get(k); !ok {
 		return
@@ -100,15 +103,15 @@ func (m *Map[K, V]) Delete(by *Owner, k K) {
 		return
 	}
 	i := m.at(k)
-	delete(m.own(by, i), k)
+	delete(m.writable(by, i), k)
 	m.n--
 	if len(m.chunks[i].entries) == 0 {
 		m.chunks[i].entries = nil
 	}
 }
 
-// own returns the entries of a chunk for writing.
-func (m *Map[K, V]) own(by *Owner, i int) map[K]V {
+// writable returns the entries of a chunk in a copy that the edit may change.
+func (m *Map[K, V]) writable(by *Owner, i int) map[K]V {
 	if m.owner != by {
 		m.chunks, m.owner = slices.Clone(m.chunks), by
 	}
@@ -122,7 +125,7 @@ func (m *Map[K, V]) own(by *Owner, i int) map[K]V {
 	return c.entries
 }
 
-// grow makes four chunks of each.
+// grow divides each chunk into four.
 func (m *Map[K, V]) grow(by *Owner) {
 	old := m.chunks
 	m.chunks, m.owner = make([]chunk[K, V], 4*len(old)), by

@@ -13,15 +13,17 @@ import (
 
 type passedKey struct{}
 
-// unchunk returns the handler of HTTP. The requests that it takes over are those with
-// Transfer-Encoding: net/http does not show the size of a chunk, nor that the request
-// also had a Content-Length.
+// unchunk returns the handler for the server of net/http. It handles requests with
+// Transfer-Encoding itself, because net/http does not report the size of a chunk, nor
+// whether the request also had a Content-Length. It passes all other requests to the
+// handler of s.
 //
-// A connection closes after such a request, unless it is certain that the request had
-// no Content-Length (RFC 9112, section 6.1). Then it returns to l.
+// After a request with chunks, the connection is closed, unless it is certain that the
+// request had no Content-Length (RFC 9112, section 6.1). Then this package serves the
+// connection again. l is the listener to which it passes connections.
 func (s *Server) unchunk(l *listener) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, _ := r.Context().Value(passedKey{}).(*passed)
+		p, _ := r.Context().Value(passedKey{}).(*passedConn)
 		framedOnce := p != nil && p.framedOnce && p.requests == 0
 		if p != nil {
 			p.requests++
@@ -33,12 +35,12 @@ func (s *Server) unchunk(l *listener) http.Handler {
 		w.Header().Set("Connection", "close")
 		switch r.Method {
 		case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
-		default: // their bodies are not read, and their answers may be streams
+		default: // handlers do not read their bodies, and their responses may be streams
 			s.handler.ServeHTTP(w, r)
 			return
 		}
 		inner, buffered, err := http.NewResponseController(w).Hijack()
-		if err != nil { // not from a Server
+		if err != nil { // the connection does not belong to this Server
 			s.handler.ServeHTTP(w, r)
 			return
 		}
@@ -56,11 +58,11 @@ func (s *Server) unchunk(l *listener) http.Handler {
 	})
 }
 
-// takeOver answers a request whose body arrives in chunks from in. If keep is true,
-// the connection then serves further requests.
+// takeOver answers a request whose body arrives in chunks from in. If keep is true, the
+// connection then serves further requests.
 func (c *conn) takeOver(r *http.Request, in *bufio.Reader, keep bool) {
 	kept := false
-	defer func() { // net/http logs a panic
+	defer func() { // this also runs after a panic, which net/http logs
 		if !kept {
 			c.server.remove(c)
 			c.linger()
@@ -91,13 +93,13 @@ func (c *conn) takeOver(r *http.Request, in *bufio.Reader, keep bool) {
 	}
 	c.pending = make([]byte, in.Buffered())
 	_, _ = io.ReadFull(in, c.pending)
-	c.head = []byte{} // it had a request
+	c.head = []byte{} // not nil: the connection has had a request
 	if kept = c.server.giveBack(c); kept {
 		go c.serve()
 	}
 }
 
-// giveBack ends that a connection is taken. It returns false if the Server ends.
+// giveBack clears conn.taken. It returns false if the Server is shutting down.
 func (s *Server) giveBack(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,11 +107,12 @@ func (s *Server) giveBack(c *conn) bool {
 	return s.ended == nil
 }
 
-// lingerFor is how long the end of a connection waits for a client that still sends:
-// the reset that follows an unread byte would delete the answer.
+// lingerFor is the time for which linger waits before it closes a connection whose
+// client still sends. If a server closes a connection with unread bytes, TCP sends a
+// reset, and the client may lose the response.
 const lingerFor = 500 * time.Millisecond
 
-// linger closes the connection.
+// linger closes the connection, but lets the client read the response first.
 func (c *conn) linger() {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		_ = c.SetReadDeadline(time.Now().Add(lingerFor))
@@ -118,24 +121,25 @@ func (c *conn) linger() {
 	_ = c.Conn.Close()
 }
 
-// chunks is a body in chunks. It reads the trailer and drops it.
+// chunks is the body of a request in chunked encoding. It reads the trailer and ignores
+// it.
 type chunks struct {
 	in     *bufio.Reader
 	limit  int64  // of a chunk
-	before func() // called before the first read; nil: nothing
+	before func() // called before the first read, unless it is nil
 
 	left     int64 // of the chunk
 	begun    bool
-	overhead int // bytes of size lines and trailers, less those that data of this size needs
+	overhead int // bytes of chunk sizes and trailers, minus the bytes that this much data needs
 	err      error
 }
 
 var errChunk = errors.New("malformed chunked body")
 
-// maxOverhead bounds the bytes that are no data, as net/http does.
+// maxOverhead is the largest overhead of a body. The bound of net/http is the same.
 const maxOverhead = 16 << 10
 
-// Read reads data.
+// Read reads data of the body, without the chunk sizes.
 func (b *chunks) Read(p []byte) (n int, err error) {
 	if b.before != nil {
 		b.before()
@@ -156,7 +160,7 @@ func (b *chunks) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// next reads the size line of the next chunk, or the trailer.
+// next reads the line with the size of the next chunk, or the trailer at the end.
 func (b *chunks) next() error {
 	if b.begun {
 		if line, err := b.line(); err != nil || line != "" {

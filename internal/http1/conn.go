@@ -11,45 +11,46 @@ import (
 )
 
 const (
-	// bufferSize bounds a request with its headers and body. Larger requests go to
-	// net/http.
+	// bufferSize is the largest request, with headers and body, that this package
+	// serves. It passes larger requests to net/http.
 	bufferSize = 4 << 10
-	// extendEvery is how often a connection in use renews its deadlines. They are
-	// later than the timeouts of the Server by as much.
+	// extendEvery is the time after which a connection in use renews its deadlines. The
+	// deadlines are later by the same time than the timeouts of the Server require.
 	extendEvery = 10 * time.Second
-	// bodyWithin is how long a body may take here. A slower one goes to net/http,
-	// whose ReadTimeout then begins.
+	// bodyWithin is the time in which the body of a request must arrive. If it takes
+	// longer, the request is passed to net/http, which applies its ReadTimeout.
 	bodyWithin = 500 * time.Millisecond
 )
 
-// A conn is a connection of a Server. Only the goroutine of serve uses its fields.
+// A conn is a connection that a Server serves. Only the goroutine of serve uses its
+// fields.
 type conn struct {
 	net.Conn
 	server   *Server
 	listener *listener
 	socket   *socket
-	isSocket bool // step reads and writes the file descriptor of socket
+	isSocket bool // set if step uses the file descriptor of socket
 	ctx      context.Context
-	watched  watched   // nil: the listener does not count
-	taken    bool      // from HTTP, during a request
-	extended time.Time // when the deadlines were set; zero: set them before the next wait
+	tracker  idleTracker // nil: the listener does not track idle connections
+	taken    bool        // the connection came from net/http for one request
+	extended time.Time   // when the deadlines were last set; zero: set them before the next wait
 
 	buffer   []byte
-	from, to int    // the bytes of buffer that no request has used
-	pending  []byte // they come before those of the connection
-	found    found
+	from, to int    // range of the bytes in buffer that belong to no request yet
+	pending  []byte // bytes to read before those of the connection
+	state    bufferState
 
-	head    []byte       // line and headers of the last request, from which parsed was made
+	head    []byte       // request line and headers from which parsed was made; nil before the first request
 	parsed  http.Request // without a body
 	url     url.URL
-	request http.Request // the one that the handler gets
+	request http.Request // passed to the handler
 	body    body
 	answer  answer
 }
 
 func newConn(s *Server, l *listener, inner net.Conn) *conn {
 	c := &conn{Conn: inner, server: s, listener: l, socket: newSocket(inner), buffer: make([]byte, bufferSize)}
-	c.watched, _ = inner.(watched)
+	c.tracker, _ = inner.(idleTracker)
 	ctx := context.Background()
 	if s.HTTP.ConnContext != nil {
 		ctx = s.HTTP.ConnContext(ctx, inner)
@@ -58,34 +59,34 @@ func newConn(s *Server, l *listener, inner net.Conn) *conn {
 	return c
 }
 
-// A watched connection counts idle connections in its listener. The Server calls Idle
-// when the connection begins to wait for a request, and Busy when a request arrives. Busy
-// returns false if the listener has closed the connection.
-type watched interface {
+// An idleTracker is a connection whose listener needs to know when it is idle. The Server
+// calls Idle when the connection begins to wait for a request, and Busy when a request
+// arrives. Busy returns false if the listener has closed the connection.
+type idleTracker interface {
 	Idle()
 	Busy() bool
 }
 
-// A connContext is the context of all requests of a connection. It does not end. It
-// has the method Left.
+// A connContext is the context of all requests of a connection. It never ends. Its
+// method Left reports whether the client has left.
 type connContext struct {
 	context.Context
 	*socket
 }
 
-// serve answers requests until the connection ends or goes to HTTP.
+// serve answers requests until the connection ends or is passed to net/http.
 func (c *conn) serve() {
 	defer func() {
 		cause := recover()
 		c.server.remove(c)
-		if cause != nil || c.found != other {
+		if cause != nil || c.state != other {
 			_ = c.Close()
 		}
-		if cause != nil && cause != http.ErrAbortHandler { //nolint:errorlint // net/http compares it too
+		if cause != nil && cause != http.ErrAbortHandler { //nolint:errorlint // net/http also compares with !=
 			c.server.HTTP.ErrorLog.Printf("http: panic serving %v: %v\n%s", c.RemoteAddr(), cause, debug.Stack())
 		}
 	}()
-	if c.head == nil { // net/http waits as long for the first request
+	if c.head == nil { // net/http also waits this long for the first request
 		_ = c.SetReadDeadline(time.Now().Add(c.server.HTTP.ReadHeaderTimeout))
 	} else {
 		c.rest()
@@ -98,28 +99,28 @@ func (c *conn) serve() {
 		c.isSocket = false
 		c.step(0)
 	}
-	if c.found == part { // the rest of the request does not come
-		c.found = other
+	if c.state == part { // the rest of the request did not arrive in time
+		c.state = other
 	}
-	if c.found == other {
-		c.listener.pass(&passed{Conn: c.Conn, unused: c.buffer[c.from:c.to], framedOnce: c.lacksLength()})
+	if c.state == other {
+		c.listener.pass(&passedConn{Conn: c.Conn, unused: c.buffer[c.from:c.to], framedOnce: c.lacksLength()})
 	}
 }
 
-// A found is what the unused bytes of a connection begin with.
-type found int
+// A bufferState says what the unused bytes in the buffer of a connection are.
+type bufferState int
 
 const (
-	nothing found = iota
-	usual         // a request, which is in c.request
-	part          // the head of a usual request, and not all of its body
-	other         // a request that HTTP serves
-	ended         // the end of the connection
+	nothing bufferState = iota
+	usual               // a complete request, which was parsed into c.request
+	part                // the complete headers and a part of the body
+	other               // a request that only net/http can serve
+	ended               // the client or the server has ended the connection
 )
 
-// step reads what arrives and answers the requests in it. It returns true when the
-// connection ends or goes to HTTP. A socket's step does not wait for bytes: it
-// returns false when it has read all that have arrived.
+// step reads the bytes that have arrived, and answers the requests in them. It returns
+// true when the connection ends or must be passed to net/http. With a socket, step does
+// not wait: it returns false when no more bytes have arrived.
 func (c *conn) step(fd uintptr) (done bool) {
 	for {
 		n, wait := c.read(fd, c.buffer[c.to:])
@@ -127,14 +128,14 @@ func (c *conn) step(fd uintptr) (done bool) {
 			return false
 		}
 		if n == 0 {
-			if c.found != part {
-				c.found = ended
+			if c.state != part {
+				c.state = ended
 			}
 			return true
 		}
 		c.to += n
-		if c.watched != nil && !c.watched.Busy() {
-			c.found = ended
+		if c.tracker != nil && !c.tracker.Busy() {
+			c.state = ended
 			return true
 		}
 		if c.answerAll(fd) {
@@ -143,8 +144,8 @@ func (c *conn) step(fd uintptr) (done bool) {
 	}
 }
 
-// read reads into b. If a socket has nothing to read, wait is true. n is 0 at the
-// end of the connection and after an error.
+// read reads bytes of the connection into b. With a socket, wait is true if no bytes
+// have arrived. n is 0 at the end of the connection and after an error.
 func (c *conn) read(fd uintptr, b []byte) (n int, wait bool) {
 	if len(c.pending) > 0 {
 		n = copy(b, c.pending)
@@ -158,27 +159,27 @@ func (c *conn) read(fd uintptr, b []byte) (n int, wait bool) {
 	return n, false
 }
 
-// answerAll answers all complete requests in the buffer, and prepares the
-// connection for the wait for more bytes. It returns true if none are to be read.
+// answerAll answers all complete requests in the buffer. Then it prepares the
+// connection to wait for more bytes. It returns true if no more bytes must be read.
 func (c *conn) answerAll(fd uintptr) (done bool) {
-	began := c.found == part
-	for c.found = c.next(); c.found == usual; c.found = c.next() {
+	began := c.state == part
+	for c.state = c.next(); c.state == usual; c.state = c.next() {
 		began = false
 		if !c.respond(fd) {
-			c.found = ended
+			c.state = ended
 			return true
 		}
 	}
-	switch c.found {
+	switch c.state {
 	case nothing:
 		c.from, c.to = 0, 0
 		c.rest()
-		// Shutdown sets closing before it ends the reads: it does so after this
-		// deadline was set, or closing is set here.
+		// Shutdown first sets closing and then sets a deadline that ends reads. If rest
+		// replaced that deadline, closing is already set here.
 		return c.server.closing.Load()
 	case part:
 		c.from, c.to = 0, copy(c.buffer, c.buffer[c.from:c.to])
-		if !began { // further bytes of the same request do not renew the deadline
+		if !began { // further bytes of the same body do not extend the deadline
 			_ = c.SetReadDeadline(time.Now().Add(min(bodyWithin, c.server.HTTP.ReadTimeout)))
 			c.extended = time.Time{}
 		}
@@ -188,7 +189,7 @@ func (c *conn) answerAll(fd uintptr) (done bool) {
 }
 
 // next parses the next request in the buffer.
-func (c *conn) next() found {
+func (c *conn) next() bufferState {
 	if c.from == c.to {
 		return nothing
 	}
@@ -216,22 +217,22 @@ var (
 	lengthName = []byte("content-length")
 )
 
-// lacksLength reports whether the whole head of a request is in the buffer and has no
-// Content-Length.
+// lacksLength reports whether the buffer has all headers of a request, and
+// Content-Length is not among them.
 func (c *conn) lacksLength() bool {
 	head, _, whole := bytes.Cut(c.buffer[c.from:c.to], headEnd)
 	return whole && !bytes.Contains(bytes.ToLower(head), lengthName)
 }
 
-// rest prepares the wait for the next request.
+// rest prepares the connection to wait for the next request.
 func (c *conn) rest() {
 	c.extend()
-	if c.watched != nil {
-		c.watched.Idle()
+	if c.tracker != nil {
+		c.tracker.Idle()
 	}
 }
 
-// extend renews the deadlines if they are old.
+// extend sets later deadlines if extendEvery has passed since it last did.
 func (c *conn) extend() {
 	now := time.Now()
 	if now.Sub(c.extended) < extendEvery {
@@ -242,8 +243,8 @@ func (c *conn) extend() {
 	_ = c.SetWriteDeadline(now.Add(c.server.HTTP.WriteTimeout + extendEvery))
 }
 
-// respond calls the handler and writes the answer. It returns false if the
-// connection is to be closed.
+// respond calls the handler for a request and writes the response. It returns false if
+// the connection must be closed.
 func (c *conn) respond(fd uintptr) bool {
 	c.answer.reset()
 	c.server.handler.ServeHTTP(&c.answer, &c.request)
@@ -260,7 +261,7 @@ func (c *conn) respond(fd uintptr) bool {
 	return !last
 }
 
-// A body is that of the request that is being answered.
+// A body is the body of the current request, which is complete in memory.
 type body struct{ bytes.Reader }
 
 // Close does nothing.

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// parse reads the line and the headers of a request into c.parsed. It returns
-// false if they are not in the usual form.
+// parse parses the request line and the headers of a request into c.parsed. It returns
+// false if they are not in the usual form, so that net/http must serve the request.
 func (c *conn) parse(head []byte) bool {
 	c.head = c.head[:0]
 	line, rest, _ := strings.Cut(string(head), "\r\n")
@@ -36,15 +36,16 @@ func (c *conn) parse(head []byte) bool {
 	return true
 }
 
-// addHeader adds a header to a request. It returns false for a header that changes
-// how the request or its answer is framed, or that net/http treats in its own way.
+// addHeader adds a header to a request. It returns false for a header that only
+// net/http can handle, for example one that changes where the body or the response
+// ends.
 func addHeader(r *http.Request, name, value string) bool {
 	switch name {
 	case "Host":
 		if r.Host != "" || !isHost(value) {
 			return false
 		}
-		r.Host = value // and not in Header, as in net/http
+		r.Host = value // as in net/http, it is not in Header
 		return true
 	case "Content-Length":
 		n, err := strconv.ParseUint(value, 10, 16)
@@ -63,7 +64,7 @@ func addHeader(r *http.Request, name, value string) bool {
 	return true
 }
 
-// isName reports whether s is the name of a header, of letters, digits, - and _.
+// isName reports whether s is a header name that consists of letters, digits, - and _.
 func isName(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; !isAlphanumeric(c) && c != '-' && c != '_' {

@@ -10,26 +10,27 @@ import (
 	"time"
 )
 
-// A Server answers POST requests of one path, and passes the connections of all
-// other requests to HTTP.
+// A Server answers POST requests of one path. It passes the connections of all other
+// requests to a server of net/http.
 type Server struct {
-	// HTTP serves the connections that the Server passes on. The Server uses its
-	// Handler, ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout and
-	// ErrorLog too. All must be set. It uses ConnContext if that is set. The Handler
-	// must not change the headers of a request.
+	// HTTP serves the connections that the Server passes on. The Server also uses its
+	// Handler, ReadHeaderTimeout, ReadTimeout, WriteTimeout, IdleTimeout and ErrorLog,
+	// which must all be set. It uses ConnContext if that is set. The Handler must not
+	// change the headers of a request.
 	HTTP *http.Server
-	// Path of the requests that the Server answers.
+	// Path is the path of the requests that the Server answers itself.
 	Path string
-	// MaxBody returns the maximum size of the body of a request, in bytes. A chunk
-	// that announces more is rejected before its bytes arrive. nil: no maximum.
+	// MaxBody returns the maximum size of the body of a request, in bytes. A chunk that
+	// announces a larger size is rejected before its bytes arrive. nil means no
+	// maximum.
 	MaxBody func(*http.Request) int64
 
 	handler http.Handler // HTTP's, before prepare
-	closing atomic.Bool  // set before the connections are told to end
+	closing atomic.Bool  // set at the beginning of Shutdown and Close
 
 	mu    sync.Mutex
 	conns map[*conn]struct{}
-	ended chan struct{} // made by Shutdown; closed when conns is empty
+	ended chan struct{} // created by Shutdown and Close; closed when conns is empty
 }
 
 // Serve accepts connections until Shutdown or Close. It returns the error of
@@ -48,7 +49,8 @@ func (s *Server) ServeTLS(l net.Listener, cert, key string) error {
 	return s.HTTP.ServeTLS(l, cert, key)
 }
 
-// prepare makes the handlers of s and of HTTP. l is nil if no connection returns to s.
+// prepare installs the handlers of s and of HTTP. l is nil if no connection comes back
+// from HTTP to s.
 func (s *Server) prepare(l *listener) {
 	s.handler = s.HTTP.Handler
 	s.HTTP.Handler = s.unchunk(l)
@@ -57,15 +59,15 @@ func (s *Server) prepare(l *listener) {
 		if inner != nil {
 			ctx = inner(ctx, c)
 		}
-		if p, ok := c.(*passed); ok {
+		if p, ok := c.(*passedConn); ok {
 			return context.WithValue(ctx, passedKey{}, p)
 		}
 		return ctx
 	}
 }
 
-// Shutdown closes the listener and the idle connections, and waits for requests
-// under way until ctx ends, as http.Server.Shutdown does.
+// Shutdown closes the listener and the idle connections. Like http.Server.Shutdown, it
+// then waits until all requests have ended, or until ctx ends.
 func (s *Server) Shutdown(ctx context.Context) error {
 	ended := s.end()
 	err := s.HTTP.Shutdown(ctx)
@@ -89,8 +91,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// end ends the reads of idle connections and lets no new connection begin. The
-// channel is closed when no connection is left.
+// end ends the reads of idle connections and prevents new connections. It returns a
+// channel that is closed when no connection is left.
 func (s *Server) end() <-chan struct{} {
 	s.closing.Store(true)
 	s.mu.Lock()
@@ -109,11 +111,12 @@ func (s *Server) end() <-chan struct{} {
 	return s.ended
 }
 
-// past is a deadline that ends a read at once.
+// past is a time in the past. As a deadline, it ends a read at once.
 var past = time.Unix(1, 0)
 
-// accept starts a goroutine for each connection. Errors go to HTTP.Serve, which
-// calls Accept again, after a pause, if another attempt can succeed.
+// accept accepts connections and starts a goroutine for each of them. It passes errors
+// to HTTP.Serve. If the error is temporary, HTTP.Serve calls Accept again after a
+// pause.
 func (s *Server) accept(l *listener) {
 	for {
 		inner, err := l.Listener.Accept()
@@ -126,7 +129,7 @@ func (s *Server) accept(l *listener) {
 			}
 		}
 		if r, ok := inner.(interface{ Reserved() bool }); ok && r.Reserved() {
-			l.pass(&passed{Conn: inner})
+			l.pass(&passedConn{Conn: inner})
 		} else if c := newConn(s, l, inner); s.add(c) {
 			go c.serve()
 		} else {
@@ -135,7 +138,7 @@ func (s *Server) accept(l *listener) {
 	}
 }
 
-// add returns false if the Server ends.
+// add registers a connection. It returns false if the Server is shutting down.
 func (s *Server) add(c *conn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,16 +161,17 @@ func (s *Server) remove(c *conn) {
 	}
 }
 
-// A listener returns the connections that the Server passes to HTTP.
+// A listener is the listener that HTTP serves. It returns the connections that the
+// Server passes to HTTP.
 type listener struct {
 	net.Listener
 	conns  chan net.Conn
-	failed chan error // of the inner Accept
+	failed chan error // errors of the inner Accept
 	done   chan struct{}
 	once   sync.Once
 }
 
-// Accept waits for a connection that the Server passes on.
+// Accept waits for a connection that the Server passes to HTTP.
 func (l *listener) Accept() (net.Conn, error) {
 	select {
 	case c := <-l.conns:
@@ -185,8 +189,8 @@ func (l *listener) Close() error {
 	return l.Listener.Close()
 }
 
-// pass passes a connection to HTTP.
-func (l *listener) pass(p *passed) {
+// pass hands a connection to HTTP. If the listener is closed, it closes the connection.
+func (l *listener) pass(p *passedConn) {
 	_ = p.SetDeadline(time.Time{})
 	select {
 	case l.conns <- p:
@@ -195,27 +199,28 @@ func (l *listener) pass(p *passed) {
 	}
 }
 
-// Left returns a function that reports whether the client has closed a connection,
-// also of the connections that HTTP serves. The function does not wait, and reads
-// nothing.
+// Left returns a function that reports whether the client has closed a connection. It
+// also works for connections that HTTP serves. The function does not wait, and consumes
+// no bytes.
 func Left(c net.Conn) func() bool {
-	if p, ok := c.(*passed); ok {
+	if p, ok := c.(*passedConn); ok {
 		c = p.Conn
 	}
 	return newSocket(c).Left
 }
 
-// A passed connection first returns the bytes that were read and not used.
-type passed struct {
+// A passedConn is a connection that the Server passes to HTTP. It first returns the
+// bytes that the Server has read but not used.
+type passedConn struct {
 	net.Conn
 	unused []byte
-	// framedOnce means that the first request has no Content-Length.
+	// framedOnce is set if the first request has no Content-Length.
 	framedOnce bool
-	requests   int // that HTTP has served
+	requests   int // number of requests that HTTP has served
 }
 
-// Read reads from the connection.
-func (p *passed) Read(b []byte) (int, error) {
+// Read reads the unused bytes first, then the connection.
+func (p *passedConn) Read(b []byte) (int, error) {
 	if len(p.unused) == 0 {
 		return p.Conn.Read(b)
 	}
@@ -226,12 +231,12 @@ func (p *passed) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// NetConn returns the connection.
-func (p *passed) NetConn() net.Conn { return p.Conn }
+// NetConn returns the connection of the client.
+func (p *passedConn) NetConn() net.Conn { return p.Conn }
 
-// CloseWrite closes the sending side, so that the client reads the last answer
-// before the connection ends.
-func (p *passed) CloseWrite() error {
+// CloseWrite closes the sending direction, so that the client can read the last
+// response before the connection ends.
+func (p *passedConn) CloseWrite() error {
 	if half, ok := p.Conn.(interface{ CloseWrite() error }); ok {
 		return half.CloseWrite()
 	}

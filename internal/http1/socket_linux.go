@@ -8,12 +8,12 @@ import (
 	"unsafe"
 )
 
-// A socket gives access to the file descriptor of a connection. Its system calls
-// never wait, so they do not tell the scheduler that they begin: no other thread
-// takes the processor over meanwhile, and the runtime's monitor thread sleeps.
-// docs/adr/0026-system-calls-that-do-not-wait.md has the measurements.
+// A socket gives access to the file descriptor of a connection. It makes system calls
+// that never wait, without telling the Go scheduler. Otherwise the runtime could hand
+// the processor to another thread during the call, and its monitor thread would stay
+// awake. docs/adr/0026-system-calls-that-do-not-wait.md has the measurements.
 type socket struct {
-	raw  syscall.RawConn // nil: the connection is no socket
+	raw  syscall.RawConn // nil if the connection is not a socket
 	peek func(fd uintptr)
 	left bool // set by peek
 }
@@ -32,38 +32,39 @@ func newSocket(c net.Conn) *socket {
 }
 
 // Left reports whether the client has closed the connection. It does not wait, and
-// reads nothing.
+// consumes no bytes.
 func (s *socket) Left() bool {
 	return s.raw != nil && (s.raw.Control(s.peek) != nil || s.left)
 }
 
-// await calls step when the connection is opened and whenever bytes arrive, until
-// step returns true. It returns false at once if the connection is no socket.
+// await calls step when the connection is opened and whenever bytes arrive, until step
+// returns true. If the connection is not a socket, it returns false at once.
 //
-// The runtime reports only bytes that arrive after the last call began, so step
-// must have read all bytes when it returns false.
+// The runtime only reports bytes that arrive after the last call of step has begun.
+// Therefore step must read all bytes before it returns false.
 func (s *socket) await(step func(fd uintptr) bool) bool {
 	if s.raw == nil {
 		return false
 	}
-	_ = s.raw.Read(step) // an error ends the connection, and so does its cause
+	_ = s.raw.Read(step) // after an error, the connection ends anyway
 	return true
 }
 
-// read reads what has arrived. If nothing has, wait is true. n is 0 at the end of
-// the connection and after an error.
+// read reads the bytes that have arrived. If there are none, wait is true. n is 0 at
+// the end of the connection and after an error.
 func (s *socket) read(fd uintptr, b []byte) (n int, wait bool) {
 	n, err := transfer(syscall.SYS_RECVFROM, fd, b, 0)
 	return n, err == syscall.EAGAIN
 }
 
-// write writes as much as the socket takes at once. It returns 0 after an error.
+// write writes as many bytes as the socket accepts at once, and returns their number.
+// It returns 0 after an error.
 func (s *socket) write(fd uintptr, b []byte) int {
 	n, _ := transfer(syscall.SYS_SENDTO, fd, b, syscall.MSG_NOSIGNAL)
 	return n
 }
 
-// transfer calls recvfrom or sendto without an address and without waiting.
+// transfer calls recvfrom or sendto, without an address and without waiting.
 func transfer(call, fd uintptr, b []byte, flags uintptr) (int, syscall.Errno) {
 	for {
 		n, _, err := syscall.RawSyscall6(call, fd,

@@ -4,12 +4,13 @@ package http1
 
 import "net"
 
-// A socket does nothing: the connection is read and written as a net.Conn.
+// A socket does nothing on this operating system. Connections are read and written with
+// the methods of net.Conn.
 type socket struct{}
 
 func newSocket(net.Conn) *socket { return &socket{} }
 
-// Left returns false: the write of the answer finds that the client has left.
+// Left returns false. If the client has left, the write of the response fails later.
 func (*socket) Left() bool { return false }
 
 func (*socket) await(func(fd uintptr) bool) bool { return false }

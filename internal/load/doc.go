@@ -1,14 +1,14 @@
-// Package load sends HTTP/1.1 requests and measures their answers: the rate,
-// the latency, and what the answers say. It is the load generator of
-// "headgate bench" and of the module bench.
+// Package load is a load generator. It sends HTTP/1.1 requests, and measures the rate,
+// the latency and the results of the responses. "headgate bench" and the module bench
+// use it.
 //
-// It has two modes. In a closed loop, each connection sends its next request
-// when it has read an answer, which finds the highest rate. In an open loop,
-// requests are due at fixed moments, whether or not answers have come, and a
-// latency counts from the moment at which its request was due. Delays of the
-// server are therefore not left out of the latencies (coordinated omission).
+// It has two modes. In a closed loop, each connection sends its next request after it
+// has read a response. That finds the highest rate. In an open loop, requests are due
+// at fixed times, whether or not responses have arrived. The latency of a request
+// counts from the time at which it was due. Therefore latencies include the delays that
+// a slow server causes to later requests (no coordinated omission).
 //
-// It writes prepared bytes and reads only what it counts, because it shares
-// the machine with the server that it measures. It must not import packages of
-// the product, except package latency.
+// The package writes prepared bytes and parses only what it counts, because it shares
+// the machine with the server that it measures. It must not import packages of the
+// product, except package latency.
 package load

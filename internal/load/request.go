@@ -7,23 +7,25 @@ import (
 	"strings"
 )
 
-// KeyPlace is a placeholder in a body. Each request has the number of a key in its
-// place, with as many decimal digits as KeyPlace has bytes. All requests therefore have
-// one length.
+// KeyPlace is a placeholder in the body of a request. Each request has the number of a
+// random key instead, with as many decimal digits as KeyPlace has bytes. Therefore all
+// requests have the same length.
 const KeyPlace = "########"
 
-// MaxKeys is the number of keys that KeyPlace can number.
+// MaxKeys is the number of keys that fit the digits of KeyPlace.
 const MaxKeys = 100_000_000
 
-// A Request is the bytes of a request, up to the numbers of its keys.
+// A Request has the bytes of an HTTP request, with placeholders for the numbers of
+// keys.
 type Request struct {
 	text   []byte
-	places []int // of KeyPlace in text
+	places []int // positions of the placeholders in text
 	keys   int
 }
 
-// NewRequest prepares a POST of a JSON body in which each KeyPlace becomes a
-// random number below keys. The header lines have the form "Name: value".
+// NewRequest returns a POST request with a JSON body. In each request that is sent,
+// each KeyPlace in the body becomes a random number below keys. The header lines have
+// the form "Name: value".
 func NewRequest(host, path, body string, keys int, header ...string) Request {
 	var head strings.Builder
 	fmt.Fprintf(&head, "POST %s HTTP/1.1\r\nHost: %s\r\n", path, host)
@@ -48,7 +50,7 @@ func (r Request) copy() Request {
 	return r
 }
 
-// next draws keys and returns the bytes to send.
+// next returns the bytes of the next request, with new random keys.
 func (r Request) next(random *rand.Rand) []byte {
 	for _, at := range r.places {
 		key := random.IntN(r.keys)

@@ -4,7 +4,8 @@ package load
 
 import "time"
 
-// A sleeper sleeps as exactly as the runtime's timers do.
+// A sleeper sleeps with the timers of the Go runtime, on operating systems other than
+// Linux.
 type sleeper struct{}
 
 func (*sleeper) open() error           { return nil }

@@ -1,7 +1,8 @@
-// Package retry waits between attempts.
+// Package retry has functions to wait between attempts.
 //
-// It imports only the standard library: the jitter of general backoff libraries
-// exceeds the longest wait, which settings of callers promise as a bound.
+// It imports only the standard library. The random part of the waits in common backoff
+// libraries can exceed the longest wait, but settings promise the longest wait as a
+// bound.
 package retry
 
 import (
@@ -11,10 +12,11 @@ import (
 	"time"
 )
 
-// Jitter returns a random time from d/2 to d, so that nodes do not retry at once.
+// Jitter returns a random duration from d/2 to d, so that several nodes do not retry at
+// the same time.
 func Jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
 
-// Wait waits for d, or until ctx ends. It returns the error of ctx.
+// Wait waits for the duration d, or until ctx ends. It returns the error of ctx.
 func Wait(ctx context.Context, d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -25,19 +27,20 @@ func Wait(ctx context.Context, d time.Duration) error {
 	return ctx.Err()
 }
 
-// A Backoff has the waits between attempts: First, then twice as long each time up to
-// Longest, each with Jitter.
+// A Backoff computes the waits between attempts. The first wait is First. Each further
+// wait is twice as long as the previous one, but at most Longest. Jitter is applied to
+// each wait.
 type Backoff struct {
 	First, Longest time.Duration
 	next           time.Duration
 }
 
-// Next returns the next wait.
+// Next returns the wait before the next attempt.
 func (b *Backoff) Next() time.Duration {
 	d := cmp.Or(b.next, b.First)
 	b.next = min(2*d, b.Longest)
 	return Jitter(d)
 }
 
-// Reset makes First the next wait.
+// Reset makes the next wait First again. Call it after a successful attempt.
 func (b *Backoff) Reset() { b.next = 0 }

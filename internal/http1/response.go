@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// keptAnswer bounds the memory of the last answer that a connection keeps.
+// keptAnswer is the largest response buffer that a connection keeps for its next
+// response.
 const keptAnswer = 16 << 10
 
-// An answer is the http.ResponseWriter of a connection. It keeps the body until
-// the handler returns.
+// An answer is the http.ResponseWriter for the requests of a connection. It collects
+// the response in memory until the handler returns.
 type answer struct {
 	header http.Header
-	status int // 0 until it is written
+	status int // 0 until the handler sets it
 	body   []byte
 	names  []string // of header, sorted
 	wire   []byte   // the encoded answer
@@ -28,24 +29,25 @@ func (a *answer) reset() {
 	a.status, a.body = 0, a.body[:0]
 }
 
-// Header returns the headers of the answer.
+// Header returns the response headers.
 func (a *answer) Header() http.Header { return a.header }
 
-// WriteHeader sets the status. Further calls do nothing.
+// WriteHeader sets the status. Only the first call has an effect.
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 {
 		a.status = status
 	}
 }
 
-// Write appends to the body.
+// Write appends to the body of the response.
 func (a *answer) Write(b []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
 	a.body = append(a.body, b...)
 	return len(b), nil
 }
 
-// encode returns the answer as it is sent, and whether it closes the connection.
+// encode returns the complete response in the form of HTTP/1.1. last reports whether
+// the connection must be closed after it.
 func (a *answer) encode(now time.Time) (wire []byte, last bool) {
 	a.WriteHeader(http.StatusOK)
 	bodiless := a.status == http.StatusNoContent || a.status == http.StatusNotModified
@@ -86,7 +88,7 @@ func (a *answer) encode(now time.Time) (wire []byte, last bool) {
 	return a.wire, last
 }
 
-// appendHeader appends a header. Line breaks in the value become spaces.
+// appendHeader appends a header line. It replaces line breaks in the value by spaces.
 func appendHeader(b []byte, name, value string) []byte {
 	b = append(b, "\r\n"...)
 	b = append(b, name...)

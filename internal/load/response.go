@@ -10,16 +10,17 @@ import (
 	"strconv"
 )
 
-// Counts say what the answers to checks were.
+// Counts has the number of checks by their result.
 type Counts struct {
-	// Allowed and Denied are checks with a decision.
+	// Allowed and Denied are the numbers of checks with a decision.
 	Allowed, Denied int64
-	// Unavailable are checks with status 503: the node was overloaded, or no
-	// limiter could decide.
+	// Unavailable is the number of checks with status 503: the node was overloaded, or
+	// no limiter could decide.
 	Unavailable int64
-	// Degraded are checks, also counted above, that a policy's on_failure decided.
+	// Degraded is the number of checks that a failure mode (on_failure) decided. They
+	// are also counted above.
 	Degraded int64
-	// Failed are checks with another status, and those on a connection that failed.
+	// Failed is the number of checks with any other status, or whose connection failed.
 	Failed int64
 }
 
@@ -40,9 +41,10 @@ var (
 	degraded     = []byte(`"degraded":true`)
 )
 
-// count counts an answer to that many checks. Every item of a batch has its
-// status in the body; one check has it in the status line. A denial has the
-// member allowed, which the 403 of a wrong key lacks.
+// count counts the response to a request with checks checks. For a batch, the body has
+// a status for each check. For a single check, it is the status of the response. A
+// denial has the member "allowed" in its body; the 403 response to a wrong key does
+// not.
 func (c *Counts) count(status int, body []byte, checks int) {
 	if checks == 1 || status != 200 {
 		c.item(status, bytes.Contains(body, denied), int64(checks))
@@ -75,7 +77,8 @@ func (c *Counts) item(status int, isDenied bool, n int64) {
 	}
 }
 
-// An answer is what a connection read last. Its body is valid until the next read.
+// An answer is the last response that a connection read. Its body is valid until the
+// next read.
 type answer struct {
 	status int
 	body   []byte
@@ -83,7 +86,8 @@ type answer struct {
 	buffer bytes.Buffer
 }
 
-// maxAnswer bounds a body: a batch of 1,000 checks with 10 limits each is smaller.
+// maxAnswer is the largest body of a response. A batch of 1,000 checks with 10 limits
+// each is smaller.
 const maxAnswer = 16 << 20
 
 var (
@@ -91,7 +95,7 @@ var (
 	errTooLarge = fmt.Errorf("an answer is larger than %d bytes", maxAnswer)
 )
 
-// read reads one answer whole.
+// read reads one complete response.
 func (a *answer) read(in *bufio.Reader) error {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
@@ -128,8 +132,8 @@ func (a *answer) read(in *bufio.Reader) error {
 	return a.readBody(in, length, chunked)
 }
 
-// named reports whether a header has the name. Most headers differ in length,
-// which is cheaper to compare.
+// named reports whether a header has this name, ignoring case. It compares the lengths
+// first, because that is fast and most headers differ.
 func named(name []byte, want string) bool {
 	return len(name) == len(want) && bytes.EqualFold(name, []byte(want))
 }
@@ -148,7 +152,7 @@ func (a *answer) readBody(in *bufio.Reader, length int64, chunked bool) error {
 	case n > maxAnswer:
 		return errTooLarge
 	case chunked:
-		_, err = in.ReadSlice('\n') // the empty line behind the last chunk
+		_, err = in.ReadSlice('\n') // the empty line after the last chunk
 		return err
 	case n < length:
 		return io.ErrUnexpectedEOF

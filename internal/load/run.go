@@ -14,54 +14,54 @@ import (
 	"github.com/headgate/headgate/internal/latency"
 )
 
-// Config of a Run.
+// Config has the settings of a Run.
 type Config struct {
 	// Dial opens a connection to the server. Required.
 	Dial func(context.Context) (net.Conn, error)
-	// Request is what each connection sends. Required.
+	// Request is the request that all connections send. Required.
 	Request Request
 	// Checks is the number of checks in a request. Default: 1.
 	Checks int
 	// Connections is the number of connections. Default: 1.
 	Connections int
-	// Rate is the number of requests that are due per second, over all connections. A
-	// request that is due while all connections wait for answers is sent by the
-	// first connection that becomes free. Default: 0, a closed loop.
+	// Rate is the number of requests that are due per second, over all connections. If
+	// all connections wait for responses when a request is due, the first connection
+	// that becomes free sends it. Default: 0, which selects a closed loop.
 	Rate float64
-	// Duration is how long requests are sent. Default: 1s.
+	// Duration is the time for which requests are sent. Default: 1s.
 	Duration time.Duration
 }
 
-// A Result is what a Run measured.
+// A Result has the measurements of a Run.
 type Result struct {
 	Counts
-	// Requests is the number of answered requests.
+	// Requests is the number of requests with a response.
 	Requests int64
-	// Unsent is the number of requests of an open loop that were due and not sent when the
-	// time was over, because the server was too slow.
+	// Unsent is the number of requests of an open loop that were due but not sent before
+	// the end, because the server was too slow.
 	Unsent int64
-	// Elapsed is the time from the first request to the last answer.
+	// Elapsed is the time from the first request to the last response.
 	Elapsed time.Duration
-	// Latency is that of requests of which a check was decided.
+	// Latency has the latencies of requests with at least one decided check.
 	Latency latency.Histogram
-	// UnavailableLatency is that of requests of which no check was decided and at
-	// least one was answered 503.
+	// UnavailableLatency has the latencies of requests without a decided check, of
+	// which at least one check had status 503.
 	UnavailableLatency latency.Histogram
-	// Statuses counts answers by status.
+	// Statuses has the number of responses by status.
 	Statuses map[int]int64
-	// Err is the first error of a connection.
+	// Err is the first error of a connection, or nil.
 	Err error
 }
 
 const (
-	// patience is how long answers may take after the time is over.
+	// patience is the time for which responses may still arrive after the end.
 	patience = 30 * time.Second
-	// coarse is more than the error of the runtime's timers.
+	// coarse is more than the largest delay of the Go runtime's timers.
 	coarse = 2 * time.Millisecond
 )
 
-// Run sends requests until the time is over or ctx ends, and waits for the
-// answers. It fails if it cannot open the connections.
+// Run sends requests until Duration has passed or ctx ends, and waits for the last
+// responses. It returns an error if it cannot open the connections.
 func Run(ctx context.Context, cfg Config) (*Result, error) {
 	cfg.Checks, cfg.Connections = max(cfg.Checks, 1), max(cfg.Connections, 1)
 	if cfg.Duration <= 0 {
@@ -116,14 +116,14 @@ func (r *Result) merge(o *Result) {
 	}
 }
 
-// A run is what its connections share.
+// A run has the state that all connections of a Run share.
 type run struct {
 	Config
 	began, end time.Time
 	next       atomic.Int64 // number of the next request of an open loop
 }
 
-// dueAt is when a request of an open loop is due.
+// dueAt returns the time at which request n of an open loop is due.
 func (r *run) dueAt(n int64) time.Time {
 	return r.began.Add(time.Duration(float64(n) / r.Rate * float64(time.Second)))
 }
@@ -137,12 +137,12 @@ func (r *run) due() int64 {
 	return n
 }
 
-// A connection sends requests one after another.
+// A connection sends its requests one after another.
 type connection struct {
 	run     *run
 	conn    net.Conn
 	in      *bufio.Reader
-	stop    func() bool // ends the watch on the context
+	stop    func() bool // ends the goroutine that waits for the end of the context
 	request Request
 	random  *rand.Rand
 	sleeper sleeper
@@ -174,7 +174,7 @@ func (c *connection) close() {
 	}
 }
 
-// send runs until the time is over.
+// send sends requests until the end of the run.
 func (c *connection) send(ctx context.Context) {
 	for ctx.Err() == nil {
 		due := time.Now()
@@ -200,7 +200,7 @@ func (c *connection) send(ctx context.Context) {
 	}
 }
 
-// record counts an answer to that many checks.
+// record counts the response to a request with checks checks.
 func (r *Result) record(latency time.Duration, a *answer, checks int) {
 	r.Requests++
 	r.Statuses[a.status]++
@@ -215,7 +215,7 @@ func (r *Result) record(latency time.Duration, a *answer, checks int) {
 	}
 }
 
-// sleepUntil returns at t, or when ctx ends.
+// sleepUntil returns at the time t, or when ctx ends.
 func (c *connection) sleepUntil(ctx context.Context, t time.Time) {
 	if far := time.Until(t) - coarse; far > 0 {
 		timer := time.NewTimer(far)
@@ -231,7 +231,7 @@ func (c *connection) sleepUntil(ctx context.Context, t time.Time) {
 	}
 }
 
-// exchange sends one request and reads its answer.
+// exchange sends one request and reads the response.
 func (c *connection) exchange(ctx context.Context) error {
 	if c.conn == nil {
 		if err := c.dial(ctx); err != nil {
@@ -244,8 +244,8 @@ func (c *connection) exchange(ctx context.Context) error {
 	return c.answer.read(c.in)
 }
 
-// fail counts a request without an answer. The next request gets a new
-// connection, after a pause: a server that rejects connections must not be
+// fail counts a request without a response. The connection is opened again before the
+// next request, after a pause, so that a server that rejects connections is not
 // flooded.
 func (c *connection) fail(ctx context.Context, err error) {
 	c.close()
