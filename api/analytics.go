@@ -227,21 +227,21 @@ func showTopKey(who caller, k *metrics.TopKey) TopKey {
 	return out
 }
 
-// GetRetryAfter is GET /v1/analytics/retry-after.
-func (a *API) GetRetryAfter(ctx context.Context, r GetRetryAfterRequestObject) (GetRetryAfterResponseObject, error) {
+// GetRetryAfterHistogram is GET /v1/analytics/retry-after.
+func (a *API) GetRetryAfterHistogram(ctx context.Context, r GetRetryAfterHistogramRequestObject) (GetRetryAfterHistogramResponseObject, error) {
 	p := r.Params
 	h, err := counted(ctx, a, p.Tenant, p.From, p.To, func(*metrics.Query) {}, a.cfg.Analytics.RetryAfter)
-	return GetRetryAfter200JSONResponse{
+	return GetRetryAfterHistogram200JSONResponse{
 		From: h.From.UTC(), To: h.To.UTC(), Step: CountStep(h.Step), Count: h.Count, Never: h.Never,
 		P50: h.P50, P95: h.P95, P99: h.P99, Buckets: showBuckets(h.Buckets),
 	}, err
 }
 
-// GetRemaining is GET /v1/analytics/remaining.
-func (a *API) GetRemaining(ctx context.Context, r GetRemainingRequestObject) (GetRemainingResponseObject, error) {
+// GetRemainingHistogram is GET /v1/analytics/remaining.
+func (a *API) GetRemainingHistogram(ctx context.Context, r GetRemainingHistogramRequestObject) (GetRemainingHistogramResponseObject, error) {
 	p := r.Params
 	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) { q.Policy = p.Policy }, a.cfg.Analytics.Remaining)
-	out := GetRemaining200JSONResponse{
+	out := GetRemainingHistogram200JSONResponse{
 		From: t.From.UTC(), To: t.To.UTC(), Step: CountStep(t.Step), Policies: make([]PolicyRemaining, len(t.Policies)),
 	}
 	for i, p := range t.Policies {
@@ -250,11 +250,11 @@ func (a *API) GetRemaining(ctx context.Context, r GetRemainingRequestObject) (Ge
 	return out, err
 }
 
-// GetLatency is GET /v1/analytics/latency.
-func (a *API) GetLatency(ctx context.Context, r GetLatencyRequestObject) (GetLatencyResponseObject, error) {
+// GetLimiterLatency is GET /v1/analytics/latency.
+func (a *API) GetLimiterLatency(ctx context.Context, r GetLimiterLatencyRequestObject) (GetLimiterLatencyResponseObject, error) {
 	p := r.Params
 	l, err := counted(ctx, a, "", p.From, p.To, func(q *metrics.Query) { q.Step = metrics.Step(p.Step) }, a.cfg.Analytics.Latency)
-	out := GetLatency200JSONResponse{
+	out := GetLimiterLatency200JSONResponse{
 		From: l.From.UTC(), To: l.To.UTC(), Step: CountStep(l.Step), Count: l.Count, P50: l.P50, P95: l.P95, P99: l.P99,
 		Buckets: showBuckets(l.Buckets), Shared: showHistogram(&l.Shared), Local: showHistogram(&l.Local),
 		Points: make([]LatencyPoint, len(l.Points)),

@@ -28,8 +28,8 @@ var notPlayed = map[string]string{
 	"check 503 overloaded":          "TestOverloaded",
 	"readyz 503 draining":           "TestReadiness",
 	"docs 200 page":                 "web serves it",
-	"getLatency 200 latency":        "TestLatency",
-	"getRemaining 200 histogram":    "TestRemaining",
+	"getLimiterLatency 200 latency":        "TestLatency",
+	"getRemainingHistogram 200 histogram":    "TestRemaining",
 }
 
 // before are the calls that an example supposes.
@@ -60,8 +60,8 @@ var before = map[string][]call{
 	}),
 	"listOverrides page":        {someOverride},
 	"getOverride override":      {someOverride},
-	"listEntries page":          {someEntry},
-	"getEntry entry":            {someEntry},
+	"listListEntries page":          {someEntry},
+	"getListEntry entry":            {someEntry},
 	"listBlocks page":           {someBlock},
 	"getBlock block":            {someBlock},
 	"getTraffic traffic":        someTraffic,
@@ -69,7 +69,7 @@ var before = map[string][]call{
 	"getRouteTraffic routes":    someTraffic,
 	"getTopKeys keys":           someTraffic,
 	"getTenantTraffic tenants":  someTraffic,
-	"getRetryAfter histogram":   someTraffic,
+	"getRetryAfterHistogram histogram":   someTraffic,
 	"getLive live":              someTraffic,
 	"listRefusals page":         someTraffic,
 	"getUsage usage": repeated(6, call{

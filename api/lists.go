@@ -19,33 +19,33 @@ func (a *API) showListEntry(e exceptions.Entry) (ListEntry, error) {
 	}, nil
 }
 
-// ListEntries is GET /v1/tenants/{tenant}/lists.
-func (a *API) ListEntries(ctx context.Context, r ListEntriesRequestObject) (ListEntriesResponseObject, error) {
+// ListListEntries is GET /v1/tenants/{tenant}/lists.
+func (a *API) ListListEntries(ctx context.Context, r ListListEntriesRequestObject) (ListListEntriesResponseObject, error) {
 	p, at := r.Params, "/v1/tenants/"+r.Tenant+"/lists"
 	filter := filters("list", string(p.List), "q", p.Q)
 	out, link, err := list(at, filter, p.Limit, p.Cursor, func(after string, limit int) ([]exceptions.Entry, error) {
 		return a.cfg.Exceptions.Entries(ctx, r.Tenant, exceptions.Filter{List: exceptions.List(p.List), Query: p.Q, After: after, Limit: limit})
 	}, func(e exceptions.Entry) string { return e.ID }, a.showListEntry)
-	return ListEntries200JSONResponse{ListEntryPage(out), ListEntries200ResponseHeaders{link}}, err
+	return ListListEntries200JSONResponse{ListEntryPage(out), ListListEntries200ResponseHeaders{link}}, err
 }
 
-// CreateEntry is POST /v1/tenants/{tenant}/lists.
-func (a *API) CreateEntry(ctx context.Context, r CreateEntryRequestObject) (CreateEntryResponseObject, error) {
+// CreateListEntry is POST /v1/tenants/{tenant}/lists.
+func (a *API) CreateListEntry(ctx context.Context, r CreateListEntryRequestObject) (CreateListEntryResponseObject, error) {
 	b := r.Body
 	e, err := written(ctx, a, a.showListEntry)(a.cfg.Exceptions.CreateEntry(ctx, r.Tenant, exceptions.NewEntry{
 		List: exceptions.List(b.List), Attribute: b.Attribute, Value: b.Value, Reason: b.Reason, ExpiresAt: b.ExpiresAt,
 	}))
 	at := "/v1/tenants/" + r.Tenant + "/lists/" + e.Id.String()
-	return CreateEntry201JSONResponse{e, CreateEntry201ResponseHeaders{at}}, err
+	return CreateListEntry201JSONResponse{e, CreateListEntry201ResponseHeaders{at}}, err
 }
 
-// GetEntry is GET /v1/tenants/{tenant}/lists/{entry}.
-func (a *API) GetEntry(ctx context.Context, r GetEntryRequestObject) (GetEntryResponseObject, error) {
+// GetListEntry is GET /v1/tenants/{tenant}/lists/{entry}.
+func (a *API) GetListEntry(ctx context.Context, r GetListEntryRequestObject) (GetListEntryResponseObject, error) {
 	e, err := shown(a.showListEntry)(a.cfg.Exceptions.Entry(ctx, r.Tenant, r.Entry.String()))
-	return GetEntry200JSONResponse(e), err
+	return GetListEntry200JSONResponse(e), err
 }
 
-// DeleteEntry is DELETE /v1/tenants/{tenant}/lists/{entry}.
-func (a *API) DeleteEntry(ctx context.Context, r DeleteEntryRequestObject) (DeleteEntryResponseObject, error) {
-	return DeleteEntry204Response{}, a.changed(ctx, a.cfg.Exceptions.DeleteEntry(ctx, r.Tenant, r.Entry.String()))
+// DeleteListEntry is DELETE /v1/tenants/{tenant}/lists/{entry}.
+func (a *API) DeleteListEntry(ctx context.Context, r DeleteListEntryRequestObject) (DeleteListEntryResponseObject, error) {
+	return DeleteListEntry204Response{}, a.changed(ctx, a.cfg.Exceptions.DeleteEntry(ctx, r.Tenant, r.Entry.String()))
 }

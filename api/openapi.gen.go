@@ -674,6 +674,9 @@ type CountPoint struct {
 // CountStep The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 type CountStep string
 
+// CountedKey The values of a policy's `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). An empty value stands for a missing attribute. A name has no brackets.
+type CountedKey map[string]string
+
 // CountedPolicy A policy with its counts.
 type CountedPolicy struct {
 	// Points Every step of the range, for the first rows only.
@@ -1567,13 +1570,13 @@ type PlanPage struct {
 
 // Policy One rule of a plan.
 type Policy struct {
-	// Consistency Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`.
+	// Consistency Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`. Default: `exact`.
 	Consistency PolicyConsistency `json:"consistency,omitempty,omitzero"`
 
-	// CountBy Attribute names, or ip/64. Empty: one counter for the whole tenant.
+	// CountBy Attribute names, or ip/64. Empty: one counter for the whole tenant. Default: empty.
 	CountBy []string `json:"count_by,omitempty,omitzero"`
 
-	// Description For people.
+	// Description For people. Default: empty.
 	Description string `json:"description,omitempty,omitzero"`
 
 	// Limits All of the limits apply. A policy without limits but with replaces exempts requests.
@@ -1582,32 +1585,32 @@ type Policy struct {
 	// Match The requests to which a policy applies. Default: all requests.
 	Match Match `json:"match,omitempty,omitzero"`
 
-	// Missing The decision if an attribute of count_by is missing.
+	// Missing The decision if an attribute of count_by is missing. Default: `shared`.
 	Missing PolicyMissing `json:"missing,omitempty,omitzero"`
 
-	// Mode Whether the policy is enforced, in shadow, or off.
+	// Mode Whether the policy is enforced, in shadow, or off. Default: `enforce`.
 	Mode PolicyMode `json:"mode,omitempty,omitzero"`
 
-	// OnFailure The failure mode: what decides when the limiter does not answer.
+	// OnFailure The failure mode: what decides when the limiter does not answer. Default: `local`.
 	OnFailure PolicyOnFailure `json:"on_failure,omitempty,omitzero"`
 
-	// Replaces Policies of the same plan that this one replaces where it applies.
+	// Replaces Policies of the same plan that this one replaces where it applies. Default: empty.
 	Replaces []Slug `json:"replaces,omitempty,omitzero"`
 
 	// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Slug Slug `json:"slug"`
 }
 
-// PolicyConsistency Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`.
+// PolicyConsistency Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`. Default: `exact`.
 type PolicyConsistency string
 
-// PolicyMissing The decision if an attribute of count_by is missing.
+// PolicyMissing The decision if an attribute of count_by is missing. Default: `shared`.
 type PolicyMissing string
 
-// PolicyMode Whether the policy is enforced, in shadow, or off.
+// PolicyMode Whether the policy is enforced, in shadow, or off. Default: `enforce`.
 type PolicyMode string
 
-// PolicyOnFailure The failure mode: what decides when the limiter does not answer.
+// PolicyOnFailure The failure mode: what decides when the limiter does not answer. Default: `local`.
 type PolicyOnFailure string
 
 // PolicyRemaining The remaining quota of a policy at its decisions, in percent.
@@ -1820,7 +1823,7 @@ type Role string
 
 // RotateKey How to rotate.
 type RotateKey struct {
-	// OverlapSeconds How long the old key stays valid, at most 7 days.
+	// OverlapSeconds How long the old key stays valid, at most 7 days. Default: 86400.
 	OverlapSeconds *int64 `json:"overlap_seconds,omitempty"`
 }
 
@@ -1871,29 +1874,29 @@ type Tenant struct {
 
 // TenantDocument The document of a tenant.
 type TenantDocument struct {
-	// BillingAnchorDay Day of the month on which billing periods begin.
+	// BillingAnchorDay Day of the month on which billing periods begin. Default: 1.
 	BillingAnchorDay int `json:"billing_anchor_day,omitempty,omitzero"`
 
 	// Name The display name.
 	Name string `json:"name"`
 
-	// NoPolicy The decision for a request that matches no policy.
+	// NoPolicy The decision for a request that matches no policy. Default: `allow`.
 	NoPolicy TenantDocumentNoPolicy `json:"no_policy,omitempty,omitzero"`
 
 	// Plan Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Plan Slug `json:"plan,omitempty,omitzero"`
 
-	// RedactValues Attribute values are not stored for display.
+	// RedactValues Attribute values are not stored for display. Default: false.
 	RedactValues *bool `json:"redact_values,omitempty"`
 
 	// Status Checks of a suspended tenant are denied, and its keys may only read.
 	Status TenantStatus `json:"status,omitempty,omitzero"`
 
-	// TimeZone IANA name.
+	// TimeZone IANA name. Default: UTC.
 	TimeZone string `json:"time_zone,omitempty,omitzero"`
 }
 
-// TenantDocumentNoPolicy The decision for a request that matches no policy.
+// TenantDocumentNoPolicy The decision for a request that matches no policy. Default: `allow`.
 type TenantDocumentNoPolicy string
 
 // TenantPage A page of tenants.
@@ -2154,8 +2157,8 @@ type BlockParameter = openapi_types.UUID
 // CountStepParameter The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
 type CountStepParameter = CountStep
 
-// CountedKeyParameter One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
-type CountedKeyParameter = PartitionKey
+// CountedKeyParameter The values of a policy's `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). An empty value stands for a missing attribute. A name has no brackets.
+type CountedKeyParameter = CountedKey
 
 // CursorParameter defines model for CursorParameter.
 type CursorParameter = string
@@ -2268,8 +2271,8 @@ type GetTopKeysParams struct {
 	Limit RankingLimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 }
 
-// GetLatencyParams defines parameters for GetLatency.
-type GetLatencyParams struct {
+// GetLimiterLatencyParams defines parameters for GetLimiterLatency.
+type GetLimiterLatencyParams struct {
 	// From The start of the range. Default: an hour before `to`.
 	From AnalyticsFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
 
@@ -2331,8 +2334,8 @@ type ListRefusalsParams struct {
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
-// GetRemainingParams defines parameters for GetRemaining.
-type GetRemainingParams struct {
+// GetRemainingHistogramParams defines parameters for GetRemainingHistogram.
+type GetRemainingHistogramParams struct {
 	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
 	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 
@@ -2346,8 +2349,8 @@ type GetRemainingParams struct {
 	To AnalyticsToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
 }
 
-// GetRetryAfterParams defines parameters for GetRetryAfter.
-type GetRetryAfterParams struct {
+// GetRetryAfterHistogramParams defines parameters for GetRetryAfterHistogram.
+type GetRetryAfterHistogramParams struct {
 	// Tenant Only this tenant, by id or slug. If an operator key leaves it out: all tenants.
 	Tenant AnalyticsTenantParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
 
@@ -2565,8 +2568,8 @@ type RevokeKeyParams struct {
 	WithCreated WithCreatedParameter `form:"with_created,omitempty" json:"with_created,omitempty,omitzero"`
 }
 
-// ListEntriesParams defines parameters for ListEntries.
-type ListEntriesParams struct {
+// ListListEntriesParams defines parameters for ListListEntries.
+type ListListEntriesParams struct {
 	// List Only entries of this list.
 	List ListParameter `form:"list,omitempty" json:"list,omitempty,omitzero"`
 
@@ -2615,8 +2618,8 @@ type GetUsageParams struct {
 	// Policy Only rows of the policy with this slug.
 	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
 
-	// Key One key of the policy, as a JSON object with the values of its `count_by`, like `{"ip":"203.0.113.9"}`; `{}` for one that counts the whole tenant. A name that is left out was not sent. Only with `policy`.
-	Key CountedKeyParameter `form:"key,omitempty" json:"key,omitempty,omitzero"`
+	// Key One key of the policy: the values of its `count_by`, like `key[ip]=203.0.113.9`. An empty value, like `key[ip]=`, and a name that is left out stand for requests without this attribute. Only with `policy`.
+	Key CountedKeyParameter `json:"key,omitempty,omitzero"`
 }
 
 // CreateOperatorKeyJSONRequestBody defines body for CreateOperatorKey for application/json ContentType.
@@ -2655,8 +2658,8 @@ type CreateKeyJSONRequestBody = NewKey
 // RotateKeyJSONRequestBody defines body for RotateKey for application/json ContentType.
 type RotateKeyJSONRequestBody = RotateKey
 
-// CreateEntryJSONRequestBody defines body for CreateEntry for application/json ContentType.
-type CreateEntryJSONRequestBody = NewListEntry
+// CreateListEntryJSONRequestBody defines body for CreateListEntry for application/json ContentType.
+type CreateListEntryJSONRequestBody = NewListEntry
 
 // InviteMemberJSONRequestBody defines body for InviteMember for application/json ContentType.
 type InviteMemberJSONRequestBody = NewInvitation
@@ -2675,9 +2678,9 @@ type ServerInterface interface {
 	// GetTopKeys Keys with the most denials
 	// (GET /v1/analytics/keys)
 	GetTopKeys(ctx echo.Context, params GetTopKeysParams) error
-	// GetLatency Latency of the limiter
+	// GetLimiterLatency Latency of the limiter
 	// (GET /v1/analytics/latency)
-	GetLatency(ctx echo.Context, params GetLatencyParams) error
+	GetLimiterLatency(ctx echo.Context, params GetLimiterLatencyParams) error
 	// GetLive The last seconds of this node
 	// (GET /v1/analytics/live)
 	GetLive(ctx echo.Context, params GetLiveParams) error
@@ -2687,12 +2690,12 @@ type ServerInterface interface {
 	// ListRefusals The latest denials
 	// (GET /v1/analytics/refusals)
 	ListRefusals(ctx echo.Context, params ListRefusalsParams) error
-	// GetRemaining Remaining quota at decisions
+	// GetRemainingHistogram Remaining quota at decisions
 	// (GET /v1/analytics/remaining)
-	GetRemaining(ctx echo.Context, params GetRemainingParams) error
-	// GetRetryAfter Retry times of denied requests
+	GetRemainingHistogram(ctx echo.Context, params GetRemainingHistogramParams) error
+	// GetRetryAfterHistogram Retry times of denied requests
 	// (GET /v1/analytics/retry-after)
-	GetRetryAfter(ctx echo.Context, params GetRetryAfterParams) error
+	GetRetryAfterHistogram(ctx echo.Context, params GetRetryAfterHistogramParams) error
 	// GetRouteTraffic Decisions by route
 	// (GET /v1/analytics/routes)
 	GetRouteTraffic(ctx echo.Context, params GetRouteTrafficParams) error
@@ -2813,18 +2816,18 @@ type ServerInterface interface {
 	// RotateKey Rotate a tenant's key
 	// (POST /v1/tenants/{tenant}/keys/{key}/rotate)
 	RotateKey(ctx echo.Context, tenant TenantParameter, key KeyParameter) error
-	// ListEntries List a tenant's deny and allow entries
+	// ListListEntries List a tenant's deny and allow entries
 	// (GET /v1/tenants/{tenant}/lists)
-	ListEntries(ctx echo.Context, tenant TenantParameter, params ListEntriesParams) error
-	// CreateEntry Add a list entry
+	ListListEntries(ctx echo.Context, tenant TenantParameter, params ListListEntriesParams) error
+	// CreateListEntry Add a list entry
 	// (POST /v1/tenants/{tenant}/lists)
-	CreateEntry(ctx echo.Context, tenant TenantParameter) error
-	// DeleteEntry Delete a list entry
+	CreateListEntry(ctx echo.Context, tenant TenantParameter) error
+	// DeleteListEntry Delete a list entry
 	// (DELETE /v1/tenants/{tenant}/lists/{entry})
-	DeleteEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error
-	// GetEntry Read an entry
+	DeleteListEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error
+	// GetListEntry Read an entry
 	// (GET /v1/tenants/{tenant}/lists/{entry})
-	GetEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error
+	GetListEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error
 	// ListMembers List a tenant's members
 	// (GET /v1/tenants/{tenant}/members)
 	ListMembers(ctx echo.Context, tenant TenantParameter, params ListMembersParams) error
@@ -2918,12 +2921,12 @@ func (w *ServerInterfaceWrapper) GetTopKeys(ctx echo.Context) error {
 	return err
 }
 
-// GetLatency converts echo context to params.
-func (w *ServerInterfaceWrapper) GetLatency(ctx echo.Context) error {
+// GetLimiterLatency converts echo context to params.
+func (w *ServerInterfaceWrapper) GetLimiterLatency(ctx echo.Context) error {
 	var err error
 
 	// Parameter object where we will unmarshal all parameters from the context
-	var params GetLatencyParams
+	var params GetLimiterLatencyParams
 	// ------------- Optional query parameter "from" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
@@ -2946,7 +2949,7 @@ func (w *ServerInterfaceWrapper) GetLatency(ctx echo.Context) error {
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetLatency(ctx, params)
+	err = w.Handler.GetLimiterLatency(ctx, params)
 	return err
 }
 
@@ -3081,12 +3084,12 @@ func (w *ServerInterfaceWrapper) ListRefusals(ctx echo.Context) error {
 	return err
 }
 
-// GetRemaining converts echo context to params.
-func (w *ServerInterfaceWrapper) GetRemaining(ctx echo.Context) error {
+// GetRemainingHistogram converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRemainingHistogram(ctx echo.Context) error {
 	var err error
 
 	// Parameter object where we will unmarshal all parameters from the context
-	var params GetRemainingParams
+	var params GetRemainingHistogramParams
 	// ------------- Optional query parameter "tenant" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -3116,16 +3119,16 @@ func (w *ServerInterfaceWrapper) GetRemaining(ctx echo.Context) error {
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetRemaining(ctx, params)
+	err = w.Handler.GetRemainingHistogram(ctx, params)
 	return err
 }
 
-// GetRetryAfter converts echo context to params.
-func (w *ServerInterfaceWrapper) GetRetryAfter(ctx echo.Context) error {
+// GetRetryAfterHistogram converts echo context to params.
+func (w *ServerInterfaceWrapper) GetRetryAfterHistogram(ctx echo.Context) error {
 	var err error
 
 	// Parameter object where we will unmarshal all parameters from the context
-	var params GetRetryAfterParams
+	var params GetRetryAfterHistogramParams
 	// ------------- Optional query parameter "tenant" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -3148,7 +3151,7 @@ func (w *ServerInterfaceWrapper) GetRetryAfter(ctx echo.Context) error {
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetRetryAfter(ctx, params)
+	err = w.Handler.GetRetryAfterHistogram(ctx, params)
 	return err
 }
 
@@ -4220,8 +4223,8 @@ func (w *ServerInterfaceWrapper) RotateKey(ctx echo.Context) error {
 	return err
 }
 
-// ListEntries converts echo context to params.
-func (w *ServerInterfaceWrapper) ListEntries(ctx echo.Context) error {
+// ListListEntries converts echo context to params.
+func (w *ServerInterfaceWrapper) ListListEntries(ctx echo.Context) error {
 	var err error
 	// ------------- Path parameter "tenant" -------------
 	var tenant TenantParameter
@@ -4232,7 +4235,7 @@ func (w *ServerInterfaceWrapper) ListEntries(ctx echo.Context) error {
 	}
 
 	// Parameter object where we will unmarshal all parameters from the context
-	var params ListEntriesParams
+	var params ListListEntriesParams
 	// ------------- Optional query parameter "list" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "list", ctx.QueryParams(), &params.List, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -4262,12 +4265,12 @@ func (w *ServerInterfaceWrapper) ListEntries(ctx echo.Context) error {
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.ListEntries(ctx, tenant, params)
+	err = w.Handler.ListListEntries(ctx, tenant, params)
 	return err
 }
 
-// CreateEntry converts echo context to params.
-func (w *ServerInterfaceWrapper) CreateEntry(ctx echo.Context) error {
+// CreateListEntry converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateListEntry(ctx echo.Context) error {
 	var err error
 	// ------------- Path parameter "tenant" -------------
 	var tenant TenantParameter
@@ -4278,36 +4281,12 @@ func (w *ServerInterfaceWrapper) CreateEntry(ctx echo.Context) error {
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.CreateEntry(ctx, tenant)
+	err = w.Handler.CreateListEntry(ctx, tenant)
 	return err
 }
 
-// DeleteEntry converts echo context to params.
-func (w *ServerInterfaceWrapper) DeleteEntry(ctx echo.Context) error {
-	var err error
-	// ------------- Path parameter "tenant" -------------
-	var tenant TenantParameter
-
-	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
-	}
-
-	// ------------- Path parameter "entry" -------------
-	var entry EntryParameter
-
-	err = runtime.BindStyledParameterWithOptions("simple", "entry", ctx.Param("entry"), &entry, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
-	if err != nil {
-		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter entry: %s", err))
-	}
-
-	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.DeleteEntry(ctx, tenant, entry)
-	return err
-}
-
-// GetEntry converts echo context to params.
-func (w *ServerInterfaceWrapper) GetEntry(ctx echo.Context) error {
+// DeleteListEntry converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteListEntry(ctx echo.Context) error {
 	var err error
 	// ------------- Path parameter "tenant" -------------
 	var tenant TenantParameter
@@ -4326,7 +4305,31 @@ func (w *ServerInterfaceWrapper) GetEntry(ctx echo.Context) error {
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
-	err = w.Handler.GetEntry(ctx, tenant, entry)
+	err = w.Handler.DeleteListEntry(ctx, tenant, entry)
+	return err
+}
+
+// GetListEntry converts echo context to params.
+func (w *ServerInterfaceWrapper) GetListEntry(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "entry" -------------
+	var entry EntryParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "entry", ctx.Param("entry"), &entry, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter entry: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetListEntry(ctx, tenant, entry)
 	return err
 }
 
@@ -4620,15 +4623,9 @@ func (w *ServerInterfaceWrapper) GetUsage(ctx echo.Context) error {
 
 	// ------------- Optional query parameter "key" -------------
 
-	if paramValue := ctx.QueryParam("key"); paramValue != "" {
-
-		var value CountedKeyParameter
-		err = json.Unmarshal([]byte(paramValue), &value)
-		if err != nil {
-			return echo.NewHTTPError(http.StatusBadRequest, "Error unmarshaling parameter 'key' as JSON")
-		}
-		params.Key = value
-
+	err = runtime.BindQueryParameterWithOptions("deepObject", true, false, "key", ctx.QueryParams(), &params.Key, runtime.BindQueryParameterOptions{Type: "object", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter key: %s", err))
 	}
 
 	// Invoke the callback with all the unmarshaled arguments
@@ -4684,12 +4681,12 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	}
 
 	router.GET(options.BaseURL+"/v1/analytics/keys", wrapper.GetTopKeys, options.OperationMiddlewares["getTopKeys"]...)
-	router.GET(options.BaseURL+"/v1/analytics/latency", wrapper.GetLatency, options.OperationMiddlewares["getLatency"]...)
+	router.GET(options.BaseURL+"/v1/analytics/latency", wrapper.GetLimiterLatency, options.OperationMiddlewares["getLimiterLatency"]...)
 	router.GET(options.BaseURL+"/v1/analytics/live", wrapper.GetLive, options.OperationMiddlewares["getLive"]...)
 	router.GET(options.BaseURL+"/v1/analytics/policies", wrapper.GetPolicyTraffic, options.OperationMiddlewares["getPolicyTraffic"]...)
 	router.GET(options.BaseURL+"/v1/analytics/refusals", wrapper.ListRefusals, options.OperationMiddlewares["listRefusals"]...)
-	router.GET(options.BaseURL+"/v1/analytics/remaining", wrapper.GetRemaining, options.OperationMiddlewares["getRemaining"]...)
-	router.GET(options.BaseURL+"/v1/analytics/retry-after", wrapper.GetRetryAfter, options.OperationMiddlewares["getRetryAfter"]...)
+	router.GET(options.BaseURL+"/v1/analytics/remaining", wrapper.GetRemainingHistogram, options.OperationMiddlewares["getRemainingHistogram"]...)
+	router.GET(options.BaseURL+"/v1/analytics/retry-after", wrapper.GetRetryAfterHistogram, options.OperationMiddlewares["getRetryAfterHistogram"]...)
 	router.GET(options.BaseURL+"/v1/analytics/routes", wrapper.GetRouteTraffic, options.OperationMiddlewares["getRouteTraffic"]...)
 	router.GET(options.BaseURL+"/v1/analytics/tenants", wrapper.GetTenantTraffic, options.OperationMiddlewares["getTenantTraffic"]...)
 	router.GET(options.BaseURL+"/v1/analytics/traffic", wrapper.GetTraffic, options.OperationMiddlewares["getTraffic"]...)
@@ -4730,10 +4727,10 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/keys/:key", wrapper.RevokeKey, options.OperationMiddlewares["revokeKey"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/keys/:key", wrapper.GetKey, options.OperationMiddlewares["getKey"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/keys/:key/rotate", wrapper.RotateKey, options.OperationMiddlewares["rotateKey"]...)
-	router.GET(options.BaseURL+"/v1/tenants/:tenant/lists", wrapper.ListEntries, options.OperationMiddlewares["listEntries"]...)
-	router.POST(options.BaseURL+"/v1/tenants/:tenant/lists", wrapper.CreateEntry, options.OperationMiddlewares["createEntry"]...)
-	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/lists/:entry", wrapper.DeleteEntry, options.OperationMiddlewares["deleteEntry"]...)
-	router.GET(options.BaseURL+"/v1/tenants/:tenant/lists/:entry", wrapper.GetEntry, options.OperationMiddlewares["getEntry"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/lists", wrapper.ListListEntries, options.OperationMiddlewares["listListEntries"]...)
+	router.POST(options.BaseURL+"/v1/tenants/:tenant/lists", wrapper.CreateListEntry, options.OperationMiddlewares["createListEntry"]...)
+	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/lists/:entry", wrapper.DeleteListEntry, options.OperationMiddlewares["deleteListEntry"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/lists/:entry", wrapper.GetListEntry, options.OperationMiddlewares["getListEntry"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/members", wrapper.ListMembers, options.OperationMiddlewares["listMembers"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/members", wrapper.InviteMember, options.OperationMiddlewares["inviteMember"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/members/:member", wrapper.RemoveMember, options.OperationMiddlewares["removeMember"]...)
@@ -4770,17 +4767,17 @@ func (response GetTopKeys200JSONResponse) VisitGetTopKeysResponse(w http.Respons
 	return err
 }
 
-type GetLatencyRequestObject struct {
-	Params GetLatencyParams
+type GetLimiterLatencyRequestObject struct {
+	Params GetLimiterLatencyParams
 }
 
-type GetLatencyResponseObject interface {
-	VisitGetLatencyResponse(w http.ResponseWriter) error
+type GetLimiterLatencyResponseObject interface {
+	VisitGetLimiterLatencyResponse(w http.ResponseWriter) error
 }
 
-type GetLatency200JSONResponse Latency
+type GetLimiterLatency200JSONResponse Latency
 
-func (response GetLatency200JSONResponse) VisitGetLatencyResponse(w http.ResponseWriter) error {
+func (response GetLimiterLatency200JSONResponse) VisitGetLimiterLatencyResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -4868,17 +4865,17 @@ func (response ListRefusals200JSONResponse) VisitListRefusalsResponse(w http.Res
 	return err
 }
 
-type GetRemainingRequestObject struct {
-	Params GetRemainingParams
+type GetRemainingHistogramRequestObject struct {
+	Params GetRemainingHistogramParams
 }
 
-type GetRemainingResponseObject interface {
-	VisitGetRemainingResponse(w http.ResponseWriter) error
+type GetRemainingHistogramResponseObject interface {
+	VisitGetRemainingHistogramResponse(w http.ResponseWriter) error
 }
 
-type GetRemaining200JSONResponse Remaining
+type GetRemainingHistogram200JSONResponse Remaining
 
-func (response GetRemaining200JSONResponse) VisitGetRemainingResponse(w http.ResponseWriter) error {
+func (response GetRemainingHistogram200JSONResponse) VisitGetRemainingHistogramResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -4890,17 +4887,17 @@ func (response GetRemaining200JSONResponse) VisitGetRemainingResponse(w http.Res
 	return err
 }
 
-type GetRetryAfterRequestObject struct {
-	Params GetRetryAfterParams
+type GetRetryAfterHistogramRequestObject struct {
+	Params GetRetryAfterHistogramParams
 }
 
-type GetRetryAfterResponseObject interface {
-	VisitGetRetryAfterResponse(w http.ResponseWriter) error
+type GetRetryAfterHistogramResponseObject interface {
+	VisitGetRetryAfterHistogramResponse(w http.ResponseWriter) error
 }
 
-type GetRetryAfter200JSONResponse RetryHistogram
+type GetRetryAfterHistogram200JSONResponse RetryHistogram
 
-func (response GetRetryAfter200JSONResponse) VisitGetRetryAfterResponse(w http.ResponseWriter) error {
+func (response GetRetryAfterHistogram200JSONResponse) VisitGetRetryAfterHistogramResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -5989,25 +5986,25 @@ func (response RotateKey201JSONResponse) VisitRotateKeyResponse(w http.ResponseW
 	return err
 }
 
-type ListEntriesRequestObject struct {
+type ListListEntriesRequestObject struct {
 	Tenant TenantParameter `json:"tenant"`
-	Params ListEntriesParams
+	Params ListListEntriesParams
 }
 
-type ListEntriesResponseObject interface {
-	VisitListEntriesResponse(w http.ResponseWriter) error
+type ListListEntriesResponseObject interface {
+	VisitListListEntriesResponse(w http.ResponseWriter) error
 }
 
-type ListEntries200ResponseHeaders struct {
+type ListListEntries200ResponseHeaders struct {
 	Link *string
 }
 
-type ListEntries200JSONResponse struct {
+type ListListEntries200JSONResponse struct {
 	Body    ListEntryPage
-	Headers ListEntries200ResponseHeaders
+	Headers ListListEntries200ResponseHeaders
 }
 
-func (response ListEntries200JSONResponse) VisitListEntriesResponse(w http.ResponseWriter) error {
+func (response ListListEntries200JSONResponse) VisitListListEntriesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6022,25 +6019,25 @@ func (response ListEntries200JSONResponse) VisitListEntriesResponse(w http.Respo
 	return err
 }
 
-type CreateEntryRequestObject struct {
+type CreateListEntryRequestObject struct {
 	Tenant TenantParameter `json:"tenant"`
-	Body   *CreateEntryJSONRequestBody
+	Body   *CreateListEntryJSONRequestBody
 }
 
-type CreateEntryResponseObject interface {
-	VisitCreateEntryResponse(w http.ResponseWriter) error
+type CreateListEntryResponseObject interface {
+	VisitCreateListEntryResponse(w http.ResponseWriter) error
 }
 
-type CreateEntry201ResponseHeaders struct {
+type CreateListEntry201ResponseHeaders struct {
 	Location string
 }
 
-type CreateEntry201JSONResponse struct {
+type CreateListEntry201JSONResponse struct {
 	Body    ListEntry
-	Headers CreateEntry201ResponseHeaders
+	Headers CreateListEntry201ResponseHeaders
 }
 
-func (response CreateEntry201JSONResponse) VisitCreateEntryResponse(w http.ResponseWriter) error {
+func (response CreateListEntry201JSONResponse) VisitCreateListEntryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6053,35 +6050,35 @@ func (response CreateEntry201JSONResponse) VisitCreateEntryResponse(w http.Respo
 	return err
 }
 
-type DeleteEntryRequestObject struct {
+type DeleteListEntryRequestObject struct {
 	Tenant TenantParameter `json:"tenant"`
 	Entry  EntryParameter  `json:"entry"`
 }
 
-type DeleteEntryResponseObject interface {
-	VisitDeleteEntryResponse(w http.ResponseWriter) error
+type DeleteListEntryResponseObject interface {
+	VisitDeleteListEntryResponse(w http.ResponseWriter) error
 }
 
-type DeleteEntry204Response struct {
+type DeleteListEntry204Response struct {
 }
 
-func (response DeleteEntry204Response) VisitDeleteEntryResponse(w http.ResponseWriter) error {
+func (response DeleteListEntry204Response) VisitDeleteListEntryResponse(w http.ResponseWriter) error {
 	w.WriteHeader(204)
 	return nil
 }
 
-type GetEntryRequestObject struct {
+type GetListEntryRequestObject struct {
 	Tenant TenantParameter `json:"tenant"`
 	Entry  EntryParameter  `json:"entry"`
 }
 
-type GetEntryResponseObject interface {
-	VisitGetEntryResponse(w http.ResponseWriter) error
+type GetListEntryResponseObject interface {
+	VisitGetListEntryResponse(w http.ResponseWriter) error
 }
 
-type GetEntry200JSONResponse ListEntry
+type GetListEntry200JSONResponse ListEntry
 
-func (response GetEntry200JSONResponse) VisitGetEntryResponse(w http.ResponseWriter) error {
+func (response GetListEntry200JSONResponse) VisitGetListEntryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response); err != nil {
@@ -6379,9 +6376,9 @@ type StrictServerInterface interface {
 	// GetTopKeys Keys with the most denials
 	// (GET /v1/analytics/keys)
 	GetTopKeys(ctx context.Context, request GetTopKeysRequestObject) (GetTopKeysResponseObject, error)
-	// GetLatency Latency of the limiter
+	// GetLimiterLatency Latency of the limiter
 	// (GET /v1/analytics/latency)
-	GetLatency(ctx context.Context, request GetLatencyRequestObject) (GetLatencyResponseObject, error)
+	GetLimiterLatency(ctx context.Context, request GetLimiterLatencyRequestObject) (GetLimiterLatencyResponseObject, error)
 	// GetLive The last seconds of this node
 	// (GET /v1/analytics/live)
 	GetLive(ctx context.Context, request GetLiveRequestObject) (GetLiveResponseObject, error)
@@ -6391,12 +6388,12 @@ type StrictServerInterface interface {
 	// ListRefusals The latest denials
 	// (GET /v1/analytics/refusals)
 	ListRefusals(ctx context.Context, request ListRefusalsRequestObject) (ListRefusalsResponseObject, error)
-	// GetRemaining Remaining quota at decisions
+	// GetRemainingHistogram Remaining quota at decisions
 	// (GET /v1/analytics/remaining)
-	GetRemaining(ctx context.Context, request GetRemainingRequestObject) (GetRemainingResponseObject, error)
-	// GetRetryAfter Retry times of denied requests
+	GetRemainingHistogram(ctx context.Context, request GetRemainingHistogramRequestObject) (GetRemainingHistogramResponseObject, error)
+	// GetRetryAfterHistogram Retry times of denied requests
 	// (GET /v1/analytics/retry-after)
-	GetRetryAfter(ctx context.Context, request GetRetryAfterRequestObject) (GetRetryAfterResponseObject, error)
+	GetRetryAfterHistogram(ctx context.Context, request GetRetryAfterHistogramRequestObject) (GetRetryAfterHistogramResponseObject, error)
 	// GetRouteTraffic Decisions by route
 	// (GET /v1/analytics/routes)
 	GetRouteTraffic(ctx context.Context, request GetRouteTrafficRequestObject) (GetRouteTrafficResponseObject, error)
@@ -6517,18 +6514,18 @@ type StrictServerInterface interface {
 	// RotateKey Rotate a tenant's key
 	// (POST /v1/tenants/{tenant}/keys/{key}/rotate)
 	RotateKey(ctx context.Context, request RotateKeyRequestObject) (RotateKeyResponseObject, error)
-	// ListEntries List a tenant's deny and allow entries
+	// ListListEntries List a tenant's deny and allow entries
 	// (GET /v1/tenants/{tenant}/lists)
-	ListEntries(ctx context.Context, request ListEntriesRequestObject) (ListEntriesResponseObject, error)
-	// CreateEntry Add a list entry
+	ListListEntries(ctx context.Context, request ListListEntriesRequestObject) (ListListEntriesResponseObject, error)
+	// CreateListEntry Add a list entry
 	// (POST /v1/tenants/{tenant}/lists)
-	CreateEntry(ctx context.Context, request CreateEntryRequestObject) (CreateEntryResponseObject, error)
-	// DeleteEntry Delete a list entry
+	CreateListEntry(ctx context.Context, request CreateListEntryRequestObject) (CreateListEntryResponseObject, error)
+	// DeleteListEntry Delete a list entry
 	// (DELETE /v1/tenants/{tenant}/lists/{entry})
-	DeleteEntry(ctx context.Context, request DeleteEntryRequestObject) (DeleteEntryResponseObject, error)
-	// GetEntry Read an entry
+	DeleteListEntry(ctx context.Context, request DeleteListEntryRequestObject) (DeleteListEntryResponseObject, error)
+	// GetListEntry Read an entry
 	// (GET /v1/tenants/{tenant}/lists/{entry})
-	GetEntry(ctx context.Context, request GetEntryRequestObject) (GetEntryResponseObject, error)
+	GetListEntry(ctx context.Context, request GetListEntryRequestObject) (GetListEntryResponseObject, error)
 	// ListMembers List a tenant's members
 	// (GET /v1/tenants/{tenant}/members)
 	ListMembers(ctx context.Context, request ListMembersRequestObject) (ListMembersResponseObject, error)
@@ -6601,25 +6598,25 @@ func (sh *strictHandler) GetTopKeys(ctx echo.Context, params GetTopKeysParams) e
 	return nil
 }
 
-// GetLatency operation middleware
-func (sh *strictHandler) GetLatency(ctx echo.Context, params GetLatencyParams) error {
-	var request GetLatencyRequestObject
+// GetLimiterLatency operation middleware
+func (sh *strictHandler) GetLimiterLatency(ctx echo.Context, params GetLimiterLatencyParams) error {
+	var request GetLimiterLatencyRequestObject
 
 	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetLatency(ctx.Request().Context(), request.(GetLatencyRequestObject))
+		return sh.ssi.GetLimiterLatency(ctx.Request().Context(), request.(GetLimiterLatencyRequestObject))
 	}
 	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetLatency")
+		handler = middleware(handler, "GetLimiterLatency")
 	}
 
 	response, err := handler(ctx, request)
 
 	if err != nil {
 		return err
-	} else if validResponse, ok := response.(GetLatencyResponseObject); ok {
-		return validResponse.VisitGetLatencyResponse(ctx.Response())
+	} else if validResponse, ok := response.(GetLimiterLatencyResponseObject); ok {
+		return validResponse.VisitGetLimiterLatencyResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -6701,50 +6698,50 @@ func (sh *strictHandler) ListRefusals(ctx echo.Context, params ListRefusalsParam
 	return nil
 }
 
-// GetRemaining operation middleware
-func (sh *strictHandler) GetRemaining(ctx echo.Context, params GetRemainingParams) error {
-	var request GetRemainingRequestObject
+// GetRemainingHistogram operation middleware
+func (sh *strictHandler) GetRemainingHistogram(ctx echo.Context, params GetRemainingHistogramParams) error {
+	var request GetRemainingHistogramRequestObject
 
 	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetRemaining(ctx.Request().Context(), request.(GetRemainingRequestObject))
+		return sh.ssi.GetRemainingHistogram(ctx.Request().Context(), request.(GetRemainingHistogramRequestObject))
 	}
 	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetRemaining")
+		handler = middleware(handler, "GetRemainingHistogram")
 	}
 
 	response, err := handler(ctx, request)
 
 	if err != nil {
 		return err
-	} else if validResponse, ok := response.(GetRemainingResponseObject); ok {
-		return validResponse.VisitGetRemainingResponse(ctx.Response())
+	} else if validResponse, ok := response.(GetRemainingHistogramResponseObject); ok {
+		return validResponse.VisitGetRemainingHistogramResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
 	return nil
 }
 
-// GetRetryAfter operation middleware
-func (sh *strictHandler) GetRetryAfter(ctx echo.Context, params GetRetryAfterParams) error {
-	var request GetRetryAfterRequestObject
+// GetRetryAfterHistogram operation middleware
+func (sh *strictHandler) GetRetryAfterHistogram(ctx echo.Context, params GetRetryAfterHistogramParams) error {
+	var request GetRetryAfterHistogramRequestObject
 
 	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetRetryAfter(ctx.Request().Context(), request.(GetRetryAfterRequestObject))
+		return sh.ssi.GetRetryAfterHistogram(ctx.Request().Context(), request.(GetRetryAfterHistogramRequestObject))
 	}
 	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetRetryAfter")
+		handler = middleware(handler, "GetRetryAfterHistogram")
 	}
 
 	response, err := handler(ctx, request)
 
 	if err != nil {
 		return err
-	} else if validResponse, ok := response.(GetRetryAfterResponseObject); ok {
-		return validResponse.VisitGetRetryAfterResponse(ctx.Response())
+	} else if validResponse, ok := response.(GetRetryAfterHistogramResponseObject); ok {
+		return validResponse.VisitGetRetryAfterHistogramResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -8045,39 +8042,39 @@ func (sh *strictHandler) RotateKey(ctx echo.Context, tenant TenantParameter, key
 	return nil
 }
 
-// ListEntries operation middleware
-func (sh *strictHandler) ListEntries(ctx echo.Context, tenant TenantParameter, params ListEntriesParams) error {
-	var request ListEntriesRequestObject
+// ListListEntries operation middleware
+func (sh *strictHandler) ListListEntries(ctx echo.Context, tenant TenantParameter, params ListListEntriesParams) error {
+	var request ListListEntriesRequestObject
 
 	request.Tenant = tenant
 	request.Params = params
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.ListEntries(ctx.Request().Context(), request.(ListEntriesRequestObject))
+		return sh.ssi.ListListEntries(ctx.Request().Context(), request.(ListListEntriesRequestObject))
 	}
 	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "ListEntries")
+		handler = middleware(handler, "ListListEntries")
 	}
 
 	response, err := handler(ctx, request)
 
 	if err != nil {
 		return err
-	} else if validResponse, ok := response.(ListEntriesResponseObject); ok {
-		return validResponse.VisitListEntriesResponse(ctx.Response())
+	} else if validResponse, ok := response.(ListListEntriesResponseObject); ok {
+		return validResponse.VisitListListEntriesResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
 	return nil
 }
 
-// CreateEntry operation middleware
-func (sh *strictHandler) CreateEntry(ctx echo.Context, tenant TenantParameter) error {
-	var request CreateEntryRequestObject
+// CreateListEntry operation middleware
+func (sh *strictHandler) CreateListEntry(ctx echo.Context, tenant TenantParameter) error {
+	var request CreateListEntryRequestObject
 
 	request.Tenant = tenant
 
-	var body CreateEntryJSONRequestBody
+	var body CreateListEntryJSONRequestBody
 	var err error
 	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
 		// A request validator built on kin-openapi's openapi3filter with
@@ -8101,70 +8098,70 @@ func (sh *strictHandler) CreateEntry(ctx echo.Context, tenant TenantParameter) e
 	request.Body = &body
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.CreateEntry(ctx.Request().Context(), request.(CreateEntryRequestObject))
+		return sh.ssi.CreateListEntry(ctx.Request().Context(), request.(CreateListEntryRequestObject))
 	}
 	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "CreateEntry")
+		handler = middleware(handler, "CreateListEntry")
 	}
 
 	response, err := handler(ctx, request)
 
 	if err != nil {
 		return err
-	} else if validResponse, ok := response.(CreateEntryResponseObject); ok {
-		return validResponse.VisitCreateEntryResponse(ctx.Response())
+	} else if validResponse, ok := response.(CreateListEntryResponseObject); ok {
+		return validResponse.VisitCreateListEntryResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
 	return nil
 }
 
-// DeleteEntry operation middleware
-func (sh *strictHandler) DeleteEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error {
-	var request DeleteEntryRequestObject
+// DeleteListEntry operation middleware
+func (sh *strictHandler) DeleteListEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error {
+	var request DeleteListEntryRequestObject
 
 	request.Tenant = tenant
 	request.Entry = entry
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.DeleteEntry(ctx.Request().Context(), request.(DeleteEntryRequestObject))
+		return sh.ssi.DeleteListEntry(ctx.Request().Context(), request.(DeleteListEntryRequestObject))
 	}
 	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "DeleteEntry")
+		handler = middleware(handler, "DeleteListEntry")
 	}
 
 	response, err := handler(ctx, request)
 
 	if err != nil {
 		return err
-	} else if validResponse, ok := response.(DeleteEntryResponseObject); ok {
-		return validResponse.VisitDeleteEntryResponse(ctx.Response())
+	} else if validResponse, ok := response.(DeleteListEntryResponseObject); ok {
+		return validResponse.VisitDeleteListEntryResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
 	return nil
 }
 
-// GetEntry operation middleware
-func (sh *strictHandler) GetEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error {
-	var request GetEntryRequestObject
+// GetListEntry operation middleware
+func (sh *strictHandler) GetListEntry(ctx echo.Context, tenant TenantParameter, entry EntryParameter) error {
+	var request GetListEntryRequestObject
 
 	request.Tenant = tenant
 	request.Entry = entry
 
 	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetEntry(ctx.Request().Context(), request.(GetEntryRequestObject))
+		return sh.ssi.GetListEntry(ctx.Request().Context(), request.(GetListEntryRequestObject))
 	}
 	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetEntry")
+		handler = middleware(handler, "GetListEntry")
 	}
 
 	response, err := handler(ctx, request)
 
 	if err != nil {
 		return err
-	} else if validResponse, ok := response.(GetEntryResponseObject); ok {
-		return validResponse.VisitGetEntryResponse(ctx.Response())
+	} else if validResponse, ok := response.(GetListEntryResponseObject); ok {
+		return validResponse.VisitGetListEntryResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

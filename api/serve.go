@@ -10,7 +10,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
-	"reflect"
 	"runtime/debug"
 	"slices"
 	"strconv"
@@ -209,6 +208,12 @@ func checkQuery(u *url.URL, known []string) error {
 		}
 	}
 	for name, list := range values {
+		if slices.Contains(known, "key") && (name == "key" || strings.HasPrefix(name, "key[")) {
+			if fault := keyFault(name, list); fault != "" {
+				return refuse(name, fault)
+			}
+			continue
+		}
 		switch {
 		case !slices.Contains(known, name):
 			return refuse(name, "unknown parameter")
@@ -216,8 +221,8 @@ func checkQuery(u *url.URL, known []string) error {
 			return refuse(name, "given twice")
 		case list[0] == "" && name != "verbose":
 			return refuse(name, "must not be empty")
-		case strings.ContainsFunc(list[0], func(r rune) bool { return r < ' ' || r == '\uFFFD' }):
-			return refuse(name, "must be text without control characters")
+		case hasControl(list[0]):
+			return refuse(name, mustBeText)
 		}
 		if fault := queryFault(name, list[0]); fault != "" {
 			return refuse(name, fault)
@@ -227,6 +232,27 @@ func checkQuery(u *url.URL, known []string) error {
 		return refuse("to", "must be after from")
 	}
 	return nil
+}
+
+const mustBeText = "must be text without control characters"
+
+func hasControl(text string) bool {
+	return strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == '\uFFFD' })
+}
+
+// keyFault returns the error of one member of the parameter key, which is a deepObject:
+// key[attribute]=value. An empty value stands for a missing attribute.
+func keyFault(name string, list []string) string {
+	attribute, closed := strings.CutSuffix(strings.TrimPrefix(name, "key["), "]")
+	switch {
+	case name == "key", !closed, attribute == "", strings.ContainsAny(attribute, "[]"):
+		return "must have the form key[attribute]=value"
+	case len(list) > 1:
+		return "given twice"
+	case hasControl(attribute), hasControl(list[0]):
+		return mustBeText
+	}
+	return ""
 }
 
 // before compares two instants that queryFault took.
@@ -262,10 +288,6 @@ func queryFault(name, text string) string {
 	case "plan", "policy":
 		if !problem.ValidSlug(text) {
 			return problem.SlugForm
-		}
-	case "key":
-		if err := conform([]byte(text), reflect.TypeFor[PartitionKey]()); err != nil {
-			return "must be a JSON object of texts: " + err.Error()
 		}
 	case "from", "to":
 		if !instantForm(text) {

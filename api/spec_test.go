@@ -9,6 +9,7 @@ import (
 
 	"github.com/getkin/kin-openapi/openapi3"
 
+	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
 )
 
@@ -117,7 +118,7 @@ func TestSpecKeepsHouseRules(t *testing.T) {
 		if s.Value.Description == "" {
 			t.Errorf("schema %s has no description", name)
 		}
-		if s.Value.Type.Is("object") && name != "Attributes" && name != "PartitionKey" && (s.Value.AdditionalProperties.Has == nil || *s.Value.AdditionalProperties.Has) {
+		if s.Value.Type.Is("object") && name != "Attributes" && name != "PartitionKey" && name != "CountedKey" && (s.Value.AdditionalProperties.Has == nil || *s.Value.AdditionalProperties.Has) {
 			t.Errorf("schema %s takes unknown members", name)
 		}
 		for member, p := range s.Value.Properties {
@@ -185,5 +186,71 @@ func TestExamplesHaveNoNulls(t *testing.T) {
 	}
 	if regexp.MustCompile(`"nullable"`).Match(text) {
 		t.Error("nullable is not of OpenAPI 3.1")
+	}
+}
+
+// The published document works for every generator: extensions of ours are in the
+// overlay, no query parameter has content, and no schema has a default, which
+// openapi-typescript reads as a required member.
+func TestSpecIsCleanForGenerators(t *testing.T) {
+	t.Parallel()
+	if strings.Contains(string(headgate.Spec), "x-go-") {
+		t.Error("the document has x-go- extensions: they belong in oapi-codegen-overlay.yaml")
+	}
+	doc, _ := contract()
+	seen := map[string]string{}
+	verb := regexp.MustCompile(`^(list|get|create|update|delete|invite|remove|revoke|rotate|reset|save|validate|diff|publish)[A-Z]`)
+	for path, item := range doc.Paths.Map() {
+		for method, op := range item.Operations() {
+			if strings.HasPrefix(path, "/v1/") && !verb.MatchString(op.OperationID) && op.Tags[0] != "decisions" && op.Tags[0] != "simulation" {
+				t.Errorf("%s %s: %s does not begin with a known verb", method, path, op.OperationID)
+			}
+			if at, twice := seen[op.OperationID]; twice {
+				t.Errorf("%s: also at %s", op.OperationID, at)
+			}
+			seen[op.OperationID] = path
+			for _, p := range op.Parameters {
+				switch s := p.Value.Schema; {
+				case s == nil || len(p.Value.Content) > 0:
+					t.Errorf("%s: parameter %s has content, not a schema", op.OperationID, p.Value.Name)
+				case p.Value.In == "query" && s.Value.Type.Is("object") && p.Value.Style != "deepObject":
+					t.Errorf("%s: parameter %s is an object without style deepObject", op.OperationID, p.Value.Name)
+				default:
+					wellNamed(t, op.OperationID+" "+p.Value.Name, s.Value)
+				}
+			}
+		}
+	}
+	for name, s := range doc.Components.Schemas {
+		wellNamed(t, name, s.Value)
+		eachSchema(s.Value, func(s *openapi3.Schema) {
+			if s.Default != nil {
+				t.Errorf("schema %s: a default makes a member required in TypeScript; write it into the description", name)
+			}
+		})
+	}
+}
+
+// wellNamed reports values of an enum that generators cannot name.
+func wellNamed(t *testing.T, at string, s *openapi3.Schema) {
+	t.Helper()
+	word := regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	for _, v := range s.Enum {
+		if text, ok := v.(string); ok && (!word.MatchString(text) || text == "true" || text == "false") {
+			t.Errorf("%s: %q makes no name", at, text)
+		}
+	}
+}
+
+// eachSchema calls f for a schema and the schemas inside it, without references.
+func eachSchema(s *openapi3.Schema, f func(*openapi3.Schema)) {
+	f(s)
+	for _, p := range s.Properties {
+		if p.Ref == "" {
+			eachSchema(p.Value, f)
+		}
+	}
+	if s.Items != nil && s.Items.Ref == "" {
+		eachSchema(s.Items.Value, f)
 	}
 }

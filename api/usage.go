@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"maps"
 	"math"
 	"time"
 
@@ -17,6 +18,7 @@ func (a *API) GetUsage(ctx context.Context, r GetUsageRequestObject) (GetUsageRe
 	case p.Key != nil && p.Policy == "":
 		return nil, malformedAt("key", "needs policy")
 	case p.Key != nil:
+		maps.DeleteFunc(p.Key, func(_, value string) bool { return value == "" }) // empty: not sent
 		u, err = s.Key(ctx, r.Tenant, p.Policy, p.Key)
 	case p.Policy != "":
 		u, err = s.Policy(ctx, r.Tenant, p.Policy)

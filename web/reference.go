@@ -113,7 +113,7 @@ func (s specification) fields(schema *yaml.Node, prefix string, depth int) []vie
 		kind := s.typeName(property)
 		out = append(out, views.Field{
 			Name: prefix + name, Type: kind, Required: slices.Contains(required, name),
-			Default: s.text(property, "default"), Text: views.Prose(s.text(property, "description")),
+			Text: views.Prose(s.text(property, "description")),
 		})
 		child := prefix + name + "."
 		if strings.HasPrefix(kind, "array") {

@@ -48,7 +48,7 @@ type Parameter struct {
 
 // A Field of a body, with a dotted name.
 type Field struct {
-	Name, Type, Default string
+	Name, Type string
 	Required            bool
 	Text                Prose
 }
