@@ -19,8 +19,8 @@ const (
 	stopPatience  = 15 * time.Second
 )
 
-// A child is a process that this one started. On Linux the kernel ends it if
-// this process is killed.
+// A child is a process that bench has started. On Linux, the kernel ends it if bench is
+// killed.
 type child struct {
 	name    string
 	cmd     *exec.Cmd
@@ -28,8 +28,8 @@ type child struct {
 	out     *transcript
 }
 
-// start starts a program with nothing in its environment but env and what
-// every program needs.
+// start starts a program. Its environment has only env and the variables that all
+// programs need.
 func (b *bench) start(name string, env []string, program string, args ...string) (*child, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir = b.folder
@@ -46,7 +46,7 @@ func (b *bench) start(name string, env []string, program string, args ...string)
 
 func (c *child) pid() int { return c.cmd.Process.Pid }
 
-// stop ends the process and waits for its end.
+// stop ends the process and waits until it has ended.
 func (c *child) stop() {
 	c.running.SignalGroup(syscall.SIGTERM)
 	select {
@@ -57,7 +57,8 @@ func (c *child) stop() {
 	}
 }
 
-// await returns the first part of a match in what the process wrote.
+// await waits until the output of the process matches re, and returns the first
+// submatch.
 func (c *child) await(re *regexp.Regexp) (string, error) {
 	overdue := time.After(startPatience)
 	for {
@@ -75,7 +76,7 @@ func (c *child) await(re *regexp.Regexp) (string, error) {
 	}
 }
 
-// listens waits until something answers at the address.
+// listens waits until a server accepts connections at the address.
 func (c *child) listens(address string) error {
 	overdue := time.After(startPatience)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -96,7 +97,7 @@ func (c *child) listens(address string) error {
 	}
 }
 
-// freePorts returns loopback ports on which nothing listens now.
+// freePorts returns loopback ports that no process listens on now.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, n)
 	for i := range ports {
@@ -104,13 +105,13 @@ func freePorts(n int) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer l.Close() // after all are chosen, so that they differ
+		defer l.Close() // closed after all ports are chosen, so that no port is chosen twice
 		ports[i] = l.Addr().(*net.TCPAddr).Port
 	}
 	return ports, nil
 }
 
-// A transcript keeps what a process writes, up to a bound.
+// A transcript is the output of a process, up to a bound.
 type transcript struct {
 	mu      sync.Mutex
 	text    bytes.Buffer

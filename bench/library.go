@@ -28,10 +28,11 @@ import (
 	"github.com/headgate/headgate/enforcement/redis"
 )
 
-// The limit of the libraries: so high that one hot key is always allowed.
+// libraryQuota is the quota in the benchmarks of libraries. It is so high that even a
+// single key is never denied.
 const libraryQuota = 1_000_000_000
 
-// libraryKeys are the keys: 24 bytes each.
+// libraryKeys is the number of keys in benchmarks with many keys. A key has 24 bytes.
 const libraryKeys = 100_000
 
 var keyNames = sync.OnceValue(func() []string { return numbered(libraryKeys) })
@@ -44,15 +45,15 @@ func numbered(n int) []string {
 	return names
 }
 
-// A library is a contender that is called in this process.
+// A library is a rate-limit library that is called in this process.
 type library struct {
 	name string
-	// worker returns a function for one goroutine. It takes one unit of a key,
-	// and reports whether it was allowed.
+	// worker returns a function for use by one goroutine. That function charges one
+	// unit to a key and reports whether it was allowed.
 	worker func() func(key int) (bool, error)
 }
 
-// A spread is how a library is called.
+// A spread is the number of goroutines and keys with which a library is called.
 type spread struct{ goroutines, keys int }
 
 func (s spread) String() string {
@@ -69,9 +70,9 @@ func (s spread) String() string {
 // spreads are the columns of the tables.
 var spreads = []spread{{1, 1}, {2, 1}, {64, 1}, {1, libraryKeys}, {2, libraryKeys}, {64, libraryKeys}}
 
-// called is a contender that calls a library. stride is how many calls a
-// goroutine makes between two looks at the clock.
-func (b *bench) called(l library, how spread, stride int) contender {
+// libraryContender returns a contender that calls a library. stride is the number of
+// calls that a goroutine makes before it reads the clock again.
+func (b *bench) libraryContender(l library, how spread, stride int) contender {
 	workers := make([]func(int) (bool, error), how.goroutines)
 	for i := range workers {
 		workers[i] = l.worker()
@@ -120,13 +121,13 @@ func (b *bench) called(l library, how spread, stride int) contender {
 	}}
 }
 
-// compare rotates libraries in every spread.
+// compare measures libraries in rotation, for each spread.
 func (b *bench) compare(ctx context.Context, title string, libraries []library, stride int) (map[spread]map[string]series, error) {
 	all := map[spread]map[string]series{}
 	for _, how := range spreads {
 		var contenders []contender
 		for _, l := range libraries {
-			contenders = append(contenders, b.called(l, how, stride))
+			contenders = append(contenders, b.libraryContender(l, how, stride))
 		}
 		found, err := b.rotate(ctx, title+", "+how.String(), contenders)
 		if err != nil {
@@ -137,7 +138,7 @@ func (b *bench) compare(ctx context.Context, title string, libraries []library, 
 	return all, nil
 }
 
-// Names of the libraries in the tables.
+// Names of the libraries in the tables of the result.
 const (
 	engineRedis   = "headgate engine, exact on Redis"
 	redisRate     = "redis_rate"
@@ -146,11 +147,11 @@ const (
 	rueidisLimit  = "rueidislimiter"
 )
 
-// measureRedis compares libraries that count in Redis, and the cost of a check
-// in Redis.
+// measureRedis compares libraries that store their counters in Redis. It also measures
+// the cost of a check within Redis.
 func (b *bench) measureRedis(ctx context.Context) error {
-	// A long timeout changes no measured time. It lets a run finish on a machine
-	// on which Redis does not get a processor for 50 ms.
+	// A long timeout does not change the measured times. It lets a run finish on a
+	// machine on which Redis does not run for 50 ms.
 	exact, err := redis.New(ctx, redis.Config{
 		URL: b.redis.url, Prefix: "engine:", Timeout: 30 * time.Second, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -190,7 +191,7 @@ func (b *bench) redisLibraries(ctx context.Context, exact enforcement.Limiter) (
 	if err != nil {
 		return nil, err
 	}
-	gcra.SetMaxCASAttemptsLimit(10_000) // by default calls fail after 10 on a hot key
+	gcra.SetMaxCASAttemptsLimit(10_000) // by default, calls fail after 10 attempts, which is too few for one shared key
 
 	ululeStore, err := ululeredis.NewStoreWithOptions(client, limiter.StoreOptions{Prefix: "ulule"})
 	if err != nil {
@@ -226,7 +227,8 @@ func (b *bench) redisLibraries(ctx context.Context, exact enforcement.Limiter) (
 	}, nil
 }
 
-// engineLibrary calls Headgate's engine with one policy that counts by user.
+// engineLibrary returns Headgate's engine as a library, with one policy that counts by
+// user.
 func engineLibrary(name string, l enforcement.Limiter) library {
 	limit := enforcement.Limit{Name: "l1", Algorithm: enforcement.TokenBucket, Quota: libraryQuota, Window: window}
 	plan, err := enforcement.CompilePlan("bench", 1, []enforcement.RuleSpec{{
@@ -256,14 +258,15 @@ func engineLibrary(name string, l enforcement.Limiter) library {
 	}}
 }
 
-// plainScript is a counter and its end, as simply as a script can do it.
+// plainScript counts in a fixed window with as few commands as possible.
 const plainScript = `
 local n = redis.call('INCRBY', KEYS[1], ARGV[1])
 if n == tonumber(ARGV[1]) then redis.call('PEXPIRE', KEYS[1], ARGV[2]) end
 return n`
 
-// measureScript compares Redis' own time for a check in a call of 32 with that
-// of the plain script, and reads how much memory a counter takes.
+// measureScript measures the time that Redis itself needs for a check, in calls of 32
+// checks, and compares it with the plain script. It also measures the memory of a
+// counter.
 func (b *bench) measureScript(ctx context.Context, l enforcement.Limiter) error {
 	client, script := b.redis.client, goredis.NewScript(plainScript)
 	if err := script.Load(ctx, client).Err(); err != nil {
@@ -326,7 +329,8 @@ const (
 	scriptBatch = "GCRA, 32 checks in a call"
 )
 
-// scriptMicros is Redis' own time for scripts and functions so far.
+// scriptMicros returns the time that Redis has spent in scripts and functions so far,
+// in microseconds.
 func (b *bench) scriptMicros(ctx context.Context) (float64, error) {
 	stats, err := b.redis.client.InfoMap(ctx, "commandstats").Result()
 	if err != nil {
@@ -349,7 +353,7 @@ func (b *bench) scriptMicros(ctx context.Context) (float64, error) {
 	return sum, nil
 }
 
-// counterBytes is the mean MEMORY USAGE of counters of the limiter.
+// counterBytes returns the mean MEMORY USAGE of the limiter's counters.
 func (b *bench) counterBytes(ctx context.Context) (float64, error) {
 	sum, n := int64(0), 0
 	keys := b.redis.client.Scan(ctx, 0, "engine:*", 1000).Iterator()
@@ -371,7 +375,7 @@ func (b *bench) counterBytes(ctx context.Context) (float64, error) {
 
 var throttledQuota = throttled.RateQuota{MaxRate: throttled.PerHour(libraryQuota), MaxBurst: libraryQuota}
 
-// limiterOf makes ulule's limiter on a store.
+// limiterOf returns a limiter of the library ulule/limiter on a store.
 func limiterOf(store limiter.Store) *limiter.Limiter {
 	return limiter.New(store, limiter.Rate{Period: window, Limit: libraryQuota})
 }

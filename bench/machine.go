@@ -17,17 +17,19 @@ import (
 	"github.com/headgate/headgate/internal/servertest/process"
 )
 
-// ticksPerSecond is the unit of processor times in /proc, the same on every Linux.
+// ticksPerSecond is the unit of processor times in /proc. It is the same on all Linux
+// systems.
 const ticksPerSecond = 100
 
-// processor returns the processor time of a process in seconds: of the kernel
-// and of the program, over all its threads.
+// processor returns the processor time of a process in seconds: user and system time of
+// all its threads.
 func processor(pid int) (float64, error) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return 0, err
 	}
-	// "pid (name) state ...": the name may hold spaces. utime and stime are fields 14 and 15.
+	// The line begins with "pid (name) state". The name may contain spaces. utime and stime
+	// are the fields 14 and 15.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
 	if len(fields) < 13 {
 		return 0, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
@@ -40,7 +42,7 @@ func processor(pid int) (float64, error) {
 	return (user + system) / ticksPerSecond, nil
 }
 
-// ownProcessor is processor of this process.
+// ownProcessor returns the processor time of this process in seconds.
 func ownProcessor() float64 {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
@@ -49,14 +51,15 @@ func ownProcessor() float64 {
 	return float64(u.Utime.Nano()+u.Stime.Nano()) / 1e9
 }
 
-// A usage is processor time in seconds since the machine or the processes started.
+// A usage is processor time in seconds, since the start of the machine or of the
+// processes.
 type usage struct {
 	at           time.Time
 	ours         float64
-	busy, stolen float64 // of the whole machine
+	busy, stolen float64 // of the whole machine; stolen: used by other virtual machines
 }
 
-// use reads the processor time of this run and of the machine.
+// use reads the processor time of bench with its children, and that of the machine.
 func (b *bench) use() usage {
 	u := usage{at: time.Now(), ours: ownProcessor()}
 	for _, c := range b.children {
@@ -79,7 +82,7 @@ func (b *bench) use() usage {
 	return u
 }
 
-// others says how busy the machine was with something else since an earlier use.
+// others describes how much processor time other programs used since an earlier usage.
 func (u usage) others(before usage) string {
 	all := u.at.Sub(before.at).Seconds() * float64(runtime.NumCPU())
 	other := max(0, u.busy-before.busy-(u.ours-before.ours))
@@ -87,7 +90,7 @@ func (u usage) others(before usage) string {
 		100*other/all, 100*(u.stolen-before.stolen)/all)
 }
 
-// A machine is where a run took place.
+// A machine describes the machine on which a run took place.
 type machine struct{ cpu, kernel, redis, commit string }
 
 var modelName = regexp.MustCompile(`(?m)^model name\s*:\s*(.*)$`)
@@ -106,7 +109,7 @@ func describe(ctx context.Context, r *redisServer) machine {
 	return m
 }
 
-// A redisServer is the private Redis that all contenders use.
+// A redisServer is the private Redis server that all contenders use.
 type redisServer struct {
 	url, unixURL, address, password, version string
 	pid                                      int
@@ -114,7 +117,7 @@ type redisServer struct {
 	server                                   *process.Redis
 }
 
-// socketName is the path of the socket in the server's folder.
+// socketName is the file name of the server's Unix socket in its folder.
 const socketName = "redis.sock"
 
 func startRedis(ctx context.Context) (_ *redisServer, err error) {

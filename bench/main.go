@@ -17,16 +17,16 @@ import (
 	"github.com/headgate/headgate/internal/servertest/process"
 )
 
-// Options of a run.
+// options has the command-line options of a run.
 type options struct {
 	rounds  int
-	seconds float64 // of load, for each service in each round
+	seconds float64 // seconds of load for each service in each round
 	groups  []string
 	write   bool
 	page    string
 }
 
-// allGroups in the order in which they run.
+// allGroups has the groups of benchmarks in the order in which they run.
 var allGroups = []string{"http", "rate", "batch", "redis", "memory"}
 
 func main() {
@@ -53,7 +53,7 @@ func main() {
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
 		stop()
-		os.Exit(1) //nolint:gocritic // stop has been called
+		os.Exit(1) //nolint:gocritic // stop has been called before, so Exit skips no cleanup
 	}
 }
 
@@ -78,10 +78,10 @@ func (o *options) check() error {
 	return nil
 }
 
-// A bench is one run of the command.
+// A bench has the state of one run of the command.
 type bench struct {
 	options
-	folder   string // removed at the end
+	folder   string // temporary folder; removed at the end
 	redis    *redisServer
 	children []*child
 	results  results
@@ -131,10 +131,11 @@ func run(ctx context.Context, o options) (err error) {
 	return errors.Join(err, b.report(err == nil))
 }
 
-// folderPrefix begins the names of folders; the process ID follows.
+// folderPrefix is the beginning of the names of temporary folders. The process ID
+// follows.
 const folderPrefix = "headgate-bench-"
 
-// removeLeft removes the folders of runs that were killed.
+// removeLeft removes the temporary folders of runs that were killed.
 func removeLeft() {
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), folderPrefix+"*"))
 	for _, folder := range left {
@@ -145,7 +146,7 @@ func removeLeft() {
 	}
 }
 
-// report prints what was measured. It writes the page after a complete run.
+// report prints the results. After a complete run, it also writes them to the page.
 func (b *bench) report(complete bool) error {
 	text := b.results.markdown(&b.options)
 	fmt.Println(text)
@@ -156,7 +157,7 @@ func (b *bench) report(complete bool) error {
 	return replaceResult(b.page, text)
 }
 
-// stop ends all processes that this one started.
+// stop ends all processes that this run has started.
 func (b *bench) stop() {
 	for _, c := range slices.Backward(b.children) {
 		c.stop()
@@ -166,10 +167,10 @@ func (b *bench) stop() {
 	}
 }
 
-// progress tells the reader of the terminal what runs.
+// progress prints on standard error what is measured now.
 func progress(format string, args ...any) { fmt.Fprintf(os.Stderr, "bench: "+format+"\n", args...) }
 
-// build makes a program of the given arguments of the go command.
+// build runs the go command to build a program.
 func build(ctx context.Context, env []string, args ...string) error {
 	progress("go %s", strings.Join(args, " "))
 	cmd := exec.CommandContext(ctx, "go", args...)

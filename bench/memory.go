@@ -22,7 +22,7 @@ import (
 	"github.com/headgate/headgate/enforcement/inprocess"
 )
 
-// Names of the libraries in the tables.
+// Names of the libraries in the tables of the result.
 const (
 	limiterMemory   = "headgate limiter in process"
 	engineMemory    = "headgate engine in process, one limit"
@@ -33,15 +33,15 @@ const (
 	ululeMemory     = "ulule/limiter memory"
 )
 
-// A memory is a library that counts in this process, and where its keys are.
+// A memory is a library that stores its counters in this process, with its keys.
 type memory struct {
 	library
-	kept  any // what holds the counters
+	kept  any // keeps the counters reachable for the garbage collector
 	sized bool
 }
 
-// memoryLibraries makes new ones for keys of the given names. limit is how
-// often a key may pass.
+// memoryLibraries returns new instances of all libraries, for keys with these names.
+// limit is the number of requests that each key allows.
 func memoryLibraries(ctx context.Context, names []string) ([]memory, error) {
 	one := func(take func(key int) (bool, error)) func() func(int) (bool, error) {
 		return func() func(int) (bool, error) { return take }
@@ -89,8 +89,8 @@ func memoryLibraries(ctx context.Context, names []string) ([]memory, error) {
 	}, nil
 }
 
-// limiterLibrary calls Headgate's in-process limiter below the engine. Its keys
-// are hashes of 16 bytes.
+// limiterLibrary returns Headgate's in-process limiter without the engine. Its keys are
+// hashes of 16 bytes.
 func limiterLibrary(l enforcement.Limiter, keys int) library {
 	meter := enforcement.Limit{Algorithm: enforcement.GCRA, Quota: libraryQuota, Window: window}.Compile(1)
 	random := rand.New(rand.NewPCG(1, 2))
@@ -111,7 +111,7 @@ func limiterLibrary(l enforcement.Limiter, keys int) library {
 	}}
 }
 
-// measureMemory compares libraries that count in this process.
+// measureMemory compares libraries that store their counters in this process.
 func (b *bench) measureMemory(ctx context.Context) error {
 	memories, err := memoryLibraries(ctx, keyNames())
 	if err != nil {
@@ -127,11 +127,11 @@ func (b *bench) measureMemory(ctx context.Context) error {
 	return b.measureBytes(ctx)
 }
 
-// sizedKeys is how many keys the memory is measured with.
+// sizedKeys is the number of keys with which the memory of a key is measured.
 const sizedKeys = 1_000_000
 
-// measureBytes measures the memory of a key, its name included. The names are
-// copied for each library, because a library that keeps a name keeps its bytes.
+// measureBytes measures the memory of a key, including its name. Each library gets a
+// copy of the names, because a library that stores a name keeps its bytes alive.
 func (b *bench) measureBytes(ctx context.Context) error {
 	b.results.bytes = map[string]float64{}
 	names := numbered(sizedKeys)
@@ -154,7 +154,7 @@ func (b *bench) measureBytes(ctx context.Context) error {
 }
 
 func (b *bench) bytesOf(ctx context.Context, which int, names []string) (float64, error) {
-	room := make([]string, len(names)) // headers of the copies, which the library's keys replace
+	room := make([]string, len(names)) // slice headers of the copies, which the keys of the library replace
 	all, err := memoryLibraries(ctx, room)
 	if err != nil {
 		return math.NaN(), err
@@ -177,24 +177,24 @@ func (b *bench) bytesOf(ctx context.Context, which int, names []string) (float64
 	return (after - before) / float64(len(names)), ctx.Err()
 }
 
-// heap is the size of live objects.
+// heap returns the size of live objects after a garbage collection.
 func heap() float64 {
 	var m runtime.MemStats
 	runtime.GC()
-	runtime.GC() // what had a finalizer
+	runtime.GC() // again, to free objects that had a finalizer
 	runtime.ReadMemStats(&m)
 	return float64(m.HeapAlloc)
 }
 
-// A shardedRate is the usual way to limit keys with x/time/rate: a map of
-// limiters, in shards. It never forgets a key.
+// A shardedRate is the usual way to limit many keys with x/time/rate: a map of limiters
+// that is divided into shards. It never deletes a key.
 type shardedRate struct {
 	seed   maphash.Seed
 	limit  rate.Limit
 	shards [256]struct {
 		mu       sync.RWMutex
 		limiters map[string]*rate.Limiter
-		_        [32]byte // to a cache line of its own
+		_        [32]byte // padding, so that two shards never share a cache line
 	}
 }
 

@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// The markers of the page between which a run writes.
+// The markers in the page between which a run writes its result.
 const (
 	beginMark = "<!-- make bench-peers writes from here -->"
 	endMark   = "<!-- to here -->"
 )
 
-// replaceResult writes the result between the markers of the page.
+// replaceResult replaces the text between the markers of the page by the result.
 func replaceResult(page, result string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -36,8 +36,7 @@ func replaceResult(page, result string) error {
 	return nil
 }
 
-// markdown is the result: where it was measured, the targets, and the tables
-// behind them.
+// markdown returns the result in Markdown: the machine, the targets, and the tables.
 func (r *results) markdown(o *options) string {
 	var b strings.Builder
 	r.writeMachine(&b, o)
@@ -83,13 +82,13 @@ func (r *results) markdown(o *options) string {
 
 func row(b *strings.Builder, cells ...string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
 
-// head begins a table whose first column has no title.
+// head writes the first line of a table. The first column has no title.
 func head(b *strings.Builder, titles ...string) {
 	row(b, append([]string{""}, titles...)...)
 	b.WriteString("|---" + strings.Repeat("|---", len(titles)) + "|\n")
 }
 
-// number writes a figure with two or three digits that count.
+// number formats a number with two or three significant digits.
 func number(v float64) string {
 	switch a := math.Abs(v); {
 	case math.IsNaN(v) || math.IsInf(v, 0):
@@ -124,7 +123,8 @@ func (r *results) writeMachine(b *strings.Builder, o *options) {
 	b.WriteString("\n")
 }
 
-// peerVersions are the versions of the contenders in go.mod, and envoy's.
+// peerVersions returns the versions of the other limiters: those in go.mod, and that of
+// envoyproxy/ratelimit.
 func peerVersions() []string {
 	_, version, _ := strings.Cut(envoyPackage, "@")
 	list := []string{"envoyproxy/ratelimit " + version}
@@ -163,7 +163,7 @@ func (r *results) writeTargets(b *strings.Builder) {
 	}
 }
 
-// latencies and times are columns that several tables have.
+// Columns that several tables have.
 var times = []string{"server µs", "Redis µs", "generator µs"}
 
 const latencies = "p50 / p99 ms"
@@ -184,7 +184,8 @@ func (r *results) writeServices(b *strings.Builder, of map[string]series) {
 	}
 }
 
-// percent says which checks a limit did not allow, and how they ended.
+// percent describes the part of the checks that a limit did not allow, and their
+// results.
 func percent(all series) string {
 	var parts []string
 	for _, kind := range []struct {
@@ -205,7 +206,8 @@ func percent(all series) string {
 	return strings.Join(parts, ", ")
 }
 
-// mean of a value: for what is rare, a median is 0.
+// mean returns the mean of a value over the rounds. For rare events, the median would
+// be 0.
 func (s series) mean(v value) float64 {
 	sum := 0.0
 	for _, one := range s {
@@ -234,8 +236,8 @@ func (r *results) writeBatch(b *strings.Builder) {
 	}
 }
 
-// writeLibraries writes a row for each library, with its time in every spread
-// divided by a unit.
+// writeLibraries writes a table row for each library, with its time in each spread. The
+// times are divided by unit.
 func writeLibraries(b *strings.Builder, all map[spread]map[string]series, unit float64, names []string, redis bool) {
 	var titles []string
 	for _, how := range spreads {

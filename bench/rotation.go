@@ -12,24 +12,25 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// A slot is what one contender did in one round. Numbers that were not
+// A slot has the measurements of one contender in one round. Values that were not
 // measured are NaN.
 type slot struct {
 	perSecond float64 // checks
-	p50, p99  float64 // of requests, in milliseconds
-	server    float64 // processor time for each check, in microseconds
+	p50, p99  float64 // latency of requests, in milliseconds
+	server    float64 // processor time of the server per check, in microseconds
 	redis     float64
 	generator float64
-	allocs    float64 // of the server, for each check
-	nanos     float64 // wall time for each check, of a library
-	// Of each check: answered by on_failure, answered with 503, denied or failed.
+	allocs    float64 // allocations of the server per check
+	nanos     float64 // elapsed time per check, only for libraries
+	// Fractions of the checks: decided by a failure mode, answered with 503, and denied
+	// or failed.
 	degraded, unavailable, failed float64
 }
 
-// A series is the slots of one contender, by round.
+// A series has the slots of one contender, in the order of the rounds.
 type series []slot
 
-// A value picks a number of a slot.
+// A value selects one measurement of a slot.
 type value func(slot) float64
 
 func perSecond(s slot) float64   { return s.perSecond }
@@ -42,7 +43,7 @@ func bothTimes(s slot) float64   { return s.server + s.redis }
 func allocations(s slot) float64 { return s.allocs }
 func nanos(s slot) float64       { return s.nanos }
 
-// median of the finite numbers; NaN without any.
+// median returns the median of the finite numbers, or NaN if there are none.
 func median(all []float64) float64 {
 	all = slices.DeleteFunc(slices.Clone(all), func(v float64) bool { return math.IsNaN(v) || math.IsInf(v, 0) })
 	if len(all) == 0 {
@@ -53,7 +54,7 @@ func median(all []float64) float64 {
 	return (all[(n-1)/2] + all[n/2]) / 2
 }
 
-// median of a value over the rounds.
+// median returns the median of a value over the rounds.
 func (s series) median(v value) float64 {
 	all := make([]float64, 0, len(s))
 	for _, one := range s {
@@ -62,8 +63,8 @@ func (s series) median(v value) float64 {
 	return median(all)
 }
 
-// inRounds combines the slots of several series of one rotation, round by
-// round, and returns the median.
+// inRounds calls combine with the slots of the same round of several series, and
+// returns the median of the results.
 func inRounds(combine func(...slot) float64, all ...series) float64 {
 	var values []float64
 	for round := range all[0] {
@@ -79,32 +80,35 @@ func inRounds(combine func(...slot) float64, all ...series) float64 {
 	return median(values)
 }
 
-// ratio is the median over the rounds of a value of s divided by that of base
-// in the same round.
+// ratio divides a value of s by the same value of base in each round. It returns the
+// median over the rounds.
 func ratio(v value, s, base series) float64 {
 	return inRounds(func(slots ...slot) float64 { return v(slots[0]) / v(slots[1]) }, s, base)
 }
 
-// difference is the median over the rounds of a value of s less that of base.
+// difference subtracts a value of base from the same value of s in each round. It
+// returns the median over the rounds.
 func difference(v value, s, base series) float64 {
 	return inRounds(func(slots ...slot) float64 { return v(slots[0]) - v(slots[1]) }, s, base)
 }
 
-// A contender of a rotation, and what it does for one slot.
+// A contender is one of the limiters that are measured in rotation. run measures it
+// once.
 type contender struct {
 	name string
 	run  func(context.Context) (slot, error)
 }
 
-// rotate lets the contenders take turns. The first round does not count. Each
-// round starts with another contender, so that none always follows the same one.
+// rotate measures the contenders in rotation, in rounds. The first round is a warm-up
+// and does not count. Each round starts with another contender, so that a contender
+// does not always follow the same one.
 func (b *bench) rotate(ctx context.Context, title string, contenders []contender) (map[string]series, error) {
 	progress("%s: %d contenders, %d rounds", title, len(contenders), b.rounds+1)
 	found := map[string]series{}
 	for round := range b.rounds + 1 {
 		for i := range contenders {
 			c := contenders[(i+round)%len(contenders)]
-			runtime.GC() // of this process, so that no contender pays for another one's garbage
+			runtime.GC() // collects the garbage of this process now, so that it does not slow down the next contender
 			s, err := c.run(ctx)
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", title, c.name, err)
@@ -120,7 +124,7 @@ func (b *bench) rotate(ctx context.Context, title string, contenders []contender
 	return found, nil
 }
 
-// A shape is how a service is loaded.
+// A shape has the parameters of the load on a service.
 type shape struct {
 	connections int
 	rate        float64
@@ -128,8 +132,8 @@ type shape struct {
 	seconds     float64
 }
 
-// loaded is a contender that loads a service.
-func (b *bench) loaded(s *service, how shape, name string) contender {
+// serviceContender returns a contender that sends load to a service.
+func (b *bench) serviceContender(s *service, how shape, name string) contender {
 	return contender{name, func(ctx context.Context) (slot, error) {
 		cfg := load.Config{
 			Dial: s.dial, Request: s.single, Connections: how.connections, Rate: how.rate,
@@ -168,7 +172,7 @@ func (b *bench) loaded(s *service, how shape, name string) contender {
 	}}
 }
 
-// A reading is what was used up to a moment.
+// A reading has the totals of processor times and allocations at one time.
 type reading struct{ server, redis, generator, mallocs float64 }
 
 func (b *bench) read(ctx context.Context, s *service) (r reading, err error) {
@@ -186,18 +190,20 @@ func (b *bench) read(ctx context.Context, s *service) (r reading, err error) {
 	return r, err
 }
 
-// connectionCounts of the group http.
+// connectionCounts has the numbers of connections in the group http.
 var connectionCounts = []int{1, 64, 256}
 
-// measureHTTP finds the highest rate at several numbers of connections.
+// measureHTTP measures the highest rate of each service, with several numbers of
+// connections.
 func (b *bench) measureHTTP(ctx context.Context) error {
 	b.results.http = map[int]map[string]series{}
-	// One thread, as wrk -t1 has: the generator must leave processors to the server.
+	// The load generator uses one thread, like wrk -t1, to leave processors to the
+	// server.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for _, connections := range connectionCounts {
 		var contenders []contender
 		for _, s := range b.results.services {
-			contenders = append(contenders, b.loaded(s, shape{connections: connections, seconds: b.seconds}, s.name))
+			contenders = append(contenders, b.serviceContender(s, shape{connections: connections, seconds: b.seconds}, s.name))
 		}
 		found, err := b.rotate(ctx, fmt.Sprintf("http, %d connections", connections), contenders)
 		if err != nil {
@@ -213,20 +219,21 @@ const (
 	offeredConnections = 16
 )
 
-// measureRate finds the latency at a fixed rate.
+// measureRate measures the latency of each service at a fixed rate.
 func (b *bench) measureRate(ctx context.Context) (err error) {
 	var contenders []contender
 	for _, s := range b.results.services {
-		contenders = append(contenders, b.loaded(s, shape{connections: offeredConnections, rate: offeredRate, seconds: b.seconds}, s.name))
+		contenders = append(contenders, b.serviceContender(s, shape{connections: offeredConnections, rate: offeredRate, seconds: b.seconds}, s.name))
 	}
 	b.results.rate, err = b.rotate(ctx, fmt.Sprintf("%d requests/s", offeredRate), contenders)
 	return err
 }
 
-// single names a service in the group batch that gets one check in a request.
+// single returns the name of a service in the group batch when it receives requests
+// with one check.
 func single(name string) string { return name + ", single checks" }
 
-// measureBatch compares requests of 32 checks with single ones.
+// measureBatch compares requests with 32 checks with requests that have one check.
 func (b *bench) measureBatch(ctx context.Context) (err error) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	var contenders []contender
@@ -235,9 +242,9 @@ func (b *bench) measureBatch(ctx context.Context) (err error) {
 			continue
 		}
 		if s.name == exactTCP {
-			contenders = append(contenders, b.loaded(s, shape{connections: 64, seconds: b.seconds}, single(s.name)))
+			contenders = append(contenders, b.serviceContender(s, shape{connections: 64, seconds: b.seconds}, single(s.name)))
 		}
-		contenders = append(contenders, b.loaded(s, shape{connections: 64, batch: true, seconds: b.seconds}, s.name))
+		contenders = append(contenders, b.serviceContender(s, shape{connections: 64, batch: true, seconds: b.seconds}, s.name))
 	}
 	b.results.batch, err = b.rotate(ctx, fmt.Sprintf("%d checks in a request", batchSize), contenders)
 	return err

@@ -22,8 +22,8 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// leanScript is GCRA in one string, as cheap as a script can do it: one integer
-// in, one out, and no write for a denial. ARGV: microseconds for each unit, and
+// leanScript implements GCRA with as few commands as possible. It stores one integer,
+// and writes nothing for a denial. ARGV has the microseconds per unit and the
 // microseconds of burst.
 const leanScript = `
 local t = redis.call('TIME')
@@ -36,9 +36,8 @@ if wait > 0 then return -wait end
 redis.call('SET', KEYS[1], string.format('%d', tat), 'PX', string.format('%d', (tat - now) / 1000 + 1))
 return 1`
 
-// serve is the process of the no-op and of the direct script call: an echo
-// server that reads and decodes the body as Headgate does, and answers the
-// bytes that Headgate answered once.
+// serve runs the services "no-op" and "direct script call". Both are echo servers that
+// decode the body as Headgate does. They answer with a recorded response of Headgate.
 func serve(args []string) error {
 	flags := flag.NewFlagSet("serve", flag.ContinueOnError)
 	answers := flags.String("answers", "", "folder with the answers single and batch")
@@ -83,7 +82,7 @@ func serve(args []string) error {
 	return nil
 }
 
-// directTake asks Redis once for each check.
+// directTake returns a function that runs leanScript once for each check.
 func directTake(url string) (func(context.Context, string) error, error) {
 	o, err := redis.ParseURL(url)
 	if err != nil {
@@ -104,8 +103,8 @@ func directTake(url string) (func(context.Context, string) error, error) {
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// answer is a handler that decodes the body, has each user take one unit, and
-// answers the same bytes every time.
+// answer returns a handler that decodes the body, calls take for the user of each
+// check, and always sends the same response.
 func answer(text []byte, take func(context.Context, string) error, decode func(*strictjson.Decoder, func(string))) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		body := bodies.Get().(*bytes.Buffer)
@@ -125,7 +124,7 @@ func answer(text []byte, take func(context.Context, string) error, decode func(*
 	}
 }
 
-// decodeOne reads one check.
+// decodeOne decodes a request with one check.
 func decodeOne(d *strictjson.Decoder, each func(user string)) {
 	user := ""
 	for name := range d.Members() {

@@ -20,8 +20,8 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// The limit that all contenders enforce, for each user, and the users. Every
-// check is allowed.
+// The limit that all services enforce for each user, and the number of users. It allows
+// all checks of the benchmark.
 const (
 	quota      = 1_000_000
 	window     = time.Hour
@@ -30,10 +30,11 @@ const (
 	batchSize  = 32
 )
 
-// envoyPackage is envoyproxy/ratelimit at the version of PERFORMANCE's peers.
+// envoyPackage is the package of envoyproxy/ratelimit, with the version that is
+// compared.
 const envoyPackage = "github.com/envoyproxy/ratelimit/src/service_cmd@v1.4.1-0.20260122083618-3fb702589d36"
 
-// Names of the services in the tables.
+// Names of the services in the tables of the result.
 const (
 	noop     = "no-op echo JSON"
 	exactTCP = "headgate, exact on Redis"
@@ -44,14 +45,14 @@ const (
 	envoy    = "envoyproxy/ratelimit /json"
 )
 
-// A service is a contender that answers HTTP.
+// A service is a contender that answers HTTP requests.
 type service struct {
 	name    string
 	address string
 	pid     int
 	single  load.Request
-	batch   *load.Request // nil: it has no batches here
-	mallocs bool          // it has /metrics with its allocations
+	batch   *load.Request // nil if the service has no batch requests
+	mallocs bool          // the service reports its allocations at /metrics
 	key     string        // of a tenant
 }
 
@@ -59,15 +60,15 @@ func (s *service) dial(ctx context.Context) (net.Conn, error) {
 	return new(net.Dialer).DialContext(ctx, "tcp", s.address)
 }
 
-// checkBody is one check; so many of them are a batch.
+// checkBody is the JSON of one check. A batch repeats it.
 const checkBody = `{"method":"GET","path":"/api/things/42","attributes":{"user":"u` + load.KeyPlace + `","ip":"203.0.113.9"}}`
 
 func batchBody() string {
 	return `{"checks":[` + strings.Join(slices.Repeat([]string{checkBody}, batchSize), ",") + `]}`
 }
 
-// asksLikeHeadgate prepares the requests of a service with Headgate's API.
-func (s *service) asksLikeHeadgate(key string) {
+// useHeadgateAPI prepares the requests of a service that has the API of Headgate.
+func (s *service) useHeadgateAPI(key string) {
 	s.key = key
 	header := "Authorization: Bearer " + key
 	s.single = load.NewRequest(s.address, "/v1/check", checkBody, users, header)
@@ -75,7 +76,7 @@ func (s *service) asksLikeHeadgate(key string) {
 	s.batch, s.mallocs = &batch, true
 }
 
-// services builds and starts all services.
+// services builds and starts all services of the run.
 func (b *bench) services(ctx context.Context) error {
 	headgate := filepath.Join(b.folder, "headgate")
 	if err := build(ctx, []string{"CGO_ENABLED=0"}, "build", "-o", headgate, "./cmd/server"); err != nil {
@@ -124,11 +125,12 @@ func (b *bench) service(name string) *service {
 var (
 	servesAt    = regexp.MustCompile(`serves (?:http://)?(\S+)`)
 	operatorKey = regexp.MustCompile(`operator key +(\S+)`)
-	// errNotBuilt reports that a build of Headgate has no leased policies.
+	// errNotBuilt is returned if a build of Headgate does not have leased policies.
 	errNotBuilt = errors.New("not built")
 )
 
-// startHeadgate starts a node, and makes a tenant with one policy and a key.
+// startHeadgate starts a Headgate node and creates a tenant with one policy and an API
+// key.
 func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, prefix, policy string) (*service, error) {
 	database, err := os.MkdirTemp(b.folder, "database-")
 	if err != nil {
@@ -151,11 +153,12 @@ func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, pref
 		return nil, err
 	}
 	key, err := s.prepare(ctx, operator, policy)
-	s.asksLikeHeadgate(key)
+	s.useHeadgateAPI(key)
 	return s, err
 }
 
-// prepare publishes a plan that admits every check, and makes a tenant's key.
+// prepare publishes a plan that allows all checks, and creates a tenant and its API
+// key.
 func (s *service) prepare(ctx context.Context, operator, policy string) (key string, err error) {
 	plan := fmt.Sprintf(`{"slug": "bench", "draft": {"name": "bench", "policies": [{"slug": "per-user", "count_by": ["user"], %s
 		"limits": [{"algorithm": "token_bucket", "quota": %d, "window": "1h"}]}]}}`, policy, quota)
@@ -190,7 +193,7 @@ func wants(status int, answer string, err error) error {
 	return err
 }
 
-// call sends one request of the set-up.
+// call sends one request of the setup to the service.
 func (s *service) call(ctx context.Context, key, path, body, ifMatch string) (status int, etag, answer string, err error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+s.address+path, strings.NewReader(body))
 	if err != nil {
@@ -210,8 +213,8 @@ func (s *service) call(ctx context.Context, key, path, body, ifMatch string) (st
 	return response.StatusCode, response.Header.Get("ETag"), string(text), err
 }
 
-// startOwn starts the no-op and the direct script call. They answer what
-// Headgate answers, and have Headgate's setting of the garbage collector.
+// startOwn starts the services "no-op" and "direct script call". They answer with the
+// responses of Headgate, and have the same garbage-collector setting.
 func (b *bench) startOwn(ctx context.Context) error {
 	like := b.service(embedded)
 	for name, request := range map[string]struct{ path, body string }{
@@ -244,13 +247,13 @@ func (b *bench) startOwn(ctx context.Context) error {
 		if s.address, err = c.await(servesAt); err != nil {
 			return err
 		}
-		s.asksLikeHeadgate(like.key)
+		s.useHeadgateAPI(like.key)
 		b.results.services = append(b.results.services, s)
 	}
 	return nil
 }
 
-// metric reads one number from /metrics.
+// metric reads the value of a metric from /metrics.
 func (s *service) metric(ctx context.Context, name string) (float64, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+s.address+"/metrics", nil)
 	if err != nil {
@@ -273,8 +276,8 @@ func (s *service) metric(ctx context.Context, name string) (float64, error) {
 	return 0, fmt.Errorf("%s has no metric %s", s.name, name)
 }
 
-// startEnvoy starts envoyproxy/ratelimit with one fixed window for each user,
-// without statsd, and otherwise as it comes.
+// startEnvoy starts envoyproxy/ratelimit with one fixed window per user. Statsd is off.
+// All other settings are the defaults.
 func (b *bench) startEnvoy() (*service, error) {
 	config := filepath.Join(b.folder, "runtime", "ratelimit", "config")
 	if err := os.MkdirAll(config, 0o700); err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// The results of a run. Groups that did not run are nil.
+// results has the measurements of a run. Groups that did not run are nil.
 type results struct {
 	machine  machine
 	services []*service
@@ -14,17 +14,17 @@ type results struct {
 	took     time.Duration
 	others   string
 
-	http         map[int]map[string]series // by connections and service
+	http         map[int]map[string]series // by number of connections and service
 	rate, batch  map[string]series
 	onRedis      map[spread]map[string]series
 	inMemory     map[spread]map[string]series
 	scripts      map[string]series
-	bytes        map[string]float64 // of a key, by library
+	bytes        map[string]float64 // bytes per key, by library
 	bytesInRedis float64
 }
 
-// A target is a figure that the product is to reach. The numbers T1 to T21 are
-// those of the design of the hot path.
+// A target is a performance goal. T1 to T21 are numbered as in the design of the hot
+// path.
 type target struct {
 	id, text string
 	goal     float64
@@ -33,7 +33,7 @@ type target struct {
 	measured func(*results) float64 // NaN: not measured
 }
 
-// met reports whether a measured figure reaches the target.
+// met reports whether a measured value reaches the target.
 func (t *target) met(v float64) bool {
 	if t.atLeast {
 		return v >= t.goal
@@ -41,12 +41,13 @@ func (t *target) met(v float64) bool {
 	return v <= t.goal
 }
 
-// at is the ratio of a value between two services at some connections.
+// at returns the ratio of a value between two services with a number of connections.
 func at(connections int, v value, name, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.http[connections], v, name, base, ratio) }
 }
 
-// pair combines two series of one rotation; NaN if one is missing.
+// pair combines a value of two series of one rotation. It returns NaN if one of them
+// was not measured.
 func pair(of map[string]series, v value, name, base string, combine func(value, series, series) float64) float64 {
 	if len(of[name]) == 0 || len(of[base]) == 0 {
 		return math.NaN()
@@ -54,29 +55,31 @@ func pair(of map[string]series, v value, name, base string, combine func(value, 
 	return combine(v, of[name], of[base])
 }
 
-// above is the difference of a value between two services with 64 connections.
+// above returns the difference of a value between two services with 64 connections.
 func above(v value, name, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.http[64], v, name, base, difference) }
 }
 
-// whole rounds a figure, so that work in the background does not count: it is a
-// fraction for each check.
+// whole rounds a value to a whole number. Work in the background adds only a fraction
+// per check, which does not count.
 func whole(f func(*results) float64) func(*results) float64 {
 	return func(r *results) float64 { return math.Round(f(r)) }
 }
 
-// inBatches is the ratio of checks/s in the group batch.
+// inBatches returns the ratio of checks per second between two services in the group
+// batch.
 func inBatches(name, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.batch, perSecond, name, base, ratio) }
 }
 
-// onRedis is the ratio of checks/s of the engine to those of a library on Redis.
+// onRedis returns the ratio of checks per second between the engine and a library on
+// Redis.
 func onRedis(how spread, base string) func(*results) float64 {
 	return func(r *results) float64 { return pair(r.onRedis[how], perSecond, engineRedis, base, ratio) }
 }
 
-// slowest is the largest ratio of the nanoseconds of the limiter in process to
-// those of another library, over the spreads with at most so many keys.
+// slowest compares the in-process limiter with another library by time per check. It
+// returns the largest ratio over the spreads with at most keys keys.
 func slowest(base string, keys int) func(*results) float64 {
 	return func(r *results) float64 {
 		most := math.NaN()
@@ -96,9 +99,9 @@ func slowest(base string, keys int) func(*results) float64 {
 	}
 }
 
-// added is how much p99 a service adds to the no-op at the fixed rate, against
-// what envoy adds: medians of the differences within a round. On a machine so
-// busy that envoy adds nothing, there is nothing to compare with.
+// added compares the p99 latency that a service adds to that of the no-op service with
+// what envoy adds, at the fixed rate. Both are medians of the differences within a
+// round. If the machine is so busy that envoy adds nothing, the result is NaN.
 func added(name string) func(*results) float64 {
 	return func(r *results) float64 {
 		envoys := pair(r.rate, p99, envoy, noop, difference)
@@ -113,7 +116,7 @@ func unmeasured(*results) float64 { return math.NaN() }
 
 var hot64, keys64 = spread{64, 1}, spread{64, libraryKeys}
 
-// targets in the order of the table.
+// targets has the targets in the order of the table.
 var targets = []target{
 	{"T1", "req/s, exact, 64 connections, against envoy", 3.5, true, "×", at(64, perSecond, exactTCP, envoy)},
 	{"T2", "the same, 256 connections", 3.0, true, "×", at(256, perSecond, exactTCP, envoy)},

@@ -1,16 +1,16 @@
-// Package simulation plays limits on a clock of their own.
+// Package simulation plays scenarios against limits, on a simulated clock.
 //
-// A scenario, one line of JSON, comes in at Run (many, for `headgate simulate`)
-// or RunOne (one, for POST /v1/simulate); a line with an answer to every step
-// goes out. The decisions are those of a real Limiter, in process or on Redis,
-// which Config.NewLimiter makes; only its clock is the scenario's. A line that
-// cannot be played gives an error line that names the field.
+// A scenario is one line of JSON with limits and steps. Run plays many scenarios, for
+// "headgate simulate". RunOne plays one, for POST /v1/simulate. The result is a line of
+// JSON with the result of each step. A real Limiter decides, in this process or in
+// Redis; Config.NewLimiter creates it. Only its clock is simulated. If a scenario cannot
+// be played, the result is an error line that names the invalid field.
 //
-//	scenario.go        what a line may say, read strictly
-//	limit_counters.go  the limits in force, and what set_limits does to them
-//	play.go            the steps, one after the other
-//	answer.go          the line that comes out
-//	run.go             lines in, lines out
+//	scenario.go        reads and validates a scenario
+//	limit_counters.go  the limits in force, and how set_limits changes them
+//	steps.go           plays the steps in order
+//	output.go          writes the line with the results
+//	run.go             Run and RunOne: lines in, lines out
 //
-// The package refuses to know HTTP, SQL, tenants and plans.
+// The package does not depend on HTTP, SQL, tenants or plans.
 package simulation

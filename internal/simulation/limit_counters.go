@@ -4,26 +4,28 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// maxFormers is how many former numbers of a limit are kept, as plans keep them.
+// maxFormers is the number of former numbers that a limit keeps. It is the same for
+// plans.
 const maxFormers = 4
 
-// A policy is the limits in force, and the counters that its limits have had.
+// A policy has the limits of a scenario that are in force, and the counters of all
+// limits that were in force earlier.
 type policy struct {
 	revision int64
 	counters map[identity]*counter
-	limits   []*counter // in force, in the order given
+	limits   []*counter // in force, in the order of the scenario
 }
 
-// identity is what makes a limit the same counter: other numbers keep it,
-// another algorithm or anchor starts anew. A limit that left and comes back
-// finds what it had.
+// identity identifies the counter of a limit. If only the quota, the window or the
+// burst changes, the limit keeps its counter. With another algorithm or anchor, it gets
+// a new counter. A limit that is removed and added again gets its old counter back.
 type identity struct {
 	name      string
 	algorithm enforcement.Algorithm
 	anchor    enforcement.Anchor
 }
 
-// A counter is a limit with its cell and compiled numbers.
+// A counter is a limit with the number of its counters and its compiled numbers.
 type counter struct {
 	name  string
 	cell  uint32
@@ -36,7 +38,7 @@ func newPolicy(limits []enforcement.Limit) *policy {
 	return p
 }
 
-// set puts limits into force at an instant, in microseconds since the epoch.
+// set puts limits into force at the time now, in microseconds since the epoch.
 func (p *policy) set(limits []enforcement.Limit, now int64) {
 	p.revision++
 	p.limits = make([]*counter, len(limits))

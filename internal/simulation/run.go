@@ -15,37 +15,39 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// NewLimiter makes a Limiter with a clock, in microseconds since the epoch, and
-// without any state. cleanup is called once after the last use, and removes
-// what the Limiter may have kept elsewhere.
+// NewLimiter returns a new Limiter without counters. now is its clock, in microseconds
+// since the epoch. The caller calls cleanup once after the last use. It removes
+// everything that the Limiter has stored elsewhere, for example in Redis.
 type NewLimiter func(now func() int64) (l enforcement.Limiter, cleanup func(), err error)
 
-// Config of Run and RunOne.
+// Config has the settings of Run and RunOne.
 type Config struct {
-	// NewLimiter makes the limiter that decides; required.
+	// NewLimiter creates the limiter that decides. Required.
 	NewLimiter NewLimiter
-	// MaxLine is how many bytes a line of Run may have; default 16 MiB.
+	// MaxLine is the largest length of a line for Run, in bytes. Default: 16 MiB.
 	MaxLine int
 }
 
-// Bounds of RunOne, whose callers come through the network.
+// Bounds of the scenarios of RunOne, which come from clients over the network.
 const (
-	// MaxOneBytes of a scenario.
+	// MaxOneBytes is the largest size of a scenario.
 	MaxOneBytes = 64 << 10
-	// MaxOneRepetitions of all steps together.
+	// MaxOneRepetitions is the largest sum of the repetitions of all steps.
 	MaxOneRepetitions = 10_000
-	// maxOneEvaluations is how many limits they may ask together.
+	// maxOneEvaluations is the largest sum, over all steps, of repetitions times
+	// limits.
 	maxOneEvaluations = 20_000
 )
 
-// A stage is a limiter on which scenarios are played, each as a tenant of its
-// own, with the clock that they turn.
-type stage struct {
+// A runner plays scenarios on one limiter, one after the other. Each scenario has
+// another tenant, so that it has its own counters. The scenario sets the clock of the
+// limiter.
+type runner struct {
 	limiter enforcement.Limiter
 	cleanup func()
 	now     atomic.Int64
 	tenant  uint32
-	// counters is an upper bound of how many the limiter keeps.
+	// counters is an upper bound of the number of counters in the limiter.
 	counters int
 
 	charges  []enforcement.Charge
@@ -53,15 +55,15 @@ type stage struct {
 	outcomes [chunk]enforcement.Outcome
 }
 
-// After so many scenarios or counters a stage is replaced, so that a run of many
-// needs no more memory than one of few.
+// After this number of scenarios or counters, a new runner replaces the old one.
+// Therefore the memory of a Run does not grow with the number of scenarios.
 const (
-	stageScenarios = 1_000
-	stageCounters  = 200_000
+	runnerScenarios = 1_000
+	runnerCounters  = 200_000
 )
 
-func newStage(cfg Config) (*stage, error) {
-	s := &stage{}
+func newRunner(cfg Config) (*runner, error) {
+	s := &runner{}
 	var err error
 	if s.limiter, s.cleanup, err = cfg.NewLimiter(s.now.Load); err != nil {
 		return nil, fmt.Errorf("make a limiter: %w", err)
@@ -69,10 +71,10 @@ func newStage(cfg Config) (*stage, error) {
 	return s, nil
 }
 
-// Run plays the scenarios of r, one a line, and writes one line for each to w,
-// in order; blank lines are passed over. A line that cannot be played gives an
-// error line, and the run goes on. Its own error is of r, w, ctx or NewLimiter.
-// When ctx ends while r has nothing to read, Run returns without waiting for r.
+// Run plays the scenarios that it reads from r, one per line. For each, it writes one
+// line to w, in the same order. It ignores blank lines. If a scenario cannot be played,
+// Run writes an error line and continues. It returns errors of r, w, ctx and
+// NewLimiter. If ctx ends while Run waits for r, it returns at once.
 func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) {
 	if cfg.MaxLine <= 0 {
 		cfg.MaxLine = 16 << 20
@@ -81,7 +83,7 @@ func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) 
 	defer cancel()
 	out := bufio.NewWriter(w)
 	defer func() { err = errors.Join(err, out.Flush()) }()
-	var s *stage
+	var s *runner
 	defer func() {
 		if s != nil {
 			s.cleanup()
@@ -111,7 +113,7 @@ func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) 
 				return fmt.Errorf("write an answer: %w", err)
 			}
 		}
-		if in.last { // whoever waits for an answer before the next line gets it
+		if in.last { // no more input is available, so write what a client may wait for
 			if err := out.Flush(); err != nil {
 				return fmt.Errorf("write an answer: %w", err)
 			}
@@ -122,32 +124,33 @@ func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) 
 	}
 }
 
-// orNew gives the stage, or a new one in place of none or of a worn one.
-func (s *stage) orNew(cfg Config) (*stage, error) {
-	if s != nil && s.tenant < stageScenarios && s.counters < stageCounters {
+// orNew returns the runner, or a new one if there is none or if it has played enough
+// scenarios.
+func (s *runner) orNew(cfg Config) (*runner, error) {
+	if s != nil && s.tenant < runnerScenarios && s.counters < runnerCounters {
 		return s, nil
 	}
 	if s != nil {
 		s.cleanup()
 	}
-	return newStage(cfg)
+	return newRunner(cfg)
 }
 
-// line plays one line of Run.
-func (s *stage) line(ctx context.Context, in input, most int) line {
+// line plays one line of Run and returns the line to write.
+func (s *runner) line(ctx context.Context, in input, most int) line {
 	if in.tooLong {
 		return failed("", false, problem.New(problem.TooLarge, "a scenario may have at most %d bytes", most))
 	}
 	scenario, idKnown, err := read(in.text)
 	if err != nil {
-		return refuse(in.text, scenario.id, idKnown, err)
+		return unreadable(in.text, scenario.id, idKnown, err)
 	}
-	answer, _ := s.scenario(ctx, &scenario, idKnown) // the error is in the answer
+	answer, _ := s.scenario(ctx, &scenario, idKnown) // the error is in the line already
 	return answer
 }
 
-// scenario plays a scenario that was read.
-func (s *stage) scenario(ctx context.Context, scenario *scenario, idKnown bool) (line, error) {
+// scenario plays a scenario and returns the line to write.
+func (s *runner) scenario(ctx context.Context, scenario *scenario, idKnown bool) (line, error) {
 	answers, err := s.play(ctx, scenario)
 	if err != nil {
 		return failed(scenario.id, idKnown, err), err
@@ -155,10 +158,10 @@ func (s *stage) scenario(ctx context.Context, scenario *scenario, idKnown bool) 
 	return line(nil).scenario(scenario.id, answers), nil
 }
 
-// refuse returns the error line for a text that cannot be read. If the id is not
-// known yet, refuse looks for it in the whole text, because it may come after the
-// fault.
-func refuse(text []byte, id string, idKnown bool, err error) line {
+// unreadable returns the error line for a text that is not a valid scenario. If the id
+// is not known, it searches the complete text for the id, which may come after the
+// error.
+func unreadable(text []byte, id string, idKnown bool, err error) line {
 	var p *problem.Problem
 	if errors.As(err, &p) && len(p.Fields) > 0 && p.Fields[0].Pointer == "/id" {
 		return failed("", false, err)
@@ -174,9 +177,9 @@ func refuse(text []byte, id string, idKnown bool, err error) line {
 	return failed(id, idKnown, err)
 }
 
-// RunOne plays one scenario, for a caller from the network: its size and its
-// work are bounded. The answer is a line of JSON in every case. The error, a
-// *problem.Problem or that of ctx or NewLimiter, tells that it is an error line.
+// RunOne plays one scenario from a client over the network, with bounds on its size and
+// its work. It always returns a line of JSON. If it also returns an error, that line is
+// an error line. The error is a *problem.Problem, or an error of ctx or NewLimiter.
 func RunOne(ctx context.Context, text []byte, cfg Config) ([]byte, error) {
 	if len(text) > MaxOneBytes {
 		err := problem.New(problem.TooLarge, "a scenario may have at most %d bytes", MaxOneBytes)
@@ -184,34 +187,34 @@ func RunOne(ctx context.Context, text []byte, cfg Config) ([]byte, error) {
 	}
 	scenario, idKnown, err := read(text)
 	if err != nil {
-		return refuse(text, scenario.id, idKnown, err), err
+		return unreadable(text, scenario.id, idKnown, err), err
 	}
 	if at, ok := scenario.within(MaxOneRepetitions, maxOneEvaluations); !ok {
-		err := &problem.Problem{Kind: problem.Malformed, Message: "the scenario is too much work", Fields: []problem.Field{{
+		err := &problem.Problem{Kind: problem.Malformed, Message: "the scenario needs too many decisions", Fields: []problem.Field{{
 			Pointer: "/steps/" + strconv.Itoa(at) + "/repeat",
-			Message: fmt.Sprintf("the steps may repeat %d times together, and ask %d limits; headgate simulate has no such bound",
+			Message: fmt.Sprintf("all steps together may have at most %d repetitions and check %d limits; headgate simulate has no such bound",
 				MaxOneRepetitions, maxOneEvaluations),
 		}}}
 		return failed(scenario.id, idKnown, err), err
 	}
-	s, err := newStage(cfg)
+	s, err := newRunner(cfg)
 	if err != nil {
-		return failed(scenario.id, idKnown, problem.New(problem.Unavailable, "no limiter can be made")), err
+		return failed(scenario.id, idKnown, problem.New(problem.Unavailable, "the limiter for the simulation cannot be created")), err
 	}
 	defer s.cleanup()
 	return s.scenario(ctx, &scenario, idKnown)
 }
 
-// An input is a line that was read.
+// An input is one line that readLines has read.
 type input struct {
 	text    []byte
 	tooLong bool
-	last    bool // nothing more was there yet
+	last    bool // set if no more input was available yet
 	err     error
 }
 
-// readLines sends the lines of r until its end or an error, which comes with
-// the last of them.
+// readLines sends the lines of r until its end or an error. The last line has the
+// error.
 func readLines(ctx context.Context, r io.Reader, most int, lines chan<- input) {
 	buffered := bufio.NewReaderSize(r, 64<<10)
 	for {
@@ -227,8 +230,8 @@ func readLines(ctx context.Context, r io.Reader, most int, lines chan<- input) {
 	}
 }
 
-// readLine reads up to the next line feed or the end. A line longer than most
-// is read to its end and forgotten.
+// readLine reads up to the next line feed or the end of the input. If a line has more
+// than most bytes, it reads the rest of the line but discards the text.
 func readLine(r *bufio.Reader, most int) (in input) {
 	for {
 		part, err := r.ReadSlice('\n')

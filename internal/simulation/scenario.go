@@ -10,24 +10,24 @@ import (
 
 // Bounds of a scenario.
 const (
-	// MaxLimits of a scenario, at any one time.
+	// MaxLimits is the largest number of limits in force at the same time.
 	MaxLimits = 32
-	// MaxRepeat of a step.
+	// MaxRepeat is the largest number of repetitions of a step.
 	MaxRepeat = 10_000_000
-	// maxInstant is the end of the year 2150, in milliseconds since the epoch:
-	// until then the arithmetic holds.
+	// maxInstant is the last millisecond of the year 2150, since the epoch. The
+	// arithmetic of the limiter is exact until then.
 	maxInstant = 5_711_817_600_000 - 1
 )
 
-// A scenario is limits and what happens to them.
+// A scenario has limits, and steps that charge them at given times.
 type scenario struct {
 	id     string
-	start  int64 // milliseconds since the epoch
+	start  int64 // in milliseconds since the epoch
 	limits []enforcement.Limit
 	steps  []step
 }
 
-// An op is what a step does.
+// An op is the operation of a step.
 type op uint8
 
 const (
@@ -42,14 +42,15 @@ const (
 
 var opNames = [...]string{"check", "peek", "force", "refund", "reset", "set_limits", "take_up_to"}
 
-// modes of the limiter behind each op but set_limits, which asks none.
+// modes maps each op to the mode of its request to the limiter. set_limits makes no
+// request.
 var modes = [...]enforcement.Mode{
 	check: enforcement.Enforce, peek: enforcement.Peek, force: enforcement.Force, refund: enforcement.Refund,
 	reset: enforcement.Reset, takeUpTo: enforcement.TakeUpTo,
 }
 
 type step struct {
-	at     int64 // milliseconds from the scenario's start
+	at     int64 // in milliseconds since the start of the scenario
 	op     op
 	cost   int64
 	repeat int64
@@ -57,8 +58,8 @@ type step struct {
 	limits []enforcement.Limit // set_limits
 }
 
-// read makes the scenario of a line. idKnown tells whether the id is to be
-// believed, also when the rest is not. The error is a *problem.Problem.
+// read decodes and validates a scenario. idKnown reports whether s.id was read, even if
+// the rest is invalid. The error is a *problem.Problem.
 func read(line []byte) (s scenario, idKnown bool, err error) {
 	var d strictjson.Decoder
 	d.Reset(string(line), strictjson.MaxDepth)
@@ -78,7 +79,7 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 			d.Unknown()
 		}
 	}
-	_ = d.End() // its error stays in d, and no later one replaces it
+	_ = d.End() // d keeps the error; it is the first one
 	if !limits {
 		d.FailAt("/limits", "is required")
 	}
@@ -183,8 +184,9 @@ func readLimits(d *strictjson.Decoder) []enforcement.Limit {
 	return limits
 }
 
-// within reports whether the steps repeat at most so often, and ask at most so
-// many limits; otherwise at which step they pass that.
+// within reports whether the work of a scenario is within two bounds: the repetitions
+// of all steps, and repetitions times limits. If it is not, at is the step that exceeds
+// a bound.
 func (s *scenario) within(repetitions, evaluations int64) (at int, ok bool) {
 	limits := int64(len(s.limits))
 	for i := range s.steps {

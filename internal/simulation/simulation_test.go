@@ -356,7 +356,7 @@ func TestManyScenariosShareNothing(t *testing.T) {
 		return l, func() { cleaned++ }, err
 	}}
 	lines := []string{""}
-	const n = 2*stageScenarios + 10
+	const n = 2*runnerScenarios + 10
 	for i := range n {
 		lines = append(lines, fmt.Sprintf(`{"id":"%d","limits":[%s],"steps":[{"at_ms":%d,"repeat":3},{"at_ms":%d}]}`, i, log3, 1000-i%7, 1000), " \r")
 	}

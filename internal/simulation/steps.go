@@ -10,17 +10,17 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// home is the one hash tag of all simulated counters.
+// home is the hash tag of all counters of simulations.
 const home = "simulation"
 
-// chunk is how many repetitions of a step the limiter is asked at once.
+// chunk is the largest number of repetitions of a step in one call of the limiter.
 const chunk = 64
 
-var errUndecided = errors.New("it gave no reason")
+var errUndecided = errors.New("the limiter returned no reason")
 
-// play runs a scenario as a tenant of its own on the stage's limiter. The error
-// is a *problem.Problem, or that of a context that has ended.
-func (s *stage) play(ctx context.Context, scenario *scenario) ([]answer, error) {
+// play runs a scenario on the limiter of s, with a new tenant. The error is a
+// *problem.Problem, or the error of ctx if ctx has ended.
+func (s *runner) play(ctx context.Context, scenario *scenario) ([]answer, error) {
 	s.tenant++
 	p := newPolicy(scenario.limits)
 	answers := make([]answer, len(scenario.steps))
@@ -49,9 +49,10 @@ func (s *stage) play(ctx context.Context, scenario *scenario) ([]answer, error) 
 	return answers, nil
 }
 
-// step repeats one request at one instant. Once a repetition has changed
-// nothing, all after it are the same, and are not asked.
-func (s *stage) step(ctx context.Context, p *policy, step *step) (answer, error) {
+// step repeats the request of one step without advancing the clock. If one repetition
+// does not change any counter, all further repetitions have the same result. step then
+// does not call the limiter for them.
+func (s *runner) step(ctx context.Context, p *policy, step *step) (answer, error) {
 	s.request(p, step)
 	a := answer{at: step.at}
 	for left := step.repeat; left > 0; {
@@ -87,11 +88,11 @@ func (s *stage) step(ctx context.Context, p *policy, step *step) (answer, error)
 	return a, nil
 }
 
-// idle reports whether granting the step leaves everything as it is.
+// idle reports whether the step changes no counter even if it is granted.
 func idle(s *step) bool { return s.op == peek || s.op == reset || s.cost == 0 }
 
-// request prepares the requests of a step: the same one many times.
-func (s *stage) request(p *policy, step *step) {
+// request prepares the requests of a step. All repetitions have the same request.
+func (s *runner) request(p *policy, step *step) {
 	var partition enforcement.Partition
 	partition.Add(step.key)
 	sum := partition.Sum()
@@ -107,7 +108,8 @@ func (s *stage) request(p *policy, step *step) {
 	}
 }
 
-// count adds repetitions that passed, and the units that they were charged.
+// count adds repetitions that were granted to the answer, and the units that they
+// charged.
 func (a *answer) count(step *step, o *enforcement.Outcome, times int64) {
 	a.allowedCount += times
 	switch step.op {
@@ -118,7 +120,7 @@ func (a *answer) count(step *step, o *enforcement.Outcome, times int64) {
 	}
 }
 
-// fill says what the last repetition found.
+// fill fills in the answer from the outcome of the last repetition.
 func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome) {
 	a.allowed = o.Verdict == enforcement.Granted || step.op == force
 	a.limits = make([]limitAnswer, len(p.limits))
@@ -143,12 +145,12 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome) {
 		}
 	}
 	if !a.allowed && a.retryAfter == 0 {
-		a.retryAfter = enforcement.Never // take_up_to 0 will never grant anything
+		a.retryAfter = enforcement.Never // take_up_to with cost 0 is never granted
 	}
 }
 
-// retryAfter is when the step would pass a limit: all of its cost, or for
-// take_up_to one unit of it.
+// retryAfter returns the time after which the step would fit a limit. For take_up_to,
+// that is the time after which one unit fits, otherwise the complete cost.
 func retryAfter(m *enforcement.Meter, state enforcement.State, now int64, step *step) int64 {
 	cost := step.cost
 	if step.op == takeUpTo {
@@ -161,7 +163,7 @@ func retryAfter(m *enforcement.Meter, state enforcement.State, now int64, step *
 	return enforcement.Milliseconds(micros)
 }
 
-// later is the later of two times; Never is the latest.
+// later returns the later of two times. Never is the latest.
 func later(a, b int64) int64 {
 	if a == enforcement.Never || b == enforcement.Never {
 		return enforcement.Never

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// An answer to one step.
+// An answer is the result of one step of a scenario.
 type answer struct {
 	at           int64
 	allowed      bool
@@ -19,7 +19,8 @@ type answer struct {
 	limits       []limitAnswer
 }
 
-// A limitAnswer is one limit of an answer; times in milliseconds, rounded up.
+// A limitAnswer is the state of one limit after a step. Times are in milliseconds,
+// rounded up.
 type limitAnswer struct {
 	name                   string
 	allowed                bool
@@ -27,7 +28,7 @@ type limitAnswer struct {
 	resetAfter, retryAfter int64
 }
 
-// A line is the line of JSON that is being written.
+// A line is a line of JSON output. Its methods append to it.
 type line []byte
 
 func (l line) scenario(id string, answers []answer) line {
@@ -63,7 +64,7 @@ func (l line) step(a *answer) line {
 	return append(l, "]}"...)
 }
 
-// time is milliseconds, or null for what never comes.
+// time appends a time in milliseconds, or null for Never.
 func (l line) time(ms int64) line {
 	if ms == enforcement.Never {
 		return append(l, "null"...)
@@ -71,8 +72,9 @@ func (l line) time(ms int64) line {
 	return strconv.AppendInt(l, ms, 10)
 }
 
-// failed is the line for what could not be played: the first field at fault, as
-// steps[2].op, and what is wrong there. An id that is not known is null.
+// failed returns the output line for a scenario that cannot be played. It has the first
+// invalid field, for example steps[2].op, and the error message. The id is null if it
+// is not known.
 func failed(id string, idKnown bool, err error) line {
 	field, message := "", err.Error()
 	var p *problem.Problem
@@ -93,7 +95,8 @@ func failed(id string, idKnown bool, err error) line {
 	return append(l, "}}\n"...)
 }
 
-// fieldPath writes a JSON pointer as people do: /steps/2/op is steps[2].op.
+// fieldPath converts a JSON pointer to a form that is easier to read: /steps/2/op
+// becomes steps[2].op.
 func fieldPath(pointer string) string {
 	var b strings.Builder
 	for part := range strings.SplitSeq(strings.TrimPrefix(pointer, "/"), "/") {
@@ -110,6 +113,6 @@ func fieldPath(pointer string) string {
 }
 
 func quoted(s string) []byte {
-	text, _ := enforcement.MarshalJSON(s) // a string always encodes
+	text, _ := enforcement.MarshalJSON(s) // cannot fail for a string
 	return text
 }
