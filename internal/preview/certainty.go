@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// A side is one of the two compared documents.
+// A side is one of the two documents that a preview compares: the draft or the published version.
 type side struct {
 	policies []plans.Policy
 	patterns []enforcement.Pattern
@@ -22,26 +22,26 @@ func newSide(d plans.Document) side {
 	policies := d.Policies()
 	s := side{policies, make([]enforcement.Pattern, len(policies))}
 	for i := range policies {
-		s.patterns[i], _ = enforcement.ParsePattern(policies[i].Match.Path) // an invalid pattern matches everything
+		s.patterns[i], _ = enforcement.ParsePattern(policies[i].Match.Path) // an invalid pattern matches every path
 	}
 	return s
 }
 
-// place returns the index of a policy by its slug, or -1.
+// place returns the index of the policy with a slug, or -1 if there is none.
 func (s *side) place(slug string) int {
 	return slices.IndexFunc(s.policies, func(p plans.Policy) bool { return p.Slug == slug })
 }
 
-// A party is one policy with its pattern.
-type party struct {
+// A patterned is a policy with its parsed path pattern.
+type patterned struct {
 	*plans.Policy
 	pattern enforcement.Pattern
 }
 
-func (s *side) party(i int) party { return party{&s.policies[i], s.patterns[i]} }
+func (s *side) patterned(i int) patterned { return patterned{&s.policies[i], s.patterns[i]} }
 
-// meets reports whether one request can match both policies, ignoring replaces.
-func (p party) meets(q party) bool {
+// overlaps reports whether a request can match both policies. It ignores the policies that replace others.
+func (p patterned) overlaps(q patterned) bool {
 	if !p.pattern.Overlaps(q.pattern) {
 		return false
 	}
@@ -57,8 +57,7 @@ func (p party) meets(q party) bool {
 	return true
 }
 
-// sameRequests reports whether two policies match the same requests and count them by the same
-// keys.
+// sameRequests reports whether two policies match the same requests and count them by the same attributes.
 func sameRequests(p, q *plans.Policy) bool {
 	return sameSet(p.Match.Methods, q.Match.Methods) && cmp.Or(p.Match.Path, "*") == cmp.Or(q.Match.Path, "*") &&
 		maps.Equal(p.Match.Attributes, q.Match.Attributes) &&
@@ -69,13 +68,13 @@ func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
 
-// sameDecisions reports whether two policies decide alike while the limiter is available. It
-// ignores the failure mode and the description.
+// sameDecisions reports whether two policies decide the same while the limiter is available. It ignores their failure
+// modes and descriptions.
 func sameDecisions(p, q *plans.Policy) bool {
 	return sameRequests(p, q) && p.Mode == q.Mode && sameSet(p.Replaces, q.Replaces) && slices.Equal(p.Limits, q.Limits)
 }
 
-// replacers returns the policies that replace another one.
+// replacers returns the enforced policies that replace the policy with a slug.
 func (s *side) replacers(slug string) (list []plans.Policy) {
 	for _, p := range s.policies {
 		if p.Mode == enforcement.PolicyEnforce && slices.Contains(p.Replaces, slug) {
@@ -91,38 +90,39 @@ func sameReplacers(a, b []plans.Policy) bool {
 	})
 }
 
-// A verdict says how the figure of a draft's policy is computed.
+// A verdict says how the number of denials of one policy of the draft is computed, and how certain it is.
 type verdict struct {
 	certainty Certainty
 	why       string
 	how       how
-	// source is the index of the published policy whose counts are used; -1: none.
+	// source is the index of the published policy whose counts are used; -1 if none are.
 	source int
-	// moved is set if the counts of one mode are used for the other. This is valid only if nothing
-	// but limits denied.
+	// moved means that counts from mode shadow are used for mode enforce, or the reverse. That is valid only if all
+	// denials were denials by limits.
 	moved bool
-	// rivals are the indexes of enforced policies of the draft that may deny its requests first.
+	// rivals are the indexes of other enforced policies of the draft that match some of the same requests. They may
+	// deny these requests first.
 	rivals []int
 }
 
-// how says how a figure is computed.
+// how is the method by which the number of denials is computed.
 type how int
 
 const (
 	howNone     how = iota
-	howZero         // it refuses nothing
-	howCounted      // as the published policy refused
-	howShadow       // as it would have refused in shadow
-	howReplayed     // from minutes
+	howZero         // the policy denies nothing
+	howCounted      // the counted denials of the published policy
+	howShadow       // the counted denials that the published policy would have made in mode shadow
+	howReplayed     // the counted requests of each minute, replayed against the new limits
 )
 
-// judge returns the verdict of each policy of the draft.
-func judge(draft, published *side) []verdict {
+// assess returns the verdict for each policy of the draft.
+func assess(draft, published *side) []verdict {
 	list := make([]verdict, len(draft.policies))
 	for i := range list {
-		v := judgeOne(draft, published, i)
+		v := assessPolicy(draft, published, i)
 		for k := range draft.policies {
-			if k != i && draft.policies[k].Mode == enforcement.PolicyEnforce && draft.party(k).meets(draft.party(i)) {
+			if k != i && draft.policies[k].Mode == enforcement.PolicyEnforce && draft.patterned(k).overlaps(draft.patterned(i)) {
 				v.rivals = append(v.rivals, k)
 			}
 		}
@@ -131,23 +131,23 @@ func judge(draft, published *side) []verdict {
 	return list
 }
 
-func judgeOne(draft, published *side, i int) verdict {
+func assessPolicy(draft, published *side, i int) verdict {
 	p := &draft.policies[i]
 	v := verdict{certainty: Exact, how: howZero, source: published.place(p.Slug)}
 	switch {
 	case p.Mode == enforcement.PolicyOff:
-		v.why = "The policy is off in the draft: it refuses nothing."
+		v.why = "The policy is off in the draft, so it denies nothing."
 		return v
 	case len(p.Limits) == 0:
-		v.why = "The policy has no limits: it refuses nothing for being over one."
+		v.why = "The policy has no limits, so it denies nothing by a limit."
 		return v
 	}
 	if v.source >= 0 && sameDecisions(p, &published.policies[v.source]) {
 		if other := changedBeside(draft, published, p.Slug); other == "" {
-			v.how, v.why = howCounted, "The policy is as published, and nothing that is enforced beside it changes: these are its counted refusals."
+			v.how, v.why = howCounted, "Neither the policy nor an enforced policy that overlaps it changes: these are its counted denials."
 			if p.Mode == enforcement.PolicyShadow {
-				v.how, v.why = howShadow, "The policy is in shadow as published, and nothing that is enforced beside it changes: this is its live "+
-					"figure."
+				v.how, v.why = howShadow, "Neither the policy, which is in mode shadow, nor an enforced policy that overlaps it changes: this is its "+
+					"live figure."
 			}
 			return v
 		}
@@ -159,18 +159,19 @@ func judgeOne(draft, published *side, i int) verdict {
 	q := &published.policies[v.source]
 	if p.Mode != q.Mode && slices.Equal(p.Limits, q.Limits) && alone(draft, published, i, v.source) {
 		v.moved = true
-		v.how, v.why = howCounted, "The policy goes into shadow with the numbers that it has, and no other one that is enforced meets it: it "+
-			"would refuse what was refused."
+		v.how, v.why = howCounted, "The policy changes to mode shadow with the same numbers, and no other enforced policy overlaps it: it "+
+			"would deny the requests that it denied."
 		if q.Mode == enforcement.PolicyShadow {
-			v.how, v.why = howShadow, "The policy is published in shadow with these numbers, and no other one that is enforced meets it: this is "+
-				"its live figure."
+			v.how, v.why = howShadow, "The policy is published in mode shadow with these numbers, and no other enforced policy overlaps it: "+
+				"this is its live figure."
 		}
 		return v
 	}
 	return v.replays(p, q)
 }
 
-// replays returns a verdict for an estimate, if minutes are sufficient.
+// replays returns the verdict for an estimate by replay. If counts by minute are not sufficient for one, it returns a
+// verdict that the policy needs shadow.
 func (v verdict) replays(p, q *plans.Policy) verdict {
 	next := advice
 	if p.Mode == enforcement.PolicyShadow && q.Mode == enforcement.PolicyShadow {
@@ -181,11 +182,11 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 	}
 	for _, l := range p.Limits {
 		if l.Window < time.Minute {
-			return none("The limit %s counts windows of %s, and what was counted is minutes.", l.Name, enforcement.FormatWindow(l.Window))
+			return none("The limit %s has windows of %s, but requests are only recorded by minute.", l.Name, enforcement.FormatWindow(l.Window))
 		}
 	}
 	if len(p.CountBy) > 0 && q.Mode != enforcement.PolicyEnforce {
-		return none("The policy counts by %s, and what each key was allowed is only known of policies that are enforced.",
+		return none("The policy counts by %s, but the allowed requests of each key are only recorded for enforced policies.",
 			strings.Join(p.CountBy, ", "))
 	}
 	v.certainty, v.how = Estimated, howReplayed
@@ -193,42 +194,43 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 	if len(p.CountBy) > 0 {
 		of = "the requests of its busiest keys of each minute"
 	}
-	v.why = "Only numbers differ from what is published: " + of + " are replayed; their order within a minute is not known."
+	v.why = "Only numbers differ from the published policy: " + of + " are replayed. Their order within a minute is unknown."
 	switch {
 	case p.Slug == q.Slug && sameDecisions(p, q):
-		v.why = "The policy is as published, but another one that is enforced changes and may leave it more or less to refuse: " +
+		v.why = "The policy does not change, but another enforced policy does, which affects how many requests this policy denies: " +
 			of + " are replayed."
 	case p.Slug != q.Slug:
-		v.why = "The policy is new, and applies and counts as " + q.Slug + " does: " + of + " are replayed; their order within a minute is not " +
-			"known."
+		v.why = "The policy is new. It applies to the same requests and keys as " + q.Slug + ": " + of + " are replayed. Their order within a " +
+			"minute is unknown."
 	}
 	return v
 }
 
-// advice says what to do about a policy that needs shadow.
-const advice = " Publish it in mode shadow: then it counts what it would refuse, and refuses nothing."
+// advice is the sentence that says how to get figures for a policy that needs shadow.
+const advice = " Publish it in mode shadow: then it counts what it would deny, and denies nothing."
 
-// inShadowAlready is the advice for a policy that is in shadow and stays there.
-const inShadowAlready = " It is in shadow already, and stays there: once the draft is published, its live figure tells."
+// inShadowAlready replaces advice for a policy that is in mode shadow in both documents.
+const inShadowAlready = " It is already in mode shadow and stays there: after the draft is published, its live figure shows what it " +
+	"would deny."
 
-// find sets v.source to the published policy whose recorded counts can stand for policy i of the
-// draft: the one with the same slug if it counts the same keys, else another. It returns the reason
-// if there is none.
+// find sets v.source to the published policy whose counts can be used for policy i of the draft. It prefers the
+// policy with the same slug. Otherwise it takes another one that matches the same requests and counts by the same
+// attributes. If there is none, it returns the reason.
 func (v *verdict) find(draft, published *side, i int) (why string) {
 	p := &draft.policies[i]
 	usable := func(at int) string {
 		q := &published.policies[at]
 		switch {
 		case q.Mode == enforcement.PolicyOff:
-			return "The policy is off as published, so nothing was counted."
+			return "The published policy is off, so nothing was counted."
 		case !slices.Equal(p.CountBy, q.CountBy):
-			return "What it counts by is new: nobody counted by " + words(p.CountBy) + "."
+			return "Its count_by is new: no published policy counted by " + words(p.CountBy) + "."
 		case !sameRequests(p, q):
-			return "It applies to other requests than the published policy does."
+			return "It applies to other requests than the published policy."
 		case !sameReplacers(draft.replacers(p.Slug), published.replacers(q.Slug)):
 			return "It is replaced by other policies than before, so it applies to other requests."
 		case p.Missing == enforcement.MissingDeny && p.Mode != q.Mode:
-			return "It refuses requests without an attribute only when it is enforced, so it then applies to other requests."
+			return "It denies requests without an attribute only if it is enforced, so with another mode it applies to other requests."
 		}
 		return ""
 	}
@@ -237,7 +239,7 @@ func (v *verdict) find(draft, published *side, i int) (why string) {
 			return ""
 		}
 	} else {
-		why = "The policy is new, and no published one applies and counts as it does."
+		why = "The policy is new, and no published policy applies to the same requests and keys."
 	}
 	best := -1
 	for at := range published.policies {
@@ -260,14 +262,14 @@ func words(countBy []string) string {
 	return strings.Join(countBy, ", ")
 }
 
-// alone reports whether no other enforced policy of either document meets a policy, so that only
-// its own limits deny its requests, and source has its slug.
+// alone reports whether no other enforced policy of either document overlaps policy i, so that only its own limits
+// deny its requests. It also requires that the source policy has the same slug.
 func alone(draft, published *side, i, source int) bool {
-	p := draft.party(i)
+	p := draft.patterned(i)
 	for _, s := range []*side{draft, published} {
 		for k := range s.policies {
-			q := s.party(k)
-			if q.Slug != p.Slug && q.Mode == enforcement.PolicyEnforce && q.meets(p) {
+			q := s.patterned(k)
+			if q.Slug != p.Slug && q.Mode == enforcement.PolicyEnforce && q.overlaps(p) {
 				return false
 			}
 		}
@@ -275,17 +277,16 @@ func alone(draft, published *side, i, source int) bool {
 	return published.policies[source].Slug == p.Slug
 }
 
-// changedBeside returns a changed policy that affects the decisions of an unchanged one: an
-// enforced policy that meets it, directly or through others, or that changed its place. "" if
-// there is none.
+// changedBeside returns the slug of a changed policy that can affect the decisions of an unchanged one, or "". Such a
+// policy is enforced and overlaps the unchanged one directly or through others. A changed order counts as a change.
 func changedBeside(draft, published *side, slug string) string {
 	say := map[string]bool{slug: true}
 	for grown := true; grown; {
 		grown = false
 		for _, s := range []*side{draft, published} {
 			for i := range s.policies {
-				q := s.party(i)
-				if say[q.Slug] || q.Mode != enforcement.PolicyEnforce || !s.meetsAny(q, say) {
+				q := s.patterned(i)
+				if say[q.Slug] || q.Mode != enforcement.PolicyEnforce || !s.overlapsAny(q, say) {
 					continue
 				}
 				say[q.Slug], grown = true, true
@@ -318,10 +319,10 @@ func changedBeside(draft, published *side, slug string) string {
 	return ""
 }
 
-// meetsAny reports whether a policy meets one of some policies of s.
-func (s *side) meetsAny(q party, some map[string]bool) bool {
+// overlapsAny reports whether a policy overlaps one of the named policies of s.
+func (s *side) overlapsAny(q patterned, some map[string]bool) bool {
 	for i := range s.policies {
-		if some[s.policies[i].Slug] && s.party(i).meets(q) {
+		if some[s.policies[i].Slug] && s.patterned(i).overlaps(q) {
 			return true
 		}
 	}

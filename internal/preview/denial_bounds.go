@@ -7,24 +7,22 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// The functions of this file bound how many requests limits deny if only the number of
-// requests in each minute is known. The order within a minute and the former state of
-// the counter are unknown; the true number is between both bounds. Each request costs
-// 1. docs/preview.md has the proofs. They also hold if other policies deny some of the
+// The functions of this file bound how many requests limits deny if only the number of requests in each minute is
+// known. The order within a minute and the earlier state of the counter are unknown. The true number is between the
+// two bounds. Each request costs 1. docs/preview.md has the proofs. They also hold if other policies deny some of the
 // requests first:
 //
-//   - must: admitted requests conform to a token bucket at least as wide as the limit,
-//     so at most those that pass this bucket are admitted.
-//   - can: a limit that denies a request has admitted its quota within a known time
-//     before it.
+//	- Lower bound (mustRefuse): the admitted requests conform to a token bucket that is at least as permissive as the
+//	  limit. So at most the requests that pass this bucket are admitted.
+//	- Upper bound (canRefuse): a limit that denies a request has admitted its whole quota within a known time before it.
 
-// A series is the number of requests in each minute, oldest first. The first warm minutes only
-// determine the state of the counters; their denials are not counted.
+// A series contains the number of requests in each minute, oldest first. The first warm minutes only determine the
+// state of the counters; their denials are not counted.
 type series struct {
 	start time.Time
 	warm  int
 	n     []int64
-	// forced means that some requests may have been forced, so that a bucket may be in debt.
+	// forced means that some requests may have had mode force, so that a bucket may be below zero.
 	forced bool
 }
 
@@ -35,8 +33,8 @@ func sum(n []int64) (total int64) {
 	return total
 }
 
-// warmUp returns how many minutes before a span affect it: after that time without charges, a
-// counter is unused.
+// warmUp returns how many minutes before a span can affect its decisions. A counter without charges for that time is
+// in the same state as a new one.
 func warmUp(limits []enforcement.Limit) int {
 	longest := 0
 	for _, l := range limits {
@@ -49,7 +47,7 @@ func warmUp(limits []enforcement.Limit) int {
 	return longest
 }
 
-// calm returns how many requests of one key never fill a limit, in any order.
+// calm returns the largest number of requests of one key that no limit denies, in any order and within any time.
 func calm(limits []enforcement.Limit) int64 {
 	least := int64(math.MaxInt64)
 	for _, l := range limits {
@@ -65,7 +63,7 @@ func calm(limits []enforcement.Limit) int64 {
 	return least
 }
 
-// mustRefuse returns the least number of denials of s after its warm minutes.
+// mustRefuse returns the smallest possible number of denials of s after its warm minutes.
 func mustRefuse(limits []enforcement.Limit, s series) int64 {
 	all, most := sum(s.n[s.warm:]), int64(0)
 	for _, l := range limits {
@@ -80,7 +78,7 @@ func mustRefuse(limits []enforcement.Limit, s series) int64 {
 	return most
 }
 
-// canRefuse returns the largest number of denials of s after its warm minutes.
+// canRefuse returns the largest possible number of denials of s after its warm minutes.
 func canRefuse(limits []enforcement.Limit, s series) int64 {
 	var total int64
 	for _, l := range limits {
@@ -98,14 +96,14 @@ func canRefuse(limits []enforcement.Limit, s series) int64 {
 	return min(total, sum(s.n[s.warm:]))
 }
 
-// aligned reports whether a limit's windows are whole minutes of the clock, so that the order
-// within a minute has no effect.
+// aligned reports whether the windows of a limit consist of whole minutes of the clock. Then the order within a
+// minute has no effect.
 func aligned(l enforcement.Limit) bool {
 	return l.Algorithm == enforcement.FixedWindow && l.Anchor == enforcement.Clock && l.Window%time.Minute == 0
 }
 
-// refusedByClock returns what exceeds the quota of windows by the clock. With most, a window that
-// began before s was used up; otherwise it was unused.
+// refusedByClock returns the number of requests that exceed the quota of an aligned limit. If most is true, it
+// assumes that a window which began before s was already used up; otherwise, that it was unused.
 func refusedByClock(l enforcement.Limit, s series, most bool) (refused int64) {
 	minutes := int64(l.Window / time.Minute)
 	first := s.start.Unix() / 60
@@ -129,14 +127,14 @@ func refusedByClock(l enforcement.Limit, s series, most bool) (refused int64) {
 	return refused
 }
 
-// Levels of buckets are floating point numbers in steps of 1/grain, so that sums
-// of them are exact up to exactLevel.
+// Levels of buckets are floating-point numbers. They are multiples of 1/grain, so that sums up to exactLevel are
+// exact.
 const (
 	grain      = 1 << 20
 	exactLevel = 1 << 32
 )
 
-// slack returns the rounding error of a level that is too high to be exact.
+// slack returns the possible rounding error of a level. It is 0 up to exactLevel.
 func slack(level float64) float64 {
 	if math.Abs(level) <= exactLevel {
 		return 0
@@ -146,15 +144,15 @@ func slack(level float64) float64 {
 
 func floor(level float64) int64 { return int64(math.Floor(level)) }
 
-// perMinute returns bounds of the quota that flows in per minute.
+// perMinute returns a lower and an upper bound of the quota that becomes available in one minute.
 func perMinute(l enforcement.Limit) (low, high float64) {
 	flow := float64(l.Quota) * float64(time.Minute) / float64(l.Window)
 	return math.Floor(flow*grain) / grain, math.Ceil(flow*grain) / grain
 }
 
-// capacity returns the size of the smallest bucket that all admitted requests conform to, at a
-// rate of the quota per window. Windows admit twice their quota around an edge; logs admit it
-// once, and buckets their burst.
+// capacity returns the size of the smallest bucket to which the admitted requests always conform, if it is refilled
+// at the rate of the quota per window. A window can admit twice its quota around its start; a log admits it once; a
+// bucket admits its burst.
 func capacity(l enforcement.Limit) float64 {
 	switch {
 	case l.Quota == 0:
@@ -167,8 +165,8 @@ func capacity(l enforcement.Limit) float64 {
 	return float64(l.Quota)
 }
 
-// mostAdmitted returns the most that a limit admits: what passes its bucket, full at first, if the
-// requests of each minute come at the best time.
+// mostAdmitted returns the largest number of requests that a limit can admit. It is the number that passes the
+// limit's bucket (see capacity), which starts full, if the requests of each minute come at the best time.
 func mostAdmitted(l enforcement.Limit, n []int64) (admitted int64) {
 	room := capacity(l)
 	_, flow := perMinute(l)
@@ -182,9 +180,9 @@ func mostAdmitted(l enforcement.Limit, n []int64) (admitted int64) {
 	return admitted
 }
 
-// mostRefusedByBucket returns the most that a bucket denies: if the requests of each minute come
-// at its start. The bucket starts empty or in the deepest debt, or at the least level after the
-// warm minutes.
+// mostRefusedByBucket returns the largest number of denials of a bucket. It assumes that the requests of each minute
+// come at the start of the minute. The bucket starts empty; if requests may have been forced, it starts as far below
+// zero as possible. The warm minutes can only raise that level.
 func mostRefusedByBucket(l enforcement.Limit, s series) (refused int64) {
 	room := capacity(l)
 	flow, _ := perMinute(l)
@@ -205,8 +203,8 @@ func mostRefusedByBucket(l enforcement.Limit, s series) (refused int64) {
 	return refused
 }
 
-// blockOf returns how many minutes a limit's memory spans. A denial means that the quota was
-// admitted in the window before it, or in two windows for a sliding counter.
+// blockOf returns the number of minutes that can affect a decision of a limit. A denial means that the quota was
+// admitted in the window before it, or in the two windows before it for a sliding window counter.
 func blockOf(l enforcement.Limit) int {
 	memory := l.Window
 	if l.Algorithm == enforcement.SlidingWindowCounter {
@@ -215,13 +213,12 @@ func blockOf(l enforcement.Limit) int {
 	return int((memory+time.Minute-1)/time.Minute) + 1
 }
 
-// mostRefusedInBlocks returns the most that windows and logs deny. All denials lie in disjoint
-// blocks of time, and each block admitted the quota. Denials are a convex function of the requests
-// of a block, so a minute at the edge of two blocks counts for one of them, and the longest block
-// is best.
+// mostRefusedInBlocks returns the largest number of denials of windows and logs. All denials lie in disjoint blocks
+// of time, and each block admitted the quota. The number of denials is a convex function of the requests in a block.
+// So a minute at the edge of two blocks can be counted for one of them, and the longest block gives the maximum.
 func mostRefusedInBlocks(l enforcement.Limit, s series) int64 {
 	block := blockOf(l)
-	// Up to each minute: what came, what of it is asked about, and the answer.
+	// Sums up to each minute: all requests, the requests after the warm minutes, and the most denials.
 	came, asked, best := make([]int64, len(s.n)+1), make([]int64, len(s.n)+1), make([]int64, len(s.n)+1)
 	for i, n := range s.n {
 		j := i + 1
@@ -230,7 +227,7 @@ func mostRefusedInBlocks(l enforcement.Limit, s series) int64 {
 			asked[j] += n
 		}
 		if j < block {
-			best[j] = asked[j] // the quota may have been admitted before s
+			best[j] = asked[j] // the quota may have been admitted before the first minute of s
 			continue
 		}
 		from := j - block

@@ -83,29 +83,29 @@ func TestCertainty(t *testing.T) {
 		kind       preview.Change
 		why        string // part of it
 	}{
-		{"as published", "users", func(*plans.Content) {}, preview.Exact, preview.Same, "as published"},
+		{"as published", "users", func(*plans.Content) {}, preview.Exact, preview.Same, "counted denials"},
 		{"in shadow as published", "trial", func(*plans.Content) {}, preview.Exact, preview.Same, "live figure"},
-		{"described anew", "users", func(d *plans.Content) { d.Policies[1].Description = "x" }, preview.Exact, preview.Same, "as published"},
-		{"another mode of failure", "all", func(d *plans.Content) { d.Policies[0].OnFailure = enforcement.OnFailureOpen }, preview.Exact, preview.Changed, "as published"},
+		{"described anew", "users", func(d *plans.Content) { d.Policies[1].Description = "x" }, preview.Exact, preview.Same, "counted denials"},
+		{"another mode of failure", "all", func(d *plans.Content) { d.Policies[0].OnFailure = enforcement.OnFailureOpen }, preview.Exact, preview.Changed, "counted denials"},
 		{"off", "all", func(d *plans.Content) { d.Policies[0].Mode = enforcement.PolicyOff }, preview.Exact, preview.Changed, "off in the draft"},
 		{"removed", "all", func(d *plans.Content) { d.Policies = d.Policies[1:] }, preview.Exact, preview.Removed, "removes"},
-		{"out of shadow, alone", "trial", func(d *plans.Content) { d.Policies[2].Mode = enforcement.PolicyEnforce }, preview.Exact, preview.Changed, "no other one"},
+		{"out of shadow, alone", "trial", func(d *plans.Content) { d.Policies[2].Mode = enforcement.PolicyEnforce }, preview.Exact, preview.Changed, "no other enforced policy overlaps"},
 		{"another number", "all", func(d *plans.Content) { d.Policies[0].Limits[0].Quota = 20 }, preview.Estimated, preview.Changed, "requests of each minute"},
 		{"another number by key", "users", func(d *plans.Content) { d.Policies[1].Limits[0].Quota = 4 }, preview.Estimated, preview.Changed, "busiest keys"},
 		{"another algorithm", "users", func(d *plans.Content) { d.Policies[1].Limits[0].Algorithm = enforcement.GCRA }, preview.Estimated, preview.Changed, "busiest keys"},
 		{"another number in shadow", "trial", func(d *plans.Content) { d.Policies[2].Limits[0].Quota = 4 }, preview.Estimated, preview.Changed, "replayed"},
-		{"another one beside it", "users", func(d *plans.Content) { d.Policies[0].Limits[0].Quota = 20 }, preview.Estimated, preview.Same, "another one that is enforced changes"},
+		{"another one beside it", "users", func(d *plans.Content) { d.Policies[0].Limits[0].Quota = 20 }, preview.Estimated, preview.Same, "another enforced policy does"},
 		{"into shadow, not alone", "all", func(d *plans.Content) { d.Policies[0].Mode = enforcement.PolicyShadow }, preview.Estimated, preview.Changed, "replayed"},
-		{"another name", "everyone", func(d *plans.Content) { d.Policies[0].Slug = "everyone" }, preview.Estimated, preview.Added, "as all does"},
+		{"another name", "everyone", func(d *plans.Content) { d.Policies[0].Slug = "everyone" }, preview.Estimated, preview.Added, "as all:"},
 		{"a short window", "all", func(d *plans.Content) { d.Policies[0].Limits[0].Window = 30 * time.Second }, preview.NeedsShadow, preview.Changed, "windows of 30s"},
-		{"other keys", "users", func(d *plans.Content) { d.Policies[1].CountBy = []string{"ip"} }, preview.NeedsShadow, preview.Changed, "counts by is new"},
+		{"other keys", "users", func(d *plans.Content) { d.Policies[1].CountBy = []string{"ip"} }, preview.NeedsShadow, preview.Changed, "count_by is new"},
 		{"other requests", "users", func(d *plans.Content) { d.Policies[1].Match.Methods = []string{"GET"} }, preview.NeedsShadow, preview.Changed, "other requests"},
 		{"replaced", "users", func(d *plans.Content) { d.Policies[0].Replaces = []string{"users"} }, preview.NeedsShadow, preview.Same, "replaced by other"},
-		{"awake", "asleep", func(d *plans.Content) { d.Policies[4].Mode = enforcement.PolicyEnforce }, preview.NeedsShadow, preview.Changed, "is off as published"},
-		{"keys in shadow", "trial-users", func(d *plans.Content) { d.Policies[3].Limits[0].Quota = 9 }, preview.NeedsShadow, preview.Changed, "only known of policies that are enforced"},
+		{"awake", "asleep", func(d *plans.Content) { d.Policies[4].Mode = enforcement.PolicyEnforce }, preview.NeedsShadow, preview.Changed, "published policy is off"},
+		{"keys in shadow", "trial-users", func(d *plans.Content) { d.Policies[3].Limits[0].Quota = 9 }, preview.NeedsShadow, preview.Changed, "only recorded for enforced policies"},
 		{"new", "new", func(d *plans.Content) {
 			d.Policies = append(d.Policies, onePolicy("new", "5/1m gcra", func(p *plans.Policy) { p.Match.Path = "/d" }))
-		}, preview.NeedsShadow, preview.Added, "no published one"},
+		}, preview.NeedsShadow, preview.Added, "no published policy applies"},
 	} {
 		draft := plans.New(published).Content()
 		test.change(&draft)
@@ -119,9 +119,9 @@ func TestCertainty(t *testing.T) {
 			if p.Certainty != test.want || p.Change != test.kind || !strings.Contains(p.Why, test.why) {
 				t.Errorf("%s: %s is %s and %s: %q", test.name, p.Slug, p.Change, p.Certainty, p.Why)
 			}
-			next := "Publish it in mode shadow: then it counts what it would refuse, and refuses nothing."
+			next := "Publish it in mode shadow: then it counts what it would deny, and denies nothing."
 			if test.name == "keys in shadow" {
-				next = "It is in shadow already, and stays there: once the draft is published, its live figure tells."
+				next = "It is already in mode shadow and stays there: after the draft is published, its live figure shows what it would deny."
 			}
 			if (test.want == preview.NeedsShadow) != strings.HasSuffix(p.Why, next) {
 				t.Errorf("%s: the advice of %q", test.name, p.Why)

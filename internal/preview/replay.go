@@ -6,15 +6,16 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// slots is the largest number of instants per minute at which requests are replayed.
+// slots is the maximum number of instants in a minute at which a replay makes requests.
 const slots = 6
 
-// longLog is the window from which a log is replayed at one instant per minute, because it stores
-// each entry.
+// longLog is the minimum window of a log for which a replay makes requests at only one instant per minute. A log
+// stores each entry, so more instants would be slow.
 const longLog = time.Hour
 
-// replay returns the denials of s after its warm minutes, with the requests of each minute spread
-// evenly, by the arithmetic of checks. Each request costs 1 and is charged on all limits or none.
+// replay returns the number of denials of s after its warm minutes. It decides the requests with the arithmetic of
+// real checks and spreads the requests of each minute evenly. Each request costs 1. It is charged on all limits or on
+// none.
 func replay(limits []enforcement.Limit, s series) (refused int64) {
 	meters := make([]*enforcement.Meter, len(limits))
 	states := make([]enforcement.State, len(limits))

@@ -18,30 +18,30 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// Config of a Service; Plans, Tenants, Exceptions, Analytics and Audit are needed.
+// Config configures a Service. Plans, Tenants, Exceptions, Analytics and Audit are required.
 type Config struct {
 	Plans      *plans.Service
 	Tenants    *tenants.Service
 	Exceptions *exceptions.Service
 	Analytics  *metrics.Analytics
-	// Audit has the publications of versions and the assignments of plans.
+	// Audit is read for the times at which versions were published and tenants changed their plan.
 	Audit audit.Store
-	// Subject returns the compiled tenant with a number, to skip tenants without overrides.
+	// Subject returns the compiled tenant with a number. If the tenant has no exceptions, its overrides are not read.
 	// Default: the overrides of every tenant are read.
 	Subject func(number uint32) (*enforcement.Subject, bool)
-	// Rows bounds the rows of minutes, and Rankings the minutes of rankings of keys, that one
-	// preview reads, of the busiest tenants. Default 30,000 and 4,500.
+	// Rows is the maximum number of rows of minutes that one preview reads. Rankings is the maximum number of minutes
+	// of key rankings. The busiest tenants come first. Default: 30,000 and 4,500.
 	Rows, Rankings int
-	// Now returns the time. Default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Logger reports unreadable rows. Default: none.
+	// Logger logs rows that cannot be decoded. Default: no logging.
 	Logger *slog.Logger
 }
 
-// A Service previews drafts. It is safe for concurrent use.
+// A Service computes previews of drafts. It is safe for concurrent use.
 type Service struct{ c Config }
 
-// NewService returns a Service.
+// NewService returns a Service that reads from the services of c.
 func NewService(c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -51,9 +51,9 @@ func NewService(c Config) *Service {
 	return &Service{c}
 }
 
-// Draft compares the draft of a plan with the counts of its tenants in [from, to), widened to
-// whole minutes. Zero from or to mean the last defaultSpan. Invalid (at from or to) for an empty
-// span or one longer than maxSpan; NotFound.
+// Draft compares the draft of a plan with the counts of its tenants in [from, to), which is widened to whole minutes.
+// If from or to are zero, the span is the last defaultSpan. Errors: problem.NotFound; problem.Invalid (at from or to)
+// if the span is empty or longer than maxSpan.
 func (s *Service) Draft(ctx context.Context, plan string, from, to time.Time) (Preview, error) {
 	r, err := s.begin(ctx, plan, from, to)
 	if err != nil {
@@ -83,10 +83,10 @@ type run struct {
 	service          *Service
 	preview          Preview
 	draft, published side
-	version          plans.Version // that is published
+	version          plans.Version // the published version
 	verdicts         []verdict
-	since            time.Time // when the published version began to hold; zero: long ago
-	data             time.Time // from when on minutes are read: some before From
+	since            time.Time // when the published version came into use; zero: before the span
+	data             time.Time // start of the minutes that are read, which is before From if limits need a warm-up
 	keyed            []string  // published policies whose keys are read
 	counted          []string  // published policies whose minutes are read
 	members          []*member
@@ -97,10 +97,10 @@ type member struct {
 	tenants.Tenant
 	total    metrics.Counts
 	policies map[string]*metrics.Counts
-	parts    []part // of each policy of the draft
+	parts    []part // index: policies of the draft
 }
 
-// begin reads the plan and determines the verdicts.
+// begin reads the plan and computes the verdicts.
 func (s *Service) begin(ctx context.Context, idOrSlug string, from, to time.Time) (*run, error) {
 	from, to, err := s.span(from, to)
 	if err != nil {
@@ -118,11 +118,11 @@ func (s *Service) begin(ctx context.Context, idOrSlug string, from, to time.Time
 		}
 		r.version, r.published = v, newSide(v.Document)
 	}
-	r.verdicts = judge(&r.draft, &r.published)
+	r.verdicts = assess(&r.draft, &r.published)
 	return r, nil
 }
 
-// span sets defaults and widens the span to whole minutes.
+// span replaces zero times by the defaults and widens the span to whole minutes.
 func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
 	if to.IsZero() {
 		to = s.c.Now()
@@ -144,18 +144,18 @@ func (s *Service) span(from, to time.Time) (time.Time, time.Time, error) {
 	return from, to, nil
 }
 
-// settling is how long nodes may need to load a published version.
+// settling is the time within which all nodes load a published version.
 const settling = time.Minute
 
-// maxWarmUp bounds the time before a span that is read.
+// maxWarmUp is the maximum time before a span from which counts are read for the warm-up of limits.
 const maxWarmUp = 24 * time.Hour
 
-// settleSpan moves the start of the span to the publication of the version, and to the first kept
-// minute if minutes are needed.
+// settleSpan moves the start of the span to the publication of the current version, if that is later. If the preview
+// needs minutes, it also moves the start to the first minute that still exists.
 func (r *run) settleSpan(ctx context.Context) error {
 	p := &r.preview
 	if p.Plan.Latest > 1 {
-		// What came before this was decided by another version.
+		// Another version decided the requests before this one was published.
 		lines, err := r.service.c.Audit.AuditEntries(ctx, audit.Filter{Object: p.Plan.ID, Action: "plan.publish", Limit: 1})
 		if err != nil {
 			return err
@@ -163,13 +163,13 @@ func (r *run) settleSpan(ctx context.Context) error {
 		if len(lines) > 0 {
 			at := lines[0].At
 			if lines[0].Revision == r.version.Revision {
-				at = r.version.PublishedAt // that was its first time: it knows itself
+				at = r.version.PublishedAt // its first publication, whose time the version contains
 			}
 			r.since = wholeMinute(at.Add(settling))
 		}
 	}
 	if r.since.After(p.From) {
-		p.Clipped = fmt.Sprintf("Version %d was published at %s; what came before was decided by another one.",
+		p.Clipped = fmt.Sprintf("Version %d was published at %s. Another version decided the requests before.",
 			p.Published, r.since.Add(-settling).Format("2 January 15:04 MST"))
 		p.From = r.since
 	}
@@ -192,13 +192,13 @@ func (r *run) settleSpan(ctx context.Context) error {
 		kept = r.since
 	}
 	if kept.After(p.From) {
-		// Coarser rows begin with a whole hour.
+		// Rows of hours start with a whole hour.
 		from := p.From.Add(time.Hour - time.Nanosecond).Truncate(time.Hour)
 		if replays || from.After(kept) {
 			from = kept
 		}
 		if replays {
-			p.Clipped = "Minutes are kept from " + kept.Format("2 January 15:04 MST") + " on, and an estimate needs them."
+			p.Clipped = "An estimate needs counts by minute, and they exist only from " + kept.Format("2 January 15:04 MST") + " on."
 		}
 		if p.From = minTime(from, p.To); p.From.Before(kept) {
 			p.To = p.To.Add(time.Hour - time.Nanosecond).Truncate(time.Hour)
@@ -228,13 +228,13 @@ func maxTime(a, b time.Time) time.Time {
 
 const tenantPage = 1000
 
-// readTenants reads the tenants of the plan, without those that joined within the span.
+// readTenants reads the tenants of the plan. It leaves out tenants that changed to the plan within the span.
 func (r *run) readTenants(ctx context.Context) error {
 	p := &r.preview
 	if p.Published == 0 {
 		return nil
 	}
-	// The newest revision of the control plane before the span.
+	// The latest revision of an edit before the span.
 	lines, err := r.service.c.Audit.AuditEntries(ctx, audit.Filter{To: p.From, Limit: 1})
 	if err != nil {
 		return err
@@ -270,20 +270,20 @@ func (r *run) readTenants(ctx context.Context) error {
 	return nil
 }
 
-// joined reports whether a tenant was put on the plan after a revision and may have counts from
-// before.
+// joined reports whether a tenant changed to the plan after the revision before. A tenant that was created with the
+// plan did not, because it has no counts under another plan.
 func (r *run) joined(ctx context.Context, t *tenants.Tenant, before int64) (bool, error) {
 	if t.PlanRevision <= before {
 		return false, nil
 	}
 	if t.Revision == t.PlanRevision && t.CreatedAt.Equal(t.UpdatedAt) {
-		return false, nil // made with it
+		return false, nil // created with this plan
 	}
 	lines, err := r.service.c.Audit.AuditEntries(ctx, audit.Filter{Object: t.ID, Action: "tenant.create", Limit: 1})
 	return len(lines) == 0 || lines[0].Revision != t.PlanRevision, err
 }
 
-// readSums reads the counts of every tenant over the span.
+// readSums reads the counts of every tenant in the span.
 func (r *run) readSums(ctx context.Context) error {
 	p := &r.preview
 	if len(r.members) == 0 || !p.To.After(p.From) {
@@ -325,7 +325,7 @@ func (r *run) readSums(ctx context.Context) error {
 	return nil
 }
 
-// counts returns the counts of a policy; zero without any.
+// counts returns the tenant's counts of a policy; zero if there are none.
 func (m *member) counts(policy string) *metrics.Counts {
 	if c := m.policies[policy]; c != nil {
 		return c
@@ -333,8 +333,8 @@ func (m *member) counts(policy string) *metrics.Counts {
 	return new(metrics.Counts)
 }
 
-// reconsider replaces verdicts that use the counts of another mode, if something else than limits
-// denied.
+// reconsider replaces the verdicts that use counts of another mode (see verdict.moved), if a tenant has denials that
+// limits did not cause.
 func (r *run) reconsider() {
 	for i := range r.verdicts {
 		v := &r.verdicts[i]
@@ -354,7 +354,7 @@ func (r *run) reconsider() {
 	}
 }
 
-// replayTenants computes the parts of every tenant, the busiest first.
+// replayTenants computes the parts of every tenant, the busiest tenants first.
 func (r *run) replayTenants(ctx context.Context) error {
 	r.chooseMinutes()
 	order := slices.Clone(r.members)
@@ -381,7 +381,7 @@ func (r *run) replayTenants(ctx context.Context) error {
 	return nil
 }
 
-// chooseMinutes determines which policies are read by minute and by key.
+// chooseMinutes determines the policies whose minutes are read, and those whose keys are read too.
 func (r *run) chooseMinutes() {
 	add := func(list *[]string, slug string) {
 		if !slices.Contains(*list, slug) {
@@ -406,7 +406,7 @@ func (r *run) chooseMinutes() {
 	}
 }
 
-// plainPart returns the part of a tenant without a replay.
+// plainPart returns a tenant's part for policy i without a replay.
 func (r *run) plainPart(m *member, i int) part {
 	v := &r.verdicts[i]
 	if v.source < 0 {
@@ -424,7 +424,7 @@ func (r *run) plainPart(m *member, i int) part {
 	return counted(c.Requests, 0)
 }
 
-// replayMember replays one tenant, as long as there are rows to read.
+// replayMember replays the minutes of one tenant, unless the maximum number of rows has been read.
 func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) error {
 	asked := false
 	for i := range r.verdicts {
@@ -482,7 +482,7 @@ func (r *run) replayPart(ctx context.Context, m *member, mins *minutes, i int, c
 		return mins.replayTenant(limits, source.Slug, c.Requests), nil
 	}
 	if canRefuse(limits, mins.series(source.Slug, all)) == 0 {
-		return counted(c.Requests, 0), nil // not even if all were one key's
+		return counted(c.Requests, 0), nil // not even if all requests had the same key
 	}
 	if mins.keyed == nil {
 		read, err := r.readKeys(ctx, m.Number, mins, *rankings)
@@ -497,8 +497,8 @@ func (r *run) replayPart(ctx context.Context, m *member, mins *minutes, i int, c
 	return mins.replayKeys(limits, source, &r.published, m.Slug, c.Requests), nil
 }
 
-// leaveToRivals lowers the least denials of policies by those that other enforced policies can
-// deny first. It then brings every estimate between its bounds.
+// leaveToRivals lowers the lower bounds of policies by the denials that other enforced policies may make first. Then
+// it moves every estimate between its bounds.
 func (r *run) leaveToRivals(m *member) {
 	for i := range r.verdicts {
 		v, p := &r.verdicts[i], &m.parts[i]
@@ -506,7 +506,7 @@ func (r *run) leaveToRivals(m *member) {
 			continue
 		}
 		if r.draft.policies[i].Mode == enforcement.PolicyShadow && m.NoPolicy == tenants.Deny {
-			p.low = 0 // requests to which no enforced policy applies never come to it
+			p.low = 0 // requests to which no enforced policy applies are denied before they reach it
 		}
 		for _, rival := range v.rivals {
 			if r.verdicts[rival].how == howNone {

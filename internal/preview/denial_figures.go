@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// show adds the figures of all policies to the result.
+// show adds the figures of all policies to the preview.
 func (r *run) show(ctx context.Context) error {
 	for i := range r.draft.policies {
 		if err := r.showPolicy(ctx, i); err != nil {
@@ -35,7 +35,7 @@ func (r *run) showPolicy(ctx context.Context, i int) (err error) {
 	p, v := &r.draft.policies[i], &r.verdicts[i]
 	out := Policy{Slug: p.Slug, Change: Added, Mode: p.Mode, CountBy: p.CountBy, Limits: p.Limits, Certainty: v.certainty, Why: v.why}
 	if r.preview.Published == 0 && v.certainty == NeedsShadow {
-		out.Certainty, out.Why = NeedsShadow, "No version of the plan is published yet, so nothing was counted under it."+advice
+		out.Certainty, out.Why = NeedsShadow, "No version of the plan is published yet, so no requests were counted under it."+advice
 	}
 	if v.source >= 0 {
 		out.Source = r.published.policies[v.source].Slug
@@ -66,11 +66,11 @@ func (r *run) showPolicy(ctx context.Context, i int) (err error) {
 	return nil
 }
 
-// showRemoved adds a policy that the draft does not have.
+// showRemoved adds a policy that the draft removes.
 func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
 	out := Policy{
 		Slug: p.Slug, Change: Removed, Mode: p.Mode, Was: p.Mode, CountBy: p.CountBy, Limits: p.Limits, Source: p.Slug,
-		Certainty: Exact, Why: "The draft removes the policy: it refuses nothing any more.", Draft: new(Figure),
+		Certainty: Exact, Why: "The draft removes the policy, so it denies nothing any more.", Draft: new(Figure),
 	}
 	for _, m := range r.members {
 		out.Requests += m.counts(p.Slug).Requests
@@ -80,7 +80,8 @@ func (r *run) showRemoved(ctx context.Context, p *plans.Policy) (err error) {
 	return err
 }
 
-// recorded returns what a published policy denied, or would have denied in shadow.
+// recorded returns the counted denials of a published policy. For a policy in mode shadow, it returns the denials
+// that the policy would have made.
 func (r *run) recorded(ctx context.Context, p *plans.Policy) (published, shadow *Figure, err error) {
 	of := (*metrics.Counts).Limited
 	if p.Mode == enforcement.PolicyShadow {
@@ -104,7 +105,7 @@ func (r *run) recorded(ctx context.Context, p *plans.Policy) (published, shadow 
 	return f, nil, nil
 }
 
-// drafted returns the figure of a policy of the draft.
+// drafted returns the figure of denials of a policy of the draft.
 func (r *run) drafted(ctx context.Context, i int) (f *Figure, err error) {
 	var s sums
 	for _, m := range r.members {
@@ -120,8 +121,8 @@ func (r *run) drafted(ctx context.Context, i int) (f *Figure, err error) {
 	return f, err
 }
 
-// doubt adds notes about what an estimate leaves out. If it leaves out most requests, the policy
-// needs shadow.
+// doubt adds notes about the requests that an estimate leaves out. If it leaves out most requests, doubt changes the
+// certainty to needs shadow.
 func (r *run) doubt(out *Policy, i int) {
 	var all, wide int64
 	why := map[string]int{}
@@ -138,28 +139,29 @@ func (r *run) doubt(out *Policy, i int) {
 	share := func(n int64) string { return fmt.Sprintf("%.3g %%", 100*float64(n)/float64(max(1, all))) }
 	if n := requests[unreadCost]; 2*n > all {
 		out.Certainty, out.Source = NeedsShadow, ""
-		out.Why = "Requests cost other than 1 for tenants with " + share(n) + " of them, and which request cost what is not known." + advice
+		out.Why = "Tenants with " + share(n) + " of the requests have requests with a cost other than 1, and the cost of each request is " +
+			"unknown." + advice
 		r.verdicts[i].how = howNone
 		return
 	}
 	if n := why[unreadMany]; n > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("The minutes of the busiest tenants are replayed; %s with %s of the requests are counted as "+
-			"refused as before, and their bounds are all that is possible.",
+		out.Notes = append(out.Notes, fmt.Sprintf("The minutes of the busiest tenants are replayed. For %s with %s of the requests, the "+
+			"estimate is the number of earlier denials, with the widest possible bounds.",
 			number(n, "other tenant", "other tenants"), share(requests[unreadMany])))
 	}
 	if n := why[unreadOverrides]; n > 0 {
-		out.Notes = append(out.Notes, fmt.Sprintf("%s with %s of the requests have overrides of the policy, which go on with their own numbers: "+
-			"they are counted as refused as before.",
+		out.Notes = append(out.Notes, fmt.Sprintf("%s with %s of the requests have overrides of the policy, whose numbers do not change: "+
+			"the estimate for them is the number of earlier denials.",
 			number(n, "tenant", "tenants"), share(requests[unreadOverrides])))
 	}
 	if n := why[unreadCost]; n > 0 {
 		out.Notes = append(out.Notes,
-			fmt.Sprintf("%s with %s of the requests have requests that cost other than 1: they are counted as refused as before.",
+			fmt.Sprintf("%s with %s of the requests have requests with a cost other than 1: the estimate for them is the number of earlier denials.",
 				number(n, "tenant", "tenants"), share(requests[unreadCost])))
 	}
 	if warm := int(r.preview.From.Sub(r.data).Minutes()); warm < warmUp(r.draft.policies[i].Limits) {
-		out.Notes = append(out.Notes, "What was counted does not go back one window before the span, so counters may have been used up at its "+
-			"beginning: the upper bound takes them for that.")
+		out.Notes = append(out.Notes, "The recorded counts start less than one window before the span, so counters may have been used up at its "+
+			"start. The upper bound assumes that they were.")
 	}
 }
 
@@ -194,12 +196,12 @@ func (r *run) showTotal() {
 	r.preview.Total = total
 }
 
-// sums are an incomplete figure.
+// sums accumulates a Figure over tenants.
 type sums struct {
 	f       Figure
 	request int64
 	tenants []TenantFigure
-	numbers []uint32 // of those with refusals, most first once shown
+	numbers []uint32 // numbers of the tenants with denials; figure sorts them by denials, the most first
 	refused map[uint32]int64
 	keys    []KeyFigure
 }
@@ -244,11 +246,11 @@ func (s *sums) topKeys() []KeyFigure {
 	return s.keys[:min(maxShown, len(s.keys))]
 }
 
-// routeTenants is the number of tenants whose routes are read: those with the most denials.
+// routeTenants is the maximum number of tenants whose routes are read: the ones with the most denials.
 const routeTenants = 100
 
-// routes returns the routes of the denials of a published policy. Counts of a route are those of
-// all policies, so a number is exact only if no other policy of the mode can deny there.
+// routes returns the routes on which a published policy denied requests. The counts of a route include all policies.
+// So a number is exact only if no other policy with the same mode can deny requests of the route.
 func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigure, error) {
 	if len(s.numbers) == 0 {
 		return nil, nil
@@ -289,15 +291,15 @@ func (r *run) routes(ctx context.Context, p *plans.Policy, s *sums) ([]RouteFigu
 	return list[:min(maxShown, len(list))], nil
 }
 
-// refusers looks for published policies with the mode of p that can deny requests of a route. mine
-// is true if p is one of them. others is the number of the rest.
+// refusers finds the published policies in the mode of p that can deny requests of a route. mine reports whether p is
+// one of them. others is the number of the others.
 func (r *run) refusers(p *plans.Policy, route string) (mine bool, others int) {
 	pattern, err := enforcement.ParsePattern(route)
 	if err != nil {
-		return false, 0 // "(none)", "(folded)": of no policy
+		return false, 0 // a name like "(none)" or "(folded)", which is no route of a policy
 	}
 	for i := range r.published.policies {
-		q := r.published.party(i)
+		q := r.published.patterned(i)
 		switch {
 		case q.Mode != p.Mode || len(q.Limits) == 0 || !q.pattern.Overlaps(pattern):
 		case q.Slug == p.Slug:

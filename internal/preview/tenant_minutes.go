@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A part is one tenant's part of a figure of the draft.
+// A part is the part of a draft policy's figure that belongs to one tenant.
 type part struct {
 	requests           int64
 	refused, low, high int64
@@ -25,20 +25,20 @@ func counted(requests, refused int64) part {
 	return part{requests: requests, refused: refused, low: refused, high: refused}
 }
 
-// Why a tenant's minutes are not replayed.
+// Reasons why a tenant's minutes are not replayed.
 const (
 	unreadMany      = "not among the busiest"
 	unreadCost      = "requests cost other than 1"
 	unreadOverrides = "has overrides of the policy"
 )
 
-// unread returns the part of a tenant whose minutes are not replayed: the estimate is the former
-// denials, and the only bound is the number of requests.
+// unread returns the part of a tenant whose minutes are not replayed. The estimate is the number of counted denials.
+// The upper bound is the number of requests.
 func unread(c *metrics.Counts, why string) part {
 	return part{requests: c.Requests, refused: c.Limited() + c.ShadowRefused, high: c.Requests, unread: why}
 }
 
-// costsOne reports whether every charged request cost 1, as far as the sum shows.
+// costsOne reports whether every charged request had the cost 1, as far as the sum of the costs shows.
 func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 	charged := c.OK + c.Unmatched
 	if mode == enforcement.PolicyShadow {
@@ -58,20 +58,20 @@ func (s *Service) overridden(ctx context.Context, t *tenants.Tenant, policy stri
 	return len(list) > 0, err
 }
 
-// minutes are the counts of one tenant's policies and keys by minute.
+// minutes contains one tenant's counts by minute, for policies and for keys.
 type minutes struct {
 	start    time.Time
-	warm     int // minutes before what is asked about
+	warm     int // number of minutes before the span
 	policies map[string][]metrics.Counts
-	keyed    *keyed // nil: not read
+	keyed    *keyed // nil if the keys are not read
 }
 
-// keyed are the keys of a tenant by minute.
+// keyed contains the top keys of a tenant by minute.
 type keyed struct {
 	allowed, limited metrics.KeyMinutes
 }
 
-// readMinutes reads the minutes of a tenant's policies. It returns the number of rows.
+// readMinutes reads the minutes of a tenant's policies. It returns them and the number of rows that it read.
 func (r *run) readMinutes(ctx context.Context, number uint32) (*minutes, int, error) {
 	rows, err := r.service.c.Analytics.PolicyMinutes(ctx, number, r.counted, r.data, r.preview.To)
 	if err != nil {
@@ -89,7 +89,7 @@ func (r *run) readMinutes(ctx context.Context, number uint32) (*minutes, int, er
 	return m, len(rows), nil
 }
 
-// readKeys reads the keys of some policies if that takes at most most rows.
+// readKeys reads the top keys of a tenant by minute, if that takes at most most rows.
 func (r *run) readKeys(ctx context.Context, number uint32, m *minutes, most int) (read int, err error) {
 	if most <= 0 {
 		return 0, nil
@@ -108,7 +108,7 @@ func (r *run) readKeys(ctx context.Context, number uint32, m *minutes, most int)
 	return len(k.allowed.Minutes) + len(k.limited.Minutes), nil
 }
 
-// series returns the requests of a policy as if they had one key; empty without counts.
+// series returns the requests of a policy as one series for the whole tenant. It is empty if there are no counts.
 func (m *minutes) series(policy string, of func(*metrics.Counts) int64) series {
 	list := m.policies[policy]
 	s := series{start: m.start, warm: m.warm, n: make([]int64, len(list))}
@@ -122,36 +122,36 @@ func (m *minutes) series(policy string, of func(*metrics.Counts) int64) series {
 	return s
 }
 
-// all are the requests that may come to a policy's limits, judged those that do
-// whatever a draft changes beside it: they passed, or the policy refused them.
-// What was forced passes without being judged.
+// all returns the number of requests that may reach a policy's limits. certain returns the number of those that reach
+// them whatever the draft changes in other policies: the policy allowed or denied them. Forced requests are not among
+// the latter, because no limit decides them.
 func all(c *metrics.Counts) int64 { return c.Requests }
 
-func judged(c *metrics.Counts) int64 {
+func certain(c *metrics.Counts) int64 {
 	return max(0, c.OK+c.Unmatched+c.OverLimit+c.NeverFits-c.Forced)
 }
 
-// replayTenant returns the part of a tenant in a policy that counts the whole tenant.
+// replayTenant returns the part of a tenant for a policy that counts the whole tenant.
 func (m *minutes) replayTenant(limits []enforcement.Limit, source string, requests int64) part {
 	every := m.series(source, all)
-	p := part{requests: requests, low: mustRefuse(limits, m.series(source, judged)), high: canRefuse(limits, every)}
+	p := part{requests: requests, low: mustRefuse(limits, m.series(source, certain)), high: canRefuse(limits, every)}
 	if p.high > 0 {
 		p.refused = replay(limits, m.series(source, func(c *metrics.Counts) int64 { return c.Requests - c.Blocked }))
 	}
 	return p
 }
 
-// A keyLine is one key with the minutes that are known of it.
+// A keyLine contains one key with bounds of its requests in each minute in which it may have requests.
 type keyLine struct {
 	key    metrics.TopKey
 	at     []int32
 	lo, hi []int64
-	known  int64 // sum of lo
-	most   int64 // sum of hi
+	known  int64 // sum of lo, the lower bounds
+	most   int64 // sum of hi, the upper bounds
 }
 
-// lines returns every listed key of a policy, the requests of each minute without a named key, and
-// the most requests of a key that was not listed.
+// lines returns all ranked keys of a policy. rest contains, for each minute, the requests that no ranked key
+// certainly made. absent contains the most requests that a key outside of the rankings can have in each minute.
 func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine, rest, absent []int64) {
 	list := m.policies[source.Slug]
 	rest, absent = make([]int64, len(list)), make([]int64, len(list))
@@ -161,7 +161,7 @@ func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine
 	for i := range list {
 		c := &list[i]
 		rest[i] = c.Requests
-		// No ranking has these: other policies, failures, or nobody decided.
+		// The rankings do not contain requests that other policies denied or that no limiter decided.
 		other := max(0, c.Requests-c.OK-c.Unmatched-c.OverLimit-c.NeverFits-c.Blocked) + c.Degraded
 		floorAllowed, floorLimited := allowed.floor[i]+gapAllowed[i], limited.floor[i]+gapLimited[i]
 		absent[i] = min(c.Requests, floorAllowed+floorLimited+other)
@@ -207,8 +207,8 @@ func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine
 	return lines, rest, absent
 }
 
-// gaps returns what the rankings lack of each minute, because the newest ones are written some
-// seconds later.
+// gaps returns the number of requests in each minute that the rankings do not include yet, because rankings are
+// written some seconds after the counts.
 func (m *minutes) gaps(published *side) (allowed, limited []int64) {
 	for slug, list := range m.policies {
 		at := published.place(slug)
@@ -241,10 +241,10 @@ func (m *minutes) gaps(published *side) (allowed, limited []int64) {
 
 func (m *minutes) place(at int64) int { return int((at - m.start.Unix()) / 60) }
 
-// A ranked is one policy's part of the rankings of all minutes.
+// A ranked contains one policy's part of the rankings of all minutes.
 type ranked struct {
 	list  []metrics.TopKey
-	ids   map[string]int // of list
+	ids   map[string]int // index in list
 	floor []int64
 	keys  []map[string]metrics.KeyCount
 }
@@ -273,7 +273,7 @@ func rankings(k metrics.KeyMinutes, m *minutes, source *plans.Policy) ranked {
 	return r
 }
 
-// identity returns a unique text for a key of one policy.
+// identity returns a text that identifies a key among the keys of one policy.
 func identity(k *metrics.TopKey) string {
 	var b strings.Builder
 	for i, v := range k.Values {
@@ -286,7 +286,7 @@ func identity(k *metrics.TopKey) string {
 	return b.String()
 }
 
-// of returns a key of one of two rankings.
+// of returns a key that is in this ranking or in the other one.
 func (r ranked) of(other ranked, id string) metrics.TopKey {
 	if at, known := r.ids[id]; known {
 		return r.list[at]
@@ -294,16 +294,16 @@ func (r ranked) of(other ranked, id string) metrics.TopKey {
 	return other.list[other.ids[id]]
 }
 
-// replayKeys returns the part of a tenant in a policy that counts by attributes.
+// replayKeys returns the part of a tenant for a policy that counts by attributes.
 func (m *minutes) replayKeys(limits []enforcement.Limit, source *plans.Policy, published *side, slug string, requests int64) part {
 	p := part{requests: requests}
 	lines, rest, absent := m.lines(source, published)
 	dense := m.series(source.Slug, all)
 	warm := m.warm >= warmUp(limits)
 	unnamed, few := sum(rest), calm(limits)
-	// Two bounds: keys with what is theirs for certain, and every other request
-	// refused; or keys with all that may be theirs, and what no key was named for
-	// refused, if so much of it can be one key's that any is.
+	// There are two upper bounds, and the smaller one is used. sure gives each key its certain requests and counts
+	// all other requests as denied. may gives each key all requests that it can have. It counts requests without a
+	// known key as denied only if a single key can have so many of them that one is denied.
 	var sure, may int64
 	background := sum(absent)
 	for _, line := range lines {
@@ -335,7 +335,7 @@ func (m *minutes) replayKeys(limits []enforcement.Limit, source *plans.Policy, p
 		may += unnamed
 	}
 	p.high = min(sure+unnamed, may, requests)
-	// Keys have what was forced and blocked among theirs.
+	// The numbers of keys include forced and blocked requests, which limits do not deny.
 	list := m.policies[source.Slug]
 	for i := m.warm; i < len(list); i++ {
 		p.low -= list[i].Forced + list[i].Blocked
