@@ -10,9 +10,10 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// boundTests compare the admitted units with the quota under concurrency and faults.
+// boundTests check that no more than the quota is admitted, also with concurrent
+// requests and faults.
 var boundTests = []test{
-	{"ContextEnded", func(w *world) {
+	{"ContextEnded", func(w *harness) {
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		m := fixedWindow(10, minute, enforcement.FirstHit).Compile(1)
@@ -26,8 +27,8 @@ var boundTests = []test{
 		}
 		w.same(w.take(r[0])[0].Verdict, enforcement.Granted, "nothing was charged")
 	}},
-	// Concurrent requests are granted exactly the quota.
-	{"Concurrent", func(w *world) {
+	// Concurrent requests on one counter: exactly the quota is granted.
+	{"Concurrent", func(w *harness) {
 		for _, limit := range each(97, minute) {
 			w.renew()
 			m := limit.Compile(1)
@@ -37,7 +38,7 @@ var boundTests = []test{
 			w.admits(admitted, 97, limit.Algorithm.String())
 		}
 	}},
-	{"ConcurrentCosts", func(w *world) {
+	{"ConcurrentCosts", func(w *harness) {
 		for _, limit := range each(500, minute) {
 			w.renew()
 			m := limit.Compile(1)
@@ -56,9 +57,9 @@ var boundTests = []test{
 			w.admits(units.Load(), 500, limit.Algorithm.String())
 		}
 	}},
-	// Two counters that are always charged together stay equal, although the requests
-	// name them in different orders.
-	{"ConcurrentPairs", func(w *world) {
+	// Two counters are always charged together, in different orders. They must stay
+	// equal.
+	{"ConcurrentPairs", func(w *harness) {
 		for _, limit := range each(60, minute) {
 			w.renew()
 			m := limit.Compile(1)
@@ -73,8 +74,8 @@ var boundTests = []test{
 			w.same(w.left(m, w.key(1, 0)), w.left(m, w.key(2, 0)), limit.Algorithm.String()+": left of both")
 		}
 	}},
-	// Each request of a batch charges a separate key and a shared key.
-	{"ConcurrentBatches", func(w *world) {
+	// Each request of a batch charges its own key and a key that all requests share.
+	{"ConcurrentBatches", func(w *harness) {
 		m := slidingLog(100, minute).Compile(1)
 		admitted := w.together(8, 10, func(g, i int) []enforcement.Request {
 			var batch []enforcement.Request
@@ -85,8 +86,9 @@ var boundTests = []test{
 		})
 		w.admits(admitted, 100, "the shared key")
 	}},
-	{"NeverMoreOverTime", func(w *world) {
-		// A burst, then 10 seconds in small steps: the burst and the refill are granted.
+	{"NeverMoreOverTime", func(w *harness) {
+		// First a burst, then small steps for 10 seconds: exactly the burst and the
+		// refills are granted.
 		for _, limit := range []enforcement.Limit{tokenBucket(10, second, 20), gcra(10, second, 20)} {
 			w.renew()
 			m, admitted := limit.Compile(1), int64(0)
@@ -103,16 +105,17 @@ var boundTests = []test{
 	}},
 }
 
-// admits fails the test unless exactly the quota was admitted.
-func (w *world) admits(admitted, quota int64, what string) {
+// admits fails the test unless admitted is equal to quota.
+func (w *harness) admits(admitted, quota int64, what string) {
 	w.Helper()
 	if admitted != quota {
 		w.Fatalf("%s: admitted %d units of %d", what, admitted, quota)
 	}
 }
 
-// together makes requests from concurrent goroutines and returns the number of granted ones.
-func (w *world) together(goroutines, times int, ask func(g, i int) []enforcement.Request) int64 {
+// together sends requests from several goroutines at the same time. It returns the number of
+// granted requests.
+func (w *harness) together(goroutines, times int, ask func(g, i int) []enforcement.Request) int64 {
 	w.Helper()
 	var granted atomic.Int64
 	w.concurrently(goroutines, times, func(g, i int) ([]enforcement.Request, func([]enforcement.Outcome)) {
@@ -127,9 +130,9 @@ func (w *world) together(goroutines, times int, ask func(g, i int) []enforcement
 	return granted.Load()
 }
 
-// concurrently calls Take from concurrent goroutines, times times each. ask returns the
-// requests of a call and the function that receives their outcomes.
-func (w *world) concurrently(goroutines, times int, ask func(g, i int) ([]enforcement.Request, func([]enforcement.Outcome))) {
+// concurrently calls Take from several goroutines, times times from each. ask returns
+// the requests of a call, and a function that receives their outcomes.
+func (w *harness) concurrently(goroutines, times int, ask func(g, i int) ([]enforcement.Request, func([]enforcement.Outcome))) {
 	w.Helper()
 	var all sync.WaitGroup
 	failed := make(chan error, goroutines)

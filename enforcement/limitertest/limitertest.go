@@ -10,16 +10,16 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Fixture is a Limiter under test.
+// A Fixture has the Limiter under test.
 type Fixture struct {
 	Limiter enforcement.Limiter
 }
 
-// A Factory returns the Limiter of one test. The Limiter uses the time of c. The
-// factory closes its resources with t.Cleanup.
+// A Factory returns the Limiter for one test. The Limiter must use the clock c. The
+// factory releases its resources with t.Cleanup.
 type Factory = func(t *testing.T, c *Clock) Fixture
 
-// Run runs the suite.
+// Run runs the tests of the suite, except Sequences.
 func Run(t *testing.T, factory Factory) {
 	t.Helper()
 	for _, group := range []struct {
@@ -42,15 +42,15 @@ func Run(t *testing.T, factory Factory) {
 	}
 }
 
-// A test of the suite.
+// A test is one named test of the suite.
 type test struct {
 	name string
-	run  func(w *world)
+	run  func(w *harness)
 }
 
-// A world is the fixture of one test: a limiter, its clock, and counters that no other
+// A harness has what one test needs: a limiter, its clock, and counters that no other
 // test uses.
-type world struct {
+type harness struct {
 	*testing.T
 	clock   *Clock
 	limiter enforcement.Limiter
@@ -58,36 +58,36 @@ type world struct {
 	salt    [15]byte
 }
 
-func newWorld(t *testing.T, factory Factory) *world {
+func newWorld(t *testing.T, factory Factory) *harness {
 	t.Helper()
 	c := NewClock()
 	f := factory(t, c)
-	w := &world{T: t, clock: c, limiter: f.Limiter}
+	w := &harness{T: t, clock: c, limiter: f.Limiter}
 	w.renew()
 	return w
 }
 
-// renew switches the world to unused counters.
-func (w *world) renew() {
+// renew selects new counters, which are unused.
+func (w *harness) renew() {
 	w.tenant = rand.Uint32()
 	for i := range w.salt {
 		w.salt[i] = byte(rand.Uint32())
 	}
 }
 
-// key returns the key of a counter of the world.
-func (w *world) key(cell uint32, partition byte) enforcement.Key {
+// key returns the key of a counter of this test.
+func (w *harness) key(cell uint32, partition byte) enforcement.Key {
 	k := enforcement.Key{Tenant: w.tenant, Cell: cell}
 	copy(k.Partition[:], w.salt[:])
 	k.Partition[15] = partition
 	return k
 }
 
-// homeOf returns the home of a tenant. All counters of a tenant have one home.
+// homeOf returns the home of a tenant. All counters of a tenant have the same home.
 func homeOf(tenant uint32) string { return fmt.Sprintf("%02x", tenant%64) }
 
-// request returns a request with charges, which must be of one tenant.
-func (w *world) request(mode enforcement.Mode, charges ...enforcement.Charge) enforcement.Request {
+// request returns a request with charges. All charges must have the same tenant.
+func (w *harness) request(mode enforcement.Mode, charges ...enforcement.Charge) enforcement.Request {
 	r := enforcement.Request{Mode: mode, Charges: charges, Home: homeOf(w.tenant)}
 	if len(charges) > 0 {
 		r.Home = homeOf(charges[0].Key.Tenant)
@@ -98,8 +98,8 @@ func (w *world) request(mode enforcement.Mode, charges ...enforcement.Charge) en
 	return r
 }
 
-// take calls Take once. It fails the test unless all requests are decided.
-func (w *world) take(requests ...enforcement.Request) []enforcement.Outcome {
+// take makes one call of Take. It fails the test if a request is not decided.
+func (w *harness) take(requests ...enforcement.Request) []enforcement.Outcome {
 	w.Helper()
 	outcomes := make([]enforcement.Outcome, len(requests))
 	w.limiter.Take(context.Background(), requests, outcomes)
@@ -111,7 +111,8 @@ func (w *world) take(requests ...enforcement.Request) []enforcement.Outcome {
 	return outcomes
 }
 
-// check returns an error unless the outcome is decided, now, with all charges.
+// check returns an error unless the outcome is decided, at the time now, with a result
+// for each charge.
 func check(r *enforcement.Request, o *enforcement.Outcome, now int64) error {
 	switch {
 	case !o.Verdict.Decided() || o.Err != nil:
@@ -124,17 +125,18 @@ func check(r *enforcement.Request, o *enforcement.Outcome, now int64) error {
 	return nil
 }
 
-// A limited is a limit with the meters of all its revisions.
+// A limited is a limit whose numbers change during a test, with the meters of all its
+// revisions.
 type limited struct {
 	limit  enforcement.Limit
-	meters []*enforcement.Meter // by revision, the first at 1
+	meters []*enforcement.Meter // by revision, from revision 1 on
 }
 
 func newLimited(limit enforcement.Limit) *limited {
 	return &limited{limit: limit, meters: []*enforcement.Meter{limit.Compile(1)}}
 }
 
-// change adds a revision with other numbers, in force from now.
+// change adds a revision with other numbers, which come into force at the time now.
 func (l *limited) change(limit enforcement.Limit, now int64) {
 	old := l.now()
 	m := limit.Compile(old.Rev + 1)
@@ -143,10 +145,10 @@ func (l *limited) change(limit enforcement.Limit, now int64) {
 	l.limit, l.meters = limit, append(l.meters, m)
 }
 
-// now returns the meter in force.
+// now returns the meter of the latest revision.
 func (l *limited) now() *enforcement.Meter { return l.meters[len(l.meters)-1] }
 
-// at returns the meter of a revision. Revision 0 stands for the present one.
+// at returns the meter of a revision. 0 stands for the latest revision.
 func (l *limited) at(rev int64) *enforcement.Meter {
 	if rev == 0 {
 		return l.now()
@@ -154,10 +156,10 @@ func (l *limited) at(rev int64) *enforcement.Meter {
 	return l.meters[rev-1]
 }
 
-// never is the result of retryOf if the cost never fits.
+// never is the result of retryOf if the cost can never fit.
 const never time.Duration = -1
 
-// retryOf returns the result of RetryAfter as a duration, or never.
+// retryOf returns Meter.RetryAfter as a duration, or never.
 func retryOf(m *enforcement.Meter, s enforcement.State, at, cost int64) time.Duration {
 	micros, ok := m.RetryAfter(s, at, cost)
 	if !ok {
@@ -166,31 +168,30 @@ func retryOf(m *enforcement.Meter, s enforcement.State, at, cost int64) time.Dur
 	return time.Duration(micros) * time.Microsecond
 }
 
-// A step is one request on one counter, and its expected result. compare compares every
-// number.
+// A step is one request on one counter, with the expected result.
 type step struct {
 	at   time.Duration // after Start
 	mode enforcement.Mode
 	cost int64
 	no   bool // expect Refused
-	over bool // expect Granted in mode Force although the cost does not fit
+	over bool // in mode Force, the cost does not fit but Granted is expected
 	left int64
 	// reset is the expected ResetAfter.
 	reset time.Duration
-	// retry is the expected RetryAfter of a refused cost.
+	// retry is the expected RetryAfter of a cost that does not fit.
 	retry time.Duration
 	units int64 // expected Units
-	n     int   // number of equal requests, of which the last is compared; 0 stands for 1
-	// to has the numbers that come into force before the step.
+	n     int   // number of identical requests, of which the last one is compared; 0 stands for 1
+	// to has the numbers that come into force before the step, or is nil.
 	to *enforcement.Limit
-	// rev is the revision of the request; 0 stands for the present one.
+	// rev is the revision of the request; 0 stands for the latest one.
 	rev int64
-	// what describes the step in a failure.
+	// what describes the step in the message of a failure.
 	what string
 }
 
-// play plays steps on an unused counter.
-func (w *world) play(limit enforcement.Limit, steps []step) {
+// play makes the requests of steps on an unused counter and compares the results.
+func (w *harness) play(limit enforcement.Limit, steps []step) {
 	w.Helper()
 	l := newLimited(limit)
 	key := w.key(1, 0)
@@ -211,7 +212,7 @@ func (w *world) play(limit enforcement.Limit, steps []step) {
 	}
 }
 
-// compare compares an outcome with the expected result of the step.
+// compare returns an error if an outcome differs from the expected result of the step.
 func (s *step) compare(m *enforcement.Meter, o *enforcement.Outcome) error {
 	c := &o.Charges[0]
 	if granted := o.Verdict == enforcement.Granted; granted == s.no {
@@ -240,12 +241,12 @@ func (s *step) compare(m *enforcement.Meter, o *enforcement.Outcome) error {
 	return nil
 }
 
-// asks reports whether a mode compares the cost with what is left. Refund and Reset do
-// not.
+// asks reports whether requests with a mode compare the cost with what is left. Refund
+// and Reset do not.
 func asks(m enforcement.Mode) bool { return m != enforcement.Refund && m != enforcement.Reset }
 
-// same fails the test if got is not want.
-func (w *world) same(got, want any, what string) {
+// same fails the test if got differs from want.
+func (w *harness) same(got, want any, what string) {
 	w.Helper()
 	if fmt.Sprint(got) != fmt.Sprint(want) {
 		w.Fatalf("%s: got %v, want %v", what, got, want)

@@ -9,13 +9,13 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A model is an independent implementation of the algorithms from their definitions. It
-// uses a map of counters, lists for logs, and rational numbers for levels and weights.
-// It has no formula for reset and retry times: it only decides whether a cost fits at an
-// instant, and checkTimes calls it for several instants. It shares no arithmetic with
-// package enforcement.
+// A model is a second implementation of the algorithms, directly from their definitions.
+// Tests compare Limiters with it. It uses a map of counters, lists for logs, and
+// rational numbers for levels and weights. It has no formulas for reset and retry times.
+// Instead, it decides whether a cost fits at a time, and checkTimes tries several times.
+// It shares no arithmetic with package enforcement.
 //
-// It is not safe for use by several goroutines.
+// It is not safe for concurrent use.
 type model struct {
 	counters map[enforcement.Key]*counter
 }
@@ -23,14 +23,14 @@ type model struct {
 // newModel returns a model without counters.
 func newModel() *model { return &model{counters: map[enforcement.Key]*counter{}} }
 
-// An answer is the model's result for one request.
+// An answer is the result of the model for one request.
 type answer struct {
 	Verdict enforcement.Verdict
 	Units   int64
 	Charges []answered
 }
 
-// answered is the model's result for one charge.
+// answered is the result of the model for one charge of a request.
 type answered struct {
 	Cost, Remaining int64
 	Fits            bool
@@ -40,15 +40,15 @@ type answered struct {
 // A counter has the usage of one key.
 type counter struct {
 	rev int64
-	// open is set after a charge. A counter that is not open is in its initial state.
+	// open is set by the first charge. A counter that is not open is unused.
 	open bool
-	// start is the start of a window, the time of the newest log entry, or the instant of
-	// level. current and previous are the units of two windows.
+	// start is the start of a window, the time of the newest log entry, or the time of
+	// level. current and previous are the units of the current and the previous window.
 	start             int64
 	current, previous int64
-	// entries are the entries of a log, oldest first.
+	// entries has the entries of a log, oldest first.
 	entries []enforcement.Entry
-	// level is the level of a bucket at the instant start. It is nil for other algorithms.
+	// level is the level of a bucket at the time start. It is nil for other algorithms.
 	level *big.Rat
 }
 
@@ -61,26 +61,28 @@ func (c *counter) clone() *counter {
 	return &n
 }
 
-// countStops is the largest forced count. logHolds is the largest number of log entries.
+// countStops is the largest count after forced charges. logHolds is the largest number
+// of log entries.
 const (
 	countStops = 1_000_000_000_000_000
 	logHolds   = 10_000
 )
 
-// A ruling is one request while the model decides it.
-type ruling struct {
+// A decision is the state of one request while the model decides it.
+type decision struct {
 	request *enforcement.Request
 	answer  answer
 	now     int64
-	// counters holds the counter of each key at now, with the charges applied so far.
+	// counters has the counter of each key at the time of the request, with the charges
+	// applied so far.
 	counters map[enforcement.Key]*counter
 	// changed has the keys whose counters must be stored.
 	changed map[enforcement.Key]bool
 }
 
-// Take decides one request at the instant now.
+// Take decides one request at the time now.
 func (d *model) Take(r *enforcement.Request, now int64) answer {
-	w := &ruling{
+	w := &decision{
 		request: r, now: now, counters: map[enforcement.Key]*counter{}, changed: map[enforcement.Key]bool{},
 		answer: answer{Verdict: enforcement.Granted, Charges: make([]answered, len(r.Charges))},
 	}
@@ -111,8 +113,8 @@ func (d *model) Take(r *enforcement.Request, now int64) answer {
 	return w.answer
 }
 
-// group decides the charges [from, to), which are one group.
-func (d *model) group(w *ruling, from, to int) {
+// group decides the charges from..to-1, which are one group.
+func (d *model) group(w *decision, from, to int) {
 	charges, answers := w.request.Charges[from:to], w.answer.Charges[from:to]
 	sum := map[enforcement.Key]int64{}
 	for i := range charges {
@@ -135,9 +137,9 @@ func (d *model) group(w *ruling, from, to int) {
 	}
 }
 
-// fit compares each charge of a group with what is left of its counter. sum has the
-// cost of the group for each key. It reports whether the group can be charged.
-func (w *ruling) fit(charges []enforcement.Charge, answers []answered, sum map[enforcement.Key]int64) bool {
+// fit compares each charge of a group with what is left of its counter. sum is the
+// total cost of the group for each key. The result is true if the group can be charged.
+func (w *decision) fit(charges []enforcement.Charge, answers []answered, sum map[enforcement.Key]int64) bool {
 	fits, smallest := true, int64(-1)
 	for i := range charges {
 		c := &charges[i]
@@ -167,8 +169,8 @@ func (w *ruling) fit(charges []enforcement.Charge, answers []answered, sum map[e
 	return fits
 }
 
-// apply changes the counters of a granted group.
-func (d *model) apply(w *ruling, charges []enforcement.Charge, sum map[enforcement.Key]int64) {
+// apply charges the counters of a group that was granted, or refunds or resets them.
+func (d *model) apply(w *decision, charges []enforcement.Charge, sum map[enforcement.Key]int64) {
 	for key, cost := range sum {
 		m, rev := meterOf(charges, key)
 		switch w.request.Mode {
@@ -187,7 +189,7 @@ func (d *model) apply(w *ruling, charges []enforcement.Charge, sum map[enforceme
 	}
 }
 
-// groups returns the bounds of each group: charges [from, to) have one Group.
+// groups returns the range [from, to) of each group of charges.
 func groups(charges []enforcement.Charge) iter.Seq2[int, int] {
 	return func(yield func(from, to int) bool) {
 		for from, to := 0, 0; from < len(charges); from = to {
@@ -211,8 +213,8 @@ func meterOf(charges []enforcement.Charge, key enforcement.Key) (*enforcement.Me
 	return nil, 0
 }
 
-// at returns the counter at the instant now. It does not change c. clamped is true if
-// the state of c was too far in the future, as maxAhead defines it.
+// at returns a copy of the counter, settled at the time now. clamped is true if the
+// time of the counter was further in the future than maxAhead.
 func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped bool) {
 	n = c.clone()
 	if !n.open {
@@ -254,8 +256,8 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 	return n, clamped
 }
 
-// maxAhead returns how far in the future a state may be: one window, or the time in
-// which a bucket fills.
+// maxAhead returns how far in the future the time of a counter may be without being
+// clamped: one window, or the time in which a bucket fills.
 func maxAhead(m *enforcement.Meter) int64 {
 	if !m.Algorithm.Bucket() || m.Quota == 0 {
 		return m.Window
@@ -269,9 +271,9 @@ func maxAhead(m *enforcement.Meter) int64 {
 	return fill.Int64()
 }
 
-// flow refills a bucket up to now: at the rates of former numbers while they were in
-// force, then at the present rate. It rounds a fraction of a unit down to what the
-// numbers in force can store. It drops a fraction that unknown numbers stored.
+// flow refills a bucket until now: with each former rate while it was in force, then
+// with the present rate. It rounds the fraction of a unit down to a multiple that the
+// present numbers can store. It drops a fraction that was stored with unknown numbers.
 func (c *counter) flow(m *enforcement.Meter, rev, now int64) {
 	written := c.rev
 	if c.rev < rev && rev == m.Rev {
@@ -304,11 +306,11 @@ func (c *counter) flow(m *enforcement.Meter, rev, now int64) {
 		c.start = now
 	}
 	if c.rev > rev {
-		c.whole() // the later revision has another denominator
+		c.whole() // the later revision has another denominator for fractions
 	}
 }
 
-// fill adds the units of elapsed microseconds to a bucket.
+// fill adds the units that refill in elapsed microseconds.
 func (c *counter) fill(n enforcement.Numbers, elapsed int64) {
 	if n.Quota == 0 {
 		return
@@ -324,8 +326,8 @@ func (c *counter) cut(capacity int64) {
 	}
 }
 
-// round rounds the level down to a multiple of the smallest fraction that the numbers n
-// can store.
+// round rounds the level down to the nearest fraction that can be stored with the
+// numbers n.
 func (c *counter) round(n enforcement.Numbers) {
 	if n.Quota == 0 {
 		c.whole()
@@ -336,14 +338,14 @@ func (c *counter) round(n enforcement.Numbers) {
 	c.level = new(big.Rat).SetFrac(floor(scaled), unit)
 }
 
-// whole rounds the level down to units.
+// whole rounds the level down to whole units.
 func (c *counter) whole() { c.level = new(big.Rat).SetInt(floor(c.level)) }
 
 func floor(r *big.Rat) *big.Int {
-	return new(big.Int).Div(r.Num(), r.Denom()) // Euclidean: down, as Denom is positive
+	return new(big.Int).Div(r.Num(), r.Denom()) // rounds down, because Denom is positive
 }
 
-// left returns the number of units that fit. c must be the counter at now.
+// left returns the number of units that can be charged. c must be settled at now.
 func (c *counter) left(m *enforcement.Meter, now int64) int64 {
 	switch m.Algorithm {
 	case enforcement.FixedWindow:
@@ -367,7 +369,7 @@ func (c *counter) left(m *enforcement.Meter, now int64) int64 {
 	}
 }
 
-// charge charges cost, whether it fits or not.
+// charge charges cost, even if it does not fit.
 func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64) {
 	if cost == 0 {
 		return
@@ -441,7 +443,7 @@ func (c *counter) refund(m *enforcement.Meter, cost int64) {
 	}
 }
 
-// initial reports whether the counter is in its initial state.
+// initial reports whether the counter is as if unused.
 func (c *counter) initial(m *enforcement.Meter) bool {
 	if m.Algorithm.Bucket() {
 		return m.Quota == 0 || c.level.Cmp(new(big.Rat).SetInt64(m.Capacity)) >= 0
@@ -449,18 +451,18 @@ func (c *counter) initial(m *enforcement.Meter) bool {
 	return !c.open
 }
 
-// later returns the counter after micros microseconds without a charge.
+// later returns the counter as it is after micros microseconds without a charge.
 func (c *counter) later(m *enforcement.Meter, rev, now, micros int64) *counter {
 	n, _ := c.at(m, max(rev, c.rev), now+micros)
 	return n
 }
 
-// checkTimes checks the reset and retry times of a Limiter against their definitions:
-// reset is the first instant at which the counter is in its initial state, and retry is
-// the first instant at which cost fits. possible reports whether the Limiter returned a
-// retry time.
+// checkTimes checks the reset and retry times that a Limiter returned against their
+// definitions. The reset time is the first time at which the counter is as if unused.
+// The retry time is the first time at which cost fits. possible reports whether the
+// Limiter returned a retry time.
 func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, retryAfter int64, possible bool) error {
-	const forever = 1 << 53 // the largest value of both times
+	const forever = 1 << 53 // the largest reset or retry time
 	initial := func(micros int64) bool { return c.later(m, rev, now, micros).initial(m) }
 	if resetAfter < 0 || resetAfter < forever && !initial(resetAfter) || resetAfter > 0 && initial(resetAfter-1) {
 		return fmt.Errorf("reset after %d µs is not the first instant at which the counter is in its initial state", resetAfter)

@@ -6,15 +6,16 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A reference is the reference functions of enforcement over a plain map. A Limiter
-// must store and return exactly its states. The model shows that the functions are
-// correct; reference shows that a Limiter applies them correctly.
+// A reference applies the reference functions of package enforcement to a plain map. A
+// Limiter must store and return exactly the same states. The comparison with the model
+// shows that the functions are correct. The comparison with the reference shows that a
+// Limiter applies them correctly.
 type reference struct {
 	states map[enforcement.Key]enforcement.State
 }
 
-// take decides the request at now and returns the state for each of its charges. The
-// answer of the model says which groups are charged: sequences compares it separately.
+// take charges the counters of a request at the time now, and returns the resulting
+// state for each charge. The answer a of the model determines which groups are charged.
 func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforcement.State {
 	work, write := map[enforcement.Key]enforcement.State{}, map[enforcement.Key]bool{}
 	for i := range r.Charges {
@@ -46,8 +47,8 @@ func (f *reference) take(r *enforcement.Request, a *answer, now int64) []enforce
 	return states
 }
 
-// apply changes the state of a charge in work as the mode does, and sets write if the
-// state must be stored. units is the number of units that TakeUpTo granted.
+// apply applies the mode of a request to the state of one charge in work. It sets write
+// if the state must be stored. units is the number of units that TakeUpTo granted.
 func (f *reference) apply(mode enforcement.Mode, c *enforcement.Charge, units, now int64,
 	work map[enforcement.Key]enforcement.State, write map[enforcement.Key]bool,
 ) {
@@ -68,8 +69,8 @@ func (f *reference) apply(mode enforcement.Mode, c *enforcement.Charge, units, n
 	write[c.Key] = write[c.Key] || cost > 0
 }
 
-// same compares a state that a Limiter returned with the state of the reference. A
-// Limiter may return only the oldest entries of a log.
+// same returns an error if a state that a Limiter returned differs from the state of
+// the reference. The Limiter may return only the oldest entries of a log.
 func same(got, want *enforcement.State) error {
 	if got.Rev != want.Rev || got.A != want.A || got.B != want.B || got.T != want.T || len(got.Log) > len(want.Log) {
 		return fmt.Errorf("state %+v, the reference functions say %+v", *got, *want)

@@ -17,13 +17,13 @@ import (
 // stepsInSequence is the number of steps of a random sequence.
 const stepsInSequence = 50
 
-// Sequences plays n random sequences of 50 steps and compares every result with a model
-// and with the reference functions. Each mix of algorithms gets the same number of
-// sequences.
+// Sequences plays n random sequences of 50 steps each. It compares each result with the
+// model and with the reference functions. All combinations of algorithms are used
+// equally often.
 //
-// If n is 0, Sequences uses HEADGATE_FUZZ_SEQUENCES, by default 2000. If seed is 0, it
-// uses HEADGATE_FUZZ_SEED, by default a random one. A failure prints the seed and the
-// shortest list of steps that still fails.
+// If n is 0, Sequences reads n from HEADGATE_FUZZ_SEQUENCES; the default is 2000. If
+// seed is 0, it reads the seed from HEADGATE_FUZZ_SEED; the default is a random seed. A
+// failure prints the seed and the shortest list of steps that still fails.
 func Sequences(t *testing.T, factory Factory, n int, seed uint64) {
 	t.Helper()
 	if n == 0 {
@@ -61,7 +61,7 @@ func fromEnvironment(t *testing.T, name string, otherwise uint64) uint64 {
 	return value
 }
 
-// A kind is an algorithm with an anchor.
+// A kind is an algorithm and, for windows, an anchor.
 type kind struct {
 	algorithm enforcement.Algorithm
 	anchor    enforcement.Anchor
@@ -77,7 +77,7 @@ var (
 	gcras        = kind{enforcement.GCRA, enforcement.FirstHit}
 )
 
-// mixes lists the sets of kinds. Each sequence has limits of one mix.
+// mixes lists combinations of kinds. All limits of a sequence are from one combination.
 var mixes = []struct {
 	name   string
 	limits []kind
@@ -90,17 +90,17 @@ var mixes = []struct {
 	{"mixed", []kind{fixedFirst, fixedClock, logs, counterFirst, counterClock, tokens, gcras}},
 }
 
-// A sequence is a random scenario. It can be played repeatedly.
+// A sequence is a random list of limits and moves. It can be played several times.
 type sequence struct {
 	limits []enforcement.Limit
 	steps  []move
 }
 
 // A move is one step of a sequence. It sets the clock, may change the numbers of a
-// limit, and calls Take once.
+// limit, and makes one call of Take.
 type move struct {
 	at       int64 // after Start, microseconds
-	change   int   // the limit that changes its numbers; -1 for none
+	change   int   // index of the limit whose numbers change; -1 for none
 	to       enforcement.Limit
 	requests []ask
 }
@@ -108,7 +108,7 @@ type move struct {
 // An ask is one request of a move.
 type ask struct {
 	mode    enforcement.Mode
-	follow  bool // if it is refused, also try at its retry time and a millisecond before
+	follow  bool // if the request is denied, also send it at its retry time and a millisecond before
 	charges []askCharge
 }
 
@@ -117,7 +117,7 @@ type askCharge struct {
 	partition byte
 	group     uint16
 	cost      int64
-	back      int64 // number of revisions by which the caller's snapshot is old
+	back      int64 // how many revisions the snapshot of the caller is behind
 }
 
 func newSequence(r *rand.Rand, kinds []kind) *sequence {
@@ -146,8 +146,8 @@ func newSequence(r *rand.Rand, kinds []kind) *sequence {
 	return s
 }
 
-// gap returns the random change of the clock before a step: none, a little, to the end
-// of a window, up to three windows, or back.
+// gap returns a random change of the clock before a move: none, a small one, to the end
+// of a window, up to three windows forward, or back.
 func gap(r *rand.Rand, window int64) int64 {
 	switch r.IntN(12) {
 	case 0, 1, 2:
@@ -209,7 +209,8 @@ func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 		if r.IntN(15) == 0 {
 			c.back = 1
 		}
-		// A request uses one snapshot, so its charges on one counter have one revision.
+		// All charges of a request are from one snapshot. Therefore charges on the same
+		// counter have the same revision.
 		for i := range a.charges {
 			if a.charges[i].limit == c.limit {
 				c.back = a.charges[i].back
@@ -227,16 +228,16 @@ func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 	return a
 }
 
-// A player plays one sequence on a limiter, the model and the reference.
+// A player plays one sequence with the limiter, the model and the reference.
 type player struct {
-	w         *world
+	w         *harness
 	limits    []*limited
 	model     *model
 	reference *reference
 }
 
-// playOn plays s on unused counters.
-func (s *sequence) playOn(w *world) error {
+// playOn plays the sequence on unused counters.
+func (s *sequence) playOn(w *harness) error {
 	w.renew()
 	p := &player{w: w, model: newModel(), reference: &reference{states: map[enforcement.Key]enforcement.State{}}}
 	for _, l := range s.limits {
@@ -280,8 +281,8 @@ func (p *player) request(a *ask) enforcement.Request {
 	return p.w.request(a.mode, charges...)
 }
 
-// take passes the requests to the limiter, the model and the reference, and compares
-// the results.
+// take passes requests to the limiter, the model and the reference, and compares the
+// results.
 func (p *player) take(requests []enforcement.Request) ([]enforcement.Outcome, error) {
 	now := p.w.clock.Now()
 	outcomes := make([]enforcement.Outcome, len(requests))
@@ -305,7 +306,8 @@ func (p *player) take(requests []enforcement.Request) ([]enforcement.Outcome, er
 	return outcomes, nil
 }
 
-// compare compares the Limiter's result for one charge with the model and the reference.
+// compare compares the result of the Limiter for one charge with those of the model and
+// the reference.
 func compare(c *enforcement.Charge, o *enforcement.Outcome, j int, want *answered, state *enforcement.State) error {
 	got := &o.Charges[j]
 	if got.Cost != want.Cost || got.Fits != want.Fits {
@@ -318,14 +320,14 @@ func compare(c *enforcement.Charge, o *enforcement.Outcome, j int, want *answere
 		return fmt.Errorf("%d remaining, the model says %d", left, want.Remaining)
 	}
 	if got.Fits && o.At%4 != 0 {
-		return nil // checkTimes is slow, so it checks only a fourth of the charges that fit
+		return nil // checkTimes is slow, so it checks only a quarter of the charges that fit
 	}
 	retryAfter, possible := c.Meter.RetryAfter(got.State, o.At, got.Cost)
 	return want.counter.checkTimes(c.Meter, c.Rev, o.At, got.Cost, c.Meter.ResetAfter(got.State, o.At), retryAfter, possible)
 }
 
-// follow checks the retry time of a refused request, rounded up to a millisecond: at
-// that time a Peek of the request is granted, and a millisecond before it is refused.
+// follow checks the retry time of a denied request, rounded up to a millisecond. A Peek
+// of the request must be granted at that time, and denied a millisecond before.
 func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 	var longest int64
 	for i := range r.Charges {
@@ -334,10 +336,10 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 			continue
 		}
 		if c.Rev < got.State.Rev {
-			return nil // the retry time is not exact for a caller with old numbers
+			return nil // for a caller with old numbers, the retry time is not exact
 		}
 		if slices.ContainsFunc(c.Meter.Formers, func(f enforcement.Former) bool { return o.At < f.Until }) {
-			return nil // the clock stepped back before a change, so a former rate is in force
+			return nil // the clock stepped back before a change of numbers, so a former rate is in force
 		}
 		micros, ok := c.Meter.RetryAfter(got.State, o.At, got.Cost)
 		if !ok || micros >= 1<<50 {
@@ -363,8 +365,8 @@ func (p *player) follow(r enforcement.Request, o *enforcement.Outcome) error {
 	return nil
 }
 
-// shrink returns a shorter sequence that still fails.
-func (s *sequence) shrink(w *world) *sequence {
+// shrink returns the shortest sequence that it finds that still fails.
+func (s *sequence) shrink(w *harness) *sequence {
 	short := &sequence{limits: s.limits, steps: slices.Clone(s.steps)}
 	for size := len(short.steps) / 2; size > 0; size /= 2 {
 		for from := 0; from+size <= len(short.steps); {
@@ -379,7 +381,7 @@ func (s *sequence) shrink(w *world) *sequence {
 	return short
 }
 
-// String returns the limits and steps as text.
+// String returns the limits and moves as text.
 func (s *sequence) String() string {
 	var b strings.Builder
 	for i, l := range s.limits {

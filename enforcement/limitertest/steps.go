@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Short names for the tables of steps.
+// Short names for use in the tables of steps.
 const (
 	second = time.Second
 	minute = time.Minute
@@ -42,14 +42,14 @@ func gcra(quota int64, window time.Duration, burst int64) enforcement.Limit {
 	return l
 }
 
-// ms returns a number of milliseconds as a duration.
+// ms returns n milliseconds as a duration.
 func ms(n int64) time.Duration { return time.Duration(n) * time.Millisecond }
 
-// stepTests test each algorithm on one counter. A letter at the beginning of a comment
-// names the promise that the test checks.
+// stepTests test each algorithm on one counter. If a comment begins with a letter, that
+// is the letter of the promise in the design that the test checks.
 var stepTests = []test{
-	// c: a window is half open.
-	{"FixedWindow/FirstHit", func(w *world) {
+	// Promise c: a window includes its start but not its end.
+	{"FixedWindow/FirstHit", func(w *harness) {
 		w.play(fixedWindow(3, 10*second, enforcement.FirstHit), []step{
 			{at: 1 * second, cost: 2, left: 1, reset: 10 * second, what: "the first charge opens the window"},
 			{at: 4 * second, cost: 2, no: true, left: 1, reset: 7 * second, retry: 7 * second, what: "a denial reports what is left"},
@@ -59,7 +59,7 @@ var stepTests = []test{
 			{at: 100 * second, cost: 3, left: 0, reset: 10 * second, what: "a window opens at its first charge, not at a multiple"},
 		})
 	}},
-	{"FixedWindow/Clock", func(w *world) {
+	{"FixedWindow/Clock", func(w *harness) {
 		w.play(fixedWindow(3, 10*second, enforcement.Clock), []step{
 			{at: 9 * second, cost: 3, left: 0, reset: 1 * second, what: "the window began at the last multiple"},
 			{at: 10*second - micro, cost: 1, no: true, left: 0, reset: micro, retry: micro},
@@ -67,7 +67,7 @@ var stepTests = []test{
 			{at: 37 * second, cost: 1, left: 2, reset: 3 * second},
 		})
 	}},
-	{"SlidingLog/HalfOpen", func(w *world) {
+	{"SlidingLog/HalfOpen", func(w *harness) {
 		w.play(slidingLog(3, 10*second), []step{
 			{cost: 1, left: 2, reset: 10 * second},
 			{at: 4 * second, cost: 2, left: 0, reset: 10 * second},
@@ -79,7 +79,7 @@ var stepTests = []test{
 			{at: 24 * second, cost: 3, left: 0, reset: 10 * second},
 		})
 	}},
-	{"SlidingLog/RetryAmongMany", func(w *world) {
+	{"SlidingLog/RetryAmongMany", func(w *harness) {
 		steps := []step{}
 		for i := range int64(100) {
 			steps = append(steps, step{at: ms(i), cost: 1, left: 99 - i, reset: second})
@@ -92,7 +92,7 @@ var stepTests = []test{
 			step{at: ms(1069), cost: 1, no: true, reset: second, retry: ms(1), what: "the 71st"},
 		))
 	}},
-	{"SlidingCounter/FirstHit", func(w *world) {
+	{"SlidingCounter/FirstHit", func(w *harness) {
 		w.play(slidingCounter(10, 10*second, enforcement.FirstHit), []step{
 			{at: 3 * second, cost: 8, left: 2, reset: 20 * second},
 			{
@@ -105,7 +105,7 @@ var stepTests = []test{
 			{at: 43 * second, cost: 10, left: 0, reset: 20 * second, what: "after two windows the counter is in its initial state"},
 		})
 	}},
-	{"SlidingCounter/Clock", func(w *world) {
+	{"SlidingCounter/Clock", func(w *harness) {
 		w.play(slidingCounter(10, 10*second, enforcement.Clock), []step{
 			{at: 9 * second, cost: 10, left: 0, reset: 11 * second},
 			{
@@ -117,14 +117,14 @@ var stepTests = []test{
 			{at: 40 * second, cost: 10, left: 0, reset: 20 * second},
 		})
 	}},
-	{"SlidingCounter/Largest", func(w *world) {
+	{"SlidingCounter/Largest", func(w *harness) {
 		year := enforcement.MaxWindow
 		w.play(slidingCounter(enforcement.MaxQuota, year, enforcement.FirstHit), []step{
 			{mode: force, cost: enforcement.MaxCost, left: enforcement.MaxQuota - enforcement.MaxCost, reset: 2 * year},
 			{at: year + year/4, cost: 0, left: enforcement.MaxQuota - enforcement.MaxCost*3/4, reset: year - year/4},
 		})
 	}},
-	{"TokenBucket/Refill", func(w *world) {
+	{"TokenBucket/Refill", func(w *harness) {
 		w.play(tokenBucket(2, 1*second, 4), []step{
 			{cost: 4, left: 0, reset: 2 * second, what: "full at first"},
 			{cost: 1, no: true, left: 0, reset: 2 * second, retry: second / 2},
@@ -135,7 +135,7 @@ var stepTests = []test{
 			{at: 6 * second, cost: 1, left: 0, reset: 2 * second, what: "and is kept"},
 		})
 	}},
-	{"GCRA/Refill", func(w *world) {
+	{"GCRA/Refill", func(w *harness) {
 		w.play(gcra(10, 1*second, 0), []step{
 			{cost: 10, left: 0, reset: second, what: "without a burst, the burst is the quota"},
 			{at: ms(99), cost: 1, no: true, left: 0, reset: ms(901), retry: ms(1)},
@@ -143,12 +143,13 @@ var stepTests = []test{
 			{at: ms(350), cost: 2, left: 0, reset: ms(950)},
 		})
 	}},
-	// j: no drift. 3 in 7 ms is 2333.3 µs per unit; the sum of many units is exact.
-	{"TokenBucket/NoDrift", func(w *world) {
+	// Promise j: refills do not drift. At 3 units in 7 ms, a unit takes 2333.3 µs, and
+	// the sum over many units is exact.
+	{"TokenBucket/NoDrift", func(w *harness) {
 		limit := tokenBucket(3, ms(7), 2)
 		steps := []step{{cost: 2, left: 0, reset: 4667 * micro}}
 		for i := range int64(300) {
-			n := i + 1 // the nth unit is there at ceil(n * 7000 / 3) µs
+			n := i + 1 // unit n is available after ceil(n * 7000 / 3) µs
 			whole := (n*7000 + 2) / 3
 			part := (whole*3 - n*7000) // in thirds of a microsecond
 			steps = append(steps,
@@ -157,7 +158,7 @@ var stepTests = []test{
 		}
 		w.play(limit, steps)
 	}},
-	{"TokenBucket/SevenHundredThousandASecond", func(w *world) {
+	{"TokenBucket/SevenHundredThousandASecond", func(w *harness) {
 		w.play(tokenBucket(700_000, second, 0), []step{
 			{cost: 700_000, left: 0, reset: second},
 			{at: 1 * micro, cost: 1, no: true, left: 0, reset: second - micro, retry: micro, what: "0.7 of a unit"},
@@ -165,8 +166,8 @@ var stepTests = []test{
 			{at: 10 * micro, cost: 6, left: 0, reset: second, what: "all 7 units of 10 µs are granted"},
 		})
 	}},
-	// i: quota 0 denies every request, including cost 0.
-	{"QuotaZero", func(w *world) {
+	// Promise i: a quota of 0 denies all requests, even with cost 0.
+	{"QuotaZero", func(w *harness) {
 		for _, limit := range each(0, second) {
 			w.renew()
 			w.play(limit, []step{
@@ -179,8 +180,8 @@ var stepTests = []test{
 		w.renew()
 		w.play(tokenBucket(0, second, 5), []step{{cost: 1, no: true, left: 0, retry: never, what: "a burst without a quota"}})
 	}},
-	// b: cost 0 and peek change nothing and open no window.
-	{"CostZeroAndPeek", func(w *world) {
+	// Promise b: cost 0 and Peek change nothing and open no window.
+	{"CostZeroAndPeek", func(w *harness) {
 		for _, limit := range each(2, 10*second) {
 			w.renew()
 			w.play(limit, []step{
@@ -200,8 +201,8 @@ var stepTests = []test{
 			})
 		}
 	}},
-	// e: a cost that can never fit has no retry time.
-	{"CostAboveQuota", func(w *world) {
+	// Promise e: a cost that can never fit has no retry time.
+	{"CostAboveQuota", func(w *harness) {
 		for _, limit := range each(5, second) {
 			w.renew()
 			w.play(limit, []step{
@@ -215,8 +216,8 @@ var stepTests = []test{
 			{cost: 3, left: 0, reset: ms(300)},
 		})
 	}},
-	// f: a refund never raises a counter above its initial state.
-	{"Refund", func(w *world) {
+	// Promise f: a refund never gives a counter more units than an unused counter has.
+	{"Refund", func(w *harness) {
 		for _, limit := range each(10, 10*second) {
 			w.renew()
 			w.play(limit, []step{{mode: refund, cost: 5, left: 10, what: "nothing is charged, so nothing is refunded"}})
@@ -237,7 +238,7 @@ var stepTests = []test{
 			})
 		}
 	}},
-	{"Refund/NewestFirst", func(w *world) {
+	{"Refund/NewestFirst", func(w *harness) {
 		w.play(slidingLog(10, 10*second), []step{
 			{cost: 4, left: 6, reset: 10 * second},
 			{at: 2 * second, cost: 4, left: 2, reset: 10 * second},
@@ -251,7 +252,7 @@ var stepTests = []test{
 			{at: 15 * second, mode: refund, cost: 4, left: 7, reset: 5 * second, what: "refunds the current window, then two units of the previous"},
 		})
 	}},
-	{"Reset", func(w *world) {
+	{"Reset", func(w *harness) {
 		for _, limit := range each(10, 10*second) {
 			w.renew()
 			full := resetOf(limit, 0, 10)
@@ -263,8 +264,8 @@ var stepTests = []test{
 			})
 		}
 	}},
-	// Force charges whether the cost fits or not, up to the caps.
-	{"Force", func(w *world) {
+	// Force charges even if the cost does not fit, up to the bounds of a counter.
+	{"Force", func(w *harness) {
 		for _, limit := range []enforcement.Limit{
 			fixedWindow(10, 10*second, enforcement.FirstHit), fixedWindow(10, 10*second, enforcement.Clock), slidingLog(10, 10*second),
 		} {
@@ -287,14 +288,15 @@ var stepTests = []test{
 			{mode: force, cost: 5, over: true, left: 0, reset: 10 * second, what: "force also charges a quota of 0"},
 		})
 	}},
-	{"Force/CountStops", func(w *world) {
-		// 466,000 times the largest cost passes 10^15; the state says where it stops.
+	{"Force/CountStops", func(w *harness) {
+		// The sum of 466,000 times the largest cost exceeds 10^15. The state shows the
+		// bound at which it stops.
 		for _, limit := range []enforcement.Limit{
 			fixedWindow(10, second, enforcement.FirstHit), slidingCounter(10, second, enforcement.FirstHit), slidingLog(10, second),
 		} {
 			w.renew()
 			m := limit.Compile(1)
-			charges := make([]enforcement.Charge, 3000) // of one request: their costs add up
+			charges := make([]enforcement.Charge, 3000) // all in one request: their costs add up
 			for i := range charges {
 				charges[i] = enforcement.Charge{Key: w.key(1, 0), Meter: m, Rev: 1, Cost: enforcement.MaxCost}
 			}
@@ -305,7 +307,7 @@ var stepTests = []test{
 			w.same(o.Charges[0].State.A, int64(countStops), limit.Algorithm.String())
 		}
 	}},
-	{"TakeUpTo", func(w *world) {
+	{"TakeUpTo", func(w *harness) {
 		for _, limit := range each(10, 10*second) {
 			w.renew()
 			full := resetOf(limit, 0, 10)
@@ -316,9 +318,9 @@ var stepTests = []test{
 			})
 		}
 	}},
-	// e: after a TakeUpTo that granted nothing, the caller can compute when one unit fits,
-	// for any cost of the request.
-	{"TakeUpTo/OneUnitOfALongLog", func(w *world) {
+	// Promise e: after a TakeUpTo that granted nothing, the caller can compute when one
+	// unit fits, whatever the cost of the request was.
+	{"TakeUpTo/OneUnitOfALongLog", func(w *harness) {
 		for _, n := range []int64{3, 100} { // a limiter may store long logs in another form
 			w.renew()
 			limit := slidingLog(n, minute)
@@ -335,8 +337,8 @@ var stepTests = []test{
 			}
 		}
 	}},
-	// h: a clock that steps back grants no unit twice.
-	{"ClockBack/Little", func(w *world) {
+	// Promise h: if the clock steps back, no unit is granted twice.
+	{"ClockBack/Little", func(w *harness) {
 		w.play(fixedWindow(2, 10*second, enforcement.FirstHit), []step{
 			{at: 5 * second, cost: 2, left: 0, reset: 10 * second},
 			{at: 0, cost: 1, no: true, left: 0, reset: 15 * second, retry: 15 * second},
@@ -368,9 +370,9 @@ var stepTests = []test{
 			{at: 3 * second, cost: 1, left: 0, reset: 3 * second},
 		})
 	}},
-	// If the clock steps back by more than a window, the state is clamped and stored.
-	// Requests are denied for at most one more window.
-	{"ClockBack/Far", func(w *world) {
+	// If the clock steps back by more than a window, the state is clamped to the clock
+	// and stored. Therefore requests are denied for at most one more window.
+	{"ClockBack/Far", func(w *harness) {
 		hour := time.Hour
 		for _, limit := range []enforcement.Limit{fixedWindow(2, 10*second, enforcement.FirstHit), slidingLog(2, 10*second)} {
 			w.renew()
@@ -396,8 +398,8 @@ var stepTests = []test{
 			{at: 2 * second, cost: 1, left: 0, reset: 3 * second},
 		})
 	}},
-	// g: the usage stays after a change of the numbers.
-	{"NumbersChanged/Windows", func(w *world) {
+	// Promise g: after a change of the numbers, the usage so far still counts.
+	{"NumbersChanged/Windows", func(w *harness) {
 		w.play(fixedWindow(10, 10*second, enforcement.FirstHit), []step{
 			{cost: 8, left: 2, reset: 10 * second},
 			{
@@ -423,7 +425,7 @@ var stepTests = []test{
 			{at: 30 * second, cost: 15, left: 0, reset: 30 * second, what: "10 * 0.5 + 15"},
 		})
 	}},
-	{"NumbersChanged/Buckets", func(w *world) {
+	{"NumbersChanged/Buckets", func(w *harness) {
 		w.play(tokenBucket(10, 10*second, 10), []step{
 			{cost: 2, left: 8, reset: 2 * second},
 			{at: 1 * second, to: ptr(tokenBucket(10, 10*second, 5)), cost: 0, left: 5, what: "cut to the new capacity"},
@@ -445,8 +447,9 @@ var stepTests = []test{
 			},
 		})
 	}},
-	// Requests of two nodes with different snapshots alternate: no units appear.
-	{"NumbersChanged/FlipFlop", func(w *world) {
+	// Requests of two nodes with different snapshots alternate. That must not create
+	// any units.
+	{"NumbersChanged/FlipFlop", func(w *harness) {
 		w.play(tokenBucket(100, 10*second, 100), []step{
 			{cost: 50, left: 50, reset: 5 * second},
 			{to: ptr(tokenBucket(10, 10*second, 10)), cost: 1, left: 9, reset: second},
@@ -471,7 +474,7 @@ var stepTests = []test{
 
 func ptr(l enforcement.Limit) *enforcement.Limit { return &l }
 
-// each returns one limit of every algorithm and anchor.
+// each returns one limit for each combination of algorithm and anchor.
 func each(quota int64, window time.Duration) []enforcement.Limit {
 	return []enforcement.Limit{
 		fixedWindow(quota, window, enforcement.FirstHit), fixedWindow(quota, window, enforcement.Clock),
@@ -481,8 +484,8 @@ func each(quota int64, window time.Duration) []enforcement.Limit {
 	}
 }
 
-// resetOf returns ResetAfter of an unused counter after a charge of used units at an
-// instant.
+// resetOf returns ResetAfter of a counter that was unused before a charge of used units
+// at the time at.
 func resetOf(l enforcement.Limit, at time.Duration, used int64) time.Duration {
 	if l.Algorithm.Bucket() {
 		return l.Window * time.Duration(used) / time.Duration(l.Quota)
@@ -497,8 +500,9 @@ func resetOf(l enforcement.Limit, at time.Duration, used int64) time.Duration {
 	return end
 }
 
-// retryForOne returns the time until one unit fits, after the quota was used up at this
-// instant. In a sliding counter, it fits as soon as the previous window counts less.
+// retryForOne returns the time until one unit fits, after the quota was used up at the
+// present time. With a sliding counter, one unit fits as soon as the previous window
+// counts less.
 func retryForOne(l enforcement.Limit) time.Duration {
 	switch {
 	case l.Algorithm.Bucket():
@@ -509,7 +513,7 @@ func retryForOne(l enforcement.Limit) time.Duration {
 	return l.Window
 }
 
-// emptied returns ResetAfter after a refund of the first charge at the same instant. A
+// emptied returns ResetAfter after the first charge was refunded at the same time. A
 // window stays open.
 func emptied(l enforcement.Limit) time.Duration {
 	if l.Algorithm.Windowed() {

@@ -8,8 +8,9 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Store is the reference implementation of an [enforcement.Drawer]: the reference
-// functions over a plain map. enforcement/redis/scripts/lease.lua translates Draw to Lua.
+// A Store is the reference implementation of an [enforcement.Drawer]. It applies the
+// reference functions to a plain map. enforcement/redis/scripts/lease.lua does the same
+// as Draw, in Lua.
 type Store struct {
 	now func() int64
 
@@ -25,24 +26,27 @@ func NewStore(now func() int64) *Store {
 	return &Store{now: now, states: map[enforcement.Key]enforcement.State{}, drawn: map[enforcement.Key]*Outstanding{}}
 }
 
-// Outstanding has the units that were drawn from a bucket and not reported or returned.
+// Outstanding records the units that were drawn from a bucket, and were neither reported
+// nor returned yet.
 //
 // Level is the sum of the units in the bucket and the outstanding units, with the
-// fraction Part, at the instant At. It is at most the capacity. The state of the counter
-// has only the units in the bucket, and code that knows no draws reads it. Its time is
-// Shown, so it does not refill before Shown. Shown is late enough that the bucket has at
-// most capacity - outstanding units until the last lot ends.
+// fraction Part, at the time At. It is at most the capacity. The state of the counter
+// has only the units in the bucket, because code that does not know about draws reads
+// it. The time of that state is Shown, so the bucket does not refill before Shown. Shown
+// is late enough that the bucket has at most capacity - outstanding units until the last
+// lot ends.
 type Outstanding struct {
 	Rev, Level, Part, At, Shown int64
-	Lots                        [2]outstandingLot // in the order in which they end
+	Lots                        [2]outstandingLot // in the order of their ends
 }
 
-// An outstandingLot has the outstanding units of one epoch. It ends at Until.
+// An outstandingLot has the outstanding units of one epoch. They lapse at the time
+// Until.
 type outstandingLot struct{ Until, Units int64 }
 
 func (o *Outstanding) units() int64 { return o.Lots[0].Units + o.Lots[1].Units }
 
-// Take decides requests, each alone and in order.
+// Take decides requests in order, each independently of the others.
 func (s *Store) Take(ctx context.Context, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,7 +61,7 @@ func (s *Store) Take(ctx context.Context, requests []enforcement.Request, outcom
 	}
 }
 
-// decide decides one request. It applies a group only if all charges of the group fit.
+// decide decides one request. It charges a group only if all its charges fit.
 func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 	o.Verdict = enforcement.Granted
 	for from, to := range groups(r.Charges) {
@@ -97,8 +101,8 @@ func (s *Store) decide(r *enforcement.Request, o *enforcement.Outcome) {
 	}
 }
 
-// settleGroup returns what is left of the counter of each charge, and stores the
-// states that Settle clamped.
+// settleGroup returns what is left for each charge of a group. It stores the states
+// that Settle clamped.
 func (s *Store) settleGroup(mode enforcement.Mode, group []enforcement.Charge, now int64) (lefts []int64) {
 	for i := range group {
 		c := &group[i]
@@ -111,7 +115,8 @@ func (s *Store) settleGroup(mode enforcement.Mode, group []enforcement.Charge, n
 	return lefts
 }
 
-// chargeFits returns Charged.Fits of a charge. cost is the sum of its group on its key.
+// chargeFits returns Charged.Fits of a charge. cost is the total cost of the group for
+// its key.
 func chargeFits(mode enforcement.Mode, c *enforcement.Charge, left, cost int64) bool {
 	switch mode {
 	case enforcement.Refund, enforcement.Reset:
@@ -122,7 +127,7 @@ func chargeFits(mode enforcement.Mode, c *enforcement.Charge, left, cost int64) 
 	return c.Meter.Admits(left, cost)
 }
 
-// apply changes the states of a granted group.
+// apply charges the counters of a group that was granted, or refunds or resets them.
 func (s *Store) apply(r *enforcement.Request, group []enforcement.Charge, o *enforcement.Outcome) {
 	for i := range group {
 		c := &group[i]
@@ -167,7 +172,8 @@ func (s *Store) Draw(ctx context.Context, draws []enforcement.Draw, drawn []enfo
 	}
 }
 
-// drawWindow subtracts returned units from the window and charges the drawn units to it.
+// drawWindow draws units from a window and charges them to it. It first subtracts the
+// units that the draw returns.
 func (s *Store) drawWindow(d *enforcement.Draw, a *enforcement.Drawn) {
 	m, back := d.Meter, d.Lots[0].Back+d.Lots[1].Back
 	state := s.states[d.Key]
@@ -190,8 +196,8 @@ func (s *Store) drawWindow(d *enforcement.Draw, a *enforcement.Drawn) {
 	a.State, _ = m.Settle(state, max(d.Rev, state.Rev), a.At)
 }
 
-// drawBucket applies the reports of a draw to the lots and moves units from the bucket
-// to a lot.
+// drawBucket draws units from a bucket into a lot. It first applies the reports of the
+// draw to earlier lots.
 func (s *Store) drawBucket(d *enforcement.Draw, a *enforcement.Drawn) {
 	m, now := d.Meter, a.At
 	state := s.states[d.Key]
@@ -207,9 +213,9 @@ func (s *Store) drawBucket(d *enforcement.Draw, a *enforcement.Drawn) {
 	for i := range o.Lots {
 		lot := &o.Lots[i]
 		if lot.Until <= now {
-			lot.Units = 0 // the bucket may refill in their place, but the units do not return
+			lot.Units = 0 // the room returns to the bucket, which can then refill, but the units are lost
 		}
-		lot.Until = min(lot.Until, now+2*epoch) // shorter if the clock went back
+		lot.Until = min(lot.Until, now+2*epoch) // shortens the lot if the clock has stepped back
 	}
 	level := units + o.units()
 	if level >= m.Capacity {
@@ -238,8 +244,9 @@ func (s *Store) drawBucket(d *enforcement.Draw, a *enforcement.Drawn) {
 	a.State = enforcement.State{Rev: d.Rev, A: level - o.units(), B: part, T: now}
 }
 
-// held returns the units in the bucket at now: those of its state, or more if held can
-// compute the charges since the last draw. The state lags behind: see Outstanding.
+// held returns the units in the bucket at the time now. That is the number in its
+// state, or more if held can compute what was charged since the last draw. The state
+// has fewer units than the bucket, because it does not refill before Shown.
 func (o *Outstanding) held(d *enforcement.Draw, state enforcement.State, now int64) (units, part int64) {
 	flows := func(a, b, from, to int64) (int64, int64) {
 		if to <= from {
@@ -272,7 +279,8 @@ func (o *Outstanding) held(d *enforcement.Draw, state enforcement.State, now int
 	return units, part
 }
 
-// open returns the lot of an epoch. It returns nil while both lots are of other epochs.
+// open returns the lot for units that lapse at the time until. It returns nil if both
+// lots are in use for other epochs.
 func (o *Outstanding) open(until int64) *outstandingLot {
 	first, last := &o.Lots[0], &o.Lots[1]
 	switch {
@@ -287,7 +295,7 @@ func (o *Outstanding) open(until int64) *outstandingLot {
 	return last
 }
 
-// show sets Shown.
+// show computes the field Shown.
 func (o *Outstanding) show(m *enforcement.Meter, now int64) {
 	o.Shown = now
 	full := m.Capacity - o.units()

@@ -6,13 +6,13 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// on returns a charge with the revision of its meter.
-func (w *world) on(m *enforcement.Meter, key enforcement.Key, cost int64, group uint16) enforcement.Charge {
+// on returns a charge with the latest revision of a meter.
+func (w *harness) on(m *enforcement.Meter, key enforcement.Key, cost int64, group uint16) enforcement.Charge {
 	return enforcement.Charge{Key: key, Meter: m, Rev: m.Rev, Cost: cost, Group: group}
 }
 
-// left returns what is left of a counter.
-func (w *world) left(m *enforcement.Meter, key enforcement.Key) int64 {
+// left returns the number of units that are left on a counter.
+func (w *harness) left(m *enforcement.Meter, key enforcement.Key) int64 {
 	w.Helper()
 	o := w.take(w.request(peek, w.on(m, key, 0, 0)))[0]
 	return m.Remaining(o.Charges[0].State, o.At)
@@ -20,8 +20,8 @@ func (w *world) left(m *enforcement.Meter, key enforcement.Key) int64 {
 
 // takeTests test calls of Take with several charges or several requests.
 var takeTests = []test{
-	{"AllOrNothing", func(w *world) {
-		for i, last := range each(2, minute) { // each limit in both positions
+	{"AllOrNothing", func(w *harness) {
+		for i, last := range each(2, minute) { // each limit is tried as the first and as the last charge
 			w.renew()
 			a, b := fixedWindow(10, minute, enforcement.FirstHit).Compile(1), last.Compile(1)
 			charges := func(cost int64) []enforcement.Charge {
@@ -41,7 +41,7 @@ var takeTests = []test{
 			w.same(w.left(b, w.key(2, 0)), 0, "the second is full")
 		}
 	}},
-	{"TakeUpToSmallest", func(w *world) {
+	{"TakeUpToSmallest", func(w *harness) {
 		a, b := fixedWindow(10, minute, enforcement.FirstHit).Compile(1), tokenBucket(4, minute, 0).Compile(1)
 		o := w.take(w.request(takeUpTo, w.on(a, w.key(1, 0), 7, 0), w.on(b, w.key(2, 0), 7, 0)))[0]
 		w.same(o.Units, 4, "the smallest of what is left")
@@ -52,7 +52,7 @@ var takeTests = []test{
 		w.same([]bool{o.Charges[0].Fits, o.Charges[1].Fits}, []bool{true, false}, "the limit with units left fits")
 		w.same(w.left(a, w.key(1, 0)), 6, "a refusal charges nothing")
 	}},
-	{"SameKeyInOneRequest", func(w *world) {
+	{"SameKeyInOneRequest", func(w *harness) {
 		for _, limit := range each(10, minute) {
 			w.renew()
 			m, k := limit.Compile(1), w.key(1, 0)
@@ -70,7 +70,7 @@ var takeTests = []test{
 			w.same(w.left(m, w.key(2, 0)), 9, "the other key is charged once")
 		}
 	}},
-	{"ShadowGroups", func(w *world) {
+	{"ShadowGroups", func(w *harness) {
 		m := fixedWindow(3, minute, enforcement.FirstHit).Compile(1)
 		narrow := slidingLog(1, minute).Compile(1)
 		ask := func(cost int64) enforcement.Request {
@@ -103,16 +103,16 @@ var takeTests = []test{
 		w.same(o.Verdict, enforcement.Granted, "force")
 		w.same([]int64{o.Charges[0].State.A, o.Charges[1].State.A}, []int64{5, 5}, "force charges shadow policies too")
 	}},
-	{"OnlyShadow", func(w *world) {
+	{"OnlyShadow", func(w *harness) {
 		m := fixedWindow(1, minute, enforcement.FirstHit).Compile(1)
 		o := w.take(w.request(enforce, w.on(m, w.key(1, 0), 2, 1)), w.request(enforce, w.on(m, w.key(1, 0), 1, 1)))
 		w.same(o[0].Verdict, enforcement.Granted, "a shadow policy without room")
 		w.same(o[1].Verdict, enforcement.Granted, "a shadow policy with room")
 		w.same(w.left(m, w.key(1, 0)), 0, "the second was charged")
 	}},
-	// Take decides the requests of one call one by one and in order. A limiter that adds
-	// up their costs first denies the third.
-	{"InOrder", func(w *world) {
+	// Take decides the requests of one call in order and independently. A limiter that
+	// first adds up their costs would deny the third one.
+	{"InOrder", func(w *harness) {
 		for _, limit := range each(5, minute) {
 			w.renew()
 			m, all := limit.Compile(1), fixedWindow(6, minute, enforcement.FirstHit).Compile(1)
@@ -129,7 +129,7 @@ var takeTests = []test{
 			w.same(w.left(all, w.key(2, 0)), 0, "3 + 2 + 1 of 6")
 		}
 	}},
-	{"ModesInOrder", func(w *world) {
+	{"ModesInOrder", func(w *harness) {
 		for _, limit := range each(5, minute) {
 			w.renew()
 			m := limit.Compile(1)
@@ -146,7 +146,7 @@ var takeTests = []test{
 			w.same(left, want, limit.Algorithm.String())
 		}
 	}},
-	{"ManyCharges", func(w *world) {
+	{"ManyCharges", func(w *harness) {
 		m := fixedWindow(2, minute, enforcement.FirstHit).Compile(1)
 		charges := make([]enforcement.Charge, 200)
 		for i := range charges {
@@ -159,7 +159,7 @@ var takeTests = []test{
 		w.same(o.Charges[0].Fits, true, "the new one has room")
 		w.same(w.left(m, w.key(1000, 0)), 2, "and is not charged")
 	}},
-	{"ManyHomes", func(w *world) {
+	{"ManyHomes", func(w *harness) {
 		m := slidingLog(2, minute).Compile(1)
 		var requests []enforcement.Request
 		var want []enforcement.Verdict
@@ -179,8 +179,8 @@ var takeTests = []test{
 			w.same(o[i].Verdict, want[i], "request")
 		}
 	}},
-	// Keys that differ in one byte have separate counters.
-	{"Isolated", func(w *world) {
+	// Keys that differ in only one byte have separate counters.
+	{"Isolated", func(w *harness) {
 		m := fixedWindow(1, minute, enforcement.FirstHit).Compile(1)
 		k := w.key(1, 0)
 		w.same(w.take(w.request(enforce, w.on(m, k, 1, 0)))[0].Verdict, enforcement.Granted, "the key itself")
@@ -207,8 +207,8 @@ var takeTests = []test{
 			}
 		}
 	}},
-	// Take overwrites the previous contents of an outcome.
-	{"OutcomesReused", func(w *world) {
+	// Take overwrites the earlier contents of an outcome.
+	{"OutcomesReused", func(w *harness) {
 		log, window := slidingLog(2, minute).Compile(1), fixedWindow(1, minute, enforcement.FirstHit).Compile(1)
 		ctx, outcomes := context.Background(), make([]enforcement.Outcome, 1)
 		run := func(r enforcement.Request) *enforcement.Outcome {
@@ -231,7 +231,7 @@ var takeTests = []test{
 		o = run(w.request(enforce, w.on(window, w.key(4, 0), 1, 0)))
 		w.same(o.Err, nil, "the error of the previous call")
 	}},
-	{"Nothing", func(w *world) {
+	{"Nothing", func(w *harness) {
 		w.limiter.Take(context.Background(), nil, nil)
 		w.same(w.take(w.request(enforce))[0].Verdict, enforcement.Granted, "a request without charges")
 	}},

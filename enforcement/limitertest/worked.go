@@ -6,10 +6,10 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// workedTests are well-known worked examples of the algorithms.
+// workedTests are well-known examples for the algorithms, worked out by hand.
 var workedTests = []test{
-	{"WindowFrom45To145", func(w *world) {
-		// 10 a minute: the first at 00:00:45 opens a window until 00:01:45.
+	{"WindowFrom45To145", func(w *harness) {
+		// 10 per minute: the first request, at 00:00:45, opens a window until 00:01:45.
 		w.play(fixedWindow(10, minute, enforcement.FirstHit), []step{
 			{at: 45 * second, cost: 1, left: 9, reset: minute, what: "opens the window"},
 			{at: 50 * second, cost: 9, left: 0, reset: 55 * second},
@@ -18,8 +18,9 @@ var workedTests = []test{
 			{at: 105 * second, cost: 1, left: 9, reset: minute, what: "00:01:45"},
 		})
 	}},
-	{"MovingWindowTenthOldest", func(w *world) {
-		// 10 a minute: admitted while the 10th oldest entry is over a minute old.
+	{"MovingWindowTenthOldest", func(w *harness) {
+		// 10 per minute: a request is admitted if the 10th newest entry is more than a
+		// minute old.
 		limit := slidingLog(10, minute)
 		w.play(limit, []step{
 			{cost: 1, left: 9, reset: minute},
@@ -28,8 +29,9 @@ var workedTests = []test{
 			{at: 61 * second, cost: 1, no: true, left: 0, reset: minute, retry: 8 * second, what: "the 10th oldest is now 52 s old"},
 		})
 	}},
-	{"WeightedCounter", func(w *world) {
-		// 100 a minute: 40 in the window before and half of it left, 80 in this one.
+	{"WeightedCounter", func(w *harness) {
+		// 100 per minute: 40 in the previous window, half of which still counts, and 80
+		// in this one.
 		limit := slidingCounter(100, minute, enforcement.FirstHit)
 		w.play(limit, []step{
 			{cost: 40, left: 60, reset: 2 * minute},
@@ -38,8 +40,9 @@ var workedTests = []test{
 			{at: 90 * second, cost: 1, no: true, left: 0, reset: 90 * second, retry: micro, what: "refused"},
 		})
 	}},
-	{"WeightedCounter93", func(w *world) {
-		// 100 a minute: 84 before, 51 of now: 84 * 0.5 + 51 = 93, so the next passes.
+	{"WeightedCounter93", func(w *harness) {
+		// 100 per minute: 84 before and 51 now. 84 * 0.5 + 51 = 93, so the next request
+		// is admitted.
 		limit := slidingCounter(100, minute, enforcement.FirstHit)
 		w.play(limit, []step{
 			{cost: 84, left: 16, reset: 2 * minute},
@@ -47,34 +50,35 @@ var workedTests = []test{
 			{at: 90 * second, cost: 1, left: 7, reset: 90 * second, what: "the 93rd of 100"},
 		})
 	}},
-	{"QuarterOfTheWindowLeft", func(w *world) {
-		// 500 an hour, 400 in the hour before, 250 by 23:45: 400 * 0.25 + 250 = 350.
+	{"QuarterOfTheWindowLeft", func(w *harness) {
+		// 500 per hour: 400 in the previous hour, 250 by 23:45. 400 * 0.25 + 250 = 350.
 		limit := slidingCounter(500, time.Hour, enforcement.Clock)
 		w.play(limit, []step{
 			{at: 22 * time.Hour, cost: 400, left: 100, reset: 2 * time.Hour},
 			{at: 23*time.Hour + 45*minute, cost: 250, left: 150, reset: time.Hour + 15*minute, what: "350 of 500 used"},
 		})
 	}},
-	{"BurstOfFifteen", func(w *world) {
-		// 10 a second with 5 extra admits 15 at once ...
+	{"BurstOfFifteen", func(w *harness) {
+		// 10 per second with 5 extra: a bucket admits 15 at once ...
 		w.play(tokenBucket(10, second, 15), []step{
 			{cost: 1, n: 15, left: 0, reset: 1500 * time.Millisecond},
 			{cost: 1, no: true, left: 0, reset: 1500 * time.Millisecond, retry: 100 * time.Millisecond},
 		})
-		// ... where a window admits 10.
+		// ... but a window admits only 10.
 		w.renew()
 		w.play(fixedWindow(10, second, enforcement.FirstHit), []step{
 			{cost: 1, n: 10, left: 0, reset: second},
 			{cost: 1, no: true, left: 0, reset: second, retry: second},
 		})
 	}},
-	{"TwoWindowsAroundAnEdge", func(w *world) {
-		// 50 a minute: windows pass 100 within two seconds around the clock's edge ...
+	{"TwoWindowsAroundAnEdge", func(w *harness) {
+		// 50 per minute: fixed windows admit 100 within two seconds around the end of a
+		// window ...
 		w.play(fixedWindow(50, minute, enforcement.Clock), []step{
 			{at: 59 * second, cost: 50, left: 0, reset: second},
 			{at: 60 * second, cost: 50, left: 0, reset: minute},
 		})
-		// ... and sliding ones do not.
+		// ... but sliding windows do not.
 		w.renew()
 		w.play(slidingCounter(50, minute, enforcement.Clock), []step{
 			{at: 59 * second, cost: 50, left: 0, reset: minute + second},
