@@ -12,10 +12,10 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Counts have tenant numbers, and the API has slugs. A key of a tenant reads the counts
-// of its own tenant.
+// The metrics package identifies tenants by number, and the API by slug. A tenant's key reads
+// only the counts of its own tenant.
 
-// counts returns an error if this node has no counts.
+// counts returns problem.Unavailable if this node does not record counts.
 func (a *API) counts() error {
 	if a.cfg.Analytics == nil {
 		return problem.New(problem.Unavailable, "this node does not count")
@@ -23,8 +23,8 @@ func (a *API) counts() error {
 	return nil
 }
 
-// countedTenant returns the number of the tenant whose counts the caller reads. It is 0
-// for all tenants, which only the operator may read.
+// countedTenant returns the number of the tenant whose counts the caller reads. Only the
+// operator may leave ref empty to read the sum over all tenants; its number is 0.
 func (a *API) countedTenant(ctx context.Context, ref string) (uint32, error) {
 	if err := a.counts(); err != nil {
 		return 0, err
@@ -46,10 +46,11 @@ func (a *API) countedTenant(ctx context.Context, ref string) (uint32, error) {
 	return t.Number, nil
 }
 
-// defaultSpan is the length of a range without from.
+// defaultSpan is the length of the time range if the request has no parameter from.
 const defaultSpan = time.Hour
 
-// counted reads counts of a tenant in a range. narrow sets the rest of the query.
+// counted calls read with a query for one tenant and one time range. Before the call, narrow
+// sets the other fields of the query.
 func counted[T any](ctx context.Context, a *API, tenant string, from, to time.Time, narrow func(*metrics.Query),
 	read func(context.Context, metrics.Query) (T, error),
 ) (none T, err error) {
@@ -69,12 +70,13 @@ func counted[T any](ctx context.Context, a *API, tenant string, from, to time.Ti
 	}
 	narrow(&q)
 	t, err := read(ctx, q)
-	return t, asked(err)
+	return t, asParameterFault(err)
 }
 
-// slugOf returns the slug of a tenant number.
+// slugOf returns the slug of the tenant with a number, or "deleted" if the snapshot does not
+// contain it.
 func (c caller) slugOf(number uint32) string {
-	if s, ok := c.world.SubjectByNumber(number); ok {
+	if s, ok := c.snapshot.SubjectByNumber(number); ok {
 		return s.Tenant
 	}
 	return "deleted"
@@ -116,8 +118,9 @@ func showHistogram(h *metrics.Histogram) Histogram {
 	return Histogram{Count: h.Count, P50: h.P50, P95: h.P95, P99: h.P99, Buckets: showBuckets(h.Buckets)}
 }
 
-// asked returns a rejected query as a fault of a parameter, which is 400.
-func asked(err error) error {
+// asParameterFault converts the Invalid error of a rejected query into Malformed, because the fault is in
+// a query parameter. The status is then 400 instead of 422.
+func asParameterFault(err error) error {
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Kind == problem.Invalid {
 		fault := *p
 		fault.Kind, fault.Message = problem.Malformed, "a query parameter cannot be read"
@@ -164,7 +167,7 @@ func (a *API) GetRouteTraffic(ctx context.Context, r GetRouteTrafficRequestObjec
 	}, err
 }
 
-// ranked reads the ranking of the policies or of the routes, and makes a row of each entry.
+// ranked reads the ranking of the policies or of the routes, and converts each entry with row.
 func ranked[Row any](ctx context.Context, a *API, p GetPolicyTrafficParams,
 	read func(context.Context, metrics.Query) (metrics.RouteRanking, error),
 	row func(name string, total Counts, points []CountPoint) Row,
@@ -212,8 +215,9 @@ func (a *API) GetTopKeys(ctx context.Context, r GetTopKeysRequestObject) (GetTop
 	return out, err
 }
 
-// showTopKey returns a key in the form of blocks and resets, with ip for ip/64. It leaves
-// out attributes that were not sent.
+// showTopKey returns a counter key in the form that blocks and resets use: attribute names and
+// values. An attribute ip/64 appears as ip. Attributes that the checks did not send are left
+// out.
 func showTopKey(who caller, k *metrics.TopKey) TopKey {
 	out := TopKey{
 		Tenant: who.slugOf(k.Tenant), Policy: k.Policy, Key: make(map[string]string, len(k.Names)),

@@ -23,54 +23,63 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// Config of an API. An operation needs the fields without a default that it uses.
+// Config contains the services and settings of an API. A field without a stated default is
+// required by the operations that use it.
 type Config struct {
-	// Snapshot returns the snapshot in force, or nil before the first one: Watcher.Current.
+	// Snapshot returns the current snapshot, or nil before the first one is loaded. Pass
+	// Watcher.Current.
 	Snapshot func() *snapshot.Snapshot
 	// Decider decides checks.
 	Decider enforcement.Decider
-	// Admission bounds concurrent checks. Default: no bound.
+	// Admission bounds how many checks are decided at the same time. If it is nil, the number
+	// is unbounded.
 	Admission *admission.Gate
-	// Tenants and Plans are the services behind management.
+	// Tenants and Plans are the services behind the management operations.
 	Tenants *tenants.Service
 	Plans   *plans.Service
-	// People is the service behind members and people. Without it, the answer is 503.
+	// People manages members of tenants and people of the operator. If it is nil, their
+	// operations answer 503.
 	People *accounts.People
-	// Refusals records denied accesses in the audit log. Default: no records.
+	// Refusals records requests without permission in the audit log. If it is nil, they are not
+	// recorded.
 	Refusals *accounts.DeniedAccessLog
-	// Exceptions is the service behind overrides, lists and blocks. Without it, the
-	// answer is 503.
+	// Exceptions manages overrides, list entries and blocks. If it is nil, their operations
+	// answer 503.
 	Exceptions *exceptions.Service
-	// Usage returns remaining quotas and resets counters. Without it, the answer is 503.
+	// Usage returns remaining quotas and resets counters. If it is nil, its operations answer
+	// 503.
 	Usage *usage.Service
-	// Analytics reads counts. Without it, the answer is 503.
+	// Analytics reads the recorded counts of decisions. If it is nil, its operations answer
+	// 503.
 	Analytics *metrics.Analytics
 	// Audit reads the audit log.
 	Audit audit.Store
-	// Changed is called after every successful write, before its answer, so that the
-	// next check on this node uses it. Default: nothing.
+	// Changed is called after every successful write and before the answer. It loads the change
+	// into this node's snapshot, so that the next check uses it. It may be nil.
 	Changed func(ctx context.Context)
-	// Simulate runs one scenario: simulation.RunOne. Without it, the answer is 503.
+	// Simulate runs one scenario and returns its result as JSON. Pass simulation.RunOne. If it
+	// is nil, the operation answers 503.
 	Simulate func(ctx context.Context, scenario []byte) ([]byte, error)
-	// Ready returns the state of the node. Default: ready after the first snapshot.
+	// Ready returns the readiness of the node for GET /readyz. By default the node is ready
+	// after it loaded the first snapshot.
 	Ready func(ctx context.Context) Readiness
-	// Metrics serves GET /metrics. Without it, the answer is 404.
+	// Metrics serves GET /metrics. If it is nil, the path answers 404.
 	Metrics http.Handler
-	// MetricsPublic is set if GET /metrics needs no key.
+	// MetricsPublic means that GET /metrics needs no key.
 	MetricsPublic bool
-	// BootstrapKey is an operator key with every scope. It is valid while no operator key
-	// exists. Default: none.
+	// BootstrapKey is the token of an operator key with every scope. It is valid only while the
+	// database has no operator key. "" means that there is none.
 	BootstrapKey string
-	// Headers are the header dialects of decisions: see ParseHeaders. The zero value is
-	// none.
+	// Headers selects the rate-limit headers of decisions. See ParseHeaders. The zero value
+	// writes none.
 	Headers Headers
-	// PublicURL is the base of the URIs of problem types. Without it, they are relative
+	// PublicURL is the base of the URIs of problem types. If it is empty, the URIs are relative
 	// references.
 	PublicURL string
-	// ClientAddress returns the address of a client, for the audit log. Default: the
-	// address of the connection.
+	// ClientAddress returns the client's address, which the audit log records. By default it is
+	// the address of the connection.
 	ClientAddress func(*http.Request) string
-	// Timeout bounds management and simulation. Default: 10s.
+	// Timeout bounds the time of a management request and of a simulation. The default is 10 s.
 	Timeout time.Duration
 	// Logger logs internal errors. Default: no log.
 	Logger *slog.Logger
@@ -78,17 +87,19 @@ type Config struct {
 	Now func() time.Time
 }
 
-// An API serves the paths of openapi.yaml except /docs, which web serves.
+// An API is the HTTP handler of all paths of openapi.yaml except /docs, which the package web
+// serves.
 type API struct {
 	cfg       Config
 	echo      *echo.Echo
 	bootstrap *[32]byte // hash of the bootstrap key
 	types     problemTypes
 	spec      document
-	// checkRoute and checkGate belong to POST /v1/check, which bypasses the router.
-	checkRoute route
-	checkGate  *gate
-	turned     atomic.Int64 // when the log last had a tenant whose check was overloaded, in ns since the epoch
+	// checkRoute and checkGate are the route and the authorization of POST /v1/check. ServeHTTP
+	// calls its handler without the router, which saves time.
+	checkRoute      route
+	checkGate       *gate
+	lastOverloadLog atomic.Int64 // time of the last log line about an overloaded check, in Unix nanoseconds; limits the log to one line a second
 }
 
 // New makes an API.
@@ -119,7 +130,8 @@ func New(cfg Config) *API {
 	a.echo.HTTPErrorHandler = a.fail
 	for _, r := range a.routes() {
 		if r.path == CheckPath {
-			// ServeHTTP serves this path. The router serves other methods on it.
+			// ServeHTTP serves POST requests on this path directly. The router answers other
+			// methods.
 			a.checkRoute, a.checkGate = r, newGate(r.action)
 			a.echo.Add(r.method, r.path, func(c echo.Context) error { a.serveCheck(c.Response(), c.Request()); return nil })
 			continue
@@ -133,7 +145,7 @@ func New(cfg Config) *API {
 	return a
 }
 
-// Serves reports whether the API serves a path. web serves the others.
+// Serves reports whether the API serves a path. The package web serves all other paths.
 func Serves(path string) bool {
 	switch path {
 	case "/v1", "/healthz", "/livez", "/readyz", "/metrics", "/openapi.yaml":
@@ -142,7 +154,7 @@ func Serves(path string) bool {
 	return strings.HasPrefix(path, "/v1/")
 }
 
-// connectionAddress returns the address of the client of a connection.
+// connectionAddress returns the remote address of a request's connection, without the port.
 func connectionAddress(r *http.Request) string {
 	host, _, err := net.SplitHostPort(r.RemoteAddr)
 	if err != nil {

@@ -31,7 +31,7 @@ func (a *API) ListAudit(ctx context.Context, r ListAuditRequestObject) (ListAudi
 		return nil, err
 	}
 	if own := callerOf(ctx).tenant(); own != nil {
-		p.Tenant = own.Tenant // a cursor of another tenant's listing is invalid
+		p.Tenant = own.Tenant // page rejects a cursor that was issued for another tenant's listing
 	}
 	filter := filters("tenant", p.Tenant, "action", p.Action, "object", p.Object, "from", instant(p.From), "to", instant(p.To))
 	out, link, err := list("/v1/audit", filter, p.Limit, p.Cursor, func(after string, limit int) ([]audit.Entry, error) {
@@ -42,8 +42,8 @@ func (a *API) ListAudit(ctx context.Context, r ListAuditRequestObject) (ListAudi
 	return ListAudit200JSONResponse{AuditPage(out), ListAudit200ResponseHeaders{link}}, err
 }
 
-// auditedTenant returns the id of the tenant whose lines the caller reads. It is ""
-// for all lines, which only the operator may read.
+// auditedTenant returns the id of the tenant whose audit entries the caller reads. Only the
+// operator may leave ref empty to read all entries; the id is then "".
 func (a *API) auditedTenant(ctx context.Context, ref string) (string, error) {
 	who := callerOf(ctx)
 	if own := who.tenant(); own != nil {

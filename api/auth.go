@@ -14,29 +14,29 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// The kinds of a key, as a Principal and as an actor in the audit log.
+// The kinds of an API key. accounts.Principal and audit.Actor use these words.
 const (
 	operatorKey = "operator_key"
 	tenantKey   = "tenant_key"
 )
 
-// A caller is the key of a request, with the snapshot that has the key. A request uses
-// one snapshot.
+// A caller is the API key that sent a request, with the snapshot in which the key was found.
+// The whole request uses this snapshot.
 type caller struct {
-	world *snapshot.Snapshot
-	key   *snapshot.Key
+	snapshot *snapshot.Snapshot
+	key      *snapshot.Key
 }
 
-// tenant returns the caller's own tenant, or nil for the operator.
+// tenant returns the tenant that the key belongs to, or nil for a key of the operator.
 func (c caller) tenant() *enforcement.Subject { return c.key.Subject }
 
-// is reports whether ref names the caller's own tenant.
+// is reports whether ref is the slug or the id of the caller's own tenant.
 func (c caller) is(ref string) bool {
 	t := c.tenant()
 	return t != nil && (ref == t.Tenant || ref == t.TenantID)
 }
 
-// actor returns the caller for the audit log.
+// actor returns the caller in the form that the audit log records.
 func (c caller) actor() audit.Actor {
 	kind := tenantKey
 	if c.key.Operator {
@@ -51,20 +51,22 @@ var bootstrapKey = func() *snapshot.Key {
 	return &snapshot.Key{ID: "bootstrap", Name: "bootstrap key", Operator: true, Scopes: all}
 }()
 
-// errUnauthenticated is the same for every fault of a key.
+// errUnauthenticated is the error for a missing, unknown, expired or revoked key. It is the
+// same for all, so that it does not reveal which keys exist.
 var errUnauthenticated = problem.New(problem.Unauthenticated, "a valid API key is needed, as Authorization: Bearer hg_…")
 
-// errForeign is the same for every other tenant, whether it exists or not.
+// errForeign is the error for access to another tenant. It is the same whether that tenant
+// exists or not.
 var errForeign = problem.New(problem.Forbidden, "this key reaches only its own tenant")
 
-// authenticate finds the caller in the snapshot. It rejects a token of the wrong form
-// without a lookup. It never queries a database.
+// authenticate finds the key of a request in the snapshot, and never queries a database. It
+// rejects a token of the wrong form or checksum without a lookup.
 func (a *API) authenticate(r *http.Request) (caller, error) {
-	var world *snapshot.Snapshot
+	var current *snapshot.Snapshot
 	if a.cfg.Snapshot != nil {
-		world = a.cfg.Snapshot()
+		current = a.cfg.Snapshot()
 	}
-	if world == nil {
+	if current == nil {
 		return caller{}, problem.New(problem.Unavailable, "this node has not loaded its first snapshot yet")
 	}
 	token, ok := bearer(r.Header["Authorization"])
@@ -77,20 +79,21 @@ func (a *API) authenticate(r *http.Request) (caller, error) {
 	}
 	hash := tenants.HashToken(token)
 	if formed {
-		if key, ok := world.Key(hash); ok {
+		if key, ok := current.Key(hash); ok {
 			if (key.ExpiresAt != 0 || key.RevokedAt != 0) && !key.Valid(a.cfg.Now().UnixMicro()) {
 				return caller{}, errUnauthenticated
 			}
-			return caller{world, key}, nil
+			return caller{current, key}, nil
 		}
 	}
-	if a.bootstrap != nil && subtle.ConstantTimeCompare(hash[:], a.bootstrap[:]) == 1 && !world.HasOperatorKey() {
-		return caller{world, bootstrapKey}, nil
+	if a.bootstrap != nil && subtle.ConstantTimeCompare(hash[:], a.bootstrap[:]) == 1 && !current.HasOperatorKey() {
+		return caller{current, bootstrapKey}, nil
 	}
 	return caller{}, errUnauthenticated
 }
 
-// maxToken bounds the length of a token: that of the longest bootstrap key.
+// maxToken bounds the length of a token in bytes. The bootstrap key may have this length; other
+// tokens are shorter.
 const maxToken = 128
 
 // bearer returns the token of the Authorization header.
@@ -103,15 +106,15 @@ func bearer(headers []string) (string, bool) {
 	return token, len(token) <= maxToken
 }
 
-// A gate has the result of accounts.Authorize for one action and for every possible
-// key, so that a check builds no Principal.
+// A gate contains the results of accounts.Authorize for one action. They are computed in
+// advance for every kind and set of scopes, so that a check does not build a Principal.
 type gate struct {
-	// open is set if the action needs no key.
+	// open means that the action needs no key.
 	open bool
-	// refused has the error for a key, by operator or tenant and by set of scopes. nil
-	// allows the action.
+	// refused contains the error for a key, by kind (operator or tenant) and by its set of
+	// scopes as a bit mask. nil allows the action.
 	refused [2][8]error
-	// writes is set if a tenant's key needs the scope manage.
+	// writes means that a tenant's key needs the scope manage for the action.
 	writes bool
 }
 
@@ -136,8 +139,8 @@ func newGate(action accounts.Action) *gate {
 	return g
 }
 
-// authorize returns an error if a caller must not call a route. ref is the tenant in the
-// path, or "".
+// authorize returns an error if the caller is not permitted to call a route. ref is the tenant
+// in the path, or "" if the path has none.
 func (g *gate) authorize(c caller, ref string) error {
 	kind := 0
 	if !c.key.Operator {
@@ -157,7 +160,8 @@ func (g *gate) authorize(c caller, ref string) error {
 	return nil
 }
 
-// subject returns the tenant of a check. An empty ref is the own tenant of a tenant key.
+// subject returns the tenant that a check names. If ref is "", it is the tenant of the caller's
+// key.
 func (c caller) subject(ref string) (*enforcement.Subject, error) {
 	if own := c.tenant(); own != nil {
 		if ref == "" || c.is(ref) {
@@ -165,7 +169,7 @@ func (c caller) subject(ref string) (*enforcement.Subject, error) {
 		}
 		return nil, errForeign
 	}
-	s, ok := c.world.Subject(ref)
+	s, ok := c.snapshot.Subject(ref)
 	if !ok {
 		return nil, problem.New(problem.NotFound, "no such tenant")
 	}

@@ -13,34 +13,35 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// How many checks a batch may have.
+// The maximum number of checks in a batch.
 const (
 	maxChecks       = 1000
 	maxAtomicChecks = 100
 )
 
-// A batch is a body of POST /v1/check/batch with its answer: what one batch
-// needs and the next can use again.
+// A batch contains the decoded body of one POST /v1/check/batch and the buffers for its answer.
+// A pool reuses batches.
 type batch struct {
 	body       bytes.Buffer
 	decoder    strictjson.Decoder
 	checks     []enforcement.Check
 	tenants    []string
-	attributes []enforcement.Attribute // of all checks: each has a part
+	attributes []enforcement.Attribute // of all checks; each check uses a part
 	atomic     bool
 	subjects   []*enforcement.Subject
-	faults     []error // why a check has no subject
+	faults     []error // of a check whose tenant was not found; nil otherwise
 	items      []enforcement.BatchItem
-	decisions  []enforcement.Decision // each keeps the room of its slices
+	decisions  []enforcement.Decision // their slices keep their capacity for the next batch
 	out        []byte
 }
 
 var batches = sync.Pool{New: func() any { return new(batch) }}
 
-// keepBody bounds the bodies whose buffers are used again, in bytes.
+// keepBody is the size, in bytes, above which a body's buffer is not returned to the pool.
 const keepBody = 256 << 10
 
-// release forgets what the caller sent and gives b back.
+// release clears the references to the caller's data and returns b to the pool. It drops a
+// batch with a large buffer.
 func (b *batch) release() {
 	if b.body.Cap() > keepBody {
 		return
@@ -86,9 +87,8 @@ func (a *API) checkBatch(w http.ResponseWriter, r *http.Request, who caller) err
 	return nil
 }
 
-// decideBatch has the checks decided whose tenant was found, within slots that
-// are free again before the answer is written. A batch of several tenants waits
-// in the queue of the first one.
+// decideBatch decides the checks whose tenant was found. It enters the admission queue of the
+// first check's tenant. The slots are free again before the answer is written.
 func (a *API) decideBatch(ctx context.Context, b *batch) error {
 	if len(b.items) == 0 {
 		return nil
@@ -102,11 +102,11 @@ func (a *API) decideBatch(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// batchChunk is how many bytes of a batch's answer are written at once.
+// batchChunk is the number of bytes after which writeBatch writes a part of the answer.
 const batchChunk = 32 << 10
 
-// writeBatch answers with one result for each check. An answer of several
-// chunks is written as it is made.
+// writeBatch writes one result for each check. It writes a long answer in chunks, without a
+// Content-Length.
 func (a *API) writeBatch(w http.ResponseWriter, b *batch, deny int) {
 	h := w.Header()
 	h["Content-Type"], h["Cache-Control"] = typeJSON, noStore
@@ -123,7 +123,7 @@ func (a *API) writeBatch(w http.ResponseWriter, b *batch, deny int) {
 		}
 		if len(out) >= batchChunk {
 			if _, err := w.Write(out); err != nil {
-				break // the client is gone
+				break // the client closed the connection
 			}
 			out, whole = out[:0], false
 		}
@@ -132,11 +132,12 @@ func (a *API) writeBatch(w http.ResponseWriter, b *batch, deny int) {
 	if whole {
 		h["Content-Length"] = []string{strconv.Itoa(len(out))}
 	}
-	_, _ = w.Write(out) // the client is gone if this fails
+	_, _ = w.Write(out) // an error means that the client closed the connection
 	b.out = out
 }
 
-// decode reads a body. An operator key names the tenant of every check.
+// decode decodes the JSON body of a batch. If the caller is the operator, every check must name
+// its tenant.
 func (b *batch) decode(text string, operator bool) error {
 	d, given := &b.decoder, false
 	d.Reset(text, strictjson.MaxDepth)
@@ -170,7 +171,7 @@ func (b *batch) decodeChecks(d *strictjson.Decoder, operator bool) {
 			return
 		}
 		at := len(b.attributes)
-		if cap(b.attributes)-at < enforcement.MaxAttributes { // earlier checks keep their parts of the former array
+		if cap(b.attributes)-at < enforcement.MaxAttributes { // a new array; earlier checks keep their parts of the old one
 			b.attributes, at = make([]enforcement.Attribute, 0, max(8*enforcement.MaxAttributes, 2*cap(b.attributes))), 0
 		}
 		b.checks = append(b.checks, enforcement.Check{})
@@ -184,8 +185,8 @@ func (b *batch) decodeChecks(d *strictjson.Decoder, operator bool) {
 	}
 }
 
-// find finds the tenant of every check, or why there is none, and makes items
-// of those that have one.
+// find looks up the tenant of every check and stores the error of those without one. It adds an
+// item for the limiter for each of the others.
 func (b *batch) find(who caller) {
 	n := len(b.checks)
 	b.subjects, b.faults = slices.Grow(b.subjects[:0], n)[:n], slices.Grow(b.faults[:0], n)[:n]
@@ -202,8 +203,9 @@ func (b *batch) find(who caller) {
 	}
 }
 
-// checkAtomic holds an atomic batch to one tenant and one mode. Checks of one
-// tenant that cannot be asked for have one fault alike, and it refuses all.
+// checkAtomic returns an error unless all checks of an atomic batch have the same tenant and
+// the same mode. If the one tenant is unknown, every check fails with the same error, so
+// checkAtomic allows it.
 func (b *batch) checkAtomic() error {
 	for i := range b.checks {
 		at := "/checks/" + strconv.Itoa(i)

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// showBlock returns a function that shows a block in its wire format.
+// showBlock returns a function that converts a block to its wire format.
 func (a *API) showBlock(who caller) func(exceptions.Block) (Block, error) {
 	return func(b exceptions.Block) (Block, error) {
 		m, err := showMade(b.ID, b.TenantID, b.CreatedBy)
@@ -21,7 +21,8 @@ func (a *API) showBlock(who caller) func(exceptions.Block) (Block, error) {
 	}
 }
 
-// showPartition returns the key of a policy in its wire format, which is not null.
+// showPartition returns the attributes of a counter key in their wire format: an object, never
+// null.
 func showPartition(key map[string]string) PartitionKey {
 	if key == nil {
 		return PartitionKey{}

@@ -12,17 +12,18 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// The maximum sizes of bodies.
+// The maximum sizes of request bodies, in bytes.
 const (
 	maxBody  = 64 << 10
 	maxBatch = 1 << 20
-	maxPlan  = plans.MaxBytes // of a body with the document of a plan
+	maxPlan  = plans.MaxBytes // of a plan's document
 )
 
-// MaxBody is the maximum size of any body, in bytes.
+// MaxBody is the size in bytes of the largest body that any operation accepts.
 const MaxBody = max(maxBody, maxBatch, maxPlan)
 
-// readBody reads a JSON body of at most limit bytes into b.
+// readBody reads a JSON body of at most limit bytes into b. It returns an error if the media
+// type is wrong or the body is longer.
 func readBody(b *bytes.Buffer, r *http.Request, limit int64) error {
 	if err := checkMediaType(r.Header); err != nil {
 		return err
@@ -34,7 +35,7 @@ func readBody(b *bytes.Buffer, r *http.Request, limit int64) error {
 		b.Grow(int(r.ContentLength) + bytes.MinRead)
 	}
 	body := io.Reader(r.Body)
-	if r.ContentLength < 0 { // otherwise the server reads at most ContentLength
+	if r.ContentLength < 0 { // otherwise the HTTP server reads at most ContentLength bytes
 		body = io.LimitReader(body, limit+1)
 	}
 	n, err := b.ReadFrom(body)
@@ -59,7 +60,8 @@ func tooLarge(limit int64) error {
 	return problem.New(problem.TooLarge, "the body has more than %d bytes", limit)
 }
 
-// checkMediaType accepts uncompressed application/json in UTF-8.
+// checkMediaType returns an error unless the body is application/json, in UTF-8 and not
+// compressed.
 func checkMediaType(h http.Header) error {
 	if coding := h["Content-Encoding"]; len(coding) > 0 && (len(coding) > 1 || !strings.EqualFold(coding[0], "identity")) {
 		return problem.New(problem.Unsupported, "the body must not be compressed")

@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// scratch is what one check needs and the next can use again.
+// scratch contains the buffers and values of one single check. A pool reuses them, so that a
+// check does not allocate.
 type scratch struct {
 	body       bytes.Buffer
 	decoder    strictjson.Decoder
@@ -21,12 +22,13 @@ type scratch struct {
 	check      enforcement.Check
 	decision   enforcement.Decision
 	out        []byte
-	answered   bool // the status was written
+	answered   bool // the status line was written, so that no error can follow
 }
 
 var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
-// release forgets what the caller sent and gives s back.
+// release clears the references to the caller's data and returns s to the pool. It drops a
+// scratch with a large buffer.
 func (s *scratch) release() {
 	if s.body.Cap() > maxBody+bytes.MinRead+1 {
 		return
@@ -42,8 +44,8 @@ func (s *scratch) release() {
 // CheckPath is the path of POST /v1/check.
 const CheckPath = "/v1/check"
 
-// serveCheck is POST /v1/check. It does what serve does for every operation,
-// without the router and its context, which only an error needs.
+// serveCheck serves POST /v1/check. It has the same steps as serve, but without echo's router
+// and context. It builds a context only to write an error.
 func (a *API) serveCheck(w http.ResponseWriter, r *http.Request) {
 	r.Pattern = CheckPath
 	sent := r.Header[requestIDHeader]
@@ -54,14 +56,14 @@ func (a *API) serveCheck(w http.ResponseWriter, r *http.Request) {
 	defer a.recoverCheck(w, r, s)
 	who, err := a.check(w, r, s)
 	if err != nil {
-		c := a.failing(w, r, s)
-		a.fail(a.noted(&a.checkRoute, who, c, err), c)
+		c := a.errorContext(w, r, s)
+		a.fail(a.recordDenied(&a.checkRoute, who, c, err), c)
 	}
 	s.release()
 }
 
-// failing returns the context that fail needs.
-func (a *API) failing(w http.ResponseWriter, r *http.Request, s *scratch) echo.Context {
+// errorContext returns the echo context with which fail writes an error.
+func (a *API) errorContext(w http.ResponseWriter, r *http.Request, s *scratch) echo.Context {
 	if len(w.Header()[requestIDHeader]) == 0 {
 		a.identify(w, r)
 	}
@@ -71,15 +73,16 @@ func (a *API) failing(w http.ResponseWriter, r *http.Request, s *scratch) echo.C
 	return c
 }
 
-// recoverCheck answers for a check that panicked. Its scratch is not used again.
+// recoverCheck answers 500 after a panic. The scratch does not return to the pool, because its
+// state is unknown.
 func (a *API) recoverCheck(w http.ResponseWriter, r *http.Request, s *scratch) {
 	if cause := recover(); cause != nil {
-		a.recovered(cause, a.failing(w, r, s))
+		a.recovered(cause, a.errorContext(w, r, s))
 	}
 }
 
-// check authenticates and answers a check. It returns the caller as soon as
-// that is known.
+// check authenticates the caller, then decides the check and writes the answer. If it fails
+// after the authentication, it also returns the caller, for the audit log.
 func (a *API) check(w http.ResponseWriter, r *http.Request, s *scratch) (who caller, err error) {
 	if who, err = a.authenticate(r); err != nil {
 		return who, err
@@ -109,8 +112,8 @@ func (a *API) checkWith(w http.ResponseWriter, r *http.Request, who caller, s *s
 	return nil
 }
 
-// decideOne has s.check decided within a slot. The slot is free before the
-// answer is written, so that a client that does not read holds none.
+// decideOne waits for an admission slot and decides s.check. It frees the slot before the
+// answer is written, so that a slow client does not occupy a slot.
 func (a *API) decideOne(ctx context.Context, subject *enforcement.Subject, s *scratch) error {
 	if err := a.admit(ctx, subject, 1); err != nil {
 		return err
@@ -120,7 +123,7 @@ func (a *API) decideOne(ctx context.Context, subject *enforcement.Subject, s *sc
 	return nil
 }
 
-// read takes the body of one check into s.check and finds the tenant it is about.
+// read decodes the body of one check into s.check and returns its tenant.
 func (s *scratch) read(r *http.Request, who caller) (*enforcement.Subject, error) {
 	s.body.Reset()
 	if err := readBody(&s.body, r, maxBody); err != nil {
@@ -140,7 +143,8 @@ func (s *scratch) read(r *http.Request, who caller) (*enforcement.Subject, error
 	return subject, nil
 }
 
-// writeDecision answers with s.decision.
+// writeDecision writes s.decision as the answer. deny, if it is not 0, replaces the status of a
+// denial.
 func (a *API) writeDecision(w http.ResponseWriter, s *scratch, deny int) {
 	d := &s.decision
 	status := a.decisionStatus(d, deny)
@@ -154,11 +158,11 @@ func (a *API) writeDecision(w http.ResponseWriter, s *scratch, deny int) {
 	h["Cache-Control"] = noStore
 	s.answered = true
 	w.WriteHeader(status)
-	_, _ = w.Write(s.out[:size]) // the client is gone if this fails
+	_, _ = w.Write(s.out[:size]) // an error means that the client closed the connection
 }
 
-// Answer is the status with which a check is answered that was decided as d, and
-// its headers, but for the length of the body.
+// Answer returns the status and the headers of the answer to a check with decision d, without
+// Content-Length. The dashboard shows them in its explanation of a decision.
 func (a *API) Answer(d *enforcement.Decision) (status int, header http.Header) {
 	status, header = a.decisionStatus(d, 0), http.Header{}
 	a.cfg.Headers.write(header, d, nil, false)
@@ -171,7 +175,7 @@ func (a *API) Answer(d *enforcement.Decision) (status int, header http.Header) {
 	return status, header
 }
 
-// Header values that every answer shares; nobody writes into them.
+// Header values that all answers share. No code may change these slices.
 var (
 	typeJSON    = []string{"application/json"}
 	typeProblem = []string{"application/problem+json"}
@@ -179,8 +183,8 @@ var (
 	challenge   = []string{"Bearer"}
 )
 
-// checkParameters reads deny_status, and refuses what is not built yet: an
-// idempotency key that were ignored would charge twice.
+// checkParameters returns the status that deny_status selects, or 0. It rejects an
+// Idempotency-Key: the key is not supported, and ignoring it would charge a retry twice.
 func checkParameters(r *http.Request) (deny int, err error) {
 	if _, ok := r.Header["Idempotency-Key"]; ok {
 		return 0, malformedAt("Idempotency-Key", "not supported yet")
@@ -208,8 +212,8 @@ func malformedAt(pointer, detail string) error {
 	}
 }
 
-// atTenant names the member behind a tenant that is unknown. A foreign one is
-// told no more than that.
+// atTenant adds a pointer to the error of an unknown tenant. It does not change the error for a
+// foreign tenant, which must not reveal whether the tenant exists.
 func atTenant(err error, pointer string) error {
 	if p := asProblem(err); p.Kind == problem.NotFound {
 		return &problem.Problem{Kind: p.Kind, Message: p.Message, Fields: []problem.Field{{Pointer: pointer, Message: p.Message}}}
@@ -217,15 +221,16 @@ func atTenant(err error, pointer string) error {
 	return err
 }
 
-// decode reads the body of one check into s.check and gives the tenant it names.
+// decode decodes the body of one check into s.check and returns the tenant that it names, or
+// "".
 func (s *scratch) decode(text string) (tenant string, err error) {
 	s.decoder.Reset(text, strictjson.MaxDepth)
 	tenant = decodeCheck(&s.decoder, &s.check, s.attributes[:0])
 	return tenant, s.decoder.End()
 }
 
-// decodeCheck reads one check. Its attributes go to the room given; the strings
-// are parts of the text.
+// decodeCheck decodes one check into c. It stores the attributes in the array of room. The
+// strings of c share the memory of the decoded text.
 func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement.Attribute) (tenant string) {
 	*c = enforcement.Check{Cost: 1, Attributes: room}
 	for name := range d.Members() {
@@ -253,7 +258,7 @@ func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement
 	return tenant
 }
 
-// failed tells what is wrong with the value that was read last.
+// failed reports err, if there is one, as a fault of the JSON value that d read last.
 func failed(d *strictjson.Decoder, err error) {
 	if err != nil {
 		d.Fail("%v", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// reasonType maps the reason of a denial to its name in problem.Catalogue. "" is the
-// registered type quota-exceeded. The catalog has the status; quota-exceeded is 429.
+// reasonType maps the reason of a denial to the name of its problem type in problem.Catalogue,
+// which has the status. "" means the registered type quota-exceeded with the status 429.
 var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonOverLimit:          "",
 	enforcement.ReasonCostExceedsQuota:   "cost-exceeds-quota",
@@ -25,7 +25,8 @@ var reasonType = map[enforcement.Reason]string{
 	enforcement.ReasonOverloaded:         "overloaded",
 }
 
-// reasonWords returns the reasons of denials that are recorded.
+// reasonWords returns the reasons that a recorded denial can have, for the query parameter
+// reason.
 func reasonWords() []string {
 	words := make([]string, 0, len(reasonType))
 	for r := range reasonType {
@@ -37,7 +38,7 @@ func reasonWords() []string {
 	return words
 }
 
-// denial returns the problem type of a denial.
+// denial returns the problem type of a denial with a reason.
 func (t problemTypes) denial(r enforcement.Reason) problemType {
 	if name := reasonType[r]; name != "" {
 		return t.byName[name]
@@ -45,8 +46,8 @@ func (t problemTypes) denial(r enforcement.Reason) problemType {
 	return problemType{quotaExceeded, "Quota exceeded", http.StatusTooManyRequests}
 }
 
-// decisionStatus returns the status of a decision. deny, if it is not 0, replaces the
-// 403 and 429 of denials.
+// decisionStatus returns the HTTP status of a decision. If deny is not 0, it replaces the 403
+// or 429 of a denial.
 func (a *API) decisionStatus(d *enforcement.Decision, deny int) int {
 	if d.Allowed {
 		return http.StatusOK
@@ -58,9 +59,9 @@ func (a *API) decisionStatus(d *enforcement.Decision, deny int) int {
 	return status
 }
 
-// appendDecision appends the body of a decision. A status other than 200 adds the
-// members of a problem. item is set for an item of a batch, which always has a
-// status.
+// appendDecision appends the JSON body of a decision to b. If status is not 200, the body also
+// has the members of a problem. item means that the decision is one result of a batch; only
+// then the body has a member status for an allowed check.
 func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item bool) []byte {
 	b = append(b, '{')
 	switch {
@@ -106,7 +107,7 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 	return append(b, "]}"...)
 }
 
-// appendLimit appends one limit of a decision.
+// appendLimit appends the JSON of one limit of a decision to b.
 func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	b = append(b, `{"policy":"`...)
 	b = append(b, l.Rule.Policy...)
@@ -137,7 +138,7 @@ func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	return append(b, `"}`...)
 }
 
-// appendDenial appends the members of a problem, each followed by a comma.
+// appendDenial appends the problem members of a denial to b, each with a comma after it.
 func (a *API) appendDenial(b []byte, d *enforcement.Decision, status int) []byte {
 	t := a.types.denial(d.Reason)
 	b = append(b, `"type":`...)
@@ -149,7 +150,7 @@ func (a *API) appendDenial(b []byte, d *enforcement.Decision, status int) []byte
 	b = append(b, `,"detail":`...)
 	switch d.Reason {
 	case enforcement.ReasonOverLimit, enforcement.ReasonCostExceedsQuota:
-		// Names of limits need no escapes.
+		// The names of policies and limits have no characters that JSON escapes.
 		b = append(d.Reason.AppendSentence(append(b, '"'), d), `","violated-policies":[`...)
 		b = append(d.AppendDenyingNames(b, `"`, ",", false), ']')
 	case enforcement.ReasonOverloaded:
@@ -160,7 +161,7 @@ func (a *API) appendDenial(b []byte, d *enforcement.Decision, status int) []byte
 	return append(b, ',')
 }
 
-// appendRetry appends a wait in milliseconds; Never is null.
+// appendRetry appends a wait in milliseconds, or null for enforcement.Never.
 func appendRetry(b []byte, ms int64) []byte {
 	if ms == enforcement.Never {
 		return append(b, "null"...)
@@ -177,7 +178,7 @@ func appendUUID(b []byte, id [16]byte) []byte {
 	return b
 }
 
-// appendString appends a JSON string.
+// appendString appends s as a JSON string, with quotes and escapes.
 func appendString(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')

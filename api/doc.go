@@ -5,7 +5,7 @@
 // database. An enforcement.Decider decides POST /v1/check and batches (check.go,
 // batch.go); decision.go and headers.go write the answers. All other operations use the
 // generated strict server and call the services. explain.go explains a check, and
-// analytics.go and refusals.go read the counts. problems.go writes every error.
+// analytics.go and recorded_denials.go read the counts. problems.go writes every error.
 //
 // The package translates requests and answers. It contains no SQL, no counters, and no
 // rules of plans.

@@ -7,11 +7,11 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// etag returns the entity tag of a revision.
+// etag returns the entity tag of an object with a revision: the number in quotes.
 func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
 
-// matches reports whether a list of entity tags names tag, or is *. Weak tags
-// match only with weak (RFC 9110 section 13.1).
+// matches reports whether a list of entity tags contains tag or is *. Weak tags (W/"…") match
+// only if weak is set, for If-None-Match. See RFC 9110 section 13.1.
 func matches(headers []string, tag string, weak bool) bool {
 	for _, h := range headers {
 		for part := range strings.SplitSeq(h, ",") {
@@ -27,7 +27,8 @@ func matches(headers []string, tag string, weak bool) bool {
 	return false
 }
 
-// ifMatch returns an error if the If-Match of a write does not match the revision.
+// ifMatch returns an error if the If-Match header of a write does not contain the object's
+// revision.
 func ifMatch(header string, revision int64) error {
 	if !matches([]string{header}, etag(revision), false) {
 		return problem.New(problem.Stale, "the object changed after you read it: its ETag is now %s", etag(revision))

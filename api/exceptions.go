@@ -7,10 +7,11 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// The wire format that overrides, list entries and blocks share. The exceptions
-// service validates them. Whether one has an effect depends on the plan in force.
+// This file contains the fields that overrides, list entries and blocks have in common on the
+// wire. The package exceptions validates them. The answer also shows whether an exception has
+// an effect under the tenant's current plan.
 
-// A made has the fields that every exception shows about its creation.
+// A made contains the fields of an exception that record who created it, when and why.
 type made struct {
 	id, tenant uuid.UUID
 	by         Actor
@@ -25,8 +26,9 @@ func showMade(id, tenantID string, by audit.Actor) (made, error) {
 	return made{own, tenant, showActor(by)}, err
 }
 
-// tenantSubject returns a tenant of the snapshot, or nil.
+// tenantSubject returns the tenant of the caller's snapshot with an id, or nil if the snapshot
+// does not contain it.
 func (c caller) tenantSubject(tenantID string) *enforcement.Subject {
-	s, _ := c.world.Subject(tenantID)
+	s, _ := c.snapshot.Subject(tenantID)
 	return s
 }

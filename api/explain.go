@@ -11,15 +11,15 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// errNotKept is the error for an ID that does not exist, an allowed decision, an
-// expired one, and one of another tenant. It is the same for all of them, so that it
-// does not reveal which IDs other tenants have.
+// errNotKept is the error if no explanation is stored for an ID. It is the same for an unknown
+// or expired ID, an allowed decision, and a decision of another tenant. It therefore does not
+// reveal which IDs other tenants have.
 var errNotKept = problem.New(problem.NotFound,
 	"no denial with this id is stored: denials are stored for 24 hours, up to 100 per second and node, "+
 		"and 100,000 in all; allowed decisions are not stored")
 
-// explain is POST /v1/explain. The request has the body of a check. The response has
-// the body of its answer, and the reasons. It charges and counts nothing.
+// explain serves POST /v1/explain. The request has the body of a check. The answer has the body
+// of that check's answer and the reasons. An explanation charges no quota and is not counted.
 func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
@@ -32,7 +32,7 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error 
 	}
 	var x enforcement.Explanation
 	a.cfg.Decider.Explain(r.Context(), subject, &s.check, &x)
-	if s.check.Mode != enforcement.Force { // a forced check is always allowed
+	if s.check.Mode != enforcement.Force { // a forced check is never denied
 		x.Decision.Check = &s.check
 	}
 	status := a.decisionStatus(&x.Decision, 0)
@@ -42,16 +42,16 @@ func (a *API) explain(w http.ResponseWriter, r *http.Request, who caller) error 
 	if err != nil {
 		return err
 	}
-	rest[0] = ',' // replaces the opening bracket
+	rest[0] = ',' // replaces the opening brace, to append the members to the decision
 	s.out = append(s.out, rest...)
 	h := w.Header()
 	h["Cache-Control"], h["Content-Type"] = noStore, typeJSON
-	_, _ = w.Write(s.out) // the client is gone if this fails
+	_, _ = w.Write(s.out) // an error means that the client closed the connection
 	return nil
 }
 
-// encode is json.Marshal without escapes for <, > and &. Decisions do not escape them
-// either.
+// encode marshals v without the HTML escapes for <, > and &. appendDecision does not escape
+// these characters either.
 func encode(v any) ([]byte, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -60,11 +60,11 @@ func encode(v any) ([]byte, error) {
 	return bytes.TrimRight(b.Bytes(), "\n"), err
 }
 
-// wireReasons is an Explanation without its Decision.
+// wireReasons contains the members of an explanation that follow those of the decision.
 type wireReasons struct {
 	Status   int          `json:"status"`
 	Route    string       `json:"route"`
-	PassesAt *string      `json:"passes_at"` // null: never
+	PassesAt *string      `json:"passes_at"` // null if waiting does not help
 	List     *wireListed  `json:"list,omitempty"`
 	Policies []wirePolicy `json:"policies"`
 }

@@ -9,10 +9,11 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Headers is a set of header dialects that report the state of limits.
+// Headers is a bit set of header formats that report the state of limits to the client.
 type Headers uint8
 
-// The dialects.
+// The header formats. The dashboard and HEADGATE_HEADERS name them draft-11, draft-06 and
+// x-ratelimit.
 const (
 	// Draft11 is RateLimit-Policy and RateLimit of the IETF draft, revision 11.
 	Draft11 Headers = 1 << iota
@@ -47,8 +48,8 @@ func ParseHeaders(text string) (Headers, error) {
 	return set, nil
 }
 
-// AppendPolicies appends the value of RateLimit-Policy: a list of RFC 9651 with the
-// enforced limits that applied. It appends nothing if there are none.
+// AppendPolicies appends the value of the header RateLimit-Policy: the enforced limits that
+// applied, as a list of RFC 9651. It appends nothing if no limit applied.
 func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
@@ -67,9 +68,9 @@ func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 	return b
 }
 
-// AppendStates appends the value of RateLimit: for each enforced limit the remaining
-// units, and the seconds until a denying limit allows the request or another limit
-// resets. A limit that never allows the request has no time.
+// AppendStates appends the value of the header RateLimit. For each enforced limit it has the
+// remaining units and the seconds from changesAfter. A limit that can never allow the request
+// has no seconds.
 func AppendStates(b []byte, limits []enforcement.LimitState) []byte {
 	from := len(b)
 	for i := range limits {
@@ -99,8 +100,8 @@ func appendName(b []byte, comma bool, l *enforcement.LimitState) []byte {
 	return append(b, '"')
 }
 
-// changesAfter returns the RetryAfter of a denying limit, or the ResetAfter of
-// another one, in milliseconds.
+// changesAfter returns the milliseconds until a limit changes. For a limit that denies, it is
+// the time until the limit allows the request; for another limit, the time until it resets.
 func changesAfter(l *enforcement.LimitState) int64 {
 	if l.Allowed {
 		return l.ResetAfter
@@ -108,11 +109,11 @@ func changesAfter(l *enforcement.LimitState) int64 {
 	return l.RetryAfter
 }
 
-// seconds returns milliseconds as seconds, rounded up.
+// seconds converts milliseconds to seconds and rounds up.
 func seconds(ms int64) int64 { return (ms + 999) / 1000 }
 
-// tightest returns the limit for dialects that report only one: the denying limit
-// with the longest wait, or the enforced limit with the fewest units left.
+// tightest returns the one limit that Draft06 and XRateLimit report: the denying limit with the
+// longest wait or, if no limit denies, the enforced limit with the fewest units left.
 func tightest(d *enforcement.Decision) *enforcement.LimitState {
 	if l := d.DenyingLimit(); l != nil {
 		return l
@@ -127,7 +128,8 @@ func tightest(d *enforcement.Decision) *enforcement.LimitState {
 	return least
 }
 
-// retryAfterSeconds returns the value of Retry-After, or 0 if there is none.
+// retryAfterSeconds returns the value of the header Retry-After, or 0 if the answer has no such
+// header.
 func retryAfterSeconds(d *enforcement.Decision) int64 {
 	if d.Allowed || d.RetryAfter == enforcement.Never {
 		return 0
@@ -135,10 +137,10 @@ func retryAfterSeconds(d *enforcement.Decision) int64 {
 	return max(1, seconds(d.RetryAfter))
 }
 
-// write sets the headers of a decision whose body is b. With id, the decision's ID
-// becomes the ID of the request. Names keep their spelling on the wire. write builds
-// all values behind the body in b and copies them once, so that they share one
-// string and one slice.
+// write sets the headers of a decision. b is the body of the answer. If id is set, the ID of
+// the decision becomes the X-Request-Id. Header names keep the spelling of their specification.
+// To save allocations, write appends all values to b, converts them to one string, and uses
+// parts of that string.
 func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id bool) []byte {
 	body := len(b)
 	if id {
@@ -175,7 +177,7 @@ func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id boo
 	return b
 }
 
-// writeOne sets the headers of the dialects that report one limit.
+// writeOne sets the headers of the formats that report only one limit.
 func (h Headers) writeOne(to http.Header, l *enforcement.LimitState) {
 	if l == nil {
 		return

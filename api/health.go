@@ -10,27 +10,29 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Readiness is the state of a node. The node is ready if every check is OK.
+// Readiness is the state of a node, which GET /readyz shows. The node is ready if every check
+// is OK.
 type Readiness struct {
 	Checks []ReadyCheck
-	// Degraded is set if the shared limiter is unavailable and failure modes decide.
+	// Degraded means that Redis does not answer and the failure modes of policies decide.
 	Degraded bool
-	// Revision is that of the snapshot in force. Age is the time since the snapshot was
-	// last known to be current.
+	// Revision is the revision of the current snapshot. Age is the time since the node last
+	// confirmed that no newer snapshot exists.
 	Revision int64
 	Age      time.Duration
-	// Warnings are for the operator: Redis may evict keys, a plan does not compile.
+	// Warnings are problems that the operator should fix, for example that Redis may evict
+	// keys.
 	Warnings []string
 }
 
-// A ReadyCheck is one condition of readiness. Detail says what is wrong.
+// A ReadyCheck is one condition of readiness. Detail describes the fault if OK is false.
 type ReadyCheck struct {
 	Name   string `json:"name"`
 	OK     bool   `json:"ok"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// Ready reports whether the node should get traffic.
+// Ready reports whether the load balancer should send traffic to the node.
 func (r Readiness) Ready() bool {
 	for _, c := range r.Checks {
 		if !c.OK {
@@ -40,7 +42,7 @@ func (r Readiness) Ready() bool {
 	return true
 }
 
-// ready is the default of Config.Ready.
+// ready is the default of Config.Ready. It reports whether the node loaded a snapshot.
 func (a *API) ready(context.Context) Readiness {
 	if a.cfg.Snapshot != nil {
 		if s := a.cfg.Snapshot(); s != nil {
@@ -50,7 +52,8 @@ func (a *API) ready(context.Context) Readiness {
 	return Readiness{Checks: []ReadyCheck{{Name: "snapshot", Detail: "no snapshot is loaded yet"}}}
 }
 
-// alive is GET /livez and /healthz. It checks no dependency.
+// alive serves GET /livez and /healthz. It answers 200 while the process runs; it does not
+// check Redis or the database.
 func (a *API) alive(c echo.Context) error {
 	c.Response().Header().Set("Cache-Control", "no-store")
 	return c.Blob(http.StatusOK, "application/json", []byte(`{"status":"ok"}`))

@@ -38,7 +38,8 @@ func newKey(n NewKey) tenants.NewKey {
 	return out
 }
 
-// defaultOverlap is how long a rotated key stays valid by default.
+// defaultOverlap is how long the old key stays valid after a rotation, if the request does not
+// say.
 const defaultOverlap = 24 * time.Hour
 
 func overlap(r *RotateKey) time.Duration {
@@ -46,15 +47,15 @@ func overlap(r *RotateKey) time.Duration {
 	case r == nil || r.OverlapSeconds == nil:
 		return defaultOverlap
 	case *r.OverlapSeconds < 0 || *r.OverlapSeconds > int64(tenants.MaxOverlap/time.Second):
-		return -1 // invalid for the service; the product below could overflow
+		return -1 // the service rejects it; the multiplication below could overflow
 	}
 	return time.Duration(*r.OverlapSeconds) * time.Second
 }
 
 func keyID(k tenants.Key) string { return k.ID }
 
-// issued returns a function that shows a new key with its token. It also returns
-// the key's address, below path.
+// issued returns a function that converts a new key and its token to the wire format. The
+// function also returns the Location of the key, which is below path.
 func (a *API) issued(ctx context.Context, path string) func(tenants.Key, string, error) (IssuedKey, string, error) {
 	return func(k tenants.Key, token string, err error) (IssuedKey, string, error) {
 		key, err := written(ctx, a, showKey)(k, err)
@@ -62,9 +63,8 @@ func (a *API) issued(ctx context.Context, path string) func(tenants.Key, string,
 	}
 }
 
-// mayIssue rejects scopes that the caller's own key does not have. A key that only
-// manages can therefore not make one that decides checks, nor rotate one into its
-// hands.
+// mayIssue returns an error if the caller's own key lacks one of the scopes. A key with only
+// the scope manage can therefore not create or rotate a key that decides checks.
 func mayIssue(ctx context.Context, scopes []tenants.Scope) error {
 	own := callerOf(ctx).key.Scopes
 	for _, s := range scopes {
@@ -75,7 +75,8 @@ func mayIssue(ctx context.Context, scopes []tenants.Scope) error {
 	return nil
 }
 
-// create makes a key with a service's create, if the caller may issue it.
+// create creates a key with the given function of the service, if the caller may issue its
+// scopes.
 func (a *API) create(ctx context.Context, n tenants.NewKey,
 	create func(tenants.NewKey) (tenants.Key, string, error),
 ) (tenants.Key, string, error) {
@@ -85,7 +86,8 @@ func (a *API) create(ctx context.Context, n tenants.NewKey,
 	return create(n)
 }
 
-// rotate makes the successor of a key with a service's rotate, if the caller may issue it.
+// rotate creates the successor of a key with the given function of the service, if the caller
+// may issue its scopes.
 func (a *API) rotate(ctx context.Context, old tenants.Key, err error,
 	rotate func() (tenants.Key, string, error),
 ) (tenants.Key, string, error) {

@@ -4,8 +4,8 @@ import (
 	"context"
 )
 
-// Members are the people of a tenant. These handlers find the tenant and call the
-// functions of people.go.
+// Members are the people of a tenant. Each handler finds the tenant and calls a function in
+// people.go.
 
 // ListMembers is GET /v1/tenants/{tenant}/members.
 func (a *API) ListMembers(ctx context.Context, r ListMembersRequestObject) (ListMembersResponseObject, error) {

@@ -13,24 +13,26 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// codeOverloaded is the code of errOverloaded, and the name of its type.
+// codeOverloaded is the code of errOverloaded and the name of its problem type.
 const codeOverloaded = "overloaded"
 
-// errOverloaded answers a batch for which the queue has no room.
+// errOverloaded is the error for a check or batch that arrives while the admission queue is
+// full.
 var errOverloaded = &problem.Problem{
 	Kind: problem.Unavailable, Code: codeOverloaded,
 	Message: "too many checks wait on this node; this check was not decided, and nothing was charged",
 }
 
-// checksPerSlot is the number of checks of a batch that have the weight of one single
-// check. A batch is one HTTP request, and its charges need few calls of the limiter.
+// checksPerSlot is the number of checks of a batch that count as one single check for the
+// admission queue. They cost less than single checks, because a batch is one HTTP request and
+// its charges need few calls to Redis.
 const checksPerSlot = 8
 
-// batchWeight is the weight of a batch for admission.Gate.
+// batchWeight returns the number of admission slots that a batch needs.
 func batchWeight(checks int) int { return (checks + checksPerSlot - 1) / checksPerSlot }
 
-// admit waits for a slot for a check or a batch of a tenant. Its error is errOverloaded.
-// If the client closed the connection, admit aborts the request.
+// admit waits for an admission slot for a check or batch of a tenant. Error: errOverloaded. If
+// the client closes the connection meanwhile, admit panics with http.ErrAbortHandler.
 func (a *API) admit(ctx context.Context, s *enforcement.Subject, weight int) error {
 	err := a.cfg.Admission.Enter(ctx, s.Number, weight)
 	switch {
@@ -39,19 +41,20 @@ func (a *API) admit(ctx context.Context, s *enforcement.Subject, weight int) err
 	case !errors.Is(err, admission.ErrOverloaded):
 		panic(http.ErrAbortHandler)
 	}
-	now, last := time.Now().UnixNano(), a.turned.Load()
-	if now-last >= int64(time.Second) && a.turned.CompareAndSwap(last, now) {
+	now, last := time.Now().UnixNano(), a.lastOverloadLog.Load()
+	if now-last >= int64(time.Second) && a.lastOverloadLog.CompareAndSwap(last, now) {
 		a.cfg.Logger.Warn("overloaded: checks are answered 503", "tenant", s.Tenant)
 	}
 	return errOverloaded
 }
 
-// overloadedRetry returns retry_after_ms of an overloaded answer: 1 s on average, at
-// random so that callers do not retry together. Retry-After is 1 or 2 seconds.
+// overloadedRetry returns a random wait between 501 and 1500 ms for the answer to an overloaded
+// check. It is random so that the callers do not retry at the same time.
 func overloadedRetry() int64 { return 501 + rand.Int64N(1000) }
 
-// overloaded sets the answer to a check for which the queue has no room. The engine does
-// not decide it, the recorder does not count it, and GET /v1/explain does not find it.
+// overloaded sets d to the answer for a check that arrives while the admission queue is full.
+// The answer has reason overloaded and no limits. It is not counted, and GET /v1/explain does
+// not find it.
 func overloaded(d *enforcement.Decision, s *enforcement.Subject, c *enforcement.Check) {
 	*d = enforcement.Decision{
 		ID: uuidV7(), Subject: s, Check: c,
@@ -59,7 +62,7 @@ func overloaded(d *enforcement.Decision, s *enforcement.Subject, c *enforcement.
 	}
 }
 
-// retryAfterOf returns Retry-After for a problem of kind Unavailable.
+// retryAfterOf returns the value of Retry-After, in seconds, for a problem of kind Unavailable.
 func retryAfterOf(p *problem.Problem) string {
 	if p.Code == codeOverloaded {
 		return strconv.FormatInt(seconds(overloadedRetry()), 10)

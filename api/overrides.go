@@ -33,8 +33,8 @@ func newOverride(n NewOverride) (exceptions.NewOverride, error) {
 	return o, f.Err()
 }
 
-// notKeep returns n, or another negative number if n is enforcement.Keep: the
-// service rejects that number, and would read Keep as an absent one.
+// notKeep returns n, or another negative number if n equals enforcement.Keep. The service
+// rejects negative numbers, but reads Keep as a missing number.
 func notKeep(n int64) int64 {
 	if n == enforcement.Keep {
 		return math.MinInt64
@@ -42,7 +42,7 @@ func notKeep(n int64) int64 {
 	return n
 }
 
-// newOverrideLimit reads one limit of a body.
+// newOverrideLimit converts one limit of a body. It adds faults to f with pointers below at.
 func newOverrideLimit(f *problem.Fields, at string, l OverrideLimit) enforcement.OverrideLimit {
 	to := enforcement.OverrideLimit{Name: l.Name, Quota: enforcement.Keep, Burst: enforcement.Keep}
 	if l.Quota != nil {
@@ -60,7 +60,8 @@ func newOverrideLimit(f *problem.Fields, at string, l OverrideLimit) enforcement
 	return to
 }
 
-// showNumbers returns the factor of an override, or its limits.
+// showNumbers returns the numbers of an override in their wire format: its factor, which is in
+// thousandths, or its limits.
 func showNumbers(factor int64, limits []enforcement.OverrideLimit) (json.Number, []OverrideLimit) {
 	if factor != 0 {
 		return json.Number(exceptions.FormatFactor(factor)), nil
@@ -81,7 +82,7 @@ func showNumbers(factor int64, limits []enforcement.OverrideLimit) (json.Number,
 	return "", out
 }
 
-// showOverride returns a function that shows an override in its wire format.
+// showOverride returns a function that converts an override to its wire format.
 func (a *API) showOverride(who caller) func(exceptions.Override) (Override, error) {
 	return func(o exceptions.Override) (Override, error) {
 		m, err := showMade(o.ID, o.TenantID, o.CreatedBy)
@@ -129,7 +130,7 @@ func (a *API) DeleteOverride(ctx context.Context, r DeleteOverrideRequestObject)
 	return DeleteOverride204Response{}, a.changed(ctx, a.cfg.Exceptions.DeleteOverride(ctx, r.Tenant, r.Override.String()))
 }
 
-// utcOrZero returns t in UTC. A zero time stays zero.
+// utcOrZero converts t to UTC, and returns a zero time unchanged.
 func utcOrZero(t time.Time) time.Time {
 	if t.IsZero() {
 		return t

@@ -11,23 +11,24 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// How many rows a page has.
+// The default and the maximum number of rows of a page.
 const (
 	maxPage     = 100
 	defaultPage = 20
 )
 
-// A listing is one list that is paged: its path and its filter. A cursor is valid
-// for one listing only.
+// A listing is a list of objects that the API returns in pages. Its path and its filter
+// identify it; a cursor is valid for one listing only.
 type listing struct {
 	path   string
 	filter url.Values
 	limit  int
-	// after is the id of the last row of the page before, "" on the first.
+	// after is the position of the last row of the previous page. It is "" on the first page.
 	after string
 }
 
-// page returns the listing that the parameters describe.
+// page returns the listing for a request. It returns an error if the cursor belongs to another
+// listing.
 func page(path string, filter url.Values, limit int, cursor string) (listing, error) {
 	l := listing{path: path, filter: filter, limit: limit}
 	if limit == 0 {
@@ -55,8 +56,9 @@ var errCursor = &problem.Problem{
 
 const sumLength = 9
 
-// sum binds a place to the listing. It is not secret: a forged cursor can only name
-// another place in rows that the caller may read anyway.
+// sum returns a checksum of the listing and a position, which the cursor contains. It detects
+// cursors of other listings. It is not secret, because a forged cursor only selects rows that
+// the caller may read.
 func (l listing) sum(after string) string {
 	full := sha256.Sum256([]byte(l.path + "\x00" + l.filter.Encode() + "\x00" + after))
 	return string(full[:sumLength])
@@ -66,8 +68,7 @@ func (l listing) cursor(after string) string {
 	return base64.RawURLEncoding.EncodeToString([]byte(l.sum(after) + after))
 }
 
-// A paged is a page of a listing on the wire. All page types of the API have
-// this form.
+// A paged is the JSON form that all page types of the API have.
 type paged[U any] struct {
 	Data       []U
 	HasMore    bool
@@ -85,7 +86,7 @@ func list[T, U any](
 	if err != nil {
 		return p, nil, err
 	}
-	rows, err := fetch(l.after, l.limit+1) // one more shows whether there is a next page
+	rows, err := fetch(l.after, l.limit+1) // one row more than the page has shows whether a next page exists
 	if err != nil {
 		return p, nil, err
 	}
@@ -99,7 +100,7 @@ func list[T, U any](
 		text := "<" + l.path + "?" + query.Encode() + `>; rel="next"`
 		link = &text
 	}
-	p.Data = make([]U, len(rows)) // not nil, which JSON shows as null
+	p.Data = make([]U, len(rows)) // not nil, so that an empty page is [] and not null
 	for i, row := range rows {
 		if p.Data[i], err = show(row); err != nil {
 			return p, nil, err
@@ -108,7 +109,8 @@ func list[T, U any](
 	return p, link, nil
 }
 
-// shown returns a function that shows the result of a read.
+// shown returns a function that passes on the error of a read, or converts its result with
+// show.
 func shown[T, U any](show func(T) (U, error)) func(T, error) (U, error) {
 	return func(v T, err error) (U, error) {
 		if err != nil {
@@ -119,8 +121,8 @@ func shown[T, U any](show func(T) (U, error)) func(T, error) (U, error) {
 	}
 }
 
-// written returns a function that shows the result of a write, after this node
-// has loaded the change.
+// written returns a function that passes on the error of a write. Otherwise it loads the change
+// into this node's snapshot and converts the result with show.
 func written[T, U any](ctx context.Context, a *API, show func(T) (U, error)) func(T, error) (U, error) {
 	return shown(func(v T) (U, error) {
 		a.cfg.Changed(ctx)
@@ -128,7 +130,8 @@ func written[T, U any](ctx context.Context, a *API, show func(T) (U, error)) fun
 	})
 }
 
-// changed loads the change of a write without a result on this node.
+// changed loads the change of a successful write into this node's snapshot. It serves writes
+// that return no object.
 func (a *API) changed(ctx context.Context, err error) error {
 	if err == nil {
 		a.cfg.Changed(ctx)
@@ -136,8 +139,8 @@ func (a *API) changed(ctx context.Context, err error) error {
 	return err
 }
 
-// filters returns the query parameters that filter a listing, as pairs of name and
-// value, without the empty ones.
+// filters returns the query parameters that filter a listing. pairs alternates names and
+// values; empty values are left out.
 func filters(pairs ...string) url.Values {
 	v := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {

@@ -40,7 +40,8 @@ func showPerson(u accounts.User) (Person, error) {
 	return out, err
 }
 
-// listPeople returns a page of the people of a tenant, or of the operator ("").
+// listPeople returns a page of the people of a tenant. In this file, the tenant id "" stands
+// for the operator.
 func (a *API) listPeople(ctx context.Context, path, tenantID, query string, limit int, cursor string) (PersonPage, *string, error) {
 	p, link, err := list(path, filters("q", query), limit, cursor, func(after string, limit int) ([]accounts.User, error) {
 		return a.cfg.People.Users(ctx, callerOf(ctx).principal(), tenantID, accounts.UserFilter{Query: query, After: after, Limit: limit})
@@ -48,7 +49,7 @@ func (a *API) listPeople(ctx context.Context, path, tenantID, query string, limi
 	return PersonPage(p), link, err
 }
 
-// invite creates an invitation of a tenant, or of the operator ("").
+// invite creates an invitation to a tenant, or to the operator ("").
 func (a *API) invite(ctx context.Context, tenantID string, n NewInvitation) (IssuedInvitation, error) {
 	i, token, err := a.cfg.People.Invite(ctx, callerOf(ctx).principal(), tenantID, n.Email, accounts.Role(n.Role))
 	invitation, err := written(ctx, a, showInvitation)(i, err)
@@ -71,16 +72,14 @@ func showInvitation(i accounts.Invitation) (Invitation, error) {
 	return out, err
 }
 
-// person returns one of the people of a tenant, or of the operator (""), and the
-// ETag.
+// person returns one person of a tenant, or of the operator (""), and the person's ETag.
 func (a *API) person(ctx context.Context, tenantID, id string) (Person, string, error) {
 	u, err := a.cfg.People.User(ctx, callerOf(ctx).principal(), tenantID, id)
 	p, err := shown(showPerson)(u, err)
 	return p, etag(u.Revision), err
 }
 
-// changePerson changes the access of one of the people of a tenant, or of the
-// operator ("").
+// changePerson changes the role of one person of a tenant, or of the operator ("").
 func (a *API) changePerson(ctx context.Context, tenantID, id, match string, to Access) (Person, string, error) {
 	by := callerOf(ctx).principal()
 	u, err := a.cfg.People.User(ctx, by, tenantID, id)
@@ -95,7 +94,7 @@ func (a *API) changePerson(ctx context.Context, tenantID, id, match string, to A
 	return p, etag(u.Revision), err
 }
 
-// removePerson deletes one of the people of a tenant, or of the operator ("").
+// removePerson deletes one person of a tenant, or of the operator ("").
 func (a *API) removePerson(ctx context.Context, tenantID, id string) error {
 	return a.changed(ctx, a.cfg.People.Remove(ctx, callerOf(ctx).principal(), tenantID, id))
 }

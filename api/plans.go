@@ -118,8 +118,8 @@ func (a *API) DiffPlan(ctx context.Context, r DiffPlanRequestObject) (DiffPlanRe
 	return DiffPlan200JSONResponse{Id: id, Slug: p.Slug, PublishedVersion: d.Published, Reordered: d.Reordered, Changes: changes}, err
 }
 
-// showChanges returns a diff as a list: first the fields of the plan, then the
-// changed, added and removed policies, each named by its slug.
+// showChanges converts the difference of two versions to a list. The changed fields of the plan
+// come first, then the changed, added and removed policies with their slugs.
 func showChanges(d plans.Diff) ([]Change, error) {
 	changes := []Change{}
 	note := func(at string, fields []plans.Change) {

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// kindTypes maps the kind of a problem to the name of its type in problem.Catalogue.
+// kindTypes maps the kind of an error to the name of its problem type in problem.Catalogue.
 var kindTypes = map[problem.Kind]string{
 	problem.Internal:        "internal-error",
 	problem.Malformed:       "malformed-request",
@@ -31,16 +31,17 @@ var kindTypes = map[problem.Kind]string{
 	problem.Unavailable:     "unavailable",
 }
 
-// quotaExceeded is a registered type. The other types are pages of Headgate.
+// quotaExceeded is the URI of a problem type that IANA registered. The URIs of all other types
+// are pages of Headgate.
 const quotaExceeded = "https://iana.org/assignments/http-problem-types#quota-exceeded"
 
-// A problemType is a type with its URI.
+// A problemType is an entry of problem.Catalogue with its URI.
 type problemType struct {
 	uri, title string
 	status     int
 }
 
-// problemTypes are the types by name.
+// problemTypes contains the problem types by name.
 type problemTypes struct {
 	byName map[string]problemType
 }
@@ -53,7 +54,8 @@ func newProblemTypes(publicURL string) problemTypes {
 	return t
 }
 
-// of returns the type of a problem: that of its kind, except for errOverloaded.
+// of returns the problem type of an error. It is the type of the error's kind, except that
+// errOverloaded has its own type.
 func (t problemTypes) of(p *problem.Problem) problemType {
 	if p.Code == codeOverloaded {
 		return t.byName[codeOverloaded]
@@ -61,8 +63,8 @@ func (t problemTypes) of(p *problem.Problem) problemType {
 	return t.byName[kindTypes[p.Kind]]
 }
 
-// asProblem returns the problem of an error. An error without one is Internal, except
-// for errors of echo and exceeded deadlines.
+// asProblem converts an error to a problem. Errors of echo and exceeded deadlines have problems
+// of their own kinds; every other error that is not a problem is Internal.
 func asProblem(err error) *problem.Problem {
 	var p *problem.Problem
 	if errors.As(err, &p) {
@@ -78,10 +80,11 @@ func asProblem(err error) *problem.Problem {
 	return &problem.Problem{Kind: problem.Internal, Message: "internal error", Cause: err}
 }
 
-// pathIDs are the parameters of paths that have a format.
+// pathIDs are the path parameters that are ids or numbers. A value of the wrong format names no
+// object, so the answer is NotFound.
 var pathIDs = []string{"key", "version", "override", "entry", "block", "member", "person"}
 
-// fromEcho returns an error of the router or the generated binder as a problem.
+// fromEcho converts an error of the router or of the generated parameter binder to a problem.
 func fromEcho(h *echo.HTTPError) *problem.Problem {
 	text := fmt.Sprint(h.Message)
 	switch h.Code {
@@ -92,7 +95,7 @@ func fromEcho(h *echo.HTTPError) *problem.Problem {
 	case http.StatusBadRequest:
 		name, _, named := strings.Cut(strings.TrimPrefix(text, "Invalid format for parameter "), ":")
 		switch {
-		case named && name == "decision": // a parameter of the path
+		case named && name == "decision": // the path parameter of GET /v1/explain/{decision}
 			return errNotKept
 		case named && slices.Contains(pathIDs, name):
 			return problem.New(problem.NotFound, "this address does not exist")
@@ -107,7 +110,7 @@ func fromEcho(h *echo.HTTPError) *problem.Problem {
 	return &problem.Problem{Kind: problem.Internal, Message: "internal error", Cause: h}
 }
 
-// fail writes the answer for an error. It is echo's error handler.
+// fail writes an error as a problem. echo calls it for every error that a handler returns.
 func (a *API) fail(err error, c echo.Context) {
 	p := asProblem(err)
 	if p.Kind == problem.Internal || p.Kind == problem.Unavailable && p.Cause != nil {
@@ -125,7 +128,7 @@ func (a *API) fail(err error, c echo.Context) {
 	case problem.Unavailable:
 		h.Set("Retry-After", retryAfterOf(p))
 	case problem.TooLarge:
-		h.Set("Connection", "close") // the rest of the body is not read
+		h.Set("Connection", "close") // the server does not read the rest of the body
 	case problem.NotAllowed:
 		if allow, ok := c.Get(echo.ContextKeyHeaderAllow).(string); ok {
 			h.Set("Allow", allow)
@@ -137,12 +140,12 @@ func (a *API) fail(err error, c echo.Context) {
 	h["Cache-Control"] = noStore
 	c.Response().WriteHeader(t.status)
 	if c.Request().Method != http.MethodHead {
-		_, _ = c.Response().Write(out) // the client is gone if this fails
+		_, _ = c.Response().Write(out) // an error means that the client closed the connection
 	}
 }
 
-// appendProblem appends a problem. prefix, which is for an item of a batch, precedes its
-// pointers.
+// appendProblem appends a problem as JSON to b. In a batch, prefix is the JSON pointer of the
+// item and is put before the pointers of the problem.
 func (a *API) appendProblem(b []byte, p *problem.Problem, id, prefix string) []byte {
 	t := a.types.of(p)
 	message, code, fields := p.Message, p.Code, p.Fields
@@ -194,7 +197,8 @@ func faultsOf(fields []problem.Field) []Fault {
 	return out
 }
 
-// under adds a prefix to the pointers of a problem, for a document inside a body.
+// under adds a prefix to the JSON pointers of a problem, because the validated document is a
+// member of the request body.
 func under(prefix string, err error) error {
 	var p *problem.Problem
 	if !errors.As(err, &p) || len(p.Fields) == 0 {

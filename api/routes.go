@@ -11,29 +11,30 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A route is one operation: a row of the route table.
+// A route is one operation of openapi.yaml, with what serve checks before it calls the handler.
 type route struct {
 	method, path string
-	// operation is the operationId in openapi.yaml.
+	// operation is the operationId.
 	operation string
-	// action determines who may call it: see accounts.Authorize.
+	// action determines who may call the operation. See accounts.Authorize.
 	action accounts.Action
-	// query has the names of the query parameters. Other parameters are rejected.
+	// query contains the names of the allowed query parameters. A request with another
+	// parameter is rejected.
 	query []string
-	// body is the type of the JSON body, against which the body is checked before it
-	// is decoded. It is nil if the route does not read a body here.
+	// body is the Go type of the JSON body. serve checks the body against it before the body is
+	// decoded. It is nil if the operation has no body or if decide reads it.
 	body reflect.Type
-	// bodyOptional means that a missing body is equal to {}.
+	// bodyOptional means that a request without a body is treated as one with the body {}.
 	bodyOptional bool
 	// ifMatch means that the request must have an If-Match header.
 	ifMatch bool
-	// decide is the handler of a route that decides: it reads its own body, and only
-	// the limiter bounds its time. All other routes have handler.
+	// decide is set instead of handler for the operations that decide or explain checks. It
+	// reads the body itself and has no deadline except that of the limiter.
 	decide  func(w http.ResponseWriter, r *http.Request, who caller) error
 	handler echo.HandlerFunc
 }
 
-// maxBody returns the maximum size of the body, in bytes.
+// maxBody returns the maximum size of the request body in bytes.
 func (r *route) maxBody() int64 {
 	if r.body == reflect.TypeFor[PlanDocument]() || r.body == reflect.TypeFor[NewPlan]() {
 		return maxPlan
@@ -41,8 +42,8 @@ func (r *route) maxBody() int64 {
 	return maxBody
 }
 
-// nothing is the body of an operation without input. Only {} is valid, so that a
-// document that a client sends by mistake is not silently ignored.
+// nothing is the body of an operation without input. Only {} is valid, so that a client learns
+// that the operation ignores its document.
 type nothing struct{}
 
 func row(method string) func(path, operation string, action accounts.Action, handler echo.HandlerFunc) route {
@@ -53,13 +54,14 @@ func row(method string) func(path, operation string, action accounts.Action, han
 
 var get, post, put, del = row(http.MethodGet), row(http.MethodPost), row(http.MethodPut), row(http.MethodDelete)
 
-// params returns the row with query parameters, separated by spaces.
+// params returns a copy of the route that allows the query parameters in names, which spaces
+// separate.
 func (r route) params(names string) route {
 	r.query = strings.Fields(names)
 	return r
 }
 
-// json returns the row with a JSON body.
+// json returns a copy of the route with a JSON body of a type.
 func (r route) json(body reflect.Type) route {
 	r.body = body
 	return r
@@ -70,23 +72,23 @@ func (r route) optionalJSON(body reflect.Type) route {
 	return r
 }
 
-// conditional returns the row with a required If-Match.
+// conditional returns a copy of the route that requires the header If-Match.
 func (r route) conditional() route {
 	r.ifMatch = true
 	return r
 }
 
-// decides returns the row with a handler that decides.
+// decides returns a copy of the route with h as its decide function.
 func (r route) decides(h func(http.ResponseWriter, *http.Request, caller) error) route {
 	r.decide = h
 	return r
 }
 
-// body returns the type of a JSON body.
+// body returns the reflect.Type of T, for route.json.
 func body[T any]() reflect.Type { return reflect.TypeFor[T]() }
 
-// needs returns a function that replaces handlers by the problem Unavailable,
-// unless the node has the service that they need.
+// needs returns a wrapper for handlers that use an optional service. If the node does not have
+// the service, the wrapped handler answers problem.Unavailable with message.
 func needs(has bool, message string) func(echo.HandlerFunc) echo.HandlerFunc {
 	return func(h echo.HandlerFunc) echo.HandlerFunc {
 		if has {
@@ -96,18 +98,18 @@ func needs(has bool, message string) func(echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// routes returns the route table. Tests compare it with openapi.yaml.
+// routes returns all routes of the API. A test compares them with openapi.yaml.
 func (a *API) routes() []route {
 	g := ServerInterfaceWrapper{Handler: NewStrictHandler(a, nil)}
 	exceptions := needs(a.cfg.Exceptions != nil, "this node does not manage overrides, lists and blocks")
 	people := needs(a.cfg.People != nil, "this node does not manage people")
-	metrics := accounts.TenantsList // they sum all tenants
+	metrics := accounts.TenantsList // the numbers of a node are sums over all tenants
 	if a.cfg.MetricsPublic {
 		metrics = accounts.Public
 	}
 	usage := needs(a.cfg.Usage != nil, "this node does not show usage or reset counters")
 	return []route{
-		post("/v1/check", "check", accounts.Check, nil).params("deny_status"), // answered by serveCheck
+		post("/v1/check", "check", accounts.Check, nil).params("deny_status"), // ServeHTTP calls serveCheck instead
 		post("/v1/check/batch", "checkBatch", accounts.Check, nil).decides(a.checkBatch).params("deny_status"),
 		post("/v1/explain", "explain", accounts.TenantRead, nil).decides(a.explain),
 		get("/v1/explain/:decision", "getExplanation", accounts.TenantRead, g.GetExplanation),

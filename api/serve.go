@@ -40,9 +40,9 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.echo.ServeHTTP(w, r)
 }
 
-// recovered answers for a handler that panicked with a cause: 500 with a request
-// id. If the answer has begun, the connection is cut instead, so that half of one
-// cannot pass for the whole.
+// recovered writes a 500 after a panic. If the handler already began to write its answer, fail
+// closes the connection, so that the client does not take a part of an answer for a complete
+// one.
 func (a *API) recovered(cause any, c echo.Context) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause)
@@ -50,7 +50,8 @@ func (a *API) recovered(cause any, c echo.Context) {
 	a.fail(fmt.Errorf("panic: %v\n%s", cause, debug.Stack()), c)
 }
 
-// identify gives the request an id: the caller's, if it is sane.
+// identify sets the X-Request-Id of the answer. It uses the caller's ID if saneID accepts it,
+// and a new one otherwise.
 func (a *API) identify(w http.ResponseWriter, r *http.Request) {
 	id := r.Header.Get(requestIDHeader)
 	if !saneID(id) {
@@ -65,15 +66,15 @@ func newID() string {
 	return string(appendUUID(text[:0], uuidV7()))
 }
 
-// uuidV7 makes a UUIDv7. It is no secret, so that the runtime's generator is
-// strong enough.
+// uuidV7 returns a new UUIDv7. It uses math/rand, because a request ID is not a secret.
 func uuidV7() (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:8], uint64(time.Now().UnixMilli())<<16|0x7000|rand.Uint64()>>52)
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64()>>2|1<<63)
 	return id
 }
 
-// saneID takes 1 to 128 characters that cannot break a log line or a header.
+// saneID reports whether a request ID has 1 to 128 characters that are safe in a log line and
+// in a header.
 func saneID(id string) bool {
 	if id == "" || len(id) > 128 {
 		return false
@@ -88,7 +89,7 @@ func saneID(id string) bool {
 	return true
 }
 
-// requestID is the id that identify gave.
+// requestID returns the X-Request-Id that identify set, or "".
 func requestID(w http.ResponseWriter) string {
 	if v := w.Header()[requestIDHeader]; len(v) > 0 {
 		return v[0]
@@ -96,7 +97,8 @@ func requestID(w http.ResponseWriter) string {
 	return ""
 }
 
-// serve is what every operation goes through before its handler.
+// serve wraps the handler of a route with the steps of every operation: recovery from panics,
+// authentication, authorization, and the check of the query parameters.
 func (a *API) serve(r route) echo.HandlerFunc {
 	gate := newGate(r.action)
 	return func(c echo.Context) error {
@@ -106,7 +108,7 @@ func (a *API) serve(r route) echo.HandlerFunc {
 			}
 		}()
 		req := c.Request()
-		req.Pattern = c.Path() // for whoever asks after the answer what it was
+		req.Pattern = c.Path() // the tracer names the request by its route after the answer
 		var who caller
 		if !gate.open {
 			var err error
@@ -114,7 +116,7 @@ func (a *API) serve(r route) echo.HandlerFunc {
 				return err
 			}
 			if err := gate.authorize(who, c.Param("tenant")); err != nil {
-				return a.noted(&r, who, c, err)
+				return a.recordDenied(&r, who, c, err)
 			}
 		}
 		if err := checkQuery(req.URL, r.query); err != nil {
@@ -122,17 +124,17 @@ func (a *API) serve(r route) echo.HandlerFunc {
 		}
 		switch {
 		case r.decide != nil:
-			return a.noted(&r, who, c, r.decide(c.Response(), req, who))
+			return a.recordDenied(&r, who, c, r.decide(c.Response(), req, who))
 		case gate.open:
 			return r.handler(c)
 		}
-		return a.noted(&r, who, c, a.manage(&r, who, c))
+		return a.recordDenied(&r, who, c, a.manage(&r, who, c))
 	}
 }
 
-// noted gives the error back; one that says that a key may not leaves a line in
-// the audit log, in a while.
-func (a *API) noted(r *route, who caller, c echo.Context, err error) error {
+// recordDenied returns err unchanged. If err is Forbidden, recordDenied also records the denied access for
+// the audit log, which is written later.
+func (a *API) recordDenied(r *route, who caller, c echo.Context, err error) error {
 	if err == nil || a.cfg.Refusals == nil || !problem.Is(err, problem.Forbidden) {
 		return err
 	}
@@ -146,21 +148,21 @@ func (a *API) noted(r *route, who caller, c echo.Context, err error) error {
 	return err
 }
 
-// maxNamed bounds, in bytes, what the audit log keeps of a tenant's name that a
-// key may not use.
+// maxNamed is the maximum length, in bytes, of a denied tenant reference in the audit log.
 const maxNamed = 64
 
-// manage is what management goes through besides: a deadline, who acts, the
-// precondition and the body.
+// manage adds the steps of a management operation before it calls the handler. It checks that a
+// required If-Match is present, sets a deadline and the actor for the audit log, and checks the
+// body.
 func (a *API) manage(r *route, who caller, c echo.Context) error {
 	req := c.Request()
-	if lines := req.Header["If-Match"]; len(lines) > 1 { // one list, on several lines
+	if lines := req.Header["If-Match"]; len(lines) > 1 { // HTTP allows one list on several header lines
 		req.Header.Set("If-Match", strings.Join(lines, ", "))
 	}
 	if r.ifMatch && req.Header.Get("If-Match") == "" {
 		return problem.New(problem.Unconditional, "send the ETag that was read as If-Match")
 	}
-	// Answers may hold a secret, and are one caller's in any case.
+	// An answer can contain a secret and depends on the caller, so that no cache may store it.
 	c.Response().Header()["Cache-Control"] = noStore
 	ctx, cancel := context.WithTimeout(req.Context(), a.cfg.Timeout)
 	defer cancel()
@@ -191,8 +193,8 @@ func readManagementBody(r *route, req *http.Request) ([]byte, error) {
 	return b.Bytes(), conform(b.Bytes(), r.body)
 }
 
-// checkQuery refuses parameters that are unknown, repeated or empty, and values
-// that they cannot have.
+// checkQuery returns an error if a query parameter is unknown, repeated or empty, or has an
+// invalid value.
 func checkQuery(u *url.URL, known []string) error {
 	if u.RawQuery == "" {
 		return nil
@@ -255,24 +257,25 @@ func keyFault(name string, list []string) string {
 	return ""
 }
 
-// before compares two instants that queryFault took.
+// before reports whether the RFC 3339 time a is before b. queryFault has validated both.
 func before(a, b string) bool {
 	first, _ := time.Parse(time.RFC3339, a)
 	second, _ := time.Parse(time.RFC3339, b)
 	return first.Before(second)
 }
 
-// queryLengths are the most characters that parameters may have.
+// queryLengths is the maximum length of query parameters, in characters.
 var queryLengths = map[string]int{"q": 200, "action": 64, "object": 200, "tenant": problem.MaxSlug, "cursor": 512, "route": 2048}
 
-// queryWords are the values of parameters that have only a few.
+// queryWords contains the allowed values of the query parameters that have a fixed set.
 var queryWords = map[string][]string{
 	"list": {string(exceptions.Deny), string(exceptions.Allow)}, "step": {string(metrics.Minute), string(metrics.Hour), string(metrics.Day)},
 	"outcome": {"limited", "allowed"}, "sort": {"limited", "rate", "requests"},
 	"reason": reasonWords(),
 }
 
-// queryFault says what is wrong with a parameter's value, by its name.
+// queryFault returns what is wrong with the value of the query parameter name, or "" if it is
+// valid.
 func queryFault(name, text string) string {
 	if most := queryLengths[name]; most > 0 && utf8.RuneCountInString(text) > most {
 		return "must have at most " + strconv.Itoa(most) + " characters"

@@ -6,16 +6,17 @@ import (
 	"time"
 )
 
-// maxHeaderBytes bounds the request line and the headers.
+// maxHeaderBytes bounds the size of the request line and the headers of a request.
 const maxHeaderBytes = 16 << 10
 
-// Server returns an http.Server with bounded headers and times, against slow clients.
+// Server returns an http.Server for handler that bounds the size of headers and the time of
+// each phase of a request, as a protection against slow clients.
 func Server(addr string, handler http.Handler, logger *slog.Logger) *http.Server {
 	return &http.Server{
 		Addr:              addr,
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       9 * time.Second, // with what comes before and behind it, a body ends within 10 s
+		ReadTimeout:       9 * time.Second, // less than 10 s, so that a request with its waits before and after the body ends within 10 s
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       120 * time.Second,
 		MaxHeaderBytes:    maxHeaderBytes,

@@ -21,9 +21,9 @@ func (a *API) simulate(c echo.Context) error {
 	}
 	answer, err := a.cfg.Simulate(c.Request().Context(), body.Bytes())
 	if p := (*problem.Problem)(nil); errors.As(err, &p) && p.Kind == problem.Invalid {
-		asked := *p // every fault of a scenario is 400
-		asked.Kind = problem.Malformed
-		return &asked
+		fault := *p // a fault in a scenario is 400, also where the service reports 422
+		fault.Kind = problem.Malformed
+		return &fault
 	}
 	if err != nil {
 		return err

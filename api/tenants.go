@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// parseUUID parses the id of a stored object.
+// parseUUID parses the id of a stored object. An id of the wrong form is an internal error.
 func parseUUID(id string) (uuid.UUID, error) {
 	u, err := uuid.Parse(id)
 	if err != nil {
@@ -73,7 +73,7 @@ func (a *API) GetTenant(ctx context.Context, r GetTenantRequestObject) (GetTenan
 	return GetTenant200JSONResponse{t, GetTenant200ResponseHeaders{etag(t.Revision)}}, err
 }
 
-// tenantAt finds a tenant, if its revision matches the header If-Match.
+// tenantAt returns a tenant if its revision matches match, the value of the header If-Match.
 func (a *API) tenantAt(ctx context.Context, idOrSlug, match string) (tenants.Tenant, error) {
 	t, err := a.cfg.Tenants.Tenant(ctx, idOrSlug)
 	if err == nil {
@@ -101,7 +101,8 @@ func (a *API) DeleteTenant(ctx context.Context, r DeleteTenantRequestObject) (De
 	return DeleteTenant204Response{}, a.changed(ctx, a.cfg.Tenants.DeleteTenant(ctx, t.ID, t.Revision))
 }
 
-// underUnless is under for every field except own, which is at the top of the body.
+// underUnless adds a prefix to the JSON pointers of a problem, except for the field own, which
+// is at the top of the body.
 func underUnless(own, prefix string, err error) error {
 	moved := under(prefix, err)
 	if p := asProblem(moved); p != asProblem(err) && p.Kind == problem.Invalid {

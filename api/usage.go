@@ -26,7 +26,7 @@ func (a *API) GetUsage(ctx context.Context, r GetUsageRequestObject) (GetUsageRe
 		u, err = s.Tenant(ctx, r.Tenant)
 	}
 	if err != nil {
-		return nil, asked(err)
+		return nil, asParameterFault(err)
 	}
 	return showUsage(&u)
 }
@@ -100,5 +100,5 @@ func showPace(p usage.Pace) *UsagePace {
 
 func thousandths(x float64) float64 { return math.Round(x*1000) / 1000 }
 
-// roundedUp returns milliseconds, rounded up.
+// roundedUp converts a duration to milliseconds and rounds up.
 func roundedUp(d time.Duration) int64 { return int64((d + time.Millisecond - 1) / time.Millisecond) }

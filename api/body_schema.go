@@ -11,9 +11,10 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// conform checks a management body against the generated type. encoding/json would
-// accept members that are unknown, duplicate or null, or that differ in case; these are
-// Malformed. An empty member is Invalid: clients leave out a member for its default.
+// conform checks a management body against the generated type before encoding/json decodes it.
+// Members that are unknown, duplicate, null or differ in case are Malformed; encoding/json
+// would accept them. An empty value is Invalid, because a client leaves out a member to get its
+// default.
 func conform(body []byte, t reflect.Type) error {
 	var f problem.Fields
 	var d strictjson.Decoder
@@ -27,7 +28,7 @@ func conform(body []byte, t reflect.Type) error {
 
 var (
 	typeTime = reflect.TypeFor[time.Time]()
-	// typeNumber is a number with all its digits.
+	// typeNumber is the type of a number that is kept as text, with all digits.
 	typeNumber = reflect.TypeFor[json.Number]()
 	typeRaw    = reflect.TypeFor[json.RawMessage]()
 )
@@ -81,7 +82,7 @@ func conformNumber(d *strictjson.Decoder) {
 
 func conformStruct(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
 	at := d.Pointer()
-	var seen uint64 // by field
+	var seen uint64 // bit set of the fields that the object already has
 	for name := range d.Members() {
 		i, optional, ok := member(t, name)
 		if !ok {
@@ -102,12 +103,12 @@ func conformStruct(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
 	}
 }
 
-// emptyNext reports whether the next value is the zero value, which stands for a missing
-// member.
+// emptyNext reports whether the next value is the zero value of its type. Go cannot distinguish
+// that value from a missing member.
 func emptyNext(d *strictjson.Decoder, t reflect.Type) bool {
 	next := d.Rest()
 	if t == typeNumber {
-		return false // the service validates 0 like any other number
+		return false // 0 is not empty: the service validates it as a number
 	}
 	switch t.Kind() {
 	case reflect.String:
@@ -134,9 +135,9 @@ func tag(f reflect.StructField) (name string, optional bool) {
 
 const notInstant = "must be an instant of RFC 3339 from 1970 to 9999, like 2026-11-21T09:00:00Z"
 
-// instantForm reports whether s is a valid instant. time.Parse also accepts a comma,
-// hours with one digit and offsets of a day. The year 1 is Go's zero time, which stands
-// for a missing instant.
+// instantForm reports whether s is an RFC 3339 time. It rejects what time.Parse also accepts: a
+// comma, hours with one digit, and offsets of 24 hours or more. It rejects the year 1, because
+// Go's zero time means that the member is missing.
 func instantForm(s string) bool {
 	t, err := time.Parse(time.RFC3339, s)
 	if err != nil || s[13] != ':' || strings.Contains(s, ",") {

@@ -10,7 +10,7 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// showRefusal returns a stored denial in its wire format, without its explanation.
+// showRefusal converts a recorded denial to its wire format, without its explanation.
 func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
 	out := RecentRefusal{
 		DecisionId: r.ID, At: r.At.UTC(), Tenant: r.TenantSlug, Plan: r.Plan, PlanVersion: r.PlanVersion, Route: r.Route,
@@ -24,7 +24,8 @@ func showRefusal(r metrics.Refusal) (RecentRefusal, error) {
 	return out, nil
 }
 
-// showRetry returns a retry time in its wire format: null if waiting does not help.
+// showRetry converts a wait in milliseconds to its wire format, which is null if waiting does
+// not help.
 func showRetry(ms int64) RetryAfter {
 	if ms == enforcement.Never {
 		return nil
@@ -32,7 +33,7 @@ func showRetry(ms int64) RetryAfter {
 	return &ms
 }
 
-// showKept returns a stored denial with its explanation.
+// showKept converts a recorded denial with its explanation to its wire format.
 func showKept(r metrics.Refusal) (KeptRefusal, error) {
 	s, err := showRefusal(r)
 	out := KeptRefusal{
@@ -89,7 +90,7 @@ func (a *API) ListRefusals(ctx context.Context, r ListRefusalsRequestObject) (Li
 		return nil, err
 	}
 	if own := callerOf(ctx).tenant(); own != nil {
-		p.Tenant = own.Tenant // a cursor of another tenant's listing is invalid
+		p.Tenant = own.Tenant // page rejects a cursor that was issued for another tenant's listing
 	}
 	filter := filters("tenant", p.Tenant, "policy", p.Policy, "route", p.Route, "reason", string(p.Reason),
 		"from", instant(p.From), "to", instant(p.To))

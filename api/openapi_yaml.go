@@ -10,7 +10,8 @@ import (
 	"github.com/headgate/headgate"
 )
 
-// A document is bytes with their entity tag.
+// A document contains the bytes of openapi.yaml and their entity tag, which is a part of their
+// SHA-256.
 type document struct {
 	text []byte
 	etag string

@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/internal/exceptions"
 )
 
-// showListEntry returns an entry of a list in its wire format.
+// showListEntry converts an entry of an allow or deny list to its wire format.
 func (a *API) showListEntry(e exceptions.Entry) (ListEntry, error) {
 	m, err := showMade(e.ID, e.TenantID, e.CreatedBy)
 	if err != nil {
