@@ -20,6 +20,9 @@ SERVERS := ./bin/with-servers --
 # the race detector needs cgo.
 export CGO_ENABLED = 0
 
+# Without the paths of this machine, as in the image: see make reproducible.
+export GOFLAGS += -trimpath
+
 # SEED is the seed of random tests. It is fixed, so that every run of make test is
 # the same. CI and make fuzz use a new seed and print it. With another seed than 1,
 # tests also run in a random order.
@@ -36,7 +39,7 @@ CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load test-faults fuzz screenshots bench bench-peers check current audit views
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load test-faults fuzz screenshots bench bench-peers check current audit views reproducible
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -145,6 +148,15 @@ current: generate ## fail when a generated file is not what generate writes
 	@git diff --exit-code -- '*_templ.go' '*.gen.go' || { echo "generated files are not current: make generate, and commit"; exit 1; }
 	@new=$$(git ls-files --others --exclude-standard -- '*_templ.go' '*.gen.go'); \
 		if [ -n "$$new" ]; then echo "generated files that are not committed:"; echo "$$new"; exit 1; fi
+
+# COLD=1 gives each build an empty cache, which takes minutes: all packages are compiled
+# twice. Otherwise the two share what does not depend on the folder.
+COLD ?=
+reproducible: ## build the binary of the image in two folders, and fail unless both have the same bytes
+	@dir=$$(mktemp -d); trap 'chmod -R u+w "$$dir"; rm -rf "$$dir"' EXIT; for n in a long/er/b; do \
+		mkdir -p $$dir/$$n; git archive HEAD | tar -x -C $$dir/$$n; \
+		$(if $(COLD),GOCACHE=$$dir/$$n/.cache )go -C $$dir/$$n build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=dev" -o $$dir/$$n/headgate ./cmd/server; \
+	done; cmp $$dir/a/headgate $$dir/long/er/b/headgate; sha256sum <$$dir/a/headgate
 
 check: lint current test race test-ci ## all that must pass before a commit
 

@@ -426,6 +426,73 @@ func TestFaultsNameTestsThatExist(t *testing.T) {
 	}
 }
 
+// docs/dependencies.md has each direct dependency once, with its reason, and no other.
+func TestDependenciesHaveReasons(t *testing.T) {
+	t.Parallel()
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(mod), -1)
+	page, err := os.ReadFile("docs/dependencies.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reasons := map[string]int{}
+	for _, row := range regexp.MustCompile("(?m)^\\| `(\\S+)` \\| \\S[^|]* \\| \\S.{4,} \\|$").FindAllStringSubmatch(string(page), -1) {
+		reasons[row[1]]++
+	}
+	if len(direct) < 20 {
+		t.Errorf("%d direct dependencies in go.mod", len(direct))
+	}
+	for _, d := range direct {
+		if reasons[d[1]] != 1 {
+			t.Errorf("docs/dependencies.md has %d rows for %s, want 1", reasons[d[1]], d[1])
+		}
+		delete(reasons, d[1])
+	}
+	for name := range reasons {
+		t.Errorf("docs/dependencies.md has %s, which is no direct dependency", name)
+	}
+	if strings.Contains(string(mod), "\nreplace ") {
+		t.Error("go.mod replaces a module")
+	}
+}
+
+// secrets are the forms of secrets that providers and Headgate issue.
+var secrets = regexp.MustCompile(`-----BEGIN [A-Z ]*PRIVATE KEY-----[\r\n]+[A-Za-z0-9+/=]{20}|\bAKIA[0-9A-Z]{16}\b|\bgh[pousr]_[A-Za-z0-9]{36}\b|` +
+	`\bgithub_pat_[A-Za-z0-9_]{50,}|\bglpat-[A-Za-z0-9_-]{20}|\bxox[baprs]-[0-9A-Za-z-]{10,}|\bAIza[0-9A-Za-z_-]{35}|\b[rs]k_live_[0-9A-Za-z]{16,}|` +
+	`\bnpm_[A-Za-z0-9]{36}\b|\bhg_(?:op|tn)_[0-9A-Za-z]{49}\b|\beyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}`)
+
+// madeUp are examples in the form of a key of Headgate.
+var madeUp = regexp.MustCompile(`^hg_(?:op|tn)_0{49}$`)
+
+func secretsIn(text string) []string {
+	return slices.DeleteFunc(secrets.FindAllString(text, -1), madeUp.MatchString)
+}
+
+// No version of a file in the history has a secret.
+func TestNoSecretsInTheHistory(t *testing.T) {
+	t.Parallel()
+	for _, secret := range []string{
+		"hg_op_" + strings.Repeat("a", 49), "AKIA" + strings.Repeat("A", 16), "ghp_" + strings.Repeat("a", 36),
+		"-----BEGIN PRIVATE" + " KEY-----\n" + strings.Repeat("A", 64),
+	} {
+		if len(secretsIn("x = \""+secret+"\"\n")) != 1 {
+			t.Errorf("%.20s… is not found", secret)
+		}
+	}
+	history := exec.CommandContext(t.Context(), "git", "log", "-p", "--no-color", "--no-ext-diff", "--format=commit %H%n%B", "HEAD")
+	text, err := history.Output()
+	if err != nil {
+		t.Skipf("the sources are no checkout of git: %v", err)
+	}
+	added := strings.ReplaceAll(string(text), "\n+", "\n") // a key of several lines
+	for _, secret := range secretsIn(added) {
+		t.Errorf("the history has what looks like a secret: %.14s…", secret)
+	}
+}
+
 func TestDocumentPathsAreFound(t *testing.T) {
 	t.Parallel()
 	text := "See `api/check.go`, `go.mod`, `Makefile` and [why](docs/adr/0001-x.md#top); call `/v1/check` with `quota`,\n" +

@@ -16,6 +16,11 @@ func TestConformance(t *testing.T) {
 	limitertest.Run(t, fixture)
 }
 
+func TestExtremes(t *testing.T) {
+	t.Parallel()
+	limitertest.Extremes(t, fixture)
+}
+
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	limitertest.Sequences(t, fixture, 0, 0)

@@ -59,6 +59,13 @@ func TestConformance(t *testing.T) {
 	scripted(t, limitertest.Run)
 }
 
+func TestExtremes(t *testing.T) {
+	t.Parallel()
+	limitertest.Extremes(t, func(t *testing.T, c *limitertest.Clock) limitertest.Fixture {
+		return limitertest.Fixture{Limiter: open(t, redis.Config{URL: servertest.Redis(t), Now: c.Now})}
+	})
+}
+
 func TestSequences(t *testing.T) {
 	t.Parallel()
 	scripted(t, func(t *testing.T, factory limitertest.Factory) { limitertest.Sequences(t, factory, 0, 0) })
