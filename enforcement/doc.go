@@ -19,7 +19,7 @@
 //	denied_after.go  when requests at a constant rate are denied
 //	reset.go         deletes the counters of one key; key.go: keys for display
 //	rule.go          compiled policies; index.go and pattern.go find those that match a check
-//	exceptions.go    compiled exceptions of a tenant: list_entries.go, override.go, row_group.go
+//	exceptions.go    compiled exceptions of a tenant: list_entries.go, override.go, exception_groups.go
 //	limiter.go       the interface Limiter; quota_lease.go: a Limiter that leases quota
 //	limit.go         what a limit is, and the bounds within which its arithmetic is exact
 //	state.go         what a counter stores

@@ -1,7 +1,7 @@
 // Package redis is the enforcement.Limiter that stores its counters in Redis, so that all
 // nodes share them.
 //
-// [Limiter.Take] passes the requests to a lane (lane.go), a queue for the next script
+// [Limiter.Take] passes the requests to a lane (call_queue.go), a queue for the next script
 // call. Requests that wait at the same time share one call. A single server has one lane.
 // A cluster has one lane for each home, which is a hash tag. The script reads each counter
 // once, decides the requests in order, and writes the counters that changed. Its reply has
@@ -30,9 +30,9 @@
 // uvarints, and the 16 bytes of the partition, without separators. Other keys are:
 //
 //	prefix format                 version of the format of keys and values
-//	prefix {home} m               marker of all nodes (pulse.go), to detect lost data
+//	prefix {home} m               marker of all nodes (loss_detection.go), to detect lost data
 //	prefix {home} m node          marker of one node
-//	prefix {home} tenant F        the tenant is full: it has as many keys as it may have (live.go)
+//	prefix {home} tenant F        the tenant is full: it has as many keys as it may have (live_keys.go)
 //	prefix {home} tenant cell N   number of keys of one limit of the tenant
 //
 // A tenant has at most Config.Keys live keys. Nodes count the keys in the background. The

@@ -45,10 +45,10 @@ local said, at = { byte(arg, pos, -1) }, n + 1 -- the parameters of the cells, t
 -- Decide the requests. The script settles a cell when the first charge uses it, and
 -- replaces its entry in values by the state for the reply. For a cell that only one
 -- charge uses, writes and lives get the new value and its expiry at once, from
--- keep.lua. For the other cells, lefts has the number of units that can still be
+-- encode_value.lua. For the other cells, lefts has the number of units that can still be
 -- charged. settled has five entries for each cell, from index 5*cell: the units that
 -- could be charged at first, a, b, t and place. revs and cuts are set only for cells
--- that swift.lua cannot settle.
+-- that settle_fast.lua cannot settle.
 local writes, lives, lefts, settled, revs, cuts = {}, {}
 local parameter, opened, checked
 local last, kind, rev, x, y, z
@@ -78,7 +78,7 @@ for d = 1, decisions do
         local name = keys[i]
         -- include: full.lua
       end
-      -- include: swift.lua
+      -- include: settle_fast.lua
       if not l then
         if not parameter then
           parameter, opened = settling(now)
@@ -104,7 +104,7 @@ for d = 1, decisions do
           end
         end
         local value, life
-        -- include: keep.lua
+        -- include: encode_value.lua
         writes[i], lives[i] = value, life
       end
     end
@@ -136,7 +136,7 @@ for i = 1, n do
         charged = -charged
       end
       local param, a, b, t, r = params + 62 * said[i], settled[s + 1] + charged, settled[s + 2], settled[s + 3], revs and revs[i]
-      -- include: keep.lua
+      -- include: encode_value.lua
     end
   end
   if life then

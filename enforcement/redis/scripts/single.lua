@@ -28,7 +28,7 @@ if not v then
   -- include: full.lua
 end
 local l, a, b, t, place, r, cut
--- include: swift.lua
+-- include: settle_fast.lua
 if not l then
   local parameter, opened = settling(now)
   l, a, b, t, place, v, r, cut = opened(parameter(arg, param), v)
@@ -44,7 +44,7 @@ if charged > 0 or cut then
   end
   a = a + charged
   local value, life
-  -- include: keep.lua
+  -- include: encode_value.lua
   if life then
     call('SET', key, value, 'PX', life)
   elseif #value < 28 then

@@ -587,7 +587,7 @@ for i = 1, cell_count do
     else
       local param, place, r, a, b, t = c.by.at, 0, c.r, c.a, c.b, c.t
       local value, life
-      -- include: keep.lua
+      -- include: encode_value.lua
       if life then
         call('SET', key, value, 'PX', life)
       else

@@ -1,6 +1,6 @@
 -- Builds the new value of a cell from its numbers a, b and t. param is the position in
 -- arg of the parameter of the charge. r is the revision of the numbers; nil means the
--- revision of the parameter. place is as in swift.lua. The result is value, and life,
+-- revision of the parameter. place is as in settle_fast.lua. The result is value, and life,
 -- the time in milliseconds until the key expires, as text. Without life, the expiry
 -- stays the same: a value of 28 bytes then replaces the old value, and a shorter one
 -- overwrites the old value from byte 7 on. Doubles are exact enough for an expiry: the
