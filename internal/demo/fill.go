@@ -19,27 +19,24 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// seed of the world. Everybody's demo has the same users.
+// seed is the seed of the random synthetic users and their requests, so that every demo has the same ones.
 const seed = 20_250_301
 
-// A Node is what the demo uses of the process that serves.
+// A Node contains the parts of the serving process that the demo uses.
 type Node struct {
-	// Snapshot is the one in force; Refresh brings it up to date.
+	// Snapshot returns the current snapshot. Refresh updates it to the latest revision.
 	Snapshot func() *snapshot.Snapshot
 	Refresh  func(context.Context) error
-	// NewLimiter makes an empty limiter on a clock, in microseconds since the
-	// epoch: for the history.
+	// NewLimiter creates an empty limiter for the history. Its clock returns microseconds since the epoch.
 	NewLimiter func(now func() int64) enforcement.Limiter
-	// Limiter counts live checks. What the history used of windows of an hour and
-	// more is charged to it. Default: none, and live they begin new.
+	// Limiter counts live checks. The usage of windows of an hour and more at the end of the history is charged to
+	// it. Default: none; then these windows start unused.
 	Limiter enforcement.Limiter
 }
 
-// Fill makes the demo in an empty database: plans, tenants, overrides, lists and
-// blocks, and a week of history. It returns an API key of one tenant. In a
-// database that already has the demo, it only fills the time since the newest
-// count, at most a week, and returns no key. In other databases it fails as
-// Check does.
+// Fill creates the demo in an empty database: plans, tenants, overrides, lists and blocks, and a week of history. It
+// returns an API key of one tenant. If the database already has the demo, Fill only adds the counts of the time since
+// the newest count, at most a week, and returns no key. For any other database, it returns the error of Check.
 func (s *Service) Fill(ctx context.Context, n Node) (Key, error) {
 	holder := uuid.NewString()
 	if err := s.await(ctx, fillLease, holder); err != nil {
@@ -69,10 +66,10 @@ func (s *Service) Fill(ctx context.Context, n Node) (Key, error) {
 	return f.key, err
 }
 
-// A Key is an API key of a demo tenant. Both fields are empty if Fill made none.
+// A Key is an API key of a demo tenant. Both fields are "" if Fill created none.
 type Key struct{ Tenant, Token string }
 
-// A filling is one call of Fill.
+// A filling is the state of one call of Fill.
 type filling struct {
 	*Service
 	node  Node
@@ -80,7 +77,7 @@ type filling struct {
 	key   Key
 }
 
-// make makes plans, tenants and the history.
+// make creates the plans, the tenants and the history.
 func (f *filling) make(ctx context.Context) error {
 	i := Info{MadeAt: f.now().UTC().Truncate(time.Second), Making: true}
 	if err := f.note(ctx, i, "demo.begin"); err != nil {
@@ -94,8 +91,8 @@ func (f *filling) make(ctx context.Context) error {
 	if err := f.note(ctx, i, "demo.make"); err != nil {
 		return err
 	}
-	// Before the boundary, the first versions are in force, without overrides and
-	// lists. Blocks are from the last hours.
+	// Before the boundary, the first versions of the plans apply, without overrides and lists. Blocks apply only in
+	// the last hours.
 	end := f.now().Truncate(time.Second)
 	boundary := f.boundary(i.MadeAt)
 	return f.write(ctx, end.Add(-f.history), end, func(at time.Time) map[string]*enforcement.Subject {
@@ -109,13 +106,12 @@ func (f *filling) make(ctx context.Context) error {
 	})
 }
 
-// furnish makes plans, tenants and what is set. It gives the tenants at three
-// stages: on the first versions, on the published ones with lists and overrides,
-// and with blocks.
+// furnish creates plans, tenants and exceptions. It returns the compiled tenants at three stages of the history: with
+// the first versions of the plans; with the second versions, lists and overrides; and with blocks too.
 //
-// Plans and tenants stand as made before the history. The second versions stand
-// as published where minutes begin, so that what is counted by the minute belongs
-// to what is published, and a preview replays nothing that is counted otherwise.
+// The plans and tenants get a creation time before the history. The second versions get a publication time where
+// counts by minute begin. So all counts by minute were decided by the published versions, and a preview can use all
+// of them.
 func (f *filling) furnish(ctx context.Context, i *Info) (stages [3]map[string]*enforcement.Subject, err error) {
 	began := audit.Dated(ctx, i.MadeAt.Add(-f.history-time.Hour))
 	for k, draft := range samplePlans(1) {
@@ -177,12 +173,12 @@ func (f *filling) makeTenant(ctx context.Context, t sampleTenant) (Made, error) 
 	return Made{ID: made.ID, Slug: made.Slug, Number: made.Number}, err
 }
 
-// settled is before the boundary when the second versions are published: every
-// node follows them by then.
+// settled is the time between the publication of the second versions and the boundary. Every node uses the new
+// versions after that time.
 const settled = time.Minute
 
-// revise publishes the second version of each sample plan, dated settled before the
-// boundary. One plan then also gets a draft that is not published.
+// revise publishes the second version of each sample plan. The publication time is settled before the boundary. One
+// plan then also gets a draft that is not published.
 func (s *Service) revise(ctx context.Context, boundary time.Time) error {
 	then := audit.Dated(ctx, boundary.Add(-settled))
 	for k, document := range samplePlans(2) {
@@ -203,7 +199,7 @@ func (s *Service) revise(ctx context.Context, boundary time.Time) error {
 	return nil
 }
 
-// boundary is from when on a history is counted by the minute.
+// boundary returns the time in the history from which on counts are recorded by minute.
 func (s *Service) boundary(end time.Time) time.Time {
 	return end.Add(-min(byTheMinute, s.history/4)).Truncate(time.Hour)
 }
@@ -222,7 +218,7 @@ func (s *Service) addExceptions(ctx context.Context, t sampleTenant) error {
 	return nil
 }
 
-// subjects are the demo's tenants as they are enforced now, by slug.
+// subjects returns the demo's compiled tenants in the current snapshot, by slug.
 func (f *filling) subjects(ctx context.Context, i Info) (map[string]*enforcement.Subject, error) {
 	if err := f.node.Refresh(ctx); err != nil {
 		return nil, err
@@ -240,7 +236,7 @@ func (i Info) subjects(now *snapshot.Snapshot) map[string]*enforcement.Subject {
 	return found
 }
 
-// fillGap writes the history of the time since the newest count.
+// fillGap adds history for the time since the newest count.
 func (f *filling) fillGap(ctx context.Context, i Info) error {
 	end := f.now().Truncate(time.Second)
 	from, err := f.counted(ctx, i, end)
@@ -254,8 +250,8 @@ func (f *filling) fillGap(ctx context.Context, i Info) error {
 	return f.write(ctx, from, end, func(time.Time) map[string]*enforcement.Subject { return now })
 }
 
-// counted is from when on nothing of the demo is counted: the minute after the
-// newest one, or else the hour; at most as long ago as a history is.
+// counted returns the time after which no counts of the demo exist: the end of the newest minute, or of the newest
+// hour. It is at most the length of a history ago.
 func (f *filling) counted(ctx context.Context, i Info, now time.Time) (time.Time, error) {
 	last := now.Add(-f.history)
 	for _, step := range []metrics.Step{metrics.Hour, metrics.Minute} {
@@ -275,12 +271,11 @@ func (f *filling) counted(ctx context.Context, i Info, now time.Time) (time.Time
 	return last, nil
 }
 
-// write tells of [from, end): of the older part, which is mostly deciding, and of
-// the newer one, which is mostly writing, at the same time, each with counters
-// that begin empty.
+// write writes the history of [from, end) in two parts at the same time. The older part mostly takes time to decide
+// requests; the newer part mostly takes time to write counts. Each part starts with empty counters.
 func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.Time) map[string]*enforcement.Subject) error {
 	began := time.Now()
-	f.log.Info("the demo's history is being written: some seconds for a week", "from", from.UTC().Format(time.RFC3339))
+	f.log.Info("writing the demo's history; a week takes some seconds", "from", from.UTC().Format(time.RFC3339))
 	parts, ctx := errgroup.WithContext(ctx)
 	middle := f.boundary(end)
 	var told []*history
@@ -291,7 +286,7 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 		if !part[0].Before(part[1]) {
 			continue
 		}
-		h := newHistory(newWorld(seed), f.node.NewLimiter, f.store, middle, end, f.observe)
+		h := newHistory(newPopulation(seed), f.node.NewLimiter, f.store, middle, end, f.observe)
 		told = append(told, h)
 		parts.Go(func() error {
 			err := h.tell(ctx, part[0], part[1], who, f.renew)
@@ -307,8 +302,8 @@ func (f *filling) write(ctx context.Context, from, end time.Time, who func(time.
 	return nil
 }
 
-// carry brings what was used to the live limiter. One that is away keeps nobody
-// from looking at the demo.
+// carry charges the usage of the history to the live limiter. An error is only logged, so that the demo works while
+// the limiter is unavailable.
 func (f *filling) carry(ctx context.Context, told []*history, subjects map[string]*enforcement.Subject) {
 	if f.node.Limiter == nil {
 		return
@@ -318,6 +313,6 @@ func (f *filling) carry(ctx context.Context, told []*history, subjects map[strin
 		h.usage(ctx, subjects, all)
 	}
 	if err := carry(ctx, f.node.Limiter, all); err != nil {
-		f.log.Warn("the demo's quotas begin new", "error", err)
+		f.log.Warn("the usage in the demo's history was not charged to the live limiter", "error", err)
 	}
 }

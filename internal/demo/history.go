@@ -14,25 +14,25 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Rows of minutes are kept for two days and roll up to hours. So what is older than a day
-// counts in the first minute of its hour: the hour is the same, with a sixtieth of the
-// rows. The limiter uses the true instants.
+// Rows of minutes exist for two days and are then rolled up to hours. Therefore, counts that are older than a day are
+// written to the first minute of their hour. The hour's counts are the same, with a sixtieth of the rows. The limiter
+// uses the real times.
 const (
-	byTheMinute  = 25 * time.Hour // or a quarter of a shorter history
+	byTheMinute  = 25 * time.Hour // a shorter history uses a quarter of its length instead
 	keptRefusals = 24 * time.Hour
-	// flushEvery is the time that one batch covers where counts are by minute, flushEveryOlder
+	// flushEvery is the time that one batch covers where counts are recorded by minute. flushEveryOlder applies
 	// before that.
 	flushEvery      = 5 * time.Minute
 	flushEveryOlder = 6 * time.Hour
 )
 
-// A history decides the requests of a past time, with the real engine, on a limiter and with a
-// recorder whose clock is that time.
+// A history decides the requests of a past time with the real engine. Its limiter and its recorder use a simulated
+// clock that shows that time.
 type history struct {
-	world           *world
+	users           *population
 	boundary, until time.Time
-	now             atomic.Int64 // the clock, in microseconds since the epoch
-	stamp           int64        // when the decision being made counts, in milliseconds
+	now             atomic.Int64 // the simulated clock, in microseconds since the epoch
+	stamp           int64        // time at which the current decision is counted, in milliseconds since the epoch
 	ids             *rand.Rand
 	engine          *enforcement.Engine
 
@@ -43,12 +43,12 @@ type history struct {
 	decision enforcement.Decision
 }
 
-// newHistory returns a history that writes into a store. What is before the boundary counts in the
-// first minute of its hour. observe, unless nil, receives every decision.
-func newHistory(w *world, newLimiter func(now func() int64) enforcement.Limiter, s metrics.Store, boundary, end time.Time,
+// newHistory returns a history that writes counts to a store. Counts before the boundary are written to the first
+// minute of their hour. If observe is not nil, it is called with every decision.
+func newHistory(w *population, newLimiter func(now func() int64) enforcement.Limiter, s metrics.Store, boundary, end time.Time,
 	observe func(*enforcement.Decision),
 ) *history {
-	h := &history{world: w, boundary: boundary, until: end, ids: rand.New(rand.NewPCG(w.seed, 1))}
+	h := &history{users: w, boundary: boundary, until: end, ids: rand.New(rand.NewPCG(w.seed, 1))}
 	clock := func() time.Time { return time.UnixMicro(h.now.Load()) }
 	node := "demo-" + uuid.NewString()
 	h.recorder = metrics.NewRecorder(metrics.Config{Node: node, Now: func() time.Time { return time.UnixMilli(h.stamp) }})
@@ -60,7 +60,7 @@ func newHistory(w *world, newLimiter func(now func() int64) enforcement.Limiter,
 	return h
 }
 
-// observed passes decisions to a second function.
+// observed is a recorder that also passes each decision to observe.
 type observed struct {
 	*metrics.Recorder
 	observe func(*enforcement.Decision)
@@ -73,7 +73,7 @@ func (o observed) Record(d *enforcement.Decision) {
 	}
 }
 
-// newID returns a UUIDv7 of the simulated time.
+// newID returns a UUIDv7 that contains the simulated time.
 func (h *history) newID() (id [16]byte) {
 	binary.BigEndian.PutUint64(id[:], uint64(h.stamp)<<16|h.ids.Uint64()&0x0fff)
 	binary.BigEndian.PutUint64(id[8:], h.ids.Uint64())
@@ -82,8 +82,8 @@ func (h *history) newID() (id [16]byte) {
 	return id
 }
 
-// tell decides the requests in [from, to), whole seconds, and writes the counts. who returns the
-// tenants by slug at an instant; between is called at each flush.
+// tell decides the requests of the seconds in [from, to) and writes the counts. who returns the tenants by slug at a
+// time. between is called at each flush.
 func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Time) map[string]*enforcement.Subject,
 	between func(context.Context) error,
 ) error {
@@ -104,10 +104,10 @@ func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Ti
 		}
 		subjects := who(at)
 		age := h.until.Sub(at)
-		h.events = h.world.second(h.events[:0], at, age)
+		h.events = h.users.second(h.events[:0], at, age)
 		for i := range h.events {
 			e := &h.events[i]
-			s := subjects[h.world.crowds[e.crowd].tenant]
+			s := subjects[h.users.crowds[e.crowd].tenant]
 			if s == nil {
 				continue
 			}
@@ -124,7 +124,7 @@ func (h *history) tell(ctx context.Context, from, to time.Time, who func(time.Ti
 	return h.flush(ctx)
 }
 
-// flush passes the counts to behind, which writes them.
+// flush passes the counts of the recorder to behind, which writes them.
 func (h *history) flush(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -132,17 +132,17 @@ func (h *history) flush(ctx context.Context) error {
 	return h.flusher.Flush(ctx)
 }
 
-// end waits until everything is written.
+// end waits until all counts are written.
 func (h *history) end() error { return h.behind.end() }
 
-// behind is a store of counts that writes batches in a goroutine, in order, while the next ones
-// are made. It drops denials that are too old.
+// behind is a store that writes batches of counts in a goroutine, in order. Meanwhile, the history computes the next
+// batches. It drops denials that are too old to be kept.
 type behind struct {
 	metrics.Store
-	kept    time.Time // refusals from then on
+	kept    time.Time // denials before this time are dropped
 	batches chan work
-	failed  chan struct{} // closed with the first error
-	err     error         // once failed or ended
+	failed  chan struct{} // closed at the first error
+	err     error         // the first error; valid when failed or ended is closed
 	ended   chan struct{}
 }
 
@@ -157,7 +157,7 @@ func newBehind(s metrics.Store, kept time.Time) *behind {
 	return b
 }
 
-// AddCounts queues a batch. An error is that of an earlier batch.
+// AddCounts queues a batch. The returned error is that of an earlier batch.
 func (b *behind) AddCounts(ctx context.Context, batch metrics.Batch) error {
 	kept := batch.Refusals[:0]
 	for i := range batch.Refusals {
@@ -188,7 +188,8 @@ func (b *behind) run() {
 	}
 }
 
-// write writes one batch. Its number prevents a double addition.
+// write writes one batch and repeats the attempt while the store is unavailable. The batch number prevents that a
+// batch is added twice.
 func (b *behind) write(w work) (err error) {
 	for range 5 {
 		if err = b.Store.AddCounts(w.ctx, w.batch); !problem.Is(err, problem.Unavailable) {

@@ -10,17 +10,17 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// longWindow is the shortest window whose usage in the history still matters live.
+// longWindow is the shortest window whose usage at the end of the history is charged to the live limiter.
 const longWindow = time.Hour
 
-// A used is what a counter was charged in the history.
+// A used is the cost that the history charged to a counter in its current window.
 type used struct {
 	subject *enforcement.Subject
 	limit   *enforcement.RuleLimit
 	cost    int64
 }
 
-// usage adds what the long windows of every user's counters hold at the end of the history.
+// usage adds the usage of all counters with long windows at the end of the history to into.
 func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Subject, into map[enforcement.Key]used) {
 	h.now.Store(h.until.UnixMicro())
 	seen := make(map[enforcement.Key]bool)
@@ -37,8 +37,8 @@ func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Su
 			into[key] = used{s, l.Limit, into[key].cost + l.Limit.Quota - l.Remaining}
 		}
 	}
-	for i := range h.world.crowds {
-		c := &h.world.crowds[i]
+	for i := range h.users.crowds {
+		c := &h.users.crowds[i]
 		s := subjects[c.tenant]
 		if s == nil {
 			continue
@@ -54,8 +54,8 @@ func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Su
 	}
 }
 
-// carry charges the usage of the history to the live limiter, so that a monthly quota is used as
-// the history says. It is not a decision and is not counted.
+// carry charges the usage of the history to the live limiter, so that for example the usage of a month continues.
+// These charges are not decisions and are not counted.
 func carry(ctx context.Context, to enforcement.Limiter, all map[enforcement.Key]used) error {
 	outcomes := make([]enforcement.Outcome, 1)
 	for key, u := range all {

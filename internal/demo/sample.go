@@ -10,21 +10,21 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// Slugs of what is made. All say that they are a demonstration; which rows are
-// the demo's is told by their ids alone.
+// The slugs of the plans and tenants of the demo. They show people that these are samples. The code recognizes them
+// by their IDs only.
 const (
 	planFree       = "demo-free"
 	planPro        = "demo-pro"
 	planEnterprise = "demo-enterprise"
 
-	tenantAcme   = "demo-acme"   // the largest: an enterprise with a nightly rhythm of jobs
-	tenantBloom  = "demo-bloom"  // a shop: evenings, weekends, and somebody who guesses passwords
-	tenantCobalt = "demo-cobalt" // a start-up on the free plan, often at its limits
+	tenantAcme   = "demo-acme"   // the largest tenant: an enterprise with batch jobs at night
+	tenantBloom  = "demo-bloom"  // a shop with traffic in the evening and on weekends, and with an attacker who guesses passwords
+	tenantCobalt = "demo-cobalt" // a start-up on the free plan that often reaches its limits
 )
 
 var planSlugs = []string{planFree, planPro, planEnterprise}
 
-// People and machines of whom something is set.
+// The users for whom there are overrides, lists or blocks, or special traffic.
 const (
 	batchUser   = "batch-exporter"
 	qaUser      = "qa-bot"
@@ -33,7 +33,7 @@ const (
 	betaUser    = "noor.haddad"
 )
 
-// Addresses are of the networks that are for documentation.
+// The IP addresses are from the networks that are reserved for documentation.
 const (
 	abuserIP  = "203.0.113.66"
 	readerIP  = "203.0.113.40"
@@ -41,7 +41,7 @@ const (
 	deniedIP  = "198.51.100.23"
 )
 
-// limits of the sample plans.
+// limit and the next two functions return limits for the sample plans.
 func limit(a enforcement.Algorithm, quota int64, window time.Duration) enforcement.Limit {
 	return enforcement.Limit{Algorithm: a, Quota: quota, Window: window}
 }
@@ -54,8 +54,8 @@ func byClock(quota int64, window time.Duration) enforcement.Limit {
 	return enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: quota, Window: window, Anchor: enforcement.Clock}
 }
 
-// policy returns an enforced policy. match is "*", a path, or a method and a path;
-// countBy is "" for the whole tenant.
+// policy returns an enforced policy. match is "*", a path, or a method and a path. countBy is "" to count the whole
+// tenant.
 func policy(slug, description, match, countBy string, limits ...enforcement.Limit) plans.Policy {
 	p := plans.Policy{Slug: slug, Description: description, Limits: limits}
 	if method, path, both := strings.Cut(match, " "); both {
@@ -86,7 +86,7 @@ func login(quota int64, by string) plans.Policy {
 
 const month = 30 * 24 * time.Hour
 
-// freePlan returns the first or the second version.
+// freePlan returns version 1 or 2 of the free plan.
 func freePlan(version int) plans.Content {
 	monthly := int64(400_000)
 	if version == 1 {
@@ -106,7 +106,7 @@ func freePlan(version int) plans.Content {
 	}
 }
 
-// proPlan returns the first or the second version.
+// proPlan returns version 1 or 2 of the pro plan.
 func proPlan(version int) plans.Content {
 	searches := int64(8)
 	if version == 1 {
@@ -138,12 +138,12 @@ func proPlan(version int) plans.Content {
 	return d
 }
 
-// samplePlans are all plans, in the order of planSlugs.
+// samplePlans returns all plans in one version, in the order of planSlugs.
 func samplePlans(version int) []plans.Document {
 	return []plans.Document{plans.New(freePlan(version)), plans.New(proPlan(version)), plans.New(enterprisePlan(version))}
 }
 
-// proDraft is a draft that is not published.
+// proDraft returns a draft of the pro plan that is not published.
 func proDraft() plans.Document {
 	d := proPlan(2)
 	d.Policies[1].Limits[0].Burst = 15
@@ -154,7 +154,7 @@ func proDraft() plans.Document {
 	return plans.New(d)
 }
 
-// enterprisePlan returns the first or the second version.
+// enterprisePlan returns version 1 or 2 of the enterprise plan.
 func enterprisePlan(version int) plans.Content {
 	hourly := int64(200_000)
 	if version == 1 {
@@ -179,7 +179,7 @@ func enterprisePlan(version int) plans.Content {
 	}
 }
 
-// A sampleTenant is a tenant with what is set for it.
+// A sampleTenant is a tenant of the demo with its exceptions.
 type sampleTenant struct {
 	slug      string
 	document  tenants.Document

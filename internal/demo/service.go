@@ -18,42 +18,40 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// setting is the name of the row that marks a database as the demo's and says
-// what the demo made.
+// setting is the name of the stored setting that marks a database as a demo and contains an Info.
 const setting = "demo"
 
-// One process at a time makes traffic, and one at a time fills the database.
+// The leases of the demo. Only one process at a time sends traffic, and only one at a time fills the database.
 const (
 	trafficLease = "demo traffic"
 	fillLease    = "demo fill"
 	leaseLife    = 15 * time.Second
 )
 
-// A Store keeps what the demo needs beside tenants, plans and counts.
+// A Store contains what the demo needs besides the services of tenants, plans and exceptions.
 type Store interface {
-	// Setting returns "" if there is no setting of that name.
+	// Setting returns the value of a stored setting, or "" if it has none.
 	Setting(ctx context.Context, name string) (string, error)
 	PutSetting(ctx context.Context, name, value string, e audit.Entry) error
-	// Empty reports whether the database has no tenant, plan and operator key.
+	// Empty reports whether the database has no tenants, no plans and no operator keys.
 	Empty(ctx context.Context) (bool, error)
-	// DropLease ends a lease that TakeLease gave to a holder.
+	// DropLease ends a lease if the holder has it.
 	DropLease(ctx context.Context, name, holder string) error
-	// The store of counts is for the history and the leases.
+	// The store of counts stores the history and provides the leases.
 	metrics.Store
 }
 
-// Config of a Service; the zero value is usable.
+// Config configures a Service. The zero value is usable.
 type Config struct {
-	// Now is the clock. Default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// History is the length of the history, and the longest gap that a later
-	// start fills. Default a week.
+	// History is the length of the history, and the longest gap that a later start fills. Default: a week.
 	History time.Duration
-	// Logger receives the progress of Fill. Default: none.
+	// Logger logs the progress of Fill. Default: no logging.
 	Logger *slog.Logger
 }
 
-// A Service makes the demo of one database. It is safe for concurrent use.
+// A Service creates the demo in one database and sends its traffic. It is safe for concurrent use.
 type Service struct {
 	store      Store
 	tenants    *tenants.Service
@@ -62,10 +60,10 @@ type Service struct {
 	now        func() time.Time
 	history    time.Duration
 	log        *slog.Logger
-	observe    func(*enforcement.Decision) // receives every decision of the history; set by tests
+	observe    func(*enforcement.Decision) // called with every decision of the history; set by tests
 }
 
-// NewService returns a Service on a Store.
+// NewService returns a Service that uses a store and the services.
 func NewService(s Store, t *tenants.Service, p *plans.Service, e *exceptions.Service, c Config) *Service {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -75,25 +73,24 @@ func NewService(s Store, t *tenants.Service, p *plans.Service, e *exceptions.Ser
 	return &Service{store: s, tenants: t, plans: p, exceptions: e, now: c.Now, history: c.History, log: c.Logger}
 }
 
-// A Made is one tenant that the demo made.
+// A Made identifies one tenant that the demo created.
 type Made struct {
 	ID     string `json:"id"`
 	Slug   string `json:"slug"`
 	Number uint32 `json:"number"`
 }
 
-// Info is what the database says about its demo.
+// Info is the record in a database about its demo.
 type Info struct {
-	// Present is set if the demo made this database. Otherwise, the other fields
-	// are empty.
+	// Present is set if the demo created this database. Otherwise, the other fields are empty.
 	Present bool      `json:"-"`
 	MadeAt  time.Time `json:"made_at"`
 	Tenants []Made    `json:"tenants"`
-	// Making is set until all plans and tenants exist. Tenants is empty until then.
+	// Making is set until all plans and tenants exist. Until then, Tenants is empty.
 	Making bool `json:"making,omitempty"`
 }
 
-// Present returns what the database says about its demo. It reads one row.
+// Present returns the Info in the database. It reads one row.
 func (s *Service) Present(ctx context.Context) (Info, error) { return present(ctx, s.store) }
 
 func present(ctx context.Context, s Store) (Info, error) {
@@ -109,8 +106,8 @@ func present(ctx context.Context, s Store) (Info, error) {
 	return i, nil
 }
 
-// Check fails (Conflict) if Fill cannot use the database: the database has data
-// that the demo did not make, or its demo is incomplete. It writes nothing.
+// Check returns a problem.Conflict if Fill cannot use the database: it has data that the demo did not create, or its
+// demo is incomplete. Check writes nothing.
 func Check(ctx context.Context, s Store) error {
 	i, err := present(ctx, s)
 	if err != nil {
@@ -130,7 +127,7 @@ func Check(ctx context.Context, s Store) error {
 	return err
 }
 
-// numbers returns the numbers of the tenants.
+// numbers returns the numbers of the demo's tenants.
 func (i Info) numbers() []uint32 {
 	list := make([]uint32, len(i.Tenants))
 	for k, t := range i.Tenants {
@@ -139,7 +136,7 @@ func (i Info) numbers() []uint32 {
 	return list
 }
 
-// note writes what was made.
+// note stores an Info and writes an audit line.
 func (s *Service) note(ctx context.Context, i Info, action string) error {
 	text, err := json.Marshal(i)
 	if err != nil {
@@ -150,8 +147,8 @@ func (s *Service) note(ctx context.Context, i Info, action string) error {
 	return s.store.PutSetting(ctx, setting, string(text), e)
 }
 
-// await takes a lease as soon as no other process has it. The lease of a process
-// that was killed ends after leaseLife.
+// await acquires a lease and waits while another process has it. If that process was killed, its lease expires after
+// leaseLife.
 func (s *Service) await(ctx context.Context, name, holder string) error {
 	for {
 		mine, err := s.store.TakeLease(ctx, name, holder, leaseLife)
@@ -164,7 +161,7 @@ func (s *Service) await(ctx context.Context, name, holder string) error {
 	}
 }
 
-// drop ends a lease. If that fails, the lease ends after leaseLife.
+// drop ends a lease. If that fails, the lease expires after leaseLife.
 func (s *Service) drop(ctx context.Context, name, holder string) {
 	if err := s.store.DropLease(context.WithoutCancel(ctx), name, holder); err != nil {
 		s.log.Warn("cannot end the demo's lease: it ends by itself after "+leaseLife.String(), "error", err)

@@ -13,27 +13,27 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A world is the synthetic users and their requests by second. It depends only on a seed and the
-// time, so a week is the same in any division into parts.
-type world struct {
+// A population is the set of all synthetic users. It generates their requests for each second. The requests depend only on
+// the seed and the time, so the history is the same in any division into parts.
+type population struct {
 	seed   uint64
 	crowds []crowd
 }
 
-// A crowd is the users of one tenant.
+// A crowd is the set of synthetic users of one tenant.
 type crowd struct {
 	tenant string // slug
 	// perSecond is the average rate of all users together.
 	perSecond float64
-	// zone is the difference of their clock from UTC in hours, peak the busiest hour of their day.
+	// zone is the offset of the users' clock from UTC in hours. peak is the busiest hour of their day.
 	zone, peak float64
-	swing      float64 // of the day: 0 none, 1 down to nothing
-	weekend    float64 // factor on Saturday and Sunday
-	burstOf    int     // calls of a page that asks for everything at once
+	swing      float64 // variation of the rate over a day: 0 is constant; with 1, the rate drops to 0
+	weekend    float64 // factor of the rate on Saturday and Sunday
+	burstOf    int     // number of requests that a page sends at once
 	users      []user
-	weights    []float64 // of users, summed up
+	weights    []float64 // cumulative weights of users
 	routes     []route
-	shares     []float64 // of routes, summed up
+	shares     []float64 // cumulative weights of routes
 	machines   []machine
 }
 
@@ -46,28 +46,28 @@ type route struct {
 	method string
 	paths  []string
 	weight float64
-	// bursts means that a page sends several of these requests at once.
+	// bursts means that a page sends burstOf of these requests at once.
 	bursts bool
 }
 
-// A machine sends requests at its own rate, independent of the crowd.
+// A machine is a synthetic client that sends requests at its own rate, independently of the crowd.
 type machine struct {
 	user  user
 	route route
-	// rate returns requests per second at an instant; age is the time until the end of the
-	// history, 0 for live traffic.
+	// rate returns the number of requests per second at a time. age is the time until the end of the history, or 0
+	// for live traffic.
 	rate func(at time.Time, age time.Duration) float64
 }
 
-// An event is one request.
+// An event is one synthetic request.
 type event struct {
-	at    int64 // microseconds since the epoch
+	at    int64 // time, in microseconds since the epoch
 	crowd int
 	check enforcement.Check
 }
 
-// density returns the fraction of the average rate by age: old days are sparse, so that they are
-// quick to make, and the last hours rise to the live rate.
+// density returns the factor of the average rate for a time in the history. The rate is low on old days, so that the
+// history is quick to compute, and rises to the live rate in the last day.
 func density(age time.Duration) float64 {
 	const sparse, full, live = 0.22, 1, 2
 	switch hours := age.Hours(); {
@@ -81,9 +81,9 @@ func density(age time.Duration) float64 {
 	}
 }
 
-// second appends the requests of a second, in order. age is the time until the end of the history;
-// 0: live.
-func (w *world) second(to []event, at time.Time, age time.Duration) []event {
+// second appends the requests of one second, ordered by time. age is the time until the end of the history, or 0 for
+// live traffic.
+func (w *population) second(to []event, at time.Time, age time.Duration) []event {
 	from := len(to)
 	second := at.Unix()
 	for i := range w.crowds {
@@ -103,7 +103,7 @@ func (w *world) second(to []event, at time.Time, age time.Duration) []event {
 	return to
 }
 
-// ask appends the requests of one user: one, or those of a page.
+// ask appends the requests of one user: a single request, or all requests of a page.
 func (c *crowd) ask(to []event, r *rand.Rand, crowd int, second int64) []event {
 	u := &c.users[pick(r, c.weights)]
 	route := &c.routes[pick(r, c.shares)]
@@ -124,7 +124,7 @@ func checkOf(u *user, on *route, r *rand.Rand) enforcement.Check {
 	return enforcement.Check{Method: on.method, Path: on.paths[r.IntN(len(on.paths))], Attributes: u.attributes, IP: u.ip, Cost: 1}
 }
 
-// rhythm returns the activity of the crowd at an instant; 1 on an average weekday.
+// rhythm returns the activity of the crowd at a time, relative to the average of a weekday.
 func (c *crowd) rhythm(at time.Time) float64 {
 	local := at.UTC().Add(time.Duration(c.zone * float64(time.Hour)))
 	hour := float64(local.Hour()) + float64(local.Minute())/60
@@ -135,7 +135,7 @@ func (c *crowd) rhythm(at time.Time) float64 {
 	return f
 }
 
-// poisson returns a random number of events with a small mean (Knuth).
+// poisson returns a random number with the Poisson distribution for a small mean, by Knuth's algorithm.
 func poisson(r *rand.Rand, mean float64) (n int) {
 	if mean <= 0 {
 		return 0
@@ -146,14 +146,14 @@ func poisson(r *rand.Rand, mean float64) (n int) {
 	return n
 }
 
-// pick returns a random index by cumulative weights.
+// pick returns a random index, given the cumulative weights of all indexes.
 func pick(r *rand.Rand, sums []float64) int {
 	return min(sort.SearchFloat64s(sums, r.Float64()*sums[len(sums)-1]), len(sums)-1)
 }
 
-// newWorld makes the users.
-func newWorld(seed uint64) *world {
-	w := &world{seed: seed, crowds: []crowd{acme(), bloom(), cobalt()}}
+// newPopulation creates the synthetic users.
+func newPopulation(seed uint64) *population {
+	w := &population{seed: seed, crowds: []crowd{acme(), bloom(), cobalt()}}
 	for i := range w.crowds {
 		c := &w.crowds[i]
 		sum := 0.0
@@ -163,7 +163,7 @@ func newWorld(seed uint64) *world {
 		}
 		sum = 0
 		for rank := range c.users {
-			sum += 1 / math.Pow(float64(rank+1), 1.05) // Zipf: a few ask most
+			sum += 1 / math.Pow(float64(rank+1), 1.05) // Zipf distribution: a few users send most requests
 			c.weights = append(c.weights, sum)
 		}
 	}
@@ -190,7 +190,7 @@ func acme() crowd {
 			{"GET", []string{"/status"}, 3, false},
 		},
 		machines: []machine{
-			// A job begins five minutes past every hour.
+			// A batch job starts five minutes after every hour.
 			{someone(batchUser, "192.0.2.5"), route{"POST", []string{"/v1/exports/orders"}, 0, false}, minutes(1.6, 5)},
 			{someone(qaUser, "192.0.2.6"), route{"GET", []string{"/v1/reports/revenue", "/v1/search", "/v1/orders/7"}, 0, false}, always(0.08)},
 		},
@@ -216,12 +216,12 @@ func bloom() crowd {
 			{"GET", []string{"/robots.txt"}, 2, false},
 		},
 		machines: []machine{
-			// Somebody guesses passwords from one address, two minutes in ten.
+			// An attacker guesses passwords from one address, in two of every ten minutes.
 			{someone("", abuserIP), route{"POST", []string{"/v1/login"}, 0, false}, attacks(0.8)},
-			// One user comes close to what a month includes: the same number in every week.
+			// One user comes close to the monthly quota. The rate is the same in every week.
 			{someone(heavyUser, "203.0.113.71"), route{"POST", []string{"/v1/orders"}, 0, false}, always(0.00305)},
 			{someone("", deniedIP), route{"POST", []string{"/v1/orders"}, 0, false}, always(0.005)},
-			// A reader of the product feed that comes far too often, two minutes in ten.
+			// A client reads the product feed far too often, in two of every ten minutes.
 			{someone("", readerIP), route{"GET", []string{"/feeds/products.xml"}, 0, false}, attacks(0.5)},
 		},
 	}
@@ -244,12 +244,12 @@ func cobalt() crowd {
 	}
 }
 
-// always returns a constant rate.
+// always returns a rate function that is constant.
 func always(perSecond float64) func(time.Time, time.Duration) float64 {
 	return func(time.Time, time.Duration) float64 { return perSecond }
 }
 
-// minutes returns a rate in one minute of every hour.
+// minutes returns a rate function that is not 0 only in one minute of every hour.
 func minutes(perSecond float64, minute int) func(time.Time, time.Duration) float64 {
 	return func(at time.Time, _ time.Duration) float64 {
 		if at.Minute() != minute {
@@ -259,8 +259,8 @@ func minutes(perSecond float64, minute int) func(time.Time, time.Duration) float
 	}
 }
 
-// attacks returns a rate in two minutes of ten: in some hours, in the last two of the history, and
-// live.
+// attacks returns a rate function that is not 0 only in two of every ten minutes: in some hours of the history, in
+// its last two hours, and in live traffic.
 func attacks(perSecond float64) func(time.Time, time.Duration) float64 {
 	return func(at time.Time, age time.Duration) float64 {
 		hour := at.Unix() / 3600
@@ -282,7 +282,7 @@ var (
 	}
 )
 
-// people makes users, the first ones with given names.
+// people creates n users. The first ones get the given names.
 func people(n int, ip func(i int) string, tier func(i int) string, named ...string) []user {
 	list := make([]user, n)
 	for i := range list {
@@ -298,7 +298,7 @@ func people(n int, ip func(i int) string, tier func(i int) string, named ...stri
 	return list
 }
 
-// someone makes a user with an address and, unless name is "", a name.
+// someone creates a user with an address. If name is not "", the user also has that name.
 func someone(name, ip string) user {
 	u := user{ip: netip.MustParseAddr(ip)}
 	if name != "" {

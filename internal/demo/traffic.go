@@ -13,51 +13,50 @@ import (
 	"github.com/headgate/headgate/internal/snapshot"
 )
 
-// TrafficConfig of a Traffic. All but Logger, Now and Tick is needed.
+// TrafficConfig configures a Traffic. Logger, Now and Tick are optional.
 type TrafficConfig struct {
-	// Decider is the node's own, so that its limits count and its recorder hears.
+	// Decider decides the requests. It is the node's own, so that the requests are limited and counted like others.
 	Decider enforcement.Decider
-	// Snapshot is the one in force: what is edited of the demo's plans holds from
-	// the next call on.
+	// Snapshot returns the current snapshot, so that an edit of the demo's plans affects the next request.
 	Snapshot func() *snapshot.Snapshot
-	// Flush writes everything that was counted until now.
+	// Flush writes all counts to the database.
 	Flush func(context.Context) error
-	// Logger hears when traffic begins and ends. Default: silent.
+	// Logger logs when traffic starts and when it fails. Default: no logging.
 	Logger *slog.Logger
-	// Now is the clock by which users ask. Default time.Now.
+	// Now returns the current time, which determines the requests. Default: time.Now.
 	Now func() time.Time
-	// Tick is how often it looks whether somebody asks. Default 50 ms.
+	// Tick is the time between two checks for due requests. Default: 50 ms.
 	Tick time.Duration
 }
 
-// A Traffic is the synthetic users while the program runs: some ten calls a
-// second, more by day, at most maxPerSecond, on one node of the fleet.
+// A Traffic sends the requests of the synthetic users while the server runs. They are about ten requests per second,
+// more during the day, and at most maxPerSecond. Only one node sends them.
 type Traffic struct {
 	service  *Service
 	cfg      TrafficConfig
-	world    *world
+	users    *population
 	holder   string
 	decision enforcement.Decision
 }
 
 const (
-	// maxPerSecond bounds what is asked, whatever the rhythm says.
+	// maxPerSecond is the maximum number of requests of one second, regardless of the rate functions.
 	maxPerSecond = 60
-	// longestPause is how far it may lie behind before it lets calls go.
+	// longestPause is how far Traffic may be behind. Requests that are older are skipped.
 	longestPause = 2 * time.Second
 )
 
-// NewTraffic makes one. Run runs it.
+// NewTraffic returns a Traffic. Its method Run sends the requests.
 func (s *Service) NewTraffic(c TrafficConfig) *Traffic {
 	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	c.Tick = cmp.Or(c.Tick, 50*time.Millisecond)
-	return &Traffic{service: s, cfg: c, world: newWorld(seed), holder: uuid.NewString()}
+	return &Traffic{service: s, cfg: c, users: newPopulation(seed), holder: uuid.NewString()}
 }
 
-// Run sends checks until ctx ends, as long as at least one demo tenant exists.
+// Run sends requests until ctx ends, while at least one demo tenant exists.
 func (t *Traffic) Run(ctx context.Context) error {
 	for ctx.Err() == nil {
 		info, err := t.service.Present(ctx)
@@ -72,24 +71,24 @@ func (t *Traffic) Run(ctx context.Context) error {
 	return nil
 }
 
-// turn asks as long as this process has the lease and the tenants are there.
-// What it asked is in the database before it gives the lease back.
+// turn sends requests while this process has the lease and a demo tenant exists. Before it ends the lease, it writes
+// all counts to the database.
 func (t *Traffic) turn(ctx context.Context, info Info) {
 	mine, err := t.service.store.TakeLease(ctx, trafficLease, t.holder, leaseLife)
 	if err != nil || !mine {
 		return
 	}
 	defer t.service.drop(ctx, trafficLease, t.holder)
-	t.cfg.Logger.Info("the demo's users ask", "tenants", len(info.Tenants))
+	t.cfg.Logger.Info("sending the demo's traffic", "tenants", len(info.Tenants))
 	defer func() {
 		if err := t.cfg.Flush(context.WithoutCancel(ctx)); err != nil {
-			t.cfg.Logger.Warn("the demo's last counts are not written yet", "error", err)
+			t.cfg.Logger.Warn("the last counts of the demo's traffic could not be written", "error", err)
 		}
 	}()
 	tick := time.NewTicker(t.cfg.Tick)
 	defer tick.Stop()
 	now := t.cfg.Now()
-	made, taken := now.Truncate(time.Second), now // up to where calls are made; when the lease was taken
+	made, taken := now.Truncate(time.Second), now // time up to which requests are generated, and time at which the lease was acquired
 	var events []event
 	for {
 		select {
@@ -106,11 +105,11 @@ func (t *Traffic) turn(ctx context.Context, info Info) {
 			taken = now
 		}
 		if behind := now.Sub(made); behind > longestPause || behind < -longestPause {
-			made, events = now.Truncate(time.Second), events[:0] // the clock was set, or the machine slept
+			made, events = now.Truncate(time.Second), events[:0] // the clock was changed, or the machine was suspended
 		}
 		for ; !made.After(now); made = made.Add(time.Second) {
 			from := len(events)
-			events = t.world.second(events, made, 0)
+			events = t.users.second(events, made, 0)
 			events = events[:min(len(events), from+maxPerSecond)]
 		}
 		rest, any := t.ask(ctx, info, events, now.UnixMicro())
@@ -121,13 +120,13 @@ func (t *Traffic) turn(ctx context.Context, info Info) {
 	}
 }
 
-// ask asks what is due, and gives the rest. any: a tenant is there.
+// ask sends the requests that are due and returns the others. any reports whether a demo tenant exists.
 func (t *Traffic) ask(ctx context.Context, info Info, events []event, now int64) (rest []event, any bool) {
 	subjects := info.subjects(t.cfg.Snapshot())
 	for len(events) > 0 && events[0].at <= now && ctx.Err() == nil {
 		e := events[0]
 		events = events[1:]
-		if s := subjects[t.world.crowds[e.crowd].tenant]; s != nil {
+		if s := subjects[t.users.crowds[e.crowd].tenant]; s != nil {
 			t.cfg.Decider.Decide(ctx, s, &e.check, &t.decision)
 		}
 	}

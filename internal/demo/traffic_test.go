@@ -130,7 +130,7 @@ func (h *house) refusing() (*refusing, *metrics.Flusher) {
 // The users are the same in every process, and however a stretch is cut.
 func TestWorldIsAFunctionOfTime(t *testing.T) {
 	t.Parallel()
-	a, b := newWorld(seed), newWorld(seed)
+	a, b := newPopulation(seed), newPopulation(seed)
 	from := time.Date(2026, 11, 21, 10, 4, 0, 0, time.UTC)
 	var whole, pieces []event
 	for i := range 240 {
@@ -147,7 +147,7 @@ func TestWorldIsAFunctionOfTime(t *testing.T) {
 	if !slices.IsSortedFunc(whole, func(x, y event) int { return int(x.at - y.at) }) {
 		t.Error("events are not in their order")
 	}
-	other := newWorld(seed+10).second(nil, from, 0)
+	other := newPopulation(seed+10).second(nil, from, 0)
 	if slices.EqualFunc(other, whole[:min(len(other), len(whole))], func(x, y event) bool { return x.at == y.at }) {
 		t.Error("another seed makes the same users")
 	}
@@ -166,7 +166,7 @@ func TestWorldIsAFunctionOfTime(t *testing.T) {
 // By day there is more to do than at night, and weekends differ.
 func TestRhythm(t *testing.T) {
 	t.Parallel()
-	w := newWorld(seed)
+	w := newPopulation(seed)
 	monday := time.Date(2026, 11, 16, 0, 0, 0, 0, time.UTC)
 	day := func(c *crowd, d int) (sum, least, most float64) {
 		least = 1e9

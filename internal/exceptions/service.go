@@ -11,15 +11,15 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// Config of a Service.
+// Config configures a Service.
 type Config struct {
-	// Now tells the time; default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
-// A Service sets exceptions. It validates them with the published version of the tenant's plan,
-// fills in defaults, and writes the audit log. A tenant's slug can replace its ID. Exceptions of
-// other tenants are NotFound. A Service is safe for concurrent use.
+// A Service manages the exceptions of tenants. It validates them against the published version of the tenant's plan,
+// sets defaults, and writes the audit log. Callers may pass the slug of a tenant instead of its ID. For an exception
+// of another tenant, the error is problem.NotFound. A Service is safe for concurrent use.
 type Service struct {
 	store   Store
 	tenants *tenants.Service
@@ -27,7 +27,7 @@ type Service struct {
 	now     func() time.Time
 }
 
-// NewService makes a Service on a Store.
+// NewService returns a Service that stores exceptions in store.
 func NewService(store Store, t *tenants.Service, p *plans.Service, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -35,21 +35,21 @@ func NewService(store Store, t *tenants.Service, p *plans.Service, cfg Config) *
 	return &Service{store: store, tenants: t, plans: p, now: cfg.Now}
 }
 
-// defaultPage is the number of rows of a listing whose filter has no limit.
+// defaultPage is the maximum number of rows of a listing if the filter has no limit.
 const defaultPage = 100
 
-// Overrides lists the overrides of one tenant, newest first.
+// Overrides returns the overrides of one tenant, newest first.
 func (s *Service) Overrides(ctx context.Context, tenant string, f Filter) ([]Override, error) {
 	return list(ctx, s, tenant, f, s.store.Overrides)
 }
 
-// Override finds an override of one tenant; NotFound.
+// Override returns one override of a tenant. The error is problem.NotFound if the tenant has no such override.
 func (s *Service) Override(ctx context.Context, tenant, id string) (Override, error) {
 	return one(ctx, s, tenant, id, s.store.Override)
 }
 
-// CreateOverride replaces numbers of a policy of the tenant's plan; Invalid, NotFound, Conflict
-// (code too_many_overrides).
+// CreateOverride adds an override of a policy of the tenant's plan. Errors: problem.Invalid, problem.NotFound, and
+// problem.Conflict with the code too_many_overrides.
 func (s *Service) CreateOverride(ctx context.Context, tenant string, n NewOverride) (Override, error) {
 	t, err := s.tenantWithPlan(ctx, tenant)
 	if err != nil {
@@ -67,7 +67,7 @@ func (s *Service) CreateOverride(ctx context.Context, tenant string, n NewOverri
 	return s.store.CreateOverride(ctx, o, e)
 }
 
-// DeleteOverride ends an override now; NotFound.
+// DeleteOverride deletes an override, so that it ends immediately. The error is problem.NotFound if there is none.
 func (s *Service) DeleteOverride(ctx context.Context, tenant, id string) error {
 	o, err := s.Override(ctx, tenant, id)
 	if err != nil {
@@ -77,18 +77,18 @@ func (s *Service) DeleteOverride(ctx context.Context, tenant, id string) error {
 	return s.store.DeleteOverride(ctx, o.TenantID, o.ID, e)
 }
 
-// Entries lists what is on the lists of one tenant, newest first.
+// Entries returns the list entries of one tenant, newest first.
 func (s *Service) Entries(ctx context.Context, tenant string, f Filter) ([]Entry, error) {
 	return list(ctx, s, tenant, f, s.store.Entries)
 }
 
-// Entry finds an entry of one tenant's lists; NotFound.
+// Entry returns one list entry of a tenant. The error is problem.NotFound if the tenant has no such entry.
 func (s *Service) Entry(ctx context.Context, tenant, id string) (Entry, error) {
 	return one(ctx, s, tenant, id, s.store.Entry)
 }
 
-// CreateEntry puts a value on a list; Invalid, NotFound, Conflict (codes
-// entry_exists, too_many_entries).
+// CreateEntry adds a value to a list of a tenant. Errors: problem.Invalid, problem.NotFound, and problem.Conflict
+// with the code entry_exists or too_many_entries.
 func (s *Service) CreateEntry(ctx context.Context, tenant string, n NewEntry) (Entry, error) {
 	now := s.instant()
 	var f problem.Fields
@@ -106,7 +106,7 @@ func (s *Service) CreateEntry(ctx context.Context, tenant string, n NewEntry) (E
 	return s.store.CreateEntry(ctx, made, e)
 }
 
-// DeleteEntry takes a value off its list; NotFound.
+// DeleteEntry removes a value from its list. The error is problem.NotFound if there is none.
 func (s *Service) DeleteEntry(ctx context.Context, tenant, id string) error {
 	n, err := s.Entry(ctx, tenant, id)
 	if err != nil {
@@ -116,18 +116,18 @@ func (s *Service) DeleteEntry(ctx context.Context, tenant, id string) error {
 	return s.store.DeleteEntry(ctx, n.TenantID, n.ID, e)
 }
 
-// Blocks lists the blocks of one tenant, newest first.
+// Blocks returns the blocks of one tenant, newest first.
 func (s *Service) Blocks(ctx context.Context, tenant string, f Filter) ([]Block, error) {
 	return list(ctx, s, tenant, f, s.store.Blocks)
 }
 
-// Block finds a block of one tenant; NotFound.
+// Block returns one block of a tenant. The error is problem.NotFound if the tenant has no such block.
 func (s *Service) Block(ctx context.Context, tenant, id string) (Block, error) {
 	return one(ctx, s, tenant, id, s.store.Block)
 }
 
-// CreateBlock denies one key of one policy until an instant; Invalid, NotFound, Conflict (code
-// too_many_blocks).
+// CreateBlock adds a block of one key of a policy. Errors: problem.Invalid, problem.NotFound, and problem.Conflict
+// with the code too_many_blocks.
 func (s *Service) CreateBlock(ctx context.Context, tenant string, n NewBlock) (Block, error) {
 	t, err := s.tenantWithPlan(ctx, tenant)
 	if err != nil {
@@ -145,7 +145,7 @@ func (s *Service) CreateBlock(ctx context.Context, tenant string, n NewBlock) (B
 	return s.store.CreateBlock(ctx, b, e)
 }
 
-// DeleteBlock ends a block now; NotFound.
+// DeleteBlock deletes a block, so that it ends immediately. The error is problem.NotFound if there is none.
 func (s *Service) DeleteBlock(ctx context.Context, tenant, id string) error {
 	b, err := s.Block(ctx, tenant, id)
 	if err != nil {
@@ -155,16 +155,16 @@ func (s *Service) DeleteBlock(ctx context.Context, tenant, id string) error {
 	return s.store.DeleteBlock(ctx, b.TenantID, b.ID, e)
 }
 
-// A Reset deletes the counters of one key of one policy.
+// A Reset is a request to delete the counters of one key of a policy.
 type Reset struct {
 	Tenant tenants.Tenant
 	Policy string            // slug
-	Key    map[string]string // as Block.Key, canonical
+	Key    map[string]string // like Block.Key, in canonical form
 	Reason string            // up to MaxReason characters
 }
 
-// PlanReset validates a reset; Invalid, NotFound. It changes nothing: the caller calls NoteReset
-// and then the limiter.
+// PlanReset validates a reset and returns it. It changes nothing: the caller then calls NoteReset and deletes the
+// counters in the limiter. Errors: problem.Invalid, problem.NotFound.
 func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[string]string, reason string) (Reset, error) {
 	t, err := s.tenantWithPlan(ctx, tenant)
 	if err != nil {
@@ -177,15 +177,14 @@ func (s *Service) PlanReset(ctx context.Context, tenant, policy string, key map[
 	return r, f.Err()
 }
 
-// NoteReset writes the audit entry of a reset, before the reset. An entry without its reset can be
-// detected; a reset without its entry cannot.
+// NoteReset writes the audit line of a reset. It must run before the counters are deleted: an audit line without its
+// reset can be detected, but a reset without its audit line cannot.
 func (s *Service) NoteReset(ctx context.Context, r Reset) error {
 	e := entry(ctx, "counter.reset", r.Tenant.ID, r.Policy, r.Policy, nil, r)
 	return s.store.NoteReset(ctx, r.Tenant.ID, e)
 }
 
-// A tenantWithPlan is a tenant with the policies of its published plan. The list is
-// empty if the tenant has no plan.
+// A tenantWithPlan is a tenant with the policies of its published plan. The list is empty if the tenant has no plan.
 type tenantWithPlan struct {
 	tenants.Tenant
 	policies []plans.Policy
@@ -207,7 +206,7 @@ func (s *Service) tenantWithPlan(ctx context.Context, idOrSlug string) (tenantWi
 	return tenantWithPlan{t, v.Document.Policies()}, nil
 }
 
-// instant is now in the precision that every store keeps.
+// instant returns the current time, truncated to the precision that every store has.
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
 func list[T any](

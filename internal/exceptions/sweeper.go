@@ -10,31 +10,31 @@ import (
 	"github.com/headgate/headgate/internal/retry"
 )
 
-// SweeperConfig of a Sweeper.
+// SweeperConfig configures a Sweeper.
 type SweeperConfig struct {
 	Store Store
-	// Due returns when the first exception that this node knows ends; the zero time: none ends.
+	// Due returns when the first exception in this node's snapshot expires, or the zero time if none expires.
 	Due func() time.Time
-	// Every is the interval between two calls of Due. Default 1 s.
+	// Every is the time between two calls of Due. Default: 1 s.
 	Every time.Duration
-	// Jitter is the largest random addition to Every, so that nodes do not sweep at once. Default
-	// a quarter of Every.
+	// Jitter is the maximum of a random time that is added to Every, so that the nodes do not all sweep at the same
+	// time. Default: a quarter of Every.
 	Jitter time.Duration
-	// Now tells the time; default time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
-	// Changed is called after a sweep, to load its changes; default nothing.
+	// Changed is called after a sweep, so that the node loads the changes. Default: nothing.
 	Changed func(context.Context)
-	// Logger reports failed sweeps. Default: none.
+	// Logger logs failed sweeps. Default: no logging.
 	Logger *slog.Logger
 }
 
-// A Sweeper removes ended exceptions from the Store. Every node runs one. Checks compare the end
-// with the clock, so they do not wait for a sweep. But counters are converted to the numbers after
-// an override only once its end has a revision.
+// A Sweeper deletes expired exceptions from the Store. Every node runs one. Checks compare the end of an exception
+// with the clock, so an exception ends in time even without a sweep. But after an override, counters are converted
+// back to the plan's numbers only when the deletion has created a revision.
 type Sweeper struct {
 	cfg SweeperConfig
-	// failing is set after a failed sweep, and logged is when that was last logged. Only Run uses
-	// them.
+	// failing is set after a failed sweep. logged is the time of the last log line about it. Only Run uses both
+	// fields.
 	failing bool
 	logged  time.Time
 }
@@ -54,14 +54,15 @@ func NewSweeper(cfg SweeperConfig) *Sweeper {
 }
 
 const (
-	// sweepLimit is how many rows one edit removes: few enough that other edits
-	// do not wait long for their turn.
+	// sweepLimit is the maximum number of exceptions that one edit deletes. The bound keeps the wait of other edits
+	// short.
 	sweepLimit = 100
-	// logEvery is how often errors are told while they go on.
+	// logEvery is the time between two log lines while sweeps fail.
 	logEvery = time.Minute
 )
 
-// Run sweeps until ctx ends. It logs errors, at most once a minute, retries, and returns nil.
+// Run deletes expired exceptions until ctx ends. After an error, it tries again and logs at most once a minute. It
+// returns nil.
 func (s *Sweeper) Run(ctx context.Context) error {
 	for retry.Wait(ctx, s.cfg.Every+rand.N(s.cfg.Jitter+1)) == nil {
 		s.sweep(ctx)
@@ -69,7 +70,7 @@ func (s *Sweeper) Run(ctx context.Context) error {
 	return nil
 }
 
-// sweep removes what is due. If another node removed it first, it only loads the change.
+// sweep deletes the expired exceptions. If another node has already deleted them, it only calls Changed.
 func (s *Sweeper) sweep(ctx context.Context) {
 	now := s.cfg.Now()
 	due := s.cfg.Due()
@@ -92,15 +93,15 @@ func (s *Sweeper) sweep(ctx context.Context) {
 	}
 }
 
-// note logs a failure or the recovery.
+// note logs a failed sweep or the recovery.
 func (s *Sweeper) note(ctx context.Context, err error) {
 	switch now := s.cfg.Now(); {
 	case err == nil && s.failing:
 		s.failing = false
-		s.cfg.Logger.InfoContext(ctx, "exceptions: what has ended is removed again")
+		s.cfg.Logger.InfoContext(ctx, "expired exceptions are deleted again")
 	case err == nil || ctx.Err() != nil:
 	case !s.failing || now.Sub(s.logged) >= logEvery:
 		s.failing, s.logged = true, now
-		s.cfg.Logger.WarnContext(ctx, "exceptions: what has ended was not removed; trying again", "error", err)
+		s.cfg.Logger.WarnContext(ctx, "expired exceptions could not be deleted; trying again", "error", err)
 	}
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// attributeIP is the only attribute whose values have a canonical form.
+// attributeIP is the only attribute whose values have a canonical spelling.
 const attributeIP = "ip"
 
-// A NewOverride is the input of CreateOverride.
+// A NewOverride is the input for a new override.
 type NewOverride struct {
 	Policy                   string // slug
 	Attribute, Value, Prefix string
-	Factor                   int64 // thousandths; 0: Limits say
+	Factor                   int64 // in thousandths; if 0, Limits has the numbers
 	Limits                   []enforcement.OverrideLimit
 	Reason                   string    // 1 to MaxReason characters
-	ExpiresAt                time.Time // zero: in DefaultLife
+	ExpiresAt                time.Time // zero: after DefaultLife
 }
 
-// validate returns the override and adds all its faults.
+// validate converts the input to an override and adds all faults to f.
 func (n NewOverride) validate(f *problem.Fields, t tenantWithPlan, now time.Time) Override {
 	o := Override{
 		Policy: n.Policy, Attribute: n.Attribute, Value: n.Value, Prefix: n.Prefix,
@@ -46,7 +46,7 @@ func (n NewOverride) validate(f *problem.Fields, t tenantWithPlan, now time.Time
 	return o
 }
 
-// A NewEntry is the input of CreateEntry.
+// A NewEntry is the input for a new list entry.
 type NewEntry struct {
 	List      List
 	Attribute string // name
@@ -79,12 +79,12 @@ func (n NewEntry) validate(f *problem.Fields, now time.Time) Entry {
 	return made
 }
 
-// A NewBlock is the input of CreateBlock.
+// A NewBlock is the input for a new block.
 type NewBlock struct {
 	Policy    string // slug
 	Key       map[string]string
 	Reason    string    // 1 to MaxReason characters
-	ExpiresAt time.Time // zero: in DefaultLife
+	ExpiresAt time.Time // zero: after DefaultLife
 }
 
 func (n NewBlock) validate(f *problem.Fields, t tenantWithPlan, now time.Time) Block {
@@ -95,7 +95,7 @@ func (n NewBlock) validate(f *problem.Fields, t tenantWithPlan, now time.Time) B
 	return b
 }
 
-// policy finds a policy of the published version, or adds a fault.
+// policy returns a policy of the tenant's published plan. If there is none, it adds a fault.
 func (t tenantWithPlan) policy(f *problem.Fields, slug string) (plans.Policy, bool) {
 	if t.PlanID == "" {
 		f.Add("/policy", "the tenant has no plan, and so no policies")
@@ -109,7 +109,8 @@ func (t tenantWithPlan) policy(f *problem.Fields, slug string) (plans.Policy, bo
 	return t.policies[i], true
 }
 
-// key returns a key of a policy in canonical form. An absent name of count_by is a missing value.
+// key validates a key of a policy and returns it in canonical form. If an attribute of count_by is absent, its value
+// is missing in the key.
 func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]string) map[string]string {
 	p, known := t.policy(f, policy)
 	names := attributes(p)
@@ -132,8 +133,8 @@ func (t tenantWithPlan) key(f *problem.Fields, policy string, key map[string]str
 	return canonical
 }
 
-// within returns an address of a /64 network if the policy counts by networks, because rankings
-// show keys as networks.
+// within converts a /64 network to an address in it, if the policy counts by networks. Rankings show such keys as
+// networks, so people copy them from there.
 func within(p plans.Policy, value string) string {
 	if slices.Contains(p.CountBy, enforcement.IPNetwork) {
 		if n, err := netip.ParsePrefix(value); err == nil && n.Addr().Is6() && !n.Addr().Is4In6() && n.Bits() == 64 && n == n.Masked() {
@@ -143,7 +144,7 @@ func within(p plans.Policy, value string) string {
 	return value
 }
 
-// attributes returns the attributes that a policy counts by.
+// attributes returns the names of the attributes that a policy counts by.
 func attributes(p plans.Policy) []string {
 	var names []string
 	for _, entry := range p.CountBy {
@@ -152,8 +153,8 @@ func attributes(p plans.Policy) []string {
 	return names
 }
 
-// scopeFaults rejects an attribute that the policy does not count by: one counter would have two
-// sets of numbers.
+// scopeFaults adds a fault if the policy does not count by the attribute. Otherwise different numbers could apply to
+// one counter.
 func scopeFaults(f *problem.Fields, p plans.Policy, attribute string) {
 	names := attributes(p)
 	switch {
@@ -165,8 +166,8 @@ func scopeFaults(f *problem.Fields, p plans.Policy, attribute string) {
 	}
 }
 
-// scope returns value and prefix in canonical form. With by64, the policy counts IPv6 addresses by
-// their /64, so smaller networks have no counter.
+// scope validates the value and the prefix and returns them in canonical form. by64 means that the policy counts IPv6
+// addresses by their /64 network; then single addresses and smaller networks have no counter.
 func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) {
 	value, prefix = n.Value, n.Prefix
 	switch {
@@ -194,8 +195,8 @@ func (n NewOverride) scope(f *problem.Fields, by64 bool) (value, prefix string) 
 	return value, prefix
 }
 
-// numberFaults adds the faults of the numbers. Without a known policy it applies the general
-// bounds only.
+// numberFaults adds the faults of the override's numbers. If the policy is not known, it checks only the general
+// bounds.
 func (n NewOverride) numberFaults(f *problem.Fields, p plans.Policy, known bool) {
 	switch {
 	case n.Factor == 0 && len(n.Limits) == 0:
@@ -217,15 +218,14 @@ func (n NewOverride) numberFaults(f *problem.Fields, p plans.Policy, known bool)
 	}
 }
 
-// factorFaults rejects a factor out of range, and a factor that makes a limit
-// invalid.
+// factorFaults adds a fault if the factor is out of range or makes a limit of the policy invalid.
 func factorFaults(f *problem.Fields, factor int64, p plans.Policy) {
 	if factor < 1 || factor > enforcement.MaxFactor {
 		f.Add("/factor", "%v", errFactor)
 		return
 	}
 	for _, l := range p.Limits {
-		// The products are at most MaxQuota × MaxFactor, 10^18, which int64 holds.
+		// The products are at most MaxQuota × MaxFactor = 10^18, so they do not overflow.
 		l.Quota, l.Burst = l.Quota*factor/1000, l.Burst*factor/1000
 		for _, fault := range l.Validate() {
 			f.Add("/factor", "is too large for limit %s, whose %s %s", l.Name, fault.Pointer[1:], fault.Message)
@@ -235,7 +235,7 @@ func factorFaults(f *problem.Fields, factor int64, p plans.Policy) {
 
 func limitFaults(f *problem.Fields, at string, l enforcement.OverrideLimit, p plans.Policy, known bool) {
 	i := slices.IndexFunc(p.Limits, func(o enforcement.Limit) bool { return o.Name == l.Name })
-	var planned enforcement.Limit // without an algorithm when it is not known
+	var planned enforcement.Limit // without an algorithm if the limit is not known
 	if i >= 0 {
 		planned = p.Limits[i]
 	} else if known && len(p.Limits) > 0 {
@@ -255,7 +255,7 @@ func limitNames(p plans.Policy) string {
 	return strings.Join(names, ", ")
 }
 
-// end returns when an override or a block ends.
+// end returns the end of an override or a block, and adds a fault if it is not within MaxLife.
 func end(f *problem.Fields, at, now time.Time) time.Time {
 	if at.IsZero() {
 		return now.Add(DefaultLife)
@@ -267,8 +267,8 @@ func end(f *problem.Fields, at, now time.Time) time.Time {
 	return at
 }
 
-// CanonicalValue is enforcement.CanonicalValue. With networks, a value of ip can
-// also be a network.
+// CanonicalValue returns the canonical spelling of an attribute value, like enforcement.CanonicalValue. If networks
+// is true, the value of ip may also be a network.
 func CanonicalValue(attribute, value string, networks bool) (canonical, fault string) {
 	if attribute != attributeIP || !networks {
 		return enforcement.CanonicalValue(attribute, value)
@@ -280,7 +280,7 @@ func CanonicalValue(attribute, value string, networks bool) (canonical, fault st
 	return canonical, ""
 }
 
-// canonicalAt is CanonicalValue. It adds a fault at pointer.
+// canonicalAt is CanonicalValue, but adds a fault at pointer if the value is invalid.
 func canonicalAt(f *problem.Fields, pointer, attribute, value string, networks bool) string {
 	out, fault := CanonicalValue(attribute, value, networks)
 	if fault != "" {
