@@ -13,7 +13,8 @@ type index struct {
 	root       *segmentNode
 }
 
-// A segmentNode stands for a common beginning of patterns, up to one segment.
+// A segmentNode is a node of the tree. All patterns below it begin with the same
+// segments.
 type segmentNode struct {
 	literals map[string]*segmentNode // child nodes by the next literal segment
 	variable *segmentNode            // child node if the next segment is {name}; nil: none

@@ -57,7 +57,8 @@ type span struct {
 	where    int // in where
 }
 
-// A merged charge is the sum of all charges of one group of a request on one cell.
+// A merged charge combines all charges of one group of a request on one cell into their
+// sum.
 type merged struct {
 	cell, param, group uint16
 	sum, cost          int64 // sum is for the outcome; the script gets cost, which for TakeUpTo is that of one charge
@@ -165,7 +166,7 @@ func valid(r *enforcement.Request) error {
 	return nil
 }
 
-// takes reports whether a request fits into the call beside the requests that it has.
+// takes reports whether the call has room for another request.
 func (c *call) takes(r *enforcement.Request) bool {
 	if len(c.requests) == 0 {
 		return true
