@@ -1,11 +1,11 @@
-// Package migrations embeds the steps of the database schema.
+// Package migrations embeds the SQL files that create and change the database schema.
 //
-// Both folders have the same numbers and names, up and down, and make the same
-// tables; what differs is how an engine writes it. A step is small, is never
-// edited after a release, and the release before must still run on it. Neither
-// engine's files have BEGIN or COMMIT: each file is one transaction already.
+// The two folders contain the same migrations for Postgres and for SQLite, with the same numbers and names, up and down.
+// They create the same tables in the SQL of each engine. A migration is small and is never edited after a release. The
+// previous release must still work with the new schema. The files contain no BEGIN and COMMIT, because each file already
+// runs in one transaction.
 //
-// The package refuses to know who runs the steps: store does.
+// The package does not run the migrations; store does.
 package migrations
 
 import (
@@ -15,20 +15,20 @@ import (
 	"strings"
 )
 
-// Postgres has the steps for Postgres in the folder "postgres".
+// Postgres contains the migrations for Postgres in the folder "postgres".
 //
 //go:embed postgres/*.sql
 var Postgres embed.FS
 
-// SQLite has the steps for SQLite in the folder "sqlite".
+// SQLite contains the migrations for SQLite in the folder "sqlite".
 //
 //go:embed sqlite/*.sql
 var SQLite embed.FS
 
-// Latest is the number of the newest step: the schema that this program knows.
+// Latest returns the number of the newest migration, which is the schema version that this program needs.
 func Latest() int {
 	latest := 0
-	// The folder is embedded, so that reading it cannot fail.
+	// The error is ignored, because an embedded folder can always be read.
 	entries, _ := fs.ReadDir(SQLite, "sqlite")
 	for _, e := range entries {
 		number, _, _ := strings.Cut(e.Name(), "_")

@@ -8,17 +8,15 @@ import (
 	"time"
 )
 
-// A Log is the log of a process: a logger whose lines are folded, queued, and
-// written in the background.
+// A Log is the log of a process: a logger that folds repeated lines, queues lines, and writes them in the background.
 type Log struct {
 	*slog.Logger
 	handler *handler
 	writer  *Writer
 }
 
-// New returns a Log that formats lines with format, slog.NewTextHandler or
-// slog.NewJSONHandler, and writes them to target. The caller calls Close at
-// the end.
+// New returns a Log that writes lines to target. format creates the handler that formats a line: slog.NewTextHandler
+// or slog.NewJSONHandler. The caller must call Close at the end.
 func New(target io.Writer, format func(io.Writer) slog.Handler) *Log {
 	notice := func(dropped int64) []byte {
 		var line bytes.Buffer
@@ -32,19 +30,19 @@ func New(target io.Writer, format func(io.Writer) slog.Handler) *Log {
 	return &Log{Logger: slog.New(h), handler: h, writer: w}
 }
 
-// A Status counts the lines that were not written, since the start.
+// A Status contains the numbers of lines that were not written since the start.
 type Status struct {
-	Dropped int64 // the log target was blocked, and the queue was full
-	Folded  int64 // repeated another line
+	Dropped int64 // the target was blocked, and the queue was full
+	Folded  int64 // the line repeated another one
 }
 
-// Status returns the counts.
+// Status returns the current numbers.
 func (l *Log) Status() Status {
 	return Status{Dropped: l.writer.Dropped(), Folded: l.handler.Folded()}
 }
 
-// Close writes the folded and the queued lines. It returns an error if the
-// target does not accept them before the timeout.
+// Close writes the folded and the queued lines. It returns an error if the target does not accept them within the
+// timeout.
 func (l *Log) Close(timeout time.Duration) error {
 	l.handler.folds.flush()
 	return l.writer.Close(timeout)

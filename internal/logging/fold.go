@@ -9,15 +9,15 @@ import (
 )
 
 const (
-	// foldPeriod is the period in which equal warnings are folded.
+	// foldPeriod is the length of the period in which equal warnings are folded into one line.
 	foldPeriod = time.Minute
-	// maxFolds is the number of different warnings that are folded at once.
-	// Beyond it, the warning whose period ends first is written and removed.
+	// maxFolds is the maximum number of different warnings that are folded at the same time. If there are more, the
+	// period that ends first is ended early.
 	maxFolds = 256
 )
 
-// unfolded are the attributes that may differ between equal warnings: their
-// values contain ports, durations, and counters.
+// unfolded are the names of the attributes that are ignored when two warnings are compared. Their values contain
+// ports, durations, and counters.
 var unfolded = map[string]bool{"error": true, "err": true, "request_id": true, "addr": true}
 
 // A handler is a slog.Handler that folds repeated warnings and errors.
@@ -29,8 +29,8 @@ var unfolded = map[string]bool{"error": true, "err": true, "request_id": true, "
 // warning pass unchanged.
 type handler struct {
 	next   slog.Handler
-	prefix string // of the attributes and groups that With added
-	folds  *folds // shared by all handlers that With derives
+	prefix string // text of the attributes and groups that WithAttrs and WithGroup added
+	folds  *folds // shared by all handlers that WithAttrs and WithGroup return
 }
 
 // folds is the state of a handler.
@@ -43,11 +43,11 @@ type folds struct {
 	open map[string]*fold
 }
 
-// A fold is the period of one warning.
+// A fold is the current period of one warning.
 type fold struct {
 	next     slog.Handler
 	last     slog.Record // the last equal record
-	repeated int64       // equal records since the first
+	repeated int64       // number of equal records since the first
 	ends     time.Time
 }
 
@@ -59,7 +59,7 @@ func newHandler(next slog.Handler) *handler {
 	}}
 }
 
-// Folded returns the number of records that were folded into others.
+// Folded returns the number of records that were not passed on, because they repeated another one.
 func (h *handler) Folded() int64 { return h.folds.folded.Load() }
 
 // Enabled implements slog.Handler.
@@ -89,7 +89,7 @@ func (h *handler) Handle(ctx context.Context, r slog.Record) error {
 	return h.next.Handle(ctx, r)
 }
 
-// key returns what equal records have in common.
+// key returns a text that is the same for equal records.
 func (h *handler) key(r slog.Record) string {
 	key := r.Level.String() + "\x00" + r.Message + h.prefix
 	r.Attrs(func(a slog.Attr) bool {
@@ -99,7 +99,7 @@ func (h *handler) key(r slog.Record) string {
 	return key
 }
 
-// identity returns the part of an attribute that distinguishes records.
+// identity returns the text of an attribute for key. It is "" for an attribute that is ignored.
 func identity(a slog.Attr) string {
 	if a.Value.Kind() != slog.KindString || unfolded[a.Key] {
 		return ""
@@ -107,8 +107,8 @@ func identity(a slog.Attr) string {
 	return "\x00" + a.Key + "=" + a.Value.String()
 }
 
-// fold reports whether the record repeats one of the current period. If it
-// does not, a period begins with it.
+// fold reports whether the record repeats a record of the current period. If it does not, fold starts a period with
+// it.
 func (f *folds) fold(next slog.Handler, key string, r slog.Record) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -125,14 +125,14 @@ func (f *folds) fold(next slog.Handler, key string, r slog.Record) bool {
 	return false
 }
 
-// close ends the period of a warning. If it was repeated, it is written, and
-// another period begins, so that a lasting fault writes one line per period.
+// close ends the period of a warning. If the warning was repeated, close writes it and starts another period. So a
+// lasting fault results in one line per period.
 func (f *folds) close(key string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	open := f.open[key]
 	if open == nil || open.ends.After(f.now()) {
-		return // closed by closeOldest, and opened again
+		return // closeOldest has ended this period, and a new one started
 	}
 	if open.repeated == 0 {
 		delete(f.open, key)
@@ -143,7 +143,7 @@ func (f *folds) close(key string) {
 	f.after(foldPeriod, func() { f.close(key) })
 }
 
-// closeOldest ends the period that ends first.
+// closeOldest ends the period that would end first.
 func (f *folds) closeOldest() {
 	var oldest string
 	for key, open := range f.open {
@@ -155,7 +155,7 @@ func (f *folds) closeOldest() {
 	delete(f.open, oldest)
 }
 
-// flush writes the repetitions of all periods. It is called at the end.
+// flush writes the repeated warnings of all periods. It is called when the log is closed.
 func (f *folds) flush() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// maxQueued is the number of lines that wait for the target. At about 250
-// bytes a line they take half a megabyte.
+// maxQueued is the maximum number of lines that wait for the target. With about 250 bytes per line, they use half a
+// megabyte.
 const maxQueued = 2048
 
-// maxLine is the number of bytes of a line that are written. Longer lines, such
-// as stack traces, are cut, so that the queue has a bound in bytes: 32 MiB.
+// maxLine is the maximum number of bytes of a line that are written. Longer lines, such as stack traces, are cut off.
+// So the size of the queue is at most 32 MiB.
 const maxLine = 16 << 10
 
-// A Writer writes lines to a target in the background. Write never blocks.
+// A Writer writes lines to a target in the background. Its method Write never blocks.
 type Writer struct {
 	target  io.Writer
 	lines   chan []byte
-	dropped atomic.Int64 // lines that found the queue full, since the start
-	told    int64        // the part of dropped that is in the log; used by run
+	dropped atomic.Int64 // number of lines since the start for which the queue was full
+	told    int64        // the part of dropped that was already reported; only used by run
 	notice  func(dropped int64) []byte
 
 	closing sync.Once
@@ -29,9 +29,8 @@ type Writer struct {
 	done    chan struct{} // closed when run has written the queue
 }
 
-// NewWriter returns a Writer to target and starts its goroutine. If notice is
-// not nil, it formats the line that reports how many lines were dropped.
-// The caller calls Close at the end.
+// NewWriter returns a Writer and starts its goroutine. If notice is not nil, it formats the line that reports how
+// many lines were dropped. The caller must call Close at the end.
 func NewWriter(target io.Writer, notice func(dropped int64) []byte) *Writer {
 	w := &Writer{
 		target: target, notice: notice,
@@ -41,8 +40,8 @@ func NewWriter(target io.Writer, notice func(dropped int64) []byte) *Writer {
 	return w
 }
 
-// Write queues a copy of one line. If the queue is full or w is closed, the
-// line is dropped and counted. It always returns len(line) and no error.
+// Write queues a copy of one line. If the queue is full or the Writer is closed, the line is dropped and counted.
+// Write always returns len(line) and no error.
 func (w *Writer) Write(line []byte) (int, error) {
 	select {
 	case <-w.quit:
@@ -58,7 +57,7 @@ func (w *Writer) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// cut returns a copy of line of at most maxLine bytes that ends with a newline.
+// cut returns a copy of a line. A line that is longer than maxLine bytes is cut off.
 func cut(line []byte) []byte {
 	if len(line) <= maxLine {
 		return append([]byte(nil), line...)
@@ -69,8 +68,8 @@ func cut(line []byte) []byte {
 // Dropped returns the number of lines that were dropped since the start.
 func (w *Writer) Dropped() int64 { return w.dropped.Load() }
 
-// Close writes the queued lines and stops the goroutine. It returns an error
-// if the target does not accept them before the timeout.
+// Close writes the queued lines and stops the goroutine. It returns an error if the target does not accept the lines
+// within the timeout.
 func (w *Writer) Close(timeout time.Duration) error {
 	w.closing.Do(func() { close(w.quit) })
 	timer := time.NewTimer(timeout)
@@ -103,9 +102,8 @@ func (w *Writer) run() {
 	}
 }
 
-// write writes a line, and after it how many lines were dropped while the
-// target blocked. An error of the target is ignored: there is no other place
-// to report it.
+// write writes a line. If the queue is then empty, it also reports how many lines were dropped while the target was
+// blocked. Errors of the target are ignored, because there is no other place to report them.
 func (w *Writer) write(line []byte) {
 	_, _ = w.target.Write(line)
 	if len(w.lines) == 0 {

@@ -1,20 +1,19 @@
 package problem
 
-// A Type is one problem type that Headgate answers with: an RFC 9457 "type"
-// whose page stands at /docs/problems/{Name}. The catalogue is the one list of
-// them: api takes titles and statuses from it, web makes the pages.
+// A Type is a problem type of RFC 9457, which Headgate sends in error responses. Its page is /docs/problems/{Name}.
+// The package api takes titles and statuses from Catalogue, and web shows its pages.
 type Type struct {
-	// Name is the last segment of the type's URI: "missing-attribute".
+	// Name is the last segment of the type's URI, like "missing-attribute".
 	Name string
-	// Status is the HTTP status it comes with.
+	// Status is the HTTP status of responses with this type.
 	Status int
-	// Title is the short summary that never changes for the type.
+	// Title is a short summary. It never changes for the type.
 	Title string
-	// Meaning says when it is answered, Remedy what the caller can do.
+	// Meaning says when the type occurs. Remedy says what the caller can do.
 	Meaning, Remedy string
 }
 
-// Catalogue has every type, in the order of the pages.
+// Catalogue contains all problem types, in the order of their pages.
 var Catalogue = []Type{
 	{
 		"cost-exceeds-quota", 429, "Cost exceeds quota",
@@ -131,7 +130,7 @@ var Catalogue = []Type{
 	},
 }
 
-// TypeByName finds a type of the catalogue.
+// TypeByName returns the type of the catalogue with a name. It returns false if there is none.
 func TypeByName(name string) (Type, bool) {
 	for _, t := range Catalogue {
 		if t.Name == name {

@@ -6,18 +6,17 @@ import (
 	"unicode/utf8"
 )
 
-// What tenants, plans, policies and keys have in common as input: slugs and
-// text for people to read. It stands here because the packages that need it
-// share nothing else.
+// The following functions validate input that tenants, plans, policies and keys have in common: slugs and text for
+// people. They are in this package because it is the only one that all these packages import.
 
-// MaxSlug is the longest slug, in bytes.
+// MaxSlug is the maximum length of a slug, in bytes.
 const MaxSlug = 64
 
-// SlugForm says in words what ValidSlug takes, for messages.
+// SlugForm is the error message for an invalid slug. It describes what ValidSlug accepts.
 const SlugForm = "must be 1 to 64 lower-case letters, digits and hyphens, begin and end with a letter or digit, and not look like a UUID"
 
-// ValidSlug reports whether s is a slug: ^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$
-// and not in the form of a UUID, so that a slug can stand wherever an id can.
+// ValidSlug reports whether s is a slug: it matches ^[a-z0-9]([a-z0-9-]{0,62}[a-z0-9])?$ and does not look like a
+// UUID. So a parameter can be either a slug or an ID.
 func ValidSlug(s string) bool {
 	if s == "" || len(s) > MaxSlug || s[0] == '-' || s[len(s)-1] == '-' {
 		return false
@@ -30,8 +29,8 @@ func ValidSlug(s string) bool {
 	return !looksLikeUUID(s)
 }
 
-// looksLikeUUID knows the two forms that parsers of UUIDs take and that a slug
-// could have: with its four hyphens, and as 32 bare digits.
+// looksLikeUUID reports whether s has one of the two forms of a UUID that could be a slug: with its four hyphens, or
+// as 32 hexadecimal digits.
 func looksLikeUUID(s string) bool {
 	if len(s) == 36 && s[8] == '-' && s[13] == '-' && s[18] == '-' && s[23] == '-' {
 		s = s[:8] + s[9:13] + s[14:18] + s[19:23] + s[24:]
@@ -42,11 +41,11 @@ func looksLikeUUID(s string) bool {
 	return strings.Trim(s, "0123456789abcdef") == ""
 }
 
-// ReservedSlug is the slug that nothing new may have: the dashboard has the form
-// of a new tenant, and of a new plan, at this address.
+// ReservedSlug is a slug that no new object may have, because the dashboard's forms for a new tenant and a new plan
+// have this address.
 const ReservedSlug = "new"
 
-// NewSlug notes a fault at pointer unless s is a slug that something new may have.
+// NewSlug adds a fault at pointer if s is not a valid slug for a new object.
 func (f *Fields) NewSlug(pointer, s string) {
 	if s == ReservedSlug {
 		f.Add(pointer, "is reserved: the dashboard has its forms at this address; choose another one")
@@ -55,15 +54,15 @@ func (f *Fields) NewSlug(pointer, s string) {
 	f.Slug(pointer, s)
 }
 
-// Slug notes a fault at pointer unless s is a slug.
+// Slug adds a fault at pointer if s is not a slug.
 func (f *Fields) Slug(pointer, s string) {
 	if !ValidSlug(s) {
 		f.Add(pointer, SlugForm)
 	}
 }
 
-// Line notes a fault at pointer unless s is one line of from least to most
-// characters of valid UTF-8, not blank, and without control characters.
+// Line adds a fault at pointer if s is not one line of valid UTF-8 with at least least and at most most characters. A
+// line must not be blank and must not contain control characters.
 func (f *Fields) Line(pointer, s string, least, most int) {
 	if least > 0 && strings.TrimSpace(s) == "" {
 		f.Add(pointer, "must have %d to %d characters", least, most)
@@ -72,7 +71,7 @@ func (f *Fields) Line(pointer, s string, least, most int) {
 	f.text(pointer, s, least, most, "")
 }
 
-// Text is Line for longer texts, which may have line breaks and tabs.
+// Text is like Line, but for longer texts: line breaks and tabs are allowed, and the text may be empty.
 func (f *Fields) Text(pointer, s string, most int) { f.text(pointer, s, 0, most, "\n\t") }
 
 func (f *Fields) text(pointer, s string, least, most int, allowed string) {
@@ -94,7 +93,7 @@ func (f *Fields) text(pointer, s string, least, most int, allowed string) {
 	}
 }
 
-// Escape makes s a segment of a JSON pointer.
+// Escape returns s as a segment of a JSON pointer.
 func Escape(s string) string {
 	return strings.NewReplacer("~", "~0", "/", "~1").Replace(s)
 }

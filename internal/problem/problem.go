@@ -1,10 +1,8 @@
-// Package problem holds the kinds of error that cross packages.
+// Package problem defines errors that may be shown to a caller.
 //
-// A Problem is an error that may be shown to a caller: it has a kind, which
-// api and web turn into a status or a page, a sentence that says what to do,
-// and the fields at fault. Everything else that is an error is internal, is
-// logged, and is never shown. The package knows neither HTTP nor SQL, and
-// imports nothing but the standard library.
+// A Problem has a kind, which api and web turn into a status or a page, a sentence that says what to do, and the
+// invalid fields. Any other error is internal: it is logged and never shown. The package must not depend on HTTP or
+// SQL, and imports only the standard library.
 package problem
 
 import (
@@ -13,36 +11,36 @@ import (
 	"strings"
 )
 
-// A Kind says what sort of answer a caller can expect. Callers branch on it,
-// never on text.
+// A Kind classifies a Problem. Callers branch on the kind, never on the text.
 type Kind uint8
 
 const (
-	// Internal is the kind of every error without one.
+	// Internal is the kind of every error that is not a Problem.
 	Internal Kind = iota
-	// Malformed: the request cannot be read: syntax, types, unknown fields.
+	// Malformed means that the request cannot be parsed: its syntax or a type is wrong, or a field is unknown.
 	Malformed
-	// Invalid: it can be read, and a value in it is not allowed.
+	// Invalid means that the request was parsed, but a value in it is not allowed.
 	Invalid
-	// Unauthenticated: no key, or one that is unknown, expired or revoked.
+	// Unauthenticated means that the request has no API key, or an unknown, expired or revoked one.
 	Unauthenticated
-	// Forbidden: the caller is known and may not do this.
+	// Forbidden means that the caller is known, but may not do this.
 	Forbidden
-	// NotFound: no such object, or none that the caller may know of.
+	// NotFound means that the object does not exist, or that the caller may not know that it exists.
 	NotFound
-	// Conflict: the state of the object forbids it: a slug taken, a plan in use.
+	// Conflict means that the state of an object does not allow the change: for example, a slug is taken or a plan is
+	// in use.
 	Conflict
-	// Stale: somebody else changed the object since it was read.
+	// Stale means that the object was changed after the caller read it.
 	Stale
-	// Unconditional: a write that needs a condition came without one.
+	// Unconditional means that a write that requires an If-Match header came without one.
 	Unconditional
-	// TooLarge: more bytes or items than are taken.
+	// TooLarge means that the request has more bytes or items than allowed.
 	TooLarge
-	// Unsupported: the body's media type is not one that is read.
+	// Unsupported means that the body's media type is not supported.
 	Unsupported
-	// NotAllowed: the path exists, the method on it does not.
+	// NotAllowed means that the path exists, but does not support the method.
 	NotAllowed
-	// Unavailable: a store is away; the same request may pass later.
+	// Unavailable means that a store is unavailable. The same request may succeed later.
 	Unavailable
 )
 
@@ -51,7 +49,7 @@ var kindNames = [...]string{
 	"stale", "unconditional", "too large", "unsupported", "not allowed", "unavailable",
 }
 
-// String names the kind in words, for logs.
+// String returns the name of the kind, for logs.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) {
 		return kindNames[k]
@@ -59,30 +57,30 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// A Field is one place of the input that is at fault.
+// A Field describes one invalid place of the input.
 type Field struct {
-	// Pointer is the RFC 6901 JSON pointer of the place: "/limits/0/quota".
-	// For a query parameter or a header it is its name, without a slash.
+	// Pointer is the RFC 6901 JSON pointer of the place, like "/limits/0/quota". For a query parameter or a header,
+	// it is the name without a slash.
 	Pointer string
-	// Message says what is wrong there and what would be right.
+	// Message says what is wrong at the place and what is valid.
 	Message string
 }
 
 // A Problem is an error that may be shown to a caller.
 type Problem struct {
 	Kind Kind
-	// Code tells problems of one kind apart ("plan_in_use"); empty when the
-	// kind says enough. Codes are stable: SDKs match on them.
+	// Code distinguishes problems of one kind, like "plan_in_use". It is "" if the kind is sufficient. Codes never
+	// change, because clients compare them.
 	Code string
-	// Message is a sentence for the caller, in lower case, without a full stop.
+	// Message is a sentence for the caller. It starts in lower case and has no period at the end.
 	Message string
-	// Fields are the places at fault, in the order of the input.
+	// Fields are the invalid places, in the order of the input.
 	Fields []Field
-	// Cause is what lies beneath. It is logged and never shown.
+	// Cause is the underlying error. It is logged, but never shown to the caller.
 	Cause error
 }
 
-// Error joins the message, the fields and the cause, for logs.
+// Error returns the message, the fields and the cause, for logs.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	b.WriteString(p.Message)
@@ -95,25 +93,25 @@ func (p *Problem) Error() string {
 	return b.String()
 }
 
-// Unwrap gives the cause.
+// Unwrap returns the cause.
 func (p *Problem) Unwrap() error { return p.Cause }
 
-// New makes a Problem of a kind.
+// New returns a Problem of a kind with a message.
 func New(k Kind, format string, args ...any) *Problem {
 	return &Problem{Kind: k, Message: fmt.Sprintf(format, args...)}
 }
 
-// WithCode is New with a code.
+// WithCode returns a Problem of a kind with a code and a message.
 func WithCode(k Kind, code, format string, args ...any) *Problem {
 	return &Problem{Kind: k, Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
-// At makes an Invalid problem of one field.
+// At returns a Problem of the kind Invalid with one field.
 func At(pointer, format string, args ...any) *Problem {
 	return &Problem{Kind: Invalid, Message: "invalid input", Fields: []Field{{pointer, fmt.Sprintf(format, args...)}}}
 }
 
-// Of gives the kind of err: that of the first Problem in its chain, or Internal.
+// Of returns the kind of the first Problem that err wraps, or Internal if there is none.
 func Of(err error) Kind {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -122,13 +120,13 @@ func Of(err error) Kind {
 	return Internal
 }
 
-// Is reports whether err is of kind k.
+// Is reports whether err is a Problem of kind k. It is false for nil.
 func Is(err error, k Kind) bool { return err != nil && Of(err) == k }
 
-// Fields gathers the faults of one input, so that all are told at once.
+// Fields collects the faults of one input, so that the caller gets all of them in one response.
 type Fields []Field
 
-// Add notes a fault.
+// Add adds a fault at pointer.
 func (f *Fields) Add(pointer, format string, args ...any) {
 	*f = append(*f, Field{pointer, fmt.Sprintf(format, args...)})
 }
@@ -140,7 +138,7 @@ func (f *Fields) AddAll(at string, faults Fields) {
 	}
 }
 
-// Err gives an Invalid problem of the faults noted, or nil without any.
+// Err returns a Problem of the kind Invalid with the collected faults, or nil if there are none.
 func (f Fields) Err() error {
 	if len(f) == 0 {
 		return nil

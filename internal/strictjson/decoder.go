@@ -8,9 +8,8 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Decoder pulls one value out of a text, piece by piece. Its first error
-// stays: every later call returns a zero value or false, so a decoder reads
-// straight down and asks End once.
+// A Decoder reads one JSON value from a text, piece by piece. After the first error, every method returns a zero
+// value or false. So the caller can read all fields without checking errors, and call End once:
 //
 //	d.Reset(body, strictjson.MaxDepth)
 //	for name := range d.Members() {
@@ -23,9 +22,8 @@ import (
 //	}
 //	err := d.End()
 //
-// Strings that it returns are parts of the text where they hold no escape. A
-// Decoder may be used again after Reset and keeps its memory. It is not for
-// concurrent use.
+// A string without escapes is returned as a slice of the text. A Decoder can be used again after Reset and keeps its
+// memory. It is not safe for concurrent use.
 type Decoder struct {
 	text   string
 	at     int
@@ -35,26 +33,26 @@ type Decoder struct {
 	fault  *problem.Problem
 }
 
-// A frame is an object or array that is open.
+// A frame is an object or array that is not closed yet.
 type frame struct {
 	object bool
-	index  int                 // array: of the element being read
-	first  int                 // object: where its names begin in Decoder.names
-	set    map[string]struct{} // object: its names, once they are many
+	index  int                 // of an array: index of the element that is being read
+	first  int                 // of an object: index of its first name in Decoder.names
+	set    map[string]struct{} // of an object: its names, if there are more than fewNames
 }
 
-// fewNames are compared one by one; more go into a map, so that an object of
-// many names stays linear.
+// fewNames is the number of names of an object up to which a linear search finds duplicates. For more names, a map is
+// used, so that the time stays linear.
 const fewNames = 24
 
-// Reset begins a text. Arrays and objects may nest maxDepth deep.
+// Reset starts to read a text. Arrays and objects may be nested at most maxDepth levels deep.
 func (d *Decoder) Reset(text string, maxDepth int) {
 	clear(d.frames[:cap(d.frames)])
 	*d = Decoder{text: text, max: maxDepth, frames: d.frames[:0], names: d.names[:0]}
 }
 
-// End asks that nothing follows, and gives the first error. It is nil or a
-// *problem.Problem of kind Malformed.
+// End checks that nothing follows the value, and returns the first error: nil or a *problem.Problem of kind
+// Malformed.
 func (d *Decoder) End() error {
 	if d.fault == nil {
 		d.space()
@@ -65,7 +63,7 @@ func (d *Decoder) End() error {
 	return d.Err()
 }
 
-// Err gives the first error so far.
+// Err returns the first error so far, or nil.
 func (d *Decoder) Err() error {
 	if d.fault == nil {
 		return nil
@@ -73,8 +71,7 @@ func (d *Decoder) Err() error {
 	return d.fault
 }
 
-// Members reads an object: it gives each name in turn, and the loop's body must
-// read the value. Names come unescaped.
+// Members reads an object. It yields each name, without escapes, and the body of the loop must read the value.
 func (d *Decoder) Members() func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		if !d.open('{', "an object") {
@@ -90,8 +87,7 @@ func (d *Decoder) Members() func(yield func(string) bool) {
 	}
 }
 
-// Elements reads an array: it gives each index in turn, and the loop's body
-// must read the value.
+// Elements reads an array. It yields each index, and the body of the loop must read the element.
 func (d *Decoder) Elements() func(yield func(int) bool) {
 	return func(yield func(int) bool) {
 		if !d.open('[', "an array") {
@@ -107,7 +103,7 @@ func (d *Decoder) Elements() func(yield func(int) bool) {
 	}
 }
 
-// Text reads a string, unescaped.
+// Text reads a string and replaces its escapes.
 func (d *Decoder) Text() string {
 	if !d.begins('"', "a string") {
 		return ""
@@ -128,8 +124,8 @@ func (d *Decoder) Bool() bool {
 	return false
 }
 
-// Int reads an integer from low to high: digits, with a minus sign before a
-// negative one; no fraction, no exponent, no -0.
+// Int reads an integer from low to high: digits with an optional minus sign. A fraction, an exponent, and -0 are
+// errors.
 func (d *Decoder) Int(low, high int64) int64 {
 	if d.fault != nil {
 		return 0
@@ -156,7 +152,7 @@ func (d *Decoder) Int(low, high int64) int64 {
 	return n
 }
 
-// Skip reads any one value and forgets it.
+// Skip reads a value of any type and discards it.
 func (d *Decoder) Skip() {
 	if d.fault != nil {
 		return
@@ -181,7 +177,7 @@ func (d *Decoder) Skip() {
 	}
 }
 
-// Raw reads any one value and gives its text.
+// Raw reads a value of any type and returns its text.
 func (d *Decoder) Raw() string {
 	d.space()
 	from := d.at
@@ -192,8 +188,8 @@ func (d *Decoder) Raw() string {
 	return d.text[from:d.at]
 }
 
-// Kind gives the first byte of the next value without reading it: one of
-// { [ " t f n, a minus sign or a digit; 0 at the end or after an error.
+// Kind returns the first byte of the next value without reading it: { [ " t f n, a minus sign or a digit. It returns
+// 0 at the end of the text or after an error.
 func (d *Decoder) Kind() byte {
 	if d.fault != nil {
 		return 0
@@ -202,13 +198,13 @@ func (d *Decoder) Kind() byte {
 	return d.peek()
 }
 
-// Fail refuses the value being read: the one after the name or index that was
-// given last, or the whole.
+// Fail records an error at the value that is being read: the one after the name or index that was yielded last, or
+// the whole text.
 func (d *Decoder) Fail(format string, args ...any) {
 	d.FailAt(d.Pointer(), format, args...)
 }
 
-// FailAt refuses a place. Only the first refusal stays.
+// FailAt records an error at a place. Only the first error is kept.
 func (d *Decoder) FailAt(pointer, format string, args ...any) {
 	if d.fault == nil {
 		d.fault = &problem.Problem{
@@ -218,10 +214,10 @@ func (d *Decoder) FailAt(pointer, format string, args ...any) {
 	}
 }
 
-// Unknown refuses the field whose name was given last.
+// Unknown records that the field whose name was yielded last is unknown.
 func (d *Decoder) Unknown() { d.Fail("unknown field") }
 
-// Pointer gives the RFC 6901 pointer of the value being read.
+// Pointer returns the RFC 6901 pointer of the value that is being read.
 func (d *Decoder) Pointer() string {
 	var b strings.Builder
 	for i := range d.frames {
@@ -244,8 +240,7 @@ func (d *Decoder) Pointer() string {
 
 var escapePointer = strings.NewReplacer("~", "~0", "/", "~1")
 
-// Rest gives the text from the next value on, unread: what follows is judged
-// only as it is read.
+// Rest returns the text from the next value on. It does not check that text, which is checked when it is read.
 func (d *Decoder) Rest() string {
 	if d.fault != nil {
 		return ""

@@ -1,23 +1,23 @@
-// Package strictjson reads JSON that must mean one thing only.
+// Package strictjson reads JSON that has only one possible meaning.
 //
-// encoding/json is lenient where a quota service cannot be: it takes "Cost" for
-// "cost", the last of two fields of one name, null for "not given", and repairs
-// broken UTF-8. Each of these lets two readers of one body see different
-// requests. This package takes exactly one value, in valid UTF-8, without NUL,
-// lone surrogates, duplicate names or null, no deeper than asked, with nothing
-// after it; everything else is a *problem.Problem of kind Malformed with the
-// RFC 6901 pointer of the place.
+// encoding/json is more lenient than a quota service can be. It accepts "Cost" for "cost", uses the last of two
+// fields with the same name, accepts null for an absent field, and repairs invalid UTF-8. With each of these, two
+// programs that read the same body could see different requests.
 //
-// Text comes in at Check (is it strict at all?) or at a Decoder (a pull scanner
-// for decoders written by hand, which holds every rule of Check as it goes). The
-// package refuses to know what is read. It is linear in the text.
+// This package accepts exactly one value in valid UTF-8. NUL characters, lone surrogates, duplicate names, null, too
+// deep nesting, and text after the value are errors. Every error is a *problem.Problem of kind Malformed with the RFC
+// 6901 pointer of the place.
+//
+// Check only checks a text. A Decoder reads a text step by step and checks the same rules; callers write their
+// decoding functions with it. The package must not depend on what is read. The time is linear in the length of the
+// text.
 package strictjson
 
-// MaxDepth is how deep bodies may nest: arrays and objects inside one another.
+// MaxDepth is the maximum number of nested arrays and objects in a request body.
 const MaxDepth = 8
 
-// Check reports whether data is one strict JSON value whose arrays and objects
-// nest at most maxDepth deep. Its error is a *problem.Problem of kind Malformed.
+// Check returns nil if data is one strict JSON value whose arrays and objects are nested at most maxDepth levels
+// deep. Otherwise the error is a *problem.Problem of kind Malformed.
 func Check(data []byte, maxDepth int) error {
 	var d Decoder
 	d.Reset(string(data), maxDepth)

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// open enters an object or array.
+// open reads the opening bracket of an object or array.
 func (d *Decoder) open(bracket byte, want string) bool {
 	if !d.begins(bracket, want) {
 		return false
@@ -20,7 +20,8 @@ func (d *Decoder) open(bracket byte, want string) bool {
 	return true
 }
 
-// more steps over the comma to the next member or element; false at the end.
+// more reports whether another member or element follows, and reads the comma before it. Otherwise it reads the
+// closing bracket.
 func (d *Decoder) more(bracket byte, first bool) bool {
 	if d.fault != nil {
 		return false
@@ -40,7 +41,7 @@ func (d *Decoder) more(bracket byte, first bool) bool {
 	return false
 }
 
-// shut leaves the object or array that was entered last.
+// shut removes the frame of the innermost object or array.
 func (d *Decoder) shut() {
 	if d.fault == nil {
 		last := len(d.frames) - 1
@@ -49,7 +50,7 @@ func (d *Decoder) shut() {
 	}
 }
 
-// name reads a member's name and the colon.
+// name reads the name of a member and the colon.
 func (d *Decoder) name() (string, bool) {
 	d.space()
 	if d.peek() != '"' {
@@ -75,7 +76,7 @@ func (d *Decoder) name() (string, bool) {
 	return name, true
 }
 
-// known reports whether the innermost object had name already.
+// known reports whether the innermost object already has a member with this name.
 func (d *Decoder) known(name string) bool {
 	f := &d.frames[len(d.frames)-1]
 	had := d.names[f.first:]
@@ -100,7 +101,7 @@ func (d *Decoder) known(name string) bool {
 	return false
 }
 
-// begins reports whether the next value begins with c, and refuses it if not.
+// begins reports whether the next value starts with the byte c. If it does not, begins records an error.
 func (d *Decoder) begins(c byte, want string) bool {
 	if d.fault != nil {
 		return false
@@ -113,7 +114,7 @@ func (d *Decoder) begins(c byte, want string) bool {
 	return false
 }
 
-// quoted reads a string; its opening quote is next.
+// quoted reads a string. The next byte must be its opening quote.
 func (d *Decoder) quoted() string {
 	d.at++
 	from, escaped, high := d.at, false, false
@@ -132,7 +133,7 @@ func (d *Decoder) quoted() string {
 			return raw
 		case c == '\\':
 			escaped = true
-			d.at++ // whatever follows is no closing quote; unescape judges it
+			d.at++ // the next character does not close the string; unescape checks it
 		case c < ' ':
 			d.syntax("a control character must be escaped")
 			return ""
@@ -145,7 +146,7 @@ func (d *Decoder) quoted() string {
 	return ""
 }
 
-// unescape replaces the escapes of a string's inside.
+// unescape replaces the escapes in a string without its quotes.
 func (d *Decoder) unescape(raw string) string {
 	out := make([]byte, 0, len(raw))
 	for {
@@ -182,8 +183,8 @@ func (d *Decoder) unescape(raw string) string {
 	}
 }
 
-// escapedRune reads uXXXX, or uXXXX\uXXXX of a pair, and how long it is; 0 when
-// it is none.
+// escapedRune reads uXXXX, or the pair uXXXX\uXXXX. It returns the character and its length in bytes, or 0 if the
+// escape is not valid.
 func escapedRune(s string) (rune, int) {
 	r, ok := hex4(s)
 	switch {
@@ -201,7 +202,7 @@ func escapedRune(s string) (rune, int) {
 	return 0, 0
 }
 
-// hex4 reads u and four hexadecimal digits.
+// hex4 reads the letter u and four hexadecimal digits.
 func hex4(s string) (rune, bool) {
 	if len(s) < 5 || s[0] != 'u' {
 		return 0, false
@@ -221,7 +222,7 @@ func hex4(s string) (rune, bool) {
 	return r, true
 }
 
-// number steps over a number by the grammar of RFC 8259.
+// number reads a number with the grammar of RFC 8259.
 func (d *Decoder) number() bool {
 	if d.peek() == '-' {
 		d.at++
@@ -261,7 +262,7 @@ func (d *Decoder) digits() bool {
 	return d.at > from
 }
 
-// word steps over w if it is next.
+// word reads the word w if it comes next.
 func (d *Decoder) word(w string) bool {
 	d.space()
 	if strings.HasPrefix(d.text[d.at:], w) {
@@ -281,7 +282,7 @@ func (d *Decoder) space() {
 	}
 }
 
-// peek gives the next byte; 0 at the end, which no rule takes.
+// peek returns the next byte without reading it. It returns 0 at the end of the text, which no rule accepts.
 func (d *Decoder) peek() byte {
 	if d.at < len(d.text) {
 		return d.text[d.at]
@@ -289,7 +290,7 @@ func (d *Decoder) peek() byte {
 	return 0
 }
 
-// wrongType refuses the next value for not being what is wanted.
+// wrongType records that the next value does not have the expected type.
 func (d *Decoder) wrongType(want string) {
 	switch c := d.peek(); {
 	case d.at >= len(d.text):
@@ -303,7 +304,7 @@ func (d *Decoder) wrongType(want string) {
 	}
 }
 
-// syntax refuses the text at the byte that is next.
+// syntax records a syntax error at the next byte.
 func (d *Decoder) syntax(what string) {
 	d.Fail("%s, near byte %d", what, d.at)
 }

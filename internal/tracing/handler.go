@@ -66,8 +66,8 @@ func describe(span trace.Span, r *http.Request, code int, route func(*http.Reque
 	span.SetAttributes(attributes...)
 }
 
-// method returns the method of a request, or _OTHER: a client can send any text as
-// the method.
+// method returns the method of a request. It returns _OTHER for an unknown method, because a client can send any
+// text.
 func method(r *http.Request) string {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
@@ -84,7 +84,7 @@ func scheme(r *http.Request) string {
 	return "http"
 }
 
-// status is a ResponseWriter that records the status code.
+// status is a ResponseWriter that records the status code of the response.
 type status struct {
 	http.ResponseWriter
 	code    int
@@ -105,10 +105,10 @@ func (s *status) Write(b []byte) (int, error) {
 	return s.ResponseWriter.Write(b)
 }
 
-// Unwrap returns the writer that http.ResponseController flushes and sets deadlines on.
+// Unwrap returns the wrapped writer. http.ResponseController needs it to flush and to set deadlines.
 func (s *status) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Flush sends the bytes written so far. It serves handlers that use http.Flusher.
+// Flush sends the bytes written so far. Handlers that use http.Flusher call it.
 func (s *status) Flush() {
 	s.written = true
 	_ = http.NewResponseController(s.ResponseWriter).Flush() // a writer that cannot flush is not an error

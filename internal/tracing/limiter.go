@@ -10,8 +10,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Limiter returns a Limiter that calls l and traces calls whose context has a
-// sampled span. For other calls it only checks the context.
+// Limiter returns a Limiter that calls l. If the context of a call has a sampled span, the call gets its own span.
+// For all other calls, the only additional work is to check the context.
 func (t *Tracer) Limiter(l enforcement.Limiter) enforcement.Limiter {
 	if t == nil {
 		return l
@@ -35,7 +35,8 @@ func (l *limiter) Take(ctx context.Context, requests []enforcement.Request, outc
 	count(span, outcomes)
 }
 
-// verdictKeys are the names of the attributes by verdict. Index 0 is for unknown verdicts.
+// verdictKeys are the names of the span attributes that count requests, by verdict. Index 0 is for values that are no
+// verdict.
 var verdictKeys = func() [enforcement.Unknown + 1]string {
 	keys := [enforcement.Unknown + 1]string{"headgate.limiter.undecided"}
 	for v := enforcement.Granted; v <= enforcement.Unknown; v++ {
@@ -44,8 +45,8 @@ var verdictKeys = func() [enforcement.Unknown + 1]string {
 	return keys
 }()
 
-// count sets the numbers of requests by verdict. It does not add errors or charges:
-// they contain keys and addresses.
+// count sets span attributes with the number of requests for each verdict. It adds no errors or charges, because they
+// contain keys and addresses.
 func count(span trace.Span, outcomes []enforcement.Outcome) {
 	var counts [len(verdictKeys)]int
 	failed := false

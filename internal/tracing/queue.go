@@ -10,11 +10,11 @@ import (
 	sdk "go.opentelemetry.io/otel/sdk/trace"
 )
 
-// maxQueued is the largest number of ended spans that wait for the exporter. A check
-// has two spans, each below a kilobyte.
+// maxQueued is the maximum number of ended spans that wait to be sent. A check has two spans, each smaller than a
+// kilobyte.
 const maxQueued = 2048
 
-// reportEvery is the least time between two log lines about dropped spans.
+// reportEvery is the minimum time between two log lines about lost spans.
 const reportEvery = time.Minute
 
 // A queue stores ended spans until they are sent. It never blocks: it drops and

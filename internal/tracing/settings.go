@@ -13,8 +13,8 @@ import (
 	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
 )
 
-// The environment variables that this package reads. The exporter reads the other
-// OTEL_EXPORTER_OTLP_ variables: headers, certificates, compression, timeout.
+// The environment variables that this package reads. The exporter of OpenTelemetry reads the other variables that
+// start with OTEL_EXPORTER_OTLP_: headers, certificates, compression, timeout.
 const (
 	endpointVariable       = "OTEL_EXPORTER_OTLP_ENDPOINT"
 	tracesEndpointVariable = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
@@ -55,7 +55,7 @@ func (env environment) endpoint() (string, error) {
 	return u.JoinPath("v1", "traces").String(), nil
 }
 
-// parseEndpoint parses a URL. Its errors do not contain the URL, which may have a token.
+// parseEndpoint parses the URL of a collector. Its errors do not contain the URL, which may contain a token.
 func parseEndpoint(text string) (*url.URL, error) {
 	u, err := url.Parse(text)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Hostname() == "" {
@@ -122,5 +122,5 @@ func (env environment) resource(version string) (*resource.Resource, error) {
 	if name := env(nameVariable); name != "" {
 		attributes = append(attributes, semconv.ServiceName(name))
 	}
-	return resource.NewWithAttributes(semconv.SchemaURL, attributes...), nil // the last value of a name counts
+	return resource.NewWithAttributes(semconv.SchemaURL, attributes...), nil // if a name has several values, the last one is used
 }

@@ -12,28 +12,27 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Config of a Tracer. With the zero value, tracing is off.
+// Config configures a Tracer. With the zero value, tracing is off.
 type Config struct {
-	// Getenv returns an environment variable. Default: tracing is off.
+	// Getenv returns the value of an environment variable. Default: tracing is off.
 	Getenv func(string) string
-	// Version of the program, for the resource. Default "unknown".
+	// Version is the release of the program, which each span contains. Default: "unknown".
 	Version string
-	// Logger logs lost spans, at most once a minute. Default: none.
+	// Logger logs lost spans, at most once a minute. Default: no logging.
 	Logger *slog.Logger
-	// Now is the clock of that minute. Spans use their own clock. Default: time.Now.
+	// Now returns the time for that minute. Spans use their own clock. Default: time.Now.
 	Now func() time.Time
 }
 
-// A Tracer traces requests. A nil Tracer does nothing: tracing is off.
+// A Tracer traces requests. A nil Tracer is valid and traces nothing.
 type Tracer struct {
 	provider   *sdk.TracerProvider
 	tracer     trace.Tracer
 	propagator propagation.TraceContext
 }
 
-// Start returns a Tracer, or nil if no endpoint is set. It sends nothing before the
-// first span ends, so an unavailable collector is not an error. An invalid variable
-// is an error that names it.
+// Start returns a Tracer, or nil if no endpoint is set. It sends nothing before the first span ends, so it succeeds
+// even if the collector is unavailable. If a variable is invalid, the error names it.
 func Start(ctx context.Context, cfg Config) (*Tracer, error) {
 	if cfg.Getenv == nil {
 		return nil, nil
@@ -63,8 +62,8 @@ func Start(ctx context.Context, cfg Config) (*Tracer, error) {
 	return &Tracer{provider: provider, tracer: provider.Tracer("github.com/headgate/headgate/internal/tracing")}, nil
 }
 
-// Shutdown sends the queued spans and stops the Tracer. It returns when ctx ends at
-// the latest. An error means that spans may be lost.
+// Shutdown sends the queued spans and stops the Tracer. It returns at the latest when ctx ends. An error means that
+// spans may be lost.
 func (t *Tracer) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil

@@ -13,43 +13,42 @@ import (
 	"github.com/headgate/headgate/internal/metrics"
 )
 
-// A pace is measured over the current minute and the four before it. It starts at the
-// first of these minutes in which the tenant had requests. It covers at least a
-// minute, so that a single request does not count as a high pace.
+// A pace is measured over the current minute and the four minutes before it. It starts at the first of these minutes
+// in which the tenant had requests. It covers at least one minute, so that a single request does not result in a high
+// pace.
 const (
 	paceMinutes = 4
 	leastPace   = time.Minute
 )
 
-// busySpan is the time over which keys are ranked for display.
+// busySpan is the length of time over which the busiest keys are ranked.
 const busySpan = time.Hour
 
-// rankedKeys and rankedPolicies are the longest rankings that Analytics returns.
+// rankedKeys and rankedPolicies are the maximum lengths of rankings that Analytics returns.
 const (
 	rankedKeys     = 100
 	rankedPolicies = 100
 )
 
-// counted are the recorded counts of a tenant: paces of the last minutes, and the
-// busiest keys of the last hour. The zero value has no counts.
+// counted contains the recorded counts of a tenant: the paces of the last minutes, and the busiest keys of the last
+// hour. The zero value contains no counts.
 type counted struct {
 	known  bool
 	redact bool
 	over   time.Duration
-	// policies has counts by slug. morePolicies is set if policies that are not in it
-	// may have been charged.
+	// policies contains the counts of each policy by slug. morePolicies is set if other policies may have counts too.
 	policies     map[string]metrics.Counts
 	morePolicies bool
-	// allowed and limited have the counts of the last minutes by keyID. The floors are
-	// the highest counts that other keys may have.
+	// allowed and limited contain the counts of keys in the last minutes, by keyID. The floors are the highest counts
+	// that any other key can have.
 	allowed, limited           map[string]metrics.TopKey
 	allowedFloor, limitedFloor int64
-	busy                       []metrics.TopKey // alternates between the most limited and the most allowed keys
+	busy                       []metrics.TopKey // alternates between the most denied and the most allowed keys
 	moreBusy                   bool
 }
 
-// count reads the recorded counts of a tenant, or of one policy if policy is not
-// "". busy also reads the busiest keys of the last hour.
+// count reads the recorded counts of a tenant, or of one policy if policy is not "". If busy is true, it also reads
+// the busiest keys of the last hour.
 func (s *Service) count(ctx context.Context, subject *enforcement.Subject, policy string, busy bool) (*counted, error) {
 	c := &counted{redact: subject.Redact}
 	if s.cfg.Analytics == nil {
@@ -103,7 +102,7 @@ func (s *Service) count(ctx context.Context, subject *enforcement.Subject, polic
 	return c, nil
 }
 
-// measured returns the time that a pace is measured over.
+// measured returns the length of time over which a pace is measured.
 func measured(total *metrics.Traffic, now time.Time) time.Duration {
 	from := total.From
 	for i := range total.Points {
@@ -115,7 +114,8 @@ func measured(total *metrics.Traffic, now time.Time) time.Duration {
 	return max(now.Sub(from), leastPace)
 }
 
-// keyID returns an identifier of a key of a tenant, as rankings name it.
+// keyID returns a text that identifies a key of a tenant. It is the same for a key of a request and for a key of a
+// ranking.
 func keyID(policy string, key []enforcement.KeyPart) string {
 	var b strings.Builder
 	b.WriteString(policy)
@@ -163,7 +163,7 @@ func (c *counted) policy(r *enforcement.Rule) PolicyUsage {
 	for i := range c.busy {
 		k := &c.busy[i]
 		if k.Policy != r.Policy || !slices.Equal(k.Names, r.CountBy) {
-			continue // of another policy, or from before a change of count_by
+			continue // of another policy, or from before its count_by changed
 		}
 		key := KeyUsage{Key: partsOf(k), Redacted: k.Redacted}
 		id := keyID(k.Policy, key.Key) + strconv.FormatBool(k.Redacted)
@@ -186,7 +186,7 @@ func (c *counted) paceOf(policy string) Pace {
 	if !c.known || !found && c.morePolicies {
 		return Pace{}
 	}
-	cost := 1.0 // of a denied request: the average of the allowed ones
+	cost := 1.0 // the cost of a denied request is not recorded; it is estimated as the average cost of the allowed requests
 	if passed := n.Allowed() - n.ShadowRefused; passed > 0 {
 		cost = float64(n.Cost) / float64(passed)
 	}

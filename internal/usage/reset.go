@@ -42,8 +42,8 @@ func (s *Service) Reset(ctx context.Context, tenant, policy string, key map[stri
 	return nil
 }
 
-// counted returns the rule that this node counts the key of a reset under. The
-// snapshot of this node may not have a newly published policy yet.
+// counted returns the tenant and the rule with which this node counts the key of a reset. The error is
+// problem.Unavailable if this node's snapshot does not have a newly published policy yet.
 func (s *Service) counted(r exceptions.Reset) (*enforcement.Subject, *enforcement.Rule, error) {
 	if world := s.cfg.Snapshot(); world != nil {
 		if subject, ok := world.Subject(r.Tenant.ID); ok && subject.Plan != nil {

@@ -18,18 +18,18 @@ import (
 	"github.com/headgate/headgate/internal/snapshot"
 )
 
-// Config of a Service.
+// Config configures a Service.
 type Config struct {
 	// Snapshot returns the current snapshot, or nil before the first one is loaded.
 	Snapshot func() *snapshot.Snapshot
 	// Engine reads and resets the counters.
 	Engine *enforcement.Engine
-	// Analytics ranks keys and measures paces. Default: none; then results have only
-	// whole tenants and named keys, and no pace is known.
+	// Analytics ranks keys and measures paces. Default: none; then results contain only whole tenants and explicitly
+	// requested keys, and no pace.
 	Analytics *metrics.Analytics
-	// Exceptions validates and audits resets. Default: none; a reset is then Unavailable.
+	// Exceptions validates and audits resets. Default: none; then Reset returns problem.Unavailable.
 	Exceptions *exceptions.Service
-	// Now returns the time. Default: time.Now.
+	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
 
@@ -39,7 +39,7 @@ type Config struct {
 // the tenant.
 type Service struct{ cfg Config }
 
-// NewService returns a Service.
+// NewService returns a Service that reads from the parts of cfg.
 func NewService(cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -47,9 +47,8 @@ func NewService(cfg Config) *Service {
 	return &Service{cfg}
 }
 
-// Tenant returns the usage of all policies of a tenant's plan. The error is
-// NotFound, or Unavailable with the code limiter_unavailable if the limiter did not
-// answer.
+// Tenant returns the usage of all policies of a tenant's plan. Errors: problem.NotFound; problem.Unavailable with the
+// code limiter_unavailable if the limiter is unavailable.
 func (s *Service) Tenant(ctx context.Context, tenant string) (Usage, error) {
 	subject, err := s.subject(tenant)
 	if err != nil || subject.Plan == nil {
@@ -66,8 +65,7 @@ func (s *Service) Tenant(ctx context.Context, tenant string) (Usage, error) {
 	return u, s.fill(ctx, &u, subject, seen)
 }
 
-// Policy returns the usage of one policy of a tenant's plan. Errors are as in
-// Tenant.
+// Policy returns the usage of one policy of a tenant's plan. It returns the same errors as Tenant.
 func (s *Service) Policy(ctx context.Context, tenant, policy string) (Usage, error) {
 	subject, rule, err := s.rule(tenant, policy)
 	if err != nil {
@@ -82,10 +80,9 @@ func (s *Service) Policy(ctx context.Context, tenant, policy string) (Usage, err
 	return u, s.fill(ctx, &u, subject, seen)
 }
 
-// Key returns the usage of one key of one policy. key has the values of count_by by
-// attribute name, in the form of blocks and resets; a name that is not in it counts
-// as missing. Errors are as in Tenant, and Invalid for a value that does not belong
-// to a key of the policy, at /key/name.
+// Key returns the usage of one key of one policy. key contains the key's value for each attribute of count_by, as in
+// blocks and resets; an absent attribute counts as missing. It returns the same errors as Tenant, and problem.Invalid
+// at /key/name for a value that cannot belong to a key of the policy.
 func (s *Service) Key(ctx context.Context, tenant, policy string, key map[string]string) (Usage, error) {
 	subject, rule, err := s.rule(tenant, policy)
 	if err != nil {
@@ -130,7 +127,7 @@ func (s *Service) rule(tenant, policy string) (*enforcement.Subject, *enforcemen
 	return nil, nil, problem.New(problem.NotFound, "the tenant's plan has no policy with this slug")
 }
 
-// header returns a Usage without policies.
+// header returns a Usage that has no policies yet.
 func (s *Service) header(subject *enforcement.Subject) Usage {
 	u := Usage{At: s.cfg.Now().UTC(), Policies: []PolicyUsage{}}
 	if subject == nil {
@@ -143,7 +140,7 @@ func (s *Service) header(subject *enforcement.Subject) Usage {
 	return u
 }
 
-// keyOf validates a key that the caller named.
+// keyOf validates a key that the caller passed and converts it to the parts of count_by.
 func keyOf(r *enforcement.Rule, key map[string]string) ([]enforcement.KeyPart, error) {
 	var f problem.Fields
 	check := enforcement.Check{}
@@ -234,7 +231,7 @@ func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subje
 	return nil
 }
 
-// setState sets the limits and exceptions of a key from its state at an instant.
+// setState sets the limits and the exceptions of a key from the key's state at an instant.
 func (k *KeyUsage) setState(h *enforcement.KeyState, at int64, pace *Pace) {
 	if o := h.Override; o != nil {
 		k.Override = &InForce{ID: o.ID, Reason: o.Reason, Until: time.UnixMicro(o.Until).UTC()}
@@ -254,8 +251,8 @@ func (k *KeyUsage) setState(h *enforcement.KeyState, at int64, pace *Pace) {
 	}
 }
 
-// exhausts returns the time until a pace uses up a counter. A counter with nothing
-// left is used up now, at any pace. nil means never, or that the pace is unknown.
+// exhausts returns the time until the limit denies at this pace. If nothing is left, it returns 0, at any pace. It
+// returns nil if the limit never denies at this pace, or if the pace is unknown.
 func (p *Pace) exhausts(m *enforcement.Meter, state enforcement.State, at int64) *time.Duration {
 	after := time.Duration(0)
 	if m.Remaining(state, at) == 0 {

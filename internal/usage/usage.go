@@ -6,7 +6,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Usage is the usage of a tenant at an instant.
+// Usage is the usage of a tenant's quotas at one time.
 type Usage struct {
 	TenantID string
 	Tenant   string // slug
@@ -14,14 +14,14 @@ type Usage struct {
 	// Policies.
 	Plan        string
 	PlanVersion int
-	// At is the instant of the result by the limiter's clock. If no counter was read, it
-	// is by this node's clock.
+	// At is the time of the result by the limiter's clock. If no counter was read, it is the time of this node's
+	// clock.
 	At time.Time
-	// Policies has the policies of the plan in its order, or the requested one.
+	// Policies contains the policies of the plan in their order, or only the requested policy.
 	Policies []PolicyUsage
 }
 
-// PolicyUsage is one policy with some of its keys.
+// PolicyUsage is the usage of one policy, with some of its keys.
 type PolicyUsage struct {
 	Policy string // slug
 	Mode   enforcement.PolicyMode
@@ -33,7 +33,7 @@ type PolicyUsage struct {
 	// CountBy has the names that the policy counts by. If it is empty, the whole tenant
 	// is one key.
 	CountBy []string
-	// Pace is the pace of all keys of the policy together.
+	// Pace is the sum of the paces of all keys of the policy.
 	Pace Pace
 	// Keys has the busiest keys of the last hour, at most MaxKeys, or the one key of a
 	// policy that counts the whole tenant. The keys that are closest to exhaustion come
