@@ -20,20 +20,19 @@ const (
 // ports, durations, and counters.
 var unfolded = map[string]bool{"error": true, "err": true, "request_id": true, "addr": true}
 
-// A handler is a slog.Handler that folds repeated warnings and errors.
+// A handler is a slog.Handler that folds repeated warnings and errors into one line.
 //
-// Two records are equal if their level, message, and string attributes other
-// than error, request_id, and addr are equal. The first record of a period is
-// passed on. When the period ends, the last equal record follows, with the
-// attribute repeated, the number of records since the first. Records below
-// warning pass unchanged.
+// Two records are equal if their level, their message, and their string attributes are equal, except for the
+// attributes error, request_id, and addr. The first record of a period is passed on. When the period ends, the last
+// equal record follows. Its additional attribute repeated is the number of equal records since the first. Records below
+// the level of a warning are passed on unchanged.
 type handler struct {
 	next   slog.Handler
 	prefix string // text of the attributes and groups that WithAttrs and WithGroup added
 	folds  *folds // shared by all handlers that WithAttrs and WithGroup return
 }
 
-// folds is the state of a handler.
+// folds is the state that a handler shares with the handlers derived from it.
 type folds struct {
 	now    func() time.Time
 	after  func(time.Duration, func()) // time.AfterFunc
