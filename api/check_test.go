@@ -201,7 +201,7 @@ func TestDecisions(t *testing.T) {
 		return w.do(call{method: "POST", path: "/v1/check" + query, key: w.operator, body: body})
 	}
 	a := ask("", login)
-	want := `{"allowed":true,"decision_id":"` + between(a.body, `decision_id":"`, `"`) + `","tenant":"acme","plan":"pro","plan_version":1,"mode":"enforce",` +
+	want := `{"kind":"decision","allowed":true,"decision_id":"` + between(a.body, `decision_id":"`, `"`) + `","tenant":"acme","plan":"pro","plan_version":1,"mode":"enforce",` +
 		`"reason":"ok","retry_after_ms":0,"delay_ms":0,"degraded":false,"limits":[{"policy":"login-per-ip","limit":"l1","algorithm":"sliding_window_log",` +
 		`"quota":5,"window_ms":60000,"cost":1,"remaining":4,"reset_after_ms":60000,"retry_after_ms":0,"allowed":true,"mode":"enforce"}]}`
 	if a.body != want {
@@ -213,7 +213,7 @@ func TestDecisions(t *testing.T) {
 	w.now.Add(1_500_000)
 	a = ask("", login)
 	expect(t, a, 429, "application/problem+json", `"login-per-ip";q=5;w=60`, `"login-per-ip";r=0;t=59`, "59")
-	prefix := `{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"detail":"over the limit of policy login-per-ip","violated-policies":["login-per-ip"],"allowed":false,"decision_id":`
+	prefix := `{"kind":"denial","type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"Quota exceeded","status":429,"detail":"over the limit of policy login-per-ip","violated-policies":["login-per-ip"],"allowed":false,"decision_id":`
 	if !strings.HasPrefix(a.body, prefix) || !strings.Contains(a.body, `"reason":"over_limit","retry_after_ms":58500,`) {
 		t.Error(a.body)
 	}
@@ -223,7 +223,7 @@ func TestDecisions(t *testing.T) {
 	expect(t, ask("?deny_status=403", login), 403, "application/problem+json", `"login-per-ip";q=5;w=60`, `"login-per-ip";r=0;t=59`, "59")
 	a = ask("?deny_status=200", login)
 	expect(t, a, 200, "application/json", `"login-per-ip";q=5;w=60`, `"login-per-ip";r=0;t=59`, "59")
-	if !strings.HasPrefix(a.body, `{"allowed":false,`) {
+	if !strings.HasPrefix(a.body, `{"kind":"decision","allowed":false,`) {
 		t.Error(a.body)
 	}
 	a = ask("", strings.Replace(login, `}}`, `},"mode":"force"}`, 1))

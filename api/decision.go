@@ -63,14 +63,15 @@ func (a *API) decisionStatus(d *enforcement.Decision, deny int) int {
 // has the members of a problem. item means that the decision is one result of a batch; only
 // then the body has a member status for an allowed check.
 func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item bool) []byte {
-	b = append(b, '{')
 	switch {
 	case status != http.StatusOK:
-		b = a.appendDenial(b, d, status)
+		b = a.appendDenial(append(b, `{"kind":"denial",`...), d, status)
+		b = append(b, `"allowed":`...)
 	case item:
-		b = append(b, `"status":200,`...)
+		b = append(b, `{"kind":"decision","status":200,"allowed":`...)
+	default:
+		b = append(b, `{"kind":"decision","allowed":`...)
 	}
-	b = append(b, `"allowed":`...)
 	b = strconv.AppendBool(b, d.Allowed)
 	b = append(b, `,"decision_id":"`...)
 	b = appendUUID(b, d.ID)

@@ -224,7 +224,7 @@ func (w *world) ask(r api.RouteRow, method string, action accounts.Action, c mat
 	if want == 0 && !in || want != 0 && a.status != want {
 		w.t.Errorf("%s %s by %s: %d, want %d: %s", method, r.Path, c.column, a.status, want, a.body)
 	}
-	if r.Operation == "checkBatch" && a.status == 200 && c.own != c.target && c.own != "" && !strings.Contains(a.body, `{"results":[{"type":"/docs/problems/forbidden"`) {
+	if r.Operation == "checkBatch" && a.status == 200 && c.own != c.target && c.own != "" && !strings.Contains(a.body, `{"results":[{"kind":"problem","type":"/docs/problems/forbidden"`) {
 		w.t.Errorf("%s by %s: %s", r.Operation, c.column, a.body)
 	}
 	if a.status == http.StatusUnauthorized && a.header.Get("WWW-Authenticate") != "Bearer" {

@@ -152,7 +152,7 @@ func (a *API) appendProblem(b []byte, p *problem.Problem, id, prefix string) []b
 	if p.Kind == problem.Internal {
 		message, code, fields = "internal error", "", nil
 	}
-	b = append(b, `{"type":`...)
+	b = append(b, `{"kind":"problem","type":`...)
 	b = appendString(b, t.uri)
 	b = append(b, `,"title":`...)
 	b = appendString(b, t.title)

@@ -1,7 +1,12 @@
 package api_test
 
 import (
+	"cmp"
 	"encoding/json"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -11,11 +16,12 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/internal/problem"
 )
 
 func TestSpecIsValid(t *testing.T) {
 	t.Parallel()
-	doc, _ := contract()
+	doc := published()
 	must(t, doc.Validate(t.Context(), openapi3.EnableExamplesValidation()))
 }
 
@@ -118,9 +124,6 @@ func TestSpecKeepsHouseRules(t *testing.T) {
 		if s.Value.Description == "" {
 			t.Errorf("schema %s has no description", name)
 		}
-		if s.Value.Type.Is("object") && name != "Attributes" && name != "PartitionKey" && name != "CountedKey" && (s.Value.AdditionalProperties.Has == nil || *s.Value.AdditionalProperties.Has) {
-			t.Errorf("schema %s takes unknown members", name)
-		}
 		for member, p := range s.Value.Properties {
 			if p.Value.Description == "" {
 				t.Errorf("schema %s: %s has no description", name, member)
@@ -197,7 +200,7 @@ func TestSpecIsCleanForGenerators(t *testing.T) {
 	if strings.Contains(string(headgate.Spec), "x-go-") {
 		t.Error("the document has x-go- extensions: they belong in oapi-codegen-overlay.yaml")
 	}
-	doc, _ := contract()
+	doc := published()
 	seen := map[string]string{}
 	verb := regexp.MustCompile(`^(list|get|create|update|delete|invite|remove|revoke|rotate|reset|save|validate|diff|publish)[A-Z]`)
 	for path, item := range doc.Paths.Map() {
@@ -252,5 +255,159 @@ func eachSchema(s *openapi3.Schema, f func(*openapi3.Schema)) {
 	}
 	if s.Items != nil && s.Items.Ref == "" {
 		eachSchema(s.Items.Value, f)
+	}
+	for _, p := range s.AllOf {
+		if p.Ref == "" {
+			eachSchema(p.Value, f)
+		}
+	}
+}
+
+// Requests are strict, so that a misspelled member is an error. Responses are open, so
+// that a new member breaks no client. A schema of both is open in the document, and the
+// server is strict all the same.
+func TestResponsesAreOpen(t *testing.T) {
+	t.Parallel()
+	doc := published()
+	inResponses := map[*openapi3.Schema]bool{}
+	for _, item := range doc.Paths.Map() {
+		for _, op := range item.Operations() {
+			for _, r := range op.Responses.Map() {
+				for _, media := range r.Value.Content {
+					everySchema(media.Schema.Value, inResponses)
+				}
+			}
+		}
+	}
+	named := map[string]bool{}
+	for s := range inResponses {
+		for _, b := range below(s) {
+			named[b.Ref] = true
+		}
+	}
+	for name, s := range doc.Components.Schemas {
+		shown := inResponses[s.Value] || named["#/components/schemas/"+name] // a reference with a description is a copy
+		eachSchema(s.Value, func(p *openapi3.Schema) {
+			if !p.Type.Is("object") || p.AdditionalProperties.Schema != nil {
+				return
+			}
+			closed := p.AdditionalProperties.Has != nil && !*p.AdditionalProperties.Has
+			if shown == closed {
+				t.Errorf("schema %s: in responses %v, closed %v", name, shown, closed)
+			}
+		})
+	}
+}
+
+// everySchema notes s and all schemas below it, through references.
+func everySchema(s *openapi3.Schema, seen map[*openapi3.Schema]bool) {
+	if seen[s] {
+		return
+	}
+	seen[s] = true
+	for _, b := range below(s) {
+		everySchema(b.Value, seen)
+	}
+}
+
+// below returns the schemas inside a schema.
+func below(s *openapi3.Schema) openapi3.SchemaRefs {
+	out := slices.Concat(s.OneOf, s.AllOf, s.AnyOf, slices.Collect(maps.Values(s.Properties)))
+	if s.Items != nil {
+		out = append(out, s.Items)
+	}
+	return out
+}
+
+// Every union has a discriminator: a member that is constant in each variant.
+func TestUnionsAreDiscriminated(t *testing.T) {
+	t.Parallel()
+	doc := published()
+	schemas := map[*openapi3.Schema]bool{}
+	for _, item := range doc.Paths.Map() {
+		for _, op := range item.Operations() {
+			for _, r := range op.Responses.Map() {
+				for _, media := range r.Value.Content {
+					everySchema(media.Schema.Value, schemas)
+				}
+			}
+		}
+	}
+	unions := 0
+	for s := range schemas {
+		if len(s.OneOf)+len(s.AnyOf) == 0 {
+			continue
+		}
+		unions++
+		if s.Discriminator == nil || len(s.Discriminator.Mapping) != len(s.OneOf) {
+			t.Errorf("a union (%s) has no discriminator for each variant", s.Description)
+			continue
+		}
+		name := s.Discriminator.PropertyName
+		for value, ref := range s.Discriminator.Mapping {
+			i := slices.IndexFunc(s.OneOf, func(o *openapi3.SchemaRef) bool { return o.Ref == ref.Ref })
+			if i < 0 {
+				t.Errorf("%s: %s is no variant", value, ref.Ref)
+				continue
+			}
+			whole := *s.OneOf[i].Value
+			merge(&whole)
+			if p := whole.Properties[name]; p == nil || p.Value.Const != value || !slices.Contains(whole.Required, name) {
+				t.Errorf("%s: %s is not required and always %q", ref.Ref, name, value)
+			}
+		}
+	}
+	if unions == 0 {
+		t.Error("no unions")
+	}
+}
+
+// The enum of codes is problem.Codes, which has every code in the source.
+func TestCodesAreListed(t *testing.T) {
+	t.Parallel()
+	var names []string
+	for _, c := range problem.Codes {
+		names = append(names, c.Name)
+		if _, ok := problem.TypeByName(c.Type); !ok || c.Meaning == "" {
+			t.Errorf("code %s: no type %q, or no meaning", c.Name, c.Type)
+		}
+	}
+	if !slices.IsSorted(names) {
+		t.Error("the codes are not sorted")
+	}
+	var enum []string
+	for _, v := range published().Components.Schemas["ProblemCode"].Value.Enum {
+		enum = append(enum, v.(string))
+	}
+	if !slices.Equal(enum, names) {
+		t.Errorf("openapi.yaml has %v, problem.Codes %v", enum, names)
+	}
+	literal := regexp.MustCompile(`WithCode\([^"\n]*"([a-z_]+)"|\bCode: "([a-z_]+)"|\bcode: +"([a-z_]+)"|"(too_many_)"\+`)
+	used := map[string]bool{}
+	must(t, filepath.WalkDir("..", func(path string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() && slices.Contains([]string{".git", "storetest", "node_modules"}, e.Name()) {
+			return cmp.Or(err, fs.SkipDir)
+		}
+		if !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range literal.FindAllStringSubmatch(string(text), -1) {
+			used[m[1]+m[2]+m[3]+m[4]] = true
+		}
+		return err
+	}))
+	if !used["slug_taken"] || !used["too_many_"] {
+		t.Error("the source has no codes")
+	}
+	for code := range used {
+		if code != "too_many_" && !slices.Contains(names, code) && !slices.Contains(problem.PageCodes, code) {
+			t.Errorf("code %s is not in problem.Codes", code)
+		}
+	}
+	for _, kind := range []string{"blocks", "entries", "overrides"} {
+		if !slices.Contains(names, "too_many_"+kind) {
+			t.Errorf("code too_many_%s is not in problem.Codes", kind)
+		}
 	}
 }

@@ -75,6 +75,11 @@ func TestProblemPages(t *testing.T) {
 		if page.Code != http.StatusOK || !strings.Contains(page.Body.String(), "<h1>"+p.Title+"</h1>") {
 			t.Errorf("%s: %d", path, page.Code)
 		}
+		for _, c := range problem.CodesOf(p.Name) {
+			if !strings.Contains(page.Body.String(), "<code>"+c.Name+"</code>") {
+				t.Errorf("%s does not list the code %s", path, c.Name)
+			}
+		}
 		if !strings.Contains(list, path) {
 			t.Errorf("%s is not in the list", path)
 		}

@@ -3,6 +3,8 @@ package main
 import (
 	"net/http"
 	"sync/atomic"
+
+	"github.com/google/uuid"
 )
 
 // A gate is the node's handler from its first to its last moment: before the
@@ -41,6 +43,9 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func unavailable(w http.ResponseWriter, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Retry-After", "1")
+	id := uuid.Must(uuid.NewV7()).String()
+	w.Header().Set("X-Request-Id", id)
 	w.WriteHeader(http.StatusServiceUnavailable)
-	_, _ = w.Write([]byte(`{"type":"/docs/problems/unavailable","title":"Unavailable","status":503,"detail":"` + detail + `"}` + "\n"))
+	_, _ = w.Write([]byte(`{"kind":"problem","type":"/docs/problems/unavailable","title":"Unavailable","status":503,"detail":"` + detail +
+		`","request_id":"` + id + `"}` + "\n"))
 }

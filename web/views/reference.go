@@ -49,8 +49,8 @@ type Parameter struct {
 // A Field of a body, with a dotted name.
 type Field struct {
 	Name, Type string
-	Required            bool
-	Text                Prose
+	Required   bool
+	Text       Prose
 }
 
 // An Example is a body.

@@ -1,0 +1,53 @@
+package problem
+
+// A Code distinguishes problems of one type. Codes are stable: SDKs match on them. The
+// page of a type lists its codes, and the enum ProblemCode of openapi.yaml has all of
+// them.
+type Code struct {
+	// Name is the value of "code": "slug_taken".
+	Name string
+	// Type is the name of the type in Catalogue.
+	Type string
+	// Meaning says when the code is present.
+	Meaning string
+}
+
+// Codes has every code of the API, sorted by name.
+var Codes = []Code{
+	{"already_exists", "conflict", "An object with this id exists already."},
+	{"commit_unknown", "unavailable", "The connection to the database broke during the commit. The change may have been made: read the object before you try again."},
+	{"disabled", "conflict", "The account with this e-mail address is disabled."},
+	{"email_taken", "conflict", "An account with this e-mail address exists already."},
+	{"entry_exists", "conflict", "The value is on this list already."},
+	{"invitation_exists", "conflict", "An invitation with this token exists already."},
+	{"key_ended", "conflict", "The key is revoked or has expired. Create a new one."},
+	{"key_exists", "conflict", "A key with this token exists already."},
+	{"key_revoked", "conflict", "The key is revoked. Create a new one."},
+	{"key_rotated", "conflict", "The key was rotated already. Rotate its successor."},
+	{"last_operator_key", "conflict", "This is the last operator key that may manage."},
+	{"last_owner", "conflict", "This is the last owner who can sign in."},
+	{"limiter_unavailable", "unavailable", "The counters cannot be read. Checks are decided by the failure modes of the policies."},
+	{"overloaded", "overloaded", "The queue of this node has no room for the batch."},
+	{"own_account", "forbidden", "A person cannot do this to their own account."},
+	{"plan_in_use", "conflict", "The plan has tenants. Move them to another plan first."},
+	{"slug_taken", "conflict", "Another object has this slug."},
+	{"too_many_blocks", "conflict", "The tenant has the maximum number of blocks."},
+	{"too_many_entries", "conflict", "The tenant has the maximum number of list entries."},
+	{"too_many_invitations", "conflict", "The maximum number of invitations is open."},
+	{"too_many_members", "conflict", "The tenant has the maximum number of people."},
+	{"too_many_overrides", "conflict", "The tenant has the maximum number of overrides."},
+}
+
+// PageCodes has the codes that only pages of the dashboard show.
+var PageCodes = []string{"already_set_up", "link_taken", "oidc_refused", "session_exists", "sign_in_failed", "unknown_person"}
+
+// CodesOf returns the codes of a type.
+func CodesOf(name string) []Code {
+	var out []Code
+	for _, c := range Codes {
+		if c.Type == name {
+			out = append(out, c)
+		}
+	}
+	return out
+}
