@@ -53,9 +53,10 @@ var imports = map[string][]string{
 	"internal/logging":   {},
 	"internal/retry":     {},
 
-	"internal/nodes": {"internal/latency"}, // cmd/server collects the report of this node
+	"internal/alerts": {"internal/audit", "internal/metrics", "internal/nodes", "internal/problem", "internal/retry", "internal/usage"},
+	"internal/nodes":  {"internal/latency"}, // cmd/server collects the report of this node
 
-	"api": {".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
+	"api": {"internal/alerts", ".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
 	// The shell of the dashboard, and its page groups. A page group imports no other one.
 	"web":         {"enforcement", "internal/accounts", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
 	"web/signin":  {"internal/accounts", "internal/problem", "web", "web/views"},
@@ -66,8 +67,8 @@ var imports = map[string][]string{
 	"web/views":   {"internal/problem"}, // view models with ready values
 
 	// Implementations. Only cmd/server and tests import them.
-	"internal/store":           {"internal/retry", "internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
-	"internal/store/storetest": {"internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
+	"internal/store":           {"internal/alerts", "internal/retry", "internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
+	"internal/store/storetest": {"internal/alerts", "internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
 	"migrations":               {},
 	"enforcement/inprocess":    {"enforcement"},
 	"enforcement/redis":        {"enforcement"},

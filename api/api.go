@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
@@ -54,6 +55,8 @@ type Config struct {
 	Analytics *metrics.Analytics
 	// Audit reads the audit log.
 	Audit audit.Store
+	// Alerts is the service behind alert rules and channels. If it is nil, these operations answer 503.
+	Alerts *alerts.Service
 	// Changed is called after every successful write and before the answer. It loads the change
 	// into this node's snapshot, so that the next check uses it. It may be nil.
 	Changed func(ctx context.Context)

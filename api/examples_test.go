@@ -76,7 +76,17 @@ var before = map[string][]call{
 		method: "POST", path: "/v1/check",
 		body: `{"tenant":"acme","method":"GET","path":"/v1/reports","attributes":{"user":"u7"},"cost":10}`,
 	}),
-	"getExplanation refusal": someTraffic,
+	"getExplanation refusal":     someTraffic,
+	"listAlertRules page":        {someAlertRule},
+	"getAlertRule rule":          {someAlertRule},
+	"updateAlertRule replace":    {someAlertRule},
+	"listAlertChannels page":     {someAlertChannel},
+	"getAlertChannel channel":    {someAlertChannel},
+	"updateAlertChannel replace": {someAlertChannel},
+	"rotateAlertSecret rotate":   {someAlertChannel},
+	"createAlertTest test":      {someAlertChannel},
+	"listAlertDeliveries page":   {someAlertChannel, someAlertTest},
+	"createAlertRepetition repeat": {someAlertChannel, someAlertTest},
 }
 
 // What some examples suppose to be set.
@@ -92,6 +102,17 @@ var (
 	someBlock = call{
 		method: "POST", path: "/v1/tenants/acme/blocks", as: "01939c1e-0000-7000-8000-000000000071",
 		body: `{"policy":"reports-per-user","key":{"user":"u9"},"reason":"exports in a loop","expires_at":"2026-11-21T10:00:00Z"}`,
+	}
+	someAlertRule = call{
+		method: "POST", path: "/v1/alert-rules", as: "01939c1e-0000-7000-8000-000000000091",
+		body: `{"name":"Acme is limited","metric":"denial_rate","tenant":"acme","window":"5m","threshold":20,"recovery":10,"for":"2m","min_requests":100,"channels":[]}`,
+	}
+	someAlertChannel = call{
+		method: "POST", path: "/v1/alert-channels", as: "01939c1e-0000-7000-8000-000000000092",
+		body: `{"name":"on call","kind":"webhook","url":"https://hooks.example.com/headgate"}`,
+	}
+	someAlertTest = call{
+		method: "POST", path: "/v1/alert-channels/01939c1e-0000-7000-8000-000000000092/test", as: "01939c1e-0000-7000-8000-000000000093",
 	}
 	// Five pass and three are refused.
 	someTraffic = repeated(8, call{
@@ -203,6 +224,9 @@ func playExample(t *testing.T, method, path string, op *openapi3.Operation, name
 func (w *world) made(c call) string {
 	w.t.Helper()
 	c.key = w.operator
+	for example, id := range w.ids {
+		c.path = strings.ReplaceAll(c.path, example, id)
+	}
 	a := w.do(c)
 	if c.as == "" {
 		return ""
@@ -210,8 +234,10 @@ func (w *world) made(c call) string {
 	var out struct {
 		ID       string
 		Decision string `json:"decision_id"`
+		Channel  struct{ ID string }
 	}
-	if err := json.Unmarshal([]byte(a.body), &out); err != nil || out.ID+out.Decision == "" {
+	err := json.Unmarshal([]byte(a.body), &out)
+	if out.ID += out.Channel.ID; err != nil || out.ID+out.Decision == "" {
 		w.t.Fatalf("%s %s: %d %s", c.method, c.path, a.status, a.body)
 	}
 	w.ids = maps.Clone(w.ids)
@@ -243,7 +269,7 @@ func exampleAddress(w *world, path string, op *openapi3.Operation) string {
 	return path
 }
 
-var perRun = regexp.MustCompile(`^(id|plan_id|tenant_id|object|request_id|decision_id|token|link|hint|next_cursor|revision|draft_revision|age_ms|node|created_by|.*_at|at)$`)
+var perRun = regexp.MustCompile(`^(id|channel_id|secret|plan_id|tenant_id|object|request_id|decision_id|token|link|hint|next_cursor|revision|draft_revision|age_ms|node|created_by|.*_at|at)$`)
 
 // masked replaces what differs from run to run by its type.
 func masked(name string, v any) any {

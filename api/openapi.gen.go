@@ -45,6 +45,123 @@ func (e ActorKind) Valid() bool {
 	}
 }
 
+// Defines values for AlertChannelKind.
+const (
+	AlertChannelKindSlack   AlertChannelKind = "slack"
+	AlertChannelKindWebhook AlertChannelKind = "webhook"
+)
+
+// Valid indicates whether the value is a known member of the AlertChannelKind enum.
+func (e AlertChannelKind) Valid() bool {
+	switch e {
+	case AlertChannelKindSlack:
+		return true
+	case AlertChannelKindWebhook:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AlertDeliveryStatus.
+const (
+	AlertDeliveryStatusDead      AlertDeliveryStatus = "dead"
+	AlertDeliveryStatusDelivered AlertDeliveryStatus = "delivered"
+	AlertDeliveryStatusWaiting   AlertDeliveryStatus = "waiting"
+)
+
+// Valid indicates whether the value is a known member of the AlertDeliveryStatus enum.
+func (e AlertDeliveryStatus) Valid() bool {
+	switch e {
+	case AlertDeliveryStatusDead:
+		return true
+	case AlertDeliveryStatusDelivered:
+		return true
+	case AlertDeliveryStatusWaiting:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AlertEvent.
+const (
+	AlertEventBegan    AlertEvent = "began"
+	AlertEventResolved AlertEvent = "resolved"
+	AlertEventTest     AlertEvent = "test"
+)
+
+// Valid indicates whether the value is a known member of the AlertEvent enum.
+func (e AlertEvent) Valid() bool {
+	switch e {
+	case AlertEventBegan:
+		return true
+	case AlertEventResolved:
+		return true
+	case AlertEventTest:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AlertMetric.
+const (
+	AlertMetricDegradedShare  AlertMetric = "degraded_share"
+	AlertMetricDenialRate     AlertMetric = "denial_rate"
+	AlertMetricDenials        AlertMetric = "denials"
+	AlertMetricLimiterLatency AlertMetric = "limiter_latency"
+	AlertMetricNodeAlarms     AlertMetric = "node_alarms"
+	AlertMetricQuotaUsed      AlertMetric = "quota_used"
+	AlertMetricSilentNodes    AlertMetric = "silent_nodes"
+	AlertMetricSnapshotsHeld  AlertMetric = "snapshots_held"
+)
+
+// Valid indicates whether the value is a known member of the AlertMetric enum.
+func (e AlertMetric) Valid() bool {
+	switch e {
+	case AlertMetricDegradedShare:
+		return true
+	case AlertMetricDenialRate:
+		return true
+	case AlertMetricDenials:
+		return true
+	case AlertMetricLimiterLatency:
+		return true
+	case AlertMetricNodeAlarms:
+		return true
+	case AlertMetricQuotaUsed:
+		return true
+	case AlertMetricSilentNodes:
+		return true
+	case AlertMetricSnapshotsHeld:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AlertPhase.
+const (
+	AlertPhaseFiring  AlertPhase = "firing"
+	AlertPhaseOk      AlertPhase = "ok"
+	AlertPhasePending AlertPhase = "pending"
+)
+
+// Valid indicates whether the value is a known member of the AlertPhase enum.
+func (e AlertPhase) Valid() bool {
+	switch e {
+	case AlertPhaseFiring:
+		return true
+	case AlertPhaseOk:
+		return true
+	case AlertPhasePending:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Algorithm.
 const (
 	AlgorithmFixedWindow          Algorithm = "fixed_window"
@@ -548,6 +665,252 @@ type Actor struct {
 // ActorKind The kind of actor.
 type ActorKind string
 
+// Alert A time during which a rule fired.
+type Alert struct {
+	// BeganAt When it began.
+	BeganAt time.Time `json:"began_at"`
+
+	// Detail A sentence about the figure.
+	Detail string `json:"detail,omitempty,omitzero"`
+
+	// EndedAt When it ended. Absent while it lasts.
+	EndedAt time.Time `json:"ended_at,omitempty,omitzero"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// Peak The largest figure so far.
+	Peak float64 `json:"peak"`
+
+	// Rule What a rule compares, and who gets the messages.
+	Rule AlertRuleDocument `json:"rule"`
+
+	// RuleId The rule. It may be deleted.
+	RuleId openapi_types.UUID `json:"rule_id"`
+
+	// TenantId The tenant that owns the rule. Absent: the operator.
+	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
+
+	// Value The figure when it began.
+	Value float64 `json:"value"`
+}
+
+// AlertChannel A channel.
+type AlertChannel struct {
+	// Channel An address that gets messages.
+	Channel AlertChannelDocument `json:"channel"`
+
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// TenantId The tenant that owns it. Absent: the operator.
+	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
+
+	// UpdatedAt When it was changed last.
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Version Rises with each change; the `ETag`.
+	Version int64 `json:"version"`
+}
+
+// AlertChannelDocument An address that gets messages.
+type AlertChannelDocument struct {
+	// Kind `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON.
+	Kind AlertChannelKind `json:"kind"`
+
+	// Name A name for people.
+	Name string `json:"name"`
+
+	// Url The address, which begins with https://. Answers show only the host of an address of Slack, and a change with that text keeps the address.
+	Url string `json:"url"`
+}
+
+// AlertChannelKind `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON.
+type AlertChannelKind string
+
+// AlertChannelPage A page of channels.
+type AlertChannelPage struct {
+	// Data The rows.
+	Data []AlertChannel `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// AlertDelivery One message to one channel.
+type AlertDelivery struct {
+	// AlertId The alert. Absent for a test.
+	AlertId openapi_types.UUID `json:"alert_id,omitempty,omitzero"`
+
+	// Answer The result of the last attempt, such as `503 Service Unavailable`.
+	Answer string `json:"answer,omitempty,omitzero"`
+
+	// Attempts The number of attempts.
+	Attempts int64 `json:"attempts"`
+
+	// ChannelId The channel.
+	ChannelId openapi_types.UUID `json:"channel_id"`
+
+	// CreatedAt When it was queued.
+	CreatedAt time.Time `json:"created_at"`
+
+	// DueAt When the next attempt is due. Absent when it has ended.
+	DueAt time.Time `json:"due_at,omitempty,omitzero"`
+
+	// EndedAt When it was delivered or given up.
+	EndedAt time.Time `json:"ended_at,omitempty,omitzero"`
+
+	// Event The reason for a message.
+	Event AlertEvent `json:"event"`
+
+	// Id UUIDv7; the `webhook-id` of every attempt.
+	Id openapi_types.UUID `json:"id"`
+
+	// Status `dead`: given up after 24 hours, or after `410 Gone`.
+	Status AlertDeliveryStatus `json:"status"`
+
+	// TenantId The tenant that owns the channel. Absent: the operator.
+	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
+}
+
+// AlertDeliveryPage A page of deliveries.
+type AlertDeliveryPage struct {
+	// Data The rows.
+	Data []AlertDelivery `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// AlertDeliveryStatus `dead`: given up after 24 hours, or after `410 Gone`.
+type AlertDeliveryStatus string
+
+// AlertEvent The reason for a message.
+type AlertEvent string
+
+// AlertMetric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials` and `quota_used`.
+type AlertMetric string
+
+// AlertPage A page of alerts.
+type AlertPage struct {
+	// Data The rows.
+	Data []Alert `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// AlertPhase `pending`: at or above the threshold, but not yet for the time `for`.
+type AlertPhase string
+
+// AlertRule A rule with its state.
+type AlertRule struct {
+	// CreatedAt When it was created.
+	CreatedAt time.Time `json:"created_at"`
+
+	// Id UUIDv7.
+	Id openapi_types.UUID `json:"id"`
+
+	// Rule What a rule compares, and who gets the messages.
+	Rule AlertRuleDocument `json:"rule"`
+
+	// State What the last evaluation found.
+	State AlertState `json:"state"`
+
+	// TenantId The tenant that owns it. Absent: the operator.
+	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
+
+	// UpdatedAt When it was changed last.
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// Version Rises with each change; the `ETag`.
+	Version int64 `json:"version"`
+}
+
+// AlertRuleDocument What a rule compares, and who gets the messages.
+type AlertRuleDocument struct {
+	// Channels Ids of the channels that get messages.
+	Channels []string `json:"channels,omitempty,omitzero"`
+
+	// Disabled Whether the rule is not evaluated.
+	Disabled bool `json:"disabled,omitempty,omitzero"`
+
+	// For How long the figure must stay there before the alert begins or ends, up to `1d`. Absent: no time.
+	For string `json:"for,omitempty,omitzero"`
+
+	// Metric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials` and `quota_used`.
+	Metric AlertMetric `json:"metric"`
+
+	// MinRequests The number of requests in the window below which a rate counts as 0.
+	MinRequests int64 `json:"min_requests,omitempty,omitzero"`
+
+	// MutedUntil No message is sent before this time. Alerts are still listed.
+	MutedUntil time.Time `json:"muted_until,omitempty,omitzero"`
+
+	// Name A name for people.
+	Name string `json:"name"`
+
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy,omitempty,omitzero"`
+
+	// Recovery The figure below which the alert ends, at most the threshold. Absent: the threshold.
+	Recovery json.Number `json:"recovery,omitempty,omitzero"`
+
+	// Tenant Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Tenant Slug `json:"tenant,omitempty,omitzero"`
+
+	// Threshold The figure from which the alert begins.
+	Threshold json.Number `json:"threshold"`
+
+	// Window The time that is measured, in whole minutes from `1m` to `1d`. The present minute is added to it. Required for metrics of requests and of latency, absent for others.
+	Window string `json:"window,omitempty,omitzero"`
+}
+
+// AlertRulePage A page of rules.
+type AlertRulePage struct {
+	// Data The rows.
+	Data []AlertRule `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor The cursor of the next page. Absent on the last page.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
+// AlertState What the last evaluation found.
+type AlertState struct {
+	// At When the figure was measured.
+	At time.Time `json:"at,omitempty,omitzero"`
+
+	// Detail A sentence about the figure, such as when the quota is used up at this pace.
+	Detail string `json:"detail,omitempty,omitzero"`
+
+	// Error Why the figure is not known. The phase stays meanwhile.
+	Error string `json:"error,omitempty,omitzero"`
+
+	// Phase `pending`: at or above the threshold, but not yet for the time `for`.
+	Phase AlertPhase `json:"phase"`
+
+	// Since When the phase began.
+	Since time.Time `json:"since,omitempty,omitzero"`
+
+	// Value The figure. It is stored once a minute while the phase stays.
+	Value float64 `json:"value"`
+}
+
 // Algorithm The algorithm of the limit.
 type Algorithm string
 
@@ -878,6 +1241,15 @@ type Invitation struct {
 
 	// TenantId The tenant. Absent for invitations of the operator.
 	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
+}
+
+// IssuedAlertChannel A channel with its secret, which is shown once.
+type IssuedAlertChannel struct {
+	// Channel A channel.
+	Channel AlertChannel `json:"channel"`
+
+	// Secret The secret that signs messages; absent for `slack`.
+	Secret string `json:"secret,omitempty,omitzero"`
 }
 
 // IssuedInvitation An invitation with its token, which is shown this once.
@@ -2121,6 +2493,24 @@ type Why string
 // Window From 1ms to 366d.
 type Window = string
 
+// AlertChannelParameter defines model for AlertChannelParameter.
+type AlertChannelParameter = openapi_types.UUID
+
+// AlertDeliveryParameter defines model for AlertDeliveryParameter.
+type AlertDeliveryParameter = openapi_types.UUID
+
+// AlertOpenParameter defines model for AlertOpenParameter.
+type AlertOpenParameter = bool
+
+// AlertOwnerParameter An id or a slug.
+type AlertOwnerParameter = Reference
+
+// AlertRuleParameter defines model for AlertRuleParameter.
+type AlertRuleParameter = openapi_types.UUID
+
+// AlertStatusParameter `dead`: given up after 24 hours, or after `410 Gone`.
+type AlertStatusParameter = AlertDeliveryStatus
+
 // AnalyticsFromParameter defines model for AnalyticsFromParameter.
 type AnalyticsFromParameter = time.Time
 
@@ -2249,6 +2639,132 @@ type VersionParameter = int32
 
 // WithCreatedParameter defines model for WithCreatedParameter.
 type WithCreatedParameter = bool
+
+// ListAlertChannelsParams defines parameters for ListAlertChannels.
+type ListAlertChannelsParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Limit The number of rows on a page.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// CreateAlertChannelParams defines parameters for CreateAlertChannel.
+type CreateAlertChannelParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// DeleteAlertChannelParams defines parameters for DeleteAlertChannel.
+type DeleteAlertChannelParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// GetAlertChannelParams defines parameters for GetAlertChannel.
+type GetAlertChannelParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// UpdateAlertChannelParams defines parameters for UpdateAlertChannel.
+type UpdateAlertChannelParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// IfMatch The `ETag` that was read, or `*`.
+	IfMatch IfMatchParameter `json:"If-Match"`
+}
+
+// RotateAlertSecretParams defines parameters for RotateAlertSecret.
+type RotateAlertSecretParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// CreateAlertTestParams defines parameters for CreateAlertTest.
+type CreateAlertTestParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// ListAlertDeliveriesParams defines parameters for ListAlertDeliveries.
+type ListAlertDeliveriesParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Status Only deliveries with this status.
+	Status AlertStatusParameter `form:"status,omitempty" json:"status,omitempty,omitzero"`
+
+	// Limit The number of rows on a page.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// CreateAlertRepetitionParams defines parameters for CreateAlertRepetition.
+type CreateAlertRepetitionParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// ListAlertRulesParams defines parameters for ListAlertRules.
+type ListAlertRulesParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Limit The number of rows on a page.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// CreateAlertRuleParams defines parameters for CreateAlertRule.
+type CreateAlertRuleParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// DeleteAlertRuleParams defines parameters for DeleteAlertRule.
+type DeleteAlertRuleParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// GetAlertRuleParams defines parameters for GetAlertRule.
+type GetAlertRuleParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+}
+
+// UpdateAlertRuleParams defines parameters for UpdateAlertRule.
+type UpdateAlertRuleParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// IfMatch The `ETag` that was read, or `*`.
+	IfMatch IfMatchParameter `json:"If-Match"`
+}
+
+// ListAlertsParams defines parameters for ListAlerts.
+type ListAlertsParams struct {
+	// Tenant The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can leave it out.
+	Tenant AlertOwnerParameter `form:"tenant,omitempty" json:"tenant,omitempty,omitzero"`
+
+	// Open Only alerts that have not ended.
+	Open AlertOpenParameter `form:"open,omitempty" json:"open,omitempty,omitzero"`
+
+	// Limit The number of rows on a page.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
 
 // GetTopKeysParams defines parameters for GetTopKeys.
 type GetTopKeysParams struct {
@@ -2622,6 +3138,18 @@ type GetUsageParams struct {
 	Key CountedKeyParameter `json:"key,omitempty,omitzero"`
 }
 
+// CreateAlertChannelJSONRequestBody defines body for CreateAlertChannel for application/json ContentType.
+type CreateAlertChannelJSONRequestBody = AlertChannelDocument
+
+// UpdateAlertChannelJSONRequestBody defines body for UpdateAlertChannel for application/json ContentType.
+type UpdateAlertChannelJSONRequestBody = AlertChannelDocument
+
+// CreateAlertRuleJSONRequestBody defines body for CreateAlertRule for application/json ContentType.
+type CreateAlertRuleJSONRequestBody = AlertRuleDocument
+
+// UpdateAlertRuleJSONRequestBody defines body for UpdateAlertRule for application/json ContentType.
+type UpdateAlertRuleJSONRequestBody = AlertRuleDocument
+
 // CreateOperatorKeyJSONRequestBody defines body for CreateOperatorKey for application/json ContentType.
 type CreateOperatorKeyJSONRequestBody = NewKey
 
@@ -2675,6 +3203,51 @@ type ResetKeyJSONRequestBody = Reset
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// ListAlertChannels List alert channels
+	// (GET /v1/alert-channels)
+	ListAlertChannels(ctx echo.Context, params ListAlertChannelsParams) error
+	// CreateAlertChannel Create an alert channel
+	// (POST /v1/alert-channels)
+	CreateAlertChannel(ctx echo.Context, params CreateAlertChannelParams) error
+	// DeleteAlertChannel Delete an alert channel
+	// (DELETE /v1/alert-channels/{channel})
+	DeleteAlertChannel(ctx echo.Context, channel AlertChannelParameter, params DeleteAlertChannelParams) error
+	// GetAlertChannel Read an alert channel
+	// (GET /v1/alert-channels/{channel})
+	GetAlertChannel(ctx echo.Context, channel AlertChannelParameter, params GetAlertChannelParams) error
+	// UpdateAlertChannel Replace an alert channel
+	// (PUT /v1/alert-channels/{channel})
+	UpdateAlertChannel(ctx echo.Context, channel AlertChannelParameter, params UpdateAlertChannelParams) error
+	// RotateAlertSecret Rotate the secret of a webhook
+	// (POST /v1/alert-channels/{channel}/rotate-secret)
+	RotateAlertSecret(ctx echo.Context, channel AlertChannelParameter, params RotateAlertSecretParams) error
+	// CreateAlertTest Send a test message
+	// (POST /v1/alert-channels/{channel}/test)
+	CreateAlertTest(ctx echo.Context, channel AlertChannelParameter, params CreateAlertTestParams) error
+	// ListAlertDeliveries List alert deliveries
+	// (GET /v1/alert-deliveries)
+	ListAlertDeliveries(ctx echo.Context, params ListAlertDeliveriesParams) error
+	// CreateAlertRepetition Send a message again
+	// (POST /v1/alert-deliveries/{delivery}/repeat)
+	CreateAlertRepetition(ctx echo.Context, delivery AlertDeliveryParameter, params CreateAlertRepetitionParams) error
+	// ListAlertRules List alert rules
+	// (GET /v1/alert-rules)
+	ListAlertRules(ctx echo.Context, params ListAlertRulesParams) error
+	// CreateAlertRule Create an alert rule
+	// (POST /v1/alert-rules)
+	CreateAlertRule(ctx echo.Context, params CreateAlertRuleParams) error
+	// DeleteAlertRule Delete an alert rule
+	// (DELETE /v1/alert-rules/{rule})
+	DeleteAlertRule(ctx echo.Context, rule AlertRuleParameter, params DeleteAlertRuleParams) error
+	// GetAlertRule Read an alert rule
+	// (GET /v1/alert-rules/{rule})
+	GetAlertRule(ctx echo.Context, rule AlertRuleParameter, params GetAlertRuleParams) error
+	// UpdateAlertRule Replace an alert rule
+	// (PUT /v1/alert-rules/{rule})
+	UpdateAlertRule(ctx echo.Context, rule AlertRuleParameter, params UpdateAlertRuleParams) error
+	// ListAlerts List alerts
+	// (GET /v1/alerts)
+	ListAlerts(ctx echo.Context, params ListAlertsParams) error
 	// GetTopKeys Keys with the most denials
 	// (GET /v1/analytics/keys)
 	GetTopKeys(ctx echo.Context, params GetTopKeysParams) error
@@ -2866,6 +3439,447 @@ type ServerInterface interface {
 // ServerInterfaceWrapper converts echo contexts to parameters.
 type ServerInterfaceWrapper struct {
 	Handler ServerInterface
+}
+
+// ListAlertChannels converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAlertChannels(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAlertChannelsParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAlertChannels(ctx, params)
+	return err
+}
+
+// CreateAlertChannel converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateAlertChannel(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateAlertChannelParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateAlertChannel(ctx, params)
+	return err
+}
+
+// DeleteAlertChannel converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteAlertChannel(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "channel" -------------
+	var channel AlertChannelParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "channel", ctx.Param("channel"), &channel, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter channel: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteAlertChannelParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteAlertChannel(ctx, channel, params)
+	return err
+}
+
+// GetAlertChannel converts echo context to params.
+func (w *ServerInterfaceWrapper) GetAlertChannel(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "channel" -------------
+	var channel AlertChannelParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "channel", ctx.Param("channel"), &channel, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter channel: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetAlertChannelParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetAlertChannel(ctx, channel, params)
+	return err
+}
+
+// UpdateAlertChannel converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateAlertChannel(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "channel" -------------
+	var channel AlertChannelParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "channel", ctx.Param("channel"), &channel, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter channel: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateAlertChannelParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatchParameter
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	} else {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Header parameter If-Match is required, but not found"))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateAlertChannel(ctx, channel, params)
+	return err
+}
+
+// RotateAlertSecret converts echo context to params.
+func (w *ServerInterfaceWrapper) RotateAlertSecret(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "channel" -------------
+	var channel AlertChannelParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "channel", ctx.Param("channel"), &channel, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter channel: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateAlertSecretParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.RotateAlertSecret(ctx, channel, params)
+	return err
+}
+
+// CreateAlertTest converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateAlertTest(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "channel" -------------
+	var channel AlertChannelParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "channel", ctx.Param("channel"), &channel, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter channel: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateAlertTestParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateAlertTest(ctx, channel, params)
+	return err
+}
+
+// ListAlertDeliveries converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAlertDeliveries(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAlertDeliveriesParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", ctx.QueryParams(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter status: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAlertDeliveries(ctx, params)
+	return err
+}
+
+// CreateAlertRepetition converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateAlertRepetition(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "delivery" -------------
+	var delivery AlertDeliveryParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "delivery", ctx.Param("delivery"), &delivery, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter delivery: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateAlertRepetitionParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateAlertRepetition(ctx, delivery, params)
+	return err
+}
+
+// ListAlertRules converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAlertRules(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAlertRulesParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAlertRules(ctx, params)
+	return err
+}
+
+// CreateAlertRule converts echo context to params.
+func (w *ServerInterfaceWrapper) CreateAlertRule(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params CreateAlertRuleParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.CreateAlertRule(ctx, params)
+	return err
+}
+
+// DeleteAlertRule converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteAlertRule(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "rule" -------------
+	var rule AlertRuleParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "rule", ctx.Param("rule"), &rule, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter rule: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params DeleteAlertRuleParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteAlertRule(ctx, rule, params)
+	return err
+}
+
+// GetAlertRule converts echo context to params.
+func (w *ServerInterfaceWrapper) GetAlertRule(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "rule" -------------
+	var rule AlertRuleParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "rule", ctx.Param("rule"), &rule, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter rule: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetAlertRuleParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetAlertRule(ctx, rule, params)
+	return err
+}
+
+// UpdateAlertRule converts echo context to params.
+func (w *ServerInterfaceWrapper) UpdateAlertRule(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "rule" -------------
+	var rule AlertRuleParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "rule", ctx.Param("rule"), &rule, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter rule: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params UpdateAlertRuleParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	headers := ctx.Request().Header
+	// ------------- Required header parameter "If-Match" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("If-Match")]; found {
+		var IfMatch IfMatchParameter
+		n := len(valueList)
+		if n != 1 {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Expected one value for If-Match, got %d", n))
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "If-Match", valueList[0], &IfMatch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""})
+		if err != nil {
+			return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter If-Match: %s", err))
+		}
+
+		params.IfMatch = IfMatch
+	} else {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Header parameter If-Match is required, but not found"))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.UpdateAlertRule(ctx, rule, params)
+	return err
+}
+
+// ListAlerts converts echo context to params.
+func (w *ServerInterfaceWrapper) ListAlerts(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAlertsParams
+	// ------------- Optional query parameter "tenant" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "tenant", ctx.QueryParams(), &params.Tenant, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Optional query parameter "open" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "open", ctx.QueryParams(), &params.Open, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter open: %s", err))
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListAlerts(ctx, params)
+	return err
 }
 
 // GetTopKeys converts echo context to params.
@@ -4680,6 +5694,21 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 		Handler: si,
 	}
 
+	router.GET(options.BaseURL+"/v1/alert-channels", wrapper.ListAlertChannels, options.OperationMiddlewares["listAlertChannels"]...)
+	router.POST(options.BaseURL+"/v1/alert-channels", wrapper.CreateAlertChannel, options.OperationMiddlewares["createAlertChannel"]...)
+	router.DELETE(options.BaseURL+"/v1/alert-channels/:channel", wrapper.DeleteAlertChannel, options.OperationMiddlewares["deleteAlertChannel"]...)
+	router.GET(options.BaseURL+"/v1/alert-channels/:channel", wrapper.GetAlertChannel, options.OperationMiddlewares["getAlertChannel"]...)
+	router.PUT(options.BaseURL+"/v1/alert-channels/:channel", wrapper.UpdateAlertChannel, options.OperationMiddlewares["updateAlertChannel"]...)
+	router.POST(options.BaseURL+"/v1/alert-channels/:channel/rotate-secret", wrapper.RotateAlertSecret, options.OperationMiddlewares["rotateAlertSecret"]...)
+	router.POST(options.BaseURL+"/v1/alert-channels/:channel/test", wrapper.CreateAlertTest, options.OperationMiddlewares["createAlertTest"]...)
+	router.GET(options.BaseURL+"/v1/alert-deliveries", wrapper.ListAlertDeliveries, options.OperationMiddlewares["listAlertDeliveries"]...)
+	router.POST(options.BaseURL+"/v1/alert-deliveries/:delivery/repeat", wrapper.CreateAlertRepetition, options.OperationMiddlewares["createAlertRepetition"]...)
+	router.GET(options.BaseURL+"/v1/alert-rules", wrapper.ListAlertRules, options.OperationMiddlewares["listAlertRules"]...)
+	router.POST(options.BaseURL+"/v1/alert-rules", wrapper.CreateAlertRule, options.OperationMiddlewares["createAlertRule"]...)
+	router.DELETE(options.BaseURL+"/v1/alert-rules/:rule", wrapper.DeleteAlertRule, options.OperationMiddlewares["deleteAlertRule"]...)
+	router.GET(options.BaseURL+"/v1/alert-rules/:rule", wrapper.GetAlertRule, options.OperationMiddlewares["getAlertRule"]...)
+	router.PUT(options.BaseURL+"/v1/alert-rules/:rule", wrapper.UpdateAlertRule, options.OperationMiddlewares["updateAlertRule"]...)
+	router.GET(options.BaseURL+"/v1/alerts", wrapper.ListAlerts, options.OperationMiddlewares["listAlerts"]...)
 	router.GET(options.BaseURL+"/v1/analytics/keys", wrapper.GetTopKeys, options.OperationMiddlewares["getTopKeys"]...)
 	router.GET(options.BaseURL+"/v1/analytics/latency", wrapper.GetLimiterLatency, options.OperationMiddlewares["getLimiterLatency"]...)
 	router.GET(options.BaseURL+"/v1/analytics/live", wrapper.GetLive, options.OperationMiddlewares["getLive"]...)
@@ -4743,6 +5772,437 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/reset", wrapper.ResetKey, options.OperationMiddlewares["resetKey"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/usage", wrapper.GetUsage, options.OperationMiddlewares["getUsage"]...)
 
+}
+
+type ListAlertChannelsRequestObject struct {
+	Params ListAlertChannelsParams
+}
+
+type ListAlertChannelsResponseObject interface {
+	VisitListAlertChannelsResponse(w http.ResponseWriter) error
+}
+
+type ListAlertChannels200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAlertChannels200JSONResponse struct {
+	Body    AlertChannelPage
+	Headers ListAlertChannels200ResponseHeaders
+}
+
+func (response ListAlertChannels200JSONResponse) VisitListAlertChannelsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAlertChannelRequestObject struct {
+	Params CreateAlertChannelParams
+	Body   *CreateAlertChannelJSONRequestBody
+}
+
+type CreateAlertChannelResponseObject interface {
+	VisitCreateAlertChannelResponse(w http.ResponseWriter) error
+}
+
+type CreateAlertChannel201ResponseHeaders struct {
+	ETag     string
+	Location string
+}
+
+type CreateAlertChannel201JSONResponse struct {
+	Body    IssuedAlertChannel
+	Headers CreateAlertChannel201ResponseHeaders
+}
+
+func (response CreateAlertChannel201JSONResponse) VisitCreateAlertChannelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteAlertChannelRequestObject struct {
+	Channel AlertChannelParameter `json:"channel"`
+	Params  DeleteAlertChannelParams
+}
+
+type DeleteAlertChannelResponseObject interface {
+	VisitDeleteAlertChannelResponse(w http.ResponseWriter) error
+}
+
+type DeleteAlertChannel204Response struct {
+}
+
+func (response DeleteAlertChannel204Response) VisitDeleteAlertChannelResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetAlertChannelRequestObject struct {
+	Channel AlertChannelParameter `json:"channel"`
+	Params  GetAlertChannelParams
+}
+
+type GetAlertChannelResponseObject interface {
+	VisitGetAlertChannelResponse(w http.ResponseWriter) error
+}
+
+type GetAlertChannel200ResponseHeaders struct {
+	ETag string
+}
+
+type GetAlertChannel200JSONResponse struct {
+	Body    AlertChannel
+	Headers GetAlertChannel200ResponseHeaders
+}
+
+func (response GetAlertChannel200JSONResponse) VisitGetAlertChannelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateAlertChannelRequestObject struct {
+	Channel AlertChannelParameter `json:"channel"`
+	Params  UpdateAlertChannelParams
+	Body    *UpdateAlertChannelJSONRequestBody
+}
+
+type UpdateAlertChannelResponseObject interface {
+	VisitUpdateAlertChannelResponse(w http.ResponseWriter) error
+}
+
+type UpdateAlertChannel200ResponseHeaders struct {
+	ETag string
+}
+
+type UpdateAlertChannel200JSONResponse struct {
+	Body    AlertChannel
+	Headers UpdateAlertChannel200ResponseHeaders
+}
+
+func (response UpdateAlertChannel200JSONResponse) VisitUpdateAlertChannelResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateAlertSecretRequestObject struct {
+	Channel AlertChannelParameter `json:"channel"`
+	Params  RotateAlertSecretParams
+}
+
+type RotateAlertSecretResponseObject interface {
+	VisitRotateAlertSecretResponse(w http.ResponseWriter) error
+}
+
+type RotateAlertSecret200ResponseHeaders struct {
+	ETag string
+}
+
+type RotateAlertSecret200JSONResponse struct {
+	Body    IssuedAlertChannel
+	Headers RotateAlertSecret200ResponseHeaders
+}
+
+func (response RotateAlertSecret200JSONResponse) VisitRotateAlertSecretResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAlertTestRequestObject struct {
+	Channel AlertChannelParameter `json:"channel"`
+	Params  CreateAlertTestParams
+}
+
+type CreateAlertTestResponseObject interface {
+	VisitCreateAlertTestResponse(w http.ResponseWriter) error
+}
+
+type CreateAlertTest202JSONResponse AlertDelivery
+
+func (response CreateAlertTest202JSONResponse) VisitCreateAlertTestResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAlertDeliveriesRequestObject struct {
+	Params ListAlertDeliveriesParams
+}
+
+type ListAlertDeliveriesResponseObject interface {
+	VisitListAlertDeliveriesResponse(w http.ResponseWriter) error
+}
+
+type ListAlertDeliveries200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAlertDeliveries200JSONResponse struct {
+	Body    AlertDeliveryPage
+	Headers ListAlertDeliveries200ResponseHeaders
+}
+
+func (response ListAlertDeliveries200JSONResponse) VisitListAlertDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAlertRepetitionRequestObject struct {
+	Delivery AlertDeliveryParameter `json:"delivery"`
+	Params   CreateAlertRepetitionParams
+}
+
+type CreateAlertRepetitionResponseObject interface {
+	VisitCreateAlertRepetitionResponse(w http.ResponseWriter) error
+}
+
+type CreateAlertRepetition202JSONResponse AlertDelivery
+
+func (response CreateAlertRepetition202JSONResponse) VisitCreateAlertRepetitionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAlertRulesRequestObject struct {
+	Params ListAlertRulesParams
+}
+
+type ListAlertRulesResponseObject interface {
+	VisitListAlertRulesResponse(w http.ResponseWriter) error
+}
+
+type ListAlertRules200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAlertRules200JSONResponse struct {
+	Body    AlertRulePage
+	Headers ListAlertRules200ResponseHeaders
+}
+
+func (response ListAlertRules200JSONResponse) VisitListAlertRulesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateAlertRuleRequestObject struct {
+	Params CreateAlertRuleParams
+	Body   *CreateAlertRuleJSONRequestBody
+}
+
+type CreateAlertRuleResponseObject interface {
+	VisitCreateAlertRuleResponse(w http.ResponseWriter) error
+}
+
+type CreateAlertRule201ResponseHeaders struct {
+	ETag     string
+	Location string
+}
+
+type CreateAlertRule201JSONResponse struct {
+	Body    AlertRule
+	Headers CreateAlertRule201ResponseHeaders
+}
+
+func (response CreateAlertRule201JSONResponse) VisitCreateAlertRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteAlertRuleRequestObject struct {
+	Rule   AlertRuleParameter `json:"rule"`
+	Params DeleteAlertRuleParams
+}
+
+type DeleteAlertRuleResponseObject interface {
+	VisitDeleteAlertRuleResponse(w http.ResponseWriter) error
+}
+
+type DeleteAlertRule204Response struct {
+}
+
+func (response DeleteAlertRule204Response) VisitDeleteAlertRuleResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type GetAlertRuleRequestObject struct {
+	Rule   AlertRuleParameter `json:"rule"`
+	Params GetAlertRuleParams
+}
+
+type GetAlertRuleResponseObject interface {
+	VisitGetAlertRuleResponse(w http.ResponseWriter) error
+}
+
+type GetAlertRule200ResponseHeaders struct {
+	ETag string
+}
+
+type GetAlertRule200JSONResponse struct {
+	Body    AlertRule
+	Headers GetAlertRule200ResponseHeaders
+}
+
+func (response GetAlertRule200JSONResponse) VisitGetAlertRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateAlertRuleRequestObject struct {
+	Rule   AlertRuleParameter `json:"rule"`
+	Params UpdateAlertRuleParams
+	Body   *UpdateAlertRuleJSONRequestBody
+}
+
+type UpdateAlertRuleResponseObject interface {
+	VisitUpdateAlertRuleResponse(w http.ResponseWriter) error
+}
+
+type UpdateAlertRule200ResponseHeaders struct {
+	ETag string
+}
+
+type UpdateAlertRule200JSONResponse struct {
+	Body    AlertRule
+	Headers UpdateAlertRule200ResponseHeaders
+}
+
+func (response UpdateAlertRule200JSONResponse) VisitUpdateAlertRuleResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAlertsRequestObject struct {
+	Params ListAlertsParams
+}
+
+type ListAlertsResponseObject interface {
+	VisitListAlertsResponse(w http.ResponseWriter) error
+}
+
+type ListAlerts200ResponseHeaders struct {
+	Link *string
+}
+
+type ListAlerts200JSONResponse struct {
+	Body    AlertPage
+	Headers ListAlerts200ResponseHeaders
+}
+
+func (response ListAlerts200JSONResponse) VisitListAlertsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
 }
 
 type GetTopKeysRequestObject struct {
@@ -6373,6 +7833,51 @@ func (response GetUsage200JSONResponse) VisitGetUsageResponse(w http.ResponseWri
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// ListAlertChannels List alert channels
+	// (GET /v1/alert-channels)
+	ListAlertChannels(ctx context.Context, request ListAlertChannelsRequestObject) (ListAlertChannelsResponseObject, error)
+	// CreateAlertChannel Create an alert channel
+	// (POST /v1/alert-channels)
+	CreateAlertChannel(ctx context.Context, request CreateAlertChannelRequestObject) (CreateAlertChannelResponseObject, error)
+	// DeleteAlertChannel Delete an alert channel
+	// (DELETE /v1/alert-channels/{channel})
+	DeleteAlertChannel(ctx context.Context, request DeleteAlertChannelRequestObject) (DeleteAlertChannelResponseObject, error)
+	// GetAlertChannel Read an alert channel
+	// (GET /v1/alert-channels/{channel})
+	GetAlertChannel(ctx context.Context, request GetAlertChannelRequestObject) (GetAlertChannelResponseObject, error)
+	// UpdateAlertChannel Replace an alert channel
+	// (PUT /v1/alert-channels/{channel})
+	UpdateAlertChannel(ctx context.Context, request UpdateAlertChannelRequestObject) (UpdateAlertChannelResponseObject, error)
+	// RotateAlertSecret Rotate the secret of a webhook
+	// (POST /v1/alert-channels/{channel}/rotate-secret)
+	RotateAlertSecret(ctx context.Context, request RotateAlertSecretRequestObject) (RotateAlertSecretResponseObject, error)
+	// CreateAlertTest Send a test message
+	// (POST /v1/alert-channels/{channel}/test)
+	CreateAlertTest(ctx context.Context, request CreateAlertTestRequestObject) (CreateAlertTestResponseObject, error)
+	// ListAlertDeliveries List alert deliveries
+	// (GET /v1/alert-deliveries)
+	ListAlertDeliveries(ctx context.Context, request ListAlertDeliveriesRequestObject) (ListAlertDeliveriesResponseObject, error)
+	// CreateAlertRepetition Send a message again
+	// (POST /v1/alert-deliveries/{delivery}/repeat)
+	CreateAlertRepetition(ctx context.Context, request CreateAlertRepetitionRequestObject) (CreateAlertRepetitionResponseObject, error)
+	// ListAlertRules List alert rules
+	// (GET /v1/alert-rules)
+	ListAlertRules(ctx context.Context, request ListAlertRulesRequestObject) (ListAlertRulesResponseObject, error)
+	// CreateAlertRule Create an alert rule
+	// (POST /v1/alert-rules)
+	CreateAlertRule(ctx context.Context, request CreateAlertRuleRequestObject) (CreateAlertRuleResponseObject, error)
+	// DeleteAlertRule Delete an alert rule
+	// (DELETE /v1/alert-rules/{rule})
+	DeleteAlertRule(ctx context.Context, request DeleteAlertRuleRequestObject) (DeleteAlertRuleResponseObject, error)
+	// GetAlertRule Read an alert rule
+	// (GET /v1/alert-rules/{rule})
+	GetAlertRule(ctx context.Context, request GetAlertRuleRequestObject) (GetAlertRuleResponseObject, error)
+	// UpdateAlertRule Replace an alert rule
+	// (PUT /v1/alert-rules/{rule})
+	UpdateAlertRule(ctx context.Context, request UpdateAlertRuleRequestObject) (UpdateAlertRuleResponseObject, error)
+	// ListAlerts List alerts
+	// (GET /v1/alerts)
+	ListAlerts(ctx context.Context, request ListAlertsRequestObject) (ListAlertsResponseObject, error)
 	// GetTopKeys Keys with the most denials
 	// (GET /v1/analytics/keys)
 	GetTopKeys(ctx context.Context, request GetTopKeysRequestObject) (GetTopKeysResponseObject, error)
@@ -6571,6 +8076,482 @@ func NewStrictHandler(ssi StrictServerInterface, middlewares []StrictMiddlewareF
 type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
+}
+
+// ListAlertChannels operation middleware
+func (sh *strictHandler) ListAlertChannels(ctx echo.Context, params ListAlertChannelsParams) error {
+	var request ListAlertChannelsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAlertChannels(ctx.Request().Context(), request.(ListAlertChannelsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAlertChannels")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListAlertChannelsResponseObject); ok {
+		return validResponse.VisitListAlertChannelsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateAlertChannel operation middleware
+func (sh *strictHandler) CreateAlertChannel(ctx echo.Context, params CreateAlertChannelParams) error {
+	var request CreateAlertChannelRequestObject
+
+	request.Params = params
+
+	var body CreateAlertChannelJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAlertChannel(ctx.Request().Context(), request.(CreateAlertChannelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAlertChannel")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateAlertChannelResponseObject); ok {
+		return validResponse.VisitCreateAlertChannelResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteAlertChannel operation middleware
+func (sh *strictHandler) DeleteAlertChannel(ctx echo.Context, channel AlertChannelParameter, params DeleteAlertChannelParams) error {
+	var request DeleteAlertChannelRequestObject
+
+	request.Channel = channel
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteAlertChannel(ctx.Request().Context(), request.(DeleteAlertChannelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteAlertChannel")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteAlertChannelResponseObject); ok {
+		return validResponse.VisitDeleteAlertChannelResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetAlertChannel operation middleware
+func (sh *strictHandler) GetAlertChannel(ctx echo.Context, channel AlertChannelParameter, params GetAlertChannelParams) error {
+	var request GetAlertChannelRequestObject
+
+	request.Channel = channel
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAlertChannel(ctx.Request().Context(), request.(GetAlertChannelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAlertChannel")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetAlertChannelResponseObject); ok {
+		return validResponse.VisitGetAlertChannelResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateAlertChannel operation middleware
+func (sh *strictHandler) UpdateAlertChannel(ctx echo.Context, channel AlertChannelParameter, params UpdateAlertChannelParams) error {
+	var request UpdateAlertChannelRequestObject
+
+	request.Channel = channel
+	request.Params = params
+
+	var body UpdateAlertChannelJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateAlertChannel(ctx.Request().Context(), request.(UpdateAlertChannelRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateAlertChannel")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateAlertChannelResponseObject); ok {
+		return validResponse.VisitUpdateAlertChannelResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// RotateAlertSecret operation middleware
+func (sh *strictHandler) RotateAlertSecret(ctx echo.Context, channel AlertChannelParameter, params RotateAlertSecretParams) error {
+	var request RotateAlertSecretRequestObject
+
+	request.Channel = channel
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateAlertSecret(ctx.Request().Context(), request.(RotateAlertSecretRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateAlertSecret")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(RotateAlertSecretResponseObject); ok {
+		return validResponse.VisitRotateAlertSecretResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateAlertTest operation middleware
+func (sh *strictHandler) CreateAlertTest(ctx echo.Context, channel AlertChannelParameter, params CreateAlertTestParams) error {
+	var request CreateAlertTestRequestObject
+
+	request.Channel = channel
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAlertTest(ctx.Request().Context(), request.(CreateAlertTestRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAlertTest")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateAlertTestResponseObject); ok {
+		return validResponse.VisitCreateAlertTestResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListAlertDeliveries operation middleware
+func (sh *strictHandler) ListAlertDeliveries(ctx echo.Context, params ListAlertDeliveriesParams) error {
+	var request ListAlertDeliveriesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAlertDeliveries(ctx.Request().Context(), request.(ListAlertDeliveriesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAlertDeliveries")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListAlertDeliveriesResponseObject); ok {
+		return validResponse.VisitListAlertDeliveriesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateAlertRepetition operation middleware
+func (sh *strictHandler) CreateAlertRepetition(ctx echo.Context, delivery AlertDeliveryParameter, params CreateAlertRepetitionParams) error {
+	var request CreateAlertRepetitionRequestObject
+
+	request.Delivery = delivery
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAlertRepetition(ctx.Request().Context(), request.(CreateAlertRepetitionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAlertRepetition")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateAlertRepetitionResponseObject); ok {
+		return validResponse.VisitCreateAlertRepetitionResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListAlertRules operation middleware
+func (sh *strictHandler) ListAlertRules(ctx echo.Context, params ListAlertRulesParams) error {
+	var request ListAlertRulesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAlertRules(ctx.Request().Context(), request.(ListAlertRulesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAlertRules")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListAlertRulesResponseObject); ok {
+		return validResponse.VisitListAlertRulesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// CreateAlertRule operation middleware
+func (sh *strictHandler) CreateAlertRule(ctx echo.Context, params CreateAlertRuleParams) error {
+	var request CreateAlertRuleRequestObject
+
+	request.Params = params
+
+	var body CreateAlertRuleJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateAlertRule(ctx.Request().Context(), request.(CreateAlertRuleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateAlertRule")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(CreateAlertRuleResponseObject); ok {
+		return validResponse.VisitCreateAlertRuleResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteAlertRule operation middleware
+func (sh *strictHandler) DeleteAlertRule(ctx echo.Context, rule AlertRuleParameter, params DeleteAlertRuleParams) error {
+	var request DeleteAlertRuleRequestObject
+
+	request.Rule = rule
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteAlertRule(ctx.Request().Context(), request.(DeleteAlertRuleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteAlertRule")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteAlertRuleResponseObject); ok {
+		return validResponse.VisitDeleteAlertRuleResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetAlertRule operation middleware
+func (sh *strictHandler) GetAlertRule(ctx echo.Context, rule AlertRuleParameter, params GetAlertRuleParams) error {
+	var request GetAlertRuleRequestObject
+
+	request.Rule = rule
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetAlertRule(ctx.Request().Context(), request.(GetAlertRuleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetAlertRule")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetAlertRuleResponseObject); ok {
+		return validResponse.VisitGetAlertRuleResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// UpdateAlertRule operation middleware
+func (sh *strictHandler) UpdateAlertRule(ctx echo.Context, rule AlertRuleParameter, params UpdateAlertRuleParams) error {
+	var request UpdateAlertRuleRequestObject
+
+	request.Rule = rule
+	request.Params = params
+
+	var body UpdateAlertRuleJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateAlertRule(ctx.Request().Context(), request.(UpdateAlertRuleRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateAlertRule")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(UpdateAlertRuleResponseObject); ok {
+		return validResponse.VisitUpdateAlertRuleResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListAlerts operation middleware
+func (sh *strictHandler) ListAlerts(ctx echo.Context, params ListAlertsParams) error {
+	var request ListAlertsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAlerts(ctx.Request().Context(), request.(ListAlertsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAlerts")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListAlertsResponseObject); ok {
+		return validResponse.VisitListAlertsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
 }
 
 // GetTopKeys operation middleware

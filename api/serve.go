@@ -115,7 +115,7 @@ func (a *API) serve(r route) echo.HandlerFunc {
 			if who, err = a.authenticate(req); err != nil {
 				return err
 			}
-			if err := gate.authorize(who, c.Param("tenant")); err != nil {
+			if err := gate.authorize(who, r.tenant(c)); err != nil {
 				return a.recordDenied(&r, who, c, err)
 			}
 		}
@@ -132,6 +132,14 @@ func (a *API) serve(r route) echo.HandlerFunc {
 	}
 }
 
+// tenant returns the tenant that the path or the query names, or "".
+func (r *route) tenant(c echo.Context) string {
+	if tenant := c.Param("tenant"); tenant != "" || c.Request().URL.RawQuery == "" || !slices.Contains(r.query, "tenant") {
+		return tenant
+	}
+	return c.QueryParam("tenant")
+}
+
 // recordDenied returns err unchanged. If err is Forbidden, recordDenied also records the denied access for
 // the audit log, which is written later.
 func (a *API) recordDenied(r *route, who caller, c echo.Context, err error) error {
@@ -139,10 +147,7 @@ func (a *API) recordDenied(r *route, who caller, c echo.Context, err error) erro
 		return err
 	}
 	req := c.Request()
-	tenant := c.Param("tenant")
-	if tenant == "" && req.URL.RawQuery != "" {
-		tenant = req.URL.Query().Get("tenant")
-	}
+	tenant := r.tenant(c)
 	ctx := audit.With(req.Context(), who.actor(), audit.Origin{RequestID: requestID(c.Response()), Address: a.cfg.ClientAddress(req)})
 	a.cfg.Refusals.Note(ctx, who.principal(), r.action, r.method+" "+r.path, tenant[:min(len(tenant), maxNamed)])
 	return err

@@ -13,6 +13,8 @@ import (
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/alerts"
+	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/tenants"
 )
 
@@ -52,7 +54,33 @@ func (w *world) populateBoth() neighbour {
 		}
 	}
 	w.flush()
+	w.populateAlerts(n)
 	return n
+}
+
+// populateAlerts makes two alert rules, channels, messages and alerts of each tenant.
+func (w *world) populateAlerts(n neighbour) {
+	w.t.Helper()
+	for _, tenant := range []string{"acme", "initech"} {
+		t, err := w.tenants.Tenant(w.t.Context(), tenant)
+		must(w.t, err)
+		for range 2 {
+			n.ids[":channel"] = w.made(call{
+				method: http.MethodPost, path: "/v1/alert-channels?tenant=" + tenant, as: ":channel",
+				body: `{"name":"` + tenant + `","kind":"webhook","url":"https://hooks.example.com/"}`,
+			})
+			n.ids[":delivery"] = w.made(call{
+				method: http.MethodPost, path: "/v1/alert-channels/" + n.ids[":channel"] + "/test?tenant=" + tenant, as: ":delivery",
+			})
+			n.ids[":rule"] = w.made(call{
+				method: http.MethodPost, path: "/v1/alert-rules?tenant=" + tenant, as: ":rule",
+				body: `{"name":"` + tenant + `","metric":"denials","window":"5m","threshold":1}`,
+			})
+			incident := alerts.Incident{ID: audit.NewID(), TenantID: t.ID, RuleID: n.ids[":rule"], Rule: alerts.Document{Name: tenant, Metric: alerts.Denials, Threshold: 1}, BeganAt: w.clock()}
+			_, err := w.store.Advance(w.t.Context(), alerts.Advance{RuleID: n.ids[":rule"], Seq: 1, Began: &incident})
+			must(w.t, err)
+		}
+	}
 }
 
 // Whatever is done to another tenant's object is answered, byte for byte, as if
@@ -308,7 +336,7 @@ func TestFiltersKeepToTheTenant(t *testing.T) {
 		}
 		var alike []string
 		for _, tenant := range []string{"initech", "globex", madeUpTenant, "ACME", madeUpID} {
-			a := w.do(call{method: "GET", path: r.Path + "?tenant=" + tenant, key: w.acme, header: map[string]string{"X-Request-Id": "same"}})
+			a := w.do(call{method: r.Method, path: r.Path + "?tenant=" + tenant, key: w.acme, header: map[string]string{"X-Request-Id": "same"}})
 			alike = append(alike, fmt.Sprint(a.status, a.body))
 		}
 		if len(slices.Compact(alike)) != 1 || !strings.HasPrefix(alike[0], "403") {

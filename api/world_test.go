@@ -30,6 +30,7 @@ import (
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
@@ -117,6 +118,7 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	cfg := api.Config{
 		Snapshot: w.watcher.Current, People: people, Decider: engine,
 		Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Audit: w.store, Analytics: analytics,
+		Alerts:  alerts.NewService(w.store, alerts.Config{Now: w.clock}),
 		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock}),
 		Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {

@@ -41,7 +41,7 @@ func (m *Meter) Spend(s *State, rev, now, cost int64) (fits, write bool) {
 
 // settle is Settle without a copy: it changes the state s itself.
 func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
-	if s.Rev == 0 || s.A < 0 && !m.Algorithm.Bucket() { // the state is invalid: a count is never negative
+	if s.Rev == 0 || s.A < 0 && !m.Algorithm.Bucket() { // invalid: the count of a window or a log is never negative
 		*s = m.fresh(rev, now)
 		return false
 	}
@@ -92,7 +92,7 @@ func (m *Meter) settleBucket(s *State, rev, now int64) {
 		*s = m.convert(*s, rev, now)
 	}
 	if s.B >= m.Q {
-		s.B = 0 // the state is invalid: a fraction is always less than one unit
+		s.B = 0 // invalid: a fraction is less than one unit
 	}
 	if now > s.T {
 		s.A, s.B = refill(s.A, s.B, now-s.T, &m.Numbers)
@@ -260,7 +260,7 @@ func (m *Meter) Charge(s State, rev, now, cost int64) State {
 
 // charge is Charge without a copy: it changes the state s itself. cost is above 0.
 func (m *Meter) charge(s *State, rev, now, cost int64) {
-	if s.Rev == 0 { // an unused window or log; a settled bucket always has a revision
+	if s.Rev == 0 { // only windows and logs: a settled bucket has a revision
 		*s = State{Rev: rev, T: now}
 		if m.Anchor == Clock && m.Algorithm.Windowed() {
 			s.T = now - floorMod(now, m.Window)
@@ -347,8 +347,8 @@ func (m *Meter) Remaining(s State, now int64) int64 {
 	return max(m.Left(s, now), 0)
 }
 
-// ResetAfter returns the time in microseconds from now until the counter has the state
-// of an unused counter: its window has ended, its log is empty, or its bucket is full.
+// ResetAfter returns the time in microseconds from now until the counter is as if
+// unused: its window has ended, its log is empty, or its bucket is full.
 func (m *Meter) ResetAfter(s State, now int64) int64 {
 	var at int64
 	switch {
@@ -367,9 +367,9 @@ func (m *Meter) ResetAfter(s State, now int64) int64 {
 	return min(at-now, maxForever)
 }
 
-// ResetBy reports whether the counter has the state of an unused counter at the time
-// at, without further charges. It is faster than ResetAfter, because it needs no
-// division for a bucket.
+// ResetBy reports whether the counter is as if unused at the time at, without further
+// charges. It gives the same result as ResetAfter, but without the division for a
+// bucket.
 func (m *Meter) ResetBy(s *State, at int64) bool {
 	switch {
 	case !m.Algorithm.Bucket():

@@ -17,8 +17,8 @@ type Subject struct {
 	PlanRevision int64
 	// Plan is nil for a tenant without a plan. No policy matches then.
 	Plan *Plan
-	// Exceptions has the tenant's overrides, list entries and blocks. It is nil if
-	// there are none.
+	// Exceptions holds the tenant's overrides, list entries and blocks. It is nil
+	// if there are none.
 	Exceptions *Exceptions
 	// Redact is set if attribute values must not be stored for display.
 	Redact bool

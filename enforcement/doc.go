@@ -9,8 +9,7 @@
 //
 //	engine.go        Engine: the steps of one decision
 //	charges.go       which rules apply to a check, and their charges
-//	decision_from_outcome.go
-//	                 decisions from the outcomes of the limiter
+//	answer.go        decisions from the outcomes of the limiter
 //	fallback.go      decisions while the limiter is unavailable
 //	local_share.go   this node's share of shared counters in that case
 //	check.go         Check; path.go and ip.go: canonical paths and addresses
@@ -18,8 +17,8 @@
 //	explain.go       why each policy applies to a check or not
 //	key_state.go     the current counters of keys
 //	denied_after.go  when requests at a constant rate are denied
-//	reset.go         deletes the counters of one key; key_values.go: keys for display
-//	rule.go          compiled policies; rule_index.go and pattern.go find those that match a check
+//	reset.go         deletes the counters of one key; key.go: keys for display
+//	rule.go          compiled policies; index.go and pattern.go find those that match a check
 //	exceptions.go    compiled exceptions of a tenant: list_entries.go, override.go, exception_groups.go
 //	limiter.go       the interface Limiter; quota_lease.go: a Limiter that leases quota
 //	limit.go         what a limit is, and the bounds within which its arithmetic is exact

@@ -78,7 +78,7 @@ type Override struct {
 	// Revision is the control-plane revision at which the override began. Among
 	// overrides that match equally well, the one with the highest revision applies.
 	Revision    int64
-	From, Until int64 // the override is in force from From until before Until, in microseconds since the epoch
+	From, Until int64 // in microseconds since the epoch; Until is not included
 	Reason      string
 }
 

@@ -75,7 +75,7 @@ func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (
 			l, charged := &states[i].Limits[k], &o.Charges[n%maxReadCharges]
 			l.State = charged.State
 			if charge.Cost > 0 && charged.Fits {
-				l.State = State{} // if the whole quota fits, the log is empty
+				l.State = State{} // the whole quota fits, so the log is empty
 			} else if o.At < at {
 				l.State, _ = l.Limit.Meter.Settle(l.State, charge.Rev, at)
 			}

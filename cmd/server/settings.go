@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"regexp"
@@ -73,6 +74,7 @@ type serveSettings struct {
 	PublicURL       string        `placeholder:"URL" help:"The address that callers use, for links in answers and examples."`
 	AllowedHosts    string        `placeholder:"HOST,..." help:"Hosts that requests may name, without ports; others are answered 421. The host of the public URL is always allowed, and so is every host for health and metrics. Empty: all."`
 	TrustedProxies  string        `placeholder:"CIDR,..." help:"Networks whose X-Forwarded-For is believed; empty: none."`
+	WebhookNetworks string        `placeholder:"CIDR,..." help:"Private networks that alert messages may be sent to, also without TLS; empty: none."`
 	TLSCertFile     string        `name:"tls-cert-file" placeholder:"FILE" help:"Certificate chain (PEM): serve https."`
 	TLSKeyFile      string        `name:"tls-key-file" placeholder:"FILE" help:"Key of the certificate (PEM)."`
 	ShutdownTimeout time.Duration `default:"10s" help:"How long a stop may take, the delay included."`
@@ -147,6 +149,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"public-url", validPublicURL(s.PublicURL)},
 		{"allowed-hosts", validHosts(s.AllowedHosts)},
 		{"trusted-proxies", validNetworks(s.TrustedProxies)},
+		{"webhook-networks", validNetworks(s.WebhookNetworks)},
 		{"headers", validHeaders(s.Headers)},
 		{"admin-email", validAdmin(s.AdminEmail, s.AdminPassword)},
 		{"oidc-issuer", s.validProvider()},
@@ -281,6 +284,16 @@ func validPublicURL(text string) error {
 func validHeaders(text string) error {
 	_, err := api.ParseHeaders(text)
 	return err
+}
+
+// webhookNetworks returns the networks of --webhook-networks, which are valid.
+func (s *serveSettings) webhookNetworks() []netip.Prefix {
+	networks, _ := parseNetworks(s.WebhookNetworks)
+	list := make([]netip.Prefix, len(networks))
+	for i, network := range networks {
+		list[i] = netip.MustParsePrefix(network.String())
+	}
+	return list
 }
 
 func validNetworks(text string) error {

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/headgate/headgate/enforcement/redis"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/admission"
+	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/connlimit"
 	"github.com/headgate/headgate/internal/demo"
 	"github.com/headgate/headgate/internal/exceptions"
@@ -57,6 +59,7 @@ type node struct {
 	plans      *plans.Service
 	exceptions *exceptions.Service
 	demo       *demo.Service
+	alerts     *alerts.Service
 	usage      *usage.Service
 	preview    *preview.Service
 	people     *accounts.People
@@ -150,6 +153,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 		Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Audit: n.store, Logger: log,
 		Subject: func(number uint32) (*enforcement.Subject, bool) { return n.watcher.Current().SubjectByNumber(number) },
 	})
+	n.watchAlerts(work, tasks, s, log)
 	n.metricsGate.open(n.recorder.Handler())
 	if n.handler, err = n.newHandler(ctx, s, g, log); err != nil {
 		return nil, err
@@ -188,6 +192,27 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 	})
 	tasks.Go(func() error { return n.flusher.Run(work) })
 	tasks.Go(func() error { return roller.Run(work) })
+}
+
+// watchAlerts begins the evaluation of alert rules, on one node, and the sending of their
+// messages, on every node.
+func (n *node) watchAlerts(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
+	messenger := alerts.Messenger{URL: strings.TrimSuffix(s.PublicURL, "/")}
+	networks := s.webhookNetworks()
+	n.alerts = alerts.NewService(n.store, alerts.Config{Networks: networks, Messenger: messenger})
+	evaluator := alerts.NewEvaluator(alerts.EvaluatorConfig{
+		Store: n.store, Messenger: messenger, Holder: n.id, Logger: log,
+		Figures: alerts.Figures{Analytics: n.analytics, Nodes: n.fleet, Usage: n.usage, Tenant: func(name string) (uint32, bool) {
+			subject, found := n.watcher.Current().Subject(name)
+			if !found {
+				return 0, false
+			}
+			return subject.Number, true
+		}},
+	})
+	sender := alerts.NewSender(alerts.SenderConfig{Store: n.store, Networks: networks, UserAgent: "Headgate/" + version, Logger: log})
+	tasks.Go(func() error { return evaluator.Run(work) })
+	tasks.Go(func() error { return sender.Run(work) })
 }
 
 // runLimiters begins the work behind the limiters.

@@ -8,16 +8,17 @@
 // the shards. All groups of a request are therefore one atomic step, and no lock is
 // shared by all requests. Take does not wait for a store, and no deadline fails it.
 //
-//	limiter.go          Take: lock, settle, decide, write
-//	counter_changes.go  charges, refunds and resets of one counter
-//	cell_table.go       a shard: its lock, and cells without pointers, found by a seeded hash
-//	log_entries.go      the entries of sliding logs, which are not in the cells
-//	sweep.go            Run: deletes counters that have the state of an unused counter
-//	shared_states.go    the last known states of shared counters: enforcement.ShareMemory
+//	limiter.go  Take: lock, settle, decide, write
+//	change.go   charges, refunds and resets of one counter
+//	table.go    a shard: its lock, and cells without pointers, found by a seeded hash
+//	logs.go     the entries of sliding logs, which are not in the cells
+//	sweep.go    Run: deletes counters that are as if unused
+//	shared_states.go
+//	            the last known states of shared counters: enforcement.ShareMemory
 //
-// Memory is bounded by Config.MaxCells, and for each tenant by TenantCells. A counter is
-// deleted only when it has the state of an unused counter: its window has ended, its log
-// is empty, or its bucket is full. Therefore a flood of new keys cannot evict used
+// Memory is bounded by Config.MaxCells, and for each tenant by TenantCells. A
+// counter is deleted only when it is as if unused: its window has ended, its log is
+// empty, or its bucket is full. Therefore a flood of new keys cannot evict used
 // counters. A new key above a bound is counted on the overflow counter of its tenant and
 // limit, which all such keys share. Such a key may be denied early. Together, these keys
 // are never allowed more than the quota of one key.

@@ -33,8 +33,8 @@ type Config struct {
 	// MaxCells. If the state of a key is not stored, this node's share of its quota starts
 	// full. Default: a quarter of MaxCells.
 	SeenCells int
-	// SweepEvery is the interval at which Run deletes counters that have the state of
-	// an unused counter. Default: one second.
+	// SweepEvery is the interval at which Run deletes counters that are as if unused.
+	// Default: one second.
 	SweepEvery time.Duration
 }
 
@@ -255,8 +255,8 @@ const keepTicks = 2
 
 const lastTick = 1<<32 - 1
 
-// due returns the tick at which a counter may be deleted. It has then had the state of
-// an unused counter for keepTicks ticks; the first one may be partial.
+// due returns the tick at which a counter may be deleted. It has then been as if unused
+// for keepTicks ticks; the first one may be partial.
 func due(m *enforcement.Meter, state *enforcement.State, now int64) uint32 {
 	after := m.ResetAfter(*state, now)
 	if m.Quota == 0 {
@@ -346,8 +346,8 @@ func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	s := &l.shards[shardOf(hash)]
 	i := s.find(&shared, uint32(hash))
 	// A key that was counted on the overflow counter continues to use it until that
-	// counter has the state of an unused counter, even if memory is available again. With
-	// a new counter, the earlier count of the key would be lost.
+	// counter is as if unused, even if memory is available again. With a new counter, the
+	// earlier count of the key would be lost.
 	if l.counted.full(w.key.Tenant) || i != none && s.cell(i).due > tick(now) {
 		w.key, w.hash, w.cell, w.shared = shared, hash, i, true
 	}
@@ -444,7 +444,7 @@ func (l *Limiter) apply(r *enforcement.Request, ws []work, from, to int, units, 
 	for i := from; i < to; i++ {
 		c, w := &r.Charges[i], &ws[ws[i].leader]
 		if w.count == 0 {
-			continue // another charge of the group has already changed this counter
+			continue // already changed at the first charge on this counter
 		}
 		cost := w.sum
 		if r.Mode == enforcement.TakeUpTo {

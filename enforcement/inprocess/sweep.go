@@ -9,9 +9,9 @@ import (
 // of the shard.
 const sweepStep = 512
 
-// Run deletes counters that have the state of an unused counter, until ctx ends. Then
-// it returns nil. Without Run, the decisions are the same, but the Limiter keeps all
-// counters, up to Config.MaxCells.
+// Run deletes counters that are as if unused, until ctx ends. Then it returns nil.
+// Without Run, the decisions are the same, but the Limiter keeps all counters, up to
+// Config.MaxCells.
 func (l *Limiter) Run(ctx context.Context) error {
 	ticker := time.NewTicker(l.every)
 	defer ticker.Stop()
@@ -37,7 +37,7 @@ func (l *Limiter) sweep() {
 	}
 }
 
-// sweepTable deletes the cells of one table that have the state of an unused counter.
+// sweepTable deletes the cells of one table that are as if unused.
 func (l *Limiter) sweepTable(s *shard, t *table, drop func(s *shard, i int32, hash uint64)) {
 	for from := uint32(0); ; {
 		s.lock()

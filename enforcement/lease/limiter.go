@@ -101,7 +101,7 @@ type work struct {
 	answered, spent int64 // not yet added to the same fields of Limiter
 }
 
-// An ask is the part of a caller's request that the shared limiter must decide.
+// An ask is a request that the shared limiter must decide, completely or in part.
 type ask struct {
 	index    int  // index in the caller's requests
 	number   int  // position in work.requests
@@ -319,7 +319,7 @@ func (w *work) nextOutcome() []enforcement.Outcome {
 	return w.outcomes
 }
 
-// ask calls the shared limiter for all requests in w.asks.
+// ask lets the shared limiter decide the asks in w.asks.
 func (l *Limiter) ask(ctx context.Context, w *work, requests []enforcement.Request, outcomes []enforcement.Outcome) {
 	for i := range w.asks {
 		a := &w.asks[i]

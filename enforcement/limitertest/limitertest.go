@@ -186,7 +186,7 @@ type step struct {
 	to *enforcement.Limit
 	// rev is the revision of the request; 0 stands for the latest one.
 	rev int64
-	// what is a description of the step for failure messages.
+	// what describes the step in the message of a failure.
 	what string
 }
 

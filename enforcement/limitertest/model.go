@@ -68,7 +68,7 @@ const (
 	logHolds   = 10_000
 )
 
-// A decision is the working state of the model for one request.
+// A decision is the state of one request while the model decides it.
 type decision struct {
 	request *enforcement.Request
 	answer  answer
@@ -443,7 +443,7 @@ func (c *counter) refund(m *enforcement.Meter, cost int64) {
 	}
 }
 
-// initial reports whether the counter has the state of an unused counter.
+// initial reports whether the counter is as if unused.
 func (c *counter) initial(m *enforcement.Meter) bool {
 	if m.Algorithm.Bucket() {
 		return m.Quota == 0 || c.level.Cmp(new(big.Rat).SetInt64(m.Capacity)) >= 0
@@ -458,9 +458,9 @@ func (c *counter) later(m *enforcement.Meter, rev, now, micros int64) *counter {
 }
 
 // checkTimes checks the reset and retry times that a Limiter returned against their
-// definitions. The reset time is the first time at which the counter has the state of
-// an unused counter. The retry time is the first time at which cost fits. possible
-// reports whether the Limiter returned a retry time.
+// definitions. The reset time is the first time at which the counter is as if unused.
+// The retry time is the first time at which cost fits. possible reports whether the
+// Limiter returned a retry time.
 func (c *counter) checkTimes(m *enforcement.Meter, rev, now, cost, resetAfter, retryAfter int64, possible bool) error {
 	const forever = 1 << 53 // the largest reset or retry time
 	initial := func(micros int64) bool { return c.later(m, rev, now, micros).initial(m) }

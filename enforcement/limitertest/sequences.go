@@ -117,7 +117,7 @@ type askCharge struct {
 	partition byte
 	group     uint16
 	cost      int64
-	back      int64 // by how many revisions the caller's snapshot is out of date
+	back      int64 // how many revisions the snapshot of the caller is behind
 }
 
 func newSequence(r *rand.Rand, kinds []kind) *sequence {

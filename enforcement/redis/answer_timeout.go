@@ -94,8 +94,8 @@ func (c *conn) SetDeadline(time.Time) error      { return nil }
 func (c *conn) SetReadDeadline(time.Time) error  { return nil }
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
-// A plainConn is a conn without TLS. The client can access the socket of a plainConn,
-// so that it can check whether the server has closed the connection. A TLS connection
+// A plainConn is a conn without TLS. It gives the client access to the socket, so that
+// the client can check whether the server has closed the connection. A TLS connection
 // has no such check, because bytes that wait below TLS are not always part of an
 // answer.
 type plainConn struct {

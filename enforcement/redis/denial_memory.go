@@ -43,8 +43,8 @@ type denial struct {
 	state enforcement.State
 }
 
-// open allocates the hash table of the memory. slots is its number of counters. 0
-// selects the default; a negative number disables the memory.
+// open allocates the table. slots is the number of counters. 0 selects the default; a
+// negative number disables the memory.
 func (ds *denials) open(slots int) {
 	if slots < 0 {
 		return
@@ -121,8 +121,8 @@ func settlesOn(c *enforcement.Charge, s *enforcement.State, at int64) bool {
 	return s.Rev <= c.Rev
 }
 
-// answer denies a request from the remembered states at the time now, in microseconds
-// of the server's clock. It returns false if the memory cannot decide the request.
+// answer denies a request from the memory at the time now, in microseconds of the
+// server's clock. It returns false if the memory cannot decide the request.
 func (ds *denials) answer(r *enforcement.Request, now int64, out *enforcement.Outcome) bool {
 	if len(ds.slots) == 0 || r.Mode != enforcement.Enforce || r.IdempotencyKey != "" || len(r.Charges) > denialCharges {
 		return false

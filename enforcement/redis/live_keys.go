@@ -166,8 +166,8 @@ func (v *live) rebound(cell *cell) {
 	}
 }
 
-// limit returns the counts of live keys of a cell's limit, and creates them if
-// necessary. The caller holds v.mu.
+// limit returns the key counts of a cell's limit, and creates them if necessary. The
+// caller holds v.mu.
 func (v *live) limit(cell *cell, width int64) *limitKeys {
 	id := limitID{cell.key.Tenant, cell.key.Cell}
 	k := v.limits[id]

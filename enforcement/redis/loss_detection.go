@@ -15,9 +15,9 @@ import (
 
 const (
 	pulseEvery = 400 * time.Millisecond // while the breaker is closed
-	// refusedFor is the time after the last failed write for which the Status reports
-	// that Redis denies writes. Without it, the status of a server near its memory
-	// limit would change with each call.
+	// refusedFor is the time after the last failed write for which Redis counts as
+	// refusing writes. Without it, the status of a server near its memory limit would
+	// change with each call.
 	refusedFor = time.Second
 )
 

@@ -24,6 +24,8 @@ const (
 	MembersRead     Action = "members.read"       // to read the members of a tenant
 	MembersWrite    Action = "members.write"      // to invite, change or remove members of a tenant
 	ExceptionsWrite Action = "steering.write"     // to change overrides, lists and blocks of a tenant, and to reset its counters
+	AlertsRead      Action = "alerts.read"        // to read one's alert rules, channels, alerts and deliveries
+	AlertsWrite     Action = "alerts.write"       // to change one's alert rules and channels
 	TenantsList     Action = "tenants.list"       // to list all tenants, and to read data that covers all tenants
 	PlansRead       Action = "plans.read"         // to read plans
 	PlansWrite      Action = "plans.write"        // to create, change, publish or delete plans
@@ -69,6 +71,8 @@ var grants = map[Action]grant{
 	MembersRead:     {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
 	MembersWrite:    {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
 	ExceptionsWrite: {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},
+	AlertsRead:      {operatorKey: tenants.ScopeRead, tenantKey: tenants.ScopeRead, roles: everybody},
+	AlertsWrite:     {operatorKey: tenants.ScopeManage, tenantKey: tenants.ScopeManage, roles: []Role{Owner, Editor, TenantAdmin}},
 	TenantsList:     {operatorKey: tenants.ScopeRead, roles: staff},
 	PlansRead:       {operatorKey: tenants.ScopeRead, roles: staff},
 	PlansWrite:      {operatorKey: tenants.ScopeManage, roles: []Role{Owner, Editor}},

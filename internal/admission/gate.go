@@ -241,7 +241,7 @@ func (g *Gate) withdraw(w *waiter) bool {
 	return true
 }
 
-// serve assigns free slots to the queues by deficit round robin. A check of weight n
+// serve gives free slots to the queues by deficit round robin. A check of weight n
 // waits for n rounds, so that tenants have equal shares of the weight, and not of the
 // number of checks. If too few slots are free for the check that is next, the other
 // queues wait too. Otherwise lighter checks could overtake a heavy one again and again.

@@ -107,7 +107,7 @@ func (c *conn) serve() {
 	}
 }
 
-// A bufferState is the kind of the unused bytes in the buffer of a connection.
+// A bufferState says what the unused bytes in the buffer of a connection are.
 type bufferState int
 
 const (

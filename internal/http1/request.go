@@ -45,7 +45,7 @@ func addHeader(r *http.Request, name, value string) bool {
 		if r.Host != "" || !isHost(value) {
 			return false
 		}
-		r.Host = value // net/http also stores Host in this field and not in Header
+		r.Host = value // as in net/http, it is not in Header
 		return true
 	case "Content-Length":
 		n, err := strconv.ParseUint(value, 10, 16)

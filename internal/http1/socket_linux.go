@@ -8,10 +8,10 @@ import (
 	"unsafe"
 )
 
-// A socket is the file descriptor of a connection. It makes system calls that never
-// wait, without telling the Go scheduler. Otherwise the runtime could hand the
-// processor to another thread during the call, and its monitor thread would stay awake.
-// docs/adr/0026-system-calls-that-do-not-wait.md has the measurements.
+// A socket gives access to the file descriptor of a connection. It makes system calls
+// that never wait, without telling the Go scheduler. Otherwise the runtime could hand
+// the processor to another thread during the call, and its monitor thread would stay
+// awake. docs/adr/0026-system-calls-that-do-not-wait.md has the measurements.
 type socket struct {
 	raw  syscall.RawConn // nil if the connection is not a socket
 	peek func(fd uintptr)

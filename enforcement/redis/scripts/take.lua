@@ -88,8 +88,8 @@ local function keep(c, p)
   end
 end
 
--- look does the same as left, for a decision that may write. If the state was in the
--- future and was clamped to now, it is stored even if the request is denied.
+-- look is left for a decision that may write. If the state was in the future and was
+-- clamped to now, it is stored even if the request is denied.
 local function look(c, p)
   local l = left(c, p)
   if c.clamped then

@@ -1,7 +1,7 @@
 // Package storetest is the suite that store passes on each engine: the
 // contracts of tenants.Store, plans.Store, exceptions.Store, accounts.Store,
 // accounts.PeopleStore, audit.Store, audit.Verifier, metrics.Store,
-// nodes.Store and snapshot.Source, in tests.
+// nodes.Store, alerts.Store and snapshot.Source, in tests.
 package storetest
 
 import (
@@ -17,6 +17,7 @@ import (
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/demo"
 	"github.com/headgate/headgate/internal/exceptions"
@@ -40,6 +41,7 @@ type Store interface {
 	metrics.Store
 	demo.Store
 	nodes.Store
+	alerts.Store
 	Empty(ctx context.Context) (bool, error)
 	NoteSetting(ctx context.Context, name, value string, e audit.Entry) error
 }
@@ -141,7 +143,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"notify calls after an edit", testNotify},
 		{"a context that ended is told apart", testCanceled},
 	}
-	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests, nodeTests, wallTests) {
+	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests, nodeTests, alertTests, wallTests) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)

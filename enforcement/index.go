@@ -13,8 +13,7 @@ type index struct {
 	root       *segmentNode
 }
 
-// A segmentNode is a node of the tree. All patterns below it begin with the same
-// segments.
+// A segmentNode stands for a common beginning of patterns, up to one segment.
 type segmentNode struct {
 	literals map[string]*segmentNode // child nodes by the next literal segment
 	variable *segmentNode            // child node if the next segment is {name}; nil: none

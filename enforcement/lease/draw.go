@@ -189,8 +189,7 @@ func (l *Limiter) sweep(now reading) {
 	}
 }
 
-// visit queues draws for the cells of one shard that must return units, and deletes
-// idle cells. The caller holds its lock.
+// visit sweeps the cells of one shard. The caller holds its lock.
 func (l *Limiter) visit(s *shard, now reading) {
 	s.due = 1 << 62
 	for _, c := range s.cells {

@@ -211,7 +211,7 @@ func (c *cell) view(now reading) enforcement.State {
 	return s
 }
 
-// begin empties the cell and sets its numbers and home to those of a charge.
+// begin empties the cell and gives it the numbers and the home of a charge.
 func (c *cell) begin(charge *enforcement.Charge, home string, batch int64, now reading) {
 	*c = cell{
 		in: c.in, home: home, key: charge.Key, meter: charge.Meter, rev: charge.Rev, batch: batch,

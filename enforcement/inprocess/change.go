@@ -111,7 +111,7 @@ func peeked(s enforcement.State, c *enforcement.Charge, cost, now int64) enforce
 	}
 	after := chargedLog(s, c, cost, now)
 	after.Log = s.Log
-	if after.B == s.B && int64(len(s.Log)) == s.B { // omit the newest entry, because the charge changes it
+	if after.B == s.B && int64(len(s.Log)) == s.B { // the charge changes the newest entry, so leave it out
 		after.Log = s.Log[:len(s.Log)-1]
 	}
 	return after

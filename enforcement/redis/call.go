@@ -57,8 +57,7 @@ type span struct {
 	where    int // in where
 }
 
-// A merged charge combines all charges of one group of a request on one cell into their
-// sum.
+// A merged charge is the sum of all charges of one group of a request on one cell.
 type merged struct {
 	cell, param, group uint16
 	sum, cost          int64 // sum is for the outcome; the script gets cost, which for TakeUpTo is that of one charge
@@ -166,7 +165,7 @@ func valid(r *enforcement.Request) error {
 	return nil
 }
 
-// takes reports whether the call has room for another request.
+// takes reports whether a request fits into the call beside the requests that it has.
 func (c *call) takes(r *enforcement.Request) bool {
 	if len(c.requests) == 0 {
 		return true

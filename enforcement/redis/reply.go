@@ -189,9 +189,8 @@ func (c *call) replay(s *span, now int64, out *enforcement.Outcome) enforcement.
 		}
 		from = to
 	}
-	// A peek changes no cell: restore the saved states. The order is reversed, because a
-	// cell that several groups charge was saved several times, first in its original
-	// state.
+	// In reverse order: a cell that several groups charge was saved several times, first
+	// in its original state.
 	if s.mode == enforcement.Peek {
 		for k := s.to - 1; k >= s.from; k-- {
 			c.work[c.charges[k].cell] = c.saved[k-s.from]

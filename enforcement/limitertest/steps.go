@@ -513,8 +513,8 @@ func retryForOne(l enforcement.Limit) time.Duration {
 	return l.Window
 }
 
-// emptied returns the expected ResetAfter of a counter whose only charge was refunded
-// at once. It is not 0 for a window, because the window stays open.
+// emptied returns ResetAfter after the first charge was refunded at the same time. A
+// window stays open.
 func emptied(l enforcement.Limit) time.Duration {
 	if l.Algorithm.Windowed() {
 		return l.Window

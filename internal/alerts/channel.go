@@ -1,0 +1,132 @@
+package alerts
+
+import (
+	"crypto/rand"
+	"encoding/base64"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// A Kind is how a channel sends messages.
+type Kind string
+
+const (
+	Webhook Kind = "webhook" // signed JSON, as the Standard Webhooks specification defines it
+	Slack   Kind = "slack"   // an incoming webhook of Slack, or of a program that accepts the same JSON
+)
+
+// A Channel is an address that gets messages.
+type Channel struct {
+	ID       string // UUIDv7
+	TenantID string // the owner; "" for the operator
+	Version  int64  // 1 for a new channel, and 1 more for each change
+	ChannelDocument
+	// Secret signs the messages of a webhook. It begins with whsec_. Former also signs
+	// them until FormerUntil, so that a receiver can change the secret without a gap.
+	Secret, Former       string
+	FormerUntil          time.Time
+	CreatedAt, UpdatedAt time.Time
+}
+
+// A ChannelDocument is the part of a channel that people edit. Its JSON is the form of
+// the database and of the audit log.
+type ChannelDocument struct {
+	Name string `json:"name"`
+	Kind Kind   `json:"kind"`
+	URL  string `json:"url"`
+}
+
+const maxURL = 2000 // bytes
+
+// validate checks a document. Addresses in allowed may be reached without TLS.
+func (d *ChannelDocument) validate(f *problem.Fields, allowed []netip.Prefix) {
+	f.Line("/name", d.Name, 1, MaxName)
+	if d.Kind != Webhook && d.Kind != Slack {
+		f.Add("/kind", "must be webhook or slack")
+	}
+	u, err := url.Parse(d.URL)
+	switch {
+	case len(d.URL) > maxURL:
+		f.Add("/url", "must have at most %d bytes", maxURL)
+	case err != nil || u.Host == "" || u.Opaque != "" || u.Hostname() == "":
+		f.Add("/url", "must be an address such as https://example.com/hooks")
+	case u.Scheme != "https" && (u.Scheme != "http" || len(allowed) == 0):
+		f.Add("/url", "must begin with https://")
+	case u.User != nil:
+		f.Add("/url", "must have no user name and no password")
+	case u.Fragment != "":
+		f.Add("/url", "must have no fragment")
+	default:
+		// A host name is checked when a message is sent, after it is resolved.
+		if ip, err := netip.ParseAddr(u.Hostname()); err == nil && !reachable(ip, allowed) {
+			f.Add("/url", "%s is a private address; HEADGATE_WEBHOOK_NETWORKS can allow it", ip)
+		}
+	}
+}
+
+// HideAddress returns the scheme and the host of an address. The path of many webhook
+// addresses is a secret.
+func HideAddress(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host + "/…"
+}
+
+// secretPrefix is the prefix of secrets in the Standard Webhooks specification.
+const secretPrefix = "whsec_"
+
+// NewSecret returns a random secret of 256 bits.
+func NewSecret() string {
+	var b [32]byte
+	_, _ = rand.Read(b[:]) // never fails
+	return secretPrefix + base64.StdEncoding.EncodeToString(b[:])
+}
+
+func secretBytes(secret string) ([]byte, error) {
+	return base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, secretPrefix))
+}
+
+// Private networks that net/netip has no method for.
+var private = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"),       // this network, RFC 791
+	netip.MustParsePrefix("100.64.0.0/10"),   // shared address space, RFC 6598
+	netip.MustParsePrefix("192.0.0.0/24"),    // IETF protocol assignments, RFC 6890
+	netip.MustParsePrefix("192.0.2.0/24"),    // documentation, RFC 5737
+	netip.MustParsePrefix("198.18.0.0/15"),   // benchmarks, RFC 2544
+	netip.MustParsePrefix("198.51.100.0/24"), // documentation, RFC 5737
+	netip.MustParsePrefix("203.0.113.0/24"),  // documentation, RFC 5737
+	netip.MustParsePrefix("240.0.0.0/4"),     // reserved, RFC 1112
+	netip.MustParsePrefix("64:ff9b::/96"),    // NAT64, RFC 6052: contains IPv4 addresses
+	netip.MustParsePrefix("64:ff9b:1::/48"),  // NAT64, RFC 8215
+	netip.MustParsePrefix("100::/64"),        // discard, RFC 6666
+	netip.MustParsePrefix("2001::/23"),       // IETF protocol assignments with Teredo, RFC 4380
+	netip.MustParsePrefix("2001:db8::/32"),   // documentation, RFC 3849
+	netip.MustParsePrefix("2002::/16"),       // 6to4, RFC 3056: contains IPv4 addresses
+	netip.MustParsePrefix("fec0::/10"),       // site-local, RFC 3879
+}
+
+// reachable reports whether a message may be sent to an address: a public one, or one in
+// an allowed network.
+func reachable(ip netip.Addr, allowed []netip.Prefix) bool {
+	ip = ip.Unmap().WithZone("")
+	for _, network := range allowed {
+		if network.Contains(ip) {
+			return true
+		}
+	}
+	if !ip.IsGlobalUnicast() || ip.IsPrivate() || ip.IsLoopback() || ip.IsLinkLocalUnicast() {
+		return false
+	}
+	for _, network := range private {
+		if network.Contains(ip) {
+			return false
+		}
+	}
+	return true
+}

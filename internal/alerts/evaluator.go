@@ -1,0 +1,184 @@
+package alerts
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"log/slog"
+	"time"
+
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/retry"
+)
+
+// EvaluatorConfig of an Evaluator.
+type EvaluatorConfig struct {
+	Store     Store
+	Figures   Figures
+	Messenger Messenger
+	// Holder is the name of this process in the lease. Default a new UUID.
+	Holder string
+	// Every is the interval between two evaluations. Default 10 s.
+	Every time.Duration
+	// Keep is how long ended incidents and deliveries are kept. Default 90 days.
+	Keep time.Duration
+	// Now returns the time. Default time.Now.
+	Now func() time.Time
+	// Logger reports the first failure and the recovery. Default: none.
+	Logger *slog.Logger
+}
+
+// The lease of the node that evaluates. Another node takes over when it has ended.
+const (
+	evaluationLease     = "alerts"
+	evaluationLeaseLife = 25 * time.Second
+)
+
+// An Evaluator evaluates all rules while its process holds the lease. Every node runs one.
+type Evaluator struct {
+	cfg     EvaluatorConfig
+	holds   bool // the last evaluation had the lease
+	failing bool
+	pruned  time.Time
+}
+
+// NewEvaluator returns an Evaluator.
+func NewEvaluator(cfg EvaluatorConfig) *Evaluator {
+	cfg.Holder = cmp.Or(cfg.Holder, audit.NewID())
+	cfg.Every, cfg.Keep = cmp.Or(cfg.Every, 10*time.Second), cmp.Or(cfg.Keep, 90*24*time.Hour)
+	cfg.Logger = cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Evaluator{cfg: cfg}
+}
+
+// Run evaluates every interval until ctx ends.
+func (e *Evaluator) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		err := e.Evaluate(ctx)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil && !e.failing:
+			e.cfg.Logger.Warn("alert rules are not evaluated; trying again", "error", err)
+		case err == nil && e.failing:
+			e.cfg.Logger.Info("alert rules are evaluated again")
+		}
+		e.failing = err != nil
+		_ = retry.Wait(ctx, retry.Jitter(e.cfg.Every))
+	}
+	return nil
+}
+
+// pruneEvery is the interval between two removals of old rows.
+const pruneEvery = time.Hour
+
+// Evaluate evaluates every rule once, if this process has or gets the lease.
+func (e *Evaluator) Evaluate(ctx context.Context) error {
+	mine, err := e.lease(ctx)
+	if mine != e.holds && err == nil {
+		e.holds = mine
+		e.cfg.Logger.Info("alert rules: evaluation on this node", "begins", mine)
+	}
+	if err != nil || !mine {
+		return err
+	}
+	rules, err := e.cfg.Store.Watched(ctx)
+	if err != nil {
+		return err
+	}
+	now := e.cfg.Now().UTC().Truncate(time.Millisecond)
+	m := measurement{Figures: &e.cfg.Figures, now: now}
+	renewed := now
+	var errs []error
+	for i := range rules {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		// A slow database must not let the lease end within one evaluation.
+		if at := e.cfg.Now(); at.Sub(renewed) > evaluationLeaseLife/3 {
+			if mine, err := e.lease(ctx); err != nil || !mine {
+				return err
+			}
+			renewed = at
+		}
+		errs = append(errs, e.evaluate(ctx, &m, &rules[i]))
+	}
+	if now.Sub(e.pruned) >= pruneEvery {
+		e.pruned = now
+		errs = append(errs, e.cfg.Store.PruneAlerts(ctx, now.Add(-e.cfg.Keep)))
+	}
+	return errors.Join(errs...)
+}
+
+func (e *Evaluator) lease(ctx context.Context) (bool, error) {
+	return e.cfg.Store.TakeLease(ctx, evaluationLease, e.cfg.Holder, evaluationLeaseLife)
+}
+
+// evaluate advances one rule. A figure that cannot be measured changes only State.Err.
+func (e *Evaluator) evaluate(ctx context.Context, m *measurement, w *Watched) error {
+	value, detail, err := float64(0), "", error(nil)
+	if !w.Disabled {
+		value, detail, err = m.measure(ctx, &w.Rule)
+	}
+	a := Advance{RuleID: w.ID, Seq: w.Seq, State: w.State}
+	if err != nil {
+		if ctx.Err() != nil {
+			return err
+		}
+		a.State.Err = err.Error()
+	} else {
+		var change Change
+		a.State, change = w.Step(w.State, value, m.now)
+		a.State.Detail = detail
+		if err := e.change(ctx, w, &a, change, m.now); err != nil {
+			return err
+		}
+	}
+	if !a.State.worthWriting(&w.State) {
+		return nil
+	}
+	_, err = e.cfg.Store.Advance(ctx, a) // false: the rule was changed, or another node was faster
+	return err
+}
+
+// change adds the incident and the messages of a change.
+func (e *Evaluator) change(ctx context.Context, w *Watched, a *Advance, change Change, now time.Time) error {
+	var event Event
+	var of *Incident
+	switch change {
+	case Nothing:
+		return nil
+	case Began:
+		a.State.Incident = audit.NewID()
+		a.Began = &Incident{
+			ID: a.State.Incident, TenantID: w.TenantID, RuleID: w.ID, Rule: w.Document, BeganAt: now,
+			Value: a.State.Value, Peak: a.State.Peak, Detail: a.State.Detail,
+		}
+		event, of = EventBegan, a.Began
+	case Resolved:
+		a.Ended = &Incident{
+			ID: w.State.Incident, TenantID: w.TenantID, RuleID: w.ID, Rule: w.Document,
+			BeganAt: w.State.Since, EndedAt: now, Peak: a.State.Peak,
+		}
+		a.State.Incident, a.State.Peak = "", 0
+		event, of = EventResolved, a.Ended
+	}
+	if w.Disabled || now.Before(w.MutedUntil) {
+		return nil
+	}
+	for _, id := range w.Channels {
+		c, err := e.cfg.Store.Channel(ctx, w.TenantID, id)
+		if err != nil {
+			if !isNotFound(err) {
+				return err
+			}
+			continue // the channel was deleted
+		}
+		a.Deliveries = append(a.Deliveries, Delivery{
+			ID: audit.NewID(), TenantID: w.TenantID, ChannelID: id, IncidentID: of.ID, Event: event,
+			Body: e.cfg.Messenger.Body(c.Kind, event, of, a.State.Value, now), CreatedAt: now, DueAt: now, Status: Waiting,
+		})
+	}
+	return nil
+}

@@ -1,0 +1,156 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/usage"
+)
+
+// Figures measures the figures of rules.
+type Figures struct {
+	Analytics *metrics.Analytics
+	Nodes     *nodes.Service
+	Usage     *usage.Service
+	// Tenant returns the number of a tenant by its ID or slug; false if it is unknown.
+	Tenant func(idOrSlug string) (number uint32, found bool)
+}
+
+// A measurement is the figures of one evaluation. It reads the nodes once.
+type measurement struct {
+	*Figures
+	now   time.Time
+	nodes *nodes.Overview
+}
+
+// errNoTenant is the error for a tenant that does not exist, or not yet on this node.
+var errNoTenant = errors.New("the tenant does not exist")
+
+// measure returns the figure of a rule, and a sentence about it or "".
+func (m *measurement) measure(ctx context.Context, r *Rule) (value float64, detail string, err error) {
+	switch r.Metric {
+	case SilentNodes, NodeAlarms, SnapshotsHeld:
+		value, err = m.ofNodes(ctx, r.Metric)
+		return value, "", err
+	case QuotaUsed:
+		return m.quotaUsed(ctx, r)
+	case LimiterLatency:
+		l, err := m.Analytics.Latency(ctx, m.query(r, 0))
+		return float64(l.P99) / 1000, "", err
+	}
+	tenant, err := m.tenant(r)
+	if err != nil {
+		return 0, "", err
+	}
+	t, err := m.Analytics.Total(ctx, m.query(r, tenant))
+	if err != nil {
+		return 0, "", err
+	}
+	n := &t.Total
+	switch r.Metric {
+	case Denials:
+		return float64(n.Limited()), "", nil
+	case DegradedShare:
+		return percent(n.Degraded, n.Requests, r.MinRequests), "", nil
+	}
+	return percent(n.Limited(), n.Requests, r.MinRequests), "", nil
+}
+
+func percent(part, all, least int64) float64 {
+	if all == 0 || all < least {
+		return 0
+	}
+	return 100 * float64(part) / float64(all)
+}
+
+// query returns the newest window of a rule: the present minute, and as many whole minutes
+// before it as the window has. So the figure does not drop when a minute begins.
+func (m *measurement) query(r *Rule, tenant uint32) metrics.Query {
+	minute := m.now.Truncate(time.Minute)
+	return metrics.Query{Tenant: tenant, Policy: r.Policy, From: minute.Add(-r.Window), To: minute.Add(time.Minute)}
+}
+
+// tenant returns the number of the watched tenant; 0 for all together.
+func (m *measurement) tenant(r *Rule) (uint32, error) {
+	name := r.watched()
+	if name == "" {
+		return 0, nil
+	}
+	n, found := m.Tenant(name)
+	if !found {
+		return 0, errNoTenant
+	}
+	return n, nil
+}
+
+// watched returns the ID or the slug of the watched tenant; "" for all together.
+func (r *Rule) watched() string {
+	if r.TenantID != "" {
+		return r.TenantID
+	}
+	return r.Tenant
+}
+
+func (m *measurement) ofNodes(ctx context.Context, metric Metric) (float64, error) {
+	if m.nodes == nil {
+		o, err := m.Nodes.Overview(ctx)
+		if err != nil {
+			return 0, err
+		}
+		m.nodes = &o
+	}
+	n := 0
+	for _, r := range m.nodes.Nodes {
+		for _, v := range r.Verdicts {
+			if v.Level == nodes.Alarm && (metric == NodeAlarms || metric == SilentNodes && v.Code == "silent" || metric == SnapshotsHeld && v.Code == "held") {
+				n++
+			}
+		}
+	}
+	return float64(n), nil
+}
+
+// quotaUsed returns the part of the quota that the fullest known key of a tenant has
+// used, in percent, and when it is used up at the present pace.
+func (m *measurement) quotaUsed(ctx context.Context, r *Rule) (value float64, detail string, err error) {
+	var u usage.Usage
+	if r.Policy != "" {
+		u, err = m.Usage.Policy(ctx, r.watched(), r.Policy)
+	} else {
+		u, err = m.Usage.Tenant(ctx, r.watched())
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	for i := range u.Policies {
+		p := &u.Policies[i]
+		for k := range p.Keys {
+			for _, l := range p.Keys[k].Limits {
+				if l.Capacity <= 0 {
+					continue
+				}
+				if v := min(100, 100*float64(l.Used)/float64(l.Capacity)); v > value {
+					value, detail = v, forecast(p.Policy, &l, u.At)
+				}
+			}
+		}
+	}
+	return value, detail, nil
+}
+
+// forecast returns a sentence about when a limit is used up.
+func forecast(policy string, l *usage.LimitUsage, now time.Time) string {
+	text := fmt.Sprintf("Limit %s of policy %s has %d of %d left", l.Limit.Name, policy, l.Remaining, l.Capacity)
+	switch {
+	case l.ExhaustedAfter == nil:
+		return text + "."
+	case *l.ExhaustedAfter == 0:
+		return text + " and denies requests now."
+	}
+	at := now.Add(*l.ExhaustedAfter).UTC()
+	return text + "; at this pace it is used up on " + at.Format("Monday 2 January, 15:04 MST") + "."
+}

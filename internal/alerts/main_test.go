@@ -1,0 +1,9 @@
+package alerts_test
+
+import (
+	"testing"
+
+	"github.com/headgate/headgate/internal/testseed"
+)
+
+func TestMain(m *testing.M) { testseed.Main(m) }

@@ -1,0 +1,187 @@
+package alerts
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An Event is the reason for a message.
+type Event string
+
+const (
+	EventBegan    Event = "alert.began"
+	EventResolved Event = "alert.resolved"
+	EventTest     Event = "alert.test"
+)
+
+// An Incident is the time from the begin of an alert to its end.
+type Incident struct {
+	ID       string // UUIDv7
+	TenantID string // the owner of the rule; "" for the operator
+	RuleID   string
+	Rule     Document // when the alert began
+	BeganAt  time.Time
+	EndedAt  time.Time // the zero time while the alert is firing
+	Value    float64   // when the alert began
+	Peak     float64
+	Detail   string // when the alert began
+}
+
+// A Delivery is one message to one channel.
+type Delivery struct {
+	ID         string // UUIDv7: the webhook-id of every attempt
+	TenantID   string // the owner of the channel; "" for the operator
+	ChannelID  string
+	IncidentID string // "" for a test
+	Event      Event
+	Body       []byte // JSON for the kind of the channel
+	CreatedAt  time.Time
+	// DueAt is the time of the next attempt. The zero time means that there is none.
+	DueAt    time.Time
+	Attempts int
+	Status   DeliveryStatus
+	// Answer is the result of the newest attempt, such as "503 Service Unavailable".
+	Answer string
+	EndAt  time.Time // when the delivery succeeded or was given up
+}
+
+// A DeliveryStatus is the status of a delivery.
+type DeliveryStatus string
+
+const (
+	Waiting   DeliveryStatus = "waiting"
+	Delivered DeliveryStatus = "delivered"
+	Dead      DeliveryStatus = "dead" // given up after 24 hours, or on 410 Gone
+)
+
+// DeliveryStatuses lists every status.
+var DeliveryStatuses = []DeliveryStatus{Waiting, Delivered, Dead}
+
+// body is the JSON of a webhook message.
+type body struct {
+	Type      Event     `json:"type"`
+	Timestamp time.Time `json:"timestamp"`
+	Data      bodyData  `json:"data"`
+}
+
+type bodyData struct {
+	Incident  string     `json:"incident_id,omitempty"`
+	Rule      string     `json:"rule_id,omitempty"`
+	Name      string     `json:"name"`
+	Metric    Metric     `json:"metric,omitempty"`
+	Tenant    string     `json:"tenant,omitempty"`
+	Policy    string     `json:"policy,omitempty"`
+	Threshold float64    `json:"threshold,omitempty"`
+	Value     float64    `json:"value"`
+	Peak      float64    `json:"peak,omitempty"`
+	BeganAt   *time.Time `json:"began_at,omitempty"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	Summary   string     `json:"summary"`
+	Detail    string     `json:"detail,omitempty"`
+	Page      string     `json:"page,omitempty"`
+}
+
+// A Messenger writes messages.
+type Messenger struct {
+	// URL is the address of the dashboard, without a slash at the end; "" if unknown.
+	URL string
+}
+
+// Body returns the message of an event for a kind of channel. value is the newest figure.
+func (m Messenger) Body(k Kind, e Event, i *Incident, value float64, now time.Time) []byte {
+	r := &i.Rule
+	d := bodyData{
+		Incident: i.ID, Rule: i.RuleID, Name: r.Name, Metric: r.Metric, Tenant: r.Tenant, Policy: r.Policy,
+		Threshold: r.Threshold, Value: value, Peak: i.Peak, Summary: i.Summary(e, value), Detail: i.Detail,
+	}
+	if !i.BeganAt.IsZero() {
+		d.BeganAt = &i.BeganAt
+	}
+	if !i.EndedAt.IsZero() {
+		d.EndedAt = &i.EndedAt
+	}
+	if m.URL != "" {
+		d.Page = m.URL + "/alerts"
+	}
+	var message any = body{e, now, d}
+	if k == Slack {
+		message = map[string]string{"text": strings.TrimSpace(strings.Join([]string{d.Summary, d.Detail, d.Page}, "\n"))}
+	}
+	text, _ := json.Marshal(message) // numbers are finite, so it never fails
+	return text
+}
+
+// Summary returns one sentence about an event.
+func (i *Incident) Summary(e Event, value float64) string {
+	r := &i.Rule
+	switch e {
+	case EventTest:
+		return "Test message of Headgate for channel " + r.Name + "."
+	case EventResolved:
+		return fmt.Sprintf("Resolved: %s. %s is %s; the alert lasted %s.", r.Name, r.subject(), r.number(value), length(i.EndedAt.Sub(i.BeganAt)))
+	}
+	return fmt.Sprintf("Alert: %s. %s is %s; the threshold is %s.", r.Name, r.subject(), r.number(value), r.number(r.Threshold))
+}
+
+var metricWords = map[Metric]string{
+	DenialRate: "The 429 rate", Denials: "The number of denied requests", DegradedShare: "The share of degraded decisions",
+	LimiterLatency: "The p99 latency of the limiter", QuotaUsed: "The used quota", SilentNodes: "The number of silent nodes",
+	NodeAlarms: "The number of alarms of nodes", SnapshotsHeld: "The number of nodes that hold back a snapshot",
+}
+
+// subject returns what the figure is, as the beginning of a sentence.
+func (d *Document) subject() string {
+	text := metricWords[d.Metric]
+	if d.Policy != "" {
+		text += " of policy " + d.Policy
+	}
+	if d.Tenant != "" {
+		text += " of tenant " + d.Tenant
+	}
+	if d.Window > 0 {
+		text += " in the last " + length(d.Window)
+	}
+	return text
+}
+
+// number returns a figure with its unit.
+func (d *Document) number(v float64) string {
+	t, _ := d.Metric.trait()
+	return strconv.FormatFloat(float64(int64(v*10+0.5))/10, 'f', -1, 64) + t.unit
+}
+
+// length returns a time in words, without small parts.
+func length(d time.Duration) string {
+	switch d = d.Round(time.Second); {
+	case d < time.Minute:
+		return strconv.Itoa(int(d.Seconds())) + " s"
+	case d < time.Hour:
+		return strconv.Itoa(int(d.Minutes())) + " min"
+	case d%time.Hour < time.Minute:
+		return strconv.Itoa(int(d.Hours())) + " h"
+	}
+	return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+}
+
+// Sign returns the webhook-signature of a message: a signature for each secret, in the
+// form of the Standard Webhooks specification. A secret that cannot be read is left out.
+func Sign(id string, at time.Time, body []byte, secrets ...string) string {
+	var list []string
+	for _, secret := range secrets {
+		key, err := secretBytes(secret)
+		if err != nil || len(key) == 0 {
+			continue
+		}
+		mac := hmac.New(sha256.New, key)
+		fmt.Fprintf(mac, "%s.%d.", id, at.Unix())
+		mac.Write(body)
+		list = append(list, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
+	}
+	return strings.Join(list, " ")
+}

@@ -1,0 +1,220 @@
+package alerts
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"time"
+
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// Config of a Service.
+type Config struct {
+	// Networks are private networks that webhooks may reach. Default: none.
+	Networks []netip.Prefix
+	// Messenger writes test messages.
+	Messenger Messenger
+	// Now returns the time. Default time.Now.
+	Now func() time.Time
+}
+
+// A Service lets people edit rules and channels, and read incidents and deliveries. The
+// owner of each is the operator ("") or a tenant, by its ID. Objects of another owner are
+// problem.NotFound. A Service is safe for concurrent use.
+type Service struct {
+	store Store
+	cfg   Config
+}
+
+// NewService returns a Service.
+func NewService(s Store, cfg Config) *Service {
+	if cfg.Now == nil {
+		cfg.Now = time.Now
+	}
+	return &Service{s, cfg}
+}
+
+// Rules lists the rules of an owner, newest first.
+func (s *Service) Rules(ctx context.Context, tenantID string, f Filter) ([]Watched, error) {
+	return s.store.Rules(ctx, tenantID, f)
+}
+
+// Rule returns a rule with its state.
+func (s *Service) Rule(ctx context.Context, tenantID, id string) (Watched, error) {
+	return s.store.Rule(ctx, tenantID, id)
+}
+
+// CreateRule adds a rule. Errors: problem.Invalid; problem.Conflict with the code
+// too_many_rules.
+func (s *Service) CreateRule(ctx context.Context, tenantID string, d Document) (Rule, error) {
+	if err := s.validate(ctx, tenantID, &d); err != nil {
+		return Rule{}, err
+	}
+	now := s.instant()
+	r := Rule{ID: audit.NewID(), TenantID: tenantID, Version: 1, Document: d, CreatedAt: now, UpdatedAt: now}
+	return s.store.CreateRule(ctx, r, entry(ctx, "alert_rule.create", tenantID, r.ID, d.Name, nil, d))
+}
+
+// ChangeRule replaces the document of a rule. Errors: problem.Invalid; problem.NotFound;
+// problem.Stale if the rule has another version than match.
+func (s *Service) ChangeRule(ctx context.Context, tenantID, id string, match int64, d Document) (Rule, error) {
+	before, err := s.store.Rule(ctx, tenantID, id)
+	if err != nil {
+		return Rule{}, err
+	}
+	if err := s.validate(ctx, tenantID, &d); err != nil {
+		return Rule{}, err
+	}
+	r := before.Rule
+	r.Document, r.UpdatedAt = d, s.instant()
+	return s.store.ChangeRule(ctx, r, match, entry(ctx, "alert_rule.change", tenantID, id, d.Name, before.Document, d))
+}
+
+// DeleteRule removes a rule and ends its alert without a message.
+func (s *Service) DeleteRule(ctx context.Context, tenantID, id string) error {
+	r, err := s.store.Rule(ctx, tenantID, id)
+	if err != nil {
+		return err
+	}
+	return s.store.DeleteRule(ctx, tenantID, id, entry(ctx, "alert_rule.delete", tenantID, id, r.Name, r.Document, nil))
+}
+
+// validate checks a document, and that the owner has its channels.
+func (s *Service) validate(ctx context.Context, tenantID string, d *Document) error {
+	var f problem.Fields
+	d.validate(&f, tenantID == "")
+	if err := f.Err(); err != nil {
+		return err
+	}
+	for i, id := range d.Channels {
+		switch _, err := s.store.Channel(ctx, tenantID, id); {
+		case problem.Is(err, problem.NotFound):
+			f.Add(fmt.Sprintf("/channels/%d", i), "no such channel")
+		case err != nil:
+			return err
+		}
+	}
+	return f.Err()
+}
+
+// Channels lists the channels of an owner, newest first.
+func (s *Service) Channels(ctx context.Context, tenantID string, f Filter) ([]Channel, error) {
+	return s.store.Channels(ctx, tenantID, f)
+}
+
+// Channel returns a channel.
+func (s *Service) Channel(ctx context.Context, tenantID, id string) (Channel, error) {
+	return s.store.Channel(ctx, tenantID, id)
+}
+
+// CreateChannel adds a channel. A webhook gets a secret, which is shown once. Errors:
+// problem.Invalid; problem.Conflict with the code too_many_channels.
+func (s *Service) CreateChannel(ctx context.Context, tenantID string, d ChannelDocument) (Channel, error) {
+	var f problem.Fields
+	if d.validate(&f, s.cfg.Networks); f.Err() != nil {
+		return Channel{}, f.Err()
+	}
+	now := s.instant()
+	c := Channel{ID: audit.NewID(), TenantID: tenantID, Version: 1, ChannelDocument: d, CreatedAt: now, UpdatedAt: now}
+	if d.Kind == Webhook {
+		c.Secret = NewSecret()
+	}
+	return s.store.CreateChannel(ctx, c, entry(ctx, "alert_channel.create", tenantID, c.ID, d.Name, nil, d.shown()))
+}
+
+// ChangeChannel replaces the document of a channel; the kind stays. Errors as those of
+// ChangeRule.
+func (s *Service) ChangeChannel(ctx context.Context, tenantID, id string, match int64, d ChannelDocument) (Channel, error) {
+	before, err := s.store.Channel(ctx, tenantID, id)
+	if err != nil {
+		return Channel{}, err
+	}
+	if d.URL == HideAddress(before.URL) { // as the API shows it
+		d.URL = before.URL
+	}
+	var f problem.Fields
+	d.validate(&f, s.cfg.Networks)
+	if d.Kind != before.Kind && len(f) == 0 {
+		f.Add("/kind", "cannot be changed; create another channel")
+	}
+	if err := f.Err(); err != nil {
+		return Channel{}, err
+	}
+	c := before
+	c.ChannelDocument, c.UpdatedAt = d, s.instant()
+	return s.store.ChangeChannel(ctx, c, match, entry(ctx, "alert_channel.change", tenantID, id, d.Name, before.shown(), d.shown()))
+}
+
+// formerLife is how long a replaced secret also signs messages.
+const formerLife = 24 * time.Hour
+
+// RotateSecret gives a webhook a new secret, which is shown once. For 24 hours the former
+// one also signs its messages. Errors: problem.NotFound; problem.Conflict for a channel
+// without a secret.
+func (s *Service) RotateSecret(ctx context.Context, tenantID, id string) (Channel, error) {
+	c, err := s.store.Channel(ctx, tenantID, id)
+	if err != nil {
+		return Channel{}, err
+	}
+	if c.Kind != Webhook {
+		return Channel{}, problem.New(problem.Conflict, "only channels of the kind webhook have a secret")
+	}
+	now := s.instant()
+	c.Former, c.FormerUntil, c.Secret, c.UpdatedAt = c.Secret, now.Add(formerLife), NewSecret(), now
+	return s.store.ChangeChannel(ctx, c, c.Version, entry(ctx, "alert_channel.rotate_secret", tenantID, id, c.Name, nil, nil))
+}
+
+// DeleteChannel removes a channel with its deliveries. Rules that name it stay.
+func (s *Service) DeleteChannel(ctx context.Context, tenantID, id string) error {
+	c, err := s.store.Channel(ctx, tenantID, id)
+	if err != nil {
+		return err
+	}
+	return s.store.DeleteChannel(ctx, tenantID, id, entry(ctx, "alert_channel.delete", tenantID, id, c.Name, c.shown(), nil))
+}
+
+// Test queues a test message to a channel and returns its ID.
+func (s *Service) Test(ctx context.Context, tenantID, id string) (Delivery, error) {
+	c, err := s.store.Channel(ctx, tenantID, id)
+	if err != nil {
+		return Delivery{}, err
+	}
+	now := s.instant()
+	i := Incident{Rule: Document{Name: c.Name}}
+	d := Delivery{
+		ID: audit.NewID(), TenantID: tenantID, ChannelID: id, Event: EventTest, Body: s.cfg.Messenger.Body(c.Kind, EventTest, &i, 0, now),
+		CreatedAt: now, DueAt: now, Status: Waiting,
+	}
+	return d, s.store.QueueDelivery(ctx, d, entry(ctx, "alert_channel.test", tenantID, id, c.Name, nil, nil))
+}
+
+// Incidents lists the incidents of an owner, newest first.
+func (s *Service) Incidents(ctx context.Context, tenantID string, f Filter) ([]Incident, error) {
+	return s.store.Incidents(ctx, tenantID, f)
+}
+
+// Deliveries lists the deliveries of an owner, newest first.
+func (s *Service) Deliveries(ctx context.Context, tenantID string, f Filter) ([]Delivery, error) {
+	return s.store.Deliveries(ctx, tenantID, f)
+}
+
+// Repeat makes a delivery due again, also one that succeeded or was given up.
+func (s *Service) Repeat(ctx context.Context, tenantID, id string) (Delivery, error) {
+	return s.store.RepeatDelivery(ctx, tenantID, id, s.instant(), entry(ctx, "alert_delivery.repeat", tenantID, id, id, nil, nil))
+}
+
+// instant is the present time in the precision that every store keeps.
+func (s *Service) instant() time.Time { return s.cfg.Now().UTC().Truncate(time.Millisecond) }
+
+func entry(ctx context.Context, action, tenantID, object, name string, before, after any) audit.Entry {
+	return audit.Complete(ctx, audit.Entry{TenantID: tenantID, Action: action, Object: object, ObjectName: name}, before, after)
+}
+
+// shown is the document without the path of its address, which is a secret of Slack and
+// of many receivers.
+func (d ChannelDocument) shown() ChannelDocument {
+	d.URL = HideAddress(d.URL)
+	return d
+}
