@@ -1,6 +1,10 @@
 # syntax=docker/dockerfile:1
 
-FROM golang:1.26-bookworm AS build
+# make base-images prints both with their digests, for --build-arg or to write here.
+ARG BUILD_IMAGE=golang:1.26-bookworm
+ARG RUN_IMAGE=gcr.io/distroless/static-debian12:nonroot
+
+FROM ${BUILD_IMAGE} AS build
 WORKDIR /src
 # The modules first: they change seldom, and are then taken from the layer.
 COPY go.mod go.sum ./
@@ -11,7 +15,7 @@ RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.ver
 # The next stage has no shell to make a folder with.
 RUN mkdir -m 0700 /empty
 
-FROM gcr.io/distroless/static-debian12:nonroot
+FROM ${RUN_IMAGE}
 LABEL org.opencontainers.image.title="Headgate" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /headgate /headgate

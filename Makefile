@@ -39,7 +39,7 @@ CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load test-faults fuzz screenshots bench bench-peers check current audit views reproducible
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load test-faults fuzz screenshots bench bench-peers check current audit views reproducible base-images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -110,6 +110,7 @@ FAULTS ?= full
 test-faults: bin/with-servers ## cause each fault of docs/faults.md under load (about 25 minutes), and write the table of docs/operations.md: FAULTS=short, ONLY=F-R7b
 	HEADGATE_TEST_FAULTS=$(FAULTS) $(if $(filter full,$(FAULTS)),HEADGATE_FAULTS_PAGE=$(CURDIR)/docs/operations.md) $(SERVERS) go test -tags faults -vet=off \
 		-count=1 -timeout 90m -v -run '^TestFaults$$/$(if $(ONLY),^$(ONLY)$$)' ./cmd/server
+	$(if $(filter full,$(FAULTS)),$(if $(ONLY),,HEADGATE_TEST_FAULTS=full go test -vet=off -count=1 -timeout 30m -v -run '^TestSQLiteKeepsAcknowledgedWritesOverAKill$$' ./internal/store))
 
 fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCES (100000) random sequences on every limiter
 	@for package in $$(go list ./...); do \
@@ -157,6 +158,11 @@ reproducible: ## build the binary of the image in two folders, and fail unless b
 		mkdir -p $$dir/$$n; git archive HEAD | tar -x -C $$dir/$$n; \
 		$(if $(COLD),GOCACHE=$$dir/$$n/.cache )go -C $$dir/$$n build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=dev" -o $$dir/$$n/headgate ./cmd/server; \
 	done; cmp $$dir/a/headgate $$dir/long/er/b/headgate; sha256sum <$$dir/a/headgate
+
+base-images: ## print the base images of the Dockerfile with their digests, as build arguments; needs docker and the registries
+	@sed -n 's/^ARG \([A-Z]*_IMAGE\)=\([^@]*\).*/\1 \2/p' Dockerfile | while read -r name image; do \
+		digest=$$(docker buildx imagetools inspect "$$image" --format '{{.Manifest.Digest}}'); echo "--build-arg $$name=$$image@$$digest"; \
+	done
 
 check: lint current test race test-ci ## all that must pass before a commit
 

@@ -279,7 +279,8 @@ func TestTheImageIsSmallUnprivilegedAndWatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"FROM golang:1.26", "CGO_ENABLED=0", "FROM gcr.io/distroless/static-debian12:nonroot", "USER 65532:65532",
+		"BUILD_IMAGE=golang:1.26", "FROM ${BUILD_IMAGE} AS build", "CGO_ENABLED=0",
+		"RUN_IMAGE=gcr.io/distroless/static-debian12:nonroot", "FROM ${RUN_IMAGE}\n", "USER 65532:65532",
 		"HEADGATE_ADDR=0.0.0.0:8080", "HEADGATE_DATABASE_URL=sqlite:///data/headgate.db",
 		"--chown=65532:65532 /empty /data", `VOLUME ["/data"]`, `CMD ["/headgate", "healthcheck"]`,
 	} {

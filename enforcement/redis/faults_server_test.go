@@ -330,6 +330,9 @@ func TestErrorRepliesChargeNothing(t *testing.T) {
 	})
 	t.Run("busy", func(t *testing.T) {
 		t.Parallel()
+		if v := redisVersion(t); strings.HasPrefix(v, "6.") {
+			t.Skipf("Redis %s does not know busy-reply-threshold, which came with 7.0", v)
+		}
 		server := servertest.StartRedis(t, "--busy-reply-threshold", "1")
 		raw, l := client(t, server.URL()), open(t, redis.Config{URL: server.URL()})
 		looping := make(chan struct{})
@@ -598,4 +601,16 @@ func TestAnsweredCallsAreTimed(t *testing.T) {
 	if sum > all { // they came one after the other
 		t.Errorf("together %s within %s", sum, all)
 	}
+}
+
+// redisVersion returns the version of the server that the tests use.
+func redisVersion(t *testing.T) string {
+	t.Helper()
+	info := client(t, servertest.Redis(t)).Info(t.Context(), "server").Val()
+	_, version, _ := strings.Cut(info, "redis_version:")
+	version, _, found := strings.Cut(version, "\r\n")
+	if !found || version == "" {
+		t.Fatalf("the server does not say its version: %q", info)
+	}
+	return version
 }

@@ -232,7 +232,11 @@ func TestOneProcessServesAFile(t *testing.T) {
 // Everything acknowledged survives kill -9, each tenant with its audit line.
 func TestSQLiteKeepsAcknowledgedWritesOverAKill(t *testing.T) {
 	t.Parallel()
-	for range 3 {
+	kills := 3
+	if os.Getenv("HEADGATE_TEST_FAULTS") == "full" {
+		kills = 50
+	}
+	for range kills {
 		url, path := newFile(t)
 		s := migrated(t, store.Config{URL: url})
 		p := start(t, "write", url)
