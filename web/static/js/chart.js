@@ -34,6 +34,18 @@
     return sums;
   }
 
+  // A step is as wide as the time it counts. The last one ends here.
+  function closed(data, step) {
+    return data.map((values, i) => (values.length ? [...values, values.at(-1) + (i ? 0 : step)] : values));
+  }
+
+  // The indices of values between two gaps. A line has no length there, so the chart draws a point.
+  function isolated(u, i) {
+    const values = u.data[i];
+    const gap = (at) => values[at] === null || values[at] === undefined;
+    return values.flatMap((_, at) => (!gap(at) && gap(at - 1) && gap(at + 1) ? [at] : []));
+  }
+
   const two = (n) => String(n).padStart(2, "0");
   const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
   function when(seconds, step) {
@@ -82,7 +94,7 @@
       this.setAttribute("aria-label", summary);
       const shown = this.figure.querySelector("[data-summary]");
       if (shown) shown.textContent = summary;
-      return { ...read, drawn: this.dataset.kind === "area" ? stacked(read.data) : read.data };
+      return { ...read, drawn: this.dataset.kind === "area" ? closed(stacked(read.data), this.step) : read.data };
     }
 
     follow() {
@@ -114,7 +126,7 @@
       const series = names.map((label, i) => {
         const color = read(this, colors[i]);
         return {
-          label, stroke: color, width: kind === "line" ? 2 : 1.5, points: { show: drawn[0].length < 2 },
+          label, stroke: color, width: kind === "line" ? 2 : 1.5, points: { show: false, filter: kind === "line" ? isolated : undefined },
           paths: kind === "bars" ? uPlot.paths.bars({ size: [0.8, 40] }) : kind === "area" ? uPlot.paths.stepped({ align: 1 }) : undefined,
           fill: kind === "line" ? undefined : faint(color),
         };
@@ -152,6 +164,7 @@
     // point tells the numbers below the cursor, or the names without one.
     point(at) {
       const unit = this.dataset.unit;
+      if (at >= this.real[0].length) at = this.real[0].length - 1; // the end of the last step
       const parts = this.labels.map((name, i) => {
         const part = document.createElement("span");
         part.dataset.color = this.colors[i];
@@ -167,7 +180,7 @@
     // zoom goes to the page of the time that was brushed over.
     zoom(u) {
       if (!this.dataset.zoom || u.select.width < 8) return;
-      const from = u.posToVal(u.select.left, "x");
+      const from = Math.min(u.posToVal(u.select.left, "x"), Date.now() / 1000);
       const to = u.posToVal(u.select.left + u.select.width, "x");
       const address = new URL(this.dataset.zoom, location.href);
       const minute = (s) => new Date(s * 1000).toISOString().slice(0, 16);
