@@ -1,6 +1,7 @@
 package enforcement
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"log/slog"
@@ -68,9 +69,7 @@ func NewEngine(limiter Limiter, cfg Config) *Engine {
 	if e.now == nil {
 		e.now = time.Now
 	}
-	if e.logger == nil {
-		e.logger = slog.New(slog.DiscardHandler)
-	}
+	e.logger = cmp.Or(e.logger, slog.New(slog.DiscardHandler))
 	e.calls.New = func() any { return new(call) }
 	return e
 }

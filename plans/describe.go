@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"strconv"
 	"time"
 
@@ -16,9 +17,7 @@ func Describe(l enforcement.Limit) string {
 	text := thousands(l.Quota) + " per " + spoken(l.Window)
 	switch l.Algorithm {
 	case enforcement.TokenBucket, enforcement.GCRA:
-		if l.Burst == 0 {
-			l.Burst = l.Quota
-		}
+		l.Burst = cmp.Or(l.Burst, l.Quota)
 		return text + ", bursts of " + thousands(l.Burst)
 	case enforcement.SlidingWindowLog:
 		return text + ", exact"

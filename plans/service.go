@@ -31,9 +31,7 @@ type Service struct {
 
 // NewService returns a Service on a Store.
 func NewService(store Store, cfg Config) *Service {
-	if cfg.SearchWork == 0 {
-		cfg.SearchWork = 20_000
-	}
+	cfg.SearchWork = cmp.Or(cfg.SearchWork, 20_000)
 	return &Service{store: store, work: cfg.SearchWork}
 }
 

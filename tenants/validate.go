@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"time"
@@ -17,18 +18,10 @@ const (
 
 // Normalise fills every default of a document.
 func Normalise(d Document) Document {
-	if d.Status == "" {
-		d.Status = Active
-	}
-	if d.TimeZone == "" {
-		d.TimeZone = "UTC"
-	}
-	if d.BillingAnchorDay == 0 {
-		d.BillingAnchorDay = 1
-	}
-	if d.NoPolicy == "" {
-		d.NoPolicy = Allow
-	}
+	d.Status = cmp.Or(d.Status, Active)
+	d.TimeZone = cmp.Or(d.TimeZone, "UTC")
+	d.BillingAnchorDay = cmp.Or(d.BillingAnchorDay, 1)
+	d.NoPolicy = cmp.Or(d.NoPolicy, Allow)
 	return d
 }
 

@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -165,9 +166,7 @@ func (s specification) examples(media *yaml.Node) []views.Example {
 	var out []views.Example
 	for name, example := range s.pairs(s.get(media, "examples")) {
 		title := s.text(example, "summary")
-		if title == "" {
-			title = name
-		}
+		title = cmp.Or(title, name)
 		out = append(out, views.Example{Title: title, JSON: s.json(s.get(example, "value"))})
 	}
 	return out

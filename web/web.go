@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"embed"
 	"fmt"
@@ -83,9 +84,7 @@ func New(cfg Config) (*Shell, error) {
 	if cfg.Changed == nil {
 		cfg.Changed = func(context.Context) {}
 	}
-	if cfg.Timeout == 0 {
-		cfg.Timeout = 2 * time.Second
-	}
+	cfg.Timeout = cmp.Or(cfg.Timeout, 2*time.Second)
 	if cfg.Stopping == nil {
 		cfg.Stopping = context.Background()
 	}

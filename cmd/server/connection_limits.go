@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"log/slog"
 	"net"
 	"net/http"
@@ -27,9 +28,7 @@ func (s *serveSettings) connectionLimits(files int) connlimit.Limits {
 		total = min(total, max(files-max(leastFiles, files/4), 16))
 	}
 	limits := connlimit.Limits{Total: total, Reserve: min(max(total/16, 4), 64), PerAddress: s.MaxPerAddress}
-	if limits.PerAddress == 0 {
-		limits.PerAddress = total / 2
-	}
+	limits.PerAddress = cmp.Or(limits.PerAddress, total/2)
 	return limits
 }
 

@@ -68,9 +68,7 @@ func (c Config) withDefaults() Config {
 	if c.Observe == nil {
 		c.Observe = func(time.Duration) {}
 	}
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
 	return c
 }
 

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"encoding/binary"
 	"math/bits"
 	"sync/atomic"
@@ -49,9 +50,7 @@ func (ds *denials) open(slots int) {
 	if slots < 0 {
 		return
 	}
-	if slots == 0 {
-		slots = denialSlots
-	}
+	slots = cmp.Or(slots, denialSlots)
 	n := 1 << bits.Len(uint(slots-1))
 	ds.slots, ds.mask = make([]atomic.Pointer[denial], n), uint64(n-1)
 }

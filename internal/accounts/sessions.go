@@ -1,6 +1,7 @@
 package accounts
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/headgate/headgate/internal/audit"
@@ -104,9 +105,7 @@ func (p *People) ChangeName(ctx context.Context, u User, name string) (User, err
 func (p *People) ChangePassword(ctx context.Context, u User, s Session, current, next string) (string, error) {
 	_, origin := audit.Who(ctx)
 	address := origin.Address
-	if address == "" {
-		address = s.Address
-	}
+	address = cmp.Or(address, s.Address)
 	tried, err := p.limit.charge(ctx, FoldEmail(u.Email), address)
 	if err != nil {
 		return "", err

@@ -208,9 +208,7 @@ func (p *People) SignInWith(ctx context.Context, who Identity, address, agent st
 	}
 	if u.ID == "" || u.Disabled {
 		name := who.Email
-		if name == "" {
-			name = who.Subject
-		}
+		name = cmp.Or(name, who.Subject)
 		return "", Session{}, User{}, p.failed(ctx, u, name, auditSession{By: "oidc", Agent: cutAgent(agent)}, errUnknownIdentity)
 	}
 	token, session, u, err := p.begin(ctx, u, "oidc", address, agent)

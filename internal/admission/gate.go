@@ -1,6 +1,7 @@
 package admission
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -63,9 +64,7 @@ func New(cfg Config) *Gate {
 	if cfg.Slots <= 0 {
 		cfg.Slots = 128
 	}
-	if cfg.Waiting == 0 {
-		cfg.Waiting = 8192
-	}
+	cfg.Waiting = cmp.Or(cfg.Waiting, 8192)
 	g := &Gate{slots: int64(cfg.Slots), room: int64(max(cfg.Waiting, 0)), queues: map[uint32]*queue{}}
 	g.waiters.New = func() any { return &waiter{answer: make(chan error, 1)} }
 	return g

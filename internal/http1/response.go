@@ -1,6 +1,7 @@
 package http1
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 	"strconv"
@@ -34,9 +35,7 @@ func (a *answer) Header() http.Header { return a.header }
 
 // WriteHeader sets the status. Only the first call has an effect.
 func (a *answer) WriteHeader(status int) {
-	if a.status == 0 {
-		a.status = status
-	}
+	a.status = cmp.Or(a.status, status)
 }
 
 // Write appends to the body of the response.

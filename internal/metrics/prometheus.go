@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"runtime"
@@ -16,12 +17,8 @@ import (
 
 // NewRecorder returns a Recorder with its own Prometheus registry.
 func NewRecorder(cfg Config) *Recorder {
-	if cfg.Version == "" {
-		cfg.Version = "unknown"
-	}
-	if cfg.Revision == "" {
-		cfg.Revision = "unknown"
-	}
+	cfg.Version = cmp.Or(cfg.Version, "unknown")
+	cfg.Revision = cmp.Or(cfg.Revision, "unknown")
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -1,6 +1,7 @@
 package metrics
 
 import (
+	"cmp"
 	"hash/maphash"
 	"sync"
 	"unsafe"
@@ -69,9 +70,7 @@ func (m *memory) keep(key memoryKey, s memorized) {
 	}
 	m.forget(key)
 	most := m.most
-	if most == 0 {
-		most = maxRemembered
-	}
+	most = cmp.Or(most, maxRemembered)
 	if s.size > most {
 		return
 	}

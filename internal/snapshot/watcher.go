@@ -93,9 +93,7 @@ type Watcher struct {
 // NewWatcher returns a Watcher of a source. It loads nothing before Run or Refresh is called.
 func NewWatcher(source Source, cfg Config) *Watcher {
 	cfg.Poll = cmp.Or(cfg.Poll, 500*time.Millisecond)
-	if cfg.FullReload == 0 {
-		cfg.FullReload = time.Hour
-	}
+	cfg.FullReload = cmp.Or(cfg.FullReload, time.Hour)
 	cfg.Timeout = cmp.Or(cfg.Timeout, 5*time.Second)
 	cfg.RetryMin = cmp.Or(cfg.RetryMin, 500*time.Millisecond)
 	cfg.RetryMax = cmp.Or(cfg.RetryMax, 30*time.Second)

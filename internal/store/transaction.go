@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -158,10 +159,6 @@ func (e *edit) concerns(tenantID, object, name string) {
 	if tenantID != "" {
 		l.TenantID = tenantID
 	}
-	if l.Object == "" {
-		l.Object = object
-	}
-	if l.ObjectName == "" {
-		l.ObjectName = name
-	}
+	l.Object = cmp.Or(l.Object, object)
+	l.ObjectName = cmp.Or(l.ObjectName, name)
 }

@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -46,9 +47,7 @@ func Start(ctx context.Context, cfg Config) (*Tracer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if cfg.Version == "" {
-		cfg.Version = "unknown"
-	}
+	cfg.Version = cmp.Or(cfg.Version, "unknown")
 	res, err := env.resource(cfg.Version)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@
 package admin
 
 import (
+	"cmp"
 	"net/http"
 	"slices"
 
@@ -39,9 +40,7 @@ type pages struct {
 
 // Routes returns the rows of the pages.
 func Routes(shell *web.Shell, cfg Config) []web.Route {
-	if cfg.AuditLines == 0 {
-		cfg.AuditLines = 100_000
-	}
+	cfg.AuditLines = cmp.Or(cfg.AuditLines, 100_000)
 	w := &pages{Shell: shell, cfg: cfg}
 	return slices.Concat(
 		w.peopleRoutes("/people", accounts.PeopleRead, accounts.PeopleWrite),

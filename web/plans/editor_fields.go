@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -62,9 +63,7 @@ func (m *marker) policy(f *draftForm, i int, policies []plans.Policy) views.Poli
 		OtherMethods: m.input(id+".other_methods", "Other methods", p.fields["other_methods"], "Separated by spaces: PURGE REPORT."),
 		Methods:      m.boxes(id+".methods", "Methods", "None checked: all methods.", p.methods, commonMethods),
 	}
-	if v.Title == "" {
-		v.Title = "a new policy"
-	}
+	v.Title = cmp.Or(v.Title, "a new policy")
 	for _, c := range new(plans.Policy).Choices() {
 		s := m.choose(id+"."+c.Field, fieldName(c.Field), p.fields[c.Field], choiceOptions(c))
 		if s.Hint = choiceFields[c.Field].hint; c.Field == "mode" {

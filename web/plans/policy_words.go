@@ -1,6 +1,7 @@
 package plans
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -78,9 +79,7 @@ func choiceOptions(c enforcement.Choice) []views.Option {
 	var list []views.Option
 	for _, value := range c.Values {
 		o := views.Option{Value: value, Label: choiceFields[c.Field].values[value].label}
-		if o.Label == "" {
-			o.Label = value
-		}
+		o.Label = cmp.Or(o.Label, value)
 		list = append(list, o)
 	}
 	return list

@@ -1,6 +1,7 @@
 package tenants
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"net/http"
@@ -77,9 +78,7 @@ func planRows(before, after plans.Document) ([]views.PlanChangeRow, error) {
 	}
 	for _, p := range after.Policies() {
 		r := views.PlanChangeRow{Policy: p.Slug, What: what[p.Slug], After: policyLines(p)}
-		if r.What == "" {
-			r.What = "same"
-		}
+		r.What = cmp.Or(r.What, "same")
 		if r.What != "added" {
 			r.Before = policyLines(old[p.Slug])
 		}

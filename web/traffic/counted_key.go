@@ -1,6 +1,7 @@
 package traffic
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/netip"
@@ -235,9 +236,7 @@ func (w *pages) keyDenial(t tenants.Tenant, r *metrics.Refusal) views.KeyDenial 
 		Sentence: web.Sentence(denialSentence(r)), Wait: "–",
 		URL: web.TenantURL(t, "/denials/") + uuid.UUID(r.ID).String(),
 	}
-	if v.Request == "" {
-		v.Request = "no method or path"
-	}
+	v.Request = cmp.Or(v.Request, "no method or path")
 	switch {
 	case r.RetryAfterMS == enforcement.Never:
 		v.Wait = "waiting does not help"
