@@ -14,12 +14,13 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// auditCommand looks at the audit log straight in the database.
+// auditCommand is headgate audit. It reads the audit log directly from the database.
 type auditCommand struct {
-	Verify auditVerify `cmd:"" help:"Hold every line of the audit log against its chain of hashes."`
+	Verify auditVerify `cmd:"" help:"Verify the chain of hashes of the audit log."`
 }
 
-// auditVerify names the first line that is not as it was written.
+// auditVerify is headgate audit verify. It checks the chain of hashes and reports the first
+// entry that was changed.
 type auditVerify struct {
 	databaseSettings
 	Head []string `setting:"false" placeholder:"NUMBER:HASH" help:"An earlier head, which the chain must contain. May be repeated."`
@@ -49,7 +50,7 @@ func (a auditVerify) Run(ctx context.Context, p program) error {
 			return err
 		}
 		if !schema.Current() {
-			return errors.New("the database's schema is not the one that this headgate works with: run headgate migrate")
+			return errors.New("the database's schema does not fit this version of headgate: run headgate migrate")
 		}
 		v, err := st.VerifyAudit(ctx, noted...)
 		if err != nil {
@@ -61,7 +62,7 @@ func (a auditVerify) Run(ctx context.Context, p program) error {
 
 func (p program) printVerdict(v audit.Verdict) error {
 	if v.Broken != nil {
-		return fmt.Errorf("the audit log is not as it was written: %w", v.Broken)
+		return fmt.Errorf("the audit log was changed: %w", v.Broken)
 	}
 	fmt.Fprintf(p.stdout, "the audit log is as it was written: %d lines, the last has the hash %s\n", v.Lines, v.Head.Hash)
 	fmt.Fprintf(p.stdout, "note the head elsewhere, for --head: %s\n", v.Head)
@@ -71,11 +72,12 @@ func (p program) printVerdict(v audit.Verdict) error {
 	return nil
 }
 
-// headEvery is how often a node publishes the head of the audit log.
+// headEvery is how often a node logs the head of the audit log.
 const headEvery = time.Hour
 
-// publishHead logs the head of the audit log now and every hour, so that a chain that
-// was written anew differs from logs that are kept elsewhere.
+// publishHead logs the number and hash of the last audit entry at the start and every hour. If
+// an attacker rewrites the whole chain, its hashes differ from those in logs that are stored
+// elsewhere.
 func (n *node) publishHead(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	publish := func() {
 		head, err := n.store.AuditHead(work)

@@ -24,13 +24,14 @@ import (
 	"github.com/headgate/headgate/internal/load"
 )
 
-// benchKeySetting is the key that headgate bench uses. It has no flag, because
-// the arguments of a process can be read by every user of the machine.
+// benchKeySetting is the environment variable with the API key of headgate bench. The key has
+// no flag, because every user of the machine can read the arguments of a process.
 const benchKeySetting = environmentPrefix + "BENCH_KEY"
 
 const longestBench = 5 * time.Minute
 
-// benchCommand measures an installation: it sends checks and times the answers.
+// benchCommand is headgate bench. It sends checks to a running node and measures their rate and
+// latency.
 type benchCommand struct {
 	URL         string        `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" setting:"false" help:"The node or load balancer."`
 	KeyFile     string        `placeholder:"FILE" setting:"false" help:"File with an API key that may check for the tenant; default: HEADGATE_BENCH_KEY or HEADGATE_BENCH_KEY_FILE."`
@@ -45,7 +46,7 @@ type benchCommand struct {
 	Batch       int           `default:"1" setting:"false" help:"Checks in each request, at most 1000; more than 1 uses POST /v1/check/batch."`
 }
 
-// Help is the part of --help behind the flags.
+// Help returns the text that --help shows after the flags.
 func (benchCommand) Help() string {
 	return "The checks are real unless the mode is peek: they use up the quota of the tenant, and they count in its analytics. " +
 		"Their attribute user begins with bench-, so a limit that counts by user charges keys of its own; " +
@@ -88,7 +89,7 @@ func (b benchCommand) Run(ctx context.Context, p program) error {
 	return nil
 }
 
-// A benchTarget is where and as what to ask.
+// A benchTarget is the base URL of the node to measure, and the API key to use.
 type benchTarget struct {
 	url *url.URL
 	key string
@@ -99,7 +100,7 @@ func (b *benchCommand) validate(getenv func(string) string) (benchTarget, error)
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" {
 		return benchTarget{}, fmt.Errorf("--url: %q is not an address like http://127.0.0.1:8080", b.URL)
 	}
-	u.Path = strings.TrimRight(u.Path, "/") + "/" // JoinPath would keep a path relative
+	u.Path = strings.TrimRight(u.Path, "/") + "/" // JoinPath needs an absolute path
 	if b.Tenant == "" {
 		return benchTarget{}, errors.New("--tenant: must not be empty")
 	}
@@ -116,7 +117,7 @@ func (b *benchCommand) validate(getenv func(string) string) (benchTarget, error)
 			return benchTarget{}, fmt.Errorf("--%s: %w", bound.flag, bound.err)
 		}
 	}
-	if !(b.Rate >= 0 && b.Rate <= 1e6) { // so that NaN is outside
+	if !(b.Rate >= 0 && b.Rate <= 1e6) { // the negation also rejects NaN
 		return benchTarget{}, fmt.Errorf("--rate: is %v, and must be from 0 to 1000000", b.Rate)
 	}
 	key, err := secretFrom(getenv, benchKeySetting)
@@ -134,15 +135,15 @@ func (b *benchCommand) validate(getenv func(string) string) (benchTarget, error)
 	return benchTarget{u, key}, nil
 }
 
-// check is the JSON of one check in a mode.
+// check returns the JSON body of one check with the given mode.
 func (b *benchCommand) check(mode string) string {
-	text, _ := json.Marshal(map[string]any{ // never fails on strings
+	text, _ := json.Marshal(map[string]any{ // cannot fail, because all values are strings
 		"tenant": b.Tenant, "method": b.Method, "path": b.Path, "mode": mode, "attributes": map[string]string{"user": "bench-" + load.KeyPlace},
 	})
 	return string(text)
 }
 
-// request is what each connection sends.
+// request returns the request that every connection sends repeatedly.
 func (b *benchCommand) request(t benchTarget) load.Request {
 	path, body := "/v1/check", b.check(b.Mode)
 	if b.Batch > 1 {
@@ -152,7 +153,7 @@ func (b *benchCommand) request(t benchTarget) load.Request {
 	return load.NewRequest(t.url.Host, t.url.JoinPath(path).EscapedPath(), body, b.Keys, "Authorization: Bearer "+t.key)
 }
 
-// dial opens a connection.
+// dial opens a TCP or TLS connection to the target.
 func (t benchTarget) dial(ctx context.Context) (net.Conn, error) {
 	address := t.url.Host
 	if t.url.Port() == "" {
@@ -169,7 +170,8 @@ func (t benchTarget) dial(ctx context.Context) (net.Conn, error) {
 	return dialer.DialContext(ctx, "tcp", address)
 }
 
-// A benchAnswer is what the first check says about those that follow.
+// A benchAnswer contains the parts of the first check's answer that decide how the load runs
+// and what the report shows.
 type benchAnswer struct {
 	Detail, Reason, Plan string
 	Limits               []struct {
@@ -179,8 +181,8 @@ type benchAnswer struct {
 	}
 }
 
-// peek sends one check that charges nothing. It finds a wrong address, key or
-// tenant before the load does.
+// peek sends one check with the mode peek, which charges nothing. It fails early if the
+// address, the key or the tenant is wrong.
 func (b *benchCommand) peek(ctx context.Context, t benchTarget) (first benchAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -207,7 +209,7 @@ func (b *benchCommand) peek(ctx context.Context, t benchTarget) (first benchAnsw
 	return first, nil
 }
 
-// announce says what will be charged before it is.
+// announce prints how much quota the load is going to charge.
 func (b *benchCommand) announce(w io.Writer, first benchAnswer) error {
 	var text strings.Builder
 	how := "as fast as the answers come"
@@ -232,7 +234,8 @@ func (b *benchCommand) announce(w io.Writer, first benchAnswer) error {
 	return err
 }
 
-// report prints what was measured. limited says whether a limit applied.
+// report prints the measured rates and latencies. limited means that a limit applied to the
+// checks.
 func (b *benchCommand) report(w io.Writer, r *load.Result, limited bool) error {
 	perSecond := float64(r.Decided()) / r.Elapsed.Seconds()
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -272,8 +275,8 @@ func (b *benchCommand) report(w io.Writer, r *load.Result, limited bool) error {
 	return err
 }
 
-// quantiles are those that a report prints, with the number of samples that
-// each needs: with fewer, it would be the maximum.
+// quantiles are the quantiles that report prints. samples is the number of measurements that a
+// quantile needs; with fewer, its value would be the maximum.
 var quantiles = []struct {
 	name    string
 	q       float64
@@ -285,15 +288,16 @@ func inMilliseconds(d time.Duration) string {
 }
 
 const (
-	// sizedFor is the load that the last line of a bench plans for, in checks a second.
+	// sizedFor is the load for which sizing calculates the number of nodes, in checks per
+	// second.
 	sizedFor = 10_000
-	// sizedShare is the share of its capacity that a node is planned to use.
+	// sizedShare is the share of its capacity that each node should use at that load.
 	sizedShare = 0.7
 )
 
-// sizing says how many nodes a load needs. The rate of a closed loop is the
-// capacity at that number of connections; that of an open loop is only known to
-// be within it. limited says whether a limit applied.
+// sizing returns a sentence about how many nodes a load of sizedFor needs. Without --rate, the
+// measured rate is the capacity at this number of connections. With --rate, the capacity is at
+// least that rate. limited means that a limit applied to the checks.
 func (b *benchCommand) sizing(r *load.Result, perSecond float64, limited bool) string {
 	latency := "p50 " + inMilliseconds(r.Latency.Quantile(0.5))
 	if r.Latency.Count() >= 100 {

@@ -10,15 +10,15 @@ import (
 	"sync"
 )
 
-// forwardingHeaders are those by which proxies name the client.
+// forwardingHeaders are the headers in which proxies send the client's address.
 var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
 
-// clientAddress returns where a request comes from: the last address of
-// X-Forwarded-For that is none of a trusted network. The header counts only if the
-// connection comes from such a network; otherwise it is logged once, because all
-// clients of a proxy then share one address.
+// clientAddress returns a function that finds the address of a request's client: the last
+// address in X-Forwarded-For outside the trusted networks. If the connection comes from another
+// network, it ignores the header and logs that once, because all clients of an untrusted proxy
+// share its address.
 func clientAddress(trusted string, log *slog.Logger) func(*http.Request) string {
-	networks, _ := parseNetworks(trusted) // validated
+	networks, _ := parseNetworks(trusted) // validate has checked the setting
 	trusts := func(ip netip.Addr) bool {
 		return slices.ContainsFunc(networks, func(n *net.IPNet) bool { return n.Contains(ip.AsSlice()) })
 	}
@@ -54,7 +54,7 @@ func clientAddress(trusted string, log *slog.Logger) func(*http.Request) string 
 	}
 }
 
-// forwardedAddress reads an address with or without a port; one of IPv6 may be in
+// forwardedAddress parses an IP address with an optional port. An IPv6 address may be in
 // brackets.
 func forwardedAddress(text string) (netip.Addr, bool) {
 	if host, _, err := net.SplitHostPort(text); err == nil {

@@ -10,19 +10,19 @@ import (
 	"strings"
 )
 
-// gcPercent is GOGC of a serving node: the heap grows to five times what is
-// live before it is collected. A check makes about 1.5 KB of garbage, and the
-// live heap of a small node is about 10 MB, so that Go's own default of 100
-// collects several times a second. ADR 0019 has the measurements.
+// gcPercent is the default of GOGC: the heap may grow to five times the live heap before a
+// garbage collection. A check allocates about 1.5 KB, and the live heap of a small node is
+// about 10 MB, so that Go's default of 100 collects several times per second. ADR 0019 has the
+// measurements.
 const gcPercent = 400
 
-// limitParts is the share of a cgroup's memory, in hundredths, that the heap may
-// take: the rest is for the binary, the stacks and the kernel's buffers.
+// limitParts is the percentage of the cgroup's memory that is the default of GOMEMLIMIT. The
+// rest is for the binary, the stacks and kernel buffers.
 const limitParts = 90
 
-// collectorDefaults returns what the garbage collector is set to: GOGC, and
-// GOMEMLIMIT in bytes. 0 leaves what is set. A variable in the environment wins
-// over either. root is the root of the file system.
+// collectorDefaults returns the defaults of GOGC and of GOMEMLIMIT in bytes. A 0 means that
+// Go's setting stays, because the environment sets the variable or no limit is known. root is
+// the root of the file system, where it reads the cgroup's limit.
 func collectorDefaults(getenv func(string) string, root fs.FS) (percent int, limit int64) {
 	if getenv("GOGC") == "" {
 		percent = gcPercent
@@ -33,8 +33,8 @@ func collectorDefaults(getenv func(string) string, root fs.FS) (percent int, lim
 	return percent, limit
 }
 
-// cgroupMemory returns the smallest memory.max, in bytes, of the process' cgroup
-// (version 2) and those above it; 0 without a limit.
+// cgroupMemory returns the smallest memory.max, in bytes, of the process's cgroup (version 2)
+// and its parents. It returns 0 if there is no limit.
 func cgroupMemory(root fs.FS) (limit int64) {
 	own, err := fs.ReadFile(root, "proc/self/cgroup")
 	if err != nil {
@@ -56,7 +56,7 @@ func cgroupMemory(root fs.FS) (limit int64) {
 	return limit
 }
 
-// tuneCollector sets the garbage collector for a serving node.
+// tuneCollector applies collectorDefaults to the garbage collector of this process.
 func tuneCollector(getenv func(string) string, log *slog.Logger) {
 	percent, limit := collectorDefaults(getenv, os.DirFS("/"))
 	if percent > 0 {

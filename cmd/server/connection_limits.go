@@ -13,15 +13,16 @@ import (
 )
 
 const (
-	// metricsConnections bounds the listener of /metrics.
+	// metricsConnections is the maximum number of connections to the separate listener of
+	// /metrics.
 	metricsConnections = 32
-	// leastFiles is how many files remain, at least, for the databases, the log and
-	// the metrics.
+	// leastFiles is the number of file descriptors reserved for databases, the log and metrics.
+	// Connections of clients cannot use them.
 	leastFiles = 64
 )
 
-// connectionLimits returns the bounds of the listener. files is the number of files
-// that the process may open; 0: unknown.
+// connectionLimits returns the maximum numbers of client connections. files is the number of
+// files that the process may open, or 0 if it is unknown.
 func (s *serveSettings) connectionLimits(files int) connlimit.Limits {
 	total := s.MaxConnections
 	if files > 0 {
@@ -32,7 +33,8 @@ func (s *serveSettings) connectionLimits(files int) connlimit.Limits {
 	return limits
 }
 
-// limitConnections bounds the connections of l.
+// limitConnections wraps l, so that it accepts only as many connections as connectionLimits
+// allows.
 func (s *serveSettings) limitConnections(l net.Listener, log *slog.Logger) *connlimit.Listener {
 	files := openFiles()
 	limits := s.connectionLimits(files)
@@ -45,7 +47,7 @@ func (s *serveSettings) limitConnections(l net.Listener, log *slog.Logger) *conn
 	})
 }
 
-// server makes the server of the API and the pages.
+// server returns the HTTP server of the API and the dashboard.
 func (s *serveSettings) server(l *connlimit.Listener, g *gate, log *slog.Logger) *http1.Server {
 	refuse := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		unavailable(w, "the node has as many connections as it may have")
@@ -60,7 +62,8 @@ func (s *serveSettings) server(l *connlimit.Listener, g *gate, log *slog.Logger)
 	}}
 }
 
-// vital reports whether a request is answered while all connections are in use.
+// vital reports whether a request, such as a health check, may use the connections reserved for
+// times when all others are in use.
 func vital(r *http.Request) bool {
 	switch r.URL.Path {
 	case "/livez", "/healthz", "/readyz", "/metrics":

@@ -25,17 +25,18 @@ import (
 // demoDatabase is the default database of headgate demo.
 const demoDatabase = "sqlite://demo-data/headgate.db"
 
-// demoMarker is the name of the file that marks a folder as one that
-// headgate demo --reset may delete.
+// demoMarker is the name of a file in the folder of the demo's database. headgate demo --reset
+// deletes only folders that contain this file.
 const demoMarker = "HEADGATE-DEMO"
 
-// demoCommand is serve on a database of its own, with sample data and traffic.
+// demoCommand is headgate demo. It runs a node on a separate database with sample data and
+// generated traffic.
 type demoCommand struct {
 	serveCommand
 	Reset bool `setting:"false" help:"Delete the demo's folder first, and start over."`
 }
 
-// Help is the part of --help behind the flags.
+// Help returns the text that --help shows after the flags.
 func (*demoCommand) Help() string {
 	return "The demo has a database of its own, and is refused on a database with other data. " +
 		"Started again, it adds the traffic of the time since it stopped. " +
@@ -56,7 +57,8 @@ func (d *demoCommand) Run(ctx context.Context, p program) error {
 	return d.serveCommand.Run(ctx, p)
 }
 
-// separateDemo sets the default database of the demo command.
+// separateDemo replaces the default database of the demo command, so that it never uses that of
+// serve.
 func separateDemo(parser *kong.Kong) {
 	for _, command := range parser.Model.Leaves(false) {
 		if command.Name != "demo" {
@@ -70,8 +72,8 @@ func separateDemo(parser *kong.Kong) {
 	}
 }
 
-// reset deletes the folder of the demo's database, with everything in it. It
-// fails if the folder is not marked or has files that the demo did not write.
+// reset deletes the folder of the demo's database with its content. It fails if the folder has
+// no marker file, or has a file that the demo did not write.
 func (d *demoCommand) reset() error {
 	if d.production() {
 		return usageError{fmt.Errorf("--reset deletes a folder, and %s names a Postgres database: drop and create that database instead",
@@ -105,8 +107,8 @@ func (d *demoCommand) reset() error {
 	return os.Remove(folder)
 }
 
-// foreignFile returns the name of a file that is neither the marker nor part of
-// the database at path; "" if there is none.
+// foreignFile returns the name of the first file that is neither the marker nor a file of the
+// SQLite database at path, or "".
 func foreignFile(files []os.DirEntry, path string) string {
 	known := append(store.SQLiteFiles(path), demoMarker)
 	for _, f := range files {
@@ -117,9 +119,9 @@ func foreignFile(files []os.DirEntry, path string) string {
 	return ""
 }
 
-// prepareDemo fails if the database has data that is not the demo's. It marks the
-// folder of a SQLite database, unless the folder has other files. It runs before
-// migrations, so that a database with other data is not changed.
+// prepareDemo returns an error if the database has data that the demo did not write. It runs
+// before migrations, so that such a database stays unchanged. For SQLite, it writes the marker
+// file unless the folder has other files.
 func (s *serveCommand) prepareDemo(ctx context.Context, st *store.Store) error {
 	m, err := st.MigrationStatus(ctx)
 	if err == nil && m.Version > 0 {
@@ -145,11 +147,11 @@ func (s *serveCommand) prepareDemo(ctx context.Context, st *store.Store) error {
 	return os.WriteFile(filepath.Join(folder, demoMarker), []byte(text), 0o600)
 }
 
-// demoActor makes the demo, in the audit log.
+// demoActor is the actor of the demo's changes in the audit log.
 var demoActor = audit.Actor{Kind: "command", ID: "demo", Name: "demo"}
 
-// fillDemo makes the demo, or adds the traffic of the time since it stopped. If
-// it makes the demo in a SQLite file, it also makes an operator key.
+// fillDemo creates the sample data and its history, or adds the traffic since the last stop.
+// When it creates them in a SQLite file, it also creates an operator key.
 func (n *node) fillDemo(ctx context.Context, s *serveCommand) error {
 	var live enforcement.Limiter = n.local
 	if n.shared != nil {
@@ -177,7 +179,7 @@ func (n *node) fillDemo(ctx context.Context, s *serveCommand) error {
 	return nil
 }
 
-// sendDemoTraffic starts the demo's live traffic, which n.endTraffic ends.
+// sendDemoTraffic starts the generated live traffic. n.endTraffic stops it.
 func (n *node) sendDemoTraffic(ctx context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	traffic := n.demo.NewTraffic(demo.TrafficConfig{Decider: n.engine, Snapshot: n.watcher.Current, Flush: n.flusher.Flush, Logger: log})
 	ctx, cancel := context.WithCancel(ctx)

@@ -5,12 +5,13 @@ import (
 	"os"
 )
 
-// warnOfOpenFiles logs the files with secrets that other users may read.
+// warnOfOpenFiles logs a warning for each file with a secret that other users of the machine
+// can read.
 func (s *serveSettings) warnOfOpenFiles(log *slog.Logger) {
 	for _, name := range []string{
 		settingName("database-url"), settingName("redis-url"), bootstrapSetting, adminPasswordSetting, oidcSecretSetting,
 	} {
-		if s.getenv(name) == "" { // else the file is not read
+		if s.getenv(name) == "" { // the variable itself has a value, so the file is not used
 			warnOfOpenFile(log, name+"_FILE", s.getenv(name+"_FILE"))
 		}
 	}

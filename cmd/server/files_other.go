@@ -2,5 +2,5 @@
 
 package main
 
-// openFiles returns 0: no limit is known.
+// openFiles returns 0, because the limit of open files is unknown on this system.
 func openFiles() int { return 0 }

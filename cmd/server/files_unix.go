@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// openFiles returns how many files the process may open; 0 if that is not known.
+// openFiles returns the maximum number of files that the process may open, or 0 if it is
+// unknown.
 func openFiles() int {
 	var limit syscall.Rlimit
 	if syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit) != nil {

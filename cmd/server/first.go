@@ -10,20 +10,21 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// credentials are what a first start makes and prints once.
+// credentials contains the secrets that a first start creates and prints once.
 type credentials struct {
-	operator string // token; empty when HEADGATE_BOOTSTRAP_KEY is the operator key
-	tenant   string // token of the tenant whose slug is below
+	operator string // API key; empty if HEADGATE_BOOTSTRAP_KEY is the operator key
+	tenant   string // API key of the tenant whose slug is below
 	slug     string
 	demo     bool   // the process runs headgate demo
-	setup    string // token of the link by which the first owner signs in; of every start until there is one
+	setup    string // token of the link with which the first owner sets a password; set at every start until an owner exists
 }
 
-// sampleTenant is the tenant of a first start.
+// sampleTenant is the slug of the tenant that a first start on SQLite creates.
 const sampleTenant = "demo"
 
-// makeSample fills an empty database with the plan starter, the tenant demo on
-// it and a key for each, so that the first curl has something to ask.
+// makeSample creates the plan starter, the tenant demo and their API keys in an empty database.
+// The printed curl command then works at once. operatorKey means that it also creates an
+// operator key.
 func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, operatorKey bool) (credentials, error) {
 	ctx = audit.With(ctx, audit.Actor{Kind: "command", ID: "first start", Name: "first start"}, audit.Origin{})
 	var made credentials
@@ -56,10 +57,9 @@ func makeSample(ctx context.Context, p *plans.Service, t *tenants.Service, opera
 	return made, nil
 }
 
-// greet says on standard output where the node serves and what to do first;
-// keyless is that no operator can come in yet.
-// Secrets are shown only when they were just made, and never go through the
-// log.
+// greet prints the node's address and the first steps to standard output. It prints secrets
+// only if this start created them, and never writes them to the log. keyless means that no
+// operator key exists.
 func greet(w io.Writer, origin string, made credentials, keyless bool) {
 	fmt.Fprintf(w, "\nHeadgate %s serves %s\n\n", version, origin)
 	key := made.tenant
@@ -71,7 +71,7 @@ func greet(w io.Writer, origin string, made credentials, keyless bool) {
 		case keyless:
 			operator = "none yet: headgate key create --name first"
 		case made.slug != sampleTenant:
-			operator = "one that you have"
+			operator = "an existing one"
 		default:
 			operator = "the one in HEADGATE_BOOTSTRAP_KEY"
 		}
@@ -88,9 +88,9 @@ func greet(w io.Writer, origin string, made credentials, keyless bool) {
 	}
 	if key == "" {
 		key = "$HEADGATE_KEY"
-		fmt.Fprint(w, "Ask with a tenant's key in $HEADGATE_KEY:\n\n")
+		fmt.Fprint(w, "Send a check with a tenant's key in $HEADGATE_KEY:\n\n")
 	} else {
-		fmt.Fprint(w, "Paste this six times; the sixth is refused:\n\n")
+		fmt.Fprint(w, "Run this six times. The sixth check is denied:\n\n")
 	}
 	fmt.Fprintf(w, `  curl -i %s/v1/check \
     -H "Authorization: Bearer %s" \

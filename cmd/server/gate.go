@@ -7,18 +7,18 @@ import (
 	"github.com/google/uuid"
 )
 
-// A gate is the node's handler from its first to its last moment: before the
-// node is wired it answers that it lives and is not ready; while it stops it
-// goes on serving and tells clients not to keep their connections.
+// A gate is the handler that the listener calls during the whole life of the process. Before
+// open it answers /livez with 200 and everything else with 503. After drain it still serves
+// requests, but closes each connection after its answer.
 type gate struct {
 	next     atomic.Pointer[http.Handler]
 	draining atomic.Bool
 }
 
-// open lets requests through to h.
+// open sends all further requests to h.
 func (g *gate) open(h http.Handler) { g.next.Store(&h) }
 
-// drain makes readiness say no and every answer close its connection.
+// drain makes readiness fail and sets Connection: close on every answer.
 func (g *gate) drain() { g.draining.Store(true) }
 
 func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -39,7 +39,7 @@ func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// unavailable answers 503 with a problem. The detail has no character that JSON escapes.
+// unavailable writes a 503 as a problem. The characters of detail must not need a JSON escape.
 func unavailable(w http.ResponseWriter, detail string) {
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Retry-After", "1")

@@ -20,7 +20,7 @@ import (
 	trafficpages "github.com/headgate/headgate/web/traffic"
 )
 
-// newHandler puts the API and the pages behind one address.
+// newHandler returns the handler that serves the API and the dashboard on one address.
 func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *slog.Logger) (http.Handler, error) {
 	headers, err := api.ParseHeaders(s.Headers)
 	if err != nil {
@@ -85,8 +85,9 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	return n.tracer.Handler(checkHost(s.allowedHosts(), both), func(r *http.Request) string { return r.Pattern }), nil
 }
 
-// refresh makes this node's own edits count at once; other nodes hear of them.
-// A failure is not the edit's: it is done, and the watcher goes on trying.
+// refresh returns a function that loads the latest changes into this node's snapshot after an
+// edit. Other nodes find the change by polling. An error is only logged: the edit is stored,
+// and the watcher retries.
 func (n *node) refresh(log *slog.Logger) func(context.Context) {
 	return func(ctx context.Context) {
 		if err := n.watcher.Refresh(ctx); err != nil {
@@ -95,18 +96,18 @@ func (n *node) refresh(log *slog.Logger) func(context.Context) {
 	}
 }
 
-// lossTold is how long readiness tells of lost data.
+// lossTold is how long GET /readyz shows a warning after Redis lost counters.
 const lossTold = time.Hour
 
-// readiness tells what this node is ready for. Redis is not part of it: it away
-// is degraded, or one fault would take every node out.
+// readiness returns the function behind GET /readyz. An unavailable Redis only sets Degraded:
+// otherwise, one fault of Redis would take all nodes out of the load balancer.
 func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 	return func(context.Context) api.Readiness {
 		status := n.watcher.Status()
 		r := api.Readiness{
 			Checks: []api.ReadyCheck{
 				{Name: "snapshot", OK: status.Loaded},
-				{Name: "migrations", OK: true}, // the node does not come here before they are current
+				{Name: "migrations", OK: true}, // wire returns only after the migrations are complete
 				{Name: "draining", OK: !g.draining.Load()},
 			},
 			Revision: status.Revision,
@@ -119,7 +120,7 @@ func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 			r.Warnings = append(r.Warnings, "the database is away: edits are refused and the last snapshot stays in force")
 		}
 		if status.Held != nil {
-			r.Warnings = append(r.Warnings, "a newer world is held for an operator: "+status.Held.Error())
+			r.Warnings = append(r.Warnings, "a newer snapshot is held for an operator: "+status.Held.Error())
 		}
 		if status.Problems > 0 {
 			r.Warnings = append(r.Warnings, fmt.Sprintf("%d rows cannot be used as stored: plans and tenants keep their last good version, "+
@@ -131,7 +132,7 @@ func (n *node) readiness(g *gate) func(context.Context) api.Readiness {
 	}
 }
 
-// warnOfDatabase says what the database answers to writes, and which counts wait.
+// warnOfDatabase adds warnings if the database rejects writes, or if counts wait to be written.
 func (n *node) warnOfDatabase(r *api.Readiness) {
 	if f := n.store.WriteRefusal(); !f.Since.IsZero() {
 		r.Warnings = append(r.Warnings,
@@ -185,7 +186,7 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 	}
 }
 
-// simulateOne answers POST /v1/simulate.
+// simulateOne runs one scenario of POST /v1/simulate on the in-process limiter.
 func simulateOne(ctx context.Context, scenario []byte) ([]byte, error) {
 	return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: inProcessLimiter})
 }

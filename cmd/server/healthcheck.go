@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// healthcheckCommand asks /readyz of the node that this environment describes.
+// healthcheckCommand is headgate healthcheck. It requests /readyz from the node that the same
+// environment variables configure.
 type healthcheckCommand struct {
 	Addr        string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the node listens."`
 	TLSCertFile string        `name:"tls-cert-file" placeholder:"FILE" help:"Set when the node serves https."`
@@ -25,8 +26,8 @@ func (h healthcheckCommand) Run(ctx context.Context, p program) error {
 		host = "127.0.0.1"
 	}
 	client := &http.Client{Timeout: h.Wait, Transport: &http.Transport{
-		// The node asks itself on its own machine; its certificate names the
-		// public address, which this is not.
+		// The request goes to the local address of the node, but the certificate has the public
+		// name.
 		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // see above
 	}}
 	scheme := "http"

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// allowedHosts returns the hosts of the setting and of the public URL, in lower case;
-// empty: all are allowed.
+// allowedHosts returns the allowed values of the Host header, in lower case: those of the
+// setting and of the public URL. An empty map allows all hosts.
 func (s *serveSettings) allowedHosts() map[string]bool {
 	hosts := map[string]bool{}
 	for part := range strings.SplitSeq(s.AllowedHosts, ",") {
@@ -35,8 +35,8 @@ func validHosts(text string) error {
 	return nil
 }
 
-// checkHost answers 421 to requests that name another host: a page of another site
-// whose name leads to this address (DNS rebinding) reads nothing.
+// checkHost answers 421 if the Host header is not allowed. This prevents DNS rebinding: the
+// page of another site cannot read answers by resolving its own name to this address.
 func checkHost(hosts map[string]bool, next http.Handler) http.Handler {
 	if len(hosts) == 0 {
 		return next

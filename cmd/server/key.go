@@ -12,8 +12,9 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// keyCommand administers operator keys straight in the database: the way in
-// when there is no key yet. Running nodes hear of it within a second.
+// keyCommand is headgate key. It creates, lists and revokes operator keys directly in the
+// database, and is needed to create the first key. Running nodes load the change within a
+// second.
 type keyCommand struct {
 	Create keyCreate `cmd:"" help:"Create an operator key and print it once: headgate key create --name ci"`
 	List   keyList   `cmd:"" help:"List operator keys, without their secrets."`
@@ -94,7 +95,7 @@ func (k keyRevoke) Run(ctx context.Context, p program) error {
 	})
 }
 
-// withTenants opens the database for one short piece of work by a command.
+// withTenants opens the database, calls work with the tenants service, and closes the database.
 func (d databaseSettings) withTenants(ctx context.Context, p program, name string,
 	work func(context.Context, *tenants.Service) error,
 ) error {

@@ -1,8 +1,8 @@
-// Command headgate decides whether API requests pass: the server with its
-// dashboard, and the commands that administer it.
+// Command headgate is a service that decides whether API requests are within their quotas. It
+// contains the server with its dashboard, and the administration commands.
 //
-// main parses, run wires. The end-to-end tests start run on port 0 just as main
-// does.
+// program.run parses the command line and serveCommand.wire builds a node. The end-to-end tests
+// call run on port 0 in the same way as main.
 package main
 
 import (
@@ -16,22 +16,23 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	_ "time/tzdata" // tenants have time zones, and images have no zone files
+	_ "time/tzdata" // tenants have time zones, and container images lack the zone files
 
 	"github.com/headgate/headgate/internal/logging"
 )
 
-// version is set by the build.
+// version is the version number. The linker sets it.
 var version = "dev"
 
-// A program is what every command is given.
+// A program contains the environment and the standard streams that every command uses. Tests
+// replace them.
 type program struct {
 	getenv         func(string) string
 	stdin          io.Reader
 	stdout, stderr io.Writer
 }
 
-// commands is the whole command line.
+// commands defines the subcommands of the command line.
 type commands struct {
 	Serve       serveCommand       `cmd:"" default:"withargs" help:"Serve the API (the default command)."`
 	Demo        demoCommand        `cmd:"" help:"Serve sample plans and tenants, a week of history and live traffic from a separate database."`
@@ -39,22 +40,23 @@ type commands struct {
 	Key         keyCommand         `cmd:"" help:"Create, list and revoke operator keys."`
 	User        userCommand        `cmd:"" help:"List, create, invite and disable people who sign in."`
 	Audit       auditCommand       `cmd:"" help:"Verify the audit log."`
-	Simulate    simulateCommand    `cmd:"" help:"Play scenarios: one JSON scenario a line on standard input, one JSON line out for each."`
-	Bench       benchCommand       `cmd:"" help:"Measure an installation: send checks, and print their rate and latency."`
+	Simulate    simulateCommand    `cmd:"" help:"Run scenarios: read one JSON scenario per line from standard input, and write one JSON line for each."`
+	Bench       benchCommand       `cmd:"" help:"Measure an installation: send checks, and print the rate and latency."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running node whether it is ready; for container health checks."`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the program at once
+	context.AfterFunc(ctx, stop) // after the first signal, a second one ends the process at once
 	p := program{getenv: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	err := p.run(ctx, os.Args[1:])
 	stop()
 	if err == nil {
 		return
 	}
-	// Standard error may be a full pipe, which must not keep the process from ending.
+	// Writing to standard error can block if it is a full pipe. The writer has a timeout, so
+	// that the process ends anyway.
 	last := logging.NewWriter(os.Stderr, nil)
 	fmt.Fprintln(last, "headgate:", err)
 	_ = last.Close(logTimeout)
@@ -64,15 +66,16 @@ func main() {
 	os.Exit(1)
 }
 
-// usageError is an error of the command line or a setting: exit code 2.
+// usageError is an error in the command line or in a setting. The process then exits with code
+// 2.
 type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }
 
-// exitNow unwinds kong's wish to exit after --help.
+// exitNow is the value with which run panics when kong asks to exit, for example after --help.
 type exitNow int
 
-// run parses args and runs one command until it ends or ctx does.
+// run parses args and runs one command until the command or ctx ends.
 func (p program) run(ctx context.Context, args []string) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -92,7 +95,7 @@ func (p program) run(ctx context.Context, args []string) (err error) {
 	return command.Run()
 }
 
-// parser reads command lines.
+// parser returns the parser of the command line.
 func (p program) parser(ctx context.Context) (*kong.Kong, error) {
 	parser, err := kong.New(&commands{},
 		kong.Name("headgate"),

@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// migrateCommand brings the schema up to date, or looks at it.
+// migrateCommand is headgate migrate. It migrates the database's schema, or prints its version.
 type migrateCommand struct {
 	Up     migrateUp     `cmd:"" default:"withargs" help:"Migrate to the newest version (the default)."`
 	Down   migrateDown   `cmd:"" help:"Take back migrations: headgate migrate down 1. Data in what they made is lost."`
@@ -54,9 +54,9 @@ func (m migrateForce) Run(ctx context.Context, p program) error {
 	return m.migrate(ctx, p, store.Config{Serve: true}, func(st *store.Store) error { return st.MigrateForce(ctx, m.Version) })
 }
 
-// migrate opens the database, does the work, and prints the schema's version. With
-// Config.Serve it fails on SQLite while a node serves, because it would remove tables
-// that the node uses.
+// migrate opens the database, calls work, and prints the version of the schema. With cfg.Serve
+// it fails on SQLite while a node runs, because the migration would remove tables that the node
+// uses.
 func (d databaseSettings) migrate(ctx context.Context, p program, cfg store.Config, work func(*store.Store) error) error {
 	return d.openFor(ctx, p, cfg, func(st *store.Store) error {
 		if err := work(st); err != nil {
@@ -84,7 +84,8 @@ func (p program) printSchema(status store.MigrationStatus) error {
 	return err
 }
 
-// withStore opens the database without migrating it, beside nodes that serve.
+// withStore opens the database without a migration and calls work. Nodes may run at the same
+// time.
 func (d databaseSettings) withStore(ctx context.Context, p program, work func(*store.Store) error) error {
 	return d.openFor(ctx, p, store.Config{}, work)
 }

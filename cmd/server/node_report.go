@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/internal/snapshot"
 )
 
-// tell begins to say of this node what all of them show. It comes last: a node
-// that does not start is not missed.
+// tell starts to write this node's state to the database, from which every dashboard lists all
+// nodes. wire calls it last, so that a node that fails to start is not listed.
 func (n *node) tell(work context.Context, tasks *errgroup.Group, s *serveCommand, g *gate, log *slog.Logger) {
 	a := &account{
 		node: n, gate: g,
@@ -34,8 +34,8 @@ func (n *node) tell(work context.Context, tasks *errgroup.Group, s *serveCommand
 	tasks.Go(func() error { return n.beacon.Run(work) })
 }
 
-// nodeName is what people call a node: its host, with the port where that is
-// enough to tell it from others there.
+// nodeName returns the name of this node on the dashboard: the host name and the port, or the
+// whole address if the node listens on one interface only.
 func nodeName(at net.Addr) string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -48,12 +48,13 @@ func nodeName(at net.Addr) string {
 	return host + " (" + at.String() + ")"
 }
 
-// An account is what a node has to say of itself. The Beacon alone asks for it.
+// An account collects the state of this node for the dashboard. Only one goroutine, that of
+// nodes.Beacon, calls it.
 type account struct {
 	*node
 	gate    *gate
-	always  nodes.Node // what does not change
-	counted time.Time  // up to where decisions were told
+	always  nodes.Node // the fields that do not change
+	counted time.Time  // end of the last second whose decisions were reported
 }
 
 func (a *account) report(context.Context) nodes.Node {
@@ -92,7 +93,7 @@ func (a *account) report(context.Context) nodes.Node {
 	return n
 }
 
-// brief is an error short enough for a small row.
+// brief returns the text of an error, cut to 300 bytes for a row of the dashboard.
 func brief(err error) string {
 	const most = 300
 	text := err.Error()
@@ -102,8 +103,8 @@ func brief(err error) string {
 	return strings.ToValidUTF8(text, "")
 }
 
-// counts tells of the decisions since the last report, by the seconds that were
-// over when they were drained, and of what waits.
+// counts returns the number of decisions in the complete seconds since the last report, and the
+// state of the counts that wait for the database.
 func (a *account) counts() nodes.Counts {
 	waiting := a.flusher.Status()
 	c := nodes.Counts{
@@ -125,20 +126,21 @@ func (a *account) counts() nodes.Counts {
 	return c
 }
 
-// used reads what the runtime knows without stopping it.
+// used returns the size of the heap and the number of goroutines. Reading them does not stop
+// the program.
 func used() nodes.Process {
 	samples := []runtimemetrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}, {Name: "/sched/goroutines:goroutines"}}
 	runtimemetrics.Read(samples)
 	return nodes.Process{Heap: int64(samples[0].Value.Uint64()), Goroutines: int64(samples[1].Value.Uint64())}
 }
 
-// timed is a Source whose answers of the newest revision are timed.
+// timed is a snapshot.Source that measures the latency of Revision.
 type timed struct {
 	snapshot.Source
 	polls *nodes.Stopwatch
 }
 
-// Revision is the Source's.
+// Revision calls the Source and records the latency of a successful call.
 func (t timed) Revision(ctx context.Context) (int64, error) {
 	began := time.Now()
 	revision, err := t.Source.Revision(ctx)

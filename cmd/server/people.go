@@ -16,8 +16,9 @@ import (
 	"github.com/headgate/headgate/web/signin"
 )
 
-// openPeople makes what people sign in with. Failed sign-ins are counted by the
-// limiter that counts everything else, so on all nodes together.
+// openPeople creates the service for users and sessions, and the first owner or the link to
+// create one. It counts failed sign-ins in the same limiter as checks, so that the limit
+// applies across all nodes.
 func (n *node) openPeople(ctx context.Context, s *serveCommand, log *slog.Logger) error {
 	cfg := accounts.PeopleConfig{Limiter: n.local, Logger: log}
 	if n.shared != nil {
@@ -34,7 +35,7 @@ func (n *node) openPeople(ctx context.Context, s *serveCommand, log *slog.Logger
 			return fmt.Errorf("%s: %w", settingName("admin-email"), err)
 		}
 		if made {
-			log.Info("the first owner is made", "email", s.AdminEmail)
+			log.Info("created the first owner", "email", s.AdminEmail)
 		}
 		return nil
 	}
@@ -44,7 +45,7 @@ func (n *node) openPeople(ctx context.Context, s *serveCommand, log *slog.Logger
 	return nil
 }
 
-// keepPeople removes sessions that are over, and brings refused accesses to the
+// keepPeople starts the tasks that delete expired sessions and write denied accesses to the
 // audit log.
 func (n *node) keepPeople(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	n.refusals = accounts.NewDeniedAccessLog(n.store, accounts.DeniedAccessConfig{Logger: log})
@@ -52,14 +53,14 @@ func (n *node) keepPeople(work context.Context, tasks *errgroup.Group, log *slog
 	tasks.Go(func() error {
 		for retry.Wait(work, 10*time.Minute) == nil {
 			if err := n.people.EndOverSessions(work); err != nil {
-				log.Warn("sessions that are over could not be removed", "error", err)
+				log.Warn("could not delete expired sessions", "error", err)
 			}
 		}
 		return nil
 	})
 }
 
-// provider is where people can sign in by OpenID Connect; nil without one.
+// provider returns the OpenID Connect provider of the settings, or nil if there is none.
 func (s *serveSettings) provider() (signin.Provider, error) {
 	if s.OIDCIssuer == "" {
 		return nil, nil

@@ -10,13 +10,13 @@ import (
 	"github.com/headgate/headgate/web/admin"
 )
 
-// How long refusals with their explanations are kept, and how many.
+// How long denials and their explanations are stored, and the maximum number of them.
 const (
 	refusalsKept = 24 * time.Hour
 	mostRefusals = 100_000
 )
 
-// process is what the pages tell of this process.
+// process returns the description of this process that the system page shows.
 func (n *node) process(s *serveCommand) admin.Process {
 	database := "SQLite"
 	if s.production() {
@@ -32,13 +32,13 @@ func (n *node) process(s *serveCommand) admin.Process {
 			{What: "Counts by the minute", Kept: time.Duration(s.RetentionMinutes), Setting: settingName("retention-minutes")},
 			{What: "Counts by the hour", Kept: time.Duration(s.RetentionHours), Setting: settingName("retention-hours")},
 			{What: "Counts by the day", Kept: time.Duration(s.RetentionDays), Setting: settingName("retention-days")},
-			{What: "Refusals with their explanation", Kept: refusalsKept, Most: mostRefusals},
+			{What: "Denials with their explanation", Kept: refusalsKept, Most: mostRefusals},
 			{What: "Lines of the audit log"},
 		},
 	}
 }
 
-// buildOf names the commit that the binary was made of; "" when it does not say.
+// buildOf returns the Git commit from which the binary was built, or "" if it is unknown.
 func buildOf() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -25,7 +25,8 @@ func (n *node) redisState() func() metrics.RedisState {
 	}
 }
 
-// keys are the tenants with most of the keys in Redis that they may have.
+// keys returns the tenants with the most counters in Redis, with the maximum number that each
+// may have.
 func (n *node) keys() (list []metrics.TenantKeys) {
 	world := n.watcher.Current()
 	if world == nil {
@@ -39,12 +40,13 @@ func (n *node) keys() (list []metrics.TenantKeys) {
 	return list
 }
 
-// epochSetting has redis.Status.Epoch as the nodes found it last. A node that
-// finds another one writes the audit line of the loss.
+// epochSetting is the name under which the database stores the last known redis.Status.Epoch.
+// The epoch changes when Redis loses data. The node that first finds another epoch writes an
+// audit entry.
 const epochSetting = "redis_epoch"
 
-// noteLosses writes an audit line when Redis lost data, one for all nodes, also
-// if no node ran at that time. It tries again until the database takes the line.
+// noteLosses writes an audit entry when Redis lost data, even if no node was running then. All
+// nodes together write one entry. If the database fails, noteLosses retries.
 func (n *node) noteLosses(ctx context.Context, log *slog.Logger) error {
 	var noted string
 	for expected := false; retry.Wait(ctx, time.Second) == nil; {
@@ -70,7 +72,7 @@ func (n *node) noteLosses(ctx context.Context, log *slog.Logger) error {
 	return nil
 }
 
-// A lossLine is what the audit log has of a loss.
+// A lossLine is the content of the audit entry about lost data.
 type lossLine struct {
 	What      string `json:"what"`
 	NoticedAt string `json:"noticed_at"`

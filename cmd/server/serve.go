@@ -18,15 +18,15 @@ import (
 	"github.com/headgate/headgate/internal/store"
 )
 
-// serveCommand is a serving node, from its listener to its last answer.
+// serveCommand is headgate serve. It runs a node until a signal stops it.
 type serveCommand struct {
 	serveSettings
-	demo      bool     // headgate demo: sample tenants, a week of history, live traffic
-	listensAt net.Addr // once it listens
+	demo      bool     // set by headgate demo: the node gets sample tenants, a week of history and live traffic
+	listensAt net.Addr // the address of the listener; set when it is open
 	log       *logging.Log
 }
 
-// Help is the part of --help behind the flags.
+// Help returns the text that --help shows after the flags.
 func (*serveCommand) Help() string {
 	return "HEADGATE_BOOTSTRAP_KEY, or the file that HEADGATE_BOOTSTRAP_KEY_FILE names, is an operator key for automation: " +
 		"32 to 128 characters of A-Z a-z 0-9 . _ ~ + / = -, good while no other operator key exists. " +
@@ -34,16 +34,16 @@ func (*serveCommand) Help() string {
 		"GOGC and GOMEMLIMIT are Go's own: where they are not set, GOGC is 400, and GOMEMLIMIT is 90 % of the memory of the process' cgroup."
 }
 
-// logTimeout is how long the end of the process waits for the log target.
+// logTimeout is how long the process waits at its end until the log is written.
 const logTimeout = 2 * time.Second
 
-// Run serves until ctx ends.
+// Run serves until ctx ends, then stops the node.
 func (s *serveCommand) Run(ctx context.Context, p program) error {
 	if err := s.validate(p.getenv); err != nil {
 		return usageError{err}
 	}
 	s.log = s.openLog(p.stderr)
-	// A log target that blocks must not keep the process from ending.
+	// Close has a timeout, so that the process also ends if writing the log blocks.
 	defer func() { _ = s.log.Close(logTimeout) }()
 	log := s.log.Logger
 	tuneCollector(p.getenv, log)
@@ -53,8 +53,8 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 		return fmt.Errorf("%s: %w", settingName("addr"), err)
 	}
 	s.listensAt = listener.Addr()
-	// The node answers from now on, though only that it lives: whoever starts it
-	// can tell "waits for its database" from "is not there".
+	// The server answers /livez from now on, but is not ready. A supervisor can thus
+	// distinguish a node that waits for its database from one that does not run.
 	g := &gate{}
 	limited := s.limitConnections(listener, log)
 	server := s.server(limited, g, log)
@@ -66,7 +66,8 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	served := make(chan error, 1)
 	go func() { served <- s.serve(server, limited) }()
 
-	// Work goes on while the node drains, so it does not end with ctx.
+	// work is the context of background tasks. It does not end with ctx, because the tasks run
+	// until the last request is answered.
 	work, endWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer endWork()
 	tasks, work := errgroup.WithContext(work)
@@ -80,21 +81,21 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 		case <-ctx.Done():
 		case err = <-served:
 			err = fmt.Errorf("serve %s: %w", s.Addr, err)
-		case <-work.Done(): // a task ended with an error
+		case <-work.Done(): // a task failed
 		}
 	} else if ctx.Err() != nil {
-		err = nil // stopped while it waited for its database
+		err = nil // the node was stopped while it waited for its database
 	}
 	return errors.Join(err, s.stop(g, n, server, tasks, endWork, log))
 }
 
-// stop ends in order: say no to readiness, serve on while the balancer turns
-// away, finish requests, return quota leases, end the work behind them, close
-// the stores.
+// stop stops a node in this order: it makes readiness fail, serves until the load balancer has
+// stopped sending requests, finishes open requests, returns leases, ends the background tasks,
+// and closes the stores.
 func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgroup.Group, endWork func(), log *slog.Logger) error {
 	delay := s.ShutdownDelay
 	if n == nil {
-		delay = 0 // it was never ready, so no balancer has to turn away
+		delay = 0 // the node was never ready, so no load balancer sends requests
 	}
 	log.Info("stopping", "delay", delay.String(), "timeout", s.ShutdownTimeout.String())
 	deadline, cancel := context.WithTimeout(context.Background(), s.ShutdownTimeout)
@@ -113,7 +114,7 @@ func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgr
 			errors.Join(err, server.Close()))
 	}
 	if n != nil {
-		n.endTraffic() // before what counts it
+		n.endTraffic() // the traffic ends before the tasks that count it
 		if n.leases != nil {
 			n.leases.Return(deadline)
 		}
@@ -122,7 +123,7 @@ func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgr
 	err = errors.Join(err, tasks.Wait())
 	if n != nil {
 		if lost := n.tracer.Shutdown(deadline); lost != nil {
-			log.Warn("the last traces were not sent", "error", lost) // no reason to end with an error
+			log.Warn("the last traces were not sent", "error", lost) // lost traces do not change the exit code
 		}
 		err = errors.Join(err, n.close())
 	}
@@ -136,7 +137,7 @@ func (s *serveCommand) serve(server *http1.Server, l net.Listener) error {
 	return server.Serve(l)
 }
 
-// origin is the address that people can paste.
+// origin returns the URL of the node that greet prints.
 func (s *serveCommand) origin(l net.Listener) string {
 	if s.PublicURL != "" {
 		return s.PublicURL
@@ -162,11 +163,9 @@ func (d databaseSettings) databaseKind() string {
 	return "sqlite"
 }
 
-// openDatabase opens and migrates the store. Postgres that is away is waited
-// for, with growing pauses, as long as ctx lives; anything else is an error at
-// once.
-//
-// It calls away when Postgres is away for the first time.
+// openDatabase opens and migrates the database. While Postgres is unavailable it retries with
+// growing pauses until ctx ends; it returns any other error at once. It calls away once, when
+// Postgres is first unavailable.
 func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger, away func()) (*store.Store, error) {
 	away = sync.OnceFunc(away)
 	retries := retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}

@@ -23,29 +23,29 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Every setting is a flag and the environment variable of the same name
-// (--redis-url, HEADGATE_REDIS_URL); a secret may also stand in a file named by
-// the variable with _FILE behind it. A flag wins over the environment.
+// environmentPrefix is the prefix of all environment variables. Every setting is a flag and an
+// environment variable (--redis-url, HEADGATE_REDIS_URL). A flag overrides the variable. A
+// secret can also be in a file, whose name is in the variable with the suffix _FILE.
 const environmentPrefix = "HEADGATE_"
 
-// databaseSettings say where tenants and plans are kept.
+// databaseSettings select the database of tenants and plans.
 type databaseSettings struct {
 	DatabaseURL string `default:"sqlite://data/headgate.db" placeholder:"URL" secret:"true" help:"Where tenants and plans are kept: sqlite://relative.db, sqlite:///absolute.db or postgres://user:password@host/name."`
 }
 
-// limiterSettings say where counters are kept.
+// limiterSettings select where counters are stored.
 type limiterSettings struct {
 	RedisURL    string `placeholder:"URL" secret:"true" help:"Where counters are kept: redis://, rediss:// or unix://; several addresses by comma; ?cluster=true, ?master_name=NAME. Empty: in this process."`
 	RedisPrefix string `default:"hg:" help:"What every key in Redis begins with."`
 }
 
-// logSettings shape the log, which goes to standard error.
+// logSettings configure the log, which is written to standard error.
 type logSettings struct {
 	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: debug, info, warn or error."`
 	LogFormat string `default:"auto" enum:"auto,text,json" help:"text, json, or auto: text on a terminal."`
 }
 
-// serveSettings are all settings of a serving node.
+// serveSettings contains all settings of headgate serve.
 type serveSettings struct {
 	databaseSettings
 	limiterSettings
@@ -85,24 +85,24 @@ type serveSettings struct {
 	OIDCClientID    string        `name:"oidc-client-id" help:"What Headgate is called at the provider."`
 	OIDCName        string        `name:"oidc-name" default:"your organisation" help:"What the button to sign in there says."`
 
-	// Secrets that have no flag.
+	// Secrets. They have no flag: secrets reads them from the environment or from files.
 	BootstrapKey, AdminPassword, OIDCClientSecret string `kong:"-"`
 
-	getenv func(string) string // for OpenTelemetry's own variables
+	getenv func(string) string // for the environment variables of OpenTelemetry
 }
 
-// unset is the default of a duration whose real default depends on others.
+// unset is the flag default of a duration whose actual default depends on other settings.
 const unset = "-1s"
 
-// These come by environment or file only, never by flag: argument lists are
-// readable by every user of a machine.
+// The settings that have no flag, because every user of the machine can read the arguments of a
+// process.
 const (
 	bootstrapSetting     = environmentPrefix + "BOOTSTRAP_KEY"
 	adminPasswordSetting = environmentPrefix + "ADMIN_PASSWORD"
 	oidcSecretSetting    = environmentPrefix + "OIDC_CLIENT_SECRET"
 )
 
-// secrets reads what has no flag.
+// secrets reads the settings that have no flag.
 func (s *serveSettings) secrets(getenv func(string) string) (err error) {
 	for name, value := range map[string]*string{
 		bootstrapSetting: &s.BootstrapKey, adminPasswordSetting: &s.AdminPassword,
@@ -115,7 +115,7 @@ func (s *serveSettings) secrets(getenv func(string) string) (err error) {
 	return nil
 }
 
-// validate checks what flags and environment gave, naming each setting.
+// validate checks all settings. Each error names its setting.
 func (s *serveSettings) validate(getenv func(string) string) error {
 	s.getenv = getenv
 	if err := s.secrets(getenv); err != nil {
@@ -173,7 +173,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 	return nil
 }
 
-// production reports whether tenants and plans are kept in Postgres.
+// production reports whether the database is Postgres.
 func (s *databaseSettings) production() bool { return !strings.HasPrefix(s.DatabaseURL, "sqlite:") }
 
 func validOptionalAddr(addr string) error {
@@ -196,15 +196,15 @@ func validDatabaseURL(text string) error {
 			return nil
 		}
 	}
-	return errors.New("must begin with sqlite://, postgres:// or postgresql://") // the value may hold a password
+	return errors.New("must begin with sqlite://, postgres:// or postgresql://") // does not show the value, which may contain a password
 }
 
 const day = 24 * time.Hour
 
-// A lifetime is how long something is kept, in hours or days: 36h, 90d.
+// A lifetime is a retention period in hours or days: 36h, 90d.
 type lifetime time.Duration
 
-// UnmarshalText reads 36h or 90d.
+// UnmarshalText parses a number of hours or days, such as 36h or 90d.
 func (l *lifetime) UnmarshalText(text []byte) error {
 	m := lifetimeForm.FindSubmatch(text)
 	if m == nil {
@@ -224,7 +224,7 @@ func (l *lifetime) UnmarshalText(text []byte) error {
 
 var lifetimeForm = regexp.MustCompile(`^([1-9][0-9]{0,4})([hd])$`)
 
-// String says it in days where they are whole.
+// String formats the lifetime in days if it is a whole number of days, and in hours otherwise.
 func (l lifetime) String() string {
 	if d := time.Duration(l); d%day == 0 {
 		return strconv.Itoa(int(d/day)) + "d"
@@ -232,7 +232,7 @@ func (l lifetime) String() string {
 	return strconv.Itoa(int(time.Duration(l)/time.Hour)) + "h"
 }
 
-// metricsTenants are the slugs of the setting.
+// metricsTenants returns the slugs in the setting metrics-tenants.
 func (s *serveSettings) metricsTenants() []string {
 	var slugs []string
 	for part := range strings.SplitSeq(s.MetricsTenants, ",") {
@@ -243,7 +243,7 @@ func (s *serveSettings) metricsTenants() []string {
 	return slugs
 }
 
-// mostNamedTenants bounds the series of /metrics.
+// mostNamedTenants bounds the number of tenants with their own series in /metrics.
 const mostNamedTenants = 20
 
 func validTenants(text string) error {
@@ -326,7 +326,8 @@ func validAdmin(email, password string) error {
 	return accounts.ValidFirstOwner(email, password)
 }
 
-// validProvider: the provider sends people back to the public address.
+// validProvider checks the settings of OpenID Connect. They need the public URL, to which the
+// provider redirects.
 func (s *serveSettings) validProvider() error {
 	switch {
 	case s.OIDCIssuer == "" && s.OIDCClientID == "":
@@ -357,19 +358,19 @@ func validCertificate(cert, key string) error {
 	return nil
 }
 
-// settingName gives the environment variable of a flag.
+// settingName returns the environment variable of a flag.
 func settingName(flag string) string {
 	return environmentPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// isSetting reports whether a flag is also an environment variable. What only
-// one call of a command means, such as --yes, must not come from the environment.
+// isSetting reports whether a flag also has an environment variable. Flags such as --yes do
+// not, because they are meant for one call only.
 func isSetting(flag *kong.Flag) bool {
 	return flag.Name != "help" && flag.Tag.Get("setting") != "false"
 }
 
-// environment resolves flags from getenv, and those marked as secret also from
-// the file that NAME_FILE names.
+// environment returns a kong resolver that reads flags from environment variables. It reads
+// flags marked as secret also from the file in NAME_FILE.
 func environment(getenv func(string) string) kong.ResolverFunc {
 	return func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 		if !isSetting(flag) {
@@ -390,8 +391,8 @@ func environment(getenv func(string) string) kong.ResolverFunc {
 	}
 }
 
-// secretFrom reads NAME, or else the file that NAME_FILE names, without the line
-// breaks at its end.
+// secretFrom returns the value of the variable NAME, or the content of the file in NAME_FILE
+// without trailing line breaks. NAME wins if both are set.
 func secretFrom(getenv func(string) string, name string) (string, error) {
 	if value := getenv(name); value != "" {
 		return value, nil
@@ -409,7 +410,7 @@ func secretFrom(getenv func(string) string, name string) (string, error) {
 
 var flagInError = regexp.MustCompile(`--[a-z][a-z0-9-]*`)
 
-// namedError says a setting's environment variable beside its flag.
+// namedError adds the environment variable to an error about a flag.
 func namedError(model *kong.Application, err error) error {
 	text := err.Error()
 	flag := flagInError.FindString(text)
@@ -426,8 +427,8 @@ func namedError(model *kong.Application, err error) error {
 	return err
 }
 
-// helpWithVariable shows a setting's environment variable in --help, and the
-// default where a placeholder hides it.
+// helpWithVariable returns the help text of a flag with its environment variable. It adds the
+// default if a placeholder replaces it in the help.
 func helpWithVariable(value *kong.Value) string {
 	help := value.Help
 	if value.Flag == nil {
@@ -442,10 +443,10 @@ func helpWithVariable(value *kong.Value) string {
 	return help + " [" + settingName(value.Name) + "]"
 }
 
-// openLog returns the log of a serving node. The caller closes it.
+// openLog opens the log of a node. The caller must close it.
 func (s *logSettings) openLog(stderr io.Writer) *logging.Log {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(s.LogLevel)) // one of the enum
+	_ = level.UnmarshalText([]byte(s.LogLevel)) // kong has checked the value
 	options := &slog.HandlerOptions{Level: level}
 	terminal := false
 	if file, ok := stderr.(*os.File); ok {

@@ -13,7 +13,7 @@ import (
 	"github.com/headgate/headgate/internal/simulation"
 )
 
-// simulateCommand plays scenarios on their own clock.
+// simulateCommand is headgate simulate. It runs scenarios with simulated time.
 type simulateCommand struct {
 	Redis string `placeholder:"URL" setting:"false" help:"Play on this Redis, with a random key prefix; delete the keys at the end."`
 }
@@ -37,11 +37,12 @@ func (s simulateCommand) newLimiter(ctx context.Context) simulation.NewLimiter {
 	}
 }
 
-// simulateTimeout is long: a scenario's answers must not depend on how busy the
-// machine is.
+// simulateTimeout is the timeout of one Redis call in a simulation. It is long, so that results
+// do not depend on the load of the machine.
 const simulateTimeout = 30 * time.Second
 
-// inProcessLimiter is what POST /v1/simulate plays on, too.
+// inProcessLimiter returns a limiter in memory with the given clock. POST /v1/simulate also
+// uses it.
 func inProcessLimiter(now func() int64) (enforcement.Limiter, func(), error) {
 	return inprocess.New(inprocess.Config{Now: now}), func() {}, nil
 }

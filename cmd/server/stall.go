@@ -14,22 +14,23 @@ import (
 
 const (
 	stallTick   = 50 * time.Millisecond
-	stalledFrom = 500 * time.Millisecond // a tick that is late by as much is a stall
-	stalledFor  = 2 * time.Second        // how long callers are looked at after a stall, at least
+	stalledFrom = 500 * time.Millisecond // a tick that is later than this is a stall
+	stalledFor  = 2 * time.Second        // the minimum time after a stall in which connections are checked
 	mostStalled = time.Minute
-	// closeWait is how long the end of a TLS connection may take to be read.
+	// closeWait is how long Left waits for net/http to read the close message of a TLS client.
 	closeWait = 10 * time.Millisecond
 )
 
-// stalls notices that this process did not run: it was stopped (SIGSTOP), its
-// machine was suspended, or it had no processor. Its callers gave up meanwhile, and
-// their requests wait in its sockets. Before such a request is decided, its
-// connection is looked at. At other times that would cost a system call for nothing.
+// stalls detects that the process did not run for a while: it was stopped (SIGSTOP), the
+// machine was suspended, or it got no processor. Meanwhile callers gave up, but their requests
+// are still in the socket buffers. For some time after a stall, the engine therefore checks
+// before each decision whether its connection is still open. It does not check at other times,
+// to save a system call per request.
 type stalls struct {
 	began time.Time
-	tick  atomic.Int64 // of since; when the process ran last
-	wall  atomic.Int64 // in Unix nanoseconds, at tick
-	until atomic.Int64 // of since; callers are looked at until then
+	tick  atomic.Int64 // when the process last ran, in nanoseconds since began
+	wall  atomic.Int64 // wall clock at tick, in Unix nanoseconds
+	until atomic.Int64 // when the checks of connections end, in nanoseconds since began
 }
 
 func newStalls() *stalls {
@@ -38,7 +39,7 @@ func newStalls() *stalls {
 	return s
 }
 
-// run notes again and again that the process runs.
+// run records at every tick that the process is running.
 func (s *stalls) run(ctx context.Context) {
 	ticker := time.NewTicker(stallTick)
 	defer ticker.Stop()
@@ -60,27 +61,28 @@ func (s *stalls) note(now time.Time) {
 	s.wall.Store(now.UnixNano())
 }
 
-// gap is how long ago the process ran last. The monotonic clock stands still while
-// the machine is suspended, and the wall clock does not.
+// gap returns the time since the last tick. It uses the larger difference of two clocks,
+// because the monotonic clock stops while the machine is suspended and the wall clock does not.
 func (s *stalls) gap(now time.Time) time.Duration {
 	return max(now.Sub(s.began)-time.Duration(s.tick.Load()), time.Duration(now.UnixNano()-s.wall.Load()))
 }
 
-// recent reports whether the process stalled a moment ago, also if run has not
-// noticed it yet.
+// recent reports whether the process stalled recently. It also detects a stall that run has not
+// recorded yet.
 func (s *stalls) recent() bool {
 	now := time.Now()
 	return int64(now.Sub(s.began)) < s.until.Load() || s.gap(now) >= stalledFrom
 }
 
-// A connCaller is the caller of the requests of one connection.
+// A connCaller reports whether the client of one connection has left. It implements
+// enforcement.Caller.
 type connCaller struct {
 	stalls *stalls
 	left   func() bool
 	secure bool
 }
 
-// connContext adds the caller of a connection to the context of its requests.
+// connContext adds a connCaller for c to the context of all requests of the connection.
 func (s *stalls) connContext(ctx context.Context, c net.Conn) context.Context {
 	t, secure := c.(*tls.Conn)
 	if secure {
@@ -89,8 +91,8 @@ func (s *stalls) connContext(ctx context.Context, c net.Conn) context.Context {
 	return enforcement.WithCaller(ctx, &connCaller{stalls: s, left: http1.Left(c), secure: secure})
 }
 
-// Left implements enforcement.Caller. A TLS client says that it closes before it
-// closes, so its socket has bytes to read: net/http reads them and ends ctx.
+// Left reports whether the client closed the connection. A TLS client sends a close message
+// first, so the socket has unread bytes: Left waits until net/http reads them and cancels ctx.
 func (c *connCaller) Left(ctx context.Context, wait bool) bool {
 	if !c.stalls.recent() {
 		return false

@@ -18,19 +18,20 @@ import (
 )
 
 const (
-	// noSnapshotFile is the value of the setting that keeps no file.
+	// noSnapshotFile is the value of the setting snapshot-file that disables the file.
 	noSnapshotFile = "off"
-	// saveEvery is how often a changed snapshot is saved.
+	// saveEvery is the interval at which a changed snapshot is written to the file.
 	saveEvery = 30 * time.Second
 )
 
-// keepsSnapshot reports whether the node keeps a file: without Postgres, tenants and
-// plans are on the disk anyway.
+// keepsSnapshot reports whether the node writes its snapshot to a file. Only a node on Postgres
+// does, because a SQLite database is on the local disk.
 func (s *serveSettings) keepsSnapshot() bool {
 	return s.production() && s.SnapshotFile != "" && s.SnapshotFile != noSnapshotFile
 }
 
-// databaseName identifies the database in the file, without user and password.
+// databaseName returns the database's host and name, without credentials. The file records it,
+// so that a node does not load the snapshot of another database.
 func (s *serveSettings) databaseName() string {
 	u, err := url.Parse(s.DatabaseURL)
 	if err != nil {
@@ -39,8 +40,8 @@ func (s *serveSettings) databaseName() string {
 	return u.Host + u.Path
 }
 
-// saveSnapshots saves the last good snapshot when it has changed, and when the node
-// stops.
+// saveSnapshots starts a task that writes the snapshot to the file after changes and when the
+// node stops.
 func (n *node) saveSnapshots(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	if !s.keepsSnapshot() {
 		return
@@ -72,8 +73,8 @@ func (n *node) saveSnapshots(work context.Context, tasks *errgroup.Group, s *ser
 	})
 }
 
-// standBy serves checks from the snapshot on disk until the node is wired: its database
-// is away at the start. Counts of this time are only at /metrics.
+// standBy serves checks from the saved snapshot while the database is unavailable at the start.
+// Counts of decisions in this time appear only in /metrics.
 func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 	if !s.keepsSnapshot() {
 		return
@@ -92,7 +93,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 	}
 	headers, err := api.ParseHeaders(s.Headers)
 	if err != nil {
-		return // validated
+		return // validate has checked the setting
 	}
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),

@@ -18,8 +18,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// userCommand administers people straight in the database: the way in when
-// nobody can sign in any more. Running nodes see it with the next request.
+// userCommand is headgate user. It manages users directly in the database, for example if no
+// owner can sign in. Running nodes use the change from their next request on.
 type userCommand struct {
 	List    userList    `cmd:"" help:"List the operator's people, or those of a tenant."`
 	Create  userCreate  `cmd:"" help:"Create a user; the first line of standard input is the password: headgate user create --email ann@example.com --role owner < password.txt"`
@@ -30,30 +30,30 @@ type userCommand struct {
 	Enable  userEnable  `cmd:"" help:"Enable a disabled user: headgate user enable ann@example.com"`
 }
 
-// userPlace says whose people a command is about.
+// userPlace selects the users of one tenant or of the operator.
 type userPlace struct {
 	databaseSettings
 	Tenant string `setting:"false" placeholder:"SLUG" help:"People of this tenant; default: the operator's."`
 }
 
-// userNamed is a command about somebody who exists.
+// userNamed selects one existing user by e-mail address.
 type userNamed struct {
 	userPlace
 	Email string `arg:"" help:"Their e-mail address, from headgate user list."`
 }
 
-// A peopleCommand is a command that works on the people of a tenant, or of the
-// operator.
+// A peopleCommand contains the user service, the actor, and the tenant of a user command.
+// tenantID is "" for the operator.
 type peopleCommand struct {
 	*accounts.People
 	by       accounts.Principal
 	tenantID string
 }
 
-// A userWork is what a command does with one user.
+// A userWork is the function of a command that changes one user.
 type userWork func(ctx context.Context, people peopleCommand, user accounts.User) error
 
-// withPeople opens the database for one short piece of work by a command.
+// withPeople opens the database, calls work with the user service, and closes the database.
 func (u userPlace) withPeople(ctx context.Context, p program, name string, work func(context.Context, peopleCommand) error) error {
 	return u.withStore(ctx, p, func(st *store.Store) error {
 		if err := st.Migrate(ctx); err != nil {
@@ -76,7 +76,7 @@ func (u userPlace) withPeople(ctx context.Context, p program, name string, work 
 	})
 }
 
-// withUser is withPeople for somebody who exists.
+// withUser is withPeople for one existing user.
 func (u userNamed) withUser(ctx context.Context, p program, name string, work userWork) error {
 	return u.withPeople(ctx, p, name, func(ctx context.Context, people peopleCommand) error {
 		var found *accounts.User
@@ -101,7 +101,8 @@ func eachUser(ctx context.Context, people peopleCommand, query string, do func(a
 	})
 }
 
-// eachRow calls do with every row of a listing. page returns the rows after an ID.
+// eachRow calls do for every row of a paged listing. page returns the rows after the row with
+// an ID.
 func eachRow[T any](do func(T), id func(T) string, page func(after string, limit int) ([]T, error)) error {
 	const limit = 100
 	for after := ""; ; {
@@ -157,7 +158,7 @@ func (u userCreate) Run(ctx context.Context, p program) error {
 			return err
 		}
 		user, err := people.Accept(ctx, token, accounts.NewPerson{Name: cmp.Or(u.Name, u.Email), Password: password})
-		if err != nil { // an invitation that stayed would let in by an OpenID provider
+		if err != nil { // a remaining invitation would permit a sign-in by OpenID Connect
 			return errors.Join(err, people.Withdraw(ctx, people.by, people.tenantID, i.ID))
 		}
 		_, err = fmt.Fprintf(p.stderr, "%s can sign in as %s\n", user.Email, user.Role)
@@ -165,7 +166,8 @@ func (u userCreate) Run(ctx context.Context, p program) error {
 	})
 }
 
-// firstLine reads a password: an argument could be read by every user of the machine.
+// firstLine reads the password from standard input, because every user of the machine can read
+// arguments.
 func firstLine(r io.Reader) (string, error) {
 	line, err := bufio.NewReader(io.LimitReader(r, 4096)).ReadString('\n')
 	if err != nil && !errors.Is(err, io.EOF) {
@@ -177,12 +179,12 @@ func firstLine(r io.Reader) (string, error) {
 	return line, nil
 }
 
-// linkSettings make a link of a token.
+// linkSettings contains the base address of the links that a command prints.
 type linkSettings struct {
 	PublicURL string `default:"http://127.0.0.1:8080" placeholder:"URL" help:"The address that people use, for the link."`
 }
 
-// Validate says what is wrong with the address before a link is made.
+// Validate checks the address before a command creates a token for the link.
 func (l linkSettings) Validate() error {
 	if err := validPublicURL(l.PublicURL); err != nil {
 		return fmt.Errorf("%s: %w", settingName("public-url"), err)
@@ -258,7 +260,7 @@ func (u userEnable) Run(ctx context.Context, p program) error {
 	})
 }
 
-// change is withUser, and prints what the user is afterwards.
+// change is withUser, and then prints the changed user.
 func (u userNamed) change(ctx context.Context, p program, name, after string, work userWork) error {
 	return u.withUser(ctx, p, name, func(ctx context.Context, people peopleCommand, user accounts.User) error {
 		if err := work(ctx, people, user); err != nil {

@@ -38,14 +38,14 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A node is what a serving process is made of, from the bottom up.
+// A node contains the parts of a running server. wire creates them in the order of the fields.
 type node struct {
-	id      string // of this process: a node that starts again is another one
+	id      string // of this process; it changes at every start
 	store   *store.Store
 	watcher *snapshot.Watcher
 
-	shared      *redis.Limiter // nil without Redis
-	leases      *lease.Limiter // before shared; nil without Redis
+	shared      *redis.Limiter // nil if Redis is not configured
+	leases      *lease.Limiter // the limiter in front of shared; nil if Redis is not configured
 	local       *inprocess.Limiter
 	limiterKind string
 	admission   *admission.Gate
@@ -53,7 +53,7 @@ type node struct {
 	recorder   *metrics.Recorder
 	flusher    *metrics.Flusher
 	analytics  *metrics.Analytics
-	tracer     *tracing.Tracer // nil: off
+	tracer     *tracing.Tracer // nil if tracing is off
 	engine     *enforcement.Engine
 	tenants    *tenants.Service
 	plans      *plans.Service
@@ -67,21 +67,22 @@ type node struct {
 	fleet      *nodes.Service
 	beacon     *nodes.Beacon
 
-	polls, trips nodes.Stopwatch // of the database's revision, and of Redis
+	polls, trips nodes.Stopwatch // latency of polling the database's revision, and of calls to Redis
 
-	auditLines      atomic.Int64 // of the head that was published last
+	auditLines      atomic.Int64 // number of the last audit entry whose hash was logged
 	connections     *connlimit.Listener
 	metricsGate     gate
-	metricsListener net.Listener // nil when /metrics is beside the API
+	metricsListener net.Listener // nil if /metrics is on the main listener
 	handler         http.Handler
 	made            credentials
-	keyless         bool   // no operator key exists, and none came with the settings
-	endTraffic      func() // the demo's; it waits until nothing more is asked
+	keyless         bool   // no operator key exists, and the settings have no bootstrap key
+	endTraffic      func() // stops the demo's traffic and waits for its last request
 	closers         []io.Closer
 }
 
-// wire builds a node. ctx ends when the node is told to stop; work is where
-// its tasks run, which end later. An error leaves nothing open.
+// wire creates a node and starts its background tasks. ctx ends when the process should stop.
+// work is the context of the tasks, which end later. On error, wire closes everything that it
+// opened.
 func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g *gate, connections *connlimit.Listener,
 	log *slog.Logger,
 ) (_ *node, err error) {
@@ -89,13 +90,13 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	defer func() {
 		if err != nil {
 			if n.metricsListener != nil {
-				_ = n.metricsListener.Close() // its server may have done so
+				_ = n.metricsListener.Close() // the server may already have closed it
 			}
 			err = errors.Join(err, n.tracer.Shutdown(ctx), n.close())
 		}
 	}()
-	// What a wrong setting can stop comes before the first start: the keys that
-	// it makes are shown only when all went well.
+	// Steps that fail on a wrong setting come before firstStart, because greet prints the keys
+	// that firstStart creates only after a successful start.
 	if n.tracer, err = tracing.Start(ctx, tracing.Config{Getenv: s.getenv, Version: version, Logger: log}); err != nil {
 		return nil, err
 	}
@@ -129,7 +130,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	}
 	n.keepPeople(work, tasks, log)
 	operators, err := n.tenants.OperatorKeys(ctx, tenants.Filter{Limit: 1})
-	n.keyless = err == nil && len(operators) == 0 && s.BootstrapKey == "" // only for a hint: without an answer, none
+	n.keyless = err == nil && len(operators) == 0 && s.BootstrapKey == "" // it only controls a hint, so an error means false
 	n.watcher = snapshot.NewWatcher(timed{n.store, &n.polls}, snapshot.Config{Logger: log})
 	tasks.Go(func() error { return n.watcher.Run(work) })
 	if n.shared != nil {
@@ -165,9 +166,9 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	return n, nil
 }
 
-// count begins what is counted of decisions: in memory, every second into the
-// database, and on one node of the fleet into hours and days. The flusher ends
-// with the work, so after the last request, and writes what is left.
+// count starts the tasks that record decisions. The recorder counts in memory. The flusher
+// writes the counts to the database every second, and once more after the last request. On one
+// node of the fleet, the roller sums them into hours and days.
 func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveCommand, log *slog.Logger) {
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
@@ -215,7 +216,7 @@ func (n *node) watchAlerts(work context.Context, tasks *errgroup.Group, s *serve
 	tasks.Go(func() error { return sender.Run(work) })
 }
 
-// runLimiters begins the work behind the limiters.
+// runLimiters starts the background tasks of the limiters.
 func (n *node) runLimiters(work context.Context, tasks *errgroup.Group) {
 	tasks.Go(func() error { return n.local.Run(work) })
 	if n.shared != nil {
@@ -224,7 +225,7 @@ func (n *node) runLimiters(work context.Context, tasks *errgroup.Group) {
 	}
 }
 
-// sweep ends overrides, list entries and blocks when their time is over.
+// sweep starts the task that deletes expired overrides, list entries and blocks.
 func (n *node) sweep(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	sweeper := exceptions.NewSweeper(exceptions.SweeperConfig{
 		Store: n.store, Changed: n.refresh(log), Logger: log,
@@ -233,7 +234,7 @@ func (n *node) sweep(work context.Context, tasks *errgroup.Group, log *slog.Logg
 	tasks.Go(func() error { return sweeper.Run(work) })
 }
 
-// serveMetrics serves /metrics on its own listener.
+// serveMetrics starts a server for /metrics on its own listener.
 func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
 	addr := n.metricsListener.Addr().String()
 	mux := http.NewServeMux()
@@ -250,9 +251,9 @@ func (n *node) serveMetrics(work context.Context, tasks *errgroup.Group, log *sl
 	context.AfterFunc(work, func() { _ = server.Close() })
 }
 
-// openLimiters makes the in-process limiter, which counts alone or stands in
-// for Redis, and the shared one when there is a URL. Redis may be away: then
-// the node starts degraded and finds it later.
+// openLimiters creates the in-process limiter and, if a Redis URL is set, the Redis limiter.
+// With Redis, the in-process limiter decides only in failure mode local. If Redis is
+// unavailable, the node starts degraded and reconnects later.
 func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logger) error {
 	n.local = inprocess.New(inprocess.Config{MaxCells: s.MaxCounters})
 	n.limiterKind = nodes.LimiterInProcess
@@ -272,11 +273,11 @@ func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logg
 	return nil
 }
 
-// newAdmission makes the queue in front of the limiter. ADR 0016 has the
-// measurements behind the slots. With Redis, half of them are in a gathered call
-// and half form the next one; fewer make calls smaller, and more delay the
-// tenants beside a flood. Without Redis, a check in service keeps a processor
-// busy, so that few are in service at once.
+// newAdmission creates the queue of checks in front of the limiter. With Redis, half of the
+// slots are for checks in the current script call, and half for checks that wait for the next
+// call. Fewer slots make the calls smaller. More slots delay other tenants while one tenant
+// sends too much. Without Redis, a check occupies a processor, so there are few slots. ADR 0016
+// has the measurements.
 func (n *node) newAdmission(s *serveCommand) *admission.Gate {
 	cfg := admission.Config{Slots: 4 * runtime.GOMAXPROCS(0), Waiting: s.MaxWaiting}
 	if n.shared != nil {
@@ -297,7 +298,7 @@ func (n *node) connectionState() metrics.ConnectionState {
 	return metrics.ConnectionState(n.connections.Status())
 }
 
-// newEngine puts the engine before the limiter that counts.
+// newEngine creates the engine that decides checks, with the node's limiter.
 func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine {
 	cfg := enforcement.Config{Nodes: s.Nodes, Recorder: n.recorder, Logger: log}
 	var limiter enforcement.Limiter = n.local
@@ -307,8 +308,8 @@ func (n *node) newEngine(s *serveCommand, log *slog.Logger) *enforcement.Engine 
 	return enforcement.NewEngine(n.tracer.Limiter(n.recorder.InstrumentLimiter(limiter)), cfg)
 }
 
-// firstStart makes the sample on an empty SQLite file, and nothing anywhere
-// else.
+// firstStart creates the sample data if the SQLite database is empty. It does nothing on
+// Postgres.
 func (n *node) firstStart(ctx context.Context, s *serveCommand) (credentials, error) {
 	if s.production() || !s.Sample || s.demo {
 		return credentials{}, nil
@@ -341,7 +342,7 @@ func (n *node) leaseState() func() metrics.LeaseState {
 	return func() metrics.LeaseState { return metrics.LeaseState(n.leases.Stats()) }
 }
 
-// close closes what was opened, last first.
+// close closes the opened resources in reverse order.
 func (n *node) close() (err error) {
 	for i := len(n.closers) - 1; i >= 0; i-- {
 		err = errors.Join(err, n.closers[i].Close())

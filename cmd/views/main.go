@@ -1,5 +1,5 @@
-// Command views serves a page with every component of the dashboard in every
-// state. Run it in the root of the repository: go run ./cmd/views.
+// Command views serves a page that shows every component of the dashboard in every state, for
+// developers of the dashboard. Run it in the root of the repository: go run ./cmd/views.
 package main
 
 import (
@@ -26,7 +26,7 @@ func main() {
 	}
 }
 
-// handler serves the sample page at /, and the files that it needs.
+// handler serves the sample page at / and the static files that the page uses.
 func handler(static fs.FS) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
