@@ -6,34 +6,34 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// A Fate is what publishing does to the counts of a limit.
+// A Fate is what happens to the counters of a limit when a version is published.
 type Fate string
 
-// The fates.
+// The fates of counters.
 const (
-	// Kept: the limit has the same identity and other numbers. Its counts stay and
+	// Kept means that the limit has other numbers but the same identity. The counters stay, and
 	// the new numbers apply to them.
 	Kept Fate = "kept"
-	// Fresh: the limit is new, or its algorithm, count_by or anchor changes. It
-	// counts from zero.
+	// Fresh means that the limit counts from zero: it is new, or its algorithm, count_by or
+	// anchor changed.
 	Fresh Fate = "fresh"
-	// Dropped: the document has no such limit any more.
+	// Dropped means that the new document does not contain the limit.
 	Dropped Fate = "dropped"
 )
 
-// A Recount is the fate of the counts of one limit when one document replaces
+// A Recount describes what happens to the counters of one limit when one document replaces
 // another.
 type Recount struct {
-	Policy, Limit string // slug, name
+	Policy, Limit string // slug of the policy, name of the limit
 	Fate          Fate
-	// Because lists the fields whose change makes the counts Fresh: "algorithm",
-	// "count_by", "anchor". It is empty for a limit that is new or dropped.
+	// Because lists the changed fields that make the counters Fresh: "algorithm", "count_by" or
+	// "anchor". It is empty for a new or dropped limit.
 	Because []string
 }
 
-// Recounts returns a Recount for each limit that changes: first the limits of to in
-// its order, then those that only from has. The match and the mode of a policy do
-// not identify counters. A policy that is off counts nothing.
+// Recounts returns a Recount for each limit that changes. The limits of to come first, in their
+// order, then the limits that only from contains. Policies that are off have no counters. A
+// change of a policy's match or mode keeps the counters.
 func Recounts(from, to Document) []Recount {
 	before, after := counted(from), counted(to)
 	was, is := byName(before), byName(after)
@@ -65,7 +65,7 @@ type count struct {
 	limit   enforcement.Limit
 }
 
-// counted returns the limits of the policies that are not off.
+// counted returns the limits of all policies that are not off, in canonical form.
 func counted(d Document) []count {
 	var out []count
 	for _, p := range d.c.Policies {
@@ -85,7 +85,8 @@ func counted(d Document) []count {
 	return out
 }
 
-// name returns the slug of the policy and the name of the limit.
+// name returns the pair by which two documents are compared: the slug of the policy and the
+// name of the limit.
 func (c *count) name() [2]string { return [2]string{c.policy, c.limit.Name} }
 
 func byName(list []count) map[[2]string]count {
@@ -96,7 +97,8 @@ func byName(list []count) map[[2]string]count {
 	return out
 }
 
-// parts lists the parts of a cell's identity in which two limits of one name differ.
+// parts returns the fields in which two limits with the same name differ and which identify
+// their counters.
 func parts(a, b count) []string {
 	var out []string
 	if a.limit.Algorithm != b.limit.Algorithm {

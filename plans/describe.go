@@ -8,8 +8,8 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// Describe returns a limit in words: "120 per minute, bursts of 20", "5 per
-// minute, exact".
+// Describe returns an English description of a limit, such as "120 per minute, bursts of 20" or
+// "5 per minute, exact".
 func Describe(l enforcement.Limit) string {
 	if l.Quota == 0 {
 		return "none: every request is denied"
@@ -30,7 +30,7 @@ func Describe(l enforcement.Limit) string {
 	return text
 }
 
-// spoken returns a window in words: "minute", "90 seconds".
+// spoken returns an English name of a window, such as "minute" or "90 seconds".
 func spoken(window time.Duration) string {
 	for _, u := range []struct {
 		size time.Duration
@@ -49,7 +49,7 @@ func spoken(window time.Duration) string {
 	return thousands(window.Milliseconds()) + " milliseconds"
 }
 
-// thousands returns a number with commas between groups of three digits.
+// thousands formats a number with commas between groups of three digits.
 func thousands(n int64) string {
 	text := strconv.FormatInt(n, 10)
 	from := 0

@@ -11,19 +11,20 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Diff is what publishing the draft would change for tenants.
+// A Diff contains the differences between the draft of a plan and its published version.
 type Diff struct {
-	// Published is the number of the version compared with. It is 0 if the plan has
-	// no published version; then everything is added.
+	// Published is the number of the published version. If it is 0, the plan has no published
+	// version, and every policy is in Added.
 	Published int
-	// Fields are the changes of the plan itself.
+	// Fields are the changed fields of the plan outside of its policies.
 	Fields []Change
-	// Added is in the order of the draft, Removed in the order of the version.
+	// Added contains the policies that only the draft has, in its order. Removed contains those
+	// that only the published version has.
 	Added, Removed []Policy
 	// Changed is in the order of the draft.
 	Changed []PolicyChange
-	// Reordered is true if policies of both documents have another order. The order
-	// shows in answers and changes no decision.
+	// Reordered means that policies of both documents are in another order. The order of
+	// policies affects only the order of limits in answers, never a decision.
 	Reordered bool
 }
 
@@ -32,22 +33,22 @@ func (d Diff) Empty() bool {
 	return len(d.Fields) == 0 && len(d.Added) == 0 && len(d.Removed) == 0 && len(d.Changed) == 0 && !d.Reordered
 }
 
-// A PolicyChange lists the changes of a policy that is in both documents.
+// A PolicyChange lists the changed fields of a policy that both documents contain.
 type PolicyChange struct {
 	Slug   string
 	Fields []Change
 }
 
-// A Change is one field that differs.
+// A Change is one field with its old and its new value.
 type Change struct {
-	// Field is the JSON pointer of the field in the plan or policy. A limit stands
-	// under its name: "/limits/l1/quota". "/limits" is the list of their names.
+	// Field is the JSON pointer of the field in the plan or policy. A limit is identified by
+	// its name: "/limits/l1/quota". "/limits" stands for the list of limit names.
 	Field string
 	// From and To are JSON values. A value is empty if the field is absent.
 	From, To json.RawMessage
 }
 
-// Compare returns what differs between two documents.
+// Compare returns the differences between two documents.
 func Compare(from, to Document) (Diff, error) {
 	var d Diff
 	d.Fields = changes(
@@ -89,14 +90,14 @@ func bySlug(policies []Policy) map[string]Policy {
 	return out
 }
 
-// A field is one value of a document that Compare reports on its own.
+// A field is one value of a document, which Compare reports separately.
 type field struct {
 	pointer string
 	value   json.RawMessage
 }
 
 func text(s string) json.RawMessage {
-	b, _ := enforcement.MarshalJSON(s) // a string always encodes
+	b, _ := enforcement.MarshalJSON(s) // marshaling a string cannot fail
 	return b
 }
 
@@ -112,8 +113,8 @@ func comparePolicies(from, to Policy) ([]Change, error) {
 	return changes(old, now), nil
 }
 
-// policyFields splits the JSON form of a policy into fields, in its order. Only
-// match and limits are split further.
+// policyFields splits the JSON object of a policy into its fields, in order. It splits the
+// members match and limits into their own fields.
 func policyFields(p Policy) ([]field, error) {
 	whole, err := enforcement.MarshalJSON(p)
 	if err != nil {
@@ -164,11 +165,11 @@ func limitFields(limits []enforcement.Limit) ([]field, error) {
 	return slices.Insert(out, 0, field{"/limits", list}), err
 }
 
-// members iterates over the members of a JSON object, in order.
+// members returns an iterator over the names and values of a JSON object, in order.
 func members(object json.RawMessage) func(yield func(string, json.RawMessage) bool) {
 	return func(yield func(string, json.RawMessage) bool) {
 		d := json.NewDecoder(bytes.NewReader(object))
-		_, _ = d.Token() // the brace; this package has written the object
+		_, _ = d.Token() // the opening brace; the JSON is valid, because this package wrote it
 		for d.More() {
 			name, _ := d.Token()
 			var value json.RawMessage
@@ -179,8 +180,8 @@ func members(object json.RawMessage) func(yield func(string, json.RawMessage) bo
 	}
 }
 
-// changes pairs fields by pointer: first the fields of to in its order, then those
-// that only from has.
+// changes returns the fields whose values differ. The fields of to come first, in their order,
+// then the fields that only from contains.
 func changes(from, to []field) []Change {
 	before := make(map[string]json.RawMessage, len(from))
 	for _, f := range from {

@@ -11,10 +11,10 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
-// MaxBytes is the size of the largest document in JSON, as a caller sends it.
+// MaxBytes is the maximum size of a document's JSON in a request, in bytes.
 const MaxBytes = 1 << 20
 
-// Bounds of a document.
+// Maximum numbers and lengths in a document.
 const (
 	MaxName        = 200 // characters
 	MaxDescription = enforcement.MaxPolicyDescription
@@ -25,25 +25,27 @@ const (
 	MaxAttributes  = enforcement.MaxAttributes
 )
 
-// Policy and Match are the types of enforcement: a plan adds nothing to them.
+// Policy and Match are aliases, because a plan adds no fields to the types of package
+// enforcement.
 type (
 	Policy = enforcement.Policy
 	Match  = enforcement.Match
 )
 
-// Content is what a person writes in a plan document. Defaults may be left out.
+// Content contains the fields of a plan document as a person writes them. Fields with a default
+// may have the zero value.
 type Content struct {
 	Name        string   `json:"name"`        // 1 to 200 characters
 	Description string   `json:"description"` // up to 2,000 characters
 	Policies    []Policy `json:"policies"`
 }
 
-// A Document is the draft of a plan or a published version, in canonical form:
-// every default is filled in, and each value has one spelling. New and Parse make
-// Documents. A Document never changes, and may hold invalid values: see Validate.
+// A Document is a draft or a published version in canonical form: every default is filled in,
+// and each value has one form. New and Parse return Documents. A Document is immutable. It can
+// contain invalid values; Validate finds them.
 type Document struct{ c Content }
 
-// New returns the canonical document with this content. It copies the content.
+// New returns a Document with a copy of the content, in canonical form.
 func New(c Content) Document {
 	c.Description = strings.ReplaceAll(c.Description, "\r\n", "\n")
 	policies := make([]Policy, len(c.Policies))
@@ -66,12 +68,12 @@ func (d Document) Policies() []Policy { return New(d.c).c.Policies }
 // Content returns a copy of the content, for an edit.
 func (d Document) Content() Content { return New(d.c).c }
 
-// Equal reports whether two documents are the same.
+// Equal reports whether two documents have the same content.
 func (d Document) Equal(o Document) bool { return reflect.DeepEqual(New(d.c), New(o.c)) }
 
-// MarshalJSON returns the JSON form: of the API, the editor, the audit log and the
-// database. It writes every default, except a burst that is equal to the quota. An
-// error names a value that has no JSON form.
+// MarshalJSON returns the JSON of the document, which the API, the editor, the audit log and
+// the database use. It includes all defaults, except a burst that equals the quota. It returns
+// an error if a value has no JSON form.
 func (d Document) MarshalJSON() ([]byte, error) {
 	if d.c.Policies == nil {
 		d = New(d.c)
@@ -83,11 +85,10 @@ func (d Document) MarshalJSON() ([]byte, error) {
 	return text, nil
 }
 
-// Parse reads the JSON form of a document. It returns a Malformed problem for text
-// that is not exactly one document: an unknown, duplicate or missing member, null,
-// or a wrong type. It returns an Invalid problem for values that no Document can
-// hold, such as an unknown algorithm, together with all faults that Validate
-// finds. Other invalid values are no error: see Validate.
+// Parse parses the JSON of a document. It returns a Malformed problem if the text is not
+// exactly one document: for an unknown, duplicate or missing member, null, or a wrong type. It
+// returns an Invalid problem for a value that a Document cannot contain, such as an unknown
+// algorithm, together with all faults that Validate finds. It accepts all other invalid values.
 func Parse(data []byte) (Document, error) {
 	var faults problem.Fields
 	var d strictjson.Decoder
@@ -130,8 +131,8 @@ func readContent(d *strictjson.Decoder, fault enforcement.Fault) (c Content) {
 	return c
 }
 
-// Validate returns an Invalid problem with all faults of the document, or nil. The
-// pointers are of the JSON form. Publishing checks more: see Service.Inspect.
+// Validate returns an Invalid problem with JSON pointers to all faults of the document, or nil.
+// Service.Inspect checks more before a publication.
 func (d Document) Validate() error { return d.faults().Err() }
 
 func (d Document) faults() problem.Fields {

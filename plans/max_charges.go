@@ -10,29 +10,28 @@ import (
 	"github.com/headgate/headgate/enforcement"
 )
 
-// MaxCharges is the most charges that one request may need. One step of a limiter
-// handles that many. A plan that could exceed it cannot be published.
+// MaxCharges is the maximum number of counters that one request may charge. A limiter charges
+// them in one step. A plan that could exceed the maximum cannot be published.
 const MaxCharges = 32
 
-// A load is the most charges that could fall on one request.
+// A load is the largest number of charges that one request can cause.
 type load struct {
-	// charges is that number, or a bound above it when exact is false.
+	// charges is that number if exact is true. Otherwise it is an upper bound.
 	charges int
 	exact   bool
-	// policies are the policies that are charged, in the order of the plan.
+	// policies are the slugs of the charged policies, in the order of the plan.
 	policies []string
 }
 
-// heaviest returns the load of a valid document: the set of policies with the most
-// charges that can all apply to one request.
+// heaviest returns the load of a valid document: the set of policies with the most limits that
+// can all apply to one request.
 //
-// Two policies can both apply if one request can match their methods, patterns
-// and attributes, and neither is enforced and replaces the other. For one method,
-// pairs are enough to know whole sets: patterns that overlap pairwise have a path
-// in common, and attributes that agree pairwise have values in common. So the load
-// is the heaviest clique of a graph, for each method. Branch and bound finds it.
-// The search is slow only for unusual plans. After work steps, heaviest returns an
-// upper bound instead.
+// Two policies can apply to the same request if their methods, path patterns and attributes can
+// match it, and neither replaces the other. For one method, comparing pairs is sufficient:
+// patterns that overlap in pairs have a common path, and attributes that agree in pairs have
+// common values. The load is therefore the heaviest clique of a graph of policies, for each
+// method. A branch-and-bound search finds it. The search is slow only for unusual plans. After
+// work steps, heaviest stops and returns an upper bound.
 func heaviest(policies []Policy, work int) load {
 	var g graph
 	rules := matchers(policies)
@@ -60,7 +59,7 @@ func heaviest(policies []Policy, work int) load {
 	return best
 }
 
-// loosely returns an upper bound of the load.
+// loosely returns an upper bound of the load, for a search that was stopped.
 func (g *graph) loosely(together []set) load {
 	worst := load{}
 	for _, candidates := range together {
@@ -71,13 +70,14 @@ func (g *graph) loosely(together []set) load {
 	return worst
 }
 
-// A matcher is a policy with the values that meets and covers compare.
+// A matcher is a policy with its parsed pattern and the other values that meets and covers
+// compare.
 type matcher struct {
 	Policy
 	place   int
 	pattern enforcement.Pattern
-	charges int // 0 for a policy that is off
-	removes set // places of the policies that this one replaces
+	charges int // number of limits; 0 if the policy is off
+	removes set // indexes of the policies that this one replaces
 }
 
 func matchers(policies []Policy) []matcher {
@@ -93,7 +93,7 @@ func matchers(policies []Policy) []matcher {
 				out[i].removes.add(place)
 			}
 		}
-		out[i].pattern, _ = enforcement.ParsePattern(p.Match.Path) // valid, or everything: the safe side
+		out[i].pattern, _ = enforcement.ParsePattern(p.Match.Path) // an invalid pattern matches everything, which can only increase the load
 		if p.Mode != enforcement.PolicyOff {
 			out[i].charges = len(p.Limits)
 		}
@@ -101,14 +101,13 @@ func matchers(policies []Policy) []matcher {
 	return out
 }
 
-// takes reports whether a request with this method can match. "" stands for a
-// method that no policy names.
+// takes reports whether the policy matches a method. "" stands for any method that no policy
+// names.
 func (m *matcher) takes(method string) bool {
 	return len(m.Match.Methods) == 0 || slices.Contains(m.Match.Methods, method)
 }
 
-// meets reports whether one request can be charged for both policies, if both
-// take its method.
+// meets reports whether one request can charge both policies, if both match its method.
 func (m *matcher) meets(o *matcher) bool {
 	if m.removes.has(o.place) || o.removes.has(m.place) || !m.pattern.Overlaps(o.pattern) {
 		return false
@@ -121,7 +120,7 @@ func (m *matcher) meets(o *matcher) bool {
 	return true
 }
 
-// covers reports whether m applies to every request that o matches.
+// covers reports whether m applies to every request to which o applies.
 func (m *matcher) covers(o *matcher) bool {
 	if len(m.Match.Methods) > 0 && (len(o.Match.Methods) == 0 || slices.ContainsFunc(o.Match.Methods,
 		func(name string) bool { return !m.takes(name) })) {
@@ -140,13 +139,13 @@ func (m *matcher) covers(o *matcher) bool {
 	return coversPattern(m.pattern.String(), o.pattern.String())
 }
 
-// coversPattern reports whether wide matches every path that narrow matches.
+// coversPattern reports whether the pattern wide matches every path that narrow matches.
 func coversPattern(wide, narrow string) bool {
 	if wide == "*" || wide == narrow {
 		return true
 	}
 	if narrow == "*" {
-		return false // it also matches a check without a path
+		return false // narrow also matches a check without a path
 	}
 	w, n := strings.Split(wide, "/")[1:], strings.Split(narrow, "/")[1:]
 	wideRest, narrowRest := w[len(w)-1] == "*", n[len(n)-1] == "*"
@@ -160,7 +159,7 @@ func coversPattern(wide, narrow string) bool {
 		return false
 	}
 	if len(w) > 0 && len(n) > 0 && n[0] == "" && w[0] != "" {
-		return false // "/" is no segment
+		return false // a wildcard does not match an empty segment
 	}
 	for i, s := range w {
 		if !strings.HasPrefix(s, "{") && s != n[i] {
@@ -170,7 +169,8 @@ func coversPattern(wide, narrow string) bool {
 	return true
 }
 
-// alwaysReplaced reports for each policy whether another policy always replaces it.
+// alwaysReplaced returns, for each policy, whether another policy replaces it for every
+// request. Such a policy never charges.
 func alwaysReplaced(rules []matcher) []bool {
 	out := make([]bool, len(rules))
 	for i := range rules {
@@ -181,7 +181,7 @@ func alwaysReplaced(rules []matcher) []bool {
 	return out
 }
 
-// A set holds places in a list of policies.
+// A set is a bit set of indexes in the list of policies.
 type set [(MaxPolicies + 63) / 64]uint64
 
 func (s *set) add(i int)      { s[i/64] |= 1 << (i % 64) }
@@ -202,7 +202,7 @@ func (s set) or(o set) set {
 	return s
 }
 
-// first returns the lowest member, or -1.
+// first returns the smallest index in the set, or -1 if the set is empty.
 func (s *set) first() int {
 	for i, word := range s {
 		if word != 0 {
@@ -221,11 +221,12 @@ func (s set) members() []int {
 	return out
 }
 
-// A graph has an edge between two policies that meet.
+// A graph is the state of the search. It has an edge between two policies that can apply to the
+// same request.
 type graph struct {
-	rules      []matcher // heaviest first
+	rules      []matcher // sorted by charges, highest first
 	edges      []set
-	work       int // remaining steps; below 0 after the search has given up
+	work       int // remaining steps; negative after the search has stopped
 	best       []int
 	bestWeight int
 }
@@ -242,11 +243,10 @@ func (g *graph) connect() {
 	}
 }
 
-// takenTogether returns, for each named method and for all other methods, the
-// policies that a request with that method can match. It returns equal sets once,
-// in the order of their first method.
+// takenTogether returns, for each named method and for all other methods, the set of policies
+// that match the method. It omits duplicate sets.
 func (g *graph) takenTogether() []set {
-	var others set // policies that take every method
+	var others set // policies that match every method
 	named := map[string]set{}
 	for i := range g.rules {
 		if len(g.rules[i].Match.Methods) == 0 {
@@ -268,8 +268,9 @@ func (g *graph) takenTogether() []set {
 	return list
 }
 
-// search looks for a heavier clique than best. The clique consists of chosen, which
-// has this weight, and of some candidates. Every candidate meets all of chosen.
+// search looks for a clique that is heavier than best. chosen are the policies of the clique so
+// far, and weight is the sum of their charges. candidates are the policies with an edge to all
+// of chosen.
 func (g *graph) search(chosen []int, candidates set, weight int) {
 	if weight > g.bestWeight {
 		g.best, g.bestWeight = slices.Clone(chosen), weight
@@ -283,13 +284,13 @@ func (g *graph) search(chosen []int, candidates set, weight int) {
 	}
 }
 
-// bound returns a weight that no clique of the candidates exceeds. It splits the
-// candidates into classes in which no two members meet. A clique has at most one
-// member of each class, so the bound is the sum of their heaviest members.
+// bound returns an upper bound of the weight of any clique among the candidates. It splits them
+// into classes without edges between their members. A clique has at most one member of each
+// class, so the bound is the sum of the heaviest members.
 func (g *graph) bound(candidates set) int {
 	sum := 0
 	for first := candidates.first(); first >= 0; first = candidates.first() {
-		sum += g.rules[first].charges // rules come heaviest first
+		sum += g.rules[first].charges // rules are sorted by charges, so the first is the heaviest
 		free := candidates
 		for i := first; i >= 0; i = free.first() {
 			candidates.remove(i)
@@ -302,7 +303,7 @@ func (g *graph) bound(candidates set) int {
 	return sum
 }
 
-// slugs returns the slugs of members, in the order of the plan.
+// slugs returns the slugs of the policies with these indexes, in the order of the plan.
 func (g *graph) slugs(members []int) []string {
 	slices.SortFunc(members, func(a, b int) int { return cmp.Compare(g.rules[a].place, g.rules[b].place) })
 	out := make([]string, len(members))

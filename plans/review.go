@@ -8,18 +8,18 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// A Review holds the faults and warnings of a draft before it is published.
+// A Review contains the results of checking a draft before its publication.
 type Review struct {
-	// Faults keep the draft from being published.
+	// Faults prevent the publication.
 	Faults problem.Fields
-	// Warnings are about valid values that may be mistakes.
+	// Warnings are about values that are valid but may be mistakes.
 	Warnings problem.Fields
-	// Charges is the most charges that one request could need. It is 0 if there are
-	// other faults.
+	// Charges is the largest number of counters that one request can charge. It is 0 if the
+	// draft has other faults.
 	Charges int
 }
 
-// Inspect reviews a document, which need not be saved.
+// Inspect checks a document for faults and warnings. The document need not be saved.
 func (s *Service) Inspect(d Document) Review {
 	var r Review
 	if r.Faults = d.faults(); len(r.Faults) > 0 {

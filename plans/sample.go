@@ -9,7 +9,7 @@ import (
 // SampleSlug is the slug of the plan that the first start on SQLite creates.
 const SampleSlug = "starter"
 
-// Sample returns the document of that plan: four policies that show four algorithms.
+// Sample returns the document of the plan starter. Its four policies show four algorithms.
 func Sample() Document {
 	return New(Content{
 		Name:        "Starter",

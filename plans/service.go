@@ -15,21 +15,22 @@ import (
 
 // Config configures a Service.
 type Config struct {
-	// SearchWork bounds the search for the request with the most charges, in
-	// steps. A plan that needs more steps is rejected, even if it is valid. Default
-	// 20,000: a fraction of a second, and far more than usual plans need.
+	// SearchWork bounds the steps of the search for the request with the most charges. A plan
+	// that needs more steps is rejected even if it is valid. The default of 20,000 takes a
+	// fraction of a second, and usual plans need far fewer.
 	SearchWork int
 }
 
-// A Service changes plans. It validates drafts, rejects publications that exceed
-// MaxCharges, and writes each change into the audit log. A plan's slug can replace
-// its ID everywhere. A Service is safe for concurrent use.
+// A Service validates changes of plans, stores them, and records them in the audit log. It
+// rejects the publication of a plan that can exceed MaxCharges. A plan's slug is accepted
+// wherever an ID is. A Service is safe for concurrent use. The comments list the possible kinds
+// of problems.
 type Service struct {
 	store Store
 	work  int
 }
 
-// NewService returns a Service on a Store.
+// NewService returns a Service that stores plans in store.
 func NewService(store Store, cfg Config) *Service {
 	cfg.SearchWork = cmp.Or(cfg.SearchWork, 20_000)
 	return &Service{store: store, work: cfg.SearchWork}
@@ -38,7 +39,7 @@ func NewService(store Store, cfg Config) *Service {
 // defaultPage is the number of rows of a listing whose filter has no limit.
 const defaultPage = 100
 
-// Plan finds a plan; NotFound.
+// Plan returns a plan; NotFound.
 func (s *Service) Plan(ctx context.Context, idOrSlug string) (Plan, error) {
 	return s.store.Plan(ctx, idOrSlug)
 }
@@ -51,8 +52,8 @@ func (s *Service) Plans(ctx context.Context, f Filter) ([]Plan, error) {
 	return s.store.Plans(ctx, f)
 }
 
-// CreatePlan creates a plan with this draft and no published version; Invalid,
-// Conflict (code slug_taken).
+// CreatePlan creates a plan with a draft and without a published version; Invalid, Conflict
+// (code slug_taken).
 func (s *Service) CreatePlan(ctx context.Context, slug string, draft Document) (Plan, error) {
 	var f problem.Fields
 	f.NewSlug("/slug", slug)
@@ -65,8 +66,8 @@ func (s *Service) CreatePlan(ctx context.Context, slug string, draft Document) (
 	return s.store.CreatePlan(ctx, p, e)
 }
 
-// SaveDraft replaces the draft of a plan if the draft's revision is ifRevision;
-// Invalid, NotFound, Stale.
+// SaveDraft replaces the draft of a plan if its current revision is ifRevision; Invalid,
+// NotFound, Stale.
 func (s *Service) SaveDraft(ctx context.Context, idOrSlug string, draft Document, ifRevision int64) (Plan, error) {
 	p, err := s.draftAt(ctx, idOrSlug, ifRevision)
 	if err != nil {
@@ -79,8 +80,8 @@ func (s *Service) SaveDraft(ctx context.Context, idOrSlug string, draft Document
 	return s.store.SaveDraft(ctx, p.ID, draft, ifRevision, e)
 }
 
-// ValidateDraft reviews the saved draft as Inspect does, and warns if it is equal
-// to the published version; NotFound.
+// ValidateDraft checks the saved draft with Inspect. It adds a warning if the draft equals the
+// published version; NotFound.
 func (s *Service) ValidateDraft(ctx context.Context, idOrSlug string) (Review, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -97,7 +98,7 @@ func (s *Service) ValidateDraft(ctx context.Context, idOrSlug string) (Review, e
 	return r, nil
 }
 
-// Diff returns what publishing the saved draft would change; NotFound.
+// Diff returns the differences between the published version and the saved draft; NotFound.
 func (s *Service) Diff(ctx context.Context, idOrSlug string) (Diff, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -120,19 +121,19 @@ func (s *Service) diff(ctx context.Context, p Plan) (Diff, error) {
 	return d, err
 }
 
-// MaxNote is the length of the longest note of a publication, in characters.
+// MaxNote is the maximum length of a publication's note, in characters.
 const MaxNote = 500
 
-// Publish says how to publish the draft of a plan.
+// Publish contains the parameters of Service.Publish.
 type Publish struct {
-	// IfRevision is the revision that the draft must have.
+	// IfRevision is the expected revision of the draft.
 	IfRevision int64
-	// Note says why, for the audit log: up to MaxNote characters.
+	// Note is the reason for the audit log, up to MaxNote characters.
 	Note string
 }
 
-// Publish makes the draft the next version, which tenants then follow. A
-// draft with faults (see Inspect) or a long note is Invalid; NotFound, Stale.
+// Publish creates the next version from the draft and puts it into force for all tenants of the
+// plan. Invalid if the draft has faults or the note is too long; NotFound, Stale.
 func (s *Service) Publish(ctx context.Context, idOrSlug string, how Publish) (Plan, Version, error) {
 	note, err := cleanNote(how.Note)
 	if err != nil {
@@ -152,17 +153,17 @@ func (s *Service) Publish(ctx context.Context, idOrSlug string, how Publish) (Pl
 	return s.store.Publish(ctx, p.ID, how.IfRevision, e)
 }
 
-// PublishVersion says which version of a plan to publish again.
+// PublishVersion contains the parameters of Service.PublishVersion.
 type PublishVersion struct {
 	Number int
-	// IfPublished is the version that must be in force; 0: no condition.
+	// IfPublished is the expected number of the current version, or 0 for no condition.
 	IfPublished int
-	// Note says why, for the audit log: up to MaxNote characters.
+	// Note is the reason for the audit log, up to MaxNote characters.
 	Note string
 }
 
-// PublishVersion makes tenants follow a version that was published before. It
-// does not change the draft; Invalid (at /note), NotFound, Stale.
+// PublishVersion puts an earlier version back into force. The draft does not change. Invalid
+// (at /note), NotFound, Stale.
 func (s *Service) PublishVersion(ctx context.Context, idOrSlug string, how PublishVersion) (Plan, Version, error) {
 	note, err := cleanNote(how.Note)
 	if err != nil {
@@ -192,8 +193,8 @@ func (s *Service) publishEntry(ctx context.Context, p Plan, after auditPlan) (au
 	return entry(ctx, "plan.publish", p, before, &after), nil
 }
 
-// DeletePlan deletes a plan with its versions if the plan's revision is
-// ifRevision; NotFound, Stale, Conflict (code plan_in_use) while it has tenants.
+// DeletePlan deletes a plan and its versions if the plan's revision is ifRevision; NotFound,
+// Stale, Conflict (code plan_in_use) while tenants are on the plan.
 func (s *Service) DeletePlan(ctx context.Context, idOrSlug string, ifRevision int64) error {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -214,7 +215,7 @@ func (s *Service) DeletePlan(ctx context.Context, idOrSlug string, ifRevision in
 	return s.store.DeletePlan(ctx, p.ID, ifRevision, e)
 }
 
-// Version returns a version of a plan; NotFound.
+// Version returns one version of a plan; NotFound.
 func (s *Service) Version(ctx context.Context, idOrSlug string, number int) (Version, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -223,8 +224,8 @@ func (s *Service) Version(ctx context.Context, idOrSlug string, number int) (Ver
 	return s.store.Version(ctx, p.ID, number)
 }
 
-// Versions lists the versions of a plan below the number before, newest first; 0
-// lists from the newest. NotFound.
+// Versions lists the versions of a plan with numbers lower than before, newest first. If before
+// is 0, the list starts with the newest; NotFound.
 func (s *Service) Versions(ctx context.Context, idOrSlug string, before, limit int) ([]Version, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -236,8 +237,8 @@ func (s *Service) Versions(ctx context.Context, idOrSlug string, before, limit i
 	return s.store.Versions(ctx, p.ID, before, limit)
 }
 
-// draftAt returns a plan if its draft has this revision. The Store checks the
-// revision again, for changes after this read.
+// draftAt returns a plan if its draft has the given revision. The Store checks again during the
+// write, because the draft can change in between.
 func (s *Service) draftAt(ctx context.Context, idOrSlug string, revision int64) (Plan, error) {
 	p, err := s.store.Plan(ctx, idOrSlug)
 	if err != nil {
@@ -249,7 +250,7 @@ func (s *Service) draftAt(ctx context.Context, idOrSlug string, revision int64) 
 	return p, nil
 }
 
-// cleanNote validates a note and returns it in canonical form.
+// cleanNote validates a note and returns it without surrounding space.
 func cleanNote(note string) (string, error) {
 	note = strings.TrimSpace(strings.ReplaceAll(note, "\r\n", "\n"))
 	var f problem.Fields
@@ -257,21 +258,20 @@ func cleanNote(note string) (string, error) {
 	return note, f.Err()
 }
 
-// A Publication is one event of the audit log: from it on, tenants follow a
-// version of a plan.
+// A Publication is an audit entry about a version that came into force.
 type Publication struct {
 	Version int
-	Note    string // why; may be empty
+	Note    string // reason for the publication; may be empty
 	By      audit.Actor
 	At      time.Time
-	// Revision at which it came into force.
+	// Revision is the revision at which the version came into force.
 	Revision int64
 	// Entry is the ID of the audit entry.
 	Entry string
 }
 
-// PublicationOf reads an audit entry "plan.publish". It returns false for other
-// entries and for entries that it cannot read.
+// PublicationOf converts an audit entry with the action "plan.publish". It returns false for
+// other entries and for content that it cannot parse.
 func PublicationOf(e audit.Entry) (Publication, bool) {
 	var after struct {
 		Version int    `json:"version"`
@@ -283,9 +283,8 @@ func PublicationOf(e audit.Entry) (Publication, bool) {
 	return Publication{Version: after.Version, Note: after.Note, By: e.Actor, At: e.At, Revision: e.Revision, Entry: e.ID}, true
 }
 
-// DraftOf returns the draft after an audit entry "plan.create" or
-// "plan.save_draft". It returns false for other entries and for entries that it
-// cannot read.
+// DraftOf returns the draft that an audit entry "plan.create" or "plan.save_draft" recorded. It
+// returns false for other entries and for content that it cannot parse.
 func DraftOf(e audit.Entry) (Document, bool) {
 	if e.Action != "plan.create" && e.Action != "plan.save_draft" {
 		return Document{}, false
@@ -304,9 +303,9 @@ func stale(slug string) error {
 	return problem.New(problem.Stale, "plan %s was changed since it was read", slug)
 }
 
-// published returns the version that tenants follow, for the audit log; nil if
-// there is none. A version that the store cannot read appears by its number only,
-// so that its successor can be published.
+// published returns the current version for the audit log, or nil if there is none. If the
+// stored version cannot be parsed, the result has only its number, so that a new version can
+// still be published.
 func (s *Service) published(ctx context.Context, p Plan) (*auditPlan, error) {
 	if p.Published == 0 {
 		return nil, nil
@@ -322,17 +321,17 @@ func (s *Service) published(ctx context.Context, p Plan) (*auditPlan, error) {
 	return out, nil
 }
 
-// An auditPlan is what the audit log shows of a plan.
+// An auditPlan is the form of a plan in the audit log.
 type auditPlan struct {
 	ID      string    `json:"id"`
 	Slug    string    `json:"slug"`
 	Draft   *Document `json:"draft,omitempty"`
 	Version int       `json:"version,omitempty"`
-	Plan    *Document `json:"plan,omitempty"` // of the version
+	Plan    *Document `json:"plan,omitempty"` // the document of the version
 	Note    string    `json:"note,omitempty"`
 }
 
-// of returns the document of plan p for the audit log, or nil.
+// of returns the audit log's form of plan p, or nil.
 func (a *auditPlan) of(p Plan) any {
 	if a == nil {
 		return nil
@@ -341,7 +340,7 @@ func (a *auditPlan) of(p Plan) any {
 	return a
 }
 
-// JSON encodes the document without escapes for HTML.
+// JSON returns the JSON of the entry without HTML escapes.
 func (a *auditPlan) JSON() (json.RawMessage, error) { return enforcement.MarshalJSON(a) }
 
 func entry(ctx context.Context, action string, p Plan, before, after *auditPlan) audit.Entry {

@@ -12,87 +12,90 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Keys lists the keys of one tenant, oldest first, revoked ones too; NotFound.
+// Keys lists the keys of one tenant, oldest first, including revoked keys; NotFound.
 func (s *Service) Keys(ctx context.Context, tenantID string, f Filter) ([]Key, error) {
 	return s.keys(ctx, s.ofTenant(tenantID), f)
 }
 
-// OperatorKeys is Keys of the operator.
+// OperatorKeys is Keys for the operator's keys.
 func (s *Service) OperatorKeys(ctx context.Context, f Filter) ([]Key, error) {
 	return s.keys(ctx, ofOperator, f)
 }
 
-// Key finds a key of one tenant; NotFound, also for another tenant's and for the
-// operator's.
+// Key returns a key of one tenant. NotFound also if the key belongs to another tenant or to the
+// operator.
 func (s *Service) Key(ctx context.Context, tenantID, id string) (Key, error) {
 	return s.key(ctx, s.ofTenant(tenantID), id)
 }
 
-// OperatorKey is Key of the operator.
+// OperatorKey is Key for an operator's key.
 func (s *Service) OperatorKey(ctx context.Context, id string) (Key, error) {
 	return s.key(ctx, ofOperator, id)
 }
 
-// CreateKey creates a key of a tenant. It returns the token, which is not
-// stored. NotFound, Invalid.
+// CreateKey creates a key of a tenant and returns it with its token. The token is not stored.
+// NotFound, Invalid.
 func (s *Service) CreateKey(ctx context.Context, tenantID string, n NewKey) (Key, string, error) {
 	return s.createKey(ctx, s.ofTenant(tenantID), n)
 }
 
-// CreateOperatorKey is CreateKey of the operator.
+// CreateOperatorKey is CreateKey for an operator's key.
 func (s *Service) CreateOperatorKey(ctx context.Context, n NewKey) (Key, string, error) {
 	return s.createKey(ctx, ofOperator, n)
 }
 
-// RotateKey creates the successor of a key, with the same name, scopes and
-// length of life, and returns its token. The old key stays valid for overlap, 0
-// to MaxOverlap, but not longer than before. A key that has ended, or that has a
-// successor, is a Conflict (codes key_ended, key_rotated); NotFound, Invalid.
+// RotateKey creates a key that succeeds an old one, with the same name, scopes and period of
+// validity, and returns it with its token. The old key stays valid for overlap, which is 0 to
+// MaxOverlap, but not longer than before. NotFound, Invalid, Conflict if the old key has ended
+// (code key_ended) or already has a successor (key_rotated).
 func (s *Service) RotateKey(ctx context.Context, tenantID, id string, overlap time.Duration) (Key, string, error) {
 	return s.rotateKey(ctx, s.ofTenant(tenantID), id, overlap)
 }
 
-// RotateOperatorKey is RotateKey of the operator.
+// RotateOperatorKey is RotateKey for an operator's key.
 func (s *Service) RotateOperatorKey(ctx context.Context, id string, overlap time.Duration) (Key, string, error) {
 	return s.rotateKey(ctx, ofOperator, id, overlap)
 }
 
-// RevokeKey ends a key now. Revoking a revoked key changes nothing. NotFound.
+// RevokeKey ends the validity of a key now. It does nothing if the key is already revoked.
+// NotFound.
 func (s *Service) RevokeKey(ctx context.Context, tenantID, id string) (Key, error) {
 	return s.revokeKey(ctx, s.ofTenant(tenantID), id)
 }
 
-// RevokeOperatorKey is RevokeKey of the operator. The last valid key with the
-// scope manage cannot be revoked: Conflict (code last_operator_key).
+// RevokeOperatorKey is RevokeKey for an operator's key. Conflict (code last_operator_key) if no
+// other valid operator key has the scope manage.
 func (s *Service) RevokeOperatorKey(ctx context.Context, id string) (Key, error) {
 	return s.revokeKey(ctx, ofOperator, id)
 }
 
-// RevokeKeyAndCreated is RevokeKey, and also ends the keys that the key created,
-// directly or through other keys: all or none.
+// RevokeKeyAndCreated revokes a key and all keys that were created with it, directly or through
+// other keys. It revokes all of them or none.
 func (s *Service) RevokeKeyAndCreated(ctx context.Context, tenantID, id string) (Key, error) {
 	return s.revokeKeyAndCreated(ctx, s.ofTenant(tenantID), id)
 }
 
-// RevokeOperatorKeyAndCreated is RevokeKeyAndCreated of the operator. It ends keys
-// of the operator and of all tenants.
+// RevokeOperatorKeyAndCreated is RevokeKeyAndCreated for an operator's key. It also revokes
+// keys of tenants.
 func (s *Service) RevokeOperatorKeyAndCreated(ctx context.Context, id string) (Key, error) {
 	return s.revokeKeyAndCreated(ctx, ofOperator, id)
 }
 
-// KeysCreatedBy lists the valid keys that a key created, directly or through other
+// KeysCreatedBy lists the valid keys that were created with a key, directly or through other
 // keys, oldest first; NotFound.
 func (s *Service) KeysCreatedBy(ctx context.Context, tenantID, id string) ([]Key, error) {
 	return s.keysCreatedBy(ctx, s.ofTenant(tenantID), id)
 }
 
-// KeysCreatedByOperatorKey is KeysCreatedBy of the operator, with keys of all tenants.
+// KeysCreatedByOperatorKey is KeysCreatedBy for an operator's key. The list includes keys of
+// tenants.
 func (s *Service) KeysCreatedByOperatorKey(ctx context.Context, id string) ([]Key, error) {
 	return s.keysCreatedBy(ctx, ofOperator, id)
 }
 
-// An owner returns the TenantID of the keys that a call concerns. A tenant is
-// looked up, so that no empty argument can stand for the operator.
+// An owner is a function that returns the TenantID of keys: "" for the operator, or the ID of a
+// tenant. For a tenant, it looks up the ID in the store, so that an empty argument never means
+// the operator.
 type owner func(ctx context.Context) (tenantID string, err error)
 
 func ofOperator(context.Context) (string, error) { return "", nil }
@@ -199,7 +202,7 @@ func revokeEntry(ctx context.Context, k Key, at time.Time) audit.Entry {
 	return keyEntry(ctx, "revoke", k, k, after)
 }
 
-// Rotatable returns a Conflict for a key that has ended or that has a successor.
+// Rotatable returns a Conflict if a key has ended or already has a successor.
 func Rotatable(expiresAt, revokedAt, now time.Time) error {
 	switch {
 	case !revokedAt.IsZero() && !revokedAt.After(now):
@@ -212,8 +215,8 @@ func Rotatable(expiresAt, revokedAt, now time.Time) error {
 	return nil
 }
 
-// renew returns when the successor of a key expires that is created now: it is
-// valid for as long as the key was. A key that never expires stays so.
+// renew returns the expiry time of a successor that is created now. The successor is valid for
+// the same period as the key, and does not expire if the key does not.
 func renew(createdAt, expiresAt, now time.Time) time.Time {
 	if expiresAt.IsZero() {
 		return time.Time{}
@@ -221,10 +224,10 @@ func renew(createdAt, expiresAt, now time.Time) time.Time {
 	return now.Add(expiresAt.Sub(createdAt))
 }
 
-// instant returns the current time in the precision that every store keeps.
+// instant returns the current time in milliseconds, the precision of all stores.
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// mint returns a new key and its token.
+// mint returns a new key that is not stored yet, and its token.
 func mint(ctx context.Context, tenantID string, n NewKey, now time.Time) (Key, string) {
 	k := Key{ID: audit.NewID(), TenantID: tenantID, Name: n.Name, Scopes: n.Scopes, CreatedAt: now, CreatedBy: creator(ctx)}
 	kind := TenantToken
@@ -239,7 +242,8 @@ func mint(ctx context.Context, tenantID string, n NewKey, now time.Time) (Key, s
 	return k, token
 }
 
-// creator returns the ID of the key that sent the request of ctx; empty without one.
+// creator returns the ID of the API key that sent the request, or "" if the request has no
+// stored key.
 func creator(ctx context.Context) string {
 	actor, _ := audit.Who(ctx)
 	if !strings.HasSuffix(actor.Kind, "_key") || uuid.Validate(actor.ID) != nil { // the bootstrap key has no ID
@@ -248,15 +252,14 @@ func creator(ctx context.Context) string {
 	return actor.ID
 }
 
-// keyEntry returns the audit entry of what was done to k: verb is create, rotate
-// or revoke.
+// keyEntry returns the audit entry of a change to key k. verb is create, rotate or revoke.
 func keyEntry(ctx context.Context, verb string, k Key, before, after any) audit.Entry {
 	e := audit.Entry{TenantID: k.TenantID, Action: k.Kind() + "." + verb, Object: k.ID, ObjectName: k.Name}
 	return audit.Complete(ctx, e, before, after)
 }
 
-// JSON returns the key as the API and the audit log show it, without token and
-// hash, with instants in UTC.
+// JSON returns the key as the API and the audit log show it, without token and hash. Times are
+// in UTC.
 func (k Key) JSON() (json.RawMessage, error) {
 	return json.Marshal(struct {
 		ID        string    `json:"id"`

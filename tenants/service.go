@@ -11,19 +11,19 @@ import (
 
 // Config of a Service.
 type Config struct {
-	// Now tells the time; default time.Now.
+	// Now returns the current time. The default is time.Now.
 	Now func() time.Time
 }
 
-// A Service is the one way to change tenants and their keys: it fills
-// defaults, validates, and writes what is done into the audit log. Wherever an
-// id of a tenant is asked for, its slug will do. It is safe for concurrent use.
+// A Service changes tenants and their API keys. It fills in defaults, validates the change,
+// stores it, and records it in the audit log. A tenant's slug is accepted wherever an ID is. A
+// Service is safe for concurrent use. The comments list the possible kinds of problems.
 type Service struct {
 	store Store
 	now   func() time.Time
 }
 
-// NewService makes a Service on a Store.
+// NewService returns a Service that stores tenants in store.
 func NewService(store Store, cfg Config) *Service {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
@@ -31,10 +31,10 @@ func NewService(store Store, cfg Config) *Service {
 	return &Service{store: store, now: cfg.Now}
 }
 
-// DefaultPage is how many rows a listing has when its filter does not say.
+// DefaultPage is the number of rows of a listing if its filter has no limit.
 const DefaultPage = 100
 
-// Tenant finds a tenant; NotFound.
+// Tenant returns a tenant; NotFound.
 func (s *Service) Tenant(ctx context.Context, idOrSlug string) (Tenant, error) {
 	return s.store.Tenant(ctx, idOrSlug)
 }
@@ -47,7 +47,7 @@ func (s *Service) Tenants(ctx context.Context, f Filter) ([]Tenant, error) {
 	return s.store.Tenants(ctx, f)
 }
 
-// CreateTenant makes a tenant; Invalid, Conflict (code slug_taken).
+// CreateTenant creates a tenant; Invalid, Conflict (code slug_taken).
 func (s *Service) CreateTenant(ctx context.Context, slug string, d Document) (Tenant, error) {
 	d = Normalise(d)
 	var f problem.Fields
@@ -61,7 +61,7 @@ func (s *Service) CreateTenant(ctx context.Context, slug string, d Document) (Te
 	return s.store.CreateTenant(ctx, t, e)
 }
 
-// UpdateTenant replaces the document of a tenant whose revision is ifRevision;
+// UpdateTenant replaces the document of a tenant if its current revision is ifRevision;
 // Invalid, NotFound, Stale.
 func (s *Service) UpdateTenant(ctx context.Context, idOrSlug string, d Document, ifRevision int64) (Tenant, error) {
 	before, err := s.store.Tenant(ctx, idOrSlug)
@@ -80,8 +80,8 @@ func (s *Service) UpdateTenant(ctx context.Context, idOrSlug string, d Document,
 	return s.store.UpdateTenant(ctx, after, ifRevision, e)
 }
 
-// DeleteTenant removes a tenant with its keys if its revision is ifRevision;
-// NotFound, Stale.
+// DeleteTenant deletes a tenant and its keys if its current revision is ifRevision; NotFound,
+// Stale.
 func (s *Service) DeleteTenant(ctx context.Context, idOrSlug string, ifRevision int64) error {
 	t, err := s.store.Tenant(ctx, idOrSlug)
 	if err != nil {
@@ -94,7 +94,8 @@ func (s *Service) DeleteTenant(ctx context.Context, idOrSlug string, ifRevision 
 	return s.store.DeleteTenant(ctx, t.ID, ifRevision, e)
 }
 
-// stale says it early; the Store says it for what changes after that look.
+// stale returns the error for a tenant with another revision than the caller expects. The
+// Service checks the revision before the work, and the Store again during the write.
 func stale(slug string) error {
 	return problem.New(problem.Stale, "tenant %s was changed since it was read", slug)
 }

@@ -1,9 +1,9 @@
-// Package tenants holds the customers of the operator, and all API keys: those of
-// tenants, and those of the operator.
+// Package tenants manages tenants, which are the customers of the operator, and all API keys:
+// those of tenants and those of the operator.
 //
-// A request comes in at Service (validated, audited) and goes out at Store.
-// The package refuses to know HTTP, SQL, and how quota is counted; what a
-// tenant may call is its plan's matter.
+// Callers use a Service, which validates changes and records them in the audit log. A Store
+// stores tenants. The package does not depend on HTTP, SQL or limiters. The plan of a tenant
+// defines its limits; see package plans.
 package tenants
 
 import (
@@ -13,57 +13,57 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 )
 
-// Status of a tenant.
+// Status is the status of a tenant: active or suspended.
 type Status string
 
-// The statuses. A suspended tenant's checks are refused, and its keys may only read.
+// The statuses. Checks of a suspended tenant are denied, and its keys can only read.
 const (
 	Active    Status = "active"
 	Suspended Status = "suspended"
 )
 
-// NoPolicy says what happens to a request that matches no policy.
+// NoPolicy is the decision for a check that matches no policy: allow or deny.
 type NoPolicy string
 
-// The answers to a request that matches no policy.
+// The decisions for a check that matches no policy.
 const (
 	Allow NoPolicy = "allow"
 	Deny  NoPolicy = "deny"
 )
 
-// A Document is what an administrator writes of a tenant: exactly what
-// PUT /v1/tenants/{tenant} takes and GET shows under "tenant".
+// A Document contains the fields of a tenant that an administrator sets. PUT
+// /v1/tenants/{tenant} accepts them, and GET shows them under "tenant".
 type Document struct {
 	Name             string   // 1 to 200 characters
 	Status           Status   // default active
-	Plan             string   // slug of a published plan; empty: none
+	Plan             string   // slug of a published plan; empty for none
 	TimeZone         string   // IANA name, default UTC
 	BillingAnchorDay int      // 1 to 31, default 1
 	NoPolicy         NoPolicy // default allow
-	RedactValues     bool     // attribute values are not kept for people to look at
+	RedactValues     bool     // do not store attribute values of denied checks for the dashboard
 }
 
-// A Tenant is a customer: the isolation boundary.
+// A Tenant is a customer of the operator, with its own keys, counters and members.
 type Tenant struct {
 	ID   string // UUIDv7
-	Slug string // never changed
-	// Number is the short identity in counter keys, allocated once, never reused.
+	Slug string // never changes
+	// Number identifies the tenant in counter keys. It is allocated once and never reused.
 	Number uint32
-	// Home is the opaque hash tag under which all counters of the tenant lie;
-	// by default one of 64, from the Number.
+	// Home is the hash tag of all counters of the tenant in Redis Cluster, so that they are on
+	// one node. By default it is one of 64 tags, computed from Number.
 	Home string
 	Document
-	// PlanID is the plan behind Document.Plan; empty: none.
+	// PlanID is the ID of the plan in Document.Plan, or "".
 	PlanID string
-	// PlanRevision is the revision at which the tenant was put on its plan.
+	// PlanRevision is the revision at which the tenant last changed its plan.
 	PlanRevision int64
-	// Revision at which the tenant was last changed: its ETag.
+	// Revision is the revision of the last change to the tenant. It is the tenant's ETag.
 	Revision  int64
 	CreatedAt time.Time
 	UpdatedAt time.Time
 }
 
-// Scope is what a key may do. Manage implies Read.
+// A Scope is a permission of an API key. ScopeManage includes ScopeRead.
 type Scope string
 
 // The scopes.
@@ -76,25 +76,24 @@ const (
 // A Key is an API key of a tenant or of the operator, without its token.
 type Key struct {
 	ID        string // UUIDv7
-	TenantID  string // empty: the operator's, which acts on every tenant
+	TenantID  string // "" for a key of the operator, which can access every tenant
 	Name      string
 	Hash      [32]byte // SHA-256 of the token
-	Hint      string   // first and last characters, for people: "hg_tn_Ab3d…9xYz"
+	Hint      string   // first and last characters, to recognize the key: "hg_tn_Ab3d…9xYz"
 	Scopes    []Scope
-	ExpiresAt time.Time // zero: never
-	RevokedAt time.Time // zero: not revoked; in the future: rotated, still valid until then
+	ExpiresAt time.Time // zero if the key does not expire
+	RevokedAt time.Time // zero if not revoked; in the future if rotated: the key is valid until then
 	CreatedAt time.Time
-	// CreatedBy is the ID of the key whose request created this one, also as the
-	// successor in a rotation; empty if a person, a command or the bootstrap key did.
+	// CreatedBy is the ID of the API key with which this key was created or rotated. It is ""
+	// if a person, a command or the bootstrap key created this key.
 	CreatedBy string
 	Revision  int64
 }
 
-// Operator reports whether the key is the operator's.
+// Operator reports whether the key belongs to the operator.
 func (k Key) Operator() bool { return k.TenantID == "" }
 
-// Kind returns the first part of the actions on the key in the audit log: "key"
-// or "operator_key".
+// Kind returns the prefix of audit actions on the key: "key" or "operator_key".
 func (k Key) Kind() string {
 	if k.Operator() {
 		return "operator_key"
@@ -102,50 +101,50 @@ func (k Key) Kind() string {
 	return "key"
 }
 
-// Filter of a listing; After is the id of the last row of the page before.
+// A Filter selects the rows of a listing. After is the ID of the last row of the previous page.
 type Filter struct {
-	Query  string // part of slug or name
+	Query  string // part of the slug or name
 	Status Status
 	Plan   string // slug
 	After  string
 	Limit  int
 }
 
-// A Store keeps tenants and keys. Every method is one transaction: the change,
-// its audit line, the tombstone of what it removes, and the revision. The audit
-// entry's Revision, At and ID are filled by the Store. Implementations pass
-// storetest.Run.
+// A Store stores tenants and keys. Each method is one transaction, which includes the audit
+// entry, the new revision, and tombstones of deleted rows. The Store sets Revision, At and ID
+// of the audit entry. Implementations pass storetest.Run. The comments list the possible kinds
+// of problems.
 type Store interface {
-	// Tenant finds by id or slug; NotFound.
+	// Tenant returns the tenant with an id or slug; NotFound.
 	Tenant(ctx context.Context, idOrSlug string) (Tenant, error)
-	// Tenants lists by id, oldest first.
+	// Tenants lists tenants in the order of their ids, oldest first.
 	Tenants(ctx context.Context, f Filter) ([]Tenant, error)
-	// CreateTenant allocates Number and Home and sets the revisions and times;
-	// Conflict (code slug_taken); Invalid at /plan when the plan is unknown or unpublished.
+	// CreateTenant creates a tenant and allocates Number and Home; Conflict (code slug_taken);
+	// Invalid at /plan if the plan is unknown or unpublished.
 	CreateTenant(ctx context.Context, t Tenant, e audit.Entry) (Tenant, error)
-	// UpdateTenant writes the Document if the stored revision is ifRevision;
-	// NotFound, Stale, Invalid at /plan. PlanRevision moves when the plan changes.
+	// UpdateTenant replaces the Document if the stored revision is ifRevision; NotFound, Stale,
+	// Invalid at /plan. It sets PlanRevision if the plan changes.
 	UpdateTenant(ctx context.Context, t Tenant, ifRevision int64, e audit.Entry) (Tenant, error)
-	// DeleteTenant removes the tenant with its keys; NotFound, Stale.
+	// DeleteTenant deletes a tenant and its keys; NotFound, Stale.
 	DeleteTenant(ctx context.Context, id string, ifRevision int64, e audit.Entry) error
 
-	// Keys of one tenant, or of the operator if tenantID is "", oldest first,
-	// revoked ones too.
+	// Keys lists the keys of one tenant, or of the operator if tenantID is "", oldest first,
+	// including revoked keys.
 	Keys(ctx context.Context, tenantID string, f Filter) ([]Key, error)
-	// Key of one tenant, or of the operator, by id; NotFound also for another's.
+	// Key returns a key of one tenant, or of the operator if tenantID is "". NotFound also if
+	// the key belongs to another owner.
 	Key(ctx context.Context, tenantID, id string) (Key, error)
 	CreateKey(ctx context.Context, k Key, e audit.Entry) (Key, error)
-	// RotateKey adds next and ends the old key at until, in one transaction.
+	// RotateKey stores next and ends the validity of the old key at until.
 	RotateKey(ctx context.Context, tenantID, id string, until time.Time, next Key, e audit.Entry) (Key, error)
-	// RevokeKey ends a key at an instant. A key that ends no later stays as it is.
-	// The operator's last valid key with the scope manage cannot be revoked:
-	// Conflict (code last_operator_key).
+	// RevokeKey ends the validity of a key at the time at, unless it ends earlier. Conflict
+	// (code last_operator_key) for the operator's last valid key with the scope manage.
 	RevokeKey(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry) (Key, error)
-	// RevokeKeyAndCreated is RevokeKey, and ends the keys of KeysCreatedBy at the
-	// same instant, all or none. entry returns the audit line of each of those.
+	// RevokeKeyAndCreated is RevokeKey, and also revokes the keys that KeysCreatedBy lists: all
+	// or none. entry returns the audit entry for each of them.
 	RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at time.Time, e audit.Entry, entry func(Key) audit.Entry) (Key, error)
-	// KeysCreatedBy returns the keys that are valid at an instant and that a key
-	// created, directly or through other keys, oldest first: of one tenant, or of
-	// the operator and all tenants if tenantID is "".
+	// KeysCreatedBy lists the keys that were created with a key, directly or through other
+	// keys, and are valid at the time at, oldest first. They are keys of one tenant or, if
+	// tenantID is "", of the operator and all tenants.
 	KeysCreatedBy(ctx context.Context, tenantID, id string, at time.Time) ([]Key, error)
 }

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Kinds of token, the word between "hg_" and the random part.
+// The kinds of tokens. A token contains its kind between "hg_" and the random part.
 const (
 	OperatorToken = "op"
 	TenantToken   = "tn"
@@ -21,20 +21,19 @@ const (
 	tokenLength  = len("hg_xx_") + randomDigits + crcDigits
 )
 
-// NewToken makes a secret: hg_, the kind, _, 256 random bits in 43 base-62
-// digits, and 6 base-62 digits of CRC-32 (IEEE) over all before them, so that
-// a typing error is known without a look-up and scanners can find tokens. The
-// regular expression is ^hg_(op|tn)_[0-9A-Za-z]{49}$.
+// NewToken returns a new random token: hg_, the kind, _, 256 random bits in 43 base-62 digits,
+// and 6 base-62 digits of the CRC-32 (IEEE) of all characters before. With the checksum, a
+// typing error is detected without a lookup, and secret scanners can find tokens. The regular
+// expression is ^hg_(op|tn)_[0-9A-Za-z]{49}$.
 func NewToken(kind string) string {
 	var raw [32]byte
-	rand.Read(raw[:]) // never fails: crypto/rand ends the program instead
+	rand.Read(raw[:]) // cannot fail: crypto/rand ends the program instead
 	body := appendDigits([]byte("hg_"+kind+"_"), new(big.Int).SetBytes(raw[:]))
 	return string(appendChecksum(body, string(body)))
 }
 
-// WellFormed reports whether token has the form and the checksum of NewToken.
-// It says nothing about validity. Every request asks it, and it allocates
-// nothing.
+// WellFormed reports whether a token has the form and the checksum of NewToken. It does not
+// report whether the key exists. It does not allocate, because every request calls it.
 func WellFormed(token string) bool {
 	if len(token) != tokenLength || !strings.HasPrefix(token, "hg_") || token[5] != '_' {
 		return false
@@ -45,15 +44,15 @@ func WellFormed(token string) bool {
 	return token[body:] == string(sum[:])
 }
 
-// HashToken is what is stored of a token. A random 256-bit secret needs no
-// slow hash.
+// HashToken returns the SHA-256 of a token, which is stored instead of the token. A slow hash
+// is not needed for a random secret of 256 bits.
 func HashToken(token string) [32]byte {
-	var room [128]byte // enough for every token: the bytes stay on the stack
+	var room [128]byte // large enough for every token, so that the bytes stay on the stack
 	return sha256.Sum256(append(room[:0], token...))
 }
 
-// TokenHint is the part of a token that may be shown: enough to recognise it,
-// far too little to guess it.
+// TokenHint returns the first and last characters of a token, with which people recognize the
+// key. They are too few to guess the token.
 func TokenHint(token string) string {
 	if len(token) < 16 {
 		return "…"
@@ -61,7 +60,7 @@ func TokenHint(token string) string {
 	return token[:10] + "…" + token[len(token)-4:]
 }
 
-// appendChecksum appends the CRC-32 of body, most significant digit first.
+// appendChecksum appends the CRC-32 of body in base 62, most significant digit first.
 func appendChecksum(b []byte, body string) []byte {
 	sum := ^uint32(0)
 	for i := range len(body) {
@@ -76,8 +75,8 @@ func appendChecksum(b []byte, body string) []byte {
 	return append(b, out[:]...)
 }
 
-// appendDigits appends the lowest randomDigits of n, a number of 256 bits, most
-// significant first.
+// appendDigits appends a 256-bit number in base 62 with randomDigits digits, most significant
+// digit first.
 func appendDigits(b []byte, n *big.Int) []byte {
 	var out [randomDigits]byte
 	base, digit := big.NewInt(62), new(big.Int)

@@ -9,14 +9,14 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Bounds of what people write of a tenant or a key.
+// Maximum lengths of the fields of a tenant or a key.
 const (
 	MaxName   = 200 // characters
-	maxZone   = 64  // bytes: longer than every IANA name
+	maxZone   = 64  // bytes; every IANA name is shorter
 	maxScopes = 3
 )
 
-// Normalise fills every default of a document.
+// Normalise returns the document with all defaults filled in.
 func Normalise(d Document) Document {
 	d.Status = cmp.Or(d.Status, Active)
 	d.TimeZone = cmp.Or(d.TimeZone, "UTC")
@@ -25,8 +25,8 @@ func Normalise(d Document) Document {
 	return d
 }
 
-// validate reports all faults of a normalised document, as an Invalid problem
-// with JSON pointers into it. Whether the plan exists is the Store's word.
+// validate returns an Invalid problem with JSON pointers to all faults of a normalized
+// document. The Store checks whether the plan exists.
 func validate(d Document) error {
 	var f problem.Fields
 	faults(&f, d)
@@ -52,8 +52,8 @@ func faults(f *problem.Fields, d Document) {
 	}
 }
 
-// validZone asks the time zone database. "Local" is what the server's machine
-// says, which differs between nodes, and "" is not a name.
+// validZone reports whether name is in the time zone database. It rejects "Local", whose
+// meaning differs between nodes, and "".
 func validZone(name string) bool {
 	if name == "" || name == "Local" || len(name) > maxZone {
 		return false
@@ -62,14 +62,14 @@ func validZone(name string) bool {
 	return err == nil
 }
 
-// NewKey is what an administrator says of a key that is to be made.
+// NewKey contains the fields of a new key that an administrator sets.
 type NewKey struct {
 	Name      string // 1 to 200 characters
 	Scopes    []Scope
-	ExpiresAt time.Time // zero: never
+	ExpiresAt time.Time // zero if the key does not expire
 }
 
-// validate reports all faults, as an Invalid problem with JSON pointers.
+// Validate returns an Invalid problem with JSON pointers to all faults of the fields.
 func (k NewKey) Validate(now time.Time) error {
 	var f problem.Fields
 	f.Line("/name", k.Name, 1, MaxName)
@@ -98,10 +98,10 @@ func (k NewKey) Validate(now time.Time) error {
 	return f.Err()
 }
 
-// MaxOverlap is how long a rotated key can stay valid beside its successor.
+// MaxOverlap is the longest time that an old key stays valid after its rotation.
 const MaxOverlap = 7 * 24 * time.Hour
 
-// validateOverlap refuses an overlap outside 0 to MaxOverlap.
+// validateOverlap returns an error if overlap is not between 0 and MaxOverlap.
 func validateOverlap(overlap time.Duration) error {
 	if overlap < 0 || overlap > MaxOverlap {
 		return problem.At("/overlap_seconds", "must be 0 to %d (7 days)", int(MaxOverlap.Seconds()))

@@ -11,7 +11,7 @@ func (s *serveSettings) warnOfOpenFiles(log *slog.Logger) {
 	for _, name := range []string{
 		settingName("database-url"), settingName("redis-url"), bootstrapSetting, adminPasswordSetting, oidcSecretSetting,
 	} {
-		if s.getenv(name) == "" { // the variable itself has a value, so the file is not used
+		if s.getenv(name) == "" { // a variable with a value overrides its file
 			warnOfOpenFile(log, name+"_FILE", s.getenv(name+"_FILE"))
 		}
 	}
