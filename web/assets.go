@@ -17,9 +17,9 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// assets are the embedded static files. Their names have a hash of the content, so that
-// browsers can cache them forever. The files of static/css become
-// one file, headgate.css, in the order of their names. Each is one cascade layer.
+// assets contains the embedded static files. Each file name includes a hash of the content, so
+// that browsers can cache the file forever. The files of static/css are joined to headgate.css
+// in the order of their names; each becomes one cascade layer.
 type assets struct {
 	byURL map[string]asset
 	urls  map[string]string // file name -> URL
@@ -31,7 +31,8 @@ type asset struct {
 	contentType string
 }
 
-// contentTypes replace the table of the machine, which varies.
+// contentTypes maps file extensions to media types. It replaces the table of the operating
+// system, which differs between machines.
 var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml", ".woff2": "font/woff2",
 	".txt": "text/plain; charset=utf-8",
@@ -59,7 +60,7 @@ func newAssets(files fs.FS) (*assets, error) {
 	return a, a.add("headgate.css", a.linked(css))
 }
 
-// linked replaces the names of files in a style sheet by their addresses.
+// linked replaces the file names in a style sheet by their URLs with a hash.
 func (a *assets) linked(css []byte) []byte {
 	for name, url := range a.urls {
 		css = bytes.ReplaceAll(css, []byte(`url("`+name+`")`), []byte(`url("`+url+`")`))

@@ -7,14 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// Characters that change the direction of the text around them make a name look like
-// another one. A page shows them as their number.
+// Unicode characters that change the direction of text can make one name look like another.
+// Pages show them as escapes with their code point.
 
-// showDirections replaces direction marks in HTML by their number (\u202e), in texts
-// and in attributes. What a form sends back stays as it is: attributes named value, and
-// the content of a textarea. JSON in data attributes gets a number that its reader shows.
+// showDirections replaces direction marks in a page by escapes (\u202e), in texts and in
+// attributes. It does not change what a form sends back: attributes named value, and the
+// content of a textarea. In data attributes with JSON it writes an escape that the JSON parser
+// keeps visible.
 //
-// The HTML is that of templ, which escapes < and > in texts and attributes.
+// The page must be HTML from templ, which escapes < and > in texts and attributes.
 func showDirections(page []byte) []byte {
 	if !bytes.ContainsFunc(page, isDirection) {
 		return page
@@ -38,7 +39,8 @@ func showDirections(page []byte) []byte {
 
 func isDirection(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }
 
-// directionForm is how a direction mark is written behind what precedes it; "": as it is.
+// directionForm returns the format of the escape for a direction mark, which depends on the
+// HTML before it. It returns "" if the mark must stay.
 func directionForm(before []byte) string {
 	tag := bytes.LastIndexByte(before, '<')
 	if tag <= bytes.LastIndexByte(before, '>') { // in a text

@@ -7,18 +7,21 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Few expensive pages run at once, so that they do not slow down other pages and checks.
+// The number of expensive pages that run at the same time is limited, so that they do not slow
+// down checks and other pages.
 const (
-	// maxSlots is the number of expensive pages that run on a node at once.
+	// maxSlots is the maximum number of expensive pages that a node runs at the same time.
 	maxSlots = 8
-	// maxSlotsEach is the maximum of one party.
+	// maxSlotsEach is the maximum for the members of one tenant together, or for one of the
+	// operator's people.
 	maxSlotsEach = 2
 )
 
-// errBusy is the answer if no slot becomes free in time.
+// errBusy is the error if no slot becomes free before the deadline.
 var errBusy = problem.New(problem.Unavailable, "too many expensive pages are loading: try again in a moment")
 
-// slots are the slots of one node. All slots of the zero value are free.
+// slots limits how many expensive pages run at the same time on a node. The zero value has all
+// slots free.
 type slots struct {
 	mu    sync.Mutex
 	taken int
@@ -26,7 +29,8 @@ type slots struct {
 	freed chan struct{} // closed when a slot becomes free; nil if no page waits
 }
 
-// take waits for a slot of a party until ctx ends. end frees the slot.
+// take waits until ctx ends for a slot, on behalf of a party (see Visitor.party). The caller
+// must call end to free the slot.
 func (t *slots) take(ctx context.Context, party string) (end func(), err error) {
 	for {
 		freed, ok := t.try(party)

@@ -8,7 +8,8 @@ import (
 	"unicode/utf16"
 )
 
-// Curl returns a shell command with a JSON body. The key comes from $HEADGATE_KEY.
+// Curl returns a curl command that sends a JSON body. The shell variable $HEADGATE_KEY contains
+// the API key.
 func Curl(address, body string) string {
 	return "curl -i " + shellQuoted(address) +
 		" \\\n  -H \"Authorization: Bearer $HEADGATE_KEY\" \\\n  -H 'Content-Type: application/json' \\\n  -d " + shellQuoted(body)
@@ -23,7 +24,7 @@ func JSONText(v any) string {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if e.Encode(v) != nil {
-		return "null" // texts, numbers and maps of them always encode
+		return "null" // cannot fail for texts, numbers and maps of them
 	}
 	var out strings.Builder
 	for _, r := range strings.TrimSpace(b.String()) {

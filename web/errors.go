@@ -19,12 +19,12 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// ErrNoPage is the answer for pages that do not exist, or whose existence the visitor
-// must not learn.
+// ErrNoPage is the error for a page that does not exist, or whose existence the visitor must
+// not learn.
 var ErrNoPage = problem.New(problem.NotFound, "this page does not exist")
 
-// An answer is the page of a kind of problem. name is its type in problem.Catalogue,
-// which has the status.
+// An answer describes the error page of a kind of problem. name is the problem's type in
+// problem.Catalogue, which has the status.
 type answer struct{ name, title string }
 
 var answers = map[problem.Kind]answer{
@@ -58,8 +58,8 @@ func kindOf(err error) problem.Kind {
 	return problem.Of(err)
 }
 
-// fail writes the answer for an error. It is echo's error handler. A browser gets a page,
-// and other clients get a problem: all paths that the API does not serve come here.
+// fail writes the answer for an error. echo calls it. A browser gets a page; other clients get
+// a problem, because all paths that the API does not serve come to this handler.
 func (w *Shell) fail(err error, c echo.Context) {
 	if c.Response().Committed {
 		return
@@ -95,8 +95,8 @@ func (w *Shell) fail(err error, c echo.Context) {
 	_ = c.Blob(t.Status, "application/problem+json", body) // the client is gone if this fails
 }
 
-// errorPage returns the page of an error. The page for NotFound is the same for every
-// address, so that it does not reveal which objects exist.
+// errorPage returns the page for an error. The page for NotFound is the same for every address,
+// so that it does not reveal which objects exist.
 func (w *Shell) errorPage(c echo.Context, kind problem.Kind, known answer, t problem.Type, err error) templ.Component {
 	page := w.Page(c, known.title)
 	if kind == problem.NotFound {
@@ -114,7 +114,7 @@ func (w *Shell) errorPage(c echo.Context, kind problem.Kind, known answer, t pro
 		e.Text = "The database does not answer, or this node is starting or stopping. Try again in a moment. Checks continue."
 		e.Back, e.BackURL = "Try again", page.Self
 		if !reads(c.Request().Method) {
-			e.BackURL = "/" // a link cannot repeat a write
+			e.BackURL = "/" // a link cannot send a form again
 		}
 	case problem.Forbidden:
 		e.Text += " If you need access, ask an owner of Headgate or an admin of your tenant."

@@ -8,9 +8,9 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// Filters returns the form that filters a page, with a chip for each filter that is
-// set. get returns the value of a filter, and address the page with one filter
-// changed; "" removes the filter. A filter with a fault keeps what was typed.
+// Filters returns the filter form of a page, with a removable chip for each active filter. get
+// returns the value of a filter. address returns the page with one filter changed; "" removes
+// the filter. A field with a fault keeps the typed text.
 func Filters(c echo.Context, action string, fields []views.FilterField, faults map[string]string, get func(name string) string,
 	address func(name, value string) string,
 ) views.Filters {
@@ -36,7 +36,7 @@ func Filters(c echo.Context, action string, fields []views.FilterField, faults m
 	return f
 }
 
-// CSVText returns a text that a spreadsheet does not read as a formula.
+// CSVText returns a text that a spreadsheet does not interpret as a formula.
 func CSVText(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r", rune(text[0])) {
 		return "'" + text

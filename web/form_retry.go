@@ -9,17 +9,17 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// takenWords are the faults of fields whose value another object has, by the code
-// of the problem.
+// takenWords maps the code of a conflict to the fault of the field whose value is already in
+// use.
 var takenWords = map[string]problem.Field{
 	"email_taken": {Pointer: "/email", Message: "is taken: another person has it"},
 	"slug_taken":  {Pointer: "/slug", Message: "is taken: choose another one"},
 }
 
-// Retry shows a form again after err. It stores the faults of err in the controls
-// of form, which points to a view, and in list, and calls show with the status of
-// the page. renamed maps pointers, without the first slash, to the controls of other
-// names. Retry returns err if err is not a fault of the input.
+// Retry shows a form again after the write failed with err. form points to the view of the
+// form. Retry stores the faults in its controls and in list, and calls show with the status of
+// the page. renamed maps JSON pointers, without the first slash, to controls with other names.
+// If err is not a fault of the input, Retry returns it.
 func Retry(err error, form any, list *[]views.Fault, renamed map[string]string, show func(status int) error) error {
 	p := (*problem.Problem)(nil)
 	if !errors.As(err, &p) || p.Kind != problem.Invalid && p.Kind != problem.Conflict {
@@ -42,8 +42,8 @@ func Retry(err error, form any, list *[]views.Fault, renamed map[string]string, 
 	return show(http.StatusUnprocessableEntity)
 }
 
-// reportAt stores a fault in its control. A fault of a field that the form does
-// not have concerns the whole form.
+// reportAt stores a fault in the control of its field. If the form has no such field, the fault
+// applies to the whole form.
 func reportAt(form any, f problem.Field, renamed map[string]string) views.Fault {
 	name := strings.TrimPrefix(f.Pointer, "/")
 	if other, has := renamed[name]; has {

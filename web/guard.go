@@ -29,8 +29,8 @@ const (
 var errForeignSite = problem.New(problem.Forbidden,
 	"the request came from another site, or from a browser that does not send its origin; open the page again and repeat it there")
 
-// newCrossOrigin returns the check of all writes. Behind a proxy with another host name,
-// browsers send the public address.
+// newCrossOrigin returns the protection of all writes against requests from other sites. It
+// also allows the origin of the public address, because a proxy can change the host name.
 func newCrossOrigin(publicURL string) (*http.CrossOriginProtection, error) {
 	guard := http.NewCrossOriginProtection()
 	if publicURL == "" {
@@ -47,8 +47,8 @@ func reads(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions
 }
 
-// guard rejects writes from other sites. It also rejects a write with a session cookie
-// but without an origin, which every current browser sends.
+// guard rejects writes from other sites. It also rejects a write that has a session cookie but
+// neither of the headers with which browsers state the origin.
 func (w *Shell) guard(r *http.Request) error {
 	if reads(r.Method) {
 		return nil
@@ -104,12 +104,12 @@ func StrictForm(c echo.Context, bytes int64, fields int, known func(name string)
 	return r.PostForm, nil
 }
 
-// maxNextQuery bounds the query of an address that a sign-in returns to, in bytes.
+// maxNextQuery bounds the query of the page to which a sign-in redirects, in bytes.
 const maxNextQuery = 2048
 
-// SafeNext returns the address to which a sign-in may redirect: a page of Headgate that
-// needs a session, with its filters. It returns "" for other addresses, and for queries
-// with next or done.
+// SafeNext returns the address to which a sign-in may redirect: a page of Headgate that needs a
+// session, with its filters. It returns "" for any other address, which prevents open
+// redirects.
 func (w *Shell) SafeNext(raw string) string {
 	path, query, _ := strings.Cut(raw, "?")
 	for _, row := range w.rows {

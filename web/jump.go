@@ -12,7 +12,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-const jumpFound = 8 // results of each kind
+const jumpFound = 8 // maximum number of results of each kind
 
 // jump is GET /jump. It redirects to the only match, or shows all matches.
 func (w *Shell) jump(c echo.Context) error {
@@ -54,7 +54,7 @@ func (w *Shell) pagesNamed(v Visitor, q string) []views.JumpGroup {
 	return []views.JumpGroup{group}
 }
 
-// named returns the tenants and plans with q in their names that a visitor may see.
+// named returns the tenants and plans that a visitor may see and that have q in their names.
 func (w *Shell) named(ctx context.Context, v Visitor, q string) ([]views.JumpGroup, error) {
 	var groups []views.JumpGroup
 	if q == "" {

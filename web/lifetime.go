@@ -9,7 +9,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A Lifetime is a length of time that a form offers.
+// A Lifetime is a duration that a form offers, such as the validity of a key.
 type Lifetime struct {
 	Value, Label string
 	Length       time.Duration
@@ -35,8 +35,8 @@ func LifetimeOptions(lives []Lifetime) []views.Option {
 	return list
 }
 
-// EndingField returns the field of an end. optional is the label for no end, or ""
-// if an end is required. chosen is the first choice.
+// EndingField returns the form field for an expiry time. optional is the label of the choice
+// without an expiry, or "" if an expiry is required. chosen is the preselected choice.
 func EndingField(optional, chosen string, lives ...Lifetime) views.Ending {
 	e := views.Ending{
 		Life:  views.Select{Name: "life", Label: "Ends", Value: chosen, Options: LifetimeOptions(lives)},
@@ -50,7 +50,7 @@ func EndingField(optional, chosen string, lives ...Lifetime) views.Ending {
 	return e
 }
 
-// ParseEnding reads an end. The zero time is no end.
+// ParseEnding reads the expiry time from a form. The zero time means that there is no expiry.
 func ParseEnding(f url.Values, e *views.Ending, now time.Time, lives []Lifetime) (time.Time, error) {
 	e.Life.Value, e.Until.Value = f.Get("life"), f.Get("until")
 	if !slices.ContainsFunc(e.Life.Options, func(o views.Option) bool { return o.Value == e.Life.Value }) {

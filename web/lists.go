@@ -10,8 +10,8 @@ import (
 // PageRows is how many rows a list shows on one page.
 const PageRows = 50
 
-// After returns the cursor in the address of a list: the id of the last row of the
-// page before, or "" on the first page.
+// After returns the cursor in the address of a list: the id of the last row of the previous
+// page, or "" on the first page.
 func After(c echo.Context) string {
 	if after := c.QueryParam("after"); uuid.Validate(after) == nil {
 		return after
@@ -19,8 +19,8 @@ func After(c echo.Context) string {
 	return ""
 }
 
-// Cut returns the first rows of a list, at most most, and the address of the next
-// page. The address is "" on the last page.
+// Cut returns the first rows of a list, up to most, and the address of the next page, which is
+// "" on the last page.
 func Cut[T any](c echo.Context, rows []T, most int, id func(T) string) ([]T, string) {
 	if len(rows) <= most {
 		return rows, ""
@@ -40,8 +40,9 @@ func AddressAfter(c echo.Context, after string) string {
 	return AppendQuery(c.Request().URL.Path, q)
 }
 
-// NewList returns a list of PageRows rows, of which the caller has read one more.
-// newURL is "" if the visitor must not add rows.
+// NewList returns one page of a list. The caller has read up to PageRows + 1 rows; the
+// additional row shows that there is a next page. newURL is "" if the visitor must not add
+// rows.
 func NewList[T, R any](c echo.Context, rows []T, id func(T) string, newURL string, show func(T) R) views.List[R] {
 	l := views.List[R]{Notice: Notice(c), NewURL: newURL}
 	rows, l.Next = Cut(c, rows, PageRows, id)

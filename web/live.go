@@ -17,41 +17,40 @@ import (
 	"github.com/headgate/headgate/internal/problem"
 )
 
-// Live streams send parts of a page again when they changed, as server-sent
-// events with HTML in them.
+// A live page receives changed parts as server-sent events with HTML.
 
 const (
-	// maxStreams is the number of live pages of a node. A page above it is answered
-	// "not available" and stands still.
+	// maxStreams is the maximum number of live pages that a node serves. Further pages get the
+	// error Unavailable and do not update.
 	maxStreams = 1000
-	// maxTenantStreams is the part of them that the people of all tenants may have.
-	// The rest is for the operator's people.
+	// maxTenantStreams is the maximum for the members of all tenants together. The rest is
+	// reserved for the operator's people.
 	maxTenantStreams = 800
-	// maxOwnStreams is the number of live pages of one person, and
-	// maxPartyStreams that of the people of one tenant.
+	// maxOwnStreams is the maximum number of live pages of one person. maxPartyStreams is the
+	// maximum for the members of one tenant.
 	maxOwnStreams   = 40
 	maxPartyStreams = 100
-	// heartbeat keeps proxies from closing a stream that has nothing to say.
+	// heartbeat is the interval after which a comment is sent on a quiet stream, so that
+	// proxies do not close it.
 	heartbeat = 15 * time.Second
-	// recheck is how often a stream asks whether its session still lives.
+	// recheck is the interval at which a stream checks that its session has not ended.
 	recheck = 15 * time.Second
-	// WriteWithin is how long a browser may take to take what it is sent.
+	// WriteWithin is the maximum time for writing one part of an answer to a slow browser.
 	WriteWithin = 10 * time.Second
 )
 
 type streams struct {
-	recheck time.Duration // 0: as often as the constant says
+	recheck time.Duration // replaces the constant in tests; 0 for the constant
 
 	mu       sync.Mutex
 	open     int
-	tenants  int            // those of the people of tenants
-	own      map[string]int // of each person, by the user's id
-	party    map[string]int // of each tenant, by its id
+	tenants  int            // number of open streams of members of tenants
+	own      map[string]int // number of open streams of each person, by user id
+	party    map[string]int // number of open streams of each tenant, by tenant id
 	drawings map[string]*drawing
 }
 
-// enter counts a stream of a person in, and gives what counts it out; false when
-// there are as many as there may be.
+// enter counts a new stream of a user. leave uncounts it. ok is false if a maximum is reached.
 func (s *streams) enter(u accounts.User) (leave func(), ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -87,19 +86,19 @@ func (s *streams) count(u accounts.User, n int) {
 	}
 }
 
-// A Fragment is a part of a page: the name of its event, which the page's
-// sse-swap has, and what it shows.
+// A Fragment is a part of a live page. Event is the name of the server-sent event, which the
+// attribute sse-swap of the page names. Body is the new HTML.
 type Fragment struct {
 	Event string
 	Body  templ.Component
 }
 
-// Stream sends what draw gives, first at once and then every so often; each
-// fragment only when it changed. It ends when the browser leaves, the session
-// ends or the node stops; when draw fails it waits and tries again.
+// Stream calls draw at once and then at the interval every, and sends each fragment that has
+// changed. It ends when the browser disconnects, the session ends or the node stops. If draw
+// fails, Stream logs the error and retries at the next interval.
 //
-// All streams of one address that people of one role and tenant have are drawn
-// once. So draw may depend only on the address, the role and the tenant.
+// All streams with the same address, role and tenant share one call of draw. Therefore, the
+// result of draw must depend only on these three.
 func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Context) ([]Fragment, error)) error {
 	visitor := VisitorOf(c)
 	leave, ok := w.streams.enter(visitor.User)
@@ -116,7 +115,7 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 	h.Set("X-Accel-Buffering", "no")
 	s := &sender{to: c.Response(), control: http.NewResponseController(c.Response())}
 	if err := s.write("retry: 2000\n\n"); err != nil {
-		return nil // the browser is gone
+		return nil // the browser disconnected
 	}
 	same := []string{visitor.User.TenantID, string(visitor.User.Role), w.Origin(c), c.Request().URL.RequestURI()}
 	me := w.streams.view(strings.Join(same, "\n"))
@@ -142,7 +141,7 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 		}
 		if text != "" {
 			if s.write(text) != nil {
-				return nil // the browser is gone
+				return nil // the browser disconnected
 			}
 			spoke = time.Now()
 		}
@@ -155,7 +154,8 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 	}
 }
 
-// draw draws once for all who view the same.
+// draw calls the function draw and publishes the fragments to all streams that share the
+// drawing.
 func (w *Shell) draw(ctx context.Context, me *viewer, draw func(context.Context) ([]Fragment, error)) {
 	defer me.drawn()
 	bounded, cancel := context.WithTimeoutCause(ctx, max(w.cfg.Timeout, 5*time.Second), ErrSlow)
@@ -171,14 +171,14 @@ func (w *Shell) draw(ctx context.Context, me *viewer, draw func(context.Context)
 	}
 }
 
-// lives reports whether a visitor's session has not ended. Asking does not keep
-// it alive: a page that is only looked at ends with its session.
+// lives reports whether a visitor's session is still valid. The check does not extend the
+// session, so that an open live page does not keep a session alive.
 func (w *Shell) lives(ctx context.Context, v Visitor) bool {
 	bounded, cancel := context.WithTimeoutCause(ctx, w.cfg.Timeout, ErrSlow)
 	defer cancel()
 	list, err := w.cfg.People.Sessions(bounded, v.User)
 	if err != nil {
-		return ctx.Err() == nil // the database is away: the next time tells
+		return ctx.Err() == nil // the database is unavailable: keep the stream until the next check
 	}
 	return slices.ContainsFunc(list, func(s accounts.Session) bool { return s.ID == v.Session.ID })
 }
@@ -190,7 +190,7 @@ type sender struct {
 }
 
 func (s *sender) write(text string) error {
-	// Not every writer has deadlines; without one the connection's own hold.
+	// Some writers in tests have no deadlines. The timeouts of the connection then apply.
 	_ = s.control.SetWriteDeadline(time.Now().Add(WriteWithin))
 	if _, err := s.to.Write([]byte(text)); err != nil {
 		return err
@@ -198,14 +198,14 @@ func (s *sender) write(text string) error {
 	return s.control.Flush()
 }
 
-// compressed packs pages for browsers that can unpack them. Their lengths are
-// blurred a little, so that nobody learns from them what is on a page that also
-// shows what somebody else chose. Streams and files that are packed already pass.
+// compressed returns the middleware that compresses pages. It varies the length of an answer at
+// random, so that the length does not reveal secrets on a page that also contains text chosen
+// by an attacker (BREACH). It does not compress streams and files that are already compressed.
 func compressed() echo.MiddlewareFunc {
 	wrapper, err := gzhttp.NewWrapper(gzhttp.ContentTypes([]string{"text/html", "text/csv", "application/problem+json"}),
 		gzhttp.MinSize(1024), gzhttp.RandomJitter(64, 0, false))
 	if err != nil {
-		panic(err) // the options are constants, which a test has tried
+		panic(err) // cannot fail: the options are constants that a test checks
 	}
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -215,7 +215,7 @@ func compressed() echo.MiddlewareFunc {
 				c.SetRequest(r)
 				c.Response().Writer = packed
 				if err := next(c); err != nil {
-					c.Error(err) // here, while there is somebody to pack it
+					c.Error(err) // writes the error page here, so that it is compressed too
 				}
 			})).ServeHTTP(plain, c.Request())
 			return nil

@@ -10,35 +10,35 @@ import (
 	"time"
 )
 
-// A drawing is what all streams of one address show. The streams take turns: one of
-// them draws, and all send what it drew.
+// A drawing contains the latest events that all streams with the same address, role and tenant
+// send. One of the streams renders the events for all.
 type drawing struct {
 	key     string
-	viewers int // with mu of streams
+	viewers int // guarded by streams.mu
 
 	mu      sync.Mutex
 	events  []drawnEvent
 	last    int           // number of the newest event
 	changed chan struct{} // closed by the next event
-	drawer  *viewer       // who drew last; nil: it has left
-	busy    bool          // it draws now
-	began   time.Time     // when it did last
+	drawer  *viewer       // the stream that renders; nil after it has left
+	busy    bool          // set while the drawer renders
+	began   time.Time     // start of the last rendering
 }
 
-// A drawnEvent is the newest event of its name.
+// A drawnEvent is the latest event with a name. sum is the hash of its HTML, to detect changes.
 type drawnEvent struct {
 	name, text string
 	number     int
 	sum        [sha256.Size]byte
 }
 
-// A viewer is one stream of a drawing.
+// A viewer is one stream that sends the events of a drawing.
 type viewer struct {
 	*drawing
-	seen int // number of the last event that it was given
+	seen int // number of the last event that was sent
 }
 
-// view joins the drawing of a key.
+// view adds a viewer to the drawing with a key, and creates the drawing if it does not exist.
 func (s *streams) view(key string) *viewer {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -54,7 +54,7 @@ func (s *streams) view(key string) *viewer {
 	return &viewer{drawing: d}
 }
 
-// unview leaves a drawing, and forgets it if nobody views it.
+// unview removes a viewer from its drawing, and deletes the drawing after the last viewer.
 func (s *streams) unview(v *viewer) {
 	s.mu.Lock()
 	if v.viewers--; v.viewers == 0 {
@@ -68,8 +68,8 @@ func (s *streams) unview(v *viewer) {
 	}
 }
 
-// due reports whether the viewer is to draw now: it drew last, or who did has left or
-// is late.
+// due reports whether this viewer has to render now. It has to if it rendered last, if the
+// viewer that rendered last has left, or if that viewer is late.
 func (v *viewer) due(every time.Duration) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -80,7 +80,7 @@ func (v *viewer) due(every time.Duration) bool {
 	return true
 }
 
-// drawn ends what due began.
+// drawn marks the rendering that due began as complete.
 func (v *viewer) drawn() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -89,7 +89,7 @@ func (v *viewer) drawn() {
 	}
 }
 
-// publish gives a fragment to all viewers, if it changed.
+// publish renders a fragment and makes it the latest event of its name, if its HTML changed.
 func (v *viewer) publish(ctx context.Context, f Fragment) error {
 	var b bytes.Buffer
 	if err := f.Body.Render(ctx, &b); err != nil {
@@ -99,7 +99,7 @@ func (v *viewer) publish(ctx context.Context, f Fragment) error {
 	sum := sha256.Sum256(body)
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	events := v.events[:0:0] // those who read have the old slice
+	events := v.events[:0:0] // a new slice, because viewers read the old one without the lock
 	for _, e := range v.events {
 		if e.name != f.Event {
 			events = append(events, e)
@@ -114,7 +114,8 @@ func (v *viewer) publish(ctx context.Context, f Fragment) error {
 	return nil
 }
 
-// news is what the viewer was not given yet, and what is closed when there is more.
+// news returns the events that this viewer has not sent yet, and a channel that is closed when
+// there are further events.
 func (v *viewer) news() (text string, changed <-chan struct{}) {
 	v.mu.Lock()
 	events, last, changed := v.events, v.last, v.changed
@@ -129,11 +130,11 @@ func (v *viewer) news() (text string, changed <-chan struct{}) {
 	return b.String(), changed
 }
 
-// streamLines ends lines as a browser takes them to: in a stream a carriage
-// return begins a new line too, and a text with one begins no event of its own.
+// streamLines converts all line breaks to \n. In server-sent events, a carriage return also
+// ends a line, so that a text with one could otherwise start another event.
 var streamLines = strings.NewReplacer("\r\n", "\n", "\r", "\n")
 
-// eventText is an event as it is sent.
+// eventText returns an event in the format of server-sent events.
 func eventText(name, body string) string {
 	var event strings.Builder
 	event.WriteString("event: " + name + "\n")

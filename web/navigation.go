@@ -28,8 +28,8 @@ func (w *Shell) firstPage(v Visitor) string {
 	return "/account"
 }
 
-// A menuLink is an entry of the navigation. A visitor sees it if the route exists and the
-// role may open it.
+// A menuLink is an entry of the navigation. A visitor sees it only if the route exists and the
+// visitor's role may open it.
 type menuLink struct{ text, path, icon string }
 
 type menuGroup struct {
@@ -74,7 +74,8 @@ var tenantMenu = []menuGroup{
 	{"Help", []menuLink{{"API reference", "/docs", "book-open"}}},
 }
 
-// Person returns the visitor with the navigation, or nil if the visitor is not signed in.
+// Person returns the signed-in visitor with the navigation, or nil if the visitor is not signed
+// in.
 func (w *Shell) Person(v Visitor) *views.Person {
 	if !v.SignedIn() {
 		return nil
@@ -110,7 +111,8 @@ func RouteForTenant(path, slug string) string {
 
 const themeCookie = "headgate-theme"
 
-// theme returns the theme of the visitor: "light", "dark", or "" for that of the system.
+// theme returns the theme from the visitor's cookie: "light", "dark", or "" for the theme of
+// the system.
 func theme(r *http.Request) string {
 	cookie, err := r.Cookie(themeCookie)
 	if err != nil || cookie.Value != "light" && cookie.Value != "dark" {
@@ -137,7 +139,8 @@ func (w *Shell) chooseTheme(c echo.Context, f url.Values) error {
 	return c.Redirect(http.StatusSeeOther, w.back(f.Get("back")))
 }
 
-// back returns an address of Headgate, or the first page for any other address.
+// back returns raw if it is an address of Headgate, and otherwise the first page of the
+// visitor.
 func (w *Shell) back(raw string) string {
 	u, err := url.Parse(raw)
 	if err != nil || w.SafeNext(u.Path) == "" || u.Host != "" || u.Scheme != "" {

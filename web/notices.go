@@ -4,8 +4,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// notices are the sentences that a page shows after a write. The address has the name
-// of a sentence, so that a link cannot put other text into a page.
+// notices contains the messages that a page shows after a write, by name. The address contains
+// only the name, so that a link from another site cannot put its own text on a page.
 var notices = map[string]string{
 	"plan-created":     "The plan is created. It has no effect on tenants until you publish it.",
 	"plan-deleted":     "The plan is deleted.",

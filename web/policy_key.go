@@ -21,7 +21,7 @@ func ListWords(list []string) string {
 	return strings.Join(list[:len(list)-1], ", ") + " and " + list[len(list)-1]
 }
 
-// MatchWords says which requests a policy applies to.
+// MatchWords returns a description of the requests to which a policy applies.
 func MatchWords(m plans.Match) string {
 	text := "requests"
 	if len(m.Methods) > 0 {
@@ -43,7 +43,7 @@ func MatchWords(m plans.Match) string {
 	return text
 }
 
-// CountByWords says what has a counter of its own.
+// CountByWords returns a description of what a policy counts separately, such as each user.
 func CountByWords(by []string) string {
 	if i := slices.Index(by, enforcement.IPNetwork); i >= 0 {
 		by = slices.Clone(by)
@@ -58,7 +58,8 @@ func CountByWords(by []string) string {
 	return "each combination of " + ListWords(by)
 }
 
-// KeyFieldPrefix precedes the name of an attribute in forms and addresses.
+// KeyFieldPrefix is the prefix of form fields and query parameters that contain an attribute of
+// a counter key.
 const KeyFieldPrefix = "k."
 
 // Policies returns the policies of the plan of the tenant in the path.
@@ -75,7 +76,7 @@ func PolicyBySlug(list []plans.Policy, slug string) (plans.Policy, bool) {
 	return list[i], true
 }
 
-// KeyAttributes returns the attributes that a policy counts by, each once.
+// KeyAttributes returns the attributes that a policy counts by, without duplicates.
 func KeyAttributes(countBy []string) []string {
 	var list []string
 	for _, name := range countBy {
@@ -86,13 +87,13 @@ func KeyAttributes(countBy []string) []string {
 	return list
 }
 
-// AppliesWords says what a policy matches and how it counts.
+// AppliesWords returns a description of what a policy matches and how it counts.
 func AppliesWords(p plans.Policy) string {
 	return MatchWords(p.Match) + ", counted for " + CountByWords(p.CountBy)
 }
 
-// KeyFromForm reads the key of a policy from a form or an address. An attribute without
-// a value is not sent.
+// KeyFromForm reads the counter key of a policy from a form or an address. It leaves out
+// attributes without a value.
 func KeyFromForm(q url.Values, p plans.Policy) map[string]string {
 	key := map[string]string{}
 	for _, name := range KeyAttributes(p.CountBy) {
@@ -103,7 +104,7 @@ func KeyFromForm(q url.Values, p plans.Policy) map[string]string {
 	return key
 }
 
-// KeyQuery returns a key as parameters of an address.
+// KeyQuery returns the query parameters for a counter key.
 func KeyQuery(key map[string]string) url.Values {
 	q := url.Values{}
 	for name, value := range key {
@@ -112,8 +113,8 @@ func KeyQuery(key map[string]string) url.Values {
 	return q
 }
 
-// KeyWords returns a key: "user 42, ip 192.0.2.1", or "the whole tenant" for a policy
-// that counts by no attribute.
+// KeyWords returns a description of a counter key: "user 42, ip 192.0.2.1", or "the whole
+// tenant" for a policy that counts by no attribute.
 func KeyWords(key map[string]string, countBy []string) string {
 	if len(countBy) == 0 && len(key) == 0 {
 		return "the whole tenant"
@@ -137,7 +138,7 @@ func KeyWords(key map[string]string, countBy []string) string {
 	return strings.Join(words, ", ")
 }
 
-// KeyURL returns the page of one key.
+// KeyURL returns the address of the page that shows one counter key.
 func KeyURL(t tenants.Tenant, policy string, key map[string]string) string {
 	return AppendQuery(TenantURL(t, "/usage/")+url.PathEscape(policy), KeyQuery(key))
 }

@@ -97,7 +97,7 @@ func (s specification) open(node *yaml.Node) bool {
 	return security == nil || len(security.Content) == 0
 }
 
-// fields returns the properties of a schema as dotted names, three levels deep.
+// fields returns the properties of a schema with dotted names, up to three levels deep.
 func (s specification) fields(schema *yaml.Node, prefix string, depth int) []views.Field {
 	if schema == nil || depth > 2 {
 		return nil
@@ -242,7 +242,7 @@ func (s specification) writeJSON(b *bytes.Buffer, node *yaml.Node) {
 	}
 }
 
-// writeText writes a JSON string without escaping <, > and &: the page escapes.
+// writeText writes a JSON string without escapes for <, > and &, because the page escapes them.
 func writeText(b *bytes.Buffer, text string) {
 	encoder := json.NewEncoder(b)
 	encoder.SetEscapeHTML(false)
@@ -315,7 +315,8 @@ func (s specification) first(node *yaml.Node, name string) string {
 	return ""
 }
 
-// pairs ranges over a mapping in the order of the file.
+// pairs returns an iterator over the keys and values of a YAML mapping, in the order of the
+// file.
 func (s specification) pairs(node *yaml.Node) func(yield func(string, *yaml.Node) bool) {
 	return func(yield func(string, *yaml.Node) bool) {
 		node := s.resolve(node)

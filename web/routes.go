@@ -12,21 +12,22 @@ import (
 // A Route is one row of the route table.
 type Route struct {
 	Method, Path string
-	// Action is what the visitor must be allowed to do; see accounts.Authorize.
+	// Action is the permission that the visitor needs; see accounts.Authorize.
 	Action  accounts.Action
 	Handler echo.HandlerFunc
 	Kind    Kind
 }
 
-// A Kind says how serve runs a handler.
+// A Kind determines the time limit, the session lookup and the concurrency limit with which
+// serve runs a handler.
 type Kind int
 
 const (
-	Bounded       Kind = iota // looks up the session; the handler has Config.Timeout
-	Open                      // the same page for everybody; no session is looked up
-	Slow                      // as Bounded, but the handler sets its own time limit: passwords, live streams
-	Expensive                 // as Bounded, and only a few run at once
-	SlowExpensive             // as Slow, and only a few run at once: downloads, replays
+	Bounded       Kind = iota // looks up the session; Config.Timeout bounds the handler
+	Open                      // the same page for all visitors; does not look up a session
+	Slow                      // like Bounded, but the handler sets its own time limit: passwords, live streams
+	Expensive                 // like Bounded, but only a few run at the same time
+	SlowExpensive             // like Slow, but only a few run at the same time: downloads, replays
 )
 
 // Get returns a row for a page. GET also answers HEAD.
@@ -39,8 +40,7 @@ func Post(path string, action accounts.Action, handler echo.HandlerFunc) Route {
 	return Route{Method: http.MethodPost, Path: path, Action: action, Handler: handler}
 }
 
-// PostForm returns a row for a write whose form has these fields, each at most
-// once, and no others.
+// PostForm returns a row for a write. Its form must have only these fields, each at most once.
 func PostForm(path string, action accounts.Action, handler func(echo.Context, url.Values) error, fields ...string) Route {
 	return Post(path, action, func(c echo.Context) error {
 		f, err := Form(c, fields...)
@@ -51,7 +51,7 @@ func PostForm(path string, action accounts.Action, handler func(echo.Context, ur
 	})
 }
 
-// As returns the row with another kind than Bounded.
+// As returns a copy of the row with another kind than Bounded.
 func (r Route) As(k Kind) Route {
 	r.Kind = k
 	return r

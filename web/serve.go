@@ -16,7 +16,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// ErrSlow is the answer if a page exceeds its time limit.
+// ErrSlow is the error if a page exceeds its time limit.
 var ErrSlow = problem.New(problem.Unavailable, "the database or another service of this page takes too long to answer")
 
 const (
@@ -33,7 +33,8 @@ func RequestID(c echo.Context) string {
 	return h.Get(requestIDHeader)
 }
 
-// serve returns a handler that authenticates and authorizes before the handler of a row.
+// serve wraps the handler of a row. It authenticates and authorizes the visitor before it calls
+// the handler.
 func (w *Shell) serve(r Route) echo.HandlerFunc {
 	return recovered(func(c echo.Context) error {
 		w.setHeaders(c)
@@ -82,9 +83,9 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 	})
 }
 
-// authorize checks the table of actions and finds the tenant of the path. For members of
-// a tenant, other tenants do not exist: authorize compares the path with their own
-// tenant and looks up nothing.
+// authorize checks that the visitor may do the action of a row, and finds the tenant in the
+// path. For a member of a tenant, it only compares the path with the own tenant and looks up
+// nothing, so that the answer does not reveal other tenants.
 func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	ref := c.Param("tenant")
 	if ref != "" && v.User.TenantID != "" && ref != v.own.ID && ref != v.own.Slug {
@@ -109,14 +110,14 @@ func (w *Shell) authorize(c echo.Context, v Visitor, r Route) error {
 	return nil
 }
 
-// noteDenied records that a visitor was denied a page or another tenant.
+// noteDenied records in the audit log that a visitor was denied a page or another tenant.
 func (w *Shell) noteDenied(c echo.Context, v Visitor, r Route, err error) {
 	if w.cfg.Refusals != nil && (problem.Is(err, problem.Forbidden) || errors.Is(err, ErrNoPage)) {
 		w.cfg.Refusals.Note(c.Request().Context(), v.Principal(), r.Action, r.Method+" "+r.Path, c.Param("tenant"))
 	}
 }
 
-// toSignIn redirects to the sign-in, which redirects back.
+// toSignIn redirects to the sign-in page, which redirects back after the sign-in.
 func (w *Shell) toSignIn(c echo.Context) error {
 	to := "/sign-in"
 	u := c.Request().URL

@@ -19,7 +19,7 @@ import (
 type Visitor struct {
 	User    accounts.User
 	Session accounts.Session
-	// own is the tenant of the user. It is zero for the operator's people.
+	// own is the tenant of the user. It is the zero value for the operator's people.
 	own tenants.Tenant
 }
 
@@ -33,8 +33,8 @@ func VisitorOf(c echo.Context) Visitor {
 
 func (v Visitor) SignedIn() bool { return v.User.ID != "" }
 
-// party returns whose share of the slots the visitor uses. The members of a tenant have
-// one share together.
+// party returns the group that shares slots for expensive pages. All members of a tenant are
+// one party; each of the operator's people is a separate one.
 func (v Visitor) party() string {
 	if v.User.TenantID != "" {
 		return v.User.TenantID
@@ -50,8 +50,8 @@ func (v Visitor) Principal() accounts.Principal {
 	return v.User.Principal()
 }
 
-// recognize finds the visitor by the cookie. The visitor of an invalid or expired session
-// is not signed in.
+// recognize finds the visitor by the session cookie. If the session is invalid or expired, the
+// visitor counts as not signed in.
 func (w *Shell) recognize(r *http.Request) (Visitor, error) {
 	token, ok := w.token(r)
 	if !ok {
@@ -71,7 +71,7 @@ func (w *Shell) recognize(r *http.Request) (Visitor, error) {
 	return v, err
 }
 
-// acting returns a context with the actor for the audit log.
+// acting returns a context that names the visitor as the actor in the audit log.
 func (w *Shell) acting(c echo.Context, v Visitor) context.Context {
 	actor := audit.Actor{Kind: "system", ID: "sign-in", Name: "sign-in"}
 	if v.SignedIn() {
@@ -80,13 +80,13 @@ func (w *Shell) acting(c echo.Context, v Visitor) context.Context {
 	return audit.With(c.Request().Context(), actor, audit.Origin{RequestID: RequestID(c), Address: w.ClientAddress(c.Request())})
 }
 
-// HTTPS reports whether the browser uses TLS, to this node or to a proxy.
+// HTTPS reports whether the browser uses TLS to connect to this node or to a trusted proxy.
 func (w *Shell) HTTPS(r *http.Request) bool {
 	return r.TLS != nil || strings.HasPrefix(strings.ToLower(w.cfg.PublicURL), "https://")
 }
 
-// CookieName returns the name of the session cookie. With the prefix, which needs TLS,
-// other hosts of the domain cannot set the cookie.
+// CookieName returns the name of the session cookie. With TLS it has the prefix __Host-, so
+// that other hosts of the domain cannot set the cookie.
 func (w *Shell) CookieName(r *http.Request) string {
 	if w.HTTPS(r) {
 		return "__Host-headgate"

@@ -17,14 +17,15 @@ import (
 // TenantPath is the route of a tenant's first page; its other pages are below it.
 const TenantPath = "/tenants/:tenant"
 
-// MaxCountedExceptions bounds how many overrides, list entries and blocks a page
-// counts. A tenant may have 100,000 of each.
+// MaxCountedExceptions is the largest number of overrides, list entries and blocks that a page
+// counts exactly, because a tenant may have 100,000 of each.
 const MaxCountedExceptions = 500
 
-// CountedExceptions reads one row more than a page counts.
+// CountedExceptions is a filter that reads one row more than a page counts, which shows that
+// there are more.
 var CountedExceptions = exceptions.Filter{Limit: MaxCountedExceptions + 1}
 
-// tenantPages are the tabs of a tenant. A visitor sees those that the role may open.
+// tenantPages are the tabs of a tenant. A visitor sees only the tabs that the role may open.
 var tenantPages = []struct{ text, below string }{
 	{"Usage", ""},
 	{"Denials", "/denials"},
@@ -49,8 +50,8 @@ func May(c echo.Context, a accounts.Action) bool {
 	return accounts.Authorize(VisitorOf(c).Principal(), a) == nil
 }
 
-// MayInTenant reports whether the visitor may do a write in the tenant of the path. The
-// members of a suspended tenant may only read.
+// MayInTenant reports whether the visitor may do a write in the tenant of the path. Members of
+// a suspended tenant may only read.
 func MayInTenant(c echo.Context, a accounts.Action) bool {
 	return May(c, a) && (VisitorOf(c).User.TenantID == "" || TenantOf(c).Status != tenants.Suspended)
 }
@@ -110,8 +111,8 @@ func (w *Shell) PublishedDocument(ctx context.Context, slug string) (plans.Docum
 	return v.Document, err
 }
 
-// TenantURL returns the address of a page of a tenant. If the slug is the address of
-// another page, the first page has the id of the tenant.
+// TenantURL returns the address of a page of a tenant. It uses the id instead of the slug if
+// the slug conflicts with the address of another page.
 func TenantURL(t tenants.Tenant, path string) string {
 	if path == "" && t.Slug == problem.ReservedSlug {
 		return RouteForTenant(TenantPath, t.ID)

@@ -9,8 +9,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A TimeRange is the time that a page shows. Its address has range, which names a
-// preset, or from and to in UTC.
+// A TimeRange is the period that a page shows. The address contains the parameter range, which
+// names a preset, or from and to in UTC.
 type TimeRange struct {
 	Preset   string // "" for a custom time
 	From, To time.Time
@@ -53,8 +53,8 @@ func PresetNamed(name string) (Preset, bool) {
 	return Preset{}, false
 }
 
-// ParseTimeRange reads the time of an address. If it is invalid, ParseTimeRange sets
-// Fault and returns the default.
+// ParseTimeRange reads the period from an address. If the address is invalid, it sets Fault and
+// returns the default period.
 func ParseTimeRange(q url.Values, now time.Time) TimeRange {
 	now = now.UTC()
 	s := TimeRange{Preset: q.Get("range"), Live: q.Get("live") != "0"}
@@ -74,7 +74,7 @@ func ParseTimeRange(q url.Values, now time.Time) TimeRange {
 	return s
 }
 
-// SetCustom reads a custom time, or sets Fault.
+// SetCustom sets a period from the form's texts, or sets Fault if they are invalid.
 func (s *TimeRange) SetCustom(from, to string, now time.Time) {
 	var err1, err2 error
 	s.From, err1 = time.Parse(RangeForm, from)
@@ -93,7 +93,8 @@ func (s *TimeRange) SetCustom(from, to string, now time.Time) {
 	}
 }
 
-// Query returns the query for a tenant number, or for all tenants (0).
+// Query returns the query for the counts of the tenant with a number. The number 0 selects all
+// tenants.
 func (s TimeRange) Query(tenant uint32) metrics.Query {
 	return metrics.Query{Tenant: tenant, From: s.From, To: s.To}
 }
@@ -106,7 +107,7 @@ func (s TimeRange) Interval() time.Duration {
 	return time.Minute
 }
 
-// Values returns the parts of the address that set the time.
+// Values returns the query parameters that select the period.
 func (s TimeRange) Values() url.Values {
 	v := url.Values{}
 	if s.Preset == "" {
@@ -141,7 +142,7 @@ func (s TimeRange) Address(path string, also url.Values) string {
 	return AppendQuery(path, v)
 }
 
-// SpanWords returns a time as text.
+// SpanWords returns a period as English text.
 func SpanWords(from, to time.Time) string {
 	return from.UTC().Format("2 Jan 2006 15:04") + " to " + to.UTC().Format("2 Jan 2006 15:04 UTC")
 }
@@ -156,8 +157,8 @@ func With(q url.Values, name, value string) url.Values {
 	return out
 }
 
-// Picker returns the choice of the time. also has the other parameters of the page.
-// streams is set if the page can be live.
+// Picker returns the view in which the visitor chooses the period. also contains the other
+// parameters of the page. streams means that the page can be live.
 func (s TimeRange) Picker(path string, also url.Values, streams bool) views.Ranges {
 	r := views.Ranges{Action: path, Error: s.Fault, From: s.From.Format(RangeForm), To: s.To.Format(RangeForm)}
 	for _, p := range presets {

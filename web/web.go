@@ -34,25 +34,27 @@ type Config struct {
 	// PublicURL is the base URL in examples and links, without a slash at the end.
 	// The default is the URL of the request.
 	PublicURL string
-	// People are the people who sign in. If nil, only the pages for everybody are
-	// served: the API reference and the problem types.
+	// People manages users and sessions. If it is nil, the shell serves only public pages: the
+	// API reference and the problem types.
 	People *accounts.People
-	// Tenants finds the tenant that a path names. Plans finds the plan that a
-	// tenant follows. Both are needed with People.
+	// Tenants finds the tenant in a path. Plans finds the plan of a tenant. Both are required
+	// with People.
 	Tenants *tenants.Service
 	Plans   *plans.Service
-	// Refusals records which pages were forbidden to whom. If nil, nothing is recorded.
+	// Refusals records pages that a visitor's role did not permit. If it is nil, they are not
+	// recorded.
 	Refusals *accounts.DeniedAccessLog
 	// ClientAddress returns the address of a client. The default is the remote
 	// address of the connection.
 	ClientAddress func(*http.Request) string
-	// Changed applies an edit on this node at once. The default does nothing.
+	// Changed loads an edit into this node's snapshot. The default does nothing.
 	Changed func(context.Context)
 	// Demo is set if the database is one of headgate demo; the pages show a banner.
 	Demo bool
-	// Timeout bounds a page, except downloads and live streams. The default is 2 s.
+	// Timeout bounds the handling of a page, except downloads and live streams. The default is
+	// 2 s.
 	Timeout time.Duration
-	// Stopping ends the live streams when it is done. The default never ends them.
+	// Stopping ends when the node stops, which ends the live streams. The default never ends.
 	Stopping context.Context
 	// Now returns the current time. The default is time.Now.
 	Now func() time.Time
@@ -60,7 +62,8 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// A Shell runs the handlers of the page groups.
+// A Shell registers the page groups and runs their handlers with authentication and
+// authorization.
 type Shell struct {
 	cfg         Config
 	reference   views.Reference
@@ -120,8 +123,7 @@ func (w *Shell) Register(e *echo.Echo, groups ...[]Route) {
 	}
 }
 
-// opens reports whether the route table has a page at a path that the Visitor
-// may open.
+// opens reports whether the route table has a page at a path that the visitor may open.
 func (w *Shell) opens(v Visitor, path string) bool {
 	action, exists := w.readable[path]
 	return exists && accounts.Authorize(v.Principal(), action) == nil
@@ -133,7 +135,7 @@ func (w *Shell) CanOpen(c echo.Context, path string) bool { return w.opens(Visit
 // Now returns the current time.
 func (w *Shell) Now() time.Time { return w.cfg.Now() }
 
-// Changed applies an edit on this node at once.
+// Changed loads an edit into this node's snapshot, so that the next check uses it.
 func (w *Shell) Changed(ctx context.Context) { w.cfg.Changed(ctx) }
 
 // Log returns the logger of the pages.
@@ -180,7 +182,7 @@ func (w *Shell) Page(c echo.Context, title string) views.Page {
 	return p
 }
 
-// Origin is the address that examples name.
+// Origin returns the base URL that examples on a page use.
 func (w *Shell) Origin(c echo.Context) string {
 	if w.cfg.PublicURL != "" {
 		return strings.TrimSuffix(w.cfg.PublicURL, "/")
@@ -192,8 +194,8 @@ func (w *Shell) Origin(c echo.Context) string {
 	return scheme + "://" + c.Request().Host
 }
 
-// Render draws into a buffer first, so that a failing component cannot leave
-// half a page behind a 200.
+// Render renders a page into a buffer before it writes the status. If a component fails, the
+// visitor gets an error page instead of a part of the page with status 200.
 func (w *Shell) Render(c echo.Context, status int, page templ.Component) error {
 	var b bytes.Buffer
 	if err := page.Render(c.Request().Context(), &b); err != nil {

@@ -102,11 +102,12 @@ func (w *pages) endOthers(c echo.Context, _ url.Values) error {
 	return c.Redirect(http.StatusSeeOther, "/account?done=alone")
 }
 
-// A mark in a User-Agent and the name that it stands for.
+// An agentMark is a part of a User-Agent header and the name of the browser or system that
+// sends it.
 type agentMark struct{ mark, name string }
 
-// browsers and systems are in the order of the checks: the agent of one browser
-// may have the marks of another.
+// browsers and systems are checked in this order. The order matters, because a browser also
+// sends the marks of others.
 var (
 	browsers = []agentMark{
 		{"Edg/", "Edge"},

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// joinView returns the form behind a link: to set up Headgate, to join, or to
-// choose a new password.
+// joinView returns the form behind a link with a token: to create the first owner, to accept an
+// invitation, or to choose a new password.
 func (w *pages) joinView(c echo.Context, i accounts.Invitation) views.Join {
 	v := views.Join{
 		Action:   c.Request().URL.Path,
@@ -43,8 +43,8 @@ func (w *pages) joinView(c echo.Context, i accounts.Invitation) views.Join {
 
 func setsUp(c echo.Context) bool { return strings.HasPrefix(c.Path(), "/setup/") }
 
-// invitation returns what a link is for. A set-up link and an invitation each work
-// only at their own address.
+// invitation returns the invitation of the token in the path. A set-up link is valid only at
+// /setup, and an invitation only at /invite.
 func (w *pages) invitation(c echo.Context) (accounts.Invitation, error) {
 	ctx, token := c.Request().Context(), c.Param("token")
 	if setsUp(c) {
@@ -53,8 +53,7 @@ func (w *pages) invitation(c echo.Context) (accounts.Invitation, error) {
 	return w.cfg.People.Invitation(ctx, token)
 }
 
-// deadLink answers for a link that does not exist, or that was used, has expired, or
-// was withdrawn.
+// deadLink answers for a link that does not exist, was used or withdrawn, or has expired.
 func (w *pages) deadLink(c echo.Context, err error) error {
 	used := (*problem.Problem)(nil)
 	if !problem.Is(err, problem.NotFound) && (!errors.As(err, &used) || used.Code != "already_set_up") {
@@ -79,8 +78,8 @@ func (w *pages) showJoin(c echo.Context, status int, v views.Join) error {
 	return w.Render(c, status, views.JoinPage(w.Page(c, v.Title), v))
 }
 
-// join creates the account or sets the new password. It does not sign the person
-// in: the sign-in that follows shows that the person has the password.
+// join creates the account or sets the new password. It does not sign the visitor in. The
+// sign-in that follows verifies that the visitor has the password.
 func (w *pages) join(c echo.Context, f url.Values) error {
 	i, err := w.invitation(c)
 	if err != nil {

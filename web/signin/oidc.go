@@ -17,8 +17,8 @@ import (
 
 // A Provider signs people in by OpenID Connect.
 type Provider interface {
-	// Start returns the page of the provider, and a value for a cookie that Finish
-	// needs: letters, digits, hyphens and underscores.
+	// Start returns the URL of the provider's sign-in page, and a value that Finish needs from
+	// a cookie: letters, digits, hyphens and underscores.
 	Start(ctx context.Context) (page, cookie string, err error)
 	// Finish returns the person who signed in. Its errors are Unauthenticated and
 	// Unavailable.
@@ -28,11 +28,11 @@ type Provider interface {
 const (
 	// providerTime is how long a sign-in at the provider may take.
 	providerTime = 10 * time.Minute
-	// cookieSplit separates, in the cookie, the value of Start and the next page.
+	// cookieSplit separates the value of Start from the next page in the cookie.
 	cookieSplit = "~"
 )
 
-// setProviderCookie stores the state of a sign-in at the provider. "" removes it.
+// setProviderCookie stores the state of a sign-in at the provider. "" removes the cookie.
 func (w *pages) setProviderCookie(c echo.Context, value string) {
 	cookie := &http.Cookie{
 		Name: w.CookieName(c.Request()) + "-oidc", Value: value, Path: "/", MaxAge: int(providerTime / time.Second),
@@ -54,7 +54,8 @@ func (w *pages) toProvider(c echo.Context) error {
 	return c.Redirect(http.StatusSeeOther, page)
 }
 
-// fromProvider is the page to which the provider redirects. The cookie works once.
+// fromProvider handles the redirect from the provider. It deletes the cookie, so that the state
+// is valid once.
 func (w *pages) fromProvider(c echo.Context) error {
 	r := c.Request()
 	value := ""

@@ -1,5 +1,5 @@
-// Package signin serves the pages by which people come in: sign-in by password
-// and by OpenID Connect, the set-up link, invitations, and one's own account.
+// Package signin serves the pages for signing in: by password and by OpenID Connect, the link
+// that creates the first owner, invitations, and the page of the visitor's own account.
 package signin
 
 import (

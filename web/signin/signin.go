@@ -41,7 +41,8 @@ func (w *pages) signInForm(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.SignInPage(w.Page(c, "Sign in"), view))
 }
 
-// signIn always creates a new session. It ends the session of the browser's cookie.
+// signIn signs in with a password. It always creates a new session and ends the old session of
+// the cookie, which prevents session fixation.
 func (w *pages) signIn(c echo.Context, f url.Values) error {
 	ctx, r := c.Request().Context(), c.Request()
 	browser := w.browser(r)
@@ -58,12 +59,12 @@ func (w *pages) signIn(c echo.Context, f url.Values) error {
 	return w.begin(c, token, f.Get("next"))
 }
 
-// browserLife is the lifetime of the cookie of a browser, in seconds. It is the maximum
-// that browsers allow.
+// browserLife is the lifetime, in seconds, of the cookie that identifies a browser. It is the
+// maximum that browsers accept.
 const browserLife = 400 * 24 * 60 * 60
 
-// browserCookie is the name of the cookie that identifies a browser with an earlier
-// sign-in.
+// browserCookie returns the name of the cookie that identifies a browser from which somebody
+// signed in before.
 func (w *pages) browserCookie(r *http.Request) string { return w.CookieName(r) + "-browser" }
 
 // browser returns the value of that cookie, or "".
@@ -75,7 +76,7 @@ func (w *pages) browser(r *http.Request) string {
 	return cookie.Value
 }
 
-// begin replaces the session of the browser.
+// begin replaces the session of the browser by a new one and redirects.
 func (w *pages) begin(c echo.Context, token, next string) error {
 	if v := web.VisitorOf(c); v.SignedIn() {
 		if err := w.cfg.People.SignOut(c.Request().Context(), v.User, v.Session); err != nil {
@@ -86,8 +87,8 @@ func (w *pages) begin(c echo.Context, token, next string) error {
 	return w.onward(c, next)
 }
 
-// signInFailed shows the form again. The page does not reveal whether the person
-// exists.
+// signInFailed shows the form again with the error. The page does not reveal whether the e-mail
+// address has an account.
 func (w *pages) signInFailed(c echo.Context, email, next string, err error) error {
 	view, status := w.signInView(email, next), http.StatusUnprocessableEntity
 	if wait, limited := retryAfter(c, err); limited {
@@ -102,8 +103,8 @@ func (w *pages) signInFailed(c echo.Context, email, next string, err error) erro
 	return w.Render(c, status, views.SignInPage(w.Page(c, "Sign in"), view))
 }
 
-// retryAfter says how long to wait after too many failed sign-ins. It returns false
-// for any other error.
+// retryAfter returns a text that says how long to wait after too many failed sign-ins. It
+// returns false for any other error.
 func retryAfter(c echo.Context, err error) (string, bool) {
 	limited := (*accounts.LimitedError)(nil)
 	if !errors.As(err, &limited) {
@@ -114,7 +115,7 @@ func retryAfter(c echo.Context, err error) (string, bool) {
 	return "Too many sign-ins have failed. Try again in " + views.Wait(wait*time.Second+time.Minute-1) + ".", true
 }
 
-// onward goes to the page that the visitor opened before the sign-in.
+// onward redirects to the page that the visitor opened before the sign-in.
 func (w *pages) onward(c echo.Context, next string) error {
 	if next = w.SafeNext(next); next == "" {
 		next = "/"
