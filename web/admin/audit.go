@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// changesInList is how many fields of an entry a list shows, and changesInEntry
-	// how many the page of the entry shows.
+	// changesInList is the maximum number of changed fields of an entry in a list.
+	// changesInEntry is the maximum on the page of the entry.
 	changesInList, changesInEntry = 12, 500
 	// verifyTimeout bounds the verification of the chain.
 	verifyTimeout = 2 * time.Minute
@@ -86,7 +86,7 @@ func (r *auditReading) view(ctx context.Context) (views.Audit, error) {
 	return v, err
 }
 
-// row returns an entry as its reader sees it, with at most so many changes.
+// row returns the view of an entry for the current reader, with at most most changed fields.
 func (r *auditReading) row(ctx context.Context, e audit.Entry, most int) (views.AuditRow, error) {
 	e, err := r.shown(ctx, e)
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *auditReading) row(ctx context.Context, e audit.Entry, most int) (views.
 	return v, nil
 }
 
-// tenantName returns the name of a tenant by its id, or "" for a deleted one.
+// tenantName returns the name of the tenant with an id, or "" if the tenant is deleted.
 func (r *auditReading) tenantName(ctx context.Context, id string) (string, error) {
 	if name, known := r.tenants[id]; known {
 		return name, nil
@@ -130,16 +130,16 @@ func (r *auditReading) tenantName(ctx context.Context, id string) (string, error
 	return t.Name, nil
 }
 
-// objectPages are the pages of objects by the group of an action. Pages below
-// web.TenantPath belong to the tenant of the entry.
+// objectPages maps the group of an action to the page of its object. Pages below web.TenantPath
+// belong to the tenant of the entry.
 var objectPages = map[string]string{
 	"plan": "/plans", "tenant": web.TenantPath, "key": web.TenantPath + "/keys", "override": web.TenantPath + "/overrides",
 	"list_entry": web.TenantPath + "/lists", "block": web.TenantPath + "/blocks", "user": web.TenantPath + "/members",
 	"session": web.TenantPath + "/members", "operator_key": operatorKeysPath,
 }
 
-// objectURL returns the page of the object of an entry, or "" if it has none or if
-// the reader must not open it.
+// objectURL returns the page of the object of an entry. It returns "" if there is none or the
+// reader must not open it.
 func (r *auditReading) objectURL(e audit.Entry) string {
 	group, verb, _ := strings.Cut(e.Action, ".")
 	if verb == "delete" || verb == "remove" {
@@ -169,7 +169,7 @@ func (r *auditReading) objectURL(e audit.Entry) string {
 	return route + end
 }
 
-// showAuditLine shows one entry. Entries of other tenants are NotFound.
+// showAuditLine shows one entry. It returns NotFound for an entry of another tenant.
 func (w *pages) showAuditLine(c echo.Context) error {
 	id, err := web.PathID(c, "line")
 	if err != nil {

@@ -16,9 +16,10 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A chain is the last verification of the log's hash chain on this node.
+// A chain contains the result of the last verification of the audit log's hash chain on this
+// node.
 type chain struct {
-	walking sync.Mutex // held during a verification
+	walking sync.Mutex // locked during a verification
 	mu      sync.Mutex
 	at      time.Time
 	verdict audit.Verdict
@@ -44,8 +45,8 @@ func (k *chain) view(now time.Time) *views.ChainVerdict {
 	return v
 }
 
-// verifyAudit is POST /audit/verify. It verifies the whole chain. Each node runs one
-// verification at a time.
+// verifyAudit serves POST /audit/verify, which verifies the whole hash chain. Each node runs at
+// most one verification at a time.
 func (w *pages) verifyAudit(c echo.Context, _ url.Values) error {
 	verifier, ok := w.cfg.Audit.(audit.Verifier)
 	if !ok {

@@ -41,8 +41,8 @@ var auditColumns = []views.AuditFact{
 	{Name: "hash", Text: "The hash of the entry, in hexadecimal."},
 }
 
-// auditCSV streams the entries that match the filters. After an error, it aborts the
-// connection, so that no client takes a part of the file for the whole.
+// auditCSV streams the entries that match the filters as CSV. If an error occurs, it aborts the
+// connection, so that the client does not take a part of the file for the complete file.
 func (w *pages) auditCSV(c echo.Context) error {
 	r, err := w.auditOf(c)
 	if err != nil {

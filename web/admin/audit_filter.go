@@ -18,7 +18,8 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// auditGroups are the kinds of action to filter by: the part before the dot.
+// auditGroups are the values of the filter for the kind of action. A kind is the part of an
+// action before the dot.
 var auditGroups = []views.Option{
 	{Value: "", Label: "Everything"},
 	{Value: "plan", Label: "Plans"},
@@ -38,10 +39,10 @@ var auditGroups = []views.Option{
 	{Value: "demo", Label: "Demo data"},
 }
 
-// operatorOnly are groups without entries of a tenant.
+// operatorOnly contains the kinds of actions that never belong to a tenant.
 var operatorOnly = map[string]bool{"plan": true, "operator_key": true, "setting": true, "redis": true, "demo": true}
 
-// auditRanges are the times that a page offers. The first one has no bound.
+// auditRanges are the periods that the page offers. The first one is unlimited.
 var auditRanges = []struct {
 	name, label string
 	length      time.Duration
@@ -53,22 +54,23 @@ var auditRanges = []struct {
 	{"90d", "The last 90 days", 90 * web.Day},
 }
 
-// An auditReading is a reading of the log, with its filters and its reader.
+// An auditReading is one request to read the audit log, with its filters and the permissions of
+// its reader.
 type auditReading struct {
 	w      *pages
 	c      echo.Context
-	base   string     // of the addresses: "/audit", or "/tenants/acme/audit"
+	base   string     // path of the page: "/audit", or "/tenants/acme/audit"
 	values url.Values // the filters in the address, without the cursor
 	filter audit.Filter
 	faults map[string]string // by field
-	// member is set if a member of a tenant reads, who must not learn about the
+	// member means that the reader is a member of a tenant, who must not see data about the
 	// operator's people.
 	member  bool
-	own     map[string]bool   // for members: whether a user belongs to the tenant, by id
-	tenants map[string]string // names of tenants by id; "": deleted
+	own     map[string]bool   // for members: whether a user belongs to the tenant, by user id
+	tenants map[string]string // names of tenants by id; "" if the tenant is deleted
 }
 
-// auditOf reads the address.
+// auditOf reads the filters from the address.
 func (w *pages) auditOf(c echo.Context) (*auditReading, error) {
 	r := &auditReading{
 		w: w, c: c, base: "/audit", values: url.Values{}, faults: map[string]string{}, own: map[string]bool{}, tenants: map[string]string{},
@@ -79,7 +81,7 @@ func (w *pages) auditOf(c echo.Context) (*auditReading, error) {
 	}
 	q := c.QueryParams()
 	for _, name := range []string{"actor", "kind", "action", "tenant", "object", "range", "from", "to"} {
-		// Entries have cleaned words, and a database accepts no others.
+		// Entries are stored in the form that audit.Clean returns.
 		if value := audit.Clean(strings.TrimSpace(q.Get(name))); value != "" {
 			r.values.Set(name, value)
 		}
@@ -139,9 +141,8 @@ func (r *auditReading) readTenant() error {
 	return nil
 }
 
-// readActor reads the actor to filter by. A member of a tenant can only choose
-// another member: with free text, a member could guess the names of the operator's
-// people.
+// readActor reads the filter for the actor. A member of a tenant can only select another
+// member: with free text, a member could guess names of the operator's people.
 func (r *auditReading) readActor() error {
 	actor := r.values.Get("actor")
 	if actor == "" || !r.member {
@@ -160,8 +161,8 @@ func (r *auditReading) readActor() error {
 	return nil
 }
 
-// isOwn reports whether an actor belongs to the tenant of the path. Former members
-// belong to it: the tenant has entries about them.
+// isOwn reports whether an actor belongs to the tenant in the path. Former members count,
+// because the tenant has entries about them.
 func (r *auditReading) isOwn(ctx context.Context, a audit.Actor) (bool, error) {
 	if a.Kind != "user" {
 		return a.Kind == "tenant_key", nil
@@ -188,12 +189,12 @@ func (r *auditReading) isOwn(ctx context.Context, a audit.Actor) (bool, error) {
 	return own, nil
 }
 
-// shown returns an entry without what its reader must not see.
+// shown returns a copy of an entry without the data that the reader must not see.
 func (r *auditReading) shown(ctx context.Context, e audit.Entry) (audit.Entry, error) {
 	if !r.member {
 		return e, nil
 	}
-	// These numbers would show how much other tenants change.
+	// These numbers would reveal how often other tenants make changes.
 	e.Seq, e.Revision, e.Hash = 0, 0, audit.Hash{}
 	if e.Actor.Kind == "system" {
 		return e, nil
@@ -205,8 +206,8 @@ func (r *auditReading) shown(ctx context.Context, e audit.Entry) (audit.Entry, e
 	return e, err
 }
 
-// address returns a page with these filters, some of them changed. "" removes a
-// filter. The address has no cursor.
+// address returns the URL of a page with the current filters, of which some are changed. ""
+// removes a filter. The URL has no cursor.
 func (r *auditReading) address(path string, changed map[string]string) string {
 	v := maps.Clone(r.values)
 	for name, value := range changed {

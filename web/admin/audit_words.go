@@ -96,9 +96,9 @@ const (
 	noInstant    = "0001-01-01T00:00:00Z"
 )
 
-// fieldChanges compares two documents field by field. Elements of a list have their
-// slug, name or id in the path of the field, if all elements have one. A document
-// that is not JSON is one field.
+// fieldChanges compares two JSON documents field by field. In the path of a field, an element
+// of a list has its slug, name or id, if all elements have one. A document that is not JSON
+// counts as one field.
 func fieldChanges(before, after json.RawMessage) []views.FieldChange {
 	old, now := fieldsOf(before), fieldsOf(after)
 	var names []string
@@ -197,8 +197,8 @@ func plainList(list []any) (string, bool) {
 	return shortened(strings.Join(words, ", ")), true
 }
 
-// elementNames returns a name for each element of a list: the first of slug, name
-// and id that all elements have and no two share, or else the position.
+// elementNames returns a name for each element of a list. It is the first of slug, name and id
+// that all elements have with different values, or otherwise the position.
 func elementNames(list []any) []string {
 	for _, field := range []string{"slug", "name", "id"} {
 		names, seen := make([]string, 0, len(list)), map[string]bool{}

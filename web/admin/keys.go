@@ -21,8 +21,8 @@ import (
 
 const operatorKeysPath = "/settings/keys"
 
-// A keyring is the keys of one tenant or of the operator, with the words of their
-// pages.
+// A keyring contains the functions and texts with which the same pages manage the keys of one
+// tenant or of the operator.
 type keyring struct {
 	head  views.TenantHead
 	base  string // path of the list
@@ -33,16 +33,17 @@ type keyring struct {
 	create func(context.Context, tenants.NewKey) (tenants.Key, string, error)
 	rotate func(ctx context.Context, id string, overlap time.Duration) (tenants.Key, string, error)
 	revoke func(ctx context.Context, id string) (tenants.Key, error)
-	// created lists the valid keys that a key created; revokeAll revokes them with it.
+	// created lists the valid keys that were created with a key. revokeAll revokes the key
+	// together with them.
 	created   func(ctx context.Context, id string) ([]tenants.Key, error)
 	revokeAll func(ctx context.Context, id string) (tenants.Key, error)
 
 	title, newTitle string
 	lead            string
 	empty           views.Empty
-	nameHint, life  string // life is the first choice of when a key ends
+	nameHint, life  string // life is the preselected validity of a new key
 	scopes          []keyScope
-	// try returns a command that shows the key at work, or "".
+	// try returns a command that demonstrates the new key, or "".
 	try func(origin, token string, scopes []tenants.Scope) string
 }
 
@@ -55,8 +56,7 @@ type keyScope struct {
 
 const storedPart = "Headgate keeps only the first and last characters of a key."
 
-// keyring returns the keys that the path names: those of a tenant, or the
-// operator's.
+// keyring returns the keyring for the path: that of a tenant or of the operator.
 func (w *pages) keyring(c echo.Context) keyring {
 	s, t := w.cfg.Tenants, web.TenantOf(c)
 	if t.ID == "" {
@@ -158,7 +158,7 @@ func (w *pages) listKeys(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.KeysPage(w.keyPage(c, k, ""), v))
 }
 
-// creators returns the names of the keys that created keys, by ID.
+// creators returns, by ID, the names of the keys that created the given keys.
 func (k *keyring) creators(ctx context.Context, keys []tenants.Key) (map[string]string, error) {
 	names := make(map[string]string)
 	for _, key := range keys {
@@ -223,7 +223,7 @@ func (w *pages) newKeyForm(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.KeyFormPage(w.keyPage(c, k, k.newTitle), k.form()))
 }
 
-// createKey creates a key. Its page is the only one that shows the token.
+// createKey creates a key and shows its token. No other page shows the token.
 func (w *pages) createKey(c echo.Context, f url.Values) error {
 	ctx, k := c.Request().Context(), w.keyring(c)
 	v := k.form()
@@ -267,7 +267,7 @@ func (w *pages) keyOf(c echo.Context) (keyring, tenants.Key, error) {
 	return k, key, err
 }
 
-// overlaps are how long a rotated key can stay valid.
+// overlaps are the durations for which the old key can stay valid after a rotation.
 var overlaps = []web.Lifetime{
 	{Value: "0", Label: "ends at once", Length: 0},
 	{Value: "1h", Label: "ends in an hour", Length: time.Hour},
@@ -275,12 +275,12 @@ var overlaps = []web.Lifetime{
 	{Value: "7d", Label: "ends in 7 days", Length: 7 * web.Day},
 }
 
-// maxCreatedShown is how many of the keys that a key created are named before it is
-// revoked.
+// maxCreatedShown is how many of the keys created with a key the confirmation page names before
+// the key is revoked.
 const maxCreatedShown = 20
 
-// offerCreated adds the keys that a key created to the page that asks before it is
-// revoked, with a box that revokes them too.
+// offerCreated adds the keys that were created with a key to the confirmation page, with a
+// check box that also revokes them.
 func (k *keyring) offerCreated(ctx context.Context, key tenants.Key, v *views.Confirm) error {
 	created, err := k.created(ctx, key.ID)
 	if err != nil || len(created) == 0 {
@@ -323,8 +323,8 @@ func (k *keyring) confirm(key tenants.Key, verb string) views.Confirm {
 	return v
 }
 
-// confirmKey returns the handler of the page that asks before a key is rotated or
-// revoked.
+// confirmKey returns the handler of the page that asks for confirmation before a key is rotated
+// or revoked.
 func (w *pages) confirmKey(verb, title string) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		k, key, err := w.keyOf(c)

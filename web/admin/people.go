@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A group is a list of people: the operator's, or a tenant's members.
+// A group is a list of people: those of the operator or the members of one tenant.
 type group struct {
 	tenant             tenants.Tenant // zero for the operator
 	base, title, intro string
@@ -97,7 +97,7 @@ func (w *pages) listPeople(c echo.Context) error {
 	return w.showPeople(c, http.StatusOK, g, v)
 }
 
-// invite creates an invitation. Its page is the only one that shows the link.
+// invite creates an invitation and shows its link. No other page shows the link.
 func (w *pages) invite(c echo.Context, f url.Values) error {
 	g := w.groupOf(c)
 	i, token, err := w.cfg.People.Invite(c.Request().Context(), web.VisitorOf(c).Principal(), g.tenant.ID, f.Get("email"),
@@ -136,8 +136,8 @@ func (w *pages) withdraw(c echo.Context, _ url.Values) error {
 	return c.Redirect(http.StatusSeeOther, g.base+"?done=withdrawn")
 }
 
-// personView returns the person that the path names. A person of another list is
-// NotFound.
+// personView returns the view of the person in the path. It returns NotFound for a person of
+// another group.
 func (w *pages) personView(c echo.Context, g group) (views.PersonPage, accounts.User, error) {
 	id, err := web.PathID(c, "user")
 	if err != nil {
@@ -169,11 +169,11 @@ func (w *pages) showPerson(c echo.Context, status int, g group, v views.PersonPa
 	return w.Render(c, status, views.OnePersonPage(p, v))
 }
 
-// A personChange is a write on one person. It returns the page to go to.
+// A personChange changes one person and returns the address of the next page.
 type personChange func(c echo.Context, g group, u accounts.User, f url.Values, v *views.PersonPage) (string, error)
 
-// change returns the handler of a write on one person. If the write fails, the
-// handler shows the person with the faults.
+// change returns a handler that calls do for the person in the path. If do fails, the handler
+// shows the person again with the errors.
 func (w *pages) change(do personChange) func(echo.Context, url.Values) error {
 	return func(c echo.Context, f url.Values) error {
 		g := w.groupOf(c)
@@ -205,7 +205,7 @@ func (w *pages) enable(c echo.Context, g group, u accounts.User, _ url.Values, v
 	return v.Row.URL + "?done=enabled", err
 }
 
-// remove deletes a person if the email address was typed.
+// remove deletes a person if the visitor typed the person's e-mail address.
 func (w *pages) remove(c echo.Context, g group, u accounts.User, f url.Values, v *views.PersonPage) (string, error) {
 	v.Confirm.Value = f.Get("confirm")
 	if accounts.FoldEmail(strings.TrimSpace(f.Get("confirm"))) != accounts.FoldEmail(u.Email) {
@@ -214,8 +214,7 @@ func (w *pages) remove(c echo.Context, g group, u accounts.User, f url.Values, v
 	return g.base + "?done=removed", w.cfg.People.Remove(c.Request().Context(), web.VisitorOf(c).Principal(), g.tenant.ID, u.ID)
 }
 
-// newLink creates a link for a new password. Its page is the only one that shows
-// the link.
+// newLink creates a link with which a person sets a new password. No other page shows the link.
 func (w *pages) newLink(c echo.Context, _ url.Values) error {
 	g := w.groupOf(c)
 	id, err := web.PathID(c, "user")

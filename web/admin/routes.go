@@ -21,11 +21,12 @@ import (
 type Config struct {
 	People  *accounts.People
 	Tenants *tenants.Service
-	// Audit is the log. AuditLines bounds a downloaded file of it; the default is
-	// 100,000 lines.
+	// Audit is the audit log. AuditLines is the maximum number of entries in a downloaded file;
+	// the default is 100,000.
 	Audit      audit.Store
 	AuditLines int
-	// Snapshot is in force on this node. Nodes reports what each node has in force.
+	// Snapshot returns the current snapshot of this node. Nodes returns the reports of all
+	// nodes.
 	Snapshot func() *snapshot.Snapshot
 	Nodes    *nodes.Service
 	// Process describes the process that serves the pages.

@@ -68,7 +68,7 @@ var roleActions = []struct {
 	{accounts.Self, "Change one's own name, password and sessions"},
 }
 
-// showRoles shows the table of accounts.Authorize.
+// showRoles shows a table of all actions with the roles that accounts.Authorize permits.
 func (w *pages) showRoles(c echo.Context) error {
 	v := views.RoleTable{Tabs: w.settingsTabs(c, "/settings/roles")}
 	for _, r := range accounts.Roles() {

@@ -16,21 +16,20 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// A Process describes the process that serves the pages. The pages leave out empty
-// fields.
+// A Process describes the process that serves the pages. The pages omit empty fields.
 type Process struct {
 	// Node is its id among the nodes.
 	Node string
 	// Database is the engine: "SQLite", "PostgreSQL".
 	Database string
-	// Schema returns the version of the database's schema, and the newest version that
-	// this release knows.
+	// Schema returns the version of the database's schema and the newest version that this
+	// release supports.
 	Schema func(context.Context) (version, latest int, err error)
 	// Limiter is the limiter in use, as in nodes.Node.
 	Limiter string
 	// Retention is how long data are kept.
 	Retention []Retention
-	// GoVersion and Build say how the binary was made.
+	// GoVersion and Build describe the binary: the Go version, and the Git commit.
 	GoVersion, Build string
 }
 
@@ -39,7 +38,8 @@ type Retention struct {
 	What string
 	Kept time.Duration // 0: forever
 	Most int           // rows at the same time; 0: any number
-	// Setting is the environment variable that changes it. It is "" if it is fixed.
+	// Setting is the environment variable that changes the retention. It is "" if the retention
+	// is fixed.
 	Setting string
 }
 
@@ -114,7 +114,8 @@ func keptWords(r Retention) string {
 	return text
 }
 
-// repairs says how to repair an object that the node cannot use.
+// repairs contains instructions to repair a stored object that the node cannot use, by the kind
+// of object.
 var repairs = map[string]string{
 	"plan":          "Open the plan, correct its draft and publish it.",
 	"policy_change": "Open the plan, correct the policy and publish it.",

@@ -88,8 +88,8 @@ func toneOf(l nodes.Level) string {
 	return "good"
 }
 
-// nodeView returns one node. For a silent node, it leaves out values that change
-// quickly.
+// nodeView returns the view of one node. If the node does not report any more, the view omits
+// values that change quickly.
 func (w *pages) nodeView(r *nodes.Report, o *nodes.Overview) views.FleetNode {
 	n := views.FleetNode{
 		ID: r.ID, Name: r.Name, This: r.ID == w.cfg.Process.Node && r.ID != "", Silent: r.Silent,

@@ -102,8 +102,8 @@ func policyLines(p plans.Policy) []string {
 	return lines
 }
 
-// exceptionsLeft says how many overrides and blocks lose their policy. It returns
-// "" for none.
+// exceptionsLeft returns a sentence about the overrides and blocks whose policy the new plan
+// does not have, or "".
 func (w *pages) exceptionsLeft(ctx context.Context, t tenants.Tenant, before, after plans.Document) (string, error) {
 	gone := map[string]bool{}
 	for _, p := range before.Policies() {

@@ -20,10 +20,11 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// What the pages of overrides, list entries, blocks and resets share.
+// This file contains functions that the pages of overrides, list entries, blocks and resets
+// share.
 
-// newURL returns the address of the form that adds to a list, or "" if the visitor
-// must not add. below is the path of the list below the tenant.
+// newURL returns the address of the form that adds to a list, or "" if the visitor must not
+// add. below is the path of the list below that of the tenant.
 func newURL(c echo.Context, below string) string {
 	if !web.MayInTenant(c, accounts.ExceptionsWrite) {
 		return ""
@@ -31,8 +32,8 @@ func newURL(c echo.Context, below string) string {
 	return web.TenantURL(web.TenantOf(c), below+"/new")
 }
 
-// deleteURL returns the address of the page that ends one exception, or "" if the
-// visitor must not end it.
+// deleteURL returns the address of the page that deletes one exception, or "" if the visitor
+// must not delete it.
 func deleteURL(c echo.Context, below, id string) string {
 	if newURL(c, below) == "" {
 		return ""
@@ -40,9 +41,9 @@ func deleteURL(c echo.Context, below, id string) string {
 	return web.TenantURL(web.TenantOf(c), below+"/"+id+"/delete")
 }
 
-// deleteRoutes returns the page that asks before an exception ends, and the write
-// that ends it. below is the path of the list, and parameter the name of the id in
-// the path.
+// deleteRoutes returns two routes: the page that asks for confirmation before an exception is
+// deleted, and the write. below is the path of the list. parameter is the name of the id in the
+// path.
 func deleteRoutes[T any](w *pages, below, parameter, title, done string, get func(context.Context, string, string) (T, error),
 	end func(context.Context, string, string) error, confirm func(T) views.Confirm,
 ) []web.Route {
@@ -77,13 +78,13 @@ func deleteRoutes[T any](w *pages, below, parameter, title, done string, get fun
 	}
 }
 
-// done applies a write on this node and goes to a page, which shows a notice.
+// done loads a write into this node's snapshot and redirects to a page, which shows a notice.
 func (w *pages) done(c echo.Context, page, notice string) error {
 	w.Changed(c.Request().Context())
 	return c.Redirect(http.StatusSeeOther, page+"?done="+notice)
 }
 
-// idle returns why an exception has no effect with the snapshot of this node, or "".
+// idle returns why an exception has no effect under the current snapshot, or "".
 func (w *pages) idle(t tenants.Tenant, of interface {
 	Idle(s *enforcement.Subject, now time.Time) exceptions.Idle
 },
@@ -123,7 +124,7 @@ func reasonInput(q url.Values, optional bool) views.Input {
 	return i
 }
 
-// pickPolicy asks which policy a form is about.
+// pickPolicy shows the page on which the visitor selects the policy of a form.
 func (w *pages) pickPolicy(c echo.Context, list []plans.Policy, title, lead, current string) error {
 	t := web.TenantOf(c)
 	v := views.PolicyPick{
@@ -145,8 +146,8 @@ func (w *pages) pickPolicy(c echo.Context, list []plans.Policy, title, lead, cur
 	return w.Render(c, http.StatusOK, views.PolicyPickPage(w.TenantPage(c, title), v))
 }
 
-// policyForm reads a form about one of the tenant's policies. The form has the
-// fields of keys.
+// policyForm reads a form about one policy of the tenant's plan, with the fields of the
+// policy's counter key.
 func (w *pages) policyForm(c echo.Context, fields ...string) (url.Values, plans.Policy, error) {
 	list, err := w.Policies(c)
 	if err != nil {

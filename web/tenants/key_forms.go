@@ -76,8 +76,8 @@ func (w *pages) resetForm(c echo.Context, p plans.Policy, q url.Values) views.Bo
 	}
 }
 
-// newKeyForm returns the handler of an empty form about a key. It first asks for
-// the policy.
+// newKeyForm returns the handler that shows an empty form about a key. If the address names no
+// policy, the handler first shows the page that selects one.
 func (w *pages) newKeyForm(title, lead, current string,
 	form func(echo.Context, plans.Policy, url.Values) views.BoundForm,
 ) echo.HandlerFunc {

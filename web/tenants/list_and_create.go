@@ -50,8 +50,8 @@ func (w *pages) listTenants(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.TenantsPage(w.Page(c, "Tenants"), v))
 }
 
-// lastDay returns the counts of tenants in the last 24 hours, by tenant number. It
-// reads them in one query.
+// lastDay returns the counts of the given tenants in the last 24 hours by tenant number, with a
+// single query.
 func (w *pages) lastDay(ctx context.Context, list []tenants.Tenant) (map[uint32]metrics.Counts, error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -77,7 +77,8 @@ func (w *pages) listed(t tenants.Tenant, counts metrics.Counts) views.ListedTena
 	}
 }
 
-// rateTone returns the tone of a 429 rate: "bad" from 20 %, "warn" from 2 %.
+// rateTone returns the tone for a tenant's rate of 429 answers: "bad" from 20 %, "warn" from 2
+// %.
 func rateTone(c metrics.Counts) string {
 	switch limited := c.Limited(); {
 	case limited*5 >= c.Requests && limited > 0:
@@ -88,7 +89,7 @@ func rateTone(c metrics.Counts) string {
 	return ""
 }
 
-// planSelect offers the published plans and the chosen one.
+// planSelect returns a choice of all published plans, with one of them selected.
 func (w *pages) planSelect(ctx context.Context, name, chosen string) (views.Select, error) {
 	s := views.Select{
 		Name: name, Label: "Plan", Value: chosen, Optional: true,

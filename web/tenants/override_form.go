@@ -18,11 +18,12 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// numberNames are the numbers of a limit that an override can set. The name of a
-// field is a number, a dot and the limit.
+// numberNames are the numbers of a limit that an override can set. The name of a form field
+// consists of such a number, a dot and the limit's name.
 var numberNames = []string{"quota", "burst", "window"}
 
-// overrideForm returns the form of one policy, filled in from an address or a form.
+// overrideForm returns the form for one policy, with the values of q, which come from an
+// address or a form.
 func (w *pages) overrideForm(c echo.Context, p plans.Policy, q url.Values) views.OverrideForm {
 	list := web.TenantURL(web.TenantOf(c), "/overrides")
 	v := views.OverrideForm{
@@ -123,7 +124,7 @@ func readOverride(f url.Values, v *views.OverrideForm, p plans.Policy, now time.
 	return n, faults.Err()
 }
 
-// readNumbers reads the numbers of the limits that have any.
+// readNumbers reads the overridden numbers of all limits for which the visitor entered any.
 func readNumbers(faults *problem.Fields, f url.Values, p plans.Policy) []enforcement.OverrideLimit {
 	var list []enforcement.OverrideLimit
 	for _, l := range p.Limits {
@@ -149,7 +150,8 @@ func readNumbers(faults *problem.Fields, f url.Values, p plans.Policy) []enforce
 	return list
 }
 
-// setNumber sets one number of a limit. It returns what is wrong with the text.
+// setNumber sets one number of a limit from the text of a field. It returns the error of the
+// text, or "".
 func setNumber(o *enforcement.OverrideLimit, what, text string) (fault string) {
 	if what == "window" {
 		var err error
@@ -210,7 +212,7 @@ func (w *pages) createOverride(c echo.Context) error {
 	return web.Retry(err, &v, &v.Faults, overrideFields(n), func(status int) error { return w.showOverrideForm(c, status, v) })
 }
 
-// overrideFields maps the pointers of an override to the fields of the form.
+// overrideFields maps the JSON pointers of an override to the names of form fields.
 func overrideFields(n exceptions.NewOverride) map[string]string {
 	fields := map[string]string{"prefix": "value", "limits": "how"}
 	for k, l := range n.Limits {

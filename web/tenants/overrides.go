@@ -54,7 +54,7 @@ func (w *pages) overrideRow(t tenants.Tenant, o exceptions.Override, policies []
 	}
 }
 
-// scopeWords says which keys an override is for.
+// scopeWords returns a description of the keys to which an override applies.
 func scopeWords(o exceptions.Override) string {
 	switch {
 	case o.Attribute == "":
@@ -86,7 +86,7 @@ func numberLines(o exceptions.Override, planned []enforcement.Limit) []string {
 	return lines
 }
 
-// precedence shows which override is in force for the key in the address.
+// precedence shows which override applies to the key in the address.
 func (w *pages) precedence(c echo.Context, policies []plans.Policy) (views.Precedence, error) {
 	t, q := web.TenantOf(c), c.QueryParams()
 	v := views.Precedence{Action: web.TenantURL(t, "/overrides")}
@@ -142,7 +142,7 @@ func (w *pages) precedence(c echo.Context, policies []plans.Policy) (views.Prece
 	return v, nil
 }
 
-// overridesOf returns the overrides of a key on this node.
+// overridesOf returns the overrides in this node's snapshot that match a key.
 func (w *pages) overridesOf(ctx context.Context, t tenants.Tenant, p plans.Policy, key map[string]string) ([]exceptions.Override, error) {
 	s, found := w.cfg.Snapshot().Subject(t.ID)
 	if !found || s.Plan == nil {
@@ -160,7 +160,7 @@ func (w *pages) overridesOf(ctx context.Context, t tenants.Tenant, p plans.Polic
 	for _, met := range s.Exceptions.OverridesOf(r, attributes) {
 		o, err := w.cfg.Exceptions.Override(ctx, t.ID, met.ID)
 		if problem.Is(err, problem.NotFound) {
-			continue // it ended since
+			continue // it expired in the meantime
 		}
 		if err != nil {
 			return nil, err
@@ -170,8 +170,9 @@ func (w *pages) overridesOf(ctx context.Context, t tenants.Tenant, p plans.Polic
 	return list, nil
 }
 
-// rankOf orders the overrides of a key as the engine does, with the one in force
-// first: an exact value, then prefixes by their length, then every key.
+// rankOf returns the position of an override among those that match a key. The order is that of
+// the engine: the override that applies, then exact values, then prefixes from long to short,
+// then overrides for every key.
 func rankOf(o exceptions.Override, winner string) int {
 	switch {
 	case o.ID == winner:
@@ -194,7 +195,7 @@ func networkBits(o exceptions.Override) int {
 	return n.Bits()
 }
 
-// scopeNote says how closely an override matches a key.
+// scopeNote returns how specifically an override matches a key.
 func scopeNote(o exceptions.Override) string {
 	switch {
 	case o.Attribute == "":

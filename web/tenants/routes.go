@@ -1,5 +1,6 @@
-// Package tenants serves the pages of tenants: the list, settings, the change of
-// a plan, and exceptions: overrides, lists, blocks, and resets of counters.
+// Package tenants serves the pages about tenants: the list, the settings, the change of a plan,
+// and the exceptions, which are overrides, list entries and blocks. It also serves the page
+// that resets counters.
 package tenants
 
 import (
@@ -20,10 +21,10 @@ type Config struct {
 	Tenants    *tenants.Service
 	Plans      *plans.Service
 	Exceptions *exceptions.Service
-	// Analytics reads the counts. Usage reads and resets counters.
+	// Analytics reads recorded counts. Usage reads and resets counters.
 	Analytics *metrics.Analytics
 	Usage     *usage.Service
-	// Snapshot is in force on this node.
+	// Snapshot returns the current snapshot of this node.
 	Snapshot func() *snapshot.Snapshot
 }
 

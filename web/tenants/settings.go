@@ -57,8 +57,8 @@ func (w *pages) showSettings(c echo.Context, status int, v views.TenantSettings)
 	return w.Render(c, status, views.TenantSettingsPage(w.TenantPage(c, "Settings"), v))
 }
 
-// retrySettings shows the settings again after err. change stores in the view what
-// was sent, and returns where the faults go.
+// retrySettings shows the settings form again after err. change stores the sent values in the
+// view and returns the list for the faults.
 func (w *pages) retrySettings(c echo.Context, err error, renamed map[string]string,
 	change func(*views.TenantSettings) *[]views.Fault,
 ) error {
@@ -70,7 +70,7 @@ func (w *pages) retrySettings(c echo.Context, err error, renamed map[string]stri
 	return web.Retry(err, &v, list, renamed, func(status int) error { return w.showSettings(c, status, v) })
 }
 
-// revisionOf reads the revision at which a form was drawn.
+// revisionOf returns the tenant's revision that the form contains.
 func revisionOf(f url.Values) (int64, error) {
 	n, err := strconv.ParseInt(f.Get("version"), 10, 64)
 	if err != nil {
@@ -104,8 +104,8 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	})
 }
 
-// staleSettings shows an edit next to the values that another person stored in
-// the meantime.
+// staleSettings shows the visitor's edit next to the values that another person stored since
+// the form was opened.
 func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 	stored, err := w.cfg.Tenants.Tenant(c.Request().Context(), web.TenantOf(c).ID)
 	if err != nil {
@@ -155,8 +155,8 @@ func (w *pages) suspendForm(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.ConfirmPage(w.TenantPage(c, "Suspend", views.Link{Text: "Settings", URL: v.Back}), v))
 }
 
-// setStatus returns a handler that changes the status of a tenant. It needs no
-// revision: the change means the same after any other edit.
+// setStatus returns a handler that changes the status of a tenant. It does not check the
+// revision, because the change does not depend on other edits.
 func (w *pages) setStatus(status tenants.Status, done string) func(echo.Context, url.Values) error {
 	return func(c echo.Context, _ url.Values) error {
 		t := web.TenantOf(c)
@@ -169,7 +169,7 @@ func (w *pages) setStatus(status tenants.Status, done string) func(echo.Context,
 	}
 }
 
-// deleteTenant deletes a tenant if its slug was typed.
+// deleteTenant deletes a tenant if the visitor typed its slug.
 func (w *pages) deleteTenant(c echo.Context, f url.Values) error {
 	revision, err := revisionOf(f)
 	if err != nil {

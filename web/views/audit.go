@@ -1,31 +1,32 @@
 package views
 
-// An Audit is a page of entries of the log, newest first.
+// An Audit is the view of the audit log: one page of its entries, newest first.
 type Audit struct {
 	Title, Lead string
 	Tabs        []Tab // of the tenant of the page
 	Ranges      Ranges
 	Filters     Filters
 	Rows        []AuditRow
-	// Tenants is set if entries name their tenant, and Chain if they show their place
-	// in the chain.
+	// Tenants means that entries show their tenant. Chain means that they show their number in
+	// the chain of hashes.
 	Tenants, Chain bool
 	NextURL        string // "" on the last page
 	FirstURL       string // "" on the first page
 	CSVURL         string
 	CSVLimit       string // the maximum number of lines of a file
 	Columns        []AuditFact
-	// VerifyURL verifies the chain. It is "" if the reader must not.
+	// VerifyURL is the address that verifies the chain of hashes. It is "" if the visitor must
+	// not verify it.
 	VerifyURL string
-	Verdict   *ChainVerdict // nil: this node has not verified the chain
+	Verdict   *ChainVerdict // nil if this node has not verified the chain yet
 	Empty     Empty
 }
 
-// An AuditFact is a name with a text: of an entry, of a process, or a column of the
-// file.
+// An AuditFact is a name with a text: a property of an entry or of a process, or a column of
+// the downloaded file.
 type AuditFact struct{ Name, Text string }
 
-// AuditFacts are facts that are not empty.
+// AuditFacts is a list of properties. It contains only those with a text.
 type AuditFacts []AuditFact
 
 // Add adds a fact if its text is not empty.
@@ -35,7 +36,7 @@ func (l *AuditFacts) Add(name, text string) {
 	}
 }
 
-// A ChainVerdict is the result of the last verification of the chain.
+// A ChainVerdict is the result of the last verification of the chain of hashes.
 type ChainVerdict struct {
 	Good bool
 	Text string
@@ -45,9 +46,9 @@ type ChainVerdict struct {
 // An AuditRow is one entry of the log.
 type AuditRow struct {
 	URL  string // the page of the entry
-	Seq  string // "" outside the chain, or if it is not shown
+	Seq  string // number in the chain; "" if the entry has none or the visitor must not see it
 	When Moment
-	// Icon and Kind are the kind of actor. Who is the name of the actor.
+	// Icon and Kind describe the kind of actor. Who is the actor's name.
 	Icon, Kind, Who string
 	Address         string // "" if it is unknown or not shown
 	RequestID       string
@@ -58,7 +59,7 @@ type AuditRow struct {
 	Tenant          string
 	TenantURL       string
 	Changes         []FieldChange
-	More            int // number of changes that only the page of the entry shows
+	More            int // number of changes that only the page of the entry lists
 }
 
 // A FieldChange is one field that changed.
@@ -76,5 +77,5 @@ type AuditLine struct {
 	Back          string
 	Facts         []AuditFact
 	Before, After string // JSON, indented; "" for none
-	Nothing       string // why there is nothing to compare; "" otherwise
+	Nothing       string // why no changes are shown; "" otherwise
 }

@@ -719,7 +719,7 @@ func auditWords(r AuditRow) templ.Component {
 	})
 }
 
-// changedFields opens to what a line changed.
+// changedFields is a button that shows the changed fields of an entry.
 func changedFields(r AuditRow) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -910,7 +910,7 @@ func fieldChanges(list []FieldChange) templ.Component {
 	})
 }
 
-// AuditLinePage is one line, whole.
+// AuditLinePage shows one entry of the audit log with all changed fields.
 func AuditLinePage(p Page, l AuditLine) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

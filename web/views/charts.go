@@ -6,17 +6,18 @@ import (
 	"time"
 )
 
-// A Tile is one number of the first row of a page.
+// A Tile shows one number in the first row of a page.
 type Tile struct {
 	Label  string
 	Value  Number
-	Change Change // Text "": none
+	Change Change // the comparison with the period before; no text if there is none
 	Note   string
-	URL    string // of its details, or ""
+	URL    string // the page with details; "" for none
 	Tone   string // "good", "warn", "bad"; "": none
 }
 
-// id keeps the focus on the link of the tile when the stream replaces it.
+// id returns the HTML id of the tile's link, so that the link keeps the focus when the stream
+// replaces the tile.
 func (t Tile) id() string {
 	return "tile-" + strings.Trim(strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
@@ -26,19 +27,21 @@ func (t Tile) id() string {
 	}, strings.ToLower(t.Label)), "-")
 }
 
-// A Chart is numbers over time. The script draws it from the table.
+// A Chart is a series of numbers over time. The page has them in a table, from which the script
+// draws the chart.
 type Chart struct {
-	// ID is the chart's in the page, and the name of its event in the stream.
+	// ID is the HTML id of the chart, and the name of its event in the stream.
 	ID, Title string
 	// Summary describes the numbers.
 	Summary string
-	// Kind is "area" (series stacked), "line" or "bars".
+	// Kind is "area" for stacked series, "line" or "bars".
 	Kind string
 	// Unit of the numbers: "" for counts, "%", "µs".
 	Unit   string
 	Series []Series
 	Points []ChartPoint
-	// Zoom is the address of the page without a time, or "".
+	// Zoom is the address of the page without its period. The script adds the period that the
+	// visitor selects in the chart. "" disables this.
 	Zoom string
 	// Step is the length of one point.
 	Step time.Duration
@@ -53,7 +56,8 @@ type Series struct {
 // A ChartPoint is one step of a chart.
 type ChartPoint struct {
 	At time.Time
-	// Values are those of the series. Gap is set if there are no data.
+	// Values contains one number for each series. Gap means that there are no data for this
+	// step.
 	Values []float64
 	Gap    bool
 }
@@ -63,7 +67,7 @@ func (c Chart) eventName() string { return c.ID }
 // unix returns an instant for the script.
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// stepLabel returns the time of a step, as exact as its length.
+// stepLabel returns the time of a step. A shorter step has a more exact time.
 func stepLabel(t time.Time, step time.Duration) string {
 	if step >= 24*time.Hour {
 		return t.UTC().Format("2 Jan 2006")
@@ -88,7 +92,7 @@ func (c Chart) shown(f float64) string {
 	return short(f)
 }
 
-// A Bars is a histogram with its table. The server draws it.
+// A Bars is a histogram with its table. The server draws it as SVG.
 type Bars struct {
 	ID, Title, Summary string
 	// ValueLabel and CountLabel head the table's columns.
@@ -140,19 +144,20 @@ func (b Bars) drawn() []drawnBar {
 
 func fixed(f float64) string { return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0") }
 
-// A Strip is one row of a heat map: a cell for each step.
+// A Strip is one row of a heat map, with a cell for each step of time.
 type Strip struct {
 	Label string // for screen readers
 	Cells []Cell
 }
 
-// A Cell is one step of a strip. Level is 0 for zero and 9 for the maximum of the map.
+// A Cell is one step of a Strip. Level is 0 if the number is zero and 9 for the maximum of the
+// map.
 type Cell struct {
 	Level int
 	Title string
 }
 
-// HeatLevel returns the level of a cell. It is at least 1 if n is not zero.
+// HeatLevel returns the level of a cell with the number n. It is at least 1 if n is not zero.
 func HeatLevel(n, most int64) int {
 	if n <= 0 || most <= 0 {
 		return 0
@@ -166,7 +171,7 @@ func (s Strip) viewBox() string {
 	return "0 0 " + strconv.Itoa(max(1, len(s.Cells))*cellWidth) + " " + strconv.Itoa(cellHeight)
 }
 
-// share returns a part of a whole in percent, for the width of a bar.
+// share returns n as a percentage of most, for the width of a bar.
 func share(n, most int64) string {
 	if most <= 0 {
 		return "0"
@@ -177,7 +182,7 @@ func share(n, most int64) string {
 // unixSeconds returns a duration in seconds.
 func unixSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
 
-// columns are the headings of the table behind the chart.
+// columns returns the headings of the table from which a chart is drawn.
 func (c Chart) columns() []Column {
 	list := columns("Time (UTC)")
 	for _, s := range c.Series {

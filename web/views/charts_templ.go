@@ -64,7 +64,7 @@ func number(n Number) templ.Component {
 	})
 }
 
-// chart is numbers over time: a table, which the script draws.
+// chart shows numbers over time in a table. The script draws a chart from the table.
 func chart(c Chart) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -211,7 +211,7 @@ func chart(c Chart) templ.Component {
 	})
 }
 
-// ChartTable is the numbers of a chart; the stream sends it again.
+// ChartTable is the table of a chart. The stream sends it again after a change.
 func ChartTable(c Chart) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -404,7 +404,7 @@ func bars(b Bars) templ.Component {
 	})
 }
 
-// BarsBody is what of a histogram changes; the stream sends it again.
+// BarsBody is the part of a histogram that the stream sends again after a change.
 func BarsBody(b Bars) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -671,7 +671,7 @@ func BarsBody(b Bars) templ.Component {
 	})
 }
 
-// strip is one row of a heat map, or a sparkline of heat.
+// strip is one row of a heat map, with a cell for each step of time.
 func strip(s Strip) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -791,7 +791,7 @@ func strip(s Strip) templ.Component {
 	})
 }
 
-// measure is a bar behind a number: part of a whole.
+// measure is a bar behind a number. Its width is n as a part of most.
 func measure(n, most int64, tone string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

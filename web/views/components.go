@@ -7,17 +7,18 @@ import (
 	"github.com/a-h/templ"
 )
 
-// A Button submits a form, or leads to URL.
+// A Button is a submit button of a form or, if URL is set, a link.
 type Button struct {
 	Text, Icon string
-	// About is text for screen readers only. It names what the button applies to.
+	// About names the object of the action, such as a policy. Only screen readers read it.
 	About string
 	// URL makes the button a link. Download makes the link a download.
 	URL      string
 	Download bool
-	// Name and Value are what the form sends when this button submits it.
+	// Name and Value are the field that the form sends when this button submits it.
 	Name, Value string
-	// Quiet and Danger choose the look; neither is set for the main action.
+	// Quiet and Danger select the style. If neither is set, the button has the style of the
+	// main action.
 	Quiet, Danger, Small, Wide bool
 	Class                      string // a further class
 	Attributes                 templ.Attributes
@@ -28,11 +29,10 @@ func (b Button) class() string {
 		when(b.Small, "button-small"), when(b.Wide, "wide"))
 }
 
-// A FormField is the label of a control, with what is wrong with its value and how
-// to fill it in.
+// A FormField is the label of a control, with a hint and the error of its value.
 type FormField struct {
 	Name, Label, Hint, Error string
-	Subject                  string // follows the label: a name that somebody chose
+	Subject                  string // follows the label: a name that a user chose
 }
 
 func (f FormField) hintID() string  { return f.Name + "-hint" }
@@ -43,7 +43,7 @@ func (f FormField) describedBy() string {
 	return join(when(f.Error != "", f.errorID()), when(f.Hint != "", f.hintID()))
 }
 
-// attributes are those that every control of a field has.
+// attributes returns the HTML attributes that every control of a field has.
 func (f FormField) attributes() templ.Attributes {
 	list := templ.Attributes{}
 	if f.Error != "" {
@@ -86,26 +86,28 @@ func figures(names ...string) []Column {
 	return list
 }
 
-// A Table is the head of a table. Its kinds are "stack", which shows each row as
-// a card on a phone, "rank", "data", and "" for the API reference.
+// A Table is the head of a table. Kind is "stack" for a table that shows each row as a card on
+// a phone, "rank", "data", or "" for the API reference.
 type Table struct {
 	Kind, Class string
 	Caption     string
 	ShowCaption bool
 	Columns     []Column
-	// Actions adds a column for the links of each row.
+	// Actions adds a column for links that apply to the row.
 	Actions    bool
 	Attributes templ.Attributes
 }
 
-// A Card is a bordered part of a page. With a title or a label it is a landmark.
+// A Card is a bordered part of a page. If it has a title or a label, it is a landmark for
+// screen readers.
 type Card struct {
-	// Name is the prefix of the id of the title; "": a card without a title.
+	// Name is the prefix of the title's HTML id. If it is "", the card has no title.
 	Name, Title string
 	Label       string // for a card without a title
 	LabelledBy  string // the id of a title that the content has
 	ID, Class   string
-	// Panel is the look of cards that hold a form; Bad is for actions that delete.
+	// Panel is the style of cards that contain a form. Bad is the style for actions that
+	// delete.
 	Panel, Bad bool
 	Attributes templ.Attributes
 }
@@ -153,7 +155,7 @@ func when(condition bool, text string) string {
 	return ""
 }
 
-// join returns the texts that are not empty, separated by spaces.
+// join returns the texts that are not empty, with a space between them.
 func join(texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(t string) bool { return t == "" }), " ")
 }

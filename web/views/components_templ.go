@@ -234,7 +234,7 @@ func buttonContent(b Button) templ.Component {
 	})
 }
 
-// iconButton is a button with a picture only; label is its name.
+// iconButton is a button that shows only an icon. Screen readers read label.
 func iconButton(picture, label, class string, attributes templ.Attributes) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -334,8 +334,8 @@ func iconButton(picture, label, class string, attributes templ.Attributes) templ
 	})
 }
 
-// copyButton copies what the element with an id shows; "": the text beside the
-// button. The script shows the button.
+// copyButton copies the text of the element with the id from. If from is "", it copies the text beside the
+// button. Without the script, the button is hidden.
 func copyButton(label, from string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -365,7 +365,7 @@ func copyButton(label, from string) templ.Component {
 	})
 }
 
-// badge is a short state; tone is "good", "warn", "bad", "violet", or "".
+// badge shows a state in a colored label; tone is "good", "warn", "bad", "violet", or "".
 func badge(tone, text string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -499,7 +499,7 @@ func badgeWithTitle(tone, text, title string) templ.Component {
 	})
 }
 
-// field is a labelled control: the children are the control.
+// field is the label, hint and error of a form field; the children are the control.
 func field(f FormField) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -953,7 +953,7 @@ func tile(t Tile) templ.Component {
 	})
 }
 
-// tiles are the first row of a page.
+// tiles shows several numbers as the first row of a page.
 func tiles(list []Tile) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1277,7 +1277,7 @@ func columnHead(c Column) templ.Component {
 	})
 }
 
-// figureCell is a cell that is aligned right; label names the column on a phone.
+// figureCell is a table cell with a number; label names its column on a phone.
 func figureCell(label, class string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1356,7 +1356,7 @@ func figureCell(label, class string) templ.Component {
 	})
 }
 
-// valueCell is a cell of the table behind a chart; the script reads value.
+// valueCell is a cell of the table behind a chart. The script reads value, and people read shown.
 func valueCell(value, shown string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1757,7 +1757,7 @@ func formCard(f FormCard) templ.Component {
 	})
 }
 
-// detailsCard is a card that opens; summary is what it shows when it is closed.
+// detailsCard is a card that the visitor can open; summary is always visible.
 func detailsCard(c Card, open bool, summary templ.Component) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -2,7 +2,7 @@ package views
 
 import "time"
 
-// A Denials is a page of stored denials.
+// A Denials is the view of a page of recorded denials.
 type Denials struct {
 	Title, Lead string
 	Tabs        []Tab // of the tenant that it is of
@@ -10,10 +10,11 @@ type Denials struct {
 	Filters     Filters
 	Find        FilterField // a decision id
 	List        DenialList
-	// Event is the event of the stream: "denials" replaces the list, "news" is the number
-	// of new denials on a paused page, and "" is no stream.
+	// Event is the event with which the stream updates the page: "denials" replaces the list,
+	// and "news" shows the number of new denials on a paused page. "" means that the page has
+	// no stream.
 	Event string
-	// OlderURL and NewestURL are other pages of the list, or "".
+	// OlderURL and NewestURL are the next and the first page of the list, or "".
 	OlderURL, NewestURL string
 }
 
@@ -22,7 +23,7 @@ type DenialList struct {
 	Rows    []Denial
 	Tenants bool // rows name their tenant
 	Summary string
-	Empty   Empty // what to say without any
+	Empty   Empty // shown if there are no denials
 }
 
 // A Denial is one denial in a list.
@@ -40,10 +41,10 @@ type Denial struct {
 	Degraded          bool
 }
 
-// A Stamp is an instant in a list: the time, and the day if it is not today.
+// A Stamp is a time in a list. Text has the date only if it is not today.
 type Stamp struct{ ISO, Exact, Text string }
 
-// NewStamp returns an instant as seen at now.
+// NewStamp returns a Stamp of t. now decides whether t is today.
 func NewStamp(t, now time.Time) Stamp {
 	t, now = t.UTC(), now.UTC()
 	s := Stamp{ISO: t.Format(time.RFC3339), Exact: t.Format("2 January 2006, 15:04:05.000 UTC"), Text: t.Format("15:04:05")}
@@ -53,7 +54,7 @@ func NewStamp(t, now time.Time) Stamp {
 	return s
 }
 
-// ReasonWords are the reason of a denial for people.
+// ReasonWords describes the reason of a denial: a title, an explanation and a tone.
 type ReasonWords struct {
 	Text string
 	Tone string // "bad", "warn", "violet"; "": quiet
@@ -65,7 +66,7 @@ type DenialPage struct {
 	ID     string
 	Reason ReasonWords
 	Status string // "429"
-	// Sentence is why the request was denied. Then is when it would pass.
+	// Sentence says why the request was denied. Then says when it would be allowed.
 	Sentence, Then string
 	Time           Moment
 	Facts          []DenialFact
@@ -83,7 +84,7 @@ type DenialFact struct {
 	Mono             bool
 }
 
-// A DenialPolicy is what one policy of the plan decided.
+// A DenialPolicy is the result of one policy of the plan for a denied request.
 type DenialPolicy struct {
 	Slug    string
 	Outcome ReasonWords // "denied", "would pass", "did not apply"
@@ -91,7 +92,7 @@ type DenialPolicy struct {
 	Limits  []DenialLimit
 }
 
-// A DenialLimit is the state of a limit at the decision.
+// A DenialLimit is the state of one limit at the time of the decision.
 type DenialLimit struct {
 	Name       string // "" when the policy has one
 	Numbers    string // "5 per minute"
@@ -101,12 +102,13 @@ type DenialLimit struct {
 	Tone       string
 }
 
-// A DenialAction is a page that helps with the denial.
+// A DenialAction is a link to a page on which the visitor can change something about the
+// denial.
 type DenialAction struct {
 	Text, Hint, URL, Icon string
 }
 
-// newDenials is the text of the link to denials that are newer than the page.
+// newDenials returns the text of the link to denials that are newer than those on the page.
 func newDenials(n int, more bool) string {
 	return when(more, "More than ") + Count(int64(n)).Text + " new: show them"
 }

@@ -6,19 +6,19 @@ type Overrides struct {
 	Preview Precedence
 }
 
-// An OverrideRow is one override.
+// An OverrideRow is one override in the list.
 type OverrideRow struct {
 	Policy, For  string // "user 42", "addresses in 10.0.0.0/8", "every key"
 	Numbers      []string
 	Reason, By   string
 	Ends         Moment
-	Idle         string // why it has no effect, or ""
+	Idle         string // why the override has no effect, or ""
 	DeleteURL    string // "" if the visitor must not
-	InForce      bool   // in a precedence: the override in force
-	SpecificNote string // in a precedence: how closely it matches
+	InForce      bool   // in a Precedence: this override applies
+	SpecificNote string // in a Precedence: how specifically the override matches the key
 }
 
-// A Precedence shows which override is in force for one key.
+// A Precedence shows which of several overrides applies to one key.
 type Precedence struct {
 	Action   string
 	Policies []Option
@@ -27,10 +27,11 @@ type Precedence struct {
 	Asked    bool
 	Error    string
 	Rows     []OverrideRow
-	Limits   []string // in force for this key
+	Limits   []string // the resulting limits of the key
 }
 
-// A PolicyPick is the first step of a form about one policy.
+// A PolicyPick is the first step of a form about one policy, in which the visitor selects the
+// policy.
 type PolicyPick struct {
 	Head   TenantHead
 	Title  string
@@ -109,7 +110,7 @@ type BlockRow struct {
 	DeleteURL   string
 }
 
-// A BoundForm is a form about one key of one policy: a block or a reset.
+// A BoundForm is a form about one key of one policy: to block the key or to reset its counters.
 type BoundForm struct {
 	Head         TenantHead
 	Title, Lead  string

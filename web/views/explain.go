@@ -2,13 +2,14 @@ package views
 
 import "strconv"
 
-// An Explain is the page that shows the answer to a request and its reasons.
+// An Explain is the view of the page that explains how a request would be decided.
 type Explain struct {
-	// Tabs are those of the tenant. They are empty if the form asks for the tenant.
+	// Tabs are the tabs of the tenant. They are empty if the form has a field for the tenant.
 	Tabs   []Tab
 	Action string // where the form goes
 	Faults []Fault
-	// AnyTenant is set if the form asks for the tenant. Tenants are its suggestions.
+	// AnyTenant means that the form has a field for the tenant. Tenants are the suggestions for
+	// it.
 	AnyTenant          bool
 	Tenant             Input
 	Tenants            []Option
@@ -16,54 +17,55 @@ type Explain struct {
 	Rows               []AttributeRow
 	Names              []string // of attributes, suggested
 	CanMore            bool     // more rows fit
-	// Answer is nil if the address has no request.
+	// Answer is nil until the visitor enters a request.
 	Answer *Explained
 }
 
 // An AttributeRow is one attribute of the form.
 type AttributeRow struct{ Name, Value Input }
 
-// An Explained is the answer to a request.
+// An Explained is the explanation of how a request would be decided.
 type Explained struct {
-	Verdict string // in a sentence
+	Verdict string // the decision, as a sentence
 	Allowed bool
 	Status  int
 	Reason  string
-	// PassesAt is when a denied request would pass, in RFC 3339. It is "" for never.
+	// PassesAt is when a denied request would be allowed, in RFC 3339. It is "" if it never is.
 	PassesAt string
 	Degraded bool
-	Answer   string // status line and headers
+	Answer   string // status line and headers of the HTTP answer
 	Plan     string
 	Route    string
-	Path     string // the normalized path, if it differs
+	Path     string // the normalized path; "" if it equals the entered path
 	List     *ExplainedList
 	Policies []ExplainedPolicy
-	// Listings are the form of list entries, filled in for each attribute.
+	// Listings are links to the form for list entries, one for each attribute of the request.
 	Listings []Listing
-	// The request as calls of the API.
+	// Commands that send the same request to the API with curl.
 	ExplainCurl, CheckCurl string
 }
 
-// A Listing adds the value of an attribute to a list.
+// A Listing contains the links that add an attribute's value to the allow list and to the deny
+// list.
 type Listing struct{ Attribute, Value, AllowURL, DenyURL string }
 
-// An ExplainedList is the entry of a list that decided.
+// An ExplainedList is the list entry that decided the request.
 type ExplainedList struct {
 	Name, Attribute, Value, Reason, URL string
 	Ends                                Moment
 }
 
-// An ExplainedPolicy is one policy of the plan.
+// An ExplainedPolicy is the result of one policy of the plan for the request.
 type ExplainedPolicy struct {
 	Slug, Badge, Tone, Because, Mode string
 	Applies                          bool
 	Method, Path                     string
 	Attributes                       []KeyFact
-	// Key is the key of the request. It is empty if the policy counts the whole tenant.
+	// Key is the counter key of the request. It is empty if the policy counts the whole tenant.
 	Key        []KeyFact
-	Leased     bool // nodes draw quota ahead
+	Leased     bool // nodes charge leases ahead, so that the state is not exact
 	ReplacedBy string
-	// Override and Block are "" if the key has none.
+	// Override and Block describe the exceptions of the key. Each is "" if there is none.
 	Override, OverrideURL        string
 	Block, BlockURL, BlockReason string
 	OverrideEnds, BlockEnds      Moment
@@ -74,10 +76,10 @@ type ExplainedPolicy struct {
 // A KeyFact is an attribute with its value.
 type KeyFact struct {
 	Name, Value string
-	Missing     bool // it was not sent
+	Missing     bool // the request does not have this attribute
 }
 
-// An ExplainedLimit is the current state of a limit.
+// An ExplainedLimit is the current state of a limit for the request's key.
 type ExplainedLimit struct {
 	Name, Aloud string
 	Used, Most  int64
@@ -85,14 +87,14 @@ type ExplainedLimit struct {
 	Tone        string
 	Denies      bool
 	Reset       string // "resets in 41 s"; "" if nothing is used
-	Leased      string // how early it may deny; "" if the policy is exact
-	// Remaining is in units, and ResetMillis in milliseconds.
+	Leased      string // how much too early the limit may deny because of leases; "" if it is exact
+	// Remaining is a number of units. ResetMillis is a time in milliseconds.
 	Remaining, ResetMillis int64
 }
 
 func whole(n int64) string { return strconv.FormatInt(n, 10) }
 
-// after returns the reset, to follow the remaining units.
+// after returns the time of the reset, which the page shows after the remaining units.
 func (l ExplainedLimit) after() string {
 	if l.Reset == "" {
 		return ""

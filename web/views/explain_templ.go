@@ -10,7 +10,7 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "strconv"
 
-// ExplainPage asks for a request, and says what it would be answered.
+// ExplainPage has a form for a request, and shows how the request would be decided.
 func ExplainPage(p Page, e Explain) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -95,7 +95,7 @@ func ExplainPage(p Page, e Explain) templ.Component {
 	})
 }
 
-// question is the form. Enter asks; the button for more rows does not.
+// question is the form. The Enter key submits it and does not press the button for more rows.
 func question(e Explain) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -305,8 +305,8 @@ func question(e Explain) templ.Component {
 	})
 }
 
-// attributeField is one half of an attribute; its label is for readers, the eye
-// has the row.
+// attributeField is the name or the value of an attribute. Only screen readers read its label, because both
+// fields of a row have one visible label.
 func attributeField(i Input, name, placeholder, list string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1358,7 +1358,7 @@ func explainedPolicy(p ExplainedPolicy) templ.Component {
 	})
 }
 
-// linked is a text that leads to a page, if there is one for the reader.
+// linked is a text that is a link if address is not "".
 func linked(text, address string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// A Number is a count for people: short, and exact on hover.
+// A Number is a short form of a count, and the exact number that appears on hover.
 type Number struct{ Text, Exact string }
 
 // Count returns a number for people: "940", "12.3 k", "4.56 M".
@@ -19,7 +19,7 @@ func Count(n int64) Number {
 	}
 	size := 1e3
 	for _, unit := range []string{"k", "M", "G"} {
-		// Rounded, 999,999 is 1.00 M and not 1000 k.
+		// The limit is 999.5, because 999,999 rounds to 1.00 M and not to 1000 k.
 		if math.Abs(float64(n))/size < 999.5 {
 			return Number{threeDigits(float64(n)/size) + " " + unit, exact}
 		}
@@ -90,7 +90,7 @@ func percentWords(part, whole int64) string {
 // "3.5 h", "9 days".
 func Duration(d time.Duration) Number {
 	exact := d.String()
-	// The bounds are where the rounded number would reach the next unit.
+	// Each limit is the value above which the rounded number would reach the next unit.
 	switch a := d.Abs(); {
 	case a == 0:
 		return Number{"0 s", exact}
@@ -115,10 +115,11 @@ func short(f float64) string {
 	return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0")
 }
 
-// A Change compares a number with that of the period before.
+// A Change compares a number with that of the previous period.
 type Change struct {
 	Text string // "+12 %", "new", "same"
-	// Up and Down are the direction. Good and Bad are its meaning, if any.
+	// Up and Down are the direction of the change. Good and Bad are its meaning; both are false
+	// if it has none.
 	Up, Down, Good, Bad bool
 }
 

@@ -39,7 +39,7 @@ type Choice struct {
 	Options                   []Option
 }
 
-// Choose sets the value of the choice if value is one of its options.
+// Choose selects the option with the given value. It does nothing if there is no such option.
 func (c *Choice) Choose(value string) {
 	for _, o := range c.Options {
 		if o.Value == value {
@@ -51,7 +51,7 @@ func (c *Choice) Choose(value string) {
 // An Option is a value of a Select or a Choice.
 type Option struct{ Value, Label, Hint string }
 
-// A Checks is a set of check boxes. Each is a field.
+// A Checks is a set of check boxes with one label. Each box is a separate form field.
 type Checks struct {
 	Name, Label, Error string
 	Options            []CheckBox
@@ -70,10 +70,11 @@ type Text struct {
 	Mono, Optional                  bool
 }
 
-// inside returns the content of the textarea. Browsers drop the first line break.
+// inside returns the content of the textarea. It adds a line break before a text that starts
+// with one, because browsers remove the first.
 func (t Text) inside() string { return when(strings.HasPrefix(t.Value, "\n"), "\n") + t.Value }
 
-// An Ending is when something ends: after a length of time, or at an instant.
+// An Ending is the form field for an expiry: after a duration, or at a time.
 type Ending struct {
 	Life  Select
 	Until Input
@@ -82,8 +83,8 @@ type Ending struct {
 // Hidden is a hidden field of a form.
 type Hidden struct{ Name, Value string }
 
-// A Fault is one entry of the list above a form. Field is "" if the fault concerns
-// the whole form.
+// A Fault is one entry of the error list above a form. Field is "" if the fault applies to the
+// whole form.
 type Fault struct{ Field, Message string }
 
 func (i Input) formField() FormField {
@@ -100,10 +101,10 @@ func (t Text) formField() FormField {
 func (c Choice) formField() FormField { return FormField{Name: c.Name, Error: c.Error} }
 func (c Checks) formField() FormField { return FormField{Name: c.Name, Error: c.Error} }
 
-// A Control is a field of a form that shows what is wrong with its value.
+// A Control is a form field that can show an error.
 type Control interface {
-	// control returns the id, the label and the place of the error, if a fault at
-	// name belongs to the control.
+	// control returns the id, the label and a pointer to the error text, if the control has the
+	// field with this name.
 	control(name string) (id, label string, fault *string)
 }
 
@@ -146,8 +147,8 @@ func found(is bool, id, label string, fault *string) (string, string, *string) {
 	return id, label, fault
 }
 
-// FindControl finds the control of a form for a fault at name. form points to a
-// view. fault is nil if the form has no such control.
+// FindControl finds the control for the field name in form, which points to a view. fault
+// points to the error text. It is nil if the form has no such control.
 func FindControl(form any, name string) (id, label string, fault *string) {
 	return findControl(reflect.ValueOf(form).Elem(), name)
 }

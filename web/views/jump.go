@@ -1,6 +1,6 @@
 package views
 
-// A JumpGroup is places of one sort.
+// A JumpGroup contains the search results of one kind, such as tenants or plans.
 type JumpGroup struct {
 	Title, Icon string
 	Links       []Link

@@ -8,7 +8,7 @@ package views
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// JumpFound is what the palette finds beside the pages of the navigation.
+// JumpFound is the list of tenants and plans that match the text in the palette.
 func JumpFound(groups []JumpGroup) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -92,7 +92,7 @@ func JumpFound(groups []JumpGroup) templ.Component {
 	})
 }
 
-// JumpPage is the palette's answer for those without scripts.
+// JumpPage shows the results of the palette as a page, for browsers without scripts.
 func JumpPage(p Page, query string, groups []JumpGroup) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

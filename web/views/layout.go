@@ -2,7 +2,7 @@ package views
 
 import "github.com/a-h/templ"
 
-// A Page is the content of the frame of a page.
+// A Page contains what the frame around the content of a page shows.
 type Page struct {
 	Title, Version string
 	Path           string // of the address
@@ -10,17 +10,17 @@ type Page struct {
 	Assets         Assets
 	// Theme is "light", "dark", or "" for that of the system.
 	Theme string
-	// Person is the visitor. It is nil if the visitor is not signed in, or if the page is
-	// the same for all visitors. AccountURL is then the account, or "".
+	// Person is the signed-in visitor. It is nil if the visitor is not signed in, or if the
+	// page is the same for all visitors; AccountURL then is a link to the account, or "".
 	Person     *Person
 	AccountURL string
-	// Crumbs are the pages above, and the page.
+	// Crumbs are links to the pages above this page, and this page itself.
 	Crumbs []Link
 	// Demo is set if the page shows the banner of a demo database.
 	Demo bool
 	// Charts is set if the page has charts.
 	Charts bool
-	// Live is the address of the stream of the page, or "".
+	// Live is the address of the event stream that updates the page, or "".
 	Live string
 }
 
@@ -30,7 +30,7 @@ type Assets struct {
 	Htmx, SSE, UPlot, Script, Chart string
 }
 
-// A Person is the visitor of a page.
+// A Person is the signed-in visitor of a page, with the navigation.
 type Person struct {
 	Name, Email string
 	Role        string // in words: "Tenant admin"
@@ -49,13 +49,13 @@ type NavLink struct {
 	Text, URL, Icon string
 }
 
-// within reports whether a path is that of the link or below it.
+// within reports whether a path is the path of the link or below it.
 func (l NavLink) within(path string) bool {
 	return path == l.URL || len(path) > len(l.URL) && path[:len(l.URL)] == l.URL && path[len(l.URL)] == '/'
 }
 
-// current returns the attributes of the open link of a list. kind is "page", or "true"
-// for a choice.
+// current returns the ARIA attributes that mark the open link of a list. kind is "page", or
+// "true" for a choice.
 func current(kind string, open bool) templ.Attributes {
 	if !open {
 		return nil
@@ -63,8 +63,8 @@ func current(kind string, open bool) templ.Attributes {
 	return templ.Attributes{"aria-current": kind}
 }
 
-// current returns the address of the navigation entry of a page: the longest one that is
-// a prefix of the path.
+// current returns the URL of the navigation entry to mark: the longest one that is a prefix of
+// the path.
 func (p *Person) current(path string) string {
 	longest := ""
 	for _, g := range p.Nav {
@@ -80,7 +80,7 @@ func (p *Person) current(path string) string {
 // A Link is a text with an address.
 type Link struct{ Text, URL string }
 
-// A Tab is one of the pages that belong to one thing.
+// A Tab is a link to one of several pages about the same object.
 type Tab struct {
 	Text, URL string
 	Current   bool

@@ -866,7 +866,7 @@ func palette(p Page) templ.Component {
 	})
 }
 
-// icon draws a Lucide icon beside or instead of words; it is silent for readers.
+// icon draws a Lucide icon beside or instead of a text. Screen readers skip it.
 func icon(name string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -904,7 +904,7 @@ func icon(name string) templ.Component {
 	})
 }
 
-// tabs are the pages of one thing.
+// tabs shows links to the pages about one object.
 func tabs(label string, list []Tab) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1148,7 +1148,7 @@ func inline(p Prose) templ.Component {
 	})
 }
 
-// NotFoundPage is for addresses that are not there.
+// NotFoundPage is shown for an address that does not exist.
 func NotFoundPage(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1329,7 +1329,7 @@ func ErrorPage(p Page, e Error) templ.Component {
 	})
 }
 
-// waysOn are the pages that a visitor may open, on the page of an error.
+// waysOn shows links to pages that the visitor may open, on the page of an error.
 func waysOn(p Page) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -1,26 +1,28 @@
 package views
 
-// A Traffic is the decisions in a time: of all tenants, or of one tenant, policy or
-// route. Parts without data are nil.
+// A Traffic shows the decisions of a period: of all tenants, or of one tenant, policy or route.
+// Parts without data are nil.
 type Traffic struct {
 	// Empty replaces the other parts if there are no decisions.
 	Empty *Empty
 	Tiles []Tile
-	// Requests are the decisions over time. Rate is the percentage that limits denied.
+	// Requests are the decisions over time. Rate is the percentage of decisions that limits
+	// denied.
 	Requests, Rate Chart
-	// Limited and Allowed are the keys with the most denials and allowed requests.
+	// Limited and Allowed rank the keys with the most denied and the most allowed requests.
 	Limited, Allowed *KeyTable
 	Routes           *RouteTable
 	RetryAfter       *Bars
-	// Latency is that of the limiter. Split shows who decided.
+	// Latency is the latency of the limiter over time. Split shows how many checks Redis and
+	// the failure mode local decided.
 	Latency *Chart
 	Split   Chart
 	Tenants *TenantTable
-	// Note says which parts are missing, or "".
+	// Note says which parts are missing and why, or is "".
 	Note string
 }
 
-// A KeyTable ranks the keys that policies count by.
+// A KeyTable is a ranking of counter keys.
 type KeyTable struct {
 	ID, Title, Summary string
 	CountLabel         string
@@ -32,19 +34,20 @@ type KeyTable struct {
 
 // A KeyRow is one key of a ranking.
 type KeyRow struct {
-	ID     string // of the link of the row, which stays the same
+	ID     string // HTML id of the row's link, which does not change between updates
 	Policy string
 	Parts  []KeyPart
-	// Redacted is set if the values are hashes.
+	// Redacted means that the values are shown as hashes.
 	Redacted          bool
 	Tenant, TenantURL string
-	// URL is the page of the key. DenialsURL lists its denials. Each can be "".
+	// URL is the page of the key. DenialsURL lists the denials of the key. Each is "" if there
+	// is no such page.
 	URL, DenialsURL string
 	Count           Number // Exact has the bounds of the true number
 	N, Most         int64  // for the bar
 }
 
-// A KeyPart is one of the values that make a key.
+// A KeyPart is one attribute value of a counter key.
 type KeyPart struct {
 	Name, Value string
 	Missing     bool // it was not sent
@@ -63,7 +66,7 @@ func (k KeyRow) short(value string) string {
 type RouteTable struct {
 	ID, Title, Summary string
 	Rows               []RouteRow
-	// Begin and End are the times of the first and the last cell.
+	// Begin and End are the times of the first and the last cell of the heat map.
 	Begin, End string
 	More       bool
 	Empty      string
@@ -76,7 +79,7 @@ type RouteRow struct {
 	Strip                     Strip // empty after the first ten rows
 }
 
-// A TenantTable ranks tenants by their 429 rate.
+// A TenantTable ranks tenants by the percentage of requests that were denied with 429.
 type TenantTable struct {
 	ID, Title, Summary string
 	Rows               []TenantRow
@@ -90,7 +93,7 @@ type TenantRow struct {
 	N, Most                   int64 // for the bar
 }
 
-// A Chip is an active filter.
+// A Chip is an active filter, with a link that removes it.
 type Chip struct {
 	Name, Value string
 	RemoveURL   string
@@ -111,7 +114,7 @@ func (f FilterField) formField() FormField {
 	return FormField{Name: f.id(), Label: f.Label, Error: f.Error}
 }
 
-// A Filters is the filter form of a page with the active filters.
+// A Filters is the filter form of a page, with a chip for each active filter.
 type Filters struct {
 	Action   string
 	Fields   []FilterField
@@ -120,7 +123,7 @@ type Filters struct {
 	ClearURL string
 }
 
-// open reports whether the form is open, because a field has an error.
+// open reports whether the form must be open, because one of its fields has an error.
 func (f Filters) open() bool {
 	for _, field := range f.Fields {
 		if field.Error != "" {

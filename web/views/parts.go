@@ -2,17 +2,17 @@ package views
 
 import "github.com/a-h/templ"
 
-// A Ranges is the choice of the time of a page.
+// A Ranges is the view in which the visitor selects the period of a page.
 type Ranges struct {
 	Presets []RangeLink
-	// From and To are the form of a custom time, as "2006-01-02T15:04" in UTC. Hidden are
-	// the other parameters of the address.
+	// From and To are the texts of the form for a custom period, as "2006-01-02T15:04" in UTC.
+	// Hidden contains the other parameters of the address.
 	From, To string
 	Action   string
 	Hidden   []Hidden
 	Error    string // what is wrong with the time in the address
 	Shown    string // the time that is shown, in words
-	// LiveURL starts the stream, and PauseURL stops it. One of them is "".
+	// LiveURL is the same page with live updates, and PauseURL without them. One of them is "".
 	LiveURL, PauseURL string
 }
 
@@ -22,16 +22,16 @@ type RangeLink struct {
 	Current          bool
 }
 
-// An Empty says why a list is empty and what to do.
+// An Empty replaces an empty list. It says why the list is empty and what to do.
 type Empty struct {
 	Title, Text string
 	// Curl is a command to paste; "": none.
 	Curl string
-	// Link leads to what to do; its Text is "" for none.
+	// Link leads to the page for the next step. Its Text is "" if there is none.
 	Link Link
 }
 
-// rangeError returns the attributes of a field with a wrong time.
+// rangeError returns the HTML attributes of a period field with an error.
 func rangeError(message string) templ.Attributes {
 	return FormField{Name: "range", Error: message}.attributes()
 }

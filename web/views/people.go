@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// A Moment is an instant for people: in words, and exactly on hover.
+// A Moment is a time relative to now, in words. The exact time appears on hover.
 type Moment struct{ ISO, Exact, Words string }
 
-// NewMoment returns t as seen at now. The zero time is "never".
+// NewMoment returns the Moment of t relative to now. The zero time is "never".
 func NewMoment(t, now time.Time) Moment {
 	if t.IsZero() {
 		return Moment{Words: "never"}
@@ -31,7 +31,7 @@ func NewMoment(t, now time.Time) Moment {
 	return m
 }
 
-// Wait returns a duration in its largest whole unit, at least a minute.
+// Wait returns a duration rounded to its largest unit, at least one minute.
 func Wait(d time.Duration) string {
 	n, unit := int(max(1, d/time.Minute)), "minute"
 	if d >= 48*time.Hour {
@@ -51,11 +51,12 @@ type SignIn struct {
 	Faults          []Fault
 	Notice          string
 	Next            string // where to go afterwards; "" for the first page
-	// Provider is the label of the button of OpenID Connect, or "".
+	// Provider is the text of the button that signs in by OpenID Connect, or "".
 	Provider, ProviderURL string
 }
 
-// Join is the form behind a set-up or an invitation link.
+// Join is the form behind a link with a token: for the first owner, an invited person, or a new
+// password.
 type Join struct {
 	Title, Intro, Button  string
 	Action                string
@@ -78,10 +79,10 @@ type Account struct {
 	Notice        string
 }
 
-// Others reports whether there are other sessions.
+// Others reports whether the user has sessions in other browsers.
 func (a Account) Others() bool { return len(a.Sessions) > 1 }
 
-// A Session is one browser that is signed in.
+// A Session is one browser in which the user is signed in.
 type Session struct {
 	Device, Agent, Address string
 	SignedIn, Seen         Moment
@@ -111,7 +112,7 @@ type Row struct {
 	SignedIn                       Moment
 }
 
-// An Invitation is a link that is not used yet.
+// An Invitation is a link for a new person that was not used yet.
 type Invitation struct {
 	Email, Role, By, WithdrawURL string
 	Renews                       bool // the link sets a new password
@@ -133,7 +134,7 @@ type PersonPage struct {
 	Notice   string
 }
 
-// NewLink shows a new link.
+// NewLink shows an invitation or password link once, after it was created.
 type NewLink struct {
 	Title, URL, For, Base, BaseName string
 	Renews                          bool

@@ -570,7 +570,7 @@ func openInvitations(l People) templ.Component {
 	})
 }
 
-// OnePersonPage shows one person and what may be done.
+// OnePersonPage shows one person, with forms for the changes that the visitor may make.
 func OnePersonPage(p Page, o PersonPage) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -948,7 +948,7 @@ func OnePersonPage(p Page, o PersonPage) templ.Component {
 	})
 }
 
-// NewLinkPage shows a link, this once.
+// NewLinkPage shows a new link. No other page shows it.
 func NewLinkPage(p Page, n NewLink) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -10,8 +10,8 @@ import templruntime "github.com/a-h/templ/runtime"
 
 import "strconv"
 
-// doButton is a button that redraws the form as it was typed, changed by what do
-// says. Nothing is saved. at is where the page then stands.
+// doButton is a button that updates the form on the server and saves nothing. do says what to change, for
+// example to add a policy. The page then scrolls to the element at.
 func doButton(action, at, do, label, about, picture string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -922,8 +922,8 @@ func figure(g Figure) templ.Component {
 	})
 }
 
-// figureDetails opens to what a figure consists of: what is "Tenant", "Route",
-// or "Key". The children are the rows.
+// figureDetails lists the parts of a figure when the visitor opens it. what is "Tenant", "Route" or "Key".
+// The children are the rows.
 func figureDetails(g Figure, what string) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -6,7 +6,7 @@ import (
 	"github.com/a-h/templ"
 )
 
-// A PlanList is the list of plans.
+// A PlanList is the list of plans on one page.
 type PlanList struct {
 	List[PlanRow]
 	Query    string
@@ -41,7 +41,7 @@ type PlanHead struct {
 	Notice          string
 }
 
-// A PlanPage shows the published version.
+// A PlanPage is the view of the published version of a plan.
 type PlanPage struct {
 	PlanHead
 	Description string
@@ -59,7 +59,7 @@ type DeletePlan struct {
 	Faults        []Fault
 }
 
-// A PolicyCard is a policy in words.
+// A PolicyCard describes a policy in words.
 type PolicyCard struct {
 	ID, Slug, Description string
 	Matches, CountedBy    string
@@ -85,13 +85,14 @@ type DraftForm struct {
 	Policies         []PolicyFields
 	Faults           []Fault
 	Warnings         []Fault
-	Unsaved          bool   // the form has unsaved changes
+	Unsaved          bool   // the form has changes that are not saved
 	TooLarge         string // why the form cannot show the draft, or ""
 	JSONURL          string
 	Algorithms       []Option
 }
 
-// PolicyFields is a policy of the editor. ID is the prefix of its fields.
+// PolicyFields contains the form fields of one policy in the editor. ID is the prefix of their
+// names.
 type PolicyFields struct {
 	ID, Was            string
 	Number             string
@@ -108,9 +109,9 @@ type PolicyFields struct {
 	CountBy            []Input
 	CountByError       string
 	ModeField          Select
-	Choices            []Select // the other fields with a fixed set of values
+	Choices            []Select // the other fields that have a fixed set of values
 	Replaces           Boxes
-	OtherReplaces      *Input // replaces the boxes if there are too many
+	OtherReplaces      *Input // a text field instead of check boxes, if there are too many policies
 	Limits             []LimitFields
 	LimitsError        string
 }
@@ -125,13 +126,14 @@ type LimitFields struct {
 	Algorithm, Anchor          Select
 }
 
-// keepsPlaces reports whether a button of the editor keeps the order of the policies, so
-// that the script can keep them open.
+// keepsPlaces reports whether a button of the editor keeps the order of the policies. The
+// script then keeps the opened policies open.
 func keepsPlaces(do string) bool {
 	return do == "add-policy" || strings.Contains(do, ".add-") || strings.Contains(do, ".limits.")
 }
 
-// redraws returns the attributes of a button that redraws the form.
+// redraws returns the HTML attributes of a button that updates the form on the server without
+// saving it.
 func redraws(action, at, do string) templ.Attributes {
 	return templ.Attributes{
 		"id": "do-" + do, "formaction": action + at, "hx-post": action, "hx-target": "#draft", "hx-select": "#draft",
@@ -162,16 +164,17 @@ type DraftText struct {
 	Unsaved          bool
 }
 
-// A Conflict has two drafts that were edited at the same time.
+// A Conflict shows two drafts that were edited at the same time, so that the visitor can merge
+// them.
 type Conflict struct {
 	PlanHead
 	Who, Mine, Revision string // Mine as JSON
 	When                Moment
 	Action              string // where the draft is saved as JSON
 	EditURL             string
-	TheirChanges        *PlanDiff // nil if the common base is unknown
+	TheirChanges        *PlanDiff // nil if the version that both edits started from is unknown
 	MyChanges           *PlanDiff
-	Apart               PlanDiff // from the other draft to mine
+	Apart               PlanDiff // from the stored draft to the visitor's
 }
 
 // A PlanDiff is the differences between two documents.
@@ -198,13 +201,13 @@ type DiffPolicy struct {
 // A DiffLine is a line of JSON with its sign.
 type DiffLine struct{ Sign, Text string }
 
-// A DiffCount is the effect on the counters of a limit.
+// A DiffCount describes what a publication does to the counters of one limit.
 type DiffCount struct {
 	Policy, Limit, Words string
 	Tone                 string
 }
 
-// DiffPage compares the draft with the published version.
+// DiffPage shows the differences between the published version and the draft.
 type DiffPage struct {
 	PlanHead
 	From, To string
@@ -213,7 +216,7 @@ type DiffPage struct {
 	Faults   []Fault
 }
 
-// A PublishPage asks before a version is published.
+// A PublishPage asks for confirmation before a version is published.
 type PublishPage struct {
 	PlanHead
 	Title, Lead, Action, Button string
@@ -225,7 +228,7 @@ type PublishPage struct {
 	BackURL                     string
 }
 
-// A Rollout shows the nodes on which a revision is in force.
+// A Rollout shows which nodes have loaded a revision.
 type Rollout struct {
 	PlanHead
 	Version string
@@ -233,7 +236,7 @@ type Rollout struct {
 	Poll    bool // the page reloads itself
 	Summary string
 	Nodes   []RolloutNode
-	Silent  string // the number of silent nodes, or ""
+	Silent  string // number of nodes that do not report, or ""
 	URL     string // of the page
 }
 
@@ -243,7 +246,7 @@ type RolloutNode struct {
 	Seen              Moment
 }
 
-// A History is every publication of a plan.
+// A History lists all publications of a plan.
 type History struct {
 	PlanHead
 	Rows []Publication
@@ -275,7 +278,7 @@ type VersionPage struct {
 	Newer    string
 }
 
-// A PlanPreview is the effect of the draft on the recorded counts.
+// A PlanPreview shows what the draft would have denied, calculated from recorded counts.
 type PlanPreview struct {
 	PlanHead
 	Spans    []RangeLink
@@ -284,13 +287,13 @@ type PlanPreview struct {
 	Tiles    []Tile
 	Policies []PreviewPolicy
 	InShadow []PreviewPolicy // those that are published in shadow
-	// Refused is what the published version denied. RefusedRate is its share of all
-	// requests.
+	// Refused is the number of requests that the published version denied. RefusedRate is its
+	// percentage of all requests.
 	Refused, RefusedRate Number
 	Empty                bool
 }
 
-// A PreviewPolicy is what one policy denied or would deny.
+// A PreviewPolicy is the number of requests that one policy denied or would deny.
 type PreviewPolicy struct {
 	ID, Slug  string
 	Change    string // "added", …; "" for the same
@@ -299,11 +302,11 @@ type PreviewPolicy struct {
 	Why       string
 	Notes     []string
 	Figures   []Figure
-	ShadowURL string // sets the policy to shadow; "" if that has no use or the visitor must not
+	ShadowURL string // puts the policy in shadow mode; "" if that is useless or the visitor must not
 	Revision  string
 }
 
-// A Figure is what a policy denied or would deny.
+// A Figure is the number of requests that a policy denied or would deny, with bounds.
 type Figure struct {
 	Title   string
 	Refused Number

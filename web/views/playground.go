@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// A Playground compares algorithms on one traffic pattern.
+// A Playground compares how algorithms decide the same simulated traffic.
 type Playground struct {
 	Faults []Fault
 	// The limit.
@@ -20,8 +20,8 @@ type Playground struct {
 	Said                                         string // the pattern, in a sentence
 	// Lanes are the results. They are empty if the form has faults.
 	Lanes []Lane
-	// Command runs the same scenarios. It is "" if it is too long; ScenariosURL always
-	// has the scenarios.
+	// Command is a shell command that simulates the same traffic. It is "" if it is too long;
+	// ScenariosURL always downloads the input of the command.
 	Command, ScenariosURL string
 	PlansURL              string // the form of a new plan; "" if the visitor must not open it
 }
@@ -32,7 +32,7 @@ type PlayedAlgorithm struct {
 	Chosen      bool
 }
 
-// A Lane is the result of one algorithm.
+// A Lane is the result of one algorithm, drawn as one row.
 type Lane struct {
 	Algorithm, Title, Aloud string
 	Sentence                string // the result in words
@@ -40,8 +40,8 @@ type Lane struct {
 	Quota, Holds            int64
 	Duration, Window        time.Duration
 	Allowed, Denied         int64 // requests
-	// Run is the length of the longest run of denied requests, which starts at RunAt.
-	// Most is the maximum number of units that passed in any window; that window starts
+	// Run is the number of requests in the longest series of denials, which starts at RunAt.
+	// Most is the maximum number of units that were allowed in any window; that window starts
 	// at MostFrom. Times are in milliseconds.
 	Run, RunAt     int64
 	Most, MostFrom int64
@@ -49,10 +49,10 @@ type Lane struct {
 	Points         []LanePoint // the remaining units, by time
 }
 
-// A LaneMark is the requests of one instant, in milliseconds from the start.
+// A LaneMark contains the requests of one instant, in milliseconds from the start.
 type LaneMark struct {
 	At, Allowed, Denied, Left int64
-	Again                     string // the time until the next request would pass; "" if all passed
+	Again                     string // time until the next request would be allowed; "" if all were allowed
 }
 
 // A LanePoint is the remaining units at an instant.
@@ -68,7 +68,7 @@ const (
 	laneEdges, laneColumns = 24, 4
 )
 
-// Elapsed returns a time from the start, exactly: "59.5s", "1m9.5s", "2h".
+// Elapsed formats a time since the start without rounding: "59.5s", "1m9.5s", "2h".
 func Elapsed(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
@@ -82,12 +82,12 @@ func Elapsed(d time.Duration) string {
 
 func elapsed(ms int64) string { return Elapsed(time.Duration(ms) * time.Millisecond) }
 
-// x returns the position of an instant.
+// x returns the horizontal position of a time in the drawing.
 func (l *Lane) x(ms int64) float64 {
 	return float64(ms) / float64(l.Duration.Milliseconds()) * laneWidth
 }
 
-// dense reports whether single requests are too close to draw.
+// dense reports whether there are too many requests to draw each one. The lane then shows bars.
 func (l *Lane) dense() bool {
 	for _, m := range l.Marks {
 		if m.Allowed+m.Denied > 1 {
@@ -97,7 +97,7 @@ func (l *Lane) dense() bool {
 	return len(l.Marks) > laneTicks
 }
 
-// bins returns the marks by equal parts of the time.
+// bins sums the requests over equal parts of the time, for the bars of a dense lane.
 func (l *Lane) bins() []LaneMark {
 	bins := make([]LaneMark, laneBins)
 	length := l.Duration.Milliseconds()
@@ -113,7 +113,8 @@ func (l *Lane) bins() []LaneMark {
 	return bins
 }
 
-// highest returns the maximum of the bins. It is the same in every lane.
+// highest returns the maximum of the bins. It is the same for all algorithms, so that their
+// bars are comparable.
 func (l *Lane) highest(bins []LaneMark) int64 {
 	most := int64(1)
 	for _, b := range bins {
@@ -135,7 +136,8 @@ func (l *Lane) denied() string {
 	})
 }
 
-// path draws a mark for each instant with a number, or bars if the lane is dense.
+// path returns the SVG path of all times with a number: one mark for each or, if the lane is
+// dense, bars.
 func (l *Lane) path(reach float64, number func(LaneMark) int64, mark func(x float64) string) string {
 	var b strings.Builder
 	if l.dense() {
@@ -193,7 +195,8 @@ func (l *Lane) leftArea() string {
 	return l.leftLine() + "L" + exact(l.x(last.At)) + " " + exact(leftFoot) + "L" + exact(l.x(first.At)) + " " + exact(leftFoot) + "z"
 }
 
-// edges is the path of the starts of windows by the clock.
+// edges returns the SVG path of the starts of windows, for algorithms whose windows follow the
+// clock.
 func (l *Lane) edges() string {
 	var b strings.Builder
 	length, window := l.Duration.Milliseconds(), l.Window.Milliseconds()
@@ -206,7 +209,7 @@ func (l *Lane) edges() string {
 	return b.String()
 }
 
-// mostX and mostWidth are the window in which the most units passed.
+// mostX and mostWidth return the position of the window in which the most units were allowed.
 func (l *Lane) mostX() string { return exact(l.x(l.MostFrom)) }
 
 func (l *Lane) mostWidth() string {
@@ -232,7 +235,7 @@ func (l *Lane) axis() []string {
 	return list
 }
 
-// rows returns the rows of the table: the marks, or the bins if there are too many.
+// rows returns the rows of the lane's table. They are the bins if there are too many marks.
 func (l *Lane) rows() []LaneMark {
 	if len(l.Marks) <= laneRows {
 		return l.Marks
@@ -246,7 +249,7 @@ func (l *Lane) rows() []LaneMark {
 	return list
 }
 
-// tone is "over" if more units than the quota passed in a window.
+// tone returns "over" if more units than the quota were allowed in any window.
 func (l *Lane) tone() string {
 	if l.Most > l.Quota {
 		return "over"

@@ -485,8 +485,8 @@ func compared(v Playground) templ.Component {
 	})
 }
 
-// lane is one algorithm: above the line the allowed requests, below it the denied
-// ones, and below both the remaining units.
+// lane draws the result of one algorithm: allowed requests above the line, denied requests below it, and the
+// remaining units at the bottom.
 func lane(v Playground, l Lane) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -1049,7 +1049,7 @@ func lane(v Playground, l Lane) templ.Component {
 	})
 }
 
-// takeAway offers the scenarios for the command line.
+// takeAway shows the command that runs the same scenarios.
 func takeAway(v Playground) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -64,7 +64,7 @@ type Response struct {
 	Examples []Example
 }
 
-// GroupOf returns the group of a tag. It adds the group if it is missing.
+// GroupOf returns the group of operations with a tag, and adds it if it is missing.
 func (r *Reference) GroupOf(name string) *Group {
 	for i := range r.Groups {
 		if r.Groups[i].Name == name {
@@ -75,13 +75,13 @@ func (r *Reference) GroupOf(name string) *Group {
 	return &r.Groups[len(r.Groups)-1]
 }
 
-// At returns the reference with examples for the server at origin.
+// At returns a copy of the reference whose examples use the server at origin.
 func (r Reference) At(origin string) Reference {
 	r.origin = origin
 	return r
 }
 
-// Curl returns a command. The key comes from $HEADGATE_KEY.
+// Curl returns a curl command for an operation. $HEADGATE_KEY contains the API key.
 func (r Reference) Curl(op Operation) string {
 	var b strings.Builder
 	b.WriteString("curl -i")
@@ -117,13 +117,13 @@ func (r Reference) Curl(op Operation) string {
 	return b.String()
 }
 
-// quote quotes a text for a shell.
+// quote quotes a text for a POSIX shell.
 func quote(text string) string { return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'" }
 
 // Anchor returns the id of an operation on the page.
 func (op Operation) Anchor() string { return "op-" + op.ID }
 
-// Prose is text with paragraphs, `code` and **strong** words.
+// Prose is a text that contains paragraphs, `code` and **strong** words.
 type Prose string
 
 // A Span is a run of prose.
@@ -132,7 +132,8 @@ type Span struct {
 	Code, Strong bool
 }
 
-// Paragraphs splits a text at empty lines, and each paragraph at its marks.
+// Paragraphs splits a text into paragraphs at empty lines, and each paragraph into spans at its
+// marks.
 func (p Prose) Paragraphs() [][]Span {
 	var out [][]Span
 	for paragraph := range strings.SplitSeq(string(p), "\n\n") {

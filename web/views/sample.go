@@ -26,7 +26,8 @@ func sampleOptions() []Option {
 	return []Option{{"one", "First option", "What the first option does."}, {"two", "Second option", "What the second option does."}}
 }
 
-// sampleName returns the name of a field, which differs with an error.
+// sampleName returns the name of a sample field. Fields with an error have another name than
+// those without.
 func sampleName(kind, message string) string {
 	return "sample-" + kind + when(message != "", "-wrong")
 }
@@ -72,7 +73,7 @@ func sampleTiles() []Tile {
 
 func sampleStart() time.Time { return time.Date(2026, 3, 2, 9, 0, 0, 0, time.UTC) }
 
-// sampleChart is a chart of two hours with one gap.
+// sampleChart returns a sample chart of two hours with a gap in the data.
 func sampleChart(kind string) Chart {
 	c := Chart{
 		ID: "sample-" + kind, Title: "Chart (" + kind + ")", Summary: sampleText, Kind: kind, Step: 10 * time.Minute,

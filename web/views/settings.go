@@ -11,11 +11,11 @@ func (r RoleTable) columns() []Column {
 	return columns(append(append([]string{"Action"}, r.Roles...), "Operator key", "Tenant key")...)
 }
 
-// A RoleRow is one action. May has the roles in their order.
+// A RoleRow is one action. May has an element for each role.
 type RoleRow struct {
 	Words, Action          string
 	May                    []bool
-	OperatorKey, TenantKey string // the scope that is needed; "": no key may do it
+	OperatorKey, TenantKey string // the scope that a key needs; "" if no key may do the action
 }
 
 // Kept is how long data are kept.

@@ -234,7 +234,7 @@ func neededScope(scope string) templ.Component {
 	})
 }
 
-// KeptPage shows how long things are kept.
+// KeptPage shows how long each kind of data is stored.
 func KeptPage(p Page, k Kept) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -403,7 +403,7 @@ func KeptPage(p Page, k Kept) templ.Component {
 	})
 }
 
-// AboutPage says what runs here.
+// AboutPage shows the version of the binary and its licenses.
 func AboutPage(p Page, a About) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

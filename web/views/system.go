@@ -15,7 +15,7 @@ type Fleet struct {
 	Nodes    []FleetNode
 }
 
-// A FleetNode is one node.
+// A FleetNode is the state of one node.
 type FleetNode struct {
 	ID, Name string
 	This     bool   // the node serves the page
@@ -26,7 +26,7 @@ type FleetNode struct {
 	Facts    []FleetFact
 }
 
-// A FleetVerdict is one problem of a node.
+// A FleetVerdict is one problem of a node, with its severity.
 type FleetVerdict struct{ Level, Tone, Text string }
 
 // A FleetFact is one value of a node.
@@ -37,7 +37,7 @@ type FleetFact struct {
 	Tone  string
 }
 
-// A SystemProblem is a stored object that this node cannot use.
+// A SystemProblem is a stored object, such as a plan, that this node cannot use.
 type SystemProblem struct {
 	Kind, Name, URL string
 	Why, What       string // what to do

@@ -149,7 +149,7 @@ func SystemPage(p Page, s System) templ.Component {
 	})
 }
 
-// FleetBody is what of the nodes changes.
+// FleetBody is the part of the page that the stream replaces.
 func FleetBody(f Fleet) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -14,9 +14,9 @@ type TenantHome struct {
 	Traffic       Traffic
 }
 
-// Left is the remaining quota of a tenant and its keys.
+// Left is the remaining quota of a tenant, for each policy and some of its keys.
 type Left struct {
-	// Error says why it is unknown, or "".
+	// Error says why the remaining quota is unknown, or is "".
 	Error    string
 	Empty    Empty // Title is "" if there are policies
 	Policies []LeftPolicy
@@ -49,7 +49,7 @@ type LeftLimit struct {
 	Reset          string // "resets in 43 s", or ""
 }
 
-// A Beside is a kind of exceptions in force.
+// A Beside is the number of a tenant's exceptions of one kind, with a link to them.
 type Beside struct {
 	Label, Text, URL string
 	Count            Number
@@ -57,7 +57,7 @@ type Beside struct {
 	HasNext          bool
 }
 
-// A CountedKey is the page of one counted key.
+// A CountedKey is the view of the page about one counter key.
 type CountedKey struct {
 	Head        TenantHead
 	Notice      string

@@ -6,7 +6,7 @@ type Keys struct {
 	Title, NewTitle, Lead string
 }
 
-// An APIKey is one key. Headgate does not keep its token.
+// An APIKey is one API key in a list. Its token is not stored.
 type APIKey struct {
 	Name, Hint           string
 	Scopes               []string
@@ -28,13 +28,13 @@ type KeyForm struct {
 	Action, Back string
 }
 
-// A KeyMade shows a key's token, this once.
+// A KeyMade shows the token of a new key. It is the only page that shows the token.
 type KeyMade struct {
 	Head        TenantHead
 	Title, Lead string
 	Name, Token string
-	Curl        string // "" when the key may not check
+	Curl        string // "" if the key lacks the scope check
 	Back        string
-	OldEnds     Moment // of the key that it follows
+	OldEnds     Moment // end of the old key after a rotation
 	Rotated     bool
 }

@@ -345,7 +345,7 @@ func keysTable(caption string, rows []APIKey, actions bool) templ.Component {
 	})
 }
 
-// ending is when something ends.
+// ending is the form field for an expiry time.
 func ending(e Ending) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -518,7 +518,7 @@ func KeyFormPage(p Page, f KeyForm) templ.Component {
 	})
 }
 
-// KeyMadePage shows a token, this once.
+// KeyMadePage shows the token of a new key. No other page shows it.
 func KeyMadePage(p Page, k KeyMade) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -8,7 +8,7 @@ package views
 import "github.com/a-h/templ"
 import templruntime "github.com/a-h/templ/runtime"
 
-// pageTabs are the pages of the tenant that a page belongs to, if it does.
+// pageTabs shows the tabs of the tenant if the page belongs to one.
 func pageTabs(list []Tab) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context
@@ -361,7 +361,7 @@ func besides(list []Beside) templ.Component {
 	})
 }
 
-// LeftBody is what is left; the stream sends it again.
+// LeftBody is the remaining quota. The stream sends it again after a change.
 func LeftBody(l Left) templ.Component {
 	return templruntime.GeneratedTemplate(func(templ_7745c5c3_Input templruntime.GeneratedComponentInput) (templ_7745c5c3_Err error) {
 		templ_7745c5c3_W, ctx := templ_7745c5c3_Input.Writer, templ_7745c5c3_Input.Context

@@ -1,13 +1,13 @@
 package views
 
-// A TenantHead is above every page of one tenant.
+// A TenantHead contains the title and the tabs above every page of a tenant.
 type TenantHead struct {
 	Tabs      []Tab
 	Suspended bool
 	Settings  bool // the tabs are those of the settings, not of a tenant
 }
 
-// A List is what pages with a list have.
+// A List contains the fields that all pages with a list have.
 type List[R any] struct {
 	Head   TenantHead
 	Notice string
@@ -42,7 +42,7 @@ type TenantForm struct {
 	NoPolicy   Choice
 }
 
-// A Confirm asks before a write that ends something or cannot be undone.
+// A Confirm is a page that asks for confirmation before a write that cannot be undone.
 type Confirm struct {
 	Head        TenantHead
 	Title       string
@@ -54,10 +54,10 @@ type Confirm struct {
 	Back        string
 	Hidden      []Hidden
 	Faults      []Fault
-	Typed       Input // what must be typed; Name is "" for nothing
+	Typed       Input // field in which the visitor must type a name; no field if Name is ""
 	Overlap     Select
 	WithOverlap bool
-	Also        Checks // what else the write does; Name is "" for nothing
+	Also        Checks // optional further effects of the write; none if Name is ""
 }
 
 // A Fact is a name with a value.
@@ -84,7 +84,8 @@ type TenantSettings struct {
 	Suspended bool
 }
 
-// A Stale shows an edit next to newer stored values. The visitor chooses for each field.
+// A Stale shows a visitor's edit next to the values that another person stored since. The
+// visitor chooses a value for each field.
 type Stale struct {
 	Head     TenantHead
 	Action   string
@@ -116,7 +117,7 @@ type PlanChange struct {
 	Faults   []Fault
 }
 
-// A PlanChangeRow is one policy of either plan.
+// A PlanChangeRow is one policy of the current or the new plan.
 type PlanChangeRow struct {
 	Policy        string
 	What          string // "added", "removed", "changed", "same"

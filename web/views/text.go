@@ -7,15 +7,15 @@ import (
 	"unicode/utf8"
 )
 
-// A piece is a part of a text from outside: plain text, or the escape of a character that
-// is invisible or changes the direction of the text.
+// A piece is a part of a text from outside. It is either plain text or the escape of a
+// character that is invisible or changes the direction of text.
 type piece struct {
 	Text   string
 	Escape bool
 }
 
-// pieces splits a text. Marks of direction, characters without width, control characters
-// and private characters become escapes like U+202E.
+// pieces splits a text. It replaces direction marks, zero-width characters, control characters
+// and private-use characters by escapes like U+202E.
 func pieces(s string) []piece {
 	var list []piece
 	var plain strings.Builder
@@ -43,19 +43,19 @@ func pieces(s string) []piece {
 	return list
 }
 
-// unseen reports whether a character is invisible or changes the direction of the text.
+// unseen reports whether a character is invisible or changes the direction of text.
 func unseen(r rune) bool {
 	switch r {
 	case 0x034F, 0x115F, 0x1160, 0x17B4, 0x17B5, 0x180B, 0x180C, 0x180D, 0x180F, 0x2800, 0x3164, 0xFFA0, utf8.RuneError:
-		return true // joiners, fillers and blanks that count as letters or marks
+		return true // joiners, fillers and blanks whose Unicode category is letter or mark
 	case ' ':
 		return false
 	}
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs, unicode.Z) || !unicode.IsGraphic(r)
 }
 
-// mixedAlphabets reports whether a word of s mixes similar letters: Latin with Cyrillic,
-// Greek, Armenian or Cherokee.
+// mixedAlphabets reports whether a word mixes letters that look alike from several alphabets:
+// Latin with Cyrillic, Greek, Armenian or Cherokee.
 func mixedAlphabets(s string) bool {
 	for _, word := range strings.FieldsFunc(s, func(r rune) bool { return !unicode.IsLetter(r) }) {
 		latin, other := false, false

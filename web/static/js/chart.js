@@ -1,9 +1,9 @@
-// <hg-chart> draws the table of its figure with uPlot. The table stays what is
-// true: when the stream changes it, the picture follows.
+// <hg-chart> draws a chart with uPlot from the table in the same figure. When the
+// event stream changes the table, the chart is drawn again.
 "use strict";
 (() => {
-  // A color of the style sheet as a canvas takes it: the browser works out which
-  // of the two of light-dark() it is.
+  // Returns a color of the style sheet in the form that a canvas accepts. The
+  // browser resolves light-dark() for the current theme.
   function read(element, name) {
     element.style.color = `var(--chart-${name})`;
     const color = getComputedStyle(element).color;
@@ -13,7 +13,8 @@
 
   const faint = (color) => color.replace(/^rgb\((.*)\)$/, "rgba($1, 0.26)");
 
-  // The numbers of a table: x, and one array for each series; null is a gap.
+  // Returns the numbers of a table: an array of times, and one array for each
+  // series, in which null is a gap.
   function numbers(table) {
     const rows = [...table.tBodies[0].rows];
     const columns = [...table.tHead.rows[0].cells].slice(1);
@@ -24,7 +25,7 @@
     return { data, names: columns.map((cell) => cell.textContent), colors: columns.map((cell) => cell.dataset.color || "accent") };
   }
 
-  // Stacked series are drawn from the highest sum down.
+  // Returns the cumulative sums of the series, which a stacked chart draws.
   function stacked(data) {
     const sums = [data[0]];
     for (let i = 1; i < data.length; i++) {
@@ -84,7 +85,7 @@
       for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).addEventListener("change", redraw);
     }
 
-    // take reads the table and tells what it says.
+    // take reads the table, updates the summary, and returns the numbers to draw.
     take() {
       const table = this.table();
       const read = numbers(table);
@@ -131,7 +132,7 @@
           fill: kind === "line" ? undefined : faint(color),
         };
       });
-      // Painted from the back: of stacked series the highest sum comes first.
+      // uPlot paints series in this order, so that the highest sum of a stacked chart comes first.
       const order = kind === "area" ? drawn.slice(1).map((_, i) => drawn.length - 1 - i) : drawn.slice(1).map((_, i) => i + 1);
       const data = [drawn[0], ...order.map((i) => drawn[i])];
       const bands = kind === "area" ? order.slice(1).map((_, i) => ({ series: [i + 1, i + 2] })) : undefined;
@@ -161,7 +162,7 @@
       return `${two(t.getUTCHours())}:${two(t.getUTCMinutes())}`;
     }
 
-    // point tells the numbers below the cursor, or the names without one.
+    // point shows the numbers at the cursor in the legend, or only the names without a cursor.
     point(at) {
       const unit = this.dataset.unit;
       if (at >= this.real[0].length) at = this.real[0].length - 1; // the end of the last step
@@ -177,7 +178,7 @@
       this.legend.replaceChildren(...parts, time);
     }
 
-    // zoom goes to the page of the time that was brushed over.
+    // zoom opens the page for the period that the user selected in the chart.
     zoom(u) {
       if (!this.dataset.zoom || u.select.width < 8) return;
       const from = Math.min(u.posToVal(u.select.left, "x"), Date.now() / 1000);

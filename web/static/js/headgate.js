@@ -1,13 +1,12 @@
-// What pages do beyond forms and links. Everything here can be left out: the
-// pages work without it.
+// Enhancements of the pages. All pages also work without this script.
 "use strict";
 (() => {
   const one = (selector, root = document) => root.querySelector(selector);
   const all = (selector, root = document) => [...root.querySelectorAll(selector)];
 
-  // A stream that rests while nobody sees the page: browsers keep few connections
-  // open to one host. To htmx it is an EventSource that never fails: what a node
-  // refuses, or does not answer, is asked again here, ever more seldom.
+  // An EventSource for htmx that disconnects while the page is hidden, because
+  // browsers open only a few connections to one host. It reconnects after errors
+  // with growing delays, so that htmx never sees an error.
   class RestingSource extends EventTarget {
     constructor(url) {
       super();
@@ -64,8 +63,8 @@
   }
   if (window.htmx) window.htmx.createEventSource = (url) => new RestingSource(url);
 
-  // Instants: in words that stay true, and on hover exactly, in the reader's own
-  // time and in UTC.
+  // Times: updates the relative text, and shows the exact time on hover, in the
+  // user's time zone and in UTC.
   const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
   const words = new Intl.RelativeTimeFormat("en", { numeric: "always" });
   const units = [["day", 86400], ["hour", 3600], ["minute", 60]];
@@ -87,7 +86,7 @@
   }
   const tellAll = (root = document) => all("time[datetime]", root).forEach(tell);
 
-  // Copy buttons: of the text beside them, or of what data-copy names.
+  // Copy buttons copy the text beside them, or the element that data-copy names.
   function readyCopies(root = document) {
     if (!navigator.clipboard) return;
     for (const button of all("[data-copy][hidden]", root)) button.hidden = false;
@@ -100,7 +99,7 @@
     setTimeout(() => delete button.dataset.done, 1500);
   }
 
-  // What was done, for eyes and readers.
+  // Shows the result of an action on the page and to screen readers.
   function say(text) {
     let toast = document.getElementById("toast");
     if (!toast) {
@@ -115,7 +114,7 @@
     say.timer = setTimeout(() => toast.classList.remove("shown"), 2500);
   }
 
-  // The palette: Ctrl K, or the button that only scripts show.
+  // The palette for finding pages opens with Ctrl K or with a button that is hidden without scripts.
   const palette = document.getElementById("palette");
   function openPalette() {
     if (!palette || palette.open) return;
@@ -174,9 +173,9 @@
     const button = event.target.closest("[data-copy]");
     if (button) copy(button);
   });
-  // Live parts are replaced as they come, but not under a finger that presses on
-  // one: that would lose the click. What was opened stays open, and what had the
-  // focus has it again.
+  // The stream replaces live parts of the page. It waits while a mouse button or
+  // finger presses on a part, because the click would be lost. Opened elements stay
+  // open, and the focused element keeps the focus.
   const held = new Map();
   const places = new WeakMap();
   document.addEventListener("htmx:sseBeforeMessage", (event) => {
@@ -210,7 +209,7 @@
   }
   for (const name of ["pointerup", "pointercancel"]) document.addEventListener(name, () => setTimeout(release));
 
-  // A form is sent once: what creates is not created twice.
+  // Prevents sending a form twice, which could create an object twice.
   document.addEventListener("submit", (event) => {
     const form = event.target;
     if (form.method !== "post") return;
@@ -218,12 +217,12 @@
     form.dataset.sent = "";
     setTimeout(() => delete form.dataset.sent, 4000);
   });
-  // Choices that need no button: data-apply sends their form.
+  // A control with data-apply submits its form when its value changes.
   document.addEventListener("change", (event) => {
     if (event.target.closest("[data-apply]")) event.target.form.requestSubmit();
   });
-  // What was open stays open when its part of the page is drawn again, where the
-  // button says that all stays in its place.
+  // Opened elements stay open when their part of the page is replaced, if the
+  // button has the attribute data-keep-open.
   let wasOpen = [];
   document.addEventListener("htmx:beforeSwap", (event) => {
     const keeps = event.detail.requestConfig.elt.hasAttribute("data-keep-open");
@@ -237,7 +236,7 @@
     tellAll(event.detail.elt);
     readyCopies(event.detail.elt);
   });
-  // A row of tabs that is wider than the page shows the open one.
+  // Scrolls a row of tabs that is wider than the page to the open tab.
   for (const tab of all(".tabs a[aria-current]")) {
     const row = tab.closest(".tabs");
     row.scrollLeft += tab.getBoundingClientRect().right - row.getBoundingClientRect().right + row.clientWidth / 4;
