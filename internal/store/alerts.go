@@ -117,12 +117,22 @@ func (s *Store) ChangeRule(ctx context.Context, r alerts.Rule, match int64, e au
 			WHERE tenant_id IS NOT DISTINCT FROM $3 AND id = $4 AND version = $5`,
 			doc, stored(r.UpdatedAt), orNull(r.TenantID), r.ID, match)
 		if err == nil && n == 0 {
-			err = stale("alert rule")
+			err = ed.staleOrMissing(ctx, "alert rule", `alert_rules`, r.TenantID, r.ID)
 		}
 		return err
 	})
 	r.Version = match + 1
 	return r, s.fail(err, "change alert rule %s", r.ID)
+}
+
+// staleOrMissing returns the error for a change that matched no row.
+func (e *edit) staleOrMissing(ctx context.Context, what, table, tenantID, id string) error {
+	_, err := scanValue[string](e.tx.QueryRowContext(ctx, `
+		SELECT id FROM `+table+` WHERE tenant_id IS NOT DISTINCT FROM $1 AND id = $2`, orNull(tenantID), id))
+	if err != nil {
+		return missing(err, what)
+	}
+	return stale(what)
 }
 
 // DeleteRule removes a rule and ends its incident.
@@ -215,7 +225,7 @@ func (s *Store) ChangeChannel(ctx context.Context, c alerts.Channel, match int64
 			WHERE tenant_id IS NOT DISTINCT FROM $6 AND id = $7 AND version = $8`,
 			doc, c.Secret, c.Former, nullable(c.FormerUntil), stored(c.UpdatedAt), orNull(c.TenantID), c.ID, match)
 		if err == nil && n == 0 {
-			err = stale("alert channel")
+			err = ed.staleOrMissing(ctx, "alert channel", `alert_channels`, c.TenantID, c.ID)
 		}
 		return err
 	})
@@ -290,7 +300,7 @@ func (s *Store) Advance(ctx context.Context, a alerts.Advance) (bool, error) {
 			}
 		}
 		for i := range a.Deliveries {
-			if err := addDelivery(ctx, tx, &a.Deliveries[i]); err != nil {
+			if _, err := addDelivery(ctx, tx, &a.Deliveries[i]); err != nil {
 				return err
 			}
 		}
@@ -301,14 +311,15 @@ func (s *Store) Advance(ctx context.Context, a alerts.Advance) (bool, error) {
 
 const deliveryColumns = `id, tenant_id, channel_id, incident_id, event, body, status, attempts, answer, created_at, due_at, ended_at`
 
-// addDelivery adds a delivery if its channel exists.
-func addDelivery(ctx context.Context, tx *sql.Tx, d *alerts.Delivery) error {
-	_, err := execIn(ctx, tx, `
+// addDelivery adds a delivery if its owner has the channel. It returns the number of rows.
+func addDelivery(ctx context.Context, tx *sql.Tx, d *alerts.Delivery) (int64, error) {
+	return execIn(ctx, tx, `
 		INSERT INTO alert_deliveries (`+deliveryColumns+`)
-		SELECT $1, $2, id, $3, $4, $5, $6, $7, $8, $9, $10, $11 FROM alert_channels WHERE id = $12`,
-		d.ID, orNull(d.TenantID), orNull(d.IncidentID), string(d.Event), string(d.Body), string(d.Status), d.Attempts, d.Answer,
-		stored(d.CreatedAt), nullable(d.DueAt), nullable(d.EndAt), d.ChannelID)
-	return err
+		SELECT $1, tenant_id, id, $2, $3, $4, $5, $6, $7, $8, $9, $10
+		FROM alert_channels
+		WHERE id = $11 AND tenant_id IS NOT DISTINCT FROM $12`,
+		d.ID, orNull(d.IncidentID), string(d.Event), string(d.Body), string(d.Status), d.Attempts, d.Answer,
+		stored(d.CreatedAt), nullable(d.DueAt), nullable(d.EndAt), d.ChannelID, orNull(d.TenantID))
 }
 
 func scanDelivery(r row) (d alerts.Delivery, err error) {
@@ -340,9 +351,15 @@ func (s *Store) Deliveries(ctx context.Context, tenantID string, f alerts.Filter
 	return list, s.fail(err, "list alert deliveries")
 }
 
-// QueueDelivery adds a delivery.
+// QueueDelivery adds a delivery to a channel of the same owner.
 func (s *Store) QueueDelivery(ctx context.Context, d alerts.Delivery, e audit.Entry) error {
-	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) error { return addDelivery(ctx, ed.tx, &d) })
+	err := s.aside(ctx, e, func(ctx context.Context, ed *edit) error {
+		n, err := addDelivery(ctx, ed.tx, &d)
+		if err == nil && n == 0 {
+			err = missing(sql.ErrNoRows, "alert channel")
+		}
+		return err
+	})
 	return s.fail(err, "queue an alert message")
 }
 

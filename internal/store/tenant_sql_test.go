@@ -21,6 +21,8 @@ var wide = map[string]string{
 	"walkLines": "the chain goes through all lines", "verifyAudit": "the chain goes through all lines",
 	// The system works on all of them.
 	"expireDue": system, "removePiece": system, "remove": system, "refusalsBefore": system, "tenantsIn": system, "sketchIDs": system,
+	"Watched": system, "Advance": system, "ClaimDeliveries": system, "EndAttempt": system, "PruneAlerts": system,
+	"DeleteRule": "it has deleted the owner's rule, whose id is unique over all tenants",
 	// What the operator reads is of all, or of the one that the filter has.
 	"Counts": filtered, "SumCounts": filtered, "Sketches": filtered, "Refusal": filtered, "refusalRowsFor": filtered,
 	"AuditEntries": filtered, "narrowed": filtered, "Users": filtered, "Invitations": filtered,
@@ -43,7 +45,7 @@ var wide = map[string]string{
 
 const (
 	snapshots = "a snapshot has all tenants"
-	system    = "the system removes or sums what is old, of all tenants"
+	system    = "the system works on the rows of all tenants: no caller chooses them"
 	filtered  = "the operator reads all; for a tenant its caller puts it into the filter"
 	itself    = "the row is the tenant"
 	secret    = "the caller has a token or an address, and learns from the row whose it is"

@@ -138,7 +138,7 @@ func testAlertOwners(s *suite) {
 		stolen := r
 		stolen.TenantID = other
 		_, err = s.Store.ChangeRule(s.ctx, stolen, 1, entry("alert_rule.change"))
-		s.wantKind(err, problem.Stale, "")
+		s.wantKind(err, problem.NotFound, "")
 		s.wantKind(s.Store.DeleteRule(s.ctx, other, r.ID, entry("alert_rule.delete")), problem.NotFound, "")
 		s.wantKind(s.Store.DeleteChannel(s.ctx, other, c.ID, entry("alert_channel.delete")), problem.NotFound, "")
 		list, err := s.Store.Rules(s.ctx, other, alerts.Filter{})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
@@ -32,6 +33,7 @@ var noTenant = []string{
 	// The system's.
 	"Revision", "Changes", "Notify", "Empty", "EndExpired", "EndOverSessions", "VerifyAudit", "WriteAudit",
 	"PutNode", "RemoveNode", "Census",
+	"Watched", "Advance", "ClaimDeliveries", "EndAttempt", "PruneAlerts",
 	"AddCounts", "TakeLease", "DropLease", "RollUpsDue", "RollUp", "Prune", "Kept", "Mark",
 	// Of one person, whom the service holds against its tenant.
 	"User", "UserByEmail", "UserBySubject", "CreateUser", "DeleteUser", "Sessions", "EndSession",
@@ -48,6 +50,9 @@ type walled struct {
 	block      exceptions.Block
 	member     accounts.User
 	invitation accounts.Invitation
+	rule       alerts.Rule
+	channel    alerts.Channel
+	delivery   alerts.Delivery
 }
 
 func (s *suite) walled() walled {
@@ -66,6 +71,14 @@ func (s *suite) walled() walled {
 	s.must(err)
 	w.member = s.user(accounts.TenantAdmin, w.own.ID)
 	w.invitation = s.invite(accounts.Invitation{Email: "new@example.com", Role: accounts.TenantViewer, TenantID: w.own.ID})
+	w.rule, w.channel = s.rule(w.own.ID), s.channel(w.own.ID)
+	w.delivery = alerts.Delivery{
+		ID: audit.NewID(), TenantID: w.own.ID, ChannelID: w.channel.ID, Event: alerts.EventTest, CreatedAt: s.Clock.stored(), Status: alerts.Waiting,
+	}
+	s.must(s.Store.QueueDelivery(s.ctx, w.delivery, entry("x")))
+	incident := alerts.Incident{ID: audit.NewID(), TenantID: w.own.ID, RuleID: w.rule.ID, Rule: w.rule.Document, BeganAt: s.Clock.stored()}
+	_, err = s.Store.Advance(s.ctx, alerts.Advance{RuleID: w.rule.ID, Seq: 1, Began: &incident})
+	s.must(err)
 	s.must(s.Store.AddCounts(s.ctx, metrics.Batch{
 		Node: "a", Seq: 1, Counts: []metrics.CountRow{count(midday, w.own.Number, 10)},
 		Sketches: []metrics.SketchRow{sketch(midday, w.own.Number, "a", "1")},
@@ -163,6 +176,44 @@ func (w walled) asked(s *suite) map[string]func() (found int, err error) {
 			return 1, err
 		},
 		"DeleteInvitation": func() (int, error) { return 1, s.Store.DeleteInvitation(s.ctx, b, w.invitation.ID, entry("x")) },
+
+		"Rules": func() (int, error) { l, err := s.Store.Rules(s.ctx, b, alerts.Filter{}); return len(l), err },
+		"Rule":  func() (int, error) { _, err := s.Store.Rule(s.ctx, b, w.rule.ID); return 1, err },
+		"CreateRule": func() (int, error) {
+			_, err := s.Store.CreateRule(s.ctx, alerts.Rule{ID: w.rule.ID, TenantID: b}, entry("x"))
+			return 1, err
+		},
+		"ChangeRule": func() (int, error) {
+			r := w.rule
+			r.TenantID = b
+			_, err := s.Store.ChangeRule(s.ctx, r, r.Version, entry("x"))
+			return 1, err
+		},
+		"DeleteRule": func() (int, error) { return 1, s.Store.DeleteRule(s.ctx, b, w.rule.ID, entry("x")) },
+		"Channels":   func() (int, error) { l, err := s.Store.Channels(s.ctx, b, alerts.Filter{}); return len(l), err },
+		"Channel":    func() (int, error) { _, err := s.Store.Channel(s.ctx, b, w.channel.ID); return 1, err },
+		"CreateChannel": func() (int, error) {
+			_, err := s.Store.CreateChannel(s.ctx, alerts.Channel{ID: w.channel.ID, TenantID: b}, entry("x"))
+			return 1, err
+		},
+		"ChangeChannel": func() (int, error) {
+			c := w.channel
+			c.TenantID = b
+			_, err := s.Store.ChangeChannel(s.ctx, c, c.Version, entry("x"))
+			return 1, err
+		},
+		"DeleteChannel": func() (int, error) { return 1, s.Store.DeleteChannel(s.ctx, b, w.channel.ID, entry("x")) },
+		"Incidents":     func() (int, error) { l, err := s.Store.Incidents(s.ctx, b, alerts.Filter{}); return len(l), err },
+		"Deliveries":    func() (int, error) { l, err := s.Store.Deliveries(s.ctx, b, alerts.Filter{}); return len(l), err },
+		"QueueDelivery": func() (int, error) {
+			d := w.delivery
+			d.ID, d.TenantID = audit.NewID(), b
+			return 1, s.Store.QueueDelivery(s.ctx, d, entry("x"))
+		},
+		"RepeatDelivery": func() (int, error) {
+			_, err := s.Store.RepeatDelivery(s.ctx, b, w.delivery.ID, late, entry("x"))
+			return 1, err
+		},
 
 		"AuditEntries": func() (int, error) {
 			l, err := s.Store.AuditEntries(s.ctx, audit.Filter{TenantID: b, Object: w.key.ID})
