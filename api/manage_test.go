@@ -78,6 +78,8 @@ func TestManagementFaults(t *testing.T) {
 		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","status":"gone"}}`}, 422, "/tenant/status"},
 		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","status":""}}`}, 422, "/tenant/status"},
 		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","billing_anchor_day":0}}`}, 422, "/tenant/billing_anchor_day"},
+		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","max_keys":999}}`}, 422, "/tenant/max_keys"},
+		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":"a","max_keys":999}`}, 422, "/max_keys"},
 		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","plan":"trial"}}`}, 422, "/tenant/plan"},
 		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"acme","tenant":{"name":"a"}}`}, 409, ""},
 		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":"a","slug":"b"}`}, 400, "/slug"},

@@ -2249,6 +2249,9 @@ type TenantDocument struct {
 	// BillingAnchorDay Day of the month on which billing periods begin. Default: 1.
 	BillingAnchorDay int `json:"billing_anchor_day,omitempty,omitzero"`
 
+	// MaxKeys How many live counters the tenant may have in Redis: 1,000 to 1,000,000,000, or 0 for HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0.
+	MaxKeys int64 `json:"max_keys,omitempty,omitzero"`
+
 	// Name The display name.
 	Name string `json:"name"`
 

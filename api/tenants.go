@@ -31,6 +31,7 @@ func showTenant(t tenants.Tenant) (Tenant, error) {
 		Tenant: TenantDocument{
 			Name: t.Name, Status: TenantStatus(t.Status), Plan: t.Plan, TimeZone: t.TimeZone,
 			BillingAnchorDay: t.BillingAnchorDay, NoPolicy: TenantDocumentNoPolicy(t.NoPolicy), RedactValues: &redact,
+			MaxKeys: t.MaxKeys,
 		},
 	}, nil
 }
@@ -40,6 +41,7 @@ func tenantDocument(d TenantDocument) tenants.Document {
 	return tenants.Document{
 		Name: d.Name, Status: tenants.Status(d.Status), Plan: d.Plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay,
 		NoPolicy: tenants.NoPolicy(d.NoPolicy), RedactValues: d.RedactValues != nil && *d.RedactValues,
+		MaxKeys: d.MaxKeys,
 	}
 }
 

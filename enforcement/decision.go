@@ -22,6 +22,8 @@ type Subject struct {
 	Exceptions *Exceptions
 	// Redact is set if attribute values must not be stored for display.
 	Redact bool
+	// MaxKeys is Request.MaxKeys.
+	MaxKeys int64
 }
 
 // A Decision is the result of one Check: allowed or denied, why, and the state of each

@@ -542,7 +542,7 @@ func TestBatchAsksOnce(t *testing.T) {
 	e := enforcement.NewEngine(l, enforcement.Config{})
 	limited := subject(t, enforcement.RuleSpec{Policy: "e", Limits: []enforcement.RuleLimit{window(1, 3)}})
 	other := subject(t, enforcement.RuleSpec{Policy: "e", Limits: []enforcement.RuleLimit{window(1, 3)}})
-	other.Number, other.Home = 8, "t08"
+	other.Number, other.Home, other.MaxKeys = 8, "t08", 5000
 	suspended := subject(t)
 	suspended.Suspended = true
 	var items []enforcement.BatchItem
@@ -559,7 +559,8 @@ func TestBatchAsksOnce(t *testing.T) {
 	} {
 		wantSummary(t, items[i].Decision, want)
 	}
-	if l.calls != 1 || len(l.asked) != 3 || l.asked[0].Home != "t07" || l.asked[1].Home != "t08" {
+	if l.calls != 1 || len(l.asked) != 3 || l.asked[0].Home != "t07" || l.asked[1].Home != "t08" ||
+		l.asked[0].MaxKeys != 0 || l.asked[1].MaxKeys != 5000 {
 		t.Errorf("%d calls, the last with %d requests", l.calls, len(l.asked))
 	}
 	for i, r := range l.asked {

@@ -24,7 +24,7 @@ const unavailableRetry = 1000
 // in the local limiter.
 func (e *Engine) fallBack(ctx context.Context, w *call, items []item) {
 	first := &items[0]
-	request := Request{ID: first.Decision.ID, Mode: first.Check.Mode, Home: first.Subject.Home}
+	request := Request{ID: first.Decision.ID, Mode: first.Check.Mode, Home: first.Subject.Home, MaxKeys: first.Subject.MaxKeys}
 	forced, closed := request.Mode == Force, false
 	spans := make([]span, len(items)) // in request.Charges
 	for i := range items {

@@ -58,7 +58,7 @@ func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (
 	}
 	var requests []Request
 	for part := range slices.Chunk(charges, maxReadCharges) {
-		requests = append(requests, Request{ID: e.newIDAt(now), Mode: Peek, Home: s.Home, Charges: part})
+		requests = append(requests, Request{ID: e.newIDAt(now), Mode: Peek, Home: s.Home, MaxKeys: s.MaxKeys, Charges: part})
 	}
 	outcomes := make([]Outcome, len(requests))
 	takeFrom(ctx, e.limiter, requests, outcomes)

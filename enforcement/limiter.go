@@ -73,7 +73,7 @@ type Request struct {
 	// IdempotencyKey is reserved for idempotent checks. No Limiter reads it.
 	IdempotencyKey string
 	// MaxKeys is the largest number of live counters that the tenant may have in the
-	// shared store. 0 selects the default of the store. Above it, all new counters of
+	// limiter. 0 selects the default of the limiter. Above it, all new counters of
 	// one limit share one overflow counter.
 	MaxKeys int64
 	// Charges are the costs for the counters, sorted by Group.

@@ -8,7 +8,7 @@ func (e *Engine) Reset(ctx context.Context, s *Subject, r *Rule, partition [16]b
 	if len(r.Limits) == 0 {
 		return nil
 	}
-	request := Request{ID: e.newIDAt(e.now().UnixMicro()), Mode: Reset, Home: s.Home}
+	request := Request{ID: e.newIDAt(e.now().UnixMicro()), Mode: Reset, Home: s.Home, MaxKeys: s.MaxKeys}
 	exceptions, rev := s.Exceptions.of(r), s.PlanRevision
 	if exceptions != nil {
 		rev = max(rev, exceptions.rev)

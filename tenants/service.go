@@ -114,6 +114,7 @@ func (t Tenant) JSON() (json.RawMessage, error) {
 		BillingAnchorDay int      `json:"billing_anchor_day"`
 		NoPolicy         NoPolicy `json:"no_policy"`
 		RedactValues     bool     `json:"redact_values"`
+		MaxKeys          int64    `json:"max_keys,omitempty"`
 	}
 	return json.Marshal(struct {
 		ID     string   `json:"id"`

@@ -14,6 +14,8 @@ const (
 	MaxName   = 200 // characters
 	maxZone   = 64  // bytes; every IANA name is shorter
 	maxScopes = 3
+
+	MinKeys, MostKeys = 1000, 1_000_000_000 // of Document.MaxKeys
 )
 
 // Normalise returns the document with all defaults filled in.
@@ -49,6 +51,9 @@ func faults(f *problem.Fields, d Document) {
 	}
 	if d.NoPolicy != Allow && d.NoPolicy != Deny {
 		f.Add("/no_policy", "must be allow or deny")
+	}
+	if d.MaxKeys != 0 && (d.MaxKeys < MinKeys || d.MaxKeys > MostKeys) {
+		f.Add("/max_keys", "must be %d to %d, or 0 for the setting of the nodes", MinKeys, MostKeys)
 	}
 }
 

@@ -65,6 +65,11 @@ func TestValidate(t *testing.T) {
 		{"day 32", func(d *Document) { d.BillingAnchorDay = 32 }, []string{"/billing_anchor_day"}},
 		{"day -1", func(d *Document) { d.BillingAnchorDay = -1 }, []string{"/billing_anchor_day"}},
 		{"deny", func(d *Document) { d.NoPolicy = Deny }, nil},
+		{"bound of 1,000 keys", func(d *Document) { d.MaxKeys = 1000 }, nil},
+		{"bound of a billion keys", func(d *Document) { d.MaxKeys = 1_000_000_000 }, nil},
+		{"bound of 999 keys", func(d *Document) { d.MaxKeys = 999 }, []string{"/max_keys"}},
+		{"bound above a billion keys", func(d *Document) { d.MaxKeys = 1_000_000_001 }, []string{"/max_keys"}},
+		{"negative bound", func(d *Document) { d.MaxKeys = -1 }, []string{"/max_keys"}},
 		{"no_policy unknown", func(d *Document) { d.NoPolicy = "refuse" }, []string{"/no_policy"}},
 		{
 			"all at once", func(d *Document) {

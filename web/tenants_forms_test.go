@@ -49,6 +49,18 @@ func TestSettingsAndStaleEdits(t *testing.T) {
 	if bad.Code != http.StatusUnprocessableEntity || wrongIn(t, bad) != "name" || typedIn(t, bad, "redact_values") != "hash" {
 		t.Errorf("%d %q %q", bad.Code, wrongIn(t, bad), typedIn(t, bad, "redact_values"))
 	}
+	version := func() []string { return []string{strconv.FormatInt(w.tenant("acme").Revision, 10)} }
+	for _, wrong := range []string{"999", "1,000,000,001", "many", "-1"} {
+		form := url.Values{"name": {"Acme"}, "no_policy": {"deny"}, "redact_values": {"keep"}, "max_keys": {wrong}, "version": version()}
+		if r := w.post(settings, "editor", form); r.Code != http.StatusUnprocessableEntity || wrongIn(t, r) != "max_keys" || typedIn(t, r, "max_keys") != wrong {
+			t.Errorf("bound %q: %d %q %q", wrong, r.Code, wrongIn(t, r), typedIn(t, r, "max_keys"))
+		}
+	}
+	form := url.Values{"name": {"Acme"}, "no_policy": {"deny"}, "redact_values": {"keep"}, "max_keys": {" 2,000,000 "}, "version": version()}
+	to(t, "bound", w.post(settings, "editor", form), settings+"?done=tenant-saved")
+	if got, shown := w.tenant("acme").MaxKeys, typedIn(t, w.get(settings, "editor"), "max_keys"); got != 2_000_000 || shown != "2000000" {
+		t.Errorf("bound %d, shown as %q", got, shown)
+	}
 	if none := w.post(settings, "editor", url.Values{"name": {"x"}}); none.Code != http.StatusBadRequest {
 		t.Errorf("without a version: %d", none.Code)
 	}

@@ -76,7 +76,7 @@ func (l *Limiter) charge(w *work, c *enforcement.Charge, cost, now int64) {
 	switch cost = w.state.A - was.A; {
 	case w.state.B == was.B:
 		e.all[len(e.all)-1].Units += cost
-	case len(e.all) == cap(e.all) && len(e.live()) > 0 && l.counted.full(w.key.Tenant):
+	case len(e.all) == cap(e.all) && len(e.live()) > 0 && l.counted.full(w.key.Tenant, w.bound):
 		// The memory bound allows no further entry. Add the units to the newest entry and
 		// set its time to now. Its earlier units then count longer than they should, but
 		// never shorter.

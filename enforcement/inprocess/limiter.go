@@ -25,7 +25,8 @@ type Config struct {
 	// 4,000,000.
 	MaxCells int
 	// TenantCells is the bound for the counters of one tenant, so that many keys of one
-	// tenant do not use up the memory of others. Tenants whose numbers are equal modulo
+	// tenant do not use up the memory of others. Request.MaxKeys replaces it, up
+	// to half of MaxCells. Tenants whose numbers are equal modulo
 	// 4,096 share one bound. Default: a quarter of MaxCells.
 	TenantCells int
 	// SeenCells bounds the number of stored states of shared counters. These states do not
@@ -166,14 +167,20 @@ func (b *budget) add(tenant uint32, n int64) {
 	b.shares[tenant%shareCount].Add(n)
 }
 
-// full reports whether a tenant may not have another cell.
-func (b *budget) full(tenant uint32) bool {
-	return b.used.Load() >= b.max || b.shares[tenant%shareCount].Load() >= b.share
+// full reports whether a tenant may not have another cell. bound replaces the share of a
+// tenant if it is not 0. It is at most half of all cells, so that other tenants have the
+// rest.
+func (b *budget) full(tenant uint32, bound int64) bool {
+	share := b.share
+	if bound > 0 {
+		share = min(bound, max(b.max/2, b.share))
+	}
+	return b.used.Load() >= b.max || b.shares[tenant%shareCount].Load() >= share
 }
 
 // crowded reports whether a new key of a tenant may have to use an overflow counter.
-func (l *Limiter) crowded(tenant uint32) bool {
-	return l.counted.full(tenant) || l.overflows.Load() > 0
+func (l *Limiter) crowded(tenant uint32, bound int64) bool {
+	return l.counted.full(tenant, bound) || l.overflows.Load() > 0
 }
 
 // takeOne decides the most frequent form of request faster than takeAll: a request with
@@ -188,7 +195,7 @@ func (l *Limiter) takeOne(r *enforcement.Request, o *enforcement.Outcome) bool {
 	s.lock()
 	i := s.find(&c.Key, uint32(hash))
 	if i == none {
-		if l.crowded(c.Key.Tenant) {
+		if l.crowded(c.Key.Tenant, r.MaxKeys) {
 			s.unlock()
 			return false
 		}
@@ -272,6 +279,7 @@ type work struct {
 	cell   int32
 	leader int32 // index of the first charge on the same counter; only the work of that charge is used
 	shared bool  // set if an overflow counter replaces the counter
+	bound  int64 // Request.MaxKeys
 	write  bool
 	state  enforcement.State // the settled state; its Log shares memory with the stored entries
 	sum    int64             // sum of the costs of the group on this counter
@@ -293,7 +301,7 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 	var locked shardSet
 	for i := range ws {
 		w := &ws[i]
-		w.key = r.Charges[i].Key
+		w.key, w.bound = r.Charges[i].Key, r.MaxKeys
 		w.hash = l.hash(&w.key)
 		locked.add(shardOf(w.hash))
 		if wide {
@@ -334,7 +342,7 @@ func (l *Limiter) takeAll(r *enforcement.Request, o *enforcement.Outcome, wide b
 // false.
 func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	w.cell = l.shards[shardOf(w.hash)].find(&w.key, uint32(w.hash))
-	if w.cell != none || !l.crowded(w.key.Tenant) {
+	if w.cell != none || !l.crowded(w.key.Tenant, w.bound) {
 		return true
 	}
 	if !wide {
@@ -348,7 +356,7 @@ func (l *Limiter) resolve(w *work, wide bool, now int64) bool {
 	// A key that was counted on the overflow counter continues to use it until that
 	// counter is as if unused, even if memory is available again. With a new counter, the
 	// earlier count of the key would be lost.
-	if l.counted.full(w.key.Tenant) || i != none && s.cell(i).due > tick(now) {
+	if l.counted.full(w.key.Tenant, w.bound) || i != none && s.cell(i).due > tick(now) {
 		w.key, w.hash, w.cell, w.shared = shared, hash, i, true
 	}
 	return true

@@ -438,3 +438,26 @@ func TestEverythingAtOnce(t *testing.T) {
 	close(done)
 	sweeper.Wait()
 }
+
+// A request may name another bound of its tenant. It is at most half of all cells, so
+// that other tenants have room.
+func TestBoundOfOneTenant(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ bound, want int64 }{{0, 100}, {10, 10}, {300, 300}, {900, 500}} {
+		l, m := inprocess.New(inprocess.Config{MaxCells: 1000, TenantCells: 100}), compile(enforcement.FixedWindow, 1, minute)
+		var admitted int64
+		for i := range 1000 {
+			r := []enforcement.Request{{MaxKeys: c.bound, Charges: []enforcement.Charge{{Key: key(1, i), Meter: m, Rev: 1, Cost: 1}}}}
+			o := make([]enforcement.Outcome, 1)
+			if l.Take(t.Context(), r, o); o[0].Verdict == enforcement.Granted {
+				admitted++
+			}
+		}
+		if admitted != c.want+1 {
+			t.Errorf("bound %d: %d keys were admitted, want %d and one on the overflow counter", c.bound, admitted, c.want)
+		}
+		if !granted(l, m, key(2, 1)) || !granted(l, m, key(2, 2)) {
+			t.Errorf("bound %d: keys of another tenant share a counter", c.bound)
+		}
+	}
+}

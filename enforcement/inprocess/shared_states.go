@@ -34,7 +34,7 @@ func (l *Limiter) Remember(c *enforcement.Charge, state *enforcement.State, at, 
 		}
 		return
 	case i == none:
-		if l.remembered.full(c.Key.Tenant) {
+		if l.remembered.full(c.Key.Tenant, 0) {
 			return
 		}
 		i = s.seen.insert(&c.Key, uint32(hash))

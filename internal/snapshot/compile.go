@@ -282,6 +282,7 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 	t.row = tenantRow{
 		id: r.ID, slug: r.Slug, home: r.Home, number: r.Number, status: r.Status, noPolicy: r.NoPolicy,
 		planID: r.PlanID, planRevision: r.PlanRevision, revision: r.Revision, known: true, redact: r.RedactValues,
+		maxKeys: r.MaxKeys,
 	}
 	b.compileTenant(t)
 }
@@ -354,6 +355,8 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 		return nil, fmt.Errorf("unknown status %q", row.status)
 	case row.noPolicy != tenants.Allow && row.noPolicy != tenants.Deny:
 		return nil, fmt.Errorf("unknown no_policy %q", row.noPolicy)
+	case row.maxKeys < 0:
+		return nil, fmt.Errorf("max_keys %d is negative", row.maxKeys)
 	case row.planRevision < 0:
 		return nil, fmt.Errorf("plan revision %d is not a revision", row.planRevision)
 	}
@@ -366,6 +369,7 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 		DenyUnmatched: row.noPolicy == tenants.Deny,
 		PlanRevision:  row.planRevision,
 		Redact:        row.redact,
+		MaxKeys:       row.maxKeys,
 	}
 	if row.planID == "" {
 		return s, nil

@@ -566,19 +566,20 @@ func TestTooMuchExceptionsIsHeld(t *testing.T) {
 	compile(t, s, since(t, w, s), o)
 }
 
-func TestNumberAndRedact(t *testing.T) {
+func TestNumberRedactAndBound(t *testing.T) {
 	t.Parallel()
 	w := smallWorld(2)
 	row := aTenant(2, 1)
-	row.RedactValues = true
+	row.RedactValues, row.MaxKeys = true, 5000
 	w.putTenant(row)
 	s := compile(t, nil, w.changes(), Options{})
 	for _, c := range []struct {
 		number uint32
 		want   string
 		redact bool
-	}{{1, "tenant-1", false}, {2, "tenant-2", true}} {
-		if got, ok := s.SubjectByNumber(c.number); !ok || got.Tenant != c.want || got.Redact != c.redact {
+		bound  int64
+	}{{1, "tenant-1", false, 0}, {2, "tenant-2", true, 5000}} {
+		if got, ok := s.SubjectByNumber(c.number); !ok || got.Tenant != c.want || got.Redact != c.redact || got.MaxKeys != c.bound {
 			t.Errorf("number %d = %+v, %t", c.number, got, ok)
 		}
 	}

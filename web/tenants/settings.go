@@ -33,6 +33,33 @@ func redactChoice(redact bool) views.Choice {
 	return c
 }
 
+// maxKeysInput has the bound of live counters; empty means the setting of the nodes.
+func maxKeysInput(bound int64) views.Input {
+	return views.OptionalInput("max_keys", "Most live counters", boundText(bound),
+		"Above this number, new keys of a limit share one counter. Empty: HEADGATE_MAX_KEYS.")
+}
+
+func boundText(bound int64) string {
+	if bound == 0 {
+		return ""
+	}
+	return strconv.FormatInt(bound, 10)
+}
+
+// boundOf reads the bound of live counters. Text that is not a number is -1, which no
+// tenant may have.
+func boundOf(f url.Values) int64 {
+	text := strings.ReplaceAll(strings.TrimSpace(f.Get("max_keys")), ",", "")
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil {
+		return -1
+	}
+	return n
+}
+
 func (w *pages) settingsView(c echo.Context) (views.TenantSettings, error) {
 	t, now := web.TenantOf(c), w.Now()
 	plan, err := w.planSelect(c.Request().Context(), "to", t.Plan)
@@ -40,7 +67,8 @@ func (w *pages) settingsView(c echo.Context) (views.TenantSettings, error) {
 		Head: w.TenantHead(c, "/settings"), Base: web.SettingsURL(t), Notice: web.Notice(c), Slug: t.Slug, ID: t.ID,
 		Created: views.NewMoment(t.CreatedAt, now), Updated: views.NewMoment(t.UpdatedAt, now), Revision: strconv.FormatInt(t.Revision, 10),
 		Name: views.TextInput("name", "Name", t.Name, ""), NoPolicy: noPolicyChoice(t.NoPolicy), Redact: redactChoice(t.RedactValues),
-		Plan: t.Plan, PlanURL: web.PlanURL(t.Plan), PlanForm: plan, Suspended: t.Status == tenants.Suspended,
+		MaxKeys: maxKeysInput(t.MaxKeys),
+		Plan:    t.Plan, PlanURL: web.PlanURL(t.Plan), PlanForm: plan, Suspended: t.Status == tenants.Suspended,
 		Confirm: views.TextInput("confirm", "Type the slug "+t.Slug+" to confirm", "", ""),
 	}, err
 }
@@ -89,6 +117,7 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	d := t.Document
 	d.Name, d.NoPolicy, d.RedactValues = strings.TrimSpace(f.Get("name")), tenants.NoPolicy(f.Get("no_policy")),
 		f.Get("redact_values") == "hash"
+	d.MaxKeys = boundOf(f)
 	_, err = w.cfg.Tenants.UpdateTenant(c.Request().Context(), t.ID, d, revision)
 	switch {
 	case err == nil:
@@ -100,6 +129,7 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 		v.Name.Value, v.Revision = f.Get("name"), f.Get("version")
 		v.NoPolicy.Choose(f.Get("no_policy"))
 		v.Redact.Choose(f.Get("redact_values"))
+		v.MaxKeys.Value = f.Get("max_keys")
 		return &v.Faults
 	})
 }
@@ -119,6 +149,7 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 		{"name", "Name", yours.Name, stored.Name},
 		{"no_policy", "Requests that match no policy", string(yours.NoPolicy), string(stored.NoPolicy)},
 		{"redact_values", "Attribute values", redactChoice(yours.RedactValues).Value, redactChoice(stored.RedactValues).Value},
+		{"max_keys", "Most live counters", boundText(yours.MaxKeys), boundText(stored.MaxKeys)},
 	} {
 		if field.yours == field.stored {
 			v.Same = append(v.Same, views.Hidden{Name: field.name, Value: field.stored})
@@ -138,6 +169,9 @@ func optionWords(field, value string) string {
 		if i := slices.IndexFunc(k.Options, func(o views.Option) bool { return o.Value == value }); k.Name == field && i >= 0 {
 			return k.Options[i].Label
 		}
+	}
+	if field == "max_keys" && value == "" {
+		return "HEADGATE_MAX_KEYS"
 	}
 	return value
 }

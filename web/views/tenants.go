@@ -76,6 +76,7 @@ type TenantSettings struct {
 	Name      Input
 	NoPolicy  Choice
 	Redact    Choice
+	MaxKeys   Input
 	Plan      string // slug, "" without one
 	PlanURL   string
 	PlanForm  Select
