@@ -68,8 +68,10 @@ func launchBinary(t *testing.T, path, folder string, settings map[string]string,
 	r := &running{t: t, out: newOutput(), logs: newOutput(), stopped: make(chan error, 1)}
 	p := &process{running: r, command: exec.Command(path, args...), ended: make(chan struct{})}
 	p.command.Dir = folder
-	p.command.Env = []string{"HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_BOOTSTRAP_KEY=" + bootstrap, "HEADGATE_METRICS_PUBLIC=true",
-		"HEADGATE_SNAPSHOT_FILE=" + filepath.Join(t.TempDir(), "snapshot")}
+	p.command.Env = []string{
+		"HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_BOOTSTRAP_KEY=" + bootstrap, "HEADGATE_METRICS_PUBLIC=true",
+		"HEADGATE_SNAPSHOT_FILE=" + filepath.Join(t.TempDir(), "snapshot"),
+	}
 	for name, value := range settings {
 		p.command.Env = append(p.command.Env, name+"="+value)
 	}
