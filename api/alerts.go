@@ -121,9 +121,11 @@ func (a *API) ListAlertRules(ctx context.Context, r ListAlertRulesRequestObject)
 	if err != nil {
 		return nil, err
 	}
-	out, link, err := list("/v1/alert-rules", filters("tenant", owner), p.Limit, p.Cursor, func(after string, limit int) ([]alerts.Watched, error) {
-		return a.cfg.Alerts.Rules(ctx, owner, alerts.Filter{After: after, Limit: limit})
-	}, func(w alerts.Watched) string { return w.ID }, showAlertRule)
+	out, link, err := list(
+		"/v1/alert-rules", filters("tenant", owner), p.Limit, p.Cursor,
+		func(after string, limit int) ([]alerts.Watched, error) {
+			return a.cfg.Alerts.Rules(ctx, owner, alerts.Filter{After: after, Limit: limit})
+		}, func(w alerts.Watched) string { return w.ID }, showAlertRule)
 	return ListAlertRules200JSONResponse{AlertRulePage(out), ListAlertRules200ResponseHeaders{link}}, err
 }
 
@@ -139,7 +141,9 @@ func (a *API) CreateAlertRule(ctx context.Context, r CreateAlertRuleRequestObjec
 	}
 	rule, err := a.cfg.Alerts.CreateRule(ctx, owner, d)
 	out, err := shown(showAlertRule)(alerts.Watched{Rule: rule}, err)
-	return CreateAlertRule201JSONResponse{out, CreateAlertRule201ResponseHeaders{etag(out.Version), alertLocation("rules", rule.ID, owner)}}, err
+	return CreateAlertRule201JSONResponse{
+		out, CreateAlertRule201ResponseHeaders{etag(out.Version), alertLocation("rules", rule.ID, owner)},
+	}, err
 }
 
 // alertLocation returns the address of a new object.
@@ -202,7 +206,10 @@ func showAlertChannel(c alerts.Channel) (AlertChannel, error) {
 	if c.Kind == alerts.Slack {
 		d.Url = alerts.HideAddress(c.URL)
 	}
-	return AlertChannel{Id: id[0], TenantId: id[1], Version: c.Version, Channel: d, CreatedAt: c.CreatedAt.UTC(), UpdatedAt: c.UpdatedAt.UTC()}, nil
+	return AlertChannel{
+		Id: id[0], TenantId: id[1], Version: c.Version, Channel: d,
+		CreatedAt: c.CreatedAt.UTC(), UpdatedAt: c.UpdatedAt.UTC(),
+	}, nil
 }
 
 func showIssuedChannel(c alerts.Channel) (IssuedAlertChannel, error) {
@@ -217,21 +224,27 @@ func (a *API) ListAlertChannels(ctx context.Context, r ListAlertChannelsRequestO
 	if err != nil {
 		return nil, err
 	}
-	out, link, err := list("/v1/alert-channels", filters("tenant", owner), p.Limit, p.Cursor, func(after string, limit int) ([]alerts.Channel, error) {
-		return a.cfg.Alerts.Channels(ctx, owner, alerts.Filter{After: after, Limit: limit})
-	}, func(c alerts.Channel) string { return c.ID }, showAlertChannel)
+	out, link, err := list(
+		"/v1/alert-channels", filters("tenant", owner), p.Limit, p.Cursor,
+		func(after string, limit int) ([]alerts.Channel, error) {
+			return a.cfg.Alerts.Channels(ctx, owner, alerts.Filter{After: after, Limit: limit})
+		}, func(c alerts.Channel) string { return c.ID }, showAlertChannel)
 	return ListAlertChannels200JSONResponse{AlertChannelPage(out), ListAlertChannels200ResponseHeaders{link}}, err
 }
 
 // CreateAlertChannel is POST /v1/alert-channels.
-func (a *API) CreateAlertChannel(ctx context.Context, r CreateAlertChannelRequestObject) (CreateAlertChannelResponseObject, error) {
+func (a *API) CreateAlertChannel(
+	ctx context.Context, r CreateAlertChannelRequestObject,
+) (CreateAlertChannelResponseObject, error) {
 	owner, err := a.alertOwner(ctx, r.Params.Tenant)
 	if err != nil {
 		return nil, err
 	}
 	c, err := a.cfg.Alerts.CreateChannel(ctx, owner, channelDocument(r.Body))
 	out, err := shown(showIssuedChannel)(c, err)
-	return CreateAlertChannel201JSONResponse{out, CreateAlertChannel201ResponseHeaders{etag(c.Version), alertLocation("channels", c.ID, owner)}}, err
+	return CreateAlertChannel201JSONResponse{
+		out, CreateAlertChannel201ResponseHeaders{etag(c.Version), alertLocation("channels", c.ID, owner)},
+	}, err
 }
 
 // GetAlertChannel is GET /v1/alert-channels/{channel}.
@@ -245,7 +258,9 @@ func (a *API) GetAlertChannel(ctx context.Context, r GetAlertChannelRequestObjec
 }
 
 // UpdateAlertChannel is PUT /v1/alert-channels/{channel}.
-func (a *API) UpdateAlertChannel(ctx context.Context, r UpdateAlertChannelRequestObject) (UpdateAlertChannelResponseObject, error) {
+func (a *API) UpdateAlertChannel(
+	ctx context.Context, r UpdateAlertChannelRequestObject,
+) (UpdateAlertChannelResponseObject, error) {
 	owner, err := a.alertOwner(ctx, r.Params.Tenant)
 	if err != nil {
 		return nil, err
@@ -262,7 +277,9 @@ func (a *API) UpdateAlertChannel(ctx context.Context, r UpdateAlertChannelReques
 }
 
 // DeleteAlertChannel is DELETE /v1/alert-channels/{channel}.
-func (a *API) DeleteAlertChannel(ctx context.Context, r DeleteAlertChannelRequestObject) (DeleteAlertChannelResponseObject, error) {
+func (a *API) DeleteAlertChannel(
+	ctx context.Context, r DeleteAlertChannelRequestObject,
+) (DeleteAlertChannelResponseObject, error) {
 	owner, err := a.alertOwner(ctx, r.Params.Tenant)
 	if err == nil {
 		err = a.cfg.Alerts.DeleteChannel(ctx, owner, r.Channel.String())
@@ -287,7 +304,8 @@ func showDelivery(d alerts.Delivery) (AlertDelivery, error) {
 		return AlertDelivery{}, err
 	}
 	return AlertDelivery{
-		Id: id[0], TenantId: id[1], ChannelId: id[2], AlertId: id[3], Event: AlertEvent(strings.TrimPrefix(string(d.Event), "alert.")), Status: AlertDeliveryStatus(d.Status),
+		Id: id[0], TenantId: id[1], ChannelId: id[2], AlertId: id[3],
+		Event: AlertEvent(strings.TrimPrefix(string(d.Event), "alert.")), Status: AlertDeliveryStatus(d.Status),
 		Attempts: int64(d.Attempts), Answer: d.Answer, CreatedAt: d.CreatedAt.UTC(), DueAt: utcOrZero(d.DueAt), EndedAt: utcOrZero(d.EndAt),
 	}, nil
 }
@@ -331,7 +349,9 @@ func (a *API) ListAlerts(ctx context.Context, r ListAlertsRequestObject) (ListAl
 }
 
 // ListAlertDeliveries is GET /v1/alert-deliveries.
-func (a *API) ListAlertDeliveries(ctx context.Context, r ListAlertDeliveriesRequestObject) (ListAlertDeliveriesResponseObject, error) {
+func (a *API) ListAlertDeliveries(
+	ctx context.Context, r ListAlertDeliveriesRequestObject,
+) (ListAlertDeliveriesResponseObject, error) {
 	p := r.Params
 	owner, err := a.alertOwner(ctx, p.Tenant)
 	if err != nil {
@@ -341,14 +361,18 @@ func (a *API) ListAlertDeliveries(ctx context.Context, r ListAlertDeliveriesRequ
 		return nil, malformedAt("status", "must be waiting, delivered or dead")
 	}
 	filter := filters("tenant", owner, "status", string(p.Status))
-	out, link, err := list("/v1/alert-deliveries", filter, p.Limit, p.Cursor, func(after string, limit int) ([]alerts.Delivery, error) {
-		return a.cfg.Alerts.Deliveries(ctx, owner, alerts.Filter{After: after, Limit: limit, Status: alerts.DeliveryStatus(p.Status)})
-	}, func(d alerts.Delivery) string { return d.ID }, showDelivery)
+	out, link, err := list(
+		"/v1/alert-deliveries", filter, p.Limit, p.Cursor,
+		func(after string, limit int) ([]alerts.Delivery, error) {
+			return a.cfg.Alerts.Deliveries(ctx, owner, alerts.Filter{After: after, Limit: limit, Status: alerts.DeliveryStatus(p.Status)})
+		}, func(d alerts.Delivery) string { return d.ID }, showDelivery)
 	return ListAlertDeliveries200JSONResponse{AlertDeliveryPage(out), ListAlertDeliveries200ResponseHeaders{link}}, err
 }
 
 // CreateAlertRepetition is POST /v1/alert-deliveries/{delivery}/repeat.
-func (a *API) CreateAlertRepetition(ctx context.Context, r CreateAlertRepetitionRequestObject) (CreateAlertRepetitionResponseObject, error) {
+func (a *API) CreateAlertRepetition(
+	ctx context.Context, r CreateAlertRepetitionRequestObject,
+) (CreateAlertRepetitionResponseObject, error) {
 	owner, err := a.alertOwner(ctx, r.Params.Tenant)
 	if err != nil {
 		return nil, err

@@ -232,7 +232,9 @@ func showTopKey(who caller, k *metrics.TopKey) TopKey {
 }
 
 // GetRetryAfterHistogram is GET /v1/analytics/retry-after.
-func (a *API) GetRetryAfterHistogram(ctx context.Context, r GetRetryAfterHistogramRequestObject) (GetRetryAfterHistogramResponseObject, error) {
+func (a *API) GetRetryAfterHistogram(
+	ctx context.Context, r GetRetryAfterHistogramRequestObject,
+) (GetRetryAfterHistogramResponseObject, error) {
 	p := r.Params
 	h, err := counted(ctx, a, p.Tenant, p.From, p.To, func(*metrics.Query) {}, a.cfg.Analytics.RetryAfter)
 	return GetRetryAfterHistogram200JSONResponse{
@@ -242,7 +244,9 @@ func (a *API) GetRetryAfterHistogram(ctx context.Context, r GetRetryAfterHistogr
 }
 
 // GetRemainingHistogram is GET /v1/analytics/remaining.
-func (a *API) GetRemainingHistogram(ctx context.Context, r GetRemainingHistogramRequestObject) (GetRemainingHistogramResponseObject, error) {
+func (a *API) GetRemainingHistogram(
+	ctx context.Context, r GetRemainingHistogramRequestObject,
+) (GetRemainingHistogramResponseObject, error) {
 	p := r.Params
 	t, err := counted(ctx, a, p.Tenant, p.From, p.To, func(q *metrics.Query) { q.Policy = p.Policy }, a.cfg.Analytics.Remaining)
 	out := GetRemainingHistogram200JSONResponse{

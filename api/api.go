@@ -101,9 +101,11 @@ type API struct {
 	spec      document
 	// checkRoute and checkGate are the route and the authorization of POST /v1/check. ServeHTTP
 	// calls its handler without the router, which saves time.
-	checkRoute      route
-	checkGate       *gate
-	lastOverloadLog atomic.Int64 // time of the last log line about an overloaded check, in Unix nanoseconds; limits the log to one line a second
+	checkRoute route
+	checkGate  *gate
+	// lastOverloadLog is the time of the last log line about an overloaded check, in Unix
+	// nanoseconds. It limits the log to one line a second.
+	lastOverloadLog atomic.Int64
 }
 
 // New makes an API.

@@ -129,7 +129,7 @@ func (a *API) GetKey(ctx context.Context, r GetKeyRequestObject) (GetKeyResponse
 // RevokeKey is DELETE /v1/tenants/{tenant}/keys/{key}.
 func (a *API) RevokeKey(ctx context.Context, r RevokeKeyRequestObject) (RevokeKeyResponseObject, error) {
 	revoke := a.cfg.Tenants.RevokeKey
-	if bool(r.Params.WithCreated) {
+	if r.Params.WithCreated {
 		revoke = a.cfg.Tenants.RevokeKeyAndCreated
 	}
 	k, err := written(ctx, a, showKey)(revoke(ctx, r.Tenant, r.Key.String()))
@@ -170,7 +170,7 @@ func (a *API) GetOperatorKey(ctx context.Context, r GetOperatorKeyRequestObject)
 // RevokeOperatorKey is DELETE /v1/operator-keys/{key}.
 func (a *API) RevokeOperatorKey(ctx context.Context, r RevokeOperatorKeyRequestObject) (RevokeOperatorKeyResponseObject, error) {
 	revoke := a.cfg.Tenants.RevokeOperatorKey
-	if bool(r.Params.WithCreated) {
+	if r.Params.WithCreated {
 		revoke = a.cfg.Tenants.RevokeOperatorKeyAndCreated
 	}
 	k, err := written(ctx, a, showKey)(revoke(ctx, r.Key.String()))

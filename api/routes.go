@@ -187,23 +187,30 @@ func (a *API) routes() []route {
 		get("/v1/analytics/live", "getLive", accounts.TenantRead, g.GetLive).params("tenant"),
 
 		get("/v1/alert-rules", "listAlertRules", accounts.AlertsRead, alerts(g.ListAlertRules)).params("tenant limit cursor"),
-		post("/v1/alert-rules", "createAlertRule", accounts.AlertsWrite, alerts(g.CreateAlertRule)).params("tenant").json(body[AlertRuleDocument]()),
+		post("/v1/alert-rules", "createAlertRule", accounts.AlertsWrite, alerts(g.CreateAlertRule)).
+			params("tenant").json(body[AlertRuleDocument]()),
 		get("/v1/alert-rules/:rule", "getAlertRule", accounts.AlertsRead, alerts(g.GetAlertRule)).params("tenant"),
 		put("/v1/alert-rules/:rule", "updateAlertRule", accounts.AlertsWrite, alerts(g.UpdateAlertRule)).params("tenant").
 			json(body[AlertRuleDocument]()).conditional(),
 		del("/v1/alert-rules/:rule", "deleteAlertRule", accounts.AlertsWrite, alerts(g.DeleteAlertRule)).params("tenant"),
-		get("/v1/alert-channels", "listAlertChannels", accounts.AlertsRead, alerts(g.ListAlertChannels)).params("tenant limit cursor"),
+		get("/v1/alert-channels", "listAlertChannels", accounts.AlertsRead, alerts(g.ListAlertChannels)).
+			params("tenant limit cursor"),
 		post("/v1/alert-channels", "createAlertChannel", accounts.AlertsWrite, alerts(g.CreateAlertChannel)).params("tenant").
 			json(body[AlertChannelDocument]()),
 		get("/v1/alert-channels/:channel", "getAlertChannel", accounts.AlertsRead, alerts(g.GetAlertChannel)).params("tenant"),
 		put("/v1/alert-channels/:channel", "updateAlertChannel", accounts.AlertsWrite, alerts(g.UpdateAlertChannel)).params("tenant").
 			json(body[AlertChannelDocument]()).conditional(),
-		del("/v1/alert-channels/:channel", "deleteAlertChannel", accounts.AlertsWrite, alerts(g.DeleteAlertChannel)).params("tenant"),
-		post("/v1/alert-channels/:channel/rotate-secret", "rotateAlertSecret", accounts.AlertsWrite, alerts(g.RotateAlertSecret)).params("tenant"),
-		post("/v1/alert-channels/:channel/test", "createAlertTest", accounts.AlertsWrite, alerts(g.CreateAlertTest)).params("tenant"),
+		del("/v1/alert-channels/:channel", "deleteAlertChannel", accounts.AlertsWrite, alerts(g.DeleteAlertChannel)).
+			params("tenant"),
+		post("/v1/alert-channels/:channel/rotate-secret", "rotateAlertSecret", accounts.AlertsWrite, alerts(g.RotateAlertSecret)).
+			params("tenant"),
+		post("/v1/alert-channels/:channel/test", "createAlertTest", accounts.AlertsWrite, alerts(g.CreateAlertTest)).
+			params("tenant"),
 		get("/v1/alerts", "listAlerts", accounts.AlertsRead, alerts(g.ListAlerts)).params("tenant open limit cursor"),
-		get("/v1/alert-deliveries", "listAlertDeliveries", accounts.AlertsRead, alerts(g.ListAlertDeliveries)).params("tenant status limit cursor"),
-		post("/v1/alert-deliveries/:delivery/repeat", "createAlertRepetition", accounts.AlertsWrite, alerts(g.CreateAlertRepetition)).params("tenant"),
+		get("/v1/alert-deliveries", "listAlertDeliveries", accounts.AlertsRead, alerts(g.ListAlertDeliveries)).
+			params("tenant status limit cursor"),
+		post("/v1/alert-deliveries/:delivery/repeat", "createAlertRepetition", accounts.AlertsWrite, alerts(g.CreateAlertRepetition)).
+			params("tenant"),
 
 		get("/v1/audit", "listAudit", accounts.TenantRead, g.ListAudit).params("tenant action object from to limit cursor"),
 

@@ -97,7 +97,9 @@ func (w *call) request(it *item, charges []Charge, blocked bool) {
 	if blocked {
 		mode = Peek
 	}
-	w.requests = append(w.requests, Request{ID: it.Decision.ID, Mode: mode, Home: it.Subject.Home, MaxKeys: it.Subject.MaxKeys, Charges: charges})
+	w.requests = append(w.requests, Request{
+		ID: it.Decision.ID, Mode: mode, Home: it.Subject.Home, MaxKeys: it.Subject.MaxKeys, Charges: charges,
+	})
 }
 
 // charge appends the charges of those rules of an item that have the given mode. It

@@ -114,7 +114,7 @@ func TestAlertsSurviveTheirNode(t *testing.T) {
 	rule(other.origin, "second")
 	eventually(t, "the second alert begins on another node", func() bool { return len(h.received("alert.began second ")) > 0 })
 
-	a = call(t, bootstrap, "POST", other.origin+"/v1/alert-channels/"+made.Channel.ID+"/test", "").want(t, 202)
+	call(t, bootstrap, "POST", other.origin+"/v1/alert-channels/"+made.Channel.ID+"/test", "").want(t, 202)
 	eventually(t, "the test message arrives", func() bool { return len(h.received("alert.test ")) == 1 })
 	for _, alert := range []string{"first", "second"} {
 		if list := h.received("alert.began " + alert); len(list) != 1 {

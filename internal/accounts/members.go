@@ -38,7 +38,8 @@ func may(by Principal, tenantID string, operators, members Action) error {
 var errNobody = problem.New(problem.NotFound, "there is no such person")
 
 // errSelf is the error for a change of one's own role or access, which could lock out the last person with the right.
-var errSelf = problem.WithCode(problem.Forbidden, "own_account", "you cannot do this to your own account: ask another person who has this right")
+var errSelf = problem.WithCode(problem.Forbidden, "own_account",
+	"you cannot do this to your own account: ask another person who has this right")
 
 // validRole adds a fault if the role is not one of the tenant's roles, or of the operator's if tenantID is "".
 func validRole(f *problem.Fields, role Role, tenantID string) {

@@ -95,6 +95,9 @@ func (r *Rule) watched() string {
 	return r.Tenant
 }
 
+// verdictCodes are the codes of the node verdicts that a metric counts.
+var verdictCodes = map[Metric]string{SilentNodes: "silent", SnapshotsHeld: "held"}
+
 func (m *measurement) ofNodes(ctx context.Context, metric Metric) (float64, error) {
 	if m.nodes == nil {
 		o, err := m.Nodes.Overview(ctx)
@@ -106,7 +109,7 @@ func (m *measurement) ofNodes(ctx context.Context, metric Metric) (float64, erro
 	n := 0
 	for _, r := range m.nodes.Nodes {
 		for _, v := range r.Verdicts {
-			if v.Level == nodes.Alarm && (metric == NodeAlarms || metric == SilentNodes && v.Code == "silent" || metric == SnapshotsHeld && v.Code == "held") {
+			if v.Level == nodes.Alarm && (metric == NodeAlarms || v.Code == verdictCodes[metric]) {
 				n++
 			}
 		}

@@ -132,8 +132,21 @@ func (d *Document) validate(f *problem.Fields, operator bool) {
 	case t.window && (d.Window < MinWindow || d.Window > MaxWindow || d.Window%time.Minute != 0):
 		f.Add("/window", "must be whole minutes from 1m to 1d")
 	}
-	if !(d.Threshold > 0 && d.Threshold <= t.most) {
-		f.Add("/threshold", "must be above 0 and at most %v", t.most)
+	d.validateNumbers(f, t.most)
+	if len(d.Channels) > MaxChannels {
+		f.Add("/channels", "must be at most %d", MaxChannels)
+	}
+	for i, id := range d.Channels {
+		if slices.Contains(d.Channels[:i], id) {
+			f.Add(fmt.Sprintf("/channels/%d", i), "is there twice")
+		}
+	}
+}
+
+// validateNumbers checks the thresholds and the times. most is the largest threshold.
+func (d *Document) validateNumbers(f *problem.Fields, most float64) {
+	if !(d.Threshold > 0 && d.Threshold <= most) {
+		f.Add("/threshold", "must be above 0 and at most %v", most)
 	}
 	if !(d.Recovery >= 0 && d.Recovery <= d.Threshold) {
 		f.Add("/recovery", "must be from 0 to the threshold")
@@ -143,14 +156,6 @@ func (d *Document) validate(f *problem.Fields, operator bool) {
 	}
 	if d.MinRequests < 0 || d.MinRequests > 1e12 {
 		f.Add("/min_requests", "must be from 0 to %d", int64(1e12))
-	}
-	if len(d.Channels) > MaxChannels {
-		f.Add("/channels", "must be at most %d", MaxChannels)
-	}
-	for i, id := range d.Channels {
-		if slices.Contains(d.Channels[:i], id) {
-			f.Add(fmt.Sprintf("/channels/%d", i), "is there twice")
-		}
 	}
 }
 

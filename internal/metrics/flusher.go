@@ -212,7 +212,8 @@ func (f *Flusher) sendOne(ctx context.Context, b *Batch) error {
 // plainer removes the names, sketches and denials from a batch that the Store rejected, so that one invalid row does
 // not block all counts. The Store has changed nothing, so the batch keeps its number.
 func (f *Flusher) plainer(b *Batch, err error) {
-	f.cfg.Logger.Error("the database rejected a batch of counts; it is sent again without names, sketches and denials", "batch", b.Seq, "error", err)
+	f.cfg.Logger.Error("the database rejected a batch of counts; it is sent again without names, sketches and denials",
+		"batch", b.Seq, "error", err)
 	f.state.NotKept += int64(len(b.Refusals))
 	f.state.Folded += int64(len(b.Sketches))
 	plain := *b

@@ -140,7 +140,8 @@ func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 		say(Warning, "redis_evicts", "Redis may forget counters when its memory is full: its maxmemory-policy is %s", p)
 	}
 	if live > r.Sharing && !r.Draining {
-		say(Warning, "sharing", "HEADGATE_NODES is %d, and %d nodes run: while Redis is unreachable, they allow more than the limits", r.Sharing, live)
+		say(Warning, "sharing",
+			"HEADGATE_NODES is %d, and %d nodes run: while Redis is unreachable, they allow more than the limits", r.Sharing, live)
 	}
 }
 

@@ -15,7 +15,8 @@ type Code struct {
 // Codes has every code of the API, sorted by name.
 var Codes = []Code{
 	{"already_exists", "conflict", "An object with this id exists already."},
-	{"commit_unknown", "unavailable", "The connection to the database broke during the commit. The change may have been made: read the object before you try again."},
+	{"commit_unknown", "unavailable", "The connection to the database broke during the commit. " +
+		"The change may have been made: read the object before you try again."},
 	{"disabled", "conflict", "The account with this e-mail address is disabled."},
 	{"email_taken", "conflict", "An account with this e-mail address exists already."},
 	{"entry_exists", "conflict", "The value is on this list already."},

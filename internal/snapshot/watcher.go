@@ -394,7 +394,8 @@ func (w *Watcher) noteError(err error) {
 	}
 	if text != w.lastFail {
 		if err != nil {
-			w.log.Warn("the snapshot cannot be updated: the database is unavailable", "error", err, "serving_revision", w.Status().Revision, "loaded", w.Current() != nil)
+			w.log.Warn("the snapshot cannot be updated: the database is unavailable",
+				"error", err, "serving_revision", w.Status().Revision, "loaded", w.Current() != nil)
 		} else {
 			w.log.Info("the snapshot is updated again")
 		}

@@ -37,9 +37,11 @@ func (m MigrationStatus) err() error {
 			"before the upgrade",
 			m.Version, m.Latest)
 	case m.Dirty:
-		return fmt.Errorf("migration %d of the database schema was started, but its end was not recorded (dirty). Each migration is one transaction, "+
+		return fmt.Errorf("migration %d of the database schema was started, but its end was not recorded (dirty). "+
+			"Each migration is one transaction, "+
 			"so it is applied completely or not at all. "+
-			"Check whether the database contains what it creates: if so, run `headgate migrate force %d`, otherwise `headgate migrate force %d`; then start headgate again",
+			"Check whether the database contains what it creates: if so, run `headgate migrate force %d`, "+
+			"otherwise `headgate migrate force %d`; then start headgate again",
 			m.Version, m.Version, m.Version-1)
 	}
 	return nil

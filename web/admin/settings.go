@@ -58,6 +58,8 @@ var roleActions = []struct {
 	{accounts.KeysWrite, "Create, rotate and revoke a tenant's API keys"},
 	{accounts.MembersRead, "See a tenant's members"},
 	{accounts.MembersWrite, "Invite, change and remove a tenant's members"},
+	{accounts.AlertsRead, "Read alert rules, channels and alerts"},
+	{accounts.AlertsWrite, "Change alert rules and channels"},
 	{accounts.ExceptionsWrite, "Set overrides, lists and blocks, and reset counters"},
 	{accounts.PlansRead, "See plans"},
 	{accounts.PlansWrite, "Edit and publish plans"},

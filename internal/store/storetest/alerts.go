@@ -94,7 +94,8 @@ func testAlertChannels(s *suite) {
 	s.must(err)
 	s.same("found", got, made)
 	changed := made
-	changed.URL, changed.Former, changed.FormerUntil, changed.Secret = "https://example.org/", made.Secret, s.Clock.stored().Add(time.Hour), "whsec_bmV3"
+	changed.URL, changed.Secret = "https://example.org/", "whsec_bmV3"
+	changed.Former, changed.FormerUntil = made.Secret, s.Clock.stored().Add(time.Hour)
 	changed, err = s.Store.ChangeChannel(s.ctx, changed, 1, entry("alert_channel.change"))
 	s.must(err)
 	_, err = s.Store.ChangeChannel(s.ctx, changed, 1, entry("alert_channel.change"))
@@ -281,7 +282,7 @@ func testAlertPrune(s *suite) {
 	c := s.channel("")
 	r := s.rule("")
 	for n := range 3 {
-		d := s.queued(c.ID)
+		s.queued(c.ID)
 		incident := alerts.Incident{ID: audit.NewID(), RuleID: r.ID, Rule: alerts.Document{Name: fmt.Sprint(n)}, BeganAt: s.Clock.stored()}
 		_, err := s.Store.Advance(s.ctx, alerts.Advance{RuleID: r.ID, Seq: int64(2*n + 1), Began: &incident})
 		s.must(err)
@@ -291,7 +292,7 @@ func testAlertPrune(s *suite) {
 		now := s.Clock.Now()
 		list, err := s.Store.ClaimDeliveries(s.ctx, now, now.Add(time.Minute), 10)
 		s.must(err)
-		d = list[0].Delivery
+		d := list[0].Delivery
 		d.Status, d.DueAt, d.EndAt = alerts.Delivered, time.Time{}, s.Clock.stored()
 		s.must(s.Store.EndAttempt(s.ctx, d))
 		incident.EndedAt = s.Clock.stored()

@@ -73,7 +73,8 @@ func (s *suite) walled() walled {
 	w.invitation = s.invite(accounts.Invitation{Email: "new@example.com", Role: accounts.TenantViewer, TenantID: w.own.ID})
 	w.rule, w.channel = s.rule(w.own.ID), s.channel(w.own.ID)
 	w.delivery = alerts.Delivery{
-		ID: audit.NewID(), TenantID: w.own.ID, ChannelID: w.channel.ID, Event: alerts.EventTest, CreatedAt: s.Clock.stored(), Status: alerts.Waiting,
+		ID: audit.NewID(), TenantID: w.own.ID, ChannelID: w.channel.ID, Event: alerts.EventTest,
+		CreatedAt: s.Clock.stored(), Status: alerts.Waiting,
 	}
 	s.must(s.Store.QueueDelivery(s.ctx, w.delivery, entry("x")))
 	incident := alerts.Incident{ID: audit.NewID(), TenantID: w.own.ID, RuleID: w.rule.ID, Rule: w.rule.Document, BeganAt: s.Clock.stored()}
