@@ -2375,6 +2375,11 @@ type Usage struct {
 	// At The time, by the clock of the counters.
 	At time.Time `json:"at"`
 
+	// Counters How many live counters the tenant has, and how many it may have. One counter is one limit for one key. With
+	// Redis, the number is an estimate: it may be missing 256 changes for each limit and node, and keys that expired
+	// in the last eighth of their life may still count. Absent if `policy` is set, or if the number is unknown.
+	Counters *UsageCounters `json:"counters,omitempty"`
+
 	// Plan The slug of the plan. Absent for a tenant without a plan.
 	Plan string `json:"plan,omitempty,omitzero"`
 
@@ -2386,6 +2391,20 @@ type Usage struct {
 
 	// Tenant Its slug.
 	Tenant string `json:"tenant"`
+}
+
+// UsageCounters How many live counters the tenant has, and how many it may have. One counter is one limit for one key. With
+// Redis, the number is an estimate: it may be missing 256 changes for each limit and node, and keys that expired
+// in the last eighth of their life may still count. Absent if `policy` is set, or if the number is unknown.
+type UsageCounters struct {
+	// Full The tenant has as many counters as it may have. New keys of a limit share one counter.
+	Full bool `json:"full"`
+
+	// Live Counters that have not expired.
+	Live int64 `json:"live"`
+
+	// Max The tenant's `max_keys` or the default of the installation, at most half of what fits into the memory for counters.
+	Max int64 `json:"max"`
 }
 
 // UsageInForce An override or a block that applies to the key.

@@ -35,6 +35,9 @@ func showUsage(u *usage.Usage) (GetUsage200JSONResponse, error) {
 	out := GetUsage200JSONResponse{
 		Tenant: u.Tenant, Plan: u.Plan, PlanVersion: u.PlanVersion, At: u.At, Policies: make([]PolicyUsage, len(u.Policies)),
 	}
+	if c := u.Counters; c != nil {
+		out.Counters = &UsageCounters{Live: c.Live, Max: c.Max, Full: c.Full}
+	}
 	for i := range u.Policies {
 		p := &u.Policies[i]
 		shown := PolicyUsage{

@@ -107,7 +107,8 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	t.Cleanup(func() { _ = w.store.Close() })
 	w.watcher = snapshot.NewWatcher(w.store, snapshot.Config{Now: w.clock, Logger: slog.New(slog.DiscardHandler)})
 	must(t, w.watcher.Refresh(ctx))
-	w.counter = &countingLimiter{Limiter: inprocess.New(inprocess.Config{Now: w.now.Load})}
+	local := inprocess.New(inprocess.Config{Now: w.now.Load})
+	w.counter = &countingLimiter{Limiter: local}
 	recorder := metrics.NewRecorder(metrics.Config{Now: w.clock, Node: "node-1"})
 	w.flusher = metrics.NewFlusher(recorder, w.store, metrics.FlusherConfig{Now: w.clock})
 	people, err := accounts.NewPeople(w.store, accounts.PeopleConfig{Limiter: w.counter, Now: w.clock})
@@ -118,8 +119,14 @@ func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	cfg := api.Config{
 		Snapshot: w.watcher.Current, People: people, Decider: engine,
 		Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Audit: w.store, Analytics: analytics,
-		Alerts:  alerts.NewService(w.store, alerts.Config{Now: w.clock}),
-		Usage:   usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock}),
+		Alerts: alerts.NewService(w.store, alerts.Config{Now: w.clock}),
+		Usage: usage.NewService(usage.Config{
+			Snapshot: w.watcher.Current, Engine: engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock,
+			Counters: func(_ context.Context, s *enforcement.Subject) (c usage.Counters, err error) {
+				c.Live, c.Max = local.KeysOf(s.Number, s.MaxKeys)
+				return c, nil
+			},
+		}),
 		Changed: func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 		Simulate: func(ctx context.Context, scenario []byte) ([]byte, error) {
 			return simulation.RunOne(ctx, scenario, simulation.Config{NewLimiter: func(now func() int64) (enforcement.Limiter, func(), error) {

@@ -233,10 +233,18 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	recorder := metrics.NewRecorder(metrics.Config{Now: w.clock, Node: "node-1"})
 	w.recorder = recorder
 	w.flusher = metrics.NewFlusher(recorder, w.store, metrics.FlusherConfig{Now: w.clock})
-	w.engine = enforcement.NewEngine(recorder.InstrumentLimiter(inprocess.New(inprocess.Config{Now: w.now.Load})),
+	limiter := inprocess.New(inprocess.Config{Now: w.now.Load})
+	w.engine = enforcement.NewEngine(recorder.InstrumentLimiter(limiter),
 		enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: recorder})
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
-	usages := usage.NewService(usage.Config{Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock})
+	usages := usage.NewService(usage.Config{
+		Snapshot: w.watcher.Current, Engine: w.engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock,
+		Counters: func(_ context.Context, s *enforcement.Subject) (c usage.Counters, err error) {
+			c.Live, c.Max = limiter.KeysOf(s.Number, s.MaxKeys)
+			c.Full = c.Live >= c.Max
+			return c, nil
+		},
+	})
 	cfg := config{
 		shell: web.Config{
 			Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Plans: w.plans, Refusals: w.refusals, Now: w.clock,

@@ -5,9 +5,11 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/retry"
+	"github.com/headgate/headgate/internal/usage"
 )
 
 func (n *node) redisState() func() metrics.RedisState {
@@ -38,6 +40,23 @@ func (n *node) keys() (list []metrics.TenantKeys) {
 		}
 	}
 	return list
+}
+
+// counters returns the number of live counters of a tenant in the limiter that decides its checks.
+func (n *node) counters(ctx context.Context, s *enforcement.Subject) (c usage.Counters, err error) {
+	if n.shared == nil {
+		c.Live, c.Max = n.local.KeysOf(s.Number, s.MaxKeys)
+		c.Full = c.Live >= c.Max
+		return c, nil
+	}
+	var cells []uint32
+	for _, r := range s.Plan.Rules {
+		for i := range r.Limits {
+			cells = append(cells, r.Limits[i].Cell)
+		}
+	}
+	found, err := n.shared.KeysOf(ctx, s.Home, s.Number, cells, s.MaxKeys)
+	return usage.Counters{Live: found.Live, Max: found.Bound, Full: found.Full}, err
 }
 
 // epochSetting is the name under which the database stores the last known redis.Status.Epoch.

@@ -149,7 +149,9 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.publishHead(work, tasks, log)
 	n.saveSnapshots(work, tasks, s, log)
 	n.engine = n.newEngine(s, log)
-	n.usage = usage.NewService(usage.Config{Snapshot: n.watcher.Current, Engine: n.engine, Analytics: n.analytics, Exceptions: n.exceptions})
+	n.usage = usage.NewService(usage.Config{
+		Snapshot: n.watcher.Current, Engine: n.engine, Analytics: n.analytics, Exceptions: n.exceptions, Counters: n.counters,
+	})
 	n.preview = preview.NewService(preview.Config{
 		Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Audit: n.store, Logger: log,
 		Subject: func(number uint32) (*enforcement.Subject, bool) { return n.watcher.Current().SubjectByNumber(number) },

@@ -171,11 +171,22 @@ func (b *budget) add(tenant uint32, n int64) {
 // tenant if it is not 0. It is at most half of all cells, so that other tenants have the
 // rest.
 func (b *budget) full(tenant uint32, bound int64) bool {
-	share := b.share
+	return b.used.Load() >= b.max || b.shares[tenant%shareCount].Load() >= b.shareOf(bound)
+}
+
+// shareOf returns the number of cells that a tenant may have. bound is as in full.
+func (b *budget) shareOf(bound int64) int64 {
 	if bound > 0 {
-		share = min(bound, max(b.max/2, b.share))
+		return min(bound, max(b.max/2, b.share))
 	}
-	return b.used.Load() >= b.max || b.shares[tenant%shareCount].Load() >= share
+	return b.share
+}
+
+// KeysOf returns the number of live keys of a tenant, and how many it may have. own is
+// the tenant's own bound, or 0. Entries of sliding logs count as in Config.MaxCells.
+// Tenants whose numbers are equal modulo 4,096 share one number.
+func (l *Limiter) KeysOf(tenant uint32, own int64) (live, bound int64) {
+	return max(l.counted.shares[tenant%shareCount].Load(), 0), l.counted.shareOf(own)
 }
 
 // crowded reports whether a new key of a tenant may have to use an overflow counter.

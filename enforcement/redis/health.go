@@ -440,6 +440,7 @@ func (l *Limiter) readMemory(ctx context.Context) {
 	}
 	used, _ := strconv.ParseInt(infoField(info, "used_memory"), 10, 64)
 	most, _ := strconv.ParseInt(infoField(info, "maxmemory"), 10, 64)
+	l.live.setMemory(most)
 	l.health.mu.Lock()
 	defer l.health.mu.Unlock()
 	l.health.usedMemory, l.health.maxMemory = used, most

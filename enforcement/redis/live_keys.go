@@ -4,8 +4,11 @@ import (
 	"cmp"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,6 +28,11 @@ const (
 	askEvery    = 5 * time.Second
 	mostSwept   = 1000
 	mostTenants = 20 // that Tenants returns
+
+	// Half of maxmemory divided by keyBytes is the largest bound of a tenant, so that one
+	// tenant cannot fill a Redis of any size. A key of a window or a bucket takes about 160
+	// bytes, with what Redis stores for its expiry.
+	keyBytes = 160
 )
 
 var keysScript = newBody(scriptText("keys.lua"))
@@ -36,6 +44,7 @@ var keysScript = newBody(scriptText("keys.lua"))
 // call.
 type live struct {
 	bound int64
+	most  atomic.Int64 // largest bound of a tenant, from the memory of Redis; 0 if that is unknown
 	off   bool         // set by a benchmark that measures the cost of counting
 	busy  atomic.Int32 // number of full tenants
 
@@ -72,6 +81,24 @@ func (v *live) open(bound int64) {
 	v.bound = bound
 	v.limits, v.ready = map[limitID]*limitKeys{}, map[limitID]*limitKeys{}
 	v.tenants, v.filled = map[uint32]*tenantKeys{}, map[uint32]*tenantKeys{}
+}
+
+// boundOf returns the bound of a tenant's keys. own is the tenant's own bound, or 0.
+func (v *live) boundOf(own int64) int64 {
+	bound := cmp.Or(own, v.bound)
+	if most := v.most.Load(); most > 0 {
+		return min(bound, most)
+	}
+	return bound
+}
+
+// setMemory limits the bounds of all tenants to half of the memory of Redis. most is
+// maxmemory in bytes, or 0 if it is unknown or unlimited.
+func (v *live) setMemory(most int64) {
+	if most > 0 {
+		most = max(most/2/keyBytes, 1)
+	}
+	v.most.Store(most)
 }
 
 // recordExpiries stores in each cell the time at which the value that the call read
@@ -150,7 +177,7 @@ func (v *live) change(cell *cell, width, before, after, now int64) {
 	if after != 0 {
 		k.changes[after/width]++
 	}
-	k.tenant.bound = cmp.Or(cell.bound, v.bound)
+	k.tenant.bound = v.boundOf(cell.bound)
 	if k.pending++; k.pending >= min(pushAfter, max(k.tenant.bound/16, 1)) {
 		v.ready[k.id] = k
 	}
@@ -162,7 +189,7 @@ func (v *live) rebound(cell *cell) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if t := v.tenants[cell.key.Tenant]; t != nil {
-		t.bound = cmp.Or(cell.bound, v.bound)
+		t.bound = v.boundOf(cell.bound)
 	}
 }
 
@@ -175,7 +202,7 @@ func (v *live) limit(cell *cell, width int64) *limitKeys {
 	case k == nil:
 		t := v.tenants[id.tenant]
 		if t == nil {
-			t = &tenantKeys{bound: v.bound}
+			t = &tenantKeys{bound: v.boundOf(cell.bound)}
 			v.tenants[id.tenant] = t
 		}
 		t.limits++
@@ -351,4 +378,60 @@ func (l *Limiter) Tenants() (list []TenantKeys) {
 		return cmp.Or(cmp.Compare(float64(b.Live)/float64(b.Bound), float64(a.Live)/float64(a.Bound)), cmp.Compare(a.Tenant, b.Tenant))
 	})
 	return list[:min(len(list), mostTenants)]
+}
+
+// KeysOf returns the number of live keys of one tenant, with one call to Redis. home is
+// the hash tag of its counters, cells are the numbers of its limits, and own is its own
+// bound, or 0. The number includes the keys of all nodes. Changes that a node has not
+// reported yet are missing: fewer than 256 for each limit and other node.
+func (l *Limiter) KeysOf(ctx context.Context, home string, tenant uint32, cells []uint32, own int64) (TenantKeys, error) {
+	found := TenantKeys{Tenant: tenant, Bound: l.live.boundOf(own)}
+	base := l.config.Prefix + "{" + home + "}" + string(binary.AppendUvarint(nil, uint64(tenant)))
+	names := []string{base + "F"}
+	for _, cell := range cells {
+		names = append(names, base+string(binary.AppendUvarint(nil, uint64(cell)))+"N")
+	}
+	values, err := l.probe.MGet(ctx, names...).Result()
+	if err != nil {
+		return found, fmt.Errorf("redis: read the number of keys of a tenant: %w", err)
+	}
+	now := time.Now().UnixMicro()
+	if last := l.clocks.last(home); last != nil {
+		now = last.at(time.Now())
+	}
+	found.Full = values[0] != nil
+	for i, cell := range cells {
+		text, _ := values[i+1].(string)
+		found.Live += max(liveIn(text, now)+l.live.unsent(limitID{tenant, cell}), 0)
+	}
+	return found, nil
+}
+
+// liveIn returns the number of live keys at a time, from the value of keys.lua.
+func liveIn(value string, now int64) (n int64) {
+	head, parts, _ := strings.Cut(value, " ")
+	width, err := strconv.ParseInt(head, 10, 64)
+	if err != nil || width <= 0 {
+		return 0
+	}
+	for part := range strings.FieldsSeq(parts) {
+		first, keys, _ := strings.Cut(part, ":")
+		interval, _ := strconv.ParseInt(first, 10, 64)
+		if k, err := strconv.ParseInt(keys, 10, 64); err == nil && interval >= now/width {
+			n += k
+		}
+	}
+	return n
+}
+
+// unsent returns by how many the keys of a limit changed since this node's last report.
+func (v *live) unsent(id limitID) (n int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if k := v.limits[id]; k != nil {
+		for _, change := range k.changes {
+			n += change
+		}
+	}
+	return n
 }

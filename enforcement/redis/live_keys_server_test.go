@@ -6,6 +6,9 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -189,4 +192,87 @@ func TestKeysOfATenantExpire(t *testing.T) {
 		}
 		return true
 	})
+}
+
+// Every node reports the number of live keys of a tenant, and counts only the tenant's
+// own keys.
+func TestKeysOfATenantAreReported(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	config := redis.Config{URL: server.URL(), Prefix: newPrefix(), Keys: 1000}
+	l, other := open(t, config), open(t, config)
+	running(t, l)
+	m := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 5, Window: time.Hour}.Compile(1)
+	want := func(l *redis.Limiter, tenant uint32, own int64, want redis.TenantKeys) {
+		t.Helper()
+		got, err := l.KeysOf(t.Context(), "07", tenant, []uint32{1, 2}, own)
+		if err != nil || got != want {
+			t.Errorf("tenant %d: %+v, %v, want %+v", tenant, got, err, want)
+		}
+	}
+	mustTake(t, l, request(keyed(7, 1, 1, m, 1), keyed(7, 2, 1, m, 1)))
+	want(l, 7, 0, redis.TenantKeys{Tenant: 7, Live: 2, Bound: 1000}) // not reported to Redis yet
+	fill(t, l, 7, 1, m, 1000)
+	want(l, 7, 0, redis.TenantKeys{Tenant: 7, Live: 1001, Bound: 1000, Full: true})
+	want(other, 7, 0, redis.TenantKeys{Tenant: 7, Live: 1000, Bound: 1000, Full: true})
+	want(other, 8, 5000, redis.TenantKeys{Tenant: 8, Bound: 5000})
+}
+
+// With its default settings, one tenant cannot fill a small Redis: its bound is half of
+// what maxmemory can hold. The checks of another tenant stay exact while it tries.
+func TestOneTenantCannotFillASmallRedis(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	raw := client(t, server.URL())
+	const most = 40 << 20
+	for name, value := range map[string]string{"maxmemory": strconv.Itoa(most), "maxmemory-policy": "noeviction"} {
+		if err := raw.ConfigSet(t.Context(), name, value).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l := open(t, redis.Config{URL: server.URL()})
+	running(t, l)
+	bound := func() int64 {
+		k, err := l.KeysOf(t.Context(), "07", 1, []uint32{1}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return k.Bound
+	}
+	eventually(t, "the bound follows from maxmemory", func() bool { return bound() == most/2/160 })
+
+	window := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 5, Window: 24 * time.Hour}.Compile(1)
+	steady := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 100, Window: 24 * time.Hour}.Compile(1)
+	const flood, each = 400_000, 1000 // three times what 40 MB hold
+	requests, outcomes := make([]enforcement.Request, each), make([]enforcement.Outcome, each)
+	granted, made := 0, 0
+	for n := 0; n < flood; n += each {
+		for i := range requests {
+			requests[i] = request(keyed(1, 1, n+i, window, 1))
+		}
+		l.Take(t.Context(), requests, outcomes)
+		for i := range outcomes {
+			if !outcomes[i].Verdict.Decided() {
+				t.Fatalf("key %d of the flood: %s, %v", n+i, outcomes[i].Verdict, outcomes[i].Err)
+			}
+			if outcomes[i].Verdict == enforcement.Granted {
+				made++
+			}
+		}
+		o := mustTake(t, l, request(keyed(2, 1, 1, steady, 1)))
+		if o.Verdict == enforcement.Granted {
+			granted++
+		} else if granted < 100 {
+			t.Fatalf("another tenant: %s after %d", o.Verdict, granted)
+		}
+	}
+	if granted != 100 {
+		t.Errorf("another tenant with a limit of 100 was granted %d", granted)
+	}
+	used, _ := raw.Info(t.Context(), "memory").Result()
+	t.Logf("%d of %d keys of the flood were made; %d keys in Redis; %s", made, flood, raw.DBSize(t.Context()).Val(),
+		strings.ReplaceAll(regexp.MustCompile(`used_memory:\d+`).FindString(used), "\r\n", " "))
+	if made >= flood {
+		t.Error("no key of the flood shared a counter")
+	}
 }

@@ -29,6 +29,8 @@ type Config struct {
 	Analytics *metrics.Analytics
 	// Exceptions validates and audits resets. Default: none; then Reset returns problem.Unavailable.
 	Exceptions *exceptions.Service
+	// Counters returns the number of live counters of a tenant. Default: none; then Usage.Counters is nil.
+	Counters func(context.Context, *enforcement.Subject) (Counters, error)
 	// Now returns the current time. Default: time.Now.
 	Now func() time.Time
 }
@@ -62,7 +64,15 @@ func (s *Service) Tenant(ctx context.Context, tenant string) (Usage, error) {
 	for _, r := range subject.Plan.Rules {
 		u.Policies = append(u.Policies, seen.policy(r))
 	}
-	return u, s.fill(ctx, &u, subject, seen)
+	if err := s.fill(ctx, &u, subject, seen); err != nil {
+		return u, err
+	}
+	if s.cfg.Counters != nil {
+		if n, err := s.cfg.Counters(ctx, subject); err == nil {
+			u.Counters = &n
+		}
+	}
+	return u, nil
 }
 
 // Policy returns the usage of one policy of a tenant's plan. It returns the same errors as Tenant.

@@ -19,6 +19,16 @@ type Usage struct {
 	At time.Time
 	// Policies contains the policies of the plan in their order, or only the requested policy.
 	Policies []PolicyUsage
+	// Counters is the number of live counters of the tenant. It is nil for a usage of one policy, and if the number is
+	// unknown.
+	Counters *Counters
+}
+
+// Counters is the number of live counters of a tenant in the limiter, and its bound. A counter is one limit for one
+// key. With Redis, Live is an estimate.
+type Counters struct {
+	Live, Max int64
+	Full      bool // new keys of each limit share one counter
 }
 
 // PolicyUsage is the usage of one policy, with some of its keys.

@@ -124,7 +124,21 @@ func (w *pages) leftOf(t tenants.Tenant, u usage.Usage, err error) views.Left {
 	for i := range u.Policies {
 		l.Policies = append(l.Policies, leftPolicy(t, &u.Policies[i]))
 	}
+	if c := u.Counters; c != nil {
+		l.Known, l.Counters, l.MaxCounters, l.Crowded = true, views.Count(c.Live), views.Count(c.Max), crowded(c)
+	}
 	return l
+}
+
+// crowded warns about a tenant that has, or nearly has, as many counters as it may have.
+func crowded(c *usage.Counters) string {
+	switch {
+	case c.Full:
+		return "This tenant has as many counters as it may have. New keys of a limit share one counter, so some of them are denied early."
+	case float64(c.Live) >= 0.8*float64(c.Max):
+		return "This tenant has more than 80 % of the counters that it may have. Above that number, new keys of a limit share one counter."
+	}
+	return ""
 }
 
 func leftPolicy(t tenants.Tenant, p *usage.PolicyUsage) views.LeftPolicy {

@@ -20,6 +20,11 @@ type Left struct {
 	Error    string
 	Empty    Empty // Title is "" if there are policies
 	Policies []LeftPolicy
+	// Counters and MaxCounters are the estimated number of live counters and the bound. Known is false if the number
+	// is unknown. Crowded warns that the bound is near or reached, or is "".
+	Counters, MaxCounters Number
+	Known                 bool
+	Crowded               string
 }
 
 // A LeftPolicy is one policy with some of its keys.
