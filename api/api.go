@@ -80,6 +80,9 @@ type Config struct {
 	// PublicURL is the base of the URIs of problem types. If it is empty, the URIs are relative
 	// references.
 	PublicURL string
+	// Version is the version of the program, which the served contract has as info.version. By
+	// default it is that of openapi.yaml.
+	Version string
 	// ClientAddress returns the client's address, which the audit log records. By default it is
 	// the address of the connection.
 	ClientAddress func(*http.Request) string
@@ -98,7 +101,6 @@ type API struct {
 	echo      *echo.Echo
 	bootstrap *[32]byte // hash of the bootstrap key
 	types     problemTypes
-	spec      document
 	// checkRoute and checkGate are the route and the authorization of POST /v1/check. ServeHTTP
 	// calls its handler without the router, which saves time.
 	checkRoute route
@@ -123,7 +125,7 @@ func New(cfg Config) *API {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	a := &API{cfg: cfg, echo: echo.New(), types: newProblemTypes(cfg.PublicURL), spec: newDocument()}
+	a := &API{cfg: cfg, echo: echo.New(), types: newProblemTypes(cfg.PublicURL)}
 	if cfg.Ready == nil {
 		a.cfg.Ready = a.ready
 	}
@@ -152,7 +154,7 @@ func New(cfg Config) *API {
 // Serves reports whether the API serves a path. The package web serves all other paths.
 func Serves(path string) bool {
 	switch path {
-	case "/v1", "/healthz", "/livez", "/readyz", "/metrics", "/openapi.yaml":
+	case "/v1", "/healthz", "/livez", "/readyz", "/metrics", "/openapi.yaml", "/openapi.json":
 		return true
 	}
 	return strings.HasPrefix(path, "/v1/")

@@ -25,6 +25,7 @@ import (
 var notPlayed = map[string]string{
 	"check 403 forbidden":                 "TestMatrix",
 	"check 503 limiter_unavailable":       "TestLimiterAway",
+	"openapiJSON 200 document":            "TestSpecIsServed",
 	"check 503 overloaded":                "TestOverloaded",
 	"readyz 503 draining":                 "TestReadiness",
 	"docs 200 page":                       "web serves it",

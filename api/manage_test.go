@@ -10,8 +10,11 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/getkin/kin-openapi/openapi3"
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/internal/audit"
@@ -300,15 +303,33 @@ func TestReadiness(t *testing.T) {
 	}
 }
 
-func TestSpecHasAnETag(t *testing.T) {
+// The contract is served in YAML and in JSON, with the version of the program and an ETag.
+func TestSpecIsServed(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
-	a := w.do(call{method: "GET", path: "/openapi.yaml"})
-	if a.header.Get("ETag") == "" {
-		t.Fatal(a.header)
+	w := newWorld(t, func(c *api.Config) { c.Version = "v9.8.7-3-gabc: x" })
+	var documents []any
+	for _, path := range []string{"/openapi.yaml", "/openapi.json"} {
+		a := w.do(call{method: "GET", path: path})
+		if a.header.Get("ETag") == "" {
+			t.Fatal(a.header)
+		}
+		b := w.do(call{method: "GET", path: path, header: map[string]string{"If-None-Match": a.header.Get("ETag")}})
+		if b.status != http.StatusNotModified || b.body != "" {
+			t.Error(b.status)
+		}
+		doc, err := openapi3.NewLoader().LoadFromData([]byte(a.body))
+		must(t, err)
+		if doc.Info.Version != "v9.8.7-3-gabc: x" {
+			t.Errorf("%s: version %q", path, doc.Info.Version)
+		}
+		text, err := json.Marshal(doc)
+		must(t, err)
+		var document any
+		must(t, json.Unmarshal(text, &document))
+		documents = append(documents, document)
 	}
-	if b := w.do(call{method: "GET", path: "/openapi.yaml", header: map[string]string{"If-None-Match": a.header.Get("ETag")}}); b.status != http.StatusNotModified || b.body != "" {
-		t.Error(b.status)
+	if !reflect.DeepEqual(documents[0], documents[1]) {
+		t.Error("/openapi.json is not /openapi.yaml")
 	}
 }
 

@@ -655,14 +655,14 @@ type Actor struct {
 	// Id Id of the key or user, or a fixed word.
 	Id string `json:"id"`
 
-	// Kind The kind of actor.
+	// Kind The kind of actor. Later versions may add values.
 	Kind ActorKind `json:"kind"`
 
 	// Name The display name.
 	Name string `json:"name"`
 }
 
-// ActorKind The kind of actor.
+// ActorKind The kind of actor. Later versions may add values.
 type ActorKind string
 
 // Alert A time during which a rule fired.
@@ -718,7 +718,7 @@ type AlertChannel struct {
 
 // AlertChannelDocument An address that gets messages.
 type AlertChannelDocument struct {
-	// Kind `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON.
+	// Kind `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. Later versions may add values.
 	Kind AlertChannelKind `json:"kind"`
 
 	// Name A name for people.
@@ -728,7 +728,7 @@ type AlertChannelDocument struct {
 	Url string `json:"url"`
 }
 
-// AlertChannelKind `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON.
+// AlertChannelKind `webhook`: signed JSON. `slack`: an incoming webhook of Slack, or of a program that takes the same JSON. Later versions may add values.
 type AlertChannelKind string
 
 // AlertChannelPage A page of channels.
@@ -766,13 +766,13 @@ type AlertDelivery struct {
 	// EndedAt When it was delivered or given up.
 	EndedAt time.Time `json:"ended_at,omitempty,omitzero"`
 
-	// Event The reason for a message.
+	// Event The reason for a message. Later versions may add values.
 	Event AlertEvent `json:"event"`
 
 	// Id UUIDv7; the `webhook-id` of every attempt.
 	Id openapi_types.UUID `json:"id"`
 
-	// Status `dead`: given up after 24 hours, or after `410 Gone`.
+	// Status `dead`: given up after 24 hours, or after `410 Gone`. Later versions may add values.
 	Status AlertDeliveryStatus `json:"status"`
 
 	// TenantId The tenant that owns the channel. Absent: the operator.
@@ -791,13 +791,13 @@ type AlertDeliveryPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// AlertDeliveryStatus `dead`: given up after 24 hours, or after `410 Gone`.
+// AlertDeliveryStatus `dead`: given up after 24 hours, or after `410 Gone`. Later versions may add values.
 type AlertDeliveryStatus string
 
-// AlertEvent The reason for a message.
+// AlertEvent The reason for a message. Later versions may add values.
 type AlertEvent string
 
-// AlertMetric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials` and `quota_used`.
+// AlertMetric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials` and `quota_used`. Later versions may add values.
 type AlertMetric string
 
 // AlertPage A page of alerts.
@@ -812,7 +812,7 @@ type AlertPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// AlertPhase `pending`: at or above the threshold, but not yet for the time `for`.
+// AlertPhase `pending`: at or above the threshold, but not yet for the time `for`. Later versions may add values.
 type AlertPhase string
 
 // AlertRule A rule with its state.
@@ -850,7 +850,7 @@ type AlertRuleDocument struct {
 	// For How long the figure must stay there before the alert begins or ends, up to `1d`. Absent: no time.
 	For string `json:"for,omitempty,omitzero"`
 
-	// Metric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials` and `quota_used`.
+	// Metric The figure. `denial_rate`: requests denied by limits, in percent. `denials`: their number. `degraded_share`: decisions without the shared limiter, in percent. `limiter_latency`: p99 of the limiter, in milliseconds. `quota_used`: used quota of the fullest known key, in percent. `silent_nodes`, `node_alarms`, `snapshots_held`: numbers of the System page. A rule of a tenant can have `denial_rate`, `denials` and `quota_used`. Later versions may add values.
 	Metric AlertMetric `json:"metric"`
 
 	// MinRequests The number of requests in the window below which a rate counts as 0.
@@ -901,7 +901,7 @@ type AlertState struct {
 	// Error Why the figure is not known. The phase stays meanwhile.
 	Error string `json:"error,omitempty,omitzero"`
 
-	// Phase `pending`: at or above the threshold, but not yet for the time `for`.
+	// Phase `pending`: at or above the threshold, but not yet for the time `for`. Later versions may add values.
 	Phase AlertPhase `json:"phase"`
 
 	// Since When the phase began.
@@ -911,7 +911,7 @@ type AlertState struct {
 	Value float64 `json:"value"`
 }
 
-// Algorithm The algorithm of the limit.
+// Algorithm The algorithm of the limit. Later versions may add values.
 type Algorithm string
 
 // AuditEntry An entry of the audit log.
@@ -979,7 +979,7 @@ type Block struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`.
+	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
 	// Key One key of a policy: the values of its `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). If a name is left out, the key is that of requests without this attribute. `{}` is the key of a policy that counts the whole tenant.
@@ -1015,14 +1015,14 @@ type Change struct {
 	// Before The published value. Absent if added.
 	Before json.RawMessage `json:"before,omitempty,omitzero"`
 
-	// Kind What happened.
+	// Kind What happened. Later versions may add values.
 	Kind ChangeKind `json:"kind"`
 
 	// Pointer RFC 6901 pointer. It names policies by slug and limits by name, not by position.
 	Pointer string `json:"pointer"`
 }
 
-// ChangeKind What happened.
+// ChangeKind What happened. Later versions may add values.
 type ChangeKind string
 
 // CountPoint The counts of one step or second.
@@ -1034,7 +1034,7 @@ type CountPoint struct {
 	Counts Counts `json:"counts"`
 }
 
-// CountStep The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
+// CountStep The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 type CountStep string
 
 // CountedKey The values of a policy's `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). An empty value stands for a missing attribute. A name has no brackets.
@@ -1214,7 +1214,7 @@ type HistogramBucket struct {
 	To int64 `json:"to"`
 }
 
-// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`.
+// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
 type InactiveBecause string
 
 // Invitation An open invitation.
@@ -1275,7 +1275,7 @@ type IssuedKey struct {
 
 // KeptLimit One limit of a policy that applied.
 type KeptLimit struct {
-	// Algorithm The algorithm of the limit.
+	// Algorithm The algorithm of the limit. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 
 	// Allowed Whether this limit allowed the request.
@@ -1290,7 +1290,7 @@ type KeptLimit struct {
 	// Limit Unique in its policy; l1, l2, … by default.
 	Limit LimitName `json:"limit"`
 
-	// Mode Whether the policy denies requests, or only counts those that it would deny.
+	// Mode Whether the policy denies requests, or only counts those that it would deny. Later versions may add values.
 	Mode KeptLimitMode `json:"mode"`
 
 	// Override Id of the override that was in force.
@@ -1316,7 +1316,7 @@ type KeptLimit struct {
 	WindowMs int64 `json:"window_ms"`
 }
 
-// KeptLimitMode Whether the policy denies requests, or only counts those that it would deny.
+// KeptLimitMode Whether the policy denies requests, or only counts those that it would deny. Later versions may add values.
 type KeptLimitMode string
 
 // KeptPolicy One policy of the plan and its part in a stored denial.
@@ -1333,7 +1333,7 @@ type KeptPolicy struct {
 	// Matches Whether method, path, and attributes match, in any mode.
 	Matches bool `json:"matches"`
 
-	// Mode Whether the policy is enforced, in shadow, or off.
+	// Mode Whether the policy is enforced, in shadow, or off. Later versions may add values.
 	Mode KeptPolicyMode `json:"mode"`
 
 	// Override Id of the override that was in force.
@@ -1345,11 +1345,11 @@ type KeptPolicy struct {
 	// ReplacedBy The slug of the policy of `replaced`.
 	ReplacedBy string `json:"replaced_by,omitempty,omitzero"`
 
-	// Why Why a policy applies or not. The first of these that is true: it is `off`; its `method` or `path` does not match; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, so that it is `skipped` or denies (`missing`); another policy that applies replaces it (`replaced`); a list or the tenant's status decided before any policy (`list`); its key is `blocked`; it `applies`.
+	// Why Why a policy applies or not. The first of these that is true: it is `off`; its `method` or `path` does not match; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, so that it is `skipped` or denies (`missing`); another policy that applies replaces it (`replaced`); a list or the tenant's status decided before any policy (`list`); its key is `blocked`; it `applies`. Later versions may add values.
 	Why Why `json:"why"`
 }
 
-// KeptPolicyMode Whether the policy is enforced, in shadow, or off.
+// KeptPolicyMode Whether the policy is enforced, in shadow, or off. Later versions may add values.
 type KeptPolicyMode string
 
 // KeptRefusal A stored denial with its explanation.
@@ -1402,7 +1402,7 @@ type KeptRefusal struct {
 	// Policy The denying policy. Absent if no policy denied the request.
 	Policy string `json:"policy,omitempty,omitzero"`
 
-	// Reason The reason of the denial.
+	// Reason The reason of the denial. Later versions may add values.
 	Reason RefusedReason `json:"reason"`
 
 	// Redacted The tenant's values are not stored for display.
@@ -1511,7 +1511,7 @@ type Latency struct {
 	// Shared A histogram with quantiles.
 	Shared Histogram `json:"shared"`
 
-	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
@@ -1538,10 +1538,10 @@ type LatencyPoint struct {
 
 // Limit The numbers of the limit.
 type Limit struct {
-	// Algorithm The algorithm of the limit.
+	// Algorithm The algorithm of the limit. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 
-	// Anchor Fixed windows and sliding counters: where windows begin; first_hit by default.
+	// Anchor Fixed windows and sliding counters: where windows begin; first_hit by default. Later versions may add values.
 	Anchor LimitAnchor `json:"anchor,omitempty,omitzero"`
 
 	// Burst Buckets: the capacity; the quota by default.
@@ -1557,7 +1557,7 @@ type Limit struct {
 	Window Window `json:"window"`
 }
 
-// LimitAnchor Fixed windows and sliding counters: where windows begin; first_hit by default.
+// LimitAnchor Fixed windows and sliding counters: where windows begin; first_hit by default. Later versions may add values.
 type LimitAnchor string
 
 // LimitName Unique in its policy; l1, l2, … by default.
@@ -1565,7 +1565,7 @@ type LimitName = string
 
 // LimitUsage The usage of a limit by one key.
 type LimitUsage struct {
-	// Algorithm The algorithm of the limit.
+	// Algorithm The algorithm of the limit. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 
 	// Burst Buckets: the capacity.
@@ -1613,10 +1613,10 @@ type ListEntry struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`.
+	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
-	// List The list.
+	// List The list. Later versions may add values.
 	List ListName `json:"list"`
 
 	// Reason The reason, as text for people.
@@ -1641,7 +1641,7 @@ type ListEntryPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// ListName The list.
+// ListName The list. Later versions may add values.
 type ListName string
 
 // Live The decisions of a node in the last seconds.
@@ -1714,7 +1714,7 @@ type NewListEntry struct {
 	// ExpiresAt When it expires. Default: never.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
 
-	// List The list.
+	// List The list. Later versions may add values.
 	List ListName `json:"list"`
 
 	// Reason The reason, as text for people.
@@ -1801,7 +1801,7 @@ type Override struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
-	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`.
+	// InactiveBecause Why it is inactive. Absent while it is active. `ended`: it has expired. `no_policy`, `no_limit`: the tenant's plan no longer has its policy, or any of its limits. `no_attribute`: the policy no longer counts by its attributes. `not_possible`: its numbers are out of bounds for the policy, the policy is `off`, or, for a block, the policy is in `shadow`. Later versions may add values.
 	InactiveBecause InactiveBecause `json:"inactive_because,omitempty,omitzero"`
 
 	// Limits Other numbers for limits by name. Other limits stay unchanged.
@@ -1942,7 +1942,7 @@ type PlanPage struct {
 
 // Policy One rule of a plan.
 type Policy struct {
-	// Consistency Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`. Default: `exact`.
+	// Consistency Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`. Default: `exact`. Later versions may add values.
 	Consistency PolicyConsistency `json:"consistency,omitempty,omitzero"`
 
 	// CountBy Attribute names, or ip/64. Empty: one counter for the whole tenant. Default: empty.
@@ -1957,13 +1957,13 @@ type Policy struct {
 	// Match The requests to which a policy applies. Default: all requests.
 	Match Match `json:"match,omitempty,omitzero"`
 
-	// Missing The decision if an attribute of count_by is missing. Default: `shared`.
+	// Missing The decision if an attribute of count_by is missing. Default: `shared`. Later versions may add values.
 	Missing PolicyMissing `json:"missing,omitempty,omitzero"`
 
-	// Mode Whether the policy is enforced, in shadow, or off. Default: `enforce`.
+	// Mode Whether the policy is enforced, in shadow, or off. Default: `enforce`. Later versions may add values.
 	Mode PolicyMode `json:"mode,omitempty,omitzero"`
 
-	// OnFailure The failure mode: what decides when the limiter does not answer. Default: `local`.
+	// OnFailure The failure mode: what decides when the limiter does not answer. Default: `local`. Later versions may add values.
 	OnFailure PolicyOnFailure `json:"on_failure,omitempty,omitzero"`
 
 	// Replaces Policies of the same plan that this one replaces where it applies. Default: empty.
@@ -1973,16 +1973,16 @@ type Policy struct {
 	Slug Slug `json:"slug"`
 }
 
-// PolicyConsistency Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`. Default: `exact`.
+// PolicyConsistency Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`. Default: `exact`. Later versions may add values.
 type PolicyConsistency string
 
-// PolicyMissing The decision if an attribute of count_by is missing. Default: `shared`.
+// PolicyMissing The decision if an attribute of count_by is missing. Default: `shared`. Later versions may add values.
 type PolicyMissing string
 
-// PolicyMode Whether the policy is enforced, in shadow, or off. Default: `enforce`.
+// PolicyMode Whether the policy is enforced, in shadow, or off. Default: `enforce`. Later versions may add values.
 type PolicyMode string
 
-// PolicyOnFailure The failure mode: what decides when the limiter does not answer. Default: `local`.
+// PolicyOnFailure The failure mode: what decides when the limiter does not answer. Default: `local`. Later versions may add values.
 type PolicyOnFailure string
 
 // PolicyRemaining The remaining quota of a policy at its decisions, in percent.
@@ -2008,7 +2008,7 @@ type PolicyTraffic struct {
 	// Policies The ranking.
 	Policies []CountedPolicy `json:"policies"`
 
-	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
@@ -2023,7 +2023,7 @@ type PolicyUsage struct {
 	// Keys Its keys. The key that is used up first comes first.
 	Keys []KeyUsage `json:"keys"`
 
-	// Mode Whether the policy is enforced, in shadow, or off.
+	// Mode Whether the policy is enforced, in shadow, or off. Later versions may add values.
 	Mode PolicyUsageMode `json:"mode"`
 
 	// More Other keys were, or may have been, counted in the last hour. Keys of a shadow policy are not ranked: request one with `key`.
@@ -2036,7 +2036,7 @@ type PolicyUsage struct {
 	Policy string `json:"policy"`
 }
 
-// PolicyUsageMode Whether the policy is enforced, in shadow, or off.
+// PolicyUsageMode Whether the policy is enforced, in shadow, or off. Later versions may add values.
 type PolicyUsageMode string
 
 // Publish Which version to publish.
@@ -2089,7 +2089,7 @@ type RecentRefusal struct {
 	// Policy The denying policy. Absent if no policy denied the request.
 	Policy string `json:"policy,omitempty,omitzero"`
 
-	// Reason The reason of the denial.
+	// Reason The reason of the denial. Later versions may add values.
 	Reason RefusedReason `json:"reason"`
 
 	// Redacted The tenant's values are not stored for display.
@@ -2121,7 +2121,7 @@ type RefusalPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
-// RefusedReason The reason of the denial.
+// RefusedReason The reason of the denial. Later versions may add values.
 type RefusedReason string
 
 // Remaining The remaining quota at decisions.
@@ -2132,7 +2132,7 @@ type Remaining struct {
 	// Policies The policies with a sampled decision, by slug.
 	Policies []PolicyRemaining `json:"policies"`
 
-	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
@@ -2178,7 +2178,7 @@ type RetryHistogram struct {
 	// P99 99 of 100 are at most this.
 	P99 int64 `json:"p99"`
 
-	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
@@ -2210,14 +2210,14 @@ type RouteTraffic struct {
 	// Routes The ranking.
 	Routes []CountedRoute `json:"routes"`
 
-	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
 	To time.Time `json:"to"`
 }
 
-// Scope What a key may do; `manage` implies `read`.
+// Scope What a key may do; `manage` implies `read`. Later versions may add values.
 type Scope string
 
 // Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
@@ -2255,7 +2255,7 @@ type TenantDocument struct {
 	// Name The display name.
 	Name string `json:"name"`
 
-	// NoPolicy The decision for a request that matches no policy. Default: `allow`.
+	// NoPolicy The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
 	NoPolicy TenantDocumentNoPolicy `json:"no_policy,omitempty,omitzero"`
 
 	// Plan Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
@@ -2271,7 +2271,7 @@ type TenantDocument struct {
 	TimeZone string `json:"time_zone,omitempty,omitzero"`
 }
 
-// TenantDocumentNoPolicy The decision for a request that matches no policy. Default: `allow`.
+// TenantDocumentNoPolicy The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
 type TenantDocumentNoPolicy string
 
 // TenantPage A page of tenants.
@@ -2300,7 +2300,7 @@ type TenantTraffic struct {
 	// From The start of the range, included.
 	From time.Time `json:"from"`
 
-	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 	Step CountStep `json:"step"`
 
 	// Tenants The ranking.
@@ -2342,7 +2342,7 @@ type TopKeys struct {
 	// Keys The ranking.
 	Keys []TopKey `json:"keys"`
 
-	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
@@ -2360,7 +2360,7 @@ type Traffic struct {
 	// Points Every step of the range.
 	Points []CountPoint `json:"points"`
 
-	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
+	// Step The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 	Step CountStep `json:"step"`
 
 	// To The end of the range, excluded.
@@ -2509,7 +2509,7 @@ type VersionSummary struct {
 	Version int `json:"version"`
 }
 
-// Why Why a policy applies or not. The first of these that is true: it is `off`; its `method` or `path` does not match; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, so that it is `skipped` or denies (`missing`); another policy that applies replaces it (`replaced`); a list or the tenant's status decided before any policy (`list`); its key is `blocked`; it `applies`.
+// Why Why a policy applies or not. The first of these that is true: it is `off`; its `method` or `path` does not match; an `attribute` of its match is missing or has another value; an attribute of `count_by` is missing, so that it is `skipped` or denies (`missing`); another policy that applies replaces it (`replaced`); a list or the tenant's status decided before any policy (`list`); its key is `blocked`; it `applies`. Later versions may add values.
 type Why string
 
 // Window From 1ms to 366d.
@@ -2530,7 +2530,7 @@ type AlertOwnerParameter = Reference
 // AlertRuleParameter defines model for AlertRuleParameter.
 type AlertRuleParameter = openapi_types.UUID
 
-// AlertStatusParameter `dead`: given up after 24 hours, or after `410 Gone`.
+// AlertStatusParameter `dead`: given up after 24 hours, or after `410 Gone`. Later versions may add values.
 type AlertStatusParameter = AlertDeliveryStatus
 
 // AnalyticsFromParameter defines model for AnalyticsFromParameter.
@@ -2566,7 +2566,7 @@ type AuditToParameter = time.Time
 // BlockParameter defines model for BlockParameter.
 type BlockParameter = openapi_types.UUID
 
-// CountStepParameter The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days.
+// CountStepParameter The length of a step, in UTC. Minutes have a shorter retention than hours, and hours than days. Later versions may add values.
 type CountStepParameter = CountStep
 
 // CountedKeyParameter The values of a policy's `count_by` by attribute name (`ip` for `ip/64`, with an address or its /64 network). An empty value stands for a missing attribute. A name has no brackets.
@@ -2599,7 +2599,7 @@ type KeyParameter = openapi_types.UUID
 // LimitParameter defines model for LimitParameter.
 type LimitParameter = int
 
-// ListParameter The list.
+// ListParameter The list. Later versions may add values.
 type ListParameter = ListName
 
 // MemberParameter defines model for MemberParameter.
@@ -2635,7 +2635,7 @@ type RankingLimitParameter = int
 // RefusalFromParameter defines model for RefusalFromParameter.
 type RefusalFromParameter = time.Time
 
-// RefusalReasonParameter The reason of the denial.
+// RefusalReasonParameter The reason of the denial. Later versions may add values.
 type RefusalReasonParameter = RefusedReason
 
 // RefusalToParameter defines model for RefusalToParameter.

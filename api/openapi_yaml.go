@@ -3,32 +3,59 @@ package api
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"net/http"
+	"sync"
 
 	"github.com/labstack/echo/v4"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/headgate/headgate"
 )
 
-// A document contains the bytes of openapi.yaml and their entity tag, which is a part of their
-// SHA-256.
+// A document contains the bytes of openapi.yaml or openapi.json and their entity tag, which is
+// a part of their SHA-256.
 type document struct {
-	text []byte
-	etag string
+	mediaType string
+	text      []byte
+	etag      string
 }
 
-func newDocument() document {
-	sum := sha256.Sum256(headgate.Spec)
-	return document{headgate.Spec, `"` + hex.EncodeToString(sum[:12]) + `"`}
+func newDocument(mediaType string, text []byte) document {
+	sum := sha256.Sum256(text)
+	return document{mediaType, text, `"` + hex.EncodeToString(sum[:12]) + `"`}
 }
 
-// openapi is GET /openapi.yaml.
-func (a *API) openapi(c echo.Context) error {
-	h := c.Response().Header()
-	h.Set("ETag", a.spec.etag)
-	h.Set("Cache-Control", "no-cache")
-	if matches(c.Request().Header.Values("If-None-Match"), a.spec.etag, true) {
-		return c.NoContent(http.StatusNotModified)
+// specYAML returns the contract as openapi.yaml, with the version of the program.
+func specYAML(version string) document {
+	return newDocument("application/yaml", headgate.SpecOf(version))
+}
+
+// specJSON returns the contract as openapi.json. It panics if openapi.yaml cannot be read, which
+// a test excludes.
+func specJSON(version string) document {
+	var contract any
+	if err := yaml.Unmarshal(headgate.SpecOf(version), &contract); err != nil {
+		panic(err)
 	}
-	return c.Blob(http.StatusOK, "application/yaml", a.spec.text)
+	text, err := json.Marshal(contract)
+	if err != nil {
+		panic(err)
+	}
+	return newDocument("application/json", text)
+}
+
+// serveDocument returns the handler of GET /openapi.yaml or GET /openapi.json. It calls load at
+// the first request.
+func serveDocument(load func(version string) document, version string) echo.HandlerFunc {
+	once := sync.OnceValue(func() document { return load(version) })
+	return func(c echo.Context) error {
+		d, h := once(), c.Response().Header()
+		h.Set("ETag", d.etag)
+		h.Set("Cache-Control", "no-cache")
+		if matches(c.Request().Header.Values("If-None-Match"), d.etag, true) {
+			return c.NoContent(http.StatusNotModified)
+		}
+		return c.Blob(http.StatusOK, d.mediaType, d.text)
+	}
 }

@@ -218,6 +218,7 @@ func (a *API) routes() []route {
 		get("/livez", "livez", accounts.Public, a.alive),
 		get("/readyz", "readyz", accounts.Public, a.readyz).params("verbose"),
 		get("/metrics", "metrics", metrics, a.metrics),
-		get("/openapi.yaml", "openapi", accounts.Public, a.openapi),
+		get("/openapi.yaml", "openapi", accounts.Public, serveDocument(specYAML, a.cfg.Version)),
+		get("/openapi.json", "openapiJSON", accounts.Public, serveDocument(specJSON, a.cfg.Version)),
 	}
 }

@@ -269,16 +269,7 @@ func eachSchema(s *openapi3.Schema, f func(*openapi3.Schema)) {
 func TestResponsesAreOpen(t *testing.T) {
 	t.Parallel()
 	doc := published()
-	inResponses := map[*openapi3.Schema]bool{}
-	for _, item := range doc.Paths.Map() {
-		for _, op := range item.Operations() {
-			for _, r := range op.Responses.Map() {
-				for _, media := range r.Value.Content {
-					everySchema(media.Schema.Value, inResponses)
-				}
-			}
-		}
-	}
+	inResponses := responseSchemas(doc)
 	named := map[string]bool{}
 	for s := range inResponses {
 		for _, b := range below(s) {
@@ -297,6 +288,39 @@ func TestResponsesAreOpen(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The values of an enum in a response may become more, and its description says so.
+func TestResponseEnumsAreExtensible(t *testing.T) {
+	t.Parallel()
+	enums := 0
+	for s := range responseSchemas(published()) {
+		if len(s.Enum) == 0 {
+			continue
+		}
+		enums++
+		if !strings.Contains(s.Description, "Later versions may add values.") {
+			t.Errorf("%v (%s): the description does not say that later versions may add values", s.Enum, s.Description)
+		}
+	}
+	if enums == 0 {
+		t.Error("no enums")
+	}
+}
+
+// responseSchemas returns all schemas of the answers, through references.
+func responseSchemas(doc *openapi3.T) map[*openapi3.Schema]bool {
+	schemas := map[*openapi3.Schema]bool{}
+	for _, item := range doc.Paths.Map() {
+		for _, op := range item.Operations() {
+			for _, r := range op.Responses.Map() {
+				for _, media := range r.Value.Content {
+					everySchema(media.Schema.Value, schemas)
+				}
+			}
+		}
+	}
+	return schemas
 }
 
 // everySchema notes s and all schemas below it, through references.
@@ -322,19 +346,8 @@ func below(s *openapi3.Schema) openapi3.SchemaRefs {
 // Every union has a discriminator: a member that is constant in each variant.
 func TestUnionsAreDiscriminated(t *testing.T) {
 	t.Parallel()
-	doc := published()
-	schemas := map[*openapi3.Schema]bool{}
-	for _, item := range doc.Paths.Map() {
-		for _, op := range item.Operations() {
-			for _, r := range op.Responses.Map() {
-				for _, media := range r.Value.Content {
-					everySchema(media.Schema.Value, schemas)
-				}
-			}
-		}
-	}
 	unions := 0
-	for s := range schemas {
+	for s := range responseSchemas(published()) {
 		if len(s.OneOf)+len(s.AnyOf) == 0 {
 			continue
 		}

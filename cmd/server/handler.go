@@ -31,7 +31,8 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		Tenants: n.tenants, Plans: n.plans, Audit: n.store, Alerts: n.alerts,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
 		Exceptions: n.exceptions, Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
-		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies, log), Logger: log,
+		Version: version, BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL,
+		ClientAddress: clientAddress(s.TrustedProxies, log), Logger: log,
 	}
 	if s.MetricsAddr == "" {
 		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic
@@ -46,7 +47,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		return nil, err
 	}
 	shell, err := web.New(web.Config{
-		Spec: headgate.Spec, Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Plans: n.plans,
+		Spec: headgate.SpecOf(version), Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Plans: n.plans,
 		Refusals: n.refusals, Demo: demoData.Present, ClientAddress: cfg.ClientAddress, Changed: n.refresh(log), Stopping: ctx, Logger: log,
 	})
 	if err != nil {

@@ -109,7 +109,8 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 	n.metricsGate.open(n.recorder.Handler())
 	cfg := api.Config{
 		Snapshot: func() *snapshot.Snapshot { return world }, Decider: n.newEngine(s, log), Admission: n.admission,
-		BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL, ClientAddress: clientAddress(s.TrustedProxies, log), Logger: log,
+		Version: version, BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL,
+		ClientAddress: clientAddress(s.TrustedProxies, log), Logger: log,
 		Ready: func(context.Context) api.Readiness {
 			r := api.Readiness{
 				Checks:   []api.ReadyCheck{{Name: "snapshot", OK: true}, {Name: "draining", OK: !g.draining.Load()}},
@@ -127,7 +128,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 	rest := api.New(cfg)
 	g.open(checkHost(s.allowedHosts(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case api.CheckPath, "/v1/check/batch", "/livez", "/healthz", "/readyz", "/metrics", "/openapi.yaml":
+		case api.CheckPath, "/v1/check/batch", "/livez", "/healthz", "/readyz", "/metrics", "/openapi.yaml", "/openapi.json":
 			rest.ServeHTTP(w, r)
 		default:
 			w.Header().Set("X-Content-Type-Options", "nosniff")
