@@ -6,8 +6,12 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
 
 	"github.com/headgate/headgate/internal/servertest/browser"
+	"github.com/headgate/headgate/web"
 )
 
 // blankCharts returns the titles of the charts of counts whose canvas has no colored
@@ -56,3 +60,76 @@ func TestChartsDrawAnIsolatedMinute(t *testing.T) {
 		t.Errorf("the browser complains:\n%s", strings.Join(list, "\n"))
 	}
 }
+
+// unfinishedStep returns what the chart of requests shows of its axes and of its last step: the titles of the axes,
+// the share of the rows between the last two values in which a line falls at the start of the last step, and whether
+// the last step has colored pixels.
+const unfinishedStep = `new Promise((done) => {
+	const until = performance.now() + 20000;
+	const look = () => {
+		const element = document.querySelector("#traffic hg-chart");
+		const u = element?.chart;
+		if (!u) return performance.now() > until ? done({}) : requestAnimationFrame(look);
+		const rows = [...document.querySelectorAll("#traffic tbody tr")].slice(-2);
+		const sums = rows.map((row) => [...row.querySelectorAll("td")].reduce((sum, cell) => sum + Number(cell.dataset.v), 0));
+		const context = u.ctx.canvas.getContext("2d");
+		const colored = (x, y) => {
+			const [r, g, b, a] = context.getImageData(Math.round(x), Math.round(y), 1, 1).data;
+			return a > 100 && Math.max(r, g, b) - Math.min(r, g, b) > 60;
+		};
+		const x = (at) => u.valToPos(at, "x", true), y = (value) => u.valToPos(value, "y", true);
+		const start = x(Number(rows[1].dataset.x)), end = x(Number(rows[1].dataset.x) + 60);
+		let falling = 0, between = 0, drawn = 0;
+		for (let at = y(sums[0]) + 4; at < y(sums[1]) - 4; at++, between++) {
+			if ([-2, -1, 0, 1, 2].some((by) => colored(start + by, at))) falling++;
+		}
+		for (let at = start; at < end; at++) if ([-1, 0, 1].some((by) => colored(at, y(sums[1]) + by))) drawn++;
+		done({ x: u.axes[0].label ?? "", y: u.axes[1].label ?? "", falling: falling / Math.max(1, between), between, drawn,
+			marked: rows.map((row) => row.dataset.unfinished !== undefined).join(), rates: document.querySelector("#rate hg-chart").chart.axes[1].label ?? "" });
+	};
+	look();
+})`
+
+// Issue 13, 1.1: the step that has not ended is drawn with dashes and not as a fall. The axes have titles with their unit
+// and their time zone. The tiles name the same maximum as the charts.
+func TestChartsShowTheUnfinishedStep(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("busy", busyPlan(), "acme")
+	for _, n := range []int{31, 40, 40, 9} {
+		w.now.Add(time.Minute.Microseconds())
+		w.login("acme", "203.0.113.9", n)
+	}
+	w.flushNow()
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	b := browser.Start(t, server.URL)
+	for _, look := range chartLooks {
+		b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme})
+		b.Do(chromedp.EmulateViewport(look.width, 800))
+		b.Open(server.URL + "/overview?live=0&range=15m")
+		got := browser.Evaluate[struct {
+			X, Y, Marked, Rates     string
+			Falling, Between, Drawn float64
+		}](b, unfinishedStep)
+		if !strings.Contains(got.X, "Time (UTC)") || got.Y != "requests per minute" || got.Rates != "% of requests" {
+			t.Errorf("%v: the axes have the titles %q, %q and %q", look, got.X, got.Y, got.Rates)
+		}
+		if got.Marked != "false,true" || got.Between < 20 || got.Falling > 0.1 || got.Drawn < 2 {
+			t.Errorf("%v: the last step is drawn as %+v", look, got)
+		}
+		for _, id := range []string{"traffic", "rate"} {
+			summary := b.Text("#" + id + " .summary")
+			_, peak, found := strings.Cut(strings.TrimSuffix(summary, "."), "Highest: ")
+			if tiles := strings.ReplaceAll(b.Text(".tiles"), "\n", " "); !found || !strings.Contains(tiles, "Highest: "+peak) {
+				t.Errorf("%v: the chart says %q, and the tiles %q", look, summary, tiles)
+			}
+		}
+	}
+}
+
+// chartLooks are the widths and the themes in which the tests look at charts.
+var chartLooks = []struct {
+	width int64
+	theme string
+}{{1280, "light"}, {1280, "dark"}, {360, "light"}, {360, "dark"}}

@@ -133,7 +133,8 @@ func (w *pages) keyChart(ctx context.Context, v *views.CountedKey, t tenants.Ten
 			at := &traffic.Points[i]
 			v.Chart.Points = append(v.Chart.Points, views.ChartPoint{At: at.At, Values: []float64{float64(at.Allowed()), float64(at.Limited())}})
 		}
-		v.Chart.Step, v.Chart.Zoom, v.HasChart = traffic.Step.Duration(), path, true
+		w.drawSteps(&v.Chart, traffic.Step.Duration())
+		v.Chart.Zoom, v.HasChart = path, true
 		v.Chart.Summary = "Allowed " + betweenWords(traffic.Total.Allowed(), 0) + ", denied by its limits " +
 			betweenWords(traffic.Total.Limited(), 0) + "."
 		return nil
@@ -162,11 +163,20 @@ func (w *pages) keyChart(ctx context.Context, v *views.CountedKey, t tenants.Ten
 		v.Chart.Points = append(v.Chart.Points, point)
 	}
 	key := usage.KeyUsage{Key: parts}
-	v.Chart.Step, v.Chart.Zoom, v.HasChart = allowed.Step.Duration(), web.AppendQuery(path, web.KeyQuery(key.Attributes())), true
+	w.drawSteps(&v.Chart, allowed.Step.Duration())
+	v.Chart.Zoom, v.HasChart = web.AppendQuery(path, web.KeyQuery(key.Attributes())), true
 	v.Chart.Summary = "Allowed " + betweenWords(allowed.Count, allowed.Error) + ", denied by a limit or a block " +
 		betweenWords(limited.Count, limited.Error) + "."
 	v.ChartNote = "Headgate keeps only the busiest keys of each minute. Other minutes can have a few requests that the chart does not show."
 	return nil
+}
+
+// drawSteps sets the length of the points of a chart of requests.
+func (w *pages) drawSteps(c *views.Chart, step time.Duration) {
+	c.Step, c.Axis = step, "requests "+views.PerStep(step)
+	for i := range c.Points {
+		c.Points[i].Unfinished = c.Points[i].At.Add(step).After(w.Now())
+	}
 }
 
 func betweenWords(count, wrong int64) string {

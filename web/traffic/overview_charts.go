@@ -19,8 +19,13 @@ type drawing struct {
 	tenant uint32 // number; 0: all tenants
 	path   string
 	also   url.Values
-	// elapsed is how much of the time is over. length is the length of the time before.
+	// end is the end of the counted time. elapsed is how much of the time is over. length is
+	// the length of the time before.
+	end             time.Time
 	elapsed, length time.Duration
+	// points are the counts that the charts show. step is the length of one point.
+	points []metrics.Point
+	step   time.Duration
 }
 
 func (w *pages) drawTraffic(o *overview, s web.TimeRange, tenant uint32, path string, also url.Values) views.Traffic {
@@ -30,17 +35,15 @@ func (w *pages) drawTraffic(o *overview, s web.TimeRange, tenant uint32, path st
 			Title: noRequests, Text: "Choose a longer time, or send a check. It appears here within three seconds.",
 		}}
 	}
-	end := o.Traffic.To
-	if now := w.Now(); now.Before(end) {
-		end = now
+	d.end = o.Traffic.To
+	if now := w.Now(); now.Before(d.end) {
+		d.end = now
 	}
-	d.elapsed, d.length = end.Sub(o.Traffic.From), o.Before.To.Sub(o.Before.From)
-	points, step := grouped(o.Traffic.Points, o.Traffic.Step.Duration(), chartPoints)
-	quiet := d.quiet(points)
+	d.elapsed, d.length = d.end.Sub(o.Traffic.From), o.Before.To.Sub(o.Before.From)
+	d.points, d.step = grouped(o.Traffic.Points, o.Traffic.Step.Duration(), chartPoints)
+	quiet := d.quiet(d.points)
 	whole := also.Get("policy") == "" && also.Get("route") == ""
-	t := views.Traffic{
-		Tiles: d.tiles(whole), Requests: d.requests(points, step, quiet), Rate: d.rate(points, step), Split: d.split(points, step, quiet),
-	}
+	t := views.Traffic{Tiles: d.tiles(whole), Requests: d.requests(quiet), Rate: d.rate(), Split: d.split(quiet)}
 	if also.Get("route") == "" {
 		t.Limited = d.keys("limited", "Top limited keys", "Denied", "bad", &o.Limited)
 		t.Allowed = d.keys("allowed", "Top allowed keys", "Allowed", "", &o.Allowed)
@@ -181,7 +184,7 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 	list := []views.Tile{
 		{
 			Label: "Requests", Value: views.Count(now.Requests), Change: d.change(now.Requests, before.Requests, 0), URL: "#traffic",
-			Note: perSecond(now.Requests, d.elapsed),
+			Note: perSecond(now.Requests, d.elapsed) + ". " + most(d.busiest(), ""),
 		},
 		{
 			Label: "Allowed", Value: views.Count(now.Allowed()), Change: d.change(now.Allowed(), before.Allowed(), 0), URL: "#allowed-title",
@@ -194,7 +197,7 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 		{
 			Label: "429 rate", Value: views.Percent(now.Limited(), now.Requests),
 			Change: sharesChange(now.Limited(), now.Requests, before.Limited(), before.Requests, -1),
-			URL:    d.denials(url.Values{"reason": {"limited"}}), Note: d.busiest(),
+			URL:    d.denials(url.Values{"reason": {"limited"}}), Note: most(d.highestRate(), "No request was over a limit"),
 		},
 	}
 	if d.also.Get("route") != "" {
@@ -227,20 +230,55 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 	return append(list, tile)
 }
 
-// busiest says when limits denied the most requests.
-func (d *drawing) busiest() string {
-	var most *metrics.Point
-	for i := range d.o.Traffic.Points {
-		p := &d.o.Traffic.Points[i]
-		if p.Limited() > 0 && (most == nil || p.Limited() > most.Limited()) {
-			most = p
+// maximum returns the index of the point of the charts with the highest number, or -1 if all
+// numbers are zero. Tiles and charts both name this point.
+func (d *drawing) maximum(number func(*metrics.Point) float64) int {
+	at, most := -1, 0.0
+	for i := range d.points {
+		if n := number(&d.points[i]); n > most {
+			at, most = i, n
 		}
 	}
-	if most == nil {
-		return "No request was over a limit"
-	}
-	return "Most " + d.when(most.At, d.o.Traffic.Step.Duration())
+	return at
 }
+
+func requestsOf(p *metrics.Point) float64 { return float64(p.Requests) }
+
+// rateOf returns the 429 rate of a point in percent.
+func rateOf(p *metrics.Point) float64 {
+	return 100 * float64(p.Limited()) / float64(max(1, p.Requests))
+}
+
+// busiest returns the maximum of the chart of requests: "310 per minute at 09:31".
+func (d *drawing) busiest() string {
+	i := d.maximum(requestsOf)
+	if i < 0 {
+		return ""
+	}
+	return views.Count(d.points[i].Requests).Text + " " + views.PerStep(d.step) + " " + d.when(d.points[i].At, d.step)
+}
+
+// highestRate returns the maximum of the chart of the 429 rate: "12.5 % at 09:31", or "" if
+// limits denied no request.
+func (d *drawing) highestRate() string {
+	i := d.maximum(rateOf)
+	if i < 0 {
+		return ""
+	}
+	return views.Percent(d.points[i].Limited(), d.points[i].Requests).Text + " " + d.when(d.points[i].At, d.step)
+}
+
+// most returns the note of a tile with the maximum of its chart.
+func most(peak, none string) string {
+	if peak == "" {
+		return none
+	}
+	return "Highest: " + peak
+}
+
+// unfinished reports whether the step of a point has not ended, or only a part of it is in the
+// time of the page.
+func (d *drawing) unfinished(p *metrics.Point) bool { return p.At.Add(d.step).After(d.end) }
 
 // when returns the time of a step.
 func (d *drawing) when(t time.Time, step time.Duration) string {
@@ -278,23 +316,19 @@ func (d *drawing) zoom() string {
 	return web.TimeRange{Preset: web.DefaultPreset}.Address(d.path, d.also)
 }
 
-func (d *drawing) requests(points []metrics.Point, step time.Duration, quiet int) views.Chart {
+func (d *drawing) requests(quiet int) views.Chart {
 	c := views.Chart{
-		ID: "traffic", Title: "Requests", Kind: "area", Step: step, Zoom: d.zoom(),
+		ID: "traffic", Title: "Requests", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
 		Series: []views.Series{
 			{Name: "Allowed", Color: "good"}, {Name: "Denied by limits", Color: "bad"}, {Name: "Other denials", Color: "warn"},
 		},
 	}
-	busiest := 0
-	for i := range points {
-		p := &points[i]
-		if p.Requests > points[busiest].Requests {
-			busiest = i
-		}
+	for i := range d.points {
+		p := &d.points[i]
 		other := p.Requests - p.Allowed() - p.Limited()
 		c.Points = append(c.Points, views.ChartPoint{
 			At: p.At, Values: []float64{float64(p.Allowed()), float64(p.Limited()), float64(other)},
-			Gap: i < quiet,
+			Gap: i < quiet, Unfinished: d.unfinished(p),
 		})
 	}
 	t := &d.o.Traffic.Total
@@ -304,51 +338,45 @@ func (d *drawing) requests(points []metrics.Point, step time.Duration, quiet int
 	if other > 0 {
 		c.Summary += fmt.Sprintf(", %s denied for other reasons", views.Percent(other, t.Requests).Text)
 	}
-	c.Summary += fmt.Sprintf(". The maximum was %[2]s, %[1]s.", d.when(points[busiest].At, step), views.Count(points[busiest].Requests).Text)
+	c.Summary += ". " + most(d.busiest(), "") + "."
 	return c
 }
 
-func (d *drawing) rate(points []metrics.Point, step time.Duration) views.Chart {
+func (d *drawing) rate() views.Chart {
 	c := views.Chart{
-		ID: "rate", Title: "429 rate", Kind: "line", Unit: "%", Step: step, Zoom: d.zoom(),
+		ID: "rate", Title: "429 rate", Kind: "line", Unit: "%", Axis: "% of requests", Step: d.step, Zoom: d.zoom(),
 		Series: []views.Series{{Name: "429 rate", Color: "bad"}},
 	}
-	highest, share := -1, 0.0
-	for i := range points {
-		p := &points[i]
-		if p.Requests == 0 {
-			c.Points = append(c.Points, views.ChartPoint{At: p.At, Gap: true})
-			continue
+	for i := range d.points {
+		p := &d.points[i]
+		point := views.ChartPoint{At: p.At, Gap: p.Requests == 0, Unfinished: d.unfinished(p)}
+		if !point.Gap {
+			point.Values = []float64{rateOf(p)}
 		}
-		rate := 100 * float64(p.Limited()) / float64(p.Requests)
-		if rate > share {
-			highest, share = i, rate
-		}
-		c.Points = append(c.Points, views.ChartPoint{At: p.At, Values: []float64{rate}})
+		c.Points = append(c.Points, point)
 	}
 	t := &d.o.Traffic.Total
-	if highest < 0 {
-		c.Summary = "Limits denied no requests."
-		return c
+	c.Summary = "Limits denied no requests."
+	if highest := d.highestRate(); highest != "" {
+		c.Summary = fmt.Sprintf("Limits denied %s of the requests. %s.", views.Percent(t.Limited(), t.Requests).Text, most(highest, ""))
 	}
-	c.Summary = fmt.Sprintf("Limits denied %s of the requests. The maximum was %s, %s.", views.Percent(t.Limited(), t.Requests).Text,
-		views.Percent(points[highest].Limited(), points[highest].Requests).Text, d.when(points[highest].At, step))
 	return c
 }
 
-func (d *drawing) split(points []metrics.Point, step time.Duration, quiet int) views.Chart {
+func (d *drawing) split(quiet int) views.Chart {
 	c := views.Chart{
-		ID: "split", Title: "Decided by", Kind: "area", Step: step, Zoom: d.zoom(),
+		ID: "split", Title: "Decided by", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
 		Series: []views.Series{
 			{Name: "Shared limiter", Color: "accent"},
 			{Name: "Local share", Color: "violet"},
 			{Name: "Failure mode", Color: "warn"},
 		},
 	}
-	for i := range points {
-		p := &points[i]
+	for i := range d.points {
+		p := &d.points[i]
 		c.Points = append(c.Points, views.ChartPoint{
 			At: p.At, Values: []float64{float64(p.Requests - p.Degraded), float64(p.Local), float64(p.Degraded - p.Local)}, Gap: i < quiet,
+			Unfinished: d.unfinished(p),
 		})
 	}
 	t := &d.o.Traffic.Total
@@ -372,17 +400,17 @@ func (w *pages) slugOf(number uint32) string {
 func (d *drawing) latency() *views.Chart {
 	l := &d.o.Latency
 	c := &views.Chart{
-		ID: "latency", Title: "Limiter latency", Kind: "line", Unit: "µs", Step: l.Step.Duration(), Zoom: d.zoom(),
+		ID: "latency", Title: "Limiter latency", Kind: "line", Unit: "µs", Axis: "time per call", Step: l.Step.Duration(), Zoom: d.zoom(),
 		Series:  []views.Series{{Name: "p50", Color: "accent"}, {Name: "p95", Color: "violet"}, {Name: "p99", Color: "warn"}},
 		Summary: "No check used the limiter in this time.",
 	}
 	for i := range l.Points {
 		p := &l.Points[i]
-		if p.Count == 0 {
-			c.Points = append(c.Points, views.ChartPoint{At: p.At, Gap: true})
-			continue
+		point := views.ChartPoint{At: p.At, Gap: p.Count == 0, Unfinished: p.At.Add(c.Step).After(d.end)}
+		if !point.Gap {
+			point.Values = []float64{float64(p.P50), float64(p.P95), float64(p.P99)}
 		}
-		c.Points = append(c.Points, views.ChartPoint{At: p.At, Values: []float64{float64(p.P50), float64(p.P95), float64(p.P99)}})
+		c.Points = append(c.Points, point)
 	}
 	if l.Count > 0 {
 		c.Summary = fmt.Sprintf("50 %% of the calls took up to %s, 95 %% up to %s, and 99 %% up to %s.", micros(l.P50).Text, micros(l.P95).Text,

@@ -36,10 +36,11 @@ type Chart struct {
 	Summary string
 	// Kind is "area" for stacked series, "line" or "bars".
 	Kind string
-	// Unit of the numbers: "" for counts, "%", "µs".
-	Unit   string
-	Series []Series
-	Points []ChartPoint
+	// Unit of the numbers: "" for counts, "%", "µs". Axis is the title of the y axis:
+	// "requests per minute".
+	Unit, Axis string
+	Series     []Series
+	Points     []ChartPoint
 	// Zoom is the address of the page without its period. The script adds the period that the
 	// visitor selects in the chart. "" disables this.
 	Zoom string
@@ -60,6 +61,24 @@ type ChartPoint struct {
 	// step.
 	Values []float64
 	Gap    bool
+	// Unfinished means that the step has not ended, so that its numbers still grow.
+	Unfinished bool
+}
+
+// PerStep returns the unit of a count by step: "per minute", "per 10 minutes".
+func PerStep(step time.Duration) string {
+	for _, unit := range []struct {
+		length time.Duration
+		name   string
+	}{{24 * time.Hour, "day"}, {time.Hour, "hour"}, {time.Minute, "minute"}} {
+		switch n := step / unit.length; {
+		case n == 1 && step%unit.length == 0:
+			return "per " + unit.name
+		case n > 1 && step%unit.length == 0:
+			return "per " + strconv.Itoa(int(n)) + " " + unit.name + "s"
+		}
+	}
+	return "per " + Duration(step).Text
 }
 
 func (c Chart) eventName() string { return c.ID }

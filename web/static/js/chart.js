@@ -35,9 +35,14 @@
     return sums;
   }
 
-  // A step is as wide as the time it counts. The last one ends here.
-  function closed(data, step) {
-    return data.map((values, i) => (values.length ? [...values, values.at(-1) + (i ? 0 : step)] : values));
+  // Returns the values of steps without the unfinished step, whose path ends where that step starts. A path
+  // that has no unfinished step ends at the end of its last step.
+  function closed(data, step, unfinished) {
+    return data.map((values, i) => {
+      if (values.length === 0) return values;
+      if (unfinished) return i ? [...values.slice(0, -1), values.at(-2) ?? null] : values;
+      return [...values, values.at(-1) + (i ? 0 : step)];
+    });
   }
 
   // The indices of values between two gaps. A line has no length there, so the chart draws a point.
@@ -91,17 +96,22 @@
       const read = numbers(table);
       this.step = Number(table.dataset.step) || 60;
       this.real = read.data;
+      this.unfinished = table.tBodies[0].rows[table.tBodies[0].rows.length - 1]?.dataset.unfinished !== undefined;
       const summary = table.caption?.textContent ?? "";
       this.setAttribute("aria-label", summary);
       const shown = this.figure.querySelector("[data-summary]");
       if (shown) shown.textContent = summary;
-      return { ...read, drawn: this.dataset.kind === "area" ? closed(stacked(read.data), this.step) : read.data };
+      const area = this.dataset.kind === "area";
+      this.sums = area ? stacked(read.data) : read.data;
+      const without = (values, i) => (i ? [...values.slice(0, -1), null] : values);
+      const drawn = area ? closed(this.sums, this.step, this.unfinished) : this.unfinished ? read.data.map(without) : read.data;
+      return { ...read, drawn };
     }
 
     follow() {
       if (!this.table()) return;
       const { drawn, names } = this.take();
-      if (!this.chart || names.join() !== this.names) return this.draw();
+      if (!this.chart || [names, this.unfinished].join() !== this.names) return this.draw();
       this.chart.setData(drawn);
       this.point(this.chart.cursor.idx);
     }
@@ -118,12 +128,13 @@
     draw() {
       this.chart?.destroy();
       const { drawn, names, colors } = this.take();
-      this.names = names.join();
+      this.names = [names, this.unfinished].join();
       this.labels = names;
       this.colors = colors;
       const kind = this.dataset.kind;
       const unit = this.dataset.unit;
-      const axis = { stroke: read(this, "text"), grid: { stroke: read(this, "grid"), width: 1 }, ticks: { show: false }, font: '12px "Inter", system-ui, sans-serif' };
+      const font = '12px "Inter", system-ui, sans-serif';
+      const axis = { stroke: read(this, "text"), grid: { stroke: read(this, "grid"), width: 1 }, ticks: { show: false }, font, labelFont: font, labelSize: 16, labelGap: 0 };
       const series = names.map((label, i) => {
         const color = read(this, colors[i]);
         return {
@@ -141,19 +152,66 @@
         {
           ...this.size(), legend: { show: false }, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), "UTC"),
           cursor: { drag: { x: Boolean(this.dataset.zoom), y: false, setScale: false }, points: { size: 6 } },
-          scales: { x: { time: true }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), high > 0 ? high * 1.08 : 1] } },
+          scales: { x: { time: true, range: () => this.span() }, y: { range: () => this.bounds() } },
           axes: [
-            { ...axis, size: 32, gap: 8, values: (u, splits, _a, _s, incr) => splits.map((s) => this.tick(s, incr)) },
-            { ...axis, size: 62, values: (_, splits) => splits.map((v) => brief(v, unit)) },
+            { ...axis, size: 28, gap: 8, label: `Time (UTC)${this.unfinished ? " · dashed: unfinished" : ""}`, values: (u, splits, _a, _s, incr) => splits.map((s) => this.tick(s, incr)) },
+            { ...axis, size: 56, label: this.dataset.axis || undefined, values: (_, splits) => splits.map((v) => brief(v, unit)) },
           ],
           series: [{}, ...order.map((i) => series[i - 1])], bands,
-          hooks: { setCursor: [(u) => this.point(u.cursor.idx)], setSelect: [(u) => this.zoom(u)] },
+          hooks: { draw: [(u) => this.drawUnfinished(u, series)], setCursor: [(u) => this.point(u.cursor.idx)], setSelect: [(u) => this.zoom(u)] },
         },
         data, this.plot,
       );
       const set = this.chart.setData.bind(this.chart);
       this.chart.setData = (next) => set([next[0], ...order.map((i) => next[i])]);
       this.point(null);
+    }
+
+    // span returns the bounds of the x axis: all steps, each as wide as the time that it counts.
+    span() {
+      const times = this.real[0];
+      return times.length ? [times[0], times.at(-1) + this.step] : [0, 1];
+    }
+
+    // bounds returns the bounds of the y axis.
+    bounds() {
+      const values = this.sums.slice(1).flat().filter((v) => v !== null);
+      const high = Math.max(0, ...values);
+      return [Math.min(0, ...values), high > 0 ? high * 1.08 : 1];
+    }
+
+    // drawUnfinished draws the step that has not ended with dashes, because its numbers still grow.
+    drawUnfinished(u, series) {
+      const last = this.real[0].length - 1;
+      if (!this.unfinished || this.dataset.kind === "bars") return;
+      const { ctx } = u;
+      const x = (at) => u.valToPos(at, "x", true);
+      const y = (value) => u.valToPos(value, "y", true);
+      const dot = 3 * devicePixelRatio;
+      ctx.save();
+      ctx.setLineDash([dot, dot]);
+      series.forEach((line, i) => {
+        const value = this.sums[i + 1][last];
+        if (value === null) return;
+        ctx.strokeStyle = line.stroke;
+        ctx.lineWidth = line.width * devicePixelRatio;
+        ctx.beginPath();
+        if (this.dataset.kind === "area") {
+          const below = i ? this.sums[i][last] : 0;
+          if (value === below) return;
+          ctx.fillStyle = line.fill;
+          ctx.rect(x(this.real[0][last]), y(value), x(this.real[0][last] + this.step) - x(this.real[0][last]), y(below) - y(value));
+          ctx.fill();
+        } else {
+          const before = last ? this.sums[i + 1][last - 1] : null;
+          if (before !== null) ctx.moveTo(x(this.real[0][last - 1]), y(before));
+          if (before !== null) ctx.lineTo(x(this.real[0][last]), y(value));
+          ctx.moveTo(x(this.real[0][last]) + dot, y(value));
+          ctx.arc(x(this.real[0][last]), y(value), dot, 0, 2 * Math.PI);
+        }
+        ctx.stroke();
+      });
+      ctx.restore();
     }
 
     tick(seconds, incr) {
@@ -175,6 +233,7 @@
       });
       const time = document.createElement("b");
       time.textContent = at === null || at === undefined || this.real[0][at] === undefined ? "" : when(this.real[0][at], this.step);
+      if (time.textContent && this.unfinished && at === this.real[0].length - 1) time.textContent += ", unfinished";
       this.legend.replaceChildren(...parts, time);
     }
 
