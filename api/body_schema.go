@@ -11,9 +11,12 @@ import (
 	"github.com/headgate/headgate/internal/strictjson"
 )
 
+// A nullableSlug is a slug that may be null.
+type nullableSlug *string
+
 // conform checks a management body against the generated type before encoding/json decodes it.
 // Members that are unknown, duplicate, null or differ in case are Malformed; encoding/json
-// would accept them. An empty value is Invalid, because a client leaves out a member to get its
+// would accept them. Only a nullableSlug may be null. An empty value is Invalid, because a client leaves out a member to get its
 // default.
 func conform(body []byte, t reflect.Type) error {
 	var f problem.Fields
@@ -31,10 +34,13 @@ var (
 	// typeNumber is the type of a number that is kept as text, with all digits.
 	typeNumber = reflect.TypeFor[json.Number]()
 	typeRaw    = reflect.TypeFor[json.RawMessage]()
+
+	typeNullableSlug = reflect.TypeFor[nullableSlug]()
 )
 
 func conformValue(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
 	switch {
+	case t == typeNullableSlug && d.Null():
 	case t.Kind() == reflect.Pointer:
 		conformValue(d, t.Elem(), f)
 	case t == typeRaw:
@@ -48,7 +54,7 @@ func conformValue(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
 			conformValue(d, t.Elem(), f)
 		}
 	case t.Kind() == reflect.Struct:
-		conformStruct(d, t, f)
+		conformMembers(d, t, f, false)
 	case t.Kind() == reflect.Slice:
 		for range d.Elements() {
 			conformValue(d, t.Elem(), f)
@@ -80,7 +86,8 @@ func conformNumber(d *strictjson.Decoder) {
 	d.Skip()
 }
 
-func conformStruct(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
+// conformMembers checks an object. In a merge patch, every member may be left out or null.
+func conformMembers(d *strictjson.Decoder, t reflect.Type, f *problem.Fields, patch bool) {
 	at := d.Pointer()
 	var seen uint64 // bit set of the fields that the object already has
 	for name := range d.Members() {
@@ -91,13 +98,16 @@ func conformStruct(d *strictjson.Decoder, t reflect.Type, f *problem.Fields) {
 		}
 		seen |= 1 << i
 		field := t.Field(i).Type
+		if patch && d.Null() {
+			continue
+		}
 		if optional && emptyNext(d, field) {
 			f.Add(d.Pointer(), "must not be empty; leave it out for the default")
 		}
 		conformValue(d, field, f)
 	}
 	for i := range t.NumField() {
-		if name, optional := tag(t.Field(i)); !optional && seen&(1<<i) == 0 {
+		if name, optional := tag(t.Field(i)); !patch && !optional && seen&(1<<i) == 0 {
 			d.FailAt(at+"/"+name, "is required")
 		}
 	}

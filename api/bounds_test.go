@@ -180,7 +180,7 @@ func TestBoundsAreHeld(t *testing.T) {
 		}
 	}
 	for n, status := range map[int]int{200: 200, 201: 422} {
-		a := w.do(call{method: "PUT", path: "/v1/tenants/acme", key: w.operator, body: `{"name":"` + strings.Repeat("ä", n) + `"}`, header: map[string]string{"If-Match": "*"}})
+		a := w.do(call{method: "PUT", path: "/v1/tenants/acme", key: w.operator, body: `{"name":"` + strings.Repeat("ä", n) + `","plan":"pro"}`, header: map[string]string{"If-Match": "*"}})
 		if a.status != status {
 			t.Errorf("a tenant's name of %d characters: %d", n, a.status)
 		}

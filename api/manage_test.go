@@ -59,6 +59,42 @@ func TestDocumentsRoundTrip(t *testing.T) {
 	}
 }
 
+// A merge patch changes the members that it has. A tenant without a plan shows null, and
+// what is shown can be written.
+func TestMergePatch(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	made := w.do(call{method: "POST", path: "/v1/tenants", key: w.operator, body: `{"slug":"a","tenant":{"name":"A","plan":null}}`})
+	if made.status != http.StatusCreated || !strings.Contains(made.body, `"plan":null`) {
+		t.Fatal(made.status, made.body)
+	}
+	tag := made.header.Get("ETag")
+	for i, c := range []struct{ body, document string }{
+		{`{"plan":"pro","redact_values":true,"billing_anchor_day":31}`, `"billing_anchor_day":31,"name":"A","no_policy":"allow","plan":"pro","redact_values":true,"status":"active","time_zone":"UTC"`},
+		{`{"billing_anchor_day":null,"redact_values":null}`, `"billing_anchor_day":1,"name":"A","no_policy":"allow","plan":"pro","redact_values":false,"status":"active","time_zone":"UTC"`},
+		{`{}`, `"billing_anchor_day":1,"name":"A","no_policy":"allow","plan":"pro","redact_values":false,"status":"active","time_zone":"UTC"`},
+		{`{"plan":null}`, `"billing_anchor_day":1,"name":"A","no_policy":"allow","plan":null,"redact_values":false,"status":"active","time_zone":"UTC"`},
+	} {
+		media := []string{"application/json", "application/merge-patch+json"}[i%2]
+		a := w.do(call{
+			method: "PATCH", path: "/v1/tenants/a", key: w.operator, body: c.body, header: map[string]string{"If-Match": tag, "Content-Type": media},
+		})
+		if a.status != http.StatusOK || !strings.Contains(a.body, `{`+c.document+`}`) {
+			t.Fatalf("%s: %d %s", c.body, a.status, a.body)
+		}
+		if a.header.Get("ETag") == tag {
+			t.Errorf("%s: the ETag stays", c.body)
+		}
+		tag = a.header.Get("ETag")
+	}
+	if a := w.do(call{
+		method: "PUT", path: "/v1/tenants/a", key: w.operator, body: `{"name":"a","plan":null}`,
+		header: map[string]string{"If-Match": tag, "Content-Type": "application/merge-patch+json"},
+	}); a.status != http.StatusUnsupportedMediaType {
+		t.Errorf("PUT of a merge patch: %d", a.status)
+	}
+}
+
 // Faults of a document name their place in the body that held it: 400 for what
 // cannot be read, 422 for what is not allowed, 409 for what stands in the way.
 func TestManagementFaults(t *testing.T) {
@@ -82,11 +118,24 @@ func TestManagementFaults(t *testing.T) {
 		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","status":""}}`}, 422, "/tenant/status"},
 		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","billing_anchor_day":0}}`}, 422, "/tenant/billing_anchor_day"},
 		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","max_keys":999}}`}, 422, "/tenant/max_keys"},
-		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":"a","max_keys":999}`}, 422, "/max_keys"},
+		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":"a","plan":null,"max_keys":999}`}, 422, "/max_keys"},
 		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"a","tenant":{"name":"a","plan":"trial"}}`}, 422, "/tenant/plan"},
 		{call{method: "POST", path: "/v1/tenants", body: `{"slug":"acme","tenant":{"name":"a"}}`}, 409, ""},
-		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":"a","slug":"b"}`}, 400, "/slug"},
-		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":""}`}, 422, "/name"},
+		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":"a","plan":null,"slug":"b"}`}, 400, "/slug"},
+		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":"a"}`}, 400, "/plan"},
+		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":null,"plan":null}`}, 400, "/name"},
+		{call{method: "PATCH", path: "/v1/tenants/acme", header: match, body: `{"nmae":null}`}, 400, "/nmae"},
+		{call{method: "PATCH", path: "/v1/tenants/acme", header: match, body: `{"name":null}`}, 400, "/name"},
+		{call{method: "PATCH", path: "/v1/tenants/acme", header: match, body: `{"name":"a","name":"b"}`}, 400, "/name"},
+		{call{method: "PATCH", path: "/v1/tenants/acme", header: match, body: `[]`}, 400, ""},
+		{call{method: "PATCH", path: "/v1/tenants/acme", header: match, body: `{"status":"gone"}`}, 422, "/status"},
+		{call{method: "PATCH", path: "/v1/tenants/acme", header: match, body: `{"plan":"none"}`}, 422, "/plan"},
+		{call{method: "PATCH", path: "/v1/tenants/acme", body: `{"name":"a"}`}, 428, ""},
+		{call{method: "PATCH", path: "/v1/tenants/acme", header: map[string]string{"If-Match": `"1"`}, body: `{"name":"a"}`}, 412, ""},
+		{call{method: "PATCH", path: "/v1/tenants/none", header: match, body: `{"name":"a"}`}, 404, ""},
+		{call{method: "PATCH", path: "/v1/alert-rules/none", header: match, body: `{"name":"a"}`}, 404, ""},
+		{call{method: "PATCH", path: "/v1/people/none", header: match, body: `{"disabled":true}`}, 404, ""},
+		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":"","plan":null}`}, 422, "/name"},
 		{call{method: "POST", path: "/v1/tenants/acme/keys", body: `{"name":"a","scopes":["admin"]}`}, 422, "/scopes/0"},
 		{call{method: "POST", path: "/v1/tenants/acme/keys", body: `{"name":"a","scopes":["read"],"expires_at":"tomorrow"}`}, 400, "/expires_at"},
 		{call{method: "POST", path: "/v1/tenants/nobody/keys", body: `{"name":"a","scopes":["read"]}`}, 404, ""},
@@ -194,7 +243,7 @@ func TestOutsideTheDocument(t *testing.T) {
 		{"GET", "/v2/check", 404, ""},
 		{"GET", "/v1/tenants/a/b/c", 404, ""},
 		{"GET", "/v1/check", 405, "POST"},
-		{"PATCH", "/v1/tenants/acme", 405, "DELETE"},
+		{"PATCH", "/v1/plans/pro", 405, "DELETE"},
 		{"DELETE", "/readyz", 405, "GET"},
 		{"BREW", "/v1/check", 405, "POST"},
 		{"OPTIONS", "/v1/tenants", 204, "GET"},

@@ -351,6 +351,24 @@ func (e ListName) Valid() bool {
 	}
 }
 
+// Defines values for NoPolicy.
+const (
+	NoPolicyAllow NoPolicy = "allow"
+	NoPolicyDeny  NoPolicy = "deny"
+)
+
+// Valid indicates whether the value is a known member of the NoPolicy enum.
+func (e NoPolicy) Valid() bool {
+	switch e {
+	case NoPolicyAllow:
+		return true
+	case NoPolicyDeny:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PolicyConsistency.
 const (
 	PolicyConsistencyExact  PolicyConsistency = "exact"
@@ -534,24 +552,6 @@ func (e Scope) Valid() bool {
 	case ScopeManage:
 		return true
 	case ScopeRead:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for TenantDocumentNoPolicy.
-const (
-	TenantDocumentNoPolicyAllow TenantDocumentNoPolicy = "allow"
-	TenantDocumentNoPolicyDeny  TenantDocumentNoPolicy = "deny"
-)
-
-// Valid indicates whether the value is a known member of the TenantDocumentNoPolicy enum.
-func (e TenantDocumentNoPolicy) Valid() bool {
-	switch e {
-	case TenantDocumentNoPolicyAllow:
-		return true
-	case TenantDocumentNoPolicyDeny:
 		return true
 	default:
 		return false
@@ -1765,9 +1765,39 @@ type NewTenant struct {
 	// Slug Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 	Slug Slug `json:"slug"`
 
-	// Tenant The document of a tenant.
-	Tenant TenantDocument `json:"tenant"`
+	// Tenant The document of a new tenant.
+	Tenant NewTenantDocument `json:"tenant"`
 }
+
+// NewTenantDocument The document of a new tenant.
+type NewTenantDocument struct {
+	// BillingAnchorDay Day of the month on which billing periods begin. Default: 1.
+	BillingAnchorDay int `json:"billing_anchor_day,omitempty,omitzero"`
+
+	// MaxKeys How many live counters the tenant may have in Redis: 1,000 to 1,000,000,000, or 0 for HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0.
+	MaxKeys int64 `json:"max_keys,omitempty,omitzero"`
+
+	// Name The display name.
+	Name string `json:"name"`
+
+	// NoPolicy The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
+	NoPolicy NoPolicy `json:"no_policy,omitempty,omitzero"`
+
+	// Plan Slug of a published plan. `null`: no plan, so that no policy matches.
+	Plan PlanReference `json:"plan,omitempty,omitzero"`
+
+	// RedactValues Attribute values are not stored for display. Default: false.
+	RedactValues *bool `json:"redact_values,omitempty"`
+
+	// Status Checks of a suspended tenant are denied, and its keys may only read.
+	Status TenantStatus `json:"status,omitempty,omitzero"`
+
+	// TimeZone IANA name. Default: UTC.
+	TimeZone string `json:"time_zone,omitempty,omitzero"`
+}
+
+// NoPolicy The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
+type NoPolicy string
 
 // Origin The origin of a change. Empty for commands.
 type Origin struct {
@@ -1939,6 +1969,9 @@ type PlanPage struct {
 	// NextCursor The cursor of the next page. Absent on the last page.
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
+
+// PlanReference Slug of a published plan. `null`: no plan, so that no policy matches.
+type PlanReference = nullableSlug
 
 // Policy One rule of a plan.
 type Policy struct {
@@ -2256,10 +2289,10 @@ type TenantDocument struct {
 	Name string `json:"name"`
 
 	// NoPolicy The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
-	NoPolicy TenantDocumentNoPolicy `json:"no_policy,omitempty,omitzero"`
+	NoPolicy NoPolicy `json:"no_policy,omitempty,omitzero"`
 
-	// Plan Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
-	Plan Slug `json:"plan,omitempty,omitzero"`
+	// Plan Slug of a published plan. `null`: no plan, so that no policy matches.
+	Plan PlanReference `json:"plan"`
 
 	// RedactValues Attribute values are not stored for display. Default: false.
 	RedactValues *bool `json:"redact_values,omitempty"`
@@ -2270,9 +2303,6 @@ type TenantDocument struct {
 	// TimeZone IANA name. Default: UTC.
 	TimeZone string `json:"time_zone,omitempty,omitzero"`
 }
-
-// TenantDocumentNoPolicy The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
-type TenantDocumentNoPolicy string
 
 // TenantPage A page of tenants.
 type TenantPage struct {

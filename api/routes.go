@@ -28,6 +28,8 @@ type route struct {
 	bodyOptional bool
 	// ifMatch means that the request must have an If-Match header.
 	ifMatch bool
+	// document is set for a PATCH. It returns the present document, which the body changes.
+	document stored
 	// decide is set instead of handler for the operations that decide or explain checks. It
 	// reads the body itself and has no deadline except that of the limiter.
 	decide  func(w http.ResponseWriter, r *http.Request, who caller) error
@@ -52,7 +54,11 @@ func row(method string) func(path, operation string, action accounts.Action, han
 	}
 }
 
-var get, post, put, del = row(http.MethodGet), row(http.MethodPost), row(http.MethodPut), row(http.MethodDelete)
+var (
+	get, post  = row(http.MethodGet), row(http.MethodPost)
+	put, patch = row(http.MethodPut), row(http.MethodPatch)
+	del        = row(http.MethodDelete)
+)
 
 // params returns a copy of the route that allows the query parameters in names, which spaces
 // separate.
@@ -120,6 +126,8 @@ func (a *API) routes() []route {
 		post("/v1/tenants", "createTenant", accounts.TenantWrite, g.CreateTenant).json(body[NewTenant]()),
 		get("/v1/tenants/:tenant", "getTenant", accounts.TenantRead, g.GetTenant),
 		put("/v1/tenants/:tenant", "updateTenant", accounts.TenantWrite, g.UpdateTenant).json(body[TenantDocument]()).conditional(),
+		patch("/v1/tenants/:tenant", "patchTenant", accounts.TenantWrite, g.UpdateTenant).json(body[TenantDocument]()).conditional().
+			merges(a.tenantDocumentOf),
 		del("/v1/tenants/:tenant", "deleteTenant", accounts.TenantWrite, g.DeleteTenant).conditional(),
 
 		get("/v1/tenants/:tenant/keys", "listKeys", accounts.KeysRead, g.ListKeys).params("limit cursor"),
@@ -149,11 +157,15 @@ func (a *API) routes() []route {
 		get("/v1/tenants/:tenant/members/:member", "getMember", accounts.MembersRead, people(g.GetMember)),
 		put("/v1/tenants/:tenant/members/:member", "updateMember", accounts.MembersWrite, people(g.UpdateMember)).
 			json(body[Access]()).conditional(),
+		patch("/v1/tenants/:tenant/members/:member", "patchMember", accounts.MembersWrite, people(g.UpdateMember)).
+			json(body[Access]()).conditional().merges(a.accessOf),
 		del("/v1/tenants/:tenant/members/:member", "removeMember", accounts.MembersWrite, people(g.RemoveMember)),
 		get("/v1/people", "listPeople", accounts.PeopleRead, people(g.ListPeople)).params("q limit cursor"),
 		post("/v1/people", "invitePerson", accounts.PeopleWrite, people(g.InvitePerson)).json(body[NewInvitation]()),
 		get("/v1/people/:person", "getPerson", accounts.PeopleRead, people(g.GetPerson)),
 		put("/v1/people/:person", "updatePerson", accounts.PeopleWrite, people(g.UpdatePerson)).json(body[Access]()).conditional(),
+		patch("/v1/people/:person", "patchPerson", accounts.PeopleWrite, people(g.UpdatePerson)).json(body[Access]()).conditional().
+			merges(a.accessOf),
 		del("/v1/people/:person", "removePerson", accounts.PeopleWrite, people(g.RemovePerson)),
 
 		get("/v1/operator-keys", "listOperatorKeys", accounts.OperatorKeysRd, g.ListOperatorKeys).params("limit cursor"),
@@ -192,6 +204,8 @@ func (a *API) routes() []route {
 		get("/v1/alert-rules/:rule", "getAlertRule", accounts.AlertsRead, alerts(g.GetAlertRule)).params("tenant"),
 		put("/v1/alert-rules/:rule", "updateAlertRule", accounts.AlertsWrite, alerts(g.UpdateAlertRule)).params("tenant").
 			json(body[AlertRuleDocument]()).conditional(),
+		patch("/v1/alert-rules/:rule", "patchAlertRule", accounts.AlertsWrite, alerts(g.UpdateAlertRule)).params("tenant").
+			json(body[AlertRuleDocument]()).conditional().merges(a.alertRuleOf),
 		del("/v1/alert-rules/:rule", "deleteAlertRule", accounts.AlertsWrite, alerts(g.DeleteAlertRule)).params("tenant"),
 		get("/v1/alert-channels", "listAlertChannels", accounts.AlertsRead, alerts(g.ListAlertChannels)).
 			params("tenant limit cursor"),
@@ -200,6 +214,8 @@ func (a *API) routes() []route {
 		get("/v1/alert-channels/:channel", "getAlertChannel", accounts.AlertsRead, alerts(g.GetAlertChannel)).params("tenant"),
 		put("/v1/alert-channels/:channel", "updateAlertChannel", accounts.AlertsWrite, alerts(g.UpdateAlertChannel)).params("tenant").
 			json(body[AlertChannelDocument]()).conditional(),
+		patch("/v1/alert-channels/:channel", "patchAlertChannel", accounts.AlertsWrite, alerts(g.UpdateAlertChannel)).params("tenant").
+			json(body[AlertChannelDocument]()).conditional().merges(a.alertChannelOf),
 		del("/v1/alert-channels/:channel", "deleteAlertChannel", accounts.AlertsWrite, alerts(g.DeleteAlertChannel)).
 			params("tenant"),
 		post("/v1/alert-channels/:channel/rotate-secret", "rotateAlertSecret", accounts.AlertsWrite, alerts(g.RotateAlertSecret)).

@@ -174,7 +174,7 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	ctx = context.WithValue(ctx, callerKey{}, who)
 	ctx = audit.With(ctx, who.actor(), audit.Origin{RequestID: requestID(c.Response()), Address: a.cfg.ClientAddress(req)})
 	if r.body != nil {
-		body, err := readManagementBody(r, req)
+		body, err := a.managementBody(ctx, r, c)
 		if err != nil {
 			return err
 		}
@@ -182,6 +182,14 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	}
 	c.SetRequest(req.WithContext(ctx))
 	return r.handler(c)
+}
+
+// managementBody returns the body for the handler of a management operation.
+func (a *API) managementBody(ctx context.Context, r *route, c echo.Context) ([]byte, error) {
+	if r.document != nil {
+		return patchedBody(ctx, r, c)
+	}
+	return readManagementBody(r, c.Request())
 }
 
 func readManagementBody(r *route, req *http.Request) ([]byte, error) {
@@ -194,6 +202,9 @@ func readManagementBody(r *route, req *http.Request) ([]byte, error) {
 	}
 	if r.bodyOptional && b.Len() == 0 {
 		return nil, nil
+	}
+	if r.document != nil {
+		return b.Bytes(), conformPatch(b.Bytes(), r.body)
 	}
 	return b.Bytes(), conform(b.Bytes(), r.body)
 }

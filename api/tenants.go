@@ -26,11 +26,15 @@ func showTenant(t tenants.Tenant) (Tenant, error) {
 		return Tenant{}, err
 	}
 	redact := t.RedactValues
+	var plan nullableSlug
+	if t.Plan != "" {
+		plan = &t.Plan
+	}
 	return Tenant{
 		Id: id, Slug: t.Slug, Revision: t.Revision, CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
 		Tenant: TenantDocument{
-			Name: t.Name, Status: TenantStatus(t.Status), Plan: t.Plan, TimeZone: t.TimeZone,
-			BillingAnchorDay: t.BillingAnchorDay, NoPolicy: TenantDocumentNoPolicy(t.NoPolicy), RedactValues: &redact,
+			Name: t.Name, Status: TenantStatus(t.Status), Plan: plan, TimeZone: t.TimeZone,
+			BillingAnchorDay: t.BillingAnchorDay, NoPolicy: NoPolicy(t.NoPolicy), RedactValues: &redact,
 			MaxKeys: t.MaxKeys,
 		},
 	}, nil
@@ -38,8 +42,12 @@ func showTenant(t tenants.Tenant) (Tenant, error) {
 
 // tenantDocument returns the document of a tenant from its wire format.
 func tenantDocument(d TenantDocument) tenants.Document {
+	plan := ""
+	if d.Plan != nil {
+		plan = *d.Plan
+	}
 	return tenants.Document{
-		Name: d.Name, Status: tenants.Status(d.Status), Plan: d.Plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay,
+		Name: d.Name, Status: tenants.Status(d.Status), Plan: plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay,
 		NoPolicy: tenants.NoPolicy(d.NoPolicy), RedactValues: d.RedactValues != nil && *d.RedactValues,
 		MaxKeys: d.MaxKeys,
 	}
@@ -62,7 +70,7 @@ func (a *API) ListTenants(ctx context.Context, r ListTenantsRequestObject) (List
 
 // CreateTenant is POST /v1/tenants.
 func (a *API) CreateTenant(ctx context.Context, r CreateTenantRequestObject) (CreateTenantResponseObject, error) {
-	t, err := written(ctx, a, showTenant)(a.cfg.Tenants.CreateTenant(ctx, r.Body.Slug, tenantDocument(r.Body.Tenant)))
+	t, err := written(ctx, a, showTenant)(a.cfg.Tenants.CreateTenant(ctx, r.Body.Slug, tenantDocument(TenantDocument(r.Body.Tenant))))
 	if err != nil {
 		return nil, underUnless("/slug", "/tenant", err)
 	}

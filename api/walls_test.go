@@ -175,7 +175,10 @@ func firstExample(t *testing.T, id string) []byte {
 
 // ownFields are members of the kind that nobody may set, where a body has one
 // of that name that means something else.
-var ownFields = map[string]string{"simulate": "id", "inviteMember": "role", "invitePerson": "role", "updateMember": "role", "updatePerson": "role"}
+var ownFields = map[string]string{
+	"simulate": "id", "inviteMember": "role", "invitePerson": "role", "updateMember": "role", "updatePerson": "role",
+	"patchMember": "role", "patchPerson": "role",
+}
 
 // What the server sets cannot be set: an extra member of a body is refused
 // wherever it stands, and nothing is changed.

@@ -177,6 +177,9 @@ func (d *Decoder) Skip() {
 	}
 }
 
+// Null reads null if it comes next, and reports whether it does. Other methods reject null.
+func (d *Decoder) Null() bool { return d.fault == nil && d.word("null") }
+
 // Raw reads a value of any type and returns its text.
 func (d *Decoder) Raw() string {
 	d.space()

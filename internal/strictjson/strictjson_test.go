@@ -149,6 +149,26 @@ func TestDecoder(t *testing.T) {
 	}
 }
 
+// Null reads only null. Other methods reject it.
+func TestNull(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"a":null}`: "", `{"a": null }`: "", `{"a":1}`: "/a: must be a string", `{"a":nul}`: "/a", `{"a":nullx}`: "", `{"b":null}`: "/b: null",
+	} {
+		var d strictjson.Decoder
+		d.Reset(text, 8)
+		for name := range d.Members() {
+			if name != "a" || !d.Null() {
+				d.Text()
+			}
+		}
+		switch err := d.End(); {
+		case text == `{"a":nullx}` && err == nil, want == "" && text != `{"a":nullx}` && err != nil, want != "" && (err == nil || !strings.Contains(err.Error(), want)):
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
+	}
+}
+
 func TestRaw(t *testing.T) {
 	t.Parallel()
 	var d strictjson.Decoder

@@ -1,0 +1,131 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"reflect"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/internal/strictjson"
+)
+
+// mergePatchType is the media type of RFC 7396. A PATCH accepts application/json, too.
+const mergePatchType = "application/merge-patch+json"
+
+// A stored returns the present document of the object in the path, and the object's revision.
+type stored func(ctx context.Context, c echo.Context) (document any, revision int64, err error)
+
+// merges returns a copy of the route that applies an RFC 7396 merge patch to a document. Its
+// handler is that of PUT, and receives the whole document.
+func (r route) merges(document stored) route {
+	r.document = document
+	return r
+}
+
+// patchedBody reads a merge patch, applies it to the present document, and returns the whole
+// document. It changes If-Match to the revision that it read, so that the handler fails if
+// another write comes first.
+func patchedBody(ctx context.Context, r *route, c echo.Context) ([]byte, error) {
+	req := c.Request()
+	if types := req.Header["Content-Type"]; len(types) == 1 && types[0] == mergePatchType {
+		req.Header["Content-Type"] = typeJSON
+	}
+	patch, err := readManagementBody(r, req)
+	if err != nil {
+		return nil, err
+	}
+	document, revision, err := r.document(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if err := ifMatch(req.Header.Get("If-Match"), revision); err != nil {
+		return nil, err
+	}
+	req.Header.Set("If-Match", etag(revision))
+	whole, err := mergePatch(document, patch, r.body)
+	if err != nil {
+		return nil, err
+	}
+	return whole, conform(whole, r.body)
+}
+
+// mergePatch applies a merge patch to a document of type t. A member that is null gets its
+// default: it is removed, unless null is a value of it. Documents have no nested objects, so
+// every other member replaces the present one.
+func mergePatch(document any, patch []byte, t reflect.Type) ([]byte, error) {
+	text, err := json.Marshal(document)
+	if err != nil {
+		return nil, err
+	}
+	var whole, change map[string]json.RawMessage
+	if err := json.Unmarshal(text, &whole); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(patch, &change); err != nil {
+		return nil, err
+	}
+	for name, value := range change {
+		i, _, _ := member(t, name)
+		if string(value) == "null" && t.Field(i).Type != typeNullableSlug {
+			delete(whole, name)
+			continue
+		}
+		whole[name] = value
+	}
+	return json.Marshal(whole)
+}
+
+// conformPatch checks a merge patch against the type of its document, as conform does for whole
+// documents. Every member may be left out or null.
+func conformPatch(body []byte, t reflect.Type) error {
+	var f problem.Fields
+	var d strictjson.Decoder
+	d.Reset(string(body), strictjson.MaxDepth)
+	conformMembers(&d, t, &f, true)
+	if err := d.End(); err != nil {
+		return err
+	}
+	return f.Err()
+}
+
+// tenantDocumentOf is the stored document of PATCH /v1/tenants/{tenant}.
+func (a *API) tenantDocumentOf(ctx context.Context, c echo.Context) (any, int64, error) {
+	t, err := shown(showTenant)(a.cfg.Tenants.Tenant(ctx, c.Param("tenant")))
+	return t.Tenant, t.Revision, err
+}
+
+// accessOf is the stored document of PATCH for members and people.
+func (a *API) accessOf(ctx context.Context, c echo.Context) (any, int64, error) {
+	tenantID, id := "", c.Param("person")
+	if ref := c.Param("tenant"); ref != "" {
+		t, err := a.cfg.Tenants.Tenant(ctx, ref)
+		if err != nil {
+			return nil, 0, err
+		}
+		tenantID, id = t.ID, c.Param("member")
+	}
+	u, err := a.cfg.People.User(ctx, callerOf(ctx).principal(), tenantID, id)
+	return Access{Role: Role(u.Role), Disabled: u.Disabled}, u.Revision, err
+}
+
+// alertRuleOf is the stored document of PATCH /v1/alert-rules/{rule}.
+func (a *API) alertRuleOf(ctx context.Context, c echo.Context) (any, int64, error) {
+	owner, err := a.alertOwner(ctx, c.QueryParam("tenant"))
+	if err != nil {
+		return nil, 0, err
+	}
+	rule, err := a.cfg.Alerts.Rule(ctx, owner, c.Param("rule"))
+	return showAlertDocument(&rule.Document), rule.Version, err
+}
+
+// alertChannelOf is the stored document of PATCH /v1/alert-channels/{channel}.
+func (a *API) alertChannelOf(ctx context.Context, c echo.Context) (any, int64, error) {
+	owner, err := a.alertOwner(ctx, c.QueryParam("tenant"))
+	if err != nil {
+		return nil, 0, err
+	}
+	channel, err := shown(showAlertChannel)(a.cfg.Alerts.Channel(ctx, owner, c.Param("channel")))
+	return channel.Channel, channel.Version, err
+}
