@@ -79,6 +79,9 @@ var imports = map[string][]string{
 	"internal/load":    {"internal/latency"},
 	"internal/latency": {},
 
+	// Commands that call the REST API. They know the contract only.
+	"internal/cli": {},
+
 	"cmd/server": anything,
 	"cmd/views":  {"web/views"},
 
@@ -127,6 +130,7 @@ var drivers = []struct {
 	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/traffic", "web/plans", "web/tenants", "web/admin", "cmd/server"}, nil},
 	{"github.com/a-h/templ", []string{"web", "web/views"}, nil},
 	{"github.com/alecthomas/kong", []string{"cmd/server"}, nil},
+	{"go.yaml.in/yaml", []string{"api", "internal/cli", "web"}, nil},
 	{"github.com/oapi-codegen", []string{"api"}, nil},
 	{"github.com/coreos/go-oidc", []string{"internal/oidc"}, nil},
 	{"golang.org/x/sys", []string{"internal/load"}, nil},

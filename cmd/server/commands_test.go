@@ -156,8 +156,11 @@ const (
 func TestSimulate(t *testing.T) {
 	t.Parallel()
 	out, err := command(t, nil, scenario+"nonsense\n"+scenario, "simulate")
-	if err != nil {
-		t.Fatal(err)
+	if exitCode(err) != 1 || !strings.Contains(err.Error(), "1 of the scenarios") {
+		t.Errorf("exit code %d: %v", exitCode(err), err)
+	}
+	if _, err := command(t, nil, scenario, "simulate"); err != nil {
+		t.Errorf("without an error: %v", err)
 	}
 	lines := strings.SplitAfter(out, "\n")
 	if len(lines) != 4 || lines[0] != played || lines[2] != played || !strings.Contains(lines[1], `"error"`) {

@@ -26,7 +26,8 @@ func settingsPage(t *testing.T) string {
 	page.WriteString("# Settings\n\n" +
 		"Of `headgate serve`, as `headgate serve --help` lists them. Each is an environment variable and a flag of the same name\n" +
 		"(`HEADGATE_LOG_LEVEL`, `--log-level`); the flag wins, and an empty variable counts as not set. Where `_FILE` is named, that variable may\n" +
-		"name a file with the value instead. A wrong value stops the start with an error that names the setting.\n\n" +
+		"name a file with the value instead. A wrong value stops the start with an error that names the setting. So does a variable that begins\n" +
+		"with `HEADGATE_` and is no setting.\n\n" +
 		"| setting | default | meaning |\n|---|---|---|\n")
 	row := func(setting string, secret bool, value, meaning string) {
 		name := "`" + setting + "`"

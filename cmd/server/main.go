@@ -12,12 +12,14 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
 	_ "time/tzdata" // tenants have time zones, and container images lack the zone files
 
+	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/logging"
 )
 
@@ -28,6 +30,7 @@ var version = "dev"
 // replace them.
 type program struct {
 	getenv         func(string) string
+	environ        func() []string // all variables as NAME=value; nil: misspelt ones are not found
 	stdin          io.Reader
 	stdout, stderr io.Writer
 }
@@ -43,13 +46,16 @@ type commands struct {
 	Simulate    simulateCommand    `cmd:"" help:"Run scenarios: read one JSON scenario per line from standard input, and write one JSON line for each."`
 	Bench       benchCommand       `cmd:"" help:"Measure an installation: send checks, and print the rate and latency."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running node whether it is ready; for container health checks."`
+	Completion  completionCommand  `cmd:"" help:"Print a completion script: source <(headgate completion bash)"`
 	Version     versionCommand     `cmd:"" help:"Print the version."`
+
+	cli.Commands
 }
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // after the first signal, a second one ends the process at once
-	p := program{getenv: os.Getenv, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	p := program{getenv: os.Getenv, environ: os.Environ, stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	err := p.run(ctx, os.Args[1:])
 	stop()
 	if err == nil {
@@ -60,10 +66,7 @@ func main() {
 	last := logging.NewWriter(os.Stderr, nil)
 	fmt.Fprintln(last, "headgate:", err)
 	_ = last.Close(logTimeout)
-	if errors.As(err, new(usageError)) {
-		os.Exit(2)
-	}
-	os.Exit(1)
+	os.Exit(exitCode(err))
 }
 
 // usageError is an error in the command line or in a setting. The process then exits with code
@@ -71,6 +74,14 @@ func main() {
 type usageError struct{ error }
 
 func (u usageError) Unwrap() error { return u.error }
+
+// exitCode returns the exit code of the process for an error.
+func exitCode(err error) int {
+	if errors.As(err, new(usageError)) {
+		return cli.ExitUsage
+	}
+	return cli.ExitCode(err)
+}
 
 // exitNow is the value with which run panics when kong asks to exit, for example after --help.
 type exitNow int
@@ -88,6 +99,13 @@ func (p program) run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if err := unknownSettings(parser.Model, p.environ); err != nil {
+		return usageError{err}
+	}
+	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
+		// The first word is a command. Without a default command, kong suggests the closest one.
+		parser.Model.DefaultCmd = nil
+	}
 	command, err := parser.Parse(args)
 	if err != nil {
 		return usageError{namedError(parser.Model, err)}
@@ -104,12 +122,15 @@ func (p program) parser(ctx context.Context) (*kong.Kong, error) {
 			"A flag with a name in brackets is also that environment variable; the flag wins. A secret may stand in a file named by the variable "+
 			"with _FILE behind it."),
 		kong.UsageOnError(),
+		kong.ConfigureHelp(kong.HelpOptions{NoExpandSubcommands: true}),
 		kong.Writers(p.stdout, p.stderr),
 		kong.Exit(func(code int) { panic(exitNow(code)) }),
 		kong.Resolvers(environment(p.getenv)),
 		kong.ValueFormatter(helpWithVariable),
 		kong.BindTo(ctx, (*context.Context)(nil)),
 		kong.Bind(p),
+		kong.Bind(cli.Terminal{Getenv: p.getenv, Stdin: p.stdin, Stdout: p.stdout, Stderr: p.stderr, Version: version}),
+		kong.ExplicitGroups([]kong.Group{{Key: "remote", Title: "Commands that call an installation (HEADGATE_URL, HEADGATE_TOKEN):"}}),
 	)
 	if err == nil {
 		separateDemo(parser)

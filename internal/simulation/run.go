@@ -74,7 +74,8 @@ func newRunner(cfg Config) (*runner, error) {
 // Run plays the scenarios that it reads from r, one per line. For each, it writes one
 // line to w, in the same order. It ignores blank lines. If a scenario cannot be played,
 // Run writes an error line and continues. It returns errors of r, w, ctx and
-// NewLimiter. If ctx ends while Run waits for r, it returns at once.
+// NewLimiter, and Failures after the last line if there were error lines. If ctx ends
+// while Run waits for r, it returns at once.
 func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) {
 	if cfg.MaxLine <= 0 {
 		cfg.MaxLine = 16 << 20
@@ -84,6 +85,7 @@ func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) 
 	out := bufio.NewWriter(w)
 	defer func() { err = errors.Join(err, out.Flush()) }()
 	var s *runner
+	var failures Failures
 	defer func() {
 		if s != nil {
 			s.cleanup()
@@ -105,7 +107,10 @@ func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) 
 			if s, err = s.orNew(cfg); err != nil {
 				return err
 			}
-			answer := s.line(ctx, in, cfg.MaxLine)
+			answer, played := s.line(ctx, in, cfg.MaxLine)
+			if !played {
+				failures++
+			}
 			if err := ctx.Err(); err != nil {
 				return err
 			}
@@ -119,9 +124,20 @@ func Run(ctx context.Context, r io.Reader, w io.Writer, cfg Config) (err error) 
 			}
 		}
 		if in.err != nil {
+			if failures > 0 {
+				return failures
+			}
 			return nil
 		}
 	}
+}
+
+// Failures is the error for a number of scenarios that could not be played. Each has an
+// error line.
+type Failures int
+
+func (f Failures) Error() string {
+	return fmt.Sprintf("%d of the scenarios could not be played: see the lines with an error", int(f))
 }
 
 // orNew returns the runner, or a new one if there is none or if it has played enough
@@ -137,16 +153,16 @@ func (s *runner) orNew(cfg Config) (*runner, error) {
 }
 
 // line plays one line of Run and returns the line to write.
-func (s *runner) line(ctx context.Context, in input, most int) line {
+func (s *runner) line(ctx context.Context, in input, most int) (answer line, played bool) {
 	if in.tooLong {
-		return failed("", false, problem.New(problem.TooLarge, "a scenario may have at most %d bytes", most))
+		return failed("", false, problem.New(problem.TooLarge, "a scenario may have at most %d bytes", most)), false
 	}
 	scenario, idKnown, err := read(in.text)
 	if err != nil {
-		return unreadable(in.text, scenario.id, idKnown, err)
+		return unreadable(in.text, scenario.id, idKnown, err), false
 	}
-	answer, _ := s.scenario(ctx, &scenario, idKnown) // the error is in the line already
-	return answer
+	answer, err = s.scenario(ctx, &scenario, idKnown) // the line contains the error
+	return answer, err == nil
 }
 
 // scenario plays a scenario and returns the line to write.

@@ -26,8 +26,11 @@ func run(t testing.TB, cfg Config, lines ...string) []string {
 		cfg.NewLimiter = inProcess
 	}
 	var out strings.Builder
-	if err := Run(t.Context(), strings.NewReader(strings.Join(lines, "\n")), &out, cfg); err != nil {
-		t.Fatal(err)
+	err := Run(t.Context(), strings.NewReader(strings.Join(lines, "\n")), &out, cfg)
+	var counted Failures
+	failures := strings.Count(out.String(), `"error": {`)
+	if errors.As(err, &counted); int(counted) != failures || failures == 0 && err != nil {
+		t.Fatalf("%v after %d error lines", err, failures)
 	}
 	return strings.Split(strings.TrimSuffix(out.String(), "\n"), "\n")
 }

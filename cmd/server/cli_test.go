@@ -1,0 +1,390 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/headgate/headgate/internal/cli"
+)
+
+// A step of a transcript is one call of headgate.
+type cliStep struct {
+	args  string // split at spaces; ' quotes
+	stdin string
+	exit  int
+}
+
+// session runs steps against a server and compares what they print with a golden file.
+// go test ./cmd/server -run CLI -update writes it.
+func session(t *testing.T, name string, settings map[string]string, steps []cliStep) {
+	t.Helper()
+	var transcript strings.Builder
+	for _, s := range steps {
+		var out, talk bytes.Buffer
+		p := program{
+			getenv: func(name string) string { return settings[name] }, stdin: strings.NewReader(s.stdin), stdout: &out, stderr: &talk,
+		}
+		err := p.run(t.Context(), words(s.args))
+		fmt.Fprintf(&transcript, "$ headgate %s\n%s", s.args, out.String())
+		for line := range strings.Lines(talk.String()) {
+			transcript.WriteString("2> " + line)
+		}
+		if err != nil {
+			fmt.Fprintf(&transcript, "2> headgate: %s\n", strings.ReplaceAll(err.Error(), "\n", "\n2> "))
+		}
+		fmt.Fprintf(&transcript, "exit %d\n\n", exitCode(err))
+		if exitCode(err) != s.exit {
+			t.Errorf("headgate %s: exit code %d, want %d: %v", s.args, exitCode(err), s.exit, err)
+		}
+	}
+	golden(t, filepath.Join("testdata", "cli", name+".golden"), steady(transcript.String(), settings))
+}
+
+// words splits a line of arguments at spaces outside of single quotes.
+func words(line string) []string {
+	var list []string
+	quoted, open := false, false
+	var word strings.Builder
+	for _, r := range line {
+		switch {
+		case r == '\'':
+			quoted, open = !quoted, true
+		case r == ' ' && !quoted:
+			if open {
+				list = append(list, word.String())
+			}
+			word.Reset()
+			open = false
+		default:
+			word.WriteRune(r)
+			open = true
+		}
+	}
+	if open {
+		list = append(list, word.String())
+	}
+	return list
+}
+
+// steady replaces what differs between two runs.
+func steady(text string, settings map[string]string) string {
+	if url := settings["HEADGATE_URL"]; url != "" {
+		text = strings.ReplaceAll(text, url, "http://SERVER")
+	}
+	for _, r := range []struct{ pattern, text string }{
+		{`hg_(tn|op)_\w{40,}`, "hg_${1}_TOKEN"},
+		{`hg_(tn|op)_\w+…\w+`, "hg_${1}_HINT"},
+		{`[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}`, "ID"},
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`, "TIME"},
+		{`\b(\d+h)?(\d+m)?\d+(\.\d+)?m?s\b`, "DURATION"},
+		{`"(\w*revision)": \d+`, `"$1": N`},
+		{`(\w*revision): \d+`, `$1: N`},
+		{`"(\w+_ms)": \d+`, `"$1": N`},
+		{`(\w+_ms): \d+`, "$1: N"},
+		{`(\S) {2,}`, "$1  "},
+	} {
+		text = regexp.MustCompile(r.pattern).ReplaceAllString(text, r.text)
+	}
+	return text
+}
+
+func golden(t *testing.T, path, text string) {
+	t.Helper()
+	if *update {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), text); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", path, diff)
+	}
+}
+
+// cliServer starts a server without sample data and returns the settings of a client.
+func cliServer(t *testing.T) map[string]string {
+	t.Helper()
+	node := start(t, map[string]string{
+		"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_BOOTSTRAP_KEY": bootstrap, "HEADGATE_SAMPLE": "false",
+	})
+	return map[string]string{"HEADGATE_URL": node.origin, "HEADGATE_TOKEN": bootstrap, "HOME": t.TempDir()}
+}
+
+const proPlan = `name: Pro
+policies:
+  - slug: login
+    match: {path: /v1/login}
+    count_by: [user]
+    limits:
+      - {algorithm: fixed_window, quota: 1, window: 1h}
+`
+
+func TestCLISession(t *testing.T) {
+	t.Parallel()
+	settings := cliServer(t)
+	session(t, "session", settings, []cliStep{
+		{args: "plans create pro -f - --dry-run", stdin: proPlan},
+		{args: "plans create pro -f -", stdin: proPlan},
+		{args: "plans create pro -f -", stdin: proPlan, exit: cli.ExitConflict},
+		{args: "plans create bad -f -", stdin: "name: Bad\npolices: []\n", exit: cli.ExitInvalid},
+		{args: "plans create bad -f -", stdin: "name: [", exit: cli.ExitInvalid},
+		{args: "plans get pro", exit: cli.ExitNotFound},
+		{args: "plans get pro --draft -o yaml"},
+		{args: "plans validate pro"},
+		{args: "plans diff pro", exit: cli.ExitDifferences},
+		{args: "plans publish pro"},
+		{args: "plans diff pro"},
+		{args: "plans list"},
+		{args: "plans versions pro -o json"},
+		{args: "tenants create acme --name 'Acme Inc.' --plan pro"},
+		{args: "tenants create other --name Other --plan none", exit: cli.ExitInvalid},
+		{args: "tenants list -o json"},
+		{args: "tenants set acme --status suspended --dry-run"},
+		{args: "tenants set acme --time-zone Europe/Berlin"},
+		{args: "tenants get acme -o yaml"},
+		{args: "tenants create none --name None --plan ''"},
+		{args: "tenants set none --name 'No plan' -o json"},
+		{args: "tenants get nosuch", exit: cli.ExitNotFound},
+		{args: "check POST /v1/login --tenant acme -a user=u1"},
+		{args: "check POST /v1/login --tenant acme -a user=u1", exit: cli.ExitDenied},
+		{args: "check POST /v1/login --tenant acme -a user=u1 --dry-run -o yaml", exit: cli.ExitDenied},
+		{args: "check POST v1/login --tenant acme", exit: cli.ExitInvalid},
+		{args: "explain POST /v1/login --tenant acme -a user=u1", exit: cli.ExitDenied},
+		{args: "explain POST /v1/other --tenant acme"},
+		{args: "overrides create acme --policy login --attribute user --value u1 --factor 2.5 --reason 'load test' --expires 24h"},
+		{args: "overrides create acme --policy login --quota l1=7 --reason 'a try' --dry-run"},
+		{args: "overrides create acme --policy nosuch --factor 2 --reason x", exit: cli.ExitInvalid},
+		{args: "overrides list acme"},
+		{args: "check POST /v1/login --tenant acme -a user=u1"},
+		{args: "lists add acme deny ip 203.0.113.0/24 --reason scrapers"},
+		{args: "lists add acme deny ip 203.0.113.0/24", exit: cli.ExitConflict},
+		{args: "lists list acme --list deny"},
+		{args: "check GET / --tenant acme -a ip=203.0.113.9", exit: cli.ExitDenied},
+		{args: "keys create --tenant acme --name gateway --scopes check"},
+		{args: "keys list --tenant acme"},
+		{args: "keys revoke 00000000-0000-7000-8000-000000000000", exit: cli.ExitNotFound},
+		{args: "top --by tenants --since 0s", exit: cli.ExitUsage},
+		{args: "tenants delete acme", exit: cli.ExitUsage},
+		{args: "plans delete pro --yes", exit: cli.ExitConflict},
+		{args: "tenants delete acme --yes --dry-run"},
+		{args: "tenants delete acme --yes"},
+		{args: "plans delete pro --yes"},
+		{args: "tenants list"},
+	})
+}
+
+// What is wrong before anything is sent has one code, and no secret is shown.
+func TestCLIConnection(t *testing.T) {
+	t.Parallel()
+	settings := cliServer(t)
+	home := t.TempDir()
+	write := func(name, text string, mode os.FileMode) string {
+		t.Helper()
+		file := filepath.Join(home, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, []byte(text), 0o600), os.Chmod(file, mode)); err != nil {
+			t.Fatal(err)
+		}
+		return file
+	}
+	token := write("token", bootstrap+"\n", 0o600)
+	write(".config/headgate/profiles.yaml", fmt.Sprintf("default: here\nprofiles:\n  here: {url: %q, token: %q}\n  file: {url: %q, token_file: ~/token}\n",
+		settings["HEADGATE_URL"], bootstrap, settings["HEADGATE_URL"]), 0o600)
+	open := write("open.yaml", "profiles: {}", 0o644)
+	wrong := write("wrong.yaml", "profiles: {x: {url: 'http://x', tokens: "+bootstrap+"}}", 0o600)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := "http://" + l.Addr().String()
+	_ = l.Close()
+	url := settings["HEADGATE_URL"]
+	for name, c := range map[string]struct {
+		env   map[string]string
+		args  []string
+		stdin string
+		exit  int
+		want  string
+	}{
+		"variables":              {env: map[string]string{"HEADGATE_URL": url, "HEADGATE_TOKEN": bootstrap}},
+		"token by file":          {env: map[string]string{"HEADGATE_URL": url}, args: []string{"--token-file", token}},
+		"token by file variable": {env: map[string]string{"HEADGATE_URL": url, "HEADGATE_TOKEN_FILE": token}},
+		"token by stdin":         {env: map[string]string{"HEADGATE_URL": url}, args: []string{"--token-file", "-"}, stdin: bootstrap + "\n"},
+		"default profile":        {env: map[string]string{"HOME": home}},
+		"profile with file":      {env: map[string]string{"HOME": home}, args: []string{"--profile", "file"}},
+		"misspelt profile":       {env: map[string]string{"HOME": home, "HEADGATE_PROFILE": "hree"}, exit: cli.ExitUsage, want: `did you mean "here"?`},
+		"two places":             {env: map[string]string{"HOME": home, "HEADGATE_URL": url}, args: []string{"--profile", "here"}, exit: cli.ExitUsage, want: "exclude each other"},
+		"the key of a profile stays there": {
+			env: map[string]string{"HOME": home, "HEADGATE_URL": url}, exit: cli.ExitUsage, want: "no API key",
+		},
+		"readable profiles": {args: []string{"--profiles", open}, exit: cli.ExitUsage, want: "chmod 600"},
+		"wrong profiles":    {args: []string{"--profiles", wrong}, exit: cli.ExitUsage, want: "token or token_file"},
+		"no profiles":       {args: []string{"--profiles", home + "/none"}, exit: cli.ExitUsage, want: "HEADGATE_PROFILES"},
+		"no key":            {env: map[string]string{"HEADGATE_URL": url}, exit: cli.ExitUsage, want: "HEADGATE_TOKEN"},
+		"no token file":     {env: map[string]string{"HEADGATE_URL": url}, args: []string{"--token-file", home + "/none"}, exit: cli.ExitUsage, want: "HEADGATE_TOKEN_FILE"},
+		"two lines":         {env: map[string]string{"HEADGATE_URL": url, "HEADGATE_TOKEN": bootstrap + "\nx"}, exit: cli.ExitUsage, want: "one line"},
+		"wrong url":         {env: map[string]string{"HEADGATE_URL": "localhost:8080", "HEADGATE_TOKEN": bootstrap}, exit: cli.ExitUsage, want: "HEADGATE_URL"},
+		"another key":       {env: map[string]string{"HEADGATE_URL": url, "HEADGATE_TOKEN": "hg_op_no"}, exit: cli.ExitUnauthorized, want: "401"},
+		"unreachable":       {env: map[string]string{"HEADGATE_URL": gone, "HEADGATE_TOKEN": bootstrap}, exit: cli.ExitUnreachable, want: gone + " cannot be reached"},
+		"misspelt flag":     {args: []string{"--outptu", "json"}, exit: cli.ExitUsage, want: `did you mean "--output"?`},
+		"unknown format":    {args: []string{"-o", "xml"}, exit: cli.ExitUsage, want: "HEADGATE_OUTPUT"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out, talk bytes.Buffer
+			p := program{getenv: func(name string) string { return c.env[name] }, stdin: strings.NewReader(c.stdin), stdout: &out, stderr: &talk}
+			err := p.run(t.Context(), append([]string{"tenants", "list"}, c.args...))
+			if exitCode(err) != c.exit || !strings.Contains(fmt.Sprint(err), c.want) {
+				t.Errorf("exit code %d, %v; want %d and %q", exitCode(err), err, c.exit, c.want)
+			}
+			if strings.Contains(fmt.Sprint(err, out.String(), talk.String()), bootstrap) {
+				t.Error("the key is shown")
+			}
+		})
+	}
+}
+
+// A denial appears in tail while it runs, as one line of JSON.
+func TestCLITail(t *testing.T) {
+	t.Parallel()
+	settings := cliServer(t)
+	for _, s := range []struct{ args, stdin string }{
+		{"plans create pro -f -", proPlan}, {"plans publish pro", ""}, {"tenants create acme --name Acme --plan pro", ""},
+	} {
+		if _, err := command(t, settings, s.stdin, words(s.args)...); err != nil {
+			t.Fatalf("%s: %v", s.args, err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	reading, writing := io.Pipe()
+	done := make(chan error, 1)
+	go func() {
+		p := program{getenv: func(name string) string { return settings[name] }, stdin: strings.NewReader(""), stdout: writing, stderr: io.Discard}
+		done <- p.run(ctx, []string{"tail", "--tenant", "acme", "--since", "1m", "-o", "json"})
+		_ = writing.Close()
+	}()
+	for range 2 {
+		_, _ = command(t, settings, "", words("check POST /v1/login --tenant acme -a user=u1")...)
+	}
+	line := make([]byte, 4096)
+	n, err := reading.Read(line)
+	if err != nil || !strings.HasPrefix(string(line[:n]), `{"at":"`) || strings.Count(string(line[:n]), "\n") != 1 || !strings.Contains(string(line[:n]), `"reason":"over_limit"`) {
+		t.Errorf("%v: %s", err, line[:n])
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Errorf("tail that was ended: %v", err)
+	}
+	out, err := command(t, settings, "", words("tail --no-follow --since 1h")...)
+	if err != nil || strings.Count(out, "\n") != 1 || !strings.Contains(out, "acme  POST /v1/login  over_limit  login  user=u1") {
+		t.Errorf("tail --no-follow: %v\n%s", err, out)
+	}
+	if out := must(t, settings, words("top --by keys --tenant acme")...); !strings.Contains(out, "user=u1") {
+		t.Errorf("top --by keys:\n%s", out)
+	}
+	if out := must(t, settings, "usage", "acme"); !strings.Contains(out, "login   user=u1  l1     1      1     0") {
+		t.Errorf("usage:\n%s", out)
+	}
+	if out := must(t, settings, "top"); !strings.Contains(out, "acme") {
+		t.Errorf("top:\n%s", out)
+	}
+}
+
+func TestUnknownSettings(t *testing.T) {
+	t.Parallel()
+	for variables, want := range map[string]string{
+		"HEADGATE_REDSI_URL=redis://x": `HEADGATE_REDSI_URL: no setting has this name, did you mean "HEADGATE_REDIS_URL"?`,
+		"HEADGATE_LOGLEVEL=info":       `"HEADGATE_LOG_LEVEL"`,
+		"HEADGATE_TOKN=x":              `"HEADGATE_TOKEN"`,
+		"HEADGATE_PORT=8080":           "HEADGATE_PORT",
+		"HEADGATE_LOGLEVEL=":           "",
+		"HEADGATE_DATABASE_URL_FILE=x HEADGATE_BENCH_KEY=x HEADGATE_URL=http://x HEADGATE_TEST_LOAD=full PATH=/bin":                           "",
+		"HEADGATE_PORT=tcp://10.0.0.1:80 HEADGATE_SERVICE_HOST=10.0.0.1 HEADGATE_SERVICE_PORT_HTTP=80 HEADGATE_WEB_PORT_80_TCP_ADDR=10.0.0.1": "",
+	} {
+		var out bytes.Buffer
+		p := program{
+			getenv: func(string) string { return "" }, environ: func() []string { return strings.Fields(variables) },
+			stdin: strings.NewReader(""), stdout: &out, stderr: &out,
+		}
+		err := p.run(t.Context(), []string{"version"})
+		if (err != nil) != (want != "") || err != nil && (exitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", variables, err, want)
+		}
+	}
+}
+
+// A misspelt command is not taken as an argument of serve, the default.
+func TestSuggestions(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"chekc": `did you mean "check"?`, "tenants lisst": `did you mean "list"?`, "srve --addr=x": `did you mean "serve"?`,
+		"--lg-level=info": `did you mean "--log-level"?`,
+	} {
+		if _, err := command(t, nil, "", words(args)...); exitCode(err) != cli.ExitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("headgate %s: %v", args, err)
+		}
+	}
+}
+
+// docs/cli.md lists every command and exit code as they are.
+func TestCLIPage(t *testing.T) {
+	t.Parallel()
+	const path, begin = "../../docs/cli.md", "<!-- go test ./cmd/server -run CLIPage -update writes the rest of this page -->\n"
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	head, _, _ := strings.Cut(string(text), begin)
+	golden(t, path, head+begin+cliReference(t))
+}
+
+func cliReference(t *testing.T) string {
+	t.Helper()
+	parser, err := program{getenv: func(string) string { return "" }}.parser(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var page strings.Builder
+	page.WriteString("\n## Exit codes\n\n| code | meaning |\n|---|---|\n")
+	for _, c := range cli.ExitCodes {
+		fmt.Fprintf(&page, "| %d | %s |\n", c.Code, c.Meaning)
+	}
+	page.WriteString("\n## Commands\n\n`headgate COMMAND --help` lists the flags of a command.\n\n| command | what it does |\n|---|---|\n")
+	for _, command := range parser.Model.Leaves(true) {
+		fmt.Fprintf(&page, "| `%s` | %s |\n", strings.TrimPrefix(command.FullPath(), "headgate "), strings.ReplaceAll(command.Help, "|", "\\|"))
+	}
+	return page.String()
+}
+
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	for shell, want := range map[string]string{"bash": "complete -F _headgate", "zsh": "#compdef headgate", "fish": "complete -c headgate"} {
+		if out := must(t, nil, "completion", shell); !strings.Contains(out, want) {
+			t.Errorf("completion %s:\n%s", shell, out)
+		}
+	}
+	for typed, want := range map[string]string{
+		"tena": "tenants", "tenants ": "create delete get list set", "tenants list --sta": "--status", "tenants list --status ": "active suspended",
+		"tenants list -o ": "json table yaml", "lists add acme d": "deny", "tenants list --url x --out": "--output", "completion ": "bash fish zsh",
+	} {
+		args := append([]string{"completion", "words", "--"}, strings.Split(typed, " ")...)
+		if out := must(t, nil, args...); strings.Join(strings.Fields(out), " ") != want {
+			t.Errorf("%q: %q, want %q", typed, out, want)
+		}
+	}
+}

@@ -1,0 +1,177 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// A request describes the request that a check is about.
+type request struct {
+	Method     string            `arg:"" help:"Method of the request, such as POST."`
+	Path       string            `arg:"" help:"Path of the request, such as /v1/login."`
+	Tenant     string            `setting:"false" placeholder:"SLUG" help:"The tenant. A key of a tenant stands for its tenant."`
+	Attributes map[string]string `name:"attribute" short:"a" setting:"false" mapsep:"none" placeholder:"NAME=VALUE" help:"An attribute of the request; may be repeated."`
+	Cost       *int64            `setting:"false" help:"How many units the request takes. Default: 1."`
+}
+
+func (r request) body(mode string) object {
+	o := object{"method": r.Method, "path": r.Path}
+	o.set("tenant", r.Tenant)
+	o.set("mode", mode)
+	if len(r.Attributes) > 0 {
+		o["attributes"] = r.Attributes
+	}
+	if r.Cost != nil {
+		o["cost"] = *r.Cost
+	}
+	return o
+}
+
+var limitColumns = []column{
+	{"POLICY", "policy"},
+	{"LIMIT", "limit"},
+	{"ALLOWED", "allowed"},
+	{"QUOTA", "quota"},
+	{"REMAINING", "remaining"},
+	{"RESET", "reset_after_ms"},
+	{"RETRY", "retry_after_ms"},
+	{"MODE", "mode"},
+}
+
+type checkCommand struct {
+	Connection
+	request
+	Mode   string `default:"enforce" enum:"enforce,peek,force" setting:"false" help:"enforce charges the limits, peek charges nothing, force charges without denying."`
+	DryRun bool   `setting:"false" help:"The same as --mode peek: charge nothing."`
+}
+
+// Help returns the text that --help shows after the flags.
+func (checkCommand) Help() string {
+	return "Ends with 0 if the check passes, and with 10 if it is denied. The times RESET and RETRY are in seconds."
+}
+
+// Run sends the check.
+func (k checkCommand) Run(ctx context.Context, t Terminal) error {
+	c, err := k.client(t)
+	if err != nil {
+		return err
+	}
+	if k.DryRun {
+		k.Mode = "peek"
+	}
+	a, err := c.send(ctx, http.MethodPost, path("check"), url.Values{"deny_status": {"200"}}, k.body(k.Mode), "")
+	if err != nil {
+		return err
+	}
+	return c.decision(a.body, "")
+}
+
+// decision prints a decision and its limits. The error of a denial has the code ExitDenied.
+func (c *client) decision(document []byte, at string) error {
+	v, err := decode(document)
+	if err != nil {
+		return err
+	}
+	d := v
+	if at != "" {
+		d = lookUp(v, at)
+	}
+	err = c.output.print(c.terminal, document, func(w io.Writer) error {
+		verdict := "denied"
+		if lookUp(d, "allowed") == true {
+			verdict = "allowed"
+		}
+		fmt.Fprintf(w, "%s: %s (tenant %s, plan %s)\n", verdict, cell(lookUp(d, "reason")), cell(lookUp(d, "tenant")), cell(lookUp(d, "plan")))
+		limits, _ := lookUp(d, "limits").([]any)
+		if len(limits) == 0 {
+			return nil
+		}
+		seconds(limits, "reset_after_ms", "retry_after_ms")
+		return writeTable(w, limits, limitColumns)
+	})
+	if err != nil || lookUp(d, "allowed") == true {
+		return err
+	}
+	retry := "waiting does not help"
+	if ms, ok := lookUp(d, "retry_after_ms").(json.Number); ok {
+		retry = "retry in " + duration(ms)
+	}
+	return &Error{ExitDenied, fmt.Errorf("denied: %s; %s", cell(lookUp(d, "reason")), retry)}
+}
+
+// seconds replaces times in milliseconds by text.
+func seconds(rows []any, names ...string) {
+	for _, row := range rows {
+		o, _ := row.(map[string]any)
+		for _, name := range names {
+			if ms, ok := o[name].(json.Number); ok {
+				o[name] = duration(ms)
+			}
+		}
+	}
+}
+
+// duration formats a number of milliseconds.
+func duration(ms json.Number) string {
+	n, err := ms.Int64()
+	if err != nil {
+		return ms.String()
+	}
+	return (time.Duration(n) * time.Millisecond).String()
+}
+
+type explainCommand struct {
+	Connection
+	Method     string            `arg:"" optional:"" help:"Method of the request, such as POST."`
+	Path       string            `arg:"" optional:"" help:"Path of the request, such as /v1/login."`
+	Decision   string            `setting:"false" placeholder:"ID" help:"Explain this recorded denial instead."`
+	Tenant     string            `setting:"false" placeholder:"SLUG" help:"The tenant. A key of a tenant stands for its tenant."`
+	Attributes map[string]string `name:"attribute" short:"a" setting:"false" mapsep:"none" placeholder:"NAME=VALUE" help:"An attribute of the request; may be repeated."`
+	Cost       *int64            `setting:"false" help:"How many units the request takes. Default: 1."`
+}
+
+// Help returns the text that --help shows after the flags.
+func (explainCommand) Help() string {
+	return "Shows which policies match, which do not and why, and what each limit holds now. Ends with 10 if the check would be denied."
+}
+
+// Run explains a check or a recorded denial.
+func (e explainCommand) Run(ctx context.Context, t Terminal) error {
+	c, err := e.client(t)
+	if err != nil {
+		return err
+	}
+	if e.Decision != "" {
+		if e.Method != "" {
+			return usage("give either a method and a path, or --decision")
+		}
+		a, err := c.get(ctx, path("explain", e.Decision), nil)
+		if err != nil {
+			return err
+		}
+		return c.output.rows(t, a.body, "", column{"AT", "at"}, column{"TENANT", "tenant"}, column{"ROUTE", "route"},
+			column{"REASON", "reason"}, column{"POLICY", "policy"}, column{"LIMIT", "limit"})
+	}
+	if e.Method == "" || e.Path == "" {
+		return usage("give a method and a path, or --decision")
+	}
+	r := request{Method: e.Method, Path: e.Path, Tenant: e.Tenant, Attributes: e.Attributes, Cost: e.Cost}
+	a, err := c.send(ctx, http.MethodPost, path("explain"), nil, r.body(""), "")
+	if err != nil {
+		return err
+	}
+	denied := c.decision(a.body, "decision")
+	if c.output.Format != "table" {
+		return denied
+	}
+	err = c.output.rows(t, a.body, "policies", column{"POLICY", "policy"}, column{"APPLIES", "applies"}, column{"WHY", "detail"})
+	if err != nil {
+		return err
+	}
+	return denied
+}

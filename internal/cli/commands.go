@@ -1,0 +1,120 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Commands contains the commands that call an installation.
+type Commands struct {
+	Check     checkCommand     `cmd:"" group:"remote" help:"Decide a check: headgate check POST /v1/login --tenant acme -a user=u1"`
+	Explain   explainCommand   `cmd:"" group:"remote" help:"Explain how a check would be decided, and charge nothing: headgate explain POST /v1/login --tenant acme -a user=u1"`
+	Top       topCommand       `cmd:"" group:"remote" help:"Rank tenants, policies, routes or keys by their denials: headgate top --by keys --tenant acme"`
+	Tail      tailCommand      `cmd:"" group:"remote" help:"Print denials as they happen: headgate tail --tenant acme"`
+	Usage     usageCommand     `cmd:"" group:"remote" help:"Show what a tenant and its keys have left: headgate usage acme"`
+	Tenants   tenantsCommand   `cmd:"" group:"remote" help:"List, create, change and delete tenants."`
+	Plans     plansCommand     `cmd:"" group:"remote" help:"List, draft, publish and delete plans."`
+	Keys      keysCommand      `cmd:"" group:"remote" help:"List, create, rotate and revoke the API keys of a tenant, or of the operator."`
+	Overrides overridesCommand `cmd:"" group:"remote" help:"List, create and delete overrides of a tenant."`
+	Lists     listsCommand     `cmd:"" group:"remote" help:"List, add and delete entries of the deny list and the allow list of a tenant."`
+}
+
+// A writing command can print its request instead of sending it.
+type writing struct {
+	Connection
+	DryRun bool `setting:"false" help:"Print the request, and send nothing that writes."`
+}
+
+// client returns a client that honors --dry-run.
+func (w writing) client(t Terminal) (*client, error) {
+	c, err := w.Connection.client(t)
+	if err == nil {
+		c.dryRun = w.DryRun
+	}
+	return c, err
+}
+
+// create sends POST with a body and prints the created object.
+func (c *client) create(ctx context.Context, path string, body any, columns ...column) error {
+	a, sent, err := c.write(ctx, http.MethodPost, path, body, "")
+	if err != nil || !sent {
+		return err
+	}
+	return c.output.rows(c.terminal, a.body, "", columns...)
+}
+
+// remove sends DELETE and says what was deleted.
+func (c *client) remove(ctx context.Context, path, ifMatch, what string) error {
+	_, sent, err := c.write(ctx, http.MethodDelete, path, nil, ifMatch)
+	if sent {
+		c.terminal.say("%s is deleted", plain(what))
+	}
+	return err
+}
+
+// show reads an object and prints it.
+func (c *client) show(ctx context.Context, path string, columns ...column) error {
+	a, err := c.get(ctx, path, nil)
+	if err != nil {
+		return err
+	}
+	return c.output.rows(c.terminal, a.body, "", columns...)
+}
+
+// confirmed returns an error without --yes.
+func confirmed(yes, dryRun bool, what string) error {
+	if yes || dryRun {
+		return nil
+	}
+	return usage("this deletes %s, which cannot be undone: repeat the command with --yes", what)
+}
+
+// An object is the body of a request without the members that have no value.
+type object map[string]any
+
+// set adds a member unless it is empty.
+func (o object) set(name, value string) {
+	if value != "" {
+		o[name] = value
+	}
+}
+
+// expires adds the member expires_at for a time from now, unless it is 0.
+func (o object) expires(after time.Duration) error {
+	if after < 0 {
+		return usage("--expires: is %s, and must be in the future", after)
+	}
+	if after > 0 {
+		o["expires_at"] = time.Now().UTC().Add(after).Format(time.RFC3339)
+	}
+	return nil
+}
+
+// readDocument reads a JSON or YAML document from a file, or from standard input if the file is
+// "-".
+func readDocument(t Terminal, file string) (json.RawMessage, error) {
+	var text []byte
+	var err error
+	if file == "-" {
+		text, err = readAll(t.Stdin)
+	} else {
+		text, err = os.ReadFile(file)
+	}
+	if err != nil {
+		return nil, usage("--file: %w", err)
+	}
+	var v any
+	if err := yaml.Unmarshal(text, &v); err != nil {
+		return nil, &Error{ExitInvalid, fileError(file, err)}
+	}
+	out, err := json.Marshal(v)
+	if err != nil {
+		return nil, &Error{ExitInvalid, fileError(file, err)}
+	}
+	return out, nil
+}

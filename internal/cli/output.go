@@ -1,0 +1,231 @@
+package cli
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"unicode"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Output selects the format of what a command writes to standard output.
+type Output struct {
+	Format string `name:"output" short:"o" default:"table" enum:"table,json,yaml" help:"Format of the output: table, json or yaml."`
+}
+
+// print writes a JSON document in the selected format. table writes it for people.
+func (o Output) print(t Terminal, document []byte, table func(w io.Writer) error) error {
+	switch o.Format {
+	case "json":
+		var b bytes.Buffer
+		if err := json.Indent(&b, bytes.TrimSpace(document), "", "  "); err != nil {
+			return fmt.Errorf("the answer is not JSON: %w", err)
+		}
+		b.WriteByte('\n')
+		_, err := t.Stdout.Write(b.Bytes())
+		return err
+	case "yaml":
+		text, err := toYAML(document)
+		if err != nil {
+			return err
+		}
+		_, err = t.Stdout.Write(text)
+		return err
+	}
+	w := tabwriter.NewWriter(t.Stdout, 0, 0, 2, ' ', 0)
+	if err := table(w); err != nil {
+		return err
+	}
+	return w.Flush()
+}
+
+// A column is a column of a table: its title, and the path of its value in a row.
+type column struct{ title, path string }
+
+// rows writes a JSON document whose member at is an array as a table. If at is "", the document
+// is the only row.
+func (o Output) rows(t Terminal, document []byte, at string, columns ...column) error {
+	return o.print(t, document, func(w io.Writer) error {
+		v, err := decode(document)
+		if err != nil {
+			return err
+		}
+		list := []any{v}
+		if at != "" {
+			list, _ = lookUp(v, at).([]any)
+		}
+		return writeTable(w, list, columns)
+	})
+}
+
+func writeTable(w io.Writer, list []any, columns []column) error {
+	cells := make([]string, len(columns))
+	for i, c := range columns {
+		cells[i] = c.title
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+	for _, row := range list {
+		for i, c := range columns {
+			cells[i] = cell(lookUp(row, c.path))
+		}
+		if _, err := fmt.Fprintln(w, strings.Join(cells, "\t")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func decode(document []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	var v any
+	if err := d.Decode(&v); err != nil {
+		return nil, fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	return v, nil
+}
+
+// lookUp returns the value at a path of member names with dots between them, or nil.
+func lookUp(v any, path string) any {
+	for name := range strings.SplitSeq(path, ".") {
+		object, ok := v.(map[string]any)
+		if !ok {
+			return nil
+		}
+		v = object[name]
+	}
+	return v
+}
+
+// cell returns a value as the text of a cell.
+func cell(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "-"
+	case string:
+		return plain(v)
+	case bool:
+		return strconv.FormatBool(v)
+	case []any:
+		parts := make([]string, len(v))
+		for i := range v {
+			parts[i] = cell(v[i])
+		}
+		if len(parts) == 0 {
+			return "-"
+		}
+		return strings.Join(parts, ",")
+	case map[string]any:
+		var parts []string
+		for _, name := range slices.Sorted(maps.Keys(v)) {
+			parts = append(parts, plain(name)+"="+cell(v[name]))
+		}
+		if len(parts) == 0 {
+			return "-"
+		}
+		return strings.Join(parts, ",")
+	}
+	return plain(fmt.Sprint(v))
+}
+
+// plain returns text in which characters that control a terminal are escaped. Attribute values
+// come from the callers of a tenant.
+func plain(text string) string {
+	if text == "" {
+		return "-"
+	}
+	if !strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return text
+	}
+	quoted := strconv.Quote(text)
+	return quoted[1 : len(quoted)-1]
+}
+
+// toYAML converts a JSON document to YAML and keeps the order of its members.
+func toYAML(document []byte) ([]byte, error) {
+	d := json.NewDecoder(bytes.NewReader(document))
+	d.UseNumber()
+	node, err := yamlNode(d)
+	if err != nil {
+		return nil, fmt.Errorf("the answer is not JSON: %w", err)
+	}
+	var b bytes.Buffer
+	e := yaml.NewEncoder(&b)
+	e.SetIndent(2)
+	if err := e.Encode(node); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), e.Close()
+}
+
+// yamlNode reads one JSON value.
+func yamlNode(d *json.Decoder) (*yaml.Node, error) {
+	token, err := d.Token()
+	if err != nil {
+		return nil, err
+	}
+	scalar := func(tag, value string) (*yaml.Node, error) {
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: tag, Value: value}, nil
+	}
+	switch token := token.(type) {
+	case nil:
+		return scalar("!!null", "null")
+	case bool:
+		return scalar("!!bool", strconv.FormatBool(token))
+	case json.Number:
+		tag := "!!int"
+		if strings.ContainsAny(token.String(), ".eE") {
+			tag = "!!float"
+		}
+		return scalar(tag, token.String())
+	case string:
+		n := new(yaml.Node)
+		n.SetString(token)
+		return n, nil
+	case json.Delim:
+		n := &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq"}
+		if token == '{' {
+			n.Kind, n.Tag = yaml.MappingNode, "!!map"
+		}
+		for d.More() {
+			child, err := yamlNode(d) // the names of members are values, too
+			if err != nil {
+				return nil, err
+			}
+			n.Content = append(n.Content, child)
+		}
+		if len(n.Content) == 0 {
+			n.Style = yaml.FlowStyle
+		}
+		_, err := d.Token()
+		return n, err
+	}
+	return nil, fmt.Errorf("unexpected %v", token)
+}
+
+// maxInput bounds the size of an input in bytes.
+const maxInput = 64 << 20
+
+// readAll reads an input of a bounded size.
+func readAll(r io.Reader) ([]byte, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxInput+1))
+	if err == nil && len(text) > maxInput {
+		err = fmt.Errorf("has more than %d bytes", maxInput)
+	}
+	return text, err
+}
+
+// fileError names the file of an error.
+func fileError(file string, err error) error {
+	if file == "-" {
+		file = "standard input"
+	}
+	return fmt.Errorf("%s: %w", file, err)
+}
