@@ -35,11 +35,11 @@ ORDER := $(if $(filter 1,$(SEED)),,-shuffle=$(SEED))
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 
 # The packages whose code or tests start goroutines or synchronize them.
-CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|/x/sync/|^[^/]*\bgo func' $(filter-out bench/% deploy/%,$(GO_FILES))))))
+CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|/x/sync/|^[^/]*\bgo func' $(filter-out bench/% deploy/% sdk/%,$(GO_FILES))))))
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load test-faults fuzz screenshots bench bench-peers check current audit views reproducible base-images
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load test-faults test-sdk fuzz screenshots bench bench-peers check current audit views reproducible base-images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,17 +77,24 @@ lint: ## look for mistakes: vet, gofumpt, staticcheck, golangci-lint (.golangci.
 	go vet -tags quick ./...
 	go vet -tags screenshots,faults ./cmd/server
 	go -C bench vet ./...
+	@for module in $(SDK_MODULES); do echo "go -C $$module vet ./..."; go -C $$module vet ./...; done
+	go -C sdk/go vet -tags conformance ./...
 	@echo "gofumpt -l"; unformatted=$$($(TOOL) gofumpt -l $(GO_FILES)); \
 		if [ -n "$$unformatted" ]; then echo "not formatted (make fmt):"; echo "$$unformatted"; exit 1; fi
 	$(TOOL) staticcheck ./...
 	@echo "golangci-lint (the first run compiles it, which takes minutes)"
 	$(LINT) golangci-lint run ./...
 
+# The Go modules of the SDKs. They import nothing of the server.
+SDK_MODULES := sdk/go sdk/go/echo sdk/conformance
+CONFORM = go -C sdk/conformance run . -server ../../bin/headgate --
+
 # -vet=off, because make lint runs all of vet. The modules bench and composetest
 # have dependencies that the product does not have.
 test: bin/with-servers ## run the tests with real servers; as root, install what is missing (SEED=1)
 	$(SERVERS) go test -vet=off $(ORDER) -timeout 20m ./...
 	go -C bench test -vet=off $(ORDER) -timeout 10m ./...
+	@for module in $(SDK_MODULES); do go -C $$module test -vet=off $(ORDER) -timeout 10m ./...; done
 	$(SERVERS) go -C deploy/composetest test -vet=off $(ORDER) -timeout 10m ./...
 
 race: export CGO_ENABLED = 1
@@ -111,6 +118,9 @@ test-faults: bin/with-servers ## cause each fault of docs/faults.md under load (
 	HEADGATE_TEST_FAULTS=$(FAULTS) $(if $(filter full,$(FAULTS)),HEADGATE_FAULTS_PAGE=$(CURDIR)/docs/operations.md) $(SERVERS) go test -tags faults -vet=off \
 		-count=1 -timeout 90m -v -run '^TestFaults$$/$(if $(ONLY),^$(ONLY)$$)' ./cmd/server
 	$(if $(filter full,$(FAULTS)),$(if $(ONLY),,HEADGATE_TEST_FAULTS=full go test -vet=off -count=1 -timeout 30m -v -run '^TestSQLiteKeepsAcknowledgedWritesOverAKill$$' ./internal/store))
+
+test-sdk: build ## run the scenarios of sdk/conformance with every SDK, on a real server
+	$(CONFORM) go -C ../go test -vet=off -count=1 -tags conformance ./...
 
 fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCES (100000) random sequences on every limiter
 	@for package in $$(go list ./...); do \

@@ -1,0 +1,183 @@
+package headgate
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"sync"
+	"time"
+)
+
+const (
+	maxAnswer  = 8 << 20               // bytes of an answer
+	retryBase  = 20 * time.Millisecond // of the jittered wait before a retry
+	retryMax   = time.Second
+	budgetMax  = 10.0 // retries that can follow each other
+	budgetCall = 0.1  // retries that each call adds: a tenth of the calls
+)
+
+// call is one call of the API. Its tries share the header.
+type call struct {
+	method string
+	url    *url.URL
+	header http.Header
+	body   []byte
+}
+
+// An answer is a response whose body is read.
+type answer struct {
+	status int
+	header http.Header
+	body   bytes.Buffer
+}
+
+var answers = sync.Pool{New: func() any { return new(answer) }}
+
+// release gives the memory of the body back. The header stays valid.
+func (a *answer) release() {
+	if a.body.Cap() > 1<<16 {
+		return
+	}
+	a.header = nil
+	a.body.Reset()
+	answers.Put(a)
+}
+
+// call sends a call, and repeats it if nothing was charged. The deadline is that of
+// limited; the caller's own context says whether the caller canceled.
+func (c *Client) call(limited, callers context.Context, to call) (*answer, error) {
+	c.budget.earn()
+	for try := 1; ; try++ {
+		a, err := c.send(limited, to)
+		wait, retry := retryable(a, err, try)
+		if retry && try < c.maxTries {
+			if deadline, ok := limited.Deadline(); (!ok || time.Until(deadline) > wait) && c.budget.spend() {
+				if a != nil {
+					err = asProblem(a)
+					a.release()
+				}
+				if c.config.Hooks.Retrying != nil {
+					c.config.Hooks.Retrying(callers, err, wait)
+				}
+				if err = sleep(limited, wait); err == nil {
+					continue
+				}
+				a = nil
+			}
+		}
+		if err != nil {
+			return nil, classify(callers, err)
+		}
+		return a, nil
+	}
+}
+
+// retryable reports whether a try charged nothing and may be repeated, and the time until
+// then: the Retry-After of the answer and full jitter.
+func retryable(a *answer, err error, try int) (time.Duration, bool) {
+	wait := time.Duration(rand.Int64N(int64(min(retryMax, retryBase<<(try-1)))))
+	if err != nil {
+		var dial *net.OpError
+		return wait, errors.As(err, &dial) && dial.Op == "dial" && !dial.Timeout() &&
+			!errors.Is(err, context.Canceled) && !errors.Is(err, context.DeadlineExceeded)
+	}
+	if a.status != http.StatusServiceUnavailable {
+		return 0, false
+	}
+	seconds, err := strconv.ParseUint(a.header.Get("Retry-After"), 10, 32)
+	return wait + time.Duration(seconds)*time.Second, err == nil
+}
+
+func sleep(ctx context.Context, wait time.Duration) error {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// send makes one try. It does not follow redirects, so that the token reaches no other
+// server.
+func (c *Client) send(ctx context.Context, to call) (*answer, error) {
+	request := (&http.Request{
+		Method: to.method, URL: to.url, Host: to.url.Host, Header: to.header,
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+	}).WithContext(ctx)
+	if to.body != nil {
+		request.ContentLength = int64(len(to.body))
+		request.Body = &reader{}
+		request.Body.(*reader).Reset(to.body)
+		request.GetBody = func() (io.ReadCloser, error) {
+			r := &reader{}
+			r.Reset(to.body)
+			return r, nil
+		}
+	}
+	response, err := c.config.Transport.RoundTrip(request)
+	if err != nil {
+		return nil, err
+	}
+	defer response.Body.Close()
+	a := answers.Get().(*answer)
+	a.status, a.header = response.StatusCode, response.Header
+	n, err := a.body.ReadFrom(io.LimitReader(response.Body, maxAnswer+1))
+	if err == nil && n > maxAnswer {
+		err = fmt.Errorf("the answer is larger than %d bytes", maxAnswer)
+	}
+	if err != nil {
+		a.release()
+		return nil, err
+	}
+	return a, nil
+}
+
+// reader is the body of a request.
+type reader struct{ bytes.Reader }
+
+func (*reader) Close() error { return nil }
+
+// classify returns the typed error for an error of a transport.
+func classify(callers context.Context, err error) error {
+	code := CodeConnection
+	var timeout net.Error
+	switch {
+	case errors.Is(callers.Err(), context.Canceled):
+		code = CodeCanceled
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		code = CodeTimeout
+	}
+	return &UnreachableError{Code: code, Cause: err}
+}
+
+// A budget bounds the retries to a tenth of the calls, so that retries do not multiply the
+// load of a server in trouble.
+type budget struct {
+	mu     sync.Mutex
+	tokens float64
+}
+
+func (b *budget) earn() {
+	b.mu.Lock()
+	b.tokens = min(budgetMax, b.tokens+budgetCall)
+	b.mu.Unlock()
+}
+
+func (b *budget) spend() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.tokens < 1 {
+		return false
+	}
+	b.tokens--
+	return true
+}

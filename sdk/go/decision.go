@@ -1,0 +1,110 @@
+package headgate
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Kind says where a Decision comes from.
+type Kind string
+
+const (
+	KindDecision Kind = "decision" // Headgate allows the request
+	KindDenial   Kind = "denial"   // Headgate denies the request
+	KindFallback Kind = "fallback" // Headgate did not decide; Err has the cause
+)
+
+// Reason is why Headgate allows or denies a request. Later versions may add values.
+type Reason string
+
+const (
+	ReasonOK                 Reason = "ok"
+	ReasonAllowedByList      Reason = "allowed_by_list"
+	ReasonNoPolicy           Reason = "no_policy"
+	ReasonOverLimit          Reason = "over_limit"
+	ReasonCostExceedsQuota   Reason = "cost_exceeds_quota"
+	ReasonBlocked            Reason = "blocked"
+	ReasonDeniedByList       Reason = "denied_by_list"
+	ReasonMissingAttribute   Reason = "missing_attribute"
+	ReasonTenantSuspended    Reason = "tenant_suspended"
+	ReasonBatchRefused       Reason = "batch_refused"
+	ReasonLimiterUnavailable Reason = "limiter_unavailable"
+	ReasonOverloaded         Reason = "overloaded" // not decided: becomes a fallback
+)
+
+// A Decision says whether a request may pass, and why.
+type Decision struct {
+	// Kind is decision, denial or fallback. A fallback has only Kind, Allowed, Status
+	// and Err.
+	Kind    Kind `json:"kind"`
+	Allowed bool `json:"allowed"`
+	// Status is the HTTP status for the answer to a denied request: 429, 403 or 503. It
+	// is 200 for an allowed request.
+	Status           int          `json:"status"`
+	DecisionID       string       `json:"decision_id"`
+	Tenant           string       `json:"tenant"`
+	Plan             string       `json:"plan"`         // empty without a plan
+	PlanVersion      int          `json:"plan_version"` // 0 without a plan
+	Mode             Mode         `json:"mode"`
+	Reason           Reason       `json:"reason"`
+	RetryAfterMS     *int64       `json:"retry_after_ms"` // nil if waiting does not help
+	DelayMS          int64        `json:"delay_ms"`
+	Degraded         bool         `json:"degraded"` // failure modes decided
+	Limits           []LimitState `json:"limits"`
+	Type             string       `json:"type"` // the problem type of a denial
+	Title            string       `json:"title"`
+	Detail           string       `json:"detail"`
+	ViolatedPolicies []string     `json:"violated-policies"`
+	RequestID        string       `json:"request_id"`
+
+	// Remembered is set if the denial was remembered: no call was made.
+	Remembered bool `json:"-"`
+	// Err is why Headgate did not decide: an *UnreachableError or a *ProblemError.
+	Err error `json:"-"`
+	// Header holds the headers of Headgate's answer. It is shared: do not change it.
+	Header http.Header `json:"-"`
+}
+
+// A LimitState is one limit that applied.
+type LimitState struct {
+	Policy       string `json:"policy"`
+	Limit        string `json:"limit"`
+	Algorithm    string `json:"algorithm"`
+	Quota        int64  `json:"quota"`
+	Burst        *int64 `json:"burst"` // of buckets
+	WindowMS     int64  `json:"window_ms"`
+	Cost         int64  `json:"cost"`
+	Remaining    int64  `json:"remaining"`
+	ResetAfterMS int64  `json:"reset_after_ms"`
+	RetryAfterMS *int64 `json:"retry_after_ms"` // nil if waiting does not help
+	Allowed      bool   `json:"allowed"`
+	Mode         string `json:"mode"` // enforce or shadow
+}
+
+// RetryAfter returns the time until the same request would pass. It reports false if
+// waiting does not help, or if the time is unknown.
+func (d *Decision) RetryAfter() (time.Duration, bool) {
+	if d.RetryAfterMS == nil {
+		return 0, false
+	}
+	return time.Duration(*d.RetryAfterMS) * time.Millisecond, true
+}
+
+// SetHeaders sets RateLimit, RateLimit-Policy, Retry-After and the other rate-limit
+// headers of Headgate's answer on the answer to the caller.
+func (d *Decision) SetHeaders(to http.Header) {
+	for name, values := range d.Header {
+		if strings.HasPrefix(name, "Ratelimit") || strings.HasPrefix(name, "X-Ratelimit") {
+			to[name] = values
+		}
+	}
+	switch {
+	case d.Allowed:
+	case d.Kind == KindFallback && d.Status == http.StatusServiceUnavailable:
+		to.Set("Retry-After", "1")
+	case d.RetryAfterMS != nil:
+		to.Set("Retry-After", strconv.FormatInt(max(1, (*d.RetryAfterMS+999)/1000), 10))
+	}
+}

@@ -1,0 +1,66 @@
+package headgate
+
+import (
+	"sync"
+	"time"
+)
+
+const (
+	rememberMax  = time.Second
+	denialsLimit = 10_000 // denials of a client, so that many keys do not fill the memory
+)
+
+// denials remembers denied requests until their retry time. The time is that of the
+// monotonic clock: a step of the wall clock has no effect.
+type denials struct {
+	mu    sync.Mutex
+	until map[string]denial
+}
+
+type denial struct {
+	decision Decision
+	at       time.Time
+	until    time.Time
+}
+
+// get returns the remembered denial of a request, with the retry times of now.
+func (m *denials) get(body []byte, now time.Time) (Decision, bool) {
+	m.mu.Lock()
+	kept, ok := m.until[string(body)]
+	if ok && !now.Before(kept.until) {
+		delete(m.until, string(body))
+		ok = false
+	}
+	m.mu.Unlock()
+	if !ok {
+		return Decision{}, false
+	}
+	d := kept.decision
+	left := max(1, *d.RetryAfterMS-now.Sub(kept.at).Milliseconds())
+	d.RetryAfterMS, d.Remembered = &left, true
+	return d, true
+}
+
+// put remembers a denial by a limit or a block. Other denials have no retry time.
+func (m *denials) put(body []byte, d Decision, now time.Time) {
+	after, ok := d.RetryAfter()
+	if !ok || after <= 0 || d.Reason != ReasonOverLimit && d.Reason != ReasonBlocked {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.until == nil {
+		m.until = map[string]denial{}
+	}
+	if len(m.until) >= denialsLimit {
+		for key, kept := range m.until {
+			if !now.Before(kept.until) {
+				delete(m.until, key)
+			}
+		}
+		if len(m.until) >= denialsLimit {
+			return
+		}
+	}
+	m.until[string(body)] = denial{decision: d, at: now, until: now.Add(min(after, rememberMax))}
+}

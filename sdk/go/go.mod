@@ -1,0 +1,3 @@
+module github.com/headgate/headgate/sdk/go
+
+go 1.24.0

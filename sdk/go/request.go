@@ -1,0 +1,107 @@
+package headgate
+
+import (
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Mode is the mode of a check.
+type Mode string
+
+const (
+	Enforce Mode = "enforce" // decide and charge
+	Peek    Mode = "peek"    // decide and charge nothing
+	Force   Mode = "force"   // charge even if nothing is left
+)
+
+// A CheckRequest is one request to decide.
+type CheckRequest struct {
+	// Tenant is the ID or slug of a tenant. An operator key must name it; a tenant key
+	// may leave it out.
+	Tenant string
+	// Method is the method of the request, such as GET.
+	Method string
+	// Path is the path of the request without its query. It begins with /.
+	Path string
+	// Attributes are the values that policies count by, such as ip and user.
+	Attributes map[string]string
+	// Cost is the number of quota units. A nil Cost is 1. A cost of 0 charges nothing.
+	Cost *int64
+	// Mode is the mode of the check. Default: Enforce.
+	Mode Mode
+}
+
+// Cost returns a pointer to units, for CheckRequest.Cost.
+func Cost(units int64) *int64 { return &units }
+
+// append appends the request as JSON. Equal requests give equal bytes, because the names
+// of attributes are sorted; remembered denials use the bytes as their key.
+func (r *CheckRequest) append(b []byte) []byte {
+	b = append(b, '{')
+	b = appendMember(b, "tenant", r.Tenant)
+	b = appendMember(b, "method", r.Method)
+	b = appendMember(b, "path", r.Path)
+	if len(r.Attributes) > 0 {
+		var few [8]string
+		names := few[:0]
+		for name := range r.Attributes {
+			names = append(names, name)
+		}
+		slices.Sort(names)
+		b = append(comma(b), `"attributes":{`...)
+		for _, name := range names {
+			b = append(appendString(comma(b), name), ':')
+			b = appendString(b, r.Attributes[name])
+		}
+		b = append(b, '}')
+	}
+	if r.Cost != nil {
+		b = append(comma(b), `"cost":`...)
+		b = strconv.AppendInt(b, *r.Cost, 10)
+	}
+	b = appendMember(b, "mode", string(r.Mode))
+	return append(b, '}')
+}
+
+func comma(b []byte) []byte {
+	if b[len(b)-1] != '{' {
+		b = append(b, ',')
+	}
+	return b
+}
+
+// appendMember appends a member, unless its value is empty.
+func appendMember(b []byte, name, value string) []byte {
+	if value == "" {
+		return b
+	}
+	b = append(comma(b), '"')
+	b = append(b, name...)
+	return appendString(append(b, '"', ':'), value)
+}
+
+// appendString appends s as a JSON string. It replaces invalid UTF-8 with U+FFFD.
+func appendString(b []byte, s string) []byte {
+	const hex = "0123456789abcdef"
+	b = append(b, '"')
+	for i := 0; i < len(s); {
+		c := s[i]
+		switch {
+		case c == '"' || c == '\\':
+			b = append(b, '\\', c)
+			i++
+		case c < ' ':
+			b = append(b, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+			i++
+		case c < utf8.RuneSelf:
+			b = append(b, c)
+			i++
+		default:
+			r, size := utf8.DecodeRuneInString(s[i:])
+			b = utf8.AppendRune(b, r)
+			i += size
+		}
+	}
+	return append(b, '"')
+}
