@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -64,7 +65,7 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 		return stalls.connContext(reserve(ctx, c), c)
 	}
 	served := make(chan error, 1)
-	go func() { served <- s.serve(server, limited) }()
+	go func() { served <- s.serve(server, limited, log) }()
 
 	// work is the context of background tasks. It does not end with ctx, because the tasks run
 	// until the last request is answered.
@@ -130,9 +131,11 @@ func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgr
 	return err
 }
 
-func (s *serveCommand) serve(server *http1.Server, l net.Listener) error {
+func (s *serveCommand) serve(server *http1.Server, l net.Listener, log *slog.Logger) error {
 	if s.TLSCertFile != "" {
-		return server.ServeTLS(l, s.TLSCertFile, s.TLSKeyFile)
+		c := &certificate{certFile: s.TLSCertFile, keyFile: s.TLSKeyFile, log: log}
+		server.HTTP.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
+		return server.ServeTLS(l)
 	}
 	return server.Serve(l)
 }
@@ -170,7 +173,9 @@ func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger, away 
 	away = sync.OnceFunc(away)
 	retries := retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
 	for {
-		st, err := store.Open(ctx, store.Config{URL: s.DatabaseURL, Logger: log, Serve: true})
+		st, err := store.Open(ctx, store.Config{
+			URL: s.DatabaseURL, Reread: s.reread("database-url", s.DatabaseURL), Logger: log, Serve: true,
+		})
 		if err == nil {
 			if s.demo {
 				err = s.prepareDemo(ctx, st)

@@ -37,6 +37,7 @@ type databaseSettings struct {
 type limiterSettings struct {
 	RedisURL    string `placeholder:"URL" secret:"true" help:"Where counters are kept: redis://, rediss:// or unix://; several addresses by comma; ?cluster=true, ?master_name=NAME. Empty: in this process."`
 	RedisPrefix string `default:"hg:" help:"What every key in Redis begins with."`
+	RedisStrict bool   `help:"Do not start with a Redis that may evict counters: its maxmemory-policy is not noeviction, or cannot be read. false: warn."`
 }
 
 // logSettings configure the log, which is written to standard error.
@@ -406,6 +407,19 @@ func secretFrom(getenv func(string) string, name string) (string, error) {
 		return "", fmt.Errorf("%s_FILE: %w", name, err)
 	}
 	return strings.TrimRight(string(content), "\r\n"), nil
+}
+
+// reread returns a function that reads a secret from its file again, or nil if the value in use
+// does not come from a file.
+func (s *serveSettings) reread(flag, used string) func() (string, error) {
+	if s.getenv == nil {
+		return nil
+	}
+	name := settingName(flag)
+	if value, err := secretFrom(s.getenv, name); s.getenv(name) != "" || err != nil || value != used || s.getenv(name+"_FILE") == "" {
+		return nil
+	}
+	return func() (string, error) { return secretFrom(s.getenv, name) }
 }
 
 var flagInError = regexp.MustCompile(`--[a-z][a-z0-9-]*`)

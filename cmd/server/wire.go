@@ -264,7 +264,7 @@ func (n *node) openLimiters(ctx context.Context, s *serveCommand, log *slog.Logg
 	}
 	shared, err := redis.New(ctx, redis.Config{
 		URL: s.RedisURL, Prefix: s.RedisPrefix, Timeout: s.LimiterTimeout, Observe: n.trips.Observe,
-		Keys: int64(s.MaxKeys), Logger: log,
+		Keys: int64(s.MaxKeys), Reread: s.reread("redis-url", s.RedisURL), Strict: s.RedisStrict, Logger: log,
 	})
 	if err != nil {
 		return fmt.Errorf("%s: %w", settingName("redis-url"), err)

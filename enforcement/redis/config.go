@@ -2,6 +2,7 @@ package redis
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -49,6 +50,12 @@ type Config struct {
 	// Request.MaxKeys. Above it, new keys of one limit of the tenant share one overflow
 	// counter. Default: 1,000,000.
 	Keys int64
+	// Reread returns the URL with the current user and password, which each new connection
+	// uses. It must be safe for concurrent use. Default: those of URL.
+	Reread func() (string, error)
+	// Strict makes New fail if Redis may evict keys: its maxmemory-policy is not
+	// noeviction, or the Redis user may not read it.
+	Strict bool
 	// Now replaces the clock of Redis, in microseconds since the epoch, for tests and
 	// simulations. All keys then expire after an hour, whatever the window. Now must be
 	// nil for real traffic. Default: nil.
@@ -94,6 +101,9 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 	if c.TLS != nil && o.TLSConfig != nil {
 		o.TLSConfig = c.TLS
 	}
+	if c.Reread != nil {
+		o.CredentialsProviderContext = c.credentials
+	}
 	o.MaxRetries = -1   // disables retries; 0 would mean 3
 	o.MaxRedirects = -1 // for cluster clients, this setting disables retries
 	o.DialerRetries = 1
@@ -111,6 +121,19 @@ func (c *Config) options() (*redis.UniversalOptions, error) {
 		}
 	}
 	return o, nil
+}
+
+// credentials returns the current user and password.
+func (c *Config) credentials(context.Context) (user, password string, err error) {
+	text, err := c.Reread()
+	if err != nil {
+		return "", "", fmt.Errorf("redis: read the password again: %w", err)
+	}
+	o, err := parseURL(text)
+	if err != nil {
+		return "", "", err
+	}
+	return o.Username, o.Password, nil
 }
 
 // drawConnections is the number of connections for draws, in addition to those for

@@ -435,6 +435,77 @@ func TestUserWithTheDocumentedCommands(t *testing.T) {
 	}
 }
 
+// New connections use the current password, so that its rotation needs no restart.
+func TestRotatedPassword(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	raw := client(t, server.URL())
+	acl := func(rules ...any) {
+		t.Helper()
+		if err := raw.Do(t.Context(), append([]any{"ACL", "SETUSER", "headgate"}, rules...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	acl("on", ">first", "~*", "+@all")
+	_, address, _ := strings.Cut(server.URL(), "@")
+	var password atomic.Pointer[string]
+	rotate := func(to string) { password.Store(&to) }
+	rotate("first")
+	reread := func() (string, error) { return "redis://headgate:" + *password.Load() + "@" + address, nil }
+	first, _ := reread()
+	l := open(t, redis.Config{URL: first, Reread: reread})
+	running(t, l)
+	mustTake(t, l, request(charge(1, perHour, 1)))
+
+	acl("resetpass", ">second")
+	if err := raw.Do(t.Context(), "CLIENT", "KILL", "USER", "headgate").Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the former password is refused", func() bool {
+		return !take(t.Context(), l, request(charge(1, perHour, 1))).Verdict.Decided()
+	})
+	rotate("second")
+	eventually(t, "the new password is in use", func() bool {
+		return take(t.Context(), l, request(charge(1, perHour, 1))).Verdict.Decided()
+	})
+}
+
+// A strict Limiter does not start with a Redis that may evict counters, and does not
+// stop when the policy changes later.
+func TestStrictEviction(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t, "--maxmemory-policy", "allkeys-lru")
+	raw := client(t, server.URL())
+	config := redis.Config{URL: server.URL(), Prefix: newPrefix(), Timeout: patience, Strict: true}
+	if l, err := redis.New(t.Context(), config); err == nil || !strings.Contains(err.Error(), "allkeys-lru") {
+		t.Errorf("with allkeys-lru: %v, %v", l, err)
+	}
+	if err := raw.Do(t.Context(), "ACL", "SETUSER", "few", "on", ">few", "~*", "+@all", "-config").Err(); err != nil {
+		t.Fatal(err)
+	}
+	_, address, _ := strings.Cut(server.URL(), "@")
+	unread := config
+	unread.URL = "redis://few:few@" + address
+	if l, err := redis.New(t.Context(), unread); err == nil || !strings.Contains(err.Error(), "cannot be read") {
+		t.Errorf("with a policy that cannot be read: %v, %v", l, err)
+	}
+	policy := func(to string) {
+		if err := raw.ConfigSet(t.Context(), "maxmemory-policy", to).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	policy("noeviction")
+	l := open(t, config)
+	running(t, l)
+	policy("allkeys-lru")
+	if err := raw.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "checks are decided", func() bool {
+		return take(t.Context(), l, request(charge(1, perHour, 1))).Verdict.Decided()
+	})
+}
+
 func TestEvictionIsTold(t *testing.T) {
 	t.Parallel()
 	server := servertest.StartRedis(t, "--maxmemory-policy", "allkeys-lru")

@@ -363,8 +363,32 @@ func (l *Limiter) inspect(ctx context.Context) (version string, refusal, err err
 	if valkey := infoField(info, "valkey_version"); valkey != "" {
 		version = "valkey " + valkey
 	}
+	if refusal, err = l.checkEviction(ctx); refusal != nil || err != nil {
+		return version, refusal, err
+	}
 	refusal, err = l.checkFormat(ctx)
 	return version, refusal, err
+}
+
+// checkEviction refuses a Redis that may evict counters, if Config.Strict is set. It is
+// silent for a Redis that was accepted before: then only a warning follows.
+func (l *Limiter) checkEviction(ctx context.Context) (refusal, err error) {
+	l.health.mu.Lock()
+	known := l.health.version != ""
+	l.health.mu.Unlock()
+	if !l.config.Strict || known {
+		return nil, nil
+	}
+	found, err := l.probe.ConfigGet(ctx, "maxmemory-policy").Result()
+	switch policy := found["maxmemory-policy"]; {
+	case err != nil && !isReply(err):
+		return nil, fmt.Errorf("redis: ask for maxmemory-policy: %w", err)
+	case policy == "":
+		return errors.New("redis: its maxmemory-policy cannot be read: allow CONFIG GET for this user, or do not require noeviction"), nil
+	case policy != "noeviction":
+		return fmt.Errorf("redis: its maxmemory-policy is %s, so it may evict counters: set it to noeviction", policy), nil
+	}
+	return nil, nil
 }
 
 func (l *Limiter) readTime(ctx context.Context) error {

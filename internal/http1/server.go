@@ -43,10 +43,10 @@ func (s *Server) Serve(l net.Listener) error {
 }
 
 // ServeTLS accepts connections with TLS until Shutdown or Close. HTTP serves all of
-// them.
-func (s *Server) ServeTLS(l net.Listener, cert, key string) error {
+// them, with the certificate of HTTP.TLSConfig.
+func (s *Server) ServeTLS(l net.Listener) error {
 	s.prepare(nil)
-	return s.HTTP.ServeTLS(l, cert, key)
+	return s.HTTP.ServeTLS(l, "", "")
 }
 
 // prepare installs the handlers of s and of HTTP. l is nil if no connection comes back

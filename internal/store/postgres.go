@@ -36,7 +36,7 @@ type postgresEngine struct {
 }
 
 // openPostgres opens a connection pool and checks that the server answers. Settings in the URL override the defaults.
-func (s *Store) openPostgres(ctx context.Context, address string) error {
+func (s *Store) openPostgres(ctx context.Context, address string, reread func() (string, error)) error {
 	config, err := pgxpool.ParseConfig(address)
 	if err != nil {
 		// err may contain the password.
@@ -54,6 +54,9 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 	if !strings.Contains(address, "connect_timeout") {
 		config.ConnConfig.ConnectTimeout = s.timeout
 	}
+	if reread != nil {
+		config.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error { return setCredentials(c, reread) }
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return fmt.Errorf("open the database: %w", err)
@@ -65,6 +68,20 @@ func (s *Store) openPostgres(ctx context.Context, address string) error {
 		_ = e.close()
 	}
 	return s.fail(err, "connect to %s:%d", config.ConnConfig.Host, config.ConnConfig.Port)
+}
+
+// setCredentials sets the user and the password of a connection from the current URL.
+func setCredentials(c *pgx.ConnConfig, reread func() (string, error)) error {
+	address, err := reread()
+	if err != nil {
+		return fmt.Errorf("read the database's password again: %w", err)
+	}
+	now, err := pgx.ParseConfig(address)
+	if err != nil {
+		return errors.New("the database url was changed and cannot be read: it should be postgres://user:password@host:5432/database")
+	}
+	c.User, c.Password = now.User, now.Password
+	return nil
 }
 
 func setDefault(c *pgxpool.Config, name, value string) {
@@ -117,7 +134,13 @@ func (e *postgresEngine) notify(ctx context.Context, changed func()) error {
 
 // listen calls changed when it has started to listen, and then for each notification.
 func (e *postgresEngine) listen(ctx context.Context, changed func()) error {
-	conn, err := pgx.ConnectConfig(ctx, e.pool.Config().ConnConfig)
+	config := e.pool.Config()
+	if config.BeforeConnect != nil {
+		if err := config.BeforeConnect(ctx, config.ConnConfig); err != nil {
+			return err
+		}
+	}
+	conn, err := pgx.ConnectConfig(ctx, config.ConnConfig)
 	if err != nil {
 		return err
 	}

@@ -6,8 +6,11 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	_ "github.com/jackc/pgx/v5/stdlib"
@@ -43,6 +46,62 @@ func TestConformancePostgres(t *testing.T) {
 			Unguard: []string{`DROP TRIGGER audit_log_only_added ON audit_log`},
 		}
 	})
+}
+
+// New connections, also the one that listens, have the current user and password, so that
+// their rotation needs no restart. This test changes both.
+func TestRotatedCredentials(t *testing.T) {
+	t.Parallel()
+	address := template.Clone(t)
+	db := past(t, "pgx", address)
+	first, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := *first
+	name := strings.ReplaceAll(strings.Trim(first.Path, "/"), "-", "_") + "_second"
+	second.User = url.UserPassword(name, "secret")
+	if _, err := db.Exec(`CREATE ROLE ` + name + ` LOGIN PASSWORD 'secret' IN ROLE CURRENT_USER`); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _, _ = db.Exec(`DROP OWNED BY ` + name + `; DROP ROLE ` + name) })
+	var now atomic.Pointer[string]
+	set := func(u *url.URL) {
+		text := u.String()
+		now.Store(&text)
+	}
+	set(first)
+	s := open(t, store.Config{URL: address, Reread: func() (string, error) { return *now.Load(), nil }})
+	changes := make(chan struct{}, 100)
+	done := make(chan error, 1)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { done <- s.Notify(ctx, func() { changes <- struct{}{} }) }()
+	t.Cleanup(func() { stop(); <-done })
+	listens := func() {
+		t.Helper()
+		select {
+		case <-changes:
+		case <-time.After(patient):
+			t.Fatal("the store does not listen")
+		}
+	}
+	listens()
+
+	set(&second)
+	if _, err := db.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = 'headgate'`); err != nil {
+		t.Fatal(err)
+	}
+	listens()
+	if _, err := s.Revision(t.Context()); err != nil {
+		t.Error(err)
+	}
+	var others, seconds int
+	err = db.QueryRow(`SELECT count(*) FILTER (WHERE usename <> $1), count(*) FILTER (WHERE usename = $1) FROM pg_stat_activity
+		WHERE datname = current_database() AND application_name = 'headgate'`, name).Scan(&others, &seconds)
+	if err != nil || others > 0 || seconds < 2 {
+		t.Errorf("%d connections of the new user, %d of others, %v", seconds, others, err)
+	}
 }
 
 // columnsOfServer gives every column of a Postgres database in SQLite's words.

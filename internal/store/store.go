@@ -38,6 +38,9 @@ type Config struct {
 	// URL is the address of the database: sqlite://data/h.db (relative path), sqlite:///abs/h.db (absolute path) or
 	// postgres://…. Required.
 	URL string
+	// Reread returns the URL with the current user and password, which each new connection to Postgres uses. It must be
+	// safe for concurrent use. Default: those of URL.
+	Reread func() (string, error)
 	// Serve means that this process serves checks. On SQLite, Open then locks a file, so that no other process serves
 	// the same database, and checks the database for damage. The check takes about one second for 100,000 tenants.
 	// Default: false.
@@ -104,7 +107,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	case "sqlite":
 		err = s.openSQLite(ctx, c.URL, c.Serve)
 	case "postgres", "postgresql":
-		err = s.openPostgres(ctx, c.URL)
+		err = s.openPostgres(ctx, c.URL, c.Reread)
 	default:
 		return nil, errors.New("the database url begins with neither sqlite:// nor postgres://")
 	}
