@@ -75,6 +75,13 @@ func (a *API) checkBatch(w http.ResponseWriter, r *http.Request, who caller) err
 		return err
 	}
 	b.find(who)
+	for i, s := range b.subjects {
+		if s != nil && s.RequireRoute { // the pointer of most checks is never needed
+			if c := &b.checks[i]; c.Method == "" || c.Path == "" {
+				return routed(s, c, "/checks/"+strconv.Itoa(i))
+			}
+		}
+	}
 	if b.atomic {
 		if err := b.checkAtomic(); err != nil {
 			return err

@@ -140,7 +140,21 @@ func (s *scratch) read(r *http.Request, who caller) (*enforcement.Subject, error
 	if err != nil {
 		return nil, atTenant(err, "/tenant")
 	}
-	return subject, nil
+	return subject, routed(subject, &s.check, "")
+}
+
+// routed returns an error if the tenant requires a method and a path, and the check lacks one.
+// Without them, policies for a route do not match, and the check would pass them. prefix is the
+// JSON pointer of the check.
+func routed(s *enforcement.Subject, c *enforcement.Check, prefix string) error {
+	if !s.RequireRoute || c.Method != "" && c.Path != "" {
+		return nil
+	}
+	pointer := prefix + "/path"
+	if c.Method == "" {
+		pointer = prefix + "/method"
+	}
+	return malformedAt(pointer, "is required, unless require_route of the tenant is false")
 }
 
 // writeDecision writes s.decision as the answer. deny, if it is not 0, replaces the status of a

@@ -403,3 +403,39 @@ func TestDetailNamesWhatCanNeverHold(t *testing.T) {
 		t.Error(a.body)
 	}
 }
+
+// A tenant requires a method and a path of each check, until its setting says otherwise: a
+// caller must not pass the policies of a route by leaving it out.
+func TestRouteIsRequired(t *testing.T) {
+	t.Parallel()
+	w := newStrictWorld(t)
+	ask := func(path, body string) answer { return w.do(call{method: "POST", path: path, key: w.operator, body: body}) }
+	for _, c := range []struct{ path, body, pointer string }{
+		{"/v1/check", `{"tenant":"acme"}`, "/method"},
+		{"/v1/check", `{"tenant":"acme","path":"/v1/login"}`, "/method"},
+		{"/v1/check", `{"tenant":"acme","method":"POST"}`, "/path"},
+		{"/v1/explain", `{"tenant":"acme","method":"POST"}`, "/path"},
+		{"/v1/check/batch", `{"checks":[{"tenant":"acme","method":"POST","path":"/v1/login"},{"tenant":"acme","method":"POST"}]}`, "/checks/1/path"},
+		{"/v1/check/batch", `{"atomic":true,"checks":[{"tenant":"acme","path":"/v1/login"}]}`, "/checks/0/method"},
+	} {
+		if a := ask(c.path, c.body); a.status != http.StatusBadRequest || !strings.Contains(a.body, `"pointer":"`+c.pointer+`"`) {
+			t.Errorf("%s %s: %d %s", c.path, c.body, a.status, a.body)
+		}
+	}
+	if n := w.counter.asked.Load(); n != 0 {
+		t.Errorf("%d requests reached the limiter", n)
+	}
+	if a := ask("/v1/check", `{"tenant":"none"}`); a.status != http.StatusNotFound {
+		t.Errorf("an unknown tenant: %d", a.status)
+	}
+	if a := w.do(call{
+		method: "PATCH", path: "/v1/tenants/acme", key: w.operator, body: `{"require_route":false}`, header: map[string]string{"If-Match": "*"},
+	}); a.status != http.StatusOK {
+		t.Fatal(a.status, a.body)
+	}
+	for path, body := range map[string]string{"/v1/check": `{"tenant":"acme"}`, "/v1/check/batch": `{"checks":[{"tenant":"acme"}]}`} {
+		if a := ask(path, body); a.status != http.StatusOK || !strings.Contains(a.body, `"reason":"no_policy"`) {
+			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}

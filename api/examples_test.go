@@ -176,7 +176,7 @@ func TestExamples(t *testing.T) {
 
 func playExample(t *testing.T, method, path string, op *openapi3.Operation, name, status string, body, want any) {
 	t.Helper()
-	w := newWorld(t)
+	w := newStrictWorld(t)
 	for _, c := range before[op.OperationID+" "+name] {
 		w.made(c)
 	}

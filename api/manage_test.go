@@ -70,10 +70,10 @@ func TestMergePatch(t *testing.T) {
 	}
 	tag := made.header.Get("ETag")
 	for i, c := range []struct{ body, document string }{
-		{`{"plan":"pro","redact_values":true,"billing_anchor_day":31}`, `"billing_anchor_day":31,"name":"A","no_policy":"allow","plan":"pro","redact_values":true,"status":"active","time_zone":"UTC"`},
-		{`{"billing_anchor_day":null,"redact_values":null}`, `"billing_anchor_day":1,"name":"A","no_policy":"allow","plan":"pro","redact_values":false,"status":"active","time_zone":"UTC"`},
-		{`{}`, `"billing_anchor_day":1,"name":"A","no_policy":"allow","plan":"pro","redact_values":false,"status":"active","time_zone":"UTC"`},
-		{`{"plan":null}`, `"billing_anchor_day":1,"name":"A","no_policy":"allow","plan":null,"redact_values":false,"status":"active","time_zone":"UTC"`},
+		{`{"plan":"pro","redact_values":true,"billing_anchor_day":31}`, `"billing_anchor_day":31,"name":"A","no_policy":"allow","plan":"pro","redact_values":true,"require_route":true,"status":"active","time_zone":"UTC"`},
+		{`{"billing_anchor_day":null,"redact_values":null}`, `"billing_anchor_day":1,"name":"A","no_policy":"allow","plan":"pro","redact_values":false,"require_route":true,"status":"active","time_zone":"UTC"`},
+		{`{}`, `"billing_anchor_day":1,"name":"A","no_policy":"allow","plan":"pro","redact_values":false,"require_route":true,"status":"active","time_zone":"UTC"`},
+		{`{"plan":null}`, `"billing_anchor_day":1,"name":"A","no_policy":"allow","plan":null,"redact_values":false,"require_route":true,"status":"active","time_zone":"UTC"`},
 	} {
 		media := []string{"application/json", "application/merge-patch+json"}[i%2]
 		a := w.do(call{

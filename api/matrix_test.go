@@ -126,7 +126,7 @@ func newMatrix(t *testing.T) (*world, []matrixCaller) {
 	w.ids = maps.Clone(w.ids) // the fixture's are everybody's
 	ctx := t.Context()
 	for _, name := range []string{"tenant-a", "tenant-b"} {
-		_, err := w.tenants.CreateTenant(ctx, name, tenants.Document{Name: name, Plan: "pro"})
+		_, err := w.tenants.CreateTenant(ctx, name, tenants.Document{Name: name, Plan: "pro", RouteOptional: true})
 		must(t, err)
 	}
 	expiring, expired, err := w.tenants.CreateKey(ctx, "tenant-a", tenants.NewKey{

@@ -1789,6 +1789,9 @@ type NewTenantDocument struct {
 	// RedactValues Attribute values are not stored for display. Default: false.
 	RedactValues *bool `json:"redact_values,omitempty"`
 
+	// RequireRoute Whether a check must have `method` and `path`. Default: true.
+	RequireRoute *bool `json:"require_route,omitempty"`
+
 	// Status Checks of a suspended tenant are denied, and its keys may only read.
 	Status TenantStatus `json:"status,omitempty,omitzero"`
 
@@ -2296,6 +2299,9 @@ type TenantDocument struct {
 
 	// RedactValues Attribute values are not stored for display. Default: false.
 	RedactValues *bool `json:"redact_values,omitempty"`
+
+	// RequireRoute Whether a check must have `method` and `path`. Default: true.
+	RequireRoute *bool `json:"require_route,omitempty"`
 
 	// Status Checks of a suspended tenant are denied, and its keys may only read.
 	Status TenantStatus `json:"status,omitempty,omitzero"`

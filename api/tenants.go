@@ -25,7 +25,7 @@ func showTenant(t tenants.Tenant) (Tenant, error) {
 	if err != nil {
 		return Tenant{}, err
 	}
-	redact := t.RedactValues
+	redact, route := t.RedactValues, !t.RouteOptional
 	var plan nullableSlug
 	if t.Plan != "" {
 		plan = &t.Plan
@@ -35,7 +35,7 @@ func showTenant(t tenants.Tenant) (Tenant, error) {
 		Tenant: TenantDocument{
 			Name: t.Name, Status: TenantStatus(t.Status), Plan: plan, TimeZone: t.TimeZone,
 			BillingAnchorDay: t.BillingAnchorDay, NoPolicy: NoPolicy(t.NoPolicy), RedactValues: &redact,
-			MaxKeys: t.MaxKeys,
+			RequireRoute: &route, MaxKeys: t.MaxKeys,
 		},
 	}, nil
 }
@@ -49,7 +49,7 @@ func tenantDocument(d TenantDocument) tenants.Document {
 	return tenants.Document{
 		Name: d.Name, Status: tenants.Status(d.Status), Plan: plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay,
 		NoPolicy: tenants.NoPolicy(d.NoPolicy), RedactValues: d.RedactValues != nil && *d.RedactValues,
-		MaxKeys: d.MaxKeys,
+		RouteOptional: d.RequireRoute != nil && !*d.RequireRoute, MaxKeys: d.MaxKeys,
 	}
 }
 

@@ -28,7 +28,7 @@ type neighbour struct {
 // populateBoth gives acme and initech two of everything each.
 func (w *world) populateBoth() neighbour {
 	w.t.Helper()
-	_, err := w.tenants.CreateTenant(w.t.Context(), "initech", tenants.Document{Name: "Initech", Plan: "pro"})
+	_, err := w.tenants.CreateTenant(w.t.Context(), "initech", tenants.Document{Name: "Initech", Plan: "pro", RouteOptional: true})
 	must(w.t, err)
 	w.ids = maps.Clone(w.ids) // the fixture's are everybody's
 	_ = w.key(w.t.Context(), "initech", "spare", tenants.ScopeRead)

@@ -97,8 +97,18 @@ func (l *countingLimiter) Take(ctx context.Context, requests []enforcement.Reque
 // nobody is on.
 func newWorld(t testing.TB, change ...func(*api.Config)) *world {
 	t.Helper()
+	return newWorldOf(t, populated(), change...)
+}
+
+// newStrictWorld makes the same world, whose tenants require a method and a path.
+func newStrictWorld(t testing.TB, change ...func(*api.Config)) *world {
+	t.Helper()
+	return newWorldOf(t, populatedStrict(), change...)
+}
+
+func newWorldOf(t testing.TB, f fixture, change ...func(*api.Config)) *world {
+	t.Helper()
 	ctx := t.Context()
-	f := populated()
 	path := filepath.Join(t.TempDir(), "h.db")
 	must(t, os.WriteFile(path, f.database, 0o600))
 	w := &world{t: t, fixture: f}
@@ -205,9 +215,15 @@ func (w *world) open(ctx context.Context, path string) (err error) {
 	return err
 }
 
-// populated makes the fixture once: migrating and writing to a disk is slow,
-// copying a file is not.
-var populated = sync.OnceValue(func() fixture {
+// populated and populatedStrict make the fixtures once: migrating and writing to a disk
+// is slow, copying a file is not. Checks in tests may leave out method and path, except
+// with the strict one, which is that of the examples.
+var (
+	populated       = sync.OnceValue(func() fixture { return populate(true) })
+	populatedStrict = sync.OnceValue(func() fixture { return populate(false) })
+)
+
+func populate(routeOptional bool) fixture {
 	folder, err := os.MkdirTemp("", "headgate-api")
 	check(err)
 	defer func() { _ = os.RemoveAll(folder) }()
@@ -217,12 +233,12 @@ var populated = sync.OnceValue(func() fixture {
 	w.now.Store(start.UnixMicro())
 	check(w.open(ctx, path))
 	check(w.store.Migrate(ctx))
-	w.populate(ctx)
+	w.populate(ctx, routeOptional)
 	check(w.store.Close())
 	w.database, err = os.ReadFile(path)
 	check(err)
 	return w.fixture
-})
+}
 
 func check(err error) {
 	if err != nil {
@@ -230,7 +246,7 @@ func check(err error) {
 	}
 }
 
-func (w *world) populate(ctx context.Context) {
+func (w *world) populate(ctx context.Context, routeOptional bool) {
 	p, err := w.plans.CreatePlan(ctx, "pro", plans.New(proDocument()))
 	check(err)
 	p, _, err = w.plans.Publish(ctx, p.ID, plans.Publish{IfRevision: p.DraftRevision})
@@ -240,6 +256,7 @@ func (w *world) populate(ctx context.Context) {
 	_, err = w.plans.CreatePlan(ctx, "trial", plans.New(plans.Content{Name: "Trial"}))
 	check(err)
 	for _, d := range []tenants.Document{{Name: "Acme Inc.", Plan: "pro"}, {Name: "Globex", Plan: "pro", Status: tenants.Suspended}} {
+		d.RouteOptional = routeOptional
 		_, err := w.tenants.CreateTenant(ctx, strings.ToLower(strings.Fields(d.Name)[0]), d)
 		check(err)
 	}

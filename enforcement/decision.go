@@ -22,6 +22,9 @@ type Subject struct {
 	Exceptions *Exceptions
 	// Redact is set if attribute values must not be stored for display.
 	Redact bool
+	// RequireRoute is set if a check must have a method and a path. The API rejects
+	// other checks; the Engine does not read it.
+	RequireRoute bool
 	// MaxKeys is Request.MaxKeys.
 	MaxKeys int64
 }

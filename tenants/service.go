@@ -104,7 +104,7 @@ func tenantEntry(ctx context.Context, action string, t Tenant, before, after any
 	return audit.Complete(ctx, audit.Entry{TenantID: t.ID, Action: action, Object: t.ID, ObjectName: t.Slug}, before, after)
 }
 
-// JSON returns the tenant as the API and the audit log show it.
+// JSON returns the tenant as the audit log shows it.
 func (t Tenant) JSON() (json.RawMessage, error) {
 	type document struct {
 		Name             string   `json:"name"`
@@ -114,11 +114,15 @@ func (t Tenant) JSON() (json.RawMessage, error) {
 		BillingAnchorDay int      `json:"billing_anchor_day"`
 		NoPolicy         NoPolicy `json:"no_policy"`
 		RedactValues     bool     `json:"redact_values"`
+		RequireRoute     bool     `json:"require_route"`
 		MaxKeys          int64    `json:"max_keys,omitempty"`
 	}
+	d := t.Document
 	return json.Marshal(struct {
 		ID     string   `json:"id"`
 		Slug   string   `json:"slug"`
 		Tenant document `json:"tenant"`
-	}{t.ID, t.Slug, document(t.Document)})
+	}{t.ID, t.Slug, document{
+		d.Name, d.Status, d.Plan, d.TimeZone, d.BillingAnchorDay, d.NoPolicy, d.RedactValues, !d.RouteOptional, d.MaxKeys,
+	}})
 }

@@ -130,7 +130,7 @@ func TestTenantLife(t *testing.T) {
 	}
 	shown := func(name, zone string) string {
 		return `{"id":"` + made.ID + `","slug":"acme","tenant":{"name":"` + name + `","status":"active","time_zone":"` + zone +
-			`","billing_anchor_day":1,"no_policy":"allow","redact_values":false}}`
+			`","billing_anchor_day":1,"no_policy":"allow","redact_values":false,"require_route":true}}`
 	}
 	wantJSON(t, log[2].Before, "")
 	wantJSON(t, log[2].After, shown("Acme", "UTC"))

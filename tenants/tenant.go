@@ -41,6 +41,7 @@ type Document struct {
 	BillingAnchorDay int      // 1 to 31, default 1
 	NoPolicy         NoPolicy // default allow
 	RedactValues     bool     // do not store attribute values of denied checks for the dashboard
+	RouteOptional    bool     // checks may leave out method and path; its inverse is require_route on the wire
 	MaxKeys          int64    // bound of live counters in Redis, MinKeys to MostKeys; 0: the setting of the nodes
 }
 

@@ -56,8 +56,11 @@ func TestSettingsAndStaleEdits(t *testing.T) {
 			t.Errorf("bound %q: %d %q %q", wrong, r.Code, wrongIn(t, r), typedIn(t, r, "max_keys"))
 		}
 	}
-	form := url.Values{"name": {"Acme"}, "no_policy": {"deny"}, "redact_values": {"keep"}, "max_keys": {" 2,000,000 "}, "version": version()}
+	form := url.Values{"name": {"Acme"}, "no_policy": {"deny"}, "require_route": {"no"}, "redact_values": {"keep"}, "max_keys": {" 2,000,000 "}, "version": version()}
 	to(t, "bound", w.post(settings, "editor", form), settings+"?done=tenant-saved")
+	if !w.tenant("acme").RouteOptional {
+		t.Error("checks without a route are still rejected")
+	}
 	if got, shown := w.tenant("acme").MaxKeys, typedIn(t, w.get(settings, "editor"), "max_keys"); got != 2_000_000 || shown != "2000000" {
 		t.Errorf("bound %d, shown as %q", got, shown)
 	}

@@ -22,7 +22,7 @@ func TestPagesWhileTheDatabaseHangs(t *testing.T) {
 	const policies = `[{"slug": "daily", "limits": [{"algorithm": "fixed_window", "quota": 2, "window": "1d", "anchor": "clock"}]}]`
 	made := call(t, bootstrap, "POST", node.origin+"/v1/plans", `{"slug": "pro", "draft": {"name": "Pro", "policies": `+policies+`}}`).want(t, 201)
 	call(t, bootstrap, "POST", node.origin+"/v1/plans/pro/publish", "", "If-Match", made.header.Get("ETag")).want(t, 200)
-	call(t, bootstrap, "POST", node.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"name": "Acme", "plan": "pro"}}`).want(t, 201)
+	call(t, bootstrap, "POST", node.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"require_route": false, "name": "Acme", "plan": "pro"}}`).want(t, 201)
 	b := newBrowser(t, node.origin)
 	b.signIn("ann@example.com", ownerPassword).want(t, 303)
 	b.get("/audit").want(t, 200)

@@ -72,7 +72,7 @@ func prepareBench(b *testing.B, node *running) string {
 	made := call(b, operator, "POST", node.origin+"/v1/plans",
 		`{"slug": "bench", "draft": {"name": "bench", "policies": [{"slug": "per-user", "count_by": ["user"], "limits": [{"algorithm": "token_bucket", "quota": 1000000000, "window": "1s"}]}]}}`).want(b, 201)
 	call(b, operator, "POST", node.origin+"/v1/plans/bench/publish", "", "If-Match", made.header.Get("ETag")).want(b, 200)
-	call(b, operator, "POST", node.origin+"/v1/tenants", `{"slug": "bench", "tenant": {"name": "bench", "plan": "bench"}}`).want(b, 201)
+	call(b, operator, "POST", node.origin+"/v1/tenants", `{"slug": "bench", "tenant": {"require_route": false, "name": "bench", "plan": "bench"}}`).want(b, 201)
 	var key struct{ Token string }
 	call(b, operator, "POST", node.origin+"/v1/tenants/bench/keys", `{"name": "bench", "scopes": ["check"]}`).want(b, 201).into(b, &key)
 	return key.Token

@@ -26,7 +26,7 @@ func benchedNode(t *testing.T) (node *running, key string) {
 		`{"slug": "bench", "draft": {"name": "bench", "policies": [{"slug": "per-user", "match": {"methods": ["GET"]}, "count_by": ["user"],
 			"limits": [{"name": "hourly", "algorithm": "fixed_window", "quota": 40, "window": "1h"}]}]}}`).want(t, 201)
 	call(t, operator, "POST", node.origin+"/v1/plans/bench/publish", "", "If-Match", made.header.Get("ETag")).want(t, 200)
-	call(t, operator, "POST", node.origin+"/v1/tenants", `{"slug": "bench", "tenant": {"name": "bench", "plan": "bench"}}`).want(t, 201)
+	call(t, operator, "POST", node.origin+"/v1/tenants", `{"slug": "bench", "tenant": {"require_route": false, "name": "bench", "plan": "bench"}}`).want(t, 201)
 	var made2 struct{ Token string }
 	call(t, operator, "POST", node.origin+"/v1/tenants/bench/keys", `{"name": "bench", "scopes": ["check"]}`).want(t, 201).into(t, &made2)
 	return node, made2.Token

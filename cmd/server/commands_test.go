@@ -36,7 +36,7 @@ func TestKeyCommands(t *testing.T) {
 	eventually(t, "the new key is known", func() bool {
 		return call(t, token, "GET", node.origin+"/v1/tenants", "").status == 200
 	})
-	call(t, token, "POST", node.origin+"/v1/tenants", `{"slug": "b", "tenant": {"name": "b"}}`).want(t, 403)
+	call(t, token, "POST", node.origin+"/v1/tenants", `{"slug": "b", "tenant": {"require_route": false, "name": "b"}}`).want(t, 403)
 
 	list := must(t, settings, "key", "list")
 	if strings.Contains(list, token) || !strings.Contains(list, "ci") {

@@ -350,7 +350,7 @@ func TestExactWithoutAProcessor(t *testing.T) {
 	plan := `{"slug": "exact", "draft": {"name": "exact", "policies": ` + exactPlan() + `}}`
 	made := call(t, bootstrap, "POST", node+"/v1/plans", plan).want(t, 201)
 	call(t, bootstrap, "POST", node+"/v1/plans/exact/publish", "", "If-Match", made.header.Get("ETag")).want(t, 200)
-	call(t, bootstrap, "POST", node+"/v1/tenants", `{"slug": "exact", "tenant": {"name": "exact", "plan": "exact"}}`).want(t, 201)
+	call(t, bootstrap, "POST", node+"/v1/tenants", `{"slug": "exact", "tenant": {"require_route": false, "name": "exact", "plan": "exact"}}`).want(t, 201)
 	var end atomic.Bool
 	var spinning sync.WaitGroup
 	for range 4 {
@@ -370,7 +370,7 @@ func TestFloodOfOneTenantChangesNoOther(t *testing.T) {
 	t.Parallel()
 	s := newExactSuite(t, 1)
 	node := s.nodes[0]
-	call(t, bootstrap, "POST", node.origin+"/v1/tenants", `{"slug": "calm", "tenant": {"name": "calm", "plan": "exact"}}`).want(t, 201)
+	call(t, bootstrap, "POST", node.origin+"/v1/tenants", `{"slug": "calm", "tenant": {"require_route": false, "name": "calm", "plan": "exact"}}`).want(t, 201)
 	before := watch(t, s.nodes)
 
 	rounds := 1

@@ -32,7 +32,7 @@ func TestExplainPageSaysWhatTheAPISays(t *testing.T) {
 		{"slug": "app", "match": {"path": "/v1/app/*"}, "count_by": ["app"], "missing": "deny", "replaces": ["daily"], "limits": [{"algorithm": "fixed_window", "quota": 3, "window": "1d"}]}]`
 	made := call(t, bootstrap, "POST", node.origin+"/v1/plans", `{"slug": "pro", "draft": {"name": "Pro", "policies": `+policies+`}}`).want(t, 201)
 	call(t, bootstrap, "POST", node.origin+"/v1/plans/pro/publish", "", "If-Match", made.header.Get("ETag")).want(t, 200)
-	call(t, bootstrap, "POST", node.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"name": "Acme", "plan": "pro"}}`).want(t, 201)
+	call(t, bootstrap, "POST", node.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"require_route": false, "name": "Acme", "plan": "pro"}}`).want(t, 201)
 	b := newBrowser(t, node.origin)
 	b.post(node.await(node.out, setupLink)[1], "email", "ann@example.com", "name", "Ann", "password", ownerPassword).want(t, 303)
 	b.signIn("ann@example.com", ownerPassword).want(t, 303)

@@ -38,7 +38,7 @@ func (b *faultBench) sql(statements ...string) {
 func (b *faultBench) edit(node int, slug string) (status int, took time.Duration) {
 	began := time.Now()
 	a, err := tryCall(b.Context(), bootstrap, "POST", b.cluster.nodes[node].origin+"/v1/tenants",
-		fmt.Sprintf(`{"slug": %q, "tenant": {"name": "t"}}`, slug))
+		fmt.Sprintf(`{"slug": %q, "tenant": {"require_route": false, "name": "t"}}`, slug))
 	if err != nil {
 		b.Error(err)
 	}
@@ -230,7 +230,7 @@ func killedWhileWriting(t *testing.T) (row faultRow) {
 			writers.Go(func() {
 				for i := 0; ctx.Err() == nil; i++ {
 					slug := fmt.Sprintf("r%d-w%d-%d", round, w, i)
-					a, err := tryCall(ctx, bootstrap, "POST", node.origin+"/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": {"name": "t"}}`, slug))
+					a, err := tryCall(ctx, bootstrap, "POST", node.origin+"/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": {"require_route": false, "name": "t"}}`, slug))
 					if err == nil && a.status == http.StatusCreated {
 						made.Store(slug, true)
 						done.Add(1)

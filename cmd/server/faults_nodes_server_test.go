@@ -286,7 +286,7 @@ func oldBesideNew(t *testing.T) (row faultRow) {
 	first := launchBinary(t, old, "", settings, "serve").serving()
 	f := &cluster{t: t, nodes: []*process{first}}
 	f.publish("plan", `[{"slug": "all", "count_by": ["user"], "limits": [{"algorithm": "token_bucket", "window": "366d", "quota": 100}]}]`)
-	f.tenant("acme", "plan")
+	call(t, bootstrap, "POST", first.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"name": "acme", "plan": "plan"}}`).want(t, 201)
 	f.nodes = append(f.nodes, launch(t, settings).serving())
 	admitted := make([]int, 10)
 	for i := range 1500 {
@@ -304,7 +304,7 @@ func oldBesideNew(t *testing.T) (row faultRow) {
 		}
 	}
 	call(t, bootstrap, "POST", first.origin+"/v1/tenants", `{"slug": "byold", "tenant": {"name": "b", "plan": "plan"}}`).want(t, 201)
-	call(t, bootstrap, "POST", f.nodes[1].origin+"/v1/tenants", `{"slug": "bynew", "tenant": {"name": "b", "plan": "plan"}}`).want(t, 201)
+	call(t, bootstrap, "POST", f.nodes[1].origin+"/v1/tenants", `{"slug": "bynew", "tenant": {"require_route": false, "name": "b", "plan": "plan"}}`).want(t, 201)
 	for _, slug := range []string{"byold", "bynew"} {
 		f.everywhere(fmt.Sprintf(`{"tenant": %q, "mode": "peek"}`, slug), func(a answer) bool { return a.status != http.StatusNotFound })
 	}
@@ -368,7 +368,7 @@ func backupWhileRunning(t *testing.T) (row faultRow) {
 		writers.Go(func() {
 			for i := 0; ctx.Err() == nil; i++ {
 				slug := fmt.Sprintf("w%d-%d", w, i)
-				a, err := tryCall(t.Context(), bootstrap, "POST", node.origin+"/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": {"name": "t"}}`, slug))
+				a, err := tryCall(t.Context(), bootstrap, "POST", node.origin+"/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": {"require_route": false, "name": "t"}}`, slug))
 				if err != nil || a.status != http.StatusCreated {
 					t.Errorf("an edit during the backup: %d %v", a.status, err)
 					return

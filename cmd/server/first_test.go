@@ -145,7 +145,7 @@ func TestMetricsNeedAKey(t *testing.T) {
 		settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_SAMPLE": "false", "HEADGATE_BOOTSTRAP_KEY": bootstrap}
 		maps.Copy(settings, test.settings)
 		node := start(t, settings)
-		call(t, bootstrap, "POST", node.origin+"/v1/tenants", `{"slug":"acme","tenant":{"name":"Acme"}}`).want(t, 201)
+		call(t, bootstrap, "POST", node.origin+"/v1/tenants", `{"slug":"acme","tenant":{"require_route":false,"name":"Acme"}}`).want(t, 201)
 		var made struct{ Token string }
 		call(t, bootstrap, "POST", node.origin+"/v1/tenants/acme/keys", `{"name":"k","scopes":["manage"]}`).want(t, 201).into(t, &made)
 		for key, want := range map[string]int{"": test.none, made.Token: test.tenant, bootstrap: test.operator} {

@@ -145,7 +145,7 @@ func (f *cluster) publish(slug, policies string) {
 // tenant makes a tenant on a plan and waits until every node knows it.
 func (f *cluster) tenant(slug, plan string) {
 	f.t.Helper()
-	call(f.t, bootstrap, "POST", f.nodes[0].origin+"/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": {"name": %[1]q, "plan": %q}}`, slug, plan)).want(f.t, 201)
+	call(f.t, bootstrap, "POST", f.nodes[0].origin+"/v1/tenants", fmt.Sprintf(`{"slug": %q, "tenant": {"require_route": false, "name": %[1]q, "plan": %q}}`, slug, plan)).want(f.t, 201)
 	f.everywhere(fmt.Sprintf(`{"tenant": %q, "mode": "peek"}`, slug), func(a answer) bool { return a.status != http.StatusNotFound })
 }
 
@@ -192,7 +192,7 @@ func TestEditsReachEveryNode(t *testing.T) {
 	}
 
 	tenant := call(t, bootstrap, "GET", origin+"/v1/tenants/acme", "").want(t, 200)
-	call(t, bootstrap, "PUT", origin+"/v1/tenants/acme", `{"name": "acme", "plan": "plan", "status": "suspended"}`, "If-Match", tenant.header.Get("ETag")).want(t, 200)
+	call(t, bootstrap, "PUT", origin+"/v1/tenants/acme", `{"name": "acme", "plan": "plan", "status": "suspended", "require_route": false}`, "If-Match", tenant.header.Get("ETag")).want(t, 200)
 	f.everywhere(`{"tenant": "acme"}`, func(a answer) bool { return a.status == 403 && strings.Contains(a.body, "tenant_suspended") })
 
 	// The cause is told: these nodes listened.
@@ -373,11 +373,11 @@ func TestPostgresAway(t *testing.T) {
 	f.tenant("acme", "plan")
 	server.Stop()
 	call(t, bootstrap, "POST", origin+"/v1/check", `{"tenant": "acme"}`).want(t, 200)
-	call(t, bootstrap, "POST", origin+"/v1/tenants", `{"slug": "b", "tenant": {"name": "b"}}`).want(t, 503)
+	call(t, bootstrap, "POST", origin+"/v1/tenants", `{"slug": "b", "tenant": {"require_route": false, "name": "b"}}`).want(t, 503)
 	call(t, "", "GET", origin+"/readyz", "").want(t, 200)
 	server.Start()
 	eventually(t, "edits work again", func() bool {
-		return call(t, bootstrap, "POST", origin+"/v1/tenants", `{"slug": "c", "tenant": {"name": "c"}}`).status == 201
+		return call(t, bootstrap, "POST", origin+"/v1/tenants", `{"slug": "c", "tenant": {"require_route": false, "name": "c"}}`).status == 201
 	})
 }
 

@@ -39,7 +39,7 @@ func TestCountersOverAUnixSocket(t *testing.T) {
 	const policies = `[{"slug": "daily", "limits": [{"algorithm": "fixed_window", "quota": 2, "window": "1d", "anchor": "clock"}]}]`
 	made := call(t, bootstrap, "POST", one.origin+"/v1/plans", `{"slug": "pro", "draft": {"name": "Pro", "policies": `+policies+`}}`).want(t, 201)
 	call(t, bootstrap, "POST", one.origin+"/v1/plans/pro/publish", "", "If-Match", made.header.Get("ETag")).want(t, 200)
-	call(t, bootstrap, "POST", one.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"name": "Acme", "plan": "pro"}}`).want(t, 201)
+	call(t, bootstrap, "POST", one.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"require_route": false, "name": "Acme", "plan": "pro"}}`).want(t, 201)
 	const check = `{"tenant": "acme", "path": "/v1/items"}`
 	call(t, bootstrap, "POST", one.origin+"/v1/check", check).want(t, 200)
 	eventually(t, "the other node has the tenant", func() bool {

@@ -22,7 +22,7 @@ func TestStartWithoutTheDatabase(t *testing.T) {
 		"HEADGATE_SNAPSHOT_FILE": filepath.Join(t.TempDir(), "snapshot"),
 	}
 	first := start(t, settings)
-	call(t, bootstrap, "POST", first.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"name": "Acme"}}`).want(t, 201)
+	call(t, bootstrap, "POST", first.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"require_route": false, "name": "Acme"}}`).want(t, 201)
 	key := func() (made struct {
 		Token string
 		Key   struct{ ID string }

@@ -74,7 +74,7 @@ func newWalls(t *testing.T, origins []string) *walls {
 			made: map[string]int{}, refused: map[string]bool{},
 		}
 		w.tenants = append(w.tenants, n)
-		w.post(bootstrap, "/v1/tenants", `{"slug": "`+slug+`", "tenant": {"name": "T", "plan": "walls"}}`, &n.id)
+		w.post(bootstrap, "/v1/tenants", `{"slug": "`+slug+`", "tenant": {"require_route": false, "name": "T", "plan": "walls"}}`, &n.id)
 		var made struct{ Token string }
 		call(t, bootstrap, "POST", origins[0]+"/v1/tenants/"+slug+"/keys", `{"name": "k", "scopes": ["check", "manage"]}`).want(t, 201).into(t, &made)
 		n.key = made.Token

@@ -282,7 +282,7 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 	t.row = tenantRow{
 		id: r.ID, slug: r.Slug, home: r.Home, number: r.Number, status: r.Status, noPolicy: r.NoPolicy,
 		planID: r.PlanID, planRevision: r.PlanRevision, revision: r.Revision, known: true, redact: r.RedactValues,
-		maxKeys: r.MaxKeys,
+		routeOptional: r.RouteOptional, maxKeys: r.MaxKeys,
 	}
 	b.compileTenant(t)
 }
@@ -369,6 +369,7 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 		DenyUnmatched: row.noPolicy == tenants.Deny,
 		PlanRevision:  row.planRevision,
 		Redact:        row.redact,
+		RequireRoute:  !row.routeOptional,
 		MaxKeys:       row.maxKeys,
 	}
 	if row.planID == "" {

@@ -235,6 +235,7 @@ type tenantRow struct {
 	revision       int64
 	known          bool // the tenant's row was read, not only its keys or exceptions
 	redact         bool
+	routeOptional  bool
 	maxKeys        int64
 }
 

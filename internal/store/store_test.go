@@ -68,7 +68,10 @@ func writeOne(ctx context.Context, s *store.Store, slug string) error {
 }
 
 func active(name string) tenants.Document {
-	return tenants.Document{Name: name, Status: tenants.Active, TimeZone: "UTC", BillingAnchorDay: 1, NoPolicy: tenants.Allow}
+	return tenants.Document{
+		Name: name, Status: tenants.Active, TimeZone: "UTC", BillingAnchorDay: 1, NoPolicy: tenants.Allow,
+		RouteOptional: true, // as tenants of before migration 15 have it
+	}
 }
 
 // A process is a child that runs.

@@ -15,6 +15,21 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
+// routeChoice says whether checks of the tenant may leave out method and path.
+func routeChoice(optional bool) views.Choice {
+	c := views.Choice{
+		Name: "require_route", Label: "Checks without a method or a path", Value: "yes",
+		Options: []views.Option{
+			{Value: "yes", Label: "Reject", Hint: "They are answered 400, so that a caller cannot pass the policies of a route by leaving it out."},
+			{Value: "no", Label: "Accept", Hint: "Policies with a method or a path do not match them."},
+		},
+	}
+	if optional {
+		c.Value = "no"
+	}
+	return c
+}
+
 // redactChoice says whether the tenant keeps attribute values.
 func redactChoice(redact bool) views.Choice {
 	c := views.Choice{
@@ -66,7 +81,8 @@ func (w *pages) settingsView(c echo.Context) (views.TenantSettings, error) {
 	return views.TenantSettings{
 		Head: w.TenantHead(c, "/settings"), Base: web.SettingsURL(t), Notice: web.Notice(c), Slug: t.Slug, ID: t.ID,
 		Created: views.NewMoment(t.CreatedAt, now), Updated: views.NewMoment(t.UpdatedAt, now), Revision: strconv.FormatInt(t.Revision, 10),
-		Name: views.TextInput("name", "Name", t.Name, ""), NoPolicy: noPolicyChoice(t.NoPolicy), Redact: redactChoice(t.RedactValues),
+		Name: views.TextInput("name", "Name", t.Name, ""), NoPolicy: noPolicyChoice(t.NoPolicy), Route: routeChoice(t.RouteOptional),
+		Redact:  redactChoice(t.RedactValues),
 		MaxKeys: maxKeysInput(t.MaxKeys),
 		Plan:    t.Plan, PlanURL: web.PlanURL(t.Plan), PlanForm: plan, Suspended: t.Status == tenants.Suspended,
 		Confirm: views.TextInput("confirm", "Type the slug "+t.Slug+" to confirm", "", ""),
@@ -117,7 +133,7 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	d := t.Document
 	d.Name, d.NoPolicy, d.RedactValues = strings.TrimSpace(f.Get("name")), tenants.NoPolicy(f.Get("no_policy")),
 		f.Get("redact_values") == "hash"
-	d.MaxKeys = boundOf(f)
+	d.RouteOptional, d.MaxKeys = f.Get("require_route") == "no", boundOf(f)
 	_, err = w.cfg.Tenants.UpdateTenant(c.Request().Context(), t.ID, d, revision)
 	switch {
 	case err == nil:
@@ -128,6 +144,7 @@ func (w *pages) saveTenant(c echo.Context, f url.Values) error {
 	return w.retrySettings(c, err, nil, func(v *views.TenantSettings) *[]views.Fault {
 		v.Name.Value, v.Revision = f.Get("name"), f.Get("version")
 		v.NoPolicy.Choose(f.Get("no_policy"))
+		v.Route.Choose(f.Get("require_route"))
 		v.Redact.Choose(f.Get("redact_values"))
 		v.MaxKeys.Value = f.Get("max_keys")
 		return &v.Faults
@@ -148,6 +165,7 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 	for _, field := range []struct{ name, label, yours, stored string }{
 		{"name", "Name", yours.Name, stored.Name},
 		{"no_policy", "Requests that match no policy", string(yours.NoPolicy), string(stored.NoPolicy)},
+		{"require_route", "Checks without a method or a path", routeChoice(yours.RouteOptional).Value, routeChoice(stored.RouteOptional).Value},
 		{"redact_values", "Attribute values", redactChoice(yours.RedactValues).Value, redactChoice(stored.RedactValues).Value},
 		{"max_keys", "Most live counters", boundText(yours.MaxKeys), boundText(stored.MaxKeys)},
 	} {
@@ -165,7 +183,7 @@ func (w *pages) staleSettings(c echo.Context, yours tenants.Document) error {
 
 // optionWords returns the label of a value of a field.
 func optionWords(field, value string) string {
-	for _, k := range []views.Choice{noPolicyChoice(""), redactChoice(false)} {
+	for _, k := range []views.Choice{noPolicyChoice(""), routeChoice(false), redactChoice(false)} {
 		if i := slices.IndexFunc(k.Options, func(o views.Option) bool { return o.Value == value }); k.Name == field && i >= 0 {
 			return k.Options[i].Label
 		}

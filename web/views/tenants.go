@@ -75,6 +75,7 @@ type TenantSettings struct {
 	Faults    []Fault
 	Name      Input
 	NoPolicy  Choice
+	Route     Choice
 	Redact    Choice
 	MaxKeys   Input
 	Plan      string // slug, "" without one
