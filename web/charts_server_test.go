@@ -4,6 +4,8 @@ package web_test
 
 import (
 	"net/http/httptest"
+	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -133,3 +135,68 @@ var chartLooks = []struct {
 	width int64
 	theme string
 }{{1280, "light"}, {1280, "dark"}, {360, "light"}, {360, "dark"}}
+
+// zonedChart returns what the chart of requests shows of its times: the title of its axis, the ticks that are full hours
+// of the zone, and for each step with a request its time in the table and at the cursor.
+const zonedChart = `new Promise((done) => {
+	const until = performance.now() + 20000;
+	const look = () => {
+		const chart = document.querySelector("#traffic hg-chart");
+		if (!chart?.chart) return performance.now() > until ? done({ steps: [] }) : requestAnimationFrame(look);
+		const u = chart.chart;
+		const rows = [...document.querySelectorAll("#traffic tbody tr")];
+		const steps = rows.flatMap((row, at) => {
+			if (![...row.querySelectorAll("td")].some((cell) => Number(cell.dataset.v) > 0)) return [];
+			chart.point(at);
+			return [row.querySelector("th").textContent.trim() + " | " + chart.querySelector(".legend b").textContent];
+		});
+		done({ axis: u.axes[0].label, ticks: u.axes[0]._values, steps });
+	};
+	look();
+})`
+
+// Issue 13, 1.7: charts show the time zone of the page, with half hours and on a day on which the clock is set back.
+func TestChartsShowTheTimeZone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("busy", busyPlan(), "acme")
+	now := w.now.Load()
+	for _, at := range []string{"2026-10-25T00:45:00Z", "2026-10-25T01:45:00Z"} {
+		then, err := time.Parse(time.RFC3339, at)
+		must(t, err)
+		w.now.Store(then.UnixMicro())
+		w.login("acme", "203.0.113.9", 3)
+		w.flushNow()
+	}
+	w.now.Store(now)
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	b := browser.Start(t, server.URL)
+	for _, look := range chartLooks {
+		b.Do(chromedp.EmulateViewport(look.width, 800))
+		for _, test := range []struct{ zone, span, tick, steps string }{
+			{"UTC", "from=2026-10-25T00:00&to=2026-10-25T02:00", "01:00", "25 Oct 00:45 | 25 Oct, 00:45 UTC; 25 Oct 01:45 | 25 Oct, 01:45 UTC"},
+			{
+				"Asia/Kolkata", "from=2026-10-25T05:30&to=2026-10-25T07:30&tz=Asia/Kolkata", "06:00",
+				"25 Oct 06:15 | 25 Oct, 06:15 Asia/Kolkata; 25 Oct 07:15 | 25 Oct, 07:15 Asia/Kolkata",
+			},
+			{
+				"Europe/Berlin", "from=2026-10-25T02:00%2B02:00&to=2026-10-25T03:00&tz=Europe/Berlin", "02:00",
+				"25 Oct 02:45 | 25 Oct, 02:45 Europe/Berlin; 25 Oct 02:45 | 25 Oct, 02:45 Europe/Berlin",
+			},
+		} {
+			b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme, web.ZoneCookie: url.QueryEscape(test.zone)})
+			b.Open(server.URL + "/overview?live=0&" + test.span)
+			got := browser.Evaluate[struct {
+				Axis         string
+				Ticks, Steps []string
+			}](b, zonedChart)
+			if got.Axis != "Time ("+test.zone+")" || !slices.Contains(got.Ticks, test.tick) || strings.Join(got.Steps, "; ") != test.steps {
+				t.Errorf("%v, %s: %+v", look, test.zone, got)
+			}
+			if zones := b.Text("[data-zones]"); !strings.Contains(zones, "browser") {
+				t.Errorf("the zone of the browser is not among %q", zones)
+			}
+		}
+	}
+}

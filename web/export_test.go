@@ -18,6 +18,7 @@ const (
 	MaxForm         = maxForm
 	MaxWideForm     = maxWideForm
 	ThemeCookie     = themeCookie
+	ZoneCookie      = zoneCookie
 	RequestIDHeader = requestIDHeader
 	MaxOwnStreams   = maxOwnStreams
 	MaxSlotsEach    = maxSlotsEach

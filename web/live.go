@@ -15,6 +15,7 @@ import (
 
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/web/views"
 )
 
 // A live page receives changed parts as server-sent events with HTML.
@@ -97,8 +98,8 @@ type Fragment struct {
 // changed. It ends when the browser disconnects, the session ends or the node stops. If draw
 // fails, Stream logs the error and retries at the next interval.
 //
-// All streams with the same address, role and tenant share one call of draw. Therefore, the
-// result of draw must depend only on these three.
+// All streams with the same address, time zone, role and tenant share one call of draw.
+// Therefore, the result of draw must depend only on these four.
 func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Context) ([]Fragment, error)) error {
 	visitor := VisitorOf(c)
 	leave, ok := w.streams.enter(visitor.User)
@@ -117,7 +118,7 @@ func (w *Shell) Stream(c echo.Context, every time.Duration, draw func(context.Co
 	if err := s.write("retry: 2000\n\n"); err != nil {
 		return nil // the browser disconnected
 	}
-	same := []string{visitor.User.TenantID, string(visitor.User.Role), w.Origin(c), c.Request().URL.RequestURI()}
+	same := []string{visitor.User.TenantID, string(visitor.User.Role), w.Origin(c), c.Request().URL.RequestURI(), views.Zone(ctx).String()}
 	me := w.streams.view(strings.Join(same, "\n"))
 	defer w.streams.unview(me)
 	ticks := time.NewTicker(every)

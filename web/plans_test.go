@@ -130,7 +130,7 @@ func TestCreatePlan(t *testing.T) {
 	for from, want := range map[string]string{"gold": "gold", "zzz": "zzz", "<b>": ""} {
 		chosen := ""
 		for n := range w.get("/plans/new?from="+url.QueryEscape(from), "editor").tree(t).Descendants() {
-			if n.Data == "option" && has(n, "selected") {
+			if n.Data == "option" && has(n, "selected") && attr(n.Parent, "name") == "from" {
 				chosen = attr(n, "value")
 			}
 		}

@@ -74,6 +74,7 @@ func (w *Shell) ownRoutes() []Route {
 	return append(rows,
 		Get("/", public, w.home),
 		PostForm("/preferences/theme", public, w.chooseTheme, "theme", "back"),
+		PostForm("/preferences/zone", public, w.chooseZone, "zone", "back"),
 		Get("/jump", self, w.jump),
 		Get("/jump/found", self, w.jumpFragment),
 	)

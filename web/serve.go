@@ -14,6 +14,7 @@ import (
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/web/views"
 )
 
 // ErrSlow is the error if a page exceeds its time limit.
@@ -67,6 +68,8 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 			w.noteDenied(c, v, r, err)
 			return err
 		}
+		inZone := func() { c.SetRequest(c.Request().WithContext(views.WithZone(c.Request().Context(), zone(c, v)))) }
+		inZone()
 		if r.Kind == Expensive || r.Kind == SlowExpensive {
 			end, err := w.slots.take(c.Request().Context(), v.party())
 			if err != nil {
@@ -78,6 +81,7 @@ func (w *Shell) serve(r Route) echo.HandlerFunc {
 		if r.Kind == Slow || r.Kind == SlowExpensive { // the handler sets its own time limit
 			c.SetRequest(whole)
 			acting()
+			inZone()
 		}
 		return r.Handler(c)
 	})

@@ -390,7 +390,7 @@ func TestUsageCSV(t *testing.T) {
 	w.decide("acme", enforcement.Check{Path: "/v1/search", Attributes: attributes("user", "u1"), Cost: 2}, enforcement.Check{Path: "/v1/search", Attributes: attributes("user", "u1"), Cost: 4})
 	w.flush()
 	got := w.get(acme+"/usage.csv", "acme-viewer")
-	want := "policy,hour,requests,allowed,limited,cost\ntotal,2026-11-21T09:00:00Z,2,1,0,2\nper-user,2026-11-21T09:00:00Z,2,1,1,2\n"
+	want := "policy,hour,requests,allowed,limited,cost,time_zone\ntotal,2026-11-21T09:00:00Z,2,1,0,2,UTC\nper-user,2026-11-21T09:00:00Z,2,1,1,2,UTC\n"
 	if got.body != want || got.Header().Get("Content-Type") != "text/csv; charset=utf-8" || !strings.Contains(got.Header().Get("Content-Disposition"), "attachment") {
 		t.Errorf("%q %v", got.body, got.Header())
 	}

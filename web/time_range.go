@@ -1,19 +1,23 @@
 package web
 
 import (
+	"cmp"
 	"maps"
 	"net/url"
 	"time"
+
+	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/web/views"
 )
 
 // A TimeRange is the period that a page shows. The address contains the parameter range, which
-// names a preset, or from and to in UTC.
+// names a preset, or from and to. The parameter tz names their time zone; the default is UTC.
 type TimeRange struct {
 	Preset   string // "" for a custom time
 	From, To time.Time
+	Zone     *time.Location // in which the page shows times; nil: UTC
 	Live     bool
 	Fault    string // what is wrong with the time in the address
 }
@@ -41,6 +45,7 @@ var presets = []Preset{
 const (
 	DefaultPreset = "1h"
 	RangeForm     = "2006-01-02T15:04" // of an input of type datetime-local
+	offsetForm    = RangeForm + "Z07:00"
 	longestSpan   = 3 * 366 * Day
 )
 
@@ -54,12 +59,12 @@ func PresetNamed(name string) (Preset, bool) {
 }
 
 // ParseTimeRange reads the period from an address. If the address is invalid, it sets Fault and
-// returns the default period.
-func ParseTimeRange(q url.Values, now time.Time) TimeRange {
+// returns the default period. zone is the one in which the page shows times.
+func ParseTimeRange(q url.Values, now time.Time, zone *time.Location) TimeRange {
 	now = now.UTC()
-	s := TimeRange{Preset: q.Get("range"), Live: q.Get("live") != "0"}
+	s := TimeRange{Preset: q.Get("range"), Live: q.Get("live") != "0", Zone: zone}
 	if q.Get("from") != "" || q.Get("to") != "" {
-		if s.SetCustom(q.Get("from"), q.Get("to"), now); s.Fault == "" {
+		if s.SetCustom(q, now); s.Fault == "" {
 			return s
 		}
 	}
@@ -74,14 +79,19 @@ func ParseTimeRange(q url.Values, now time.Time) TimeRange {
 	return s
 }
 
-// SetCustom sets a period from the form's texts, or sets Fault if they are invalid.
-func (s *TimeRange) SetCustom(from, to string, now time.Time) {
+// SetCustom sets a period from the parameters from, to and tz, or sets Fault if they are invalid.
+func (s *TimeRange) SetCustom(q url.Values, now time.Time) {
+	zone, known := loadZone(cmp.Or(q.Get(zoneParam), "UTC"))
+	if !known {
+		s.Fault = "No time zone has this name. Use a name such as Europe/Berlin."
+		return
+	}
 	var err1, err2 error
-	s.From, err1 = time.Parse(RangeForm, from)
-	s.To, err2 = time.Parse(RangeForm, to)
+	s.From, err1 = parseFormTime(q.Get("from"), zone)
+	s.To, err2 = parseFormTime(q.Get("to"), zone)
 	switch {
 	case err1 != nil || err2 != nil:
-		s.Fault = "Enter both times as 2026-11-21T09:30, in UTC."
+		s.Fault = "Enter both times as 2026-11-21T09:30, in " + zone.String() + "."
 	case !s.To.After(s.From):
 		s.Fault = "The end must be after the start."
 	case s.To.Sub(s.From) > longestSpan:
@@ -91,6 +101,35 @@ func (s *TimeRange) SetCustom(from, to string, now time.Time) {
 	default:
 		s.Preset, s.Live = "", false
 	}
+}
+
+// parseFormTime reads a time of an address. A time without an offset is in the given zone.
+func parseFormTime(text string, zone *time.Location) (time.Time, error) {
+	if t, err := time.Parse(offsetForm, text); err == nil {
+		return t.UTC(), nil
+	}
+	t, err := time.ParseInLocation(RangeForm, text, zone)
+	return t.UTC(), err
+}
+
+// formTime returns a time for an address or a form. It has an offset if the zone has the same
+// time of day twice, because the clock was set back.
+func formTime(t time.Time, zone *time.Location) string {
+	text := t.In(zone).Format(RangeForm)
+	if back, err := time.ParseInLocation(RangeForm, text, zone); err != nil || !back.Equal(t.Truncate(time.Minute)) {
+		return t.In(zone).Format(offsetForm)
+	}
+	return text
+}
+
+func (s TimeRange) zone() *time.Location { return cmp.Or(s.Zone, time.UTC) }
+
+// In returns an instant in the zone of the page.
+func (s TimeRange) In(t time.Time) time.Time { return t.In(s.zone()) }
+
+// TimeRange reads the period from the address of a page, in the time zone of the page.
+func (w *Shell) TimeRange(c echo.Context) TimeRange {
+	return ParseTimeRange(c.QueryParams(), w.Now(), views.Zone(c.Request().Context()))
 }
 
 // Query returns the query for the counts of the tenant with a number. The number 0 selects all
@@ -110,9 +149,12 @@ func (s TimeRange) Interval() time.Duration {
 // Values returns the query parameters that select the period.
 func (s TimeRange) Values() url.Values {
 	v := url.Values{}
+	if name := s.zone().String(); name != "UTC" {
+		v.Set(zoneParam, name)
+	}
 	if s.Preset == "" {
-		v.Set("from", s.From.Format(RangeForm))
-		v.Set("to", s.To.Format(RangeForm))
+		v.Set("from", formTime(s.From, s.zone()))
+		v.Set("to", formTime(s.To, s.zone()))
 		return v
 	}
 	if s.Preset != DefaultPreset {
@@ -143,8 +185,8 @@ func (s TimeRange) Address(path string, also url.Values) string {
 }
 
 // SpanWords returns a period as English text.
-func SpanWords(from, to time.Time) string {
-	return from.UTC().Format("2 Jan 2006 15:04") + " to " + to.UTC().Format("2 Jan 2006 15:04 UTC")
+func SpanWords(from, to time.Time, zone *time.Location) string {
+	return from.In(zone).Format("2 Jan 2006 15:04") + " to " + to.In(zone).Format("2 Jan 2006 15:04 ") + zone.String()
 }
 
 // With returns a query with one parameter changed. "" removes the parameter.
@@ -160,9 +202,12 @@ func With(q url.Values, name, value string) url.Values {
 // Picker returns the view in which the visitor chooses the period. also contains the other
 // parameters of the page. streams means that the page can be live.
 func (s TimeRange) Picker(path string, also url.Values, streams bool) views.Ranges {
-	r := views.Ranges{Action: path, Error: s.Fault, From: s.From.Format(RangeForm), To: s.To.Format(RangeForm)}
+	r := views.Ranges{Action: path, Error: s.Fault, From: s.In(s.From).Format(RangeForm), To: s.In(s.To).Format(RangeForm), Zone: s.zone().String()}
+	if r.Zone != "UTC" {
+		r.Hidden = append(r.Hidden, views.Hidden{Name: zoneParam, Value: r.Zone})
+	}
 	for _, p := range presets {
-		other := TimeRange{Preset: p.Name}
+		other := TimeRange{Preset: p.Name, Zone: s.Zone}
 		r.Presets = append(r.Presets, views.RangeLink{
 			Text: p.Name, Label: p.Label, URL: other.Address(path, also), Current: p.Name == s.Preset && s.Fault == "",
 		})
@@ -172,7 +217,7 @@ func (s TimeRange) Picker(path string, also url.Values, streams bool) views.Rang
 			r.Hidden = append(r.Hidden, views.Hidden{Name: name, Value: values[0]})
 		}
 	}
-	r.Shown = SpanWords(s.From, s.To)
+	r.Shown = SpanWords(s.From, s.To, s.zone())
 	if p, is := PresetNamed(s.Preset); is {
 		r.Shown = p.Label
 	}

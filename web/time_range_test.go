@@ -31,7 +31,7 @@ func TestSpanOf(t *testing.T) {
 	} {
 		q, err := url.ParseQuery(test.query)
 		must(t, err)
-		s := ParseTimeRange(q, now)
+		s := ParseTimeRange(q, now, nil)
 		got := [...]any{s.Preset, s.From.Format(RangeForm), s.To.Format(RangeForm), s.Live, s.Fault}
 		want := [...]any{test.preset, test.from, test.to, test.live, test.fault}
 		if got != want {
@@ -41,7 +41,7 @@ func TestSpanOf(t *testing.T) {
 		if test.fault == "" {
 			u, err := url.Parse(s.Address("/overview", nil))
 			must(t, err)
-			again := ParseTimeRange(u.Query(), now)
+			again := ParseTimeRange(u.Query(), now, nil)
 			if again.Preset != s.Preset || !again.From.Equal(s.From) || !again.To.Equal(s.To) {
 				t.Errorf("%s: its address %s says %v", test.query, u, again)
 			}
@@ -54,7 +54,7 @@ func TestRanges(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 21, 9, 30, 0, 0, time.UTC)
 	also := url.Values{"tenant": {"acme"}, "policy": {""}}
-	r := ParseTimeRange(url.Values{"range": {"24h"}}, now).Picker("/overview", also, true)
+	r := ParseTimeRange(url.Values{"range": {"24h"}}, now, nil).Picker("/overview", also, true)
 	var links []string
 	for _, p := range r.Presets {
 		links = append(links, p.URL)
@@ -75,11 +75,11 @@ func TestRanges(t *testing.T) {
 	if len(r.Hidden) != 1 || r.Hidden[0].Name != "tenant" {
 		t.Errorf("the form of an own time keeps %v", r.Hidden)
 	}
-	paused := ParseTimeRange(url.Values{"range": {"24h"}, "live": {"0"}}, now).Picker("/overview", also, true)
+	paused := ParseTimeRange(url.Values{"range": {"24h"}, "live": {"0"}}, now, nil).Picker("/overview", also, true)
 	if paused.PauseURL != "" || paused.LiveURL != "/overview?range=24h&tenant=acme" {
 		t.Errorf("paused: pause %q, live %q", paused.PauseURL, paused.LiveURL)
 	}
-	own := ParseTimeRange(url.Values{"from": {"2026-11-20T00:00"}, "to": {"2026-11-20T12:00"}}, now).Picker("/overview", also, true)
+	own := ParseTimeRange(url.Values{"from": {"2026-11-20T00:00"}, "to": {"2026-11-20T12:00"}}, now, nil).Picker("/overview", also, true)
 	if own.PauseURL != "" || own.LiveURL != "" || own.From != "2026-11-20T00:00" {
 		t.Errorf("what is over cannot be live: %+v", own)
 	}

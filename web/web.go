@@ -166,7 +166,7 @@ func (w *Shell) problemType(c echo.Context) error {
 func (w *Shell) Page(c echo.Context, title string) views.Page {
 	p := views.Page{
 		Title: title, Version: w.cfg.Version, Path: c.Request().URL.Path, Self: c.Request().URL.RequestURI(), Person: w.Person(VisitorOf(c)),
-		Theme: theme(c.Request()),
+		Theme: theme(c.Request()), Zone: zoneChoice(c, VisitorOf(c)),
 		Assets: views.Assets{
 			Stylesheet: w.assets.url("headgate.css"), Icon: w.assets.url("icon.svg"), Font: w.assets.url("inter-latin-5.3.0.woff2"),
 			Htmx: w.assets.url("htmx-2.0.11.min.js"), SSE: w.assets.url("htmx-ext-sse-2.2.4.min.js"),

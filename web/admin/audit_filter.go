@@ -83,7 +83,7 @@ func (w *pages) auditOf(c echo.Context) (*auditReading, error) {
 		r.member = web.VisitorOf(c).User.TenantID != ""
 	}
 	q := c.QueryParams()
-	for _, name := range []string{"actor", "kind", "action", "tenant", "object", "range", "from", "to"} {
+	for _, name := range []string{"actor", "kind", "action", "tenant", "object", "range", "from", "to", "tz"} {
 		// Entries are stored in the form that audit.Clean returns.
 		if value := audit.Clean(strings.TrimSpace(q.Get(name))); value != "" {
 			r.values.Set(name, value)
@@ -109,7 +109,7 @@ func (r *auditReading) readTime() {
 		return
 	}
 	var s web.TimeRange
-	if s.SetCustom(r.values.Get("from"), r.values.Get("to"), now); s.Fault != "" {
+	if s.SetCustom(r.values, now); s.Fault != "" {
 		r.faults["time"] = s.Fault
 		r.values.Del("from")
 		r.values.Del("to")
@@ -234,20 +234,22 @@ func (r *auditReading) ranges() views.Ranges {
 		v.Presets = append(v.Presets, link)
 	}
 	for name := range r.values {
-		if name != "range" && name != "from" && name != "to" {
+		if name != "range" && name != "from" && name != "to" && name != "tz" {
 			v.Hidden = append(v.Hidden, views.Hidden{Name: name, Value: r.values.Get(name)})
 		}
 	}
 	from, to := r.filter.From, r.filter.To
 	if to.IsZero() {
-		to = r.w.Now().UTC()
+		to = r.w.Now()
 	}
 	if from.IsZero() {
 		from = to.Add(-7 * web.Day)
 	}
-	v.From, v.To = from.UTC().Format(web.RangeForm), to.UTC().Format(web.RangeForm)
+	zone := views.Zone(r.c.Request().Context())
+	v.From, v.To, v.Zone = from.In(zone).Format(web.RangeForm), to.In(zone).Format(web.RangeForm), zone.String()
+	v.Hidden = append(v.Hidden, views.Hidden{Name: "tz", Value: v.Zone})
 	if r.values.Get("from") != "" {
-		v.Shown = web.SpanWords(from, to)
+		v.Shown = web.SpanWords(from, to, zone)
 	}
 	return v
 }
@@ -278,7 +280,7 @@ func (r *auditReading) filters(ctx context.Context) (views.Filters, error) {
 	if action := r.values.Get("action"); action != "" {
 		f.Chips = append(f.Chips, views.Chip{Name: "Action", Value: action, RemoveURL: without("action", "")})
 	}
-	for _, name := range []string{"action", "range", "from", "to"} {
+	for _, name := range []string{"action", "range", "from", "to", "tz"} {
 		if value := r.values.Get(name); value != "" {
 			f.Hidden = append(f.Hidden, views.Hidden{Name: name, Value: value})
 		}

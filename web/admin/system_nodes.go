@@ -36,7 +36,7 @@ func (w *pages) fleetView(ctx context.Context) (views.Fleet, error) {
 		f.Hint = "One node needs no other services. Before you start a second node, configure Redis and PostgreSQL for both."
 	}
 	for i := range o.Nodes {
-		f.Nodes = append(f.Nodes, w.nodeView(&o.Nodes[i], &o))
+		f.Nodes = append(f.Nodes, w.nodeView(ctx, &o.Nodes[i], &o))
 	}
 	return f, nil
 }
@@ -90,7 +90,7 @@ func toneOf(l nodes.Level) string {
 
 // nodeView returns the view of one node. If the node does not report any more, the view omits
 // values that change quickly.
-func (w *pages) nodeView(r *nodes.Report, o *nodes.Overview) views.FleetNode {
+func (w *pages) nodeView(ctx context.Context, r *nodes.Report, o *nodes.Overview) views.FleetNode {
 	n := views.FleetNode{
 		ID: r.ID, Name: r.Name, This: r.ID == w.cfg.Process.Node && r.ID != "", Silent: r.Silent,
 		Level: r.Level().String(), Tone: toneOf(r.Level()),
@@ -118,7 +118,7 @@ func (w *pages) nodeView(r *nodes.Report, o *nodes.Overview) views.FleetNode {
 		add("Revision", word(strconv.FormatInt(r.Snapshot.Revision, 10)), "in its last report", "")
 		return n
 	}
-	add("Up", views.Duration(r.Up.Truncate(time.Second)), "since "+r.StartedAt.UTC().Format("2 Jan 15:04 UTC"), "")
+	add("Up", views.Duration(r.Up.Truncate(time.Second)), "since "+views.InZone(ctx, r.StartedAt, "2 Jan 15:04"), "")
 	note, tone := "the newest", ""
 	if r.Behind > 0 {
 		note, tone = fmt.Sprintf("%d behind", r.Behind), "warn"

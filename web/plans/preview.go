@@ -37,7 +37,7 @@ func (w *pages) previewPlan(c echo.Context, p plans.Plan) error {
 	if err != nil {
 		return err
 	}
-	v := views.PlanPreview{PlanHead: head, Span: previewSpan(span, made), Empty: made.Requests == 0}
+	v := views.PlanPreview{PlanHead: head, Span: previewSpan(views.Zone(c.Request().Context()), span, made), Empty: made.Requests == 0}
 	for _, option := range previewSpans {
 		o, _ := web.PresetNamed(option)
 		link := views.RangeLink{Text: o.Name, Label: o.Label, URL: planPath(p) + "/preview?range=" + o.Name, Current: o.Name == name}
@@ -58,15 +58,15 @@ func (w *pages) previewPlan(c echo.Context, p plans.Plan) error {
 
 // previewSpan returns the time of the figures. If the counts do not cover the whole
 // time, it starts with the part that they cover.
-func previewSpan(asked web.Preset, p preview.Preview) string {
+func previewSpan(zone *time.Location, asked web.Preset, p preview.Preview) string {
 	if p.Clipped != "" {
-		return spanWords(p.From, p.To) + ": the part of " + strings.ToLower(asked.Label[:1]) + asked.Label[1:] + " that has counts"
+		return spanWords(zone, p.From, p.To) + ": the part of " + strings.ToLower(asked.Label[:1]) + asked.Label[1:] + " that has counts"
 	}
-	return asked.Label + ", " + spanWords(p.From, p.To)
+	return asked.Label + ", " + spanWords(zone, p.From, p.To)
 }
 
-func spanWords(from, to time.Time) string {
-	return from.UTC().Format("2 Jan 15:04") + " to " + to.UTC().Format("2 Jan 15:04 UTC")
+func spanWords(zone *time.Location, from, to time.Time) string {
+	return from.In(zone).Format("2 Jan 15:04") + " to " + to.In(zone).Format("2 Jan 15:04 ") + zone.String()
 }
 
 func previewNotes(p preview.Preview) []string {

@@ -57,7 +57,7 @@ func (w *pages) countedKey(c echo.Context) error {
 		return err
 	}
 	v := views.CountedKey{
-		Head: w.TenantHead(c, ""), Notice: web.Notice(c), Policy: p.Slug, Applies: web.AppliesWords(p), Left: w.leftOf(t, u, err),
+		Head: w.TenantHead(c, ""), Notice: web.Notice(c), Policy: p.Slug, Applies: web.AppliesWords(p), Left: w.leftOf(ctx, t, u, err),
 	}
 	parts := partsOf(key, p)
 	if len(u.Policies) > 0 && len(u.Policies[0].Keys) > 0 {
@@ -74,7 +74,7 @@ func (w *pages) countedKey(c echo.Context) error {
 		}
 	}
 	path := web.TenantURL(t, "/usage/") + url.PathEscape(p.Slug)
-	s := web.ParseTimeRange(c.QueryParams(), w.Now())
+	s := w.TimeRange(c)
 	v.Ranges = s.Picker(path, web.KeyQuery(key), false)
 	if err := w.keyChart(ctx, &v, t, p, parts, s, path); err != nil {
 		return err

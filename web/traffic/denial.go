@@ -77,7 +77,7 @@ func (w *pages) denialPage(c echo.Context, r *metrics.Refusal) views.DenialPage 
 		{Name: "Path", Value: cmp.Or(r.Path, "none"), Mono: true},
 		{Name: "Route", Value: r.Route, Mono: true},
 		{Name: "Cost", Value: strconv.FormatInt(r.Cost, 10)},
-		{Name: "Time", Value: r.At.UTC().Format("2 January 2006, 15:04:05.000 UTC")},
+		{Name: "Time", Value: views.InZone(c.Request().Context(), r.At, "2 January 2006, 15:04:05.000")},
 	}
 	if r.Plan != "" {
 		d.Facts = append(d.Facts, views.DenialFact{Name: "Plan", Value: fmt.Sprintf("%s, version %d", r.Plan, r.PlanVersion)})

@@ -88,7 +88,7 @@ type denialsView struct {
 // denialsOf reads an address. On a page of a tenant, it ignores the parameter tenant.
 func (w *pages) denialsOf(c echo.Context) (denialsView, error) {
 	q := c.QueryParams()
-	v := denialsView{span: web.ParseTimeRange(q, w.Now()), base: "/denials", also: url.Values{}, faults: map[string]string{}}
+	v := denialsView{span: w.TimeRange(c), base: "/denials", also: url.Values{}, faults: map[string]string{}}
 	v.filter = metrics.RefusalFilter{From: v.span.From, Limit: denialsOnPage + 1}
 	if v.span.Preset == "" {
 		v.filter.To = v.span.To
@@ -292,7 +292,7 @@ func firstAt(t time.Time) (id [16]byte) {
 // drawDenials returns a function that draws the list. Its time moves, but its filters
 // stay, also if the tenant is deleted.
 func (w *pages) drawDenials(c echo.Context, v denialsView) func(context.Context) ([]web.Fragment, error) {
-	params := c.QueryParams()
+	params, zone := c.QueryParams(), v.span.Zone
 	var mark metrics.Mark
 	var drawn time.Time
 	return func(ctx context.Context) ([]web.Fragment, error) {
@@ -300,7 +300,7 @@ func (w *pages) drawDenials(c echo.Context, v denialsView) func(context.Context)
 		if err != nil || now == mark && time.Since(drawn) < denialsAgain {
 			return nil, err
 		}
-		v.span = web.ParseTimeRange(params, w.Now())
+		v.span = web.ParseTimeRange(params, w.Now(), zone)
 		v.filter.From = v.span.From
 		rows, err := w.cfg.Analytics.Refusals(ctx, v.filter)
 		if err != nil {

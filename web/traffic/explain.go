@@ -246,12 +246,12 @@ func attributeNames(s *enforcement.Subject) []string {
 func (w *pages) explained(c echo.Context, s *enforcement.Subject, q question, x *enforcement.Explanation) views.Explained {
 	d := &x.Decision
 	status, header := w.cfg.Answer(d)
-	now := w.Now()
+	now, zone := w.Now(), views.Zone(c.Request().Context())
 	if d.At != 0 {
 		now = time.UnixMicro(d.At)
 	}
 	v := views.Explained{
-		Allowed: d.Allowed, Status: status, Reason: string(d.Reason), Verdict: verdict(x, status, now), Degraded: d.Degraded,
+		Allowed: d.Allowed, Status: status, Reason: string(d.Reason), Verdict: verdict(x, status, now.In(zone)), Degraded: d.Degraded,
 		Answer: answerText(status, header), Route: d.Route, Plan: "none",
 	}
 	if s.Plan != nil {

@@ -9,14 +9,15 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-// clockWords returns an instant, rounded up to the second. It has the day if that is
-// not today.
+// clockWords returns an instant in the zone of now, rounded up to the second. It has the day if
+// that is not today.
 func clockWords(micros int64, now time.Time) string {
-	t := time.Unix((micros+999_999)/1_000_000, 0).UTC()
-	if y, m, d := t.Date(); now.UTC().Year() == y && now.UTC().Month() == m && now.UTC().Day() == d {
-		return t.Format("15:04:05 UTC")
+	t := time.Unix((micros+999_999)/1_000_000, 0).In(now.Location())
+	form := "2 January 2006, 15:04:05 "
+	if y, m, d := t.Date(); now.Year() == y && now.Month() == m && now.Day() == d {
+		form = "15:04:05 "
 	}
-	return t.Format("2 January 2006, 15:04:05 UTC")
+	return t.Format(form) + now.Location().String()
 }
 
 // verdict returns the answer in a sentence.

@@ -62,11 +62,11 @@ func trafficFragments(t views.Traffic) []web.Fragment {
 // first request comes, or the last one leaves the time of the page, it sends the whole
 // page. The address of the stream has empty=1 if the page was drawn empty.
 func (w *pages) liveTraffic(c echo.Context, tenant uint32, path string, also url.Values) func(context.Context) ([]web.Fragment, error) {
-	params := c.QueryParams()
+	params, zone := c.QueryParams(), views.Zone(c.Request().Context())
 	empty := params.Get("empty") == "1"
 	var drawn *overview
 	return func(ctx context.Context) ([]web.Fragment, error) {
-		s := web.ParseTimeRange(params, w.Now())
+		s := web.ParseTimeRange(params, w.Now(), zone)
 		o, err := w.overview(ctx, trafficQuery(s, tenant, also))
 		if err != nil || o == drawn {
 			return nil, err
@@ -154,7 +154,7 @@ func (w *pages) showOverview(c echo.Context) error {
 	if err != nil {
 		return err
 	}
-	s := web.ParseTimeRange(c.QueryParams(), w.Now())
+	s := w.TimeRange(c)
 	v := views.Overview{Ranges: s.Picker(path, paused(s, also), len(faults) == 0), Filters: overviewFilters(c, s, path, also, faults)}
 	p := w.Page(c, "Overview")
 	if len(faults) > 0 {
@@ -181,7 +181,7 @@ func (w *pages) liveOverview(c echo.Context) error {
 	if len(faults) > 0 {
 		return errNoFilter
 	}
-	s := web.ParseTimeRange(c.QueryParams(), w.Now())
+	s := w.TimeRange(c)
 	return w.Stream(c, s.Interval(), w.liveTraffic(c, tenant, "/overview", also))
 }
 

@@ -284,11 +284,20 @@ func (d *drawing) unfinished(p *metrics.Point) bool { return p.At.Add(d.step).Af
 func (d *drawing) when(t time.Time, step time.Duration) string {
 	switch {
 	case step >= web.Day:
-		return "on " + t.UTC().Format("2 January")
+		return "on " + dayOf(d.s.In(t), "2 January")
 	case d.s.To.Sub(d.s.From) > web.Day:
-		return "on " + t.UTC().Format("2 January at 15:04")
+		return "on " + d.s.In(t).Format("2 January at 15:04")
 	}
-	return "at " + t.UTC().Format("15:04")
+	return "at " + d.s.In(t).Format("15:04")
+}
+
+// dayOf returns the start of a step of a day. Days start at midnight UTC, so that in other zones
+// the text has a time.
+func dayOf(t time.Time, form string) string {
+	if t.Hour() != 0 || t.Minute() != 0 {
+		form += " 15:04"
+	}
+	return t.Format(form)
 }
 
 func perSecond(n int64, over time.Duration) string {
@@ -313,7 +322,7 @@ func micros(us int64) views.Number {
 }
 
 func (d *drawing) zoom() string {
-	return web.TimeRange{Preset: web.DefaultPreset}.Address(d.path, d.also)
+	return web.TimeRange{Preset: web.DefaultPreset, Zone: d.s.Zone}.Address(d.path, d.also)
 }
 
 func (d *drawing) requests(quiet int) views.Chart {

@@ -135,14 +135,14 @@ func (d *drawing) routes() *views.RouteTable {
 			p := &strips[i][k]
 			cell := views.Cell{Level: views.HeatLevel(p.Limited(), most)}
 			if p.Requests > 0 {
-				cell.Title = stamp(p.At, step) + ": " + views.Count(p.Limited()).Text + " denied of " + views.Count(p.Requests).Text
+				cell.Title = stamp(d.s.In(p.At), step) + ": " + views.Count(p.Limited()).Text + " denied of " + views.Count(p.Requests).Text
 			}
 			row.Strip.Cells = append(row.Strip.Cells, cell)
 		}
 		t.Rows = append(t.Rows, row)
 	}
 	if len(strips) > 0 && len(strips[0]) > 0 {
-		t.Begin, t.End = stamp(strips[0][0].At, step), stamp(strips[0][len(strips[0])-1].At, step)
+		t.Begin, t.End = stamp(d.s.In(strips[0][0].At), step), stamp(d.s.In(strips[0][len(strips[0])-1].At), step)
 	}
 	switch {
 	case hottest >= 0:
@@ -156,15 +156,15 @@ func (d *drawing) routes() *views.RouteTable {
 	return t
 }
 
-// stamp returns the time of a cell, as exact as its length.
+// stamp returns the time of a cell, in the zone of t and as exact as its length.
 func stamp(t time.Time, step time.Duration) string {
 	switch {
 	case step >= web.Day:
-		return t.UTC().Format("2 Jan")
+		return dayOf(t, "2 Jan")
 	case step >= time.Hour:
-		return t.UTC().Format("2 Jan 15:04")
+		return t.Format("2 Jan 15:04")
 	}
-	return t.UTC().Format("15:04")
+	return t.Format("15:04")
 }
 
 // waits are the buckets of the histogram of retry times.

@@ -29,7 +29,7 @@ const leftEvery = 2 * time.Second
 // tenantHome is GET /tenants/{tenant}.
 func (w *pages) tenantHome(c echo.Context) error {
 	ctx, t := c.Request().Context(), web.TenantOf(c)
-	s, path := web.ParseTimeRange(c.QueryParams(), w.Now()), web.TenantURL(t, "")
+	s, path := w.TimeRange(c), web.TenantURL(t, "")
 	v := views.TenantHome{
 		Head: w.TenantHead(c, ""), Name: t.Name, Slug: t.Slug, Plan: t.Plan, Notice: web.Notice(c),
 		CSVURL: s.Address(path+"/usage.csv", nil),
@@ -68,7 +68,7 @@ func (w *pages) tenantHome(c echo.Context) error {
 // tenantLive is the stream of the page.
 func (w *pages) tenantLive(c echo.Context) error {
 	t := web.TenantOf(c)
-	s := web.ParseTimeRange(c.QueryParams(), w.Now())
+	s := w.TimeRange(c)
 	traffic := w.liveTraffic(c, t.Number, web.TenantURL(t, ""), nil)
 	var asked time.Time
 	return w.Stream(c, s.Interval(), func(ctx context.Context) ([]web.Fragment, error) {
@@ -81,7 +81,7 @@ func (w *pages) tenantLive(c echo.Context) error {
 		if failed != nil && !inPlace(failed) {
 			return list, failed
 		}
-		return append(list, web.Fragment{Event: "left", Body: views.LeftBody(w.leftOf(t, u, failed))}), err
+		return append(list, web.Fragment{Event: "left", Body: views.LeftBody(w.leftOf(ctx, t, u, failed))}), err
 	})
 }
 
@@ -101,7 +101,7 @@ func (w *pages) left(c echo.Context) (views.Left, string, error) {
 	if u.PlanVersion > 0 {
 		version = " · version " + strconv.Itoa(u.PlanVersion)
 	}
-	l := w.leftOf(t, u, err)
+	l := w.leftOf(c.Request().Context(), t, u, err)
 	if l.Empty.Title != "" && web.May(c, accounts.TenantWrite) {
 		l.Empty.Link = views.Link{Text: "Choose a plan", URL: web.SettingsURL(t)}
 	}
@@ -109,7 +109,7 @@ func (w *pages) left(c echo.Context) (views.Left, string, error) {
 }
 
 // leftOf returns the remaining quota of a tenant.
-func (w *pages) leftOf(t tenants.Tenant, u usage.Usage, err error) views.Left {
+func (w *pages) leftOf(ctx context.Context, t tenants.Tenant, u usage.Usage, err error) views.Left {
 	switch {
 	case problem.Is(err, problem.NotFound):
 		return views.Left{Error: "This node has not loaded the tenant yet. Try again in a moment."}
@@ -122,7 +122,7 @@ func (w *pages) leftOf(t tenants.Tenant, u usage.Usage, err error) views.Left {
 	}
 	var l views.Left
 	for i := range u.Policies {
-		l.Policies = append(l.Policies, leftPolicy(t, &u.Policies[i]))
+		l.Policies = append(l.Policies, leftPolicy(ctx, t, &u.Policies[i]))
 	}
 	if c := u.Counters; c != nil {
 		l.Known, l.Counters, l.MaxCounters, l.Crowded = true, views.Count(c.Live), views.Count(c.Max), crowded(c)
@@ -141,7 +141,7 @@ func crowded(c *usage.Counters) string {
 	return ""
 }
 
-func leftPolicy(t tenants.Tenant, p *usage.PolicyUsage) views.LeftPolicy {
+func leftPolicy(ctx context.Context, t tenants.Tenant, p *usage.PolicyUsage) views.LeftPolicy {
 	v := views.LeftPolicy{
 		ID: "left-" + p.Policy, Slug: p.Policy, Whole: len(p.CountBy) == 0,
 		Applies: web.MatchWords(plans.Match{Methods: p.Methods, Path: p.Path, Attributes: p.Attributes}) +
@@ -154,7 +154,7 @@ func leftPolicy(t tenants.Tenant, p *usage.PolicyUsage) views.LeftPolicy {
 		v.Pace = "All keys: " + paceWords(&p.Pace) + "."
 	}
 	for i := range p.Keys {
-		v.Keys = append(v.Keys, leftKey(t, p, i))
+		v.Keys = append(v.Keys, leftKey(ctx, t, p, i))
 	}
 	switch {
 	case p.Mode == enforcement.PolicyOff:
@@ -171,7 +171,7 @@ func leftPolicy(t tenants.Tenant, p *usage.PolicyUsage) views.LeftPolicy {
 	return v
 }
 
-func leftKey(t tenants.Tenant, p *usage.PolicyUsage, i int) views.LeftKey {
+func leftKey(ctx context.Context, t tenants.Tenant, p *usage.PolicyUsage, i int) views.LeftKey {
 	k := &p.Keys[i]
 	v := views.LeftKey{ID: "left-" + p.Policy + "-" + strconv.Itoa(i), Words: web.KeyWords(k.Attributes(), p.CountBy)}
 	if k.Redacted {
@@ -180,10 +180,10 @@ func leftKey(t tenants.Tenant, p *usage.PolicyUsage, i int) views.LeftKey {
 		v.URL = web.KeyURL(t, p.Policy, k.Attributes())
 	}
 	if k.Override != nil {
-		v.Override = "override until " + k.Override.Until.UTC().Format("2 Jan 15:04 UTC")
+		v.Override = "override until " + views.InZone(ctx, k.Override.Until, "2 Jan 15:04")
 	}
 	if k.Block != nil {
-		v.Block = "blocked until " + k.Block.Until.UTC().Format("2 Jan 15:04 UTC")
+		v.Block = "blocked until " + views.InZone(ctx, k.Block.Until, "2 Jan 15:04")
 	}
 	for j := range k.Limits {
 		v.Limits = append(v.Limits, leftLimit(&k.Limits[j], &k.Pace))
@@ -317,7 +317,7 @@ func inForce(ends []time.Time, now time.Time) (n int, next time.Time) {
 // tenantCSV is GET /tenants/{tenant}/usage.csv: every policy by hour.
 func (w *pages) tenantCSV(c echo.Context) error {
 	ctx, t := c.Request().Context(), web.TenantOf(c)
-	s := web.ParseTimeRange(c.QueryParams(), w.Now())
+	s := w.TimeRange(c)
 	if s.Fault != "" {
 		return problem.New(problem.Invalid, "%s", s.Fault)
 	}
@@ -340,7 +340,7 @@ func (w *pages) tenantCSV(c echo.Context) error {
 	}
 	var b bytes.Buffer
 	out := csv.NewWriter(&b)
-	_ = out.Write([]string{"policy", "hour", "requests", "allowed", "limited", "cost"}) // a buffer accepts all writes
+	_ = out.Write([]string{"policy", "hour", "requests", "allowed", "limited", "cost", "time_zone"}) // a buffer accepts all writes
 	for _, slug := range slugs {
 		q := metrics.Query{Tenant: t.Number, Policy: slug, From: s.From, To: s.To, Step: metrics.Hour}
 		traffic, err := w.cfg.Analytics.Traffic(ctx, q)
@@ -352,8 +352,8 @@ func (w *pages) tenantCSV(c echo.Context) error {
 				continue
 			}
 			_ = out.Write([]string{
-				web.CSVText(slug), p.At.UTC().Format(time.RFC3339), strconv.FormatInt(p.Requests, 10),
-				strconv.FormatInt(p.Allowed(), 10), strconv.FormatInt(p.Limited(), 10), strconv.FormatInt(p.Cost, 10),
+				web.CSVText(slug), s.In(p.At).Format(time.RFC3339), strconv.FormatInt(p.Requests, 10),
+				strconv.FormatInt(p.Allowed(), 10), strconv.FormatInt(p.Limited(), 10), strconv.FormatInt(p.Cost, 10), s.In(p.At).Location().String(),
 			})
 		}
 	}

@@ -1,6 +1,7 @@
 package views
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -86,13 +87,21 @@ func (c Chart) eventName() string { return c.ID }
 // unix returns an instant for the script.
 func unix(t time.Time) string { return strconv.FormatInt(t.Unix(), 10) }
 
-// stepLabel returns the time of a step. A shorter step has a more exact time.
-func stepLabel(t time.Time, step time.Duration) string {
-	if step >= 24*time.Hour {
-		return t.UTC().Format("2 Jan 2006")
+// stepLabel returns the time of a step in the time zone of the page. Days start at midnight UTC,
+// so that in other zones the label of a day has a time.
+func stepLabel(ctx context.Context, t time.Time, step time.Duration) string {
+	t = t.In(Zone(ctx))
+	switch {
+	case step < 24*time.Hour:
+		return t.Format("2 Jan 15:04")
+	case t.Hour() == 0 && t.Minute() == 0:
+		return t.Format("2 Jan 2006")
 	}
-	return t.UTC().Format("2 Jan 15:04")
+	return t.Format("2 Jan 2006 15:04")
 }
+
+// timeColumn is the heading of a column of times.
+func timeColumn(ctx context.Context) string { return "Time (" + Zone(ctx).String() + ")" }
 
 // value returns a number for the script.
 func value(f float64) string { return strconv.FormatFloat(f, 'g', 12, 64) }
@@ -202,8 +211,8 @@ func share(n, most int64) string {
 func unixSeconds(d time.Duration) string { return strconv.FormatInt(int64(d/time.Second), 10) }
 
 // columns returns the headings of the table from which a chart is drawn.
-func (c Chart) columns() []Column {
-	list := columns("Time (UTC)")
+func (c Chart) columns(ctx context.Context) []Column {
+	list := columns(timeColumn(ctx))
 	for _, s := range c.Series {
 		list = append(list, Column{Text: s.Name, Number: true, Color: s.Color})
 	}

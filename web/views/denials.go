@@ -1,6 +1,9 @@
 package views
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // A Denials is the view of a page of recorded denials.
 type Denials struct {
@@ -42,16 +45,27 @@ type Denial struct {
 }
 
 // A Stamp is a time in a list. Text has the date only if it is not today.
-type Stamp struct{ ISO, Exact, Text string }
+type Stamp struct {
+	ISO     string
+	at, now time.Time
+}
+
+// Exact returns the exact time in the time zone of the page.
+func (s Stamp) Exact(ctx context.Context) string {
+	return InZone(ctx, s.at, "2 January 2006, 15:04:05.000")
+}
+
+func (s Stamp) text(ctx context.Context) string {
+	t, now := s.at.In(Zone(ctx)), s.now.In(Zone(ctx))
+	if t.YearDay() != now.YearDay() || t.Year() != now.Year() {
+		return t.Format("2 Jan 15:04:05")
+	}
+	return t.Format("15:04:05")
+}
 
 // NewStamp returns a Stamp of t. now decides whether t is today.
 func NewStamp(t, now time.Time) Stamp {
-	t, now = t.UTC(), now.UTC()
-	s := Stamp{ISO: t.Format(time.RFC3339), Exact: t.Format("2 January 2006, 15:04:05.000 UTC"), Text: t.Format("15:04:05")}
-	if t.YearDay() != now.YearDay() || t.Year() != now.Year() {
-		s.Text = t.Format("2 Jan 15:04:05")
-	}
-	return s
+	return Stamp{ISO: t.UTC().Format(time.RFC3339), at: t, now: now}
 }
 
 // ReasonWords describes the reason of a denial: a title, an explanation and a tone.

@@ -10,6 +10,8 @@ type Page struct {
 	Assets         Assets
 	// Theme is "light", "dark", or "" for that of the system.
 	Theme string
+	// Zone is the time zone in which the page shows times, and the choice of another one.
+	Zone ZoneChoice
 	// Person is the signed-in visitor. It is nil if the visitor is not signed in, or if the
 	// page is the same for all visitors; AccountURL then is a link to the account, or "".
 	Person     *Person

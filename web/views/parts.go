@@ -5,9 +5,11 @@ import "github.com/a-h/templ"
 // A Ranges is the view in which the visitor selects the period of a page.
 type Ranges struct {
 	Presets []RangeLink
-	// From and To are the texts of the form for a custom period, as "2006-01-02T15:04" in UTC.
+	// From and To are the texts of the form for a custom period, as "2006-01-02T15:04" in the
+	// time zone Zone.
 	// Hidden contains the other parameters of the address.
 	From, To string
+	Zone     string
 	Action   string
 	Hidden   []Hidden
 	Error    string // what is wrong with the time in the address

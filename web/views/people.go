@@ -1,28 +1,44 @@
 package views
 
 import (
+	"context"
 	"strconv"
 	"time"
 )
 
 // A Moment is a time relative to now, in words. The exact time appears on hover.
-type Moment struct{ ISO, Exact, Words string }
+type Moment struct {
+	ISO   string
+	Words string // "" if the date says more
+	at    time.Time
+}
+
+const momentForm = "2 January 2006, 15:04"
+
+// Exact returns the exact time in the time zone of the page.
+func (m Moment) Exact(ctx context.Context) string { return InZone(ctx, m.at, momentForm) }
+
+// words returns the text of the Moment.
+func (m Moment) words(ctx context.Context) string {
+	if m.Words == "" {
+		return m.at.In(Zone(ctx)).Format("2 January 2006")
+	}
+	return m.Words
+}
 
 // NewMoment returns the Moment of t relative to now. The zero time is "never".
 func NewMoment(t, now time.Time) Moment {
 	if t.IsZero() {
 		return Moment{Words: "never"}
 	}
-	t = t.UTC()
-	m := Moment{ISO: t.Format(time.RFC3339), Exact: t.Format("2 January 2006, 15:04 UTC")}
+	m := Moment{ISO: t.UTC().Format(time.RFC3339), at: t}
 	distance := now.Sub(t)
 	switch ahead := distance < 0; {
 	case distance.Abs() < time.Minute && ahead:
 		m.Words = "in less than a minute"
 	case distance.Abs() < time.Minute:
 		m.Words = "just now"
-	case distance.Abs() >= 14*24*time.Hour:
-		m.Words = t.Format("2 January 2006")
+	case distance.Abs() >= 14*24*time.Hour: // the date
 	case ahead:
 		m.Words = "in " + Wait(-distance)
 	default:

@@ -52,13 +52,29 @@
     return values.flatMap((_, at) => (!gap(at) && gap(at - 1) && gap(at + 1) ? [at] : []));
   }
 
-  const two = (n) => String(n).padStart(2, "0");
-  const months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-  function when(seconds, step) {
-    const t = new Date(seconds * 1000);
-    const day = `${t.getUTCDate()} ${months[t.getUTCMonth()]}`;
-    return step >= 86400 ? `${day} ${t.getUTCFullYear()}` : `${day}, ${two(t.getUTCHours())}:${two(t.getUTCMinutes())} UTC`;
+  // A Clock formats instants in a time zone, in the form of the pages.
+  class Clock {
+    constructor(zone) {
+      this.zone = zone;
+      const form = { timeZone: zone, day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", hourCycle: "h23" };
+      this.format = new Intl.DateTimeFormat("en-US", form);
+    }
+    parts(seconds) {
+      const parts = Object.fromEntries(this.format.formatToParts(seconds * 1000).map((part) => [part.type, part.value]));
+      return { day: `${parts.day} ${parts.month}`, year: parts.year, time: `${parts.hour}:${parts.minute}` };
+    }
+    // when returns the time of a step. Days start at midnight UTC, so that in other zones a day has a time.
+    when(seconds, step) {
+      const { day, year, time } = this.parts(seconds);
+      if (step >= 86400 && time === "00:00") return `${day} ${year}`;
+      return `${day}, ${time} ${this.zone}`;
+    }
+    tick(seconds, incr) {
+      const { day, time } = this.parts(seconds);
+      return incr >= 86400 || time === "00:00" ? day : time;
+    }
   }
+
   function brief(value, unit) {
     if (unit === "%") return `${+value.toFixed(2)} %`;
     if (unit === "µs") {
@@ -95,6 +111,7 @@
       const table = this.table();
       const read = numbers(table);
       this.step = Number(table.dataset.step) || 60;
+      if (this.clock?.zone !== table.dataset.zone) this.clock = new Clock(table.dataset.zone || "UTC");
       this.real = read.data;
       this.unfinished = table.tBodies[0].rows[table.tBodies[0].rows.length - 1]?.dataset.unfinished !== undefined;
       const summary = table.caption?.textContent ?? "";
@@ -150,11 +167,11 @@
       this.order = order;
       this.chart = new uPlot(
         {
-          ...this.size(), legend: { show: false }, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), "UTC"),
+          ...this.size(), legend: { show: false }, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), this.clock.zone),
           cursor: { drag: { x: Boolean(this.dataset.zoom), y: false, setScale: false }, points: { size: 6 } },
           scales: { x: { time: true, range: () => this.span() }, y: { range: () => this.bounds() } },
           axes: [
-            { ...axis, size: 28, gap: 8, label: `Time (UTC)${this.unfinished ? " · dashed: unfinished" : ""}`, values: (u, splits, _a, _s, incr) => splits.map((s) => this.tick(s, incr)) },
+            { ...axis, size: 28, gap: 8, label: `Time (${this.clock.zone})${this.unfinished ? " · dashed: unfinished" : ""}`, values: (u, splits, _a, _s, incr) => splits.map((s) => this.clock.tick(s, incr)) },
             { ...axis, size: 56, label: this.dataset.axis || undefined, values: (_, splits) => splits.map((v) => brief(v, unit)) },
           ],
           series: [{}, ...order.map((i) => series[i - 1])], bands,
@@ -214,12 +231,6 @@
       ctx.restore();
     }
 
-    tick(seconds, incr) {
-      const t = new Date(seconds * 1000);
-      if (incr >= 86400 || (t.getUTCHours() === 0 && t.getUTCMinutes() === 0)) return `${t.getUTCDate()} ${months[t.getUTCMonth()]}`;
-      return `${two(t.getUTCHours())}:${two(t.getUTCMinutes())}`;
-    }
-
     // point shows the numbers at the cursor in the legend, or only the names without a cursor.
     point(at) {
       const unit = this.dataset.unit;
@@ -232,7 +243,7 @@
         return part;
       });
       const time = document.createElement("b");
-      time.textContent = at === null || at === undefined || this.real[0][at] === undefined ? "" : when(this.real[0][at], this.step);
+      time.textContent = at === null || at === undefined || this.real[0][at] === undefined ? "" : this.clock.when(this.real[0][at], this.step);
       if (time.textContent && this.unfinished && at === this.real[0].length - 1) time.textContent += ", unfinished";
       this.legend.replaceChildren(...parts, time);
     }
@@ -243,7 +254,7 @@
       const from = Math.min(u.posToVal(u.select.left, "x"), Date.now() / 1000);
       const to = u.posToVal(u.select.left + u.select.width, "x");
       const address = new URL(this.dataset.zoom, location.href);
-      const minute = (s) => new Date(s * 1000).toISOString().slice(0, 16);
+      const minute = (s) => `${new Date(s * 1000).toISOString().slice(0, 16)}${address.searchParams.has("tz") ? "Z" : ""}`;
       address.searchParams.delete("range");
       address.searchParams.set("from", minute(Math.floor(from / 60) * 60));
       address.searchParams.set("to", minute(Math.max(Math.ceil(to / 60), Math.floor(from / 60) + 5) * 60));

@@ -63,6 +63,14 @@
   }
   if (window.htmx) window.htmx.createEventSource = (url) => new RestingSource(url);
 
+  // The time zone of the browser is one of the choices.
+  const zones = one("[data-zones]");
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  if (zones && zone) {
+    const option = [...zones.options].find((o) => o.value === zone) ?? zones.appendChild(new Option("", zone));
+    option.text = zone === "UTC" ? "UTC, as this browser" : `This browser: ${zone}`;
+  }
+
   // Times: updates the relative text, and shows the exact time on hover, in the
   // user's time zone and in UTC.
   const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });

@@ -1,0 +1,121 @@
+package web
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/tenants"
+	"github.com/headgate/headgate/web/views"
+)
+
+// Pages show times in one zone: that of the parameter tz of the address, or that which the
+// visitor chose, which a cookie stores. The default is UTC.
+
+const (
+	zoneCookie = "headgate-zone"
+	zoneParam  = "tz"
+	// tenantZone is the value of the cookie for the zone of the tenant of a page.
+	tenantZone = "tenant"
+	maxZone    = 64 // bytes; every IANA name is shorter
+)
+
+// loadZone returns a zone of the time zone database. It rejects "Local", whose meaning depends
+// on the machine.
+func loadZone(name string) (*time.Location, bool) {
+	if name == "" || name == "Local" || len(name) > maxZone {
+		return nil, false
+	}
+	zone, err := time.LoadLocation(name)
+	return zone, err == nil
+}
+
+// chosenZone returns the value of the visitor's cookie, or "" for UTC.
+func chosenZone(r *http.Request) string {
+	cookie, err := r.Cookie(zoneCookie)
+	if err != nil {
+		return ""
+	}
+	value, err := url.QueryUnescape(cookie.Value)
+	if err != nil {
+		return ""
+	}
+	return value
+}
+
+// pageTenant returns the tenant of the path, or that of the visitor, or the zero value.
+func pageTenant(c echo.Context, v Visitor) tenants.Tenant {
+	if t, ok := c.Get(tenantKey).(tenants.Tenant); ok {
+		return t
+	}
+	return v.own
+}
+
+// zone returns the zone in which a page shows times.
+func zone(c echo.Context, v Visitor) *time.Location {
+	if zone, known := loadZone(c.QueryParam(zoneParam)); known {
+		return zone
+	}
+	name := chosenZone(c.Request())
+	if name == tenantZone {
+		name = pageTenant(c, v).TimeZone
+	}
+	if zone, known := loadZone(name); known {
+		return zone
+	}
+	return time.UTC
+}
+
+// zoneChoice returns the form that changes the zone.
+func zoneChoice(c echo.Context, v Visitor) views.ZoneChoice {
+	choice := views.ZoneChoice{Name: views.Zone(c.Request().Context()).String(), Chosen: chosenZone(c.Request())}
+	choice.Options = []views.Option{{Value: "UTC", Label: "UTC"}}
+	switch t := pageTenant(c, v); {
+	case t.TimeZone != "" && t.TimeZone != "UTC":
+		choice.Options = append(choice.Options, views.Option{Value: tenantZone, Label: "Tenant: " + t.TimeZone})
+	case v.User.TenantID == "":
+		choice.Options = append(choice.Options, views.Option{Value: tenantZone, Label: "Zone of each tenant"})
+	}
+	if _, named := loadZone(choice.Chosen); !named && choice.Chosen != tenantZone {
+		choice.Chosen = "UTC"
+	}
+	if !slices.ContainsFunc(choice.Options, func(o views.Option) bool { return o.Value == choice.Chosen }) {
+		choice.Options = append(choice.Options, views.Option{Value: choice.Chosen, Label: choice.Chosen})
+	}
+	return choice
+}
+
+// chooseZone is POST /preferences/zone. A cookie stores the zone for a year.
+func (w *Shell) chooseZone(c echo.Context, f url.Values) error {
+	chosen := strings.TrimSpace(f.Get("zone"))
+	if _, known := loadZone(chosen); !known && chosen != tenantZone {
+		return problem.At("zone", "must be UTC, tenant, or a name of the time zone database such as Europe/Berlin")
+	}
+	c.SetCookie(&http.Cookie{
+		Name: zoneCookie, Value: url.QueryEscape(chosen), Path: "/", MaxAge: 365 * 24 * 60 * 60,
+		HttpOnly: true, Secure: w.HTTPS(c.Request()), SameSite: http.SameSiteLaxMode,
+	})
+	return c.Redirect(http.StatusSeeOther, withoutZone(w.back(f.Get("back")), w.Now()))
+}
+
+// withoutZone returns an address without its zone. A custom period stays the same; without a
+// zone, its times are in UTC.
+func withoutZone(address string, now time.Time) string {
+	u, err := url.Parse(address)
+	if err != nil || !u.Query().Has(zoneParam) {
+		return address
+	}
+	q := u.Query()
+	if s := ParseTimeRange(q, now, time.UTC); s.Preset == "" && s.Fault == "" {
+		q.Set("from", formTime(s.From, time.UTC))
+		q.Set("to", formTime(s.To, time.UTC))
+	}
+	q.Del(zoneParam)
+	u.RawQuery = q.Encode()
+	return u.RequestURI()
+}
