@@ -325,11 +325,13 @@ func (d *drawing) zoom() string {
 	return web.TimeRange{Preset: web.DefaultPreset, Zone: d.s.Zone}.Address(d.path, d.also)
 }
 
+const deniedSeries = "Denied by limits"
+
 func (d *drawing) requests(quiet int) views.Chart {
 	c := views.Chart{
 		ID: "traffic", Title: "Requests", Kind: "area", Axis: "requests " + views.PerStep(d.step), Step: d.step, Zoom: d.zoom(),
-		Series: []views.Series{
-			{Name: "Allowed", Color: "good"}, {Name: "Denied by limits", Color: "bad"}, {Name: "Other denials", Color: "warn"},
+		Strip: deniedSeries, Series: []views.Series{
+			{Name: "Allowed", Color: "good"}, {Name: deniedSeries, Color: "bad"}, {Name: "Other denials", Color: "warn"},
 		},
 	}
 	for i := range d.points {

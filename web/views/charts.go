@@ -47,6 +47,9 @@ type Chart struct {
 	Zoom string
 	// Step is the length of one point.
 	Step time.Duration
+	// Strip is the name of the series that the script draws above the chart if its numbers are
+	// too low to be seen in the chart. "" is no strip.
+	Strip string
 }
 
 // A Series is one line of a chart.

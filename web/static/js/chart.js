@@ -11,7 +11,36 @@
     return color;
   }
 
-  const faint = (color) => color.replace(/^rgb\((.*)\)$/, "rgba($1, 0.26)");
+  const faint = (color, alpha) => color.replace(/^rgb\((.*)\)$/, `rgba($1, ${alpha})`);
+
+  // The textures of areas, by color. Each draws lines or dots on a tile of 6 by 6.
+  const textures = {
+    bad: (ctx) => { ctx.moveTo(-1, 7); ctx.lineTo(7, -1); },
+    warn: (ctx) => ctx.rect(2, 2, 2, 2),
+    violet: (ctx) => { ctx.moveTo(0, 3); ctx.lineTo(6, 3); },
+    quiet: (ctx) => { ctx.moveTo(3, 0); ctx.lineTo(3, 6); },
+  };
+
+  // Returns the fill of an area. Areas differ in lightness and texture, so that colors are not the only sign.
+  function texture(name, color) {
+    const draw = textures[name];
+    if (!draw) return faint(color, 0.5);
+    const tile = document.createElement("canvas");
+    tile.width = tile.height = Math.round(6 * devicePixelRatio);
+    const ctx = tile.getContext("2d");
+    ctx.scale(tile.width / 6, tile.width / 6);
+    ctx.fillStyle = faint(color, 0.5);
+    ctx.fillRect(0, 0, 6, 6);
+    ctx.beginPath();
+    draw(ctx);
+    ctx.strokeStyle = color;
+    ctx.lineWidth = 1.5;
+    ctx.stroke();
+    return ctx.createPattern(tile, "repeat");
+  }
+
+  // The dashes of the lines of a chart, in the order of its series.
+  const dashes = [undefined, [6, 3], [2, 3]];
 
   // Returns the numbers of a table: an array of times, and one array for each
   // series, in which null is a gap.
@@ -120,15 +149,28 @@
       if (shown) shown.textContent = summary;
       const area = this.dataset.kind === "area";
       this.sums = area ? stacked(read.data) : read.data;
+      this.few = area ? this.fewOf(read) : undefined;
       const without = (values, i) => (i ? [...values.slice(0, -1), null] : values);
       const drawn = area ? closed(this.sums, this.step, this.unfinished) : this.unfinished ? read.data.map(without) : read.data;
       return { ...read, drawn };
     }
 
+    // fewOf returns the series of the strip above the chart, if its numbers are too low to be seen in the chart.
+    fewOf({ data, names }) {
+      const at = names.indexOf(this.dataset.strip) + 1;
+      if (!at) return undefined;
+      const most = Math.max(0, ...data[at]);
+      const total = Math.max(0, ...this.sums.at(-1));
+      return most > 0 && most < total / 20 ? { values: data[at], most, name: names[at - 1], color: at - 1 } : undefined;
+    }
+
+    // key identifies what the chart shows, except the numbers. If it changes, the chart is created again.
+    key(names) { return [names, this.unfinished, Boolean(this.few), this.clock.zone].join(); }
+
     follow() {
       if (!this.table()) return;
       const { drawn, names } = this.take();
-      if (!this.chart || [names, this.unfinished].join() !== this.names) return this.draw();
+      if (!this.chart || this.key(names) !== this.shown) return this.draw();
       this.chart.setData(drawn);
       this.point(this.chart.cursor.idx);
     }
@@ -145,7 +187,7 @@
     draw() {
       this.chart?.destroy();
       const { drawn, names, colors } = this.take();
-      this.names = [names, this.unfinished].join();
+      this.shown = this.key(names);
       this.labels = names;
       this.colors = colors;
       const kind = this.dataset.kind;
@@ -157,7 +199,7 @@
         return {
           label, stroke: color, width: kind === "line" ? 2 : 1.5, points: { show: false, filter: kind === "line" ? isolated : undefined },
           paths: kind === "bars" ? uPlot.paths.bars({ size: [0.8, 40] }) : kind === "area" ? uPlot.paths.stepped({ align: 1 }) : undefined,
-          fill: kind === "line" ? undefined : faint(color),
+          dash: kind === "line" ? dashes[i] : undefined, fill: kind === "line" ? undefined : texture(colors[i], color),
         };
       });
       // uPlot paints series in this order, so that the highest sum of a stacked chart comes first.
@@ -167,7 +209,7 @@
       this.order = order;
       this.chart = new uPlot(
         {
-          ...this.size(), legend: { show: false }, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), this.clock.zone),
+          ...this.size(), padding: [this.few ? 44 : 12, 12, 0, 0], legend: { show: false }, tzDate: (ts) => uPlot.tzDate(new Date(ts * 1000), this.clock.zone),
           cursor: { drag: { x: Boolean(this.dataset.zoom), y: false, setScale: false }, points: { size: 6 } },
           scales: { x: { time: true, range: () => this.span() }, y: { range: () => this.bounds() } },
           axes: [
@@ -175,7 +217,7 @@
             { ...axis, size: 56, label: this.dataset.axis || undefined, values: (_, splits) => splits.map((v) => brief(v, unit)) },
           ],
           series: [{}, ...order.map((i) => series[i - 1])], bands,
-          hooks: { draw: [(u) => this.drawUnfinished(u, series)], setCursor: [(u) => this.point(u.cursor.idx)], setSelect: [(u) => this.zoom(u)] },
+          hooks: { draw: [(u) => this.drawUnfinished(u, series), (u) => this.drawStrip(u, series)], setCursor: [(u) => this.point(u.cursor.idx)], setSelect: [(u) => this.zoom(u)] },
         },
         data, this.plot,
       );
@@ -196,6 +238,32 @@
       const high = Math.max(0, ...values);
       return [Math.min(0, ...values), high > 0 ? high * 1.08 : 1];
     }
+
+    // drawStrip draws the series of the strip above the chart, in a scale of its own.
+    drawStrip(u, series) {
+      if (!this.few) return;
+      const { ctx } = u;
+      const px = devicePixelRatio;
+      const bottom = u.bbox.top - 8 * px;
+      const high = 18 * px;
+      const x = (at) => u.valToPos(at, "x", true);
+      ctx.save();
+      ctx.fillStyle = series[this.few.color].stroke;
+      this.few.values.forEach((value, i) => {
+        if (!value) return;
+        const left = x(this.real[0][i]);
+        const height = Math.max(3 * px, (value / this.few.most) * high);
+        ctx.fillRect(left, bottom - height, Math.max(2 * px, x(this.real[0][i] + this.step) - left - px), height);
+      });
+      ctx.fillStyle = read(this, "text");
+      ctx.font = `${12 * px}px "Inter", system-ui, sans-serif`;
+      ctx.textAlign = "left";
+      ctx.fillText(this.fewLabel(), u.bbox.left, bottom - high - 4 * px);
+      ctx.fillRect(u.bbox.left, bottom, u.bbox.width, px);
+      ctx.restore();
+    }
+
+    fewLabel() { return `${this.few.name}, up to ${brief(this.few.most, this.dataset.unit)}`; }
 
     // drawUnfinished draws the step that has not ended with dashes, because its numbers still grow.
     drawUnfinished(u, series) {

@@ -68,7 +68,7 @@
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
   if (zones && zone) {
     const option = [...zones.options].find((o) => o.value === zone) ?? zones.appendChild(new Option("", zone));
-    option.text = zone === "UTC" ? "UTC, as this browser" : `This browser: ${zone}`;
+    option.text = zone === "UTC" ? "UTC (browser)" : `Browser: ${zone}`;
   }
 
   // Times: updates the relative text, and shows the exact time on hover, in the
