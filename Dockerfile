@@ -19,6 +19,7 @@ FROM ${RUN_IMAGE}
 LABEL org.opencontainers.image.title="Headgate" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /headgate /headgate
+COPY LICENSE NOTICE /licenses/
 # A named volume takes its owner from here; only that folder is ever written to.
 COPY --from=build --chown=65532:65532 /empty /data
 USER 65532:65532
