@@ -60,6 +60,7 @@ var imports = map[string][]string{
 	// The shell of the dashboard, and its page groups. A page group imports no other one.
 	"web":         {"enforcement", "internal/accounts", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
 	"web/signin":  {"internal/accounts", "internal/problem", "web", "web/views"},
+	"web/guides":  {"internal/accounts", "web", "web/views"},
 	"web/traffic": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
 	"web/plans":   {"enforcement", "internal/accounts", "internal/audit", "internal/nodes", "internal/preview", "internal/problem", "internal/simulation", "plans", "web", "web/views"},
 	"web/tenants": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
@@ -107,7 +108,7 @@ var testsToo = []string{
 // outerSuites lists packages whose tests cover several packages together, and what
 // these tests may also import. They assemble the same parts as cmd/server.
 var outerSuites = map[string][]string{
-	"web": {".", "web/signin", "web/traffic", "web/plans", "web/tenants", "web/admin", "internal/usage", "internal/preview", "internal/nodes", "internal/simulation"},
+	"web": {".", "web/signin", "web/guides", "web/traffic", "web/plans", "web/tenants", "web/admin", "internal/usage", "internal/preview", "internal/nodes", "internal/simulation"},
 }
 
 // bottom lists packages whose tests must not import the packages of testsToo.
@@ -127,8 +128,9 @@ var drivers = []struct {
 	{"github.com/redis/go-redis", []string{"enforcement/redis"}, anything},
 	{"github.com/prometheus", []string{"internal/metrics"}, nil},
 	{"go.opentelemetry.io", []string{"internal/tracing"}, nil},
-	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/traffic", "web/plans", "web/tenants", "web/admin", "cmd/server"}, nil},
+	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/guides", "web/traffic", "web/plans", "web/tenants", "web/admin", "cmd/server"}, nil},
 	{"github.com/a-h/templ", []string{"web", "web/views"}, nil},
+	{"github.com/yuin/goldmark", []string{"web/guides"}, nil},
 	{"github.com/alecthomas/kong", []string{"cmd/server"}, nil},
 	{"go.yaml.in/yaml", []string{"api", "internal/cli", "web"}, nil},
 	{"github.com/oapi-codegen", []string{"api"}, nil},
@@ -520,7 +522,7 @@ func TestDocumentPathsAreFound(t *testing.T) {
 var (
 	unsafeFile = "internal/http1/socket_linux.go"
 	unsafeUse  = regexp.MustCompile(`\bunsafe\.[A-Z]\w*`)
-	rawHTML    = []string{"web/views/layout.templ", "web/views/layout_templ.go"}
+	rawHTML    = []string{"web/views/layout.templ", "web/views/layout_templ.go", "web/views/guides.templ", "web/views/guides_templ.go"}
 )
 
 func TestUnsafeAndRawHTML(t *testing.T) {

@@ -1,10 +1,10 @@
-// Package headgate holds the contract of the service: openapi.yaml, which api
-// serves and is held to, and from which its types are generated.
+// Package headgate embeds the contract of the service, openapi.yaml, and its guides. api
+// serves the contract and is compared with it in tests, and its types are generated from it.
 package headgate
 
 import (
 	"bytes"
-	_ "embed"
+	"embed"
 	"strconv"
 )
 
@@ -12,6 +12,11 @@ import (
 //
 //go:embed openapi.yaml
 var Spec []byte
+
+// Guides has the guides, in the folder docs.
+//
+//go:embed docs/*.md
+var Guides embed.FS
 
 // SpecOf returns Spec with the version of the program as info.version. If version is "", SpecOf
 // returns Spec.

@@ -42,7 +42,7 @@ func (w *world) at(path string) string {
 	if strings.Contains(path, "/members") {
 		person = w.ids["acme-viewer"]
 	}
-	return strings.NewReplacer(":tenant", "acme", ":user", person, ":type", "no-policy", ":file", "none",
+	return strings.NewReplacer(":tenant", "acme", ":user", person, ":type", "no-policy", ":guide", "api", ":file", "none",
 		":token", "none", ":session", w.ids["owner"], ":invitation", w.ids["owner"], ":decision", w.ids["decision"], ":plan", "pro", ":version", "1",
 		":key", w.ids["key"], ":override", w.ids["override"], ":entry", w.ids["entry"], ":block", w.ids["block"], ":policy", cmp.Or(w.ids["policy"], "tenant-total")).Replace(path)
 }

@@ -54,7 +54,7 @@ var operatorMenu = []menuGroup{
 		{"People", "/people", "users"},
 		{"Settings", "/settings", "settings"},
 	}},
-	{"Help", []menuLink{{"API reference", "/docs", "book-open"}}},
+	{"Help", []menuLink{{"Guides", "/docs/guides", "library"}, {"API reference", "/docs", "book-open"}}},
 }
 
 var tenantMenu = []menuGroup{
@@ -71,7 +71,7 @@ var tenantMenu = []menuGroup{
 		{"Audit", "/tenants/:tenant/audit", "scroll-text"},
 		{"Playground", "/playground", "flask-conical"},
 	}},
-	{"Help", []menuLink{{"API reference", "/docs", "book-open"}}},
+	{"Help", []menuLink{{"Guides", "/docs/guides", "library"}, {"API reference", "/docs", "book-open"}}},
 }
 
 // Person returns the signed-in visitor with the navigation, or nil if the visitor is not signed

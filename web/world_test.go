@@ -41,6 +41,7 @@ import (
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/admin"
 	planpages "github.com/headgate/headgate/web/plans"
+	"github.com/headgate/headgate/web/guides"
 	"github.com/headgate/headgate/web/signin"
 	tenantpages "github.com/headgate/headgate/web/tenants"
 	trafficpages "github.com/headgate/headgate/web/traffic"
@@ -280,7 +281,9 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	w.shell, err = web.New(cfg.shell)
 	must(t, err)
 	e := echo.New()
-	w.shell.Register(e, signin.Routes(w.shell, cfg.signin), trafficpages.Routes(w.shell, cfg.traffic),
+	pagesOfGuides, err := guides.Routes(w.shell, headgate.Guides)
+	must(t, err)
+	w.shell.Register(e, pagesOfGuides, signin.Routes(w.shell, cfg.signin), trafficpages.Routes(w.shell, cfg.traffic),
 		planpages.Routes(w.shell, cfg.plans), tenantpages.Routes(w.shell, cfg.tenants), admin.Routes(w.shell, cfg.admin))
 	w.handler = e
 	return w

@@ -15,6 +15,7 @@ import (
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/admin"
 	planpages "github.com/headgate/headgate/web/plans"
+	"github.com/headgate/headgate/web/guides"
 	"github.com/headgate/headgate/web/signin"
 	tenantpages "github.com/headgate/headgate/web/tenants"
 	trafficpages "github.com/headgate/headgate/web/traffic"
@@ -53,6 +54,10 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	if err != nil {
 		return nil, err
 	}
+	pagesOfGuides, err := guides.Routes(shell, headgate.Guides)
+	if err != nil {
+		return nil, err
+	}
 	e := echo.New()
 	e.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) error {
@@ -60,7 +65,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 			return next(c)
 		}
 	})
-	shell.Register(e,
+	shell.Register(e, pagesOfGuides,
 		signin.Routes(shell, signin.Config{People: n.people, Provider: provider, ProviderName: s.OIDCName}),
 		trafficpages.Routes(shell, trafficpages.Config{
 			Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage,

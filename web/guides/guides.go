@@ -1,0 +1,160 @@
+// Package guides serves the guides in docs/ as pages: /docs/guides, and one page for each
+// guide.
+package guides
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/parser"
+	"github.com/yuin/goldmark/text"
+	"github.com/yuin/goldmark/util"
+
+	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/views"
+)
+
+const base = "/docs/guides"
+
+// order lists the guides that readers need first. Other guides follow by name.
+var order = []string{"api", "algorithms", "exceptions", "preview", "dashboard", "people", "alerts", "cli", "sdks", "operations", "settings"}
+
+type pages struct {
+	*web.Shell
+	list  []views.Link
+	pages map[string]views.Guide
+}
+
+// Routes returns the rows of the pages. files has the guides as Markdown files in the folder
+// docs. Routes fails if a file cannot be read or has no title.
+func Routes(shell *web.Shell, files fs.FS) ([]web.Route, error) {
+	w := &pages{Shell: shell, pages: map[string]views.Guide{}}
+	names, err := fs.Glob(files, "docs/*.md")
+	if err != nil {
+		return nil, err
+	}
+	for i, path := range names {
+		names[i] = strings.TrimSuffix(strings.TrimPrefix(path, "docs/"), ".md")
+	}
+	slices.SortFunc(names, func(a, b string) int {
+		if by := rank(a) - rank(b); by != 0 {
+			return by
+		}
+		return strings.Compare(a, b)
+	})
+	markdown := goldmark.New(
+		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
+		goldmark.WithParserOptions(parser.WithAutoHeadingID(), parser.WithASTTransformers(util.Prioritized(links(names), 100))),
+	)
+	for _, name := range names {
+		source, err := fs.ReadFile(files, "docs/"+name+".md")
+		if err != nil {
+			return nil, err
+		}
+		g, err := render(markdown, source)
+		if err != nil {
+			return nil, fmt.Errorf("docs/%s.md: %w", name, err)
+		}
+		w.pages[name] = g
+		w.list = append(w.list, views.Link{Text: g.Title, URL: base + "/" + name})
+	}
+	return []web.Route{
+		web.Get(base, accounts.Public, w.index).As(web.Open),
+		web.Get(base+"/:guide", accounts.Public, w.guide).As(web.Open),
+	}, nil
+}
+
+func rank(name string) int {
+	if i := slices.Index(order, name); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+func (w *pages) index(c echo.Context) error {
+	return w.Render(c, http.StatusOK, views.GuidesPage(w.Page(c, "Guides"), w.list))
+}
+
+func (w *pages) guide(c echo.Context) error {
+	g, ok := w.pages[c.Param("guide")]
+	if !ok {
+		return w.Render(c, http.StatusNotFound, views.NotFoundPage(w.Page(c, "Page not found")))
+	}
+	return w.Render(c, http.StatusOK, views.GuidePage(w.Page(c, g.Title), g, w.list))
+}
+
+// render converts a guide to HTML. goldmark leaves out HTML in the source.
+func render(markdown goldmark.Markdown, source []byte) (g views.Guide, err error) {
+	document := markdown.Parser().Parse(text.NewReader(source))
+	title, ok := document.FirstChild().(*ast.Heading)
+	if !ok || title.Level != 1 {
+		return g, fmt.Errorf("the first line is not a title")
+	}
+	g.Title = string(title.Lines().Value(source))
+	var b bytes.Buffer
+	if err := markdown.Renderer().Render(&b, source, document); err != nil {
+		return g, err
+	}
+	// Wide tables and code scroll, so the keyboard must reach them.
+	g.HTML = strings.NewReplacer(
+		"<table>", `<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>`, "</table>", "</table></div>",
+		"<pre>", `<pre tabindex="0">`,
+	).Replace(b.String())
+	return g, nil
+}
+
+// links makes the links of a guide work on the server. A link to another guide becomes the URL
+// of its page. A link to another file of the repository becomes text, and an image its
+// description. It holds the names of the guides.
+type links []string
+
+// Transform implements parser.ASTTransformer.
+func (names links) Transform(document *ast.Document, _ text.Reader, _ parser.Context) {
+	var found []ast.Node
+	_ = ast.Walk(document, func(n ast.Node, entering bool) (ast.WalkStatus, error) { // never fails
+		if kind := n.Kind(); entering && (kind == ast.KindLink || kind == ast.KindImage) {
+			found = append(found, n)
+		}
+		return ast.WalkContinue, nil
+	})
+	for _, n := range found {
+		if link, ok := n.(*ast.Link); ok && names.resolve(link) {
+			continue
+		}
+		for child := n.FirstChild(); child != nil; child = n.FirstChild() {
+			n.Parent().InsertBefore(n.Parent(), n, child)
+		}
+		n.Parent().RemoveChild(n.Parent(), n)
+	}
+}
+
+// resolve sets the target of a link, and reports whether the server or the web has it.
+func (names links) resolve(link *ast.Link) bool {
+	target := string(link.Destination)
+	if strings.HasPrefix(target, "#") || strings.HasPrefix(target, "https://") {
+		return true
+	}
+	file, fragment, _ := strings.Cut(target, "#")
+	name, markdown := strings.CutSuffix(file, ".md")
+	switch {
+	case target == "../openapi.yaml":
+		link.Destination = []byte("/openapi.yaml")
+	case markdown && slices.Contains(names, name):
+		link.Destination = []byte(base + "/" + name)
+		if fragment != "" {
+			link.Destination = append(link.Destination, "#"+fragment...)
+		}
+	default:
+		return false
+	}
+	return true
+}
