@@ -58,6 +58,9 @@ type Config struct {
 	Audit audit.Store
 	// Alerts is the service behind alert rules and channels. If it is nil, these operations answer 503.
 	Alerts *alerts.Service
+	// Once returns the stored answer to a request with an Idempotency-Key, or calls answer and
+	// stores the result with the edit. Pass Store.Once. If it is nil, the header has no effect.
+	Once func(ctx context.Context, id, body [32]byte, answer func(context.Context) ([]byte, error)) (first []byte, repeated bool, err error)
 	// Changed is called after every successful write and before the answer. It loads the change
 	// into this node's snapshot, so that the next check uses it. It may be nil.
 	Changed func(ctx context.Context)

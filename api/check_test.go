@@ -409,7 +409,9 @@ func TestDetailNamesWhatCanNeverHold(t *testing.T) {
 func TestRouteIsRequired(t *testing.T) {
 	t.Parallel()
 	w := newStrictWorld(t)
-	ask := func(path, body string) answer { return w.do(call{method: "POST", path: path, key: w.operator, body: body}) }
+	ask := func(path, body string) answer {
+		return w.do(call{method: "POST", path: path, key: w.operator, body: body})
+	}
 	for _, c := range []struct{ path, body, pointer string }{
 		{"/v1/check", `{"tenant":"acme"}`, "/method"},
 		{"/v1/check", `{"tenant":"acme","path":"/v1/login"}`, "/method"},

@@ -20,6 +20,7 @@ type RouteRow struct {
 	Callers                        []string
 	Query                          []string
 	IfMatch, Body, BodyOptional    bool
+	Idempotent                     bool
 }
 
 // RouteTable gives the rows.
@@ -27,7 +28,7 @@ func (a *API) RouteTable() []RouteRow {
 	var rows []RouteRow
 	for _, r := range a.routes() {
 		row := RouteRow{
-			Method: r.method, Path: r.path, Operation: r.operation, Query: r.query, IfMatch: r.ifMatch,
+			Method: r.method, Path: r.path, Operation: r.operation, Query: r.query, IfMatch: r.ifMatch, Idempotent: r.idempotent,
 			Body: r.body != nil && r.body != reflect.TypeFor[nothing]() || r.operation == "check" || r.operation == "explain" || r.operation == "checkBatch" || r.operation == "simulate", BodyOptional: r.bodyOptional && r.body != reflect.TypeFor[nothing](),
 		}
 		row.Callers, row.Scope = whoMay(r.action)

@@ -28,6 +28,8 @@ type route struct {
 	bodyOptional bool
 	// ifMatch means that the request must have an If-Match header.
 	ifMatch bool
+	// idempotent means that the operation accepts an Idempotency-Key.
+	idempotent bool
 	// document is set for a PATCH. It returns the present document, which the body changes.
 	document stored
 	// decide is set instead of handler for the operations that decide or explain checks. It
@@ -123,7 +125,7 @@ func (a *API) routes() []route {
 		post("/v1/simulate", "simulate", accounts.Simulate, a.simulate),
 
 		get("/v1/tenants", "listTenants", accounts.TenantsList, g.ListTenants).params("q status plan limit cursor"),
-		post("/v1/tenants", "createTenant", accounts.TenantWrite, g.CreateTenant).json(body[NewTenant]()),
+		post("/v1/tenants", "createTenant", accounts.TenantWrite, g.CreateTenant).json(body[NewTenant]()).once(),
 		get("/v1/tenants/:tenant", "getTenant", accounts.TenantRead, g.GetTenant),
 		put("/v1/tenants/:tenant", "updateTenant", accounts.TenantWrite, g.UpdateTenant).json(body[TenantDocument]()).conditional(),
 		patch("/v1/tenants/:tenant", "patchTenant", accounts.TenantWrite, g.UpdateTenant).json(body[TenantDocument]()).conditional().
@@ -131,21 +133,24 @@ func (a *API) routes() []route {
 		del("/v1/tenants/:tenant", "deleteTenant", accounts.TenantWrite, g.DeleteTenant).conditional(),
 
 		get("/v1/tenants/:tenant/keys", "listKeys", accounts.KeysRead, g.ListKeys).params("limit cursor"),
-		post("/v1/tenants/:tenant/keys", "createKey", accounts.KeysWrite, g.CreateKey).json(body[NewKey]()),
+		post("/v1/tenants/:tenant/keys", "createKey", accounts.KeysWrite, g.CreateKey).json(body[NewKey]()).once(),
 		get("/v1/tenants/:tenant/keys/:key", "getKey", accounts.KeysRead, g.GetKey),
 		del("/v1/tenants/:tenant/keys/:key", "revokeKey", accounts.KeysWrite, g.RevokeKey).params("with_created"),
-		post("/v1/tenants/:tenant/keys/:key/rotate", "rotateKey", accounts.KeysWrite, g.RotateKey).optionalJSON(body[RotateKey]()),
+		post("/v1/tenants/:tenant/keys/:key/rotate", "rotateKey", accounts.KeysWrite, g.RotateKey).optionalJSON(body[RotateKey]()).once(),
 
 		get("/v1/tenants/:tenant/overrides", "listOverrides", accounts.TenantRead, exceptions(g.ListOverrides)).params("policy limit cursor"),
-		post("/v1/tenants/:tenant/overrides", "createOverride", accounts.ExceptionsWrite, exceptions(g.CreateOverride)).json(body[NewOverride]()),
+		post("/v1/tenants/:tenant/overrides", "createOverride", accounts.ExceptionsWrite, exceptions(g.CreateOverride)).json(body[NewOverride]()).
+			once(),
 		get("/v1/tenants/:tenant/overrides/:override", "getOverride", accounts.TenantRead, exceptions(g.GetOverride)),
 		del("/v1/tenants/:tenant/overrides/:override", "deleteOverride", accounts.ExceptionsWrite, exceptions(g.DeleteOverride)),
 		get("/v1/tenants/:tenant/lists", "listListEntries", accounts.TenantRead, exceptions(g.ListListEntries)).params("list q limit cursor"),
-		post("/v1/tenants/:tenant/lists", "createListEntry", accounts.ExceptionsWrite, exceptions(g.CreateListEntry)).json(body[NewListEntry]()),
+		post("/v1/tenants/:tenant/lists", "createListEntry", accounts.ExceptionsWrite, exceptions(g.CreateListEntry)).json(body[NewListEntry]()).
+			once(),
 		get("/v1/tenants/:tenant/lists/:entry", "getListEntry", accounts.TenantRead, exceptions(g.GetListEntry)),
 		del("/v1/tenants/:tenant/lists/:entry", "deleteListEntry", accounts.ExceptionsWrite, exceptions(g.DeleteListEntry)),
 		get("/v1/tenants/:tenant/blocks", "listBlocks", accounts.TenantRead, exceptions(g.ListBlocks)).params("policy limit cursor"),
-		post("/v1/tenants/:tenant/blocks", "createBlock", accounts.ExceptionsWrite, exceptions(g.CreateBlock)).json(body[NewBlock]()),
+		post("/v1/tenants/:tenant/blocks", "createBlock", accounts.ExceptionsWrite, exceptions(g.CreateBlock)).json(body[NewBlock]()).
+			once(),
 		get("/v1/tenants/:tenant/blocks/:block", "getBlock", accounts.TenantRead, exceptions(g.GetBlock)),
 		del("/v1/tenants/:tenant/blocks/:block", "deleteBlock", accounts.ExceptionsWrite, exceptions(g.DeleteBlock)),
 		post("/v1/tenants/:tenant/reset", "resetKey", accounts.ExceptionsWrite, usage(g.ResetKey)).json(body[Reset]()),
@@ -153,7 +158,8 @@ func (a *API) routes() []route {
 		get("/v1/tenants/:tenant/usage", "getUsage", accounts.TenantRead, usage(g.GetUsage)).params("policy key"),
 
 		get("/v1/tenants/:tenant/members", "listMembers", accounts.MembersRead, people(g.ListMembers)).params("q limit cursor"),
-		post("/v1/tenants/:tenant/members", "inviteMember", accounts.MembersWrite, people(g.InviteMember)).json(body[NewInvitation]()),
+		post("/v1/tenants/:tenant/members", "inviteMember", accounts.MembersWrite, people(g.InviteMember)).json(body[NewInvitation]()).
+			once(),
 		get("/v1/tenants/:tenant/members/:member", "getMember", accounts.MembersRead, people(g.GetMember)),
 		put("/v1/tenants/:tenant/members/:member", "updateMember", accounts.MembersWrite, people(g.UpdateMember)).
 			json(body[Access]()).conditional(),
@@ -161,7 +167,7 @@ func (a *API) routes() []route {
 			json(body[Access]()).conditional().merges(a.accessOf),
 		del("/v1/tenants/:tenant/members/:member", "removeMember", accounts.MembersWrite, people(g.RemoveMember)),
 		get("/v1/people", "listPeople", accounts.PeopleRead, people(g.ListPeople)).params("q limit cursor"),
-		post("/v1/people", "invitePerson", accounts.PeopleWrite, people(g.InvitePerson)).json(body[NewInvitation]()),
+		post("/v1/people", "invitePerson", accounts.PeopleWrite, people(g.InvitePerson)).json(body[NewInvitation]()).once(),
 		get("/v1/people/:person", "getPerson", accounts.PeopleRead, people(g.GetPerson)),
 		put("/v1/people/:person", "updatePerson", accounts.PeopleWrite, people(g.UpdatePerson)).json(body[Access]()).conditional(),
 		patch("/v1/people/:person", "patchPerson", accounts.PeopleWrite, people(g.UpdatePerson)).json(body[Access]()).conditional().
@@ -169,13 +175,14 @@ func (a *API) routes() []route {
 		del("/v1/people/:person", "removePerson", accounts.PeopleWrite, people(g.RemovePerson)),
 
 		get("/v1/operator-keys", "listOperatorKeys", accounts.OperatorKeysRd, g.ListOperatorKeys).params("limit cursor"),
-		post("/v1/operator-keys", "createOperatorKey", accounts.OperatorKeysWr, g.CreateOperatorKey).json(body[NewKey]()),
+		post("/v1/operator-keys", "createOperatorKey", accounts.OperatorKeysWr, g.CreateOperatorKey).json(body[NewKey]()).once(),
 		get("/v1/operator-keys/:key", "getOperatorKey", accounts.OperatorKeysRd, g.GetOperatorKey),
 		del("/v1/operator-keys/:key", "revokeOperatorKey", accounts.OperatorKeysWr, g.RevokeOperatorKey).params("with_created"),
-		post("/v1/operator-keys/:key/rotate", "rotateOperatorKey", accounts.OperatorKeysWr, g.RotateOperatorKey).optionalJSON(body[RotateKey]()),
+		post("/v1/operator-keys/:key/rotate", "rotateOperatorKey", accounts.OperatorKeysWr, g.RotateOperatorKey).optionalJSON(body[RotateKey]()).
+			once(),
 
 		get("/v1/plans", "listPlans", accounts.PlansRead, g.ListPlans).params("q limit cursor"),
-		post("/v1/plans", "createPlan", accounts.PlansWrite, g.CreatePlan).json(body[NewPlan]()),
+		post("/v1/plans", "createPlan", accounts.PlansWrite, g.CreatePlan).json(body[NewPlan]()).once(),
 		get("/v1/plans/:plan", "getPlan", accounts.PlansRead, g.GetPlan),
 		del("/v1/plans/:plan", "deletePlan", accounts.PlansWrite, g.DeletePlan).conditional(),
 		get("/v1/plans/:plan/draft", "getDraft", accounts.PlansRead, g.GetDraft),
@@ -200,7 +207,7 @@ func (a *API) routes() []route {
 
 		get("/v1/alert-rules", "listAlertRules", accounts.AlertsRead, alerts(g.ListAlertRules)).params("tenant limit cursor"),
 		post("/v1/alert-rules", "createAlertRule", accounts.AlertsWrite, alerts(g.CreateAlertRule)).
-			params("tenant").json(body[AlertRuleDocument]()),
+			params("tenant").json(body[AlertRuleDocument]()).once(),
 		get("/v1/alert-rules/:rule", "getAlertRule", accounts.AlertsRead, alerts(g.GetAlertRule)).params("tenant"),
 		put("/v1/alert-rules/:rule", "updateAlertRule", accounts.AlertsWrite, alerts(g.UpdateAlertRule)).params("tenant").
 			json(body[AlertRuleDocument]()).conditional(),
@@ -210,7 +217,7 @@ func (a *API) routes() []route {
 		get("/v1/alert-channels", "listAlertChannels", accounts.AlertsRead, alerts(g.ListAlertChannels)).
 			params("tenant limit cursor"),
 		post("/v1/alert-channels", "createAlertChannel", accounts.AlertsWrite, alerts(g.CreateAlertChannel)).params("tenant").
-			json(body[AlertChannelDocument]()),
+			json(body[AlertChannelDocument]()).once(),
 		get("/v1/alert-channels/:channel", "getAlertChannel", accounts.AlertsRead, alerts(g.GetAlertChannel)).params("tenant"),
 		put("/v1/alert-channels/:channel", "updateAlertChannel", accounts.AlertsWrite, alerts(g.UpdateAlertChannel)).params("tenant").
 			json(body[AlertChannelDocument]()).conditional(),
@@ -221,12 +228,12 @@ func (a *API) routes() []route {
 		post("/v1/alert-channels/:channel/rotate-secret", "rotateAlertSecret", accounts.AlertsWrite, alerts(g.RotateAlertSecret)).
 			params("tenant"),
 		post("/v1/alert-channels/:channel/test", "createAlertTest", accounts.AlertsWrite, alerts(g.CreateAlertTest)).
-			params("tenant"),
+			params("tenant").once(),
 		get("/v1/alerts", "listAlerts", accounts.AlertsRead, alerts(g.ListAlerts)).params("tenant open limit cursor"),
 		get("/v1/alert-deliveries", "listAlertDeliveries", accounts.AlertsRead, alerts(g.ListAlertDeliveries)).
 			params("tenant status limit cursor"),
 		post("/v1/alert-deliveries/:delivery/repeat", "createAlertRepetition", accounts.AlertsWrite, alerts(g.CreateAlertRepetition)).
-			params("tenant"),
+			params("tenant").once(),
 
 		get("/v1/audit", "listAudit", accounts.TenantRead, g.ListAudit).params("tenant action object from to limit cursor"),
 

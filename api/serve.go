@@ -173,15 +173,16 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	defer cancel()
 	ctx = context.WithValue(ctx, callerKey{}, who)
 	ctx = audit.With(ctx, who.actor(), audit.Origin{RequestID: requestID(c.Response()), Address: a.cfg.ClientAddress(req)})
+	var body []byte
 	if r.body != nil {
-		body, err := a.managementBody(ctx, r, c)
-		if err != nil {
+		var err error
+		if body, err = a.managementBody(ctx, r, c); err != nil {
 			return err
 		}
 		req.Body, req.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
 	c.SetRequest(req.WithContext(ctx))
-	return r.handler(c)
+	return a.handle(r, who, c, body)
 }
 
 // managementBody returns the body for the handler of a management operation.

@@ -72,17 +72,23 @@ func compareRoute(t *testing.T, r api.RouteRow, op *openapi3.Operation) {
 		t.Errorf("%s: callers %v, the table says %v", r.Operation, callers, r.Callers)
 	}
 	var query []string
-	ifMatch := false
+	ifMatch, idempotent := false, false
 	for _, p := range op.Parameters {
 		switch {
 		case p.Value.In == "query":
 			query = append(query, p.Value.Name)
 		case p.Value.Name == "If-Match":
 			ifMatch = p.Value.Required
+		case p.Value.Name == "Idempotency-Key":
+			idempotent = true
 		}
 	}
 	if !slices.Equal(query, r.Query) {
 		t.Errorf("%s: query %v, the table says %v", r.Operation, query, r.Query)
+	}
+	creates := r.Method == "POST" && (op.Responses.Value("201") != nil || op.Responses.Value("202") != nil)
+	if idempotent != r.Idempotent || idempotent != creates {
+		t.Errorf("%s: Idempotency-Key %v, the table says %v, creates an object: %v", r.Operation, idempotent, r.Idempotent, creates)
 	}
 	if ifMatch != r.IfMatch {
 		t.Errorf("%s: If-Match %v, the table says %v", r.Operation, ifMatch, r.IfMatch)

@@ -128,7 +128,7 @@ func newWorldOf(t testing.TB, f fixture, change ...func(*api.Config)) *world {
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
 	cfg := api.Config{
 		Snapshot: w.watcher.Current, People: people, Decider: engine,
-		Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Audit: w.store, Analytics: analytics,
+		Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Audit: w.store, Once: w.store.Once, Analytics: analytics,
 		Alerts: alerts.NewService(w.store, alerts.Config{Now: w.clock}),
 		Usage: usage.NewService(usage.Config{
 			Snapshot: w.watcher.Current, Engine: engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock,
@@ -453,7 +453,7 @@ func judgeHeaders(op *openapi3.Operation, a answer) error {
 	if response == nil {
 		return nil // the body's judge says so
 	}
-	for _, name := range []string{"ETag", "Link", "Location", "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate", "X-Request-Id"} {
+	for _, name := range []string{"ETag", "Link", "Location", "RateLimit", "RateLimit-Policy", "Retry-After", "WWW-Authenticate", "X-Request-Id", "Idempotent-Replayed"} {
 		if name == "X-Request-Id" && a.status < 400 { // on every answer, as the document says once
 			continue
 		}

@@ -90,7 +90,8 @@ type Store interface {
 	SaveDraft(ctx context.Context, planID string, d Document, ifRevision int64, e audit.Entry) (Plan, error)
 	// Publish creates the next version from the draft if the draft's revision is ifRevision,
 	// and puts it into force. It allocates Cells for new limits. If the numbers of a limit
-	// changed, it stores the old ones in Formers. NotFound, Stale.
+	// changed, it stores the old ones in Formers. If the draft equals the version in force,
+	// Publish returns that version and changes nothing. NotFound, Stale.
 	Publish(ctx context.Context, planID string, ifRevision int64, e audit.Entry) (Plan, Version, error)
 	// PublishVersion puts an existing version into force if the current version is ifPublished
 	// (AnyVersion: no condition); NotFound, Stale.

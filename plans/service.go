@@ -133,7 +133,8 @@ type Publish struct {
 }
 
 // Publish creates the next version from the draft and puts it into force for all tenants of the
-// plan. Invalid if the draft has faults or the note is too long; NotFound, Stale.
+// plan. If the draft equals the version in force, Publish returns that version and changes
+// nothing. Invalid if the draft has faults or the note is too long; NotFound, Stale.
 func (s *Service) Publish(ctx context.Context, idOrSlug string, how Publish) (Plan, Version, error) {
 	note, err := cleanNote(how.Note)
 	if err != nil {

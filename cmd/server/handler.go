@@ -29,7 +29,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	}
 	cfg := api.Config{
 		Snapshot: n.watcher.Current, Decider: n.engine, Admission: n.admission,
-		Tenants: n.tenants, Plans: n.plans, Audit: n.store, Alerts: n.alerts,
+		Tenants: n.tenants, Plans: n.plans, Audit: n.store, Alerts: n.alerts, Once: n.store.Once,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
 		Exceptions: n.exceptions, Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
 		Version: version, BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL,

@@ -20,6 +20,7 @@ var Codes = []Code{
 	{"disabled", "conflict", "The account with this e-mail address is disabled."},
 	{"email_taken", "conflict", "An account with this e-mail address exists already."},
 	{"entry_exists", "conflict", "The value is on this list already."},
+	{"idempotency_key_reused", "conflict", "The Idempotency-Key was sent with another body in the last 24 hours."},
 	{"invitation_exists", "conflict", "An invitation with this token exists already."},
 	{"key_ended", "conflict", "The key is revoked or has expired. Create a new one."},
 	{"key_exists", "conflict", "A key with this token exists already."},

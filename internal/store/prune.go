@@ -42,7 +42,8 @@ func (s *Store) prune(ctx context.Context, r metrics.Retention) (more bool, err 
 	}
 	removals = append(removals,
 		removal{"recent_refusals", "id", "at_us", refusals},
-		removal{"flush_marks", "node", "at", r.Nodes})
+		removal{"flush_marks", "node", "at", r.Nodes},
+		removal{"idempotent_answers", "id", "at", s.now().Add(-answerKept).Unix()})
 	for _, each := range removals {
 		full, err := s.remove(ctx, each)
 		if err != nil {

@@ -13,7 +13,8 @@ import (
 	"github.com/headgate/headgate/plans"
 )
 
-// Publish makes the draft of a plan its next version and makes that version current. The error is problem.Stale if
+// Publish makes the draft of a plan its next version and makes that version current. If the draft equals the current
+// version, Publish returns that version and changes nothing. The error is problem.Stale if
 // the draft's revision is not ifRevision.
 func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e audit.Entry) (plans.Plan, plans.Version, error) {
 	var p plans.Plan
@@ -29,6 +30,20 @@ func (s *Store) Publish(ctx context.Context, planID string, ifRevision int64, e 
 		document, err := writeDocument(before.Draft)
 		if err != nil {
 			return err
+		}
+		if before.Published > 0 {
+			now, err := ed.version(ctx, planID, before.Published)
+			if err != nil {
+				return err
+			}
+			published, err := writeDocument(now.Document)
+			if err != nil {
+				return err
+			}
+			if published == document {
+				p, v = before, now
+				return errUnchanged
+			}
 		}
 		by := ed.lines[0].Actor
 		_, err = ed.exec(ctx, `
@@ -63,15 +78,20 @@ func (s *Store) PublishVersion(ctx context.Context, planID string, number, ifPub
 	return p, v, s.fail(err, "publish version %d of plan %s", number, planID)
 }
 
-// point makes a version of a plan current: it updates the plan and the numbers of its limits.
-func (e *edit) point(ctx context.Context, planID string, number int) (plans.Plan, plans.Version, error) {
-	var p plans.Plan
+func (e *edit) version(ctx context.Context, planID string, number int) (plans.Version, error) {
 	v, err := scanVersion(e.tx.QueryRowContext(ctx, `
 		SELECT `+versionColumns+`
 		FROM plan_versions
 		WHERE plan_id = $1 AND number = $2`, planID, number))
+	return v, missing(err, "version")
+}
+
+// point makes a version of a plan current: it updates the plan and the numbers of its limits.
+func (e *edit) point(ctx context.Context, planID string, number int) (plans.Plan, plans.Version, error) {
+	var p plans.Plan
+	v, err := e.version(ctx, planID, number)
 	if err != nil {
-		return p, v, missing(err, "version")
+		return p, v, err
 	}
 	if err := e.putInForce(ctx, planID, v.Document); err != nil {
 		return p, v, err

@@ -69,7 +69,7 @@ func (s *Store) write(ctx context.Context, e audit.Entry, raises bool, change fu
 		f, _ := s.engine.fault(err)
 		s.refusal.note(f, err)
 		if err == nil {
-			if raises {
+			if raises && openEditOf(ctx) == nil {
 				s.engine.announced()
 			}
 			return nil
@@ -92,11 +92,19 @@ func (s *Store) write(ctx context.Context, e audit.Entry, raises bool, change fu
 func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change func(context.Context, *edit) error) (committing bool,
 	err error,
 ) {
-	tx, err := s.writer.BeginTx(ctx, nil)
+	open, txCtx := openEditOf(ctx), ctx
+	if open != nil {
+		txCtx = open.ctx
+	}
+	tx, err := s.writer.BeginTx(txCtx, nil)
 	if err != nil {
 		return false, err
 	}
-	defer tx.Rollback()
+	defer func() {
+		if open == nil || open.tx != tx {
+			_ = tx.Rollback()
+		}
+	}()
 	now := s.now()
 	ed := &edit{tx: tx, engine: s.engine, raises: raises, at: stored(audit.When(ctx, now)), now: stored(now), lines: []audit.Entry{e}}
 	// The revision is raised first, because its row lock serializes edits (see the package comment).
@@ -113,6 +121,10 @@ func (s *Store) tryWrite(ctx context.Context, e audit.Entry, raises bool, change
 		if err := s.engine.announce(ctx, tx, ed.revision); err != nil {
 			return false, fmt.Errorf("announce the revision: %w", err)
 		}
+	}
+	if open != nil { // Once commits
+		open.tx, open.raises = tx, raises
+		return false, nil
 	}
 	if err := tx.Commit(); err != nil {
 		return true, fmt.Errorf("commit: %w", err)

@@ -87,6 +87,8 @@ func testAuditLines(s *suite) {
 
 func testAuditFailure(s *suite) {
 	p := s.plan("pro", policy("all", window(1)))
+	p, err := s.Store.SaveDraft(s.ctx, p.ID, document("pro", policy("all", window(2))), p.DraftRevision, entry("plan.save_draft"))
+	s.must(err)
 	t := s.tenant("acme", "pro")
 	k := s.key(t.ID)
 	before, lines := s.world(), s.lines(audit.Filter{})

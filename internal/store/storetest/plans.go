@@ -133,7 +133,14 @@ func testVersions(s *suite) {
 		PlanID: p.ID, Number: 1, Document: p.Draft, PublishedAt: s.Clock.stored(), PublishedBy: entry("").Actor, Revision: p.Revision,
 	})
 	s.Clock.Add(time.Hour)
-	p = s.publish(p) // an unchanged draft is a version all the same
+	before, lines := s.revision(), s.lines(audit.Filter{})
+	unchanged, v, err := s.Store.Publish(s.ctx, p.ID, p.DraftRevision, entry("plan.publish"))
+	s.must(err)
+	s.same("the plan after an unchanged draft", unchanged, p)
+	s.same("the version of an unchanged draft", v, first)
+	s.same("the revision after an unchanged draft", s.revision(), before)
+	s.same("the log after an unchanged draft", s.lines(audit.Filter{}), lines)
+	p = s.revise(p, policy("all", window(2)))
 	if p.Published != 2 || p.Latest != 2 {
 		s.Errorf("published %d, latest %d; want 2 and 2", p.Published, p.Latest)
 	}
@@ -324,7 +331,7 @@ func testDated(s *suite) {
 			s.Errorf("the line of %s is of %s, not of %s", l.Action, l.At, now)
 		}
 	}
-	s.publish(p)
+	s.revise(p, policy("all", window(2)))
 	if v, err = s.Store.Version(s.ctx, p.ID, 2); err != nil || !v.PublishedAt.Equal(now) {
 		s.Errorf("what is not told of is dated %s, error %v", v.PublishedAt, err)
 	}

@@ -43,6 +43,7 @@ type Store interface {
 	nodes.Store
 	alerts.Store
 	Empty(ctx context.Context) (bool, error)
+	Once(ctx context.Context, id, body [32]byte, answer func(context.Context) ([]byte, error)) (first []byte, repeated bool, err error)
 	NoteSetting(ctx context.Context, name, value string, e audit.Entry) error
 }
 
@@ -143,7 +144,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"notify calls after an edit", testNotify},
 		{"a context that ended is told apart", testCanceled},
 	}
-	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests, nodeTests, alertTests, wallTests) {
+	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests, nodeTests, alertTests, onceTests, wallTests) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)

@@ -1,0 +1,152 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+)
+
+const (
+	idempotencyKeyHeader = "Idempotency-Key"
+	// replayedHeader is true in an answer that repeats the first one.
+	replayedHeader = "Idempotent-Replayed"
+	// maxIdempotencyKey is the maximum length of an Idempotency-Key in bytes.
+	maxIdempotencyKey = 255
+)
+
+// once returns a copy of the route that accepts an Idempotency-Key: a repetition gets the first
+// answer again.
+func (r route) once() route {
+	r.idempotent = true
+	return r
+}
+
+// An answer is a complete answer of a management operation.
+type answer struct {
+	Status int         `json:"status"`
+	Header http.Header `json:"header"`
+	Body   []byte      `json:"body"`
+}
+
+// An answerWriter collects an answer.
+type answerWriter struct {
+	answer
+	body bytes.Buffer
+}
+
+func (w *answerWriter) Header() http.Header         { return w.answer.Header }
+func (w *answerWriter) WriteHeader(status int)      { w.Status = status }
+func (w *answerWriter) Write(b []byte) (int, error) { return w.body.Write(b) }
+
+// idempotencyKey returns the Idempotency-Key of a request, or "".
+func idempotencyKey(h http.Header) (string, error) {
+	lines := h[idempotencyKeyHeader]
+	if len(lines) == 0 {
+		return "", nil
+	}
+	key := lines[0]
+	visible := strings.Trim(key, "!\"#$%&'()*+,-./0123456789:;<=>?@ABCDEFGHIJKLMNOPQRSTUVWXYZ[\\]^_`abcdefghijklmnopqrstuvwxyz{|}~") == ""
+	if len(lines) > 1 || key == "" || len(key) > maxIdempotencyKey || !visible {
+		return "", malformedAt(idempotencyKeyHeader, "must be one value of 1 to 255 visible ASCII characters")
+	}
+	return key, nil
+}
+
+// handle calls the handler of a management operation. With an Idempotency-Key, it writes the
+// stored answer of the first request with that key instead, or stores the answer.
+func (a *API) handle(r *route, who caller, c echo.Context, body []byte) error {
+	if !r.idempotent || a.cfg.Once == nil {
+		return r.handler(c)
+	}
+	req, out := c.Request(), c.Response()
+	key, err := idempotencyKey(req.Header)
+	if err != nil || key == "" {
+		if err == nil {
+			err = r.handler(c)
+		}
+		return err
+	}
+	actor := who.actor()
+	id := sha256.Sum256([]byte(strings.Join([]string{actor.Kind, actor.ID, req.Method, req.URL.RequestURI(), key}, "\x00")))
+	box, err := answerCipher(req, id)
+	if err != nil {
+		return err
+	}
+	sealed, repeated, err := a.cfg.Once(req.Context(), id, sha256.Sum256(body), func(ctx context.Context) ([]byte, error) {
+		w := answerWriter{answer: answer{Header: http.Header{}}}
+		w.Header()[requestIDHeader] = out.Header()[requestIDHeader]
+		c.SetRequest(req.WithContext(ctx))
+		c.SetResponse(echo.NewResponse(&w, a.echo))
+		defer c.SetResponse(out)
+		if err := r.handler(c); err != nil {
+			return nil, err
+		}
+		delete(w.Header(), requestIDHeader)
+		w.Body = w.body.Bytes()
+		return seal(box, w.answer)
+	})
+	if err != nil {
+		return err
+	}
+	first, err := unseal(box, sealed)
+	if err != nil {
+		return err
+	}
+	if repeated {
+		out.Header().Set(replayedHeader, "true")
+	} else {
+		a.cfg.Changed(req.Context()) // the handler called it before the transaction was committed
+	}
+	maps.Copy(out.Header(), first.Header)
+	out.WriteHeader(first.Status)
+	_, _ = out.Write(first.Body) // an error means that the client closed the connection
+	return nil
+}
+
+// answerCipher returns the cipher for the stored answer of a request. An answer can contain a
+// secret that is shown once, so its key comes from the token of the caller, which the database
+// does not have.
+func answerCipher(r *http.Request, id [32]byte) (cipher.AEAD, error) {
+	token, _ := bearer(r.Header["Authorization"])
+	mac := hmac.New(sha256.New, []byte(token))
+	_, _ = mac.Write([]byte("idempotent answer\x00"))
+	_, _ = mac.Write(id[:])
+	block, err := aes.NewCipher(mac.Sum(nil))
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
+
+func seal(box cipher.AEAD, a answer) ([]byte, error) {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return nil, err
+	}
+	nonce := make([]byte, box.NonceSize())
+	_, _ = rand.Read(nonce) // crypto/rand returns no error
+	return box.Seal(nonce, nonce, text, nil), nil
+}
+
+func unseal(box cipher.AEAD, sealed []byte) (a answer, err error) {
+	n := box.NonceSize()
+	if len(sealed) < n {
+		return a, errors.New("a stored answer is too short")
+	}
+	text, err := box.Open(nil, sealed[:n], sealed[n:], nil)
+	if err != nil {
+		return a, err
+	}
+	return a, json.Unmarshal(text, &a)
+}
