@@ -60,7 +60,7 @@ var imports = map[string][]string{
 	// The shell of the dashboard, and its page groups. A page group imports no other one.
 	"web":         {"enforcement", "internal/accounts", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
 	"web/signin":  {"internal/accounts", "internal/problem", "web", "web/views"},
-	"web/guides":  {"internal/accounts", "web", "web/views"},
+	"web/docs":    {"internal/accounts", "internal/problem", "web", "web/views"},
 	"web/traffic": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
 	"web/plans":   {"enforcement", "internal/accounts", "internal/audit", "internal/nodes", "internal/preview", "internal/problem", "internal/simulation", "plans", "web", "web/views"},
 	"web/tenants": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
@@ -108,7 +108,7 @@ var testsToo = []string{
 // outerSuites lists packages whose tests cover several packages together, and what
 // these tests may also import. They assemble the same parts as cmd/server.
 var outerSuites = map[string][]string{
-	"web": {".", "web/signin", "web/guides", "web/traffic", "web/plans", "web/tenants", "web/admin", "internal/usage", "internal/preview", "internal/nodes", "internal/simulation"},
+	"web": {".", "web/signin", "web/docs", "web/traffic", "web/plans", "web/tenants", "web/admin", "internal/usage", "internal/preview", "internal/nodes", "internal/simulation"},
 }
 
 // bottom lists packages whose tests must not import the packages of testsToo.
@@ -128,11 +128,11 @@ var drivers = []struct {
 	{"github.com/redis/go-redis", []string{"enforcement/redis"}, anything},
 	{"github.com/prometheus", []string{"internal/metrics"}, nil},
 	{"go.opentelemetry.io", []string{"internal/tracing"}, nil},
-	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/guides", "web/traffic", "web/plans", "web/tenants", "web/admin", "cmd/server"}, nil},
+	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/docs", "web/traffic", "web/plans", "web/tenants", "web/admin", "cmd/server"}, nil},
 	{"github.com/a-h/templ", []string{"web", "web/views"}, nil},
-	{"github.com/yuin/goldmark", []string{"web/guides"}, nil},
+	{"github.com/yuin/goldmark", []string{"web/docs"}, nil},
 	{"github.com/alecthomas/kong", []string{"cmd/server"}, nil},
-	{"go.yaml.in/yaml", []string{"api", "internal/cli", "web"}, nil},
+	{"go.yaml.in/yaml", []string{"api", "internal/cli", "web/docs"}, nil},
 	{"github.com/oapi-codegen", []string{"api"}, nil},
 	{"github.com/coreos/go-oidc", []string{"internal/oidc"}, nil},
 	{"golang.org/x/sys", []string{"internal/load"}, nil},

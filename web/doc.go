@@ -17,9 +17,6 @@
 //	live.go         live streams: server-sent events with HTML
 //	assets.go       static files
 //
-// The shell also serves the API reference and the problem types. It draws them
-// from openapi.yaml and problem.Catalogue.
-//
 // Pages work without scripts. Each page has a strict Content-Security-Policy:
 // nothing inline, nothing from another host. The package never imports api.
 package web

@@ -63,9 +63,6 @@ func (r Route) needsSession() bool { return r.Action != accounts.Public }
 func (w *Shell) ownRoutes() []Route {
 	const public, self = accounts.Public, accounts.Self
 	rows := []Route{
-		Get("/docs", public, w.docs).As(Open),
-		Get("/docs/problems", public, w.problems).As(Open),
-		Get("/docs/problems/:type", public, w.problemType).As(Open),
 		Get("/static/:file", public, w.assets.serve).As(Open),
 	}
 	if w.cfg.People == nil {

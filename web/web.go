@@ -16,7 +16,6 @@ import (
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/accounts"
-	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web/views"
@@ -27,8 +26,6 @@ var static embed.FS
 
 // Config of the shell. Each page group has a Config of its own.
 type Config struct {
-	// Spec is the content of openapi.yaml.
-	Spec []byte
 	// Version is the version of the binary. The foot of each page shows it.
 	Version string
 	// PublicURL is the base URL in examples and links, without a slash at the end.
@@ -66,7 +63,6 @@ type Config struct {
 // authorization.
 type Shell struct {
 	cfg         Config
-	reference   views.Reference
 	assets      *assets
 	crossOrigin *http.CrossOriginProtection
 	rows        []Route
@@ -75,8 +71,7 @@ type Shell struct {
 	slots       slots
 }
 
-// New returns a shell. It fails if the specification cannot be read or if
-// PublicURL is not a URL.
+// New returns a shell. It fails if PublicURL is not a URL.
 func New(cfg Config) (*Shell, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
@@ -91,10 +86,6 @@ func New(cfg Config) (*Shell, error) {
 	if cfg.Stopping == nil {
 		cfg.Stopping = context.Background()
 	}
-	reference, err := parseReference(cfg.Spec)
-	if err != nil {
-		return nil, fmt.Errorf("read openapi.yaml: %w", err)
-	}
 	a, err := newAssets(static)
 	if err != nil {
 		return nil, err
@@ -103,7 +94,7 @@ func New(cfg Config) (*Shell, error) {
 	if err != nil {
 		return nil, fmt.Errorf("public address: %w", err)
 	}
-	return &Shell{cfg: cfg, reference: reference, assets: a, crossOrigin: guard}, nil
+	return &Shell{cfg: cfg, assets: a, crossOrigin: guard}, nil
 }
 
 // Register builds the route table from the shell's own rows and those of the
@@ -146,22 +137,6 @@ func (w *Shell) Version() string { return w.cfg.Version }
 
 // AssetURL returns the URL of a static file.
 func (w *Shell) AssetURL(name string) string { return w.assets.url(name) }
-
-func (w *Shell) docs(c echo.Context) error {
-	return w.Render(c, http.StatusOK, views.ReferencePage(w.Page(c, w.reference.Title), w.reference.At(w.Origin(c))))
-}
-
-func (w *Shell) problems(c echo.Context) error {
-	return w.Render(c, http.StatusOK, views.ProblemsPage(w.Page(c, "Problem types"), problem.Catalogue))
-}
-
-func (w *Shell) problemType(c echo.Context) error {
-	t, ok := problem.TypeByName(c.Param("type"))
-	if !ok {
-		return w.Render(c, http.StatusNotFound, views.NotFoundPage(w.Page(c, "Page not found")))
-	}
-	return w.Render(c, http.StatusOK, views.ProblemPage(w.Page(c, t.Title), t))
-}
 
 func (w *Shell) Page(c echo.Context, title string) views.Page {
 	p := views.Page{

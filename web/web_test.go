@@ -14,16 +14,21 @@ import (
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/internal/problem"
 	"github.com/headgate/headgate/web"
+	"github.com/headgate/headgate/web/docs"
 )
 
 func handler(t *testing.T) http.Handler {
 	t.Helper()
-	w, err := web.New(web.Config{Spec: headgate.Spec, Version: "v1.2.3"})
+	w, err := web.New(web.Config{Version: "v1.2.3"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	documentation, err := docs.Routes(w, docs.Config{Spec: headgate.Spec, Guides: headgate.Guides})
 	if err != nil {
 		t.Fatal(err)
 	}
 	e := echo.New()
-	w.Register(e)
+	w.Register(e, documentation)
 	return e
 }
 
@@ -164,7 +169,7 @@ func TestWhatIsNoPage(t *testing.T) {
 // A page that panics is a problem, and the connection lives on.
 func TestPanicOfAPage(t *testing.T) {
 	t.Parallel()
-	w, err := web.New(web.Config{Spec: headgate.Spec})
+	w, err := web.New(web.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

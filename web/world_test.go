@@ -40,8 +40,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/admin"
+	"github.com/headgate/headgate/web/docs"
 	planpages "github.com/headgate/headgate/web/plans"
-	"github.com/headgate/headgate/web/guides"
 	"github.com/headgate/headgate/web/signin"
 	tenantpages "github.com/headgate/headgate/web/tenants"
 	trafficpages "github.com/headgate/headgate/web/traffic"
@@ -248,7 +248,7 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	})
 	cfg := config{
 		shell: web.Config{
-			Spec: headgate.Spec, Version: "v1.2.3", People: w.people, Tenants: w.tenants, Plans: w.plans, Refusals: w.refusals, Now: w.clock,
+			Version: "v1.2.3", People: w.people, Tenants: w.tenants, Plans: w.plans, Refusals: w.refusals, Now: w.clock,
 			Changed:  func(ctx context.Context) { must(t, w.watcher.Refresh(ctx)) },
 			Timeout:  time.Minute, // of a busy machine
 			Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise
@@ -281,9 +281,9 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 	w.shell, err = web.New(cfg.shell)
 	must(t, err)
 	e := echo.New()
-	pagesOfGuides, err := guides.Routes(w.shell, headgate.Guides)
+	documentation, err := docs.Routes(w.shell, docs.Config{Spec: headgate.Spec, Guides: headgate.Guides})
 	must(t, err)
-	w.shell.Register(e, pagesOfGuides, signin.Routes(w.shell, cfg.signin), trafficpages.Routes(w.shell, cfg.traffic),
+	w.shell.Register(e, documentation, signin.Routes(w.shell, cfg.signin), trafficpages.Routes(w.shell, cfg.traffic),
 		planpages.Routes(w.shell, cfg.plans), tenantpages.Routes(w.shell, cfg.tenants), admin.Routes(w.shell, cfg.admin))
 	w.handler = e
 	return w

@@ -14,8 +14,8 @@ import (
 	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/admin"
+	"github.com/headgate/headgate/web/docs"
 	planpages "github.com/headgate/headgate/web/plans"
-	"github.com/headgate/headgate/web/guides"
 	"github.com/headgate/headgate/web/signin"
 	tenantpages "github.com/headgate/headgate/web/tenants"
 	trafficpages "github.com/headgate/headgate/web/traffic"
@@ -48,13 +48,13 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		return nil, err
 	}
 	shell, err := web.New(web.Config{
-		Spec: headgate.SpecOf(version), Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Plans: n.plans,
+		Version: version, PublicURL: s.PublicURL, People: n.people, Tenants: n.tenants, Plans: n.plans,
 		Refusals: n.refusals, Demo: demoData.Present, ClientAddress: cfg.ClientAddress, Changed: n.refresh(log), Stopping: ctx, Logger: log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	pagesOfGuides, err := guides.Routes(shell, headgate.Guides)
+	documentation, err := docs.Routes(shell, docs.Config{Spec: headgate.SpecOf(version), Guides: headgate.Guides})
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +65,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 			return next(c)
 		}
 	})
-	shell.Register(e, pagesOfGuides,
+	shell.Register(e, documentation,
 		signin.Routes(shell, signin.Config{People: n.people, Provider: provider, ProviderName: s.OIDCName}),
 		trafficpages.Routes(shell, trafficpages.Config{
 			Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage,

@@ -1,16 +1,13 @@
-// Package guides serves the guides in docs/ as pages: /docs/guides, and one page for each
-// guide.
-package guides
+package docs
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io/fs"
-	"net/http"
 	"slices"
 	"strings"
 
-	"github.com/labstack/echo/v4"
 	"github.com/yuin/goldmark"
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/extension"
@@ -18,59 +15,42 @@ import (
 	"github.com/yuin/goldmark/text"
 	"github.com/yuin/goldmark/util"
 
-	"github.com/headgate/headgate/internal/accounts"
-	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/views"
 )
 
-const base = "/docs/guides"
+const guidesURL = "/docs/guides"
 
 // order lists the guides that readers need first. Other guides follow by name.
 var order = []string{"api", "algorithms", "exceptions", "preview", "dashboard", "people", "alerts", "cli", "sdks", "operations", "settings"}
 
-type pages struct {
-	*web.Shell
-	list  []views.Link
-	pages map[string]views.Guide
-}
-
-// Routes returns the rows of the pages. files has the guides as Markdown files in the folder
-// docs. Routes fails if a file cannot be read or has no title.
-func Routes(shell *web.Shell, files fs.FS) ([]web.Route, error) {
-	w := &pages{Shell: shell, pages: map[string]views.Guide{}}
+// parseGuides renders the guides in the folder docs, and returns their links in order.
+func parseGuides(files fs.FS) (list []views.Link, guides map[string]views.Guide, err error) {
 	names, err := fs.Glob(files, "docs/*.md")
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	for i, path := range names {
 		names[i] = strings.TrimSuffix(strings.TrimPrefix(path, "docs/"), ".md")
 	}
-	slices.SortFunc(names, func(a, b string) int {
-		if by := rank(a) - rank(b); by != 0 {
-			return by
-		}
-		return strings.Compare(a, b)
-	})
+	slices.SortFunc(names, func(a, b string) int { return cmp.Or(rank(a)-rank(b), strings.Compare(a, b)) })
 	markdown := goldmark.New(
 		goldmark.WithExtensions(extension.NewTable(extension.WithTableCellAlignMethod(extension.TableCellAlignAttribute))),
 		goldmark.WithParserOptions(parser.WithAutoHeadingID(), parser.WithASTTransformers(util.Prioritized(links(names), 100))),
 	)
+	guides = map[string]views.Guide{}
 	for _, name := range names {
 		source, err := fs.ReadFile(files, "docs/"+name+".md")
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		g, err := render(markdown, source)
 		if err != nil {
-			return nil, fmt.Errorf("docs/%s.md: %w", name, err)
+			return nil, nil, fmt.Errorf("docs/%s.md: %w", name, err)
 		}
-		w.pages[name] = g
-		w.list = append(w.list, views.Link{Text: g.Title, URL: base + "/" + name})
+		guides[name] = g
+		list = append(list, views.Link{Text: g.Title, URL: guidesURL + "/" + name})
 	}
-	return []web.Route{
-		web.Get(base, accounts.Public, w.index).As(web.Open),
-		web.Get(base+"/:guide", accounts.Public, w.guide).As(web.Open),
-	}, nil
+	return list, guides, nil
 }
 
 func rank(name string) int {
@@ -78,18 +58,6 @@ func rank(name string) int {
 		return i
 	}
 	return len(order)
-}
-
-func (w *pages) index(c echo.Context) error {
-	return w.Render(c, http.StatusOK, views.GuidesPage(w.Page(c, "Guides"), w.list))
-}
-
-func (w *pages) guide(c echo.Context) error {
-	g, ok := w.pages[c.Param("guide")]
-	if !ok {
-		return w.Render(c, http.StatusNotFound, views.NotFoundPage(w.Page(c, "Page not found")))
-	}
-	return w.Render(c, http.StatusOK, views.GuidePage(w.Page(c, g.Title), g, w.list))
 }
 
 // render converts a guide to HTML. goldmark leaves out HTML in the source.
@@ -149,7 +117,7 @@ func (names links) resolve(link *ast.Link) bool {
 	case target == "../openapi.yaml":
 		link.Destination = []byte("/openapi.yaml")
 	case markdown && slices.Contains(names, name):
-		link.Destination = []byte(base + "/" + name)
+		link.Destination = []byte(guidesURL + "/" + name)
 		if fragment != "" {
 			link.Destination = append(link.Destination, "#"+fragment...)
 		}
