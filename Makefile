@@ -64,6 +64,8 @@ down: ## stop the containers; the data stays in its volumes
 generate: ## write the generated Go again: API types from openapi.yaml, pages from .templ
 	@echo "oapi-codegen openapi.yaml"
 	@cd api && go tool -modfile=../tools/go.mod oapi-codegen -config oapi-codegen.yaml ../openapi.yaml
+	@echo "sdk/generate openapi.yaml"
+	@go -C sdk/generate run . ../../openapi.yaml ..
 	@echo "templ generate"
 	@$(TOOL) templ generate -path web/views -log-level warn
 	@gofmt -w $$(git ls-files --cached --others --exclude-standard -- '*_templ.go' '*.gen.go')
@@ -86,7 +88,7 @@ lint: ## look for mistakes: vet, gofumpt, staticcheck, golangci-lint (.golangci.
 	$(LINT) golangci-lint run ./...
 
 # The Go modules of the SDKs. They import nothing of the server.
-SDK_MODULES := sdk/go sdk/go/echo sdk/conformance
+SDK_MODULES := sdk/go sdk/go/echo sdk/conformance sdk/generate
 CONFORM = go -C sdk/conformance run . -server ../../bin/headgate --
 
 # -vet=off, because make lint runs all of vet. The modules bench and composetest
@@ -119,8 +121,19 @@ test-faults: bin/with-servers ## cause each fault of docs/faults.md under load (
 		-count=1 -timeout 90m -v -run '^TestFaults$$/$(if $(ONLY),^$(ONLY)$$)' ./cmd/server
 	$(if $(filter full,$(FAULTS)),$(if $(ONLY),,HEADGATE_TEST_FAULTS=full go test -vet=off -count=1 -timeout 30m -v -run '^TestSQLiteKeepsAcknowledgedWritesOverAKill$$' ./internal/store))
 
-test-sdk: build ## run the scenarios of sdk/conformance with every SDK, on a real server
+# Node 20 and Python 3.9 or later, with the packages of the lock files. No other target needs them.
+PYTHON := sdk/python/.venv/bin/python
+test-sdk: build ## test the SDKs: the scenarios of sdk/conformance on a real server, and the packages; needs Node.js, Python and their registries
+	npm ci --prefix sdk/typescript --silent --no-audit --no-fund
+	npm run --prefix sdk/typescript --silent build
+	npm run --prefix sdk/typescript --silent types
+	@[ -x $(PYTHON) ] || python3 -m venv sdk/python/.venv
+	$(PYTHON) -m pip install --quiet --disable-pip-version-check --no-deps -r sdk/python/tests/requirements.txt
+	cd sdk/python && .venv/bin/mypy headgate
 	$(CONFORM) go -C ../go test -vet=off -count=1 -tags conformance ./...
+	$(CONFORM) node --test --test-reporter=dot ../typescript/test/
+	$(CONFORM) env PYTHONPATH=../python ../python/.venv/bin/python -m unittest discover -s ../python/tests
+	$(CONFORM) ./packages.sh
 
 fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCES (100000) random sequences on every limiter
 	@for package in $$(go list ./...); do \
@@ -155,9 +168,10 @@ bench-peers: ## compare Headgate with other limiters, in ten minutes, and write 
 	go -C bench build -o ../bin/bench-peers .
 	./bin/bench-peers -rounds $(ROUNDS) -seconds $(SECONDS) -only "$(ONLY)"
 
+GENERATED := '*_templ.go' '*.gen.go' '*.gen.ts' '*_gen.py'
 current: generate ## fail when a generated file is not what generate writes
-	@git diff --exit-code -- '*_templ.go' '*.gen.go' || { echo "generated files are not current: make generate, and commit"; exit 1; }
-	@new=$$(git ls-files --others --exclude-standard -- '*_templ.go' '*.gen.go'); \
+	@git diff --exit-code -- $(GENERATED) || { echo "generated files are not current: make generate, and commit"; exit 1; }
+	@new=$$(git ls-files --others --exclude-standard -- $(GENERATED)); \
 		if [ -n "$$new" ]; then echo "generated files that are not committed:"; echo "$$new"; exit 1; fi
 
 # COLD=1 gives each build an empty cache, which takes minutes: all packages are compiled

@@ -1,0 +1,62 @@
+package headgate
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// manageTimeout bounds a management call whose context has no deadline.
+const manageTimeout = 30 * time.Second
+
+// A RawCall is any call of the API. Package manage has typed calls.
+type RawCall struct {
+	Method string
+	Path   string // escaped
+	Query  url.Values
+	Header http.Header // added to the client's
+	Body   []byte      // JSON; nil: no body
+}
+
+// A RawAnswer is the answer to a RawCall.
+type RawAnswer struct {
+	Status int
+	Header http.Header
+	Body   []byte
+}
+
+// Raw makes a call. A status of 400 or more is a *ProblemError or an *UnreachableError.
+// A call that failed before the server could act is repeated.
+func (c *Client) Raw(ctx context.Context, raw RawCall) (*RawAnswer, error) {
+	path, err := url.PathUnescape(raw.Path)
+	if err != nil {
+		return nil, err
+	}
+	u := at(c.base, path)
+	u.RawPath, u.RawQuery = c.base.EscapedPath()+raw.Path, raw.Query.Encode()
+	to := call{method: raw.Method, url: u, header: maps.Clone(c.header), body: raw.Body}
+	if raw.Body == nil {
+		to.header.Del("Content-Type")
+	}
+	maps.Copy(to.header, raw.Header)
+	limited := ctx
+	if _, ok := ctx.Deadline(); !ok {
+		var cancel context.CancelFunc
+		limited, cancel = context.WithTimeout(ctx, manageTimeout)
+		defer cancel()
+	}
+	a, err := c.call(limited, ctx, to)
+	if err == nil && (a.status < 200 || a.status > 299) {
+		err = asProblem(a)
+		a.release()
+	}
+	if err != nil {
+		c.failed(ctx, err)
+		return nil, err
+	}
+	defer a.release()
+	return &RawAnswer{a.status, a.header, bytes.Clone(a.body.Bytes())}, nil
+}

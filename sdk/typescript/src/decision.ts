@@ -1,0 +1,55 @@
+import type { HeadgateError } from "./errors.js";
+import type { LimitState, Reason } from "./manage.gen.js";
+
+interface Base {
+  /** The status for the answer to a denied request: 429, 403 or 503. 200 for an allowed request. */
+  status: number;
+  /** Milliseconds until the same request would pass. `null`: waiting does not help, or unknown. */
+  retry_after_ms: number | null;
+  /** The denial was remembered: no call was made. */
+  remembered: boolean;
+  /** The rate-limit headers for the answer: `ratelimit`, `ratelimit-policy`, `retry-after`, in lower case. */
+  headers: Record<string, string>;
+}
+
+interface Decided extends Base {
+  decision_id: string;
+  tenant: string;
+  plan?: string;
+  plan_version?: number;
+  mode: "enforce" | "peek" | "force" | (string & {});
+  reason: Reason;
+  delay_ms: number;
+  /** The shared limiter did not answer, and failure modes decided. */
+  degraded: boolean;
+  /** Every limit that applied. */
+  limits: LimitState[];
+  request_id?: string;
+  error?: undefined;
+}
+
+/** Headgate allows the request. */
+export interface DecidedDecision extends Decided {
+  kind: "decision";
+  allowed: true;
+}
+
+/** Headgate denies the request. */
+export interface Denial extends Decided {
+  kind: "denial";
+  allowed: false;
+  type: string;
+  title: string;
+  detail: string;
+  "violated-policies"?: string[];
+}
+
+/** Headgate did not decide, because of `error`. */
+export interface Fallback extends Base {
+  kind: "fallback";
+  allowed: boolean;
+  error: HeadgateError;
+}
+
+/** Whether a request may pass, and why. `kind` says which members it has. */
+export type Decision = DecidedDecision | Denial | Fallback;
