@@ -27,10 +27,11 @@ type Attributes = map[string]string
 type CheckRequest struct {
 	// Id or slug. An operator key must name it; a tenant key may leave it out.
 	Tenant Reference `json:"tenant,omitzero"`
-	// The method of the request: a token of RFC 9110 without lowercase letters.
+	// The method of the request: a token of RFC 9110 without lowercase letters. Required, unless
+	// `require_route` of the tenant is `false`.
 	Method string `json:"method,omitzero"`
 	// The path of the request. It begins with / and has at most 8,192 bytes of UTF-8. The server
-	// normalizes it.
+	// normalizes it. Required, unless `require_route` of the tenant is `false`.
 	Path string `json:"path,omitzero"`
 	// Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without
 	// port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8.
@@ -312,6 +313,8 @@ type TenantDocument struct {
 	NoPolicy NoPolicy `json:"no_policy,omitzero"`
 	// Attribute values are not stored for display. Default: false.
 	RedactValues *bool `json:"redact_values,omitzero"`
+	// Whether a check must have `method` and `path`. Default: true.
+	RequireRoute *bool `json:"require_route,omitzero"`
 	// How many live counters the tenant may have in Redis: 1,000 to 1,000,000,000, or 0 for
 	// HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds
 	// the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0.
@@ -335,6 +338,8 @@ type NewTenantDocument struct {
 	NoPolicy NoPolicy `json:"no_policy,omitzero"`
 	// Attribute values are not stored for display. Default: false.
 	RedactValues *bool `json:"redact_values,omitzero"`
+	// Whether a check must have `method` and `path`. Default: true.
+	RequireRoute *bool `json:"require_route,omitzero"`
 	// How many live counters the tenant may have in Redis: 1,000 to 1,000,000,000, or 0 for
 	// HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds
 	// the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0.
@@ -357,6 +362,8 @@ type TenantPatch struct {
 	NoPolicy Nullable[string] `json:"no_policy,omitzero"`
 	// Attribute values are not stored for display. Default: false.
 	RedactValues Nullable[bool] `json:"redact_values,omitzero"`
+	// Whether a check must have `method` and `path`. Default: true.
+	RequireRoute Nullable[bool] `json:"require_route,omitzero"`
 	// How many live counters the tenant may have in Redis: 1,000 to 1,000,000,000, or 0 for
 	// HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds
 	// the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0.

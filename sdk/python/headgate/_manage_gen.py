@@ -166,6 +166,7 @@ class TenantDocument(TypedDict):
     billing_anchor_day: NotRequired[int]
     no_policy: NotRequired[NoPolicy]
     redact_values: NotRequired[bool]
+    require_route: NotRequired[bool]
     max_keys: NotRequired[int]
 
 
@@ -179,6 +180,7 @@ class NewTenantDocument(TypedDict):
     billing_anchor_day: NotRequired[int]
     no_policy: NotRequired[NoPolicy]
     redact_values: NotRequired[bool]
+    require_route: NotRequired[bool]
     max_keys: NotRequired[int]
 
 
@@ -192,6 +194,7 @@ class TenantPatch(TypedDict):
     billing_anchor_day: NotRequired[Optional[int]]
     no_policy: NotRequired[Optional[str]]
     redact_values: NotRequired[Optional[bool]]
+    require_route: NotRequired[Optional[bool]]
     max_keys: NotRequired[Optional[int]]
 
 

@@ -18,9 +18,9 @@ export type Attributes = Record<string, string>;
 export interface CheckRequest {
   /** Id or slug. An operator key must name it; a tenant key may leave it out. */
   tenant?: Reference;
-  /** The method of the request: a token of RFC 9110 without lowercase letters. */
+  /** The method of the request: a token of RFC 9110 without lowercase letters. Required, unless `require_route` of the tenant is `false`. */
   method?: string;
-  /** The path of the request. It begins with / and has at most 8,192 bytes of UTF-8. The server normalizes it. */
+  /** The path of the request. It begins with / and has at most 8,192 bytes of UTF-8. The server normalizes it. Required, unless `require_route` of the tenant is `false`. */
   path?: string;
   /** Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8. */
   attributes?: Attributes;
@@ -204,6 +204,8 @@ export interface TenantDocument {
   no_policy?: NoPolicy;
   /** Attribute values are not stored for display. Default: false. */
   redact_values?: boolean;
+  /** Whether a check must have `method` and `path`. Default: true. */
+  require_route?: boolean;
   /** How many live counters the tenant may have in Redis: 1,000 to 1,000,000,000, or 0 for HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0. */
   max_keys?: number;
 }
@@ -224,6 +226,8 @@ export interface NewTenantDocument {
   no_policy?: NoPolicy;
   /** Attribute values are not stored for display. Default: false. */
   redact_values?: boolean;
+  /** Whether a check must have `method` and `path`. Default: true. */
+  require_route?: boolean;
   /** How many live counters the tenant may have in Redis: 1,000 to 1,000,000,000, or 0 for HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0. */
   max_keys?: number;
 }
@@ -244,6 +248,8 @@ export interface TenantPatch {
   no_policy?: string | null;
   /** Attribute values are not stored for display. Default: false. */
   redact_values?: boolean | null;
+  /** Whether a check must have `method` and `path`. Default: true. */
+  require_route?: boolean | null;
   /** How many live counters the tenant may have in Redis: 1,000 to 1,000,000,000, or 0 for HEADGATE_MAX_KEYS. Above that, new keys of a limit share one counter. Without Redis, it bounds the counters of the node, up to half of HEADGATE_MAX_COUNTERS. Default: 0. */
   max_keys?: number | null;
 }
