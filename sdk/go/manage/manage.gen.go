@@ -2235,9 +2235,16 @@ func (c *Client) ListTenants(ctx context.Context, params ...ListTenantsParams) (
 	return send[TenantPage](ctx, c, call{method: http.MethodGet, path: "/v1/tenants", query: q})
 }
 
+// CreateTenantParams: the optional parameters of CreateTenant; the first counts.
+type CreateTenantParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
 // CreateTenant: Create a tenant. POST /v1/tenants
-func (c *Client) CreateTenant(ctx context.Context, body NewTenant) (Answer[Tenant], error) {
-	return send[Tenant](ctx, c, call{method: http.MethodPost, path: "/v1/tenants", body: body})
+func (c *Client) CreateTenant(ctx context.Context, body NewTenant, params ...CreateTenantParams) (Answer[Tenant], error) {
+	p := first(params)
+	return send[Tenant](ctx, c, call{method: http.MethodPost, path: "/v1/tenants", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
 }
 
 // GetTenant: Read a tenant. GET /v1/tenants/{tenant}
@@ -2277,9 +2284,16 @@ func (c *Client) ListKeys(ctx context.Context, tenant Reference, params ...ListK
 	return send[KeyPage](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/keys", query: q})
 }
 
+// CreateKeyParams: the optional parameters of CreateKey; the first counts.
+type CreateKeyParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
 // CreateKey: Create a tenant's key. POST /v1/tenants/{tenant}/keys
-func (c *Client) CreateKey(ctx context.Context, tenant Reference, body NewKey) (Answer[IssuedKey], error) {
-	return send[IssuedKey](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/keys", body: body})
+func (c *Client) CreateKey(ctx context.Context, tenant Reference, body NewKey, params ...CreateKeyParams) (Answer[IssuedKey], error) {
+	p := first(params)
+	return send[IssuedKey](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/keys", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
 }
 
 // GetKey: Read a tenant's key. GET /v1/tenants/{tenant}/keys/{key}
@@ -2301,9 +2315,16 @@ func (c *Client) RevokeKey(ctx context.Context, tenant Reference, key string, pa
 	return send[Key](ctx, c, call{method: http.MethodDelete, path: "/v1/tenants/" + url.PathEscape(tenant) + "/keys/" + url.PathEscape(key), query: q})
 }
 
+// RotateKeyParams: the optional parameters of RotateKey; the first counts.
+type RotateKeyParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
 // RotateKey: Rotate a tenant's key. POST /v1/tenants/{tenant}/keys/{key}/rotate
-func (c *Client) RotateKey(ctx context.Context, tenant Reference, key string, body RotateKey) (Answer[IssuedKey], error) {
-	return send[IssuedKey](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/keys/" + url.PathEscape(key) + "/rotate", body: body})
+func (c *Client) RotateKey(ctx context.Context, tenant Reference, key string, body RotateKey, params ...RotateKeyParams) (Answer[IssuedKey], error) {
+	p := first(params)
+	return send[IssuedKey](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/keys/" + url.PathEscape(key) + "/rotate", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
 }
 
 // ListOverridesParams: the optional parameters of ListOverrides; the first counts.
@@ -2326,9 +2347,16 @@ func (c *Client) ListOverrides(ctx context.Context, tenant Reference, params ...
 	return send[OverridePage](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/overrides", query: q})
 }
 
+// CreateOverrideParams: the optional parameters of CreateOverride; the first counts.
+type CreateOverrideParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
 // CreateOverride: Create an override. POST /v1/tenants/{tenant}/overrides
-func (c *Client) CreateOverride(ctx context.Context, tenant Reference, body NewOverride) (Answer[Override], error) {
-	return send[Override](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/overrides", body: body})
+func (c *Client) CreateOverride(ctx context.Context, tenant Reference, body NewOverride, params ...CreateOverrideParams) (Answer[Override], error) {
+	p := first(params)
+	return send[Override](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/overrides", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
 }
 
 // GetOverride: Read an override. GET /v1/tenants/{tenant}/overrides/{override}
@@ -2364,9 +2392,16 @@ func (c *Client) ListListEntries(ctx context.Context, tenant Reference, params .
 	return send[ListEntryPage](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/lists", query: q})
 }
 
+// CreateListEntryParams: the optional parameters of CreateListEntry; the first counts.
+type CreateListEntryParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
 // CreateListEntry: Add a list entry. POST /v1/tenants/{tenant}/lists
-func (c *Client) CreateListEntry(ctx context.Context, tenant Reference, body NewListEntry) (Answer[ListEntry], error) {
-	return send[ListEntry](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/lists", body: body})
+func (c *Client) CreateListEntry(ctx context.Context, tenant Reference, body NewListEntry, params ...CreateListEntryParams) (Answer[ListEntry], error) {
+	p := first(params)
+	return send[ListEntry](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/lists", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
 }
 
 // GetListEntry: Read an entry. GET /v1/tenants/{tenant}/lists/{entry}
@@ -2399,9 +2434,16 @@ func (c *Client) ListBlocks(ctx context.Context, tenant Reference, params ...Lis
 	return send[BlockPage](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/blocks", query: q})
 }
 
+// CreateBlockParams: the optional parameters of CreateBlock; the first counts.
+type CreateBlockParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
 // CreateBlock: Block a key. POST /v1/tenants/{tenant}/blocks
-func (c *Client) CreateBlock(ctx context.Context, tenant Reference, body NewBlock) (Answer[Block], error) {
-	return send[Block](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/blocks", body: body})
+func (c *Client) CreateBlock(ctx context.Context, tenant Reference, body NewBlock, params ...CreateBlockParams) (Answer[Block], error) {
+	p := first(params)
+	return send[Block](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/blocks", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
 }
 
 // GetBlock: Read a block. GET /v1/tenants/{tenant}/blocks/{block}
@@ -2458,9 +2500,16 @@ func (c *Client) ListMembers(ctx context.Context, tenant Reference, params ...Li
 	return send[PersonPage](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/members", query: q})
 }
 
+// InviteMemberParams: the optional parameters of InviteMember; the first counts.
+type InviteMemberParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
 // InviteMember: Invite a member. POST /v1/tenants/{tenant}/members
-func (c *Client) InviteMember(ctx context.Context, tenant Reference, body NewInvitation) (Answer[IssuedInvitation], error) {
-	return send[IssuedInvitation](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/members", body: body})
+func (c *Client) InviteMember(ctx context.Context, tenant Reference, body NewInvitation, params ...InviteMemberParams) (Answer[IssuedInvitation], error) {
+	p := first(params)
+	return send[IssuedInvitation](ctx, c, call{method: http.MethodPost, path: "/v1/tenants/" + url.PathEscape(tenant) + "/members", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
 }
 
 // GetMember: Read a member. GET /v1/tenants/{tenant}/members/{member}
@@ -2504,9 +2553,16 @@ func (c *Client) ListPeople(ctx context.Context, params ...ListPeopleParams) (An
 	return send[PersonPage](ctx, c, call{method: http.MethodGet, path: "/v1/people", query: q})
 }
 
+// InvitePersonParams: the optional parameters of InvitePerson; the first counts.
+type InvitePersonParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
 // InvitePerson: Invite a person. POST /v1/people
-func (c *Client) InvitePerson(ctx context.Context, body NewInvitation) (Answer[IssuedInvitation], error) {
-	return send[IssuedInvitation](ctx, c, call{method: http.MethodPost, path: "/v1/people", body: body})
+func (c *Client) InvitePerson(ctx context.Context, body NewInvitation, params ...InvitePersonParams) (Answer[IssuedInvitation], error) {
+	p := first(params)
+	return send[IssuedInvitation](ctx, c, call{method: http.MethodPost, path: "/v1/people", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
 }
 
 // GetPerson: Read a person. GET /v1/people/{person}
@@ -2546,9 +2602,16 @@ func (c *Client) ListOperatorKeys(ctx context.Context, params ...ListOperatorKey
 	return send[KeyPage](ctx, c, call{method: http.MethodGet, path: "/v1/operator-keys", query: q})
 }
 
+// CreateOperatorKeyParams: the optional parameters of CreateOperatorKey; the first counts.
+type CreateOperatorKeyParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
 // CreateOperatorKey: Create an operator key. POST /v1/operator-keys
-func (c *Client) CreateOperatorKey(ctx context.Context, body NewKey) (Answer[IssuedKey], error) {
-	return send[IssuedKey](ctx, c, call{method: http.MethodPost, path: "/v1/operator-keys", body: body})
+func (c *Client) CreateOperatorKey(ctx context.Context, body NewKey, params ...CreateOperatorKeyParams) (Answer[IssuedKey], error) {
+	p := first(params)
+	return send[IssuedKey](ctx, c, call{method: http.MethodPost, path: "/v1/operator-keys", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
 }
 
 // GetOperatorKey: Read an operator key. GET /v1/operator-keys/{key}
@@ -2570,9 +2633,16 @@ func (c *Client) RevokeOperatorKey(ctx context.Context, key string, params ...Re
 	return send[Key](ctx, c, call{method: http.MethodDelete, path: "/v1/operator-keys/" + url.PathEscape(key), query: q})
 }
 
+// RotateOperatorKeyParams: the optional parameters of RotateOperatorKey; the first counts.
+type RotateOperatorKeyParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
 // RotateOperatorKey: Rotate an operator key. POST /v1/operator-keys/{key}/rotate
-func (c *Client) RotateOperatorKey(ctx context.Context, key string, body RotateKey) (Answer[IssuedKey], error) {
-	return send[IssuedKey](ctx, c, call{method: http.MethodPost, path: "/v1/operator-keys/" + url.PathEscape(key) + "/rotate", body: body})
+func (c *Client) RotateOperatorKey(ctx context.Context, key string, body RotateKey, params ...RotateOperatorKeyParams) (Answer[IssuedKey], error) {
+	p := first(params)
+	return send[IssuedKey](ctx, c, call{method: http.MethodPost, path: "/v1/operator-keys/" + url.PathEscape(key) + "/rotate", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
 }
 
 // ListPlansParams: the optional parameters of ListPlans; the first counts.
@@ -2595,9 +2665,16 @@ func (c *Client) ListPlans(ctx context.Context, params ...ListPlansParams) (Answ
 	return send[PlanPage](ctx, c, call{method: http.MethodGet, path: "/v1/plans", query: q})
 }
 
+// CreatePlanParams: the optional parameters of CreatePlan; the first counts.
+type CreatePlanParams struct {
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
+}
+
 // CreatePlan: Create a plan. POST /v1/plans
-func (c *Client) CreatePlan(ctx context.Context, body NewPlan) (Answer[Plan], error) {
-	return send[Plan](ctx, c, call{method: http.MethodPost, path: "/v1/plans", body: body})
+func (c *Client) CreatePlan(ctx context.Context, body NewPlan, params ...CreatePlanParams) (Answer[Plan], error) {
+	p := first(params)
+	return send[Plan](ctx, c, call{method: http.MethodPost, path: "/v1/plans", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey})
 }
 
 // GetPlan: Read a plan. GET /v1/plans/{plan}
@@ -2968,6 +3045,8 @@ type CreateAlertRuleParams struct {
 	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
 	// leave it out.
 	Tenant Reference
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
 }
 
 // CreateAlertRule: Create an alert rule. POST /v1/alert-rules
@@ -2975,7 +3054,7 @@ func (c *Client) CreateAlertRule(ctx context.Context, body AlertRuleDocument, pa
 	p := first(params)
 	q := query{}
 	q.add("tenant", p.Tenant)
-	return send[AlertRule](ctx, c, call{method: http.MethodPost, path: "/v1/alert-rules", body: body, query: q})
+	return send[AlertRule](ctx, c, call{method: http.MethodPost, path: "/v1/alert-rules", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey, query: q})
 }
 
 // GetAlertRuleParams: the optional parameters of GetAlertRule; the first counts.
@@ -3064,6 +3143,8 @@ type CreateAlertChannelParams struct {
 	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
 	// leave it out.
 	Tenant Reference
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
 }
 
 // CreateAlertChannel: Create an alert channel. POST /v1/alert-channels
@@ -3071,7 +3152,7 @@ func (c *Client) CreateAlertChannel(ctx context.Context, body AlertChannelDocume
 	p := first(params)
 	q := query{}
 	q.add("tenant", p.Tenant)
-	return send[IssuedAlertChannel](ctx, c, call{method: http.MethodPost, path: "/v1/alert-channels", body: body, query: q})
+	return send[IssuedAlertChannel](ctx, c, call{method: http.MethodPost, path: "/v1/alert-channels", body: body, idempotent: true, idempotencyKey: p.IdempotencyKey, query: q})
 }
 
 // GetAlertChannelParams: the optional parameters of GetAlertChannel; the first counts.
@@ -3155,6 +3236,8 @@ type CreateAlertTestParams struct {
 	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
 	// leave it out.
 	Tenant Reference
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
 }
 
 // CreateAlertTest: Send a test message. POST /v1/alert-channels/{channel}/test
@@ -3162,7 +3245,7 @@ func (c *Client) CreateAlertTest(ctx context.Context, channel string, params ...
 	p := first(params)
 	q := query{}
 	q.add("tenant", p.Tenant)
-	return send[AlertDelivery](ctx, c, call{method: http.MethodPost, path: "/v1/alert-channels/" + url.PathEscape(channel) + "/test", query: q})
+	return send[AlertDelivery](ctx, c, call{method: http.MethodPost, path: "/v1/alert-channels/" + url.PathEscape(channel) + "/test", idempotent: true, idempotencyKey: p.IdempotencyKey, query: q})
 }
 
 // ListAlertsParams: the optional parameters of ListAlerts; the first counts.
@@ -3218,6 +3301,8 @@ type CreateAlertRepetitionParams struct {
 	// The tenant that owns the object, by id or slug. Without it, the operator does. A tenant key can
 	// leave it out.
 	Tenant Reference
+	// Repetitions with the same key create one object. Default: a random key.
+	IdempotencyKey string
 }
 
 // CreateAlertRepetition: Send a message again. POST /v1/alert-deliveries/{delivery}/repeat
@@ -3225,7 +3310,7 @@ func (c *Client) CreateAlertRepetition(ctx context.Context, delivery string, par
 	p := first(params)
 	q := query{}
 	q.add("tenant", p.Tenant)
-	return send[AlertDelivery](ctx, c, call{method: http.MethodPost, path: "/v1/alert-deliveries/" + url.PathEscape(delivery) + "/repeat", query: q})
+	return send[AlertDelivery](ctx, c, call{method: http.MethodPost, path: "/v1/alert-deliveries/" + url.PathEscape(delivery) + "/repeat", idempotent: true, idempotencyKey: p.IdempotencyKey, query: q})
 }
 
 // OpenapiJSON: This document in JSON. GET /openapi.json

@@ -1447,10 +1447,11 @@ class Management(Caller):
         self,
         body: NewTenant,
         *,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[Tenant]:
         """Create a tenant. `POST /v1/tenants`"""
-        return self._send("POST", "/v1/tenants", body=body, timeout=timeout)
+        return self._send("POST", "/v1/tenants", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_tenant(
         self,
@@ -1509,10 +1510,11 @@ class Management(Caller):
         tenant: Reference,
         body: NewKey,
         *,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[IssuedKey]:
         """Create a tenant's key. `POST /v1/tenants/{tenant}/keys`"""
-        return self._send("POST", f"/v1/tenants/{segment(tenant)}/keys", body=body, timeout=timeout)
+        return self._send("POST", f"/v1/tenants/{segment(tenant)}/keys", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_key(
         self,
@@ -1541,10 +1543,11 @@ class Management(Caller):
         key: str,
         body: RotateKey,
         *,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[IssuedKey]:
         """Rotate a tenant's key. `POST /v1/tenants/{tenant}/keys/{key}/rotate`"""
-        return self._send("POST", f"/v1/tenants/{segment(tenant)}/keys/{segment(key)}/rotate", body=body, timeout=timeout)
+        return self._send("POST", f"/v1/tenants/{segment(tenant)}/keys/{segment(key)}/rotate", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def list_overrides(
         self,
@@ -1563,10 +1566,11 @@ class Management(Caller):
         tenant: Reference,
         body: NewOverride,
         *,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[Override]:
         """Create an override. `POST /v1/tenants/{tenant}/overrides`"""
-        return self._send("POST", f"/v1/tenants/{segment(tenant)}/overrides", body=body, timeout=timeout)
+        return self._send("POST", f"/v1/tenants/{segment(tenant)}/overrides", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_override(
         self,
@@ -1606,10 +1610,11 @@ class Management(Caller):
         tenant: Reference,
         body: NewListEntry,
         *,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[ListEntry]:
         """Add a list entry. `POST /v1/tenants/{tenant}/lists`"""
-        return self._send("POST", f"/v1/tenants/{segment(tenant)}/lists", body=body, timeout=timeout)
+        return self._send("POST", f"/v1/tenants/{segment(tenant)}/lists", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_list_entry(
         self,
@@ -1648,10 +1653,11 @@ class Management(Caller):
         tenant: Reference,
         body: NewBlock,
         *,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[Block]:
         """Block a key. `POST /v1/tenants/{tenant}/blocks`"""
-        return self._send("POST", f"/v1/tenants/{segment(tenant)}/blocks", body=body, timeout=timeout)
+        return self._send("POST", f"/v1/tenants/{segment(tenant)}/blocks", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_block(
         self,
@@ -1711,10 +1717,11 @@ class Management(Caller):
         tenant: Reference,
         body: NewInvitation,
         *,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[IssuedInvitation]:
         """Invite a member. `POST /v1/tenants/{tenant}/members`"""
-        return self._send("POST", f"/v1/tenants/{segment(tenant)}/members", body=body, timeout=timeout)
+        return self._send("POST", f"/v1/tenants/{segment(tenant)}/members", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_member(
         self,
@@ -1775,10 +1782,11 @@ class Management(Caller):
         self,
         body: NewInvitation,
         *,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[IssuedInvitation]:
         """Invite a person. `POST /v1/people`"""
-        return self._send("POST", "/v1/people", body=body, timeout=timeout)
+        return self._send("POST", "/v1/people", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_person(
         self,
@@ -1834,10 +1842,11 @@ class Management(Caller):
         self,
         body: NewKey,
         *,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[IssuedKey]:
         """Create an operator key. `POST /v1/operator-keys`"""
-        return self._send("POST", "/v1/operator-keys", body=body, timeout=timeout)
+        return self._send("POST", "/v1/operator-keys", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_operator_key(
         self,
@@ -1863,10 +1872,11 @@ class Management(Caller):
         key: str,
         body: RotateKey,
         *,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[IssuedKey]:
         """Rotate an operator key. `POST /v1/operator-keys/{key}/rotate`"""
-        return self._send("POST", f"/v1/operator-keys/{segment(key)}/rotate", body=body, timeout=timeout)
+        return self._send("POST", f"/v1/operator-keys/{segment(key)}/rotate", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def list_plans(
         self,
@@ -1883,10 +1893,11 @@ class Management(Caller):
         self,
         body: NewPlan,
         *,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[Plan]:
         """Create a plan. `POST /v1/plans`"""
-        return self._send("POST", "/v1/plans", body=body, timeout=timeout)
+        return self._send("POST", "/v1/plans", body=body, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_plan(
         self,
@@ -2133,10 +2144,11 @@ class Management(Caller):
         body: AlertRuleDocument,
         *,
         tenant: Optional[Reference] = None,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[AlertRule]:
         """Create an alert rule. `POST /v1/alert-rules`"""
-        return self._send("POST", "/v1/alert-rules", body=body, query={"tenant": tenant}, timeout=timeout)
+        return self._send("POST", "/v1/alert-rules", body=body, query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_alert_rule(
         self,
@@ -2198,10 +2210,11 @@ class Management(Caller):
         body: AlertChannelDocument,
         *,
         tenant: Optional[Reference] = None,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[IssuedAlertChannel]:
         """Create an alert channel. `POST /v1/alert-channels`"""
-        return self._send("POST", "/v1/alert-channels", body=body, query={"tenant": tenant}, timeout=timeout)
+        return self._send("POST", "/v1/alert-channels", body=body, query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def get_alert_channel(
         self,
@@ -2262,10 +2275,11 @@ class Management(Caller):
         channel: str,
         *,
         tenant: Optional[Reference] = None,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[AlertDelivery]:
         """Send a test message. `POST /v1/alert-channels/{channel}/test`"""
-        return self._send("POST", f"/v1/alert-channels/{segment(channel)}/test", query={"tenant": tenant}, timeout=timeout)
+        return self._send("POST", f"/v1/alert-channels/{segment(channel)}/test", query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def list_alerts(
         self,
@@ -2296,10 +2310,11 @@ class Management(Caller):
         delivery: str,
         *,
         tenant: Optional[Reference] = None,
+        idempotency_key: Optional[str] = None,
         timeout: Optional[float] = None,
     ) -> Answer[AlertDelivery]:
         """Send a message again. `POST /v1/alert-deliveries/{delivery}/repeat`"""
-        return self._send("POST", f"/v1/alert-deliveries/{segment(delivery)}/repeat", query={"tenant": tenant}, timeout=timeout)
+        return self._send("POST", f"/v1/alert-deliveries/{segment(delivery)}/repeat", query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
 
     def openapi_json(
         self,

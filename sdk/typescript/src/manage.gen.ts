@@ -1891,8 +1891,8 @@ export class Management extends Caller {
   }
 
   /** Create a tenant. `POST /v1/tenants` */
-  async createTenant(body: NewTenant, options: CallOptions = {}): Promise<Answer<Tenant>> {
-    return this.send({ method: "POST", path: `/v1/tenants`, body }, options);
+  async createTenant(body: NewTenant, options: CreateOptions = {}): Promise<Answer<Tenant>> {
+    return this.send({ method: "POST", path: `/v1/tenants`, body, idempotent: true }, options);
   }
 
   /** Read a tenant. `GET /v1/tenants/{tenant}` */
@@ -1921,8 +1921,8 @@ export class Management extends Caller {
   }
 
   /** Create a tenant's key. `POST /v1/tenants/{tenant}/keys` */
-  async createKey(tenant: Reference, body: NewKey, options: CallOptions = {}): Promise<Answer<IssuedKey>> {
-    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/keys`, body }, options);
+  async createKey(tenant: Reference, body: NewKey, options: CreateOptions = {}): Promise<Answer<IssuedKey>> {
+    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/keys`, body, idempotent: true }, options);
   }
 
   /** Read a tenant's key. `GET /v1/tenants/{tenant}/keys/{key}` */
@@ -1936,8 +1936,8 @@ export class Management extends Caller {
   }
 
   /** Rotate a tenant's key. `POST /v1/tenants/{tenant}/keys/{key}/rotate` */
-  async rotateKey(tenant: Reference, key: string, body: RotateKey, options: CallOptions = {}): Promise<Answer<IssuedKey>> {
-    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/keys/${segment(key)}/rotate`, body }, options);
+  async rotateKey(tenant: Reference, key: string, body: RotateKey, options: CreateOptions = {}): Promise<Answer<IssuedKey>> {
+    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/keys/${segment(key)}/rotate`, body, idempotent: true }, options);
   }
 
   /** List a tenant's overrides. `GET /v1/tenants/{tenant}/overrides` */
@@ -1946,8 +1946,8 @@ export class Management extends Caller {
   }
 
   /** Create an override. `POST /v1/tenants/{tenant}/overrides` */
-  async createOverride(tenant: Reference, body: NewOverride, options: CallOptions = {}): Promise<Answer<Override>> {
-    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/overrides`, body }, options);
+  async createOverride(tenant: Reference, body: NewOverride, options: CreateOptions = {}): Promise<Answer<Override>> {
+    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/overrides`, body, idempotent: true }, options);
   }
 
   /** Read an override. `GET /v1/tenants/{tenant}/overrides/{override}` */
@@ -1966,8 +1966,8 @@ export class Management extends Caller {
   }
 
   /** Add a list entry. `POST /v1/tenants/{tenant}/lists` */
-  async createListEntry(tenant: Reference, body: NewListEntry, options: CallOptions = {}): Promise<Answer<ListEntry>> {
-    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/lists`, body }, options);
+  async createListEntry(tenant: Reference, body: NewListEntry, options: CreateOptions = {}): Promise<Answer<ListEntry>> {
+    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/lists`, body, idempotent: true }, options);
   }
 
   /** Read an entry. `GET /v1/tenants/{tenant}/lists/{entry}` */
@@ -1986,8 +1986,8 @@ export class Management extends Caller {
   }
 
   /** Block a key. `POST /v1/tenants/{tenant}/blocks` */
-  async createBlock(tenant: Reference, body: NewBlock, options: CallOptions = {}): Promise<Answer<Block>> {
-    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/blocks`, body }, options);
+  async createBlock(tenant: Reference, body: NewBlock, options: CreateOptions = {}): Promise<Answer<Block>> {
+    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/blocks`, body, idempotent: true }, options);
   }
 
   /** Read a block. `GET /v1/tenants/{tenant}/blocks/{block}` */
@@ -2016,8 +2016,8 @@ export class Management extends Caller {
   }
 
   /** Invite a member. `POST /v1/tenants/{tenant}/members` */
-  async inviteMember(tenant: Reference, body: NewInvitation, options: CallOptions = {}): Promise<Answer<IssuedInvitation>> {
-    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/members`, body }, options);
+  async inviteMember(tenant: Reference, body: NewInvitation, options: CreateOptions = {}): Promise<Answer<IssuedInvitation>> {
+    return this.send({ method: "POST", path: `/v1/tenants/${segment(tenant)}/members`, body, idempotent: true }, options);
   }
 
   /** Read a member. `GET /v1/tenants/{tenant}/members/{member}` */
@@ -2046,8 +2046,8 @@ export class Management extends Caller {
   }
 
   /** Invite a person. `POST /v1/people` */
-  async invitePerson(body: NewInvitation, options: CallOptions = {}): Promise<Answer<IssuedInvitation>> {
-    return this.send({ method: "POST", path: `/v1/people`, body }, options);
+  async invitePerson(body: NewInvitation, options: CreateOptions = {}): Promise<Answer<IssuedInvitation>> {
+    return this.send({ method: "POST", path: `/v1/people`, body, idempotent: true }, options);
   }
 
   /** Read a person. `GET /v1/people/{person}` */
@@ -2076,8 +2076,8 @@ export class Management extends Caller {
   }
 
   /** Create an operator key. `POST /v1/operator-keys` */
-  async createOperatorKey(body: NewKey, options: CallOptions = {}): Promise<Answer<IssuedKey>> {
-    return this.send({ method: "POST", path: `/v1/operator-keys`, body }, options);
+  async createOperatorKey(body: NewKey, options: CreateOptions = {}): Promise<Answer<IssuedKey>> {
+    return this.send({ method: "POST", path: `/v1/operator-keys`, body, idempotent: true }, options);
   }
 
   /** Read an operator key. `GET /v1/operator-keys/{key}` */
@@ -2091,8 +2091,8 @@ export class Management extends Caller {
   }
 
   /** Rotate an operator key. `POST /v1/operator-keys/{key}/rotate` */
-  async rotateOperatorKey(key: string, body: RotateKey, options: CallOptions = {}): Promise<Answer<IssuedKey>> {
-    return this.send({ method: "POST", path: `/v1/operator-keys/${segment(key)}/rotate`, body }, options);
+  async rotateOperatorKey(key: string, body: RotateKey, options: CreateOptions = {}): Promise<Answer<IssuedKey>> {
+    return this.send({ method: "POST", path: `/v1/operator-keys/${segment(key)}/rotate`, body, idempotent: true }, options);
   }
 
   /** List plans. `GET /v1/plans` */
@@ -2101,8 +2101,8 @@ export class Management extends Caller {
   }
 
   /** Create a plan. `POST /v1/plans` */
-  async createPlan(body: NewPlan, options: CallOptions = {}): Promise<Answer<Plan>> {
-    return this.send({ method: "POST", path: `/v1/plans`, body }, options);
+  async createPlan(body: NewPlan, options: CreateOptions = {}): Promise<Answer<Plan>> {
+    return this.send({ method: "POST", path: `/v1/plans`, body, idempotent: true }, options);
   }
 
   /** Read a plan. `GET /v1/plans/{plan}` */
@@ -2211,8 +2211,8 @@ export class Management extends Caller {
   }
 
   /** Create an alert rule. `POST /v1/alert-rules` */
-  async createAlertRule(body: AlertRuleDocument, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<AlertRule>> {
-    return this.send({ method: "POST", path: `/v1/alert-rules`, body, query }, options);
+  async createAlertRule(body: AlertRuleDocument, query: { tenant?: Reference } = {}, options: CreateOptions = {}): Promise<Answer<AlertRule>> {
+    return this.send({ method: "POST", path: `/v1/alert-rules`, body, query, idempotent: true }, options);
   }
 
   /** Read an alert rule. `GET /v1/alert-rules/{rule}` */
@@ -2241,8 +2241,8 @@ export class Management extends Caller {
   }
 
   /** Create an alert channel. `POST /v1/alert-channels` */
-  async createAlertChannel(body: AlertChannelDocument, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<IssuedAlertChannel>> {
-    return this.send({ method: "POST", path: `/v1/alert-channels`, body, query }, options);
+  async createAlertChannel(body: AlertChannelDocument, query: { tenant?: Reference } = {}, options: CreateOptions = {}): Promise<Answer<IssuedAlertChannel>> {
+    return this.send({ method: "POST", path: `/v1/alert-channels`, body, query, idempotent: true }, options);
   }
 
   /** Read an alert channel. `GET /v1/alert-channels/{channel}` */
@@ -2271,8 +2271,8 @@ export class Management extends Caller {
   }
 
   /** Send a test message. `POST /v1/alert-channels/{channel}/test` */
-  async createAlertTest(channel: string, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<AlertDelivery>> {
-    return this.send({ method: "POST", path: `/v1/alert-channels/${segment(channel)}/test`, query }, options);
+  async createAlertTest(channel: string, query: { tenant?: Reference } = {}, options: CreateOptions = {}): Promise<Answer<AlertDelivery>> {
+    return this.send({ method: "POST", path: `/v1/alert-channels/${segment(channel)}/test`, query, idempotent: true }, options);
   }
 
   /** List alerts. `GET /v1/alerts` */
@@ -2286,8 +2286,8 @@ export class Management extends Caller {
   }
 
   /** Send a message again. `POST /v1/alert-deliveries/{delivery}/repeat` */
-  async createAlertRepetition(delivery: string, query: { tenant?: Reference } = {}, options: CallOptions = {}): Promise<Answer<AlertDelivery>> {
-    return this.send({ method: "POST", path: `/v1/alert-deliveries/${segment(delivery)}/repeat`, query }, options);
+  async createAlertRepetition(delivery: string, query: { tenant?: Reference } = {}, options: CreateOptions = {}): Promise<Answer<AlertDelivery>> {
+    return this.send({ method: "POST", path: `/v1/alert-deliveries/${segment(delivery)}/repeat`, query, idempotent: true }, options);
   }
 
   /** This document in JSON. `GET /openapi.json` */
