@@ -43,6 +43,8 @@ var imports = map[string][]string{
 	"internal/oidc":       {"internal/accounts", "internal/problem"},
 	"internal/usage":      {"internal/snapshot", "internal/metrics", "internal/exceptions", "enforcement", "internal/problem"}, // one answer from the snapshot, the recorded counts, and the limiter
 
+	"internal/configuration": {"internal/exceptions", "internal/preview", "plans", "tenants", "enforcement", "internal/problem"}, // one document; calls the services
+
 	"internal/preview": {"internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // a plan's draft, compared with the recorded counts of its tenants
 
 	"internal/demo": {"internal/retry", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/audit", "enforcement", "internal/problem"}, // calls the services, like a person
@@ -56,7 +58,7 @@ var imports = map[string][]string{
 	"internal/alerts": {"internal/audit", "internal/metrics", "internal/nodes", "internal/problem", "internal/retry", "internal/usage"},
 	"internal/nodes":  {"internal/latency"}, // cmd/server collects the report of this node
 
-	"api": {"internal/alerts", ".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
+	"api": {"internal/alerts", "internal/configuration", "internal/preview", ".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
 	// The shell of the dashboard, and its page groups. A page group imports no other one.
 	"web":         {"enforcement", "internal/accounts", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
 	"web/signin":  {"internal/accounts", "internal/problem", "web", "web/views"},
@@ -69,7 +71,7 @@ var imports = map[string][]string{
 
 	// Implementations. Only cmd/server and tests import them.
 	"internal/store":           {"internal/alerts", "internal/retry", "internal/nodes", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem", "internal/strictjson", "migrations"},
-	"internal/store/storetest": {"internal/alerts", "internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
+	"internal/store/storetest": {"internal/alerts", "internal/configuration", "internal/nodes", "internal/demo", "plans", "tenants", "internal/accounts", "internal/audit", "internal/exceptions", "internal/snapshot", "internal/metrics", "enforcement", "internal/problem"},
 	"migrations":               {},
 	"enforcement/inprocess":    {"enforcement"},
 	"enforcement/redis":        {"enforcement"},

@@ -17,6 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/configuration"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/snapshot"
@@ -48,6 +49,8 @@ type Config struct {
 	// Exceptions manages overrides, list entries and blocks. If it is nil, their operations
 	// answer 503.
 	Exceptions *exceptions.Service
+	// Configuration exports and applies configurations. If it is nil, its operations answer 503.
+	Configuration *configuration.Service
 	// Usage returns remaining quotas and resets counters. If it is nil, its operations answer
 	// 503.
 	Usage *usage.Service

@@ -17,10 +17,12 @@ const (
 	maxBody  = 64 << 10
 	maxBatch = 1 << 20
 	maxPlan  = plans.MaxBytes // of a plan's document
+
+	maxConfiguration = 32 << 20
 )
 
 // MaxBody is the size in bytes of the largest body that any operation accepts.
-const MaxBody = max(maxBody, maxBatch, maxPlan)
+const MaxBody = max(maxBody, maxBatch, maxPlan, maxConfiguration)
 
 // readBody reads a JSON body of at most limit bytes into b. It returns an error if the media
 // type is wrong or the body is longer.

@@ -450,6 +450,51 @@ func (e PolicyOnFailure) Valid() bool {
 	}
 }
 
+// Defines values for PolicyPreviewCertainty.
+const (
+	PolicyPreviewCertaintyEstimated   PolicyPreviewCertainty = "estimated"
+	PolicyPreviewCertaintyExact       PolicyPreviewCertainty = "exact"
+	PolicyPreviewCertaintyNeedsShadow PolicyPreviewCertainty = "needs_shadow"
+)
+
+// Valid indicates whether the value is a known member of the PolicyPreviewCertainty enum.
+func (e PolicyPreviewCertainty) Valid() bool {
+	switch e {
+	case PolicyPreviewCertaintyEstimated:
+		return true
+	case PolicyPreviewCertaintyExact:
+		return true
+	case PolicyPreviewCertaintyNeedsShadow:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for PolicyPreviewChange.
+const (
+	PolicyPreviewChangeAdded   PolicyPreviewChange = "added"
+	PolicyPreviewChangeChanged PolicyPreviewChange = "changed"
+	PolicyPreviewChangeRemoved PolicyPreviewChange = "removed"
+	PolicyPreviewChangeSame    PolicyPreviewChange = "same"
+)
+
+// Valid indicates whether the value is a known member of the PolicyPreviewChange enum.
+func (e PolicyPreviewChange) Valid() bool {
+	switch e {
+	case PolicyPreviewChangeAdded:
+		return true
+	case PolicyPreviewChangeChanged:
+		return true
+	case PolicyPreviewChangeRemoved:
+		return true
+	case PolicyPreviewChangeSame:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PolicyUsageMode.
 const (
 	PolicyUsageModeEnforce PolicyUsageMode = "enforce"
@@ -1025,6 +1070,114 @@ type Change struct {
 // ChangeKind What happened. Later versions may add values.
 type ChangeKind string
 
+// Configuration Plans and tenants by slug. A member that is left out is not managed.
+type Configuration struct {
+	// Plans The documents of plans, which are published.
+	Plans *map[string]PlanDocument `json:"plans,omitempty"`
+
+	// Tenants Tenants with their overrides and list entries.
+	Tenants *map[string]ConfiguredTenant `json:"tenants,omitempty"`
+}
+
+// ConfigurationResult What an application of a configuration changed, or would change.
+type ConfigurationResult struct {
+	// Changes The differences between what existed and the document, by pointer into the document. An override or list entry is the next element of its list (`/-`).
+	Changes []Change `json:"changes"`
+
+	// DryRun Whether nothing was changed.
+	DryRun bool `json:"dry_run"`
+
+	// Expired Pointers of overrides and list entries that have ended, and are ignored.
+	Expired []string `json:"expired"`
+
+	// Previews With `dry_run=true`: one for each changed plan that tenants may be on.
+	Previews []PlanPreview `json:"previews"`
+
+	// Unmanaged What exists and is not in the document. With `prune=true`, it is in `changes`.
+	Unmanaged []Change `json:"unmanaged"`
+}
+
+// ConfiguredListEntry A value on a list. After `expires_at` it is ignored.
+type ConfiguredListEntry struct {
+	// Attribute Name of the attribute.
+	Attribute string `json:"attribute"`
+
+	// ExpiresAt The end. Default: none.
+	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
+
+	// List The list. Later versions may add values.
+	List ListName `json:"list"`
+
+	// Reason Why. Default: empty.
+	Reason string `json:"reason,omitempty,omitzero"`
+
+	// Value The value; for `ip` an address or a network.
+	Value string `json:"value"`
+}
+
+// ConfiguredOverride An override of a policy of the tenant's plan. After `expires_at` it is ignored.
+type ConfiguredOverride struct {
+	// Attribute One that the policy counts by. Default: all keys of the tenant.
+	Attribute string `json:"attribute,omitempty,omitzero"`
+
+	// ExpiresAt The end, at most 366 days ahead.
+	ExpiresAt time.Time `json:"expires_at"`
+
+	// Factor Multiplies all quotas, with at most three decimals; or limits.
+	Factor json.Number `json:"factor,omitempty,omitzero"`
+
+	// Limits New numbers by limit; or factor.
+	Limits []OverrideLimit `json:"limits,omitempty,omitzero"`
+
+	// Policy Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy"`
+
+	// Prefix The beginning of the value; for `ip` a network.
+	Prefix string `json:"prefix,omitempty,omitzero"`
+
+	// Reason Why, for the audit log.
+	Reason string `json:"reason"`
+
+	// Value The value of the attribute; or prefix.
+	Value string `json:"value,omitempty,omitzero"`
+}
+
+// ConfiguredTenant A tenant with its overrides and list entries.
+type ConfiguredTenant struct {
+	// BillingAnchorDay Day of the month on which billing periods begin. Default: 1.
+	BillingAnchorDay int `json:"billing_anchor_day,omitempty,omitzero"`
+
+	// Lists All entries of both lists. Left out: lists are not managed.
+	Lists *[]ConfiguredListEntry `json:"lists,omitempty"`
+
+	// MaxKeys How many live counters the tenant may have. Default: 0, the setting of the nodes.
+	MaxKeys int64 `json:"max_keys,omitempty,omitzero"`
+
+	// Name The display name.
+	Name string `json:"name"`
+
+	// NoPolicy The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
+	NoPolicy NoPolicy `json:"no_policy,omitempty,omitzero"`
+
+	// Overrides All overrides. If several apply to a key, the last one has precedence. Left out: overrides are not managed.
+	Overrides *[]ConfiguredOverride `json:"overrides,omitempty"`
+
+	// Plan Slug of a published plan. `null`: no plan, so that no policy matches.
+	Plan PlanReference `json:"plan"`
+
+	// RedactValues Attribute values are not stored for display. Default: false.
+	RedactValues *bool `json:"redact_values,omitempty"`
+
+	// RequireRoute Whether a check must have `method` and `path`. Default: true.
+	RequireRoute *bool `json:"require_route,omitempty"`
+
+	// Status Checks of a suspended tenant are denied, and its keys may only read.
+	Status TenantStatus `json:"status,omitempty,omitzero"`
+
+	// TimeZone IANA name. Default: UTC.
+	TimeZone string `json:"time_zone,omitempty,omitzero"`
+}
+
 // CountPoint The counts of one step or second.
 type CountPoint struct {
 	// At The start.
@@ -1140,6 +1293,15 @@ type Counts struct {
 
 	// TenantSuspended Denied because the tenant is suspended.
 	TenantSuspended int64 `json:"tenant_suspended"`
+}
+
+// DenialBounds Bounds of a number of denials. They are equal if the number is exact.
+type DenialBounds struct {
+	// High At most this many.
+	High int64 `json:"high"`
+
+	// Low At least this many.
+	Low int64 `json:"low"`
 }
 
 // Diff The changes that publishing the draft would make.
@@ -1973,6 +2135,36 @@ type PlanPage struct {
 	NextCursor string `json:"next_cursor,omitempty,omitzero"`
 }
 
+// PlanPreview What a changed plan would have denied.
+type PlanPreview struct {
+	// Clipped Why the range begins later than 24 hours ago. Absent if it does not.
+	Clipped string `json:"clipped,omitempty,omitzero"`
+
+	// Denied How many of them limits denied.
+	Denied int64 `json:"denied"`
+
+	// From The start of the range, included.
+	From time.Time `json:"from"`
+
+	// Plan Its slug.
+	Plan string `json:"plan"`
+
+	// Policies The policies of the document, then removed ones.
+	Policies []PolicyPreview `json:"policies"`
+
+	// Requests The number of their requests.
+	Requests int64 `json:"requests"`
+
+	// Tenants The number of tenants of the plan that were compared.
+	Tenants int `json:"tenants"`
+
+	// To The end of the range, excluded.
+	To time.Time `json:"to"`
+
+	// WouldDeny Bounds of a number of denials. They are equal if the number is exact.
+	WouldDeny *DenialBounds `json:"would_deny,omitempty"`
+}
+
 // PlanReference Slug of a published plan. `null`: no plan, so that no policy matches.
 type PlanReference = nullableSlug
 
@@ -2020,6 +2212,36 @@ type PolicyMode string
 
 // PolicyOnFailure The failure mode: what decides when the limiter does not answer. Default: `local`. Later versions may add values.
 type PolicyOnFailure string
+
+// PolicyPreview What one policy would have denied.
+type PolicyPreview struct {
+	// Certainty How certain the figures are. Later versions may add values.
+	Certainty PolicyPreviewCertainty `json:"certainty"`
+
+	// Change How it differs from the published version. Later versions may add values.
+	Change PolicyPreviewChange `json:"change"`
+
+	// Denied How many it denied. Absent if it is not published or not enforced.
+	Denied *int64 `json:"denied,omitempty"`
+
+	// Policy Its slug.
+	Policy string `json:"policy"`
+
+	// Requests The number of requests to which it applied.
+	Requests int64 `json:"requests"`
+
+	// Why The reason of the certainty.
+	Why string `json:"why"`
+
+	// WouldDeny Bounds of a number of denials. They are equal if the number is exact.
+	WouldDeny *DenialBounds `json:"would_deny,omitempty"`
+}
+
+// PolicyPreviewCertainty How certain the figures are. Later versions may add values.
+type PolicyPreviewCertainty string
+
+// PolicyPreviewChange How it differs from the published version. Later versions may add values.
+type PolicyPreviewChange string
 
 // PolicyRemaining The remaining quota of a policy at its decisions, in percent.
 type PolicyRemaining struct {
@@ -2614,6 +2836,9 @@ type CursorParameter = string
 // DecisionParameter defines model for DecisionParameter.
 type DecisionParameter = openapi_types.UUID
 
+// DryRunParameter defines model for DryRunParameter.
+type DryRunParameter = bool
+
 // EntryParameter defines model for EntryParameter.
 type EntryParameter = openapi_types.UUID
 
@@ -2661,6 +2886,9 @@ type PlanParameter = Reference
 
 // PolicyFilterParameter Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 type PolicyFilterParameter = Slug
+
+// PruneParameter defines model for PruneParameter.
+type PruneParameter = bool
 
 // QueryParameter defines model for QueryParameter.
 type QueryParameter = string
@@ -3013,6 +3241,15 @@ type ListAuditParams struct {
 	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
 }
 
+// ApplyConfigurationParams defines parameters for ApplyConfiguration.
+type ApplyConfigurationParams struct {
+	// DryRun Whether nothing is changed.
+	DryRun DryRunParameter `form:"dry_run,omitempty" json:"dry_run,omitempty,omitzero"`
+
+	// Prune Whether objects that are not in the document are deleted.
+	Prune PruneParameter `form:"prune,omitempty" json:"prune,omitempty,omitzero"`
+}
+
 // ListOperatorKeysParams defines parameters for ListOperatorKeys.
 type ListOperatorKeysParams struct {
 	// Limit The number of rows on a page.
@@ -3208,6 +3445,9 @@ type CreateAlertRuleJSONRequestBody = AlertRuleDocument
 // UpdateAlertRuleJSONRequestBody defines body for UpdateAlertRule for application/json ContentType.
 type UpdateAlertRuleJSONRequestBody = AlertRuleDocument
 
+// ApplyConfigurationJSONRequestBody defines body for ApplyConfiguration for application/json ContentType.
+type ApplyConfigurationJSONRequestBody = Configuration
+
 // CreateOperatorKeyJSONRequestBody defines body for CreateOperatorKey for application/json ContentType.
 type CreateOperatorKeyJSONRequestBody = NewKey
 
@@ -3339,6 +3579,12 @@ type ServerInterface interface {
 	// ListAudit Read the audit log
 	// (GET /v1/audit)
 	ListAudit(ctx echo.Context, params ListAuditParams) error
+	// GetConfiguration Export plans, tenants, overrides, and lists
+	// (GET /v1/configuration)
+	GetConfiguration(ctx echo.Context) error
+	// ApplyConfiguration Apply plans, tenants, overrides, and lists
+	// (POST /v1/configuration/apply)
+	ApplyConfiguration(ctx echo.Context, params ApplyConfigurationParams) error
 	// GetExplanation Explain a stored denial
 	// (GET /v1/explain/{decision})
 	GetExplanation(ctx echo.Context, decision DecisionParameter) error
@@ -4422,6 +4668,40 @@ func (w *ServerInterfaceWrapper) ListAudit(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.ListAudit(ctx, params)
+	return err
+}
+
+// GetConfiguration converts echo context to params.
+func (w *ServerInterfaceWrapper) GetConfiguration(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetConfiguration(ctx)
+	return err
+}
+
+// ApplyConfiguration converts echo context to params.
+func (w *ServerInterfaceWrapper) ApplyConfiguration(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ApplyConfigurationParams
+	// ------------- Optional query parameter "dry_run" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "dry_run", ctx.QueryParams(), &params.DryRun, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter dry_run: %s", err))
+	}
+
+	// ------------- Optional query parameter "prune" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "prune", ctx.QueryParams(), &params.Prune, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter prune: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ApplyConfiguration(ctx, params)
 	return err
 }
 
@@ -5778,6 +6058,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/analytics/tenants", wrapper.GetTenantTraffic, options.OperationMiddlewares["getTenantTraffic"]...)
 	router.GET(options.BaseURL+"/v1/analytics/traffic", wrapper.GetTraffic, options.OperationMiddlewares["getTraffic"]...)
 	router.GET(options.BaseURL+"/v1/audit", wrapper.ListAudit, options.OperationMiddlewares["listAudit"]...)
+	router.GET(options.BaseURL+"/v1/configuration", wrapper.GetConfiguration, options.OperationMiddlewares["getConfiguration"]...)
+	router.POST(options.BaseURL+"/v1/configuration/apply", wrapper.ApplyConfiguration, options.OperationMiddlewares["applyConfiguration"]...)
 	router.GET(options.BaseURL+"/v1/explain/:decision", wrapper.GetExplanation, options.OperationMiddlewares["getExplanation"]...)
 	router.GET(options.BaseURL+"/v1/operator-keys", wrapper.ListOperatorKeys, options.OperationMiddlewares["listOperatorKeys"]...)
 	router.POST(options.BaseURL+"/v1/operator-keys", wrapper.CreateOperatorKey, options.OperationMiddlewares["createOperatorKey"]...)
@@ -6520,6 +6802,50 @@ func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseW
 	if response.Headers.Link != nil {
 		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
 	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetConfigurationRequestObject struct {
+}
+
+type GetConfigurationResponseObject interface {
+	VisitGetConfigurationResponse(w http.ResponseWriter) error
+}
+
+type GetConfiguration200JSONResponse Configuration
+
+func (response GetConfiguration200JSONResponse) VisitGetConfigurationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ApplyConfigurationRequestObject struct {
+	Params ApplyConfigurationParams
+	Body   *ApplyConfigurationJSONRequestBody
+}
+
+type ApplyConfigurationResponseObject interface {
+	VisitApplyConfigurationResponse(w http.ResponseWriter) error
+}
+
+type ApplyConfiguration200JSONResponse ConfigurationResult
+
+func (response ApplyConfiguration200JSONResponse) VisitApplyConfigurationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -7969,6 +8295,12 @@ type StrictServerInterface interface {
 	// ListAudit Read the audit log
 	// (GET /v1/audit)
 	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
+	// GetConfiguration Export plans, tenants, overrides, and lists
+	// (GET /v1/configuration)
+	GetConfiguration(ctx context.Context, request GetConfigurationRequestObject) (GetConfigurationResponseObject, error)
+	// ApplyConfiguration Apply plans, tenants, overrides, and lists
+	// (POST /v1/configuration/apply)
+	ApplyConfiguration(ctx context.Context, request ApplyConfigurationRequestObject) (ApplyConfigurationResponseObject, error)
 	// GetExplanation Explain a stored denial
 	// (GET /v1/explain/{decision})
 	GetExplanation(ctx context.Context, request GetExplanationRequestObject) (GetExplanationResponseObject, error)
@@ -8881,6 +9213,77 @@ func (sh *strictHandler) ListAudit(ctx echo.Context, params ListAuditParams) err
 		return err
 	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
 		return validResponse.VisitListAuditResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetConfiguration operation middleware
+func (sh *strictHandler) GetConfiguration(ctx echo.Context) error {
+	var request GetConfigurationRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetConfiguration(ctx.Request().Context(), request.(GetConfigurationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetConfiguration")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetConfigurationResponseObject); ok {
+		return validResponse.VisitGetConfigurationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ApplyConfiguration operation middleware
+func (sh *strictHandler) ApplyConfiguration(ctx echo.Context, params ApplyConfigurationParams) error {
+	var request ApplyConfigurationRequestObject
+
+	request.Params = params
+
+	var body ApplyConfigurationJSONRequestBody
+	var err error
+	if binder, ok := ctx.Echo().Binder.(*echo.DefaultBinder); ok {
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		// Otherwise bind only the request body, so that path and query
+		// parameters are not also bound into the body struct.
+		if vb, ok := ctx.Request().Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = binder.BindBody(ctx, &body)
+		}
+	} else {
+		// A custom binder is installed on the Echo instance; defer to it
+		// entirely, since echo.Binder does not expose body-only binding and
+		// the binder may do more than decode (for example call ctx.Validate).
+		err = ctx.Bind(&body)
+	}
+	if err != nil {
+		return err
+	}
+	request.Body = &body
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ApplyConfiguration(ctx.Request().Context(), request.(ApplyConfigurationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ApplyConfiguration")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ApplyConfigurationResponseObject); ok {
+		return validResponse.VisitApplyConfigurationResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 
-	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/plans"
 )
 
@@ -114,43 +113,23 @@ func (a *API) DiffPlan(ctx context.Context, r DiffPlanRequestObject) (DiffPlanRe
 	if err != nil {
 		return nil, err
 	}
-	changes, err := showChanges(d)
-	return DiffPlan200JSONResponse{Id: id, Slug: p.Slug, PublishedVersion: d.Published, Reordered: d.Reordered, Changes: changes}, err
+	list, err := d.List()
+	return DiffPlan200JSONResponse{
+		Id: id, Slug: p.Slug, PublishedVersion: d.Published, Reordered: d.Reordered, Changes: showChanges(list),
+	}, err
 }
 
-// showChanges converts the difference of two versions to a list. The changed fields of the plan
-// come first, then the changed, added and removed policies with their slugs.
-func showChanges(d plans.Diff) ([]Change, error) {
-	changes := []Change{}
-	note := func(at string, fields []plans.Change) {
-		for _, f := range fields {
-			c := Change{Pointer: at + f.Field, Kind: ChangeKindChanged, Before: f.From, After: f.To}
-			switch {
-			case len(f.From) == 0:
-				c.Kind = ChangeKindAdded
-			case len(f.To) == 0:
-				c.Kind = ChangeKindRemoved
-			}
-			changes = append(changes, c)
+// showChanges returns changes in their wire format. A value that is empty does not exist.
+func showChanges(list []plans.Change) []Change {
+	out := make([]Change, len(list))
+	for i, f := range list {
+		out[i] = Change{Pointer: f.Field, Kind: ChangeKindChanged, Before: f.From, After: f.To}
+		switch {
+		case len(f.From) == 0:
+			out[i].Kind = ChangeKindAdded
+		case len(f.To) == 0:
+			out[i].Kind = ChangeKindRemoved
 		}
 	}
-	note("", d.Fields)
-	for _, p := range d.Changed {
-		note("/policies/"+p.Slug, p.Fields)
-	}
-	for _, p := range d.Added {
-		text, err := enforcement.MarshalJSON(p)
-		if err != nil {
-			return nil, err
-		}
-		changes = append(changes, Change{Pointer: "/policies/" + p.Slug, Kind: ChangeKindAdded, After: text})
-	}
-	for _, p := range d.Removed {
-		text, err := enforcement.MarshalJSON(p)
-		if err != nil {
-			return nil, err
-		}
-		changes = append(changes, Change{Pointer: "/policies/" + p.Slug, Kind: ChangeKindRemoved, Before: text})
-	}
-	return changes, nil
+	return out
 }

@@ -26,6 +26,8 @@ type route struct {
 	body reflect.Type
 	// bodyOptional means that a request without a body is treated as one with the body {}.
 	bodyOptional bool
+	// slow means that the operation may take maxSlow instead of Config.Timeout.
+	slow bool
 	// ifMatch means that the request must have an If-Match header.
 	ifMatch bool
 	// idempotent means that the operation accepts an Idempotency-Key.
@@ -40,6 +42,9 @@ type route struct {
 
 // maxBody returns the maximum size of the request body in bytes.
 func (r *route) maxBody() int64 {
+	if r.body == reflect.TypeFor[Configuration]() {
+		return maxConfiguration
+	}
 	if r.body == reflect.TypeFor[PlanDocument]() || r.body == reflect.TypeFor[NewPlan]() {
 		return maxPlan
 	}
@@ -72,6 +77,12 @@ func (r route) params(names string) route {
 // json returns a copy of the route with a JSON body of a type.
 func (r route) json(body reflect.Type) route {
 	r.body = body
+	return r
+}
+
+// takesLong returns a copy of the route that may take maxSlow.
+func (r route) takesLong() route {
+	r.slow = true
 	return r
 }
 
@@ -116,6 +127,7 @@ func (a *API) routes() []route {
 		metrics = accounts.Public
 	}
 	alerts := needs(a.cfg.Alerts != nil, "this node does not manage alerts")
+	configuration := needs(a.cfg.Configuration != nil, "this node does not manage configurations")
 	usage := needs(a.cfg.Usage != nil, "this node does not show usage or reset counters")
 	return []route{
 		post("/v1/check", "check", accounts.Check, nil).params("deny_status"), // ServeHTTP calls serveCheck instead
@@ -192,6 +204,10 @@ func (a *API) routes() []route {
 		post("/v1/plans/:plan/publish", "publishPlan", accounts.PlansWrite, g.PublishPlan).optionalJSON(body[Publish]()),
 		get("/v1/plans/:plan/versions", "listVersions", accounts.PlansRead, g.ListVersions).params("limit cursor"),
 		get("/v1/plans/:plan/versions/:version", "getVersion", accounts.PlansRead, g.GetVersion),
+
+		get("/v1/configuration", "getConfiguration", accounts.TenantsList, configuration(g.GetConfiguration)).takesLong(),
+		post("/v1/configuration/apply", "applyConfiguration", accounts.PlansWrite, configuration(g.ApplyConfiguration)).
+			params("dry_run prune").json(body[Configuration]()).takesLong(),
 
 		get("/v1/analytics/traffic", "getTraffic", accounts.TenantRead, g.GetTraffic).params("tenant policy route from to step"),
 		get("/v1/analytics/policies", "getPolicyTraffic", accounts.TenantRead, g.GetPolicyTraffic).params("tenant from to step limit"),

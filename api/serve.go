@@ -156,6 +156,13 @@ func (a *API) recordDenied(r *route, who caller, c echo.Context, err error) erro
 // maxNamed is the maximum length, in bytes, of a denied tenant reference in the audit log.
 const maxNamed = 64
 
+// maxSlow is the maximum time of an operation on the whole configuration, and writeWithin the
+// time to write its answer.
+const (
+	maxSlow     = 80 * time.Second
+	writeWithin = 20 * time.Second
+)
+
 // manage adds the steps of a management operation before it calls the handler. It checks that a
 // required If-Match is present, sets a deadline and the actor for the audit log, and checks the
 // body.
@@ -169,7 +176,13 @@ func (a *API) manage(r *route, who caller, c echo.Context) error {
 	}
 	// An answer can contain a secret and depends on the caller, so that no cache may store it.
 	c.Response().Header()["Cache-Control"] = noStore
-	ctx, cancel := context.WithTimeout(req.Context(), a.cfg.Timeout)
+	timeout := a.cfg.Timeout
+	if r.slow {
+		timeout = max(timeout, maxSlow)
+		// The writing of the answer begins after the work. Without a deadline of a connection, there is nothing to move.
+		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(timeout + writeWithin))
+	}
+	ctx, cancel := context.WithTimeout(req.Context(), timeout)
 	defer cancel()
 	ctx = context.WithValue(ctx, callerKey{}, who)
 	ctx = audit.With(ctx, who.actor(), audit.Origin{RequestID: requestID(c.Response()), Address: a.cfg.ClientAddress(req)})

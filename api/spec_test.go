@@ -208,7 +208,7 @@ func TestSpecIsCleanForGenerators(t *testing.T) {
 	}
 	doc := published()
 	seen := map[string]string{}
-	verb := regexp.MustCompile(`^(list|get|create|update|patch|delete|invite|remove|revoke|rotate|reset|save|validate|diff|publish)[A-Z]`)
+	verb := regexp.MustCompile(`^(list|get|create|update|patch|delete|invite|remove|revoke|rotate|reset|save|validate|diff|publish|apply)[A-Z]`)
 	for path, item := range doc.Paths.Map() {
 		for method, op := range item.Operations() {
 			if strings.HasPrefix(path, "/v1/") && !verb.MatchString(op.OperationID) && op.Tags[0] != "decisions" && op.Tags[0] != "simulation" {
@@ -329,6 +329,17 @@ func responseSchemas(doc *openapi3.T) map[*openapi3.Schema]bool {
 	return schemas
 }
 
+// A configuration has every member of a tenant, so that an exported tenant is complete.
+func TestConfiguredTenantHasEveryMember(t *testing.T) {
+	t.Parallel()
+	schemas := published().Components.Schemas
+	for name := range schemas["TenantDocument"].Value.Properties {
+		if schemas["ConfiguredTenant"].Value.Properties[name] == nil {
+			t.Errorf("%s is missing", name)
+		}
+	}
+}
+
 // everySchema notes s and all schemas below it, through references.
 func everySchema(s *openapi3.Schema, seen map[*openapi3.Schema]bool) {
 	if seen[s] {
@@ -345,6 +356,9 @@ func below(s *openapi3.Schema) openapi3.SchemaRefs {
 	out := slices.Concat(s.OneOf, s.AllOf, s.AnyOf, slices.Collect(maps.Values(s.Properties)))
 	if s.Items != nil {
 		out = append(out, s.Items)
+	}
+	if s.AdditionalProperties.Schema != nil {
+		out = append(out, s.AdditionalProperties.Schema)
 	}
 	return out
 }

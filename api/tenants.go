@@ -25,19 +25,23 @@ func showTenant(t tenants.Tenant) (Tenant, error) {
 	if err != nil {
 		return Tenant{}, err
 	}
-	redact, route := t.RedactValues, !t.RouteOptional
-	var plan nullableSlug
-	if t.Plan != "" {
-		plan = &t.Plan
-	}
 	return Tenant{
 		Id: id, Slug: t.Slug, Revision: t.Revision, CreatedAt: t.CreatedAt.UTC(), UpdatedAt: t.UpdatedAt.UTC(),
-		Tenant: TenantDocument{
-			Name: t.Name, Status: TenantStatus(t.Status), Plan: plan, TimeZone: t.TimeZone,
-			BillingAnchorDay: t.BillingAnchorDay, NoPolicy: NoPolicy(t.NoPolicy), RedactValues: &redact,
-			RequireRoute: &route, MaxKeys: t.MaxKeys,
-		},
+		Tenant: showTenantDocument(t.Document),
 	}, nil
+}
+
+// showTenantDocument returns the document of a tenant in its wire format.
+func showTenantDocument(d tenants.Document) TenantDocument {
+	redact, route := d.RedactValues, !d.RouteOptional
+	var plan nullableSlug
+	if d.Plan != "" {
+		plan = &d.Plan
+	}
+	return TenantDocument{
+		Name: d.Name, Status: TenantStatus(d.Status), Plan: plan, TimeZone: d.TimeZone, BillingAnchorDay: d.BillingAnchorDay,
+		NoPolicy: NoPolicy(d.NoPolicy), RedactValues: &redact, RequireRoute: &route, MaxKeys: d.MaxKeys,
+	}
 }
 
 // tenantDocument returns the document of a tenant from its wire format.

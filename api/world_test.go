@@ -32,8 +32,10 @@ import (
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/configuration"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/preview"
 	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/store"
@@ -126,8 +128,14 @@ func newWorldOf(t testing.TB, f fixture, change ...func(*api.Config)) *world {
 	w.people = people
 	engine := enforcement.NewEngine(recorder.InstrumentLimiter(w.counter), enforcement.Config{Now: w.clock, NewID: w.newID, Recorder: recorder})
 	analytics := metrics.NewAnalytics(w.store, metrics.AnalyticsConfig{Now: w.clock, Live: recorder.Seconds, Pending: w.flusher.PendingRefusal})
+	previews := preview.NewService(preview.Config{
+		Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock,
+	})
 	cfg := api.Config{
 		Snapshot: w.watcher.Current, People: people, Decider: engine,
+		Configuration: configuration.NewService(configuration.Config{
+			Store: w.store, Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Preview: previews, Now: w.clock,
+		}),
 		Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Audit: w.store, Once: w.store.Once, Analytics: analytics,
 		Alerts: alerts.NewService(w.store, alerts.Config{Now: w.clock}),
 		Usage: usage.NewService(usage.Config{

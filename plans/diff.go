@@ -33,6 +33,33 @@ func (d Diff) Empty() bool {
 	return len(d.Fields) == 0 && len(d.Added) == 0 && len(d.Removed) == 0 && len(d.Changed) == 0 && !d.Reordered
 }
 
+// List returns the differences as one list: the changed fields of the plan, then the changed,
+// added and removed policies. The pointer of a policy has its slug: "/policies/login/mode".
+func (d Diff) List() ([]Change, error) {
+	list := slices.Clone(d.Fields)
+	for _, p := range d.Changed {
+		for _, c := range p.Fields {
+			c.Field = "/policies/" + p.Slug + c.Field
+			list = append(list, c)
+		}
+	}
+	for _, p := range d.Added {
+		text, err := enforcement.MarshalJSON(p)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Change{Field: "/policies/" + p.Slug, To: text})
+	}
+	for _, p := range d.Removed {
+		text, err := enforcement.MarshalJSON(p)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, Change{Field: "/policies/" + p.Slug, From: text})
+	}
+	return list, nil
+}
+
 // A PolicyChange lists the changed fields of a policy that both documents contain.
 type PolicyChange struct {
 	Slug   string

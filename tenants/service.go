@@ -73,7 +73,7 @@ func (s *Service) UpdateTenant(ctx context.Context, idOrSlug string, d Document,
 	}
 	after := before
 	after.Document = Normalise(d)
-	if err := validate(after.Document); err != nil {
+	if err := Validate(after.Document); err != nil {
 		return Tenant{}, err
 	}
 	e := tenantEntry(ctx, "tenant.update", before, before, after)

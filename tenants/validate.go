@@ -27,9 +27,9 @@ func Normalise(d Document) Document {
 	return d
 }
 
-// validate returns an Invalid problem with JSON pointers to all faults of a normalized
+// Validate returns an Invalid problem with JSON pointers to all faults of a normalized
 // document. The Store checks whether the plan exists.
-func validate(d Document) error {
+func Validate(d Document) error {
 	var f problem.Fields
 	faults(&f, d)
 	return f.Err()

@@ -80,7 +80,7 @@ func TestValidate(t *testing.T) {
 	} {
 		d := Normalise(Document{Name: "Acme"})
 		c.edit(&d)
-		if got := pointers(t, validate(d)); !slices.Equal(got, c.at) {
+		if got := pointers(t, Validate(d)); !slices.Equal(got, c.at) {
 			t.Errorf("%s: faults at %q, want %q", c.name, got, c.at)
 		}
 	}

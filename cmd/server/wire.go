@@ -24,6 +24,7 @@ import (
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/admission"
 	"github.com/headgate/headgate/internal/alerts"
+	"github.com/headgate/headgate/internal/configuration"
 	"github.com/headgate/headgate/internal/connlimit"
 	"github.com/headgate/headgate/internal/demo"
 	"github.com/headgate/headgate/internal/exceptions"
@@ -62,6 +63,7 @@ type node struct {
 	alerts     *alerts.Service
 	usage      *usage.Service
 	preview    *preview.Service
+	documents  *configuration.Service
 	people     *accounts.People
 	refusals   *accounts.DeniedAccessLog
 	fleet      *nodes.Service
@@ -155,6 +157,9 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.preview = preview.NewService(preview.Config{
 		Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Audit: n.store, Logger: log,
 		Subject: func(number uint32) (*enforcement.Subject, bool) { return n.watcher.Current().SubjectByNumber(number) },
+	})
+	n.documents = configuration.NewService(configuration.Config{
+		Store: n.store, Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Preview: n.preview,
 	})
 	n.watchAlerts(work, tasks, s, log)
 	n.metricsGate.open(n.recorder.Handler())

@@ -10,7 +10,7 @@ import (
 // The following types are the JSON forms of exceptions in the audit log. They are the same as in the API.
 
 type jsonOverride struct {
-	ID        string      `json:"id"`
+	ID        string      `json:"id,omitempty"`
 	Policy    string      `json:"policy"`
 	Attribute string      `json:"attribute,omitempty"`
 	Value     string      `json:"value,omitempty"`
@@ -19,7 +19,7 @@ type jsonOverride struct {
 	Limits    []jsonLimit `json:"limits,omitempty"`
 	Reason    string      `json:"reason"`
 	ExpiresAt time.Time   `json:"expires_at"`
-	CreatedAt time.Time   `json:"created_at"`
+	CreatedAt time.Time   `json:"created_at,omitzero"`
 }
 
 type jsonLimit struct {
@@ -56,13 +56,13 @@ func unlessKept(n int64) *int64 {
 }
 
 type jsonEntry struct {
-	ID        string     `json:"id"`
+	ID        string     `json:"id,omitempty"`
 	List      List       `json:"list"`
 	Attribute string     `json:"attribute"`
 	Value     string     `json:"value"`
 	Reason    string     `json:"reason"`
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
-	CreatedAt time.Time  `json:"created_at"`
+	CreatedAt time.Time  `json:"created_at,omitzero"`
 }
 
 // JSON returns the audit log's document of the list entry. Times are in UTC.

@@ -55,7 +55,17 @@ func NewService(c Config) *Service {
 // If from or to are zero, the span is the last defaultSpan. Errors: problem.NotFound; problem.Invalid (at from or to)
 // if the span is empty or longer than maxSpan.
 func (s *Service) Draft(ctx context.Context, plan string, from, to time.Time) (Preview, error) {
-	r, err := s.begin(ctx, plan, from, to)
+	return s.run(ctx, plan, nil, from, to)
+}
+
+// Document is Draft for a document that is not saved, and for the last defaultSpan.
+func (s *Service) Document(ctx context.Context, plan string, d plans.Document) (Preview, error) {
+	return s.run(ctx, plan, &d, time.Time{}, time.Time{})
+}
+
+// run computes a preview of the draft, or of another document if it is not nil.
+func (s *Service) run(ctx context.Context, plan string, other *plans.Document, from, to time.Time) (Preview, error) {
+	r, err := s.begin(ctx, plan, other, from, to)
 	if err != nil {
 		return Preview{}, err
 	}
@@ -101,7 +111,7 @@ type member struct {
 }
 
 // begin reads the plan and computes the verdicts.
-func (s *Service) begin(ctx context.Context, idOrSlug string, from, to time.Time) (*run, error) {
+func (s *Service) begin(ctx context.Context, idOrSlug string, other *plans.Document, from, to time.Time) (*run, error) {
 	from, to, err := s.span(from, to)
 	if err != nil {
 		return nil, err
@@ -109,6 +119,9 @@ func (s *Service) begin(ctx context.Context, idOrSlug string, from, to time.Time
 	p, err := s.c.Plans.Plan(ctx, idOrSlug)
 	if err != nil {
 		return nil, err
+	}
+	if other != nil {
+		p.Draft = *other
 	}
 	r := &run{service: s, preview: Preview{Plan: p, Published: p.Published, From: from, To: to}, draft: newSide(p.Draft)}
 	if p.Published > 0 {

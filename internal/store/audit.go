@@ -52,6 +52,7 @@ func (e *edit) writeLines(ctx context.Context) error {
 	}
 	var hash audit.Hash
 	copy(hash[:], head)
+	var values []any
 	for i := range e.lines {
 		l := &e.lines[i]
 		if err := e.complete(ctx, l); err != nil {
@@ -59,10 +60,12 @@ func (e *edit) writeLines(ctx context.Context) error {
 		}
 		l.Seq = last - int64(len(e.lines)-1-i)
 		l.Hash = l.Sum(hash)
-		if err := e.writeLine(ctx, l); err != nil {
-			return err
-		}
 		hash = l.Hash
+		values = append(values, l.ID, l.At, l.Revision, l.Actor.Kind, l.Actor.ID, l.Actor.Name, l.Origin.RequestID, l.Origin.Address,
+			orNull(l.TenantID), l.Action, l.Object, l.ObjectName, text(l.Before), text(l.After), l.Seq, l.Hash[:])
+	}
+	if err := e.insert(ctx, `INSERT INTO audit_log (`+entryColumns+`)`, 16, values, ``); err != nil {
+		return err
 	}
 	if _, err := e.exec(ctx, `UPDATE audit_head SET hash = $1 WHERE id = 1`, hash[:]); err != nil {
 		return fmt.Errorf("move the head of the chain: %w", err)
@@ -84,15 +87,6 @@ func (e *edit) complete(ctx context.Context, l *audit.Entry) (err error) {
 		*word = audit.Clean(*word)
 	}
 	return nil
-}
-
-func (e *edit) writeLine(ctx context.Context, l *audit.Entry) error {
-	_, err := e.exec(ctx, `
-		INSERT INTO audit_log (`+entryColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)`,
-		l.ID, l.At, l.Revision, l.Actor.Kind, l.Actor.ID, l.Actor.Name, l.Origin.RequestID, l.Origin.Address,
-		orNull(l.TenantID), l.Action, l.Object, l.ObjectName, text(l.Before), text(l.After), l.Seq, l.Hash[:])
-	return err
 }
 
 // WriteAudit adds an audit line that belongs to no change, such as a failed sign-in.

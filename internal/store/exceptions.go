@@ -119,7 +119,7 @@ func (k *exceptionKind[T]) noteChange(ctx context.Context, ed *edit, is exceptio
 func (k *exceptionKind[T]) one(ctx context.Context, s *Store, tenantID, id string) (T, error) {
 	var v T
 	err := s.read(ctx, func(ctx context.Context) (err error) {
-		v, err = k.find(ctx, s.reader, tenantID, id)
+		v, err = k.find(ctx, s.from(ctx), tenantID, id)
 		return err
 	})
 	return v, s.fail(err, "load %s %s", k.words, id)
@@ -215,9 +215,21 @@ func (k *exceptionKind[T]) room(ctx context.Context, ed *edit, tenantID string) 
 }
 
 // since returns the rows that were created after the revision since.
-func (k *exceptionKind[T]) since(ctx context.Context, tx *sql.Tx, since int64) ([]T, error) {
-	rows, err := tx.QueryContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` WHERE revision > $1`, since)
+func (k *exceptionKind[T]) since(ctx context.Context, q querier, since int64) ([]T, error) {
+	rows, err := q.QueryContext(ctx, `SELECT `+k.columns+` FROM `+k.table+` WHERE revision > $1`, since)
 	return collect(rows, err, k.scan)
+}
+
+// Exceptions returns the overrides and the list entries of all tenants, in no particular order.
+func (s *Store) Exceptions(ctx context.Context) (o []exceptions.Override, e []exceptions.Entry, err error) {
+	err = s.readWithin(ctx, 12*s.timeout, func(ctx context.Context) error {
+		if o, err = overrides.since(ctx, s.from(ctx), 0); err != nil {
+			return err
+		}
+		e, err = listEntries.since(ctx, s.from(ctx), 0)
+		return err
+	})
+	return o, e, s.fail(err, "read all overrides and list entries")
 }
 
 // NoteReset writes the audit line of a reset of counters. A reset changes no row of the database.

@@ -48,7 +48,7 @@ func (s *Store) Keys(ctx context.Context, tenantID string, f tenants.Filter) ([]
 func (s *Store) Key(ctx context.Context, tenantID, id string) (tenants.Key, error) {
 	var k tenants.Key
 	err := s.read(ctx, func(ctx context.Context) (err error) {
-		k, err = findKey(ctx, s.reader, tenantID, id)
+		k, err = findKey(ctx, s.from(ctx), tenantID, id)
 		return err
 	})
 	return k, s.fail(err, "load key %s", id)
@@ -155,7 +155,7 @@ func (s *Store) RevokeKeyAndCreated(ctx context.Context, tenantID, id string, at
 func (s *Store) KeysCreatedBy(ctx context.Context, tenantID, id string, at time.Time) ([]tenants.Key, error) {
 	var list []tenants.Key
 	err := s.read(ctx, func(ctx context.Context) (err error) {
-		list, err = keysCreatedBy(ctx, s.reader, tenantID, id, at)
+		list, err = keysCreatedBy(ctx, s.from(ctx), tenantID, id, at)
 		return err
 	})
 	return list, s.fail(err, "list the keys that key %s created", id)

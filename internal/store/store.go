@@ -188,7 +188,7 @@ func scanValue[T any](r row) (T, error) {
 func queryAll[T any](ctx context.Context, s *Store, scan func(row) (T, error), query string, args ...any) ([]T, error) {
 	var list []T
 	err := s.read(ctx, func(ctx context.Context) error {
-		rows, err := s.reader.QueryContext(ctx, query, args...)
+		rows, err := s.from(ctx).QueryContext(ctx, query, args...)
 		list, err = collect(rows, err, scan)
 		return err
 	})
@@ -200,7 +200,7 @@ func queryAll[T any](ctx context.Context, s *Store, scan func(row) (T, error), q
 func queryOne[T any](ctx context.Context, s *Store, what string, scan func(row) (T, error), query string, args ...any) (T, error) {
 	var v T
 	err := s.read(ctx, func(ctx context.Context) (err error) {
-		v, err = scan(s.reader.QueryRowContext(ctx, query, args...))
+		v, err = scan(s.from(ctx).QueryRowContext(ctx, query, args...))
 		if what != "" {
 			err = missing(err, what)
 		}

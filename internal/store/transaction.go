@@ -62,7 +62,16 @@ func (s *Store) write(ctx context.Context, e audit.Entry, raises bool, change fu
 	if e.Err != nil {
 		return e.Err
 	}
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
+	if outer := s.running(ctx); outer != nil {
+		return outer.join(ctx, e, change)
+	}
+	return s.writeWithin(ctx, s.timeout, e, raises, change)
+}
+
+func (s *Store) writeWithin(ctx context.Context, most time.Duration, e audit.Entry, raises bool,
+	change func(context.Context, *edit) error,
+) error {
+	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	for try := 1; ; try++ {
 		committing, err := s.tryWrite(ctx, e, raises, change)

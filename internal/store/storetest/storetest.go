@@ -19,6 +19,7 @@ import (
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/alerts"
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/configuration"
 	"github.com/headgate/headgate/internal/demo"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
@@ -42,6 +43,7 @@ type Store interface {
 	demo.Store
 	nodes.Store
 	alerts.Store
+	configuration.Store
 	Empty(ctx context.Context) (bool, error)
 	Once(ctx context.Context, id, body [32]byte, answer func(context.Context) ([]byte, error)) (first []byte, repeated bool, err error)
 	NoteSetting(ctx context.Context, name, value string, e audit.Entry) error
@@ -144,7 +146,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"notify calls after an edit", testNotify},
 		{"a context that ended is told apart", testCanceled},
 	}
-	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests, nodeTests, alertTests, onceTests, wallTests) {
+	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests, nodeTests, alertTests, onceTests, wallTests, togetherTests) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)

@@ -31,7 +31,7 @@ var noTenant = []string{
 	"Plan", "Plans", "CreatePlan", "SaveDraft", "Publish", "PublishVersion", "DeletePlan", "Version", "Versions",
 	"Setting", "PutSetting", "NoteSetting",
 	// The system's.
-	"Revision", "Changes", "Notify", "Empty", "EndExpired", "EndOverSessions", "VerifyAudit", "WriteAudit",
+	"Together", "Exceptions", "Revision", "Changes", "Notify", "Empty", "EndExpired", "EndOverSessions", "VerifyAudit", "WriteAudit",
 	"PutNode", "RemoveNode", "Census",
 	"Watched", "Advance", "ClaimDeliveries", "EndAttempt", "PruneAlerts",
 	"Once", "AddCounts", "TakeLease", "DropLease", "RollUpsDue", "RollUp", "Prune", "Kept", "Mark",

@@ -1,0 +1,387 @@
+package configuration
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
+)
+
+// An application is one run of Apply inside its transaction.
+type application struct {
+	service  *Service
+	document Document
+	options  Options
+	now      time.Time
+	existing *existing
+
+	faults problem.Fields
+	result Result
+	drafts []string
+}
+
+// run makes all changes. Plans come before the tenants that use them, and tenants before the plans that are deleted.
+// It stops after a step with faults, because they would cause others in the next step.
+func (a *application) run(ctx context.Context) (err error) {
+	if a.existing, err = a.service.existing(ctx); err != nil {
+		return err
+	}
+	for _, step := range []func(context.Context) error{a.plans, a.tenants, a.exceptions, a.pruneTenants, a.prunePlans} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+		if err := a.faults.Err(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// note adds the faults of an error to those of the document. It returns the error if it is no fault of the document.
+func (a *application) note(at string, err error) error {
+	if err == nil {
+		return nil
+	}
+	faults, ok := under(at, err)
+	if !ok {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	a.faults = append(a.faults, faults...)
+	return nil
+}
+
+// changed adds an object to the changes.
+func (a *application) changed(pointer string, from, to any) error {
+	c, err := changeOf(pointer, from, to)
+	a.result.Changes = append(a.result.Changes, c)
+	return err
+}
+
+// extra adds an object that is not in the document, and reports whether to delete it.
+func (a *application) extra(pointer string, from any) (bool, error) {
+	c, err := changeOf(pointer, from, nil)
+	if a.options.Prune {
+		a.result.Changes = append(a.result.Changes, c)
+	} else {
+		a.result.Unmanaged = append(a.result.Unmanaged, c)
+	}
+	return a.options.Prune, err
+}
+
+// changeOf returns a change of an object. A nil value does not exist.
+func changeOf(pointer string, from, to any) (c plans.Change, err error) {
+	c.Field = pointer
+	encode := func(v any) (json.RawMessage, error) {
+		if v == nil {
+			return nil, nil
+		}
+		if d, ok := v.(described); ok {
+			return d.JSON()
+		}
+		return enforcement.MarshalJSON(v)
+	}
+	if c.From, err = encode(from); err != nil {
+		return c, err
+	}
+	c.To, err = encode(to)
+	return c, err
+}
+
+// A described value has a JSON form of its own.
+type described interface {
+	JSON() (json.RawMessage, error)
+}
+
+// plans creates and publishes the plans that differ.
+func (a *application) plans(ctx context.Context) error {
+	service := a.service.c.Plans
+	for _, slug := range slices.Sorted(maps.Keys(a.document.Plans)) {
+		at, want := "/plans/"+problem.Escape(slug), a.document.Plans[slug]
+		now, exists := a.existing.plans[slug]
+		if exists && now.Published > 0 {
+			diff, err := plans.Compare(now.document, want)
+			if err != nil {
+				return err
+			}
+			if diff.Empty() {
+				continue
+			}
+			list, err := diff.List()
+			if err != nil {
+				return err
+			}
+			if len(list) == 0 { // only the order of policies differs
+				list = []plans.Change{{Field: "/policies", From: json.RawMessage(`"another order"`), To: json.RawMessage(`"this order"`)}}
+			}
+			for _, c := range list {
+				c.Field = at + c.Field
+				a.result.Changes = append(a.result.Changes, c)
+			}
+			a.drafts = append(a.drafts, slug)
+		} else if err := a.changed(at, nil, want); err != nil {
+			return err
+		}
+		if faults := service.Inspect(want).Faults; len(faults) > 0 {
+			a.faults.AddAll(at, faults)
+			continue
+		}
+		p, err := now.Plan, error(nil)
+		switch {
+		case !exists:
+			p, err = service.CreatePlan(ctx, slug, want)
+		case !now.Draft.Equal(want):
+			p, err = service.SaveDraft(ctx, p.ID, want, p.DraftRevision)
+		}
+		if err == nil {
+			_, _, err = service.Publish(ctx, p.ID, plans.Publish{IfRevision: p.DraftRevision})
+		}
+		if err := a.note(at, err); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tenants creates and updates the tenants that differ.
+func (a *application) tenants(ctx context.Context) error {
+	service := a.service.c.Tenants
+	for _, slug := range slices.Sorted(maps.Keys(a.document.Tenants)) {
+		at, want := "/tenants/"+problem.Escape(slug), tenants.Normalise(a.document.Tenants[slug].Document)
+		now, exists := a.existing.tenants[slug]
+		if exists && now.Document == want {
+			continue
+		}
+		is, err := describeTenant(want)
+		if err != nil {
+			return err
+		}
+		if exists {
+			var list []plans.Change
+			if list, err = tenantChanges(at, now.Document, want); err != nil {
+				return err
+			}
+			a.result.Changes = append(a.result.Changes, list...)
+			now, err = service.UpdateTenant(ctx, now.ID, want, now.Revision)
+		} else {
+			if err := a.changed(at, nil, is); err != nil {
+				return err
+			}
+			now, err = service.CreateTenant(ctx, slug, want)
+		}
+		if err := a.note(at, err); err != nil {
+			return err
+		}
+		a.existing.tenants[slug] = now
+	}
+	return nil
+}
+
+// exceptions changes the overrides and lists of the tenants.
+func (a *application) exceptions(ctx context.Context) error {
+	for _, slug := range slices.Sorted(maps.Keys(a.document.Tenants)) {
+		at, want, now := "/tenants/"+problem.Escape(slug), a.document.Tenants[slug], a.existing.tenants[slug]
+		if want.Overrides != nil {
+			if err := a.overrides(ctx, at+"/overrides/", now, want.Overrides); err != nil {
+				return err
+			}
+		}
+		if want.Lists != nil {
+			if err := a.lists(ctx, at+"/lists/", now, want.Lists); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// overrides keeps the overrides that are as the document says, and creates the others. An override cannot be changed,
+// so a changed one is deleted and created. The newest of several overrides of a key has precedence, so an override
+// that follows a created one in the document is created after it, if both may apply to one key.
+func (a *application) overrides(ctx context.Context, at string, t tenants.Tenant, list []exceptions.NewOverride) error {
+	service, exist := a.service.c.Exceptions, a.existing.overrides[t.ID]
+	byScope := make(map[scope][]int, len(exist))
+	for j, o := range exist {
+		byScope[scopeOf(overrideOf(o))] = append(byScope[scopeOf(overrideOf(o))], j)
+	}
+	var order, created newest
+	var create []int // elements of list
+	state := make([]fate, len(exist))
+	for n := range list {
+		want := canonical(list[n])
+		if !want.ExpiresAt.After(a.now) {
+			a.result.Expired = append(a.result.Expired, at+strconv.Itoa(n))
+			continue
+		}
+		keep := -1
+		if created.overlapping(want) < 0 {
+			for _, j := range byScope[scopeOf(want)] {
+				if state[j] == unwanted && sameOverride(overrideOf(exist[j]), want) && j > order.overlapping(want) {
+					keep = j
+					break
+				}
+			}
+		}
+		if keep >= 0 {
+			state[keep] = kept
+			order.add(want, keep)
+			continue
+		}
+		create = append(create, n)
+		created.add(want, n)
+	}
+	for _, n := range create {
+		for _, j := range byScope[scopeOf(canonical(list[n]))] {
+			if state[j] == unwanted {
+				state[j] = replaced
+			}
+		}
+	}
+	for j := range exist {
+		if err := a.removeUnless(at+"-", state[j], describe(overrideOf(exist[j])), func() error {
+			return service.DeleteOverride(ctx, t.ID, exist[j].ID)
+		}); err != nil {
+			return err
+		}
+	}
+	for _, n := range create {
+		_, err := service.CreateOverride(ctx, t.ID, list[n])
+		if err := a.note(at+strconv.Itoa(n), err); err != nil {
+			return err
+		}
+		if err := a.changed(at+"-", nil, describe(canonical(list[n]))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// The fate of an object that exists.
+type fate int
+
+const (
+	unwanted fate = iota // not in the document
+	kept                 // as the document says
+	replaced             // the document has another one in its place
+)
+
+// removeUnless deletes an object that is replaced, or that is unwanted and to be pruned.
+func (a *application) removeUnless(pointer string, f fate, is any, remove func() error) error {
+	switch f {
+	case kept:
+		return nil
+	case replaced:
+		if err := a.changed(pointer, is, nil); err != nil {
+			return err
+		}
+		return remove()
+	}
+	prune, err := a.extra(pointer, is)
+	if err != nil || !prune {
+		return err
+	}
+	return remove()
+}
+
+// lists keeps the entries that are as the document says, and creates the others.
+func (a *application) lists(ctx context.Context, at string, t tenants.Tenant, list []exceptions.NewEntry) error {
+	service, exist := a.service.c.Exceptions, a.existing.entries[t.ID]
+	byValue := make(map[[3]string]int, len(exist))
+	for j, e := range exist {
+		byValue[valueOf(entryOf(e))] = j
+	}
+	state := make([]fate, len(exist))
+	var create []int // elements of list
+	for n := range list {
+		want := canonicalEntry(list[n])
+		if !want.ExpiresAt.IsZero() && !want.ExpiresAt.After(a.now) {
+			a.result.Expired = append(a.result.Expired, at+strconv.Itoa(n))
+			continue
+		}
+		j, found := byValue[valueOf(want)]
+		if found && sameEntry(entryOf(exist[j]), want) {
+			state[j] = kept
+			continue
+		}
+		if found {
+			state[j] = replaced
+		}
+		create = append(create, n)
+	}
+	for j := range exist {
+		if err := a.removeUnless(at+"-", state[j], describeEntry(entryOf(exist[j])), func() error {
+			return service.DeleteEntry(ctx, t.ID, exist[j].ID)
+		}); err != nil {
+			return err
+		}
+	}
+	for _, n := range create {
+		_, err := service.CreateEntry(ctx, t.ID, list[n])
+		if err := a.note(at+strconv.Itoa(n), err); err != nil {
+			return err
+		}
+		if err := a.changed(at+"-", nil, describeEntry(canonicalEntry(list[n]))); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// pruneTenants deletes the tenants that the document does not have.
+func (a *application) pruneTenants(ctx context.Context) error {
+	if a.document.Tenants == nil {
+		return nil
+	}
+	for _, slug := range slices.Sorted(maps.Keys(a.existing.tenants)) {
+		if _, wanted := a.document.Tenants[slug]; wanted {
+			continue
+		}
+		t, at := a.existing.tenants[slug], "/tenants/"+problem.Escape(slug)
+		is, err := describeTenant(t.Document)
+		if err != nil {
+			return err
+		}
+		remove, err := a.extra(at, is)
+		if err != nil {
+			return err
+		}
+		if remove {
+			if err := a.service.c.Tenants.DeleteTenant(ctx, t.ID, t.Revision); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// prunePlans deletes the published plans that the document does not have.
+func (a *application) prunePlans(ctx context.Context) error {
+	if a.document.Plans == nil {
+		return nil
+	}
+	for _, slug := range slices.Sorted(maps.Keys(a.existing.plans)) {
+		p, at := a.existing.plans[slug], "/plans/"+problem.Escape(slug)
+		if _, wanted := a.document.Plans[slug]; wanted || p.Published == 0 {
+			continue
+		}
+		remove, err := a.extra(at, map[string]string{"name": p.document.Name()})
+		if err != nil {
+			return err
+		}
+		if remove {
+			err := a.service.c.Plans.DeletePlan(ctx, p.ID, p.Revision)
+			if err := a.note(at, err); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

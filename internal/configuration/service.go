@@ -1,0 +1,253 @@
+package configuration
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/internal/exceptions"
+	"github.com/headgate/headgate/internal/preview"
+	"github.com/headgate/headgate/internal/problem"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
+)
+
+// A Store runs several changes as one.
+type Store interface {
+	// Together runs work as one transaction with one revision. If work returns an error, nothing is changed.
+	Together(ctx context.Context, work func(ctx context.Context) error) error
+	// Exceptions returns the overrides and the list entries of all tenants.
+	Exceptions(ctx context.Context) ([]exceptions.Override, []exceptions.Entry, error)
+}
+
+// Config contains the services that a Service calls. All are required, except as stated.
+type Config struct {
+	Store      Store
+	Plans      *plans.Service
+	Tenants    *tenants.Service
+	Exceptions *exceptions.Service
+	Preview    *preview.Service
+	// Now returns the current time. Default: time.Now.
+	Now func() time.Time
+}
+
+// A Service exports and applies documents. It is safe for concurrent use.
+type Service struct{ c Config }
+
+// NewService returns a Service.
+func NewService(c Config) *Service {
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &Service{c}
+}
+
+// Options control Apply.
+type Options struct {
+	// DryRun computes the result and changes nothing.
+	DryRun bool
+	// Prune deletes what exists and is not in the document. Without it, Apply only reports these objects.
+	Prune bool
+}
+
+// A Result says what Apply changed, or with Options.DryRun, what it would change.
+type Result struct {
+	// Changes are the differences between what existed and the document. Field is a JSON pointer into the document. A
+	// policy and a limit are named by slug and name instead of by number. An override or a list entry is the next
+	// element of its list: "/tenants/acme/overrides/-".
+	Changes []plans.Change
+	// Unmanaged are the objects that exist and are not in the document. With Options.Prune they are in Changes.
+	Unmanaged []plans.Change
+	// Expired are the pointers of overrides and list entries of the document that have ended. They are ignored.
+	Expired []string
+	// Previews compare each changed plan with the counted requests of its tenants. They are computed for a dry run.
+	Previews []preview.Preview
+}
+
+// errDryRun ends the transaction of a dry run.
+var errDryRun = errors.New("dry run")
+
+// Export returns the document of everything that exists. It leaves out plans that were never published, and expired
+// overrides and list entries.
+func (s *Service) Export(ctx context.Context) (Document, error) {
+	var d Document
+	err := s.c.Store.Together(ctx, func(ctx context.Context) error {
+		e, err := s.existing(ctx)
+		if err != nil {
+			return err
+		}
+		d = Document{Plans: make(map[string]plans.Document), Tenants: make(map[string]Tenant, len(e.tenants))}
+		for slug, p := range e.plans {
+			if p.Published > 0 {
+				d.Plans[slug] = p.document
+			}
+		}
+		for slug, t := range e.tenants {
+			out := Tenant{Document: t.Document, Overrides: []exceptions.NewOverride{}, Lists: []exceptions.NewEntry{}}
+			for _, o := range e.overrides[t.ID] {
+				out.Overrides = append(out.Overrides, overrideOf(o))
+			}
+			for _, l := range e.entries[t.ID] {
+				out.Lists = append(out.Lists, entryOf(l))
+			}
+			d.Tenants[slug] = out
+		}
+		return nil
+	})
+	return d, err
+}
+
+// Apply changes what differs from the document, all of it or nothing. Errors: problem.Invalid with a pointer for each
+// fault of the document; problem.Conflict.
+func (s *Service) Apply(ctx context.Context, d Document, how Options) (Result, error) {
+	if err := s.validate(d); err != nil {
+		return Result{}, err
+	}
+	var result Result
+	var drafts []string // the plans that exist and change
+	err := s.c.Store.Together(ctx, func(ctx context.Context) error {
+		a := &application{service: s, document: d, options: how, now: s.c.Now()}
+		if err := a.run(ctx); err != nil {
+			return err
+		}
+		result, drafts = a.result, a.drafts
+		if how.DryRun {
+			return errDryRun
+		}
+		return nil
+	})
+	if errors.Is(err, errDryRun) {
+		err = nil
+	}
+	if err != nil || !how.DryRun {
+		return result, err
+	}
+	for _, slug := range drafts {
+		p, err := s.c.Preview.Document(ctx, slug, d.Plans[slug])
+		if err != nil {
+			return Result{}, fmt.Errorf("preview plan %s: %w", slug, err)
+		}
+		result.Previews = append(result.Previews, p)
+	}
+	return result, nil
+}
+
+// validate returns the faults that do not depend on what exists.
+func (s *Service) validate(d Document) error {
+	var f problem.Fields
+	for _, slug := range slices.Sorted(maps.Keys(d.Plans)) {
+		f.NewSlug("/plans/"+problem.Escape(slug), slug)
+	}
+	for _, slug := range slices.Sorted(maps.Keys(d.Tenants)) {
+		at, t := "/tenants/"+problem.Escape(slug), d.Tenants[slug]
+		f.NewSlug(at, slug)
+		if faults, ok := under(at, tenants.Validate(tenants.Normalise(t.Document))); ok {
+			f = append(f, faults...)
+		}
+		for i, o := range t.Overrides {
+			if o.ExpiresAt.IsZero() {
+				f.Add(fmt.Sprintf("%s/overrides/%d/expires_at", at, i), "is required: an override ends, and each apply would set another end")
+			}
+		}
+		first := make(map[[3]string]int, len(t.Lists))
+		for i := range t.Lists {
+			value := valueOf(canonicalEntry(t.Lists[i]))
+			if j, twice := first[value]; twice {
+				f.Add(fmt.Sprintf("%s/lists/%d/value", at, i), "is on the list already: see /lists/%d", j)
+			}
+			first[value] = i
+		}
+	}
+	return f.Err()
+}
+
+// existing is everything that exists, by slug or by the ID of the tenant.
+type existing struct {
+	plans     map[string]planNow
+	tenants   map[string]tenants.Tenant
+	overrides map[string][]exceptions.Override // oldest first, without expired ones
+	entries   map[string][]exceptions.Entry
+}
+
+// A planNow is a plan with its published document.
+type planNow struct {
+	plans.Plan
+	document plans.Document
+}
+
+// pageSize is the number of rows that one query reads.
+const pageSize = 1000
+
+func (s *Service) existing(ctx context.Context) (*existing, error) {
+	e := &existing{plans: map[string]planNow{}, tenants: map[string]tenants.Tenant{}}
+	for after := ""; ; {
+		list, err := s.c.Plans.Plans(ctx, plans.Filter{After: after, Limit: pageSize})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range list {
+			now := planNow{Plan: p}
+			if p.Published > 0 {
+				v, err := s.c.Plans.Version(ctx, p.ID, p.Published)
+				if err != nil {
+					return nil, err
+				}
+				now.document = v.Document
+			}
+			e.plans[p.Slug], after = now, p.ID
+		}
+		if len(list) < pageSize {
+			break
+		}
+	}
+	for after := ""; ; {
+		list, err := s.c.Tenants.Tenants(ctx, tenants.Filter{After: after, Limit: pageSize})
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range list {
+			e.tenants[t.Slug], after = t, t.ID
+		}
+		if len(list) < pageSize {
+			break
+		}
+	}
+	return e, s.exceptions(ctx, e)
+}
+
+// exceptions adds the overrides and list entries that have not ended.
+func (s *Service) exceptions(ctx context.Context, e *existing) error {
+	overrides, entries, err := s.c.Store.Exceptions(ctx)
+	if err != nil {
+		return err
+	}
+	now := s.c.Now()
+	slices.SortFunc(overrides, func(a, b exceptions.Override) int {
+		return cmp.Or(cmp.Compare(a.Revision, b.Revision), cmp.Compare(a.ID, b.ID))
+	})
+	slices.SortFunc(entries, func(a, b exceptions.Entry) int {
+		return cmp.Or(cmp.Compare(a.List, b.List), cmp.Compare(a.Attribute, b.Attribute), cmp.Compare(a.Value, b.Value))
+	})
+	e.overrides, e.entries = map[string][]exceptions.Override{}, map[string][]exceptions.Entry{}
+	for _, o := range overrides {
+		if o.ExpiresAt.After(now) {
+			e.overrides[o.TenantID] = append(e.overrides[o.TenantID], o)
+		}
+	}
+	for _, l := range entries {
+		if l.ExpiresAt.IsZero() || l.ExpiresAt.After(now) {
+			e.entries[l.TenantID] = append(e.entries[l.TenantID], l)
+		}
+	}
+	return nil
+}
+
+func problemOf(err error) *problem.Problem {
+	var p *problem.Problem
+	errors.As(err, &p)
+	return p
+}

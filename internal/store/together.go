@@ -1,0 +1,66 @@
+package store
+
+import (
+	"context"
+	"errors"
+
+	"github.com/headgate/headgate/internal/audit"
+)
+
+// togetherKey is the key of the running edit in the context of Together.
+type togetherKey struct{}
+
+// A together is the edit that the methods of one Store join.
+type together struct {
+	store *Store
+	edit  *edit
+}
+
+// Together runs work as one edit: all changes that work makes with its context are one transaction with one revision,
+// and what work reads with its context includes them. If work returns an error, nothing is changed. If work changes
+// nothing, the revision is not raised. Other edits wait until work ends, which may take twelve times as long as
+// another method. work must use its context in one goroutine only, and must be repeatable, because Together repeats it
+// when the transaction fails.
+func (s *Store) Together(ctx context.Context, work func(ctx context.Context) error) error {
+	err := s.writeWithin(ctx, 12*s.timeout, audit.Entry{}, true, func(ctx context.Context, ed *edit) error {
+		ed.lines = nil
+		if err := work(context.WithValue(ctx, togetherKey{}, together{s, ed})); err != nil {
+			return err
+		}
+		if len(ed.lines) == 0 {
+			return errUnchanged
+		}
+		return nil
+	})
+	return s.fail(err, "change several objects")
+}
+
+// running returns the edit of Together that the context belongs to, or nil.
+func (s *Store) running(ctx context.Context) *edit {
+	if t, _ := ctx.Value(togetherKey{}).(together); t.store == s {
+		return t.edit
+	}
+	return nil
+}
+
+// join runs change as a part of the edit. The part has its own audit lines.
+func (e *edit) join(ctx context.Context, line audit.Entry, change func(context.Context, *edit) error) error {
+	part := *e
+	part.lines = []audit.Entry{line}
+	switch err := change(ctx, &part); {
+	case errors.Is(err, errUnchanged):
+		return nil
+	case err != nil:
+		return err
+	}
+	e.lines = append(e.lines, part.lines...)
+	return nil
+}
+
+// from returns what a read runs on: the transaction of Together, or the pool of readers.
+func (s *Store) from(ctx context.Context) querier {
+	if e := s.running(ctx); e != nil {
+		return e.tx
+	}
+	return s.reader
+}
