@@ -35,7 +35,7 @@ ORDER := $(if $(filter 1,$(SEED)),,-shuffle=$(SEED))
 RACE := -race -gcflags=modernc.org/sqlite/lib=-race=false -gcflags=modernc.org/libc=-race=false
 
 # The packages whose code or tests start goroutines or synchronize them.
-CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|/x/sync/|^[^/]*\bgo func' $(filter-out bench/% deploy/% sdk/%,$(GO_FILES))))))
+CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|/x/sync/|^[^/]*\bgo func' $(filter-out cmd/bench-peers/% deploy/% sdk/%,$(GO_FILES))))))
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
@@ -78,7 +78,7 @@ lint: ## look for mistakes: vet, gofumpt, staticcheck, golangci-lint (.golangci.
 	go vet ./...
 	go vet -tags quick ./...
 	go vet -tags screenshots,faults ./cmd/server
-	go -C bench vet ./...
+	go -C cmd/bench-peers vet ./...
 	@for module in $(SDK_MODULES); do echo "go -C $$module vet ./..."; go -C $$module vet ./...; done
 	go -C sdk/go vet -tags conformance ./...
 	@echo "gofumpt -l"; unformatted=$$($(TOOL) gofumpt -l $(GO_FILES)); \
@@ -91,11 +91,11 @@ lint: ## look for mistakes: vet, gofumpt, staticcheck, golangci-lint (.golangci.
 SDK_MODULES := sdk/go sdk/go/echo sdk/conformance sdk/generate
 CONFORM = go -C sdk/conformance run . -server ../../bin/headgate --
 
-# -vet=off, because make lint runs all of vet. The modules bench and composetest
+# -vet=off, because make lint runs all of vet. The modules bench-peers and composetest
 # have dependencies that the product does not have.
 test: bin/with-servers ## run the tests with real servers; as root, install what is missing (SEED=1)
 	$(SERVERS) go test -vet=off $(ORDER) -timeout 20m ./...
-	go -C bench test -vet=off $(ORDER) -timeout 10m ./...
+	go -C cmd/bench-peers test -vet=off $(ORDER) -timeout 10m ./...
 	@for module in $(SDK_MODULES); do go -C $$module test -vet=off $(ORDER) -timeout 10m ./...; done
 	$(SERVERS) go -C deploy/composetest test -vet=off $(ORDER) -timeout 10m ./...
 
@@ -159,13 +159,13 @@ views: ## serve every component of the dashboard in every state, at http://127.0
 bench: bin/with-servers ## run the benchmarks, BENCHTIME (1s) each
 	$(SERVERS) go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) -timeout 20m ./...
 
-# bench is a separate module, so that the limiters it compares with are no dependencies of Headgate.
+# bench-peers is a separate module, so that the limiters it compares with are no dependencies of Headgate.
 ROUNDS  ?= 5
 SECONDS ?= 1.5
 ONLY    ?=
 bench-peers: ## compare Headgate with other limiters, in ten minutes, and write docs/performance.md: ROUNDS, SECONDS, ONLY=http,rate,batch,redis,memory
 	@mkdir -p bin
-	go -C bench build -o ../bin/bench-peers .
+	go -C cmd/bench-peers build -o ../../bin/bench-peers .
 	./bin/bench-peers -rounds $(ROUNDS) -seconds $(SECONDS) -only "$(ONLY)"
 
 GENERATED := '*_templ.go' '*.gen.go' '*.gen.ts' '*_gen.py'

@@ -78,7 +78,7 @@ var imports = map[string][]string{
 	"enforcement/lease":        {"enforcement"},
 	"enforcement/limitertest":  {"enforcement"},
 
-	// The load generator of headgate bench and of the module bench.
+	// The load generator of headgate bench and of the module cmd/bench-peers.
 	"internal/load":    {"internal/latency"},
 	"internal/latency": {},
 

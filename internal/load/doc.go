@@ -1,5 +1,5 @@
 // Package load is a load generator. It sends HTTP/1.1 requests, and measures the rate,
-// the latency and the results of the responses. "headgate bench" and the module bench
+// the latency and the results of the responses. "headgate bench" and the module cmd/bench-peers
 // use it.
 //
 // It has two modes. In a closed loop, each connection sends its next request after it

@@ -1,4 +1,4 @@
-module github.com/headgate/headgate/bench
+module github.com/headgate/headgate/cmd/bench-peers
 
 go 1.26.0
 
@@ -31,4 +31,4 @@ require (
 	golang.org/x/text v0.43.0 // indirect
 )
 
-replace github.com/headgate/headgate => ../
+replace github.com/headgate/headgate => ../../

@@ -121,7 +121,7 @@ func TestResultReplacesTheOneBefore(t *testing.T) {
 // The page has the markers between which a run writes.
 func TestPageHasTheMarkers(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile(filepath.Join("..", "docs", "performance.md"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "performance.md"))
 	if err != nil {
 		t.Fatal(err)
 	}
