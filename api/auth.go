@@ -176,6 +176,20 @@ func (c caller) subject(ref string) (*enforcement.Subject, error) {
 	return s, nil
 }
 
+// within returns an error if the caller's key may not send a check.
+func (c caller) within(check *enforcement.Check) error {
+	b := &c.key.Bounds
+	switch {
+	case b.PeekOnly && check.Mode != enforcement.Peek:
+		return errPeekOnly
+	case b.MaxCost > 0 && check.Cost > b.MaxCost:
+		return problem.WithCode(problem.Forbidden, "key_max_cost", "this key may send checks with a cost of at most %d", b.MaxCost)
+	}
+	return nil
+}
+
+var errPeekOnly = problem.WithCode(problem.Forbidden, "key_peek_only", "this key may only send checks with the mode peek")
+
 type callerKey struct{}
 
 // callerOf returns the caller of a management request.

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -190,4 +191,76 @@ func FuzzAuthorization(f *testing.F) {
 		}
 		tenants.WellFormed(token)
 	})
+}
+
+// A key with bounds sends no check beyond them, and makes no key with wider ones. A batch
+// answers such a check for itself; an atomic batch is refused.
+func TestKeyBounds(t *testing.T) {
+	t.Parallel()
+	w := newStrictWorld(t)
+	issue := func(key, members string) (answer, string) {
+		a := w.do(call{method: "POST", path: "/v1/tenants/acme/keys", key: key, body: `{"name":"k","scopes":["check","manage"]` + members + `}`})
+		var made struct{ Token string }
+		if a.status == http.StatusCreated {
+			must(t, json.Unmarshal([]byte(a.body), &made))
+		}
+		return a, made.Token
+	}
+	a, cheap := issue(w.acme, `,"max_cost":2`)
+	if !strings.Contains(a.body, `"max_cost":2`) || strings.Contains(a.body, "peek_only") {
+		t.Fatal(a.body)
+	}
+	a, peeks := issue(w.acme, `,"peek_only":true`)
+	if !strings.Contains(a.body, `"peek_only":true`) {
+		t.Fatal(a.body)
+	}
+	check := func(members string) string { return `{"method":"POST","path":"/v1/login"` + members + `}` }
+	for _, c := range []struct {
+		key, path, body string
+		status          int
+		code            string
+	}{
+		{cheap, "/v1/check", check(`,"cost":2`), 200, ""},
+		{cheap, "/v1/check", check(`,"cost":3`), 403, "key_max_cost"},
+		{cheap, "/v1/check", check(`,"cost":3,"mode":"force"`), 403, "key_max_cost"},
+		{cheap, "/v1/check/batch", `{"atomic":true,"checks":[` + check("") + `,` + check(`,"cost":3`) + `]}`, 403, "key_max_cost"},
+		{peeks, "/v1/check", check(`,"mode":"peek"`), 200, ""},
+		{peeks, "/v1/check", check(""), 403, "key_peek_only"},
+		{peeks, "/v1/check", check(`,"mode":"force"`), 403, "key_peek_only"},
+	} {
+		a := w.do(call{method: "POST", path: c.path, key: c.key, body: c.body})
+		if a.status != c.status || c.code != "" && !strings.Contains(a.body, `"code":"`+c.code+`"`) {
+			t.Errorf("%s %s: %d %s", c.path, c.body, a.status, a.body)
+		}
+	}
+	batch := w.do(call{method: "POST", path: "/v1/check/batch", key: cheap, body: `{"checks":[` + check(`,"cost":3`) + `,` + check("") + `,` + check(`,"cost":4`) + `]}`})
+	if statuses := regexp.MustCompile(`"status":\d+`).FindAllString(batch.body, -1); fmt.Sprint(statuses) != `["status":403 "status":200 "status":403]` {
+		t.Errorf("%s", batch.body)
+	}
+	for _, c := range []struct {
+		key, members string
+		status       int
+	}{
+		{cheap, "", 403},
+		{cheap, `,"max_cost":3`, 403},
+		{cheap, `,"max_cost":2`, 201},
+		{cheap, `,"max_cost":1,"peek_only":true`, 201},
+		{peeks, `,"max_cost":1`, 403},
+		{peeks, `,"peek_only":true`, 201},
+		{w.acme, `,"max_cost":2147483648`, 422},
+		{w.acme, `,"max_cost":0`, 422},
+		{w.acme, `,"max_cost":-1`, 422},
+	} {
+		if a, _ := issue(c.key, c.members); a.status != c.status {
+			t.Errorf("a key with %s: %d %s", c.members, a.status, a.body)
+		}
+	}
+	k, _, err := w.tenants.CreateKey(t.Context(), "acme", tenants.NewKey{Name: "n", Scopes: []tenants.Scope{tenants.ScopeCheck}, Bounds: tenants.Bounds{MaxCost: 3}})
+	must(t, err)
+	if a := w.do(call{method: "POST", path: "/v1/tenants/acme/keys/" + k.ID + "/rotate", key: cheap}); a.status != http.StatusForbidden {
+		t.Errorf("rotate a wider key: %d %s", a.status, a.body)
+	}
+	if a := w.do(call{method: "POST", path: "/v1/tenants/acme/keys/" + k.ID + "/rotate", key: w.acme}); a.status != http.StatusCreated || !strings.Contains(a.body, `"max_cost":3`) {
+		t.Errorf("rotate: %d %s", a.status, a.body)
+	}
 }

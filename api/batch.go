@@ -29,7 +29,7 @@ type batch struct {
 	attributes []enforcement.Attribute // of all checks; each check uses a part
 	atomic     bool
 	subjects   []*enforcement.Subject
-	faults     []error // of a check whose tenant was not found; nil otherwise
+	faults     []error // of a check whose tenant was not found, or that its key may not send; nil otherwise
 	items      []enforcement.BatchItem
 	decisions  []enforcement.Decision // their slices keep their capacity for the next batch
 	out        []byte
@@ -201,10 +201,16 @@ func (b *batch) find(who caller) {
 	for i, ref := range b.tenants {
 		if i > 0 && ref == b.tenants[i-1] {
 			b.subjects[i], b.faults[i] = b.subjects[i-1], b.faults[i-1]
+			if b.subjects[i] != nil {
+				b.faults[i] = nil // that of the check before was its own
+			}
 		} else {
 			b.subjects[i], b.faults[i] = who.subject(ref)
 		}
 		if b.subjects[i] != nil {
+			b.faults[i] = who.within(&b.checks[i])
+		}
+		if b.faults[i] == nil {
 			b.items = append(b.items, enforcement.BatchItem{Subject: b.subjects[i], Check: &b.checks[i], Decision: &b.decisions[i]})
 		}
 	}
@@ -219,6 +225,8 @@ func (b *batch) checkAtomic() error {
 		switch {
 		case b.subjects[i] != b.subjects[0], b.faults[i] != nil && problem.Of(b.faults[i]) != problem.Forbidden && b.tenants[i] != b.tenants[0]:
 			return malformedAt(at+"/tenant", "must be the same in all checks of an atomic batch")
+		case b.subjects[i] != nil && b.faults[i] != nil:
+			return b.faults[i]
 		case b.checks[i].Mode != b.checks[0].Mode:
 			return malformedAt(at+"/mode", "must be the same in all checks of an atomic batch")
 		}

@@ -105,6 +105,9 @@ func (a *API) checkWith(w http.ResponseWriter, r *http.Request, who caller, s *s
 	if err != nil {
 		return err
 	}
+	if err := who.within(&s.check); err != nil {
+		return err
+	}
 	if a.decideOne(r.Context(), subject, s) != nil {
 		overloaded(&s.decision, subject, &s.check)
 	}

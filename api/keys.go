@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/headgate/headgate/internal/problem"
@@ -24,6 +25,7 @@ func showKey(k tenants.Key) (Key, error) {
 			return Key{}, err
 		}
 	}
+	shown.MaxCost, shown.PeekOnly = k.MaxCost, k.PeekOnly
 	for i, s := range k.Scopes {
 		shown.Scopes[i] = Scope(s)
 	}
@@ -32,6 +34,7 @@ func showKey(k tenants.Key) (Key, error) {
 
 func newKey(n NewKey) tenants.NewKey {
 	out := tenants.NewKey{Name: n.Name, ExpiresAt: n.ExpiresAt, Scopes: make([]tenants.Scope, len(n.Scopes))}
+	out.MaxCost, out.PeekOnly = n.MaxCost, n.PeekOnly
 	for i, s := range n.Scopes {
 		out.Scopes[i] = tenants.Scope(s)
 	}
@@ -63,14 +66,18 @@ func (a *API) issued(ctx context.Context, path string) func(tenants.Key, string,
 	}
 }
 
-// mayIssue returns an error if the caller's own key lacks one of the scopes. A key with only
-// the scope manage can therefore not create or rotate a key that decides checks.
-func mayIssue(ctx context.Context, scopes []tenants.Scope) error {
-	own := callerOf(ctx).key.Scopes
+// mayIssue returns an error if the caller's own key lacks one of the scopes, or has narrower
+// bounds. A key with only the scope manage can therefore not create or rotate a key that
+// decides checks.
+func mayIssue(ctx context.Context, scopes []tenants.Scope, bounds tenants.Bounds) error {
+	own := callerOf(ctx).key
 	for _, s := range scopes {
-		if _, known := snapshot.ScopesOf([]tenants.Scope{s}); known && !own.Has(s) {
+		if _, known := snapshot.ScopesOf([]tenants.Scope{s}); known && !own.Scopes.Has(s) {
 			return problem.New(problem.Forbidden, "the new key would have the scope %s, which this key does not have", s)
 		}
+	}
+	if slices.Contains(scopes, tenants.ScopeCheck) && !bounds.Within(own.Bounds) {
+		return problem.New(problem.Forbidden, "the new key would have wider bounds (max_cost, peek_only) than this key")
 	}
 	return nil
 }
@@ -80,7 +87,7 @@ func mayIssue(ctx context.Context, scopes []tenants.Scope) error {
 func (a *API) create(ctx context.Context, n tenants.NewKey,
 	create func(tenants.NewKey) (tenants.Key, string, error),
 ) (tenants.Key, string, error) {
-	if err := mayIssue(ctx, n.Scopes); err != nil {
+	if err := mayIssue(ctx, n.Scopes, n.Bounds); err != nil {
 		return tenants.Key{}, "", err
 	}
 	return create(n)
@@ -92,7 +99,7 @@ func (a *API) rotate(ctx context.Context, old tenants.Key, err error,
 	rotate func() (tenants.Key, string, error),
 ) (tenants.Key, string, error) {
 	if err == nil {
-		err = mayIssue(ctx, old.Scopes)
+		err = mayIssue(ctx, old.Scopes, old.Bounds)
 	}
 	if err != nil {
 		return tenants.Key{}, "", err

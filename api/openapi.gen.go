@@ -1598,8 +1598,14 @@ type Key struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
+	// MaxCost The largest cost of one check. Absent without a bound.
+	MaxCost int64 `json:"max_cost,omitempty,omitzero"`
+
 	// Name The display name.
 	Name string `json:"name"`
+
+	// PeekOnly Whether checks must have the mode `peek`. Absent if not.
+	PeekOnly bool `json:"peek_only,omitempty,omitzero"`
 
 	// RevokedAt When it was revoked; in the future for a rotated key, which is valid until then.
 	RevokedAt time.Time `json:"revoked_at,omitempty,omitzero"`
@@ -1861,8 +1867,14 @@ type NewKey struct {
 	// ExpiresAt When it expires. Default: never.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
 
+	// MaxCost The largest cost of one check. A check above it is `403` (`key_max_cost`). Default: no bound.
+	MaxCost int64 `json:"max_cost,omitempty,omitzero"`
+
 	// Name The display name.
 	Name string `json:"name"`
+
+	// PeekOnly Whether checks must have the mode `peek`. Another mode is `403` (`key_peek_only`). Default: false.
+	PeekOnly bool `json:"peek_only,omitempty,omitzero"`
 
 	// Scopes What it may do.
 	Scopes []Scope `json:"scopes"`

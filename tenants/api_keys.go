@@ -44,7 +44,7 @@ func (s *Service) CreateOperatorKey(ctx context.Context, n NewKey) (Key, string,
 	return s.createKey(ctx, ofOperator, n)
 }
 
-// RotateKey creates a key that succeeds an old one, with the same name, scopes and period of
+// RotateKey creates a key that succeeds an old one, with the same name, scopes, bounds and period of
 // validity, and returns it with its token. The old key stays valid for overlap, which is 0 to
 // MaxOverlap, but not longer than before. NotFound, Invalid, Conflict if the old key has ended
 // (code key_ended) or already has a successor (key_rotated).
@@ -156,7 +156,7 @@ func (s *Service) rotateKey(ctx context.Context, of owner, id string, overlap ti
 	if err := Rotatable(old.ExpiresAt, old.RevokedAt, now); err != nil {
 		return Key{}, "", err
 	}
-	n := NewKey{Name: old.Name, Scopes: old.Scopes, ExpiresAt: renew(old.CreatedAt, old.ExpiresAt, now)}
+	n := NewKey{Name: old.Name, Scopes: old.Scopes, ExpiresAt: renew(old.CreatedAt, old.ExpiresAt, now), Bounds: old.Bounds}
 	next, token := mint(ctx, old.TenantID, n, now)
 	e := keyEntry(ctx, "rotate", old, old, next)
 	created, err := s.store.RotateKey(ctx, old.TenantID, old.ID, now.Add(overlap), next, e)
@@ -229,7 +229,7 @@ func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Milli
 
 // mint returns a new key that is not stored yet, and its token.
 func mint(ctx context.Context, tenantID string, n NewKey, now time.Time) (Key, string) {
-	k := Key{ID: audit.NewID(), TenantID: tenantID, Name: n.Name, Scopes: n.Scopes, CreatedAt: now, CreatedBy: creator(ctx)}
+	k := Key{ID: audit.NewID(), TenantID: tenantID, Name: n.Name, Scopes: n.Scopes, CreatedAt: now, CreatedBy: creator(ctx), Bounds: n.Bounds}
 	kind := TenantToken
 	if k.Operator() {
 		kind = OperatorToken
@@ -270,5 +270,7 @@ func (k Key) JSON() (json.RawMessage, error) {
 		RevokedAt time.Time `json:"revoked_at,omitzero"`
 		CreatedAt time.Time `json:"created_at"`
 		CreatedBy string    `json:"created_by,omitempty"`
-	}{k.ID, k.Name, k.Hint, k.Scopes, k.ExpiresAt.UTC(), k.RevokedAt.UTC(), k.CreatedAt.UTC(), k.CreatedBy})
+		MaxCost   int64     `json:"max_cost,omitempty"`
+		PeekOnly  bool      `json:"peek_only,omitempty"`
+	}{k.ID, k.Name, k.Hint, k.Scopes, k.ExpiresAt.UTC(), k.RevokedAt.UTC(), k.CreatedAt.UTC(), k.CreatedBy, k.MaxCost, k.PeekOnly})
 }

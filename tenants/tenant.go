@@ -89,7 +89,20 @@ type Key struct {
 	// CreatedBy is the ID of the API key with which this key was created or rotated. It is ""
 	// if a person, a command or the bootstrap key created this key.
 	CreatedBy string
-	Revision  int64
+	Bounds
+	Revision int64
+}
+
+// Bounds restrict the checks that a key may send, so that its holder cannot spend the quota of
+// the tenant with one check.
+type Bounds struct {
+	MaxCost  int64 // largest cost of one check; 0: no bound
+	PeekOnly bool  // checks must have the mode peek
+}
+
+// Within reports whether b allows no check that wide does not allow.
+func (b Bounds) Within(wide Bounds) bool {
+	return (wide.MaxCost == 0 || b.MaxCost > 0 && b.MaxCost <= wide.MaxCost) && (b.PeekOnly || !wide.PeekOnly)
 }
 
 // Operator reports whether the key belongs to the operator.

@@ -16,6 +16,8 @@ const (
 	maxScopes = 3
 
 	MinKeys, MostKeys = 1000, 1_000_000_000 // of Document.MaxKeys
+
+	MaxCost = 1<<31 - 1 // of Bounds.MaxCost, and the largest cost of a check
 )
 
 // Normalise returns the document with all defaults filled in.
@@ -72,6 +74,7 @@ type NewKey struct {
 	Name      string // 1 to 200 characters
 	Scopes    []Scope
 	ExpiresAt time.Time // zero if the key does not expire
+	Bounds
 }
 
 // Validate returns an Invalid problem with JSON pointers to all faults of the fields.
@@ -99,6 +102,9 @@ func (k NewKey) Validate(now time.Time) error {
 	}
 	if k.ExpiresAt.UTC().Year() > 9999 {
 		f.Add("/expires_at", "must be before the year 10000")
+	}
+	if k.MaxCost < 0 || k.MaxCost > MaxCost {
+		f.Add("/max_cost", "must be 1 to %d", MaxCost)
 	}
 	return f.Err()
 }

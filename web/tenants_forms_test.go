@@ -145,7 +145,13 @@ func TestKeysAreShownOnce(t *testing.T) {
 	if bad := w.post(keys, "acme-admin", url.Values{"name": {" "}, "life": {"never"}}); bad.Code != http.StatusUnprocessableEntity || wrongIn(t, bad) != "name scopes" {
 		t.Errorf("%d %q", bad.Code, wrongIn(t, bad))
 	}
-	made := w.post(keys, "acme-admin", url.Values{"name": {"edge"}, "scope-check": {"on"}, "life": {"30d"}})
+	for _, wrong := range []string{"0", "-1", "many", "2147483648"} {
+		bad := w.post(keys, "acme-admin", url.Values{"name": {"edge"}, "scope-check": {"on"}, "max_cost": {wrong}, "life": {"never"}})
+		if bad.Code != http.StatusUnprocessableEntity || wrongIn(t, bad) != "max_cost" || typedIn(t, bad, "max_cost") != wrong {
+			t.Errorf("largest cost %q: %d %q", wrong, bad.Code, wrongIn(t, bad))
+		}
+	}
+	made := w.post(keys, "acme-admin", url.Values{"name": {"edge"}, "scope-check": {"on"}, "max_cost": {"1,000"}, "peek-only": {"on"}, "life": {"30d"}})
 	token := ""
 	for n := range made.tree(t).Descendants() {
 		if attr(n, "id") == "token" {
@@ -159,7 +165,7 @@ func TestKeysAreShownOnce(t *testing.T) {
 		t.Error("this node does not know the key at once")
 	}
 	list := w.get(keys, "acme-viewer")
-	if strings.Contains(list.body, token) || !strings.Contains(words(t, list), "edge "+tenants.TokenHint(token)+" check Active just now 21 December 2026") || strings.Contains(list.body, "/revoke") {
+	if strings.Contains(list.body, token) || !strings.Contains(words(t, list), "edge "+tenants.TokenHint(token)+" check peek only cost up to 1000 Active just now 21 December 2026") || strings.Contains(list.body, "/revoke") {
 		t.Errorf("%s", words(t, list))
 	}
 	all, err := w.tenants.Keys(t.Context(), w.ids["acme"], tenants.Filter{Limit: 10})

@@ -24,6 +24,8 @@ var Codes = []Code{
 	{"invitation_exists", "conflict", "An invitation with this token exists already."},
 	{"key_ended", "conflict", "The key is revoked or has expired. Create a new one."},
 	{"key_exists", "conflict", "A key with this token exists already."},
+	{"key_max_cost", "forbidden", "The cost of the check is above the bound of the API key."},
+	{"key_peek_only", "forbidden", "The API key may only send checks with the mode peek."},
 	{"key_revoked", "conflict", "The key is revoked. Create a new one."},
 	{"key_rotated", "conflict", "The key was rotated already. Rotate its successor."},
 	{"last_operator_key", "conflict", "This is the last operator key that may manage."},

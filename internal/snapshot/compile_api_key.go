@@ -40,7 +40,7 @@ func (b *builder) addKey(row *tenants.Key) {
 	}
 	b.putKey(row.Hash, Key{
 		ID: row.ID, Name: row.Name, Operator: row.Operator(), Scopes: set,
-		ExpiresAt: micros(row.ExpiresAt), RevokedAt: micros(row.RevokedAt),
+		ExpiresAt: micros(row.ExpiresAt), RevokedAt: micros(row.RevokedAt), Bounds: row.Bounds,
 	}, subject)
 }
 

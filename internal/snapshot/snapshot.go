@@ -81,6 +81,8 @@ type Key struct {
 	// key was rotated and is valid until then.
 	ExpiresAt int64
 	RevokedAt int64
+	// Bounds restrict the checks that the key may send.
+	Bounds tenants.Bounds
 	// Subject is the tenant of the key; nil for an operator key.
 	Subject *enforcement.Subject
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-const keyColumns = `id, tenant_id, name, hash, hint, scopes, expires_at, revoked_at, created_at, created_by, revision`
+const keyColumns = `id, tenant_id, name, hash, hint, scopes, expires_at, revoked_at, created_at, created_by, max_cost, peek_only, revision`
 
 func scanKey(r row) (tenants.Key, error) {
 	var k tenants.Key
@@ -22,7 +22,8 @@ func scanKey(r row) (tenants.Key, error) {
 	var hash []byte
 	var scopes string
 	var expires, revoked sql.NullTime
-	err := r.Scan(&k.ID, &tenantID, &k.Name, &hash, &k.Hint, &scopes, &expires, &revoked, &k.CreatedAt, &createdBy, &k.Revision)
+	err := r.Scan(&k.ID, &tenantID, &k.Name, &hash, &k.Hint, &scopes, &expires, &revoked, &k.CreatedAt, &createdBy, &k.MaxCost, &k.PeekOnly,
+		&k.Revision)
 	copy(k.Hash[:], hash)
 	k.TenantID, k.CreatedBy, k.Scopes = tenantID.String, createdBy.String, readScopes(scopes)
 	k.ExpiresAt, k.RevokedAt, k.CreatedAt = instant(expires), instant(revoked), k.CreatedAt.UTC()
@@ -215,10 +216,10 @@ func (e *edit) addKey(ctx context.Context, k tenants.Key) (_ tenants.Key, err er
 	}
 	n, err := e.exec(ctx, `
 		INSERT INTO api_keys (`+keyColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, $9, $10)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, $9, $10, $11, $12)
 		ON CONFLICT (hash) DO NOTHING`,
 		k.ID, orNull(k.TenantID), k.Name, k.Hash[:], k.Hint, writeScopes(k.Scopes), nullable(k.ExpiresAt), k.CreatedAt,
-		orNull(k.CreatedBy), k.Revision)
+		orNull(k.CreatedBy), k.MaxCost, k.PeekOnly, k.Revision)
 	if err != nil {
 		return k, fmt.Errorf("add a key: %w", err)
 	}

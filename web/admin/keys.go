@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -187,6 +188,12 @@ func (k *keyring) row(key tenants.Key, now time.Time) views.APIKey {
 	for _, s := range key.Scopes {
 		r.Scopes = append(r.Scopes, string(s))
 	}
+	if key.PeekOnly {
+		r.Scopes = append(r.Scopes, "peek only")
+	}
+	if key.MaxCost > 0 {
+		r.Scopes = append(r.Scopes, "cost up to "+strconv.FormatInt(key.MaxCost, 10))
+	}
 	over := false
 	switch {
 	case !key.RevokedAt.IsZero() && !now.Before(key.RevokedAt):
@@ -210,6 +217,11 @@ func (k *keyring) form() views.KeyForm {
 		Head: k.head, Title: k.newTitle, Action: k.base, Back: k.base, Name: views.TextInput("name", "Name", "", k.nameHint),
 		Scopes: views.Checks{Name: "scopes", Label: "Scopes"}, End: web.EndingField("never", k.life, web.KeyLives...),
 	}
+	v.MaxCost = views.OptionalInput("max_cost", "Largest cost of one check", "",
+		"So that the holder of the key cannot spend a quota with one check. Empty: no bound.")
+	v.Peek = views.Checks{Name: "peek", Label: "Checks", Options: []views.CheckBox{{
+		Name: "peek-only", Label: "Peek only", Hint: "Checks with this key show what is left, and charge nothing.",
+	}}}
 	for _, s := range k.scopes {
 		v.Scopes.Options = append(v.Scopes.Options, views.CheckBox{
 			Name: "scope-" + string(s.scope), Label: string(s.scope), Hint: s.hint, Checked: s.checked,
@@ -229,6 +241,9 @@ func (w *pages) createKey(c echo.Context, f url.Values) error {
 	v := k.form()
 	v.Name.Value = f.Get("name")
 	n := tenants.NewKey{Name: strings.TrimSpace(f.Get("name"))}
+	v.MaxCost.Value = f.Get("max_cost")
+	v.Peek.Options[0].Checked = f.Get("peek-only") == "on"
+	n.PeekOnly, n.MaxCost = v.Peek.Options[0].Checked, costOf(f)
 	for i, s := range k.scopes {
 		box := &v.Scopes.Options[i]
 		if box.Checked = f.Get(box.Name) == "on"; box.Checked {
@@ -248,6 +263,20 @@ func (w *pages) createKey(c echo.Context, f url.Values) error {
 	return web.Retry(err, &v, &v.Faults, nil, func(status int) error {
 		return w.Render(c, status, views.KeyFormPage(w.keyPage(c, k, k.newTitle), v))
 	})
+}
+
+// costOf returns the largest cost of a check that the form has. Text that is not a number is -1,
+// which is not valid.
+func costOf(f url.Values) int64 {
+	text := strings.ReplaceAll(strings.TrimSpace(f.Get("max_cost")), ",", "")
+	if text == "" {
+		return 0
+	}
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n == 0 {
+		return -1
+	}
+	return n
 }
 
 // showToken shows the token of a key. Headgate does not keep the token.
@@ -316,7 +345,7 @@ func (k *keyring) confirm(key tenants.Key, verb string) views.Confirm {
 	}
 	v.Title, v.Button, v.WithOverlap = "Rotate the key "+key.Name, "Create the new key", true
 	v.Text = []string{
-		"The new key has the same name, scopes, and lifetime. It is shown once.",
+		"The new key has the same name, scopes, bounds, and lifetime. It is shown once.",
 		"Choose how long the old key stays valid, so that you can replace it without a gap.",
 	}
 	v.Overlap = views.Select{Name: "overlap", Label: "The old key", Value: "24h", Options: web.LifetimeOptions(overlaps)}

@@ -24,6 +24,8 @@ type KeyForm struct {
 	Faults       []Fault
 	Name         Input
 	Scopes       Checks
+	MaxCost      Input
+	Peek         Checks
 	End          Ending
 	Action, Back string
 }

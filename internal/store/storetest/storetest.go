@@ -222,7 +222,7 @@ func (s *suite) newKey(tenantID string) tenants.Key {
 	s.count++
 	return tenants.Key{
 		TenantID: tenantID, Name: fmt.Sprintf("Key %d", s.count), Hash: tenants.HashToken(token), Hint: tenants.TokenHint(token),
-		Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead},
+		Scopes: []tenants.Scope{tenants.ScopeCheck, tenants.ScopeRead}, Bounds: tenants.Bounds{MaxCost: tenants.MaxCost, PeekOnly: true},
 	}
 }
 
