@@ -294,3 +294,39 @@ func TestChartsDoNotDependOnHue(t *testing.T) {
 		}
 	}
 }
+
+// firstPlaces returns the top and the bottom of the three charts that come first: their figures without the table. For the
+// keys, the bottom is that of the first row.
+const firstPlaces = `(() => {
+	const box = (selector) => {
+		const r = document.querySelector(selector)?.getBoundingClientRect();
+		return r ? [Math.round(r.top + scrollY), Math.round(r.bottom + scrollY)] : [0, 1e6];
+	};
+	return { rate: box("#rate hg-chart"), retry: box("#retry-after .histogram"), keys: box("[aria-labelledby=limited-title] tbody tr") };
+})()`
+
+// Issue 13, 2: the 429 rate, the retry times and the top limited keys are in the first screen, and on a phone within two
+// swipes.
+func TestFirstScreen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.furnish(t)
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	b := browser.Start(t, server.URL)
+	for _, look := range chartLooks {
+		b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme})
+		b.Do(chromedp.EmulateViewport(look.width, 800))
+		b.Open(server.URL + "/overview?live=0")
+		b.Do(chromedp.WaitVisible("#rate canvas"))
+		bottom := 800
+		if look.width == 360 {
+			bottom += 2 * 640 // a swipe scrolls four fifths of the screen
+		}
+		for name, place := range browser.Evaluate[map[string][2]int](b, firstPlaces) {
+			if place[0] <= 0 || place[1] > bottom {
+				t.Errorf("%v: %s is at %v, below %d", look, name, place, bottom)
+			}
+		}
+	}
+}

@@ -99,6 +99,10 @@ type TopKey struct {
 	Redacted bool
 	Count    int64
 	Error    int64
+	// Allowed is the number of allowed requests of the key, at least; -1 if it is unknown. Trend contains Count by equal parts of the span,
+	// oldest first. Only LimitedAndAllowed sets them.
+	Allowed int64
+	Trend   []int64
 }
 
 // TopKeys is a ranking of keys. The number of a key that is not listed is at most Floor.

@@ -80,6 +80,10 @@ type RefusalFilter struct {
 	// Degraded selects denials that were decided while the shared limiter was unavailable. The store examines at most
 	// 5,000 rows for one page, as for Attributes.
 	Degraded bool
+	// RetryAfter selects denials whose retry time in milliseconds is greater than From and at most To. If To is
+	// enforcement.Never, it selects those for which waiting does not help. nil: all. The store examines at most 5,000
+	// rows for one page, as for Attributes.
+	RetryAfter *Bucket
 	// Before is the decision ID of the last row of the previous page. Only older denials match.
 	Before [16]byte
 	// After is a decision ID; only newer denials match. IDs are ordered by the time of the decision, not of the

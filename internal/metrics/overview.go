@@ -34,8 +34,10 @@ func (a *Analytics) Overview(ctx context.Context, q Query) (Overview, error) {
 	ask(ctx, group, &o.RetryAfter, q, a.RetryAfter)
 	ask(ctx, group, &o.Latency, q, a.Latency)
 	ask(ctx, group, &o.Routes, q, func(ctx context.Context, q Query) (RouteRanking, error) { return a.routes(ctx, q, shortRank) })
-	ask(ctx, group, &o.Limited, q, func(ctx context.Context, q Query) (TopKeys, error) { return a.Keys(ctx, q, LimitedKeys) })
-	ask(ctx, group, &o.Allowed, q, func(ctx context.Context, q Query) (TopKeys, error) { return a.Keys(ctx, q, AllowedKeys) })
+	group.Go(func() (err error) {
+		o.Limited, o.Allowed, err = a.LimitedAndAllowed(ctx, q)
+		return err
+	})
 	if q.Tenant == 0 {
 		ask(ctx, group, &o.Tenants, q, func(ctx context.Context, q Query) (TenantRanking, error) {
 			return a.tenants(ctx, q, ByRate, shortTenantRows)

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // The maximum numbers of sketches that a query reads per node: for a result without points, and for one with points.
@@ -86,12 +88,95 @@ func (a *Analytics) Keys(ctx context.Context, q Query, by KeyRanking) (TopKeys, 
 	if err != nil {
 		return TopKeys{}, err
 	}
-	list, floor := top.ranking(func(x *topText) bool { return q.Policy == "" || x.policy == q.Policy }, q.limit())
-	out := TopKeys{Span: r.Span, Floor: floor, Total: top.total, Keys: make([]TopKey, len(list))}
+	return top.topOf(q, r.Span), nil
+}
+
+// topOf returns the keys of a union that a query ranks.
+func (u *union) topOf(q Query, s Span) TopKeys {
+	list, floor := u.ranking(func(x *topText) bool { return q.Policy == "" || x.policy == q.Policy }, q.limit())
+	out := TopKeys{Span: s, Floor: floor, Total: u.total, Keys: make([]TopKey, len(list))}
 	for i := range list {
 		out.Keys[i] = list[i].key()
 	}
-	return out, nil
+	return out
+}
+
+// trendParts is the maximum number of parts of a trend. If rows of hours or days allow fewer than leastTrend parts, the
+// query reads shorter rows.
+const trendParts, leastTrend = 24, 6
+
+// LimitedAndAllowed returns both rankings of Keys. It adds to the limited keys how many of their requests were allowed,
+// and their trend.
+func (a *Analytics) LimitedAndAllowed(ctx context.Context, q Query) (limited, allowed TopKeys, err error) {
+	if q.Route != "" {
+		return limited, allowed, notHere("route")
+	}
+	r, err := a.reading(ctx, q, wholeSketches)
+	if err == nil && r.trend() < leastTrend {
+		r, err = a.reading(ctx, q, pointSketches)
+	}
+	if err != nil {
+		return limited, allowed, err
+	}
+	type row struct {
+		at int64
+		*topList
+	}
+	var rows []row
+	denials, passes := newUnion(), newUnion()
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		return a.lists(ctx, r, q.Tenant, SketchLimitedKeys, func(at int64, t *topList) {
+			denials.add(t)
+			rows = append(rows, row{at, t})
+		})
+	})
+	group.Go(func() error {
+		return a.lists(ctx, r, q.Tenant, SketchAllowedKeys, func(_ int64, t *topList) { passes.add(t) })
+	})
+	if err := group.Wait(); err != nil {
+		return limited, allowed, err
+	}
+	limited, allowed = denials.topOf(q, r.Span), passes.topOf(q, r.Span)
+	from, length := r.From.Unix(), r.To.Unix()-r.From.Unix()
+	parts := r.trend()
+	for i := range limited.Keys {
+		k := &limited.Keys[i]
+		text := k.text()
+		mark := text.mark()
+		if passes.floor > 0 || len(k.Names) == 0 {
+			k.Allowed = -1
+		}
+		if place, known := passes.places[mark]; known {
+			sum := &passes.keys[place]
+			k.Allowed = max(0, sum.count-sum.error)
+		}
+		k.Trend = make([]int64, parts)
+		for _, row := range rows {
+			if count, wrong := row.of(mark); count > wrong {
+				k.Trend[(row.at-from)*int64(parts)/length] += count
+			}
+		}
+	}
+	return limited, allowed, nil
+}
+
+// trend returns the number of parts of a trend: none is shorter than a row.
+func (r *reading) trend() int {
+	longest, length := Minute.seconds(), r.To.Unix()-r.From.Unix()
+	for _, p := range r.parts {
+		longest = max(longest, p.step.seconds())
+	}
+	return int(max(1, min(trendParts, length/longest)))
+}
+
+// text returns the identity of a key in a ranking.
+func (k *TopKey) text() topText {
+	text := topText{tenant: k.Tenant, policy: k.Policy, names: k.Names, redacted: k.Redacted}
+	for i, v := range k.Values {
+		text.values = append(text.values, topValue{text: v, missing: i < len(k.Missing) && k.Missing[i]})
+	}
+	return text
 }
 
 func (k *ranked) key() TopKey {
@@ -109,10 +194,7 @@ func (k *ranked) key() TopKey {
 // Key returns the numbers of one key over time. The fields Tenant, Policy, Names, Values and Missing of key identify
 // it, as in the result of Keys.
 func (a *Analytics) Key(ctx context.Context, q Query, key TopKey, by KeyRanking) (KeyTraffic, error) {
-	text := topText{tenant: key.Tenant, policy: key.Policy, names: key.Names}
-	for i, v := range key.Values {
-		text.values = append(text.values, topValue{text: v, missing: i < len(key.Missing) && key.Missing[i]})
-	}
+	text := key.text()
 	mark := text.mark()
 	r, err := a.reading(ctx, q, pointSketches)
 	if err != nil {

@@ -237,7 +237,7 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 		f.Limit = refusalsUsual
 	}
 	piece := f.Limit
-	if len(f.Attributes) > 0 || f.Degraded {
+	if len(f.Attributes) > 0 || f.Degraded || f.RetryAfter != nil {
 		piece = refusalsPiece
 	}
 	list := []metrics.Refusal{}
@@ -252,7 +252,7 @@ func (s *Store) Refusals(ctx context.Context, f metrics.RefusalFilter) ([]metric
 			switch {
 			case err != nil:
 				broken = append(broken, fmt.Errorf("refusal %x: %w", found[i].id, err))
-			case len(list) < f.Limit && (r.Degraded || !f.Degraded) && hasAttributes(&r, f.Attributes):
+			case len(list) < f.Limit && (r.Degraded || !f.Degraded) && retriesIn(&r, f.RetryAfter) && hasAttributes(&r, f.Attributes):
 				list = append(list, r)
 			}
 		}
@@ -286,6 +286,17 @@ func (s *Store) refusalRows(ctx context.Context, f metrics.RefusalFilter, limit 
 	}
 	slices.SortFunc(list, func(a, b refusalRow) int { return bytes.Compare(b.id, a.id) })
 	return list[:min(limit, len(list))], nil
+}
+
+// retriesIn reports whether the retry time of a denial is in a range; see metrics.RefusalFilter.
+func retriesIn(r *metrics.Refusal, wait *metrics.Bucket) bool {
+	switch {
+	case wait == nil:
+		return true
+	case wait.To == enforcement.Never || r.RetryAfterMS == enforcement.Never:
+		return wait.To == r.RetryAfterMS
+	}
+	return r.RetryAfterMS > wait.From && r.RetryAfterMS <= wait.To
 }
 
 func hasAttributes(r *metrics.Refusal, asked []enforcement.Attribute) bool {

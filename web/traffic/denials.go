@@ -107,6 +107,14 @@ func (w *pages) denialsOf(c echo.Context) (denialsView, error) {
 		v.set("degraded", "1")
 	}
 	v.reason(q.Get("reason"))
+	if name := q.Get("wait"); name != "" {
+		if wait, known := waitNamed(name); known {
+			v.filter.RetryAfter = &wait
+			v.set("wait", name)
+		} else {
+			v.faults["wait"] = "No retry time has this name."
+		}
+	}
 	v.attributes(q)
 	if raw := q.Get("before"); raw != "" {
 		before, err := uuid.Parse(raw)
@@ -344,6 +352,7 @@ func (w *pages) denialFilters(c echo.Context, v *denialsView) views.Filters {
 		{Name: "reason", Label: "Reason", Options: options},
 		{Name: "policy", Label: "Policy", Placeholder: "login-per-ip"},
 		{Name: "route", Label: "Route", Placeholder: "/v1/login"},
+		{Name: "wait", Label: "Retry after", Options: waitOptions()},
 		{Name: "attribute", Label: "Attribute", Placeholder: "user=u1"},
 		{Name: "degraded", Label: "Degraded only", Check: true},
 	}
@@ -363,6 +372,15 @@ func (w *pages) denialFilters(c echo.Context, v *denialsView) views.Filters {
 	return f
 }
 
+// waitOptions are the retry times of the histogram.
+func waitOptions() []views.Option {
+	list := []views.Option{{Label: "Any"}}
+	for _, wait := range waits {
+		list = append(list, views.Option{Value: wait.name, Label: wait.label})
+	}
+	return append(list, views.Option{Value: neverWait, Label: "waiting does not help"})
+}
+
 func (w *pages) denialList(c echo.Context, v *denialsView, rows []metrics.Refusal) views.DenialList {
 	l := views.DenialList{Tenants: v.tenant.ID == "" && v.also.Get("tenant") == "", Empty: views.Empty{
 		Title: "No denials in this time",
@@ -375,9 +393,10 @@ func (w *pages) denialList(c echo.Context, v *denialsView, rows []metrics.Refusa
 		l.Rows = append(l.Rows, w.denialRow(v, &rows[i]))
 	}
 	l.Summary = views.Quantity(int64(len(rows)), "denial", "denials") + ", newest first."
-	if len(rows) < denialsOnPage && (len(v.filter.Attributes) > 0 || v.filter.Degraded) {
-		l.Summary += " Filters by attribute and degraded search the latest 5,000 denials."
-		l.Empty.Text += " Filters by attribute and degraded search the latest 5,000 denials."
+	if len(rows) < denialsOnPage && (len(v.filter.Attributes) > 0 || v.filter.Degraded || v.filter.RetryAfter != nil) {
+		const searched = " Filters by attribute, retry time, and degraded search the latest 5,000 denials."
+		l.Summary += searched
+		l.Empty.Text += searched
 	}
 	return l
 }

@@ -128,7 +128,6 @@ func (w *pages) loadOverview(ctx context.Context, q metrics.Query) (*overview, e
 		group.Go(func() (err error) { o.Routes, err = a.Routes(ctx, q); return err })
 		return o, group.Wait()
 	}
-	group.Go(func() (err error) { o.Limited, err = a.Keys(ctx, q, metrics.LimitedKeys); return err })
-	group.Go(func() (err error) { o.Allowed, err = a.Keys(ctx, q, metrics.AllowedKeys); return err })
+	group.Go(func() (err error) { o.Limited, o.Allowed, err = a.LimitedAndAllowed(ctx, q); return err })
 	return o, group.Wait()
 }

@@ -3,12 +3,15 @@ package traffic
 import (
 	"fmt"
 	"hash/fnv"
+	"math"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/plans"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/views"
 )
@@ -48,6 +51,23 @@ func (d *drawing) keys(id, title, label, tone string, top *metrics.TopKeys) *vie
 	return t
 }
 
+// limitWords describes the limits of a policy of a tenant's plan, or returns "".
+func (w *pages) limitWords(tenant uint32, policy string) string {
+	subject, known := w.cfg.Snapshot().SubjectByNumber(tenant)
+	if !known || subject.Plan == nil {
+		return ""
+	}
+	rule, known := subject.Plan.Rule(policy)
+	if !known {
+		return ""
+	}
+	list := make([]string, len(rule.Limits))
+	for i, l := range rule.Limits {
+		list[i] = plans.Describe(l.Limit)
+	}
+	return strings.Join(list, "; ")
+}
+
 // keyWords returns a key in a sentence.
 func keyWords(k *views.KeyRow) string {
 	if len(k.Parts) == 0 {
@@ -73,6 +93,13 @@ func keyWords(k *views.KeyRow) string {
 func (d *drawing) keyRow(id string, k *metrics.TopKey) views.KeyRow {
 	row := views.KeyRow{Policy: k.Policy, Redacted: k.Redacted, N: k.Count, Count: views.Count(k.Count)}
 	row.Count.Exact = views.Between(k.Count-k.Error, k.Count)
+	if id == "limited" {
+		row.Limit = d.w.limitWords(k.Tenant, k.Policy)
+		row.Trend = views.Spark{Label: "Denied over time", Values: k.Trend}
+		if k.Allowed >= 0 {
+			row.Share = views.Percent(k.Count, k.Count+k.Allowed)
+		}
+	}
 	identity, page := []string{strconv.Itoa(int(k.Tenant)), k.Policy}, url.Values{}
 	for i, name := range k.Names {
 		part := views.KeyPart{Name: name, Value: k.Values[i], Missing: i < len(k.Missing) && k.Missing[i]}
@@ -169,21 +196,40 @@ func stamp(t time.Time, step time.Duration) string {
 
 // waits are the buckets of the histogram of retry times.
 var waits = []struct {
+	name  string // in the address of a page of denials
 	to    time.Duration
 	label string
-	tick  string
+	edge  string
 }{
-	{time.Second, "up to 1 s", "1 s"},
-	{5 * time.Second, "1 s to 5 s", "5 s"},
-	{15 * time.Second, "5 s to 15 s", "15 s"},
-	{30 * time.Second, "15 s to 30 s", "30 s"},
-	{time.Minute, "30 s to 1 min", "1 min"},
-	{5 * time.Minute, "1 min to 5 min", "5 min"},
-	{15 * time.Minute, "5 min to 15 min", "15 min"},
-	{time.Hour, "15 min to 1 h", "1 h"},
-	{6 * time.Hour, "1 h to 6 h", "6 h"},
-	{web.Day, "6 h to 1 day", "1 day"},
-	{-1, "more than 1 day", "longer"},
+	{"1s", time.Second, "up to 1 s", "≤ 1 s"},
+	{"5s", 5 * time.Second, "1 s to 5 s", "≤ 5 s"},
+	{"15s", 15 * time.Second, "5 s to 15 s", "≤ 15 s"},
+	{"30s", 30 * time.Second, "15 s to 30 s", "≤ 30 s"},
+	{"1m", time.Minute, "30 s to 1 min", "≤ 1 min"},
+	{"5m", 5 * time.Minute, "1 min to 5 min", "≤ 5 min"},
+	{"15m", 15 * time.Minute, "5 min to 15 min", "≤ 15 min"},
+	{"1h", time.Hour, "15 min to 1 h", "≤ 1 h"},
+	{"6h", 6 * time.Hour, "1 h to 6 h", "≤ 6 h"},
+	{"1d", web.Day, "6 h to 1 day", "≤ 1 day"},
+	{"longer", math.MaxInt64, "more than 1 day", "> 1 day"},
+}
+
+// neverWait is the name of the denials for which waiting does not help.
+const neverWait = "never"
+
+// waitNamed returns the retry times in milliseconds that a name in an address selects, or false.
+func waitNamed(name string) (metrics.Bucket, bool) {
+	if name == neverWait {
+		return metrics.Bucket{To: enforcement.Never}, true
+	}
+	var from int64 = -1
+	for _, wait := range waits {
+		if wait.name == name {
+			return metrics.Bucket{From: from, To: wait.to.Milliseconds()}, true
+		}
+		from = wait.to.Milliseconds()
+	}
+	return metrics.Bucket{}, false
 }
 
 // retryAfter returns the histogram of the retry times of denied requests.
@@ -197,18 +243,21 @@ func (d *drawing) retryAfter() *views.Bars {
 		return b
 	}
 	for _, wait := range waits {
-		b.Bars = append(b.Bars, views.Bar{Label: wait.label, Tick: wait.tick})
+		b.Bars = append(b.Bars, views.Bar{Label: wait.label, Edge: wait.edge, URL: d.denials(url.Values{"wait": {wait.name}})})
 	}
 	for _, bucket := range h.Buckets {
 		// The middle stands for the bucket, which is narrower than these buckets.
 		value, place := time.Duration((bucket.From+bucket.To+1)/2)*time.Millisecond, 0
-		for waits[place].to >= 0 && value > waits[place].to {
+		for value > waits[place].to {
 			place++
 		}
 		b.Bars[place].Count += bucket.Count
 	}
 	if h.Never > 0 {
-		b.Bars = append(b.Bars, views.Bar{Label: "waiting does not help", Tick: "never", Count: h.Never, Tone: "quiet"})
+		b.Bars = append(b.Bars, views.Bar{
+			Label: "waiting does not help", Edge: "never", Count: h.Never, Tone: "quiet",
+			URL: d.denials(url.Values{"wait": {neverWait}}),
+		})
 	}
 	if h.Count > 0 {
 		b.Summary = fmt.Sprintf("50 %% of the denials had a retry time of up to %s, 95 %% of up to %s.", millis(h.P50).Text, millis(h.P95).Text)
@@ -218,6 +267,10 @@ func (d *drawing) retryAfter() *views.Bars {
 			b.Summary += " "
 		}
 		b.Summary += "For " + views.Quantity(h.Never, "denial", "denials") + ", waiting does not help."
+	}
+	if blocked := d.o.Traffic.Total.Blocked; blocked > 0 {
+		b.Note = "Includes " + views.Quantity(blocked, "denial", "denials") + " by blocks, whose retry time is the end of the block."
+		b.NoteURL = d.denials(url.Values{"reason": {string(enforcement.ReasonBlocked)}})
 	}
 	return b
 }

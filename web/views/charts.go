@@ -126,7 +126,9 @@ func (c Chart) shown(f float64) string {
 // A Bars is a histogram with its table. The server draws it as SVG.
 type Bars struct {
 	ID, Title, Summary string
-	// ValueLabel and CountLabel head the table's columns.
+	// Note says what the bars include. NoteURL is the page with details, or "".
+	Note, NoteURL string
+	// ValueLabel and CountLabel head the table's columns and name the axes.
 	ValueLabel, CountLabel string
 	Bars                   []Bar
 	Empty                  string // shown without bars
@@ -135,42 +137,35 @@ type Bars struct {
 // A Bar is one bucket.
 type Bar struct {
 	Label string // "1 s to 2 s"
-	Tick  string // below the bar; "": none
+	Edge  string // below the bar: "≤ 2 s"
 	Count int64
 	Tone  string // "bad", "quiet"; "": accent
+	URL   string // the requests of the bar; "": none
 }
 
-const (
-	barsWidth, barsHeight = 640, 160
-	barsFoot              = 22 // for the ticks
-)
-
-// A drawnBar is a bar's rectangle.
-type drawnBar struct {
-	Bar
-	x, y, w, h string
-}
-
-func (b Bars) drawn() []drawnBar {
-	var highest int64
+// most returns the count of the highest bar.
+func (b Bars) most() int64 {
+	var most int64
 	for _, bar := range b.Bars {
-		highest = max(highest, bar.Count)
+		most = max(most, bar.Count)
 	}
-	list := make([]drawnBar, len(b.Bars))
-	step := float64(barsWidth) / float64(max(1, len(b.Bars)))
-	for i, bar := range b.Bars {
-		h := 0.0
-		if highest > 0 {
-			h = float64(bar.Count) / float64(highest) * (barsHeight - barsFoot - 4)
-		}
-		if bar.Count > 0 {
-			h = max(h, 1.5)
-		}
-		list[i] = drawnBar{
-			bar, fixed(float64(i)*step + step*0.08), fixed(barsHeight - barsFoot - h), fixed(max(1, step*0.84)), fixed(h),
-		}
+	return most
+}
+
+// height returns the height of a bar in percent. A bar that is not empty can be seen.
+func (b Bars) height(bar Bar) string {
+	if bar.Count == 0 {
+		return "0"
 	}
-	return list
+	return fixed(max(2, 100*float64(bar.Count)/float64(b.most())))
+}
+
+// top returns where a bar begins, in percent from the top.
+func (b Bars) top(bar Bar) string {
+	if bar.Count == 0 {
+		return "100"
+	}
+	return fixed(100 - max(2, 100*float64(bar.Count)/float64(b.most())))
 }
 
 func fixed(f float64) string { return strings.TrimSuffix(strconv.FormatFloat(f, 'f', 1, 64), ".0") }
@@ -194,6 +189,30 @@ func HeatLevel(n, most int64) int {
 		return 0
 	}
 	return max(1, min(9, int(n*9/most)))
+}
+
+// A Spark is a small chart of counts beside a number.
+type Spark struct {
+	Label  string // for screen readers
+	Values []int64
+}
+
+const sparkHeight = 14
+
+func (s Spark) viewBox() string {
+	return "0 0 " + strconv.Itoa(max(1, len(s.Values))*3) + " " + strconv.Itoa(sparkHeight)
+}
+
+// height returns the height of one bar of a Spark.
+func (s Spark) height(n int64) float64 {
+	var most int64 = 1
+	for _, v := range s.Values {
+		most = max(most, v)
+	}
+	if n <= 0 {
+		return 0
+	}
+	return max(1.5, sparkHeight*float64(n)/float64(most))
 }
 
 const cellWidth, cellHeight = 6, 20

@@ -45,6 +45,11 @@ type KeyRow struct {
 	URL, DenialsURL string
 	Count           Number // Exact has the bounds of the true number
 	N, Most         int64  // for the bar
+	// Share is the percentage of the key's own requests; its Text is "" if it is unknown. Limit
+	// describes the limits of the policy, or is "". Trend is the count over time.
+	Share Number
+	Limit string
+	Trend Spark
 }
 
 // A KeyPart is one attribute value of a counter key.

@@ -90,7 +90,7 @@ func sampleChart(kind string) Chart {
 func sampleBars() Bars {
 	b := Bars{ID: "sample-histogram", Title: "Histogram", Summary: sampleText, ValueLabel: "Retry after", CountLabel: "Denied"}
 	for i, tone := range []string{"", "", "bad", "quiet"} {
-		b.Bars = append(b.Bars, Bar{Label: strconv.Itoa(i) + " s", Tick: strconv.Itoa(i) + " s", Count: int64(10 * (i + 1)), Tone: tone})
+		b.Bars = append(b.Bars, Bar{Label: strconv.Itoa(i) + " s", Edge: "≤ " + strconv.Itoa(i) + " s", Count: int64(10 * (i + 1)), Tone: tone})
 	}
 	return b
 }

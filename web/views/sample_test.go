@@ -22,7 +22,7 @@ func TestSamplePage(t *testing.T) {
 			"button", "button-quiet", "button-bad", "button-small", "wide", "icon-button",
 			"badge", "badge-good", "badge-warn", "badge-bad", "badge-violet", "field", "error", "hint", "option", "box",
 			"tile", "tile-good", "tile-bad", "tile-warn", "change-good", "change-bad", "stack", "rank", "data", "figure-cell",
-			"card", "panel", "panel-bad", "chart", "bars", "strip", "measure", "notice-good", "notice-warn", "notice-bad", "empty",
+			"card", "panel", "panel-bad", "chart", "histogram", "strip", "measure", "notice-good", "notice-warn", "notice-bad", "empty",
 			"chips", "filters", "segments", "escape",
 		} {
 			if !hasClass(body, class) {

@@ -458,6 +458,10 @@ func testRefusalReasons(s *suite) {
 		at := s.Clock.Now().Add(time.Duration(i) * time.Second)
 		r := refusal(0, uint32(1+i%2), at)
 		r.ID, r.Reason, r.Degraded = sevenID(at, uint16(i)), reasons[i%3], i%10 == 7
+		r.RetryAfterMS = int64(i % 50)
+		if i%50 == 49 {
+			r.RetryAfterMS = enforcement.Never
+		}
 		b.Refusals = append(b.Refusals, r)
 	}
 	s.must(s.Store.AddCounts(s.ctx, b))
@@ -490,6 +494,12 @@ func testRefusalReasons(s *suite) {
 	ask("of none of two reasons", metrics.RefusalFilter{Reasons: two, Reason: enforcement.ReasonOverLimit, Limit: 170},
 		func(*metrics.Refusal) bool { return false })
 	ask("degraded", metrics.RefusalFilter{Degraded: true, Limit: 20}, func(r *metrics.Refusal) bool { return r.Degraded })
+	ask("with a retry time", metrics.RefusalFilter{RetryAfter: &metrics.Bucket{From: 10, To: 12}, Limit: 30},
+		func(r *metrics.Refusal) bool { return r.RetryAfterMS == 11 || r.RetryAfterMS == 12 })
+	ask("without wait", metrics.RefusalFilter{RetryAfter: &metrics.Bucket{From: -1, To: 0}, Limit: 20},
+		func(r *metrics.Refusal) bool { return r.RetryAfterMS == 0 })
+	ask("for which waiting does not help", metrics.RefusalFilter{RetryAfter: &metrics.Bucket{To: enforcement.Never}, Limit: 20},
+		func(r *metrics.Refusal) bool { return r.RetryAfterMS == enforcement.Never })
 	ask("degraded, of two reasons", metrics.RefusalFilter{Degraded: true, Reasons: two, Limit: 20},
 		func(r *metrics.Refusal) bool { return of(r) && r.Degraded })
 }
