@@ -1090,7 +1090,7 @@ type ConfigurationResult struct {
 	// Expired Pointers of overrides and list entries that have ended, and are ignored.
 	Expired []string `json:"expired"`
 
-	// Previews With `dry_run=true`: one for each changed plan that tenants may be on.
+	// Previews One for each changed plan that was published before.
 	Previews []PlanPreview `json:"previews"`
 
 	// Unmanaged What exists and is not in the document. With `prune=true`, it is in `changes`.

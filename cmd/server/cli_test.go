@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -256,6 +257,61 @@ func TestCLIConnection(t *testing.T) {
 			}
 		})
 	}
+}
+
+const teamFiles = `$schema: https://limits.example.com/configuration.schema.json
+plans:
+  pro:
+    name: Pro
+    policies:
+      - slug: login
+        count_by: [user]
+        limits:
+          - {algorithm: fixed_window, quota: 5, window: 1h}
+tenants:
+  acme:
+    name: Acme Inc.
+    plan: pro
+    overrides:
+      - {policy: login, attribute: user, value: u1, factor: 2, reason: a load test, expires_at: 2099-01-01T00:00:00Z}
+    lists:
+      - {list: deny, attribute: ip, value: 203.0.113.0/24, reason: scrapers}
+`
+
+// Files are compared and applied. What is wrong in them is named by file and line.
+func TestCLIPlansAsCode(t *testing.T) {
+	t.Parallel()
+	settings := cliServer(t)
+	soon := strings.ReplaceAll(teamFiles, "2099-01-01T00:00:00Z", time.Now().UTC().AddDate(0, 1, 0).Format(time.RFC3339))
+	changed := strings.ReplaceAll(soon, "quota: 5", "quota: 9")
+	session(t, "plans_as_code", settings, []cliStep{
+		{args: "diff -f -", stdin: soon, exit: cli.ExitDifferences},
+		{args: "apply -f - --dry-run", stdin: soon},
+		{args: "apply -f -", stdin: soon},
+		{args: "apply -f -", stdin: soon},
+		{args: "diff -f -", stdin: soon},
+		{args: "check GET / --tenant acme -a ip=203.0.113.9", exit: cli.ExitDenied},
+		{args: "apply -f -", stdin: changed},
+		{args: "tenants create other --name Other"},
+		{args: "diff -f -", stdin: changed, exit: cli.ExitDifferences},
+		{args: "apply -f - --prune -o json", stdin: changed},
+		{args: "tenants list"},
+		{args: "export"},
+		{args: "apply -f -", stdin: strings.Replace(soon, "fixed_window", "fixed", 1), exit: cli.ExitInvalid},
+		{args: "apply -f -", stdin: strings.Replace(soon, "policy: login,", "policy: nosuch,", 1), exit: cli.ExitInvalid},
+		{args: "apply -f -", stdin: strings.Replace(soon, "    plan: pro\n", "", 1), exit: cli.ExitInvalid},
+		{args: "apply -f -", stdin: "plan: {}\n", exit: cli.ExitInvalid},
+		{args: "apply -f -", stdin: soon + "---\n" + soon, exit: cli.ExitInvalid},
+		{args: "apply -f nosuch.yaml", exit: cli.ExitUsage},
+	})
+	// What was exported changes nothing, whatever the files are called.
+	folder := t.TempDir()
+	for name, text := range map[string]string{"all.yaml": must(t, settings, "export"), ".hidden.yaml": "nonsense", "README.md": "nonsense"} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	must(t, settings, "diff", "--prune", "-f", folder)
 }
 
 // A denial appears in tail while it runs, as one line of JSON.

@@ -21,6 +21,9 @@ type Commands struct {
 	Plans     plansCommand     `cmd:"" group:"remote" help:"List, draft, publish and delete plans."`
 	Keys      keysCommand      `cmd:"" group:"remote" help:"List, create, rotate and revoke the API keys of a tenant, or of the operator."`
 	Overrides overridesCommand `cmd:"" group:"remote" help:"List, create and delete overrides of a tenant."`
+	Export    exportCommand    `cmd:"" group:"remote" help:"Print plans, tenants, overrides and lists as YAML: headgate export > plans/all.yaml"`
+	Diff      diffCommand      `cmd:"" group:"remote" help:"Compare files with an installation: headgate diff -f plans/"`
+	Apply     applyCommand     `cmd:"" group:"remote" help:"Make an installation as files say, in one transaction: headgate apply -f plans/"`
 	Lists     listsCommand     `cmd:"" group:"remote" help:"List, add and delete entries of the deny list and the allow list of a tenant."`
 }
 

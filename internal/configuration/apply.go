@@ -26,7 +26,6 @@ type application struct {
 
 	faults problem.Fields
 	result Result
-	drafts []string
 }
 
 // run makes all changes. Plans come before the tenants that use them, and tenants before the plans that are deleted.
@@ -126,7 +125,6 @@ func (a *application) plans(ctx context.Context) error {
 				c.Field = at + c.Field
 				a.result.Changes = append(a.result.Changes, c)
 			}
-			a.drafts = append(a.drafts, slug)
 		} else if err := a.changed(at, nil, want); err != nil {
 			return err
 		}

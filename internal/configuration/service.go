@@ -64,7 +64,7 @@ type Result struct {
 	Unmanaged []plans.Change
 	// Expired are the pointers of overrides and list entries of the document that have ended. They are ignored.
 	Expired []string
-	// Previews compare each changed plan with the counted requests of its tenants. They are computed for a dry run.
+	// Previews compare each changed plan with the counted requests of its tenants.
 	Previews []preview.Preview
 }
 
@@ -107,14 +107,17 @@ func (s *Service) Apply(ctx context.Context, d Document, how Options) (Result, e
 	if err := s.validate(d); err != nil {
 		return Result{}, err
 	}
+	previews, err := s.previews(ctx, d)
+	if err != nil {
+		return Result{}, err
+	}
 	var result Result
-	var drafts []string // the plans that exist and change
-	err := s.c.Store.Together(ctx, func(ctx context.Context) error {
+	err = s.c.Store.Together(ctx, func(ctx context.Context) error {
 		a := &application{service: s, document: d, options: how, now: s.c.Now()}
 		if err := a.run(ctx); err != nil {
 			return err
 		}
-		result, drafts = a.result, a.drafts
+		result = a.result
 		if how.DryRun {
 			return errDryRun
 		}
@@ -123,17 +126,36 @@ func (s *Service) Apply(ctx context.Context, d Document, how Options) (Result, e
 	if errors.Is(err, errDryRun) {
 		err = nil
 	}
-	if err != nil || !how.DryRun {
-		return result, err
-	}
-	for _, slug := range drafts {
-		p, err := s.c.Preview.Document(ctx, slug, d.Plans[slug])
-		if err != nil {
-			return Result{}, fmt.Errorf("preview plan %s: %w", slug, err)
+	result.Previews = previews
+	return result, err
+}
+
+// previews compares the plans that differ with the counted requests of their tenants. It runs before the transaction,
+// because it may take seconds. It leaves out invalid plans, which the transaction rejects.
+func (s *Service) previews(ctx context.Context, d Document) ([]preview.Preview, error) {
+	var list []preview.Preview
+	for _, slug := range slices.Sorted(maps.Keys(d.Plans)) {
+		p, err := s.c.Plans.Plan(ctx, slug)
+		if problem.Is(err, problem.NotFound) || err == nil && p.Published == 0 || len(s.c.Plans.Inspect(d.Plans[slug]).Faults) > 0 {
+			continue
 		}
-		result.Previews = append(result.Previews, p)
+		if err != nil {
+			return nil, err
+		}
+		v, err := s.c.Plans.Version(ctx, p.ID, p.Published)
+		if err != nil {
+			return nil, err
+		}
+		if diff, err := plans.Compare(v.Document, d.Plans[slug]); err != nil || diff.Empty() {
+			continue
+		}
+		shown, err := s.c.Preview.Document(ctx, slug, d.Plans[slug])
+		if err != nil {
+			return nil, fmt.Errorf("preview plan %s: %w", slug, err)
+		}
+		list = append(list, shown)
 	}
-	return result, nil
+	return list, nil
 }
 
 // validate returns the faults that do not depend on what exists.
