@@ -115,13 +115,9 @@ func (c *Client) send(ctx context.Context, to call) (*answer, error) {
 	}).WithContext(ctx)
 	if to.body != nil {
 		request.ContentLength = int64(len(to.body))
-		request.Body = &reader{}
-		request.Body.(*reader).Reset(to.body)
-		request.GetBody = func() (io.ReadCloser, error) {
-			r := &reader{}
-			r.Reset(to.body)
-			return r, nil
-		}
+		// net/http writes the head and a body of this type with one system call.
+		request.Body = io.NopCloser(bytes.NewReader(to.body))
+		request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(to.body)), nil }
 	}
 	response, err := c.config.Transport.RoundTrip(request)
 	if err != nil {
@@ -140,11 +136,6 @@ func (c *Client) send(ctx context.Context, to call) (*answer, error) {
 	}
 	return a, nil
 }
-
-// reader is the body of a request.
-type reader struct{ bytes.Reader }
-
-func (*reader) Close() error { return nil }
 
 // classify returns the typed error for an error of a transport.
 func classify(callers context.Context, err error) error {

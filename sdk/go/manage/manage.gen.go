@@ -757,6 +757,140 @@ type Publish struct {
 	Version *int64 `json:"version,omitzero"`
 }
 
+// Configuration: Plans and tenants by slug. A member that is left out is not managed.
+type Configuration struct {
+	// The documents of plans, which are published.
+	Plans map[string]PlanDocument `json:"plans,omitzero"`
+	// Tenants with their overrides and list entries.
+	Tenants map[string]ConfiguredTenant `json:"tenants,omitzero"`
+}
+
+// ConfiguredTenant: A tenant with its overrides and list entries.
+type ConfiguredTenant struct {
+	// The display name.
+	Name string `json:"name"`
+	// Default active. Later versions may add values.
+	Status TenantStatus `json:"status,omitzero"`
+	// Slug of a published plan. `null`: no plan, so that no policy matches.
+	Plan *PlanReference `json:"plan"`
+	// IANA name. Default: UTC.
+	TimeZone string `json:"time_zone,omitzero"`
+	// Day of the month on which billing periods begin. Default: 1.
+	BillingAnchorDay *int64 `json:"billing_anchor_day,omitzero"`
+	// The decision for a request that matches no policy. Default: `allow`. Later versions may add
+	// values.
+	NoPolicy NoPolicy `json:"no_policy,omitzero"`
+	// Attribute values are not stored for display. Default: false.
+	RedactValues *bool `json:"redact_values,omitzero"`
+	// Whether a check must have `method` and `path`. Default: true.
+	RequireRoute *bool `json:"require_route,omitzero"`
+	// How many live counters the tenant may have. Default: 0, the setting of the nodes.
+	MaxKeys *int64 `json:"max_keys,omitzero"`
+	// All overrides. If several apply to a key, the last one has precedence. Left out: overrides are
+	// not managed.
+	Overrides []ConfiguredOverride `json:"overrides,omitzero"`
+	// All entries of both lists. Left out: lists are not managed.
+	Lists []ConfiguredListEntry `json:"lists,omitzero"`
+}
+
+// ConfiguredOverride: An override of a policy of the tenant's plan. After `expires_at` it is
+// ignored.
+type ConfiguredOverride struct {
+	// Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
+	Policy Slug `json:"policy"`
+	// One that the policy counts by. Default: all keys of the tenant.
+	Attribute string `json:"attribute,omitzero"`
+	// The value of the attribute; or prefix.
+	Value string `json:"value,omitzero"`
+	// The beginning of the value; for `ip` a network.
+	Prefix string `json:"prefix,omitzero"`
+	// Multiplies all quotas, with at most three decimals; or limits.
+	Factor *float64 `json:"factor,omitzero"`
+	// New numbers by limit; or factor.
+	Limits []OverrideLimit `json:"limits,omitzero"`
+	// Why, for the audit log.
+	Reason string `json:"reason"`
+	// The end, at most 366 days ahead.
+	ExpiresAt string `json:"expires_at"`
+}
+
+// ConfiguredListEntry: A value on a list. After `expires_at` it is ignored.
+type ConfiguredListEntry struct {
+	// The list. Later versions may add values.
+	List ListName `json:"list"`
+	// Name of the attribute.
+	Attribute string `json:"attribute"`
+	// The value; for `ip` an address or a network.
+	Value string `json:"value"`
+	// Why. Default: empty.
+	Reason string `json:"reason,omitzero"`
+	// The end. Default: none.
+	ExpiresAt string `json:"expires_at,omitzero"`
+}
+
+// ConfigurationResult: What an application of a configuration changed, or would change.
+type ConfigurationResult struct {
+	// Whether nothing was changed.
+	DryRun bool `json:"dry_run"`
+	// The differences between what existed and the document, by pointer into the document. An override
+	// or list entry is the next element of its list (`/-`).
+	Changes []Change `json:"changes"`
+	// What exists and is not in the document. With `prune=true`, it is in `changes`.
+	Unmanaged []Change `json:"unmanaged"`
+	// Pointers of overrides and list entries that have ended, and are ignored.
+	Expired []string `json:"expired"`
+	// With `dry_run=true`: one for each changed plan that tenants may be on.
+	Previews []PlanPreview `json:"previews"`
+}
+
+// PlanPreview: What a changed plan would have denied.
+type PlanPreview struct {
+	// Its slug.
+	Plan string `json:"plan"`
+	// The start of the range, included.
+	From string `json:"from"`
+	// The end of the range, excluded.
+	To string `json:"to"`
+	// Why the range begins later than 24 hours ago. Absent if it does not.
+	Clipped string `json:"clipped,omitzero"`
+	// The number of tenants of the plan that were compared.
+	Tenants int64 `json:"tenants"`
+	// The number of their requests.
+	Requests int64 `json:"requests"`
+	// How many of them limits denied.
+	Denied int64 `json:"denied"`
+	// How many the enforced policies would deny. Absent if a policy needs the mode shadow first.
+	WouldDeny *DenialBounds `json:"would_deny,omitzero"`
+	// The policies of the document, then removed ones.
+	Policies []PolicyPreview `json:"policies"`
+}
+
+// DenialBounds: Bounds of a number of denials. They are equal if the number is exact.
+type DenialBounds struct {
+	// At least this many.
+	Low int64 `json:"low"`
+	// At most this many.
+	High int64 `json:"high"`
+}
+
+// PolicyPreview: What one policy would have denied.
+type PolicyPreview struct {
+	// Its slug.
+	Policy string `json:"policy"`
+	// How it differs from the published version. Later versions may add values.
+	Change string `json:"change"`
+	// How certain the figures are. Later versions may add values.
+	Certainty string `json:"certainty"`
+	// The reason of the certainty.
+	Why string `json:"why"`
+	// The number of requests to which it applied.
+	Requests int64 `json:"requests"`
+	// How many it denied. Absent if it is not published or not enforced.
+	Denied *int64 `json:"denied,omitzero"`
+	// How many it would deny. Absent if it needs the mode shadow first.
+	WouldDeny *DenialBounds `json:"would_deny,omitzero"`
+}
+
 // Actor: The actor of a change.
 type Actor struct {
 	// The kind of actor. Later versions may add values.
@@ -2739,6 +2873,28 @@ func (c *Client) ListVersions(ctx context.Context, plan Reference, params ...Lis
 // GetVersion: Read a version. GET /v1/plans/{plan}/versions/{version}
 func (c *Client) GetVersion(ctx context.Context, plan Reference, version int64) (Answer[Version], error) {
 	return send[Version](ctx, c, call{method: http.MethodGet, path: "/v1/plans/" + url.PathEscape(plan) + "/versions/" + url.PathEscape(number(version))})
+}
+
+// GetConfiguration: Export plans, tenants, overrides, and lists. GET /v1/configuration
+func (c *Client) GetConfiguration(ctx context.Context) (Answer[Configuration], error) {
+	return send[Configuration](ctx, c, call{method: http.MethodGet, path: "/v1/configuration"})
+}
+
+// ApplyConfigurationParams: the optional parameters of ApplyConfiguration; the first counts.
+type ApplyConfigurationParams struct {
+	// Whether nothing is changed.
+	DryRun *bool
+	// Whether objects that are not in the document are deleted.
+	Prune *bool
+}
+
+// ApplyConfiguration: Apply plans, tenants, overrides, and lists. POST /v1/configuration/apply
+func (c *Client) ApplyConfiguration(ctx context.Context, body Configuration, params ...ApplyConfigurationParams) (Answer[ConfigurationResult], error) {
+	p := first(params)
+	q := query{}
+	q.add("dry_run", p.DryRun)
+	q.add("prune", p.Prune)
+	return send[ConfigurationResult](ctx, c, call{method: http.MethodPost, path: "/v1/configuration/apply", body: body, query: q})
 }
 
 // GetTrafficParams: the optional parameters of GetTraffic; the first counts.

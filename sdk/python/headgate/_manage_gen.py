@@ -471,6 +471,98 @@ class Publish(TypedDict):
     version: NotRequired[int]
 
 
+class Configuration(TypedDict):
+    """Plans and tenants by slug. A member that is left out is not managed."""
+
+    plans: NotRequired[Dict[str, PlanDocument]]
+    tenants: NotRequired[Dict[str, ConfiguredTenant]]
+
+
+class ConfiguredTenant(TypedDict):
+    """A tenant with its overrides and list entries."""
+
+    name: str
+    status: NotRequired[TenantStatus]
+    plan: PlanReference
+    time_zone: NotRequired[str]
+    billing_anchor_day: NotRequired[int]
+    no_policy: NotRequired[NoPolicy]
+    redact_values: NotRequired[bool]
+    require_route: NotRequired[bool]
+    max_keys: NotRequired[int]
+    overrides: NotRequired[List[ConfiguredOverride]]
+    lists: NotRequired[List[ConfiguredListEntry]]
+
+
+class ConfiguredOverride(TypedDict):
+    """An override of a policy of the tenant's plan. After `expires_at` it is ignored."""
+
+    policy: Slug
+    attribute: NotRequired[str]
+    value: NotRequired[str]
+    prefix: NotRequired[str]
+    factor: NotRequired[float]
+    limits: NotRequired[List[OverrideLimit]]
+    reason: str
+    expires_at: str
+
+
+class ConfiguredListEntry(TypedDict):
+    """A value on a list. After `expires_at` it is ignored."""
+
+    list: ListName
+    attribute: str
+    value: str
+    reason: NotRequired[str]
+    expires_at: NotRequired[str]
+
+
+class ConfigurationResult(TypedDict):
+    """What an application of a configuration changed, or would change."""
+
+    dry_run: bool
+    changes: List[Change]
+    unmanaged: List[Change]
+    expired: List[str]
+    previews: List[PlanPreview]
+
+
+# What a changed plan would have denied.
+PlanPreview = TypedDict(
+    "PlanPreview",
+    {
+        "plan": "str",
+        "from": "str",
+        "to": "str",
+        "clipped": "NotRequired[str]",
+        "tenants": "int",
+        "requests": "int",
+        "denied": "int",
+        "would_deny": "NotRequired[DenialBounds]",
+        "policies": "List[PolicyPreview]",
+    },
+)
+
+
+class DenialBounds(TypedDict):
+    """Bounds of a number of denials. They are equal if the number is exact."""
+
+    low: int
+    high: int
+
+
+class PolicyPreview(TypedDict):
+    """What one policy would have denied."""
+
+    policy: str
+    change: str
+    certainty: str
+    why: str
+    requests: int
+    denied: NotRequired[int]
+    would_deny: NotRequired[DenialBounds]
+
+
 class Actor(TypedDict):
     """The actor of a change."""
 
@@ -1987,6 +2079,25 @@ class Management(Caller):
     ) -> Answer[Version]:
         """Read a version. `GET /v1/plans/{plan}/versions/{version}`"""
         return self._send("GET", f"/v1/plans/{segment(plan)}/versions/{segment(version)}", timeout=timeout)
+
+    def get_configuration(
+        self,
+        *,
+        timeout: Optional[float] = None,
+    ) -> Answer[Configuration]:
+        """Export plans, tenants, overrides, and lists. `GET /v1/configuration`"""
+        return self._send("GET", "/v1/configuration", timeout=timeout)
+
+    def apply_configuration(
+        self,
+        body: Configuration,
+        *,
+        dry_run: Optional[bool] = None,
+        prune: Optional[bool] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[ConfigurationResult]:
+        """Apply plans, tenants, overrides, and lists. `POST /v1/configuration/apply`"""
+        return self._send("POST", "/v1/configuration/apply", body=body, query={"dry_run": dry_run, "prune": prune}, timeout=timeout)
 
     def get_traffic(
         self,

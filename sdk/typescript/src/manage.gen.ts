@@ -603,6 +603,136 @@ export interface Publish {
   version?: number;
 }
 
+/** Plans and tenants by slug. A member that is left out is not managed. */
+export interface Configuration {
+  /** The documents of plans, which are published. */
+  plans?: Record<string, PlanDocument>;
+  /** Tenants with their overrides and list entries. */
+  tenants?: Record<string, ConfiguredTenant>;
+}
+
+/** A tenant with its overrides and list entries. */
+export interface ConfiguredTenant {
+  /** The display name. */
+  name: string;
+  /** Default active. Later versions may add values. */
+  status?: TenantStatus;
+  /** Slug of a published plan. `null`: no plan, so that no policy matches. */
+  plan: PlanReference;
+  /** IANA name. Default: UTC. */
+  time_zone?: string;
+  /** Day of the month on which billing periods begin. Default: 1. */
+  billing_anchor_day?: number;
+  /** The decision for a request that matches no policy. Default: `allow`. Later versions may add values. */
+  no_policy?: NoPolicy;
+  /** Attribute values are not stored for display. Default: false. */
+  redact_values?: boolean;
+  /** Whether a check must have `method` and `path`. Default: true. */
+  require_route?: boolean;
+  /** How many live counters the tenant may have. Default: 0, the setting of the nodes. */
+  max_keys?: number;
+  /** All overrides. If several apply to a key, the last one has precedence. Left out: overrides are not managed. */
+  overrides?: ConfiguredOverride[];
+  /** All entries of both lists. Left out: lists are not managed. */
+  lists?: ConfiguredListEntry[];
+}
+
+/** An override of a policy of the tenant's plan. After `expires_at` it is ignored. */
+export interface ConfiguredOverride {
+  /** Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed. */
+  policy: Slug;
+  /** One that the policy counts by. Default: all keys of the tenant. */
+  attribute?: string;
+  /** The value of the attribute; or prefix. */
+  value?: string;
+  /** The beginning of the value; for `ip` a network. */
+  prefix?: string;
+  /** Multiplies all quotas, with at most three decimals; or limits. */
+  factor?: number;
+  /** New numbers by limit; or factor. */
+  limits?: OverrideLimit[];
+  /** Why, for the audit log. */
+  reason: string;
+  /** The end, at most 366 days ahead. */
+  expires_at: string;
+}
+
+/** A value on a list. After `expires_at` it is ignored. */
+export interface ConfiguredListEntry {
+  /** The list. Later versions may add values. */
+  list: ListName;
+  /** Name of the attribute. */
+  attribute: string;
+  /** The value; for `ip` an address or a network. */
+  value: string;
+  /** Why. Default: empty. */
+  reason?: string;
+  /** The end. Default: none. */
+  expires_at?: string;
+}
+
+/** What an application of a configuration changed, or would change. */
+export interface ConfigurationResult {
+  /** Whether nothing was changed. */
+  dry_run: boolean;
+  /** The differences between what existed and the document, by pointer into the document. An override or list entry is the next element of its list (`/-`). */
+  changes: Change[];
+  /** What exists and is not in the document. With `prune=true`, it is in `changes`. */
+  unmanaged: Change[];
+  /** Pointers of overrides and list entries that have ended, and are ignored. */
+  expired: string[];
+  /** With `dry_run=true`: one for each changed plan that tenants may be on. */
+  previews: PlanPreview[];
+}
+
+/** What a changed plan would have denied. */
+export interface PlanPreview {
+  /** Its slug. */
+  plan: string;
+  /** The start of the range, included. */
+  from: string;
+  /** The end of the range, excluded. */
+  to: string;
+  /** Why the range begins later than 24 hours ago. Absent if it does not. */
+  clipped?: string;
+  /** The number of tenants of the plan that were compared. */
+  tenants: number;
+  /** The number of their requests. */
+  requests: number;
+  /** How many of them limits denied. */
+  denied: number;
+  /** How many the enforced policies would deny. Absent if a policy needs the mode shadow first. */
+  would_deny?: DenialBounds;
+  /** The policies of the document, then removed ones. */
+  policies: PolicyPreview[];
+}
+
+/** Bounds of a number of denials. They are equal if the number is exact. */
+export interface DenialBounds {
+  /** At least this many. */
+  low: number;
+  /** At most this many. */
+  high: number;
+}
+
+/** What one policy would have denied. */
+export interface PolicyPreview {
+  /** Its slug. */
+  policy: string;
+  /** How it differs from the published version. Later versions may add values. */
+  change: "added" | "changed" | "same" | "removed" | (string & {});
+  /** How certain the figures are. Later versions may add values. */
+  certainty: "exact" | "estimated" | "needs_shadow" | (string & {});
+  /** The reason of the certainty. */
+  why: string;
+  /** The number of requests to which it applied. */
+  requests: number;
+  /** How many it denied. Absent if it is not published or not enforced. */
+  denied?: number;
+  /** How many it would deny. Absent if it needs the mode shadow first. */
+  would_deny?: DenialBounds;
+}
+
 /** The actor of a change. */
 export interface Actor {
   /** The kind of actor. Later versions may add values. */
@@ -2148,6 +2278,16 @@ export class Management extends Caller {
   /** Read a version. `GET /v1/plans/{plan}/versions/{version}` */
   async getVersion(plan: Reference, version: number, options: CallOptions = {}): Promise<Answer<Version>> {
     return this.send({ method: "GET", path: `/v1/plans/${segment(plan)}/versions/${segment(version)}` }, options);
+  }
+
+  /** Export plans, tenants, overrides, and lists. `GET /v1/configuration` */
+  async getConfiguration(options: CallOptions = {}): Promise<Answer<Configuration>> {
+    return this.send({ method: "GET", path: `/v1/configuration` }, options);
+  }
+
+  /** Apply plans, tenants, overrides, and lists. `POST /v1/configuration/apply` */
+  async applyConfiguration(body: Configuration, query: { dry_run?: boolean; prune?: boolean } = {}, options: CallOptions = {}): Promise<Answer<ConfigurationResult>> {
+    return this.send({ method: "POST", path: `/v1/configuration/apply`, body, query }, options);
   }
 
   /** Decisions over time. `GET /v1/analytics/traffic` */
