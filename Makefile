@@ -39,7 +39,7 @@ CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load test-faults test-sdk fuzz screenshots bench bench-peers check current audit views reproducible base-images
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load test-faults test-sdk test-contract fuzz screenshots bench bench-peers check current audit views reproducible base-images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -121,9 +121,13 @@ test-faults: bin/with-servers ## cause each fault of docs/faults.md under load (
 		-count=1 -timeout 90m -v -run '^TestFaults$$/$(if $(ONLY),^$(ONLY)$$)' ./cmd/server
 	$(if $(filter full,$(FAULTS)),$(if $(ONLY),,HEADGATE_TEST_FAULTS=full go test -vet=off -count=1 -timeout 30m -v -run '^TestSQLiteKeepsAcknowledgedWritesOverAKill$$' ./internal/store))
 
+# needs fails unless the programs are installed.
+needs = missing=; for program in $(1); do command -v $$program >/dev/null || missing+=" $$program"; done; [ -z "$$missing" ] || { echo "install these programs:$$missing" >&2; exit 1; }
+
 # Node 20 and Python 3.9 or later, with the packages of the lock files. No other target needs them.
 PYTHON := sdk/python/.venv/bin/python
 test-sdk: build ## test the SDKs: the scenarios of sdk/conformance on a real server, and the packages; needs Node.js, Python and their registries
+	@$(call needs,node npm python3)
 	npm ci --prefix sdk/typescript --silent --no-audit --no-fund
 	npm run --prefix sdk/typescript --silent build
 	npm run --prefix sdk/typescript --silent types
@@ -134,6 +138,17 @@ test-sdk: build ## test the SDKs: the scenarios of sdk/conformance on a real ser
 	$(CONFORM) node --test --test-reporter=dot ../typescript/test/
 	$(CONFORM) env PYTHONPATH=../python ../python/.venv/bin/python -m unittest discover -s ../python/tests
 	$(CONFORM) ./packages.sh
+
+# Node 20.19, Python 3.10, Java 17 and Maven. EXAMPLES and SEED are those of schemathesis.
+test-contract: build ## lint openapi.yaml, make ten calls with a client of each generator, and run schemathesis; needs Node.js, Python, Java, Maven and their registries
+	@$(call needs,node npm python3 java mvn curl)
+	npm ci --prefix sdk/contract --silent --no-audit --no-fund
+	@[ -x sdk/contract/.venv/bin/python ] || python3 -m venv sdk/contract/.venv
+	sdk/contract/.venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps -r sdk/contract/requirements.txt
+	sdk/contract/node_modules/.bin/redocly lint --config sdk/contract/redocly.yaml --format summary openapi.yaml
+	sdk/contract/node_modules/.bin/spectral lint --ruleset sdk/contract/spectral.yaml --fail-severity warn --quiet openapi.yaml
+	$(CONFORM) ../contract/run.sh
+	$(CONFORM) ../contract/fuzz.sh
 
 fuzz: bin/with-servers ## fuzz each parser for FUZZTIME (30s), and play SEQUENCES (100000) random sequences on every limiter
 	@for package in $$(go list ./...); do \
