@@ -433,6 +433,11 @@ type NewKey struct {
 	Scopes []Scope `json:"scopes"`
 	// When it expires. Default: never.
 	ExpiresAt string `json:"expires_at,omitzero"`
+	// The largest cost of one check. A check above it is `403` (`key_max_cost`). Default: no bound.
+	MaxCost *int64 `json:"max_cost,omitzero"`
+	// Whether checks must have the mode `peek`. Another mode is `403` (`key_peek_only`). Default:
+	// false.
+	PeekOnly *bool `json:"peek_only,omitzero"`
 }
 
 // Key: A key, without its token.
@@ -454,6 +459,10 @@ type Key struct {
 	ExpiresAt string `json:"expires_at,omitzero"`
 	// When it was revoked; in the future for a rotated key, which is valid until then.
 	RevokedAt string `json:"revoked_at,omitzero"`
+	// The largest cost of one check. Absent without a bound.
+	MaxCost *int64 `json:"max_cost,omitzero"`
+	// Whether checks must have the mode `peek`. Absent if not.
+	PeekOnly *bool `json:"peek_only,omitzero"`
 }
 
 // Role: What a person may do. Roles of the operator: `owner` may do everything, `editor` may change

@@ -242,6 +242,8 @@ class NewKey(TypedDict):
     name: str
     scopes: List[Scope]
     expires_at: NotRequired[str]
+    max_cost: NotRequired[int]
+    peek_only: NotRequired[bool]
 
 
 class Key(TypedDict):
@@ -255,6 +257,8 @@ class Key(TypedDict):
     created_by: NotRequired[str]
     expires_at: NotRequired[str]
     revoked_at: NotRequired[str]
+    max_cost: NotRequired[int]
+    peek_only: NotRequired[bool]
 
 
 # What a person may do. Roles of the operator: `owner` may do everything, `editor` may change tenants, plans, and exceptions, `viewer` may read. Roles of a tenant: `tenant_admin` may change its keys and members, `tenant_viewer` may read; both see only their tenant.

@@ -305,6 +305,10 @@ export interface NewKey {
   scopes: Scope[];
   /** When it expires. Default: never. */
   expires_at?: string;
+  /** The largest cost of one check. A check above it is `403` (`key_max_cost`). Default: no bound. */
+  max_cost?: number;
+  /** Whether checks must have the mode `peek`. Another mode is `403` (`key_peek_only`). Default: false. */
+  peek_only?: boolean;
 }
 
 /** A key, without its token. */
@@ -325,6 +329,10 @@ export interface Key {
   expires_at?: string;
   /** When it was revoked; in the future for a rotated key, which is valid until then. */
   revoked_at?: string;
+  /** The largest cost of one check. Absent without a bound. */
+  max_cost?: number;
+  /** Whether checks must have the mode `peek`. Absent if not. */
+  peek_only?: boolean;
 }
 
 /** What a person may do. Roles of the operator: `owner` may do everything, `editor` may change tenants, plans, and exceptions, `viewer` may read. Roles of a tenant: `tenant_admin` may change its keys and members, `tenant_viewer` may read; both see only their tenant. */
