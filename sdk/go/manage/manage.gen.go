@@ -848,7 +848,7 @@ type ConfigurationResult struct {
 	Unmanaged []Change `json:"unmanaged"`
 	// Pointers of overrides and list entries that have ended, and are ignored.
 	Expired []string `json:"expired"`
-	// With `dry_run=true`: one for each changed plan that tenants may be on.
+	// One for each changed plan that was published before.
 	Previews []PlanPreview `json:"previews"`
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import io
 import select
@@ -52,6 +53,16 @@ def _left(deadline: float) -> float:
     if left <= 0:
         raise socket.timeout("no answer within the deadline")
     return left
+
+
+def _read(response: http.client.HTTPResponse) -> Reply:
+    response.begin()
+    answer = response.read(MAX_ANSWER + 1)
+    if len(answer) > MAX_ANSWER:
+        raise UnreachableError("protocol", f"the answer is larger than {MAX_ANSWER} bytes")
+    if response.length:
+        raise http.client.IncompleteRead(answer, response.length)
+    return Reply(response.status, {name.lower(): value for name, value in response.getheaders()}, answer)
 
 
 class Abort:
@@ -144,16 +155,10 @@ class Pool:
             sock.settimeout(_left(deadline))
             sock.sendall(self._head(method, path, headers, body) + (body or b""))
             response = http.client.HTTPResponse(_Socket(sock, deadline), method=method)  # type: ignore[arg-type]
-            response.begin()
-            answer = response.read(MAX_ANSWER + 1)
-            if len(answer) > MAX_ANSWER:
-                raise UnreachableError("protocol", f"the answer is larger than {MAX_ANSWER} bytes")
-            if response.length:
-                raise http.client.IncompleteRead(answer, response.length)
-            keep = not response.will_close
-            found = {name.lower(): value for name, value in response.getheaders()}
-            response.close()
-            return Reply(response.status, found, answer)
+            with contextlib.closing(response):
+                reply = _read(response)
+                keep = not response.will_close
+            return reply
         finally:
             if abort is not None:
                 abort.end()

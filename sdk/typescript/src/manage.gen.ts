@@ -689,7 +689,7 @@ export interface ConfigurationResult {
   unmanaged: Change[];
   /** Pointers of overrides and list entries that have ended, and are ignored. */
   expired: string[];
-  /** With `dry_run=true`: one for each changed plan that tenants may be on. */
+  /** One for each changed plan that was published before. */
   previews: PlanPreview[];
 }
 
