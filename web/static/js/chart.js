@@ -116,6 +116,8 @@
     return String(+value.toFixed(2));
   }
 
+  let sharing = false; // set while a chart moves the cursor of the others
+
   class Chart extends HTMLElement {
     connectedCallback() {
       this.figure = this.closest("figure");
@@ -123,11 +125,18 @@
       if (!this.table() || !window.uPlot) return;
       this.legend = document.createElement("p");
       this.legend.className = "legend";
-      this.legend.setAttribute("aria-hidden", "true");
       this.plot = document.createElement("div");
       this.plot.className = "plot";
-      this.append(this.legend, this.plot);
-      this.setAttribute("role", "img");
+      this.plot.tabIndex = 0;
+      this.plot.setAttribute("role", "application");
+      this.plot.setAttribute("aria-roledescription", "chart");
+      this.aloud = document.createElement("p");
+      this.aloud.className = "hidden";
+      this.aloud.setAttribute("role", "status");
+      this.append(this.legend, this.plot, this.aloud);
+      this.off = new Set();
+      this.plot.addEventListener("keydown", (event) => this.press(event));
+      this.plot.addEventListener("blur", () => this.leave());
       this.draw();
       new MutationObserver(() => this.follow()).observe(this.table().parentElement, { childList: true });
       new ResizeObserver(() => this.fit()).observe(this);
@@ -144,7 +153,9 @@
       this.real = read.data;
       this.unfinished = table.tBodies[0].rows[table.tBodies[0].rows.length - 1]?.dataset.unfinished !== undefined;
       const summary = table.caption?.textContent ?? "";
-      this.setAttribute("aria-label", summary);
+      this.plot.setAttribute("aria-label", `${summary} Arrow keys read the values.`);
+      this.values = read.data;
+      read.data = read.data.map((values, i) => (i && this.off.has(read.names[i - 1]) ? values.map((v) => this.hidden(v)) : values));
       const shown = this.figure.querySelector("[data-summary]");
       if (shown) shown.textContent = summary;
       const area = this.dataset.kind === "area";
@@ -153,6 +164,92 @@
       const without = (values, i) => (i ? [...values.slice(0, -1), null] : values);
       const drawn = area ? closed(this.sums, this.step, this.unfinished) : this.unfinished ? read.data.map(without) : read.data;
       return { ...read, drawn };
+    }
+
+    // hidden returns what is drawn instead of a value of a series that is off.
+    hidden(value) { return this.dataset.kind === "area" && value !== null ? 0 : null; }
+
+    // press moves the cursor with the keyboard, and reads the values aloud.
+    press(event) {
+      const last = this.real[0].length - 1;
+      const to = { ArrowLeft: (this.at ?? last + 1) - 1, ArrowRight: (this.at ?? last - 1) + 1, Home: 0, End: last }[event.key];
+      if (event.key === "Escape") return this.leave();
+      if (to === undefined || last < 0) return;
+      event.preventDefault();
+      const at = Math.min(last, Math.max(0, to));
+      this.show(this.real[0][at]);
+      this.share(at);
+      this.aloud.textContent = `${this.time.textContent}: ${this.parts.map((part) => part.textContent).join(", ")}`;
+    }
+
+    leave() {
+      this.show(null);
+      this.aloud.textContent = "";
+      this.share(null);
+    }
+
+    // share shows the numbers at the cursor, and moves the cursor of the other charts of the page to the same time.
+    share(at) {
+      this.point(at);
+      if (sharing) return;
+      sharing = true;
+      for (const other of document.querySelectorAll("hg-chart")) {
+        if (other !== this && other.parts) other.show(this.at === null ? null : this.real[0][this.at]);
+      }
+      sharing = false;
+    }
+
+    // show moves the cursor to a time, or removes it.
+    show(seconds) {
+      const times = this.real[0];
+      const inside = seconds !== null && times.length > 0 && seconds >= times[0] && seconds < times.at(-1) + this.step;
+      this.chart?.setCursor(inside ? { left: this.chart.valToPos(seconds, "x"), top: 1 } : { left: -10, top: -10 }, false);
+      this.point(inside ? times.findLastIndex((time) => time <= seconds) : null);
+    }
+
+    // toggle shows or hides a series.
+    toggle(name) {
+      if (!this.off.delete(name)) this.off.add(name);
+      this.draw();
+      this.parts[this.labels.indexOf(name)].focus();
+    }
+
+    // drawLegend creates the legend. If there are several series, each has a button that hides it.
+    drawLegend() {
+      this.parts = this.labels.map((name, i) => {
+        const part = document.createElement(this.labels.length > 1 ? "button" : "span");
+        part.dataset.color = this.colors[i];
+        if (this.labels.length > 1) {
+          part.type = "button";
+          part.setAttribute("aria-pressed", String(!this.off.has(name)));
+          part.addEventListener("click", () => this.toggle(name));
+        }
+        return part;
+      });
+      this.time = document.createElement("b");
+      this.legend.replaceChildren(...this.parts, this.time);
+    }
+
+    // brush selects a period with a finger, as the mouse does. Vertical moves still scroll the page.
+    brush(u) {
+      let start = null;
+      const width = (event) => Math.abs(event.offsetX - start);
+      u.over.addEventListener("pointerdown", (event) => {
+        if (event.pointerType !== "mouse") start = event.offsetX;
+      });
+      u.over.addEventListener("pointermove", (event) => {
+        if (start === null) return;
+        u.setCursor({ left: event.offsetX, top: event.offsetY });
+        if (this.dataset.zoom) u.setSelect({ left: Math.min(start, event.offsetX), width: width(event), top: 0, height: u.over.clientHeight }, false);
+      });
+      const end = (event, chosen) => {
+        if (start === null) return;
+        if (chosen) this.zoom(u);
+        u.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false);
+        start = null;
+      };
+      u.over.addEventListener("pointerup", (event) => end(event, true));
+      u.over.addEventListener("pointercancel", (event) => end(event, false));
     }
 
     // fewOf returns the series of the strip above the chart, if its numbers are too low to be seen in the chart.
@@ -186,6 +283,7 @@
 
     draw() {
       this.chart?.destroy();
+      this.parts = null; // until the new legend exists
       const { drawn, names, colors } = this.take();
       this.shown = this.key(names);
       this.labels = names;
@@ -217,12 +315,14 @@
             { ...axis, size: 56, label: this.dataset.axis || undefined, values: (_, splits) => splits.map((v) => brief(v, unit)) },
           ],
           series: [{}, ...order.map((i) => series[i - 1])], bands,
-          hooks: { draw: [(u) => this.drawUnfinished(u, series), (u) => this.drawStrip(u, series)], setCursor: [(u) => this.point(u.cursor.idx)], setSelect: [(u) => this.zoom(u)] },
+          hooks: { draw: [(u) => this.drawUnfinished(u, series), (u) => this.drawStrip(u, series)], setCursor: [(u) => this.share(u.cursor.idx)], setSelect: [(u) => this.zoom(u)] },
         },
         data, this.plot,
       );
       const set = this.chart.setData.bind(this.chart);
       this.chart.setData = (next) => set([next[0], ...order.map((i) => next[i])]);
+      this.brush(this.chart);
+      this.drawLegend();
       this.point(null);
     }
 
@@ -301,19 +401,17 @@
 
     // point shows the numbers at the cursor in the legend, or only the names without a cursor.
     point(at) {
-      const unit = this.dataset.unit;
-      if (at >= this.real[0].length) at = this.real[0].length - 1; // the end of the last step
-      const parts = this.labels.map((name, i) => {
-        const part = document.createElement("span");
-        part.dataset.color = this.colors[i];
-        const v = at === null || at === undefined ? undefined : this.real[i + 1][at];
-        part.textContent = v === undefined ? name : `${name} ${v === null ? "–" : brief(v, unit)}`;
-        return part;
+      if (!this.parts) return;
+      const last = this.real[0].length - 1;
+      if (at > last) at = last; // the end of the last step
+      this.at = at ?? null;
+      this.labels.forEach((name, i) => {
+        const v = this.at === null ? undefined : this.values[i + 1][at];
+        this.parts[i].textContent = v === undefined ? name : `${name} ${v === null ? "–" : brief(v, this.dataset.unit)}`;
       });
-      const time = document.createElement("b");
-      time.textContent = at === null || at === undefined || this.real[0][at] === undefined ? "" : this.clock.when(this.real[0][at], this.step);
-      if (time.textContent && this.unfinished && at === this.real[0].length - 1) time.textContent += ", unfinished";
-      this.legend.replaceChildren(...parts, time);
+      const seconds = this.at === null ? undefined : this.real[0][at];
+      this.time.textContent = seconds === undefined ? "" : this.clock.when(seconds, this.step);
+      if (seconds !== undefined && this.unfinished && at === last) this.time.textContent += ", unfinished";
     }
 
     // zoom opens the page for the period that the user selected in the chart.
