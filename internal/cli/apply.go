@@ -24,7 +24,8 @@ type exportCommand struct{ Connection }
 
 // Help returns the text that --help shows after the flags.
 func (exportCommand) Help() string {
-	return "Prints what apply takes: applying it changes nothing. Drafts, keys, members and blocks are not part of it. The table format is YAML."
+	return "Prints what apply takes: applying it changes nothing. Drafts, keys, members and blocks are not part of it. " +
+		"The table format is YAML."
 }
 
 // Run prints the configuration.
@@ -139,7 +140,9 @@ func (d diffCommand) Run(ctx context.Context, t Terminal) error {
 		t.say("no differences")
 		return nil
 	}
-	return &Error{ExitDifferences, fmt.Errorf("changes to apply: %d; objects that are not in the files: %d", len(is.Changes), len(is.Unmanaged))}
+	return &Error{
+		ExitDifferences, fmt.Errorf("changes to apply: %d; objects that are not in the files: %d", len(is.Changes), len(is.Unmanaged)),
+	}
 }
 
 type applyCommand struct {
@@ -202,13 +205,15 @@ func (is applied) write(w io.Writer) error {
 		fmt.Fprintf(w, "? %s is not in the files\n", plain(c.Pointer))
 	}
 	for _, p := range is.Previews {
-		fmt.Fprintf(w, "plan %s, %s to %s: %d requests, %d denied; would deny %s\n", plain(p.Plan), p.From, p.To, p.Requests, p.Denied, p.WouldDeny)
+		fmt.Fprintf(w, "plan %s, %s to %s: %d requests, %d denied; would deny %s\n",
+			plain(p.Plan), p.From, p.To, p.Requests, p.Denied, p.WouldDeny)
 		if p.Clipped != "" {
 			fmt.Fprintf(w, "  %s\n", plain(p.Clipped))
 		}
 		for _, policy := range p.Policies {
 			if policy.Change != "same" {
-				fmt.Fprintf(w, "  policy %s (%s): would deny %s, %s: %s\n", plain(policy.Policy), policy.Change, policy.WouldDeny, policy.Certainty, plain(policy.Why))
+				fmt.Fprintf(w, "  policy %s (%s): would deny %s, %s: %s\n",
+					plain(policy.Policy), policy.Change, policy.WouldDeny, policy.Certainty, plain(policy.Why))
 			}
 		}
 	}

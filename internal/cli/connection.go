@@ -82,7 +82,8 @@ func (c Connection) place(t Terminal) (at *url.URL, token string, err error) {
 		text = defaultURL
 	}
 	at, err = url.Parse(text)
-	if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" || at.RawQuery != "" || at.Fragment != "" || at.User != nil {
+	if err != nil || (at.Scheme != "http" && at.Scheme != "https") || at.Host == "" ||
+		at.RawQuery != "" || at.Fragment != "" || at.User != nil {
 		return nil, "", usage("--url (HEADGATE_URL): must be an address like https://limits.example.com, without a user or a query")
 	}
 	token, err = c.token(t, chosen)
@@ -114,7 +115,8 @@ func (c Connection) token(t Terminal, chosen profile) (string, error) {
 	case chosen.TokenFile != "":
 		return read("token_file of the profile", chosen.TokenFile)
 	}
-	return "", usage("no API key: set %s, HEADGATE_TOKEN_FILE or --token-file, or create a profile (headgate key create prints an operator key)",
+	return "", usage("no API key: set %s, HEADGATE_TOKEN_FILE or --token-file, or create a profile "+
+		"(headgate key create prints an operator key)",
 		TokenSetting)
 }
 

@@ -2,6 +2,7 @@ package configuration_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -259,15 +260,8 @@ func TestAllOrNothing(t *testing.T) {
 }
 
 func problemOf(err error) *problem.Problem {
-	p, _ := err.(*problem.Problem)
-	for err != nil && p == nil {
-		u, ok := err.(interface{ Unwrap() error })
-		if !ok {
-			return nil
-		}
-		err = u.Unwrap()
-		p, _ = err.(*problem.Problem)
-	}
+	var p *problem.Problem
+	errors.As(err, &p)
 	return p
 }
 
@@ -379,10 +373,7 @@ func TestChanges(t *testing.T) {
 	if len(r.Previews) != 1 || r.Previews[0].Plan.Slug != "pro" || len(r.Previews[0].Policies) != 2 {
 		t.Errorf("previews: %+v", r.Previews)
 	}
-	var exported []exceptions.NewOverride
-	for _, o := range f.export(t).Tenants["a"].Overrides {
-		exported = append(exported, o)
-	}
+	exported := f.export(t).Tenants["a"].Overrides
 	if len(exported) != 2 || exported[0].Factor != 2000 || exported[1].Factor != 2000 {
 		t.Errorf("a dry run changed %+v", exported)
 	}
