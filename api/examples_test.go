@@ -77,6 +77,14 @@ var before = map[string][]call{
 		method: "POST", path: "/v1/check",
 		body: `{"tenant":"acme","method":"GET","path":"/v1/reports","attributes":{"user":"u7"},"cost":10}`,
 	}),
+	"listMemberInvitations page": {
+		{method: "POST", path: "/v1/tenants/acme/members", body: `{"email":"new@example.com","role":"tenant_viewer"}`},
+		{method: "POST", path: "/v1/tenants/acme/members", body: `{"email":"other@example.com","role":"tenant_viewer"}`},
+	},
+	"listInvitations page": {
+		{method: "POST", path: "/v1/people", body: `{"email":"new@example.com","role":"editor"}`},
+		{method: "POST", path: "/v1/people", body: `{"email":"other@example.com","role":"editor"}`},
+	},
 	"getExplanation refusal":       someTraffic,
 	"listAlertRules page":          {someAlertRule},
 	"getAlertRule rule":            {someAlertRule},

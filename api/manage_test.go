@@ -124,7 +124,7 @@ func TestManagementFaults(t *testing.T) {
 		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":"a","plan":null,"slug":"b"}`}, 400, "/slug"},
 		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":"a"}`}, 400, "/plan"},
 		{call{method: "PUT", path: "/v1/tenants/acme", header: match, body: `{"name":null,"plan":null}`}, 400, "/name"},
-		{call{method: "PATCH", path: "/v1/tenants/acme", header: match, body: `{"nmae":null}`}, 400, "/nmae"},
+		{call{method: "PATCH", path: "/v1/tenants/acme", header: match, body: `{"label":null}`}, 400, "/label"},
 		{call{method: "PATCH", path: "/v1/tenants/acme", header: match, body: `{"name":null}`}, 400, "/name"},
 		{call{method: "PATCH", path: "/v1/tenants/acme", header: match, body: `{"name":"a","name":"b"}`}, 400, "/name"},
 		{call{method: "PATCH", path: "/v1/tenants/acme", header: match, body: `[]`}, 400, ""},

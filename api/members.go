@@ -55,3 +55,27 @@ func (a *API) RemoveMember(ctx context.Context, r RemoveMemberRequestObject) (Re
 	}
 	return RemoveMember204Response{}, a.removePerson(ctx, t.ID, r.Member.String())
 }
+
+// ListMemberInvitations is GET /v1/tenants/{tenant}/invitations.
+func (a *API) ListMemberInvitations(
+	ctx context.Context, r ListMemberInvitationsRequestObject,
+) (ListMemberInvitationsResponseObject, error) {
+	t, err := a.cfg.Tenants.Tenant(ctx, r.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	p, link, err := a.listInvitations(ctx, "/v1/tenants/"+r.Tenant+"/invitations", t.ID, r.Params.Limit, r.Params.Cursor)
+	return ListMemberInvitations200JSONResponse{p, ListMemberInvitations200ResponseHeaders{link}}, err
+}
+
+// DeleteMemberInvitation is DELETE /v1/tenants/{tenant}/invitations/{invitation}.
+func (a *API) DeleteMemberInvitation(
+	ctx context.Context, r DeleteMemberInvitationRequestObject,
+) (DeleteMemberInvitationResponseObject, error) {
+	t, err := a.cfg.Tenants.Tenant(ctx, r.Tenant)
+	if err != nil {
+		return nil, err
+	}
+	err = a.cfg.People.Withdraw(ctx, callerOf(ctx).principal(), t.ID, r.Invitation.String())
+	return DeleteMemberInvitation204Response{}, err
+}

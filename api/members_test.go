@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
@@ -206,6 +207,53 @@ func TestLastOwnerStays(t *testing.T) {
 		c.key, c.header = w.operator, map[string]string{"If-Match": "*"}
 		if a := w.do(c); a.status != 409 || !strings.Contains(a.body, "last_owner") {
 			t.Errorf("%s %s: %d %s", c.method, c.body, a.status, a.body)
+		}
+	}
+}
+
+// An invitation is listed until it is withdrawn. Then its link is that of nothing.
+func TestInvitationsAreWithdrawn(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	for _, c := range []struct{ key, invite, list, role string }{
+		{w.acme, "/v1/tenants/acme/members", "/v1/tenants/acme/invitations", "tenant_viewer"},
+		{w.operator, "/v1/people", "/v1/invitations", "viewer"},
+	} {
+		var ids []string
+		for _, name := range []string{"a", "b", "c"} {
+			a := w.do(call{method: "POST", path: c.invite, key: c.key, body: `{"email":"` + name + `@example.com","role":"` + c.role + `"}`})
+			var made struct {
+				Token      string
+				Invitation struct{ ID string }
+			}
+			must(t, json.Unmarshal([]byte(a.body), &made))
+			if ids = append(ids, made.Invitation.ID); made.Token == "" || strings.Contains(w.do(call{method: "GET", path: c.list, key: c.key}).body, made.Token) {
+				t.Errorf("%s: %s", c.list, a.body)
+			}
+		}
+		listed := func(path string) (found []string, next string) {
+			var page struct {
+				Data []struct{ ID string }
+				Next string `json:"next_cursor"`
+			}
+			must(t, json.Unmarshal([]byte(w.hasNoSecrets(w.do(call{method: "GET", path: path, key: c.key})).body), &page))
+			for _, i := range page.Data {
+				found = append(found, i.ID)
+			}
+			return found, page.Next
+		}
+		first, next := listed(c.list + "?limit=2")
+		rest, end := listed(c.list + "?limit=2&cursor=" + next)
+		if !slices.Equal(append(first, rest...), ids) || end != "" {
+			t.Errorf("%s: %v %v, want %v", c.list, first, rest, ids)
+		}
+		for _, status := range []int{204, 404} {
+			if a := w.do(call{method: "DELETE", path: c.list + "/" + ids[1], key: c.key}); a.status != status {
+				t.Errorf("%s: %d %s", c.list, a.status, a.body)
+			}
+		}
+		if left, _ := listed(c.list); !slices.Equal(left, []string{ids[0], ids[2]}) {
+			t.Errorf("%s: %v", c.list, left)
 		}
 	}
 }

@@ -1405,6 +1405,18 @@ type Invitation struct {
 	TenantId openapi_types.UUID `json:"tenant_id,omitempty,omitzero"`
 }
 
+// InvitationPage A page of invitations.
+type InvitationPage struct {
+	// Data The rows.
+	Data []Invitation `json:"data"`
+
+	// HasMore Whether another page follows.
+	HasMore bool `json:"has_more"`
+
+	// NextCursor The value of `cursor` for the next page.
+	NextCursor string `json:"next_cursor,omitempty,omitzero"`
+}
+
 // IssuedAlertChannel A channel with its secret, which is shown once.
 type IssuedAlertChannel struct {
 	// Channel A channel.
@@ -2863,6 +2875,9 @@ type IfMatchOptionalParameter = string
 // IfMatchParameter defines model for IfMatchParameter.
 type IfMatchParameter = string
 
+// InvitationParameter defines model for InvitationParameter.
+type InvitationParameter = openapi_types.UUID
+
 // KeyOutcomeParameter Denials by limits, or allowed requests.
 type KeyOutcomeParameter = KeyOutcome
 
@@ -3262,6 +3277,15 @@ type ApplyConfigurationParams struct {
 	Prune PruneParameter `form:"prune,omitempty" json:"prune,omitempty,omitzero"`
 }
 
+// ListInvitationsParams defines parameters for ListInvitations.
+type ListInvitationsParams struct {
+	// Limit The number of rows on a page.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
 // ListOperatorKeysParams defines parameters for ListOperatorKeys.
 type ListOperatorKeysParams struct {
 	// Limit The number of rows on a page.
@@ -3369,6 +3393,15 @@ type ListBlocksParams struct {
 	// Policy Only rows of the policy with this slug.
 	Policy PolicyFilterParameter `form:"policy,omitempty" json:"policy,omitempty,omitzero"`
 
+	// Limit The number of rows on a page.
+	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
+
+	// Cursor The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor CursorParameter `form:"cursor,omitempty" json:"cursor,omitempty,omitzero"`
+}
+
+// ListMemberInvitationsParams defines parameters for ListMemberInvitations.
+type ListMemberInvitationsParams struct {
 	// Limit The number of rows on a page.
 	Limit LimitParameter `form:"limit,omitempty" json:"limit,omitempty,omitzero"`
 
@@ -3600,6 +3633,12 @@ type ServerInterface interface {
 	// GetExplanation Explain a stored denial
 	// (GET /v1/explain/{decision})
 	GetExplanation(ctx echo.Context, decision DecisionParameter) error
+	// ListInvitations List the open invitations to the operator
+	// (GET /v1/invitations)
+	ListInvitations(ctx echo.Context, params ListInvitationsParams) error
+	// DeleteInvitation Withdraw an invitation
+	// (DELETE /v1/invitations/{invitation})
+	DeleteInvitation(ctx echo.Context, invitation InvitationParameter) error
 	// ListOperatorKeys List operator keys
 	// (GET /v1/operator-keys)
 	ListOperatorKeys(ctx echo.Context, params ListOperatorKeysParams) error
@@ -3690,6 +3729,12 @@ type ServerInterface interface {
 	// GetBlock Read a block
 	// (GET /v1/tenants/{tenant}/blocks/{block})
 	GetBlock(ctx echo.Context, tenant TenantParameter, block BlockParameter) error
+	// ListMemberInvitations List the open invitations to a tenant
+	// (GET /v1/tenants/{tenant}/invitations)
+	ListMemberInvitations(ctx echo.Context, tenant TenantParameter, params ListMemberInvitationsParams) error
+	// DeleteMemberInvitation Withdraw an invitation
+	// (DELETE /v1/tenants/{tenant}/invitations/{invitation})
+	DeleteMemberInvitation(ctx echo.Context, tenant TenantParameter, invitation InvitationParameter) error
 	// ListKeys List a tenant's keys
 	// (GET /v1/tenants/{tenant}/keys)
 	ListKeys(ctx echo.Context, tenant TenantParameter, params ListKeysParams) error
@@ -4733,6 +4778,47 @@ func (w *ServerInterfaceWrapper) GetExplanation(ctx echo.Context) error {
 	return err
 }
 
+// ListInvitations converts echo context to params.
+func (w *ServerInterfaceWrapper) ListInvitations(ctx echo.Context) error {
+	var err error
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListInvitationsParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListInvitations(ctx, params)
+	return err
+}
+
+// DeleteInvitation converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteInvitation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "invitation" -------------
+	var invitation InvitationParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invitation", ctx.Param("invitation"), &invitation, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter invitation: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteInvitation(ctx, invitation)
+	return err
+}
+
 // ListOperatorKeys converts echo context to params.
 func (w *ServerInterfaceWrapper) ListOperatorKeys(ctx echo.Context) error {
 	var err error
@@ -5458,6 +5544,62 @@ func (w *ServerInterfaceWrapper) GetBlock(ctx echo.Context) error {
 	return err
 }
 
+// ListMemberInvitations converts echo context to params.
+func (w *ServerInterfaceWrapper) ListMemberInvitations(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListMemberInvitationsParams
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", ctx.QueryParams(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter limit: %s", err))
+	}
+
+	// ------------- Optional query parameter "cursor" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "cursor", ctx.QueryParams(), &params.Cursor, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter cursor: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.ListMemberInvitations(ctx, tenant, params)
+	return err
+}
+
+// DeleteMemberInvitation converts echo context to params.
+func (w *ServerInterfaceWrapper) DeleteMemberInvitation(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "tenant" -------------
+	var tenant TenantParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "tenant", ctx.Param("tenant"), &tenant, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter tenant: %s", err))
+	}
+
+	// ------------- Path parameter "invitation" -------------
+	var invitation InvitationParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "invitation", ctx.Param("invitation"), &invitation, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter invitation: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.DeleteMemberInvitation(ctx, tenant, invitation)
+	return err
+}
+
 // ListKeys converts echo context to params.
 func (w *ServerInterfaceWrapper) ListKeys(ctx echo.Context) error {
 	var err error
@@ -6073,6 +6215,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/configuration", wrapper.GetConfiguration, options.OperationMiddlewares["getConfiguration"]...)
 	router.POST(options.BaseURL+"/v1/configuration/apply", wrapper.ApplyConfiguration, options.OperationMiddlewares["applyConfiguration"]...)
 	router.GET(options.BaseURL+"/v1/explain/:decision", wrapper.GetExplanation, options.OperationMiddlewares["getExplanation"]...)
+	router.GET(options.BaseURL+"/v1/invitations", wrapper.ListInvitations, options.OperationMiddlewares["listInvitations"]...)
+	router.DELETE(options.BaseURL+"/v1/invitations/:invitation", wrapper.DeleteInvitation, options.OperationMiddlewares["deleteInvitation"]...)
 	router.GET(options.BaseURL+"/v1/operator-keys", wrapper.ListOperatorKeys, options.OperationMiddlewares["listOperatorKeys"]...)
 	router.POST(options.BaseURL+"/v1/operator-keys", wrapper.CreateOperatorKey, options.OperationMiddlewares["createOperatorKey"]...)
 	router.DELETE(options.BaseURL+"/v1/operator-keys/:key", wrapper.RevokeOperatorKey, options.OperationMiddlewares["revokeOperatorKey"]...)
@@ -6103,6 +6247,8 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/blocks", wrapper.CreateBlock, options.OperationMiddlewares["createBlock"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/blocks/:block", wrapper.DeleteBlock, options.OperationMiddlewares["deleteBlock"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/blocks/:block", wrapper.GetBlock, options.OperationMiddlewares["getBlock"]...)
+	router.GET(options.BaseURL+"/v1/tenants/:tenant/invitations", wrapper.ListMemberInvitations, options.OperationMiddlewares["listMemberInvitations"]...)
+	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/invitations/:invitation", wrapper.DeleteMemberInvitation, options.OperationMiddlewares["deleteMemberInvitation"]...)
 	router.GET(options.BaseURL+"/v1/tenants/:tenant/keys", wrapper.ListKeys, options.OperationMiddlewares["listKeys"]...)
 	router.POST(options.BaseURL+"/v1/tenants/:tenant/keys", wrapper.CreateKey, options.OperationMiddlewares["createKey"]...)
 	router.DELETE(options.BaseURL+"/v1/tenants/:tenant/keys/:key", wrapper.RevokeKey, options.OperationMiddlewares["revokeKey"]...)
@@ -6883,6 +7029,54 @@ func (response GetExplanation200JSONResponse) VisitGetExplanationResponse(w http
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
+}
+
+type ListInvitationsRequestObject struct {
+	Params ListInvitationsParams
+}
+
+type ListInvitationsResponseObject interface {
+	VisitListInvitationsResponse(w http.ResponseWriter) error
+}
+
+type ListInvitations200ResponseHeaders struct {
+	Link *string
+}
+
+type ListInvitations200JSONResponse struct {
+	Body    InvitationPage
+	Headers ListInvitations200ResponseHeaders
+}
+
+func (response ListInvitations200JSONResponse) VisitListInvitationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteInvitationRequestObject struct {
+	Invitation InvitationParameter `json:"invitation"`
+}
+
+type DeleteInvitationResponseObject interface {
+	VisitDeleteInvitationResponse(w http.ResponseWriter) error
+}
+
+type DeleteInvitation204Response struct {
+}
+
+func (response DeleteInvitation204Response) VisitDeleteInvitationResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
 }
 
 type ListOperatorKeysRequestObject struct {
@@ -7699,6 +7893,56 @@ func (response GetBlock200JSONResponse) VisitGetBlockResponse(w http.ResponseWri
 	return err
 }
 
+type ListMemberInvitationsRequestObject struct {
+	Tenant TenantParameter `json:"tenant"`
+	Params ListMemberInvitationsParams
+}
+
+type ListMemberInvitationsResponseObject interface {
+	VisitListMemberInvitationsResponse(w http.ResponseWriter) error
+}
+
+type ListMemberInvitations200ResponseHeaders struct {
+	Link *string
+}
+
+type ListMemberInvitations200JSONResponse struct {
+	Body    InvitationPage
+	Headers ListMemberInvitations200ResponseHeaders
+}
+
+func (response ListMemberInvitations200JSONResponse) VisitListMemberInvitationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if response.Headers.Link != nil {
+		w.Header().Set("Link", fmt.Sprint(*response.Headers.Link))
+	}
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteMemberInvitationRequestObject struct {
+	Tenant     TenantParameter     `json:"tenant"`
+	Invitation InvitationParameter `json:"invitation"`
+}
+
+type DeleteMemberInvitationResponseObject interface {
+	VisitDeleteMemberInvitationResponse(w http.ResponseWriter) error
+}
+
+type DeleteMemberInvitation204Response struct {
+}
+
+func (response DeleteMemberInvitation204Response) VisitDeleteMemberInvitationResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
 type ListKeysRequestObject struct {
 	Tenant TenantParameter `json:"tenant"`
 	Params ListKeysParams
@@ -8316,6 +8560,12 @@ type StrictServerInterface interface {
 	// GetExplanation Explain a stored denial
 	// (GET /v1/explain/{decision})
 	GetExplanation(ctx context.Context, request GetExplanationRequestObject) (GetExplanationResponseObject, error)
+	// ListInvitations List the open invitations to the operator
+	// (GET /v1/invitations)
+	ListInvitations(ctx context.Context, request ListInvitationsRequestObject) (ListInvitationsResponseObject, error)
+	// DeleteInvitation Withdraw an invitation
+	// (DELETE /v1/invitations/{invitation})
+	DeleteInvitation(ctx context.Context, request DeleteInvitationRequestObject) (DeleteInvitationResponseObject, error)
 	// ListOperatorKeys List operator keys
 	// (GET /v1/operator-keys)
 	ListOperatorKeys(ctx context.Context, request ListOperatorKeysRequestObject) (ListOperatorKeysResponseObject, error)
@@ -8406,6 +8656,12 @@ type StrictServerInterface interface {
 	// GetBlock Read a block
 	// (GET /v1/tenants/{tenant}/blocks/{block})
 	GetBlock(ctx context.Context, request GetBlockRequestObject) (GetBlockResponseObject, error)
+	// ListMemberInvitations List the open invitations to a tenant
+	// (GET /v1/tenants/{tenant}/invitations)
+	ListMemberInvitations(ctx context.Context, request ListMemberInvitationsRequestObject) (ListMemberInvitationsResponseObject, error)
+	// DeleteMemberInvitation Withdraw an invitation
+	// (DELETE /v1/tenants/{tenant}/invitations/{invitation})
+	DeleteMemberInvitation(ctx context.Context, request DeleteMemberInvitationRequestObject) (DeleteMemberInvitationResponseObject, error)
 	// ListKeys List a tenant's keys
 	// (GET /v1/tenants/{tenant}/keys)
 	ListKeys(ctx context.Context, request ListKeysRequestObject) (ListKeysResponseObject, error)
@@ -9321,6 +9577,56 @@ func (sh *strictHandler) GetExplanation(ctx echo.Context, decision DecisionParam
 		return err
 	} else if validResponse, ok := response.(GetExplanationResponseObject); ok {
 		return validResponse.VisitGetExplanationResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListInvitations operation middleware
+func (sh *strictHandler) ListInvitations(ctx echo.Context, params ListInvitationsParams) error {
+	var request ListInvitationsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListInvitations(ctx.Request().Context(), request.(ListInvitationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListInvitations")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListInvitationsResponseObject); ok {
+		return validResponse.VisitListInvitationsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteInvitation operation middleware
+func (sh *strictHandler) DeleteInvitation(ctx echo.Context, invitation InvitationParameter) error {
+	var request DeleteInvitationRequestObject
+
+	request.Invitation = invitation
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteInvitation(ctx.Request().Context(), request.(DeleteInvitationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteInvitation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteInvitationResponseObject); ok {
+		return validResponse.VisitDeleteInvitationResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}
@@ -10311,6 +10617,58 @@ func (sh *strictHandler) GetBlock(ctx echo.Context, tenant TenantParameter, bloc
 		return err
 	} else if validResponse, ok := response.(GetBlockResponseObject); ok {
 		return validResponse.VisitGetBlockResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// ListMemberInvitations operation middleware
+func (sh *strictHandler) ListMemberInvitations(ctx echo.Context, tenant TenantParameter, params ListMemberInvitationsParams) error {
+	var request ListMemberInvitationsRequestObject
+
+	request.Tenant = tenant
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListMemberInvitations(ctx.Request().Context(), request.(ListMemberInvitationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListMemberInvitations")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(ListMemberInvitationsResponseObject); ok {
+		return validResponse.VisitListMemberInvitationsResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// DeleteMemberInvitation operation middleware
+func (sh *strictHandler) DeleteMemberInvitation(ctx echo.Context, tenant TenantParameter, invitation InvitationParameter) error {
+	var request DeleteMemberInvitationRequestObject
+
+	request.Tenant = tenant
+	request.Invitation = invitation
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteMemberInvitation(ctx.Request().Context(), request.(DeleteMemberInvitationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteMemberInvitation")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(DeleteMemberInvitationResponseObject); ok {
+		return validResponse.VisitDeleteMemberInvitationResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

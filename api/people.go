@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"slices"
 	"strings"
 
 	"github.com/headgate/headgate/internal/accounts"
@@ -126,4 +127,28 @@ func (a *API) UpdatePerson(ctx context.Context, r UpdatePersonRequestObject) (Up
 // RemovePerson is DELETE /v1/people/{person}.
 func (a *API) RemovePerson(ctx context.Context, r RemovePersonRequestObject) (RemovePersonResponseObject, error) {
 	return RemovePerson204Response{}, a.removePerson(ctx, "", r.Person.String())
+}
+
+// listInvitations returns a page of the open invitations to a tenant, or to the operator ("").
+func (a *API) listInvitations(ctx context.Context, path, tenantID string, limit int, cursor string) (InvitationPage, *string, error) {
+	p, link, err := list(path, nil, limit, cursor, func(after string, limit int) ([]accounts.Invitation, error) {
+		open, err := a.cfg.People.Invitations(ctx, callerOf(ctx).principal(), tenantID)
+		first := slices.IndexFunc(open, func(i accounts.Invitation) bool { return i.ID > after })
+		if err != nil || first < 0 {
+			return nil, err
+		}
+		return open[first:min(first+limit, len(open))], nil
+	}, func(i accounts.Invitation) string { return i.ID }, showInvitation)
+	return InvitationPage(p), link, err
+}
+
+// ListInvitations is GET /v1/invitations.
+func (a *API) ListInvitations(ctx context.Context, r ListInvitationsRequestObject) (ListInvitationsResponseObject, error) {
+	p, link, err := a.listInvitations(ctx, "/v1/invitations", "", r.Params.Limit, r.Params.Cursor)
+	return ListInvitations200JSONResponse{p, ListInvitations200ResponseHeaders{link}}, err
+}
+
+// DeleteInvitation is DELETE /v1/invitations/{invitation}.
+func (a *API) DeleteInvitation(ctx context.Context, r DeleteInvitationRequestObject) (DeleteInvitationResponseObject, error) {
+	return DeleteInvitation204Response{}, a.cfg.People.Withdraw(ctx, callerOf(ctx).principal(), "", r.Invitation.String())
 }

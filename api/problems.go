@@ -82,7 +82,7 @@ func asProblem(err error) *problem.Problem {
 
 // pathIDs are the path parameters that are ids or numbers. A value of the wrong format names no
 // object, so the answer is NotFound.
-var pathIDs = []string{"key", "version", "override", "entry", "block", "member", "person"}
+var pathIDs = []string{"key", "version", "override", "entry", "block", "member", "person", "invitation"}
 
 // fromEcho converts an error of the router or of the generated parameter binder to a problem.
 func fromEcho(h *echo.HTTPError) *problem.Problem {

@@ -178,6 +178,9 @@ func (a *API) routes() []route {
 		patch("/v1/tenants/:tenant/members/:member", "patchMember", accounts.MembersWrite, people(g.UpdateMember)).
 			json(body[Access]()).conditional().merges(a.accessOf),
 		del("/v1/tenants/:tenant/members/:member", "removeMember", accounts.MembersWrite, people(g.RemoveMember)),
+		get("/v1/tenants/:tenant/invitations", "listMemberInvitations", accounts.MembersRead, people(g.ListMemberInvitations)).
+			params("limit cursor"),
+		del("/v1/tenants/:tenant/invitations/:invitation", "deleteMemberInvitation", accounts.MembersWrite, people(g.DeleteMemberInvitation)),
 		get("/v1/people", "listPeople", accounts.PeopleRead, people(g.ListPeople)).params("q limit cursor"),
 		post("/v1/people", "invitePerson", accounts.PeopleWrite, people(g.InvitePerson)).json(body[NewInvitation]()).once(),
 		get("/v1/people/:person", "getPerson", accounts.PeopleRead, people(g.GetPerson)),
@@ -185,6 +188,8 @@ func (a *API) routes() []route {
 		patch("/v1/people/:person", "patchPerson", accounts.PeopleWrite, people(g.UpdatePerson)).json(body[Access]()).conditional().
 			merges(a.accessOf),
 		del("/v1/people/:person", "removePerson", accounts.PeopleWrite, people(g.RemovePerson)),
+		get("/v1/invitations", "listInvitations", accounts.PeopleRead, people(g.ListInvitations)).params("limit cursor"),
+		del("/v1/invitations/:invitation", "deleteInvitation", accounts.PeopleWrite, people(g.DeleteInvitation)),
 
 		get("/v1/operator-keys", "listOperatorKeys", accounts.OperatorKeysRd, g.ListOperatorKeys).params("limit cursor"),
 		post("/v1/operator-keys", "createOperatorKey", accounts.OperatorKeysWr, g.CreateOperatorKey).json(body[NewKey]()).once(),

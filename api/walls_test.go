@@ -53,9 +53,26 @@ func (w *world) populateBoth() neighbour {
 			})
 		}
 	}
+	w.populateInvitations(n)
 	w.flush()
 	w.populateAlerts(n)
 	return n
+}
+
+// populateInvitations makes two invitations of each tenant.
+func (w *world) populateInvitations(n neighbour) {
+	w.t.Helper()
+	for _, tenant := range []string{"acme", "initech"} {
+		for _, name := range []string{"carl-", "dora-"} {
+			a := w.do(call{
+				method: http.MethodPost, path: "/v1/tenants/" + tenant + "/members", key: w.operator,
+				body: `{"email":"` + name + tenant + `@example.com","role":"tenant_viewer"}`,
+			})
+			var made struct{ Invitation struct{ ID string } }
+			must(w.t, json.Unmarshal([]byte(a.body), &made))
+			n.ids[":invitation"] = made.Invitation.ID
+		}
+	}
 }
 
 // populateAlerts makes two alert rules, channels, messages and alerts of each tenant.

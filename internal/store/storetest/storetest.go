@@ -146,7 +146,9 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"notify calls after an edit", testNotify},
 		{"a context that ended is told apart", testCanceled},
 	}
-	for _, test := range slices.Concat(tests, countTests, auditTests, peopleTests, nodeTests, alertTests, onceTests, wallTests, togetherTests) {
+	for _, test := range slices.Concat(
+		tests, countTests, auditTests, peopleTests, nodeTests, alertTests, onceTests, wallTests, togetherTests,
+	) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := open(t)

@@ -550,6 +550,16 @@ type Invitation struct {
 	ExpiresAt string `json:"expires_at"`
 }
 
+// InvitationPage: A page of invitations.
+type InvitationPage struct {
+	// The rows.
+	Data []Invitation `json:"data"`
+	// Whether another page follows.
+	HasMore bool `json:"has_more"`
+	// The value of `cursor` for the next page.
+	NextCursor string `json:"next_cursor,omitzero"`
+}
+
 // IssuedInvitation: An invitation with its token, which is shown this once.
 type IssuedInvitation struct {
 	// 256 random bits.
@@ -2676,6 +2686,30 @@ func (c *Client) RemoveMember(ctx context.Context, tenant Reference, member stri
 	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/tenants/" + url.PathEscape(tenant) + "/members/" + url.PathEscape(member)})
 }
 
+// ListMemberInvitationsParams: the optional parameters of ListMemberInvitations; the first counts.
+type ListMemberInvitationsParams struct {
+	// The number of rows on a page.
+	Limit *int64
+	// The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor string
+}
+
+// ListMemberInvitations: List the open invitations to a tenant. GET
+// /v1/tenants/{tenant}/invitations
+func (c *Client) ListMemberInvitations(ctx context.Context, tenant Reference, params ...ListMemberInvitationsParams) (Answer[InvitationPage], error) {
+	p := first(params)
+	q := query{}
+	q.add("limit", p.Limit)
+	q.add("cursor", p.Cursor)
+	return send[InvitationPage](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/invitations", query: q})
+}
+
+// DeleteMemberInvitation: Withdraw an invitation. DELETE
+// /v1/tenants/{tenant}/invitations/{invitation}
+func (c *Client) DeleteMemberInvitation(ctx context.Context, tenant Reference, invitation string) (Answer[struct{}], error) {
+	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/tenants/" + url.PathEscape(tenant) + "/invitations/" + url.PathEscape(invitation)})
+}
+
 // ListPeopleParams: the optional parameters of ListPeople; the first counts.
 type ListPeopleParams struct {
 	// Part of an e-mail address or name.
@@ -2726,6 +2760,28 @@ func (c *Client) PatchPerson(ctx context.Context, person string, body AccessPatc
 // RemovePerson: Remove a person. DELETE /v1/people/{person}
 func (c *Client) RemovePerson(ctx context.Context, person string) (Answer[struct{}], error) {
 	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/people/" + url.PathEscape(person)})
+}
+
+// ListInvitationsParams: the optional parameters of ListInvitations; the first counts.
+type ListInvitationsParams struct {
+	// The number of rows on a page.
+	Limit *int64
+	// The `next_cursor` of the previous page. It is opaque and valid for one list.
+	Cursor string
+}
+
+// ListInvitations: List the open invitations to the operator. GET /v1/invitations
+func (c *Client) ListInvitations(ctx context.Context, params ...ListInvitationsParams) (Answer[InvitationPage], error) {
+	p := first(params)
+	q := query{}
+	q.add("limit", p.Limit)
+	q.add("cursor", p.Cursor)
+	return send[InvitationPage](ctx, c, call{method: http.MethodGet, path: "/v1/invitations", query: q})
+}
+
+// DeleteInvitation: Withdraw an invitation. DELETE /v1/invitations/{invitation}
+func (c *Client) DeleteInvitation(ctx context.Context, invitation string) (Answer[struct{}], error) {
+	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/invitations/" + url.PathEscape(invitation)})
 }
 
 // ListOperatorKeysParams: the optional parameters of ListOperatorKeys; the first counts.

@@ -319,6 +319,14 @@ class Invitation(TypedDict):
     expires_at: str
 
 
+class InvitationPage(TypedDict):
+    """A page of invitations."""
+
+    data: List[Invitation]
+    has_more: bool
+    next_cursor: NotRequired[str]
+
+
 class IssuedInvitation(TypedDict):
     """An invitation with its token, which is shown this once."""
 
@@ -1863,6 +1871,27 @@ class Management(Caller):
         """Remove a member. `DELETE /v1/tenants/{tenant}/members/{member}`"""
         return self._send("DELETE", f"/v1/tenants/{segment(tenant)}/members/{segment(member)}", timeout=timeout)
 
+    def list_member_invitations(
+        self,
+        tenant: Reference,
+        *,
+        limit: Optional[int] = None,
+        cursor: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[InvitationPage]:
+        """List the open invitations to a tenant. `GET /v1/tenants/{tenant}/invitations`"""
+        return self._send("GET", f"/v1/tenants/{segment(tenant)}/invitations", query={"limit": limit, "cursor": cursor}, timeout=timeout)
+
+    def delete_member_invitation(
+        self,
+        tenant: Reference,
+        invitation: str,
+        *,
+        timeout: Optional[float] = None,
+    ) -> Answer[None]:
+        """Withdraw an invitation. `DELETE /v1/tenants/{tenant}/invitations/{invitation}`"""
+        return self._send("DELETE", f"/v1/tenants/{segment(tenant)}/invitations/{segment(invitation)}", timeout=timeout)
+
     def list_people(
         self,
         *,
@@ -1923,6 +1952,25 @@ class Management(Caller):
     ) -> Answer[None]:
         """Remove a person. `DELETE /v1/people/{person}`"""
         return self._send("DELETE", f"/v1/people/{segment(person)}", timeout=timeout)
+
+    def list_invitations(
+        self,
+        *,
+        limit: Optional[int] = None,
+        cursor: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[InvitationPage]:
+        """List the open invitations to the operator. `GET /v1/invitations`"""
+        return self._send("GET", "/v1/invitations", query={"limit": limit, "cursor": cursor}, timeout=timeout)
+
+    def delete_invitation(
+        self,
+        invitation: str,
+        *,
+        timeout: Optional[float] = None,
+    ) -> Answer[None]:
+        """Withdraw an invitation. `DELETE /v1/invitations/{invitation}`"""
+        return self._send("DELETE", f"/v1/invitations/{segment(invitation)}", timeout=timeout)
 
     def list_operator_keys(
         self,

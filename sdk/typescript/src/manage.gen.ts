@@ -410,6 +410,16 @@ export interface Invitation {
   expires_at: string;
 }
 
+/** A page of invitations. */
+export interface InvitationPage {
+  /** The rows. */
+  data: Invitation[];
+  /** Whether another page follows. */
+  has_more: boolean;
+  /** The value of `cursor` for the next page. */
+  next_cursor?: string;
+}
+
 /** An invitation with its token, which is shown this once. */
 export interface IssuedInvitation {
   /** 256 random bits. */
@@ -2178,6 +2188,16 @@ export class Management extends Caller {
     return this.send({ method: "DELETE", path: `/v1/tenants/${segment(tenant)}/members/${segment(member)}` }, options);
   }
 
+  /** List the open invitations to a tenant. `GET /v1/tenants/{tenant}/invitations` */
+  async listMemberInvitations(tenant: Reference, query: { limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<InvitationPage>> {
+    return this.send({ method: "GET", path: `/v1/tenants/${segment(tenant)}/invitations`, query }, options);
+  }
+
+  /** Withdraw an invitation. `DELETE /v1/tenants/{tenant}/invitations/{invitation}` */
+  async deleteMemberInvitation(tenant: Reference, invitation: string, options: CallOptions = {}): Promise<Answer<void>> {
+    return this.send({ method: "DELETE", path: `/v1/tenants/${segment(tenant)}/invitations/${segment(invitation)}` }, options);
+  }
+
   /** List the operator's people. `GET /v1/people` */
   async listPeople(query: { q?: string; limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<PersonPage>> {
     return this.send({ method: "GET", path: `/v1/people`, query }, options);
@@ -2206,6 +2226,16 @@ export class Management extends Caller {
   /** Remove a person. `DELETE /v1/people/{person}` */
   async removePerson(person: string, options: CallOptions = {}): Promise<Answer<void>> {
     return this.send({ method: "DELETE", path: `/v1/people/${segment(person)}` }, options);
+  }
+
+  /** List the open invitations to the operator. `GET /v1/invitations` */
+  async listInvitations(query: { limit?: number; cursor?: string } = {}, options: CallOptions = {}): Promise<Answer<InvitationPage>> {
+    return this.send({ method: "GET", path: `/v1/invitations`, query }, options);
+  }
+
+  /** Withdraw an invitation. `DELETE /v1/invitations/{invitation}` */
+  async deleteInvitation(invitation: string, options: CallOptions = {}): Promise<Answer<void>> {
+    return this.send({ method: "DELETE", path: `/v1/invitations/${segment(invitation)}` }, options);
   }
 
   /** List operator keys. `GET /v1/operator-keys` */
