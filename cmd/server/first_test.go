@@ -140,6 +140,8 @@ func TestMetricsNeedAKey(t *testing.T) {
 	}{
 		{map[string]string{"HEADGATE_METRICS_PUBLIC": "false"}, 401, 403, 200, 0},
 		{map[string]string{"HEADGATE_METRICS_PUBLIC": "true"}, 200, 200, 200, 0},
+		{map[string]string{"HEADGATE_METRICS_PUBLIC": "auto"}, 200, 403, 200, 0},
+		{map[string]string{"HEADGATE_METRICS_PUBLIC": "auto", "HEADGATE_ADDR": "0.0.0.0:0"}, 401, 403, 200, 0},
 		{map[string]string{"HEADGATE_METRICS_PUBLIC": "false", "HEADGATE_METRICS_ADDR": freeAddr(t)}, 401, 403, 404, 200},
 	} {
 		settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_SAMPLE": "false", "HEADGATE_BOOTSTRAP_KEY": bootstrap}
@@ -158,6 +160,40 @@ func TestMetricsNeedAKey(t *testing.T) {
 			if got := call(t, "", "GET", "http://"+at+"/metrics", ""); got.status != test.at || !strings.Contains(got.body, "headgate_build_info") {
 				t.Errorf("its own listener: %d", got.status)
 			}
+		}
+	}
+}
+
+// By default, a node of one machine shows its metrics only to this machine.
+func TestMetricsForThisMachine(t *testing.T) {
+	t.Parallel()
+	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_METRICS_PUBLIC": ""})
+	for _, c := range []struct {
+		name, header, value string
+		want                int
+	}{
+		{"directly", "Accept", "text/plain", 200},
+		{"through a proxy", "X-Forwarded-For", "203.0.113.9", 401},
+		{"through a proxy of RFC 7239", "Forwarded", "for=203.0.113.9", 401},
+		{"through a cache", "Via", "1.1 cache", 401},
+		{"from the page of another site", "Host", "evil.example", 401},
+		{"by another loopback name", "Host", "localhost:8080", 200},
+	} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, node.origin+"/metrics", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(c.header, c.value)
+		if c.header == "Host" {
+			r.Host = c.value
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != c.want || answer.Header.Get("X-Content-Type-Options") != "nosniff" {
+			t.Errorf("%s: %d, want %d, %v", c.name, answer.StatusCode, c.want, answer.Header)
 		}
 	}
 }

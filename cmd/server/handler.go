@@ -36,7 +36,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		ClientAddress: clientAddress(s.TrustedProxies, log), Logger: log,
 	}
 	if s.MetricsAddr == "" {
-		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic
+		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic == "true"
 	}
 	rest := api.New(cfg)
 	provider, err := s.provider()
@@ -88,7 +88,8 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		}
 		e.ServeHTTP(w, r)
 	})
-	return n.tracer.Handler(checkHost(s.allowedHosts(), both), func(r *http.Request) string { return r.Pattern }), nil
+	local := s.localMetrics(n.recorder.Handler(), both)
+	return n.tracer.Handler(checkHost(s.allowedHosts(), local), func(r *http.Request) string { return r.Pattern }), nil
 }
 
 // refresh returns a function that loads the latest changes into this node's snapshot after an

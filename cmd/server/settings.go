@@ -65,7 +65,7 @@ type serveSettings struct {
 
 	Headers        string `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers, by comma: draft-11, draft-06, x-ratelimit; or off."`
 	MetricsAddr    string `placeholder:"HOST:PORT" help:"Serve /metrics there, without a key, instead of beside the API."`
-	MetricsPublic  bool   `default:"false" help:"Answer /metrics beside the API also without an operator key with the scope read."`
+	MetricsPublic  string `default:"auto" enum:"auto,true,false" help:"Answer /metrics without an operator key. auto: only to this machine."`
 	MetricsTenants string `placeholder:"SLUG,..." help:"Tenants whose decisions /metrics also counts by name, at most 20; empty: none."`
 
 	RetentionMinutes lifetime `default:"2d" help:"How long minute counts are kept, at least 3h. They roll up to hours."`
@@ -94,6 +94,9 @@ type serveSettings struct {
 
 // unset is the flag default of a duration whose actual default depends on other settings.
 const unset = "-1s"
+
+// metricsAuto is the default of metrics-public; see localMetrics.
+const metricsAuto = "auto"
 
 // The settings that have no flag, because every user of the machine can read the arguments of a
 // process.

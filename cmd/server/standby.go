@@ -123,7 +123,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 		},
 	}
 	if s.MetricsAddr == "" {
-		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic
+		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic == "true"
 	}
 	rest := api.New(cfg)
 	g.open(checkHost(s.allowedHosts(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
