@@ -202,7 +202,9 @@ func With(q url.Values, name, value string) url.Values {
 // Picker returns the view in which the visitor chooses the period. also contains the other
 // parameters of the page. streams means that the page can be live.
 func (s TimeRange) Picker(path string, also url.Values, streams bool) views.Ranges {
-	r := views.Ranges{Action: path, Error: s.Fault, From: s.In(s.From).Format(RangeForm), To: s.In(s.To).Format(RangeForm), Zone: s.zone().String()}
+	r := views.Ranges{
+		Action: path, Error: s.Fault, Zone: s.zone().String(), From: s.In(s.From).Format(RangeForm), To: s.In(s.To).Format(RangeForm),
+	}
 	if r.Zone != "UTC" {
 		r.Hidden = append(r.Hidden, views.Hidden{Name: zoneParam, Value: r.Zone})
 	}

@@ -47,8 +47,8 @@ compdef _headgate headgate
 }
 
 func (completionFish) Run(p program) error {
-	return printText(p.stdout, `complete -c headgate -a '(headgate completion words -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)'
-`)
+	const words = `(headgate completion words -- (commandline -opc)[2..-1] (commandline -ct) 2>/dev/null)`
+	return printText(p.stdout, "complete -c headgate -a '"+words+"'\n")
 }
 
 func printText(w io.Writer, text string) error {

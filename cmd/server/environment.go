@@ -15,7 +15,8 @@ import (
 // otherVariables are names with the prefix that no command reads: those of the examples in the
 // documents, of docker-compose.yml, and of the Makefile.
 var otherVariables = []string{
-	"HEADGATE_KEY", "HEADGATE_POSTGRES_PASSWORD", "HEADGATE_REDIS_PASSWORD", "HEADGATE_VERSION", "HEADGATE_FAULTS_PAGE", "HEADGATE_SCREENSHOTS",
+	"HEADGATE_KEY", "HEADGATE_POSTGRES_PASSWORD", "HEADGATE_REDIS_PASSWORD", "HEADGATE_VERSION", "HEADGATE_FAULTS_PAGE",
+	"HEADGATE_SCREENSHOTS",
 }
 
 // Kubernetes sets variables with the address of each service in the environment of every pod.
@@ -37,7 +38,8 @@ func unknownSettings(model *kong.Application, environ func() []string) error {
 		name, value, _ := strings.Cut(variable, "=")
 		switch {
 		case !strings.HasPrefix(name, environmentPrefix), value == "", slices.Contains(known, name), testVariable.MatchString(name):
-		case serviceVariable.MatchString(name) && (!strings.HasSuffix(name, "_PORT") || strings.HasSuffix(name, "_SERVICE_PORT") || strings.Contains(value, "://")):
+		case serviceVariable.MatchString(name) &&
+			(!strings.HasSuffix(name, "_PORT") || strings.HasSuffix(name, "_SERVICE_PORT") || strings.Contains(value, "://")):
 		default:
 			unknown = append(unknown, fmt.Sprintf("%s: no setting has this name%s", name, cli.DidYouMean(name, known)))
 		}

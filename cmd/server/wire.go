@@ -151,16 +151,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.publishHead(work, tasks, log)
 	n.saveSnapshots(work, tasks, s, log)
 	n.engine = n.newEngine(s, log)
-	n.usage = usage.NewService(usage.Config{
-		Snapshot: n.watcher.Current, Engine: n.engine, Analytics: n.analytics, Exceptions: n.exceptions, Counters: n.counters,
-	})
-	n.preview = preview.NewService(preview.Config{
-		Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Audit: n.store, Logger: log,
-		Subject: func(number uint32) (*enforcement.Subject, bool) { return n.watcher.Current().SubjectByNumber(number) },
-	})
-	n.documents = configuration.NewService(configuration.Config{
-		Store: n.store, Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Preview: n.preview,
-	})
+	n.openReaders(log)
 	n.watchAlerts(work, tasks, s, log)
 	n.metricsGate.open(n.recorder.Handler())
 	if n.handler, err = n.newHandler(ctx, s, g, log); err != nil {
@@ -230,6 +221,20 @@ func (n *node) runLimiters(work context.Context, tasks *errgroup.Group) {
 		tasks.Go(func() error { return n.shared.Run(work) })
 		tasks.Go(func() error { return n.leases.Run(work) })
 	}
+}
+
+// openReaders creates the services that combine plans, tenants, exceptions and counts.
+func (n *node) openReaders(log *slog.Logger) {
+	n.usage = usage.NewService(usage.Config{
+		Snapshot: n.watcher.Current, Engine: n.engine, Analytics: n.analytics, Exceptions: n.exceptions, Counters: n.counters,
+	})
+	n.preview = preview.NewService(preview.Config{
+		Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Audit: n.store, Logger: log,
+		Subject: func(number uint32) (*enforcement.Subject, bool) { return n.watcher.Current().SubjectByNumber(number) },
+	})
+	n.documents = configuration.NewService(configuration.Config{
+		Store: n.store, Plans: n.plans, Tenants: n.tenants, Exceptions: n.exceptions, Preview: n.preview,
+	})
 }
 
 // sweep starts the task that deletes expired overrides, list entries and blocks.

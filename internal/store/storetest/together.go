@@ -22,7 +22,8 @@ var togetherTests = []struct {
 func (s *suite) makes(slugs ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		for _, slug := range slugs {
-			if _, err := s.Store.CreateTenant(ctx, tenants.Tenant{Slug: slug, Document: tenantDocument(slug, "")}, entry("tenant.create")); err != nil {
+			made := tenants.Tenant{Slug: slug, Document: tenantDocument(slug, "")}
+			if _, err := s.Store.CreateTenant(ctx, made, entry("tenant.create")); err != nil {
 				return err
 			}
 			if _, err := s.Store.Tenant(ctx, slug); err != nil {
