@@ -34,7 +34,8 @@ func TestJoiningShowsNoOtherAccounts(t *testing.T) {
 			got = append(got, perLink.ReplaceAllString(strings.ReplaceAll(text, email, "a@new.example"), "…"))
 			return r
 		}
-		made := said(w.post("/tenants/acme/members", "acme-admin", url.Values{"email": {email}, "role": {"tenant_viewer"}}))
+		invited := w.post("/tenants/acme/members", "acme-admin", url.Values{"email": {email}, "role": {"tenant_viewer"}})
+		made := said(w.once(invited, "acme-admin"))
 		link := regexp.MustCompile(`/invite/[A-Za-z0-9_-]+`).FindString(made.body)
 		if made.Code >= 400 || link == "" {
 			t.Fatalf("%s: %d %s", email, made.Code, made.body)

@@ -229,7 +229,7 @@ func TestSuspendedTenantsPeopleOnlyRead(t *testing.T) {
 	if got := w.post("/tenants/globex/members", "globex-admin", form); got.Code != http.StatusForbidden {
 		t.Errorf("write: %d", got.Code)
 	}
-	if got := w.post("/tenants/globex/members", "editor", form); got.Code != http.StatusCreated {
+	if got := w.post("/tenants/globex/members", "editor", form); got.Code != http.StatusSeeOther {
 		t.Errorf("an operator's write: %d", got.Code)
 	}
 }

@@ -187,8 +187,8 @@ func TestOperatorKeys(t *testing.T) {
 	if bad.Code != http.StatusUnprocessableEntity {
 		t.Errorf("a bad form: %d", bad.Code)
 	}
-	made := w.post("/settings/keys", "owner", url.Values{"name": {"terraform"}, "scope-manage": {"on"}, "life": {"90d"}, "until": {""}})
-	if made.Code != http.StatusCreated || !strings.Contains(made.body, "hg_") || !strings.Contains(made.body, "/v1/tenants") {
+	made := w.once(w.post("/settings/keys", "owner", url.Values{"name": {"terraform"}, "scope-manage": {"on"}, "life": {"90d"}, "until": {""}}), "owner")
+	if made.Code != http.StatusOK || !strings.Contains(made.body, "hg_") || !strings.Contains(made.body, "/v1/tenants") {
 		t.Fatalf("%d %s", made.Code, made.body)
 	}
 	list, err := service.OperatorKeys(t.Context(), tenants.Filter{})
@@ -205,8 +205,8 @@ func TestOperatorKeys(t *testing.T) {
 	if last := w.post("/settings/keys/"+k.ID+"/revoke", "owner", nil); last.Code != http.StatusConflict || !strings.Contains(last.body, `role="alert"`) {
 		t.Errorf("the last key: %d", last.Code)
 	}
-	rotated := w.post("/settings/keys/"+k.ID+"/rotate", "owner", url.Values{"overlap": {"1h"}})
-	if rotated.Code != http.StatusCreated || !strings.Contains(rotated.body, "hg_") {
+	rotated := w.once(w.post("/settings/keys/"+k.ID+"/rotate", "owner", url.Values{"overlap": {"1h"}}), "owner")
+	if rotated.Code != http.StatusOK || !strings.Contains(rotated.body, "hg_") {
 		t.Fatalf("rotate: %d", rotated.Code)
 	}
 	if wrong := w.post("/settings/keys/"+k.ID+"/rotate", "owner", url.Values{"overlap": {"x"}}); wrong.Code != http.StatusUnprocessableEntity {

@@ -63,7 +63,7 @@ func TestAMembersWay(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	const members = "/tenants/acme/members"
-	link := linkOn(t, w.post(members, "acme-admin", url.Values{"email": {"bo@people.example"}, "role": {"tenant_viewer"}}))
+	link := linkOn(t, w.once(w.post(members, "acme-admin", url.Values{"email": {"bo@people.example"}, "role": {"tenant_viewer"}}), "acme-admin"))
 	if list := w.get(members, "acme-viewer"); !strings.Contains(list.body, "Open invitations") || strings.Contains(list.body, "Withdraw") {
 		t.Error("a viewer does not see the invitation, or may withdraw it")
 	}
@@ -97,7 +97,7 @@ func TestAMembersWay(t *testing.T) {
 		}
 	}
 	to("role", w.post(bo+"/role", "acme-admin", url.Values{"role": {"tenant_admin"}}), bo+"?done=role")
-	renew := linkOn(t, w.post(bo+"/link", "acme-admin", nil))
+	renew := linkOn(t, w.once(w.post(bo+"/link", "acme-admin", nil), "acme-admin"))
 	in = signIn(password)
 	to("new password", w.post(renew, "", url.Values{"password": {"nine loud geese at noon"}}), "/sign-in?done=password")
 	if page := w.get("/account", in.cookie()); page.Code != http.StatusSeeOther {
@@ -122,7 +122,7 @@ func TestAMembersWay(t *testing.T) {
 func TestWithdraw(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	link := linkOn(t, w.post("/people", "owner", url.Values{"email": {"bo@people.example"}, "role": {"viewer"}}))
+	link := linkOn(t, w.once(w.post("/people", "owner", url.Values{"email": {"bo@people.example"}, "role": {"viewer"}}), "owner"))
 	action := ""
 	for n := range w.get("/people", "owner").tree(t).Descendants() {
 		if strings.HasSuffix(attr(n, "action"), "/withdraw") {

@@ -437,6 +437,19 @@ func (w *world) post(path, by string, f url.Values) reply {
 	return w.send(http.MethodPost, path, by, f)
 }
 
+// once opens the page to which a write redirected, with the cookie of that page.
+func (w *world) once(made reply, by string) reply {
+	w.t.Helper()
+	if made.Code != http.StatusSeeOther {
+		return made
+	}
+	return w.send(http.MethodGet, made.Header().Get("Location"), by, nil, func(r *http.Request) {
+		for _, c := range made.Result().Cookies() {
+			r.AddCookie(c)
+		}
+	})
+}
+
 // cookie is the session's cookie that an answer sets; "" without one.
 func (r reply) cookie() string {
 	for _, c := range r.Result().Cookies() {

@@ -235,7 +235,7 @@ func (w *pages) newKeyForm(c echo.Context) error {
 	return w.Render(c, http.StatusOK, views.KeyFormPage(w.keyPage(c, k, k.newTitle), k.form()))
 }
 
-// createKey creates a key and shows its token. No other page shows the token.
+// createKey creates a key and redirects to the page that shows its token once.
 func (w *pages) createKey(c echo.Context, f url.Values) error {
 	ctx, k := c.Request().Context(), w.keyring(c)
 	v := k.form()
@@ -258,7 +258,7 @@ func (w *pages) createKey(c echo.Context, f url.Values) error {
 	}
 	if err == nil {
 		w.Changed(ctx)
-		return w.showToken(c, k, views.KeyMade{Title: "Key created", Lead: "Every node accepts the key within seconds."}, key, token)
+		return w.ShowOnce(c, k.base+"/new", newToken{Key: key.ID, Token: token})
 	}
 	return web.Retry(err, &v, &v.Faults, nil, func(status int) error {
 		return w.Render(c, status, views.KeyFormPage(w.keyPage(c, k, k.newTitle), v))
@@ -279,10 +279,33 @@ func costOf(f url.Values) int64 {
 	return n
 }
 
-// showToken shows the token of a key. Headgate does not keep the token.
-func (w *pages) showToken(c echo.Context, k keyring, v views.KeyMade, key tenants.Key, token string) error {
-	v.Head, v.Name, v.Token, v.Back, v.Curl = k.head, key.Name, token, k.base, k.try(w.Origin(c), token, key.Scopes)
-	return w.Render(c, http.StatusCreated, views.KeyMadePage(w.keyPage(c, k, v.Title), v))
+// A newToken is what the page of a new key shows once. Headgate does not keep the token.
+type newToken struct {
+	Key, Token string
+	// OldEnds is the end of the old key after a rotation; zero for a created key.
+	OldEnds time.Time
+}
+
+// showToken shows the token of a key. No other page shows it.
+func (w *pages) showToken(c echo.Context) error {
+	var n newToken
+	k := w.keyring(c)
+	if !w.ShownOnce(c, &n) {
+		return w.GoneOnce(c, "Headgate shows a key once, and does not keep it. If you have not stored it, revoke it and create another.",
+			views.Link{Text: k.title, URL: k.base})
+	}
+	key, err := k.get(c.Request().Context(), n.Key)
+	if err != nil {
+		return err
+	}
+	v := views.KeyMade{Title: "Key created", Lead: "Every node accepts the key within seconds."}
+	if !n.OldEnds.IsZero() {
+		v = views.KeyMade{
+			Title: "New key created", Lead: "Replace the old key where it is used.", Rotated: true, OldEnds: views.NewMoment(n.OldEnds, w.Now()),
+		}
+	}
+	v.Head, v.Name, v.Token, v.Back, v.Curl = k.head, key.Name, n.Token, k.base, k.try(w.Origin(c), n.Token, key.Scopes)
+	return w.Render(c, http.StatusOK, views.KeyMadePage(w.keyPage(c, k, v.Title), v))
 }
 
 // keyOf returns the key that the path names.
@@ -390,9 +413,7 @@ func (w *pages) rotateKey(c echo.Context, f url.Values) error {
 		if !old.ExpiresAt.IsZero() && old.ExpiresAt.Before(ends) {
 			ends = old.ExpiresAt
 		}
-		return w.showToken(c, k, views.KeyMade{
-			Title: "New key created", Lead: "Replace the old key where it is used.", Rotated: true, OldEnds: views.NewMoment(ends, w.Now()),
-		}, next, token)
+		return w.ShowOnce(c, k.base+"/new", newToken{Key: next.ID, Token: token, OldEnds: ends})
 	} else {
 		err = failed
 	}

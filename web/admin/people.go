@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/labstack/echo/v4"
 
@@ -97,13 +98,13 @@ func (w *pages) listPeople(c echo.Context) error {
 	return w.showPeople(c, http.StatusOK, g, v)
 }
 
-// invite creates an invitation and shows its link. No other page shows the link.
+// invite creates an invitation and redirects to the page that shows its link once.
 func (w *pages) invite(c echo.Context, f url.Values) error {
 	g := w.groupOf(c)
 	i, token, err := w.cfg.People.Invite(c.Request().Context(), web.VisitorOf(c).Principal(), g.tenant.ID, f.Get("email"),
 		accounts.Role(f.Get("role")))
 	if err == nil {
-		return w.showLink(c, g, i, token)
+		return w.ShowOnce(c, g.base+"/links", newLink(i, token))
 	}
 	v, failed := w.peopleView(c, g)
 	if failed != nil {
@@ -113,15 +114,33 @@ func (w *pages) invite(c echo.Context, f url.Values) error {
 	return web.Retry(err, &v, &v.Faults, nil, func(status int) error { return w.showPeople(c, status, g, v) })
 }
 
-func (w *pages) showLink(c echo.Context, g group, i accounts.Invitation, token string) error {
+// A madeLink is what the page of a new link shows once. Headgate does not keep the token.
+type madeLink struct {
+	Token, For string
+	Renews     bool // the link sets a new password
+	Expires    time.Time
+}
+
+func newLink(i accounts.Invitation, token string) madeLink {
+	return madeLink{Token: token, For: i.Email, Renews: i.UserID != "", Expires: i.ExpiresAt}
+}
+
+// showLink shows the link of an invitation or for a new password. No other page shows it.
+func (w *pages) showLink(c echo.Context) error {
+	var l madeLink
+	g := w.groupOf(c)
+	if !w.ShownOnce(c, &l) {
+		return w.GoneOnce(c, "Headgate shows a link once, and does not keep it. If you have not copied it, withdraw it and create another.",
+			views.Link{Text: g.title, URL: g.base})
+	}
 	v := views.NewLink{
-		Title: "Invitation created", URL: w.Origin(c) + "/invite/" + token, For: i.Email,
-		Base: g.base, BaseName: g.title, Renews: i.UserID != "", Expires: views.NewMoment(i.ExpiresAt, w.Now()),
+		Title: "Invitation created", URL: w.Origin(c) + "/invite/" + l.Token, For: l.For,
+		Base: g.base, BaseName: g.title, Renews: l.Renews, Expires: views.NewMoment(l.Expires, w.Now()),
 	}
 	if v.Renews {
 		v.Title = "Link created"
 	}
-	return w.Render(c, http.StatusCreated, views.NewLinkPage(w.Page(c, v.Title), v))
+	return w.Render(c, http.StatusOK, views.NewLinkPage(w.Page(c, v.Title), v))
 }
 
 func (w *pages) withdraw(c echo.Context, _ url.Values) error {
@@ -214,8 +233,9 @@ func (w *pages) remove(c echo.Context, g group, u accounts.User, f url.Values, v
 	return g.base + "?done=removed", w.cfg.People.Remove(c.Request().Context(), web.VisitorOf(c).Principal(), g.tenant.ID, u.ID)
 }
 
-// newLink creates a link with which a person sets a new password. No other page shows the link.
-func (w *pages) newLink(c echo.Context, _ url.Values) error {
+// renew creates a link with which a person sets a new password, and redirects to the page that
+// shows the link once.
+func (w *pages) renew(c echo.Context, _ url.Values) error {
 	g := w.groupOf(c)
 	id, err := web.PathID(c, "user")
 	if err != nil {
@@ -225,5 +245,5 @@ func (w *pages) newLink(c echo.Context, _ url.Values) error {
 	if err != nil {
 		return err
 	}
-	return w.showLink(c, g, i, token)
+	return w.ShowOnce(c, g.base+"/links", newLink(i, token))
 }

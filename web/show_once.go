@@ -1,0 +1,111 @@
+package web
+
+import (
+	"crypto/aes"
+	"crypto/cipher"
+	"crypto/hmac"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/labstack/echo/v4"
+
+	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/web/views"
+)
+
+// A secret that is shown once waits in a cookie between the POST that creates it and the page
+// that shows it. A reload of the page repeats a GET, so it creates no second secret. Any node can
+// show the page, and neither the database nor an address contains the secret.
+
+// showOnceFor is how long the page can be opened after the POST.
+const showOnceFor = 5 * time.Minute
+
+// sealedOnce is the content of the cookie.
+type sealedOnce struct {
+	Until time.Time
+	What  json.RawMessage
+}
+
+func (w *Shell) onceCookie(r *http.Request) string {
+	if w.HTTPS(r) {
+		return "__Secure-headgate-once"
+	}
+	return "headgate-once"
+}
+
+// onceCipher returns the cipher of the visitor's session. The server stores only a hash of the
+// session's token, so no other session can read the cookie.
+func (w *Shell) onceCipher(r *http.Request) (cipher.AEAD, error) {
+	token, _ := w.token(r)
+	mac := hmac.New(sha256.New, []byte(token))
+	_, _ = mac.Write([]byte("shown once"))
+	block, err := aes.NewCipher(mac.Sum(nil))
+	if err != nil {
+		return nil, err
+	}
+	return cipher.NewGCM(block)
+}
+
+// ShowOnce redirects to a page below the path base, and seals what the page shows into a cookie
+// of that page. The route of the page is base + "/:once"; its handler calls ShownOnce.
+func (w *Shell) ShowOnce(c echo.Context, base string, what any) error {
+	text, err := json.Marshal(what)
+	if err != nil {
+		return err
+	}
+	if text, err = json.Marshal(sealedOnce{Until: w.Now().Add(showOnceFor), What: text}); err != nil {
+		return err
+	}
+	box, err := w.onceCipher(c.Request())
+	if err != nil {
+		return err
+	}
+	path, nonce := base+"/"+audit.NewID(), make([]byte, box.NonceSize())
+	_, _ = rand.Read(nonce) // crypto/rand returns no error
+	w.setOnceCookie(c, path, base64.RawURLEncoding.EncodeToString(box.Seal(nonce, nonce, text, []byte(path))), int(showOnceFor/time.Second))
+	return c.Redirect(http.StatusSeeOther, path)
+}
+
+// ShownOnce reads what ShowOnce sealed for this page into what, and removes the cookie. ok is
+// false if the page was shown before, or if another session or a later time asks for it.
+func (w *Shell) ShownOnce(c echo.Context, what any) (ok bool) {
+	path := c.Request().URL.Path
+	cookie, err := c.Request().Cookie(w.onceCookie(c.Request()))
+	if err != nil {
+		return false
+	}
+	w.setOnceCookie(c, path, "", -1)
+	sealed, err := base64.RawURLEncoding.DecodeString(cookie.Value)
+	if err != nil {
+		return false
+	}
+	box, err := w.onceCipher(c.Request())
+	if err != nil || len(sealed) < box.NonceSize() {
+		return false
+	}
+	text, err := box.Open(nil, sealed[:box.NonceSize()], sealed[box.NonceSize():], []byte(path))
+	if err != nil {
+		return false
+	}
+	var s sealedOnce
+	return json.Unmarshal(text, &s) == nil && w.Now().Before(s.Until) && json.Unmarshal(s.What, what) == nil
+}
+
+func (w *Shell) setOnceCookie(c echo.Context, path, value string, maxAge int) {
+	c.SetCookie(&http.Cookie{
+		Name: w.onceCookie(c.Request()), Value: value, Path: path, MaxAge: maxAge,
+		HttpOnly: true, Secure: w.HTTPS(c.Request()), SameSite: http.SameSiteStrictMode,
+	})
+}
+
+// GoneOnce answers for a page that was already shown. text says what the visitor can do.
+func (w *Shell) GoneOnce(c echo.Context, text string, back views.Link) error {
+	const title = "This page was shown once"
+	return w.Render(c, http.StatusGone, views.ErrorPage(w.Page(c, title), views.Error{
+		Status: "410", Title: title, Text: text, Back: back.Text, BackURL: back.URL,
+	}))
+}
