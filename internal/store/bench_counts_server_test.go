@@ -77,6 +77,18 @@ func (w countedWorld) checkOverview(t *testing.T, s *store.Store) {
 	if err := errors.Join(append(errs[:], err)...); err != nil {
 		t.Fatal(err)
 	}
+	// Only the Overview has the trends of keys.
+	for i := range got.Limited.Keys {
+		k := &got.Limited.Keys[i]
+		sum := int64(0)
+		for _, n := range k.Trend {
+			sum += n
+		}
+		if len(k.Trend) == 0 || sum > k.Count || sum < k.Count-k.Error || k.Allowed < 0 {
+			t.Errorf("key %d: %d requests, a trend of %v, %d allowed", i, k.Count, k.Trend, k.Allowed)
+		}
+		k.Trend, k.Allowed = nil, 0
+	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the Overview differs from its answers (-want +got):\n%s", diff)
 	}
