@@ -3636,7 +3636,7 @@ type ServerInterface interface {
 	// ListInvitations List the open invitations to the operator
 	// (GET /v1/invitations)
 	ListInvitations(ctx echo.Context, params ListInvitationsParams) error
-	// DeleteInvitation Withdraw an invitation
+	// DeleteInvitation Withdraw an invitation to the operator
 	// (DELETE /v1/invitations/{invitation})
 	DeleteInvitation(ctx echo.Context, invitation InvitationParameter) error
 	// ListOperatorKeys List operator keys
@@ -3732,7 +3732,7 @@ type ServerInterface interface {
 	// ListMemberInvitations List the open invitations to a tenant
 	// (GET /v1/tenants/{tenant}/invitations)
 	ListMemberInvitations(ctx echo.Context, tenant TenantParameter, params ListMemberInvitationsParams) error
-	// DeleteMemberInvitation Withdraw an invitation
+	// DeleteMemberInvitation Withdraw an invitation of a tenant
 	// (DELETE /v1/tenants/{tenant}/invitations/{invitation})
 	DeleteMemberInvitation(ctx echo.Context, tenant TenantParameter, invitation InvitationParameter) error
 	// ListKeys List a tenant's keys
@@ -8563,7 +8563,7 @@ type StrictServerInterface interface {
 	// ListInvitations List the open invitations to the operator
 	// (GET /v1/invitations)
 	ListInvitations(ctx context.Context, request ListInvitationsRequestObject) (ListInvitationsResponseObject, error)
-	// DeleteInvitation Withdraw an invitation
+	// DeleteInvitation Withdraw an invitation to the operator
 	// (DELETE /v1/invitations/{invitation})
 	DeleteInvitation(ctx context.Context, request DeleteInvitationRequestObject) (DeleteInvitationResponseObject, error)
 	// ListOperatorKeys List operator keys
@@ -8659,7 +8659,7 @@ type StrictServerInterface interface {
 	// ListMemberInvitations List the open invitations to a tenant
 	// (GET /v1/tenants/{tenant}/invitations)
 	ListMemberInvitations(ctx context.Context, request ListMemberInvitationsRequestObject) (ListMemberInvitationsResponseObject, error)
-	// DeleteMemberInvitation Withdraw an invitation
+	// DeleteMemberInvitation Withdraw an invitation of a tenant
 	// (DELETE /v1/tenants/{tenant}/invitations/{invitation})
 	DeleteMemberInvitation(ctx context.Context, request DeleteMemberInvitationRequestObject) (DeleteMemberInvitationResponseObject, error)
 	// ListKeys List a tenant's keys

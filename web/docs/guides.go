@@ -74,7 +74,7 @@ func render(markdown goldmark.Markdown, source []byte) (g views.Guide, err error
 	}
 	// Wide tables and code scroll, so the keyboard must reach them.
 	g.HTML = strings.NewReplacer(
-		"<table>", `<div class="scroll" tabindex="0" role="region" aria-label="Table"><table>`, "</table>", "</table></div>",
+		"<table>", `<div class="scroll" tabindex="0"><table>`, "</table>", "</table></div>",
 		"<pre>", `<pre tabindex="0">`,
 	).Replace(b.String())
 	return g, nil

@@ -2704,7 +2704,7 @@ func (c *Client) ListMemberInvitations(ctx context.Context, tenant Reference, pa
 	return send[InvitationPage](ctx, c, call{method: http.MethodGet, path: "/v1/tenants/" + url.PathEscape(tenant) + "/invitations", query: q})
 }
 
-// DeleteMemberInvitation: Withdraw an invitation. DELETE
+// DeleteMemberInvitation: Withdraw an invitation of a tenant. DELETE
 // /v1/tenants/{tenant}/invitations/{invitation}
 func (c *Client) DeleteMemberInvitation(ctx context.Context, tenant Reference, invitation string) (Answer[struct{}], error) {
 	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/tenants/" + url.PathEscape(tenant) + "/invitations/" + url.PathEscape(invitation)})
@@ -2779,7 +2779,7 @@ func (c *Client) ListInvitations(ctx context.Context, params ...ListInvitationsP
 	return send[InvitationPage](ctx, c, call{method: http.MethodGet, path: "/v1/invitations", query: q})
 }
 
-// DeleteInvitation: Withdraw an invitation. DELETE /v1/invitations/{invitation}
+// DeleteInvitation: Withdraw an invitation to the operator. DELETE /v1/invitations/{invitation}
 func (c *Client) DeleteInvitation(ctx context.Context, invitation string) (Answer[struct{}], error) {
 	return send[struct{}](ctx, c, call{method: http.MethodDelete, path: "/v1/invitations/" + url.PathEscape(invitation)})
 }

@@ -1889,7 +1889,7 @@ class Management(Caller):
         *,
         timeout: Optional[float] = None,
     ) -> Answer[None]:
-        """Withdraw an invitation. `DELETE /v1/tenants/{tenant}/invitations/{invitation}`"""
+        """Withdraw an invitation of a tenant. `DELETE /v1/tenants/{tenant}/invitations/{invitation}`"""
         return self._send("DELETE", f"/v1/tenants/{segment(tenant)}/invitations/{segment(invitation)}", timeout=timeout)
 
     def list_people(
@@ -1969,7 +1969,7 @@ class Management(Caller):
         *,
         timeout: Optional[float] = None,
     ) -> Answer[None]:
-        """Withdraw an invitation. `DELETE /v1/invitations/{invitation}`"""
+        """Withdraw an invitation to the operator. `DELETE /v1/invitations/{invitation}`"""
         return self._send("DELETE", f"/v1/invitations/{segment(invitation)}", timeout=timeout)
 
     def list_operator_keys(

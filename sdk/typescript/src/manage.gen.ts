@@ -2193,7 +2193,7 @@ export class Management extends Caller {
     return this.send({ method: "GET", path: `/v1/tenants/${segment(tenant)}/invitations`, query }, options);
   }
 
-  /** Withdraw an invitation. `DELETE /v1/tenants/{tenant}/invitations/{invitation}` */
+  /** Withdraw an invitation of a tenant. `DELETE /v1/tenants/{tenant}/invitations/{invitation}` */
   async deleteMemberInvitation(tenant: Reference, invitation: string, options: CallOptions = {}): Promise<Answer<void>> {
     return this.send({ method: "DELETE", path: `/v1/tenants/${segment(tenant)}/invitations/${segment(invitation)}` }, options);
   }
@@ -2233,7 +2233,7 @@ export class Management extends Caller {
     return this.send({ method: "GET", path: `/v1/invitations`, query }, options);
   }
 
-  /** Withdraw an invitation. `DELETE /v1/invitations/{invitation}` */
+  /** Withdraw an invitation to the operator. `DELETE /v1/invitations/{invitation}` */
   async deleteInvitation(invitation: string, options: CallOptions = {}): Promise<Answer<void>> {
     return this.send({ method: "DELETE", path: `/v1/invitations/${segment(invitation)}` }, options);
   }
