@@ -123,7 +123,7 @@ func start(program, folder string) (*node, error) {
 	n := &node{token: rand.Text() + rand.Text(), cmd: exec.Command(program, "serve", "--sample=false"), done: make(chan struct{})}
 	n.cmd.Dir = folder
 	n.cmd.Env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + folder, "HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_LOG_LEVEL=warn",
+		"PATH=" + os.Getenv("PATH"), "HOME=" + folder, "HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_LOG_LEVEL=warn", "HEADGATE_METRICS_PUBLIC=false",
 		"HEADGATE_BOOTSTRAP_KEY=" + n.token, "HEADGATE_DATABASE_URL=sqlite://" + folder + "/headgate.db",
 	}
 	n.cmd.Stderr = os.Stderr
