@@ -30,6 +30,9 @@ func (n *node) redisState() func() metrics.RedisState {
 // keys returns the tenants with the most counters in Redis, with the maximum number that each
 // may have.
 func (n *node) keys() (list []metrics.TenantKeys) {
+	if n.watcher == nil { // the node runs from the snapshot on disk
+		return nil
+	}
 	world := n.watcher.Current()
 	if world == nil {
 		return nil
