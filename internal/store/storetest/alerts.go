@@ -170,18 +170,16 @@ func testAlertAdvance(s *suite) {
 	// Of several nodes that advance one state, one does.
 	var group sync.WaitGroup
 	var mu sync.Mutex
-	won := 0
+	var won []string // the incident of each node that advanced
 	for n := range 6 {
 		store := s.Store
 		if n%2 == 1 {
 			store = s.Other
 		}
+		began, state, d := incident, firing, message(alerts.EventBegan)
+		began.ID = audit.NewID()
+		state.Incident, d.IncidentID = began.ID, began.ID
 		group.Go(func() {
-			began := incident
-			began.ID = audit.NewID()
-			d := message(alerts.EventBegan)
-			state := firing
-			state.Incident, d.IncidentID = began.ID, began.ID
 			mine, err := store.Advance(s.ctx, alerts.Advance{RuleID: r.ID, Seq: 1, State: state, Began: &began, Deliveries: []alerts.Delivery{d}})
 			if err != nil {
 				s.Error(err)
@@ -189,13 +187,15 @@ func testAlertAdvance(s *suite) {
 			mu.Lock()
 			defer mu.Unlock()
 			if mine {
-				won++
-				incident.ID, firing.Incident = began.ID, began.ID
+				won = append(won, began.ID)
 			}
 		})
 	}
 	group.Wait()
-	s.same("nodes that advanced", won, 1)
+	if len(won) != 1 {
+		s.Fatalf("%d nodes advanced the state, want 1", len(won))
+	}
+	incident.ID, firing.Incident = won[0], won[0]
 	open, err := s.Store.Incidents(s.ctx, "", alerts.Filter{Open: true})
 	s.must(err)
 	s.same("one incident", open, []alerts.Incident{incident})
