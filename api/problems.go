@@ -64,7 +64,7 @@ func (t problemTypes) of(p *problem.Problem) problemType {
 }
 
 // asProblem converts an error to a problem. Errors of echo and exceeded deadlines have problems
-// of their own kinds; every other error that is not a problem is Internal.
+// of separate kinds; every other error that is not a problem is Internal.
 func asProblem(err error) *problem.Problem {
 	var p *problem.Problem
 	if errors.As(err, &p) {

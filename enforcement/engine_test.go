@@ -357,7 +357,7 @@ func TestMatching(t *testing.T) {
 		{enforcement.Check{Attributes: attributes("ip", "192.0.2.1")}, "any here", "*"},
 		{enforcement.Check{Path: "/off"}, "any", "/off"},
 	} {
-		// Which rules apply is seen by giving each a limit of its own.
+		// Which rules apply is seen because each has a different limit.
 		var specs []enforcement.RuleSpec
 		for i, r := range s.Plan.Rules {
 			spec := r.RuleSpec
@@ -407,7 +407,7 @@ func TestMissingAttributeIsNoWayAround(t *testing.T) {
 		{attributes("user", "u", "ip", "192.0.2.1"), true},
 		{attributes("user", "u", "ip", "192.0.2.1"), false},
 		{attributes("ip", "192.0.2.1", "user", "u"), false}, // the order sent does not matter
-		{attributes("user", "u"), true},                     // the missing place is a value of its own
+		{attributes("user", "u"), true},                     // the missing place is a separate value
 		{attributes("user", "u"), false},
 		{attributes("user", "u", "ip", ""), false},
 		{attributes("user", "v"), true}, // and the others still separate

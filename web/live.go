@@ -168,7 +168,7 @@ func (w *Shell) draw(ctx context.Context, me *viewer, draw func(context.Context)
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		w.cfg.Logger.Warn("a live page could not be drawn anew; it stands still", "error", err)
+		w.cfg.Logger.Warn("cannot render the live page again; the page keeps its last content", "error", err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/headgate/headgate/internal/accounts"
 )
 
-// A carriage return in a text begins no event of its own.
+// A carriage return in a text begins no separate event.
 func TestReturnsInStreams(t *testing.T) {
 	t.Parallel()
 	if got, want := eventText("list", "a\rdata: b\r\revent: other\r\nc\n\rid: 7"), "event: list\ndata: a\ndata: data: b\ndata: \ndata: event: other\ndata: c\ndata: \ndata: id: 7\n\n"; got != want {

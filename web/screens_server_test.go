@@ -71,7 +71,7 @@ func (w *world) screens(t *testing.T) []screen {
 	if !slices.ContainsFunc(list, func(s screen) bool { return s.by == "acme-admin" }) || !slices.ContainsFunc(list, func(s screen) bool { return s.by == "owner" }) {
 		t.Fatal("there is no page for those who are signed in")
 	}
-	// Those without a route of their own.
+	// Those without their own route.
 	return append(list,
 		screen{"not-found", "/none", "owner"}, screen{"not-found-nobody", "/none", ""}, screen{"forbidden", "/people", "acme-admin"},
 		screen{"invited", "/invite/none", ""},
@@ -82,7 +82,7 @@ func (w *world) screens(t *testing.T) []screen {
 		screen{"playground-faults", "/playground?quota=x&window=1&pattern=none", "acme-viewer"})
 }
 
-// notAPage are routes that answer with no page of their own.
+// notAPage are routes that answer with no page.
 var notAPage = regexp.MustCompile(`^/$|/static/|/live$|\.csv$|/jump/found$|/oidc`)
 
 // A violation is what axe says of a page.

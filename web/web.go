@@ -24,7 +24,7 @@ import (
 //go:embed static
 var static embed.FS
 
-// Config of the shell. Each page group has a Config of its own.
+// Config of the shell. Each page group has its own Config.
 type Config struct {
 	// Version is the version of the binary. The foot of each page shows it.
 	Version string

@@ -49,7 +49,7 @@ type benchCommand struct {
 // Help returns the text that --help shows after the flags.
 func (benchCommand) Help() string {
 	return "The checks are real unless the mode is peek: they use up the quota of the tenant, and they count in its analytics. " +
-		"Their attribute user begins with bench-, so a limit that counts by user charges keys of its own; " +
+		"Their attribute user begins with bench-, so a limit that counts by user charges separate keys; " +
 		"a limit of the whole tenant is shared with real traffic. " +
 		"A bench on the node's own machine takes processor time from the node. " +
 		"No flag of bench is an environment variable. " +

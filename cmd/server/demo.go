@@ -38,7 +38,7 @@ type demoCommand struct {
 
 // Help returns the text that --help shows after the flags.
 func (*demoCommand) Help() string {
-	return "The demo has a database of its own, and is refused on a database with other data. " +
+	return "The demo uses a separate database. It refuses a database with other data. " +
 		"Started again, it adds the traffic of the time since it stopped. " +
 		"To start over, add --reset; to remove the demo, delete its folder, which is demo-data unless HEADGATE_DATABASE_URL says otherwise."
 }

@@ -95,7 +95,7 @@ type exactSuite struct {
 	reports []stormReport
 }
 
-// newExactSuite starts real processes on a Redis of their own, with the default
+// newExactSuite starts real processes on a new Redis, with the default
 // time-out of the limiter.
 func newExactSuite(t *testing.T, nodes int) *exactSuite {
 	t.Helper()

@@ -39,7 +39,7 @@ var binary = sync.OnceValues(func() (string, error) {
 	return path, nil
 })
 
-// A process is a node in a process of its own.
+// A process is a node that runs in its own process.
 type process struct {
 	*running
 	command *exec.Cmd

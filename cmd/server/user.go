@@ -89,7 +89,7 @@ func (u userNamed) withUser(ctx context.Context, p program, name string, work us
 		case err != nil:
 			return err
 		case found == nil:
-			return fmt.Errorf("nobody here has the e-mail address %s: see headgate user list", u.Email)
+			return fmt.Errorf("no user has the e-mail address %s: see headgate user list", u.Email)
 		}
 		return work(ctx, people, *found)
 	})

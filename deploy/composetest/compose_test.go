@@ -200,8 +200,8 @@ func TestMonitoringIsAProfile(t *testing.T) {
 	}
 }
 
-// Grafana's first account is admin with the password admin: it must not be
-// made, nor could anybody sign in.
+// Grafana's first account is admin with the password admin. It must not be
+// created, and the sign-in form must be off.
 func TestGrafanaHasNoAccounts(t *testing.T) {
 	t.Parallel()
 	environment := whole(t).Services["grafana"].Environment
@@ -291,7 +291,7 @@ func TestTheImageIsSmallUnprivilegedAndWatched(t *testing.T) {
 }
 
 // The build context is a list of what is let in, so a new package has to be
-// added to it; without, the image fails to build where nobody looks.
+// added to it. Without it, only a build of the image would fail, which no test runs.
 func TestTheBuildContextHoldsEveryPackage(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(filepath.Join(root, ".dockerignore"))

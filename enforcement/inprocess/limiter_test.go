@@ -90,7 +90,7 @@ func TestOverflow(t *testing.T) {
 				t.Errorf("%d of the flood admitted, want the quota of one counter, 3", admitted)
 			}
 			wantLen(t, l, 101, "a hundred and their overflow")
-			for i := range 50 { // another tenant's new keys have room of their own
+			for i := range 50 { // another tenant's new keys have separate room
 				k := key(2, i)
 				first, second := granted(l, m, k), granted(l, m, k)
 				if !first || !second {
@@ -116,7 +116,7 @@ func TestOverflow(t *testing.T) {
 			if take(l, enforcement.Reset, 0, m, key(1, 100)); granted(l, m, key(1, 100)) {
 				t.Error("one key forgot what others had used")
 			}
-			// As new again: keys have room of their own.
+			// After that, new keys have separate counters again.
 			c.Advance(2*minute + 5*time.Second)
 			l.Sweep()
 			wantLen(t, l, 0, "all are as new")

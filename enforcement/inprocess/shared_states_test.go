@@ -214,7 +214,7 @@ func TestRememberIsBounded(t *testing.T) {
 	if s.use(0, key(0, 19)); s.local.Remembered() != 40 {
 		t.Error("a key that is remembered was not updated above the bound")
 	}
-	// The remembered ones have counters of their own, though there is room for 4.
+	// The remembered ones have separate counters, though there is room for 4.
 	for tenant := range uint32(2) {
 		for i := range 20 {
 			if n := s.admitted(key(tenant, i)); n != 0 {

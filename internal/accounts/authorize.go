@@ -13,7 +13,7 @@ type Action string
 // The actions. The actions from TenantRead to ExceptionsWrite concern one tenant. A member or a key of a tenant may
 // do them for that tenant only.
 const (
-	Public          Action = "public"             // anybody may do it, without signing in
+	Public          Action = "public"             // allowed without signing in
 	Self            Action = "self"               // to use one's own account; allowed for every person who is signed in
 	Check           Action = "check"              // to decide whether a request is allowed
 	Simulate        Action = "simulate"           // to run a simulated scenario

@@ -49,7 +49,7 @@ func (p *People) Invite(ctx context.Context, by Principal, tenantID, email strin
 		return Invitation{}, "", err
 	}
 	if u.ID != "" && by.Reaches(u.TenantID) {
-		return Invitation{}, "", problem.WithCode(problem.Conflict, "email_taken", "somebody has an account with this e-mail address")
+		return Invitation{}, "", problem.WithCode(problem.Conflict, "email_taken", "another account has this e-mail address")
 	}
 	open, err := p.openInvitations(ctx, tenantID)
 	if err != nil {

@@ -94,8 +94,8 @@ func hashSecret(secret string) ([32]byte, bool) {
 	return sha256.Sum256([]byte(secret)), true
 }
 
-// anybody reports whether at least one user exists.
-func (p *People) anybody(ctx context.Context) (bool, error) {
+// hasUsers reports whether at least one user exists.
+func (p *People) hasUsers(ctx context.Context) (bool, error) {
 	some, err := p.store.Users(ctx, UserFilter{Limit: 1})
 	return len(some) > 0, err
 }

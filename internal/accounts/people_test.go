@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-// A house is a database with the People of one node on it, on a clock of its own.
+// A house is a database with the People of one node on it, with its own clock.
 type house struct {
 	*accounts.People
 	t       *testing.T

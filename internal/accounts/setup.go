@@ -18,7 +18,7 @@ var errSetUp = problem.WithCode(problem.Conflict, "already_set_up",
 // SetupLink returns the token of a link that creates the first owner. The link works once, within SetupLife. If a
 // user exists, SetupLink returns "".
 func (p *People) SetupLink(ctx context.Context) (string, error) {
-	if some, err := p.anybody(ctx); some || err != nil {
+	if some, err := p.hasUsers(ctx); some || err != nil {
 		return "", err
 	}
 	_, token, err := p.invite(ctx, Invitation{Role: Owner}, SetupLife)
@@ -35,7 +35,7 @@ func (p *People) ReadySetup(ctx context.Context, token string) error {
 	if !i.setsUp() {
 		return errNoLink
 	}
-	if some, err := p.anybody(ctx); err != nil {
+	if some, err := p.hasUsers(ctx); err != nil {
 		return err
 	} else if some {
 		return errSetUp
@@ -55,7 +55,7 @@ func (p *People) SetUp(ctx context.Context, token string, n NewPerson) (User, er
 // FirstOwner creates the first owner from the settings. If a user exists, it changes nothing and returns false. The
 // error is problem.Invalid if the address or the password is not valid.
 func (p *People) FirstOwner(ctx context.Context, email, password string) (User, bool, error) {
-	if some, err := p.anybody(ctx); some || err != nil {
+	if some, err := p.hasUsers(ctx); some || err != nil {
 		return User{}, false, err
 	}
 	u, err := p.firstOwner(ctx, NewPerson{Email: email, Name: firstOwnerName, Password: password})

@@ -290,7 +290,7 @@ func TestSignInByProvider(t *testing.T) {
 }
 
 // Failures of others lock out neither the account nor the address for a browser in
-// which the person has signed in before. It has a limit of its own.
+// which the person has signed in before. It has a separate limit.
 func TestKnownBrowser(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t)

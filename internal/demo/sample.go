@@ -80,7 +80,7 @@ func onFailure(f enforcement.OnFailure, p plans.Policy) plans.Policy {
 }
 
 func login(quota int64, by string) plans.Policy {
-	return policy("login-per-ip", "Slows down guessing of passwords: exact, so that a burst at the end of a window helps nobody.",
+	return policy("login-per-ip", "Slows down guessing of passwords: exact, so that a burst at the end of a window passes no more requests.",
 		"POST /v1/login", by, limit(enforcement.SlidingWindowLog, quota, time.Minute))
 }
 
@@ -117,7 +117,7 @@ func proPlan(version int) plans.Content {
 	beta.Match.Attributes, beta.Replaces = map[string]string{"tier": "beta"}, []string{"api-per-user"}
 	d := plans.Content{
 		Name:        "Pro (demo)",
-		Description: "For a product with users of its own: limits by user, expensive routes apart, and beta features with more room.",
+		Description: "For a product that has users: limits by user, separate limits for expensive routes, and higher limits for beta features.",
 		Policies: []plans.Policy{
 			login(8, "ip"),
 			policy("api-per-user", "Two calls a second, and bursts for pages that load everything at once.",

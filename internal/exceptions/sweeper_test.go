@@ -51,7 +51,7 @@ func (n *node) load(s *sweepStore) {
 	}
 }
 
-// sweeping runs a Sweeper in a bubble with a clock of its own.
+// sweeping runs a Sweeper in a bubble with its own clock.
 func sweeping(t *testing.T, play func(s *sweepStore, n *node, log *bytes.Buffer)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {

@@ -24,7 +24,7 @@ type listed struct {
 	text         topText
 }
 
-// A textMark identifies a key by two hashes of its text. The seeds are random for each process, so nobody can
+// A textMark identifies a key by two hashes of its text. The seeds are random for each process, so no client can
 // construct two keys with the same mark.
 type textMark [2]uint64
 

@@ -198,7 +198,7 @@ func (w *world) decide(t testing.TB, s metrics.Store, d plans.Content, who []ten
 	flush()
 }
 
-// truth decides requests anew under a document, in a world of its own, and gives
+// truth decides requests again under a document, in a new set of stores, and returns
 // what was counted there.
 func truth(t testing.TB, d plans.Content, who []tenants.Tenant, requests []request) map[string]map[uint32]metrics.Counts {
 	t.Helper()

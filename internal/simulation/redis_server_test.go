@@ -17,7 +17,7 @@ import (
 	"github.com/headgate/headgate/internal/testseed"
 )
 
-// onRedis plays on the shared server, under a prefix of its own.
+// onRedis plays on the shared server, under a separate prefix.
 func onRedis(t *testing.T) NewLimiter {
 	url := servertest.Redis(t)
 	return func(now func() int64) (enforcement.Limiter, func(), error) {

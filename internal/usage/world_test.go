@@ -103,7 +103,7 @@ func (w *world) refresh() { w.must(w.watcher.Refresh(w.ctx)) }
 
 func (w *world) flush() { w.must(w.flusher.Flush(w.ctx)) }
 
-// tenant makes a tenant with a plan of its own, and lets this node know.
+// tenant makes a tenant with its own plan and refreshes this node's snapshot.
 func (w *world) tenant(slug string, redact bool, policies ...plans.Policy) {
 	w.Helper()
 	w.unknown(slug, redact, policies...)

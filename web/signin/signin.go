@@ -63,7 +63,7 @@ func (w *pages) signIn(c echo.Context, f url.Values) error {
 // maximum that browsers accept.
 const browserLife = 400 * 24 * 60 * 60
 
-// browserCookie returns the name of the cookie that identifies a browser from which somebody
+// browserCookie returns the name of the cookie that identifies a browser in which a user
 // signed in before.
 func (w *pages) browserCookie(r *http.Request) string { return w.CookieName(r) + "-browser" }
 

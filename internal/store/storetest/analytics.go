@@ -17,7 +17,7 @@ import (
 )
 
 // RunAnalytics runs the tests of metrics.Store's reading half, and of
-// metrics.Analytics over it; open gives each test a Fixture of its own.
+// metrics.Analytics over it; open returns a new Fixture for each test.
 func RunAnalytics(t *testing.T, open func(t *testing.T) Fixture) {
 	for _, test := range []struct {
 		name string

@@ -91,7 +91,7 @@ func (c *Clock) Add(d time.Duration) {
 // stored is what a Store shows of the clock's time.
 func (c *Clock) stored() time.Time { return c.Now().UTC().Truncate(time.Microsecond) }
 
-// Run runs the suite; open gives each test a Fixture of its own.
+// Run runs the suite; open returns a new Fixture for each test.
 func Run(t *testing.T, open func(t *testing.T) Fixture) {
 	tests := []struct {
 		name string

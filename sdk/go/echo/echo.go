@@ -1,4 +1,4 @@
-// Package echo is the middleware of Headgate for echo. It is a module of its own, so that
+// Package echo is the middleware of Headgate for echo. It is a separate module, so that
 // the client has no dependencies.
 package echo
 

@@ -143,7 +143,7 @@ func host(address, defaultPort string) string {
 // killAfter is how long a command may go on after it was told to end.
 const killAfter = 30 * time.Second
 
-// command runs args in a process group of its own: a signal typed at the
+// command runs args in a new process group: a signal typed at the
 // terminal then comes to us alone, and goes to the whole group exactly once.
 func command(args, env []string, stdout, stderr io.Writer, signals <-chan os.Signal) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
