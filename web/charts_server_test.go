@@ -45,6 +45,14 @@ const blankCharts = `new Promise((done) => {
 	look();
 })`
 
+// browser serves w on a loopback address until the end of t. It returns a browser and that origin.
+func (w *world) browser(t *testing.T) (b *browser.Browser, origin string) {
+	t.Helper()
+	server := httptest.NewServer(w.handler)
+	t.Cleanup(server.Close)
+	return browser.Start(t, server.URL), server.URL
+}
+
 // Issue 13, 1.1: the first requests of a new server are all in one minute. Every chart
 // shows them.
 func TestChartsDrawAnIsolatedMinute(t *testing.T) {
@@ -53,11 +61,9 @@ func TestChartsDrawAnIsolatedMinute(t *testing.T) {
 	w.publish("busy", busyPlan(), "acme")
 	w.login("acme", "203.0.113.9", 6)
 	w.flushNow()
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	b := browser.Start(t, server.URL)
-	b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"]})
-	b.Open(server.URL + "/overview?live=0")
+	b, origin := w.browser(t)
+	b.Cookies(origin, map[string]string{"headgate": w.cookies["owner"]})
+	b.Open(origin + "/overview?live=0")
 	if blank := browser.Evaluate[[]string](b, blankCharts); len(blank) > 0 {
 		t.Errorf("these charts are blank: %q", blank)
 	}
@@ -106,13 +112,11 @@ func TestChartsShowTheUnfinishedStep(t *testing.T) {
 		w.login("acme", "203.0.113.9", n)
 	}
 	w.flushNow()
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	b := browser.Start(t, server.URL)
+	b, origin := w.browser(t)
 	for _, look := range chartLooks {
-		b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme})
+		b.Cookies(origin, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme})
 		b.Do(chromedp.EmulateViewport(look.width, 800))
-		b.Open(server.URL + "/overview?live=0&range=15m")
+		b.Open(origin + "/overview?live=0&range=15m")
 		got := browser.Evaluate[struct {
 			X, Y, Marked, Rates     string
 			Falling, Between, Drawn float64
@@ -172,9 +176,7 @@ func TestChartsShowTheTimeZone(t *testing.T) {
 		w.flushNow()
 	}
 	w.now.Store(now)
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	b := browser.Start(t, server.URL)
+	b, origin := w.browser(t)
 	for _, look := range chartLooks {
 		b.Do(chromedp.EmulateViewport(look.width, 800))
 		for _, test := range []struct{ zone, span, tick, steps string }{
@@ -188,8 +190,8 @@ func TestChartsShowTheTimeZone(t *testing.T) {
 				"25 Oct 02:45 | 25 Oct, 02:45 Europe/Berlin; 25 Oct 02:45 | 25 Oct, 02:45 Europe/Berlin",
 			},
 		} {
-			b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme, web.ZoneCookie: url.QueryEscape(test.zone)})
-			b.Open(server.URL + "/overview?live=0&" + test.span)
+			b.Cookies(origin, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme, web.ZoneCookie: url.QueryEscape(test.zone)})
+			b.Open(origin + "/overview?live=0&" + test.span)
 			got := browser.Evaluate[struct {
 				Axis         string
 				Ticks, Steps []string
@@ -259,18 +261,16 @@ func TestChartsDoNotDependOnHue(t *testing.T) {
 	}
 	w.login("acme", "203.0.113.9", 3)
 	w.flushNow()
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	b := browser.Start(t, server.URL)
+	b, origin := w.browser(t)
 	for _, forced := range []string{"none", "active"} {
 		_, err := chromedp.Call(b.Context, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
 			Features: []*emulation.MediaFeature{{Name: "forced-colors", Value: forced}},
 		})
 		must(t, err)
 		for _, look := range chartLooks {
-			b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme})
+			b.Cookies(origin, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme})
 			b.Do(chromedp.EmulateViewport(look.width, 800))
-			b.Open(server.URL + "/overview?live=0&range=15m")
+			b.Open(origin + "/overview?live=0&range=15m")
 			got := browser.Evaluate[struct {
 				Signs []struct {
 					Name, Texture string
@@ -311,13 +311,11 @@ func TestFirstScreen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.furnish(t)
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	b := browser.Start(t, server.URL)
+	b, origin := w.browser(t)
 	for _, look := range chartLooks {
-		b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme})
+		b.Cookies(origin, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme})
 		b.Do(chromedp.EmulateViewport(look.width, 800))
-		b.Open(server.URL + "/overview?live=0")
+		b.Open(origin + "/overview?live=0")
 		b.Do(chromedp.WaitVisible("#rate canvas"))
 		bottom := 800
 		if look.width == 360 {

@@ -3,7 +3,6 @@
 package web_test
 
 import (
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -37,13 +36,11 @@ func TestUseCharts(t *testing.T) {
 		w.login("acme", "203.0.113.9", n)
 	}
 	w.flushNow()
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	b := browser.Start(t, server.URL)
+	b, origin := w.browser(t)
 	for _, look := range chartLooks {
-		b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme})
+		b.Cookies(origin, map[string]string{"headgate": w.cookies["owner"], web.ThemeCookie: look.theme})
 		b.Do(chromedp.EmulateViewport(look.width, 800))
-		b.Open(server.URL + "/overview?live=0&range=15m")
+		b.Open(origin + "/overview?live=0&range=15m")
 		b.Do(chromedp.WaitVisible("#traffic canvas"), chromedp.WaitVisible("#rate canvas"))
 
 		b.Do(chromedp.Focus("#traffic .plot"), chromedp.KeyEvent(kb.End), chromedp.KeyEvent(kb.ArrowLeft))

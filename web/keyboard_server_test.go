@@ -3,7 +3,6 @@
 package web_test
 
 import (
-	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -22,14 +21,12 @@ func TestKeyboard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.furnish(t)
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	b := browser.Start(t, server.URL)
-	b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"]})
+	b, origin := w.browser(t)
+	b.Cookies(origin, map[string]string{"headgate": w.cookies["owner"]})
 	keys := func(k string) { t.Helper(); b.Do(chromedp.KeyEvent(k)) }
 
 	// The first stop leads past the navigation.
-	b.Open(server.URL + "/plans?live=0")
+	b.Open(origin + "/plans?live=0")
 	keys(kb.Tab)
 	if got := browser.Evaluate[string](b, focused); got != "Skip to the content" {
 		t.Fatalf("the first stop is %q", got)
@@ -44,7 +41,7 @@ func TestKeyboard(t *testing.T) {
 	}
 
 	// Every stop of a page can be reached and left, and is seen when it has the focus.
-	b.Open(server.URL + "/plans")
+	b.Open(origin + "/plans")
 	var stops []string
 	for range 200 {
 		keys(kb.Tab)
@@ -84,7 +81,7 @@ func TestKeyboard(t *testing.T) {
 
 	// On a phone the navigation opens by its button and closes with Escape.
 	b.Do(chromedp.EmulateViewport(360, 800))
-	b.Open(server.URL + "/plans")
+	b.Open(origin + "/plans")
 	for range 10 {
 		if browser.Evaluate[string](b, focused) == "Open the navigation" {
 			break

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -108,20 +107,18 @@ func TestEveryScreen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	w.furnish(t)
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	b := browser.Start(t, server.URL)
+	b, origin := w.browser(t)
 	axe := axeSource(t)
 	for _, s := range w.screens(t) {
 		for _, theme := range []string{"light", "dark"} {
-			b.Do(chromedp.Navigate(server.URL + "/static/none")) // no page is live while nobody is signed in
-			b.Cookies(server.URL, map[string]string{web.ThemeCookie: theme, "headgate": w.cookies[s.by]})
+			b.Do(chromedp.Navigate(origin + "/static/none")) // no page is live while nobody is signed in
+			b.Cookies(origin, map[string]string{web.ThemeCookie: theme, "headgate": w.cookies[s.by]})
 			for _, width := range []int64{1280, 360} {
 				if (width == 360) != (theme == "dark") && os.Getenv("HEADGATE_SCREENSHOTS") == "" {
 					continue // wide and light, narrow and dark: each width and each theme once
 				}
 				name := fmt.Sprintf("%s %s %d", s.name, theme, width)
-				b.Do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(server.URL+s.path))
+				b.Do(chromedp.EmulateViewport(width, 900), chromedp.Navigate(origin+s.path))
 				keep(t, b, name)
 				if wide := browser.Evaluate[[]string](b, sticksOut); len(wide) > 0 {
 					t.Errorf("%s: wider than the page: %q", name, wide)

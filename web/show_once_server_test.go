@@ -5,7 +5,6 @@ package web_test
 import (
 	"context"
 	"net/http"
-	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -20,20 +19,18 @@ import (
 func TestReloadOfANewKey(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	server := httptest.NewServer(w.handler)
-	t.Cleanup(server.Close)
-	b := browser.Start(t, server.URL)
+	b, origin := w.browser(t)
 	bounded, cancel := context.WithTimeout(b.Context, time.Minute)
 	t.Cleanup(cancel)
 	b.Context = bounded
-	b.Cookies(server.URL, map[string]string{"headgate": w.cookies["owner"]})
+	b.Cookies(origin, map[string]string{"headgate": w.cookies["owner"]})
 	valid := func() int {
 		list, err := w.tenants.Keys(t.Context(), w.ids["acme"], tenants.Filter{Limit: 100})
 		must(t, err)
 		return len(list)
 	}
 	before := valid()
-	b.Open(server.URL + "/tenants/acme/keys/new")
+	b.Open(origin + "/tenants/acme/keys/new")
 	status := b.Follow(chromedp.SendKeys("#name", "edge"), chromedp.Click("main form button[type=submit]"))
 	token := browser.Evaluate[string](b, `document.getElementById("token").value`)
 	if status != http.StatusOK || !tenants.WellFormed(token) || valid() != before+1 {
