@@ -61,7 +61,7 @@ var imports = map[string][]string{
 	"api": {"internal/alerts", "internal/configuration", "internal/preview", ".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson"},
 	// The shell of the dashboard, and its page groups. A page group imports no other one.
 	"web":         {"enforcement", "internal/accounts", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
-	"web/signin":  {"internal/accounts", "internal/problem", "web", "web/views"},
+	"web/signin":  {"internal/accounts", "internal/problem", "tenants", "web", "web/views"},
 	"web/docs":    {"internal/accounts", "internal/problem", "web", "web/views"},
 	"web/traffic": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
 	"web/plans":   {"enforcement", "internal/accounts", "internal/audit", "internal/nodes", "internal/preview", "internal/problem", "internal/simulation", "plans", "web", "web/views"},

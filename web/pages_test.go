@@ -17,8 +17,18 @@ func TestSetUpSignInAndOut(t *testing.T) {
 		t.Fatalf("set-up: %d %s", page.Code, page.body)
 	}
 	form := url.Values{"email": {"ada@example.com"}, "name": {"Ada"}, "password": {password}}
-	if done := w.post("/setup/"+token, "", form); done.Code != http.StatusSeeOther || done.Header().Get("Location") != "/sign-in?done=joined" || done.cookie() != "" {
+	if page := w.get("/sign-in", ""); !strings.Contains(page.body, "Open the set-up link") {
+		t.Error("the sign-in page of a new server does not say where its set-up link is")
+	}
+	done := w.post("/setup/"+token, "", form)
+	if done.Code != http.StatusSeeOther || done.Header().Get("Location") != "/" || done.cookie() == "" {
 		t.Fatalf("set-up: %d %v", done.Code, done.Header())
+	}
+	if page := w.get("/account", done.cookie()); page.Code != http.StatusOK || !strings.Contains(page.body, "ada@example.com") {
+		t.Errorf("the first owner is not signed in: %d", page.Code)
+	}
+	if page := w.get("/sign-in", ""); strings.Contains(page.body, "set-up link") {
+		t.Error("the sign-in page speaks of a set-up link when a user exists")
 	}
 	for _, path := range []string{"/setup/" + token, "/setup/none", "/invite/" + token} {
 		if again := w.get(path, ""); again.Code != http.StatusNotFound || !strings.Contains(again.body, "This link does not work") {
@@ -75,6 +85,9 @@ func TestAMembersWay(t *testing.T) {
 		if r.Code != http.StatusSeeOther || r.Header().Get("Location") != location {
 			t.Fatalf("%s: %d %q, want %q\n%s", what, r.Code, r.Header().Get("Location"), location, r.body)
 		}
+	}
+	if page := w.get(link, ""); !strings.Contains(page.body, "You are invited to Acme Inc. as ") {
+		t.Error("the invitation does not name the tenant")
 	}
 	to("join", w.post(link, "", url.Values{"name": {"Bo"}, "password": {password}, "email": {"other@people.example"}}), "/sign-in?done=joined")
 	if again := w.post(link, "", url.Values{"name": {"Bo"}, "password": {password}}); again.Code != http.StatusNotFound {

@@ -254,7 +254,7 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 			Stopping: stopped(),   // a stream draws once and ends; who reads one says otherwise
 			Logger:   slog.New(slog.NewTextHandler(&locked{w: w.log}, nil)),
 		},
-		signin: signin.Config{People: w.people},
+		signin: signin.Config{People: w.people, Tenants: w.tenants},
 		traffic: trafficpages.Config{
 			Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Usage: usages,
 			Snapshot: w.watcher.Current, Decider: w.engine, Answer: answered,

@@ -66,7 +66,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		}
 	})
 	shell.Register(e, documentation,
-		signin.Routes(shell, signin.Config{People: n.people, Provider: provider, ProviderName: s.OIDCName}),
+		signin.Routes(shell, signin.Config{People: n.people, Tenants: n.tenants, Provider: provider, ProviderName: s.OIDCName}),
 		trafficpages.Routes(shell, trafficpages.Config{
 			Tenants: n.tenants, Exceptions: n.exceptions, Analytics: n.analytics, Usage: n.usage,
 			Snapshot: n.watcher.Current, Decider: n.engine, Answer: rest.Answer,

@@ -38,13 +38,13 @@ func passwordFault(password, email, name string) string {
 	case different(folded) < leastDifferent:
 		return "must have at least 5 different characters"
 	case strings.Contains(folded, "headgate"):
-		return "must not have “headgate” in it: that is the first guess here"
+		return "must not contain “headgate”: attackers try it first"
 	case slices.ContainsFunc(ownWords(email, name), func(w string) bool { return strings.Contains(folded, w) }):
-		return "must not have your name or your e-mail address in it, nor a part of them"
+		return "must not contain your name or your e-mail address, or a part of them"
 	case besideSequences(folded) < leastBeside:
 		return "must not be made of straight sequences like 123456 or qwertz"
 	case isCommon(folded):
-		return "is among the first that are tried: choose three or more words that do not belong together"
+		return "is one of the first passwords that attackers try: choose three or more words that do not belong together"
 	}
 	return ""
 }

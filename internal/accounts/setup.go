@@ -15,6 +15,12 @@ import (
 var errSetUp = problem.WithCode(problem.Conflict, "already_set_up",
 	"this server has been set up already: sign in, or ask for an invitation")
 
+// NeedsSetup reports whether no user exists, so that only a set-up link creates the first one.
+func (p *People) NeedsSetup(ctx context.Context) (bool, error) {
+	some, err := p.hasUsers(ctx)
+	return !some, err
+}
+
 // SetupLink returns the token of a link that creates the first owner. The link works once, within SetupLife. If a
 // user exists, SetupLink returns "".
 func (p *People) SetupLink(ctx context.Context) (string, error) {

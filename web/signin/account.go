@@ -12,7 +12,9 @@ import (
 	"github.com/headgate/headgate/web/views"
 )
 
-const passwordHint = "At least 12 characters. Several words are easy to remember."
+// passwordHint is the rules of a new password, in the order in which accounts checks them.
+const passwordHint = "At least 12 characters, 5 of them different. No common words, keyboard rows, “headgate”, or parts of your name and " +
+	"email address. Three words that do not belong together are easy to remember."
 
 // accountView returns the page without faults.
 func (w *pages) accountView(c echo.Context) (views.Account, error) {

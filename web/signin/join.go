@@ -16,7 +16,7 @@ import (
 
 // joinView returns the form behind a link with a token: to create the first owner, to accept an
 // invitation, or to choose a new password.
-func (w *pages) joinView(c echo.Context, i accounts.Invitation) views.Join {
+func (w *pages) joinView(c echo.Context, i accounts.Invitation) (views.Join, error) {
 	v := views.Join{
 		Action:   c.Request().URL.Path,
 		Email:    views.Input{Name: "email", Label: "Email", Type: "email", Value: i.Email, Autocomplete: "username", ReadOnly: i.Email != ""},
@@ -36,9 +36,17 @@ func (w *pages) joinView(c echo.Context, i accounts.Invitation) views.Join {
 		v.Intro = "You become the owner: you may do everything, and you can invite others."
 	default:
 		v.Title, v.Button = "Join Headgate", "Create account"
-		v.Intro = "You are invited as " + strings.ToLower(web.RoleName(i.Role)) + "."
+		to := ""
+		if i.TenantID != "" {
+			t, err := w.cfg.Tenants.Tenant(c.Request().Context(), i.TenantID)
+			if err != nil {
+				return views.Join{}, err
+			}
+			to = " to " + t.Name
+		}
+		v.Intro = "You are invited" + to + " as " + strings.ToLower(web.RoleName(i.Role)) + "."
 	}
-	return v
+	return v, nil
 }
 
 func setsUp(c echo.Context) bool { return strings.HasPrefix(c.Path(), "/setup/") }
@@ -71,15 +79,19 @@ func (w *pages) joinForm(c echo.Context) error {
 	if err != nil {
 		return w.deadLink(c, err)
 	}
-	return w.showJoin(c, http.StatusOK, w.joinView(c, i))
+	v, err := w.joinView(c, i)
+	if err != nil {
+		return w.deadLink(c, err)
+	}
+	return w.showJoin(c, http.StatusOK, v)
 }
 
 func (w *pages) showJoin(c echo.Context, status int, v views.Join) error {
 	return w.Render(c, status, views.JoinPage(w.Page(c, v.Title), v))
 }
 
-// join creates the account or sets the new password. It does not sign the visitor in. The
-// sign-in that follows verifies that the visitor has the password.
+// join creates the account or sets the new password. Only the first owner is signed in. For everybody else, the answer
+// must be the same whether or not the address already has an account, so they sign in themselves.
 func (w *pages) join(c echo.Context, f url.Values) error {
 	i, err := w.invitation(c)
 	if err != nil {
@@ -88,7 +100,9 @@ func (w *pages) join(c echo.Context, f url.Values) error {
 	ctx, token, n := c.Request().Context(), c.Param("token"), accounts.NewPerson{Name: f.Get("name"), Password: f.Get("password")}
 	if setsUp(c) {
 		n.Email = f.Get("email")
-		_, err = w.cfg.People.SetUp(ctx, token, n)
+		if _, err = w.cfg.People.SetUp(ctx, token, n); err == nil && w.enter(c, n.Email, n.Password, "/") == nil {
+			return nil
+		}
 	} else {
 		_, err = w.cfg.People.Accept(ctx, token, n)
 	}
@@ -99,7 +113,10 @@ func (w *pages) join(c echo.Context, f url.Values) error {
 		}
 		return c.Redirect(http.StatusSeeOther, "/sign-in?done="+notice)
 	}
-	v := w.joinView(c, i)
+	v, invalid := w.joinView(c, i)
+	if invalid != nil {
+		return invalid
+	}
 	v.Name.Value = n.Name
 	if setsUp(c) {
 		v.Email.Value = n.Email

@@ -4,12 +4,15 @@ package signin
 
 import (
 	"github.com/headgate/headgate/internal/accounts"
+	"github.com/headgate/headgate/tenants"
 	"github.com/headgate/headgate/web"
 )
 
 // Config of the pages.
 type Config struct {
 	People *accounts.People
+	// Tenants finds the name of the tenant to which a person is invited.
+	Tenants *tenants.Service
 	// Provider signs people in by OpenID Connect, under the name ProviderName. It
 	// redirects to /sign-in/oidc/callback. If nil, people sign in with passwords.
 	Provider     Provider

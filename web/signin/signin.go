@@ -38,17 +38,29 @@ func (w *pages) signInForm(c echo.Context) error {
 	}
 	view := w.signInView("", next)
 	view.Notice = web.Notice(c)
+	// Without the database, the form is the better page.
+	if fresh, err := w.cfg.People.NeedsSetup(c.Request().Context()); err == nil {
+		view.NeedsSetup = fresh
+	}
 	return w.Render(c, http.StatusOK, views.SignInPage(w.Page(c, "Sign in"), view))
 }
 
-// signIn signs in with a password. It always creates a new session and ends the old session of
-// the cookie, which prevents session fixation.
+// signIn signs in with the password of the form f.
 func (w *pages) signIn(c echo.Context, f url.Values) error {
-	ctx, r := c.Request().Context(), c.Request()
-	browser := w.browser(r)
-	token, _, u, err := w.cfg.People.SignInFrom(ctx, browser, f.Get("email"), f.Get("password"), w.ClientAddress(r), r.UserAgent())
-	if err != nil {
+	if err := w.enter(c, f.Get("email"), f.Get("password"), f.Get("next")); err != nil {
 		return w.signInFailed(c, f.Get("email"), f.Get("next"), err)
+	}
+	return nil
+}
+
+// enter signs in with a password and redirects to next. It always creates a new session and ends the old session of
+// the cookie, which prevents session fixation.
+func (w *pages) enter(c echo.Context, email, password, next string) error {
+	r := c.Request()
+	browser := w.browser(r)
+	token, _, u, err := w.cfg.People.SignInFrom(r.Context(), browser, email, password, w.ClientAddress(r), r.UserAgent())
+	if err != nil {
+		return err
 	}
 	if browser = w.cfg.People.RememberBrowser(u, browser); browser != "" {
 		c.SetCookie(&http.Cookie{
@@ -56,7 +68,7 @@ func (w *pages) signIn(c echo.Context, f url.Values) error {
 			HttpOnly: true, Secure: w.HTTPS(r), SameSite: http.SameSiteLaxMode,
 		})
 	}
-	return w.begin(c, token, f.Get("next"))
+	return w.begin(c, token, next)
 }
 
 // browserLife is the lifetime, in seconds, of the cookie that identifies a browser. It is the

@@ -66,6 +66,7 @@ type SignIn struct {
 	Email, Password Input
 	Faults          []Fault
 	Notice          string
+	NeedsSetup      bool   // no user exists, so only the set-up link leads further
 	Next            string // where to go afterwards; "" for the first page
 	// Provider is the text of the button that signs in by OpenID Connect, or "".
 	Provider, ProviderURL string
