@@ -3,8 +3,8 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
-	"os"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -24,6 +24,7 @@ type Commands struct {
 	Export    exportCommand    `cmd:"" group:"remote" help:"Print plans, tenants, overrides and lists as YAML: headgate export > plans/all.yaml"`
 	Diff      diffCommand      `cmd:"" group:"remote" help:"Compare files with an installation: headgate diff -f plans/"`
 	Apply     applyCommand     `cmd:"" group:"remote" help:"Make an installation as files say, in one transaction: headgate apply -f plans/"`
+	Import    importCommand    `cmd:"" group:"remote" help:"Convert rate limits of another product to a file for apply: headgate import nginx nginx.conf > plans/nginx.yaml"`
 	Lists     listsCommand     `cmd:"" group:"remote" help:"List, add and delete entries of the deny list and the allow list of a tenant."`
 }
 
@@ -101,23 +102,17 @@ func (o object) expires(after time.Duration) error {
 // readDocument reads a JSON or YAML document from a file, or from standard input if the file is
 // "-".
 func readDocument(t Terminal, file string) (json.RawMessage, error) {
-	var text []byte
-	var err error
-	if file == "-" {
-		text, err = readAll(t.Stdin)
-	} else {
-		text, err = os.ReadFile(file)
-	}
+	text, name, err := readInput(t, file)
 	if err != nil {
-		return nil, usage("--file: %w", err)
+		return nil, err
 	}
 	var v any
 	if err := yaml.Unmarshal(text, &v); err != nil {
-		return nil, &Error{ExitInvalid, fileError(file, err)}
+		return nil, &Error{ExitInvalid, fmt.Errorf("%s: %w", name, err)}
 	}
 	out, err := json.Marshal(v)
 	if err != nil {
-		return nil, &Error{ExitInvalid, fileError(file, err)}
+		return nil, &Error{ExitInvalid, fmt.Errorf("%s: %w", name, err)}
 	}
 	return out, nil
 }

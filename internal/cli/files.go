@@ -65,17 +65,9 @@ func configurationFiles(folder string) ([]string, error) {
 }
 
 func (b *bundle) readFile(t Terminal, file string) error {
-	var text []byte
-	var err error
-	name := file
-	if file == "-" {
-		name = "standard input"
-		text, err = readAll(t.Stdin)
-	} else {
-		text, err = os.ReadFile(file)
-	}
+	text, name, err := readInput(t, file)
 	if err != nil {
-		return usage("--file: %w", err)
+		return err
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	for {

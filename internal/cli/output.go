@@ -221,11 +221,3 @@ func readAll(r io.Reader) ([]byte, error) {
 	}
 	return text, err
 }
-
-// fileError names the file of an error.
-func fileError(file string, err error) error {
-	if file == "-" {
-		file = "standard input"
-	}
-	return fmt.Errorf("%s: %w", file, err)
-}

@@ -1,0 +1,293 @@
+// Package migrate converts the rate limits of other products to plans.
+//
+// Read returns plans as headgate apply reads them, and a Note for each line of the input that a
+// plan cannot express. The package knows the contract only; the server validates the plans.
+package migrate
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// A Configuration is a file that headgate apply reads.
+type Configuration struct {
+	Plans   map[string]Plan   `json:"plans"`
+	Tenants map[string]Tenant `json:"tenants,omitempty"`
+}
+
+// A Tenant is a tenant of a configuration.
+type Tenant struct {
+	Name string `json:"name"`
+	Plan string `json:"plan"`
+}
+
+// A Plan is the document of a plan.
+type Plan struct {
+	Name        string   `json:"name"`
+	Description string   `json:"description,omitempty"`
+	Policies    []Policy `json:"policies"`
+}
+
+// A Policy is one rule of a plan. Its description names the line that it comes from.
+type Policy struct {
+	Slug        string   `json:"slug"`
+	Description string   `json:"description,omitempty"`
+	Match       *Match   `json:"match,omitempty"`
+	CountBy     []string `json:"count_by,omitempty"`
+	Missing     string   `json:"missing,omitempty"`
+	Replaces    []string `json:"replaces,omitempty"`
+	Mode        string   `json:"mode,omitempty"`
+	OnFailure   string   `json:"on_failure,omitempty"`
+	Limits      []Limit  `json:"limits"`
+}
+
+// A Match selects the requests to which a policy applies.
+type Match struct {
+	Methods    []string          `json:"methods,omitempty"`
+	Path       string            `json:"path,omitempty"`
+	Attributes map[string]string `json:"attributes,omitempty"`
+}
+
+// A Limit is one limit of a policy.
+type Limit struct {
+	Name      string `json:"name,omitempty"`
+	Algorithm string `json:"algorithm"`
+	Quota     int64  `json:"quota"`
+	Window    string `json:"window"`
+	Burst     int64  `json:"burst,omitempty"`
+	Anchor    string `json:"anchor,omitempty"`
+}
+
+// A Note says what of a line the plans do not contain, or express in another way.
+type Note struct {
+	File string
+	Line int
+	Text string
+}
+
+func (n Note) String() string { return fmt.Sprintf("%s:%d: %s", n.File, n.Line, n.Text) }
+
+// readers contains the reader of each format.
+var readers = map[string]func(*reader, []byte) error{
+	"envoy": (*reader).envoy,
+	"kong":  (*reader).kong,
+	"aws":   (*reader).aws,
+	"nginx": (*reader).nginx,
+}
+
+// Read converts the content of a file. If plan is not empty, it is the slug of the only plan.
+func Read(format, file, plan string, text []byte) (Configuration, []Note, error) {
+	r := &reader{file: file, plans: map[string]Plan{}}
+	read, ok := readers[format]
+	if !ok {
+		formats := strings.Join(slices.Sorted(maps.Keys(readers)), ", ")
+		return Configuration{}, nil, fmt.Errorf("unknown format %q: must be one of %s", format, formats)
+	}
+	if err := read(r, text); err != nil {
+		return Configuration{}, nil, fmt.Errorf("%s: %w", r.file, err)
+	}
+	for slug, p := range r.plans {
+		if len(p.Policies) == 0 {
+			delete(r.plans, slug)
+		}
+	}
+	if len(r.plans) == 0 {
+		return Configuration{}, r.notes, fmt.Errorf("%s: found no rate limit of %s that a plan can express", file, format)
+	}
+	if plan != "" {
+		if len(r.plans) > 1 {
+			return Configuration{}, nil, fmt.Errorf("%s: has %d plans, so they cannot all have the slug %s", file, len(r.plans), plan)
+		}
+		for slug, p := range r.plans {
+			delete(r.plans, slug)
+			r.plans[plan] = p
+		}
+	}
+	slices.SortFunc(r.notes, func(a, b Note) int {
+		return cmp.Or(slices.Index(r.files, a.File)-slices.Index(r.files, b.File), a.Line-b.Line, strings.Compare(a.Text, b.Text))
+	})
+	return Configuration{Plans: r.plans}, slices.Compact(r.notes), nil
+}
+
+// A reader collects plans and notes.
+type reader struct {
+	file  string   // nginx: changes at each file of nginx -T
+	files []string // nginx: the files of nginx -T in their order
+	plans map[string]Plan
+	notes []Note
+}
+
+func (r *reader) note(line int, format string, args ...any) {
+	r.notes = append(r.notes, Note{r.file, line, fmt.Sprintf(format, args...)})
+}
+
+// from returns the description of a policy that comes from a line.
+func (r *reader) from(line int) string { return fmt.Sprintf("From %s:%d.", r.file, line) }
+
+// slugs returns slugs that are unique within one plan or configuration.
+type slugs map[string]bool
+
+var (
+	notInSlug = regexp.MustCompile(`[^a-z0-9]+`)
+	uuidForm  = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$`)
+)
+
+// of returns a slug for parts of a name.
+func (s slugs) of(parts ...string) string {
+	const most = 56 // of 64, with room for a number
+	slug := strings.Trim(notInSlug.ReplaceAllString(strings.ToLower(strings.Join(parts, "-")), "-"), "-")
+	if len(slug) > most {
+		slug = strings.TrimRight(slug[:most], "-")
+	}
+	if slug == "" || uuidForm.MatchString(slug) {
+		slug = strings.TrimRight("limit-"+slug, "-")
+	}
+	unique := slug
+	for n := 2; s[unique]; n++ {
+		unique = fmt.Sprintf("%s-%d", slug, n)
+	}
+	s[unique] = true
+	return unique
+}
+
+// withExemptions adds a policy without limits for each policy in shadow that replaces others, because
+// a policy in shadow replaces nothing.
+func withExemptions(list []Policy, s slugs) []Policy {
+	var out []Policy
+	for _, p := range list {
+		if p.Mode == "shadow" && len(p.Replaces) > 0 {
+			out = append(out, Policy{
+				Slug: s.of(p.Slug, "exempt"), Description: p.Description, Match: p.Match, Replaces: p.Replaces, Limits: []Limit{},
+			})
+			p.Replaces = nil
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// orNil returns the match, or nil if it selects all requests.
+func (m Match) orNil() *Match {
+	if len(m.Methods) == 0 && m.Path == "" && len(m.Attributes) == 0 {
+		return nil
+	}
+	return &m
+}
+
+// prefixed returns the pattern for a path prefix.
+func prefixed(prefix string) string {
+	if prefix = strings.TrimRight(prefix, "/"); prefix == "" {
+		return ""
+	}
+	return prefix + "/*"
+}
+
+// patternCharacters are those that a literal path cannot contain in a pattern.
+const patternCharacters = "{}*"
+
+// documents returns the YAML or JSON documents of a text.
+func documents(text []byte) ([]*yaml.Node, error) {
+	var list []*yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var n yaml.Node
+		err := d.Decode(&n)
+		switch {
+		case errors.Is(err, io.EOF) && len(list) == 0:
+			return nil, errors.New("is empty")
+		case errors.Is(err, io.EOF):
+			return list, nil
+		case err != nil:
+			return nil, err
+		}
+		if root := resolve(n.Content[0]); root.Kind == yaml.MappingNode {
+			list = append(list, root)
+		} else {
+			return nil, fmt.Errorf("line %d: must be an object", root.Line)
+		}
+	}
+}
+
+// resolve returns the node that an alias stands for.
+func resolve(n *yaml.Node) *yaml.Node {
+	if n != nil && n.Kind == yaml.AliasNode {
+		return n.Alias
+	}
+	return n
+}
+
+// members iterates over the names and values of an object.
+func members(n *yaml.Node) func(yield func(name, value *yaml.Node) bool) {
+	return func(yield func(name, value *yaml.Node) bool) {
+		if n = resolve(n); n == nil || n.Kind != yaml.MappingNode {
+			return
+		}
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if !yield(n.Content[i], resolve(n.Content[i+1])) {
+				return
+			}
+		}
+	}
+}
+
+// member returns a member of an object, or nil.
+func member(n *yaml.Node, name string) *yaml.Node {
+	for k, v := range members(n) {
+		if k.Value == name && v.Tag != "!!null" {
+			return v
+		}
+	}
+	return nil
+}
+
+// text returns a scalar member, or "".
+func text(n *yaml.Node, name string) string {
+	if v := member(n, name); v != nil && v.Kind == yaml.ScalarNode {
+		return v.Value
+	}
+	return ""
+}
+
+// items returns the elements of a member. A scalar counts as a list with one element.
+func items(n *yaml.Node, name string) []*yaml.Node {
+	v := member(n, name)
+	switch {
+	case v == nil:
+		return nil
+	case v.Kind != yaml.SequenceNode:
+		return []*yaml.Node{v}
+	}
+	list := make([]*yaml.Node, len(v.Content))
+	for i := range v.Content {
+		list[i] = resolve(v.Content[i])
+	}
+	return list
+}
+
+// line returns the line of a member's name, or that of the object.
+func line(n *yaml.Node, name string) int {
+	for k := range members(n) {
+		if k.Value == name {
+			return k.Line
+		}
+	}
+	return n.Line
+}
+
+// quota returns a number of requests.
+func quota(n *yaml.Node) (int64, error) {
+	var v float64
+	if err := n.Decode(&v); err != nil || v < 0 || v > 1e12 || v != float64(int64(v)) {
+		return 0, fmt.Errorf("line %d: %q is not a number of requests from 0 to 1000000000000", n.Line, n.Value)
+	}
+	return int64(v), nil
+}
