@@ -4,6 +4,8 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/headgate/headgate/internal/logging"
 )
 
 // maxHeaderBytes bounds the size of the request line and the headers of a request.
@@ -20,6 +22,6 @@ func Server(addr string, handler http.Handler, logger *slog.Logger) *http.Server
 		WriteTimeout:      30 * time.Second,
 		IdleTimeout:       120 * time.Second,
 		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(logger.Handler(), slog.LevelWarn),
+		ErrorLog:          logging.HTTPErrors(logger.Handler()),
 	}
 }

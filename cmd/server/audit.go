@@ -32,7 +32,7 @@ func (auditVerify) Help() string {
 		"Ends with 0 when all lines are as they were written, and with 1 and the first line that was changed, removed, moved or put in. " +
 		"It only reads, and may run beside nodes that serve.\n\n" +
 		"Lines from before the chain was introduced are only counted. Somebody who may write to the database can write a whole new chain: " +
-		"serving nodes therefore log its head every hour and when they start (audit head). Keep their logs elsewhere, and compare with --head."
+		"serving nodes therefore log its head when they start, every hour, and when they stop (audit head). Keep their logs elsewhere, and compare with --head."
 }
 
 func (a auditVerify) Run(ctx context.Context, p program) error {
@@ -75,12 +75,12 @@ func (p program) printVerdict(v audit.Verdict) error {
 // headEvery is how often a node logs the head of the audit log.
 const headEvery = time.Hour
 
-// publishHead logs the number and hash of the last audit entry at the start and every hour. If
-// an attacker rewrites the whole chain, its hashes differ from those in logs that are stored
+// publishHead logs the number and hash of the last audit entry at the start, every hour, and
+// after the last request. If an attacker rewrites the whole chain, its hashes differ from those in logs that are stored
 // elsewhere.
 func (n *node) publishHead(work context.Context, tasks *errgroup.Group, log *slog.Logger) {
-	publish := func() {
-		head, err := n.store.AuditHead(work)
+	publish := func(ctx context.Context) {
+		head, err := n.store.AuditHead(ctx)
 		if err != nil {
 			log.Warn("the head of the audit log cannot be read", "error", err)
 			return
@@ -89,8 +89,11 @@ func (n *node) publishHead(work context.Context, tasks *errgroup.Group, log *slo
 		log.Info("audit head", "head", head.String())
 	}
 	tasks.Go(func() error {
-		for publish(); retry.Wait(work, headEvery) == nil; publish() {
+		for publish(work); retry.Wait(work, headEvery) == nil; publish(work) {
 		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(work), logTimeout)
+		defer cancel()
+		publish(ctx)
 		return nil
 	})
 }

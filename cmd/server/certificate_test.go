@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -110,5 +111,32 @@ func TestReread(t *testing.T) {
 	replace(t, file, []byte("redis://a:second@host\n"))
 	if url, err := again(); url != "redis://a:second@host" || err != nil {
 		t.Errorf("%q, %v", url, err)
+	}
+}
+
+// Failed handshakes of one kind fill no log: they are one line a minute.
+func TestFailedHandshakesAreFolded(t *testing.T) {
+	t.Parallel()
+	cert, key := writeCertificate(t, t.TempDir(), 1)
+	node := start(t, map[string]string{
+		"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_TLS_CERT_FILE": cert, "HEADGATE_TLS_KEY_FILE": key,
+	})
+	address := strings.TrimPrefix(node.origin, "https://")
+	const tries = 20
+	for range tries {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Write([]byte("GET / HTTP/1.1\r\n\r\n")); err != nil {
+			t.Fatal(err)
+		}
+		_, _ = io.Copy(io.Discard, conn) // until the node has closed it
+		_ = conn.Close()
+	}
+	node.end() // it writes the folded line
+	text := node.logs.String()
+	if n := strings.Count(text, "TLS handshake error"); n != 2 || !strings.Contains(text, `"repeated":19`) {
+		t.Errorf("%d lines for %d failed handshakes:\n%s", n, tries, text)
 	}
 }

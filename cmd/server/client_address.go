@@ -13,8 +13,13 @@ import (
 // forwardingHeaders are the headers in which proxies send the client's address.
 var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
 
+// unknownAddress is the address of a client that a trusted proxy does not name. All of them count as one address. They
+// do not count as the proxy, because its own requests would then be limited, and logged, with theirs.
+const unknownAddress = "unknown"
+
 // clientAddress returns a function that finds the address of a request's client: the last
-// address in X-Forwarded-For outside the trusted networks. If the connection comes from another
+// address in X-Forwarded-For outside the trusted networks, or unknownAddress if another entry
+// follows it. If the connection comes from another
 // network, it ignores the header and logs that once, because all clients of an untrusted proxy
 // share its address.
 func clientAddress(trusted string, log *slog.Logger) func(*http.Request) string {
@@ -42,9 +47,12 @@ func clientAddress(trusted string, log *slog.Logger) func(*http.Request) string 
 		}
 		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
 		for _, hop := range slices.Backward(hops) {
-			before, ok := forwardedAddress(strings.TrimSpace(hop))
+			if hop = strings.TrimSpace(hop); hop == "" { // RFC 9110 section 5.6.1: recipients ignore empty elements
+				continue
+			}
+			before, ok := forwardedAddress(hop)
 			if !ok {
-				break
+				return unknownAddress
 			}
 			if at = before; !trusts(at) {
 				break

@@ -87,19 +87,26 @@ func TestAuditHead(t *testing.T) {
 	t.Parallel()
 	url := sqliteIn(t.TempDir())
 	node := start(t, map[string]string{"HEADGATE_DATABASE_URL": url, "HEADGATE_BOOTSTRAP_KEY": bootstrap})
-	head := node.await(node.logs, regexp.MustCompile(`audit head.*"head":"([0-9]+:[0-9a-f]{64})"`))[1]
+	headInLog := regexp.MustCompile(`audit head.*"head":"([0-9]+:[0-9a-f]{64})"`)
+	head := node.await(node.logs, headInLog)[1]
 	if a := call(t, "", "GET", node.origin+"/metrics", ""); !regexp.MustCompile(`(?m)^headgate_audit_lines [1-9]`).MatchString(a.body) {
 		t.Errorf("/metrics does not have the number of lines: %s", head)
 	}
+	call(t, bootstrap, "POST", node.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"require_route": false, "name": "Acme"}}`).want(t, 201)
 	node.end()
+	heads := headInLog.FindAllStringSubmatch(node.logs.String(), -1)
+	head = heads[len(heads)-1][1]
+	if first := heads[0][1]; head == first {
+		t.Errorf("the log has no head of the lines after the start: %s", first)
+	}
 	verify := func(head string) (string, error) {
 		out := newOutput()
 		p := program{getenv: func(string) string { return "" }, stdin: strings.NewReader(""), stdout: out, stderr: out}
 		err := p.run(t.Context(), []string{"audit", "verify", "--database-url", url, "--head", head})
 		return out.String(), err
 	}
-	if text, err := verify(head); err != nil || !strings.Contains(text, "--head: ") {
-		t.Errorf("%v: %s", err, text)
+	if text, err := verify(head); err != nil || !strings.Contains(text, "--head: "+head) {
+		t.Errorf("the head at the stop is not the last one: %v: %s", err, text)
 	}
 	number, hash, _ := strings.Cut(head, ":")
 	for _, other := range []string{number + ":" + strings.Repeat("0", 64), "999:" + hash} {

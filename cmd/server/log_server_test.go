@@ -4,10 +4,15 @@ package main
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
+	"os/exec"
+	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/servertest"
 )
@@ -51,5 +56,93 @@ func TestBlockedLogBlocksNoCheck(t *testing.T) {
 	}
 	if err := r.end(); err != nil {
 		t.Errorf("the node ended with %v", err)
+	}
+}
+
+// A node whose standard output and standard error are a pipe that is full, or whose reader
+// has ended, serves checks and stops at SIGTERM with the exit code 0.
+func TestStandardStreamsThatFail(t *testing.T) {
+	t.Parallel()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, prepare := range map[string]func(t *testing.T, reader, writer *os.File){
+		"closed": func(_ *testing.T, reader, _ *os.File) { _ = reader.Close() },
+		"full":   func(t *testing.T, _, writer *os.File) { fill(t, writer) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			reader, writer, err := os.Pipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer reader.Close()
+			defer writer.Close()
+			prepare(t, reader, writer)
+			addr := freeAddr(t)
+			node := exec.Command(path, "serve")
+			node.Env = []string{
+				"HEADGATE_ADDR=" + addr, "HEADGATE_BOOTSTRAP_KEY=" + bootstrap, "HEADGATE_METRICS_PUBLIC=true",
+				"HEADGATE_DATABASE_URL=" + sqliteIn(t.TempDir()), "HEADGATE_SHUTDOWN_DELAY=0s",
+			}
+			node.Stdout, node.Stderr = writer, writer
+			node.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			if err := node.Start(); err != nil {
+				t.Fatal(err)
+			}
+			ended := make(chan error, 1)
+			go func() { ended <- node.Wait() }()
+			await := func() error {
+				select {
+				case err := <-ended:
+					ended <- err
+					return err
+				case <-time.After(patience):
+					return errors.New("the node did not end")
+				}
+			}
+			t.Cleanup(func() {
+				_ = node.Process.Kill() // it may have ended
+				_ = await()
+			})
+			origin := "http://" + addr
+			eventually(t, "the node is ready", func() bool {
+				if len(ended) > 0 {
+					t.Fatalf("the node ended: %v", await())
+				}
+				a, err := tryCall(t.Context(), "", "GET", origin+"/readyz", "")
+				return err == nil && a.status == http.StatusOK
+			})
+			const check = `{"tenant": "demo", "method": "POST", "path": "/v1/login", "attributes": {"ip": "203.0.113.9"}}`
+			call(t, bootstrap, "POST", origin+"/v1/check", check).want(t, http.StatusOK)
+			eventually(t, "dropped lines are counted", func() bool {
+				metrics := call(t, "", "GET", origin+"/metrics", "").want(t, http.StatusOK)
+				return name == "full" || regexp.MustCompile(`(?m)^headgate_log_lines_dropped_total [1-9]`).MatchString(metrics.body)
+			})
+			if err := node.Process.Signal(syscall.SIGTERM); err != nil {
+				t.Fatal(err)
+			}
+			if err := await(); err != nil {
+				t.Errorf("after SIGTERM: %v", err)
+			}
+		})
+	}
+}
+
+// fill writes to a pipe until it is full.
+func fill(t *testing.T, pipe *os.File) {
+	t.Helper()
+	fd := int(pipe.Fd())
+	if err := syscall.SetNonblock(fd, true); err != nil {
+		t.Fatal(err)
+	}
+	for err := error(nil); !errors.Is(err, syscall.EAGAIN); {
+		if _, err = syscall.Write(fd, make([]byte, 4096)); err != nil && !errors.Is(err, syscall.EAGAIN) {
+			t.Fatal(err)
+		}
+	}
+	if err := syscall.SetNonblock(fd, false); err != nil {
+		t.Fatal(err)
 	}
 }

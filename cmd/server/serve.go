@@ -1,13 +1,16 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
+	"os/signal"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -43,9 +46,14 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	if err := s.validate(p.getenv); err != nil {
 		return usageError{err}
 	}
+	// Without this, a write to standard output or standard error ends the process if the reader of the pipe has ended.
+	signal.Ignore(syscall.SIGPIPE)
 	s.log = s.openLog(p.stderr)
 	// Close has a timeout, so that the process also ends if writing the log blocks.
 	defer func() { _ = s.log.Close(logTimeout) }()
+	// As with the log, a standard output that nobody reads must not block the start or the end.
+	greeting := logging.NewWriter(p.stdout, nil)
+	defer func() { _ = greeting.Close(logTimeout) }()
 	log := s.log.Logger
 	tuneCollector(p.getenv, log)
 	s.warnOfOpenFiles(log)
@@ -76,7 +84,9 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	n, err := s.wire(ctx, work, tasks, g, limited, log)
 	if err == nil {
 		g.open(n.handler)
-		greet(p.stdout, s.origin(listener), n.made, n.keyless)
+		var text bytes.Buffer
+		greet(&text, s.origin(listener), n.made, n.keyless)
+		_, _ = greeting.Write(text.Bytes()) // it returns no error
 		log.Info("ready", "addr", listener.Addr().String(), "database", s.databaseKind(), "limiter", n.limiterKind, "version", version)
 		select {
 		case <-ctx.Done():
@@ -166,12 +176,17 @@ func (d databaseSettings) databaseKind() string {
 	return "sqlite"
 }
 
+// databaseRetries returns the pauses of openDatabase. They are short, so that the node is ready within 2 s after Postgres.
+func databaseRetries() retry.Backoff {
+	return retry.Backoff{First: 500 * time.Millisecond, Longest: time.Second}
+}
+
 // openDatabase opens and migrates the database. While Postgres is unavailable it retries with
 // growing pauses until ctx ends; it returns any other error at once. It calls away once, when
 // Postgres is first unavailable.
 func (s *serveCommand) openDatabase(ctx context.Context, log *slog.Logger, away func()) (*store.Store, error) {
 	away = sync.OnceFunc(away)
-	retries := retry.Backoff{First: 500 * time.Millisecond, Longest: 30 * time.Second}
+	retries := databaseRetries()
 	for {
 		st, err := store.Open(ctx, store.Config{
 			URL: s.DatabaseURL, Reread: s.reread("database-url", s.DatabaseURL), Logger: log, Serve: true,

@@ -20,7 +20,7 @@ type Log struct {
 func New(target io.Writer, format func(io.Writer) slog.Handler) *Log {
 	notice := func(dropped int64) []byte {
 		var line bytes.Buffer
-		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log lines dropped: the log target was blocked", 0)
+		r := slog.NewRecord(time.Now(), slog.LevelWarn, "log lines dropped: the log target was blocked or returned errors", 0)
 		r.AddAttrs(slog.Int64("dropped", dropped))
 		_ = format(&line).Handle(context.Background(), r)
 		return line.Bytes()
@@ -32,7 +32,7 @@ func New(target io.Writer, format func(io.Writer) slog.Handler) *Log {
 
 // A Status contains the numbers of lines that were not written since the start.
 type Status struct {
-	Dropped int64 // the target was blocked, and the queue was full
+	Dropped int64 // the queue was full because the target was blocked, or the target returned an error
 	Folded  int64 // the line repeated another one
 }
 

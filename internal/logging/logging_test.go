@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -209,5 +211,70 @@ func TestFoldedWarningsAreBoundedAndFlushed(t *testing.T) {
 	f.handler.folds.flush()
 	if got := fmt.Sprint(f.lines(t)); got != "[one more repeated=1]" {
 		t.Errorf("flush wrote %s", got)
+	}
+}
+
+// failing is a target that returns an error until it is opened.
+type failing struct {
+	open atomic.Bool
+	text bytes.Buffer
+}
+
+func (f *failing) Write(p []byte) (int, error) {
+	if !f.open.Load() {
+		return 0, io.ErrClosedPipe
+	}
+	return f.text.Write(p)
+}
+
+func TestLinesOfFailingTargetAreCounted(t *testing.T) {
+	t.Parallel()
+	var target failing
+	log := New(&target, jsonLines)
+	for range 3 {
+		log.Info("lost")
+	}
+	for end := time.Now().Add(patience); log.Status().Dropped < 3; runtime.Gosched() {
+		if time.Now().After(end) {
+			t.Fatalf("%d lines dropped, want 3", log.Status().Dropped)
+		}
+	}
+	target.open.Store(true)
+	log.Info("kept")
+	if err := log.Close(patience); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(target.text.String(), "\n")
+	if len(lines) != 3 || !strings.Contains(lines[0], `"kept"`) || !strings.Contains(lines[1], `"dropped":3`) {
+		t.Errorf("%q", lines)
+	}
+}
+
+// Messages of net/http that differ in the client are folded, and lose nothing. Different
+// panics are not folded.
+func TestHTTPErrorsAreFolded(t *testing.T) {
+	t.Parallel()
+	f := newFolding()
+	log := HTTPErrors(f.handler)
+	for port := range 50 {
+		log.Printf("http: TLS handshake error from 192.0.2.1:%d: EOF", 4000+port)
+		log.Printf("http: TLS handshake error from [2001:db8::1]:%d: read tcp 10.0.0.1:1->10.0.0.2:%d: reset", 4000+port, port)
+		log.Printf("http: Accept error: accept tcp [::]:80: too many open files; retrying in %dms", port)
+		log.Printf("http2: server: error reading preface from client 192.0.2.1:%d: timeout", port)
+		log.Printf("http: panic serving 192.0.2.1:%d: one\ngoroutine %d [running]:", port, port)
+		log.Printf("http: panic serving 192.0.2.1:%d: two\ngoroutine %d [running]:", port, port)
+		log.Print("a line of another form")
+	}
+	text := f.out.String()
+	for _, want := range []string{
+		`"msg":"http: TLS handshake error","addr":"192.0.2.1:4000","error":"EOF"`,
+		`"msg":"http: panic serving","addr":"192.0.2.1:0","panic":"two","error":"goroutine 0 [running]:"`,
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the log does not have %s", want)
+		}
+	}
+	if got := f.lines(t); len(got) != 6 || f.handler.Folded() != 350-6 {
+		t.Errorf("%d lines, %d folded: %s", len(got), f.handler.Folded(), text)
 	}
 }

@@ -20,7 +20,7 @@ const maxLine = 16 << 10
 type Writer struct {
 	target  io.Writer
 	lines   chan []byte
-	dropped atomic.Int64 // number of lines since the start for which the queue was full
+	dropped atomic.Int64 // number of lines since the start that were not written: the queue was full, or the target returned an error
 	told    int64        // the part of dropped that was already reported; only used by run
 	notice  func(dropped int64) []byte
 
@@ -40,7 +40,8 @@ func NewWriter(target io.Writer, notice func(dropped int64) []byte) *Writer {
 	return w
 }
 
-// Write queues a copy of one line. If the queue is full or the Writer is closed, the line is dropped and counted.
+// Write queues a copy of one line. If the queue is full, the Writer is closed, or the target returns an error, the line
+// is dropped and counted.
 // Write always returns len(line) and no error.
 func (w *Writer) Write(line []byte) (int, error) {
 	select {
@@ -102,11 +103,12 @@ func (w *Writer) run() {
 	}
 }
 
-// write writes a line. If the queue is then empty, it also reports how many lines were dropped while the target was
-// blocked. Errors of the target are ignored, because there is no other place to report them.
+// write writes a line. If the queue is then empty, it also reports how many lines were dropped. An error of the target
+// only counts the line as dropped, because there is no other place to report it.
 func (w *Writer) write(line []byte) {
-	_, _ = w.target.Write(line)
-	if len(w.lines) == 0 {
+	if _, err := w.target.Write(line); err != nil {
+		w.dropped.Add(1)
+	} else if len(w.lines) == 0 {
 		w.reportDropped()
 	}
 }
@@ -116,6 +118,7 @@ func (w *Writer) reportDropped() {
 	if n == w.told || w.notice == nil {
 		return
 	}
-	_, _ = w.target.Write(w.notice(n - w.told))
-	w.told = n
+	if _, err := w.target.Write(w.notice(n - w.told)); err == nil {
+		w.told = n
+	}
 }

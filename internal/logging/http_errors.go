@@ -1,0 +1,49 @@
+package logging
+
+import (
+	"context"
+	"log"
+	"log/slog"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// HTTPErrors returns a logger for the field ErrorLog of an http.Server. It writes each line as a warning of h. The
+// messages of net/http contain the address of the client. HTTPErrors moves the address and the error into the
+// attributes addr and error, so that messages of the same kind are folded.
+func HTTPErrors(h slog.Handler) *log.Logger { return log.New(httpErrors{h}, "", 0) }
+
+type httpErrors struct{ next slog.Handler }
+
+// clientSuffix is the client in a message, like " from 192.0.2.1:4711" or " serving [2001:db8::1]:4711".
+var clientSuffix = regexp.MustCompile(`^(.*?)(?: from(?: client)?)? (\S+:\d+)$`)
+
+// Write implements io.Writer. A line is "http: KIND ADDRESS: ERROR", without the address or the error in some kinds.
+func (e httpErrors) Write(line []byte) (int, error) {
+	r := slog.NewRecord(time.Now(), slog.LevelWarn, "", 0)
+	if !e.next.Enabled(context.Background(), r.Level) {
+		return len(line), nil
+	}
+	text := strings.TrimSuffix(string(line), "\n")
+	kind, cause := text, ""
+	if begin := strings.Index(text, ": ") + 1; begin > 0 { // after the prefix "http"
+		if end := strings.Index(text[begin:], ": "); end >= 0 {
+			kind, cause = text[:begin+end], text[begin+end+2:]
+		}
+	}
+	if parts := clientSuffix.FindStringSubmatch(kind); parts != nil {
+		kind = parts[1]
+		r.AddAttrs(slog.String("addr", parts[2]))
+	}
+	r.Message = kind
+	if strings.Contains(kind, "panic") { // different panics are not folded into one line
+		value, stack, _ := strings.Cut(cause, "\n")
+		r.AddAttrs(slog.String("panic", value))
+		cause = stack
+	}
+	if cause != "" {
+		r.AddAttrs(slog.String("error", cause))
+	}
+	return len(line), e.next.Handle(context.Background(), r)
+}
