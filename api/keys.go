@@ -82,24 +82,46 @@ func mayIssue(ctx context.Context, scopes []tenants.Scope, bounds tenants.Bounds
 	return nil
 }
 
+// outlived returns an error if the caller's own key expires before a new key that expires at
+// the given time. A holder of an expiring key can therefore not extend the access. fields are
+// the places in the request that set the time.
+func outlived(ctx context.Context, expiresAt time.Time, fields ...string) error {
+	own := callerOf(ctx).key.ExpiresAt
+	if own == 0 || !expiresAt.IsZero() && expiresAt.UnixMicro() <= own {
+		return nil
+	}
+	end := time.UnixMicro(own).UTC().Format(time.RFC3339Nano)
+	p := problem.New(problem.Forbidden, "the new key would expire later (expires_at) than this key, which expires at %s", end)
+	for _, pointer := range fields {
+		p.Fields = append(p.Fields, problem.Field{Pointer: pointer, Message: "must be at most " + end})
+	}
+	return p
+}
+
 // create creates a key with the given function of the service, if the caller may issue its
-// scopes.
+// scopes and its expiry time.
 func (a *API) create(ctx context.Context, n tenants.NewKey,
 	create func(tenants.NewKey) (tenants.Key, string, error),
 ) (tenants.Key, string, error) {
 	if err := mayIssue(ctx, n.Scopes, n.Bounds); err != nil {
 		return tenants.Key{}, "", err
 	}
+	if err := outlived(ctx, n.ExpiresAt, "/expires_at"); err != nil {
+		return tenants.Key{}, "", err
+	}
 	return create(n)
 }
 
 // rotate creates the successor of a key with the given function of the service, if the caller
-// may issue its scopes.
+// may issue its scopes and its expiry time.
 func (a *API) rotate(ctx context.Context, old tenants.Key, err error,
 	rotate func() (tenants.Key, string, error),
 ) (tenants.Key, string, error) {
 	if err == nil {
 		err = mayIssue(ctx, old.Scopes, old.Bounds)
+	}
+	if err == nil {
+		err = outlived(ctx, old.Renewed(a.cfg.Now()))
 	}
 	if err != nil {
 		return tenants.Key{}, "", err

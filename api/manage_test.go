@@ -13,6 +13,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
 
@@ -513,6 +514,47 @@ func TestKeysIssueNoMoreThanTheyHave(t *testing.T) {
 		}
 		if got := w.do(call{method: "POST", path: path + "/" + all.Key.ID + "/rotate", key: manager.Token, body: `{}`}); got.status != 403 {
 			t.Errorf("%s: rotated: %d %s", path, got.status, got.body)
+		}
+	}
+}
+
+// A key that expires extends no access: it creates and rotates no key that expires later.
+func TestExpiringKeysIssueNoLaterOnes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	root := w.operatorKey(t.Context(), "root", tenants.ScopeCheck, tenants.ScopeManage)
+	must(t, w.watcher.Refresh(t.Context()))
+	now := w.clock()
+	issue := func(key, path string, life time.Duration) answer {
+		body := `{"name":"k","scopes":["manage"]}`
+		if life != 0 {
+			body = `{"name":"k","scopes":["manage"],"expires_at":"` + now.Add(life).Format(time.RFC3339) + `"}`
+		}
+		return w.do(call{method: "POST", path: path, key: key, body: body})
+	}
+	for _, path := range []string{"/v1/tenants/acme/keys", "/v1/operator-keys"} {
+		var expiring, forever, short struct {
+			Token string
+			Key   struct{ ID string }
+		}
+		must(t, json.Unmarshal([]byte(issue(root, path, time.Hour).body), &expiring))
+		must(t, json.Unmarshal([]byte(issue(root, path, 0).body), &forever))
+		must(t, json.Unmarshal([]byte(issue(root, path, time.Minute).body), &short))
+		for life, want := range map[time.Duration]int{0: 403, time.Hour + time.Second: 403, time.Hour: 201, time.Minute: 201} {
+			got := issue(expiring.Token, path, life)
+			if got.status != want || want == 403 && !strings.Contains(got.body, `"pointer":"/expires_at"`) {
+				t.Errorf("%s for %v: %d %s", path, life, got.status, got.body)
+			}
+		}
+		w.now.Add(time.Second.Microseconds())
+		for id, want := range map[string]int{forever.Key.ID: 403, expiring.Key.ID: 403, short.Key.ID: 201} {
+			got := w.do(call{method: "POST", path: path + "/" + id + "/rotate", key: expiring.Token, body: `{}`})
+			if got.status != want || want == 403 && !strings.Contains(got.body, "expires_at") {
+				t.Errorf("%s rotated: %d %s", path, got.status, got.body)
+			}
+		}
+		if got := issue(forever.Token, path, 0); got.status != 201 {
+			t.Errorf("%s with a key that does not expire: %d %s", path, got.status, got.body)
 		}
 	}
 }

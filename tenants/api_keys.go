@@ -156,7 +156,7 @@ func (s *Service) rotateKey(ctx context.Context, of owner, id string, overlap ti
 	if err := Rotatable(old.ExpiresAt, old.RevokedAt, now); err != nil {
 		return Key{}, "", err
 	}
-	n := NewKey{Name: old.Name, Scopes: old.Scopes, ExpiresAt: renew(old.CreatedAt, old.ExpiresAt, now), Bounds: old.Bounds}
+	n := NewKey{Name: old.Name, Scopes: old.Scopes, ExpiresAt: old.Renewed(now), Bounds: old.Bounds}
 	next, token := mint(ctx, old.TenantID, n, now)
 	e := keyEntry(ctx, "rotate", old, old, next)
 	created, err := s.store.RotateKey(ctx, old.TenantID, old.ID, now.Add(overlap), next, e)
@@ -215,13 +215,13 @@ func Rotatable(expiresAt, revokedAt, now time.Time) error {
 	return nil
 }
 
-// renew returns the expiry time of a successor that is created now. The successor is valid for
-// the same period as the key, and does not expire if the key does not.
-func renew(createdAt, expiresAt, now time.Time) time.Time {
-	if expiresAt.IsZero() {
+// Renewed returns the expiry time of a successor that is created now. The successor is valid
+// for the same period as the key, and does not expire if the key does not.
+func (k Key) Renewed(now time.Time) time.Time {
+	if k.ExpiresAt.IsZero() {
 		return time.Time{}
 	}
-	return now.Add(expiresAt.Sub(createdAt))
+	return now.Add(k.ExpiresAt.Sub(k.CreatedAt))
 }
 
 // instant returns the current time in milliseconds, the precision of all stores.

@@ -122,10 +122,10 @@ func TestOverlapAndRenewal(t *testing.T) {
 	}
 	made := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
 	now := made.AddDate(0, 0, 80)
-	if got, want := renew(made, made.AddDate(0, 0, 90), now), now.AddDate(0, 0, 90); !got.Equal(want) {
+	if got, want := (Key{CreatedAt: made, ExpiresAt: made.AddDate(0, 0, 90)}).Renewed(now), now.AddDate(0, 0, 90); !got.Equal(want) {
 		t.Errorf("a key of 90 days is renewed to %v, want %v", got, want)
 	}
-	if got := renew(made, time.Time{}, now); !got.IsZero() {
+	if got := (Key{CreatedAt: made}).Renewed(now); !got.IsZero() {
 		t.Errorf("a key without an end is renewed to %v", got)
 	}
 }
