@@ -59,9 +59,14 @@ var errUnauthenticated = problem.New(problem.Unauthenticated, "a valid API key i
 // exists or not.
 var errForeign = problem.New(problem.Forbidden, "this key reaches only its own tenant")
 
-// authenticate finds the key of a request in the snapshot, and never queries a database. It
-// rejects a token of the wrong form or checksum without a lookup.
+// authenticate finds the key of a request. See holder.
 func (a *API) authenticate(r *http.Request) (caller, error) {
+	return a.holder(bearer(r.Header["Authorization"]))
+}
+
+// holder finds the key with a token in the snapshot, and never queries a database. It rejects a token of the wrong
+// form or checksum without a lookup. sent is false if the caller sent no token.
+func (a *API) holder(token string, sent bool) (caller, error) {
 	var current *snapshot.Snapshot
 	if a.cfg.Snapshot != nil {
 		current = a.cfg.Snapshot()
@@ -69,8 +74,7 @@ func (a *API) authenticate(r *http.Request) (caller, error) {
 	if current == nil {
 		return caller{}, problem.New(problem.Unavailable, "this node has not loaded its first snapshot yet")
 	}
-	token, ok := bearer(r.Header["Authorization"])
-	if !ok {
+	if !sent {
 		return caller{}, errUnauthenticated
 	}
 	formed := tenants.WellFormed(token)

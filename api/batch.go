@@ -2,7 +2,6 @@ package api
 
 import (
 	"bytes"
-	"context"
 	"net/http"
 	"slices"
 	"strconv"
@@ -87,25 +86,10 @@ func (a *API) checkBatch(w http.ResponseWriter, r *http.Request, who caller) err
 			return err
 		}
 	}
-	if err := a.decideBatch(r.Context(), b); err != nil {
+	if err := a.Decide(r.Context(), b.items, b.atomic); err != nil {
 		return err
 	}
 	a.writeBatch(w, b, deny)
-	return nil
-}
-
-// decideBatch decides the checks whose tenant was found. It enters the admission queue of the
-// first check's tenant. The slots are free again before the answer is written.
-func (a *API) decideBatch(ctx context.Context, b *batch) error {
-	if len(b.items) == 0 {
-		return nil
-	}
-	weight := batchWeight(len(b.items))
-	if err := a.admit(ctx, b.items[0].Subject, weight); err != nil {
-		return err
-	}
-	defer a.cfg.Admission.Leave(weight)
-	a.cfg.Decider.DecideBatch(ctx, b.items, b.atomic)
 	return nil
 }
 

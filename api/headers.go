@@ -112,9 +112,9 @@ func changesAfter(l *enforcement.LimitState) int64 {
 // seconds converts milliseconds to seconds and rounds up.
 func seconds(ms int64) int64 { return (ms + 999) / 1000 }
 
-// tightest returns the one limit that Draft06 and XRateLimit report: the denying limit with the
+// Tightest returns the one limit that the header formats Draft06 and XRateLimit and the RESP wire report: the denying limit with the
 // longest wait or, if no limit denies, the enforced limit with the fewest units left.
-func tightest(d *enforcement.Decision) *enforcement.LimitState {
+func Tightest(d *enforcement.Decision) *enforcement.LimitState {
 	if l := d.DenyingLimit(); l != nil {
 		return l
 	}
@@ -172,7 +172,7 @@ func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id boo
 	set("RateLimit-Policy", retry, policies)
 	set("RateLimit", policies, len(b))
 	if h&(Draft06|XRateLimit) != 0 {
-		h.writeOne(to, tightest(d))
+		h.writeOne(to, Tightest(d))
 	}
 	return b
 }

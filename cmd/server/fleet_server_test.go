@@ -47,13 +47,13 @@ type process struct {
 }
 
 // launch starts the built binary, as serve, with settings.
-func launch(t *testing.T, settings map[string]string) *process {
+func launch(t testing.TB, settings map[string]string) *process {
 	t.Helper()
 	return launchIn(t, "", settings, "serve")
 }
 
 // launchIn starts the built binary in a folder.
-func launchIn(t *testing.T, folder string, settings map[string]string, args ...string) *process {
+func launchIn(t testing.TB, folder string, settings map[string]string, args ...string) *process {
 	t.Helper()
 	path, err := binary()
 	if err != nil {
@@ -63,7 +63,7 @@ func launchIn(t *testing.T, folder string, settings map[string]string, args ...s
 }
 
 // launchBinary starts a binary of this or of another release.
-func launchBinary(t *testing.T, path, folder string, settings map[string]string, args ...string) *process {
+func launchBinary(t testing.TB, path, folder string, settings map[string]string, args ...string) *process {
 	t.Helper()
 	r := &running{t: t, out: newOutput(), logs: newOutput(), stopped: make(chan error, 1)}
 	p := &process{running: r, command: exec.Command(path, args...), ended: make(chan struct{})}

@@ -125,6 +125,7 @@ func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgr
 			errors.Join(err, server.Close()))
 	}
 	if n != nil {
+		err = errors.Join(err, n.resp.shutdown(deadline))
 		n.endTraffic() // the traffic ends before the tasks that count it
 		if n.leases != nil {
 			n.leases.Return(deadline)
@@ -143,11 +144,16 @@ func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgr
 
 func (s *serveCommand) serve(server *http1.Server, l net.Listener, log *slog.Logger) error {
 	if s.TLSCertFile != "" {
-		c := &certificate{certFile: s.TLSCertFile, keyFile: s.TLSKeyFile, log: log}
-		server.HTTP.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
+		server.HTTP.TLSConfig = s.tlsConfig(log)
 		return server.ServeTLS(l)
 	}
 	return server.Serve(l)
+}
+
+// tlsConfig returns the configuration of a listener with the certificate of the settings.
+func (s *serveCommand) tlsConfig(log *slog.Logger) *tls.Config {
+	c := &certificate{certFile: s.TLSCertFile, keyFile: s.TLSKeyFile, log: log}
+	return &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: c.get}
 }
 
 // origin returns the URL of the node that greet prints.

@@ -64,6 +64,7 @@ type serveSettings struct {
 	MaxPerAddress  int `name:"max-connections-per-address" default:"0" help:"How many connections one IPv4 address or IPv6 /64 network may have. 0: half of the maximum for all addresses."`
 
 	Headers        string `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers, by comma: draft-11, draft-06, x-ratelimit; or off."`
+	RESPAddr       string `name:"resp-addr" placeholder:"HOST:PORT" help:"Serve checks over the Redis protocol (RESP) there; empty: off."`
 	MetricsAddr    string `placeholder:"HOST:PORT" help:"Serve /metrics there, without a key, instead of beside the API."`
 	MetricsPublic  string `default:"auto" enum:"auto,true,false" help:"Answer /metrics without an operator key. auto: only to this machine."`
 	MetricsTenants string `placeholder:"SLUG,..." help:"Tenants whose decisions /metrics also counts by name, at most 20; empty: none."`
@@ -135,6 +136,7 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		err     error
 	}{
 		{"addr", validAddr(s.Addr)},
+		{"resp-addr", validOptionalAddr(s.RESPAddr)},
 		{"metrics-addr", validOptionalAddr(s.MetricsAddr)},
 		{"database-url", validDatabaseURL(s.DatabaseURL)},
 		{"nodes", within(s.Nodes, 1, 10_000)},

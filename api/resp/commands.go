@@ -1,0 +1,167 @@
+package resp
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// The commands that decide.
+const (
+	checkCommand    = "HEADGATE.CHECK"
+	throttleCommand = "CL.THROTTLE"
+)
+
+// run runs one command. Checks wait in the batch; before any other command, the batch is decided, so that the replies
+// keep the order of the commands.
+func (c *conn) run(name string, args []string) {
+	switch {
+	case strings.EqualFold(name, checkCommand):
+		c.add(readCheck, args)
+		return
+	case strings.EqualFold(name, throttleCommand):
+		c.add(readThrottle, args)
+		return
+	}
+	c.decide()
+	known, ok := commands[strings.ToUpper(name)]
+	switch {
+	case !ok:
+		c.fail(fmt.Sprintf("ERR unknown command %.64q: Headgate answers HEADGATE.CHECK and CL.THROTTLE, not the commands of a database", name))
+	case len(args) < known.least || len(args) > known.most:
+		c.fail("ERR wrong number of arguments for '" + strings.ToLower(name) + "' command")
+	default:
+		known.run(c, args)
+	}
+}
+
+// A command is one of the commands that clients send besides checks.
+type command struct {
+	least, most int // arguments after the name
+	run         func(*conn, []string)
+}
+
+var commands = map[string]command{
+	"AUTH":    {1, 2, func(c *conn, args []string) { c.authenticated(args[len(args)-1], func() { c.status("OK") }) }},
+	"HELLO":   {0, 6, (*conn).hello},
+	"PING":    {0, 1, (*conn).ping},
+	"ECHO":    {1, 1, func(c *conn, args []string) { c.text(args[0]) }},
+	"SELECT":  {1, 1, (*conn).selectDatabase},
+	"CLIENT":  {1, maxArguments, func(c *conn, _ []string) { c.status("OK") }},
+	"COMMAND": {0, maxArguments, func(c *conn, _ []string) { c.array(0) }},
+	"RESET":   {0, 0, func(c *conn, _ []string) { c.token, c.proto = "", 2; c.status("RESET") }},
+	"QUIT":    {0, 0, func(c *conn, _ []string) { c.quit = true; c.status("OK") }},
+}
+
+// authenticated stores the token of an API key and calls then, or answers that the key is not valid. A user name has
+// no meaning.
+func (c *conn) authenticated(token string, then func()) {
+	decider := c.server.api.Load()
+	if decider == nil {
+		c.fail("LOADING the node is starting: it waits for its database")
+		return
+	}
+	if _, err := decider.CallerOf(token); err != nil {
+		p := api.Problem(err)
+		if p.Kind == problem.Unauthenticated {
+			c.fail("WRONGPASS the API key is not valid: send AUTH with a key that has the scope check")
+			return
+		}
+		c.fail(errorText(p))
+		return
+	}
+	c.token = strings.Clone(token) // the arguments share the memory of the whole pipeline
+	then()
+}
+
+// hello is HELLO [2|3 [AUTH user key] [SETNAME name]].
+func (c *conn) hello(args []string) {
+	proto := c.proto
+	if len(args) > 0 {
+		switch args[0] {
+		case "2", "3":
+			proto = int(args[0][0] - '0')
+		default:
+			c.fail("NOPROTO unsupported protocol version: use 2 or 3")
+			return
+		}
+		args = args[1:]
+	}
+	greet := func() {
+		c.proto = proto
+		c.pairs(5)
+		c.text("server")
+		c.text("headgate")
+		c.text("version")
+		c.text(c.server.cfg.Version)
+		c.text("proto")
+		c.integer(int64(proto))
+		c.text("mode")
+		c.text("standalone")
+		c.text("role")
+		c.text("master")
+	}
+	token := ""
+	for len(args) > 0 {
+		switch option := strings.ToUpper(args[0]); {
+		case option == "AUTH" && len(args) >= 3:
+			token, args = args[2], args[3:]
+		case option == "SETNAME" && len(args) >= 2:
+			args = args[2:]
+		default:
+			c.fail("ERR syntax error in HELLO: the options are AUTH user key and SETNAME name")
+			return
+		}
+	}
+	if token == "" {
+		greet()
+		return
+	}
+	c.authenticated(token, greet)
+}
+
+func (c *conn) ping(args []string) {
+	if len(args) == 1 {
+		c.text(args[0])
+		return
+	}
+	c.status("PONG")
+}
+
+func (c *conn) selectDatabase(args []string) {
+	if args[0] != "0" {
+		c.fail("ERR DB index is out of range: Headgate has only database 0")
+		return
+	}
+	c.status("OK")
+}
+
+// errorText returns a problem as an error of RESP. Its first word is a code that clients of Redis know: they retry
+// after TRYAGAIN, and nothing is charged then.
+func errorText(p *problem.Problem) string {
+	text := p.Message
+	for _, f := range p.Fields {
+		text += "; " + strings.TrimPrefix(f.Pointer, "/") + " " + f.Message
+	}
+	switch p.Kind {
+	case problem.Unauthenticated:
+		return "NOAUTH " + text
+	case problem.Forbidden:
+		return "NOPERM " + text
+	case problem.Unavailable:
+		return "TRYAGAIN " + text
+	}
+	return "ERR " + text
+}
+
+// number reads a whole number from least to most.
+func number(name, text string, least, most int64) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < least || n > most {
+		return 0, fmt.Errorf("%s must be a whole number from %d to %d", name, least, most)
+	}
+	return n, nil
+}

@@ -1,0 +1,154 @@
+package resp
+
+import (
+	"context"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/headgate/headgate/internal/connlimit"
+)
+
+// A conn is one connection of a client.
+type conn struct {
+	net.Conn
+	server  *Server
+	limited *connlimit.Conn // nil if nothing counts the connections
+	replies
+
+	token string // of AUTH or HELLO; "" before
+	buf   []byte // bytes of the client; the first have of them are not decided yet
+	have  int
+	spans []span // the arguments of the commands in buf
+	ends  []int  // the index in spans after the last argument of each command
+	args  []string
+	batch *batch // the checks that wait; nil if none do
+	quit  bool   // QUIT or an error of the protocol
+}
+
+// Sizes of the buffers. A connection begins with minBuffer, and grows up to the size of a command or pipeline.
+const (
+	minBuffer = 4 << 10
+	maxBuffer = 64 << 10
+	maxBatch  = 1000 // checks that are decided together
+)
+
+// serve answers commands until the client closes the connection or Shutdown is called.
+func (c *conn) serve() {
+	if c.limited != nil && c.limited.Reserved() {
+		c.fail("ERR max number of clients reached")
+		c.flush()
+		return
+	}
+	c.buf = make([]byte, minBuffer)
+	for first := true; !c.quit; first = false {
+		used, ok := c.receive(first)
+		if !ok {
+			break
+		}
+		// The arguments share one string, because decisions that are recorded keep parts of it.
+		c.answer(string(c.buf[:used]))
+		c.have = copy(c.buf, c.buf[used:c.have])
+		if !c.flush() {
+			return
+		}
+	}
+	c.flush()
+}
+
+// receive waits until at least one command is complete. It returns the number of bytes of all complete commands. It
+// returns false if the connection ends.
+func (c *conn) receive(first bool) (used int, ok bool) {
+	for {
+		if used, ok = c.split(); !ok || used > 0 {
+			return used, ok
+		}
+		var deadline time.Time
+		if first || c.have > 0 {
+			deadline = time.Now().Add(firstTimeout)
+		} else {
+			c.shrink()
+			if c.limited != nil {
+				c.limited.Idle()
+			}
+		}
+		if !c.server.wait(c, deadline) {
+			return 0, false
+		}
+		if c.have == len(c.buf) {
+			c.buf = append(c.buf, make([]byte, len(c.buf))...) // split bounds the length of a command
+		}
+		n, err := c.Read(c.buf[c.have:])
+		if c.limited != nil && !c.limited.Busy() {
+			return 0, false
+		}
+		c.have += n
+		if err != nil && n == 0 {
+			return 0, false
+		}
+		first = false
+	}
+}
+
+// shrink returns the memory of a large buffer while the connection is idle.
+func (c *conn) shrink() {
+	if len(c.buf) > maxBuffer/4 {
+		c.buf = make([]byte, minBuffer)
+	}
+}
+
+// split finds the complete commands in the buffer, at most maxBatch. It returns the number of their bytes, and false
+// after an error of the protocol without a command before it.
+func (c *conn) split() (used int, ok bool) {
+	c.spans, c.ends = c.spans[:0], c.ends[:0]
+	for used < c.have && len(c.ends) < maxBatch {
+		spans, n, err := parse(c.buf[used:c.have], used, c.spans)
+		if err != nil {
+			if used > 0 {
+				return used, true // the next split returns the error, after the replies to these commands
+			}
+			c.fail("ERR " + err.Error())
+			return 0, false
+		}
+		if n == 0 {
+			break
+		}
+		used += n
+		c.spans, c.ends = spans, append(c.ends, len(spans))
+	}
+	return used, true
+}
+
+// answer runs the commands in text and appends their replies.
+func (c *conn) answer(text string) {
+	from := 0
+	for _, end := range c.ends {
+		c.args = c.args[:0]
+		for _, s := range c.spans[from:end] {
+			c.args = append(c.args, text[s.from:s.end])
+		}
+		from = end
+		if len(c.args) > 0 && !c.quit { // Redis ignores empty commands
+			c.run(c.args[0], c.args[1:])
+		}
+	}
+	c.decide()
+	c.args = slices.Delete(c.args, 0, len(c.args))
+}
+
+// flush writes the replies. It returns false if the client does not read them.
+func (c *conn) flush() bool {
+	if len(c.out) == 0 {
+		return true
+	}
+	_ = c.SetWriteDeadline(time.Now().Add(writeTimeout))
+	_, err := c.Write(c.out)
+	if c.out = c.out[:0]; cap(c.out) > maxBuffer {
+		c.out = nil
+	}
+	return err == nil
+}
+
+// context is that of a decision. A client that closes the connection does not cancel it, because the replies of other
+// commands of the pipeline may be on the way.
+func (*conn) context() context.Context { return context.Background() }

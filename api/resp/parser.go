@@ -1,0 +1,125 @@
+package resp
+
+import (
+	"bytes"
+	"errors"
+)
+
+// Bounds of one command. The longest valid command is a check with a path of 8 KiB and 16 attributes of 1 KiB.
+const (
+	maxArguments = 64
+	maxCommand   = 32 << 10 // bytes, with the framing
+)
+
+// Errors of the protocol. The server sends them and closes the connection, because it cannot find the next command.
+var (
+	errFraming  = errors.New("Protocol error: expected an array of bulk strings")  //nolint:staticcheck // the text of Redis
+	errTooMany  = errors.New("Protocol error: a command has at most 64 arguments") //nolint:staticcheck // the text of Redis
+	errTooLarge = errors.New("Protocol error: a command has at most 32768 bytes")  //nolint:staticcheck // the text of Redis
+)
+
+// A span is the position of one argument in the buffer.
+type span struct{ from, end int }
+
+// parse reads the first command of b, which begins at the offset at of the buffer. It appends the positions of the
+// arguments to spans and returns the length of the command in bytes. The length is 0 if b has no complete command. A
+// line that does not begin with an asterisk is an inline command: words that are separated by spaces.
+func parse(b []byte, at int, spans []span) ([]span, int, error) {
+	if len(b) == 0 {
+		return spans, 0, nil
+	}
+	if b[0] != '*' {
+		return parseInline(b, at, spans)
+	}
+	count, n, err := parseLength(b, '*')
+	if n == 0 || err != nil {
+		return spans, 0, err
+	}
+	if count > maxArguments {
+		return spans, 0, errTooMany
+	}
+	first := len(spans)
+	for range count {
+		size, used, err := parseLength(b[n:], '$')
+		if err != nil {
+			return spans[:first], 0, err
+		}
+		if n+used+size+2 > maxCommand {
+			return spans[:first], 0, errTooLarge
+		}
+		if used == 0 || n+used+size+2 > len(b) {
+			return spans[:first], 0, nil
+		}
+		n += used
+		if b[n+size] != '\r' || b[n+size+1] != '\n' {
+			return spans[:first], 0, errFraming
+		}
+		spans = append(spans, span{at + n, at + n + size})
+		n += size + 2
+	}
+	return spans, n, nil
+}
+
+// maxDigits bounds the digits of a length. A longer number exceeds every bound of a command.
+const maxDigits = 5
+
+// parseLength reads a line that has a type and a number. It returns the number and the length of the
+// line, which is 0 if the line is not complete.
+func parseLength(b []byte, kind byte) (value, n int, err error) {
+	if len(b) == 0 {
+		return 0, 0, nil
+	}
+	if b[0] != kind {
+		return 0, 0, errFraming
+	}
+	for i := 1; i < len(b); i++ {
+		switch c := b[i]; {
+		case c >= '0' && c <= '9':
+			if i > maxDigits {
+				return 0, 0, errTooLarge
+			}
+			value = value*10 + int(c-'0')
+		case c == '\r' && i > 1:
+			if i+1 == len(b) {
+				return 0, 0, nil
+			}
+			if b[i+1] != '\n' {
+				return 0, 0, errFraming
+			}
+			return value, i + 2, nil
+		default:
+			return 0, 0, errFraming
+		}
+	}
+	return 0, 0, nil
+}
+
+// maxInline is the largest number of bytes of an inline command. People type them, for example PING in telnet.
+const maxInline = 1024
+
+func parseInline(b []byte, at int, spans []span) ([]span, int, error) {
+	end := bytes.IndexByte(b[:min(len(b), maxInline)], '\n')
+	if end < 0 {
+		if len(b) >= maxInline {
+			return spans, 0, errTooLarge
+		}
+		return spans, 0, nil
+	}
+	line, first := bytes.TrimSuffix(b[:end], []byte("\r")), len(spans)
+	for from := 0; from < len(line); {
+		if line[from] == ' ' {
+			from++
+			continue
+		}
+		word := bytes.IndexByte(line[from:], ' ')
+		if word < 0 {
+			word = len(line) - from
+		}
+		if len(spans)-first == maxArguments {
+			return spans[:first], 0, errTooMany
+		}
+		spans = append(spans, span{at + from, at + from + word})
+		from += word
+	}
+	return spans, end + 1, nil
+}

@@ -1,0 +1,50 @@
+package resp
+
+import (
+	"strconv"
+	"strings"
+)
+
+// replies are the replies to the commands of a pipeline, in RESP2 or RESP3.
+type replies struct {
+	out   []byte
+	proto int // 2 or 3
+}
+
+func (r *replies) array(n int) { r.line('*', int64(n)) }
+
+func (r *replies) integer(v int64) { r.line(':', v) }
+
+func (r *replies) line(kind byte, v int64) {
+	r.out = strconv.AppendInt(append(r.out, kind), v, 10)
+	r.out = append(r.out, "\r\n"...)
+}
+
+// text appends a bulk string.
+func (r *replies) text(s string) {
+	r.line('$', int64(len(s)))
+	r.out = append(append(r.out, s...), "\r\n"...)
+}
+
+// status appends a simple string, which has no line break.
+func (r *replies) status(s string) {
+	r.out = append(append(append(r.out, '+'), s...), "\r\n"...)
+}
+
+// fail appends an error. Its first word is a code of Redis, which clients know.
+func (r *replies) fail(message string) {
+	r.out = append(r.out, '-')
+	r.out = append(append(r.out, lineBreaks.Replace(message)...), "\r\n"...)
+}
+
+// lineBreaks removes the line breaks from a message, which would end the error.
+var lineBreaks = strings.NewReplacer("\r", " ", "\n", " ")
+
+// pairs appends a map, which is a flat array in RESP2. list has the keys and values.
+func (r *replies) pairs(n int) {
+	if r.proto == 3 {
+		r.line('%', int64(n))
+		return
+	}
+	r.array(2 * n)
+}

@@ -1,0 +1,64 @@
+package api
+
+import (
+	"context"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// A Caller is a key that may send checks, for servers of other protocols than HTTP. It is valid for the checks that
+// have arrived, and not for later ones: a key can expire or be revoked.
+type Caller struct{ caller }
+
+// CallerOf returns the caller with the token of an API key. Errors: problem.Unauthenticated if the key is not valid,
+// problem.Forbidden if it may not send checks, and problem.Unavailable before the first snapshot is loaded.
+func (a *API) CallerOf(token string) (Caller, error) {
+	who, err := a.holder(token, token != "" && len(token) <= maxToken)
+	if err != nil {
+		return Caller{}, err
+	}
+	return Caller{who}, a.checkGate.authorize(who, "")
+}
+
+// Subject returns the tenant with a slug or id, to which the caller sends the check c. "" means the tenant of the
+// caller's key. It returns an error for a check that POST /v1/check rejects: an unknown or foreign tenant, a missing
+// method or path, or a cost or mode that the key does not permit.
+func (c Caller) Subject(ref string, check *enforcement.Check) (*enforcement.Subject, error) {
+	if ref == "" && c.key.Operator {
+		return nil, malformedAt("/tenant", "is required with an operator key")
+	}
+	s, err := c.subject(ref)
+	if err != nil {
+		return nil, err
+	}
+	if err := routed(s, check, ""); err != nil {
+		return nil, err
+	}
+	return s, c.within(check)
+}
+
+// Decide waits in the admission queue of the first item's tenant, then decides the items in order. With atomic, it
+// charges either all items or none. The slots are free again before the caller writes an answer. Error:
+// problem.Unavailable with the code overloaded if too many checks wait on this node. Nothing is then charged.
+func (a *API) Decide(ctx context.Context, items []enforcement.BatchItem, atomic bool) error {
+	if len(items) == 0 {
+		return nil
+	}
+	weight := batchWeight(len(items))
+	if err := a.admit(ctx, items[0].Subject, weight); err != nil {
+		return err
+	}
+	defer a.cfg.Admission.Leave(weight)
+	a.cfg.Decider.DecideBatch(ctx, items, atomic)
+	return nil
+}
+
+// Problem returns the problem that an error of the API means, with a message that may be shown to the caller.
+func Problem(err error) *problem.Problem { return asProblem(err) }
+
+// DecisionIDLength is the number of bytes that AppendDecisionID appends.
+const DecisionIDLength = 36
+
+// AppendDecisionID appends the id of a decision in the form of the API to b.
+func AppendDecisionID(b []byte, d *enforcement.Decision) []byte { return appendUUID(b, d.ID) }
