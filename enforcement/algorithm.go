@@ -45,6 +45,9 @@ func (m *Meter) settle(s *State, rev, now int64) (clamped bool) {
 		*s = m.fresh(rev, now)
 		return false
 	}
+	if m.Period != NoPeriod {
+		return m.settleCalendar(s, rev, now)
+	}
 	if s.T > now && s.T > now+m.horizon() { // the first comparison avoids a division
 		cut(s, now)
 		clamped = true
@@ -262,7 +265,10 @@ func (m *Meter) Charge(s State, rev, now, cost int64) State {
 func (m *Meter) charge(s *State, rev, now, cost int64) {
 	if s.Rev == 0 { // only windows and logs: a settled bucket has a revision
 		*s = State{Rev: rev, T: now}
-		if m.Anchor == Clock && m.Algorithm.Windowed() {
+		switch {
+		case m.Period != NoPeriod:
+			s.T, s.B = m.Edges.window(now)
+		case m.Anchor == Clock && m.Algorithm.Windowed():
 			s.T = now - floorMod(now, m.Window)
 		}
 	}
@@ -362,7 +368,7 @@ func (m *Meter) ResetAfter(s State, now int64) int64 {
 	case m.Algorithm == SlidingWindowCounter && s.A > 0:
 		at = s.T + 2*m.Window
 	default:
-		at = s.T + m.Window
+		at = m.end(&s)
 	}
 	return min(at-now, maxForever)
 }
@@ -400,7 +406,7 @@ func (m *Meter) RetryAfter(s State, now, cost int64) (micros int64, ok bool) {
 	var at int64
 	switch m.Algorithm {
 	case FixedWindow:
-		at = s.T + m.Window
+		at = m.end(&s)
 	case SlidingWindowCounter:
 		at = s.T + m.untilFaded(s, cost)
 	case SlidingWindowLog:

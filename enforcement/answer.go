@@ -104,6 +104,9 @@ func (l *LimitState) fill(m *Meter, c *Charged, at int64, forced bool) {
 	l.Allowed = c.Fits
 	l.Remaining = m.Remaining(c.State, at)
 	l.ResetAfter = Milliseconds(m.ResetAfter(c.State, at))
+	if m.Period != NoPeriod {
+		l.window = m.WindowAt(&c.State, at) / 1000
+	}
 	if c.Fits {
 		return
 	}

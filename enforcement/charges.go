@@ -57,11 +57,11 @@ func (r *Rule) skips() bool {
 }
 
 // requestEach creates one request to the limiter for each item that has charges.
-func (w *call) requestEach() {
+func (w *call) requestEach(e *Engine) {
 	for i := range w.items {
 		it, group := &w.items[i], uint16(0)
-		it.enforced = w.charge(it, PolicyEnforce, &group)
-		it.shadow = w.charge(it, PolicyShadow, &group)
+		it.enforced = w.charge(e, it, PolicyEnforce, &group)
+		it.shadow = w.charge(e, it, PolicyShadow, &group)
 	}
 	// w.charges is complete now, so its memory no longer moves and requests can refer
 	// to parts of it.
@@ -75,15 +75,15 @@ func (w *call) requestEach() {
 
 // requestTogether creates one request to the limiter for an atomic batch. It has the
 // charges of all items. The enforced charges of all items are group 0.
-func (w *call) requestTogether() {
+func (w *call) requestTogether(e *Engine) {
 	group, blocked := uint16(0), false
 	for i := range w.items {
 		it := &w.items[i]
-		it.enforced = w.charge(it, PolicyEnforce, &group)
+		it.enforced = w.charge(e, it, PolicyEnforce, &group)
 		blocked = blocked || it.blocked
 	}
 	for i := range w.items {
-		w.items[i].shadow = w.charge(&w.items[i], PolicyShadow, &group)
+		w.items[i].shadow = w.charge(e, &w.items[i], PolicyShadow, &group)
 	}
 	if len(w.charges) > 0 {
 		w.request(&w.items[0], w.charges, blocked)
@@ -105,7 +105,7 @@ func (w *call) request(it *item, charges []Charge, blocked bool) {
 // charge appends the charges of those rules of an item that have the given mode. It
 // returns their range in w.charges. Charges of enforced rules are in group 0. For each
 // shadow rule, charge increments group, so that each shadow rule has another group.
-func (w *call) charge(it *item, mode PolicyMode, group *uint16) span {
+func (w *call) charge(e *Engine, it *item, mode PolicyMode, group *uint16) span {
 	from, position := len(w.charges), 0
 	if it.denied || mode == PolicyShadow && !it.hasShadow {
 		return span{from, from}
@@ -125,12 +125,16 @@ func (w *call) charge(it *item, mode PolicyMode, group *uint16) span {
 		for range r.Limits {
 			l := &d.Limits[position]
 			l.Partition = partition
+			meter := l.Limit.Meter
+			if meter.Period != NoPeriod {
+				meter = meter.In(s.Calendar, w.clock(e))
+			}
 			// Growing the slice in place is faster than append, which would build the
 			// charge first and then copy it.
 			w.charges = slices.Grow(w.charges, 1)[:len(w.charges)+1]
 			w.charges[len(w.charges)-1] = Charge{
 				Key:   Key{Tenant: s.Number, Cell: l.Limit.Cell, Partition: partition},
-				Meter: l.Limit.Meter,
+				Meter: meter,
 				Rev:   l.rev,
 				Cost:  c.Cost,
 				Group: *group,

@@ -22,6 +22,8 @@ type Subject struct {
 	Exceptions *Exceptions
 	// Redact is set if attribute values must not be stored for display.
 	Redact bool
+	// Calendar determines the calendar windows of the tenant; nil: UTC, from day 1.
+	Calendar *Calendar
 	// RequireRoute is set if a check must have a method and a path. The API rejects
 	// other checks; the Engine does not read it.
 	RequireRoute bool
@@ -110,6 +112,16 @@ type LimitState struct {
 	position uint16    // index of the limit in its rule
 	override *override // compiled form of Override
 	rev      int64     // Charge.Rev
+	window   int64     // of a calendar window: the length of the current one, in milliseconds
+}
+
+// WindowMS returns the length of the window in milliseconds. For a calendar window it is
+// the length of the current one.
+func (l *LimitState) WindowMS() int64 {
+	if l.Limit.Period == NoPeriod {
+		return l.Limit.Window.Milliseconds()
+	}
+	return l.window
 }
 
 // Denies reports whether the limit denies the request. Limits of shadow policies

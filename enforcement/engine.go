@@ -191,7 +191,7 @@ func (e *Engine) decide(ctx context.Context, w *call, atomic bool) {
 
 // decideEach decides each item independently of the others.
 func (e *Engine) decideEach(ctx context.Context, w *call) {
-	w.requestEach()
+	w.requestEach(e)
 	e.take(ctx, w)
 	e.answerEach(ctx, w)
 }
@@ -204,7 +204,7 @@ func (e *Engine) decideTogether(ctx context.Context, w *call) {
 		shareDenial(w.items)
 		return
 	}
-	w.requestTogether()
+	w.requestTogether(e)
 	e.take(ctx, w)
 	if len(w.requests) > 0 {
 		e.answer(ctx, w, w.items, &w.outcomes[0], 0)

@@ -63,6 +63,8 @@ type LimitNow struct {
 	Limit *RuleLimit // with the quota, burst and window in force
 	// Remaining is in units. ResetAfter is in milliseconds, rounded up.
 	Remaining, ResetAfter int64
+	// WindowMS is the length of the current window in milliseconds.
+	WindowMS int64
 	// LeasedElsewhere is the largest number of units that other nodes may have leased.
 	// The limit may deny requests although that many units are unused. 0 means that the
 	// limit is exact.
@@ -89,7 +91,7 @@ func (e *Engine) Explain(ctx context.Context, s *Subject, c *Check, x *Explanati
 	if len(reads) > 0 {
 		w.request(it, reads, false)
 	}
-	w.requestEach()
+	w.requestEach(e)
 	e.take(ctx, w)
 	e.answerEach(ctx, w)
 	if len(reads) > 0 {
@@ -124,7 +126,7 @@ func (x *Explanation) addLimits(item BatchItem, now int64, nodes int) (reads []C
 			p.Limits = append(p.Limits, l)
 			reads = append(reads, Charge{
 				Key:   Key{Tenant: item.Subject.Number, Cell: l.Limit.Cell, Partition: partition},
-				Meter: l.Limit.Meter,
+				Meter: l.Limit.Meter.In(item.Subject.Calendar, now),
 				Rev:   n.revision(k),
 
 				Leased: p.Rule.Consistency == Leased,
@@ -148,6 +150,7 @@ func (x *Explanation) fillLimits(reads []Charge, o *Outcome) {
 			m, state := reads[next].Meter, o.Charges[next].State
 			p.Limits[k].Remaining = m.Remaining(state, o.At)
 			p.Limits[k].ResetAfter = Milliseconds(m.ResetAfter(state, o.At))
+			p.Limits[k].WindowMS = m.WindowAt(&state, o.At) / 1000
 			next++
 		}
 	}

@@ -43,7 +43,7 @@ func (e *Engine) fallBack(ctx context.Context, w *call, items []item) {
 				}
 			default:
 				charge := w.charges[k]
-				charge.Meter = l.share(e.nodes)
+				charge.Meter = l.share(e.nodes).In(it.Subject.Calendar, w.clock(e))
 				if e.memory != nil && (!closed || forced) {
 					e.memory.Start(&charge, w.charges[k].Meter, e.nodes)
 				}

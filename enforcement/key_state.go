@@ -30,7 +30,9 @@ type KeyState struct {
 // A CounterState is the current state of one limit's counter for one key.
 type CounterState struct {
 	Limit *RuleLimit
-	// State is settled at the time that KeyStates returns. Use it with Limit.Meter. The
+	// Meter is Limit.Meter in the calendar of the tenant.
+	Meter *Meter
+	// State is settled at the time that KeyStates returns. Use it with Meter. The
 	// entries of a log are complete if its quota, plus the quotas of the logs before
 	// it, is at most 20,000. Otherwise State may have no entries.
 	State State
@@ -77,7 +79,7 @@ func (e *Engine) KeyStates(ctx context.Context, s *Subject, keys []CountedKey) (
 			if charge.Cost > 0 && charged.Fits {
 				l.State = State{} // the whole quota fits, so the log is empty
 			} else if o.At < at {
-				l.State, _ = l.Limit.Meter.Settle(l.State, charge.Rev, at)
+				l.State, _ = l.Meter.Settle(l.State, charge.Rev, at)
 			}
 			n++
 		}
@@ -106,10 +108,10 @@ func (h *KeyState) read(charges []Charge, s *Subject, key *CountedKey, now int64
 	h.Limits = make([]CounterState, len(n.limits))
 	for k := range n.limits {
 		l := &n.limits[k]
-		h.Limits[k].Limit = l
+		h.Limits[k].Limit, h.Limits[k].Meter = l, l.Meter.In(s.Calendar, now)
 		charge := Charge{
 			Key:   Key{Tenant: s.Number, Cell: l.Cell, Partition: partition},
-			Meter: l.Meter,
+			Meter: h.Limits[k].Meter,
 			Rev:   n.revision(k),
 		}
 		if l.Algorithm == SlidingWindowLog && l.Quota <= *entries {

@@ -60,28 +60,63 @@ func (a Algorithm) Windowed() bool { return a == FixedWindow || a == SlidingWind
 type Anchor uint8
 
 // The anchors. With FirstHit, a window begins at the first charge. With Clock, windows
-// begin at multiples of their length since the epoch.
+// begin at multiples of their length since the epoch. The other anchors are for calendar
+// windows: with ByCalendar, a window begins on the first day of the period in the calendar
+// of the tenant, and with a weekday, a week begins on that day.
 const (
 	FirstHit Anchor = iota
 	Clock
+	ByCalendar
+	Monday
+	Tuesday
+	Wednesday
+	Thursday
+	Friday
+	Saturday
+	Sunday
 )
+
+var anchorNames = [...]string{
+	"first_hit", "clock", "calendar", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday",
+}
 
 // String returns the name of the anchor in the API.
 func (a Anchor) String() string {
-	if a == Clock {
-		return "clock"
+	if int(a) < len(anchorNames) {
+		return anchorNames[a]
 	}
-	return "first_hit"
+	return fmt.Sprintf("anchor %d", uint8(a))
+}
+
+// Weekday reports whether the anchor is the first day of a week.
+func (a Anchor) Weekday() bool { return a >= Monday && a <= Sunday }
+
+// weekday returns the day on which a week with the anchor begins.
+func (a Anchor) weekday() time.Weekday {
+	if !a.Weekday() {
+		return time.Monday
+	}
+	return time.Weekday(a-Monday+1) % 7
+}
+
+// DefaultAnchor returns the anchor of a limit that names none.
+func (p Period) DefaultAnchor() Anchor {
+	switch p {
+	case NoPeriod:
+		return FirstHit
+	case Week:
+		return Monday
+	}
+	return ByCalendar
 }
 
 // ParseAnchor returns the anchor that has this name in the API. The result is false if
 // there is none.
 func ParseAnchor(name string) (Anchor, bool) {
-	switch name {
-	case "first_hit":
-		return FirstHit, true
-	case "clock":
-		return Clock, true
+	for i, n := range anchorNames {
+		if n == name {
+			return Anchor(i), true
+		}
 	}
 	return 0, false
 }
@@ -104,7 +139,8 @@ type Limit struct {
 	Name      string // unique in its policy
 	Algorithm Algorithm
 	Quota     int64         // units per window, 0 to MaxQuota; 0 denies every request
-	Window    time.Duration // MinWindow to MaxWindow, whole milliseconds
+	Window    time.Duration // MinWindow to MaxWindow, whole milliseconds; with a Period, Period.Longest
+	Period    Period        // of a calendar window, only for fixed windows
 	Burst     int64         // only for a bucket: the capacity, 1 to MaxQuota; 0 stands for Quota
 	Anchor    Anchor        // only for fixed windows and sliding counters
 }
@@ -127,7 +163,9 @@ func (l Limit) Validate() problem.Fields {
 		f.Add("/quota", "must be 0 to %d: a sliding_window_log stores every request; use sliding_window_counter for more", MaxLog)
 	}
 	l.validateBurst(&f, known)
-	if l.Window < MinWindow || l.Window > MaxWindow {
+	if l.Period != NoPeriod {
+		l.validatePeriod(&f, known)
+	} else if l.Window < MinWindow || l.Window > MaxWindow {
 		f.Add("/window", "must be from %s to %s", FormatWindow(MinWindow), FormatWindow(MaxWindow))
 	} else if exact, err := ParseWindow(FormatWindow(l.Window)); err != nil || exact != l.Window {
 		f.Add("/window", "must be a whole number of ms, s, m, h or d, of at most ten digits")
@@ -151,8 +189,24 @@ func (l Limit) validateBurst(f *problem.Fields, known bool) {
 func (l Limit) validateAnchor(f *problem.Fields, known bool) {
 	if known && l.Anchor != FirstHit && !l.Algorithm.Windowed() {
 		f.Add("/anchor", anchorMisplaced)
-	} else if l.Anchor > Clock {
+	} else if l.Anchor > Sunday {
 		f.Add("/anchor", anchorUnknown)
+	} else if l.Period == NoPeriod && l.Anchor > Clock {
+		f.Add("/anchor", anchorOfCalendar)
+	} else if l.Period == Week && !l.Anchor.Weekday() {
+		f.Add("/anchor", anchorOfWeek)
+	} else if l.Period != NoPeriod && l.Period != Week && l.Anchor != ByCalendar {
+		f.Add("/anchor", "must be calendar, or left out, for a window of a %s", l.Period)
+	}
+}
+
+// validatePeriod adds the errors of a calendar window.
+func (l Limit) validatePeriod(f *problem.Fields, known bool) {
+	switch {
+	case known && l.Algorithm != FixedWindow:
+		f.Add("/window", "only fixed_window has calendar windows: with %s, use a length like 30d", l.Algorithm)
+	case l.Period > Year || l.Window != l.Period.Longest():
+		f.Add("/window", "is not a calendar window")
 	}
 }
 
@@ -160,7 +214,10 @@ const (
 	burstMisplaced  = "only token_bucket and gcra have a burst"
 	burstRange      = "must be 1 to 1000000000000; without it, the burst is the quota"
 	anchorMisplaced = "only fixed_window and sliding_window_counter have an anchor"
-	anchorUnknown   = "must be first_hit or clock"
+	anchorUnknown   = "must be first_hit, clock, calendar or a weekday"
+
+	anchorOfCalendar = "must be first_hit or clock: only the windows day, week, month, quarter and year have other anchors"
+	anchorOfWeek     = "must be the first day of the week, monday to sunday"
 )
 
 // algorithmFault returns the error message for an algorithm with an unknown name.
@@ -211,17 +268,28 @@ type Meter struct {
 	Numbers
 	Algorithm Algorithm
 	Anchor    Anchor
+	// Period is that of a calendar window. Edges are its windows, for one calendar; In sets
+	// them.
+	Period Period
+	Edges  Edges
 	// Rev is the control-plane revision at which Numbers last changed.
 	Rev int64
 	// Formers has the former Numbers, oldest first. The list may be incomplete: a
 	// bucket that is older than the list refills at the rate of the oldest entry.
 	Formers []Former
+
+	calendars *calendarMeters // of a calendar window
 }
 
 // Compile returns the meter of a valid limit whose Numbers came into force at revision
 // rev.
 func (l Limit) Compile(rev int64) *Meter {
-	return &Meter{Numbers: l.Numbers(), Algorithm: l.Algorithm, Anchor: l.Anchor, Rev: rev}
+	m := &Meter{Numbers: l.Numbers(), Algorithm: l.Algorithm, Anchor: l.Anchor, Period: l.Period, Rev: rev}
+	if m.Period != NoPeriod {
+		m.calendars = &calendarMeters{}
+		m.Edges, _, _ = utcCalendar.edgesAt(m.Period, m.Anchor.weekday(), 0)
+	}
+	return m
 }
 
 // Capacity returns the largest cost that the limit can ever allow at once. That is the

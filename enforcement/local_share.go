@@ -51,6 +51,8 @@ func (m *Meter) StartShare(seen State, rev, now int64, share *Meter, nodes int) 
 	left := min(ceilDiv(m.Left(seen, now), int64(nodes)), full)
 	s := State{Rev: seen.Rev, A: full - left, T: seen.T}
 	switch {
+	case share.Period != NoPeriod:
+		s.B = seen.B
 	case share.Algorithm.Bucket():
 		if left == full {
 			return State{}

@@ -85,7 +85,7 @@ func (m *Meter) LeaseBatch(nodes int) int64 {
 	switch {
 	case m.Algorithm.Bucket():
 		size = m.Capacity
-	case !m.Algorithm.Windowed() || m.Window < leaseWindow:
+	case !m.Algorithm.Windowed() || m.Window < leaseWindow || m.Period != NoPeriod:
 		return 0
 	}
 	batch := size / (10 * int64(max(nodes, 1)))

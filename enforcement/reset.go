@@ -8,7 +8,8 @@ func (e *Engine) Reset(ctx context.Context, s *Subject, r *Rule, partition [16]b
 	if len(r.Limits) == 0 {
 		return nil
 	}
-	request := Request{ID: e.newIDAt(e.now().UnixMicro()), Mode: Reset, Home: s.Home, MaxKeys: s.MaxKeys}
+	now := e.now().UnixMicro()
+	request := Request{ID: e.newIDAt(now), Mode: Reset, Home: s.Home, MaxKeys: s.MaxKeys}
 	exceptions, rev := s.Exceptions.of(r), s.PlanRevision
 	if exceptions != nil {
 		rev = max(rev, exceptions.rev)
@@ -17,7 +18,7 @@ func (e *Engine) Reset(ctx context.Context, s *Subject, r *Rule, partition [16]b
 		l := &r.Limits[k]
 		request.Charges = append(request.Charges, Charge{
 			Key:   Key{Tenant: s.Number, Cell: l.Cell, Partition: partition},
-			Meter: l.Meter,
+			Meter: l.Meter.In(s.Calendar, now),
 			Rev:   max(l.Meter.Rev, rev),
 		})
 	}

@@ -30,6 +30,7 @@ func Run(t *testing.T, factory Factory) {
 		{"Worked", workedTests},
 		{"Take", takeTests},
 		{"Bounds", boundTests},
+		{"Calendar", calendarTests},
 	} {
 		t.Run(group.name, func(t *testing.T) {
 			for _, tt := range group.tests {

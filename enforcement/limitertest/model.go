@@ -46,6 +46,8 @@ type counter struct {
 	// level. current and previous are the units of the current and the previous window.
 	start             int64
 	current, previous int64
+	// length is the length of a calendar window.
+	length int64
 	// entries has the entries of a log, oldest first.
 	entries []enforcement.Entry
 	// level is the level of a bucket at the time start. It is nil for other algorithms.
@@ -223,7 +225,7 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 		}
 		return n, false
 	}
-	if n.start > now+maxAhead(m) {
+	if m.Period == enforcement.NoPeriod && n.start > now+maxAhead(m) {
 		clamped = true
 		n.start = now
 		for i := range n.entries {
@@ -232,6 +234,17 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 	}
 	switch m.Algorithm {
 	case enforcement.FixedWindow:
+		if m.Period != enforcement.NoPeriod {
+			if !n.align(m, now) {
+				return new(counter), false
+			}
+			clamped = n.start > now+m.Window
+			if clamped {
+				from, till := calendarWindow(m, now)
+				n.start, n.length = from, till-from
+			}
+			break
+		}
 		if now-n.start >= m.Window {
 			return new(counter), false
 		}
@@ -254,6 +267,34 @@ func (c *counter) at(m *enforcement.Meter, rev, now int64) (n *counter, clamped 
 	}
 	n.rev = max(n.rev, rev)
 	return n, clamped
+}
+
+// align moves a counter to the calendar window that contains the middle of its own one.
+// It returns false if that window has ended.
+func (c *counter) align(m *enforcement.Meter, now int64) bool {
+	middle := c.start + c.length/2
+	if c.length > m.Window { // the counter is of a longer period
+		middle = c.start + m.Window/2
+	}
+	from, till := calendarWindow(m, middle)
+	if now >= till {
+		return false
+	}
+	c.start, c.length = from, till-from
+	return true
+}
+
+// calendarWindow returns the start and the end of the calendar window that contains a
+// time. It walks from the windows that the caller passed.
+func calendarWindow(m *enforcement.Meter, at int64) (from, till int64) {
+	from, till = m.Edges[0], m.Edges[1]
+	for at < from {
+		from, till = from-(m.Edges[1]-m.Edges[0]), from
+	}
+	for at >= till {
+		from, till = till, till+m.Edges[2]-m.Edges[1]
+	}
+	return from, till
 }
 
 // maxAhead returns how far in the future the time of a counter may be without being
@@ -376,6 +417,10 @@ func (c *counter) charge(m *enforcement.Meter, rev, now, cost int64) {
 	}
 	if !c.open {
 		c.open, c.rev, c.start = true, rev, now
+		if m.Period != enforcement.NoPeriod {
+			from, till := calendarWindow(m, now)
+			c.start, c.length = from, till-from
+		}
 		if m.Anchor == enforcement.Clock && m.Algorithm.Windowed() {
 			edge := new(big.Int).Div(big.NewInt(now), big.NewInt(m.Window))
 			c.start = edge.Mul(edge, big.NewInt(m.Window)).Int64()

@@ -70,6 +70,7 @@ type kind struct {
 var (
 	fixedFirst   = kind{enforcement.FixedWindow, enforcement.FirstHit}
 	fixedClock   = kind{enforcement.FixedWindow, enforcement.Clock}
+	byCalendar   = kind{enforcement.FixedWindow, enforcement.ByCalendar}
 	logs         = kind{enforcement.SlidingWindowLog, enforcement.FirstHit}
 	counterFirst = kind{enforcement.SlidingWindowCounter, enforcement.FirstHit}
 	counterClock = kind{enforcement.SlidingWindowCounter, enforcement.Clock}
@@ -83,11 +84,12 @@ var mixes = []struct {
 	limits []kind
 }{
 	{"fixed_window", []kind{fixedFirst, fixedClock}},
+	{"calendar", []kind{byCalendar}},
 	{"sliding_window_log", []kind{logs}},
 	{"sliding_window_counter", []kind{counterFirst, counterClock}},
 	{"token_bucket", []kind{tokens}},
 	{"gcra", []kind{gcras}},
-	{"mixed", []kind{fixedFirst, fixedClock, logs, counterFirst, counterClock, tokens, gcras}},
+	{"mixed", []kind{fixedFirst, fixedClock, byCalendar, logs, counterFirst, counterClock, tokens, gcras}},
 }
 
 // A sequence is a random list of limits and moves. It can be played several times.
@@ -107,9 +109,13 @@ type move struct {
 
 // An ask is one request of a move.
 type ask struct {
-	mode    enforcement.Mode
-	follow  bool // if the request is denied, also send it at its retry time and a millisecond before
-	charges []askCharge
+	mode   enforcement.Mode
+	follow bool // if the request is denied, also send it at its retry time and a millisecond before
+	// calendar is the index in sequenceCalendars of the calendar of the tenant. skew is the
+	// difference between the clock of the caller and that of the limiter, in microseconds.
+	calendar int
+	skew     int64
+	charges  []askCharge
 }
 
 type askCharge struct {
@@ -134,7 +140,7 @@ func newSequence(r *rand.Rand, kinds []kind) *sequence {
 			l := current[m.change]
 			m.to = randomLimit(r, kind{l.Algorithm, l.Anchor})
 			if r.IntN(2) == 0 {
-				m.to.Window = l.Window
+				m.to.Window, m.to.Period = l.Window, l.Period
 			}
 			current[m.change] = m.to
 		}
@@ -176,6 +182,10 @@ func randomLimit(r *rand.Rand, k kind) enforcement.Limit {
 	}
 	quotas := []int64{0, 1, 2, 3, 5, 7, 10, 10, 100, 1000, 700_000, 1_000_003, enforcement.MaxQuota, 1 + r.Int64N(20), 1 + r.Int64N(1_000_000)}
 	l.Window = windows[r.IntN(len(windows))]
+	if k == byCalendar {
+		l.Period = enforcement.Day + enforcement.Period(r.IntN(int(enforcement.Year)))
+		l.Window = l.Period.Longest()
+	}
 	l.Quota = quotas[r.IntN(len(quotas))]
 	if k.algorithm.Bucket() && r.IntN(3) == 0 {
 		l.Burst = quotas[1+r.IntN(len(quotas)-1)]
@@ -196,6 +206,12 @@ func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 	a := ask{mode: modes[r.IntN(len(modes))], follow: r.IntN(3) == 0}
 	if a.mode == reset && r.IntN(2) == 0 {
 		a.mode = enforce
+	}
+	if r.IntN(5) == 0 {
+		a.calendar = r.IntN(len(sequenceCalendars))
+	}
+	if r.IntN(5) == 0 {
+		a.skew = r.Int64N(2*maxSkew) - maxSkew
 	}
 	var group uint16
 	used := map[[2]int]bool{}
@@ -227,6 +243,24 @@ func randomAsk(r *rand.Rand, limits []enforcement.Limit) ask {
 	}
 	return a
 }
+
+// maxSkew is the largest ask.skew: 100 days.
+const maxSkew = 100 * 24 * 3_600_000_000
+
+// sequenceCalendars are the calendars between which the tenant of a sequence changes.
+var sequenceCalendars = func() (list []*enforcement.Calendar) {
+	for _, name := range []struct {
+		zone string
+		day  int
+	}{{"UTC", 1}, {"Europe/Berlin", 15}, {"America/Los_Angeles", 31}, {"Pacific/Kiritimati", 1}, {"Asia/Kolkata", 16}} {
+		c, err := enforcement.NewCalendar(name.zone, name.day)
+		if err != nil {
+			panic(err)
+		}
+		list = append(list, c)
+	}
+	return list
+}()
 
 // A player plays one sequence with the limiter, the model and the reference.
 type player struct {
@@ -275,7 +309,7 @@ func (p *player) request(a *ask) enforcement.Request {
 	charges := make([]enforcement.Charge, len(a.charges))
 	for i, c := range a.charges {
 		l := p.limits[c.limit]
-		m := l.at(max(l.now().Rev-c.back, 1))
+		m := l.at(max(l.now().Rev-c.back, 1)).In(sequenceCalendars[a.calendar], p.w.clock.Now()+a.skew)
 		charges[i] = enforcement.Charge{Key: p.w.key(uint32(c.limit), c.partition), Meter: m, Rev: m.Rev, Cost: c.cost, Group: c.group}
 	}
 	return p.w.request(a.mode, charges...)
@@ -405,7 +439,7 @@ func (m *move) String() string {
 		fmt.Fprintf(&b, ", limit %d becomes %s", m.change, describe(m.to))
 	}
 	for i := range m.requests {
-		fmt.Fprintf(&b, "; %s", m.requests[i].mode)
+		fmt.Fprintf(&b, "; %s (calendar %d, skew %d)", m.requests[i].mode, m.requests[i].calendar, m.requests[i].skew)
 		for _, c := range m.requests[i].charges {
 			fmt.Fprintf(&b, " [limit %d partition %d group %d cost %d", c.limit, c.partition, c.group, c.cost)
 			if c.back > 0 {

@@ -283,6 +283,9 @@ func (c *call) paramOf(charge *enforcement.Charge) uint16 {
 	return uint16(len(c.params) - 1)
 }
 
+// calendarKind is the number of calendar windows in the scripts.
+const calendarKind = 5
+
 const paramSize = 62 // bytes of a parameter, without its former numbers
 
 // scriptKinds maps each algorithm to its number in the scripts.
@@ -462,6 +465,12 @@ func (c *call) appendParams(b []byte) []byte {
 	for i := range c.params {
 		p := &c.params[i]
 		m := p.meter
+		if m.Period != enforcement.NoPeriod {
+			b = append(b, calendarKind)
+			b = appendInts(b, p.rev, 0, m.Edges[0], m.Edges[1], m.Edges[2], m.Quota, m.Window)
+			b = append(b, 0, 0, 0, 0, 0) // no formers
+			continue
+		}
 		b = append(b, scriptKinds[m.Algorithm])
 		if m.Algorithm.Bucket() {
 			b = appendInts(b, p.rev, m.Capacity, m.P, m.Q)

@@ -7,9 +7,11 @@
 -- into the allocation of 48 bytes that Redis makes for such a value.
 --
 -- A parameter has the numbers of a limit in 62 bytes. It begins with: algorithm u1 (1
--- fixed window, 2 log, 3 sliding counter, 4 bucket), revision of the caller i8. For a
--- bucket follow capacity i8, P i8, Q i8. For the others follow quota i8, window i8,
--- clock anchor i8. At the end are, for all: revision of the numbers i8, quota i8,
+-- fixed window, 2 log, 3 sliding counter, 4 bucket, 5 calendar window), revision of the
+-- caller i8. For a bucket follow capacity i8, P i8, Q i8. For a calendar window follow 0,
+-- so that only settle.lua settles it, and the starts of two windows i8, i8; the end of
+-- the second one takes the place of the revision of the numbers. For the others follow
+-- quota i8, window i8, clock anchor i8. At the end are, for all: revision of the numbers i8, quota i8,
 -- window i8, number of former numbers u1, their position u4, from 1. Former numbers are
 -- rev i8, until i8, capacity i8, P i8, Q i8.
 --
@@ -24,6 +26,6 @@
 
 local read, pack, call = struct.unpack, struct.pack, redis.call
 
-local FIXED, COUNTER, BUCKET = 1, 3, 4
+local FIXED, COUNTER, BUCKET, CALENDAR = 1, 3, 4, 5
 local MAX_COUNT = 1000000000000000
 local PLAIN_FORM = '<Bi6i7i7i7'

@@ -6,7 +6,7 @@
 -- A script calls it only when it needs one of the functions. It uses no local variable
 -- of the script, because each captured variable would cost time in every run.
 
-local FIXED, COUNTER, BUCKET = 1, 3, 4
+local FIXED, COUNTER, BUCKET, CALENDAR = 1, 3, 4, 5
 local MAX_COUNT = 1000000000000000
 local read, max, min = struct.unpack, math.max, math.min
 
@@ -79,6 +79,16 @@ local function convert(p, r, a, b, t)
   return a, b, t
 end
 
+-- calendar returns the start and the length of the calendar window that contains a time,
+-- as Edges.window does.
+local function calendar(p, at)
+  local from, till = p.y, p.z
+  if at >= till then
+    from, till = till, p.rev
+  end
+  return at - (at - from) % (till - from), till - from
+end
+
 -- settle settles a state, as Meter.Settle does. The last result is true if the state
 -- was in the future and was clamped to now. Then even a denial must store it.
 local function settle(p, r, a, b, t)
@@ -90,7 +100,7 @@ local function settle(p, r, a, b, t)
     return 0, 0, 0, 0, false
   end
   local clamped = false
-  if t > now then
+  if t > now and kind ~= CALENDAR then
     local horizon = window
     if kind == BUCKET and p.y > 0 then
       horizon = flow(p.x, 0, p.y, p.z)
@@ -112,6 +122,17 @@ local function settle(p, r, a, b, t)
     end
     if r > p.as then
       b = 0 -- the stored revision has another denominator for fractions
+    end
+  elseif kind == CALENDAR then
+    local middle = t + math.floor(min(b, window) / 2)
+    local start, length = calendar(p, max(now, middle))
+    if b <= 0 or start > middle then
+      return 0, 0, 0, 0, false
+    end
+    t, b = start, length
+    if t > now + window then
+      t, b = calendar(p, now)
+      clamped = true
     end
   elseif kind == FIXED then
     if now >= t + window then
@@ -153,11 +174,13 @@ local function opened(p, v)
     place = 2
   elseif r == 0 then
     r, t = p.as, now
-    if p.z == 1 then
+    if p.kind == CALENDAR then
+      t, b = calendar(p, now)
+    elseif p.z == 1 then
       t = now - now % p.y
     end
   end
   return units, a, b, t, place, state, r, cut
 end
 
-return parameter, opened, plain, settle, left
+return parameter, opened, plain, settle, left, calendar

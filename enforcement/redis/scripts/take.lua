@@ -54,7 +54,7 @@ if not passed then
   now = real
 end
 
-local parameter, _, plain_value, settle, left_of = settling(now)
+local parameter, _, plain_value, settle, left_of, calendar = settling(now)
 
 local cells, params = {}, {}
 for i = 1, param_count do
@@ -153,7 +153,9 @@ local function charge(c, p, cost)
   left(c, p)
   if c.sr == 0 then
     c.sr, c.sa, c.sb, c.st = p.as, 0, 0, now
-    if p.kind ~= BUCKET and p.z == 1 then
+    if p.kind == CALENDAR then
+      c.st, c.sb = calendar(p, now)
+    elseif p.kind ~= BUCKET and p.z == 1 then
       c.st = now - now % p.window
     end
   end

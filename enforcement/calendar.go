@@ -1,0 +1,307 @@
+package enforcement
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A Period is the unit of a calendar window: a window that begins and ends with the
+// days of a calendar, in contrast to one of a fixed length.
+type Period uint8
+
+// The periods. NoPeriod stands for a window of a fixed length.
+const (
+	NoPeriod Period = iota
+	Day
+	Week
+	Month
+	Quarter
+	Year
+)
+
+var periodNames = [...]string{"", "day", "week", "month", "quarter", "year"}
+
+// String returns the name of the period in the API. It is "" for NoPeriod.
+func (p Period) String() string {
+	if int(p) < len(periodNames) {
+		return periodNames[p]
+	}
+	return fmt.Sprintf("period %d", uint8(p))
+}
+
+// ParsePeriod returns the period with a name in the API. The result is false if there is
+// none.
+func ParsePeriod(name string) (Period, bool) {
+	for p := Day; p <= Year; p++ {
+		if periodNames[p] == name {
+			return p, true
+		}
+	}
+	return NoPeriod, false
+}
+
+// periodSlack is added to the nominal length of a period, so that Period.Longest is
+// longer than every window: clocks are set back, and a zone can repeat a day.
+const periodSlack = 24 * time.Hour
+
+// Longest returns a length that no window of the period exceeds. It is Limit.Window of a
+// calendar window. Keys expire by it, and windows are compared with it. No answer
+// contains it.
+func (p Period) Longest() time.Duration {
+	days := [...]time.Duration{0, 1, 7, 31, 92, 366}
+	if p == NoPeriod || int(p) >= len(days) {
+		return 0
+	}
+	return days[p]*24*time.Hour + periodSlack
+}
+
+// A Calendar determines where the calendar windows of a tenant begin. Calendars are
+// comparable by pointer: two calendars with the same zone and the same day are one.
+type Calendar struct {
+	Zone *time.Location
+	// AnchorDay is the day of the month on which months, quarters and years begin, 1 to
+	// 31. In a shorter month they begin on its last day.
+	AnchorDay int
+}
+
+// utcCalendar is the calendar of a Subject without one.
+var utcCalendar = &Calendar{Zone: time.UTC, AnchorDay: 1}
+
+type calendarName struct {
+	zone string
+	day  int
+}
+
+var calendars sync.Map // calendarName to *Calendar
+
+// NewCalendar returns the calendar of a time zone and an anchor day. "" stands for UTC,
+// and 0 for day 1.
+func NewCalendar(zone string, anchorDay int) (*Calendar, error) {
+	name := calendarName{zone, anchorDay}
+	if zone == "" {
+		name.zone = "UTC"
+	}
+	if anchorDay == 0 {
+		name.day = 1
+	}
+	if name == (calendarName{"UTC", 1}) {
+		return utcCalendar, nil
+	}
+	if c, ok := calendars.Load(name); ok {
+		return c.(*Calendar), nil
+	}
+	if name.day < 1 || name.day > 31 {
+		return nil, fmt.Errorf("anchor day %d is not a day of a month", anchorDay)
+	}
+	at, err := time.LoadLocation(name.zone)
+	if err != nil || name.zone == "Local" {
+		return nil, fmt.Errorf("unknown time zone %q", zone)
+	}
+	c, _ := calendars.LoadOrStore(name, &Calendar{Zone: at, AnchorDay: name.day})
+	return c.(*Calendar), nil
+}
+
+// Window returns the start and the end of the window of a period that contains an
+// instant. The window is half open. It begins at the first instant of its first day in
+// the zone, so it is never empty, also if the zone skips or repeats a day. weekday is
+// the first day of a week.
+func (c *Calendar) Window(p Period, weekday time.Weekday, at time.Time) (start, end time.Time) {
+	k := c.number(p, weekday, at.In(c.Zone))
+	// The date of the instant is at most a day off: the clock can be set back over the edge.
+	for start, end = c.edge(p, weekday, k), c.edge(p, weekday, k+1); !at.Before(end); k++ {
+		start, end = end, c.edge(p, weekday, k+2)
+	}
+	for ; at.Before(start); k-- {
+		start, end = c.edge(p, weekday, k-1), start
+	}
+	return start, end
+}
+
+// number returns the number of the window that contains a day, by its date alone. The
+// anchor day is not considered, so the result may be one too high.
+func (c *Calendar) number(p Period, weekday time.Weekday, local time.Time) int {
+	year, month, day := local.Date()
+	switch p {
+	case Day, Week:
+		days := int(time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix() / 86400)
+		if p == Day {
+			return days
+		}
+		days -= firstWeek(weekday)
+		return (days - int(floorMod(int64(days), 7))) / 7
+	case Month:
+		return 12*year + int(month) - 1
+	case Quarter:
+		return (12*year + int(month) - 1) / 3
+	}
+	return year
+}
+
+// firstWeek returns the number of days from 1 January 1970, a Thursday, to the first day
+// that is a given weekday.
+func firstWeek(weekday time.Weekday) int {
+	return (int(weekday-time.Thursday) + 7) % 7
+}
+
+// edge returns the start of window k.
+func (c *Calendar) edge(p Period, weekday time.Weekday, k int) time.Time {
+	months := k
+	switch p {
+	case Day:
+		return c.dayStart(1970, time.January, 1+k)
+	case Week:
+		return c.dayStart(1970, time.January, 1+firstWeek(weekday)+7*k)
+	case Quarter:
+		months = 3 * k
+	case Year:
+		months = 12 * k
+	}
+	year, month := months/12, time.Month(months%12+1)
+	last := time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day()
+	return c.dayStart(year, month, min(c.AnchorDay, last))
+}
+
+// dayStart returns the first instant at which the date in the zone is at least the given
+// one. That is 00:00, unless the zone skips this hour or the whole day. It does not use
+// time.ZoneBounds, which is wrong on the last day of a leap year.
+func (c *Calendar) dayStart(year int, month time.Month, day int) time.Time {
+	midnight := time.Date(year, month, day, 0, 0, 0, 0, time.UTC).Unix()
+	offset := func(at int64) int64 {
+		_, seconds := time.Unix(at, 0).In(c.Zone).Zone()
+		return int64(seconds)
+	}
+	begun := func(at int64) bool { return at+offset(at) >= midnight }
+	const widest = 16 * 3600 // more than the largest offset of a zone, in seconds
+	from, to := midnight-widest, midnight+widest
+	for from+1 < to {
+		if at := (from + to) / 2; begun(at) {
+			to = at
+		} else {
+			from = at
+		}
+	}
+	// If the clock was set back from this day to the one before, the day began twice.
+	if first := midnight - offset(to-3*3600); first < to && begun(first) {
+		to = first
+	}
+	return time.Unix(to, 0).In(c.Zone)
+}
+
+// Edges are the starts of two consecutive calendar windows, and the end of the second
+// one, in microseconds since the epoch. The limiter selects the window by its own clock.
+type Edges [3]int64
+
+// edgesAt returns the two windows that are nearest to a time: its own one, and the
+// nearer neighbor. Therefore the clock of the limiter can differ from the caller's by
+// half a window. From and until bound the times for which the result is the same.
+func (c *Calendar) edgesAt(p Period, weekday time.Weekday, now int64) (e Edges, from, until int64) {
+	at := time.UnixMicro(now)
+	start, end := c.Window(p, weekday, at)
+	if now < middle(start, end) {
+		before, _ := c.Window(p, weekday, start.Add(-1))
+		return Edges{before.UnixMicro(), start.UnixMicro(), end.UnixMicro()}, middle(before, start), middle(start, end)
+	}
+	_, after := c.Window(p, weekday, end)
+	return Edges{start.UnixMicro(), end.UnixMicro(), after.UnixMicro()}, middle(start, end), middle(end, after)
+}
+
+func middle(a, b time.Time) int64 { return a.UnixMicro() + (b.UnixMicro()-a.UnixMicro())/2 }
+
+// window returns the start and the length of the window that contains a time. The edges
+// before and after both windows are not known. Earlier windows count as long as the first
+// one, and later windows as long as the second one.
+func (e *Edges) window(at int64) (start, length int64) {
+	if at < e[1] {
+		length = e[1] - e[0]
+		return at - floorMod(at-e[0], length), length
+	}
+	length = e[2] - e[1]
+	return at - floorMod(at-e[1], length), length
+}
+
+// settleCalendar is settle for calendar windows. It sets the window of the state to the
+// current one, or the state to the zero State if its window has ended.
+//
+// After a change of the time zone, the anchor day, the period or the rules of a zone, the
+// window of the state is none of those of the calendar. What was used then counts in the
+// window that contains the middle of the former one. Therefore the result does not depend
+// on the requests in between.
+func (m *Meter) settleCalendar(s *State, rev, now int64) (clamped bool) {
+	middle := s.T + min(s.B, m.Window)/2
+	start, length := m.Edges.window(max(now, middle))
+	if s.B <= 0 || start > middle {
+		*s = State{}
+		return false
+	}
+	if start > now+m.Window {
+		start, length = m.Edges.window(now)
+		clamped = true
+	}
+	s.T, s.B, s.Rev = start, length, max(s.Rev, rev)
+	return clamped
+}
+
+// WindowAt returns the length of the window of a settled state in microseconds. If no
+// window is open, it is the length of the window that a charge would open.
+func (m *Meter) WindowAt(s *State, now int64) int64 {
+	switch {
+	case m.Period == NoPeriod:
+		return m.Window
+	case s.Rev != 0:
+		return s.B
+	}
+	_, length := m.Edges.window(now)
+	return length
+}
+
+// end returns the end of the open window of a settled state of a fixed window.
+func (m *Meter) end(s *State) int64 {
+	if m.Period != NoPeriod {
+		return s.T + s.B
+	}
+	return s.T + m.Window
+}
+
+// A calendarMeters has the meters of a limit for the calendars of its tenants.
+type calendarMeters struct {
+	by sync.Map // *Calendar to *atomic.Pointer[calendarMeter]
+}
+
+// A calendarMeter is a meter with the edges of one calendar. It is used from the time
+// from until the time until.
+type calendarMeter struct {
+	Meter
+	from, until int64
+}
+
+// In returns the meter for the counters of a tenant with the given calendar. now is the
+// caller's clock, in microseconds since the epoch. For a limit without calendar windows
+// it is m. All callers with one calendar get the same meter until the middle of a window
+// has passed, so In usually allocates nothing. A nil calendar is that of UTC.
+func (m *Meter) In(c *Calendar, now int64) *Meter {
+	if m.Period == NoPeriod {
+		return m
+	}
+	if c == nil {
+		c = utcCalendar
+	}
+	slot, ok := m.calendars.by.Load(c)
+	if !ok {
+		slot, _ = m.calendars.by.LoadOrStore(c, new(atomic.Pointer[calendarMeter]))
+	}
+	current := slot.(*atomic.Pointer[calendarMeter])
+	made := current.Load()
+	if made != nil && now >= made.from && now < made.until {
+		return &made.Meter
+	}
+	next := &calendarMeter{Meter: *m}
+	next.Edges, next.from, next.until = c.edgesAt(m.Period, m.Anchor.weekday(), now)
+	if !current.CompareAndSwap(made, next) {
+		if other := current.Load(); now >= other.from && now < other.until {
+			return &other.Meter // another caller was faster
+		}
+	}
+	return &next.Meter
+}
