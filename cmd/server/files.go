@@ -5,25 +5,33 @@ import (
 	"os"
 )
 
-// warnOfOpenFiles logs a warning for each file with a secret that other users of the machine
-// can read.
-func (s *serveSettings) warnOfOpenFiles(log *slog.Logger) {
+// An openSecret is a file with a secret that other users of the machine can read.
+type openSecret struct{ setting, file, mode string }
+
+// openSecrets returns the files with secrets that other users of the machine can read.
+func (s *serveSettings) openSecrets() (list []openSecret) {
+	check := func(setting, file string) {
+		if file == "" {
+			return
+		}
+		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
+			list = append(list, openSecret{setting, file, info.Mode().Perm().String()})
+		}
+	}
 	for _, name := range []string{
 		settingName("database-url"), settingName("redis-url"), bootstrapSetting, adminPasswordSetting, oidcSecretSetting,
 	} {
 		if s.getenv(name) == "" { // a variable with a value overrides its file
-			warnOfOpenFile(log, name+"_FILE", s.getenv(name+"_FILE"))
+			check(name+"_FILE", s.getenv(name+"_FILE"))
 		}
 	}
-	warnOfOpenFile(log, settingName("tls-key-file"), s.TLSKeyFile)
+	check(settingName("tls-key-file"), s.TLSKeyFile)
+	return list
 }
 
-func warnOfOpenFile(log *slog.Logger, setting, file string) {
-	if file == "" {
-		return
-	}
-	if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o077 != 0 {
-		log.Warn("other users of this machine may read a file with a secret: chmod 600",
-			"setting", setting, "file", file, "mode", info.Mode().Perm().String())
+// warnOfOpenFiles logs a warning for each file of openSecrets.
+func (s *serveSettings) warnOfOpenFiles(log *slog.Logger) {
+	for _, f := range s.openSecrets() {
+		log.Warn("other users of this machine may read a file with a secret: chmod 600", "setting", f.setting, "file", f.file, "mode", f.mode)
 	}
 }

@@ -44,6 +44,7 @@ type commands struct {
 	User        userCommand        `cmd:"" help:"List, create, invite and disable people who sign in."`
 	Audit       auditCommand       `cmd:"" help:"Verify the audit log."`
 	Simulate    simulateCommand    `cmd:"" help:"Run scenarios: read one JSON scenario per line from standard input, and write one JSON line for each."`
+	Doctor      doctorCommand      `cmd:"" help:"Check the settings and what they name: files, database, Redis, clocks, proxies and ports. Says what to do."`
 	Bench       benchCommand       `cmd:"" help:"Measure an installation: send checks, and print the rate and latency."`
 	Healthcheck healthcheckCommand `cmd:"" help:"Ask a running node whether it is ready; for container health checks."`
 	Completion  completionCommand  `cmd:"" help:"Print a completion script: source <(headgate completion bash)"`
@@ -99,7 +100,8 @@ func (p program) run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := unknownSettings(parser.Model, p.environ); err != nil {
+	doctor := len(args) > 0 && args[0] == "doctor" // which reports misspelt settings with the other findings
+	if err := unknownSettings(parser.Model, p.environ); err != nil && !doctor {
 		return usageError{err}
 	}
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {

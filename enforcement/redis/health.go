@@ -405,12 +405,17 @@ func (l *Limiter) readTime(ctx context.Context) error {
 	return nil
 }
 
+// format returns the value that names the format of keys and values.
+func (c *Config) format() string {
+	return fmt.Sprintf("headgate format=%d tags=%d", formatVersion, c.Tags)
+}
+
 // checkFormat compares the format of keys with the format that an earlier node wrote to
 // Redis. Nodes with different formats would count each request in different counters,
 // without an error.
 func (l *Limiter) checkFormat(ctx context.Context) (refusal, err error) {
 	key := l.config.Prefix + "format"
-	ours := fmt.Sprintf("headgate format=%d tags=%d", formatVersion, l.config.Tags)
+	ours := l.config.format()
 	theirs, err := l.probe.Get(ctx, key).Result()
 	if errors.Is(err, redis.Nil) {
 		var life time.Duration

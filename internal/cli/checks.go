@@ -32,7 +32,7 @@ func (r request) body(mode string) object {
 	return o
 }
 
-var limitColumns = []column{
+var limitColumns = []Column{
 	{"POLICY", "policy"},
 	{"LIMIT", "limit"},
 	{"ALLOWED", "allowed"},
@@ -154,8 +154,8 @@ func (e explainCommand) Run(ctx context.Context, t Terminal) error {
 		if err != nil {
 			return err
 		}
-		return c.output.rows(t, a.body, "", column{"AT", "at"}, column{"TENANT", "tenant"}, column{"ROUTE", "route"},
-			column{"REASON", "reason"}, column{"POLICY", "policy"}, column{"LIMIT", "limit"})
+		return c.output.rows(t, a.body, "", Column{"AT", "at"}, Column{"TENANT", "tenant"}, Column{"ROUTE", "route"},
+			Column{"REASON", "reason"}, Column{"POLICY", "policy"}, Column{"LIMIT", "limit"})
 	}
 	if e.Method == "" || e.Path == "" {
 		return usage("give a method and a path, or --decision")
@@ -169,7 +169,7 @@ func (e explainCommand) Run(ctx context.Context, t Terminal) error {
 	if c.output.Format != "table" {
 		return denied
 	}
-	err = c.output.rows(t, a.body, "policies", column{"POLICY", "policy"}, column{"APPLIES", "applies"}, column{"WHY", "detail"})
+	err = c.output.rows(t, a.body, "policies", Column{"POLICY", "policy"}, Column{"APPLIES", "applies"}, Column{"WHY", "detail"})
 	if err != nil {
 		return err
 	}

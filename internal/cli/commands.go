@@ -44,7 +44,7 @@ func (w writing) client(t Terminal) (*client, error) {
 }
 
 // create sends POST with a body and prints the created object.
-func (c *client) create(ctx context.Context, path string, body any, columns ...column) error {
+func (c *client) create(ctx context.Context, path string, body any, columns ...Column) error {
 	a, sent, err := c.write(ctx, http.MethodPost, path, body, "")
 	if err != nil || !sent {
 		return err
@@ -62,7 +62,7 @@ func (c *client) remove(ctx context.Context, path, ifMatch, what string) error {
 }
 
 // show reads an object and prints it.
-func (c *client) show(ctx context.Context, path string, columns ...column) error {
+func (c *client) show(ctx context.Context, path string, columns ...Column) error {
 	a, err := c.get(ctx, path, nil)
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ type overridesCommand struct {
 	Delete overridesDelete `cmd:"" help:"Delete an override, so that it ends at once."`
 }
 
-var overrideColumns = []column{
+var overrideColumns = []Column{
 	{"ID", "id"},
 	{"POLICY", "policy"},
 	{"ATTRIBUTE", "attribute"},
@@ -148,7 +148,7 @@ type listsCommand struct {
 	Delete listsDelete `cmd:"" help:"Delete an entry: headgate lists delete acme 0190…"`
 }
 
-var entryColumns = []column{
+var entryColumns = []Column{
 	{"ID", "id"},
 	{"LIST", "list"},
 	{"ATTRIBUTE", "attribute"},

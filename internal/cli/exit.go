@@ -17,6 +17,7 @@ const (
 	ExitUnreachable  = 7
 	ExitDenied       = 10
 	ExitDifferences  = 11
+	ExitFindings     = 12
 )
 
 // ExitCodes lists the exit codes with their meanings, for docs/cli.md.
@@ -34,6 +35,7 @@ var ExitCodes = []struct {
 	{ExitUnreachable, "No answer: connection refused, timeout, overload, or a node that is not ready (429 of the API, 502, 503, 504)."},
 	{ExitDenied, "The check was denied."},
 	{ExitDifferences, "diff found differences."},
+	{ExitFindings, "doctor found an error."},
 }
 
 // An Error is an error with an exit code.

@@ -16,7 +16,7 @@ type keysCommand struct {
 	Revoke keysRevoke `cmd:"" help:"Revoke a key: headgate keys revoke --tenant acme 0190…"`
 }
 
-var keyColumns = []column{
+var keyColumns = []Column{
 	{"ID", "id"},
 	{"NAME", "name"},
 	{"KEY", "hint"},

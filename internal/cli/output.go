@@ -46,12 +46,25 @@ func (o Output) print(t Terminal, document []byte, table func(w io.Writer) error
 	return w.Flush()
 }
 
-// A column is a column of a table: its title, and the path of its value in a row.
-type column struct{ title, path string }
+// A Column is a column of a table.
+type Column struct {
+	Title string
+	Path  string // of the value in a row: names of members with dots between them
+}
+
+// Table prints a value with a JSON form. Its member at is an array, and each element is a row of
+// the table. If at is "", the value is the only row.
+func (o Output) Table(t Terminal, v any, at string, columns ...Column) error {
+	document, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return o.rows(t, document, at, columns...)
+}
 
 // rows writes a JSON document whose member at is an array as a table. If at is "", the document
 // is the only row.
-func (o Output) rows(t Terminal, document []byte, at string, columns ...column) error {
+func (o Output) rows(t Terminal, document []byte, at string, columns ...Column) error {
 	return o.print(t, document, func(w io.Writer) error {
 		v, err := decode(document)
 		if err != nil {
@@ -65,15 +78,15 @@ func (o Output) rows(t Terminal, document []byte, at string, columns ...column) 
 	})
 }
 
-func writeTable(w io.Writer, list []any, columns []column) error {
+func writeTable(w io.Writer, list []any, columns []Column) error {
 	cells := make([]string, len(columns))
 	for i, c := range columns {
-		cells[i] = c.title
+		cells[i] = c.Title
 	}
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 	for _, row := range list {
 		for i, c := range columns {
-			cells[i] = cell(lookUp(row, c.path))
+			cells[i] = cell(lookUp(row, c.Path))
 		}
 		if _, err := fmt.Fprintln(w, strings.Join(cells, "\t")); err != nil {
 			return err

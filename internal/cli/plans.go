@@ -21,7 +21,7 @@ type plansCommand struct {
 	Delete   plansDelete   `cmd:"" help:"Delete a plan that no tenant is on: headgate plans delete old --yes"`
 }
 
-var planColumns = []column{
+var planColumns = []Column{
 	{"SLUG", "slug"}, {"NAME", "name"}, {"VERSION", "published_version"}, {"TENANTS", "tenants"}, {"UPDATED", "updated_at"},
 }
 
@@ -75,8 +75,8 @@ func (g plansGet) Run(ctx context.Context, t Terminal) error {
 	if err := json.Unmarshal(a.body, &is); err != nil {
 		return fmt.Errorf("read plan %s: %w", g.Plan, err)
 	}
-	return c.output.rows(t, is[member], "policies", column{"POLICY", "slug"}, column{"MODE", "mode"}, column{"PATH", "match.path"},
-		column{"COUNT BY", "count_by"}, column{"LIMITS", "limits"})
+	return c.output.rows(t, is[member], "policies", Column{"POLICY", "slug"}, Column{"MODE", "mode"}, Column{"PATH", "match.path"},
+		Column{"COUNT BY", "count_by"}, Column{"LIMITS", "limits"})
 }
 
 // published returns the number of the version in force.
@@ -141,7 +141,7 @@ func (s plansSave) Run(ctx context.Context, t Terminal) error {
 	if err != nil || !sent {
 		return err
 	}
-	return c.output.rows(t, a.body, "", column{"SLUG", "slug"}, column{"DRAFT REVISION", "revision"})
+	return c.output.rows(t, a.body, "", Column{"SLUG", "slug"}, Column{"DRAFT REVISION", "revision"})
 }
 
 type plansValidate struct {
@@ -201,8 +201,8 @@ func (d plansDiff) Run(ctx context.Context, t Terminal) error {
 	if err := json.Unmarshal(a.body, &is); err != nil {
 		return fmt.Errorf("read the differences: %w", err)
 	}
-	err = c.output.rows(t, a.body, "changes", column{"KIND", "kind"}, column{"FIELD", "pointer"}, column{"BEFORE", "before"},
-		column{"AFTER", "after"})
+	err = c.output.rows(t, a.body, "changes", Column{"KIND", "kind"}, Column{"FIELD", "pointer"}, Column{"BEFORE", "before"},
+		Column{"AFTER", "after"})
 	if err == nil && len(is.Changes) > 0 {
 		err = &Error{ExitDifferences, fmt.Errorf("the draft of plan %s has %d changes", d.Plan, len(is.Changes))}
 	}
@@ -225,8 +225,8 @@ func (p plansPublish) Run(ctx context.Context, t Terminal) error {
 	if p.Version != 0 {
 		body["version"] = p.Version
 	}
-	return c.create(ctx, path("plans", p.Plan, "publish"), body, column{"PLAN", "plan"}, column{"VERSION", "version"},
-		column{"PUBLISHED", "published_at"})
+	return c.create(ctx, path("plans", p.Plan, "publish"), body, Column{"PLAN", "plan"}, Column{"VERSION", "version"},
+		Column{"PUBLISHED", "published_at"})
 }
 
 type plansVersions struct {
@@ -237,7 +237,7 @@ type plansVersions struct {
 
 // Run lists versions.
 func (v plansVersions) Run(ctx context.Context, t Terminal) error {
-	return v.rows(ctx, t, path("plans", v.Plan, "versions"), nil, v.Limit, []column{
+	return v.rows(ctx, t, path("plans", v.Plan, "versions"), nil, v.Limit, []Column{
 		{"VERSION", "version"}, {"CURRENT", "current"}, {"PUBLISHED", "published_at"}, {"BY", "published_by.name"},
 	})
 }

@@ -16,7 +16,7 @@ type tenantsCommand struct {
 	Delete tenantsDelete `cmd:"" help:"Delete a tenant with its keys, overrides and lists: headgate tenants delete acme --yes"`
 }
 
-var tenantColumns = []column{
+var tenantColumns = []Column{
 	{"SLUG", "slug"},
 	{"NAME", "tenant.name"},
 	{"PLAN", "tenant.plan"},
@@ -39,7 +39,7 @@ func (l tenantsList) Run(ctx context.Context, t Terminal) error {
 }
 
 // rows prints a list with the filters that are not empty.
-func (c Connection) rows(ctx context.Context, t Terminal, path string, filters map[string]string, limit int, columns []column) error {
+func (c Connection) rows(ctx context.Context, t Terminal, path string, filters map[string]string, limit int, columns []Column) error {
 	cl, err := c.client(t)
 	if err != nil {
 		return err

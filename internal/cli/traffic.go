@@ -41,15 +41,15 @@ func (o topCommand) Run(ctx context.Context, t Terminal) error {
 	if err != nil {
 		return err
 	}
-	counts := []column{{"REQUESTS", "counts.requests"}, {"ALLOWED", "counts.allowed"}, {"LIMITED", "counts.limited"}}
-	columns := append([]column{{"TENANT", "tenant"}}, counts...)
+	counts := []Column{{"REQUESTS", "counts.requests"}, {"ALLOWED", "counts.allowed"}, {"LIMITED", "counts.limited"}}
+	columns := append([]Column{{"TENANT", "tenant"}}, counts...)
 	switch o.By {
 	case "policies":
-		columns = append([]column{{"POLICY", "policy"}}, counts...)
+		columns = append([]Column{{"POLICY", "policy"}}, counts...)
 	case "routes":
-		columns = append([]column{{"ROUTE", "route"}}, counts...)
+		columns = append([]Column{{"ROUTE", "route"}}, counts...)
 	case "keys":
-		columns = []column{{"TENANT", "tenant"}, {"POLICY", "policy"}, {"KEY", "key"}, {"LIMITED", "count"}}
+		columns = []Column{{"TENANT", "tenant"}, {"POLICY", "policy"}, {"KEY", "key"}, {"LIMITED", "count"}}
 	}
 	return c.output.rows(t, a.body, o.By, columns...)
 }
@@ -85,7 +85,7 @@ func (u usageCommand) Run(ctx context.Context, t Terminal) error {
 		if err != nil {
 			return err
 		}
-		return writeTable(w, usedLimits(v), []column{
+		return writeTable(w, usedLimits(v), []Column{
 			{"POLICY", "policy"},
 			{"KEY", "key"},
 			{"LIMIT", "limit"},

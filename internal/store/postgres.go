@@ -107,6 +107,8 @@ func (e *postgresEngine) clock() string {
 	return `CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)`
 }
 
+func (e *postgresEngine) version() string { return `current_setting('server_version')` }
+
 // announce sends the notification of an edit. Postgres delivers it when the transaction commits.
 func (e *postgresEngine) announce(ctx context.Context, tx *sql.Tx, revision int64) error {
 	_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, channel, strconv.FormatInt(revision, 10))

@@ -184,6 +184,8 @@ func (e *sqliteEngine) clock() string {
 	return `CAST(round(unixepoch('subsec') * 1000) * 1000 AS INTEGER)`
 }
 
+func (e *sqliteEngine) version() string { return `sqlite_version()` }
+
 // announce does nothing. SQLite has no notifications; announced informs the watchers of this process after the
 // commit.
 func (e *sqliteEngine) announce(context.Context, *sql.Tx, int64) error { return nil }

@@ -70,6 +70,8 @@ type engine interface {
 	oneMoment() *sql.TxOptions
 	// clock returns an SQL expression for the current time of the database, in microseconds since the epoch.
 	clock() string
+	// version returns an SQL expression for the version of the server or the library.
+	version() string
 	// announce sends the notification that the revision increased, within the transaction of the edit. announced is
 	// called after the commit.
 	announce(ctx context.Context, tx *sql.Tx, revision int64) error

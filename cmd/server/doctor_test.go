@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/headgate/headgate/internal/cli"
+)
+
+// examine runs headgate doctor and returns its findings by check. It joins the details of one check.
+func examine(t *testing.T, settings map[string]string) (found map[string]finding, err error) {
+	t.Helper()
+	var out, talk bytes.Buffer
+	p := program{
+		getenv: func(name string) string { return settings[name] }, stdin: strings.NewReader(""), stdout: &out, stderr: &talk,
+		environ: func() (list []string) {
+			for name, value := range settings {
+				list = append(list, name+"="+value)
+			}
+			return list
+		},
+	}
+	err = p.run(t.Context(), []string{"doctor", "-o", "json", "--wait", "30s"})
+	var is struct{ Findings []finding }
+	if json.Unmarshal(out.Bytes(), &is) != nil {
+		t.Fatalf("%v: %s", err, out.String())
+	}
+	found = map[string]finding{}
+	for _, f := range is.Findings {
+		if (f.Status == statusOK) != (f.Advice == "") {
+			t.Errorf("%+v: what is not ok needs advice", f)
+		}
+		f.Detail = found[f.Check].Detail + f.Detail + "\n"
+		found[f.Check] = f
+	}
+	return found, err
+}
+
+func expect(t *testing.T, found map[string]finding, check, status, detail string) {
+	t.Helper()
+	if f := found[check]; f.Status != status || !strings.Contains(f.Detail, detail) {
+		t.Errorf("%s: %+v, want %s with %q", check, f, status, detail)
+	}
+}
+
+func TestDoctorOfNewInstallation(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	settings := map[string]string{"HEADGATE_DATABASE_URL": "sqlite://" + filepath.Join(folder, "new", "headgate.db"), "HEADGATE_ADDR": "127.0.0.1:0"}
+	found, err := examine(t, settings)
+	if err != nil {
+		t.Error(err)
+	}
+	expect(t, found, "settings", statusOK, "valid")
+	expect(t, found, "database", statusOK, "does not exist yet")
+	expect(t, found, "redis", statusOK, "not used")
+	expect(t, found, "addr", statusOK, "is free")
+	expect(t, found, "secrets", statusOK, "")
+	if entries, err := os.ReadDir(folder); err != nil || len(entries) > 0 {
+		t.Errorf("doctor left %v in the folder: %v", entries, err)
+	}
+	if out := must(t, settings, "doctor"); !strings.Contains(out, "CHECK") || !strings.Contains(out, "valid") {
+		t.Errorf("table:\n%s", out)
+	}
+}
+
+func TestDoctorOfRunningNode(t *testing.T) {
+	t.Parallel()
+	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}
+	node := start(t, settings)
+	settings["HEADGATE_ADDR"] = strings.TrimPrefix(node.origin, "http://")
+	settings["HEADGATE_PUBLIC_URL"] = node.origin
+	found, err := examine(t, settings)
+	if err != nil {
+		t.Error(err)
+	}
+	expect(t, found, "addr", statusOK, "a node serves")
+	expect(t, found, "database", statusOK, "schema version")
+	expect(t, found, "public-url", statusOK, node.origin)
+	expect(t, found, "server-clock", statusOK, "differs by less than")
+}
+
+// Each fault of an installation is a finding, and none hides another one.
+func TestDoctorFindsFaults(t *testing.T) {
+	t.Parallel()
+	other := httptest.NewServer(http.NotFoundHandler())
+	defer other.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := l.Addr().String()
+	_ = l.Close()
+	secret := filepath.Join(t.TempDir(), "redis")
+	if err := os.WriteFile(secret, []byte("redis://"+gone+"\n"), 0o644); err != nil { //nolint:gosec // the fault
+		t.Fatal(err)
+	}
+	settings := map[string]string{
+		"HEADGATE_DATABASE_URL":    "sqlite://" + secret + "/headgate.db",
+		"HEADGATE_REDIS_URL_FILE":  secret,
+		"HEADGATE_REDSI_STRICT":    "true",
+		"HEADGATE_ADDR":            other.Listener.Addr().String(),
+		"HEADGATE_TRUSTED_PROXIES": "10.0.0.0/8,::/0",
+		"HEADGATE_HEADERS":         "nonsense",
+		"HEADGATE_MAX_CONNECTIONS": "1000000",
+		"HEADGATE_PUBLIC_URL":      "http://" + gone,
+	}
+	found, err := examine(t, settings)
+	if exitCode(err) != cli.ExitFindings {
+		t.Errorf("exit code %d: %v", exitCode(err), err)
+	}
+	expect(t, found, "settings", statusError, "HEADGATE_HEADERS")
+	expect(t, found, "secrets", statusError, secret)
+	expect(t, found, "database", statusError, "")
+	expect(t, found, "redis", statusError, gone)
+	expect(t, found, "addr", statusError, "no node answers")
+	expect(t, found, "trusted-proxies", statusError, "::/0")
+	expect(t, found, "public-url", statusWarning, gone)
+	expect(t, found, "settings", statusError, `did you mean "HEADGATE_REDIS_STRICT"?`)
+	if f := found["open-files"]; f.Status == "" {
+		t.Error("no finding about open files")
+	}
+	out, err := command(t, settings, "", "doctor")
+	if err == nil || strings.Contains(out, "\x1b") {
+		t.Errorf("table: %v\n%s", err, out)
+	}
+}

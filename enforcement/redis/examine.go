@@ -1,0 +1,64 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// An Examination is what a Redis server says about itself.
+type Examination struct {
+	Version         string // with "valkey " before it for Valkey; "" if it cannot be read
+	TooOld          bool   // older than the least version
+	MaxMemoryPolicy string // "" if it cannot be read
+	MaxMemory       int64  // in bytes; 0: no limit, or it cannot be read
+	// Ahead is by how much the clock of Redis is ahead of this process. The error is at most
+	// RoundTrip.
+	Ahead, RoundTrip time.Duration
+	// OtherFormat reports whether the keys with the prefix have another format, so that a node
+	// refuses the server.
+	OtherFormat bool
+}
+
+// Examine connects to Redis once and reads what it says about itself. It writes nothing.
+func Examine(ctx context.Context, config Config) (e Examination, err error) {
+	config = config.withDefaults()
+	if err := config.check(); err != nil {
+		return e, err
+	}
+	options, err := config.options()
+	if err != nil {
+		return e, err
+	}
+	options.DialTimeout, options.ReadTimeout, options.WriteTimeout = config.Timeout, config.Timeout, config.Timeout
+	client := redis.NewUniversalClient(options)
+	defer func() { err = errors.Join(err, client.Close()) }()
+	if err := client.Ping(ctx).Err(); err != nil { // opens the connection
+		return e, fmt.Errorf("redis: %w", err)
+	}
+	sent := time.Now()
+	now, err := client.Time(ctx).Result()
+	if err != nil {
+		return e, fmt.Errorf("redis: ask for the time: %w", err)
+	}
+	e.RoundTrip = time.Since(sent)
+	e.Ahead = now.Sub(sent.Add(e.RoundTrip / 2))
+	// The user may lack the permission for the following calls.
+	info, _ := client.Info(ctx, "server").Result()
+	e.Version = infoField(info, "redis_version")
+	e.TooOld = e.Version != "" && older(e.Version, minVersion)
+	if valkey := infoField(info, "valkey_version"); valkey != "" {
+		e.Version = "valkey " + valkey
+	}
+	found, _ := client.ConfigGet(ctx, "maxmemory-policy").Result()
+	e.MaxMemoryPolicy = found["maxmemory-policy"]
+	memory, _ := client.Info(ctx, "memory").Result()
+	e.MaxMemory, _ = strconv.ParseInt(infoField(memory, "maxmemory"), 10, 64)
+	format, err := client.Get(ctx, config.Prefix+"format").Result()
+	e.OtherFormat = err == nil && format != config.format()
+	return e, nil
+}

@@ -1,0 +1,31 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// An Examination is what the database says about itself.
+type Examination struct {
+	Version string // of the Postgres server, or of SQLite
+	Schema  MigrationStatus
+	// Ahead is by how much the clock of the database is ahead of this process. The error is at
+	// most RoundTrip.
+	Ahead, RoundTrip time.Duration
+}
+
+// Examine reads what the database says about itself. It writes nothing.
+func (s *Store) Examine(ctx context.Context) (e Examination, err error) {
+	if e.Schema, err = s.MigrationStatus(ctx); err != nil {
+		return e, err
+	}
+	var micros int64
+	err = s.read(ctx, func(ctx context.Context) error {
+		sent := s.now()
+		err := s.reader.QueryRowContext(ctx, `SELECT `+s.engine.version()+`, `+s.engine.clock()).Scan(&e.Version, &micros)
+		e.RoundTrip = s.now().Sub(sent)
+		e.Ahead = time.UnixMicro(micros).Sub(sent.Add(e.RoundTrip / 2))
+		return err
+	})
+	return e, s.fail(err, "examine the database")
+}
