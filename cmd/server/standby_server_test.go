@@ -16,8 +16,20 @@ import (
 // a key was revoked.
 func TestStartWithoutTheDatabase(t *testing.T) {
 	t.Parallel()
+	t.Run("in process", func(t *testing.T) {
+		t.Parallel()
+		startWithoutTheDatabase(t, "")
+	})
+	t.Run("with Redis", func(t *testing.T) {
+		t.Parallel()
+		startWithoutTheDatabase(t, servertest.StartRedis(t).URL())
+	})
+}
+
+func startWithoutTheDatabase(t *testing.T, redis string) {
 	server := servertest.StartPostgres(t)
 	settings := map[string]string{
+		"HEADGATE_REDIS_URL": redis, "HEADGATE_LIMITER_TIMEOUT": "30s",
 		"HEADGATE_DATABASE_URL": server.URL(), "HEADGATE_BOOTSTRAP_KEY": bootstrap, "HEADGATE_SHUTDOWN_DELAY": "0s",
 		"HEADGATE_SNAPSHOT_FILE": filepath.Join(t.TempDir(), "snapshot"),
 	}

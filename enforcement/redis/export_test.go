@@ -3,6 +3,8 @@ package redis
 import (
 	"strings"
 	"time"
+
+	"github.com/headgate/headgate/enforcement"
 )
 
 // SetClock makes l believe that its server's clock shows t now.
@@ -37,3 +39,6 @@ func WithoutKeyBound(l *Limiter) {
 		s.body = newBody(strings.ReplaceAll(s.text, scriptText("full.lua"), ""))
 	}
 }
+
+// WeightOf is the most bytes that a key of a meter can take.
+func WeightOf(m *enforcement.Meter) int64 { return weightOf(m) }

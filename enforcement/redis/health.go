@@ -22,7 +22,6 @@ const (
 	probeEvery    = 200 * time.Millisecond // interval of probes while the breaker is open, plus or minus a quarter
 	lookEvery     = time.Second            // interval of probes while the breaker is closed and no call is made
 	policyEvery   = time.Minute
-	memoryEvery   = 5 * time.Second
 	tellEvery     = time.Minute // least time between two log lines of one kind
 	minVersion    = "6.2"
 	formatVersion = 1 // format of keys and values
@@ -256,12 +255,17 @@ func (l *Limiter) Run(ctx context.Context) error {
 	defer l.health.setRunning(false)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var memoryAt time.Time
 	for policyAt, pulseAt := time.Now().Add(policyEvery), time.Now().Add(pulseEvery); ; {
 		asked := false
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-l.live.hurry:
+			if l.health.closed.Load() {
+				l.readMemory(ctx)
+				l.countKeys(ctx)
+			}
+			continue
 		case <-l.health.asked:
 			asked = true
 		case <-timer.C:
@@ -276,11 +280,8 @@ func (l *Limiter) Run(ctx context.Context) error {
 		}
 		if now := time.Now(); now.After(pulseAt) && l.health.closed.Load() && l.pulse(ctx) {
 			pulseAt = now.Add(pulseEvery)
+			l.readMemory(ctx)
 			l.countKeys(ctx)
-			if now.After(memoryAt) {
-				l.readMemory(ctx)
-				memoryAt = now.Add(memoryEvery)
-			}
 		}
 		timer.Reset(probeEvery*3/4 + rand.N(probeEvery/2))
 	}
@@ -469,7 +470,7 @@ func (l *Limiter) readMemory(ctx context.Context) {
 	}
 	used, _ := strconv.ParseInt(infoField(info, "used_memory"), 10, 64)
 	most, _ := strconv.ParseInt(infoField(info, "maxmemory"), 10, 64)
-	l.live.setMemory(most)
+	l.live.setMemory(used, most)
 	l.health.mu.Lock()
 	defer l.health.mu.Unlock()
 	l.health.usedMemory, l.health.maxMemory = used, most

@@ -28,11 +28,6 @@ const (
 	askEvery    = 5 * time.Second
 	mostSwept   = 1000
 	mostTenants = 20 // that Tenants returns
-
-	// Half of maxmemory divided by keyBytes is the largest bound of a tenant, so that one
-	// tenant cannot fill a Redis of any size. A key of a window or a bucket takes about 160
-	// bytes, with what Redis stores for its expiry.
-	keyBytes = 160
 )
 
 var keysScript = newBody(scriptText("keys.lua"))
@@ -44,11 +39,12 @@ var keysScript = newBody(scriptText("keys.lua"))
 // call.
 type live struct {
 	bound int64
-	most  atomic.Int64 // largest bound of a tenant, from the memory of Redis; 0 if that is unknown
 	off   bool         // set by a benchmark that measures the cost of counting
-	busy  atomic.Int32 // number of full tenants
+	busy  atomic.Int32 // number of tenants in filled
+	hurry chan struct{}
 
 	mu      sync.Mutex
+	memory  memory
 	limits  map[limitID]*limitKeys
 	ready   map[limitID]*limitKeys // the limits that Redis counts or will count soon
 	tenants map[uint32]*tenantKeys
@@ -63,42 +59,27 @@ type limitKeys struct {
 	tenant  *tenantKeys
 	home    string
 	width   int64           // length of an interval, in microseconds
+	weight  int64           // bytes of a key; see weightOf
 	changes map[int64]int64 // not yet sent to Redis: by interval, the change of the number of keys that expire in it
 	pending int64           // number of changes that are not yet sent
 	alive   int64           // number of live keys in the last reply of Redis
+	bytes   int64           // alive * weight, when alive was last set
 	pushed  time.Time       // when the changes were last sent to Redis
 	used    time.Time
 }
 
 // tenantKeys sums the keys of those limits of a tenant that Redis counts.
 type tenantKeys struct {
-	alive, bound int64
-	limits       int
-	until        time.Time // until then, this node treats the tenant as full
+	alive, bytes, bound int64
+	limits              int
+	until               time.Time // until then, this node treats the tenant as full
+	sharing             time.Time // until then, this node reports that keys of the tenant share counters
 }
 
 func (v *live) open(bound int64) {
-	v.bound = bound
+	v.bound, v.hurry = bound, make(chan struct{}, 1)
 	v.limits, v.ready = map[limitID]*limitKeys{}, map[limitID]*limitKeys{}
 	v.tenants, v.filled = map[uint32]*tenantKeys{}, map[uint32]*tenantKeys{}
-}
-
-// boundOf returns the bound of a tenant's keys. own is the tenant's own bound, or 0.
-func (v *live) boundOf(own int64) int64 {
-	bound := cmp.Or(own, v.bound)
-	if most := v.most.Load(); most > 0 {
-		return min(bound, most)
-	}
-	return bound
-}
-
-// setMemory limits the bounds of all tenants to half of the memory of Redis. most is
-// maxmemory in bytes, or 0 if it is unknown or unlimited.
-func (v *live) setMemory(most int64) {
-	if most > 0 {
-		most = max(most/2/keyBytes, 1)
-	}
-	v.most.Store(most)
 }
 
 // recordExpiries stores in each cell the time at which the value that the call read
@@ -151,66 +132,79 @@ func (v *live) note(c *call, now int64) {
 	for i := range c.cells {
 		cell := &c.cells[i]
 		before, after := cell.ends, c.expiry(i)
-		if cell.shared {
-			v.rebound(cell)
+		if before == after && !cell.shared {
 			continue
 		}
-		if before == after {
-			continue
+		meter := c.params[cell.param].meter
+		width := partWidth(meter)
+		switch {
+		case width == 0 || before != 0 && after != 0 && before/width == after/width:
+		case cell.shared:
+			v.share(cell, meter)
+		default:
+			v.change(cell, meter, before, after, now)
 		}
-		width := partWidth(c.params[cell.param].meter)
-		if width == 0 || before != 0 && after != 0 && before/width == after/width {
-			continue
-		}
-		v.change(cell, width, before, after, now)
 	}
 }
 
-func (v *live) change(cell *cell, width, before, after, now int64) {
+func (v *live) change(cell *cell, m *enforcement.Meter, before, after, now int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	k := v.limit(cell, width)
-	k.used = time.Now()
+	k := v.limit(cell, m)
 	if before >= now { // otherwise the key has expired, and its interval is no longer counted
-		k.changes[before/width]--
+		k.changes[before/k.width]--
 	}
 	if after != 0 {
-		k.changes[after/width]++
+		k.changes[after/k.width]++
 	}
-	k.tenant.bound = v.boundOf(cell.bound)
-	if k.pending++; k.pending >= min(pushAfter, max(k.tenant.bound/16, 1)) {
+	if k.pending++; k.pending >= v.reportAfter(k) {
+		v.ready[k.id] = k
+	}
+	if before == 0 && v.memory.grow(k.weight, k.used) {
+		v.wake()
+	}
+}
+
+// wake makes Run report to Redis now.
+func (v *live) wake() {
+	select {
+	case v.hurry <- struct{}{}:
+	default: // Run is already told
+	}
+}
+
+// share records that an overflow counter decided for a key.
+func (v *live) share(cell *cell, m *enforcement.Meter) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	k := v.limit(cell, m)
+	k.tenant.sharing = k.used.Add(fullFor)
+	if k.alive == 0 { // other nodes made the keys; a report without changes reads their number
+		k.pending = max(k.pending, 1)
 		v.ready[k.id] = k
 	}
 }
 
-// rebound updates the bound of a tenant from the latest request. While the tenant is
-// full, its calls count no keys, so nothing else updates the bound.
-func (v *live) rebound(cell *cell) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	if t := v.tenants[cell.key.Tenant]; t != nil {
-		t.bound = v.boundOf(cell.bound)
-	}
-}
-
-// limit returns the key counts of a cell's limit, and creates them if necessary. The
-// caller holds v.mu.
-func (v *live) limit(cell *cell, width int64) *limitKeys {
+// limit returns the key counts of a cell's limit, and creates them if necessary. It
+// updates the bound of the tenant, and the length of intervals and the weight of the
+// limit. The caller holds v.mu.
+func (v *live) limit(cell *cell, m *enforcement.Meter) *limitKeys {
 	id := limitID{cell.key.Tenant, cell.key.Cell}
-	k := v.limits[id]
-	switch {
-	case k == nil:
+	k, width := v.limits[id], partWidth(m)
+	if k == nil {
 		t := v.tenants[id.tenant]
 		if t == nil {
-			t = &tenantKeys{bound: v.boundOf(cell.bound)}
+			t = &tenantKeys{}
 			v.tenants[id.tenant] = t
 		}
 		t.limits++
 		k = &limitKeys{id: id, tenant: t, home: cell.home, width: width, changes: map[int64]int64{}}
 		v.limits[id] = k
-	case k.width != width: // the numbers of the limit changed: keys of the former numbers no longer count
+	}
+	if k.width != width { // the numbers of the limit changed: keys of the former numbers no longer count
 		k.width, k.changes, k.pending = width, map[int64]int64{}, 0
 	}
+	k.weight, k.used, k.tenant.bound = weightOf(m), time.Now(), cmp.Or(cell.bound, v.bound)
 	return k
 }
 
@@ -231,10 +225,8 @@ func (v *live) foundFull(c *call) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for i := range c.cells {
-		if width := partWidth(c.params[c.cells[i].param].meter); width > 0 {
-			k := v.limit(&c.cells[i], width)
-			k.used = time.Now()
-			v.fill(k)
+		if m := c.params[c.cells[i].param].meter; partWidth(m) > 0 {
+			v.fill(v.limit(&c.cells[i], m))
 		}
 	}
 }
@@ -250,6 +242,7 @@ func (v *live) fill(k *limitKeys) {
 type push struct {
 	limit   *limitKeys
 	width   int64
+	weight  int64
 	changes map[int64]int64
 	bound   int64
 	command *redis.Cmd
@@ -267,7 +260,7 @@ func (l *Limiter) countKeys(ctx context.Context) {
 			push := &pushes[i]
 			tenant := l.config.Prefix + "{" + push.limit.home + "}" + string(binary.AppendUvarint(nil, uint64(push.limit.id.tenant)))
 			counts := tenant + string(binary.AppendUvarint(nil, uint64(push.limit.id.cell))) + "N"
-			args := []any{push.width, max(push.bound, 0)}
+			args := []any{push.width, push.bound, push.weight}
 			for part, n := range push.changes {
 				args = append(args, part, n)
 			}
@@ -280,9 +273,7 @@ func (l *Limiter) countKeys(ctx context.Context) {
 	l.live.pushed(pushes)
 }
 
-// due returns the reports to send now and clears their changes. A tenant has one bound
-// for all its limits. Therefore the bound of a limit is the tenant's bound minus the
-// keys of the other limits.
+// due returns the reports to send now and clears their changes.
 func (v *live) due(now time.Time) (pushes []push) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -293,19 +284,19 @@ func (v *live) due(now time.Time) (pushes []push) {
 		}
 	}
 	v.busy.Store(int32(len(v.filled)))
+	v.memory.grown, v.memory.told = 0, now
 	for id, k := range v.ready {
-		t := k.tenant
-		near := k.alive > 0 && float64(t.alive) >= nearlyFull*float64(t.bound)
+		near := k.alive > 0 && float64(k.tenant.alive) >= nearlyFull*float64(v.boundOf(k.tenant))
 		switch {
 		case len(pushes) == mostPushed:
 			return pushes
-		case k.pending < min(pushAfter, max(t.bound/16, 1)) && !near && now.Sub(k.pushed) < askEvery:
+		case k.pending < v.reportAfter(k) && !near && now.Sub(k.pushed) < askEvery:
 			continue
 		case k.pending == 0 && k.alive == 0:
 			delete(v.ready, id)
 			continue
 		}
-		pushes = append(pushes, push{limit: k, width: k.width, changes: k.changes, bound: t.bound - (t.alive - k.alive)})
+		pushes = append(pushes, push{limit: k, width: k.width, weight: k.weight, changes: k.changes, bound: v.roomOf(k)})
 		k.changes, k.pending, k.pushed = map[int64]int64{}, 0, now
 	}
 	return pushes
@@ -347,8 +338,7 @@ func (v *live) pushed(pushes []push) {
 			}
 			continue
 		}
-		k.tenant.alive += alive - k.alive
-		k.alive = alive
+		v.count(k, alive, p.weight)
 		if alive >= p.bound {
 			v.fill(k)
 		}
@@ -363,15 +353,17 @@ type TenantKeys struct {
 }
 
 // Tenants returns the tenants that use most of their bound on live keys, as far as this
-// node knows. It only knows tenants whose limits it reported to Redis.
+// node knows. It only knows tenants whose limits it reported to Redis, and tenants whose
+// requests an overflow counter decided.
 func (l *Limiter) Tenants() (list []TenantKeys) {
-	v := &l.live
+	v, now := &l.live, time.Now()
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	for id, k := range v.ready {
 		known := slices.ContainsFunc(list, func(t TenantKeys) bool { return t.Tenant == id.tenant })
-		if t := k.tenant; t.alive > 0 && !known {
-			list = append(list, TenantKeys{Tenant: id.tenant, Live: t.alive, Bound: t.bound, Full: v.filled[id.tenant] != nil})
+		if t := k.tenant; !known && (t.alive > 0 || now.Before(t.sharing)) {
+			bound := v.boundOf(t)
+			list = append(list, TenantKeys{Tenant: id.tenant, Live: t.alive, Bound: bound, Full: t.alive >= bound || now.Before(t.sharing)})
 		}
 	}
 	slices.SortFunc(list, func(a, b TenantKeys) int {
@@ -385,7 +377,7 @@ func (l *Limiter) Tenants() (list []TenantKeys) {
 // bound, or 0. The number includes the keys of all nodes. Changes that a node has not
 // reported yet are missing: fewer than 256 for each limit and other node.
 func (l *Limiter) KeysOf(ctx context.Context, home string, tenant uint32, cells []uint32, own int64) (TenantKeys, error) {
-	found := TenantKeys{Tenant: tenant, Bound: l.live.boundOf(own)}
+	found := TenantKeys{Tenant: tenant}
 	base := l.config.Prefix + "{" + home + "}" + string(binary.AppendUvarint(nil, uint64(tenant)))
 	names := []string{base + "F"}
 	for _, cell := range cells {
@@ -399,21 +391,32 @@ func (l *Limiter) KeysOf(ctx context.Context, home string, tenant uint32, cells 
 	if last := l.clocks.last(home); last != nil {
 		now = last.at(time.Now())
 	}
-	found.Full = values[0] != nil
+	bytes := int64(0)
 	for i, cell := range cells {
 		text, _ := values[i+1].(string)
-		found.Live += max(liveIn(text, now)+l.live.unsent(limitID{tenant, cell}), 0)
+		n, weight := liveIn(text, now)
+		unsent, latest := l.live.unsent(limitID{tenant, cell})
+		n = max(n+unsent, 0)
+		found.Live += n
+		bytes += n * cmp.Or(latest, weight, keyBytes)
 	}
+	l.live.mu.Lock()
+	defer l.live.mu.Unlock()
+	found.Bound = l.live.boundOf(&tenantKeys{alive: found.Live, bytes: bytes, bound: cmp.Or(own, l.live.bound)})
+	found.Full = values[0] != nil
 	return found, nil
 }
 
-// liveIn returns the number of live keys at a time, from the value of keys.lua.
-func liveIn(value string, now int64) (n int64) {
+// liveIn returns the number of live keys at a time and the bytes of a key, from the value
+// of keys.lua.
+func liveIn(value string, now int64) (n, weight int64) {
 	head, parts, _ := strings.Cut(value, " ")
-	width, err := strconv.ParseInt(head, 10, 64)
+	first, second, _ := strings.Cut(head, ",")
+	width, err := strconv.ParseInt(first, 10, 64)
 	if err != nil || width <= 0 {
-		return 0
+		return 0, 0
 	}
+	weight, _ = strconv.ParseInt(second, 10, 64)
 	for part := range strings.FieldsSeq(parts) {
 		first, keys, _ := strings.Cut(part, ":")
 		interval, _ := strconv.ParseInt(first, 10, 64)
@@ -421,17 +424,19 @@ func liveIn(value string, now int64) (n int64) {
 			n += k
 		}
 	}
-	return n
+	return n, weight
 }
 
-// unsent returns by how many the keys of a limit changed since this node's last report.
-func (v *live) unsent(id limitID) (n int64) {
+// unsent returns by how many the keys of a limit changed since this node's last report,
+// and the bytes of a key, or 0 if this node does not know the limit.
+func (v *live) unsent(id limitID) (n, weight int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if k := v.limits[id]; k != nil {
 		for _, change := range k.changes {
 			n += change
 		}
+		weight = k.weight
 	}
-	return n
+	return n, weight
 }

@@ -113,6 +113,16 @@ func TestKeysOfATenantAreBounded(t *testing.T) {
 			}
 		})
 	}
+	running(t, other)
+	eventually(t, "the node that made no keys reports the full tenants", func() bool {
+		full := 0
+		for _, k := range other.Tenants() {
+			if k.Full && k.Live >= bound && k.Tenant < 200 {
+				full++
+			}
+		}
+		return full == 4
+	})
 	if s, o := l.Status(), other.Status(); s.Mismatches+o.Mismatches > 0 {
 		t.Errorf("%d and %d requests were decided otherwise than by the reference", s.Mismatches, o.Mismatches)
 	}
@@ -274,5 +284,45 @@ func TestOneTenantCannotFillASmallRedis(t *testing.T) {
 		strings.ReplaceAll(regexp.MustCompile(`used_memory:\d+`).FindString(used), "\r\n", " "))
 	if made >= flood {
 		t.Error("no key of the flood shared a counter")
+	}
+}
+
+// The bytes for which a key counts are at least what it takes in Redis: a key of each
+// algorithm, and a log with as many entries as it can have.
+func TestKeysWeighWhatTheyTake(t *testing.T) {
+	t.Parallel()
+	server := servertest.StartRedis(t)
+	raw := client(t, server.URL())
+	l := open(t, redis.Config{URL: server.URL(), Prefix: "hg:", Denials: -1})
+	const expiry = 56 // MEMORY USAGE leaves out the entries of the two tables of Redis
+	for i, limit := range []enforcement.Limit{
+		{Algorithm: enforcement.FixedWindow, Quota: 1000, Window: time.Hour},
+		{Algorithm: enforcement.SlidingWindowCounter, Quota: 1000, Window: time.Hour},
+		{Algorithm: enforcement.TokenBucket, Quota: 1000, Window: time.Hour},
+		{Algorithm: enforcement.SlidingWindowLog, Quota: 1, Window: time.Hour},
+		{Algorithm: enforcement.SlidingWindowLog, Quota: 10, Window: time.Hour},
+		{Algorithm: enforcement.SlidingWindowLog, Quota: 64, Window: time.Hour},
+		{Algorithm: enforcement.SlidingWindowLog, Quota: 65, Window: time.Hour},
+		{Algorithm: enforcement.SlidingWindowLog, Quota: 1000, Window: time.Hour},
+		{Algorithm: enforcement.SlidingWindowLog, Quota: enforcement.MaxLog, Window: time.Hour},
+	} {
+		m, entries := limit.Compile(1), int64(1)
+		if limit.Algorithm == enforcement.SlidingWindowLog {
+			entries = limit.Quota
+		}
+		for range entries { // one entry for each call
+			if o := mustTake(t, l, request(keyed(9, uint32(i+1), 1, m, 1))); o.Verdict != enforcement.Granted {
+				t.Fatalf("%s: %s", limit.Algorithm, o.Verdict)
+			}
+		}
+		name := raw.Keys(t.Context(), "hg:{07}\x09"+string(rune(i+1))+"*").Val()
+		if len(name) != 1 {
+			t.Fatalf("%s: %d keys", limit.Algorithm, len(name))
+		}
+		took := raw.MemoryUsage(t.Context(), name[0]).Val() + expiry
+		t.Logf("%s of %d: %d bytes, counted as %d", limit.Algorithm, limit.Quota, took, redis.WeightOf(m))
+		if weight := redis.WeightOf(m); took > weight {
+			t.Errorf("%s of %d takes %d bytes, and counts as %d", limit.Algorithm, limit.Quota, took, weight)
+		}
 	}
 }

@@ -5,14 +5,14 @@
 --   KEYS     the counts of the limit, and the marker F of full.lua.
 --
 --   ARGV     the length of a time interval in microseconds; how many keys the limit may
---            have, which is the tenant's bound minus the keys of its other limits;
---            then pairs: the number of an interval, and the change of the number of
+--            have, which is what the tenant's other limits leave; the most bytes of a
+--            key, which the script only stores; then pairs: the number of an interval, and the change of the number of
 --            keys that expire in it.
 --
 --   reply    the number of live keys of the limit.
 --
--- The value is the length of the intervals, then the number of each interval with its
--- keys. The script drops intervals that have ended. If the stored length differs, the
+-- The value is the length of the intervals with the bytes of a key, then the number of
+-- each interval with its keys. The script drops intervals that have ended. If the stored length differs, the
 -- numbers of the limit changed, and the script starts again from zero.
 
 local time = redis.call('TIME')
@@ -20,19 +20,19 @@ local now = time[1] * 1000000 + time[2]
 local width, most = tonumber(ARGV[1]), tonumber(ARGV[2])
 local counts, value = {}, redis.pcall('GET', KEYS[1])
 if type(value) == 'string' then
-  local was, rest = string.match(value, '^(%d+)(.*)$')
+  local was, rest = string.match(value, '^(%d+)(.*)$') -- the bytes are in rest, and have no space before
   if was == ARGV[1] then
     for part, n in string.gmatch(rest, ' (%d+):(%-?%d+)') do
       counts[tonumber(part)] = tonumber(n)
     end
   end
 end
-for i = 3, #ARGV, 2 do
+for i = 4, #ARGV, 2 do
   local part = tonumber(ARGV[i])
   counts[part] = (counts[part] or 0) + tonumber(ARGV[i + 1])
 end
 local first, last, live = math.floor(now / width), 0, 0
-local texts = { ARGV[1] }
+local texts = { ARGV[1] .. ',' .. ARGV[3] }
 for part, n in pairs(counts) do
   if part >= first and n ~= 0 then
     live, last = live + n, math.max(last, part)

@@ -1,0 +1,124 @@
+package redis
+
+import (
+	"math"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+)
+
+// Bytes of a key in Redis, with what Redis stores for its name and its expiry.
+const (
+	keyBytes      = 160 // of a window or a bucket
+	logBytes      = 192 // of a log, besides its entries
+	entryBytes    = 16  // of an entry of a log that is written as a whole
+	oldEntryBytes = 28  // of an entry of a longer log, which keeps as many entries that have left the window
+	smallLog      = 64  // SMALL_LOG in take.lua
+)
+
+const (
+	scarceFrom = 0.8 // share of maxmemory above which tenants get less than half of it
+	growths    = 64  // a node reports to Redis when it has made keys for this part of maxmemory
+	leastPause = 2 * time.Millisecond
+)
+
+// weightOf returns the most bytes that a key of a meter can take in Redis. For a log this
+// is the size with as many entries as the quota allows. A log that exists gets each of
+// them, also while its tenant is full.
+func weightOf(m *enforcement.Meter) int64 {
+	if m.Algorithm != enforcement.SlidingWindowLog {
+		return keyBytes
+	}
+	entries := min(m.Quota, enforcement.MaxLog)
+	if entries <= smallLog {
+		return logBytes + entryBytes*entries
+	}
+	return logBytes + oldEntryBytes*entries
+}
+
+// memory has what a node knows about the memory of Redis. live.mu guards it.
+type memory struct {
+	used, most int64 // used_memory and maxmemory; most is 0 if it is unknown or unlimited
+	reserved   int64 // bytes of the keys of all tenants that Redis counts for this node
+	tenants    int64 // number of these tenants
+
+	grown int64     // bytes of the keys that this node made since its last report
+	told  time.Time // when the last report was sent
+}
+
+// grow records that this node made a key. It returns true if the node must report to
+// Redis now, because the keys since its last report are a large part of the memory.
+func (m *memory) grow(weight int64, now time.Time) bool {
+	m.grown += weight
+	return m.most > 0 && m.grown >= m.most/growths && now.Sub(m.told) >= leastPause
+}
+
+// share returns how many bytes the keys of one tenant may take. That is half of maxmemory
+// while Redis has enough memory. Above scarceFrom of maxmemory, it is at most twice the
+// average of the tenants, and declines with the free memory: to the average in the middle,
+// and to 0 when the memory is full. So all tenants stop before that, those with most keys
+// first. Memory that logs have not filled yet counts as used.
+func (m *memory) share() float64 {
+	if m.most == 0 {
+		return math.Inf(1)
+	}
+	half := float64(m.most) / 2
+	free := 1 - float64(max(m.used, m.reserved))/float64(m.most)
+	if free > 1-scarceFrom || m.tenants == 0 {
+		return half
+	}
+	average := float64(m.reserved) / float64(m.tenants)
+	return min(half, 2*average*max(free, 0)/(1-scarceFrom))
+}
+
+// boundOf returns the number of keys that a tenant may have, if the others are like those
+// that it has. The caller holds v.mu.
+func (v *live) boundOf(t *tenantKeys) int64 {
+	weight := float64(keyBytes)
+	if t.alive > 0 && t.bytes > 0 {
+		weight = float64(t.bytes) / float64(t.alive)
+	}
+	return max(int64(min(float64(t.bound), v.memory.share()/weight)), 1)
+}
+
+// roomOf returns the number of keys that a limit may have: what the tenant's bound and its
+// share of the memory leave beside the keys of its other limits. The caller holds v.mu.
+func (v *live) roomOf(k *limitKeys) int64 {
+	t := k.tenant
+	free := (v.memory.share() - float64(t.bytes-k.bytes)) / float64(k.weight)
+	return int64(max(min(float64(t.bound-(t.alive-k.alive)), free), 0))
+}
+
+// reportAfter returns the number of changes of a limit after which they are reported to
+// Redis. The caller holds v.mu.
+func (v *live) reportAfter(k *limitKeys) int64 {
+	bound := k.tenant.bound
+	if v.memory.most > 0 {
+		bound = min(bound, v.memory.most/2/k.weight)
+	}
+	return min(pushAfter, max(bound/16, 1))
+}
+
+// count records the number of live keys of a limit. The caller holds v.mu.
+func (v *live) count(k *limitKeys, alive, weight int64) {
+	t, bytes := k.tenant, alive*weight
+	had := t.bytes > 0
+	t.alive += alive - k.alive
+	t.bytes += bytes - k.bytes
+	v.memory.reserved += bytes - k.bytes
+	k.alive, k.bytes = alive, bytes
+	switch has := t.bytes > 0; {
+	case has && !had:
+		v.memory.tenants++
+	case had && !has:
+		v.memory.tenants--
+	}
+}
+
+// setMemory records the memory of Redis in use, and its maximum, or 0 if that is unknown
+// or unlimited.
+func (v *live) setMemory(used, most int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.memory.used, v.memory.most = used, most
+}
