@@ -37,6 +37,9 @@ func (s *Server) unchunk(l *listener) http.Handler {
 		case http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete:
 		default: // handlers do not read their bodies, and their responses may be streams
 			s.handler.ServeHTTP(w, r)
+			// net/http reads the rest of the body before it closes the connection. Without a deadline, a slow client
+			// could keep the connection for the whole ReadTimeout.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(lingerFor))
 			return
 		}
 		inner, buffered, err := http.NewResponseController(w).Hijack()

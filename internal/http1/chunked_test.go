@@ -8,7 +8,9 @@ import (
 	"net/http"
 	"net/http/httputil"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/headgate/headgate/internal/http1"
 )
@@ -82,4 +84,48 @@ func FuzzChunks(f *testing.F) {
 			t.Fatalf("%q: got %q, want %q, %v", text, got, want, err)
 		}
 	})
+}
+
+// A client that does not send the body that its GET announces keeps the connection no longer
+// than a client that sends none. The answer comes first.
+func TestBodyThatNobodyReads(t *testing.T) {
+	t.Parallel()
+	_, address := start(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	c := dial(t, address)
+	send(t, c, "GET /livez HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nffffffff\r\nx")
+	_ = c.SetReadDeadline(time.Now().Add(30 * time.Second)) // less than the timeouts of the server
+	all, err := io.ReadAll(c)
+	if err != nil && !errors.Is(err, syscall.ECONNRESET) || !strings.HasPrefix(string(all), "HTTP/1.1 204") {
+		t.Errorf("%v: %q", err, all)
+	}
+}
+
+// What net/http answers to requests that it cannot parse has the headers of an API answer.
+func TestUnreadableRequestsHaveHeaders(t *testing.T) {
+	t.Parallel()
+	_, address := start(t, echo)
+	for _, request := range []string{
+		"GET /%zz HTTP/1.1\r\nHost: h\r\n\r\n", "POST /v1/check%zz HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET / HTTP/1.1\r\n\r\n", "GET / HTTP/7.0\r\nHost: h\r\n\r\n", "nonsense\r\n\r\n",
+	} {
+		c := dial(t, address)
+		send(t, c, request)
+		_ = c.SetReadDeadline(time.Now().Add(30 * time.Second))
+		r, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(r.Body)
+		if r.StatusCode < 400 || err != nil || len(body) == 0 {
+			t.Errorf("%q: %s %q %v", request, r.Status, body, err)
+		}
+		for name, want := range map[string]string{
+			"X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Content-Type": "text/plain; charset=utf-8",
+			"Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
+		} {
+			if got := r.Header.Get(name); got != want {
+				t.Errorf("%q: %s is %q", request, name, got)
+			}
+		}
+	}
 }

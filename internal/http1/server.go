@@ -1,10 +1,12 @@
 package http1
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -229,6 +231,26 @@ func (p *passedConn) Read(b []byte) (int, error) {
 		p.unused = nil
 	}
 	return n, nil
+}
+
+// plainError is the end of the header that net/http writes in answers to requests that it cannot parse. Answers of
+// handlers also have a Date.
+var plainError = []byte("\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n")
+
+// plainErrorHeaders are added to the answers of net/http to requests that it cannot parse.
+const plainErrorHeaders = "\r\nX-Content-Type-Options: nosniff\r\nContent-Security-Policy: default-src 'none'; frame-ancestors 'none'" +
+	"\r\nCache-Control: no-store"
+
+// Write writes to the connection. It adds security headers to the answers that net/http writes without a handler.
+func (p *passedConn) Write(b []byte) (int, error) {
+	status, rest, found := bytes.Cut(b, []byte("\r\n"))
+	if !found || !bytes.HasPrefix(status, []byte("HTTP/1.")) || !bytes.HasPrefix(b[len(status):], plainError) {
+		return p.Conn.Write(b)
+	}
+	if _, err := p.Conn.Write(slices.Concat(status, []byte(plainErrorHeaders+"\r\n"), rest)); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }
 
 // NetConn returns the connection of the client.

@@ -29,6 +29,7 @@ type Browser struct {
 	Context context.Context
 
 	t        testing.TB
+	cancel   context.CancelFunc // ends Context
 	mu       sync.Mutex
 	host     string
 	list     []string
@@ -59,12 +60,20 @@ func Start(t testing.TB, origin string) *Browser {
 	t.Cleanup(cancel)
 	ctx, cancel = chromedp.NewContext(ctx)
 	t.Cleanup(cancel)
-	b := &Browser{Context: ctx, t: t, host: u.Host}
+	b := &Browser{Context: ctx, t: t, cancel: cancel, host: u.Host}
 	if err := chromedp.Listen(ctx, b.hear); err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
+
+// stepTime is how long one step may take. A step that waits for what does not come then fails its test, before the
+// deadline of the package's tests ends all of them.
+const stepTime = 4 * time.Minute
+
+// step begins a step that ends in time: otherwise, the window is closed, and the step returns an error. The caller
+// must call the function that step returns.
+func (b *Browser) step() (done func() bool) { return time.AfterFunc(stepTime, b.cancel).Stop }
 
 func (b *Browser) hear(event any) {
 	b.mu.Lock()
@@ -123,6 +132,7 @@ func (b *Browser) Requests() int {
 // without a value.
 func (b *Browser) Cookies(origin string, cookies map[string]string) {
 	b.t.Helper()
+	defer b.step()()
 	if _, err := chromedp.Call(b.Context, network.ClearBrowserCookies, cdp.Empty{}); err != nil {
 		b.t.Fatal(err)
 	}
@@ -139,6 +149,7 @@ func (b *Browser) Cookies(origin string, cookies map[string]string) {
 // Do runs actions in order; an error ends the test.
 func (b *Browser) Do(steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
+	defer b.step()()
 	if err := chromedp.Do(b.Context, steps...); err != nil {
 		b.t.Fatal(err)
 	}
@@ -153,6 +164,7 @@ func (b *Browser) Open(address string) int {
 // Follow runs steps that lead to another page, and returns the status of the response.
 func (b *Browser) Follow(steps ...chromedp.Action[chromedp.Void]) int {
 	b.t.Helper()
+	defer b.step()()
 	response, err := chromedp.RunResponse(b.Context, steps...)
 	if err != nil {
 		b.t.Fatal(err)
@@ -175,6 +187,7 @@ func (b *Browser) Title() string {
 // Picture returns a screenshot of the whole page as PNG.
 func (b *Browser) Picture() []byte {
 	b.t.Helper()
+	defer b.step()()
 	picture, err := chromedp.Run(b.Context, chromedp.FullScreenshot(100))
 	if err != nil {
 		b.t.Fatal(err)
@@ -185,6 +198,7 @@ func (b *Browser) Picture() []byte {
 // Evaluate returns the value of an expression in the page. It awaits a promise.
 func Evaluate[T any](b *Browser, expression string) T {
 	b.t.Helper()
+	defer b.step()()
 	value, err := chromedp.Run(b.Context, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.t.Fatalf("%.200s: %v", expression, err)
