@@ -33,9 +33,9 @@ const beforeMigration = "24074ef^"
 // nodeFaults are the rows F-N, F-E, and F-O of section 5.3.
 var nodeFaults = []faultScenario{
 	{
-		goal: "F-N1", fault: "nodes are killed (-9) under load, six times, and start again", direct: true, lasts: 8 * time.Second,
+		goal: "F-N1", fault: "nodes are killed (-9) under load, 20 times, and start again", direct: true, lasts: 20 * time.Second,
 		begin: func(b *faultBench) {
-			for i := range 6 {
+			for i := range 20 {
 				n := 1 + i%2
 				_ = b.cluster.nodes[n].command.Process.Kill()
 				b.restart(n)
@@ -43,11 +43,15 @@ var nodeFaults = []faultScenario{
 		},
 		holds: func(b *faultBench, m *faultMeasure) {
 			// Each kill loses at most the counts of two seconds of one node.
-			if most := int64(6 * 2 * faultRate / 3); m.answered-m.counted > most {
+			if most := int64(20 * 2 * faultRate / 3); m.answered-m.counted > most {
 				m.fail(b, "%d counts lost, want at most %d", m.answered-m.counted, most)
 			}
 		},
 	},
+	{goal: "F-N2", fault: "SIGTERM under load, 20 rolling restarts behind a balancer that follows readiness", run: func(t *testing.T) (row faultRow) {
+		row.measure = fmt.Sprintf("%d requests, none failed; each stopped node ended with 0", rollingRestart(t, 20))
+		return row
+	}},
 	{
 		goal: "F-N3", fault: "a node stands still (SIGSTOP) for 5 s", short: true, direct: true, lasts: 5 * time.Second,
 		begin: func(b *faultBench) { b.signal(2, syscall.SIGSTOP) },

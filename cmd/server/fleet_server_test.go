@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -255,6 +256,12 @@ func TestRedisGoneAndBack(t *testing.T) {
 // rolling restart behind a balancer that follows readiness: no request fails.
 func TestRollingRestart(t *testing.T) {
 	t.Parallel()
+	rollingRestart(t, 3)
+}
+
+// rollingRestart replaces a node so many times, and returns how many requests were answered.
+func rollingRestart(t *testing.T, restarts int) int64 {
+	t.Helper()
 	settings := map[string]string{
 		"HEADGATE_DATABASE_URL": servertest.Postgres(t), "HEADGATE_REDIS_URL": servertest.Redis(t),
 		"HEADGATE_REDIS_PREFIX": fmt.Sprintf("hg-%x:", rand.Uint64()), "HEADGATE_LIMITER_TIMEOUT": "30s", "HEADGATE_SHUTDOWN_DELAY": "500ms",
@@ -283,7 +290,7 @@ func TestRollingRestart(t *testing.T) {
 			}
 		})
 	}
-	for range 3 {
+	for range restarts {
 		before := answered.Load()
 		eventually(t, "the load runs", func() bool { return answered.Load() > before+20 || t.Failed() })
 		old := b.oldest()
@@ -303,6 +310,32 @@ func TestRollingRestart(t *testing.T) {
 	}
 	stopLoad()
 	load.Wait()
+	return answered.Load()
+}
+
+// A second SIGTERM ends a node at once that still waits for its load balancer.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	node := launch(t, map[string]string{
+		"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_SHUTDOWN_DELAY": "10m", "HEADGATE_SHUTDOWN_TIMEOUT": "10m",
+	}).serving()
+	sigterm := func() {
+		t.Helper()
+		if err := node.command.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+	}
+	sigterm()
+	node.await(node.logs, regexp.MustCompile(`"stopping"`))
+	sigterm()
+	select {
+	case <-node.ended:
+	case <-time.After(patience): // less than the delay
+		t.Fatal("the node did not end")
+	}
+	if status, ok := node.command.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGTERM {
+		t.Errorf("the node ended with %v, want the signal", node.command.ProcessState)
+	}
 }
 
 // A balancer sends to nodes that are ready.

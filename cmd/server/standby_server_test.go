@@ -3,6 +3,8 @@
 package main
 
 import (
+	"maps"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -57,6 +59,24 @@ func startWithoutTheDatabase(t *testing.T, redis string) {
 	second.end()
 
 	server.Stop()
+	saved, err := os.ReadFile(settings["HEADGATE_SNAPSHOT_FILE"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved[len(saved)/2] ^= 1
+	damaged := maps.Clone(settings)
+	damaged["HEADGATE_ADDR"], damaged["HEADGATE_SNAPSHOT_FILE"] = freeAddr(t), filepath.Join(t.TempDir(), "snapshot")
+	if err := os.WriteFile(damaged["HEADGATE_SNAPSHOT_FILE"], saved, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	third := launchInProcess(t, damaged)
+	third.await(third.logs, regexp.MustCompile("the snapshot on disk cannot be used"))
+	for path, want := range map[string]int{"/livez": 200, "/readyz": 503} {
+		call(t, "", "GET", "http://"+damaged["HEADGATE_ADDR"]+path, "").want(t, want)
+	}
+	call(t, kept.Token, "POST", "http://"+damaged["HEADGATE_ADDR"]+"/v1/check", `{"method": "GET", "path": "/v1/items"}`).want(t, 503)
+	third.end()
+
 	node := launchInProcess(t, settings)
 	at := node.await(node.logs, regexp.MustCompile(`serving checks from the snapshot on disk","addr":"([^"]+)"`))[1]
 	node.origin = "http://" + at
