@@ -353,3 +353,45 @@ func TestPostgresTriesDeadlocksAgain(t *testing.T) {
 		t.Errorf("revision %d, error %v; want 1: failed tries leave nothing", n, err)
 	}
 }
+
+// Each SQL state of a fault is Unavailable with a message of its own, and is tried as often as
+// it may help: conflicts and lost connections four times in all, the others once.
+func TestPostgresStatesOfFaults(t *testing.T) {
+	t.Parallel()
+	url := template.Clone(t)
+	s := open(t, store.Config{URL: url})
+	db := past(t, "pgx", url)
+	exec := execOn(db)
+	for _, statement := range []string{
+		`CREATE SEQUENCE tries`,
+		`CREATE FUNCTION fails() RETURNS trigger LANGUAGE plpgsql AS $$
+		BEGIN
+			PERFORM nextval('tries'); -- no rollback takes it back
+			RAISE EXCEPTION 'a fault' USING ERRCODE = NEW.name;
+		END $$`,
+		`CREATE TRIGGER fails BEFORE INSERT ON settings FOR EACH ROW EXECUTE FUNCTION fails()`,
+	} {
+		if err := exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for state, want := range map[string]struct {
+		tries   int
+		message string
+	}{
+		"53100": {1, "no space"}, "53300": {4, "away"}, "57014": {1, "busy"}, "40001": {4, "busy"}, "40P01": {4, "busy"},
+	} {
+		if err := exec(`ALTER SEQUENCE tries RESTART`); err != nil {
+			t.Fatal(err)
+		}
+		err := s.PutSetting(t.Context(), state, "b", audit.Entry{Action: "setting.put"})
+		var refused *problem.Problem
+		if !errors.As(err, &refused) || refused.Kind != problem.Unavailable || !strings.Contains(refused.Message, want.message) {
+			t.Errorf("%s: %v, want Unavailable with %q", state, err, want.message)
+		}
+		var tries int
+		if err := db.QueryRowContext(t.Context(), `SELECT last_value FROM tries`).Scan(&tries); err != nil || tries != want.tries {
+			t.Errorf("%s: tried %d times, want %d: %v", state, tries, want.tries, err)
+		}
+	}
+}
