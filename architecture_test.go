@@ -67,7 +67,7 @@ var imports = map[string][]string{
 	"web/traffic": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
 	"web/plans":   {"enforcement", "internal/accounts", "internal/audit", "internal/nodes", "internal/preview", "internal/problem", "internal/simulation", "plans", "web", "web/views"},
 	"web/tenants": {"enforcement", "internal/accounts", "internal/exceptions", "internal/metrics", "internal/problem", "internal/snapshot", "internal/usage", "plans", "tenants", "web", "web/views"},
-	"web/admin":   {"internal/accounts", "internal/audit", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},
+	"web/admin":   {"internal/accounts", "internal/audit", "internal/metrics", "internal/nodes", "internal/problem", "internal/snapshot", "tenants", "web", "web/views"},
 	"web/views":   {"internal/problem"}, // view models with ready values
 
 	// Implementations. Only cmd/server and tests import them.

@@ -3,6 +3,7 @@ package web_test
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -153,6 +154,32 @@ func TestTenantsAreListedAndCreated(t *testing.T) {
 	}
 	if all := words(t, w.get("/tenants", "owner")); !strings.Contains(all, "New tenant") || !strings.Contains(all, "Globex Inc. globex none Suspended 0 –") {
 		t.Errorf("%s", all)
+	}
+}
+
+// A tenant without a plan, and checks that no policy matched, are visible in
+// the list, on the tenant's page, and on the System page.
+func TestChecksWithoutAPolicyAreVisible(t *testing.T) {
+	t.Parallel()
+	w := newMetered(t)
+	must(t, w.watcher.Refresh(t.Context()))
+	_, err := w.tenants.CreateTenant(t.Context(), "bare", tenants.Document{Name: "Bare"})
+	must(t, err)
+	must(t, w.watcher.Refresh(t.Context()))
+	planless := w.watcher.Current().Counts().Planless
+	w.decide("bare", enforcement.Check{Path: "/x", Cost: 1}, enforcement.Check{Path: "/x", Cost: 1})
+	w.flush()
+	for path, want := range map[string]string{
+		"/tenants?q=bare": "Bare bare none Active 2 2 without a policy",
+		"/tenants/bare":   "no plan, so no policy limits its checks",
+		"/system":         fmt.Sprintf("Checks that no policy limits Tenants without a plan %d Allowed without a policy, 24 h 2 Denied without a policy, 24 h 0", planless),
+	} {
+		if text := words(t, w.get(path, "owner")); !strings.Contains(text, want) {
+			t.Errorf("%s: %q is not in\n%s", path, want, text)
+		}
+	}
+	if text := words(t, w.get("/tenants/bare", "owner")); !strings.Contains(text, "100 % of requests · 2 without a policy") {
+		t.Errorf("the tiles: %s", text)
 	}
 }
 

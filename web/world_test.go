@@ -271,7 +271,7 @@ func over(t testing.TB, f fixture, change ...func(*config)) *world {
 		},
 		admin: admin.Config{
 			People: w.people, Tenants: w.tenants, Audit: w.store,
-			Snapshot: w.watcher.Current, Nodes: nodes.NewService(w.store),
+			Snapshot: w.watcher.Current, Nodes: nodes.NewService(w.store), Analytics: analytics,
 		},
 	}
 	for _, c := range change {

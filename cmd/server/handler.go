@@ -80,7 +80,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		}),
 		admin.Routes(shell, admin.Config{
 			People: n.people, Tenants: n.tenants, Audit: n.store,
-			Snapshot: n.watcher.Current, Nodes: n.fleet, Process: n.process(s),
+			Snapshot: n.watcher.Current, Nodes: n.fleet, Analytics: n.analytics, Process: n.process(s),
 		}))
 	both := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if api.Serves(r.URL.Path) {

@@ -102,7 +102,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 			counts := world.Counts()
 			return metrics.SnapshotState{
 				Loaded: true, FromDisk: true, Revision: world.Revision(), Age: time.Since(saved.At), Problems: world.ProblemCount(),
-				Tenants: counts.Tenants, Keys: counts.Keys, Plans: counts.Plans,
+				Tenants: counts.Tenants, Keys: counts.Keys, Plans: counts.Plans, Planless: counts.Planless,
 			}
 		},
 	})

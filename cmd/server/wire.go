@@ -347,7 +347,7 @@ func (n *node) snapshotState() metrics.SnapshotState {
 	}
 	if current := n.watcher.Current(); current != nil {
 		counts := current.Counts()
-		state.Tenants, state.Keys, state.Plans = counts.Tenants, counts.Keys, counts.Plans
+		state.Tenants, state.Keys, state.Plans, state.Planless = counts.Tenants, counts.Keys, counts.Plans, counts.Planless
 	}
 	return state
 }

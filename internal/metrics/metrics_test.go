@@ -273,6 +273,34 @@ func TestInstrumentedLimiter(t *testing.T) {
 	}
 }
 
+func TestSeriesOfUnmatchedChecks(t *testing.T) {
+	t.Parallel()
+	r := NewRecorder(Config{Tenants: []string{"acme"}})
+	for _, c := range []struct {
+		allowed bool
+		reason  enforcement.Reason
+		plan    *enforcement.Plan
+	}{
+		{true, enforcement.ReasonNoPolicy, nil},
+		{true, enforcement.ReasonNoPolicy, new(enforcement.Plan)},
+		{false, enforcement.ReasonNoPolicy, new(enforcement.Plan)},
+		{true, enforcement.ReasonOK, new(enforcement.Plan)},
+	} {
+		d := decision(c.allowed, c.reason, enforcement.Enforce)
+		d.Subject.Tenant, d.Subject.Plan = "acme", c.plan
+		r.Record(d)
+	}
+	families := scrape(t, r)
+	for cause, want := range map[string]float64{"no_plan": 1, "no_match": 2} {
+		if got := value(t, families, "headgate_unmatched_total", "kind", cause); got != want {
+			t.Errorf("%s = %v, want %v", cause, got, want)
+		}
+	}
+	if got := value(t, families, "headgate_tenant_unmatched_total", "tenant", "acme"); got != 3 {
+		t.Errorf("acme: %v", got)
+	}
+}
+
 func TestSeriesOfRefusalsTenantsAndFlushes(t *testing.T) {
 	t.Parallel()
 	many := []string{"acme"}

@@ -156,6 +156,10 @@ func (r *Recorder) collectDecisions(s sink) {
 	}
 	s.counter("degraded_total", "Decisions by failure modes, because the shared limiter was unavailable.", int64(all.degraded))
 	s.counter("shadow_refusals_total", "Allowed decisions that a shadow policy would have denied.", int64(all.shadow))
+	for cause, n := range all.unmatched {
+		s.counter("unmatched_total", "Checks that matched no policy, because the tenant has no plan or no policy of its plan matches.",
+			int64(n), "kind", causeNames[cause])
+	}
 	upTo, count := r.retry.upTo(retryBounds)
 	s.histogram("retry_after_seconds", "Retry-after of denials by limits and blocks, where waiting helps.",
 		count, float64(r.retry.sum.Load())/1e3, retryBounds, upTo, 1e3)
@@ -166,8 +170,10 @@ func (r *Recorder) collectTenants(s sink) {
 	for _, slug := range slices.Sorted(maps.Keys(r.tenants)) {
 		for o := range nOutcomes {
 			s.counter("tenant_decisions_total", "Decisions of the tenants in HEADGATE_METRICS_TENANTS, by outcome.",
-				int64(r.tenants[slug][o].Load()), "tenant", slug, "outcome", outcomeNames[o])
+				int64(r.tenants[slug].decisions[o].Load()), "tenant", slug, "outcome", outcomeNames[o])
 		}
+		s.counter("tenant_unmatched_total", "Checks of the tenants in HEADGATE_METRICS_TENANTS that matched no policy.",
+			int64(r.tenants[slug].unmatched.Load()), "tenant", slug)
 	}
 }
 
@@ -244,6 +250,7 @@ func (s sink) snapshot(state SnapshotState) {
 	s.gauge("snapshot_held", "1 when a newer state of the database waits for an operator's confirmation.", truth(state.Held))
 	s.gauge("snapshot_listening", "1 when the node receives notifications of changes; otherwise it only polls.", truth(state.Listening))
 	s.counter("snapshot_swaps_total", "Snapshots that were put into force.", state.Swaps)
+	s.gauge("snapshot_planless_tenants", "Tenants without a plan: no policy limits them.", float64(state.Planless))
 	s.gauge("snapshot_objects", "Objects in the snapshot in force.", float64(state.Plans), "kind", "plan")
 	s.gauge("snapshot_objects", "Objects in the snapshot in force.", float64(state.Tenants), "kind", "tenant")
 	s.gauge("snapshot_objects", "Objects in the snapshot in force.", float64(state.Keys), "kind", "key")

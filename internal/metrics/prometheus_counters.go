@@ -64,7 +64,17 @@ type tallies struct {
 	decisions [nOutcomes][nReasons][nModes]atomic.Uint64
 	degraded  atomic.Uint64
 	shadow    atomic.Uint64
+	unmatched [nCauses]atomic.Uint64
 }
+
+// Why a check matched no policy, as array indexes.
+const (
+	noPlan = iota
+	noMatch
+	nCauses
+)
+
+var causeNames = [nCauses]string{"no_plan", "no_match"}
 
 // tally counts one decision in the Prometheus counters.
 func (t *tallies) tally(d *enforcement.Decision, o *outcome, mode int) {
@@ -75,12 +85,20 @@ func (t *tallies) tally(d *enforcement.Decision, o *outcome, mode int) {
 	if o.shadow {
 		t.shadow.Add(1)
 	}
+	if d.Reason == enforcement.ReasonNoPolicy {
+		cause := noMatch
+		if d.Subject.Plan == nil {
+			cause = noPlan
+		}
+		t.unmatched[cause].Add(1)
+	}
 }
 
 // totals are the sums of the tallies of several shards.
 type totals struct {
 	decisions        [nOutcomes][nReasons][nModes]uint64
 	degraded, shadow uint64
+	unmatched        [nCauses]uint64
 }
 
 func (t *totals) add(o *tallies) {
@@ -93,13 +111,19 @@ func (t *totals) add(o *tallies) {
 	}
 	t.degraded += o.degraded.Load()
 	t.shadow += o.shadow.Load()
+	for cause := range nCauses {
+		t.unmatched[cause] += o.unmatched[cause].Load()
+	}
 }
 
 // maxTenantSeries is the maximum number of tenants that have their own Prometheus series.
 const maxTenantSeries = 20
 
-// tenantTally counts the decisions of one tenant, by outcome.
-type tenantTally [nOutcomes]atomic.Uint64
+// tenantTally counts the decisions of one tenant.
+type tenantTally struct {
+	decisions [nOutcomes]atomic.Uint64 // by outcome
+	unmatched atomic.Uint64            // checks that matched no policy
+}
 
 // tenantSeries returns empty counters for the tenants with the given slugs.
 func tenantSeries(slugs []string) map[string]*tenantTally {

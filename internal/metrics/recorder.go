@@ -54,6 +54,7 @@ type SnapshotState struct {
 	Listening bool          // the node receives notifications of changes
 	Swaps     int64
 	Tenants   int
+	Planless  int // tenants without a plan
 	Keys      int
 	Plans     int
 }
@@ -186,7 +187,10 @@ func (r *Recorder) Record(d *enforcement.Decision) {
 	at := millisecondsOf(d.ID) / 1000
 	s.content.record(d, &o, at)
 	if series := r.tenants[d.Subject.Tenant]; series != nil {
-		series[outcomeIndex(d)].Add(1)
+		series.decisions[outcomeIndex(d)].Add(1)
+		if d.Reason == enforcement.ReasonNoPolicy {
+			series.unmatched.Add(1)
+		}
 	}
 	if d.Allowed {
 		return

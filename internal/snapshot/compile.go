@@ -170,6 +170,9 @@ func (b *builder) release(t *tenant) {
 	if t.subject != nil {
 		b.slugs.Delete(b.by, t.subject.Tenant)
 		b.numbers.Delete(b.by, t.subject.Number)
+		if t.subject.Plan == nil {
+			b.planless--
+		}
 	}
 }
 
@@ -310,6 +313,9 @@ func (b *builder) compileTenant(t *tenant) {
 	if next != nil {
 		b.slugs.Put(b.by, next.Tenant, t.row.id)
 		b.numbers.Put(b.by, next.Number, t.row.id)
+		if next.Plan == nil {
+			b.planless++
+		}
 	}
 	for _, hash := range t.keys {
 		if k, ok := b.keys.Get(hash); ok {

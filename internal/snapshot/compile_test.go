@@ -242,6 +242,33 @@ func TestIncrement(t *testing.T) {
 	}
 }
 
+// The number of tenants without a plan follows changes of tenants and of their plans.
+func TestPlanlessTenantsAreCounted(t *testing.T) {
+	t.Parallel()
+	w := smallWorld(3)
+	s := compile(t, nil, w.changes(), Options{})
+	bare := aTenant(2, 1)
+	bare.Plan, bare.PlanID = "", ""
+	for i, step := range []struct {
+		edit func()
+		want int
+	}{
+		{func() {}, 0},
+		{func() { w.putTenant(bare) }, 1},
+		{func() { w.putPlan(aPlan(1, 3, 5)) }, 1},
+		{func() { w.putTenant(aTenant(2, 1)) }, 0},
+		{func() { w.putTenant(bare) }, 1},
+		{func() { w.remove("tenant", tenantID(2)) }, 0},
+	} {
+		step.edit()
+		s = compile(t, s, since(t, w, s), Options{})
+		whole := compile(t, nil, w.changes(), Options{})
+		if got := s.Counts().Planless; got != step.want || whole.Counts().Planless != step.want {
+			t.Errorf("step %d: %d, whole %d, want %d", i, got, whole.Counts().Planless, step.want)
+		}
+	}
+}
+
 // badRows were written past the service. Each makes plan 1 or tenant 1 unusable.
 var badRows = []struct {
 	name   string

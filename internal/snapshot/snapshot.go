@@ -35,6 +35,8 @@ type Snapshot struct {
 	size    exceptionCounts
 	ends    []int64
 	nextEnd int64
+	// planless is the number of usable tenants without a plan.
+	planless int
 }
 
 // Scopes is a set of tenants.Scope values, as bits.
@@ -149,6 +151,7 @@ type Counts struct {
 	Plans    int // plans that have a usable version
 	Policies int // policies of these plans
 	Tenants  int // usable tenants
+	Planless int // usable tenants without a plan
 	Keys     int // keys of tenants and of the operator, including ended ones
 	// Exceptions, including expired ones and those of a policy that the plan does not have.
 	Overrides, Entries, Blocks int
@@ -157,7 +160,7 @@ type Counts struct {
 // Counts returns the numbers of usable objects.
 func (s *Snapshot) Counts() Counts {
 	c := Counts{
-		Tenants: s.numbers.Len(), Keys: s.keys.Len(),
+		Tenants: s.numbers.Len(), Keys: s.keys.Len(), Planless: s.planless,
 		Overrides: s.size.rows[amongOverrides],
 		Entries:   s.size.rows[amongDenied] + s.size.rows[amongAllowed],
 		Blocks:    s.size.rows[amongBlocks],

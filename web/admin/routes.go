@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/tenants"
@@ -29,6 +30,8 @@ type Config struct {
 	// nodes.
 	Snapshot func() *snapshot.Snapshot
 	Nodes    *nodes.Service
+	// Analytics counts the checks that no policy matched.
+	Analytics *metrics.Analytics
 	// Process describes the process that serves the pages.
 	Process Process
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/internal/metrics"
 	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/web"
@@ -53,9 +54,28 @@ func (w *pages) showSystem(c echo.Context) error {
 	if v.Facts, err = w.processFacts(ctx); err != nil {
 		return err
 	}
+	if v.Unlimited, err = w.unlimited(ctx); err != nil {
+		return err
+	}
 	p := w.Page(c, "System")
 	p.Live = "/system/live"
 	return w.Render(c, http.StatusOK, views.SystemPage(p, v))
+}
+
+// unlimited returns how many tenants have no plan, and how many checks no policy matched.
+func (w *pages) unlimited(ctx context.Context) ([]views.Fact, error) {
+	var list []views.Fact
+	if current := w.cfg.Snapshot(); current != nil {
+		list = append(list, views.Fact{Name: "Tenants without a plan", Value: views.Count(int64(current.Counts().Planless)).Exact})
+	}
+	now := w.Now()
+	day, err := w.cfg.Analytics.Total(ctx, metrics.Query{From: now.Add(-web.Day), To: now})
+	if err != nil {
+		return nil, err
+	}
+	return append(list,
+		views.Fact{Name: "Allowed without a policy, 24 h", Value: views.Count(day.Total.Unmatched).Exact},
+		views.Fact{Name: "Denied without a policy, 24 h", Value: views.Count(day.Total.DeniedUnmatched).Exact}), nil
 }
 
 func (w *pages) liveSystem(c echo.Context) error {

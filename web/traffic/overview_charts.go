@@ -178,6 +178,14 @@ func (d *drawing) denials(of url.Values) string {
 	return d.s.Address("/denials", of)
 }
 
+// withoutPolicy says how many requests were allowed because no policy matched them.
+func withoutPolicy(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return " · " + views.Count(n).Text + " without a policy"
+}
+
 func (d *drawing) tiles(whole bool) []views.Tile {
 	now, before := &d.o.Traffic.Total, &d.o.Before.Total
 	other := now.Requests - now.Allowed() - now.Limited()
@@ -188,7 +196,7 @@ func (d *drawing) tiles(whole bool) []views.Tile {
 		},
 		{
 			Label: "Allowed", Value: views.Count(now.Allowed()), Change: d.change(now.Allowed(), before.Allowed(), 0), URL: "#allowed-title",
-			Note: views.Percent(now.Allowed(), now.Requests).Text + " of requests",
+			Note: views.Percent(now.Allowed(), now.Requests).Text + " of requests" + withoutPolicy(now.Unmatched),
 		},
 		{
 			Label: "Denied by limits", Value: views.Count(now.Limited()), Change: d.change(now.Limited(), before.Limited(), -1),

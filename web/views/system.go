@@ -5,6 +5,8 @@ type System struct {
 	Fleet    Fleet
 	Facts    []AuditFact // of the process that serves the page
 	Problems []SystemProblem
+	// Unlimited are the tenants without a plan, and the checks that no policy matched.
+	Unlimited []Fact
 }
 
 // A Fleet is the nodes. The stream updates it.

@@ -109,9 +109,9 @@ func TenantHomePage(p Page, t TenantHome) templ.Component {
 			}
 			if t.Plan == "" {
 				var templ_7745c5c3_Var5 string
-				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(" · no plan")
+				templ_7745c5c3_Var5, templ_7745c5c3_Err = templ.JoinStringErrs(" · no plan, so no policy limits its checks")
 				if templ_7745c5c3_Err != nil {
-					return templ.Error{Err: templ_7745c5c3_Err, FileName: `tenant.templ`, Line: 23, Col: 22}
+					return templ.Error{Err: templ_7745c5c3_Err, FileName: `tenant.templ`, Line: 23, Col: 54}
 				}
 				_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var5))
 				if templ_7745c5c3_Err != nil {

@@ -30,6 +30,7 @@ type ListedTenant struct {
 	Plan, PlanURL   string // PlanURL is "" if there is no page
 	Suspended       bool
 	Requests, Rate  Number
+	Unmatched       Number // allowed requests that no policy matched
 	Tone            string // of the rate: "bad", "warn" or ""
 	Created         Moment
 }
