@@ -20,6 +20,8 @@ import (
 	"github.com/headgate/headgate/internal/configuration"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/nodes"
+	"github.com/headgate/headgate/internal/preview"
 	"github.com/headgate/headgate/internal/snapshot"
 	"github.com/headgate/headgate/internal/usage"
 	"github.com/headgate/headgate/plans"
@@ -51,6 +53,10 @@ type Config struct {
 	Exceptions *exceptions.Service
 	// Configuration exports and applies configurations. If it is nil, its operations answer 503.
 	Configuration *configuration.Service
+	// Preview compares drafts with recorded counts. If it is nil, its operation answers 503.
+	Preview *preview.Service
+	// Nodes returns the reports of all nodes. If it is nil, its operation answers 503.
+	Nodes *nodes.Service
 	// Usage returns remaining quotas and resets counters. If it is nil, its operations answer
 	// 503.
 	Usage *usage.Service

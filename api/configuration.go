@@ -142,7 +142,7 @@ func readConfiguredTenant(c ConfiguredTenant) (t configuration.Tenant, err error
 func showPreview(p preview.Preview) PlanPreview {
 	out := PlanPreview{
 		Plan: p.Plan.Slug, From: p.From, To: p.To, Clipped: p.Clipped, Tenants: p.Tenants, Requests: p.Requests, Denied: p.Refused,
-		Policies: make([]PolicyPreview, len(p.Policies)),
+		LeftOut: p.Left, Joined: p.Joined, Policies: make([]PolicyPreview, len(p.Policies)),
 	}
 	if p.Total != nil {
 		out.WouldDeny = &DenialBounds{Low: p.Total.Low, High: p.Total.High}

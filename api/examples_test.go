@@ -28,6 +28,7 @@ var notPlayed = map[string]string{
 	"openapiJSON 200 document":            "TestSpecIsServed",
 	"check 503 overloaded":                "TestOverloaded",
 	"readyz 503 draining":                 "TestReadiness",
+	"getNodes 200 nodes":                  "TestNodes",
 	"docs 200 page":                       "web serves it",
 	"getLimiterLatency 200 latency":       "TestLatency",
 	"getRemainingHistogram 200 histogram": "TestRemaining",

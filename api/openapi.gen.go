@@ -369,6 +369,69 @@ func (e NoPolicy) Valid() bool {
 	}
 }
 
+// Defines values for NodeLevel.
+const (
+	NodeLevelAlarm   NodeLevel = "alarm"
+	NodeLevelNote    NodeLevel = "note"
+	NodeLevelWarning NodeLevel = "warning"
+	NodeLevelWell    NodeLevel = "well"
+)
+
+// Valid indicates whether the value is a known member of the NodeLevel enum.
+func (e NodeLevel) Valid() bool {
+	switch e {
+	case NodeLevelAlarm:
+		return true
+	case NodeLevelNote:
+		return true
+	case NodeLevelWarning:
+		return true
+	case NodeLevelWell:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NodeLimiter.
+const (
+	NodeLimiterInProcess NodeLimiter = "in_process"
+	NodeLimiterRedis     NodeLimiter = "redis"
+)
+
+// Valid indicates whether the value is a known member of the NodeLimiter enum.
+func (e NodeLimiter) Valid() bool {
+	switch e {
+	case NodeLimiterInProcess:
+		return true
+	case NodeLimiterRedis:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for NodeWarningLevel.
+const (
+	NodeWarningLevelAlarm   NodeWarningLevel = "alarm"
+	NodeWarningLevelNote    NodeWarningLevel = "note"
+	NodeWarningLevelWarning NodeWarningLevel = "warning"
+)
+
+// Valid indicates whether the value is a known member of the NodeWarningLevel enum.
+func (e NodeWarningLevel) Valid() bool {
+	switch e {
+	case NodeWarningLevelAlarm:
+		return true
+	case NodeWarningLevelNote:
+		return true
+	case NodeWarningLevelWarning:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for PolicyConsistency.
 const (
 	PolicyConsistencyExact  PolicyConsistency = "exact"
@@ -1988,6 +2051,78 @@ type NewTenantDocument struct {
 // NoPolicy The decision for a request that matches no policy. Default: `allow`. Later versions may add values.
 type NoPolicy string
 
+// Node The last report of one node.
+type Node struct {
+	// Draining Whether it is stopping.
+	Draining bool `json:"draining"`
+
+	// GoVersion Its version of Go. Absent if this release cannot read its report.
+	GoVersion string `json:"go_version,omitempty,omitzero"`
+
+	// Id Its ID. A restarted node has another one.
+	Id openapi_types.UUID `json:"id"`
+
+	// Level The most severe level of its warnings. Later versions may add values.
+	Level NodeLevel `json:"level"`
+
+	// Limiter Its limiter. Absent if this release cannot read its report. Later versions may add values.
+	Limiter NodeLimiter `json:"limiter,omitempty,omitzero"`
+
+	// Name Its host name and listen address.
+	Name string `json:"name"`
+
+	// Revision The revision that it decides with. Absent if this release cannot read its report.
+	Revision int64 `json:"revision,omitempty,omitzero"`
+
+	// SeenAt The time of its last report by the database's clock.
+	SeenAt time.Time `json:"seen_at"`
+
+	// Silent Whether it missed several reports, so that its other figures are out of date.
+	Silent bool `json:"silent"`
+
+	// StartedAt When it started. Absent if this release cannot read its report.
+	StartedAt time.Time `json:"started_at,omitempty,omitzero"`
+
+	// Version Its release of Headgate. Absent if this release cannot read its report.
+	Version string `json:"version,omitempty,omitzero"`
+
+	// Warnings What is noted about it, the most severe first.
+	Warnings []NodeWarning `json:"warnings"`
+}
+
+// NodeLevel The most severe level of its warnings. Later versions may add values.
+type NodeLevel string
+
+// NodeLimiter Its limiter. Absent if this release cannot read its report. Later versions may add values.
+type NodeLimiter string
+
+// NodeWarning One note, warning, or alarm about a node.
+type NodeWarning struct {
+	// Code Identifies the kind of warning and stays the same in later versions.
+	Code string `json:"code"`
+
+	// Level How severe it is. Later versions may add values.
+	Level NodeWarningLevel `json:"level"`
+
+	// Text The problem in words.
+	Text string `json:"text"`
+}
+
+// NodeWarningLevel How severe it is. Later versions may add values.
+type NodeWarningLevel string
+
+// Nodes The nodes at one time.
+type Nodes struct {
+	// At The time by the database's clock.
+	At time.Time `json:"at"`
+
+	// Nodes The nodes by name, at most 1,000.
+	Nodes []Node `json:"nodes"`
+
+	// Revision The newest revision in the database.
+	Revision int64 `json:"revision"`
+}
+
 // Origin The origin of a change. Empty for commands.
 type Origin struct {
 	// Address Address of the caller.
@@ -2161,7 +2296,7 @@ type PlanPage struct {
 
 // PlanPreview What a changed plan would have denied.
 type PlanPreview struct {
-	// Clipped Why the range begins later than 24 hours ago. Absent if it does not.
+	// Clipped Why the range begins later than requested (by default 24 hours before its end). Absent if it does not.
 	Clipped string `json:"clipped,omitempty,omitzero"`
 
 	// Denied How many of them limits denied.
@@ -2169,6 +2304,12 @@ type PlanPreview struct {
 
 	// From The start of the range, included.
 	From time.Time `json:"from"`
+
+	// Joined The number of tenants that are not compared because they got the plan within the range. Absent for none.
+	Joined int `json:"joined,omitempty,omitzero"`
+
+	// LeftOut The number of tenants that are not compared because the plan has too many. Absent for none.
+	LeftOut int `json:"left_out,omitempty,omitzero"`
 
 	// Plan Its slug.
 	Plan string `json:"plan"`
@@ -2914,6 +3055,12 @@ type PlanParameter = Reference
 // PolicyFilterParameter Lowercase letters, digits, and hyphens. Never in the form of a UUID. Cannot be changed.
 type PolicyFilterParameter = Slug
 
+// PreviewFromParameter defines model for PreviewFromParameter.
+type PreviewFromParameter = time.Time
+
+// PreviewToParameter defines model for PreviewToParameter.
+type PreviewToParameter = time.Time
+
 // PruneParameter defines model for PruneParameter.
 type PruneParameter = bool
 
@@ -3343,6 +3490,15 @@ type SaveDraftParams struct {
 	IfMatch IfMatchParameter `json:"If-Match"`
 }
 
+// GetDraftPreviewParams defines parameters for GetDraftPreview.
+type GetDraftPreviewParams struct {
+	// From The start of the range, at most 7 days before `to`. Default: 24 hours before `to`.
+	From PreviewFromParameter `form:"from,omitempty" json:"from,omitempty,omitzero"`
+
+	// To The end of the range. Default: now.
+	To PreviewToParameter `form:"to,omitempty" json:"to,omitempty,omitzero"`
+}
+
 // PublishPlanParams defines parameters for PublishPlan.
 type PublishPlanParams struct {
 	// IfMatch The `ETag` of the draft that was read, or `*`.
@@ -3639,6 +3795,9 @@ type ServerInterface interface {
 	// DeleteInvitation Withdraw an invitation to the operator
 	// (DELETE /v1/invitations/{invitation})
 	DeleteInvitation(ctx echo.Context, invitation InvitationParameter) error
+	// GetNodes State of all nodes
+	// (GET /v1/nodes)
+	GetNodes(ctx echo.Context) error
 	// ListOperatorKeys List operator keys
 	// (GET /v1/operator-keys)
 	ListOperatorKeys(ctx echo.Context, params ListOperatorKeysParams) error
@@ -3690,6 +3849,9 @@ type ServerInterface interface {
 	// SaveDraft Replace a draft
 	// (PUT /v1/plans/{plan}/draft)
 	SaveDraft(ctx echo.Context, plan PlanParameter, params SaveDraftParams) error
+	// GetDraftPreview What the draft would have denied
+	// (GET /v1/plans/{plan}/draft/preview)
+	GetDraftPreview(ctx echo.Context, plan PlanParameter, params GetDraftPreviewParams) error
 	// ValidateDraft Validate a draft
 	// (POST /v1/plans/{plan}/draft/validate)
 	ValidateDraft(ctx echo.Context, plan PlanParameter) error
@@ -4819,6 +4981,15 @@ func (w *ServerInterfaceWrapper) DeleteInvitation(ctx echo.Context) error {
 	return err
 }
 
+// GetNodes converts echo context to params.
+func (w *ServerInterfaceWrapper) GetNodes(ctx echo.Context) error {
+	var err error
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetNodes(ctx)
+	return err
+}
+
 // ListOperatorKeys converts echo context to params.
 func (w *ServerInterfaceWrapper) ListOperatorKeys(ctx echo.Context) error {
 	var err error
@@ -5183,6 +5354,38 @@ func (w *ServerInterfaceWrapper) SaveDraft(ctx echo.Context) error {
 
 	// Invoke the callback with all the unmarshaled arguments
 	err = w.Handler.SaveDraft(ctx, plan, params)
+	return err
+}
+
+// GetDraftPreview converts echo context to params.
+func (w *ServerInterfaceWrapper) GetDraftPreview(ctx echo.Context) error {
+	var err error
+	// ------------- Path parameter "plan" -------------
+	var plan PlanParameter
+
+	err = runtime.BindStyledParameterWithOptions("simple", "plan", ctx.Param("plan"), &plan, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: ctx.Request().URL.RawPath == ""})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter plan: %s", err))
+	}
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params GetDraftPreviewParams
+	// ------------- Optional query parameter "from" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "from", ctx.QueryParams(), &params.From, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter from: %s", err))
+	}
+
+	// ------------- Optional query parameter "to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "to", ctx.QueryParams(), &params.To, runtime.BindQueryParameterOptions{Type: "string", Format: "date-time"})
+	if err != nil {
+		return echo.NewHTTPError(http.StatusBadRequest, fmt.Sprintf("Invalid format for parameter to: %s", err))
+	}
+
+	// Invoke the callback with all the unmarshaled arguments
+	err = w.Handler.GetDraftPreview(ctx, plan, params)
 	return err
 }
 
@@ -6217,6 +6420,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/explain/:decision", wrapper.GetExplanation, options.OperationMiddlewares["getExplanation"]...)
 	router.GET(options.BaseURL+"/v1/invitations", wrapper.ListInvitations, options.OperationMiddlewares["listInvitations"]...)
 	router.DELETE(options.BaseURL+"/v1/invitations/:invitation", wrapper.DeleteInvitation, options.OperationMiddlewares["deleteInvitation"]...)
+	router.GET(options.BaseURL+"/v1/nodes", wrapper.GetNodes, options.OperationMiddlewares["getNodes"]...)
 	router.GET(options.BaseURL+"/v1/operator-keys", wrapper.ListOperatorKeys, options.OperationMiddlewares["listOperatorKeys"]...)
 	router.POST(options.BaseURL+"/v1/operator-keys", wrapper.CreateOperatorKey, options.OperationMiddlewares["createOperatorKey"]...)
 	router.DELETE(options.BaseURL+"/v1/operator-keys/:key", wrapper.RevokeOperatorKey, options.OperationMiddlewares["revokeOperatorKey"]...)
@@ -6234,6 +6438,7 @@ func RegisterHandlersWithOptions(router EchoRouter, si ServerInterface, options 
 	router.GET(options.BaseURL+"/v1/plans/:plan/diff", wrapper.DiffPlan, options.OperationMiddlewares["diffPlan"]...)
 	router.GET(options.BaseURL+"/v1/plans/:plan/draft", wrapper.GetDraft, options.OperationMiddlewares["getDraft"]...)
 	router.PUT(options.BaseURL+"/v1/plans/:plan/draft", wrapper.SaveDraft, options.OperationMiddlewares["saveDraft"]...)
+	router.GET(options.BaseURL+"/v1/plans/:plan/draft/preview", wrapper.GetDraftPreview, options.OperationMiddlewares["getDraftPreview"]...)
 	router.POST(options.BaseURL+"/v1/plans/:plan/draft/validate", wrapper.ValidateDraft, options.OperationMiddlewares["validateDraft"]...)
 	router.POST(options.BaseURL+"/v1/plans/:plan/publish", wrapper.PublishPlan, options.OperationMiddlewares["publishPlan"]...)
 	router.GET(options.BaseURL+"/v1/plans/:plan/versions", wrapper.ListVersions, options.OperationMiddlewares["listVersions"]...)
@@ -7079,6 +7284,27 @@ func (response DeleteInvitation204Response) VisitDeleteInvitationResponse(w http
 	return nil
 }
 
+type GetNodesRequestObject struct {
+}
+
+type GetNodesResponseObject interface {
+	VisitGetNodesResponse(w http.ResponseWriter) error
+}
+
+type GetNodes200JSONResponse Nodes
+
+func (response GetNodes200JSONResponse) VisitGetNodesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ListOperatorKeysRequestObject struct {
 	Params ListOperatorKeysParams
 }
@@ -7539,6 +7765,29 @@ func (response SaveDraft200JSONResponse) VisitSaveDraftResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("ETag", fmt.Sprint(response.Headers.ETag))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetDraftPreviewRequestObject struct {
+	Plan   PlanParameter `json:"plan"`
+	Params GetDraftPreviewParams
+}
+
+type GetDraftPreviewResponseObject interface {
+	VisitGetDraftPreviewResponse(w http.ResponseWriter) error
+}
+
+type GetDraftPreview200JSONResponse PlanPreview
+
+func (response GetDraftPreview200JSONResponse) VisitGetDraftPreviewResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -8566,6 +8815,9 @@ type StrictServerInterface interface {
 	// DeleteInvitation Withdraw an invitation to the operator
 	// (DELETE /v1/invitations/{invitation})
 	DeleteInvitation(ctx context.Context, request DeleteInvitationRequestObject) (DeleteInvitationResponseObject, error)
+	// GetNodes State of all nodes
+	// (GET /v1/nodes)
+	GetNodes(ctx context.Context, request GetNodesRequestObject) (GetNodesResponseObject, error)
 	// ListOperatorKeys List operator keys
 	// (GET /v1/operator-keys)
 	ListOperatorKeys(ctx context.Context, request ListOperatorKeysRequestObject) (ListOperatorKeysResponseObject, error)
@@ -8617,6 +8869,9 @@ type StrictServerInterface interface {
 	// SaveDraft Replace a draft
 	// (PUT /v1/plans/{plan}/draft)
 	SaveDraft(ctx context.Context, request SaveDraftRequestObject) (SaveDraftResponseObject, error)
+	// GetDraftPreview What the draft would have denied
+	// (GET /v1/plans/{plan}/draft/preview)
+	GetDraftPreview(ctx context.Context, request GetDraftPreviewRequestObject) (GetDraftPreviewResponseObject, error)
 	// ValidateDraft Validate a draft
 	// (POST /v1/plans/{plan}/draft/validate)
 	ValidateDraft(ctx context.Context, request ValidateDraftRequestObject) (ValidateDraftResponseObject, error)
@@ -9633,6 +9888,29 @@ func (sh *strictHandler) DeleteInvitation(ctx echo.Context, invitation Invitatio
 	return nil
 }
 
+// GetNodes operation middleware
+func (sh *strictHandler) GetNodes(ctx echo.Context) error {
+	var request GetNodesRequestObject
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetNodes(ctx.Request().Context(), request.(GetNodesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetNodes")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetNodesResponseObject); ok {
+		return validResponse.VisitGetNodesResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
 // ListOperatorKeys operation middleware
 func (sh *strictHandler) ListOperatorKeys(ctx echo.Context, params ListOperatorKeysParams) error {
 	var request ListOperatorKeysRequestObject
@@ -10191,6 +10469,32 @@ func (sh *strictHandler) SaveDraft(ctx echo.Context, plan PlanParameter, params 
 		return err
 	} else if validResponse, ok := response.(SaveDraftResponseObject); ok {
 		return validResponse.VisitSaveDraftResponse(ctx.Response())
+	} else if response != nil {
+		return fmt.Errorf("unexpected response type: %T", response)
+	}
+	return nil
+}
+
+// GetDraftPreview operation middleware
+func (sh *strictHandler) GetDraftPreview(ctx echo.Context, plan PlanParameter, params GetDraftPreviewParams) error {
+	var request GetDraftPreviewRequestObject
+
+	request.Plan = plan
+	request.Params = params
+
+	handler := func(ctx echo.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetDraftPreview(ctx.Request().Context(), request.(GetDraftPreviewRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetDraftPreview")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		return err
+	} else if validResponse, ok := response.(GetDraftPreviewResponseObject); ok {
+		return validResponse.VisitGetDraftPreviewResponse(ctx.Response())
 	} else if response != nil {
 		return fmt.Errorf("unexpected response type: %T", response)
 	}

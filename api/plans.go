@@ -99,6 +99,15 @@ func (a *API) ValidateDraft(ctx context.Context, r ValidateDraftRequestObject) (
 	}, nil
 }
 
+// GetDraftPreview is GET /v1/plans/{plan}/draft/preview.
+func (a *API) GetDraftPreview(ctx context.Context, r GetDraftPreviewRequestObject) (GetDraftPreviewResponseObject, error) {
+	p, err := a.cfg.Preview.Draft(ctx, r.Plan, r.Params.From, r.Params.To)
+	if err != nil {
+		return nil, asParameterFault(err)
+	}
+	return GetDraftPreview200JSONResponse(showPreview(p)), nil
+}
+
 // DiffPlan is GET /v1/plans/{plan}/diff.
 func (a *API) DiffPlan(ctx context.Context, r DiffPlanRequestObject) (DiffPlanResponseObject, error) {
 	p, err := a.cfg.Plans.Plan(ctx, r.Plan)

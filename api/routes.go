@@ -128,6 +128,8 @@ func (a *API) routes() []route {
 	}
 	alerts := needs(a.cfg.Alerts != nil, "this node does not manage alerts")
 	configuration := needs(a.cfg.Configuration != nil, "this node does not manage configurations")
+	previews := needs(a.cfg.Preview != nil, "this node does not compute previews")
+	nodes := needs(a.cfg.Nodes != nil, "this node does not show the nodes")
 	usage := needs(a.cfg.Usage != nil, "this node does not show usage or reset counters")
 	return []route{
 		post("/v1/check", "check", accounts.Check, nil).params("deny_status"), // ServeHTTP calls serveCheck instead
@@ -205,6 +207,7 @@ func (a *API) routes() []route {
 		get("/v1/plans/:plan/draft", "getDraft", accounts.PlansRead, g.GetDraft),
 		put("/v1/plans/:plan/draft", "saveDraft", accounts.PlansWrite, g.SaveDraft).json(body[PlanDocument]()).conditional(),
 		post("/v1/plans/:plan/draft/validate", "validateDraft", accounts.PlansRead, g.ValidateDraft).optionalJSON(body[nothing]()),
+		get("/v1/plans/:plan/draft/preview", "getDraftPreview", accounts.PlansRead, previews(g.GetDraftPreview)).params("from to").takesLong(),
 		get("/v1/plans/:plan/diff", "diffPlan", accounts.PlansRead, g.DiffPlan),
 		post("/v1/plans/:plan/publish", "publishPlan", accounts.PlansWrite, g.PublishPlan).optionalJSON(body[Publish]()),
 		get("/v1/plans/:plan/versions", "listVersions", accounts.PlansRead, g.ListVersions).params("limit cursor"),
@@ -225,6 +228,8 @@ func (a *API) routes() []route {
 		get("/v1/analytics/refusals", "listRefusals", accounts.TenantRead, g.ListRefusals).
 			params("tenant policy route reason from to limit cursor"),
 		get("/v1/analytics/live", "getLive", accounts.TenantRead, g.GetLive).params("tenant"),
+
+		get("/v1/nodes", "getNodes", accounts.TenantsList, nodes(g.GetNodes)),
 
 		get("/v1/alert-rules", "listAlertRules", accounts.AlertsRead, alerts(g.ListAlertRules)).params("tenant limit cursor"),
 		post("/v1/alert-rules", "createAlertRule", accounts.AlertsWrite, alerts(g.CreateAlertRule)).

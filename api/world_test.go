@@ -35,6 +35,7 @@ import (
 	"github.com/headgate/headgate/internal/configuration"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
+	"github.com/headgate/headgate/internal/nodes"
 	"github.com/headgate/headgate/internal/preview"
 	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/internal/snapshot"
@@ -137,6 +138,7 @@ func newWorldOf(t testing.TB, f fixture, change ...func(*api.Config)) *world {
 			Store: w.store, Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Preview: previews, Now: w.clock,
 		}),
 		Tenants: w.tenants, Plans: w.plans, Exceptions: w.exceptions, Audit: w.store, Once: w.store.Once, Analytics: analytics,
+		Preview: previews, Nodes: nodes.NewService(w.store),
 		Alerts: alerts.NewService(w.store, alerts.Config{Now: w.clock}),
 		Usage: usage.NewService(usage.Config{
 			Snapshot: w.watcher.Current, Engine: engine, Analytics: analytics, Exceptions: w.exceptions, Now: w.clock,

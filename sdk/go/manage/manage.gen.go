@@ -862,6 +862,54 @@ type ConfigurationResult struct {
 	Previews []PlanPreview `json:"previews"`
 }
 
+// Nodes: The nodes at one time.
+type Nodes struct {
+	// The time by the database's clock.
+	At string `json:"at"`
+	// The newest revision in the database.
+	Revision int64 `json:"revision"`
+	// The nodes by name, at most 1,000.
+	Nodes []Node `json:"nodes"`
+}
+
+// Node: The last report of one node.
+type Node struct {
+	// Its ID. A restarted node has another one.
+	ID string `json:"id"`
+	// Its host name and listen address.
+	Name string `json:"name"`
+	// The most severe level of its warnings. Later versions may add values.
+	Level string `json:"level"`
+	// Whether it missed several reports, so that its other figures are out of date.
+	Silent bool `json:"silent"`
+	// Whether it is stopping.
+	Draining bool `json:"draining"`
+	// The time of its last report by the database's clock.
+	SeenAt string `json:"seen_at"`
+	// Its release of Headgate. Absent if this release cannot read its report.
+	Version string `json:"version,omitzero"`
+	// Its version of Go. Absent if this release cannot read its report.
+	GoVersion string `json:"go_version,omitzero"`
+	// When it started. Absent if this release cannot read its report.
+	StartedAt string `json:"started_at,omitzero"`
+	// Its limiter. Absent if this release cannot read its report. Later versions may add values.
+	Limiter string `json:"limiter,omitzero"`
+	// The revision that it decides with. Absent if this release cannot read its report.
+	Revision *int64 `json:"revision,omitzero"`
+	// What is noted about it, the most severe first.
+	Warnings []NodeWarning `json:"warnings"`
+}
+
+// NodeWarning: One note, warning, or alarm about a node.
+type NodeWarning struct {
+	// How severe it is. Later versions may add values.
+	Level string `json:"level"`
+	// Identifies the kind of warning and stays the same in later versions.
+	Code string `json:"code"`
+	// The problem in words.
+	Text string `json:"text"`
+}
+
 // PlanPreview: What a changed plan would have denied.
 type PlanPreview struct {
 	// Its slug.
@@ -870,10 +918,16 @@ type PlanPreview struct {
 	From string `json:"from"`
 	// The end of the range, excluded.
 	To string `json:"to"`
-	// Why the range begins later than 24 hours ago. Absent if it does not.
+	// Why the range begins later than requested (by default 24 hours before its end). Absent if it
+	// does not.
 	Clipped string `json:"clipped,omitzero"`
 	// The number of tenants of the plan that were compared.
 	Tenants int64 `json:"tenants"`
+	// The number of tenants that are not compared because the plan has too many. Absent for none.
+	LeftOut *int64 `json:"left_out,omitzero"`
+	// The number of tenants that are not compared because they got the plan within the range. Absent
+	// for none.
+	Joined *int64 `json:"joined,omitzero"`
 	// The number of their requests.
 	Requests int64 `json:"requests"`
 	// How many of them limits denied.
@@ -2901,6 +2955,23 @@ func (c *Client) ValidateDraft(ctx context.Context, plan Reference) (Answer[Vali
 	return send[Validation](ctx, c, call{method: http.MethodPost, path: "/v1/plans/" + url.PathEscape(plan) + "/draft/validate"})
 }
 
+// GetDraftPreviewParams: the optional parameters of GetDraftPreview; the first counts.
+type GetDraftPreviewParams struct {
+	// The start of the range, at most 7 days before `to`. Default: 24 hours before `to`.
+	From string
+	// The end of the range. Default: now.
+	To string
+}
+
+// GetDraftPreview: What the draft would have denied. GET /v1/plans/{plan}/draft/preview
+func (c *Client) GetDraftPreview(ctx context.Context, plan Reference, params ...GetDraftPreviewParams) (Answer[PlanPreview], error) {
+	p := first(params)
+	q := query{}
+	q.add("from", p.From)
+	q.add("to", p.To)
+	return send[PlanPreview](ctx, c, call{method: http.MethodGet, path: "/v1/plans/" + url.PathEscape(plan) + "/draft/preview", query: q})
+}
+
 // DiffPlan: Compare the draft with the published version. GET /v1/plans/{plan}/diff
 func (c *Client) DiffPlan(ctx context.Context, plan Reference) (Answer[Diff], error) {
 	return send[Diff](ctx, c, call{method: http.MethodGet, path: "/v1/plans/" + url.PathEscape(plan) + "/diff"})
@@ -3532,6 +3603,11 @@ func (c *Client) CreateAlertRepetition(ctx context.Context, delivery string, par
 	q := query{}
 	q.add("tenant", p.Tenant)
 	return send[AlertDelivery](ctx, c, call{method: http.MethodPost, path: "/v1/alert-deliveries/" + url.PathEscape(delivery) + "/repeat", idempotent: true, idempotencyKey: p.IdempotencyKey, query: q})
+}
+
+// GetNodes: State of all nodes. GET /v1/nodes
+func (c *Client) GetNodes(ctx context.Context) (Answer[Nodes], error) {
+	return send[Nodes](ctx, c, call{method: http.MethodGet, path: "/v1/nodes"})
 }
 
 // OpenapiJSON: This document in JSON. GET /openapi.json

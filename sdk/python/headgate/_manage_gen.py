@@ -539,6 +539,39 @@ class ConfigurationResult(TypedDict):
     previews: List[PlanPreview]
 
 
+class Nodes(TypedDict):
+    """The nodes at one time."""
+
+    at: str
+    revision: int
+    nodes: List[Node]
+
+
+class Node(TypedDict):
+    """The last report of one node."""
+
+    id: str
+    name: str
+    level: str
+    silent: bool
+    draining: bool
+    seen_at: str
+    version: NotRequired[str]
+    go_version: NotRequired[str]
+    started_at: NotRequired[str]
+    limiter: NotRequired[str]
+    revision: NotRequired[int]
+    warnings: List[NodeWarning]
+
+
+class NodeWarning(TypedDict):
+    """One note, warning, or alarm about a node."""
+
+    level: str
+    code: str
+    text: str
+
+
 # What a changed plan would have denied.
 PlanPreview = TypedDict(
     "PlanPreview",
@@ -548,6 +581,8 @@ PlanPreview = TypedDict(
         "to": "str",
         "clipped": "NotRequired[str]",
         "tenants": "int",
+        "left_out": "NotRequired[int]",
+        "joined": "NotRequired[int]",
         "requests": "int",
         "denied": "int",
         "would_deny": "NotRequired[DenialBounds]",
@@ -2091,6 +2126,17 @@ class Management(Caller):
         """Validate a draft. `POST /v1/plans/{plan}/draft/validate`"""
         return self._send("POST", f"/v1/plans/{segment(plan)}/draft/validate", timeout=timeout)
 
+    def get_draft_preview(
+        self,
+        plan: Reference,
+        *,
+        from_: Optional[str] = None,
+        to: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> Answer[PlanPreview]:
+        """What the draft would have denied. `GET /v1/plans/{plan}/draft/preview`"""
+        return self._send("GET", f"/v1/plans/{segment(plan)}/draft/preview", query={"from": from_, "to": to}, timeout=timeout)
+
     def diff_plan(
         self,
         plan: Reference,
@@ -2478,6 +2524,14 @@ class Management(Caller):
     ) -> Answer[AlertDelivery]:
         """Send a message again. `POST /v1/alert-deliveries/{delivery}/repeat`"""
         return self._send("POST", f"/v1/alert-deliveries/{segment(delivery)}/repeat", query={"tenant": tenant}, idempotent=True, idempotency_key=idempotency_key, timeout=timeout)
+
+    def get_nodes(
+        self,
+        *,
+        timeout: Optional[float] = None,
+    ) -> Answer[Nodes]:
+        """State of all nodes. `GET /v1/nodes`"""
+        return self._send("GET", "/v1/nodes", timeout=timeout)
 
     def openapi_json(
         self,

@@ -703,6 +703,54 @@ export interface ConfigurationResult {
   previews: PlanPreview[];
 }
 
+/** The nodes at one time. */
+export interface Nodes {
+  /** The time by the database's clock. */
+  at: string;
+  /** The newest revision in the database. */
+  revision: number;
+  /** The nodes by name, at most 1,000. */
+  nodes: Node[];
+}
+
+/** The last report of one node. */
+export interface Node {
+  /** Its ID. A restarted node has another one. */
+  id: string;
+  /** Its host name and listen address. */
+  name: string;
+  /** The most severe level of its warnings. Later versions may add values. */
+  level: "well" | "note" | "warning" | "alarm" | (string & {});
+  /** Whether it missed several reports, so that its other figures are out of date. */
+  silent: boolean;
+  /** Whether it is stopping. */
+  draining: boolean;
+  /** The time of its last report by the database's clock. */
+  seen_at: string;
+  /** Its release of Headgate. Absent if this release cannot read its report. */
+  version?: string;
+  /** Its version of Go. Absent if this release cannot read its report. */
+  go_version?: string;
+  /** When it started. Absent if this release cannot read its report. */
+  started_at?: string;
+  /** Its limiter. Absent if this release cannot read its report. Later versions may add values. */
+  limiter?: "redis" | "in_process" | (string & {});
+  /** The revision that it decides with. Absent if this release cannot read its report. */
+  revision?: number;
+  /** What is noted about it, the most severe first. */
+  warnings: NodeWarning[];
+}
+
+/** One note, warning, or alarm about a node. */
+export interface NodeWarning {
+  /** How severe it is. Later versions may add values. */
+  level: "note" | "warning" | "alarm" | (string & {});
+  /** Identifies the kind of warning and stays the same in later versions. */
+  code: string;
+  /** The problem in words. */
+  text: string;
+}
+
 /** What a changed plan would have denied. */
 export interface PlanPreview {
   /** Its slug. */
@@ -711,10 +759,14 @@ export interface PlanPreview {
   from: string;
   /** The end of the range, excluded. */
   to: string;
-  /** Why the range begins later than 24 hours ago. Absent if it does not. */
+  /** Why the range begins later than requested (by default 24 hours before its end). Absent if it does not. */
   clipped?: string;
   /** The number of tenants of the plan that were compared. */
   tenants: number;
+  /** The number of tenants that are not compared because the plan has too many. Absent for none. */
+  left_out?: number;
+  /** The number of tenants that are not compared because they got the plan within the range. Absent for none. */
+  joined?: number;
   /** The number of their requests. */
   requests: number;
   /** How many of them limits denied. */
@@ -2298,6 +2350,11 @@ export class Management extends Caller {
     return this.send({ method: "POST", path: `/v1/plans/${segment(plan)}/draft/validate` }, options);
   }
 
+  /** What the draft would have denied. `GET /v1/plans/{plan}/draft/preview` */
+  async getDraftPreview(plan: Reference, query: { from?: string; to?: string } = {}, options: CallOptions = {}): Promise<Answer<PlanPreview>> {
+    return this.send({ method: "GET", path: `/v1/plans/${segment(plan)}/draft/preview`, query }, options);
+  }
+
   /** Compare the draft with the published version. `GET /v1/plans/{plan}/diff` */
   async diffPlan(plan: Reference, options: CallOptions = {}): Promise<Answer<Diff>> {
     return this.send({ method: "GET", path: `/v1/plans/${segment(plan)}/diff` }, options);
@@ -2466,6 +2523,11 @@ export class Management extends Caller {
   /** Send a message again. `POST /v1/alert-deliveries/{delivery}/repeat` */
   async createAlertRepetition(delivery: string, query: { tenant?: Reference } = {}, options: CreateOptions = {}): Promise<Answer<AlertDelivery>> {
     return this.send({ method: "POST", path: `/v1/alert-deliveries/${segment(delivery)}/repeat`, query, idempotent: true }, options);
+  }
+
+  /** State of all nodes. `GET /v1/nodes` */
+  async getNodes(options: CallOptions = {}): Promise<Answer<Nodes>> {
+    return this.send({ method: "GET", path: `/v1/nodes` }, options);
   }
 
   /** This document in JSON. `GET /openapi.json` */
