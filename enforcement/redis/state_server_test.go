@@ -5,6 +5,7 @@ package redis_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -164,6 +165,30 @@ func TestGarbageNeverRefusesForGood(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// Broken values are counted, and logged in one line a minute.
+func TestGarbageIsLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var text lockedBuffer
+	url, prefix := servertest.Redis(t), newPrefix()
+	raw := client(t, url)
+	l := open(t, redis.Config{URL: url, Prefix: prefix, Logger: slog.New(slog.NewTextHandler(&text, nil))})
+	const values = 20
+	for cell := uint32(1); cell <= values; cell++ {
+		if err := raw.Set(t.Context(), name(prefix, cell), "garbage", 0).Err(); err != nil {
+			t.Fatal(err)
+		}
+		if o := mustTake(t, l, request(charge(cell, perHour, 1))); o.Verdict != enforcement.Granted {
+			t.Errorf("%s", o.Verdict)
+		}
+	}
+	if n := l.Status().Unreadable; n != values {
+		t.Errorf("%d of %d values are counted", n, values)
+	}
+	if n := strings.Count(text.String(), "invalid counters in Redis"); n != 1 {
+		t.Errorf("%d lines: %s", n, text.String())
 	}
 }
 
