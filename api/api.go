@@ -98,6 +98,9 @@ type Config struct {
 	// ClientAddress returns the client's address, which the audit log records. By default it is
 	// the address of the connection.
 	ClientAddress func(*http.Request) string
+	// TrustedProxy reports whether a request comes from a proxy whose headers describe the original request. If it is
+	// nil, no proxy is trusted.
+	TrustedProxy func(*http.Request) bool
 	// Timeout bounds the time of a management request and of a simulation. The default is 10 s.
 	Timeout time.Duration
 	// Logger logs internal errors. Default: no log.
@@ -155,6 +158,13 @@ func New(cfg Config) *API {
 			continue
 		}
 		handler := a.serve(r)
+		if r.path == forwardAuthPath {
+			below := r
+			below.decide, below.query, below.anyQuery = a.forwardAuthBelow, nil, true
+			a.echo.Any(r.path, handler)
+			a.echo.Any(r.path+"/*", a.serve(below))
+			continue
+		}
 		a.echo.Add(r.method, r.path, handler)
 		if r.method == http.MethodGet {
 			a.echo.Add(http.MethodHead, r.path, handler)

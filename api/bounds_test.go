@@ -260,8 +260,8 @@ func TestQueryWords(t *testing.T) {
 	w := newWorld(t)
 	doc, _ := contract()
 	for path, item := range doc.Paths.Map() {
-		if item.Get == nil || !strings.HasPrefix(path, "/v1/") {
-			continue
+		if item.Get == nil || !strings.HasPrefix(path, "/v1/") || item.Get.OperationID == "forwardAuth" {
+			continue // forwardAuth also needs headers: TestForwardAuthOptions
 		}
 		path = strings.Replace(path, "{tenant}", "acme", 1)
 		for _, p := range item.Get.Parameters {

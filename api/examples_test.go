@@ -23,6 +23,10 @@ import (
 // notPlayed are response examples that no request can bring about here, with the
 // test that shows them.
 var notPlayed = map[string]string{
+	"forwardAuth 200 passes":              "needs the headers of a proxy, as in TestForwardAuth of cmd/server",
+	"forwardAuth 403 untrusted":           "needs the headers of a proxy, as in TestForwardAuth of cmd/server",
+	"forwardAuth 404 unknown_tenant":      "needs the headers of a proxy, as in TestForwardAuth of cmd/server",
+	"forwardAuth 429 denied":              "needs the headers of a proxy, as in TestForwardAuth of cmd/server",
 	"check 403 forbidden":                 "TestMatrix",
 	"check 503 limiter_unavailable":       "TestLimiterAway",
 	"openapiJSON 200 document":            "TestSpecIsServed",

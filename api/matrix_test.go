@@ -68,7 +68,7 @@ func TestMatrix(t *testing.T) {
 		})
 	}
 	for _, r := range w.api.RouteTable() {
-		if have, first := methods[r.Path]; first {
+		if have, first := methods[r.Path]; first && r.Operation != "forwardAuth" { // which has every method: TestForwardAuth
 			delete(methods, r.Path)
 			w.askOtherMethods(table, r, have, callers)
 		}

@@ -21,6 +21,8 @@ type route struct {
 	// query contains the names of the allowed query parameters. A request with another
 	// parameter is rejected.
 	query []string
+	// anyQuery means that the query belongs to another request, so that serve does not check it.
+	anyQuery bool
 	// body is the Go type of the JSON body. serve checks the body against it before the body is
 	// decoded. It is nil if the operation has no body or if decide reads it.
 	body reflect.Type
@@ -133,6 +135,7 @@ func (a *API) routes() []route {
 	usage := needs(a.cfg.Usage != nil, "this node does not show usage or reset counters")
 	return []route{
 		post("/v1/check", "check", accounts.Check, nil).params("deny_status"), // ServeHTTP calls serveCheck instead
+		get(forwardAuthPath, "forwardAuth", accounts.Check, nil).decides(a.forwardAuth).params("headers attributes cost tenant deny_status"),
 		post("/v1/check/batch", "checkBatch", accounts.Check, nil).decides(a.checkBatch).params("deny_status"),
 		post("/v1/explain", "explain", accounts.TenantRead, nil).decides(a.explain),
 		get("/v1/explain/:decision", "getExplanation", accounts.TenantRead, g.GetExplanation),

@@ -119,8 +119,10 @@ func (a *API) serve(r route) echo.HandlerFunc {
 				return a.recordDenied(&r, who, c, err)
 			}
 		}
-		if err := checkQuery(req.URL, r.query); err != nil {
-			return err
+		if !r.anyQuery {
+			if err := checkQuery(req.URL, r.query); err != nil {
+				return err
+			}
 		}
 		switch {
 		case r.decide != nil:

@@ -133,7 +133,8 @@ func newWorldOf(t testing.TB, f fixture, change ...func(*api.Config)) *world {
 		Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Analytics: analytics, Audit: w.store, Now: w.clock,
 	})
 	cfg := api.Config{
-		Snapshot: w.watcher.Current, People: people, Decider: engine,
+		TrustedProxy: func(*http.Request) bool { return true },
+		Snapshot:     w.watcher.Current, People: people, Decider: engine,
 		Configuration: configuration.NewService(configuration.Config{
 			Store: w.store, Plans: w.plans, Tenants: w.tenants, Exceptions: w.exceptions, Preview: previews, Now: w.clock,
 		}),

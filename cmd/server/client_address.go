@@ -23,10 +23,7 @@ const unknownAddress = "unknown"
 // network, it ignores the header and logs that once, because all clients of an untrusted proxy
 // share its address.
 func clientAddress(trusted string, log *slog.Logger) func(*http.Request) string {
-	networks, _ := parseNetworks(trusted) // validate has checked the setting
-	trusts := func(ip netip.Addr) bool {
-		return slices.ContainsFunc(networks, func(n *net.IPNet) bool { return n.Contains(ip.AsSlice()) })
-	}
+	trusts := trustedNetworks(trusted)
 	var warned sync.Once
 	return func(r *http.Request) string {
 		at, ok := forwardedAddress(r.RemoteAddr)
@@ -59,6 +56,24 @@ func clientAddress(trusted string, log *slog.Logger) func(*http.Request) string 
 			}
 		}
 		return at.String()
+	}
+}
+
+// trustedNetworks returns a function that reports whether an address is in the networks of the setting
+// trusted-proxies.
+func trustedNetworks(trusted string) func(netip.Addr) bool {
+	networks, _ := parseNetworks(trusted) // validate has checked the setting
+	return func(ip netip.Addr) bool {
+		return slices.ContainsFunc(networks, func(n *net.IPNet) bool { return n.Contains(ip.AsSlice()) })
+	}
+}
+
+// trustedProxy returns a function that reports whether a request comes directly from a trusted proxy.
+func trustedProxy(trusted string) func(*http.Request) bool {
+	trusts := trustedNetworks(trusted)
+	return func(r *http.Request) bool {
+		at, ok := forwardedAddress(r.RemoteAddr)
+		return ok && trusts(at)
 	}
 }
 

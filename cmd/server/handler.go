@@ -33,7 +33,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
 		Exceptions: n.exceptions, Configuration: n.documents, Preview: n.preview, Nodes: n.fleet, Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
 		Version: version, BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL,
-		ClientAddress: clientAddress(s.TrustedProxies, log), Logger: log,
+		ClientAddress: clientAddress(s.TrustedProxies, log), TrustedProxy: trustedProxy(s.TrustedProxies), Logger: log,
 	}
 	if s.MetricsAddr == "" {
 		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic == "true"

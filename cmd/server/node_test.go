@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -138,6 +139,10 @@ func tryCall(ctx context.Context, key, method, url, body string, header ...strin
 		request.Header.Set("Content-Type", "application/json")
 	}
 	for i := 0; i+1 < len(header); i += 2 {
+		if slices.Contains(header[:i], header[i]) {
+			request.Header.Add(header[i], header[i+1])
+			continue
+		}
 		request.Header.Set(header[i], header[i+1])
 	}
 	response, err := client.Do(request)

@@ -110,7 +110,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 	cfg := api.Config{
 		Snapshot: func() *snapshot.Snapshot { return world }, Decider: n.newEngine(s, log), Admission: n.admission,
 		Version: version, BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL,
-		ClientAddress: clientAddress(s.TrustedProxies, log), Logger: log,
+		ClientAddress: clientAddress(s.TrustedProxies, log), TrustedProxy: trustedProxy(s.TrustedProxies), Logger: log,
 		Ready: func(context.Context) api.Readiness {
 			r := api.Readiness{
 				Checks:   []api.ReadyCheck{{Name: "snapshot", OK: true}, {Name: "draining", OK: !g.draining.Load()}},
@@ -129,7 +129,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 	n.resp.open(rest)
 	g.open(checkHost(s.allowedHosts(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
-		case api.CheckPath, "/v1/check/batch", "/livez", "/healthz", "/readyz", "/metrics", "/openapi.yaml", "/openapi.json":
+		case api.CheckPath, "/v1/check/batch", "/v1/forward-auth", "/livez", "/healthz", "/readyz", "/metrics", "/openapi.yaml", "/openapi.json":
 			rest.ServeHTTP(w, r)
 		default:
 			w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -40,6 +40,7 @@ var Codes = []Code{
 	{"too_many_invitations", "conflict", "The maximum number of invitations is open."},
 	{"too_many_members", "conflict", "The tenant has the maximum number of people."},
 	{"too_many_overrides", "conflict", "The tenant has the maximum number of overrides."},
+	{"untrusted_proxy", "forbidden", "The request to /v1/forward-auth does not come from a trusted proxy."},
 }
 
 // PageCodes has the codes that only pages of the dashboard show.

@@ -10,7 +10,7 @@ import (
 )
 
 // byHand lists operations that the SDKs implement by hand, or that no program calls.
-var byHand = []string{"check", "checkBatch", "healthz", "livez", "readyz", "metrics", "openapi", "openapiJson", "docs"}
+var byHand = []string{"check", "checkBatch", "forwardAuth", "healthz", "livez", "readyz", "metrics", "openapi", "openapiJson", "docs"}
 
 // spec is what the generators need of openapi.yaml.
 type spec struct {

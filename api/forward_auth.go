@@ -1,0 +1,205 @@
+package api
+
+import (
+	"net/http"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// forwardAuthPath is the path at which proxies ask whether they may forward a request, with any method and without a
+// body. Below it, the rest of the path is that of the original request.
+const forwardAuthPath = "/v1/forward-auth"
+
+// A forwarding is a set of headers in which a proxy describes the original request.
+type forwarding struct{ method, uri string }
+
+// forwardings are the values of the query parameter headers. The operator chooses one in the configuration of the proxy,
+// because a proxy passes on the other headers as the client sent them.
+var forwardings = map[string]forwarding{
+	"forwarded": {"X-Forwarded-Method", "X-Forwarded-Uri"}, // Traefik, Caddy
+	"original":  {"X-Original-Method", "X-Original-Uri"},   // nginx
+}
+
+// errUntrustedProxy is the error for a request that does not come from a trusted proxy. Such a client could claim any
+// original request.
+var errUntrustedProxy = problem.WithCode(problem.Forbidden, "untrusted_proxy",
+	"forward-auth needs a trusted proxy: add the network of the proxy to HEADGATE_TRUSTED_PROXIES")
+
+// forwardAuth is GET /v1/forward-auth, and the same with any other method. All options are in the query, which the
+// configuration of the proxy fixes. No header of the client chooses the tenant, the cost, or the mode.
+func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) error {
+	return a.authForwarded(w, r, who, r.URL.Query().Get, func(s *scratch, option func(string) string) error {
+		name := option("headers")
+		if name == "" {
+			name = "forwarded"
+		}
+		headers, ok := forwardings[name]
+		if !ok {
+			return malformedAt("headers", "must be forwarded or original")
+		}
+		method, err := oneHeader(r, headers.method)
+		if err != nil {
+			return err
+		}
+		uri, err := oneHeader(r, headers.uri)
+		if err != nil {
+			return err
+		}
+		return s.original(method, uri, headers.method, headers.uri)
+	})
+}
+
+// forwardAuthBelow is the same for proxies that append the original path to the path of the request, as ext_authz of
+// Envoy does, and keep the method. The query is that of the client, so there are no options.
+func (a *API) forwardAuthBelow(w http.ResponseWriter, r *http.Request, who caller) error {
+	none := func(string) string { return "" }
+	return a.authForwarded(w, r, who, none, func(s *scratch, _ func(string) string) error {
+		return s.original(r.Method, strings.TrimPrefix(r.URL.EscapedPath(), forwardAuthPath), "the method", "the path")
+	})
+}
+
+// authForwarded decides the check of a forwarded request. option returns an option by its name, or "". original reads
+// the original method and path.
+func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, option func(string) string,
+	original func(*scratch, func(string) string) error,
+) error {
+	if a.cfg.TrustedProxy == nil || !a.cfg.TrustedProxy(r) {
+		return errUntrustedProxy
+	}
+	deny, err := denyStatus(option("deny_status"))
+	if err != nil {
+		return err
+	}
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.check = enforcement.Check{Cost: 1, Attributes: s.attributes[:0]}
+	if err := original(s, option); err != nil {
+		return err
+	}
+	if ip, err := netip.ParseAddr(a.cfg.ClientAddress(r)); err == nil {
+		if err := s.check.AddAttribute("ip", ip.String()); err != nil {
+			return malformedAt("X-Forwarded-For", err.Error())
+		}
+	}
+	if err := s.attributesFrom(r, option("attributes")); err != nil {
+		return err
+	}
+	if err := s.costFrom(r, option("cost")); err != nil {
+		return err
+	}
+	subject, err := Caller{who}.Subject(option("tenant"), &s.check)
+	if err != nil {
+		return err
+	}
+	if a.decideOne(r.Context(), subject, s) != nil {
+		overloaded(&s.decision, subject, &s.check)
+	}
+	a.writeDecision(w, s, deny)
+	return nil
+}
+
+// denyStatus returns the status that the option deny_status selects, or 0.
+func denyStatus(text string) (int, error) {
+	switch text {
+	case "":
+		return 0, nil
+	case "401", "403", "429":
+		return strconv.Atoi(text)
+	}
+	return 0, malformedAt("deny_status", "must be 401, 403 or 429")
+}
+
+// original sets the method and the path of the original request. The pointers name where they come from.
+func (s *scratch) original(method, uri, methodPointer, uriPointer string) error {
+	if err := s.check.SetMethod(method); err != nil {
+		return malformedAt(methodPointer, err.Error())
+	}
+	if err := s.check.SetPath(uri); err != nil {
+		return malformedAt(uriPointer, err.Error())
+	}
+	return nil
+}
+
+// oneHeader returns the value of a header that the proxy must send exactly once.
+func oneHeader(r *http.Request, name string) (string, error) {
+	values := r.Header.Values(name)
+	if len(values) != 1 || values[0] == "" {
+		return "", malformedAt(name, "is required once: the proxy must set it")
+	}
+	return values[0], nil
+}
+
+// attributesFrom adds the attributes of the option attributes: name:header:Header or name:cookie:Cookie, separated by
+// commas. It adds no attribute for a header or cookie that the request does not have.
+func (s *scratch) attributesFrom(r *http.Request, list string) error {
+	for item := range strings.SplitSeq(list, ",") {
+		if list == "" {
+			break
+		}
+		name, source, _ := strings.Cut(item, ":")
+		kind, from, ok := strings.Cut(source, ":")
+		if !ok || from == "" || name == "ip" || kind != "header" && kind != "cookie" {
+			return malformedAt("attributes", "must be name:header:Header or name:cookie:Cookie, separated by commas; ip is the client's address")
+		}
+		value, err := valueOf(r, kind, from)
+		if err != nil {
+			return err
+		}
+		for _, a := range s.check.Attributes {
+			if a.Name == name {
+				return malformedAt("attributes", "has the attribute "+name+" twice")
+			}
+		}
+		if value == "" {
+			continue
+		}
+		if err := s.check.AddAttribute(name, value); err != nil {
+			return malformedAt(from, err.Error())
+		}
+	}
+	return nil
+}
+
+// valueOf returns the value of a header or cookie, or "" if the request has none. It rejects two values, because the
+// upstream server may use the other one.
+func valueOf(r *http.Request, kind, name string) (string, error) {
+	var values []string
+	if kind == "header" {
+		values = r.Header.Values(name)
+	} else {
+		for _, c := range r.CookiesNamed(name) {
+			values = append(values, c.Value)
+		}
+	}
+	switch len(values) {
+	case 0:
+		return "", nil
+	case 1:
+		return values[0], nil
+	}
+	return "", malformedAt(name, "is sent more than once")
+}
+
+// costFrom sets the cost from the option cost: a number, or header:Header for a header that the proxy sets.
+func (s *scratch) costFrom(r *http.Request, text string) (err error) {
+	if text == "" {
+		return nil
+	}
+	at := "cost"
+	if name, ok := strings.CutPrefix(text, "header:"); ok {
+		at = name
+		if text, err = oneHeader(r, name); err != nil {
+			return err
+		}
+	}
+	cost, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || cost < 0 || cost > enforcement.MaxCost {
+		return malformedAt(at, "must be a whole number from 0 to "+strconv.Itoa(enforcement.MaxCost))
+	}
+	s.check.Cost = cost
+	return nil
+}

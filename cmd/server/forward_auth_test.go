@@ -1,0 +1,170 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// forwardPolicies count the logins of an address, and everything of a user.
+const forwardPolicies = `[
+	{"slug": "login", "match": {"path": "/v1/login", "methods": ["POST"]}, "count_by": ["ip"], "limits": [{"algorithm": "fixed_window", "quota": 5, "window": "1h"}]},
+	{"slug": "items", "match": {"path": "/v1/items/*"}, "count_by": ["user"], "limits": [{"algorithm": "fixed_window", "quota": 10, "window": "1h"}]}
+]`
+
+// forwardNode starts a node that trusts proxies on this machine, with the tenants acme and globex.
+func forwardNode(t *testing.T, proxies string) (node *running, operator, key string) {
+	t.Helper()
+	node = start(t, map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_TRUSTED_PROXIES": proxies})
+	operator = node.await(node.out, operatorKeyLine)[1]
+	made := call(t, operator, "POST", node.origin+"/v1/plans", `{"slug": "pro", "draft": {"name": "Pro", "policies": `+forwardPolicies+`}}`).want(t, 201)
+	call(t, operator, "POST", node.origin+"/v1/plans/pro/publish", "", "If-Match", made.header.Get("ETag")).want(t, 200)
+	for _, slug := range []string{"acme", "globex"} {
+		call(t, operator, "POST", node.origin+"/v1/tenants", `{"slug": "`+slug+`", "tenant": {"name": "Customer", "plan": "pro"}}`).want(t, 201)
+	}
+	var created struct{ Token string }
+	call(t, operator, "POST", node.origin+"/v1/tenants/acme/keys", `{"name": "proxy", "scopes": ["check"]}`).want(t, 201).into(t, &created)
+	return node, operator, created.Token
+}
+
+// A proxy asks with headers, or with the path of the original request. Every way charges the same counters as
+// POST /v1/check.
+func TestForwardAuth(t *testing.T) {
+	t.Parallel()
+	node, _, key := forwardNode(t, "127.0.0.1/32")
+	ways := []struct {
+		method, path string
+		header       []string
+	}{
+		{"GET", "/v1/forward-auth", []string{"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/v1/login?next=%2F"}},
+		{"POST", "/v1/forward-auth?headers=forwarded", []string{"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "//v1/./login"}},
+		{"GET", "/v1/forward-auth?headers=original", []string{"X-Original-Method", "POST", "X-Original-URI", "/v1/login"}},
+		{"POST", "/v1/forward-auth/v1/login?tenant=globex&cost=0", nil},
+		{"POST", "/v1/check", nil},
+		{"HEAD", "/v1/forward-auth", []string{"X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/v1/login"}},
+	}
+	for i, way := range ways {
+		body := ""
+		if way.path == "/v1/check" {
+			body = `{"method": "POST", "path": "/v1/login", "attributes": {"ip": "203.0.113.9"}}`
+		}
+		a := call(t, key, way.method, node.origin+way.path, body, append(way.header, "X-Forwarded-For", "203.0.113.9")...)
+		want, left := http.StatusOK, `"login";r=`+string(rune('4'-i))
+		if i == 5 {
+			want, left = http.StatusTooManyRequests, `"login";r=0`
+			if a.header.Get("Retry-After") == "" {
+				t.Error("the denial has no Retry-After")
+			}
+		}
+		if a.status != want || !strings.HasPrefix(a.header.Get("RateLimit"), left) {
+			t.Errorf("%s %s %q: %d, RateLimit %q, want %d, %q\n%s", way.method, way.path, way.header, a.status, a.header.Get("RateLimit"), want, left, a.body)
+		}
+	}
+	denied := call(t, key, "PUT", node.origin+"/v1/forward-auth?deny_status=401", "", "X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/v1/login",
+		"X-Forwarded-For", "203.0.113.9").want(t, 401)
+	if got := denied.header.Get("Content-Type"); got != "application/problem+json" || !strings.Contains(denied.body, `"reason":"over_limit"`) {
+		t.Errorf("the denial: %s %s", got, denied.body)
+	}
+}
+
+// What a client can send must not choose the tenant, the cost, the mode, or another policy. The proxy passes on every
+// header that it does not set itself.
+func TestForwardAuthIgnoresTheClient(t *testing.T) {
+	t.Parallel()
+	node, operator, key := forwardNode(t, "127.0.0.1/32")
+	const ask = "/v1/forward-auth?attributes=user:header:X-User"
+	proxy := []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/v1/items/1", "X-Forwarded-For", "203.0.113.9"}
+	remaining := func(path string, header ...string) string {
+		a := call(t, key, "GET", node.origin+path, "", append(header, proxy...)...).want(t, 200)
+		left, _, _ := strings.Cut(a.header.Get("RateLimit"), ";t=")
+		return left
+	}
+	for i, forged := range [][]string{
+		{"Idempotency-Key", "k1"},
+		{"X-Tenant", "globex", "X-Headgate-Tenant", "globex", "Tenant", "globex"},
+		{"X-Cost", "0", "Cost", "0", "X-Headgate-Cost", "0"},
+		{"X-Mode", "peek", "Mode", "peek", "X-Headgate-Mode", "peek"},
+		{"X-Original-URI", "/free", "X-Original-Method", "POST", "X-Original-Url", "/free"},
+		{"X-Http-Method-Override", "POST", "X-Rewrite-Url", "/free", "Forwarded", `for=198.51.100.1;proto=https`},
+		{"X-Forwarded-Path", "/free", "X-Forwarded-Prefix", "/free", "X-Forwarded-Host", `evil","cost":0,"mode":"peek`},
+		{"User-Agent", `x","cost":0,"mode":"peek`, "Cookie", "tenant=globex; cost=0; user=u2"},
+	} {
+		want := `"items";r=` + string(rune('9'-i))
+		if got := remaining(ask, append(forged, "X-User", "u1")...); got != want {
+			t.Errorf("%q: RateLimit %s, want %s", forged, got, want)
+		}
+	}
+	// Separators in a value stay in the value: each is another user, with a full quota.
+	for _, user := range []string{`u1","cost":0,"mode":"peek`, "u1&cost=0", "u1,team:header:X", "u1;r=9"} {
+		if got := remaining(ask, "X-User", user); got != `"items";r=9` {
+			t.Errorf("user %q: RateLimit %s", user, got)
+		}
+	}
+	for _, bad := range []struct {
+		key, path, want string
+		header          []string
+		status          int
+	}{
+		{key, ask, `"pointer":"X-User"`, append([]string{"X-User", "u1", "X-User", "u2"}, proxy...), 400},
+		{key, "/v1/forward-auth", `"pointer":"X-Forwarded-Method"`, proxy[2:], 400},
+		{key, "/v1/forward-auth", `"pointer":"X-Forwarded-Uri"`, append([]string{"X-Forwarded-Uri", "/free"}, proxy...), 400},
+		{key, "/v1/forward-auth?headers=original", `"pointer":"X-Original-Method"`, proxy, 400},
+		{key, "/v1/forward-auth", `"pointer":"X-Forwarded-Uri"`, []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", `/v1/login","cost":0,"mode":"peek\`}, 400},
+		{key, "/v1/forward-auth", `"pointer":"X-Forwarded-Method"`, []string{"X-Forwarded-Method", "get", "X-Forwarded-Uri", "/"}, 400},
+		{key, "/v1/forward-auth?tenant=globex", "only its own tenant", proxy, 403},
+		{operator, "/v1/forward-auth", `"pointer":"/tenant"`, proxy, 400},
+		{operator, "/v1/forward-auth?tenant=none", "no such tenant", proxy, 404},
+		{"", "/v1/forward-auth", "a valid API key", proxy, 401},
+	} {
+		if a := call(t, bad.key, "GET", node.origin+bad.path, "", bad.header...); a.status != bad.status || !strings.Contains(a.body, bad.want) {
+			t.Errorf("%s %q: %d %s, want %d %s", bad.path, bad.header, a.status, a.body, bad.status, bad.want)
+		}
+	}
+	call(t, operator, "GET", node.origin+"/v1/forward-auth?tenant=globex", "", proxy...).want(t, 200)
+}
+
+// Each option has an error that names it.
+func TestForwardAuthOptions(t *testing.T) {
+	t.Parallel()
+	node, _, key := forwardNode(t, "127.0.0.1/32")
+	proxy := []string{
+		"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/v1/items/1", "X-Forwarded-For", "203.0.113.9",
+		"X-Cost", "4", "X-Wrong", "-1", "Cookie", "session=s1",
+	}
+	for query, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"cost=3&attributes=user:cookie:session":        {200, `"cost":3`},
+		"cost=header:X-Cost":                           {200, `"cost":4`},
+		"headers=forwarded":                            {200, `"cost":1`},
+		"headers=both":                                 {400, `"pointer":"headers"`},
+		"cost=-1":                                      {400, `"pointer":"cost"`},
+		"cost=header:X-Wrong":                          {400, `"pointer":"X-Wrong"`},
+		"cost=header:X-Missing":                        {400, `"pointer":"X-Missing"`},
+		"attributes=user":                              {400, `"pointer":"attributes"`},
+		"attributes=user:query:q":                      {400, `"pointer":"attributes"`},
+		"attributes=ip:header:X-Cost":                  {400, `"pointer":"attributes"`},
+		"attributes=user:header:X-Cost,user:cookie:se": {400, "twice"},
+		"deny_status=200":                              {400, `"pointer":"deny_status"`},
+		"mode=peek":                                    {400, `"pointer":"mode"`},
+	} {
+		if a := call(t, key, "GET", node.origin+"/v1/forward-auth?"+query, "", proxy...); a.status != want.status || !strings.Contains(a.body, want.text) {
+			t.Errorf("%s: %d %s, want %d %s", query, a.status, a.body, want.status, want.text)
+		}
+	}
+}
+
+// A client that is no trusted proxy could claim any request, so it gets an error that names the setting.
+func TestForwardAuthNeedsATrustedProxy(t *testing.T) {
+	t.Parallel()
+	for _, proxies := range []string{"", "203.0.113.0/24"} {
+		node, _, key := forwardNode(t, proxies)
+		for _, path := range []string{"/v1/forward-auth", "/v1/forward-auth/v1/login"} {
+			a := call(t, key, "POST", node.origin+path, "", "X-Forwarded-Method", "POST", "X-Forwarded-Uri", "/v1/login", "X-Forwarded-For", "203.0.113.9")
+			if a.status != 403 || !strings.Contains(a.body, "HEADGATE_TRUSTED_PROXIES") || !strings.Contains(a.body, `"code":"untrusted_proxy"`) {
+				t.Errorf("trusted %q, %s: %d %s", proxies, path, a.status, a.body)
+			}
+		}
+	}
+}
