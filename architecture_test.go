@@ -136,7 +136,7 @@ var drivers = []struct {
 	{"github.com/a-h/templ", []string{"web", "web/views"}, nil},
 	{"github.com/yuin/goldmark", []string{"web/docs"}, nil},
 	{"github.com/alecthomas/kong", []string{"cmd/server"}, nil},
-	{"go.yaml.in/yaml", []string{"api", "internal/cli", "internal/migrate", "web/docs"}, nil},
+	{"go.yaml.in/yaml", []string{"api", "cmd/server", "internal/cli", "internal/migrate", "web/docs"}, nil},
 	{"github.com/oapi-codegen", []string{"api"}, nil},
 	{"github.com/coreos/go-oidc", []string{"internal/oidc"}, nil},
 	{"golang.org/x/sys", []string{"internal/load"}, nil},

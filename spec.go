@@ -13,9 +13,9 @@ import (
 //go:embed openapi.yaml
 var Spec []byte
 
-// Guides has the guides, in the folder docs.
+// Guides has the guides and the JSON Schemas of files, in the folder docs.
 //
-//go:embed docs/*.md
+//go:embed docs/*.md docs/*.schema.json
 var Guides embed.FS
 
 // SpecOf returns Spec with the version of the program as info.version. If version is "", SpecOf

@@ -67,6 +67,16 @@ func TestGuides(t *testing.T) {
 			t.Errorf("%s links to %s#%s, which that page does not have", l.from, l.path, l.fragment)
 		}
 	}
+	for _, schema := range []string{"configuration", "settings"} {
+		path := "docs/" + schema + ".schema.json"
+		text, err := os.ReadFile("../" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := w.get("/"+path, ""); r.Code != http.StatusOK || r.body != string(text) || r.Header().Get("Content-Type") != "application/schema+json" {
+			t.Errorf("/%s: %d %v", path, r.Code, r.Header())
+		}
+	}
 	if r := w.get("/docs/guides/none", ""); r.Code != http.StatusNotFound {
 		t.Errorf("a guide that does not exist: %d", r.Code)
 	}

@@ -38,6 +38,12 @@ func TestKeyCommands(t *testing.T) {
 	})
 	call(t, token, "POST", node.origin+"/v1/tenants", `{"slug": "b", "tenant": {"require_route": false, "name": "b"}}`).want(t, 403)
 
+	if out := must(t, settings, "key", "list", "-o", "json"); !strings.Contains(out, `"name": "ci"`) || strings.Contains(out, token) {
+		t.Errorf("key list -o json:\n%s", out)
+	}
+	if out := must(t, settings, "version", "-o", "yaml"); out != "version: "+version+"\n" {
+		t.Errorf("version -o yaml: %q", out)
+	}
 	list := must(t, settings, "key", "list")
 	if strings.Contains(list, token) || !strings.Contains(list, "ci") {
 		t.Fatalf("key list:\n%s", list)

@@ -26,6 +26,9 @@ func (s *serveSettings) openSecrets() (list []openSecret) {
 		}
 	}
 	check(settingName("tls-key-file"), s.TLSKeyFile)
+	if configHasSecrets(s.Config) {
+		check(configSetting, s.Config)
+	}
 	return list
 }
 

@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"text/tabwriter"
 	"time"
 
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/tenants"
 )
@@ -21,18 +20,33 @@ type keyCommand struct {
 	Revoke keyRevoke `cmd:"" help:"Revoke an operator key by id: headgate key revoke 0190…"`
 }
 
+// A keyRow is a key in the output of headgate key.
+type keyRow struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Hint      string          `json:"hint"`
+	Scopes    []tenants.Scope `json:"scopes"`
+	CreatedAt string          `json:"created_at"`
+	State     string          `json:"state"`
+}
+
+func rowOf(key tenants.Key) keyRow {
+	return keyRow{key.ID, key.Name, key.Hint, key.Scopes, key.CreatedAt.UTC().Format(time.RFC3339), keyState(key)}
+}
+
 type keyCreate struct {
 	databaseSettings
+	cli.Output
 	Name    string        `required:"" setting:"false" help:"What the key is for."`
 	Scopes  []string      `default:"check,read,manage" enum:"check,read,manage" setting:"false" help:"Scopes by comma: check, read, manage."`
 	Expires time.Duration `setting:"false" help:"After how long it ends, like 720h; default: never."`
 }
 
-func (k keyCreate) Run(ctx context.Context, p program) error {
+func (k keyCreate) Run(ctx context.Context, p program, t cli.Terminal) error {
 	if k.Expires < 0 {
 		return usageError{fmt.Errorf("--expires: is %s, and must be ahead", k.Expires)}
 	}
-	return k.withTenants(ctx, p, "key create", func(ctx context.Context, t *tenants.Service) error {
+	return k.withTenants(ctx, p, "key create", func(ctx context.Context, service *tenants.Service) error {
 		next := tenants.NewKey{Name: k.Name}
 		for _, s := range k.Scopes {
 			next.Scopes = append(next.Scopes, tenants.Scope(s))
@@ -40,9 +54,12 @@ func (k keyCreate) Run(ctx context.Context, p program) error {
 		if k.Expires > 0 {
 			next.ExpiresAt = time.Now().Add(k.Expires)
 		}
-		key, token, err := t.CreateOperatorKey(ctx, next)
+		key, token, err := service.CreateOperatorKey(ctx, next)
 		if err != nil {
 			return err
+		}
+		if k.Format != "table" {
+			return k.Table(t, map[string]any{"token": token, "key": rowOf(key)}, "")
 		}
 		fmt.Fprintf(p.stderr, "operator key %s (%s), shown once:\n", key.Name, key.ID)
 		_, err = fmt.Fprintln(p.stdout, token)
@@ -50,19 +67,24 @@ func (k keyCreate) Run(ctx context.Context, p program) error {
 	})
 }
 
-type keyList struct{ databaseSettings }
+type keyList struct {
+	databaseSettings
+	cli.Output
+}
 
-func (k keyList) Run(ctx context.Context, p program) error {
-	return k.withTenants(ctx, p, "key list", func(ctx context.Context, t *tenants.Service) error {
-		table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "ID\tNAME\tKEY\tSCOPES\tCREATED\tSTATE")
-		err := eachRow(func(key tenants.Key) {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%v\t%s\t%s\n",
-				key.ID, key.Name, key.Hint, key.Scopes, key.CreatedAt.Format(time.RFC3339), keyState(key))
-		}, func(key tenants.Key) string { return key.ID }, func(after string, limit int) ([]tenants.Key, error) {
-			return t.OperatorKeys(ctx, tenants.Filter{After: after, Limit: limit})
-		})
-		return errors.Join(err, table.Flush())
+func (k keyList) Run(ctx context.Context, p program, t cli.Terminal) error {
+	return k.withTenants(ctx, p, "key list", func(ctx context.Context, service *tenants.Service) error {
+		rows := []keyRow{}
+		err := eachRow(func(key tenants.Key) { rows = append(rows, rowOf(key)) }, func(key tenants.Key) string { return key.ID },
+			func(after string, limit int) ([]tenants.Key, error) {
+				return service.OperatorKeys(ctx, tenants.Filter{After: after, Limit: limit})
+			})
+		if err != nil {
+			return err
+		}
+		return k.Table(t, map[string]any{"data": rows}, "data",
+			cli.Column{Title: "ID", Path: "id"}, cli.Column{Title: "NAME", Path: "name"}, cli.Column{Title: "KEY", Path: "hint"},
+			cli.Column{Title: "SCOPES", Path: "scopes"}, cli.Column{Title: "CREATED", Path: "created_at"}, cli.Column{Title: "STATE", Path: "state"})
 	})
 }
 

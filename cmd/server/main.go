@@ -100,6 +100,14 @@ func (p program) run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	if path := configPath(args, p.getenv); path != "" {
+		if p.getenv, err = withConfig(p.getenv, path, parser.Model); err != nil {
+			return usageError{err}
+		}
+		if parser, err = p.parser(ctx); err != nil {
+			return err
+		}
+	}
 	doctor := len(args) > 0 && args[0] == "doctor" // which reports misspelt settings with the other findings
 	if err := unknownSettings(parser.Model, p.environ); err != nil && !doctor {
 		return usageError{err}
@@ -141,9 +149,12 @@ func (p program) parser(ctx context.Context) (*kong.Kong, error) {
 }
 
 // versionCommand prints the version.
-type versionCommand struct{}
+type versionCommand struct{ cli.Output }
 
-func (versionCommand) Run(p program) error {
+func (v versionCommand) Run(p program, t cli.Terminal) error {
+	if v.Format != "table" {
+		return v.Table(t, map[string]string{"version": version}, "")
+	}
 	_, err := fmt.Fprintln(p.stdout, "headgate", version)
 	return err
 }

@@ -30,6 +30,7 @@ const environmentPrefix = "HEADGATE_"
 
 // databaseSettings select the database of tenants and plans.
 type databaseSettings struct {
+	Config      string `placeholder:"FILE" help:"YAML file with settings of serve, by name: log_level: debug. Flags and variables win over it."`
 	DatabaseURL string `default:"sqlite://data/headgate.db" placeholder:"URL" secret:"true" help:"Where tenants and plans are kept: sqlite://relative.db, sqlite:///absolute.db or postgres://user:password@host/name."`
 }
 

@@ -8,12 +8,12 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
+	"github.com/headgate/headgate/internal/cli"
 	"github.com/headgate/headgate/internal/store"
 	"github.com/headgate/headgate/tenants"
 )
@@ -120,23 +120,39 @@ func eachRow[T any](do func(T), id func(T) string, page func(after string, limit
 	}
 }
 
-type userList struct{ userPlace }
+type userList struct {
+	userPlace
+	cli.Output
+}
 
-func (u userList) Run(ctx context.Context, p program) error {
+// A userRow is a user in the output of headgate user list.
+type userRow struct {
+	Email    string        `json:"email"`
+	Name     string        `json:"name"`
+	Role     accounts.Role `json:"role"`
+	LastSeen string        `json:"last_sign_in_at"` // "never" if there is none
+	State    string        `json:"state"`
+}
+
+func (u userList) Run(ctx context.Context, p program, t cli.Terminal) error {
 	return u.withPeople(ctx, p, "user list", func(ctx context.Context, people peopleCommand) error {
-		table := tabwriter.NewWriter(p.stdout, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(table, "E-MAIL\tNAME\tROLE\tLAST SIGN-IN\tSTATE")
+		rows := []userRow{}
 		err := eachUser(ctx, people, "", func(user accounts.User) {
-			seen, state := "never", "enabled"
+			row := userRow{user.Email, user.Name, user.Role, "never", "enabled"}
 			if !user.SignedInAt.IsZero() {
-				seen = user.SignedInAt.Format(time.RFC3339)
+				row.LastSeen = user.SignedInAt.UTC().Format(time.RFC3339)
 			}
 			if user.Disabled {
-				state = "disabled"
+				row.State = "disabled"
 			}
-			fmt.Fprintf(table, "%s\t%q\t%s\t%s\t%s\n", user.Email, user.Name, user.Role, seen, state)
+			rows = append(rows, row)
 		})
-		return errors.Join(err, table.Flush())
+		if err != nil {
+			return err
+		}
+		return u.Table(t, map[string]any{"data": rows}, "data",
+			cli.Column{Title: "E-MAIL", Path: "email"}, cli.Column{Title: "NAME", Path: "name"}, cli.Column{Title: "ROLE", Path: "role"},
+			cli.Column{Title: "LAST SIGN-IN", Path: "last_sign_in_at"}, cli.Column{Title: "STATE", Path: "state"})
 	})
 }
 

@@ -24,6 +24,8 @@ var keyColumns = []Column{
 	{"CREATED", "created_at"},
 	{"EXPIRES", "expires_at"},
 	{"REVOKED", "revoked_at"},
+	{"MAX COST", "max_cost"},
+	{"PEEK ONLY", "peek_only"},
 }
 
 // keyOwner selects the keys of a tenant or of the operator.
@@ -70,6 +72,9 @@ type keysCreate struct {
 	Name    string        `required:"" setting:"false" help:"What the key is for."`
 	Scopes  []string      `required:"" setting:"false" help:"Scopes by comma: check, read, manage."`
 	Expires time.Duration `setting:"false" help:"After how long it ends, like 720h. Default: never."`
+
+	MaxCost  int64 `setting:"false" placeholder:"N" help:"The largest cost of one check. Default: no bound."`
+	PeekOnly bool  `setting:"false" help:"Checks with this key must have the mode peek, which charges nothing."`
 }
 
 // Run creates a key.
@@ -81,6 +86,12 @@ func (n keysCreate) Run(ctx context.Context, t Terminal) error {
 	body := object{"name": n.Name, "scopes": n.Scopes}
 	if err := body.expires(n.Expires); err != nil {
 		return err
+	}
+	if n.MaxCost != 0 {
+		body["max_cost"] = n.MaxCost
+	}
+	if n.PeekOnly {
+		body["peek_only"] = true
 	}
 	return c.secret(ctx, n.path(), body)
 }

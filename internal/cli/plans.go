@@ -97,19 +97,30 @@ func (c *client) published(ctx context.Context, plan string) (int, error) {
 	return is.Published, nil
 }
 
-type plansCreate struct {
-	writing
+// planFile selects a plan and the file with its document.
+type planFile struct {
 	planNamed
 	File string `required:"" short:"f" setting:"false" placeholder:"FILE" help:"Document of the plan, as YAML or JSON; - reads standard input."`
 }
 
+// open returns a client and the document.
+func (f planFile) open(t Terminal, w writing) (*client, json.RawMessage, error) {
+	c, err := w.client(t)
+	if err != nil {
+		return nil, nil, err
+	}
+	document, err := readDocument(t, f.File)
+	return c, document, err
+}
+
+type plansCreate struct {
+	writing
+	planFile
+}
+
 // Run creates a plan.
 func (n plansCreate) Run(ctx context.Context, t Terminal) error {
-	c, err := n.client(t)
-	if err != nil {
-		return err
-	}
-	document, err := readDocument(t, n.File)
+	c, document, err := n.open(t, n.writing)
 	if err != nil {
 		return err
 	}
@@ -118,17 +129,12 @@ func (n plansCreate) Run(ctx context.Context, t Terminal) error {
 
 type plansSave struct {
 	writing
-	planNamed
-	File string `required:"" short:"f" setting:"false" placeholder:"FILE" help:"Document of the plan, as YAML or JSON; - reads standard input."`
+	planFile
 }
 
 // Run replaces a draft.
 func (s plansSave) Run(ctx context.Context, t Terminal) error {
-	c, err := s.client(t)
-	if err != nil {
-		return err
-	}
-	document, err := readDocument(t, s.File)
+	c, document, err := s.open(t, s.writing)
 	if err != nil {
 		return err
 	}

@@ -81,6 +81,7 @@ type tenantFields struct {
 	TimeZone         string  `setting:"false" placeholder:"ZONE" help:"IANA name of the time zone, such as Europe/Berlin."`
 	BillingAnchorDay int     `setting:"false" help:"Day of the month on which the billing period begins."`
 	NoPolicy         string  `setting:"false" enum:",allow,deny" default:"" help:"Decision for a check that matches no policy: allow or deny."`
+	RequireRoute     *bool   `setting:"false" negatable:"" help:"Checks must have a method and a path. Default: they must."`
 	RedactValues     *bool   `setting:"false" negatable:"" help:"Do not store attribute values of denied checks."`
 	MaxKeys          int64   `setting:"false" help:"Bound of live counters in Redis."`
 }
@@ -97,6 +98,9 @@ func (f tenantFields) apply(document map[string]any) {
 	}
 	if f.BillingAnchorDay != 0 {
 		o["billing_anchor_day"] = f.BillingAnchorDay
+	}
+	if f.RequireRoute != nil {
+		o["require_route"] = *f.RequireRoute
 	}
 	if f.RedactValues != nil {
 		o["redact_values"] = *f.RedactValues
@@ -131,8 +135,8 @@ type tenantsSet struct {
 	tenantFields
 }
 
-// Run reads the tenant, changes the given fields, and replaces the tenant if nobody changed it
-// meanwhile.
+// Run reads the tenant, changes the given fields, and replaces the tenant. It fails with a
+// conflict if the tenant changed in between.
 func (s tenantsSet) Run(ctx context.Context, t Terminal) error {
 	c, err := s.client(t)
 	if err != nil {

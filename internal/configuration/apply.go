@@ -95,7 +95,7 @@ func changeOf(pointer string, from, to any) (c plans.Change, err error) {
 	return c, err
 }
 
-// A described value has a JSON form of its own.
+// A described value returns its JSON for a change.
 type described interface {
 	JSON() (json.RawMessage, error)
 }

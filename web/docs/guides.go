@@ -116,6 +116,8 @@ func (names links) resolve(link *ast.Link) bool {
 	switch {
 	case target == "../openapi.yaml":
 		link.Destination = []byte("/openapi.yaml")
+	case strings.HasSuffix(target, ".schema.json"):
+		link.Destination = []byte("/docs/" + target)
 	case markdown && slices.Contains(names, name):
 		link.Destination = []byte(guidesURL + "/" + name)
 		if fragment != "" {

@@ -18,7 +18,7 @@ import (
 type Config struct {
 	// Spec is the content of openapi.yaml.
 	Spec []byte
-	// Guides has the guides as Markdown files in the folder docs.
+	// Guides has the guides as Markdown files, and the JSON Schemas of files, in the folder docs.
 	Guides fs.FS
 }
 
@@ -40,13 +40,27 @@ func Routes(shell *web.Shell, cfg Config) ([]web.Route, error) {
 	if w.list, w.guides, err = parseGuides(cfg.Guides); err != nil {
 		return nil, err
 	}
-	return []web.Route{
+	schemas, err := fs.Glob(cfg.Guides, "docs/*.schema.json")
+	if err != nil {
+		return nil, err
+	}
+	var routes []web.Route
+	for _, file := range schemas {
+		text, err := fs.ReadFile(cfg.Guides, file)
+		if err != nil {
+			return nil, err
+		}
+		routes = append(routes, web.Get("/"+file, public, func(c echo.Context) error {
+			return c.Blob(http.StatusOK, "application/schema+json", text)
+		}).As(web.Open))
+	}
+	return append(routes,
 		web.Get("/docs", public, w.apiReference).As(web.Open),
 		web.Get("/docs/problems", public, w.problems).As(web.Open),
 		web.Get("/docs/problems/:type", public, w.problemType).As(web.Open),
 		web.Get(guidesURL, public, w.index).As(web.Open),
 		web.Get(guidesURL+"/:guide", public, w.guide).As(web.Open),
-	}, nil
+	), nil
 }
 
 func (w *pages) apiReference(c echo.Context) error {

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/headgate/headgate/internal/cli"
+)
+
+// configSetting is the environment variable that names the file with settings.
+const configSetting = environmentPrefix + "CONFIG"
+
+// configPath returns the file that --config or HEADGATE_CONFIG names, or "".
+func configPath(args []string, getenv func(string) string) string {
+	for i, arg := range args {
+		if path, ok := strings.CutPrefix(arg, "--config="); ok {
+			return path
+		}
+		if arg == "--config" && i+1 < len(args) {
+			return args[i+1]
+		}
+	}
+	return getenv(configSetting)
+}
+
+// withConfig returns the environment with the settings of a file for the variables that are not
+// set. So flags win over variables, and variables win over the file.
+func withConfig(getenv func(string) string, path string, model *kong.Application) (func(string) string, error) {
+	if path == "" {
+		return getenv, nil
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("--config (%s): %w", configSetting, err)
+	}
+	settings, err := parseConfig(text, model)
+	if err != nil {
+		return nil, fmt.Errorf("--config (%s): %s: %w", configSetting, path, err)
+	}
+	return func(name string) string {
+		if value := getenv(name); value != "" || name == configSetting {
+			return value
+		}
+		if getenv(name+"_FILE") != "" {
+			return "" // the variable with the file of a secret wins, too
+		}
+		return settings[name]
+	}, nil
+}
+
+// parseConfig reads settings of headgate serve in YAML, by environment variable. Their names are
+// those of the flags with underscores.
+func parseConfig(text []byte, model *kong.Application) (map[string]string, error) {
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, err
+	}
+	settings := map[string]string{}
+	if document.Kind == 0 {
+		return settings, nil // empty
+	}
+	root := document.Content[0]
+	if root.Kind != yaml.MappingNode {
+		return nil, fmt.Errorf("line %d: must be a mapping of settings, such as log_level: debug", root.Line)
+	}
+	known := configKeys(model)
+	var faults []error
+	for i := 0; i+1 < len(root.Content); i += 2 {
+		key, value := root.Content[i], root.Content[i+1]
+		name := environmentPrefix + strings.ToUpper(key.Value)
+		_, twice := settings[name]
+		text, ok := configValue(value)
+		switch {
+		case key.Value == "$schema":
+			continue
+		case !slices.Contains(known, key.Value):
+			faults = append(faults, fmt.Errorf("line %d: no setting has the name %s%s", key.Line, key.Value, cli.DidYouMean(key.Value, known)))
+		case twice:
+			faults = append(faults, fmt.Errorf("line %d: %s is set twice", key.Line, key.Value))
+		case !ok: // the message does not show the value, which may be a secret
+			faults = append(faults, fmt.Errorf("line %d: %s must be a text, a number, true, false, or a list of these", value.Line, key.Value))
+		default:
+			settings[name] = text
+		}
+	}
+	return settings, errors.Join(faults...)
+}
+
+// configValue returns a value as the text of a variable. A list becomes a text with commas.
+func configValue(n *yaml.Node) (string, bool) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag == "!!null":
+		return "", true
+	case n.Kind == yaml.ScalarNode:
+		return n.Value, true
+	case n.Kind != yaml.SequenceNode:
+		return "", false
+	}
+	var parts []string
+	for _, element := range n.Content {
+		if element.Kind != yaml.ScalarNode {
+			return "", false
+		}
+		parts = append(parts, element.Value)
+	}
+	return strings.Join(parts, ","), true
+}
+
+// configKeys returns the sorted names that a file with settings may have.
+func configKeys(model *kong.Application) []string {
+	var keys []string
+	add := func(setting string, secret bool) {
+		key := strings.ToLower(strings.TrimPrefix(setting, environmentPrefix))
+		keys = append(keys, key)
+		if secret {
+			keys = append(keys, key+"_file")
+		}
+	}
+	for _, command := range model.Leaves(false) {
+		if command.Name != "serve" {
+			continue
+		}
+		for _, f := range command.Flags {
+			if isSetting(f) && settingName(f.Name) != configSetting {
+				add(settingName(f.Name), f.Tag.Get("secret") == "true")
+			}
+		}
+	}
+	for _, secret := range []string{bootstrapSetting, adminPasswordSetting, oidcSecretSetting} {
+		add(secret, true)
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// configHasSecrets reports whether a file with settings has one that may be a secret.
+func configHasSecrets(path string) bool {
+	text, err := os.ReadFile(path)
+	var settings map[string]yaml.Node
+	if err != nil || yaml.Unmarshal(text, &settings) != nil {
+		return false
+	}
+	for _, name := range []string{
+		settingName("database-url"), settingName("redis-url"), bootstrapSetting, adminPasswordSetting, oidcSecretSetting,
+	} {
+		value, set := settings[strings.ToLower(strings.TrimPrefix(name, environmentPrefix))]
+		if set && !strings.HasPrefix(value.Value, "sqlite:") {
+			return true
+		}
+	}
+	return false
+}
