@@ -113,7 +113,7 @@ func (p Period) DefaultAnchor() Anchor {
 // ParseAnchor returns the anchor that has this name in the API. The result is false if
 // there is none.
 func ParseAnchor(name string) (Anchor, bool) {
-	for i, n := range anchorNames {
+	for i, n := range anchorNames[:ByCalendar] { // the others have no use before plans accept calendar windows
 		if n == name {
 			return Anchor(i), true
 		}
@@ -214,9 +214,9 @@ const (
 	burstMisplaced  = "only token_bucket and gcra have a burst"
 	burstRange      = "must be 1 to 1000000000000; without it, the burst is the quota"
 	anchorMisplaced = "only fixed_window and sliding_window_counter have an anchor"
-	anchorUnknown   = "must be first_hit, clock, calendar or a weekday"
+	anchorUnknown   = "must be first_hit or clock"
 
-	anchorOfCalendar = "must be first_hit or clock: only the windows day, week, month, quarter and year have other anchors"
+	anchorOfCalendar = "must be first_hit or clock"
 	anchorOfWeek     = "must be the first day of the week, monday to sunday"
 )
 
