@@ -51,7 +51,7 @@ func (s *serveCommand) Run(ctx context.Context, p program) error {
 	s.log = s.openLog(p.stderr)
 	// Close has a timeout, so that the process also ends if writing the log blocks.
 	defer func() { _ = s.log.Close(logTimeout) }()
-	// As with the log, a standard output that nobody reads must not block the start or the end.
+	// As with the log, a standard output that is not read must not block the start or the end.
 	greeting := logging.NewWriter(p.stdout, nil)
 	defer func() { _ = greeting.Close(logTimeout) }()
 	log := s.log.Logger

@@ -88,7 +88,7 @@ func FuzzChunks(f *testing.F) {
 
 // A client that does not send the body that its GET announces keeps the connection no longer
 // than a client that sends none. The answer comes first.
-func TestBodyThatNobodyReads(t *testing.T) {
+func TestUnreadBody(t *testing.T) {
 	t.Parallel()
 	_, address := start(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	c := dial(t, address)
