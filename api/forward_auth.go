@@ -29,6 +29,11 @@ var forwardings = map[string]forwarding{
 var errUntrustedProxy = problem.WithCode(problem.Forbidden, "untrusted_proxy",
 	"forward-auth needs a trusted proxy: add the network of the proxy to HEADGATE_TRUSTED_PROXIES")
 
+// errClientQuery is the error for a proxy that passes on the query of its client, in which there are no options. Caddy
+// does so with rewrite, if the new address has no question mark.
+var errClientQuery = malformedAt("headers",
+	"the query is that of the client: give the proxy an address with options, such as /v1/forward-auth?headers=forwarded")
+
 // forwardAuth is GET /v1/forward-auth, and the same with any other method. All options are in the query, which the
 // configuration of the proxy fixes. No header of the client chooses the tenant, the cost, or the mode.
 func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) error {
@@ -48,6 +53,9 @@ func (a *API) forwardAuth(w http.ResponseWriter, r *http.Request, who caller) er
 		uri, err := oneHeader(r, headers.uri)
 		if err != nil {
 			return err
+		}
+		if _, query, _ := strings.Cut(uri, "?"); query != "" && query == r.URL.RawQuery {
+			return errClientQuery
 		}
 		return s.original(method, uri, headers.method, headers.uri)
 	})

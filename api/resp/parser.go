@@ -13,9 +13,9 @@ const (
 
 // Errors of the protocol. The server sends them and closes the connection, because it cannot find the next command.
 var (
-	errFraming  = errors.New("Protocol error: expected an array of bulk strings")  //nolint:staticcheck // the text of Redis
-	errTooMany  = errors.New("Protocol error: a command has at most 64 arguments") //nolint:staticcheck // the text of Redis
-	errTooLarge = errors.New("Protocol error: a command has at most 32768 bytes")  //nolint:staticcheck // the text of Redis
+	errFraming  = errors.New("protocol error: expected an array of bulk strings")
+	errTooMany  = errors.New("protocol error: a command has at most 64 arguments")
+	errTooLarge = errors.New("protocol error: a command has at most 32768 bytes")
 )
 
 // A span is the position of one argument in the buffer.

@@ -115,6 +115,8 @@ func TestForwardAuthIgnoresTheClient(t *testing.T) {
 		{operator, "/v1/forward-auth", `"pointer":"/tenant"`, proxy, 400},
 		{operator, "/v1/forward-auth?tenant=none", "no such tenant", proxy, 404},
 		{"", "/v1/forward-auth", "a valid API key", proxy, 401},
+		// A proxy that keeps the query of the client, as Caddy does after a rewrite without a question mark.
+		{key, "/v1/forward-auth?cost=0", "the query is that of the client", []string{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/v1/items/1?cost=0"}, 400},
 	} {
 		if a := call(t, bad.key, "GET", node.origin+bad.path, "", bad.header...); a.status != bad.status || !strings.Contains(a.body, bad.want) {
 			t.Errorf("%s %q: %d %s, want %d %s", bad.path, bad.header, a.status, a.body, bad.status, bad.want)

@@ -220,7 +220,7 @@ func TestRESPProtocolErrors(t *testing.T) {
 		}
 		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
 		got, err := io.ReadAll(conn)
-		if text := string(got); !strings.HasPrefix(text, "+PONG\r\n-ERR Protocol error: ") && !errors.Is(err, net.ErrClosed) {
+		if text := string(got); !strings.HasPrefix(text, "+PONG\r\n-ERR protocol error: ") && !errors.Is(err, net.ErrClosed) {
 			t.Errorf("%.20q: %q, %v", sent, text, err)
 		}
 		_ = conn.Close()

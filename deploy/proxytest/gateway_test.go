@@ -1,0 +1,132 @@
+package proxytest
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+const deadline = 60 * time.Second
+
+// freeAddress returns an address on loopback that was free.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// start starts a program that ends with the test, and returns when the address answers.
+func start(t *testing.T, address string, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	dialer, end := net.Dialer{}, time.Now().Add(deadline)
+	for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
+		if c, err := dialer.DialContext(t.Context(), "tcp", address); err == nil {
+			_ = c.Close()
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%s does not answer", address)
+		}
+	}
+}
+
+// startHeadgate starts a Headgate with its default settings and returns the key of its first tenant.
+func startHeadgate(t *testing.T, address string) string {
+	t.Helper()
+	binary, err := filepath.Abs("../../bin/headgate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(binary, "serve", "--addr", address)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append(os.Environ(), "HEADGATE_TRUSTED_PROXIES=127.0.0.1/32", "HEADGATE_LOG_LEVEL=error")
+	out, in, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd.Stdout, cmd.Stderr = in, in
+	start(t, address, cmd)
+	_ = in.Close()
+	timer := time.AfterFunc(deadline, func() { _ = out.Close() })
+	t.Cleanup(func() { timer.Stop(); _ = out.Close() })
+	key := regexp.MustCompile(`hg_tn_[A-Za-z0-9]+`)
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		if k := key.FindString(lines.Text()); k != "" {
+			timer.Stop()
+			go func() { _, _ = io.Copy(io.Discard, out) }()
+			return k
+		}
+	}
+	t.Fatal("Headgate prints no key")
+	return ""
+}
+
+// upstreamOf starts the API behind the gateway. It answers with the method, and the size of the body.
+func upstreamOf(t *testing.T) string {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Upgrade") != "" {
+			echo(w)
+			return
+		}
+		n, _ := io.Copy(io.Discard, r.Body)
+		_, _ = fmt.Fprintf(w, "%s %d", r.Method, n)
+	}))
+	t.Cleanup(s.Close)
+	return s.Listener.Addr().String()
+}
+
+// echo switches to another protocol and sends back what it receives.
+func echo(w http.ResponseWriter) {
+	conn, rw, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	defer func() { _ = conn.Close() }()
+	_, _ = io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+	_, _ = io.Copy(conn, rw)
+}
+
+// send posts a body and returns the answer.
+func send(t *testing.T, url, body string, header ...string) (*http.Response, string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), deadline)
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	a, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = a.Body.Close() }()
+	text, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a, string(text)
+}

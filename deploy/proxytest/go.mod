@@ -1,0 +1,3 @@
+module github.com/headgate/headgate/deploy/proxytest
+
+go 1.26.0

@@ -1,0 +1,174 @@
+package proxytest
+
+import (
+	"bufio"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A gateway is a recipe of deploy/ and the program that runs it.
+type gateway struct {
+	name   string
+	recipe string
+	// edits are pairs of texts that the test replaces in the recipe, besides the addresses and the key.
+	edits   []string
+	command func(file string) []string
+	// open and closed are the status of a request while Headgate is gone. closing are the edits that close the
+	// gateway, or nil if the recipe does it.
+	closing []string
+	closed  int
+}
+
+var gateways = []gateway{
+	{
+		name: "nginx", recipe: "nginx/forward-auth.conf",
+		edits: []string{
+			"pid nginx.pid;", "daemon off; master_process off; pid nginx.pid;",
+			"access_log off;", "access_log off; client_body_temp_path body; proxy_temp_path proxy;",
+		},
+		command: func(file string) []string {
+			return []string{"nginx", "-p", filepath.Dir(file), "-e", "stderr", "-c", file}
+		},
+		closing: []string{"error_page 502 504 =204 /headgate-gone;", ""}, closed: 500,
+	},
+	{
+		name: "caddy", recipe: "caddy/Caddyfile",
+		command: func(file string) []string {
+			return []string{"caddy", "run", "--config", file, "--adapter", "caddyfile"}
+		},
+		closed: 502,
+	},
+	{
+		name: "envoy", recipe: "envoy/envoy.yaml",
+		command: func(file string) []string {
+			return []string{"envoy", "-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "error"}
+		},
+		closing: []string{"failure_mode_allow: true", "failure_mode_allow: false"}, closed: 403,
+	},
+}
+
+// serve starts a gateway with its recipe on other addresses, and returns its origin.
+func (g gateway) serve(t *testing.T, headgate, upstream, key string, edits ...string) string {
+	t.Helper()
+	recipe, err := os.ReadFile(filepath.Join("..", g.recipe))
+	if err != nil {
+		t.Fatal(err)
+	}
+	address, text := freeAddress(t), string(recipe)
+	for _, pair := range [][2]string{{"8080", headgate}, {"9000", upstream}, {"8000", address}} {
+		_, port, err := net.SplitHostPort(pair[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(text, pair[0]) {
+			t.Fatalf("the recipe of %s has no port %s", g.name, pair[0])
+		}
+		text = strings.NewReplacer("127.0.0.1:"+pair[0], pair[1], "port_value: "+pair[0], "port_value: "+port).Replace(text)
+	}
+	edits = append([]string{"HEADGATE_KEY", key}, append(edits, g.edits...)...)
+	for i := 0; i < len(edits); i += 2 {
+		if !strings.Contains(text, edits[i]) {
+			t.Fatalf("the recipe of %s has no %q", g.name, edits[i])
+		}
+	}
+	file := filepath.Join(t.TempDir(), filepath.Base(g.recipe))
+	if err := os.WriteFile(file, []byte(strings.NewReplacer(edits...).Replace(text)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	args := g.command(file)
+	cmd := exec.Command(args[0], args[1:]...)
+	cmd.Dir = filepath.Dir(file)
+	cmd.Env = append(os.Environ(), "HOME="+cmd.Dir)
+	cmd.Stdout, cmd.Stderr = t.Output(), t.Output()
+	start(t, address, cmd)
+	return "http://" + address
+}
+
+// Each recipe passes the quota with whole bodies, then denies, whatever the client sends.
+func TestRecipes(t *testing.T) {
+	for _, g := range gateways {
+		t.Run(g.name, func(t *testing.T) {
+			t.Parallel()
+			headgate, upstream := freeAddress(t), upstreamOf(t)
+			url := g.serve(t, headgate, upstream, startHeadgate(t, headgate))
+			body := strings.Repeat("x", 1<<20)
+			for i := range 5 {
+				a, text := send(t, url+"/v1/login", body)
+				if a.StatusCode != 200 || text != "POST 1048576" || a.Header.Get("RateLimit") == "" || a.Header.Get("RateLimit-Policy") == "" {
+					t.Fatalf("%d: %d %q %v", i, a.StatusCode, text, a.Header)
+				}
+			}
+			for _, header := range [][]string{
+				nil,
+				{"X-Forwarded-For", "203.0.113.9"},
+				{"X-Forwarded-Method", "GET", "X-Forwarded-Uri", "/v1/items"},
+				{"X-Original-Method", "GET", "X-Original-URI", "/v1/items"},
+				{"Authorization", "Bearer x"},
+				{"X-Headgate-Tenant", "other", "X-Cost", "0", "X-Mode", "peek"},
+			} {
+				a, text := send(t, url+"/v1/login?deny_status=403&cost=0&tenant=other", "", header...)
+				if a.StatusCode != 429 || a.Header.Get("Retry-After") == "" || a.Header.Get("RateLimit") == "" ||
+					a.Header.Get("Content-Type") != "application/problem+json" {
+					t.Errorf("%v: %d %q %v", header, a.StatusCode, text, a.Header)
+				}
+			}
+			upgrade(t, strings.TrimPrefix(url, "http://"))
+		})
+	}
+}
+
+// upgrade switches a connection to another protocol through the gateway, as a WebSocket does, and sends on it.
+func upgrade(t *testing.T, address string) {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(deadline))
+	_, _ = fmt.Fprintf(conn, "GET /v1/socket HTTP/1.1\r\nHost: %s\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"+
+		"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n", address)
+	r := bufio.NewReader(conn)
+	a, err := http.ReadResponse(r, nil)
+	if err != nil || a.StatusCode != http.StatusSwitchingProtocols {
+		t.Fatalf("upgrade: %v, %v", a, err)
+	}
+	_, _ = fmt.Fprintln(conn, "hello")
+	if line, err := r.ReadString('\n'); err != nil || line != "hello\n" {
+		t.Errorf("after the upgrade: %q, %v", line, err)
+	}
+}
+
+// Headgate is gone, or accepts connections and never answers. Then a gateway passes requests or denies them, as its
+// recipe says.
+func TestRecipesWithoutHeadgate(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = silent.Close() })
+	upstream := upstreamOf(t)
+	for _, g := range gateways {
+		for name, headgate := range map[string]string{"gone": freeAddress(t), "slow": silent.Addr().String()} {
+			t.Run(g.name+" "+name, func(t *testing.T) {
+				t.Parallel()
+				if g.closing != nil {
+					if a, text := send(t, g.serve(t, headgate, upstream, "key")+"/v1/login", "x"); a.StatusCode != 200 || text != "POST 1" {
+						t.Errorf("open: %d %q", a.StatusCode, text)
+					}
+				}
+				a, text := send(t, g.serve(t, headgate, upstream, "key", g.closing...)+"/v1/login", "x")
+				if want := g.closed; a.StatusCode != want && (want != 502 || a.StatusCode != 504) {
+					t.Errorf("closed: %d %q, want %d", a.StatusCode, text, want)
+				}
+			})
+		}
+	}
+}
