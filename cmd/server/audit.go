@@ -32,7 +32,8 @@ func (auditVerify) Help() string {
 		"Ends with 0 when all lines are as they were written, and with 1 and the first line that was changed, removed, moved or put in. " +
 		"It only reads, and may run beside nodes that serve.\n\n" +
 		"Lines from before the chain was introduced are only counted. Somebody who may write to the database can write a whole new chain: " +
-		"serving nodes therefore log its head when they start, every hour, and when they stop (audit head). Keep their logs elsewhere, and compare with --head."
+		"serving nodes therefore log its head when they start, every hour, and when they stop (audit head). " +
+		"Keep their logs elsewhere, and compare with --head."
 }
 
 func (a auditVerify) Run(ctx context.Context, p program) error {

@@ -27,7 +27,7 @@ func TestServeWithConfig(t *testing.T) {
 		"\nbootstrap_key: "+bootstrap+"\nsample: false\nheaders: [draft-06, x-ratelimit]\nallowed_hosts: [nowhere.example.com]\n")
 	node := start(t, map[string]string{"HEADGATE_CONFIG": path, "HEADGATE_ALLOWED_HOSTS": "127.0.0.1"})
 	call(t, bootstrap, "PUT", node.origin+"/v1/tenants/none", "{}").want(t, 428)
-	if a := call(t, bootstrap, "GET", node.origin+"/v1/tenants", ""); a.status != 200 || strings.Contains(string(a.body), "demo") {
+	if a := call(t, bootstrap, "GET", node.origin+"/v1/tenants", ""); a.status != 200 || strings.Contains(a.body, "demo") {
 		t.Errorf("%d %s", a.status, a.body)
 	}
 	plain := configFile(t, "database_url: sqlite:///nonexistent/x.db\n")

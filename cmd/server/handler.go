@@ -31,7 +31,8 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		Snapshot: n.watcher.Current, Decider: n.engine, Admission: n.admission,
 		Tenants: n.tenants, Plans: n.plans, Audit: n.store, Alerts: n.alerts, Once: n.store.Once,
 		Changed: n.refresh(log), Simulate: simulateOne, Ready: n.readiness(g),
-		Exceptions: n.exceptions, Configuration: n.documents, Preview: n.preview, Nodes: n.fleet, Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
+		Exceptions: n.exceptions, Configuration: n.documents, Preview: n.preview, Nodes: n.fleet,
+		Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
 		Version: version, BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL,
 		ClientAddress: clientAddress(s.TrustedProxies, log), TrustedProxy: trustedProxy(s.TrustedProxies), Logger: log,
 	}

@@ -73,7 +73,8 @@ func (w *pages) listed(t tenants.Tenant, counts metrics.Counts) views.ListedTena
 	return views.ListedTenant{
 		Name: t.Name, Slug: t.Slug, URL: web.TenantURL(t, ""), Plan: t.Plan, PlanURL: web.PlanURL(t.Plan),
 		Suspended: t.Status == tenants.Suspended, Created: views.NewMoment(t.CreatedAt, w.Now()),
-		Requests: views.Count(counts.Requests), Unmatched: views.Count(counts.Unmatched), Rate: views.Percent(counts.Limited(), counts.Requests), Tone: rateTone(counts),
+		Requests: views.Count(counts.Requests), Unmatched: views.Count(counts.Unmatched),
+		Rate: views.Percent(counts.Limited(), counts.Requests), Tone: rateTone(counts),
 	}
 }
 
