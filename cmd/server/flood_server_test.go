@@ -50,7 +50,6 @@ func TestTenantsCannotFillASmallRedis(t *testing.T) {
 				f.tenant(fmt.Sprintf("flood%d", i), "flood")
 			}
 
-			connections := connect(t, []string{node.origin}, 4)
 			granted, checked := map[string]int{}, map[string]int{}
 			innocent := func(user string) {
 				r := call(t, bootstrap, "POST", node.origin+"/v1/check", counter{path: "/", user: user}.check("innocent")).results(t)[0]
@@ -66,17 +65,19 @@ func TestTenantsCannotFillASmallRedis(t *testing.T) {
 				return call(t, bootstrap, "POST", node.origin+"/v1/check", counter{path: "/", user: "first"}.check("flood0")).results(t)[0]
 			}
 			first()
-			for range c.rounds {
-				var calls [][]byte
-				for from := 0; from < c.users; from += perCall {
-					for i := range c.tenants {
-						checks := make([]string, perCall)
-						for k := range checks {
-							checks[k] = counter{path: "/", user: fmt.Sprint(from + k)}.check(fmt.Sprintf("flood%d", i))
-						}
-						calls = append(calls, post("/v1/check/batch", fmt.Sprintf(`{"checks": [%s]}`, strings.Join(checks, ","))))
+			var round [][]byte
+			for from := 0; from < c.users; from += perCall {
+				for i := range c.tenants {
+					checks := make([]string, perCall)
+					for k := range checks {
+						checks[k] = counter{path: "/", user: fmt.Sprint(from + k)}.check(fmt.Sprintf("flood%d", i))
 					}
+					round = append(round, post("/v1/check/batch", fmt.Sprintf(`{"checks": [%s]}`, strings.Join(checks, ","))))
 				}
+			}
+			connections := connect(t, []string{node.origin}, 4) // last: a node closes a connection on which no request comes
+			for range c.rounds {
+				calls := round
 				for len(calls) > 0 {
 					n := min(12, len(calls))
 					for _, a := range connections.send(calls[:n]) {
