@@ -177,6 +177,7 @@ func TestCLISession(t *testing.T) {
 		{args: "lists add acme deny ip 203.0.113.0/24 --reason scrapers"},
 		{args: "lists add acme deny ip 203.0.113.0/24", exit: cli.ExitConflict},
 		{args: "lists list acme --list deny"},
+		{args: "check GET / --tenant acme -a ip=203.0.113.9", exit: cli.ExitDenied},
 		{args: "keys create --tenant acme --name gateway --scopes check"},
 		{args: "keys create --tenant acme --name customer --scopes check --max-cost 10 --peek-only -o json"},
 		{args: "keys create --tenant acme --name customer --scopes check --max-cost=-1", exit: cli.ExitInvalid},
