@@ -58,8 +58,9 @@ var imports = map[string][]string{
 	"internal/alerts": {"internal/audit", "internal/metrics", "internal/nodes", "internal/problem", "internal/retry", "internal/usage"},
 	"internal/nodes":  {"internal/latency"}, // cmd/server collects the report of this node
 
-	"api":      {"internal/alerts", "internal/configuration", "internal/preview", ".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/nodes", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson", "internal/logging"},
-	"api/resp": {"api", "enforcement", "internal/connlimit", "internal/problem"},
+	"api":       {"internal/alerts", "internal/configuration", "internal/preview", ".", "internal/admission", "internal/usage", "internal/snapshot", "internal/metrics", "internal/nodes", "internal/exceptions", "plans", "tenants", "internal/accounts", "internal/audit", "internal/simulation", "enforcement", "internal/problem", "internal/strictjson", "internal/logging"},
+	"api/envoy": {"api", "enforcement", "internal/connlimit", "internal/problem"},
+	"api/resp":  {"api", "enforcement", "internal/connlimit", "internal/problem"},
 	// The shell of the dashboard, and its page groups. A page group imports no other one.
 	"web":         {"enforcement", "internal/accounts", "internal/audit", "internal/exceptions", "internal/metrics", "internal/problem", "plans", "tenants", "web/views"},
 	"web/signin":  {"internal/accounts", "internal/problem", "tenants", "web", "web/views"},
@@ -132,6 +133,8 @@ var drivers = []struct {
 	{"github.com/redis/go-redis", []string{"enforcement/redis"}, anything},
 	{"github.com/prometheus", []string{"internal/metrics"}, nil},
 	{"go.opentelemetry.io", []string{"internal/tracing"}, nil},
+	{"google.golang.org/grpc", []string{"api/envoy"}, []string{"cmd/server"}},
+	{"github.com/envoyproxy/go-control-plane", []string{"api/envoy"}, []string{"cmd/server"}},
 	{"github.com/labstack/echo", []string{"api", "web", "web/signin", "web/docs", "web/traffic", "web/plans", "web/tenants", "web/admin", "cmd/server"}, nil},
 	{"github.com/a-h/templ", []string{"web", "web/views"}, nil},
 	{"github.com/yuin/goldmark", []string{"web/docs"}, nil},

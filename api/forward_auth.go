@@ -82,6 +82,13 @@ func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, 
 	if err != nil {
 		return err
 	}
+	return a.decideForwarded(r, Caller{who}, option, original, func(s *scratch) { a.writeDecision(w, s, deny) })
+}
+
+// decideForwarded decides the check of a forwarded request and calls use. If the node is overloaded, the decision says so.
+func (a *API) decideForwarded(r *http.Request, who Caller, option func(string) string,
+	original func(*scratch, func(string) string) error, use func(*scratch),
+) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
 	s.check = enforcement.Check{Cost: 1, Attributes: s.attributes[:0]}
@@ -99,15 +106,28 @@ func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, 
 	if err := s.costFrom(r, option("cost")); err != nil {
 		return err
 	}
-	subject, err := Caller{who}.Subject(option("tenant"), &s.check)
+	tenant, err := tenantFrom(r, option("tenant"))
+	if err != nil {
+		return err
+	}
+	subject, err := who.Subject(tenant, &s.check)
 	if err != nil {
 		return err
 	}
 	if a.decideOne(r.Context(), subject, s) != nil {
 		overloaded(&s.decision, subject, &s.check)
 	}
-	a.writeDecision(w, s, deny)
+	use(s)
 	return nil
+}
+
+// tenantFrom returns the tenant that the option tenant names: a slug or an id, or header:Header for a header that the
+// proxy sets.
+func tenantFrom(r *http.Request, text string) (string, error) {
+	if name, ok := strings.CutPrefix(text, "header:"); ok {
+		return oneHeader(r, name)
+	}
+	return text, nil
 }
 
 // denyStatus returns the status that the option deny_status selects, or 0.

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/problem"
@@ -20,6 +21,9 @@ func (a *API) CallerOf(token string) (Caller, error) {
 	}
 	return Caller{who}, a.checkGate.authorize(who, "")
 }
+
+// Operator reports whether the key is one of the operator, which names the tenant of each check.
+func (c Caller) Operator() bool { return c.key.Operator }
 
 // Subject returns the tenant with a slug or id, to which the caller sends the check c. "" means the tenant of the
 // caller's key. It returns an error for a check that POST /v1/check rejects: an unknown or foreign tenant, a missing
@@ -52,6 +56,21 @@ func (a *API) Decide(ctx context.Context, items []enforcement.BatchItem, atomic 
 	defer a.cfg.Admission.Leave(weight)
 	a.cfg.Decider.DecideBatch(ctx, items, atomic)
 	return nil
+}
+
+// DecideForwarded decides the check of a request that a gateway describes, as /v1/forward-auth does, and calls use with
+// the decision. r is the original request: its method, RequestURI and headers, and the address that it came from. option
+// returns an option of /v1/forward-auth by its name, or "". The decision is only valid during the call. Error: the option,
+// or the part of the request, that is wrong. Nothing is then charged.
+func (a *API) DecideForwarded(r *http.Request, who Caller, option func(string) string, use func(*enforcement.Decision)) error {
+	return a.decideForwarded(r, who, option, func(s *scratch, _ func(string) string) error {
+		return s.original(r.Method, r.RequestURI, "method", "path")
+	}, func(s *scratch) { use(&s.decision) })
+}
+
+// AppendBody appends the body of the answer to POST /v1/check with decision d.
+func (a *API) AppendBody(b []byte, d *enforcement.Decision) []byte {
+	return a.appendDecision(b, d, a.decisionStatus(d, 0), false)
 }
 
 // Problem returns the problem that an error of the API means, with a message that may be shown to the caller.

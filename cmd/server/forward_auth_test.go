@@ -123,6 +123,12 @@ func TestForwardAuthIgnoresTheClient(t *testing.T) {
 		}
 	}
 	call(t, operator, "GET", node.origin+"/v1/forward-auth?tenant=globex", "", proxy...).want(t, 200)
+	byHeader := node.origin + "/v1/forward-auth?tenant=header:X-Tenant"
+	call(t, operator, "GET", byHeader, "", append([]string{"X-Tenant", "globex"}, proxy...)...).want(t, 200)
+	call(t, operator, "GET", byHeader, "", append([]string{"X-Tenant", "none"}, proxy...)...).want(t, 404)
+	if a := call(t, operator, "GET", byHeader, "", proxy...).want(t, 400); !strings.Contains(a.body, "X-Tenant") {
+		t.Errorf("no header: %s", a.body)
+	}
 }
 
 // Each option has an error that names it.

@@ -40,7 +40,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic == "true"
 	}
 	rest := api.New(cfg)
-	n.resp.open(rest)
+	n.wires.open(rest)
 	provider, err := s.provider()
 	if err != nil {
 		return nil, err

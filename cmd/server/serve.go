@@ -125,7 +125,7 @@ func (s *serveCommand) stop(g *gate, n *node, server *http1.Server, tasks *errgr
 			errors.Join(err, server.Close()))
 	}
 	if n != nil {
-		err = errors.Join(err, n.resp.shutdown(deadline))
+		err = errors.Join(err, n.wires.shutdown(deadline))
 		n.endTraffic() // the traffic ends before the tasks that count it
 		if n.leases != nil {
 			n.leases.Return(deadline)

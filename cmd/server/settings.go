@@ -18,6 +18,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/api/envoy"
 	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/logging"
 	"github.com/headgate/headgate/internal/problem"
@@ -64,11 +65,14 @@ type serveSettings struct {
 	MaxConnections int `default:"10000" help:"How many connections this process accepts at once; at most three quarters of the files that it may open. Above it, idle connections are closed first; a small reserve answers health and metrics only."`
 	MaxPerAddress  int `name:"max-connections-per-address" default:"0" help:"How many connections one IPv4 address or IPv6 /64 network may have. 0: half of the maximum for all addresses."`
 
-	Headers        string `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers, by comma: draft-11, draft-06, x-ratelimit; or off."`
-	RESPAddr       string `name:"resp-addr" placeholder:"HOST:PORT" help:"Serve checks over the Redis protocol (RESP) there; empty: off."`
-	MetricsAddr    string `placeholder:"HOST:PORT" help:"Serve /metrics there, without a key, instead of beside the API."`
-	MetricsPublic  string `default:"auto" enum:"auto,true,false" help:"Answer /metrics without an operator key. auto: only to this machine."`
-	MetricsTenants string `placeholder:"SLUG,..." help:"Tenants whose decisions /metrics also counts by name, at most 20; empty: none."`
+	Headers           string `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers, by comma: draft-11, draft-06, x-ratelimit; or off."`
+	RESPAddr          string `name:"resp-addr" placeholder:"HOST:PORT" help:"Serve checks over the Redis protocol (RESP) there; empty: off."`
+	EnvoyAddr         string `placeholder:"HOST:PORT" help:"Serve the gRPC services of Envoy for rate limits and external authorization there; empty: off."`
+	EnvoyDomains      string `placeholder:"DOMAIN=TENANT,..." help:"Tenants of the domains of Envoy's rate limits, for operator keys: domain=tenant, or domain=@key for an entry that names the tenant. Other domains are the tenant with that name."`
+	EnvoyClientCAFile string `name:"envoy-client-ca-file" placeholder:"FILE" help:"Certificate authorities (PEM) of client certificates, which the gRPC services then demand; empty: none."`
+	MetricsAddr       string `placeholder:"HOST:PORT" help:"Serve /metrics there, without a key, instead of beside the API."`
+	MetricsPublic     string `default:"auto" enum:"auto,true,false" help:"Answer /metrics without an operator key. auto: only to this machine."`
+	MetricsTenants    string `placeholder:"SLUG,..." help:"Tenants whose decisions /metrics also counts by name, at most 20; empty: none."`
 
 	RetentionMinutes lifetime `default:"2d" help:"How long minute counts are kept, at least 3h. They roll up to hours."`
 	RetentionHours   lifetime `default:"90d" help:"How long hour counts are kept, at least 2d and as long as minutes. They roll up to days."`
@@ -138,6 +142,9 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 	}{
 		{"addr", validAddr(s.Addr)},
 		{"resp-addr", validOptionalAddr(s.RESPAddr)},
+		{"envoy-addr", validOptionalAddr(s.EnvoyAddr)},
+		{"envoy-domains", validDomains(s.EnvoyDomains)},
+		{"envoy-client-ca-file", validAuthorities(s.TLSCertFile, s.EnvoyClientCAFile)},
 		{"metrics-addr", validOptionalAddr(s.MetricsAddr)},
 		{"database-url", validDatabaseURL(s.DatabaseURL)},
 		{"nodes", within(s.Nodes, 1, 10_000)},
@@ -290,6 +297,11 @@ func validPublicURL(text string) error {
 
 func validHeaders(text string) error {
 	_, err := api.ParseHeaders(text)
+	return err
+}
+
+func validDomains(text string) error {
+	_, err := envoy.ParseDomains(text)
 	return err
 }
 

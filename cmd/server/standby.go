@@ -126,7 +126,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic == "true"
 	}
 	rest := api.New(cfg)
-	n.resp.open(rest)
+	n.wires.open(rest)
 	g.open(checkHost(s.allowedHosts(), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case api.CheckPath, "/v1/check/batch", "/v1/forward-auth", "/livez", "/healthz", "/readyz", "/metrics", "/openapi.yaml", "/openapi.json":

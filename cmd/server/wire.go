@@ -75,7 +75,7 @@ type node struct {
 	connections     *connlimit.Listener
 	metricsGate     gate
 	metricsListener net.Listener // nil if /metrics is on the main listener
-	resp            *respServer  // nil if checks are only served over HTTP
+	wires           wires
 	handler         http.Handler
 	made            credentials
 	keyless         bool   // no operator key exists, and the settings have no bootstrap key
@@ -95,7 +95,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 			if n.metricsListener != nil {
 				_ = n.metricsListener.Close() // the server may already have closed it
 			}
-			n.resp.close()
+			n.wires.close()
 			err = errors.Join(err, n.tracer.Shutdown(ctx), n.close())
 		}
 	}()
@@ -113,7 +113,7 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 			return nil, fmt.Errorf("%s: %w", settingName("metrics-addr"), err)
 		}
 	}
-	if n.resp, err = s.listenRESP(tasks, log); err != nil {
+	if n.wires, err = s.listenWires(tasks, log); err != nil {
 		return nil, err
 	}
 	n.runLimiters(work, tasks)

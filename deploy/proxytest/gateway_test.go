@@ -49,8 +49,9 @@ func start(t *testing.T, address string, cmd *exec.Cmd) {
 	}
 }
 
-// startHeadgate starts a Headgate with its default settings and returns the key of its first tenant.
-func startHeadgate(t *testing.T, address string) string {
+// startHeadgate starts a Headgate with its default settings, and the gRPC services of Envoy, and returns the key of its
+// first tenant.
+func startHeadgate(t *testing.T, address, services string) string {
 	t.Helper()
 	binary, err := filepath.Abs("../../bin/headgate")
 	if err != nil {
@@ -58,7 +59,7 @@ func startHeadgate(t *testing.T, address string) string {
 	}
 	cmd := exec.Command(binary, "serve", "--addr", address)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append(os.Environ(), "HEADGATE_TRUSTED_PROXIES=127.0.0.1/32", "HEADGATE_LOG_LEVEL=error")
+	cmd.Env = append(os.Environ(), "HEADGATE_TRUSTED_PROXIES=127.0.0.1/32", "HEADGATE_LOG_LEVEL=error", "HEADGATE_ENVOY_ADDR="+services)
 	out, in, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ type gateway struct {
 	// edits are pairs of texts that the test replaces in the recipe, besides the addresses and the key.
 	edits   []string
 	command func(file string) []string
+	grpc    bool // it calls the gRPC services of Envoy
 	// open and closed are the status of a request while Headgate is gone. closing are the edits that close the
 	// gateway, or nil if the recipe does it.
 	closing []string
@@ -47,11 +48,21 @@ var gateways = []gateway{
 	},
 	{
 		name: "envoy", recipe: "envoy/envoy.yaml",
-		command: func(file string) []string {
-			return []string{"envoy", "-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "error"}
-		},
+		command: envoy,
 		closing: []string{"failure_mode_allow: true", "failure_mode_allow: false"}, closed: 403,
 	},
+	{
+		name: "envoy ext_authz over gRPC", recipe: "envoy/ext-authz.yaml", grpc: true,
+		command: envoy, closing: []string{"failure_mode_allow: true", "failure_mode_allow: false"}, closed: 403,
+	},
+	{
+		name: "envoy ratelimit", recipe: "envoy/ratelimit.yaml", grpc: true,
+		command: envoy, closing: []string{"failure_mode_deny: false", "failure_mode_deny: true"}, closed: 500,
+	},
+}
+
+func envoy(file string) []string {
+	return []string{"envoy", "-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "error"}
 }
 
 // serve starts a gateway with its recipe on other addresses, and returns its origin.
@@ -62,7 +73,11 @@ func (g gateway) serve(t *testing.T, headgate, upstream, key string, edits ...st
 		t.Fatal(err)
 	}
 	address, text := freeAddress(t), string(recipe)
-	for _, pair := range [][2]string{{"8080", headgate}, {"9000", upstream}, {"8000", address}} {
+	port := "8080"
+	if g.grpc {
+		port = "8081"
+	}
+	for _, pair := range [][2]string{{port, headgate}, {"9000", upstream}, {"8000", address}} {
 		_, port, err := net.SplitHostPort(pair[1])
 		if err != nil {
 			t.Fatal(err)
@@ -96,8 +111,12 @@ func TestRecipes(t *testing.T) {
 	for _, g := range gateways {
 		t.Run(g.name, func(t *testing.T) {
 			t.Parallel()
-			headgate, upstream := freeAddress(t), upstreamOf(t)
-			url := g.serve(t, headgate, upstream, startHeadgate(t, headgate))
+			headgate, services, upstream := freeAddress(t), freeAddress(t), upstreamOf(t)
+			key := startHeadgate(t, headgate, services)
+			if g.grpc {
+				headgate = services
+			}
+			url := g.serve(t, headgate, upstream, key)
 			body := strings.Repeat("x", 1<<20)
 			for i := range 5 {
 				a, text := send(t, url+"/v1/login", body)

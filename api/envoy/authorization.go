@@ -1,0 +1,120 @@
+package envoy
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/enforcement"
+)
+
+// authorization is the service Authorization of ext_authz.
+type authorization struct {
+	authv3.UnimplementedAuthorizationServer
+	*Server
+}
+
+// optionPrefix is the beginning of the names of options in the metadata of a call.
+const optionPrefix = "headgate-"
+
+// Check decides the check of a request. The options are those of /v1/forward-auth: attributes, cost and tenant. They
+// are in the context extensions of the route, or in the metadata of the call with the prefix headgate-. Both come from
+// the configuration of Envoy, and never from the client.
+func (s *authorization) Check(ctx context.Context, r *authv3.CheckRequest) (*authv3.CheckResponse, error) {
+	decider, who, err := s.caller(ctx)
+	if err != nil {
+		return nil, err
+	}
+	original, err := originalRequest(ctx, r.GetAttributes())
+	if err != nil {
+		return nil, err
+	}
+	extensions := r.GetAttributes().GetContextExtensions()
+	option := func(name string) string {
+		if value, ok := extensions[name]; ok {
+			return value
+		}
+		return strings.Join(metadata.ValueFromIncomingContext(ctx, optionPrefix+name), ",")
+	}
+	var response *authv3.CheckResponse
+	var failed error
+	if err := decider.DecideForwarded(original, who, option, func(d *enforcement.Decision) { response, failed = respond(decider, d) }); err != nil {
+		return nil, statusOf(err, "")
+	}
+	return response, failed
+}
+
+// originalRequest returns the request that a client sent to Envoy.
+func originalRequest(ctx context.Context, a *authv3.AttributeContext) (*http.Request, error) {
+	sent := a.GetRequest().GetHttp()
+	if sent == nil {
+		return nil, status.Error(codes.InvalidArgument, "attributes.request.http: is required")
+	}
+	header := make(http.Header, len(sent.GetHeaders()))
+	for name, value := range sent.GetHeaders() {
+		header.Add(name, value)
+	}
+	for _, h := range sent.GetHeaderMap().GetHeaders() { // encode_raw_headers, one by one
+		value := h.GetValue()
+		if len(h.GetRawValue()) > 0 {
+			value = string(h.GetRawValue())
+		}
+		header.Add(h.GetKey(), value)
+	}
+	peer := a.GetSource().GetAddress().GetSocketAddress()
+	r := &http.Request{
+		Method: sent.GetMethod(), URL: &url.URL{Path: "/"}, Host: sent.GetHost(), Header: header, RequestURI: sent.GetPath(),
+		RemoteAddr: net.JoinHostPort(peer.GetAddress(), strconv.FormatUint(uint64(peer.GetPortValue()), 10)),
+	}
+	return r.WithContext(ctx), nil
+}
+
+// respond returns the answer for a decision, with the status, the headers and the body of POST /v1/check. The dynamic
+// metadata has the members of its body. It returns an error if the node is overloaded, so that the filter applies
+// failure_mode_allow.
+func respond(decider *api.API, d *enforcement.Decision) (*authv3.CheckResponse, error) {
+	if d.Reason == enforcement.ReasonOverloaded {
+		return nil, status.Error(codes.Unavailable, "too many checks wait on this node: nothing was charged")
+	}
+	code, header := decider.Answer(d)
+	body := decider.AppendBody(nil, d)
+	fields := &structpb.Struct{}
+	if err := fields.UnmarshalJSON(body); err != nil {
+		return nil, err
+	}
+	response := &authv3.CheckResponse{Status: status.New(codes.OK, "").Proto(), DynamicMetadata: fields}
+	if d.Allowed {
+		header.Del("Content-Type")
+		header.Del("Cache-Control")
+		response.HttpResponse = &authv3.CheckResponse_OkResponse{OkResponse: &authv3.OkHttpResponse{ResponseHeadersToAdd: headerOptions(header)}}
+		return response, nil
+	}
+	response.Status.Code = int32(codes.PermissionDenied)
+	response.HttpResponse = &authv3.CheckResponse_DeniedResponse{DeniedResponse: &authv3.DeniedHttpResponse{
+		Status: &typev3.HttpStatus{Code: typev3.StatusCode(code)}, Headers: headerOptions(header), Body: string(body),
+	}}
+	return response, nil
+}
+
+// headerOptions returns headers that replace those of the answer.
+func headerOptions(header http.Header) []*corev3.HeaderValueOption {
+	values := headerValues(header)
+	options := make([]*corev3.HeaderValueOption, len(values))
+	for i, v := range values {
+		options[i] = &corev3.HeaderValueOption{Header: v, AppendAction: corev3.HeaderValueOption_OVERWRITE_IF_EXISTS_OR_ADD}
+	}
+	return slices.Clip(options)
+}

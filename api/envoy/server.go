@@ -1,0 +1,183 @@
+package envoy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"runtime/debug"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	authv3 "github.com/envoyproxy/go-control-plane/envoy/service/auth/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/health"
+	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/reflection"
+	"google.golang.org/grpc/status"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/internal/connlimit"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// Config of a Server. All fields without a stated default are required.
+type Config struct {
+	// Domains has the tenant of each domain that is not named like its tenant. Default: none.
+	Domains Domains
+	// TLS, if it is not nil, encrypts the connections.
+	TLS *tls.Config
+	// Logger logs panics, and domains without a tenant.
+	Logger *slog.Logger
+}
+
+// Bounds of a connection.
+const (
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 2 * time.Minute // after it, a connection without calls is closed
+	maxMessage       = 1 << 20         // bytes; ext_authz can send bodies of requests
+	maxStreams       = 1000            // calls under way on one connection
+)
+
+// A Server answers the calls on the connections of one listener.
+type Server struct {
+	cfg    Config
+	api    atomic.Pointer[api.API] // nil before Open
+	grpc   *grpc.Server
+	health *health.Server
+}
+
+// New returns a Server that does not listen yet.
+func New(cfg Config) *Server {
+	s := &Server{cfg: cfg, health: health.NewServer()}
+	options := []grpc.ServerOption{
+		grpc.UnaryInterceptor(s.recovered),
+		grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		grpc.MaxRecvMsgSize(maxMessage),
+		grpc.MaxConcurrentStreams(maxStreams),
+	}
+	if cfg.TLS != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(cfg.TLS)))
+	}
+	s.grpc = grpc.NewServer(options...)
+	ratelimitv3.RegisterRateLimitServiceServer(s.grpc, &rateLimits{Server: s})
+	authv3.RegisterAuthorizationServer(s.grpc, &authorization{Server: s})
+	healthv1.RegisterHealthServer(s.grpc, s.health)
+	reflection.Register(s.grpc)
+	s.health.SetServingStatus("", healthv1.HealthCheckResponse_NOT_SERVING)
+	return s
+}
+
+// Open lets a decide all further checks. Before the first call, calls fail with UNAVAILABLE.
+func (s *Server) Open(a *api.API) {
+	s.api.Store(a)
+	s.health.SetServingStatus("", healthv1.HealthCheckResponse_SERVING)
+}
+
+// Serve accepts connections until Shutdown or an error of the listener. After Shutdown it returns nil.
+func (s *Server) Serve(l *connlimit.Listener) error {
+	if err := s.grpc.Serve(admitted{l}); err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+		return fmt.Errorf("accept a gRPC connection: %w", err)
+	}
+	return nil
+}
+
+// admitted closes connections above the limit of the listener, which are reserved for health and metrics.
+type admitted struct{ *connlimit.Listener }
+
+func (l admitted) Accept() (net.Conn, error) {
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if limited, ok := c.(*connlimit.Conn); !ok || !limited.Reserved() {
+			return c, nil
+		}
+		_ = c.Close()
+	}
+}
+
+// Shutdown reports to health checks that the server ends, stops accepting connections, and waits until the calls under
+// way are answered. If ctx ends before that, Shutdown closes the connections and returns the error of ctx.
+func (s *Server) Shutdown(ctx context.Context) error {
+	s.health.Shutdown()
+	done := make(chan struct{})
+	go func() { s.grpc.GracefulStop(); close(done) }()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		s.grpc.Stop()
+		<-done
+		return ctx.Err()
+	}
+}
+
+// recovered answers INTERNAL after a panic, which ends only this call.
+func (s *Server) recovered(ctx context.Context, request any, info *grpc.UnaryServerInfo, next grpc.UnaryHandler) (answer any, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			s.cfg.Logger.Error("panic in a gRPC call", "method", info.FullMethod, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			answer, err = nil, status.Error(codes.Internal, "internal error")
+		}
+	}()
+	return next(ctx, request)
+}
+
+// caller returns the API and the caller with the API key in the metadata authorization.
+func (s *Server) caller(ctx context.Context) (*api.API, api.Caller, error) {
+	decider := s.api.Load()
+	if decider == nil {
+		return nil, api.Caller{}, status.Error(codes.Unavailable, "the node is starting: it waits for its database")
+	}
+	values := metadata.ValueFromIncomingContext(ctx, "authorization")
+	if len(values) != 1 {
+		return nil, api.Caller{}, status.Error(codes.Unauthenticated, "authorization: send it once, as initial_metadata of the grpc_service: Bearer and an API key")
+	}
+	scheme, token, _ := strings.Cut(values[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return nil, api.Caller{}, status.Error(codes.Unauthenticated, "authorization: must be Bearer and an API key with the scope check")
+	}
+	who, err := decider.CallerOf(token)
+	if err != nil {
+		return nil, api.Caller{}, statusOf(err, "")
+	}
+	return decider, who, nil
+}
+
+// statusOf returns an error of the API as the status of a call. at is the part of the request that the error is about.
+func statusOf(err error, at string) error {
+	p := api.Problem(err)
+	text := p.Message
+	for _, f := range p.Fields {
+		text += "; " + strings.TrimPrefix(f.Pointer, "/") + " " + f.Message
+	}
+	if at != "" {
+		text = at + ": " + text
+	}
+	code := codes.Internal
+	switch p.Kind {
+	case problem.Malformed, problem.Invalid:
+		code = codes.InvalidArgument
+	case problem.Unauthenticated:
+		code = codes.Unauthenticated
+	case problem.Forbidden:
+		code = codes.PermissionDenied
+	case problem.NotFound:
+		code = codes.NotFound
+	case problem.Unavailable:
+		code = codes.Unavailable
+	}
+	return status.Error(code, text)
+}
