@@ -168,6 +168,7 @@ func (b *batch) decodeChecks(d *strictjson.Decoder, operator bool) {
 		b.checks = append(b.checks, enforcement.Check{})
 		c := &b.checks[i]
 		tenant := decodeCheck(d, c, b.attributes[at:at:at+enforcement.MaxAttributes])
+		c.Wire = enforcement.WireBatch
 		b.attributes = b.attributes[:at+len(c.Attributes)]
 		if tenant == "" && operator {
 			d.FailAt("/checks/"+strconv.Itoa(i)+"/tenant", "is required with an operator key")

@@ -82,16 +82,16 @@ func (a *API) authForwarded(w http.ResponseWriter, r *http.Request, who caller, 
 	if err != nil {
 		return err
 	}
-	return a.decideForwarded(r, Caller{who}, option, original, func(s *scratch) { a.writeDecision(w, s, deny) })
+	return a.decideForwarded(r, Caller{who}, enforcement.WireForwardAuth, option, original, func(s *scratch) { a.writeDecision(w, s, deny) })
 }
 
 // decideForwarded decides the check of a forwarded request and calls use. If the node is overloaded, the decision says so.
-func (a *API) decideForwarded(r *http.Request, who Caller, option func(string) string,
+func (a *API) decideForwarded(r *http.Request, who Caller, wire enforcement.Wire, option func(string) string,
 	original func(*scratch, func(string) string) error, use func(*scratch),
 ) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	s.check = enforcement.Check{Cost: 1, Attributes: s.attributes[:0]}
+	s.check = enforcement.Check{Cost: 1, Attributes: s.attributes[:0], Wire: wire}
 	if err := original(s, option); err != nil {
 		return err
 	}

@@ -16,7 +16,27 @@ type Check struct {
 	IP         netip.Addr // invalid if the caller sent no ip
 	Cost       int64      // 0 to MaxCost
 	Mode       Mode       // Enforce, Peek or Force
+	Wire       Wire       // only counted; it decides nothing
 }
+
+// A Wire is the protocol over which a check came.
+type Wire uint8
+
+// The wires.
+const (
+	WireCheck Wire = iota // POST /v1/check
+	WireBatch             // POST /v1/check/batch
+	WireForwardAuth
+	WireEnvoyRateLimit
+	WireEnvoyAuthorization
+	WireRESP
+	NumWires // the number of wires
+)
+
+var wireNames = [NumWires]string{"check", "batch", "forward_auth", "envoy_rate_limit", "envoy_ext_authz", "resp"}
+
+// String returns the name of the wire in metrics.
+func (w Wire) String() string { return wireNames[w] }
 
 // An Attribute is a named property of a request, for example ip or user. An empty value
 // counts as a missing attribute.

@@ -86,7 +86,7 @@ func (c *call) next() *descriptor {
 	}
 	d := c.descriptors[c.used]
 	c.used++
-	d.check = enforcement.Check{Cost: 1, Attributes: d.attributes[:0]}
+	d.check = enforcement.Check{Cost: 1, Attributes: d.attributes[:0], Wire: enforcement.WireEnvoyRateLimit}
 	return d
 }
 

@@ -45,7 +45,7 @@ func (c *conn) add(read reader, args []string) {
 	}
 	p := b.pending[b.used]
 	b.used++
-	p.check = enforcement.Check{Cost: 1, Attributes: p.attributes[:0]}
+	p.check = enforcement.Check{Cost: 1, Attributes: p.attributes[:0], Wire: enforcement.WireRESP}
 	p.tenant, p.fault = "", ""
 	if err := read(p, args); err != nil {
 		p.fault = "ERR " + err.Error()

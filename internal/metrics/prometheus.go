@@ -154,6 +154,12 @@ func (r *Recorder) collectDecisions(s sink) {
 			}
 		}
 	}
+	for wire, outcomes := range all.wires {
+		for o, n := range outcomes {
+			s.counter("wire_decisions_total", "Decisions, by the protocol over which the check came, and outcome. Peeks do not count.",
+				int64(n), "wire", enforcement.Wire(wire).String(), "outcome", outcomeNames[o])
+		}
+	}
 	s.counter("degraded_total", "Decisions by failure modes, because the shared limiter was unavailable.", int64(all.degraded))
 	s.counter("shadow_refusals_total", "Allowed decisions that a shadow policy would have denied.", int64(all.shadow))
 	for cause, n := range all.unmatched {

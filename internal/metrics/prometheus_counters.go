@@ -65,6 +65,7 @@ type tallies struct {
 	degraded  atomic.Uint64
 	shadow    atomic.Uint64
 	unmatched [nCauses]atomic.Uint64
+	wires     [enforcement.NumWires][nOutcomes]atomic.Uint64
 }
 
 // Why a check matched no policy, as array indexes.
@@ -78,7 +79,9 @@ var causeNames = [nCauses]string{"no_plan", "no_match"}
 
 // tally counts one decision in the Prometheus counters.
 func (t *tallies) tally(d *enforcement.Decision, o *outcome, mode int) {
-	t.decisions[outcomeIndex(d)][reasonIndex(d.Reason)][mode].Add(1)
+	outcome := outcomeIndex(d)
+	t.decisions[outcome][reasonIndex(d.Reason)][mode].Add(1)
+	t.wires[d.Check.Wire][outcome].Add(1)
 	if o.degraded {
 		t.degraded.Add(1)
 	}
@@ -99,6 +102,7 @@ type totals struct {
 	decisions        [nOutcomes][nReasons][nModes]uint64
 	degraded, shadow uint64
 	unmatched        [nCauses]uint64
+	wires            [enforcement.NumWires][nOutcomes]uint64
 }
 
 func (t *totals) add(o *tallies) {
@@ -113,6 +117,11 @@ func (t *totals) add(o *tallies) {
 	t.shadow += o.shadow.Load()
 	for cause := range nCauses {
 		t.unmatched[cause] += o.unmatched[cause].Load()
+	}
+	for wire := range t.wires {
+		for outcome := range nOutcomes {
+			t.wires[wire][outcome] += o.wires[wire][outcome].Load()
+		}
 	}
 }
 
