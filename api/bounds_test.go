@@ -96,7 +96,7 @@ func TestBoundsAreTheDocuments(t *testing.T) {
 		"Limit.burst":               enforcement.MaxQuota,
 		"SimulatedLimit.quota":      enforcement.MaxQuota,
 		"SimulatedLimit.window_ms":  enforcement.MaxWindow.Milliseconds(),
-		"LimitState.window_ms":      enforcement.MaxWindow.Milliseconds(),
+		"LimitState.window_ms":      enforcement.Year.Longest().Milliseconds(),
 		"CheckRequest.cost":         enforcement.MaxCost,
 		"Step.cost":                 enforcement.MaxCost,
 		"Step.repeat":               simulation.MaxRepeat,

@@ -123,7 +123,7 @@ func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 		b = strconv.AppendInt(b, l.Limit.Capacity(), 10)
 	}
 	b = append(b, `,"window_ms":`...)
-	b = strconv.AppendInt(b, l.Limit.Window.Milliseconds(), 10)
+	b = strconv.AppendInt(b, l.WindowMS(), 10)
 	b = append(b, `,"cost":`...)
 	b = strconv.AppendInt(b, l.Cost, 10)
 	b = append(b, `,"remaining":`...)

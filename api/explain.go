@@ -157,7 +157,7 @@ func showExplained(p *enforcement.PolicyExplanation, d *enforcement.Decision) wi
 	for i, now := range p.Limits {
 		l := now.Limit
 		out.Limits[i] = wireLimitNow{
-			Limit: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, WindowMS: l.Window.Milliseconds(),
+			Limit: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, WindowMS: now.WindowMS,
 			Remaining: now.Remaining, ResetAfterMS: now.ResetAfter, LeasedElsewhere: now.LeasedElsewhere,
 		}
 		if l.Algorithm.Bucket() {

@@ -60,7 +60,7 @@ func AppendPolicies(b []byte, limits []enforcement.LimitState) []byte {
 		b = appendName(b, len(b) > from, l)
 		b = append(b, ";q="...)
 		b = strconv.AppendInt(b, l.Limit.Quota, 10)
-		if ms := l.Limit.Window.Milliseconds(); ms%1000 == 0 {
+		if ms := l.WindowMS(); ms%1000 == 0 {
 			b = append(b, ";w="...)
 			b = strconv.AppendInt(b, ms/1000, 10)
 		}

@@ -317,16 +317,40 @@ func (e KeyOutcome) Valid() bool {
 
 // Defines values for LimitAnchor.
 const (
-	LimitAnchorClock    LimitAnchor = "clock"
-	LimitAnchorFirstHit LimitAnchor = "first_hit"
+	LimitAnchorCalendar  LimitAnchor = "calendar"
+	LimitAnchorClock     LimitAnchor = "clock"
+	LimitAnchorFirstHit  LimitAnchor = "first_hit"
+	LimitAnchorFriday    LimitAnchor = "friday"
+	LimitAnchorMonday    LimitAnchor = "monday"
+	LimitAnchorSaturday  LimitAnchor = "saturday"
+	LimitAnchorSunday    LimitAnchor = "sunday"
+	LimitAnchorThursday  LimitAnchor = "thursday"
+	LimitAnchorTuesday   LimitAnchor = "tuesday"
+	LimitAnchorWednesday LimitAnchor = "wednesday"
 )
 
 // Valid indicates whether the value is a known member of the LimitAnchor enum.
 func (e LimitAnchor) Valid() bool {
 	switch e {
+	case LimitAnchorCalendar:
+		return true
 	case LimitAnchorClock:
 		return true
 	case LimitAnchorFirstHit:
+		return true
+	case LimitAnchorFriday:
+		return true
+	case LimitAnchorMonday:
+		return true
+	case LimitAnchorSaturday:
+		return true
+	case LimitAnchorSunday:
+		return true
+	case LimitAnchorThursday:
+		return true
+	case LimitAnchorTuesday:
+		return true
+	case LimitAnchorWednesday:
 		return true
 	default:
 		return false
@@ -1549,7 +1573,7 @@ type KeptLimit struct {
 	// if the request is allowed. Null if waiting does not help.
 	RetryAfterMs RetryAfter `json:"retry_after_ms"`
 
-	// WindowMs The window in milliseconds.
+	// WindowMs The window in milliseconds. A calendar window has the length of the current one.
 	WindowMs int64 `json:"window_ms"`
 }
 
@@ -1784,7 +1808,7 @@ type Limit struct {
 	// Algorithm The algorithm of the limit. Later versions may add values.
 	Algorithm Algorithm `json:"algorithm"`
 
-	// Anchor Fixed windows and sliding counters: where windows begin; first_hit by default. Later versions may add values.
+	// Anchor Fixed windows and sliding counters: where windows begin; first_hit by default. A calendar week begins on a weekday, monday by default; the other calendar windows have calendar. Later versions may add values.
 	Anchor LimitAnchor `json:"anchor,omitempty,omitzero"`
 
 	// Burst Buckets: the capacity; the quota by default.
@@ -1796,11 +1820,11 @@ type Limit struct {
 	// Quota Units per window. 0 denies everything.
 	Quota int64 `json:"quota"`
 
-	// Window From 1ms to 366d.
-	Window Window `json:"window"`
+	// Window A length from 1ms to 366d; or, for a `fixed_window`, a calendar window: day, week, month, quarter or year in the time zone of the tenant. Months, quarters and years begin on the `billing_anchor_day` of the tenant, or on the last day of a shorter month. Later versions may add values.
+	Window LimitWindow `json:"window"`
 }
 
-// LimitAnchor Fixed windows and sliding counters: where windows begin; first_hit by default. Later versions may add values.
+// LimitAnchor Fixed windows and sliding counters: where windows begin; first_hit by default. A calendar week begins on a weekday, monday by default; the other calendar windows have calendar. Later versions may add values.
 type LimitAnchor string
 
 // LimitName Unique in its policy; l1, l2, … by default.
@@ -1832,9 +1856,12 @@ type LimitUsage struct {
 	// Used Units used. Above the quota or burst if usage was forced or an override lowered the limit.
 	Used int64 `json:"used"`
 
-	// WindowMs The window in milliseconds.
+	// WindowMs The window in milliseconds. A calendar window has the length of the current one.
 	WindowMs int64 `json:"window_ms"`
 }
+
+// LimitWindow A length from 1ms to 366d; or, for a `fixed_window`, a calendar window: day, week, month, quarter or year in the time zone of the tenant. Months, quarters and years begin on the `billing_anchor_day` of the tenant, or on the last day of a shorter month. Later versions may add values.
+type LimitWindow = string
 
 // ListEntry An entry of a list.
 type ListEntry struct {

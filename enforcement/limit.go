@@ -113,7 +113,7 @@ func (p Period) DefaultAnchor() Anchor {
 // ParseAnchor returns the anchor that has this name in the API. The result is false if
 // there is none.
 func ParseAnchor(name string) (Anchor, bool) {
-	for i, n := range anchorNames[:ByCalendar] { // the others have no use before plans accept calendar windows
+	for i, n := range anchorNames {
 		if n == name {
 			return Anchor(i), true
 		}
@@ -206,7 +206,7 @@ func (l Limit) validatePeriod(f *problem.Fields, known bool) {
 	case known && l.Algorithm != FixedWindow:
 		f.Add("/window", "only fixed_window has calendar windows: with %s, use a length like 30d", l.Algorithm)
 	case l.Period > Year || l.Window != l.Period.Longest():
-		f.Add("/window", "is not a calendar window")
+		f.Add("/window", "must be that of the plan, because it is a calendar window")
 	}
 }
 

@@ -292,6 +292,11 @@ func (p *Policy) validate() problem.Fields {
 			f.Add("/consistency", "must be exact: limit %s is a sliding_window_log, which cannot be leased", p.Limits[i].Name)
 		}
 	}
+	if p.Consistency == Leased {
+		if i := slices.IndexFunc(p.Limits, func(l Limit) bool { return l.Period != NoPeriod }); i >= 0 {
+			f.Add("/consistency", "must be exact: limit %s has a calendar window, which cannot be leased", p.Limits[i].Name)
+		}
+	}
 	switch {
 	case len(p.Limits) == 0 && len(p.Replaces) == 0:
 		f.Add("/limits", "must have at least one limit, unless the policy replaces others")

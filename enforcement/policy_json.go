@@ -145,10 +145,13 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 	case "quota":
 		l.Quota, r.quota = d.Int(math.MinInt64, math.MaxInt64), true
 	case "window":
-		var err error
 		r.window = true
-		if l.Window, err = ParseWindow(d.Text()); err != nil {
-			r.fault(d.Pointer(), err.Error())
+		anchor := l.Anchor
+		if fault := l.ReadWindow(d.Text()); fault != "" {
+			r.fault(d.Pointer(), fault)
+		}
+		if r.anchor {
+			l.Anchor = anchor
 		}
 	case "burst":
 		l.Burst, r.burst = d.Int(math.MinInt64, math.MaxInt64), true
@@ -210,11 +213,11 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 		Window    string `json:"window"`
 		Burst     int64  `json:"burst,omitempty"`
 		Anchor    string `json:"anchor,omitempty"`
-	}{Name: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, Window: FormatWindow(l.Window)}
+	}{Name: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, Window: l.WindowText()}
 	if _, known := ParseAlgorithm(out.Algorithm); !known {
 		return nil, fmt.Errorf("limit %s: unknown algorithm %d", l.Name, l.Algorithm)
 	}
-	if exact, err := ParseWindow(out.Window); err != nil || exact != l.Window {
+	if exact, err := ParseWindow(out.Window); l.Period == NoPeriod && (err != nil || exact != l.Window) {
 		return nil, fmt.Errorf("limit %s: the window %v has no text", l.Name, l.Window)
 	}
 	if l.Algorithm.Bucket() {

@@ -26,9 +26,8 @@ var windowForm = regexp.MustCompile(`^([1-9][0-9]{0,9})(ms|s|m|h|d)$`)
 // followed by the unit ms, s, m, h or d. A day has 24 hours. The length must be from
 // MinWindow to MaxWindow.
 func ParseWindow(text string) (time.Duration, error) {
-	switch text {
-	case "day", "week", "month", "year":
-		return 0, fmt.Errorf("calendar windows are not supported yet")
+	if _, calendar := ParsePeriod(text); calendar {
+		return 0, fmt.Errorf("must be a length, like 30d: only the limits of plans have calendar windows")
 	}
 	m := windowForm.FindStringSubmatch(text)
 	if m == nil {
@@ -48,6 +47,29 @@ func ParseWindow(text string) (time.Duration, error) {
 		return time.Duration(n) * u.size, nil
 	}
 	return 0, fmt.Errorf("unknown unit %q", m[2])
+}
+
+// WindowText returns the window of a limit as the API shows it: the name of its period, or
+// its length.
+func (l Limit) WindowText() string {
+	if l.Period != NoPeriod {
+		return l.Period.String()
+	}
+	return FormatWindow(l.Window)
+}
+
+// ReadWindow sets the window of a limit from its text in the API: a length, or the name of a
+// period. A calendar window gets the default anchor. fault is an error message, or "".
+func (l *Limit) ReadWindow(text string) (fault string) {
+	if p, ok := ParsePeriod(text); ok {
+		l.Period, l.Window, l.Anchor = p, p.Longest(), p.DefaultAnchor()
+		return ""
+	}
+	var err error
+	if l.Window, err = ParseWindow(text); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // FormatWindow formats the length of a window in the longest unit that divides it:

@@ -20,13 +20,13 @@ func TestParseWindow(t *testing.T) {
 	}
 	for _, text := range []string{
 		"", "1", "m", "0s", "01s", "-1s", "+1s", "1.5s", "1 s", " 1s", "1s ", "1S", "1us", "1ns", "1w", "1m30s",
-		"367d", "8785h", "9999999999d", "99999999999ms", "1s\n", "١s", "day", "week", "month", "year",
+		"367d", "8785h", "9999999999d", "99999999999ms", "1s\n", "١s", "day", "week", "month", "quarter", "year",
 	} {
 		if got, err := ParseWindow(text); err == nil {
 			t.Errorf("ParseWindow(%q) = %v, want an error", text, got)
 		}
 	}
-	if _, err := ParseWindow("month"); err == nil || err.Error() != "calendar windows are not supported yet" {
+	if _, err := ParseWindow("month"); err == nil || err.Error() != "must be a length, like 30d: only the limits of plans have calendar windows" {
 		t.Errorf("ParseWindow(month): %v", err)
 	}
 }

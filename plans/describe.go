@@ -15,6 +15,12 @@ func Describe(l enforcement.Limit) string {
 		return "none: every request is denied"
 	}
 	text := thousands(l.Quota) + " per " + spoken(l.Window)
+	if l.Period != enforcement.NoPeriod {
+		text = thousands(l.Quota) + " per calendar " + l.Period.String()
+		if l.Anchor.Weekday() && l.Anchor != enforcement.Monday {
+			text += " from " + l.Anchor.String()
+		}
+	}
 	switch l.Algorithm {
 	case enforcement.TokenBucket, enforcement.GCRA:
 		l.Burst = cmp.Or(l.Burst, l.Quota)

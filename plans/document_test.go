@@ -128,7 +128,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"window a number", limit(`{"algorithm":"gcra","quota":1,"window":60}`), problem.Malformed, []string{"/policies/1/limits/0/window"}},
 		{"algorithm unknown", limit(`{"algorithm":"GCRA","quota":1,"window":"1s"}`), problem.Invalid, []string{"/policies/1/limits/0/algorithm"}},
 		{"algorithm to come", limit(`{"algorithm":"leaky_bucket","quota":1,"window":"1s"}`), problem.Invalid, []string{"/policies/1/limits/0/algorithm"}},
-		{"calendar window", limit(`{"algorithm":"gcra","quota":1,"window":"month"}`), problem.Invalid, []string{"/policies/1/limits/0/window"}},
+		{"period unknown", limit(`{"algorithm":"gcra","quota":1,"window":"decade"}`), problem.Invalid, []string{"/policies/1/limits/0/window"}},
 		{"window too long", limit(`{"algorithm":"gcra","quota":1,"window":"400d"}`), problem.Invalid, []string{"/policies/1/limits/0/window"}},
 		{"burst 0", limit(`{"algorithm":"gcra","quota":1,"window":"1s","burst":0}`), problem.Invalid, []string{"/policies/1/limits/0/burst"}},
 		{"burst of a window", limit(`{"algorithm":"fixed_window","quota":1,"window":"1s","burst":1}`), problem.Invalid, []string{"/policies/1/limits/0/burst"}},
@@ -136,7 +136,7 @@ func TestDecodeRefuses(t *testing.T) {
 		{"anchor unknown", limit(`{"algorithm":"fixed_window","quota":1,"window":"1s","anchor":"epoch"}`), problem.Invalid, []string{"/policies/1/limits/0/anchor"}},
 		{"limit name empty", limit(`{"name":"","algorithm":"gcra","quota":1,"window":"1s"}`), problem.Invalid, []string{"/policies/1/limits/0/name"}},
 		{
-			"together with what Validate finds", limit(`{"name":"L","algorithm":"x","quota":-1,"window":"day"}`), problem.Invalid,
+			"together with what Validate finds", limit(`{"name":"L","algorithm":"x","quota":-1,"window":"decade"}`), problem.Invalid,
 			[]string{"/policies/1/limits/0/algorithm", "/policies/1/limits/0/window", "/policies/1/limits/0/name", "/policies/1/limits/0/quota"},
 		},
 	} {

@@ -291,7 +291,7 @@ func TestDraftAsJSON(t *testing.T) {
 	}{
 		"syntax":     {strings.Replace(good, `"slug": "api-per-user",`, `"slug": "api-per-user"`, 1), "save", []string{"Line 33, /policies/1/slug", "near byte"}},
 		"unknown":    {strings.Replace(good, `"description": "A sample`, `"descr": "A sample`, 1), "save", []string{"Line 3, /descr: unknown field"}},
-		"window":     {strings.Replace(good, `"window": "1s"`, `"window": "month"`, 1), "save", []string{"/policies/2/limits/0/window: calendar windows are not supported yet"}},
+		"window":     {strings.Replace(good, `"window": "1s"`, `"window": "month"`, 1), "save", []string{"/policies/2/limits/0/window: only fixed_window has calendar windows"}},
 		"quota":      {strings.Replace(good, `"quota": 120`, `"quota": -1`, 1), "save", []string{"/policies/1/limits/0/quota: must be 0 to"}},
 		"not a form": {`{"name": 5}`, "form", []string{"Correct the JSON to show it as a form", "/name"}},
 		"nothing":    {"", "form", []string{"Line 1"}},

@@ -17,6 +17,7 @@ const longWindow = time.Hour
 type used struct {
 	subject *enforcement.Subject
 	limit   *enforcement.RuleLimit
+	meter   *enforcement.Meter // of limit, in the calendar of the tenant
 	cost    int64
 }
 
@@ -34,7 +35,7 @@ func (h *history) usage(ctx context.Context, subjects map[string]*enforcement.Su
 				continue
 			}
 			seen[key] = true
-			into[key] = used{s, l.Limit, into[key].cost + l.Limit.Quota - l.Remaining}
+			into[key] = used{s, l.Limit, l.Limit.Meter.In(s.Calendar, h.until.UnixMicro()), into[key].cost + l.Limit.Quota - l.Remaining}
 		}
 	}
 	for i := range h.users.crowds {
@@ -61,7 +62,7 @@ func carry(ctx context.Context, to enforcement.Limiter, all map[enforcement.Key]
 	for key, u := range all {
 		to.Take(ctx, []enforcement.Request{{
 			ID: uuid.Must(uuid.NewV7()), Mode: enforcement.Force, Home: u.subject.Home,
-			Charges: []enforcement.Charge{{Key: key, Meter: u.limit.Meter, Rev: max(u.limit.Meter.Rev, u.subject.PlanRevision), Cost: u.cost}},
+			Charges: []enforcement.Charge{{Key: key, Meter: u.meter, Rev: max(u.limit.Meter.Rev, u.subject.PlanRevision), Cost: u.cost}},
 		}}, outcomes)
 		if !outcomes[0].Verdict.Decided() {
 			return fmt.Errorf("charge what limit %s of tenant %s was used: %s: %w", u.limit.Name, u.subject.Tenant, outcomes[0].Verdict,

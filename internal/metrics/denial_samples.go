@@ -148,7 +148,7 @@ func refusalLimits(limits []enforcement.LimitState) []RefusalLimit {
 		l := &limits[i]
 		list[i] = RefusalLimit{
 			Policy: l.Rule.Policy, Limit: l.Limit.Name, Mode: l.Rule.Mode, Algorithm: l.Limit.Algorithm.String(),
-			Quota: l.Limit.Quota, Burst: l.Limit.Burst, WindowMS: l.Limit.Window.Milliseconds(), Cost: l.Cost,
+			Quota: l.Limit.Quota, Burst: l.Limit.Burst, WindowMS: l.WindowMS(), Cost: l.Cost,
 			Remaining: l.Remaining, ResetAfterMS: l.ResetAfter, RetryAfterMS: l.RetryAfter, Allowed: l.Allowed,
 		}
 		if l.Override != nil {

@@ -181,6 +181,9 @@ func (v verdict) replays(p, q *plans.Policy) verdict {
 		return verdict{certainty: NeedsShadow, why: fmt.Sprintf(format, args...) + next, source: -1}
 	}
 	for _, l := range p.Limits {
+		if l.Period != enforcement.NoPeriod {
+			return none("The limit %s has calendar windows, which begin at another time for each tenant.", l.Name)
+		}
 		if l.Window < time.Minute {
 			return none("The limit %s has windows of %s, but requests are only recorded by minute.", l.Name, enforcement.FormatWindow(l.Window))
 		}

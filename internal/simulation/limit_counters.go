@@ -14,6 +14,7 @@ type policy struct {
 	revision int64
 	counters map[identity]*counter
 	limits   []*counter // in force, in the order of the scenario
+	calendar *enforcement.Calendar
 }
 
 // identity identifies the counter of a limit. If only the quota, the window or the
@@ -30,10 +31,11 @@ type counter struct {
 	name  string
 	cell  uint32
 	meter *enforcement.Meter
+	now   *enforcement.Meter // meter in the calendar of the scenario, at the time of the step
 }
 
-func newPolicy(limits []enforcement.Limit) *policy {
-	p := &policy{counters: map[identity]*counter{}}
+func newPolicy(limits []enforcement.Limit, calendar *enforcement.Calendar) *policy {
+	p := &policy{counters: map[identity]*counter{}, calendar: calendar}
 	p.set(limits, 0)
 	return p
 }

@@ -21,10 +21,14 @@ const (
 
 // A scenario has limits, and steps that charge them at given times.
 type scenario struct {
-	id     string
-	start  int64 // in milliseconds since the epoch
-	limits []enforcement.Limit
-	steps  []step
+	id    string
+	start int64 // in milliseconds since the epoch
+	zone  string
+	day   int // the billing anchor day; 0 stands for 1
+	// calendar is that of zone and day.
+	calendar *enforcement.Calendar
+	limits   []enforcement.Limit
+	steps    []step
 }
 
 // An op is the operation of a step.
@@ -71,6 +75,10 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 			idKnown = d.Err() == nil
 		case "start_ms":
 			s.start = d.Int(0, maxInstant)
+		case "time_zone":
+			s.zone = d.Text()
+		case "billing_anchor_day":
+			s.day = int(d.Int(1, 31))
 		case "limits":
 			s.limits, limits = readLimits(&d), true
 		case "steps":
@@ -80,6 +88,10 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 		}
 	}
 	_ = d.End() // d keeps the error; it is the first one
+	var unknown error
+	if s.calendar, unknown = enforcement.NewCalendar(s.zone, s.day); unknown != nil {
+		d.FailAt("/time_zone", "must be the name of an IANA time zone, like Europe/Berlin or UTC")
+	}
 	if !limits {
 		d.FailAt("/limits", "is required")
 	}

@@ -297,7 +297,7 @@ func TestErrorLines(t *testing.T) {
 		{withLimit(`{"algorithm":"sliding_window_log","quota":10001,"window":"1s"}`), `"x"`, "limits[0].quota", "10000"},
 		{withLimit(`{"algorithm":"gcra","quota":1,"window_ms":0}`), `"x"`, "limits[0].window_ms", ""},
 		{withLimit(`{"algorithm":"gcra","quota":1,"window_ms":31622400001}`), `"x"`, "limits[0].window_ms", ""},
-		{withLimit(`{"algorithm":"gcra","quota":1,"window":"month"}`), `"x"`, "limits[0].window", "not supported yet"},
+		{withLimit(`{"algorithm":"gcra","quota":1,"window":"month"}`), `"x"`, "limits[0].window", "only fixed_window has calendar windows"},
 		{withLimit(`{"algorithm":"gcra","quota":1,"window":"367d"}`), `"x"`, "limits[0].window", ""},
 		{withLimit(`{"algorithm":"gcra","quota":1,"window":"1s","burst":0}`), `"x"`, "limits[0].burst", ""},
 		{withLimit(`{"burst":2,"algorithm":"fixed_window","quota":1,"window":"1s"}`), `"x"`, "limits[0].burst", "only"},

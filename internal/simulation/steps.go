@@ -22,7 +22,7 @@ var errUndecided = errors.New("the limiter returned no reason")
 // *problem.Problem, or the error of ctx if ctx has ended.
 func (s *runner) play(ctx context.Context, scenario *scenario) ([]answer, error) {
 	s.tenant++
-	p := newPolicy(scenario.limits)
+	p := newPolicy(scenario.limits, scenario.calendar)
 	answers := make([]answer, len(scenario.steps))
 	for i := range scenario.steps {
 		step := &scenario.steps[i]
@@ -98,9 +98,10 @@ func (s *runner) request(p *policy, step *step) {
 	sum := partition.Sum()
 	s.charges = s.charges[:0]
 	for _, c := range p.limits {
+		c.now = c.meter.In(p.calendar, s.now.Load())
 		s.charges = append(s.charges, enforcement.Charge{
 			Key:   enforcement.Key{Tenant: s.tenant, Cell: c.cell, Partition: sum},
-			Meter: c.meter, Rev: c.meter.Rev, Cost: step.cost,
+			Meter: c.now, Rev: c.meter.Rev, Cost: step.cost,
 		})
 	}
 	for i := range s.requests {
@@ -125,7 +126,7 @@ func (a *answer) fill(p *policy, step *step, o *enforcement.Outcome) {
 	a.allowed = o.Verdict == enforcement.Granted || step.op == force
 	a.limits = make([]limitAnswer, len(p.limits))
 	for i, c := range p.limits {
-		m, charged := c.meter, &o.Charges[i]
+		m, charged := c.now, &o.Charges[i]
 		l := &a.limits[i]
 		*l = limitAnswer{
 			name:       c.name,

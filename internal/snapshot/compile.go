@@ -285,7 +285,7 @@ func (b *builder) addTenant(r *tenants.Tenant) {
 	t.row = tenantRow{
 		id: r.ID, slug: r.Slug, home: r.Home, number: r.Number, status: r.Status, noPolicy: r.NoPolicy,
 		planID: r.PlanID, planRevision: r.PlanRevision, revision: r.Revision, known: true, redact: r.RedactValues,
-		routeOptional: r.RouteOptional, maxKeys: r.MaxKeys,
+		routeOptional: r.RouteOptional, maxKeys: r.MaxKeys, timeZone: r.TimeZone, anchorDay: r.BillingAnchorDay,
 	}
 	b.compileTenant(t)
 }
@@ -369,6 +369,10 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 	if err := b.taken(t, row.slug, row.number); err != nil {
 		return nil, err
 	}
+	calendar, err := enforcement.NewCalendar(row.timeZone, row.anchorDay)
+	if err != nil {
+		return nil, err
+	}
 	s := &enforcement.Subject{
 		TenantID: row.id, Tenant: row.slug, Number: row.number, Home: row.home,
 		Suspended:     row.status == tenants.Suspended,
@@ -377,6 +381,7 @@ func (b *builder) subject(t *tenant) (*enforcement.Subject, error) {
 		Redact:        row.redact,
 		RequireRoute:  !row.routeOptional,
 		MaxKeys:       row.maxKeys,
+		Calendar:      calendar,
 	}
 	if row.planID == "" {
 		return s, nil

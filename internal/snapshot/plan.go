@@ -90,7 +90,7 @@ func checkFormer(f enforcement.Former, a enforcement.Algorithm, after, before in
 	case f.Until < 0:
 		return fmt.Errorf("former numbers until %d", f.Until)
 	case f.Quota < 0 || f.Quota > enforcement.MaxQuota || f.Window < enforcement.MinWindow.Microseconds() ||
-		f.Window > enforcement.MaxWindow.Microseconds():
+		f.Window > enforcement.Year.Longest().Microseconds():
 		return fmt.Errorf("former quota %d or window %d is out of range", f.Quota, f.Window)
 	case a.Bucket() && (f.Capacity < 0 || f.Capacity > enforcement.MaxQuota || f.P < 0 || f.P > f.Quota || f.Q < 1 || f.Q > f.Window):
 		return fmt.Errorf("former capacity %d or rate %d/%d is out of range", f.Capacity, f.P, f.Q)

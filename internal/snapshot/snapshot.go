@@ -242,6 +242,8 @@ type tenantRow struct {
 	redact         bool
 	routeOptional  bool
 	maxKeys        int64
+	timeZone       string
+	anchorDay      int
 }
 
 // A keyRef says which hash and which tenant belong to the ID of a key.

@@ -189,6 +189,7 @@ func limitsInForce(d plans.Document, rows map[identity]storedLimit) ([]plans.Pub
 			if err != nil {
 				return nil, fmt.Errorf("limit %s of policy %s: %w", l.Name, p.Slug, err)
 			}
+			published.Limit.Period = l.Period // of the same length: Numbers has compared it
 			list = append(list, published)
 		}
 	}

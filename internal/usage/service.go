@@ -233,7 +233,7 @@ func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subje
 		u.At = time.UnixMicro(at).UTC()
 	}
 	for i := range states {
-		keys[i].setState(&states[i], at, pace[i])
+		keys[i].setState(&states[i], subject.Calendar, at, pace[i])
 	}
 	for i := range u.Policies {
 		slices.SortStableFunc(u.Policies[i].Keys, closest)
@@ -242,7 +242,7 @@ func (s *Service) fill(ctx context.Context, u *Usage, subject *enforcement.Subje
 }
 
 // setState sets the limits and the exceptions of a key from the key's state at an instant.
-func (k *KeyUsage) setState(h *enforcement.KeyState, at int64, pace *Pace) {
+func (k *KeyUsage) setState(h *enforcement.KeyState, calendar *enforcement.Calendar, at int64, pace *Pace) {
 	if o := h.Override; o != nil {
 		k.Override = &InForce{ID: o.ID, Reason: o.Reason, Until: time.UnixMicro(o.Until).UTC()}
 	}
@@ -251,12 +251,16 @@ func (k *KeyUsage) setState(h *enforcement.KeyState, at int64, pace *Pace) {
 	}
 	k.Limits = make([]LimitUsage, len(h.Limits))
 	for i := range h.Limits {
-		state, m := h.Limits[i].State, h.Limits[i].Limit.Meter
+		state, m := h.Limits[i].State, h.Limits[i].Meter
 		l := &k.Limits[i]
 		l.Limit = h.Limits[i].Limit.Limit
+		l.Window = time.Duration(m.WindowAt(&state, at)) * time.Microsecond
 		l.Capacity = l.Limit.Capacity()
 		l.Used, l.Remaining = l.Capacity-m.Left(state, at), m.Remaining(state, at)
 		l.ResetAfter = time.Duration(m.ResetAfter(state, at)) * time.Microsecond
+		if l.Limit.Period != enforcement.NoPeriod && l.ResetAfter > 0 && calendar != nil {
+			l.ResetsAt = time.UnixMicro(at).Add(l.ResetAfter).In(calendar.Zone)
+		}
 		l.ExhaustedAfter = pace.exhausts(m, state, at)
 	}
 }

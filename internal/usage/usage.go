@@ -75,6 +75,8 @@ type KeyUsage struct {
 type LimitUsage struct {
 	// Limit has the numbers in force: those of the plan or of an override.
 	Limit enforcement.Limit
+	// Window is the length of the window. A calendar window has that of the current one.
+	Window time.Duration
 	// Capacity, Used and Remaining are in units. Capacity is Limit.Capacity. Used may be
 	// more than Capacity, after a forced charge or after an override that lowered the
 	// limit. Remaining can be charged now; it is at least 0.
@@ -82,6 +84,9 @@ type LimitUsage struct {
 	// ResetAfter is the time until the counter is unused, if no other request comes. It is
 	// 0 if the counter is unused now.
 	ResetAfter time.Duration
+	// ResetsAt is the end of an open calendar window, in the time zone of the tenant.
+	// Otherwise it is zero.
+	ResetsAt time.Time
 	// ExhaustedAfter is the time until this limit denies the first request at the current
 	// pace. 0 means now. nil means never, or that the pace is unknown.
 	ExhaustedAfter *time.Duration

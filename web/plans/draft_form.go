@@ -84,7 +84,7 @@ func policyFormOf(p plans.Policy) policyForm {
 func limitFormOf(l enforcement.Limit) limitForm {
 	f := limitForm{
 		"name": l.Name, "algorithm": l.Algorithm.String(), "quota": strconv.FormatInt(l.Quota, 10),
-		"window": enforcement.FormatWindow(l.Window), "anchor": l.Anchor.String(),
+		"window": l.WindowText(), "anchor": l.Anchor.String(),
 	}
 	if l.Burst != 0 {
 		f["burst"] = strconv.FormatInt(l.Burst, 10)
@@ -336,9 +336,8 @@ func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 	if l.Quota, fault = wholeNumber(f["quota"]); fault != "" {
 		r.faults.Add(at+"/quota", "%s", fault)
 	}
-	var err error
-	if l.Window, err = enforcement.ParseWindow(strings.TrimSpace(f["window"])); err != nil {
-		r.faults.Add(at+"/window", "%v", err)
+	if fault := l.ReadWindow(strings.TrimSpace(f["window"])); fault != "" {
+		r.faults.Add(at+"/window", "%s", fault)
 	}
 	if strings.TrimSpace(f["burst"]) != "" {
 		if l.Burst, fault = wholeNumber(f["burst"]); fault == "" && l.Burst == 0 {
@@ -352,6 +351,10 @@ func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 		if l.Anchor, known = enforcement.ParseAnchor(f["anchor"]); !known {
 			r.faults.Add(at+"/anchor", "must be one of the list")
 		}
+	}
+	// The list always has a value. A new calendar window has the default of its period.
+	if l.Period != enforcement.NoPeriod && (l.Anchor <= enforcement.Clock || l.Anchor.Weekday() != (l.Period == enforcement.Week)) {
+		l.Anchor = l.Period.DefaultAnchor()
 	}
 	return l
 }

@@ -185,7 +185,7 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 	v := views.LimitFields{
 		ID: id, Number: strconv.Itoa(k + 1),
 		Quota:     m.input(id+".quota", "Requests", l["quota"], ""),
-		Window:    m.input(id+".window", "Per", l["window"], "A number and a unit: 10s, 1m, 1h, 1d, 30d."),
+		Window:    m.input(id+".window", "Per", l["window"], "A number and a unit: 10s, 1m, 1h, 1d, 30d. Or by the calendar: day, week, month, quarter, year."),
 		Algorithm: m.choose(id+".algorithm", "Algorithm", l["algorithm"], withoutHints(algorithmOptions)),
 		Burst:     m.input(id+".burst", "Burst", l["burst"], "Empty: the quota."),
 		Anchor:    m.choose(id+".anchor", "Windows start", l["anchor"], anchorOptions),

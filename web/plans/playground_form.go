@@ -99,7 +99,7 @@ func readPlayForm(params url.Values) *playForm {
 		g.burst = g.number("burst", 1, enforcement.MaxQuota)
 	}
 	var known bool
-	if g.anchor, known = enforcement.ParseAnchor(g.text["anchor"]); !known {
+	if g.anchor, known = enforcement.ParseAnchor(g.text["anchor"]); !known || g.anchor > enforcement.Clock {
 		g.faults.Add("/anchor", "must be first_hit or clock")
 	}
 	if g.pattern = g.text["pattern"]; !slices.ContainsFunc(patterns, func(o views.Option) bool { return o.Value == g.pattern }) {
@@ -286,7 +286,7 @@ func (g *playForm) form() views.Playground {
 	v := views.Playground{
 		Quota: in("quota", "Quota", ""), Window: in("window", "Window", "like 1s, 1m, 24h"),
 		Burst:    in("burst", "Burst", "For buckets. Empty: the quota."),
-		Anchor:   views.Select{Name: "anchor", Label: "Windows start", Value: g.text["anchor"], Options: anchorOptions},
+		Anchor:   views.Select{Name: "anchor", Label: "Windows start", Value: g.text["anchor"], Options: anchorOptions[:2]},
 		Pattern:  views.Select{Name: "pattern", Label: "Pattern", Value: g.text["pattern"], Options: patterns},
 		Requests: in("requests", "Requests", ""), Every: in("every", "Per", "Not used for the attack."),
 		Seed: in("seed", "Seed", "For the random pattern."),

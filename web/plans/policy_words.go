@@ -147,4 +147,12 @@ func withoutHints(list []views.Option) []views.Option {
 var anchorOptions = []views.Option{
 	{Value: enforcement.FirstHit.String(), Label: "At the first request"},
 	{Value: enforcement.Clock.String(), Label: "By the clock (UTC)"},
+	{Value: enforcement.ByCalendar.String(), Label: "By the tenant's calendar"},
+	{Value: enforcement.Monday.String(), Label: "On Mondays"},
+	{Value: enforcement.Tuesday.String(), Label: "On Tuesdays"},
+	{Value: enforcement.Wednesday.String(), Label: "On Wednesdays"},
+	{Value: enforcement.Thursday.String(), Label: "On Thursdays"},
+	{Value: enforcement.Friday.String(), Label: "On Fridays"},
+	{Value: enforcement.Saturday.String(), Label: "On Saturdays"},
+	{Value: enforcement.Sunday.String(), Label: "On Sundays"},
 }

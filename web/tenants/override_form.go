@@ -69,7 +69,7 @@ func (w *pages) overrideForm(c echo.Context, p plans.Policy, q url.Values) views
 		}
 		limit := views.OverrideLimit{
 			Name: l.Name, Plan: plans.Describe(l), HasBurst: l.Algorithm.Bucket(),
-			Quota: field("quota", "Quota", views.Count(l.Quota).Exact), Window: field("window", "Window", enforcement.FormatWindow(l.Window)),
+			Quota: field("quota", "Quota", views.Count(l.Quota).Exact), Window: field("window", "Window", l.WindowText()),
 		}
 		if limit.HasBurst {
 			limit.Burst = field("burst", "Burst", views.Count(l.Capacity()).Exact)

@@ -208,6 +208,9 @@ func leftLimit(l *usage.LimitUsage, pace *usage.Pace) views.LeftLimit {
 	if l.ResetAfter > 0 {
 		v.Reset = "resets in " + views.Duration(l.ResetAfter).Text
 	}
+	if !l.ResetsAt.IsZero() {
+		v.Reset = "resets on " + l.ResetsAt.Format("2 Jan, 15:04 ") + l.ResetsAt.Location().String()
+	}
 	switch {
 	case l.Remaining == 0:
 		v.Tone, v.Ends = "bad", "used up"
@@ -215,7 +218,7 @@ func leftLimit(l *usage.LimitUsage, pace *usage.Pace) views.LeftLimit {
 		v.Tone, v.Ends = "bad", "the next request is denied at "+paceWords(pace)
 	case l.ExhaustedAfter != nil:
 		v.Ends = "used up in " + views.Duration(*l.ExhaustedAfter).Text + " at " + paceWords(pace)
-		if *l.ExhaustedAfter < l.Limit.Window || l.Used*10 >= l.Capacity*8 {
+		if *l.ExhaustedAfter < l.Window || l.Used*10 >= l.Capacity*8 {
 			v.Tone = "warn"
 		}
 	case !pace.Known:

@@ -256,6 +256,18 @@ func testCells(s *suite) {
 		}
 		cells[n] = fmt.Sprint("policy ", i)
 	}
+	// A calendar window has another counter, and comes back with its period.
+	monthly := base
+	monthly.Limits = []enforcement.Limit{{
+		Name: "l1", Algorithm: enforcement.FixedWindow, Quota: 10, Window: enforcement.Month.Longest(), Period: enforcement.Month,
+		Anchor: enforcement.ByCalendar,
+	}}
+	if what, taken := cells[number("m", monthly)]; taken {
+		s.Errorf("a month shares a cell with %s", what)
+	}
+	made := s.plan("m2", monthly)
+	s.same("the limit in force", s.inForce(made.ID)["api"].Limit, monthly.Limits[0])
+	s.same("the limit in the draft", made.Draft.Policies()[0].Limits[0], monthly.Limits[0])
 	// A bucket has no anchor: one that was left in the document makes no difference.
 	anchored := bucket(10, 0)
 	anchored.Anchor = enforcement.Clock

@@ -105,7 +105,7 @@ type LimitState struct {
 	Quota int64 `json:"quota"`
 	// Buckets: the capacity.
 	Burst *int64 `json:"burst,omitzero"`
-	// The window in milliseconds.
+	// The window in milliseconds. A calendar window has the length of the current one.
 	WindowMS int64 `json:"window_ms"`
 	// The cost of the request.
 	Cost int64 `json:"cost"`
@@ -611,6 +611,12 @@ const (
 // Window: From 1ms to 366d.
 type Window = string
 
+// LimitWindow: A length from 1ms to 366d; or, for a `fixed_window`, a calendar window: day, week,
+// month, quarter or year in the time zone of the tenant. Months, quarters and years begin on the
+// `billing_anchor_day` of the tenant, or on the last day of a shorter month. Later versions may add
+// values.
+type LimitWindow = string
+
 // Limit: The numbers of the limit.
 type Limit struct {
 	// Unique in its policy; l1, l2, … by default.
@@ -619,11 +625,15 @@ type Limit struct {
 	Algorithm Algorithm `json:"algorithm"`
 	// Units per window. 0 denies everything.
 	Quota int64 `json:"quota"`
-	// From 1ms to 366d.
-	Window Window `json:"window"`
+	// A length from 1ms to 366d; or, for a `fixed_window`, a calendar window: day, week, month,
+	// quarter or year in the time zone of the tenant. Months, quarters and years begin on the
+	// `billing_anchor_day` of the tenant, or on the last day of a shorter month. Later versions may
+	// add values.
+	Window LimitWindow `json:"window"`
 	// Buckets: the capacity; the quota by default.
 	Burst *int64 `json:"burst,omitzero"`
-	// Fixed windows and sliding counters: where windows begin; first_hit by default. Later versions
+	// Fixed windows and sliding counters: where windows begin; first_hit by default. A calendar week
+	// begins on a weekday, monday by default; the other calendar windows have calendar. Later versions
 	// may add values.
 	Anchor string `json:"anchor,omitzero"`
 }
@@ -1592,7 +1602,7 @@ type LimitNow struct {
 	Quota int64 `json:"quota"`
 	// Buckets: the capacity.
 	Burst *int64 `json:"burst,omitzero"`
-	// The window in milliseconds.
+	// The window in milliseconds. A calendar window has the length of the current one.
 	WindowMS int64 `json:"window_ms"`
 	// The units that could be charged now.
 	Remaining int64 `json:"remaining"`
@@ -1708,7 +1718,7 @@ type LimitUsage struct {
 	Quota int64 `json:"quota"`
 	// Buckets: the capacity.
 	Burst *int64 `json:"burst,omitzero"`
-	// The window in milliseconds.
+	// The window in milliseconds. A calendar window has the length of the current one.
 	WindowMS int64 `json:"window_ms"`
 	// Units used. Above the quota or burst if usage was forced or an override lowered the limit.
 	Used int64 `json:"used"`
@@ -1867,7 +1877,7 @@ type KeptLimit struct {
 	Quota int64 `json:"quota"`
 	// Buckets: the capacity.
 	Burst *int64 `json:"burst,omitzero"`
-	// The window in milliseconds.
+	// The window in milliseconds. A calendar window has the length of the current one.
 	WindowMS int64 `json:"window_ms"`
 	// Units left.
 	Remaining int64 `json:"remaining"`
@@ -2323,11 +2333,14 @@ type SimulatedLimit struct {
 	Quota int64 `json:"quota"`
 	// The window in milliseconds; or window.
 	WindowMS *int64 `json:"window_ms,omitzero"`
-	// From 1ms to 366d.
-	Window Window `json:"window,omitzero"`
+	// A length from 1ms to 366d; or, for a `fixed_window`, a calendar window: day, week, month,
+	// quarter or year in the time zone of the tenant. Months, quarters and years begin on the
+	// `billing_anchor_day` of the tenant, or on the last day of a shorter month. Later versions may
+	// add values.
+	Window LimitWindow `json:"window,omitzero"`
 	// Buckets: the capacity.
 	Burst *int64 `json:"burst,omitzero"`
-	// Where windows begin.
+	// Where windows begin. Later versions may add values.
 	Anchor string `json:"anchor,omitzero"`
 }
 
@@ -2353,6 +2366,10 @@ type Scenario struct {
 	ID string `json:"id,omitzero"`
 	// Milliseconds since the epoch. Default: 0.
 	StartMS *int64 `json:"start_ms,omitzero"`
+	// The IANA time zone of calendar windows. Default: UTC.
+	TimeZone string `json:"time_zone,omitzero"`
+	// The day on which calendar months, quarters and years begin. Default: 1.
+	BillingAnchorDay *int64 `json:"billing_anchor_day,omitzero"`
 	// The limits.
 	Limits []SimulatedLimit `json:"limits"`
 	// The steps.

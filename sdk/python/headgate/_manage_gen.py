@@ -368,15 +368,19 @@ Algorithm = Literal["fixed_window", "sliding_window_log", "sliding_window_counte
 Window = str
 
 
+# A length from 1ms to 366d; or, for a `fixed_window`, a calendar window: day, week, month, quarter or year in the time zone of the tenant. Months, quarters and years begin on the `billing_anchor_day` of the tenant, or on the last day of a shorter month. Later versions may add values.
+LimitWindow = str
+
+
 class Limit(TypedDict):
     """The numbers of the limit."""
 
     name: NotRequired[LimitName]
     algorithm: Algorithm
     quota: int
-    window: Window
+    window: LimitWindow
     burst: NotRequired[int]
-    anchor: NotRequired[Literal["first_hit", "clock"]]
+    anchor: NotRequired[Literal["first_hit", "clock", "calendar", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]]
 
 
 class Match(TypedDict):
@@ -1485,9 +1489,9 @@ class SimulatedLimit(TypedDict):
     algorithm: Algorithm
     quota: int
     window_ms: NotRequired[int]
-    window: NotRequired[Window]
+    window: NotRequired[LimitWindow]
     burst: NotRequired[int]
-    anchor: NotRequired[Literal["first_hit", "clock"]]
+    anchor: NotRequired[Literal["first_hit", "clock", "calendar", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]]
 
 
 class Step(TypedDict):
@@ -1506,6 +1510,8 @@ class Scenario(TypedDict):
 
     id: NotRequired[str]
     start_ms: NotRequired[int]
+    time_zone: NotRequired[str]
+    billing_anchor_day: NotRequired[int]
     limits: List[SimulatedLimit]
     steps: List[Step]
 

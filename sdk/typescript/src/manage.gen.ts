@@ -57,7 +57,7 @@ export interface LimitState {
   quota: number;
   /** Buckets: the capacity. */
   burst?: number;
-  /** The window in milliseconds. */
+  /** The window in milliseconds. A calendar window has the length of the current one. */
   window_ms: number;
   /** The cost of the request. */
   cost: number;
@@ -463,6 +463,9 @@ export type Algorithm = "fixed_window" | "sliding_window_log" | "sliding_window_
 /** From 1ms to 366d. */
 export type Window = string;
 
+/** A length from 1ms to 366d; or, for a `fixed_window`, a calendar window: day, week, month, quarter or year in the time zone of the tenant. Months, quarters and years begin on the `billing_anchor_day` of the tenant, or on the last day of a shorter month. Later versions may add values. */
+export type LimitWindow = string;
+
 /** The numbers of the limit. */
 export interface Limit {
   /** Unique in its policy; l1, l2, … by default. */
@@ -471,12 +474,12 @@ export interface Limit {
   algorithm: Algorithm;
   /** Units per window. 0 denies everything. */
   quota: number;
-  /** From 1ms to 366d. */
-  window: Window;
+  /** A length from 1ms to 366d; or, for a `fixed_window`, a calendar window: day, week, month, quarter or year in the time zone of the tenant. Months, quarters and years begin on the `billing_anchor_day` of the tenant, or on the last day of a shorter month. Later versions may add values. */
+  window: LimitWindow;
   /** Buckets: the capacity; the quota by default. */
   burst?: number;
-  /** Fixed windows and sliding counters: where windows begin; first_hit by default. Later versions may add values. */
-  anchor?: "first_hit" | "clock";
+  /** Fixed windows and sliding counters: where windows begin; first_hit by default. A calendar week begins on a weekday, monday by default; the other calendar windows have calendar. Later versions may add values. */
+  anchor?: "first_hit" | "clock" | "calendar" | "monday" | "tuesday" | "wednesday" | "thursday" | "friday" | "saturday" | "sunday";
 }
 
 /** The requests to which a policy applies. Default: all requests. */
@@ -1340,7 +1343,7 @@ export interface LimitNow {
   quota: number;
   /** Buckets: the capacity. */
   burst?: number;
-  /** The window in milliseconds. */
+  /** The window in milliseconds. A calendar window has the length of the current one. */
   window_ms: number;
   /** The units that could be charged now. */
   remaining: number;
@@ -1442,7 +1445,7 @@ export interface LimitUsage {
   quota: number;
   /** Buckets: the capacity. */
   burst?: number;
-  /** The window in milliseconds. */
+  /** The window in milliseconds. A calendar window has the length of the current one. */
   window_ms: number;
   /** Units used. Above the quota or burst if usage was forced or an override lowered the limit. */
   used: number;
@@ -1573,7 +1576,7 @@ export interface KeptLimit {
   quota: number;
   /** Buckets: the capacity. */
   burst?: number;
-  /** The window in milliseconds. */
+  /** The window in milliseconds. A calendar window has the length of the current one. */
   window_ms: number;
   /** Units left. */
   remaining: number;
@@ -1998,12 +2001,12 @@ export interface SimulatedLimit {
   quota: number;
   /** The window in milliseconds; or window. */
   window_ms?: number;
-  /** From 1ms to 366d. */
-  window?: Window;
+  /** A length from 1ms to 366d; or, for a `fixed_window`, a calendar window: day, week, month, quarter or year in the time zone of the tenant. Months, quarters and years begin on the `billing_anchor_day` of the tenant, or on the last day of a shorter month. Later versions may add values. */
+  window?: LimitWindow;
   /** Buckets: the capacity. */
   burst?: number;
-  /** Where windows begin. */
-  anchor?: "first_hit" | "clock";
+  /** Where windows begin. Later versions may add values. */
+  anchor?: "first_hit" | "clock" | "calendar" | "monday" | "tuesday" | "wednesday" | "thursday" | "friday" | "saturday" | "sunday";
 }
 
 /** One step of a scenario. */
@@ -2028,6 +2031,10 @@ export interface Scenario {
   id?: string;
   /** Milliseconds since the epoch. Default: 0. */
   start_ms?: number;
+  /** The IANA time zone of calendar windows. Default: UTC. */
+  time_zone?: string;
+  /** The day on which calendar months, quarters and years begin. Default: 1. */
+  billing_anchor_day?: number;
   /** The limits. */
   limits: SimulatedLimit[];
   /** The steps. */
