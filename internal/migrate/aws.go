@@ -146,11 +146,8 @@ func (r *reader) bucket(n *yaml.Node) (Limit, error) {
 	return l, nil
 }
 
-var awsPeriods = map[string]struct{ window, note string }{
-	"DAY":   {"1d", ""},
-	"WEEK":  {"7d", "period WEEK: windows of 7 days begin on Thursday (UTC), and not on the first day of the week"},
-	"MONTH": {"30d", "period MONTH: windows have 30 days, and do not begin on the first day of a month"},
-}
+// awsAnchors are the periods of a quota. AWS begins them on days of the UTC calendar.
+var awsAnchors = map[string]string{"DAY": "calendar", "WEEK": "sunday", "MONTH": "calendar"}
 
 // usageQuota returns the limit of a quota, or nil if it is left out.
 func (r *reader) usageQuota(n *yaml.Node) (*Limit, error) {
@@ -162,16 +159,17 @@ func (r *reader) usageQuota(n *yaml.Node) (*Limit, error) {
 	if err != nil {
 		return nil, err
 	}
-	period, ok := awsPeriods[text(n, "period")]
+	anchor, ok := awsAnchors[text(n, "period")]
 	if !ok {
 		r.note(line(n, "period"), "period %q is unknown, so this quota is left out", text(n, "period"))
 		return nil, nil //nolint:nilnil // documented
 	}
-	if period.note != "" {
-		r.note(line(n, "period"), "%s", period.note)
+	period := strings.ToLower(text(n, "period"))
+	if period == "week" {
+		r.note(line(n, "period"), "period WEEK: weeks begin on Sunday; AWS does not document the day")
 	}
 	if offset := text(n, "offset"); offset != "" && offset != "0" {
 		r.note(line(n, "offset"), "offset %s: the first period has the whole quota", offset)
 	}
-	return &Limit{Name: strings.ToLower(text(n, "period")), Algorithm: "fixed_window", Quota: q, Window: period.window, Anchor: "clock"}, nil
+	return &Limit{Name: period, Algorithm: "fixed_window", Quota: q, Window: period, Anchor: anchor}, nil
 }

@@ -8,9 +8,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// kongPeriods are the windows of the plugin rate-limiting, which begin at multiples of the period.
-var kongPeriods = []struct{ name, window string }{
-	{"second", "1s"}, {"minute", "1m"}, {"hour", "1h"}, {"day", "1d"}, {"month", "30d"}, {"year", "365d"},
+// kongPeriods are the windows of the plugin rate-limiting, which begin at multiples of the period, or with the day, month or
+// year of the UTC calendar.
+var kongPeriods = []struct{ name, window, anchor string }{
+	{"second", "1s", "clock"}, {"minute", "1m", "clock"}, {"hour", "1h", "clock"},
+	{"day", "day", "calendar"}, {"month", "month", "calendar"}, {"year", "year", "calendar"},
 }
 
 // A scope says to which requests a plugin applies.
@@ -312,14 +314,8 @@ func (k *kongFile) periods(p *plugin, settings map[string]*yaml.Node) error {
 		if err != nil {
 			return err
 		}
-		switch period.name {
-		case "month":
-			k.note(v.Line, "month: windows have 30 days, and do not begin on the first day of a month")
-		case "year":
-			k.note(v.Line, "year: windows have 365 days, and do not begin on the first day of a year")
-		}
 		p.policy.Limits = append(p.policy.Limits, Limit{
-			Name: period.name, Algorithm: "fixed_window", Quota: q, Window: period.window, Anchor: "clock",
+			Name: period.name, Algorithm: "fixed_window", Quota: q, Window: period.window, Anchor: period.anchor,
 		})
 	}
 	return nil

@@ -96,8 +96,8 @@ func TestReadRefuses(t *testing.T) {
 			t.Errorf("%s %q: %v, want %q", c.format, c.text, err, c.want)
 		}
 	}
-	if _, _, err := migrate.Read("aws", "file", "one", read(t, "aws.json")); err == nil || !strings.Contains(err.Error(), "has 2 plans") {
-		t.Errorf("--plan for two plans: %v", err)
+	if _, _, err := migrate.Read("aws", "file", "one", read(t, "aws.json")); err == nil || !strings.Contains(err.Error(), "has 3 plans") {
+		t.Errorf("--plan for three plans: %v", err)
 	}
 	is, _, err := migrate.Read("nginx", "file", "edge", read(t, "nginx.conf"))
 	if _, ok := is.Plans["edge"]; !ok || err != nil {
