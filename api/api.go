@@ -112,10 +112,12 @@ type Config struct {
 // An API is the HTTP handler of all paths of openapi.yaml except /docs, which the package web
 // serves.
 type API struct {
-	cfg       Config
-	echo      *echo.Echo
-	bootstrap *[32]byte // hash of the bootstrap key
-	types     problemTypes
+	cfg  Config
+	echo *echo.Echo
+	// compressed is echo with compressed answers.
+	compressed http.Handler
+	bootstrap  *[32]byte // hash of the bootstrap key
+	types      problemTypes
 	// checkRoute and checkGate are the route and the authorization of POST /v1/check. ServeHTTP
 	// calls its handler without the router, which saves time.
 	checkRoute route
@@ -141,6 +143,7 @@ func New(cfg Config) *API {
 		cfg.Now = time.Now
 	}
 	a := &API{cfg: cfg, echo: echo.New(), types: newProblemTypes(cfg.PublicURL)}
+	a.compressed = compressing(a.echo)
 	if cfg.Ready == nil {
 		a.cfg.Ready = a.ready
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/klauspost/compress/gzhttp"
 	"github.com/labstack/echo/v4"
 
 	"github.com/headgate/headgate/internal/audit"
@@ -37,7 +38,25 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	a.identify(w, r)
-	a.echo.ServeHTTP(w, r)
+	if strings.HasPrefix(r.URL.Path, CheckPath) || strings.HasPrefix(r.URL.Path, forwardAuthPath) {
+		a.echo.ServeHTTP(w, r)
+		return
+	}
+	a.compressed.ServeHTTP(w, r)
+}
+
+// minCompressed is the size, in bytes, from which answers are compressed.
+const minCompressed = 1 << 10
+
+// compressing returns a handler that compresses the JSON answers of next with gzip, if the client accepts it. Decisions
+// are not compressed, because the time counts more than the size. The lengths of the answers are not varied at random,
+// as on pages: an attacker cannot let a client send its API key.
+func compressing(next http.Handler) http.Handler {
+	wrapper, err := gzhttp.NewWrapper(gzhttp.ContentTypes([]string{"application/json", "application/problem+json", "text/csv"}), gzhttp.MinSize(minCompressed))
+	if err != nil {
+		panic(err) // cannot fail: the options are constants that a test checks
+	}
+	return wrapper(next)
 }
 
 // recovered writes a 500 after a panic. If the handler already began to write its answer, fail

@@ -54,6 +54,11 @@ func (s *serveSettings) server(l *connlimit.Listener, g *gate, log *slog.Logger)
 	})
 	server := api.Server("", l.Handler(g, refuse, vital), log)
 	server.ConnState, server.ConnContext = l.ConnState, l.ConnContext
+	if s.H2C {
+		server.Protocols = new(http.Protocols)
+		server.Protocols.SetHTTP1(true)
+		server.Protocols.SetUnencryptedHTTP2(true)
+	}
 	return &http1.Server{HTTP: server, Path: api.CheckPath, MaxBody: func(r *http.Request) int64 {
 		if api.Serves(r.URL.Path) {
 			return api.MaxBody

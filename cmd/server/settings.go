@@ -84,6 +84,7 @@ type serveSettings struct {
 	WebhookNetworks string        `placeholder:"CIDR,..." help:"Private networks that alert messages may be sent to, also without TLS; empty: none."`
 	TLSCertFile     string        `name:"tls-cert-file" placeholder:"FILE" help:"Certificate chain (PEM): serve https."`
 	TLSKeyFile      string        `name:"tls-key-file" placeholder:"FILE" help:"Key of the certificate (PEM)."`
+	H2C             bool          `name:"h2c" help:"Also serve HTTP/2 without TLS, to clients that begin with it (prior knowledge), such as a proxy on this machine. With TLS, HTTP/2 is always on."`
 	ShutdownTimeout time.Duration `default:"10s" help:"How long a stop may take, the delay included."`
 	ShutdownDelay   time.Duration `default:"-1s" placeholder:"DURATION" help:"How long to serve after /readyz fails, so that load balancers stop first; default: 2s with Postgres, else 0s."`
 	Sample          bool          `default:"true" negatable:"" help:"Create a sample plan, tenant and keys in an empty SQLite file."`
