@@ -18,7 +18,7 @@ import (
 )
 
 // The editor shows a draft as a form or as JSON. The server keeps nothing of what was
-// typed before it is saved: each answer contains it.
+// typed before it is saved: each answer contains it, and the script keeps it in the tab.
 
 // An editor is the form on one page.
 type editor struct {
@@ -57,6 +57,8 @@ func (w *pages) changeDraft(c echo.Context, p plans.Plan, f url.Values, revision
 		r = e.form.validated()
 	case "json":
 		r = e.form.read()
+	case "redraw": // the script restores values that were not saved
+		return w.showEditor(c, http.StatusOK, e)
 	default:
 		var known bool
 		if e.next, e.open, known = e.form.do(do); !known {

@@ -165,7 +165,7 @@ func (w *pages) rollout(c echo.Context, p plans.Plan) error {
 	if err != nil {
 		return err
 	}
-	v := drawRollout(o, revision)
+	v := drawRollout(o, revision, p.UpdatedAt)
 	v.Poll = !v.Done && w.Now().Sub(p.UpdatedAt) < pollFor
 	v.PlanHead, v.Version = head, "Version "+strconv.Itoa(number)+" is published"
 	if number == 0 {
@@ -175,10 +175,15 @@ func (w *pages) rollout(c echo.Context, p plans.Plan) error {
 	return w.Render(c, http.StatusOK, views.PlanRolloutPage(w.planPage(c, p, "In force"), v))
 }
 
-// drawRollout returns which nodes have a revision. Silent nodes are shown, but the
-// page does not wait for them.
-func drawRollout(o nodes.Overview, revision int64) views.Rollout {
+// reportsWithin is the age that the last report of a node that works can have.
+const reportsWithin = 5 * time.Second
+
+// drawRollout returns which nodes have a revision that was saved at since. Silent nodes
+// are shown, but the page does not wait for them. A node that cannot have reported the
+// revision yet is no warning.
+func drawRollout(o nodes.Overview, revision int64, since time.Time) views.Rollout {
 	var v views.Rollout
+	late := false
 	have, all, silent := 0, 0, 0
 	for i := range o.Nodes {
 		n := &o.Nodes[i]
@@ -191,15 +196,20 @@ func drawRollout(o nodes.Overview, revision int64) views.Rollout {
 			row.State, row.Tone = "in force", "good"
 			have++
 			all++
+		case n.Snapshot.Held != "":
+			row.State, late = "held: "+n.Snapshot.Held, true
+			all++
+		case n.SeenAt.Before(since.Add(reportsWithin)):
+			row.State, row.Tone = "waiting for its report", ""
+			all++
 		default:
-			if n.Snapshot.Held != "" {
-				row.State = "held: " + n.Snapshot.Held
-			}
+			late = true
 			all++
 		}
 		v.Nodes = append(v.Nodes, row)
 	}
 	v.Done = all > 0 && have == all
+	v.Late = late || all == 0 && !o.At.Before(since.Add(reportsWithin))
 	switch {
 	case all == 0:
 		v.Summary = "No node has reported yet. Nodes report every few seconds."

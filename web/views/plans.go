@@ -233,6 +233,7 @@ type Rollout struct {
 	PlanHead
 	Version string
 	Done    bool // all nodes have it
+	Late    bool // a node reported after the publication, or should have, and does not have it
 	Poll    bool // the page reloads itself
 	Summary string
 	Nodes   []RolloutNode

@@ -1923,7 +1923,7 @@ func PlanRolloutPage(p Page, v Rollout) templ.Component {
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
 			}
-			var templ_7745c5c3_Var73 = []any{"notice", templ.KV("notice-good", v.Done), templ.KV("notice-warn", !v.Done)}
+			var templ_7745c5c3_Var73 = []any{"notice", templ.KV("notice-good", v.Done), templ.KV("notice-warn", v.Late)}
 			templ_7745c5c3_Err = templ.RenderCSSItems(ctx, templ_7745c5c3_Buffer, templ_7745c5c3_Var73...)
 			if templ_7745c5c3_Err != nil {
 				return templ_7745c5c3_Err
@@ -1948,7 +1948,7 @@ func PlanRolloutPage(p Page, v Rollout) templ.Component {
 			var templ_7745c5c3_Var75 string
 			templ_7745c5c3_Var75, templ_7745c5c3_Err = templ.JoinStringErrs(v.Summary)
 			if templ_7745c5c3_Err != nil {
-				return templ.Error{Err: templ_7745c5c3_Err, FileName: `plans.templ`, Line: 398, Col: 118}
+				return templ.Error{Err: templ_7745c5c3_Err, FileName: `plans.templ`, Line: 398, Col: 117}
 			}
 			_, templ_7745c5c3_Err = templ_7745c5c3_Buffer.WriteString(templ.EscapeString(templ_7745c5c3_Var75))
 			if templ_7745c5c3_Err != nil {
