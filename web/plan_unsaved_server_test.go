@@ -5,6 +5,7 @@ package web_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -64,7 +65,10 @@ func TestEditorKeepsTypedValues(t *testing.T) {
 	browser.Evaluate[bool](b, quota+`.value = "78", `+quota+`.dispatchEvent(new Event("input", {bubbles: true}))`)
 	b.Follow(chromedp.Evaluate[chromedp.Void](`document.querySelector("[data-unsaved] [data-discard]").click()`))
 	state("discarded", false, false)
-	if list := b.Complaints(); len(list) > 0 {
-		t.Errorf("the browser reports %q", list)
+	// The browser reports the question that it does not ask, because no person touched the page.
+	for _, line := range b.Complaints() {
+		if !strings.Contains(line, "'beforeunload' confirmation panel") {
+			t.Errorf("the browser reports %q", line)
+		}
 	}
 }

@@ -37,6 +37,9 @@ func (w *pages) postDraftText(c echo.Context) error {
 
 func (w *pages) changeDraftText(c echo.Context, p plans.Plan, f url.Values, revision int64) error {
 	text := f.Get("json")
+	if f.Get("do") == "redraw" { // the script restores a text that was not saved
+		return w.showText(c, http.StatusOK, p, revision, text, nil, true)
+	}
 	d, err := plans.Parse([]byte(text))
 	toForm := f.Get("do") == "form"
 	if !toForm && f.Get("do") != "save" && f.Get("do") != "" {
