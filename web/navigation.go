@@ -80,7 +80,7 @@ func (w *Shell) Person(v Visitor) *views.Person {
 	if !v.SignedIn() {
 		return nil
 	}
-	p := &views.Person{Name: v.User.Name, Email: v.User.Email, Role: RoleName(v.User.Role), Tenant: v.own.Name}
+	p := &views.Person{ID: v.User.ID, Name: v.User.Name, Email: v.User.Email, Role: RoleName(v.User.Role), Tenant: v.own.Name}
 	menu := operatorMenu
 	if v.User.TenantID != "" {
 		menu = tenantMenu

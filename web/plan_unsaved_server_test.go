@@ -5,6 +5,7 @@ package web_test
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,63 +13,195 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"github.com/headgate/headgate/internal/servertest/browser"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/web"
 )
+
+// An editorTab is the editor of the plan busy in a browser.
+type editorTab struct {
+	*browser.Browser
+	t      *testing.T
+	w      *world
+	origin string
+}
+
+func (w *world) editorTab(t *testing.T) editorTab {
+	t.Helper()
+	w.publish("busy", busyPlan(), "acme")
+	b, origin := w.browser(t)
+	bounded, cancel := context.WithTimeout(b.Context, 4*time.Minute)
+	t.Cleanup(cancel)
+	b.Context = bounded
+	e := editorTab{b, t, w, origin}
+	e.as("owner", "light")
+	t.Cleanup(func() {
+		// The browser reports the question that it does not ask, because no person touched the page.
+		for _, line := range b.Complaints() {
+			if !strings.Contains(line, "'beforeunload' confirmation panel") {
+				t.Errorf("the browser reports %q", line)
+			}
+		}
+	})
+	return e
+}
+
+func (e editorTab) as(person, theme string) {
+	e.t.Helper()
+	e.Cookies(e.origin, map[string]string{"headgate": e.w.cookies[person], web.ThemeCookie: theme})
+}
+
+func (e editorTab) open(path string) {
+	e.t.Helper()
+	if status := e.Open(e.origin + path); status != http.StatusOK {
+		e.t.Fatalf("%s: %d", path, status)
+	}
+}
+
+// click clicks an element and waits for the next page.
+func (e editorTab) click(selector string) {
+	e.t.Helper()
+	if status := e.Follow(chromedp.Evaluate[chromedp.Void](`document.querySelector('` + selector + `').click()`)); status != http.StatusOK {
+		e.t.Fatalf("%s: %d", selector, status)
+	}
+}
+
+const editorQuota = `document.getElementById("policies.0.limits.0.quota")`
+
+func (e editorTab) typed(value string) {
+	browser.Evaluate[bool](e.Browser, editorQuota+`.value = "`+value+`", `+editorQuota+`.dispatchEvent(new Event("input", {bubbles: true}))`)
+}
+
+// state checks which marks the editor shows, whether the browser asks before it leaves the page, and the first quota.
+func (e editorTab) state(when string, unsaved, kept bool, quota string) {
+	e.t.Helper()
+	shown := func(mark string) bool {
+		return browser.Evaluate[bool](e.Browser, `(document.querySelector("[`+mark+`]")?.offsetParent ?? null) !== null`)
+	}
+	// A page that no person has touched has no dialog.
+	asks := browser.Evaluate[bool](e.Browser, `!dispatchEvent(new Event("beforeunload", {cancelable: true}))`)
+	waits := browser.Evaluate[bool](e.Browser, editorQuota+`.closest("[inert]") !== null`)
+	got := browser.Evaluate[string](e.Browser, editorQuota+".value")
+	if shown("data-unsaved") != unsaved || shown("data-kept") != kept || asks != unsaved || waits != kept || got != quota {
+		e.t.Fatalf("%s: quota %q, asks: %t, waits: %t, %q", when, got, asks, waits, e.Text(".editor-bar"))
+	}
+}
 
 // Issue 13, 1.2: the editor keeps typed values when its page is left or loaded again,
 // says that they are not saved, and offers them until they are saved.
 func TestEditorKeepsTypedValues(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	w.publish("busy", busyPlan(), "acme")
-	b, origin := w.browser(t)
-	bounded, cancel := context.WithTimeout(b.Context, time.Minute)
-	t.Cleanup(cancel)
-	b.Context = bounded
-	b.Cookies(origin, map[string]string{"headgate": w.cookies["owner"]})
-	const (
-		edit  = "/plans/busy/edit"
-		quota = `document.getElementById("policies.0.limits.0.quota")`
-		// The browser asks before it leaves the page. A page that no person has touched has no dialog.
-		asks = `!dispatchEvent(new Event("beforeunload", {cancelable: true}))`
-	)
-	shown := func(mark string) bool {
-		return browser.Evaluate[bool](b, `(document.querySelector("[`+mark+`]")?.offsetParent ?? null) !== null`)
+	e := w.editorTab(t)
+	const edit = "/plans/busy/edit"
+	e.open(edit)
+	was := browser.Evaluate[string](e.Browser, editorQuota+".value")
+	e.state("an unchanged draft", false, false, was)
+	e.typed("77")
+	e.state("a typed value", true, false, "77")
+	e.open("/plans")
+	e.open(edit)
+	e.state("after leaving", false, true, was)
+	e.typed("1") // the fields wait for the choice; a script gets past this
+	e.Follow(chromedp.Reload())
+	e.state("after a reload", false, true, was)
+	e.click("[data-restore]")
+	e.state("restored", true, false, "77")
+	e.click("#draft button[value=save]")
+	e.open(edit)
+	e.state("saved", false, false, "77")
+
+	// Going back to the page of the save keeps what was typed after it.
+	e.typed("78")
+	e.open("/plans/busy/diff?done=draft-saved")
+	e.open(edit)
+	e.state("after the old page of the save", false, true, "77")
+	e.click("[data-kept] [data-discard]")
+	e.state("discarded", false, false, "77")
+	e.Follow(chromedp.Reload())
+	e.state("discarded, loaded again", false, false, "77")
+
+	// The JSON is kept too.
+	e.open(edit + "/json")
+	browser.Evaluate[bool](e.Browser, `((f) => { f.value = f.value.replace("77", "79"); return f.dispatchEvent(new Event("input", {bubbles: true})) })(document.getElementById("json"))`)
+	e.open(edit)
+	e.click("[data-restore]")
+	if got := browser.Evaluate[string](e.Browser, `document.getElementById("json").value`); !strings.Contains(got, "79") {
+		t.Errorf("restored the JSON %s", got)
 	}
-	state := func(when string, unsaved, kept bool) {
-		t.Helper()
-		if shown("data-unsaved") != unsaved || shown("data-kept") != kept || browser.Evaluate[bool](b, asks) != unsaved {
-			t.Fatalf("%s: %q", when, b.Text(".editor-bar"))
+	e.click("#draft button[value=form]")
+	e.state("JSON as a form", true, false, "79")
+
+	// A publication discards what was not saved, and says so before.
+	e.open("/plans/busy/publish")
+	if !browser.Evaluate[bool](e.Browser, `document.querySelector("[data-publish-kept]").offsetParent !== null`) {
+		t.Error("the page that publishes does not name the changes that are not saved")
+	}
+	e.click(`form[action="/plans/busy/publish"] button`)
+	e.open(edit)
+	e.state("published", false, false, "77")
+}
+
+// Kept values belong to one person, and say when another person saved the draft in between.
+func TestKeptValuesBelongToAPersonAndARevision(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e := w.editorTab(t)
+	axe := axeSource(t)
+	const edit = "/plans/busy/edit"
+	e.open(edit)
+	was := browser.Evaluate[string](e.Browser, editorQuota+".value")
+	e.typed("77")
+	e.as("editor", "light")
+	e.open(edit)
+	e.state("another person", false, false, was)
+	e.as("owner", "dark")
+	e.open(edit)
+	e.state("the same person", false, true, was)
+	older := func() bool {
+		return browser.Evaluate[bool](e.Browser, `document.querySelector("[data-kept-older]").offsetParent !== null`)
+	}
+	if older() {
+		t.Error("the page says that the draft was saved in between")
+	}
+	for _, width := range []int64{1280, 360} {
+		e.Do(chromedp.EmulateViewport(width, 900))
+		keep(t, e.Browser, "kept dark "+strconv.FormatInt(width, 10))
+		if wide := browser.Evaluate[[]string](e.Browser, sticksOut); len(wide) > 0 {
+			t.Errorf("%d: wider than the page: %q", width, wide)
+		}
+		e.Do(chromedp.Evaluate[chromedp.Void](axe))
+		for _, v := range browser.Evaluate[[]violation](e.Browser, everyRule) {
+			t.Errorf("%d: %s (%s) %v", width, v.ID, v.Help, v.Nodes)
 		}
 	}
-	b.Open(origin + edit)
-	state("an unchanged draft", false, false)
-	browser.Evaluate[bool](b, quota+`.value = "77", `+quota+`.dispatchEvent(new Event("input", {bubbles: true}))`)
-	state("a typed value", true, false)
-	b.Open(origin + "/plans")
-	b.Open(origin + edit)
-	state("after leaving", false, true)
-	b.Follow(chromedp.Reload())
-	state("after a reload", false, true)
-	if status := b.Follow(chromedp.Evaluate[chromedp.Void](`document.querySelector("[data-restore]").click()`)); status != http.StatusOK {
-		t.Fatalf("restored: %d", status)
+	e.Do(chromedp.EmulateViewport(1280, 900))
+
+	p, err := w.plans.Plan(t.Context(), "busy")
+	must(t, err)
+	content := busyPlan()
+	content.Description = "saved in between"
+	_, err = w.plans.SaveDraft(t.Context(), p.ID, plans.New(content), p.DraftRevision)
+	must(t, err)
+	e.Follow(chromedp.Reload())
+	e.state("saved in between", false, true, was)
+	if !older() {
+		t.Error("the page does not say that the draft was saved in between")
 	}
-	state("restored", true, false)
-	if got := browser.Evaluate[string](b, quota+".value"); got != "77" {
-		t.Errorf("restored a quota of %q", got)
+	keep(t, e.Browser, "kept older dark 1280")
+	e.click("[data-restore]")
+	e.state("restored", true, false, "77")
+	if status := e.Follow(chromedp.Evaluate[chromedp.Void](`document.querySelector("#draft button[value=save]").click()`)); status != http.StatusConflict {
+		t.Fatalf("a save over another person's: %d", status)
 	}
-	b.Follow(chromedp.Evaluate[chromedp.Void](`document.querySelector("#draft button[value=save]").click()`))
-	b.Open(origin + edit)
-	state("saved", false, false)
-	if got := browser.Evaluate[string](b, quota+".value"); got != "77" {
-		t.Errorf("saved a quota of %q", got)
-	}
-	browser.Evaluate[bool](b, quota+`.value = "78", `+quota+`.dispatchEvent(new Event("input", {bubbles: true}))`)
-	b.Follow(chromedp.Evaluate[chromedp.Void](`document.querySelector("[data-unsaved] [data-discard]").click()`))
-	state("discarded", false, false)
-	// The browser reports the question that it does not ask, because no person touched the page.
-	for _, line := range b.Complaints() {
-		if !strings.Contains(line, "'beforeunload' confirmation panel") {
-			t.Errorf("the browser reports %q", line)
-		}
-	}
+	e.Complaints(http.StatusConflict)
+
+	// What the page of the conflict holds is not lost either.
+	e.open(edit)
+	e.state("after the conflict", false, true, was)
+	e.click(`form[action="/sign-out"] button`)
+	w.cookies["owner"], _, _, err = w.people.SignIn(t.Context(), "owner@people.example", password, "192.0.2.1", "Firefox")
+	must(t, err)
+	e.as("owner", "light")
+	e.open(edit)
+	e.state("after signing out", false, false, was)
 }

@@ -86,6 +86,7 @@ func versionName(n int) string { return "version " + strconv.Itoa(n) }
 // planPage returns the frame of a page of one plan.
 func (w *pages) planPage(c echo.Context, p plans.Plan, title string) views.Page {
 	page := w.Page(c, title+" · "+p.Draft.Name())
+	page.Draft = true
 	page.Crumbs = []views.Link{{Text: "Plans", URL: "/plans"}, {Text: p.Draft.Name(), URL: planPath(p)}}
 	if title == "Plan" {
 		page.Title = p.Draft.Name()

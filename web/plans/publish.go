@@ -80,7 +80,7 @@ func (w *pages) showPublish(c echo.Context, status int, p plans.Plan, to plans.D
 			Hint: "The history and the audit log show it.",
 		},
 	}
-	if number > 0 {
+	if v.Draft = number == 0; !v.Draft {
 		v.Title, v.Button = "Roll back to "+versionName(number), "Publish "+versionName(number)+" for "+head.Tenants
 		v.Action, v.BackURL = versionPath(p, number)+"/publish", versionPath(p, number)
 		v.Hidden = []views.Hidden{{Name: "in_force", Value: strconv.Itoa(p.Published)}}

@@ -22,6 +22,8 @@ type Page struct {
 	Demo bool
 	// Charts is set if the page has charts.
 	Charts bool
+	// Draft is set on the pages of one plan: the editor keeps what is not saved in the tab.
+	Draft bool
 	// Live is the address of the event stream that updates the page, or "".
 	Live string
 }
@@ -29,12 +31,12 @@ type Page struct {
 // Assets are the addresses of static files.
 type Assets struct {
 	Stylesheet, Icon, Font          string
-	Htmx, SSE, UPlot, Script, Chart string
+	Htmx, SSE, UPlot, Script, Chart, Draft string
 }
 
 // A Person is the signed-in visitor of a page, with the navigation.
 type Person struct {
-	Name, Email string
+	ID, Name, Email string
 	Role        string // in words: "Tenant admin"
 	Tenant      string // the name of the tenant, "" for the operator's people
 	Nav         []NavGroup

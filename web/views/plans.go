@@ -224,6 +224,7 @@ type PublishPage struct {
 	Note                        Text
 	Diff                        PlanDiff
 	Warnings, Faults            []Fault
+	Draft                       bool // it publishes the draft, not an earlier version
 	Blocked                     bool // the document is invalid
 	BackURL                     string
 }

@@ -229,64 +229,18 @@
   document.addEventListener("change", (event) => {
     if (event.target.closest("[data-apply]")) event.target.form.requestSubmit();
   });
-  // The editor of a draft keeps typed values in the tab until they are saved or discarded.
-  const draftKey = "draft:" + location.pathname.replace(/\/(edit|diff)(\/.*)?$/, "");
-  const draft = () => document.getElementById("draft");
-  let leaves = false; // the form is being sent or discarded
-  const stored = (use) => {
+  // Signing out removes what the editor of drafts keeps in the tab. It waits until the page is
+  // left, because the person can still cancel.
+  let signsOut = false;
+  document.addEventListener("submit", (event) => (signsOut = event.target.getAttribute("action") === "/sign-out"));
+  document.addEventListener("input", () => (signsOut = false));
+  addEventListener("pagehide", () => {
+    if (!signsOut) return;
     try {
-      return use(sessionStorage);
+      for (const key of Object.keys(sessionStorage)) if (key.startsWith("draft:")) sessionStorage.removeItem(key);
     } catch {
-      return null; // the browser stores nothing for this site, or the draft is too large
+      // the browser stores nothing for this site
     }
-  };
-  const isUnsaved = () => one("[data-unsaved]:not([hidden])", draft() ?? document.createElement("div")) !== null;
-  function keepDraft() {
-    const form = draft();
-    one("[data-unsaved]", form).hidden = false;
-    one("[data-kept]", form).hidden = true;
-    const value = { action: form.getAttribute("action"), fields: [...new FormData(form)] };
-    stored((s) => s.setItem(draftKey, JSON.stringify(value)));
-  }
-  function restoreDraft() {
-    const { action, fields } = JSON.parse(stored((s) => s.getItem(draftKey)));
-    const form = Object.assign(document.createElement("form"), { method: "post", action, hidden: true });
-    for (const [name, value] of [...fields, ["do", "redraw"]]) {
-      const field = Object.assign(document.createElement("textarea"), { name, value });
-      form.append(field);
-    }
-    document.body.append(form);
-    leaves = true;
-    form.submit();
-  }
-  function openDraft() {
-    if (!draft() || !one("[data-unsaved]", draft())) return;
-    if (isUnsaved()) keepDraft();
-    else one("[data-kept]", draft()).hidden = stored((s) => s.getItem(draftKey)) === null;
-  }
-  if (new URLSearchParams(location.search).get("done") === "draft-saved") stored((s) => s.removeItem(draftKey));
-  for (const name of ["input", "change"]) {
-    document.addEventListener(name, (event) => {
-      if (event.target.form && event.target.form === draft() && one("[data-unsaved]", draft())) keepDraft();
-    });
-  }
-  document.addEventListener("click", (event) => {
-    if (event.target.closest("[data-restore]")) restoreDraft();
-    if (!event.target.closest("[data-discard]")) return;
-    leaves = true;
-    stored((s) => s.removeItem(draftKey));
-  });
-  document.addEventListener("submit", (event) => {
-    if (event.target === draft()) leaves = !event.defaultPrevented;
-  });
-  addEventListener("pageshow", () => (leaves = false));
-  addEventListener("beforeunload", (event) => {
-    if (isUnsaved() && !leaves) event.preventDefault();
-  });
-  openDraft();
-  document.addEventListener("htmx:afterSettle", () => {
-    leaves = false;
-    openDraft();
   });
   // Opened elements stay open when their part of the page is replaced, if the
   // button has the attribute data-keep-open.

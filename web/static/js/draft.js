@@ -1,0 +1,85 @@
+// The editor of a draft. The server keeps nothing of what is typed before it is saved. The tab
+// keeps it until it is saved, discarded, or published, or until the person signs out.
+(() => {
+  "use strict";
+  const one = (selector, root = document) => root.querySelector(selector);
+  const all = (selector, root = document) => [...root.querySelectorAll(selector)];
+  const plan = location.pathname.match(/^\/plans\/[^/]+/)[0];
+  const key = `draft:${document.body.dataset.person}:${plan}`;
+  const draft = () => document.getElementById("draft");
+  const unsaved = () => draft() && one("[data-unsaved]:not([hidden])", draft());
+  let leaves = false; // the form is being sent or discarded
+  let offered = false; // the page offers kept values, and its fields wait for the choice
+
+  const stored = (use) => {
+    try {
+      return use(sessionStorage);
+    } catch {
+      return null; // the browser stores nothing for this site, or the draft is too large
+    }
+  };
+  const kept = () => stored((s) => JSON.parse(s.getItem(key)));
+  const put = (value) => stored((s) => s.setItem(key, JSON.stringify(value)));
+  const forget = () => stored((s) => s.removeItem(key));
+
+  function keep() {
+    if (offered) return;
+    one("[data-unsaved]", draft()).hidden = false;
+    const { action, elements } = draft();
+    put({ action, revision: elements.revision.value, fields: [...new FormData(draft())] });
+  }
+  function restore() {
+    const { action, fields } = kept();
+    const form = Object.assign(document.createElement("form"), { method: "post", action, hidden: true });
+    for (const [name, value] of [...fields, ["do", "redraw"]]) {
+      form.append(Object.assign(document.createElement("textarea"), { name, value }));
+    }
+    document.body.append(form);
+    leaves = true;
+    form.submit();
+  }
+  function open() {
+    leaves = false;
+    if (!draft()) return;
+    if (unsaved()) return keep();
+    const value = kept();
+    offered = value !== null;
+    one("[data-kept]", draft()).hidden = !offered;
+    one("[data-kept-older]", draft()).hidden = !offered || value.revision === draft().elements.revision.value;
+    for (const part of all(".editor-bar > .button, .editor-bar ~ *", draft())) part.inert = offered;
+  }
+
+  // A save or a publication marks what it sends. The next page shows whether it succeeded.
+  const value = kept();
+  if (value?.sent) {
+    const succeeded = location.pathname.endsWith("/rollout") || new URLSearchParams(location.search).get("done") === "draft-saved";
+    if (succeeded) forget();
+    else put({ ...value, sent: false });
+  }
+  for (const notice of all("[data-publish-kept]")) notice.hidden = kept() === null;
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    const publishes = form.getAttribute("action") === `${plan}/publish`;
+    if (event.defaultPrevented || (form !== draft() && !publishes)) return;
+    leaves = true;
+    if (kept() && (publishes || event.submitter?.value === "save")) put({ ...kept(), sent: true });
+  });
+
+  for (const name of ["input", "change"]) {
+    document.addEventListener(name, (event) => {
+      if (event.target.form && event.target.form === draft()) keep();
+    });
+  }
+  document.addEventListener("click", (event) => {
+    if (event.target.closest("[data-restore]")) restore();
+    if (!event.target.closest("[data-discard]")) return;
+    leaves = true;
+    forget();
+  });
+  addEventListener("beforeunload", (event) => {
+    if (unsaved() && !leaves) event.preventDefault();
+  });
+  open();
+  addEventListener("pageshow", open);
+  document.addEventListener("htmx:afterSettle", open);
+})();
