@@ -4,11 +4,16 @@ import (
 	"context"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/protobuf/proto"
 )
 
 func rates(all ...float64) (s series) {
@@ -72,7 +77,7 @@ func TestTargets(t *testing.T) {
 	r := &results{http: map[int]map[string]series{
 		64: {exactTCP: rates(40, 42, 38), envoy: rates(10, 10, 10), noop: rates(50, 60, 55)},
 	}}
-	text := r.markdown(&options{groups: allGroups})
+	text := r.markdown(&options{groups: allGroups}, &parts[0])
 	for _, want := range []string{
 		"| T1 | req/s, exact, 64 connections, against envoy | ≥ 3.50 × | 4 × | met |",
 		"| T5 | req/s, exact, 64 connections, against the no-op | ≥ 0.80 × | 0.70 × | **not met** |",
@@ -88,6 +93,18 @@ func TestTargets(t *testing.T) {
 			ids = append(ids, target.id)
 		}
 	}
+	text = (&results{grpc: map[int]map[string]series{
+		1: {exactTCP: rates(31, 33, 62), envoyGRPC: rates(10, 10, 20)}, 10: {exactTCP: rates(5, 6, 7)},
+	}}).markdown(&options{groups: []string{"grpc"}}, &parts[1])
+	for _, want := range []string{
+		"| - | calls/s of ShouldRateLimit, exact, 1 descriptor, against envoy | ≥ 3 × | 3.10 × | met |",
+		"| - | the same, 10 descriptors | ≥ 3 × | - | not measured |",
+		"| headgate, exact on Redis | 33 | 3.10 |",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the result lacks %q:\n%s", want, text)
+		}
+	}
 	if got := strings.Join(ids, " "); got != "T1 T2 T3 T4 T5 T6 T7 T8 T9 T10 T11 T12 T13 T14 T15 T16 T17 T18 T19 T20 T21 -" {
 		t.Errorf("targets %s", got)
 	}
@@ -95,26 +112,102 @@ func TestTargets(t *testing.T) {
 
 func TestResultReplacesTheOneBefore(t *testing.T) {
 	t.Parallel()
-	page := filepath.Join(t.TempDir(), "page.md")
+	page, mark := filepath.Join(t.TempDir(), "page.md"), parts[1].beginMark
 	for _, result := range []string{"one\n", "two\n"} {
 		if _, err := os.Stat(page); err != nil {
-			if err := os.WriteFile(page, []byte("above\n"+beginMark+"\n"+endMark+"\nbelow\n"), 0o600); err != nil {
+			if err := os.WriteFile(page, []byte("above\n"+parts[0].beginMark+"\n"+endMark+"\nbetween\n"+mark+"\n"+endMark+"\nbelow\n"), 0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := replaceResult(page, result); err != nil {
+		if err := replaceResult(page, mark, result); err != nil {
 			t.Fatal(err)
 		}
 		got, err := os.ReadFile(page)
-		if want := "above\n" + beginMark + "\n\n" + result + "\n" + endMark + "\nbelow\n"; err != nil || string(got) != want {
+		if want := "above\n" + parts[0].beginMark + "\n" + endMark + "\nbetween\n" + mark + "\n\n" + result + "\n" + endMark + "\nbelow\n"; err != nil || string(got) != want {
 			t.Errorf("%q, %v, want %q", got, err, want)
 		}
 	}
 	if err := os.WriteFile(page, []byte("no markers"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := replaceResult(page, "three"); err == nil {
+	if err := replaceResult(page, mark, "three"); err == nil {
 		t.Error("a page without markers was written")
+	}
+}
+
+// A run of some groups writes only the parts whose groups all ran.
+func TestReportWritesWholeParts(t *testing.T) {
+	t.Parallel()
+	empty := parts[0].beginMark + "\n" + endMark + "\n" + parts[1].beginMark + "\n" + endMark + "\n"
+	for _, c := range []struct {
+		groups   []string
+		complete bool
+		written  []bool
+	}{
+		{allGroups, true, []bool{true, true}},
+		{allGroups, false, []bool{false, false}},
+		{[]string{"grpc"}, true, []bool{false, true}},
+		{[]string{"http", "grpc"}, true, []bool{false, true}},
+		{[]string{"http"}, true, []bool{false, false}},
+	} {
+		page := filepath.Join(t.TempDir(), "page.md")
+		if err := os.WriteFile(page, []byte(empty), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		b := &bench{options: options{groups: c.groups, write: true, page: page}}
+		if err := b.report(c.complete); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, want := range c.written {
+			_, rest, _ := strings.Cut(string(text), parts[i].beginMark)
+			section, _, _ := strings.Cut(rest, endMark)
+			if got := strings.Contains(section, "Measured "); got != want {
+				t.Errorf("groups %v, complete %t: part %d is written: %t", c.groups, c.complete, i, got)
+			}
+		}
+	}
+}
+
+// A message has the number of another user in each of its descriptors, and the client reads what
+// grpc-go encodes.
+func TestGRPCMessages(t *testing.T) {
+	t.Parallel()
+	m, err := newMessage(3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.fill(m.text, rand.New(rand.NewPCG(1, 2)))
+	var request ratelimitv3.RateLimitRequest
+	if err := proto.Unmarshal(m.text, &request); err != nil {
+		t.Fatal(err)
+	}
+	var seen []string
+	for _, d := range request.GetDescriptors() {
+		seen = append(seen, d.GetEntries()[0].GetKey()+"="+d.GetEntries()[0].GetValue())
+	}
+	if want := regexp.MustCompile(`^(user=u0000\d{4} ){3}$`); !want.MatchString(strings.Join(seen, " ") + " ") {
+		t.Errorf("descriptors %q", seen)
+	}
+	statuses := make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, 3)
+	for i := range statuses {
+		statuses[i] = &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: ratelimitv3.RateLimitResponse_OK, LimitRemaining: 7}
+	}
+	text, err := proto.Marshal(&ratelimitv3.RateLimitResponse{
+		OverallCode: ratelimitv3.RateLimitResponse_OVER_LIMIT, Statuses: statuses, RawBody: []byte("{}"),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got grpcAnswer
+	if err := got.read(text); err != nil || got != (grpcAnswer{ratelimitv3.RateLimitResponse_OVER_LIMIT, 3}) {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if err := got.read(text[:len(text)-1]); err == nil {
+		t.Error("a part of an answer was read")
 	}
 }
 
@@ -125,8 +218,14 @@ func TestPageHasTheMarkers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if begin, end := strings.Index(string(text), beginMark), strings.Index(string(text), endMark); begin < 0 || end < begin {
-		t.Errorf("the markers are at %d and %d", begin, end)
+	rest := string(text)
+	for _, p := range parts {
+		_, after, begins := strings.Cut(rest, p.beginMark)
+		section, after, ends := strings.Cut(after, endMark)
+		if !begins || !ends || strings.Contains(section, "writes from here") {
+			t.Errorf("%s begins: %t, ends: %t", p.beginMark, begins, ends)
+		}
+		rest = after
 	}
 }
 

@@ -27,7 +27,7 @@ type options struct {
 }
 
 // allGroups has the groups of benchmarks in the order in which they run.
-var allGroups = []string{"http", "rate", "batch", "redis", "memory"}
+var allGroups = []string{"http", "rate", "batch", "redis", "memory", "grpc"}
 
 func main() {
 	if len(os.Args) > 2 && os.Args[1] == "serve" {
@@ -42,7 +42,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 5, "rounds that count, after one that does not")
 	flag.Float64Var(&o.seconds, "seconds", 1.5, "seconds of load for each service in each round; libraries get a fifth")
 	flag.StringVar(&only, "only", "", "groups by comma: "+strings.Join(allGroups, ", ")+"; default: all")
-	flag.BoolVar(&o.write, "write", true, "write docs/performance.md, if all groups run")
+	flag.BoolVar(&o.write, "write", true, "write the parts of docs/performance.md whose groups all run")
 	flag.Parse()
 	o.page, o.groups = filepath.Join("docs", "performance.md"), allGroups
 	if only != "" {
@@ -105,7 +105,7 @@ func run(ctx context.Context, o options) (err error) {
 		return err
 	}
 	b.results.machine = describe(ctx, b.redis)
-	if o.has("http") || o.has("rate") || o.has("batch") {
+	if o.has("http") || o.has("rate") || o.has("batch") || o.has("grpc") {
 		if err := b.services(ctx); err != nil {
 			return err
 		}
@@ -115,7 +115,7 @@ func run(ctx context.Context, o options) (err error) {
 	for _, group := range []struct {
 		name string
 		run  func(context.Context) error
-	}{{"http", b.measureHTTP}, {"rate", b.measureRate}, {"batch", b.measureBatch}, {"redis", b.measureRedis}, {"memory", b.measureMemory}} {
+	}{{"http", b.measureHTTP}, {"rate", b.measureRate}, {"batch", b.measureBatch}, {"redis", b.measureRedis}, {"memory", b.measureMemory}, {"grpc", b.measureGRPC}} {
 		if !o.has(group.name) {
 			continue
 		}
@@ -146,15 +146,23 @@ func removeLeft() {
 	}
 }
 
-// report prints the results. After a complete run, it also writes them to the page.
-func (b *bench) report(complete bool) error {
-	text := b.results.markdown(&b.options)
-	fmt.Println(text)
-	if !b.write || !complete || len(b.groups) != len(allGroups) {
-		progress("%s is unchanged: -write is off, or a group did not run to its end", b.page)
-		return nil
+// report prints the parts of the page of which a group ran. If all groups of the run came to
+// their end, it also writes the parts of which all groups ran to the page.
+func (b *bench) report(complete bool) (err error) {
+	for i := range parts {
+		p := &parts[i]
+		if !slices.ContainsFunc(p.groups, b.has) {
+			continue
+		}
+		text := b.results.markdown(&b.options, p)
+		fmt.Println(text)
+		if !b.write || !complete || slices.ContainsFunc(p.groups, func(group string) bool { return !b.has(group) }) {
+			progress("%s keeps its part with %s: -write is off, or a group did not run to its end", b.page, strings.Join(p.groups, ", "))
+			continue
+		}
+		err = errors.Join(err, replaceResult(b.page, p.beginMark, text))
 	}
-	return replaceResult(b.page, text)
+	return err
 }
 
 // stop ends all processes that this run has started.

@@ -12,14 +12,25 @@ import (
 	"time"
 )
 
-// The markers in the page between which a run writes its result.
-const (
-	beginMark = "<!-- make bench-peers writes from here -->"
-	endMark   = "<!-- to here -->"
-)
+// A part is what the page has between two markers. A run writes it if all its groups ran.
+type part struct {
+	beginMark string
+	groups    []string
+	targets   []target
+	tables    func(*results, *strings.Builder)
+}
 
-// replaceResult replaces the text between the markers of the page by the result.
-func replaceResult(page, result string) error {
+// parts has the parts in the order of the page.
+var parts = []part{
+	{"<!-- make bench-peers writes from here -->", []string{"http", "rate", "batch", "redis", "memory"}, targets, (*results).writeTables},
+	{"<!-- make bench-peers ONLY=grpc writes from here -->", []string{"grpc"}, grpcTargets, (*results).writeGRPC},
+}
+
+// endMark ends each part.
+const endMark = "<!-- to here -->"
+
+// replaceResult replaces the text between the markers of a part of the page by the result.
+func replaceResult(page, beginMark, result string) error {
 	text, err := os.ReadFile(page)
 	if err != nil {
 		return err
@@ -36,48 +47,53 @@ func replaceResult(page, result string) error {
 	return nil
 }
 
-// markdown returns the result in Markdown: the machine, the targets, and the tables.
-func (r *results) markdown(o *options) string {
+// markdown returns a part of the result in Markdown: the machine, the targets, and the tables.
+func (r *results) markdown(o *options, p *part) string {
 	var b strings.Builder
 	r.writeMachine(&b, o)
-	r.writeTargets(&b)
+	r.writeTargets(&b, p.targets)
+	p.tables(r, &b)
+	return b.String()
+}
+
+// writeTables writes the tables of all groups but grpc.
+func (r *results) writeTables(b *strings.Builder) {
 	if r.http != nil {
 		b.WriteString("\n### Single checks, as fast as the answers come\n\n" +
 			"× envoy and × no-op are ratios of req/s. Times are processor time for each check.\n" +
 			"The last column counts checks that were not allowed by their limit.\n")
 		for _, connections := range connectionCounts {
-			fmt.Fprintf(&b, "\n%d connections:\n\n", connections)
-			r.writeServices(&b, r.http[connections])
+			fmt.Fprintf(b, "\n%d connections:\n\n", connections)
+			r.writeServices(b, r.http[connections])
 		}
 	}
 	if r.rate != nil {
-		fmt.Fprintf(&b, "\n### Latency at %d requests/s on %d connections\n\n", offeredRate, offeredConnections)
-		r.writeRate(&b)
+		fmt.Fprintf(b, "\n### Latency at %d requests/s on %d connections\n\n", offeredRate, offeredConnections)
+		r.writeRate(b)
 	}
 	if r.batch != nil {
-		fmt.Fprintf(&b, "\n### %d checks in a request, 64 connections\n\n", batchSize)
-		r.writeBatch(&b)
+		fmt.Fprintf(b, "\n### %d checks in a request, 64 connections\n\n", batchSize)
+		r.writeBatch(b)
 	}
 	if r.onRedis != nil {
 		b.WriteString("\n### Libraries on Redis\n\nµs of wall time for each check, over all goroutines.\n" +
 			"The last columns are for 64 goroutines and 100,000 keys.\n\n")
-		writeLibraries(&b, r.onRedis, 1000, []string{engineRedis, redisRate, throttledGCRA, ulule, rueidisLimit}, true)
-		fmt.Fprintf(&b, "\nRedis' own time for a check (commandstats): %s µs for %s, %s µs for %s.\n",
+		writeLibraries(b, r.onRedis, 1000, []string{engineRedis, redisRate, throttledGCRA, ulule, rueidisLimit}, true)
+		fmt.Fprintf(b, "\nRedis' own time for a check (commandstats): %s µs for %s, %s µs for %s.\n",
 			number(r.scripts[scriptBatch].median(redisTime)), scriptBatch, number(r.scripts[scriptPlain].median(redisTime)), scriptPlain)
 	}
 	if r.inMemory != nil {
 		b.WriteString("\n### Libraries in process\n\nns of wall time for each check, over all goroutines.\n" +
 			"Allocations are for 64 goroutines and 100,000 keys.\n\n")
-		writeLibraries(&b, r.inMemory, 1, []string{
+		writeLibraries(b, r.inMemory, 1, []string{
 			limiterMemory, engineMemory, rateSharded, rateBare, goLimiter, throttledMemory, ululeMemory,
 		}, false)
 		b.WriteString("\n")
-		head(&b, "bytes for each of 1,000,000 keys of 24 bytes")
+		head(b, "bytes for each of 1,000,000 keys of 24 bytes")
 		for _, name := range slices.Sorted(maps.Keys(r.bytes)) {
-			row(&b, name, number(r.bytes[name]))
+			row(b, name, number(r.bytes[name]))
 		}
 	}
-	return b.String()
 }
 
 func row(b *strings.Builder, cells ...string) { fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | ")) }
@@ -135,7 +151,7 @@ func peerVersions() []string {
 	for _, m := range info.Deps {
 		for _, peer := range []string{
 			"go-redis/redis_rate", "throttled/throttled", "ulule/limiter", "rueidis/rueidislimiter", "sethvargo/go-limiter", "golang.org/x/time",
-			"labstack/echo", "redis/go-redis",
+			"labstack/echo", "redis/go-redis", "google.golang.org/grpc",
 		} {
 			if strings.Contains(m.Path, peer) && !strings.Contains(m.Path, "extra") {
 				list = append(list, strings.TrimPrefix(m.Path, "github.com/")+" "+m.Version)
@@ -145,7 +161,7 @@ func peerVersions() []string {
 	return list
 }
 
-func (r *results) writeTargets(b *strings.Builder) {
+func (r *results) writeTargets(b *strings.Builder, targets []target) {
 	head(b, "target", "goal", "measured", "")
 	for _, t := range targets {
 		sign := "≤"

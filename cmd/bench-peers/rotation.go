@@ -142,34 +142,39 @@ func (b *bench) serviceContender(s *service, how shape, name string) contender {
 		if how.batch {
 			cfg.Request, cfg.Checks = *s.batch, batchSize
 		}
-		before, err := b.read(ctx, s)
-		if err != nil {
-			return slot{}, err
-		}
-		result, err := load.Run(ctx, cfg)
-		if err != nil {
-			return slot{}, err
-		}
-		after, err := b.read(ctx, s)
-		if err != nil {
-			return slot{}, err
-		}
-		checks := float64(result.Allowed)
-		if checks == 0 {
-			return slot{}, fmt.Errorf("no check was allowed: %+v, answers %v, %w", result.Counts, result.Statuses, result.Err)
-		}
-		all := checks + float64(result.Denied+result.Unavailable+result.Failed)
-		micros := func(seconds float64) float64 { return seconds * 1e6 / checks }
-		milliseconds := func(d time.Duration) float64 { return float64(d) / 1e6 }
-		return slot{
-			perSecond: checks / result.Elapsed.Seconds(),
-			p50:       milliseconds(result.Latency.Quantile(0.5)), p99: milliseconds(result.Latency.Quantile(0.99)),
-			server: micros(after.server - before.server), redis: micros(after.redis - before.redis),
-			generator: micros(after.generator - before.generator), allocs: (after.mallocs - before.mallocs) / checks,
-			nanos: math.NaN(), degraded: float64(result.Degraded) / all, unavailable: float64(result.Unavailable) / all,
-			failed: float64(result.Denied+result.Failed) / all,
-		}, nil
+		return b.measure(ctx, s, func(ctx context.Context) (*load.Result, error) { return load.Run(ctx, cfg) })
 	}}
+}
+
+// measure runs a load on a service, and reads the processor times before and after it.
+func (b *bench) measure(ctx context.Context, s *service, run func(context.Context) (*load.Result, error)) (slot, error) {
+	before, err := b.read(ctx, s)
+	if err != nil {
+		return slot{}, err
+	}
+	result, err := run(ctx)
+	if err != nil {
+		return slot{}, err
+	}
+	after, err := b.read(ctx, s)
+	if err != nil {
+		return slot{}, err
+	}
+	checks := float64(result.Allowed)
+	if checks == 0 {
+		return slot{}, fmt.Errorf("no check was allowed: %+v, answers %v, %w", result.Counts, result.Statuses, result.Err)
+	}
+	all := checks + float64(result.Denied+result.Unavailable+result.Failed)
+	micros := func(seconds float64) float64 { return seconds * 1e6 / checks }
+	milliseconds := func(d time.Duration) float64 { return float64(d) / 1e6 }
+	return slot{
+		perSecond: checks / result.Elapsed.Seconds(),
+		p50:       milliseconds(result.Latency.Quantile(0.5)), p99: milliseconds(result.Latency.Quantile(0.99)),
+		server: micros(after.server - before.server), redis: micros(after.redis - before.redis),
+		generator: micros(after.generator - before.generator), allocs: (after.mallocs - before.mallocs) / checks,
+		nanos: math.NaN(), degraded: float64(result.Degraded) / all, unavailable: float64(result.Unavailable) / all,
+		failed: float64(result.Denied+result.Failed) / all,
+	}, nil
 }
 
 // A reading has the totals of processor times and allocations at one time.

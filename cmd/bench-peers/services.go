@@ -49,6 +49,7 @@ const (
 type service struct {
 	name    string
 	address string
+	grpc    string // address of the rate limit service of Envoy; "" if it has none
 	pid     int
 	single  load.Request
 	batch   *load.Request // nil if the service has no batch requests
@@ -136,7 +137,15 @@ func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, pref
 	if err != nil {
 		return nil, err
 	}
-	env := []string{"HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_LOG_LEVEL=error", "HEADGATE_METRICS_PUBLIC=true", "HEADGATE_DATABASE_URL=sqlite://" + database + "/headgate.db"}
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	s := &service{name: name, grpc: fmt.Sprintf("127.0.0.1:%d", ports[0])}
+	env := []string{
+		"HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_ENVOY_ADDR=" + s.grpc, "HEADGATE_LOG_LEVEL=error", "HEADGATE_METRICS_PUBLIC=true",
+		"HEADGATE_DATABASE_URL=sqlite://" + database + "/headgate.db",
+	}
 	if redisURL != "" {
 		env = append(env, "HEADGATE_REDIS_URL="+redisURL, "HEADGATE_REDIS_PREFIX="+prefix)
 	}
@@ -144,7 +153,7 @@ func (b *bench) startHeadgate(ctx context.Context, program, name, redisURL, pref
 	if err != nil {
 		return nil, err
 	}
-	s := &service{name: name, pid: c.pid()}
+	s.pid = c.pid()
 	if s.address, err = c.await(servesAt); err != nil {
 		return nil, err
 	}
@@ -302,8 +311,8 @@ func (b *bench) startEnvoy() (*service, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &service{name: envoy, pid: c.pid(), address: fmt.Sprintf("127.0.0.1:%d", ports[0])}
+	s := &service{name: envoy, pid: c.pid(), address: fmt.Sprintf("127.0.0.1:%d", ports[0]), grpc: fmt.Sprintf("127.0.0.1:%d", ports[1])}
 	body := `{"domain":"bench","descriptors":[{"entries":[{"key":"user","value":"u` + load.KeyPlace + `"}]}]}`
 	s.single = load.NewRequest(s.address, "/json", body, users)
-	return s, c.listens(s.address)
+	return s, errors.Join(c.listens(s.address), c.listens(s.grpc))
 }

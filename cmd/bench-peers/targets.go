@@ -16,6 +16,7 @@ type results struct {
 
 	http         map[int]map[string]series // by number of connections and service
 	rate, batch  map[string]series
+	grpc         map[int]map[string]series // by number of descriptors in a call
 	onRedis      map[spread]map[string]series
 	inMemory     map[spread]map[string]series
 	scripts      map[string]series
@@ -159,6 +160,18 @@ var targets = []target{
 	{"-", "engine in process, one limit, one goroutine, one key", 600, false, "ns", func(r *results) float64 {
 		return r.inMemory[spread{1, 1}][engineMemory].median(nanos)
 	}},
+}
+
+// grpcTargets has the targets of the group grpc.
+var grpcTargets = []target{
+	{"-", "calls/s of ShouldRateLimit, exact, 1 descriptor, against envoy", 3, true, "×", calls(1)},
+	{"-", "the same, 10 descriptors", 3, true, "×", calls(10)},
+}
+
+// calls returns the ratio of calls per second between Headgate on Redis and envoy in the group
+// grpc.
+func calls(descriptors int) func(*results) float64 {
+	return func(r *results) float64 { return pair(r.grpc[descriptors], perSecond, exactTCP, envoyGRPC, ratio) }
 }
 
 func known(of map[string]float64, name string) float64 {

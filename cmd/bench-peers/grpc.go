@@ -1,0 +1,247 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate/headgate/internal/load"
+)
+
+// The load of the group grpc: callers that call again when they have an answer, over a few
+// connections, as the worker threads of Envoy do.
+const (
+	grpcCallers     = 64
+	grpcConnections = 4
+	grpcPatience    = 30 * time.Second // for answers after the end
+)
+
+// descriptorCounts has the numbers of descriptors of a call in the group grpc.
+var descriptorCounts = []int{1, 10}
+
+const envoyGRPC = "envoyproxy/ratelimit gRPC"
+
+// grpcContenders has the services with the rate limit service of Envoy, by their names in
+// the group grpc.
+var grpcContenders = []struct{ name, service string }{{embedded, embedded}, {exactTCP, exactTCP}, {envoyGRPC, envoy}}
+
+// measureGRPC measures the highest rate of calls of ShouldRateLimit.
+func (b *bench) measureGRPC(ctx context.Context) error {
+	b.results.grpc = map[int]map[string]series{}
+	// The client uses one thread, as in the group http.
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	for _, descriptors := range descriptorCounts {
+		message, err := newMessage(descriptors)
+		if err != nil {
+			return err
+		}
+		var contenders []contender
+		for _, c := range grpcContenders {
+			s := b.service(c.service)
+			contenders = append(contenders, contender{c.name, func(ctx context.Context) (slot, error) {
+				return b.measure(ctx, s, func(ctx context.Context) (*load.Result, error) {
+					return callGRPC(ctx, s, message, time.Duration(b.seconds*float64(time.Second)))
+				})
+			}})
+		}
+		found, err := b.rotate(ctx, fmt.Sprintf("gRPC, %d descriptors", descriptors), contenders)
+		if err != nil {
+			return err
+		}
+		b.results.grpc[descriptors] = found
+	}
+	return nil
+}
+
+// A message is an encoded RateLimitRequest with places for the numbers of users.
+type message struct {
+	text   []byte
+	places []int
+}
+
+// newMessage returns a request whose descriptors each have one user.
+func newMessage(descriptors int) (*message, error) {
+	request := &ratelimitv3.RateLimitRequest{Domain: "bench"}
+	for range descriptors {
+		request.Descriptors = append(request.Descriptors, &descriptorv3.RateLimitDescriptor{
+			Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: "user", Value: "u" + load.KeyPlace}},
+		})
+	}
+	text, err := proto.Marshal(request)
+	if err != nil {
+		return nil, err
+	}
+	m := &message{text: text}
+	for from := 0; ; {
+		at := bytes.Index(text[from:], []byte(load.KeyPlace))
+		if at < 0 {
+			return m, nil
+		}
+		m.places = append(m.places, from+at)
+		from += at + len(load.KeyPlace)
+	}
+}
+
+// fill replaces the places of text, which is a copy of the message, by random users.
+func (m *message) fill(text []byte, random *rand.Rand) {
+	for _, at := range m.places {
+		user := random.IntN(users)
+		for i := at + len(load.KeyPlace) - 1; i >= at; i-- {
+			text[i] = byte('0' + user%10)
+			user /= 10
+		}
+	}
+}
+
+// A grpcAnswer has the members of a RateLimitResponse that the client reads.
+type grpcAnswer struct {
+	code     ratelimitv3.RateLimitResponse_Code
+	statuses int
+}
+
+// read reads an encoded RateLimitResponse.
+func (a *grpcAnswer) read(b []byte) error {
+	*a = grpcAnswer{}
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return protowire.ParseError(n)
+		}
+		b = b[n:]
+		size := protowire.ConsumeFieldValue(field, kind, b)
+		if size < 0 {
+			return protowire.ParseError(size)
+		}
+		switch field {
+		case 1: // overall_code
+			code, _ := protowire.ConsumeVarint(b)
+			a.code = ratelimitv3.RateLimitResponse_Code(code) //nolint:gosec // an enum
+		case 2: // statuses
+			a.statuses++
+		}
+		b = b[size:]
+	}
+	return nil
+}
+
+// prepared is a codec that sends encoded requests, and reads answers without building them, so
+// that the client leaves the processors to the server.
+type prepared struct{}
+
+func (prepared) Name() string { return "proto" }
+
+func (prepared) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(*v.(*[]byte))}, nil
+}
+
+func (prepared) Unmarshal(data mem.BufferSlice, v any) error {
+	text := data.MaterializeToBuffer(mem.DefaultBufferPool())
+	defer text.Free()
+	return v.(*grpcAnswer).read(text.ReadOnlyData())
+}
+
+// callGRPC calls a service for a time, and waits for the last answers. The result counts calls:
+// one is allowed if all its descriptors are.
+func callGRPC(ctx context.Context, s *service, m *message, duration time.Duration) (*load.Result, error) {
+	ctx, cancel := context.WithTimeout(ctx, duration+grpcPatience)
+	defer cancel()
+	if s.key != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+s.key)
+	}
+	var callers []*grpcCaller
+	for range grpcConnections {
+		conn, err := grpc.NewClient(s.grpc, grpc.WithTransportCredentials(insecure.NewCredentials()),
+			grpc.WithDefaultCallOptions(grpc.ForceCodecV2(prepared{})))
+		if err != nil {
+			return nil, err
+		}
+		defer conn.Close()
+		for range grpcCallers / grpcConnections {
+			c := &grpcCaller{conn: conn, message: m, text: bytes.Clone(m.text), random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))}
+			callers = append(callers, c)
+		}
+		if err := callers[len(callers)-1].call(ctx); err != nil { // opens the connection
+			return nil, err
+		}
+	}
+	began := time.Now()
+	var wait sync.WaitGroup
+	for _, c := range callers {
+		wait.Go(func() { c.run(ctx, began.Add(duration)) })
+	}
+	wait.Wait()
+	sum := &load.Result{Elapsed: time.Since(began)}
+	for _, c := range callers {
+		sum.Allowed += c.result.Allowed
+		sum.Denied += c.result.Denied
+		sum.Failed += c.result.Failed
+		sum.Latency.Merge(&c.result.Latency)
+		if sum.Err == nil {
+			sum.Err = c.result.Err
+		}
+	}
+	return sum, nil
+}
+
+// A grpcCaller calls again when it has an answer.
+type grpcCaller struct {
+	conn    *grpc.ClientConn
+	message *message
+	text    []byte
+	random  *rand.Rand
+	answer  grpcAnswer
+	result  load.Result
+}
+
+func (c *grpcCaller) call(ctx context.Context) error {
+	c.message.fill(c.text, c.random)
+	return c.conn.Invoke(ctx, ratelimitv3.RateLimitService_ShouldRateLimit_FullMethodName, &c.text, &c.answer)
+}
+
+func (c *grpcCaller) run(ctx context.Context, end time.Time) {
+	for sent := time.Now(); sent.Before(end); sent = time.Now() {
+		err := c.call(ctx)
+		c.result.Latency.Add(time.Since(sent))
+		switch {
+		case err != nil || c.answer.statuses != len(c.message.places):
+			c.result.Failed++
+			if c.result.Err = err; err != nil {
+				return
+			}
+		case c.answer.code == ratelimitv3.RateLimitResponse_OK:
+			c.result.Allowed++
+		default:
+			c.result.Denied++
+		}
+	}
+}
+
+// writeGRPC writes the tables of the group grpc.
+func (r *results) writeGRPC(b *strings.Builder) {
+	for _, descriptors := range descriptorCounts {
+		all := r.grpc[descriptors]
+		fmt.Fprintf(b, "\nDescriptors in a call: %d\n\n", descriptors)
+		head(b, slices.Concat([]string{"calls/s", "× envoy", latencies}, times, []string{"allocations", "not allowed"})...)
+		for _, c := range grpcContenders {
+			s := all[c.name]
+			row(b, slices.Concat([]string{
+				c.name, number(s.median(perSecond)), number(pair(all, perSecond, c.name, envoyGRPC, ratio)), s.latencies(),
+			}, s.times(), []string{number(s.median(allocations)), percent(s)})...)
+		}
+	}
+}
