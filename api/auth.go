@@ -84,9 +84,11 @@ func (a *API) holder(token string, sent bool) (caller, error) {
 	hash := tenants.HashToken(token)
 	if formed {
 		if key, ok := current.Key(hash); ok {
-			if (key.ExpiresAt != 0 || key.RevokedAt != 0) && !key.Valid(a.cfg.Now().UnixMicro()) {
+			now := a.cfg.Now()
+			if (key.ExpiresAt != 0 || key.RevokedAt != 0) && !key.Valid(now.UnixMicro()) {
 				return caller{}, errUnauthenticated
 			}
+			key.Use(now)
 			return caller{current, key}, nil
 		}
 	}

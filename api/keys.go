@@ -18,7 +18,7 @@ func showKey(k tenants.Key) (Key, error) {
 	}
 	shown := Key{
 		Id: id, Name: k.Name, Hint: k.Hint, Scopes: make([]Scope, len(k.Scopes)),
-		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: k.ExpiresAt.UTC(), RevokedAt: k.RevokedAt.UTC(),
+		CreatedAt: k.CreatedAt.UTC(), ExpiresAt: k.ExpiresAt.UTC(), RevokedAt: k.RevokedAt.UTC(), LastUsedAt: k.LastUsedAt.UTC(),
 	}
 	if k.CreatedBy != "" {
 		if shown.CreatedBy, err = parseUUID(k.CreatedBy); err != nil {

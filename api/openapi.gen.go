@@ -1697,6 +1697,9 @@ type Key struct {
 	// Id UUIDv7.
 	Id openapi_types.UUID `json:"id"`
 
+	// LastUsedAt When it last authenticated a request, to within a minute. Absent if it never did, or if it did first in the last minute. A use changes no revision and writes no audit line.
+	LastUsedAt time.Time `json:"last_used_at,omitempty,omitzero"`
+
 	// MaxCost The largest cost of one check. Absent without a bound.
 	MaxCost int64 `json:"max_cost,omitempty,omitzero"`
 

@@ -89,8 +89,17 @@ type Key struct {
 	// CreatedBy is the ID of the API key with which this key was created or rotated. It is ""
 	// if a person, a command or the bootstrap key created this key.
 	CreatedBy string
+	// LastUsedAt is when the key last authenticated a request, on any node. Nodes store it once a
+	// minute. It is zero if the key was never used.
+	LastUsedAt time.Time
 	Bounds
 	Revision int64
+}
+
+// A KeyUse is the last use of a key on one node.
+type KeyUse struct {
+	ID string // of the key
+	At time.Time
 }
 
 // Bounds restrict the checks that a key may send, so that its holder cannot spend the quota of

@@ -155,6 +155,8 @@ func (s *serveCommand) wire(ctx, work context.Context, tasks *errgroup.Group, g 
 	n.sweep(work, tasks, log)
 	n.publishHead(work, tasks, log)
 	n.saveSnapshots(work, tasks, s, log)
+	uses := snapshot.NewKeyUseFlusher(n.watcher.Current, n.store, snapshot.KeyUseConfig{StopTimeout: s.ShutdownTimeout, Logger: log})
+	tasks.Go(func() error { return uses.Run(work) })
 	n.engine = n.newEngine(s, log)
 	n.openReaders(log)
 	n.watchAlerts(work, tasks, s, log)

@@ -24,6 +24,7 @@ var keyColumns = []Column{
 	{"CREATED", "created_at"},
 	{"EXPIRES", "expires_at"},
 	{"REVOKED", "revoked_at"},
+	{"LAST USED", "last_used_at"},
 	{"MAX COST", "max_cost"},
 	{"PEEK ONLY", "peek_only"},
 }

@@ -2,6 +2,7 @@ package snapshot
 
 import (
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
@@ -40,8 +41,18 @@ func (b *builder) addKey(row *tenants.Key) {
 	}
 	b.putKey(row.Hash, Key{
 		ID: row.ID, Name: row.Name, Operator: row.Operator(), Scopes: set,
-		ExpiresAt: micros(row.ExpiresAt), RevokedAt: micros(row.RevokedAt), Bounds: row.Bounds,
+		ExpiresAt: micros(row.ExpiresAt), RevokedAt: micros(row.RevokedAt), Bounds: row.Bounds, used: b.useOf(row.Hash),
 	}, subject)
+}
+
+// useOf returns the last use of a key in the previous snapshot, or a new one.
+func (b *builder) useOf(hash [32]byte) *atomic.Int64 {
+	if b.previous != nil {
+		if k, ok := b.previous.keys.Get(hash); ok {
+			return k.used
+		}
+	}
+	return new(atomic.Int64)
 }
 
 func (b *builder) putKey(hash [32]byte, k Key, s *enforcement.Subject) {

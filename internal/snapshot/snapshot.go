@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"math"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
@@ -87,6 +88,9 @@ type Key struct {
 	Bounds tenants.Bounds
 	// Subject is the tenant of the key; nil for an operator key.
 	Subject *enforcement.Subject
+	// used is when the key last authenticated a request on this node, in milliseconds since the epoch; 0 means never.
+	// All snapshots share it. It is nil for a key that is not stored.
+	used *atomic.Int64
 }
 
 // Valid reports whether the key is neither expired nor revoked at an instant, in microseconds since the epoch.

@@ -14,7 +14,8 @@ import (
 	"github.com/headgate/headgate/tenants"
 )
 
-const keyColumns = `id, tenant_id, name, hash, hint, scopes, expires_at, revoked_at, created_at, created_by, max_cost, peek_only, revision`
+const keyColumns = `id, tenant_id, name, hash, hint, scopes, expires_at, revoked_at, created_at, created_by, max_cost, peek_only,
+	last_used_at, revision`
 
 func scanKey(r row) (tenants.Key, error) {
 	var k tenants.Key
@@ -22,8 +23,12 @@ func scanKey(r row) (tenants.Key, error) {
 	var hash []byte
 	var scopes string
 	var expires, revoked sql.NullTime
+	var used sql.NullInt64
 	err := r.Scan(&k.ID, &tenantID, &k.Name, &hash, &k.Hint, &scopes, &expires, &revoked, &k.CreatedAt, &createdBy, &k.MaxCost, &k.PeekOnly,
-		&k.Revision)
+		&used, &k.Revision)
+	if used.Valid {
+		k.LastUsedAt = time.UnixMilli(used.Int64).UTC()
+	}
 	copy(k.Hash[:], hash)
 	k.TenantID, k.CreatedBy, k.Scopes = tenantID.String, createdBy.String, readScopes(scopes)
 	k.ExpiresAt, k.RevokedAt, k.CreatedAt = instant(expires), instant(revoked), k.CreatedAt.UTC()
@@ -176,6 +181,32 @@ func keysCreatedBy(ctx context.Context, q querier, tenantID, id string, at time.
 	return collect(rows, err, scanKey)
 }
 
+// keyUsesTogether is the number of keys that one statement of AddKeyUses changes.
+const keyUsesTogether = 500
+
+// AddKeyUses sets the last use of keys, unless a later one is stored. It ignores keys that do not exist. The last use is
+// no edit: AddKeyUses raises no revision and writes no audit line.
+func (s *Store) AddKeyUses(ctx context.Context, uses []tenants.KeyUse) error {
+	for some := range slices.Chunk(uses, keyUsesTogether) {
+		rows, args := make([]string, len(some)), make([]any, 0, 2*len(some))
+		for i, u := range some {
+			rows[i] = fmt.Sprintf("(CAST($%d AS TEXT), CAST($%d AS BIGINT))", 2*i+1, 2*i+2)
+			args = append(args, u.ID, u.At.UnixMilli())
+		}
+		err := s.change(ctx, func(ctx context.Context, tx *sql.Tx) error {
+			_, err := execIn(ctx, tx, `
+				UPDATE api_keys SET last_used_at = u.column2
+				FROM (VALUES `+strings.Join(rows, ", ")+`) AS u
+				WHERE id = u.column1 AND (last_used_at IS NULL OR last_used_at < u.column2)`, args...)
+			return err
+		})
+		if err != nil {
+			return s.fail(err, "store the last use of %d keys", len(some))
+		}
+	}
+	return nil
+}
+
 // revoke sets the end of a key and deletes the invitation links that it created.
 func (e *edit) revoke(ctx context.Context, k *tenants.Key, at time.Time) error {
 	if err := e.endKey(ctx, *k, at); err != nil {
@@ -210,13 +241,13 @@ func findKey(ctx context.Context, q querier, tenantID, id string) (tenants.Key, 
 
 func (e *edit) addKey(ctx context.Context, k tenants.Key) (_ tenants.Key, err error) {
 	k.ID = cmp.Or(k.ID, audit.NewID())
-	k.CreatedAt, k.Revision, k.RevokedAt = e.at, e.revision, time.Time{}
+	k.CreatedAt, k.Revision, k.RevokedAt, k.LastUsedAt = e.at, e.revision, time.Time{}, time.Time{}
 	if !k.ExpiresAt.IsZero() {
 		k.ExpiresAt = stored(k.ExpiresAt)
 	}
 	n, err := e.exec(ctx, `
 		INSERT INTO api_keys (`+keyColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, $9, $10, $11, $12)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, $9, $10, $11, NULL, $12)
 		ON CONFLICT (hash) DO NOTHING`,
 		k.ID, orNull(k.TenantID), k.Name, k.Hash[:], k.Hint, writeScopes(k.Scopes), nullable(k.ExpiresAt), k.CreatedAt,
 		orNull(k.CreatedBy), k.MaxCost, k.PeekOnly, k.Revision)

@@ -183,7 +183,7 @@ func (k *keyring) creators(ctx context.Context, keys []tenants.Key) (map[string]
 func (k *keyring) row(key tenants.Key, now time.Time) views.APIKey {
 	r := views.APIKey{
 		Name: key.Name, Hint: key.Hint, Created: views.NewMoment(key.CreatedAt, now), Expires: views.NewMoment(key.ExpiresAt, now),
-		Status: "Active", Tone: "good",
+		Used: views.NewMoment(key.LastUsedAt, now), Status: "Active", Tone: "good",
 	}
 	for _, s := range key.Scopes {
 		r.Scopes = append(r.Scopes, string(s))

@@ -11,6 +11,7 @@ type APIKey struct {
 	Name, Hint           string
 	Scopes               []string
 	Created, Expires     Moment
+	Used                 Moment // the last use
 	CreatedBy            string // the key that created it, like "the key deploy"; "" for none
 	Status, Tone         string // "Active", "Ends", "Revoked", "Expired"
 	Ends                 Moment // of a rotated one

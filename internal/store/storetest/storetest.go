@@ -44,6 +44,7 @@ type Store interface {
 	nodes.Store
 	alerts.Store
 	configuration.Store
+	snapshot.KeyUseStore
 	Empty(ctx context.Context) (bool, error)
 	Once(ctx context.Context, id, body [32]byte, answer func(context.Context) ([]byte, error)) (first []byte, repeated bool, err error)
 	NoteSetting(ctx context.Context, name, value string, e audit.Entry) error
@@ -106,6 +107,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"keys are made, rotated and revoked", testKeyLife},
 		{"keys are refused for a reason", testKeyRefusals},
 		{"a key is revoked with the keys that it created", testKeysCreatedBy},
+		{"the last use of keys is stored, and is no edit", testKeyUses},
 		{"nothing of a tenant is reached through another", testIsolation},
 		{"operator keys are made, rotated and revoked", testOperatorKeyLife},
 		{"the last operator key stays", testLastOperatorKey},

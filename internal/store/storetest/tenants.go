@@ -219,6 +219,41 @@ func testKeyLife(s *suite) {
 	s.same("listed, oldest first", ids(list, keyID), []string{k.ID, next.ID})
 }
 
+// testKeyUses stores the last use of keys of two owners from two nodes. The latest wins, and nothing else of a key
+// changes: no revision, no audit line, nothing for a snapshot to load.
+func testKeyUses(s *suite) {
+	acme := s.tenant("acme", "")
+	k, o := s.key(acme.ID), s.operatorKey(tenants.ScopeManage)
+	unused := s.key(acme.ID)
+	revision, lines := s.revision(), len(s.lines(audit.Filter{}))
+	at := s.Clock.Now().UTC().Truncate(time.Millisecond)
+	uses := []tenants.KeyUse{{ID: k.ID, At: at}, {ID: o.ID, At: at.Add(time.Second)}}
+	for range 600 { // more than one statement; keys that are gone
+		uses = append(uses, tenants.KeyUse{ID: audit.NewID(), At: at})
+	}
+	s.must(s.Store.AddKeyUses(s.ctx, nil))
+	s.must(s.Store.AddKeyUses(s.ctx, uses))
+	s.must(s.Other.AddKeyUses(s.ctx, []tenants.KeyUse{{ID: k.ID, At: at.Add(-time.Minute)}, {ID: o.ID, At: at.Add(time.Hour)}}))
+	k.LastUsedAt, o.LastUsedAt = at, at.Add(time.Hour)
+	for _, want := range []tenants.Key{k, o, unused} {
+		got, err := s.Store.Key(s.ctx, want.TenantID, want.ID)
+		s.must(err)
+		s.same("used", got, want)
+	}
+	if n := s.revision(); n != revision {
+		s.Errorf("the uses took the revision from %d to %d", revision, n)
+	}
+	if n := len(s.lines(audit.Filter{})); n != lines {
+		s.Errorf("the uses wrote %d audit lines", n-lines)
+	}
+	c, err := s.Store.Changes(s.ctx, revision)
+	s.must(err)
+	s.same("changed keys", len(c.Keys), 0)
+	next, err := s.Store.RotateKey(s.ctx, acme.ID, k.ID, s.Clock.Now().Add(time.Hour), s.newKey(""), entry("key.rotate"))
+	s.must(err)
+	s.same("use of the successor", next.LastUsedAt, time.Time{})
+}
+
 func testKeyRefusals(s *suite) {
 	acme := s.tenant("acme", "")
 	k := s.key(acme.ID)

@@ -459,6 +459,9 @@ type Key struct {
 	ExpiresAt string `json:"expires_at,omitzero"`
 	// When it was revoked; in the future for a rotated key, which is valid until then.
 	RevokedAt string `json:"revoked_at,omitzero"`
+	// When it last authenticated a request, to within a minute. Absent if it never did, or if it did
+	// first in the last minute. A use changes no revision and writes no audit line.
+	LastUsedAt string `json:"last_used_at,omitzero"`
 	// The largest cost of one check. Absent without a bound.
 	MaxCost *int64 `json:"max_cost,omitzero"`
 	// Whether checks must have the mode `peek`. Absent if not.

@@ -257,6 +257,7 @@ class Key(TypedDict):
     created_by: NotRequired[str]
     expires_at: NotRequired[str]
     revoked_at: NotRequired[str]
+    last_used_at: NotRequired[str]
     max_cost: NotRequired[int]
     peek_only: NotRequired[bool]
 

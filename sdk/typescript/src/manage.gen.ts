@@ -329,6 +329,8 @@ export interface Key {
   expires_at?: string;
   /** When it was revoked; in the future for a rotated key, which is valid until then. */
   revoked_at?: string;
+  /** When it last authenticated a request, to within a minute. Absent if it never did, or if it did first in the last minute. A use changes no revision and writes no audit line. */
+  last_used_at?: string;
   /** The largest cost of one check. Absent without a bound. */
   max_cost?: number;
   /** Whether checks must have the mode `peek`. Absent if not. */

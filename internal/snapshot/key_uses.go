@@ -1,0 +1,118 @@
+package snapshot
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/headgate/headgate/tenants"
+)
+
+// useStep is the precision of the last use in memory. A key that decides many checks stores it once in this time, so
+// that processors do not compete for the memory.
+const useStep = time.Second
+
+// Use records that the key authenticated a request now. It needs no lock and no memory.
+func (k *Key) Use(now time.Time) {
+	if k.used == nil {
+		return
+	}
+	if at := now.UnixMilli(); at-k.used.Load() >= useStep.Milliseconds() {
+		k.used.Store(at)
+	}
+}
+
+// KeyUses returns the last uses of keys on this node that are not before since, ordered by the ID of the key.
+func (s *Snapshot) KeyUses(since time.Time) []tenants.KeyUse {
+	var uses []tenants.KeyUse
+	for _, k := range s.keys.All {
+		if at := k.used.Load(); at != 0 && at >= since.UnixMilli() {
+			uses = append(uses, tenants.KeyUse{ID: k.ID, At: time.UnixMilli(at).UTC()})
+		}
+	}
+	slices.SortFunc(uses, func(a, b tenants.KeyUse) int { return strings.Compare(a.ID, b.ID) })
+	return uses
+}
+
+// A KeyUseStore stores last uses of keys. store.Store implements it.
+type KeyUseStore interface {
+	// AddKeyUses sets the last use of keys, unless a later one is stored.
+	AddKeyUses(ctx context.Context, uses []tenants.KeyUse) error
+}
+
+// KeyUseConfig configures a KeyUseFlusher. The zero value is usable.
+type KeyUseConfig struct {
+	// Interval is the time between two flushes. Default: 1 minute.
+	Interval time.Duration
+	// Timeout bounds one flush. Default: 10 s.
+	Timeout time.Duration
+	// StopTimeout bounds the last flush, after the ctx of Run has ended. Default: 5 s.
+	StopTimeout time.Duration
+	// Logger logs the first failed flush. Default: no logging.
+	Logger *slog.Logger
+	// Now returns the current time, as the clock of Key.Use. Default: time.Now.
+	Now func() time.Time
+}
+
+// A KeyUseFlusher writes the last uses of keys to a KeyUseStore. A use is written by the next flush, and each flush writes
+// a key once. If the process crashes, the uses since the last flush are lost.
+type KeyUseFlusher struct {
+	current func() *Snapshot
+	store   KeyUseStore
+	cfg     KeyUseConfig
+	since   time.Time // start of the last successful flush, minus useOverlap
+	failing bool
+}
+
+// useOverlap is how far a flush reaches back before the start of the flush before. A request can read the clock before a
+// flush and record its use after it. The store ignores a use that it has.
+const useOverlap = 5 * time.Second
+
+// NewKeyUseFlusher returns a KeyUseFlusher of the snapshots that current returns.
+func NewKeyUseFlusher(current func() *Snapshot, s KeyUseStore, c KeyUseConfig) *KeyUseFlusher {
+	c.Interval = cmp.Or(c.Interval, time.Minute)
+	c.Timeout, c.StopTimeout = cmp.Or(c.Timeout, 10*time.Second), cmp.Or(c.StopTimeout, 5*time.Second)
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	return &KeyUseFlusher{current: current, store: s, cfg: c}
+}
+
+// Run flushes every interval until ctx ends, and then once more.
+func (f *KeyUseFlusher) Run(ctx context.Context) error {
+	tick := time.NewTicker(f.cfg.Interval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			f.flush(context.WithoutCancel(ctx), f.cfg.StopTimeout)
+			return nil
+		case <-tick.C:
+			f.flush(ctx, f.cfg.Timeout)
+		}
+	}
+}
+
+// flush writes the uses since the last successful flush.
+func (f *KeyUseFlusher) flush(ctx context.Context, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	current, start := f.current(), f.cfg.Now()
+	if current == nil {
+		return
+	}
+	if uses := current.KeyUses(f.since); len(uses) > 0 {
+		if err := f.store.AddKeyUses(ctx, uses); err != nil {
+			if !f.failing {
+				f.cfg.Logger.Warn("the last use of keys cannot be written; it waits in memory", "keys", len(uses), "error", err)
+			}
+			f.failing = true
+			return
+		}
+	}
+	f.since, f.failing = start.Add(-useOverlap), false
+}
