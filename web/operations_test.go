@@ -53,7 +53,7 @@ func TestSystem(t *testing.T) {
 		want  []string
 		not   []string
 	}{
-		"none": {nil, []string{"No node has reported yet"}, []string{"well"}},
+		"none": {nil, []string{"No node has reported yet"}, []string{"healthy"}},
 		"alone": {
 			[]func(*nodes.Node){func(n *nodes.Node) { n.Limiter, n.Redis, n.Sharing = nodes.LimiterInProcess, nodes.Redis{}, 1 }},
 			[]string{"1 node, healthy, revision", "One node needs no other services", "120 / s", "40 MiB"},

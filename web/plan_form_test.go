@@ -296,6 +296,49 @@ func TestDraftButtons(t *testing.T) {
 	}
 }
 
+// A deleted policy comes back to its place with what was typed, also after other buttons.
+func TestUndoOfADeletedPolicy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	_, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
+	must(t, err)
+	_, f := filled(t, w.get("/plans/gold/edit", "editor").tree(t), "draft", "save")
+	f.Set("policies.1.limits.0.quota", "many")
+	f.Set("policies.1.description", "a <b>&policies.2.slug=x")
+	before := maps.Clone(f)
+	for _, do := range []string{"policies.1.delete", "policies.0.add-attribute", "undo-delete"} {
+		f.Set("do", do)
+		page := w.post("/plans/gold/edit", "editor", f)
+		if _, f = filled(t, page.tree(t), "draft", "save"); (f.Get("removed") != "") != (do != "undo-delete") {
+			t.Errorf("%s: %q is kept as removed", do, f.Get("removed"))
+		}
+	}
+	for name, values := range before {
+		if name != "do" && !slices.Equal(f[name], values) {
+			t.Errorf("%s: %q, want %q", name, f[name], values)
+		}
+	}
+	for _, bad := range []string{"", "%zz", "policies.0.slug=a&policies.1.slug=b"} {
+		f.Set("do", "undo-delete")
+		f.Set("removed", bad)
+		if got := w.post("/plans/gold/edit", "editor", f); got.Code != http.StatusBadRequest {
+			t.Errorf("undo of %q: %d", bad, got.Code)
+		}
+	}
+}
+
+// A warning about one field is at that field, not above the form.
+func TestWarningsAreAtTheirFields(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	w.publish("busy", busyPlan(), "acme")
+	page := w.get("/plans/busy/edit", "owner")
+	hint := byID(page.tree(t), "policies.2.limits.0.algorithm-hint")
+	if hint == nil || !strings.Contains(text(hint), "A fixed_window can allow up to 2 × 2") || strings.Contains(page.body, "Check these points first") {
+		t.Errorf("hint %v\n%s", hint, page.body)
+	}
+}
+
 // What replaces a policy follows when it is renamed.
 func TestRenamedPolicyIsFollowed(t *testing.T) {
 	t.Parallel()

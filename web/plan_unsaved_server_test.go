@@ -4,6 +4,7 @@ package web_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strconv"
 	"strings"
@@ -204,4 +205,39 @@ func TestKeptValuesBelongToAPersonAndARevision(t *testing.T) {
 	e.as("owner", "light")
 	e.open(edit)
 	e.state("after signing out", false, false, was)
+}
+
+// Issue 13, 1.2: a new policy does not redraw the others, its first field is in view with the focus, and the sentences
+// that read limits aloud follow the typing.
+func TestEditorAddsAndReadsAloud(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	e := w.editorTab(t)
+	e.open("/plans/busy/edit?policy=login-per-ip")
+	wait := func(what, condition string) {
+		t.Helper()
+		const patience = `new Promise((done) => {
+			const end = Date.now() + 120000;
+			const look = () => (%s) ? done(true) : Date.now() > end ? done(false) : setTimeout(look, 50);
+			look();
+		})`
+		if !browser.Evaluate[bool](e.Browser, fmt.Sprintf(patience, condition)) {
+			t.Fatalf("%s: %q", what, e.Text("#draft"))
+		}
+	}
+	e.typed("1234")
+	wait("the summary", `document.querySelector("[id='policies.0'] summary").textContent.includes("1,234 per minute")`)
+	wait("the limit", `document.querySelector("[id='policies.0.limits.0'] legend").textContent.includes("1,234 per minute")`)
+
+	browser.Evaluate[bool](e.Browser, `(document.getElementById("policies.0").dataset.same = "yes") === "yes"`)
+	const inView = `((f) => { const r = f.getBoundingClientRect(), bar = document.querySelector(".editor-bar").getBoundingClientRect();
+		return document.activeElement === f && r.top >= bar.bottom && r.bottom <= innerHeight })`
+	browser.Evaluate[bool](e.Browser, `document.getElementById("do-add-policy").click() === undefined`)
+	wait("a new policy", `document.getElementById("policies.3.slug") !== null && `+inView+`(document.getElementById("policies.3.slug"))`)
+	if !browser.Evaluate[bool](e.Browser, `document.getElementById("policies.0").dataset.same === "yes"`) {
+		t.Error("the other policies are drawn again")
+	}
+	e.state("with a new policy", true, false, "1234")
+	browser.Evaluate[bool](e.Browser, `document.getElementById("do-policies.0.add-limit").click() === undefined`)
+	wait("a new limit", `document.getElementById("policies.0.limits.1.quota") !== null && `+inView+`(document.getElementById("policies.0.limits.1.quota"))`)
 }

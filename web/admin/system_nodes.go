@@ -76,6 +76,13 @@ func versionWords(list []nodes.Release) string {
 	return strings.Join(words, ", ")
 }
 
+func levelText(l nodes.Level) string {
+	if l == 0 {
+		return "healthy"
+	}
+	return l.String()
+}
+
 func toneOf(l nodes.Level) string {
 	switch l {
 	case nodes.Alarm:
@@ -93,7 +100,7 @@ func toneOf(l nodes.Level) string {
 func (w *pages) nodeView(ctx context.Context, r *nodes.Report, o *nodes.Overview) views.FleetNode {
 	n := views.FleetNode{
 		ID: r.ID, Name: r.Name, This: r.ID == w.cfg.Process.Node && r.ID != "", Silent: r.Silent,
-		Level: r.Level().String(), Tone: toneOf(r.Level()),
+		Level: levelText(r.Level()), Tone: toneOf(r.Level()),
 	}
 	for _, v := range r.Verdicts {
 		n.Verdicts = append(n.Verdicts, views.FleetVerdict{Level: v.Level.String(), Tone: toneOf(v.Level), Text: v.Text})

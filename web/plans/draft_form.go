@@ -20,6 +20,7 @@ import (
 type draftForm struct {
 	name, description string
 	policies          []policyForm
+	removed           url.Values // the fields of the policy that was deleted last; its row is in their names
 }
 
 // A policyForm is a policy of the form.
@@ -381,7 +382,7 @@ func words(s string) []string {
 	return strings.FieldsFunc(s, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// do changes the form as a button says: "add-policy", or "policies.N." and one of
+// do changes the form as a button says: "add-policy", "undo-delete", or "policies.N." and one of
 // "duplicate", "delete", "up", "down", "add-limit", "add-attribute", "add-count-by"
 // and "limits.N.delete". It returns the field to go to, and the policy to open or -1.
 // ok is false if no button has this value.
@@ -390,6 +391,9 @@ func (f *draftForm) do(what string) (next string, open int, ok bool) {
 		f.policies = append(f.policies, newPolicy())
 		open = len(f.policies) - 1
 		return "policies." + strconv.Itoa(open) + ".slug", open, len(f.policies) <= plans.MaxPolicies
+	}
+	if what == "undo-delete" {
+		return f.undo()
 	}
 	parts := strings.Split(what, ".")
 	if len(parts) < 3 || parts[0] != "policies" || !rowNumber(parts[1], len(f.policies)) {
@@ -427,6 +431,18 @@ func (f *draftForm) do(what string) (next string, open int, ok bool) {
 		return in + ".count_by." + strconv.Itoa(len(p.countBy)-1), i, len(p.countBy) <= maxRows
 	}
 	return "", 0, false
+}
+
+// undo puts the policy that was deleted last back to its row.
+func (f *draftForm) undo() (next string, open int, ok bool) {
+	rows, back := rowsOf(f.removed, "policies"), readDraft(f.removed)
+	if len(rows) != 1 || len(f.policies) >= plans.MaxPolicies {
+		return "", 0, false
+	}
+	at, _ := strconv.Atoi(strings.TrimPrefix(rows[0], "policies."))
+	at = min(at, len(f.policies))
+	f.policies, f.removed = slices.Insert(f.policies, at, back.policies[0]), nil
+	return "policies." + strconv.Itoa(at) + ".slug", at, true
 }
 
 func (f *draftForm) swap(i, to int) (next string, open int, ok bool) {

@@ -1,12 +1,14 @@
 package plans
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/labstack/echo/v4"
 
@@ -42,7 +44,9 @@ func (w *pages) editDraft(c echo.Context, p plans.Plan) error {
 
 // postDraft is POST /plans/:plan/edit.
 func (w *pages) postDraft(c echo.Context) error {
-	f, err := web.WideForm(c, func(name string) bool { return name == "revision" || name == "do" || draftField(name) })
+	f, err := web.WideForm(c, func(name string) bool {
+		return name == "revision" || name == "do" || name == "removed" || draftField(name)
+	})
 	if err != nil {
 		return err
 	}
@@ -52,6 +56,7 @@ func (w *pages) postDraft(c echo.Context) error {
 func (w *pages) changeDraft(c echo.Context, p plans.Plan, f url.Values, revision int64) error {
 	e := editor{plan: p, form: readDraft(f), revision: revision, unsaved: true, open: -1}
 	var r reading
+	var err error
 	switch do := f.Get("do"); do {
 	case "save", "":
 		r = e.form.validated()
@@ -60,6 +65,9 @@ func (w *pages) changeDraft(c echo.Context, p plans.Plan, f url.Values, revision
 	case "redraw": // the script restores values that were not saved
 		return w.showEditor(c, http.StatusOK, e)
 	default:
+		if e.form.removed, err = removedPolicy(f); err != nil {
+			return errNoButton
+		}
 		var known bool
 		if e.next, e.open, known = e.form.do(do); !known {
 			return errNoButton
@@ -77,6 +85,21 @@ func (w *pages) changeDraft(c echo.Context, p plans.Plan, f url.Values, revision
 		return err
 	}
 	return w.showText(c, http.StatusOK, p, revision, text, nil, true)
+}
+
+// removedPolicy returns the fields of the policy that the button of a form deletes, or of the one that was deleted before.
+func removedPolicy(f url.Values) (url.Values, error) {
+	at, deletes := strings.CutSuffix(f.Get("do"), ".delete")
+	if !deletes || strings.Count(at, ".") != 1 {
+		return url.ParseQuery(f.Get("removed"))
+	}
+	out := url.Values{}
+	for name, values := range f {
+		if strings.HasPrefix(name, at+".") {
+			out[name] = values
+		}
+	}
+	return out, nil
 }
 
 var errNoButton = problem.New(problem.Malformed, "the form has a button that the page does not have")
@@ -172,10 +195,13 @@ func (w *pages) showEditor(c echo.Context, status int, e editor) error {
 	}
 	v := views.DraftForm{
 		PlanHead: head, Action: planPath(e.plan) + "/edit", JSONURL: planPath(e.plan) + "/edit/json", Revision: strconv.FormatInt(e.revision, 10),
-		Unsaved: e.unsaved, Algorithms: algorithmOptions,
+		Unsaved: e.unsaved, Algorithms: algorithmOptions, Removed: e.form.removed.Encode(),
+	}
+	if removed := readDraft(e.form.removed); len(removed.policies) > 0 {
+		v.RemovedName = cmp.Or(removed.policies[0].fields["slug"], "without a slug")
 	}
 	r := e.form.read()
-	m := marker{errors: map[string]string{}, next: e.next, literal: firstLiteral(e.form.policies)}
+	m := marker{errors: map[string]string{}, notes: map[string]string{}, next: e.next, literal: firstLiteral(e.form.policies)}
 	for _, f := range e.faults {
 		field := r.field(f.Pointer)
 		if _, twice := m.errors[field]; !twice {
@@ -184,7 +210,7 @@ func (w *pages) showEditor(c echo.Context, status int, e editor) error {
 		v.Faults = append(v.Faults, views.Fault{Field: field, Message: e.form.message(field, f.Message)})
 	}
 	if len(r.faults) == 0 && len(e.faults) == 0 {
-		v.Warnings = e.form.reviewFaults(&r, w.cfg.Plans.Inspect(r.document).Warnings)
+		v.Warnings = m.warn(&e.form, &r, w.cfg.Plans.Inspect(r.document).Warnings)
 	}
 	v.Name = m.input("name", "Name", e.form.name, "")
 	v.Description = m.lines("description", "Description", e.form.description)
@@ -209,4 +235,17 @@ func (f draftForm) reviewFaults(r *reading, list problem.Fields) []views.Fault {
 		out = append(out, views.Fault{Message: f.message(r.field(p.Pointer), p.Message)})
 	}
 	return out
+}
+
+// warn puts warnings at their fields. It returns those that belong to no single field.
+func (m *marker) warn(f *draftForm, r *reading, list problem.Fields) []views.Fault {
+	var rest problem.Fields
+	for _, p := range list {
+		if field := r.field(p.Pointer); draftField(field) {
+			m.notes[field] = web.Sentence(p.Message)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	return f.reviewFaults(r, rest)
 }

@@ -16,6 +16,7 @@ var commonMethods = []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "O
 // A marker returns the fields of a form with their faults.
 type marker struct {
 	errors map[string]string // by field
+	notes  map[string]string // warnings by field
 	next   string            // the field that gets the focus
 	// literal is the index of the policy whose path gets the warning of pathHint.
 	literal int
@@ -34,7 +35,13 @@ func (m *marker) within(id string) bool {
 func (m *marker) input(name, label, value, hint string) views.Input {
 	i := views.OptionalInput(name, label, value, hint)
 	i.Error, i.Autofocus = m.errors[name], name == m.next
+	i.Hint = m.hint(name, hint)
 	return i
+}
+
+// hint returns the hint of a field with its warning.
+func (m *marker) hint(name, hint string) string {
+	return strings.TrimSpace(hint + " " + m.notes[name])
 }
 
 func (m *marker) lines(name, label, value string) views.Text {
@@ -47,7 +54,7 @@ func (m *marker) choose(name, label, value string, options []views.Option) views
 	if !slices.ContainsFunc(options, func(o views.Option) bool { return o.Value == value }) {
 		options = append(slices.Clone(options), views.Option{Value: value, Label: value})
 	}
-	return views.Select{Name: name, Label: label, Value: value, Error: m.errors[name], Options: options, Optional: true}
+	return views.Select{Name: name, Label: label, Value: value, Error: m.errors[name], Options: options, Optional: true, Hint: m.hint(name, "")}
 }
 
 func (m *marker) policy(f *draftForm, i int, policies []plans.Policy) views.PolicyFields {
@@ -55,7 +62,7 @@ func (m *marker) policy(f *draftForm, i int, policies []plans.Policy) views.Poli
 	slug := p.fields["slug"]
 	v := views.PolicyFields{
 		ID: id, Was: slug, Number: strconv.Itoa(i + 1), Title: slug, Mode: planMode(enforcement.PolicyMode(p.fields["mode"])),
-		First: i == 0, Last: i == len(f.policies)-1, Error: m.errors[id], AttributesError: m.errors[id+".attributes"],
+		First: i == 0, Error: m.errors[id], AttributesError: m.errors[id+".attributes"],
 		CountByError: m.errors[id+".count_by"], LimitsError: m.errors[id+".limits"],
 		Slug:         m.input(id+".slug", "Slug", slug, "The name in answers and charts. A new slug starts new counters."),
 		Description:  m.lines(id+".description", "Description", p.fields["description"]),
@@ -66,7 +73,7 @@ func (m *marker) policy(f *draftForm, i int, policies []plans.Policy) views.Poli
 	v.Title = cmp.Or(v.Title, "a new policy")
 	for _, c := range new(plans.Policy).Choices() {
 		s := m.choose(id+"."+c.Field, fieldName(c.Field), p.fields[c.Field], choiceOptions(c))
-		if s.Hint = choiceFields[c.Field].hint; c.Field == "mode" {
+		if s.Hint = m.hint(s.Name, choiceFields[c.Field].hint); c.Field == "mode" {
 			v.ModeField = s
 		} else {
 			v.Choices = append(v.Choices, s)

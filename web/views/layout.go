@@ -30,16 +30,16 @@ type Page struct {
 
 // Assets are the addresses of static files.
 type Assets struct {
-	Stylesheet, Icon, Font          string
+	Stylesheet, Icon, Font                 string
 	Htmx, SSE, UPlot, Script, Chart, Draft string
 }
 
 // A Person is the signed-in visitor of a page, with the navigation.
 type Person struct {
 	ID, Name, Email string
-	Role        string // in words: "Tenant admin"
-	Tenant      string // the name of the tenant, "" for the operator's people
-	Nav         []NavGroup
+	Role            string // in words: "Tenant admin"
+	Tenant          string // the name of the tenant, "" for the operator's people
+	Nav             []NavGroup
 }
 
 // A NavGroup is pages that belong together.

@@ -85,10 +85,12 @@ type DraftForm struct {
 	Policies         []PolicyFields
 	Faults           []Fault
 	Warnings         []Fault
-	Unsaved          bool   // the form has changes that are not saved
-	TooLarge         string // why the form cannot show the draft, or ""
-	JSONURL          string
-	Algorithms       []Option
+	Unsaved          bool // the form has changes that are not saved
+	// Removed has the fields of the policy that was deleted last, and RemovedName is its slug. It is "" if none was.
+	Removed, RemovedName string
+	TooLarge             string // why the form cannot show the draft, or ""
+	JSONURL              string
+	Algorithms           []Option
 }
 
 // PolicyFields contains the form fields of one policy in the editor. ID is the prefix of their
@@ -98,7 +100,7 @@ type PolicyFields struct {
 	Number             string
 	Title, Aloud       string
 	Mode               ModeBadge
-	Open, First, Last  bool
+	Open, First        bool
 	Error              string // of the policy as a whole
 	Slug               Input
 	Description        Text
@@ -129,12 +131,18 @@ type LimitFields struct {
 // keepsPlaces reports whether a button of the editor keeps the order of the policies. The
 // script then keeps the opened policies open.
 func keepsPlaces(do string) bool {
-	return do == "add-policy" || strings.Contains(do, ".add-") || strings.Contains(do, ".limits.")
+	return strings.Contains(do, ".add-") || strings.Contains(do, ".limits.")
 }
 
 // redraws returns the HTML attributes of a button that updates the form on the server without
 // saving it.
 func redraws(action, at, do string) templ.Attributes {
+	if do == "add-policy" { // the others stay: a plan may have a hundred
+		return templ.Attributes{
+			"id": "do-" + do, "formaction": action + at, "hx-post": action, "hx-target": "#" + do,
+			"hx-select": "#policies > .policy-fields:last-of-type", "hx-swap": "beforebegin show:none",
+		}
+	}
 	return templ.Attributes{
 		"id": "do-" + do, "formaction": action + at, "hx-post": action, "hx-target": "#draft", "hx-select": "#draft",
 		"hx-swap": "outerHTML show:none", "data-keep-open": keepsPlaces(do),

@@ -21,7 +21,7 @@ type Fleet struct {
 type FleetNode struct {
 	ID, Name string
 	This     bool   // the node serves the page
-	Level    string // "well", "note", "warning", "alarm"
+	Level    string // "healthy", "note", "warning", "alarm"
 	Tone     string // of the level
 	Silent   bool
 	Verdicts []FleetVerdict

@@ -81,5 +81,42 @@
   });
   open();
   addEventListener("pageshow", open);
-  document.addEventListener("htmx:afterSettle", open);
+  // A button changed the form. The field that it leads to gets the focus, away from the sticky bar.
+  document.addEventListener("htmx:afterSettle", () => {
+    leaves = false;
+    if (!draft()) return;
+    keep();
+    const field = one("[autofocus]", draft());
+    if (!field) return;
+    field.removeAttribute("autofocus");
+    field.focus({ preventScroll: true });
+    field.scrollIntoView({ block: "center", behavior: "instant" });
+  });
+
+  // The sentences that read limits aloud follow the typing: the server draws the typed policy alone.
+  const typed = new Set();
+  let timer;
+  document.addEventListener("input", (event) => {
+    const policy = event.target.closest("#draft .policy-fields");
+    if (!policy) return;
+    typed.add(policy.id);
+    clearTimeout(timer);
+    timer = setTimeout(readAloud, 250);
+  });
+  async function readAloud() {
+    for (const id of typed) {
+      typed.delete(id);
+      const body = new URLSearchParams({ revision: draft().elements.revision.value, do: "redraw" });
+      for (const [name, value] of new FormData(draft())) {
+        if (name.startsWith(`${id}.`)) body.append(`policies.0${name.slice(id.length)}`, value);
+      }
+      const answer = await fetch(draft().getAttribute("action"), { method: "POST", body, headers: { Accept: "text/html" } });
+      const policy = document.getElementById(id);
+      if (!answer.ok || answer.redirected || !policy) return;
+      const drawn = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("policies.0");
+      if (typed.has(id)) continue; // it changed in between
+      const sentences = all("[data-aloud]", drawn);
+      all("[data-aloud]", policy).forEach((place, i) => (place.textContent = sentences[i]?.textContent ?? ""));
+    }
+  }
 })();
