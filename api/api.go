@@ -95,6 +95,8 @@ type Config struct {
 	// Version is the version of the program, which the served contract has as info.version. By
 	// default it is that of openapi.yaml.
 	Version string
+	// Requests bound the requests that are not checks. Default: no limits.
+	Requests RequestLimits
 	// ClientAddress returns the client's address, which the audit log records. By default it is
 	// the address of the connection.
 	ClientAddress func(*http.Request) string
@@ -116,7 +118,8 @@ type API struct {
 	echo *echo.Echo
 	// compressed is echo with compressed answers.
 	compressed http.Handler
-	bootstrap  *[32]byte // hash of the bootstrap key
+	requests   *requestLimit // nil: no limit
+	bootstrap  *[32]byte     // hash of the bootstrap key
 	types      problemTypes
 	// checkRoute and checkGate are the route and the authorization of POST /v1/check. ServeHTTP
 	// calls its handler without the router, which saves time.
@@ -143,7 +146,7 @@ func New(cfg Config) *API {
 		cfg.Now = time.Now
 	}
 	a := &API{cfg: cfg, echo: echo.New(), types: newProblemTypes(cfg.PublicURL)}
-	a.compressed = compressing(a.echo)
+	a.compressed, a.requests = compressing(a.echo), newRequestLimit(cfg.Requests)
 	if cfg.Ready == nil {
 		a.cfg.Ready = a.ready
 	}

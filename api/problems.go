@@ -28,6 +28,7 @@ var kindTypes = map[problem.Kind]string{
 	problem.TooLarge:        "request-too-large",
 	problem.Unsupported:     "unsupported-media-type",
 	problem.NotAllowed:      "method-not-allowed",
+	problem.TooMany:         "too-many-requests",
 	problem.Unavailable:     "unavailable",
 }
 

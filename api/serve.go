@@ -20,6 +20,7 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/labstack/echo/v4"
 
+	"github.com/headgate/headgate/internal/accounts"
 	"github.com/headgate/headgate/internal/audit"
 	"github.com/headgate/headgate/internal/exceptions"
 	"github.com/headgate/headgate/internal/metrics"
@@ -131,7 +132,11 @@ func (a *API) serve(r route) echo.HandlerFunc {
 		var who caller
 		if !gate.open {
 			var err error
-			if who, err = a.authenticate(req); err != nil {
+			who, err = a.authenticate(req)
+			if r.action != accounts.Check {
+				err = a.limitRequest(c.Response(), req, who, err)
+			}
+			if err != nil {
 				return err
 			}
 			if err := gate.authorize(who, r.tenant(c)); err != nil {

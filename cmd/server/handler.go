@@ -11,6 +11,7 @@ import (
 
 	"github.com/headgate/headgate"
 	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/enforcement/inprocess"
 	"github.com/headgate/headgate/internal/simulation"
 	"github.com/headgate/headgate/web"
 	"github.com/headgate/headgate/web/admin"
@@ -36,6 +37,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		Version: version, BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL,
 		ClientAddress: clientAddress(s.TrustedProxies, log), TrustedProxy: trustedProxy(s.TrustedProxies), Logger: log,
 	}
+	cfg.Requests = n.requestLimits(s)
 	if s.MetricsAddr == "" {
 		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic == "true"
 	}
@@ -92,6 +94,18 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	})
 	local := s.localMetrics(n.recorder.Handler(), both)
 	return n.tracer.Handler(checkHost(s.allowedHosts(), local), func(r *http.Request) string { return r.Pattern }), nil
+}
+
+// maxRequestCounters bounds the memory for the counters of requestLimits, to about 8 MB.
+const maxRequestCounters = 100_000
+
+// requestLimits returns the limits of requests that are not checks. Their counters are in this process, so that they
+// need no Redis.
+func (n *node) requestLimits(s *serveCommand) api.RequestLimits {
+	return api.RequestLimits{
+		Limiter: inprocess.New(inprocess.Config{MaxCells: maxRequestCounters, TenantCells: maxRequestCounters}),
+		PerKey:  int64(s.APIRate), PerAddress: int64(s.APIRatePerAddress), Denied: &n.deniedRequests,
+	}
 }
 
 // refresh returns a function that loads the latest changes into this node's snapshot after an

@@ -65,6 +65,8 @@ type serveSettings struct {
 	MaxConnections int `default:"10000" help:"How many connections this process accepts at once; at most three quarters of the files that it may open. Above it, idle connections are closed first; a small reserve answers health and metrics only."`
 	MaxPerAddress  int `name:"max-connections-per-address" default:"0" help:"How many connections one IPv4 address or IPv6 /64 network may have. 0: half of the maximum for all addresses."`
 
+	APIRate           int    `name:"api-rate" default:"6000" help:"How many requests a minute an API key may send to this node for anything but checks. 0: no limit."`
+	APIRatePerAddress int    `name:"api-rate-per-address" default:"12000" help:"How many such requests a minute may come from one IPv4 address or IPv6 /64 network; a twentieth of them without a valid key. 0: no limit."`
 	Headers           string `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers, by comma: draft-11, draft-06, x-ratelimit; or off."`
 	RESPAddr          string `name:"resp-addr" placeholder:"HOST:PORT" help:"Serve checks over the Redis protocol (RESP) there; empty: off."`
 	EnvoyAddr         string `placeholder:"HOST:PORT" help:"Serve the gRPC services of Envoy for rate limits and external authorization there; empty: off."`
@@ -154,6 +156,8 @@ func (s *serveSettings) validate(getenv func(string) string) error {
 		{"max-counters", within(s.MaxCounters, 1000, 1_000_000_000)},
 		{"max-keys", within(s.MaxKeys, 1000, 1_000_000_000)},
 		{"max-waiting", within(s.MaxWaiting, 0, 1_000_000)},
+		{"api-rate", within(s.APIRate, 0, 1_000_000_000)},
+		{"api-rate-per-address", within(s.APIRatePerAddress, 0, 1_000_000_000)},
 		{"max-connections", within(s.MaxConnections, 16, 1_000_000)},
 		{"max-connections-per-address", within(s.MaxPerAddress, 0, s.MaxConnections)},
 		{"redis-prefix", validPrefix(s.RedisPrefix)},

@@ -97,7 +97,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 	}
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Connections: n.connectionState, Log: s.log.Status,
+		Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Connections: n.connectionState, DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
 		Snapshot: func() metrics.SnapshotState {
 			counts := world.Counts()
 			return metrics.SnapshotState{
@@ -122,6 +122,7 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 			return r
 		},
 	}
+	cfg.Requests = n.requestLimits(s)
 	if s.MetricsAddr == "" {
 		cfg.Metrics, cfg.MetricsPublic = n.recorder.Handler(), s.MetricsPublic == "true"
 	}

@@ -71,6 +71,7 @@ type node struct {
 
 	polls, trips nodes.Stopwatch // latency of polling the database's revision, and of calls to Redis
 
+	deniedRequests  atomic.Int64 // of RequestLimits
 	auditLines      atomic.Int64 // number of the last audit entry whose hash was logged
 	connections     *connlimit.Listener
 	metricsGate     gate
@@ -178,7 +179,7 @@ func (n *node) count(work context.Context, tasks *errgroup.Group, s *serveComman
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
 		Snapshot: n.snapshotState, Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState,
-		Connections: n.connectionState, AuditLines: n.auditLines.Load, Log: s.log.Status,
+		Connections: n.connectionState, AuditLines: n.auditLines.Load, DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
 		Database: func() metrics.Refusing {
 			r := n.store.WriteRefusal()
 			return metrics.Refusing{Since: r.Since, Code: r.Code}

@@ -126,6 +126,10 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter("connections_ended_total", help, state.Evicted, "cause", "idle")
 		s.counter("connections_ended_total", help, state.Refused, "cause", "refused")
 	}
+	if c.r.cfg.DeniedRequests != nil {
+		s.counter("api_requests_denied_total", "Requests to the API, without checks, that were denied by HEADGATE_API_RATE or HEADGATE_API_RATE_PER_ADDRESS.",
+			c.r.cfg.DeniedRequests())
+	}
 	if c.r.cfg.Log != nil {
 		state := c.r.cfg.Log()
 		s.counter("log_lines_dropped_total", "Log lines that were dropped because the log target was blocked or returned errors.", state.Dropped)

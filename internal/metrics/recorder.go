@@ -30,6 +30,8 @@ type Config struct {
 	Admission func() AdmissionState
 	// Connections returns the load of the listener. Default: no metrics about it.
 	Connections func() ConnectionState
+	// DeniedRequests returns the number of requests that the limits of the API denied. Default: no metric about them.
+	DeniedRequests func() int64
 	// AuditLines returns the number of lines of the audit log when its newest hash was last published. Default: no
 	// metric about it.
 	AuditLines func() int64

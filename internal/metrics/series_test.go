@@ -71,8 +71,8 @@ func everySeries() *Recorder {
 		Database: func() Refusing { return Refusing{Since: time.Now(), Code: "full"} },
 		Flush:    func() FlushState { return FlushState{} }, Tenants: []string{"acme"},
 		Admission: func() AdmissionState { return AdmissionState{} }, Connections: func() ConnectionState { return ConnectionState{} }, Leases: func() LeaseState { return LeaseState{} },
-		AuditLines: func() int64 { return 0 },
-		Log:        func() logging.Status { return logging.Status{} },
+		AuditLines: func() int64 { return 0 }, DeniedRequests: func() int64 { return 0 },
+		Log: func() logging.Status { return logging.Status{} },
 	})
 }
 

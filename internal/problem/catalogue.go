@@ -51,6 +51,11 @@ var Catalogue = []Type{
 		"Look at the other results of the batch; send the checks without atomic, or again after Retry-After.",
 	},
 	{
+		"too-many-requests", 429, "Too many requests",
+		"Headgate limits the requests to its own API, by key and by address. Checks are not limited in this way.",
+		"Try again after Retry-After. Operators: HEADGATE_API_RATE and HEADGATE_API_RATE_PER_ADDRESS set the limits.",
+	},
+	{
 		"limiter-unavailable", 503, "Limiter unavailable",
 		"The counters could not be reached, and a policy that applies is set to refuse in that case (on_failure: closed).",
 		"Try again after Retry-After. Operators: see which store is away under /readyz?verbose.",

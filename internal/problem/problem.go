@@ -40,13 +40,15 @@ const (
 	Unsupported
 	// NotAllowed means that the path exists, but does not support the method.
 	NotAllowed
+	// TooMany means that the caller has sent too many requests to the API. The same request succeeds later.
+	TooMany
 	// Unavailable means that a store is unavailable. The same request may succeed later.
 	Unavailable
 )
 
 var kindNames = [...]string{
 	"internal", "malformed", "invalid", "unauthenticated", "forbidden", "not found", "conflict",
-	"stale", "unconditional", "too large", "unsupported", "not allowed", "unavailable",
+	"stale", "unconditional", "too large", "unsupported", "not allowed", "too many requests", "unavailable",
 }
 
 // String returns the name of the kind, for logs.

@@ -126,6 +126,11 @@ func start(program, folder string) (*node, error) {
 		"PATH=" + os.Getenv("PATH"), "HOME=" + folder, "HEADGATE_ADDR=127.0.0.1:0", "HEADGATE_LOG_LEVEL=warn", "HEADGATE_METRICS_PUBLIC=false",
 		"HEADGATE_BOOTSTRAP_KEY=" + n.token, "HEADGATE_DATABASE_URL=sqlite://" + folder + "/headgate.db",
 	}
+	for _, name := range []string{"HEADGATE_API_RATE", "HEADGATE_API_RATE_PER_ADDRESS"} { // a fuzzer sends more than they allow
+		if value, set := os.LookupEnv(name); set {
+			n.cmd.Env = append(n.cmd.Env, name+"="+value)
+		}
+	}
 	n.cmd.Stderr = os.Stderr
 	out, err := n.cmd.StdoutPipe()
 	if err != nil {

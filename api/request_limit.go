@@ -1,0 +1,106 @@
+package api
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// RequestLimits bound the requests for everything but checks: management, analytics, explanations. Each node counts for
+// itself. Checks have the limits of the tenants' plans.
+type RequestLimits struct {
+	// Limiter has the counters. Default: no limits.
+	Limiter enforcement.Limiter
+	// PerKey and PerAddress are the numbers of requests a minute of one API key, and from one address. An IPv6 address
+	// counts as its /64 network. 0 means no limit.
+	PerKey, PerAddress int64
+	// Denied counts the requests that were denied. Default: they are not counted.
+	Denied *atomic.Int64
+}
+
+// failuresShare is the part of PerAddress that may be requests without a valid key: one of failuresShare.
+const failuresShare = 20
+
+// A requestLimit decides requests to the API with the engine that decides the checks.
+type requestLimit struct {
+	engine  *enforcement.Engine
+	subject *enforcement.Subject
+	denied  *atomic.Int64
+}
+
+// The attributes by which requests are counted.
+const (
+	byAPIKey  = "key"
+	byFailure = "failed" // set for a request without a valid key
+)
+
+// newRequestLimit returns nil if nothing is limited.
+func newRequestLimit(limits RequestLimits) *requestLimit {
+	var rules []enforcement.RuleSpec
+	add := func(name, by string, quota int64, match map[string]string) {
+		if quota == 0 {
+			return
+		}
+		l := enforcement.Limit{Name: "l1", Algorithm: enforcement.TokenBucket, Quota: quota, Window: time.Minute}
+		rules = append(rules, enforcement.RuleSpec{
+			Policy: name, Attributes: match, CountBy: []string{by}, Missing: enforcement.MissingSkip,
+			Limits: []enforcement.RuleLimit{{Limit: l, Cell: uint32(len(rules) + 1), Meter: l.Compile(1)}},
+		})
+	}
+	add("api-key", byAPIKey, limits.PerKey, nil)
+	add("api-address", enforcement.IPNetwork, limits.PerAddress, nil)
+	add("api-failures", enforcement.IPNetwork, (limits.PerAddress+failuresShare-1)/failuresShare, map[string]string{byFailure: "yes"})
+	if limits.Limiter == nil || len(rules) == 0 {
+		return nil
+	}
+	plan, err := enforcement.CompilePlan("api", 1, rules)
+	if err != nil {
+		panic(err) // cannot fail: only the quotas vary, and settings are validated
+	}
+	denied := limits.Denied
+	if denied == nil {
+		denied = new(atomic.Int64)
+	}
+	return &requestLimit{
+		engine:  enforcement.NewEngine(limits.Limiter, enforcement.Config{}),
+		subject: &enforcement.Subject{Tenant: "api", Home: "api", PlanRevision: 1, Plan: plan},
+		denied:  denied,
+	}
+}
+
+// errTooManyRequests is the error for a request above a limit. It has its own headers.
+var errTooManyRequests = problem.New(problem.TooMany, "too many requests to this API with this key or from this address: wait for Retry-After")
+
+// limitRequest charges a request and sets the rate-limit headers of its answer. cause is the error of its
+// authentication, or nil.
+func (a *API) limitRequest(w http.ResponseWriter, r *http.Request, who caller, cause error) error {
+	limit := a.requests
+	if limit == nil || cause != nil && !problem.Is(cause, problem.Unauthenticated) {
+		return cause
+	}
+	s := scratches.Get().(*scratch)
+	defer s.release()
+	s.check = enforcement.Check{Cost: 1, Attributes: s.attributes[:0]}
+	if _, canonical, err := enforcement.CanonicalIP(a.cfg.ClientAddress(r)); err == nil {
+		_ = s.check.AddAttribute("ip", canonical) // is valid
+	}
+	name, value := byAPIKey, ""
+	if cause == nil {
+		value = who.key.ID
+	} else {
+		name, value = byFailure, "yes"
+	}
+	_ = s.check.AddAttribute(name, value) // is valid
+	limit.engine.Decide(r.Context(), limit.subject, &s.check, &s.decision)
+	h := w.Header()
+	a.cfg.Headers.write(h, &s.decision, nil, false)
+	h.Del("Content-Length") // of no body
+	if !s.decision.Allowed {
+		limit.denied.Add(1)
+		return errTooManyRequests
+	}
+	return cause
+}
