@@ -28,7 +28,7 @@ import (
 
 // beforeMigration is the newest commit without the newest migration: the release
 // before this one, for tests of old and new nodes together.
-const beforeMigration = "24074ef^"
+const beforeMigration = "081f440^"
 
 // nodeFaults are the rows F-N, F-E, and F-O of section 5.3.
 var nodeFaults = []faultScenario{
