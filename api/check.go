@@ -181,15 +181,22 @@ func (a *API) writeDecision(w http.ResponseWriter, s *scratch, deny int) {
 // Answer returns the status and the headers of the answer to a check with decision d, without
 // Content-Length. The dashboard shows them in its explanation of a decision.
 func (a *API) Answer(d *enforcement.Decision) (status int, header http.Header) {
-	status, header = a.decisionStatus(d, 0), http.Header{}
-	a.cfg.Headers.write(header, d, nil, false)
-	header.Del("Content-Length")
+	header = http.Header{}
+	return a.SetAnswer(header, d, nil), header
+}
+
+// SetAnswer is Answer with the memory of the headers, and with a buffer to which it appends their
+// values before it copies them.
+func (a *API) SetAnswer(header http.Header, d *enforcement.Decision, buffer []byte) (status int) {
+	status = a.decisionStatus(d, 0)
+	a.cfg.Headers.write(header, d, buffer[len(buffer):], false)
+	delete(header, "Content-Length")
 	header["Content-Type"] = typeJSON
 	if status != http.StatusOK {
 		header["Content-Type"] = typeProblem
 	}
 	header["Cache-Control"] = noStore
-	return status, header
+	return status
 }
 
 // Header values that all answers share. No code may change these slices.

@@ -4,22 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
-	"time"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
 	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
@@ -63,9 +56,12 @@ type call struct {
 	descriptors []*descriptor // the first used are of this call
 	used        int
 	items       []enforcement.BatchItem
+	path        string      // of descriptors without one
+	header      http.Header // empty before answer
+	text        []byte      // the ids of the decisions; room for the values of headers
 }
 
-var calls = sync.Pool{New: func() any { return new(call) }}
+var calls = sync.Pool{New: func() any { return &call{header: http.Header{}, text: make([]byte, 0, 512)} }}
 
 func (c *call) release() {
 	for _, d := range c.descriptors[:c.used] {
@@ -75,7 +71,8 @@ func (c *call) release() {
 		d.tenant, d.unlimited = "", false
 	}
 	clear(c.items)
-	c.used, c.items = 0, c.items[:0]
+	clear(c.header)
+	c.used, c.items, c.path = 0, c.items[:0], ""
 	calls.Put(c)
 }
 
@@ -107,9 +104,10 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLim
 	c := calls.Get().(*call)
 	defer c.release()
 	tenancy := s.cfg.Domains.of(r.GetDomain())
+	c.path = defaultPath + url.PathEscape(r.GetDomain())
 	for i, sent := range r.GetDescriptors() {
 		d := c.next()
-		if err := d.read(r, sent, tenancy); err != nil {
+		if err := d.read(r, sent, tenancy, c.path); err != nil {
 			return nil, status.Errorf(codes.InvalidArgument, "descriptors[%d].%v", i, err)
 		}
 		subject, err := s.subject(who, d, tenancy)
@@ -147,8 +145,8 @@ func (s *rateLimits) subject(who api.Caller, d *descriptor, tenancy Tenancy) (*e
 	return subject, err
 }
 
-// read reads a descriptor. The error begins with the member that it is about.
-func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.RateLimitDescriptor, tenancy Tenancy) error {
+// read reads a descriptor. path is that of a descriptor without one. The error begins with the member that it is about.
+func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.RateLimitDescriptor, tenancy Tenancy, path string) error {
 	switch {
 	case sent.GetLimit() != nil:
 		return errors.New("limit: is not supported: the limits are in the plan of the tenant, and other numbers in its overrides")
@@ -168,7 +166,7 @@ func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.Ra
 		d.check.Method = defaultMethod
 	}
 	if d.check.Path == "" {
-		if err := d.check.SetPath(defaultPath + url.PathEscape(r.GetDomain())); err != nil {
+		if err := d.check.SetPath(path); err != nil {
 			return fmt.Errorf("domain: %w", err)
 		}
 	}
@@ -207,133 +205,4 @@ func (d *descriptor) entry(key, value string, tenancy Tenancy) error {
 		return errors.New("is sent twice: give the actions different values of descriptor_key")
 	}
 	return d.check.AddAttribute(key, value)
-}
-
-// answer returns the answer to a call whose descriptors are decided. The headers and the body are those of the tightest
-// descriptor.
-func answer(decider *api.API, c *call) *ratelimitv3.RateLimitResponse {
-	response := &ratelimitv3.RateLimitResponse{
-		OverallCode: ratelimitv3.RateLimitResponse_OK,
-		Statuses:    make([]*ratelimitv3.RateLimitResponse_DescriptorStatus, c.used),
-	}
-	var tightest *enforcement.Decision
-	ids := make([]*structpb.Value, 0, c.used)
-	for i, d := range c.descriptors[:c.used] {
-		if d.unlimited {
-			response.Statuses[i] = &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: ratelimitv3.RateLimitResponse_OK}
-			continue
-		}
-		response.Statuses[i] = statusFor(&d.decision)
-		if !d.decision.Allowed {
-			response.OverallCode = ratelimitv3.RateLimitResponse_OVER_LIMIT
-		}
-		if tightest == nil || tighter(&d.decision, tightest) {
-			tightest = &d.decision
-		}
-		ids = append(ids, structpb.NewStringValue(string(api.AppendDecisionID(nil, &d.decision))))
-	}
-	if tightest == nil {
-		return response
-	}
-	_, header := decider.Answer(tightest)
-	if tightest.Allowed {
-		header.Del("Content-Type")
-		header.Del("Cache-Control")
-	} else {
-		response.RawBody = decider.AppendBody(nil, tightest)
-	}
-	response.ResponseHeadersToAdd = headerValues(header)
-	response.DynamicMetadata = &structpb.Struct{Fields: map[string]*structpb.Value{
-		"tenant":       structpb.NewStringValue(tightest.Subject.Tenant),
-		"decision_ids": structpb.NewListValue(&structpb.ListValue{Values: ids}),
-	}}
-	if plan := tightest.Subject.Plan; plan != nil {
-		response.DynamicMetadata.Fields["plan"] = structpb.NewStringValue(plan.Slug)
-	}
-	return response
-}
-
-// tighter reports whether a decides more than b what the client can do: a denial before an allowed check, then the
-// longer wait, then fewer units left.
-func tighter(a, b *enforcement.Decision) bool {
-	switch {
-	case a.Allowed != b.Allowed:
-		return b.Allowed
-	case !a.Allowed && a.RetryAfter != b.RetryAfter:
-		return a.RetryAfter == enforcement.Never || b.RetryAfter != enforcement.Never && a.RetryAfter > b.RetryAfter
-	}
-	x, y := api.Tightest(a), api.Tightest(b)
-	return x != nil && (y == nil || x.Remaining < y.Remaining)
-}
-
-// statusFor returns the status of a descriptor, with its tightest limit. It has no limit if limits did not decide.
-func statusFor(d *enforcement.Decision) *ratelimitv3.RateLimitResponse_DescriptorStatus {
-	s := &ratelimitv3.RateLimitResponse_DescriptorStatus{Code: ratelimitv3.RateLimitResponse_OK}
-	if !d.Allowed {
-		s.Code = ratelimitv3.RateLimitResponse_OVER_LIMIT
-	}
-	l := api.Tightest(d)
-	if l == nil {
-		return s
-	}
-	s.LimitRemaining = uint32(min(l.Remaining, math.MaxUint32))
-	s.CurrentLimit = &ratelimitv3.RateLimitResponse_RateLimit{
-		Name: l.Limit.HeaderName, RequestsPerUnit: uint32(min(l.Limit.Quota, math.MaxUint32)),
-	}
-	s.CurrentLimit.Unit, s.CurrentLimit.UnitMultiplier = unit(&l.Limit.Limit)
-	if l.ResetAfter != enforcement.Never {
-		s.DurationUntilReset = durationpb.New(time.Duration(l.ResetAfter) * time.Millisecond)
-	}
-	return s
-}
-
-// periods are the units of calendar windows.
-var periods = map[enforcement.Period]ratelimitv3.RateLimitResponse_RateLimit_Unit{
-	enforcement.Day: ratelimitv3.RateLimitResponse_RateLimit_DAY, enforcement.Week: ratelimitv3.RateLimitResponse_RateLimit_WEEK,
-	enforcement.Month: ratelimitv3.RateLimitResponse_RateLimit_MONTH, enforcement.Year: ratelimitv3.RateLimitResponse_RateLimit_YEAR,
-}
-
-// units are the units of other windows, from the longest one. A month or a year has no fixed length.
-var units = []struct {
-	length time.Duration
-	unit   ratelimitv3.RateLimitResponse_RateLimit_Unit
-}{
-	{7 * 24 * time.Hour, ratelimitv3.RateLimitResponse_RateLimit_WEEK},
-	{24 * time.Hour, ratelimitv3.RateLimitResponse_RateLimit_DAY},
-	{time.Hour, ratelimitv3.RateLimitResponse_RateLimit_HOUR},
-	{time.Minute, ratelimitv3.RateLimitResponse_RateLimit_MINUTE},
-	{time.Second, ratelimitv3.RateLimitResponse_RateLimit_SECOND},
-}
-
-// unit returns the window of a limit as a number of the longest unit that divides it. The number is nil for 1. A window
-// that is not a whole number of seconds is UNKNOWN.
-func unit(l *enforcement.Limit) (ratelimitv3.RateLimitResponse_RateLimit_Unit, *wrapperspb.UInt32Value) {
-	switch l.Period {
-	case enforcement.NoPeriod:
-	case enforcement.Quarter:
-		return ratelimitv3.RateLimitResponse_RateLimit_MONTH, wrapperspb.UInt32(3)
-	default:
-		return periods[l.Period], nil
-	}
-	for _, u := range units {
-		if n := l.Window / u.length; n > 0 && l.Window%u.length == 0 {
-			if n == 1 {
-				return u.unit, nil
-			}
-			return u.unit, wrapperspb.UInt32(uint32(n))
-		}
-	}
-	return ratelimitv3.RateLimitResponse_RateLimit_UNKNOWN, nil
-}
-
-// headerValues returns headers in the form of Envoy.
-func headerValues(header http.Header) []*corev3.HeaderValue {
-	values := make([]*corev3.HeaderValue, 0, len(header))
-	for name, texts := range header {
-		for _, text := range texts {
-			values = append(values, &corev3.HeaderValue{Key: name, Value: text})
-		}
-	}
-	slices.SortFunc(values, func(a, b *corev3.HeaderValue) int { return strings.Compare(a.GetKey(), b.GetKey()) })
-	return values
 }

@@ -1,0 +1,77 @@
+package envoy
+
+import (
+	"fmt"
+	"log/slog"
+	"strconv"
+	"testing"
+	"time"
+
+	descriptorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/common/ratelimit/v3"
+	ratelimitv3 "github.com/envoyproxy/go-control-plane/envoy/service/ratelimit/v3"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/headgate/headgate/api"
+	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/enforcement/inprocess"
+	"github.com/headgate/headgate/internal/snapshot"
+	"github.com/headgate/headgate/plans"
+	"github.com/headgate/headgate/tenants"
+)
+
+// benchSnapshot has the tenant bench with a token bucket for each user, and a key with a token.
+func benchSnapshot(b *testing.B, token string) *snapshot.Snapshot {
+	b.Helper()
+	limit := enforcement.Limit{Name: "l1", Algorithm: enforcement.TokenBucket, Quota: 1_000_000_000, Window: time.Hour}
+	policy := plans.Policy{Slug: "per-user", CountBy: []string{"user"}, Limits: []enforcement.Limit{limit}}
+	s, report := snapshot.Compile(nil, snapshot.Changes{
+		Plans: []snapshot.PublishedPlan{{
+			ID: "plan", Slug: "plan", Version: 1, Document: plans.New(plans.Content{Policies: []plans.Policy{policy}}),
+			Limits: []plans.Published{{
+				Cell: plans.Cell{Number: 1, Policy: policy.Slug, Limit: limit.Name, Algorithm: limit.Algorithm, CountBy: policy.CountBy}, Rev: 1, Limit: limit,
+			}},
+		}},
+		Tenants: []tenants.Tenant{{
+			ID: "bench", Slug: "bench", Number: 1, Home: "h1", PlanID: "plan", PlanRevision: 1,
+			Document: tenants.Document{Status: tenants.Active, NoPolicy: tenants.Allow, Plan: "plan"},
+		}},
+		Keys: []tenants.Key{{ID: "key", TenantID: "bench", Name: "key", Hash: tenants.HashToken(token), Scopes: []tenants.Scope{tenants.ScopeCheck}}},
+	}, snapshot.Options{})
+	if report.Held != nil || s.ProblemCount() > 0 {
+		b.Fatalf("held: %v, problems: %v", report.Held, s.Problems())
+	}
+	return s
+}
+
+// BenchmarkShouldRateLimit is one call without the network: its handler, and the encoding of its answer.
+func BenchmarkShouldRateLimit(b *testing.B) {
+	token := tenants.NewToken(tenants.TenantToken)
+	current := benchSnapshot(b, token)
+	engine := enforcement.NewEngine(inprocess.New(inprocess.Config{}), enforcement.Config{})
+	server := New(Config{Logger: slog.New(slog.DiscardHandler)})
+	server.Open(api.New(api.Config{Decider: engine, Headers: api.Draft11, Snapshot: func() *snapshot.Snapshot { return current }}))
+	service := &rateLimits{Server: server}
+	ctx := metadata.NewIncomingContext(b.Context(), metadata.Pairs("authorization", "Bearer "+token))
+	for _, n := range []int{1, 10} {
+		r := &ratelimitv3.RateLimitRequest{Domain: "bench"}
+		for i := range n {
+			r.Descriptors = append(r.Descriptors, &descriptorv3.RateLimitDescriptor{
+				Entries: []*descriptorv3.RateLimitDescriptor_Entry{{Key: "user", Value: "u" + strconv.Itoa(i)}},
+			})
+		}
+		b.Run(fmt.Sprintf("descriptors=%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			var encoded []byte
+			for b.Loop() {
+				answer, err := service.ShouldRateLimit(ctx, r)
+				if err != nil || answer.GetOverallCode() != ratelimitv3.RateLimitResponse_OK || answer.GetStatuses()[0].GetCurrentLimit() == nil {
+					b.Fatal(answer, err)
+				}
+				if encoded, err = (proto.MarshalOptions{}).MarshalAppend(encoded[:0], answer); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
