@@ -135,3 +135,59 @@ func TestCalendarAnswers(t *testing.T) {
 		}
 	}
 }
+
+// Exceptions, batches and resets on calendar windows. An override that sets the window of a limit has no effect when the plan
+// gives that limit a calendar window: the numbers of the plan are in force.
+func TestCalendarExceptions(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	at := func(window time.Duration, period enforcement.Period) plans.Policy {
+		l := enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: 10, Window: window, Period: period, Anchor: period.DefaultAnchor()}
+		return plans.Policy{Slug: "quota", CountBy: []string{"user"}, Limits: []enforcement.Limit{l}}
+	}
+	w.policies(at(time.Hour, enforcement.NoPeriod))
+	w.set("overrides", `{"policy":"quota","attribute":"user","value":"u0","limits":[{"name":"l1","window":"1m","quota":3}],"reason":"r"}`)
+	w.policies(at(enforcement.Month.Longest(), enforcement.Month))
+	w.set("overrides", `{"policy":"quota","attribute":"user","value":"u1","factor":0.5,"reason":"r"}`)
+	w.set("overrides", `{"policy":"quota","attribute":"user","value":"u2","limits":[{"name":"l1","quota":20}],"reason":"r"}`)
+	w.set("lists", `{"list":"allow","attribute":"user","value":"u3","reason":"r"}`)
+	w.set("blocks", `{"policy":"quota","key":{"user":"u4"},"reason":"r","expires_at":"2026-11-21T10:00:00Z"}`)
+	check := func(user string, cost, status int, wants ...string) {
+		t.Helper()
+		a := w.do(call{method: "POST", path: "/v1/check", key: w.operatorCheck, body: fmt.Sprintf(
+			`{"tenant":"acme","attributes":{"user":%q},"cost":%d}`, user, cost)})
+		for _, want := range wants {
+			if !strings.Contains(a.body, want) {
+				t.Errorf("%s: no %s in %s", user, want, a.body)
+			}
+		}
+		if a.status != status {
+			t.Errorf("%s with the cost %d: %d, want %d: %s", user, cost, a.status, status, a.body)
+		}
+	}
+	const november, until = `"window_ms":2592000000`, `"reset_after_ms":831600000` // 21 November, 09:00, to 1 December in UTC
+	check("u0", 10, 200, november, until, `"quota":10,`)
+	check("u1", 5, 200, november, until, `"quota":5,`)
+	check("u1", 1, 429, november, until)
+	check("u2", 20, 200, november, until, `"quota":20,`)
+	check("u2", 1, 429, november, until)
+	check("u3", 1000, 200, "allowed_by_list")
+	check("u4", 1, 429, `"blocked"`)
+	post := func(path, body string) answer {
+		return w.do(call{method: "POST", path: "/v1/tenants/acme/" + path, key: w.operator, body: body})
+	}
+	if a := post("overrides", `{"policy":"quota","limits":[{"name":"l1","window":"1d"}],"reason":"r"}`); a.status != 422 ||
+		!strings.Contains(a.body, "/limits/0/window") {
+		t.Errorf("an override of the window: %d %s", a.status, a.body)
+	}
+	if a := post("reset", `{"policy":"quota","key":{"user":"u1"},"reason":"r"}`); a.status/100 != 2 {
+		t.Errorf("the reset: %d %s", a.status, a.body)
+	}
+	check("u1", 5, 200, until)
+	item := `{"tenant":"acme","attributes":{"user":"u5"},"cost":6}`
+	batch := call{method: "POST", path: "/v1/check/batch", key: w.operatorCheck, body: `{"checks":[` + item + "," + item + `]}`}
+	if a := w.do(batch); a.status != 200 ||
+		strings.Count(a.body, november) != 2 || !strings.Contains(a.body, `"status":429`) || strings.Contains(a.body, `"remaining":10,`) {
+		t.Errorf("the batch: %d %s", a.status, a.body)
+	}
+}

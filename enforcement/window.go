@@ -67,7 +67,7 @@ func (l *Limit) ReadWindow(text string) (fault string) {
 	}
 	var err error
 	if l.Window, err = ParseWindow(text); err != nil {
-		return err.Error()
+		return err.Error() + "; a fixed_window can also have day, week, month, quarter or year"
 	}
 	return ""
 }

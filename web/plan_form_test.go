@@ -131,6 +131,13 @@ func genLimit(t *rapid.T, k int) enforcement.Limit {
 	if l.Algorithm.Windowed() {
 		l.Anchor = rapid.SampledFrom([]enforcement.Anchor{enforcement.FirstHit, enforcement.Clock}).Draw(t, "anchor")
 	}
+	if l.Algorithm == enforcement.FixedWindow && rapid.Bool().Draw(t, "calendar") {
+		l.Period = rapid.SampledFrom([]enforcement.Period{enforcement.Day, enforcement.Week, enforcement.Month, enforcement.Quarter, enforcement.Year}).Draw(t, "period")
+		l.Window, l.Anchor = l.Period.Longest(), l.Period.DefaultAnchor()
+		if l.Period == enforcement.Week {
+			l.Anchor = rapid.SampledFrom([]enforcement.Anchor{enforcement.Monday, enforcement.Wednesday, enforcement.Sunday}).Draw(t, "anchor")
+		}
+	}
 	return l
 }
 
@@ -226,6 +233,48 @@ func TestSpellingsOfAPath(t *testing.T) {
 		if got != want {
 			t.Errorf("%s: the hint is at %d, want %d (%d)", paths, got, want, page.Code)
 		}
+	}
+}
+
+// A person who types month gets a calendar month, whatever the list of anchors says. The page of the tenant names the end of
+// the window in the time zone of the tenant.
+func TestCalendarQuotaInTheEditor(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	p, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
+	must(t, err)
+	_, typed := filled(t, w.get("/plans/gold/edit", "editor").tree(t), "draft", "save")
+	for name, value := range map[string]string{"algorithm": "fixed_window", "quota": "10000", "window": "month", "burst": ""} {
+		typed.Set("policies.3.limits.0."+name, value)
+	}
+	if got := w.post("/plans/gold/edit", "editor", typed); got.Code != http.StatusSeeOther {
+		t.Fatalf("%d\n%s", got.Code, got.body)
+	}
+	p, err = w.plans.Plan(t.Context(), "gold")
+	must(t, err)
+	saved := p.Draft.Policies()[3].Limits[0]
+	if saved.Period != enforcement.Month || saved.Anchor != enforcement.ByCalendar {
+		t.Errorf("saved as %+v", saved)
+	}
+	if text := words(t, w.get("/plans/gold", "editor")); !strings.Contains(text, "10,000 per calendar month") {
+		t.Errorf("the plan: %s", text)
+	}
+	typed.Set("policies.3.limits.0.algorithm", "gcra")
+	if got := w.post("/plans/gold/edit", "editor", typed); !strings.Contains(words(t, got), "only fixed_window has calendar windows") {
+		t.Errorf("gcra: %d", got.Code)
+	}
+
+	w.publish("monthly", plans.Content{Name: "Monthly", Policies: []plans.Policy{{Slug: "quota", Limits: []enforcement.Limit{saved}}}}, "acme")
+	x := w.tenant("acme")
+	x.Document.TimeZone, x.Document.BillingAnchorDay = "Europe/Berlin", 1
+	_, err = w.tenants.UpdateTenant(t.Context(), "acme", x.Document, x.Revision)
+	must(t, err)
+	must(t, w.watcher.Refresh(t.Context()))
+	if d := w.decide("acme", enforcement.Check{Method: "GET", Path: "/", Cost: 9_000}); !d[0].Allowed {
+		t.Fatalf("%+v", d[0])
+	}
+	if text := words(t, w.get("/tenants/acme/usage/quota", "editor")); !strings.Contains(text, "resets on 1 Dec, 00:00 Europe/Berlin") {
+		t.Errorf("the usage: %s", text)
 	}
 }
 

@@ -1,12 +1,16 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/internal/cli"
 )
 
 // 10,000 a month from the 15th, Berlin time: by REST, with headers, explain, usage and an
@@ -57,8 +61,67 @@ func TestCalendarQuota(t *testing.T) {
 		"Content-Type", "application/merge-patch+json").want(t, 200)
 	ask("POST", "/v1/check", `{"tenant": "acme", "mode": "peek"}`).want(t, 429)
 
-	over := `{"policy": "monthly", "limits": {"l1": {"window": "1d"}}, "reason": "x", "expires_at": "2999-01-01T00:00:00Z"}`
-	if refused := ask("POST", "/v1/tenants/acme/overrides", over); refused.status/100 != 4 {
+	over := `{"policy": "monthly", "limits": [{"name": "l1", "window": "1d"}], "reason": "x"}`
+	if refused := ask("POST", "/v1/tenants/acme/overrides", over).want(t, 422); !strings.Contains(refused.body, "/limits/0/window") {
 		t.Errorf("an override of the window: %d %s", refused.status, refused.body)
 	}
+}
+
+// The session of docs/algorithms.md prints what that page says.
+func TestCalendarSessionOfTheDocuments(t *testing.T) {
+	t.Parallel()
+	const page = "../../docs/algorithms.md"
+	_, scenario, _ := strings.Cut(snippet(t, page, "sh", "billing_anchor_day"), "<<'END'\n")
+	out, err := command(t, nil, strings.TrimSuffix(scenario, "END"), "simulate")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var shown, played any
+	for text, into := range map[string]*any{snippet(t, page, "json", "reset_after_ms"): &shown, out: &played} {
+		if err := json.Unmarshal([]byte(text), into); err != nil {
+			t.Fatalf("%v: %s", err, text)
+		}
+	}
+	if !reflect.DeepEqual(shown, played) {
+		t.Errorf("%s shows\n%v, but the answer is\n%v", page, shown, played)
+	}
+}
+
+// A binary needs no zone files of its host.
+func TestZonesAreInTheBinary(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("main.go")
+	if err != nil || !strings.Contains(string(text), "\t_ \"time/tzdata\"") {
+		t.Errorf("main.go does not import time/tzdata: %v", err)
+	}
+}
+
+const monthlyPlan = `name: Pro
+policies:
+  - slug: monthly
+    limits:
+      - {algorithm: fixed_window, quota: 10000, window: month}
+  - slug: weekly
+    limits:
+      - {algorithm: fixed_window, quota: 5000, window: week, anchor: sunday}
+`
+
+func TestCLICalendar(t *testing.T) {
+	t.Parallel()
+	session(t, "calendar", cliServer(t), []cliStep{
+		{args: "plans create pro -f -", stdin: monthlyPlan},
+		{args: "plans create bad -f -", stdin: strings.Replace(monthlyPlan, "fixed_window", "gcra", 1), exit: cli.ExitInvalid},
+		{args: "plans create bad -f -", stdin: strings.Replace(monthlyPlan, "sunday", "calendar", 1), exit: cli.ExitInvalid},
+		{args: "plans create bad -f -", stdin: strings.Replace(monthlyPlan, "month}", "fortnight}", 1), exit: cli.ExitInvalid},
+		{args: "plans get pro --draft -o yaml"},
+		{args: "plans publish pro"},
+		{args: "tenants create acme --name Acme --plan pro --time-zone Europe/Berlin --billing-anchor-day 15"},
+		{args: "tenants create bad --name Bad --plan pro --time-zone Europe/Atlantis", exit: cli.ExitInvalid},
+		{args: "check GET / --tenant acme --cost 5000"},
+		{args: "overrides create acme --policy weekly --factor 2 --reason 'a launch'"},
+		{args: "overrides create acme --policy monthly --window l1=1d --reason 'a try'", exit: cli.ExitInvalid},
+		{args: "explain GET / --tenant acme --cost 5001", exit: cli.ExitDenied},
+		{args: "check GET / --tenant acme --cost 5000"},
+		{args: "check GET / --tenant acme", exit: cli.ExitDenied},
+	})
 }
