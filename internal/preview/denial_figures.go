@@ -125,11 +125,14 @@ func (r *run) drafted(ctx context.Context, i int) (f *Figure, err error) {
 // certainty to needs shadow.
 func (r *run) doubt(out *Policy, i int) {
 	var all, wide int64
-	why := map[string]int{}
+	why, exempt := map[string]int{}, 0
 	requests := map[string]int64{}
 	for _, m := range r.members {
 		p := &m.parts[i]
 		all += p.requests
+		if p.overridden {
+			exempt++
+		}
 		if p.unread != "" {
 			why[p.unread]++
 			requests[p.unread] += p.requests
@@ -154,6 +157,10 @@ func (r *run) doubt(out *Policy, i int) {
 			"the estimate for them is the number of earlier denials.",
 			number(n, "tenant", "tenants"), share(requests[unreadOverrides])))
 	}
+	if exempt > 0 {
+		out.Notes = append(out.Notes, fmt.Sprintf("%s overrides of the policy for some keys, whose numbers do not change: the estimate for "+
+			"these keys is the number of their earlier denials.", number(exempt, "tenant has", "tenants have")))
+	}
 	if n := why[unreadCost]; n > 0 {
 		out.Notes = append(out.Notes,
 			fmt.Sprintf("%s with %s of the requests have requests with a cost other than 1: the estimate for them is the number of earlier denials.",
@@ -177,23 +184,29 @@ func (r *run) showTotal() {
 	if r.preview.Published == 0 {
 		return
 	}
-	total := new(Bounds)
-	for i := range r.draft.policies {
-		if r.draft.policies[i].Mode == enforcement.PolicyEnforce && r.verdicts[i].how == howNone {
-			return
-		}
-	}
+	total, known := new(Bounds), true
 	for _, m := range r.members {
 		var b Bounds
+		var estimate, floor int64
 		for i := range r.draft.policies {
-			if r.draft.policies[i].Mode == enforcement.PolicyEnforce {
-				b.Low, b.High = b.Low+m.parts[i].low, b.High+m.parts[i].high
+			switch p := &m.parts[i]; {
+			case r.draft.policies[i].Mode != enforcement.PolicyEnforce:
+			case r.verdicts[i].how == howNone:
+				known = false
+			default:
+				b.Low, b.High = b.Low+p.low, b.High+p.high
+				estimate, floor = estimate+p.refused, max(floor, p.floor)
 			}
 		}
 		b.High = min(b.High, m.total.Requests)
-		total.Low, total.High = total.Low+min(b.Low, b.High), total.High+b.High
+		b.Low = min(max(b.Low, floor), b.High)
+		total.Low, total.High = total.Low+b.Low, total.High+b.High
+		r.preview.Estimate += min(max(estimate, b.Low), b.High)
 	}
-	r.preview.Total = total
+	r.preview.AtLeast = total.Low
+	if known {
+		r.preview.Total = total
+	}
 }
 
 // sums accumulates a Figure over tenants.

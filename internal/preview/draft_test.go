@@ -192,6 +192,50 @@ func TestKeysThatNobodyNamed(t *testing.T) {
 	}
 }
 
+// Issue 13, 1.3: an override of some keys leaves the estimate of all other keys as it is.
+func TestOverridesOfKeys(t *testing.T) {
+	t.Parallel()
+	w := played(t, document(onePolicy("users", "10/1m fixed_window clock", byUser)), asks(600, 7, "/a/x"))
+	draft := document(onePolicy("users", "4/1m fixed_window clock", byUser))
+	before := w.look(t, draft).Policies[0].Draft
+	if before.Refused == 0 || before.Low != before.High {
+		t.Fatalf("without overrides: %+v", before)
+	}
+	override := func(value, prefix string) preview.Policy {
+		t.Helper()
+		n := exceptions.NewOverride{Policy: "users", Attribute: "user", Value: value, Prefix: prefix, Factor: 2000, Reason: "more"}
+		if _, err := w.exceptions.CreateOverride(t.Context(), "acme", n); err != nil {
+			t.Fatal(err)
+		}
+		return w.look(t, draft).Policies[0]
+	}
+	for _, p := range []preview.Policy{override("x1", ""), override("", "vip-")} {
+		if f := p.Draft; f.Refused != before.Refused || f.Low != before.Low || f.High != before.High || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "for some keys") {
+			t.Errorf("overrides of keys without requests: %+v, want %+v, %q", f, before, p.Notes)
+		}
+	}
+	// u0 made 86 requests, of which 10 or fewer a minute passed, and none was denied.
+	one := before.Refused / 7
+	if f := override("u0", "").Draft; f.Low > before.Low-one || f.Low < before.Low-one-20 || f.Refused != f.Low || f.High != f.Low+86 {
+		t.Errorf("an override of a key with requests: %+v, before %+v", f, before)
+	}
+}
+
+// The total says what is known if a policy needs shadow.
+func TestTotalIsAtLeastWhatIsKnown(t *testing.T) {
+	t.Parallel()
+	published := document(onePolicy("all", "30/1m fixed_window clock", nil))
+	w := played(t, published, asks(600, 7, "/a/x"))
+	draft := document(published.Policies[0], onePolicy("ips", "5/1m gcra", func(p *plans.Policy) { p.CountBy = []string{"ip"} }))
+	if got := w.look(t, draft); got.Total != nil || got.AtLeast != got.Refused || got.Refused == 0 {
+		t.Errorf("with a new policy beside it: %+v, at least %d of %d", got.Total, got.AtLeast, got.Refused)
+	}
+	draft = document(onePolicy("all", "20/1m sliding_window_counter", nil))
+	if got := w.look(t, draft); got.Total == nil || got.Estimate < got.Total.Low || got.Estimate > got.Total.High || got.Estimate <= got.Refused {
+		t.Errorf("with a smaller quota: %+v, estimated %d of %d", got.Total, got.Estimate, got.Refused)
+	}
+}
+
 // What tenants have that cannot be replayed widens the bounds, and is said.
 func TestTenantsThatAreNotReplayed(t *testing.T) {
 	t.Parallel()

@@ -44,6 +44,9 @@ type Preview struct {
 	// at most the sum of the policies: a request that two policies deny is one denial. Total is nil if a policy that
 	// would be enforced needs shadow.
 	Total *Bounds
+	// Estimate is the estimated number of these denials, and AtLeast is a lower bound. If Total is nil, they leave out
+	// the denials of the policies that need shadow.
+	Estimate, AtLeast int64
 	// Policies are in the order of the draft, followed by the policies that the draft removes.
 	Policies []Policy
 }

@@ -466,11 +466,11 @@ func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) 
 			continue
 		}
 		slug := r.published.policies[v.source].Slug
-		overridden, err := r.service.overridden(ctx, &m.Tenant, slug)
+		overrides, every, err := r.service.overrides(ctx, &m.Tenant, slug)
 		if err != nil {
 			return err
 		}
-		if overridden {
+		if every {
 			*p = unread(m.counts(slug), unreadOverrides)
 			continue
 		}
@@ -481,20 +481,22 @@ func (r *run) replayMember(ctx context.Context, m *member, rows, rankings *int) 
 			}
 			*rows -= read
 		}
-		if *p, err = r.replayPart(ctx, m, mins, i, m.counts(slug), rankings); err != nil {
+		if *p, err = r.replayPart(ctx, m, mins, i, m.counts(slug), rankings, overrides); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *run) replayPart(ctx context.Context, m *member, mins *minutes, i int, c *metrics.Counts, rankings *int) (part, error) {
+func (r *run) replayPart(
+	ctx context.Context, m *member, mins *minutes, i int, c *metrics.Counts, rankings *int, overrides []exceptions.Override,
+) (part, error) {
 	v := &r.verdicts[i]
 	source, limits := &r.published.policies[v.source], r.draft.policies[i].Limits
 	if len(source.CountBy) == 0 {
 		return mins.replayTenant(limits, source.Slug, c.Requests), nil
 	}
-	if canRefuse(limits, mins.series(source.Slug, all)) == 0 {
+	if len(overrides) == 0 && canRefuse(limits, mins.series(source.Slug, all)) == 0 {
 		return counted(c.Requests, 0), nil // not even if all requests had the same key
 	}
 	if mins.keyed == nil {
@@ -507,7 +509,7 @@ func (r *run) replayPart(ctx context.Context, m *member, mins *minutes, i int, c
 	if mins.keyed == nil {
 		return unread(c, unreadMany), nil
 	}
-	return mins.replayKeys(limits, source, &r.published, m.Slug, c.Requests), nil
+	return mins.replayKeys(limits, source, &r.published, m.Slug, c.Requests, overrides), nil
 }
 
 // leaveToRivals lowers the lower bounds of policies by the denials that other enforced policies may make first. Then
@@ -518,6 +520,7 @@ func (r *run) leaveToRivals(m *member) {
 		if v.how != howReplayed {
 			continue
 		}
+		p.floor = p.low
 		if r.draft.policies[i].Mode == enforcement.PolicyShadow && m.NoPolicy == tenants.Deny {
 			p.low = 0 // requests to which no enforced policy applies are denied before they reach it
 		}

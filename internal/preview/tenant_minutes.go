@@ -2,6 +2,7 @@ package preview
 
 import (
 	"context"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -18,6 +19,8 @@ type part struct {
 	requests           int64
 	refused, low, high int64
 	unread             string
+	overridden         bool  // some keys have overrides: their estimate is their counted denials
+	floor              int64 // low, before other policies that may deny the same requests are considered
 	keys               []KeyFigure
 }
 
@@ -47,15 +50,40 @@ func costsOne(c *metrics.Counts, mode enforcement.PolicyMode) bool {
 	return c.NeverFits == 0 && c.Cost <= charged && c.Cost >= charged-c.Degraded
 }
 
-// overridden reports whether a tenant has overrides of a policy.
-func (s *Service) overridden(ctx context.Context, t *tenants.Tenant, policy string) (bool, error) {
+// maxOverrides is the maximum number of overrides of one policy and tenant that are read.
+const maxOverrides = 100
+
+// overrides returns a tenant's overrides of a policy. every reports whether they may apply to every key.
+func (s *Service) overrides(ctx context.Context, t *tenants.Tenant, policy string) (list []exceptions.Override, every bool, err error) {
 	if s.c.Subject != nil {
 		if subject, found := s.c.Subject(t.Number); found && subject.Exceptions == nil {
-			return false, nil
+			return nil, false, nil
 		}
 	}
-	list, err := s.c.Exceptions.Overrides(ctx, t.ID, exceptions.Filter{Policy: policy, Limit: 1})
-	return len(list) > 0, err
+	list, err = s.c.Exceptions.Overrides(ctx, t.ID, exceptions.Filter{Policy: policy, Limit: maxOverrides})
+	every = len(list) == maxOverrides || slices.ContainsFunc(list, func(o exceptions.Override) bool { return o.Attribute == "" })
+	return list, every, err
+}
+
+// overridden reports whether one of the overrides may apply to a key.
+func overridden(list []exceptions.Override, k *metrics.TopKey) bool {
+	return slices.ContainsFunc(list, func(o exceptions.Override) bool {
+		at := slices.Index(k.Names, o.Attribute)
+		switch {
+		case at < 0 || k.Missing[at]:
+			return false
+		case k.Redacted || o.Value == k.Values[at]:
+			return true
+		case o.Prefix == "":
+			return false
+		}
+		network, err := netip.ParsePrefix(o.Prefix)
+		addr, err2 := netip.ParseAddr(k.Values[at])
+		if err == nil && err2 == nil {
+			return network.Contains(addr)
+		}
+		return strings.HasPrefix(k.Values[at], o.Prefix)
+	})
 }
 
 // minutes contains one tenant's counts by minute, for policies and for keys.
@@ -148,6 +176,7 @@ type keyLine struct {
 	lo, hi []int64
 	known  int64 // sum of lo, the lower bounds
 	most   int64 // sum of hi, the upper bounds
+	denied int64 // counted denials after the warm minutes
 }
 
 // lines returns all ranked keys of a policy. rest contains, for each minute, the requests that no ranked key
@@ -173,7 +202,7 @@ func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine
 			here[id] = true
 		}
 		for id := range here {
-			var lo, hi int64
+			var lo, hi, denied int64
 			if k, listed := allowed.keys[i][id]; listed {
 				lo, hi = k.Count-k.Error, k.Count+gapAllowed[i]
 			} else {
@@ -181,6 +210,9 @@ func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine
 			}
 			if k, listed := limited.keys[i][id]; listed {
 				lo, hi = lo+k.Count-k.Error, hi+k.Count+gapLimited[i]
+				if i >= m.warm {
+					denied = k.Count - k.Error
+				}
 			} else {
 				hi += floorLimited
 			}
@@ -193,6 +225,7 @@ func (m *minutes) lines(source *plans.Policy, published *side) (lines []*keyLine
 			hi = min(hi+other, c.Requests)
 			lo = min(lo, hi)
 			line.at, line.lo, line.hi = append(line.at, int32(i)), append(line.lo, lo), append(line.hi, hi)
+			line.denied += denied
 			rest[i] -= lo
 		}
 		rest[i] = max(0, rest[i])
@@ -294,9 +327,12 @@ func (r ranked) of(other ranked, id string) metrics.TopKey {
 	return other.list[other.ids[id]]
 }
 
-// replayKeys returns the part of a tenant for a policy that counts by attributes.
-func (m *minutes) replayKeys(limits []enforcement.Limit, source *plans.Policy, published *side, slug string, requests int64) part {
-	p := part{requests: requests}
+// replayKeys returns the part of a tenant for a policy that counts by attributes. The overridden keys keep their own
+// numbers: their estimate is their counted denials, and each of their requests may be denied.
+func (m *minutes) replayKeys(
+	limits []enforcement.Limit, source *plans.Policy, published *side, slug string, requests int64, overrides []exceptions.Override,
+) part {
+	p := part{requests: requests, overridden: len(overrides) > 0}
 	lines, rest, absent := m.lines(source, published)
 	dense := m.series(source.Slug, all)
 	warm := m.warm >= warmUp(limits)
@@ -307,6 +343,12 @@ func (m *minutes) replayKeys(limits []enforcement.Limit, source *plans.Policy, p
 	var sure, may int64
 	background := sum(absent)
 	for _, line := range lines {
+		if overridden(overrides, &line.key) {
+			n := line.sinceWarm(m.warm)
+			sure += n
+			p.refused += min(line.denied, n)
+			continue
+		}
 		if warm && line.most+background <= few {
 			continue
 		}
@@ -333,6 +375,9 @@ func (m *minutes) replayKeys(limits []enforcement.Limit, source *plans.Policy, p
 	copy(dense.n, absent)
 	if canRefuse(limits, dense) > 0 {
 		may += unnamed
+	}
+	if p.overridden {
+		may = requests // a key outside of the rankings may have an override
 	}
 	p.high = min(sure+unnamed, may, requests)
 	// The numbers of keys include forced and blocked requests, which limits do not deny.

@@ -48,7 +48,12 @@ func (w *pages) previewPlan(c echo.Context, p plans.Plan) error {
 	v.RefusedRate = views.Percent(made.Refused, made.Requests)
 	v.Tiles = previewTiles(made)
 	for i := range made.Policies {
-		v.Policies = append(v.Policies, drawPreviewed(c, p, made, &made.Policies[i]))
+		drawn := drawPreviewed(c, p, made, &made.Policies[i])
+		if head.Differs && made.Policies[i].Change == preview.Same && made.Policies[i].Certainty == preview.Exact {
+			v.Same = append(v.Same, drawn)
+		} else {
+			v.Policies = append(v.Policies, drawn)
+		}
 		if s := &made.Policies[i]; s.Shadow != nil {
 			v.InShadow = append(v.InShadow, drawShadow(s))
 		}
@@ -96,22 +101,18 @@ func previewTiles(p preview.Preview) []views.Tile {
 		Label: "Denied by the draft", Value: views.Number{Text: "unknown", Exact: "a policy needs shadow"},
 		Note: "an enforced policy of the draft needs shadow",
 	}
-	if p.Total != nil {
-		would.Value, would.Note = boundsNumber(*p.Total), views.Percent(p.Total.High, p.Requests).Text+" of requests, at most"
-		if p.Total.Low == p.Total.High {
-			would.Note = views.Percent(p.Total.High, p.Requests).Text + " of requests"
-		}
+	switch {
+	case p.Total != nil && p.Total.Low == p.Total.High:
+		would.Value, would.Note = views.Count(p.Total.High), views.Percent(p.Total.High, p.Requests).Text+" of requests"
+	case p.Total != nil:
+		would.Value = views.Count(p.Estimate)
+		would.Note = "estimated, between " + views.Count(p.Total.Low).Exact + " and " + views.Count(p.Total.High).Exact
+	case p.AtLeast > 0:
+		would.Value = views.Count(p.AtLeast)
+		would.Value.Text = "at least " + would.Value.Text
+		would.Note = "without an enforced policy of the draft that needs shadow"
 	}
 	return append(tiles, would)
-}
-
-// boundsNumber returns "12" or "12 – 40".
-func boundsNumber(b preview.Bounds) views.Number {
-	low, high := views.Count(b.Low), views.Count(b.High)
-	if b.Low == b.High {
-		return low
-	}
-	return views.Number{Text: low.Text + " – " + high.Text, Exact: low.Exact + " to " + high.Exact}
 }
 
 var certainties = map[preview.Certainty]views.ModeBadge{

@@ -296,6 +296,7 @@ type PlanPreview struct {
 	Notes    []string
 	Tiles    []Tile
 	Policies []PreviewPolicy
+	Same     []PreviewPolicy // those that the draft does not change, if it changes others
 	InShadow []PreviewPolicy // those that are published in shadow
 	// Refused is the number of requests that the published version denied. RefusedRate is its
 	// percentage of all requests.
