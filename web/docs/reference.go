@@ -40,7 +40,22 @@ func parseReference(spec []byte) (views.Reference, error) {
 		}
 	}
 	r.Groups = slices.DeleteFunc(r.Groups, func(g views.Group) bool { return len(g.Operations) == 0 })
+	for _, g := range r.Groups {
+		// Each example uses what the ones above it create, so deletions come last.
+		slices.SortStableFunc(g.Operations, func(a, b views.Operation) int { return deletion(a) - deletion(b) })
+	}
+	export := s.get(s.get(s.get(s.root, "paths"), "/v1/configuration"), "get")
+	for _, e := range s.response("200", s.get(s.get(export, "responses"), "200")).Examples {
+		r.Setup = e.JSON
+	}
 	return r, nil
+}
+
+func deletion(op views.Operation) int {
+	if op.Method == "DELETE" {
+		return 1
+	}
+	return 0
 }
 
 // specification reads the YAML tree and resolves references.
@@ -56,9 +71,12 @@ func (s specification) operation(path, method string, item, node *yaml.Node) vie
 		Open:    s.open(node),
 	}
 	for _, p := range append(s.list(item, "parameters"), s.list(node, "parameters")...) {
+		name := s.text(p, "name")
 		op.Parameters = append(op.Parameters, views.Parameter{
-			Name: s.text(p, "name"), In: s.text(p, "in"), Required: s.text(p, "required") == "true",
-			Type: s.typeName(s.get(p, "schema")), Text: views.Prose(s.text(p, "description")), Example: s.exampleText(p),
+			Name: name, In: s.text(p, "in"), Required: s.text(p, "required") == "true",
+			Type: s.typeName(s.get(p, "schema")), Text: views.Prose(s.text(p, "description")),
+			Example:  cmp.Or(s.text(s.get(node, "x-curl"), name), s.exampleText(p)),
+			ServerID: s.text(s.get(p, "schema"), "format") == "uuid",
 		})
 	}
 	if body := s.get(node, "requestBody"); body != nil {

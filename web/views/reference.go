@@ -17,7 +17,9 @@ type Reference struct {
 	Title, Version string
 	Intro          Prose
 	Groups         []Group
-	origin         string
+	// Setup is the body of the first call of the page: what the examples name. ReferencePage prints it.
+	Setup  string
+	origin string
 }
 
 // A Group is the operations of one tag.
@@ -43,6 +45,7 @@ type Operation struct {
 type Parameter struct {
 	Name, In, Type, Example string
 	Required                bool
+	ServerID                bool // the server creates the value
 	Text                    Prose
 }
 
@@ -81,6 +84,16 @@ func (r Reference) At(origin string) Reference {
 	return r
 }
 
+// SetupCurl returns a curl command that creates what the examples name.
+func (r Reference) SetupCurl() string {
+	return r.Curl(Operation{
+		Method: "POST", Path: "/v1/configuration/apply", MediaType: "application/json", Examples: []Example{{JSON: r.Setup}},
+	})
+}
+
+// variable returns the shell variable of a path parameter whose value the server creates.
+func (p Parameter) variable() string { return "$" + strings.ToUpper(p.Name) + "_ID" }
+
 // Curl returns a curl command for an operation. $HEADGATE_KEY contains the API key.
 func (r Reference) Curl(op Operation) string {
 	var b strings.Builder
@@ -92,6 +105,8 @@ func (r Reference) Curl(op Operation) string {
 	var headers []string
 	for _, p := range op.Parameters {
 		switch {
+		case p.In == "path" && p.ServerID:
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", p.variable())
 		case p.In == "path" && p.Example != "":
 			path = strings.ReplaceAll(path, "{"+p.Name+"}", p.Example)
 		case p.In == "query" && p.Required:
@@ -103,7 +118,11 @@ func (r Reference) Curl(op Operation) string {
 	if len(query) > 0 {
 		path += "?" + strings.Join(query, "&")
 	}
-	b.WriteString(" " + quote(r.origin+path))
+	address := quote(r.origin + path)
+	if strings.Contains(path, "$") {
+		address = `"` + r.origin + path + `"`
+	}
+	b.WriteString(" " + address)
 	if !op.Open {
 		b.WriteString(" \\\n  -H \"Authorization: Bearer $HEADGATE_KEY\"")
 	}
