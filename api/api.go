@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -100,6 +101,9 @@ type Config struct {
 	// ClientAddress returns the client's address, which the audit log records. By default it is
 	// the address of the connection.
 	ClientAddress func(*http.Request) string
+	// ClientIP returns the client's address, which the addresses of its key must contain. It is not valid if the
+	// address is unknown. By default it is the address of the connection.
+	ClientIP func(*http.Request) netip.Addr
 	// TrustedProxy reports whether a request comes from a proxy whose headers describe the original request. If it is
 	// nil, no proxy is trusted.
 	TrustedProxy func(*http.Request) bool
@@ -137,6 +141,9 @@ func New(cfg Config) *API {
 	}
 	if cfg.ClientAddress == nil {
 		cfg.ClientAddress = connectionAddress
+	}
+	if cfg.ClientIP == nil {
+		cfg.ClientIP = connectionIP
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = 10 * time.Second

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/subtle"
 	"net/http"
+	"net/netip"
 	"strings"
 
 	"github.com/headgate/headgate/enforcement"
@@ -59,9 +60,37 @@ var errUnauthenticated = problem.New(problem.Unauthenticated, "a valid API key i
 // exists or not.
 var errForeign = problem.New(problem.Forbidden, "this key reaches only its own tenant")
 
-// authenticate finds the key of a request. See holder.
-func (a *API) authenticate(r *http.Request) (caller, error) {
-	return a.holder(bearer(r.Header["Authorization"]))
+// errKeyAddress is the error for a key that may not be used from the address of the request. It says neither the address
+// nor the addresses of the key.
+var errKeyAddress = problem.WithCode(problem.Forbidden, "key_address", "this key may not be used from this address")
+
+// authenticate finds the key of a request. See holder. from returns the address from which the key is used. After
+// errKeyAddress, it also returns the caller, for the audit log.
+func (a *API) authenticate(r *http.Request, from func(*http.Request) netip.Addr) (caller, error) {
+	who, err := a.holder(bearer(r.Header["Authorization"]))
+	if err != nil {
+		return who, err
+	}
+	var address netip.Addr
+	if len(who.key.AllowedIPs) > 0 {
+		address = from(r)
+	}
+	return who, a.used(who, address)
+}
+
+// used records the use of the caller's key from an address. It returns errKeyAddress if the key may not be used from there.
+func (a *API) used(who caller, from netip.Addr) error {
+	if allowed := who.key.AllowedIPs; len(allowed) > 0 && !allowed.Contains(from) {
+		return errKeyAddress
+	}
+	who.key.Use(a.cfg.Now())
+	return nil
+}
+
+// connectionIP returns the address of the connection of a request.
+func connectionIP(r *http.Request) netip.Addr {
+	at, _ := netip.ParseAddrPort(r.RemoteAddr)
+	return at.Addr()
 }
 
 // holder finds the key with a token in the snapshot, and never queries a database. It rejects a token of the wrong
@@ -84,11 +113,9 @@ func (a *API) holder(token string, sent bool) (caller, error) {
 	hash := tenants.HashToken(token)
 	if formed {
 		if key, ok := current.Key(hash); ok {
-			now := a.cfg.Now()
-			if (key.ExpiresAt != 0 || key.RevokedAt != 0) && !key.Valid(now.UnixMicro()) {
+			if (key.ExpiresAt != 0 || key.RevokedAt != 0) && !key.Valid(a.cfg.Now().UnixMicro()) {
 				return caller{}, errUnauthenticated
 			}
-			key.Use(now)
 			return caller{current, key}, nil
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,7 +24,15 @@ var placeholders = regexp.MustCompile(`:[a-z]+`)
 // Who it is and whether it may costs a check no allocation.
 func TestAuthorizingAllocatesNothing(t *testing.T) {
 	w := newWorld(t)
-	for _, key := range []string{w.operator, w.acmeCheck} {
+	k, bound, err := w.tenants.CreateKey(t.Context(), "acme", tenants.NewKey{
+		Name: "bound", Scopes: []tenants.Scope{tenants.ScopeCheck}, AllowedIPs: []string{"10.0.0.0/8", "2001:db8::/32", "192.0.2.0/24"},
+	})
+	must(t, err)
+	if len(k.AllowedIPs) != 3 {
+		t.Fatal(k.AllowedIPs)
+	}
+	must(t, w.watcher.Refresh(t.Context()))
+	for _, key := range []string{w.operator, w.acmeCheck, bound} {
 		ask := w.api.Asking(w.request(call{method: "POST", path: "/v1/check", key: key}), accounts.Check)
 		if n := testing.AllocsPerRun(200, func() { must(t, ask()) }); n != 0 {
 			t.Errorf("%v allocations", n)
@@ -262,5 +271,142 @@ func TestKeyBounds(t *testing.T) {
 	}
 	if a := w.do(call{method: "POST", path: "/v1/tenants/acme/keys/" + k.ID + "/rotate", key: w.acme}); a.status != http.StatusCreated || !strings.Contains(a.body, `"max_cost":3`) {
 		t.Errorf("rotate: %d %s", a.status, a.body)
+	}
+}
+
+// A key with addresses is used from these only: on every path, however the request comes. A refused request is 403 with a
+// code, says no address, leaves an audit line, and is no use of the key.
+func TestKeyAddresses(t *testing.T) {
+	t.Parallel()
+	var refusals *accounts.DeniedAccessLog
+	w := newWorld(t, func(c *api.Config) {
+		c.Refusals = accounts.NewDeniedAccessLog(c.Audit.(*store.Store), accounts.DeniedAccessConfig{})
+		refusals = c.Refusals
+		c.TrustedProxy = func(*http.Request) bool { return true }
+		c.ClientIP = func(r *http.Request) netip.Addr { at, _ := netip.ParseAddr(r.Header.Get("X-Forwarded-For")); return at }
+	})
+	a := w.do(call{
+		method: "POST", path: "/v1/tenants/acme/keys", key: w.acme,
+		body: `{"name":"k","scopes":["check","manage"],"allowed_ips":["203.0.113.9/24","::ffff:198.51.100.7"]}`,
+	})
+	if !strings.Contains(a.body, `"allowed_ips":["203.0.113.0/24","198.51.100.7"]`) {
+		t.Fatal(a.status, a.body)
+	}
+	var made struct {
+		Token string
+		Key   struct{ ID string }
+	}
+	must(t, json.Unmarshal([]byte(a.body), &made))
+	uses := func() int {
+		n := 0
+		for _, u := range w.watcher.Current().KeyUses(time.Time{}) {
+			if u.ID == made.Key.ID {
+				n++
+			}
+		}
+		return n
+	}
+	calls := []call{
+		{method: "POST", path: "/v1/check", body: `{"method":"POST","path":"/v1/login"}`},
+		{method: "POST", path: "/v1/check/batch", body: `{"checks":[{"method":"POST","path":"/v1/login"}]}`},
+		{method: "GET", path: "/v1/tenants/acme/keys"},
+	}
+	for _, from := range []string{"203.0.114.1", "198.51.100.8", "2001:db8::1", "", "unknown"} {
+		for _, c := range calls {
+			c.key, c.header = made.Token, map[string]string{"X-Forwarded-For": from}
+			a := w.do(c)
+			if a.status != http.StatusForbidden || !strings.Contains(a.body, `"code":"key_address"`) || strings.Contains(a.body, "203.0") {
+				t.Errorf("%s from %q: %d %s", c.path, from, a.status, a.body)
+			}
+		}
+	}
+	if n := uses(); n != 0 {
+		t.Errorf("%d uses of a key that was refused", n)
+	}
+	must(t, refusals.Flush(t.Context()))
+	if a := w.do(call{method: "GET", path: "/v1/audit?tenant=acme", key: w.operator}); !strings.Contains(a.body, made.Key.ID) {
+		t.Errorf("audit of acme: %s", a.body)
+	}
+	for _, from := range []string{"203.0.113.1", "::ffff:203.0.113.255", "198.51.100.7"} {
+		for _, c := range calls {
+			c.key, c.header = made.Token, map[string]string{"X-Forwarded-For": from}
+			if a := w.do(c); a.status != http.StatusOK {
+				t.Errorf("%s from %q: %d %s", c.path, from, a.status, a.body)
+			}
+		}
+	}
+	if n := uses(); n != 1 {
+		t.Errorf("%d uses of the key", n)
+	}
+	// The proxy has the key of forward-auth, so that the address of its client does not matter. Requests of tests come
+	// from 192.0.2.1.
+	forward := func(key string) answer {
+		return w.do(call{method: "GET", path: "/v1/forward-auth", key: key, header: map[string]string{
+			"X-Forwarded-For": "203.0.113.1", "X-Forwarded-Method": "POST", "X-Forwarded-Uri": "/v1/login",
+		}})
+	}
+	if a := forward(made.Token); a.status != http.StatusForbidden || !strings.Contains(a.body, `"code":"key_address"`) {
+		t.Errorf("forward-auth of another proxy: %d %s", a.status, a.body)
+	}
+	_, proxy, err := w.tenants.CreateKey(t.Context(), "acme", tenants.NewKey{
+		Name: "proxy", Scopes: []tenants.Scope{tenants.ScopeCheck}, AllowedIPs: []string{"192.0.2.1"},
+	})
+	must(t, err)
+	must(t, w.watcher.Refresh(t.Context()))
+	if a := forward(proxy); a.status != http.StatusOK {
+		t.Errorf("forward-auth of the proxy: %d %s", a.status, a.body)
+	}
+	for from, ok := range map[string]bool{"203.0.113.1": true, "203.0.114.1": false} {
+		if _, err := w.api.CallerOf(made.Token, netip.MustParseAddr(from)); (err == nil) != ok {
+			t.Errorf("another protocol from %s: %v", from, err)
+		}
+	}
+}
+
+// A key with addresses makes and rotates no key with more, and wrong entries are named.
+func TestKeyAddressesAreKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	issue := func(key, members string) (answer, string) {
+		a := w.do(call{method: "POST", path: "/v1/tenants/acme/keys", key: key, body: `{"name":"k","scopes":["manage"]` + members + `}`})
+		var made struct{ Token string }
+		if a.status == http.StatusCreated {
+			must(t, json.Unmarshal([]byte(a.body), &made))
+		}
+		return a, made.Token
+	}
+	_, bound := issue(w.acme, `,"allowed_ips":["192.0.2.0/24"]`)
+	for _, c := range []struct {
+		key, members string
+		status       int
+		says         string
+	}{
+		{bound, "", 403, "allowed_ips"},
+		{bound, `,"allowed_ips":["192.0.2.0/23"]`, 403, "allowed_ips"},
+		{bound, `,"allowed_ips":["192.0.2.1","10.0.0.1"]`, 403, "allowed_ips"},
+		{bound, `,"allowed_ips":["192.0.2.1","192.0.2.128/25"]`, 201, ""},
+		{bound, `,"allowed_ips":["x"]`, 422, `"pointer":"/allowed_ips/0"`},
+		{w.acme, `,"allowed_ips":[]`, 422, `"pointer":"/allowed_ips"`},
+		{w.acme, `,"allowed_ips":["10.0.0.1","10.0.0.2","10.0.0.300"]`, 422, `"pointer":"/allowed_ips/2"`},
+		{w.acme, `,"allowed_ips":["fe80::1%eth0"]`, 422, `"pointer":"/allowed_ips/0"`},
+		{w.acme, `,"allowed_ips":["10.0.0.1",7]`, 400, `"pointer":"/allowed_ips/1"`},
+		{w.acme, `,"allowed_ips":"10.0.0.1"`, 400, `"pointer":"/allowed_ips"`},
+	} {
+		if a, _ := issue(c.key, c.members); a.status != c.status || !strings.Contains(a.body, c.says) {
+			t.Errorf("a key with %s: %d %s", c.members, a.status, a.body)
+		}
+	}
+	rotate := func(key, id string) answer {
+		return w.do(call{method: "POST", path: "/v1/tenants/acme/keys/" + id + "/rotate", key: key})
+	}
+	k, _, err := w.tenants.CreateKey(t.Context(), "acme", tenants.NewKey{
+		Name: "n", Scopes: []tenants.Scope{tenants.ScopeManage}, AllowedIPs: []string{"10.0.0.0/8"},
+	})
+	must(t, err)
+	if a := rotate(bound, k.ID); a.status != http.StatusForbidden {
+		t.Errorf("rotated a key of other addresses: %d %s", a.status, a.body)
+	}
+	if a := rotate(w.acme, k.ID); a.status != http.StatusCreated || !strings.Contains(a.body, `"allowed_ips":["10.0.0.0/8"]`) {
+		t.Errorf("rotated: %d %s", a.status, a.body)
 	}
 }

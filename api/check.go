@@ -84,7 +84,7 @@ func (a *API) recoverCheck(w http.ResponseWriter, r *http.Request, s *scratch) {
 // check authenticates the caller, then decides the check and writes the answer. If it fails
 // after the authentication, it also returns the caller, for the audit log.
 func (a *API) check(w http.ResponseWriter, r *http.Request, s *scratch) (who caller, err error) {
-	if who, err = a.authenticate(r); err != nil {
+	if who, err = a.authenticate(r, a.cfg.ClientIP); err != nil {
 		return who, err
 	}
 	if err = a.checkGate.authorize(who, ""); err != nil {

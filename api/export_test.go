@@ -57,7 +57,7 @@ func Routes() []Row {
 func (a *API) Asking(r *http.Request, action accounts.Action) func() error {
 	g := newGate(action)
 	return func() error {
-		who, err := a.authenticate(r)
+		who, err := a.authenticate(r, a.cfg.ClientIP)
 		if err != nil {
 			return err
 		}

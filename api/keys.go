@@ -25,7 +25,7 @@ func showKey(k tenants.Key) (Key, error) {
 			return Key{}, err
 		}
 	}
-	shown.MaxCost, shown.PeekOnly = k.MaxCost, k.PeekOnly
+	shown.MaxCost, shown.PeekOnly, shown.AllowedIps = k.MaxCost, k.PeekOnly, k.AllowedIPs.Texts()
 	for i, s := range k.Scopes {
 		shown.Scopes[i] = Scope(s)
 	}
@@ -34,7 +34,7 @@ func showKey(k tenants.Key) (Key, error) {
 
 func newKey(n NewKey) tenants.NewKey {
 	out := tenants.NewKey{Name: n.Name, ExpiresAt: n.ExpiresAt, Scopes: make([]tenants.Scope, len(n.Scopes))}
-	out.MaxCost, out.PeekOnly = n.MaxCost, n.PeekOnly
+	out.MaxCost, out.PeekOnly, out.AllowedIPs = n.MaxCost, n.PeekOnly, n.AllowedIps
 	for i, s := range n.Scopes {
 		out.Scopes[i] = tenants.Scope(s)
 	}
@@ -67,10 +67,13 @@ func (a *API) issued(ctx context.Context, path string) func(tenants.Key, string,
 }
 
 // mayIssue returns an error if the caller's own key lacks one of the scopes, or has narrower
-// bounds. A key with only the scope manage can therefore not create or rotate a key that
-// decides checks.
-func mayIssue(ctx context.Context, scopes []tenants.Scope, bounds tenants.Bounds) error {
+// bounds or addresses. A key with only the scope manage can therefore not create or rotate a
+// key that decides checks.
+func mayIssue(ctx context.Context, scopes []tenants.Scope, bounds tenants.Bounds, allowed tenants.Networks) error {
 	own := callerOf(ctx).key
+	if !allowed.Within(own.AllowedIPs) {
+		return problem.New(problem.Forbidden, "the new key could be used from more addresses (allowed_ips) than this key")
+	}
 	for _, s := range scopes {
 		if _, known := snapshot.ScopesOf([]tenants.Scope{s}); known && !own.Scopes.Has(s) {
 			return problem.New(problem.Forbidden, "the new key would have the scope %s, which this key does not have", s)
@@ -103,7 +106,11 @@ func outlived(ctx context.Context, expiresAt time.Time, fields ...string) error 
 func (a *API) create(ctx context.Context, n tenants.NewKey,
 	create func(tenants.NewKey) (tenants.Key, string, error),
 ) (tenants.Key, string, error) {
-	if err := mayIssue(ctx, n.Scopes, n.Bounds); err != nil {
+	allowed, err := tenants.ParseNetworks(n.AllowedIPs)
+	if err != nil {
+		return create(n) // the service returns all faults, and creates nothing
+	}
+	if err := mayIssue(ctx, n.Scopes, n.Bounds, allowed); err != nil {
 		return tenants.Key{}, "", err
 	}
 	if err := outlived(ctx, n.ExpiresAt, "/expires_at"); err != nil {
@@ -118,7 +125,7 @@ func (a *API) rotate(ctx context.Context, old tenants.Key, err error,
 	rotate func() (tenants.Key, string, error),
 ) (tenants.Key, string, error) {
 	if err == nil {
-		err = mayIssue(ctx, old.Scopes, old.Bounds)
+		err = mayIssue(ctx, old.Scopes, old.Bounds, old.AllowedIPs)
 	}
 	if err == nil {
 		err = outlived(ctx, old.Renewed(a.cfg.Now()))

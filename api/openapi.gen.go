@@ -1682,6 +1682,9 @@ type KeptRefusal struct {
 
 // Key A key, without its token.
 type Key struct {
+	// AllowedIps The IP addresses and CIDR ranges from which the key may be used, without the bits below the mask. Absent if all.
+	AllowedIps []string `json:"allowed_ips,omitempty,omitzero"`
+
 	// CreatedAt When it was created.
 	CreatedAt time.Time `json:"created_at"`
 
@@ -1969,6 +1972,9 @@ type NewInvitation struct {
 
 // NewKey A key to create.
 type NewKey struct {
+	// AllowedIps IP addresses and CIDR ranges from which the key may be used. From another address, a request is `403` (`key_address`). Default: all.
+	AllowedIps []string `json:"allowed_ips,omitempty,omitzero"`
+
 	// ExpiresAt When it expires. Default: never.
 	ExpiresAt time.Time `json:"expires_at,omitempty,omitzero"`
 

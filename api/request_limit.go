@@ -34,7 +34,7 @@ type requestLimit struct {
 // The attributes by which requests are counted.
 const (
 	byAPIKey  = "key"
-	byFailure = "failed" // set for a request without a valid key
+	byFailure = "failed" // set for a request without a key that is valid and may be used from the address
 )
 
 // newRequestLimit returns nil if nothing is limited.
@@ -78,7 +78,7 @@ var errTooManyRequests = problem.New(problem.TooMany, "too many requests to this
 // authentication, or nil.
 func (a *API) limitRequest(w http.ResponseWriter, r *http.Request, who caller, cause error) error {
 	limit := a.requests
-	if limit == nil || cause != nil && !problem.Is(cause, problem.Unauthenticated) {
+	if limit == nil || problem.Is(cause, problem.Unavailable) {
 		return cause
 	}
 	s := scratches.Get().(*scratch)

@@ -23,6 +23,8 @@ type route struct {
 	query []string
 	// anyQuery means that the query belongs to another request, so that serve does not check it.
 	anyQuery bool
+	// direct means that the proxy that sends the request uses the key, not the client whose request it describes.
+	direct bool
 	// body is the Go type of the JSON body. serve checks the body against it before the body is
 	// decoded. It is nil if the operation has no body or if decide reads it.
 	body reflect.Type
@@ -99,6 +101,9 @@ func (r route) conditional() route {
 	return r
 }
 
+// fromProxy returns the route with direct set.
+func (r route) fromProxy() route { r.direct = true; return r }
+
 // decides returns a copy of the route with h as its decide function.
 func (r route) decides(h func(http.ResponseWriter, *http.Request, caller) error) route {
 	r.decide = h
@@ -135,7 +140,8 @@ func (a *API) routes() []route {
 	usage := needs(a.cfg.Usage != nil, "this node does not show usage or reset counters")
 	return []route{
 		post("/v1/check", "check", accounts.Check, nil).params("deny_status"), // ServeHTTP calls serveCheck instead
-		get(forwardAuthPath, "forwardAuth", accounts.Check, nil).decides(a.forwardAuth).params("headers attributes cost tenant deny_status"),
+		get(forwardAuthPath, "forwardAuth", accounts.Check, nil).decides(a.forwardAuth).fromProxy().
+			params("headers attributes cost tenant deny_status"),
 		post("/v1/check/batch", "checkBatch", accounts.Check, nil).decides(a.checkBatch).params("deny_status"),
 		post("/v1/explain", "explain", accounts.TenantRead, nil).decides(a.explain),
 		get("/v1/explain/:decision", "getExplanation", accounts.TenantRead, g.GetExplanation),

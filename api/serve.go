@@ -120,7 +120,10 @@ func requestID(w http.ResponseWriter) string {
 // serve wraps the handler of a route with the steps of every operation: recovery from panics,
 // authentication, authorization, and the check of the query parameters.
 func (a *API) serve(r route) echo.HandlerFunc {
-	gate := newGate(r.action)
+	gate, from := newGate(r.action), a.cfg.ClientIP
+	if r.direct {
+		from = connectionIP
+	}
 	return func(c echo.Context) error {
 		defer func() {
 			if cause := recover(); cause != nil {
@@ -132,12 +135,12 @@ func (a *API) serve(r route) echo.HandlerFunc {
 		var who caller
 		if !gate.open {
 			var err error
-			who, err = a.authenticate(req)
+			who, err = a.authenticate(req, from)
 			if r.action != accounts.Check {
 				err = a.limitRequest(c.Response(), req, who, err)
 			}
 			if err != nil {
-				return err
+				return a.recordDenied(&r, who, c, err)
 			}
 			if err := gate.authorize(who, r.tenant(c)); err != nil {
 				return a.recordDenied(&r, who, c, err)

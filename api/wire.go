@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"net"
 	"net/http"
+	"net/netip"
 
 	"github.com/headgate/headgate/enforcement"
 	"github.com/headgate/headgate/internal/problem"
@@ -13,13 +15,25 @@ import (
 type Caller struct{ caller }
 
 // CallerOf returns the caller with the token of an API key. Errors: problem.Unauthenticated if the key is not valid,
-// problem.Forbidden if it may not send checks, and problem.Unavailable before the first snapshot is loaded.
-func (a *API) CallerOf(token string) (Caller, error) {
+// problem.Forbidden if it may not send checks or not from the address from, and problem.Unavailable before the first
+// snapshot is loaded.
+func (a *API) CallerOf(token string, from netip.Addr) (Caller, error) {
 	who, err := a.holder(token, token != "" && len(token) <= maxToken)
+	if err == nil {
+		err = a.used(who, from)
+	}
 	if err != nil {
 		return Caller{}, err
 	}
 	return Caller{who}, a.checkGate.authorize(who, "")
+}
+
+// IPOf returns the IP address of a connection's peer. It is not valid if the connection has none.
+func IPOf(peer net.Addr) netip.Addr {
+	if at, ok := peer.(*net.TCPAddr); ok {
+		return at.AddrPort().Addr()
+	}
+	return netip.Addr{}
 }
 
 // Operator reports whether the key is one of the operator, which names the tenant of each check.

@@ -44,8 +44,8 @@ func (s *Service) CreateOperatorKey(ctx context.Context, n NewKey) (Key, string,
 	return s.createKey(ctx, ofOperator, n)
 }
 
-// RotateKey creates a key that succeeds an old one, with the same name, scopes, bounds and period of
-// validity, and returns it with its token. The old key stays valid for overlap, which is 0 to
+// RotateKey creates a key that succeeds an old one, with the same name, scopes, bounds,
+// addresses and period of validity, and returns it with its token. The old key stays valid for overlap, which is 0 to
 // MaxOverlap, but not longer than before. NotFound, Invalid, Conflict if the old key has ended
 // (code key_ended) or already has a successor (key_rotated).
 func (s *Service) RotateKey(ctx context.Context, tenantID, id string, overlap time.Duration) (Key, string, error) {
@@ -136,6 +136,9 @@ func (s *Service) createKey(ctx context.Context, of owner, n NewKey) (Key, strin
 		return Key{}, "", err
 	}
 	k, token := mint(ctx, tenantID, n, now)
+	if k.AllowedIPs, err = ParseNetworks(n.AllowedIPs); err != nil {
+		return Key{}, "", err
+	}
 	e := keyEntry(ctx, "create", k, nil, k)
 	created, err := s.store.CreateKey(ctx, k, e)
 	if err != nil {
@@ -158,6 +161,7 @@ func (s *Service) rotateKey(ctx context.Context, of owner, id string, overlap ti
 	}
 	n := NewKey{Name: old.Name, Scopes: old.Scopes, ExpiresAt: old.Renewed(now), Bounds: old.Bounds}
 	next, token := mint(ctx, old.TenantID, n, now)
+	next.AllowedIPs = old.AllowedIPs
 	e := keyEntry(ctx, "rotate", old, old, next)
 	created, err := s.store.RotateKey(ctx, old.TenantID, old.ID, now.Add(overlap), next, e)
 	if err != nil {
@@ -227,7 +231,7 @@ func (k Key) Renewed(now time.Time) time.Time {
 // instant returns the current time in milliseconds, the precision of all stores.
 func (s *Service) instant() time.Time { return s.now().UTC().Truncate(time.Millisecond) }
 
-// mint returns a new key that is not stored yet, and its token.
+// mint returns a new key that is not stored yet, and its token. The caller sets AllowedIPs.
 func mint(ctx context.Context, tenantID string, n NewKey, now time.Time) (Key, string) {
 	k := Key{ID: audit.NewID(), TenantID: tenantID, Name: n.Name, Scopes: n.Scopes, CreatedAt: now, CreatedBy: creator(ctx), Bounds: n.Bounds}
 	kind := TenantToken
@@ -272,5 +276,9 @@ func (k Key) JSON() (json.RawMessage, error) {
 		CreatedBy string    `json:"created_by,omitempty"`
 		MaxCost   int64     `json:"max_cost,omitempty"`
 		PeekOnly  bool      `json:"peek_only,omitempty"`
-	}{k.ID, k.Name, k.Hint, k.Scopes, k.ExpiresAt.UTC(), k.RevokedAt.UTC(), k.CreatedAt.UTC(), k.CreatedBy, k.MaxCost, k.PeekOnly})
+		Allowed   []string  `json:"allowed_ips,omitempty"`
+	}{
+		k.ID, k.Name, k.Hint, k.Scopes, k.ExpiresAt.UTC(), k.RevokedAt.UTC(), k.CreatedAt.UTC(), k.CreatedBy, k.MaxCost, k.PeekOnly,
+		k.AllowedIPs.Texts(),
+	})
 }

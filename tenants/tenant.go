@@ -92,6 +92,8 @@ type Key struct {
 	// LastUsedAt is when the key last authenticated a request, on any node. Nodes store it once a
 	// minute. It is zero if the key was never used.
 	LastUsedAt time.Time
+	// AllowedIPs are the addresses from which the key may be used; empty: all.
+	AllowedIPs Networks
 	Bounds
 	Revision int64
 }

@@ -2,6 +2,7 @@ package tenants
 
 import (
 	"cmp"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -74,6 +75,8 @@ type NewKey struct {
 	Name      string // 1 to 200 characters
 	Scopes    []Scope
 	ExpiresAt time.Time // zero if the key does not expire
+	// AllowedIPs are the IP addresses and CIDR ranges from which the key may be used, at most MaxAllowedIPs; empty: all.
+	AllowedIPs []string
 	Bounds
 }
 
@@ -102,6 +105,11 @@ func (k NewKey) Validate(now time.Time) error {
 	}
 	if k.ExpiresAt.UTC().Year() > 9999 {
 		f.Add("/expires_at", "must be before the year 10000")
+	}
+	if _, err := ParseNetworks(k.AllowedIPs); err != nil {
+		if p := (*problem.Problem)(nil); errors.As(err, &p) {
+			f.AddAll("/allowed_ips", p.Fields)
+		}
 	}
 	if k.MaxCost < 0 || k.MaxCost > MaxCost {
 		f.Add("/max_cost", "must be 1 to %d", MaxCost)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"runtime/debug"
 	"strings"
 	"sync/atomic"
@@ -21,6 +22,7 @@ import (
 	healthv1 "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/reflection"
 	"google.golang.org/grpc/status"
 
@@ -149,7 +151,11 @@ func (s *Server) caller(ctx context.Context) (*api.API, api.Caller, error) {
 	if !strings.EqualFold(scheme, "Bearer") {
 		return nil, api.Caller{}, status.Error(codes.Unauthenticated, "authorization: must be Bearer and an API key with the scope check")
 	}
-	who, err := decider.CallerOf(token)
+	var from netip.Addr
+	if p, ok := peer.FromContext(ctx); ok {
+		from = api.IPOf(p.Addr)
+	}
+	who, err := decider.CallerOf(token, from)
 	if err != nil {
 		return nil, api.Caller{}, statusOf(err, "")
 	}

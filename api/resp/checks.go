@@ -85,7 +85,7 @@ func (c *conn) decideBatch(b *batch) error {
 		return errNoKey
 	}
 	decider := c.server.api.Load() // the token was checked by the same or an earlier one
-	who, err := decider.CallerOf(c.token)
+	who, err := decider.CallerOf(c.token, c.from)
 	if err != nil {
 		return err
 	}

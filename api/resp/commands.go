@@ -64,7 +64,7 @@ func (c *conn) authenticated(token string, then func()) {
 		c.fail("LOADING the node is starting: it waits for its database")
 		return
 	}
-	if _, err := decider.CallerOf(token); err != nil {
+	if _, err := decider.CallerOf(token, c.from); err != nil {
 		p := api.Problem(err)
 		if p.Kind == problem.Unauthenticated {
 			c.fail("WRONGPASS the API key is not valid: send AUTH with a key that has the scope check")

@@ -3,6 +3,7 @@ package resp
 import (
 	"context"
 	"net"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -16,6 +17,7 @@ type conn struct {
 	limited *connlimit.Conn // nil if nothing counts the connections
 	replies
 
+	from  netip.Addr
 	token string // of AUTH or HELLO; "" before
 	buf   []byte // bytes of the client; the first have of them are not decided yet
 	have  int

@@ -72,7 +72,7 @@ func (s *Server) Serve(l *connlimit.Listener) error {
 			}
 			return fmt.Errorf("accept a RESP connection: %w", err)
 		}
-		c := &conn{server: s, Conn: accepted, replies: replies{proto: 2}}
+		c := &conn{server: s, Conn: accepted, from: api.IPOf(accepted.RemoteAddr()), replies: replies{proto: 2}}
 		c.limited, _ = accepted.(*connlimit.Conn)
 		if s.cfg.TLS != nil {
 			c.Conn = tls.Server(accepted, s.cfg.TLS)

@@ -17,18 +17,31 @@ var forwardingHeaders = []string{"X-Forwarded-For", "Forwarded", "X-Real-Ip"}
 // do not count as the proxy, because its own requests would then be limited, and logged, with theirs.
 const unknownAddress = "unknown"
 
-// clientAddress returns a function that finds the address of a request's client: the last
-// address in X-Forwarded-For outside the trusted networks, or unknownAddress if another entry
-// follows it. If the connection comes from another
+// clientAddress returns the function of clientIP as text: the address, or unknownAddress.
+func clientAddress(ip func(*http.Request) netip.Addr) func(*http.Request) string {
+	return func(r *http.Request) string {
+		if at := ip(r); at.IsValid() {
+			return at.String()
+		}
+		if _, ok := forwardedAddress(r.RemoteAddr); !ok {
+			return r.RemoteAddr
+		}
+		return unknownAddress
+	}
+}
+
+// clientIP returns a function that finds the address of a request's client: the last
+// address in X-Forwarded-For outside the trusted networks. The address is not valid if another
+// entry follows it. If the connection comes from another
 // network, it ignores the header and logs that once, because all clients of an untrusted proxy
 // share its address.
-func clientAddress(trusted string, log *slog.Logger) func(*http.Request) string {
+func clientIP(trusted string, log *slog.Logger) func(*http.Request) netip.Addr {
 	trusts := trustedNetworks(trusted)
 	var warned sync.Once
-	return func(r *http.Request) string {
+	return func(r *http.Request) netip.Addr {
 		at, ok := forwardedAddress(r.RemoteAddr)
 		if !ok {
-			return r.RemoteAddr
+			return netip.Addr{}
 		}
 		if !trusts(at) {
 			for _, name := range forwardingHeaders {
@@ -40,23 +53,31 @@ func clientAddress(trusted string, log *slog.Logger) func(*http.Request) string 
 					})
 				}
 			}
-			return at.String()
+			return at
 		}
-		hops := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
-		for _, hop := range slices.Backward(hops) {
-			if hop = strings.TrimSpace(hop); hop == "" { // RFC 9110 section 5.6.1: recipients ignore empty elements
-				continue
-			}
-			before, ok := forwardedAddress(hop)
-			if !ok {
-				return unknownAddress
-			}
-			if at = before; !trusts(at) {
-				break
+		for _, hops := range slices.Backward(r.Header.Values("X-Forwarded-For")) {
+			for more := true; more; {
+				var hop string
+				if hops, hop, more = cutLast(hops); hop == "" { // RFC 9110 section 5.6.1: recipients ignore empty elements
+					continue
+				}
+				before, ok := forwardedAddress(hop)
+				if !ok {
+					return netip.Addr{}
+				}
+				if at = before; !trusts(at) {
+					return at
+				}
 			}
 		}
-		return at.String()
+		return at
 	}
+}
+
+// cutLast cuts the last element off a list with commas. It allocates no memory, as it is called for checks.
+func cutLast(list string) (before, last string, more bool) {
+	i := strings.LastIndexByte(list, ',')
+	return list[:max(i, 0)], strings.TrimSpace(list[i+1:]), i >= 0
 }
 
 // trustedNetworks returns a function that reports whether an address is in the networks of the setting
@@ -64,7 +85,8 @@ func clientAddress(trusted string, log *slog.Logger) func(*http.Request) string 
 func trustedNetworks(trusted string) func(netip.Addr) bool {
 	networks, _ := parseNetworks(trusted) // validate has checked the setting
 	return func(ip netip.Addr) bool {
-		return slices.ContainsFunc(networks, func(n *net.IPNet) bool { return n.Contains(ip.AsSlice()) })
+		text := ip.As16()
+		return slices.ContainsFunc(networks, func(n *net.IPNet) bool { return n.Contains(text[:]) })
 	}
 }
 
@@ -80,7 +102,9 @@ func trustedProxy(trusted string) func(*http.Request) bool {
 // forwardedAddress parses an IP address with an optional port. An IPv6 address may be in
 // brackets.
 func forwardedAddress(text string) (netip.Addr, bool) {
-	if host, _, err := net.SplitHostPort(text); err == nil {
+	if strings.Count(text, ":") != 1 && !strings.HasPrefix(text, "[") {
+		// There is no port. The error of SplitHostPort would allocate memory.
+	} else if host, _, err := net.SplitHostPort(text); err == nil {
 		text = host
 	} else if inner, ok := strings.CutPrefix(text, "["); ok {
 		text, _ = strings.CutSuffix(inner, "]")

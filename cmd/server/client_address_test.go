@@ -38,7 +38,7 @@ func TestClientAddress(t *testing.T) {
 		{"10.0.0.1:1234", []string{""}, "10.0.0.1"},
 	} {
 		r := &http.Request{RemoteAddr: c.remote, Header: http.Header{"X-Forwarded-For": c.header}}
-		if got := clientAddress("10.0.0.0/8, fd00::/8", slog.New(slog.DiscardHandler))(r); got != c.want {
+		if got := clientAddress(clientIP("10.0.0.0/8, fd00::/8", slog.New(slog.DiscardHandler)))(r); got != c.want {
 			t.Errorf("%s %q: %s, want %s", c.remote, c.header, got, c.want)
 		}
 	}
@@ -49,7 +49,7 @@ func TestForwardedFromUntrusted(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]int{"X-Forwarded-For": 1, "Forwarded": 1, "X-Real-Ip": 1, "User-Agent": 0} {
 		var out bytes.Buffer
-		address := clientAddress("", slog.New(slog.NewTextHandler(&out, nil)))
+		address := clientAddress(clientIP("", slog.New(slog.NewTextHandler(&out, nil))))
 		for range 3 {
 			address(&http.Request{RemoteAddr: "172.16.0.1:1", Header: http.Header{name: {"198.51.100.7"}}})
 		}

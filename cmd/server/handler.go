@@ -28,6 +28,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 	if err != nil {
 		return nil, err
 	}
+	ip := clientIP(s.TrustedProxies, log)
 	cfg := api.Config{
 		Snapshot: n.watcher.Current, Decider: n.engine, Admission: n.admission,
 		Tenants: n.tenants, Plans: n.plans, Audit: n.store, Alerts: n.alerts, Once: n.store.Once,
@@ -35,7 +36,7 @@ func (n *node) newHandler(ctx context.Context, s *serveCommand, g *gate, log *sl
 		Exceptions: n.exceptions, Configuration: n.documents, Preview: n.preview, Nodes: n.fleet,
 		Usage: n.usage, Analytics: n.analytics, People: n.people, Refusals: n.refusals,
 		Version: version, BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL,
-		ClientAddress: clientAddress(s.TrustedProxies, log), TrustedProxy: trustedProxy(s.TrustedProxies), Logger: log,
+		ClientAddress: clientAddress(ip), ClientIP: ip, TrustedProxy: trustedProxy(s.TrustedProxies), Logger: log,
 	}
 	cfg.Requests = n.requestLimits(s)
 	if s.MetricsAddr == "" {

@@ -40,6 +40,7 @@ type keyCreate struct {
 	Name    string        `required:"" setting:"false" help:"What the key is for."`
 	Scopes  []string      `default:"check,read,manage" enum:"check,read,manage" setting:"false" help:"Scopes by comma: check, read, manage."`
 	Expires time.Duration `setting:"false" help:"After how long it ends, like 720h; default: never."`
+	AllowIP []string      `setting:"false" placeholder:"CIDR,..." help:"IP addresses and CIDR ranges from which the key may be used; default: all."`
 }
 
 func (k keyCreate) Run(ctx context.Context, p program, t cli.Terminal) error {
@@ -47,7 +48,7 @@ func (k keyCreate) Run(ctx context.Context, p program, t cli.Terminal) error {
 		return usageError{fmt.Errorf("--expires: is %s, and must be ahead", k.Expires)}
 	}
 	return k.withTenants(ctx, p, "key create", func(ctx context.Context, service *tenants.Service) error {
-		next := tenants.NewKey{Name: k.Name}
+		next := tenants.NewKey{Name: k.Name, AllowedIPs: k.AllowIP}
 		for _, s := range k.Scopes {
 			next.Scopes = append(next.Scopes, tenants.Scope(s))
 		}

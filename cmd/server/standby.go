@@ -107,10 +107,11 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 		},
 	})
 	n.metricsGate.open(n.recorder.Handler())
+	ip := clientIP(s.TrustedProxies, log)
 	cfg := api.Config{
 		Snapshot: func() *snapshot.Snapshot { return world }, Decider: n.newEngine(s, log), Admission: n.admission,
 		Version: version, BootstrapKey: s.BootstrapKey, Headers: headers, PublicURL: s.PublicURL,
-		ClientAddress: clientAddress(s.TrustedProxies, log), TrustedProxy: trustedProxy(s.TrustedProxies), Logger: log,
+		ClientAddress: clientAddress(ip), ClientIP: ip, TrustedProxy: trustedProxy(s.TrustedProxies), Logger: log,
 		Ready: func(context.Context) api.Readiness {
 			r := api.Readiness{
 				Checks:   []api.ReadyCheck{{Name: "snapshot", OK: true}, {Name: "draining", OK: !g.draining.Load()}},

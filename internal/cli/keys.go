@@ -27,6 +27,7 @@ var keyColumns = []Column{
 	{"LAST USED", "last_used_at"},
 	{"MAX COST", "max_cost"},
 	{"PEEK ONLY", "peek_only"},
+	{"ALLOWED IPS", "allowed_ips"},
 }
 
 // keyOwner selects the keys of a tenant or of the operator.
@@ -76,6 +77,8 @@ type keysCreate struct {
 
 	MaxCost  int64 `setting:"false" placeholder:"N" help:"The largest cost of one check. Default: no bound."`
 	PeekOnly bool  `setting:"false" help:"Checks with this key must have the mode peek, which charges nothing."`
+
+	AllowIP []string `setting:"false" placeholder:"CIDR,..." help:"IP addresses and CIDR ranges from which the key may be used. Default: all."`
 }
 
 // Run creates a key.
@@ -93,6 +96,9 @@ func (n keysCreate) Run(ctx context.Context, t Terminal) error {
 	}
 	if n.PeekOnly {
 		body["peek_only"] = true
+	}
+	if len(n.AllowIP) > 0 {
+		body["allowed_ips"] = n.AllowIP
 	}
 	return c.secret(ctx, n.path(), body)
 }

@@ -22,6 +22,7 @@ var Codes = []Code{
 	{"entry_exists", "conflict", "The value is on this list already."},
 	{"idempotency_key_reused", "conflict", "The Idempotency-Key was sent with another body in the last 24 hours."},
 	{"invitation_exists", "conflict", "An invitation with this token exists already."},
+	{"key_address", "forbidden", "The API key may not be used from the address of the request."},
 	{"key_ended", "conflict", "The key is revoked or has expired. Create a new one."},
 	{"key_exists", "conflict", "A key with this token exists already."},
 	{"key_max_cost", "forbidden", "The cost of the check is above the bound of the API key."},

@@ -41,7 +41,8 @@ func (b *builder) addKey(row *tenants.Key) {
 	}
 	b.putKey(row.Hash, Key{
 		ID: row.ID, Name: row.Name, Operator: row.Operator(), Scopes: set,
-		ExpiresAt: micros(row.ExpiresAt), RevokedAt: micros(row.RevokedAt), Bounds: row.Bounds, used: b.useOf(row.Hash),
+		ExpiresAt: micros(row.ExpiresAt), RevokedAt: micros(row.RevokedAt), Bounds: row.Bounds,
+		AllowedIPs: row.AllowedIPs, used: b.useOf(row.Hash),
 	}, subject)
 }
 

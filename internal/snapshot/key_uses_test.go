@@ -116,9 +116,12 @@ func TestKeyUsesOutliveSnapshots(t *testing.T) {
 	k.Use(at)
 	want := []tenants.KeyUse{{ID: "k", At: at.UTC()}}
 	for name, next := range map[string]func(Changes) *Snapshot{
-		"key":    func(c Changes) *Snapshot { n, _ := Compile(s, Changes{Revision: 9, Keys: c.Keys}, Options{}); return n },
-		"tenant": func(c Changes) *Snapshot { n, _ := Compile(s, Changes{Revision: 9, Tenants: c.Tenants}, Options{}); return n },
-		"all":    func(c Changes) *Snapshot { n, _ := Compile(s, c, Options{Full: true}); return n },
+		"key": func(c Changes) *Snapshot { n, _ := Compile(s, Changes{Revision: 9, Keys: c.Keys}, Options{}); return n },
+		"tenant": func(c Changes) *Snapshot {
+			n, _ := Compile(s, Changes{Revision: 9, Tenants: c.Tenants}, Options{})
+			return n
+		},
+		"all": func(c Changes) *Snapshot { n, _ := Compile(s, c, Options{Full: true}); return n },
 	} {
 		if got := next(w.changes()).KeyUses(time.Time{}); !slices.Equal(got, want) {
 			t.Errorf("%s: %v, want %v", name, got, want)

@@ -86,6 +86,8 @@ type Key struct {
 	RevokedAt int64
 	// Bounds restrict the checks that the key may send.
 	Bounds tenants.Bounds
+	// AllowedIPs are the addresses from which the key may be used; empty: all.
+	AllowedIPs tenants.Networks
 	// Subject is the tenant of the key; nil for an operator key.
 	Subject *enforcement.Subject
 	// used is when the key last authenticated a request on this node, in milliseconds since the epoch; 0 means never.

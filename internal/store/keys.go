@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -15,17 +16,22 @@ import (
 )
 
 const keyColumns = `id, tenant_id, name, hash, hint, scopes, expires_at, revoked_at, created_at, created_by, max_cost, peek_only,
-	last_used_at, revision`
+	allowed_ips, last_used_at, revision`
 
 func scanKey(r row) (tenants.Key, error) {
 	var k tenants.Key
 	var tenantID, createdBy sql.NullString
 	var hash []byte
-	var scopes string
+	var scopes, allowed string
 	var expires, revoked sql.NullTime
 	var used sql.NullInt64
 	err := r.Scan(&k.ID, &tenantID, &k.Name, &hash, &k.Hint, &scopes, &expires, &revoked, &k.CreatedAt, &createdBy, &k.MaxCost, &k.PeekOnly,
-		&used, &k.Revision)
+		&allowed, &used, &k.Revision)
+	// An entry that cannot be read becomes one that contains no address. Without entries, all addresses may use the key.
+	k.AllowedIPs, _ = tenants.ParseNetworks(strings.Fields(allowed))
+	if allowed != "" && len(k.AllowedIPs) == 0 {
+		k.AllowedIPs = tenants.Networks{netip.Prefix{}}
+	}
 	if used.Valid {
 		k.LastUsedAt = time.UnixMilli(used.Int64).UTC()
 	}
@@ -247,10 +253,10 @@ func (e *edit) addKey(ctx context.Context, k tenants.Key) (_ tenants.Key, err er
 	}
 	n, err := e.exec(ctx, `
 		INSERT INTO api_keys (`+keyColumns+`)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, $9, $10, $11, NULL, $12)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, NULL, $8, $9, $10, $11, $12, NULL, $13)
 		ON CONFLICT (hash) DO NOTHING`,
 		k.ID, orNull(k.TenantID), k.Name, k.Hash[:], k.Hint, writeScopes(k.Scopes), nullable(k.ExpiresAt), k.CreatedAt,
-		orNull(k.CreatedBy), k.MaxCost, k.PeekOnly, k.Revision)
+		orNull(k.CreatedBy), k.MaxCost, k.PeekOnly, strings.Join(k.AllowedIPs.Texts(), " "), k.Revision)
 	if err != nil {
 		return k, fmt.Errorf("add a key: %w", err)
 	}

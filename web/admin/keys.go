@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/labstack/echo/v4"
 
@@ -179,6 +180,9 @@ func (k *keyring) creators(ctx context.Context, keys []tenants.Key) (map[string]
 	return names, nil
 }
 
+// maxNetworksShown is how many of the addresses of a key the list names.
+const maxNetworksShown = 3
+
 // row returns a key as the list shows it.
 func (k *keyring) row(key tenants.Key, now time.Time) views.APIKey {
 	r := views.APIKey{
@@ -193,6 +197,13 @@ func (k *keyring) row(key tenants.Key, now time.Time) views.APIKey {
 	}
 	if key.MaxCost > 0 {
 		r.Scopes = append(r.Scopes, "cost up to "+strconv.FormatInt(key.MaxCost, 10))
+	}
+	for i, network := range key.AllowedIPs.Texts() {
+		if i == maxNetworksShown {
+			r.Scopes = append(r.Scopes, fmt.Sprintf("from %d more", len(key.AllowedIPs)-i))
+			break
+		}
+		r.Scopes = append(r.Scopes, "from "+network)
 	}
 	over := false
 	switch {
@@ -222,6 +233,8 @@ func (k *keyring) form() views.KeyForm {
 	v.Peek = views.Checks{Name: "peek", Label: "Checks", Options: []views.CheckBox{{
 		Name: "peek-only", Label: "Peek only", Hint: "Checks with this key show what is left, and charge nothing.",
 	}}}
+	v.AllowedIPs = views.OptionalInput("allowed_ips", "Allowed IP addresses", "",
+		"Addresses and ranges like 203.0.113.7 and 10.0.0.0/8, with spaces between them. Other addresses get 403. Empty: all addresses.")
 	for _, s := range k.scopes {
 		v.Scopes.Options = append(v.Scopes.Options, views.CheckBox{
 			Name: "scope-" + string(s.scope), Label: string(s.scope), Hint: s.hint, Checked: s.checked,
@@ -241,7 +254,11 @@ func (w *pages) createKey(c echo.Context, f url.Values) error {
 	v := k.form()
 	v.Name.Value = f.Get("name")
 	n := tenants.NewKey{Name: strings.TrimSpace(f.Get("name"))}
-	v.MaxCost.Value = f.Get("max_cost")
+	v.MaxCost.Value, v.AllowedIPs.Value = f.Get("max_cost"), f.Get("allowed_ips")
+	separator := func(r rune) bool { return r == ',' || unicode.IsSpace(r) }
+	if list := strings.FieldsFunc(f.Get("allowed_ips"), separator); len(list) > 0 {
+		n.AllowedIPs = list
+	}
 	v.Peek.Options[0].Checked = f.Get("peek-only") == "on"
 	n.PeekOnly, n.MaxCost = v.Peek.Options[0].Checked, costOf(f)
 	for i, s := range k.scopes {
@@ -260,7 +277,11 @@ func (w *pages) createKey(c echo.Context, f url.Values) error {
 		w.Changed(ctx)
 		return w.ShowOnce(c, k.base+"/new", newToken{Key: key.ID, Token: token})
 	}
-	return web.Retry(err, &v, &v.Faults, nil, func(status int) error {
+	renamed := make(map[string]string, len(n.AllowedIPs))
+	for i := range n.AllowedIPs {
+		renamed["allowed_ips/"+strconv.Itoa(i)] = v.AllowedIPs.Name
+	}
+	return web.Retry(err, &v, &v.Faults, renamed, func(status int) error {
 		return w.Render(c, status, views.KeyFormPage(w.keyPage(c, k, k.newTitle), v))
 	})
 }
@@ -368,7 +389,7 @@ func (k *keyring) confirm(key tenants.Key, verb string) views.Confirm {
 	}
 	v.Title, v.Button, v.WithOverlap = "Rotate the key "+key.Name, "Create the new key", true
 	v.Text = []string{
-		"The new key has the same name, scopes, bounds, and lifetime. It is shown once.",
+		"The new key has the same name, scopes, bounds, addresses, and lifetime. It is shown once.",
 		"Choose how long the old key stays valid, so that you can replace it without a gap.",
 	}
 	v.Overlap = views.Select{Name: "overlap", Label: "The old key", Value: "24h", Options: web.LifetimeOptions(overlaps)}

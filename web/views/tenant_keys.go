@@ -27,6 +27,7 @@ type KeyForm struct {
 	Scopes       Checks
 	MaxCost      Input
 	Peek         Checks
+	AllowedIPs   Input
 	End          Ending
 	Action, Back string
 }

@@ -7,6 +7,7 @@ package storetest
 import (
 	"context"
 	"fmt"
+	"net/netip"
 	"slices"
 	"sync"
 	"testing"
@@ -107,6 +108,7 @@ func Run(t *testing.T, open func(t *testing.T) Fixture) {
 		{"keys are made, rotated and revoked", testKeyLife},
 		{"keys are refused for a reason", testKeyRefusals},
 		{"a key is revoked with the keys that it created", testKeysCreatedBy},
+		{"addresses of keys that cannot be read contain no address", testBrokenNetworks},
 		{"the last use of keys is stored, and is no edit", testKeyUses},
 		{"nothing of a tenant is reached through another", testIsolation},
 		{"operator keys are made, rotated and revoked", testOperatorKeyLife},
@@ -187,7 +189,7 @@ func (s *suite) wantKind(err error, kind problem.Kind, code string) {
 // same checks values by content; an empty slice is as good as none.
 func (s *suite) same(what string, got, want any) {
 	s.Helper()
-	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty(), cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 		s.Errorf("%s (-want +got):\n%s", what, diff)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/headgate/headgate/internal/audit"
@@ -182,6 +183,7 @@ func testKeyLife(s *suite) {
 	acme := s.tenant("acme", "")
 	ask := s.newKey(acme.ID)
 	ask.ExpiresAt = s.Clock.Now().Add(24 * time.Hour)
+	ask.AllowedIPs = tenants.Networks{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("2001:db8::1/128")}
 	k, err := s.Store.CreateKey(s.ctx, ask, entry("key.create"))
 	s.must(err)
 	want := ask
@@ -252,6 +254,20 @@ func testKeyUses(s *suite) {
 	next, err := s.Store.RotateKey(s.ctx, acme.ID, k.ID, s.Clock.Now().Add(time.Hour), s.newKey(""), entry("key.rotate"))
 	s.must(err)
 	s.same("use of the successor", next.LastUsedAt, time.Time{})
+}
+
+// testBrokenNetworks reads keys whose addresses were changed past the Store. No address may use them.
+func testBrokenNetworks(s *suite) {
+	acme := s.tenant("acme", "")
+	for _, broken := range []string{"x", " ", "10.0.0.0/8 x"} {
+		k := s.key(acme.ID)
+		s.must(s.Exec(`UPDATE api_keys SET allowed_ips = $1 WHERE id = $2`, broken, k.ID))
+		got, err := s.Store.Key(s.ctx, acme.ID, k.ID)
+		s.must(err)
+		if len(got.AllowedIPs) == 0 || got.AllowedIPs.Contains(netip.MustParseAddr("192.0.2.1")) {
+			s.Errorf("%q: %v", broken, got.AllowedIPs)
+		}
+	}
 }
 
 func testKeyRefusals(s *suite) {

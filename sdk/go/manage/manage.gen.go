@@ -438,6 +438,9 @@ type NewKey struct {
 	// Whether checks must have the mode `peek`. Another mode is `403` (`key_peek_only`). Default:
 	// false.
 	PeekOnly *bool `json:"peek_only,omitzero"`
+	// IP addresses and CIDR ranges from which the key may be used. From another address, a request is
+	// `403` (`key_address`). Default: all.
+	AllowedIps []string `json:"allowed_ips,omitzero"`
 }
 
 // Key: A key, without its token.
@@ -466,6 +469,9 @@ type Key struct {
 	MaxCost *int64 `json:"max_cost,omitzero"`
 	// Whether checks must have the mode `peek`. Absent if not.
 	PeekOnly *bool `json:"peek_only,omitzero"`
+	// The IP addresses and CIDR ranges from which the key may be used, without the bits below the
+	// mask. Absent if all.
+	AllowedIps []string `json:"allowed_ips,omitzero"`
 }
 
 // Role: What a person may do. Roles of the operator: `owner` may do everything, `editor` may change

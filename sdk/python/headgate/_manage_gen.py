@@ -244,6 +244,7 @@ class NewKey(TypedDict):
     expires_at: NotRequired[str]
     max_cost: NotRequired[int]
     peek_only: NotRequired[bool]
+    allowed_ips: NotRequired[List[str]]
 
 
 class Key(TypedDict):
@@ -260,6 +261,7 @@ class Key(TypedDict):
     last_used_at: NotRequired[str]
     max_cost: NotRequired[int]
     peek_only: NotRequired[bool]
+    allowed_ips: NotRequired[List[str]]
 
 
 # What a person may do. Roles of the operator: `owner` may do everything, `editor` may change tenants, plans, and exceptions, `viewer` may read. Roles of a tenant: `tenant_admin` may change its keys and members, `tenant_viewer` may read; both see only their tenant.

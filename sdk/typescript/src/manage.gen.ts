@@ -309,6 +309,8 @@ export interface NewKey {
   max_cost?: number;
   /** Whether checks must have the mode `peek`. Another mode is `403` (`key_peek_only`). Default: false. */
   peek_only?: boolean;
+  /** IP addresses and CIDR ranges from which the key may be used. From another address, a request is `403` (`key_address`). Default: all. */
+  allowed_ips?: string[];
 }
 
 /** A key, without its token. */
@@ -335,6 +337,8 @@ export interface Key {
   max_cost?: number;
   /** Whether checks must have the mode `peek`. Absent if not. */
   peek_only?: boolean;
+  /** The IP addresses and CIDR ranges from which the key may be used, without the bits below the mask. Absent if all. */
+  allowed_ips?: string[];
 }
 
 /** What a person may do. Roles of the operator: `owner` may do everything, `editor` may change tenants, plans, and exceptions, `viewer` may read. Roles of a tenant: `tenant_admin` may change its keys and members, `tenant_viewer` may read; both see only their tenant. */

@@ -1,0 +1,112 @@
+package tenants
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/headgate/headgate/internal/problem"
+)
+
+// MaxAllowedIPs is the maximum number of entries of Key.AllowedIPs.
+const MaxAllowedIPs = 50
+
+// Networks are ranges of IP addresses in their normal form: without the bits below the mask, and with IPv4 addresses as
+// IPv4. An entry that is not valid contains no address.
+type Networks []netip.Prefix
+
+// ParseNetworks returns the ranges of a list of IP addresses and CIDR ranges. The error is Invalid and names each wrong
+// entry by its index, like /2. An
+// empty list is an error, and nil is not.
+func ParseNetworks(texts []string) (Networks, error) {
+	var f problem.Fields
+	var list Networks
+	switch {
+	case texts != nil && len(texts) == 0:
+		f.Add("", "must have at least one entry: leave it out for all addresses")
+		return nil, f.Err()
+	case len(texts) > MaxAllowedIPs:
+		f.Add("", "must have at most %d entries", MaxAllowedIPs)
+		return nil, f.Err()
+	}
+	for i, text := range texts {
+		pointer := "/" + strconv.Itoa(i)
+		network, err := parseNetwork(text)
+		switch {
+		case err != nil:
+			f.Add(pointer, "%v", err)
+		case slices.Contains(list, network):
+			f.Add(pointer, "names %s twice", textOf(network))
+		}
+		list = append(list, network)
+	}
+	return list, f.Err()
+}
+
+// parseNetwork returns the range of an IP address or a CIDR range.
+func parseNetwork(text string) (netip.Prefix, error) {
+	if strings.Contains(text, "%") { // also in what ParseAddr takes for a zone, like %eth0/64
+		return netip.Prefix{}, errors.New("must not have a zone")
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if err != nil {
+		ip, err := netip.ParseAddr(text)
+		if err != nil {
+			return netip.Prefix{}, fmt.Errorf("%.64q is not an IP address or a CIDR range, such as 203.0.113.7 or 203.0.113.0/24", text)
+		}
+		prefix = netip.PrefixFrom(ip, ip.BitLen())
+	}
+	ip, bits := prefix.Addr(), prefix.Bits()
+	switch {
+	case ip.Is4In6() && bits < 96:
+		return netip.Prefix{}, errors.New("covers more than the IPv4 addresses: write an IPv4 range")
+	case ip.Is4In6():
+		ip, bits = ip.Unmap(), bits-96
+	}
+	return netip.PrefixFrom(ip, bits).Masked(), nil
+}
+
+// Contains reports whether an address is in one of the ranges. It allocates no memory.
+func (n Networks) Contains(ip netip.Addr) bool {
+	ip = ip.Unmap().WithZone("")
+	for _, network := range n {
+		if network.Contains(ip) {
+			return true
+		}
+	}
+	return false
+}
+
+// Within reports whether a key that only n may use is no wider than one that only wide may use. An empty list is every
+// address. A range that only several ranges of wide cover together is not within them.
+func (n Networks) Within(wide Networks) bool {
+	if len(wide) == 0 {
+		return true
+	}
+	covered := func(network netip.Prefix) bool {
+		return slices.ContainsFunc(wide, func(w netip.Prefix) bool { return w.Bits() <= network.Bits() && w.Contains(network.Addr()) })
+	}
+	return len(n) > 0 && !slices.ContainsFunc(n, func(network netip.Prefix) bool { return !covered(network) })
+}
+
+// Texts returns the ranges as text. A range of one address is the address.
+func (n Networks) Texts() []string {
+	if len(n) == 0 {
+		return nil
+	}
+	texts := make([]string, len(n))
+	for i, network := range n {
+		texts[i] = textOf(network)
+	}
+	return texts
+}
+
+func textOf(network netip.Prefix) string {
+	if network.IsSingleIP() {
+		return network.Addr().String()
+	}
+	return network.String()
+}
