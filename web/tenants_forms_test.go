@@ -151,7 +151,11 @@ func TestKeysAreShownOnce(t *testing.T) {
 			t.Errorf("largest cost %q: %d %q", wrong, bad.Code, wrongIn(t, bad))
 		}
 	}
-	form := url.Values{"name": {"edge"}, "scope-check": {"on"}, "max_cost": {"1,000"}, "peek-only": {"on"}, "life": {"30d"}}
+	if bad := w.post(keys, "acme-admin", url.Values{"name": {"edge"}, "scope-check": {"on"}, "allowed_ips": {"192.0.2.1, nonsense"}, "life": {"never"}}); bad.Code != http.StatusUnprocessableEntity ||
+		wrongIn(t, bad) != "allowed_ips" || typedIn(t, bad, "allowed_ips") != "192.0.2.1, nonsense" {
+		t.Errorf("allowed addresses: %d %q", bad.Code, wrongIn(t, bad))
+	}
+	form := url.Values{"name": {"edge"}, "scope-check": {"on"}, "max_cost": {"1,000"}, "peek-only": {"on"}, "allowed_ips": {"192.0.2.1 10.0.0.0/8"}, "life": {"30d"}}
 	made := w.once(w.post(keys, "acme-admin", form), "acme-admin")
 	token := ""
 	for n := range made.tree(t).Descendants() {
@@ -166,7 +170,7 @@ func TestKeysAreShownOnce(t *testing.T) {
 		t.Error("this node does not know the key at once")
 	}
 	list := w.get(keys, "acme-viewer")
-	if strings.Contains(list.body, token) || !strings.Contains(words(t, list), "edge "+tenants.TokenHint(token)+" check peek only cost up to 1000 Active just now 21 December 2026") || strings.Contains(list.body, "/revoke") {
+	if strings.Contains(list.body, token) || !strings.Contains(words(t, list), "edge "+tenants.TokenHint(token)+" check peek only cost up to 1000 from 192.0.2.1 from 10.0.0.0/8 Active just now never 21 December 2026") || strings.Contains(list.body, "/revoke") {
 		t.Errorf("%s", words(t, list))
 	}
 	all, err := w.tenants.Keys(t.Context(), w.ids["acme"], tenants.Filter{Limit: 10})
