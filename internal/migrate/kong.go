@@ -11,8 +11,12 @@ import (
 // kongPeriods are the windows of the plugin rate-limiting, which begin at multiples of the period, or with the day, month or
 // year of the UTC calendar.
 var kongPeriods = []struct{ name, window, anchor string }{
-	{"second", "1s", "clock"}, {"minute", "1m", "clock"}, {"hour", "1h", "clock"},
-	{"day", "day", "calendar"}, {"month", "month", "calendar"}, {"year", "year", "calendar"},
+	{"second", "1s", "clock"},
+	{"minute", "1m", "clock"},
+	{"hour", "1h", "clock"},
+	{"day", "day", "calendar"},
+	{"month", "month", "calendar"},
+	{"year", "year", "calendar"},
 }
 
 // A scope says to which requests a plugin applies.
