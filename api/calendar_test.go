@@ -3,7 +3,6 @@ package api_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +60,7 @@ func (w *world) holdsUntil(p enforcement.Period, at, from, until time.Time) {
 			"RateLimit-Policy": fmt.Sprintf(`"%s";q=2;w=%d`, p, length/time.Second),
 			"Retry-After":      map[bool]string{true: fmt.Sprint(seconds)}[a.status == 429],
 		} {
-			if got := a.header.Get(http.CanonicalHeaderKey(name)); got != want {
+			if got := a.header.Get(name); got != want {
 				w.t.Errorf("%s at %s: %s: %s, want %s", p, at, name, got, want)
 			}
 		}
