@@ -386,7 +386,8 @@ func TestKeyAddressesAreKept(t *testing.T) {
 		{bound, `,"allowed_ips":["192.0.2.1","10.0.0.1"]`, 403, "allowed_ips"},
 		{bound, `,"allowed_ips":["192.0.2.1","192.0.2.128/25"]`, 201, ""},
 		{bound, `,"allowed_ips":["x"]`, 422, `"pointer":"/allowed_ips/0"`},
-		{w.acme, `,"allowed_ips":[]`, 422, `"pointer":"/allowed_ips"`},
+		{w.acme, `,"allowed_ips":[]`, 201, ""}, // the default
+		{bound, `,"allowed_ips":[]`, 403, "allowed_ips"},
 		{w.acme, `,"allowed_ips":["10.0.0.1","10.0.0.2","10.0.0.300"]`, 422, `"pointer":"/allowed_ips/2"`},
 		{w.acme, `,"allowed_ips":["fe80::1%eth0"]`, 422, `"pointer":"/allowed_ips/0"`},
 		{w.acme, `,"allowed_ips":["10.0.0.1",7]`, 400, `"pointer":"/allowed_ips/1"`},

@@ -1972,7 +1972,7 @@ type NewInvitation struct {
 
 // NewKey A key to create.
 type NewKey struct {
-	// AllowedIps IP addresses and CIDR ranges from which the key may be used. From another address, a request is `403` (`key_address`). Default: all.
+	// AllowedIps IP addresses and CIDR ranges from which the key may be used. From another address, a request is `403` (`key_address`). Default, and for an empty list: all.
 	AllowedIps []string `json:"allowed_ips,omitempty,omitzero"`
 
 	// ExpiresAt When it expires. Default: never.

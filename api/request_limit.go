@@ -72,7 +72,8 @@ func newRequestLimit(limits RequestLimits) *requestLimit {
 }
 
 // errTooManyRequests is the error for a request above a limit. It has its own headers.
-var errTooManyRequests = problem.New(problem.TooMany, "too many requests to this API with this key or from this address: wait for Retry-After")
+var errTooManyRequests = problem.New(problem.TooMany,
+	"too many requests to this API with this key or from this address: wait for Retry-After")
 
 // limitRequest charges a request and sets the rate-limit headers of its answer. cause is the error of its
 // authentication, or nil.
@@ -87,13 +88,11 @@ func (a *API) limitRequest(w http.ResponseWriter, r *http.Request, who caller, c
 	if _, canonical, err := enforcement.CanonicalIP(a.cfg.ClientAddress(r)); err == nil {
 		_ = s.check.AddAttribute("ip", canonical) // is valid
 	}
-	name, value := byAPIKey, ""
 	if cause == nil {
-		value = who.key.ID
+		_ = s.check.AddAttribute(byAPIKey, who.key.ID) // is valid
 	} else {
-		name, value = byFailure, "yes"
+		_ = s.check.AddAttribute(byFailure, "yes")
 	}
-	_ = s.check.AddAttribute(name, value) // is valid
 	limit.engine.Decide(r.Context(), limit.subject, &s.check, &s.decision)
 	h := w.Header()
 	a.cfg.Headers.write(h, &s.decision, nil, false)

@@ -19,16 +19,12 @@ const MaxAllowedIPs = 50
 type Networks []netip.Prefix
 
 // ParseNetworks returns the ranges of a list of IP addresses and CIDR ranges. The error is Invalid and names each wrong
-// entry by its index, like /2. An
-// empty list is an error, and nil is not.
+// entry by its index, like /2. An empty list means all addresses, because some generated clients send one for a member
+// that is not set.
 func ParseNetworks(texts []string) (Networks, error) {
 	var f problem.Fields
 	var list Networks
-	switch {
-	case texts != nil && len(texts) == 0:
-		f.Add("", "must have at least one entry: leave it out for all addresses")
-		return nil, f.Err()
-	case len(texts) > MaxAllowedIPs:
+	if len(texts) > MaxAllowedIPs {
 		f.Add("", "must have at most %d entries", MaxAllowedIPs)
 		return nil, f.Err()
 	}

@@ -241,7 +241,7 @@ func TestSpellingsOfAPath(t *testing.T) {
 func TestCalendarQuotaInTheEditor(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
-	p, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
+	_, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
 	must(t, err)
 	_, typed := filled(t, w.get("/plans/gold/edit", "editor").tree(t), "draft", "save")
 	for name, value := range map[string]string{"algorithm": "fixed_window", "quota": "10000", "window": "month", "burst": ""} {
@@ -250,7 +250,7 @@ func TestCalendarQuotaInTheEditor(t *testing.T) {
 	if got := w.post("/plans/gold/edit", "editor", typed); got.Code != http.StatusSeeOther {
 		t.Fatalf("%d\n%s", got.Code, got.body)
 	}
-	p, err = w.plans.Plan(t.Context(), "gold")
+	p, err := w.plans.Plan(t.Context(), "gold")
 	must(t, err)
 	saved := p.Draft.Policies()[3].Limits[0]
 	if saved.Period != enforcement.Month || saved.Anchor != enforcement.ByCalendar {

@@ -51,7 +51,8 @@ func (s *authorization) Check(ctx context.Context, r *authv3.CheckRequest) (*aut
 	}
 	var response *authv3.CheckResponse
 	var failed error
-	if err := decider.DecideForwarded(original, who, option, func(d *enforcement.Decision) { response, failed = respond(decider, d) }); err != nil {
+	use := func(d *enforcement.Decision) { response, failed = respond(decider, d) }
+	if err := decider.DecideForwarded(original, who, option, use); err != nil {
 		return nil, statusOf(err, "")
 	}
 	return response, failed

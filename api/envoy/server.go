@@ -145,7 +145,8 @@ func (s *Server) caller(ctx context.Context) (*api.API, api.Caller, error) {
 	}
 	values := metadata.ValueFromIncomingContext(ctx, "authorization")
 	if len(values) != 1 {
-		return nil, api.Caller{}, status.Error(codes.Unauthenticated, "authorization: send it once, as initial_metadata of the grpc_service: Bearer and an API key")
+		return nil, api.Caller{}, status.Error(codes.Unauthenticated,
+			"authorization: send it once, as initial_metadata of the grpc_service: Bearer and an API key")
 	}
 	scheme, token, _ := strings.Cut(values[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {

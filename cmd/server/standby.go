@@ -97,7 +97,8 @@ func (n *node) standBy(s *serveCommand, g *gate, log *slog.Logger) {
 	}
 	n.recorder = metrics.NewRecorder(metrics.Config{
 		Version: version, Node: n.id, Tenants: s.metricsTenants(),
-		Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Connections: n.connectionState, DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
+		Redis: n.redisState(), Leases: n.leaseState(), Admission: n.admissionState, Connections: n.connectionState,
+		DeniedRequests: n.deniedRequests.Load, Log: s.log.Status,
 		Snapshot: func() metrics.SnapshotState {
 			counts := world.Counts()
 			return metrics.SnapshotState{

@@ -127,7 +127,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		s.counter("connections_ended_total", help, state.Refused, "cause", "refused")
 	}
 	if c.r.cfg.DeniedRequests != nil {
-		s.counter("api_requests_denied_total", "Requests to the API, without checks, that were denied by HEADGATE_API_RATE or HEADGATE_API_RATE_PER_ADDRESS.",
+		s.counter("api_requests_denied_total",
+			"Requests to the API, without checks, that were denied by HEADGATE_API_RATE or HEADGATE_API_RATE_PER_ADDRESS.",
 			c.r.cfg.DeniedRequests())
 	}
 	if c.r.cfg.Log != nil {

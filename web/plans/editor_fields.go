@@ -54,7 +54,9 @@ func (m *marker) choose(name, label, value string, options []views.Option) views
 	if !slices.ContainsFunc(options, func(o views.Option) bool { return o.Value == value }) {
 		options = append(slices.Clone(options), views.Option{Value: value, Label: value})
 	}
-	return views.Select{Name: name, Label: label, Value: value, Error: m.errors[name], Options: options, Optional: true, Hint: m.hint(name, "")}
+	return views.Select{
+		Name: name, Label: label, Value: value, Error: m.errors[name], Options: options, Optional: true, Hint: m.hint(name, ""),
+	}
 }
 
 func (m *marker) policy(f *draftForm, i int, policies []plans.Policy) views.PolicyFields {
@@ -191,8 +193,9 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 	l := p.limits[k]
 	v := views.LimitFields{
 		ID: id, Number: strconv.Itoa(k + 1),
-		Quota:     m.input(id+".quota", "Requests", l["quota"], ""),
-		Window:    m.input(id+".window", "Per", l["window"], "A number and a unit: 10s, 1m, 1h, 1d, 30d. Or by the calendar: day, week, month, quarter, year."),
+		Quota: m.input(id+".quota", "Requests", l["quota"], ""),
+		Window: m.input(id+".window", "Per", l["window"],
+			"A number and a unit: 10s, 1m, 1h, 1d, 30d. Or by the calendar: day, week, month, quarter, year."),
 		Algorithm: m.choose(id+".algorithm", "Algorithm", l["algorithm"], withoutHints(algorithmOptions)),
 		Burst:     m.input(id+".burst", "Burst", l["burst"], "Empty: the quota."),
 		Anchor:    m.choose(id+".anchor", "Windows start", l["anchor"], anchorOptions),

@@ -439,7 +439,7 @@ type NewKey struct {
 	// false.
 	PeekOnly *bool `json:"peek_only,omitzero"`
 	// IP addresses and CIDR ranges from which the key may be used. From another address, a request is
-	// `403` (`key_address`). Default: all.
+	// `403` (`key_address`). Default, and for an empty list: all.
 	AllowedIps []string `json:"allowed_ips,omitzero"`
 }
 

@@ -309,7 +309,7 @@ export interface NewKey {
   max_cost?: number;
   /** Whether checks must have the mode `peek`. Another mode is `403` (`key_peek_only`). Default: false. */
   peek_only?: boolean;
-  /** IP addresses and CIDR ranges from which the key may be used. From another address, a request is `403` (`key_address`). Default: all. */
+  /** IP addresses and CIDR ranges from which the key may be used. From another address, a request is `403` (`key_address`). Default, and for an empty list: all. */
   allowed_ips?: string[];
 }
 
