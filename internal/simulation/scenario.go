@@ -62,6 +62,8 @@ type step struct {
 	limits []enforcement.Limit // set_limits
 }
 
+const wantZone = "must be the name of an IANA time zone, like Europe/Berlin or UTC"
+
 // read decodes and validates a scenario. idKnown reports whether s.id was read, even if
 // the rest is invalid. The error is a *problem.Problem.
 func read(line []byte) (s scenario, idKnown bool, err error) {
@@ -76,7 +78,9 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 		case "start_ms":
 			s.start = d.Int(0, maxInstant)
 		case "time_zone":
-			s.zone = d.Text()
+			if s.zone = d.Text(); s.zone == "" || s.zone == "Local" { // the time package takes both
+				d.Fail(wantZone)
+			}
 		case "billing_anchor_day":
 			s.day = int(d.Int(1, 31))
 		case "limits":
@@ -90,7 +94,7 @@ func read(line []byte) (s scenario, idKnown bool, err error) {
 	_ = d.End() // d keeps the error; it is the first one
 	var unknown error
 	if s.calendar, unknown = enforcement.NewCalendar(s.zone, s.day); unknown != nil {
-		d.FailAt("/time_zone", "must be the name of an IANA time zone, like Europe/Berlin or UTC")
+		d.FailAt("/time_zone", wantZone)
 	}
 	if !limits {
 		d.FailAt("/limits", "is required")
