@@ -425,9 +425,9 @@ func TestTheOverviewIsLive(t *testing.T) {
 	seen := map[string]bool{}
 	next(t, events, "the new request", func(e event) bool {
 		seen[e.name] = true
-		return e.name == "tenants"
+		return e.name == "tenants" && seen["tiles"] // on a slow machine, the tenants of the drawing before come alone
 	})
-	if seen["limited"] || seen["retry-after"] || !seen["routes"] || !seen["tiles"] || !seen["traffic"] {
+	if seen["limited"] || seen["retry-after"] || !seen["routes"] || !seen["traffic"] {
 		t.Errorf("sent were %v: of what did not change, or not what did", seen)
 	}
 }
