@@ -68,7 +68,7 @@ func originalRequest(ctx context.Context, a *authv3.AttributeContext) (*http.Req
 	for name, value := range sent.GetHeaders() {
 		header.Add(name, value)
 	}
-	for _, h := range sent.GetHeaderMap().GetHeaders() { // encode_raw_headers, one by one
+	for _, h := range sent.GetHeaderMap().GetHeaders() { // of encode_raw_headers, which does not join repeated headers
 		value := h.GetValue()
 		if len(h.GetRawValue()) > 0 {
 			value = string(h.GetRawValue())

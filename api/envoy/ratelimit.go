@@ -87,7 +87,7 @@ func (c *call) next() *descriptor {
 	return d
 }
 
-// ShouldRateLimit decides each descriptor as one check, in their order. Each one is charged by itself, as in
+// ShouldRateLimit decides the descriptors in order. Each descriptor is a separate check, as in
 // envoyproxy/ratelimit: a denied descriptor is not charged, and the others are. An invalid descriptor fails the call,
 // and nothing is charged then.
 func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLimitRequest) (*ratelimitv3.RateLimitResponse, error) {
@@ -126,7 +126,7 @@ func (s *rateLimits) ShouldRateLimit(ctx context.Context, r *ratelimitv3.RateLim
 	return answer(decider, c), nil
 }
 
-// subject returns the tenant of a descriptor. A key of a tenant decides for its tenant, whatever the domain. With an
+// subject returns the tenant of a descriptor. With the key of a tenant, it is that tenant, and the domain is ignored. With an
 // operator key, a domain without a tenant is not limited, as in envoyproxy/ratelimit. An entry that names an unknown
 // tenant is an error.
 func (s *rateLimits) subject(who api.Caller, d *descriptor, tenancy Tenancy) (*enforcement.Subject, error) {

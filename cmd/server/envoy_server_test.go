@@ -148,7 +148,7 @@ func TestEnvoyRateLimits(t *testing.T) {
 	}
 	call(t, bootstrap, "GET", node.origin+"/v1/explain/"+body.DecisionID, "").want(t, 200)
 
-	// Each descriptor is charged by itself; the headers are those of the tightest one.
+	// Each descriptor is a separate check. The headers are those of the tightest one.
 	both := &ratelimitv3.RateLimitRequest{Domain: "messages", Descriptors: []*descriptorv3.RateLimitDescriptor{
 		entries("message_type", "marketing", "to_number", "1"), entries("remote_address", "2001:db8::1"),
 	}}
@@ -402,7 +402,7 @@ func TestEnvoyExactAndHealth(t *testing.T) {
 	}
 }
 
-// With authorities, a call needs a client certificate of theirs besides the key.
+// With HEADGATE_ENVOY_CLIENT_CA_FILE, a call needs a client certificate that these authorities signed, and a key.
 func TestEnvoyMutualTLS(t *testing.T) {
 	t.Parallel()
 	cert, key := writeCertificate(t, t.TempDir(), 1)

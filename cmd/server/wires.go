@@ -18,7 +18,7 @@ import (
 	"github.com/headgate/headgate/internal/connlimit"
 )
 
-// A wire serves checks over another protocol than HTTP, on a listener of its own.
+// A wire serves checks over a protocol other than HTTP. Each wire has a separate listener.
 type wire interface {
 	Serve(l *connlimit.Listener) error
 	Open(a *api.API)
