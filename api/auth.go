@@ -209,13 +209,13 @@ func (c caller) subject(ref string) (*enforcement.Subject, error) {
 	return s, nil
 }
 
-// within returns an error if the caller's key may not send a check.
-func (c caller) within(check *enforcement.Check) error {
+// within returns an error if the caller's key may not send a check to a tenant.
+func (c caller) within(s *enforcement.Subject, check *enforcement.Check) error {
 	b := &c.key.Bounds
 	switch {
 	case b.PeekOnly && check.Mode != enforcement.Peek:
 		return errPeekOnly
-	case b.MaxCost > 0 && check.Cost > b.MaxCost:
+	case b.MaxCost > 0 && s.SentCost(check) > b.MaxCost:
 		return problem.WithCode(problem.Forbidden, "key_max_cost", "this key may send checks with a cost of at most %d", b.MaxCost)
 	}
 	return nil

@@ -75,10 +75,11 @@ func (a *API) checkBatch(w http.ResponseWriter, r *http.Request, who caller) err
 	}
 	b.find(who)
 	for i, s := range b.subjects {
-		if s != nil && s.RequireRoute { // the pointer of most checks is never needed
-			if c := &b.checks[i]; c.Method == "" || c.Path == "" {
-				return routed(s, c, "/checks/"+strconv.Itoa(i))
-			}
+		if s == nil {
+			continue
+		}
+		if err := complete(s, &b.checks[i], i); err != nil {
+			return err
 		}
 	}
 	if b.atomic {
@@ -193,7 +194,7 @@ func (b *batch) find(who caller) {
 			b.subjects[i], b.faults[i] = who.subject(ref)
 		}
 		if b.subjects[i] != nil {
-			b.faults[i] = who.within(&b.checks[i])
+			b.faults[i] = who.within(b.subjects[i], &b.checks[i])
 		}
 		if b.faults[i] == nil {
 			b.items = append(b.items, enforcement.BatchItem{Subject: b.subjects[i], Check: &b.checks[i], Decision: &b.decisions[i]})

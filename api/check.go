@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"strconv"
 	"sync"
 
 	"github.com/labstack/echo/v4"
@@ -105,7 +106,7 @@ func (a *API) checkWith(w http.ResponseWriter, r *http.Request, who caller, s *s
 	if err != nil {
 		return err
 	}
-	if err := who.within(&s.check); err != nil {
+	if err := who.within(subject, &s.check); err != nil {
 		return err
 	}
 	if a.decideOne(r.Context(), subject, s) != nil {
@@ -143,21 +144,28 @@ func (s *scratch) read(r *http.Request, who caller) (*enforcement.Subject, error
 	if err != nil {
 		return nil, atTenant(err, "/tenant")
 	}
-	return subject, routed(subject, &s.check, "")
+	return subject, complete(subject, &s.check, -1)
 }
 
-// routed returns an error if the tenant requires a method and a path, and the check lacks one.
-// Without them, policies for a route do not match, and the check would pass them. prefix is the
-// JSON pointer of the check.
-func routed(s *enforcement.Subject, c *enforcement.Check, prefix string) error {
-	if !s.RequireRoute || c.Method != "" && c.Path != "" {
+// complete returns an error in two cases. The tenant requires a method and a path, and the check
+// lacks one: policies for a route would not match, and the check would pass them. Or an attribute
+// must be a cost, and is none. index is that of the check in its batch, or -1.
+func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
+	pointer, message := "", ""
+	if s.RequireRoute && (c.Method == "" || c.Path == "") {
+		pointer, message = "/path", "is required, unless require_route of the tenant is false"
+		if c.Method == "" {
+			pointer = "/method"
+		}
+	} else if name, fault := s.CostFault(c); name != "" {
+		pointer, message = "/attributes/"+problem.Escape(name), fault
+	} else {
 		return nil
 	}
-	pointer := prefix + "/path"
-	if c.Method == "" {
-		pointer = prefix + "/method"
+	if index >= 0 {
+		pointer = "/checks/" + strconv.Itoa(index) + pointer
 	}
-	return malformedAt(pointer, "is required, unless require_route of the tenant is false")
+	return malformedAt(pointer, message)
 }
 
 // writeDecision writes s.decision as the answer. deny, if it is not 0, replaces the status of a
@@ -256,7 +264,7 @@ func (s *scratch) decode(text string) (tenant string, err error) {
 // decodeCheck decodes one check into c. It stores the attributes in the array of room. The
 // strings of c share the memory of the decoded text.
 func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement.Attribute) (tenant string) {
-	*c = enforcement.Check{Cost: 1, Attributes: room}
+	*c = enforcement.Check{Cost: 1, DefaultCost: true, Attributes: room}
 	for name := range d.Members() {
 		switch name {
 		case "tenant":
@@ -272,7 +280,7 @@ func decodeCheck(d *strictjson.Decoder, c *enforcement.Check, room []enforcement
 		case "attributes":
 			decodeAttributes(d, c)
 		case "cost":
-			c.Cost = d.Int(0, enforcement.MaxCost)
+			c.Cost, c.DefaultCost = d.Int(0, enforcement.MaxCost), false
 		case "mode":
 			decodeMode(d, c)
 		default:

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -438,6 +439,66 @@ func TestRouteIsRequired(t *testing.T) {
 	for path, body := range map[string]string{"/v1/check": `{"tenant":"acme"}`, "/v1/check/batch": `{"checks":[{"tenant":"acme"}]}`} {
 		if a := ask(path, body); a.status != http.StatusOK || !strings.Contains(a.body, `"reason":"no_policy"`) {
 			t.Errorf("%s: %d %s", path, a.status, a.body)
+		}
+	}
+}
+
+// A policy charges its own cost: of the check, of an attribute, or its default. An
+// attribute that is no cost is rejected on every path, and nothing is charged. A key with
+// a largest cost cannot send more by the attribute.
+func TestCostOfPolicies(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	five := int64(5)
+	day := []enforcement.Limit{{Algorithm: enforcement.FixedWindow, Quota: 1000, Window: 24 * time.Hour}}
+	w.publish(plans.Content{Name: "Pro", Policies: []plans.Policy{
+		{Slug: "requests", Limits: day}, {Slug: "tokens", CostFrom: "tokens/day", Cost: &five, Limits: day},
+	}})
+	ask := func(path, key, body string) answer {
+		return w.do(call{method: "POST", path: path, key: key, body: body})
+	}
+	costs := regexp.MustCompile(`"cost":(\d+),"remaining":(\d+)`)
+	for _, c := range []struct{ members, want string }{
+		{`"attributes":{"tokens/day":"700"}`, `["cost":1,"remaining":999 "cost":700,"remaining":300]`},
+		{`"cost":2`, `["cost":2,"remaining":997 "cost":2,"remaining":298]`},
+		{`"mode":"enforce"`, `["cost":1,"remaining":996 "cost":5,"remaining":293]`},
+	} {
+		body := `{"method":"POST","path":"/v1/chat",` + c.members + `}`
+		explained := ask("/v1/explain", w.acme, body)
+		if a := ask("/v1/check", w.acme, body); a.status != 200 || fmt.Sprint(costs.FindAllString(a.body, -1)) != c.want {
+			t.Errorf("%s: %d %s", body, a.status, a.body)
+		} else if fmt.Sprint(costs.FindAllString(explained.body, -1)) != c.want {
+			t.Errorf("%s: explained %s", body, explained.body)
+		}
+	}
+	asked := w.counter.asked.Load()
+	for _, value := range []string{"five", "-5", "1.5", "2147483648", "007"} {
+		one := `{"method":"POST","path":"/v1/chat","attributes":{"tokens/day":"` + value + `"}}`
+		for path, body := range map[string]string{
+			"/v1/check": one, "/v1/explain": one, "/v1/check/batch": `{"checks":[{"method":"POST","path":"/v1/chat"},` + one + `]}`,
+		} {
+			pointer := map[bool]string{true: "/checks/1"}[path == "/v1/check/batch"] + "/attributes/tokens~1day"
+			if a := ask(path, w.acme, body); a.status != http.StatusBadRequest || !strings.Contains(a.body, `"pointer":"`+pointer+`"`) {
+				t.Errorf("%s %s: %d %s", path, body, a.status, a.body)
+			}
+		}
+		a := w.do(call{method: "GET", path: "/v1/forward-auth?attributes=tokens/day:header:X-Tokens", key: w.acme, header: map[string]string{
+			"X-Forwarded-Method": "POST", "X-Forwarded-Uri": "/v1/chat", "X-Tokens": value,
+		}})
+		if a.status != http.StatusBadRequest || !strings.Contains(a.body, "tokens~1day") {
+			t.Errorf("forward-auth: %d %s", a.status, a.body)
+		}
+	}
+	if n := w.counter.asked.Load(); n != asked {
+		t.Errorf("%d rejected checks reached the limiter", n-asked)
+	}
+	k, token, err := w.tenants.CreateKey(t.Context(), "acme", tenants.NewKey{Name: "n", Scopes: []tenants.Scope{tenants.ScopeCheck}, Bounds: tenants.Bounds{MaxCost: 3}})
+	must(t, err)
+	must(t, w.watcher.Refresh(t.Context()))
+	for tokens, status := range map[string]int{"3": 200, "4": 403} {
+		a := ask("/v1/check", token, `{"method":"POST","path":"/v1/chat","attributes":{"tokens/day":"`+tokens+`"}}`)
+		if a.status != status || status == 403 && !strings.Contains(a.body, `"code":"key_max_cost"`) {
+			t.Errorf("%s with %s tokens: %d %s", k.ID, tokens, a.status, a.body)
 		}
 	}
 }

@@ -91,7 +91,7 @@ func (a *API) decideForwarded(r *http.Request, who Caller, wire enforcement.Wire
 ) error {
 	s := scratches.Get().(*scratch)
 	defer s.release()
-	s.check = enforcement.Check{Cost: 1, Attributes: s.attributes[:0], Wire: wire}
+	s.check = enforcement.Check{Cost: 1, DefaultCost: true, Attributes: s.attributes[:0], Wire: wire}
 	if err := original(s, option); err != nil {
 		return err
 	}
@@ -228,6 +228,6 @@ func (s *scratch) costFrom(r *http.Request, text string) (err error) {
 	if err != nil || cost < 0 || cost > enforcement.MaxCost {
 		return malformedAt(at, "must be a whole number from 0 to "+strconv.Itoa(enforcement.MaxCost))
 	}
-	s.check.Cost = cost
+	s.check.Cost, s.check.DefaultCost = cost, false
 	return nil
 }

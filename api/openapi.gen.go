@@ -2374,6 +2374,12 @@ type Policy struct {
 	// Consistency Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`. Default: `exact`. Later versions may add values.
 	Consistency PolicyConsistency `json:"consistency,omitempty,omitzero"`
 
+	// Cost The units that a check without a `cost` is charged by this policy. Default: 1; answers leave 1 out.
+	Cost int64 `json:"cost,omitempty,omitzero"`
+
+	// CostFrom The name of an attribute whose value is the number of units that a check is charged by this policy, for example `tokens`. It has precedence over the `cost` of the check. A check without the attribute is charged as usual. Default: none.
+	CostFrom string `json:"cost_from,omitempty,omitzero"`
+
 	// CountBy Attribute names, or ip/64. Empty: one counter for the whole tenant. Default: empty.
 	CountBy []string `json:"count_by,omitempty,omitzero"`
 

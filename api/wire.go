@@ -41,7 +41,7 @@ func (c Caller) Operator() bool { return c.key.Operator }
 
 // Subject returns the tenant with a slug or id, to which the caller sends the check c. "" means the tenant of the
 // caller's key. It returns an error for a check that POST /v1/check rejects: an unknown or foreign tenant, a missing
-// method or path, or a cost or mode that the key does not permit.
+// method or path, an attribute that must be a cost and is none, or a cost or mode that the key does not permit.
 func (c Caller) Subject(ref string, check *enforcement.Check) (*enforcement.Subject, error) {
 	if ref == "" && c.key.Operator {
 		return nil, malformedAt("/tenant", "is required with an operator key")
@@ -50,10 +50,10 @@ func (c Caller) Subject(ref string, check *enforcement.Check) (*enforcement.Subj
 	if err != nil {
 		return nil, err
 	}
-	if err := routed(s, check, ""); err != nil {
+	if err := complete(s, check, -1); err != nil {
 		return nil, err
 	}
-	return s, c.within(check)
+	return s, c.within(s, check)
 }
 
 // Decide waits in the admission queue of the first item's tenant, then decides the items in order. With atomic, it

@@ -136,7 +136,7 @@ func (w *call) charge(e *Engine, it *item, mode PolicyMode, group *uint16) span 
 				Key:   Key{Tenant: s.Number, Cell: l.Limit.Cell, Partition: partition},
 				Meter: meter,
 				Rev:   l.rev,
-				Cost:  c.Cost,
+				Cost:  l.Cost,
 				Group: *group,
 
 				Leased: r.Consistency == Leased,

@@ -14,9 +14,12 @@ type Check struct {
 	// form, and IP has the parsed address.
 	Attributes []Attribute
 	IP         netip.Addr // invalid if the caller sent no ip
-	Cost       int64      // 0 to MaxCost
-	Mode       Mode       // Enforce, Peek or Force
-	Wire       Wire       // only counted; it decides nothing
+	Cost       int64      // 0 to MaxCost; see DefaultCost
+	// DefaultCost is set if the caller sent no cost. Cost is then 1, and policies with a
+	// cost of their own charge that.
+	DefaultCost bool
+	Mode        Mode // Enforce, Peek or Force
+	Wire        Wire // only counted; it decides nothing
 }
 
 // A Wire is the protocol over which a check came.

@@ -386,7 +386,7 @@ func (it *item) wait(instant int64) int64 { return Milliseconds(instant - it.now
 // addLimits appends the limits of a rule to the decision, with the quotas in force for
 // the check.
 func (it *item) addLimits(r *Rule) {
-	s, d, from := it.Subject, it.Decision, len(it.Decision.Limits)
+	s, d, from, cost := it.Subject, it.Decision, len(it.Decision.Limits), r.costOf(it.Check)
 	// Growing the slice in place is faster than append, which would build the state
 	// first and then copy it.
 	d.Limits = slices.Grow(d.Limits, len(r.Limits))[:from+len(r.Limits)]
@@ -394,7 +394,7 @@ func (it *item) addLimits(r *Rule) {
 		for k := range r.Limits {
 			limit := &r.Limits[k]
 			d.Limits[from+k] = LimitState{
-				Rule: r, Limit: limit, Cost: it.Check.Cost, position: uint16(k), rev: max(limit.Meter.Rev, s.PlanRevision),
+				Rule: r, Limit: limit, Cost: cost, position: uint16(k), rev: max(limit.Meter.Rev, s.PlanRevision),
 			}
 		}
 		return
@@ -405,7 +405,7 @@ func (it *item) addLimits(r *Rule) {
 	}
 	for k := range n.limits {
 		l := &d.Limits[from+k]
-		*l = LimitState{Rule: r, Limit: &n.limits[k], Cost: it.Check.Cost, position: uint16(k), rev: n.revision(k)}
+		*l = LimitState{Rule: r, Limit: &n.limits[k], Cost: cost, position: uint16(k), rev: n.revision(k)}
 		if n.override != nil {
 			l.Override, l.override = n.override.Override, n.override
 		}

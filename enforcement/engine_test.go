@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -964,6 +965,12 @@ func drawSubject(t *rapid.T) *enforcement.Subject {
 			Missing: rapid.SampledFrom([]enforcement.Missing{enforcement.MissingShared, enforcement.MissingSkip, enforcement.MissingDeny}).Draw(t, "missing"),
 			Mode:    rapid.SampledFrom([]enforcement.PolicyMode{enforcement.PolicyEnforce, enforcement.PolicyEnforce, enforcement.PolicyShadow, enforcement.PolicyOff}).Draw(t, "mode"),
 		}
+		if cost := rapid.Int64Range(-2, 3).Draw(t, "own cost"); cost >= 0 {
+			spec.Cost = &cost
+		}
+		if rapid.IntRange(0, 3).Draw(t, "cost_from") == 0 {
+			spec.CostFrom = "units"
+		}
 		if i > 0 && rapid.IntRange(0, 3).Draw(t, "replaces") == 0 {
 			spec.Replaces = []string{fmt.Sprint("p", rapid.IntRange(0, i-1).Draw(t, "replaced"))}
 		}
@@ -988,12 +995,18 @@ func drawCheck(t *rapid.T, modes ...enforcement.Mode) *enforcement.Check {
 		Cost: rapid.Int64Range(0, 10).Draw(t, "cost"),
 		Mode: rapid.SampledFrom(modes).Draw(t, "mode"),
 	}
+	if rapid.IntRange(0, 3).Draw(t, "default cost") == 0 {
+		c.Cost, c.DefaultCost = 1, true
+	}
 	if user := rapid.SampledFrom([]string{"", "u", "v"}).Draw(t, "user"); user != "" {
 		c.Attributes = attributes("user", user)
 	}
 	if ip := rapid.SampledFrom([]string{"", "192.0.2.1", "2001:db8::1"}).Draw(t, "ip"); ip != "" {
 		addr, text, _ := enforcement.CanonicalIP(ip)
 		c.IP, c.Attributes = addr, append(c.Attributes, enforcement.Attribute{Name: "ip", Value: text})
+	}
+	if units := rapid.IntRange(-3, 3).Draw(t, "units"); units >= 0 {
+		c.Attributes = append(c.Attributes, enforcement.Attribute{Name: "units", Value: strconv.Itoa(units)})
 	}
 	return c
 }

@@ -289,6 +289,7 @@ func (x *PolicyExplanation) Because(d *Decision) string {
 	if r.Mode == PolicyShadow {
 		text += ", in shadow: it counts the requests that it would deny, and denies none"
 	}
+	text += r.costSentence(d.Check)
 	if o := x.Override; o != nil {
 		text += ", with other numbers until " + formatInstant(o.Until)
 	}

@@ -133,7 +133,8 @@ func TestExplainAgrees(t *testing.T) {
 			}
 			wantPassesAt(t, x, l.now)
 			held := c
-			held.Mode, held.Cost = enforcement.Peek, 0
+			held.Mode, held.Cost, held.DefaultCost = enforcement.Peek, 0, false
+			held.Attributes = slices.DeleteFunc(slices.Clone(held.Attributes), func(a enforcement.Attribute) bool { return a.Name == "units" })
 			wantHoldings(t, x, decide(e, s, held))
 
 			peek := c

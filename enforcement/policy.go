@@ -30,7 +30,14 @@ type Policy struct {
 	Mode        PolicyMode  `json:"mode"`
 	OnFailure   OnFailure   `json:"on_failure"`
 	Consistency Consistency `json:"consistency"`
-	Limits      []Limit     `json:"limits"`
+	// Cost is the number of units that a request without a cost of its own is charged:
+	// 0 to MaxCost. nil stands for 1.
+	Cost *int64 `json:"cost,omitempty"`
+	// CostFrom is the name of an attribute whose value is the number of units that a
+	// request is charged. It has precedence over the cost of the request. A request
+	// without the attribute is charged as if CostFrom were empty.
+	CostFrom string  `json:"cost_from,omitempty"`
+	Limits   []Limit `json:"limits"`
 }
 
 // A RuleSpec is a policy whose limits are compiled. CompilePlan makes a Rule from it.
@@ -45,6 +52,8 @@ type RuleSpec struct {
 	Mode        PolicyMode
 	OnFailure   OnFailure
 	Consistency Consistency
+	Cost        *int64
+	CostFrom    string
 	Limits      []RuleLimit
 }
 
@@ -53,7 +62,8 @@ type RuleSpec struct {
 func (p *Policy) RuleSpec(limits []RuleLimit) RuleSpec {
 	return RuleSpec{
 		Policy: p.Slug, Methods: p.Match.Methods, Path: p.Match.Path, Attributes: p.Match.Attributes, CountBy: p.CountBy,
-		Missing: p.Missing, Replaces: p.Replaces, Mode: p.Mode, OnFailure: p.OnFailure, Consistency: p.Consistency, Limits: limits,
+		Missing: p.Missing, Replaces: p.Replaces, Mode: p.Mode, OnFailure: p.OnFailure, Consistency: p.Consistency,
+		Cost: p.Cost, CostFrom: p.CostFrom, Limits: limits,
 	}
 }
 
@@ -175,8 +185,19 @@ func (p Policy) Canonical() Policy {
 	for _, c := range p.Choices() {
 		c.fillDefault()
 	}
+	if p.Cost = clonePointer(p.Cost); p.Cost != nil && *p.Cost == defaultCost {
+		p.Cost = nil
+	}
 	p.Limits = nameLimits(p.Limits)
 	return p
+}
+
+func clonePointer[T any](p *T) *T {
+	if p == nil {
+		return nil
+	}
+	v := *p
+	return &v
 }
 
 func (m Match) canonical() Match {
@@ -287,6 +308,7 @@ func (p *Policy) validate() problem.Fields {
 			f.Add("/"+c.Field, "%s", fault)
 		}
 	}
+	f.AddAll("", p.validateCost())
 	if p.Consistency == Leased {
 		if i := slices.IndexFunc(p.Limits, func(l Limit) bool { return l.Algorithm == SlidingWindowLog }); i >= 0 {
 			f.Add("/consistency", "must be exact: limit %s is a sliding_window_log, which cannot be leased", p.Limits[i].Name)

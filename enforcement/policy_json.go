@@ -35,6 +35,11 @@ func ReadPolicy(d *strictjson.Decoder, fault Fault) (p Policy) {
 			p.CountBy = readTexts(d)
 		case "replaces":
 			p.Replaces = readTexts(d)
+		case "cost":
+			cost := d.Int(math.MinInt64, math.MaxInt64)
+			p.Cost = &cost
+		case "cost_from":
+			p.CostFrom = readWord(d, fault)
 		case "limits":
 			limits = true
 			for range d.Elements() {

@@ -34,6 +34,7 @@ type Rule struct {
 	attributes []Attribute // required by match, sorted by name
 	slots      []slot      // of count_by
 	countedBy  int         // index of the first rule of the plan with the same count_by
+	cost       int64       // RuleSpec.Cost with its default filled in
 	replaces   []uint16    // indexes in the plan of the rules that this rule replaces, ascending
 	rank       int         // position among the rules of the plan by how specific they are; 0 is the most specific
 	shares     shares
@@ -45,8 +46,9 @@ type Plan struct {
 	Version int
 	Rules   []*Rule
 
-	index  index
-	places map[string]int // index in Rules by policy slug
+	index    index
+	places   map[string]int // index in Rules by policy slug
+	costFrom []string       // names in cost_from of the rules, each once
 }
 
 // Rule returns the rule of the policy with a slug. The result is false if there is
@@ -115,6 +117,9 @@ func CompilePlan(slug string, version int, specs []RuleSpec) (*Plan, error) {
 			countedBy[by] = i
 		}
 		r.countedBy = countedBy[by]
+		if r.CostFrom != "" && !slices.Contains(p.costFrom, r.CostFrom) {
+			p.costFrom = append(p.costFrom, r.CostFrom)
+		}
 	}
 	if r := findCycle(p.Rules); r != nil {
 		return nil, fmt.Errorf("plan %s: policy %s: replaces itself through other policies", slug, r.Policy)
@@ -131,6 +136,12 @@ func compileRule(spec RuleSpec, place int) (*Rule, error) {
 		if fault := c.fault(); fault != "" {
 			return nil, fmt.Errorf("%s %s", c.Field, fault)
 		}
+	}
+	if r.cost = defaultCost; r.Cost != nil {
+		r.cost = *r.Cost
+	}
+	if r.cost < 0 || r.cost > MaxCost {
+		return nil, fmt.Errorf("cost %s", costRange)
 	}
 	if slices.Contains(r.Methods, "") {
 		return nil, fmt.Errorf("a method is empty")

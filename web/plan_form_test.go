@@ -103,6 +103,12 @@ func genDocument() *rapid.Generator[plans.Content] {
 					Attributes: rapid.MapOfN(name, value, 0, 4).Draw(t, "attributes"),
 				},
 			}
+			if cost := rapid.SampledFrom([]int64{-1, 0, 1, 7, enforcement.MaxCost}).Draw(t, "cost"); cost >= 0 {
+				p.Cost = &cost
+			}
+			if from := rapid.OneOf(rapid.Just(""), name).Draw(t, "cost from"); !slices.Contains(p.CountBy, from) {
+				p.CostFrom = from
+			}
 			delete(p.Match.Attributes, "ip")
 			for k := range rapid.IntRange(1, 3).Draw(t, "limits") {
 				p.Limits = append(p.Limits, genLimit(t, k))
@@ -416,7 +422,7 @@ func TestFaultsFindTheirField(t *testing.T) {
 	_, err := w.plans.CreatePlan(t.Context(), "gold", plans.Sample())
 	must(t, err)
 	long := strings.Repeat("x", 3000)
-	many := map[string]string{}
+	below, many := int64(-1), map[string]string{}
 	for i := range 20 {
 		many[fmt.Sprint("a", i)] = "x"
 	}
@@ -451,6 +457,8 @@ func TestFaultsFindTheirField(t *testing.T) {
 		"mode":            {policy(func(p *plans.Policy) { p.Mode = "x" }), in + ".mode"},
 		"failure":         {policy(func(p *plans.Policy) { p.OnFailure = "x" }), in + ".on_failure"},
 		"consistency":     {policy(func(p *plans.Policy) { p.Consistency = "x" }), in + ".consistency"},
+		"cost":            {policy(func(p *plans.Policy) { p.Cost = &below }), in + ".cost"},
+		"cost from":       {policy(func(p *plans.Policy) { p.CostFrom = "ip" }), in + ".cost_from"},
 		"replaces itself": {policy(func(p *plans.Policy) { p.Replaces = []string{"api-per-user"} }), in + ".replaces"},
 		"replaces none":   {policy(func(p *plans.Policy) { p.Replaces = []string{"none"} }), in + ".replaces"},
 		"circle": {func(d *plans.Content) {
@@ -583,8 +591,12 @@ func TestEditFullPlanAsJSON(t *testing.T) {
 func fieldsOf(d plans.Document) url.Values {
 	v := url.Values{"revision": {"1"}, "do": {"save"}, "name": {d.Name()}, "description": {d.Description()}}
 	for i, p := range d.Policies() {
-		at := fmt.Sprintf("policies.%d.", i)
+		at, cost := fmt.Sprintf("policies.%d.", i), ""
+		if p.Cost != nil {
+			cost = strconv.FormatInt(*p.Cost, 10)
+		}
 		for name, value := range map[string]string{
+			"cost": cost, "cost_from": p.CostFrom,
 			"was": p.Slug, "slug": p.Slug, "description": p.Description, "path": p.Match.Path, "other_methods": "",
 			"missing": string(p.Missing), "mode": string(p.Mode), "on_failure": string(p.OnFailure), "consistency": string(p.Consistency),
 		} {

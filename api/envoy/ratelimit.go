@@ -83,7 +83,7 @@ func (c *call) next() *descriptor {
 	}
 	d := c.descriptors[c.used]
 	c.used++
-	d.check = enforcement.Check{Cost: 1, Attributes: d.attributes[:0], Wire: enforcement.WireEnvoyRateLimit}
+	d.check = enforcement.Check{Cost: 1, DefaultCost: true, Attributes: d.attributes[:0], Wire: enforcement.WireEnvoyRateLimit}
 	return d
 }
 
@@ -173,16 +173,18 @@ func (d *descriptor) read(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.Ra
 	return nil
 }
 
-// cost sets the cost: hits_addend of the descriptor, or else of the request, or else 1.
+// cost sets the cost: hits_addend of the descriptor, or else of the request. Without both, the cost of each policy applies.
 func (d *descriptor) cost(r *ratelimitv3.RateLimitRequest, sent *descriptorv3.RateLimitDescriptor) error {
-	hits := max(1, uint64(r.GetHitsAddend()))
+	hits := uint64(r.GetHitsAddend())
 	if own := sent.GetHitsAddend(); own != nil {
 		hits = own.GetValue()
+	} else if hits == 0 {
+		return nil
 	}
 	if hits > enforcement.MaxCost {
 		return fmt.Errorf("hits_addend: must be at most %d", enforcement.MaxCost)
 	}
-	d.check.Cost = int64(hits)
+	d.check.Cost, d.check.DefaultCost = int64(hits), false
 	return nil
 }
 

@@ -45,7 +45,7 @@ func (c *conn) add(read reader, args []string) {
 	}
 	p := b.pending[b.used]
 	b.used++
-	p.check = enforcement.Check{Cost: 1, Attributes: p.attributes[:0], Wire: enforcement.WireRESP}
+	p.check = enforcement.Check{Cost: 1, DefaultCost: true, Attributes: p.attributes[:0], Wire: enforcement.WireRESP}
 	p.tenant, p.fault = "", ""
 	if err := read(p, args); err != nil {
 		p.fault = "ERR " + err.Error()
@@ -133,6 +133,7 @@ func (p *pending) set(name, value string) (err error) {
 			return fmt.Errorf("METHOD %w", err)
 		}
 	case "COST":
+		p.check.DefaultCost = false
 		p.check.Cost, err = number("COST", value, 0, enforcement.MaxCost)
 	case "MODE":
 		p.check.Mode, err = mode(value)
@@ -215,6 +216,7 @@ func readThrottle(p *pending, args []string) error {
 	}
 	if len(args) == 5 {
 		var err error
+		p.check.DefaultCost = false
 		p.check.Cost, err = number("quantity", args[4], 0, enforcement.MaxCost)
 		return err
 	}

@@ -29,15 +29,36 @@ import (
 const wirePolicies = `[
 	{"slug": "all", "count_by": ["ip"], "limits": [{"algorithm": "fixed_window", "quota": 60, "window": "30d"}]},
 	{"slug": "login", "match": {"path": "/v1/login", "methods": ["POST"]}, "count_by": ["ip"], "limits": [{"algorithm": "sliding_window_log", "quota": 9, "window": "30d"}]},
-	{"slug": "items", "match": {"path": "/v1/items/*"}, "count_by": ["user"], "limits": [{"algorithm": "token_bucket", "quota": 12, "window": "300d"}]},
+	{"slug": "items", "match": {"path": "/v1/items/*"}, "count_by": ["user"], "cost": 2, "limits": [{"algorithm": "token_bucket", "quota": 12, "window": "300d"}]},
+	{"slug": "tokens", "match": {"path": "/v1/other"}, "count_by": ["ip"], "cost_from": "tokens", "limits": [{"algorithm": "fixed_window", "quota": 40, "window": "30d"}]},
 	{"slug": "write", "match": {"path": "/v1/items/*", "methods": ["PUT"]}, "count_by": ["user"], "limits": [{"algorithm": "gcra", "quota": 7, "window": "300d"}]},
 	{"slug": "shadow", "mode": "shadow", "limits": [{"algorithm": "fixed_window", "quota": 3, "window": "30d"}]}
 ]`
 
 // A wireCheck is one check of the script.
 type wireCheck struct {
-	method, path, ip, user string // user is "" if the check has none
-	cost                   int
+	method, path, ip, user, tokens string // user and tokens are "" if the check has none
+	cost                           int    // -1: none is sent
+}
+
+// attributes returns the names and values of user and tokens.
+func (c wireCheck) attributes() (pairs []string) {
+	if c.user != "" {
+		pairs = append(pairs, "user", c.user)
+	}
+	if c.tokens != "" {
+		pairs = append(pairs, "tokens", c.tokens)
+	}
+	return pairs
+}
+
+// headers returns the attributes as headers, x-user and x-tokens.
+func (c wireCheck) headers() []string {
+	pairs := c.attributes()
+	for i := 0; i < len(pairs); i += 2 {
+		pairs[i] = "x-" + pairs[i]
+	}
+	return pairs
 }
 
 // A wireAnswer is what all wires say of a decision: the verdict and the tightest limit.
@@ -54,7 +75,7 @@ func wireScript(t *testing.T) []wireCheck {
 	for i := range script {
 		script[i] = wireCheck{
 			one("GET", "POST", "PUT"), one("/v1/login", "/v1/items/1", "/v1/items/2", "/v1/other"),
-			one("192.0.2.1", "192.0.2.2", "2001:db8::1", "203.0.113.7"), one("u1", "u2", "u3", ""), random.IntN(4),
+			one("192.0.2.1", "192.0.2.2", "2001:db8::1", "203.0.113.7"), one("u1", "u2", "u3", ""), one("0", "5", "9", ""), random.IntN(5) - 1,
 		}
 	}
 	return script
@@ -129,11 +150,12 @@ func TestSameDecisionsOnEveryWire(t *testing.T) {
 		},
 		enforcement.WireForwardAuth: func(t *testing.T, key string, script []wireCheck) (answers []wireAnswer) {
 			for _, c := range script {
-				header := []string{"X-Forwarded-Method", c.method, "X-Forwarded-Uri", c.path, "X-Forwarded-For", c.ip, "X-Cost", strconv.Itoa(c.cost)}
-				if c.user != "" {
-					header = append(header, "X-User", c.user)
+				header := []string{"X-Forwarded-Method", c.method, "X-Forwarded-Uri", c.path, "X-Forwarded-For", c.ip}
+				query := "attributes=user:header:X-User,tokens:header:X-Tokens"
+				if c.cost >= 0 {
+					header, query = append(header, "X-Cost", strconv.Itoa(c.cost)), query+"&cost=header:X-Cost"
 				}
-				a := call(t, key, "GET", node.origin+"/v1/forward-auth?attributes=user:header:X-User&cost=header:X-Cost", "", header...)
+				a := call(t, key, "GET", node.origin+"/v1/forward-auth?"+query, "", append(header, c.headers()...)...)
 				answers = append(answers, answerOf(t, a.body))
 			}
 			return answers
@@ -141,13 +163,12 @@ func TestSameDecisionsOnEveryWire(t *testing.T) {
 		enforcement.WireEnvoyAuthorization: func(t *testing.T, key string, script []wireCheck) (answers []wireAnswer) {
 			service := authv3.NewAuthorizationClient(conn)
 			for _, c := range script {
-				r := httpRequest(c.method, c.path)
-				if c.user != "" {
-					r = httpRequest(c.method, c.path, "x-user", c.user)
-				}
+				r := httpRequest(c.method, c.path, c.headers()...)
 				r.Attributes.Source.Address.GetSocketAddress().Address = c.ip
-				r.Attributes.ContextExtensions = map[string]string{"cost": strconv.Itoa(c.cost)}
-				a, err := service.Check(with(t.Context(), key, "headgate-attributes", "user:header:x-user"), r)
+				if c.cost >= 0 {
+					r.Attributes.ContextExtensions = map[string]string{"cost": strconv.Itoa(c.cost)}
+				}
+				a, err := service.Check(with(t.Context(), key, "headgate-attributes", "user:header:x-user,tokens:header:x-tokens"), r)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -165,11 +186,10 @@ func TestSameDecisionsOnEveryWire(t *testing.T) {
 		enforcement.WireEnvoyRateLimit: func(t *testing.T, key string, script []wireCheck) (answers []wireAnswer) {
 			service := ratelimitv3.NewRateLimitServiceClient(conn)
 			for _, c := range script {
-				d := entries(":method", c.method, ":path", c.path, "remote_address", c.ip)
-				if c.user != "" {
-					d = entries(":method", c.method, ":path", c.path, "remote_address", c.ip, "user", c.user)
+				d := entries(append([]string{":method", c.method, ":path", c.path, "remote_address", c.ip}, c.attributes()...)...)
+				if c.cost >= 0 {
+					d.HitsAddend = wrapperspb.UInt64(uint64(c.cost))
 				}
-				d.HitsAddend = wrapperspb.UInt64(uint64(c.cost))
 				a, err := service.ShouldRateLimit(with(t.Context(), key), &ratelimitv3.RateLimitRequest{Domain: "edge", Descriptors: []*descriptorv3.RateLimitDescriptor{d}})
 				if err != nil {
 					t.Fatal(err)
@@ -184,9 +204,12 @@ func TestSameDecisionsOnEveryWire(t *testing.T) {
 		enforcement.WireRESP: func(t *testing.T, key string, script []wireCheck) (answers []wireAnswer) {
 			pipe := respClient(t, respAt, key, 3).Pipeline()
 			for _, c := range script {
-				args := []any{"HEADGATE.CHECK", "-", c.path, "ip", c.ip, "METHOD", c.method, "COST", c.cost}
-				if c.user != "" {
-					args = append(args, "user", c.user)
+				args := []any{"HEADGATE.CHECK", "-", c.path, "ip", c.ip, "METHOD", c.method}
+				if c.cost >= 0 {
+					args = append(args, "COST", c.cost)
+				}
+				for _, text := range c.attributes() {
+					args = append(args, text)
 				}
 				pipe.Do(t.Context(), args...)
 			}
@@ -251,9 +274,12 @@ func TestSameDecisionsOnEveryWire(t *testing.T) {
 
 // json returns the body of POST /v1/check.
 func (c wireCheck) json() string {
-	user := ""
-	if c.user != "" {
-		user = fmt.Sprintf(`, "user": %q`, c.user)
+	cost, attributes := "", fmt.Sprintf(`"ip": %q`, c.ip)
+	if c.cost >= 0 {
+		cost = fmt.Sprintf(`, "cost": %d`, c.cost)
 	}
-	return fmt.Sprintf(`{"method": %q, "path": %q, "cost": %d, "attributes": {"ip": %q%s}}`, c.method, c.path, c.cost, c.ip, user)
+	for pair := range slices.Chunk(c.attributes(), 2) {
+		attributes += fmt.Sprintf(`, %q: %q`, pair[0], pair[1])
+	}
+	return fmt.Sprintf(`{"method": %q, "path": %q%s, "attributes": {%s}}`, c.method, c.path, cost, attributes)
 }

@@ -16,7 +16,7 @@ type request struct {
 	Path       string            `arg:"" help:"Path of the request, such as /v1/login."`
 	Tenant     string            `setting:"false" placeholder:"SLUG" help:"The tenant. A key of a tenant stands for its tenant."`
 	Attributes map[string]string `name:"attribute" short:"a" setting:"false" mapsep:"none" placeholder:"NAME=VALUE" help:"An attribute of the request; may be repeated."`
-	Cost       *int64            `setting:"false" help:"How many units the request takes. Default: 1."`
+	Cost       *int64            `setting:"false" help:"How many units the request takes. Default: the cost of each policy, which is 1 unless it states another."`
 }
 
 func (r request) body(mode string) object {

@@ -215,7 +215,7 @@ func outcomeOf(d *enforcement.Decision) outcome {
 	}
 	if allFit(d.Limits) {
 		if len(d.Limits) > 0 {
-			o.cost = d.Check.Cost
+			o.cost = largestCost(d.Limits)
 		}
 		return o
 	}
@@ -226,6 +226,14 @@ func outcomeOf(d *enforcement.Decision) outcome {
 		limits = limits[n:]
 	}
 	return o
+}
+
+// largestCost returns the largest cost of the limits of a decision. Policies can have different costs.
+func largestCost(limits []enforcement.LimitState) (largest int64) {
+	for i := range limits {
+		largest = max(largest, limits[i].Cost)
+	}
+	return largest
 }
 
 // allFit reports whether every limit allows the request.
@@ -345,7 +353,7 @@ func (o *outcome) of(rule *enforcement.Rule, limits []enforcement.LimitState, d 
 		return own
 	}
 	if o.forced || rule.Mode == enforcement.PolicyEnforce || allFit(limits) {
-		own.cost = d.Check.Cost
+		own.cost = limits[0].Cost // all limits of a policy have one cost
 		return own
 	}
 	own.shadow = true

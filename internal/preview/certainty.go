@@ -64,6 +64,11 @@ func sameRequests(p, q *plans.Policy) bool {
 		slices.Equal(p.CountBy, q.CountBy) && p.Missing == q.Missing
 }
 
+// sameCost reports whether two policies charge the same for every request.
+func sameCost(p, q *plans.Policy) bool {
+	return p.CostFrom == q.CostFrom && (p.Cost == nil) == (q.Cost == nil) && (p.Cost == nil || *p.Cost == *q.Cost)
+}
+
 func sameSet(a, b []string) bool {
 	return slices.Equal(slices.Compact(slices.Sorted(slices.Values(a))), slices.Compact(slices.Sorted(slices.Values(b))))
 }
@@ -71,7 +76,7 @@ func sameSet(a, b []string) bool {
 // sameDecisions reports whether two policies decide the same while the limiter is available. It ignores their failure
 // modes and descriptions.
 func sameDecisions(p, q *plans.Policy) bool {
-	return sameRequests(p, q) && p.Mode == q.Mode && sameSet(p.Replaces, q.Replaces) && slices.Equal(p.Limits, q.Limits)
+	return sameRequests(p, q) && sameCost(p, q) && p.Mode == q.Mode && sameSet(p.Replaces, q.Replaces) && slices.Equal(p.Limits, q.Limits)
 }
 
 // replacers returns the enforced policies that replace the policy with a slug.
@@ -230,6 +235,8 @@ func (v *verdict) find(draft, published *side, i int) (why string) {
 			return "Its count_by is new: no published policy counted by " + words(p.CountBy) + "."
 		case !sameRequests(p, q):
 			return "It applies to other requests than the published policy."
+		case !sameCost(p, q):
+			return "It charges another cost for a request than the published policy."
 		case !sameReplacers(draft.replacers(p.Slug), published.replacers(q.Slug)):
 			return "It is replaced by other policies than before, so it applies to other requests."
 		case p.Missing == enforcement.MissingDeny && p.Mode != q.Mode:

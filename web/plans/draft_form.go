@@ -40,7 +40,7 @@ type limitForm map[string]string
 // which the form was drawn: policies that replace the policy follow a new slug.
 // other_methods and other_replaces have more values, separated by spaces or commas.
 var policyFields = func() []string {
-	list := []string{"was", "slug", "description", "path", "other_methods", "other_replaces"}
+	list := []string{"was", "slug", "description", "path", "other_methods", "other_replaces", "cost", "cost_from"}
 	for _, c := range new(plans.Policy).Choices() {
 		list = append(list, c.Field)
 	}
@@ -69,6 +69,10 @@ func policyFormOf(p plans.Policy) policyForm {
 	f := policyForm{
 		fields:  map[string]string{"was": p.Slug, "slug": p.Slug, "description": p.Description, "path": p.Match.Path},
 		methods: slices.Clone(p.Match.Methods), countBy: slices.Clone(p.CountBy), replaces: slices.Clone(p.Replaces),
+	}
+	f.fields["cost_from"] = p.CostFrom
+	if p.Cost != nil {
+		f.fields["cost"] = strconv.FormatInt(*p.Cost, 10)
 	}
 	for _, c := range p.Choices() {
 		f.fields[c.Field] = *c.Value
@@ -278,7 +282,13 @@ func policyOf(pointer string) int {
 
 func (r *reading) policy(i int, f policyForm) plans.Policy {
 	at, in := "/policies/"+strconv.Itoa(i), "policies."+strconv.Itoa(i)
-	p := plans.Policy{Slug: f.fields["slug"], Description: f.fields["description"]}
+	p := plans.Policy{Slug: f.fields["slug"], Description: f.fields["description"], CostFrom: f.fields["cost_from"]}
+	if text := f.fields["cost"]; strings.TrimSpace(text) != "" {
+		cost, fault := wholeNumber(text)
+		if p.Cost = &cost; fault != "" {
+			r.faults.Add(at+"/cost", "%s", fault)
+		}
+	}
 	for _, c := range p.Choices() {
 		*c.Value = f.fields[c.Field]
 	}

@@ -70,7 +70,10 @@ func (m *marker) policy(f *draftForm, i int, policies []plans.Policy) views.Poli
 		Description:  m.lines(id+".description", "Description", p.fields["description"]),
 		Path:         m.input(id+".path", "Path", p.fields["path"], m.pathHint(i)),
 		OtherMethods: m.input(id+".other_methods", "Other methods", p.fields["other_methods"], "Separated by spaces: PURGE REPORT."),
-		Methods:      m.boxes(id+".methods", "Methods", "None checked: all methods.", p.methods, commonMethods),
+		Cost:         m.input(id+".cost", "Cost", p.fields["cost"], "Units that a request is charged if it states no cost. Empty: 1."),
+		CostFrom: m.input(id+".cost_from", "Cost from attribute", p.fields["cost_from"],
+			"An attribute with the number of units, such as tokens. Requests without it are charged as usual."),
+		Methods: m.boxes(id+".methods", "Methods", "None checked: all methods.", p.methods, commonMethods),
 	}
 	v.Title = cmp.Or(v.Title, "a new policy")
 	for _, c := range new(plans.Policy).Choices() {

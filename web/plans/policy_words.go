@@ -3,6 +3,7 @@ package plans
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/headgate/headgate/enforcement"
@@ -60,7 +61,7 @@ var choiceFields = map[string]choiceField{
 var fieldNames = map[string]string{
 	"name": "Name", "description": "Description", "policies": "Policies", "slug": "Slug", "path": "Path", "methods": "Methods",
 	"attributes": "Attribute", "count_by": "Counted by", "replaces": "Replaces", "limits": "Limits", "quota": "Requests", "window": "Window",
-	"burst": "Burst", "anchor": "Anchor", "algorithm": "Algorithm",
+	"burst": "Burst", "cost": "Cost", "cost_from": "Cost from attribute", "anchor": "Anchor", "algorithm": "Algorithm",
 }
 
 // fieldName returns the name of a field for people.
@@ -85,9 +86,15 @@ func choiceOptions(c enforcement.Choice) []views.Option {
 	return list
 }
 
-// choiceFacts returns what the plan page shows of these fields.
-func choiceFacts(p plans.Policy) []views.Fact {
+// policyFacts returns what the plan page shows of the cost and of the fields of Policy.Choices.
+func policyFacts(p plans.Policy) []views.Fact {
 	var list []views.Fact
+	if p.Cost != nil {
+		list = append(list, views.Fact{Name: "Cost", Value: strconv.FormatInt(*p.Cost, 10) + " units, if a request states none"})
+	}
+	if p.CostFrom != "" {
+		list = append(list, views.Fact{Name: "Cost from", Value: "the attribute " + p.CostFrom})
+	}
 	for _, c := range p.Choices() {
 		f, known := choiceFields[c.Field]
 		if !known {

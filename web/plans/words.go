@@ -29,7 +29,7 @@ func policyCards(d plans.Document, edit string) []views.PolicyCard {
 		c := views.PolicyCard{
 			ID: "policy-" + p.Slug, Slug: p.Slug, Description: p.Description, Matches: web.MatchWords(p.Match),
 			CountedBy: web.CountByWords(p.CountBy), Limits: limitWords(p.Limits),
-			Mode: planMode(p.Mode), Facts: choiceFacts(p), Replaces: p.Replaces,
+			Mode: planMode(p.Mode), Facts: policyFacts(p), Replaces: p.Replaces,
 		}
 		if edit != "" {
 			c.EditURL = edit + "?policy=" + p.Slug + "#policies." + strconv.Itoa(i)

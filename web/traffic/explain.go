@@ -63,7 +63,7 @@ func readQuestion(params url.Values) question {
 	if q.path != "" {
 		fault("path", q.check.SetPath(q.path))
 	}
-	q.check.Cost = 1
+	q.check.Cost, q.check.DefaultCost = 1, q.cost == ""
 	if q.cost != "" {
 		n, err := strconv.ParseInt(q.cost, 10, 64)
 		if q.check.Cost = n; err != nil || n < 0 || n > enforcement.MaxCost || strconv.FormatInt(n, 10) != q.cost {
@@ -104,6 +104,16 @@ func (q *question) readAttributes(params url.Values) {
 		if err := q.check.AddAttribute(name, value); err != nil {
 			q.faults.Add("/"+field, "%v", err)
 		}
+	}
+}
+
+// addCostFault adds a fault if an attribute must be a cost and is none.
+func (q *question) addCostFault(s *enforcement.Subject) {
+	if s == nil {
+		return
+	}
+	if name, message := s.CostFault(&q.check); name != "" {
+		q.faults.Add("/value-"+strconv.Itoa(slices.Index(q.names, name)+1), "%s", message)
 	}
 }
 
@@ -161,12 +171,13 @@ func (w *pages) subject(ref string) (*enforcement.Subject, error) {
 
 // explain shows the form, and the answer if the address has a request.
 func (w *pages) explain(c echo.Context, p views.Page, v views.Explain, q question, subject *enforcement.Subject) error {
-	v.Method, v.Cost = views.OptionalInput("method", "Method", q.method, ""), views.OptionalInput("cost", "Cost", q.cost, "")
+	v.Method, v.Cost = views.OptionalInput("method", "Method", q.method, ""), views.OptionalInput("cost", "Cost", q.cost, "Empty: the cost of each policy, mostly 1.")
 	v.Path = views.OptionalInput("path", "Path", q.path, "As the gateway receives it. Empty: the request has no path.")
 	v.Method.List = "methods"
 	if !q.asked {
-		v.Method.Value, v.Cost.Value = "GET", "1"
+		v.Method.Value = "GET"
 	}
+	q.addCostFault(subject)
 	v.Rows, v.Names, v.CanMore = q.rows(subject)
 	status := http.StatusOK
 	if err := q.faults.Err(); q.asked && !q.more && err != nil {
@@ -237,6 +248,9 @@ func attributeNames(s *enforcement.Subject) []string {
 		}
 		for _, name := range slices.Sorted(maps.Keys(r.Attributes)) {
 			add(name)
+		}
+		if r.CostFrom != "" {
+			add(r.CostFrom)
 		}
 	}
 	return names

@@ -111,6 +111,7 @@ type PolicyFields struct {
 	CountBy            []Input
 	CountByError       string
 	ModeField          Select
+	Cost, CostFrom     Input
 	Choices            []Select // the other fields that have a fixed set of values
 	Replaces           Boxes
 	OtherReplaces      *Input // a text field instead of check boxes, if there are too many policies

@@ -36,7 +36,9 @@ type CheckRequest struct {
 	// Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without
 	// port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8.
 	Attributes Attributes `json:"attributes,omitzero"`
-	// The quota units of the request. 0 reads and changes nothing. Default: 1.
+	// The quota units of the request. 0 reads and changes nothing. A policy with `cost_from` charges
+	// the value of that attribute instead, if the check has it. Default: the `cost` of each policy,
+	// which is 1 unless the policy states another.
 	Cost *int64 `json:"cost,omitzero"`
 	// `peek` charges nothing. `force` charges even if nothing is left. Default: `enforce`.
 	Mode string `json:"mode,omitzero"`
@@ -683,6 +685,13 @@ type Policy struct {
 	// that other nodes hold. Not for a `sliding_window_log`. Default: `exact`. Later versions may add
 	// values.
 	Consistency string `json:"consistency,omitzero"`
+	// The units that a check without a `cost` is charged by this policy. Default: 1; answers leave 1
+	// out.
+	Cost *int64 `json:"cost,omitzero"`
+	// The name of an attribute whose value is the number of units that a check is charged by this
+	// policy, for example `tokens`. It has precedence over the `cost` of the check. A check without
+	// the attribute is charged as usual. Default: none.
+	CostFrom string `json:"cost_from,omitzero"`
 	// All of the limits apply. A policy without limits but with replaces exempts requests.
 	Limits []Limit `json:"limits"`
 }

@@ -406,6 +406,8 @@ class Policy(TypedDict):
     mode: NotRequired[Literal["enforce", "shadow", "off"]]
     on_failure: NotRequired[Literal["local", "open", "closed"]]
     consistency: NotRequired[Literal["exact", "leased"]]
+    cost: NotRequired[int]
+    cost_from: NotRequired[str]
     limits: List[Limit]
 
 

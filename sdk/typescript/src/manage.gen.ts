@@ -24,7 +24,7 @@ export interface CheckRequest {
   path?: string;
   /** Opaque strings by name, at most 16. An empty value counts as missing. `ip` is an address without port and zone. Lengths of names and values, here and in plans, are bytes of UTF-8. */
   attributes?: Attributes;
-  /** The quota units of the request. 0 reads and changes nothing. Default: 1. */
+  /** The quota units of the request. 0 reads and changes nothing. A policy with `cost_from` charges the value of that attribute instead, if the check has it. Default: the `cost` of each policy, which is 1 unless the policy states another. */
   cost?: number;
   /** `peek` charges nothing. `force` charges even if nothing is left. Default: `enforce`. */
   mode?: "enforce" | "peek" | "force";
@@ -518,6 +518,10 @@ export interface Policy {
   on_failure?: "local" | "open" | "closed";
   /** Where requests are counted. With `leased`, a node charges quota ahead and allows requests from it without a call to Redis. It never allows more than `exact`, and may deny early by the amount that other nodes hold. Not for a `sliding_window_log`. Default: `exact`. Later versions may add values. */
   consistency?: "exact" | "leased";
+  /** The units that a check without a `cost` is charged by this policy. Default: 1; answers leave 1 out. */
+  cost?: number;
+  /** The name of an attribute whose value is the number of units that a check is charged by this policy, for example `tokens`. It has precedence over the `cost` of the check. A check without the attribute is charged as usual. Default: none. */
+  cost_from?: string;
   /** All of the limits apply. A policy without limits but with replaces exempts requests. */
   limits: Limit[];
 }
