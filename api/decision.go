@@ -98,6 +98,7 @@ func (a *API) appendDecision(b []byte, d *enforcement.Decision, status int, item
 	}
 	b = append(b, `,"delay_ms":0,"degraded":`...)
 	b = strconv.AppendBool(b, d.Degraded)
+	b = appendNearLimit(b, d.NearLimit())
 	b = append(b, `,"limits":[`...)
 	for i := range d.Limits {
 		if i > 0 {
@@ -134,9 +135,18 @@ func appendLimit(b []byte, l *enforcement.LimitState) []byte {
 	b = appendRetry(b, l.RetryAfter)
 	b = append(b, `,"allowed":`...)
 	b = strconv.AppendBool(b, l.Allowed)
+	b = appendNearLimit(b, l.NearLimit())
 	b = append(b, `,"mode":"`...)
 	b = append(b, l.Rule.Mode...)
 	return append(b, `"}`...)
+}
+
+// appendNearLimit appends the member near_limit to b, unless no threshold is reached.
+func appendNearLimit(b []byte, percentage int) []byte {
+	if percentage == 0 {
+		return b
+	}
+	return strconv.AppendInt(append(b, `,"near_limit":`...), int64(percentage), 10)
 }
 
 // appendDenial appends the problem members of a denial to b, each with a comma after it.

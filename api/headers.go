@@ -12,8 +12,8 @@ import (
 // Headers is a bit set of header formats that report the state of limits to the client.
 type Headers uint8
 
-// The header formats. The dashboard and HEADGATE_HEADERS name them draft-11, draft-06 and
-// x-ratelimit.
+// The header formats. The dashboard and HEADGATE_HEADERS name them draft-11, draft-06,
+// x-ratelimit and near-limit.
 const (
 	// Draft11 is RateLimit-Policy and RateLimit of the IETF draft, revision 11.
 	Draft11 Headers = 1 << iota
@@ -21,10 +21,12 @@ const (
 	Draft06
 	// XRateLimit is X-RateLimit-Limit, -Remaining and -Reset, the last in delta seconds.
 	XRateLimit
+	// NearLimit is X-RateLimit-Near-Limit, the enforced limits of which a threshold is reached.
+	NearLimit
 )
 
-// ParseHeaders parses HEADGATE_HEADERS: off, or a list of draft-11, draft-06 and
-// x-ratelimit, separated by commas. "" means draft-11.
+// ParseHeaders parses HEADGATE_HEADERS: off, or a list of draft-11, draft-06,
+// x-ratelimit and near-limit, separated by commas. "" means draft-11.
 func ParseHeaders(text string) (Headers, error) {
 	switch strings.TrimSpace(text) {
 	case "":
@@ -41,8 +43,10 @@ func ParseHeaders(text string) (Headers, error) {
 			set |= Draft06
 		case "x-ratelimit":
 			set |= XRateLimit
+		case "near-limit":
+			set |= NearLimit
 		default:
-			return 0, fmt.Errorf("%q is not one of draft-11, draft-06 and x-ratelimit, several by comma, or off", strings.TrimSpace(word))
+			return 0, fmt.Errorf("%q is not one of draft-11, draft-06, x-ratelimit and near-limit, several by comma, or off", strings.TrimSpace(word))
 		}
 	}
 	return set, nil
@@ -84,6 +88,20 @@ func AppendStates(b []byte, limits []enforcement.LimitState) []byte {
 		if after := changesAfter(l); after != enforcement.Never {
 			b = append(b, ";t="...)
 			b = strconv.AppendInt(b, seconds(after), 10)
+		}
+	}
+	return b
+}
+
+// appendNearLimits appends the value of the header X-RateLimit-Near-Limit: each enforced limit of which a
+// threshold is reached, with its largest reached threshold in percent, as a list of RFC 9651.
+func appendNearLimits(b []byte, limits []enforcement.LimitState) []byte {
+	from := len(b)
+	for i := range limits {
+		l := &limits[i]
+		if percentage := l.NearLimit(); percentage != 0 && l.Rule.Mode == enforcement.PolicyEnforce {
+			b = append(appendName(b, len(b) > from, l), ";percent="...)
+			b = strconv.AppendInt(b, int64(percentage), 10)
 		}
 	}
 	return b
@@ -159,7 +177,11 @@ func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id boo
 		policies = len(b)
 		b = AppendStates(b, d.Limits)
 	}
-	text, values := string(b[body:]), make([]string, 0, 5)
+	states := len(b)
+	if h&NearLimit != 0 {
+		b = appendNearLimits(b, d.Limits)
+	}
+	text, values := string(b[body:]), make([]string, 0, 6)
 	set := func(name string, from, end int) {
 		if from < end {
 			values = append(values, text[from-body:end-body])
@@ -170,7 +192,8 @@ func (h Headers) write(to http.Header, d *enforcement.Decision, b []byte, id boo
 	set("Content-Length", request, length)
 	set("Retry-After", length, retry)
 	set("RateLimit-Policy", retry, policies)
-	set("RateLimit", policies, len(b))
+	set("RateLimit", policies, states)
+	set("X-RateLimit-Near-Limit", states, len(b))
 	if h&(Draft06|XRateLimit) != 0 {
 		h.writeOne(to, Tightest(d))
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/headgate/headgate/api"
 	"github.com/headgate/headgate/enforcement"
+	"github.com/headgate/headgate/plans"
 )
 
 func state(name string, quota int64, window time.Duration, remaining, reset, retry int64, allowed bool, mode enforcement.PolicyMode) enforcement.LimitState {
@@ -203,6 +205,32 @@ func TestAnswerIsThatOfACheck(t *testing.T) {
 		}
 		if len(statuses) < 2 {
 			t.Errorf("the statuses are only %v", statuses)
+		}
+	}
+}
+
+// A reached threshold is in the body, and in the header if that is on.
+func TestNearLimit(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, func(c *api.Config) { c.Headers = api.Draft11 | api.NearLimit })
+	warn, _ := enforcement.NewWarnAt([]int64{50, 100})
+	day := func(quota int64, w enforcement.WarnAt) enforcement.Limit {
+		return enforcement.Limit{Algorithm: enforcement.FixedWindow, Quota: quota, Window: 24 * time.Hour, WarnAt: w}
+	}
+	w.publish(plans.Content{Name: "Pro", Policies: []plans.Policy{
+		{Slug: "four", Limits: []enforcement.Limit{day(4, warn)}}, {Slug: "two", Limits: []enforcement.Limit{day(8, warn), day(9, enforcement.WarnAt{})}},
+	}})
+	for i, want := range []struct{ header, members string }{
+		{"", `[]`},
+		{`"four";percent=50`, `["near_limit":50 "near_limit":50]`},
+		{`"four";percent=50`, `["near_limit":50 "near_limit":50]`},
+		{`"four";percent=100, "two.l1";percent=50`, `["near_limit":100 "near_limit":100 "near_limit":50]`},
+		{`"four";percent=100, "two.l1";percent=50`, `["near_limit":100 "near_limit":100 "near_limit":50]`},
+	} {
+		a := w.do(call{method: "POST", path: "/v1/check", key: w.acme, body: `{"method":"GET","path":"/"}`})
+		members := fmt.Sprint(regexp.MustCompile(`"near_limit":\d+`).FindAllString(a.body, -1))
+		if got := a.header.Get("X-RateLimit-Near-Limit"); got != want.header || members != want.members {
+			t.Errorf("check %d: %q, %s in %s", i+1, got, members, a.body)
 		}
 	}
 }

@@ -1826,6 +1826,9 @@ type Limit struct {
 	// Quota Units per window. 0 denies everything.
 	Quota int64 `json:"quota"`
 
+	// WarnAt Thresholds in percent of the capacity. Answers have `near_limit` once the used units reach one. They decide nothing. Default: empty; answers leave an empty list out.
+	WarnAt []int `json:"warn_at,omitempty,omitzero"`
+
 	// Window A length from 1ms to 366d; or, for a `fixed_window`, a calendar window: day, week, month, quarter or year in the time zone of the tenant. Months, quarters and years begin on the `billing_anchor_day` of the tenant, or on the last day of a shorter month. Later versions may add values.
 	Window LimitWindow `json:"window"`
 }

@@ -103,8 +103,12 @@ func (p *Policy) validateCost() (f problem.Fields) {
 }
 
 // costSentence says how the rule came to its cost for a check, for a sentence of
-// Because. It is "" for a cost that the caller sent, and for the default.
+// Because. It is "" for a cost that the caller sent, for the default, and if the check is
+// not known.
 func (r *Rule) costSentence(c *Check) string {
+	if c == nil {
+		return ""
+	}
 	cost := strconv.FormatInt(r.costOf(c), 10)
 	if r.CostFrom != "" {
 		if _, ok := c.attribute(r.CostFrom); ok {

@@ -143,6 +143,7 @@ type Limit struct {
 	Period    Period        // of a calendar window, only for fixed windows
 	Burst     int64         // only for a bucket: the capacity, 1 to MaxQuota; 0 stands for Quota
 	Anchor    Anchor        // only for fixed windows and sliding counters
+	WarnAt    WarnAt        // percentages of the capacity; they decide nothing
 }
 
 // Validate returns all errors of the limit. Plans, overrides, snapshots and scenarios
@@ -171,6 +172,9 @@ func (l Limit) Validate() problem.Fields {
 		f.Add("/window", "must be a whole number of ms, s, m, h or d, of at most ten digits")
 	}
 	l.validateAnchor(&f, known)
+	if !l.WarnAt.valid() {
+		f.Add("/warn_at", "must be percentages from 1 to 100 in ascending order")
+	}
 	return f
 }
 

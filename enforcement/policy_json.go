@@ -165,6 +165,19 @@ func (r *limitReader) member(d *strictjson.Decoder, member string, l *Limit) {
 		if l.Anchor, known = ParseAnchor(d.Text()); !known {
 			r.fault(d.Pointer(), anchorUnknown)
 		}
+	case "warn_at":
+		if r.scenario {
+			d.Unknown()
+			return
+		}
+		var list []int64
+		for range d.Elements() {
+			list = append(list, d.Int(math.MinInt64, math.MaxInt64))
+		}
+		var fault string
+		if l.WarnAt, fault = NewWarnAt(list); fault != "" {
+			r.fault(d.Pointer(), fault)
+		}
 	case "window_ms":
 		if !r.scenario {
 			d.Unknown()
@@ -218,7 +231,8 @@ func (l Limit) MarshalJSON() ([]byte, error) {
 		Window    string `json:"window"`
 		Burst     int64  `json:"burst,omitempty"`
 		Anchor    string `json:"anchor,omitempty"`
-	}{Name: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, Window: l.WindowText()}
+		WarnAt    WarnAt `json:"warn_at,omitzero"`
+	}{Name: l.Name, Algorithm: l.Algorithm.String(), Quota: l.Quota, Window: l.WindowText(), WarnAt: l.WarnAt}
 	if _, known := ParseAlgorithm(out.Algorithm); !known {
 		return nil, fmt.Errorf("limit %s: unknown algorithm %d", l.Name, l.Algorithm)
 	}

@@ -14,6 +14,16 @@ func Describe(l enforcement.Limit) string {
 	if l.Quota == 0 {
 		return "none: every request is denied"
 	}
+	text := describeNumbers(l)
+	separator := ", warns at "
+	for _, p := range l.WarnAt.Percentages() {
+		text += separator + strconv.Itoa(p) + "%"
+		separator = " and "
+	}
+	return text
+}
+
+func describeNumbers(l enforcement.Limit) string {
 	text := thousands(l.Quota) + " per " + spoken(l.Window)
 	if l.Period != enforcement.NoPeriod {
 		text = thousands(l.Quota) + " per calendar " + l.Period.String()

@@ -130,6 +130,7 @@ func genLimit(t *rapid.T, k int) enforcement.Limit {
 		Window:    rapid.SampledFrom([]time.Duration{time.Millisecond, 1500 * time.Millisecond, 90 * time.Second, time.Minute, 24 * time.Hour, enforcement.MaxWindow}).Draw(t, "window"),
 		Quota:     rapid.Int64Range(0, enforcement.MaxLog).Draw(t, "quota"),
 	}
+	l.WarnAt, _ = enforcement.NewWarnAt(rapid.SliceOfNDistinct(rapid.Int64Range(1, 100), 0, enforcement.MaxWarnAt, rapid.ID[int64]).Draw(t, "warn at"))
 	if l.Algorithm.Bucket() {
 		l.Quota = rapid.Int64Range(0, enforcement.MaxQuota).Draw(t, "quota")
 		l.Burst = rapid.SampledFrom([]int64{0, 1, 1234, enforcement.MaxQuota}).Draw(t, "burst")
@@ -472,6 +473,7 @@ func TestFaultsFindTheirField(t *testing.T) {
 		"quota":        {limit(func(l *enforcement.Limit) { l.Quota = -1 }), in + ".limits.0.quota"},
 		"large quota":  {limit(func(l *enforcement.Limit) { l.Quota = enforcement.MaxQuota + 1 }), in + ".limits.0.quota"},
 		"window":       {limit(func(l *enforcement.Limit) { l.Window = 2 * enforcement.MaxWindow }), in + ".limits.0.window"},
+		"warn at":      {limit(func(l *enforcement.Limit) { l.WarnAt[0] = 101 }), in + ".limits.0.warn_at"},
 		"burst":        {limit(func(l *enforcement.Limit) { l.Burst = 5 }), in + ".limits.0.burst"},
 		"anchor":       {limit(func(l *enforcement.Limit) { l.Algorithm, l.Anchor = enforcement.GCRA, enforcement.Clock }), in + ".limits.0.anchor"},
 		"large burst":  {limit(func(l *enforcement.Limit) { l.Algorithm, l.Burst = enforcement.GCRA, enforcement.MaxQuota+1 }), in + ".limits.0.burst"},
@@ -618,7 +620,7 @@ func fieldsOf(d plans.Document) url.Values {
 			}
 			for name, value := range map[string]string{
 				"name": l.Name, "algorithm": l.Algorithm.String(), "quota": strconv.FormatInt(l.Quota, 10),
-				"window": enforcement.FormatWindow(l.Window), "burst": burst, "anchor": l.Anchor.String(),
+				"window": enforcement.FormatWindow(l.Window), "burst": burst, "anchor": l.Anchor.String(), "warn_at": l.WarnAt.String(),
 			} {
 				v.Set(fmt.Sprintf("%slimits.%d.%s", at, k, name), value)
 			}

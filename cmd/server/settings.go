@@ -67,7 +67,7 @@ type serveSettings struct {
 
 	APIRate           int    `name:"api-rate" default:"6000" help:"How many requests a minute an API key may send to this node for anything but checks. 0: no limit."`
 	APIRatePerAddress int    `name:"api-rate-per-address" default:"12000" help:"How many such requests a minute may come from one IPv4 address or IPv6 /64 network; a twentieth of them without a valid key. 0: no limit."`
-	Headers           string `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers, by comma: draft-11, draft-06, x-ratelimit; or off."`
+	Headers           string `default:"draft-11" placeholder:"DIALECT,..." help:"Dialects of the rate-limit headers, by comma: draft-11, draft-06, x-ratelimit, near-limit; or off."`
 	RESPAddr          string `name:"resp-addr" placeholder:"HOST:PORT" help:"Serve checks over the Redis protocol (RESP) there; empty: off."`
 	EnvoyAddr         string `placeholder:"HOST:PORT" help:"Serve the gRPC services of Envoy for rate limits and external authorization there; empty: off."`
 	EnvoyDomains      string `placeholder:"DOMAIN=TENANT,..." help:"Tenants of the domains of Envoy's rate limits, for operator keys: domain=tenant, or domain=@key for an entry that names the tenant. Other domains are the tenant with that name."`

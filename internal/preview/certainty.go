@@ -76,7 +76,15 @@ func sameSet(a, b []string) bool {
 // sameDecisions reports whether two policies decide the same while the limiter is available. It ignores their failure
 // modes and descriptions.
 func sameDecisions(p, q *plans.Policy) bool {
-	return sameRequests(p, q) && sameCost(p, q) && p.Mode == q.Mode && sameSet(p.Replaces, q.Replaces) && slices.Equal(p.Limits, q.Limits)
+	return sameRequests(p, q) && sameCost(p, q) && p.Mode == q.Mode && sameSet(p.Replaces, q.Replaces) && sameLimits(p.Limits, q.Limits)
+}
+
+// sameLimits reports whether limits decide the same. It ignores their thresholds.
+func sameLimits(p, q []enforcement.Limit) bool {
+	return slices.EqualFunc(p, q, func(a, b enforcement.Limit) bool {
+		a.WarnAt, b.WarnAt = enforcement.WarnAt{}, enforcement.WarnAt{}
+		return a == b
+	})
 }
 
 // replacers returns the enforced policies that replace the policy with a slug.
@@ -162,7 +170,7 @@ func assessPolicy(draft, published *side, i int) verdict {
 		return v
 	}
 	q := &published.policies[v.source]
-	if p.Mode != q.Mode && slices.Equal(p.Limits, q.Limits) && alone(draft, published, i, v.source) {
+	if p.Mode != q.Mode && sameLimits(p.Limits, q.Limits) && alone(draft, published, i, v.source) {
 		v.moved = true
 		v.how, v.why = howCounted, "The policy changes to mode shadow with the same numbers, and no other enforced policy overlaps it: it "+
 			"would deny the requests that it denied."

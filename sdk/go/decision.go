@@ -42,16 +42,19 @@ type Decision struct {
 	Allowed bool `json:"allowed"`
 	// Status is the HTTP status for the answer to a denied request: 429, 403 or 503. It
 	// is 200 for an allowed request.
-	Status           int          `json:"status"`
-	DecisionID       string       `json:"decision_id"`
-	Tenant           string       `json:"tenant"`
-	Plan             string       `json:"plan"`         // empty without a plan
-	PlanVersion      int          `json:"plan_version"` // 0 without a plan
-	Mode             Mode         `json:"mode"`
-	Reason           Reason       `json:"reason"`
-	RetryAfterMS     *int64       `json:"retry_after_ms"` // nil if waiting does not help
-	DelayMS          int64        `json:"delay_ms"`
-	Degraded         bool         `json:"degraded"` // failure modes decided
+	Status       int    `json:"status"`
+	DecisionID   string `json:"decision_id"`
+	Tenant       string `json:"tenant"`
+	Plan         string `json:"plan"`         // empty without a plan
+	PlanVersion  int    `json:"plan_version"` // 0 without a plan
+	Mode         Mode   `json:"mode"`
+	Reason       Reason `json:"reason"`
+	RetryAfterMS *int64 `json:"retry_after_ms"` // nil if waiting does not help
+	DelayMS      int64  `json:"delay_ms"`
+	Degraded     bool   `json:"degraded"` // failure modes decided
+	// NearLimit is the largest warn_at threshold that an enforced limit has reached, in
+	// percent. nil: none.
+	NearLimit        *int         `json:"near_limit"`
 	Limits           []LimitState `json:"limits"`
 	Type             string       `json:"type"` // the problem type of a denial
 	Title            string       `json:"title"`
@@ -80,7 +83,8 @@ type LimitState struct {
 	ResetAfterMS int64  `json:"reset_after_ms"`
 	RetryAfterMS *int64 `json:"retry_after_ms"` // nil if waiting does not help
 	Allowed      bool   `json:"allowed"`
-	Mode         string `json:"mode"` // enforce or shadow
+	NearLimit    *int   `json:"near_limit"` // the largest warn_at threshold reached, in percent; nil: none
+	Mode         string `json:"mode"`       // enforce or shadow
 }
 
 // RetryAfter returns the time until the same request would pass. It reports false if

@@ -49,7 +49,7 @@ var policyFields = func() []string {
 
 var (
 	policyLists = []string{"methods", "count_by", "replaces"} // lists of values
-	limitFields = []string{"name", "algorithm", "quota", "window", "burst", "anchor"}
+	limitFields = []string{"name", "algorithm", "quota", "window", "burst", "anchor", "warn_at"}
 )
 
 // maxRows bounds each list of a policy. It is above the bounds of documents, so that
@@ -89,7 +89,7 @@ func policyFormOf(p plans.Policy) policyForm {
 func limitFormOf(l enforcement.Limit) limitForm {
 	f := limitForm{
 		"name": l.Name, "algorithm": l.Algorithm.String(), "quota": strconv.FormatInt(l.Quota, 10),
-		"window": l.WindowText(), "anchor": l.Anchor.String(),
+		"window": l.WindowText(), "anchor": l.Anchor.String(), "warn_at": l.WarnAt.String(),
 	}
 	if l.Burst != 0 {
 		f["burst"] = strconv.FormatInt(l.Burst, 10)
@@ -358,6 +358,9 @@ func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 			r.faults.Add(at+"/burst", "%s", fault)
 		}
 	}
+	if l.WarnAt, fault = readWarnAt(f["warn_at"]); fault != "" {
+		r.faults.Add(at+"/warn_at", "%s", fault)
+	}
 	if f["anchor"] != "" {
 		if l.Anchor, known = enforcement.ParseAnchor(f["anchor"]); !known {
 			r.faults.Add(at+"/anchor", "must be one of the list")
@@ -368,6 +371,19 @@ func (r *reading) limit(at string, f limitForm) enforcement.Limit {
 		l.Anchor = l.Period.DefaultAnchor()
 	}
 	return l
+}
+
+// readWarnAt reads percentages: 80 95, or 80%, 95%.
+func readWarnAt(text string) (enforcement.WarnAt, string) {
+	var list []int64
+	for _, word := range words(text) {
+		n, err := strconv.ParseInt(strings.TrimSuffix(word, "%"), 10, 64)
+		if err != nil {
+			return enforcement.WarnAt{}, "must be percentages, such as 80, 95"
+		}
+		list = append(list, n)
+	}
+	return enforcement.NewWarnAt(list)
 }
 
 // wholeNumber reads a number with or without commas: 120, 1,200.

@@ -202,6 +202,7 @@ func (m *marker) limit(id string, k int, p *policyForm, i int, policies []plans.
 		Algorithm: m.choose(id+".algorithm", "Algorithm", l["algorithm"], withoutHints(algorithmOptions)),
 		Burst:     m.input(id+".burst", "Burst", l["burst"], "Empty: the quota."),
 		Anchor:    m.choose(id+".anchor", "Windows start", l["anchor"], anchorOptions),
+		WarnAt:    m.input(id+".warn_at", "Warn at", l["warn_at"], "Percentages: 80, 95. Answers say when they are reached."),
 		Name:      m.input(id+".name", "Name", l["name"], "Empty: l1, l2, … Counters belong to the name."),
 	}
 	if i >= len(policies) || k >= len(policies[i].Limits) || strings.TrimSpace(l["quota"]) == "" {

@@ -61,7 +61,7 @@ var choiceFields = map[string]choiceField{
 var fieldNames = map[string]string{
 	"name": "Name", "description": "Description", "policies": "Policies", "slug": "Slug", "path": "Path", "methods": "Methods",
 	"attributes": "Attribute", "count_by": "Counted by", "replaces": "Replaces", "limits": "Limits", "quota": "Requests", "window": "Window",
-	"burst": "Burst", "cost": "Cost", "cost_from": "Cost from attribute", "anchor": "Anchor", "algorithm": "Algorithm",
+	"burst": "Burst", "cost": "Cost", "cost_from": "Cost from attribute", "anchor": "Anchor", "warn_at": "Warn at", "algorithm": "Algorithm",
 }
 
 // fieldName returns the name of a field for people.

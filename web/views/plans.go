@@ -126,6 +126,7 @@ type AttributeFields struct{ Name, Value Input }
 type LimitFields struct {
 	ID, Number, Aloud          string
 	Name, Quota, Window, Burst Input
+	WarnAt                     Input
 	Algorithm, Anchor          Select
 }
 

@@ -120,6 +120,9 @@ type LimitState struct {
 	RetryAfterMS *RetryAfter `json:"retry_after_ms"`
 	// Whether this limit allows the request.
 	Allowed bool `json:"allowed"`
+	// The largest threshold of the limit's `warn_at` that the used units have reached, in percent.
+	// Absent if there is none.
+	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Whether the policy denies requests, or only counts those that it would deny. Later versions may
 	// add values.
 	Mode string `json:"mode"`
@@ -152,6 +155,8 @@ type DecisionBase struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
+	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
 	// a block.
 	Limits []LimitState `json:"limits"`
@@ -184,6 +189,8 @@ type Decision struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
+	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
 	// a block.
 	Limits []LimitState `json:"limits"`
@@ -218,6 +225,8 @@ type Denial struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
+	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
 	// a block.
 	Limits []LimitState `json:"limits"`
@@ -262,6 +271,8 @@ type DecisionOrDenial struct {
 	DelayMS int64 `json:"delay_ms"`
 	// The shared limiter did not answer, and failure modes decided.
 	Degraded bool `json:"degraded"`
+	// The largest `near_limit` of the enforced limits. Absent if no threshold is reached.
+	NearLimit *int64 `json:"near_limit,omitzero"`
 	// Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or
 	// a block.
 	Limits []LimitState `json:"limits"`
@@ -647,6 +658,9 @@ type Limit struct {
 	// begins on a weekday, monday by default; the other calendar windows have calendar. Later versions
 	// may add values.
 	Anchor string `json:"anchor,omitzero"`
+	// Thresholds in percent of the capacity. Answers have `near_limit` once the used units reach one.
+	// They decide nothing. Default: empty; answers leave an empty list out.
+	WarnAt []int64 `json:"warn_at,omitzero"`
 }
 
 // Match: The requests to which a policy applies. Default: all requests.

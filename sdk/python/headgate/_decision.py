@@ -85,6 +85,8 @@ class Decision:
     #: The denial was remembered: no call was made.
     remembered: bool = False
     error: None = None
+    #: The largest warn_at threshold that an enforced limit has reached, in percent. None: none is reached.
+    near_limit: Optional[int] = None
 
     kind = "decision"
     allowed = True
@@ -176,4 +178,4 @@ class Reply:
         return Denial(**known, headers=headers, violated_policies=body.get("violated-policies") or [])
 
 
-_COMMON = ("decision_id", "tenant", "plan", "plan_version", "mode", "reason", "retry_after_ms", "delay_ms", "degraded")
+_COMMON = ("decision_id", "tenant", "plan", "plan_version", "mode", "reason", "retry_after_ms", "delay_ms", "degraded", "near_limit")

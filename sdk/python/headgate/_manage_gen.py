@@ -73,6 +73,7 @@ class LimitState(TypedDict):
     reset_after_ms: int
     retry_after_ms: RetryAfter
     allowed: bool
+    near_limit: NotRequired[int]
     mode: str
 
 
@@ -90,6 +91,7 @@ class DecisionBase(TypedDict):
     numbers_until: NotRequired[NumbersUntil]
     delay_ms: int
     degraded: bool
+    near_limit: NotRequired[int]
     limits: List[LimitState]
 
 
@@ -107,6 +109,7 @@ class Decision(TypedDict):
     numbers_until: NotRequired[NumbersUntil]
     delay_ms: int
     degraded: bool
+    near_limit: NotRequired[int]
     limits: List[LimitState]
     kind: Literal["decision"]
 
@@ -126,6 +129,7 @@ Denial = TypedDict(
         "numbers_until": "NotRequired[NumbersUntil]",
         "delay_ms": "int",
         "degraded": "bool",
+        "near_limit": "NotRequired[int]",
         "limits": "List[LimitState]",
         "kind": "Literal['denial']",
         "type": "str",
@@ -384,6 +388,7 @@ class Limit(TypedDict):
     window: LimitWindow
     burst: NotRequired[int]
     anchor: NotRequired[Literal["first_hit", "clock", "calendar", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"]]
+    warn_at: NotRequired[List[int]]
 
 
 class Match(TypedDict):

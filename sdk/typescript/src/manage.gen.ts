@@ -69,6 +69,8 @@ export interface LimitState {
   retry_after_ms: RetryAfter;
   /** Whether this limit allows the request. */
   allowed: boolean;
+  /** The largest threshold of the limit's `warn_at` that the used units have reached, in percent. Absent if there is none. */
+  near_limit?: number;
   /** Whether the policy denies requests, or only counts those that it would deny. Later versions may add values. */
   mode: "enforce" | "shadow" | (string & {});
 }
@@ -97,6 +99,8 @@ export interface DecisionBase {
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
+  /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
+  near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
   limits: LimitState[];
 }
@@ -125,6 +129,8 @@ export interface Decision {
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
+  /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
+  near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
   limits: LimitState[];
   /** Always decision. */
@@ -155,6 +161,8 @@ export interface Denial {
   delay_ms: number;
   /** The shared limiter did not answer, and failure modes decided. */
   degraded: boolean;
+  /** The largest `near_limit` of the enforced limits. Absent if no threshold is reached. */
+  near_limit?: number;
   /** Every limit that applied, in the order of the plan; empty if no limit decided, as for a list or a block. */
   limits: LimitState[];
   /** Always denial. */
@@ -486,6 +494,8 @@ export interface Limit {
   burst?: number;
   /** Fixed windows and sliding counters: where windows begin; first_hit by default. A calendar week begins on a weekday, monday by default; the other calendar windows have calendar. Later versions may add values. */
   anchor?: "first_hit" | "clock" | "calendar" | "monday" | "tuesday" | "wednesday" | "thursday" | "friday" | "saturday" | "sunday";
+  /** Thresholds in percent of the capacity. Answers have `near_limit` once the used units reach one. They decide nothing. Default: empty; answers leave an empty list out. */
+  warn_at?: number[];
 }
 
 /** The requests to which a policy applies. Default: all requests. */

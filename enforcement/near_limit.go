@@ -1,0 +1,101 @@
+package enforcement
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// MaxWarnAt is the largest number of thresholds of a limit.
+const MaxWarnAt = 4
+
+// WarnAt has the thresholds of a limit: percentages of its capacity from 1 to 100, in
+// ascending order. Unused elements are 0 and come last. A decision says which of them
+// the used units have reached; it never depends on them.
+type WarnAt [MaxWarnAt]uint8
+
+// NewWarnAt returns the thresholds with percentages in any order. fault is an error
+// message if they are not valid, otherwise "".
+func NewWarnAt(percentages []int64) (w WarnAt, fault string) {
+	percentages = slices.Sorted(slices.Values(percentages))
+	if len(percentages) > MaxWarnAt {
+		return w, fmt.Sprintf("must be at most %d percentages", MaxWarnAt)
+	}
+	for i, p := range percentages {
+		switch {
+		case p < 1 || p > 100:
+			return WarnAt{}, "must be percentages from 1 to 100"
+		case i > 0 && p == percentages[i-1]:
+			return WarnAt{}, fmt.Sprintf("has %d twice", p)
+		}
+		w[i] = uint8(p)
+	}
+	return w, ""
+}
+
+// Percentages returns the thresholds as a list.
+func (w WarnAt) Percentages() (list []int) {
+	for _, p := range w {
+		if p != 0 {
+			list = append(list, int(p))
+		}
+	}
+	return list
+}
+
+// String returns the thresholds as a text, such as "80, 95", or "".
+func (w WarnAt) String() string {
+	var texts []string
+	for _, p := range w.Percentages() {
+		texts = append(texts, strconv.Itoa(p))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// MarshalJSON returns the thresholds as a list of numbers.
+func (w WarnAt) MarshalJSON() ([]byte, error) { return json.Marshal(w.Percentages()) }
+
+// valid reports whether NewWarnAt can return w.
+func (w WarnAt) valid() bool {
+	for i, p := range w {
+		if p > 100 || i > 0 && p != 0 && p <= w[i-1] || i > 0 && p != 0 && w[i-1] == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// reached returns the largest threshold that used units of a capacity have reached, or
+// 0. Both numbers are at most MaxQuota, so the products do not overflow.
+func (w *WarnAt) reached(used, capacity int64) (largest int) {
+	for _, p := range w {
+		if p != 0 && used*100 >= int64(p)*capacity {
+			largest = int(p)
+		}
+	}
+	return largest
+}
+
+// NearLimit returns the largest threshold of the limit that the used units have reached
+// after the decision, in percent. It is 0 if there is none, if the quota is 0, and if a
+// failure mode decided, because the units of the other nodes are then not known.
+func (l *LimitState) NearLimit() int {
+	capacity := l.Limit.Capacity()
+	if l.Limit.WarnAt[0] == 0 || !l.Shared || capacity == 0 {
+		return 0
+	}
+	return l.Limit.WarnAt.reached(capacity-max(l.Remaining, 0), capacity)
+}
+
+// NearLimit returns the largest threshold that an enforced limit of the decision has
+// reached, in percent, or 0.
+func (d *Decision) NearLimit() (largest int) {
+	for i := range d.Limits {
+		if l := &d.Limits[i]; l.Rule.Mode == PolicyEnforce {
+			largest = max(largest, l.NearLimit())
+		}
+	}
+	return largest
+}
