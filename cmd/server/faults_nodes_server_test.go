@@ -26,10 +26,6 @@ import (
 	"github.com/headgate/headgate/internal/servertest"
 )
 
-// beforeMigration is the newest commit without the newest migration: the release
-// before this one, for tests of old and new nodes together.
-const beforeMigration = "081f440^"
-
 // nodeFaults are the rows F-N, F-E, and F-O of section 5.3.
 var nodeFaults = []faultScenario{
 	{
@@ -265,16 +261,19 @@ func slowClients(b *faultBench) {
 	})
 }
 
-// oldBesideNew runs a node of the release before, and a new one that migrates its
-// database. Both decide on the same keys.
+// oldBesideNew runs a node of the last commit without the newest migration, and a new
+// node that migrates its database. Both decide on the same keys.
 func oldBesideNew(t *testing.T) (row faultRow) {
 	tree := filepath.Join(t.TempDir(), "old")
-	git := func(args ...string) {
-		if out, err := exec.Command("git", args...).CombinedOutput(); err != nil {
+	git := func(args ...string) string {
+		out, err := exec.Command("git", args...).CombinedOutput()
+		if err != nil {
 			t.Fatalf("git %v (this scenario needs the history of the repository): %v\n%s", args, err, out)
 		}
+		return strings.TrimSpace(string(out))
 	}
-	git("worktree", "add", "--detach", tree, beforeMigration)
+	newest := git("log", "-1", "--diff-filter=A", "--format=%H", "--", "../../migrations")
+	git("worktree", "add", "--detach", tree, newest+"^")
 	defer git("worktree", "remove", "--force", tree)
 	old := filepath.Join(tree, "headgate")
 	build := exec.Command("go", "build", "-o", old, "./cmd/server")
@@ -290,7 +289,7 @@ func oldBesideNew(t *testing.T) (row faultRow) {
 	first := launchBinary(t, old, "", settings, "serve").serving()
 	f := &cluster{t: t, nodes: []*process{first}}
 	f.publish("plan", `[{"slug": "all", "count_by": ["user"], "limits": [{"algorithm": "token_bucket", "window": "366d", "quota": 100}]}]`)
-	call(t, bootstrap, "POST", first.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"name": "acme", "plan": "plan"}}`).want(t, 201)
+	call(t, bootstrap, "POST", first.origin+"/v1/tenants", `{"slug": "acme", "tenant": {"require_route": false, "name": "acme", "plan": "plan"}}`).want(t, 201)
 	f.nodes = append(f.nodes, launch(t, settings).serving())
 	admitted := make([]int, 10)
 	for i := range 1500 {
@@ -307,7 +306,7 @@ func oldBesideNew(t *testing.T) (row faultRow) {
 			t.Errorf("user %d has %d admitted checks, want exactly 100", user, n)
 		}
 	}
-	call(t, bootstrap, "POST", first.origin+"/v1/tenants", `{"slug": "byold", "tenant": {"name": "b", "plan": "plan"}}`).want(t, 201)
+	call(t, bootstrap, "POST", first.origin+"/v1/tenants", `{"slug": "byold", "tenant": {"require_route": false, "name": "b", "plan": "plan"}}`).want(t, 201)
 	call(t, bootstrap, "POST", f.nodes[1].origin+"/v1/tenants", `{"slug": "bynew", "tenant": {"require_route": false, "name": "b", "plan": "plan"}}`).want(t, 201)
 	for _, slug := range []string{"byold", "bynew"} {
 		f.everywhere(fmt.Sprintf(`{"tenant": %q, "mode": "peek"}`, slug), func(a answer) bool { return a.status != http.StatusNotFound })
