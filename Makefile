@@ -39,7 +39,7 @@ CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-quick test-load test-faults test-sdk test-contract fuzz screenshots bench bench-peers check current audit views reproducible base-images
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-helm test-quick test-load test-faults test-sdk test-contract fuzz screenshots bench bench-peers check current audit views reproducible base-images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +105,10 @@ race: bin/with-servers ## run the tests of the packages with concurrency, with t
 
 test-ci: ## run the tests of deploy/grafana (the first run compiles Prometheus, which takes minutes)
 	go -C deploy/grafanatest test -vet=off $(ORDER) -timeout 20m ./...
+
+# -count=1, because Go's cache does not notice a change of files outside the module.
+test-helm: ## render and lint the Helm chart with the library of Helm (the first run compiles it, which takes minutes)
+	go -C deploy/helmtest test -count=1 $(ORDER) -timeout 10m ./...
 
 GATEWAYS := bin/gateways
 test-proxies: build $(GATEWAYS)/bin/envoy ## run the recipes of deploy/ with nginx, Caddy, and Envoy (needs nginx and Python)
