@@ -12,6 +12,7 @@ RUN go mod download
 COPY . .
 ARG VERSION=dev
 RUN CGO_ENABLED=0 go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=${VERSION}" -o /headgate ./cmd/server
+RUN go -C deploy/sbom run . /headgate "${VERSION}" /src/NOTICE >/sbom.cdx.json
 # The next stage has no shell to make a folder with.
 RUN mkdir -m 0700 /empty
 
@@ -20,6 +21,7 @@ LABEL org.opencontainers.image.title="Headgate" \
       org.opencontainers.image.licenses="Apache-2.0"
 COPY --from=build /headgate /headgate
 COPY LICENSE NOTICE /licenses/
+COPY --from=build /sbom.cdx.json /licenses/
 # A named volume takes its owner from here; only that folder is ever written to.
 COPY --from=build --chown=65532:65532 /empty /data
 USER 65532:65532

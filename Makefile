@@ -39,7 +39,7 @@ CONCURRENT = $(sort $(addprefix ./,$(dir $(shell grep -lE '"sync"|"sync/atomic"|
 
 GO_FILES = $(shell git ls-files --cached --others --exclude-standard -- '*.go' | grep -v -e '_templ\.go$$' -e '\.gen\.go$$')
 
-.PHONY: help run demo build up down generate fmt lint test race test-ci test-helm test-quick test-load test-faults test-sdk test-contract fuzz screenshots bench bench-peers check current audit views reproducible base-images
+.PHONY: help run demo build up down generate fmt lint test race test-ci test-helm test-quick test-load test-faults test-sdk test-contract fuzz screenshots bench bench-peers check current audit views release reproducible base-images
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,7 @@ test: bin/with-servers ## run the tests with real servers; as root, install what
 	$(SERVERS) go test -vet=off $(ORDER) -timeout 20m ./...
 	go -C cmd/bench-peers test -vet=off $(ORDER) -timeout 10m ./...
 	@for module in $(SDK_MODULES); do go -C $$module test -vet=off $(ORDER) -timeout 10m ./...; done
+	go -C deploy/sbom test -vet=off -count=1 ./...
 	$(SERVERS) go -C deploy/composetest test -vet=off $(ORDER) -timeout 10m ./...
 
 race: export CGO_ENABLED = 1
@@ -204,14 +205,36 @@ current: generate ## fail when a generated file is not what generate writes
 	@new=$$(git ls-files --others --exclude-standard -- $(GENERATED)); \
 		if [ -n "$$new" ]; then echo "generated files that are not committed:"; echo "$$new"; exit 1; fi
 
+# The version of a release is that of openapi.yaml. TestVersionsAgree compares it with CHANGELOG.md and the chart.
+RELEASE    = $(shell sed -n 's/^  version: \([0-9.]*\).*/\1/p' openapi.yaml)
+PLATFORMS ?= linux/amd64 linux/arm64 darwin/amd64 darwin/arm64
+DIST      ?= dist
+# The files in the archives have the time of the commit.
+EPOCH     ?= $(shell git log -1 --format=%ct)
+release: ## write archives with licenses and SBOM, and checksums, to dist: PLATFORMS (needs GNU tar; the first build of a platform takes minutes)
+	@rm -rf $(DIST); mkdir -p $(DIST) bin
+	@go -C deploy/sbom build -o ../../bin/sbom .
+	@for platform in $(PLATFORMS); do \
+		name=headgate-$(RELEASE)-$${platform/\//-}; folder=$(DIST)/$$name; mkdir $$folder; echo "$$name"; \
+		GOOS=$${platform%/*} GOARCH=$${platform#*/} go build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=$(RELEASE)" -o $$folder/headgate ./cmd/server; \
+		[ "$$platform" != "$$(go env GOHOSTOS)/$$(go env GOHOSTARCH)" ] || [ "$$($$folder/headgate version)" = "headgate $(RELEASE)" ]; \
+		bin/sbom $$folder/headgate $(RELEASE) NOTICE >$$folder.cdx.json; \
+		cp LICENSE NOTICE CHANGELOG.md $$folder; cp $$folder.cdx.json $$folder/sbom.cdx.json; \
+		tar --sort=name --format=ustar --mtime=@$(EPOCH) --owner=0 --group=0 --numeric-owner --mode=u=rwX,go=rX -C $(DIST) -c $$name | gzip -n >$$folder.tar.gz; \
+		rm -r $$folder; \
+	done
+	@cd $(DIST) && sha256sum *.tar.gz *.cdx.json >checksums.txt && cat checksums.txt
+
 # COLD=1 gives each build an empty cache, which takes minutes: all packages are compiled
-# twice. Otherwise the two share what does not depend on the folder.
-COLD ?=
-reproducible: ## build the binary of the image in two folders, and fail unless both have the same bytes
+# twice. Otherwise the two share what does not depend on the folder. The default is the
+# platform of this machine: REPRODUCE="$(PLATFORMS)" is all that make release builds.
+COLD      ?=
+REPRODUCE ?= $(shell go env GOHOSTOS)/$(shell go env GOHOSTARCH)
+reproducible: ## run make release in two folders, and fail unless both have the same bytes: REPRODUCE, COLD
 	@dir=$$(mktemp -d); trap 'chmod -R u+w "$$dir"; rm -rf "$$dir"' EXIT; for n in a long/er/b; do \
 		mkdir -p $$dir/$$n; git archive HEAD | tar -x -C $$dir/$$n; \
-		$(if $(COLD),GOCACHE=$$dir/$$n/.cache )go -C $$dir/$$n build -trimpath -buildvcs=false -ldflags "-s -w -X main.version=dev" -o $$dir/$$n/headgate ./cmd/server; \
-	done; cmp $$dir/a/headgate $$dir/long/er/b/headgate; sha256sum <$$dir/a/headgate
+		$(if $(COLD),GOCACHE=$$dir/$$n/.cache )$(MAKE) -s -C $$dir/$$n release PLATFORMS="$(REPRODUCE)" EPOCH=$(EPOCH); \
+	done; cmp $$dir/a/dist/checksums.txt $$dir/long/er/b/dist/checksums.txt
 
 base-images: ## print the base images of the Dockerfile with their digests, as build arguments; needs docker and the registries
 	@sed -n 's/^ARG \([A-Z]*_IMAGE\)=\([^@]*\).*/\1 \2/p' Dockerfile | while read -r name image; do \

@@ -282,7 +282,7 @@ func TestTheImageIsSmallUnprivilegedAndWatched(t *testing.T) {
 		"BUILD_IMAGE=golang:1.26", "FROM ${BUILD_IMAGE} AS build", "CGO_ENABLED=0",
 		"RUN_IMAGE=gcr.io/distroless/static-debian12:nonroot", "FROM ${RUN_IMAGE}\n", "USER 65532:65532",
 		"HEADGATE_ADDR=0.0.0.0:8080", "HEADGATE_DATABASE_URL=sqlite:///data/headgate.db",
-		"--chown=65532:65532 /empty /data", `VOLUME ["/data"]`, `CMD ["/headgate", "healthcheck"]`,
+		"--chown=65532:65532 /empty /data", "deploy/sbom run . /headgate", "COPY --from=build /sbom.cdx.json /licenses/", `VOLUME ["/data"]`, `CMD ["/headgate", "healthcheck"]`,
 	} {
 		if !strings.Contains(string(text), want) {
 			t.Errorf("the Dockerfile lacks %s", want)
