@@ -38,6 +38,20 @@ func TestKeyCommands(t *testing.T) {
 	})
 	call(t, token, "POST", node.origin+"/v1/tenants", `{"slug": "b", "tenant": {"require_route": false, "name": "b"}}`).want(t, 403)
 
+	bounded := strings.TrimSpace(must(t, settings, "key", "create", "--name", "bounded", "--scopes", "check", "--max-cost", "3", "--peek-only"))
+	all := strings.TrimSpace(must(t, settings, "key", "create", "--name", "all"))
+	eventually(t, "a tenant is made and known", func() bool {
+		call(t, all, "POST", node.origin+"/v1/tenants", `{"slug": "customer", "tenant": {"name": "Customer"}}`)
+		return call(t, bounded, "POST", node.origin+"/v1/check", `{"tenant": "customer", "method": "GET", "path": "/", "mode": "peek"}`).status == 200
+	})
+	for body, code := range map[string]string{
+		`{"tenant": "customer", "method": "GET", "path": "/", "mode": "peek", "cost": 4}`: "key_max_cost",
+		`{"tenant": "customer", "method": "GET", "path": "/"}`:                            "key_peek_only",
+	} {
+		if a := call(t, bounded, "POST", node.origin+"/v1/check", body).want(t, 403); !strings.Contains(a.body, code) {
+			t.Errorf("%s: %s", body, a.body)
+		}
+	}
 	if out := must(t, settings, "key", "list", "-o", "json"); !strings.Contains(out, `"name": "ci"`) || strings.Contains(out, token) {
 		t.Errorf("key list -o json:\n%s", out)
 	}

@@ -41,14 +41,23 @@ type keyCreate struct {
 	Scopes  []string      `default:"check,read,manage" enum:"check,read,manage" setting:"false" help:"Scopes by comma: check, read, manage."`
 	Expires time.Duration `setting:"false" help:"After how long it ends, like 720h; default: never."`
 	AllowIP []string      `setting:"false" placeholder:"CIDR,..." help:"IP addresses and CIDR ranges from which the key may be used; default: all."`
+
+	MaxCost  *int64 `setting:"false" placeholder:"N" help:"The largest cost of one check; default: no bound."`
+	PeekOnly bool   `setting:"false" help:"Checks with this key must have the mode peek, which charges nothing."`
 }
 
 func (k keyCreate) Run(ctx context.Context, p program, t cli.Terminal) error {
 	if k.Expires < 0 {
 		return usageError{fmt.Errorf("--expires: is %s, and must be ahead", k.Expires)}
 	}
+	bounds := tenants.Bounds{PeekOnly: k.PeekOnly}
+	if k.MaxCost != nil {
+		if bounds.MaxCost = *k.MaxCost; bounds.MaxCost < 1 || bounds.MaxCost > tenants.MaxCost {
+			return usageError{fmt.Errorf("--max-cost: is %d, and must be 1 to %d", bounds.MaxCost, int64(tenants.MaxCost))}
+		}
+	}
 	return k.withTenants(ctx, p, "key create", func(ctx context.Context, service *tenants.Service) error {
-		next := tenants.NewKey{Name: k.Name, AllowedIPs: k.AllowIP}
+		next := tenants.NewKey{Name: k.Name, AllowedIPs: k.AllowIP, Bounds: bounds}
 		for _, s := range k.Scopes {
 			next.Scopes = append(next.Scopes, tenants.Scope(s))
 		}

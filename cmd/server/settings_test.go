@@ -127,6 +127,9 @@ func TestFlagsThatAreNoSettings(t *testing.T) {
 		{"key", "create"},
 		{"key", "create", "--name", "x", "--expires=-5m"},
 		{"key", "create", "--name", "x", "--scopes", "all"},
+		{"key", "create", "--name", "x", "--max-cost=-1"},
+		{"key", "create", "--name", "x", "--max-cost=0"},
+		{"key", "create", "--name", "x", "--max-cost=2147483648"},
 	} {
 		var out bytes.Buffer
 		p := program{getenv: func(name string) string { return environment[name] }, stdin: strings.NewReader(""), stdout: &out, stderr: &out}
