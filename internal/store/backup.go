@@ -1,0 +1,32 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+)
+
+// ErrBackupOfPostgres is the error of Backup for a Postgres database.
+var ErrBackupOfPostgres = errors.New("a Postgres database is backed up with pg_dump")
+
+// Backup writes a SQLite database, as it is at one moment, to a new file that only the owner can
+// read. Nodes may serve and edit meanwhile. It returns an error if the file exists.
+func (s *Store) Backup(ctx context.Context, path string) (err error) {
+	if _, ok := s.engine.(*sqliteEngine); !ok {
+		return ErrBackupOfPostgres
+	}
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600) // VACUUM INTO accepts an empty file
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err = errors.Join(err, f.Close()); err != nil {
+			err = errors.Join(err, os.Remove(path))
+		}
+	}()
+	if _, err := s.writer.ExecContext(ctx, `VACUUM INTO $1`, path); err != nil {
+		return fmt.Errorf("write the backup: %w", err)
+	}
+	return f.Sync()
+}
