@@ -47,7 +47,7 @@ func TestUseCharts(t *testing.T) {
 		if aloud := b.Text("#traffic [role=status]"); aloud != "21 Nov, 09:02 UTC: Allowed 5, Denied by limits 35, Other denials 0" {
 			t.Errorf("%v: the arrow key reads %q", look, aloud)
 		}
-		if time, rate := b.Text("#rate .legend b"), b.Text("#rate .legend [data-color]"); time != "21 Nov, 09:02 UTC" || rate != "429 rate 87.5 %" {
+		if time, rate := b.Text("#rate .legend b"), b.Text("#rate .legend [data-color]"); time != "21 Nov, 09:02 UTC" || rate != "429 rate 87.5%" {
 			t.Errorf("%v: the cursor of the other chart shows %q, %q", look, time, rate)
 		}
 		b.Do(chromedp.KeyEvent(kb.Escape))

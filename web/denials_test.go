@@ -272,7 +272,7 @@ func TestDegradedDenials(t *testing.T) {
 	if page := w.get("/denials/"+uuid.UUID(decision.ID).String(), "viewer"); !strings.Contains(page.body, "the limiter is unavailable") || !strings.Contains(page.body, ">503<") {
 		t.Errorf("%s", page.body)
 	}
-	if tile := texts(w.get("/overview", "viewer").tree(t), classed("tile-warn")); len(tile) != 1 || !strings.HasPrefix(tile[0], "Degraded 100 %") {
+	if tile := texts(w.get("/overview", "viewer").tree(t), classed("tile-warn")); len(tile) != 1 || !strings.HasPrefix(tile[0], "Degraded 100%") {
 		t.Errorf("the tile is %q", tile)
 	}
 }
@@ -417,7 +417,7 @@ func TestTheOverviewIsLive(t *testing.T) {
 	w.login("acme", "203.0.113.9", 8)
 	w.flushNow()
 	next(t, empty, "all of the page", func(e event) bool { return e.name == "traffic-all" && strings.Contains(e.data, "203.0.113.9") })
-	next(t, events, "the tiles", func(e event) bool { return e.name == "tiles" && strings.Contains(e.data, "37.5 %") })
+	next(t, events, "the tiles", func(e event) bool { return e.name == "tiles" && strings.Contains(e.data, "37.5%") })
 	next(t, events, "the keys", func(e event) bool { return e.name == "limited" && strings.Contains(e.data, "203.0.113.9") })
 	next(t, events, "the last of them", func(e event) bool { return e.name == "tenants" })
 	w.decide("acme", checkOf(t, "GET /v1/search", "user=u1"))
@@ -445,7 +445,7 @@ func TestTheOverviewEmptiesItself(t *testing.T) {
 		if all(e) {
 			t.Error("the page was not empty")
 		}
-		return e.name == "tiles" && strings.Contains(e.data, "37.5 %")
+		return e.name == "tiles" && strings.Contains(e.data, "37.5%")
 	})
 	w.now.Add((20 * time.Minute).Microseconds())
 	if e := next(t, events, "the empty page", all); !strings.Contains(e.data, "No requests in this time") || strings.Contains(e.data, "37.5") {

@@ -40,7 +40,7 @@ func TestHistogramAndLimitedKeys(t *testing.T) {
 	if bad := w.get("/denials?wait=x", "owner"); bad.Code != http.StatusUnprocessableEntity || !strings.Contains(bad.body, "No retry time has this name.") {
 		t.Errorf("a retry time that does not exist: %d", bad.Code)
 	}
-	for _, want := range []string{"37.5 % of its requests", "Limit: 5 per minute, exact", `aria-label="Denied over time"`} {
+	for _, want := range []string{"37.5% of its requests", "Limit: 5 per minute, exact", `aria-label="Denied over time"`} {
 		if !strings.Contains(page.body, want) {
 			t.Errorf("the limited key has no %q", want)
 		}

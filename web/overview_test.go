@@ -140,16 +140,16 @@ func TestOverviewShowsWhatWasCounted(t *testing.T) {
 	}
 	tree := page.tree(t)
 	tiles := texts(tree, classed("tile"))
-	for i, want := range []string{"Requests 10", "Allowed 6", "Denied by limits 3", "429 rate 30.0 %", "Limiter, p95", "Degraded 0 %"} {
+	for i, want := range []string{"Requests 10", "Allowed 6", "Denied by limits 3", "429 rate 30.0%", "Limiter, p95", "Degraded 0%"} {
 		if i >= len(tiles) || !strings.HasPrefix(tiles[i], want) {
 			t.Errorf("the tiles are %q, want %q", tiles, want)
 		}
 	}
 	for id, want := range map[string][]string{
-		"traffic":     {"10 requests: 60.0 % allowed, 30.0 % denied by limits, 10.0 % denied for other reasons."},
-		"rate":        {"Limits denied 30.0 %"},
+		"traffic":     {"10 requests: 60.0% allowed, 30.0% denied by limits, 10.0% denied for other reasons."},
+		"rate":        {"Limits denied 30.0%"},
 		"split":       {"The shared limiter made all decisions."},
-		"retry-after": {"50 % of the denials had a retry time of up to"},
+		"retry-after": {"50% of the denials had a retry time of up to"},
 	} {
 		figure := texts(tree, withID(id))
 		for _, text := range want {
@@ -264,7 +264,7 @@ func TestGaps(t *testing.T) {
 	if got := strings.Join(traffic, " "); got != "– – – – – – – – – – 5 0 0 0 0 1" {
 		t.Errorf("requests: %s", got)
 	}
-	if got := strings.Join(rate, " "); got != "– – – – – – – – – – 37.5 % – – – – 0 %" {
+	if got := strings.Join(rate, " "); got != "– – – – – – – – – – 37.5% – – – – 0%" {
 		t.Errorf("rates: %s", got)
 	}
 }

@@ -146,7 +146,7 @@ func TestTenantsAreListedAndCreated(t *testing.T) {
 	w.decide("initech", enforcement.Check{Path: "/x", Cost: 100}, enforcement.Check{Path: "/x", Cost: 1}, enforcement.Check{Path: "/x", Cost: 1})
 	w.flush()
 	list := w.get("/tenants?q=INI", "viewer")
-	if text := words(t, list); !strings.Contains(text, "Initech initech metered Active 3 66.7 %") || strings.Contains(text, "Acme") || strings.Contains(text, "New tenant") {
+	if text := words(t, list); !strings.Contains(text, "Initech initech metered Active 3 66.7%") || strings.Contains(text, "Acme") || strings.Contains(text, "New tenant") {
 		t.Errorf("%s", text)
 	}
 	if none := w.get("/tenants?q=nobody", "owner"); !strings.Contains(words(t, none), "No tenant name or slug contains: nobody") {
@@ -178,7 +178,7 @@ func TestChecksWithoutAPolicyAreVisible(t *testing.T) {
 			t.Errorf("%s: %q is not in\n%s", path, want, text)
 		}
 	}
-	if text := words(t, w.get("/tenants/bare", "owner")); !strings.Contains(text, "100 % of requests · 2 without a policy") {
+	if text := words(t, w.get("/tenants/bare", "owner")); !strings.Contains(text, "100% of requests · 2 without a policy") {
 		t.Errorf("the tiles: %s", text)
 	}
 }

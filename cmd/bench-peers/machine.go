@@ -86,7 +86,7 @@ func (b *bench) use() usage {
 func (u usage) others(before usage) string {
 	all := u.at.Sub(before.at).Seconds() * float64(runtime.NumCPU())
 	other := max(0, u.busy-before.busy-(u.ours-before.ours))
-	return fmt.Sprintf("%.0f %% of the processors went to other processes, and %.0f %% to other guests of the host",
+	return fmt.Sprintf("%.0f%% of the processors went to other processes, and %.0f%% to other guests of the host",
 		100*other/all, 100*(u.stolen-before.stolen)/all)
 }
 

@@ -213,7 +213,7 @@ func percent(all series) string {
 		{"failed", func(s slot) float64 { return s.failed }},
 	} {
 		if v := all.mean(kind.v); v > 0 {
-			parts = append(parts, fmt.Sprintf("%s %.2g %%", kind.name, 100*v))
+			parts = append(parts, fmt.Sprintf("%s %.2g%%", kind.name, 100*v))
 		}
 	}
 	if len(parts) == 0 {

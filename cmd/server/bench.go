@@ -319,7 +319,7 @@ func (b *benchCommand) sizing(r *load.Result, perSecond float64, limited bool) s
 	}
 	nodes := math.Ceil(sizedFor / (sizedShare * perSecond))
 	return fmt.Sprintf("Sizing: one node of this kind carries about %.0f checks/s at %d connections with %s; "+
-		"for %d checks/s plan %.0f, each at most %.0f %% busy (if %s is one node).\n"+
+		"for %d checks/s plan %.0f, each at most %.0f%% busy (if %s is one node).\n"+
 		"Few connections do not show saturation: raise --connections until checks/s no longer rises. "+
 		"All nodes share one Redis: check that it can carry the whole load.",
 		perSecond, b.Connections, latency, sizedFor, nodes, 100*sizedShare, b.URL)

@@ -72,7 +72,7 @@ These variables are Go's own; they have no flag. The log says at the start what 
 | setting | default | meaning |
 |---|---|---|
 | ¬GOGC¬ | ¬400¬ | How much the heap grows before it is collected, in percent of what is live. A node with 10 MB of live data takes about 70 MB; one with 200 MB takes up to 1 GB. 100 halves that, for about 7 µs of processor time a check without Redis. |
-| ¬GOMEMLIMIT¬ | 90 % of the cgroup's ¬memory.max¬; without one, none | The heap at which it is collected earlier than GOGC says. |
+| ¬GOMEMLIMIT¬ | 90% of the cgroup's ¬memory.max¬; without one, none | The heap at which it is collected earlier than GOGC says. |
 `
 
 // telemetrySettings are read by OpenTelemetry's rules: tracing has their tests.

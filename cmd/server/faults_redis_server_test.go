@@ -121,7 +121,7 @@ var redisFaults = []faultScenario{
 		},
 	},
 	{
-		goal: "F-R8", fault: "1 % of Redis' replies are lost after the execution, by reset and by silence", short: true,
+		goal: "F-R8", fault: "1% of Redis' replies are lost after the execution, by reset and by silence", short: true,
 		begin: func(b *faultBench) {
 			for _, p := range b.proxies {
 				b.during.Go(func() {

@@ -191,7 +191,7 @@ func (n *node) warnOfRedis(r *api.Readiness) {
 		r.Warnings = append(r.Warnings, "Redis lost counts, noticed at "+instant(at)+": "+status.Loss.String()+"; quota was handed out again")
 	}
 	if used, most := status.UsedMemory, status.MaxMemory; most > 0 && used >= most*8/10 {
-		r.Warnings = append(r.Warnings, fmt.Sprintf("Redis uses %d %% of its maxmemory: when it is full, it refuses writes", used*100/most))
+		r.Warnings = append(r.Warnings, fmt.Sprintf("Redis uses %d%% of its maxmemory: when it is full, it refuses writes", used*100/most))
 	}
 	for _, k := range n.keys() {
 		if k.Full || k.Live >= k.Max*8/10 {

@@ -35,7 +35,7 @@ func (*serveCommand) Help() string {
 	return "HEADGATE_BOOTSTRAP_KEY, or the file that HEADGATE_BOOTSTRAP_KEY_FILE names, is an operator key for automation: " +
 		"32 to 128 characters of A-Z a-z 0-9 . _ ~ + / = -, good while no other operator key exists. " +
 		"It has no flag, because the arguments of a process can be read by every user of the machine.\n\n" +
-		"GOGC and GOMEMLIMIT are Go's own: where they are not set, GOGC is 400, and GOMEMLIMIT is 90 % of the memory of the process' cgroup."
+		"GOGC and GOMEMLIMIT are Go's own: where they are not set, GOGC is 400, and GOMEMLIMIT is 90% of the memory of the process' cgroup."
 }
 
 // logTimeout is how long the process waits at its end until the log is written.

@@ -70,7 +70,7 @@ func TestMessages(t *testing.T) {
 	if err := json.Unmarshal(m.Body(Webhook, EventBegan, &i, 33.333, began), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := "Alert: Acme is limited. The 429 rate of policy logins of tenant acme in the last 5 min is 33.3 %; the threshold is 20 %."
+	want := "Alert: Acme is limited. The 429 rate of policy logins of tenant acme in the last 5 min is 33.3%; the threshold is 20%."
 	if got.Type != EventBegan || got.Data.Summary != want || got.Data.Page != "https://headgate.example/alerts" || !got.Data.BeganAt.Equal(began) {
 		t.Errorf("%+v", got)
 	}
@@ -79,7 +79,7 @@ func TestMessages(t *testing.T) {
 	if err := json.Unmarshal(m.Body(Slack, EventResolved, &i, 0, began), &slack); err != nil {
 		t.Fatal(err)
 	}
-	if !strings.HasPrefix(slack.Text, "Resolved: Acme is limited. ") || !strings.Contains(slack.Text, " is 0 %; the alert lasted 1 h 30 min.") {
+	if !strings.HasPrefix(slack.Text, "Resolved: Acme is limited. ") || !strings.Contains(slack.Text, " is 0%; the alert lasted 1 h 30 min.") {
 		t.Error(slack.Text)
 	}
 }

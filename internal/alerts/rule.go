@@ -27,7 +27,7 @@ const (
 // A metricTrait says which members a rule with a metric has.
 type metricTrait struct {
 	metric   Metric
-	unit     string  // after a number, such as " %"
+	unit     string  // after a number, such as "%"
 	most     float64 // the largest threshold
 	window   bool    // has a window
 	tenant   need    // of a rule of the operator; a rule of a tenant watches that tenant
@@ -44,11 +44,11 @@ const (
 )
 
 var metricTraits = []metricTrait{
-	{metric: DenialRate, unit: " %", most: 100, window: true, tenant: optional, policy: true},
+	{metric: DenialRate, unit: "%", most: 100, window: true, tenant: optional, policy: true},
 	{metric: Denials, most: 1e12, window: true, tenant: optional, policy: true},
-	{metric: DegradedShare, unit: " %", most: 100, window: true, tenant: optional, operator: true},
+	{metric: DegradedShare, unit: "%", most: 100, window: true, tenant: optional, operator: true},
 	{metric: LimiterLatency, unit: " ms", most: 60_000, window: true, operator: true},
-	{metric: QuotaUsed, unit: " %", most: 100, tenant: required, policy: true},
+	{metric: QuotaUsed, unit: "%", most: 100, tenant: required, policy: true},
 	{metric: SilentNodes, most: 1000, operator: true},
 	{metric: NodeAlarms, most: 1000, operator: true},
 	{metric: SnapshotsHeld, most: 1000, operator: true},

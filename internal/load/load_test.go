@@ -116,7 +116,7 @@ func TestOpenLoop(t *testing.T) {
 	// The requests that were due in the first 6 ms waited 4 ms or longer: they are
 	// more than a quarter of the 20, and more of fewer.
 	if got.Latency.Quantile(0.75) < 4*time.Millisecond || got.Latency.Max() < 10*time.Millisecond {
-		t.Errorf("75 %% of the latencies are up to %s, the longest is %s", got.Latency.Quantile(0.75), got.Latency.Max())
+		t.Errorf("75%% of the latencies are up to %s, the longest is %s", got.Latency.Quantile(0.75), got.Latency.Max())
 	}
 }
 

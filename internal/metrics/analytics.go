@@ -148,7 +148,7 @@ type Remaining struct {
 }
 
 // PolicyRemaining is a histogram of the remaining quota of one policy, in percent, from a sample of its decisions. It
-// contains every bucket, each 5 % wide. The first bucket counts decisions with no quota left.
+// contains every bucket, each 5% wide. The first bucket counts decisions with no quota left.
 type PolicyRemaining struct {
 	Policy  string
 	Count   int64

@@ -11,7 +11,7 @@ import (
 
 // Histograms of retry times (milliseconds) and of limiter calls (microseconds) use the same buckets. The bounds are
 // the powers of 2^(1/8) as integers, up to 2^45. They are fixed, so that histograms of all nodes and days can be
-// added. A quantile is reported as the upper bound of its bucket: at least the true value, and at most 9.1 % above
+// added. A quantile is reported as the upper bound of its bucket: at least the true value, and at most 9.1% above
 // it.
 
 const (
@@ -230,7 +230,7 @@ func decodeLatencies(text []byte) (*latencies, error) {
 	return &latencies{shared, local}, err
 }
 
-// remainingBuckets is the number of buckets of remaining quota: nothing left, up to 5 %, up to 10 %, … up to 100 %.
+// remainingBuckets is the number of buckets of remaining quota: nothing left, up to 5%, up to 10%, … up to 100%.
 const remainingBuckets = 21
 
 type remainingCounts = [remainingBuckets]int64

@@ -20,7 +20,7 @@ func TestBucketsAreAnEighthOfAnOctave(t *testing.T) {
 		if high <= low {
 			t.Fatalf("bound %d: %d after %d", i, high, low)
 		}
-		// The middle is within 4.4 % of every whole number of the bucket.
+		// The middle is within 4.4% of every whole number of the bucket.
 		smallest := low + 1
 		if ratio := float64(high) / float64(smallest); ratio > 1.0906 {
 			t.Errorf("bucket %d to %d: %.4f", smallest, high, ratio)

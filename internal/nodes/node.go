@@ -125,7 +125,7 @@ type Database struct {
 	Polls Latency `json:"polls,omitzero"`
 }
 
-// Latency measures the calls of an interval. P50 and P99 are at least the true values, and at most about 1 % plus one
+// Latency measures the calls of an interval. P50 and P99 are at least the true values, and at most about 1% plus one
 // microsecond above them. They are 0 if there were no calls.
 type Latency struct {
 	P50   time.Duration `json:"-"`

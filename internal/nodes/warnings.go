@@ -122,7 +122,7 @@ func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 		warnAboutLoss(max(0, r.Ago(r.Redis.LostAt, now)), r.Redis.Lost, say)
 	}
 	if used, most := r.Redis.UsedMemory, r.Redis.MaxMemory; most > 0 && float64(used) >= nearlyFull*float64(most) {
-		say(Warning, "redis_memory", "Redis uses %d %% of the memory that it may use", used*100/most)
+		say(Warning, "redis_memory", "Redis uses %d%% of the memory that it may use", used*100/most)
 	}
 	for _, k := range r.Redis.Keys[:min(len(r.Redis.Keys), mostTold)] {
 		switch {
@@ -130,7 +130,7 @@ func warnAboutLimiter(r *Report, now time.Time, live int, say sayer) {
 			say(Warning, "tenant_full", "tenant %s has as many counters as it may have (%s): new keys share one counter for each limit",
 				k.Tenant, plural(k.Max, "counter", "counters"))
 		case float64(k.Live) >= nearlyFull*float64(k.Max):
-			say(Warning, "tenant_nearly_full", "tenant %s has %d %% of the counters that it may have", k.Tenant, k.Live*100/k.Max)
+			say(Warning, "tenant_nearly_full", "tenant %s has %d%% of the counters that it may have", k.Tenant, k.Live*100/k.Max)
 		}
 	}
 	if n := r.Redis.Mismatches; n > 0 {

@@ -83,13 +83,13 @@ func TestVerdicts(t *testing.T) {
 		{"counts waiting, with the error", func(n *Node) {
 			n.Counts = Counts{WaitingRows: 12_000, Waiting: seconds(30), Failure: "no space"}
 		}, 0, []string{"warning waiting: counts waiting: 12,000 rows, the oldest for 31 s: no space"}},
-		{"redis has little memory", func(n *Node) { n.Redis.UsedMemory, n.Redis.MaxMemory = 85, 100 }, 0, []string{"warning redis_memory: Redis uses 85 % of the memory that it may use"}},
+		{"redis has little memory", func(n *Node) { n.Redis.UsedMemory, n.Redis.MaxMemory = 85, 100 }, 0, []string{"warning redis_memory: Redis uses 85% of the memory that it may use"}},
 		{"redis has memory", func(n *Node) { n.Redis.UsedMemory, n.Redis.MaxMemory = 79, 100 }, 0, nil},
 		{"tenants are full", func(n *Node) {
 			n.Redis.Keys = []TenantKeys{{"acme", 1001, 1000, true}, {"globex", 800, 1000, false}, {"initech", 799, 1000, false}}
 		}, 0, []string{
 			"warning tenant_full: tenant acme has as many counters as it may have (1,000 counters): new keys share one counter for each limit",
-			"warning tenant_nearly_full: tenant globex has 80 % of the counters that it may have",
+			"warning tenant_nearly_full: tenant globex has 80% of the counters that it may have",
 		}},
 		{"redis may evict", func(n *Node) { n.Redis.MaxMemoryPolicy = "allkeys-lru" }, 0, []string{"warning redis_evicts: Redis may forget counters when its memory is full: its maxmemory-policy is allkeys-lru"}},
 		{"redis disagreed", func(n *Node) { n.Redis.Mismatches = 1 }, 0, []string{"warning redis_mismatches: Redis decided 1 request differently from the reference"}},

@@ -139,7 +139,7 @@ func (r *run) doubt(out *Policy, i int) {
 			wide += p.requests
 		}
 	}
-	share := func(n int64) string { return fmt.Sprintf("%.3g %%", 100*float64(n)/float64(max(1, all))) }
+	share := func(n int64) string { return fmt.Sprintf("%.3g%%", 100*float64(n)/float64(max(1, all))) }
 	if n := requests[unreadCost]; 2*n > all {
 		out.Certainty, out.Source = NeedsShadow, ""
 		out.Why = "Tenants with " + share(n) + " of the requests have requests with a cost other than 1, and the cost of each request is " +

@@ -252,7 +252,7 @@ func TestTenantsThatAreNotReplayed(t *testing.T) {
 	w.decide(t, w.store, published, who, 1, requests)
 	w.set(noon.Add(2 * time.Hour))
 	p := w.look(t, draft).Policies[0]
-	if f := p.Draft; f.Low != 100 || f.High != 140 || f.Refused != 110 || f.Tenants[1].Unread == "" || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "1 other tenant with 6.25 %") {
+	if f := p.Draft; f.Low != 100 || f.High != 140 || f.Refused != 110 || f.Tenants[1].Unread == "" || len(p.Notes) != 1 || !strings.Contains(p.Notes[0], "1 other tenant with 6.25%") {
 		t.Errorf("with few rows: %+v, %q", f, p.Notes)
 	}
 	if _, err := w.exceptions.CreateOverride(t.Context(), "busy", exceptions.NewOverride{Policy: "all", Factor: 2000, Reason: "more"}); err != nil {

@@ -78,7 +78,7 @@ func (w *pages) listed(t tenants.Tenant, counts metrics.Counts) views.ListedTena
 	}
 }
 
-// rateTone returns the tone for a tenant's rate of 429 answers: "bad" from 20 %, "warn" from 2
+// rateTone returns the tone for a tenant's rate of 429 answers: "bad" from 20%, "warn" from 2
 // %.
 func rateTone(c metrics.Counts) string {
 	switch limited := c.Limited(); {

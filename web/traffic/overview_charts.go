@@ -266,7 +266,7 @@ func (d *drawing) busiest() string {
 	return views.Count(d.points[i].Requests).Text + " " + views.PerStep(d.step) + " " + d.when(d.points[i].At, d.step)
 }
 
-// highestRate returns the maximum of the chart of the 429 rate: "12.5 % at 09:31", or "" if
+// highestRate returns the maximum of the chart of the 429 rate: "12.5% at 09:31", or "" if
 // limits denied no request.
 func (d *drawing) highestRate() string {
 	i := d.maximum(rateOf)
@@ -432,7 +432,7 @@ func (d *drawing) latency() *views.Chart {
 		c.Points = append(c.Points, point)
 	}
 	if l.Count > 0 {
-		c.Summary = fmt.Sprintf("50 %% of the calls took up to %s, 95 %% up to %s, and 99 %% up to %s.", micros(l.P50).Text, micros(l.P95).Text,
+		c.Summary = fmt.Sprintf("50%% of the calls took up to %s, 95%% up to %s, and 99%% up to %s.", micros(l.P50).Text, micros(l.P95).Text,
 			micros(l.P99).Text)
 	}
 	return c

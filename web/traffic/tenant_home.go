@@ -136,7 +136,7 @@ func crowded(c *usage.Counters) string {
 	case c.Full:
 		return "This tenant has as many counters as it may have. New keys of a limit share one counter, so some of them are denied early."
 	case float64(c.Live) >= 0.8*float64(c.Max):
-		return "This tenant has more than 80 % of the counters that it may have. Above that number, new keys of a limit share one counter."
+		return "This tenant has more than 80% of the counters that it may have. Above that number, new keys of a limit share one counter."
 	}
 	return ""
 }

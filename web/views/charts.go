@@ -115,7 +115,7 @@ func (c Chart) shown(f float64) string {
 	case "µs":
 		return Duration(time.Duration(f * float64(time.Microsecond))).Text
 	case "%":
-		return short(f) + " %"
+		return short(f) + "%"
 	}
 	if f == float64(int64(f)) {
 		return Count(int64(f)).Exact

@@ -61,7 +61,7 @@ func grouped(n int64) string {
 	return sign + s
 }
 
-// Percent returns part of whole: "1.8 %", "0 %", "< 0.01 %", or "–" without data.
+// Percent returns part of whole: "1.8%", "0%", "< 0.01%", or "–" without data.
 func Percent(part, whole int64) Number {
 	if whole == 0 {
 		return Number{"–", "no data"}
@@ -73,17 +73,17 @@ func percentWords(part, whole int64) string {
 	p := 100 * float64(part) / float64(whole)
 	switch {
 	case part == 0:
-		return "0 %"
+		return "0%"
 	case part == whole:
-		return "100 %"
+		return "100%"
 	case p < 0.01:
-		return "< 0.01 %"
+		return "< 0.01%"
 	case p > 99.9:
-		return "> 99.9 %"
+		return "> 99.9%"
 	case p < 1:
-		return strconv.FormatFloat(p, 'f', 2, 64) + " %"
+		return strconv.FormatFloat(p, 'f', 2, 64) + "%"
 	}
-	return strconv.FormatFloat(p, 'f', 1, 64) + " %"
+	return strconv.FormatFloat(p, 'f', 1, 64) + "%"
 }
 
 // Duration returns a duration with two or three digits: "840 µs", "1.34 s", "12 min",
@@ -117,7 +117,7 @@ func short(f float64) string {
 
 // A Change compares a number with that of the previous period.
 type Change struct {
-	Text string // "+12 %", "new", "same"
+	Text string // "+12%", "new", "same"
 	// Up and Down are the direction of the change. Good and Bad are its meaning; both are false
 	// if it has none.
 	Up, Down, Good, Bad bool
@@ -143,7 +143,7 @@ func ChangeOf(now, before float64, rise int) Change {
 		case p > 999:
 			c.Text = fmt.Sprintf("%s times as many", threeDigits(min(999, now/before)))
 		default:
-			c.Text = fmt.Sprintf("%+.1f %%", p)
+			c.Text = fmt.Sprintf("%+.1f%%", p)
 		}
 	}
 	return c

@@ -26,15 +26,15 @@ func TestPercent(t *testing.T) {
 		want        string
 	}{
 		{0, 0, "–"},
-		{0, 10, "0 %"},
-		{10, 10, "100 %"},
-		{18, 1000, "1.8 %"},
-		{1, 1_000_000, "< 0.01 %"},
-		{999_999, 1_000_000, "> 99.9 %"},
-		{5, 1000, "0.50 %"},
-		{9_999, 10_000, "> 99.9 %"},
-		{9_996, 10_000, "> 99.9 %"},
-		{9_940, 10_000, "99.4 %"},
+		{0, 10, "0%"},
+		{10, 10, "100%"},
+		{18, 1000, "1.8%"},
+		{1, 1_000_000, "< 0.01%"},
+		{999_999, 1_000_000, "> 99.9%"},
+		{5, 1000, "0.50%"},
+		{9_999, 10_000, "> 99.9%"},
+		{9_996, 10_000, "> 99.9%"},
+		{9_940, 10_000, "99.4%"},
 	} {
 		if got := Percent(test.part, test.whole).Text; got != test.want {
 			t.Errorf("Percent(%d, %d) = %q, want %q", test.part, test.whole, got, test.want)
@@ -63,10 +63,10 @@ func TestChangeOf(t *testing.T) {
 		rise        int
 		want        Change
 	}{
-		{12, 10, 1, Change{Text: "+20.0 %", Up: true, Good: true}},
-		{12, 10, -1, Change{Text: "+20.0 %", Up: true, Bad: true}},
-		{8, 10, -1, Change{Text: "-20.0 %", Down: true, Good: true}},
-		{8, 10, 0, Change{Text: "-20.0 %", Down: true}},
+		{12, 10, 1, Change{Text: "+20.0%", Up: true, Good: true}},
+		{12, 10, -1, Change{Text: "+20.0%", Up: true, Bad: true}},
+		{8, 10, -1, Change{Text: "-20.0%", Down: true, Good: true}},
+		{8, 10, 0, Change{Text: "-20.0%", Down: true}},
 		{10, 10, -1, Change{Text: "same as before"}},
 		{10, 0, -1, Change{Text: "new", Up: true, Bad: true}},
 		{10_001, 10_000, 1, Change{Text: "about the same"}},

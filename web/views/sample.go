@@ -62,10 +62,10 @@ func sampleBoxes() Boxes {
 
 func sampleTiles() []Tile {
 	return []Tile{
-		{Label: "Requests", Value: Count(1234567), URL: "#tiles", Change: Change{Text: "+12 %", Up: true}},
-		{Label: "Allowed", Value: Count(1204000), Tone: "good", Change: Change{Text: "+9 %", Up: true, Good: true}},
-		{Label: "Denied", Value: Count(30567), Tone: "bad", Change: Change{Text: "+80 %", Up: true, Bad: true}},
-		{Label: "Slow", Value: Count(42), Tone: "warn", Change: Change{Text: "-3 %", Down: true, Good: true}},
+		{Label: "Requests", Value: Count(1234567), URL: "#tiles", Change: Change{Text: "+12%", Up: true}},
+		{Label: "Allowed", Value: Count(1204000), Tone: "good", Change: Change{Text: "+9%", Up: true, Good: true}},
+		{Label: "Denied", Value: Count(30567), Tone: "bad", Change: Change{Text: "+80%", Up: true, Bad: true}},
+		{Label: "Slow", Value: Count(42), Tone: "warn", Change: Change{Text: "-3%", Down: true, Good: true}},
 		{Label: "Nodes", Value: Count(3), Note: "All nodes run the same version."},
 		{Label: "Tenants", Value: Count(0), Change: Change{Text: "same as before"}},
 	}

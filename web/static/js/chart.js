@@ -105,7 +105,7 @@
   }
 
   function brief(value, unit) {
-    if (unit === "%") return `${+value.toFixed(2)} %`;
+    if (unit === "%") return `${+value.toFixed(2)}%`;
     if (unit === "µs") {
       if (value < 1000) return `${+value.toFixed(1)} µs`;
       return value < 1e6 ? `${+(value / 1000).toFixed(2)} ms` : `${+(value / 1e6).toFixed(2)} s`;
