@@ -10,6 +10,7 @@ import (
 
 // Issue 13, 1.5: each form that creates a secret redirects to a page that shows it to the same
 // session, until five minutes later. Neither the address nor the cookie contains the secret.
+// The secrets are long enough that a cookie does not contain one by chance.
 func TestSecretsAreNotTheAnswerToAPost(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -17,9 +18,9 @@ func TestSecretsAreNotTheAnswerToAPost(t *testing.T) {
 		path, secret string
 		form         url.Values
 	}{
-		"API key":      {"/tenants/acme/keys", "hg_", url.Values{"name": {"x"}, "scope-check": {"on"}, "life": {"never"}}},
-		"operator key": {"/settings/keys", "hg_", url.Values{"name": {"x"}, "scope-read": {"on"}, "life": {"never"}}},
-		"rotated key":  {"/settings/keys/" + w.ids["operator_key"] + "/rotate", "hg_", url.Values{"overlap": {"1h"}}},
+		"API key":      {"/tenants/acme/keys", "hg_tn_", url.Values{"name": {"x"}, "scope-check": {"on"}, "life": {"never"}}},
+		"operator key": {"/settings/keys", "hg_op_", url.Values{"name": {"x"}, "scope-read": {"on"}, "life": {"never"}}},
+		"rotated key":  {"/settings/keys/" + w.ids["operator_key"] + "/rotate", "hg_op_", url.Values{"overlap": {"1h"}}},
 		"invitation":   {"/people", "/invite/", url.Values{"email": {"n@people.example"}, "role": {"viewer"}}},
 		"member":       {"/tenants/acme/members", "/invite/", url.Values{"email": {"m@people.example"}, "role": {"tenant_viewer"}}},
 		"password":     {"/people/" + w.ids["viewer"] + "/link", "/invite/", nil},
