@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -74,10 +75,7 @@ func (d *doctorCommand) Run(ctx context.Context, p program, parser *kong.Kong, t
 	e.database(ctx)
 	e.redis(ctx)
 	e.proxies()
-	e.port(ctx, "addr", d.Addr)
-	if d.MetricsAddr != "" {
-		e.port(ctx, "metrics-addr", d.MetricsAddr)
-	}
+	e.ports(ctx)
 	e.publicURL(ctx)
 	err := d.Table(t, map[string]any{"findings": e.findings}, "findings",
 		cli.Column{Title: "CHECK", Path: "check"}, cli.Column{Title: "STATUS", Path: "status"},
@@ -293,6 +291,32 @@ func (e *examination) proxies() {
 	e.ok(check, "%d networks", len(networks))
 }
 
+// ports checks the address of each listener.
+func (e *examination) ports(ctx context.Context) {
+	type listener struct{ setting, addr string }
+	var earlier []listener
+	for _, l := range []listener{{"addr", e.Addr}, {"metrics-addr", e.MetricsAddr}, {"resp-addr", e.RESPAddr}, {"envoy-addr", e.EnvoyAddr}} {
+		if l.addr == "" {
+			continue
+		}
+		i := slices.IndexFunc(earlier, func(other listener) bool { return samePort(l.addr, other.addr) })
+		if i >= 0 {
+			e.fail(l.setting, "Set another port.", "%s has the port of %s", l.addr, settingName(earlier[i].setting))
+			continue
+		}
+		earlier = append(earlier, l)
+		e.port(ctx, l.setting, l.addr)
+	}
+}
+
+// samePort reports whether two listeners cannot be open at once. Port 0 is a free port.
+func samePort(a, b string) bool {
+	hostA, portA, errA := net.SplitHostPort(a)
+	hostB, portB, errB := net.SplitHostPort(b)
+	every := func(host string) bool { return host == "" || net.ParseIP(host).IsUnspecified() }
+	return errA == nil && errB == nil && portA == portB && portA != "0" && (hostA == hostB || every(hostA) || every(hostB))
+}
+
 // port checks whether a node can listen at an address, or serves there already.
 func (e *examination) port(ctx context.Context, setting, addr string) {
 	if validAddr(addr) != nil {
@@ -304,23 +328,25 @@ func (e *examination) port(ctx context.Context, setting, addr string) {
 		e.ok(setting, "%s is free", addr)
 		return
 	}
-	host, port, _ := net.SplitHostPort(addr)
+	asked, scheme, path := addr, "http", "/livez"
+	switch {
+	case setting == "metrics-addr":
+		path = "/metrics"
+	case e.TLSCertFile != "":
+		scheme = "https"
+	}
+	if setting == "resp-addr" || setting == "envoy-addr" {
+		asked, path = e.Addr, "/readyz" // a node that is ready has opened these ports
+	}
+	host, port, _ := net.SplitHostPort(asked)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	scheme := "http"
-	if e.TLSCertFile != "" && setting == "addr" {
-		scheme = "https"
-	}
-	path := "/livez"
-	if setting == "metrics-addr" {
-		path = "/metrics"
-	}
 	if _, failure := e.get(ctx, scheme+"://"+net.JoinHostPort(host, port)+path); failure != nil {
-		e.fail(setting, "Stop the other program, or set another "+settingName(setting)+".", "%s, and no node answers there: %s", err, failure)
+		e.fail(setting, "Stop the other program, or set another "+settingName(setting)+".", "%s, and no node answers at %s: %s", err, asked, failure)
 		return
 	}
-	e.ok(setting, "a node serves at %s", addr)
+	e.ok(setting, "%s is in use, and a node serves at %s", addr, asked)
 }
 
 // publicURL checks that the public address leads to a node, and compares the clocks.

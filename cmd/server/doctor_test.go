@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -73,18 +74,42 @@ func TestDoctorOfNewInstallation(t *testing.T) {
 
 func TestDoctorOfRunningNode(t *testing.T) {
 	t.Parallel()
-	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir())}
+	settings := map[string]string{"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()), "HEADGATE_RESP_ADDR": "127.0.0.1:0", "HEADGATE_ENVOY_ADDR": "127.0.0.1:0"}
 	node := start(t, settings)
+	settings["HEADGATE_RESP_ADDR"] = node.await(node.logs, regexp.MustCompile(`serving the Redis protocol".*"addr":"([^"]+)"`))[1]
+	settings["HEADGATE_ENVOY_ADDR"] = node.await(node.logs, regexp.MustCompile(`serving the gRPC services of Envoy".*"addr":"([^"]+)"`))[1]
 	settings["HEADGATE_ADDR"] = strings.TrimPrefix(node.origin, "http://")
 	settings["HEADGATE_PUBLIC_URL"] = node.origin
 	found, err := examine(t, settings)
 	if err != nil {
 		t.Error(err)
 	}
-	expect(t, found, "addr", statusOK, "a node serves")
+	for _, setting := range []string{"addr", "resp-addr", "envoy-addr"} {
+		expect(t, found, setting, statusOK, "is in use, and a node serves at "+settings["HEADGATE_ADDR"])
+	}
 	expect(t, found, "database", statusOK, "schema version")
 	expect(t, found, "public-url", statusOK, node.origin)
 	expect(t, found, "server-clock", statusOK, "differs by less than")
+}
+
+func TestDoctorFindsPortsThatCollide(t *testing.T) {
+	t.Parallel()
+	first, other := httptest.NewServer(http.NotFoundHandler()), httptest.NewServer(http.NotFoundHandler())
+	defer first.Close()
+	defer other.Close()
+	settings := map[string]string{
+		"HEADGATE_DATABASE_URL": sqliteIn(t.TempDir()),
+		"HEADGATE_ADDR":         first.Listener.Addr().String(),
+		"HEADGATE_RESP_ADDR":    other.Listener.Addr().String(),
+		"HEADGATE_ENVOY_ADDR":   "127.0.0.1:0",
+	}
+	_, port, _ := net.SplitHostPort(settings["HEADGATE_ADDR"])
+	settings["HEADGATE_METRICS_ADDR"] = ":" + port
+	found, _ := examine(t, settings)
+	expect(t, found, "addr", statusError, "no node answers at")
+	expect(t, found, "metrics-addr", statusError, ":"+port+" has the port of HEADGATE_ADDR")
+	expect(t, found, "resp-addr", statusError, "no node answers at "+settings["HEADGATE_ADDR"])
+	expect(t, found, "envoy-addr", statusOK, "is free")
 }
 
 // Each fault of an installation is a finding, and none hides another one.
