@@ -231,8 +231,8 @@ release: ## write archives with licenses and SBOM, and checksums, to dist: PLATF
 COLD      ?=
 REPRODUCE ?= $(shell go env GOHOSTOS)/$(shell go env GOHOSTARCH)
 reproducible: ## run make release in two folders, and fail unless both have the same bytes: REPRODUCE, COLD
-	@dir=$$(mktemp -d); trap 'chmod -R u+w "$$dir"; rm -rf "$$dir"' EXIT; for n in a long/er/b; do \
-		mkdir -p $$dir/$$n; git archive HEAD | tar -x -C $$dir/$$n; \
+	@commit=$$(git rev-parse HEAD); dir=$$(mktemp -d); trap 'chmod -R u+w "$$dir"; rm -rf "$$dir"' EXIT; for n in a long/er/b; do \
+		mkdir -p $$dir/$$n; git archive $$commit | tar -x -C $$dir/$$n; \
 		$(if $(COLD),GOCACHE=$$dir/$$n/.cache )$(MAKE) -s -C $$dir/$$n release PLATFORMS="$(REPRODUCE)" EPOCH=$(EPOCH); \
 	done; cmp $$dir/a/dist/checksums.txt $$dir/long/er/b/dist/checksums.txt
 
