@@ -343,7 +343,8 @@ func (e *examination) port(ctx context.Context, setting, addr string) {
 		host = "127.0.0.1"
 	}
 	if _, failure := e.get(ctx, scheme+"://"+net.JoinHostPort(host, port)+path); failure != nil {
-		e.fail(setting, "Stop the other program, or set another "+settingName(setting)+".", "%s, and no node answers at %s: %s", err, asked, failure)
+		e.fail(setting, "Stop the other program, or set another "+settingName(setting)+".",
+			"%s, and no node answers at %s: %s", err, asked, failure)
 		return
 	}
 	e.ok(setting, "%s is in use, and a node serves at %s", addr, asked)

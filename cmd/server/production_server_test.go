@@ -140,7 +140,7 @@ func restores(t *testing.T, settings map[string]string, engine, data string) {
 	state := func(node *process) string {
 		t.Helper()
 		list := call(t, bootstrap, "GET", node.origin+"/v1/tenants", "").want(t, http.StatusOK)
-		return string(list.body) + "\n" + must(t, map[string]string{"HEADGATE_URL": node.origin, "HEADGATE_TOKEN": bootstrap}, "export")
+		return list.body + "\n" + must(t, map[string]string{"HEADGATE_URL": node.origin, "HEADGATE_TOKEN": bootstrap}, "export")
 	}
 	node := launch(t, settings).serving()
 	put(node, "before", "Before")
