@@ -43,7 +43,7 @@ func TestNodesOfTwoTimeZones(t *testing.T) {
 		_, from := calendar.Window(enforcement.Day, time.Monday, before)
 		_, until := calendar.Window(enforcement.Day, time.Monday, time.Now())
 		reset := time.Duration(s.Limits[0].ResetAfterMS-1) * time.Millisecond // it is rounded up
-		return !before.Add(reset).After(until) && !time.Now().Add(reset + time.Millisecond).Before(from)
+		return !before.Add(reset).After(until) && !time.Now().Add(reset+time.Millisecond).Before(from)
 	}
 	for i, node := range f.nodes {
 		eventually(t, fmt.Sprintf("node %d knows the zone", i), func() bool {
