@@ -151,15 +151,15 @@ func (s *scratch) read(r *http.Request, who caller) (*enforcement.Subject, error
 // lacks one: policies for a route would not match, and the check would pass them. Or an attribute
 // must be a cost, and is none. index is that of the check in its batch, or -1.
 func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
-	pointer, message := "", ""
-	if s.RequireRoute && (c.Method == "" || c.Path == "") {
-		pointer, message = "/path", "is required, unless require_route of the tenant is false"
-		if c.Method == "" {
-			pointer = "/method"
-		}
-	} else if name, fault := s.CostFault(c); name != "" {
+	var pointer, message string
+	switch name, fault := s.CostFault(c); {
+	case s.RequireRoute && c.Method == "":
+		pointer, message = "/method", routeRequired
+	case s.RequireRoute && c.Path == "":
+		pointer, message = "/path", routeRequired
+	case name != "":
 		pointer, message = "/attributes/"+problem.Escape(name), fault
-	} else {
+	default:
 		return nil
 	}
 	if index >= 0 {
@@ -167,6 +167,8 @@ func complete(s *enforcement.Subject, c *enforcement.Check, index int) error {
 	}
 	return malformedAt(pointer, message)
 }
+
+const routeRequired = "is required, unless require_route of the tenant is false"
 
 // writeDecision writes s.decision as the answer. deny, if it is not 0, replaces the status of a
 // denial.

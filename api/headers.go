@@ -46,7 +46,8 @@ func ParseHeaders(text string) (Headers, error) {
 		case "near-limit":
 			set |= NearLimit
 		default:
-			return 0, fmt.Errorf("%q is not one of draft-11, draft-06, x-ratelimit and near-limit, several by comma, or off", strings.TrimSpace(word))
+			return 0, fmt.Errorf("%q is not one of draft-11, draft-06, x-ratelimit and near-limit, several by comma, or off",
+				strings.TrimSpace(word))
 		}
 	}
 	return set, nil

@@ -171,7 +171,8 @@ func (w *pages) subject(ref string) (*enforcement.Subject, error) {
 
 // explain shows the form, and the answer if the address has a request.
 func (w *pages) explain(c echo.Context, p views.Page, v views.Explain, q question, subject *enforcement.Subject) error {
-	v.Method, v.Cost = views.OptionalInput("method", "Method", q.method, ""), views.OptionalInput("cost", "Cost", q.cost, "Empty: the cost of each policy, mostly 1.")
+	v.Method = views.OptionalInput("method", "Method", q.method, "")
+	v.Cost = views.OptionalInput("cost", "Cost", q.cost, "Empty: the cost of each policy, mostly 1.")
 	v.Path = views.OptionalInput("path", "Path", q.path, "As the gateway receives it. Empty: the request has no path.")
 	v.Method.List = "methods"
 	if !q.asked {
