@@ -18,6 +18,15 @@ type simulateCommand struct {
 	Redis string `placeholder:"URL" setting:"false" help:"Play on this Redis, with a random key prefix; delete the keys at the end."`
 }
 
+// Help returns the text that --help shows after the flags.
+func (simulateCommand) Help() string {
+	return `Three requests on a limit of two a minute: echo '` + simulateExample + `' | headgate simulate. ` +
+		"The page docs/simulate.md describes the members of scenarios and answers."
+}
+
+// simulateExample is the scenario that --help shows.
+const simulateExample = `{"limits": [{"algorithm": "fixed_window", "quota": 2, "window": "1m"}], "steps": [{"at_ms": 0, "repeat": 3}]}`
+
 func (s simulateCommand) Run(ctx context.Context, p program) error {
 	return simulation.Run(ctx, p.stdin, p.stdout, simulation.Config{NewLimiter: s.newLimiter(ctx)})
 }
