@@ -68,10 +68,10 @@ func (s *stalls) gap(now time.Time) time.Duration {
 }
 
 // recent reports whether the process stalled recently. It also detects a stall that run has not
-// recorded yet.
+// recorded yet. The gap comes first: if note has ended it, note has set until before.
 func (s *stalls) recent() bool {
 	now := time.Now()
-	return int64(now.Sub(s.began)) < s.until.Load() || s.gap(now) >= stalledFrom
+	return s.gap(now) >= stalledFrom || int64(now.Sub(s.began)) < s.until.Load()
 }
 
 // A connCaller reports whether the client of one connection has left. It implements

@@ -81,6 +81,11 @@ func TestCallersThatLeaveAStoppedNode(t *testing.T) {
 	if err := process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
+	// The signal stops the threads later. A check that comes before would be decided.
+	var state syscall.WaitStatus
+	if _, err := syscall.Wait4(process.Pid, &state, syscall.WUNTRACED, nil); err != nil || !state.Stopped() {
+		t.Fatalf("the node is not stopped: %v, %v", state, err)
+	}
 	began := raw.Time(t.Context()).Val()
 	for i := range each * len(requests) {
 		c := dial()

@@ -36,3 +36,24 @@ func TestStalls(t *testing.T) {
 		}
 	}
 }
+
+// The stall is known to every request, also to one that asks while run records it.
+func TestStallIsKnownWhileItIsRecorded(t *testing.T) {
+	t.Parallel()
+	for i := range 2_000 {
+		s := newStalls()
+		s.began = s.began.Add(-10 * time.Second)
+		s.tick.Store(int64(9 * time.Second))
+		recorded := make(chan struct{})
+		go func() {
+			s.note(time.Now())
+			close(recorded)
+		}()
+		for range 20 {
+			if !s.recent() {
+				t.Fatalf("attempt %d: the stall is not known", i)
+			}
+		}
+		<-recorded
+	}
+}
